@@ -16,27 +16,27 @@
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
-/* given may be "" */
+/* given: path from the command line, may be "". */
 bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) BT_MUST_CHECK;
 
 /* Appends " --store PATH", quoted for a shell, to a printed command, unless every shell of this
  * user finds the database `path` without it. */
 void bt_store_flag(bt_text *out, const char *path);
 
-/* Progress callback of a long call, called from time to time by the calling thread: current
- * activity ("checking") and its completed share, 0..1. fn NULL: none */
+/* Progress callback of a long call, in the calling thread: current activity ("checking") and its completed share,
+ * 0..1. fn NULL: none. */
 typedef struct bt_store_progress {
     void (*fn)(void *ctx, const char *what, double done);
     void *ctx;
 } bt_store_progress;
 
-/* true if the checkpoint recorded at `path` (NULL: none) still exists on this host */
+/* Returns true if the checkpoint recorded at `path` (NULL: none) still exists on this host. */
 bool bt_checkpoint_there(const char *path);
 
 /* properties of a database's location, for `bitrain doctor`; creates nothing */
 typedef struct bt_store_check {
     const char *sqlite; /* version of the library */
-    char folder[1024];  /* the deepest folder of the path that exists */
+    char folder[1024];  /* the deepest existing folder of the path */
     /* name of a file system that cannot hold the database (NFS, ...), or NULL */
     const char *refused;
     bool writable;
@@ -49,10 +49,10 @@ typedef struct bt_writer bt_writer;
 struct bt_record;
 
 #define BT_RING_FILE \
-    "metrics.ring" /* in a run's checkpoint folder: records of rank 0 that are not committed yet */
+    "metrics.ring" /* file in the checkpoint folder: records of rank 0 that are not committed yet */
 
 typedef struct bt_run_start {
-    const char *name; /* must not exist, or `resume` is true and it must */
+    const char *name; /* must not exist yet, or must exist if `resume` is set */
     bool resume;
     int64_t from_step; /* first step of this attempt */
     /* reason of the attempt: "start", "resume", "restart after rank 3 died (signal 9)" */
@@ -64,39 +64,37 @@ typedef struct bt_run_start {
     int world_size;
     uint64_t seed;
     int pid; /* process that owns the run */
-    /* start of this attempt for records of the past (import, tests); 0: now */
+    /* start of this attempt, for records of the past (import, tests); 0: now */
     int64_t started_us;
 } bt_run_start;
 
-/* Opens or creates the file, migrates it and takes the lock (waits lock_wait_s, then BT_BUSY
- * with the holder's name) */
+/* Opens or creates the file, migrates it and takes the lock (waits lock_wait_s, then BT_BUSY with the holder's
+ * name). */
 bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt_err *err)
     BT_MUST_CHECK;
-/* First transaction: run and attempt. attempt receives its number (0, 1, ...). A resumed run
- * stores the settings and texts of s together with the attempt's first step */
+/* Begins the run and attempt. `attempt` receives its number (0, 1, ...). A resumed run stores the settings and texts
+ * of s together with the attempt's first step. */
 bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_err *err)
     BT_MUST_CHECK;
-/* the sink of the current attempt: copies into a bounded queue; a thread commits (each step up to
- * 20 steps/s, else every 50 ms) */
+/* Returns the sink of the current attempt, which copies records into a bounded queue; a thread commits them (each
+ * step up to 20 steps/s, else every 50 ms). */
 const bt_sink *bt_writer_sink(bt_writer *w);
-/* Queues a record received over the wire (wire.h), which has checked it; takes ownership of r */
+/* Queues a record that wire.h has received and checked; takes ownership of r. */
 void bt_writer_push(bt_writer *w, struct bt_record *r);
-/* After kill -9 of rank 0 or of its supervisor: stores the records of rank 0's ring file that
- * the database lacks as rows of their attempt, before it ends or the next one begins. Without a
- * ring of this run it does nothing. steps receives the number of recovered steps */
+/* After kill -9 of rank 0 or its supervisor: stores the records of rank 0's ring file that the database lacks as
+ * rows of their attempt, before it ends or the next one begins. Does nothing without a ring of this run. steps:
+ * number of recovered steps. */
 bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, int64_t *steps,
                           bt_err *err) BT_MUST_CHECK;
-/* Keeps the records of the writer's own sink in a ring file until the attempt has ended, for a
- * writer inside rank 0 */
+/* For a writer inside rank 0: also keeps the records of its sink in a ring file until the attempt has ended. */
 bt_code bt_writer_keep(bt_writer *w, const char *ring_path, int attempt, bt_err *err) BT_MUST_CHECK;
-/* newest step that survives kill -9; -1: none */
+/* Returns the newest step that survives kill -9; -1: none. */
 int64_t bt_writer_committed_step(const bt_writer *w);
-/* per-rank records dropped because the disk could not follow */
+/* Returns the number of per-rank records that were dropped because the disk was too slow. */
 uint64_t bt_writer_dropped(const bt_writer *w);
-/* commits everything that is queued */
+/* Commits everything that is queued. */
 bt_code bt_writer_flush(bt_writer *w, bt_err *err) BT_MUST_CHECK;
-/* Ends the attempt with state "done", "stopped" or "failed"; exit_kind is free text.
- * bt_writer_begin may follow */
+/* Ends the attempt with state "done", "stopped" or "failed"; exit_kind is free text. bt_writer_begin may follow. */
 bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
                       bt_err *err) BT_MUST_CHECK;
 /* Variants of end and begin for a live run that do not wait for the disk: the writer's thread
@@ -108,33 +106,33 @@ bt_code bt_writer_end_later(bt_writer *w, const char *state, const char *exit_ki
                             const char *ring, bt_err *err) BT_MUST_CHECK;
 bt_code bt_writer_begin_later(bt_writer *w, const bt_run_start *s, int attempt, bt_err *err)
     BT_MUST_CHECK;
-/* After the end of the last attempt: restores the previous state of a run that this writer
- * resumed if no step was recorded since then. *withdrawn: it did */
+/* After the end of the last attempt: restores the previous state of a run that this writer resumed if no step was
+ * recorded since then; *withdrawn is then true. */
 bt_code bt_writer_withdraw(bt_writer *w, bool *withdrawn, bt_err *err) BT_MUST_CHECK;
-/* flushes, checkpoints the WAL, releases the lock; accepts NULL */
+/* Flushes, checkpoints the WAL and releases the lock; accepts NULL. */
 void bt_writer_close(bt_writer *w);
 
 /* ---- reading --------------------------------------------------------------------------------- */
-typedef struct bt_db bt_db; /* a read-only connection */
+typedef struct bt_db bt_db;
 
-/* BT_NOTFOUND: no file yet; BT_FORMAT: not ours, corrupt or newer */
+/* BT_NOTFOUND: no file yet; BT_FORMAT: not a bitrain database, corrupt or newer. */
 bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) BT_MUST_CHECK;
 void bt_db_close(bt_db *db);
-int64_t bt_db_version(bt_db *db); /* changes with every foreign commit */
-/* true if the file is no longer at its path: removed, or set aside as damaged (a writer then
- * creates another) */
+int64_t bt_db_version(bt_db *db); /* changes with every commit of another connection */
+/* Returns true if the file is no longer at its path: removed, or moved aside as damaged (a writer then creates
+ * another). */
 bool bt_db_moved(bt_db *db);
-/* Connects to the file now at the path; on failure (as bt_db_open) the old file remains open. A
- * view over db continues to use the old file: close it and open another. */
+/* Connects to the file that is now at the path; on failure the old file remains open. Views over db continue to use
+ * the old file: close and reopen them. */
 bt_code bt_db_reopen(bt_db *db, bt_err *err) BT_MUST_CHECK;
-/* "last" -> newest run; a name -> the run with this name, upper and lower case being equal (BT_NOTFOUND
- * names the nearest). run receives the name as recorded. */
+/* Resolves "last" to the newest run, or a name regardless of case (the message of BT_NOTFOUND has the most similar
+ * one). run receives the recorded name. */
 bt_code bt_db_run(bt_db *db, const char *wanted, char run[BT_NAME_MAX], bt_err *err) BT_MUST_CHECK;
 
-/* Limits SQLite's memory in the whole process; above the limit a statement fails with BT_NOMEM */
+/* Limits SQLite's memory in the whole process; above the limit a statement fails with BT_NOMEM. */
 void bt_db_limit_memory(int64_t bytes);
-/* A read-only statement. params bind ?1.. as text. Limits: rows and seconds, 0 for none;
- * *truncated (may be NULL) is set if there were more rows. All pointers are borrowed. */
+/* A read-only statement. params bind ?1.. as text. Limits: rows and seconds, 0 for none; *truncated (may be NULL) is
+ * set if there were more rows. All pointers are borrowed. */
 typedef struct bt_query {
     const char *sql;
     const char *const *params;
@@ -149,18 +147,17 @@ typedef struct bt_row {
     int n;
     const char *const *names, *const *cells;
     const char *types;
-    const double *nums; /* NaN where the cell is not a number */
+    const double *nums; /* NaN if the cell is not a number */
 } bt_row;
-typedef bool (*bt_row_fn)(void *ctx, const bt_row *row); /* false: stop */
+typedef bool (*bt_row_fn)(void *ctx, const bt_row *row); /* returns false to stop */
 bt_code bt_db_query(bt_db *db, const bt_query *q, bt_row_fn fn, void *ctx, bt_err *err)
     BT_MUST_CHECK;
 
 /* typed helpers used by commands, top and the dashboard */
-/* one number, ?1 = run; NaN for NULL or no row */
+/* Reads one number, ?1 = run; NaN for NULL or no row. */
 bt_code bt_db_value(bt_db *db, const char *sql, const char *run, double *out, bt_err *err)
     BT_MUST_CHECK;
-/* Absolute path of the folder with the checkpoints and the log of a run (its name, not "last");
- * "": not recorded */
+/* Writes the absolute path of the folder with checkpoints and log of a run (its name, not "last"); "": not recorded. */
 bt_code bt_db_run_folder(bt_db *db, const char *run, char *out, size_t size, bt_err *err)
     BT_MUST_CHECK;
 

@@ -47,44 +47,43 @@ typedef enum {
     BT_CKPT_TYPES
 } bt_ckpt_type;
 
-typedef struct bt_ckpt_slice { /* a slice that this rank contributes (save) or requests (load) */
+typedef struct bt_ckpt_slice { /* slice that this rank contributes (save) or requests (load) */
     const char *tensor;        /* "layers.3.attn_q" */
     const char *state;         /* "weight", "exp_avg", "exp_avg_sq", ... */
-    uint64_t tensor_elems;     /* elements of the whole tensor */
-    uint64_t first, count;     /* elements of the whole tensor */
-    void *data;                /* (count) of `type` */
-    /* a block of columns: `width` elements, every `stride`; 0, 0: one contiguous stretch */
+    uint64_t tensor_elems;
+    uint64_t first, count; /* elements of the whole tensor */
+    void *data;            /* (count) of `type` */
+    /* block of columns: `width` elements in every `stride`; 0, 0: contiguous */
     uint32_t width, stride;
-    /* load: numbers of another type in the checkpoint are converted, rounded to the nearest; bytes (U8)
-     * must be bytes */
+    /* load: numbers of another type in the checkpoint are converted and rounded to the nearest; bytes (U8) must be
+     * bytes */
     bt_ckpt_type type;
-    /* load: if the checkpoint has no such state of this tensor, data is zeroed */
+    /* load: data is zeroed if the checkpoint lacks this state of the tensor */
     bool optional;
 } bt_ckpt_slice;
 
 size_t bt_ckpt_type_bytes(bt_ckpt_type t);
 bt_ckpt_type bt_ckpt_type_of(bt_moment_form form);
 
-typedef struct bt_ckpt_meta { /* small state, JSON in the manifest */
-    int64_t step, tokens;     /* updates and tokens done */
+typedef struct bt_ckpt_meta { /* small state, stored as JSON in the manifest */
+    int64_t step, tokens;     /* completed updates and tokens */
     int attempt;
     char run[64];
     bt_text config;    /* every option, as JSON object text */
     bt_text tokenizer; /* serialised tokenizer */
     uint64_t params_hash, data_hash, vocab_hash;
     char isa[32], build[64];
-    bt_text
-        state; /* JSON object text: the values of the state registry's rows (state.h), by name */
+    bt_text state; /* JSON object text: values of the state registry's rows (state.h), by name */
 } bt_ckpt_meta;
 
 void bt_ckpt_meta_release(bt_ckpt_meta *m);
 
-/* The folder exists, can be written and has room for a block; fresh: and holds no checkpoint of anybody
- * (BT_BUSY). One process, before anything starts */
+/* Creates the folder and checks that it can be written and has room for a block; fresh: and contains no checkpoint
+ * (BT_BUSY). Called by one process before anything starts. */
 bt_code bt_ckpt_prepare(const char *dir, bool fresh, bt_err *err) BT_MUST_CHECK;
-/* the second half alone: creates nothing */
+/* Only checks the folder, and creates nothing. */
 bt_code bt_ckpt_check(const char *dir, bool fresh, bt_err *err) BT_MUST_CHECK;
-/* number for the next attempt in this folder: at least `at_least`, above all that began here */
+/* Returns the number for the next attempt in this folder: at least `at_least`, above all that began here. */
 int bt_ckpt_next_attempt(const char *dir, int at_least);
 /* Announces an attempt: later commits by lower attempts fail. Rank 0 calls it before the first step. BT_IO: the
  * folder cannot be written now; a commit can announce the attempt instead (bt_ckpt_job.announce). */
@@ -93,13 +92,13 @@ bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) BT_MUST_CHECK;
 typedef struct bt_ckpt_job { /* one save; all borrowed */
     const char *dir;
     const bt_ckpt_meta *meta;
-    const bt_ckpt_slice *slices; /* (n) slices that this rank contributes */
+    const bt_ckpt_slice *slices;
     size_t n;
-    int keep;  /* number of the newest checkpoints that are kept, at least 1, besides the best */
-    bool best; /* DIR/best is this one from its commit on */
-    bool announce; /* bt_ckpt_begin failed for this attempt: the commit announces it */
-    /* produces elements first .. first+count of a slice without data (contiguous, no width) when they are written,
-     * a section at a time; NULL: all slices have data */
+    int keep;      /* number of newest checkpoints to keep besides the best, at least 1 */
+    bool best;     /* DIR/best links to this one from its commit on */
+    bool announce; /* bt_ckpt_begin failed for this attempt, so the commit announces it */
+    /* Produces elements first .. first+count of a slice without data (contiguous, no width) when they are written, a
+     * section at a time; NULL: all slices have data. */
     bt_code (*produce)(void *ctx, const bt_ckpt_slice *slice, uint64_t first, uint64_t count,
                        void *out, bt_err *err);
     void *produce_ctx;
@@ -107,27 +106,27 @@ typedef struct bt_ckpt_job { /* one save; all borrowed */
 
 typedef struct bt_ckpt_saved {
     char path[4096]; /* path of the checkpoint's folder */
-    int64_t bytes;   /* sum over all ranks' files */
-    int replaced;   /* older checkpoints that were removed before it because the disk lacked room */
-    char hash[33];  /* the manifest's seal */
+    int64_t bytes;
+    int replaced;   /* number of older checkpoints removed to make room on the disk */
+    char hash[33];  /* seal of the manifest */
     int64_t cpu_ns; /* processor time of this rank's threads, for an asynchronous save */
 } bt_ckpt_saved;
 
-/* collective over c; out may be NULL */
+/* Saves a checkpoint. Collective over c; out may be NULL. */
 bt_code bt_ckpt_save(bt_comm *c, const bt_ckpt_job *job, bt_ckpt_saved *out, bt_err *err)
     BT_MUST_CHECK;
-/* finds the newest checkpoint (or, if dir itself is one, that) that all ranks verify; path receives it.
- * BT_NOTFOUND: there is none; BT_FORMAT: all are damaged. `why` (may be NULL) gets one line per skipped
- * checkpoint. c is NULL in a program without MPI. */
+/* Finds the newest checkpoint (or dir, if it is a checkpoint) that all ranks verify; path receives it. BT_NOTFOUND:
+ * there is none; BT_FORMAT: all are damaged. why (may be NULL): one line per skipped checkpoint. c: NULL in a
+ * program without MPI. */
 bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, bt_ckpt_meta *meta,
                      bt_text *why, bt_err *err) BT_MUST_CHECK;
-/* attempt and step of the newest checkpoint with a valid manifest, without reading its data; false: none. One
- * process */
+/* Reads attempt and step of the newest checkpoint with a valid manifest, without its data; returns false if there is
+ * none. One process. */
 bool bt_ckpt_peek(const char *dir, int *attempt, int64_t *step);
-/* reads the slices; fails unless every requested element is covered */
+/* Reads the slices; fails unless every requested element is covered. */
 bt_code bt_ckpt_load(const char *path, const bt_ckpt_slice *slices, size_t n, bt_err *err)
     BT_MUST_CHECK;
-/* a checkpoint that was found, for one slice after the other; one owner */
+/* a checkpoint opened for reading slice after slice; one owner */
 typedef struct bt_ckpt_reader bt_ckpt_reader;
 bt_code bt_ckpt_reader_open(bt_ckpt_reader **out, const char *path, bt_err *err) BT_MUST_CHECK;
 bt_code bt_ckpt_reader_read(bt_ckpt_reader *r, const bt_ckpt_slice *slice, bt_err *err)

@@ -61,7 +61,7 @@ bt_code ckpt_list_read(const char *dir, ckpt_list *out, bt_err *err) {
         if (!x->committed || snprintf(path, sizeof path, "%s/%s", dir, x->name) >= (int)sizeof path)
             continue;
         const bt_code read = ckpt_manifest_read(path, &m, &why);
-        if (read == BT_NOMEM) { /* not a fault of the checkpoint */
+        if (read == BT_NOMEM) { /* not the checkpoint's fault */
             code = read;
             if (err) *err = why;
             break;
@@ -89,7 +89,7 @@ void ckpt_remove_file(const char *folder, const char *name) {
     if (snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path) unlink(path);
 }
 
-/* ours: data files, finished or not, whose generation is not `keep` (0: all) */
+/* Removes data files, finished or not, whose generation is not `keep` (0: all). */
 static void remove_data(const char *folder, uint64_t keep) {
     DIR *d = opendir(folder);
     if (!d) return;

@@ -1,4 +1,4 @@
-/* finite.c - refuses to save values that are not finite. */
+/* finite.c - checks that saved values are finite. */
 #include <string.h>
 
 #include "engine/ckpt/save_steps.h"
@@ -6,9 +6,9 @@
 #define MAGNITUDE 0x7fffffffu
 #define INFINITE 0x7f800000u
 
-/* in any thread: the pool belongs to the training thread */
+/* Any thread may call it, because it does not use the pool, which belongs to the training thread. */
 static bool all_finite(const float *x, uint64_t n) {
-    int32_t largest = 0; /* signed: SSE2 compares no other integers */
+    int32_t largest = 0; /* signed, because SSE2 compares no other integers */
     for (uint64_t i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, x + i, sizeof bits);
@@ -18,7 +18,7 @@ static bool all_finite(const float *x, uint64_t n) {
     return (uint32_t)largest < INFINITE;
 }
 
-/* all other number formats have few bytes, so they are checked one by one */
+/* Checks other number formats one by one, because they have few bytes. */
 static bool all_finite_in(const unsigned char *x, bt_moment_form form, uint64_t n) {
     enum { SOME = 1024 };
     float some[SOME];

@@ -20,7 +20,8 @@
 
 enum { CKPT_VERSION = 2, CKPT_FILE_NAME_MAX = 64 };
 #define CKPT_SECTION_ELEMS \
-    ((uint64_t)4 << 20) /* longest section: a reader of a part must hash all of it */
+    ((uint64_t)4 \
+     << 20) /* maximum length of a section, because a reader of a part must hash all of it */
 #define CKPT_FILE_MAGIC "BTCKDAT1"
 #define CKPT_FOOT_MAGIC "BTCKEND1"
 #define CKPT_SECTION_MAGIC 0x74636573u /* "sect" */
@@ -30,13 +31,13 @@ typedef struct file_head {
     uint32_t version, rank;
     uint64_t generation, n_sections, file_bytes;
     int64_t step;
-    uint64_t reserved;  /* 0 */
+    uint64_t reserved;
     uint64_t self_hash; /* XXH3-64 of the preceding bytes */
 } file_head;
 
 typedef struct section_head {
     uint32_t magic;
-    uint16_t elem_bytes, type;  /* type: bt_ckpt_type; 0, fp32, in version 1 */
+    uint16_t elem_bytes, type;  /* type: bt_ckpt_type; version 1 has only 0, fp32 */
     char tensor[56], state[32]; /* NUL-padded */
     uint64_t tensor_elems, first, count;
     /* XXH3-64 of the count * elem_bytes bytes that follow */
@@ -54,7 +55,7 @@ _Static_assert(sizeof(file_head) == 64 && sizeof(section_head) == 144 && sizeof(
                "layout on disk");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "checkpoints are little-endian");
 
-typedef struct ckpt_file { /* one row of the manifest */
+typedef struct ckpt_file { /* a data file in the manifest */
     char name[CKPT_FILE_NAME_MAX];
     uint64_t bytes, n_sections;
     char hash[33]; /* XXH3-128, hex */
@@ -63,14 +64,14 @@ typedef struct ckpt_file { /* one row of the manifest */
 
 /* ---- section_file.c ---- */
 void ckpt_file_name(char *out, size_t size, int rank, uint64_t generation);
-/* true for names made by ckpt_file_name: no '/', no '..' */
+/* Returns true for a name of the form that ckpt_file_name writes: no '/', no '..'. */
 bool ckpt_file_name_ok(const char *name);
-/* writes FOLDER/NAME.tmp (space reserved first), fsyncs, renames, fsyncs the folder, reads it all
- * back; nothing is left on failure */
+/* Writes FOLDER/NAME.tmp (space reserved first), fsyncs, renames, fsyncs the folder, and reads the file back.
+ * Removes it after a failure. */
 bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation,
                         const bt_ckpt_job *job, bt_err *err) BT_MUST_CHECK;
-/* head, foot and index only: existence, size, generation. sections (may be NULL) receives a
- * malloc'ed array with offsets */
+/* Reads head, foot and index, and checks existence, size and generation. sections (may be NULL): receives a
+ * malloc'ed array with offsets. */
 typedef struct ckpt_section {
     section_head head;
     uint64_t data_offset;
@@ -78,22 +79,21 @@ typedef struct ckpt_section {
 } ckpt_section;
 bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step,
                        int *fd, ckpt_section **sections, bt_err *err) BT_MUST_CHECK;
-/* false: bytes that are no numbers */
+/* Returns false for bytes that are not numbers. */
 bool ckpt_form_of(uint32_t type, bt_moment_form *form);
-/* elements from the first to the last of a slice or section, those between its rows included; 0:
- * impossible */
+/* Returns the number of elements from the first to the last of a slice or section, including those between its rows;
+ * 0: impossible. */
 uint64_t ckpt_span(uint64_t count, uint32_t width, uint32_t stride);
-/* true if a head fits its tensor and its data fit `room` bytes. Every reader must check this before it uses a
- * field, because a valid hash does not imply valid values. */
+/* Returns true if a head fits its tensor and its data fit in `room` bytes. Every reader must check this before it
+ * uses a field, because a valid hash does not imply valid values. */
 bool ckpt_section_possible(const section_head *h, uint64_t room);
-/* every byte against the manifest's hash; a mismatch is located (section, byte range, likely
- * cause) */
+/* Compares every byte with the manifest's hash; the error names section, byte range and likely cause. */
 bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step,
                          bt_err *err) BT_MUST_CHECK;
 typedef struct ckpt_reading {
-    const _Atomic bool *stop; /* BT_STOPPED soon after it becomes true; NULL: never */
+    const _Atomic bool *stop; /* if it becomes true, BT_STOPPED is returned soon; NULL: never */
     bool from_disk;           /* drops the cached pages of the file first */
-    double share; /* maximum share of a processor: it sleeps between two pieces; 0: no limit */
+    double share;             /* maximum share of a processor, kept by sleeping; 0: no limit */
 } ckpt_reading;
 bt_code ckpt_file_read_whole(const char *folder, const ckpt_file *f, uint64_t generation,
                              int64_t step, const ckpt_reading *how, bt_err *err) BT_MUST_CHECK;
@@ -108,7 +108,7 @@ typedef struct ckpt_manifest {
     char seal[33]; /* XXH3-128 of the body */
 } ckpt_manifest;
 void ckpt_manifest_release(ckpt_manifest *m);
-/* the text of the file; seal receives its hash */
+/* Writes the text of the file; seal receives its hash. */
 bt_code ckpt_manifest_text(const bt_ckpt_meta *meta, uint64_t generation, int world_size,
                            const ckpt_file *files, size_t n_files, bt_text *out, char seal[33],
                            bt_err *err) BT_MUST_CHECK;
@@ -120,12 +120,11 @@ bt_code ckpt_write_all(int fd, const void *data, size_t n, uint64_t offset, cons
 bt_code ckpt_read_all(int fd, void *data, size_t n, uint64_t offset, const char *path, bt_err *err)
     BT_MUST_CHECK;
 bt_code ckpt_sync_folder(const char *folder, bt_err *err) BT_MUST_CHECK;
-/* NAME.tmp, fsync, rename to NAME, fsync of the folder; `before_rename` (may be NULL) may refuse at
- * the last moment */
+/* Writes NAME.tmp, fsyncs it, renames it to NAME, fsyncs the folder; `before_rename` (may be NULL) may still refuse. */
 bt_code ckpt_replace_file(const char *folder, const char *name, const void *data, size_t n,
                           bt_code (*before_rename)(void *ctx, bt_err *err), void *ctx, bt_err *err)
     BT_MUST_CHECK;
-/* whole file into malloc'ed, NUL-terminated memory; larger than limit is BT_FORMAT */
+/* Reads a whole file into malloc'ed, NUL-terminated memory; BT_FORMAT if it is larger than limit. */
 bt_code ckpt_slurp(const char *path, size_t limit, char **data, size_t *n, bt_err *err)
     BT_MUST_CHECK;
 void ckpt_hash_hex(char out[33], const void *data, size_t n);

@@ -1,4 +1,4 @@
-/* io.c - whole reads and writes, durable renames. */
+/* io.c - complete reads and writes, durable renames. */
 #include "engine/base/hash.h"
 #include "engine/ckpt/format.h"
 
@@ -54,7 +54,7 @@ bt_code ckpt_sync_folder(const char *folder, bt_err *err) {
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open folder '%s'", folder);
     int rc = fsync(fd), e = errno;
     close(fd);
-    /* some file systems do not support fsync of a folder */
+    /* Some file systems do not support fsync of a folder. */
     if (rc != 0 && e != EINVAL)
         return bt_fail_errno(err, BT_IO, e, "cannot sync folder '%s'", folder);
     return BT_OK;

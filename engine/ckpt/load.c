@@ -11,10 +11,8 @@
 #include "engine/ckpt/ckpt_list.h"
 #include "engine/ckpt/section_source.h"
 
-/* ---- verification ---------------------------------------------------------------------------- */
-
-/* this rank's share: heads and indices of all files, every byte of file i when i mod size ==
- * rank; size 0: of no file */
+/* Verifies this rank's share: heads and indices of all files, and all bytes of file i if i mod size == rank; size 0:
+ * of no file. */
 static bt_code verify_share(const char *folder, int rank, int size, ckpt_manifest *m, bt_err *err) {
     BT_TRY(ckpt_manifest_read(folder, m, err));
     bt_code code = BT_OK;
@@ -36,7 +34,7 @@ static bool is_checkpoint(const char *path) {
            stat(manifest, &st) == 0;
 }
 
-/* c NULL: one process. All ranks try the candidates of rank 0's list in its order. */
+/* c NULL: one process. All ranks try the checkpoints of rank 0's list in its order. */
 static int rank_of(bt_comm *c) { return c ? bt_comm_rank(c) : 0; }
 static int size_of(bt_comm *c) { return c ? bt_comm_size(c) : 1; }
 static bt_code agree_on_load(bt_comm *c, bt_code code, bt_err *err) {
@@ -54,7 +52,7 @@ static bt_code try_one(bt_comm *c, const char *folder, bool chosen, ckpt_manifes
     mine = code == BT_OK;
     if (mine) memcpy(seal, m->seal, 33);
     BT_TRY(broadcast_bytes(c, seal, sizeof seal, err));
-    /* On folders that are not shared every node must hold the same checkpoint, not just one of the same name. If
+    /* On folders that are not shared, every host must have the same checkpoint, not only one of the same name. If
      * rank 0 has none, all ranks get its error. */
     if (mine && strcmp(seal, m->seal) != 0)
         code = bt_fail(err, BT_FORMAT, "'%s' is another checkpoint on this host than on rank 0's",
@@ -96,7 +94,7 @@ static bt_code find_checkpoint(bt_comm *c, const char *dir, char *path, size_t p
         bool skip = false;
         if (rank_of(c) == 0) {
             if (plan.direct) snprintf(folder, sizeof folder, "%s", dir);
-            /* a save that was cut short; begin sweeps it */
+            /* an interrupted save, which begin removes */
             else if (!list.entries[i].committed)
                 skip = true;
             else if (snprintf(folder, sizeof folder, "%s/%s", dir, list.entries[i].name) >=
@@ -108,12 +106,12 @@ static bt_code find_checkpoint(bt_comm *c, const char *dir, char *path, size_t p
         if (code != BT_OK || !folder[0]) continue;
         any = true;
         last = (bt_err)BT_ERR_INIT;
-        /* if ranks are given a checkpoint, the supervisor has verified it, and they hash only the data they load */
+        /* The supervisor has verified a checkpoint that is given to ranks, so they hash only the data they load. */
         const bt_code tried = try_one(c, folder, c && plan.direct, m, &last);
         done = tried == BT_OK;
         if (done) {
             snprintf(path, path_size, "%s", folder);
-        } else if (tried == BT_NOMEM || tried == BT_MPI) { /* not a fault of the checkpoint */
+        } else if (tried == BT_NOMEM || tried == BT_MPI) { /* not the checkpoint's fault */
             if (err) *err = last;
             code = tried;
         } else {
@@ -133,7 +131,7 @@ bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, 
     memset(&m, 0, sizeof m);
     BT_TRY(find_checkpoint(c, dir, path, path_size, &m, why, err));
     if (meta) {
-        *meta = m.meta; /* takes the texts */
+        *meta = m.meta; /* moves the texts */
         memset(&m.meta, 0, sizeof m.meta);
     }
     ckpt_manifest_release(&m);
@@ -154,8 +152,6 @@ bool bt_ckpt_peek(const char *dir, int *attempt, int64_t *step) {
     return found;
 }
 
-/* ---- slices ---------------------------------------------------------------------------------- */
-
 struct bt_ckpt_reader {
     ckpt_source from;
     char folder[PATH_MAX];
@@ -170,7 +166,7 @@ static bt_code read_file_section(ckpt_source *from, const ckpt_section *s, void 
 static bt_code reader_open(reader *r, const char *folder, bt_err *err) {
     memset(r, 0, sizeof *r);
     r->fd = -1;
-    BT_TRY(ckpt_manifest_read(folder, &r->m, err)); /* BT_ARG: a path that is too long */
+    BT_TRY(ckpt_manifest_read(folder, &r->m, err)); /* BT_ARG: the path is too long */
     snprintf(r->folder, sizeof r->folder, "%s", folder);
     r->from = (ckpt_source){.name = r->folder, .read = read_file_section};
     for (size_t i = 0; i < r->m.n_files; i++) {
@@ -199,9 +195,9 @@ static void reader_close(reader *r) {
     ckpt_manifest_release(&r->m);
 }
 
-/* data of a section into out (count elements), hashed before anybody uses it */
+/* Reads the data of a section into out (count elements) and checks their hash. */
 static bt_code read_file_section(ckpt_source *from, const ckpt_section *s, void *out, bt_err *err) {
-    reader *r = (reader *)from; /* its first member */
+    reader *r = (reader *)from; /* `from` is its first member */
     const char *folder = from->name;
     const ckpt_file *f = &r->m.files[s->file];
     if (r->fd < 0 || r->open != s->file) {

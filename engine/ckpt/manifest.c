@@ -32,8 +32,6 @@ void ckpt_manifest_release(ckpt_manifest *m) {
     memset(m, 0, sizeof *m);
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
 static json_t *hex64(uint64_t v) {
     char buf[17];
     snprintf(buf, sizeof buf, "%016" PRIx64, v);
@@ -93,8 +91,6 @@ bt_code ckpt_manifest_text(const bt_ckpt_meta *meta, uint64_t generation, int wo
     free(text);
     return out->failed ? bt_fail(err, BT_NOMEM, "cannot allocate the manifest") : BT_OK;
 }
-
-/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool get_hex64(const json_t *o, const char *key, uint64_t *out) {
     const char *s = json_string_value(json_object_get(o, key));

@@ -1,4 +1,4 @@
-/* save.c - the fence, the steps of a save, and the collective that takes them one after the other. */
+/* save.c - the fence, the steps of a save, and the collective that executes them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,8 +39,7 @@ static bt_code read_attempt(const char *dir, int *attempt, bt_err *err) {
     return BT_OK;
 }
 
-/* the lock orders `begin` of a new attempt against the commit of an old one; -1 and err when it
- * cannot be had */
+/* Takes the lock that orders `begin` of a new attempt and the commit of an old one; -1 and err on failure. */
 static int lock_fence(const char *dir, bt_err *err) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/attempt.lock", dir);
@@ -51,7 +50,7 @@ static int lock_fence(const char *dir, bt_err *err) {
     }
     while (flock(fd, LOCK_EX) != 0) {
         if (errno == EINTR) continue;
-        /* file systems without locks: the number alone fences */
+        /* On file systems without locks, only the number fences. */
         if (errno == ENOLCK || errno == EOPNOTSUPP) return fd;
         bt_fail_errno(err, BT_IO, errno, "cannot lock '%s'", path);
         close(fd);
@@ -60,7 +59,7 @@ static int lock_fence(const char *dir, bt_err *err) {
     return fd;
 }
 
-/* newest: receives the number of the fence, -1 if there is none; may be NULL */
+/* newest: receives the number of the fence, -1 if there is none; may be NULL. */
 static bt_code check_fence(const char *dir, int attempt, int *newest, bt_err *err) {
     int number;
     BT_TRY(read_attempt(dir, &number, err));
@@ -71,8 +70,8 @@ static bt_code check_fence(const char *dir, int attempt, int *newest, bt_err *er
     return BT_OK;
 }
 
-/* Overwrites the number inside the existing file, which needs neither a free block nor permission to create
- * files. Numbers only grow, so the new text is never shorter than the old one. */
+/* Overwrites the number inside the existing file, which needs neither a free block nor permission to create files.
+ * Numbers only grow, so the new text is never shorter than the old one. */
 static bt_code overwrite_fence(const char *dir, const char *text, bt_err *err) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/attempt", dir);
@@ -95,7 +94,7 @@ static bt_code raise_fence(const char *dir, int attempt, bt_err *err) {
     return code;
 }
 
-/* leftovers of saves that were killed */
+/* Removes leftovers of killed saves. */
 static void sweep_uncommitted(const char *dir) {
     ckpt_list list;
     if (ckpt_list_read(dir, &list, NULL) != BT_OK) return;
@@ -115,7 +114,7 @@ static void sweep_uncommitted(const char *dir) {
     ckpt_list_release(&list);
 }
 
-/* A file of one block is created, written to the disk and removed: a full disk is an error before anything starts. */
+/* Creates a file of one block, syncs it and removes it, so that a full disk is detected before anything starts. */
 static bt_code probe_folder(const char *dir, bt_err *err) {
     static const char block[4096];
     char path[PATH_MAX];
@@ -165,7 +164,7 @@ int bt_ckpt_next_attempt(const char *dir, int at_least) {
     int newest;
     ckpt_list list;
     if (read_attempt(dir, &newest, NULL) != BT_OK) newest = -1;
-    /* a folder that was copied without its fence */
+    /* The folder may have been copied without its fence. */
     if (ckpt_list_read(dir, &list, NULL) == BT_OK) {
         for (size_t i = 0; i < list.n; i++)
             if (list.entries[i].attempt > newest) newest = list.entries[i].attempt;
@@ -179,7 +178,7 @@ bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) {
     int lock = lock_fence(dir, err);
     if (lock < 0) return err ? err->code : BT_IO;
     bt_code code = check_fence(dir, attempt, NULL, err);
-    /* first, because it may free the room that the fence needs */
+    /* first, because it may free the space that the fence needs */
     if (code == BT_OK) sweep_uncommitted(dir);
     if (code == BT_OK) code = raise_fence(dir, attempt, err);
     close(lock);
@@ -205,7 +204,7 @@ static bt_code fence_before_rename(void *ctx, bt_err *err) {
     return BT_OK;
 }
 
-/* BT_OK: the manifest that is in place is the one with this seal; BT_NOMEM: it may be */
+/* BT_OK: the manifest on disk has this seal; BT_NOMEM: it may have it. */
 static bt_code read_back(const char *folder, const char *seal, bt_err *err) {
     ckpt_manifest m;
     const bt_code code = ckpt_manifest_read(folder, &m, err);
@@ -217,8 +216,7 @@ static bt_code read_back(const char *folder, const char *seal, bt_err *err) {
                           folder);
 }
 
-/* A link by name inside the same folder, so that the folder may be moved. A failure here costs the
- * name, not the checkpoint. */
+/* The link is relative, so that the folder may be moved. A failure here costs the name, not the checkpoint. */
 static void link_best(const ckpt_save *s) {
     char link[PATH_MAX], tmp[PATH_MAX];
     if (snprintf(link, sizeof link, "%s/best", s->job.dir) >= (int)sizeof link ||
@@ -229,7 +227,7 @@ static void link_best(const ckpt_save *s) {
         bt_log(BT_LOG_WARN, "cannot make the link '%s'", link);
 }
 
-/* name of the best checkpoint's folder, "" if there is none */
+/* Reads the name of the best checkpoint's folder, "" if there is none. */
 static void read_best(const char *dir, char name[64]) {
     char link[PATH_MAX];
     name[0] = '\0';
@@ -238,8 +236,8 @@ static void read_best(const char *dir, char name[64]) {
     name[n > 0 ? n : 0] = '\0';
 }
 
-/* Removes all but the newest `keep` and the best; an error here costs disk space, not the checkpoint. */
-static void retire(const ckpt_save *s) {
+/* Removes all but the newest `keep` and the best. An error here costs disk space, not the checkpoint. */
+static void remove_superseded_checkpoints(const ckpt_save *s) {
     const char *dir = s->job.dir;
     char best[64];
     read_best(dir, best);
@@ -259,7 +257,7 @@ static void retire(const ckpt_save *s) {
     ckpt_list_release(&list);
 }
 
-/* the manifest from all ranks' rows; the rename inside is the commit */
+/* Writes the manifest from all ranks' rows; the rename inside is the commit. */
 static bt_code put_manifest(ckpt_save *s, const ckpt_file *files, size_t n, bt_err *err) {
     const bt_ckpt_meta *meta = s->job.meta;
     bt_text text;
@@ -271,7 +269,7 @@ static bt_code put_manifest(ckpt_save *s, const ckpt_file *files, size_t n, bt_e
                                  fence_before_rename, &fence, err);
     bt_err why = BT_ERR_INIT;
     const bt_code back = read_back(s->folder, s->seal, &why);
-    /* keep the data of a manifest that may be in place */
+    /* The data of a manifest that may be on disk must be kept. */
     s->renamed = fence.passed && (back == BT_OK || back == BT_NOMEM);
     if (fence.lock >= 0) close(fence.lock);
     if (code == BT_OK) code = ckpt_sync_folder(s->job.dir, err);
@@ -293,7 +291,7 @@ bt_code ckpt_save_commit(ckpt_save *s, bt_err *err) {
                          : bt_fail(err, BT_ARG, "nothing to save: no rank gave a slice");
     free(files);
     if (code == BT_OK && s->job.best) link_best(s);
-    if (code == BT_OK) retire(s);
+    if (code == BT_OK) remove_superseded_checkpoints(s);
     return code;
 }
 
@@ -301,7 +299,7 @@ bt_code ckpt_save_commit(ckpt_save *s, bt_err *err) {
 
 /* True if the disk has room for one more checkpoint as large as the newest, or if this cannot be determined. */
 static bool disk_has_room(const char *dir, uint64_t bytes) {
-    enum { SLACK = 256 << 10 }; /* blocks that are not full, folders */
+    enum { SLACK = 256 << 10 }; /* for partially filled blocks and folders */
     struct statvfs v;
     return statvfs(dir, &v) != 0 || (uint64_t)v.f_bavail * v.f_frsize >= bytes + bytes / 64 + SLACK;
 }
@@ -312,7 +310,7 @@ static uint64_t data_bytes(const ckpt_manifest *m) {
     return sum;
 }
 
-/* bytes of the newest of these checkpoints, when every one of them is whole; else 0 */
+/* Returns the size of the newest of these checkpoints if all of its files are intact; otherwise 0. */
 static uint64_t verified_bytes(const char *dir, const ckpt_entry *newest) {
     char path[PATH_MAX];
     ckpt_manifest m;
@@ -320,7 +318,7 @@ static uint64_t verified_bytes(const char *dir, const ckpt_entry *newest) {
         ckpt_manifest_read(path, &m, NULL) != BT_OK)
         return 0;
     uint64_t bytes = data_bytes(&m);
-    if (!disk_has_room(dir, bytes)) /* otherwise the read-back would be wasted */
+    if (!disk_has_room(dir, bytes)) /* otherwise reading it back would be useless */
         for (size_t i = 0; bytes && i < m.n_files; i++)
             if (ckpt_file_verify(path, &m.files[i], m.generation, m.meta.step, NULL) != BT_OK)
                 bytes = 0;
@@ -410,14 +408,14 @@ bt_code ckpt_save_tell(ckpt_save *s, bt_code committed, bt_ckpt_saved *out, bt_e
     return BT_OK;
 }
 
-/* Removes all files of a failed save. An error after the rename (a failed sync) leaves a committed checkpoint that
- * loads, and only a power failure can destroy it: it is kept, and so are the older ones. */
+/* Removes all files of a failed save. After an error that follows the rename (a failed sync), the checkpoint is
+ * committed and can be loaded; only a power failure can destroy it. It is kept, and so are the older ones. */
 static void roll_back(ckpt_save *s) {
     bt_err ignored;
     if (bt_broadcast(s->c, &s->renamed, sizeof s->renamed, 0, &ignored) == BT_OK && s->renamed)
         return;
     if (s->mine.name[0]) ckpt_remove_file(s->folder, s->mine.name);
-    /* the folder is not empty if it holds an older commit */
+    /* The folder is not empty if it contains an older commit. */
     if (bt_barrier(s->c, &ignored) == BT_OK && s->rank == 0) rmdir(s->folder);
     if (bt_barrier(s->c, &ignored) != BT_OK)
         bt_log(BT_LOG_WARN, "after a failed checkpoint: %s", ignored.msg);

@@ -1,4 +1,4 @@
-/* save_async.c - the copy, and the thread of each stage. */
+/* save_async.c - copies the state, and runs a thread for each stage of the save. */
 #include "engine/ckpt/save_async.h"
 
 #include <assert.h>
@@ -29,19 +29,17 @@ typedef struct copy_piece {
 struct bt_ckpt_async {
     unsigned char *room;
     size_t room_bytes;
-    bt_ckpt_slice *slices; /* slices of the job, pointing into the room */
+    bt_ckpt_slice *slices; /* slices of the job, which point into `room` */
     bt_ckpt_meta meta;
     ckpt_save save;
     stage at;
     pthread_t thread;
-    bool started; /* the thread is to be joined */
+    bool started; /* the thread must be joined */
     _Atomic bool busy;
-    bt_code code;   /* result of the thread's step; valid once joined, like the next two */
+    bt_code code;   /* result of the thread; valid after the join, like the next two */
     int64_t cpu_ns; /* processor time of the save's threads */
     bt_err err;
 };
-
-/* ---- the copy ---------------------------------------------------------------------------------- */
 
 static size_t async_slice_bytes(const bt_ckpt_slice *s) {
     const size_t n = s->count * bt_ckpt_type_bytes(s->type);
@@ -65,7 +63,7 @@ static size_t pieces_of(const bt_ckpt_slice *s) {
     return (s->count * bt_ckpt_type_bytes(s->type) + PIECE - 1) / PIECE;
 }
 
-/* slices[i].data becomes the copy */
+/* Makes slices[i].data point to the copy. */
 static bt_code copy_slices(bt_ckpt_async *a, bt_ckpt_slice *slices, size_t n, bt_err *err) {
     size_t count = 0, k = 0;
     unsigned char *to = a->room;
@@ -88,13 +86,11 @@ static bt_code copy_slices(bt_ckpt_async *a, bt_ckpt_slice *slices, size_t n, bt
     return BT_OK;
 }
 
-/* ---- life -------------------------------------------------------------------------------------- */
-
 bt_code bt_ckpt_async_create(bt_ckpt_async **out, size_t bytes, bt_err *err) {
     bt_ckpt_async *a = *out = calloc(1, sizeof *a);
     if (!a) return bt_fail(err, BT_NOMEM, "cannot take memory for checkpoints");
     a->room_bytes = bytes;
-    /* touched now: the first copy would otherwise take twice as long */
+    /* Touches the pages now, because the first copy would otherwise take twice as long. */
     a->room = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
                    0);
     if (a->room == MAP_FAILED) {
@@ -125,15 +121,13 @@ static void finish_async_save(bt_ckpt_async *a, bt_code code) {
 void bt_ckpt_async_destroy(bt_ckpt_async *a) {
     if (!a) return;
     join_stage(a);
-    if (a->at != IDLE) { /* without communication: other ranks may be gone */
+    if (a->at != IDLE) { /* no communication, because other ranks may have ended */
         a->save.made = false;
         finish_async_save(a, BT_STOPPED);
     }
     if (a->room) munmap(a->room, a->room_bytes ? a->room_bytes : 1);
     free(a);
 }
-
-/* ---- stages ------------------------------------------------------------------------------------ */
 
 static bt_code run_stage(bt_ckpt_async *a, bt_err *err) {
     const bool first = a->save.rank == 0;
@@ -155,7 +149,7 @@ static void *async_save_thread(void *arg) {
     return NULL;
 }
 
-/* If no thread can be started, the work is done in the caller. */
+/* If no thread can be started, the caller does the work. */
 static void begin_stage(bt_ckpt_async *a, stage at) {
     sigset_t all, old;
     a->at = at;
@@ -163,7 +157,7 @@ static void begin_stage(bt_ckpt_async *a, stage at) {
     a->err = (bt_err)BT_ERR_INIT;
     if (at != WRITING && a->save.rank != 0) return;
     atomic_store(&a->busy, true);
-    sigfillset(&all); /* signals belong to the other threads */
+    sigfillset(&all); /* other threads handle signals */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     a->started = pthread_create(&a->thread, NULL, async_save_thread, a) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);

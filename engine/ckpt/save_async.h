@@ -21,19 +21,19 @@
 
 typedef struct bt_ckpt_async bt_ckpt_async;
 
-/* bytes of the copy: what slices of these sizes need */
+/* Returns the size of the copy that slices of these sizes need. */
 size_t bt_ckpt_copy_bytes(const bt_ckpt_slice *slices, size_t n);
-/* allocates and touches room for a copy of `bytes` bytes */
+/* Allocates and touches room for a copy of `bytes` bytes. */
 bt_code bt_ckpt_async_create(bt_ckpt_async **out, size_t bytes, bt_err *err) BT_MUST_CHECK;
-/* waits for the thread and drops an uncommitted save. Accepts NULL */
+/* Waits for the thread and drops an uncommitted save. Accepts NULL. */
 void bt_ckpt_async_destroy(bt_ckpt_async *a);
 
-/* takes job->meta (which is empty afterwards) and copies the data of the slices; the rest of the job is borrowed
- * until the save is over. All slices must have data (no produce). Precondition: no save is pending */
+/* Moves job->meta (which is empty afterwards) and copies the data of the slices; the rest of the job is borrowed
+ * until the save ends. All slices must have data (no produce). Precondition: no save is pending. */
 bt_code bt_ckpt_async_start(bt_ckpt_async *a, bt_comm *c, const bt_ckpt_job *job,
                             bt_ckpt_meta *meta, bt_err *err) BT_MUST_CHECK;
-bool bt_ckpt_async_pending(const bt_ckpt_async *a); /* the same on all ranks. false for NULL */
-bool bt_ckpt_async_busy(bt_ckpt_async *a);          /* this rank's thread works. false for NULL */
+bool bt_ckpt_async_pending(const bt_ckpt_async *a); /* equal on all ranks; false for NULL */
+bool bt_ckpt_async_busy(bt_ckpt_async *a); /* this rank's thread is running; false for NULL */
 /* Waits for this rank's thread, then begins the next stage. *finished: out describes the checkpoint. */
 bt_code bt_ckpt_async_advance(bt_ckpt_async *a, bool *finished, bt_ckpt_saved *out, bt_err *err)
     BT_MUST_CHECK;

@@ -25,26 +25,26 @@ typedef struct ckpt_save {
     int rank, size;
     char folder[PATH_MAX];
     uint64_t generation;
-    ckpt_file mine, *rows; /* rows: of all ranks, on rank 0 */
+    ckpt_file mine, *rows; /* rows: those of all ranks, on rank 0 */
     char seal[40];
-    int replaced; /* rank 0: older checkpoints that were removed because the disk lacked room */
-    bool made;    /* the folder exists: set by the caller once all ranks agree */
-    bool renamed; /* rank 0: the manifest is in place */
+    int replaced; /* rank 0: number of older checkpoints removed to make room on the disk */
+    bool made;    /* the folder exists: set by the caller after all ranks agree */
+    bool renamed; /* rank 0: the manifest is on disk */
 } ckpt_save;
 
 bt_code ckpt_save_begin(ckpt_save *s, bt_comm *c, const bt_ckpt_job *job, bt_err *err)
     BT_MUST_CHECK;
 bt_code ckpt_save_make_folder(ckpt_save *s, bt_err *err) BT_MUST_CHECK;
 bt_code ckpt_save_write(ckpt_save *s, bt_err *err) BT_MUST_CHECK;
-/* written: this rank's code of write */
+/* written: result of this rank's write. */
 bt_code ckpt_save_gather(ckpt_save *s, bt_code written, bt_err *err) BT_MUST_CHECK;
 bt_code ckpt_save_commit(ckpt_save *s, bt_err *err) BT_MUST_CHECK;
-/* committed: rank 0's code of commit, BT_OK on all other ranks. out may be NULL */
+/* committed: result of rank 0's commit, BT_OK on all other ranks. out may be NULL. */
 bt_code ckpt_save_tell(ckpt_save *s, bt_code committed, bt_ckpt_saved *out, bt_err *err)
     BT_MUST_CHECK;
 void ckpt_save_end(ckpt_save *s, bt_code code);
 
-/* BT_DAMAGED names the first tensor with a float that is not finite */
+/* BT_DAMAGED names the first tensor with a non-finite number. */
 bt_code ckpt_check_finite(const bt_ckpt_slice *slices, size_t n, bt_err *err) BT_MUST_CHECK;
 
 #endif

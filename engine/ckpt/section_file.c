@@ -1,5 +1,5 @@
-/* section_file.c - one data file: written with its space reserved first and read back; opened and
- * verified byte by byte. */
+/* section_file.c - writes a data file with its space reserved first and reads it back; opens it and verifies every
+ * byte. */
 #include "engine/base/clock.h"
 #include "engine/base/hash.h"
 #include "engine/base/system/reserve.h"
@@ -42,7 +42,7 @@ uint64_t ckpt_span(uint64_t count, uint32_t width, uint32_t stride) {
     return (count / width - 1) * stride + width;
 }
 
-/* elements of a section: whole rows of a block */
+/* Returns the elements of a section: whole rows of a block. */
 static uint64_t section_elems(const bt_ckpt_slice *s) {
     if (s->width == 0) return CKPT_SECTION_ELEMS;
     return CKPT_SECTION_ELEMS / s->width > 0 ? CKPT_SECTION_ELEMS / s->width * s->width : s->width;
@@ -105,7 +105,7 @@ typedef struct out_file {
     const char *path;
     uint64_t at;
     XXH3_state_t *hash;
-    unsigned char *made; /* a section that a slice produces; on first need */
+    unsigned char *made; /* buffer of a section that the caller produces; allocated on first use */
 } out_file;
 
 static bt_code write_out_bytes(out_file *o, const void *data, size_t n, bt_err *err) {
@@ -115,7 +115,7 @@ static bt_code write_out_bytes(out_file *o, const void *data, size_t n, bt_err *
     return BT_OK;
 }
 
-/* the data of elements done .. done+count of a slice */
+/* Returns the data of elements done .. done+count of a slice. */
 static bt_code section_data(out_file *o, const bt_ckpt_job *job, const bt_ckpt_slice *s,
                             uint64_t done, uint64_t count, const unsigned char **data,
                             bt_err *err) {
@@ -218,7 +218,7 @@ bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation,
         code = bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
         goto done;
     }
-    /* a full disk shows here, before any byte of data */
+    /* A full disk is detected here, before any data is written. */
     int e = bt_file_reserve(fd, f->bytes);
     if (e != 0 && e != EOPNOTSUPP && e != EINVAL) {
         code = bt_fail_errno(err, BT_IO, e, "cannot reserve %llu bytes for '%s'",
@@ -228,7 +228,7 @@ bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation,
     out_file o = {fd, tmp, 0, hash, NULL};
     code = write_body(&o, f, generation, job, index, err);
     free(o.made);
-    /* after a failed fsync the page cache is unreliable: the file is void, never retried */
+    /* After a failed fsync the page cache is unreliable, so the file is discarded and not retried. */
     if (code == BT_OK && fsync(fd) != 0)
         code = bt_fail_errno(err, BT_IO, errno, "cannot sync '%s'", tmp);
     int rc = close(fd);
@@ -375,7 +375,7 @@ bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generati
 
 enum { VERIFY_BYTES = 1 << 20 };
 
-/* the section whose data does not match, for the message */
+/* Finds the section with damaged data, for the message. */
 static bt_code locate(int fd, const char *path, const ckpt_file *f, const ckpt_section *sections,
                       unsigned char *buf, bt_err *err) {
     XXH3_state_t *hash = XXH3_createState();

@@ -35,7 +35,7 @@ static size_t lower_bound(const ckpt_source *r, const ckpt_section *key) {
     return lo;
 }
 
-/* a slice or section as rows of elements of its tensor; its data are contiguous */
+/* Describes a slice or section as rows of elements of its tensor; its data are contiguous. */
 typedef struct rows {
     uint64_t first, count, width, stride;
 } rows;
@@ -44,7 +44,7 @@ static rows rows_of(uint64_t first, uint64_t count, uint32_t width, uint32_t str
     return width ? (rows){first, count, width, stride} : (rows){first, count, count, count};
 }
 
-/* Finds the run that holds element `at`, or the next one: its beginning in the tensor and in the data. */
+/* Finds the run that contains element `at`, or the next one: its beginning in the tensor and in the data. */
 static bool find_element_run(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) {
     uint64_t row = at <= x->first || x->width == 0 ? 0 : (at - x->first) / x->stride;
     if (row * x->stride + x->first + x->width <= at) row++;
@@ -53,7 +53,7 @@ static bool find_element_run(const rows *x, uint64_t at, uint64_t *begin, uint64
     return *data < x->count;
 }
 
-/* conversion of elements of a section to those of a slice */
+/* converts elements of a section to those of a slice */
 typedef struct copying {
     size_t to_bytes, from_bytes;
     bool convert;
@@ -89,12 +89,12 @@ static uint64_t copy_common_elements(const rows *want, unsigned char *to, const 
             if (from) copy_elements(how, to, wd + (begin - w), from, hd + (begin - h), end - begin);
             n += end - begin;
         }
-        at = end > at ? end : begin; /* apart: on to where the later one begins */
+        at = end > at ? end : begin; /* no overlap: continue where the later one begins */
     }
     return n;
 }
 
-/* Makes a key that sorts before all sections of the slice's tensor and state; false: no section has such a name. */
+/* Returns a key that sorts before all sections of the slice's tensor and state; false: no section has such a name. */
 static bool first_section_key(const bt_ckpt_slice *w, ckpt_section *key) {
     memset(key, 0, sizeof *key);
     if (strlen(w->tensor) >= sizeof key->head.tensor || strlen(w->state) >= sizeof key->head.state)

@@ -1,4 +1,4 @@
-/* state.c - rows of state to slices and JSON values, and back. */
+/* state.c - converts rows of state to slices and JSON values, and back. */
 #include "engine/ckpt/state.h"
 #include "engine/base/system/json_starved.h"
 
@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- slices ---------------------------------------------------------------------------------- */
 
 void bt_slices_add(bt_slices *l, const bt_ckpt_slice *s) {
     if (s->count == 0 || l->failed) return;
@@ -35,8 +33,6 @@ void bt_slices_release(bt_slices *l) {
     free(l->at);
     *l = (bt_slices){0};
 }
-
-/* ---- values ---------------------------------------------------------------------------------- */
 
 /* a bt_state_values is a jansson object, or NULL */
 static const json_t *state_value(const bt_state_values *v, const char *key) {
@@ -92,8 +88,6 @@ void bt_ckpt_state_text(const bt_ckpt_meta *m, const char *row, const char *key,
     snprintf(out, size, "%s", text ? text : otherwise);
     json_decref(all);
 }
-
-/* ---- the registry ---------------------------------------------------------------------------- */
 
 void bt_state_add(bt_state *s, const bt_state_row *row) {
     assert(s->n < BT_STATE_ROWS);

@@ -19,28 +19,28 @@ enum { BT_STATE_ROWS = 24 };
 typedef struct bt_slices {
     bt_ckpt_slice *at;
     size_t n, cap;
-    bool failed; /* no memory; bt_slices_done returns the error */
+    bool failed; /* out of memory; bt_slices_done returns the error */
 } bt_slices;
 void bt_slices_add(bt_slices *l, const bt_ckpt_slice *s);
 bt_code bt_slices_done(const bt_slices *l, bt_err *err) BT_MUST_CHECK;
 void bt_slices_release(bt_slices *l);
 
-/* the values of one row, out of a manifest */
+/* values of one row, read from a manifest */
 typedef struct bt_state_values bt_state_values;
 int64_t bt_state_int(const bt_state_values *v, const char *key, int64_t otherwise);
 double bt_state_real(const bt_state_values *v, const char *key, double otherwise);
 bool bt_state_bool(const bt_state_values *v, const char *key, bool otherwise);
-/* the last `most` elements of an array, in order; how many there are. 0: there is no such array, or
- * an element of it is no number */
+/* Reads the last `most` elements of an array, in order, and returns their number; 0 if there is no such array or an
+ * element is not a number. */
 size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, size_t most);
 size_t bt_state_count(const bt_state_values *v,
                       const char *key); /* number of elements of an array */
-/* NULL: there is no such text. Valid as long as the values */
+/* Returns NULL if there is no such text. Valid as long as the values. */
 const char *bt_state_text(const bt_state_values *v, const char *key);
 
 typedef enum {
-    BT_STATE_SAVE, /* slices that this rank writes: every element of a tensor by exactly one rank */
-    /* the same, written by the ranks of rank 0's host only, as far as they have the state; nothing on other hosts */
+    BT_STATE_SAVE, /* slices that this rank writes: every element of a tensor is written by exactly one rank */
+    /* the same slices, written only by the ranks of rank 0's host as far as they have the state */
     BT_STATE_SAVE_HOST,
     BT_STATE_RESUME, /* state that this rank needs to resume */
     BT_STATE_WEIGHTS /* weights that this rank needs for a new training */
@@ -51,11 +51,11 @@ static inline bool bt_state_saves(bt_state_use use) {
 
 typedef struct bt_state_row {
     const char *name; /* unique; key of the values */
-    void *ctx;        /* borrowed until the registry's last use; given to the functions */
-    /* each may be NULL */
+    void *ctx;        /* argument of the functions; borrowed until the registry's last use */
+    /* each function may be NULL */
     void (*slices)(void *ctx, bt_state_use use, bt_slices *out);
-    void (*save)(void *ctx, bt_json *j); /* members of the row's object */
-    /* RESUME only, before the slices; of a checkpoint without them: empty */
+    void (*save)(void *ctx, bt_json *j); /* writes the members of the row's object */
+    /* Reads the values; called before the slices, only for RESUME. Empty if the checkpoint lacks them. */
     void (*load)(void *ctx, const bt_state_values *v);
 } bt_state_row;
 
@@ -65,13 +65,13 @@ typedef struct bt_state {
 } bt_state;
 
 void bt_state_add(bt_state *s, const bt_state_row *row);
-/* slices of all rows; release them after BT_OK */
+/* Collects the slices of all rows; release them after BT_OK. */
 bt_code bt_state_slices(const bt_state *s, bt_state_use use, bt_slices *out, bt_err *err)
     BT_MUST_CHECK;
 bt_code bt_state_save_values(const bt_state *s, bt_text *out, bt_err *err) BT_MUST_CHECK;
 bt_code bt_state_load_values(const bt_state *s, const bt_text *values, bt_err *err) BT_MUST_CHECK;
 
-/* one value of a manifest, without a registry */
+/* Reads one value of a manifest without a registry. */
 void bt_ckpt_state_text(const bt_ckpt_meta *m, const char *row, const char *key,
                         const char *otherwise, char *out, size_t size);
 double bt_ckpt_state_real(const bt_ckpt_meta *m, const char *row, const char *key,

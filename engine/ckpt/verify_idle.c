@@ -1,4 +1,4 @@
-/* verify_idle.c - the thread, and its priorities. */
+/* verify_idle.c - reads a checkpoint again in a thread with low priority. */
 #include "engine/ckpt/verify_idle.h"
 
 #include <limits.h>
@@ -18,11 +18,11 @@ struct bt_ckpt_reread {
     char path[PATH_MAX];
     pthread_t thread;
     _Atomic bool stop, over;
-    bt_ckpt_checked found; /* valid when it is over */
+    bt_ckpt_checked found; /* valid when the thread has ended */
 };
 
-/* SCHED_IDLE is not used: a killed process exits when its last thread does, and on a busy machine such a thread
- * was not scheduled for seconds, which delayed the exit of the rank and its restart. */
+/* SCHED_IDLE is not used: a killed process exits when its last thread does, and on a busy machine such a thread was
+ * not scheduled for seconds, which delayed the exit of the rank and its restart. */
 static const double SHARE = 0.01;
 
 static void use_idle_io_class(void) {
@@ -60,7 +60,7 @@ bt_code bt_ckpt_reread_start(bt_ckpt_reread **out, const char *path, bt_err *err
     if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s' again", path);
     c->found.err = (bt_err)BT_ERR_INIT;
     snprintf(c->path, sizeof c->path, "%s", path);
-    sigfillset(&all); /* signals belong to the other threads */
+    sigfillset(&all); /* other threads handle signals */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     const int rc = pthread_create(&c->thread, NULL, reread_thread, c);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -13,16 +13,16 @@
 typedef struct bt_ckpt_reread bt_ckpt_reread;
 
 typedef struct bt_ckpt_checked {
-    bt_code code; /* BT_OK: whole. BT_FORMAT: damaged. BT_IO: it could not be read */
+    bt_code code; /* BT_OK: intact. BT_FORMAT: damaged. BT_IO: unreadable */
     bt_err err;
-    int64_t bytes; /* read */
+    int64_t bytes; /* bytes read */
     double took_s;
 } bt_ckpt_checked;
 
-/* path: folder of one checkpoint */
+/* path: folder of one checkpoint. */
 bt_code bt_ckpt_reread_start(bt_ckpt_reread **out, const char *path, bt_err *err) BT_MUST_CHECK;
-/* false: it still reads */
+/* Returns false while it still reads. */
 bool bt_ckpt_reread_done(bt_ckpt_reread *c, bt_ckpt_checked *out);
-void bt_ckpt_reread_destroy(bt_ckpt_reread *c); /* ends the reading. Accepts NULL */
+void bt_ckpt_reread_destroy(bt_ckpt_reread *c); /* stops reading. Accepts NULL */
 
 #endif

@@ -16,17 +16,18 @@
 #define BT_LOSS_SCALE_MOST 0x1p40 /* far above the limit of any fp16 product */
 
 typedef struct bt_loss_scale {
-    bool on; /* false: the scale is 1 for ever */
+    bool on; /* false: the scale is always 1 */
     double value;
-    int64_t good, every; /* good steps since the last change; that make it double */
+    int64_t good,
+        every; /* good steps since the last change; number after which the scale doubles */
 } bt_loss_scale;
 
-/* a scale that can be: a power of two, 1 .. BT_LOSS_SCALE_MOST */
+/* Returns true for a valid scale: a power of two, 1 .. BT_LOSS_SCALE_MOST. */
 bool bt_loss_scale_is(double value);
 void bt_loss_scale_init(bt_loss_scale *s, bool on, double first, int64_t every);
-/* A gradient is not finite. False: not the scale's fault (off, or 1 already). */
+/* Reports a non-finite gradient. Returns false if the scale cannot be the cause (off, or 1 already). */
 bool bt_loss_scale_overflow(bt_loss_scale *s);
-/* a step was applied; true when the scale grew */
+/* Reports an applied step; returns true if the scale grew. */
 bool bt_loss_scale_good(bt_loss_scale *s);
 
 #endif

@@ -9,16 +9,15 @@
 
 static const double PI = 3.14159265358979323846;
 
-/* share of the way from the end of warm-up to the last update, 0..1 */
+/* Returns the share of the way from the end of warm-up to the last update, 0..1. */
 static double decay_progress(const bt_lr_schedule *s, int64_t step) {
     int64_t span = s->steps - s->warmup, done = step + 1 - s->warmup;
     if (span <= 0 || done >= span) return 1.0;
     return done <= 0 ? 0.0 : (double)done / (double)span;
 }
 
-/* Two lines that both end at zero after `steps`; the second begins at half time, with its own peak:
- * an abrupt drop (BitNet training FAQ: t < T/2: p1 (1 - t/T), then p2 (1 - t/T); t counts all
- * steps, warm-up included). */
+/* Two lines that both end at zero after `steps`; the second begins at half time with its own peak, an abrupt drop
+ * (BitNet training FAQ: t < T/2: p1 (1 - t/T), then p2 (1 - t/T); t counts all steps, warm-up included). */
 static double bitnet(const bt_lr_schedule *s, int64_t step) {
     double peak = 2 * step < s->steps ? s->lr : s->lr2 > 0 ? s->lr2 : s->lr * (2.0 / 3.0);
     double left = 1.0 - (double)step / (double)s->steps;
@@ -46,7 +45,7 @@ double bt_schedule_lr(const bt_lr_schedule *s, int64_t step) {
     case BT_SCHED_RANGE: return s->lr;
     case BT_SCHED_COSINE: return low + 0.5 * (s->lr - low) * (1.0 + cos(PI * p));
     case BT_SCHED_LINEAR: return s->lr + (low - s->lr) * p;
-    case BT_SCHED_WSD: { /* warm-up, stable, decay: the last decay_frac of all steps falls linearly */
+    case BT_SCHED_WSD: { /* warm-up, stable, decay: linear decrease in the last decay_frac of all steps */
         double left = (double)(s->steps - step - 1), tail = s->decay_frac * (double)s->steps;
         if (tail <= 0 || left >= tail) return s->lr;
         return low + (s->lr - low) * (left > 0 ? left / tail : 0.0);

@@ -19,7 +19,7 @@ typedef struct bt_lr_schedule {
     double lr, lr_min_frac, lr2, decay_frac, weight_decay;
 } bt_lr_schedule;
 
-/* learning rate and weight decay of step (0-based) */
+/* Return learning rate and weight decay of a step (0-based). */
 double bt_schedule_lr(const bt_lr_schedule *s, int64_t step);
 /* bitnet: weight_decay in stage 1, 0 in stage 2 */
 double bt_schedule_decay(const bt_lr_schedule *s, int64_t step);

@@ -1,4 +1,4 @@
-/* muon.c - Newton-Schulz on whole matrices, products over the thread pool. */
+/* muon.c - Newton-Schulz iteration on whole matrices, with products over the thread pool. */
 #include "engine/optim/muon.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ bt_code bt_muon_create(bt_muon **out, size_t s, size_t l, bt_err *err) {
     if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for matrix directions");
     plan_newton_schulz(&m->arena, s, l, at);
     bt_code code = bt_arena_commit(&m->arena, err);
-    /* kernel scratch of the three products */
+    /* scratch memory of the kernels for the three products */
     if (code == BT_OK) code = bt_ops_plan(s, s, l, 1, 1, NULL, err);
     if (code == BT_OK) code = bt_ops_plan(s, l, s, 1, 1, NULL, err);
     if (code != BT_OK) {
@@ -70,8 +70,6 @@ double bt_muon_flops(size_t rows, size_t cols) {
     return STEPS * (4 * s * s * l + 2 * s * s * s);
 }
 
-/* ---- in and out of bf16 ---------------------------------------------------------------------- */
-
 typedef struct copy_job {
     uint16_t *half;
     float *x;
@@ -79,7 +77,7 @@ typedef struct copy_job {
     bool transposed;   /* x is (cols, rows) */
 } copy_job;
 
-/* tiles of rows a..b: both sides are read and written by whole cache lines */
+/* Copies tiles of rows a..b, so that both sides use whole cache lines. */
 static void load_matrix_rows(void *ctx, int thread, size_t a, size_t b) {
     const copy_job *j = ctx;
     float some[TILE];
@@ -127,8 +125,6 @@ static void scaled_copy(float *y, const float *x, float a, size_t n) {
     bt_parallel_for(n, 16384, scaled_copy_part, &j);
 }
 
-/* ---- direction ------------------------------------------------------------------------------- */
-
 /* X (s, l) -> a X + (b A + c A A) X, into y */
 static void iterate(bt_muon *m, float *y, const float *x, size_t s, size_t l) {
     bt_op_gemm(m->gram, s, x, l, 0, x, l, 1, 1.0f, s, s, l, BT_PREC_BF16, 0);
@@ -155,8 +151,6 @@ void bt_muon_direction(bt_muon *m, uint16_t *half, size_t rows, size_t cols) {
     j.x = x;
     bt_parallel_for(rows, TILE, save_matrix_rows, &j);
 }
-
-/* ---- momentum -------------------------------------------------------------------------------- */
 
 void bt_muon_momentum(uint16_t *out, const float *g, const float *m, float grad_scale, float mu,
                       size_t n) {

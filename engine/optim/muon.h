@@ -22,19 +22,19 @@
 
 typedef struct bt_muon bt_muon;
 
-/* for matrices of at most max_short x max_long elements, the shorter side first */
+/* Creates scratch memory for matrices of at most max_short x max_long elements, the shorter side first. */
 bt_code bt_muon_create(bt_muon **out, size_t max_short, size_t max_long, bt_err *err) BT_MUST_CHECK;
 void bt_muon_destroy(bt_muon *m); /* accepts NULL */
-/* memory used by create, without the kernels' scratch */
+/* Returns the memory used by create, without the kernels' scratch. */
 size_t bt_muon_bytes(size_t max_short, size_t max_long);
-/* Replaces the momentum x (rows, cols) in bf16 by its direction. A zero matrix is unchanged */
+/* Replaces the momentum x (rows, cols) in bf16 by its direction. A zero matrix is unchanged. */
 void bt_muon_direction(bt_muon *m, uint16_t *x, size_t rows, size_t cols);
-/* factor of the direction, besides the learning rate */
+/* Returns the factor of the direction, besides the learning rate. */
 float bt_muon_scale(size_t rows, size_t cols);
-/* multiply-adds of a direction, counted twice: to share matrices out */
+/* Returns the operations of a direction (a multiply-add counts as two), to distribute matrices over ranks. */
 double bt_muon_flops(size_t rows, size_t cols);
 
-/* n elements of bt_rule_muon's Nesterov momentum after its step, in bf16. Any thread */
+/* Computes n elements of bt_rule_muon's Nesterov momentum after its step, in bf16. Any thread. */
 void bt_muon_momentum(uint16_t *out, const float *g, const float *m, float grad_scale, float mu,
                       size_t n);
 

@@ -1,4 +1,4 @@
-/* norm.c - the gradient norm by blocks in order, or without rounding. */
+/* norm.c - computes the gradient norm by blocks in order, or without rounding. */
 #include "engine/optim/norm.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@ enum { PARTS = 64 }; /* number of parts of a range, over the threads */
 
 struct bt_norm {
     bt_norm_cfg cfg;
-    double *blocks;   /* (blocks of the flat array) */
-    double *of_ranks; /* (tp or pp, the larger) */
+    double *blocks;   /* (blocks of the flat array) sums of squares */
+    double *of_ranks; /* (the larger of tp and pp) sums of the ranks */
 };
 
 static size_t n_blocks(size_t total) { return (total + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK; }
@@ -46,8 +46,6 @@ void bt_norm_destroy(bt_norm *n) {
     free(n);
 }
 
-/* ---- by blocks ------------------------------------------------------------------------------- */
-
 typedef struct fill_job {
     double *blocks;
     const float *x;
@@ -64,7 +62,7 @@ static void fill_blocks(void *ctx, int thread, size_t from, size_t to) {
     }
 }
 
-/* squares of what this rank counts in a block */
+/* Returns the sum of squares of the elements in a block that this rank counts. */
 static double counted_squares(const bt_norm *n, const float *x, bt_range block) {
     double sum = 0;
     for (size_t i = 0; i < n->cfg.n_counted; i++) {
@@ -75,8 +73,7 @@ static double counted_squares(const bt_norm *n, const float *x, bt_range block) 
     return sum;
 }
 
-/* Blocks with elements that another rank of the tensor-parallel group counts are added again
- * without those. */
+/* Blocks with elements that another rank of the tensor-parallel group counts are summed again without these. */
 static void leave_out_excluded(bt_norm *n, const float *x, bt_range piece) {
     for (size_t i = 0; i < n->cfg.n_excluded; i++) {
         size_t from = bt_max_size(n->cfg.excluded[i].begin, piece.begin),
@@ -98,7 +95,7 @@ static bt_code by_blocks(bt_norm *n, const float *x, double *squares, bt_err *er
         bt_parallel_for(n_blocks(j.piece.end - j.piece.begin), 4, fill_blocks, &j);
         leave_out_excluded(n, x, c->pieces[i]);
     }
-    /* x + 0 is x: no bit changes */
+    /* Adding 0 changes no bits. */
     if (c->sharded && bt_comm_size(c->mesh->shard) > 1) {
         bt_span_begin(BT_MR_COMM_EXPOSED);
         BT_TRY(bt_all_reduce_f64(c->mesh->shard, n->blocks, blocks, BT_SUM, err));
@@ -109,7 +106,7 @@ static bt_code by_blocks(bt_norm *n, const float *x, double *squares, bt_err *er
     return BT_OK;
 }
 
-/* over the tensor-parallel group, then over the stages, each in the order of its ranks */
+/* Sums over the tensor-parallel group, then over the stages, each in the order of its ranks. */
 static bt_code over_ranks(bt_norm *n, double *squares, bt_err *err) {
     const bt_mesh *m = n->cfg.mesh;
     double mine = *squares;
@@ -126,8 +123,6 @@ static bt_code over_ranks(bt_norm *n, double *squares, bt_err *err) {
     for (int k = 0; k < m->shape.pp; k++) *squares += n->of_ranks[k];
     return BT_OK;
 }
-
-/* ---- exactly --------------------------------------------------------------------------------- */
 
 typedef struct exact_job {
     const float *x;
@@ -150,7 +145,7 @@ static void exact_parts(void *ctx, int thread, size_t begin, size_t end) {
     }
 }
 
-/* over what this rank counts: the largest magnitude, or the sum of squares */
+/* Computes the largest magnitude, or the sum of squares, of the elements that this rank counts. */
 static void exact_pass(const bt_norm *n, const float *x, exact_job *j, uint32_t *most_bits,
                        double sum[2]) {
     for (size_t i = 0; i < n->cfg.n_counted; i++) {
@@ -176,7 +171,7 @@ static bt_code exactly(bt_norm *n, const float *x, double unscale, double *norm,
     double sum[2] = {0, 0};
     exact_pass(n, x, &j, &bits, sum);
     int64_t top = bits;
-    const bool exchanges = bt_comm_size(m->world) > 1; /* one rank has no communication */
+    const bool exchanges = bt_comm_size(m->world) > 1; /* a single rank does not communicate */
     if (exchanges) bt_span_begin(BT_MR_COMM_EXPOSED);
     BT_TRY(bt_all_reduce_i64(m->shard, &top, 1, BT_MAX, err));
     BT_TRY(bt_all_reduce_i64(m->tp, &top, 1, BT_MAX, err));

@@ -1,4 +1,4 @@
-/* optim.c - the optimizer states of one range, and the update of the tensors in it. */
+/* optim.c - states of an optimizer for one range, and the update of the tensors in it. */
 #include "engine/optim/optim.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct bt_optim {
     size_t first, n; /* spans that overlap the range */
     bt_range range;
     bt_arena arena;
-    size_t (*offsets)[BT_OPTIM_STATES]; /* (n) in the arena */
+    size_t (*offsets)[BT_OPTIM_STATES]; /* (n) offsets in the arena */
 };
 
 /* Intersection of a span and the range. */
@@ -33,7 +33,7 @@ static bt_range clip(const bt_optim_span *s, bt_range range) {
 
 static size_t optim_range_length(bt_range r) { return r.end - r.begin; }
 
-/* offsets may be NULL: sizes only */
+/* offsets: NULL to compute only the size. */
 static void plan_optim_memory(bt_arena *a, bt_optim_id kind, bt_states_kind states,
                               const bt_optim_span *spans, size_t n, bt_range range,
                               size_t (*offsets)[BT_OPTIM_STATES]) {
@@ -120,7 +120,7 @@ bool bt_optim_read(const bt_optim *o, size_t i, size_t k, bt_range r, float *out
     return state;
 }
 
-/* Address of the weight of element `at`, for a span with weights of its own. */
+/* Returns the address of the weight of element `at`, for a span with separate weights. */
 static void *own_weights(const bt_optim_span *s, size_t at) {
     return (unsigned char *)s->weights + (at - s->begin) * bt_moment_bytes(s->form);
 }
@@ -187,9 +187,7 @@ void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update 
     }
 }
 
-/* ---- change made by an update ------------------------------------------------------------------------- */
-
-enum { PARTS = 64 }; /* a fixed number, so that the sums do not depend on the threads */
+enum { PARTS = 64 }; /* fixed, so that the sums do not depend on the number of threads */
 
 typedef struct change_job {
     bt_optim_update u;

@@ -26,7 +26,7 @@
 #include "engine/base/range.h"
 #include "engine/base/status.h"
 
-enum { BT_OPTIM_STATES = 2 }; /* most that a rule keeps per element */
+enum { BT_OPTIM_STATES = 2 }; /* maximum number of states per element */
 
 typedef enum {
 #define BT_OPTIM(id, name, matrices, rest, lr_factor, help) BT_OPTIM_##id,
@@ -45,11 +45,12 @@ typedef struct bt_optim_cfg { /* settings of all rules; each reads its own */
     double beta1, beta2, eps, momentum;
 } bt_optim_cfg;
 
-typedef struct bt_optim_update { /* one update, the same for all tensors but the decay */
-    int64_t t;                   /* 1-based: bias correction */
+typedef struct
+    bt_optim_update { /* parameters of one update, equal for all tensors except for the decay */
+    int64_t t;        /* 1-based: bias correction */
     int64_t held_at;  /* AdamW: the second moment is frozen at this update; 0: it is updated */
-    float grad_scale; /* gradients are multiplied by it first */
-    float lr, decay;  /* decay: decoupled, of tensors that decay */
+    float grad_scale; /* factor on the gradients */
+    float lr, decay;  /* decay: decoupled weight decay */
 } bt_optim_update;
 
 /* n elements of one tensor: weights, gradients and states begin at the same element */
@@ -66,12 +67,12 @@ typedef struct bt_optim_rule {
     const char *state_names[BT_OPTIM_STATES]; /* in checkpoints */
     bool never_negative[BT_OPTIM_STATES];
     bool whole_matrix;
-    /* elementwise: the update. whole_matrix: the momentum alone; weights are unchanged */
+    /* elementwise rules: updates the weights; whole_matrix rules: updates only the momentum */
     void (*step)(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u);
-    /* the same on one thread, with the same bits on every kernel set */
+    /* updates on one thread, with the same bits on every kernel set */
     void (*step_few)(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u);
-    /* for the last update: the change of each weight, and the weights before. At most BT_OPTIM_UNDO elements.
-     * NULL: whole_matrix, whose caller measures while it applies */
+    /* Computes the change of each weight by the last update, and the weights before it, for at most BT_OPTIM_UNDO
+     * elements. NULL for whole_matrix, whose caller measures while it applies. */
     void (*undo)(float *change, float *before, const bt_optim_elems *e, const bt_optim_cfg *cfg,
                  const bt_optim_update *u);
 } bt_optim_rule;
@@ -88,16 +89,16 @@ typedef struct bt_optim_info { /* a row of optim.def */
 
 const bt_optim_info *bt_optim_info_of(bt_optim_id id);
 
-/* ranges of the flat array, ascending, not overlapping: one tensor each */
+/* ascending ranges of the flat array without overlap, each of one tensor */
 typedef struct bt_optim_span {
     size_t begin, end;
-    /* its weights, beginning with that of `begin`, and their storage type: fp32 or bf16. NULL: in the array given
-     * to bt_optim_step */
+    /* its weights from element `begin` on, and their storage type: fp32 or bf16. NULL: in the array given to
+     * bt_optim_step */
     void *weights;
     bt_moment_form form;
     bool decay;
     bool matrix;     /* a weight matrix of a layer */
-    float lr_factor; /* factor of the learning rate, and so of the decay; 0: one */
+    float lr_factor; /* factor of the learning rate, and so of the decay; 0 means 1 */
     /* position of its elements in the whole tensor, for the noise of states: element i is element
      * first + i / cols * stride + i % cols; cols 0: first + i */
     uint64_t name; /* hash of the tensor's name */
@@ -106,25 +107,25 @@ typedef struct bt_optim_span {
 
 typedef struct bt_optim bt_optim;
 
-/* allocates states for the parts of the spans in range; the spans are borrowed */
+/* Allocates states for the parts of the spans in range; borrows the spans. */
 bt_code bt_optim_create(bt_optim **out, const bt_optim_cfg *cfg, const bt_optim_span *spans,
                         size_t n, bt_range range, bt_err *err) BT_MUST_CHECK;
 void bt_optim_destroy(bt_optim *o); /* accepts NULL */
-/* memory used by create */
+/* Returns the memory used by create. */
 size_t bt_optim_bytes(bt_optim_id kind, bt_states_kind states, const bt_optim_span *spans, size_t n,
                       bt_range range);
 const bt_optim_rule *bt_optim_rule_of(bt_optim_id kind, const bt_optim_span *span);
 const char *bt_states_name(bt_states_kind states);
-/* storage type of state k of a rule */
+/* Returns the storage type of state k of a rule. */
 bt_moment_form bt_optim_form(const bt_optim_rule *rule, bt_states_kind states, size_t k);
-/* the update for this tensor, with its own learning rate and decay */
+/* Returns the update for this tensor, with its learning rate and decay. */
 bt_optim_update bt_optim_update_of(const bt_optim_span *span, const bt_optim_update *u);
 
-/* makes the rules' step for every span clipped to the range; w and g are the beginnings of the flat arrays; w may
- * be NULL if every span has weights of its own */
+/* Applies the rules to every span clipped to the range. w and g: beginnings of the flat arrays; w may be NULL if
+ * every span has separate weights. */
 void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update *u);
-/* weights of elements r of span i, which are kept as bf16, from fp32 values computed in update t: rounded
- * as bt_optim_step rounds. What updates whole matrices ends with it. Any thread */
+/* Rounds fp32 values computed in update t to the weights of elements r of span i, which are stored as bf16, like
+ * bt_optim_step. Updates of whole matrices end with it. Any thread. */
 void bt_optim_round_weights(const bt_optim *o, size_t i, bt_range r, const float *values,
                             int64_t t);
 /* Adds the squares of the changes made by the last update in elements [r.begin, r.end) of span i, which are inside
@@ -135,10 +136,10 @@ void bt_optim_change(const bt_optim *o, size_t i, bt_range r, float *w, const fl
 /* Returns state k of element `at` of span i and the following ones up to the end of the range or the span, in the
  * form of bt_optim_form; NULL if the span's rule has no such state */
 void *bt_optim_state(const bt_optim *o, size_t i, size_t k, size_t at);
-/* elements [r.begin, r.end) of it as fp32; false: no such state. Any thread */
+/* Reads elements [r.begin, r.end) of it as fp32; returns false if there is no such state. Any thread. */
 bool bt_optim_read(const bt_optim *o, size_t i, size_t k, bt_range r, float *out);
-/* raises elements [r.begin, r.end) of it to at least `share` of their mean; does nothing if there is no such
- * state. The training thread */
+/* Raises elements [r.begin, r.end) of it to at least `share` of their mean; does nothing without such a state. The
+ * training thread. */
 void bt_optim_raise(bt_optim *o, size_t i, size_t k, bt_range r, double share);
 
 #endif

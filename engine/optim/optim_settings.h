@@ -1,4 +1,4 @@
-/* optim_settings.h - the settings optim.* as a struct; bt_run_cfg has it as its field `optim`. */
+/* optim_settings.h - settings optim.* as a struct; the field `optim` of bt_run_cfg. */
 #ifndef BT_ENGINE_OPTIM_OPTIM_SETTINGS_H
 #define BT_ENGINE_OPTIM_OPTIM_SETTINGS_H
 

@@ -24,8 +24,8 @@ static void lion_step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg,
     bt_active_kernels()->lion(e->w, e->g, e->state[0], &how, e->n);
 }
 
-/* The momentum before is m_old = (m - (1 - beta2) g) / beta2; if it cannot be computed (beta2 = 0), the direction
- * is that of the gradient. */
+/* The previous momentum is m_old = (m - (1 - beta2) g) / beta2. Without it (beta2 = 0), the direction is that of the
+ * gradient. */
 static void lion_undo(float *change, float *before, const bt_optim_elems *e,
                       const bt_optim_cfg *cfg, const bt_optim_update *u) {
     const float b1 = (float)cfg->beta1, b2 = (float)cfg->beta2, keep = 1.0f - u->lr * u->decay;

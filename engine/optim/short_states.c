@@ -1,12 +1,11 @@
-/* short_states.c - groups elements by their noise key, and makes the step and the rounding of a few hundred
- * elements at a time. */
+/* short_states.c - groups elements by their noise key, and updates and rounds a few hundred elements at a time. */
 #include "engine/optim/short_states.h"
 
 #include "engine/base/rng.h"
 #include "engine/base/small.h"
 #include "engine/kernels/ops/ops.h"
 
-/* FEW: number of elements that fit the first-level cache. KEY: log2 of the number of elements per key */
+/* FEW: number of elements that fit in the first-level cache. KEY: log2 of the number of elements per key. */
 enum { FEW = 512, GRAIN = 16384, KEY = 16 };
 
 typedef struct step_job {
@@ -32,8 +31,6 @@ float *bt_short_weights_load(const bt_short_states *s, size_t at, size_t n, floa
     return spare;
 }
 
-/* ---- elements that are neighbours in the whole tensor ------------------------------------------ */
-
 typedef struct noise_keys {
     uint32_t states, weights;
 } noise_keys;
@@ -47,7 +44,7 @@ typedef struct neighbours {
 /* called for each group */
 typedef void (*neighbours_use)(void *ctx, const neighbours *some);
 
-/* Number of elements from i on that are adjacent in the whole tensor; place: position of element i. */
+/* Returns the number of elements from i on that are adjacent in the whole tensor; place: position of element i. */
 static size_t adjacent_elements(const bt_optim_span *span, size_t i, size_t *place) {
     *place = span->first + i;
     if (span->cols == span->stride) return SIZE_MAX;
@@ -55,10 +52,10 @@ static size_t adjacent_elements(const bt_optim_span *span, size_t i, size_t *pla
     return span->cols - i % span->cols;
 }
 
-/* elements a .. b, a few at a time, with their noise of update t */
+/* Calls `use` for elements a .. b, a few at a time, with their noise of update t. */
 static void each_few(const bt_short_states *s, int64_t t, size_t a, size_t b, neighbours_use use,
                      void *ctx) {
-    const uint64_t stream = bt_splitmix64((uint64_t)t), /* other words than the data's */
+    const uint64_t stream = bt_splitmix64((uint64_t)t), /* differs from the data's stream */
         seed = s->cfg->seed ^ s->span->name;
     uint64_t block = UINT64_MAX;
     neighbours some = {.at = a};
@@ -77,8 +74,6 @@ static void each_few(const bt_short_states *s, int64_t t, size_t a, size_t b, ne
         use(ctx, &some);
     }
 }
-
-/* ---- weights ----------------------------------------------------------------------------------- */
 
 static void store_few(const bt_short_states *s, const neighbours *f, const float *values) {
     uint32_t words[FEW];
@@ -101,8 +96,6 @@ void bt_short_weights_store(const bt_short_states *s, const float *values, int64
     store_job j = {s, values};
     each_few(s, t, 0, s->n, store_use, &j);
 }
-
-/* ---- the rule's step --------------------------------------------------------------------------- */
 
 static void step_neighbours(void *ctx, const neighbours *f) {
     const step_job *j = ctx;

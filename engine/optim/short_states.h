@@ -1,5 +1,5 @@
-/* short_states.h - a rule's step where its states, or the weights, are kept in fewer bytes than fp32
- * (moment.h): some hundred elements at a time are read, updated in fp32 and rounded, all in the first
+/* short_states.h - a rule's step for states or weights that are stored in fewer bytes than fp32
+ * (moment.h): some hundred elements at a time are read, updated in fp32 and rounded, in the first-level
  * cache.
  *
  * The noise of element e of the whole tensor: keys of (seed, tensor, update, e / 2^16), word e % 2^16
@@ -21,14 +21,13 @@ typedef struct bt_short_states { /* states of one tensor in one range; all borro
     void *state[BT_OPTIM_STATES];
 } bt_short_states;
 
-/* the pool's threads share it */
+/* Updates all elements on the threads of the pool. */
 void bt_short_states_step(const bt_short_states *s, const bt_optim_update *u);
-/* states of elements begin + at .. as fp32, state k at out + k * apart; of fp32 states as well. Any
- * thread */
+/* Reads the states of elements begin + at .. as fp32, state k to out + k * apart; also for fp32 states. Any thread. */
 void bt_short_states_load(const bt_short_states *s, size_t at, size_t n, float *out, size_t apart);
-/* weights of elements begin + at ..: in place if they are fp32, else in `spare` */
+/* Returns the weights of elements begin + at ..: in place if they are fp32, otherwise in `spare`. */
 float *bt_short_weights_load(const bt_short_states *s, size_t at, size_t n, float *spare);
-/* all n weights, from values computed in update t; `rule` and `state` are not read. Any thread */
+/* Stores all n weights from values computed in update t; does not read `rule` and `state`. Any thread. */
 void bt_short_weights_store(const bt_short_states *s, const float *values, int64_t t);
 
 #endif

@@ -9,24 +9,22 @@
 
 typedef struct bt_export_cfg {
     const char *run;
-    /* called from time to time with the written share, 0..1; NULL: no progress */
+    /* Called from time to time with the written share, 0..1; NULL: no progress. */
     void (*progress)(void *ctx, double done);
-    /* Called before each pass over the new steps: true if the run is not over and another pass will
-     * follow, false if this one is the last. It waits as long as passes should be apart. NULL: one pass.
-     * TensorBoard only. */
+    /* Called before each pass over new steps. Waits for the time between passes; returns false if the run has ended
+     * and this pass is the last. NULL: one pass. TensorBoard only. */
     bool (*wait)(void *ctx);
     void *ctx;
 } bt_export_cfg;
 
-/* Writes DIR/RUN/events.out.tfevents.* (per_rank: also DIR/RUN/rankN/...), replacing what an earlier
- * export of the run left: every scalar, the samples as texts, distributions as histograms, the settings
- * for the page HPARAMS. Steps count from 1. path receives the main file; n_points counts scalars. */
+/* Writes DIR/RUN/events.out.tfevents.* (per_rank: also DIR/RUN/rankN/...) and replaces an earlier export of the run:
+ * every scalar, samples as texts, distributions as histograms, settings for the page HPARAMS. Steps count from 1.
+ * path receives the main file; n_points counts scalars. */
 bt_code bt_export_tensorboard(bt_db *db, const bt_export_cfg *cfg, const char *dir, bool per_rank,
                               char path[1200], int64_t *n_points, bt_err *err) BT_MUST_CHECK;
 
-/* traceEvents of steps first..last: a process per rank, phases as spans, loss and speed as
- * counters, events as instants. A step's phases are sums over its micro-batches: their order inside
- * the step is drawn, not measured. */
+/* Writes traceEvents of steps first..last: a process per rank, phases as spans, loss and speed as counters, events
+ * as instants. Phases are sums over the micro-batches of a step, so their order inside the step is not measured. */
 bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int64_t last, FILE *to,
                         bt_err *err) BT_MUST_CHECK;
 

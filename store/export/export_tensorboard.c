@@ -12,7 +12,7 @@
 #include "store/export/tb_file.h"
 
 /* ---- rows ------------------------------------------------------------------------------------ */
-typedef struct position { /* newest row written, or last row allowed */
+typedef struct position {
     int64_t attempt, step;
 } position;
 
@@ -23,29 +23,29 @@ typedef struct writing {
     const bt_metric *metrics; /* tags of the columns from the fourth on */
     const char *prefix;       /* "" or "mean_" */
     const bt_export_cfg *cfg;
-    double steps;         /* start of the run */
+    double steps;
     int query, n_queries; /* index of the current query and number of all files */
     int64_t rows;
-    position from, to; /* rows behind the first and up to the second */
-    /* the distribution that is being read, bin by bin */
+    position from, to; /* rows after `from` and up to `to` */
+    /* distribution that is being read, bin by bin */
     char tensor[100];
     bt_tb_at at;
     bt_tb_bins weights, gradients;
 } writing;
 
-/* every query goes through the run's steps once */
+/* Every query passes once through the run's steps. */
 static void show_progress(writing *w, double step) {
     if (!w->cfg->progress || w->rows++ % 256 || !(w->steps > 0)) return;
     w->cfg->progress(w->cfg->ctx, (w->query + fmin(step / w->steps, 1)) / w->n_queries);
 }
 
-/* step, time_s and attempt begin every row */
+/* Every row begins with step, time_s, attempt. */
 static bt_tb_at at_of_row(writing *w, const bt_row *row) {
     show_progress(w, row->nums[0]);
     return (bt_tb_at){w->created_s + row->nums[1], (int64_t)row->nums[0] + 1};
 }
 
-/* then metrics in table order */
+/* Further columns: metrics in table order. */
 static bool write_metrics_of_row(void *ctx, const bt_row *row) {
     writing *w = ctx;
     const bt_tb_at at = at_of_row(w, row);
@@ -60,7 +60,7 @@ static bool write_metrics_of_row(void *ctx, const bt_row *row) {
     return !ferror(w->tb.f);
 }
 
-/* then layer, tensor and the metrics of layers */
+/* Further columns: layer, tensor, metrics of layers. */
 static bool write_layer_of_row(void *ctx, const bt_row *row) {
     writing *w = ctx;
     const bt_tb_at at = at_of_row(w, row);
@@ -75,7 +75,7 @@ static bool write_layer_of_row(void *ctx, const bt_row *row) {
     return !ferror(w->tb.f);
 }
 
-/* then the sample's body */
+/* Further column: the sample's body. */
 static bool write_sample_of_row(void *ctx, const bt_row *row) {
     writing *w = ctx;
     bt_tb_text(&w->tb, at_of_row(w, row), "samples/text", row->cells[3] ? row->cells[3] : "");
@@ -104,7 +104,7 @@ static void begin_distribution(writing *w, const char *tensor, bt_tb_at at) {
     }
 }
 
-/* then layer, tensor, bin, weights and gradients: rows of one tensor and step follow each other */
+/* Further columns: layer, tensor, bin, weights and gradients. Rows of one tensor and step are adjacent. */
 static bool write_bin_of_row(void *ctx, const bt_row *row) {
     writing *w = ctx;
     const bt_tb_at at = at_of_row(w, row);
@@ -135,7 +135,6 @@ static void put_columns(bt_text *sql, const char *format, const bt_metric *m, in
     " JOIN steps s ON s.run = " t ".run AND s.attempt = " t ".attempt AND s.step = " t \
     ".step WHERE " t ".run = ?1 AND s.run = ?1" BETWEEN(t)
 
-/* sql is cleared for the next one */
 static bt_code run_query(bt_db *db, bt_text *sql, int rank, bt_row_fn fn, writing *w, bt_err *err) {
     char number[5][24];
     const int64_t values[] = {w->from.attempt, w->from.step, w->to.attempt, w->to.step, rank};
@@ -207,7 +206,6 @@ typedef struct settings {
     bool failed;
 } settings;
 
-/* key, value */
 static bool keep_setting(void *ctx, const bt_row *row) {
     settings *s = ctx;
     if (s->n == s->cap) {
@@ -235,8 +233,8 @@ static void settings_release(settings *s) {
     free(s->at);
 }
 
-/* Given settings without defaults and derived values; paths, names and times do not compare
- * runs. */
+/* Writes the given settings without defaults and derived values; paths, names and times are useless for a comparison
+ * of runs. */
 static bt_code write_hparams(bt_db *db, writing *w, bt_err *err) {
     settings s = {0};
     const bt_query q = {.sql = "SELECT key, value FROM configs WHERE run = ?1 AND key NOT LIKE "
@@ -282,11 +280,11 @@ static bt_code make_folder(const char *path, bt_err *err) {
 typedef struct event_file {
     char path[1200], part[1216];
     FILE *f;
-    int rank; /* -1: of the run */
+    int rank; /* -1: the run as a whole */
     writing w;
 } event_file;
 
-/* one name a run, so that a second export replaces the first: TensorBoard would show both */
+/* The name is fixed for each run, so that a second export replaces the first: TensorBoard would show both. */
 static bt_code begin_file(event_file *e, const char *folder, const writing *like, int rank,
                           bt_err *err) {
     char sub[1100];
@@ -303,7 +301,6 @@ static bt_code begin_file(event_file *e, const char *folder, const writing *like
     return BT_OK;
 }
 
-/* Publishes the data written so far under the final name; the stream remains open. */
 static bt_code publish_file(event_file *e, bt_err *err) {
     if (fflush(e->f) != 0 || ferror(e->f) || (e->part[0] && rename(e->part, e->path) != 0))
         return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", e->path);
@@ -320,7 +317,7 @@ static bt_code end_file(event_file *e, bt_code code, bt_err *err) {
     return code;
 }
 
-/* the newest step; with hold_back the one before it, whose samples of other scopes are committed */
+/* Finds the newest step; with hold_back the one before it, whose samples of other scopes are committed. */
 static bool take_position(void *ctx, const bt_row *row) {
     *(position *)ctx = (position){(int64_t)row->nums[0], (int64_t)row->nums[1]};
     return true;
@@ -337,7 +334,7 @@ static bt_code newest_step(bt_db *db, const char *run, bool hold_back, position 
     return bt_db_query(db, &q, take_position, out, err);
 }
 
-/* everything of the file between its position and `to` */
+/* Writes all rows of the file between its position and `to`. */
 static bt_code write_pass(bt_db *db, event_file *e, position to, int query, bool last,
                           bt_err *err) {
     const bool first = e->part[0] != '\0';
@@ -378,7 +375,7 @@ bt_code bt_export_tensorboard(bt_db *db, const bt_export_cfg *cfg, const char *d
     BT_TRY(
         bt_db_value(db, "SELECT max(rank) + 1 FROM rank_steps WHERE run = ?1", run, &ranks, err));
     BT_TRY(bt_db_value(db, "SELECT steps FROM runs WHERE run = ?1", run, &w.steps, err));
-    if (isnan(ranks)) ranks = 0; /* such as a run that was imported */
+    if (isnan(ranks)) ranks = 0; /* for example an imported run */
     const size_t n = 1 + (per_rank ? (size_t)ranks : 0);
     w.n_queries = MAIN_QUERIES + (int)n - 1;
     BT_TRY(make_folder(dir, err));

@@ -10,16 +10,15 @@
 
 typedef struct tracing {
     FILE *to;
-    bool any, failed;  /* failed: there was no memory for a name */
+    bool any, failed;  /* failed: out of memory for a name */
     int64_t origin_us; /* start of the first step: ts 0 */
     const bt_export_cfg *cfg;
     int64_t first, last;
-    double
-        *end_us; /* (n_ranks) where the newest span of each rank ends; the format forbids overlap */
+    double *end_us; /* (n_ranks) end of the newest span of each rank; the format forbids overlap */
     size_t n_ranks;
 } tracing;
 
-/* NULL: no memory */
+/* Returns NULL if out of memory. */
 static double *end_of_rank(tracing *t, int rank) {
     if ((size_t)rank >= t->n_ranks) {
         const size_t n = (size_t)rank + 64;
@@ -46,7 +45,7 @@ static void span(tracing *t, int rank, int lane, const char *name, double ts, do
             name, rank, lane, ts, dur, step);
 }
 
-/* step, end_us, step_ms of the slowest, loss, tokens_per_s */
+/* Columns: step, end_us, step_ms of the slowest rank, loss, tokens_per_s. */
 static bool step_row(void *ctx, const bt_row *row) {
     tracing *t = ctx;
     double start = row->nums[1] - row->nums[2] * 1e3 - (double)t->origin_us;
@@ -62,15 +61,15 @@ static bool step_row(void *ctx, const bt_row *row) {
     return !ferror(t->to);
 }
 
-/* step, end_us, slowest step_ms, rank, step_ms, then phases */
+/* Columns: step, end_us, slowest step_ms, rank, step_ms, then phases. */
 static bool rank_row(void *ctx, const bt_row *row) {
     tracing *t = ctx;
     int64_t step = (int64_t)row->nums[0];
     int rank = (int)row->nums[3];
     if (t->cfg->progress && rank == 0)
         t->cfg->progress(t->cfg->ctx, (double)(step - t->first) / (double)(t->last - t->first + 1));
-    /* The clock of a step's end and the clock of its length differ by the time between two steps, so a step that was
-     * computed back from its end may begin before the one before it ended. */
+    /* A step's end and its duration are measured by different clocks, so a computed start may precede the end of the
+     * previous step. */
     double *last = end_of_rank(t, rank);
     double at = row->nums[1] - row->nums[2] * 1e3 - (double)t->origin_us;
     const double end = at + row->nums[4] * 1e3;
@@ -92,7 +91,7 @@ static bool rank_row(void *ctx, const bt_row *row) {
     return !ferror(t->to);
 }
 
-/* else it is released and the export fails */
+/* Otherwise releases the name, and the export fails. */
 static bool is_whole(tracing *t, bt_text *name) {
     if (!name->failed) return true;
     t->failed = true;
@@ -100,7 +99,6 @@ static bool is_whole(tracing *t, bt_text *name) {
     return false;
 }
 
-/* rank, host */
 static bool name_row(void *ctx, const bt_row *row) {
     static const char *const lanes[] = {"steps", "phases"};
     tracing *t = ctx;
@@ -134,7 +132,6 @@ static bool name_row(void *ctx, const bt_row *row) {
     return !ferror(t->to);
 }
 
-/* t_us, title, rank */
 static bool write_trace_event(void *ctx, const bt_row *row) {
     tracing *t = ctx;
     bt_text title;
@@ -156,7 +153,7 @@ static bool take_origin(void *ctx, const bt_row *row) {
     return false;
 }
 
-/* wall time in microseconds of a step's end, from the view's seconds since the run began */
+/* Wall time of a step's end in microseconds. */
 #define END_US "(s.time_s + u.started_s) * 1e6"
 #define WINDOW " s.run = ?1 AND s.step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER)"
 

@@ -36,7 +36,6 @@ static uint32_t masked_crc(const void *data, size_t n) {
     return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
 }
 
-/* ---- protobuf -------------------------------------------------------------------------------- */
 static void put_varint(bt_text *m, uint64_t v) {
     do {
         const char b = (char)((v & 0x7F) | (v > 0x7F ? 0x80 : 0));
@@ -74,7 +73,6 @@ static void put_float(bt_text *m, unsigned field, float v) {
     bt_text_putn(m, (const char *)&v, sizeof v);
 }
 
-/* ---- records --------------------------------------------------------------------------------- */
 enum { EVENT, SUMMARY, VALUE, INNER, INMOST };
 
 static bt_text *empty_part(bt_tb_file *t, int depth) {
@@ -91,7 +89,7 @@ static void write_record(FILE *f, const bt_text *m) {
     fwrite(&tail, sizeof tail, 1, f);
 }
 
-/* the value that part[VALUE] holds */
+/* Writes the value in part[VALUE]. */
 static void write_value(bt_tb_file *t, bt_tb_at at) {
     bt_text *summary = empty_part(t, SUMMARY), *event = empty_part(t, EVENT);
     put_field_message(summary, 1, &t->part[VALUE]);
@@ -120,7 +118,6 @@ bool bt_tb_failed(const bt_tb_file *t) {
     return false;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
 void bt_tb_scalar(bt_tb_file *t, bt_tb_at at, const char *tag, double value) {
     bt_text *v = empty_part(t, VALUE);
     put_field_string(v, 1, tag);
@@ -128,7 +125,7 @@ void bt_tb_scalar(bt_tb_file *t, bt_tb_at at, const char *tag, double value) {
     write_value(t, at);
 }
 
-/* the plugin that draws the value, with its own data */
+/* Writes the plugin that draws the value, with its own data. */
 static void put_plugin(bt_tb_file *t, const char *name, const bt_text *content) {
     bt_text *plugin = empty_part(t, SUMMARY), *metadata = empty_part(t, EVENT);
     put_field_string(plugin, 1, name);
@@ -184,13 +181,12 @@ void bt_tb_histogram(bt_tb_file *t, bt_tb_at at, const char *tag, const bt_tb_bi
     write_value(t, at);
 }
 
-/* ---- settings -------------------------------------------------------------------------------- */
-/* content: part[INNER] */
+/* Requires the content in part[INNER]. */
 static void write_session(bt_tb_file *t, double wall_s, const char *tag) {
     bt_text *v = empty_part(t, VALUE), *tensor = empty_part(t, INMOST);
     put_field_string(v, 1, tag);
     put_uint(tensor, 1, 1);
-    put_field_bytes(tensor, 2, "\x12\x00", 2); /* a dimension of size 0: there is no value */
+    put_field_bytes(tensor, 2, "\x12\x00", 2); /* a dimension of size 0: no value */
     put_field_message(v, 8, tensor);
     put_plugin(t, "hparams", &t->part[INNER]);
     write_value(t, (bt_tb_at){wall_s, 0});

@@ -37,9 +37,9 @@ bool bt_tb_failed(const bt_tb_file *t);
 
 void bt_tb_scalar(bt_tb_file *t, bt_tb_at at, const char *tag, double value);
 void bt_tb_text(bt_tb_file *t, bt_tb_at at, const char *tag, const char *text);
-/* bins without a count are left out; nothing is written if all are */
+/* Writes bins with a count only; nothing if all are empty. */
 void bt_tb_histogram(bt_tb_file *t, bt_tb_at at, const char *tag, const bt_tb_bins *bins);
-/* Settings for the page HPARAMS: each of n names has a text or a number (text NULL). Then how the run ended. */
+/* Writes the settings for the page HPARAMS, each with a text or a number (text NULL), and how the run ended. */
 typedef struct bt_tb_setting {
     const char *name, *text;
     double number;

@@ -18,20 +18,20 @@ typedef struct bt_ledger_mark {
 } mark;
 
 typedef struct attempt {
-    int64_t aid, started_us, ended_us; /* ended 0: it has not */
-    int64_t trains_us;                 /* `started` or `resumed`; 0: training has not begun */
-    int64_t last_step, last_us;        /* newest recorded step and its end; -1, trains_us: none */
-    int64_t newest_us;                 /* time of its newest record */
+    int64_t aid, started_us, ended_us; /* ended_us 0: not ended */
+    int64_t trains_us;          /* time of `started` or `resumed`; 0: training has not begun */
+    int64_t last_step, last_us; /* newest recorded step and its end; -1, trains_us: none */
+    int64_t newest_us;          /* time of its newest record */
     int number;
-    bool in_order; /* it ended, and was meant to */
-    bool done;     /* and all steps with it */
+    bool in_order; /* it ended as intended */
+    bool done;     /* it ended as intended, and all steps are done */
 } attempt;
 
-/* an interval that overrides the parts of an attempt; the highest `level` wins */
+/* Interval that overrides the parts of an attempt; the highest `level` has priority. */
 enum { LEVEL_BASE, LEVEL_SKIP, LEVEL_STALL, LEVEL_PAUSE, LEVEL_WORK, LEVELS };
 typedef struct edge {
     int64_t at_us;
-    int level, change; /* +1: it begins here, -1: it ends */
+    int level, change; /* +1: it begins here, -1: it ends here */
     bt_time_part part;
     int attempt;
 } edge;
@@ -46,7 +46,7 @@ typedef struct reading {
     size_t n_attempts, cap_attempts;
     edge *edge;
     size_t n_edges, cap_edges;
-    int64_t cursor_us; /* the base is complete up to here */
+    int64_t cursor_us; /* the base is complete up to this time */
 } reading;
 
 static bt_code grow_ledger_array(void **p, size_t *cap, size_t need, size_t elem, bt_err *err) {
@@ -63,7 +63,7 @@ static bt_code grow_ledger_array(void **p, size_t *cap, size_t need, size_t elem
 
 typedef bt_code (*row_fn)(reading *r, sqlite3_stmt *st, bt_err *err);
 
-/* ?1, ?2 = a, b; fn for each row */
+/* Calls fn for each row; ?1, ?2 = a, b. */
 static bt_code each_ledger_row(reading *r, const char *sql, int64_t a, int64_t b, row_fn fn,
                                bt_err *err) {
     sqlite3_stmt *st = NULL;
@@ -187,8 +187,7 @@ static attempt *attempt_of(reading *r, int64_t aid) {
     return NULL;
 }
 
-/* reads from the events of an attempt when training began, whether it ended in order, and its
- * newest record */
+/* Determines from the events of an attempt when training began, whether it ended in order, and its newest record. */
 static void take_events(reading *r) {
     for (size_t i = 0; i < r->l->n_marks; i++) {
         const mark *m = &r->l->mark[i];
@@ -221,7 +220,7 @@ static bt_code put_edges(reading *r, int64_t from, int64_t to, edge e, bt_err *e
     return BT_OK;
 }
 
-/* extends the base up to `to` */
+/* Extends the base up to `to`. */
 static bt_code put_base(reading *r, int64_t to, bt_time_part part, int number, bt_err *err) {
     if (to > r->l->end_us) to = r->l->end_us;
     edge e = {.level = LEVEL_BASE, .part = part, .attempt = number};
@@ -230,8 +229,8 @@ static bt_code put_base(reading *r, int64_t to, bt_time_part part, int number, b
     return BT_OK;
 }
 
-/* step and end of the row that a query finds; false: none */
-static bool one_step(reading *r, const char *sql, int64_t aid, int64_t step, int64_t out[2]) {
+/* Reads step and end of the row that the query finds; returns false if there is none. */
+static bool read_step_end(reading *r, const char *sql, int64_t aid, int64_t step, int64_t out[2]) {
     sqlite3_stmt *st = NULL;
     bt_err ignored;
     if (bt_sql_prepare(r->db, r->path, sql, &st, &ignored) != BT_OK) return false;
@@ -248,20 +247,22 @@ static bool one_step(reading *r, const char *sql, int64_t aid, int64_t step, int
 static int64_t caught_up_us(reading *r, const attempt *a, int64_t reach) {
     int64_t before[2] = {-1, a->trains_us}, after[2];
     if (a->last_step <= reach) return a->last_us;
-    bool has = one_step(r,
-                        "SELECT step, wall_us FROM step WHERE aid = ?1 AND step <= ?2 ORDER BY "
-                        "step DESC LIMIT 1",
-                        a->aid, reach, before);
+    bool has =
+        read_step_end(r,
+                      "SELECT step, wall_us FROM step WHERE aid = ?1 AND step <= ?2 ORDER BY "
+                      "step DESC LIMIT 1",
+                      a->aid, reach, before);
     if (has && before[0] == reach) return before[1];
-    if (!one_step(r,
-                  "SELECT step, wall_us FROM step WHERE aid = ?1 AND step > ?2 ORDER BY step LIMIT "
-                  "1",
-                  a->aid, reach, after))
+    if (!read_step_end(
+            r,
+            "SELECT step, wall_us FROM step WHERE aid = ?1 AND step > ?2 ORDER BY step LIMIT "
+            "1",
+            a->aid, reach, after))
         return a->last_us;
     if (!has) {
         int64_t from[2] = {0, 0};
-        (void)one_step(r, "SELECT from_step, 0 FROM attempt WHERE id = ?1 AND ?2 >= 0", a->aid, 0,
-                       from);
+        (void)read_step_end(r, "SELECT from_step, 0 FROM attempt WHERE id = ?1 AND ?2 >= 0", a->aid,
+                            0, from);
         before[0] = from[0] - 1;
     }
     if (reach <= before[0]) return a->trains_us;
@@ -271,7 +272,7 @@ static int64_t caught_up_us(reading *r, const attempt *a, int64_t reach) {
 /* reach: highest step recorded by an earlier attempt */
 static bt_code put_attempt_intervals(reading *r, const attempt *a, bool newest, int64_t reach,
                                      bt_err *err) {
-    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is an attempt
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): the loop has an attempt
     const bool open = a->ended_us == 0 && newest;
     bt_time_part now = BT_TIME_STARTUP; /* current activity */
     if (a->trains_us) {
@@ -289,8 +290,8 @@ static bt_code put_attempt_intervals(reading *r, const attempt *a, bool newest, 
                     a->in_order ? BT_TIME_STARTUP : BT_TIME_LOST, a->number, err);
 }
 
-/* the time until the next attempt */
-static bt_time_part between(const attempt *before) {
+/* Classifies the time until the next attempt. */
+static bt_time_part classify_gap(const attempt *before) {
     if (!before->in_order) return BT_TIME_LOST;
     return before->done ? BT_TIME_FINISHED : BT_TIME_PAUSED;
 }
@@ -299,7 +300,7 @@ static bt_code put_attempts(reading *r, bt_err *err) {
     int64_t reach = -1;
     for (size_t i = 0; i < r->n_attempts; i++) {
         const attempt *a = &r->attempt[i], *before = i > 0 ? a - 1 : NULL;
-        if (before) BT_TRY(put_base(r, a->started_us, between(before), before->number, err));
+        if (before) BT_TRY(put_base(r, a->started_us, classify_gap(before), before->number, err));
         BT_TRY(put_attempt_intervals(r, a, i + 1 == r->n_attempts, reach, err));
         // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is an attempt
         if (a->last_step > reach) reach = a->last_step;
@@ -311,7 +312,7 @@ static bt_code put_attempts(reading *r, bt_err *err) {
 
 /* ---- intervals above the base ---------------------------------------------------------------- */
 
-static int64_t clipped(int64_t t, int64_t least, int64_t most) {
+static int64_t clip_time(int64_t t, int64_t least, int64_t most) {
     return t < least ? least : t > most ? most : t;
 }
 
@@ -319,13 +320,13 @@ static bt_code put_over(reading *r, const attempt *a, int64_t from, int64_t to, 
                         bt_time_part part, bt_err *err) {
     int64_t end = a->ended_us && a->ended_us < r->l->end_us ? a->ended_us : r->l->end_us;
     if (end < a->started_us) return BT_OK;
-    return put_edges(r, clipped(from, a->started_us, end), clipped(to, a->started_us, end),
+    return put_edges(r, clip_time(from, a->started_us, end), clip_time(to, a->started_us, end),
                      (edge){.level = level, .part = part, .attempt = a->number}, err);
 }
 
-/* an interval that one event begins and another, or the end of the attempt, ends */
+/* Interval that one event begins, and another event or the end of the attempt ends. */
 typedef struct running {
-    const attempt *a; /* NULL: none */
+    const attempt *a;
     int64_t from_us;
 } running;
 
@@ -336,23 +337,25 @@ static bt_code put_running(reading *r, running *x, int64_t to, int level, bt_tim
     return a ? put_over(r, a, x->from_us, to, level, part, err) : BT_OK;
 }
 
-/* The interval of a step whose update was not applied, from the end of the step before to its own end;
- * steps without a record share the interval between two records equally. The interval is kept in the mark
- * once the step has ended. */
+/* Adds the interval of a step whose update was not applied, from the end of the previous step to its own end. Steps
+ * without a record share the interval between two records equally. The mark keeps the interval once the step has
+ * ended. */
 static bt_code put_skipped(reading *r, const attempt *a, mark *m, bt_err *err) {
     int64_t before[2] = {-1, a->trains_us}, after[2];
     if (m->took_us == 0) {
-        if (!one_step(r,
-                      "SELECT step, wall_us FROM step WHERE aid = ?1 AND step >= ?2 ORDER BY step "
-                      "LIMIT 1",
-                      m->aid, m->step, after))
+        if (!read_step_end(
+                r,
+                "SELECT step, wall_us FROM step WHERE aid = ?1 AND step >= ?2 ORDER BY step "
+                "LIMIT 1",
+                m->aid, m->step, after))
             return BT_OK;
-        if (!one_step(r,
-                      "SELECT step, wall_us FROM step WHERE aid = ?1 AND step < ?2 ORDER BY step "
-                      "DESC LIMIT 1",
-                      m->aid, m->step, before))
-            (void)one_step(r, "SELECT from_step - 1, ?2 FROM attempt WHERE id = ?1", m->aid,
-                           a->trains_us, before);
+        if (!read_step_end(
+                r,
+                "SELECT step, wall_us FROM step WHERE aid = ?1 AND step < ?2 ORDER BY step "
+                "DESC LIMIT 1",
+                m->aid, m->step, before))
+            (void)read_step_end(r, "SELECT from_step - 1, ?2 FROM attempt WHERE id = ?1", m->aid,
+                                a->trains_us, before);
         if (after[0] <= before[0] || m->step <= before[0] || after[1] <= before[1]) return BT_OK;
         m->took_us = (after[1] - before[1]) / (after[0] - before[0]);
         m->at_us = before[1] + m->took_us * (m->step - before[0]);
@@ -391,7 +394,7 @@ static int mark_by_time(const void *a, const void *b) {
     return x->at_us < y->at_us ? -1 : x->at_us > y->at_us;
 }
 
-/* records recovered after a kill of rank 0 are stored after younger ones */
+/* Records recovered after a kill of rank 0 are stored after younger ones. */
 static void order_marks(bt_ledger *l) {
     for (size_t i = 1; i < l->n_marks; i++)
         if (l->mark[i].at_us < l->mark[i - 1].at_us) {

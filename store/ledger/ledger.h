@@ -39,8 +39,8 @@ typedef struct bt_ledger_span {
 struct bt_ledger_mark;
 typedef struct bt_ledger {
     int64_t begin_us, end_us;
-    int64_t us[BT_TIME_PARTS]; /* they sum to end_us - begin_us */
-    bt_ledger_span *span;      /* in order and without gaps; neighbours differ */
+    int64_t us[BT_TIME_PARTS]; /* the sum is end_us - begin_us */
+    bt_ledger_span *span;      /* in order, without gaps; neighbours differ */
     size_t n;
     /* cache between two reads */
     size_t cap, n_marks, cap_marks, n_saves, cap_marks_saved;
@@ -50,28 +50,25 @@ typedef struct bt_ledger {
 
 /* End of the ledger and the meaning of the time since the newest record of a live run */
 typedef struct bt_ledger_until {
-    int64_t now_us; /* 0: the newest record */
-    bool alive;     /* the ranks are at work; false: that time is lost */
+    int64_t now_us; /* 0: time of the newest record */
+    bool alive;     /* the ranks train; false: that time is lost */
 } bt_ledger_until;
 
-/* run: run.id; by the name of a run: store/read/run_ledger.h */
+/* run: run.id. For the name of a run see store/read/run_ledger.h. */
 bt_code bt_ledger_read(bt_ledger *l, sqlite3 *db, const char *path, int64_t run,
                        bt_ledger_until until, bt_err *err) BT_MUST_CHECK;
-/* Call it after rows were removed or rolled back: the next read starts over */
+/* Makes the next read start over, after rows were removed or rolled back. */
 void bt_ledger_forget(bt_ledger *l);
 void bt_ledger_release(bt_ledger *l);
 
 double bt_ledger_s(const bt_ledger *l, bt_time_part part);
-/* Productive share of the elapsed time without that in which the run had ended; NaN: there is
- * none */
+/* Productive share of the elapsed time, without the time after the end of the run; NaN: no such time. */
 double bt_ledger_goodput(const bt_ledger *l);
 
-/* Stores the parts up to the newest record in the row of the run (columns PART_us), for SQL.
- * Call it inside a transaction. */
+/* Stores the parts up to the newest record in the run's row (columns PART_us), for SQL. Requires a transaction. */
 bt_code bt_ledger_store(bt_ledger *l, sqlite3 *db, const char *path, int64_t run, bt_err *err)
     BT_MUST_CHECK;
-/* Stores the parts of all runs that lack them: files of an older bitrain or rescued from a
- * damaged one */
+/* Stores the parts of all runs that lack them, from an older bitrain or a rescued file. */
 bt_code bt_ledger_store_missing(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* blocks.c - covering a range of steps with the largest blocks that fit. */
+/* blocks.c - covers a range of steps with the largest blocks that fit. */
 #include "store/read/blocks.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ typedef struct walk {
     bt_block_stat *decoded; /* [slots.n_steps] */
     bt_block_stat steps[BT_MS_COUNT], *ranks;
     int cap_ranks;
-    int64_t delivered; /* steps below this are */
+    int64_t delivered; /* smaller steps were delivered */
     bool stopped;
 } walk;
 
@@ -47,14 +47,12 @@ static bt_code reserve_block_ranks(walk *w, int n_ranks, bt_err *err) {
 }
 
 static void deliver(walk *w, int64_t step0, int64_t step1, bt_block_stat wall, int n_ranks) {
-    /* the first block of an attempt may begin before the attempt */
+    /* The first block of an attempt may begin before the attempt. */
     if (step0 < w->delivered) step0 = w->delivered;
     w->delivered = step1 + 1;
     bt_block b = {step0, step1, w->at->attempt, w->steps, wall, n_ranks, n_ranks ? w->ranks : NULL};
     if (!w->fn(w->ctx, &b)) w->stopped = true;
 }
-
-/* ---- raw rows ---- */
 
 static bt_block_stat single(double v) {
     return isnan(v) ? (bt_block_stat){0} : (bt_block_stat){1, v, v, v, v, v};
@@ -66,7 +64,7 @@ static void bind_range(sqlite3_stmt *st, int64_t aid, int64_t first, int64_t end
     sqlite3_bind_int64(st, 3, end);
 }
 
-/* reads the ranks of one step; k is at its first row or before it */
+/* Reads the ranks of one step; the cursor k is at its first row or before it. */
 static bt_code take_ranks(walk *w, sqlite3_stmt *k, int *rc, int64_t step, int *n_ranks,
                           bt_err *err) {
     *n_ranks = 0;
@@ -103,8 +101,6 @@ static bt_code walk_raw(walk *w, int64_t first, int64_t end, bt_err *err) {
     sqlite3_reset(w->raw_ranks);
     return code;
 }
-
-/* ---- blocks ---- */
 
 static bt_code damaged_summary(const walk *w, bt_err *err) {
     return bt_fail(err, BT_FORMAT,
@@ -148,8 +144,8 @@ static bt_code take_block(walk *w, int level, sqlite3_stmt *st, int64_t block, b
     return BT_OK;
 }
 
-/* steps first <= step < end: whole blocks of this level, what is left over and what has no block
- * from the level below */
+/* Delivers steps first <= step < end: whole blocks of this level; the rest, and steps without a block, from the
+ * level below. */
 static bt_code walk_level(walk *w, int level, int64_t first, int64_t end, bt_err *err) {
     if (first >= end || w->stopped) return BT_OK;
     if (level == 0) return walk_raw(w, first, end, err);
@@ -172,8 +168,6 @@ static bt_code walk_level(walk *w, int level, int64_t first, int64_t end, bt_err
     if (code == BT_OK && !w->stopped && rc != SQLITE_DONE) code = trouble(w, rc, err);
     return code == BT_OK ? walk_level(w, level - 1, pos, end, err) : code;
 }
-
-/* ---- the run ---- */
 
 static bt_code live_spans(walk *w, span **out, int *n, bt_err *err) {
     sqlite3_stmt *st = NULL;

@@ -1,4 +1,4 @@
-/* compare_runs.c - levels, differences, gates. */
+/* compare_runs.c - computes levels and differences of two runs, and evaluates gates. */
 #include "store/read/compare_runs.h"
 
 #include "engine/base/system/ascii.h"
@@ -12,10 +12,8 @@ enum { WINDOW_MAX = 1000 };
 static const struct {
     const char *name, *column;
 } axes[] = {[BT_AT_TOKENS] = {"tokens", "tokens"},
-            [BT_AT_STEP] = {"step", "step + 1"} /* the store counts from 0 */,
+            [BT_AT_STEP] = {"step", "step + 1"} /* steps are stored from 0 */,
             [BT_AT_TIME] = {"time", "time_s"}};
-
-/* ---- level ---- */
 
 typedef struct window {
     double y[WINDOW_MAX], x_newest;
@@ -29,7 +27,7 @@ static bool take_point(void *ctx, const bt_row *row) { /* newest first */
     return w->n < WINDOW_MAX;
 }
 
-/* mean, and standard error around the least-squares line over the index */
+/* Computes the mean and its standard error around the least-squares line over the index. */
 static void level_of(const window *w, bt_level *out) {
     double n = w->n, sum = 0, sum_ii = 0, sum_iy = 0, rest = 0;
     *out = (bt_level){NAN, NAN, w->x_newest, w->n};
@@ -111,8 +109,6 @@ bt_code bt_db_common_end(bt_db *db, const char *const *runs, size_t n, bt_at_axi
     return BT_OK;
 }
 
-/* ---- first difference ---- */
-
 static bool take_difference(void *ctx, const bt_row *row) {
     bt_first_difference *d = ctx;
     d->step = (int64_t)row->nums[0];
@@ -146,8 +142,6 @@ bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first
     out->common = count.step;
     return BT_OK;
 }
-
-/* ---- gate ---- */
 
 static const char *skip_blanks(const char *p) {
     while (bt_ascii_space(*p)) p++;
@@ -230,7 +224,7 @@ bt_gate_result bt_gate_check(const bt_gate *g, const bt_level *run, const bt_lev
         double a = isnan(run->noise) ? 0 : run->noise, b = isnan(base->noise) ? 0 : base->noise;
         noise = 2 * sqrt(a * a + b * b);
     }
-    /* a run without the figure cannot pass */
+    /* A run without the value fails the gate. */
     if (isnan(run->value)) return BT_GATE_FAILS;
     bool beyond = g->greater ? run->value > limit : run->value < limit;
     if (!beyond) return BT_GATE_HOLDS;

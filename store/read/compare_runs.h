@@ -11,7 +11,7 @@
 #include "store/store.h"
 
 typedef enum { BT_AT_TOKENS, BT_AT_STEP, BT_AT_TIME } bt_at_axis;
-/* x NaN: the last point that both runs reached */
+/* x NaN: last point that both runs reached */
 typedef struct bt_at {
     bt_at_axis axis;
     double x;
@@ -23,27 +23,26 @@ typedef struct bt_level {
     int n;
 } bt_level;
 
-/* metric: a column of `steps`, else of `runs` (at and window are ignored then) */
+/* metric: a column of `steps`, or else of `runs`, for which `at` and `window` are ignored. */
 bt_code bt_db_level(bt_db *db, const char *run, const char *metric, const bt_at *at, int window,
                     bt_level *out, bt_err *err) BT_MUST_CHECK;
-/* the end of the shorter run on this axis */
+/* Returns the end of the shorter run on this axis. */
 bt_code bt_db_common_end(bt_db *db, const char *const *runs, size_t n, bt_at_axis axis, double *out,
                          bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_first_difference {
-    /* common: steps with a recorded loss in both runs; step: first step of both whose losses
-     * differ in any bit or are recorded in one run only, -1: none */
+    /* common: number of steps with a recorded loss in both runs; step: first step whose losses differ in any bit, or
+     * that only one run recorded; -1: none */
     int64_t common, step;
-    double a, b; /* the losses there */
+    double a, b; /* losses at that step */
 } bt_first_difference;
 bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first_difference *out,
                                bt_err *err) BT_MUST_CHECK;
 
-/* a condition that makes a comparison fail: "loss > +0.5% @ tokens=2M", "tokens_per_s < -5%",
- * "best_val > 2.3", "step_ms > +10" */
+/* Condition that makes a comparison fail: "loss > +0.5% @ tokens=2M", "tokens_per_s < -5%", "best_val > 2.3". */
 typedef struct bt_gate {
     char metric[64];
-    bool greater, relative, percent; /* relative: the limit is a difference to the base run */
+    bool greater, relative, percent; /* relative: the limit is a difference from the base run */
     double limit;                    /* as entered: 0.5 for "+0.5%" */
     bt_at at;
 } bt_gate;

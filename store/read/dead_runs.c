@@ -1,5 +1,4 @@
-/* dead_runs.c - records of runs that were killed together with their ranks become rows when
- * somebody next looks. */
+/* dead_runs.c - stores records of runs that were killed together with their ranks, at the next access of a reader. */
 #include "store/read/dead_runs.h"
 
 #include <errno.h>
@@ -15,7 +14,7 @@ typedef struct lost {
     char run[BT_NAME_MAX], ring[BT_PATH_BYTES];
 } lost;
 
-/* the next run of this host with a dead supervisor and a ring file without a writer */
+/* Finds the next run of this host with a dead supervisor and a ring file without a writer. */
 static bool next_lost(sqlite3_stmt *st, lost *l) {
     while (sqlite3_step(st) == SQLITE_ROW) {
         const int pid = sqlite3_column_int(st, 2);

@@ -4,8 +4,8 @@
 
 #include "store/store.h"
 
-/* Stores the records of runs of this host that were killed together with their ranks, so that
- * readers see them. Does nothing if there are none, or if the writer is busy for wait_s */
+/* Stores the records of runs of this host that were killed together with their ranks. Does nothing if there are
+ * none, or if the writer is busy for wait_s. */
 void bt_store_rescue(bt_db *db, double wait_s);
 
 #endif

@@ -1,4 +1,4 @@
-/* lens.c - lenses from the table and from files. */
+/* lens.c - finds lenses in the table and in files. */
 #include "store/read/lens.h"
 
 #include <dirent.h>

@@ -9,16 +9,15 @@
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
-/* file "": shipped */
+/* file "": shipped with bitrain */
 typedef struct bt_lens {
     char name[64], about[200], file[1100];
     bt_text sql;
 } bt_lens;
 
-/* BT_NOTFOUND names the nearest; release when BT_OK */
+/* Finds a lens; release it when BT_OK. The message of BT_NOTFOUND contains the most similar name. */
 bt_code bt_lens_find(const char *name, bt_lens *out, bt_err *err) BT_MUST_CHECK;
-/* Lists all lenses, the user's first, and skips unreadable files. n receives their number;
- * release each, free the list */
+/* Lists all lenses, the user's first, and skips unreadable files. Release each, then free the list. */
 bt_code bt_lens_list(bt_lens **out, size_t *n, bt_err *err) BT_MUST_CHECK;
 void bt_lens_release(bt_lens *l);
 

@@ -71,7 +71,6 @@ static void live_s(sqlite3_context *ctx, int n, sqlite3_value **arg) {
     if (x->known) sqlite3_result_double(ctx, live_run_value(x, word));
 }
 
-/* implements the SQL function BT_STATE_FUNCTION(state, host, pid) */
 static void state_now(sqlite3_context *ctx, int n, sqlite3_value **arg) {
     (void)n;
     const char *state = (const char *)sqlite3_value_text(arg[0]);
@@ -90,7 +89,7 @@ static void release_live_runs(void *ctx) {
     free(x);
 }
 
-/* identical for all columns of a row, so that they use one ledger */
+/* equal for all columns of a row, so that they use one ledger */
 #define INSTANT "CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)"
 
 static void put_column(bt_text *sql, const char *name) {
@@ -118,7 +117,7 @@ static bt_code put_view(sqlite3 *db, const char *path, bt_text *sql, bt_err *err
     int n = 0;
     BT_TRY(
         bt_sql_prepare(db, path, "SELECT name FROM pragma_table_info('runs', 'main')", &st, err));
-    /* the only thing that a reader's connection writes, and in memory */
+    /* The only write of a reader's connection, in memory. */
     bt_text_put(sql, "PRAGMA query_only=OFF; CREATE TEMP VIEW runs AS SELECT ");
     int rc;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
@@ -128,7 +127,7 @@ static bt_code put_view(sqlite3 *db, const char *path, bt_text *sql, bt_err *err
     bt_code code = rc == SQLITE_DONE ? BT_OK : bt_sql_fail(db, rc, path, "read", err);
     sqlite3_finalize(st);
     BT_TRY(code);
-    if (n == 0) { /* a file that holds nothing yet */
+    if (n == 0) { /* an empty file */
         bt_text_clear(sql);
         return BT_OK;
     }
@@ -151,7 +150,7 @@ bt_code bt_live_runs_install(sqlite3 *db, const char *path, bt_err *err) {
     }
     rc = sqlite3_create_function_v2(db, BT_LIVE_FUNCTION, 3, SQLITE_UTF8 | SQLITE_INNOCUOUS, x,
                                     live_s, NULL, NULL, release_live_runs);
-    if (rc != SQLITE_OK) return bt_sql_fail(db, rc, path, "open", err); /* it has been released */
+    if (rc != SQLITE_OK) return bt_sql_fail(db, rc, path, "open", err); /* SQLite has released it */
     bt_text_init(&sql);
     bt_code code = put_view(db, path, &sql, err);
     if (code == BT_OK) code = bt_sql_exec(db, path, bt_text_str(&sql), err);

@@ -1,4 +1,4 @@
-/* lr_range.c - the judgement of a range test, and its steps from the database. */
+/* lr_range.c - evaluates a range test, and reads its steps from the database. */
 #include "store/read/lr_range.h"
 #include "engine/base/system/json_fields.h"
 
@@ -6,13 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- judgement ------------------------------------------------------------------------------- */
-
 typedef struct window {
-    size_t from, to; /* one past the last */
+    size_t from, to; /* `to`: one past the last */
 } window;
 
-static window around(const bt_lr_range *r, size_t i) {
+static window window_around(const bt_lr_range *r, size_t i) {
     const size_t half = r->n / 40 > 2 ? r->n / 40 : 2;
     return (window){i > half ? i - half : 0, i + half + 1 < r->n ? i + half + 1 : r->n};
 }
@@ -36,7 +34,6 @@ static double window_slope(const bt_lr_range *r, window w) {
     return xx > 0 ? xy / xx : 0;
 }
 
-/* losses after a non-finite one are ignored */
 static void drop_after_nonfinite(bt_lr_range *r) {
     for (size_t i = 0; i < r->n; i++) {
         if (isfinite(r->loss[i]) && r->lr[i] > 0) continue;
@@ -48,7 +45,7 @@ static void drop_after_nonfinite(bt_lr_range *r) {
 static size_t find_least(bt_lr_range *r) {
     size_t least = 0;
     for (size_t i = 0; i < r->n; i++) {
-        r->smooth[i] = window_mean(r, around(r, i));
+        r->smooth[i] = window_mean(r, window_around(r, i));
         if (r->smooth[i] < r->smooth[least]) least = i;
     }
     return least;
@@ -67,12 +64,12 @@ void bt_lr_range_evaluate(bt_lr_range *r) {
     const double lost_half = r->smooth[least] + 0.5 * (r->smooth[0] - r->smooth[least]);
     size_t steepest = 0;
     double descent = 0;
-    if (least == 0) { /* none is below the first */
+    if (least == 0) { /* no loss is below the first */
         r->nothing = "the loss falls at no rate of the range: begin lower";
         return;
     }
     for (size_t i = 0; i <= least; i++) {
-        const double s = window_slope(r, around(r, i));
+        const double s = window_slope(r, window_around(r, i));
         if (s < descent) descent = s, steepest = i;
     }
     r->top = r->smooth[0] + 0.3 * (r->smooth[0] - r->smooth[least]);
@@ -94,12 +91,10 @@ void bt_lr_range_evaluate(bt_lr_range *r) {
     while ((size_t)r->step + 1 < r->n && r->lr[r->step] < r->suggested) r->step++;
 }
 
-/* ---- the database ---------------------------------------------------------------------------- */
-
 static bool add_range_step(void *ctx, const bt_row *row) {
     bt_lr_range *r = ctx;
     const double lr = row->nums[0];
-    /* a step whose rate does not rise is one that was done again */
+    /* A step whose rate does not rise is a repeated one. */
     if (isnan(lr) || (r->n && !(lr > r->lr[r->n - 1]))) return true;
     r->lr[r->n] = lr;
     r->loss[r->n++] = row->nums[1];

@@ -21,23 +21,21 @@ enum { BT_LR_RANGE_LEAST = 20, BT_LR_RANGE_MOST = 4096 }; /* steps */
 typedef struct bt_lr_range {
     size_t n;
     double lr[BT_LR_RANGE_MOST], loss[BT_LR_RANGE_MOST], smooth[BT_LR_RANGE_MOST];
-    /* rates; NaN: there is none */
+    /* rates; NaN: none */
     double suggested, steepest, least, diverged;
     double top;   /* upper limit of the loss axis of a chart; NaN: none */
     int64_t step; /* step with the suggested rate; -1: none */
-    /* reason why no rate is suggested, a sentence without a full stop; NULL: there is a rate */
+    /* reason for which no rate is suggested, without a full stop; NULL: there is a rate */
     const char *nothing;
 } bt_lr_range;
 
 /* Computes all other fields from lr[0..n-1], ascending, and loss[0..n-1]. A non-finite loss ends
  * the evaluation: n shrinks, and diverged is its rate. Pure. */
 void bt_lr_range_evaluate(bt_lr_range *r);
-/* Evaluates the rates and losses of a run. *is: the settings declare a range test; else n is 0.
- * At most BT_LR_RANGE_MOST steps are read. */
+/* Evaluates a run. *is: its settings declare a range test; otherwise n is 0. Reads at most BT_LR_RANGE_MOST steps. */
 bt_code bt_db_lr_range(bt_db *db, const char *run, bool *is, bt_lr_range *out, bt_err *err)
     BT_MUST_CHECK;
-/* adds suggested, steepest, least, diverged, top, step, nothing, lr, loss and smooth to an open
- * object */
+/* Adds suggested, steepest, least, diverged, top, step, nothing, lr, loss and smooth to an open object. */
 void bt_lr_range_json(const bt_lr_range *r, bt_json *j);
 
 #endif

@@ -1,4 +1,4 @@
-/* query.c - reading: any SELECT over the views, guarded, and the little that every reader needs. */
+/* query.c - runs read-only SELECT statements over the views, and helpers of readers. */
 #include "store/store.h"
 
 #include <math.h>
@@ -16,10 +16,10 @@ enum { MAX_COLUMNS = 256, CELL_BYTES = 32 };
 struct bt_db {
     char path[BT_PATH_BYTES];
     sqlite3 *db;
-    int64_t deadline_ns;       /* deadline of the running query; 0: none */
+    int64_t deadline_ns;       /* of the running query; 0: none */
     sqlite3_stmt *begin, *end; /* statements of a snapshot */
-    sqlite3_stmt *version;     /* called many times per second */
-    bool snapping;             /* our own BEGIN or COMMIT is at work: allowed */
+    sqlite3_stmt *version;     /* prepared, because it runs many times per second */
+    bool snapping;             /* this file's BEGIN or COMMIT is running, which is allowed */
 };
 
 /* ---- open ---- */
@@ -29,7 +29,7 @@ static int on_progress(void *ctx) {
     return d->deadline_ns && bt_now_ns() > d->deadline_ns;
 }
 
-/* A file of an older bitrain: migrates it now, as a writer would on opening it */
+/* Migrates the file of an older bitrain, as a writer would when it opens the file. */
 static bt_code update_file(const char *path, bt_err *err) {
     bt_writer *w = NULL;
     BT_TRY(bt_writer_open(&w, path, 5, err));
@@ -82,7 +82,7 @@ void bt_db_close(bt_db *d) {
     sqlite3_finalize(d->begin);
     sqlite3_finalize(d->end);
     sqlite3_finalize(d->version);
-    sqlite3_close_v2(d->db); /* closed after the last statement of other users, see bt_db_reopen */
+    sqlite3_close_v2(d->db); /* remains until other users' last statement ends, see bt_db_reopen */
     free(d);
 }
 
@@ -92,7 +92,7 @@ bt_code bt_db_reopen(bt_db *d, bt_err *err) {
     const bt_db old = *d;
     *d = *other;
     *other = old;
-    bt_code code = guard(d, err); /* its callbacks get d, not what `other` points to */
+    bt_code code = guard(d, err); /* callbacks receive d instead of `other` */
     bt_db_close(other);
     return code;
 }
@@ -162,7 +162,7 @@ static bt_code query_fail(bt_db *d, int rc, const char *sql, double max_s, bt_er
     }
 }
 
-/* the shortest text that reads back the same */
+/* Returns the shortest text that is parsed as the same number. */
 static const char *shortest_real_text(char *out, double v) {
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(out, CELL_BYTES, "%.*g", digits, v);

@@ -1,5 +1,5 @@
-/* query_gate.c - the allow-list. Why it is one: `fts3_tokenizer` of a full-text extension takes a
- * pointer as a blob, and `fts3tokenize` calls it. */
+/* query_gate.c - the allow-list of SQL. A deny-list would be unsafe: `fts3_tokenizer` of the full-text extension
+ * takes a pointer as a blob, and `fts3tokenize` calls it. */
 #include "store/read/query_gate.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "store/read/setting_value.h"
 #include "store/sql/sql.h"
 
-/* pragmas that only describe; `user_version` could also set */
+/* pragmas that only read; `user_version` could also write */
 static const char *const pragmas[] = {
     "table_info",  "table_xinfo",     "table_list",     "index_list",    "index_info",
     "index_xinfo", "database_list",   "data_version",   "user_version",  "application_id",
@@ -16,8 +16,8 @@ static const char *const pragmas[] = {
     "quick_check", "integrity_check", "collation_list",
 };
 
-/* Functions of SQLite's core, dates, mathematics, JSON, aggregates and windows, except those
- * that load code, read files, take pointers or describe the process */
+/* functions of SQLite's core, dates, mathematics, JSON, aggregates and windows that neither load code, read files,
+ * take pointers nor describe the process */
 static const char *const functions[] = {
     "abs",
     "changes",
@@ -150,7 +150,7 @@ static const char *const functions[] = {
     "json_valid",
 };
 
-static bool among(const char *const *list, size_t n, const char *word) {
+static bool is_in_list(const char *const *list, size_t n, const char *word) {
     for (size_t i = 0; word && i < n; i++) {
         if (sqlite3_stricmp(list[i], word) == 0) return true;
     }
@@ -167,9 +167,10 @@ static int authorize(void *snapping, int action, const char *a, const char *b, c
     case SQLITE_READ:
     case SQLITE_RECURSIVE: return SQLITE_OK;
     case SQLITE_FUNCTION:
-        return among(functions, sizeof functions / sizeof *functions, b) ? SQLITE_OK : SQLITE_DENY;
+        return is_in_list(functions, sizeof functions / sizeof *functions, b) ? SQLITE_OK
+                                                                              : SQLITE_DENY;
     case SQLITE_PRAGMA:
-        return among(pragmas, sizeof pragmas / sizeof *pragmas, a) &&
+        return is_in_list(pragmas, sizeof pragmas / sizeof *pragmas, a) &&
                        (!b || strcmp(a, "user_version") != 0)
                    ? SQLITE_OK
                    : SQLITE_DENY;
@@ -181,7 +182,7 @@ static int authorize(void *snapping, int action, const char *a, const char *b, c
 
 bt_code bt_query_gate_install(sqlite3 *db, const bool *snapping, const char *path, bt_err *err) {
     static const char *keep[] = {"json_each", "json_tree", NULL};
-    /* SQLite registers its own when they are first named: they are not dropped, and harmless */
+    /* SQLite registers its own virtual tables when they are first named. They are harmless and are not dropped. */
     int rc = sqlite3_drop_modules(db, keep);
     if (rc == SQLITE_OK) rc = sqlite3_set_authorizer(db, authorize, (void *)(uintptr_t)snapping);
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(db, rc, path, "open", err);

@@ -9,8 +9,8 @@
 
 #include "engine/base/status.h"
 
-/* snapping: borrowed for the life of the connection; true while our own BEGIN or COMMIT runs,
- * which are allowed then. Drops virtual tables other than those of JSON permanently. */
+/* Installs the gate and permanently drops virtual tables other than those of JSON. snapping: borrowed for the life
+ * of the connection; true while the store's own BEGIN or COMMIT runs. */
 bt_code bt_query_gate_install(sqlite3 *db, const bool *snapping, const char *path, bt_err *err)
     BT_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* run_ledger.c - the ledger of a run by its name. */
+/* run_ledger.c - reads the ledger of a run by its name. */
 #include "store/read/run_ledger.h"
 
 #include <math.h>

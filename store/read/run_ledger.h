@@ -4,10 +4,11 @@
 
 #include "store/ledger/ledger.h"
 
-/* BT_NOTFOUND: no such run. l is zeroed before the first call; released by the caller */
+/* BT_NOTFOUND: no such run. Zero l before the first call; the caller releases it. */
 bt_code bt_run_ledger(bt_ledger *l, bt_db *db, const char *run, bt_ledger_until until, bt_err *err)
     BT_MUST_CHECK;
-/* Now by the clock of the run's record (engine/base/clock.h), microseconds since 1970; BT_NOTFOUND: no such run */
+/* Returns the current time by the clock of the run's record (engine/base/clock.h), in microseconds since 1970.
+ * BT_NOTFOUND: no such run. */
 bt_code bt_run_now(bt_db *db, const char *run, int64_t *now_us, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -26,7 +26,7 @@ int bt_run_log_rank(const char *line) {
     return at && end > at + strlen("rank ") && rank >= 0 && rank < 1000000 ? (int)rank : -1;
 }
 
-/* the file's end, whole lines only; NULL: not readable. *cut: it has more */
+/* Reads whole lines at the end of the file; NULL: unreadable. *cut: there are earlier lines. */
 static char *read_end(const char *path, size_t bytes, bool *cut) {
     struct stat st;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -74,7 +74,7 @@ bt_code bt_run_log_json(bt_db *db, const char *run, size_t bytes, bt_json *j, bt
     return BT_OK;
 }
 
-/* level, rank, host, time, text */
+/* Columns: level, rank, host, time, text. */
 static bool put_found_line(void *ctx, const bt_row *row) {
     bt_json *j = ctx;
     bt_json_object(j, NULL);

@@ -7,17 +7,16 @@
 #include "engine/base/text.h"
 #include "store/store.h"
 
-/* Classifies a line by its words, because its writers share no format */
+/* Classifies a line by keywords, because its writers have no common format. */
 bt_event_level bt_run_log_level(const char *line);
-int bt_run_log_rank(const char *line); /* "... rank 3 ...", -1: it names none */
+int bt_run_log_rank(const char *line); /* of "... rank 3 ..."; -1: none */
 /* Adds readable, cut (older lines are omitted) and lines, oldest first, each {level, rank or
  * null, text}, to an open object; reads at most `bytes` of the file's end. An unreadable file is
  * no error. */
 bt_code bt_run_log_json(bt_db *db, const char *run, size_t bytes, bt_json *j, bt_err *err)
     BT_MUST_CHECK;
-/* The same object for the recorded lines (view log_lines) that contain `text`, ignoring ASCII
- * case: the newest `most` of them, oldest first; their members also have time and host. cut:
- * there are more. */
+/* Adds the recorded lines (view log_lines) that contain `text`, ignoring ASCII case, in the same form with time and
+ * host: the newest `most` of them, oldest first. cut: there are more. */
 bt_code bt_run_log_search_json(bt_db *db, const char *run, const char *text, int64_t most,
                                bt_json *j, bt_err *err) BT_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* run_state.c - a run's state is that of its row, unless its process has exited or is silent. */
+/* run_state.c - derives a run's state from its row, its process, and the age of its records. */
 #include "store/read/run_state.h"
 
 #include <math.h>

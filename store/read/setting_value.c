@@ -46,8 +46,8 @@ static void put_character(bt_text *out, unsigned c) {
         bt_text_putn(out, utf8, c < 0x800 ? 2 : 3);
 }
 
-/* p: behind the quote. The escapes are those of bt_json_str; a surrogate pair becomes two U+FFFD, as
- * no setting needs it. */
+/* p: after the opening quote. Escapes are those of bt_json_str; a surrogate pair becomes two U+FFFD, because no
+ * setting contains one. */
 static void put_unescaped_json(bt_text *out, const char *p) {
     static const char escapes[] = "n\nt\tr\rb\bf\f";
     while (*p && *p != '"') {

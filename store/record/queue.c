@@ -27,7 +27,7 @@ void bt_queue_release(bt_queue *q) {
 // cppcheck-suppress nullPointerRedundantCheck ; callers have a record
 static size_t weight(const bt_record *r) { return sizeof *r + r->head.bytes; }
 
-/* Drops the rank values of a record and keeps its step values; returns the rows lost */
+/* Drops the rank values of a record, but keeps its step values. Returns the number of dropped rows. */
 static uint64_t drop_rank_values(bt_record **at) {
     uint64_t lost = bt_record_drop_ranks(*at);
     bt_record *smaller = lost ? realloc(*at, weight(*at)) : NULL;
@@ -61,7 +61,7 @@ static void evict(bt_queue *q) {
 static void wake_writer(bt_queue *q) {
     if (q->wake_fd >= 0) {
         uint64_t one = 1;
-        /* a full eventfd is awake already */
+        /* If the eventfd is full, its reader has been notified already. */
         ssize_t ignored = write(q->wake_fd, &one, sizeof one);
         (void)ignored;
     } else

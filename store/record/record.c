@@ -1,5 +1,4 @@
-/* record.c - bytes of records: host byte order (both ends share a machine), every item padded to
- * 8. */
+/* record.c - encodes records in host byte order, because both ends share a machine; every item is padded to 8 bytes. */
 #include "store/record/record.h"
 
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 /* ---- encoding: one pass that measures, one that writes ------------------------------------------ */
 
 typedef struct out {
-    unsigned char *at; /* NULL: only measured */
+    unsigned char *at; /* NULL: only measure the size */
     size_t n;
 } out;
 
@@ -74,7 +73,7 @@ static void encode_step(out *o, const void *item) {
         put_item_bytes(o, r->rank_values, sizeof(double) * (size_t)r->n_ranks * BT_MR_COUNT);
 }
 
-/* scope, all values, then the keys row by row */
+/* Format: scope, all values, then the keys row by row. */
 static void encode_row_record(out *o, const void *item) {
     const bt_row_record *r = item;
     const bt_scope_row *scope = &bt_scopes[r->scope];
@@ -186,7 +185,7 @@ static const char *get_str(in *i) {
     return i->bad ? NULL : s;
 }
 
-static const char *get_required_text(in *i) { /* a string that may not be NULL */
+static const char *get_required_text(in *i) { /* the string must not be NULL */
     const char *s = get_str(i);
     if (!s) i->bad = true;
     return s;
@@ -229,7 +228,7 @@ static bool deliver_step(in *i, const bt_record_head *h, const bt_sink *s) {
     return true;
 }
 
-/* keys: NULL, or room for the keys of all rows. The smallest key is -1: not applicable */
+/* keys: NULL, or room for the keys of all rows. The smallest key is -1: not applicable. */
 static bool read_keys(in *i, const bt_scope_row *scope, uint32_t rows, bt_key *keys) {
     for (uint32_t k = 0; k < rows * (uint32_t)scope->n_keys && !i->bad; k++) {
         bt_key key;
@@ -312,8 +311,7 @@ void bt_records_free(bt_record *list) {
 
 /* ---- hash of the tables ---------------------------------------------------------------------- */
 
-/* increment it with every change of the encoding that is not in a table. 2: checkpoints have
- * their time */
+/* Increment it with every change of the encoding that is not in a table. Version 2 added times of checkpoints. */
 enum { LAYOUT = 2 };
 
 static uint64_t also(uint64_t h, const char *word) { return h * 31 + bt_hash_name(word); }

@@ -43,7 +43,7 @@ typedef struct bt_record {
     _Alignas(8) unsigned char data[];
 } bt_record;
 
-/* each returns one malloc'd record, or NULL without memory */
+/* Each returns one malloc'd record, or NULL if out of memory. */
 bt_record *bt_record_ranks(const bt_rank_info *ranks, size_t n);
 bt_record *bt_record_fact(const char *key, const char *value);
 bt_record *bt_record_step(const bt_step_record *r);
@@ -51,17 +51,16 @@ bt_record *bt_record_rows(const bt_row_record *r);
 bt_record *bt_record_event(const bt_event *e);
 bt_record *bt_record_ckpt(const bt_ckpt_record *c);
 bt_record *bt_record_result(const char *json);
-/* allocates room for the payload, which the caller fills */
+/* Allocates room for the payload, which the caller fills. */
 bt_record *bt_record_empty(const bt_record_head *head);
-/* Checks the record and, when it is sound, calls the sink's function for it, if it has one. data
- * must be aligned to 8. false: malformed, nothing was delivered */
+/* Checks the record and calls the sink's function for it, if there is one. data must be aligned to 8. Returns false,
+ * without a call, if it is malformed. */
 bool bt_record_deliver(const bt_record_head *head, const void *data, const bt_sink *into);
 void bt_records_free(bt_record *list);
 /* Removes the rank values of a STEP record; returns the number of ranks removed */
 uint32_t bt_record_drop_ranks(bt_record *r);
 
-/* Hash of the tables that define the payloads: metrics, scopes, events. Equal hashes mean equal
- * encodings */
+/* Hash of the tables that define the payloads: metrics, scopes, events. Equal hashes mean equal encodings. */
 uint64_t bt_record_mark(void);
 
 typedef struct bt_queue {
@@ -70,30 +69,30 @@ typedef struct bt_queue {
     bt_record *head, *tail;
     size_t bytes, max_bytes, in_flight;
     uint64_t dropped;           /* dropped rows of ranks and of sampled scopes */
-    bool sleeping;              /* the taker waits for work: a push must wake it */
-    bool flush_requested, stop; /* flush requested; end */
-    bool closed;                /* there is no taker any more: a push frees its record */
+    bool sleeping;              /* the taker waits for work, so a push must wake it */
+    bool flush_requested, stop; /* flush requested; end requested */
+    bool closed;                /* there is no taker any more, so a push frees its record */
     int wake_fd;                /* eventfd written instead of `work` when >= 0 */
-    /* keeps pushed records, even after `closed`; borrowed, NULL: none */
+    /* ring that also receives pushed records, even after `closed`; borrowed, NULL: none */
     struct bt_ring *ring;
 } bt_queue;
 
 bool bt_queue_init(bt_queue *q, size_t max_bytes);
 void bt_queue_release(bt_queue *q);
-/* takes r; NULL counts as dropped */
+/* Takes ownership of r; NULL counts as dropped. */
 void bt_queue_push(bt_queue *q, bt_record *r);
 /* Takes the oldest records; they are in flight until `done` or `requeue` */
 bt_record *bt_queue_take(bt_queue *q, size_t max_bytes);
 void bt_queue_done(bt_queue *q);
 void bt_queue_requeue(bt_queue *q, bt_record *list); /* back to the front */
-/* &q->flush_requested or &q->stop, and wakes the taker */
+/* Sets &q->flush_requested or &q->stop, and wakes the taker. */
 void bt_queue_set(bt_queue *q, bool *flag, bool value);
-/* false: not empty after ns */
+/* Returns false if the queue is not empty after ns. */
 bool bt_queue_wait_drained(bt_queue *q, int64_t ns);
-/* sets closed and frees the queued records */
+/* Sets `closed` and frees the queued records. */
 void bt_queue_close(bt_queue *q);
 uint64_t bt_queue_dropped(bt_queue *q);
-/* a sink that encodes and pushes */
+/* Fills in a sink that encodes and pushes. */
 void bt_queue_sink(bt_queue *q, bt_sink *out);
 
 #endif

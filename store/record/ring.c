@@ -1,4 +1,4 @@
-/* ring.c - appends to a mapped circle, and reads the circle of a dead writer. */
+/* ring.c - appends records to a mapped ring buffer, and reads the ring of a dead writer. */
 #include "store/record/ring.h"
 
 #include <errno.h>
@@ -23,17 +23,17 @@ typedef struct header {
     uint32_t magic, attempt;
     uint64_t bytes;              /* size of the circle */
     uint64_t mark;               /* bt_record_mark of the writer */
-    _Atomic uint64_t tail, head; /* positions of the oldest record and behind the newest */
+    _Atomic uint64_t tail, head; /* position of the oldest record; end of the newest one */
 } header;
 
-/* head.kind 0: the rest of the circle is not used */
+/* head.kind 0: the rest of the circle is unused */
 typedef struct entry {
     bt_record_head head;
     uint64_t sum;
 } entry;
 
 struct bt_ring {
-    int fd; /* locked as long as this end lives */
+    int fd; /* locked as long as this writer lives */
     header *map;
     unsigned char *circle;
     size_t bytes;
@@ -46,7 +46,7 @@ static uint64_t mixed(uint64_t h, uint64_t w) {
     return h ^ h >> 29;
 }
 
-/* FNV-1a over words: detects garbage, not malice */
+/* FNV-1a over words, to detect damage, not manipulation. */
 static uint64_t entry_checksum(const entry *e, const unsigned char *data) {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
     const bt_record_head *r = &e->head;
@@ -63,11 +63,9 @@ static uint64_t entry_checksum(const entry *e, const unsigned char *data) {
 
 static size_t entry_span(const entry *e) { return sizeof *e + padded(e->head.bytes); }
 
-/* ---- writing ---- */
-
 static bt_code take_file(const char *path, size_t all, int *fd, bt_err *err) {
     struct statfs fs;
-    unlink(path); /* never write into a file that another process may still read */
+    unlink(path); /* another process may still read the old file, so it is not overwritten */
     *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (*fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
     char folder[BT_PATH_BYTES];
@@ -77,7 +75,7 @@ static bt_code take_file(const char *path, size_t all, int *fd, bt_err *err) {
     const char *far = fstatfs(*fd, &fs) == 0 ? bt_fs_fault(slash ? folder : ".", (long)fs.f_type)
                                              : NULL;
     if (far) return bt_fail(err, BT_UNSUPPORTED, "'%s' lies on %s", path, far);
-    /* a full disk shows here, not as SIGBUS in a step */
+    /* Reserves space, because a full disk would otherwise raise SIGBUS in a step. */
     int rc = bt_file_reserve(*fd, all);
     return rc == 0 ? BT_OK
                    : bt_fail_errno(err, BT_IO, rc, "cannot take %zu bytes for '%s'", all, path);
@@ -117,7 +115,7 @@ bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t byte
     return BT_OK;
 }
 
-/* Copies the entry at a position, because sizes in the file are not trusted */
+/* Copies the entry at a position, because sizes in the file are not trusted. */
 static entry entry_at(const unsigned char *circle, size_t bytes, uint64_t at) {
     entry e = {.sum = 0};
     if (bytes - at % bytes >= sizeof e) memcpy(&e, circle + at % bytes, sizeof e);
@@ -163,8 +161,6 @@ bool bt_ring_left(const char *path) {
     return left;
 }
 
-/* ---- reading ---- */
-
 static bt_code read_ring_file(const char *path, unsigned char **out, size_t *n, bt_err *err) {
     struct stat st;
     *out = NULL;
@@ -196,7 +192,7 @@ static bt_record *copy_of(const entry *e, const unsigned char *data) {
     return r;
 }
 
-/* stops at the first incomplete record: no record follows it */
+/* Stops at the first incomplete record, because no record follows it. */
 static bt_record *walk_ring_entries(const unsigned char *circle, size_t bytes, uint64_t tail,
                                     uint64_t head) {
     bt_record *list = NULL, **at = &list;

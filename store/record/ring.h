@@ -21,17 +21,17 @@ enum { BT_RING_BYTES = 2 << 20 };
 
 typedef struct bt_ring bt_ring;
 
-/* Creates a new file, replacing an old one, and allocates its space on disk now */
+/* Creates a new file, replacing an old one, and reserves its space on disk. */
 bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t bytes, bt_err *err)
     BT_MUST_CHECK;
-/* accepts NULL for both; skips records above an eighth of the circle */
+/* Appends a record; accepts NULL for both. Skips records larger than an eighth of the circle. */
 void bt_ring_append(bt_ring *r, const bt_record *rec);
 void bt_ring_close(bt_ring *r); /* accepts NULL; keeps the file */
 
-/* a ring exists and its writer has ended */
+/* Returns true if a ring exists and its writer has ended. */
 bool bt_ring_left(const char *path);
-/* Reads all records of the file, oldest first; free them with bt_records_free. BT_NOTFOUND: no
- * file. BT_FORMAT: not a ring, or one of another build */
+/* Reads all records, oldest first; free them with bt_records_free. BT_NOTFOUND: no file. BT_FORMAT: not a ring, or
+ * of another build. */
 bt_code bt_ring_read(const char *path, int *attempt, bt_record **list, bt_err *err) BT_MUST_CHECK;
 
 #endif

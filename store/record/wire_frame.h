@@ -1,4 +1,4 @@
-/* wire_frame.h - private to the two ends of wire.h: frame headers. */
+/* wire_frame.h - frame headers, private to both ends of wire.h. */
 #ifndef BT_STORE_RECORD_WIRE_FRAME_H
 #define BT_STORE_RECORD_WIRE_FRAME_H
 
@@ -11,8 +11,8 @@
 
 /* "btW2" */
 enum { BT_FRAME_MAGIC = 0x62745732, BT_FRAME_MAX = 16 << 20 };
-/* kinds below BT_REC_COUNT are records; HELLO is the first frame and identifies the tables; BYE
- * ends the connection in order */
+/* Kinds below BT_REC_COUNT are records. HELLO is the first frame and identifies the tables; BYE ends the connection
+ * in order. */
 enum { BT_FRAME_HELLO = 100, BT_FRAME_BYE, BT_FRAME_CONTROL };
 
 typedef struct bt_frame {

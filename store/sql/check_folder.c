@@ -1,4 +1,4 @@
-/* check_folder.c - checks whether a folder is suitable for a database. */
+/* check_folder.c - checks whether a folder can contain a database. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "store/sql/sql.h"
 #include "store/store.h"
 
-/* removes the last component; "." and "/" end the walk */
+/* Removes the last component; returns false at "." and "/". */
 static bool parent_folder(char *path) {
     char *slash = strrchr(path, '/');
     if (!slash) {

@@ -44,7 +44,7 @@ void bt_column_of(bt_scope scope, const bt_metric *m, bt_column *out) {
     }
 }
 
-/* the columns before a row's metrics */
+/* Returns the columns that precede a row's metrics. */
 static const char *fixed_columns(const bt_scope_row *scope) {
     return scope->kept == BT_KEPT_STEPS    ? "aid, step, wall_us, flags"
            : scope->kept == BT_KEPT_PACKED ? "key"

@@ -1,4 +1,4 @@
-/* db.c - opening the file with our settings, and SQLite's result codes in our words. */
+/* db.c - opens the file with the program's settings, and translates SQLite's result codes. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "engine/base/system/folders.h"
 #include "store/sql/sql.h"
 
-/* SQLite reports the error number of its second attempt, which opens the file read-only */
+/* Detects a lack of inodes: SQLite reports only the error number of its second, read-only attempt to open the file. */
 static bool no_inodes(const char *path) {
     char folder[BT_PATH_BYTES];
     struct statvfs space;
@@ -97,7 +97,7 @@ static bt_code make_database_folders(const char *path, bt_err *err) {
                          : bt_fail(err, code, "%s (it is for the metrics database)", why.msg);
 }
 
-/* once in a process, because a run opens its database several times */
+/* Warns once in a process, because a run opens its database several times. */
 static void warn_of_fuse(const char *folder) {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&told)) return;
@@ -155,9 +155,8 @@ static bt_code open_with(sqlite3 **out, const char *name, int flags, const char 
         return code;
     }
     sqlite3_extended_result_codes(db, 1);
-    /* a file of another user is data: nothing in its schema runs with our rights. Readers
-     * need JSON functions in views, which SQLite 3.40 does not count as harmless: their allow-list
-     * (query_gate.c) holds for views too */
+    /* The schema of another user's file must not run with this user's rights. Readers need JSON functions in views,
+     * which SQLite 3.40 does not classify as harmless; their allow-list (query_gate.c) also covers views. */
     sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, (flags & SQLITE_OPEN_READONLY) != 0,
                       NULL);
@@ -173,7 +172,7 @@ bt_code bt_sql_open_rw(sqlite3 **out, const char *path, bt_err *err) {
     BT_TRY(make_database_folders(path, err));
     BT_TRY(check_place(path, true, err));
     BT_TRY(open_with(&db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, path, err));
-    /* checkpoints only under the lock file */
+    /* Checkpoints require the lock file. */
     sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     bt_code code =
         bt_sql_exec(db, path,
@@ -188,7 +187,7 @@ bt_code bt_sql_open_rw(sqlite3 **out, const char *path, bt_err *err) {
     return BT_OK;
 }
 
-/* file:...?mode=ro with every odd byte of the path escaped */
+/* Builds file:...?mode=ro with every special byte of the path escaped. */
 static void as_uri(char *out, size_t size, const char *path, const char *tail) {
     size_t n = (size_t)snprintf(out, size, "file:");
     for (const char *p = path; *p && n + 4 < size; p++) {
@@ -235,7 +234,7 @@ bt_code bt_sql_open_ro(sqlite3 **out, const char *path, bt_err *err) {
     BT_TRY(check_place(path, false, err));
     bt_code code = open_ro_as(out, path, "mode=ro", err);
     snprintf(wal, sizeof wal, "%s-wal", path);
-    /* a complete file in a read-only folder: without a log there is no writer to coordinate with */
+    /* A complete file in a read-only folder: without a log there is no writer to coordinate with. */
     if (code == BT_IO && stat(wal, &st) != 0 && errno == ENOENT)
         code = open_ro_as(out, path, "mode=ro&immutable=1", err);
     return code;

@@ -21,15 +21,12 @@ static bool is_whole_word(const char *s, size_t n, const char *word) {
     return strlen(word) == n && strncmp(s, word, n) == 0;
 }
 
-/* ---- figures --------------------------------------------------------------------------------- */
-
 typedef struct span {
     const char *at;
     size_t n;
 } span;
 
-/* An argument, which may contain figures and lists; multiplied by 1.0, so that integers divide
- * like reals */
+/* Writes an argument, which may contain figures and lists; multiplied by 1.0, so that integers divide like reals. */
 static bt_code put_arg(bt_text *out, const span *arg, bt_err *err) {
     bt_text own;
     bt_text_init(&own);
@@ -50,7 +47,7 @@ static bt_code put_formula(bt_text *out, const bt_derived_row *d, const char *fo
         while (k < BT_DERIVED_ARGS && d->arg[k] && !(n && is_whole_word(formula, n, d->arg[k])))
             k++;
         if (n && k < BT_DERIVED_ARGS && d->arg[k])
-            // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): every name has its argument
+            // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): every name has an argument
             BT_TRY(put_arg(out, &arg[k], err));
         else
             bt_text_putn(out, formula, n ? n : 1);
@@ -59,7 +56,7 @@ static bt_code put_formula(bt_text *out, const bt_derived_row *d, const char *fo
     return BT_OK;
 }
 
-/* "a, f(b, c))": up to the closing parenthesis, which *end points to; returns how many */
+/* Parses "a, f(b, c))" up to the closing parenthesis, to which *end points; returns the number of arguments. */
 static int read_args(const char *s, span *arg, const char **end) {
     int n = 0, depth = 0;
     const char *from = s;
@@ -108,14 +105,12 @@ static const bt_derived_row *figure_at(const char *brace) {
     return NULL;
 }
 
-/* ---- rows of tables -------------------------------------------------------------------------- */
-
 static const char *phase_key(int p) { return bt_rank_metrics[bt_phases[p].metric].key; }
 static const char *phase_title(int p) { return bt_phases[p].title; }
 static const char *time_key(int p) { return bt_times[p].key; }
 static const char *time_title(int p) { return bt_times[p].title; }
 
-/* the row-th kind of event that begins, pauses, continues or ends training; those that pause */
+/* The row-th event kind that begins, pauses, continues or ends training; that pauses it. */
 static const char *pace_kind(int row) {
     for (int k = 0; k < BT_EVENT_COUNT; k++)
         if (bt_events[k].effect >= BT_EFFECT_BEGINS && bt_events[k].effect <= BT_EFFECT_ENDS &&

@@ -1,6 +1,6 @@
 /* fuse_trial.c - decides whether a file system can hold SQLite's log: by its type, and for FUSE by the name of its
- * program and a trial. Some FUSE file systems share memory and locks between the processes of a host and others do not.
- * Those of a network pass the trial on one host, because the cache and the locks of its kernel belong to that host. */
+ * program and a trial. Some FUSE file systems do not share memory and locks between the processes of a host. Network
+ * file systems pass the trial on one host, because its kernel has one cache and one set of locks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +26,8 @@ static bool shares_memory(int a, int b) {
     return ok;
 }
 
-/* Open file descriptions hold these locks, so that two of one process exclude each other as two processes do. */
+/* These locks belong to open file descriptions, so that two of one process exclude each other like those of two
+ * processes. */
 static bool excludes(int a, int b) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
     if (fcntl(a, F_OFD_SETLK, &lock) != 0) return false;
@@ -38,13 +39,13 @@ static bool excludes(int a, int b) {
 
 bool bt_fs_shares(int a, int b) {
     static const char zeros[PAGE];
-    /* The page is written first: a full disk would otherwise raise SIGBUS in the mapping. SQLite
-     * reports a full disk itself. */
+    /* Writes the page first, because a full disk would raise SIGBUS in the mapping. SQLite reports a full disk
+     * itself. */
     if (pwrite(a, zeros, PAGE, 0) != PAGE) return errno == ENOSPC || errno == EDQUOT;
     return shares_memory(a, b) && excludes(a, b);
 }
 
-/* Skips folders without write permission, because this process cannot write a database there. */
+/* Skips folders without write permission, because no database can be written there. */
 static bool fuse_works(const char *folder) {
     char path[BT_PATH_BYTES + 40];
     snprintf(path, sizeof path, "%s/.bitrain-probe-XXXXXX", folder);
@@ -77,7 +78,7 @@ const char *bt_fs_network_fuse(FILE *mounts, unsigned major, unsigned minor) {
         if (sscanf(line, "%*u %*u %u:%u", &a, &b) != 2 || a != major || b != minor || !end ||
             sscanf(end, " - %63s %31s", type, source) < 1)
             continue;
-        /* "fuse.sshfs"; a program that gives no subtype is named by its source, as "s3fs" */
+        /* "fuse.sshfs"; a program without a subtype is named by its source, for example "s3fs". */
         const char *name = strncmp(type, "fuse.", 5) == 0 ? type + 5 : source;
         found = NULL;
         for (size_t i = 0; i < sizeof network_types / sizeof *network_types; i++)

@@ -1,4 +1,4 @@
-/* lock.c - FILE.lock: the right to write or checkpoint the database. */
+/* lock.c - FILE.lock, which grants the right to write or checkpoint the database. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "engine/base/log.h"
 #include "store/sql/sql.h"
 
-static const int64_t NAMED_NS = 2000000000; /* the holder is named when the wait is longer */
+static const int64_t NAMED_NS = 2000000000; /* after this time the holder is named */
 
 static bt_code open_lock_file(bt_lock *l, bt_err *err) {
     l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -29,8 +29,8 @@ bt_code bt_lock_open(bt_lock *l, const char *db_path, bt_err *err) {
     return open_lock_file(l, err);
 }
 
-/* Locks belong to the inode: a lock on a removed or replaced file excludes no process */
-static bool still_the_file(const bt_lock *l) {
+/* A lock belongs to the inode, so a lock on a removed or replaced file excludes no process. */
+static bool is_same_file(const bt_lock *l) {
     struct stat a, b;
     return fstat(l->fd, &a) == 0 && stat(l->path, &b) == 0 && a.st_ino == b.st_ino &&
            a.st_dev == b.st_dev;
@@ -41,7 +41,7 @@ static void write_lock_owner(const bt_lock *l) {
     size_t n = strlen(l->me);
     ssize_t got = pread(l->fd, text, sizeof text - 1, 0);
     if (got == (ssize_t)n && memcmp(text, l->me, n) == 0) return;
-    /* a full disk: the lock holds all the same */
+    /* On a full disk the holder is not named, but the lock is valid. */
     if (ftruncate(l->fd, 0) != 0 || pwrite(l->fd, l->me, n, 0) < 0) return;
 }
 
@@ -58,7 +58,7 @@ bt_code bt_lock_take(bt_lock *l, double wait_s, bt_err *err) {
     for (;;) {
         if (l->fd < 0) BT_TRY(open_lock_file(l, err));
         if (flock(l->fd, LOCK_EX | LOCK_NB) == 0) {
-            if (still_the_file(l)) {
+            if (is_same_file(l)) {
                 write_lock_owner(l);
                 return BT_OK;
             }
@@ -90,7 +90,7 @@ void bt_lock_drop(bt_lock *l) {
 }
 
 void bt_lock_close(bt_lock *l) {
-    /* keep the file: removing it would race with waiting processes */
+    /* Keeps the file, because removing it would race with waiting processes. */
     if (l->fd >= 0) close(l->fd);
     l->fd = -1;
 }

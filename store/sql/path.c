@@ -1,4 +1,4 @@
-/* path.c - location of the database, and file systems that are refused. */
+/* path.c - location of the database, and unsuitable file systems. */
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) {
     return BT_OK;
 }
 
-/* quotes a text as one word of a shell command */
+/* Quotes a text as one word of a shell command. */
 static void shell_word(bt_text *out, const char *word) {
     if (word[0] && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                 "_./:@%+=,-") == strlen(word)) {

@@ -16,7 +16,7 @@ static int on_sqlite_progress(void *ctx) {
     const bt_sql_reading *r = ctx;
     const double done = (double)(pages_read(r->db) - r->before) / fmax(1, r->pages);
     r->to->fn(r->to->ctx, r->what, fmin(1, done));
-    return 0; /* 0: continue */
+    return 0; /* continue */
 }
 
 void bt_sql_reading_begin(bt_sql_reading *r, sqlite3 *db, const bt_store_progress *to,

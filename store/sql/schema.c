@@ -1,6 +1,5 @@
-/* schema.c - base tables and migrations. Tables keep integers (microseconds, KiB, bytes, 1e-9):
- * SQLite stores small integers in 1-4 bytes; the views (views.c) give them back in the units of
- * metrics.def. */
+/* schema.c - base tables and migrations. Tables store integers (microseconds, KiB, bytes, 1e-9), which SQLite keeps
+ * in 1 to 4 bytes if they are small; the views (views.c) convert them to the units of metrics.def. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +25,7 @@ static const char *const tables_v1 =
     " build TEXT, mpi TEXT, note TEXT, tags TEXT, out_dir TEXT, world INTEGER, seed INTEGER, state "
     "TEXT NOT NULL, ended_us INTEGER,"
     " exit_kind TEXT, exit_code INTEGER, n_attempts INTEGER NOT NULL DEFAULT 0,"
-    /* the summary, kept up to date in the transaction of the data: `runs` opens nothing else */
+    /* The summary is updated in the transaction of the data, so that `runs` reads nothing else. */
     " last_step INTEGER, last_us INTEGER, tokens INTEGER, loss REAL, val_loss REAL, best_val REAL, "
     "best_val_step INTEGER,"
     " tokens_per_s REAL, step_us INTEGER, mfu REAL, comm_overhead REAL, bytes_wire INTEGER, "
@@ -67,13 +66,11 @@ static const char *const tables_v1 =
 static const char *const tables_v2 =
     "CREATE TABLE roll(key INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;"
     "ALTER TABLE attempt ADD COLUMN raw_from INTEGER NOT NULL DEFAULT 0;"
-    /* ids of attempts are never used again: rows of a removed run may still wait for their
-     * deletion */
+    /* Ids of attempts are never reused, because rows of a removed run may not be deleted yet. */
     "INSERT INTO meta(key, value) VALUES ('keep_rank_steps', 50000), ('next_aid', (SELECT "
     "coalesce(max(id), 0) + 1 FROM attempt));";
 
-/* the scopes in the file, besides the two above; and states from titles of events become kinds
- * of events */
+/* Further scopes of the file. States are converted from titles of events to kinds of events. */
 static const char *const tables_v6 =
     "CREATE TABLE scope(name TEXT PRIMARY KEY, view TEXT NOT NULL, tbl TEXT NOT NULL, per TEXT NOT "
     "NULL) STRICT, WITHOUT ROWID;"
@@ -82,8 +79,8 @@ static const char *const tables_v6 =
     "%';"
     "UPDATE event SET kind = 'checkpoint_failed' WHERE kind = 'checkpoint' AND level = 2;";
 
-/* The parts of a run's time (times.def); store/ledger computes missing ones. A checkpoint's time
- * was that of its record; the event after it is more accurate. */
+/* Parts of a run's time (times.def); store/ledger computes missing ones. The event after a checkpoint has a more
+ * accurate time than its record. */
 static const char *const tables_v7 =
     "ALTER TABLE run RENAME COLUMN first_time_us TO productive_us;"
     "ALTER TABLE run ADD COLUMN validation_us INTEGER;"
@@ -96,21 +93,19 @@ static const char *const tables_v7 =
     "WHERE "
     "a.run = ckpt.run AND a.attempt = ckpt.attempt)), t_us);";
 
-/* energy used by a run */
 static const char *const tables_v8 = "ALTER TABLE run ADD COLUMN energy_j REAL;";
 
-/* the time between the end of all steps and an extension is not a pause: the parts are
- * recomputed */
+/* The time between the last step and an extension of the run is not a pause, so the parts are recomputed. */
 static const char *const tables_v9 = "ALTER TABLE run ADD COLUMN finished_us INTEGER;"
                                      "UPDATE run SET lost_us = NULL;";
 
-/* settings that a resumed run takes with the first step of its new attempt (store/write/start.h) */
+/* Settings that a resumed run adopts with the first step of its new attempt (store/write/start.h). */
 static const char *const tables_v10 =
     "CREATE TABLE proposal(run INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE, argv "
     "TEXT, "
     "config TEXT, note TEXT, build TEXT, mpi TEXT, out_dir TEXT) STRICT;";
 
-/* steps whose update was skipped count as lost: the parts are recomputed */
+/* Skipped steps count as lost, so the parts are recomputed. */
 static const char *const tables_v11 = "UPDATE run SET lost_us = NULL;";
 
 static bt_code run_tables_v1(sqlite3 *db, const char *path, bt_err *err) {
@@ -143,7 +138,7 @@ static bt_code run_tables_v11(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v11, err);
 }
 
-/* rank_step by one packed key (sql.h); its metric columns are those the file has */
+/* Replaces the key of rank_step by one packed key (sql.h); the metric columns are those of the file. */
 static bt_code pack_rank_keys(sqlite3 *db, const char *path, bt_err *err) {
     sqlite3_stmt *st = NULL;
     bt_text types, names, sql;
@@ -175,8 +170,8 @@ static bt_code pack_rank_keys(sqlite3 *db, const char *path, bt_err *err) {
     return code;
 }
 
-/* forward only: entry i brings a file from version i to i + 1. The tables of sampled scopes, which
- * versions 4 and 5 were about, are made from the scope table */
+/* Migrations only go forward: entry i converts version i to i + 1. Versions 4 and 5 were about tables of sampled
+ * scopes, which are created from the scope table. */
 typedef bt_code (*migration)(sqlite3 *db, const char *path, bt_err *err);
 static const migration migrations[BT_SCHEMA_VERSION] = {
     run_tables_v1, run_tables_v2, pack_rank_keys, NULL,           NULL,          run_tables_v6,
@@ -214,7 +209,7 @@ static bt_code add_metric(sqlite3 *db, const char *path, const bt_scope_row *s, 
     return code;
 }
 
-/* 1, 0, or -1 with err */
+/* Returns 1, 0, or -1 with err. */
 static int schema_has_row(sqlite3 *db, const char *path, sqlite3_stmt *st, const char *a,
                           const char *b, bt_err *err) {
     sqlite3_reset(st);
@@ -227,7 +222,7 @@ static int schema_has_row(sqlite3 *db, const char *path, sqlite3_stmt *st, const
     return -1;
 }
 
-/* Adds scopes and metrics of this program that the file lacks; *added counts them */
+/* Adds scopes and metrics of this program that the file lacks; *added counts them. */
 static bt_code add_rows(sqlite3 *db, const char *path, bool look_only, int *added, bt_err *err) {
     sqlite3_stmt *scope = NULL, *metric = NULL;
     bt_code code = bt_sql_prepare(db, path, "SELECT 1 FROM scope WHERE name = ?", &scope, err);
@@ -258,7 +253,7 @@ static bt_code add_rows(sqlite3 *db, const char *path, bool look_only, int *adde
 
 /* ---- versions ---- */
 
-/* BT_FORMAT unless the file is ours; *version 0: an empty new file */
+/* Returns BT_FORMAT unless it is a bitrain database; *version 0: an empty new file. */
 static bt_code identify(sqlite3 *db, const char *path, int64_t *version, bt_err *err) {
     sqlite3_stmt *st = NULL;
     BT_TRY(bt_sql_prepare(db, path, "SELECT count(*) FROM sqlite_schema", &st, err));

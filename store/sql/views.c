@@ -1,6 +1,5 @@
-/* views.c - the public views: the contract that people and scripts rely on. Those of scopes follow
- * from scopes.def and the file's own `metric` table, so that a file by a newer bitrain keeps its
- * columns. */
+/* views.c - the public views, on which users and scripts rely. Views of scopes are derived from scopes.def and the
+ * file's `metric` table, so that a file of a newer bitrain keeps its columns. */
 #include <stdio.h>
 
 #include "engine/base/rng.h"
@@ -28,7 +27,7 @@ static const view fixed[] = {
      ", s.flags AS flags" ATTEMPTS " JOIN step s ON s.aid = a.id AND s.step < a.live_to"},
     {"all_steps", STEP_KEYS ", s.step < a.live_to AS live", BT_SCOPE_STEP,
      ", s.flags AS flags" ATTEMPTS " JOIN step s ON s.aid = a.id"},
-    /* through `step`, so that a range of steps is a range of keys */
+    /* selects by key, so that a range of steps is a range of keys */
     {"rank_steps", RUN_KEYS "t.step AS step, CAST(s.key & 65535 AS INTEGER) AS rank", BT_SCOPE_RANK,
      ATTEMPTS " JOIN step t ON t.aid = a.id AND t.step < a.live_to"
      " JOIN rank_step s ON s.key BETWEEN (a.id << 46) + (t.step << 16)"
@@ -100,7 +99,7 @@ static const view fixed[] = {
      " FROM run r JOIN fact f ON f.run = r.id AND f.key <> 'clock'"},
     {"metrics", "s.view AS view, m.key AS key, m.unit AS unit, m.meaning AS meaning, m.panel AS panel", -1,
      " FROM metric m JOIN scope s ON s.name = m.scope"},
-    /* one row an option; config is {"key": {"value": ..., "origin": ...}} or {"key": value} */
+    /* one row per option; config is {"key": {"value": ..., "origin": ...}} or {"key": value} */
     {"configs",
      "r.name AS run, j.key AS key, CASE WHEN j.type IN ('true', 'false') THEN j.type"
      " WHEN j.type <> 'object' THEN j.value"
@@ -114,8 +113,8 @@ static const view fixed[] = {
 /* clang-format on */
 enum { N_FIXED = sizeof fixed / sizeof fixed[0], N_VIEWS = N_FIXED + BT_SCOPE_COUNT };
 
-/* the texts of a view around its metric columns; false: this scope has its view above */
-static bool texts(size_t v, view *out, bt_text *head, bt_text *tail) {
+/* Returns the SQL of a view before and after its metric columns; false: this scope is in the table above. */
+static bool view_text(size_t v, view *out, bt_text *head, bt_text *tail) {
     if (v < N_FIXED) {
         *out = fixed[v];
         bt_text_put(head, out->head);
@@ -149,15 +148,15 @@ static bt_code metric_columns(sqlite3 *db, const char *path, int scope, bt_text 
     return code;
 }
 
-/* the sentence that makes a view; without a database the metric columns, which the file has, are left out. Empty: the
- * scope has its view among the fixed ones */
-static bt_code sentence(size_t v, sqlite3 *db, const char *path, bt_text *sql, bt_err *err) {
+/* Composes CREATE VIEW; without a database it omits the metric columns, which the file defines. Empty for a scope in
+ * the table above. */
+static bt_code create_view_sql(size_t v, sqlite3 *db, const char *path, bt_text *sql, bt_err *err) {
     bt_text head, tail;
     view w;
     bt_text_init(&head);
     bt_text_init(&tail);
     bt_code code = BT_OK;
-    const bool own = texts(v, &w, &head, &tail);
+    const bool own = view_text(v, &w, &head, &tail);
     if (head.failed || tail.failed)
         code = bt_fail(err, BT_NOMEM, "cannot take memory for the views of the database");
     if (own && code == BT_OK) {
@@ -174,18 +173,19 @@ static bt_code sentence(size_t v, sqlite3 *db, const char *path, bt_text *sql, b
 static bt_code create_view(sqlite3 *db, const char *path, size_t v, bt_err *err) {
     bt_text sql;
     bt_text_init(&sql);
-    bt_code code = sentence(v, db, path, &sql, err);
+    bt_code code = create_view_sql(v, db, path, &sql, err);
     if (code == BT_OK && sql.len) code = bt_sql_exec(db, path, bt_text_str(&sql), err);
     bt_text_release(&sql);
     return code;
 }
 
-/* hash of this program's views; meta.views has that of the file */
+/* Hash of this program's views; meta.views stores that of the file. */
 static bt_code views_hash(int64_t *out, bt_err *err) {
     bt_text all;
     bt_text_init(&all);
     bt_code code = BT_OK;
-    for (size_t v = 0; v < N_VIEWS && code == BT_OK; v++) code = sentence(v, NULL, NULL, &all, err);
+    for (size_t v = 0; v < N_VIEWS && code == BT_OK; v++)
+        code = create_view_sql(v, NULL, NULL, &all, err);
     *out = (int64_t)(bt_hash_name(bt_text_str(&all)) >> 1);
     bt_text_release(&all);
     return code;

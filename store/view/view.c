@@ -48,8 +48,6 @@ const char *bt_heat_value_name(bt_heat_value v) {
     return (unsigned)v < BT_HEAT_VALUES ? names[v] : "";
 }
 
-/* ---- life ---- */
-
 bt_code bt_view_open(bt_view **out, bt_db *db, bt_err *err) {
     bt_view *v = calloc(1, sizeof *v);
     bt_view_impl *m = calloc(1, sizeof *m);

@@ -46,7 +46,7 @@ static bt_code list_tensors(bt_view *v, int64_t newest, bt_err *err) {
     return r.code;
 }
 
-/* the requested tensor, else the first ternary one, else the first */
+/* Selects the requested tensor, or else the first ternary one, or else the first. */
 static size_t choose_tensor(const bt_view_distribution *d, int layer, const char *tensor) {
     size_t first = d->n;
     for (size_t i = 0; i < d->n; i++) {
@@ -79,7 +79,7 @@ bt_code bt_view_load_distribution(bt_view *v, const bt_view_request *ask, bt_err
     const bool same = m->distribution_newest == newest &&
                       bt_view_range_same(&m->distribution_range, &range);
     if (same && d->n > 0 && choose_tensor(d, ask->layer, ask->tensor) == d->at) return BT_OK;
-    m->distribution_newest = -2; /* incomplete sample: wait */
+    m->distribution_newest = -2; /* incomplete sample: read again later */
     d->n = d->at = 0;
     d->samples = 0;
     if (to < from || newest < 0) return BT_OK;
@@ -104,8 +104,6 @@ bt_code bt_view_load_distribution(bt_view *v, const bt_view_request *ask, bt_err
     m->distribution_range = range;
     return BT_OK;
 }
-
-/* ---- as JSON --------------------------------------------------------------------------------- */
 
 static void bins_json(bt_json *j, const char *key, const bt_view_distribution *d,
                       const double (*bins)[BT_HIST_BINS]) {
@@ -132,7 +130,7 @@ void bt_view_distribution_json(const bt_view_distribution *d, bt_json *j) {
     bt_json_str(j, "tensor", t ? t->tensor : "");
     BT_JSON_ROWS(j, "tensors", d->tensor, d->n, F(layer), F(tensor), F(ternary));
     bt_json_ints(j, "sampled", d->sampled, (size_t)d->samples);
-    /* unit of the bins: scaled weights or powers of two */
+    /* Units of the bins: scaled weights, or powers of two. */
     edges_json(j, "weights_bins", -(double)BT_HIST_MIDDLE / BT_HIST_PER_SCALE,
                1.0 / BT_HIST_PER_SCALE);
     edges_json(j, "gradients_bins", BT_HIST_OCTAVE, 1);

@@ -1,4 +1,4 @@
-/* view_head.c - the head of the view: which instant, state, speed, time left, goodput. */
+/* view_head.c - loads the head of the view: displayed step, state, speed, remaining time, goodput. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "store/read/run_state.h"
 #include "store/view/view_impl.h"
 
-/* number of newest steps used for EMA and remaining time */
+/* number of newest steps for EMA and remaining time */
 enum { TAIL = 256 };
 
 typedef struct tail {
@@ -36,7 +36,7 @@ static void copy_plain(char *out, size_t size, const char *cell) {
     bt_text_plain(out, size, cell ? cell : "");
 }
 
-/* settings may be text */
+/* A setting may be text. */
 static double numeric_column(const bt_row *r, int i) {
     return r->cells[i] ? strtod(r->cells[i], NULL) : r->nums[i];
 }
@@ -82,7 +82,7 @@ static bool on_config(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* "-": an attempt of another layout, of which nothing was predicted */
+/* "-" marks an attempt of another layout, for which there is no prediction. */
 static void take_predicted(bt_predicted *p, const char *key, const char *value) {
     char *end = NULL;
     const double ms = value ? strtod(value, &end) : NAN;
@@ -109,7 +109,7 @@ static bool head_on_fact(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* steps of the newest attempt; repeated steps belong to the previous attempt until they are done */
+/* True if the newest attempt has steps; repeated steps belong to the previous attempt until they are done. */
 static bt_code attempt_has_steps(bt_view *v, double steps, bool *has, bt_err *err) {
     const double at = steps - 1;
     double attempt = NAN;
@@ -120,7 +120,7 @@ static bt_code attempt_has_steps(bt_view *v, double steps, bool *has, bt_err *er
     return BT_OK;
 }
 
-/* they change with an attempt, not with a step; facts arrive a little after the attempt's row */
+/* Settings change with an attempt only; facts are recorded shortly after the attempt's row. */
 static bt_code load_head_settings(bt_view *v, double steps, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_head *h = &v->head;
@@ -191,8 +191,8 @@ static bt_code tail_query(bt_view_impl *m, bt_err *err) {
     return bt_view_sql(&m->tail_sql, &sql, err);
 }
 
-/* Reads only rows newer than the cached ones. Steps may be recorded every N-th time only, so the
- * range widens until there are enough rows */
+/* Reads only rows newer than the cached ones. Steps may be recorded every N-th time only, so the range is widened
+ * until there are enough rows. */
 static bt_code load_steps_tail(bt_view *v, tail *t, bt_err *err) {
     bt_view_impl *m = v->impl;
     int64_t at = m->at_step;
@@ -207,7 +207,7 @@ static bt_code load_steps_tail(bt_view *v, tail *t, bt_err *err) {
     }
     if (code != BT_OK) m->n_tail = m->tail_first = 0;
     if (m->n_tail - m->tail_first > TAIL) m->tail_first = m->n_tail - TAIL;
-    /* seldom: the rest moves to the front */
+    /* Rarely: moves the remaining rows to the front. */
     if (m->tail_first >= 3 * TAIL) {
         m->n_tail -= m->tail_first;
         memmove(m->tail, m->tail + m->tail_first, m->n_tail * sizeof *m->tail);
@@ -224,7 +224,7 @@ static double newest_of(const tail *t, int metric) {
     return NAN;
 }
 
-/* First step without a metric that earlier rows have and the newest lack; -1: the newest have it */
+/* Returns the first step without a metric that earlier rows have and the newest rows lack; -1: none. */
 static int64_t lost_since(const tail *t, int metric) {
     size_t i = t->n;
     while (i > 0 && isnan(t->row[i - 1].v[metric])) i--;
@@ -239,7 +239,7 @@ static double tail_mean(const tail *t, int metric) {
     return n ? sum / (double)n : NAN;
 }
 
-/* the rows of figures of span RECENT, as in the view `runs` (store/write/apply.c) */
+/* Returns the rows for figures of span RECENT, as in the view `runs` (store/write/apply.c). */
 static tail recent_rows(const tail *t) {
     size_t n = t->n < BT_RECENT_STEPS ? t->n : BT_RECENT_STEPS;
     return (tail){t->row + (t->n - n), n};
@@ -278,7 +278,7 @@ static void smooth_loss(bt_view_head *h, const tail *t) {
     h->loss_trend = t->n >= 8 ? (ema - before) / (double)(t->n / 4) : NAN;
 }
 
-/* seconds between two instants (since the run began) in which ranks trained: without pauses, stalls and starts */
+/* Seconds between two times (since the run began) in which ranks trained, without pauses, stalls and starts. */
 static double trained_interval_s(const bt_ledger *l, double from_s, double to_s) {
     double sum = to_s - from_s;
     for (size_t i = l->n; i-- > 0;) {
@@ -297,9 +297,9 @@ static double trained_per_step(const bt_ledger *l, const bt_tail_row *a, const b
     return trained_interval_s(l, a->time_s, b->time_s) / (double)(b->step - a->step);
 }
 
-/* time left of a run that trains: remaining steps x recent time a step; the error is what the means of eight parts
- * of the tail disagree by */
-static void time_left(bt_view_head *h, const tail *t, const bt_ledger *l) {
+/* Estimates the remaining time as remaining steps x recent step time. The error is the disagreement of the means of
+ * eight parts of the tail. */
+static void estimate_time_left(bt_view_head *h, const tail *t, const bt_ledger *l) {
     h->eta_s = h->eta_err_s = NAN;
     if (h->state != BT_STATE_RUNNING || h->steps_total <= 0 || t->n < 4) return;
     const bt_tail_row *a = &t->row[0], *b = &t->row[t->n - 1];
@@ -367,8 +367,7 @@ typedef struct last_attempt {
     int number;
 } last_attempt;
 
-/* An evaluation during a pause gives a step that was read before its validation loss: what is kept
- * of steps is read again. */
+/* After an evaluation during a pause, cached steps lack its validation loss and are read again. */
 static bt_code forget_late_validation(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     double x[2];
@@ -385,7 +384,7 @@ static bt_code forget_late_validation(bt_view *v, bt_err *err) {
     return BT_OK;
 }
 
-/* the counts are valid until there is a new event */
+/* Cached counts are valid until there is a new event. */
 static bt_code load_totals(bt_view *v, last_attempt *last, bt_err *err) {
     bt_view_head *h = &v->head;
     bt_view_impl *m = v->impl;
@@ -420,9 +419,8 @@ static bt_code load_totals(bt_view *v, last_attempt *last, bt_err *err) {
     return BT_OK;
 }
 
-/* Drops the cache of another run, or of this run before a restart, because a restart repeats
- * steps */
-static void keep_to(bt_view *v, const run_row *x) {
+/* Drops the cache of another run, or of this run before a restart, because a restart repeats steps. */
+static void drop_other_cache(bt_view *v, const run_row *x) {
     bt_view_impl *m = v->impl;
     const bt_view_head *h = &v->head;
     bool same = strcmp(m->run, h->run) == 0 && m->n_attempts == h->n_attempts &&
@@ -502,7 +500,7 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_request *ask, bt_err *err) {
                       "dropped, best_val FROM runs WHERE run = ?1",
                       run, NULL, 0, head_on_run, &x, err));
     if (!x.found) return bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
-    keep_to(v, &x);
+    drop_other_cache(v, &x);
     last_attempt last;
     BT_TRY(load_totals(v, &last, err));
     BT_TRY(load_head_settings(v, x.steps, err));
@@ -522,11 +520,12 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_request *ask, bt_err *err) {
     h->state = bt_run_state_of(x.state, h->age_s, h->step_p95_ms / 1e3, last.ended);
     BT_TRY(load_times(v, err));
     if (m->at_step >= 0)
-        time_left(h, &(tail){m->tail + m->tail_first, m->n_tail - m->tail_first}, &m->ledger);
+        estimate_time_left(h, &(tail){m->tail + m->tail_first, m->n_tail - m->tail_first},
+                           &m->ledger);
     return BT_OK;
 }
 
-/* Loads only what series need. Afterwards the head contains nothing but the run's identity. */
+/* Loads only what series need; the head then contains only the run's identity. */
 bt_code bt_view_load_position(bt_view *v, const bt_view_request *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     double x[3];
@@ -535,7 +534,7 @@ bt_code bt_view_load_position(bt_view *v, const bt_view_request *ask, bt_err *er
     if (isnan(x[2])) return bt_fail(err, BT_NOTFOUND, "no run '%s'", ask->run);
     snprintf(v->head.run, sizeof v->head.run, "%s", ask->run);
     v->head.n_attempts = (int)bt_whole(x[0], 0);
-    keep_to(v, &(run_row){.created_s = x[2]});
+    drop_other_cache(v, &(run_row){.created_s = x[2]});
     m->newest_step = m->at_step = isnan(x[1]) ? -1 : (int64_t)x[1] - 1;
     return forget_late_validation(v, err);
 }

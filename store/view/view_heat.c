@@ -1,6 +1,5 @@
-/* view_heat.c - heat map rank x time: one value per rank and column of steps; busy as a ratio to
- * the median of the same step, other values absolute; with a baseline all as ratios to its same
- * steps. */
+/* view_heat.c - heat map rank x time: one value per rank and column of steps. Busy times are ratios to the median of
+ * their step, other values are absolute; with a baseline all are ratios to its values at the same steps. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +7,7 @@
 #include "store/read/blocks.h"
 #include "store/view/view_impl.h"
 
-/* rank rows read for one picture: beyond it each column is sampled */
+/* rank rows read for one heat map; beyond this number each column is sampled */
 enum { ROWS_BUDGET = 24576 };
 
 static const struct {
@@ -25,10 +24,10 @@ static const struct {
 typedef struct picture {
     bt_view *v;
     bt_heat_cache *c;
-    double *now; /* values of the step being read, by rank */
+    double *now; /* values of the current step, by rank */
     double *work;
     int64_t step;  /* -1: none read yet */
-    double weight; /* steps covered by each value */
+    double weight; /* number of steps that each value covers */
 } picture;
 
 static void end_step(picture *p) {
@@ -37,7 +36,7 @@ static void end_step(picture *p) {
     size_t n = 0, col = (size_t)(p->step / c->size - c->first_key);
     for (size_t k = 0; k < c->rows; k++)
         if (!isnan(p->now[k])) p->work[n++] = p->now[k];
-    /* a cell is a ratio of sums, as the table of the ranks compares them: a short step counts little */
+    /* A cell is a ratio of sums, like in the table of ranks, so short steps have little weight. */
     double median = c->ratio ? bt_lower_median(p->work, n) : 1;
     for (size_t k = 0; k < c->rows && col < c->stride; k++) {
         if (!isnan(p->now[k]) && median > 0)
@@ -48,7 +47,7 @@ static void end_step(picture *p) {
     p->step = -1;
 }
 
-/* step, rank, value, wait */
+/* Columns: step, rank, value, wait. */
 static bool add_heat_row(void *ctx, const double *col, int n) {
     picture *p = ctx;
     (void)n;
@@ -61,7 +60,6 @@ static bool add_heat_row(void *ctx, const double *col, int n) {
     return true;
 }
 
-/* the ranks' means over a block */
 static bool add_heat_block(void *ctx, const bt_block *b) {
     picture *p = ctx;
     end_step(p);
@@ -89,7 +87,7 @@ static bt_code read_blocks(picture *p, int64_t from, int64_t to, bt_err *err) {
     return code;
 }
 
-/* A long range is read from summaries, or without these from the beginning of each column */
+/* A long range is read from summaries or, without them, from the beginning of each column. */
 static bt_code read_columns(picture *p, int64_t from, int64_t to, bt_err *err) {
     bt_heat_cache *c = p->c;
     int64_t budget = ROWS_BUDGET / (int64_t)(c->rows ? c->rows : 1), part = c->size;
@@ -121,7 +119,7 @@ static bt_code column_times(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     for (size_t c = 0; c < v->heat.cols; c++) m->heat_time[c] = NAN;
     if (v->heat.cols == 0) return BT_OK;
-    /* wall time is close to linear between the ends: two look-ups, not one a column */
+    /* Wall time is nearly linear between the ends, so two look-ups replace one per column. */
     double a = bt_view_time_of(v, m->run, m->heat_step[0]),
            b = bt_view_time_of(v, m->run, m->at_step);
     int64_t s0 = m->heat_step[0], s1 = m->at_step;
@@ -132,8 +130,7 @@ static bt_code column_times(bt_view *v, bt_err *err) {
     return BT_OK;
 }
 
-/* steps a column: sixteenths of a power of two, so that a long run that grows is read anew once in
- * many steps only */
+/* Steps per column are multiples of a sixteenth of a power of two, so that a growing long run is rarely read again. */
 static int64_t column_size(int64_t from, int64_t to, int columns) {
     int64_t size = (to - from + columns) / columns, unit = 1;
     while (size / unit >= 16) unit *= 2;
@@ -155,8 +152,8 @@ static bool same_heat(const bt_heat_cache *c, const heat_want *w) {
            c->ratio == w->ratio && c->rows == w->rows;
 }
 
-/* Moves the columns that are still in range and reads the new ones. The first column is always
- * whole, so that a view that follows a run equals a fresh one */
+/* Moves the columns that are still in range and reads the new ones. The first column is always complete, so that a
+ * view that follows a run equals a fresh one. */
 static bt_code shift_heat_columns(bt_heat_cache *c, const heat_want *w, int64_t from, int64_t to,
                                   int columns, bt_err *err) {
     int64_t size = column_size(from, to, columns), first_key = from / size,
@@ -193,7 +190,7 @@ static bt_code shift_heat_columns(bt_heat_cache *c, const heat_want *w, int64_t 
     return BT_OK;
 }
 
-/* newest: last step the run has; columns reach to `to` all the same */
+/* newest: last step of the run; columns extend to `to` nevertheless. */
 static bt_code fill_heat_columns(bt_view *v, bt_heat_cache *c, const heat_want *w, int64_t from,
                                  int64_t to, int64_t newest, int columns, bt_err *err) {
     bt_view_impl *m = v->impl;
@@ -215,10 +212,7 @@ static double mean_at(const bt_heat_cache *c, size_t row, size_t col) {
     return n > 0 ? c->sum[row * c->stride + col] / n : NAN;
 }
 
-/* ---- against a baseline ---- */
-
-/* the baseline's value for a rank in a column: that rank's, or with another number of ranks their
- * median */
+/* Returns the baseline's value for a rank in a column; with another number of ranks, their median. */
 static double base_at(const bt_heat_cache *b, size_t rows, size_t row, size_t col, double *work) {
     size_t n = 0;
     if (b->rows == rows) return mean_at(b, row, col);
@@ -229,8 +223,7 @@ static double base_at(const bt_heat_cache *b, size_t rows, size_t row, size_t co
     return bt_lower_median(work, n);
 }
 
-/* cells become ratios to the baseline's same steps; steps the baseline does not have are held
- * against its mean */
+/* Divides cells by the baseline's values at the same steps, or by its mean for steps that it lacks. */
 static bt_code divide_by_baseline(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     const bt_heat_cache *b = &m->heat_base;
@@ -263,8 +256,6 @@ static bt_code load_baseline(bt_view *v, const bt_view_request *ask, int64_t fro
     BT_TRY(fill_heat_columns(v, &v->impl->heat_base, &w, from, to, newest, columns, err));
     return divide_by_baseline(v, err);
 }
-
-/* ---- all of it ---- */
 
 bt_code bt_view_load_heat(bt_view *v, const bt_view_request *ask, bt_err *err) {
     bt_view_impl *m = v->impl;

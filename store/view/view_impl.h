@@ -13,16 +13,16 @@
 enum { BT_VQ_STATEMENTS = 80, BT_VQ_COLUMNS = 320 };
 
 typedef struct bt_bucket {
-    int64_t key, step, rows;                /* key = step / size; step: last one in it */
-    double tokens, time_s, active_s, bytes; /* at its last row */
+    int64_t key, step, rows;                /* key = step / size; step: last step in it */
+    double tokens, time_s, active_s, bytes; /* values at its last row */
 } bt_bucket;
 
 typedef struct bt_stat {
     double first, last, min, max, sum;
     int64_t n;
     int64_t last_step, min_step, max_step; /* steps of the newest, smallest and largest value */
-    int64_t lost; /* 1 + first step without a value after the last; 0: none */
-    bool near;    /* the steps are approximate: last steps of summary blocks */
+    int64_t lost; /* 1 + first step without a value after the last value; 0: none */
+    bool near;    /* steps are approximate: last steps of summary blocks */
 } bt_stat;
 
 typedef struct bt_stream {
@@ -46,7 +46,7 @@ typedef struct bt_stream {
     uint64_t used; /* number of the last load that used it */
 } bt_stream;
 
-/* busy, late and saved are computed with the blame of the step */
+/* busy, late and saved are computed together with the blame of the step */
 typedef struct bt_rank_row {
     int64_t step;
     int rank;
@@ -67,14 +67,14 @@ typedef struct bt_tail_row {
     double time_s, v[BT_MS_COUNT];
 } bt_tail_row;
 
-/* sums behind the heat map: columns of `size` steps, kept while a run grows */
+/* sums for the heat map: columns of `size` steps, extended while a run grows */
 typedef struct bt_heat_cache {
     char run[BT_NAME_MAX];
     int attempts;
     bt_heat_value value;
-    bool ratio;                /* to the median of the step */
-    size_t rows, cols, stride; /* arrays are (rows, stride), the first cols in use */
-    /* column i holds steps (first_key + i) * size ..; next: first step not read */
+    bool ratio;                /* ratios to the median of the step */
+    size_t rows, cols, stride; /* arrays are (rows, stride); the first `cols` columns are used */
+    /* column i covers steps from (first_key + i) * size on; next: first step not read */
     int64_t size, first_key, next;
     bool exact;
     double *sum, *count;
@@ -94,7 +94,7 @@ typedef struct bt_summary {
     bool whole; /* settings and facts are complete */
     double created_s;
     double lr_peak; /* newest peak set on the live run; NaN: never changed */
-    bool has_data;  /* the setting data.path is recorded */
+    bool has_data;
     double lr, data_tokens, epoch_tokens, batch_tokens, seq_len, zero, virtual_stages;
     int64_t events_at, best_val_step, ckpt_step;
     char failure[320], stall[320], asked[320], reason[320];
@@ -162,12 +162,12 @@ typedef struct bt_view_impl {
     bt_requested_range distribution_range;
     int64_t pair_newest; /* sample in v->comm.pair; -2: none */
     bt_summary summary;
-    struct {                    /* of the evaluations up to the shown step */
+    struct {                    /* evaluations up to the displayed step */
         char run[BT_NAME_MAX];  /* "": not read */
-        int64_t event, at_step; /* newest event and shown step when they were read */
+        int64_t event, at_step; /* newest event and displayed step when they were read */
         double val_gap;
         bool memorises;
-        bt_evaluated best, newest; /* set where it memorises */
+        bt_evaluated best, newest; /* set if the run memorises */
     } memorising;
     char settings_of[BT_NAME_MAX]; /* run and attempt of v->settings */
     int settings_attempt;
@@ -176,7 +176,7 @@ typedef struct bt_view_impl {
     size_t cap_work;
     bool *at_median; /* ranks of a what-if question */
     size_t cap_at_median;
-    /* arrays behind the public pointers */
+    /* arrays of the public pointers */
     bt_heat_cache heat, heat_base;
     double *heat_cell, *heat_time, *heat_work;
     int64_t *heat_step;
@@ -185,55 +185,53 @@ typedef struct bt_view_impl {
         cap_runs;
 } bt_view_impl;
 
-/* Calls fn for each row with numeric columns; NULL and text become NaN. ?1 = run, ?2.. = args.
- * fn returns false to stop */
+/* Calls fn for each row of numeric columns; NULL and text become NaN. ?1 = run, ?2.. = args. fn returns false to
+ * stop. */
 typedef bool (*bt_vq_fn)(void *ctx, const double *col, int n);
 bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const double *args,
                    int n_args, bt_vq_fn fn, void *ctx, bt_err *err) BT_MUST_CHECK;
-/* the same with text: cells[i] is NULL unless it is text */
+/* Calls fn with text, too: cells[i] is NULL unless it is text. */
 bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const double *args,
                    int n_args, bt_row_fn fn, void *ctx, bt_err *err) BT_MUST_CHECK;
 bt_code bt_vq_row(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args,
                   double *out, int n_out, bt_err *err) BT_MUST_CHECK;
 void bt_vq_release(bt_view_impl *m);
-/* Returns the cached text of a frequent query, owned by the caller; releases sql */
+/* Returns the cached text of a frequent query, owned by the caller; releases sql. */
 bt_code bt_view_sql(char **keep, bt_text *sql, bt_err *err) BT_MUST_CHECK;
 
 /* ---- view_tools.c ---- */
-/* makes room for `need` elements; BT_NOMEM */
+/* Makes room for `need` elements; BT_NOMEM. */
 bt_code bt_view_grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *err) BT_MUST_CHECK;
 #define BT_GROW(ptr, cap, need, err) \
     bt_view_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr), err)
-double bt_lower_median(double *v, size_t n);            /* reorders v; NaN when n is 0 */
-double bt_quantile(double *sorted, size_t n, double q); /* nearest rank; NaN when n is 0 */
+double bt_lower_median(double *v, size_t n);            /* reorders v; NaN if n is 0 */
+double bt_quantile(double *sorted, size_t n, double q); /* nearest rank; NaN if n is 0 */
 void bt_sort_doubles(double *v, size_t n);
 
 bt_code bt_view_load_head(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
-/* replaces bt_view_load_head for a bare request: run, attempts, newest step; BT_NOTFOUND */
+/* Replaces bt_view_load_head for a bare request: run, attempts, newest step. BT_NOTFOUND. */
 bt_code bt_view_load_position(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
-/* progress, chips and trouble; requires a head with state and ranks */
+/* Loads progress, chips and trouble; requires a head with state and ranks. */
 bt_code bt_view_load_summary(bt_view *v, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_settings(bt_view *v, bt_err *err) BT_MUST_CHECK;
 void bt_view_chips_json(const bt_view_head *h, bt_json *j);
 /* ---- view_memorising.c ---- */
-/* Index of the evaluation since which the run memorises; n: it does not. e: ascending by step */
+/* Returns the index of the evaluation since which the run memorises, or n. e: ascending by step. */
 size_t bt_memorising_since(const bt_evaluated *e, size_t n);
 /* Fills val_gap and memorising_step of a head that has its passes, and appends a remark on a run that memorises. */
 bt_code bt_view_memorising(bt_view *v, bt_err *err) BT_MUST_CHECK;
 /* ---- view_remarks.c ---- */
-/* fills the remarks of a loaded head */
 bt_code bt_view_load_remarks(bt_view *v, bt_err *err) BT_MUST_CHECK;
 void bt_view_remarks_json(const bt_view_head *h, bt_json *j);
 bt_code bt_view_load_series(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
-/* fills the exact steps of the extremes of a series and, if requested, start and end
- * (view_series_ends.c) */
+/* Fills the exact steps of the extremes of a series and, if requested, start and end (view_series_ends.c). */
 bt_code bt_view_series_ends(bt_view *v, const char *run, const int64_t steps[2], bt_view_series *s,
                             bool near, bt_err *err) BT_MUST_CHECK;
-/* Metric k exists for few steps only (validation): its points belong to those steps, not to the
- * ends of their buckets */
+/* Metric k exists for few steps only (validation): its points belong to those steps, not to the ends of their
+ * buckets. */
 bool bt_view_few_steps(const bt_stream *s, size_t k);
-/* steps at which the run was evaluated, ascending, into work[0 .. *n - 1] of the view */
+/* Writes the steps with an evaluation, ascending, to work[0 .. *n - 1] of the view. */
 bt_code bt_view_evaluated_steps(bt_view *v, const char *run, size_t *n, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_ranks(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_heat(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
@@ -247,12 +245,12 @@ bt_code bt_view_load_events(bt_view *v, const bt_view_request *ask, bt_err *err)
 bt_code bt_view_load_islands(bt_view *v, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_runs(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
 
-/* the steps of the requested range, up to the instant */
+/* Returns the steps of the requested range, up to the displayed step. */
 bt_code bt_view_range(bt_view *v, const bt_view_request *ask, int64_t *from, int64_t *to,
                       bt_err *err) BT_MUST_CHECK;
 bt_requested_range bt_view_requested_range(const bt_view_request *ask);
 bool bt_view_range_same(const bt_requested_range *a, const bt_requested_range *b);
-/* newest step not after `to` at which the scope was sampled; -1: none */
+/* Returns the newest step not after `to` at which the scope was sampled; -1: none. */
 bt_code bt_view_sample_before(bt_view *v, bt_scope scope, int64_t to, int64_t *out, bt_err *err)
     BT_MUST_CHECK;
 typedef struct bt_sample_steps {
@@ -264,18 +262,16 @@ typedef struct bt_sample_steps {
 bt_code bt_view_samples(bt_view *v, bt_scope scope, int64_t from, int64_t newest,
                         bt_sample_steps *out, bt_err *err) BT_MUST_CHECK;
 void bt_view_panel_json(const bt_view_panel *p, bt_json *j);
-/* rank rows of `window` sampled steps up to `to` into impl->row */
+/* Reads the rank rows of `window` sampled steps up to `to` into impl->row. */
 bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) BT_MUST_CHECK;
-/* verdicts from per-block medians (blocks, ranks); fills verdict, since_step, score_own */
+/* Fills verdict, since_step and score_own from medians per block (blocks, ranks). */
 void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step,
                       size_t blocks);
-/* Describes overloaded hosts and sets the verdict of their slow ranks to crowded */
-void bt_view_crowded(bt_view_ranks *r, bool over); /* over: use the past tense */
-/* the ends of the colour scale */
+/* Describes overloaded hosts and sets the verdict of their slow ranks to crowded. over: use the past tense. */
+void bt_view_crowded(bt_view_ranks *r, bool over);
 bt_code bt_view_heat_scale(bt_view *v, bt_err *err) BT_MUST_CHECK;
 void bt_view_stream_release(bt_stream *s);
 
-/* NaN: none */
 static inline int64_t bt_whole(double v, int64_t none) {
     return v >= -9e15 && v <= 9e15 ? (int64_t)v : none;
 }

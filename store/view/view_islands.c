@@ -1,5 +1,5 @@
-/* view_islands.c - the islands of a hub's run at its newest sample, how old their updates were, and what
- * happened to them. */
+/* view_islands.c - loads the islands of a hub's run at its newest sample, the age of their updates, and their
+ * events. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,6 @@
 
 #include "engine/base/system/json_fields.h"
 #include "store/view/view_impl.h"
-
-/* ---- rows ------------------------------------------------------------------------------------ */
 
 static bool on_island(void *ctx, const bt_row *r) {
     bt_view_islands *l = ctx;
@@ -24,7 +22,7 @@ static bool on_island(void *ctx, const bt_row *r) {
 static bt_code load_island_rows(bt_view *v, double step, bt_err *err) {
     bt_text sql;
     bt_text_init(&sql);
-    /* a rank of the hub's run is an island, by whose name its isa is called */
+    /* A rank of a hub's run is an island; its isa column contains the island's name. */
     bt_text_put(&sql, "SELECT island, (SELECT host FROM ranks r WHERE r.run = i.run AND r.isa = "
                       "i.island ORDER BY attempt DESC LIMIT 1), (SELECT n.run FROM runs n WHERE "
                       "n.run = i.island)");
@@ -58,8 +56,6 @@ static bool on_kind(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* ---- sums ------------------------------------------------------------------------------------ */
-
 static void sum_island_updates(bt_view *v) {
     bt_view_islands *l = &v->islands;
     double weighted = 0;
@@ -67,7 +63,7 @@ static void sum_island_updates(bt_view *v) {
         const double *x = l->island[i].value;
         l->bytes += x[BT_MI_BYTES] > 0 ? x[BT_MI_BYTES] : 0;
         l->left_out += x[BT_MI_LEFT_OUT] > 0 ? x[BT_MI_LEFT_OUT] : 0;
-        /* No island of an ended hub trains: count the progress of all islands */
+        /* After the end of the hub no island trains, so the progress of all islands counts. */
         if (!(x[BT_MI_TRAINS] > 0) && v->head.live) continue;
         l->training += x[BT_MI_TRAINS] > 0;
         l->sequences += x[BT_MI_BATCH];
@@ -104,13 +100,11 @@ bt_code bt_view_load_islands(bt_view *v, bt_err *err) {
                       "SELECT staleness, updates FROM staleness WHERE run = ?1 AND step = ?2 ORDER "
                       "BY staleness",
                       run, &step, 1, on_staleness, l, err));
-    /* the newest sample is from before the end of the hub */
+    /* The newest sample precedes the end of the hub. */
     for (size_t i = 0; i < l->n && !v->head.live; i++) l->island[i].value[BT_MI_TRAINS] = 0;
     sum_island_updates(v);
     return BT_OK;
 }
-
-/* ---- JSON ------------------------------------------------------------------------------------ */
 
 void bt_view_islands_json(const bt_view_islands *l, bt_json *j) {
     bt_json_object(j, "islands");

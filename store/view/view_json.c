@@ -1,5 +1,5 @@
-/* view_json.c - the view as one JSON object. Names and units are a contract (store/view/view.md):
- * add, never rename. */
+/* view_json.c - writes the view as one JSON object. Names and units are a public contract (store/view/view.md): add,
+ * never rename. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static void put_head_json(const bt_view *v, bt_json *j) {
                    F_AS("bytes_wire_per_step", bytes_wire),
                    F_AS("bytes_logical_per_step", bytes_logical), F(rss_mib), F(started_s),
                    F(elapsed_s), F(eta_s), F(eta_err_s), F(goodput),
-                   /* of a run that is fine-tuned */ F_KIND("accuracy", accuracy, BT_JSON_KNOWN),
+                   /* fine-tuning only */ F_KIND("accuracy", accuracy, BT_JSON_KNOWN),
                    F_KIND("val_accuracy", val_accuracy, BT_JSON_KNOWN),
                    F_KIND("val_f1", val_f1, BT_JSON_KNOWN),
                    F_KIND("reward_margin", reward_margin, BT_JSON_KNOWN),
@@ -62,8 +62,7 @@ static void numbers(bt_json *j, const char *key, const double *v, size_t n) {
     bt_json_end(j, ']');
 }
 
-/* A point that aggregates several steps is only drawn: seven digits exceed any screen's
- * resolution and take a third of the bytes. Single steps keep every digit. */
+/* Charts need no more than seven digits, which take a third of the bytes. Points of a single step keep every digit. */
 enum { POINT_DIGITS = 7, SPARK_DIGITS = 4 };
 
 static void points(bt_json *j, const char *key, const double *v, const int64_t *count, size_t n) {
@@ -109,7 +108,7 @@ static void phases(bt_json *j, const char *key, const double *mean) {
     bt_json_end(j, '}');
 }
 
-/* null: nothing was predicted */
+/* Writes null without a prediction. */
 static void predicted(const bt_predicted *p, bt_json *j) {
     bt_predicted all = *p;
     if (isnan(p->step_ms)) {
@@ -173,7 +172,7 @@ static void what_if_sentence(const bt_view_ranks *r, size_t n, double step_ms, c
              isfinite(tokens) ? " tokens a day more" : "");
 }
 
-/* mean step time and a sentence, had the k worst ranks been at the median, k = 1, 2, ... */
+/* Mean step time if the k slowest ranks had the median busy time, k = 1, 2, ..., and a sentence about it. */
 static void what_if_worst(const bt_view *v, bt_json *j) {
     enum { MOST = 16 };
     const size_t n = v->ranks.n < MOST ? v->ranks.n : MOST;
@@ -189,7 +188,7 @@ static void what_if_worst(const bt_view *v, bt_json *j) {
     bt_json_end(j, ']');
 }
 
-/* worst first, so that `.stragglers[0]` is the slowest rank */
+/* The slowest rank is first: `.stragglers[0]`. */
 static void put_stragglers_json(const bt_view_ranks *r, bt_json *j) {
     bt_json_array(j, "stragglers");
     for (size_t i = 0; i < r->n; i++) {

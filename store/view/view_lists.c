@@ -1,4 +1,4 @@
-/* view_lists.c - the parts that are lists: layers, kinds of exchange, events, runs. */
+/* view_lists.c - loads the parts that are lists: layers, kinds of exchange, events, runs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +85,7 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_request *ask, bt_err *err)
     BT_TRY(bt_view_sample_before(v, BT_SCOPE_LAYER, to, &newest, err));
     const bt_requested_range range = bt_view_requested_range(ask);
     bool same = m->layer_newest == newest && bt_view_range_same(&m->layer_range, &range);
-    if (same && v->layers.n > 0) return BT_OK; /* nothing new was sampled */
+    if (same && v->layers.n > 0) return BT_OK; /* no new sample */
     m->layer_newest = newest;
     m->layer_range = range;
     v->layers.n = 0;
@@ -144,7 +144,7 @@ static bool on_op(void *ctx, const bt_row *row) {
         x->overlap = bt_derived_overlap(x->exposed_ms, x->busy_ms);
         x->rate = bt_derived_bus_rate(x->bytes_wire, x->busy_ms);
         x->model_frac = bt_derived_link_share(x->model_ms, x->busy_ms);
-        /* more than the whole link is impossible: it was measured while the machine was busy */
+        /* A ratio above 1 is impossible: the link was measured while the machine was busy. */
         if (x->model_frac > 1) x->model_frac = NAN;
     }
     l->step0 = l->step1 - bt_whole(v[3], 1) + 1;
@@ -171,7 +171,7 @@ static bool on_link(void *ctx, const bt_row *row) {
     }
     double v = row->cells[1] ? strtod(row->cells[1], NULL) : NAN;
     if (strcmp(what, ".latency_s") == 0) x->latency_us = v * 1e6;
-    /* runs of before recorded rates that no link has, for links they could not measure */
+    /* Old runs recorded impossible rates for links that could not be measured. */
     else if (strcmp(what, ".bytes_per_s") == 0)
         x->bytes_per_s = v <= 1e12 ? v : NAN;
     return true;
@@ -268,7 +268,7 @@ bt_code bt_view_load_comm(bt_view *v, const bt_view_request *ask, bt_err *err) {
 
 typedef struct event_reading {
     bt_view *v;
-    bool marks; /* into the marks, else into the list */
+    bool marks; /* read marks instead of the list */
     bt_err *err;
     bt_code code;
 } event_reading;
@@ -298,7 +298,7 @@ static bool add_event_row(void *ctx, const bt_row *row) {
 
 /* ---- marks of charts ---- */
 
-/* events that explain a curve have priority */
+/* events that explain a curve, which have priority */
 static const bt_event_kind explains[] = {BT_EVENT_FAILURE,   BT_EVENT_RESTARTED, BT_EVENT_RESUMED,
                                          BT_EVENT_RESIZED,   BT_EVENT_HOST_LOST, BT_EVENT_CONTROL,
                                          BT_EVENT_ANNOTATION};
@@ -317,7 +317,7 @@ static size_t kinds_marked(bt_event_mark mark, bt_event_kind *out) {
     return n;
 }
 
-/* the events that charts mark, each with its class and its number in it, newest first */
+/* Composes the query of the marked events, each with its class and its number in the class, newest first. */
 static bt_code marks_query(bt_text *sql, const char *columns, const char *rest, bt_err *err) {
     bt_event_kind lines[BT_EVENT_COUNT], faint[BT_EVENT_COUNT];
     const size_t n_lines = kinds_marked(BT_MARK_LINE, lines),
@@ -337,7 +337,7 @@ static bt_code marks_query(bt_text *sql, const char *columns, const char *rest, 
     return sql->failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory") : BT_OK;
 }
 
-/* every n-th event of a class is marked; 0: all */
+/* Computes the stride for each class: every n-th event is marked; 0: all. */
 static void thin_marks(const double *counts, int max, double *strides) {
     double room = max;
     for (int c = 0; c < MARK_CLASSES; c++) {
@@ -377,7 +377,7 @@ static bt_code load_marks(bt_view *v, int max, double until_s, bt_err *err) {
     return code == BT_OK ? r.code : code;
 }
 
-/* events are append-only: the list is valid until there is a newer one */
+/* Events are only appended, so the list is valid until there is a newer one. */
 bt_code bt_view_load_events(bt_view *v, const bt_view_request *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     event_reading r = {.v = v, .err = err};
@@ -412,7 +412,7 @@ bt_code bt_view_load_events(bt_view *v, const bt_view_request *ask, bt_err *err)
 
 typedef struct run_reading {
     bt_view *v;
-    bool fixed; /* the time is the caller's, for all runs */
+    bool fixed; /* the caller sets the time for all runs */
     bt_err *err;
     bt_code code;
 } run_reading;
@@ -475,7 +475,7 @@ static bool add_run_row(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* measured by the clock of the view, like the head */
+/* Uses the clock of the view, like the head. */
 static bt_code apply_live_state(bt_view *v, bool fixed, bt_err *err) {
     bt_view_impl *m = v->impl;
     for (size_t i = 0; i < v->runs.n; i++) {

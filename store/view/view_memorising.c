@@ -46,7 +46,7 @@ static bool on_evaluation_row(void *ctx, const double *col, int n) {
     return true;
 }
 
-/* the evaluations change with an event only */
+/* Evaluations change only with an event. */
 static bt_code read_run_evaluations(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     const double until = (double)v->head.step;

@@ -1,5 +1,4 @@
-/* view_panel.c - loads the metrics of a panel, generically for any scope: its sampled steps and
- * the values at these. */
+/* view_panel.c - loads the metrics of a panel for any scope: its sampled steps and the values there. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,12 +6,10 @@
 #include "engine/base/system/json_fields.h"
 #include "store/view/view_impl.h"
 
-/* a query reads the number of rows and three figures a metric of one scope */
+/* A query reads the number of rows and three values per metric of one scope. */
 _Static_assert(1 + 3 * BT_METRICS_COUNT <= BT_VQ_COLUMNS, "too many metrics for one query");
 
-/* ---- when a scope was sampled ---------------------------------------------------------------- */
-
-/* samples are stats_every steps apart, so the range that is searched widens */
+/* Samples are stats_every steps apart, so the searched range is widened. */
 bt_code bt_view_sample_before(bt_view *v, bt_scope scope, int64_t to, int64_t *out, bt_err *err) {
     char sql[120];
     snprintf(sql, sizeof sql, "SELECT max(step) FROM %s WHERE run = ?1 AND step BETWEEN ?2 AND ?3",
@@ -54,8 +51,6 @@ bt_code bt_view_samples(bt_view *v, bt_scope scope, int64_t from, int64_t newest
     }
     return BT_OK;
 }
-
-/* ---- the metrics of a panel ------------------------------------------------------------------ */
 
 typedef struct panel_reading {
     bt_view_metric *metric; /* n metrics of one scope */
@@ -102,22 +97,20 @@ static bt_code read_samples(bt_view *v, bt_scope scope, const bt_sample_steps *a
     return code;
 }
 
-/* ---- metrics of evaluations ------------------------------------------------------------------ */
-
 typedef struct evaluation_reading {
     bt_view_metric *metric; /* n metrics of a step */
-    const int64_t *sampled; /* the step of each slot of a history, -1: empty */
+    const int64_t *sampled; /* step of each history element, -1: empty */
     int n;
 } evaluation_reading;
 
-/* the first slot whose sample is not before the step; -1: none */
+/* Returns the first element whose sample is not before the step; -1: none. */
 static int sample_slot(const int64_t *sampled, int64_t step) {
     for (int i = 0; i < BT_VIEW_SAMPLES; i++)
         if (sampled[i] >= 0 && sampled[i] >= step) return i;
     return -1;
 }
 
-/* steps ascend, so that a slot holds the newest evaluation up to its sample */
+/* Steps ascend, so an element keeps the newest evaluation up to its sample. */
 static bool on_evaluation(void *ctx, const double *col, int n) {
     const evaluation_reading *r = ctx;
     const int64_t step = bt_whole(col[0], -1);
@@ -135,7 +128,7 @@ static bool on_evaluation(void *ctx, const double *col, int n) {
     return true;
 }
 
-/* A metric that only evaluations have is seldom known at the sampled steps: it is read at the steps of evaluations. */
+/* A metric that only evaluations have is rarely known at sampled steps, so it is read at the steps of evaluations. */
 static bt_code read_evaluations(bt_view *v, int64_t from, int64_t to, bt_view_metric *metric, int n,
                                 bt_err *err) {
     evaluation_reading r = {metric, v->panel.sampled[BT_SCOPE_STEP], n};
@@ -155,7 +148,7 @@ static bt_code read_evaluations(bt_view *v, int64_t from, int64_t to, bt_view_me
     return code;
 }
 
-/* appends the scope's metrics of the panel, without values; returns how many there are */
+/* Appends the scope's metrics of the panel, without values; returns their number. */
 static int list_metrics(bt_view_panel *p, bt_scope scope) {
     const bt_scope_row *s = &bt_scopes[scope];
     size_t before = p->n;
@@ -197,8 +190,6 @@ bt_code bt_view_load_panel(bt_view *v, const bt_view_request *ask, bt_err *err) 
     for (int k = 0; k < BT_SCOPE_COUNT; k++) BT_TRY(load_scope(v, (bt_scope)k, from, to, ask, err));
     return BT_OK;
 }
-
-/* ---- as JSON --------------------------------------------------------------------------------- */
 
 static void sampled_json(const bt_view_panel *p, bt_scope scope, bt_json *j) {
     bt_json_object(j, NULL);

@@ -68,7 +68,7 @@ bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) {
     if (follows) {
         if (to > m->row_to) code = read_rank_rows(v, m->row_to + 1, to, err);
     } else {
-        /* ranks may be sampled every N-th step only */
+        /* Ranks may be sampled every N-th step only. */
         for (int64_t width = window; code == BT_OK; width *= 8) {
             int64_t from = to - width + 1 > 0 ? to - width + 1 : 0;
             clear_rank_cache(m);
@@ -82,7 +82,7 @@ bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) {
     return code;
 }
 
-/* Keeps the last `window` steps and occasionally moves them to the front of the array */
+/* Keeps the last `window` steps and occasionally moves them to the front of the array. */
 static void keep_last(bt_view_impl *m, size_t window) {
     for (; m->n_judged - m->judged_first > window; m->judged_first++)
         m->row_first += m->judged[m->judged_first].rows;
@@ -153,8 +153,7 @@ static bool on_rank(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* The displayed steps may belong to an older attempt. The identities are complete once all ranks
- * have reported */
+/* Displayed steps may belong to an older attempt. The identities are complete when all ranks have reported. */
 static bt_code load_rank_names(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_ranks *r = &v->ranks;
@@ -173,7 +172,7 @@ static bt_code load_rank_names(bt_view *v, bt_err *err) {
                       "ranks WHERE run = ?1 AND attempt = "
                       "(SELECT max(attempt) FROM ranks WHERE run = ?1) ORDER BY rank",
                       run, NULL, 0, on_rank, &x, err));
-    /* Keeps the ranks of the previous attempt until those of the new attempt are recorded */
+    /* Keeps the ranks of the previous attempt until those of the new one are recorded. */
     if (x.code != BT_OK || r->n == 0 || x.attempt != m->attempt) return x.code;
     BT_TRY(BT_GROW(m->named, m->cap_named, r->n, err));
     memcpy(m->named, r->rank, r->n * sizeof *r->rank);
@@ -188,7 +187,7 @@ static double busy_of(const bt_rank_row *r) {
     return bt_derived_busy(r->v[BT_MR_STEP_TIME], r->v[BT_MR_WAIT]);
 }
 
-/* phase of `row` with the largest excess over the ranks' median */
+/* Returns the phase of `row` with the largest excess over the ranks' median. */
 static bt_phase phase_at_fault(const bt_rank_row *row, const bt_rank_row *rows, size_t n,
                                double *work) {
     bt_phase worst = BT_PHASE_COUNT;
@@ -202,7 +201,7 @@ static bt_phase phase_at_fault(const bt_rank_row *row, const bt_rank_row *rows, 
     return worst;
 }
 
-/* time the step would have taken less, had the ranks in `out` been at the median */
+/* Returns the time saved in the step if the ranks in `out` had the median busy time. */
 static double saved_in(const bt_rank_row *rows, size_t n, const bool *out, double *work) {
     for (size_t i = 0; i < n; i++) work[i] = rows[i].busy;
     double median = bt_lower_median(work, n), before = 0, after = 0;
@@ -230,8 +229,7 @@ static void blame_step(bt_rank_step_stats *j, const bt_rank_row *rows, size_t n,
     j->fault = phase_at_fault(&rows[last], rows, n, work);
 }
 
-/* step time without one rank's excess, in O(n) per step: the largest busy time of the remaining
- * ranks decides */
+/* Computes the step time without one rank's excess in O(n) per step, from the largest busy time of the other ranks. */
 static void what_if_step(bt_rank_row *rows, size_t n, double *work) {
     double first = -INFINITY, second = -INFINITY;
     for (size_t i = 0; i < n; i++) {
@@ -249,7 +247,7 @@ static void what_if_step(bt_rank_row *rows, size_t n, double *work) {
     }
 }
 
-/* statistics of one step, which do not depend on later steps */
+/* Statistics of one step do not depend on later steps. */
 static void evaluate_step(bt_rank_step_stats *j, bt_rank_row *rows, size_t n, double *work) {
     *j = (bt_rank_step_stats){
         .step = rows[0].step, .rows = n, .blamed = -1, .fault = BT_PHASE_COUNT};
@@ -296,7 +294,7 @@ double bt_view_what_if(const bt_view *v, const int *ranks, size_t n) {
 
 /* ---- one rank over the window ---------------------------------------------------------------- */
 
-/* rows grouped by rank, in step order: rows of rank k are row[start[k]] .. row[start[k + 1] - 1] */
+/* Rows grouped by rank, in step order: rank k has row[start[k]] .. row[start[k + 1] - 1]. */
 typedef struct grouped {
     const bt_rank_row **row;
     size_t *start;
@@ -384,7 +382,7 @@ static void measure_arrivals(bt_view *v, const grouped *g, double *work) {
     }
 }
 
-/* medians of busy in up to BLOCKS equal parts of the window: (blocks, ranks) */
+/* Computes medians of busy in up to BLOCKS equal parts of the window: (blocks, ranks). */
 static size_t block_medians(const bt_view *v, const grouped *g, double *median, int64_t *block_step,
                             double *work) {
     const bt_rank_step_stats *j = v->impl->judged + v->impl->judged_first;
@@ -405,7 +403,7 @@ static bool late_now(const bt_view_rank *x) {
            x->verdict == BT_VERDICT_NODE_WIDE || x->verdict == BT_VERDICT_CROWDED;
 }
 
-/* ranks that are late now precede ranks that were: the first one deserves attention */
+/* Ranks that are late now precede those that were late, because they need attention. */
 static int by_blame(const void *a, const void *b, void *ctx) {
     const bt_view_ranks *r = ctx;
     const bt_view_rank *x = &r->rank[*(const int *)a], *y = &r->rank[*(const int *)b];

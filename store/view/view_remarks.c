@@ -1,4 +1,4 @@
-/* view_remarks.c - sentences about a run as a whole that every view shows below its chips. */
+/* view_remarks.c - composes sentences about the whole run, which every view shows below its chips. */
 #include <stdio.h>
 
 #include "store/view/view_impl.h"

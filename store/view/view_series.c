@@ -64,15 +64,15 @@ static void bucket_merge(bt_bucket *into, const bt_bucket *b) {
     into->rows = rows;
 }
 
-/* buckets have moved: everything must be read again */
-static void unsettle(bt_stream *s) {
+/* After buckets have moved, all points must be written again. */
+static void rewrite_all_points(bt_stream *s) {
     s->settled = 0;
     memset(s->filled, 0, sizeof s->filled);
 }
 
-/* halves the resolution: bucket k goes to k / 2 */
+/* Halves the resolution: bucket k is merged into k / 2. */
 static void coarsen(bt_stream *s) {
-    unsettle(s);
+    rewrite_all_points(s);
     size_t out = 0, per = (size_t)s->n_metrics;
     for (size_t i = 0; i < s->n; i++) {
         int64_t key = s->bucket[i].key / 2;
@@ -91,12 +91,12 @@ static void coarsen(bt_stream *s) {
     s->size *= 2;
 }
 
-/* Drops the buckets before `from`; a bucket that contains `from` remains whole */
+/* Drops the buckets before `from`; a bucket that contains `from` remains complete. */
 static void drop_before(bt_stream *s, int64_t from) {
     size_t k = 0, per = (size_t)s->n_metrics;
     while (k < s->n && s->bucket[k].step < from) k++;
     if (k == 0) return;
-    unsettle(s);
+    rewrite_all_points(s);
     memmove(s->bucket, s->bucket + k, (s->n - k) * sizeof *s->bucket);
     memmove(s->stat, s->stat + k * per, (s->n - k) * per * sizeof *s->stat);
     s->n -= k;
@@ -111,7 +111,7 @@ typedef struct reading {
     double created_us;
 } reading;
 
-/* the bucket of a step, opened when it is the first of it; NULL: no memory */
+/* Returns the bucket of a step, or opens it; NULL: out of memory. */
 static bt_bucket *bucket_for(reading *r, int64_t step) {
     bt_stream *s = r->s;
     int64_t key = step / s->size;
@@ -129,7 +129,7 @@ static bt_bucket *bucket_for(reading *r, int64_t step) {
     return &s->bucket[s->n - 1];
 }
 
-/* columns: step, tokens, time_s, step_ms, bytes_wire, then the metrics */
+/* Columns: step, tokens, time_s, step_ms, bytes_wire, then the metrics. */
 static bool add_series_row(void *ctx, const double *col, int n) {
     reading *r = ctx;
     bt_stream *s = r->s;
@@ -170,7 +170,7 @@ static bt_code stream_query(bt_stream *s, bt_err *err) {
     return bt_view_sql(&s->sql, sql, err);
 }
 
-/* many steps at once, from the summaries the writer made: as exact as their rows */
+/* Adds many steps from the writer's summaries, which are as exact as the rows. */
 static bool add_series_block(void *ctx, const bt_block *k) {
     reading *r = ctx;
     bt_stream *s = r->s;
@@ -214,7 +214,7 @@ static bt_code stream_blocks(bt_view *v, bt_stream *s, int64_t to, bt_err *err) 
     BT_TRY(bt_db_value(v->impl->db, "SELECT started_s FROM runs WHERE run = ?1", s->run, &created_s,
                        err));
     r.created_us = created_s * 1e6;
-    /* the smallest blocks contain only means of ranks */
+    /* The smallest blocks contain only means of ranks. */
     if (s->rank >= 0 && s->size < 256) s->exact = false;
     bt_code code = bt_blocks_walk(v->impl->db, &ask, add_series_block, &r, err);
     if (code == BT_OK) code = r.code;
@@ -222,7 +222,7 @@ static bt_code stream_blocks(bt_view *v, bt_stream *s, int64_t to, bt_err *err) 
     return code;
 }
 
-/* reads steps next..to; from a long stretch in narrow buckets only the beginning of each */
+/* Reads steps next..to; of a long range in narrow buckets only the beginning of each. */
 static bt_code read_metric_stream(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
     if (to < s->next) return BT_OK;
     if (to - s->next >= LONG_STRETCH && s->size >= 16) return stream_blocks(v, s, to, err);
@@ -261,7 +261,7 @@ static bool same_stream(const bt_stream *s, const bt_stream *want) {
            memcmp(s->metric, want->metric, sizeof s->metric[0] * (size_t)s->n_metrics) == 0;
 }
 
-/* a kept stream that can serve the range, brought up to date; else a fresh one */
+/* Updates a cached stream that covers the range, or creates one. */
 static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64_t to, int columns,
                           bt_stream **out, bt_err *err) {
     bt_view_impl *m = v->impl;
@@ -272,7 +272,7 @@ static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64
     bt_stream *s = NULL;
     for (size_t i = 0; i < m->n_streams && !s; i++)
         if (same_stream(&m->stream[i], want)) s = &m->stream[i];
-    /* Evicts the least recently used streams; the streams of this load always fit */
+    /* Evicts the least recently used streams; those of this load always fit. */
     if (!s && m->n_streams == STREAMS_MAX) {
         s = &m->stream[0];
         for (size_t i = 1; i < m->n_streams; i++)
@@ -322,11 +322,11 @@ static double x_of(const bt_bucket *b, bt_x_axis x) {
     }
 }
 
-/* places for `columns` buckets of every metric */
-static bt_code room_to_show(bt_stream *s, size_t columns, bt_err *err) {
+/* Allocates `columns` buckets for every metric. */
+static bt_code reserve_points(bt_stream *s, size_t columns, bt_err *err) {
     if (s->columns == columns) return BT_OK;
     size_t n = (size_t)s->n_metrics * columns;
-    unsettle(s);
+    rewrite_all_points(s);
     s->columns = 0;
     double *values = realloc(s->shown, n * VALUES * sizeof *values);
     if (values) s->shown = values;
@@ -348,7 +348,7 @@ static void emit_extremes(const bt_stream *s, size_t k, bt_view_series *out) {
     }
 }
 
-/* the first of the steps at the end that lack a metric; -1: the last step has it, or none has */
+/* Returns the first of the final steps that lack the metric; -1: the last step has it, or no step has it. */
 static int64_t lost_step_of(const bt_stream *s, size_t k) {
     int64_t lost = 0;
     for (size_t i = s->n; i-- > 0;) {
@@ -365,7 +365,7 @@ static bool is_near(const bt_stream *s, size_t k) {
     return false;
 }
 
-/* Points of a sparse line belong to evaluations; summaries contain only the step range of these */
+/* Points of a sparse line belong to evaluations, of which summaries contain only the step range. */
 static bt_code place_evaluations(bt_view *v, bt_stream *s, size_t k, size_t n, bt_x_axis axis,
                                  bt_err *err) {
     double *x = s->shown + k * VALUES * s->columns;
@@ -385,9 +385,9 @@ static bt_code place_evaluations(bt_view *v, bt_stream *s, size_t k, size_t n, b
     return BT_OK;
 }
 
-/* Only the newest bucket may still grow; all others are final and are written once. A metric
- * that most buckets lack (validation loss) is a sparse line; one that a few lack has gaps of NaN */
-static void emit(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series *out) {
+/* Only the newest bucket may still grow, so the others are written once. A metric that most buckets lack (validation
+ * loss) is a sparse line; one that a few lack has gaps of NaN. */
+static void write_points(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series *out) {
     size_t per = (size_t)s->n_metrics, cap = s->columns, from = s->settled, with = s->filled[k];
     double *x = s->shown + k * VALUES * cap, *first = x + cap, *last = x + 2 * cap,
            *min = x + 3 * cap, *max = x + 4 * cap, *mean = x + 5 * cap;
@@ -468,12 +468,12 @@ static bt_code load_run(bt_view *v, const bt_view_request *ask, const char *run,
         }
         bt_stream *s = NULL;
         BT_TRY(stream_for(v, &want, from, to, columns, &s, err));
-        BT_TRY(room_to_show(s, (size_t)columns + 2, err));
-        if (s->x != v->x) unsettle(s);
+        BT_TRY(reserve_points(s, (size_t)columns + 2, err));
+        if (s->x != v->x) rewrite_all_points(s);
         s->x = v->x;
         for (int k = 0; k < want.n_metrics; k++) {
             bt_view_series *out = &v->series[(ghost ? ask->n_series : 0) + index[k]];
-            emit(s, v->x, (size_t)k, out);
+            write_points(s, v->x, (size_t)k, out);
             const bool near = want.rank < 0 && is_near(s, (size_t)k);
             if (near && bt_view_few_steps(s, (size_t)k)) {
                 BT_TRY(place_evaluations(v, s, (size_t)k, out->n, v->x, err));
@@ -512,8 +512,8 @@ bt_code bt_view_load_series(bt_view *v, const bt_view_request *ask, bt_err *err)
 
 /* ---- time and steps -------------------------------------------------------------------------- */
 
-/* time_s of the first recorded step at or after this one; steps are recorded every N-th, so look
- * ahead in growing strides */
+/* Returns time_s of the first recorded step at or after this one. Steps are recorded every N-th time, so the
+ * searched range grows. */
 static bt_code time_from(bt_view *v, const char *run, int64_t step, int64_t last, double out[2],
                          bt_err *err) {
     out[0] = out[1] = NAN;
@@ -535,7 +535,7 @@ bt_code bt_view_step_at(bt_view *v, const char *run, double time_s, int64_t *out
     *out = -1;
     BT_TRY(run_attempts(v, run, &attempts, &newest, err));
     int64_t hi = newest;
-    while (lo <= hi) { /* time grows with the step: newest one not after time_s */
+    while (lo <= hi) { /* time grows with the step, so this is a binary search */
         int64_t mid = lo + (hi - lo) / 2;
         BT_TRY(time_from(v, run, mid, newest, x, err));
         if (!isnan(x[0]) && x[0] <= time_s) {

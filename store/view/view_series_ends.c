@@ -1,5 +1,5 @@
-/* view_series_ends.c - values for the sentence below a curve: means over a fixed number of steps
- * at both ends, and the exact steps of the extremes. */
+/* view_series_ends.c - values for the sentence below a curve: means over a fixed number of steps at both ends, and
+ * the exact steps of the extremes. */
 #include <math.h>
 #include <stdio.h>
 
@@ -52,7 +52,7 @@ static bt_code mean_between(bt_view *v, const char *run, const char *metric, dou
     return bt_vq_row(v->impl, sql, run, args, 2, out, 1, err);
 }
 
-/* in the bucket that summaries give for it; *step is the last step of that bucket */
+/* Searches the bucket that the summaries give; *step is the last step of that bucket. */
 static bt_code find_extreme(bt_view *v, const char *run, const bt_view_series *s, bool least,
                             int64_t *step, bt_err *err) {
     char sql[240];

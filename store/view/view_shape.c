@@ -1,13 +1,10 @@
-/* view_shape.c - defaults of figures, shared by all views: range of a chart, smoothing, colour
- * scale of a heat map. */
+/* view_shape.c - defaults of charts, shared by all views: y range, smoothing, colour scale of a heat map. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/small.h"
 #include "store/view/view_impl.h"
-
-/* ---- charts ---------------------------------------------------------------------------------- */
 
 double bt_view_keep(double share, double steps) {
     double window = share * steps;
@@ -27,7 +24,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* quantile of sorted values, each with `weight` steps */
+/* Quantile of sorted values, each weighted by its number of steps. */
 static double quantile_of(const weighed *w, size_t n, double total, double q) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
@@ -37,7 +34,7 @@ static double quantile_of(const weighed *w, size_t n, double total, double q) {
     return w[n - 1].value;
 }
 
-/* known values with their weights, sorted; returns how many */
+/* Sorts the known values with their weights; returns their number. */
 static size_t weigh(const bt_view_series *s, const double *values, weighed *w, double *total) {
     size_t n = 0;
     *total = 0;
@@ -51,11 +48,10 @@ static size_t weigh(const bt_view_series *s, const double *values, weighed *w, d
     return n;
 }
 
-/* A value more than this many times the quartiles is of another order of magnitude and does not
- * affect the range */
+/* A value beyond this multiple of the quartiles is of another order of magnitude and does not affect the range. */
 static const double OTHER_ORDER = 20;
 
-/* `bound` where the quantile beyond it is of another order than the quartiles, else the farther of both */
+/* Returns `bound` if the quantile beyond it is of another order of magnitude, otherwise the farther of both. */
 static double usual_end(double quantile, double bound, double q1, double q3) {
     const double size = fmax(fabs(q1), fabs(q3));
     if (size > 0 && fabs(quantile - bound) > OTHER_ORDER * size) return bound;
@@ -84,7 +80,7 @@ void bt_view_usual_range(const bt_view_series *s, double *low, double *high) {
 void bt_view_join_ranges(const double (*range)[2], size_t n, double *low, double *high) {
     size_t narrow = n;
     *low = *high = NAN;
-    /* the reference is the line with the lower median of the widths */
+    /* The reference is the line with the lower median of the widths. */
     for (size_t i = 0; i < n; i++) {
         size_t narrower = 0, known = 0;
         if (isnan(range[i][0]) || isnan(range[i][1])) continue;
@@ -109,12 +105,9 @@ void bt_view_join_ranges(const double (*range)[2], size_t n, double *low, double
     }
 }
 
-/* ---- smoothing ------------------------------------------------------------------------------- */
-
 enum { BAND_ROWS = 16 };
 
-/* into the range of the values around bucket i: of its rows, or of its neighbours' where it has fewer than
- * BAND_ROWS */
+/* Limits the value to the range around bucket i: of its rows, or of its neighbours' if it has fewer than BAND_ROWS. */
 static double within_band(const bt_view_series *s, size_t i, double value) {
     double low = s->min[i], high = s->max[i];
     int64_t rows = s->count[i] > 0 ? s->count[i] : 1;
@@ -142,7 +135,7 @@ void bt_view_smooth(const bt_view_series *s, double keep, double *out) {
         for (size_t i = 0; i < s->n; i++) out[i] = s->mean[i];
         return;
     }
-    /* contribution of the buckets after each bucket, then of those before it */
+    /* Adds the contribution of the buckets after each bucket, then of those before it. */
     for (size_t i = s->n; i-- > 0;) {
         const double k = pow(keep, width_of(s, i));
         later[2 * i] = sum;
@@ -172,9 +165,7 @@ void bt_view_smooth(const bt_view_series *s, double keep, double *out) {
     free(later);
 }
 
-/* ---- heat maps ------------------------------------------------------------------------------- */
-
-/* the largest mean of a row: a rank that is slow all the time is no outlier of its own */
+/* Returns the largest mean of a row, because a rank that is always slow is not an outlier of its own row. */
 static double top_row(const bt_view_heat *h) {
     double top = -INFINITY;
     for (size_t k = 0; k < h->rows; k++) {
@@ -203,7 +194,7 @@ bt_code bt_view_heat_scale(bt_view *v, bt_err *err) {
     h->high = fmax(m->work[n - 1 - n / 50], top_row(h));
     h->low = fmin(h->low, middle / BT_HEAT_EVEN);
     h->high = fmax(h->high, middle * BT_HEAT_EVEN);
-    if (h->against) { /* a scale with a middle, and round ends */
+    if (h->against) { /* a scale around 1 with round ends */
         const double span = m->work[n - 1 - n / 50] - 1, below = 1 - m->work[n / 50];
         double most = fmax(span, below);
         most = most > 0.5 ? 1 : most > BT_HEAT_EVEN - 1 ? 0.5 : BT_HEAT_EVEN - 1;

@@ -1,4 +1,4 @@
-/* view_sql.c - numeric queries for the view model: statements are prepared once and kept. */
+/* view_sql.c - numeric queries for the view model with cached prepared statements. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static bt_code begin_view_query(bt_view_impl *m, const char *sql, const char *ru
     return BT_OK;
 }
 
-/* a reset ends the read transaction: nothing is held between loads */
+/* A reset ends the read transaction, so no lock is held between loads. */
 static bt_code finish_view_query(bt_view_impl *m, sqlite3_stmt *st, int rc, bt_err *err) {
     bt_code code = rc == SQLITE_DONE
                        ? BT_OK

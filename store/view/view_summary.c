@@ -13,7 +13,7 @@
 
 /* ---- cache between two loads ----------------------------------------------------------------- */
 
-/* settings may be text */
+/* A setting may be text. */
 static double numeric_setting(const bt_row *r, int i) {
     return r->cells[i] ? strtod(r->cells[i], NULL) : r->nums[i];
 }
@@ -55,8 +55,8 @@ static bool summary_on_event(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* matches "peak learning rate 0.004 -> 0.001 (requested by ctl)" (monitor/job/requests.c) and
- * the title of earlier versions, which ends with "its peak is 0.001" */
+/* Matches "peak learning rate 0.004 -> 0.001 (requested by ctl)" (monitor/job/requests.c) and the title of earlier
+ * versions, "... its peak is 0.001". */
 static bool on_new_peak(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     static const char *const before[] = {" -> ", "its peak is "};
@@ -74,8 +74,7 @@ static bool summary_on_attempt(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* Settings and facts change with an attempt. Facts are written shortly after its row and before
- * its first step */
+/* Settings and facts change with an attempt. Facts are recorded between its row and its first step. */
 static bt_code load_constants(bt_view *v, bt_summary *s, bt_err *err) {
     const char *run = v->head.run;
     bt_view_impl *m = v->impl;
@@ -101,7 +100,7 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
     if (s->events_at >= 0 && s->events_at == m->event_newest) return BT_OK;
     s->events_at = -1;
     s->failure[0] = s->stall[0] = s->asked[0] = s->reason[0] = 0;
-    /* the newest event of each kind overwrites the earlier ones */
+    /* The newest event of each kind overwrites earlier ones. */
     BT_TRY(bt_vq_rows(
         m,
         "SELECT kind, title, time_s FROM events WHERE run = ?1 AND seq IN (SELECT "
@@ -185,7 +184,7 @@ static void data_chip(bt_view_head *h, const bt_summary *s) {
     char text[120], many[32], list[sizeof s->data];
     plain_list(list, sizeof list, s->data);
     const char *path = list[0] ? list : s->has_data ? "built-in corpus" : "", *slash;
-    /* keep the end of a long path, its most specific part */
+    /* Keeps the end of a long path, its most specific part. */
     while (strlen(path) > 48 && (slash = strchr(path, '/'))) path = slash + 1;
     int n = snprintf(text, sizeof text, "%.60s", path);
     if (s->data_tokens > 0)
@@ -194,13 +193,13 @@ static void data_chip(bt_view_head *h, const bt_summary *s) {
     chip(h, "data", text);
 }
 
-/* "4 ranks x 2 threads on 2 hosts, dp 2, shard 2 (ZeRO 3)"; axes of size 1 are omitted */
+/* Composes for example "4 ranks x 2 threads on 2 hosts, dp 2, shard 2 (ZeRO 3)"; axes of size 1 are omitted. */
 static void layout_chip(bt_view_head *h, const bt_view_ranks *r, const bt_summary *s) {
     char text[120];
     const size_t size = sizeof text;
     int hosts = 0;
     for (size_t i = 0; i < r->n; i++) {
-        /* the window may contain ranks of an earlier, larger attempt */
+        /* The window may contain ranks of an earlier, larger attempt. */
         bool known = r->rank[i].rank >= h->world_size || !r->rank[i].host[0];
         for (size_t k = 0; k < i && !known; k++)
             known = strcmp(r->rank[k].host, r->rank[i].host) == 0;
@@ -266,7 +265,7 @@ static void phrase(char *out, size_t size, const char *text) {
     snprintf(out, size, "%.*s", (int)(n < size ? n : size - 1), text);
 }
 
-/* "bitrain train --resume NAME"; names the database where another shell would not find it */
+/* Composes "bitrain train --resume NAME", with the database if another shell would not find it. */
 static void command_of(bt_view *v, const char *before, const char *after, char *out, size_t size) {
     bt_text text;
     bt_text_init(&text);
@@ -390,7 +389,7 @@ static void put_stalled_state(bt_view *v, const bt_summary *s) {
     t->verb = BT_VERB_STOP;
 }
 
-/* the newest request, "pause requested by ctl", if it matches the verb */
+/* Finds the newest request that matches the verb, "pause requested by ctl". */
 static void put_request_reason(bt_view_trouble *t, const bt_summary *s, const char *verb) {
     phrase(t->why, sizeof t->why,
            strncmp(s->asked, verb, strlen(verb)) == 0 ? s->asked : "on request");
@@ -412,7 +411,7 @@ static void put_stopped_state(bt_view *v, const bt_summary *s) {
     put_resume_command(v, s, "");
 }
 
-/* restarted by the supervisor or a user: the cause of the previous end */
+/* Restarted by the supervisor or a user: reports the cause of the previous end. */
 static void put_restarted_state(bt_view *v, const bt_summary *s) {
     const bt_view_head *h = &v->head;
     bt_view_trouble *t = &v->head.trouble;
@@ -461,7 +460,7 @@ bt_code bt_view_load_summary(bt_view *v, bt_err *err) {
     h->progress = h->steps_total > 0 && h->step >= 0
                       ? fmin(1, (double)(h->step + 1) / (double)h->steps_total)
                       : NAN;
-    /* older records lack this fact and have only the tokens without padding */
+    /* Older records lack this fact and have only the tokens without padding. */
     h->passes = bt_derived_passes(h->tokens,
                                   s->epoch_tokens > 0 ? s->epoch_tokens : s->data_tokens);
     h->best_val_step = s->best_val_step;
@@ -528,7 +527,7 @@ bt_code bt_view_load_settings(bt_view *v, bt_err *err) {
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* Keeps line breaks; replaces every other control character by a visible one */
+/* Keeps line breaks; replaces every other control character by a visible one. */
 static void lines_plain(char *out, size_t size, const char *text) {
     size_t n = 0;
     out[0] = 0;
@@ -555,7 +554,7 @@ static bool on_text(void *ctx, const bt_row *r) {
 bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) {
     double until = until_step >= 0 ? (double)until_step : 1e15;
     v->events.n_texts = 0;
-    /* the body is {"prompt", "text"}; what was written behind another prompt is nothing to compare with */
+    /* The body is {"prompt", "text"}; a sample of another prompt is not comparable. */
     return bt_vq_rows(
         v->impl,
         "WITH texts AS (SELECT seq, step, json_extract(body, '$.prompt') AS prompt, "

@@ -1,4 +1,4 @@
-/* view_tools.c - arrays that grow, and statistics of short arrays: what all parts of the view use. */
+/* view_tools.c - growing arrays, and statistics of short arrays, for all parts of the view. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,7 +15,8 @@ bt_code bt_view_grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *er
     return BT_OK;
 }
 
-/* Shell sort for short arrays: this runs thousands of times a second, and qsort calls a function for each comparison */
+/* Shell sort for short arrays, because this runs thousands of times a second, and qsort calls a function for each
+ * comparison. */
 void bt_sort_doubles(double *v, size_t n) {
     if (n > 512) {
         qsort(v, n, sizeof *v, bt_compare_doubles);

@@ -6,13 +6,12 @@
 
 #include "store/view/view_impl.h"
 
-#define LATE \
-    0.9 /* best / own below this is late; below 0.75 for three blocks is an alert elsewhere */
+#define LATE 0.9 /* best / own below this is late; 0.75 for three blocks is an alert elsewhere */
 enum { IN_A_ROW = 3 };
-/* busy tasks a processor, mean of the window */
+/* busy tasks per processor, mean of the window */
 #define CROWDED 1.25
-/* the ranks of one host share its overload, so a rank below this share of the host's typical
- * speed is slow for its own reasons */
+/* Ranks of an overloaded host are all slow, so only a rank below this share of the host's typical speed is slow for
+ * its own reasons. */
 #define OWN_FAULT 0.75
 
 static double best_median(const double *median, size_t n) {
@@ -22,7 +21,7 @@ static double best_median(const double *median, size_t n) {
     return best;
 }
 
-/* scores of one rank per block: 1 = as good as the best rank of that block */
+/* Scores of one rank per block: 1 = as good as the best rank of that block. */
 static void classify_rank(bt_view_rank *x, size_t k, const double *median,
                           const int64_t *block_step, size_t blocks, size_t n) {
     size_t late = 0, run = 0;
@@ -52,7 +51,8 @@ static void classify_rank(bt_view_rank *x, size_t k, const double *median,
         x->verdict = BT_VERDICT_BURSTY;
 }
 
-/* all ranks of a host late: the machine, not the rank. It is not the only host: the best rank is never late */
+/* If all ranks of a host are late, the machine is the cause. Another host exists, because the best rank is never
+ * late. */
 static void node_wide(bt_view_ranks *r) {
     for (size_t k = 0; k < r->n; k++) {
         bt_view_rank *x = &r->rank[k];
@@ -68,9 +68,8 @@ static void node_wide(bt_view_ranks *r) {
     }
 }
 
-/* tests whether the rank is far slower than the other ranks of its host, which share the
- * overload */
-static bool slow_by_itself(const bt_view_ranks *r, const bt_view_rank *x) {
+/* Tests whether the rank is far slower than other ranks of its host, which share the overload. */
+static bool is_slow_on_host(const bt_view_ranks *r, const bt_view_rank *x) {
     size_t faster = 0, here = 0;
     for (size_t i = 0; i < r->n; i++) {
         if (i == (size_t)x->rank || strcmp(r->rank[i].host, x->host) != 0) continue;
@@ -92,7 +91,7 @@ void bt_view_crowded(bt_view_ranks *r, bool over) {
         double load = x->mean[BT_MR_LOAD];
         if (!(load >= CROWDED)) continue;
         if (!worst || load > worst->mean[BT_MR_LOAD]) worst = x;
-        if (slow_by_itself(r, x)) continue;
+        if (is_slow_on_host(r, x)) continue;
         if (x->verdict == BT_VERDICT_STEADY || x->verdict == BT_VERDICT_BURSTY ||
             x->verdict == BT_VERDICT_NODE_WIDE)
             x->verdict = BT_VERDICT_CROWDED;

@@ -20,8 +20,6 @@
 static const int64_t PATIENCE_NS = 5000000000;
 enum { ANSWER_BYTES = 16 * BT_CONTROL_LINE };
 
-/* ---- the words of a request ------------------------------------------------------------------ */
-
 bt_code bt_control_word(char *out, size_t size, const char *text, bt_err *err) {
     size_t n = 0;
     if (!text[0]) return snprintf(out, size, "%%") < (int)size ? BT_OK : BT_ARG;
@@ -69,8 +67,6 @@ bt_code bt_control_line(char *out, size_t size, const char *verb, const char *va
         return bt_fail(err, BT_ARG, "'%.60s...' is too long", value ? value : verb);
     return BT_OK;
 }
-
-/* ---- state of the run ------------------------------------------------------------------------ */
 
 typedef struct record {
     char out[PATH_MAX], state[32], host[BT_HOST_MAX];
@@ -170,8 +166,6 @@ static bt_code find_control_socket(bt_db *db, const char *name, const record *r,
     return path[0] ? BT_OK : not_live(db, name, r, err);
 }
 
-/* ---- the exchange ---------------------------------------------------------------------------- */
-
 static bt_code wait_for_socket(int fd, short what, int64_t until, const char *path, bt_err *err) {
     for (;;) {
         int64_t left = until - bt_now_ns();
@@ -212,7 +206,7 @@ static bt_code exchange_line(int fd, const char *path, const char *request, char
     return bt_fail(err, BT_FORMAT, "the answer from '%s' is too long", path);
 }
 
-/* BT_NOTFOUND: no process listens on the socket */
+/* BT_NOTFOUND: no process listens on the socket. */
 static bt_code connect_and_exchange(const char *path, const char *request, char *line, size_t size,
                                     bt_err *err) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -261,7 +255,7 @@ bt_code bt_control_request(bt_db *db, const char *run, const char *request, char
     BT_TRY(read_run_record(db, name, &r, err));
     BT_TRY(find_control_socket(db, name, &r, path, err));
     const bt_code code = connect_and_exchange(path, request, line, sizeof line, err);
-    /* a supervisor that was killed leaves its file behind */
+    /* A killed supervisor leaves its file behind. */
     if (code == BT_NOTFOUND) return not_live(db, name, &r, err);
     BT_TRY(code);
     return parse_reply_line(line, reply, size, err);

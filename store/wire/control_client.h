@@ -1,13 +1,10 @@
-/* control_client.h - sends a request to a live run: one line to its supervisor's socket, one
- * line back.
+/* control_client.h - sends a request to a live run: one line to its supervisor's socket, one line back.
  *
- * Request:  VERB [VALUE] [#WHO]\n     pause resume checkpoint stop eval status | set lr=2e-4 |
- *           set lr_factor=0.5
- *                                     | sample PROMPT, with bytes that a word cannot have as %XX
- * Answer:   ok TEXT\n (status: TEXT is one JSON object), or no CODE TEXT\n (CODE is a bt_code)
- * The socket has mode 0600; its path is in OUT/control while the run is live. A call blocks at
- * most 5 s.
- * Threads:  no shared state. */
+ * Request: VERB [VALUE] [#WHO]
+ *   pause resume checkpoint stop eval status | set lr=2e-4 | set lr_factor=0.5 | sample PROMPT (a text word, see below)
+ * Reply: ok TEXT (status: TEXT is one JSON object), or no CODE TEXT (CODE is a bt_code)
+ * The socket has mode 0600; its path is in OUT/control while the run is live. A call blocks at most 5 s.
+ * Threads: no shared state. */
 #ifndef BT_STORE_WIRE_CONTROL_CLIENT_H
 #define BT_STORE_WIRE_CONTROL_CLIENT_H
 
@@ -24,8 +21,8 @@ bt_code bt_control_word(char *out, size_t size, const char *text, bt_err *err) B
 /* Decodes such a word, cut to size - 1 bytes; a '%' without two hexadecimal digits is kept. %00
  * becomes a blank, so the text has no NUL. */
 void bt_control_unword(char *out, size_t size, const char *word);
-/* "VERB VALUE #WHO" for a verb of verbs.def; value NULL: none. The value of SAMPLE is put into one word;
- * one that is empty or has more than BT_PROMPT_MAX bytes is refused (BT_ARG). */
+/* Composes "VERB VALUE #WHO" for a verb of verbs.def; value NULL: none. The value of SAMPLE is encoded as one word;
+ * it must have 1 to BT_PROMPT_MAX bytes (BT_ARG). */
 bt_code bt_control_line(char *out, size_t size, const char *verb, const char *value,
                         const char *who, bt_err *err) BT_MUST_CHECK;
 

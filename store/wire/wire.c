@@ -1,5 +1,4 @@
-/* wire.c - the rank's end: a sink that fills a queue, and a thread that sends the queue and
- * receives control verbs. */
+/* wire.c - the rank's end: a sink that fills a queue, and a thread that sends the queue and receives control verbs. */
 #include "store/wire/wire.h"
 
 #include <errno.h>
@@ -32,8 +31,8 @@ struct bt_wire {
     bool running;
     /* used by the thread only */
     bt_record *batch, *current; /* taken from the queue; being sent */
-    bt_frame head;              /* of current */
-    size_t sent;                /* bytes of head + payload of current */
+    bt_frame head;              /* head of `current` */
+    size_t sent;                /* bytes of head and payload of `current` */
     unsigned char in[4 * (sizeof(bt_control_frame) + BT_PROMPT_MAX)];
     size_t in_n;
 };
@@ -50,9 +49,7 @@ bt_code bt_wire_address(struct sockaddr_un *out, const char *socket_path, bt_err
     return BT_OK;
 }
 
-/* ---- sending ---- */
-
-/* 1: more to send, 0: all was sent, -1: the peer has closed the connection */
+/* Returns 1: more to send, 0: all was sent, -1: the peer has closed the connection. */
 static int send_queued_frames(bt_wire *w) {
     for (;;) {
         if (!w->current) {
@@ -67,7 +64,7 @@ static int send_queued_frames(bt_wire *w) {
         const unsigned char *from = in_head ? (const unsigned char *)&w->head + w->sent
                                             : w->current->data + (w->sent - sizeof w->head);
         size_t n = in_head ? sizeof w->head - w->sent : total - w->sent;
-        /* cannot be framed: a record of 16 MiB is a mistake */
+        /* A record above this size is an error. */
         if (w->current->head.bytes > BT_FRAME_MAX)
             w->sent = total;
         else {
@@ -87,8 +84,6 @@ static int send_queued_frames(bt_wire *w) {
     }
 }
 
-/* ---- receiving ------------------------------------------------------------------------------- */
-
 static bool control_ok(const bt_control_frame *f) {
     return f->frame.magic == BT_FRAME_MAGIC && f->frame.head.kind == BT_FRAME_CONTROL &&
            f->text_bytes <= BT_PROMPT_MAX &&
@@ -103,7 +98,7 @@ static void handle_control_frame(bt_wire *w, const bt_control_frame *f, const un
     w->handlers.control(w->handlers.ctx, &(bt_ctl){(bt_verb)f->verb, f->value, words});
 }
 
-/* false: the peer disconnected or violated the protocol */
+/* Returns false if the peer disconnected or violated the protocol. */
 static bool receive_control(bt_wire *w) {
     ssize_t n = recv(w->fd, w->in + w->in_n, sizeof w->in - w->in_n, MSG_DONTWAIT);
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
@@ -122,8 +117,6 @@ static bool receive_control(bt_wire *w) {
     w->in_n -= at;
     return true;
 }
-
-/* ---- the thread ---- */
 
 static void *wire_loop(void *arg) {
     bt_wire *w = arg;
@@ -179,7 +172,7 @@ static bt_code start_wire_thread(bt_wire *w, bt_err *err) {
         return bt_fail(err, BT_NOMEM, "cannot send metrics: no descriptor or memory left");
     w->q.wake_fd = w->wake_fd;
     bt_queue_sink(&w->q, &w->sink);
-    sigfillset(&all); /* signals belong to the training thread */
+    sigfillset(&all); /* only the training thread handles signals */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int rc = pthread_create(&w->thread, NULL, wire_loop, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

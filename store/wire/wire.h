@@ -35,18 +35,18 @@ typedef struct bt_wire_handlers {
 } bt_wire_handlers;
 bt_code bt_wire_connect(bt_wire **out, const char *socket_path, int attempt,
                         const bt_wire_handlers *h, bt_err *err) BT_MUST_CHECK;
-/* Also keeps records in the file `path`, from which bt_writer_recover reads them after a kill.
- * Call it before the sink is used */
+/* Also keeps records in the file `path`, from which bt_writer_recover reads them after a kill. Call it before the
+ * sink is used. */
 bt_code bt_wire_keep(bt_wire *w, const char *path, bt_err *err) BT_MUST_CHECK;
 const bt_sink *bt_wire_sink(bt_wire *w);
-/* sends what is queued (at most 5 s), closes */
+/* Sends queued records (at most 5 s) and closes. */
 void bt_wire_close(bt_wire *w);
 
 /* ---- supervisor side: single-threaded, driven by poll ---------------------------------------- */
 typedef struct bt_wire_server bt_wire_server;
-/* 0600 */
+/* Creates the socket with mode 0600. */
 bt_code bt_wire_listen(bt_wire_server **out, const char *socket_path, bt_err *err) BT_MUST_CHECK;
-/* file descriptor for poll: readable when a rank connects or sends */
+/* The descriptor for poll is readable when a rank connects or sends. */
 int bt_wire_fd(const bt_wire_server *s);
 struct bt_record;
 /* Destinations of a received record: it is checked and decoded once for `look` (missing
@@ -57,10 +57,10 @@ typedef struct bt_wire_into {
     void *taker;
     void (*take)(void *taker, struct bt_record *r);
 } bt_wire_into;
-/* Reads from all ranks and passes each complete frame of `attempt` to `into` */
+/* Reads from all ranks and passes each complete frame of `attempt` to `into`. */
 bt_code bt_wire_serve(bt_wire_server *s, int attempt, const bt_wire_into *into, bt_err *err)
     BT_MUST_CHECK;
-/* BT_BUSY: no rank connected */
+/* BT_BUSY: no rank is connected. */
 bt_code bt_wire_send_control(bt_wire_server *s, const bt_ctl *c, bt_err *err) BT_MUST_CHECK;
 bool bt_wire_connected(const bt_wire_server *s);
 void bt_wire_server_close(bt_wire_server *s);

@@ -1,6 +1,5 @@
-/* wire_server.c - the supervisor's end: accepts ranks, checks every frame, delivers those of the
- * current attempt. Several generations may be connected at once; controls go to the newest
- * connection of the attempt that is served. */
+/* wire_server.c - the supervisor's end: accepts ranks, checks every frame, delivers those of the current attempt.
+ * Several attempts may be connected at once; controls are sent to the newest connection of the current attempt. */
 #include "store/wire/wire.h"
 
 #include <errno.h>
@@ -18,24 +17,24 @@
 enum { MAX_PEERS = 8, READ_BYTES = 64 << 10, SERVE_BYTES = 4 << 20 };
 
 typedef struct peer {
-    int fd; /* -1: free */
+    int fd; /* -1: unused */
     bool greeted;
     uint32_t attempt;
     bt_frame frame;
-    size_t head_n, body_n; /* received of the frame's head, of its payload */
-    bt_record *record;     /* in the making */
+    size_t head_n, body_n; /* received bytes of the frame's head, of its payload */
+    bt_record *record;     /* incomplete record */
 } peer;
 
 struct bt_wire_server {
     int listen_fd, epoll_fd;
     char path[sizeof((struct sockaddr_un *)0)->sun_path];
     peer peers[MAX_PEERS];
-    int current; /* index of the rank that gets controls, -1: none */
+    int current; /* index of the rank that receives controls, -1: none */
 };
 
 static void drop_peer(bt_wire_server *s, int i) {
     peer *p = &s->peers[i];
-    if (p->fd >= 0) close(p->fd); /* closing takes it out of the epoll set */
+    if (p->fd >= 0) close(p->fd); /* closing removes it from the epoll set */
     free(p->record);
     *p = (peer){.fd = -1};
     if (s->current == i) s->current = -1;
@@ -51,7 +50,7 @@ static void accept_peers(bt_wire_server *s) {
         for (int i = 0; i < MAX_PEERS; i++) {
             if (s->peers[i].fd < 0) at = i;
         }
-        /* full: one that never greeted makes room */
+        /* If the table is full, a connection that has not sent HELLO is closed. */
         for (int i = 0; at < 0 && i < MAX_PEERS; i++) {
             if (!s->peers[i].greeted) {
                 drop_peer(s, i);
@@ -67,8 +66,6 @@ static void accept_peers(bt_wire_server *s) {
             s->peers[at].fd = fd;
     }
 }
-
-/* ---- frames ---- */
 
 static bool frame_ok(const peer *p, const bt_frame *f) {
     const bt_record_head *h = &f->head;
@@ -94,7 +91,7 @@ static bool deliver_frame(bt_wire_server *s, int i, int attempt, const bt_wire_i
     peer *p = &s->peers[i];
     bt_record *r = p->record;
     if (r->head.kind == BT_FRAME_HELLO) return take_hello(s, i, attempt);
-    /* ignore ranks of an older generation */
+    /* Ignores ranks of an older attempt. */
     if (r->head.kind == BT_FRAME_BYE || p->attempt != (uint32_t)attempt) return true;
     if (!bt_record_deliver(&r->head, r->data, &into->look)) return false;
     if (into->take) {
@@ -104,7 +101,7 @@ static bool deliver_frame(bt_wire_server *s, int i, int attempt, const bt_wire_i
     return true;
 }
 
-/* feeds bytes to the peer's frame in the making; false: it broke the protocol */
+/* Adds bytes to the peer's incomplete frame; returns false if it violated the protocol. */
 static bool feed_peer_bytes(bt_wire_server *s, int i, const unsigned char *data, size_t n,
                             int attempt, const bt_wire_into *into) {
     peer *p = &s->peers[i];
@@ -134,7 +131,7 @@ static bool feed_peer_bytes(bt_wire_server *s, int i, const unsigned char *data,
     return true;
 }
 
-/* false: the peer disconnected; *broke: it violated the protocol */
+/* Returns false if the peer disconnected; *broke: it violated the protocol. */
 static bool serve_peer(bt_wire_server *s, int i, int attempt, const bt_wire_into *into,
                        bool *broke) {
     unsigned char buf[READ_BYTES];
@@ -152,8 +149,6 @@ static bool serve_peer(bt_wire_server *s, int i, int attempt, const bt_wire_into
     return true;
 }
 
-/* ---- public ---- */
-
 bt_code bt_wire_listen(bt_wire_server **out, const char *socket_path, bt_err *err) {
     struct sockaddr_un a;
     struct epoll_event e = {.events = EPOLLIN};
@@ -169,8 +164,7 @@ bt_code bt_wire_listen(bt_wire_server **out, const char *socket_path, bt_err *er
     bool ok = s->listen_fd >= 0 && s->epoll_fd >= 0 &&
               bind(s->listen_fd, (const struct sockaddr *)&a, sizeof a) == 0;
     if (ok) snprintf(s->path, sizeof s->path, "%s", socket_path);
-    /* no client can connect between bind and listen, so the mode is set before the first
-     * connection */
+    /* No client can connect between bind and listen, so the mode is set before the first connection. */
     ok = ok && chmod(socket_path, 0600) == 0 && listen(s->listen_fd, 16) == 0 &&
          epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &e) == 0;
     if (!ok) {
@@ -218,7 +212,7 @@ bt_code bt_wire_send_control(bt_wire_server *s, const bt_ctl *c, bt_err *err) {
     if (text) memcpy(out + sizeof f, c->text, text);
     ssize_t n = send(p->fd, out, sizeof f + text, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n == (ssize_t)(sizeof f + text)) return BT_OK;
-    /* half a frame cannot be mended */
+    /* The rest of a partially sent frame would be lost. */
     if (n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) drop_peer(s, s->current);
     return bt_fail(err, BT_BUSY, "rank 0 does not listen: '%s' was not delivered",
                    bt_verbs[c->verb].word);

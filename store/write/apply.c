@@ -1,5 +1,4 @@
-/* apply.c - records into rows. The summary columns of `run` change in the transaction of the
- * data. */
+/* apply.c - converts records to rows. The summary columns of `run` change in the transaction of the data. */
 #include "store/write/apply.h"
 
 #include <math.h>
@@ -14,7 +13,7 @@
 #include "store/write/spark.h"
 #include "store/write/start.h"
 
-/* steps alone change the parts of a run's time in the file this often */
+/* Minimum time between two updates of the parts of a run's time if only steps arrive. */
 static const int64_t LEDGER_PACE_NS = 1000000000;
 
 /* newest steps: inputs of the figures of span RECENT, as in store/view/view_head.c */
@@ -23,10 +22,10 @@ enum { TOOK_US, RANK_MS, SPEED, MFU, OVERHEAD, RECENT };
 typedef struct summary {
     int64_t last_step, last_us, tokens, bytes_wire, rss_kib, best_val_step;
     int64_t first_step; /* lowest recorded step of this attempt, -1: none yet */
-    /* newest step of this attempt and when it ended; -1: none */
+    /* newest step of this attempt and its end; -1: none */
     int64_t attempt_step, attempt_us;
     double loss, val_loss, best_val;
-    double energy_j; /* NaN: not counted */
+    double energy_j; /* NaN: unknown */
     /* values of the newest steps */
     double recent[RECENT][BT_RECENT_STEPS];
     uint64_t n_recent;
@@ -61,13 +60,13 @@ struct bt_apply {
     /* metrics of each scope, in column order */
     bt_column column[BT_METRICS_COUNT], *columns[BT_SCOPE_COUNT];
     bt_apply_attempt at;
-    summary now, saved; /* saved: of the last commit */
+    summary now, saved; /* `saved`: values of the last commit */
     int rc;             /* first failure of the running transaction */
-    bool touched;       /* a step arrived: the summary changes */
-    bool again;         /* records that may have been stored before */
+    bool touched;       /* a step arrived, so the summary changes */
+    bool again;         /* records may have been stored before */
     bt_roll *roll;
     bt_ledger ledger;
-    int64_t ledger_ns; /* when its parts were stored last */
+    int64_t ledger_ns; /* time at which its parts were stored last */
     bool marked;       /* a record affects the parts of the run's time */
     uint64_t skipped;
     bt_sink sink;
@@ -93,7 +92,7 @@ static void bind_text(sqlite3_stmt *st, int at, const char *s) {
         sqlite3_bind_null(st, at);
 }
 
-/* the metrics of a row behind its other columns; returns which were infinite, a bit each */
+/* Binds the metrics of a row after its other columns; returns a bit mask of the infinite ones. */
 static int64_t bind_metrics(bt_apply *a, bt_scope scope, const double *values) {
     int64_t infinite = 0;
     int at = bt_scope_fixed(scope) + 1;
@@ -104,8 +103,7 @@ static int64_t bind_metrics(bt_apply *a, bt_scope scope, const double *values) {
     return infinite;
 }
 
-/* runs a bound statement. A row that can never be stored is skipped; anything else fails the
- * transaction. */
+/* Runs a bound statement. Skips a row that can never be stored; any other failure fails the transaction. */
 static void run_statement(bt_apply *a, sqlite3_stmt *st) {
     if (a->rc != SQLITE_OK) return;
     int rc = sqlite3_step(st);
@@ -148,7 +146,7 @@ static void apply_fact(void *ctx, const char *key, const char *value) {
     run_statement(a, st);
 }
 
-/* an amount that a sum of them can hold */
+/* An amount that can be summed without overflow. */
 static bool is_countable(double v) { return v >= 0 && v < 1e15; }
 
 static void note_validation(summary *s, int64_t step, double val_loss) {
@@ -201,7 +199,7 @@ static void insert_ranks(bt_apply *a, const bt_step_record *r) {
     }
 }
 
-/* the run takes the settings that its resumed attempt proposed */
+/* Replaces the run's settings by those that its resumed attempt proposed. */
 static void accept_start(bt_apply *a) {
     for (int i = ST_ACCEPT_RUN; i <= ST_ACCEPTED; i++) {
         sqlite3_bind_int64(a->st[i], 1, a->at.run);
@@ -214,7 +212,7 @@ static void apply_step(void *ctx, const bt_step_record *r) {
     sqlite3_stmt *st = a->insert[BT_SCOPE_STEP];
     if (a->again && r->step <= a->now.attempt_step) return;
     if (a->now.first_step < 0) accept_start(a);
-    /* the steps of earlier attempts end here */
+    /* The steps of earlier attempts end here. */
     if (a->now.first_step < 0 || r->step < a->now.first_step) {
         sqlite3_bind_int64(a->st[ST_CLIP], 1, r->step);
         sqlite3_bind_int64(a->st[ST_CLIP], 2, a->at.run);
@@ -271,8 +269,8 @@ static bool event_known(bt_apply *a, const bt_event *e) {
     return known;
 }
 
-/* An evaluation during a pause or after the last step, whose step is already recorded. One
- * between two steps is part of the step's own record. */
+/* Stores the loss of an evaluation during a pause or after the last step, whose step is already recorded. Other
+ * evaluations are part of their step's record. */
 static void late_validation(bt_apply *a, const bt_event *e) {
     sqlite3_stmt *st = a->st[ST_VAL_LOSS];
     double val_loss = NAN;
@@ -289,7 +287,7 @@ static void late_validation(bt_apply *a, const bt_event *e) {
     if (a->rc != SQLITE_OK || sqlite3_changes(a->db) == 0) return;
     note_validation(&a->now, e->step, val_loss);
     a->touched = true;
-    bt_roll_forget(a->roll); /* the open blocks have the row without the loss */
+    bt_roll_forget(a->roll); /* open blocks contain the row without this loss */
 }
 
 static void apply_event(void *ctx, const bt_event *e) {
@@ -314,7 +312,7 @@ static void apply_event(void *ctx, const bt_event *e) {
     run_statement(a, st);
     if (bt_events[e->kind].effect != BT_EFFECT_NONE) a->marked = true;
     if (bt_events[e->kind].effect == BT_EFFECT_VALIDATES) late_validation(a, e);
-    /* the engine reports the checkpoint that it found; the event has its last step */
+    /* The engine reports the checkpoint that it found; the event has its last step. */
     if (e->step >= 0 && bt_events[e->kind].effect == BT_EFFECT_RESUMES) {
         sqlite3_bind_int64(a->st[ST_FROM], 1, e->step + 1);
         sqlite3_bind_int64(a->st[ST_FROM], 2, a->at.aid);
@@ -379,9 +377,9 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
     run_statement(a, st);
 }
 
-/* The newest recorded steps, so that figures of span RECENT do not begin anew with an attempt, nor where
- * one is taken up again: those of the attempt itself, and of earlier ones up to where it begins. Of a
- * run with train.log_every they may be fewer: the look back is bounded. */
+/* Loads the newest recorded steps, so that figures of span RECENT do not start over with an attempt: those of the
+ * attempt, and of earlier ones up to its beginning. With train.log_every there may be fewer, because the search is
+ * limited. */
 static bt_code load_recent(bt_apply *a, const bt_apply_attempt *t, bt_err *err) {
     enum { BACK = 32 * BT_RECENT_STEPS };
     static const int metric[RECENT] = {BT_MS_STEP_TIME, BT_MS_STEP_MEAN, BT_MS_TOKENS_PER_S,
@@ -467,7 +465,6 @@ bt_code bt_apply_store_times(bt_apply *a, int64_t run, bt_err *err) {
     return bt_ledger_store(&a->ledger, a->db, a->path, run, err);
 }
 
-/* run of the records */
 static void store_times(bt_apply *a) {
     bt_err ignored;
     if (a->rc != SQLITE_OK || (!a->touched && !a->marked)) return;

@@ -20,24 +20,22 @@ typedef struct bt_apply_attempt {
 
 bt_code bt_apply_open(bt_apply **out, sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 void bt_apply_close(bt_apply *a);
-/* Reads the run's summary, so that a resumed run continues it */
+/* Reads the run's summary, so that a resumed run continues it. */
 bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err) BT_MUST_CHECK;
 
-/* Reloads the open summaries from the file, for an attempt that may have steps already */
+/* Reads the open summaries from the file again, for an attempt that may already have steps. */
 void bt_apply_reread(bt_apply *a);
 
-/* Stores many records in one transaction. SQLITE_OK, or the code of the failure (rolled back, no
- * state changed). A record that can never be stored is skipped and counted. */
+/* Stores many records in one transaction. Returns SQLITE_OK, or the code of the failure (rolled back, no state
+ * changed). A record that can never be stored is skipped and counted. */
 int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped_before);
-/* The same for records that may have been stored before: skips steps up to known_step and
- * existing events */
+/* Stores records that may have been stored before: skips steps up to known_step and existing events. */
 int bt_apply_again(bt_apply *a, int64_t known_step, const bt_record *list);
-/* Stores the parts of a run's time up to its newest record in its row, inside the caller's
- * transaction */
+/* Stores the parts of a run's time up to its newest record in its row. Requires a transaction. */
 bt_code bt_apply_store_times(bt_apply *a, int64_t run, bt_err *err) BT_MUST_CHECK;
-/* newest committed step of this attempt, -1: none */
+/* Returns the newest committed step of this attempt, -1: none. */
 int64_t bt_apply_last_step(const bt_apply *a);
-int64_t bt_apply_last_us(const bt_apply *a); /* when it ended, -1: none */
+int64_t bt_apply_last_us(const bt_apply *a); /* end of that step, -1: none */
 uint64_t bt_apply_skipped(const bt_apply *a);
 
 #endif

@@ -1,4 +1,4 @@
-/* attempt.c - run and attempt rows. */
+/* attempt.c - writes the rows of runs and attempts. */
 #include "store/write/attempt.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ typedef struct known_run {
     int64_t id, attempts, pid, created_us, newest_us;
     bool empty; /* neither a step nor a checkpoint is recorded */
     char state[32], host[BT_HOST_MAX];
-    char name[BT_NAME_MAX]; /* use the recorded spelling: names are unique regardless of case */
+    char name[BT_NAME_MAX]; /* recorded spelling, because names are unique regardless of case */
 } known_run;
 
 static void copy_cell(char *out, size_t size, sqlite3_stmt *st, int i) {
@@ -50,7 +50,7 @@ static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_r
     return code;
 }
 
-/* the process that began the run has verifiably ended */
+/* The process that began the run has verifiably ended. */
 static bool is_over(const bt_run_start *s, const known_run *k) {
     if (strcmp(k->state, "running") != 0) return true;
     return s->host && strcmp(k->host, s->host) == 0 && !bt_pid_lives(k->pid);
@@ -130,7 +130,7 @@ static bt_code insert_attempt(sqlite3 *db, const char *path, const bt_run_start 
                           INTS(a->aid + 1), err);
 }
 
-/* Times of all attempts of a run are by one clock, which never goes back. */
+/* All attempts of a run use one clock, which never goes back. */
 static bt_code join_clock(sqlite3 *db, const char *path, const known_run *k, bt_err *err) {
     sqlite3_stmt *st = NULL;
     BT_TRY(bt_sql_prepare(db, path, "SELECT value FROM fact WHERE run = ? AND key = 'clock'", &st,
@@ -156,7 +156,7 @@ bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, b
     known_run k;
     BT_TRY(find_run(db, path, s->name, &k, err));
     BT_TRY(may_begin(s, &k, err));
-    if (k.id && !s->resume) { /* a start that recorded no step does not hold the name */
+    if (k.id && !s->resume) { /* a start that recorded no step does not reserve the name */
         BT_TRY(
             bt_sql_put_row(db, path, "DELETE FROM run WHERE id = ?", "i", NULL, INTS(k.id), err));
         k = (known_run){0};
@@ -215,8 +215,6 @@ bt_code bt_attempt_follow(sqlite3 *db, const char *path, const bt_run_start *s, 
     if (k.id) BT_TRY(continue_run(db, path, s, k.id, s->started_us, err));
     return bt_attempt_restore(db, path, s, a, err);
 }
-
-/* ---- copies ---- */
 
 static const size_t text_fields[] = {
     offsetof(bt_run_start, name),  offsetof(bt_run_start, reason),

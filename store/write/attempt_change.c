@@ -1,4 +1,4 @@
-/* attempt_change.c - turns as records, and into rows. */
+/* attempt_change.c - encodes changes of attempts as records, and stores them as rows. */
 #include "store/write/attempt_change.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "store/record/ring.h"
 #include "store/write/recover.h"
 
-#define TURN UINT32_MAX /* the kind of its record */
+#define TURN UINT32_MAX /* kind of their records */
 
 bt_record *bt_attempt_change_record(bt_attempt_change *t) {
     const bt_record_head head = {.kind = TURN, .bytes = sizeof t, .step = -1};
@@ -57,7 +57,7 @@ bt_code bt_turn_read_ring(bt_attempt_change *t, const char *path, bt_err *err) {
     return code;
 }
 
-/* the next attempt may have put its own file in the place */
+/* The next attempt may have created its own file at the path. */
 static void remove_ring(const bt_attempt_change *t) {
     struct stat st;
     if (t->ring[0] && stat(t->ring, &st) == 0 && st.st_ino == t->ring_inode) unlink(t->ring);

@@ -1,5 +1,4 @@
-/* backup.c - a copy of the whole file beside it, taken through SQLite so that it is one moment of
- * it; two are kept. */
+/* backup.c - copies the whole file through SQLite, so that the copy is consistent; two copies are kept. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +15,7 @@
 #include "store/sql/sql.h"
 #include "store/write/manage.h"
 
-/* a copy may take a tenth of what is free: it must never be what fills the disk */
+/* A copy may take a tenth of the free space, because it must never fill the disk. */
 static bool has_room_for_backup(const char *path) {
     struct stat st;
     struct statvfs v;
@@ -24,12 +23,11 @@ static bool has_room_for_backup(const char *path) {
     return (uint64_t)st.st_size <= (uint64_t)v.f_bavail * v.f_frsize / 10;
 }
 
-/* BITRAIN_TEST_BACKUP=GATE holds the copy at two places until GATE.copy and GATE.rename exist: what
- * a kill does there is tested. */
-static bool gated(void) { return getenv("BITRAIN_TEST_BACKUP") != NULL; }
+/* BITRAIN_TEST_BACKUP=GATE stops the copy at two points until GATE.copy and GATE.rename exist, to test a kill there. */
+static bool has_test_gate(void) { return getenv("BITRAIN_TEST_BACKUP") != NULL; }
 static void wait_at(const char *place) {
     char gate[BT_PATH_BYTES];
-    if (!gated()) return;
+    if (!has_test_gate()) return;
     snprintf(gate, sizeof gate, "%.1000s.%s", getenv("BITRAIN_TEST_BACKUP"), place);
     while (access(gate, F_OK) != 0) bt_sleep_ns(10000000);
 }
@@ -40,9 +38,9 @@ static bt_code copy_into(sqlite3 *from, const char *path, const char *fresh, bt_
         fresh, &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
     sqlite3_backup *b = rc == SQLITE_OK ? sqlite3_backup_init(to, "main", from, "main") : NULL;
     if (b) {
-        if (gated()) sqlite3_backup_step(b, 2048); /* more than is kept in memory */
+        if (has_test_gate()) sqlite3_backup_step(b, 2048); /* more than the cache holds */
         wait_at("copy");
-        /* one read transaction; writers continue in the log */
+        /* One read transaction; writers continue in the log. */
         rc = sqlite3_backup_step(b, -1);
         sqlite3_backup_finish(b);
     } else if (rc == SQLITE_OK)
@@ -55,9 +53,9 @@ static bt_code copy_into(sqlite3 *from, const char *path, const char *fresh, bt_
     return code;
 }
 
-/* The file is locked while it is written: one that can be locked is the remains of a killed process. -1: it
- * cannot be made */
-static int claim(const char *fresh) {
+/* The file is locked while it is written, so a file that can be locked is left from a killed process. Returns -1 if
+ * it cannot be created. */
+static int create_locked_file(const char *fresh) {
     unlink(fresh);
     int fd = open(fresh, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd >= 0) flock(fd, LOCK_EX | LOCK_NB);
@@ -71,8 +69,8 @@ static bool abandoned(const char *fresh) {
     return nobody;
 }
 
-/* NAME.backup-PID.tmp, and what belongs to it: SQLite's journal, the second name of take_places. Names are
- * compared, because a path may hold what is special in a pattern */
+/* Removes NAME.backup-PID.tmp with SQLite's journal and the second name of take_places. Compares names, because a
+ * path may contain special characters of a pattern. */
 static void remove_stale_backups(const char *path) {
     static const char mark[] = ".backup-";
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -93,15 +91,16 @@ static void remove_stale_backups(const char *path) {
     if (d) closedir(d);
 }
 
-/* The newest becomes the older one, the fresh one the newest; whenever we are killed, there is a
- * whole file of each name. */
-static bt_code take_places(const char *fresh, const char *newest, const char *older, bt_err *err) {
+/* The newest copy becomes the older one, and the fresh one the newest; after a kill at any point there is a complete
+ * file of each name. */
+static bt_code rotate_backups(const char *fresh, const char *newest, const char *older,
+                              bt_err *err) {
     char second[BT_PATH_BYTES + 64];
-    /* the newest under another name: a link */
+    /* a second link to the newest */
     snprintf(second, sizeof second, "%s.1", fresh);
     unlink(second);
     bool linked = link(newest, second) == 0;
-    /* the first backup has none before it */
+    /* there is no earlier backup */
     if (!linked && errno == ENOENT)
         linked = true;
     else if (linked && rename(second, older) != 0) {
@@ -111,7 +110,7 @@ static bt_code take_places(const char *fresh, const char *newest, const char *ol
     }
     /* rename leaves it if the older one was already the newest */
     unlink(second);
-    /* no links here */
+    /* the file system has no links */
     if (!linked && rename(newest, older) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot keep '%s' as '%s'", newest, older);
     wait_at("rename");
@@ -131,10 +130,10 @@ bt_code bt_store_backup(const char *path, bt_err *err) {
     snprintf(newest, sizeof newest, "%s.backup", path);
     snprintf(older, sizeof older, "%s.backup.1", path);
     BT_TRY(bt_sql_open_ro(&from, path, err));
-    int fd = claim(fresh);
+    int fd = create_locked_file(fresh);
     bt_code code = copy_into(from, path, fresh, err);
     sqlite3_close(from);
-    if (code == BT_OK) code = take_places(fresh, newest, older, err);
+    if (code == BT_OK) code = rotate_backups(fresh, newest, older, err);
     if (code != BT_OK) unlink(fresh);
     if (fd >= 0) close(fd);
     return code;

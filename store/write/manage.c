@@ -1,4 +1,4 @@
-/* manage.c - rm, rename, tag, note, gc. */
+/* manage.c - removes, renames, tags and annotates runs, and compacts the file. */
 #include "store/write/manage.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ static bt_code end_session(session *s, bt_code code, bt_err *err) {
     return code;
 }
 
-/* one statement with texts bound in order; *changes may be NULL */
+/* Runs one statement with texts bound in order; *changes may be NULL. */
 static bt_code run_text(session *s, const char *sql, const char *const *texts, int64_t *changes,
                         bt_err *err) {
     sqlite3_stmt *st = NULL;
@@ -91,7 +91,7 @@ static bt_code being_trained(const session *s, const char *run, int pid, bt_err 
     return BT_BUSY;
 }
 
-/* BT_NOTFOUND, or BT_BUSY while a process of this machine trains it */
+/* BT_NOTFOUND, or BT_BUSY while a process of this machine trains it. */
 static bt_code has_ended(session *s, const char *run, bt_err *err) {
     sqlite3_stmt *st = NULL;
     char here[BT_HOST_MAX] = "";
@@ -115,8 +115,8 @@ static bt_code has_ended(session *s, const char *run, bt_err *err) {
     return code;
 }
 
-/* the first attempt that has rows in the table of a scope but is none any more; 0: none */
-static int64_t orphan(session *s, const bt_scope_row *scope) {
+/* Returns the first attempt that has rows in the table of a scope but no longer exists; 0: none. */
+static int64_t find_orphaned_attempt(session *s, const bt_scope_row *scope) {
     bool packed = scope->kept == BT_KEPT_PACKED;
     const char *t = scope->table;
     char sql[480];
@@ -132,9 +132,9 @@ static int64_t orphan(session *s, const bt_scope_row *scope) {
     return bt_sql_int(s->db, sql, 0); /* NULL reads as 0 */
 }
 
-/* deletes the first CHUNK_ROWS rows of an attempt; *gone: how many there were */
-static bt_code drop_rows(session *s, const bt_scope_row *scope, int64_t aid, int64_t *gone,
-                         bt_err *err) {
+/* Deletes the first CHUNK_ROWS rows of an attempt; *gone: their number. */
+static bt_code delete_rows(session *s, const bt_scope_row *scope, int64_t aid, int64_t *gone,
+                           bt_err *err) {
     const char *t = scope->table;
     const long long a = aid;
     char sql[480];
@@ -155,13 +155,13 @@ static bt_code drop_rows(session *s, const bt_scope_row *scope, int64_t aid, int
     return end_session(s, code, err);
 }
 
-/* rows that no attempt owns: the rest of a removed run. In chunks, the lock is free in between. */
+/* Deletes rows without an attempt, the rest of a removed run. Works in chunks and releases the lock in between. */
 static bt_code delete_orphan_rows(session *s, int64_t *rows, bt_err *err) {
     int64_t gone = 0, aid;
     for (int k = 0; k < BT_SCOPE_COUNT; k++) {
         const bt_scope_row *scope = &bt_scopes[k];
-        while ((aid = orphan(s, scope)) != 0) {
-            BT_TRY(drop_rows(s, scope, aid, &gone, err));
+        while ((aid = find_orphaned_attempt(s, scope)) != 0) {
+            BT_TRY(delete_rows(s, scope, aid, &gone, err));
             if (gone == 0) break;
             *rows += gone;
         }
@@ -179,7 +179,7 @@ bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, doub
     int64_t rows = 0;
     BT_TRY(enter_session(&s, path, wait_s, err));
     bt_code code = begin_session(&s, err);
-    /* all or none; what hangs on the run goes with it, the long tables follow */
+    /* All or none: dependent rows are deleted with the run, those of the long tables later. */
     if (code == BT_OK) {
         for (size_t i = 0; i < n && code == BT_OK; i++) code = has_ended(&s, runs[i], err);
         for (size_t i = 0; i < n && code == BT_OK; i++)
@@ -212,7 +212,8 @@ static bool tag_ok(const char *name) {
     return true;
 }
 
-/* A tag as it is stored, where blanks separate tags: its own blanks are no-break spaces (U+00A0). */
+/* Converts a tag to its stored form: tags are separated by spaces, so their own spaces become no-break spaces
+ * (U+00A0). */
 static void stored_tag(char *out, size_t size, const char *tag) {
     size_t n = 0;
     for (; *tag && n + 2 < size; tag++) {
@@ -306,7 +307,7 @@ static bool session_has_row(session *s, const char *sql, const char *text) {
     return found;
 }
 
-/* the folder above the run's has the list of a sweep */
+/* True if the parent of the run's folder contains the list of a sweep. */
 static bool is_of_sweep(session *s, const char *run) {
     sqlite3_stmt *st = NULL;
     struct stat is;
@@ -325,7 +326,7 @@ static bool is_of_sweep(session *s, const char *run) {
 
 static bt_code may_rename(session *s, const char *run, const char *name, bt_err *err) {
     BT_TRY(has_ended(s, run, err));
-    /* a run may change the case of its own name */
+    /* A run may change the case of its own name. */
     if (!bt_ascii_equal(run, name) &&
         session_has_row(s, "SELECT 1 FROM run WHERE name = ? COLLATE NOCASE", name))
         return bt_fail(err, BT_BUSY, "another run has the name '%s'", name);
@@ -348,7 +349,7 @@ bt_code bt_run_rename(const char *path, const char *run, const char *name, doubl
     bt_code code = begin_session(&s, err);
     if (code == BT_OK) {
         code = may_rename(&s, run, name, err);
-        /* the settings that a resume starts from name the run, too */
+        /* The settings for a resume also contain the name. */
         if (code == BT_OK)
             code = run_text(&s,
                             "UPDATE run_doc SET config = CASE WHEN json_type(config, "
@@ -376,7 +377,7 @@ bt_code bt_run_mark(const char *path, const char *run, int64_t step, bt_event_ki
     snprintf(level, sizeof level, "%d", (int)bt_events[kind].level);
     BT_TRY(enter_session(&s, path, wait_s, err));
     bt_code code = begin_session(&s, err);
-    if (code == BT_OK) { /* at a step: when and in which attempt that step was */
+    if (code == BT_OK) { /* at a step: use its time and attempt */
         code = run_text(
             &s,
             "INSERT INTO event(run, aid, t_us, step, kind, level, title)"
@@ -423,7 +424,7 @@ static int64_t database_file_bytes(const char *path) {
            (stat(wal, &b) == 0 ? (int64_t)b.st_size : 0);
 }
 
-/* fn for each attempt */
+/* Calls fn for each attempt. */
 typedef bt_code (*attempt_fn)(session *s, int64_t aid, int64_t newest, void *ctx, bt_err *err);
 
 static bt_code each_attempt(session *s, attempt_fn fn, void *ctx, bt_err *err) {
@@ -454,18 +455,18 @@ static bt_code retain_attempt(session *s, int64_t aid, int64_t newest, void *ctx
 
 typedef struct rebuilding {
     bt_roll *roll;
-    bool all, inside; /* inside: an attempt is being made again */
+    bool all, inside; /* inside: summaries of an attempt are being recomputed */
     const bt_store_progress *progress;
-    double steps, done; /* number of all attempts and of finished ones */
+    double steps, done; /* number of all steps and of finished ones */
 } rebuilding;
 
-/* while SQLite works */
+/* Called while SQLite works. */
 static int report_rebuilt(void *ctx) {
     const rebuilding *x = ctx;
     const double now = x->inside ? (double)(bt_roll_newest(x->roll) + 1) : 0;
     x->progress->fn(x->progress->ctx, "making summaries",
                     fmin(1, (x->done + now) / fmax(1, x->steps)));
-    return 0; /* continue the query */
+    return 0; /* continue */
 }
 
 static bt_code count_attempt(session *s, int64_t aid, int64_t newest, void *ctx, bt_err *err) {
@@ -474,8 +475,7 @@ static bt_code count_attempt(session *s, int64_t aid, int64_t newest, void *ctx,
     return BT_OK;
 }
 
-/* attempts of before there were summaries, or all; not those of which rows are gone, nor one that
- * is being written */
+/* True for attempts without summaries, or all; but not for those with deleted rows or in progress. */
 static bool wants_summaries(session *s, int64_t aid, bool all) {
     char sql[200];
     snprintf(sql, sizeof sql,

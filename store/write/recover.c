@@ -1,4 +1,4 @@
-/* recover.c - finds the attempt of lost records, and stores those that it lacks. */
+/* recover.c - finds the attempt of lost records, and stores the missing ones. */
 #include "store/write/recover.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@ typedef struct lost_attempt {
     int64_t known;
 } lost_attempt;
 
-/* the run's newest attempt, when it is this one; aid 0 otherwise */
+/* Sets aid to the run's newest attempt if the records belong to it, otherwise to 0. */
 static bt_code find_lost_attempt(sqlite3 *db, const char *path, const bt_lost *lost,
                                  lost_attempt *out, bt_err *err) {
     sqlite3_stmt *st = NULL;

@@ -11,7 +11,7 @@ typedef struct bt_lost {
     const bt_record *list;
 } bt_lost;
 
-/* Facts are recorded before the first step: the database has them, or newer ones. */
+/* Facts are recorded before the first step, so the database has them, or newer ones. */
 void bt_recover_drop_facts(bt_record **list);
 /* Stores the records that the database lacks, if the attempt is the run's newest; requires the
  * lock file. open: the attempt that `apply` has open. aid receives the attempt's id, 0 if

@@ -1,5 +1,5 @@
-/* repair.c - `bitrain runs repair`: a damaged database is moved aside, what it and its backups still
- * hold begins a new one. */
+/* repair.c - `bitrain runs repair`: moves a damaged database aside, and creates a new one from its readable rows and
+ * its backups. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,8 +10,8 @@
 
 static const char *const backups[] = {".backup", ".backup.1"};
 
-/* The lock file and the backups are made by writers of bitrain alone. */
-static bool stood_here(const char *path) {
+/* Only writers of bitrain create the lock file and the backups. */
+static bool had_database(const char *path) {
     static const char *const tails[] = {".lock", ".backup", ".backup.1"};
     char name[BT_PATH_BYTES + 16];
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
@@ -21,7 +21,7 @@ static bool stood_here(const char *path) {
     return false;
 }
 
-/* BT_OK: nothing is wrong with every page; BT_FORMAT: damaged, or another program's (*foreign) */
+/* BT_OK: all pages are valid; BT_FORMAT: damaged, or another program's file (*foreign). */
 static bt_code examine(const char *path, const bt_store_progress *progress, bool *foreign,
                        bt_err *err) {
     bt_sql_reading reading = {0};
@@ -65,7 +65,7 @@ bt_code bt_store_repair(const char *path, double wait_s, const bt_store_progress
         if (err) *err = why;
         return found;
     }
-    if (!stood_here(path))
+    if (!had_database(path))
         return there ? bt_fail(err, BT_FORMAT,
                                "'%s' is not a metrics database of bitrain, and the path had no "
                                "database before",

@@ -1,4 +1,4 @@
-/* rescue.c - moving a damaged file aside and saving its rows. */
+/* rescue.c - moves a damaged file aside and copies its rows. */
 #include "store/write/rescue.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 #include "engine/base/clock.h"
 
-/* Parents first. The tables of scopes follow; the order is that of the key, so that a table can be read
- * from both ends. */
+/* Parents first; the tables of scopes follow. The order is that of the key, so that a table can be read from both
+ * ends. */
 static const struct {
     const char *name, *up, *down;
 } plain[] = {
@@ -48,14 +48,13 @@ bool bt_rescue_wanted(int rc) {
 
 /* ---- what happened ---- */
 
-/* The log holds the frames its index counts: sqlite.org/walformat.html, a header of 32 bytes and for
- * each frame one of 24 and a page; the index has the size of a page at byte 14 (1: 65536) and the
- * number of valid frames at byte 16. */
-/* The index is read through the connection's own mapping: closing a descriptor of the file would drop
- * the locks that this process has on it (POSIX), and the next reader, who would find it unlocked, would
- * cut it under our hands. */
+/* The log is cut if it has fewer frames than its index counts (sqlite.org/walformat.html): a header of 32 bytes, and
+ * for each frame 24 bytes and a page; the index has the page size at byte 14 (1: 65536) and the number of valid
+ * frames at byte 16. */
+/* Reads the index through the connection's own mapping: closing a descriptor of the file would release all POSIX
+ * locks of this process on it, and the next reader would find it unlocked and truncate it. */
 static bool read_damaged_index(sqlite3 *db, unsigned char *head, size_t bytes) {
-    enum { REGION = 32768 }; /* the only size SQLite maps */
+    enum { REGION = 32768 }; /* the only size that SQLite maps */
     sqlite3_file *file = NULL;
     void volatile *at = NULL;
     if (sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK || !file ||
@@ -121,7 +120,7 @@ bool bt_rescue_snapshot(sqlite3 *db, const char *path) {
     return ok;
 }
 
-/* a database that another writer of bitrain has begun */
+/* True for a database that another writer of bitrain has created. */
 static bool is_a_metrics_database(const char *path) {
     sqlite3 *db = NULL;
     sqlite3_stmt *st = NULL;
@@ -155,7 +154,7 @@ static bt_code move_aside(const char *path, bt_rescue_result *out, bt_err *err) 
                              path);
     snprintf(from, sizeof from, "%s-wal", path);
     snprintf(to, sizeof to, "%s-wal", out->moved_to);
-    /* the newest rows are in the log; without one there is nothing to move */
+    /* The newest rows are in the log, if there is one. */
     rename(from, to);
     snprintf(from, sizeof from, "%s-shm", path);
     unlink(from); /* an index of the log, recreated when the file is opened */
@@ -173,7 +172,7 @@ bt_code bt_rescue_install(const char *path, bt_rescue_result *out, bool *kept, b
         return BT_OK;
     }
     BT_TRY(move_aside(path, out, err));
-    /* else the new file would take them for its own */
+    /* otherwise the new file would use them */
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         snprintf(old, sizeof old, "%s%s", path, tails[i]);
         unlink(old);
@@ -185,7 +184,7 @@ bt_code bt_rescue_install(const char *path, bt_rescue_result *out, bool *kept, b
 
 /* ---- copying ---- */
 
-/* columns both files have: "a", "b" */
+/* Lists the columns that both files have: "a", "b". */
 static bt_code common_columns(sqlite3 *from, sqlite3 *to, const char *path, const char *table,
                               bt_text *out, int *n, bt_err *err) {
     sqlite3_stmt *st = NULL, *has = NULL;
@@ -211,14 +210,13 @@ static bt_code common_columns(sqlite3 *from, sqlite3 *to, const char *path, cons
 typedef struct copying {
     sqlite3 *from, *to;
     const char *path;
-    bool fill; /* `to` has rows already: the ones it lacks, in one pass over all */
+    bool fill; /* `to` has rows already: adds only the missing ones, in one pass */
     const bt_store_progress *progress;
     bt_rescue_result *out;
 } copying;
 
-/* Copies in one direction; until_met: up to rows that exist already. true: reached the end. A
- * row may also be refused by the new file's rules, so the first direction skips it; *refused:
- * this happened in an empty table */
+/* Copies in one direction; until_met: up to existing rows. Returns true at the end of the table. A row may also
+ * violate the new file's constraints, so the first direction skips it; *refused: this happened in an empty table. */
 static bool copy_table_rows(const copying *c, const char *select, sqlite3_stmt *put, int n,
                             bool until_met, bool *refused) {
     sqlite3_stmt *get = NULL;
@@ -235,7 +233,7 @@ static bool copy_table_rows(const copying *c, const char *select, sqlite3_stmt *
         }
         *refused = *refused || (!c->fill && !until_met);
         met = done == SQLITE_DONE &&
-              until_met; /* else of a type that the new file's rules refuse */
+              until_met; /* or the type violates the new file's constraints */
     }
     sqlite3_finalize(get);
     return met || rc == SQLITE_DONE;
@@ -274,8 +272,7 @@ static bt_code copy_table(const copying *c, size_t t, bt_err *err) {
     return code;
 }
 
-/* For how many steps the rows of ranks are kept. Somebody chose the number: with the default the writer would
- * delete rows that were saved. */
+/* Copies the retention of rank rows, because with the default the writer would delete rescued rows. */
 static bt_code copy_setting(const copying *c, bt_err *err) {
     char sql[100];
     const int64_t keep =
@@ -307,8 +304,7 @@ static bt_code copy_all_tables(const copying *c, bt_err *err) {
                        err);
 }
 
-/* Rows find each other by the numbers of their runs: another history of the same file may have given
- * them to other runs. */
+/* Rows refer to runs by number, and another history of the same file may have assigned the numbers differently. */
 static bool same_history(sqlite3 *a, sqlite3 *b) {
     static const char of[] = "SELECT id, name, created_us FROM run ORDER BY id";
     sqlite3_stmt *x = NULL, *y = NULL;
@@ -341,7 +337,7 @@ bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progre
     if (c.to && !sqlite3_get_autocommit(c.to)) sqlite3_exec(c.to, "ROLLBACK", NULL, NULL, NULL);
     sqlite3_close(c.from);
     sqlite3_close(c.to);
-    /* time of reading; a backup has no log of its own */
+    /* access time changes only; a backup has no log */
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         snprintf(name, sizeof name, "%s%s", from, tails[i]);
         unlink(name);

@@ -17,34 +17,31 @@ typedef enum bt_damage {
 } bt_damage;
 
 typedef struct bt_rescue_result {
-    char moved_to[BT_PATH_BYTES + 48]; /* "": there was no file any more */
+    char moved_to[BT_PATH_BYTES + 48]; /* "": there was no file */
     int64_t rows;                      /* saved */
-    int unreadable;                    /* tables of which something is missing */
-    bool setting;                      /* keep_rank_steps was saved, too */
+    int unreadable;                    /* number of incompletely read tables */
+    bool setting;                      /* keep_rank_steps was rescued as well */
 } bt_rescue_result;
 
-/* Detects changes to the files under an open connection with a few system calls */
+/* Detects changes of the files of an open connection with a few system calls. */
 bt_damage bt_rescue_examine(sqlite3 *db, const char *path);
-/* Copies everything that the open connection sees to FILE.saved and checks it; false: it is not
- * completely readable */
+/* Copies everything that the open connection can read to FILE.saved and checks it; returns false if it is
+ * incomplete. */
 bool bt_rescue_snapshot(sqlite3 *db, const char *path);
-/* After every connection of this process is closed: installs the snapshot as the file; moves the
- * file there aside and removes its log. *kept: another run has begun a new database there, which
- * is kept */
+/* Installs the snapshot as the file after every connection of this process was closed; moves the file there aside
+ * and removes its log. *kept: another run has created a new database there, which is kept. */
 bt_code bt_rescue_install(const char *path, bt_rescue_result *out, bool *kept, bt_err *err)
     BT_MUST_CHECK;
-/* no connection of this process is open. progress: may be NULL, here and below */
+/* Requires that no connection of this process is open. progress: may be NULL, here and below. */
 bt_code bt_rescue(const char *path, const bt_store_progress *progress, bt_rescue_result *out,
                   bt_err *err) BT_MUST_CHECK;
-/* Adds rows to `path` that only `from`, an earlier copy, has, and counts them in *out; none if
- * the two number other runs alike, or if `from` is unreadable. Also takes its setting if *out
- * has none yet. */
+/* Adds rows to `path` that only `from`, an earlier copy, has, and counts them in *out; none if the two number runs
+ * differently, or if `from` is unreadable. Also copies its setting if *out has none yet. */
 bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progress *progress,
                        bt_rescue_result *out, bt_err *err) BT_MUST_CHECK;
-/* Composes the text of the event: the damage and the number of saved rows; whole: all of them
- * were saved */
+/* Composes the text of the event: the damage and the number of rescued rows; whole: all rows were rescued. */
 void bt_rescue_describe(char *out, size_t size, bt_damage what, bool whole,
                         const bt_rescue_result *r);
-bool bt_rescue_wanted(int rc); /* true if this SQLite result code means damage */
+bool bt_rescue_wanted(int rc); /* true if this SQLite result code indicates damage */
 
 #endif

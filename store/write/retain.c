@@ -1,4 +1,4 @@
-/* retain.c - one chunk of old rank rows at a time. */
+/* retain.c - deletes one chunk of old rank rows at a time. */
 
 #include <stdio.h>
 
@@ -10,7 +10,7 @@ static int run_bound(sqlite3 *db, const char *sql, int64_t a, int64_t b, int64_t
     int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
     const int64_t args[] = {a, b, c};
     for (int i = 0; rc == SQLITE_OK && i < sqlite3_bind_parameter_count(st); i++)
-        // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): no statement has more than three
+        // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): no statement has more than three parameters
         sqlite3_bind_int64(st, i + 1, args[i]);
     if (rc == SQLITE_OK) rc = sqlite3_step(st);
     sqlite3_finalize(st);
@@ -28,14 +28,14 @@ static int64_t get_bound(sqlite3 *db, const char *sql, int64_t a, int64_t otherw
     return otherwise;
 }
 
-/* old rows that are kept: the neighbourhood of warnings, errors and restarts */
+/* Keeps old rows around warnings, errors and restarts. */
 static const char *const drop_sql =
     "DELETE FROM rank_step WHERE key >= ?1 AND key < ?2 AND NOT EXISTS (SELECT 1 FROM event e "
     "WHERE e.aid = ?3 AND e.level > 0"
     " AND (rank_step.key >> 16) & 0x3fffffff BETWEEN e.step - 200 AND e.step + 200)";
 
-/* are the ranks' summaries of these steps in the file? */
-static bool covered(sqlite3 *db, int64_t aid, int64_t from, int64_t end) {
+/* True if the file has the ranks' summaries of these steps. */
+static bool are_summaries_stored(sqlite3 *db, int64_t aid, int64_t from, int64_t end) {
     char sql[400];
     snprintf(sql, sizeof sql,
              "SELECT (SELECT count(DISTINCT key >> 20) FROM rank_step WHERE key >= %lld AND key < "
@@ -52,7 +52,7 @@ int bt_retain_chunk(sqlite3 *db, int64_t aid, int64_t newest, bool *more, int64_
     int64_t keep = bt_sql_int(db, "SELECT value FROM meta WHERE key = 'keep_rank_steps'", 0);
     int64_t from = get_bound(db, "SELECT raw_from FROM attempt WHERE id = ?", aid, INT64_MAX);
     if (keep <= 0 || from > newest - keep - BT_RETAIN_CHUNK) return SQLITE_OK;
-    /* skip what was never there: a resumed attempt begins late */
+    /* Skips missing steps: a resumed attempt begins late. */
     int64_t first = get_bound(db,
                               "SELECT (min(key) >> 16) & 0x3fffffff FROM rank_step WHERE key >= ?1 "
                               "<< 46 AND key < (?1 + 1) << 46",
@@ -60,7 +60,7 @@ int bt_retain_chunk(sqlite3 *db, int64_t aid, int64_t newest, bool *more, int64_
     if (from == 0 && first > from) from = first / BT_RETAIN_CHUNK * BT_RETAIN_CHUNK;
     int64_t end = (from / BT_RETAIN_CHUNK + 1) * BT_RETAIN_CHUNK;
     if (end > newest - keep) return SQLITE_OK;
-    if (!covered(db, aid, from, end)) return SQLITE_OK;
+    if (!are_summaries_stored(db, aid, from, end)) return SQLITE_OK;
     int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     if (rc != SQLITE_OK) return rc;
     rc = run_bound(db, drop_sql, bt_rank_key_end(aid, from), bt_rank_key_end(aid, end), aid);

@@ -11,12 +11,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* steps; a chunk is one level-2 block */
+/* in steps; a chunk is one level-2 block */
 enum { BT_RETAIN_AROUND = 200, BT_RETAIN_CHUNK = 256 };
 
-/* Deletes at most one chunk of old rows of the attempt in a transaction of its own (the caller
- * holds the lock file). *more: another chunk remains. *rows counts the deleted rows. SQLITE_OK
- * or the code of the failure. */
+/* Deletes at most one chunk of old rows of the attempt in its own transaction; requires the lock file. *more:
+ * another chunk remains. *rows counts the deleted rows. Returns SQLITE_OK or the code of the failure. */
 int bt_retain_chunk(sqlite3 *db, int64_t aid, int64_t newest_step, bool *more, int64_t *rows);
 
 #endif

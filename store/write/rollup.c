@@ -35,8 +35,8 @@ void bt_block_stat_merge(bt_block_stat *into, const bt_block_stat *later) {
 
 /* ---- blobs ---- */
 
-/* steps: u16 version, u16 entries; entry: u16 slot, u16 constant, u32 n, then 1 (all values equal)
- * or 5 doubles */
+/* Format of steps: u16 version, u16 entries; entry: u16 slot, u16 constant, u32 n, then 1 double (all values equal)
+ * or 5 doubles. */
 enum { VERSION = 1 };
 
 static size_t encode_steps(const bt_block_stat *s, int n_slots, unsigned char *out) {
@@ -88,8 +88,8 @@ bool bt_roll_decode_steps(const void *blob, size_t bytes, bt_block_stat *out, in
     return true;
 }
 
-/* ranks: u16 version, u16 slots, u32 ranks, then floats: level 1 (count, mean...) a rank, else 6 a
- * rank and slot */
+/* Format of ranks: u16 version, u16 slots, u32 ranks, then floats: level 1 (count, mean...) per rank, else 6 per
+ * rank and slot. */
 static size_t encode_block_ranks(const bt_block_stat *s, int n_ranks, int n_slots, int level,
                                  float *out) {
     uint16_t head[2] = {level == 1 ? VERSION : VERSION | 0x100, (uint16_t)n_slots};
@@ -203,7 +203,7 @@ struct bt_roll {
     sqlite3_stmt *put, *drop, *read_steps, *read_ranks, *read_blocks, *before;
     bt_slots slots;
     bt_column step_cols[BT_MS_COUNT], rank_cols[BT_MR_COUNT];
-    /* last: newest step, -1 none; block: the open one, -1 none */
+    /* last: newest step, -1: none; block: the open one, -1: none */
     int64_t aid, last, block[BT_ROLL_LEVELS + 1];
     bool stale, silent;
     int n_ranks;
@@ -223,7 +223,7 @@ static void clear(bt_roll *r, int level) {
 static bool grow_rank_slots(bt_roll *r, int n_ranks) {
     if (n_ranks <= r->n_ranks) return true;
     size_t row = (size_t)r->slots.n_ranks, floats = 2 + (size_t)n_ranks * (6 * row + 1);
-    /* a lone rank needs less than the step's own summary */
+    /* A single rank needs less than the step's own summary. */
     if (floats < r->blob_floats) floats = r->blob_floats;
     float *blob = realloc(r->blob, floats * sizeof *blob);
     if (!blob) return false;
@@ -262,7 +262,7 @@ static double round_to_float(double v) {
     return f;
 }
 
-/* values as a reader of the file sees them: floats */
+/* Rounds the values to floats, as a reader of the file sees them. */
 static void as_stored(bt_block_stat *s, size_t n) {
     for (size_t i = 0; i < n; i++)
         s[i] = (bt_block_stat){round_to_float(s[i].n),    round_to_float(s[i].min),
@@ -270,13 +270,13 @@ static void as_stored(bt_block_stat *s, size_t n) {
                                round_to_float(s[i].last), round_to_float(s[i].sum)};
 }
 
-/* the file keeps one value of a metric that did not change */
+/* The file stores one value of a constant metric. */
 static void constants_as_stored(bt_block_stat *s, int n) {
     for (int i = 0; i < n; i++)
         if (s[i].n > 0 && s[i].min >= s[i].max) s[i].sum = s[i].min * s[i].n;
 }
 
-/* writes the open block of a level, folds it into the level above, leaves it empty */
+/* Writes the open block of a level, merges it into the level above, and clears it. */
 static int close_block(bt_roll *r, int level) {
     int rc = SQLITE_OK;
     size_t n_rank_stats = (size_t)r->n_ranks * (size_t)r->slots.n_ranks;
@@ -321,7 +321,7 @@ static double as_kept(double v, const bt_column *c) { /* as stored in the file *
 
 /* ---- reading back ---- */
 
-/* raw rows first <= step < end of the attempt through the open blocks, in order of steps */
+/* Passes raw rows first <= step < end of the attempt through the open blocks, in order of steps. */
 static int replay_raw_rows(bt_roll *r, int64_t first, int64_t end) {
     int rc, rank_rc = SQLITE_DONE, failed = SQLITE_OK;
     sqlite3_stmt *s = r->read_steps, *k = r->read_ranks;
@@ -377,7 +377,7 @@ static void fold_blob(bt_roll *r, int kind, int level, const void *blob, size_t 
     }
 }
 
-/* newest recorded step of the attempt before `step`; -1: none */
+/* Returns the newest recorded step of the attempt before `step`; -1: none. */
 static int64_t newest_before(bt_roll *r, int64_t step) {
     int64_t at = -1;
     sqlite3_bind_int64(r->before, 1, r->aid);
@@ -388,8 +388,8 @@ static int64_t newest_before(bt_roll *r, int64_t step) {
     return at;
 }
 
-/* Restores the open blocks as they were before `next`, from the previous step: levels 3.. from
- * closed blocks below, 1 and 2 from raw rows */
+/* Restores the open blocks as they were before `next`: levels 3 and above from closed blocks below, 1 and 2 from raw
+ * rows. */
 static int load_open_blocks(bt_roll *r, int64_t next) {
     int rc = SQLITE_OK;
     const int64_t step = newest_before(r, next);
@@ -413,7 +413,7 @@ static int load_open_blocks(bt_roll *r, int64_t next) {
             if (rc != SQLITE_DONE) return rc;
         }
     }
-    r->silent = true; /* the closed ones among them are in the file */
+    r->silent = true; /* closed blocks among them are in the file */
     rc = replay_raw_rows(r, step >> (2 * BT_ROLL_SHIFT) << (2 * BT_ROLL_SHIFT), next);
     r->silent = false;
     return rc;
@@ -505,7 +505,7 @@ bt_code bt_roll_open(bt_roll **out, sqlite3 *db, const char *path, bt_err *err) 
     r->db = db;
     r->path = path;
     bt_code code = prepare_rollup_statements(r, err);
-    /* an entry of `steps` is at most 48 bytes */
+    /* An entry of `steps` has at most 48 bytes. */
     r->blob_floats = 2 + (size_t)r->slots.n_steps * 12;
     r->blob = malloc(r->blob_floats * sizeof *r->blob);
     bool full = r->blob != NULL;

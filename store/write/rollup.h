@@ -23,7 +23,7 @@ enum { BT_ROLL_STEPS = 0, BT_ROLL_RANKS = 1 };
 typedef struct bt_block_stat {
     double n, min, max, first, last, sum;
 } bt_block_stat;
-/* NaN and infinities are left out */
+/* Ignores NaN and infinities. */
 void bt_block_stat_add(bt_block_stat *s, double v);
 void bt_block_stat_merge(bt_block_stat *into, const bt_block_stat *later);
 
@@ -42,25 +42,24 @@ bt_code bt_slots_load(sqlite3 *db, const char *path, bt_slots *out, bt_err *err)
 bt_code bt_raw_rows(sqlite3 *db, const char *path, bt_scope scope, bt_column *cols,
                     sqlite3_stmt **out, bt_err *err) BT_MUST_CHECK;
 
-/* rowid: blocks of one level are adjacent and in order */
+/* Returns a rowid: blocks of one level are adjacent and in order. */
 int64_t bt_roll_key(int64_t aid, int kind, int level, int64_t block);
 
 typedef struct bt_roll bt_roll;
 bt_code bt_roll_open(bt_roll **out, sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 void bt_roll_close(bt_roll *r);
-/* starts a new attempt without open blocks */
 void bt_roll_start(bt_roll *r, int64_t aid);
-/* Adds a step inside a transaction; SQLITE_OK or the code of the failure. Steps may go back. */
+/* Adds a step; requires a transaction. Returns SQLITE_OK or the code of the failure. Steps may go back. */
 int bt_roll_add(bt_roll *r, const bt_step_record *rec);
-/* Call it after a failed transaction: open blocks are reread from the file */
+/* Makes the next call read open blocks from the file again, after a failed transaction. */
 void bt_roll_forget(bt_roll *r);
-/* newest step; -1: none of this attempt */
+/* Returns the newest step of this attempt; -1: none. */
 int64_t bt_roll_newest(const bt_roll *r);
-/* deletes and recomputes all blocks of an attempt; inside a transaction */
+/* Deletes and recomputes all blocks of an attempt; requires a transaction. */
 bt_code bt_roll_rebuild(bt_roll *r, int64_t aid, bt_err *err) BT_MUST_CHECK;
 
 /* ---- decoding ---- */
-/* fills out[n_slots]; slots that are not in the blob get n = 0. false: malformed */
+/* Fills out[n_slots]; slots that are not in the blob get n = 0. Returns false if it is malformed. */
 bool bt_roll_decode_steps(const void *blob, size_t bytes, bt_block_stat *out, int n_slots);
 typedef struct bt_rank_block {
     int n_ranks, n_slots;
@@ -68,7 +67,7 @@ typedef struct bt_rank_block {
     const float *data;
 } bt_rank_block;
 bool bt_roll_decode_ranks(const void *blob, size_t bytes, bt_rank_block *out);
-/* means only: min = max = first = last = mean */
+/* Contains means only: min = max = first = last = mean. */
 void bt_rank_block_stat(const bt_rank_block *b, int rank, int slot, bt_block_stat *out);
 
 #endif

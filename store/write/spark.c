@@ -1,4 +1,4 @@
-/* spark.c - a curve of a few points that follows a run of any length. */
+/* spark.c - keeps a curve of a few points for a run of any length. */
 #include "store/write/spark.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ enum { SPARK = BT_SPARK_POINTS };
 void bt_spark_add(bt_spark *s, int64_t step, double loss) {
     if (!isfinite(loss)) return;
     while (step / s->stride >= SPARK) {
-        /* the later half of a pair represents both, unless it is missing */
+        /* The later half of a pair represents both, unless it is missing. */
         for (int i = 0; i < SPARK / 2; i++) {
             double even = s->at[2 * i], odd = 2 * i + 1 < s->n ? s->at[2 * i + 1] : NAN;
             s->at[i] = isnan(odd) ? even : odd;
@@ -22,7 +22,7 @@ void bt_spark_add(bt_spark *s, int64_t step, double loss) {
     int at = (int)(step / s->stride);
     for (; s->n < at; s->n++) s->at[s->n] = NAN;
     s->at[at] = loss;
-    /* a replayed step takes the curve back to where it is now */
+    /* A repeated step truncates the curve to its position. */
     s->n = at + 1;
 }
 

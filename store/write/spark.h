@@ -1,4 +1,4 @@
-/* spark.h - private to store/: the small curve of a run's loss in lists of runs. */
+/* spark.h - private to store/: the small loss curve in lists of runs. */
 #ifndef BT_STORE_WRITE_SPARK_H
 #define BT_STORE_WRITE_SPARK_H
 
@@ -7,7 +7,7 @@
 
 enum { BT_SPARK_POINTS = 64, BT_SPARK_TEXT = BT_SPARK_POINTS * 16 + 8 };
 
-/* point i covers the steps [i, i+1) * stride; NaN: no values */
+/* Point i covers the steps [i, i+1) * stride; NaN: no values. */
 typedef struct bt_spark {
     double at[BT_SPARK_POINTS];
     int n;
@@ -15,7 +15,7 @@ typedef struct bt_spark {
 } bt_spark;
 
 void bt_spark_add(bt_spark *s, int64_t step, double value);
-/* converts to "[3.1,null,2.9]" and back; last_step: newest step of the run */
+/* Convert to and from "[3.1,null,2.9]"; last_step: newest step of the run. */
 void bt_spark_text(const bt_spark *s, char *out, size_t size);
 void bt_spark_parse(bt_spark *s, const char *text, int64_t last_step);
 

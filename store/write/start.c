@@ -1,7 +1,7 @@
-/* start.c - the proposal of a resumed run, and the withdrawal of a start that recorded no step. */
+/* start.c - stores the proposal of a resumed run, and withdraws a start that recorded no step. */
 #include "store/write/start.h"
 
-/* columns of `run` that the begin or the end of an attempt writes (attempt.c, ledger.c) */
+/* columns of `run` that the beginning or the end of an attempt writes (attempt.c, ledger.c) */
 #define STARTED \
     "host, pid, world, state, ended_us, exit_kind, exit_code, n_attempts, productive_us, " \
     "redone_us, validation_us, checkpoint_us, paused_us, startup_us, lost_us, finished_us"

@@ -11,7 +11,7 @@
 #include "store/sql/sql.h"
 #include "store/store.h"
 
-/* statement of one parameter, the run: each is run at the first step of an attempt, in this order */
+/* Statements with one parameter, the run, to execute in this order at the first step of an attempt. */
 #define BT_START_ACCEPT_RUN \
     "UPDATE run SET build = coalesce(p.build, run.build), mpi = coalesce(p.mpi, run.mpi), " \
     "out_dir = coalesce(p.out_dir, run.out_dir), note = coalesce(nullif(p.note, ''), run.note) " \
@@ -22,13 +22,13 @@
     "run_doc.run = ?"
 #define BT_START_ACCEPTED "DELETE FROM proposal WHERE run = ?"
 
-/* replaces an earlier proposal of the run */
+/* Replaces an earlier proposal of the run. */
 bt_code bt_start_propose(sqlite3 *db, const char *path, int64_t run, const bt_run_start *s,
                          bt_err *err) BT_MUST_CHECK;
-/* copies the rows that a start changes into temporary tables of this connection; one run at a time */
+/* Copies the rows that a start changes into temporary tables of this connection, for one run at a time. */
 bt_code bt_start_remember(sqlite3 *db, const char *path, int64_t run, bt_err *err) BT_MUST_CHECK;
-/* Restores the remembered rows and deletes the attempts since then, unless one of them recorded
- * a step: *withdrawn is the result. */
+/* Restores the remembered rows and deletes the attempts since then, unless one of them recorded a step; *withdrawn
+ * is the result. */
 bt_code bt_start_withdraw(sqlite3 *db, const char *path, int64_t run, bool *withdrawn, bt_err *err)
     BT_MUST_CHECK;
 

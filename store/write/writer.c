@@ -1,9 +1,10 @@
-/* writer.c - the one writer of this process: begin and end of attempts, and the thread that commits
- * what the sink queued.
+/* writer.c - the only writer of this process: begin and end of attempts, and the thread that commits queued records.
  *
- * The thread commits at once when the last commit is 50 ms old, else when it has become so: each step up to 20 steps/s.
- * A failed transaction (locked by a foreign program, disk full, I/O error) keeps its records at the front of the queue
- * and is tried again, first after 20 ms, at last every second: training never waits and never dies for its records. */
+ * The thread commits 50 ms after the previous commit: each step up to 20 steps/s. A failed transaction (locked by
+ * another
+ * program, disk full, I/O error) keeps its records at the front of the queue and is repeated, first after 20 ms,
+ * finally
+ * every second. Training never waits for the database and never fails because of it. */
 #include "store/store.h"
 
 #include <errno.h>
@@ -38,19 +39,19 @@ static const int64_t PACE_NS = 50000000, RETRY_NS = 20000000, RETRY_MAX_NS = 100
 struct bt_writer {
     char path[BT_PATH_BYTES];
     double lock_wait_s;
-    pthread_mutex_t db_mu; /* guards what follows, up to the thread */
+    pthread_mutex_t db_mu; /* guards the following fields, up to the thread */
     sqlite3 *db;
     bt_lock lock;
     bt_apply *apply;
-    bt_attempt at;      /* aid 0: none is open */
-    bool over;          /* a turn has ended it, and no other has begun one */
-    bt_run_start start; /* our copy, in case the file must be made again */
+    bt_attempt at;      /* aid 0: no attempt is open */
+    bool over;          /* the attempt has ended, and no other has begun */
+    bt_run_start start; /* copy, in case the file must be created again */
     int64_t remembered; /* run whose rows were remembered when it was resumed (start.h); 0: none */
-    int64_t rescued_ns; /* when that happened last */
-    bool past;          /* records of another time: the attempt ends with its last step, not now */
-    bool retain;        /* there may be rank rows too old to keep */
-    int wal_pages;      /* in the log after the newest commit */
-    bt_err trouble;     /* why the newest transaction failed; BT_OK: it did not */
+    int64_t rescued_ns; /* time of the last rescue */
+    bool past;          /* records of the past: the attempt ends with its last step, not now */
+    bool retain;        /* some rank rows may be too old to keep */
+    int wal_pages;      /* pages in the log after the newest commit */
+    bt_err trouble;     /* error of the newest transaction, or BT_OK */
     pthread_t thread;
     bool running;
     bt_ring *ring; /* set by bt_writer_keep; NULL: none */
@@ -73,15 +74,15 @@ static int on_wal(void *ctx, sqlite3 *db, const char *name, int pages) {
 static void checkpoint(bt_writer *w, int mode, double wait_s) {
     bt_err ignored;
     if (bt_lock_take(&w->lock, wait_s, &ignored) != BT_OK) return;
-    /* A cut log must not be copied into the file: the next transaction rescues the data. Frames
-     * that readers still need remain for the next time */
+    /* A cut log must not be copied into the file: the next transaction rescues the data. Frames that readers still
+     * need are copied later. */
     if (bt_rescue_examine(w->db, w->path) == BT_UNDAMAGED)
         sqlite3_wal_checkpoint_v2(w->db, NULL, mode, NULL, NULL);
     bt_lock_drop(&w->lock);
     w->wal_pages = 0;
 }
 
-/* the applier has the open attempt; the writer is open from here on */
+/* Gives the open attempt to the applier. */
 static bt_code point_at(bt_writer *w, const bt_attempt *a, int64_t from_step, bt_err *err) {
     bt_apply_attempt at = {
         .run = a->run, .aid = a->aid, .from_step = from_step, .attempt = a->attempt};
@@ -92,8 +93,8 @@ static bt_code point_at(bt_writer *w, const bt_attempt *a, int64_t from_step, bt
 
 static bt_code connect_again(bt_writer *w, bt_err *err);
 
-/* The database as it was, whole through the open connection or what can be saved of it, else a new one.
- * Closes the connection. */
+/* Rescues the database: completely through the open connection, or the readable rows, or creates a new one. Closes
+ * the connection. */
 static bt_code rescue_rows(bt_writer *w, bt_damage what, bt_rescue_result *r, bool *whole,
                            bt_err *err) {
     struct stat st;
@@ -103,19 +104,18 @@ static bt_code rescue_rows(bt_writer *w, bt_damage what, bt_rescue_result *r, bo
     sqlite3_close(w->db);
     w->apply = NULL;
     w->db = NULL;
-    w->remembered = 0; /* its tables were the connection's */
+    w->remembered = 0; /* its temporary tables were closed with the connection */
     if (*whole && bt_rescue_install(w->path, r, &kept, err) == BT_OK) {
         *whole = !kept;
         return BT_OK;
     }
     *whole = false;
-    /* else another run has made a new one already */
+    /* otherwise another run has created a new one */
     return what != BT_FILE_GONE || stat(w->path, &st) != 0 ? bt_rescue(w->path, NULL, r, err)
                                                            : BT_OK;
 }
 
-/* Replaces a damaged or missing file by another one that receives the rescued rows. Requires the
- * lock file. */
+/* Replaces a damaged or missing file by a new one with the rescued rows. Requires the lock file. */
 static bt_code begin_anew(bt_writer *w, bt_damage what, bt_err *err) {
     bt_rescue_result r = {0};
     bt_attempt a = w->at;
@@ -145,7 +145,7 @@ static bt_code begin_anew(bt_writer *w, bt_damage what, bt_err *err) {
     return code;
 }
 
-/* one transaction under the lock file, in the file we have or, where that is lost, in a new one */
+/* Executes one transaction under the lock file, in the current file or, if it is lost, in a new one. */
 static bt_code write_list(bt_writer *w, const bt_record *list, uint64_t dropped, bt_err *err) {
     bt_damage what = bt_rescue_examine(w->db, w->path);
     int rc = what ? SQLITE_OK : bt_apply_transaction(w->apply, list, dropped);
@@ -156,7 +156,7 @@ static bt_code write_list(bt_writer *w, const bt_record *list, uint64_t dropped,
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(w->db, rc, w->path, "write", err);
 }
 
-/* requires the lock file */
+/* Requires the lock file. */
 static bt_code take_turn(bt_writer *w, bt_attempt_change *t, bt_err *err) {
     const bt_damage what = bt_rescue_examine(w->db, w->path);
     if (what) BT_TRY(begin_anew(w, what, err));
@@ -169,12 +169,13 @@ static bt_code take_turn(bt_writer *w, bt_attempt_change *t, bt_err *err) {
     w->over = t->ends;
     if (t->ends) return BT_OK;
     bt_run_start_release(&w->start);
-    w->start = t->start; /* the turn does not need it any more */
+    w->start = t->start; /* the record no longer needs it */
     t->start = (bt_run_start){0};
     return BT_OK;
 }
 
-/* Stores a list: a turn alone, the records between turns in one transaction. *list keeps what was not stored. */
+/* Stores a list: a change of attempts alone, the records between two changes in one transaction. *list keeps the
+ * records that were not stored. */
 static bt_code store_records(bt_writer *w, bt_record **list, uint64_t dropped, bt_err *err) {
     while (*list) {
         bt_record *last = *list;
@@ -192,7 +193,7 @@ static bt_code store_records(bt_writer *w, bt_record **list, uint64_t dropped, b
     return BT_OK;
 }
 
-/* *list keeps what was not stored */
+/* *list keeps the records that were not stored. */
 static bt_code commit_records(bt_writer *w, bt_record **list) {
     bt_err err = BT_ERR_INIT;
     uint64_t dropped = bt_queue_dropped(&w->q);
@@ -200,12 +201,12 @@ static bt_code commit_records(bt_writer *w, bt_record **list) {
     const bool open = w->at.aid != 0;
     bt_code code = open ? bt_lock_take(&w->lock, 1.0, &err) : BT_OK;
     if (code == BT_OK && open) {
-        /* an earlier attempt to start a new file was interrupted */
+        /* An earlier attempt to create a new file was interrupted. */
         if (!w->apply) code = connect_again(w, &err);
         if (code == BT_OK) code = store_records(w, list, dropped, &err);
         bt_lock_drop(&w->lock);
     }
-    if (!open) { /* records outside an attempt are dropped */
+    if (!open) { /* records outside of an attempt are dropped */
         bt_attempt_changes_free(*list);
         *list = NULL;
     }
@@ -226,11 +227,11 @@ static bt_code commit_records(bt_writer *w, bt_record **list) {
     return code;
 }
 
-/* idle work: copies the log into the file and deletes one chunk of old rank rows */
+/* Idle work: copies the log into the file and deletes one chunk of old rank rows. */
 static void tidy(bt_writer *w) {
     bt_err ignored;
     int64_t rows = 0;
-    pthread_mutex_lock(&w->db_mu); /* nothing to do: two comparisons */
+    pthread_mutex_lock(&w->db_mu); /* if there is nothing to do, this costs two comparisons */
     if (w->db && w->wal_pages > WAL_PAGES_IDLE) checkpoint(w, SQLITE_CHECKPOINT_PASSIVE, 0);
     if (w->retain && w->apply && w->at.aid && bt_lock_take(&w->lock, 0, &ignored) == BT_OK) {
         if (bt_retain_chunk(w->db, w->at.aid, bt_apply_last_step(w->apply), &w->retain, &rows) !=
@@ -241,12 +242,12 @@ static void tidy(bt_writer *w) {
     pthread_mutex_unlock(&w->db_mu);
 }
 
-static void wait_on_queue_until(bt_queue *q, int64_t ns) { /* q->mu is held */
+static void wait_on_queue_until(bt_queue *q, int64_t ns) { /* requires q->mu */
     struct timespec t = {ns / 1000000000, ns % 1000000000};
     pthread_cond_timedwait(&q->work, &q->mu, &t);
 }
 
-/* sleeps until there is something to write; false: stop, and nothing is left */
+/* Sleeps until there is something to write; returns false at the stop if nothing is left. */
 static bool await_work(bt_writer *w, int64_t not_before) {
     bt_queue *q = &w->q;
     pthread_mutex_lock(&q->mu);
@@ -293,7 +294,7 @@ static void *write_loop(void *arg) {
         while (!w->q.stop && bt_now_ns() < until) wait_on_queue_until(&w->q, until);
         pthread_mutex_unlock(&w->q.mu);
         pause = pause * 2 < RETRY_MAX_NS ? pause * 2 : RETRY_MAX_NS;
-        /* stop requested while the disk refuses data: close() has waited long enough */
+        /* The disk refuses data after a stop was requested, and close() has waited long enough. */
         if (stop) break;
     }
     return NULL;
@@ -302,7 +303,7 @@ static void *write_loop(void *arg) {
 static bt_code start_thread(bt_writer *w, bt_err *err) {
     sigset_t all, old;
     if (w->running) return BT_OK;
-    sigfillset(&all); /* signals belong to the main thread */
+    sigfillset(&all); /* only the main thread handles signals */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int rc = pthread_create(&w->thread, NULL, write_loop, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -314,7 +315,7 @@ static bt_code start_thread(bt_writer *w, bt_err *err) {
 
 /* ---- open ---- */
 
-/* requires the lock file */
+/* Requires the lock file. */
 static bt_code connect_again(bt_writer *w, bt_err *err) {
     if (!w->db) BT_TRY(bt_sql_open_rw(&w->db, w->path, err));
     BT_TRY(bt_schema_apply(w->db, w->path, err));
@@ -325,7 +326,7 @@ static bt_code connect_again(bt_writer *w, bt_err *err) {
 }
 
 static bt_code open_database(bt_writer *w, bt_err *err) {
-    BT_TRY(bt_sql_open_rw(&w->db, w->path, err)); /* makes the folders the lock file needs */
+    BT_TRY(bt_sql_open_rw(&w->db, w->path, err)); /* creates the folders for the lock file */
     BT_TRY(bt_lock_open(&w->lock, w->path, err));
     BT_TRY(bt_lock_take(&w->lock, w->lock_wait_s, err));
     bt_code code = connect_again(w, err);
@@ -358,7 +359,7 @@ bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt
 
 /* ---- begin ---- */
 
-/* BEGIN IMMEDIATE under the lock file, waiting lock_wait_s for foreign programs too */
+/* BEGIN IMMEDIATE under the lock file; waits lock_wait_s for other programs, too. */
 static bt_code begin_immediate(bt_writer *w, bt_err *err) {
     int64_t deadline = bt_now_ns() + (int64_t)(w->lock_wait_s * 1e9);
     for (bool named = false;; named = true) {
@@ -386,7 +387,7 @@ bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_er
     bt_attempt a = {0};
     if (w->at.aid) return bt_fail(err, BT_ARG, "an attempt is open already");
     pthread_mutex_lock(&w->db_mu);
-    const bool first = !w->start.name; /* attempt of this start */
+    const bool first = !w->start.name; /* number of the attempt of this start */
     bt_run_start_release(&w->start);
     bt_code code = bt_run_start_copy(&w->start, s, err);
     if (code == BT_OK) code = begin_immediate(w, err);
@@ -427,7 +428,7 @@ bt_code bt_writer_flush(bt_writer *w, bt_err *err) {
         code = trouble_of(w, err);
         int64_t spent = bt_now_ns() - start;
         if (code == BT_OK)
-            start = bt_now_ns(); /* it moves */
+            start = bt_now_ns(); /* progress was made */
         else if (spent > (code == BT_BUSY ? BUSY_PATIENCE_NS : patience))
             break;
         code = BT_OK;
@@ -454,7 +455,7 @@ bt_code bt_writer_keep(bt_writer *w, const char *ring_path, int attempt, bt_err 
     return BT_OK;
 }
 
-/* the thread changes it with a turn */
+/* The thread changes it with a change of attempts. */
 static bool attempt_open(bt_writer *w) {
     pthread_mutex_lock(&w->db_mu);
     const bool open = w->at.aid != 0;

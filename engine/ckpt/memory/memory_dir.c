@@ -1,4 +1,4 @@
-/* memory_dir.c - the folder of the states on a host without a supervisor. */
+/* memory_dir.c - the folder of states in memory on a host without a supervisor. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "engine/ckpt/memory/memory_state.h"
 
-/* NAME of NAME/states; false: it has no such form */
+/* Returns NAME of NAME/states; false: it has another form. */
 static bool states_parent(const char *dir, char parent[PATH_MAX]) {
     if (snprintf(parent, PATH_MAX, "%s", dir) >= PATH_MAX) return false;
     char *end = strrchr(parent, '/');

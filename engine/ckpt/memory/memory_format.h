@@ -7,9 +7,10 @@
 
 #define MEMORY_MAGIC "BTMEMST1"
 enum {
-    MEMORY_VALUES = 64512, /* bytes of the registry's values, as JSON text: they grow by every batch
-                              that is skipped */
-    MEMORY_SECTION_ELEMS = 65536 /* a section fits the second-level cache, where it is hashed */
+    MEMORY_VALUES =
+        64512, /* size of the registry's values as JSON text, which grow with every skipped batch */
+    MEMORY_SECTION_ELEMS =
+        65536 /* a section fits in the second-level cache, in which it is hashed */
 };
 
 typedef struct memory_head {
@@ -17,11 +18,11 @@ typedef struct memory_head {
     uint32_t version, rank, world_size, values_bytes;
     int64_t attempt, number, step, tokens, disk_ns;
     uint64_t params_hash, data_hash;
-    uint64_t n_sections, bytes; /* of the segment: number of sections, size */
-    uint64_t table_hash;        /* XXH3-64 of the table, in which every section's hash is */
+    uint64_t n_sections, bytes; /* number of sections and size of the segment */
+    uint64_t table_hash;        /* XXH3-64 of the table, which contains every section's hash */
     char run[64], isa[32], build[64];
     char values[MEMORY_VALUES];
-    uint32_t spread; /* 1: the parts of the state are on several hosts */
+    uint32_t spread; /* 1: parts of the state are on several hosts */
     uint32_t unused_word;
     uint64_t vocab_hash; /* hash of the tokenizer; 0: the state was written by an older build */
     char unused[736];
@@ -29,7 +30,7 @@ typedef struct memory_head {
 } memory_head;
 _Static_assert(sizeof(memory_head) == 65536, "whole pages");
 
-/* Offset of the data of section i + 1, if those of section i begin at `at`. */
+/* Returns the offset of the data of section i + 1 if those of section i begin at `at`. */
 static inline uint64_t memory_next(uint64_t at, const section_head *h) {
     return (at + h->count * h->elem_bytes + 63) & ~UINT64_C(63);
 }
@@ -42,10 +43,10 @@ static inline uint64_t memory_data_begin(uint64_t n_sections) {
 /* ---- memory_pair.c: two segments of one rank's part, written in turn ---- */
 typedef struct memory_segment {
     char path[4096];
-    unsigned char *at; /* mapped; NULL: not mapped */
+    unsigned char *at; /* NULL: not mapped */
     bool made;         /* created by this call */
 } memory_segment;
-/* creates or reuses the file of that name and length, and maps it */
+/* Creates or reuses the file of that name and length, and maps it. */
 bt_code ckpt_segment_take(memory_segment *s, uint64_t bytes, bt_err *err) BT_MUST_CHECK;
 typedef struct memory_pair {
     memory_segment seg[2];
@@ -57,16 +58,16 @@ typedef struct memory_pair_name {
     const char *dir;
     int rank, world_size;
     uint64_t layout;  /* hash of the table, without the hashes of the data */
-    const char *kind; /* "": the rank's own, "m": the copy on the next host */
+    const char *kind; /* "": the rank's own part, "m": the copy on the next host */
 } memory_pair_name;
 void ckpt_pair_init(memory_pair *p, const memory_pair_name *name, uint64_t bytes);
-/* bytes that are still to be allocated */
+/* Returns the number of bytes that must still be allocated. */
 uint64_t ckpt_pair_missing(const memory_pair *p);
-/* Takes both segments. The state from which this attempt began (NULL: none) must be kept until the attempt's first
- * own state is complete: the other segment is written first, and ranks may choose differently */
+/* Creates or reuses both segments. The state from which this attempt began (NULL: none) must be kept until the
+ * attempt's first own state is complete: the other segment is written first, and ranks may choose differently. */
 bt_code ckpt_pair_take(memory_pair *p, const bt_memory_id *begun_from, bt_err *err) BT_MUST_CHECK;
 void ckpt_pair_close(memory_pair *p); /* accepts all-zero; the segment files remain */
-/* removes the segments that were created by take */
+/* Removes the segments that ckpt_pair_take created. */
 void ckpt_pair_remove(memory_pair *p);
 static inline memory_head *ckpt_pair_head(const memory_pair *p) {
     return (memory_head *)p->seg[p->next].at;
@@ -74,68 +75,69 @@ static inline memory_head *ckpt_pair_head(const memory_pair *p) {
 
 /* ---- memory_mirror.c: copies of the parts of another host's ranks ---- */
 typedef struct memory_mirror memory_mirror;
-/* Computes the parts that this rank keeps, and their bytes, without allocating. own: part of this rank. Collective */
+/* Computes the parts that this rank keeps, and their size, without allocating. own: part of this rank. Collective. */
 bt_code ckpt_mirror_create(memory_mirror **out, bt_comm *world, const memory_pair_name *own,
                            uint64_t bytes, bt_err *err) BT_MUST_CHECK;
 uint64_t ckpt_mirror_missing(const memory_mirror *m);
 bt_code ckpt_mirror_take(memory_mirror *m, const bt_memory_id *begun_from, bt_err *err)
     BT_MUST_CHECK;
 /* Sends this rank's segment, whose head is `valid`, to its keeper, and receives the segments that this rank keeps.
- * Collective; returns when all of them have arrived */
+ * Collective; returns when all of them have arrived. */
 bt_code ckpt_mirror_exchange(memory_mirror *m, const unsigned char *segment,
                              const memory_head *valid, bt_err *err) BT_MUST_CHECK;
-size_t ckpt_mirror_total(const memory_mirror *m); /* bytes of both segments of all that are kept */
-/* remove: also removes the files created by ckpt_mirror_take. Accepts NULL */
+size_t ckpt_mirror_total(
+    const memory_mirror *m); /* size of both segments of all parts that are kept */
+/* remove: also removes the files created by ckpt_mirror_take. Accepts NULL. */
 void ckpt_mirror_destroy(memory_mirror *m, bool remove);
 
 /* ---- memory_read.c ---- */
 typedef struct memory_mapped {
-    const unsigned char *at; /* NULL: not there, or not whole */
+    const unsigned char *at; /* NULL: missing or incomplete */
     size_t bytes;
 } memory_mapped;
 typedef struct memory_segments {
-    memory_mapped *at; /* (n) whole ones */
+    memory_mapped *at; /* (n) complete segments */
     size_t n, cap;
 } memory_segments;
 static inline const memory_head *memory_head_of(const memory_mapped *s) {
     return (const memory_head *)s->at;
 }
-/* true if head and table are valid, and every section is inside the segment */
+/* Returns true if head and table are valid, and every section is inside the segment. */
 bool ckpt_memory_is_whole(const memory_mapped *s);
-/* opens the segments of a folder; if memory for the list runs out, as many as fit */
+/* Opens the segments of a folder; if memory for the list runs out, as many as fit. */
 void ckpt_memory_open(memory_segments *all, const char *dir);
-/* takes over the mapping; false: no memory for the list */
+/* Takes ownership of the mapping; returns false if out of memory for the list. */
 bool ckpt_memory_add(memory_segments *all, memory_mapped s);
 void ckpt_memory_close(memory_segments *all);
 bool ckpt_memory_is_of(const memory_head *h, const bt_memory_id *id);
-/* head of the newest complete state; NULL: none */
+/* Returns the head of the newest complete state, or NULL. */
 const memory_head *ckpt_memory_newest(const memory_segments *all);
 void ckpt_memory_describe(const memory_head *h, bt_memory_id *id, bt_ckpt_meta *meta);
-/* the part of that rank of a state; NULL: it is not among them. A part may be there twice */
+/* Returns the part of that rank of a state; NULL: missing. A part may exist twice. */
 const memory_mapped *ckpt_memory_part(const memory_segments *all, const bt_memory_id *id,
                                       uint32_t rank);
-/* name: for messages. some: parts that no slice touches may be absent. Codes of bt_memory_state_load */
+/* name: for messages. some: parts that no slice touches may be missing. Returns the codes of bt_memory_state_load. */
 bt_code ckpt_memory_load(const memory_segments *all, const char *name, const bt_memory_id *id,
                          const bt_ckpt_slice *slices, size_t n, bool some, bt_err *err)
     BT_MUST_CHECK;
-/* Sets *touches if a slice has elements in a segment with this head and table. BT_NOMEM */
+/* Sets *touches if a slice has elements in a segment with this head and table. BT_NOMEM. */
 bt_code ckpt_memory_touches(const memory_head *h, const section_head *table,
                             const bt_ckpt_slice *slices, size_t n, bool *touches, bt_err *err)
     BT_MUST_CHECK;
 /* ---- memory_gather.c ---- */
-typedef struct memory_spread { /* a state whose parts are on several hosts */
+typedef struct memory_spread { /* a state with parts on several hosts */
     const char *dir;           /* folder on this host */
     bt_comm *world;
     bt_memory_id id;
-    int parts; /* ranks of the world that wrote it */
+    int parts; /* number of ranks that wrote it */
 } memory_spread;
-/* Adds to `all`, the segments of dir, the parts that the ranks of this host need for the slices, from another
- * host. Collective; the same code on all ranks, BT_FORMAT if no host has a part */
+/* Adds to `all`, the segments of dir, the parts that the ranks of this host need for the slices, from another host.
+ * Collective; all ranks return the same code, BT_FORMAT if no host has a part. */
 bt_code ckpt_memory_gather(memory_segments *all, const memory_spread *s,
                            const bt_ckpt_slice *slices, size_t n, bt_err *err) BT_MUST_CHECK;
 
 /* ---- memory_read.c ---- */
-/* removes the segments of attempts below this one, that is of other layouts */
+/* Removes the segments of earlier attempts, which have other layouts. */
 void ckpt_memory_drop_older(const char *dir, int64_t attempt);
 
 #endif

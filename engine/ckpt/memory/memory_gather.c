@@ -1,4 +1,4 @@
-/* memory_gather.c - the parts of a spread state that a host lacks, from hosts that have them. */
+/* memory_gather.c - copies missing parts of a spread state from hosts that have them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,30 +15,29 @@ typedef struct gather {
     const memory_spread *s;
     memory_segments *all;
     int rank, size;
-    int *lowest;          /* (size) rank of a rank's host */
-    uint64_t *bytes;      /* (size, parts) that the host of a rank has of a part; 0: lacks it */
-    unsigned char *takes; /* (size, parts) the rank gets it, for its host; the lowest of it alone */
+    int *lowest;     /* (size) lowest rank of each rank's host */
+    uint64_t *bytes; /* (size, parts) size of a part on the host of a rank; 0: missing */
+    unsigned char *
+        receives_part; /* (size, parts) the rank receives the part for its host; set only for its lowest rank */
     memory_segment *coming; /* (parts) destination of the parts that this rank receives */
 } gather;
 
 static size_t gather_cell(const gather *g, int rank, int part) {
     return (size_t)rank * (size_t)g->s->parts + (size_t)part;
 }
-static uint64_t has(const gather *g, int rank, int part) {
+static uint64_t host_has_part(const gather *g, int rank, int part) {
     return g->bytes[gather_cell(g, rank, part)];
 }
-static bool takes(const gather *g, int rank, int part) {
+static bool receives_part(const gather *g, int rank, int part) {
     return g->takes[gather_cell(g, rank, part)];
 }
 
-/* The lowest rank that has the part; -1: none. */
-static int giver(const gather *g, int part) {
+/* Returns the lowest rank that has the part; -1: none. */
+static int find_sender(const gather *g, int part) {
     for (int r = 0; r < g->size; r++)
-        if (has(g, r, part)) return r;
+        if (host_has_part(g, r, part)) return r;
     return -1;
 }
-
-/* ---- available and needed parts ---------------------------------------------------------------------- */
 
 static bt_code take_tables(gather *g, bt_err *err) {
     const size_t parts = (size_t)g->s->parts, n = (size_t)g->size * parts;
@@ -69,7 +68,7 @@ static bt_code take_stock(gather *g, bt_err *err) {
     free(mine);
     if (code != BT_OK) return code;
     int found = 0;
-    for (int p = 0; p < parts; p++) found += giver(g, p) >= 0;
+    for (int p = 0; p < parts; p++) found += find_sender(g, p) >= 0;
     return found == parts ? BT_OK
                           : bt_fail(err, BT_FORMAT,
                                     "the state in memory ('%s') has %d of %d ranks' parts of step "
@@ -80,7 +79,7 @@ static bt_code take_stock(gather *g, bt_err *err) {
 /* Sends the head and the table of a part, which describe its content, to every rank. */
 static bt_code broadcast_table(gather *g, int part, const bt_ckpt_slice *slices, size_t n,
                                bool *touches, bt_err *err) {
-    const int from = giver(g, part);
+    const int from = find_sender(g, part);
     memory_head h;
     section_head *table = NULL;
     bt_code code = BT_OK;
@@ -99,7 +98,7 @@ static bt_code broadcast_table(gather *g, int part, const bt_ckpt_slice *slices,
     return code;
 }
 
-/* A host receives each part that it lacks and that a slice of one of its ranks touches. */
+/* A host receives each missing part that a slice of one of its ranks touches. */
 static bt_code find_needed_parts(gather *g, const bt_ckpt_slice *slices, size_t n, bt_err *err) {
     const int parts = g->s->parts;
     unsigned char *mine = calloc((size_t)parts + 1, 1),
@@ -110,10 +109,10 @@ static bt_code find_needed_parts(gather *g, const bt_ckpt_slice *slices, size_t 
         err);
     for (int p = 0; p < parts && code == BT_OK; p++) {
         bool everywhere = true, touches = false;
-        for (int r = 0; r < g->size; r++) everywhere = everywhere && has(g, r, p);
+        for (int r = 0; r < g->size; r++) everywhere = everywhere && host_has_part(g, r, p);
         if (everywhere) continue;
         code = broadcast_table(g, p, slices, n, &touches, err);
-        mine[p] = touches && !has(g, g->rank, p);
+        mine[p] = touches && !host_has_part(g, g->rank, p);
     }
     if (code == BT_OK) code = bt_all_gather(g->s->world, mine, (size_t)parts, all, err);
     for (int r = 0; r < g->size && code == BT_OK; r++)
@@ -124,23 +123,21 @@ static bt_code find_needed_parts(gather *g, const bt_ckpt_slice *slices, size_t 
     return code;
 }
 
-/* ---- on their way ------------------------------------------------------------------------------ */
-
 static bt_code allocate_gathered(gather *g, bt_err *err) {
     for (int p = 0; p < g->s->parts; p++) {
-        if (!takes(g, g->rank, p)) continue;
+        if (!receives_part(g, g->rank, p)) continue;
         BT_TRY(bt_memory_dir_make(g->s->dir, err));
         snprintf(g->coming[p].path, sizeof g->coming[p].path,
                  "%.4000s/" MEMORY_PREFIX "%05d-%d-copy-%d", g->s->dir, p, g->s->parts, g->rank);
         unlink(g->coming[p].path); /* left by an interrupted start */
-        BT_TRY(ckpt_segment_take(&g->coming[p], has(g, giver(g, p), p), err));
+        BT_TRY(ckpt_segment_take(&g->coming[p], host_has_part(g, find_sender(g, p), p), err));
     }
     return BT_OK;
 }
 
 static bt_code send_part(gather *g, bt_mailbox *box, int part, int to, bt_err *err) {
-    const int from = giver(g, part);
-    const uint64_t bytes = has(g, from, part);
+    const int from = find_sender(g, part);
+    const uint64_t bytes = host_has_part(g, from, part);
     if (g->rank != from && g->rank != to) return BT_OK;
     const memory_mapped *m = ckpt_memory_part(g->all, &g->s->id, (uint32_t)part);
     for (uint64_t at = 0; at < bytes; at += PIECE) {
@@ -155,8 +152,7 @@ static bt_code send_part(gather *g, bt_mailbox *box, int part, int to, bt_err *e
     return BT_OK;
 }
 
-/* In one order on all ranks, so that the oldest message that has not arrived is always waited for on both
- * sides. */
+/* All ranks use the same order, so that both sides wait for the oldest message. */
 static bt_code send_all(gather *g, bt_err *err) {
     bt_comm *c = NULL;
     bt_mailbox *box = NULL;
@@ -164,13 +160,13 @@ static bt_code send_all(gather *g, bt_err *err) {
     bt_code code = bt_agree(g->s->world, bt_mailbox_create(&box, c, 1, err), err);
     for (int p = 0; p < g->s->parts && code == BT_OK; p++)
         for (int to = 0; to < g->size && code == BT_OK; to++)
-            if (takes(g, to, p)) code = send_part(g, box, p, to, err);
+            if (receives_part(g, to, p)) code = send_part(g, box, p, to, err);
     bt_mailbox_destroy(box);
     bt_comm_free(c);
     return code;
 }
 
-/* Mappings of the copies remain valid: removes their names when all ranks have mapped them. */
+/* Removes the names of the copies when all ranks have mapped them; the mappings remain valid. */
 static bt_code remap_segments(gather *g, bt_err *err) {
     BT_TRY(bt_barrier(g->s->world, err));
     ckpt_memory_close(g->all);
@@ -180,7 +176,7 @@ static bt_code remap_segments(gather *g, bt_err *err) {
 
 static void release_gather(gather *g) {
     for (int p = 0; g->coming && p < g->s->parts; p++) {
-        if (g->coming[p].at) munmap(g->coming[p].at, has(g, giver(g, p), p));
+        if (g->coming[p].at) munmap(g->coming[p].at, host_has_part(g, find_sender(g, p), p));
         if (g->coming[p].path[0]) unlink(g->coming[p].path);
     }
     free(g->bytes);

@@ -1,4 +1,4 @@
-/* memory_mirror.c - the parts of a host's ranks, kept by the ranks of the host after it as well. */
+/* memory_mirror.c - the ranks of the next host keep copies of the parts of a host's ranks. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,28 +10,28 @@
 
 enum { PIECE = 64 << 20 }; /* bytes of one message */
 
-/* ---- their segments ---------------------------------------------------------------------------- */
-
 typedef struct kept {
     int rank; /* rank that wrote the part */
     memory_pair pair;
-    memory_head head; /* received head, before it makes the segment valid */
+    memory_head head; /* received head, which is written last */
 } kept;
 
 struct memory_mirror {
-    bt_comm *comm; /* the ranks that write, for these messages alone */
+    bt_comm *comm; /* communicator of the ranks that write, only for these messages */
     bt_mailbox *box;
     int keeper; /* rank that keeps this rank's part; -1: none */
     uint64_t bytes;
-    kept *part; /* (n) */
+    kept *part;
     size_t n;
 };
 
-typedef struct offer { /* every rank's description of its part */
+typedef struct offer { /* a rank's description of its part */
     uint64_t layout, bytes;
 } offer;
 
-static size_t pieces(uint64_t bytes) { return 2 + bytes / PIECE; } /* the head besides */
+static size_t pieces(uint64_t bytes) {
+    return 2 + bytes / PIECE;
+} /* the first piece and the head are separate */
 
 static bt_code choose_mirrored_state(memory_mirror *m, const memory_pair_name *own,
                                      const offer *all, bt_err *err) {
@@ -101,8 +101,6 @@ void ckpt_mirror_destroy(memory_mirror *m, bool remove) {
     free(m);
 }
 
-/* ---- a state ----------------------------------------------------------------------------------- */
-
 static uint64_t piece_at(uint64_t at, uint64_t end) { return end - at < PIECE ? end - at : PIECE; }
 
 static bt_code receive_mirrored_part(memory_mirror *m, kept *k, bt_err *err) {
@@ -116,7 +114,7 @@ static bt_code receive_mirrored_part(memory_mirror *m, kept *k, bt_err *err) {
     return bt_mailbox_recv(m->box, k->rank, &k->head, sizeof k->head, err);
 }
 
-/* Makes the received segment valid by writing its head last. */
+/* Writes the head of the received segment, which makes it valid. */
 static void validate_copy(kept *k) {
     memory_head *there = ckpt_pair_head(&k->pair);
     const uint64_t hash = k->head.self_hash;

@@ -1,4 +1,4 @@
-/* memory_pair.c - two segments of shared memory: named, mapped, and left for the next attempt. */
+/* memory_pair.c - two named segments of shared memory, which the next attempt can reuse. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -14,8 +14,6 @@
 #include "engine/ckpt/memory/memory_state.h"
 #include "engine/ckpt/section_source.h"
 
-/* ---- one segment ----------------------------------------------------------------------------- */
-
 bool ckpt_memory_is_whole(const memory_mapped *s) {
     const memory_head *h = memory_head_of(s);
     if (s->bytes < sizeof *h || memcmp(h->magic, MEMORY_MAGIC, sizeof h->magic) != 0 ||
@@ -53,8 +51,6 @@ static memory_mapped map_segment(const char *dir, const char *name, bool torn_to
     }
     return s;
 }
-
-/* ---- all segments of a folder ---------------------------------------------------------------- */
 
 void ckpt_memory_close(memory_segments *all) {
     for (size_t i = 0; i < all->n; i++) munmap((void *)(uintptr_t)all->at[i].at, all->at[i].bytes);
@@ -94,7 +90,7 @@ static bool belongs(const memory_head *h, const memory_head *to) {
            h->world_size == to->world_size && h->params_hash == to->params_hash;
 }
 
-/* every rank of its world has one */
+/* Returns true if every rank of its world has a part. */
 static bool is_complete(const memory_segments *all, const memory_head *of) {
     uint32_t n = 0;
     for (size_t i = 0; i < all->n; i++) {
@@ -162,8 +158,6 @@ bool bt_memory_state_find(const char *dir, bt_memory_id *id, bt_ckpt_meta *meta)
     return found;
 }
 
-/* ---- slices ---------------------------------------------------------------------------------- */
-
 typedef struct memory_source {
     ckpt_source from;
     const memory_segments *all;
@@ -171,7 +165,7 @@ typedef struct memory_source {
 
 static bt_code read_memory_section(ckpt_source *from, const ckpt_section *s, void *out,
                                    bt_err *err) {
-    const memory_source *m = (const memory_source *)from; /* its first member */
+    const memory_source *m = (const memory_source *)from; /* `from` is its first member */
     const size_t bytes = s->head.count * s->head.elem_bytes;
     memcpy(out, m->all->at[s->file].at + s->data_offset, bytes);
     if (XXH3_64bits(out, bytes) != s->head.data_hash)
@@ -254,8 +248,6 @@ bt_code bt_memory_state_load(const char *dir, const bt_memory_id *id, const bt_c
     return code;
 }
 
-/* ---- removal --------------------------------------------------------------------------------- */
-
 static void drop_older_states(const char *dir, int64_t below) {
     char path[PATH_MAX];
     DIR *d = opendir(dir);
@@ -266,7 +258,7 @@ static void drop_older_states(const char *dir, int64_t below) {
             continue;
         memory_mapped s = below < INT64_MAX ? map_segment(dir, e->d_name, true)
                                             : (memory_mapped){0};
-        /* one that is written just now is not whole, but its head has the attempt */
+        /* A segment that is being written is incomplete, but its head has the attempt. */
         const bool stale = !s.at || memory_head_of(&s)->attempt < below;
         if (s.at) munmap((void *)(uintptr_t)s.at, s.bytes);
         if (stale) unlink(path);

@@ -1,4 +1,4 @@
-/* memory_ring.c - hosts in turn, by the numbers that bt_comm_host gives their ranks. */
+/* memory_ring.c - orders hosts in a ring by their numbers (bt_comm_host). */
 #include "engine/ckpt/memory/memory_ring.h"
 
 #include "engine/parallel/mpi/comm.h"

@@ -6,11 +6,11 @@
 #ifndef BT_ENGINE_CKPT_MEMORY_RING_H
 #define BT_ENGINE_CKPT_MEMORY_RING_H
 
-/* a rank of the next host; -1: none */
+/* Returns a rank of the next host; -1: none. */
 int bt_memory_keeper(int rank, int size);
-/* number of parts of the previous host that a rank keeps */
+/* Returns the number of parts of the previous host that a rank keeps. */
 int bt_memory_kept(int rank, int size);
-/* the host after a host (step 1) or before it (-1) */
+/* Returns the next host (step 1) or the previous one (step -1). */
 int bt_memory_neighbour(int host, int step, int size);
 
 #endif

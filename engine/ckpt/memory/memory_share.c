@@ -1,4 +1,4 @@
-/* memory_share.c - the state from which the ranks of a job restart: its location, and copies for other hosts. */
+/* memory_share.c - finds the state from which the ranks of a job restart, and copies it to other hosts. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,10 +11,10 @@ enum { PIECE = 64 << 20 }; /* bytes of one broadcast */
 struct bt_memory_found {
     memory_segments all;
     bt_memory_id id;
-    const char *name; /* borrowed, as the next */
+    const char *name; /* borrowed, like the next one */
     bt_comm *world;
     bool spread;
-    int parts; /* number of parts of the state: ranks of the world that wrote it */
+    int parts; /* number of parts of the state, one per rank that wrote it */
 };
 
 bool bt_memory_is_here(int rank) { return bt_comm_host(rank) == bt_comm_host(0); }
@@ -31,8 +31,6 @@ void bt_memory_found_close(bt_memory_found *f) {
     free(f);
 }
 
-/* ---- copies for other hosts -------------------------------------------------------------------- */
-
 static bt_code allocate_mapped_state(memory_mapped *s, bt_err *err) {
     void *at = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
@@ -42,7 +40,7 @@ static bt_code allocate_mapped_state(memory_mapped *s, bt_err *err) {
     return BT_OK;
 }
 
-/* c: rank 0, which gives, and the ranks of other hosts */
+/* c: rank 0, which sends, and the ranks of other hosts. */
 static bt_code copy_segment(bt_memory_found *f, bt_comm *c, memory_mapped s, bt_err *err) {
     const bool gives = bt_comm_rank(c) == 0;
     uint64_t bytes = s.bytes;
@@ -88,8 +86,6 @@ static bt_code share_found_states(bt_memory_found *f, bt_comm *world, bt_err *er
     return bt_agree(world, code, err);
 }
 
-/* ---- which state ------------------------------------------------------------------------------- */
-
 typedef struct choice { /* message format */
     bt_memory_id id;
     int64_t spread, parts;
@@ -121,12 +117,13 @@ static bt_code agree_on_state(bt_memory_found *f, bt_err *err) {
     return bt_agree(world, code, err);
 }
 
-/* Broadcasts the metadata of the state, which is the same in every part, from the part of rank 0. */
+/* Broadcasts the metadata of the state, equal in every part, from the part of rank 0. */
 static bt_code broadcast_state_meta(const bt_memory_found *f, bt_ckpt_meta *meta, bt_err *err) {
     bt_memory_id id;
     memory_head h;
     if (bt_comm_rank(f->world) == 0)
-        h = *memory_head_of(ckpt_memory_part(&f->all, &f->id, 0)); /* found by `look` */
+        h = *memory_head_of(
+            ckpt_memory_part(&f->all, &f->id, 0)); /* its existence was checked before */
     BT_TRY(bt_broadcast(f->world, &h, sizeof h, 0, err));
     ckpt_memory_describe(&h, &id, meta);
     return BT_OK;

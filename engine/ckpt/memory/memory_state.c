@@ -15,24 +15,22 @@
 #include "engine/ckpt/memory/memory_format.h"
 #include "engine/ckpt/memory/memory_state.h"
 
-/* left free in the file system for segments of MPI and of other jobs */
+/* Free space that is left for segments of MPI and of other jobs. */
 static const uint64_t SPARE_BYTES = UINT64_C(32) << 20;
 
 struct bt_memory_state {
     bt_comm *world;
-    section_head *table;        /* (n) the same for every state, except the hashes of the data */
+    section_head *table;        /* (n) equal for every state, except for the hashes of the data */
     const unsigned char **from; /* (n) addresses of the sections' data */
-    uint64_t *to;               /* (n) their place in a segment */
+    uint64_t *to;               /* (n) their offsets in a segment */
     size_t n;
     memory_pair own;
     memory_mirror *mirror; /* NULL: all parts are on this host */
     bt_comm *host;         /* ranks of the world that write on this host; NULL: all */
     int64_t attempt, number;
-    memory_head *waiting; /* written, not valid yet; NULL: none */
+    memory_head *waiting; /* head of a written state that is not valid yet; NULL: none */
     char dir[PATH_MAX];
 };
-
-/* ---- the table ------------------------------------------------------------------------------- */
 
 static uint64_t longest_slice(const bt_ckpt_slice *s) {
     const uint64_t most = MEMORY_SECTION_ELEMS;
@@ -89,8 +87,6 @@ static bt_code make_table(bt_memory_state *m, const bt_ckpt_slice *slices, size_
     return BT_OK;
 }
 
-/* ---- segments -------------------------------------------------------------------------------- */
-
 static bool is_memory(const char *dir) {
     struct statfs fs;
     return statfs(dir, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
@@ -117,7 +113,7 @@ static bt_code take_segments(bt_memory_state *m, const bt_memory_id *begun_from,
     return m->mirror ? ckpt_mirror_take(m->mirror, begun_from, err) : BT_OK;
 }
 
-/* names the segments; for several hosts: assigns the keepers of copies */
+/* Names the segments; for several hosts, assigns the keepers of copies. */
 static bt_code name_segments(bt_memory_state *m, const bt_memory_cfg *cfg, bt_err *err) {
     const int rank = bt_comm_rank(cfg->world);
     const memory_pair_name name = {cfg->dir, rank, bt_comm_size(cfg->world),
@@ -173,8 +169,6 @@ size_t bt_memory_state_total(const bt_memory_state *m) {
     return 2 * m->own.bytes + (m->mirror ? ckpt_mirror_total(m->mirror) : 0);
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
 typedef struct copy {
     const bt_memory_state *m;
     unsigned char *at;
@@ -188,7 +182,7 @@ static void copy_sections(void *ctx, int thread, size_t begin, size_t end) {
     for (size_t i = begin; i < end; i++) {
         const size_t bytes = m->table[i].count * m->table[i].elem_bytes;
         table[i] = m->table[i];
-        /* this loads the data into the second-level cache; the copy bypasses the caches */
+        /* Hashing loads the data into the second-level cache; the copy bypasses the caches. */
         table[i].data_hash = XXH3_64bits(m->from[i], bytes);
         bt_stream_copy(c->at + m->to[i], m->from[i], bytes);
     }
@@ -228,7 +222,7 @@ bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int6
     h->values_bytes = (uint32_t)meta->state.len;
     memcpy(h->values, bt_text_str(&meta->state), meta->state.len);
     h->spread = m->mirror != NULL;
-    memcpy(there, h, sizeof *h); /* its attempt field must be readable (ckpt_memory_drop_older) */
+    memcpy(there, h, sizeof *h); /* ckpt_memory_drop_older reads its attempt field */
     m->waiting = there;
     m->own.next = 1 - m->own.next;
     if (!m->mirror) return BT_OK;
@@ -239,7 +233,7 @@ bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int6
 void bt_memory_state_publish(bt_memory_state *m) {
     enum {
         SETTLED = 3
-    }; /* states of this attempt after which both segments of every rank are its */
+    }; /* both segments of every rank belong to this attempt after so many states */
     memory_head *h = m->waiting;
     if (!h) return;
     atomic_thread_fence(memory_order_seq_cst);

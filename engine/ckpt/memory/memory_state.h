@@ -33,71 +33,71 @@
 
 typedef struct bt_memory_state bt_memory_state;
 
-/* identifies a state: attempt as in the fence, `number` counts the attempt's states */
+/* identifies a state: attempt as in the fence; `number` counts the attempt's states */
 typedef struct bt_memory_id {
     int64_t attempt, number, step;
-    int64_t disk_ns; /* clock of the newest checkpoint on disk (bt_now_ns), 0: none yet */
+    int64_t disk_ns; /* time of the newest checkpoint on disk (bt_now_ns), 0: none yet */
 } bt_memory_id;
 
 typedef struct bt_memory_cfg {
-    const char *dir;             /* exists; a memory file system */
-    bt_comm *world;              /* the ranks that write; borrowed, as the slices' data */
+    const char *dir;             /* an existing folder of a memory file system */
+    bt_comm *world;              /* ranks that write; borrowed, like the slices' data */
     const bt_ckpt_slice *slices; /* (n) slices that this rank contributes; copied */
     size_t n;
     int attempt;
-    bool spread; /* the world has several hosts, and every rank writes its own part on its own */
-    const bt_memory_id *begun_from; /* the state that this attempt loaded; NULL: none */
+    bool spread; /* every rank writes its own part on its host, because there are several hosts */
+    const bt_memory_id *begun_from; /* state that this attempt loaded; NULL: none */
 } bt_memory_cfg;
 
-/* DIR on a host without a supervisor: NAME/states in /dev/shm, both this user's alone. BT_IO */
+/* Creates DIR on a host without a supervisor: NAME/states in /dev/shm, both accessible to this user only. BT_IO. */
 bt_code bt_memory_dir_make(const char *dir, bt_err *err) BT_MUST_CHECK;
-/* Removes the folder made by bt_memory_dir_make, with all states; does nothing to a folder that a supervisor holds */
+/* Removes the folder made by bt_memory_dir_make with all states. Does nothing to a folder of a supervisor. */
 void bt_memory_dir_remove(const char *dir);
 
-/* bytes of this rank's two segments, for slices of `data` bytes in n pieces */
+/* Returns the size of this rank's two segments for slices of `data` bytes in n pieces. */
 size_t bt_memory_state_bytes(size_t data, size_t n);
-/* Allocates the segments. Returns on all ranks BT_UNSUPPORTED (not in memory) or BT_IO (no room), and removes
- * everything it created */
+/* Allocates the segments. All ranks return BT_UNSUPPORTED (not in memory) or BT_IO (no room), and remove everything
+ * they created. */
 bt_code bt_memory_state_open(bt_memory_state **out, const bt_memory_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
 void bt_memory_state_close(bt_memory_state *m); /* accepts NULL; the segment files remain */
 size_t bt_memory_state_total(
-    const bt_memory_state *m); /* bytes of this rank's segments, copies that it keeps too */
+    const bt_memory_state *m); /* size of this rank's segments, including copies that it keeps */
 
-/* Writes the current content of the slices into the older segment. meta: step, tokens, hashes, isa, build and
- * state are stored. The state is not valid before publish. BT_UNSUPPORTED: meta's values do not fit; earlier
- * states are unchanged. */
+/* Writes the current content of the slices into the older segment. meta: step, tokens, hashes, isa, build and state
+ * are stored. The state is not valid before publish. BT_UNSUPPORTED: meta's values do not fit; earlier states are
+ * unchanged. */
 bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int64_t disk_ns,
                               bt_err *err) BT_MUST_CHECK;
-/* makes the last written state valid; does nothing if there is none */
+/* Makes the last written state valid; does nothing if there is none. */
 void bt_memory_state_publish(bt_memory_state *m);
 
-/* Finds the newest state in dir whose heads and tables are complete on all its ranks (for a spread one, on rank
- * 0); false: none. One process; reads no data. meta (may be NULL) gets the metadata passed to write. */
+/* Finds the newest state in dir whose heads and tables are complete on all its ranks (for a spread state, on rank
+ * 0); returns false if there is none. One process; reads no data. meta (may be NULL): metadata passed to write. */
 bool bt_memory_state_find(const char *dir, bt_memory_id *id, bt_ckpt_meta *meta);
-/* reads slices out of that state, every section that is used checked against its hash: BT_FORMAT */
+/* Reads slices of that state. Every section that is used is compared with its hash: BT_FORMAT. */
 bt_code bt_memory_state_load(const char *dir, const bt_memory_id *id, const bt_ckpt_slice *slices,
                              size_t n, bt_err *err) BT_MUST_CHECK;
 /* ---- called by the ranks that restart from it --------------------------------------------------------- */
 
-/* true if the rank is on rank 0's host; if all ranks are */
+/* Return true if the rank is on rank 0's host; if all ranks are. */
 bool bt_memory_is_here(int rank);
 bool bt_memory_all_here(const bt_comm *world);
 
 typedef struct bt_memory_found bt_memory_found;
 /* Opens the state found by bt_memory_state_find; BT_FORMAT unless all ranks of rank 0's host find the same one. If
- * it is not spread, each rank of another host receives a copy of it in memory. Collective over the world; id and
- * meta, which the caller releases, are the same on all ranks */
+ * it is not spread, each rank of another host receives a copy in memory. Collective over the world; id and meta,
+ * which the caller releases, are equal on all ranks. */
 bt_code bt_memory_found_open(bt_memory_found **out, const char *dir, bt_comm *world,
                              bt_memory_id *id, bt_ckpt_meta *meta, bt_err *err) BT_MUST_CHECK;
-/* Like bt_memory_state_load. Parts of a spread state that a host lacks and its ranks' slices touch are received
- * from another host, one copy a host, and stored in DIR while reading: BT_FORMAT if no host has a part.
- * Collective; the code is the same on all ranks */
+/* Acts like bt_memory_state_load. Missing parts of a spread state that slices of a host's ranks touch are received
+ * from another host, once per host, and stored in DIR while reading: BT_FORMAT if no host has a part. Collective;
+ * all ranks return the same code. */
 bt_code bt_memory_found_load(bt_memory_found *f, const bt_ckpt_slice *slices, size_t n, bt_err *err)
     BT_MUST_CHECK;
 void bt_memory_found_close(bt_memory_found *f); /* accepts NULL */
 
-/* removes all states in dir, before a restart from a checkpoint on disk, so that they are not found again */
+/* Removes all states in dir before a restart from a checkpoint on disk, so that they are not found again. */
 void bt_memory_state_drop(const char *dir);
 
 #endif
