@@ -29,8 +29,6 @@ int64_t bt_thread_cpu_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* ---- wall time ------------------------------------------------------------------------------- */
-
 /* offset from the time since boot; 0: not read yet */
 static _Atomic int64_t wall_offset_us;
 

@@ -19,8 +19,6 @@ enum { PAIRS = 32 };
 
 static const double TWO_PI = 6.283185307179586;
 
-/* ---- one pair, as defined -------------------------------------------------------------------- */
-
 /* Pair p gives the normals of indices 2p and 2p+1, so a slice may begin anywhere. */
 static void exact_pair(double out[2], uint64_t pair, uint64_t seed, uint64_t stream) {
     double u = bt_rng_unit(seed, stream, 2 * pair), v = bt_rng_unit(seed, stream, 2 * pair + 1);
@@ -29,7 +27,6 @@ static void exact_pair(double out[2], uint64_t pair, uint64_t seed, uint64_t str
     out[1] = r * sin(a);
 }
 
-/* ---- a lane ---------------------------------------------------------------------------------- */
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE double as_double(uint64_t b) {
@@ -123,7 +120,6 @@ INLINE bool normal_block(double out[2 * PAIRS], uint64_t pair, double sigma, uin
     return near != 0;
 }
 
-/* ---- for this processor ---------------------------------------------------------------------- */
 typedef bool (*block_fn)(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t base);
 
 static bool block_any(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t base) {

@@ -95,8 +95,6 @@ static void wait_change(_Atomic uint32_t *word, uint32_t seen, int until_zero, i
     }
 }
 
-/* ---- units ----------------------------------------------------------------------------------- */
-
 static uint64_t pack_span(uint64_t begin, uint64_t end) { return begin << 32 | end; }
 static uint32_t span_begin(uint64_t s) { return (uint32_t)(s >> 32); }
 static uint32_t span_end(uint64_t s) { return (uint32_t)s; }

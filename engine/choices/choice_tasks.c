@@ -36,8 +36,6 @@ static bt_code take_gold(json_t *v, const char *key, bt_choice_item *q, bt_err *
     return BT_OK;
 }
 
-/* ---- ARC --------------------------------------------------------------------------------------- */
-
 /* {"question", "choices": {"text": [...], "label": [...]}, "answerKey"} */
 static bt_code read_arc(json_t *o, bt_choice_item *q, bt_err *err) {
     const char *question, *key;
@@ -56,8 +54,6 @@ static bt_code read_arc(json_t *o, bt_choice_item *q, bt_err *err) {
     }
     return bt_fail(err, BT_FORMAT, "'answerKey' is '%.20s', which is no label", key);
 }
-
-/* ---- HellaSwag ---------------------------------------------------------------------------------- */
 
 static bool is_choice_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -108,8 +104,6 @@ static bt_code read_hellaswag(json_t *o, bt_choice_item *q, bt_err *err) {
     return take_gold(json_object_get(o, "label"), "label", q, err);
 }
 
-/* ---- MMLU --------------------------------------------------------------------------------------- */
-
 /* {"question", "subject", "choices": [...], "answer"} */
 static bt_code read_mmlu(json_t *o, bt_choice_item *q, bt_err *err) {
     const char *question, *subject = json_string_value(json_object_get(o, "subject"));
@@ -134,8 +128,6 @@ static void describe_mmlu(const char *subject, bt_text *out) {
     for (const char *p = subject; *p; p++) bt_text_putn(out, *p == '_' ? " " : p, 1);
     bt_text_put(out, ".\n\n");
 }
-
-/* ---- the table ---------------------------------------------------------------------------------- */
 
 static const bt_choice_task tasks[] = {
     {"arc", "question, choices {text, label}, answerKey", read_arc, NULL, true},

@@ -35,8 +35,6 @@ int bt_elastic_ranks(const bt_elastic *range, const bt_elastic_host *hosts, size
     return slots < range->min ? 0 : (int)slots;
 }
 
-/* ---- one candidate --------------------------------------------------------------------------- */
-
 /* Values that depend on the number of ranks are computed again; values computed once for the whole run are kept. */
 static void begin_candidate(bt_run_cfg *c, const bt_run_cfg *given, const bt_run_cfg *settled) {
     *c = *settled;
@@ -84,8 +82,6 @@ static bt_code try_layout(const bt_run_cfg *given, const bt_run_cfg *settled, in
     if (err) *err = why;
     return code;
 }
-
-/* ---- the order ------------------------------------------------------------------------------- */
 
 typedef struct sizes {
     int tp, pp;

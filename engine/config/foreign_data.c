@@ -49,8 +49,6 @@ static bt_code keep_equal(const data_names *d, char *kept, size_t size, const ch
     return BT_OK;
 }
 
-/* ---- dataset_info.json --------------------------------------------------------------------------- */
-
 /* A column or tag that dataset_info.json names, and the names under which rows of this form are read. A name that is
  * not among them would be read as another column, so it is refused. */
 typedef struct column_rule {
@@ -197,8 +195,6 @@ static bt_code read_info(data_names *d, bt_err *err) {
     free(data);
     return code == BT_OK ? code : bt_fail(err, BT_FORMAT, "'%.300s': %.500s", path, why.msg);
 }
-
-/* ---- names --------------------------------------------------------------------------------------- */
 
 /* FILE#N: the first N rows of a file; false: the name has no such end */
 static bool cut_row_count(char *name, char *rows, size_t size) {

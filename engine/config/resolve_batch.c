@@ -20,8 +20,6 @@ enum {
     UNEVEN_MICROS = 4,
 };
 
-/* ---- arithmetic of layouts ------------------------------------------------------------------- */
-
 /* the largest divisor of n that is <= most; 1 <= most */
 int64_t bt_divisor_below(int64_t n, int64_t most) {
     for (int64_t d = most < n ? most : n; d > 1; d--)
@@ -54,8 +52,6 @@ const char *bt_divisors(char *buf, size_t size, int64_t n, int64_t x) {
         snprintf(buf, size, "%" PRId64, below);
     return buf;
 }
-
-/* ---- a step --------------------------------------------------------------------------------- */
 
 /* Reproducible training works in units that depend only on the batch; the number of ranks, --micro-batch and --accum
  * decide which rank works on which units and change no bit. */

@@ -16,8 +16,6 @@ bt_dpo bt_tune_dpo(const bt_run_cfg *c) {
                     .smoothing = c->tune.label_smoothing};
 }
 
-/* ---- the teacher ------------------------------------------------------------------------------- */
-
 enum { SHAPE_NUMBERS = 12 };
 
 void bt_tune_teacher_write(const bt_model_cfg *m, char *out, size_t size) {
@@ -111,8 +109,6 @@ bt_model_counts bt_tune_count(const bt_run_cfg *c) {
             n.flop_token += bt_model_count(&teacher).flop_forward;
     return n;
 }
-
-/* ---- fade-in of ternary layers ------------------------------------------------------------------- */
 
 bool bt_tune_fades(const bt_run_cfg *c) { return c->train.lambda_steps > 0; }
 

@@ -184,8 +184,6 @@ bt_code bt_tune_resolve(bt_run_cfg *c, bt_text *faults, bt_err *err) {
     return bt_collect_fault(faults, check_base(c, err), err);
 }
 
-/* ---- data ------------------------------------------------------------------------------------ */
-
 static bt_code resolve_packing(bt_run_cfg *c, bool synthetic, bt_err *err) {
     bool text = c->data.form == 0;
     if (c->data.packing == BT_PACKED_AUTO)

@@ -41,8 +41,6 @@ void bt_exchange_watch_begin(bt_exchange_watch *w, int64_t step) {
     w->samples = 0;
 }
 
-/* ---- by kind --------------------------------------------------------------------------------- */
-
 static void take_traffic(double v[BT_MC_COUNT], const bt_traffic *x, const bt_link *link,
                          double steps) {
     v[BT_MC_STEPS] = steps;
@@ -86,8 +84,6 @@ static bt_code sample_traffic(bt_exchange_watch *w, const bt_telemetry *t, int64
     record_traffic(w, t, step);
     return BT_OK;
 }
-
-/* ---- by pair --------------------------------------------------------------------------------- */
 
 /* The second sample is the first that is recorded: the first has the start of the run in it. Then
  * one in PAIRS_EVERY, as there are n^2 rows. */

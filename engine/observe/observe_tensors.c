@@ -125,8 +125,6 @@ static bt_code add_counts(bt_tensor_watch *w, bool applied, bt_err *err) {
     return sum_over_ranks(w, w->counts[0], COUNTS * n, err);
 }
 
-/* ---- distributions --------------------------------------------------------------------------- */
-
 static void send_bins(bt_tensor_watch *w, const bt_telemetry *t, int64_t step) {
     const bt_params *p = &w->update->table;
     for (size_t i = 0; i < p->n; i++) {

@@ -33,8 +33,6 @@ void bt_telemetry_release(bt_telemetry *t) {
     memset(t, 0, sizeof *t);
 }
 
-/* ---- combines the ranks' values to the step's --------------------------------------------------------- */
-
 static void combine(bt_telemetry *t, double *step, double *mean) {
     int n = bt_comm_size(t->comm), overlapping = 0;
     double loss = 0, share = 0, slowest = 0, lost = 0, spent = 0, overlap = 0, logical = 0,

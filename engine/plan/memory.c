@@ -11,8 +11,6 @@
 #include "engine/base/tables/metric.h"
 #include "engine/config/rank_setup.h"
 
-/* ---- available memory -------------------------------------------------------------------------- */
-
 /* Reads the number after `key` from a file of "key value" lines, or the file's first word if key is "". Returns
  * false if there is none. */
 static bool read_keyed_number(const char *path, const char *key, size_t unit, size_t *out) {
@@ -98,8 +96,6 @@ void bt_memory_room_of(bt_memory_room *room) {
         room->host_limit = "cgroup limit";
     }
 }
-
-/* ---- remedies ---------------------------------------------------------------------------------- */
 
 enum { TRIES = 12 };
 

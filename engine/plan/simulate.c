@@ -11,8 +11,6 @@
 #include "engine/base/tables/metric.h"
 #include "engine/plan/layout_why.h"
 
-/* ---- parsing ----------------------------------------------------------------------------------- */
-
 typedef struct unit {
     const char *name;
     double is;
@@ -102,8 +100,6 @@ bt_code bt_sim_parse_time(const char *text, const char *what, double *seconds, b
     return bt_fail(err, BT_ARG, "%s '%.60s' is beyond any job (1s to 365000d)", what, text);
 }
 
-/* ---- failures -------------------------------------------------------------------------------- */
-
 double bt_goodput_at(double interval_s, double ckpt_s, double restart_s, double mtbf_s) {
     if (!(mtbf_s > 0)) return interval_s / (interval_s + ckpt_s);
     return interval_s / (mtbf_s * exp(restart_s / mtbf_s) * expm1((interval_s + ckpt_s) / mtbf_s));
@@ -118,8 +114,6 @@ bt_goodput bt_goodput_of(double ckpt_s, double restart_s, double mtbf_s) {
     g.frac = bt_goodput_at(g.daly_s, ckpt_s, restart_s, mtbf_s);
     return g;
 }
-
-/* ---- one size -------------------------------------------------------------------------------- */
 
 static void why(bt_sim_point *out, const bt_layouts *l) {
     bt_text text;

@@ -9,8 +9,6 @@
 
 enum { POLISH = 8, RUNS_MOST = BT_RACE_MOST * BT_RACE_ROUNDS_MOST, PRIOR_RUNS = 2 };
 
-/* ---- round and candidate effects ----------------------------------------------------------------- */
-
 /* additive model of the logarithms: a run took round[k] + part[i] + noise */
 typedef struct split {
     double round[BT_RACE_ROUNDS_MOST], part[BT_RACE_MOST], noise;
@@ -49,8 +47,6 @@ static double noise_of(const bt_race *r, const split *s) {
     return sqrt((PRIOR_RUNS * BT_RACE_NOISE * BT_RACE_NOISE + (double)free_runs * seen * seen) /
                 (double)(PRIOR_RUNS + free_runs));
 }
-
-/* ---- probable times ------------------------------------------------------------------------------ */
 
 typedef struct belief { /* distribution of the logarithm of a time */
     double mean, variance;
@@ -107,8 +103,6 @@ static void estimate_candidates(bt_race *r) {
     }
     r->settled = enough && r->loss_frac < BT_RACE_LOSS;
 }
-
-/* ---- rounds ------------------------------------------------------------------------------------ */
 
 /* A dropped candidate has missed rounds, cannot be compared in them, and is never run again. */
 static bool runs_now(const bt_race *r, size_t i) {

@@ -42,8 +42,6 @@ double bt_wire_s(const bt_wire *w, double rounds, double bytes) {
     return rounds * w->latency_s + (w->bytes_per_s > 0 ? bytes / w->bytes_per_s : 0);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
-
 /* Shares of an element that a rank of n sends: towards the owners, and the owners' sums back to all n ranks or to
  * the replicas of the owner's shard. */
 typedef struct ways {
@@ -144,8 +142,6 @@ bt_exchange_cost bt_wire_exchange(const bt_rates *r, const bt_cluster *c, const 
                ? by_hosts(r, c, cfg, shape, here, elems)
                : flat(r, c, cfg, shape, elems);
 }
-
-/* ---- tensor parallelism, agreement ----------------------------------------------------------- */
 
 double bt_wire_rows_s(const bt_rates *r, const bt_cluster *c, int tp, double meetings,
                       double bytes) {

@@ -22,8 +22,6 @@ static void release_adapter_sum(void *ctx) {
 /* (rank, inputs); all other tensors are B, (outputs, rank) */
 static bool is_a(const bt_tensor *t) { return bt_adapter_a(bt_adapter_layer(t->id)) == t->id; }
 
-/* ---- one tensor -------------------------------------------------------------------------------- */
-
 /* Writes part p of tensor t, whose rank begins at `at`, to x. */
 static bt_code read_adapter_part(const bt_adapter_part *p, const bt_tensor *t, size_t at,
                                  double scale, float *x, bt_err *err) {
@@ -57,8 +55,6 @@ static bt_code read_sum(void *ctx, bt_model_file *s, size_t i, uint64_t first, u
     free(x);
     return code;
 }
-
-/* ---- the sum ----------------------------------------------------------------------------------- */
 
 static bt_code check_part(const bt_model_file *s, const bt_adapter_part *p, bt_err *err) {
     const bt_model_file *f = p->adapters;

@@ -20,8 +20,6 @@ static bt_code check_scale(const char *path, double scale, const bt_model_cfg *m
         path, scale, model->lora.scale);
 }
 
-/* ---- PEFT -------------------------------------------------------------------------------------- */
-
 /* alpha_pattern: each B is multiplied by its own scale over that of the model */
 typedef struct scaled {
     float *ratio; /* [params.n] */
@@ -167,8 +165,6 @@ bt_code bt_adapters_open_peft(bt_model_file **out, const char *folder, const bt_
     *out = NULL;
     return open_peft_folder(out, folder, model, NULL, base, err);
 }
-
-/* ---- ours -------------------------------------------------------------------------------------- */
 
 static bt_code check_adapter_model(const bt_model_file *s, const bt_model_cfg *model,
                                    int64_t base_hash, bt_err *err) {

@@ -31,8 +31,6 @@ static size_t largest_tensor_room(const bt_params *p) {
     return most;
 }
 
-/* ---- this rank's slice of a tensor -------------------------------------------------------------------- */
-
 /* a run of the block that is one of the whole tensor too: a row of it, or all of its rows */
 typedef struct block_run {
     size_t begin, n; /* in the whole tensor */
@@ -76,8 +74,6 @@ static void store_elements(reading *r, const bt_tensor *t, uint64_t at, uint64_t
     if (t->id == BT_P_EMBED) bt_model_base_put_tied(r->m, at, n, r->x);
     if (own) store_block(r, (size_t)(own - base->tensors), at, n, scale);
 }
-
-/* ---- all of it --------------------------------------------------------------------------------- */
 
 /* f NULL: a norm that the file lacks, which is one everywhere */
 static bt_code read_tensor(reading *r, const bt_tensor *t, const bt_tensor *f, bt_err *err) {

@@ -29,8 +29,6 @@ static void release_merged(void *ctx) {
     free(m);
 }
 
-/* ---- one tensor -------------------------------------------------------------------------------- */
-
 static bt_code read_adapter(bt_model_file *adapters, const bt_tensor *t, bt_param_id id,
                             float **out, size_t *rank, bt_err *err) {
     const bt_params *p = &adapters->params;
@@ -141,8 +139,6 @@ static bt_code merged_scale(void *ctx, bt_model_file *s, size_t i, float *scale,
     *scale = m->scales[i];
     return BT_OK;
 }
-
-/* ---- the model --------------------------------------------------------------------------------- */
 
 static bt_code check_merge(const bt_model_file *s, bt_merge_kind kind, bt_err *err) {
     if (s->cfg.lora.rank)

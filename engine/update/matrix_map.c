@@ -7,8 +7,6 @@
 #include "engine/base/small.h"
 #include "engine/optim/muon.h"
 
-/* ---- ownership of matrices ------------------------------------------------------------------------- */
-
 typedef struct ranked {
     double flops;
     size_t k;
@@ -65,8 +63,6 @@ void bt_matrix_map_release(bt_matrix_map *m) {
     free(m->order);
     memset(m, 0, sizeof *m);
 }
-
-/* ---- streams --------------------------------------------------------------------------------- */
 
 /* the next stretch of the stream, in elements of the block; *stripe: 0 at first */
 static bool next_stretch(const bt_matrix_map *m, bt_matrix_share who, size_t *stripe,

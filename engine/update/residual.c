@@ -17,8 +17,6 @@ size_t bt_residual_bytes(const bt_rank_setup *s) {
     return codec_has_state(s) ? s->params.total * sizeof(float) : 0;
 }
 
-/* ---- create ---------------------------------------------------------------------------------- */
-
 static uint64_t mix_hash(uint64_t hash, int64_t x) { return bt_splitmix64(hash ^ (uint64_t)x); }
 
 /* the same on all ranks of the world */
@@ -84,8 +82,6 @@ void bt_residual_release(bt_residual *r) {
     *r = (bt_residual){0};
 }
 
-/* ---- checkpoints ----------------------------------------------------------------------------- */
-
 static void save_residual_keys(void *ctx, bt_json *j) {
     const bt_residual *r = ctx;
     if (!r->owed) return;
@@ -148,8 +144,6 @@ void bt_residual_add_state(bt_residual *r, bt_state *s) {
                                     .save = save_residual_keys,
                                     .load = load_residual_keys});
 }
-
-/* ---- use ------------------------------------------------------------------------------------- */
 
 /* loss scales are powers of two: this changes no other bit */
 static void rescale(bt_residual *r, double loss_scale) {

@@ -11,8 +11,6 @@
 
 bool bt_update_sharded(const bt_update *u) { return u->shards.n > 1; }
 
-/* ---- create ---------------------------------------------------------------------------------- */
-
 static bt_code take_pieces(bt_update *u, const bt_run_cfg *c, bt_err *err) {
     const bt_params *p = bt_model_params(u->model);
     bt_optim_cfg optim = bt_run_cfg_optim(c);
@@ -153,8 +151,6 @@ bt_update_sizes bt_update_bytes(const bt_rank_setup *s) {
     return sizes;
 }
 
-/* ---- weights before the first step ------------------------------------------------------------ */
-
 void bt_update_init_weights(bt_update *u, uint64_t seed) {
     const bt_params *p = bt_model_params(u->model);
     for (size_t k = 0; k < p->n; k++) {
@@ -174,8 +170,6 @@ bt_code bt_update_quantise(bt_update *u, bt_err *err) {
     BT_TRY(bt_weights_quantise(u->weights, err));
     return bt_tp_group_check(u->tp_group, err);
 }
-
-/* ---- a step ---------------------------------------------------------------------------------- */
 
 /* Skips pages that the exchange has returned to the system: they are already zero, and a write would allocate them
  * again. */
@@ -211,8 +205,6 @@ bt_code bt_update_apply(bt_update *u, const bt_optim_update *how, bt_err *err) {
 int64_t bt_update_take_busy_ns(bt_update *u) {
     return bt_weights_take_busy_ns(u->weights) + bt_matrix_update_take_busy_ns(u->matrices);
 }
-
-/* ---- per tensor ------------------------------------------------------------------------------ */
 
 void bt_update_raise_second_moments(bt_update *u, size_t k, double share) {
     enum { SECOND_MOMENT = 1 };

@@ -28,8 +28,6 @@ static double read_number_file(const char *path) {
     return end == buf ? NAN : v;
 }
 
-/* ---- cores ----------------------------------------------------------------------------------- */
-
 static void read_ticks(bt_cores *c, bool rates) {
     char line[512];
     FILE *f = fopen("/proc/stat", "re");
@@ -90,8 +88,6 @@ static void read_frequencies(bt_cores *c) {
     }
 }
 
-/* ---- disks ----------------------------------------------------------------------------------- */
-
 /* whole disks: a partition's bytes are its disk's, and those of loop, dm and md devices another one's */
 static bool is_disk(const char *name) {
     char path[80];
@@ -126,8 +122,6 @@ static void read_disks(bt_cores *c, double seconds) {
     c->read = read;
     c->written = written;
 }
-
-/* ---- other processes ------------------------------------------------------------------------- */
 
 static bool ticks_of(int pid, char name[24], double *ticks) {
     char path[48], buf[1024];

@@ -14,8 +14,6 @@
 #include "tests/store/store_test.h"
 #include "tests/store/view_test.h"
 
-/* ---- a configuration ------------------------------------------------------------------------- */
-
 static const char settings[] = "model:\n  preset: nano\n  layers: 3\n"
                                "data:\n  path: [a.txt, 'b c.txt', \"d\"]\n"
                                "optim:\n  lr: 1e-3 # a remark\n  schedule: cosine\n"
@@ -41,8 +39,6 @@ static void reading_a_configuration(void **state) {
     assert_true(survives_refusals("reading a configuration", read_configuration, path, false) > 20);
     assert_int_equal(cfg.model.layers, 3);
 }
-
-/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 static bt_code save_checkpoint(void *ctx, bt_err *err) {
     world *s = ctx;
@@ -107,8 +103,6 @@ static void checkpoints(void **state) {
     assert_true(survives_refusals("loading a checkpoint", load_checkpoint, s, true) > 20);
     free(s);
 }
-
-/* ---- a database ------------------------------------------------------------------------------ */
 
 static bt_code write_run(void *ctx, bt_err *err) {
     const bt_tmp *t = ctx;
@@ -219,8 +213,6 @@ static void databases(void **state) {
     assert_true(survives_refusals("reading a database", read_run, t, false) > 20);
     assert_true(survives_refusals("writing a database", write_run, t, true) > 5);
 }
-
-/* ---- a plan ---------------------------------------------------------------------------------- */
 
 static bt_code plan(void *ctx, bt_err *err) {
     const bt_layout_search s = {

@@ -43,8 +43,6 @@ static void same_records_as_one_rank(void **state) {
     for (size_t k = 0; k < N_LAYOUTS; k++) tp_compare(shapes, &layouts[k]);
 }
 
-/* ---- the wide model -------------------------------------------------------------------------- */
-
 #define WIDE_HEADS \
     "--set", "model.heads=8", "--set", "model.head_dim=16", "--set", "model.kv_heads=2"
 
@@ -174,8 +172,6 @@ static void bytes_follow_the_formula(void **state) {
     }
 }
 
-/* ---- checkpoints ----------------------------------------------------------------------------- */
-
 static void a_checkpoint_resumes_in_five_layouts(void **state) {
     (void)state;
     static const tp_layout all[] = {
@@ -190,8 +186,6 @@ static void a_checkpoint_resumes_in_five_layouts(void **state) {
     };
     tp_goes_on(shapes, &all[0], all + 1, sizeof all / sizeof *all - 1);
 }
-
-/* ---- bits ------------------------------------------------------------------------------------ */
 
 #define EXACT "--set", "train.reproducible=true", "--set", "train.unit=2", "--lr", "5e-3"
 static const tp_layout exact[] = {

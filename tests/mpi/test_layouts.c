@@ -209,8 +209,6 @@ static void hosts_change_no_bit(void **state) {
     }
 }
 
-/* ---- a checkpoint of one layout in every other one -------------------------------------------- */
-
 static char dir[64];
 
 static void part(fake_sink *f, const layout *l, const char *stop_after, const char *resume_dir) {

@@ -35,8 +35,6 @@ static void same_records_as_one_rank(void **state) {
     for (size_t k = 0; k < N_LAYOUTS; k++) tp_compare(shapes, &layouts[k]);
 }
 
-/* ---- a checkpoint of each layout resumes in other ones --------------------------------------- */
-
 static char dir[64];
 
 static void run_part(fake_sink *f, const tp_layout *l, const char *stop_after,

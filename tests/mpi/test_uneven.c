@@ -40,8 +40,6 @@ static void same_records_as_one_rank(void **state) {
     bt_testing_tp_messages = false;
 }
 
-/* ---- gradients and bytes --------------------------------------------------------------------- */
-
 #define WIDE HEADS("20", "5"), "--set", "model.qk_norm=true", "--set", "model.qkv_bias=true"
 static layout_grads lonely_grads;
 
@@ -82,8 +80,6 @@ static void bytes_follow_the_formula(void **state) {
         fail_msg("%.0f bytes a step and rank, %.0f by the formula", got, want);
 }
 
-/* ---- checkpoints ----------------------------------------------------------------------------- */
-
 static void a_checkpoint_resumes_in_other_layouts(void **state) {
     (void)state;
     static const tp_layout all[] = {
@@ -96,8 +92,6 @@ static void a_checkpoint_resumes_in_other_layouts(void **state) {
     for (size_t from = 0; from < 3; from += 2)
         tp_goes_on(shapes, &all[from], all, sizeof all / sizeof *all);
 }
-
-/* ---- bits ------------------------------------------------------------------------------------ */
 
 #define EXACT "--set", "train.reproducible=true", "--set", "train.unit=2", "--lr", "5e-3"
 static const tp_shape exact_shapes[] = {
@@ -133,8 +127,6 @@ static void reproducible_bits(void **state) {
         }
     }
 }
-
-/* ---- models that can be divided -------------------------------------------------------------- */
 
 static void two_parts_share_one_kv_head(void **state) {
     (void)state;

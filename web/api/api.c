@@ -89,7 +89,6 @@ bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err) {
     return a->view[oldest].view;
 }
 
-/* ---- requests to the view -------------------------------------------------------------------- */
 /* A number that is missing in a request remains 0: the view then uses its default (view.h). */
 static bt_code bad_arg(bt_err *err, const char *key, const char *want) {
     return bt_fail(err, BT_ARG, "query argument '%s' must be %s", key, want);

@@ -26,8 +26,6 @@ typedef struct request {
     int64_t step; /* -1: none given */
 } request;
 
-/* ---- changes to the record of a run ---------------------------------------------------------- */
-
 static bt_code control_tag(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
     char copy[VALUE_MOST + 1], tags[256], *rest = copy, *word;
     const char *words[TAGS_MOST];
@@ -96,8 +94,6 @@ static size_t record_verb(const char *verb) {
     while (i < RECORDS && strcmp(records[i].verb, verb) != 0) i++;
     return i;
 }
-
-/* ---- reading --------------------------------------------------------------------------------- */
 
 static bt_code fail_control_verb(bt_err *err) {
     char words[240];

@@ -14,8 +14,6 @@
 
 enum { COLUMNS = 600, RANK_COLUMNS = 240, RANKS = 16, HEAT_COLUMNS = 180 };
 
-/* ---- the answers ---- */
-
 typedef struct keeper {
     bt_api *api;
     const char *run;
@@ -123,8 +121,6 @@ static bt_code keep_all_answers(keeper *k, bt_err *err) {
     }
     return BT_OK;
 }
-
-/* ---- the file ---- */
 
 /* Copies JSON into a data block: markup characters become \u00XX (they occur in strings only),
  * fractions have seven digits */

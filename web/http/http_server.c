@@ -45,7 +45,6 @@ enum MHD_Result bt_http_send(struct MHD_Connection *c, int status, struct MHD_Re
     return ok;
 }
 
-/* ---- requests -------------------------------------------------------------------------------- */
 static enum MHD_Result add_arg(void *ctx, enum MHD_ValueKind kind, const char *key,
                                const char *value) {
     (void)kind;
@@ -110,7 +109,6 @@ void bt_http_read(bt_req *q, struct MHD_Connection *c, const char *path, const c
     MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, add_arg, q);
 }
 
-/* ---- assets, login --------------------------------------------------------------------------- */
 const bt_asset *bt_http_asset(const bt_asset *assets, size_t n, const char *path) {
     for (size_t i = 0; i < n; i++) {
         if (strcmp(assets[i].path, path) == 0) return &assets[i];
@@ -158,7 +156,6 @@ bt_code bt_http_make_token(char token[BT_TOKEN_HEX + 1], bt_err *err) {
     return BT_OK;
 }
 
-/* ---- connections ----------------------------------------------------------------------------- */
 bt_link *bt_http_link(struct MHD_Connection *c) {
     const union MHD_ConnectionInfo *i = MHD_get_connection_info(c,
                                                                 MHD_CONNECTION_INFO_SOCKET_CONTEXT);

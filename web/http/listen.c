@@ -17,8 +17,6 @@
 
 enum { BACKLOG = 1024, STATE_LISTEN = 0x0a };
 
-/* ---- owner of a port ------------------------------------------------------------------------- */
-
 /* inode of the listening socket on a port, from one of /proc/net/tcp and tcp6; 0: none */
 static unsigned long listening_inode(const char *table, int port) {
     char line[512];
@@ -73,8 +71,6 @@ void bt_listen_holder(int port, char *out, size_t size) {
     }
     closedir(d);
 }
-
-/* ---- listening ---- */
 
 static bt_code taken(const char *host, int port, bt_err *err) {
     char who[128];

@@ -59,7 +59,6 @@ static void resume_connection(bt_reply *r) {
     MHD_resume_connection(r->conn);
 }
 
-/* ---- the source's side ----------------------------------------------------------------------- */
 void bt_reply_set(bt_reply *r, void *work) {
     lock_reply(r);
     r->work = work;
@@ -125,7 +124,6 @@ void bt_reply_end(bt_reply *r) {
     if (last) destroy_reply(r);
 }
 
-/* ---- the connection's side ------------------------------------------------------------------- */
 static ssize_t read_reply_stream(void *ctx, uint64_t pos, char *buf, size_t max) {
     bt_reply *r = ctx;
     (void)pos;

@@ -19,7 +19,6 @@ typedef struct exchange { /* one request in progress */
     char path[256];  /* the same path without a trailing slash */
 } exchange;
 
-/* ---- answers of the server itself ------------------------------------------------------------ */
 static enum MHD_Result send_text(const bt_serve *s, struct MHD_Connection *c, int status,
                                  const char *type, const char *text, size_t n) {
     struct MHD_Response *r = MHD_create_response_from_buffer(n, (void *)(size_t)text,
@@ -61,7 +60,6 @@ static enum MHD_Result send_unavailable(const bt_serve *s, struct MHD_Connection
     return send_error(s, c, 503, &(bt_serve_error){.type = "server_error", .message = message});
 }
 
-/* ---- guards and routes ----------------------------------------------------------------------- */
 static bool is_get_request(const bt_req *q) {
     return strcmp(q->method, "GET") == 0 || strcmp(q->method, "HEAD") == 0;
 }
@@ -135,7 +133,6 @@ static const char *without_last_slash(exchange *x, const char *path) {
     return x->path;
 }
 
-/* ---- libmicrohttpd's callbacks --------------------------------------------------------------- */
 static enum MHD_Result on_model_request(void *ctx, struct MHD_Connection *c, const char *path,
                                         const char *method, const char *version, const char *data,
                                         size_t *size, void **state) {
@@ -190,7 +187,6 @@ static void *watch_requests(void *ctx) {
     return NULL;
 }
 
-/* ---- start and stop -------------------------------------------------------------------------- */
 static bt_code set_access_token(bt_serve *s, const char *token, bt_err *err) {
     if (!token || !*token) return bt_http_make_token(s->token, err);
     const size_t n = strlen(token);

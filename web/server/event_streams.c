@@ -9,7 +9,6 @@
 
 enum { MAX_STREAMS = 32, WATCH_MS = 25, TICK_MS = 100 };
 
-/* ---- event streams --------------------------------------------------------------------------- */
 static ssize_t read_event_stream(void *ctx, uint64_t pos, char *buf, size_t max) {
     stream *s = ctx;
     bt_web *w = s->web;
@@ -97,7 +96,6 @@ enum MHD_Result bt_web_open_stream(bt_web *w, struct MHD_Connection *c, const ch
     return bt_http_send(c, 200, r, bt_http_events);
 }
 
-/* ---- the publisher --------------------------------------------------------------------------- */
 void bt_web_wake_streams(bt_web *w, bool all) {
     int64_t now = bt_now_ns();
     pthread_mutex_lock(&w->lock);

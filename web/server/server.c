@@ -27,7 +27,6 @@ typedef struct exchange { /* one request in progress */
     bt_answer_thread *thread; /* NULL: answered at once */
 } exchange;
 
-/* ---- requests -------------------------------------------------------------------------------- */
 static enum MHD_Result send_answer_again(struct MHD_Connection *c, const bt_answer *a) {
     bt_answer copy = *a; /* the cache keeps its body */
     return bt_web_send_answer(c, &copy);
@@ -151,7 +150,6 @@ static void on_page_completed(void *ctx, struct MHD_Connection *c, void **state,
     bt_links_end(&w->links, bt_http_link(c));
 }
 
-/* ---- start and stop -------------------------------------------------------------------------- */
 bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
     bt_web *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "no memory for the dashboard");

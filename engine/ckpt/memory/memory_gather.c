@@ -18,7 +18,7 @@ typedef struct gather {
     int *lowest;     /* (size) lowest rank of each rank's host */
     uint64_t *bytes; /* (size, parts) size of a part on the host of a rank; 0: missing */
     unsigned char *
-        receives_part; /* (size, parts) the rank receives the part for its host; set only for its lowest rank */
+        takes; /* (size, parts) the rank receives the part for its host; set only for its lowest rank */
     memory_segment *coming; /* (parts) destination of the parts that this rank receives */
 } gather;
 

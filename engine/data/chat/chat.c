@@ -67,8 +67,6 @@ size_t bt_chat_stops(const bt_chat_template *t, const bt_tokenizer *tokenizer,
     return n;
 }
 
-/* ---- pieces ---------------------------------------------------------------------------------- */
-
 typedef struct render {
     const bt_chat_template *t;
     const bt_chat_message *messages;

@@ -27,8 +27,6 @@ bt_code bt_label_of(json_t *object, char out[BT_LABEL_BYTES], bt_err *err) {
     return BT_OK;
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
-
 size_t bt_labels_count(const char *list) {
     size_t n = *list != '\0';
     for (; *list; list++) n += *list == '\n';
@@ -79,8 +77,6 @@ bt_code bt_labels_check(const char *list, bt_err *err) {
     }
     return BT_OK;
 }
-
-/* ---- labels found in the data -------------------------------------------------------------------- */
 
 typedef struct found {
     char (*names)[BT_LABEL_BYTES];

@@ -73,8 +73,6 @@ static bool skip_value(scan *p) {
     return false;
 }
 
-/* ---- which keys ---- */
-
 static bool in_list(const char *const *list, const char *key, size_t n) {
     for (; list && *list; list++)
         if (strlen(*list) == n && memcmp(*list, key, n) == 0) return true;
@@ -122,8 +120,6 @@ static void note_sign(scan *p, const char *key, size_t n) {
     for (size_t i = 0; i < p->sign; i++)
         if (strlen(signs[i].key) == n && memcmp(signs[i].key, key, n) == 0) p->sign = i;
 }
-
-/* ---- objects ---- */
 
 static bool keep_value(scan *p, int level);
 

@@ -43,8 +43,6 @@ struct bt_text_file {
     uint64_t window; /* bytes that the frame declares */
 };
 
-/* ---- gzip -------------------------------------------------------------------------------------- */
-
 static bt_code gzip_open(bt_text_file *f, bt_err *err) {
     if (inflateInit2(&f->gzip, GZIP_ONLY) == Z_OK) return BT_OK;
     return bt_fail(err, BT_NOMEM, "cannot take memory to decompress '%s'", f->path);
@@ -66,8 +64,6 @@ static bt_code gzip_decode(bt_text_file *f, void *buf, size_t n, decoded *out, b
 }
 
 static void gzip_close(bt_text_file *f) { (void)inflateEnd(&f->gzip); }
-
-/* ---- zstd -------------------------------------------------------------------------------------- */
 
 /* The window that the header of a frame declares (RFC 8878, 3.1.1.1.2); `otherwise` where s holds no such header. */
 static uint64_t zstd_window(const unsigned char *s, size_t n, uint64_t otherwise) {
@@ -105,8 +101,6 @@ static bt_code zstd_decode(bt_text_file *f, void *buf, size_t n, decoded *out, b
 }
 
 static void zstd_close(bt_text_file *f) { (void)ZSTD_freeDStream(f->zstd); }
-
-/* ---- files ------------------------------------------------------------------------------------- */
 
 static const decoder decoders[] = {{".gz", "gzip", gzip_open, gzip_decode, gzip_close, true},
                                    {".zst", "zstd", zstd_open, zstd_decode, zstd_close, false}};

@@ -32,8 +32,6 @@ void bt_mixture_destroy(bt_mixture *m) {
     free(m);
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
-
 static uint64_t gcd(uint64_t a, uint64_t b) {
     while (b) {
         uint64_t t = a % b;

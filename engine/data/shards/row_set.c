@@ -36,8 +36,6 @@ void bt_row_set_destroy(bt_row_set *r) {
     free(r);
 }
 
-/* ---- learned targets ------------------------------------------------------------------------------ */
-
 /* the first span that ends behind `id` */
 static uint64_t span_at(const bt_shard *s, uint64_t id) {
     const bt_shard_span *spans = bt_shard_spans(s);
@@ -76,8 +74,6 @@ void bt_shard_learned(const bt_shard *s, uint64_t first, size_t n, unsigned char
         memset(learned + (from - first), 1, to - from);
     }
 }
-
-/* ---- rows ------------------------------------------------------------------------------------ */
 
 static bt_code grow_row_items(void **items, size_t *cap, size_t used, size_t each, bt_err *err) {
     if (used < *cap) return BT_OK;

@@ -165,8 +165,6 @@ bool bt_added_next(const bt_added_names *a, const char *text, size_t n, bool spe
     return false;
 }
 
-/* ---- cutting ---- */
-
 static bool takes_space(const name *x) {
     if (x->token.special) return false;
     if (x->token.lstrip || x->token.rstrip) return true;

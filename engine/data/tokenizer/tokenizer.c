@@ -61,8 +61,6 @@ bt_code bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t n, i
     return bt_tokenizer_encode_as(t, BT_ENCODE_TEXT, text, n, ids, count, cap, err);
 }
 
-/* ---- files ---- */
-
 bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_err *err) {
     return bt_tokenizer_parse_own(out, json, n, "of the checkpoint", err);
 }

@@ -26,8 +26,6 @@ bt_code bt_hub_lose(bt_hub *h, bt_member *m, bt_member_state state, const char *
     return trained ? bt_hub_advance(h, err) : BT_OK;
 }
 
-/* ---- hello ------------------------------------------------------------------------------------- */
-
 static bt_code check_settings(bt_hub *h, const char *text, size_t n, bt_err *err) {
     bt_text other;
     bt_text_init(&other);

@@ -36,8 +36,6 @@ void bt_hub_destroy(bt_hub *h) {
     free(h);
 }
 
-/* ---- updates ----------------------------------------------------------------------------------- */
-
 static void refuse_update(bt_hub *h, bt_member *m, const char *why) {
     h->refused++;
     bt_hub_unstage(m);
@@ -112,8 +110,6 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
     return bt_hub_pushed(h, m, err);
 }
 
-/* ---- weights ----------------------------------------------------------------------------------- */
-
 /* Returns FULL if the parts from m->fetch.first on wait for room; parts that were sent or cannot be sent are
  * removed from m->fetch */
 static bt_port_state send_parts(bt_hub *h, bt_member *m) {
@@ -168,8 +164,6 @@ bool bt_hub_serve(bt_hub *h) {
     }
     return left;
 }
-
-/* ---- messages ---------------------------------------------------------------------------------- */
 
 static bt_code member_message(bt_hub *h, bt_member *m, const bt_island_head *head,
                               const void *payload, bt_err *err) {

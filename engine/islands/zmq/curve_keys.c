@@ -17,8 +17,6 @@
 
 void bt_curve_wipe(bt_curve_keys *k) { explicit_bzero(k, sizeof *k); }
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
 /* whole, or not at all */
 static bt_code write_key_file(const char *path, const char *text, mode_t mode, bt_err *err) {
     char tmp[PATH_MAX];
@@ -89,8 +87,6 @@ static bt_code read_key_file(const char *path, char text[FILE_MAX], bool secret,
     return code;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
-
 static bt_code new_pair(bt_curve_keys *k, bt_err *err) {
     if (zmq_curve_keypair(k->own_public, k->own_secret) == 0) return BT_OK;
     return bt_fail(err, BT_UNSUPPORTED, "libzmq was built without CURVE");
@@ -156,8 +152,6 @@ bt_code bt_curve_make(const char *dir, const char *island, bool *made, bt_err *e
     bt_curve_wipe(&hub);
     return code;
 }
-
-/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool is_dir(const char *path) {
     struct stat st;

@@ -103,8 +103,6 @@ uint64_t bt_hub_socket_refused(const bt_hub_socket *s, char key[BT_CURVE_KEY]) {
     return s->refused;
 }
 
-/* ---- authentication ------------------------------------------------------------------------------ */
-
 /* version, request id, domain, address, identity, mechanism, then for CURVE the raw public key */
 enum { ZAP_PARTS = 7, ZAP_PART = 256, ZAP_KEY = 6 };
 
@@ -136,8 +134,6 @@ static void authenticate_connection(bt_hub_socket *s) {
     zmq_send(s->zap, ok ? key : "", ok ? strlen(key) : 0, ZMQ_SNDMORE); /* the User-Id */
     zmq_send(s->zap, "", 0, 0);
 }
-
-/* ---- frames ---------------------------------------------------------------------------------- */
 
 static bool more_follow(bt_hub_socket *s) {
     int more = 0;

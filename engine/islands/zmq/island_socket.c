@@ -97,8 +97,6 @@ void bt_island_socket_close(bt_island_socket *s) {
     free(s);
 }
 
-/* ---- reason of a missing connection ------------------------------------------------------------------------- */
-
 static void listen_to_monitor(bt_island_socket *s) {
     for (;;) {
         struct {
@@ -132,8 +130,6 @@ static bt_code verdict(const bt_island_socket *s, bt_err *err) {
                        s->hub, s->keys.hub);
     return BT_OK;
 }
-
-/* ---- frames ---------------------------------------------------------------------------------- */
 
 static bt_port_state send_frame_to_hub(void *ctx, const void *frame, size_t bytes, int timeout_ms) {
     bt_island_socket *s = ctx;

@@ -16,8 +16,6 @@ typedef struct head_job {
     bt_head_form form;
 } head_job;
 
-/* ---- soft cap ---------------------------------------------------------------------------------- */
-
 static void soft_cap(float *l, float cap, size_t V) {
     for (size_t i = 0; i < V; i++) l[i] = cap * tanhf(l[i] / cap);
 }
@@ -67,8 +65,6 @@ void bt_op_soft_cap(float *logits, size_t ld, float cap, size_t rows, size_t V) 
     bt_ops_timed("soft_cap", 0, 8.0 * product(rows, V, 1), rows, 1, do_soft_cap, &j);
 }
 
-/* ---- shares instead of targets ---------------------------------------------------------------- */
-
 static void take_share(const bt_head_follower_targets *j, size_t r, int32_t token, float share) {
     const size_t at = (size_t)token - j->first;
     if (at < j->V) j->logits[r * j->ld + at] -= j->dscale * share;
@@ -111,8 +107,6 @@ static void do_capped_xent(void *ctx, int thread, size_t a, size_t b) {
         j->form.slopes[r] = capped_softmax(l, s.a, k, target, at_target, cap, j->V);
     }
 }
-
-/* ---- head and loss ----------------------------------------------------------------------------- */
 
 static void do_xent(void *ctx, int thread, size_t a, size_t b) {
     const head_job *j = ctx;

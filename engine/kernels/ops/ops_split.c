@@ -20,8 +20,6 @@ static double split_row_bytes(size_t rows, size_t C, double each) {
     return each * (double)rows * (double)C;
 }
 
-/* ---- rows in leaves: one kernel call for each leaf of a row, joined as a tree ---------------- */
-
 typedef bt_row_stat (*join_fn)(bt_row_stat x, bt_row_stat y);
 
 static bt_row_stat joined(bt_row_stat *leaf, size_t n, join_fn join) {
@@ -198,8 +196,6 @@ void bt_op_row_softmax(float *logits, const float *top, const float *k, const in
     split_job j = {.y = logits, .x = top, .mean = k, .index = targets, .dscale = dscale, .C = V};
     bt_ops_run("row_softmax", split_row_bytes(rows, V, 8), rows, 1, do_softmax, &j);
 }
-
-/* ---- embedding of a vocabulary or a slice of it ------------------------------------------------- */
 
 static void split_embed_unit(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;

@@ -6,8 +6,6 @@
 #include "engine/kernels/ops/ops_internal.h"
 #include "engine/kernels/table/half.h"
 
-/* ---- int8 -------------------------------------------------------------------------------------- */
-
 BT_WIDEST static void widen_scaled(float *out, const int8_t *x, float scale, size_t n) {
     for (size_t i = 0; i < n; i++) out[i] = (float)x[i] * scale;
 }
@@ -56,8 +54,6 @@ void bt_op_q8_put(int8_t *codes, uint16_t *scales, const float *x, size_t n) {
     put_job j = {codes, scales, x};
     bt_ops_timed("q8_put", 0, 5.0 * (double)n, n / BT_Q8_BLOCK, 64, do_q8_put, &j);
 }
-
-/* ---- any form ---------------------------------------------------------------------------------- */
 
 void bt_table_read(float *out, const bt_table *t, size_t element, size_t n) {
     enum { SOME = 256 };

@@ -34,8 +34,6 @@ size_t bt_net_fade_elems(const bt_params *p) {
     return longest;
 }
 
-/* ---- x' -------------------------------------------------------------------------------------- */
-
 typedef struct mix_job {
     float *x;
     const int8_t *xq;
@@ -85,8 +83,6 @@ static void fade_bwd(const bt_linear_input *in, float *dx, const float *dy, cons
 
 static const bt_input_ops fading = {.fwd = fade_fwd, .restore = fade_restore, .bwd = fade_bwd};
 
-/* ---- W' of one layer --------------------------------------------------------------------------- */
-
 typedef struct weights_job {
     float *out;
     const float *w;
@@ -116,8 +112,6 @@ static void fade_need_layer(bt_layer_source *s, int layer) {
 }
 
 static void fade_poll(bt_layer_source *s) { (void)s; }
-
-/* ---- W' from the owners of W (ZeRO-3) ---------------------------------------------------------- */
 
 enum { PIECE = 8192 }; /* codes unpacked at a time; a multiple of the 128 of a packed block */
 
@@ -178,8 +172,6 @@ void bt_model_fade_take(bt_model *m, size_t tensor, size_t first, size_t n, cons
     else
         memcpy(panel, values, n * sizeof *panel);
 }
-
-/* ---- lambda ------------------------------------------------------------------------------------ */
 
 static void wire_inputs(bt_model *m, bt_layer *l, bool ternary, bool mixed) {
     bt_linear_input *inputs[] = {&l->attn_in, &l->o_in, &l->ffn_in, &l->down_in};

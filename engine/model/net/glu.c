@@ -34,8 +34,6 @@ static void plain_fwd(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r
     l->down_in.ops->fwd(&l->down_in, a->h, r0, rows);
 }
 
-/* ---- backward -------------------------------------------------------------------------------- */
-
 /* Backward from gate and up in bf16, through the norm of whole rows: h and the floats of gate and up are not
  * computed again. */
 static void fused_norm_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y,

@@ -22,8 +22,6 @@ void bt_net_final_norm(bt_model *m, size_t M) {
                   m->x_final, m->final_norm.w, (float)c->norm_eps, own.n, (size_t)c->C);
 }
 
-/* ---- classes ----------------------------------------------------------------------------------- */
-
 enum { LANES = 16 };
 
 static float dot_rows(const float *restrict a, const float *restrict b, size_t n) {
@@ -149,16 +147,12 @@ const double *bt_model_confusion(const bt_model *m) {
     return m->setup.cfg.classes ? m->classes.confusion : NULL;
 }
 
-/* ---- loss ---------------------------------------------------------------------------------------- */
-
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale) {
     size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
     if (m->classes.tensor) return class_loss(m, targets, (double)dscale);
     bt_net_final_norm(m, M);
     return m->tp->head_loss(m, targets, dscale, M);
 }
-
-/* ---- ensemble ---------------------------------------------------------------------------------- */
 
 void bt_model_add_member(bt_model *m, bt_model *member) {
     while (m->member) m = m->member;
@@ -229,8 +223,6 @@ void bt_net_logits(bt_model *m, size_t at, size_t n, size_t ld) {
     j.of = NULL;
     if (m->member) bt_parallel_for(n, 1, mean_logits_range, &j);
 }
-
-/* ---- draw -------------------------------------------------------------------------------------- */
 
 static double gumbel(const bt_draw *how, int64_t token) {
     uint64_t stream = bt_hash_name("draw") ^ how->index;

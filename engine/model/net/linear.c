@@ -6,8 +6,6 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-/* ---- ternary --------------------------------------------------------------------------------- */
-
 static int in_form(const bt_linear *l, int flags) {
     return l->packed_2bit ? flags | BT_COMPACT : flags;
 }
@@ -38,8 +36,6 @@ static void tern_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, 
 
 static const bt_linear_ops ternary = {tern_fwd, tern_dx, tern_dw};
 
-/* ---- ternary, decoding ----------------------------------------------------------------------- */
-
 /* Few tokens are bound by reading weights: 2 bits each are a quarter of the bytes. The same bits. */
 static void decode_fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                        size_t r0, size_t rows, int flags) {
@@ -52,8 +48,6 @@ static void decode_fwd(const bt_linear *l, float *y, const bt_linear_input *in, 
 }
 
 static const bt_linear_ops decoding = {.fwd = decode_fwd};
-
-/* ---- ternary, gradients in int8 -------------------------------------------------------------- */
 
 /* Every range of a tensor's outputs rounds its rows of dy with noise of its own, so that ranges are independent of
  * each other. */
@@ -74,8 +68,6 @@ static void int8_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, 
 }
 
 static const bt_linear_ops ternary_int8 = {tern_fwd, int8_dx, int8_dw};
-
-/* ---- dense ----------------------------------------------------------------------------------- */
 
 static void dense_fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                       size_t r0, size_t rows, int flags) {
@@ -105,8 +97,6 @@ const bt_linear_ops *bt_linear_ops_of(const bt_linear *l) {
     return l->noise.rows ? &ternary_int8 : &ternary;
 }
 
-/* ---- copy ------------------------------------------------------------------------------------ */
-
 typedef struct copy_job {
     float *y;
     const float *x;
@@ -122,8 +112,6 @@ void bt_net_copy(float *y, const float *x, size_t n) {
     copy_job j = {y, x};
     if (y != x) bt_parallel_for(n, 4096, copy_codes_range, &j);
 }
-
-/* ---- inputs whose whole rows are on this rank: int8 for each token (ternary), or floats (dense) -------- */
 
 static void input_norm_bwd(const bt_linear_input *in, float *dx, const float *dy, const float *x,
                            size_t r0, size_t rows) {

@@ -13,8 +13,6 @@ bt_model_slice bt_model_slice_of(const bt_model *m) { return m->setup.slice; }
 float *bt_model_grads(bt_model *m) { return m->own_g; }
 void bt_model_source(bt_model *m, bt_layer_source *s) { m->source = s; }
 
-/* ---- pointers into the arenas ---------------------------------------------------------------- */
-
 static void point_input(bt_linear_input *in, float *rstd, int8_t *xq, float *dq, float *xn) {
     in->rstd = rstd, in->xq = xq, in->dq = dq, in->xn = xn;
 }
@@ -77,8 +75,6 @@ void bt_model_grads_into(bt_model *m, float *grads) {
                     : bt_at_tensor(g, m->setup.cfg.tied ? embed
                                                         : bt_params_get(&m->params, -1, BT_P_HEAD));
 }
-
-/* ---- one micro-batch ------------------------------------------------------------------------- */
 
 /* forward, and the loss's gradient in a.dxn */
 static double loss_and_gradient(bt_model *m, const int32_t *inputs, const int32_t *targets,
@@ -160,8 +156,6 @@ bt_score bt_model_take_score(bt_model *m) {
     if (K) memset(m->classes.confusion, 0, K * K * sizeof *m->classes.confusion);
     return s;
 }
-
-/* ---- text ------------------------------------------------------------------------------------ */
 
 void bt_model_forward_tokens(bt_model *m, const int32_t *inputs, size_t n) {
     bt_model_documents(m, NULL);

@@ -7,8 +7,6 @@
 #include "engine/kernels/table/ternary.h"
 #include "engine/model/net/net.h"
 
-/* ---- trained weights ------------------------------------------------------------------------------------ */
-
 const bt_params *bt_model_params(const bt_model *m) {
     return m->adapters.n ? &m->adapters : &m->params;
 }
@@ -19,8 +17,6 @@ bt_latent bt_model_latent(const bt_model *m, size_t tensor) {
     if (!m->adapters.n) return m->latents[tensor];
     return (bt_latent){m->adapter_w + m->adapters.tensors[tensor].offset, BT_MOMENT_F32};
 }
-
-/* ---- latent weights ---------------------------------------------------------------------------- */
 
 bt_moment_form bt_model_latent_form(const bt_model_setup *s, const bt_tensor *t) {
     return bt_net_latent_apart(s) && t->tern ? BT_MOMENT_BF16 : BT_MOMENT_F32;
@@ -43,8 +39,6 @@ float bt_model_weight_at(const bt_model *m, size_t at) {
     }
     return 0;
 }
-
-/* ---- initial weights --------------------------------------------------------------------------- */
 
 enum { INIT_PIECE = 4096 };
 
@@ -114,8 +108,6 @@ void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_ro
     for (size_t i = 0; m->noise_rows && i < M; i++)
         m->noise_rows[i] = (uint32_t)bt_rng_u64(seed, stream, first_row + i);
 }
-
-/* ---- formats of products --------------------------------------------------------------------------- */
 
 bool bt_net_reads_bf16(bt_prec prec) { return prec == BT_PREC_BF16 && bt_kernels_multiply_bf16(); }
 

@@ -98,8 +98,6 @@ static void embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
                         (size_t)m->setup.cfg.C);
 }
 
-/* ---- the head over the tokens that have a target alone ------------------------------------------ */
-
 /* A loss on answers leaves most prompts without one. A head that trains keeps all rows, because its
  * gradient is a sum over blocks of them. */
 typedef struct counted_rows {

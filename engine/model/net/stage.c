@@ -45,8 +45,6 @@ void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_f
     bt_net_backward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T, ready, ready_ctx);
 }
 
-/* ---- tied table ------------------------------------------------------------------------------ */
-
 size_t bt_stage_tied_elems(const bt_model_setup *s) {
     bt_model_slice p = s->slice;
     bool mine = bt_slice_is_first_stage(p) != bt_slice_is_last_stage(p);

@@ -16,8 +16,6 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/tp/tp_state.h"
 
-/* ---- sums over the leaves here ----------------------------------------------------------------- */
-
 typedef struct leaf_job {
     const bt_linear *l;
     const bt_model_setup *setup;
@@ -61,8 +59,6 @@ static void leaf_du(const leaf_job *j, size_t leaf, float *out) {
                a->rank, 0, a->scale, j->n, a->rank, (run.end - run.begin) * N, l->prec, 0);
 }
 
-/* ---- outputs with the ranks: q, k, v, gate, up ------------------------------------------------- */
-
 static const bt_model_setup *tp_setup(const bt_linear *l) { return l->adapter.tp->setup; }
 
 static void outputs_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
@@ -87,8 +83,6 @@ static void outputs_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *i
                    l->K, n, l->prec, BT_ACC);
     }
 }
-
-/* ---- inputs with the ranks: o, down ------------------------------------------------------------ */
 
 void bt_tp_adapter_rows(bt_model *m, const bt_linear *l, const bt_linear_input *in,
                         const float *src, size_t r0, size_t rows) {
@@ -156,8 +150,6 @@ static void inputs_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in
                    0, 1, a->rank, l->K, n, l->prec, BT_ACC);
     }
 }
-
-/* ---- choice ------------------------------------------------------------------------------------ */
 
 static void adapter_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0,
                        size_t rows, int flags) {

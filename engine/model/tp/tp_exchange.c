@@ -51,8 +51,6 @@ float *bt_tp_reduce_grad(bt_model *m, float *x, size_t M) {
     return x + bt_tp_own_rows(m, M).first * (size_t)m->setup.cfg.C;
 }
 
-/* ---- row-parallel products ------------------------------------------------------------------- */
-
 void bt_tp_add_product(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *in,
                        const float *src, size_t r0, size_t rows) {
     float *part = m->layers[0].a.dxn + r0 * l->N;
@@ -94,15 +92,11 @@ void bt_tp_finish_product(bt_model *m, float *y, const bt_linear *l, const bt_li
     bt_tp_adapter_add(m, y, l, M);
 }
 
-/* ---- a norm of own rows ---------------------------------------------------------------------- */
-
 void bt_tp_norm_bwd(bt_model *m, const bt_norm_bwd *j) {
     bt_rows own = bt_tp_own_rows(m, j->M);
     bt_op_rmsnorm_bwd(j->dx, j->gain->dw, j->dy, j->x, j->gain->w, j->rstd + own.first, j->add,
                       own.n, (size_t)m->setup.cfg.C);
 }
-
-/* ---- gradients and scales -------------------------------------------------------------------- */
 
 /* The gradient of some tensors is a partial sum on each rank: norms process a rank's own tokens only, norms of
  * heads its own heads, shared kv heads the queries of one rank, and the replicated matrix of an adapter the rank's

@@ -70,8 +70,6 @@ void bt_tp_leaves_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, 
     }
 }
 
-/* ---- gains ----------------------------------------------------------------------------------- */
-
 /* n sums of C elements on end: the first becomes all of them, as a tree */
 static void add_as_tree(float *x, size_t n, size_t C) {
     for (size_t step = 1; step < n; step *= 2) {
@@ -127,8 +125,6 @@ void bt_tp_leaves_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, 
     add_as_tree(gains, n, D);
     bt_op_add(g->dw, gains, D);
 }
-
-/* ---- kv heads that leaves share -------------------------------------------------------------- */
 
 void bt_tp_leaves_sum_kv(bt_model *m, float *d, size_t M) {
     const bt_linear *k = &m->layers[0].k;

@@ -17,18 +17,18 @@ typedef struct bt_buckets {
     size_t total; /* elements of the array */
     size_t elems; /* elements of every bucket except bucket 0 */
     size_t n;
-    size_t low; /* everything from here to the end is finished */
+    size_t low; /* elements from here to the end are finished */
 } bt_buckets;
 
-/* bucket_bytes of fp32, rounded down to `parts` equal parts of whole cache lines, at least one line
- * each */
+/* Sets the bucket size: bucket_bytes of fp32, rounded down to `parts` equal parts of whole cache lines, at least one
+ * line each. */
 void bt_buckets_init(bt_buckets *b, size_t total, size_t bucket_bytes, int parts);
 bt_range bt_bucket_at(const bt_buckets *b, size_t i);
-/* a new backward begins: nothing is finished */
+/* A new backward begins: no element is finished. */
 void bt_buckets_reset(bt_buckets *b);
-/* descending; gaps are padding and count as finished */
+/* Marks a range as finished; ranges descend, and gaps are padding that counts as finished. */
 void bt_buckets_finished(bt_buckets *b, size_t begin, size_t end);
-/* buckets 0 .. ready-1 are wholly finished */
+/* Returns the number of finished buckets: 0 .. ready-1. */
 size_t bt_buckets_ready(const bt_buckets *b);
 
 #endif

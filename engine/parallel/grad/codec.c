@@ -1,4 +1,4 @@
-/* codec.c - the rows of codec.def. */
+/* codec.c - looks up rows of codec.def. */
 #include "engine/parallel/grad/codec.h"
 
 #define BT_CODEC(id, name) &bt_codec_##name,

@@ -18,32 +18,30 @@
 
 typedef struct bt_codec {
     const char *name;
-    /* sums of decoded values have the same bits for any order and place of encoding: such a codec may be used in
-     * reproducible training */
+    /* The order and place of encoding do not change the bits of sums of decoded values, so the codec may be used in
+     * reproducible training. */
     bool order_exact;
-    /* error feedback: bytes kept for each element from step to step, zero at first; 0: none */
+    /* error feedback: bytes of state per element, zero at first; 0: no error feedback */
     size_t state_bytes;
-    /* a payload is sealed, with its length and a checksum, and cut at tensors (payload.h) */
+    /* a payload is sealed with its length and a checksum, and cut at tensors (payload.h) */
     bool sealed;
-    /* has such a large error at first that a run begins without it (parallel.codec_warmup) */
+    /* the initial error is so large that a run begins without the codec (parallel.codec_warmup) */
     bool warms_up;
-    /* decoded values carry little of each gradient's magnitude: meanwhile AdamW divides by the second moment of
+    /* decoded values have little information about each gradient's magnitude, so AdamW keeps the second moment of
      * the warm-up (1-bit Adam, arXiv:2102.02888) */
     bool holds_variance;
     /* codec used instead in reproducible training; NULL: none */
     const struct bt_codec *reproducible;
-    /* codec of the sums, with the same state; NULL: the codec itself. A sum contains the noise of the first
-     * encoding and is encoded for all ranks, so that more bits are worthwhile. */
+    /* codec of the sums, with the same state; NULL: the codec itself. A sum contains the noise of the first encoding
+     * and is encoded once for all ranks, so it deserves more bits. */
     const struct bt_codec *back;
 
-    /* the functions are NULL if gradients are sent directly from their array */
-    /* bytes of a payload of n gradients, at most; with error feedback: exactly */
+    /* maximum size of a payload of n gradients; exact with error feedback */
     size_t (*bound)(size_t n);
-    /* Returns the bytes of the payload. state: of x[0]; NULL without error feedback. Where several
-     * nodes of a tree are sent of one part (tree_sum.h), one call follows another with the same
-     * state. */
+    /* Returns the size of the payload. state: that of x[0]; NULL without error feedback. If several tree nodes
+     * (tree_sum.h) of one part are sent, successive calls use the same state. */
     size_t (*encode)(void *payload, const float *x, size_t n, void *state);
-    /* false: these bytes are not a payload of n gradients */
+    /* Returns false if these bytes are not a payload of n gradients. */
     bool (*decode)(float *x, size_t n, const void *payload, size_t bytes);
     bool (*decode_add)(float *into, size_t n, const void *payload, size_t bytes); /* into += */
 } bt_codec;
@@ -57,10 +55,10 @@ typedef enum bt_codec_id {
 #define BT_CODEC(id, name) extern const bt_codec bt_codec_##name;
 #include "engine/parallel/grad/codec.def"
 #undef BT_CODEC
-extern const bt_codec bt_codec_exact; /* has no row: replaces int8 in reproducible training */
+extern const bt_codec bt_codec_exact; /* replaces int8 in reproducible training; has no row */
 
 const bt_codec *bt_codec_at(bt_codec_id id);
-/* codec that encodes sums; id itself if it has no other */
+/* Returns the codec that encodes sums; `id` if it has no other. */
 bt_codec_id bt_codec_back(bt_codec_id id);
 
 #endif

@@ -1,11 +1,9 @@
-/* codec_dial.c - rungs, and the arithmetic that chooses one. */
+/* codec_dial.c - builds the ladder of codecs and chooses one of its rungs. */
 #include "engine/parallel/grad/codec_dial.h"
 
 #include "engine/base/system/ascii.h"
 #include <math.h>
 #include <stdlib.h>
-
-/* ---- rungs ----------------------------------------------------------------------------------- */
 
 static double payload_bits(const bt_codec *c) {
     enum { N = 1 << 16 };
@@ -26,7 +24,7 @@ double bt_codec_bits(const bt_codec *c) {
 bt_codec_ladder bt_codec_ladder_to(const bt_codec *strongest) {
     bt_codec_ladder l = {.at = {bt_codec_at(BT_CODEC_NONE)}, .n = 1};
     if (strongest == l.at[0]) return l;
-    /* each of fewer bits than the one before, and more than the last */
+    /* Every rung has fewer bits than the previous one, and more than the last. */
     for (int i = 1; i < BT_CODEC_COUNT && !strongest->order_exact; i++) {
         const bt_codec *c = bt_codec_at((bt_codec_id)i);
         if (c != strongest && !c->warms_up && bt_codec_bits(c) < bt_codec_bits(l.at[l.n - 1]) &&
@@ -37,9 +35,7 @@ bt_codec_ladder bt_codec_ladder_to(const bt_codec *strongest) {
     return l;
 }
 
-/* ---- the dial -------------------------------------------------------------------------------- */
-
-/* wire_s: time by the measured link, if requested, else the time in flight */
+/* wire_s: time over the measured link if requested, otherwise the time in flight. */
 typedef struct per_step {
     double compute_s, busy_s, exposed_s, wire_s, bytes;
     bool asked;
@@ -52,7 +48,7 @@ static double exposed_share(const bt_codec_dial *d, const bt_codec_ladder *l, in
     return exposed / (s->compute_s + exposed);
 }
 
-/* The first rung within the limit; most: there is none. */
+/* Returns the first rung within the limit; `most` if there is none. */
 static int first_within(const bt_codec_dial *d, const bt_codec_ladder *l, int now, int most,
                         const per_step *s, double limit) {
     for (int rung = 0; rung < most; rung++) {
@@ -64,7 +60,7 @@ static int first_within(const bt_codec_dial *d, const bt_codec_ladder *l, int no
     return most;
 }
 
-/* room is the time that computation hid. It might hide more, so the maximum so far counts, unless the link needs
+/* `room` is the time that computation hid. It might hide more, so the maximum so far counts, unless the link needs
  * longer than that and steps were delayed. */
 static void learn_room(bt_codec_dial *d, const per_step *s) {
     const double hidden = s->busy_s - s->exposed_s, some = 0.01 * s->compute_s;
@@ -102,18 +98,16 @@ int bt_codec_dial_turn(bt_codec_dial *d, const bt_codec_ladder *l, int now, int 
         up = first_within(d, l, now, most, &s, given ? 1 : BT_DIAL_UP);
     else
         down = first_within(d, l, now, now, &s, given ? BT_DIAL_MARGIN : BT_DIAL_DOWN);
-    /* chooses the more cautious rung of two windows */
+    /* Chooses the more cautious rung of two windows. */
     d->calm = down < now ? d->calm + 1 : 0;
     d->calm_at = d->calm > 1 && d->calm_at > down ? d->calm_at : down;
-    /* a decision from the link must be confirmed by the next window's link */
+    /* A decision based on the link must be confirmed by the next window's link. */
     if (d->calm == 1 && s.asked) d->unasked = BT_DIAL_ASK - 1;
     int rung = up > now ? up : d->calm > 1 ? d->calm_at : now;
     if (rung != now) d->calm = 0;
     if (!given) *share = exposed_share(d, l, now, rung, &s);
     return rung;
 }
-
-/* ---- the setting ----------------------------------------------------------------------------- */
 
 bt_code bt_comm_budget_parse(const char *text, double *rate, bt_err *err) {
     static const struct {
@@ -130,7 +124,7 @@ bt_code bt_comm_budget_parse(const char *text, double *rate, bt_err *err) {
         if (isfinite(x) && x > 0) return BT_OK;
     }
     return bt_fail(err, BT_ARG,
-                   "comm.budget '%.40s' is no budget (use off, auto, or what a rank may send a "
-                   "second, such as 500kbit, 20Mbit or 1Gbit)",
+                   "comm.budget '%.40s' is not a budget (use off, auto, or the rate at which a "
+                   "rank may send, such as 500kbit, 20Mbit or 1Gbit)",
                    text);
 }

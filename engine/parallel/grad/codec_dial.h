@@ -39,19 +39,18 @@ typedef struct bt_codec_ladder {
     int n;
 } bt_codec_ladder;
 
-/* Ladder up to `strongest`. If that is a reproducible codec, only none is below it. */
+/* Returns the ladder up to `strongest`. Below a reproducible codec it contains only `none`. */
 bt_codec_ladder bt_codec_ladder_to(const bt_codec *strongest);
-/* bits per gradient of long payloads, as an addend and as a sum; an estimate for codecs with payloads of variable
- * length */
+/* bits per gradient in long payloads, as an addend and as a sum; estimated for payloads of variable length */
 typedef struct bt_way_bits {
     double there, back;
 } bt_way_bits;
 bt_way_bits bt_codec_way_bits(const bt_codec *c);
 double bt_codec_bits(const bt_codec *c); /* their mean */
 
-/* the least delayed step of a window, because delays by other work on the machine are not caused by the network */
+/* least delayed step of a window, because other work on the machine delays steps, too */
 typedef struct bt_dial_window {
-    int64_t steps; /* steps in the window; 0: no measurement */
+    int64_t steps; /* number of steps in the window; 0: no measurement */
     /* busy: without the time that this rank waited for the last one to arrive */
     double step_s, busy_s, exposed_s;
     double link_s; /* time of the exchange on an idle link; 0: not requested, NaN: not measurable */
@@ -59,21 +58,21 @@ typedef struct bt_dial_window {
 } bt_dial_window;
 
 typedef struct bt_codec_dial {
-    double budget;     /* bytes a second; 0: by measured times */
+    double budget;     /* in bytes per second; 0: the measured times decide */
     double room_s;     /* per step; 0: unknown */
-    int calm, calm_at; /* windows in a row that would do with rung calm_at */
-    int unasked;       /* windows above the first rung since the link was measured */
+    int calm, calm_at; /* number of consecutive windows for which rung calm_at would suffice */
+    int unasked;       /* number of windows above the first rung since the link was measured */
 } bt_codec_dial;
 
-/* true if bt_codec_dial_turn needs link_s of this window */
+/* Returns true if bt_codec_dial_turn needs link_s of this window. */
 bool bt_codec_dial_asks(bt_codec_dial *d, int now, int most, const bt_dial_window *w);
 
-/* The rung for the steps that follow, of rungs 0 .. most; now: the rung of this window. share: of a
- * step that would be exposed by the rung, by the dial's estimate; NaN with a budget. */
+/* Returns the rung for the following steps, of rungs 0 .. most; now: the rung of this window. share: estimated share
+ * of a step that this rung would expose; NaN with a budget. */
 int bt_codec_dial_turn(bt_codec_dial *d, const bt_codec_ladder *l, int now, int most,
                        const bt_dial_window *w, double *share);
 
-/* "off", "auto", or a rate such as 20Mbit, 1Gbit or 500kbit. rate: bytes a second; 0: auto, -1: off */
+/* Parses "off", "auto", or a rate such as 20Mbit, 1Gbit or 500kbit. rate: bytes per second; 0: auto, -1: off. */
 bt_code bt_comm_budget_parse(const char *text, double *rate, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -1,12 +1,12 @@
-/* exchange.c - items in flight, each in a slot with staging memory. A round begins when this rank's messages of
- * the previous round have been sent and received. A round without messages takes no time: ranks that are host
- * groups of their own, or share memory, have two rounds, or one (sharded, without replicas). */
+/* exchange.c - items in flight, each in a slot with staging memory. A round begins when this rank's messages of the
+ * previous round have been sent and received. Rounds without messages take no time: if every rank is its own host
+ * group, or all ranks share memory, there are two rounds, or one (sharded, without replicas). */
 #include <assert.h>
 
 #include "engine/base/clock.h"
 #include "engine/parallel/grad/exchange_internal.h"
 
-/* a rank that waits longer gives its core away */
+/* A rank that waits longer yields its core. */
 enum { SPIN_NS = 50000 };
 
 static const bt_round_ops *ops_of(const bt_exchange *x, bt_round round) {
@@ -52,8 +52,6 @@ static bt_code start_item(bt_exchange *x, uint64_t item, bt_err *err) {
     BT_TRY(begin_round(x, s, BT_ROUND_SUM_INSIDE, err));
     return next_rounds(x, s, err);
 }
-
-/* ---- the interface --------------------------------------------------------------------------- */
 
 static bt_code post_ready_items(bt_exchange *x, bt_err *err) {
     while (x->posted < x->asked && x->slots[x->posted % x->n_slots].round == BT_ROUND_NONE &&

@@ -21,15 +21,16 @@
 
 typedef struct bt_exchange bt_exchange;
 
-/* determines what a rank of a world sends, receives and stores */
+/* determines what a rank sends, receives and stores */
 typedef struct bt_exchange_plan {
-    const bt_mesh_shape *shape; /* its data-parallel ranks exchange; borrowed */
+    const bt_mesh_shape *shape; /* shape whose data-parallel ranks exchange; borrowed */
     int rank;                   /* rank in the world */
-    const bt_buckets *buckets;  /* each is cut into one part per data-parallel rank; borrowed */
-    bool sharded;               /* the sum of a bucket remains in pieces with dp_shard owners */
-    bt_payload_form form;       /* encoding of messages between host groups */
-    int64_t units;              /* number of leaves of the tree */
-    /* (n) leaves per rank, in order; NULL: rank d holds [units d / n, units (d + 1) / n). Read by create only */
+    const bt_buckets
+        *buckets;         /* each bucket is cut into one part per data-parallel rank; borrowed */
+    bool sharded;         /* the sum of a bucket remains distributed over dp_shard owners */
+    bt_payload_form form; /* encoding of messages between host groups */
+    int64_t units;        /* number of leaves of the tree */
+    /* (n) leaves per rank, in order; NULL: rank d has [units d / n, units (d + 1) / n). Read by create only */
     const int64_t *shares;
 } bt_exchange_plan;
 
@@ -37,19 +38,18 @@ typedef struct bt_exchange_cfg {
     bt_exchange_plan plan;
     const bt_mesh *mesh; /* borrowed */
     float *grads;
-    void *
-        state; /* state of the codec for each gradient; NULL: the exchange allocates its own. Borrowed */
+    void *state; /* codec state for each gradient; NULL: the exchange allocates its own. Borrowed */
     /* sharded: returns the pages of parts owned by other ranks to the system */
     bool discard;
 } bt_exchange_cfg;
 
-/* collective over mesh->world; not agreed on: a rank may fail alone */
+/* Collective over mesh->world, but without agreement: a rank may fail alone. */
 bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
 void bt_exchange_destroy(bt_exchange *x); /* accepts NULL */
-/* bytes that create takes, the codec's state included; 0 when there is no memory to find out */
+/* Returns the memory used by create, including the codec's state; 0 if out of memory. */
 size_t bt_exchange_staging(const bt_exchange_plan *plan);
-/* reduce-scatter when sharded, else all-reduce */
+/* Returns reduce-scatter if sharded, otherwise all-reduce. */
 bt_coll bt_exchange_kind(const bt_exchange *x);
 void bt_exchange_reset(bt_exchange *x);
 /* sets the arrays of this rank's nodes */
@@ -57,9 +57,9 @@ void bt_exchange_nodes(bt_exchange *x, const bt_tree_sum *nodes);
 bt_code bt_exchange_start(bt_exchange *x, size_t bucket, bt_err *err) BT_MUST_CHECK;
 /* true if ranks of this host exchange through shared memory, at least before encoding */
 bool bt_exchange_shares_memory(const bt_exchange *x);
-/* all buckets that were started are on their way or done */
+/* Returns true if all started buckets are in flight or done. */
 bool bt_exchange_has_room(const bt_exchange *x);
-/* buckets 0 .. done-1 have arrived */
+/* Advances the exchange; buckets 0 .. done-1 are complete. */
 bt_code bt_exchange_progress(bt_exchange *x, size_t *done, bt_err *err) BT_MUST_CHECK;
 /* Called when the caller has nothing else to do. If nothing has moved for a while and no message is in flight,
  * sleeps for at most 1 ms or until another rank may have arrived. */

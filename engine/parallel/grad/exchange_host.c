@@ -29,7 +29,7 @@ enum { NAP_NS = 1000000 };
 
 typedef struct mark { /* state of one rank and slot, on a cache line of its own */
     _Atomic uint32_t sent, back, taken;
-    _Atomic uint32_t sleepers; /* ranks asleep on one of them */
+    _Atomic uint32_t sleepers; /* number of ranks asleep on a mark */
     char rest[BT_ALIGN - 4 * sizeof(uint32_t)];
 } mark;
 
@@ -37,23 +37,20 @@ static int group_size(const bt_route *r) { return r->first[r->mine + 1] - r->fir
 static int group_first(const bt_route *r) { return r->first[r->mine]; }
 
 /* The k-th other rank of the host group, counted from this rank. */
-static int other(const bt_route *r, int k) {
+static int other_rank(const bt_route *r, int k) {
     return group_first(r) + (r->me - group_first(r) + k) % group_size(r);
 }
-
-/* ---- marks ----------------------------------------------------------------------------------- */
 
 static mark *rank_mark(const bt_exchange *x, int rank, uint64_t item) {
     const size_t at = (size_t)(rank - group_first(&x->route)) * x->n_slots + item % x->n_slots;
     return (mark *)(void *)x->host.memory.at + at;
 }
 
-static bool reached(const _Atomic uint32_t *at, uint64_t item) {
+static bool has_reached(const _Atomic uint32_t *at, uint64_t item) {
     return (int32_t)(atomic_load_explicit(at, memory_order_acquire) - (uint32_t)(item + 1)) >= 0;
 }
 
-/* A sleeper counts itself before the kernel compares the mark: either it is seen here, or it sees the
- * new mark. */
+/* A sleeper counts itself before the kernel compares the mark, so it is either counted here, or reads the new mark. */
 static void set_mark(mark *m, _Atomic uint32_t *at, uint64_t item) {
     atomic_store(at, (uint32_t)(item + 1));
     if (atomic_load(&m->sleepers)) syscall(SYS_futex, at, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -68,23 +65,22 @@ static void sleep_on(mark *m, _Atomic uint32_t *at, uint64_t item) {
     atomic_fetch_sub(&m->sleepers, 1);
 }
 
-/* ---- boxes ----------------------------------------------------------------------------------- */
-
-/* nodes of the other ranks of a rank's host group that arrive there for each owner that it relays; one at
- * least, for the sum */
-static size_t places_of(const bt_exchange_host *h, const bt_route *r, int rank) {
+/* Number of nodes of the other ranks of a rank's host group that it receives for each owner that it relays; at least
+ * one, for the sum. */
+static size_t received_nodes(const bt_exchange_host *h, const bt_route *r, int rank) {
     return bt_max_size(h->before[group_size(r)] - r->nodes[rank].n, 1);
 }
 
 static size_t slot_elems(const bt_exchange *x, int rank) {
     const bt_exchange_host *h = &x->host;
-    return h->relayed[rank - group_first(&x->route)] * places_of(h, &x->route, rank) * x->piece;
+    return h->relayed[rank - group_first(&x->route)] * received_nodes(h, &x->route, rank) *
+           x->piece;
 }
 
 static float *boxes(const bt_exchange *x, int relay, size_t slot, int owner) {
     const bt_exchange_host *h = &x->host;
-    const size_t places = places_of(h, &x->route, relay);
-    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): of an exchange that has them
+    const size_t places = received_nodes(h, &x->route, relay);
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): the exchange has boxes
     return (float *)(void *)(h->memory.at + h->region[relay - group_first(&x->route)]) +
            slot * slot_elems(x, relay) + h->number[owner] * places * x->piece;
 }
@@ -104,8 +100,6 @@ float *bt_exchange_host_inside(const bt_exchange *x, size_t slot) {
         if (r->relayed[o] == 0) return boxes(x, r->me, slot, o);
     return NULL;
 }
-
-/* ---- rounds ---------------------------------------------------------------------------------- */
 
 static void copy_shared(bt_exchange *x, float *to, const float *from, size_t n) {
     memcpy(to, from, n * sizeof *to);
@@ -131,7 +125,7 @@ static bt_code send_nodes(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
     (void)err;
     for (int k = 1; k < group_size(r); k++) {
-        const int to = other(r, group_size(r) - k);
+        const int to = other_rank(r, group_size(r) - k);
         for (int o = 0; o < r->n; o++) {
             if (bt_route_relay(r, r->mine, o) != to) continue;
             const bt_range p = bt_exchange_owned_by(x, s, o);
@@ -149,9 +143,9 @@ static bt_code send_nodes(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
 static bool all_nodes_came(bt_exchange *x, bt_exchange_slot *s) {
     const bt_route *r = &x->route;
     for (int k = 1; k < group_size(r); k++)
-        if (!reached(&rank_mark(x, other(r, k), s->item)->sent, s->item)) return false;
+        if (!has_reached(&rank_mark(x, other_rank(r, k), s->item)->sent, s->item)) return false;
     for (int k = 1; k < group_size(r); k++) {
-        const int from = other(r, k);
+        const int from = other_rank(r, k);
         size_t elems = 0;
         int64_t messages = 0;
         for (int o = 0; o < r->n; o++) {
@@ -173,7 +167,7 @@ static bt_code send_sums_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) 
         const size_t n = p.end - p.begin;
         size_t readers = 0;
         for (int k = 1; k < group_size(r) && r->relayed[o] >= 0; k++)
-            readers += bt_route_needs(r, other(r, k), o);
+            readers += bt_route_needs(r, other_rank(r, k), o);
         if (readers == 0 || n == 0) continue;
         copy_shared(x, boxes(x, r->me, s->item % x->n_slots, o), x->cfg.grads + p.begin, n);
         count_host_bytes(s, readers * n);
@@ -203,8 +197,8 @@ static void take_sums(bt_exchange *x, bt_exchange_slot *s, int from) {
 static bool all_sums_came(bt_exchange *x, bt_exchange_slot *s) {
     const bt_route *r = &x->route;
     for (; s->turn < group_size(r); s->turn++) {
-        const int from = other(r, s->turn);
-        if (!reached(&rank_mark(x, from, s->item)->back, s->item)) return false;
+        const int from = other_rank(r, s->turn);
+        if (!has_reached(&rank_mark(x, from, s->item)->back, s->item)) return false;
         take_sums(x, s, from);
     }
     mark *m = rank_mark(x, r->me, s->item);
@@ -217,22 +211,20 @@ const bt_round_ops bt_host_rounds[BT_ROUND_COUNT] = {
     [BT_ROUND_BACK_INSIDE] = {send_sums_back, bt_exchange_discard_others, all_sums_came},
 };
 
-/* ---- waiting --------------------------------------------------------------------------------- */
-
-/* A rank that still uses the slot for the previous item; -1: none. */
+/* Returns a rank that still uses the slot for the previous item; -1: none. */
 static int busy_rank(const bt_exchange *x, uint64_t item) {
     const bt_route *r = &x->route;
     if (!x->host.memory.at || item < x->n_slots) return -1;
     for (int k = 1; k < group_size(r); k++) {
-        const int d = other(r, k);
-        if (!reached(&rank_mark(x, d, item)->taken, item - x->n_slots)) return d;
+        const int d = other_rank(r, k);
+        if (!has_reached(&rank_mark(x, d, item)->taken, item - x->n_slots)) return d;
     }
     return -1;
 }
 
 bool bt_exchange_host_free(const bt_exchange *x, uint64_t item) { return busy_rank(x, item) < 0; }
 
-/* On the first rank that the oldest item waits for. */
+/* Sleeps on the first rank that delays the oldest item. */
 void bt_exchange_host_sleep(const bt_exchange *x) {
     const bt_route *r = &x->route;
     if (x->done == x->posted) {
@@ -244,17 +236,15 @@ void bt_exchange_host_sleep(const bt_exchange *x) {
     }
     const bt_exchange_slot *s = &x->slots[x->done % x->n_slots];
     for (int k = 1; k < group_size(r); k++) {
-        mark *m = rank_mark(x, other(r, k), s->item);
+        mark *m = rank_mark(x, other_rank(r, k), s->item);
         _Atomic uint32_t *at = s->round == BT_ROUND_SUM_INSIDE    ? &m->sent
                                : s->round == BT_ROUND_BACK_INSIDE ? &m->back
                                                                   : NULL;
-        if (!at || reached(at, s->item)) continue;
+        if (!at || has_reached(at, s->item)) continue;
         sleep_on(m, at, s->item);
         return;
     }
 }
-
-/* ---- create ---------------------------------------------------------------------------------- */
 
 bt_code bt_exchange_host_plan(bt_exchange_host *h, const bt_route *r, bt_err *err) {
     const int size = group_size(r), first = group_first(r);

@@ -42,21 +42,20 @@ typedef enum bt_round {
 typedef struct bt_exchange_message {
     int from;
     size_t bytes;
-    size_t *arrived; /* of a payload: number of bytes received, at most `bytes`; else NULL */
+    size_t *arrived; /* number of received bytes of a payload, at most `bytes`; otherwise NULL */
 } bt_exchange_message;
 
 typedef struct bt_exchange_slot {
     bt_round round;
     uint64_t item;
-    size_t bucket, piece; /* and which stretch of its parts */
+    size_t bucket, piece; /* bucket and piece of its parts */
     int turn;             /* shared memory: the next rank whose sums are read */
-    /* (owners relayed, nodes of the other ranks of the host group) pieces; in shared memory one node at
-     * least */
+    /* pieces (owners relayed, nodes of the other ranks of the host group); in shared memory at least one node */
     float *inside;
-    /* received payloads, or parts if they are not encoded: (nodes of the other host groups), then this rank's sum
-     * that is sent back */
+    /* received payloads, or parts if they are not encoded: (nodes of the other host groups), then this rank's sum to
+     * send back */
     unsigned char *in;
-    /* encoded only: (nodes of the host group for every owner relayed) payloads to send, then received sums */
+    /* encoded only: payloads to send (nodes of the host group for every owner relayed), then received sums */
     unsigned char *out;
     size_t *payload_bytes; /* sizes of the payloads received in this round */
     MPI_Request *requests;
@@ -66,13 +65,13 @@ typedef struct bt_exchange_slot {
     int64_t asked_ns;
 } bt_exchange_slot;
 
-/* shared state of the ranks of the host group; its ranks are counted from its first */
+/* shared state of a host group, whose ranks are counted from its first */
 typedef struct bt_exchange_host {
-    bt_host_memory memory; /* memory.at NULL: they send messages */
-    size_t *region;        /* (ranks) where a rank's boxes begin, bytes */
-    size_t *relayed;       /* (ranks) owners that it relays, */
-    size_t *number;        /* (all ranks) and which of them an owner is */
-    size_t *before;        /* (ranks + 1) nodes of the ranks before it */
+    bt_host_memory memory; /* memory.at NULL: the ranks send messages */
+    size_t *region;        /* (ranks) offset of each rank's boxes in bytes */
+    size_t *relayed;       /* (ranks) number of owners that it relays */
+    size_t *number;        /* (all ranks) index of an owner among them */
+    size_t *before;        /* (ranks + 1) number of nodes of earlier ranks */
 } bt_exchange_host;
 
 struct bt_exchange {
@@ -81,18 +80,18 @@ struct bt_exchange {
     bt_exchange_host host;
     const bt_codec *codec;
     bt_payload_form back; /* encoding of BACK_ACROSS; SUM_ACROSS uses the plan's */
-    size_t part, piece;   /* elements; piece: part of an item */
-    size_t pieces;        /* items of a bucket */
-    size_t place_bytes;   /* bytes between two places of in or out */
-    float *scratch;       /* (nodes that wait at the same time) parts: decoded */
-    unsigned char *state; /* (elements) of error feedback, perhaps borrowed; NULL: none */
+    size_t part, piece;   /* numbers of elements; piece: part of an item */
+    size_t pieces;        /* number of items per bucket */
+    size_t place_bytes;   /* bytes between two buffers of in or out */
+    float *scratch;       /* (nodes that wait at the same time) decoded parts */
+    unsigned char *state; /* (elements) state of error feedback, perhaps borrowed; NULL: none */
     bt_tree_sum mine;     /* this rank's nodes, with arrays */
     bt_arena arena;
     bt_exchange_slot slots[BT_EXCHANGE_SLOTS]; /* n_slots of them are used */
     size_t n_slots;
-    int *arrived; /* requests completed in this poll */
+    int *arrived; /* indices of the requests completed in this poll */
     MPI_Status *statuses;
-    /* items: of the first bucket; started by the caller, on their way, arrived */
+    /* numbers of items: first of the bucket; started by the caller, in flight, complete */
     uint64_t first, asked, posted, done;
     bool moved; /* a message was sent or received */
     int64_t still_since_ns;
@@ -100,7 +99,7 @@ struct bt_exchange {
 
 /* ---- exchange_rounds.c ----------------------------------------------------------------------- */
 
-/* post sends and receives the messages of a round. When these are complete and came returns true (NULL: always),
+/* post sends and receives the messages of a round. When these are complete and `came` returns true (NULL: always),
  * finish is called (NULL: nothing). */
 typedef struct bt_round_ops {
     bt_code (*post)(bt_exchange *x, bt_exchange_slot *s, bt_err *err);
@@ -108,47 +107,47 @@ typedef struct bt_round_ops {
     bool (*came)(bt_exchange *x, bt_exchange_slot *s);
 } bt_round_ops;
 extern const bt_round_ops bt_rounds[BT_ROUND_COUNT];
-/* Range that an owner owns in the slot's item; empty in the last parts of a short bucket. */
+/* Returns the range that an owner owns in the slot's item; empty in the last parts of a short bucket. */
 bt_range bt_exchange_owned_by(const bt_exchange *x, const bt_exchange_slot *s, int owner);
 bt_code bt_exchange_discard_others(bt_exchange *x, bt_exchange_slot *s, bt_err *err);
 
 /* ---- exchange_host.c ------------------------------------------------------------------------- */
 
-extern const bt_round_ops bt_host_rounds[BT_ROUND_COUNT]; /* the two inside a host */
+extern const bt_round_ops bt_host_rounds[BT_ROUND_COUNT]; /* the two rounds inside a host */
 bt_code bt_exchange_host_plan(bt_exchange_host *h, const bt_route *r, bt_err *err) BT_MUST_CHECK;
-/* Collective over the data-parallel ranks, after the plan; n_slots and piece are known. memory.at is NULL,
- * which is no error, where the ranks of this host group do not share memory */
+/* Collective over the data-parallel ranks, after the plan; n_slots and piece are set. If the ranks of this host
+ * group do not share memory, memory.at is NULL, which is not an error. */
 bt_code bt_exchange_host_open(bt_exchange *x, bt_err *err) BT_MUST_CHECK;
 void bt_exchange_host_release(bt_exchange_host *h); /* accepts an all-zero struct */
-/* a slot's `inside` */
+/* Returns a slot's `inside`. */
 float *bt_exchange_host_inside(const bt_exchange *x, size_t slot);
-/* true if the other ranks no longer need the previous content of the item's slot */
+/* Returns true if the other ranks no longer need the previous content of the item's slot. */
 bool bt_exchange_host_free(const bt_exchange *x, uint64_t item);
-/* sleeps until another rank may have arrived, at most 1 ms */
+/* Sleeps at most 1 ms, until another rank may have arrived. */
 void bt_exchange_host_sleep(const bt_exchange *x);
 
 /* ---- exchange_messages.c --------------------------------------------------------------------- */
 
 bool bt_exchange_encoded(const bt_exchange *x);
-/* n gradients as fp32, into or from an array */
+/* Receives or sends n gradients as fp32. */
 bt_code bt_exchange_receive_part(bt_exchange *x, bt_exchange_slot *s, float *to, size_t n, int from,
                                  bt_err *err) BT_MUST_CHECK;
 bt_code bt_exchange_send_part(bt_exchange *x, bt_exchange_slot *s, const float *from, size_t n,
                               int to, bt_err *err) BT_MUST_CHECK;
-/* Receives the gradients r in a payload (fp32 if not encoded) at place i of a region; s->payload_bytes[i] gets the
- * number of bytes. */
+/* Receives the gradients r in a payload (fp32 if not encoded) at index i of a region; s->payload_bytes[i] receives
+ * the number of bytes. */
 bt_code bt_exchange_receive_payload(bt_exchange *x, bt_exchange_slot *s, unsigned char *region,
                                     size_t i, bt_range r, int from, bt_err *err) BT_MUST_CHECK;
-/* n gradients in `bytes` bytes */
+/* Sends n gradients in `bytes` bytes. */
 bt_code bt_exchange_send(bt_exchange *x, bt_exchange_slot *s, const void *from, size_t bytes,
                          size_t n, int to, bt_err *err) BT_MUST_CHECK;
-/* the gradients r of the flat array, from `from` on, into a payload of this round. Returns its bytes */
+/* Encodes the gradients r of the flat array, from `from` on, as a payload of this round. Returns its size. */
 size_t bt_exchange_encode(const bt_exchange *x, const bt_exchange_slot *s, unsigned char *payload,
                           const float *from, bt_range r);
 /* Turns the result of decoding a payload of n gradients into an error. */
 bt_code bt_exchange_check_payload(bool valid, const bt_exchange *x, size_t n, size_t bytes,
                                   bt_err *err) BT_MUST_CHECK;
-/* handles the messages received since the last call */
+/* Handles the messages received since the last call. */
 bt_code bt_exchange_take_arrivals(bt_exchange *x, bt_exchange_slot *s, bt_err *err) BT_MUST_CHECK;
 void bt_exchange_count_sent(const bt_exchange *x, const bt_exchange_slot *s);
 

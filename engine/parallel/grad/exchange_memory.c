@@ -14,7 +14,7 @@ static size_t out_places(const bt_route *r, const bt_codec *codec) {
     return codec->encode ? (r->n_relayed - 1) * r->sums[r->mine].n : 0;
 }
 
-/* bytes of the largest payload of a part of n gradients, whole cache lines */
+/* Returns the size of the largest payload of n gradients, in whole cache lines. */
 static size_t place_bytes_of(const bt_exchange_plan *p, size_t n) {
     size_t bytes = n * sizeof(float);
     if (p->form.codec->encode) {
@@ -29,7 +29,7 @@ static size_t place_bytes_of(const bt_exchange_plan *p, size_t n) {
     return (bytes + BT_ALIGN - 1) / BT_ALIGN * BT_ALIGN;
 }
 
-/* parts that decoded nodes are kept in */
+/* Returns the number of parts for decoded nodes. */
 static size_t scratch_parts(const bt_route *r, const bt_codec *codec) {
     return codec->encode ? r->waiting : 0;
 }
@@ -48,7 +48,7 @@ static bool all_on_one_host(const int *hosts, int n) {
     return true;
 }
 
-/* how buckets are cut into items, and the number of items in flight */
+/* cut of buckets into items, and number of items in flight */
 typedef struct cut {
     size_t part, piece, pieces, slots;
 } cut;
@@ -64,10 +64,10 @@ static cut cut_of(const bt_route *r, const bt_exchange_plan *p, bool one_host) {
     return c;
 }
 
-/* gradients that are not encoded use shared memory if available */
+/* Gradients that are not encoded use shared memory if available. */
 static bool may_share(const bt_exchange_plan *p) { return !p->form.codec->encode; }
 
-/* together: ranks of one host are one host group */
+/* together: the ranks of one host are one host group. */
 static bt_code make_route(bt_route *r, cut *c, const bt_exchange_plan *p, bool together,
                           bt_err *err) {
     bt_mesh_coord me = bt_mesh_coord_of(p->shape, p->rank);

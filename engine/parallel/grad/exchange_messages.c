@@ -6,8 +6,6 @@ enum { FIRST_TAG = 1000, TAGS = 6000 };
 
 bool bt_exchange_encoded(const bt_exchange *x) { return x->codec->encode != NULL; }
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
 static int tag_of(const bt_exchange_slot *s) {
     return FIRST_TAG + (int)s->round * TAGS + (int)(s->bucket % TAGS);
 }
@@ -43,7 +41,7 @@ bt_code bt_exchange_send_part(bt_exchange *x, bt_exchange_slot *s, const float *
     return bt_exchange_send(x, s, from, n * sizeof *from, n, to, err);
 }
 
-/* the payload format of a round that is exchanged between nodes */
+/* Returns the payload format of a round between hosts. */
 static const bt_payload_form *round_form(const bt_exchange *x, bt_round round) {
     return round == BT_ROUND_BACK_ACROSS ? &x->back : &x->cfg.plan.form;
 }
@@ -62,7 +60,7 @@ bt_coll bt_exchange_kind(const bt_exchange *x) {
     return x->cfg.plan.sharded ? BT_COLL_REDUCE_SCATTER : BT_COLL_ALL_REDUCE;
 }
 
-/* all rounds of the exchange are one row of traffic.h; the reducer counts its calls and times */
+/* All rounds of the exchange count in one row of traffic.h; the reducer counts its calls and times. */
 void bt_exchange_count_sent(const bt_exchange *x, const bt_exchange_slot *s) {
     if (s->n_requests == 0 && s->logical == 0) return;
     bt_comm_count(s->logical, s->wire);
@@ -77,7 +75,7 @@ bt_code bt_exchange_take_arrivals(bt_exchange *x, bt_exchange_slot *s, bt_err *e
     int n = 0;
     BT_TRY(bt_mpi_check(MPI_Testsome(s->n_requests, s->requests, &n, x->arrived, x->statuses),
                         "gradient exchange", err));
-    /* MPI_UNDEFINED is below 0: none was active */
+    /* MPI_UNDEFINED is below 0: no request was active */
     if (n <= 0) return BT_OK;
     int64_t took = bt_now_ns() - s->asked_ns;
     for (int i = 0; i < n; i++) {
@@ -96,8 +94,6 @@ bt_code bt_exchange_take_arrivals(bt_exchange *x, bt_exchange_slot *s, bt_err *e
     x->moved = true;
     return BT_OK;
 }
-
-/* ---- payloads ---------------------------------------------------------------------------------- */
 
 size_t bt_exchange_encode(const bt_exchange *x, const bt_exchange_slot *s, unsigned char *payload,
                           const float *from, bt_range r) {

@@ -1,7 +1,8 @@
-/* exchange_rounds.c - messages of the rounds of a bucket, and how sums are added.
+/* exchange_rounds.c - messages of the rounds of a bucket, and the order of additions.
  *
- * Each rank begins with another peer, which spreads the load. Senders and receivers iterate over owners and nodes
- * in the same order, so that messages with one tag match. */
+ * Each rank begins with another peer, which spreads the load. Senders and receivers iterate over owners and nodes in
+ * the
+ * same order, so that messages with one tag match. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
@@ -28,7 +29,7 @@ bt_range bt_exchange_owned_by(const bt_exchange *x, const bt_exchange_slot *s, i
 
 static size_t round_range_length(bt_range r) { return r.end - r.begin; }
 
-/* the owner's relay in this rank's host group */
+/* Returns the owner's relay in this rank's host group. */
 static int own_relay(const bt_exchange *x, int owner) {
     return bt_route_relay(&x->route, x->route.mine, owner);
 }
@@ -50,7 +51,7 @@ static float *inside_at(const bt_exchange *x, const bt_exchange_slot *s, int own
                    (size_t)r->relayed[owner] * bt_route_places(r) + r->before[from] + i);
 }
 
-/* The nodes of this host group of a part that it relays, added up as far as the tree allows. */
+/* Returns the nodes of this host group for a part that it relays, added as far as the tree allows. */
 static bt_tree_sum group_sum(const bt_exchange *x, const bt_exchange_slot *s, int owner) {
     const bt_route *r = &x->route;
     bt_range p = bt_exchange_owned_by(x, s, owner);
@@ -67,7 +68,7 @@ static bt_tree_sum group_sum(const bt_exchange *x, const bt_exchange_slot *s, in
     return f;
 }
 
-/* an array that none of the waiting nodes uses */
+/* Returns an array that no waiting node uses. */
 static float *free_scratch(const bt_exchange *x, const bt_tree_sum *f) {
     for (size_t i = 0;; i++) {
         float *at = part_at(x->scratch, x, i);
@@ -100,7 +101,7 @@ static bt_code push_arrived(const bt_exchange *x, const bt_exchange_slot *s, bt_
     return BT_OK;
 }
 
-/* All host groups' nodes of this rank's part into the gradient array. */
+/* Adds all host groups' nodes of this rank's part into the gradient array. */
 static bt_code add_group_nodes(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
     bt_range own = bt_exchange_owned_by(x, s, r->me);
@@ -147,7 +148,7 @@ static bt_code sum_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     return BT_OK;
 }
 
-/* This host group's nodes of the part of an owner elsewhere; `places` counts the payloads of the round. */
+/* Sends this host group's nodes of the part of an owner elsewhere; `places` counts the payloads of the round. */
 static bt_code send_sums(bt_exchange *x, bt_exchange_slot *s, int to, size_t *places, bt_err *err) {
     bt_range p = bt_exchange_owned_by(x, s, to);
     size_t n = round_range_length(p);
@@ -182,7 +183,7 @@ static bt_code sum_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     return BT_OK;
 }
 
-/* this rank gets the sum of another host group's part, for itself and the ranks of its host */
+/* True if this rank receives the sum of another host group's part, for itself and the ranks of its host. */
 static bool receives_sum(const bt_exchange *x, const bt_exchange_slot *s, int owner) {
     return relays(x, owner) && bt_route_needs(&x->route, x->route.me, owner) &&
            round_range_length(bt_exchange_owned_by(x, s, owner)) > 0;
@@ -196,7 +197,7 @@ static bool sends_sum(const bt_exchange *x, const bt_exchange_slot *s, int to) {
            round_range_length(bt_exchange_owned_by(x, s, r->me)) > 0;
 }
 
-/* Sends one payload to all ranks that get the sum; the owner keeps its decoded values, like the receivers. */
+/* Sends one payload to all ranks that receive the sum; the owner keeps its decoded values, like the receivers. */
 static bt_code send_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
     bt_range own = bt_exchange_owned_by(x, s, r->me);
@@ -274,7 +275,7 @@ static bt_code back_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     return BT_OK;
 }
 
-/* Zeroes the range by returning whole pages to the system and clearing the rest at both ends. */
+/* Zeroes the range: returns whole pages to the system and clears the rest at both ends. */
 static void zero_pages(float *from, float *to) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), lo = (uintptr_t)from, hi = (uintptr_t)to;
     uintptr_t a = (lo + page - 1) / page * page, b = hi / page * page;

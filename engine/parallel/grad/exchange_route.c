@@ -33,8 +33,6 @@ int bt_route_relay(const bt_route *r, int host_group, int owner) {
     return first + owner % size;
 }
 
-/* ---- init ------------------------------------------------------------------------------------ */
-
 static void make_host_groups(bt_route *r, const int *hosts, bool together) {
     bool grouped = together;
     for (int d = 1; d < r->n; d++) grouped |= hosts[d] != hosts[0];

@@ -6,7 +6,7 @@
 
 #include "engine/base/threads.h"
 
-enum { CHUNK = 1 << 16 }; /* elements: 256 KiB, one thread's at a time */
+enum { CHUNK = 1 << 16 }; /* in elements: 256 KiB, processed by one thread at a time */
 #define MAGNITUDE 0x7fffffffu
 #define INFINITE 0x7f800000u
 
@@ -26,7 +26,7 @@ static void read_chunks(void *ctx, int thread, size_t begin, size_t end) {
     job *j = ctx;
     const size_t first = begin * CHUNK, last = end * CHUNK < j->n ? end * CHUNK : j->n;
     uint32_t sum = 0, bits;
-    int32_t largest = 0; /* signed: SSE2 compares no other integers */
+    int32_t largest = 0; /* signed, because SSE2 compares no other integers */
     (void)thread;
     for (size_t i = first; i < last; i++) {
         memcpy(&bits, j->x + i, sizeof bits);

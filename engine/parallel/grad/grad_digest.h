@@ -1,8 +1,8 @@
-/* grad_digest.h - detects whether two computations of a rank's gradients of one step differ, and whether they are
- * finite, by reading them once.
+/* grad_digest.h - detects in one pass whether two computations of a rank's gradients differ, and whether they are
+ * finite.
  *
- * The sum is over the bits of the floats as integers, modulo 2^32, so that it depends neither on the order nor on
- * the number of threads; one changed element always changes it, several almost always.
+ * The sum is over the bits of the floats as integers, modulo 2^32, so it depends neither on the order nor on the number
+ * of threads. One changed element always changes it, several almost always.
  * Threads: the training thread; uses the pool. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_GRAD_DIGEST_H
 #define BT_ENGINE_PARALLEL_GRAD_GRAD_DIGEST_H
@@ -14,7 +14,7 @@
 typedef struct bt_grad_digest {
     uint32_t sum; /* sum of the bits; 0 for no elements */
     uint32_t
-        largest; /* maximum of the bits without signs: the largest magnitude, or infinity, or NaN */
+        largest; /* maximum of the bits without signs: of the largest magnitude, an infinity, or a NaN */
 } bt_grad_digest;
 
 void bt_grad_digest_add(bt_grad_digest *d, const float *x, size_t n);

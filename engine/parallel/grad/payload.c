@@ -1,4 +1,4 @@
-/* payload.c - seals, and payloads cut at tensors. */
+/* payload.c - seals payloads and cuts them at tensors. */
 #include "engine/parallel/grad/payload.h"
 
 #include <stdint.h>
@@ -14,7 +14,7 @@ typedef struct seal {
     uint32_t hash, bytes;
 } seal;
 
-/* one tensor's share of a stretch */
+/* one tensor's share of a range */
 typedef struct share {
     bt_range range;
     bool plain;
@@ -22,8 +22,6 @@ typedef struct share {
 } share;
 
 static size_t payload_range_length(bt_range r) { return r.end - r.begin; }
-
-/* ---- walking over tensors -------------------------------------------------------------------- */
 
 static size_t first_tensor(const bt_payload_form *f, size_t begin) {
     size_t lo = 0, hi = f->n_tensors;
@@ -37,7 +35,7 @@ static size_t first_tensor(const bt_payload_form *f, size_t begin) {
     return lo;
 }
 
-/* Returns the next tensor's share of r; *k: 0 at first; false: there is none. */
+/* Returns the next tensor's share of r; *k is 0 at first. Returns false if there is none. */
 static bool next_share(const bt_payload_form *f, bt_range r, size_t *k, share *s) {
     if (!f->tensors || f->codec->state_bytes == 0) {
         *s = (share){r, false, f->codec->bound(payload_range_length(r))};
@@ -68,8 +66,6 @@ size_t bt_payload_bound(const bt_payload_form *f, bt_range r) {
     return bytes;
 }
 
-/* ---- fp32 ------------------------------------------------------------------------------------ */
-
 /* Encodes as fp32 and adds the residual. */
 static void encode_plain(unsigned char *to, const float *x, size_t n, float *owed) {
     memcpy(to, x, n * sizeof *x);
@@ -88,8 +84,6 @@ static void add_plain(float *into, size_t n, const unsigned char *from) {
         bt_active_kernels()->add(into + i, block, m);
     }
 }
-
-/* ---- payloads -------------------------------------------------------------------------------- */
 
 size_t bt_payload_encode(const bt_payload_form *f, void *payload, const float *x, bt_range r,
                          void *state) {

@@ -18,7 +18,7 @@
 
 typedef struct bt_payload_tensor {
     bt_range range; /* elements of the flat array */
-    bool plain;     /* fp32 */
+    bool plain;     /* sent as fp32 */
 } bt_payload_tensor;
 
 /* determines the form of payloads; the tensors are ascending and disjoint; none: the array is one tensor. Borrowed */
@@ -28,14 +28,14 @@ typedef struct bt_payload_form {
     size_t n_tensors;
 } bt_payload_form;
 
-/* the same of sums on their way back */
+/* Returns the form of payloads with sums. */
 bt_payload_form bt_payload_form_back(const bt_payload_form *f);
-/* bytes of a payload of the elements of r, at most */
+/* Returns the maximum size of a payload of the elements of r. */
 size_t bt_payload_bound(const bt_payload_form *f, bt_range r);
-/* x: the value of r.begin; state: of the whole array; NULL: none. Returns the payload's bytes */
+/* x: value of element r.begin; state: that of the whole array; NULL: none. Returns the payload's size. */
 size_t bt_payload_encode(const bt_payload_form *f, void *payload, const float *x, bt_range r,
                          void *state);
-/* false: these bytes are not a payload of r; x is unchanged */
+/* Returns false, with x unchanged, if these bytes are not a payload of r. */
 bool bt_payload_decode(const bt_payload_form *f, float *x, bt_range r, const void *payload,
                        size_t bytes);
 bool bt_payload_decode_add(const bt_payload_form *f, float *into, bt_range r, const void *payload,

@@ -1,4 +1,4 @@
-/* reducer.c - buckets leave when their last gradient is written. */
+/* reducer.c - starts the exchange of a bucket when its last gradient is written. */
 #include "engine/parallel/grad/reducer.h"
 
 #include <assert.h>
@@ -13,17 +13,16 @@
 #include "engine/parallel/grad/unit_accumulator.h"
 #include "engine/parallel/mpi/clock_sync.h"
 
-/* polling more often only steals time from compute (measured: every 20 us hides no more than every
- * ms) */
+/* More frequent polling only takes time from compute (measured: every 20 us hides no more than every ms). */
 enum { POLL_NS = 50000 };
 
 struct bt_reducer {
     bt_reducer_cfg cfg;
-    bool alone; /* in the data-parallel group */
+    bool alone; /* the data-parallel group has one rank */
     bt_buckets buckets;
-    bt_exchange *exchange;        /* NULL when alone */
-    bt_unit_accumulator *partial; /* NULL unless several units are added here */
-    /* buckets 0 .. started-1 are on their way, 0 .. done-1 have arrived */
+    bt_exchange *exchange;        /* NULL if alone */
+    bt_unit_accumulator *partial; /* NULL unless this rank adds several units */
+    /* buckets 0 .. started-1 are in flight, 0 .. done-1 are complete */
     size_t started, done;
     int64_t busy_since, busy_ns, polled_at;
     bt_clock_sync clock;
@@ -33,8 +32,6 @@ struct bt_reducer {
 };
 
 static void poll_reducer(void *ctx);
-
-/* ---- create ---------------------------------------------------------------------------------- */
 
 static bool sharded(const bt_reducer_cfg *c) { return c->shards && c->shards->n > 1; }
 
@@ -87,7 +84,7 @@ static bt_code build_reducer(bt_reducer *r, bt_err *err) {
     int n = bt_comm_size(c->mesh->dp), me = bt_comm_rank(c->mesh->dp);
     r->alone = n == 1;
     cut_buckets(&r->buckets, c, n);
-    if (!r->alone) BT_TRY(create_exchange(r, err)); /* first: it is collective */
+    if (!r->alone) BT_TRY(create_exchange(r, err)); /* first, because it is collective */
     if (c->units > 0) {
         bt_unit_run mine = bt_unit_run_of(c->units, c->shares, n, me);
         const bt_accumulator_cfg units = {c->grads,    c->n,     mine.first, mine.count,
@@ -124,13 +121,11 @@ void bt_reducer_destroy(bt_reducer *r) {
     free(r);
 }
 
-/* ---- buckets --------------------------------------------------------------------------------- */
-
 static void keep_failure(bt_reducer *r, bt_code code) {
     if (code != BT_OK) r->failed = true;
 }
 
-/* While the bucket is still this rank's alone. */
+/* Only this rank has the bucket at this point. */
 static void digest_bucket(bt_reducer *r, bt_range b) {
     if (!r->partial) {
         bt_grad_digest_add(&r->digest, r->cfg.grads + b.begin, b.end - b.begin);
@@ -172,8 +167,6 @@ static void poll_reducer(void *ctx) {
 }
 
 static bool idle(const bt_reducer *r) { return r->alone && !r->partial; }
-
-/* ---- a step ---------------------------------------------------------------------------------- */
 
 void bt_reducer_begin(bt_reducer *r) {
     if (r->partial) bt_accumulator_begin(r->partial);
@@ -225,7 +218,7 @@ bt_reduce_times bt_reduce_split(int64_t blocked_ns, int64_t skew_ns, int64_t err
     return (bt_reduce_times){.wait_ns = wait, .exposed_ns = blocked_ns - wait};
 }
 
-/* A bucket is added up and read for the digest just before it leaves, while it is in a cache. */
+/* A bucket is added up and digested just before it is sent, while it is in a cache. */
 static void exchange_the_rest(bt_reducer *r) {
     while ((r->started < r->buckets.n || r->done < r->started) && !r->failed) {
         if (r->started < r->buckets.n && bt_exchange_has_room(r->exchange))
@@ -266,7 +259,7 @@ bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_redu
                        .busy_ns = times->busy_ns,
                        .exposed_ns = times->exposed_ns,
                        .wait_ns = times->wait_ns};
-    /* nothing but the arrivals */
+    /* receives only the arrival times */
     if (r->alone)
         bt_traffic_add(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD, &cost);
     else

@@ -33,25 +33,25 @@
 #include "engine/parallel/shard/shard_map.h"
 
 enum { BT_NOTES_MAX = 20 };
-/* Buckets that are on their way at a time, and so the memory for them: between hosts more of them hide the
- * latency of a round; within one they are copied by the same processors, whatever their number. */
+/* Maximum number of buckets in flight, and so the memory for them. Between hosts more buckets hide the latency of a
+ * round; within a host the same processors copy them in any case. */
 enum { BT_STRIPES_IN_FLIGHT = 4, BT_STRIPES_ON_HOST = 2 };
 
 typedef struct bt_reducer bt_reducer;
 
 typedef struct bt_reducer_cfg {
-    /* gradients are summed over its dp ranks; notes travel over its world. Borrowed */
+    /* gradients are summed over its dp ranks; notes are exchanged over its world. Borrowed */
     const bt_mesh *mesh;
     float *grads; /* flat array, borrowed */
     size_t n;
     size_t bucket_bytes;     /* sharded: the stripe is the bucket */
-    bool overlap;            /* false: everything is exchanged in finish */
-    bt_payload_form form;    /* encoding on the wire; codec NULL: none */
+    bool overlap;            /* false: the whole exchange is in finish */
+    bt_payload_form form;    /* encoding of messages; codec NULL: none */
     void *state;             /* state of the codec, as in bt_exchange_cfg */
     const bt_shards *shards; /* NULL or one shard: plain. Borrowed */
     /* sharded: returns the memory of pieces owned by other ranks (ZeRO-2) */
     bool discard;
-    /* reproducible: logical micro-batches of the step; 0: a rank's gradient is one sum */
+    /* reproducible: number of logical micro-batches per step; 0: a rank's gradient is one sum */
     int64_t units;
     /* units per dp rank, in order; NULL: even. Read by create only: another distribution needs another reducer */
     const int64_t *shares;
@@ -70,25 +70,26 @@ typedef struct bt_reduce_times {
  * clock; a skew within three times that is ignored. */
 bt_reduce_times bt_reduce_split(int64_t blocked_ns, int64_t skew_ns, int64_t error_ns);
 
-/* collective over world */
+/* Collective over world. */
 bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-/* bytes of staging that a rank of the world would take, for even shares, without taking them. Of
- * c, mesh, grads, state, overlap, discard and shares are not read */
+/* Returns the staging memory that a rank of the world would need for even shares. Does not read mesh, grads, state,
+ * overlap, discard and shares of c. */
 size_t bt_reducer_staging(const bt_reducer_cfg *c, const bt_mesh_shape *shape, int rank);
 void bt_reducer_destroy(bt_reducer *r); /* accepts NULL */
-void bt_reducer_begin(bt_reducer *r);   /* a step begins */
+void bt_reducer_begin(bt_reducer *r);   /* begins a step */
 /* Returns the array to which the gradients of a lane's next unit are added; it is zeroed. Without units: the array
  * of gradients. */
 float *bt_reducer_unit(bt_reducer *r, int lane);
-void bt_reducer_unit_done(bt_reducer *r, int lane); /* the unit is complete in that array */
-/* the following backward is the step's last, of the last lane */
+void bt_reducer_unit_done(bt_reducer *r, int lane); /* the unit in that array is complete */
+/* The following backward is the step's last, of the last lane. */
 void bt_reducer_last(bt_reducer *r);
 void bt_reducer_ready(void *reducer, size_t begin, size_t end);
 bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times,
                           bt_err *err) BT_MUST_CHECK;
-/* ranks of this host pass gradients through memory that they share; else, and to other hosts, in messages */
+/* Returns true if ranks of this host exchange gradients through shared memory. */
 bool bt_reducer_shares_memory(const bt_reducer *r);
-/* after finish, before the gradients are used: digest of this rank's own gradients, before other ranks' were added */
+/* Returns the digest of this rank's own gradients, without those of other ranks. Call it between finish and the use
+ * of the gradients. */
 bt_grad_digest bt_reducer_digest(const bt_reducer *r);
 
 #endif

@@ -1,15 +1,15 @@
-/* tree_sum.c - a binary counter: two sums of one level become one of the next. */
+/* tree_sum.c - adds nodes like a binary counter: two sums of one level become one of the next. */
 #include "engine/parallel/grad/tree_sum.h"
 
 #include <assert.h>
 
-/* the sum of two neighbours, in one of their arrays */
+/* Adds two neighbours into one of their arrays. */
 static bt_node join_nodes(bt_node left, bt_node right, const float *keep, size_t n,
                           bt_tree_sum_add add) {
     float *x = NULL;
     if (left.x) {
         x = right.x == keep ? right.x : left.x;
-        add(x, x == left.x ? right.x : left.x, n); /* a + b = b + a, bit for bit */
+        add(x, x == left.x ? right.x : left.x, n); /* a + b and b + a have the same bits */
     }
     return (bt_node){left.index >> 1, left.level + 1, x};
 }

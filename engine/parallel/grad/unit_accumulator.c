@@ -16,7 +16,7 @@ typedef struct lane { /* a part of the array */
     bt_range range;
     int64_t done;
     float *unit;      /* array of the current unit */
-    bt_tree_sum fold; /* the units done so far; arrays from their beginnings */
+    bt_tree_sum fold; /* sums of the finished units; arrays from their beginnings */
 } lane;
 
 struct bt_unit_accumulator {
@@ -30,8 +30,6 @@ struct bt_unit_accumulator {
     lane *lanes;
     int n_lanes;
 };
-
-/* ---- passes over whole arrays ---------------------------------------------------------------- */
 
 typedef struct pass {
     float *into, *unit;
@@ -55,9 +53,7 @@ static void add_unit_range(void *ctx, int thread, size_t begin, size_t end) {
     memset(p->unit + begin, 0, (end - begin) * sizeof(float));
 }
 
-/* ---- plan ------------------------------------------------------------------------------------ */
-
-/* Number of further arrays: the maximum of nodes that wait for the next unit. */
+/* Returns the number of further arrays: the maximum number of nodes that wait for the next unit. */
 static size_t most_waiting(int64_t first, int64_t count) {
     size_t most = 0;
     for (int64_t k = 1; k < count; k++) {
@@ -101,7 +97,7 @@ bt_code bt_accumulator_create(bt_unit_accumulator **out, const bt_accumulator_cf
         free(p);
         return code;
     }
-    // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): all were reserved above
+    // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): all offsets were reserved above
     for (size_t i = 0; i < p->n_buffers; i++) p->buffers[i] = bt_arena_at(&p->arena, offsets[i]);
     *out = p;
     return BT_OK;
@@ -113,8 +109,6 @@ void bt_accumulator_destroy(bt_unit_accumulator *p) {
     free(p->lanes);
     free(p);
 }
-
-/* ---- use ------------------------------------------------------------------------------------- */
 
 void bt_accumulator_begin(bt_unit_accumulator *p) {
     for (int i = 0; i < p->n_lanes; i++) p->lanes[i].done = 0, p->lanes[i].fold.n = 0;
@@ -130,7 +124,7 @@ static float *free_buffer(const bt_unit_accumulator *p, const lane *l) {
     return NULL;
 }
 
-/* it is added to the node before it, which waits for nothing else */
+/* True if the unit is added to the previous node, which waits for nothing else. */
 static bool completes_a_pair(const bt_unit_accumulator *p, const lane *l) {
     const bt_tree_sum *f = &l->fold;
     return f->n > 0 && ((p->first + l->done) & 1) && f->at[f->n - 1].level == 0;
@@ -145,7 +139,7 @@ float *bt_accumulator_unit(bt_unit_accumulator *p, int i) {
     return l->unit;
 }
 
-/* one node more in the range of a lane; arrays are given, and left, from their beginnings */
+/* Adds a node to the range of a lane; arrays are passed and stored from their beginnings. */
 static void push_node(bt_tree_sum *f, bt_node node, bt_range r) {
     for (size_t i = 0; i < f->n; i++) f->at[i].x += r.begin;
     node.x += r.begin;
@@ -158,7 +152,7 @@ void bt_accumulator_unit_done(bt_unit_accumulator *p, int i) {
     bt_tree_sum *f = &l->fold;
     const size_t n = l->range.end - l->range.begin;
     bt_node node = {p->first + l->done, 0, l->unit};
-    /* the sum lands in its sibling's array, the next unit finds zeros */
+    /* The sum is stored in the sibling's array, and the next unit begins with zeros. */
     if (l->unit == p->grads) {
         pass job = {f->at[f->n - 1].x, p->grads, l->range.begin, p->rounding, node.index};
         bt_parallel_for(n, GRAIN, add_unit_range, &job);
@@ -173,7 +167,7 @@ void bt_accumulator_unit_done(bt_unit_accumulator *p, int i) {
     push_node(f, node, l->range);
 }
 
-/* The nodes including the last unit, with arrays from `begin` on. Adds n elements; n 0: shape only. */
+/* Returns the nodes including the last unit, with arrays from `begin` on. Adds n elements; n 0: shape only. */
 static bt_tree_sum with_last(const bt_unit_accumulator *p, const lane *l, size_t begin, size_t n) {
     bt_tree_sum f = l->fold;
     for (size_t i = 0; i < f.n; i++) f.at[i].x += begin;
@@ -195,7 +189,7 @@ void bt_accumulator_range(bt_unit_accumulator *p, bt_range r) {
     }
 }
 
-/* buffers are taken in the same order in all lanes */
+/* All lanes take buffers in the same order. */
 bt_tree_sum bt_accumulator_nodes(const bt_unit_accumulator *p) {
     return with_last(p, &p->lanes[p->n_lanes - 1], 0, 0);
 }

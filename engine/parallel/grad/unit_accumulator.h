@@ -23,9 +23,10 @@ typedef struct bt_accumulator_cfg {
     float *grads; /* (n) borrowed */
     size_t n;
     int64_t first_unit, n_units;
-    bt_unit_rounding *rounding; /* every unit is rounded before it is added; NULL: not. Borrowed */
+    bt_unit_rounding
+        *rounding; /* rounds every unit before it is added; NULL: no rounding. Borrowed */
     const bt_range
-        *lanes; /* (n_lanes) that make up 0 .. n, in order; n_lanes 0: all is one. Copied */
+        *lanes; /* (n_lanes) consecutive ranges that cover 0 .. n; n_lanes 0: one lane. Copied */
     int n_lanes;
 } bt_accumulator_cfg;
 
@@ -37,10 +38,9 @@ void bt_accumulator_begin(bt_unit_accumulator *p);
 /* Returns the array (from its beginning) to which the gradients of a lane's next unit are added, zeroed in the
  * lane's range: `grads` or a further array. */
 float *bt_accumulator_unit(bt_unit_accumulator *p, int lane);
-/* it is written there; leaves zeros in the lane's range of `grads` */
+/* The unit in that array is complete; zeroes the lane's range of `grads`. */
 void bt_accumulator_unit_done(bt_unit_accumulator *p, int lane);
-/* joins the last unit's finished range to its siblings; afterwards bt_accumulator_nodes is true of
- * this range */
+/* Adds the last unit's finished range to its siblings; bt_accumulator_nodes is then valid for this range. */
 void bt_accumulator_range(bt_unit_accumulator *p, bt_range r);
 /* Nodes with arrays from their beginnings; the last node's array is `grads`. Valid once the last lane has reached
  * its last unit. */

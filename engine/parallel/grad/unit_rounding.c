@@ -9,8 +9,8 @@
 #include "engine/base/small.h"
 #include "engine/kernels/table/noise.h"
 
-/* FINER: log2 of the number of quanta in the largest gradient. MOST: a value of more quanta is not rounded; sums
- * of fewer are exact. */
+/* FINER: log2 of the number of quanta in the largest gradient. MOST: a value of more quanta is not rounded; sums of
+ * fewer quanta are exact. */
 enum { FINER = 6, FINITE = 0x7f800000, LEAST_EXPONENT = -140 };
 #define MOST 0x1p20f
 
@@ -51,13 +51,11 @@ void bt_rounding_begin(bt_unit_rounding *r, int64_t step, double loss_scale) {
     for (size_t g = 0; g < r->n_groups; g++) atomic_store(&r->largest[g], 0);
 }
 
-/* ---- a stretch of one row ---------------------------------------------------------------------- */
-
 typedef struct quantum {
     float size, over; /* 2^e and 2^-e */
 } quantum;
 
-/* columns first .. first+n of the tensor's row */
+/* Rounds columns first .. first+n of the tensor's row. */
 static void round_unit_row(float *x, size_t n, size_t first, quantum q, uint32_t key) {
     for (size_t i = 0; i < n; i++) {
         size_t column = first + i;
@@ -81,7 +79,7 @@ static uint32_t rounding_key(const bt_unit_rounding *r, const bt_rounding_tensor
     return (uint32_t)bt_rng_u64(r->seed ^ t->name, r->step << 20 ^ (uint64_t)unit, row);
 }
 
-/* elements [begin, end) of row `row` of the block */
+/* Rounds elements [begin, end) of row `row` of the block. */
 static void round_stretch(bt_unit_rounding *r, const bt_rounding_tensor *t, float *x, size_t row,
                           bt_range columns, int64_t unit) {
     size_t whole = t->row0 + row, n = columns.end - columns.begin,
@@ -116,9 +114,7 @@ void bt_rounding_range(bt_unit_rounding *r, float *x, bt_range range, int64_t un
     }
 }
 
-/* ---- between two steps ------------------------------------------------------------------------- */
-
-/* A gradient that is not finite is no estimate of later ones. */
+/* A gradient that is not finite cannot estimate later ones. */
 static void update_exponent(int16_t *exponent, uint32_t largest, int scale) {
     int e;
     if (largest == 0 || largest >= FINITE) return;

@@ -27,16 +27,16 @@
 
 enum { BT_ROUNDING_GROUPS = 64 }; /* maximum number per tensor */
 
-/* a tensor's block in the flat array of this rank */
+/* block of a tensor in the flat array of this rank */
 typedef struct bt_rounding_tensor {
-    size_t offset, rows, cols;     /* position in the flat array; size, row after row */
+    size_t offset, rows, cols;     /* offset in the flat array; size in rows and columns */
     size_t row0, col0, whole_rows; /* position of the block in the tensor; rows of the tensor */
     size_t first_group;            /* index among the groups of all tensors of all ranks */
     uint64_t name;                 /* hash of its name */
 } bt_rounding_tensor;
 
 typedef struct bt_unit_rounding {
-    bt_rounding_tensor *tensors; /* (n_tensors) ascending; taken */
+    bt_rounding_tensor *tensors; /* (n_tensors) ascending; owned */
     size_t n_tensors, n_groups;
     uint64_t seed;
     int16_t *exponents;        /* (n_groups) log2 of quanta; BT_ROUNDING_NONE: not rounded yet */
@@ -53,7 +53,7 @@ bt_code bt_rounding_create(bt_unit_rounding *r, bt_rounding_tensor *tensors, siz
                            size_t n_groups, uint64_t seed, bt_err *err) BT_MUST_CHECK;
 void bt_rounding_release(bt_unit_rounding *r); /* accepts an all-zero struct */
 void bt_rounding_begin(bt_unit_rounding *r, int64_t step, double loss_scale);
-/* x: the gradient of r.begin */
+/* x: gradient of element r.begin. */
 void bt_rounding_range(bt_unit_rounding *r, float *x, bt_range range, int64_t unit);
 bt_code bt_rounding_agree(bt_unit_rounding *r, bt_comm *world, bt_err *err) BT_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* agree.c - ranks fail together: the lowest failing rank's error becomes everybody's. */
+/* agree.c - makes all ranks fail together with the error of the lowest failing rank. */
 #include "engine/parallel/mpi/comm.h"
 
 bt_code(bt_agree)(bt_comm *c, bt_code mine, bt_err *err) {

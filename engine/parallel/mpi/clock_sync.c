@@ -1,5 +1,5 @@
-/* clock_sync.c - offsets by ping-pong with rank 0, one rank after the other (a first trip that
- * waits for its turn is merely not the shortest). */
+/* clock_sync.c - measures clock offsets by ping-pong with rank 0, one rank after the other (a trip delayed by its
+ * turn is not the shortest). */
 #include "engine/parallel/mpi/clock_sync.h"
 
 #include "engine/base/clock.h"

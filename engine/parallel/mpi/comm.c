@@ -13,8 +13,7 @@
 
 #include "engine/base/testing/testing.h"
 
-/* Above 16 MiB Open MPI's all-reduce falls off a cliff (temporary buffers mapped and faulted on
- * every call). */
+/* Above 16 MiB Open MPI's all-reduce becomes much slower (it maps temporary buffers in every call). */
 enum { REDUCE_CHUNK_BYTES = 16 << 20 };
 
 static struct bt_comm world = {.mpi = MPI_COMM_NULL, .rank = 0, .size = 1};
@@ -40,7 +39,7 @@ bool bt_comm_am_rank(void) {
             (has_shared_library("PMI_JOBID") || has_shared_library("PMIX_NAMESPACE")));
 }
 
-/* Value of the first variable that is set; -1: none is. */
+/* Returns the value of the first variable that is set; -1: none. */
 static int first_number(const char *const *names, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (has_shared_library(names[i])) return atoi(getenv(names[i]));
@@ -91,7 +90,7 @@ void bt_comm_library(char *out, size_t size) {
 bt_code bt_comm_init(bt_err *err) {
     if (mpi_started || !bt_comm_am_rank()) return BT_OK;
     int provided = 0;
-    /* MPI maps the machine; its search for a display can wait for a name server */
+    /* MPI maps the machine, and its search for a display can wait for a name server. */
     setenv("HWLOC_COMPONENTS", "-gl,-opencl,-cuda,-nvml,-rsmi,-levelzero", 0);
     /* Before Open MPI 4.1 sends a message above this limit, it waits for the receiver's reply; two ranks that send
      * each other such messages use the TCP link in one direction at a time, at half its speed. Messages of
@@ -171,7 +170,7 @@ void bt_comm_free(bt_comm *c) {
 
 static void count_plain(uint64_t bytes) { bt_comm_count(bytes, bytes); }
 
-/* an exchange that runs beside a larger one has no time of its own */
+/* An exchange beside a larger one has no time of its own. */
 static void count_started(const bt_comm *c, bt_coll coll, uint64_t bytes) {
     count_plain(bytes);
     bt_traffic_add(
@@ -179,7 +178,7 @@ static void count_started(const bt_comm *c, bt_coll coll, uint64_t bytes) {
         &(bt_traffic){.calls = 1, .bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
 }
 
-/* bytes each rank sends in a ring all-reduce of `bytes`, whatever algorithm MPI takes */
+/* Returns the bytes that each rank sends in a ring all-reduce, as a measure for any algorithm of MPI. */
 static uint64_t ring_bytes(const bt_comm *c, size_t bytes) {
     return 2 * (uint64_t)bytes * (uint64_t)(c->size - 1) / (uint64_t)c->size;
 }

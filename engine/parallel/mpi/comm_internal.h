@@ -15,11 +15,11 @@ struct bt_comm {
     bt_axis axis; /* axis of the mesh: selects the row in traffic.h */
 };
 
-/* BT_MPI with MPI's error text unless rc is MPI_SUCCESS */
+/* Returns BT_MPI with MPI's error text unless rc is MPI_SUCCESS. */
 bt_code bt_mpi_check(int rc, const char *what, bt_err *err) BT_MUST_CHECK;
-/* takes over `mpi`: reads rank and size, makes its errors return codes */
+/* Takes ownership of `mpi`: reads rank and size, and makes its errors return codes. */
 bt_code bt_comm_describe(bt_comm *c, MPI_Comm mpi, bt_err *err) BT_MUST_CHECK;
-/* largest element count of one MPI call: INT_MAX, less in tests that must see the chunking */
+/* maximum element count of one MPI call: INT_MAX; smaller in tests of the chunking */
 extern size_t bt_comm_chunk_elems;
 
 #endif

@@ -1,4 +1,4 @@
-/* comm_split.c - divides a communicator; its ranks fail together. */
+/* comm_split.c - divides a communicator; all ranks return the same code. */
 #include <stdlib.h>
 
 #include "engine/parallel/mpi/comm_internal.h"

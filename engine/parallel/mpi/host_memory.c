@@ -1,4 +1,4 @@
-/* host_memory.c - an anonymous file of the first rank, mapped by all ranks of a host. */
+/* host_memory.c - maps an anonymous file of the first rank on all ranks of a host. */
 #include "engine/parallel/mpi/host_memory.h"
 
 #include <fcntl.h>
@@ -26,7 +26,8 @@ static bool one_host(const bt_comm *c) {
 
 static bool map_host_memory(bt_host_memory *m, int fd) {
     void *at = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (at != MAP_FAILED) m->at = at, (void)madvise(at, m->bytes, MADV_HUGEPAGE); /* a wish */
+    if (at != MAP_FAILED)
+        m->at = at, (void)madvise(at, m->bytes, MADV_HUGEPAGE); /* may fail without harm */
     return at != MAP_FAILED;
 }
 

@@ -13,8 +13,8 @@ typedef struct bt_host_memory {
     size_t bytes;      /* mapped size, which may be larger than requested */
 } bt_host_memory;
 
-/* Collective. If the ranks are on several hosts or the system refuses, m->at is NULL on all ranks and the result
- * is BT_OK. name: name of the file in /proc/PID/maps */
+/* Collective. If the ranks are on several hosts or the system refuses, m->at is NULL on all ranks and the result is
+ * BT_OK. name: file name in /proc/PID/maps. */
 bt_code bt_host_memory_create(bt_host_memory *m, bt_comm *c, size_t bytes, const char *name,
                               bt_err *err) BT_MUST_CHECK;
 void bt_host_memory_release(bt_host_memory *m); /* accepts an all-zero struct */

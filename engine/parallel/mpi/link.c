@@ -1,4 +1,4 @@
-/* link.c - rounds of messages between all ranks, by the clock. */
+/* link.c - measures rounds of messages between all ranks. */
 #include "engine/parallel/mpi/link.h"
 
 #include <math.h>
@@ -10,13 +10,13 @@
 #include "engine/parallel/mpi/comm_internal.h"
 
 enum { TAG = 30200, ROUNDS = 5, SMALL_BYTES = 64, LEAST_BYTES = 4096, MOST_BYTES = 1 << 28 };
-/* bytes a second: more than the memory bandwidth of a rank */
+/* FASTEST: bytes per second, above the memory bandwidth of a rank. */
 static const double FASTEST = 1e12, JITTER = 0.02;
 
 typedef struct room {
     unsigned char *out, *in;
     MPI_Request *requests;
-    size_t bytes, places; /* `out` has as many places of as many bytes */
+    size_t bytes, places; /* `out` has `places` buffers of `bytes` bytes */
     int rounds;
     bool processor;
 } room;
@@ -52,8 +52,8 @@ static bt_code one_round(const bt_comm *c, const room *r, int round, int part, d
     return BT_OK;
 }
 
-/* minimum over several rounds of the slowest rank's time; the first round, which may have to connect, is not
- * counted */
+/* Minimum over several rounds of the slowest rank's time. The first round, which may have to connect, does not
+ * count. */
 static bt_code time_rounds(bt_comm *c, const room *r, int part, double *best, bt_err *err) {
     double took;
     BT_TRY(one_round(c, r, 0, part, &took, err));

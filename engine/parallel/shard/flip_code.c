@@ -7,8 +7,6 @@
 
 enum { LONGEST_PARAMETER = 24, FIELDS = 4 /* fields per byte */ };
 
-/* ---- bits ------------------------------------------------------------------------------------ */
-
 typedef struct bit_writer {
     unsigned char *at, *end;
     uint64_t bits;
@@ -50,8 +48,6 @@ static uint32_t take_bits(bit_reader *r, unsigned n) {
     return value;
 }
 
-/* ---- gaps ------------------------------------------------------------------------------------ */
-
 /* mean gap times ln 2, as a power of two */
 static unsigned parameter_of(size_t fields, size_t flips) {
     double mean = (double)fields / (double)flips * 0.6931;
@@ -71,8 +67,6 @@ static size_t take_gap(bit_reader *r, unsigned k) {
     while (!r->over && take_bits(r, 1)) q++;
     return (q << k) + take_bits(r, k);
 }
-
-/* ---- fields ---------------------------------------------------------------------------------- */
 
 static unsigned field_at(const unsigned char *x, size_t i) {
     return x[i / FIELDS] >> i % FIELDS * 2 & 3;
@@ -110,8 +104,6 @@ static uint32_t count_flips(const unsigned char *from, const unsigned char *to, 
         if (field_at(from, i) == 3 || field_at(to, i) == 3 || n > fields / 2) return BT_FLIPS_ALL;
     return n;
 }
-
-/* ---- messages -------------------------------------------------------------------------------- */
 
 typedef struct head {
     uint32_t hash, bytes, flips;

@@ -1,10 +1,10 @@
-/* shard_map.h - which rank owns which part of the flat arrays when optimizer state is sharded (ZeRO).
+/* shard_map.h - ownership of the flat arrays by ranks if optimizer state is sharded (ZeRO).
  *
- *     stripe 0                 stripe 1                 ...           every stripe is cut into one piece per
- *                              shard:
- *     | 0 | 1 | 2 | 3 |        | 0 | 1 | 2 | 3 |                      backward finishes stripes from the end, and
- *     every
- *                                                                     owner has its share of each
+ *  stripe 0 stripe 1... every stripe is cut into one piece per
+ *  shard:
+ *  | 0 | 1 | 2 | 3 | | 0 | 1 | 2 | 3 | backward finishes stripes from the end, and
+ *  every
+ *  owner has its share of each
  *
  * Pieces begin at multiples of BT_SUM_BLOCK elements, so that block sums never cross an owner; in larger models at
  * multiples of a huge page, so that freed or untouched memory is whole pages. Without shards there is one stripe
@@ -19,20 +19,20 @@
 typedef struct bt_shards {
     size_t total, stripe, piece; /* elements */
     size_t n_stripes;
-    int n; /* shards */
+    int n; /* number of shards */
 } bt_shards;
 
-/* stripes of about stripe_bytes and of equal size, a whole number of blocks for each of the
- * dp_replicate x dp_shard ranks */
+/* Sets stripes of about stripe_bytes and of equal size, a whole number of blocks for each of the dp_replicate x
+ * dp_shard ranks. */
 void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_replicate,
                     int dp_shard);
-/* true if pieces are not whole huge pages: memory that is to be sharded must then use small pages */
+/* Returns true if pieces are not whole huge pages: sharded memory must then use small pages. */
 bool bt_shards_ragged(const bt_shards *s);
-/* may be empty (in the last stripe) */
+/* Returns a range that may be empty (in the last stripe). */
 bt_range bt_shards_piece(const bt_shards *s, size_t stripe, int shard);
 /* Returns the stripes [begin, end) that contain elements of a non-empty range of the flat array. */
 bt_range bt_shards_stripes(const bt_shards *s, bt_range elements);
-/* sum over all its pieces */
+/* Returns the number of elements in all pieces of a shard. */
 size_t bt_shards_elems(const bt_shards *s, int shard);
 
 #endif

@@ -26,14 +26,12 @@ struct bt_prefetch {
     unsigned char *ring;       /* (RING, slot_bytes) */
     MPI_Request *asks, *sends; /* (RING, shards); (SENDS, shards) */
     bt_passes walk;
-    size_t *visits; /* (shards) of this walk */
+    size_t *visits; /* (shards) number of visits in this walk */
     size_t most_visits;
     size_t sent;                  /* visits whose data were sent to all ranks */
     size_t asked, arrived, place; /* own visits: requested, received, in use */
     int64_t busy_since, busy_ns, polled_at;
 };
-
-/* ---- plan ------------------------------------------------------------------------------------ */
 
 size_t bt_prefetch_visits(bt_passes walk, size_t n, size_t passes) {
     if (n == 0 || passes == 0) return 0;
@@ -56,7 +54,7 @@ static size_t part_bytes(const bt_prefetch *f, int shard, size_t part) {
     return begin_of(f, shard, part + 1) - begin_of(f, shard, part);
 }
 
-/* Offset of a shard's bytes of the part in a slot; for shard `size`: their sum. */
+/* Returns the offset of a shard's bytes of the part in a slot; for shard `size`, their sum. */
 static size_t offset_in_slot(const bt_prefetch *f, int shard, size_t part) {
     size_t at = 0;
     for (int s = 0; s < shard; s++)
@@ -103,8 +101,6 @@ bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err
     *out = f;
     return BT_OK;
 }
-
-/* ---- messages -------------------------------------------------------------------------------- */
 
 static bt_code check_prefetch_mpi(int rc, bt_err *err) {
     return bt_mpi_check(rc, "gathering of a layer's weights", err);
@@ -163,7 +159,8 @@ static bt_code progress_prefetch(bt_prefetch *f, bt_err *err) {
     return BT_OK;
 }
 
-/* An error here recurs in `wait`, which returns it. Without own messages this still moves those of other ranks. */
+/* An error here recurs in `wait`, which returns it. A rank without own messages still makes progress for those of
+ * other ranks. */
 void bt_prefetch_poll(void *feed) {
     bt_prefetch *f = feed;
     int64_t now = bt_now_ns();
@@ -185,8 +182,6 @@ void bt_prefetch_destroy(bt_prefetch *f) {
     free(f->visits);
     free(f);
 }
-
-/* ---- a walk ---------------------------------------------------------------------------------- */
 
 bt_code bt_prefetch_begin(bt_prefetch *f, bt_passes walk, const size_t *passes, bt_err *err) {
     f->walk = walk;

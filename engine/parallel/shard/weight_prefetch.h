@@ -26,7 +26,7 @@
 
 #include "engine/parallel/mpi/mesh.h"
 
-/* how many visits ahead of its own position a rank sends its bytes */
+/* number of visits by which a rank sends its bytes ahead of its own position */
 enum { BT_PREFETCH_AHEAD = 8 };
 
 typedef struct bt_prefetch bt_prefetch;
@@ -41,25 +41,25 @@ typedef struct bt_prefetch_cfg {
 } bt_prefetch_cfg;
 
 size_t bt_prefetch_visits(bt_passes walk, size_t n_parts, size_t passes);
-/* memory used by create for parts of at most `longest` remote bytes */
+/* Returns the memory used by create for parts of at most `longest` remote bytes. */
 size_t bt_prefetch_bytes(size_t longest);
 bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
 void bt_prefetch_destroy(bt_prefetch *f); /* accepts NULL */
-/* passes: of each shard, (shards) */
+/* passes: (shards) number of passes of each shard. */
 bt_code bt_prefetch_begin(bt_prefetch *f, bt_passes walk, const size_t *passes, bt_err *err)
     BT_MUST_CHECK;
-/* the next part of the walk is here */
+/* Waits for the next part of the walk. */
 bt_code bt_prefetch_wait(bt_prefetch *f, size_t part, bt_err *err) BT_MUST_CHECK;
-/* its bytes of that part; own: as given */
+/* Returns a shard's bytes of that part; for this shard, `own`. */
 const unsigned char *bt_prefetch_from(const bt_prefetch *f, int shard);
-/* they are no longer needed */
+/* Releases the part. */
 bt_code bt_prefetch_next(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;
-/* between begin and end, as often as you like: at most every 50 us it does something */
+/* Makes progress at most every 50 us, between begin and end; may be called at any rate. */
 void bt_prefetch_poll(void *feed);
 bt_code bt_prefetch_drain_sends(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;
 bt_code bt_prefetch_end(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;
-/* sum of the times from request to detected arrival, since begin */
+/* Returns the sum of the times from request to detected arrival, since begin. */
 int64_t bt_prefetch_busy_ns(const bt_prefetch *f);
 
 #endif

@@ -12,8 +12,6 @@ bt_code bt_tp_group_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t c
     return *out ? BT_OK : bt_tp_group_messages_create(out, tp, rows, cols, err);
 }
 
-/* ---- a group of one rank: every exchange finds its result in place ------------- */
-
 static void solo_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
                                  size_t rows) {
     (void)t, (void)arrays, (void)n_arrays, (void)rows;

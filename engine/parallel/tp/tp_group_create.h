@@ -17,19 +17,19 @@
 #include "engine/base/tp_group.h"
 #include "engine/parallel/mpi/comm.h"
 
-/* rows, cols: the largest matrix exchanged. Borrows tp; collective over it; on one rank alone:
- * NULL */
+/* Creates the group. rows, cols: the largest matrix exchanged. Borrows tp; collective over it. *out is NULL for a
+ * single rank. */
 bt_code bt_tp_group_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err)
     BT_MUST_CHECK;
-/* a group of one rank, for reproducible training, where the model's sums are made by leaves and one rank may hold
- * all of them; it exchanges nothing */
+/* Creates a group of one rank without exchanges, for reproducible training: the model is summed by leaves, all of
+ * which this rank may hold. */
 bt_code bt_tp_group_solo(bt_tp_group **out, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
 void bt_tp_group_destroy(bt_tp_group *t); /* accepts NULL */
-/* bytes that a rank maps at most; solo: one rank alone has a group too */
+/* Returns the maximum number of bytes that a rank maps; solo: a single rank has a group, too. */
 size_t bt_tp_group_bytes(int size, size_t rows, size_t cols, bool solo);
-/* exchanges in flight since the last call, without waits; 0 for NULL */
+/* Returns the time of exchanges in flight since the last call, without waits; 0 for NULL. */
 int64_t bt_tp_group_take_busy_ns(bt_tp_group *t);
-/* the first failure since create; NULL is fine */
+/* Returns the first failure since create; accepts NULL. */
 bt_code bt_tp_group_check(const bt_tp_group *t, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -10,13 +10,12 @@
 bt_code bt_tp_group_messages_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols,
                                     bt_err *err) BT_MUST_CHECK;
 size_t bt_tp_group_messages_bytes(int size, size_t rows, size_t cols);
-/* *out is NULL on every rank if any rank cannot map the memory */
+/* *out is NULL on every rank if any rank cannot map the memory. */
 bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols,
                                bt_err *err) BT_MUST_CHECK;
 size_t bt_tp_group_shm_bytes(int size, size_t rows, size_t cols);
 
-/* Around an exchange of the tensor-parallel group: a span of exposed communication, and its row of
- * traffic.h. */
+/* Begins an exchange of the group: a span of exposed communication, counted in its row of traffic.h. */
 static inline bt_traffic_mark bt_tp_group_start(void) {
     bt_span_begin(BT_MR_COMM_EXPOSED);
     return bt_traffic_begin();

@@ -16,11 +16,11 @@ enum { TAG = 30100, SLOTS = 8, CHUNK_BYTES = 256 << 10 };
  * only once. */
 
 typedef struct message_group {
-    bt_tp_group t; /* first: a bt_tp_group is this */
+    bt_tp_group t; /* first member */
     bt_comm *comm;
-    size_t slots;          /* at most SLOTS: a sum has no more chunks */
+    size_t slots;          /* at most SLOTS; a sum has no more chunks */
     float *staging;        /* (slots, size, CHUNK_BYTES) */
-    float **parts;         /* (size) of a sum */
+    float **parts;         /* (size) parts of a sum */
     MPI_Request *requests; /* (SLOTS, 2 size BT_TP_ARRAYS) */
     int n_requests[SLOTS];
 } message_group;
@@ -67,8 +67,6 @@ static void finish_slot(message_group *m, int slot) {
     m->n_requests[slot] = 0;
 }
 
-/* ---- the exchanges among a group ------------------------------------------------------------- */
-
 static void gather_among(message_group *m, group g, const bt_tp_rows *arrays, size_t n_arrays,
                          size_t rows) {
     int me = m->t.rank - g.first;
@@ -80,7 +78,7 @@ static void gather_among(message_group *m, group g, const bt_tp_rows *arrays, si
     }
     for (size_t i = 0; i < n_arrays; i++)
         if (arrays[i].row_bytes > widest) widest = arrays[i].row_bytes;
-    /* rows of one message */
+    /* rows per message */
     size_t step = CHUNK_BYTES / widest ? CHUNK_BYTES / widest : 1, window = 0;
     for (size_t r = 0; r < most; r += step, window++) {
         int slot = (int)(window % m->slots);
@@ -105,7 +103,7 @@ static void gather_among(message_group *m, group g, const bt_tp_rows *arrays, si
     for (size_t s = 0; s < m->slots; s++) finish_slot(m, (int)s);
 }
 
-/* elements begin..end of x that rank k owns, of which chunk c */
+/* elements [begin, end) of x that rank k owns; c is the index of a chunk */
 typedef struct span {
     size_t begin, n;
 } span;
@@ -134,7 +132,7 @@ static void start_chunk(message_group *m, group g, float *x, size_t rows, size_t
     }
 }
 
-/* adds n parts from `first` as a tree into the first one's place, and returns it */
+/* Adds n parts from `first` on as a tree into the first part's array and returns it. */
 static float *add_parts_as_tree(float *const *parts, int first, int n, size_t elems) {
     if (n == 1) return parts[first];
     int left = bt_tp_left(n);
@@ -143,14 +141,14 @@ static float *add_parts_as_tree(float *const *parts, int first, int n, size_t el
     return sum;
 }
 
-/* the bits do not depend on the owner of the chunk */
+/* The bits do not depend on the owner of the chunk. */
 static void add_chunk(message_group *m, group g, float *x, size_t rows, size_t cols, size_t c) {
     int me = m->t.rank - g.first, slot = (int)(c % m->slots);
     span own = row_chunk(g, me, rows, cols, c);
     if (own.n == 0) return;
     for (int k = 0; k < g.n; k++) m->parts[k] = k == me ? x + own.begin : stage(m, slot, k);
     float *sum;
-    /* two numbers: their order is no matter, and the sum is in place */
+    /* With two summands the order does not matter, and the sum is in place. */
     if (g.n == 2) {
         bt_op_add(sum = x + own.begin, m->parts[1 - me], own.n);
     } else {
@@ -174,8 +172,6 @@ static void reduce_among(message_group *m, group g, float *x, size_t rows, size_
         if (c + m->slots < chunks) start_chunk(m, g, x, rows, cols, c + m->slots);
     }
 }
-
-/* ---- bt_tp_group ----------------------------------------------------------------------------- */
 
 static void message_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
                                     size_t rows) {

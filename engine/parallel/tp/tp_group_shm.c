@@ -1,9 +1,9 @@
 /* tp_group_shm.c - a tensor-parallel group on one host: a mapping shared by all its ranks.
  *
- *     | a line per rank | common (M, C) | rank 0: partial (M, C), two outboxes | rank 1: ... |
+ *  | a line per rank | common (M, C) | rank 0: partial (M, C), two outboxes | rank 1:... |
  *
- * An exchange is one barrier: a rank writes its data before it arrives and reads the data of other ranks after it
- * leaves. There is no second barrier for readers: `partial` and `common` are written again after the next barrier
+ * An exchange is one barrier: a rank writes its data before it and reads the data of other ranks after it. There is no
+ * second barrier for readers: `partial` and `common` are written again after the next barrier
  * only, by the contract of base/tp_group.h, and two outboxes alternate, so that one is written again after two
  * barriers. */
 #include "engine/parallel/tp/tp_group_internal.h"
@@ -35,14 +35,14 @@ enum {
 
 typedef struct line {          /* state of one rank, on cache lines of its own */
     _Atomic uint32_t arrived;  /* futex: number of barriers at which this rank has arrived */
-    _Atomic uint32_t sleepers; /* ranks asleep on it */
+    _Atomic uint32_t sleepers; /* number of sleeping ranks */
     char rest[120];
 } line;
 
 typedef struct shm_group {
-    bt_tp_group t; /* first: a bt_tp_group is this */
+    bt_tp_group t; /* first member */
     bt_host_memory memory;
-    unsigned char *base; /* its */
+    unsigned char *base; /* beginning of the mapping */
     size_t bytes, common_at, ranks_at, per_rank, outbox_at, outbox_bytes;
     uint32_t meetings;
 } shm_group;
@@ -72,7 +72,7 @@ static float *partial_of(const shm_group *m, int rank) {
     return (float *)(void *)(m->base + m->ranks_at + (size_t)rank * m->per_rank);
 }
 
-/* outbox for the next barrier */
+/* Returns the outbox for the next barrier. */
 static unsigned char *outbox_of(const shm_group *m, int rank) {
     return m->base + m->ranks_at + (size_t)rank * m->per_rank + m->outbox_at +
            (m->meetings & 1) * m->outbox_bytes;
@@ -84,8 +84,7 @@ static bool came(const line *l, uint32_t meeting) {
     return (int32_t)(atomic_load_explicit(&l->arrived, memory_order_acquire) - meeting) >= 0;
 }
 
-/* A sleeper counts itself before the kernel compares the word: either it is seen here, or it sees
- * the new word. */
+/* A sleeper counts itself before the kernel compares the word, so it is either counted here, or reads the new word. */
 static void wait_for_meeting(line *l, uint32_t meeting) {
     int64_t until = bt_now_ns() + SPIN_NS;
     while (!came(l, meeting)) {
@@ -94,7 +93,7 @@ static void wait_for_meeting(line *l, uint32_t meeting) {
             __builtin_ia32_pause();
 #endif
         }
-        /* the awaited rank may itself wait for our messages */
+        /* The awaited rank may itself wait for messages of this one. */
         int polled = bt_threads_poll();
         if (bt_now_ns() < until) continue;
         const struct timespec nap = {.tv_nsec = polled > 0 ? POLL_NS : NAP_NS};
@@ -124,8 +123,8 @@ static void arrive_and_wait(shm_group *m) {
 
 static void count_shm_bytes(uint64_t bytes) { bt_comm_count(bytes, bytes); }
 
-/* bytes [from, from + n) of a rank's own rows of the arrays, one array after the other, into the
- * box or out of it */
+/* Copies bytes [from, from + n) of a rank's own rows of the arrays, one array after the other, into the box or out
+ * of it. */
 static void copy_group_rows(const bt_tp_rows *arrays, size_t n_arrays, size_t first, size_t end,
                             size_t from, size_t n, unsigned char *box, bool out) {
     size_t at = 0;
@@ -165,7 +164,7 @@ static void gather_shm_rows(shm_group *m, const bt_tp_rows *arrays, size_t n_arr
                         bt_tp_first_row(rows, me + 1, size), from, m->outbox_bytes,
                         outbox_of(m, me), false);
         arrive_and_wait(m);
-        m->meetings = box; /* the boxes this meeting was about */
+        m->meetings = box; /* boxes of this barrier */
         for (int d = 1; d < size; d++) {
             int k = (me + d) % size;
             copy_group_rows(arrays, n_arrays, bt_tp_first_row(rows, k, size),
@@ -187,7 +186,7 @@ static const float *box_of(const shm_group *m, int rank) {
 }
 static const float *matrix_of(const shm_group *m, int rank) { return partial_of(m, rank); }
 
-/* Sets sum to the elements at .. of n ranks from `first`, added as a tree. Behind it there is room for a sum of
+/* Sets sum to the elements `at` of n ranks from `first` on, added as a tree. After them there is room for a sum of
  * every level. */
 static void add_ranks_as_tree(const shm_group *m, const float *(*of_rank)(const shm_group *, int),
                               int first, int n, size_t at, size_t elems, float *sum) {
@@ -203,12 +202,12 @@ static void add_ranks_as_tree(const shm_group *m, const float *(*of_rank)(const 
                              elems);
 }
 
-/* the bits do not depend on the owner of the rows */
+/* The bits do not depend on the owner of the rows. */
 static void add_row_range(void *ctx, int thread, size_t from, size_t to) {
     const add_job *j = ctx;
     const shm_group *m = j->m;
     (void)thread;
-    if (m->t.size == 2) { /* two numbers: their order is no matter */
+    if (m->t.size == 2) { /* with two summands the order does not matter */
         bt_active_kernels()->add(j->x + j->begin + from,
                                  partial_of(m, 1 - m->t.rank) + j->begin + from, to - from);
         return;

@@ -96,8 +96,6 @@ static bt_code probe_agreement(bt_comm *group, double *out, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
-
 /* processor time of this thread, the only one that exchanges; other programs change it little, and a long wait
  * sleeps */
 static double processor_s(void) {
@@ -197,8 +195,6 @@ static bt_code probe_gradients(bt_link_rate *l, bt_err *err) {
     l->grads_back_s = took_s[0] / elems - l->grads_sum_s;
     return code;
 }
-
-/* ---- ranks that share cores ------------------------------------------------------------------- */
 
 static void compute(const float *x, int64_t passes) {
     volatile double sum = 0;

@@ -70,8 +70,6 @@ double bt_simulated_crowding(const bt_step_simulation *w, const bool *works, int
     return ranks > 1 ? 1 + (w->crowd - 1) * (computing - 1) / (ranks - 1) : w->crowd;
 }
 
-/* ---- operations of a stage --------------------------------------------------------------------- */
-
 static void put_op(runner *r, op o) {
     assert(r->n < OPS_MOST);
     r->ops[r->n++] = o;
@@ -150,8 +148,6 @@ static void next_pass(const shared *x, int k) {
     }
     put_backward(x, r, k, &p);
 }
-
-/* ---- events ---------------------------------------------------------------------------------- */
 
 static bool is_runner_done(const runner *r) { return r->at == r->n; }
 

@@ -20,8 +20,6 @@ static void advance_clock_to(bt_simulated_rank *r, double then) {
     if (then > r->now) spend_phase(r, BT_PH_WAIT, then - r->now);
 }
 
-/* ---- the pipeline ---------------------------------------------------------------------------- */
-
 static void receive_at(const bt_simulator_state *s, bt_simulated_rank *r, double there) {
     advance_clock_to(r, there);
     spend_phase(r, BT_PH_COMM_EXPOSED, s->w->copy_s * all_at_work(s));
@@ -124,8 +122,6 @@ static bt_code simulate_pipeline(bt_simulator_state *s, int d, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- the exchange of gradients --------------------------------------------------------------- */
-
 /* Gradients complete evenly over the last backward pass; with several chunks over the last one of each chunk,
  * beginning with the last chunk. */
 static double ready_at(const bt_simulator_state *s, int d, int k, int64_t bucket, int64_t n) {
@@ -169,8 +165,6 @@ static double simulate_exchange(bt_simulator_state *s) {
     }
     return exposed / ((double)s->w->pp * s->w->dp);
 }
-
-/* ---- a step ---------------------------------------------------------------------------------- */
 
 static double latest_of(const bt_simulator_state *s) {
     double latest = 0;

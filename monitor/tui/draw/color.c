@@ -49,8 +49,6 @@ int bt_color_index(uint8_t color, bt_color_depth depth) {
     return depth == BT_DEPTH_256 ? row->c256 : row->c16;
 }
 
-/* ---- themes ---- */
-
 /* the nearest of the 16 colours is not looked for: an own theme is one of 256 */
 static bt_code parse_color_line(char *line, const char *path, int at, bt_color_row *to,
                                 bt_err *err) {

@@ -47,8 +47,6 @@ bt_term_caps bt_term_caps_of_env(void) {
     return caps;
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
-
 typedef struct text_term {
     bt_term base;
     FILE *to;

@@ -36,8 +36,6 @@ void bt_top_empty(bt_top *t, bt_rect r, const char *why) {
                    (bt_style){.fg = BT_C_LABEL}, why);
 }
 
-/* ---- charts ---------------------------------------------------------------------------------- */
-
 static double x_of_event(const bt_top *t, const bt_view_series *s, const bt_view_event *e) {
     if (t->x == BT_X_WALL) return e->time_s;
     if (e->step < 0 || s->n == 0) return NAN;

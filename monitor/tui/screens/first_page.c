@@ -60,8 +60,6 @@ void bt_chips_draw(bt_top *t, bt_rect r) {
     }
 }
 
-/* ---- what happened --------------------------------------------------------------------------- */
-
 typedef struct told {
     const char *label, *text;
     uint8_t color;
@@ -115,8 +113,6 @@ void bt_trouble_draw(bt_top *t, bt_rect r) {
                             (bt_style){.fg = part[i].color}, part[i].text);
     }
 }
-
-/* ---- samples --------------------------------------------------------------------------------- */
 
 /* after "the beginning of the prompt..." */
 static void quote(char *out, size_t size, const char *prompt) {

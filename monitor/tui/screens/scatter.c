@@ -43,8 +43,6 @@ bool bt_scatter_choose(bt_top *t, const char *setting, const char *result) {
     return true;
 }
 
-/* ---- loading --------------------------------------------------------------------------------- */
-
 static bool take_setting(void *ctx, const bt_row *row) {
     bt_text_plain(ctx, sizeof((bt_scatter *)0)->setting, row->cells[0] ? row->cells[0] : "");
     return false;
@@ -91,8 +89,6 @@ bt_code bt_scatter_load(bt_top *t, bt_err *err) {
                                    .max_s = 2},
                        read_point_value, s, err);
 }
-
-/* ---- drawing --------------------------------------------------------------------------------- */
 
 static double setting_of(const bt_scatter *s, const char *run) {
     for (size_t i = 0; i < s->n; i++)

@@ -110,8 +110,6 @@ static bool paint_run_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, int c
     return true;
 }
 
-/* ---- the run under the cursor, where the list leaves room ------------------------------------ */
-
 static int add_fact(bt_top *t, bt_rect r, int row, const char *label, const char *value) {
     if (row >= r.h || !value[0] || strcmp(value, "-") == 0) return row;
     bt_canvas_text(&t->canvas, r.x, r.y + row, 10, (bt_style){.fg = BT_C_LABEL}, label);

@@ -52,8 +52,6 @@ static void a_hook_is_added_once(void **state) {
     assert_int_equal(bt_threads_poll(), 0);
 }
 
-/* ---- shares ---------------------------------------------------------------------------------- */
-
 enum { ELEMS = 4099 };
 static atomic_int seen[ELEMS];
 

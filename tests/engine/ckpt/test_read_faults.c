@@ -47,8 +47,6 @@ static void fault(fault_kind k, long n) {
     armed = true;
 }
 
-/* ---- loading ----------------------------------------------------------------------------------- */
-
 /* Loads halves of one tensor and the whole of another, in another order than saved. */
 static bt_code load(world *s, const char *folder, bt_err *err) {
     static float embed[N_EMBED], w[N_W];
@@ -121,8 +119,6 @@ static void a_fault_is_an_error_or_changes_nothing(void **state) {
     }
 }
 
-/* ---- a save that verifies ------------------------------------------------------------------------ */
-
 /* A save reads manifests to decide which checkpoints to remove: twice BEFORE it, where the disk may lack
  * room, and twice after it. These reads do not belong to the saved data. */
 enum { BEFORE = 2, LISTED = 2 };
@@ -157,8 +153,6 @@ static void wrong_data_are_not_committed(void **state) {
     at_reads = false;
     bt_ckpt_meta_release(&meta);
 }
-
-/* ---- one file remains open ----------------------------------------------------------------------- */
 
 /* Slices of one file are read through one descriptor, so the file may be replaced meanwhile. */
 static void a_file_is_opened_once(void **state) {

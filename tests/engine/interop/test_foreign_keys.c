@@ -6,8 +6,6 @@
 
 #define EXTRA "unheard_of"
 
-/* ---- folders of Hugging Face ------------------------------------------------------------------- */
-
 static json_t *load(const char *path) {
     json_error_t why;
     json_t *root = json_load_file(path, 0, &why);
@@ -67,8 +65,6 @@ static void extra_keys_in_folders(void **state) {
     }
     assert_true(objects >= 8);
 }
-
-/* ---- GGUF ---------------------------------------------------------------------------------------- */
 
 static void put(bt_text *b, uint64_t v, int bytes) {
     char raw[8];
@@ -189,8 +185,6 @@ static void keys_that_change_the_numbers_are_refused(void **state) {
         bt_model_file_close(s);
     }
 }
-
-/* ---- checkpoints of another version ------------------------------------------------------------ */
 
 static void settings_of_an_unknown_model_are_refused(void **state) {
     (void)state;

@@ -111,8 +111,6 @@ static void histograms_follow_their_schedule(void **state) {
     assert_true(bt_histogram_due(0, 20, 1000, 20));
 }
 
-/* ---- in a training --------------------------------------------------------------------------- */
-
 static fake_sink with, without;
 
 static void training_keeps_its_bits(void **state) {

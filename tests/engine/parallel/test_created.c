@@ -19,8 +19,6 @@ enum { MIB = 1 << 20 };
 
 static bt_mesh mesh; /* a mesh of one rank */
 
-/* ---- refused memory ----------------------------------------------------------------------------- */
-
 static bt_code make_mailbox(void *ctx, bt_err *err) {
     bt_mailbox *b = ctx;
     const bt_code code = bt_mailbox_create(&b, bt_comm_world(), 4, err);
@@ -124,8 +122,6 @@ static void a_refused_request_is_an_error_and_frees_all(void **state) {
     }
 }
 
-/* ---- sizes -------------------------------------------------------------------------------------- */
-
 static void sizes_beyond_a_message_are_refused(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -223,8 +219,6 @@ static void each_walk_visits_its_parts(void **state) {
                          rows[i].both);
     }
 }
-
-/* ---- one rank ----------------------------------------------------------------------------------- */
 
 static void a_group_of_one_finds_its_results(void **state) {
     (void)state;

@@ -103,8 +103,6 @@ static void relays_share_the_work(void **state) {
     }
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
 static size_t staging(int n, const char *hosts, const bt_codec *codec) {
     const bt_mesh_shape shape = {1, n, 1, 1};
     const bt_reducer_cfg cfg = {.n = 1 << 20, .bucket_bytes = 4 << 14, .form.codec = codec};

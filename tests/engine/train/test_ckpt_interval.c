@@ -114,8 +114,6 @@ static void rows_of_any_kind_are_read(void **state) {
     }
 }
 
-/* ---- the best by validation -------------------------------------------------------------------- */
-
 static char dir[64];
 static fake_sink sink;
 

@@ -69,8 +69,6 @@ static void event_is(size_t i, const char *kind, int64_t step, const char *begin
         fail_msg("'%s' does not begin with '%s'", sink.events[i].title, begins);
 }
 
-/* ---- evaluation and samples ----------------------------------------------------------------------- */
-
 static void an_evaluation_needs_data(void **state) {
     (void)state;
     TINY_STEPS("--set", "train.log_every=1");
@@ -137,8 +135,6 @@ static void a_run_without_a_mixture_keeps_its_data(void **state) {
     assert_int_equal(result.steps, STEPS);
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------------ */
-
 static void a_checkpoint_holds_its_step(void **state) {
     (void)state;
     for (int beside = 0; beside < 2; beside++) {
@@ -169,8 +165,6 @@ static void a_stop_saves_a_checkpoint(void **state) {
     assert_int_equal(sink.last_checkpoint.step, 3);
     assert_int_equal(sink.n_steps, 3);
 }
-
-/* ---- pauses ----------------------------------------------------------------------------------------- */
 
 /* The step before a pause is recorded, whatever train.log_every is. */
 static void a_cancelled_pause_does_not_pause(void **state) {

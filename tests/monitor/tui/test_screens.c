@@ -2,8 +2,6 @@
  * Every screen of a run with known values as text, at several sizes and in three alphabets. */
 #include "screens_test.h"
 
-/* ---- goldens --------------------------------------------------------------------------------- */
-
 static void frame(int screen, int w, int h, bt_chars chars, bool keys, const char *name) {
     bt_top_cfg cfg = config(NULL);
     cfg.screen = screen;

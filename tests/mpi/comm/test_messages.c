@@ -26,8 +26,6 @@ static bt_err err;
 
 static int others(int by) { return (rank + by) % size; }
 
-/* ---- mailbox ----------------------------------------------------------------------------------- */
-
 static void a_batch_of_messages(void **state) {
     (void)state;
     enum { LONG = 300000 };
@@ -88,8 +86,6 @@ static void a_batch_of_messages(void **state) {
     bt_comm_set_axis(w, BT_AXIS_WORLD);
     bt_mailbox_destroy(b);
 }
-
-/* ---- links, clocks, memory of a host ------------------------------------------------------------ */
 
 /* A busy machine gives no rate; a rate that is given is plausible. */
 static void links_are_measured(void **state) {

@@ -24,8 +24,6 @@
 
 enum { EACH = 3 }; /* 1: all places, as was used to find the faults */
 
-/* ---- the refused allocation ------------------------------------------------------------------- */
-
 /* count since arm; asked -1: allocations are not counted */
 static _Atomic int64_t asked = -1, refused = -1;
 static const void *own_program;
@@ -83,8 +81,6 @@ static bool alike(bt_code code, const bt_err *err, bool hit, int64_t which) {
         fail_msg("allocation %lld: %d '%s'", (long long)which, (int)code, err->msg);
     return same[2] > 0;
 }
-
-/* ---- created objects -------------------------------------------------------------------------- */
 
 static bt_trainer *made; /* created by the functions below */
 static const char *folder;

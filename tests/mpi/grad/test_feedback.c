@@ -89,8 +89,6 @@ static void every_layout_trains_equally_and_repeatably(void **state) {
     }
 }
 
-/* ---- bytes ----------------------------------------------------------------------------------- */
-
 /* Bytes of one payload with every gradient once, divided into parts of this many elements. */
 static double gradient_bytes(const bt_codec *codec, size_t part) {
     bt_params p;
@@ -142,8 +140,6 @@ static void bytes_follow_the_formula(void **state) {
         }
     }
 }
-
-/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 static char dir[64];
 

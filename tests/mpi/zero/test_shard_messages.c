@@ -29,8 +29,6 @@ static void reset(void) {
     bt_pairs_reset();
 }
 
-/* ---- values ------------------------------------------------------------------------------------- */
-
 static bt_shards shards;
 static float wide[TOTAL];
 static uint16_t narrow[TOTAL];
@@ -110,8 +108,6 @@ static void pieces_are_sent_to_all(void **state) {
     }
     bt_shard_all_gather_destroy(g);
 }
-
-/* ---- codes -------------------------------------------------------------------------------------- */
 
 /* codes of a step; the last shard has none */
 static size_t codes_of(int shard, int step, unsigned char *x) {

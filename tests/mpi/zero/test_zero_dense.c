@@ -154,8 +154,6 @@ static void bytes_follow_the_formula(void **state) {
     }
 }
 
-/* ---- checkpoints ----------------------------------------------------------------------------- */
-
 static void part(fake_sink *f, size_t shape, const char *const *layout, const char *dir,
                  const char *stop_after, const char *resume_dir) {
     const char *words[WORDS];

@@ -4,8 +4,6 @@
 #include "../synth_run.h"
 #include "store/read/compare_runs.h"
 
-/* ---- compare ---- */
-
 static void write_noisy(const char *path, const char *name, double shift, double noise,
                         int64_t steps) {
     bt_writer *w = NULL;

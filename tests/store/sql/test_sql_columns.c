@@ -4,8 +4,6 @@
 #include "store/sql/sql.h"
 #include "tests/store/store_test.h"
 
-/* ---- figures and lists in SQL --------------------------------------------------------------------- */
-
 static void expects(const char *sql, const char *want) {
     bt_text out;
     bt_text_init(&out);
@@ -99,8 +97,6 @@ static void figures_become_formulas(void **state) {
     expects("{overlap}", "{overlap}");
     expects("{nothing(1)}", "{nothing(1)}");
 }
-
-/* ---- columns ----------------------------------------------------------------------------------- */
 
 static void metrics_are_kept_as_columns(void **state) {
     (void)state;

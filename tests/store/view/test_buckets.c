@@ -2,8 +2,6 @@
  * Columns and buckets of a size; and what is read from the summaries of a long run. */
 #include "tests/store/view/recorded.h"
 
-/* ---- series ---------------------------------------------------------------------------------- */
-
 /* Compares a bucket of a series whose steps a to b were all recorded. */
 static void bucket_is(const bt_view_series *s, size_t i, int64_t a, int64_t b, double extra) {
     assert_int_equal(s->step[i], b);
@@ -195,8 +193,6 @@ static void series_alone(void **state) {
     bt_view_close(v);
     bt_db_close(db);
 }
-
-/* ---- heat maps ------------------------------------------------------------------------------- */
 
 /* Columns begin at multiples of their size, including the first one, wherever the range begins. */
 static void columns_of_heat_maps(void **state) {

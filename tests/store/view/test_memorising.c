@@ -4,8 +4,6 @@
 
 enum { STEPS = 600, EVERY = 100, PASS_TOKENS = 10000, STEP_TOKENS = 100 };
 
-/* ---- the verdict alone ----------------------------------------------------------------------------------- */
-
 static void verdicts(void **state) {
     (void)state;
     static const struct {
@@ -40,8 +38,6 @@ static void verdicts(void **state) {
         if (since != want) fail_msg("%s: since %zu instead of %zu", rows[i].what, since, want);
     }
 }
-
-/* ---- of a recorded run ------------------------------------------------------------------------------------- */
 
 /* the training loss falls by 0.001 a step; the validation loss has its minimum at step 200 */
 static double train_loss(int64_t step) { return 2.9998 - 0.001 * (double)step; }

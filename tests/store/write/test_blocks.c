@@ -46,8 +46,6 @@ static void keys_are_adjacent(void **state) {
                 (INT64_C(5) << 42) + (INT64_C(1) << 41) + (INT64_C(3) << 38) + 7);
 }
 
-/* ---- a small run ----------------------------------------------------------------------------------- */
-
 typedef struct base {
     const char *path;
     sqlite3 *db;

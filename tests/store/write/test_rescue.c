@@ -8,8 +8,6 @@
 #include "tests/store/store_test.h"
 #include "tests/store/write/files.h"
 
-/* ---- damage ---------------------------------------------------------------------------------------- */
-
 static void kinds_of_damage_are_distinguished(void **state) {
     const bt_tmp *t = *state;
     static const struct {

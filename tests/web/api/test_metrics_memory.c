@@ -38,8 +38,6 @@ static void metrics_are_whole_or_refused(void **state) {
     assert_false(x.cut);
 }
 
-/* ---- routes ---------------------------------------------------------------------------------- */
-
 typedef struct route_asked {
     const char *db, *path, *args;
     const char *run;
@@ -84,8 +82,6 @@ static void routes_are_whole_or_refused(void **state) {
         assert_true(survives_refusals(r->path, ask_route, &x, true) >= 2);
     }
 }
-
-/* ---- a report -------------------------------------------------------------------------------- */
 
 static bt_code make_report(void *ctx, bt_err *err) {
     enum { AGES = 400 };

@@ -140,8 +140,6 @@ static void the_tables_as_they_are(void **state) {
     bt_api_close(api);
 }
 
-/* ---- starting a run -------------------------------------------------------------------------- */
-
 typedef struct begun {
     char words[600], name[BT_NAME_MAX];
     int n;

@@ -183,8 +183,6 @@ static void requests_and_answers(void **state) {
     for (int k = 0; k < 2; k++) bt_web_stop(w[k]);
 }
 
-/* ---- files of the page ----------------------------------------------------------------------- */
-
 /* Returns the status of a response to HEAD, or to GET with `more` lines. */
 static int ask_file(client *c, const bt_web *w, const char *method, const char *path,
                     const char *more) {

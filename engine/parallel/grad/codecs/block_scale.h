@@ -9,8 +9,9 @@
 
 #include "engine/kernels/table/noise.h"
 
-/* Computes v[i] = x[i] + owed[i] for n elements and returns max|v| / most, where `most` is the largest integer.
- * NaN: a value is infinite or NaN. 0: all are zero, or too small for a float's full precision */
+/* Computes v[i] = x[i] + owed[i] for n elements, where `owed` is the residual, and returns max|v| / most, where
+ * `most` is the largest integer. NaN: a value is infinite or NaN. 0: all are zero, or too small for a float's full
+ * precision. */
 static inline float bt_block_scale(float *v, const float *x, const float *owed, size_t n,
                                    float most) {
     static const uint32_t not_finite = 0x7f800000;
@@ -25,8 +26,8 @@ static inline float bt_block_scale(float *v, const float *x, const float *owed, 
 
 enum { BT_BLOCK_LANES = 8 };
 
-/* Computes v[i] = x[i] + owed[i] for n elements and returns the mean of |v|, in BT_BLOCK_LANES sums that a
- * processor adds at once. NaN: a value is infinite or NaN */
+/* Computes v[i] = x[i] + owed[i] for n elements and returns the mean of |v|, summed in BT_BLOCK_LANES lanes. NaN: a
+ * value is infinite or NaN. */
 static inline float bt_block_mean(float *v, const float *x, const float *owed, size_t n) {
     double part[BT_BLOCK_LANES] = {0}, sum = 0;
     size_t whole = n / BT_BLOCK_LANES * BT_BLOCK_LANES;

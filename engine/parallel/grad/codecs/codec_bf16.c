@@ -7,7 +7,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/grad/codec.h"
 
-/* elements decoded at a time before they are added; they fit the first-level cache */
+/* number of elements that are decoded before they are added; they fit in the first-level cache */
 enum { BLOCK = 1024 };
 
 static size_t bf16_bound(size_t n) { return n * sizeof(uint16_t); }

@@ -1,13 +1,13 @@
-/* codec_exact.c - gradients without loss, in few bits where they are small multiples of a power of
- * two: what `--codec int8` is in reproducible training, whose units are rounded to such multiples
- * (unit_rounding.h). Blocks of 256, each
+/* codec_exact.c - encodes gradients without loss, in few bits if they are small multiples of a power of two. It
+ * replaces `--codec int8` in reproducible training, whose units are rounded to such multiples (unit_rounding.h). Blocks
+ * of 256, each
  *
- *     | exponent e and width w, 16 bits | 256 integers q of w bits, two's complement |    x = q 2^e
+ *   | exponent e and width w, 16 bits | 256 integers q of w bits, two's complement |   x = q 2^e
  *
- * with the largest e that every value of the block is a multiple of, and the least w. A block that
- * needs more than 24 bits, or has an infinity, a NaN or a -0, is sent as fp32 (w 32). A block of
- * zeros is its 16 bits alone. So sums of what arrives have the bits of sums of what was sent,
- * whatever is added where. */
+ * with the largest e of which every value of the block is a multiple, and the least w. A block that needs more than 24
+ * bits, or has an infinity, a NaN or a -0, is sent as fp32 (w 32). A block of zeros has only its 16 bits. Sums of
+ * decoded
+ * values have the same bits as sums of the originals, in any order. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static uint32_t float_bits(float x) {
     return bits;
 }
 
-/* the exponent of the lowest bit that is set in x, which is not zero, and of the highest */
+/* Returns the exponents of the lowest and the highest set bit of x, which is not zero. */
 static void bit_span(uint32_t bits, int *low, int *high) {
     int exponent = (int)(bits >> 23 & 0xff);
     uint32_t mantissa = (bits & 0x7fffff) | (exponent ? 0x800000 : 0);
@@ -57,7 +57,7 @@ static shape block_shape(const float *x, size_t n) {
     return width > WIDEST ? (shape){0, RAW} : (shape){low, width};
 }
 
-/* 2^e; e is at least that of the least subnormal */
+/* Returns 2^e; e is at least that of the least subnormal. */
 static float power_of_two(int e) {
     uint32_t bits = e < -126 ? 1u << (e + 149) : (uint32_t)(e + 127) << 23;
     float x;
@@ -67,7 +67,7 @@ static float power_of_two(int e) {
 
 static size_t exact_packed_bytes(size_t n, unsigned width) { return (n * width + 7) / 8; }
 
-/* q = x / 2^e, exact; in two steps where 1 / 2^e is no fp32 */
+/* Returns q = x / 2^e, exactly; in two steps if 1 / 2^e is not an fp32. */
 static int32_t quotient(float x, int e) {
     return (int32_t)(e < -126 ? x * power_of_two(126) * power_of_two(-e - 126)
                               : x * power_of_two(-e));
@@ -116,7 +116,8 @@ static size_t exact_encode(void *payload, const float *x, size_t n, void *state)
     return (size_t)(to - (unsigned char *)payload);
 }
 
-/* Head of a block of n values; false: there is none, or the block is longer than the remaining bytes. */
+/* Reads the head of a block of n values; returns false if it is missing, or the block is longer than the remaining
+ * bytes. */
 static bool read_block_head(const unsigned char **from, size_t *left, size_t n, shape *s) {
     uint16_t head;
     if (*left < sizeof head) return false;

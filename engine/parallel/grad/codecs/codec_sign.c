@@ -20,7 +20,7 @@ enum { BLOCK = 256 };
 static size_t sign_blocks(size_t n) { return (n + BLOCK - 1) / BLOCK; }
 static size_t sign_bound(size_t n) { return sign_blocks(n) * sizeof(float) + (n + 7) / 8; }
 
-/* byte i of eight, 0 or 1, becomes bit i: the product brings it to bit 56 + i, and nothing else there */
+/* Byte i of eight, each 0 or 1, becomes bit i: the product moves it to bit 56 + i. */
 static unsigned char pack_eight_bits(const unsigned char *ones) {
     uint64_t bytes;
     memcpy(&bytes, ones, sizeof bytes);
@@ -53,12 +53,12 @@ static size_t sign_encode(void *payload, const float *x, size_t n, void *state) 
 #define MINUS(bit) ((bit) ? UINT32_C(0x80000000) : 0)
 #define FOUR(n) \
     { MINUS((n)&1), MINUS((n)&2), MINUS((n)&4), MINUS((n)&8) }
-/* the sign bits of four gradients */
+/* sign bits of four gradients */
 static const uint32_t minus_of[16][4] = {FOUR(0),  FOUR(1),  FOUR(2),  FOUR(3), FOUR(4),  FOUR(5),
                                          FOUR(6),  FOUR(7),  FOUR(8),  FOUR(9), FOUR(10), FOUR(11),
                                          FOUR(12), FOUR(13), FOUR(14), FOUR(15)};
 
-/* The whole block that begins at element i, some elements of which may be beyond the last. */
+/* Decodes the whole block that begins at element i; elements beyond the last one are included. */
 static void sign_decode_block(float y[BLOCK], const unsigned char *payload, size_t n, size_t i) {
     const unsigned char *bits = payload + sign_blocks(n) * sizeof(float) + i / 8;
     const size_t bytes = (bt_min_size(BLOCK, n - i) + 7) / 8;

@@ -75,7 +75,7 @@ static size_t ternary_encode(void *payload, const float *x, size_t n, void *stat
     return ternary_bound(n);
 }
 
-/* n gradients in these bytes; digits beyond the last gradient are zero */
+/* Checks n gradients in these bytes; digits beyond the last gradient are zero. */
 static bool valid_digits(const unsigned char *bytes, size_t n) {
     static const unsigned char most[DIGITS] = {VALUES - 1, 2, 8, 26, 80};
     for (size_t k = 0; k < digit_bytes(n); k++)
@@ -99,7 +99,7 @@ static bool valid(const unsigned char *from, size_t n, size_t bytes) {
 #define OF_9(n) OF_3(n), OF_3((n) + 3), OF_3((n) + 6)
 #define OF_27(n) OF_9(n), OF_9((n) + 9), OF_9((n) + 18)
 #define OF_81(n) OF_27(n), OF_27((n) + 27), OF_27((n) + 54)
-/* divisions by 3 take longer */
+/* a table, because divisions by 3 are slower */
 static const unsigned char digits_of[VALUES][DIGITS] = {OF_81(0), OF_81(81), OF_81(162)};
 
 static void ternary_decode_block(float y[BLOCK + DIGITS], const unsigned char *from, size_t n) {

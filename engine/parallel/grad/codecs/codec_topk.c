@@ -27,7 +27,7 @@ static size_t topk_bound(size_t n) {
     return (n / BLOCK * topk_count(BLOCK) + topk_count(n % BLOCK)) * sizeof(sent);
 }
 
-/* the k-th largest of n magnitudes, by its bits */
+/* Returns the k-th largest of n magnitudes, by its bits. */
 static uint32_t kth_largest(const uint32_t *magnitude, size_t n, size_t k) {
     uint32_t t = 0;
     for (uint32_t bit = 0x40000000; bit; bit >>= 1) {
@@ -38,7 +38,7 @@ static uint32_t kth_largest(const uint32_t *magnitude, size_t n, size_t k) {
     return t;
 }
 
-/* the places of the k largest of a block's values v; returns whether all values were finite */
+/* Finds the indices of the k largest of a block's values v; returns whether all values are finite. */
 static bool choose_largest(uint16_t *places, const float *v, size_t n, size_t k) {
     uint32_t magnitude[BLOCK], top = 0;
     size_t above = 0;

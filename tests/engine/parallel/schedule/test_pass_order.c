@@ -28,8 +28,6 @@ static bt_pass_order order_of(const shape *s, int stage) {
     return (bt_pass_order){s->stages, stage, s->chunks, s->micros};
 }
 
-/* ---- single stages --------------------------------------------------------------------------- */
-
 static void every_pass_comes_once(const shape *s) {
     for (int k = 0; k < s->stages; k++) {
         static bool done[2][CHUNKS][MICROS];
@@ -84,8 +82,6 @@ static void kept_activations_follow_the_formula(const shape *s) {
         assert_int_equal(bt_micros_in_flight(&o), micros);
     }
 }
-
-/* ---- all stages, over the exchange of pipe.h ------------------------------------------------- */
 
 typedef struct channel { /* messages from one stage to a neighbour */
     int64_t sent, taken, expected;
@@ -171,8 +167,6 @@ static void messages_are_taken_in_the_order_in_which_they_were_sent(const shape 
         }
     }
 }
-
-/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void passes_once(void **state) { (void)state, for_all_shapes(every_pass_comes_once); }
 static void head(void **state) {

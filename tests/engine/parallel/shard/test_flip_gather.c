@@ -23,8 +23,6 @@ static bt_mesh mesh;
 static bt_flip_gather *f;
 static bt_err err;
 
-/* ---- messages ---------------------------------------------------------------------------------- */
-
 static const char *call_fails;
 static int damaged; /* rank whose message is truncated; -1: none */
 static struct {
@@ -78,8 +76,6 @@ int MPI_Get_count(const MPI_Status *s, MPI_Datatype type, int *n) {
     *n = (int)s->_ucount;
     return outcome("count");
 }
-
-/* ---- the rank under test ------------------------------------------------------------------------ */
 
 static void begin(void) {
     axis = (bt_comm){.mpi = MPI_COMM_SELF, .rank = ME, .size = SHARDS, .axis = BT_AXIS_SHARD};

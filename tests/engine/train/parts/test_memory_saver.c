@@ -37,8 +37,6 @@ static void steps_between_two_states(void **state) {
     }
 }
 
-/* ---- trainings ------------------------------------------------------------------------------------- */
-
 static fake_sink sink;
 static char folder[64], out[64];
 

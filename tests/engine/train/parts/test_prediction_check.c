@@ -137,8 +137,6 @@ static void the_phase_that_deviates_most_is_found(void **state) {
                         "the machine is busy with other work, load 3");
 }
 
-/* ---- the event ------------------------------------------------------------------------------- */
-
 typedef struct told {
     int n;
     bt_event_kind kind;

@@ -196,8 +196,6 @@ static void a_requested_prompt(void **state) {
     refused(request("say"), BT_UNSUPPORTED, "'synth:chain'");
 }
 
-/* ---- a file of prompts ----------------------------------------------------------------------- */
-
 static char path[] = "/tmp/bt-prompts-XXXXXX";
 
 static void put(const char *lines) {

@@ -54,8 +54,6 @@ static void ends_the_run_after_consecutive_bad_steps(void **state) {
     assert_int_equal(bt_guard_verdict(&g, 10, NULL, &err), BT_OK);
 }
 
-/* ---- spikes ---------------------------------------------------------------------------------- */
-
 enum { WINDOW = 32 };
 
 /* a loss that falls and varies, a gradient norm that varies by a factor of two */
