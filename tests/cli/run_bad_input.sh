@@ -64,9 +64,9 @@ rows=$(cat <<'END'
 2 | train --ranks 3                             | use 2 or 4 ranks, or --batch-tokens 3840 or 4608
 2 | train --ranks 32                            | more data-parallel ranks (32) than sequences in a step (16
 2 | train --ranks 2 --dp-replicate 3            | = 3 ranks, but the job has 2 (use 3 ranks, or --dp-replicate 2)
-2 | train --ranks 4 --tp 4                      | --tp 4 cannot share out model.heads = 6 (use --tp 2)
-2 | train --preset small --ranks 3 --tp 3       | --tp 3 cannot share out model.heads = 8 (use --tp 2 or 4)
-2 | train --ranks 2 --tp 2 --set model.d_ff=511 | --tp 2 cannot share out model.d_ff = 511
+2 | train --ranks 4 --tp 4                      | --tp 4 does not divide model.heads = 6 (use --tp 2)
+2 | train --preset small --ranks 3 --tp 3       | --tp 3 does not divide model.heads = 8 (use --tp 2 or 4)
+2 | train --ranks 2 --tp 2 --set model.d_ff=511 | --tp 2 does not divide model.d_ff = 511
 2 | train --ranks 3 --tp 2                      | does not divide the 3 ranks (use 2 or 4 ranks)
 2 | train --preset base --ranks 6 --tp 6 --set train.reproducible=true --set model.kv_heads=12 --set model.d_ff=2052 | cannot share out the 4 parts of this model, 1, 2, 4, ... to a rank (use --tp 4, or train.parts=6
 2 | train --ranks 3 --tp 3 --set train.reproducible=true --set model.d_ff=510 | use --tp 2, or train.parts=6 in all runs to be compared

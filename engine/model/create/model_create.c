@@ -76,7 +76,7 @@ static bt_linear make_linear(bt_model *m, const bt_model_memory *p, int layer, b
     return l;
 }
 
-/* in the whole model, of layers[i] */
+/* Returns the number of layers[i] in the whole model. */
 static int layer_number(const bt_model *m, int i) {
     const bt_chunk *c = m->chunks;
     while (i >= c->first + c->n) c++;
@@ -198,7 +198,7 @@ static void wire_head8(bt_model *m, const bt_model_memory *p) {
              : (bt_w8){bt_arena_at(a, p->head_packed), bt_arena_at(a, p->head_scale), false};
 }
 
-static void wire_latent(bt_model *m, const bt_model_memory *p) {
+static void connect_latent_weights(bt_model *m, const bt_model_memory *p) {
     m->w = bt_net_latent_apart(&m->setup) ? NULL : bt_arena_at(&m->params_arena, p->w);
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
@@ -213,7 +213,7 @@ static void wire_latent(bt_model *m, const bt_model_memory *p) {
 static void wire(bt_model *m, const bt_model_memory *p) {
     const bt_model_cfg *c = &m->setup.cfg;
     if (bt_tp_needed(&m->setup)) bt_tp_wire(m, &p->tp);
-    wire_latent(m, p);
+    connect_latent_weights(m, p);
     if (m->adapters.n) {
         m->adapter_w = bt_arena_at(&m->params_arena, p->adapter_w);
         m->lora_x = bt_arena_at(&m->scratch_arena, p->lora_x);
@@ -280,7 +280,7 @@ static bt_code plan_adapter(const bt_model *m, size_t N, size_t K, bt_err *err) 
     return BT_OK;
 }
 
-/* kernel scratch for every product, its two gradients, the head and attention */
+/* Plans the kernels' scratch memory for every product, its two gradients, the head and attention. */
 static bt_code plan_kernels(const bt_model *m, bt_err *err) {
     const bt_model_cfg *c = &m->setup.cfg;
     size_t M = (size_t)m->setup.B * (size_t)c->T, T = (size_t)c->T, D = (size_t)c->D;
@@ -311,7 +311,7 @@ static void deal_out_layers(bt_model *m) {
     m->chunk = m->chunks;
 }
 
-/* everything but the arenas */
+/* Allocates everything but the arenas. */
 static bt_code allocate_model(bt_model *m, bt_model_memory *p, bt_err *err) {
     m->layers = calloc((size_t)m->setup.cfg.L, sizeof *m->layers);
     m->chunks = calloc((size_t)m->n_chunks, sizeof *m->chunks);

@@ -15,7 +15,7 @@ static size_t logits_rows(size_t V, size_t M, size_t least) {
     return rows < M ? rows : M;
 }
 
-/* A frozen head has no gradient, and a second copy of it would be the largest array but one. */
+/* A frozen head has no gradient, and a second copy of it would be the second largest array. */
 bool bt_model_head_int8(const bt_model_setup *s) {
     return s->train && s->grad_int8 && bt_slice_is_last_stage(s->slice) && !bt_net_keeps_base(s);
 }
@@ -66,7 +66,7 @@ bool bt_model_tables8(const bt_model_setup *s) {
     return (s->lean || s->base_q8) && bt_net_keeps_base(s);
 }
 
-/* columns of the widest matrix that is int8 */
+/* Returns the number of columns of the widest int8 matrix. */
 static size_t widest_table8(const bt_model_setup *s) {
     const bt_model_cfg *c = &s->cfg;
     const size_t inputs = bt_max_size((size_t)c->H * (size_t)c->D, (size_t)c->F);
@@ -94,7 +94,7 @@ static int first_layer(const bt_params *params) {
     return first;
 }
 
-/* Plans the values received from their owners that are not codes. */
+/* Plans buffers for values (not codes) received from their owners. */
 static void plan_values(bt_model_memory *p, const bt_model_setup *s, const bt_params *params) {
     const int first = first_layer(params);
     for (size_t i = 0; i < params->n && s->weight_source != BT_WEIGHTS_LOCAL; i++) {
@@ -196,7 +196,7 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
                      ? bt_arena_reserve(&p->acts, bt_slice_rows(s, M) * (size_t)c->C, sizeof(float))
                      : 0;
     bt_arena_plan(&p->scratch, "scratch");
-    /* their gradients are sums over these rows */
+    /* Gradients of norms are sums over these rows. */
     if (bt_slice_is_last_stage(s->slice))
         p->logits_rows = logits_rows(s->leaves > 1 ? (size_t)whole->V : (size_t)c->V, M,
                                      bt_model_head_rows(s)   ? LOGITS_ROWS8
@@ -277,8 +277,10 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     bt_params_release(&adapters);
     static const char *const quantised_why[] = {
         "ternary codes (1 byte, to count flips) and their packed forms",
-        "weights as products read them, from their owners: all layers; embedding and head",
-        "weights as products read them, from their owners: one layer; embedding and head"};
+        "weights in the format of the products, received from their owners: all layers; embedding "
+        "and head",
+        "weights in the format of the products, received from their owners: one layer; embedding "
+        "and head"};
     const bt_arena_row all[] = {
         {"params", p.params.bytes,
          base                     ? "norms of the base, and the adapters, fp32"
@@ -286,13 +288,15 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
                                   : "latent weights, fp32"},
         {"grads", p.grads.bytes, "their gradients, fp32"},
         {"quantised", p.quant.bytes,
-         base ? bt_net_layers8(s) ? "the base as products read it: int8 in blocks with a scale each"
+         base ? bt_net_layers8(s)
+                    ? "frozen base in the format of the products: int8 in blocks with a scale each"
                 : s->cfg.linear == BT_LIN_DENSE
-                    ? "the base as products read it: bf16, or fp32 where they multiply that"
-                    : "the base as products read it: ternary codes in 2 bits"
+                    ? "frozen base in the format of the products: bf16, or fp32 if they multiply "
+                      "fp32"
+                    : "frozen base in the format of the products: ternary codes in 2 bits"
               : quantised_why[s->weight_source]},
         {"activations", p.acts.bytes,
-         "kept for backward per layer, plus the gradients on the way back"},
+         "saved for backward per layer, plus the gradients of the backward pass"},
         {"scratch", p.scratch.bytes, "one chunk of logits, rotary tables, positions"},
     };
     size_t n = sizeof all / sizeof *all;

@@ -23,24 +23,23 @@ typedef struct bt_model_memory {
     bt_tp_memory tp;
 } bt_model_memory;
 
-/* s->cfg is the slice's */
 /* tables of the model and of its adapters (n 0: it has none) */
 bt_code bt_model_tables(bt_params *params, bt_params *adapters, const bt_model_cfg *whole,
                         bt_model_slice slice, bt_err *err) BT_MUST_CHECK;
 void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_params *params,
                           const bt_params *adapters, const bt_model_cfg *whole);
 
-/* the head's gradients are in int8 */
+/* Returns true if the head's gradients are in int8. */
 bool bt_model_head_int8(const bt_model_setup *s);
-/* a frozen head of int8 rows, whose logits and gradients are products of int8 */
+/* Returns true for a frozen head with int8 rows, whose logits and gradients are int8 products. */
 bool bt_model_head_rows(const bt_model_setup *s);
-/* a last stage that has a copy of the first's embedding */
+/* Returns true for a last stage with a copy of the first stage's embedding. */
 bool bt_model_tied_copy(const bt_model_setup *s);
-/* embedding and head of a frozen base are int8 */
+/* Returns true if embedding and head of a frozen base are int8. */
 bool bt_model_tables8(const bt_model_setup *s);
-/* its type is a table of bf16 if the first stage has sharded weights */
+/* Returns true if the copy is a table of bf16, because the first stage has sharded weights. */
 bool bt_model_tied_bf16(const bt_model_setup *s);
-/* ranges of a weight's outputs that are packed apart, and the bytes of one */
+/* Returns the number of separately packed ranges of a weight's outputs, and the bytes of one range. */
 size_t bt_model_ranges(const bt_model_setup *s, const bt_tensor *t);
 size_t bt_model_packed_bytes(const bt_model_setup *s, const bt_tensor *t);
 

@@ -14,8 +14,8 @@ enum {
     BLOCK_BYTES = 4 << 20,
     BLOCK_BYTES_INT8 = 1 << 20,
     BLOCK_LEAST = 128,
-    BLOCK_THIN = 256, /* each opens its panels once a thread */
-    AGAIN_ROWS = 512, /* at least; whole blocks */
+    BLOCK_THIN = 256, /* each block opens its panels once per thread */
+    AGAIN_ROWS = 512, /* minimum number of rows; whole blocks */
     WIDE_ROWS = 2 * BT_GRAD_BLOCK
 };
 
@@ -28,7 +28,7 @@ size_t bt_acts_block(const bt_model_setup *s, size_t M) {
            rows = bytes / ((size_t)s->cfg.F * sizeof(float)) / 64 * 64;
     if (rows < BLOCK_LEAST) rows = BLOCK_LEAST;
     if (bt_net_keeps_base(s) && s->cfg.linear != BT_LIN_DENSE) rows = BLOCK_THIN;
-    if (bt_net_layers8(s)) rows = AGAIN_ROWS; /* each block makes floats of all weights */
+    if (bt_net_layers8(s)) rows = AGAIN_ROWS; /* every block unpacks all weights to floats */
     return rows < M ? rows : M;
 }
 
@@ -64,7 +64,7 @@ static bool int8_of_half(const bt_model_setup *s) {
     return s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s);
 }
 
-/* the products of adapters read floats */
+/* products of adapters read floats */
 bool bt_acts_rounds_dy(const bt_model_setup *s) { return int8_of_half(s) && !s->cfg.lora.rank; }
 
 /* The source of int8 gradients is read by dx and dW, so it should fit L3; products of floats need many rows at
@@ -127,7 +127,7 @@ void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, siz
 #include "engine/model/net/acts.def"
 #undef BT_ACTV
     if (!a->x_mid) a->x_mid = a->x;
-    if (!a->dq) a->dq = a->d_on; /* a buffer whose previous use ends before */
+    if (!a->dq) a->dq = a->d_on; /* a buffer whose previous use has ended */
 }
 
 void bt_acts_save(uint16_t *saved, const float *x, size_t n) {

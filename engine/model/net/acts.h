@@ -33,18 +33,19 @@ typedef struct bt_acts_plan {
  * sums over rows use these blocks and do not depend on the number of threads */
 size_t bt_acts_block(const bt_model_setup *s, size_t M);
 
-/* backward reads activations rounded to bf16 */
+/* Returns true if backward reads activations rounded to bf16. */
 bool bt_acts_half(const bt_model_setup *s);
-/* layers share the array of the residual entering them, of which each saves bf16 (setup.lean) */
+/* Returns true if layers share the array of their input residual, of which each saves bf16 (setup.lean). */
 bool bt_acts_lean(const bt_model_setup *s);
-/* full recompute makes the feed-forward part by bt_acts_wide rows, not layer by layer */
+/* Returns true if full recompute computes the feed-forward part in blocks of bt_acts_wide rows instead of whole
+ * layers. */
 bool bt_acts_again(const bt_model_setup *s);
-/* the gradients of gate and up are rounded to bf16, whichever form they are kept in: the same bits */
+/* Returns true if the gradients of gate and up are rounded to bf16; they have the same bits in every storage format. */
 bool bt_acts_rounds_dy(const bt_model_setup *s);
 /* rows of dgate and dup: backward processes the feed-forward part in blocks of this size */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M);
 
-/* passes in flight; their saved buffers follow one another */
+/* Returns the number of passes in flight, whose saved buffers are consecutive. */
 size_t bt_acts_slots(const bt_model_setup *s);
 void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s);
 void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, size_t layer);

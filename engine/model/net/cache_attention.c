@@ -1,4 +1,4 @@
-/* cache_attention.c - a query against cached keys and values, in lanes. */
+/* cache_attention.c - attention of a query over cached keys and values, in vector lanes. */
 #include "engine/model/net/cache_attention.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "engine/base/small.h"
 #include "engine/kernels/table/kernels.h"
 
-/* KEYS at a time, so that sums need not wait for each other; COLUMNS of the output likewise */
+/* KEYS are processed at a time, so that their sums do not wait for each other; COLUMNS of the output likewise. */
 enum { LANES = 16, KEYS = 4, COLUMNS = 4 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
@@ -21,7 +21,7 @@ static inline float sum_lanes(const lanes *v) {
     return s[0];
 }
 
-static inline float rest_of(const float *q, const float *k, size_t from, size_t D) {
+static inline float sum_rest(const float *q, const float *k, size_t from, size_t D) {
     float s = 0;
     for (size_t i = from; i < D; i++) s += q[i] * k[i];
     return s;
@@ -42,7 +42,7 @@ BT_WIDEST static void scores(float *s, const float *q, const bt_cached *c, float
             }
         }
         for (size_t j = 0; j < KEYS; j++)
-            s[t + j] = scale * (sum_lanes(&sum[j]) + rest_of(q, k + j * c->ld, whole, D));
+            s[t + j] = scale * (sum_lanes(&sum[j]) + sum_rest(q, k + j * c->ld, whole, D));
     }
     for (; t < c->seen; t++) {
         const float *k = c->k + t * c->ld;
@@ -52,7 +52,7 @@ BT_WIDEST static void scores(float *s, const float *q, const bt_cached *c, float
             LOAD(b, k + i);
             sum += a * b;
         }
-        s[t] = scale * (sum_lanes(&sum) + rest_of(q, k, whole, D));
+        s[t] = scale * (sum_lanes(&sum) + sum_rest(q, k, whole, D));
     }
 }
 

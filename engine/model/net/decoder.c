@@ -21,19 +21,19 @@ enum { LOGITS_BLOCK = 64, HEAD_ROWS = 16 };
 
 typedef struct row { /* a row of one step */
     int slot;
-    size_t seen; /* tokens in its attention, itself included */
+    size_t seen; /* number of tokens in its attention, including itself */
 } row;
 
 struct bt_decoder {
-    bt_decoder *member; /* of the next model of an ensemble, owned */
-    float *mean;        /* (M, V) the ensemble's logits in a step; NULL: a single model */
+    bt_decoder *member; /* next model of an ensemble, owned */
+    float *mean; /* (M, V) sums of the ensemble's probabilities in a step; NULL: a single model */
     bt_model *m;
     int slots;
     bt_arena arena;
     float *k, *v;  /* (slots, L, T, KV * D) */
     float *scores; /* (threads, T) */
     float *wanted; /* (logits_rows, C) normed rows whose logits are requested */
-    /* (V, C) the head in 16 bits, if products lose nothing by it; else the model's */
+    /* (V, C) head in 16 bits if products lose no precision by it; otherwise the model's head */
     const void *head;
     bt_stored_as head_as;
     row *rows;      /* (M) */
@@ -52,10 +52,10 @@ size_t bt_decoder_slot_bytes(const bt_model *m) {
 
 /* ---- the head in 16 bits ---------------------------------------------------------------------- */
 typedef struct narrow_job {
-    uint16_t *to; /* NULL: only looks */
+    uint16_t *to; /* NULL: only checks the values */
     const float *x;
     bt_stored_as as;
-    atomic_bool other; /* set if a value is not exactly representable in this type */
+    atomic_bool other; /* a value is not exactly representable in this type */
 } narrow_job;
 
 enum { NARROW = 4096 };
@@ -78,7 +78,7 @@ static void narrow_range(void *ctx, int thread, size_t begin, size_t end) {
     }
 }
 
-static bool all_are(const bt_model *m, bt_stored_as as) {
+static bool all_representable(const bt_model *m, bt_stored_as as) {
     narrow_job j = {.x = m->head.f32, .as = as};
     bt_parallel_for((size_t)m->setup.cfg.V * (size_t)m->setup.cfg.C, NARROW, narrow_range, &j);
     return !atomic_load(&j.other);
@@ -88,11 +88,11 @@ static bool all_are(const bt_model *m, bt_stored_as as) {
  * 16 bits each. A model that trains keeps fp32, as its head may change. */
 static bt_stored_as head_form(const bt_model *m) {
     if (m->setup.train || !m->head.f32) return BT_AS_F32;
-    if (m->head.rounded || all_are(m, BT_AS_BF16)) return BT_AS_BF16;
-    return all_are(m, BT_AS_F16) ? BT_AS_F16 : BT_AS_F32;
+    if (m->head.rounded || all_representable(m, BT_AS_BF16)) return BT_AS_BF16;
+    return all_representable(m, BT_AS_F16) ? BT_AS_F16 : BT_AS_F32;
 }
 
-/* of one model; mixes: it is the first one of an ensemble and keeps the mean */
+/* Creates the decoder of one model; mixes: it is the first model of an ensemble and keeps the mean. */
 static bt_code create_one(bt_decoder **out, bt_model *m, int slots, bool mixes, bt_err *err) {
     if (m->setup.slice.tp_size > 1 || m->setup.slice.pp_size > 1)
         return bt_fail(err, BT_UNSUPPORTED,
@@ -194,14 +194,14 @@ static size_t cache_stride(const bt_decoder *d) {
     return (size_t)c->T * (size_t)c->KV * (size_t)c->D;
 }
 
-/* keys or values of a layer in a slot's cache: (T, KV * D) */
+/* Returns the keys or values of a layer in a slot's cache: (T, KV * D). */
 static float *cache_at(const bt_decoder *d, float *cache, int slot, size_t layer) {
     return cache + ((size_t)slot * (size_t)d->m->setup.cfg.L + layer) * cache_stride(d);
 }
 
 typedef struct attend_job {
     const bt_decoder *d;
-    size_t layer, first; /* row of job item 0 */
+    size_t layer, first; /* first: row of job item 0 */
     float *o;
     const float *q;
 } attend_job;
@@ -233,8 +233,8 @@ static void attend(const bt_decoder *d, bt_layer *l, size_t layer, size_t first,
     bt_parallel_for(rows * (size_t)c->H, 1 + 16384 / work, attend_heads, &j);
 }
 
-/* A prompt from its beginning: the training kernel, in fp32 as over the cache, so that the portions
- * in which a prompt is read matter little. */
+/* Reads a prompt from its beginning with the training kernel, in fp32 like attention over the cache, so that the
+ * partition of a prompt has little influence. */
 static void attend_prompt(const bt_decoder *d, bt_layer *l, size_t first, size_t n) {
     const bt_model_cfg *c = &d->m->setup.cfg;
     const size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
@@ -254,7 +254,7 @@ static void attention(bt_decoder *d, bt_layer *l, size_t layer, const bt_decode_
                       size_t n) {
     const bt_model_cfg *c = &d->m->setup.cfg;
     const size_t KVD = (size_t)c->KV * (size_t)c->D;
-    size_t first = 0, single = 0; /* rows single .. first are attended to together */
+    size_t first = 0, single = 0; /* rows single .. first are processed together */
     for (size_t p = 0; p < n; p++) {
         const size_t at = d->length[parts[p].slot] * KVD, bytes = parts[p].n * KVD * sizeof(float);
         memcpy(cache_at(d, d->k, parts[p].slot, layer) + at, bt_net_k(l) + first * KVD, bytes);
@@ -298,8 +298,8 @@ static void embed_parts(bt_decoder *d, const bt_decode_part *parts, size_t n) {
     }
 }
 
-/* Logits of normed rows x (n, C) -> the model's (n, V). Few rows are bound by reading the head; many,
- * and all rows of a prompt that is scored, by the products. */
+/* Computes the logits of normed rows x (n, C) into the model's (n, V). Few rows are limited by reading the head;
+ * many rows, and all rows of a scored prompt, by the products. */
 static void decode_head(bt_decoder *d, const float *x, size_t n, bool all) {
     bt_model *m = d->m;
     const size_t C = (size_t)m->setup.cfg.C, V = (size_t)m->setup.cfg.V;
@@ -374,10 +374,10 @@ static void step_one(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_lo
 
 /* ---- a step of an ensemble ------------------------------------------------------------------- */
 
-/* All members give their logits in the same order, so a row's place in `mean` is the number of its call. */
+/* All members produce their logits in the same order, so the index of a row in `mean` is the number of its call. */
 typedef struct mixing {
     float *mean;
-    size_t V, n; /* n: calls of this member */
+    size_t V, n; /* n: number of calls of this member */
     bool first;
 } mixing;
 

@@ -32,20 +32,21 @@ typedef struct bt_decode_part { /* tokens of one slot in a step; a slot may occu
     bt_logits_want want;
 } bt_decode_part;
 
-/* called with the logits (V) after token i of part p, valid during the call, in the order of parts and tokens */
+/* Called with the logits (V) after token i of part p, in the order of parts and tokens; they are valid during the
+ * call. */
 typedef void (*bt_logits_fn)(void *ctx, size_t p, size_t i, const float *logits);
 
 bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err) BT_MUST_CHECK;
 void bt_decoder_destroy(bt_decoder *d); /* accepts NULL */
-/* bytes of a slot with a full context */
+/* Returns the size of a slot with a full context. */
 size_t bt_decoder_slot_bytes(const bt_model *m);
-size_t bt_decoder_length(const bt_decoder *d, int slot); /* tokens in the slot's cache */
-/* minimum bytes of weights that a step reads: of the ternary layers in 2 bits, of the head */
+size_t bt_decoder_length(const bt_decoder *d, int slot); /* number of tokens in the slot's cache */
+/* Returns the minimum number of weight bytes that a step reads: of the ternary layers in 2 bits, of the head. */
 void bt_decoder_weight_bytes(const bt_decoder *d, size_t *ternary, size_t *head);
 void bt_decoder_clear(bt_decoder *d, int slot);
-/* forgets all but the first `keep` <= length tokens */
+/* Drops all but the first `keep` <= length tokens. */
 void bt_decoder_rewind(bt_decoder *d, int slot, size_t keep);
-/* maximum number of rows of a step, all parts together: B T of the model */
+/* Returns the maximum number of rows of a step, over all parts: B T of the model. */
 size_t bt_decoder_rows(const bt_decoder *d);
 /* Preconditions: every slot has room for its tokens (bt_decoder_length + n <= T), tokens are in the vocabulary,
  *                and the rows fit. fn may be NULL if no part wants logits. */

@@ -20,8 +20,8 @@ void bt_model_distil(bt_model *m, bt_distil how) {
 }
 
 typedef struct rows_job {
-    float *student; /* (rows, ld) logits of the vocabulary that is here; then their gradient */
-    const float *teacher; /* likewise; NULL: `kept` */
+    float *student;       /* (rows, ld) logits of this rank's vocabulary; later their gradient */
+    const float *teacher; /* the same of the teacher; NULL: `kept` is used */
     const bt_top_row *kept;
     const int32_t *targets;
     float *loss;
@@ -57,17 +57,17 @@ static void kept_logs(const rows_job *j, const bt_top_row *t, double *out) {
 /* ---- sums over the vocabulary: of ranges, joined as a tree, so that they have the same bits in any
  * tensor-parallel size (leaves) --------------------------------------------------------------------- */
 
-static double shrunk(double from, double to) { return from == to ? 1 : exp(from - to); }
+static double rescale(double from, double to) { return from == to ? 1 : exp(from - to); }
 
 static bt_distil_part join_distil_parts(bt_distil_part x, bt_distil_part y) {
     const double top = fmax(x.top, y.top), soft = fmax(x.soft_top, y.soft_top),
-                 taught = fmax(x.taught_top, y.taught_top), tx = shrunk(x.taught_top, taught),
-                 ty = shrunk(y.taught_top, taught);
+                 taught = fmax(x.taught_top, y.taught_top), tx = rescale(x.taught_top, taught),
+                 ty = rescale(y.taught_top, taught);
     return (bt_distil_part){.top = top,
-                            .sum = x.sum * shrunk(x.top, top) + y.sum * shrunk(y.top, top),
+                            .sum = x.sum * rescale(x.top, top) + y.sum * rescale(y.top, top),
                             .soft_top = soft,
-                            .soft_sum = x.soft_sum * shrunk(x.soft_top, soft) +
-                                        y.soft_sum * shrunk(y.soft_top, soft),
+                            .soft_sum = x.soft_sum * rescale(x.soft_top, soft) +
+                                        y.soft_sum * rescale(y.soft_top, soft),
                             .taught_top = taught,
                             .taught_sum = x.taught_sum * tx + y.taught_sum * ty,
                             .cross = x.cross * tx + y.cross * ty,
@@ -81,7 +81,7 @@ static bt_distil_part join_ranks(const bt_distil_part *of, size_t rows, int firs
                              join_ranks(of, rows, first + left, n - left));
 }
 
-/* tokens from .. to of a row: of the student alone */
+/* Sums over tokens from .. to of a row of the student alone. */
 static bt_distil_part distil_own_part(const float *s, size_t from, size_t to, size_t target) {
     bt_distil_part p = {.top = (double)s[from]};
     for (size_t i = from + 1; i < to; i++) p.top = fmax(p.top, (double)s[i]);
@@ -104,7 +104,7 @@ static void add_teacher(bt_distil_part *p, const float *s, const float *t, size_
     }
 }
 
-/* log_p: of kept_logs. A range may have none of the tokens */
+/* log_p: result of kept_logs. A range may contain none of the tokens. */
 static void add_kept(bt_distil_part *p, const rows_job *j, const float *s, const bt_top_row *t,
                      const double *log_p, size_t from, size_t to) {
     const size_t k = (size_t)j->how.k;
@@ -175,7 +175,7 @@ static void whole_gradient(const rows_job *j, size_t r, double own, double plain
     }
 }
 
-/* the divergence is of the tokens that were kept alone */
+/* The divergence covers only the stored tokens. */
 static void kept_gradient(const rows_job *j, size_t r, double own, double plain, double soft) {
     const double tau = j->how.tau, mix = j->how.mix;
     const bt_top_row *t = j->kept + r;
@@ -238,7 +238,7 @@ static void losses_and_gradients(rows_job *j, bt_distil_part *all) {
     bt_parallel_for(j->rows, 1, do_rows, j);
 }
 
-/* the teacher, or each of several, gets the same input as the student */
+/* Passes the student's input to each teacher. */
 static void teach(const bt_model *m, bt_model *teacher, const int32_t *inputs, size_t M) {
     for (; teacher; teacher = teacher->member) {
         bt_net_adapters(teacher, false);
@@ -333,7 +333,7 @@ void bt_model_top_logits(bt_model *m, const int32_t *targets, size_t k, uint32_t
     const size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T, V = (size_t)m->setup.cfg.V,
                  ld = bt_ops_logits_ld(V), chunk = bt_net_logits_rows(m);
     for (bt_model *x = m; x; x = x->member) {
-        bt_net_final_norm(x, M); /* the loss has left some rows alone in a.xn (one_rank.c) */
+        bt_net_final_norm(x, M); /* the loss did not compute all rows of a.xn (one_rank.c) */
         x->tp->gather_final(x, M);
     }
     for (size_t at = 0, n; at < M; at += n) {

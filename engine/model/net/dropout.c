@@ -24,7 +24,7 @@ static size_t own_elems(const bt_model *m, size_t M) {
     return m->tp->own_rows(m, M).n * (size_t)m->setup.cfg.C;
 }
 
-/* own rows; l is NULL for the embedding */
+/* Applies dropout to own rows; l is NULL for the embedding. */
 static void drop_rows(const bt_model *m, float *y, const float *x, const bt_layer *l, bt_drop_at at,
                       size_t M, bool add) {
     const bt_rows own = m->tp->own_rows(m, M);

@@ -57,7 +57,7 @@ void bt_net_fade_rows(const bt_linear_input *in, size_t r0, size_t rows) {
     bt_parallel_for(rows, 8, mix_rows, &j);
 }
 
-/* functions for the same input as floats */
+/* Returns the functions for the same input as floats. */
 static const bt_input_ops *floats_of(const bt_linear_input *in) {
     bt_linear_input dense = *in;
     dense.tern = false;
@@ -70,7 +70,7 @@ static void fade_fwd(const bt_linear_input *in, const float *x, size_t r0, size_
     bt_net_fade_rows(in, r0, rows);
 }
 
-/* the codes are kept from forward */
+/* The codes were kept from forward. */
 static void fade_restore(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
     floats_of(in)->restore(in, x, r0, rows);
     bt_net_fade_rows(in, r0, rows);

@@ -1,4 +1,4 @@
-/* generate.c - one text at a time, over a decoder with one sequence. */
+/* generate.c - generates one text at a time with a decoder of one sequence. */
 #include "engine/model/net/generate.h"
 
 #include <stdlib.h>
@@ -92,7 +92,7 @@ bt_code bt_gen_feed(bt_gen *g, const int32_t *tokens, size_t n, bt_err *err) {
     g->seen += n;
     while (n > 0) {
         const size_t length = bt_decoder_length(g->decoder, 0);
-        if (length == T) { /* full: start again from the younger half */
+        if (length == T) { /* the context is full: continue with its newer half */
             const size_t keep = T / 2;
             bt_decoder_clear(g->decoder, 0);
             if (keep > 0) decode_tokens(g, g->tokens + (T - keep), keep, false);

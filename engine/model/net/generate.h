@@ -21,18 +21,18 @@ typedef struct bt_gen bt_gen;
 
 bt_code bt_gen_create(bt_gen **out, bt_model *m, bt_err *err) BT_MUST_CHECK;
 void bt_gen_destroy(bt_gen *g); /* accepts NULL */
-void bt_gen_reset(bt_gen *g);   /* forget everything */
-/* forgets all but the first n tokens of the cache: n <= bt_gen_cached */
+void bt_gen_reset(bt_gen *g);   /* drops all tokens */
+/* Drops all but the first n tokens of the cache: n <= bt_gen_cached. */
 void bt_gen_rewind(bt_gen *g, size_t n);
-/* tokens in the cache, oldest first; valid until the next feed */
+/* Returns the tokens in the cache, oldest first; valid until the next feed. */
 const int32_t *bt_gen_cached(const bt_gen *g, size_t *n);
-/* appends n >= 1 tokens; logits are then those after the last of them. BT_ARG names a token outside
- * the vocabulary */
+/* Appends n >= 1 tokens; the logits are then those after the last of them. BT_ARG names a token outside the
+ * vocabulary. */
 bt_code bt_gen_feed(bt_gen *g, const int32_t *tokens, size_t n, bt_err *err) BT_MUST_CHECK;
 const float *bt_gen_logits(const bt_gen *g); /* (V), valid until the next feed */
-/* the next token; does not feed it. The penalty is on the tokens in the cache */
+/* Draws the next token without appending it. The penalty applies to the tokens in the cache. */
 int32_t bt_gen_sample(bt_gen *g, const bt_sampling *s);
-/* sample, then feed */
+/* Draws a token, then appends it. */
 bt_code bt_gen_next(bt_gen *g, const bt_sampling *s, int32_t *token, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -66,7 +66,7 @@ static void saved_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_an
                         rows * F);
 }
 
-/* d: floats */
+/* Backward with floats in d. */
 static void plain_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y, size_t r0,
                       size_t rows) {
     const bt_acts *a = &l->a;

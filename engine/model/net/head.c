@@ -42,8 +42,8 @@ typedef struct class_job {
     const bt_class_head *h;
     const float *xn; /* (M, C) */
     float *dxn;      /* (M, C), zeros; NULL: no gradient */
-    bool adds_dxn;   /* the ranks' parts of it are added: one of them has all of it */
-    float *logits;   /* (n, classes): then the loss's gradient by them */
+    bool adds_dxn;   /* ranks add their parts, so one of them must have all of it */
+    float *logits;   /* (n, classes) logits, later the gradient of the loss */
     float *loss;     /* (M) */
     const int32_t *targets, *rows;
     size_t C, K, n;
@@ -183,8 +183,7 @@ void bt_net_mean_divide(float *mean, size_t V, size_t n) {
     for (size_t i = 0; i < V; i++) mean[i] = (float)((double)mean[i] - by);
 }
 
-typedef struct
-    mean_job { /* rows of m->logits; of: the member that is added, m itself: it is put, NULL: divide */
+typedef struct mean_job { /* rows of m->logits; of: member to add, m: initialise, NULL: divide */
     bt_model *m, *of;
     size_t ld, n;
 } mean_job;

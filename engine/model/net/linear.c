@@ -36,7 +36,8 @@ static void tern_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, 
 
 static const bt_linear_ops ternary = {tern_fwd, tern_dx, tern_dw};
 
-/* Few tokens are bound by reading weights: 2 bits each are a quarter of the bytes. The same bits. */
+/* Few tokens are limited by reading weights: 2 bits each are a quarter of the bytes, with the same bits in the
+ * result. */
 static void decode_fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                        size_t r0, size_t rows, int flags) {
     if (rows > BT_FEW_ROWS) {
@@ -49,7 +50,7 @@ static void decode_fwd(const bt_linear *l, float *y, const bt_linear_input *in, 
 
 static const bt_linear_ops decoding = {.fwd = decode_fwd};
 
-/* Every range of a tensor's outputs rounds its rows of dy with noise of its own, so that ranges are independent of
+/* Every range of a tensor's outputs rounds its rows of dy with separate noise, so that ranges are independent of
  * each other. */
 static void int8_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0,
                     size_t rows, int flags) {
@@ -118,7 +119,7 @@ static void input_norm_bwd(const bt_linear_input *in, float *dx, const float *dy
     bt_op_rmsnorm_bwd(dx, in->gain.dw, dy, x, in->gain.w, in->rstd + r0, 0, rows, in->K);
 }
 
-static void nothing(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
+static void restore_nothing(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
     (void)in, (void)x, (void)r0, (void)rows;
 }
 
@@ -163,14 +164,14 @@ static void copy_input_rows(const bt_linear_input *in, const float *x, size_t r0
     bt_net_copy(in->xn + r0 * in->K, x, rows * in->K);
 }
 
-/* int8 is kept for backward: nothing to restore */
-static const bt_input_ops normed_int8 = {normed_int8_fwd, nothing, input_norm_bwd,
+/* int8 is kept for backward, so nothing is restored */
+static const bt_input_ops normed_int8 = {normed_int8_fwd, restore_nothing, input_norm_bwd,
                                          normed_int8_fwd_saving, norm_bwd_saved},
-                          plain_int8 = {.fwd = int8_fwd, .restore = nothing},
+                          plain_int8 = {.fwd = int8_fwd, .restore = restore_nothing},
                           normed_floats = {normed_floats_fwd, normed_floats_restore, input_norm_bwd,
                                            NULL, NULL},
                           copied_floats = {.fwd = copy_input_rows, .restore = copy_input_rows},
-                          borrowed_floats = {.fwd = nothing, .restore = nothing};
+                          borrowed_floats = {.fwd = restore_nothing, .restore = restore_nothing};
 
 const bt_input_ops *bt_input_ops_of(const bt_linear_input *in) {
     if (in->tern) return in->normed ? &normed_int8 : &plain_int8;

@@ -28,7 +28,7 @@ void bt_net_point(bt_model *m, int layer, int slot) {
     xn = m->setup.cfg.linear != BT_LIN_DENSE && !m->setup.fades ? NULL : a->xn;
     if (m->dxn) a->dxn = m->dxn;
     if (layer > c->first) m->layers[layer - 1].x_out = a->x;
-    /* output of a chunk's last layer; all other layers are connected by the next one */
+    /* Output of a chunk's last layer; the other layers are connected by their successors. */
     l->x_out = m->x_final ? m->x_final : a->x;
     point_input(&l->attn_in, a->attn_rstd, a->attn_xq, a->attn_dq, xn);
     point_input(&l->o_in, a->o_rstd, a->o_xq, a->o_dq, a->on);
@@ -36,7 +36,7 @@ void bt_net_point(bt_model *m, int layer, int slot) {
     point_input(&l->down_in, a->down_rstd, a->down_xq, a->down_dq, a->hn);
 }
 
-/* the base of adapters has no gradients */
+/* the frozen base has no gradients */
 static void point_adapters(bt_model *m, float *g) {
     for (int i = 0; i < m->setup.cfg.L; i++) {
         bt_layer *l = &m->layers[i];
@@ -76,7 +76,7 @@ void bt_model_grads_into(bt_model *m, float *grads) {
                                                         : bt_params_get(&m->params, -1, BT_P_HEAD));
 }
 
-/* forward, and the loss's gradient in a.dxn */
+/* Computes the forward pass, and the loss's gradient in a.dxn. */
 static double loss_and_gradient(bt_model *m, const int32_t *inputs, const int32_t *targets,
                                 double grad_scale) {
     if (m->dpo.on) return bt_net_preference_loss(m, inputs, targets, grad_scale);
@@ -87,7 +87,7 @@ static double loss_and_gradient(bt_model *m, const int32_t *inputs, const int32_
     bt_span_begin(BT_MR_BWD);
     int64_t begin = bt_span_ns(BT_MR_BWD);
     double loss = bt_net_head_loss(m, targets, (float)grad_scale);
-    /* one of the head's three products is forward */
+    /* one third of the head's products is forward work */
     bt_span_transfer(BT_MR_FWD, (bt_span_ns(BT_MR_BWD) - begin) / 3);
     bt_span_end();
     return loss;
@@ -117,7 +117,7 @@ double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *t
     return loss;
 }
 
-/* sum of the token losses of an ensemble, after the pass and the loss of m itself */
+/* Returns the sum of the token losses of an ensemble, after the pass and the loss of m itself. */
 static double ensemble_loss(bt_model *m, const int32_t *inputs, const int32_t *targets) {
     const size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T, n = bt_model_members(m);
     double loss = 0;

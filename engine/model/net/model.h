@@ -35,17 +35,16 @@ typedef struct bt_model bt_model;
 
 /* activations saved for backward: all; all but gate and up; only the residual entering each layer. All give the
  * same bits. */
-/* in the order of the words of the setting */
 typedef enum { BT_RECOMPUTE_NONE, BT_RECOMPUTE_SELECTIVE, BT_RECOMPUTE_FULL } bt_recompute;
 
 /* Format in which products read a tensor, and so the format in which owners of its pieces send it (ZeRO-3): fp32;
  * bf16, if products round their operands to it anyway; or ternary codes. */
 typedef enum { BT_READ_FP32, BT_READ_BF16, BT_READ_CODES } bt_read;
 bt_read bt_model_read(const bt_tensor *t, bt_prec prec);
-/* bytes of n elements on the wire, and of own codes */
+/* Returns the bytes of n elements in messages. */
 size_t bt_read_bytes(bt_read as, size_t n);
-/* true if ZeRO-3 leaves the latent weights of a tensor with their owners: all linear layers, and embedding and
- * head if they are read as bf16. All other tensors, mainly norms, are replicated. */
+/* Returns true if ZeRO-3 distributes the latent weights of a tensor over their owners: all linear layers, and
+ * embedding and head if they are read as bf16. Other tensors, mainly norms, are replicated. */
 bool bt_model_shares_out(const bt_tensor *t, bt_prec prec);
 
 /* Source of the weights that products of linear layers read (panels: packed codes, or the values of dense layers).
@@ -57,10 +56,10 @@ typedef enum { BT_WEIGHTS_LOCAL, BT_WEIGHTS_GATHERED, BT_WEIGHTS_PREFETCHED } bt
 
 typedef struct bt_layer_source bt_layer_source;
 struct bt_layer_source {
-    /* called before a pass uses the layer: forward 0, 1, ...; backward ..., 1, 0. Returns when its panels are
-     * complete */
+    /* Called before a pass uses the layer: forward 0, 1, ...; backward ..., 1, 0. Returns when the layer's panels
+     * are complete. */
     void (*need)(bt_layer_source *s, int layer);
-    /* called regularly between, to let messages progress */
+    /* Called regularly in between, to let messages progress. */
     void (*poll)(bt_layer_source *s);
 };
 
@@ -72,12 +71,12 @@ typedef struct bt_model_setup {
     int in_flight, micros_in_flight;
     bt_prec prec;
     bool train; /* false: no gradients, no saved activations */
-    /* number of threads, for the size of blocks; 0: the current number */
+    /* number of threads for the size of blocks; 0: the current number */
     int n_threads;
     bt_recompute recompute;
     /* ternary layers: dy of the backward products as int8, rounded at random (bt_model_noise) */
     bool grad_int8;
-    /* passes that make gradients (bt_model_round_attention): attention is that of bt_attn_shape's int8 */
+    /* passes with gradients (bt_model_gradient_passes) use int8 attention (bt_attn_shape) */
     bool attention_int8;
     bt_model_slice slice; /* all zero: the whole model */
     /* sums over heads, widths, vocabulary and (norms) tokens are added as a tree over this number of equal leaves
@@ -91,7 +90,7 @@ typedef struct bt_model_setup {
     bool
         latent_bf16; /* training: latent weights of ternary layers are bf16; no fades, no adapters */
     bool documents;  /* bt_model_documents will be called */
-    bool pairs;      /* and bt_model_dpo: the loss is one of pairs of documents */
+    bool pairs;      /* bt_model_dpo will be called: the loss is one of pairs of documents */
     bool taught;     /* bt_model_distil will be called */
     bool drops;      /* training: bt_model_dropout will be called */
     /* a frozen base: embedding and head are int8 with a scale for each token; and with full recompute in
@@ -100,14 +99,14 @@ typedef struct bt_model_setup {
     /* a frozen base that is dense: its layers, and without lean embedding and head, are int8 in blocks of
      * BT_Q8_BLOCK inputs with a scale each. Widths of inputs are multiples of it (bt_model_fits_q8) */
     bool base_q8;
-    /* (bt_model_base_bytes) of the frozen base: memory that ranks with the same slice have in common, of whom
-     * one writes it. NULL: the model takes its own */
+    /* memory of bt_model_base_bytes for the frozen base, shared by ranks with the same slice, one of which writes
+     * it. NULL: the model allocates its own */
     unsigned char *base_memory;
     bool base_elsewhere; /* another rank writes base_memory */
-    bool stages_bf16;    /* residuals and their gradients travel between stages as bf16 */
+    bool stages_bf16;    /* residuals and their gradients are sent between stages as bf16 */
 } bt_model_setup;
 
-/* tokens of M whose residual is in this slice */
+/* Returns the number of tokens of M whose residual is in this slice. */
 size_t bt_slice_rows(const bt_model_setup *s, size_t M);
 
 typedef struct bt_arena_row {
@@ -118,9 +117,9 @@ typedef struct bt_arena_row {
 
 /* Computes the memory of create without allocating; rows (at most max) for --dry-run. Excludes optimizer moments. */
 size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max);
-/* true if base_q8 is possible: every input of a layer, in every leaf, ends with a block */
+/* Returns true if base_q8 is possible: every input of a layer, in every leaf, ends with a block. */
 bool bt_model_fits_q8(const bt_model_setup *s);
-/* bytes of the frozen base, as in base_memory; 0: the model keeps none */
+/* Returns the bytes of the frozen base, as in base_memory; 0: none. */
 size_t bt_model_base_bytes(const bt_model_setup *s);
 bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) BT_MUST_CHECK;
 void bt_model_destroy(bt_model *m); /* accepts NULL */
@@ -130,11 +129,11 @@ void bt_model_destroy(bt_model *m); /* accepts NULL */
  * ensemble are logarithms of these means. m owns the member. Both are whole models on one rank with the same
  * vocabulary, B, T and setup.documents; neither is a classifier. */
 void bt_model_add_member(bt_model *m, bt_model *member);
-/* number of models whose mean m is; 1: m alone */
+/* Returns the number of models in the ensemble; 1: m alone. */
 size_t bt_model_members(const bt_model *m);
 
 const bt_model_cfg *bt_model_config(const bt_model *m); /* configuration of the whole model */
-bt_model_slice bt_model_slice_of(const bt_model *m);    /* as given */
+bt_model_slice bt_model_slice_of(const bt_model *m);    /* the slice in the setup */
 /* the tensor table: names, shapes, offsets */
 const bt_params *bt_model_params(const bt_model *m);
 float *bt_model_weights(bt_model *m); /* (params) latent fp32; NULL with setup.latent_bf16 */
@@ -142,18 +141,18 @@ float *bt_model_grads(bt_model *m);   /* (params) */
 /* Latent weights of one tensor of params: fp32 in the flat array; with setup.latent_bf16 in an array for each
  * tensor, ternary ones as bf16. */
 typedef struct bt_latent {
-    void *at;            /* the block's first element */
+    void *at;            /* first element of the block */
     bt_moment_form form; /* BT_MOMENT_F32 or BT_MOMENT_BF16 */
 } bt_latent;
 bt_latent bt_model_latent(const bt_model *m, size_t tensor);
 static inline void *bt_latent_at(bt_latent w, size_t element) {
     return (unsigned char *)w.at + element * bt_moment_bytes(w.form);
 }
-/* elements first .. first+n as fp32: in place, or converted to `spare`, which has room for n. Any thread */
+/* Returns elements first .. first+n as fp32: in place, or converted to `spare`, which has room for n. Any thread. */
 const float *bt_latent_read(bt_latent w, size_t first, size_t n, float *spare);
-/* element `at` of the flat array, of a tensor; padding: 0 */
+/* Returns element `at` of the flat array; padding is 0. */
 float bt_model_weight_at(const bt_model *m, size_t at);
-/* storage type of a tensor's latent weights */
+/* Returns the storage type of a tensor's latent weights. */
 bt_moment_form bt_model_latent_form(const bt_model_setup *s, const bt_tensor *t);
 /* With adapters (cfg.lora) params, weights and grads belong to the adapters, and bt_model_base is the table of the
  * frozen base; without adapters it is NULL. A base with trained adapters is kept in the format that its products
@@ -162,21 +161,21 @@ bt_moment_form bt_model_latent_form(const bt_model_setup *s, const bt_tensor *t)
  * setup.base_q8 all of them). The offsets in its table are for internal use. Without training, and for bitnet1, it
  * is fp32 and its panels. */
 const bt_params *bt_model_base(const bt_model *m);
-/* values first .. first+n of the block that this slice has of one of its tensors, in any order, whole rows
- * of embedding and head. Ternary: all of them, and scale is the absmean of the whole tensor */
+/* Stores values first .. first+n of this slice's block of a tensor, in any order; whole rows of embedding and head.
+ * Ternary: all of them, with scale, the absmean of the whole tensor. */
 void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const float *values,
                        float scale);
-/* elements first .. first+n of the whole model's embedding, for the copy of a last stage whose head is tied;
- * ignored by other models */
+/* Stores elements first .. first+n of the whole model's embedding for the copy of a last stage whose head is tied;
+ * ignored by other models. */
 void bt_model_base_put_tied(bt_model *m, size_t first, size_t n, const float *values);
-/* all tensors are in: the model computes with them */
+/* All tensors are stored: the model can compute with them. */
 void bt_model_base_done(bt_model *m);
-/* The next micro-batches add their gradients to `grads` (params, borrowed) instead; NULL: to the
- * model's own again. */
+/* The next micro-batches add their gradients to `grads` (params, borrowed) instead; NULL: to the model's own array
+ * again. */
 void bt_model_grads_into(bt_model *m, float *grads);
-/* elements [begin, end) of the flat array, with the values that they have in the whole model */
+/* Initialises elements [begin, end) of the flat array with the values that they have in the whole model. */
 void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end);
-/* N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based */
+/* Initialises all weights: N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based. */
 void bt_model_init_weights(bt_model *m, uint64_t seed);
 
 /* From the next pass on ternary layers compute with x + lambda (Q(x) - x) and W + lambda (Q(W) - W),
@@ -190,21 +189,21 @@ void bt_model_lambda(bt_model *m, double lambda);
  * bt_model_quant_own; then `take` for every run of a layer. The bits are those of bt_model_quantise. */
 typedef struct bt_fade_run {
     size_t tensor, first, n;
-    const uint8_t *packed; /* codes of first .. first+n */
+    const uint8_t *packed; /* codes of elements first .. first+n */
 } bt_fade_run;
 bool bt_model_fading(const bt_model *m);
 bt_read bt_model_fade_read(bt_prec prec); /* fp32 or bf16 */
 void bt_model_fade_own(bt_model *m, const bt_fade_run *run, uint8_t *out);
 void bt_model_fade_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *values);
 
-/* per ternary tensor (a slice's block), of the last quantise; the fractions cover the n weights that were
- * quantised on this rank. mean: subtracted by b1, 0 otherwise */
+/* Statistics of a ternary tensor (a slice's block) in the last quantise; the fractions cover the n weights that were
+ * quantised on this rank. mean: subtracted by b1, 0 otherwise. */
 typedef struct bt_quant_stat {
     double n, zero_frac, pos_frac, flip_frac, scale, mean;
 } bt_quant_stat;
-/* latent weights -> codes, scales, packed panels. flip_frac is against the previous call. */
+/* Converts latent weights to codes, scales and packed panels. flip_frac compares with the previous call. */
 void bt_model_quantise(bt_model *m);
-/* on: bt_model_quant_stat remains that of the quantise before, until off */
+/* on: bt_model_quant_stat keeps the values of the previous quantise, until off. */
 void bt_model_quant_hold(bt_model *m, bool on);
 /* The same in steps, for ranks that hold the latent weights of [begin, end) only (ZeRO-3); begin is
  *     a multiple of BT_SUM_BLOCK:
@@ -223,18 +222,18 @@ void bt_model_quant_done(bt_model *m);
 bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n,
                             const uint8_t *packed, bt_err *err) BT_MUST_CHECK;
 void bt_model_quant_place(bt_model *m, size_t tensor);
-/* (rows, cols) as bf16: the format in which products read a sharded embedding or head. NULL: they read the latent
- * weights */
+/* Returns (rows, cols) as bf16, the format in which products read a sharded embedding or head. NULL: they read the
+ * latent weights. */
 uint16_t *bt_model_table(bt_model *m, size_t tensor);
-/* BT_WEIGHTS_PREFETCHED: before the first pass; borrowed */
+/* Sets the source of BT_WEIGHTS_PREFETCHED, before the first pass; borrowed. */
 void bt_model_source(bt_model *m, bt_layer_source *s);
-/* tensor index in bt_params; zeros if not ternary */
+/* Returns the statistics of a tensor index in bt_params; zeros if it is not ternary. */
 bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor);
-/* (rows, cols) of bt_model_quantise; NULL if not ternary, or with its owners */
+/* Returns (rows, cols) codes of bt_model_quantise; NULL if the tensor is not ternary, or its owners have them. */
 const int8_t *bt_model_codes(const bt_model *m, size_t tensor);
 
-/* backward finished gradients [begin, end) of the flat array: called in descending order during the
- * micro-batch's backward */
+/* Called when backward has finished gradients [begin, end) of the flat array, in descending order during the
+ * micro-batch's backward. */
 typedef void (*bt_grad_ready_fn)(void *ctx, size_t begin, size_t end);
 
 /* The noise of the next micro-batches' int8 gradients: a function of (seed, step, first_row + row);
@@ -259,7 +258,7 @@ void bt_model_documents(bt_model *m, const int32_t *positions);
  * adapters; to which sft_share times the mean loss of the chosen answer's targets is added.
  * smoothing: the share of pairs taken to be the wrong way round. Needs setup.pairs and adapters. */
 typedef struct bt_dpo {
-    bool on; /* otherwise the loss is that of tokens */
+    bool on; /* false: the loss is that of tokens */
     double beta, sft_share, smoothing;
 } bt_dpo;
 void bt_model_dpo(bt_model *m, bt_dpo how);
@@ -269,8 +268,8 @@ void bt_model_dpo(bt_model *m, bt_dpo how);
  * slice of the student learns from the same slice of the teacher, of its group. Evaluations have the
  * cross-entropy alone. */
 enum { BT_TOP_MOST = 4096 };
-/* for a learned target: the k likeliest tokens of the teacher, and the logarithms of their probabilities as fp16;
- * NULL: the target is not learned */
+/* the teacher's k likeliest tokens for a learned target, and the logarithms of their probabilities as fp16; NULL:
+ * the target is not learned */
 typedef struct bt_top_row {
     const uint32_t *ids;
     const uint16_t *logs;
@@ -284,8 +283,8 @@ typedef struct bt_distil {
     int k;
     double mix, tau;
 } bt_distil;
-/* Results of the previous pass (bt_model_eval_micro): the k likeliest tokens at each target >= 0, in descending
- * order, and the logarithms of their probabilities; ids, logs (B, T, k). For a whole model on one rank */
+/* Returns results of the previous pass (bt_model_eval_micro): the k likeliest tokens at each target >= 0, in
+ * descending order, and the logarithms of their probabilities; ids, logs (B, T, k). For a whole model on one rank. */
 void bt_model_top_logits(bt_model *m, const int32_t *targets, size_t k, uint32_t *ids, float *logs);
 void bt_model_distil(bt_model *m, bt_distil how);
 /* In the following passes the gradient of the head gives this weight to all followers of a token in the text
@@ -296,8 +295,8 @@ typedef struct bt_follower_targets {
     float weight; /* 0 to 1 */
 } bt_follower_targets;
 void bt_model_follower_targets(bt_model *m, bt_follower_targets how);
-/* on: the following passes are training steps, with dropout, and attention in int8, if set up so; off (initial):
- * validation, with neither. A backward pass uses the mode of its forward pass. */
+/* on: the following passes are training steps, with dropout and int8 attention if set up; off (initial): validation,
+ * without them. A backward pass uses the mode of its forward pass. */
 void bt_model_gradient_passes(bt_model *m, bool on);
 /* Counts over the micro-batches since the last call: number scored, number right (the reward of the chosen answer
  * is above the rejected one's; the likeliest class is the true one), and the sum of the reward margins beta m. */
@@ -309,7 +308,7 @@ bt_score bt_model_take_score(bt_model *m);
  * -1; losses are cross-entropies over the classes. confusion (classes, classes): texts since the last take_score
  * by true and predicted class, zeros on a stage without a head; NULL: no classifier */
 const double *bt_model_confusion(const bt_model *m);
-/* class probabilities of the n tokens passed to bt_model_forward_tokens; out (classes) */
+/* Returns the class probabilities of the n tokens passed to bt_model_forward_tokens; out (classes). */
 void bt_model_class_probabilities(bt_model *m, size_t n, float *out);
 
 /* One micro-batch: inputs, targets (B, T), targets < 0 are not trained. Adds gradients of
@@ -320,7 +319,7 @@ void bt_model_class_probabilities(bt_model *m, size_t n, float *out);
 double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets,
                             double grad_scale, bt_grad_ready_fn ready, void *ready_ctx);
 void bt_model_zero_grads(bt_model *m);
-/* forward only: sum of token losses over (B, T) */
+/* Computes a forward pass only; returns the sum of token losses over (B, T). */
 double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *targets);
 
 /* Draws the next token: the one with the largest logit / temperature + Gumbel noise, which samples softmax(logits
@@ -330,8 +329,8 @@ typedef struct bt_draw {
     double temperature; /* 0: the likeliest token */
     uint64_t seed, index;
 } bt_draw;
-/* One sequence of n <= B T tokens, n >= 1, forward only; without a key-value cache, in every layout.
- * In a stage of a pipeline between stage_in and stage_out; then the last stage draws. */
+/* Passes one sequence of n tokens (1 <= n <= B T) forward, without a key-value cache, in every layout. In a stage of
+ * a pipeline between stage_in and stage_out; then the last stage draws. */
 void bt_model_forward_tokens(bt_model *m, const int32_t *inputs, size_t n);
 int32_t bt_model_draw(bt_model *m, const bt_draw *how, size_t n);
 

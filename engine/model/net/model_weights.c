@@ -50,7 +50,7 @@ typedef struct init_job {
     uint64_t seed, stream;
 } init_job;
 
-/* A value depends on the element's place in the tensor: runs of a block's row at a time. */
+/* A value depends on the element's position in the tensor, so this processes runs of a block's row. */
 static void init_range(void *ctx, int thread, size_t begin, size_t end) {
     (void)thread;
     const init_job *j = ctx;
@@ -68,7 +68,7 @@ static void init_range(void *ctx, int thread, size_t begin, size_t end) {
     }
 }
 
-/* U(-spread, spread), or zeros */
+/* Initialises with U(-spread, spread), or zeros. */
 static void init_adapter(float *w, const bt_tensor *t, size_t from, size_t to, uint64_t seed) {
     uint64_t stream = bt_hash_name(t->name);
     for (size_t k = from - t->offset; k < to - t->offset; k++)

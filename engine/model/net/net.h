@@ -12,7 +12,7 @@
 #include "engine/model/net/model.h"
 #include "engine/model/net/tp_ops.h"
 
-/* gain of an RMSNorm; w is NULL when the norm has none */
+/* gain of an RMSNorm; w is NULL if the norm has none */
 typedef struct bt_gain {
     const bt_tensor *tensor;
     const float *w;
@@ -27,10 +27,10 @@ typedef struct bt_linear_input bt_linear_input;
 typedef struct bt_linear_ops {
     void (*fwd)(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                 size_t r0, size_t rows, int flags);
-    /* over one of the ranges of outputs that are packed apart */
+    /* for one of the separately packed ranges of outputs */
     void (*dx)(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0, size_t rows,
                int flags);
-    /* adds the contribution of these rows. In int8 r0 is a multiple of BT_GRAD_BLOCK */
+    /* Adds the contribution of these rows. For int8, r0 is a multiple of BT_GRAD_BLOCK. */
     void (*dw)(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
                size_t r0, size_t rows);
 } bt_linear_ops;
@@ -62,14 +62,14 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     bool tern;
     /* (N, K) of the last quantise: to count flips and to pack from; NULL: owners have them */
     int8_t *codes;
-    /* equal ranges of outputs that are packed apart, so that dx can be summed over some; 1: all */
+    /* number of equal, separately packed ranges of outputs; dx can be summed over some of them; 1: a single range */
     size_t ranges;
-    /* false: another tensor-parallel rank holds a replica of this kv head and adds all of dx */
+    /* false: another tensor-parallel rank has a replica of this kv head and adds all of dx */
     bool contributes_dx;
     size_t packed_bytes; /* bytes of one range */
     /* (ranges, packed_bytes); BT_WEIGHTS_PREFETCHED: memory shared by all layers */
     unsigned char *packed;
-    bool packed_2bit; /* frozen base: `packed` has 2 bits a code (BT_COMPACT) */
+    bool packed_2bit; /* frozen base: `packed` has 2 bits per code (BT_COMPACT) */
     /* 2-bit form for few tokens, models without training; NULL otherwise */
     uint8_t *packed2;
     float scale, mean; /* means of |w|, and of w, which b1 subtracts */
@@ -85,10 +85,10 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     bt_adapter adapter;
 };
 
-/* Rows r0 .. r0+rows of an input; x, dx, dy: row r0's */
+/* Rows r0 .. r0+rows of an input; x, dx, dy begin at row r0. */
 typedef struct bt_input_ops {
     void (*fwd)(const bt_linear_input *in, const float *x, size_t r0, size_t rows);
-    /* dense: the floats that dw reads */
+    /* dense: restores the floats that dw reads */
     void (*restore)(const bt_linear_input *in, const float *x, size_t r0, size_t rows);
     /* gradient through the norm: dx = ; adds to the gain's gradient. Inputs without norm pass dy on:
      * nothing to call */
@@ -106,23 +106,22 @@ struct bt_linear_input {
     const bt_input_ops *ops;
     size_t K;
     bool normed, tern;
-    float fade; /* lambda of fade.c while the floats change to int8, else 0 */
+    float fade; /* lambda of fade.c while the layers change from floats to int8, else 0 */
     bt_gain gain;
     float eps;
     float *rstd; /* (M) */
     int8_t *xq;  /* (M, K) */
     float *dq;   /* (M) */
-    /* (M, K) dense, or a model that fades: the floats; shared by all layers, so backward restores
-     * them */
+    /* (M, K) floats of a dense or fading model; shared by all layers, so backward restores them */
     float *xn;
-    size_t whole_K; /* columns of whole rows; K are here */
+    size_t whole_K; /* columns of whole rows; K of them are on this rank */
     /* state for rows divided over ranks, if K < whole_K; NULL otherwise */
     struct bt_tp_state *tp;
 };
 
 typedef struct bt_layer bt_layer;
 
-/* gate and up: where all rows' floats are, or the floats of one block of rows */
+/* gate and up: floats of all rows, or of one block of rows */
 typedef struct bt_gate_and_up {
     float *gate, *up;
 } bt_gate_and_up;
@@ -138,7 +137,7 @@ typedef struct bt_glu {
 
 struct bt_layer {
     bt_acts a;
-    float *x_out; /* residual leaving the layer: the next one's x */
+    float *x_out; /* residual that leaves the layer: x of the next one */
     bt_linear_input attn_in, o_in, ffn_in, down_in;
     bt_gain q_norm, k_norm;
     bt_gain q_bias, k_bias, v_bias; /* (N) of q, k, v, or absent */
@@ -146,7 +145,7 @@ struct bt_layer {
     bt_glu glu;
 };
 
-/* makes the weights of the layer that is needed from latent weights and codes (fade.c) */
+/* computes the weights of one layer from latent weights and codes (fade.c) */
 typedef struct bt_fade {
     bt_layer_source source;
     bt_model *m;
@@ -155,7 +154,7 @@ typedef struct bt_fade {
 } bt_fade;
 
 typedef struct bt_class_head { /* head of a classifier */
-    const bt_tensor *tensor;   /* NULL: none, or another stage's */
+    const bt_tensor *tensor;   /* NULL: no classifier, or on another stage */
     float *w, *dw;             /* (classes, C) */
     int32_t *rows, *picked;    /* (M) for the texts of a pass: last row, likeliest class */
     double *
@@ -168,9 +167,9 @@ typedef struct bt_distil_part {
     double top, sum; /* the student's largest logit x, the sum of exp(logit - x) */
     double soft_top, soft_sum, taught_top, taught_sum;
     double cross;  /* sum of exp(taught - taught_top) (taught - soft) */
-    double target; /* the student's logit of the target, 0: it is elsewhere */
+    double target; /* the student's logit of the target, 0: on another rank */
 } bt_distil_part;
-enum { BT_DISTIL_ROWS = 256 }; /* at a time; their parts fit in one exchange of a group */
+enum { BT_DISTIL_ROWS = 256 }; /* rows at a time; their parts fit in one exchange of a group */
 
 typedef struct
     bt_chunk { /* layers that one pass covers: all layers of a whole model or of a stage with one chunk */
@@ -179,11 +178,10 @@ typedef struct
 } bt_chunk;
 
 struct bt_model {
-    bt_model *
-        member; /* the next model of the ensemble that this one belongs to, owned; NULL: the last one */
+    bt_model *member;     /* next model of the ensemble, owned; NULL: the last one */
     bt_model_setup setup; /* its cfg is this slice's */
     bt_model_cfg whole;
-    const bt_tp_ops *tp; /* bt_tp_one_rank, or the table of engine/model/tp, whose state follows */
+    const bt_tp_ops *tp; /* bt_tp_one_rank, or the table of engine/model/tp with its state */
     struct bt_tp_state *tp_state;
     bt_params params;
     /* tables, weights and gradients of the adapters, which train instead of params; n 0: params train */
@@ -191,11 +189,10 @@ struct bt_model {
     float *adapter_w, *adapter_g;
     float *lora_x, *lora_u, *lora_du; /* scratch of adapters */
     bt_arena params_arena, grads_arena, quant_arena, acts_arena, scratch_arena;
-    /* (params.total); w: NULL where weights are not all fp32; g: where gradients are added, NULL without
-     * training */
+    /* (params.total) w: NULL if not all weights are fp32; g: array for gradients, NULL without training */
     float *w, *g;
     bt_latent *latents; /* (params.n) */
-    float *own_g;       /* the arena's */
+    float *own_g;       /* gradients in the model's arena */
     bt_layer *layers;
     bt_chunk *chunks;      /* (n_chunks) */
     const bt_chunk *chunk; /* chunk of the following passes */
@@ -213,9 +210,9 @@ struct bt_model {
     /* (tensors) sums of |w|; of w, for b1. In a tensor-parallel group followed by (size, tensors): sums of its
      * ranks */
     double (*totals)[2];
-    /* codes of one tensor on their way to its packed form; NULL with BT_WEIGHTS_LOCAL */
+    /* unpacked codes of one tensor before they are packed; NULL with BT_WEIGHTS_LOCAL */
     int8_t *taken;
-    bt_layer_source *source; /* BT_WEIGHTS_PREFETCHED: who fills them */
+    bt_layer_source *source; /* BT_WEIGHTS_PREFETCHED: source of the weights */
     bt_fade fade;
     bt_dpo dpo;
     bt_distil distil;
@@ -250,46 +247,45 @@ struct bt_model {
     size_t heads_per_run, kv_runs;
 };
 
-/* ---- model_weights.c ---- */
-/* latent weights are not one array of fp32 */
+/* Latent weights are not one array of fp32. */
 static inline bool bt_net_latent_apart(const bt_model_setup *s) {
     return s->latent_bf16 && s->train && s->cfg.lora.rank == 0;
 }
-/* products round weights to bf16 */
+/* Products round weights to bf16. */
 bool bt_net_reads_bf16(bt_prec prec);
 
 /* ---- linear.c ---- */
-/* chooses by the layer: decoding, int8 gradients, ternary, dense */
+/* Chooses by the layer: decoding, int8 gradients, ternary, dense. */
 const bt_linear_ops *bt_linear_ops_of(const bt_linear *l);
 void bt_net_copy(float *y, const float *x, size_t n);
 
 /* ---- adapter.c ---- */
 enum { BT_ADAPTER_CHUNK = 256 };
-/* a frozen layer, with its adapter or without */
+/* a frozen layer, with or without an adapter */
 extern const bt_linear_ops bt_adapter_ops;
-/* rows r0 .. r0+n, n <= chunk, of the input of the base product */
+/* Returns rows r0 .. r0+n, n <= chunk, of the input of the base product. */
 const float *bt_adapter_input(const bt_linear *l, const bt_linear_input *in, const float *src,
                               size_t r0, size_t n);
 /* y (n, N) += u (n, rank) B^T */
 void bt_adapter_add(const bt_linear *l, float *y, const float *u, size_t n);
 
-/* the layers with their adapters, or the base alone */
+/* Enables or disables the adapters of all layers. */
 void bt_net_adapters(bt_model *m, bool on);
 
 /* ---- preference.c ---- */
 /* Runs the pass through the base first, whose results are the reference of the documents. A whole model does this
  * itself (stage.h). */
 void bt_net_reference(bt_model *m, const int32_t *inputs, const int32_t *targets);
-/* sum of the pairs' losses of one micro-batch; with grad_scale not 0 a.dxn is the gradient of the
- * grad_scale-fold of the tokens' losses, which becomes the pairs' by scale, and the activations are those of
- * the adapted model */
+/* Returns the sum of the pairs' losses of one micro-batch. If grad_scale is not 0, a.dxn is the gradient of the
+ * token losses times grad_scale, which bt_net_preference_scale converts to that of the pairs, and the activations
+ * are those of the adapted model. */
 double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                               double grad_scale);
-/* own rows of it, once the tensor-parallel ranks' parts have been added */
+/* Scales own rows of a.dxn after the tensor-parallel ranks' parts have been added. */
 void bt_net_preference_scale(bt_model *m, float *own);
 
 /* ---- distil.c ---- */
-/* sum of the tokens' losses, and in a.dxn the gradient of its grad_scale-fold */
+/* Returns the sum of the token losses; a.dxn is their gradient times grad_scale. */
 double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                           double grad_scale);
 
@@ -313,33 +309,33 @@ static inline size_t bt_net_int8_values(size_t rows, size_t cols, bool blocks) {
                                 : rows * sizeof(float);
     return (bytes + 63) / 64 * 64;
 }
-/* sets the offsets of the table to those of the tensors that remain fp32 */
+/* Sets the offsets of the table to those of the tensors that remain fp32. */
 void bt_net_compact_base(bt_params *p, const bt_model_setup *s);
 
 /* ---- fade.c ---- */
-/* elements of one layer's linear weights */
+/* Returns the number of elements of one layer's linear weights. */
 size_t bt_net_fade_elems(const bt_params *p);
-/* x' from the floats and the codes of rows r0 .. r0+rows */
+/* Computes x' from the floats and the codes of rows r0 .. r0+rows. */
 void bt_net_fade_rows(const bt_linear_input *in, size_t r0, size_t rows);
-/* the products of linear layers read codes now */
+/* Returns true if linear layers currently multiply codes. */
 static inline bool bt_net_ternary(const bt_model *m) {
     return m->setup.cfg.linear != BT_LIN_DENSE && m->lambda >= 1;
 }
 
 /* ---- linear.c: inputs ---- */
-/* functions for an input whose whole rows are on this rank */
+/* Returns the functions for an input whose whole rows are on this rank. */
 const bt_input_ops *bt_input_ops_of(const bt_linear_input *in);
-/* dense: the floats that its linear layers read */
+/* dense: returns the floats that its linear layers read. */
 static inline const float *bt_input_floats(const bt_linear_input *in, const float *src) {
     return in->xn ? in->xn : src;
 }
 
 /* ---- glu.c ---- */
-/* after the kind of down_in has been chosen */
+/* Called after the kind of down_in was chosen. */
 bt_glu bt_glu_of(const bt_layer *l);
 
 /* ---- head.c ---- */
-/* x_final -> own rows of a.xn */
+/* Computes own rows of a.xn from x_final. */
 void bt_net_final_norm(bt_model *m, size_t M);
 /* Final norm, head and loss of the pass before: of tokens (see bt_tp_ops.head_loss), or of a classifier's texts. With
  * dscale not 0 also their gradient: a.dxn = d(normed residual), and the head's */
@@ -355,22 +351,22 @@ void bt_net_mean_add(float *mean, const float *logits, size_t V);
 void bt_net_mean_divide(float *mean, size_t V, size_t n);
 
 /* ---- model.c ---- */
-/* points the layer's activations and inputs to those of a micro-batch in flight */
+/* Points the layer's activations and inputs to those of a micro-batch in flight. */
 void bt_net_point(bt_model *m, int layer, int slot);
-/* the layer in bt_model.layers that has this number in the whole model, which must be here */
+/* Returns the index in bt_model.layers of the layer with this number in the whole model, which must be on this rank. */
 static inline int bt_net_layer(const bt_model *m, int number) {
     const bt_chunk *c = m->chunks;
     while (number < c->number || number >= c->number + c->n) c++;
     return c->first + number - c->number;
 }
-/* true if a pass begins with the embedding; if it ends with the head */
+/* Return true if a pass begins with the embedding; if it ends with the head. */
 static inline bool bt_net_begins(const bt_model *m) {
     return bt_slice_is_first_stage(m->setup.slice) && m->chunk == m->chunks;
 }
 static inline bool bt_net_ends(const bt_model *m) {
     return bt_slice_is_last_stage(m->setup.slice) && m->chunk == m->chunks + m->n_chunks - 1;
 }
-/* position of a tensor in a flat array; NULL if either is NULL */
+/* Returns the address of a tensor in a flat array; NULL if either is NULL. */
 static inline float *bt_at_tensor(float *flat, const bt_tensor *t) {
     return flat && t ? flat + t->offset : NULL;
 }
@@ -386,21 +382,21 @@ float *bt_net_k(const bt_layer *l);
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T); /* -> x_final */
 /* Passes the input and the documents of m to a member of its ensemble, or to a teacher. */
 void bt_net_forward_member(const bt_model *m, bt_model *member, const int32_t *inputs);
-/* begins at a.dx */
+/* Computes the backward pass from a.dx. */
 void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready,
                      void *ready_ctx);
 void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx);
 
 /* ---- dropout.c ---- */
-/* values that are dropped apart from each other: the embedding, and two branches of each layer */
+/* Places of separate dropout: the embedding, and two branches of each layer. */
 typedef enum { BT_DROP_EMBED, BT_DROP_ATTN, BT_DROP_FFN } bt_drop_at;
-/* where the product of a branch is added: zeros, or, without dropout, the residual `x` itself */
+/* Returns the array to which the product of a branch is added: zeros or, without dropout, the residual `x` itself. */
 float *bt_net_branch_begin(bt_model *m, float *x, size_t M);
-/* adds own rows of the branch, after dropout, to the residual */
+/* Adds own rows of the branch, after dropout, to the residual. */
 void bt_net_branch_end(bt_model *m, float *x, const bt_layer *l, bt_drop_at at, size_t M);
-/* own rows of the gradient of a branch's output: a.dx, or, with dropout, a changed copy of it */
+/* Returns own rows of the gradient of a branch's output: a.dx or, with dropout, a changed copy of it. */
 const float *bt_net_branch_grad(bt_model *m, const bt_layer *l, bt_drop_at at, size_t M);
-/* own rows of the embedding, or of its gradient, in place */
+/* Applies dropout to own rows of the embedding, or of its gradient, in place. */
 void bt_net_drop_embedding(bt_model *m, float *x, size_t M);
 
 #endif

@@ -1,4 +1,4 @@
-/* one_rank.c - the whole model on one rank: every row and every column is here. */
+/* one_rank.c - operations of a whole model on one rank, which has every row and every column. */
 #include <string.h>
 
 #include "engine/base/threads.h"
@@ -109,7 +109,7 @@ static bool head_of_counted(const bt_model *m, bool grad) {
     return !grad || (!m->d_head && (!m->head8.w.packed || m->head8.w.rows));
 }
 
-static counted_rows counted(bt_model *m, const int32_t *targets, size_t M) {
+static counted_rows select_rows_with_target(bt_model *m, const int32_t *targets, size_t M) {
     const size_t C = (size_t)m->setup.cfg.C;
     float *xn = m->layers[0].a.xn;
     counted_rows c = {m->counted, m->counted + M, 0};
@@ -123,8 +123,8 @@ static counted_rows counted(bt_model *m, const int32_t *targets, size_t M) {
     return c;
 }
 
-/* Runs from the last row on, so that no row is overwritten before it is moved. */
-static void counted_back(bt_model *m, const counted_rows *c, float *dx, size_t M) {
+/* Moves rows from the last one on, so that no row is overwritten before it is moved. */
+static void restore_row_order(bt_model *m, const counted_rows *c, float *dx, size_t M) {
     const size_t C = (size_t)m->setup.cfg.C;
     for (size_t r = M, left = c->n; r-- > 0;) {
         const bool here = left > 0 && (size_t)c->rows[left - 1] == r;
@@ -141,13 +141,13 @@ static void counted_back(bt_model *m, const counted_rows *c, float *dx, size_t M
 static double head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M) {
     const bt_acts *a = &m->layers[0].a;
     bool grad = dscale != 0.0f, some = head_of_counted(m, grad);
-    const counted_rows c = some ? counted(m, targets, M) : (counted_rows){.n = M};
+    const counted_rows c = some ? select_rows_with_target(m, targets, M) : (counted_rows){.n = M};
     double loss = bt_op_head_loss(grad ? a->dxn : NULL, grad ? m->d_head : NULL, a->xn, m->head,
                                   some ? c.targets : targets, dscale, m->logits, m->logits_rows,
                                   m->row_loss, c.n, (size_t)m->setup.cfg.V, (size_t)m->setup.cfg.C,
                                   m->setup.prec, m->head8.w.packed ? &m->head8 : NULL,
                                   &m->head_form);
-    if (some) counted_back(m, &c, grad ? a->dxn : NULL, M);
+    if (some) restore_row_order(m, &c, grad ? a->dxn : NULL, M);
     return loss;
 }
 

@@ -8,7 +8,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-/* log-probability of the learned targets of a document in the previous pass */
+/* Returns the log-probability of the learned targets of a document in the previous pass. */
 static double log_prob(const bt_model *m, const bt_attn_document *d) {
     double sum = 0;
     for (size_t i = 0; i < d->n; i++) sum -= (double)m->row_loss[d->row + i];
@@ -58,7 +58,7 @@ static double pair_loss(bt_model *m, size_t i, const int32_t *targets, bool grad
            how->sft_share * chosen / (double)n;
 }
 
-/* Pairs without a learned target are the padding of a validation: they count nothing. */
+/* Pairs without a learned target are padding of a validation and do not count. */
 static double all_pairs(bt_model *m, const int32_t *targets, bool grad) {
     double sum = 0;
     for (size_t i = 0; i + 1 < m->n_documents; i++) {
@@ -67,7 +67,7 @@ static double all_pairs(bt_model *m, const int32_t *targets, bool grad) {
             sum += pair_loss(m, i, targets, grad);
         else
             m->reference[i] = m->reference[i + 1] = 1;
-        i++; /* its rejected answer */
+        i++; /* skips its rejected answer */
     }
     return sum;
 }

@@ -157,8 +157,8 @@ static void count_code_stats(bt_linear *l, bt_tern_stats s, size_t n) {
 /* ---- codes in 2 bits, stored and sent by the ranks that own pieces --------------------------- */
 
 typedef struct wire_job {
-    int8_t *codes;   /* take: to */
-    uint8_t *packed; /* own: old codes to new ones, in place */
+    int8_t *codes;   /* take: destination */
+    uint8_t *packed; /* own: converts old codes to new ones, in place */
     bt_latent w;
     size_t first; /* index of its first element */
     float mean, inv_scale;
@@ -222,7 +222,7 @@ static void take_values(bt_linear *l, bt_read as, size_t first, size_t n, const 
 }
 
 static void own_values(const bt_linear *l, bt_read as, size_t first, size_t n, uint8_t *out) {
-    const float *w = bt_latent_at(l->w, first); /* dense layers': fp32 */
+    const float *w = bt_latent_at(l->w, first); /* fp32 values of dense layers */
     if (as == BT_READ_BF16)
         bt_op_save_bf16((uint16_t *)(void *)out, w, n);
     else
@@ -306,7 +306,7 @@ void bt_model_quant_done(bt_model *m) {
 
 void bt_model_quant_hold(bt_model *m, bool on) { m->holds_stats = on; }
 
-/* the latent weights' codes over the last ones */
+/* Replaces the last codes by those of the latent weights. */
 static bt_tern_stats refresh_codes(const bt_linear *l, int sign) {
     const float inv_scale = 1.0f / l->scale;
     const size_t n = l->N * l->K;
@@ -316,7 +316,7 @@ static bt_tern_stats refresh_codes(const bt_linear *l, int sign) {
 }
 
 void bt_model_quantise(bt_model *m) {
-    if (m->adapters.n && m->quantised) return; /* a frozen base: once */
+    if (m->adapters.n && m->quantised) return; /* a frozen base is quantised once */
     assert(m->setup.weight_source == BT_WEIGHTS_LOCAL);
     bt_model_quant_fill(m, m->quant_sums, 0, m->params.total);
     bt_model_quant_scales(m, m->quant_sums);

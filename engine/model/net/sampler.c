@@ -1,4 +1,4 @@
-/* sampler.c - penalty, temperature and limits over one row of logits, and the draw. */
+/* sampler.c - applies penalty, temperature and limits to one row of logits, and draws a token. */
 #include "engine/model/net/sampler.h"
 
 #include <math.h>
@@ -41,7 +41,7 @@ void bt_sampler_destroy(bt_sampler *s) {
     free(s);
 }
 
-/* ties go to the smaller token, so that the order is total */
+/* Ties are decided for the smaller token, so that the order is total. */
 static bool likelier(const candidate *a, const candidate *b) {
     return a->weight > b->weight || (a->weight == b->weight && a->token < b->token);
 }
@@ -59,7 +59,7 @@ static void sift_down(candidate *heap, size_t n, size_t i) {
     }
 }
 
-/* Removes the likeliest of n candidates from the heap and stores it behind the rest, at heap[n - 1]. */
+/* Removes the likeliest of n candidates from the heap and stores it at heap[n - 1]. */
 static candidate pop_likeliest(candidate *heap, size_t n) {
     candidate first = heap[0];
     heap[0] = heap[n - 1];
@@ -76,8 +76,8 @@ static int32_t likeliest(const float *logits, size_t V) {
     return (int32_t)best;
 }
 
-/* Leaves the tokens that may be drawn at the end of c, likeliest last; returns how many. *held:
- * their weights' sum. */
+/* Moves the tokens that may be drawn to the end of c, likeliest last; returns their number. *held: sum of their
+ * weights. */
 static size_t limit(candidate *c, size_t V, size_t k, double p, double *held) {
     double total = *held;
     for (size_t i = V / 2; i-- > 0;) sift_down(c, V, i);
@@ -107,7 +107,7 @@ static size_t drop_unlikely(candidate *c, size_t V, size_t n, double min, double
     return left;
 }
 
-/* a token that occurs often is penalised once */
+/* A token that occurs often is penalised once. */
 static const float *penalise(bt_sampler *s, const float *logits, double penalty, bt_history h) {
     if (!(penalty > 0) || penalty == 1 || h.n == 0) return logits;
     memcpy(s->penalised, logits, s->V * sizeof *logits);

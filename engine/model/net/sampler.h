@@ -19,7 +19,7 @@
 typedef struct bt_sampling {
     double temperature; /* 0: always the likeliest token */
     int top_k;          /* 0: no limit */
-    /* the smallest set of tokens that holds this probability; >= 1: all; 0: the likeliest alone */
+    /* the smallest set of tokens with this total probability; >= 1: all; 0: only the likeliest */
     double top_p;
     double min_p; /* share of the likeliest token's probability; 0: all */
     /* A logit of a token that has occurred is divided by it where it is positive and multiplied

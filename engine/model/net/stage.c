@@ -1,4 +1,4 @@
-/* stage.c - forward and backward of a stage's layers, with the data at its borders. */
+/* stage.c - forward and backward passes of a stage's layers, with the data exchanged with its neighbours. */
 #include "engine/model/net/stage.h"
 
 #include "engine/model/net/net.h"
@@ -49,7 +49,7 @@ size_t bt_stage_tied_elems(const bt_model_setup *s) {
     bt_model_slice p = s->slice;
     bool mine = bt_slice_is_first_stage(p) != bt_slice_is_last_stage(p);
     if (!s->cfg.tied || !mine || s->cfg.classes) return 0;
-    if (s->cfg.lora.rank) return 0; /* frozen: read by both */
+    if (s->cfg.lora.rank) return 0; /* a frozen table is read by both stages */
     size_t first = bt_slice_vocab(&s->cfg, p);
     p.tp_rank++;
     return ((p.tp_size > 1 ? bt_slice_vocab(&s->cfg, p) : (size_t)s->cfg.V) - first) *

@@ -21,15 +21,15 @@
  * micro-batch. A model begins with chunk 0 and slot 0. */
 void bt_model_chunk(bt_model *m, int chunk);
 void bt_model_slot(bt_model *m, int slot);
-/* properties of the next pass */
+/* Properties of the next pass. */
 bool bt_model_begins(const bt_model *m); /* begins with the embedding: there is no input residual */
 bool bt_model_ends(const bt_model *m);   /* ends with the head: there is no output residual */
 size_t bt_stage_elems(const bt_model_setup *s); /* elements of in, out and dx */
 float *bt_model_stage_in(bt_model *m);
 const float *bt_model_stage_out(const bt_model *m); /* valid until the next forward */
-/* before backward the gradient of out, after it that of in */
+/* Before backward: the gradient of out; after it: that of in. */
 float *bt_model_stage_dx(bt_model *m);
-/* inputs: used only if the pass begins with the embedding */
+/* inputs: used only if the pass begins with the embedding. */
 void bt_model_stage_forward(bt_model *m, const int32_t *inputs);
 /* Preferences (bt_model_dpo): makes a micro-batch's pass through the base without adapters, with separate `in` and
  * `out`, before stage_forward, or before the last stage's train_micro and eval_micro. targets: used only if the
@@ -39,17 +39,18 @@ void bt_model_stage_reference(bt_model *m, const int32_t *inputs, const int32_t 
 /* A stage of several chunks: called before train_micro or eval_micro if a forward pass of another chunk precedes
  * it */
 void bt_model_stage_synchronise(bt_model *m);
-/* backward of the micro-batch in this slot; arguments as in bt_model_train_micro */
+/* Computes the backward pass of the micro-batch in this slot; arguments as in bt_model_train_micro. */
 void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_fn ready,
                              void *ready_ctx);
 
 /* Number of elements of the tied table in this part that are exchanged between stages; 0 if no other stage has it,
  * and for the frozen base of adapters, of which both stages read their own. */
 size_t bt_stage_tied_elems(const bt_model_setup *s);
-/* first stage: the embedding in the format of the products; last: its copy. Elements have `*elem` bytes; other
- * stages NULL */
+/* First stage: returns the embedding in the format of the products; last stage: its copy; other stages: NULL.
+ * Elements have `*elem` bytes. */
 void *bt_model_tied(bt_model *m, size_t *elem);
-/* first: where gradients are added now; last: the head's, to be sent and zeroed */
+/* First stage: the array to which gradients are currently added; last stage: the head's gradients, to send and to
+ * zero. */
 float *bt_model_tied_grads(bt_model *m);
 
 #endif

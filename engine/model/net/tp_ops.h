@@ -34,7 +34,7 @@ typedef struct bt_norm_bwd {
     const struct bt_gain *gain;
     float *dx;
     const float *dy, *x, *rstd;
-    const uint16_t *saved; /* x as bf16, where x is NULL: one rank alone (sums: memory for it) */
+    const uint16_t *saved; /* x as bf16 if x is NULL: only on one rank (sums: its scratch memory) */
     float *sums;
     bool add; /* to dx */
     size_t M;
@@ -49,13 +49,13 @@ typedef struct bt_vocab_part {
 } bt_vocab_part;
 
 typedef struct bt_tp_ops {
-    /* rows of M whose residual is on this rank */
+    /* Returns the rows of M whose residual is on this rank. */
     bt_rows (*own_rows)(const bt_model *m, size_t M);
-    /* an input of which this rank has made its own rows -> all rows */
+    /* Gathers all rows of an input from the ranks' own rows. */
     void (*gather_input)(bt_model *m, const struct bt_linear_input *in, size_t M);
-    /* own rows of the residual's gradient -> all rows */
+    /* Gathers all rows of the residual's gradient from the ranks' own rows. */
     const float *(*gather_grad)(bt_model *m, const float *own, size_t M);
-    /* (M, C) sums over this rank's part -> own rows of the sum over all ranks */
+    /* Reduces (M, C) sums over this rank's part to own rows of the sum over all ranks. */
     float *(*reduce_grad)(bt_model *m, float *x, size_t M);
     /* y += product of a layer whose inputs (columns) are divided over the ranks, for own rows of y: `add` for each
      * block of rows, then `finish`. src: source of the input */
@@ -63,49 +63,50 @@ typedef struct bt_tp_ops {
                         const struct bt_linear_input *in, const float *src, size_t r0, size_t rows);
     void (*finish_product)(bt_model *m, float *y, const struct bt_linear *l,
                            const struct bt_linear_input *in, size_t M);
-    /* rows r0 .. r0+rows of a.dxn = sum of dy W over the terms; dy: row r0's */
+    /* Computes rows r0 .. r0+rows of a.dxn = sum of dy W over the terms; dy begins at row r0. */
     void (*dx)(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
-    /* back through a norm of the residual; adds to the gain's gradient */
+    /* Backward pass of a norm of the residual; adds to the gain's gradient. */
     void (*norm_bwd)(bt_model *m, const bt_norm_bwd *j);
-    /* back through the norm of query heads, or of kv heads */
+    /* Backward pass of the norm of query heads, or of kv heads. */
     void (*heads_bwd)(bt_model *m, const struct bt_layer *l, bool kv, float *dx, const float *dy,
                       const float *x, size_t M);
-    /* (m->kv_runs, M, KV D) of dk or dv: the first becomes the sum over all who share kv heads */
+    /* Sums (m->kv_runs, M, KV D) of dk or dv over all parts that share kv heads, into the first. */
     void (*sum_kv)(bt_model *m, float *d, size_t M);
-    /* tokens -> own rows of the residual; and back from a.dx to the embedding's gradient */
+    /* Embeds tokens into own rows of the residual; and adds a.dx to the embedding's gradient. */
     void (*embed)(bt_model *m, const int32_t *inputs, size_t M);
     void (*embed_bwd)(bt_model *m, const int32_t *inputs, size_t M);
-    /* own rows of a.xn -> sum of token losses; with dscale != 0 also a.dxn and the head's gradient */
+    /* Returns the sum of token losses from own rows of a.xn; with dscale != 0 also computes a.dxn and the head's
+     * gradient. */
     double (*head_loss)(bt_model *m, const int32_t *targets, float dscale, size_t M);
     bt_vocab_part (*vocab)(const bt_model *m);
-    /* own rows of a.xn -> all rows */
+    /* Gathers all rows of a.xn from the ranks' own rows. */
     void (*gather_final)(bt_model *m, size_t M);
-    /* rows r0 .. r0+rows of a.dxn = this rank's part of their gradient: the logits' times the head; m->logits: of
-     * row r0, ld floats apart */
+    /* Computes this rank's part of the gradient in rows r0 .. r0+rows of a.dxn: the logits' gradient times the head;
+     * m->logits begins at row r0, ld floats per row. */
     void (*head_dx)(bt_model *m, size_t r0, size_t rows, size_t ld);
-    /* own rows of a.xn of M tokens -> the token that follows the last one, the same on all ranks */
+    /* Draws the token after the last of M tokens from own rows of a.xn, the same on all ranks. */
     int32_t (*draw)(bt_model *m, const bt_draw *how, size_t M);
-    /* makes the gradient of a tensor whole that several ranks hold a part of */
+    /* Completes the gradient of a tensor of which several ranks have a part. */
     void (*complete_grad)(const bt_model *m, const bt_tensor *t);
-    /* (tensors, 2) sums over this rank's part of each tensor -> over whole tensors */
+    /* Converts (tensors, 2) sums over this rank's part of each tensor to sums over whole tensors. */
     void (*total_sums)(const bt_model *m, double (*totals)[2]);
     /* barrier of all ranks */
     void (*meet)(const bt_model *m);
 } bt_tp_ops;
 
 extern const bt_tp_ops bt_tp_one_rank;
-/* the best token of n logits, the first of which belongs to token `first`; see bt_draw */
+/* best token of n logits, the first of which belongs to token `first`; see bt_draw */
 typedef struct bt_drawn {
     double score;
     int64_t token;
 } bt_drawn;
 bt_drawn bt_net_draw(const float *logits, size_t n, int64_t first, const bt_draw *how);
-/* rows of it that serve a slice as well */
+/* functions that slices use as well */
 void bt_one_rank_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
 void bt_one_rank_heads_bwd(bt_model *m, const struct bt_layer *l, bool kv, float *dx,
                            const float *dy, const float *x, size_t M);
 void bt_one_rank_sum_kv(bt_model *m, float *d, size_t M);
-/* rows of a block that a thread takes through all terms of dx (int8 products) */
+/* Returns the number of rows that a thread processes through all terms of dx (int8 products). */
 size_t bt_one_rank_dx_rows(const bt_model *m);
 
 #endif

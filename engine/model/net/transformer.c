@@ -38,7 +38,7 @@ static void load_residual(const bt_model *m, float *x, const uint16_t *saved, si
     if (bt_net_ternary(m)) bt_acts_load(&m->setup, x, saved, n);
 }
 
-/* rows of x -> of an input, and as bf16 to `saved`, if that is not NULL */
+/* Reads rows of x into an input, and stores them as bf16 in `saved` unless that is NULL. */
 static void read_saving(const bt_linear_input *in, uint16_t *saved, const float *x, size_t r0,
                         size_t rows) {
     if (saved && in->ops->fwd_saving) {
@@ -49,7 +49,7 @@ static void read_saving(const bt_linear_input *in, uint16_t *saved, const float 
     in->ops->fwd(in, x, r0, rows);
 }
 
-/* own rows of the residual x -> input rows of all tokens */
+/* Computes the input rows of all tokens from own rows of the residual x. */
 static void read_residual(bt_model *m, const bt_linear_input *in, const float *x, uint16_t *saved,
                           size_t M) {
     bt_rows own = m->tp->own_rows(m, M);
@@ -57,7 +57,7 @@ static void read_residual(bt_model *m, const bt_linear_input *in, const float *x
     m->tp->gather_input(m, in, M);
 }
 
-/* dense: the same floats for dW */
+/* dense: restores the same floats for dW */
 static void reread_residual(bt_model *m, const bt_linear_input *in, const float *x, size_t M) {
     if (in->tern) return;
     bt_rows own = m->tp->own_rows(m, M);
@@ -71,7 +71,7 @@ void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first) {
     }
 }
 
-/* a position 0 begins a document, the first -1 of a sequence its padding */
+/* Position 0 begins a document; the first -1 of a sequence begins its padding. */
 void bt_model_documents(bt_model *m, const int32_t *positions) {
     size_t B = (size_t)m->setup.B, T = (size_t)m->setup.cfg.T;
     m->n_documents = 0;
@@ -128,7 +128,7 @@ static void rotate(const bt_model *m, const bt_layer *l, bool kv, float *out, fl
     bt_op_rope(out, heads * D, m->rope_cos, m->rope_sin, m->pos, 0, M, heads, D);
 }
 
-/* the rounded residual alone is kept (acts.def, lean): a layer begins with it both times */
+/* Only the rounded residual is kept (acts.def, lean), so a layer begins with it in both passes. */
 static bool reloads_bf16_input(const bt_model *m, const bt_acts *a) {
     return a->x_saved && m->setup.recompute == BT_RECOMPUTE_FULL;
 }
@@ -144,7 +144,7 @@ static bt_rotation rotation_of(const bt_model *m, size_t row) {
     return (bt_rotation){m->rope_cos, m->rope_sin, m->pos + row};
 }
 
-/* y of rows r0 .. r0+rows = q, k or v */
+/* Computes rows r0 .. r0+rows of q, k or v. */
 static void project(const bt_linear *l, const bt_gain *bias, float *y, const bt_linear_input *in,
                     const float *x, size_t r0, size_t rows) {
     l->ops->fwd(l, y, in, x, r0, rows, 0);
@@ -317,7 +317,7 @@ static void linear_done(const backward *p, const bt_linear *l) {
     gradient_done(p, l->tensor);
 }
 
-/* adds the gradient of a bias from the gradient dy (M, N) of its sum */
+/* Adds the gradient of a bias from the gradient dy (M, N) of its sum. */
 static void bias_done(const backward *p, const bt_linear *l, const bt_gain *bias, const float *dy) {
     if (!bias->tensor) return;
     if (bias->dw) bt_op_sum_rows(bias->dw, dy, p->M, l->N);
@@ -344,7 +344,7 @@ static bt_glu_grads glu_grads_at(const bt_acts *a, size_t row, size_t F) {
                           NULL, NULL};
 }
 
-/* rows r0 .. r0+rows of dx -> of gate and up; d: row r0's */
+/* Computes the gradients of gate and up from rows r0 .. r0+rows of dx; d begins at row r0. */
 static void glu_backward(bt_model *m, bt_layer *l, const float *dx, bt_glu_grads d, size_t r0,
                          size_t rows) {
     bt_acts *a = &l->a;
@@ -359,12 +359,12 @@ static void glu_backward(bt_model *m, bt_layer *l, const float *dx, bt_glu_grads
     bt_op_round_bf16(d.up, rows * l->up.N);
 }
 
-/* the norm of the residual reads its saved value */
+/* The norm of the residual reads its saved value. */
 static bool norm_reads_saved(const bt_model *m, const bt_linear_input *in, const uint16_t *saved) {
     return saved && in->tern && m->tp == &bt_tp_one_rank && m->layers[0].a.norm_sums;
 }
 
-/* x as bf16 in `saved`, or, that being NULL, as floats */
+/* Reads x as bf16 from `saved` or, if that is NULL, as floats. */
 static void norm_backward(const backward *p, const bt_linear_input *in, const float *x,
                           const uint16_t *saved) {
     bt_model *m = p->m;
@@ -393,7 +393,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     const bool kept = norm_reads_saved(m, &l->ffn_in, a->x_mid_saved);
     if (!kept) load_residual(m, a->x_mid, a->x_mid_saved, own.n * C);
     reread_residual(m, &l->ffn_in, a->x_mid, p->M);
-    /* all of it at once, or blocks of rows whose dgate and dup fit L3 (bt_acts_wide) */
+    /* Processes all rows at once, or blocks of rows whose dgate and dup fit in L3 (bt_acts_wide). */
     for (size_t w0 = 0, n; w0 < p->M; w0 += n) {
         n = p->M - w0 < wide ? p->M - w0 : wide;
         for (size_t i = 0; i < n; i += m->block) {
@@ -412,11 +412,12 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     norm_backward(p, &l->ffn_in, a->x_mid, kept ? a->x_mid_saved : NULL);
 }
 
-/* attention's backward pass turns heads back while they are near: they are whole, unless leaves
- * share them */
+/* The backward pass of attention rotates heads back while they are cached, if they are complete, that is, not shared
+ * by leaves. */
 static bool turns_back(const bt_model *m) { return m->tp->sum_kv == bt_one_rank_sum_kv; }
 
-/* dy in place: through the rotation, then through the head norm, whose input was x; `spare` has the size of dy */
+/* Passes dy in place through the rotation, then through the head norm, whose input was x; `spare` has the size of
+ * dy. */
 static float *unrotate(const backward *p, const bt_layer *l, bool kv, float *dy, float *spare,
                        const float *x) {
     bt_model *m = p->m;
@@ -458,7 +459,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     else if (l->o_in.normed)
         l->o_in.ops->bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M);
     gradient_done(p, l->o_in.gain.tensor);
-    if (c->qk_norm) { /* the rotated heads are not kept */
+    if (c->qk_norm) { /* rotated heads are not kept */
         rotate(m, l, false, a->qr, NULL, a->q, p->M);
         rotate(m, l, true, a->kr, NULL, a->k, p->M);
     }

@@ -1,4 +1,4 @@
-/* config.c - presets, the checks that a shape makes sense, exact counts. */
+/* config.c - presets, checks of a shape, exact counts. */
 #include "engine/model/shape/config.h"
 
 #include <string.h>
@@ -210,11 +210,11 @@ bt_model_counts bt_model_count(const bt_model_cfg *c) {
     if (c->classes) n.head = (uint64_t)c->classes * C;
     n.params = n.linear + n.embedding + n.head + n.norms;
     n.adapters = c->lora.rank ? adapter_params(c) : 0;
-    /* a frozen weight has two products, forward and the gradient of its input; one that trains a third */
+    /* A frozen weight has two products, forward and the gradient of its input; a trained weight has three. */
     const double each = c->lora.rank ? 4 : 6;
     n.flop_linear = each * (double)n.linear + 6.0 * (double)n.adapters;
-    n.flop_head = c->classes ? 0 : each * (double)(V * C); /* a text has one row of classes */
-    /* the causal half of 12 L T H D */
+    n.flop_head = c->classes ? 0 : each * (double)(V * C); /* only one row of classes per text */
+    /* causal half of 12 L T H D */
     n.flop_attention = 6.0 * (double)L * (double)c->T * (double)HD;
     n.flop_token = n.flop_linear + n.flop_head + n.flop_attention;
     n.flop_forward = 2.0 * (double)(n.linear + n.adapters + (c->classes ? 0 : V * C)) +

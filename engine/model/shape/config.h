@@ -53,7 +53,7 @@ typedef struct bt_model_cfg {
     double rope_theta, norm_eps, init_std;
     bt_rope_scaling rope;
     bt_init_out init_out;
-    double logit_cap; /* logits become logit_cap tanh(logits / logit_cap); 0: they are unchanged */
+    double logit_cap; /* logits become logit_cap tanh(logits / logit_cap); 0: unchanged */
     bt_lora lora;
     /* a classifier with this number of classes: a head of its own scores the last token of a text, and the
      * vocabulary is used for the embedding only (tied). 0: a language model */
@@ -78,9 +78,9 @@ typedef struct bt_preset {
 } bt_preset;
 
 typedef struct bt_model_counts {
-    /* head: 0 when tied; norms: gains and biases */
+    /* head: 0 if tied; norms: gains and biases */
     uint64_t params, linear, embedding, head, norms;
-    uint64_t adapters; /* parameters that train instead of `params`, which are frozen; 0: none */
+    uint64_t adapters; /* trained parameters, in place of the frozen `params`; 0: none */
     double flop_linear, flop_head, flop_attention; /* forward + backward, per token */
     /* 6*(linear + head weights) + 6*L*T*H*D; with adapters 4*(linear + head weights) + 6*adapters + 6*L*T*H*D, as
      * frozen weights have no gradient. Work repeated by full recompute does not count */
@@ -91,7 +91,7 @@ typedef struct bt_model_counts {
 const bt_preset *bt_preset_find(const char *name); /* NULL when unknown */
 size_t bt_preset_count(void);
 const bt_preset *bt_preset_at(size_t i);
-/* the error lists the numbers that do not divide */
+/* The error names the numbers that do not divide. */
 bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) BT_MUST_CHECK;
 bt_model_counts bt_model_count(const bt_model_cfg *c);
 

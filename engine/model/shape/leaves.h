@@ -13,27 +13,25 @@ enum { BT_LEAVES_MAX = 64, BT_LEAVES_AUTO = 8 };
 /* true if the model has n equal leaves (vocabularies up to one token), and each kv head is in one leaf or is
  * shared evenly */
 bool bt_leaves_fit(const bt_model_cfg *whole, int n);
-/* the largest power of two up to BT_LEAVES_AUTO that fits */
+/* Returns the largest power of two up to BT_LEAVES_AUTO that fits. */
 int bt_leaves_auto(const bt_model_cfg *whole);
 /* true if each of `ranks` ranks can hold a whole branch of the tree: 1, 2, 4, ... leaves; or if there is one rank */
 bool bt_leaves_divide(int leaves, int ranks);
 
-/* leaves that a slice of the model holds, of `leaves` in the whole model; at least 1 */
+/* Returns the number of leaves in a slice, of `leaves` in the whole model; at least 1. */
 static inline size_t bt_slice_leaves(bt_model_slice slice, int leaves) {
     return leaves > 1 ? (size_t)(leaves / (slice.tp_size > 1 ? slice.tp_size : 1)) : 1;
 }
 
-/* ---- kv heads among the leaves of a slice; cfg is the slice's -------------------------------- */
-
-/* the first kv head whose queries begin in this leaf or a later one: a leaf that begins inside a kv head leaves
- * that head to the previous leaf */
+/* Returns the first kv head whose queries begin in this leaf or a later one: a leaf that begins inside a kv head
+ * leaves that head to the previous leaf. */
 size_t bt_leaves_first_kv(const bt_model_cfg *cfg, bt_model_slice slice, int leaves, size_t leaf);
-/* leaves begin inside kv heads: k and v are packed head by head */
+/* Returns true if leaves begin inside kv heads, so that k and v are packed head by head. */
 bool bt_leaves_split_kv(const bt_model_cfg *cfg, bt_model_slice slice, int leaves);
-/* arrays of dk and dv that are added up: several where leaves share a kv head */
+/* Returns the number of arrays of dk and dv to add: several if leaves share a kv head. */
 size_t bt_leaves_kv_runs(const bt_model_cfg *cfg, bt_model_slice slice, int leaves);
-/* ranges of a weight's outputs that are packed apart, so that dx can be summed over some of them:
- * those of each leaf, or whole kv heads */
+/* Returns the number of separately packed ranges of a weight's outputs, over some of which dx can be summed: one per
+ * leaf, or whole kv heads. */
 size_t bt_leaves_packed(const bt_model_cfg *cfg, bt_model_slice slice, int leaves,
                         const bt_tensor *t);
 

@@ -11,7 +11,7 @@
 enum { GLOBAL, LAYER };
 /* init */
 enum { NORMAL, RESID, ONE, UNIFORM, ZERO };
-/* fp32 has every whole number up to there */
+/* WHOLE_NUMBERS: fp32 represents every whole number up to it. */
 enum { ALIGN_ELEMS = 16, WHOLE_NUMBERS = 1 << 24 };
 
 /* one row of params.def, evaluated for one configuration */
@@ -47,11 +47,11 @@ static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
 #undef BT_R
 }
 
-/* both shapes of every row: the tensor's, and its block's in this part */
+/* both shapes of every row: of the tensor, and of its block in this part */
 typedef struct table {
     const bt_model_cfg *c;
     bt_model_slice slice;
-    const bool *own; /* (L) layers of this part */
+    const bool *own; /* (L) whether a layer belongs to this part */
     param_row whole[BT_P_COUNT], block[BT_P_COUNT];
 } table;
 
@@ -65,7 +65,7 @@ static void set_block(bt_tensor *t, const table *b) {
     case BT_SHARD_ROW:
     case BT_SHARD_VOCAB: t->row0 = t->whole_rows * i / n; break;
     case BT_SHARD_COL: t->col0 = t->whole_cols * i / n; break;
-    case BT_SHARD_KVROW: /* fewer kv heads than parts: neighbours hold the same head */
+    case BT_SHARD_KVROW: /* fewer kv heads than parts: neighbours have the same head */
         t->row0 = head / group * (size_t)b->c->D;
         t->copies = (int)shared;
         if (shared > 1)
@@ -80,7 +80,7 @@ static void set_block(bt_tensor *t, const table *b) {
     }
 }
 
-/* decimal digits, the last first. Returns how many */
+/* Writes the decimal digits, the last one first; returns their number. */
 static size_t decimal_digits(size_t x, char out[24]) {
     size_t n = 0;
     do out[n++] = (char)('0' + x % 10);
@@ -139,7 +139,7 @@ static bool add_tensor(bt_params *p, const table *b, size_t row, int layer) {
     const param_row *r = &b->block[row];
     const bt_model_cfg *c = b->c;
     bool adapter = bt_adapter_layer(r->id) != BT_P_COUNT,
-         trains = adapter || r->id == BT_P_SCORE; /* trains beside a frozen base */
+         trains = adapter || r->id == BT_P_SCORE; /* trained beside a frozen base */
     if (!r->when || (c->lora.rank > 0 ? !trains : adapter)) return true;
     bt_tensor *t = &p->tensors[p->n];
     t->id = r->id;
@@ -204,8 +204,8 @@ static double head_work(const bt_model_cfg *c) {
     return n.flop_head * c->L / (n.flop_linear + n.flop_attention);
 }
 
-/* Number of layers of the last stage, which also has the head, that makes the slowest stage fastest. At least one
- * for each of its chunks, and for each chunk of the other stages. */
+/* Returns the number of layers of the last stage, which also has the head, for which the slowest stage is fastest.
+ * At least one for each of its chunks, and for each chunk of the other stages. */
 static int last_stage_layers(const bt_model_cfg *c, int stages, int chunks, double head) {
     double best = INFINITY;
     int others = stages - 1, last = chunks;
@@ -263,7 +263,7 @@ static bt_code check_stages(const bt_model_cfg *c, bt_model_slice slice, bt_err 
                    slice.pp_size, c->L, c->L);
 }
 
-/* the largest k <= most that shares out all three */
+/* Returns the largest k <= most that divides all three. */
 static int legal_parts(const bt_model_cfg *c, int most) {
     for (int k = most; k > 1; k--)
         if (bt_slice_heads_fit(c, k) && c->F % k == 0 && k <= c->V) return k;
@@ -303,9 +303,9 @@ bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_model_slice sl
         int below = legal_parts(c, n - 1), above = n + 1;
         while (above <= c->H && legal_parts(c, above) != above) above++;
         if (above <= c->H)
-            return bt_fail(err, BT_ARG, "--tp %d cannot share out %s = %d (use --tp %d or %d)", n,
+            return bt_fail(err, BT_ARG, "--tp %d does not divide %s = %d (use --tp %d or %d)", n,
                            rows[i].name, rows[i].value, below, above);
-        return bt_fail(err, BT_ARG, "--tp %d cannot share out %s = %d (use --tp %d)", n,
+        return bt_fail(err, BT_ARG, "--tp %d does not divide %s = %d (use --tp %d)", n,
                        rows[i].name, rows[i].value, below);
     }
     out->H = c->H / n;
@@ -411,7 +411,7 @@ const bt_tensor *bt_params_named(const bt_params *p, const char *name) {
     return NULL;
 }
 
-/* the linear layers in the order of their adapters' pairs of rows */
+/* linear layers in the order of their adapters' pairs of rows */
 static const bt_param_id adapted[] = {BT_P_ATTN_Q,   BT_P_ATTN_K, BT_P_ATTN_V,  BT_P_ATTN_O,
                                       BT_P_FFN_GATE, BT_P_FFN_UP, BT_P_FFN_DOWN};
 enum { N_ADAPTED = sizeof adapted / sizeof *adapted };

@@ -42,7 +42,7 @@ typedef struct bt_tensor {
     size_t rows, cols, count;
     size_t whole_rows, whole_cols; /* size of the whole tensor */
     size_t row0, col0;             /* position of the block in the tensor */
-    int copies;                    /* tensor-parallel ranks that hold this very block */
+    int copies;                    /* number of tensor-parallel ranks with this block */
     /* elements before it are replicated on a lower tensor-parallel rank and must not be counted twice: none, all,
      * or the elements of a kv head */
     size_t first_counted;
@@ -59,34 +59,34 @@ typedef struct bt_tensor {
 typedef struct bt_params {
     bt_tensor *tensors;
     size_t n;
-    size_t total;   /* elements of the flat arrays, padding included */
-    uint64_t count; /* parameters proper, of this slice */
+    size_t total;   /* elements of the flat arrays, including padding */
+    uint64_t count; /* number of parameters in this slice */
     size_t whole_n; /* tensors of all stages */
     uint64_t hash;  /* hash of all stages' tensors: bt_params_hash */
     /* index[layer + 1][id]: tensor index, SIZE_MAX when absent; row 0 is global */
     size_t (*index)[BT_P_COUNT];
 } bt_params;
 
-/* has the embedding; so has a whole model */
+/* Returns true for the stage with the embedding, and for a whole model. */
 bool bt_slice_is_first_stage(bt_model_slice slice);
-/* has final norm and head */
+/* Returns true for the stage with final norm and head. */
 bool bt_slice_is_last_stage(bt_model_slice slice);
 /* contiguous layers */
 typedef struct bt_layer_run {
     int first, n;
 } bt_layer_run;
-/* chunks of layers of a stage, at least one */
+/* Returns the number of chunks of a stage, at least one. */
 int bt_slice_chunks(bt_model_slice slice);
-/* the layers of one of them: divided over all virtual stages as evenly as the head's work on the last one permits;
- * at least one each if virtual stages <= layers */
+/* Returns the layers of a chunk: divided over all virtual stages as evenly as the head's work on the last one
+ * permits; at least one each if virtual stages <= layers. */
 bt_layer_run bt_slice_chunk(const bt_model_cfg *whole, bt_model_slice slice, int chunk);
-/* layers of all chunks */
+/* Returns the layers of all chunks. */
 int bt_slice_layers(const bt_model_cfg *whole, bt_model_slice slice);
-/* the shape of one slice: its layers, heads, kv heads, feed-forward width and vocabulary; BT_ARG
- * names numbers that do not divide */
+/* Computes the shape of one slice: its layers, heads, kv heads, feed-forward width and vocabulary. BT_ARG names
+ * numbers that do not divide. */
 bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *whole, bt_model_slice slice,
                      bt_err *err) BT_MUST_CHECK;
-/* first token id of the slice */
+/* Returns the first token id of the slice. */
 size_t bt_slice_vocab(const bt_model_cfg *whole, bt_model_slice slice);
 /* true if n slices have equally many heads, and every kv head is in one slice, in two neighbours, or in equally
  * many slices that have no other */
@@ -105,7 +105,7 @@ bt_model_cfg bt_params_base(const bt_model_cfg *whole);
  * if they are on this rank */
 bt_range bt_params_chunk(const bt_params *p, const bt_model_cfg *whole, bt_model_slice slice,
                          int chunk);
-/* NULL when absent */
+/* Returns NULL if the tensor is absent. */
 const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);
 const bt_tensor *bt_params_named(const bt_params *p, const char *name);
 /* the rows A and B of the adapter of a linear layer's row; BT_P_COUNT: not a linear layer */
@@ -113,10 +113,10 @@ bt_param_id bt_adapter_a(bt_param_id layer);
 bt_param_id bt_adapter_b(bt_param_id layer);
 /* the row of an adapter's layer; BT_P_COUNT: not an adapter */
 bt_param_id bt_adapter_layer(bt_param_id adapter);
-/* element `i` of a block, in the tensor */
+/* Returns the index of element `i` of a block in the tensor. */
 size_t bt_tensor_place(const bt_tensor *t, size_t i);
-/* models of one shape can exchange checkpoints, whatever their slices: hash of every name and whole
- * shape */
+/* Returns a hash of every name and whole shape: models with equal hashes can exchange checkpoints, whatever their
+ * slices. */
 uint64_t bt_params_hash(const bt_params *p);
 
 #endif

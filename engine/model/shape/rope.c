@@ -6,7 +6,7 @@
 
 static const double PI = 3.14159265358979323846;
 
-static float llama3(float freq, const bt_rope_scaling *s) {
+static float llama3_divisor(float freq, const bt_rope_scaling *s) {
     const double turns = (double)s->context * freq / (2 * PI);
     if (turns < s->low) return freq / (float)s->factor;
     if (turns > s->high) return freq;
@@ -14,7 +14,7 @@ static float llama3(float freq, const bt_rope_scaling *s) {
     return (1 - share) * freq / (float)s->factor + share * freq;
 }
 
-/* index of the dimension that turns so many times within the context */
+/* Returns the index of the dimension that turns so many times within the context. */
 static double dimension_of(double turns, double theta, int context, int head_dim) {
     return head_dim * log(context / (turns * 2 * PI)) / (2 * log(theta));
 }
@@ -24,7 +24,7 @@ static float yarn(float freq, double theta, const bt_rope_scaling *s, int i, int
            last = ceil(dimension_of(s->low, theta, s->context, head_dim));
     if (first < 0) first = 0;
     if (last > head_dim - 1) last = head_dim - 1;
-    if (first == last) last += 0.001; /* as transformers avoids a division by zero */
+    if (first == last) last += 0.001; /* avoids a division by zero, like transformers */
     double scaled = (i - first) / (last - first);
     scaled = scaled < 0 ? 0 : scaled > 1 ? 1 : scaled;
     return (float)(freq / s->factor * scaled + freq * (1 - scaled));
@@ -35,7 +35,7 @@ float bt_rope_frequency(int i, double theta, const bt_rope_scaling *s, int head_
     switch (s->method) {
     case BT_ROPE_PLAIN: return plain;
     case BT_ROPE_LINEAR: return plain / (float)s->factor;
-    case BT_ROPE_LLAMA3: return llama3(plain, s);
+    case BT_ROPE_LLAMA3: return llama3_divisor(plain, s);
     case BT_ROPE_YARN: return yarn(plain, theta, s, i, head_dim);
     }
     return plain;

@@ -28,9 +28,9 @@ typedef struct bt_rope_scaling {
 float bt_rope_frequency(int i, double theta, const bt_rope_scaling *s, int head_dim);
 /* Number by which the scaling divides the frequency of the pair i. */
 float bt_rope_divisor(int i, double theta, const bt_rope_scaling *s, int head_dim);
-/* The factor on cosine and sine: 1 but for YARN. */
+/* Returns the factor on cosine and sine: 1 except for YARN. */
 double bt_rope_attention(const bt_rope_scaling *s);
-/* BT_ARG: the values do not fit together; the error names the setting */
+/* BT_ARG: the values contradict each other; the error names the setting. */
 bt_code bt_rope_check(const bt_rope_scaling *s, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -36,7 +36,7 @@ static void leaf_tree(const leaf_job *j, size_t first, size_t n, float *out, flo
     bt_op_add(out, spare, elems);
 }
 
-/* scale x A^T of the leaf's inputs */
+/* Computes scale x A^T of the leaf's inputs. */
 static void leaf_u(const leaf_job *j, size_t leaf, float *out) {
     const bt_linear *l = j->l;
     const bt_adapter *a = &l->adapter;
@@ -45,7 +45,7 @@ static void leaf_u(const leaf_job *j, size_t leaf, float *out) {
                l->prec, 0);
 }
 
-/* scale dy B of the leaf's outputs; where leaves share a kv head, one of them has all of it */
+/* Computes scale dy B of the leaf's outputs; if leaves share a kv head, one of them has all of it. */
 static void leaf_du(const leaf_job *j, size_t leaf, float *out) {
     const bt_linear *l = j->l;
     const bt_adapter *a = &l->adapter;
@@ -112,7 +112,7 @@ void bt_tp_adapter_add(bt_model *m, float *y, const bt_linear *l, size_t M) {
     }
 }
 
-/* all inputs are here: their leaves alone are added */
+/* This rank has all inputs, so only their leaves are added. */
 static void inputs_fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                        size_t r0, size_t rows, int flags) {
     const bt_adapter *a = &l->adapter;
@@ -166,6 +166,6 @@ static const bt_linear_ops outputs_apart = {adapter_fwd, adapter_dx, outputs_dw}
 
 void bt_tp_wire_adapter(bt_model *m, bt_linear *l) {
     l->adapter.tp = m->tp_state;
-    if (m->setup.leaves <= 1) return; /* its own part of each sum: bt_adapter_ops */
+    if (m->setup.leaves <= 1) return; /* each rank keeps its part of each sum: bt_adapter_ops */
     l->ops = l->adapted = l->tensor->shard == BT_SHARD_COL ? &inputs_apart : &outputs_apart;
 }

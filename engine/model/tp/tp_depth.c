@@ -1,5 +1,5 @@
-/* tp_depth.c - products whose depth is divided into leaves: the sum over each leaf is a product of its
- * own, and the sums are added as a tree. Without leaves it is one product. */
+/* tp_depth.c - products whose depth is divided into leaves: one product per leaf, whose results are added as a tree.
+ * Without leaves it is one product. */
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/tp/tp_state.h"
 

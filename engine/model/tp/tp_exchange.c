@@ -104,11 +104,11 @@ void bt_tp_norm_bwd(bt_model *m, const bt_norm_bwd *j) {
 void bt_tp_complete_grad(const bt_model *m, const bt_tensor *t) {
     bool heads = t->id == BT_P_Q_NORM || t->id == BT_P_K_NORM || t->shard == BT_SHARD_KVROW ||
                  t->adapter;
-    /* computed from the sum of dk or dv, or from the sum over an adapter's ranks: complete already */
+    /* Complete already, because it was computed from the sum of dk or dv, or over an adapter's ranks. */
     if (m->tp_state->total_leaves > 1 && (t->shard == BT_SHARD_KVROW || t->adapter)) return;
     if (t->shard == BT_SHARD_KVROW)
         bt_tp_sum_shared_kv(m, m->g + t->offset, 1, 0, (size_t)m->setup.cfg.D * t->cols);
-    if (t->id == BT_P_SCORE) return; /* all of it on each */
+    if (t->id == BT_P_SCORE) return; /* every rank has all of it */
     if (t->copies > 1 && (heads || m->tp_state->sequence))
         m->tp_state->group->all_reduce(m->tp_state->group, m->g + t->offset, t->count, t->copies);
 }

@@ -52,10 +52,10 @@ for mode in preferences classes classes_lora teacher logits; do
 done
 
 code 2 train "${teacher[@]}" --ranks 3 --tp 3
-says "--tp 3 cannot share out"
+says "--tp 3 does not divide"
 ok train "${shape[@]}" --name odd --seed 2 --set model.d_model=48 --set model.heads=3 --set model.kv_heads=3
 code 2 train "${teacher[@]/wide/odd}" --ranks 2 --tp 2
-says "tune.teacher: --tp 2 cannot share out model.heads = 3"
+says "tune.teacher: --tp 2 does not divide model.heads = 3"
 ok train "${teacher[@]/wide/odd}" --ranks 2 --pp 2 --name odd-pp
 ok train "${teacher[@]/wide/odd}" --ranks 1 --name odd-one
 [ "$(losses odd-pp)" = "$(losses odd-one)" ] || fault "a teacher of three heads: $(losses odd-pp) | $(losses odd-one)"

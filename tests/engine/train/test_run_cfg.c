@@ -290,7 +290,7 @@ static void test_layouts(void **state) {
             says(code, "--tp 2 cannot share out the 6 parts of this model, 1, 2, 4, ... to a rank "
                        "(use --tp 1 or 3, or train.parts=2 in all runs to be compared)");
         else
-            says(code, "cannot share out model.heads = 6");
+            says(code, "does not divide model.heads = 6");
     }
     assert_int_equal(SETTLE(1, "--set", "model.vocab=50257", "--data", "synth:chain", "--preset",
                             "small", "--set", "train.reproducible=true"),
