@@ -173,7 +173,7 @@ typedef struct flips {
     bool all; /* all codes change */
 } flips;
 
-/* Codes change from 1 to 0 and back, so that a message of flips contains every change. */
+/* Every code changes between 1 and 0 in each step, so that a message with changed codes contains all of them. */
 static void flip_all_codes(void *ctx) {
     flips *f = ctx;
     f->round++;

@@ -16,7 +16,7 @@
 #include "store/read/lr_range.h"
 #include "store/write/manage.h"
 
-/* A checkpoint of the end is worth nothing. Parts of training add settings for a loss that diverges. */
+/* The final checkpoint is useless, so none is saved. Other settings let the loss diverge. */
 static const struct {
     const char *key, *value;
 } fixed[] = {{"optim.schedule", "range"}, {"ckpt.final", "false"}, {"ckpt.keep_best", "false"}};

@@ -23,7 +23,7 @@ static struct {
 
 static int innermost(void) { return spans.excluded > 0 ? BT_SPAN_EXCLUDED : spans.open[spans.top]; }
 
-static void charge(void) {
+static void add_elapsed_time(void) {
     int64_t now = bt_now_ns();
     spans.charged[innermost()] += now - spans.since_ns;
     spans.since_ns = now;
@@ -41,14 +41,14 @@ void bt_span_reset(void) {
 
 void bt_span_begin(int phase) {
     assert(spans.top < DEPTH && phase >= 0 && phase < BT_SPANS);
-    charge();
+    add_elapsed_time();
     spans.open[++spans.top] = phase;
     spans.excluded += phase == BT_SPAN_EXCLUDED;
 }
 
 void bt_span_end(void) {
     assert(spans.top > 0);
-    charge();
+    add_elapsed_time();
     spans.excluded -= spans.open[spans.top--] == BT_SPAN_EXCLUDED;
 }
 
@@ -56,7 +56,7 @@ bool bt_span_excluded(void) { return spans.excluded > 0; }
 
 void bt_span_transfer(int to, int64_t ns) {
     if (spans.excluded > 0) return;
-    charge();
+    add_elapsed_time();
     int from = innermost();
     double share = spans.charged[from] > 0 ? (double)ns / (double)spans.charged[from] : 0;
     spans.charged[from] -= ns;
@@ -68,12 +68,12 @@ void bt_span_transfer(int to, int64_t ns) {
 }
 
 int64_t bt_span_ns(int phase) {
-    charge();
+    add_elapsed_time();
     return spans.charged[phase];
 }
 
 void bt_span_cut(int64_t ns[BT_SPANS]) {
-    charge();
+    add_elapsed_time();
     memcpy(ns, spans.charged, sizeof spans.charged);
     memset(spans.charged, 0, sizeof spans.charged);
     for (int i = 0; i < BT_SPANS; i++) spans.processor_before[i] += spans.processor_charged[i];
@@ -81,7 +81,7 @@ void bt_span_cut(int64_t ns[BT_SPANS]) {
 }
 
 void bt_span_processor(bool on) {
-    charge();
+    add_elapsed_time();
     memset(spans.processor_charged, 0, sizeof spans.processor_charged);
     memset(spans.processor_before, 0, sizeof spans.processor_before);
     spans.processor = on;
@@ -89,6 +89,6 @@ void bt_span_processor(bool on) {
 }
 
 int64_t bt_span_processor_ns(int phase) {
-    charge();
+    add_elapsed_time();
     return spans.processor_before[phase] + spans.processor_charged[phase];
 }

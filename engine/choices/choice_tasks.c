@@ -149,16 +149,17 @@ size_t bt_text_letters(const char *s) {
     return n;
 }
 
-static double per(double x, size_t n) { return x / (double)(n ? n : 1); }
+static double per_unit(double x, size_t n) { return x / (double)(n ? n : 1); }
 
 bt_choice_picked bt_choice_pick(const bt_choice_score *s, size_t n) {
     bt_choice_picked p = {0};
     for (size_t i = 1; i < n; i++) {
         if (s[i].log_prob > s[p.plain].log_prob) p.plain = i;
-        if (per(s[i].log_prob, s[i].letters) >
-            per(s[p.by_letters].log_prob, s[p.by_letters].letters))
+        if (per_unit(s[i].log_prob, s[i].letters) >
+            per_unit(s[p.by_letters].log_prob, s[p.by_letters].letters))
             p.by_letters = i;
-        if (per(s[i].log_prob, s[i].bytes) > per(s[p.by_bytes].log_prob, s[p.by_bytes].bytes))
+        if (per_unit(s[i].log_prob, s[i].bytes) >
+            per_unit(s[p.by_bytes].log_prob, s[p.by_bytes].bytes))
             p.by_bytes = i;
     }
     return p;

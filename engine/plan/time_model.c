@@ -363,7 +363,7 @@ static bt_code plan_stage(const model *m, int stage, bt_stage_work *works, bt_er
 }
 
 /* Stages between the first and the last differ only in the layers of their chunks. */
-static bool like_the_one_before(const model *m, int stage) {
+static bool is_same_as_previous_stage(const model *m, int stage) {
     bt_model_slice slice = {.tp_size = m->shape.tp,
                             .pp_size = m->shape.pp,
                             .virtual_stages = m->chunks},
@@ -540,7 +540,7 @@ bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_clust
     bt_stage_work *stages = calloc((size_t)(m.shape.pp * m.chunks), sizeof *stages);
     bt_code code = stages ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for %d stages", m.shape.pp);
     for (int k = 0; code == BT_OK && k < m.shape.pp; k++) {
-        if (!like_the_one_before(&m, k)) {
+        if (!is_same_as_previous_stage(&m, k)) {
             code = plan_stage(&m, k, stages, err);
             continue;
         }

@@ -1,5 +1,5 @@
-/* frame.c - the frame around every screen: run, numbers, tabs, status, hints; and the summary for a
- * small terminal. */
+/* frame.c - draws the frame around every screen (run, numbers, tabs, status, hints), and the summary for a small
+ * terminal. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,13 +9,13 @@
 #include "engine/base/tables/figure.h"
 #include "monitor/tui/screens/screens.h"
 
-/* made for 80x24; a row or two less, as under a multiplexer's status line, still fits */
+/* Designed for 80x24; one or two rows less, as under a multiplexer's status line, still fit. */
 enum {
     FULL_W = 78,
     FULL_H = 18,
     CHART_W = 36,
     CHART_H = 7
-}; /* a summary with this much room left shows the loss too */
+}; /* a summary with at least this much room also shows the loss */
 
 bool bt_top_small(const bt_top *t) {
     int w, h;
@@ -23,7 +23,7 @@ bool bt_top_small(const bt_top *t) {
     return w < FULL_W || h < FULL_H;
 }
 
-/* ---- pieces of text in a row, left to right, the least important dropped first --------------- */
+/* ---- texts in a row, of which the least important are dropped first */
 
 typedef struct item {
     char label[24], value[160];
@@ -92,7 +92,7 @@ static void progress_bar(char out[64], double done) {
                                           : 0x2591U);
         n += snprintf(out + n, 64 - (size_t)n, "%s", glyph);
     }
-    /* never 100 % before the end */
+    /* Shows 100 % only at the end. */
     snprintf(out + n, 64 - (size_t)n, " %.0f %%", floor(100 * done + 1e-9));
 }
 
@@ -256,7 +256,7 @@ static void where_in_time(const bt_top *t, items *l) {
 static void draw_status(bt_top *t, int y) {
     items l = {.n = 0};
     char right[128], span[32];
-    /* the form shows it in full */
+    /* The form shows the whole message. */
     bool message = bt_now_ns() < t->message_until_ns && t->message[0] &&
                    !(t->input == BT_INPUT_FORM && t->message_color == BT_C_BAD);
     if (message)
@@ -278,7 +278,7 @@ static void draw_status(bt_top *t, int y) {
     draw_items(&t->canvas, 1, y, t->canvas.w - w - 4, &l, BT_C_NONE);
 }
 
-/* the next hint at x; returns the column behind it, x where it does not fit */
+/* Draws the next hint at x; returns the column after it, or x if it does not fit. */
 static int draw_hint(bt_top *t, int x, int y, const char *key, const char *hint) {
     const int w = bt_canvas_text_width(key) + bt_canvas_text_width(hint) + 1;
     if (x + w > t->canvas.w - 1) return x;
@@ -344,7 +344,7 @@ static void draw_input(bt_top *t, int y) {
                                                                : ":");
     int w = bt_canvas_text_width(t->line), room = c->w - x - 2;
     const char *from = t->line;
-    /* keep the end visible */
+    /* Keeps the end visible. */
     while (w > room && *from) bt_glyph_next(&from), w = bt_canvas_text_width(from);
     x += bt_canvas_text(c, x, y, room, s, from);
     bt_canvas_put(c, x, y, '_', (bt_style){.fg = BT_C_ACCENT, .bg = BT_C_BAR});
@@ -363,7 +363,7 @@ unsigned bt_top_small_parts(const bt_top *t) {
     return BT_VIEW_HEAD | (chart_fits(t) ? (unsigned)BT_VIEW_SERIES : 0);
 }
 
-/* a value without a label in a line needs one in a column */
+/* In a line the value needs no label, in a column it needs one. */
 static const char *label_of(const item *x) {
     if (x->label[0] || x->importance == 0) return x->label;
     return strstr(x->value, " ago") ? "seen"
@@ -389,7 +389,7 @@ static void collect_frame_items(const bt_top *t, items *all) {
     const bt_view_trouble *x = &t->view->head.trouble;
     if (x->any && x->level != BT_EV_INFO)
         add_frame_item(&b, 1, x->level == BT_EV_ERROR ? BT_C_BAD : BT_C_WARN, "", x->why);
-    /* the most important first, as many as there is room for */
+    /* Shows the most important items, as many as fit. */
     for (int level = 0; level < 10; level++) {
         for (int i = 0; i < a.n && all->n < 24; i++)
             if (a.it[i].importance == level) all->it[all->n++] = a.it[i];
@@ -430,7 +430,7 @@ static void draw_numbers(bt_top *t, bt_rect r) {
                      bt_step_metrics[t->metric].key, NULL, false, false);
 }
 
-/* a run a line: name and state, then the loss */
+/* Draws one run per line: name and state, then the loss. */
 static void draw_names(bt_top *t, bt_rect r) {
     const bt_view_runs *y = &t->view->runs;
     if (y->n == 0)
@@ -456,7 +456,7 @@ static void draw_small(bt_top *t) {
         bt_canvas_text(c, 0, --r.h, r.w, (bt_style){.fg = t->message_color}, t->message);
     bt_rect old = bt_canvas_clip(c, r);
     t->page = r.h - 1;
-    /* the other screens need no line here, and have no room for one */
+    /* Other screens have no room here. */
     if (!t->has_run) t->screen = BT_SCREEN_RUNS;
     if (t->help && list)
         bt_screen_help_draw(t, r);

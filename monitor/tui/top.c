@@ -1,5 +1,5 @@
-/* top.c - the loop: a key, news from the database, a frame; at most ten frames a second, none when
- * nothing moves. */
+/* top.c - the main loop: handles keys, database changes and frames; at most ten frames a second, none without a
+ * change. */
 #include "monitor/tui/top.h"
 
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 
 #define SECOND INT64_C(1000000000)
 
-static double cpu_s(void) { /* a busy machine must not make us slower than we are */
+static double cpu_s(
+    void) { /* processor time, because a busy machine must not increase the measured cost */
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
@@ -29,12 +30,12 @@ static void spend_frame_budget(bt_top *t, bool looked) {
     t->saved_s += share * (double)(now - t->saved_ns) / 1e9;
     t->saved_ns = now;
     t->saved_s = (t->saved_s > most_saved_s ? most_saved_s : t->saved_s) - s;
-    /* never more than for one look: a frame that only ticks forgives none of it */
+    /* At most the cost of one load; frames that only update the clock do not reduce it. */
     double owed = s > t->look_s ? s : t->look_s;
     if (t->saved_s < -owed) t->saved_s = -owed;
     if (t->saved_s < -5 * share) t->saved_s = -5 * share; /* five seconds at most */
     if (!looked) return;
-    /* one costly moment is not the rule */
+    /* A single expensive load is not typical. */
     double most = 0.002 + 2 * t->look_s;
     t->look_s = 0.8 * t->look_s + 0.2 * (s < most ? s : most);
 }
@@ -53,7 +54,7 @@ static void try_load(bt_top *t) {
         bt_top_message(t, BT_C_BAD, "shown is what was read before: %s", err.msg);
         err = (bt_err)BT_ERR_INIT;
     }
-    /* it has begun: watch it */
+    /* The started run has begun: show it. */
     if (t->pending[0] && bt_db_run(t->cfg.db, t->pending, name, &err) == BT_OK) {
         t->pending[0] = 0;
         if (bt_top_select_run(t, name)) t->screen = BT_SCREEN_OVERVIEW;
@@ -64,8 +65,8 @@ static void try_load(bt_top *t) {
     if (code != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
 }
 
-/* keys act on the rows of the canvas, so a key that requested other data waits until these are
- * drawn; only drawing is limited in rate */
+/* Keys act on the visible rows, so a key that follows a request for other data waits until these are drawn. Only
+ * drawing is limited in rate. */
 static void read_top_keys(bt_top *t, int timeout_ms) {
     int32_t key = bt_term_key(t->term, timeout_ms);
     t->burst++;
@@ -76,7 +77,7 @@ static void read_top_keys(bt_top *t, int timeout_ms) {
     }
 }
 
-/* a long run shows its numbers while its charts are read */
+/* A long run shows its numbers while its charts are read. */
 static bt_code first_frame(bt_top *t, bt_err *err) {
     t->reading = bt_top_load_numbers(t);
     bt_code code = t->reading ? bt_top_draw(t, err) : BT_OK;
@@ -86,7 +87,7 @@ static bt_code first_frame(bt_top *t, bt_err *err) {
     return code;
 }
 
-/* waits for the next action, plus a moment, so that a wait is not followed by an empty one */
+/* Returns the time until the next action, plus a moment, so that a wait is not followed by an empty one. */
 static int wait_ms(const bt_top *t, int64_t looked, int64_t show) {
     int64_t look = t->frozen ? INT64_MAX : looked + load_interval_ns(t),
             next = look < show ? look : show, left = next - bt_now_ns();
@@ -97,7 +98,7 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     bt_top *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate the screens");
     bt_code code = bt_top_open(t, cfg, term, err);
-    int64_t looked = 0, shown = 0; /* when that began */
+    int64_t looked = 0, shown = 0; /* start of the load, of the frame */
     const int64_t pace = cfg->frame_ns > 0 ? cfg->frame_ns : SECOND / 10;
     bool unshown = false;
     t->reload = true;
@@ -105,7 +106,7 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     if (code == BT_OK) code = first_frame(t, err);
     while (code == BT_OK && !t->quit) {
         int64_t now = bt_now_ns();
-        /* ages and the clock; frozen means still */
+        /* ages and the clock change; a frozen view does not */
         bool looks = false, tick = now - shown >= SECOND;
         if (tick) t->dirty = true;
         if (t->reload || (!t->frozen && now >= looked + load_interval_ns(t))) {

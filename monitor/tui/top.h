@@ -56,7 +56,7 @@ typedef struct bt_top_cfg {
 bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) BT_MUST_CHECK;
 /* one frame into a canvas of the terminal's size, presented once */
 bt_code bt_top_frame(const bt_top_cfg *cfg, bt_term *term, bt_err *err) BT_MUST_CHECK;
-/* the parts of the view that a screen shows, as JSON; screen 0: all of them */
+/* Writes the parts of the view that a screen shows, as JSON; screen 0: all of them. */
 bt_code bt_top_json(const bt_top_cfg *cfg, bt_text *out, bt_err *err) BT_MUST_CHECK;
 int bt_top_screen_by_name(const char *name); /* "ranks" or "2" -> 2; 0: unknown */
 

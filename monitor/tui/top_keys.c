@@ -16,7 +16,7 @@ static void set_step(bt_top *t, int64_t step) {
     t->reload = true;
 }
 
-/* a twentieth of what is shown */
+/* Moves by a twentieth of the visible span. */
 static void scrub(bt_top *t, int dir) {
     const bt_view_head *h = &t->view->head;
     if (h->newest_step < 1) return;
@@ -56,7 +56,7 @@ static void change_span(bt_top *t, int by) {
     t->reload = true;
 }
 
-/* a pan moves by a quarter of what is seen */
+/* A pan moves by a quarter of the visible range. */
 static void change_y(bt_top *t, bt_action a) {
     if (a == BT_DO_Y_ALL) {
         t->y_all = !t->y_all && t->y_zoom == 0 && !(t->y_pan > 0 || t->y_pan < 0);
@@ -82,7 +82,7 @@ static void move(bt_top *t, int by) {
         return;
     }
     l->touched = true;
-    /* the cursor moves on to another run */
+    /* The cursor moves to another run. */
     if (t->screen == BT_SCREEN_RUNS) t->cursor_run[0] = 0;
     int to = l->selected + by, last = (int)t->n_rows - 1;
     l->selected = to > last ? (last > 0 ? last : 0) : to < 0 ? 0 : to;
@@ -169,7 +169,7 @@ static void drop_baseline(bt_top *t) {
     bt_top_message(t, BT_C_LABEL, "no baseline any more");
 }
 
-/* the run under the list's cursor; other screens prompt for a name */
+/* Uses the run under the list's cursor; other screens prompt for a name. */
 static void baseline(bt_top *t) {
     const char *run = run_under_cursor(t);
     if (t->baseline[0] && (!run || strcmp(run, t->baseline) == 0))
@@ -193,7 +193,7 @@ static void go_screen(bt_top *t, int screen) {
     if (screen == BT_SCREEN_RUNS) snprintf(t->cursor_run, sizeof t->cursor_run, "%s", t->run);
 }
 
-/* a pane of the overview that has a screen of its own opens that */
+/* Opens the screen that belongs to a pane of the overview. */
 static void expand(bt_top *t) {
     static const bt_screen_id screen_of[] = {BT_SCREEN_NONE, BT_SCREEN_STEP, BT_SCREEN_RANKS,
                                              BT_SCREEN_EVENTS};
@@ -222,7 +222,7 @@ static void open_selected(bt_top *t) {
     }
 }
 
-/* innermost first; what is left over does nothing */
+/* Leaves the innermost view first; without one it does nothing. */
 static void leave_innermost_view(bt_top *t) {
     if (t->help)
         t->help = false;
@@ -398,7 +398,7 @@ static void input_key(bt_top *t, int32_t key) {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* the last one is of hubs alone */
+/* The last screen is only for hubs. */
 static int last_screen(const bt_top *t) { return BT_SCREEN_COUNT - (t->view->head.hub ? 1 : 2); }
 
 static void execute_view_action(bt_top *t, bt_action a) {
@@ -508,7 +508,7 @@ static void execute_action(bt_top *t, bt_action a) {
     }
 }
 
-/* Pasted bytes are text: none of them is a key that does something. NONE: nothing to do */
+/* Pasted bytes are text and execute no action. NONE: nothing to do. */
 static int32_t pasted(bt_top *t, int32_t key) {
     if (key == BT_KEY_PASTE_BEGIN || key == BT_KEY_PASTE_END) {
         t->pasting = key == BT_KEY_PASTE_BEGIN;

@@ -120,7 +120,7 @@ static void fill_ask(const bt_top *t, unsigned parts, bt_view_request *ask) {
     ask->at_step = t->at_step;
     ask->span_s = t->span_s;
     ask->x = t->x;
-    ask->columns = 512; /* in every window: averages are of its buckets */
+    ask->columns = 512; /* in every window, because averages use its buckets */
     ask->heat = t->heat;
     ask->max_runs = 2000;
     ask->max_marks = 60;
@@ -134,7 +134,7 @@ static void fill_ask(const bt_top *t, unsigned parts, bt_view_request *ask) {
     ask->series[BT_TS_CHOSEN] = (bt_series_request){.rank = -1, .metric = t->metric};
 }
 
-/* once a second is enough to see, and cheap */
+/* Samples once a second, which is enough and cheap. */
 static void sample_ranks(bt_top *t) {
     char here[BT_HOST_MAX];
     int pids[BT_PROCS_MAX], n = 0;
@@ -160,7 +160,7 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
     if (code == BT_OK) code = bt_view_load(t->view, &ask, err);
     if (code == BT_OK && (parts & BT_VIEW_HEAT) && t->view->ranks.n == 1 &&
         ask.heat == BT_HEAT_BUSY && !ask.baseline) {
-        /* a single rank is its own median: show time instead */
+        /* A single rank equals its median, so the map shows times. */
         ask.heat = BT_HEAT_STEP;
         code = bt_view_load(t->view, &ask, err);
     }
@@ -175,7 +175,7 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
     return code;
 }
 
-/* the quick part of a screen of a long run: everything that needs only the newest steps */
+/* Loads the quick part of a screen of a long run: everything that needs only the newest steps. */
 bool bt_top_load_numbers(bt_top *t) {
     bt_view_request ask;
     bt_err err = BT_ERR_INIT;

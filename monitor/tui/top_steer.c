@@ -6,7 +6,7 @@
 
 #include "monitor/tui/screens/top_state.h"
 
-/* the command that view.h's trouble names, without the shell */
+/* Starts the command in view.h's trouble, without a shell. */
 static void resume_ended_run(bt_top *t) {
     char name[BT_NAME_MAX];
     const char *words[] = {"--resume", t->run};
@@ -202,7 +202,7 @@ static bool take_note(void *ctx, const bt_row *row) {
     return false;
 }
 
-/* The head of the view has its beginning only. */
+/* The head of the view has only the beginning of the note. */
 static bt_code read_note(bt_top *t, note_text *n, bt_err *err) {
     const char *run = t->run;
     return bt_db_query(t->cfg.db,
@@ -214,7 +214,7 @@ static bt_code read_note(bt_top *t, note_text *n, bt_err *err) {
                        take_note, n, err);
 }
 
-/* A line of the keyboard, which begins as the text is now. */
+/* Opens an input line that begins with the current text. */
 static void open_input_line(bt_top *t, bt_input input, const char *now, bool can) {
     if (!can) {
         bt_top_message(t, BT_C_WARN, "not available here: use 'bitrain runs'");
@@ -309,7 +309,7 @@ static void rename_shown_run(bt_top *t) {
 }
 
 void bt_top_steer_line(bt_top *t, bt_input was) {
-    if (was == BT_INPUT_RUN_NOTE) note_run(t); /* an empty line takes the note away */
+    if (was == BT_INPUT_RUN_NOTE) note_run(t); /* an empty line removes the note */
     if (!t->line[0] || was == BT_INPUT_RUN_NOTE) return;
     if (was == BT_INPUT_NOTE)
         mark_run(t, t->view->head.step, BT_EVENT_ANNOTATION, t->line, "noted at this step");

@@ -89,12 +89,12 @@ bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err) {
     return a->view[oldest].view;
 }
 
-/* A number that is missing in a request remains 0: the view then uses its default (view.h). */
+/* A missing number remains 0, for which the view uses its default (view.h). */
 static bt_code bad_arg(bt_err *err, const char *key, const char *want) {
     return bt_fail(err, BT_ARG, "query argument '%s' must be %s", key, want);
 }
 
-/* at, x0, x1, window, width: what most parts understand */
+/* Reads at, x0, x1, window, width, which most parts use. */
 static bt_code read_view_params(const bt_req *r, bt_view_request *ask, bt_err *err) {
     int64_t window = ask->window, width = ask->columns;
     if (!bt_req_int(r, "at", -1, INT64_MAX / 2, &ask->at_step)) return bad_arg(err, "at", "a step");
@@ -153,7 +153,7 @@ bt_code bt_api_islands(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     return answer_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_ISLANDS, out, err);
 }
 
-/* distribution of the named tensor, else of the first ternary one */
+/* Distribution of the named tensor, or else of the first ternary one. */
 bt_code bt_api_distributions(bt_api *a, const bt_req *r, const char *run, bt_answer *out,
                              bt_err *err) {
     bt_view_request ask;
@@ -179,7 +179,7 @@ bt_code bt_api_events(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     return answer_view(a, r, run, &ask, out, err);
 }
 
-/* the metrics of one panel, or of all where none is named */
+/* Metrics of one panel, or of all panels if none is named. */
 bt_code bt_api_panel(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     bt_view_request ask;
     const char *panel = bt_req_arg(r, "panel");
@@ -230,7 +230,7 @@ static bt_code add_series(bt_view_request *ask, int rank, const char *list, bt_e
     }
 }
 
-/* every metric argument, for the run as a whole or for one rank */
+/* Every metric argument, for the whole run or for one rank. */
 static bt_code wanted_series(const bt_req *r, bt_view_request *ask, bt_err *err) {
     int64_t rank = -1;
     if (!bt_req_int(r, "rank", -1, 1000000, &rank))

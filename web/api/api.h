@@ -1,7 +1,6 @@
-/* api.h - the answers: routes.def names them, api_*.c make them. A handler reads the request and
- * writes the body.
+/* api.h - responses of the routes in routes.def, created by api_*.c. A handler reads the request and writes the body.
  *
- * Threads: the server's one thread; `bt_api` (connection, cached views) is its own. */
+ * Threads: the server's thread, which alone uses `bt_api` (connection, cached views). */
 #ifndef BT_WEB_API_API_H
 #define BT_WEB_API_API_H
 
@@ -39,9 +38,9 @@ typedef struct bt_api_allows {
 bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows, bt_err *err)
     BT_MUST_CHECK;
 void bt_api_close(bt_api *a);
-/* opens on first use: the file may appear later; NULL + err */
+/* Opens the database on first use, because the file may appear later; NULL + err. */
 bt_db *bt_api_db(bt_api *a, bt_err *err);
-/* Lets a file go that was removed or replaced, its views with it: before a request, not while one is answered */
+/* Closes a file that was removed or replaced, with its views. Call it before a request. */
 void bt_api_refresh(bt_api *a);
 int64_t bt_api_version(bt_api *a); /* changes with every commit and every file; -1: there is none */
 bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err); /* cached by run; NULL + err */
@@ -52,8 +51,7 @@ typedef bt_code (*bt_api_fn)(bt_api *a, const bt_req *r, const char *run, bt_ans
 bt_api_allows bt_api_allowed(const bt_api *a);
 const char *bt_api_store(const bt_api *a);
 
-/* THREAD: as TOKEN, and may take long: its handler runs in a thread of its own and uses nothing of
- * `bt_api` but what never changes */
+/* THREAD: like TOKEN, for slow handlers: each runs in a separate thread and uses only constant fields of `bt_api` */
 typedef enum { BT_ROUTE_OPEN, BT_ROUTE_TOKEN, BT_ROUTE_THREAD, BT_ROUTE_CONTROL } bt_route_guard;
 typedef struct bt_route {
     const char *method;
@@ -66,8 +64,8 @@ typedef struct bt_route {
 } bt_route;
 extern const bt_route bt_routes[];
 extern const size_t bt_routes_n;
-/* the route of a request, NULL when none; run receives the name of a per-run route; allowed:
- * methods the path has */
+/* Returns the route of a request, or NULL; run receives the name of a per-run route; path_known: the path has other
+ * methods. */
 const bt_route *bt_route_find(const bt_req *r, char run[BT_NAME_MAX], bool *path_known);
 
 /* a JSON error: {"error":{"code","message","hint"}} */
@@ -75,12 +73,11 @@ void bt_answer_error(bt_answer *out, int status, const char *code, const char *m
                      const char *hint);
 int bt_status_of(bt_code code); /* HTTP status of a failure */
 
-/* text of the events of a stream since `cursor`, which is moved on; empty when nothing is new
- * (stream.c) */
+/* Writes the events of a stream since `cursor`, which it advances; empty without new events (stream.c). */
 typedef struct bt_cursor {
     int64_t attempt, step, seq;
 } bt_cursor;
-/* Last-Event-ID; anything odd means: from now, with a first full state */
+/* Parses Last-Event-ID; an invalid one means: from now on, beginning with a full state. */
 void bt_cursor_parse(bt_cursor *c, const char *text);
 bt_code bt_stream_since(bt_api *a, const char *run, bt_cursor *cursor, bt_text *out, bt_err *err);
 

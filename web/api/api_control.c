@@ -16,7 +16,7 @@
 #include "store/write/manage.h"
 #include "web/api/api.h"
 
-/* one event-loop thread answers every page: it does not wait longer than this for the database */
+/* One event-loop thread serves all pages, so it waits for the database no longer than this. */
 #define LOCK_S 1.0
 enum { VALUE_MOST = BT_PROMPT_MAX, TAGS_MOST = 16 };
 
@@ -110,7 +110,7 @@ static bt_code check_control_value(const request *q, const char *value, bt_err *
     if (value && strlen(value) > VALUE_MOST)
         return bt_fail(err, BT_ARG, "'value' has %zu bytes, at most %d are possible", strlen(value),
                        (int)VALUE_MOST);
-    /* only a prompt may have lines */
+    /* only a prompt may have several lines */
     if (value && known != BT_VERB_SAMPLE && strpbrk(value, "\n\r"))
         return bt_fail(err, BT_ARG, "'value' must be one line");
     if (record_verb(q->verb) < RECORDS) return BT_OK;
@@ -140,7 +140,8 @@ static bt_code read_request(const char *body, request *q, bt_err *err) {
         code = fail_control_verb(err);
     else {
         snprintf(q->run, sizeof q->run, "%s", name);
-        snprintf(q->verb, sizeof q->verb, "%s", verb); /* a longer text is invalid, cut or not */
+        snprintf(q->verb, sizeof q->verb, "%s",
+                 verb); /* a longer text is invalid even if it is cut */
         code = check_control_value(q, value, err);
         q->has_value = value != NULL;
         snprintf(q->value, sizeof q->value, "%s", value && code == BT_OK ? value : "");

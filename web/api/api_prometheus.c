@@ -151,7 +151,7 @@ static void table_rows(bt_text *rows, const char *run, const bt_view_panel *p) {
         } told[] = {{"mean", x->mean}, {"least", x->least}, {"most", x->most}};
         if (x->step < 0 || has_own_family(x->scope, x->metric)) continue;
         family_name(name, sizeof name, scope, m);
-        /* a step has one row, so that its mean is its value */
+        /* a step has one row, so its mean is its value */
         for (int k = 0; k < (scope->n_keys ? 3 : 1); k++)
             bt_text_printf(&rows[metric_number(x->scope, x->metric)],
                            "%s{run=\"%s\",of=\"%s\"} %.17g\n", name, run, told[k].of,
@@ -173,8 +173,6 @@ static void print_prometheus(bt_text *out, bt_text *rows) {
         }
     }
 }
-
-/* ---- rows ---- */
 
 static void put_prometheus_row(bt_text *rows, int f, const char *labels, double v) {
     if (!isnan(v)) bt_text_printf(&rows[f], "bitrain_%s{%s} %.17g\n", families[f].name, labels, v);
@@ -260,7 +258,7 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
     ask.panel = BT_PANEL_COUNT;
     ask.samples = 1;
     ask.run = run;
-    /* position of the newest point on this axis: all bytes so far */
+    /* The newest point on this axis has the total bytes. */
     ask.x = BT_X_BYTES;
     ask.series[0] = (bt_series_request){.rank = -1, .metric = BT_MS_TOKENS};
     ask.n_series = 1;

@@ -12,7 +12,7 @@ enum { MOST = 16 };
 
 typedef struct asked {
     bt_json *j;
-    const char *name[MOST]; /* settings, and behind them metrics of a step */
+    const char *name[MOST]; /* settings, followed by metrics of a step */
     int n, n_settings;
 } asked;
 
@@ -59,7 +59,7 @@ static bt_code read_metrics(const bt_req *r, asked *a, bt_err *err) {
     return BT_OK;
 }
 
-/* newest value of a metric among the last 200 steps of a run */
+/* Writes the newest value of a metric among the last 200 steps of a run. */
 static bt_code put_runs(bt_db *db, asked *a, bt_err *err) {
     char path[MOST][80];
     const char *params[MOST];

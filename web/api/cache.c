@@ -1,4 +1,4 @@
-/* cache.c - a few answers by key; the oldest makes room. */
+/* cache.c - keeps a few responses by key and evicts the oldest. */
 #include "web/api/cache.h"
 
 #include <stdlib.h>
@@ -28,8 +28,8 @@ void bt_cache_close(bt_cache *c) {
     free(c);
 }
 
-/* empties a text, also one that has run out of memory: the next one may find some */
-static void anew(bt_text *t) {
+/* Empties a text, including one that failed for lack of memory. */
+static void reset_text(bt_text *t) {
     if (t->failed)
         bt_text_release(t);
     else
@@ -37,10 +37,10 @@ static void anew(bt_text *t) {
 }
 
 static void make_key(bt_text *key, const bt_req *r) {
-    anew(key);
+    reset_text(key);
     bt_text_put(key, r->path);
     for (int i = 0; i < r->n_args; i++) {
-        /* no argument's key or value can forge a border: each is counted */
+        /* The number of arguments is part of the key, so that no argument can imitate another key. */
         bt_text_put(key, "\n");
         bt_text_printf(key, "%zu %zu ", strlen(r->arg[i].key), strlen(r->arg[i].value));
         bt_text_put(key, r->arg[i].key);
@@ -66,7 +66,7 @@ void bt_cache_keep(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns
     kept *k = &c->entry[c->next];
     c->next = (c->next + 1) % BT_CACHE_ANSWERS;
     make_key(&k->key, r);
-    anew(&k->answer.body);
+    reset_text(&k->answer.body);
     bt_text_putn(&k->answer.body, bt_text_str(&a->body), a->body.len);
     k->answer.status = a->status;
     k->answer.type = a->type;

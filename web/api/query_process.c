@@ -24,12 +24,12 @@ typedef struct child {
     size_t n_input;
 } child;
 
-static void shut(int *fd) {
+static void close_end(int *fd) {
     if (*fd >= 0) close(*fd);
     *fd = -1;
 }
 
-/* sockets, so that writing to a child that is gone is an error and no signal */
+/* Uses sockets, because writing to the pipe of an ended child would raise a signal. */
 static bt_code start_query_process(child *c, const bt_query_process *q, bt_err *err) {
     char rows[32], seconds[32], memory[32];
     snprintf(rows, sizeof rows, "%lld", (long long)q->rows);
@@ -54,27 +54,27 @@ static bt_code start_query_process(child *c, const bt_query_process *q, bt_err *
         const int e = bt_process_start(&c->pid, &s);
         if (e) code = bt_fail_errno(err, BT_IO, e, "cannot start '%s' for a query", q->program);
     }
-    for (int i = 0; i < ENDS; i++) shut(&theirs[i]);
+    for (int i = 0; i < ENDS; i++) close_end(&theirs[i]);
     return code;
 }
 
 static void send_query_text(child *c) {
     ssize_t n = send(c->fd[IN], c->input, c->n_input, MSG_NOSIGNAL);
     if (n > 0) c->input += n, c->n_input -= (size_t)n;
-    if ((n < 0 && errno != EAGAIN && errno != EINTR) || c->n_input == 0) shut(&c->fd[IN]);
+    if ((n < 0 && errno != EAGAIN && errno != EINTR) || c->n_input == 0) close_end(&c->fd[IN]);
 }
 
-/* false: there is more than `most` */
+/* Returns false if there is more than `most`. */
 static bool take_some(int *fd, bt_text *to, size_t most) {
     char buf[16384];
     ssize_t n = read(*fd, buf, sizeof buf);
     if (n > 0) bt_text_putn(to, buf, (size_t)n);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) shut(fd);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) close_end(fd);
     return to->len <= most;
 }
 
-/* Reads until the child has closed its ends; false: it had to be stopped */
-static bool talk(child *c, int64_t until, size_t bytes, bt_text *out, bt_text *said) {
+/* Reads until the child has closed its ends; returns false if it had to be stopped. */
+static bool communicate(child *c, int64_t until, size_t bytes, bt_text *out, bt_text *said) {
     while (c->fd[OUT] >= 0 || c->fd[ERR] >= 0) {
         int64_t left = until - bt_now_ns();
         if (left <= 0) return false;
@@ -118,12 +118,12 @@ bt_code bt_query_process_run(const bt_query_process *q, bt_text *out, bt_err *er
     bt_code code = start_query_process(&c, q, err);
     if (code == BT_OK) {
         int64_t until = bt_now_ns() + (int64_t)((q->seconds + GRACE_S) * 1e9);
-        if (!talk(&c, until, q->bytes, out, &said)) kill(c.pid, SIGKILL);
+        if (!communicate(&c, until, q->bytes, out, &said)) kill(c.pid, SIGKILL);
         while (waitpid(c.pid, &status, 0) < 0 && errno == EINTR) {}
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
             code = query_failure(status, &said, q, err);
     }
-    for (int i = 0; i < ENDS; i++) shut(&c.fd[i]);
+    for (int i = 0; i < ENDS; i++) close_end(&c.fd[i]);
     bt_text_release(&said);
     return code;
 }

@@ -1,5 +1,4 @@
-/* report.c - makes all requests of the page in advance and stores the answers under the same
- * names (api.js reads them). */
+/* report.c - executes all requests of the page in advance and stores the responses under the names that api.js uses. */
 #include "web/api/report.h"
 
 #include <math.h>
@@ -22,8 +21,7 @@ typedef struct keeper {
     int kept, all; /* answers */
 } keeper;
 
-/* one answer under "runs/NAME/what?key", of no run (name does not begin so) under its own name;
- * args: key, value, ..., NULL */
+/* Stores one response as "runs/NAME/what?key", or under `name` if it belongs to no run; args: key, value, ..., NULL. */
 static bt_code keep_answer(keeper *k, bt_api_fn fn, const char *name, const char *const *args,
                            bt_err *err) {
     bt_answer a = {.status = 200};
@@ -45,7 +43,7 @@ static bt_code keep_answer(keeper *k, bt_api_fn fn, const char *name, const char
     return code;
 }
 
-/* every metric of the run as a whole (rank NULL) or of one rank, on the axis of steps */
+/* Stores every metric of the whole run (rank NULL) or of one rank, by step. */
 static bt_code keep_series(keeper *k, const char *rank, bt_err *err) {
     const char *args[7] = {"metric", NULL, "width", rank ? "240" : "600"};
     const int n = rank ? (int)BT_MR_COUNT : (int)BT_MS_COUNT;

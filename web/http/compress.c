@@ -13,7 +13,7 @@ bool bt_http_gzip(const void *data, size_t n, void **out, size_t *out_n) {
     if (n > (size_t)1 << 30 ||
         deflateInit2(&z, LEVEL, Z_DEFLATED, GZIP, MEMORY, Z_DEFAULT_STRATEGY) != Z_OK)
         return false;
-    unsigned char *to = malloc(n); /* longer than the plain bytes is of no use */
+    unsigned char *to = malloc(n); /* a result longer than the plain bytes is useless */
     z.next_in = (Bytef *)(size_t)data;
     z.avail_in = (uInt)n;
     z.next_out = to;

@@ -1,4 +1,4 @@
-/* http_request.c - reading and judging requests. */
+/* http_request.c - parses and validates requests. */
 #include "web/http/http_request.h"
 
 #include <errno.h>

@@ -33,7 +33,7 @@ typedef struct bt_req {
 void bt_req_add_arg(bt_req *r, const char *key, const char *value);
 /* first value, or NULL */
 const char *bt_req_arg(const bt_req *r, const char *key);
-/* true and unchanged when absent; false: not a number in range */
+/* Returns true, with *out unchanged, if the argument is absent; false if it is not a number in range. */
 bool bt_req_int(const bt_req *r, const char *key, int64_t lo, int64_t hi, int64_t *out);
 
 /* If-None-Match ("*", or a list of tags, weak ones too) names this quoted tag; false where it is NULL */

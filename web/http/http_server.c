@@ -1,4 +1,4 @@
-/* http_server.c - requests read, responses sent with their guards, connections kept in a list. */
+/* http_server.c - reads requests, sends responses with their security headers, and lists connections. */
 #include "web/http/http_server.h"
 
 #include "engine/base/system/ascii.h"
@@ -81,7 +81,7 @@ const char *bt_http_ambiguity(struct MHD_Connection *c) {
     return n.encoding > 1 ? "more than one Transfer-Encoding header" : NULL;
 }
 
-/* "gzip, br" and "gzip;q=0.5" do, "gzip;q=0" and "x-gzipped" do not */
+/* Accepts "gzip, br" and "gzip;q=0.5", but not "gzip;q=0" and "x-gzipped". */
 bool bt_http_takes_gzip(const char *encodings) {
     for (const char *p = encodings; p && *p; p += strcspn(p, ","), p += *p == ',') {
         p += strspn(p, " \t");

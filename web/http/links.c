@@ -1,4 +1,4 @@
-/* links.c - a list of accepted connections, and who of them is late. */
+/* links.c - lists accepted connections and finds those that exceed their deadline. */
 #include "web/http/links.h"
 
 #include <stdlib.h>

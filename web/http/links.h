@@ -15,10 +15,10 @@
 
 typedef struct bt_link {
     int fd;
-    /* when it was accepted, its request began or the one before ended */
+    /* time when it was accepted, its request began, or the previous request ended */
     int64_t since_ns;
     bool idle;   /* has not sent the first line of its next request */
-    bool exempt; /* an answer that takes as long as it takes */
+    bool exempt; /* a response without a deadline */
     bool
         bad_target; /* the request's address contains an encoded NUL. Only the daemon's thread uses it */
     struct bt_link *next, *prev;

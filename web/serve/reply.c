@@ -7,7 +7,7 @@
 
 #include "web/serve/serve_impl.h"
 
-/* buffered bytes of a slow reader; above this the source is told to stop */
+/* Maximum number of buffered bytes for a slow reader; the source is then told to stop. */
 enum { UNREAD_MAX = 4 << 20 };
 
 static void lock_reply(const bt_reply *r) { pthread_mutex_lock(&r->server->lock); }
@@ -34,8 +34,8 @@ bt_reply *bt_reply_open(bt_serve *s, struct MHD_Connection *c) {
     return NULL;
 }
 
-/* requires the lock; frees the reply when neither side uses it any more */
-static bool leave_reply(bt_reply *r) {
+/* Requires the lock; frees the reply when neither side uses it any more. */
+static bool release_reply_side(bt_reply *r) {
     if (r->conn || !r->ended) return false;
     bt_serve *s = r->server;
     if (r->prev)
@@ -119,7 +119,7 @@ void bt_reply_end(bt_reply *r) {
     lock_reply(r);
     r->ended = true;
     resume_connection(r);
-    const bool last = leave_reply(r);
+    const bool last = release_reply_side(r);
     unlock(r);
     if (last) destroy_reply(r);
 }
@@ -193,12 +193,12 @@ void bt_reply_close(bt_reply *r) {
     lock_reply(r);
     notify_source_of_disconnect(r);
     r->conn = NULL;
-    const bool last = leave_reply(r);
+    const bool last = release_reply_side(r);
     unlock(r);
     if (last) destroy_reply(r);
 }
 
-/* a client that has hung up, or does not read */
+/* True for a client that has disconnected or does not read. */
 static bool has_gone(const bt_reply *r) {
     const union MHD_ConnectionInfo *i = MHD_get_connection_info(r->conn,
                                                                 MHD_CONNECTION_INFO_CONNECTION_FD);

@@ -30,8 +30,8 @@ typedef struct bt_serve_source {
      * bt_reply_put, then in any case one bt_reply_end. body is valid during the call. */
     void (*ask)(void *ctx, bt_reply *r, const char *method, const char *path, const char *body,
                 size_t n);
-    /* The client of the request with this work (bt_reply_set) has gone. Called under a lock, never
-     * after bt_reply_end: it may note it and nothing else. bt_reply_end is called all the same. */
+    /* The client of the request with this work (bt_reply_set) has disconnected. Called under a lock, never after
+     * bt_reply_end, so it may only record this. bt_reply_end must still be called. */
     void (*gone)(void *ctx, void *work);
 } bt_serve_source;
 
@@ -56,7 +56,7 @@ typedef struct bt_serve_cfg { /* texts are copied */
      * NULL or "": 32 random hex digits */
     const char *token;
     bool open;           /* no token is required */
-    int max_replies;     /* unfinished at a time; beyond: 429 */
+    int max_replies;     /* maximum number of unfinished replies; further requests receive 429 */
     size_t max_body;     /* bytes of a request */
     int64_t deadline_ns; /* time for a request to arrive; 0: 10 s */
     bt_serve_source source;
@@ -65,9 +65,8 @@ typedef struct bt_serve_cfg { /* texts are copied */
 bt_code bt_serve_start(bt_serve **out, const bt_serve_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 int bt_serve_port(const bt_serve *s);
 const char *bt_serve_token(const bt_serve *s);
-/* new requests get 503; those that have a reply get it as far as the source ends it, and what was
- * put is sent, for up to a second. The source must end all replies before this returns. Accepts
- * NULL. */
+/* New requests receive 503; replies in progress are sent until the source ends them, for up to a second. The source
+ * must end all replies before this returns. Accepts NULL. */
 void bt_serve_stop(bt_serve *s);
 
 /* ---- replies: any thread ---- */
@@ -81,7 +80,7 @@ void bt_reply_error(bt_reply *r, int status, const bt_serve_error *e);
 const char *bt_reply_id(const bt_reply *r);
 /* a piece of an answer that is a stream of server-sent events, with status 200 */
 void bt_reply_put(bt_reply *r, const char *data, size_t n);
-/* the last call: the reply is not the source's any more */
+/* The last call: the reply no longer belongs to the source. */
 void bt_reply_end(bt_reply *r);
 
 #endif

@@ -14,12 +14,12 @@ enum { BT_REQUEST_ID_HEX = 16 };
 
 struct bt_reply {
     bt_serve *server;
-    struct MHD_Connection *conn; /* NULL: the connection is done with it */
+    struct MHD_Connection *conn; /* NULL: the connection no longer uses it */
     void *work;
     int status; /* 0: nothing was sent yet */
     char type[40], id[BT_REQUEST_ID_HEX + 1];
     bool stream, ended, suspended, told_gone;
-    bt_text out; /* not yet sent: of a stream, what is behind `sent` */
+    bt_text out; /* bytes that were not sent; of a stream, those after `sent` */
     size_t sent;
     bt_reply *next, *prev;
 };
@@ -32,8 +32,8 @@ struct bt_serve {
     bt_links links;
     pthread_t watcher;
     atomic_bool stop;     /* the watcher */
-    atomic_bool stopping; /* nothing new */
-    pthread_mutex_t lock; /* replies, and all of each */
+    atomic_bool stopping; /* new requests are refused */
+    pthread_mutex_t lock; /* guards the replies and their fields */
     bt_reply *replies;
     int n_replies;
 };

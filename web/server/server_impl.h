@@ -18,12 +18,13 @@ typedef struct stream { /* an open event stream */
     bt_cursor cursor;
     bt_text out; /* bytes that are not sent yet */
     size_t sent;
-    int64_t last_ns; /* when something was last put */
+    int64_t last_ns; /* time of the last event or heartbeat */
     bool suspended;
     struct stream *next;
 } stream;
 
-typedef struct bt_answer_thread bt_answer_thread; /* an answer in the making; answer_thread.c */
+typedef struct bt_answer_thread
+    bt_answer_thread; /* a response that is being computed; answer_thread.c */
 
 struct bt_web {
     bt_web_cfg cfg;
@@ -65,8 +66,8 @@ void bt_web_wait_answer_threads(bt_web *w);
 /* event_streams.c */
 enum MHD_Result bt_web_open_stream(bt_web *w, struct MHD_Connection *c, const char *wanted,
                                    const char *last_id);
-void bt_web_wake_streams(bt_web *w,
-                         bool all); /* all: they have news; else those whose heartbeat is due */
-void *bt_web_publish(void *web);    /* the publisher thread */
+void bt_web_wake_streams(
+    bt_web *w, bool all); /* all: there is news; otherwise only streams whose heartbeat is due */
+void *bt_web_publish(void *web); /* the publisher thread */
 
 #endif

@@ -65,8 +65,8 @@ static bool within(const span *t, size_t n, uint32_t cp) {
     return false;
 }
 
-/* our own, because wcwidth depends on the locale of the day; coarse ranges are enough for names and
- * log lines */
+/* Widths are computed here, because wcwidth depends on the current locale; coarse ranges are enough for names and
+ * log lines. */
 int bt_glyph_width(uint32_t cp) {
     static const span none[] = {
         {0, 0x1F},        {0x7F, 0x9F},     {0xAD, 0xAD},     {0x300, 0x36F},   {0x483, 0x489},
@@ -86,7 +86,7 @@ int bt_glyph_width(uint32_t cp) {
     return within(two, sizeof two / sizeof two[0], cp) ? 2 : 1;
 }
 
-/* ASCII replacements of our glyphs */
+/* Returns the ASCII replacement of a glyph. */
 static uint32_t ascii_of(uint32_t cp) {
     if (cp < 0x7F) return cp;
     if (cp >= 0x2581 && cp <= 0x2588) return (uint32_t) "_..-=+*#"[cp - 0x2581]; /* heights */
@@ -277,7 +277,7 @@ int bt_canvas_wrap(bt_canvas *c, bt_rect r, bt_style s, const char *utf8) {
         size_t n = line_bytes(utf8, r.w);
         const bool last = lines + 1 == r.h;
         char line[1024];
-        /* the rest, which does not fit, makes the canvas end the line in an ellipsis */
+        /* The canvas ends a cut line in an ellipsis. */
         size_t take = last ? strcspn(utf8, "\n") : n;
         snprintf(line, sizeof line, "%.*s%s", (int)(take < 1000 ? take : 1000), utf8,
                  last && utf8[take] ? " \u2026" : "");

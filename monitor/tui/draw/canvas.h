@@ -18,7 +18,7 @@
 #include "engine/base/text.h"
 #include "monitor/tui/draw/color.h"
 
-/* each includes the one before */
+/* each set includes the previous one */
 typedef enum { BT_CHARS_ASCII, BT_CHARS_BLOCK, BT_CHARS_BRAILLE } bt_chars;
 
 enum { BT_ATTR_BOLD = 1, BT_ATTR_DIM = 2, BT_ATTR_REVERSE = 4, BT_ATTR_UNDERLINE = 8 };
@@ -47,22 +47,22 @@ typedef struct bt_canvas {
 bt_code bt_canvas_init(bt_canvas *c, int w, int h, bt_chars chars, bt_err *err) BT_MUST_CHECK;
 /* accepts an all-zero struct */
 void bt_canvas_release(bt_canvas *c);
-/* blanks, clip = everything */
+/* Clears all cells and sets the clip rectangle to the whole grid. */
 void bt_canvas_clear(bt_canvas *c);
-/* narrows to r; returns the old clip */
+/* Narrows the clip rectangle to r; returns the previous one. */
 bt_rect bt_canvas_clip(bt_canvas *c, bt_rect r);
 void bt_canvas_unclip(bt_canvas *c, bt_rect old);
 
 void bt_canvas_put(bt_canvas *c, int x, int y, uint32_t glyph, bt_style s);
-/* draws UTF-8 from x, at most max_w columns (cut text ends in '…'); returns the columns used */
+/* Draws UTF-8 from x on, at most max_w columns (cut text ends in '…'); returns the number of columns used. */
 int bt_canvas_text(bt_canvas *c, int x, int y, int max_w, bt_style s, const char *utf8);
 int bt_canvas_textf(bt_canvas *c, int x, int y, int max_w, bt_style s, const char *fmt, ...)
     BT_PRINTF(6, 7);
-/* ends before x_end */
+/* The text ends before x_end. */
 void bt_canvas_text_right(bt_canvas *c, int x_end, int y, int max_w, bt_style s, const char *utf8);
-int bt_canvas_text_width(const char *utf8); /* columns it would take */
-/* breaks the text into lines at blanks and line breaks, as many as fit; returns how many. A cut
- * text ends in an ellipsis; c NULL: only counts */
+int bt_canvas_text_width(const char *utf8); /* number of columns of the text */
+/* Breaks the text into lines at spaces and line breaks, as many as fit; returns their number. A cut text ends in an
+ * ellipsis; c NULL: only counts. */
 int bt_canvas_wrap(bt_canvas *c, bt_rect r, bt_style s, const char *utf8);
 void bt_canvas_fill(bt_canvas *c, bt_rect r, uint32_t glyph, bt_style s);
 void bt_canvas_box(bt_canvas *c, bt_rect r, bt_style s, const char *title);
@@ -74,15 +74,15 @@ void bt_canvas_bar(bt_canvas *c, int x, int y, int w, double frac, bt_style s);
 /* NaN: gap */
 void bt_canvas_spark(bt_canvas *c, bt_rect r, const double *v, size_t n, double lo, double hi,
                      bt_style s);
-/* bg BT_C_NONE: kept */
+/* bg BT_C_NONE: the background is unchanged. */
 void bt_canvas_restyle(bt_canvas *c, bt_rect r, uint8_t attr_on, uint8_t bg);
 
-/* the grid as text, one line per row, trailing blanks cut */
+/* Writes the grid as text, one line per row, without trailing spaces. */
 void bt_canvas_dump(const bt_canvas *c, bt_text *out);
-/* the same with SGR colour sequences; depth as in color.h */
+/* Writes the grid with SGR colour sequences; depth as in color.h. */
 void bt_canvas_dump_ansi(const bt_canvas *c, bt_color_depth depth, bt_text *out);
 
-/* next code point, '?' for a bad byte; 0 at the end */
+/* Returns the next code point, '?' for an invalid byte; 0 at the end. */
 uint32_t bt_glyph_next(const char **p);
 size_t bt_glyph_put(char out[5], uint32_t cp); /* returns the bytes written, NUL-terminated */
 int bt_glyph_width(uint32_t cp);               /* 0 (combining, control), 1 or 2 */

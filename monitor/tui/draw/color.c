@@ -22,13 +22,13 @@ static const char *const names[BT_C_COUNT] = {
 };
 #undef BT_COLOR
 
-/* overrides of a theme; all other colours are those of colors.def */
+/* overrides of a theme; other colours are those of colors.def */
 typedef struct replaced {
     uint8_t role;
     bt_color_row row;
 } replaced;
 
-/* on a white or pale background: text and rules darker, bars paler */
+/* for a white or pale background: darker text and rules, paler bars */
 static const replaced light[] = {
     {BT_C_TEXT, {236, 0}},   {BT_C_BRIGHT, {16, 0}},    {BT_C_LABEL, {241, 8}},
     {BT_C_FAINT, {250, 7}},  {BT_C_ACCENT, {30, 6}},    {BT_C_SECOND, {25, 4}},
@@ -39,7 +39,7 @@ static const replaced light[] = {
 };
 
 static struct {
-    bool set; /* else bt_colors holds */
+    bool set; /* false: the colour of bt_colors applies */
     bt_color_row row[BT_C_COUNT];
 } chosen;
 
@@ -49,7 +49,7 @@ int bt_color_index(uint8_t color, bt_color_depth depth) {
     return depth == BT_DEPTH_256 ? row->c256 : row->c16;
 }
 
-/* the nearest of the 16 colours is not looked for: an own theme is one of 256 */
+/* A user's theme has only 256-colour indices; the nearest of 16 colours is not computed. */
 static bt_code parse_color_line(char *line, const char *path, int at, bt_color_row *to,
                                 bt_err *err) {
     char role[32], *end;

@@ -1,4 +1,4 @@
-/* list_widget.c - columns that fit, rows that are in view. */
+/* list_widget.c - draws the columns that fit and the visible rows. */
 #include "monitor/tui/draw/list_widget.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void draw_head(bt_canvas *c, bt_rect r, const bt_list_table *t, const int
         if (w[i] == 0) continue;
         char title[64];
         bool sorted = i == t->sort_col;
-        /* no "blamev" */
+        /* no arrow directly after a letter: "blamev" */
         snprintf(title, sizeof title, "%s%s", t->cols[i].title,
                  !sorted                      ? ""
                  : c->chars == BT_CHARS_ASCII ? (t->descending ? " v" : " ^")
@@ -85,7 +85,7 @@ int bt_list_draw(bt_canvas *c, bt_rect r, const bt_list_table *t, int *top) {
             bt_canvas_put(c, r.x, y, 0x25B8, (bt_style){.fg = BT_C_ACCENT, .bg = BT_C_BAR});
         }
     }
-    /* an empty list has its own words */
+    /* an empty list shows its own text */
     if (t->n_rows == 0)
         bt_canvas_text(c, r.x + 1, r.y + 1, r.w - 1, (bt_style){.fg = BT_C_LABEL},
                        "no row matches");

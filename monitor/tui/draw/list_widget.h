@@ -11,23 +11,23 @@ enum { BT_LIST_COLUMNS = 24 };
 
 typedef struct bt_list_col {
     const char *title;
-    int w; /* at least; a `grow` column takes what is left */
+    int w; /* minimum width; a `grow` column takes the remaining width */
     bool right, grow;
-    int importance; /* 0: always shown; larger goes first */
+    int importance; /* 0: always shown; columns with larger numbers are dropped first */
 } bt_list_col;
 
 typedef struct bt_list_table {
     const bt_list_col *cols;
     int n_cols;
     size_t n_rows;
-    /* text of a cell, and its style when not ordinary */
+    /* Writes the text of a cell, and its style if it is not the default. */
     void (*cell)(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *style);
     /* draws the cell itself (bars, sparklines) and returns true; may be NULL */
     bool (*paint)(void *ctx, bt_canvas *c, bt_rect cell, size_t row, int col);
     bool (*marked)(void *ctx, size_t row); /* may be NULL */
     void *ctx;
     int selected; /* -1: none */
-    /* receives which columns fit and have a title, a bit each; may be NULL */
+    /* receives a bit for each visible column with a title; may be NULL */
     uint32_t *shown;
     int sort_col; /* -1: none */
     bool descending;

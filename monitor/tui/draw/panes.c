@@ -1,4 +1,4 @@
-/* panes.c - drop what does not fit, then share what is left. */
+/* panes.c - drops items that do not fit, then distributes the remaining length. */
 #include "monitor/tui/draw/panes.h"
 
 static int needed(const bt_pane_size *want, const int *size, int n, int gap) {
@@ -19,7 +19,7 @@ static void share_length(int total, const bt_pane_size *want, int n, int gap, in
     for (int i = 0; i < n; i++) size[i] = want[i].min > 0 ? want[i].min : want[i].weight > 0;
     while (needed(want, size, n, gap) > total) drop_least(want, size, n);
     int left = total - needed(want, size, n, gap);
-    /* one cell at a time to the item farthest below its share */
+    /* Adds one cell at a time to the item farthest below its share. */
     while (left > 0) {
         int best = -1;
         for (int i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-/* plot.c - dots into cells: scales, ticks, lines, bands. */
+/* plot.c - draws dots into cells: scales, ticks, lines, bands. */
 #include "monitor/tui/draw/plot.h"
 
 #include <limits.h>
@@ -53,7 +53,7 @@ static size_t log_ticks(double lo, double hi, size_t max, double *out) {
                 if (v >= lo * 0.9999 && v <= hi * 1.0001 && n++ < max) out[n - 1] = v;
             }
         if (n >= 2 && n <= max) return n;
-        /* decades only, every few of them */
+        /* Only decades, if necessary every few of them. */
         if (n > 0 && per == 1) {
             every = (int)((n + max - 1) / max);
             n = 0;
@@ -159,7 +159,7 @@ static int y_dot(const dots *d, const scale *s, double y) {
     return d->h - 1 - to_dot(f, d->h);
 }
 
-/* One dot in four of the column from y0 to y1: a band is fainter than the line in front of it, also without colours. */
+/* Draws one dot in four of the column from y0 to y1, so that a band is fainter than its line, also without colours. */
 static void column(dots *d, int x, int y0, int y1, uint8_t color) {
     if (y1 >= d->h) y1 = d->h - 1;
     if (x < 0 || x >= d->w) return;
@@ -177,7 +177,7 @@ static void draw_band(dots *d, const scale *s, const bt_plot_series *p) {
             x0 = i > 0 && !isnan(p->lo[i - 1]) ? x_dot(d, s, p->x[i - 1]) + 1 : x1;
         int top = y_dot(d, s, p->hi[i]), bottom = y_dot(d, s, p->lo[i]);
         if (top < 0) top = 0;
-        /* a bucket reaches back to the one before */
+        /* A bucket extends back to the previous one. */
         for (int x = x0 < 0 ? 0 : x0 > x1 ? x1 : x0; x <= x1 && x < d->w; x++)
             column(d, x, top, bottom, p->band ? p->band : BT_C_FAINT);
     }
@@ -202,7 +202,7 @@ static void draw_line(dots *d, const scale *s, const bt_plot_series *p) {
 
 static uint32_t glyph_of(bt_chars chars, unsigned bits) {
     if (chars == BT_CHARS_BRAILLE) {
-        /* our row-major bits -> braille */
+        /* converts row-major bits to braille */
         static const uint8_t map[8] = {0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80};
         uint32_t g = 0x2800;
         for (int i = 0; i < 8; i++)
@@ -253,7 +253,7 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; i < s[k].n; i++) {
             bool any = s[k].y && isfinite(s[k].y[i]);
-            /* values outside the view do not stretch the other axis */
+            /* Values outside the view do not affect the other axis. */
             if (s[k].x[i] < p->x0 || s[k].x[i] > p->x1) continue;
             if (s[k].y) widen_range(s[k].y[i], p->log_y, &y0, &y1);
             if (s[k].lo && !p->no_bands)
@@ -274,7 +274,7 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
     if (!isfinite(r.y0) || !isfinite(r.y1)) r.y0 = p->log_y ? 0.1 : 0, r.y1 = 1;
     if (!isfinite(r.x0) || !isfinite(r.x1)) r.x0 = p->log_x ? 0.1 : 0, r.x1 = 1;
     if (r.x1 <= r.x0) r.x1 = p->log_x ? r.x0 * 10 : r.x0 + 1;
-    /* flat but for rounding */
+    /* flat except for rounding */
     if (r.y1 - r.y0 <= 1e-9 * fmax(fabs(r.y0), fabs(r.y1))) r.y1 = r.y0;
     bool flat = !(r.y1 > r.y0);
     double pad = flat ? (fabs(r.y0) > 0 ? fabs(r.y0) * 0.05 : 0.5) : (r.y1 - r.y0) * 0.03;
@@ -364,7 +364,7 @@ static int dot_row(const dots *d, const scale *s, double y) {
     return d->r.y + y_dot(d, s, y) / d->dy;
 }
 
-/* lines are behind the curves, their labels in front */
+/* Lines are drawn behind the curves, their labels in front. */
 static void draw_levels(dots *d, const bt_plot *p, const scale *s, bool words) {
     for (size_t i = 0; i < p->n_levels; i++) {
         if (p->levels[i].y < s->y0 || p->levels[i].y > s->y1) continue;
@@ -405,7 +405,8 @@ static int cells_drawn(const bt_canvas *c, int x, int y, int w) {
     return n;
 }
 
-/* a label of w cells near the point (x, y): on either side, above or below it, where it hides least */
+/* Finds the position of a label of w cells near the point (x, y), on either side, above or below it, where it hides
+ * least. */
 static void place_label(const dots *d, int x, int y, int w, int *at, int *row) {
     enum { AWAY = 3 }; /* rows */
     const bt_rect *r = &d->r;

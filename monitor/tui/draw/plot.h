@@ -22,7 +22,7 @@ typedef struct bt_plot_series {
     uint8_t band;  /* colour of the band; BT_C_NONE: BT_C_FAINT */
 } bt_plot_series;
 
-/* a place in the plot with a glyph, and a word beside it or NULL */
+/* point in the plot with a glyph, and a label beside it or NULL */
 typedef struct bt_plot_point {
     double x, y;
     uint32_t glyph;
@@ -43,7 +43,7 @@ typedef struct bt_plot_level {
 } bt_plot_level;
 
 typedef struct bt_plot {
-    double x0, x1, y0, y1; /* NaN: from the data */
+    double x0, x1, y0, y1; /* NaN: derived from the data */
     bool log_x, log_y;
     bt_unit x_unit, y_unit;
     const char *x_name; /* "step", "tokens": at the right end of the axis; NULL: none */
@@ -52,20 +52,20 @@ typedef struct bt_plot {
     size_t n_marks;
     const bt_plot_level *levels;
     size_t n_levels;
-    const bt_plot_point *points; /* before everything else */
+    const bt_plot_point *points; /* drawn before everything else */
     size_t n_points;
-    double cursor_x; /* a vertical hair, or NaN */
+    double cursor_x; /* position of a vertical line, or NaN */
     bool no_bands;   /* for terminals that distinguish a band from its line by colour only */
 } bt_plot;
 
-void bt_plot_init(bt_plot *p); /* automatic everything */
+void bt_plot_init(bt_plot *p); /* everything is automatic */
 void bt_plot_draw(bt_canvas *c, bt_rect r, const bt_plot *p, const bt_plot_series *series,
                   size_t n_series);
 
-/* round tick values within [lo, hi]: at most max, returns how many. log: 1 2 5 per decade, thinned
- * to fit */
+/* Computes round tick values within [lo, hi], at most max; returns their number. log: 1 2 5 per decade, thinned to
+ * fit. */
 size_t bt_plot_ticks(double lo, double hi, size_t max, bool log, double *out);
-/* short text of an axis value: "1.5 M", "0.002", "12m" */
+/* Writes the short text of an axis value: "1.5 M", "0.002", "12m". */
 void bt_plot_label(char *buf, size_t size, double v, bt_unit unit, double tick_step);
 
 /* A heat map with dual-coded cells: colour and the height (or density) of the glyph show the
@@ -95,7 +95,7 @@ typedef struct bt_segment {
 } bt_segment;
 void bt_stack_draw(bt_canvas *c, int x, int y, int w, double full_scale, const bt_segment *seg,
                    size_t n, bool letters);
-/* after it, where bars of neighbouring rows should not touch */
+/* Makes the last bar thinner, so that bars of neighbouring rows do not touch. */
 void bt_stack_thin(bt_canvas *c, bt_rect r);
 
 #endif

@@ -1,4 +1,4 @@
-/* term.c - the front of both terminals, what the environment allows, and the text terminal. */
+/* term.c - functions of both kinds of terminals, capabilities from the environment, and the text terminal. */
 #include "monitor/tui/draw/term.h"
 
 #include <errno.h>
@@ -22,8 +22,7 @@ void bt_term_redraw(bt_term *t) {
     if (t->redraw) t->redraw(t);
 }
 
-/* The locale of the process may not be set (C locale) although the terminal is UTF-8: the variables
- * decide, as in setlocale */
+/* The process may use the C locale although the terminal is UTF-8, so the variables decide, as in setlocale. */
 static bool utf8_locale(void) {
     const char *v = getenv("LC_ALL");
     if (!v || !v[0]) v = getenv("LC_CTYPE");
@@ -51,7 +50,7 @@ typedef struct text_term {
     bt_term base;
     FILE *to;
     int w, h;
-    bool clear; /* a terminal that can: home and clear before each frame */
+    bool clear; /* clears the screen before each frame, if the terminal can */
 } text_term;
 
 static void text_size(bt_term *t, int *w, int *h) {

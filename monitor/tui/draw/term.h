@@ -24,8 +24,8 @@ typedef struct bt_term_caps {
     bool keys; /* keys are available, so tabs and hints are shown */
 } bt_term_caps;
 
-/* capabilities from the environment: locale and TERM select glyphs; TERM, COLORTERM and NO_COLOR
- * select colours */
+/* Returns capabilities from the environment: locale and TERM select glyphs; TERM, COLORTERM and NO_COLOR select
+ * colours. */
 bt_term_caps bt_term_caps_of_env(void);
 
 /* BT_UNSUPPORTED: no ncurses in this build */
@@ -36,11 +36,11 @@ void bt_term_close(bt_term *t); /* accepts NULL */
 
 void bt_term_size(bt_term *t, int *w, int *h);
 bt_term_caps bt_term_caps_of(const bt_term *t);
-/* waits at most timeout_ms for a key; BT_KEY_NONE: no key */
+/* Waits at most timeout_ms for a key; BT_KEY_NONE: no key. */
 int32_t bt_term_key(bt_term *t, int timeout_ms);
 /* BT_IO: the reader has closed the pipe */
 bt_code bt_term_present(bt_term *t, const bt_canvas *c, bt_err *err) BT_MUST_CHECK;
-/* the next present sends everything */
+/* The next present sends the whole canvas. */
 void bt_term_redraw(bt_term *t);
 
 /* for implementations */

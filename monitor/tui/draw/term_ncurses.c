@@ -32,10 +32,10 @@ typedef struct nc_term {
     bt_term base;
     SCREEN *screen;
     bt_canvas shown; /* last state given to curses */
-    bool all;        /* send everything next time */
+    bool all;        /* send the whole canvas next time */
     short pair_of[BT_C_COUNT][BT_C_COUNT];
     short pairs, pairs_max;
-    char note[120]; /* for after the end, when the terminal shows lines again; "" */
+    char note[120]; /* printed after curses has ended, or "" */
 } nc_term;
 
 static volatile sig_atomic_t end_asked, resized;
@@ -123,7 +123,7 @@ static void paste_brackets(bool on) {
 
 static int smaller_int(int a, int b) { return a < b ? a : b; }
 
-/* false: unknown */
+/* Returns false if unknown. */
 static bool window_size(int *w, int *h) {
     struct winsize size;
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
@@ -145,14 +145,14 @@ static int32_t resize_screen(nc_term *t) {
 static void suspend(nc_term *t) {
     paste_brackets(false);
     endwin();
-    /* the whole foreground job, as the terminal's own Ctrl-Z would */
+    /* stops the whole foreground job, like the terminal's own Ctrl-Z */
     kill(0, SIGTSTP);
     paste_brackets(true);
     refresh();
     t->all = true;
 }
 
-/* wheel and first button; other presses mean nothing */
+/* Translates the wheel and the first button; other buttons are ignored. */
 static int32_t mouse(nc_term *t) {
     MEVENT e;
     if (getmouse(&e) != OK) return BT_KEY_NONE;
@@ -236,11 +236,12 @@ static void catch_signals(void) {
     end_asked = 0;
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGHUP, &a, NULL);
-    sigaction(SIGINT, &a, NULL); /* for other terminals: keys are bytes in raw mode */
+    sigaction(SIGINT, &a,
+              NULL); /* for other processes that send SIGINT; in raw mode keys are bytes */
     sigaction(SIGQUIT, &a, NULL);
-    a.sa_handler = on_resize; /* not curses': it takes any size */
+    a.sa_handler = on_resize; /* replaces the handler of curses, which accepts any size */
     sigaction(SIGWINCH, &a, NULL);
-    a.sa_handler = SIG_IGN; /* a closed pipe shows as a failed write */
+    a.sa_handler = SIG_IGN; /* a closed pipe is detected as a failed write */
     sigaction(SIGPIPE, &a, NULL);
 }
 
@@ -285,7 +286,7 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
     define_key("\033[200~", PASTE_BEGIN);
     define_key("\033[201~", PASTE_END);
     paste_brackets(true);
-    /* a frame is short: do not poll the keyboard while drawing */
+    /* a frame is short, so the keyboard is not polled while drawing */
     typeahead(-1);
     set_escdelay(25);
     mouseinterval(0); /* report a press immediately */

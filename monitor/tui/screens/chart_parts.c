@@ -62,7 +62,7 @@ static size_t event_marks(const bt_top *t, const bt_view_series *s, bt_plot_mark
     return n;
 }
 
-/* "2.4431 · 2.4509 over 4 steps": the newest value as it is, and smoothed; or the caller's figure instead */
+/* Writes "2.4431 · 2.4509 over 4 steps": the newest value, and the smoothed one; or the caller's text. */
 static void chart_title(bt_top *t, bt_rect row, const bt_view_series *s, const char *title,
                         const char *figure, bt_style style, double smoothed) {
     char right[240], raw[80], mean[96] = "", zoom[32] = "";
@@ -91,7 +91,7 @@ static void chart_title(bt_top *t, bt_rect row, const bt_view_series *s, const c
     bt_canvas_rule(&t->canvas, row, style, title, from);
 }
 
-/* the usual range of what is drawn, then the reader's zoom and pan */
+/* Uses the usual range of the drawn values, then the user's zoom and pan. */
 static void y_range(const bt_top *t, const bt_view_series *const *all, size_t n, bt_plot *p) {
     double low, high, floor = p->y0, range[4][2];
     for (size_t i = 0; i < n; i++) {
@@ -105,7 +105,7 @@ static void y_range(const bt_top *t, const bt_view_series *const *all, size_t n,
     if (log_y) low = log(low), high = log(high);
     if (!isnan(floor)) low = fmin(low, floor);
     double room = (high - low) * 0.03;
-    /* the axis of zeros ends at one unit: 1 %, 1 ms */
+    /* An axis for values that are all zero ends at one unit: 1 %, 1 ms. */
     if (!(room > 0))
         room = fabs(high) > 0 ? fabs(high) * 0.05 : p->y_unit == BT_UNIT_FRAC ? 0.01 : 1;
     if (isnan(floor) || low < floor) low -= room;
@@ -119,7 +119,7 @@ static void y_range(const bt_top *t, const bt_view_series *const *all, size_t n,
     if (log_y) p->y0 = exp(p->y0), p->y1 = exp(p->y1);
 }
 
-/* the best validation, and the line's name at its end */
+/* Marks the best validation, and labels the end of the line. */
 static size_t validation_points(const bt_view_series *val, char label[40], bt_plot_point *out) {
     size_t best = val->n, last = val->n, n = 0;
     for (size_t i = 0; i < val->n; i++) {
@@ -163,7 +163,7 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     p.x_name = bt_x_axis_title(t->x);
     p.y_unit = s->unit;
     p.no_bands = bt_term_caps_of(t->term).depth == BT_DEPTH_MONO;
-    /* a share or an amount is seen against nothing and, for overlap, against all */
+    /* The axis of shares and amounts begins at 0 and, for overlap, ends at 1. */
     if ((s->unit == BT_UNIT_FRAC || s->unit == BT_UNIT_BYTES || s->unit == BT_UNIT_MIB) && !p.log_y)
         p.y0 = 0;
     if (which == BT_TS_OVERLAP && !p.log_y) p.y1 = 1;
@@ -175,7 +175,7 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     p.n_points = validation_points(val, best, points);
     bt_plot_series lines[4];
     size_t n = 0;
-    /* a long baseline does not squeeze a young run */
+    /* A long baseline does not shrink a short run. */
     if (g->n > 0) p.x0 = s->x[0], p.x1 = s->x[s->n - 1];
     if (g->n > 0)
         lines[n++] = (bt_plot_series){
@@ -204,8 +204,8 @@ void bt_top_spark(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     bt_canvas_text_right(&t->canvas, r.x + r.w, r.y, r.w - w - 1,
                          (bt_style){.fg = BT_C_BRIGHT, .attr = BT_ATTR_BOLD}, now);
     if (s->n == 0 || r.h < 2) return;
-    /* all of the span in exactly this many columns, each the mean of its buckets; zero is the
-     * floor, so that calm looks calm */
+    /* Draws the whole span in exactly this many columns, each the mean of its buckets. The axis begins at zero, so
+     * that small changes look small. */
     double *cells = malloc((size_t)r.w * sizeof *cells);
     if (!cells) return;
     size_t columns = (size_t)r.w;

@@ -11,12 +11,12 @@ enum { LABEL = 9, LEAST_W = 36, REPEAT_MOST = 12 };
 typedef struct bins {
     const double (*of)[BT_HIST_BINS]; /* (samples) */
     bool weights;
-    int low, high;     /* the bins that are shown */
-    int group, repeat; /* bins a row, columns a sample */
+    int low, high;     /* visible bins */
+    int group, repeat; /* bins per row, columns per sample */
     double most;       /* the largest share of a row */
 } bins;
 
-/* the lowest bin of a row; the first row has the highest bins */
+/* Returns the lowest bin of a row; the first row has the highest bins. */
 static int bin_of(const bins *x, size_t row) {
     const int rows = (x->high - x->low) / x->group;
     return x->low + (rows - (int)row) * x->group;
@@ -44,7 +44,7 @@ static void distribution_label(void *ctx, size_t row, char *buf, size_t size) {
         snprintf(buf, size, "2^%d", bin + BT_HIST_OCTAVE);
 }
 
-/* false: no sample has anything */
+/* Returns false if all samples are empty. */
 static bool find_bins(const bt_view_distribution *d, bins *x, int rows) {
     x->low = BT_HIST_BINS, x->high = -1;
     for (int s = 0; s < d->samples; s++)

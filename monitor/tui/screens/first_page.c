@@ -5,12 +5,12 @@
 
 #include "monitor/tui/screens/screens.h"
 
-/* values are clear without their names, except for the learning rate */
+/* Values are clear without their names, except for the learning rate. */
 static bool shows_chip_name(const bt_view_chip *c, bool named) {
     return named || strcmp(c->name, "lr") == 0;
 }
 
-/* chips in rows of w columns, whole ones; c NULL: only counts the rows */
+/* Draws whole chips in rows of w columns; c NULL: only counts the rows. */
 static int lay_chips(const bt_view_head *h, bt_canvas *c, bt_rect r, bool named) {
     int at = 0, rows = h->n_chips > 0;
     for (int i = 0; i < h->n_chips; i++) {
@@ -63,7 +63,7 @@ void bt_chips_draw(bt_top *t, bt_rect r) {
 typedef struct told {
     const char *label, *text;
     uint8_t color;
-    int most; /* lines */
+    int most; /* maximum number of lines */
 } told;
 
 enum { LABEL_W = 7, TOLD = 3 };
@@ -114,7 +114,7 @@ void bt_trouble_draw(bt_top *t, bt_rect r) {
     }
 }
 
-/* after "the beginning of the prompt..." */
+/* Writes the text after "the beginning of the prompt...". */
 static void quote(char *out, size_t size, const char *prompt) {
     const char *end = prompt;
     while (*end && end - prompt < 40) bt_glyph_next(&end); /* whole characters */

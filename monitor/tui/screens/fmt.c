@@ -1,4 +1,4 @@
-/* fmt.c - numbers for people, and the colours of states and phases. */
+/* fmt.c - formats numbers, and selects the colours of states and phases. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

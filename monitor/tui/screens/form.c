@@ -16,7 +16,7 @@ static bt_start_field start_field(int i) {
     return i < CONFIG ? bt_start_fields[i] : own[i - CONFIG];
 }
 
-/* "nano, small, base": what a field with choices takes, else its help */
+/* Writes the choices of a field ("nano, small, base"), or its help. */
 static const char *hint(const bt_start_field *f, char *buf, size_t size) {
     if (!f->choices[0]) return f->help;
     size_t n = 0;
@@ -53,7 +53,7 @@ static void start_from_form(bt_top *t) {
     for (int i = 0; i < BT_START_FIELDS; i++) {
         const bt_start_field f = start_field(i);
         if (!t->form[i][0]) continue;
-        /* untouched fields have the value of the configuration */
+        /* Fields that were not changed keep the value of the configuration. */
         if (t->form[CONFIG][0] && strcmp(t->form[i], f.first) == 0) continue;
         argv[n++] = f.flag;
         argv[n++] = t->form[i];
@@ -73,7 +73,7 @@ void bt_form_key(bt_top *t, int32_t key) {
     t->dirty = true;
     if (t->form_asks) {
         t->form_asks = false;
-        /* a key that arrives together with the question is not an answer: it was pasted */
+        /* A key that arrives together with the question was pasted and is not an answer. */
         if ((key == 'y' || key == 'Y') && t->burst != t->asked_burst) start_from_form(t);
     } else if (key == BT_KEY_ESC || key == BT_CTRL('C'))
         t->input = BT_INPUT_NONE;

@@ -1,4 +1,4 @@
-/* heat.c - heat maps and stacked bars: colour never alone. */
+/* heat.c - draws heat maps and stacked bars whose values are readable without colour. */
 #include <math.h>
 
 #include "monitor/tui/draw/plot.h"

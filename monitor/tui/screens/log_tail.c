@@ -1,4 +1,4 @@
-/* log_tail.c - the end of the run's log.txt, where this machine can read it, under the events. */
+/* log_tail.c - shows the end of the run's log.txt under the events, if this machine can read it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -57,7 +57,7 @@ void bt_top_log_load(bt_top *t) {
     close(fd);
 }
 
-/* the newest lines of at least this level, as many as fit */
+/* Draws the newest lines of at least this level, as many as fit. */
 void bt_top_log_draw(bt_top *t, bt_rect r, bt_event_level least, bt_style title) {
     const bt_top_log *l = &t->log;
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title, "log", l->path);

@@ -10,7 +10,7 @@ enum { CELL = 15, CELL_TOLD = 29, ROWS_MOST = 4, BAR = 5 };
 
 static bool is_told(const bt_cores *c) { return c->n > 0 && !isnan(c->core[0].mhz); }
 
-/* cores beside each other; the bars give way to one glyph a core where there are too many */
+/* Cores are side by side; if there are too many, each is one glyph instead of a bar. */
 static int cells(const bt_top *t, int w) {
     const int n = w / (is_told(&t->cores) ? CELL_TOLD : CELL);
     return n > 0 ? n : 1;
@@ -53,7 +53,7 @@ const char *bt_machine_summary(const bt_top *t, int w, char *out, size_t size) {
         snprintf(text, sizeof text, " · disks read %s/s, written %s/s",
                  bt_fmt(b, sizeof b, floor(read), BT_UNIT_BYTES),
                  bt_fmt(c, sizeof c, floor(written), BT_UNIT_BYTES));
-        if (!add_whole(out, size, w, text)) { /* both ways together */
+        if (!add_whole(out, size, w, text)) { /* both directions together */
             snprintf(text, sizeof text, " · disks %s/s",
                      bt_fmt(b, sizeof b, floor(read + written), BT_UNIT_BYTES));
             add_whole(out, size, w, text);

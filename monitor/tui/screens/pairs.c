@@ -13,7 +13,7 @@ static double pair_value(const bt_view_pair *p, bool bytes) {
     return bytes ? p->bytes : p->flight_ms;
 }
 
-/* similar values look alike: the scale ends at no less than twice its beginning */
+/* The scale ends at no less than twice its beginning, so that similar values look alike. */
 static void pair_scale(const bt_view_comm *c, bool bytes, double *lo, double *hi) {
     *lo = INFINITY;
     *hi = 0;
@@ -30,7 +30,7 @@ static void pair_scale(const bt_view_comm *c, bool bytes, double *lo, double *hi
 static void draw_value(bt_top *t, bt_rect cell, double v, double frac, bool bytes) {
     char b[32];
     bt_canvas *c = &t->canvas;
-    /* the darkest colours are no good for text */
+    /* the darkest colours are unreadable as text */
     bt_style s = {.fg = bt_color_heat(cell.w > NUMBER_W ? 0.3 + 0.7 * frac : frac)};
     if (isnan(v)) {
         bt_canvas_put(c, cell.x + cell.w - 2, cell.y, 0xB7, (bt_style){.fg = BT_C_FAINT});
@@ -58,7 +58,7 @@ static double median_from(const bt_view_comm *c, int peer, double *work) {
     return bt_median_known(work, n);
 }
 
-/* a rank whose messages all take long: its link, or its processor when it should send them */
+/* Finds a rank whose messages all take long, because of its link or because it has no processor to send them. */
 static void slowest_sender(bt_top *t, bt_rect row) {
     const bt_view_comm *c = &t->view->comm;
     double *work = malloc((c->n_pairs + 1) * sizeof *work), most = 0, others = 0;

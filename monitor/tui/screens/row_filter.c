@@ -14,7 +14,7 @@ bool bt_top_filter_set(bt_top *t, const char *text) {
     snprintf(t->filter, sizeof t->filter, "%s", text);
     if (!text[0]) return true;
     t->filter_on = true;
-    /* an invalid expression is searched literally */
+    /* An invalid expression is searched for literally. */
     t->filter_is_re = regcomp(&t->filter_re, text, REG_EXTENDED | REG_ICASE | REG_NOSUB) == 0;
     return t->filter_is_re;
 }

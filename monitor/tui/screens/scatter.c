@@ -1,4 +1,4 @@
-/* scatter.c - the listed runs as points: a setting across, a result up. Below the list of runs. */
+/* scatter.c - draws the listed runs as points below the list: a setting on the x axis, a result on the y axis. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static bool read_point_value(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* the learning rate where runs differ in it, else the number with the most values */
+/* Selects the learning rate if runs differ in it, or else the number with the most values. */
 static bt_code find_setting(bt_top *t, bt_err *err) {
     return bt_db_query(
         t->cfg.db,

@@ -147,7 +147,7 @@ static void op_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_s
     }
 }
 
-/* speed of the idle links, on which the column `model` is based; as many as fit */
+/* Writes the speed of the idle links, on which the column `model` is based; as many as fit. */
 static void link_text(const bt_view_comm *c, double load, int room, char *out, size_t size) {
     char one[96], a[32], b[32];
     size_t n = 0;
@@ -212,7 +212,7 @@ static void draw_comm_ranks(bt_top *t, bt_rect r, bt_style title) {
 
 enum { PANE_OVERHEAD, PANE_OVERLAP, PANE_WIRE, PANE_KINDS, PANE_RANKS, PANE_PAIRS };
 
-/* The figure of a chart's heading is of the same steps and ranks as the rows of the table "per rank and step". */
+/* The value in a chart's heading covers the same steps and ranks as the rows of the table "per rank and step". */
 static const char *figure_of(const bt_top *t, int pane, char *out, size_t size) {
     const bt_view_ranks *k = &t->view->ranks;
     double exposed = 0, busy = 0, wait = 0, step = 0, wire = 0;
@@ -254,7 +254,7 @@ static void charts(bt_top *t, bt_rect r) {
     bt_rect col[3];
     bt_layout_cols(r, want, 3, 2, col);
     for (int i = 0; i < 3; i++) {
-        /* the third takes the second's place where there are two */
+        /* If only two fit, the third replaces the second. */
         int pane = i == PANE_OVERLAP && t->pane == PANE_WIRE && !wide ? PANE_WIRE : i;
         if (col[i].w > 0) chart(t, col[i], pane, t->pane == pane);
     }
@@ -279,7 +279,7 @@ void bt_screen_comm(bt_top *t, bt_rect r) {
     }
     int need = (int)t->n_rows + 2, kinds = (int)t->view->comm.n, few = kinds > 3 ? 3 : kinds,
         pairs = bt_pairs_height(t);
-    /* no room for all: the matrix for the charts */
+    /* If not all fit, the matrix replaces the charts. */
     bool instead = t->pane == PANE_PAIRS && pairs > 0 &&
                    r.h < 6 + few + 3 + (need < 4 ? need : 4) + 1 + pairs + 1;
     bt_pane_size rows[] = {

@@ -1,5 +1,4 @@
-/* screen_compare.c - the marked runs over each other: loss against tokens, and a table of
- * differences at matched tokens. */
+/* screen_compare.c - overlays the marked runs: loss against tokens, and a table of differences at matched tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,7 +103,7 @@ bt_code bt_compare_load(bt_top *t, bt_err *err) {
     return BT_OK;
 }
 
-/* loss at that many tokens, linear between points; NaN beyond the run */
+/* Returns the loss at this number of tokens, linear between points; NaN beyond the run. */
 static double loss_at(const bt_compared *x, double tokens) {
     for (size_t i = 0; i < x->n; i++) {
         if (x->x[i] < tokens) continue;

@@ -1,4 +1,4 @@
-/* screen_events.c - a lane of everything that happened over a list of it. */
+/* screen_events.c - shows a timeline of all events above a list of them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,13 +59,13 @@ static void keep_level(bt_top *t, bt_event_level least) {
     if (l->selected >= (int)n) l->selected = n ? (int)n - 1 : 0;
 }
 
-static void lane(bt_top *t, bt_rect r) {
+static void draw_timeline(bt_top *t, bt_rect r) {
     const bt_view_events *e = &t->view->events;
     double end = fmax(t->view->head.elapsed_s, 1);
     char b[40];
     for (int x = 0; x < r.w; x++)
         bt_canvas_put(&t->canvas, r.x + x, r.y, 0x2500, (bt_style){.fg = BT_C_FAINT});
-    /* the worse is drawn over the better */
+    /* More severe events are drawn over less severe ones. */
     for (int level = BT_EV_INFO; level <= BT_EV_ERROR; level++)
         for (size_t i = 0; i < e->n; i++) {
             if ((int)e->event[i].level != level) continue;
@@ -79,7 +79,7 @@ static void lane(bt_top *t, bt_rect r) {
                          bt_duration(b, sizeof b, floor(end)));
 }
 
-/* the largest part first; what took no time, or does not fit as a whole, is left out */
+/* Shows the largest part first; omits parts without time or without room. */
 static void goodput(bt_top *t, bt_rect row) {
     const bt_view_head *h = &t->view->head;
     char b[40], text[64];
@@ -120,7 +120,7 @@ void bt_screen_events(bt_top *t, bt_rect r) {
         bt_top_empty(t, r, "nothing has happened yet");
         return;
     }
-    lane(t, (bt_rect){r.x, r.y + 1, r.w, 1});
+    draw_timeline(t, (bt_rect){r.x, r.y + 1, r.w, 1});
     goodput(t, (bt_rect){r.x, r.y + 3, r.w, 1});
     bt_pane_size rows[] = {
         {.min = 4, .max = t->log.n ? (int)t->n_rows + 1 : 0, .weight = 2, .rank = 0},

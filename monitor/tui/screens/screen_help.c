@@ -10,7 +10,7 @@ void bt_screen_help_draw(bt_top *t, bt_rect r) {
                    (bt_style){.fg = BT_C_ACCENT, .attr = BT_ATTR_BOLD}, "keys",
                    "arrows scroll · Esc or ? closes");
     int columns = r.w >= 150 ? 2 : 1, width = r.w / columns, lines = 0, rows = r.h - 1;
-    /* first count, then draw what is in view */
+    /* Counts the rows first, then draws the visible ones. */
     for (int pass = 0; pass < 2; pass++) {
         int line = 0, half = (lines + columns - 1) / columns;
         for (int g = 0; g < BT_KEYS_GROUPS; g++) {

@@ -116,7 +116,7 @@ static void draw_islands_summary(bt_top *t, bt_rect r) {
                     (long long)l->late, (long long)l->refused, l->left_out);
 }
 
-/* a bar for each staleness, as many as there are rows; the last one sums up what is older */
+/* Draws a bar for each staleness, as many as there are rows; the last bar is the sum of the remaining ones. */
 static void histogram(bt_top *t, bt_rect r) {
     const bt_view_islands *l = islands(t);
     char right[64], b[40];
@@ -151,8 +151,8 @@ static bool of_islands(const bt_view_event *e) {
            k == BT_EVENT_ISLAND_LATE || k == BT_EVENT_REFUSED;
 }
 
-/* the newest first */
-static void happened(bt_top *t, bt_rect r) {
+/* Newest first. */
+static void draw_event_counts(bt_top *t, bt_rect r) {
     const bt_view_events *e = &t->view->events;
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, (bt_style){.fg = BT_C_LABEL},
                    "joins, losses, late updates, refusals", "6: all events");
@@ -190,5 +190,5 @@ void bt_screen_islands(bt_top *t, bt_rect r) {
                                  .sort_col = -1};
     bt_top_table(t, out[0], table);
     if (out[1].h > 1) histogram(t, out[1]);
-    if (out[2].h > 1) happened(t, out[2]);
+    if (out[2].h > 1) draw_event_counts(t, out[2]);
 }

@@ -1,5 +1,5 @@
-/* screen_metrics.c - every metric of a panel (panels.def): the newest value over the rows of its
- * scope, and how it went. A new row of metrics.def is seen here without another line of code. */
+/* screen_metrics.c - shows every metric of a panel (panels.def): the newest value over the rows of its scope, and
+ * its history. A new row of metrics.def appears here without further code. */
 #include <math.h>
 #include <stdio.h>
 
@@ -78,7 +78,7 @@ static bool paint_metric_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, in
     return true;
 }
 
-/* the panels in their order, the one that is shown in colour */
+/* Lists the panels in their order, the current one in colour. */
 static void panels(bt_top *t, bt_rect r) {
     int x = r.x;
     for (int p = 0; p < BT_PANEL_COUNT; p++) {

@@ -1,4 +1,4 @@
-/* screen_overview.c - loss, speed, where the step goes, who is slow, what happened: one look. */
+/* screen_overview.c - one screen with loss, speed, phases of a step, slow ranks and recent events. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static void straggler_line(bt_top *t, bt_rect row, const bt_view_rank *x) {
     if (row.w >= 72)
         snprintf(line, sizeof line, "without: %s (-%s)",
                  bt_fmt(b, sizeof b, x->what_if_ms, BT_UNIT_MS), d);
-    /* whole or not at all */
+    /* Omits text that does not fit completely. */
     if (bt_canvas_text_width(line) <= end - at)
         bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, line);
 }
@@ -101,7 +101,7 @@ static void draw_stragglers(bt_top *t, bt_rect r) {
                    "by delay caused");
     if (k->steps == 0) return;
     int y = r.y + 1, end = r.y + r.h;
-    /* the machine, before any rank of it */
+    /* An overloaded machine is reported before its ranks. */
     if (k->crowded[0] && y < end)
         y += bt_canvas_wrap(&t->canvas, (bt_rect){r.x, y, r.w, end - y < 3 ? 1 : 3},
                             (bt_style){.fg = BT_C_WARN}, k->crowded);
@@ -124,7 +124,7 @@ static void island_line(bt_top *t, bt_rect row, const bt_view_island *x) {
                     bt_fmt(d, sizeof d, x->value[BT_MI_BYTES], BT_UNIT_BYTES));
 }
 
-/* in place of the slowest ranks: a hub has none */
+/* A hub has no ranks, so its islands replace the slowest ranks. */
 static void island_lines(bt_top *t, bt_rect r) {
     const bt_view_islands *l = &t->view->islands;
     char right[64];

@@ -36,13 +36,13 @@ enum { GROUPS = 256 };
 
 typedef struct heat_ctx {
     const bt_top *t;
-    /* rows of the picture; row k shows ranks start[k] .. start[k + 1] - 1 */
+    /* rows of the heat map; row k shows ranks start[k] .. start[k + 1] - 1 */
     size_t rows, start[GROUPS + 1];
     bool hosts;               /* each row is a host */
-    size_t first_col, repeat; /* columns left out on the left; cells per column */
+    size_t first_col, repeat; /* columns omitted on the left; cells per column */
 } heat_ctx;
 
-/* if a row has several ranks, show the most extreme one */
+/* If a row has several ranks, shows the most extreme value. */
 static double heat_value(void *ctx, size_t row, size_t col) {
     const heat_ctx *x = ctx;
     const bt_view_heat *h = &x->t->view->heat;
@@ -68,8 +68,7 @@ static void heat_label(void *ctx, size_t row, char *buf, size_t size) {
         snprintf(buf, size, "%zu-%zu", a, b);
 }
 
-/* a row for each rank where there is room, else one for each host, else for as many ranks as it
- * takes */
+/* Uses a row per rank if there is room, otherwise one per host, otherwise one for as many ranks as necessary. */
 static void heat_rows(const bt_top *t, size_t room, heat_ctx *x) {
     const bt_view_ranks *k = &t->view->ranks;
     size_t n = t->reading ? k->n : t->view->heat.rows, hosts = 0;
@@ -161,7 +160,7 @@ static void draw_heat(bt_top *t, bt_rect r) {
     heat_foot(t, (bt_rect){r.x, r.y + 1 + (int)x.rows * map.row_h, r.w, 1}, &x, shown * x.repeat);
 }
 
-/* the heat map's row of the rank under the cursor as a curve */
+/* Draws the heat map's row of the rank under the cursor as a curve. */
 static void draw_rank(bt_top *t, bt_rect r) {
     const bt_view_heat *h = &t->view->heat;
     size_t rank = t->rows[t->list[BT_SCREEN_RANKS].selected];
@@ -279,7 +278,7 @@ static bool paint_rank_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, int 
 }
 
 /* "rank 5", or "ranks 3, 5" when several are marked */
-static void whose(const bt_top *t, int rank, char *out, size_t size) {
+static void marked_ranks_text(const bt_top *t, int rank, char *out, size_t size) {
     int n = snprintf(out, size, t->n_marked_ranks > 1 ? "ranks " : "rank ");
     if (t->n_marked_ranks == 0) snprintf(out + n, size - (size_t)n, "%d", rank);
     for (int i = 0; i < t->n_marked_ranks && n < (int)size - 12; i++)
@@ -301,13 +300,13 @@ void bt_what_if_line(bt_top *t, bt_rect r, const bt_view_rank *x) {
                        : x->what_if_ms;
     double gain = k->step_ms > 0 ? (k->step_ms - after) / k->step_ms : NAN;
     if (r.h > 0 && k->crowded[0] && k->n > 1) {
-        /* the machine, before any rank of it */
+        /* An overloaded machine is reported before its ranks. */
         int n = bt_canvas_wrap(&t->canvas, (bt_rect){r.x, r.y, r.w, r.h > 1 ? r.h - 1 : 1},
                                (bt_style){.fg = BT_C_WARN}, k->crowded);
         r.y += n, r.h -= n;
     }
     if (r.h <= 0 || isnan(gain) || k->n < 2) return;
-    whose(t, x->rank, who, sizeof who);
+    marked_ranks_text(t, x->rank, who, sizeof who);
     if (gain < 0.001) {
         snprintf(line, sizeof line, "without %s the step would take as long", who);
     } else {

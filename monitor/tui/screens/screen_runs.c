@@ -212,12 +212,12 @@ void bt_screen_runs(bt_top *t, bt_rect r) {
                                  .paint = paint_run_cell,
                                  .marked = is_marked_run,
                                  .sort_col = -1};
-    /* a long list leaves a third of a tall screen */
+    /* A long list leaves a third of a tall screen to the preview. */
     int spare = r.h - 2 - (int)t->n_rows, below = spare >= 9  ? (spare - 1 < 20 ? spare - 1 : 20)
                                                   : r.h >= 30 ? 12
                                                               : 0;
     bt_top_table(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1 - (below ? below + 1 : 0)}, table);
-    /* right under a short list */
+    /* directly below a short list */
     int top = spare > below ? r.y + 3 + (int)t->n_rows : r.y + r.h - below;
     if (below && t->n_rows > 0)
         preview(t, (bt_rect){r.x, top, r.w, below}, &y->run[t->rows[l->selected]]);

@@ -1,5 +1,5 @@
-/* screen_step.c - one stacked bar per rank: where each rank's step goes; absolute, percent, or
- * excess over the median. */
+/* screen_step.c - shows the phases of a step as one stacked bar per rank: absolute, percent, or excess over the
+ * median. */
 #include <math.h>
 #include <stdio.h>
 
@@ -76,7 +76,7 @@ static void step_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt
     if (col == C_MAX && v > 2 * x->step_p50_ms) s->fg = BT_C_WARN;
 }
 
-/* the phases that were measured; where the planner predicted some, these below them */
+/* Shows the measured phases, and the planner's predictions below them. */
 static void put_phases(bt_top *t, bt_rect r) {
     enum { LABEL = 6 };
     const bt_view_ranks *k = &t->view->ranks;
@@ -105,7 +105,7 @@ void bt_screen_step(bt_top *t, bt_rect r) {
                                         "excess over the ranks' median"};
     bt_view_ranks *k = &t->view->ranks;
     bt_list *l = &t->list[BT_SCREEN_STEP];
-    /* the slowest, until the user chooses */
+    /* Selects the slowest rank until the user chooses another. */
     if (!l->touched && k->n > 0) l->selected = k->order[0];
     bt_top_rows(t, k->n, step_row_text, step_row_number, true);
     bt_pane_size rows[] = {{.min = 10, .weight = 2, .max = r.h > 30 ? r.h / 2 : 0, .rank = 0},

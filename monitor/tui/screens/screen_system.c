@@ -1,5 +1,4 @@
-/* screen_system.c - processors and memory, per rank; what the ranks of this machine do right
- * now. */
+/* screen_system.c - processors and memory per rank, and the current activity of this machine's ranks. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,8 +139,8 @@ static void ranks_table(bt_top *t, bt_rect r, bool active, bool here) {
     bt_list_draw(&t->canvas, r, &table, &top);
 }
 
-/* the ranks' table over two charts and the settings; the filter searches both tables, and keys move
- * in the one of the pane (the settings', where no rank matches) */
+/* Draws the ranks' table above two charts and the settings. The filter applies to both tables, and keys to that of
+ * the active pane (the settings if no rank matches). */
 void bt_screen_system(bt_top *t, bt_rect r) {
     bt_view_ranks *k = &t->view->ranks;
     bt_list *l = &t->list[BT_SCREEN_SYSTEM], kept = *l;
@@ -167,7 +166,7 @@ void bt_screen_system(bt_top *t, bt_rect r) {
                            {.min = here, .max = panel, .weight = panel > 1, .rank = 1}};
     bt_rect out[3], col[2], chart[2];
     bt_layout_rows(r, rows, 3, 1, out);
-    if (here && out[2].h > 0) { /* right under the table */
+    if (here && out[2].h > 0) { /* directly below the table */
         out[2].y = out[0].y + out[0].h;
         out[1].y += out[2].h + 1;
         bt_machine_draw(t, out[2]);

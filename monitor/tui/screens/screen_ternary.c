@@ -6,7 +6,7 @@
 
 #include "monitor/tui/screens/screens.h"
 
-#define ZERO_GAUSS 0.310 /* share of zeros when latents are Gaussian (absmean threshold) */
+#define ZERO_GAUSS 0.310 /* share of zeros for Gaussian latents (absmean threshold) */
 
 enum {
     C_LAYER,
@@ -165,7 +165,7 @@ static void draw_ternary_summary(bt_top *t, bt_rect r) {
                     r.w < 112 ? "" : " · in brackets: Gaussian latents");
 }
 
-/* Removes norms and embeddings, which have full precision; `t` shows them */
+/* Removes norms and embeddings, which have full precision; key `t` shows them. */
 static void keep_ternary(bt_top *t) {
     size_t n = 0;
     bt_list *l = &t->list[BT_SCREEN_TERNARY];
@@ -183,14 +183,14 @@ void bt_ternary_choose(bt_top *t) {
         return;
     const bt_view_layer *x = &t->view->layers.layer[t->rows[l->selected]];
     if (t->tensor_layer == x->layer && strcmp(t->tensor, x->tensor) == 0) return;
-    /* at first nothing is chosen, and the first ternary tensor is what was loaded */
+    /* At first nothing is selected, and the first ternary tensor was loaded. */
     const bool first = !t->tensor[0] && l->selected == 0;
     t->tensor_layer = x->layer;
     snprintf(t->tensor, sizeof t->tensor, "%s", x->tensor);
     if (!first) t->reload = true;
 }
 
-/* rows of the distribution below the table; what is left of a high screen */
+/* Returns the rows of the distribution below the table, the rest of a high screen. */
 static int distribution_rows(const bt_top *t, int h) {
     const int left = h - 4 - ((int)t->n_rows + 1), least = bt_distribution_least(t);
     /* a table of many tensors may be cut to half the screen */
@@ -225,7 +225,7 @@ void bt_screen_ternary(bt_top *t, bt_rect r) {
                                  .cell = ternary_cell,
                                  .paint = paint_ternary_cell,
                                  .sort_col = -1};
-    /* then the words are explained below the table */
+    /* With enough room, the terms are explained below the table. */
     bool room = (int)t->n_rows + 3 < r.h - 2;
     bt_top_table(t, (bt_rect){r.x, r.y + 2, r.w, r.h - (room ? 4 : 2)}, table);
     if (!room) return;

@@ -27,7 +27,7 @@ typedef enum {
     BT_INPUT_COMMAND,
     BT_INPUT_CONFIRM,
     BT_INPUT_FORM,
-    BT_INPUT_NOTE, /* the following lines change a run (top_steer.c) */
+    BT_INPUT_NOTE, /* the following input lines change a run (top_steer.c) */
     BT_INPUT_RATE,
     BT_INPUT_TAGS,
     BT_INPUT_PROMPT,
@@ -35,7 +35,7 @@ typedef enum {
     BT_INPUT_RENAME
 } bt_input;
 
-/* the series every screen draws from, in this order in view->series */
+/* series that every screen may use, in the order of view->series */
 typedef enum {
     BT_TS_LOSS,
     BT_TS_VAL,
@@ -71,7 +71,7 @@ typedef struct bt_compared { /* one run of a comparison */
     double last_loss, best_val, tokens_per_s, step_ms, overhead, tokens_total;
 } bt_compared;
 
-typedef struct bt_setting { /* one that differs between the compared runs */
+typedef struct bt_setting { /* a setting that differs between the compared runs */
     char key[40], value[BT_COMPARE_MAX][40];
 } bt_setting;
 
@@ -82,8 +82,8 @@ typedef struct bt_setting_of { /* a setting's value in one run */
 } bt_setting_of;
 
 typedef struct bt_scatter { /* scatter.c */
-    char wanted[64];        /* the setting across; "": found */
-    char setting[64];       /* setting of these values; "": the runs differ in none */
+    char wanted[64];        /* requested setting on the x axis; "": automatic */
+    char setting[64];       /* setting of these values; "": the runs do not differ */
     int result;             /* up: a row of its table of results */
     bt_setting_of *value;   /* (n) of BT_SCATTER_MAX */
     size_t n;
@@ -101,7 +101,7 @@ typedef struct bt_top_log { /* the end of the run's log.txt, cut into lines */
 
 typedef struct bt_list {     /* selection of one screen's table */
     int selected, top, sort; /* sort: column, -1 the screen's own order */
-    bool invert, touched;    /* touched: the user moved it */
+    bool invert, touched;    /* touched: the user has moved it */
 } bt_list;
 
 typedef struct bt_top {
@@ -137,7 +137,7 @@ typedef struct bt_top {
     bt_list list[BT_SCREEN_COUNT];
     size_t rows[BT_TOP_ROWS]; /* rows of the current table after filter and sort */
     size_t n_rows, n_all;
-    int page; /* rows that fit, for PgUp and PgDn */
+    int page; /* visible rows, for PgUp and PgDn */
     /* positions of tabs and rows for the mouse; tab_y -1, rows without height: none */
     int tab_x[BT_SCREEN_COUNT], tab_end[BT_SCREEN_COUNT], tab_y;
     bt_rect list_rows;
@@ -149,8 +149,8 @@ typedef struct bt_top {
     bt_input input;
     char line[512];
     size_t line_len;
-    bt_action confirm; /* waits for y */
-    /* a verb sent to `run` after its event `seq`, with a pending outcome; "": none */
+    bt_action confirm; /* action that waits for the key y */
+    /* verb sent to `run` after its event `seq`, whose outcome is pending; "": none */
     struct {
         char run[BT_NAME_MAX];
         bt_verb verb;
@@ -162,7 +162,7 @@ typedef struct bt_top {
     char marked[BT_MARKED_MAX][BT_NAME_MAX];
     int n_marked;
     int marked_rank[BT_MARKED_RANKS], n_marked_ranks;
-    /* run under the list's cursor, which remains on it while other runs appear and disappear */
+    /* run under the list's cursor, which the cursor follows while other runs appear and disappear */
     char cursor_run[BT_NAME_MAX];
     bool comparing;
     bt_compared *compared; /* n_compared of them */
@@ -178,7 +178,7 @@ typedef struct bt_top {
     /* processes of this machine's ranks, while the screen System shows a live run */
     bt_procs procs;
     bt_cores cores; /* sampled while the screen System is shown */
-    /* a run that was started from here and is not in the database yet */
+    /* run that was started from here and is not in the database yet */
     char pending[BT_NAME_MAX];
     int form_field;
     bool form_asks; /* the form was confirmed: start the run */
@@ -188,12 +188,12 @@ typedef struct bt_top {
     char form[BT_FORM_FIELDS][128];
     /* loop */
     int64_t seen_version;
-    /* processor time of this thread so far; remaining budget, negative: overdrawn */
+    /* processor time of this thread; remaining budget, negative: overdrawn */
     double used_s, saved_s;
-    int64_t saved_ns; /* when that was so */
+    int64_t saved_ns; /* time of that state */
     double look_s;    /* usual cost of a load with its frame */
     bool quit, dirty, reload;
-    /* the numbers are there, charts and maps of a long run are still being read */
+    /* the numbers are loaded, and charts of a long run are still being read */
     bool reading;
     bt_err load_error;
 } bt_top;
@@ -215,9 +215,9 @@ extern const double bt_top_smooth[BT_TOP_SMOOTHS];
 bt_code bt_top_open(bt_top *t, const bt_top_cfg *cfg, bt_term *term, bt_err *err) BT_MUST_CHECK;
 void bt_top_close(bt_top *t);
 bt_code bt_top_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
-/* The file at the database's path is another one: goes over to it. BT_NOTFOUND: there is none. */
+/* Opens the file that is now at the database's path. BT_NOTFOUND: there is none. */
 bt_code bt_top_follow(bt_top *t, bt_err *err) BT_MUST_CHECK;
-/* without charts and maps; false: these will be quick to read */
+/* Loads the view without charts and maps. Returns false if these will be quick to read. */
 bool bt_top_load_numbers(bt_top *t);
 void bt_top_message(bt_top *t, uint8_t color, const char *fmt, ...) BT_PRINTF(3, 4);
 bool bt_top_select_run(bt_top *t, const char *run);
@@ -227,32 +227,31 @@ void bt_top_log_load(bt_top *t);
 void bt_top_log_draw(bt_top *t, bt_rect r, bt_event_level least, bt_style title);
 
 /* ---- frame.c ---- */
-/* everything into t->canvas, sized as the terminal */
+/* Draws everything into t->canvas, in the size of the terminal. */
 bt_code bt_top_draw(bt_top *t, bt_err *err) BT_MUST_CHECK;
-/* below 80x24: the summary, or a short list */
+/* Returns true below 80x24, where the summary or a short list is shown. */
 bool bt_top_small(const bt_top *t);
 unsigned bt_top_small_parts(const bt_top *t); /* BT_VIEW_* that it shows */
 
 /* ---- top_keys.c, form.c, screen_compare.c ---- */
 void bt_top_key(bt_top *t, int32_t key);
-/* top_steer.c: begins the action of a key of the groups RUNS and CONTROL; continues it after the
- * confirmation or the input line */
+/* top_steer.c: begins the action of a key of the groups RUNS and CONTROL, and continues it after the confirmation or
+ * the input line */
 void bt_top_steer(bt_top *t, bt_action what);
 bool bt_top_steer_accepts(const bt_top *t, int32_t key); /* true if this key confirms */
 void bt_top_steer_confirmed(bt_top *t, int32_t key);
 void bt_top_steer_line(bt_top *t, bt_input was);
-/* shows the outcome of the sent verb once it is recorded */
+/* Shows the outcome of the sent verb once it is recorded. */
 void bt_top_steer_outcome(bt_top *t);
 void bt_form_open(bt_top *t);
 void bt_form_key(bt_top *t, int32_t key);
-/* the marked runs into t->compared */
+/* Loads the marked runs into t->compared. */
 bt_code bt_compare_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
-/* a key into a line of text; false: not a text key */
+/* Applies a key to a line of text; returns false if it is not a text key. */
 bool bt_line_edit(char *line, size_t size, int32_t key);
 
 /* ---- row_filter.c: filter and sort ---- */
-/* fills t->rows with 0..n-1 that match the filter, sorted by t->list[screen].sort when `order` is
- * given */
+/* Fills t->rows with those of 0..n-1 that match the filter, sorted by t->list[screen].sort if `order` is given. */
 typedef const char *(*bt_row_text)(bt_top *t, size_t row, char *buf, size_t size);
 typedef double (*bt_row_number)(bt_top *t, size_t row, int col);
 size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number,
@@ -264,14 +263,13 @@ bool bt_top_filter_set(bt_top *t, const char *text);
 
 /* ---- lr_chart.c, scatter.c ---- */
 bt_code bt_lr_chart_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
-/* nothing unless the screen Runs shows it (key t) */
+/* Does nothing unless the screen Runs shows the points (key t). */
 bt_code bt_scatter_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
-/* setting NULL: automatic; result NULL: unchanged. false: there is no such result, which was
- * reported */
+/* setting NULL: automatic; result NULL: unchanged. Returns false if there is no such result, which was reported. */
 bool bt_scatter_choose(bt_top *t, const char *setting, const char *result);
 
 /* ---- screen_ternary.c ---- */
-/* the tensor under the cursor becomes the one whose distribution is loaded */
+/* Selects the tensor under the cursor for the distribution. */
 void bt_ternary_choose(bt_top *t);
 
 /* ---- fmt.c ---- */
@@ -286,11 +284,11 @@ uint8_t bt_score_color(double score);
 
 /* ---- screens' shared pieces (chart_parts.c) ---- */
 const bt_view_series *bt_top_ts(const bt_top *t, bt_top_series s);
-/* heading, then a plot of one series with band, smoothing, ghost and event marks. figure: the value in the
- * heading and its window; NULL: the newest value and the smoothed one */
+/* Draws a heading, then a plot of one series with band, smoothing, ghost and event marks. figure: value in the
+ * heading and its window; NULL: the newest value and the smoothed one. */
 void bt_top_chart(bt_top *t, bt_rect r, bt_top_series s, const char *title, const char *figure,
                   bool log_y, bool pane_active);
-/* heading with newest value and a sparkline below */
+/* Draws a heading with the newest value, and a sparkline below. */
 void bt_top_spark(bt_top *t, bt_rect r, bt_top_series s, const char *title, uint8_t color);
 /* time of a step by phase: (BT_PHASE_COUNT) times and their sum */
 void bt_top_phase_legend(bt_top *t, bt_rect row, const double *phase_ms, double total_ms);

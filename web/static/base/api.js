@@ -1,6 +1,5 @@
-// api.js - requests data from the server or, in a report, from the answers stored in the page
-// (kept_answers.js). Paths are those below /api/v1/ in web/README.md; errors are {"error":
-// {message, hint}}.
+// api.js - requests data from the server or, in a report, from the stored responses in the page (kept_answers.js).
+// Paths are below /api/v1/, see web/README.md; errors are {"error": {message, hint}}.
 import { keptAnswer, report } from "./kept_answers.js";
 
 class ApiError extends Error {
@@ -56,14 +55,13 @@ const askedEarly = new Map(); // url -> answer, until a card requests it
 /** Requests in advance what a page will request, so that it need not wait for earlier answers. */
 export function askEarly(path, args = {}) {
   if (report) return;
-  askedEarly.delete(urlOf(path, args)); // one that was refused, before the token was given
+  askedEarly.delete(urlOf(path, args)); // it was refused before the token was given
   const answer = get(path, args);
   answer.catch(() => {}); // returned to the caller
   askedEarly.set(urlOf(path, args), answer);
 }
 
-// An answer equal to the one before is the same object, so that whoever drew it need not draw it
-// again.
+// A response equal to the previous one is the same object, so that its drawing need not be repeated.
 const newest = new Map();
 const newestMost = 24;
 
@@ -74,7 +72,7 @@ export function showAway(isAway) {
 
 let tellRefused = () => {};
 
-/** Calls the listener when the server takes the token of a question no more. */
+/* * Calls the listener when the server rejects the token of a request. */
 export function onRefused(listener) {
   tellRefused = listener;
 }

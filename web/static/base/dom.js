@@ -1,6 +1,5 @@
-// dom.js - makes elements and changes their texts. Text reaches the page as text nodes only:
-// neither this module nor another one parses markup. It expects the two live regions of index.html,
-// #toast and #said.
+// dom.js - creates elements and changes their texts. All text is inserted as text nodes: no module of the page parses
+// markup. It requires the two live regions of index.html, #toast and #said.
 
 const svgNamespace = "http://www.w3.org/2000/svg";
 const asProperty = ["value", "checked", "disabled", "indeterminate"];
@@ -32,7 +31,7 @@ export function svg(tag, props, ...kids) {
 
 const texts = new WeakMap();
 
-/** Sets the text of an element; a text that is as it was costs nothing. */
+/* * Sets the text of an element; does nothing if it is unchanged. */
 export function say(el, text) {
   if (texts.get(el) === text) return;
   texts.set(el, text);

@@ -1,5 +1,5 @@
-// format.js - numbers as text for people, always with their unit. It needs nothing else of the
-// page. A value that is null, undefined or NaN becomes a dash.
+// format.js - formats numbers with their units. It imports no other module. A value that is null, undefined or NaN
+// becomes a dash.
 
 export const dash = "–";
 
@@ -113,7 +113,7 @@ const spans = [
   [60, "m"],
 ];
 
-/** A time in its largest unit alone: what is left of a run. */
+/* * A duration in its largest unit only: the remaining time of a run. */
 export function roughly(value) {
   if (isUnknown(value)) return dash;
   for (const [size, letter] of spans) {
@@ -168,14 +168,14 @@ export function tick(name, value) {
   return text.replace(/(\.\d*?)0+(?=$|[^\d])/, "$1").replace(/\.(?=$|[^\d])/, "");
 }
 
-/** A place on an axis (a key of `axes` in vocabulary.js). */
+/* * A position on an axis (a key of `axes` in vocabulary.js). */
 export function onAxis(axis, value) {
   if (axis === "time" || axis === "active") return seconds(value);
   if (axis === "bytes") return bytes(value);
   return axis === "step" && Math.abs(value) < 1e7 ? count(value) : si(value, 4);
 }
 
-/** A place on an axis at the end of a sentence: "over 1.2 M tokens". */
+/* * A position on an axis for the end of a sentence: "over 1.2 M tokens". */
 export function reach(axis, value) {
   return {
     step: `by step ${onAxis("step", value)}`,

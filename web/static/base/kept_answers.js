@@ -1,10 +1,9 @@
-// kept_answers.js - the answers in the file of a report (`bitrain report`), which replace a
-// server. A report contains all series of a run (or of one rank) once, by step, and the
-// positions of the steps on every other axis.
+// kept_answers.js - responses stored in the file of a report (`bitrain report`), which replace a server. A report
+// contains all series of a run (or of one rank) once, by step, and the positions of the steps on every other axis.
 
 const element = document.getElementById("bitrain-data");
 
-/** {run, made_s, answers: path -> answer}; null where a server answers. */
+/* * {run, made_s, answers: path -> answer}; null if a server answers. */
 export const report = element ? JSON.parse(element.textContent) : null;
 
 function keyOf(path, args) {
@@ -14,7 +13,7 @@ function keyOf(path, args) {
   return path;
 }
 
-/** The kept answer to a question to the server; undefined: the report does not hold it. */
+/* * Returns the stored response to a request, or undefined. */
 export function keptAnswer(path, args) {
   const answer = report.answers[keyOf(path, args)];
   if (!answer || !path.endsWith("/series")) return answer;
@@ -29,7 +28,7 @@ export function keptAnswer(path, args) {
   return { ...answer, series: wanted.map((one) => cut(onAxis(one, placeOf), first, last)) };
 }
 
-/** The place of a step on the axis (of one between two points, that of the later); null: it counts steps. */
+/* * The position of a step on the axis (of one between two points: that of the later); null: the axis counts steps. */
 function placesOnAxis(path, axis) {
   if (!axis || axis === "step") return null;
   const { step, x } = report.answers[path.replace("/series", `/axis?x=${axis}`)].series[0];

@@ -13,7 +13,7 @@ const taste = (() => {
 
 export const state = {
   x: taste.x || "tokens",
-  smooth: taste.smoothing ?? 0.02, // the share of the steps shown that is averaged over
+  smooth: taste.smoothing ?? 0.02, // share of the displayed steps over which curves are averaged
   logY: taste.logY || false,
   logX: taste.logX || false,
   theme: taste.theme || "",
@@ -46,7 +46,7 @@ export function onChoice(listener) {
 
 const pointers = new Set();
 
-/** The reader points at a step in the figure `from`; null: at none. All figures follow. */
+/* * The pointer is at a step in the figure `from`; null: at none. All figures show it. */
 export function point(step, from) {
   for (const pointer of pointers) pointer(step, from);
 }

@@ -1,6 +1,5 @@
-// card.js - a figure of a page: title, drawing, one generated sentence for those who listen, and a
-// table of the numbers (key T). A card loads when it becomes visible, and again when
-// something new was recorded while it is seen.
+// card.js - a figure of a page: title, drawing, one generated sentence for screen readers, and a table of the numbers
+// (key T). A card loads when it becomes visible, and again after new records while it is visible.
 import { button } from "../base/controls.js";
 import { empty, h, redrawInPlace, say } from "../base/dom.js";
 import { table } from "../base/table.js";
@@ -22,7 +21,7 @@ export class Card {
     this.spec = spec;
     this.data = null;
     this.width = 600;
-    this.seen = false; // in sight
+    this.seen = false; // visible on the screen
     this.stale = true;
     this.due = false; // redraw even if the data are unchanged
     this.loading = false;
