@@ -173,7 +173,7 @@ typedef struct flips {
     bool all; /* all codes change */
 } flips;
 
-/* Every code changes between 1 and 0 in each step, so that a message with changed codes contains all of them. */
+/* Flips all codes, or one in FLIP_EVERY, between 0 and 1. */
 static void flip_all_codes(void *ctx) {
     flips *f = ctx;
     f->round++;

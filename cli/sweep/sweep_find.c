@@ -16,7 +16,7 @@
 #include "store/read/lr_range.h"
 #include "store/write/manage.h"
 
-/* The final checkpoint is useless, so none is saved. Other settings let the loss diverge. */
+/* The final checkpoint is useless, so none is saved. Parts add settings that tolerate a diverging loss. */
 static const struct {
     const char *key, *value;
 } fixed[] = {{"optim.schedule", "range"}, {"ckpt.final", "false"}, {"ckpt.keep_best", "false"}};
