@@ -19,10 +19,10 @@ static void release_adapter_sum(void *ctx) {
     free(s);
 }
 
-/* (rank, inputs); all other tensors are B, (outputs, rank) */
+/* True for A, (rank, inputs); all other tensors are B, (outputs, rank). */
 static bool is_a(const bt_tensor *t) { return bt_adapter_a(bt_adapter_layer(t->id)) == t->id; }
 
-/* Writes part p of tensor t, whose rank begins at `at`, to x. */
+/* Reads part p of tensor t, whose rank begins at `at`, into x. */
 static bt_code read_adapter_part(const bt_adapter_part *p, const bt_tensor *t, size_t at,
                                  double scale, float *x, bt_err *err) {
     const bt_params *own = &p->adapters->params;

@@ -10,7 +10,8 @@
 
 #include "engine/interop/model_file.h"
 
-typedef struct bt_adapter_part { /* a checkpoint of adapters, and how much of it is added */
+typedef struct
+    bt_adapter_part { /* a checkpoint of adapters, and the weight with which it is added */
     bt_model_file *adapters;
     double weight;
 } bt_adapter_part;
@@ -22,7 +23,7 @@ enum { BT_ADAPTER_PARTS = 8 };
  * or its layers have other sizes than those of the first */
 bt_code bt_adapter_sum_open(bt_model_file **out, const bt_adapter_part *parts, size_t n,
                             double scale, bt_err *err) BT_MUST_CHECK;
-/* closes the files; a part may have none */
+/* Closes the files; a part may have none. */
 void bt_adapter_parts_close(const bt_adapter_part *parts, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* adapters_read.c - opens adapters, and compares them with those of a model. */
+/* adapters_read.c - opens adapters and checks that they fit a model. */
 #include "engine/tune/adapters_read.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static bt_code check_scale(const char *path, double scale, const bt_model_cfg *m
         path, scale, model->lora.scale);
 }
 
-/* alpha_pattern: each B is multiplied by its own scale over that of the model */
+/* alpha_pattern: each B is multiplied by the ratio of its own scale to that of the model */
 typedef struct scaled {
     float *ratio; /* [params.n] */
 } scaled;
@@ -39,7 +39,7 @@ static bt_code read_scaled(void *ctx, bt_model_file *s, size_t i, uint64_t first
     return BT_OK;
 }
 
-/* "model.layers.3.self_attn.q_proj" of an adapter's tensor */
+/* Writes the module of an adapter's tensor, for example "model.layers.3.self_attn.q_proj". */
 static void module_of(char out[BT_PEFT_NAME], const bt_tensor *t) {
     static const char before[] = "base_model.model.";
     char name[BT_PEFT_NAME];
@@ -142,7 +142,7 @@ static bt_code check_peft(const char *folder, const bt_peft *p, const bt_model_c
     return check_scale(folder, bt_peft_scale(p), model, err);
 }
 
-/* expected: with adapters that the folder must have, or NULL */
+/* expected: model whose adapters the folder must have, or NULL. */
 static bt_code open_peft_folder(bt_model_file **out, const char *folder, const bt_model_cfg *model,
                                 const bt_model_cfg *expected, const char *base, bt_err *err) {
     bt_text notes = {0};

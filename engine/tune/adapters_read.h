@@ -1,4 +1,4 @@
-/* adapters_read.h - adapters that a training begins with: a checkpoint of ours, or a folder of PEFT.
+/* adapters_read.h - adapters from which a training starts: a bitrain checkpoint, or a PEFT folder.
  *
  * Threads: one caller. */
 #ifndef BT_ENGINE_TUNE_ADAPTERS_READ_H

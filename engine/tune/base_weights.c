@@ -1,4 +1,4 @@
-/* base_weights.c - reads the base tensor by tensor into the form that its model keeps, and hashes it. */
+/* base_weights.c - reads the base tensor by tensor into the format of its model, and hashes it. */
 #include "engine/tune/base_weights.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static size_t largest_tensor_room(const bt_params *p) {
     return most;
 }
 
-/* a run of the block that is one of the whole tensor too: a row of it, or all of its rows */
+/* range that is contiguous in both the block and the whole tensor: a row of the block, or all of its rows */
 typedef struct block_run {
     size_t begin, n; /* in the whole tensor */
 } block_run;
@@ -41,7 +41,7 @@ static block_run block_row_run(const bt_tensor *t, size_t row) {
                        t->cols == t->whole_cols ? t->count : t->cols};
 }
 
-/* x has all of the tensor, and then the block at its beginning */
+/* x contains the whole tensor; moves the block to its beginning. */
 static void cut_block(float *x, const bt_tensor *t) {
     size_t at = 0;
     for (block_run run; at < t->count; at += run.n) {
@@ -50,7 +50,7 @@ static void cut_block(float *x, const bt_tensor *t) {
     }
 }
 
-/* elements at .. at+n of the whole tensor are in r->x; a ternary tensor is complete */
+/* Stores elements at .. at+n of the whole tensor, which are in r->x; a ternary tensor is complete. */
 static void store_block(reading *r, size_t i, uint64_t at, uint64_t n, float scale) {
     const bt_tensor *t = &bt_model_base(r->m)->tensors[i];
     if (t->tern) {
@@ -67,7 +67,8 @@ static void store_block(reading *r, size_t i, uint64_t at, uint64_t n, float sca
     }
 }
 
-/* Stores the part of it that the model has: none on another stage of a pipeline, or a copy of a tied embedding. */
+/* Stores the part of a tensor that the model has: nothing on another stage of a pipeline, or a copy of a tied
+ * embedding. */
 static void store_elements(reading *r, const bt_tensor *t, uint64_t at, uint64_t n, float scale) {
     const bt_params *base = bt_model_base(r->m);
     const bt_tensor *own = bt_params_get(base, t->layer, t->id);
@@ -75,7 +76,7 @@ static void store_elements(reading *r, const bt_tensor *t, uint64_t at, uint64_t
     if (own) store_block(r, (size_t)(own - base->tensors), at, n, scale);
 }
 
-/* f NULL: a norm that the file lacks, which is one everywhere */
+/* f NULL: a norm that the file lacks, with the value one. */
 static bt_code read_tensor(reading *r, const bt_tensor *t, const bt_tensor *f, bt_err *err) {
     (void)XXH3_64bits_reset_withSeed(r->state, r->h);
     const uint64_t step = t->linear ? t->count : bt_max_size(PIECE / t->cols, 1) * t->cols;
@@ -92,7 +93,7 @@ static bt_code read_tensor(reading *r, const bt_tensor *t, const bt_tensor *f, b
     return BT_OK;
 }
 
-/* p: of the whole model, so that every rank finds the same hash */
+/* p: tensors of the whole model, so that every rank computes the same hash. */
 static bt_code read_table(bt_base_weights *b, bt_model_file *file, bt_model *m, const bt_params *p,
                           bt_err *err) {
     reading r = {.file = file,

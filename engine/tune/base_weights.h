@@ -25,11 +25,11 @@ bt_code bt_base_weights_hash(bt_base_weights *b, bt_model_file *file, bt_err *er
  * another shape, or adapters */
 bt_code bt_base_weights_load(bt_base_weights *b, bt_model *m, const char *path, bt_text *notes,
                              bt_err *err) BT_MUST_CHECK;
-/* the row "base": keeps the hash in checkpoints of the adapters */
+/* Adds the row "base", which stores the hash in checkpoints of the adapters. */
 void bt_base_weights_add_state(bt_base_weights *b, bt_state *s);
-/* the hash in a checkpoint of adapters, as trained_on has it */
+/* Returns the hash in a checkpoint of adapters, like trained_on. */
 int64_t bt_base_weights_of(const bt_ckpt_meta *m);
-/* after a resume: BT_ARG unless the adapters were trained with this base */
+/* Called after a resume: BT_ARG unless the adapters were trained with this base. */
 bt_code bt_base_weights_check(const bt_base_weights *b, const char *path, bt_err *err)
     BT_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* logit_file.c - writes and reads a teacher's logits by document; bytes are checked before any is used. */
+/* logit_file.c - writes and reads a teacher's logits by document; all bytes are checked before use. */
 #include "engine/tune/logit_file.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ typedef struct document {
     size_t row, n; /* in the micro-batch */
 } document;
 
-/* Finds the first document at or behind *at; false: there is none. */
+/* Finds the first document at or after *at; returns false if there is none. */
 static bool next_document(const bt_logit_shape *s, const bt_batch *b, size_t *at, document *d) {
     const size_t T = (size_t)s->T, M = (size_t)s->B * T;
     const int32_t *p = b->positions;
@@ -73,7 +73,7 @@ static uint64_t document_key(const bt_batch *b, const document *d) {
 
 struct bt_logit_writer {
     bt_logit_shape shape;
-    FILE *file; /* `part` until it is whole */
+    FILE *file; /* `part` until the file is complete */
     char path[1024], part[1064];
     header head;
     entry *index;
@@ -328,7 +328,7 @@ const bt_top_row *bt_logit_file_rows(const bt_logit_file *f, int *k) {
 
 uint64_t bt_logit_file_hash(const bt_logit_file *f) { return f->head.hash; }
 
-/* ids beyond the vocabulary would be written outside of the logits: a damaged file */
+/* Ids beyond the vocabulary would be written outside of the logits: the file is damaged. */
 static bool is_row(const bt_logit_file *f, const uint32_t *ids) {
     for (uint32_t i = 0; i < f->head.k; i++)
         if (ids[i] >= f->head.V) return false;

@@ -24,10 +24,10 @@ typedef struct bt_logit_shape {
 } bt_logit_shape;
 
 typedef struct bt_logit_writer bt_logit_writer;
-/* BT_BUSY: `path` exists */
+/* BT_BUSY: `path` exists. */
 bt_code bt_logit_writer_create(bt_logit_writer **out, const char *path, const bt_logit_shape *s,
                                bt_err *err) BT_MUST_CHECK;
-/* the documents of a micro-batch, in which m passes forward; m is a whole model */
+/* Adds the documents of a micro-batch, which m passes forward; m is a whole model. */
 bt_code bt_logit_writer_add(bt_logit_writer *w, bt_model *m, const bt_batch *b, bt_err *err)
     BT_MUST_CHECK;
 /* Writes the index and gives the file its name; after a failure (code) removes it. notes: a line with its numbers
@@ -40,9 +40,9 @@ typedef struct bt_logit_file bt_logit_file;
  * truncated or damaged */
 bt_code bt_logit_file_open(bt_logit_file **out, const char *path, const bt_logit_shape *s,
                            bt_err *err) BT_MUST_CHECK;
-/* (B T) rows, filled by bt_logit_file_batch: for bt_model_distil; and their k */
+/* Returns (B T) rows, filled by bt_logit_file_batch, for bt_model_distil; and their k. */
 const bt_top_row *bt_logit_file_rows(const bt_logit_file *f, int *k);
-/* the rows of this micro-batch; BT_ARG: the file lacks one of its documents */
+/* Fills the rows of this micro-batch; BT_ARG: the file lacks one of its documents. */
 bt_code bt_logit_file_batch(void *file, const bt_batch *b, bt_err *err) BT_MUST_CHECK;
 uint64_t bt_logit_file_hash(const bt_logit_file *f); /* hash of the header and the index */
 void bt_logit_file_close(bt_logit_file *f);          /* accepts NULL */

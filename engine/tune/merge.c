@@ -14,9 +14,10 @@ typedef struct merged {
     bt_merge_kind kind;
     float *w; /* the merged tensor `at`; SIZE_MAX: none yet */
     size_t at;
-    float *scales;            /* [params.n] KEEP, FIT: of the codes; 0: not known yet */
-    uint64_t *turned, *codes; /* [params.n] of tensors that have been read */
-    bool ternary;             /* the base */
+    float *scales; /* [params.n] KEEP, FIT: of the codes; 0: not known yet */
+    uint64_t *changed_codes,
+        *codes; /* [params.n] number of changed codes, of all codes, in tensors that have been read */
+    bool ternary; /* the base */
 } merged;
 
 static void release_merged(void *ctx) {
@@ -24,7 +25,7 @@ static void release_merged(void *ctx) {
     bt_adapter_parts_close(m->part, m->n_parts);
     free(m->w);
     free(m->scales);
-    free(m->turned);
+    free(m->changed_codes);
     free(m->codes);
     free(m);
 }
@@ -41,7 +42,7 @@ static bt_code read_adapter(bt_model_file *adapters, const bt_tensor *t, bt_para
     return bt_model_file_read(adapters, (size_t)(a - p->tensors), 0, a->count, *out, err);
 }
 
-/* w += scale B A */
+/* Computes w += scale B A. */
 static void add_adapter_product(const merged *m, const bt_tensor *t, const float *a, const float *b,
                                 size_t rank, double scale) {
     for (size_t n = 0; n < t->rows; n++)
@@ -72,7 +73,7 @@ static bt_code add_adapter_parts(const merged *m, const bt_tensor *t, bt_err *er
 /* Rounds like bt_op_tern_codes; inv: 1 / scale. */
 static float code_of(float x, float inv) { return fminf(fmaxf(rintf(x * inv), -1.0f), 1.0f); }
 
-/* codes of w with their scale, as weights of which absmean makes both again */
+/* Computes the codes of w and their scale, as weights from which absmean gives both again. */
 static void requantise(merged *m, const bt_tensor *t, size_t i, float g) {
     double along = 0;
     uint64_t some = 0;
@@ -100,10 +101,10 @@ static bt_code merge_ternary(bt_model_file *s, merged *m, size_t i, bt_err *err)
     bt_code code = add_adapter_parts(m, t, err);
     if (m->kind == BT_MERGE_KEEP || m->kind == BT_MERGE_FIT) requantise(m, t, i, g);
     const float now = m->kind == BT_MERGE_DENSE ? g : bt_absmean(t, m->w);
-    m->turned[i] = 0;
+    m->changed_codes[i] = 0;
     m->codes[i] = t->count;
     for (size_t k = 0; k < t->count; k++)
-        m->turned[i] += (int8_t)code_of(m->w[k], 1 / now) != before[k];
+        m->changed_codes[i] += (int8_t)code_of(m->w[k], 1 / now) != before[k];
     free(before);
     return code;
 }
@@ -154,7 +155,7 @@ static bt_code check_merge(const bt_model_file *s, bt_merge_kind kind, bt_err *e
     return BT_OK;
 }
 
-/* the same tensors, in layers of another kind */
+/* Changes the model to the same tensors in dense layers. */
 static bt_code become_dense(bt_model_file *s, bt_err *err) {
     s->cfg.linear = BT_LIN_DENSE;
     bt_params_release(&s->params);
@@ -173,13 +174,13 @@ static bt_code view(bt_model_file *s, const bt_adapter_part *parts, size_t n_par
                   .kind = kind,
                   .at = SIZE_MAX,
                   .scales = calloc(n, sizeof *m->scales),
-                  .turned = calloc(n, sizeof *m->turned),
+                  .changed_codes = calloc(n, sizeof *m->changed_codes),
                   .codes = calloc(n, sizeof *m->codes),
                   .ternary = s->cfg.linear == BT_LIN_BITNET158};
     memcpy(m->part, parts, n_parts * sizeof *parts);
     s->view = (bt_model_view){
         .ctx = m, .read = read_merged, .scale = merged_scale, .release = release_merged};
-    if (!m->scales || !m->turned || !m->codes)
+    if (!m->scales || !m->changed_codes || !m->codes)
         return bt_fail(err, BT_NOMEM, "cannot take memory to merge adapters");
     return kind == BT_MERGE_DENSE && m->ternary ? become_dense(s, err) : BT_OK;
 }
@@ -211,8 +212,9 @@ bt_code bt_merge_open(bt_model_file **out, const bt_adapter_part *parts, size_t 
 
 void bt_merge_describe(const bt_model_file *s, bt_text *notes) {
     const merged *m = s->view.ctx;
-    uint64_t turned = 0, codes = 0;
-    for (size_t i = 0; i < s->params.n; i++) turned += m->turned[i], codes += m->codes[i];
+    uint64_t changed_codes = 0, codes = 0;
+    for (size_t i = 0; i < s->params.n; i++)
+        changed_codes += m->changed_codes[i], codes += m->codes[i];
     for (size_t i = 0; i < m->n_parts; i++) {
         const bt_model_file *a = m->part[i].adapters;
         bt_text_printf(notes, "adapters of rank %d merged (%zu matrices)", a->cfg.lora.rank,
@@ -222,7 +224,7 @@ void bt_merge_describe(const bt_model_file *s, bt_text *notes) {
         bt_text_printf(notes, "\n");
     }
     if (!codes) return;
-    const double share = 100 * (double)turned / (double)codes;
+    const double share = 100 * (double)changed_codes / (double)codes;
     if (m->kind == BT_MERGE_DENSE)
         bt_text_printf(notes,
                        "the layers are dense now and read floats: the base's read int8, so the "
@@ -231,5 +233,5 @@ void bt_merge_describe(const bt_model_file *s, bt_text *notes) {
         bt_text_printf(notes,
                        "%llu of %llu codes turned (%.2f %%): quantising again loses a part of what "
                        "was learned; compare 'bitrain eval' of both\n",
-                       (unsigned long long)turned, (unsigned long long)codes, share);
+                       (unsigned long long)changed_codes, (unsigned long long)codes, share);
 }

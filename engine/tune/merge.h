@@ -31,7 +31,7 @@ typedef enum {
  * base; or it is dense, and kind needs codes. Close with bt_model_file_close */
 bt_code bt_merge_open(bt_model_file **out, const bt_adapter_part *parts, size_t n, const char *base,
                       bt_merge_kind kind, bt_err *err) BT_MUST_CHECK;
-/* lines on the tensors that have been read: adapters, and codes that turned */
+/* Writes lines about the tensors that have been read: adapters, and number of changed codes. */
 void bt_merge_describe(const bt_model_file *s, bt_text *notes);
 
 #endif

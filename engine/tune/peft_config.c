@@ -1,4 +1,4 @@
-/* peft_config.c - keys as of PEFT 0.21. */
+/* peft_config.c - parses adapter_config.json with the keys of PEFT 0.21. */
 #include "engine/tune/peft_config.h"
 
 #include <jansson.h>
@@ -29,7 +29,7 @@ static const char *const used[] = {"peft_type",
                                    "init_lora_weights",
                                    NULL};
 
-/* keys of training, or listing the modules with adapters, which the weights' file contains */
+/* keys that concern only training, or list the modules with adapters, which the weights' file contains */
 static const char *const harmless[] = {"peft_version",
                                        "revision",
                                        "inference_mode",
@@ -50,7 +50,7 @@ static const char *const harmless[] = {"peft_version",
                                        "qalora_group_size",
                                        NULL};
 
-/* PEFT computes something else with them */
+/* keys with which PEFT computes something else */
 static const char *const unsupported[] = {"modules_to_save",
                                           "use_dora",
                                           "use_qalora",
@@ -150,7 +150,7 @@ static bt_code read_alpha_pattern(bt_peft *p, json_t *o, bt_err *err) {
     return BT_OK;
 }
 
-/* adapters of a model here have one rank */
+/* All adapters of a model here have the same rank. */
 static bt_code check_rank_pattern(json_t *o, int rank, bt_err *err) {
     json_t *pattern = json_object_get(o, "rank_pattern"), *v;
     const char *key;
@@ -197,7 +197,7 @@ static bt_code read_peft_config(bt_peft *p, const char *folder, bt_text *notes, 
     return code == BT_OK ? BT_OK : bt_fail(err, code, "'%s': %s", path, why.msg);
 }
 
-/* "….v_proj.lora_A.weight" */
+/* Finds a tensor such as "….v_proj.lora_A.weight". */
 static bool has_adapter(const bt_stored_list *l, const char *layer) {
     char tail[64];
     const size_t n = (size_t)snprintf(tail, sizeof tail, ".%s.lora_A.weight", layer);
@@ -208,7 +208,7 @@ static bool has_adapter(const bt_stored_list *l, const char *layer) {
     return false;
 }
 
-/* Refuses an adapter beside another module than those of the models here, as lm_head or an embedding. */
+/* Refuses an adapter beside a module that the models here lack, such as lm_head or an embedding. */
 static bt_code check_modules(const bt_stored_list *l, const char *path, bt_err *err) {
     static const char *const tails[] = {".lora_A.weight", ".lora_embedding_A"};
     for (size_t i = 0; i < 2 * l->n; i++) {
@@ -284,7 +284,7 @@ double bt_peft_scale_of(const bt_peft *p, const char *module) {
     return bt_peft_scale(p);
 }
 
-/* the last component of a path, or of "owner/name" */
+/* Returns the last component of a path, or of "owner/name". */
 static void last_of(char out[256], const char *path) {
     size_t end = strlen(path);
     while (end > 1 && path[end - 1] == '/') end--;

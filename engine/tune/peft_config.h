@@ -31,14 +31,14 @@ typedef struct bt_peft {
     } pattern[BT_PEFT_PATTERNS];
 } bt_peft;
 
-/* the folder has an adapter_config.json, no whole model, and is no checkpoint of ours */
+/* Returns true if the folder has an adapter_config.json, no whole model, and is not a bitrain checkpoint. */
 bool bt_peft_is(const char *folder);
-/* notes (may be NULL) gets one line each. BT_UNSUPPORTED names the key */
+/* notes (may be NULL): one line each. BT_UNSUPPORTED names the key. */
 bt_code bt_peft_read(bt_peft *out, const char *folder, bt_text *notes, bt_err *err) BT_MUST_CHECK;
-/* factor of B A of all modules, and of one: "model.layers.3.self_attn.q_proj" */
+/* Return the factor of B A of all modules, and of one: "model.layers.3.self_attn.q_proj". */
 double bt_peft_scale(const bt_peft *p);
 double bt_peft_scale_of(const bt_peft *p, const char *module);
-/* a line if the configuration names another base than the one at `path` (by its last component) */
+/* Adds a note if the configuration names another base than the one at `path` (by its last component). */
 void bt_peft_compare_base(const bt_peft *p, const char *path, bt_text *notes);
 
 #endif

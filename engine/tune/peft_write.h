@@ -10,8 +10,8 @@
 enum { BT_PEFT_NAME = 160 };
 void bt_peft_name(char out[BT_PEFT_NAME], const bt_tensor *t);
 
-/* s: a checkpoint of adapters. base: value of base_model_name_or_path. DEST must not exist (BT_BUSY), and is
- * removed after a failure */
+/* s: a checkpoint of adapters. base: value of base_model_name_or_path. DEST must not exist (BT_BUSY), and is removed
+ * after a failure. */
 bt_code bt_peft_write(bt_model_file *s, const char *dest, const char *base, bt_text *notes,
                       int64_t *bytes, bt_err *err) BT_MUST_CHECK;
 

@@ -1,7 +1,5 @@
-/* teacher.h - the model that another learns from: out of any model file, kept as the base of adapters is
- * (ternary layers in 2 bits a weight, dense ones, embedding and head as products read them), forward only;
- * several models as one ensemble; or a file of logits instead.
- * Threads: the training thread. */
+/* teacher.h - the teacher of a distillation: from any model file, stored in the packed format of a frozen base,
+ * forward only; or several models as one ensemble; or a file of logits. Threads: the training thread. */
 #ifndef BT_ENGINE_TUNE_TEACHER_H
 #define BT_ENGINE_TUNE_TEACHER_H
 

@@ -30,8 +30,8 @@ bt_code bt_chat_find(const bt_chat_template **out, const char *name, bt_err *err
     return bt_fail(err, BT_NOTFOUND, "there is no chat template '%.30s' (%s)", name, names);
 }
 
-/* Number of marks of a row; 0: one of them is not a token of this tokenizer. */
-static size_t marks_there(const bt_chat_template *c, const bt_tokenizer *t) {
+/* Returns the number of marks of a row; 0 if one of them is not a token of this tokenizer. */
+static size_t count_marks(const bt_chat_template *c, const bt_tokenizer *t) {
     size_t n = 0;
     for (const char *p = c->marks ? c->marks : ""; *p; n++) {
         const size_t k = strcspn(p, " ");
@@ -42,10 +42,10 @@ static size_t marks_there(const bt_chat_template *c, const bt_tokenizer *t) {
 }
 
 const bt_chat_template *bt_chat_of_tokenizer(const bt_tokenizer *t) {
-    const bt_chat_template *best = &templates[N_TEMPLATES - 1]; /* plain */
+    const bt_chat_template *best = &templates[N_TEMPLATES - 1]; /* the row "plain" */
     size_t most = 0;
     for (size_t i = 0; i < N_TEMPLATES; i++) {
-        const size_t n = marks_there(&templates[i], t);
+        const size_t n = count_marks(&templates[i], t);
         if (n <= most) continue;
         most = n;
         best = &templates[i];
@@ -61,7 +61,7 @@ size_t bt_chat_stops(const bt_chat_template *t, const bt_tokenizer *tokenizer,
                      const char *stops[BT_CHAT_STOPS]) {
     size_t n = 0;
     if (bt_chat_end_token(t, tokenizer) >= 0) return 0;
-    /* many sentences end with a line feed, so the beginning of the next turn is the better stop text */
+    /* Many sentences end with a line feed, so the beginning of the next turn is a better stop text. */
     if (t->end && strcmp(t->end, "\n") != 0) stops[n++] = t->end;
     if (t->stop) stops[n++] = t->stop;
     return n;
@@ -132,7 +132,7 @@ static bt_code render_answer(const render *r, size_t i) {
 static const char *const roles[] = {"system", "user", "assistant"};
 
 static bt_code check_order(const bt_chat_message *m, size_t n, bool prompt, bt_err *err) {
-    /* a prompt is a user's request, a whole conversation a row of data */
+    /* A prompt is a user's request; a whole conversation is a row of data. */
     const char *skip = prompt ? "" : "; data.bad_rows=skip leaves such rows out";
     size_t first = n && m[0].role == BT_CHAT_SYSTEM;
     if (n == first) return bt_fail(err, BT_FORMAT, "the conversation has no question");

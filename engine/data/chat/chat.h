@@ -32,7 +32,7 @@ enum {
     BT_CHAT_PREAMBLE = 16
 };
 
-typedef struct bt_chat_template { /* the columns of chat.def; NULL is "" */
+typedef struct bt_chat_template { /* columns of chat.def; NULL is "" */
     const char *name, *bos, *system, *system_end, *user, *user_end, *answer, *end, *tail, *close,
         *fallback, *before_last, *stop, *marks, *sha256, *signs[4];
     bt_chat_place place;
@@ -51,26 +51,26 @@ typedef struct bt_chat_piece {
     size_t n;
     /* markup: names of special tokens become tokens; bos: omitted if there is no such token */
     bool markup, bos;
-    /* part of an answer's text or its end of turn, which a model learns to write */
+    /* part of an answer's text or its end of turn, which the model learns to write */
     bool learned;
     size_t message; /* index of its message */
 } bt_chat_piece;
 
-/* BT_NOTFOUND with the list of names */
+/* BT_NOTFOUND lists the names. */
 bt_code bt_chat_find(const bt_chat_template **out, const char *name, bt_err *err) BT_MUST_CHECK;
-/* "chatml, llama3, ..." */
+/* Writes the list of names: "chatml, llama3, ...". */
 void bt_chat_names(char *out, size_t size);
 
-/* the rows in order; NULL behind the last */
+/* Returns the rows in order; NULL after the last one. */
 const bt_chat_template *bt_chat_at(size_t i);
 /* Finds the row of the Jinja text of a tokenizer: by its hash, else by its structure, as *how reports. BT_ARG,
  * with the list of rows: there is none, and Jinja itself is not executed. */
 bt_code bt_chat_of_jinja(const bt_chat_template **out, const char *jinja, const char **how,
                          bt_err *err) BT_MUST_CHECK;
-/* the row for a tokenizer's special tokens (the column marks), "plain" if no row matches */
+/* Returns the row for a tokenizer's special tokens (column marks), or "plain". */
 const bt_chat_template *bt_chat_of_tokenizer(const bt_tokenizer *t);
-/* End of an answer: a token (-1: the tokenizer has no such special token), and in that case texts, at most
- * BT_CHAT_STOPS; returns their number. */
+/* Returns the ends of an answer: a token (-1: the tokenizer has no such special token), and in that case at most
+ * BT_CHAT_STOPS texts, whose number is returned. */
 enum { BT_CHAT_STOPS = 2 };
 int32_t bt_chat_end_token(const bt_chat_template *t, const bt_tokenizer *tokenizer);
 size_t bt_chat_stops(const bt_chat_template *t, const bt_tokenizer *tokenizer,
@@ -92,16 +92,16 @@ typedef struct bt_chat_encoder {
 /* tokens of a conversation */
 typedef struct bt_chat_ids {
     int32_t *ids;
-    unsigned char *learned; /* one byte an id */
+    unsigned char *learned; /* one byte per id */
     size_t n, cap;
 } bt_chat_ids;
 /* learned part of a conversation: the answers with their ends, the last answer, every token */
 typedef enum { BT_CHAT_LEARN_ANSWERS, BT_CHAT_LEARN_LAST, BT_CHAT_LEARN_ALL } bt_chat_learn;
-/* appends to *out, which the caller zeroes first and releases */
+/* Appends to *out, which the caller zeroes first and releases. */
 bt_code bt_chat_encode(const bt_chat_encoder *e, const bt_chat_message *messages, size_t n,
                        bool prompt, bt_chat_learn learn, bt_chat_ids *out, bt_err *err)
     BT_MUST_CHECK;
-/* appends the tokens of a text; how: BT_ENCODE_TEXT, .. */
+/* Appends the tokens of a text; how: BT_ENCODE_TEXT, ... */
 bt_code bt_chat_ids_encode(bt_chat_ids *out, const bt_tokenizer *tokenizer, unsigned how,
                            const char *text, size_t n, bool learned, bt_err *err) BT_MUST_CHECK;
 bt_code bt_chat_ids_add(bt_chat_ids *out, int32_t id, bool learned, bt_err *err) BT_MUST_CHECK;

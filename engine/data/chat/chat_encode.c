@@ -1,4 +1,4 @@
-/* chat_encode.c - pieces of a conversation to tokens, each with whether it is learned. */
+/* chat_encode.c - converts the pieces of a conversation to tokens, each with a mark if it is learned. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -39,12 +39,12 @@ static bool cuts_blanks(const char *text) {
     return strstr(text, "|trim") || strstr(text, ".strip(");
 }
 
-/* the text puts the token in front that the row has, or neither does */
+/* True if both the text and the row put a token in front, or neither does. */
 static bool has_same_first_token(const bt_chat_template *t, const char *text) {
     return (strstr(text, "bos_token") || (t->bos && strstr(text, t->bos))) == (t->bos != NULL);
 }
 
-/* The only row whose signs are all present. NULL: `why` gets the reason. */
+/* Returns the only row whose signs are all present; NULL: `why` receives the reason. */
 static const bt_chat_template *by_structure(const char *text, bt_text *why) {
     const bt_chat_template *found = NULL;
     bool several = false;

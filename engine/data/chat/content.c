@@ -1,4 +1,4 @@
-/* content.c - joins the parts of a content. */
+/* content.c - joins the parts of a message's content. */
 #include "engine/data/chat/content.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* content.h - the text of a message's content, as training data and requests write it.
+/* content.h - text of a message's content in the formats of training data and requests.
  *
  * Threads: pure. */
 #ifndef BT_ENGINE_DATA_CHAT_CONTENT_H

@@ -1,4 +1,4 @@
-/* instruct.c - JSON objects of instruction sets to conversations: one function a form. */
+/* instruct.c - converts JSON objects of instruction sets to conversations, with one function per form. */
 #include "engine/data/chat/instruct.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static bt_code fail_field(bt_err *err, const char *field, const char *what) {
     return bt_fail(err, BT_FORMAT, "field '%s' %s", field, what);
 }
 
-/* NULL where the field is absent, null or "" */
+/* Returns NULL if the field is absent, null or "". */
 static bt_code optional_text(json_t *o, const char *field, const char **out, bt_err *err) {
     json_t *v = json_object_get(o, field);
     *out = NULL;
@@ -289,7 +289,7 @@ static bt_code find_text_field(const bt_form *f, json_t *o, json_t **out, const 
     return json_is_string(*out) ? BT_OK : fail_field(err, *field, "is not a string");
 }
 
-/* the tokens that the tokenizer adds before or after a text */
+/* Appends the tokens that the tokenizer adds before or after a text. */
 static bt_code add_affix(bt_chat_ids *out, const bt_tokenizer *t, bool behind, bool learned,
                          bt_err *err) {
     size_t n;
@@ -298,8 +298,8 @@ static bt_code add_affix(bt_chat_ids *out, const bt_tokenizer *t, bool behind, b
     return BT_OK;
 }
 
-/* a prompt and its completion, as TRL and OpenAI write them: both are texts, or both lists of messages. The prompt is
- * not learned, except with data.train_on=all */
+/* Encodes a prompt and its completion, in the format of TRL and OpenAI: both are texts, or both are lists of
+ * messages. The prompt is not learned, except with data.train_on=all. */
 static bt_code prompt_completion(const bt_form *f, json_t *prompt, json_t *answer, bt_chat_ids *out,
                                  bt_err *err) {
     const bt_tokenizer *t = f->encoder.tokenizer;
@@ -334,7 +334,7 @@ static bt_code encode_completion(const bt_form *f, json_t *o, bt_chat_ids *out, 
     json_t *v, *answer = json_object_get(o, "completion"), *prompt = json_object_get(o, "prompt");
     if (answer && !json_object_get(o, f->cfg.field && *f->cfg.field ? f->cfg.field : "text")) {
         BT_TRY(prompt_completion(f, json_is_null(prompt) ? NULL : prompt, answer, out, err));
-        if (json_is_array(answer)) return BT_OK; /* the template ends it */
+        if (json_is_array(answer)) return BT_OK; /* the template has ended it */
     } else {
         BT_TRY(find_text_field(f, o, &v, &field, err));
         if (!json_string_length(v)) return BT_OK;
@@ -410,7 +410,7 @@ bt_json_selection bt_form_keys(const bt_form_cfg *cfg) {
     static const struct {
         const char *form;
         const char *const *row;
-        bool field; /* data.field is read */
+        bool field; /* the form uses data.field */
     } forms[BT_FORM_COUNT] = {
         [BT_FORM_TEXT] = {NULL, NULL, true},
         [BT_FORM_COMPLETION] = {"completion", completion_row, true},

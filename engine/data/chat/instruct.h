@@ -17,9 +17,8 @@ typedef enum {
     BT_FORM_ALPACA,
     BT_FORM_MESSAGES,
     BT_FORM_SHAREGPT,
-    BT_FORM_PREFERENCE, /* a question, the answer that is preferred and one that is not */
-    BT_FORM_LABEL, /* a text and its class: its tokens, then the number of the class, which alone is
-                         * learned, as if it were a token */
+    BT_FORM_PREFERENCE, /* a question, a preferred answer and a rejected one */
+    BT_FORM_LABEL, /* a text and its class: its tokens, then the class number, the only learned target */
     BT_FORM_COUNT
 } bt_form_kind;
 /* data.train_on */
@@ -29,8 +28,8 @@ typedef struct bt_form_cfg {
     bt_form_kind kind;
     bt_learn learn;
     const char *template_name; /* name of a row of chat.def */
-    const char *field;  /* COMPLETION, LABEL: the one that holds the text; NULL or "": "text" */
-    const char *labels; /* LABEL: the classes (labels.h) */
+    const char *field;         /* COMPLETION, LABEL: name of the text field; NULL or "": "text" */
+    const char *labels;        /* LABEL: the classes (labels.h) */
 } bt_form_cfg;
 
 typedef struct bt_form {
@@ -38,17 +37,17 @@ typedef struct bt_form {
     bt_chat_encoder encoder;
 } bt_form;
 
-/* cfg's strings and the tokenizer are borrowed */
+/* Borrows cfg's strings and the tokenizer. */
 bt_code bt_form_init(bt_form *f, const bt_form_cfg *cfg, const bt_tokenizer *tokenizer, bt_err *err)
     BT_MUST_CHECK;
-/* documents of an object */
+/* Returns the number of documents per object. */
 int bt_form_documents(const bt_form *f);
-/* the keys of a row that the form reads; borrows cfg's field */
+/* Returns the keys of a row that the form reads; borrows cfg's field. */
 bt_json_selection bt_form_keys(const bt_form_cfg *cfg);
-/* Appends the tokens of document `which`. The error names the field that has the wrong form. */
+/* Appends the tokens of document `which`. The error names the invalid field. */
 bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err)
     BT_MUST_CHECK;
-/* changes when the same lines give other tokens or marks */
+/* Returns a hash that changes if the same lines give other tokens or marks. */
 uint64_t bt_form_hash(const bt_form_cfg *cfg);
 
 #endif

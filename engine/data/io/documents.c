@@ -1,4 +1,4 @@
-/* documents.c - fills a buffer from a file and cuts documents out of it, plain text or rows of JSON. */
+/* documents.c - reads a file into a buffer and divides it into documents, plain text or rows of JSON. */
 #include "engine/data/io/documents.h"
 
 #include <jansson.h>
@@ -17,13 +17,13 @@ typedef enum { ROWS_IN_LINES, ROWS_IN_LIST, ROWS_AFTER_EACH_OTHER } rows_form;
 
 struct bt_documents {
     const bt_source *files;
-    size_t n_files, at; /* files[at] is open, or about to be */
+    size_t n_files, at; /* index of the open or next file */
     const char *field;
     bt_json_selection wanted;
     bool skip_bad;
-    uint64_t max_rows;    /* rows read of each JSON file; 0: all */
-    bt_text_file *file;   /* NULL: none is open */
-    uint64_t offset;      /* bytes of text read from it */
+    uint64_t max_rows;    /* maximum number of rows read from each JSON file; 0: all */
+    bt_text_file *file;   /* NULL: no file is open */
+    uint64_t offset;      /* bytes of text read from the file */
     uint64_t done, total; /* bytes of all files */
     char *buf;
     size_t begin, end, cap; /* unconsumed bytes of the file: buf[begin..end) */
@@ -31,12 +31,12 @@ struct bt_documents {
     rows_form rows;
     bool list_open;
     uint64_t line;      /* line number for ROWS_IN_LINES, else row number; 1-based */
-    uint64_t file_rows; /* rows read of the open file */
+    uint64_t file_rows; /* number of rows read from the open file */
     json_t *object;     /* owns the current row */
     /* statistics for the final notes */
     uint64_t n_rows, n_bad, files_cut;
     char first_bad[720];
-    uint64_t not_utf8, files_not_utf8;          /* bytes, and the files that have some */
+    uint64_t not_utf8, files_not_utf8; /* invalid bytes, and the number of files with such bytes */
     const char *first_not_utf8, *last_not_utf8; /* paths */
     bt_json_unread unread;
 };
@@ -129,7 +129,7 @@ static bt_code fill_buffer(bt_documents *d, size_t want, bt_err *err) {
 
 /* ---- files ---- */
 
-/* Refuses, with its name, a file that is neither text nor JSON; the first bytes of the file are in the buffer. */
+/* Refuses a file that is neither text nor JSON, by its first bytes in the buffer, and names its kind. */
 static bt_code check_file_kind(const bt_documents *d, bt_err *err) {
     const bt_source *f = &d->files[d->at];
     const bt_file_kind *kind = bt_file_kind_of(d->buf, d->end);
@@ -169,8 +169,7 @@ static bt_code open_next_file(bt_documents *d, bt_err *err) {
 
 /* ---- plain text ---- */
 
-/* True for Unicode space after or before a cut; the text may not be UTF-8. */
-/* the character that ends at s[i] */
+/* Returns true if the character that ends at s[i] is space. */
 static bool space_before(const unsigned char *s, size_t i) {
     unsigned char c = s[i];
     if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
@@ -183,7 +182,7 @@ static bool space_before(const unsigned char *s, size_t i) {
     return s[i - 2] == 0xE3 && s[i - 1] == 0x80 && c == 0x80;
 }
 
-/* the character that begins at s[0] */
+/* Returns true if the character that begins at s[0] is space. */
 static bool space_after(const unsigned char *s, size_t left) {
     if (s[0] < 0x80) return space_before(s, 0);
     if (s[0] == 0xC2) return left < 2 || space_before(s, 1);
@@ -208,7 +207,7 @@ static size_t character_border(const char *text, size_t n) {
     return i;
 }
 
-/* bytes that belong to no character */
+/* Counts bytes that belong to no character. */
 static uint64_t bytes_not_utf8(const char *s, size_t n) {
     uint64_t bad = 0;
     for (size_t i = bt_utf8_valid(s, n); i < n; i += bt_utf8_valid(s + i, n - i)) bad++, i++;
@@ -284,7 +283,7 @@ static json_t *find_row_field(json_t *object, const char *field) {
 
 /* ---- bad rows ---- */
 
-/* "'chat.jsonl' line 7" or "'chat.json' row 7" of the current object */
+/* Writes the position of the current object: "'chat.jsonl' line 7" or "'chat.json' row 7". */
 static void object_place(const bt_documents *d, char *out, size_t size) {
     snprintf(out, size, "'%s' %s %llu", document_path(d), d->rows == ROWS_IN_LINES ? "line" : "row",
              (unsigned long long)d->line);
@@ -311,7 +310,7 @@ bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, b
     if (!d->skip_bad || !of_the_row)
         return bt_fail(err, code, "%s%s %s%s", where, between, why->msg, hint);
     if (d->n_bad++ == 0) {
-        /* The remedy of a refused row is in effect already. */
+        /* The remedy of a refused row is already in effect. */
         const char *remedy = strstr(why->msg, "; data.bad_rows=skip");
         const int n = remedy ? (int)(remedy - why->msg) : (int)strlen(why->msg);
         snprintf(d->first_bad, sizeof d->first_bad, "%.200s%s %.*s%s", where, between, n, why->msg,
@@ -361,7 +360,7 @@ static bool is_blank_line(const char *s, size_t n) {
     return true;
 }
 
-/* the next line with something on it; *s NULL: the file has ended */
+/* Finds the next line that is not blank; *s NULL: the file has ended. */
 static bt_code next_line(bt_documents *d, char **s, size_t *n, bt_err *err) {
     *s = NULL;
     *n = 0;
@@ -408,7 +407,7 @@ static bt_code fail_in_list(const bt_documents *d, const char *what, bt_err *err
                    (unsigned long long)d->line + 1, what);
 }
 
-/* up to the row: the list's bracket and commas; *c is the first byte of the row, '\0' at the end */
+/* Skips the list's bracket and commas up to the row; *c is the first byte of the row, '\0' at the end. */
 static bt_code find_row(bt_documents *d, char *c, bt_err *err) {
     BT_TRY(skip_document_blanks(d, c, err));
     if (d->rows == ROWS_AFTER_EACH_OTHER) return BT_OK;
@@ -471,7 +470,7 @@ static bt_code next_row(bt_documents *d, bool *ends, bt_err *err) {
     }
 }
 
-/* at the end of the file a piece without text that ends the file */
+/* At the end of the file, returns an empty piece that ends it. */
 static bt_code next_json(bt_documents *d, bt_piece *out, bt_err *err) {
     for (;;) {
         bool ends;

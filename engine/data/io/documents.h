@@ -26,14 +26,14 @@ struct json_t;
 typedef struct bt_piece {
     const char *text;              /* NULL: no more files */
     size_t n;                      /* may be 0 */
-    bool document_ends, file_ends; /* the document or file ends behind this piece */
+    bool document_ends, file_ends; /* the document or file ends after this piece */
 } bt_piece;
 
-/* files: of kind TEXT or JSONL, borrowed; field: "text", or "meta.body" for a nested one */
+/* Opens files of kind TEXT or JSONL, borrowed. field: "text", or "meta.body" for a nested field. */
 bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, const char *field,
                           bt_err *err) BT_MUST_CHECK;
 bt_code bt_documents_next(bt_documents *d, bt_piece *out, bt_err *err) BT_MUST_CHECK;
-double bt_documents_done(const bt_documents *d); /* share of the bytes read, 0..1 */
+double bt_documents_done(const bt_documents *d); /* share of the bytes that were read, 0..1 */
 void bt_documents_close(bt_documents *d);        /* accepts NULL */
 /* Sets the keys of rows that are read (NULL: the field of `open`), and whether bad rows are skipped and counted,
  * or refused. Call it before the first piece or object. `wanted` and its strings are borrowed. */
@@ -44,8 +44,8 @@ void bt_documents_limit(bt_documents *d, uint64_t max_rows);
  * and row in the message. Errors not caused by the row (BT_NOMEM, ...) are always returned. */
 bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, bt_err *err)
     BT_MUST_CHECK;
-/* Appends a line each for rows that were left out, bytes that are not UTF-8, and keys that were not read. A warning
- * begins with '!', other lines with a blank */
+/* Appends a line each for skipped rows, bytes that are not UTF-8, and unused keys. A warning begins with '!', other
+ * lines with a space. */
 void bt_documents_notes(const bt_documents *d, bt_text *out);
 
 /* For JSON files only, instead of `next`: the next row's object, borrowed until the following call. Behind the
@@ -53,10 +53,10 @@ void bt_documents_notes(const bt_documents *d, bt_text *out);
 bt_code bt_documents_object(bt_documents *d, struct json_t **object, bool *files_end, bt_err *err)
     BT_MUST_CHECK;
 
-/* the last place in text[0..n) where cutting changes no token, or n when there is none: behind a
- * newline between two characters that are not space, or before a blank between ASCII letters. */
+/* Returns the last position in text[0..n) where a cut changes no token, or n if there is none: after a newline
+ * between two characters that are not space, or before a space between ASCII letters. */
 size_t bt_text_cut(const char *text, size_t n);
-/* nesting of a JSON text is at most `limit` deep (parsers recurse) */
+/* Returns true if a JSON text is nested at most `limit` deep (parsers recurse). */
 bool bt_json_depth_ok(const char *json, size_t n, int limit);
 
 #endif

@@ -10,20 +10,21 @@
 
 #include "engine/base/status.h"
 
-/* reads n bytes at offset; *got < n only at the end of the file */
+/* Reads n bytes at offset; *got < n only at the end of the file. */
 bt_code bt_file_pread(int fd, const char *name, void *buf, size_t n, uint64_t offset, size_t *got,
                       bt_err *err) BT_MUST_CHECK;
 bt_code bt_file_pwrite(int fd, const char *name, const void *buf, size_t n, uint64_t offset,
                        bt_err *err) BT_MUST_CHECK;
-/* a file of at most `limit` bytes into malloc'ed memory with a NUL behind it */
+/* Reads a file of at most `limit` bytes into malloc'ed, NUL-terminated memory. */
 bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt_err *err)
     BT_MUST_CHECK;
-/* a device, a pipe or a socket: written directly, because a rename would replace it by a file */
+/* Returns true for a device, a pipe or a socket, which must be written directly, because a rename would replace it
+ * by a file. */
 bool bt_file_is_device(const char *path);
-/* writes to a temporary file, fsyncs and renames it, so that either the old or the whole new file exists; writes
- * to a device (bt_file_is_device) directly */
+/* Writes a temporary file, fsyncs and renames it, so that either the old or the whole new file exists; writes to a
+ * device (bt_file_is_device) directly. */
 bt_code bt_file_replace(const char *path, const char *data, size_t n, bt_err *err) BT_MUST_CHECK;
-/* makes a rename durable; best effort */
+/* Makes a rename durable, if the file system supports it. */
 void bt_file_sync_folder_of(const char *path);
 
 #endif

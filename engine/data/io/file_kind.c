@@ -16,8 +16,8 @@
 #define DATASETS(load) \
     "convert it with 'python3 -c \"from datasets import *; " load ".to_json('{}.jsonl')\"'"
 
-/* Longer magics are before those that they begin with. A safetensors file is first, because it begins with the length
- * of its header, whose low bytes can be the magic of any other kind (a header of 640 bytes: 80 02, a pickle's). */
+/* A longer magic precedes its prefixes. A safetensors file is first: it begins with the length of its header, whose
+ * low bytes may equal the magic of any other kind (a header of 640 bytes: 80 02, a pickle's). */
 static const bt_file_kind kinds[] = {
     {"\0\0{\"", 4, 6, NULL, "a safetensors file", "give its folder as a model (--init-from)", false,
      true},

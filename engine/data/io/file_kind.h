@@ -10,7 +10,9 @@
 
 #include "engine/base/status.h"
 
-enum { BT_FILE_KIND_HEAD = 512 }; /* first bytes that are enough for every row of the table */
+enum {
+    BT_FILE_KIND_HEAD = 512
+}; /* number of first bytes that suffice for every row of the table */
 
 typedef struct bt_file_kind {
     const char *magic;
@@ -22,12 +24,12 @@ typedef struct bt_file_kind {
     bool model;         /* a model format that this program reads */
 } bt_file_kind;
 
-/* the kind of a file that begins with head[0..n); NULL: none of the table */
+/* Returns the kind of a file that begins with head[0..n); NULL: not in the table. */
 const bt_file_kind *bt_file_kind_of(const char *head, size_t n);
-/* the kind of a table of values, which has no magic bytes, by the ending of the name in front of .gz and .zst: .csv,
- * .tsv; NULL: another ending */
+/* Returns the kind of a table of values, which has no magic bytes, by the extension before .gz and .zst: .csv, .tsv;
+ * NULL: another extension. */
 const bt_file_kind *bt_file_kind_named(const char *path);
-/* BT_FORMAT: "NOUN 'x.pq' is a Parquet file: convert it with '...'" */
+/* Returns BT_FORMAT: "NOUN 'x.pq' is a Parquet file: convert it with '...'". */
 bt_code bt_file_kind_refuse(const bt_file_kind *kind, const char *noun, const char *path,
                             bt_err *err);
 

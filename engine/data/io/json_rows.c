@@ -1,11 +1,11 @@
-/* json_rows.c - a scanner of JSON text that builds no tree. */
+/* json_rows.c - scans JSON text without building a tree. */
 #include "engine/data/io/json_rows.h"
 
 #include <string.h>
 
 enum { MAX_LEVEL = 64 };
 
-/* The value of data.form whose own key a row has. */
+/* values of data.form, each with a key that only its rows have */
 static const struct {
     const char *key, *form;
 } signs[] = {{"rejected", "preference"},    {"rejected_response", "preference"},
@@ -19,7 +19,7 @@ typedef struct scan {
     size_t i, n;
     const bt_json_selection *w;
     bt_json_unread *u;
-    size_t sign; /* the first of signs that the row has */
+    size_t sign; /* the first of `signs` that the row has */
 } scan;
 
 static bool is_json_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
@@ -79,7 +79,7 @@ static bool in_list(const char *const *list, const char *key, size_t n) {
     return false;
 }
 
-/* The path is the key, or begins with it and a dot; inner: compares from each of its dots on. */
+/* True if the path is the key, or begins with it and a dot; inner: compares after each of its dots, too. */
 static bool on_path(const char *path, bool inner, const char *key, size_t n) {
     for (const char *p = path; p; p = strchr(p, '.')) {
         if (p != path) p++;
@@ -96,7 +96,7 @@ static bool wants(const bt_json_selection *w, bool inner, const char *key, size_
 
 static void count_unread(bt_json_unread *u, bool inner, const char *key, size_t n) {
     if (n >= BT_UNREAD_NAME) n = BT_UNREAD_NAME - 1;
-    for (size_t k = 0; k < u->n; k++) { /* rows usually have their keys in one order */
+    for (size_t k = 0; k < u->n; k++) { /* rows usually have their keys in the same order */
         const size_t i = (u->next + k) % u->n;
         if (u->keys[i].inner != inner || strncmp(u->keys[i].name, key, n) != 0 ||
             u->keys[i].name[n])
@@ -125,7 +125,7 @@ static bool keep_value(scan *p, int level);
 
 /* Processes an object from '{' to behind '}'. */
 static bool keep_object(scan *p, int level) {
-    size_t comma = 0; /* position behind the last member that is kept */
+    size_t comma = 0; /* end of the last member that is kept */
     for (p->i++;;) {
         char c = skip_json_blanks(p);
         if (c == '}') return p->i++, true;

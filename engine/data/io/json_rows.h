@@ -1,4 +1,4 @@
-/* json_rows.h - rows of data as JSON text: where one ends, and which of its keys are read.
+/* json_rows.h - finds the end of a row of JSON text, and blanks out its unused keys.
  *
  * Unused keys are replaced by blanks before the text is parsed. So their values may be anything that other
  * programs write: whole numbers beyond 64 bits, NaN, Infinity, 1e999, duplicate keys, deep nesting, halves of
@@ -15,14 +15,14 @@
 
 typedef struct bt_json_selection {
     const char *form;         /* value of data.form; NULL: text */
-    const char *const *row;   /* keys of a row that are read, NULL behind the last; may be NULL */
-    const char *const *inner; /* keys of the objects in their values */
-    const char *path;         /* one more key, or keys joined by dots: "meta.body"; may be NULL */
+    const char *const *row;   /* keys of a row that are read, NULL-terminated; may be NULL */
+    const char *const *inner; /* keys that are read of the objects in their values */
+    const char *path;         /* one more key, possibly with dots: "meta.body"; may be NULL */
 } bt_json_selection;
 
 enum { BT_UNREAD_MAX = 64, BT_UNREAD_NAME = 48 };
 
-/* keys that occurred and are not read, with how often; zeroed by the caller */
+/* unused keys and their number of occurrences; zeroed by the caller */
 typedef struct bt_json_unread {
     struct {
         char name[BT_UNREAD_NAME];
@@ -31,18 +31,18 @@ typedef struct bt_json_unread {
     } keys[BT_UNREAD_MAX];
     size_t n, next;   /* next: start of the search for the next key */
     uint64_t others;  /* occurrences of keys beyond BT_UNREAD_MAX */
-    const char *form; /* likely value of data.form for the last row; NULL: none */
+    const char *form; /* likely value of data.form for the last row; NULL: unknown */
 } bt_json_unread;
 
-/* Replaces the members of the object s[0..n) that w does not list by blanks, and counts them. Text that is not an
- * object is left unchanged from the point of the error: the parser reports it. */
+/* Replaces the members of the object s[0..n) that w does not list by blanks, and counts them. An invalid object is
+ * unchanged from the error on: the parser reports it. */
 void bt_json_drop_unread(char *s, size_t n, const bt_json_selection *w, bt_json_unread *u);
 
-/* Length of the object that begins at s[0], '{'; 0: it does not end within n bytes, or not as JSON. *lines: it holds
- * a newline, so that it is no row of JSON lines */
+/* Returns the length of the object that begins at s[0], '{'; 0: it does not end within n bytes, or is not JSON.
+ * *lines: it contains a newline, so it is not a row of JSON lines. */
 size_t bt_json_object_end(const char *s, size_t n, bool *lines);
 
-/* "id (60 rows), meta (60 rows), name in messages (57)"; nothing when all are read */
+/* Writes "id (60 rows), meta (60 rows), name in messages (57)"; nothing if all keys are read. */
 void bt_json_unread_text(const bt_json_unread *u, bt_text *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* packed.c - files inside JSON: zstd and base64 (RFC 4648, with padding). */
+/* packed.c - converts files to text for JSON and back: zstd and base64 (RFC 4648, with padding). */
 #include "engine/data/io/packed.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void put_base64(bt_text *out, const unsigned char *b, size_t n) {
     }
 }
 
-/* bytes written to out; SIZE_MAX: this is no base64 */
+/* Returns the number of bytes written; SIZE_MAX: not base64. */
 static size_t get_base64(unsigned char *out, const char *s, size_t n) {
     size_t k = 0;
     if (n % 4 != 0) return SIZE_MAX;

@@ -24,7 +24,7 @@ typedef struct walk {
     size_t word;
 } walk;
 
-/* the name, without the ending of a compressed file */
+/* Compares the end of the name, without the extension of a compressed file. */
 static bool has_ending(const char *s, const char *end) {
     size_t n = bt_text_file_stem(s), k = strlen(end);
     return n > k && strncmp(s + n - k, end, k) == 0;
@@ -65,8 +65,8 @@ static void note_skipped_source(bt_sources *s, const char *path, const char *why
         snprintf(s->first_skipped, sizeof s->first_skipped, "%.200s (%s)", path, why);
 }
 
-/* A list of objects, or objects in lines, are rows; one object over many lines is a document of another kind, such as
- * a package.json. */
+/* Lists of objects, and objects in lines, are rows; an object over many lines is another kind of document, such as a
+ * package.json. */
 static const char *no_rows(const char *head, size_t n) {
     size_t i = n >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     bool lines = false;
@@ -80,8 +80,8 @@ static const char *no_rows(const char *head, size_t n) {
                : "one JSON object, no rows";
 }
 
-/* Why a file below a folder is no data, by its first bytes; a file that cannot be opened is refused when it is
- * read. */
+/* Returns the reason for which a file below a folder is not data, by its first bytes; a file that cannot be opened
+ * is refused when it is read. */
 static const char *no_data(const char *path, bt_source_kind as) {
     char head[HEAD + 1];
     bt_text_file *f;
@@ -147,7 +147,7 @@ static bt_code add_source_folder(const walk *w, const char *folder, int depth, b
     return code;
 }
 
-/* a file below a folder */
+/* Adds a file found below a folder. */
 static bt_code add_found(const walk *w, const char *path, const struct stat *st, bt_err *err) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     if (*w->glob && fnmatch(w->glob, name, 0) != 0) return BT_OK;
@@ -192,7 +192,7 @@ static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err)
     if (S_ISREG(st.st_mode))
         return depth > 0 ? add_found(w, path, &st, err)
                          : add_source(w->s, path, kind_of(path), &st, w->word, err);
-    if (depth > 0) return BT_OK; /* sockets and pipes inside a folder are no data */
+    if (depth > 0) return BT_OK; /* sockets and pipes inside a folder are not data */
     return bt_fail(err, BT_ARG, "data '%s' is neither a file nor a folder", path);
 }
 

@@ -30,7 +30,8 @@ typedef struct bt_source {
 typedef struct bt_sources {
     bt_source *items;
     size_t n, cap;
-    size_t skipped; /* files skipped in folders: broken links, and files that are not text */
+    size_t
+        skipped; /* number of files skipped in folders: broken links, and files that are not text */
     char first_skipped[256]; /* "books/cover.jpg (binary)" */
 } bt_sources;
 
@@ -38,15 +39,15 @@ typedef struct bt_sources {
  * matches the shell pattern `glob` count ("" or NULL: all). */
 bt_code bt_sources_list_glob(bt_sources *out, const char *paths, const char *glob,
                              const char *cache_dir, bt_err *err) BT_MUST_CHECK;
-/* Hash of the files (path, size, time of change, kind; for JSON lines the field that is read): the key of cached
- * data derived from them. Continues from h */
+/* Continues the hash h over the files (path, size, modification time, kind; for JSON lines the field): the key of
+ * cached data derived from them. */
 uint64_t bt_sources_hash(const bt_source *files, size_t n, const char *field, uint64_t h);
 void bt_sources_release(bt_sources *s); /* accepts an all-zero struct */
 
-/* "builtin" is one of the words of a list of data, one a line */
+/* Returns true if "builtin" is one of the words of a list of data, one per line. */
 bool bt_names_builtin(const char *list);
-/* expected path of the text of "builtin"; bt_builtin_make (monitor/job/launch/builtin.h) writes it before ranks
- * start */
+/* Returns the path of the text of "builtin"; bt_builtin_make (monitor/job/launch/builtin.h) creates it before ranks
+ * start. */
 void bt_builtin_path(char *out, size_t size, const char *cache_dir);
 
 #endif

@@ -1,4 +1,4 @@
-/* text_file.c - plain files, and those that zlib or libzstd decompress. */
+/* text_file.c - reads plain files, and those that zlib or libzstd decompresses. */
 #include "engine/data/io/text_file.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ typedef struct decoder {
     bt_code (*open)(bt_text_file *f, bt_err *err);
     bt_code (*decode)(bt_text_file *f, void *buf, size_t n, decoded *out, bt_err *err);
     void (*close)(bt_text_file *f);
-    bool padded; /* zero bytes may follow the last member, as tapes and object stores add them */
+    bool padded; /* zero bytes may follow the last member, which tapes and object stores add */
 } decoder;
 
 struct bt_text_file {
@@ -40,7 +40,7 @@ struct bt_text_file {
     bool ended;        /* a member or frame has ended */
     z_stream gzip;
     ZSTD_DStream *zstd;
-    uint64_t window; /* bytes that the frame declares */
+    uint64_t window; /* window that the frame declares, in bytes */
 };
 
 static bt_code gzip_open(bt_text_file *f, bt_err *err) {
@@ -65,7 +65,8 @@ static bt_code gzip_decode(bt_text_file *f, void *buf, size_t n, decoded *out, b
 
 static void gzip_close(bt_text_file *f) { (void)inflateEnd(&f->gzip); }
 
-/* The window that the header of a frame declares (RFC 8878, 3.1.1.1.2); `otherwise` where s holds no such header. */
+/* Returns the window that the header of a frame declares (RFC 8878, 3.1.1.1.2); `otherwise` if s contains no such
+ * header. */
 static uint64_t zstd_window(const unsigned char *s, size_t n, uint64_t otherwise) {
     static const unsigned char magic[] = {0x28, 0xb5, 0x2f, 0xfd};
     if (n < 6 || memcmp(s, magic, sizeof magic) != 0 || (s[4] & 0x20)) return otherwise;
@@ -75,7 +76,7 @@ static uint64_t zstd_window(const unsigned char *s, size_t n, uint64_t otherwise
 
 static bt_code zstd_open(bt_text_file *f, bt_err *err) {
     f->zstd = ZSTD_createDStream();
-    /* public dumps are made with --long=31; the library's own limit is 27 */
+    /* Public dumps are compressed with --long=31; the library's default limit is 27. */
     if (f->zstd &&
         !ZSTD_isError(ZSTD_DCtx_setParameter(f->zstd, ZSTD_d_windowLogMax, LONGEST_WINDOW)))
         return BT_OK;
@@ -157,7 +158,7 @@ void bt_text_file_close(bt_text_file *f) {
 
 uint64_t bt_text_file_consumed(const bt_text_file *f) { return f->taken; }
 
-/* more raw bytes, where none are left */
+/* Reads more raw bytes if none are left. */
 static bt_code refill(bt_text_file *f, bt_err *err) {
     size_t got;
     if (f->begin < f->end || f->eof) return BT_OK;
@@ -169,7 +170,7 @@ static bt_code refill(bt_text_file *f, bt_err *err) {
     return BT_OK;
 }
 
-/* skips the zero bytes between the end of a member and the end of the file, or the next member */
+/* Skips zero bytes between the end of a member and the next member or the end of the file. */
 static bt_code skip_padding(bt_text_file *f, bt_err *err) {
     while (f->begin < f->end && f->raw[f->begin] == 0) {
         f->begin++;

@@ -15,14 +15,14 @@
 
 typedef struct bt_text_file bt_text_file;
 
-/* length of path without ".gz" or ".zst" */
+/* Returns the length of path without ".gz" or ".zst". */
 size_t bt_text_file_stem(const char *path);
 /* path is borrowed until close. BT_NOTFOUND, BT_IO */
 bt_code bt_text_file_open(bt_text_file **out, const char *path, bt_err *err) BT_MUST_CHECK;
-/* the next n bytes of text; *got < n only at the end */
+/* Reads the next n bytes of text; *got < n only at the end. */
 bt_code bt_text_file_read(bt_text_file *f, void *buf, size_t n, size_t *got, bt_err *err)
     BT_MUST_CHECK;
-/* bytes of the file itself that have been read */
+/* Returns the number of bytes of the file itself that were read. */
 uint64_t bt_text_file_consumed(const bt_text_file *f);
 void bt_text_file_close(bt_text_file *f); /* accepts NULL */
 

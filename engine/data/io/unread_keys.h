@@ -24,7 +24,7 @@ typedef struct bt_unread {
     uint64_t more; /* occurrences of further names, beyond BT_UNREAD_MOST different ones */
 } bt_unread;
 
-/* set may be NULL: it is empty */
+/* set: may be NULL for the empty set. */
 bool bt_key_in(const char *const *set, const char *key);
 
 /* Adds the members of o that are in neither set. within: the place of o, which precedes the names ("rope_parameters"),

@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* length of the character at s in bytes, 0 if it is invalid */
+/* Returns the length of the character at s in bytes, 0 if it is invalid. */
 size_t bt_utf8_char(const char *s, size_t n);
 size_t bt_utf8_valid(const char *s, size_t n);  /* bytes of the longest valid beginning */
 size_t bt_utf8_encode(char out[4], uint32_t c); /* encodes a code point */
-/* code point of the valid character of n bytes at s */
+/* Returns the code point of the valid character of n bytes at s. */
 uint32_t bt_utf8_decode(const char *s, size_t n);
 
 #endif

@@ -8,7 +8,7 @@
 #include "engine/data/shards/prepare.h"
 #include "engine/data/shards/shard.h"
 
-/* descriptors; further shards are parked */
+/* maximum number of descriptors; further shards are closed until they are needed */
 enum { MAX_OPEN = 128 };
 
 /* ids [from, from + count) of a shard are ids [at, at + count) of the stream */
@@ -23,11 +23,11 @@ struct bt_corpus {
     extent *extents;
     size_t n_extents, cap;
     uint64_t count, source_bytes, hash;
-    bt_shard *open[MAX_OPEN]; /* a ring: the oldest makes room */
+    bt_shard *open[MAX_OPEN]; /* a ring: a new shard replaces the oldest */
     size_t oldest, n_open;
     uint64_t T;
     bt_row_set *rows; /* NULL: a stream */
-    /* packed shards: learned ids and their source bytes; room for one row */
+    /* packed shards: number of learned ids and their source bytes; room for one row */
     double learned, learned_bytes;
     uint64_t documents, documents_of_split;
     int32_t *ids; /* (T + 1) */
@@ -85,7 +85,7 @@ static bt_code add_extent(bt_corpus *c, bt_shard *shard, uint64_t from, uint64_t
     return BT_OK;
 }
 
-/* Number of `count` tokens or documents that are held out, and the first of them. */
+/* Returns the number of tokens or documents that are held out, and the first of them. */
 static uint64_t held_out_part(const bt_loader_cfg *cfg, uint64_t count, uint64_t *first) {
     const uint64_t n = (uint64_t)((double)count * cfg->val_frac);
     const uint64_t end = cfg->fold.of ? count * (uint64_t)cfg->fold.i / (uint64_t)cfg->fold.of
@@ -94,7 +94,7 @@ static uint64_t held_out_part(const bt_loader_cfg *cfg, uint64_t count, uint64_t
     return n;
 }
 
-/* tokens [from, from + n) of a shard, and their exact source bytes */
+/* Adds tokens [from, from + n) of a shard, and their exact source bytes. */
 static bt_code add_tokens(bt_corpus *c, bt_shard *s, uint64_t from, uint64_t n,
                           const uint32_t *lengths, bt_err *err) {
     uint64_t begin, end;
@@ -104,7 +104,7 @@ static bt_code add_tokens(bt_corpus *c, bt_shard *s, uint64_t from, uint64_t n,
     return add_extent(c, s, from, n, err);
 }
 
-/* the split's part of every segment */
+/* Adds the split's part of every segment. */
 static bt_code add_shard(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bool whole,
                          const uint32_t *lengths, bt_err *err) {
     const bt_shard_info *info = bt_shard_about(s);
@@ -131,7 +131,7 @@ static bt_code add_shard(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bo
     return BT_OK;
 }
 
-/* documents [from, end) of the newest shard */
+/* Adds documents [from, end) of the newest shard. */
 static bt_code add_rows(bt_corpus *c, bt_shard *s, uint64_t from, uint64_t end, const char *name,
                         bt_err *err) {
     return from < end
@@ -139,7 +139,7 @@ static bt_code add_rows(bt_corpus *c, bt_shard *s, uint64_t from, uint64_t end, 
                : BT_OK;
 }
 
-/* the documents of the split's part of every segment */
+/* Adds the documents of the split's part of every segment. */
 static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bool whole,
                              const char *name, bt_err *err) {
     const bt_shard_info *info = bt_shard_about(s);
@@ -185,7 +185,7 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
     return BT_OK;
 }
 
-/* A split that got no document at all: its share of a few documents rounds to none. */
+/* Fails if a split has no document: its share of a few documents is rounded to none. */
 static bt_code check_split(const bt_corpus *c, const bt_loader_cfg *cfg, bt_err *err) {
     if (!c->rows || c->documents_of_split || !c->documents) return BT_OK;
     return bt_fail(err, BT_ARG,
@@ -207,8 +207,8 @@ static bt_code check_vocab(const bt_shard *s, const bt_tokenizer *t, bt_err *err
                    (unsigned long long)bt_tokenizer_hash(t));
 }
 
-/* Opens one shard for sources[i]: itself, or the cached one of this word's neighbouring text files; *next is the
- * index after them. */
+/* Opens one shard for sources[i]: the file itself, or the cached shard of this word's neighbouring text files; *next
+ * is the index after them. */
 static bt_code open_next(bt_shard **s, const bt_sources *sources, size_t i, size_t *next,
                          const bt_loader_cfg *cfg, const bt_tokenizer *t, bt_text *notes,
                          bt_err *err) {
@@ -283,7 +283,7 @@ static bt_code read_span(bt_corpus *c, uint64_t first, size_t n, int32_t *out, b
                        (unsigned long long)first, (unsigned long long)(first + n),
                        (unsigned long long)c->count);
     if (!n) return BT_OK;
-    size_t lo = 0, hi = c->n_extents; /* the last extent that begins at or before `first` */
+    size_t lo = 0, hi = c->n_extents; /* finds the last extent that begins at or before `first` */
     while (hi - lo > 1) {
         size_t mid = (lo + hi) / 2;
         if (c->extents[mid].at <= first)

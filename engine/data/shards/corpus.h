@@ -16,14 +16,14 @@
 
 typedef struct bt_corpus bt_corpus;
 
-/* the split of cfg from `sources` (no synth) */
+/* Opens the split of cfg from `sources` (without synth). */
 bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_loader_cfg *cfg,
                        const bt_tokenizer *tokenizer, bool whole, bt_err *err) BT_MUST_CHECK;
 uint64_t bt_corpus_count(const bt_corpus *c);
 uint64_t bt_corpus_hash(const bt_corpus *c);
 const bt_text *bt_corpus_notes(
-    const bt_corpus *c); /* notes on its files, as by bt_documents_notes */
-/* tokens are a stream: whole rows of T tokens and the one that follows; packed: rows */
+    const bt_corpus *c); /* notes on its files, like bt_documents_notes */
+/* Returns the number of rows: of T tokens and the following one in a stream, otherwise packed rows. */
 uint64_t bt_corpus_rows(const bt_corpus *c);
 /* training data, T of each. positions: of a token in its document, -1 behind the last document; NULL for a stream.
  * targets: -1 is not learned */
@@ -32,9 +32,9 @@ typedef struct bt_corpus_row {
 } bt_corpus_row;
 bt_code bt_corpus_read_row(bt_corpus *c, uint64_t row, const bt_corpus_row *out, bt_err *err)
     BT_MUST_CHECK;
-/* divisor of the loss: learned targets, or pairs of preferences */
+/* Returns the divisor of the loss: learned targets, or pairs of preferences. */
 uint32_t bt_corpus_row_counted(const bt_corpus *c, uint64_t row);
-/* source bytes of a learned token, on average */
+/* Returns the mean number of source bytes per learned token. */
 double bt_corpus_bytes_per_token(const bt_corpus *c);
 const bt_row_facts *bt_corpus_row_facts(const bt_corpus *c); /* NULL for a stream */
 void bt_corpus_close(bt_corpus *c);                          /* accepts NULL */

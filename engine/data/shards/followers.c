@@ -8,7 +8,7 @@ typedef struct pair {
     int32_t input, target;
 } pair;
 
-/* stable, by one of the tokens of a pair; at (V + 1) */
+/* Sorts by one of the tokens of a pair; stable; at: (V + 1). */
 static void sort_pairs_by(bool target, pair *out, const pair *in, size_t n, uint32_t *at,
                           size_t V) {
     memset(at, 0, (V + 1) * sizeof *at);
@@ -39,11 +39,11 @@ static bt_code read_pairs(pair *out, size_t *n, bt_loader *l, const bt_loader_cf
     return BT_OK;
 }
 
-/* different ones of sorted pairs */
-static size_t kinds(const pair *p, size_t n) {
-    size_t kinds = 0;
-    for (size_t i = 0; i < n; i++) kinds += i == 0 || !same(&p[i - 1], &p[i]);
-    return kinds;
+/* Returns the number of different pairs, which are sorted. */
+static size_t count_distinct_pairs(const pair *p, size_t n) {
+    size_t count_distinct_pairs = 0;
+    for (size_t i = 0; i < n; i++) count_distinct_pairs += i == 0 || !same(&p[i - 1], &p[i]);
+    return count_distinct_pairs;
 }
 
 static void sum_follower_shares(bt_followers *out, const pair *p, size_t n, size_t V) {
@@ -63,7 +63,7 @@ static void sum_follower_shares(bt_followers *out, const pair *p, size_t n, size
     out->at[V] = (uint32_t)at;
 }
 
-/* pairs, and as much room again */
+/* spare: as large as p. */
 static bt_code count_followers(bt_followers *out, pair *p, pair *spare, size_t n, size_t V,
                                bt_err *err) {
     out->at = malloc((V + 1) * sizeof *out->at);
@@ -71,7 +71,7 @@ static bt_code count_followers(bt_followers *out, pair *p, pair *spare, size_t n
         return bt_fail(err, BT_NOMEM, "cannot take memory for followers of %zu tokens", V);
     sort_pairs_by(true, spare, p, n, out->at, V);
     sort_pairs_by(false, p, spare, n, out->at, V);
-    const size_t all = kinds(p, n);
+    const size_t all = count_distinct_pairs(p, n);
     out->token = malloc((all + 1) * sizeof *out->token);
     out->share = malloc((all + 1) * sizeof *out->share);
     if (!out->token || !out->share)
@@ -80,7 +80,7 @@ static bt_code count_followers(bt_followers *out, pair *p, pair *spare, size_t n
     return BT_OK;
 }
 
-/* sequences of the loader that are counted */
+/* Returns the number of sequences of the loader to count. */
 static size_t sequences_of(const bt_loader *l, const bt_loader_cfg *cfg) {
     const int64_t most = BT_FOLLOWERS_TOKENS / cfg->T, epoch = bt_loader_sequences(l);
     return (size_t)(epoch >= 0 && epoch < most ? epoch : most);

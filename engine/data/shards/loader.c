@@ -13,9 +13,9 @@
 #include "engine/data/shards/synth.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
-/* the random stream of epoch orders */
+/* random stream of the order of each epoch */
 enum { STREAM_ORDER = 0x6461746f };
-#define SYNTH_VAL_SEED (1ull << 62) /* validation takes the same chain with other noise */
+#define SYNTH_VAL_SEED (1ull << 62) /* validation uses the same chain with other noise */
 
 typedef struct slot {                      /* one micro-batch */
     int32_t *inputs, *targets, *positions; /* (B, T) each, in one block */
@@ -28,16 +28,16 @@ struct bt_loader {
     bool shuffle;
     uint64_t seed;
     int64_t step; /* step of the reader's next micro-batch */
-    int64_t base; /* sequence number of step 0's first; not 0 if a hub leases the data */
+    int64_t base; /* number of the first sequence of step 0; not 0 if a hub leases the data */
     int sequences_per_step, first_sequence, n_sequences, done_sequences;
-    bt_corpus **corpora; /* (n_corpora) 0: synth; several: of a mixture */
+    bt_corpus **corpora; /* (n_corpora) 0: synth; several: a mixture */
     size_t n_corpora;
     bt_mixture *mixture; /* NULL: one corpus */
-    char **names;        /* (n_corpora) of a mixture: the first file of each */
-    bt_row_facts facts;  /* sum over all corpora, if they are packed */
+    char **names;        /* (n_corpora) first file of each source of a mixture */
+    bt_row_facts facts;  /* sum over all packed corpora */
     bt_text notes;
     bt_synth synth;
-    uint64_t n_epoch; /* sequences of an epoch of all corpora */
+    uint64_t n_epoch; /* sequences per epoch over all corpora */
     int64_t tokens;   /* -1: endless */
     double bytes_per_token;
     uint64_t hash;
@@ -48,7 +48,7 @@ struct bt_loader {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     slot slots[2];
-    int give;        /* slot of the next `next` */
+    int give;        /* index of the slot that `next` returns */
     bool held, quit; /* the trainer holds slots[give ^ 1] */
     bt_code failed;
     bt_err why;
@@ -56,7 +56,7 @@ struct bt_loader {
 
 /* ---- which tokens ---- */
 
-/* sequence number q of the run, counted over all epochs: a corpus, and its row */
+/* Finds the corpus and the row of sequence number q of the run, counted over all epochs. */
 static bt_corpus *find_sequence_row(const bt_loader *l, uint64_t q, uint64_t *row) {
     bt_mixture_pick at = l->mixture ? bt_mixture_at(l->mixture, q) : (bt_mixture_pick){0, q};
     bt_corpus *c = l->corpora[at.source];
@@ -124,7 +124,7 @@ static void *read_ahead(void *arg) {
 
 static bt_code start_reader(bt_loader *l, bt_err *err) {
     sigset_t all, old;
-    sigfillset(&all); /* signals belong to the other threads */
+    sigfillset(&all); /* only other threads handle signals */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int rc = pthread_create(&l->reader, NULL, read_ahead, l);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -222,7 +222,7 @@ static void add_facts(bt_row_facts *sum, const bt_row_facts *f) {
     if (f->longest > sum->longest) sum->longest = f->longest;
 }
 
-/* one corpus of some of the sources */
+/* Opens one corpus of some of the sources. */
 static bt_code open_corpus(bt_loader *l, const bt_loader_cfg *cfg, const bt_sources *sources,
                            const bt_tokenizer *t, bool whole, bt_err *err) {
     bt_corpus **c = &l->corpora[l->n_corpora];
@@ -241,7 +241,7 @@ static bt_code open_corpus(bt_loader *l, const bt_loader_cfg *cfg, const bt_sour
     return BT_OK;
 }
 
-/* a corpus for each word of the paths */
+/* Opens a corpus for each word of the paths. */
 static bt_code open_mixture(bt_loader *l, const bt_loader_cfg *cfg, const bt_sources *sources,
                             const bt_tokenizer *t, bt_err *err) {
     size_t words = sources->items[sources->n - 1].word + 1;

@@ -24,7 +24,7 @@ typedef struct bt_loader bt_loader;
 typedef struct bt_batch {
     const int32_t *inputs;  /* (B, T) token ids in [0, V) */
     const int32_t *targets; /* (B, T) inputs shifted left by one; -1: not learned */
-    /* (B, T) position of each token in its document, -1 behind the last one; NULL: sequences are not made of
+    /* (B, T) position of each token in its document, -1 after the last document; NULL: sequences do not consist of
      * documents */
     const int32_t *positions;
     /* divisor of the loss: learned targets, or pairs of preferences; -1 for a stream */
@@ -38,7 +38,7 @@ typedef struct bt_loader_cfg {
     const char *paths;
     /* "" : the last val_frac of each file is the validation split */
     const char *val_paths;
-    /* the remedy in the message that the validation data are too short; NULL: in words of `train` */
+    /* remedy in the error about too little validation data; NULL: for users of `train` */
     const char *val_remedy;
     /* weights of the words of `paths` in training (mixture.h); NULL or "": concatenated */
     const char *mixture;
@@ -46,9 +46,9 @@ typedef struct bt_loader_cfg {
     const char *tokenizer; /* "bytes" or a tokenizer file */
     const char *field;     /* text field of JSONL objects */
     bt_form_cfg form;      /* form of the lines */
-    bt_packing packing;    /* AUTO is STREAM here */
+    bt_packing packing;    /* AUTO means STREAM here */
     bt_too_long too_long;
-    uint64_t max_rows;  /* rows read of each JSON file; 0: all */
+    uint64_t max_rows;  /* maximum number of rows read from each JSON file; 0: all */
     bool skip_bad_rows; /* rows that cannot be used are skipped and counted, not refused */
     /* folder for tokenised shards of text (created); "" keeps them in memory */
     const char *cache_dir;
@@ -56,23 +56,23 @@ typedef struct bt_loader_cfg {
     double val_frac;
     bt_fold fold;
     bool shuffle;
-    /* B sequences of T tokens a micro-batch; every id must be < V */
+    /* a micro-batch has B sequences of T tokens; every id must be < V */
     int B, T, V;
     uint64_t seed;
     int64_t first_step;     /* first step of a resumed run */
     int sequences_per_step; /* sum over all ranks */
     /* this rank's part of a step: [first, first + n); n is a multiple of B */
     int first_sequence, n_sequences;
-    /* while text is tokenised; may be NULL */
+    /* called while text is tokenised; may be NULL */
     void (*progress)(void *ctx, double done, uint64_t ids);
     void *ctx;
 } bt_loader_cfg;
 
 bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-/* micro-batches of a step in order, then those of the next step */
+/* Returns the micro-batches of a step in order, then those of the next step. */
 bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) BT_MUST_CHECK;
-/* Continues with sequences [first, first + n) of `step` and drops prefetched data: a rank's share of the batch has
- * changed */
+/* Continues with sequences [first, first + n) of `step` and drops prefetched data, after a rank's share of the batch
+ * has changed. */
 bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences, bt_err *err)
     BT_MUST_CHECK;
 /* Continues with sequences [begin + first, begin + first + n), then the same of begin + stride, and so on, for
@@ -80,7 +80,7 @@ bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_seq
 bt_code bt_loader_deal(bt_loader *l, int64_t begin, int stride, int first, int n, bt_err *err)
     BT_MUST_CHECK;
 int64_t bt_loader_tokens(const bt_loader *l); /* tokens of the split; -1: endless */
-/* sequences of one epoch of the split; -1: endless */
+/* Returns the number of sequences in one epoch of the split; -1: endless. */
 int64_t bt_loader_sequences(const bt_loader *l);
 /* Sources of a mixture; 0: the data are not a mixture. Data of a source in the steps before `step`: its word of
  * the paths (borrowed), its sequences so far, and those of one epoch of it */
@@ -93,15 +93,15 @@ bt_loader_share bt_loader_source(const bt_loader *l, size_t k, int64_t step);
 /* Learned targets, or pairs, in a step of all ranks: the divisor of its loss. A function of the data, so that
  * every rank computes it without communication. -1: all targets (a stream) */
 int64_t bt_loader_counted(const bt_loader *l, int64_t step);
-/* the same of the sequences [begin, begin + n) */
+/* Returns the same for the sequences [begin, begin + n). */
 int64_t bt_loader_counted_in(const bt_loader *l, int64_t begin, int64_t n);
-/* statistics of the documents of a packed split; NULL: a stream */
+/* Returns statistics of the documents of a packed split; NULL: a stream. */
 const bt_row_facts *bt_loader_row_facts(const bt_loader *l);
-/* source text bytes per token of the split (bits per byte); 1 for synth */
+/* Returns source text bytes per token of the split (for bits per byte); 1 for synth. */
 double bt_loader_bytes_per_token(const bt_loader *l);
-/* hash of the sources: a checkpoint refuses other data by default */
+/* Returns a hash of the sources: by default a checkpoint refuses other data. */
 uint64_t bt_loader_hash(const bt_loader *l);
-/* notes on skipped or unused parts of the files, a line each (bt_documents_notes); "": none */
+/* Returns notes on skipped or unused parts of the files, a line each (bt_documents_notes); "": none. */
 const char *bt_loader_notes(const bt_loader *l);
 void bt_loader_close(bt_loader *l); /* accepts NULL */
 

@@ -1,4 +1,4 @@
-/* mixture.c - a table of one period for each stage of weights. */
+/* mixture.c - computes a table of one period for each stage of weights. */
 #include "engine/data/shards/mixture.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ typedef struct stage {
     uint64_t *before;  /* (n) sequences of each source before this stage */
     uint64_t period;   /* their sum */
     uint32_t *source;  /* (period) */
-    uint64_t *rank;    /* (period) of its source's in the period */
+    uint64_t *rank;    /* (period) index of the sequence among those of its source in the period */
 } stage;
 
 struct bt_mixture {
@@ -70,7 +70,8 @@ static bt_code read_weights(stage *s, const char **at, size_t n, bt_err *err) {
     return BT_OK;
 }
 
-/* in each turn every source gains its weight, and the one with most is chosen and loses the sum of the weights */
+/* In each turn every source gains its weight; the source with the largest value is chosen and loses the sum of the
+ * weights. */
 static bt_code lay_out_period(stage *s, size_t n, bt_err *err) {
     int64_t *has = calloc(n, sizeof *has);
     uint64_t *taken = calloc(n, sizeof *taken);
@@ -92,7 +93,7 @@ static bt_code lay_out_period(stage *s, size_t n, bt_err *err) {
     return ok ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the mixture");
 }
 
-/* sequences of source k among the first d of the stage */
+/* Returns the number of sequences of source k among the first d of the stage. */
 static uint64_t count_source_sequences(const stage *s, size_t k, uint64_t d) {
     uint64_t sum = d / s->period * s->weights[k];
     for (uint64_t i = 0; i < d % s->period; i++) sum += s->source[i] == k;

@@ -21,7 +21,7 @@ bt_code bt_mixture_create(bt_mixture **out, const char *text, size_t n, int sequ
                           bt_err *err) BT_MUST_CHECK;
 void bt_mixture_destroy(bt_mixture *m); /* accepts NULL */
 
-/* how many of the first n sequences of the run are from source k */
+/* Returns the number of sequences from source k among the first n of the run. */
 uint64_t bt_mixture_count(const bt_mixture *m, size_t k, uint64_t n);
 
 typedef struct bt_mixture_pick {

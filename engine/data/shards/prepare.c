@@ -1,4 +1,4 @@
-/* prepare.c - writes a shard under a temporary name, with a lock, and renames it whole. */
+/* prepare.c - writes a shard under a temporary name, with a lock, and renames it when it is complete. */
 #include "engine/data/shards/prepare.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "engine/data/io/documents.h"
 #include "engine/data/io/file_io.h"
 
-/* raise when the same text gives other ids */
+/* CACHE_VERSION: increase it if the same text gives other ids. */
 enum { CACHE_VERSION = 3, NOTES_MAX_BYTES = 1 << 20 };
 
 typedef struct run { /* one call of bt_prepare */
@@ -28,11 +28,11 @@ typedef struct run { /* one call of bt_prepare */
     int32_t *ids;
     size_t ids_cap;
     uint64_t document_bytes; /* bytes of the current document so far */
-    bool holds;              /* tokens may span the ends of pieces: */
-    bt_text held;            /* the text that is not encoded yet */
+    bool holds_back;         /* tokens may span the ends of pieces, so text is held back: */
+    bt_text held;            /* text that is not encoded yet */
     char last;               /* its last byte */
     bt_form form;            /* form of instruction sets */
-    bt_chat_ids row[2];      /* the documents of one row of them */
+    bt_chat_ids row[2];      /* documents of one row */
     bt_prepare_result sum;
 } run;
 
@@ -82,7 +82,7 @@ static bt_code end_shard(run *r, bt_shard **opened, bt_err *err) {
     return BT_OK;
 }
 
-/* the tokens that the tokenizer adds before or after a document */
+/* Appends the tokens that the tokenizer adds before or after a document. */
 static bt_code append_affix(run *r, bool behind, bt_err *err) {
     size_t n;
     const int32_t *ids = bt_tokenizer_affix(r->cfg->tokenizer, behind, &n);
@@ -96,10 +96,10 @@ static bt_code append_text(run *r, const char *text, size_t n, bt_err *err) {
     return bt_shard_append(r->writer, r->ids, count, r->lengths, err);
 }
 
-/* A piece of a document. Where added tokens take white space, the end of the text so far is held back
- * until it is clear that no token continues. */
+/* Appends a piece of a document. If added tokens include white space, the end of the text is held back until no
+ * token can continue. */
 static bt_code append_piece(run *r, const bt_piece *p, bt_err *err) {
-    if (!r->holds) return append_text(r, p->text, p->n, err);
+    if (!r->holds_back) return append_text(r, p->text, p->n, err);
     bt_text_putn(&r->held, p->text, p->n);
     if (r->held.failed)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %zu bytes of text", r->held.len);
@@ -117,7 +117,7 @@ static bt_code end_document(run *r, bt_err *err) {
     if (!r->document_bytes) return BT_OK;
     BT_TRY(append_affix(r, true, err));
     if (bt_tokenizer_ends_texts(r->cfg->tokenizer)) {
-        /* the end-of-text token is among those after each document */
+        /* the end-of-text token is among the tokens after each document */
     } else if (eot >= 0) {
         BT_TRY(bt_shard_append(r->writer, &eot, 1, r->lengths, err));
     } else if (r->last != '\n') {
@@ -200,7 +200,7 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
                    bt_err *err) {
     run r = {.cfg = cfg,
              .lengths = bt_id_lengths(cfg->tokenizer),
-             .holds = bt_tokenizer_spans_space(cfg->tokenizer)};
+             .holds_back = bt_tokenizer_spans_space(cfg->tokenizer)};
     if (opened) *opened = NULL;
     bt_code code = r.lengths ? BT_OK
                              : bt_fail(err, BT_NOMEM, "cannot take memory for %d token lengths",
@@ -212,7 +212,7 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
     if (code == BT_OK) bt_documents_rows(r.docs, has_form(cfg) ? &keys : NULL, cfg->skip_bad);
     if (code == BT_OK) bt_documents_limit(r.docs, cfg->max_rows);
     if (code == BT_OK) code = has_form(cfg) ? stream_objects(&r, err) : write_token_stream(&r, err);
-    /* no text at all: an empty shard */
+    /* without any text, an empty shard */
     if (code == BT_OK && !r.writer && !r.sum.shards) code = begin_shard(&r, err);
     if (code == BT_OK && r.writer) code = end_shard(&r, opened, err);
     bt_shard_abandon(r.writer);
@@ -264,7 +264,7 @@ static void notes_path(const char *shard, char *out, size_t size) {
     snprintf(out, size, "%.*s.notes", (int)strlen(shard), shard);
 }
 
-/* Stores the notes. Notes that cannot be stored are reported only once, by the process that made the shard. */
+/* Stores the notes. A failure is reported once, by the process that made the shard. */
 static void store_notes(const char *shard, const bt_text *notes) {
     char path[PATH_MAX + 8];
     bt_err ignored = BT_ERR_INIT;
@@ -288,7 +288,7 @@ static bt_code open_cached(const bt_prepare_cfg *cfg, const char *shard, bt_shar
     return BT_OK;
 }
 
-/* Called under the lock: makes the shard if it is still missing, or damaged. */
+/* Called under the lock: creates the shard if it is missing or damaged. */
 static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shard **opened,
                             bt_err *err) {
     bt_err why;
@@ -342,12 +342,12 @@ bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_s
     snprintf(lock_path, sizeof lock_path, "%.*s.lock", (int)strlen(path), path);
     bt_code code = bt_make_folders(cache_dir, &why);
     if (code == BT_OK) code = lock_shard(lock_path, &fd, &why);
-    if (code != BT_OK) { /* a read-only home must not stop a run */
+    if (code != BT_OK) { /* a read-only home must not prevent a run */
         bt_log(BT_LOG_WARN, "no token cache (%s); keeping the tokens in memory", why.msg);
         return bt_prepare(&c, NULL, opened, err);
     }
     code = open_or_make(&c, path, opened, err);
-    /* the lock file is not removed: otherwise a waiter and a new process could both hold "the" lock */
+    /* The lock file is kept: otherwise a waiting and a new process could both hold a lock. */
     close(fd);
     return code;
 }

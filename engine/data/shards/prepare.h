@@ -21,16 +21,16 @@ typedef struct bt_prepare_cfg {
     const bt_source *files; /* TEXT and JSONL */
     size_t n_files;
     const char *field; /* text field of JSON rows */
-    uint64_t max_rows; /* rows read of each JSON file; 0: all */
+    uint64_t max_rows; /* maximum number of rows read from each JSON file; 0: all */
     bool skip_bad;     /* rows that cannot be used are skipped and counted, not refused */
-    /* form of a line; NULL, or of kind TEXT: the text in `field` */
+    /* form of a line; NULL, or of kind TEXT: text in `field` */
     const bt_form_cfg *form;
     const bt_tokenizer *tokenizer;
     const char *path; /* path of the shard; NULL: anonymous memory */
-    /* > 0: begin another shard behind the document that reaches this many ids; x.bts then
-     * becomes x-00000.bts, x-00001.bts, ... */
+    /* > 0: begins another shard after the document that reaches this many ids; x.bts then becomes x-00000.bts,
+     * x-00001.bts, ... */
     uint64_t split_ids;
-    /* may be NULL; about every MiB of text */
+    /* may be NULL; called about every MiB of text */
     void (*progress)(void *ctx, double done, uint64_t ids);
     void *ctx;
     bt_text *notes; /* bt_documents_notes appends to it; may be NULL */
@@ -43,11 +43,11 @@ typedef struct bt_prepare_result {
 
 bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shard **opened,
                    bt_err *err) BT_MUST_CHECK;
-/* the shard of these files from the cache, made first when it is not there. cache_dir "": in
- * memory */
+/* Opens the shard of these files from the cache, and creates it if it is missing. cache_dir "": in memory. */
 bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_shard **opened,
                           bt_err *err) BT_MUST_CHECK;
-/* bytes of every id for the shard functions; specials 0. malloc'ed, NULL when there is no memory */
+/* Returns the number of bytes of every id, for the shard functions; 0 for special tokens. malloc'ed, NULL if out of
+ * memory. */
 uint32_t *bt_id_lengths(const bt_tokenizer *t);
 
 #endif

@@ -1,4 +1,4 @@
-/* row_set.c - next fit over the documents of shards. */
+/* row_set.c - next-fit packing of the documents of shards. */
 #include "engine/data/shards/row_set.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct bt_row_set {
     bt_row_piece *pieces;
     row *rows;
     size_t n_pieces, pieces_cap, n_rows, rows_cap;
-    uint32_t used; /* tokens of the last row */
+    uint32_t used; /* used tokens of the last row */
     bt_row_facts facts;
 };
 
@@ -36,7 +36,7 @@ void bt_row_set_destroy(bt_row_set *r) {
     free(r);
 }
 
-/* the first span that ends behind `id` */
+/* Returns the first span that ends after `id`. */
 static uint64_t span_at(const bt_shard *s, uint64_t id) {
     const bt_shard_span *spans = bt_shard_spans(s);
     uint64_t lo = 0, hi = bt_shard_about(s)->n_spans;
@@ -90,7 +90,7 @@ static uint64_t targets_of(const bt_shard *s, uint64_t first, uint64_t n) {
     return n > 1 ? count_learned(s, first + 1, first + n) : 0;
 }
 
-/* the last row, or the next, has room for n tokens more */
+/* Makes room for n tokens in the last row, or begins a new one. */
 static bt_code make_row_room(bt_row_set *r, uint64_t n, bt_err *err) {
     if (r->n_rows && r->packing != BT_PACKING_PAD && r->used + n <= r->T) return BT_OK;
     void *items = r->rows;

@@ -17,7 +17,7 @@
 /* in the order of the words of data.packing */
 typedef enum {
     BT_PACKING_AUTO,
-    BT_PACKING_STREAM,   /* tokens one after the other, whatever the document (corpus.h) */
+    BT_PACKING_STREAM,   /* consecutive tokens regardless of documents (corpus.h) */
     BT_PACKING_PAD,      /* a row for each document */
     BT_PACKING_DOCUMENTS /* each row has as many documents as fit */
 } bt_packing;
@@ -26,8 +26,8 @@ typedef enum { BT_TOO_LONG_REFUSE, BT_TOO_LONG_SKIP, BT_TOO_LONG_TRUNCATE } bt_t
 
 typedef struct bt_row_piece { /* part of a document */
     uint64_t first;           /* id of the shard */
-    uint32_t shard, n;        /* n ids of the shard number `shard` */
-    uint32_t counted;         /* targets among them that are learned */
+    uint32_t shard, n;        /* n ids of shard number `shard` */
+    uint32_t counted;         /* number of learned targets among them */
 } bt_row_piece;
 
 typedef struct bt_row_facts {
@@ -36,8 +36,8 @@ typedef struct bt_row_facts {
     uint64_t counted;   /* targets that are learned */
     uint64_t longest;   /* tokens of a document */
     uint64_t skipped, truncated,
-        cut;        /* longer than a row: left out, cut to their beginning, in pieces */
-    uint64_t empty; /* left out: nothing of them is learned */
+        cut;        /* longer than a row: skipped, cut at the end, cut into pieces */
+    uint64_t empty; /* skipped because nothing of them is learned */
 } bt_row_facts;
 
 typedef struct bt_row_set bt_row_set;
@@ -46,23 +46,23 @@ typedef struct bt_row_set bt_row_set;
 typedef enum {
     BT_ROWS_TEXTS,
     BT_ROWS_PAIRS, /* preferences */
-    BT_ROWS_LABELLED /* texts with the number of their class at the end, which is kept when a text is cut */
+    BT_ROWS_LABELLED /* texts that end with the number of their class, which is kept when a text is cut */
 } bt_row_kind;
 
 bt_code bt_row_set_create(bt_row_set **out, int T, bt_packing packing, bt_too_long too_long,
                           bt_row_kind kind, bt_err *err) BT_MUST_CHECK;
-/* documents [from, to) of shard number `shard`; `name` of the data, for messages */
+/* Adds documents [from, to) of shard number `shard`; `name` of the data, for messages. */
 bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t from, uint64_t to,
                        const char *name, bt_err *err) BT_MUST_CHECK;
 bt_code bt_row_set_finish(bt_row_set *r, bt_err *err) BT_MUST_CHECK;
 uint64_t bt_row_set_rows(const bt_row_set *r);
-/* divisor of the loss: learned targets, or pairs */
+/* Returns the divisor of the loss: learned targets, or pairs. */
 uint32_t bt_row_set_counted(const bt_row_set *r, uint64_t row);
 const bt_row_piece *bt_row_set_pieces(const bt_row_set *r, uint64_t row, size_t *n);
 const bt_row_facts *bt_row_set_facts(const bt_row_set *r);
 void bt_row_set_destroy(bt_row_set *r); /* accepts NULL */
 
-/* learned[i] of ids first .. first+n of a shard */
+/* Writes learned[i] for ids first .. first+n of a shard. */
 void bt_shard_learned(const bt_shard *s, uint64_t first, size_t n, unsigned char *learned);
 
 #endif

@@ -1,4 +1,4 @@
-/* shard.c - reads .bts files; all content is checked before use. */
+/* shard.c - reads .bts files and checks all content before use. */
 #include "engine/data/shards/shard.h"
 
 #include <errno.h>
@@ -14,12 +14,11 @@
 #include "engine/data/shards/shard_open.h"
 
 struct bt_shard {
-    int fd; /* -1: parked */
+    int fd; /* -1: closed until the next read */
     char *name;
-    struct stat
-        seen; /* the newest status that was examined; while it is unchanged, checked blocks are valid */
-    uint64_t header_hash; /* hash of the content: it covers the hash of every block and table */
-    bool touched;         /* its dates changed, or another file of this header replaced it */
+    struct stat seen; /* newest examined status; while it is unchanged, checked blocks are valid */
+    uint64_t header_hash; /* hash of the content, covering the hashes of every block and table */
+    bool touched;         /* its dates changed, or another file with this header replaced it */
     bt_shard_info info;
     uint64_t tables_at;
     bt_shard_block *blocks;
@@ -30,7 +29,7 @@ struct bt_shard {
     unsigned char *raw;     /* a block */
 };
 
-/* Formats "'x.bts' is corrupt: what": every error has the name of the file and, if known, the byte. */
+/* Formats "'x.bts' is corrupt: what"; every error has the name of the file and, if known, the byte. */
 #define CORRUPT(err, name, ...) bt_shard_corrupt(err, name, __VA_ARGS__)
 
 static bt_code BT_PRINTF(3, 4)
@@ -127,7 +126,7 @@ static bt_code check_documents(const bt_shard *s, const bt_shard_header *h, bt_e
     return BT_OK;
 }
 
-/* sums of the tables, with overflow checks */
+/* Sums the tables, with overflow checks. */
 static bt_code check_tables(const bt_shard *s, const bt_shard_header *h, bt_err *err) {
     XXH64_hash_t content = XXH3_64bits_withSeed(NULL, 0, h->count);
     uint64_t before = 0;
@@ -295,7 +294,7 @@ static int32_t id_at(const unsigned char *raw, size_t i, uint32_t id_bytes) {
     return v;
 }
 
-/* n raw ids at `first` into out; every one is < vocab afterwards */
+/* Converts n raw ids at `first` into out; every result is < vocab. */
 static bt_code widen_ids(const bt_shard *s, const unsigned char *raw, uint64_t first, size_t n,
                          int32_t *out, bt_err *err) {
     uint32_t vocab = s->info.vocab, worst = 0;
@@ -342,7 +341,7 @@ void bt_shard_park(bt_shard *s) {
 
 bool bt_shard_is_parked(const bt_shard *s) { return s->fd < 0; }
 
-/* every block is checked again when it is read next */
+/* Every block is checked again at its next read. */
 static void recheck_all(bt_shard *s, const struct stat *now) {
     s->seen = *now;
     s->touched = true;
@@ -367,7 +366,7 @@ static bt_code open_again(bt_shard *s, bt_err *err) {
     return CORRUPT(err, s->name, "was replaced while in use by a file of other content");
 }
 
-/* Content counts, not dates: copies, backups and purge policies of file systems touch files. */
+/* Compares content instead of dates, because copies, backups and purge policies change dates. */
 static bt_code check_unchanged(bt_shard *s, bt_err *err) {
     struct stat now;
     if (s->fd < 0) BT_TRY(open_again(s, err));
@@ -396,7 +395,7 @@ static size_t block_size(const bt_shard *s, uint64_t block) {
     return left < BT_SHARD_BLOCK ? (size_t)left : BT_SHARD_BLOCK;
 }
 
-/* leaves the block in s->raw */
+/* Checks a block and leaves it in s->raw. */
 static bt_code check_block(bt_shard *s, uint64_t block, bt_err *err) {
     size_t n = block_size(s, block), ids = n / s->info.id_bytes,
            per = BT_SHARD_BLOCK / s->info.id_bytes;

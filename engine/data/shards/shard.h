@@ -42,7 +42,7 @@ typedef struct bt_shard_info {
     uint64_t source_bytes, documents;
     uint64_t n_segments, n_blocks, file_bytes;
     uint64_t content_hash; /* hash of all ids: equal for equal content */
-    /* hash of the tables: with content_hash it covers all data of the shard */
+    /* hash of the tables; with content_hash it covers all data of the shard */
     uint64_t tables_hash;
     bool has_documents, has_spans;
     uint64_t n_spans;
@@ -64,35 +64,36 @@ const bt_shard_info *bt_shard_about(const bt_shard *s);
 const char *bt_shard_name(const bt_shard *s);
 bt_code bt_shard_read(bt_shard *s, uint64_t first, size_t n, int32_t *out, bt_err *err)
     BT_MUST_CHECK;
-/* ids and source bytes of segment i */
+/* Returns ids and source bytes of segment i. */
 void bt_shard_segment(const bt_shard *s, uint64_t i, uint64_t *count, uint64_t *source_bytes);
-/* end of each document, in ids; NULL if unknown. Valid while s is open */
+/* Returns the end of each document, in ids; NULL if unknown. Valid while s is open. */
 const uint64_t *bt_shard_document_ends(const bt_shard *s);
 const bt_shard_span *bt_shard_spans(const bt_shard *s); /* likewise */
-/* source bytes of the ids before `first`: exact at block borders, else id_lengths (bytes of each
- * id) of that block are added */
+/* Returns the source bytes of the ids before `first`: exact at block borders, otherwise id_lengths (bytes of each
+ * id) of that block are added. */
 bt_code bt_shard_bytes_before(bt_shard *s, uint64_t first, const uint32_t *id_lengths,
                               uint64_t *bytes, bt_err *err) BT_MUST_CHECK;
-/* checks every block now; progress (may be NULL) gets 0..1 */
+/* Checks every block now; progress (may be NULL) receives 0..1. */
 bt_code bt_shard_verify(bt_shard *s, void (*progress)(void *ctx, double done), void *ctx,
                         bt_err *err) BT_MUST_CHECK;
 
-/* path NULL: anonymous memory instead of a file */
+/* path NULL: anonymous memory instead of a file. */
 bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t vocab,
                                uint64_t vocab_hash, bt_err *err) BT_MUST_CHECK;
 bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n,
                         const uint32_t *id_lengths, bt_err *err) BT_MUST_CHECK;
-/* the same, with learned[i] nonzero for learned ids; a shard is written either by this or by bt_shard_append */
+/* Appends ids, with learned[i] nonzero for learned ids. A shard is written either with this function or with
+ * bt_shard_append. */
 bt_code bt_shard_append_learned(bt_shard_writer *w, const int32_t *ids,
                                 const unsigned char *learned, size_t n, const uint32_t *id_lengths,
                                 bt_err *err) BT_MUST_CHECK;
 bt_code bt_shard_end_document(bt_shard_writer *w, bt_err *err) BT_MUST_CHECK;
 bt_code bt_shard_end_segment(bt_shard_writer *w, bt_err *err) BT_MUST_CHECK;
-uint64_t bt_shard_written(const bt_shard_writer *w); /* ids so far */
+uint64_t bt_shard_written(const bt_shard_writer *w); /* number of ids so far */
 /* Completes the file and destroys the writer, also on failure. `opened` (may be NULL) receives a reader; required
  * for anonymous memory. */
 bt_code bt_shard_finish(bt_shard_writer *w, bt_shard **opened, bt_err *err) BT_MUST_CHECK;
-/* removes the unfinished file; accepts NULL */
+/* Removes the unfinished file; accepts NULL. */
 void bt_shard_abandon(bt_shard_writer *w);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "engine/data/shards/shard.h"
 
-/* takes fd, also on failure; `name` is for messages */
+/* Takes ownership of fd, also on failure; `name` is for messages. */
 bt_code bt_shard_open_fd(bt_shard **out, int fd, const char *name, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -17,11 +17,11 @@
 struct bt_shard_writer {
     int fd;
     char *path, *tmp; /* NULL: anonymous memory */
-    /* false: the file has no name yet, and vanishes with the process */
+    /* false: the file has no name yet, and disappears with the process */
     bool tmp_exists;
     bt_shard_header h;
     unsigned char *block;
-    size_t fill; /* bytes in block */
+    size_t fill; /* bytes used in `block` */
     bt_shard_block *blocks;
     size_t blocks_cap;
     bt_shard_segment_row *segments, segment;
@@ -54,7 +54,7 @@ void bt_shard_abandon(bt_shard_writer *w) {
 static int open_unnamed(const char *path) {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    if (access("/proc/self/fd", F_OK) != 0) return -1; /* give_name needs it */
+    if (access("/proc/self/fd", F_OK) != 0) return -1; /* required by give_name */
     if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1,
                  slash ? path : ".") >= (int)sizeof folder)
         return -1;
@@ -169,7 +169,7 @@ bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n,
     return BT_OK;
 }
 
-/* id number w->h.count + i joins the last span or begins one */
+/* Adds id number w->h.count + i to the last span, or begins a new span. */
 static bt_code add_learned_span(bt_shard_writer *w, uint64_t id, uint32_t source_bytes,
                                 bt_err *err) {
     bt_shard_span *last = w->h.n_spans ? &w->spans[w->h.n_spans - 1] : NULL;
@@ -222,7 +222,7 @@ static bt_code write_tables(bt_shard_writer *w, bt_err *err) {
     size_t pad = (size_t)(w->h.tables_at - ids_end);
     size_t blocks = (size_t)w->h.n_blocks * sizeof *w->blocks,
            segments = (size_t)w->h.n_segments * sizeof *w->segments;
-    /* ids after the last document's end belong to no document: then there is no table */
+    /* Ids after the last document's end belong to no document, so there is no table. */
     bool documents = w->h.documents ? w->ends[w->h.documents - 1] == w->h.count : !w->h.count;
     size_t ends = documents ? (size_t)w->h.documents * sizeof *w->ends : 0,
            spans = (size_t)w->h.n_spans * sizeof *w->spans,

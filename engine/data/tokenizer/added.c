@@ -1,4 +1,4 @@
-/* added.c - a sorted list of names; at each byte that begins one, the list is narrowed byte by byte. */
+/* added.c - finds names in a sorted list, which is narrowed byte by byte from each byte that may begin a name. */
 #include "engine/data/tokenizer/added.h"
 
 #include <stdlib.h>
@@ -75,8 +75,8 @@ bt_code bt_added_names_create(bt_added_names **out, const bt_tokenizer *t, bool 
     return code;
 }
 
-/* the longest name that text[0..n) begins with; NULL: none. The candidates at[lo..hi) share their
- * first `depth` bytes with the text. */
+/* Returns the longest name at the beginning of text[0..n); NULL: none. The candidates at[lo..hi) share their first
+ * `depth` bytes with the text. */
 static const name *longest_name(const bt_added_names *a, const char *text, size_t n) {
     const name *best = NULL;
     size_t lo = 0, hi = a->n;
@@ -106,7 +106,7 @@ static const name *longest_name(const bt_added_names *a, const char *text, size_
     }
 }
 
-/* Length of the last character of text[0..n); 0: there is none, or it is not UTF-8. */
+/* Returns the length of the last character of text[0..n); 0: there is none, or it is not UTF-8. */
 static size_t last_char(const char *text, size_t n) {
     for (size_t k = 1; k <= 4 && k <= n; k++)
         if (bt_utf8_char(text + n - k, k) == k) return k;
@@ -188,8 +188,8 @@ bool bt_tokenizer_spans_space(const bt_tokenizer *t) {
     return any_takes_space(t->names, &longest) || any_takes_space(t->names_normalized, &longest);
 }
 
-/* a name, with the white space that it takes, spans the place */
-static bool is_inside(const bt_added_names *a, const char *text, size_t n, size_t place) {
+/* True if a name, with the white space that it includes, spans the position. */
+static bool spans_position(const bt_added_names *a, const char *text, size_t n, size_t place) {
     bt_added_hit hit = {0};
     while (bt_added_next(a, text, n, false, &hit)) {
         if (hit.begin >= place) return false;
@@ -203,12 +203,13 @@ size_t bt_tokenizer_cut(const bt_tokenizer *t, const char *text, size_t n) {
     if (t->rules) return 0; /* a document is encoded as a whole */
     (void)any_takes_space(t->names, &longest);
     (void)any_takes_space(t->names_normalized, &longest);
-    /* Position behind which an incomplete name begins. */
+    /* An incomplete name can begin only after this position. */
     size_t limit = n > longest + 1 ? n - longest - 1 : 0;
     while (limit) {
         const size_t cut = bt_text_cut(text, limit);
         if (cut == limit || cut == 0) return 0;
-        if (!is_inside(t->names, text, n, cut) && !is_inside(t->names_normalized, text, n, cut))
+        if (!spans_position(t->names, text, n, cut) &&
+            !spans_position(t->names_normalized, text, n, cut))
             return cut;
         limit = cut;
     }

@@ -34,8 +34,8 @@ typedef struct bt_added_hit {
     int32_t id;
 } bt_added_hit;
 
-/* The next name in text[0..n). Zero *hit before the first call and pass it on unchanged. special:
- * also names of special tokens; false: these are read as text. */
+/* Finds the next name in text[0..n). Zero *hit before the first call and pass it on unchanged. special: includes
+ * names of special tokens; false: these are plain text. */
 bool bt_added_next(const bt_added_names *a, const char *text, size_t n, bool special,
                    bt_added_hit *hit);
 

@@ -12,7 +12,7 @@
 
 enum { SHORT_WORD = 48, CACHE_WORD = 64, CACHE_SLOTS = 1 << 17, NO_RANK = INT32_MAX };
 
-/* pair 0: free (stored + 1) */
+/* pair 0: unused (pairs are stored + 1) */
 typedef struct merge_slot {
     uint64_t pair;
     int32_t rank, id;
@@ -46,11 +46,11 @@ typedef struct encoder { /* working memory of one encoding call */
 } encoder;
 
 struct bt_bpe {
-    int32_t *tokens; /* hash table of ids, -1: free */
+    int32_t *tokens; /* hash table of ids, -1: unused */
     size_t tokens_mask;
     merge_slot *merges;
     size_t merges_mask;
-    /* the kept encoder, with its warm cache; a second caller makes its own */
+    /* cached encoder with its words; a second concurrent caller creates another */
     pthread_mutex_t lock;
     encoder *kept;
 };
@@ -400,7 +400,7 @@ static bt_code encode_named(const encoding *c, const bt_added_names *names, cons
     return done < n ? rest(c, text + done, n - done, err) : BT_OK;
 }
 
-/* a stretch without names of tokens that are searched before normalisation */
+/* Encodes text without names of tokens that are searched for before normalisation. */
 static bt_code encode_stretch(const encoding *c, const char *text, size_t n, bt_err *err) {
     char *nfc = NULL;
     if (c->t->nfc) BT_TRY(bt_unicode_nfc(text, n, &nfc, &n, err));

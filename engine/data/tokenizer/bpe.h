@@ -12,11 +12,11 @@
 typedef struct bt_bpe bt_bpe;
 struct bt_tokenizer;
 
-/* builds the tables of t and gives each of its merges the id it makes; refuses merges that leave
- * the vocabulary and double tokens */
+/* Builds the tables of t and sets the id that each merge makes; refuses merges outside of the vocabulary and
+ * duplicate tokens. */
 bt_code bt_bpe_create(bt_bpe **out, struct bt_tokenizer *t, bt_err *err) BT_MUST_CHECK;
 void bt_bpe_destroy(bt_bpe *b); /* accepts NULL */
-/* appends the tokens of a text to (*ids)[*count..]; special: names of special tokens become these tokens */
+/* Appends the tokens of a text to (*ids)[*count..]; special: names of special tokens become these tokens. */
 bt_code bt_bpe_encode(const struct bt_tokenizer *t, bool special, const char *text, size_t n,
                       int32_t **ids, size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
 

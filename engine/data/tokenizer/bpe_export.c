@@ -51,7 +51,7 @@ json_t *bt_tokenizer_pre_tokenizer(const char *pattern) {
     return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", steps);
 }
 
-/* every token by its text; BT_UNSUPPORTED: two have the same */
+/* Adds every token by its text; BT_UNSUPPORTED: two tokens have the same text. */
 static bt_code put_vocab(const bt_tokenizer *t, json_t *vocab, bt_text *word, bt_err *err) {
     for (int32_t id = 0; id < t->V; id++) {
         if (bt_tokenizer_is_hole(t, id)) continue;
@@ -83,7 +83,7 @@ static json_t *added_tokens(const bt_tokenizer *t) {
     return list;
 }
 
-/* the member "post_processor": a template with the tokens around a text; null if there are none */
+/* Returns the member "post_processor": a template with the tokens around a text; null if there are none. */
 static json_t *export_post_processor(const bt_tokenizer *t) {
     if (!t->n_prefix && !t->n_suffix) return json_null();
     json_t *single = json_array(), *pair = json_array(), *tokens = json_object();

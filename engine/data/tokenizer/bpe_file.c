@@ -82,7 +82,7 @@ enum { N_FLAGS = sizeof added_flags / sizeof *added_flags };
 
 static bool *flag_at(bt_added *a, size_t i) { return (bool *)((char *)a + added_flags[i].at); }
 
-/* false: a token as version 1 has them */
+/* Returns false for a token that version 1 can represent. */
 static bool is_of_version_2(const bt_tokenizer *t, const bt_added *a) {
     return t->special[a->id] != BT_TOKEN_SPECIAL || a->lstrip || a->rstrip || a->single_word ||
            a->normalized;
@@ -211,7 +211,7 @@ static bt_code check_tokenizer_keys(json_t *o, bt_err *err) {
     return BT_OK;
 }
 
-/* at most `most` token ids; whether they are in the vocabulary is checked when all is read */
+/* Reads at most `most` token ids; the vocabulary is checked after everything is read. */
 static bt_code read_ids(json_t *o, const char *key, int32_t *ids, size_t most, size_t *n,
                         bt_err *err) {
     json_t *list = json_object_get(o, key), *v;
@@ -242,7 +242,7 @@ static bt_code read_token_roles(json_t *o, bt_tokenizer *t, bt_err *err) {
     r.bos = (int32_t)json_integer_value(bos);
     r.pad = (int32_t)json_integer_value(pad);
     BT_TRY(read_ids(v, "ends", r.ends, BT_ENDS_MAX, &r.n_ends, err));
-    const int32_t eot = t->eot; /* the file names it */
+    const int32_t eot = t->eot; /* the file has set it */
     const size_t left_out = bt_tokenizer_set_roles(t, &r);
     t->eot = eot;
     return left_out ? bt_fail(err, BT_FORMAT, "'roles' names tokens outside the vocabulary")

@@ -26,9 +26,9 @@ static const char *json_type_name(json_t *o) {
 static bool is_absent(json_t *v) {
     return !v || json_is_null(v) || (json_is_string(v) && !*json_string_value(v));
 }
-static bool is_on(json_t *v) { return v && !json_is_null(v) && !json_is_false(v); }
+static bool is_true(json_t *v) { return v && !json_is_null(v) && !json_is_false(v); }
 
-/* A key that is not read could change which ids a text gets. */
+/* Refuses unknown keys, which could change the ids of a text. */
 static bt_code known_keys(json_t *o, const char *within, const char *const *used, bt_err *err) {
     bt_unread unread = {0};
     bt_text names = {0};
@@ -63,7 +63,7 @@ static bt_code read_byte_level(json_t *o, bt_text *rules, bt_err *err) {
         return bt_fail(err, BT_UNSUPPORTED, "its pre-tokeniser '%.40s' is not ByteLevel",
                        json_type_name(o));
     BT_TRY(known_keys(o, "pre_tokenizer", byte_level_keys, err));
-    if (is_on(json_object_get(o, "add_prefix_space")))
+    if (is_true(json_object_get(o, "add_prefix_space")))
         return bt_fail(err, BT_UNSUPPORTED, "it puts a blank before each text (add_prefix_space)");
     if (!json_is_false(json_object_get(o, "use_regex")))
         return add_rule(rules, bt_pattern_regex(BT_PATTERN_GPT2), err);
@@ -79,7 +79,7 @@ static bt_code read_split(json_t *o, bt_text *rules, bt_err *err) {
     const char *regex = json_string_value(json_object_get(pattern, "Regex")),
                *behavior = json_string_value(json_object_get(o, "behavior"));
     if (!regex) return bt_fail(err, BT_UNSUPPORTED, "its Split is not by a regular expression");
-    if (!behavior || strcmp(behavior, "Isolated") != 0 || is_on(json_object_get(o, "invert")))
+    if (!behavior || strcmp(behavior, "Isolated") != 0 || is_true(json_object_get(o, "invert")))
         return bt_fail(err, BT_UNSUPPORTED, "its Split is not 'Isolated'");
     BT_TRY(known_keys(o, "pre_tokenizer", keys, err));
     BT_TRY(known_keys(pattern, "pattern", pattern_keys, err));
@@ -90,7 +90,7 @@ static bt_code read_split(json_t *o, bt_text *rules, bt_err *err) {
 static bt_code read_digits(json_t *o, bt_text *rules, bt_err *err) {
     static const char *const keys[] = {"type", "individual_digits", NULL};
     BT_TRY(known_keys(o, "pre_tokenizer", keys, err));
-    return add_rule(rules, is_on(json_object_get(o, "individual_digits")) ? "\\p{N}" : "\\p{N}+",
+    return add_rule(rules, is_true(json_object_get(o, "individual_digits")) ? "\\p{N}" : "\\p{N}+",
                     err);
 }
 
@@ -158,7 +158,7 @@ static bt_code read_model_rules(json_t *model, bt_tokenizer *t, bt_err *err) {
         return bt_fail(err, BT_UNSUPPORTED, "its model '%.40s' is not BPE", json_type_name(model));
     if (!is_absent(dropout) && json_number_value(dropout) != 0)
         return bt_fail(err, BT_UNSUPPORTED, "it drops merges at random (dropout)");
-    if (is_on(json_object_get(model, "byte_fallback")))
+    if (is_true(json_object_get(model, "byte_fallback")))
         return bt_fail(err, BT_UNSUPPORTED, "it uses byte_fallback: not a byte-level vocabulary");
     if (!is_absent(json_object_get(model, "continuing_subword_prefix")) ||
         !is_absent(json_object_get(model, "end_of_word_suffix")))
@@ -362,7 +362,7 @@ static bt_code merge_parts(json_t *merge, size_t i, char *left, char *right, siz
     return BT_OK;
 }
 
-/* both parts of merge i, and their ids; *made is the token that they make, or NULL */
+/* Returns both parts of merge i, and their ids; *made is the token that they make, or NULL. */
 static bt_code read_merge(json_t *vocab, json_t *merge, size_t i, json_t *parts[2], json_t **made,
                           bt_err *err) {
     char left[4096], right[4096], both[sizeof left + sizeof right];
@@ -377,7 +377,7 @@ static bt_code read_merge(json_t *vocab, json_t *merge, size_t i, json_t *parts[
     return BT_OK;
 }
 
-/* marks the tokens that merges join and make */
+/* Marks the tokens that merges join and make. */
 static bt_code mark_ordinary(json_t *vocab, json_t *merges, names *all, bt_err *err) {
     json_t *merge, *parts[2], *made;
     size_t i;

@@ -1,9 +1,9 @@
-/* bpe_train.c - learns merges: counts the words of a text once, then repeatedly joins the commonest pair.
+/* bpe_train.c - learns merges: counts the words of a text once, then repeatedly joins the most frequent pair.
  *
  * Ids: 0..255 bytes, 256 end of text, 257.. merges in the order learnt. Ties go to the smaller (left, right), so
- *      the result is a function of the text alone. Each pair has a list of the words in which it occurs; a merge
- *      changes only those. The heap holds pairs with the count at the time of the push; if the count of a popped
- *      pair has changed, it is pushed again with the new count.
+ *  the result is a function of the text alone. Each pair has a list of the words in which it occurs; a merge
+ *  changes only those. The heap holds pairs with the count at the time of the push; if the count of a popped
+ *  pair has changed, it is pushed again with the new count.
  * Cost: one pass over the text, memory for its distinct words; then ~log of the number of pairs per changed count. */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ typedef struct word {
 typedef struct pair {
     int32_t left, right;
     int64_t count;
-    /* indices of words it occurred in when added; some twice, some no more */
+    /* indices of words in which it occurred when added; some occur twice, some no longer contain it */
     uint32_t *words;
     uint32_t n_words, cap;
 } pair;
@@ -55,7 +55,7 @@ static bt_code fail_bpe_memory(bt_err *err) {
 }
 
 /* Grows rows to room for `want`; NULL if there is no memory (the old rows are unchanged). */
-static void *grown(void *rows, size_t *cap, size_t want, size_t row_bytes) {
+static void *grow_rows(void *rows, size_t *cap, size_t want, size_t row_bytes) {
     if (want <= *cap) return rows;
     size_t size = want + want / 2 + 8;
     void *p = realloc(rows, size * row_bytes);
@@ -97,9 +97,9 @@ static bt_code count_word(trainer *t, const char *s, size_t n, bt_err *err) {
         t->words[k].count++;
         return BT_OK;
     }
-    int32_t *symbols = t->n_symbols + n > UINT32_MAX
-                           ? NULL
-                           : grown(t->symbols, &t->symbols_cap, t->n_symbols + n, sizeof *symbols);
+    int32_t *symbols = t->n_symbols + n > UINT32_MAX ? NULL
+                                                     : grow_rows(t->symbols, &t->symbols_cap,
+                                                                 t->n_symbols + n, sizeof *symbols);
     if (!symbols) return fail_bpe_memory(err);
     t->symbols = symbols;
     for (size_t i = 0; i < n; i++) t->symbols[t->n_symbols + i] = (unsigned char)s[i];
@@ -112,14 +112,14 @@ static bt_code count_word(trainer *t, const char *s, size_t n, bt_err *err) {
 static bt_code count_text(trainer *t, const char *s, size_t n, bt_err *err) {
     for (size_t at = 0, end; at < n; at = end) {
         BT_TRY(bt_pretok_next(t->pretok, s, n, at, &end, err));
-        /* a line of dashes need not become one token */
+        /* long lines of dashes are split, because they need not become one token */
         for (size_t i = at; i < end; i += MAX_WORD)
             BT_TRY(count_word(t, s + i, end - i < MAX_WORD ? end - i : MAX_WORD, err));
     }
     return BT_OK;
 }
 
-/* bytes of text in every file; the size of a compressed or JSON file is known after it was read */
+/* Determines the bytes of text in every file; a compressed or JSON file must be read for that. */
 static bt_code measure_files(const trainer *t, const bt_sources *sources, uint64_t *bytes,
                              bt_err *err) {
     bt_documents *docs;
@@ -136,7 +136,7 @@ static bt_code measure_files(const trainer *t, const bt_sources *sources, uint64
     return code;
 }
 
-/* bytes: of every file that are counted; NULL: all of them */
+/* bytes: number to count in every file; NULL: all. */
 static bt_code count_files(trainer *t, const bt_sources *sources, const uint64_t *bytes,
                            bt_err *err) {
     bt_documents *docs;
@@ -180,7 +180,7 @@ static int by_pair_place(const void *a, const void *b) {
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* the table becomes a list in the order of first appearance */
+/* Converts the table to a list in the order of first occurrence. */
 static void compact_words(trainer *t) {
     size_t n = 0;
     for (size_t i = 0; i < t->words_size; i++)
@@ -217,7 +217,7 @@ static pair *find_pair(trainer *t, int32_t left, int32_t right, bool add) {
         pair *p = &t->pairs[t->index[k] - 1];
         if (p->left == left && p->right == right) return p;
     }
-    pair *pairs = add ? grown(t->pairs, &t->pairs_cap, t->n_pairs + 1, sizeof *pairs) : NULL;
+    pair *pairs = add ? grow_rows(t->pairs, &t->pairs_cap, t->n_pairs + 1, sizeof *pairs) : NULL;
     if (!pairs) return NULL;
     t->pairs = pairs;
     t->pairs[t->n_pairs] = (pair){.left = left, .right = right};
@@ -229,7 +229,7 @@ static bool add_occurrence(trainer *t, pair *p, uint32_t w) {
     p->count += (int64_t)t->words[w].count;
     if (p->n_words && p->words[p->n_words - 1] == w) return true;
     size_t cap = p->cap;
-    uint32_t *words = grown(p->words, &cap, (size_t)p->n_words + 1, sizeof *words);
+    uint32_t *words = grow_rows(p->words, &cap, (size_t)p->n_words + 1, sizeof *words);
     if (!words) return false;
     p->words = words;
     p->cap = (uint32_t)cap;
@@ -244,7 +244,7 @@ static bool precedes(const trainer *t, const entry *a, const entry *b) {
 }
 
 static bool push_heap(trainer *t, entry e) {
-    entry *heap = grown(t->heap, &t->heap_cap, t->n_heap + 1, sizeof *heap);
+    entry *heap = grow_rows(t->heap, &t->heap_cap, t->n_heap + 1, sizeof *heap);
     if (!heap) return false;
     t->heap = heap;
     size_t i = t->n_heap++;
@@ -266,8 +266,8 @@ static entry pop_heap(trainer *t) {
     return top;
 }
 
-/* joins left and right everywhere in word w. All pairs of the word lose its count, all pairs it has
- * afterwards gain it; only those with the new symbol are new here. */
+/* Joins left and right everywhere in word w. All pairs of the word lose its count, and all later pairs gain it; only
+ * pairs with the new symbol can be new. */
 static bool merge_in_word(trainer *t, uint32_t w, int32_t left, int32_t right, int32_t made) {
     int32_t *s = t->symbols + t->words[w].at;
     int64_t count = (int64_t)t->words[w].count;
@@ -304,8 +304,8 @@ static bool count_pairs(trainer *t) {
     return true;
 }
 
-/* the commonest pair now; its count is 0 when none is left */
-static bool commonest(trainer *t, uint32_t *best) {
+/* Finds the most frequent pair; its count is 0 if none is left. */
+static bool find_most_frequent(trainer *t, uint32_t *best) {
     while (t->n_heap) {
         entry e = pop_heap(t);
         int64_t now = t->pairs[e.pair].count;
@@ -338,7 +338,8 @@ static bt_code learn_merges(trainer *t, bt_tokenizer_draft *d, bt_err *err) {
     bt_text joined = {0};
     bt_code code = count_pairs(t) ? BT_OK : fail_bpe_memory(err);
     uint32_t best;
-    for (int32_t made = FIRST_MERGE; code == BT_OK && made < vocab && commonest(t, &best); made++) {
+    for (int32_t made = FIRST_MERGE; code == BT_OK && made < vocab && find_most_frequent(t, &best);
+         made++) {
         int32_t left = t->pairs[best].left, right = t->pairs[best].right;
         size_t n;
         const char *s = bt_tokenizer_bytes(d->t, left, &n);

@@ -11,7 +11,7 @@
 #include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/word_rules.h"
 
-/* Unicode's White_Space, as the other programs understand \s (PCRE2's own adds U+180E) */
+/* Unicode's White_Space, the meaning of \\s in the other programs (PCRE2 adds U+180E) */
 #define SPACE "\\x09-\\x0d\\x85\\p{Z}"
 #define MODERN(numbers) \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers "| ?[^" SPACE \
@@ -71,7 +71,7 @@ static bt_code compile_rule(bt_pretok *p, const char *regex, const char *shown, 
                        "character %zu: '%s'",
                        (size_t)at + 1, plain);
     p->n_rules++;
-    /* not where memory may not become code: slower */
+    /* JIT fails if memory must not become executable; matching is then slower. */
     r->jit = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE) == 0;
     (void)pcre2_pattern_info(r->code, PCRE2_INFO_MATCHEMPTY, &empty);
     if (!p->anchored && empty)
@@ -188,7 +188,7 @@ bt_code bt_pretok_next(bt_pretok *p, const char *text, size_t n, size_t at, size
     if (fresh) {
         p->valid_begin = at;
         p->valid_end = at + bt_utf8_valid(text + at, n - at);
-        /* bytes that are no UTF-8, up to the next character that is */
+        /* skips invalid UTF-8 up to the next valid character */
         if (p->valid_end == at) {
             size_t i = at + 1;
             while (i < n && !bt_utf8_char(text + i, n - i)) i++;

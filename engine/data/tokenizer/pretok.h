@@ -26,14 +26,14 @@ typedef struct bt_pretok bt_pretok;
 /* rules: of BT_PATTERN_RULES. BT_UNSUPPORTED: a rule that is not run here, or that matches an empty text */
 bt_code bt_pretok_create(bt_pretok **out, bt_pattern pattern, const char *rules, bt_err *err)
     BT_MUST_CHECK;
-/* the word at text[at]; its end. Any bytes: what is not UTF-8 forms words of its own. `n` is the
- * text's end. Call with rising `at` over one text, beginning with 0. */
+/* Returns the end of the word at text[at]. Bytes that are not UTF-8 form separate words. `n` is the text's end. Call
+ * it with rising `at` over one text, beginning with 0. */
 bt_code bt_pretok_next(bt_pretok *p, const char *text, size_t n, size_t at, size_t *end,
                        bt_err *err) BT_MUST_CHECK;
 void bt_pretok_destroy(bt_pretok *p); /* accepts NULL */
 
 const char *bt_pattern_name(bt_pattern p); /* "gpt2", "llama3", "qwen2", "rules" */
-/* the form in Hugging Face's tokenizer.json */
+/* Returns the pattern's form in Hugging Face's tokenizer.json. */
 const char *bt_pattern_regex(bt_pattern p);
 
 #endif

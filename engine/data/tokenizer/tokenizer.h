@@ -13,19 +13,19 @@
 
 typedef struct bt_tokenizer bt_tokenizer;
 
-/* "bytes" or a file */
+/* name: "bytes" or a file. */
 bt_code bt_tokenizer_load(bt_tokenizer **out, const char *name, bt_err *err) BT_MUST_CHECK;
 void bt_tokenizer_free(bt_tokenizer *t);
 int bt_tokenizer_vocab(const bt_tokenizer *t);
 uint64_t bt_tokenizer_hash(const bt_tokenizer *t);
-/* end-of-text token, -1: none (bytes) */
+/* Returns the end-of-text token, -1: none (bytes). */
 int32_t bt_tokenizer_eot(const bt_tokenizer *t);
-/* true for a control token or a hole: it has no bytes of a text and is not shown. Added tokens that are not
+/* Returns true for a control token or a hole, which represents no text and is not shown. Added tokens that are not
  * special (<think>, <tool_call>) are shown. */
 bool bt_tokenizer_is_special(const bt_tokenizer *t, int32_t id);
-/* made from its name in text, not by merges, and shown */
+/* Returns true for a token that is created by its name in text, not by merges, and is shown. */
 bool bt_tokenizer_is_added(const bt_tokenizer *t, int32_t id);
-/* the added token, special or not, that is called name[0..n); -1: none */
+/* Returns the added token, special or not, with the name name[0..n); -1: none. */
 int32_t bt_tokenizer_named(const bt_tokenizer *t, const char *name, size_t n);
 /* Encodes n bytes. Names of added tokens that are not special become these tokens; names of special
  * tokens are plain text. *ids is grown with realloc (the caller frees it), *count is set. */
@@ -37,9 +37,9 @@ enum { BT_ENCODE_TEXT = 0, BT_ENCODE_SPECIAL = 1, BT_ENCODE_WHOLE = 2 };
 bt_code bt_tokenizer_encode_as(const bt_tokenizer *t, unsigned how, const char *text, size_t n,
                                int32_t **ids, size_t *count, size_t *cap, bt_err *err)
     BT_MUST_CHECK;
-/* the tokens that the tokenizer adds before (false) or after (true) a whole text */
+/* Returns the tokens that the tokenizer adds before (false) or after (true) a whole text. */
 const int32_t *bt_tokenizer_affix(const bt_tokenizer *t, bool behind, size_t *n);
-/* "begins with '<|begin_of_text|>' (token 0)", and its end; nothing if it adds no tokens */
+/* Appends for example "begins with '<|begin_of_text|>' (token 0)", and the end; nothing if it adds no tokens. */
 void bt_tokenizer_describe_affixes(const bt_tokenizer *t, bt_text *out);
 /* Largest position at which a text that continues can be cut without changing a token: 0 <= cut < n, 0 if there is
  * none. bt_text_cut alone is enough unless bt_tokenizer_spans_space: an added token that is not special includes
@@ -47,16 +47,16 @@ void bt_tokenizer_describe_affixes(const bt_tokenizer *t, bt_text *out);
 bool bt_tokenizer_has_flags(const bt_tokenizer *t); /* lstrip, rstrip or single_word */
 bool bt_tokenizer_spans_space(const bt_tokenizer *t);
 size_t bt_tokenizer_cut(const bt_tokenizer *t, const char *text, size_t n);
-/* true if the last token that it adds after a text is the end-of-text token */
+/* Returns true if the last token that it adds after a text is the end-of-text token. */
 bool bt_tokenizer_ends_texts(const bt_tokenizer *t);
-/* bytes of one token (not NUL-terminated), valid as long as t */
+/* Returns the bytes of one token (not NUL-terminated), valid as long as t. */
 const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n);
 /* decode(encode(x)) == x for any bytes */
 void bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t n, bt_text *out);
-/* the name of a tokenizer in messages: "bytes" or "bpe 8192" */
+/* Returns the name of a tokenizer for messages: "bytes" or "bpe 8192". */
 const char *bt_tokenizer_kind(const bt_tokenizer *t);
 typedef struct bt_tokenizer_about {
-    /* "bpe 8192", "gpt2", "nfc"; "none" where there is none */
+    /* for example "bpe 8192", "gpt2", "nfc"; "none" if there is none */
     const char *kind, *pattern, *normalizer;
     size_t merges;
     int specials, added, holes; /* added: named in text, not special */
@@ -72,52 +72,52 @@ bt_code bt_tokenizer_set_chat_template(bt_tokenizer *t, const char *text, bt_err
  * none. They do not affect the ids of a text and are not part of the hash. */
 enum { BT_ENDS_MAX = 16 };
 typedef struct bt_token_roles {
-    bool known; /* false: no file of a model has been read */
+    bool known; /* false: no model file was read */
     int32_t bos, pad, ends[BT_ENDS_MAX];
     size_t n_ends;
 } bt_token_roles;
 const bt_token_roles *bt_tokenizer_roles(const bt_tokenizer *t);
-/* Tokens outside the vocabulary are left out; returns how many were. The first special token among the
- * ends becomes the end-of-text token. */
+/* Sets the roles. Tokens outside the vocabulary are ignored, and their number is returned. The first special token
+ * among the ends becomes the end-of-text token. */
 size_t bt_tokenizer_set_roles(bt_tokenizer *t, const bt_token_roles *roles);
-/* adds a token that ends a text, once; false: there are BT_ENDS_MAX already */
+/* Adds a token that ends a text, once; returns false if there are BT_ENDS_MAX already. */
 bool bt_token_roles_add_end(bt_token_roles *roles, int32_t id);
-/* the end-of-text token, or another one of the ends */
+/* Returns true for the end-of-text token and the other ends. */
 bool bt_tokenizer_is_end(const bt_tokenizer *t, int32_t id);
-/* all of these, as the model's files have them; else the end-of-text token. The number of tokens */
+/* Returns all ends named by the model's files, or else the end-of-text token, and their number. */
 size_t bt_tokenizer_ends(const bt_tokenizer *t, int32_t ends[BT_ENDS_MAX]);
 
 /* ---- original files of the tokenizer, stored byte for byte, in checkpoints too ---- */
 enum { BT_KEPT_FILES = 7 };
-/* "tokenizer.json", "tokenizer_config.json", ..; NULL behind the last */
+/* Returns "tokenizer.json", "tokenizer_config.json", ...; NULL after the last. */
 const char *bt_kept_file_name(size_t i);
 bt_code bt_tokenizer_keep_file(bt_tokenizer *t, const char *name, const char *data, size_t n,
                                bt_err *err) BT_MUST_CHECK;
-/* appends the file; BT_NOTFOUND: the tokenizer has no such file */
+/* Appends the file; BT_NOTFOUND: the tokenizer has no such file. */
 bt_code bt_tokenizer_kept_file(const bt_tokenizer *t, const char *name, bt_text *out, bt_err *err)
     BT_MUST_CHECK;
 bool bt_tokenizer_keeps(const bt_tokenizer *t, const char *name);
 
-/* the serialised form, for embedding in checkpoints, and back */
+/* Write and read the serialised form, which checkpoints contain. */
 void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out);
 bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_err *err)
     BT_MUST_CHECK;
 
-/* *same: the tokenizer that `name` loads gives the ids of the serialised one, json of n bytes */
+/* *same: the tokenizer `name` gives the same ids as the serialised one, json of n bytes. */
 bt_code bt_tokenizer_compare(const char *name, const char *json, size_t n, bool *same, bt_err *err)
     BT_MUST_CHECK;
 
 /* Hugging Face's tokenizer.json of a byte-level BPE, with its word patterns; anything else is refused by name */
 bt_code bt_tokenizer_import(bt_tokenizer **out, const char *path, bt_err *err) BT_MUST_CHECK;
 
-/* The way out. tokenizer.json of a tokenizer, special tokens among its vocabulary; BT_UNSUPPORTED
- * when two tokens have one text there */
+/* Exports tokenizer.json, with special tokens in its vocabulary; BT_UNSUPPORTED: two tokens have the same text
+ * there. */
 bt_code bt_tokenizer_export(const bt_tokenizer *t, bt_text *out, bt_err *err) BT_MUST_CHECK;
-/* the text of a token in tokenizer.json and GGUF: in GPT-2's byte alphabet, a special one unchanged; appends
- * nothing for a hole */
+/* Appends the text of a token in tokenizer.json and GGUF: in GPT-2's byte alphabet, a special token unchanged;
+ * nothing for a hole. */
 void bt_tokenizer_token_text(const bt_tokenizer *t, int32_t id, bt_text *out);
 bool bt_tokenizer_is_hole(const bt_tokenizer *t, int32_t id);
-/* merge i of bt_tokenizer_about.merges, by rank */
+/* Returns merge i of bt_tokenizer_about.merges, by rank. */
 void bt_tokenizer_merge(const bt_tokenizer *t, size_t i, int32_t *left, int32_t *right);
 bool bt_tokenizer_ignores_merges(const bt_tokenizer *t);
 /* the regular expressions by which it cuts words, in lines; NULL: a fixed pattern */

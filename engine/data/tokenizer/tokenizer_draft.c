@@ -98,7 +98,7 @@ bt_code bt_draft_merge(bt_tokenizer_draft *d, int32_t left, int32_t right, bt_er
     return BT_OK;
 }
 
-/* Hashes every rule that decides which ids a text gets; eot decides none. */
+/* Hashes every rule that affects the ids of a text; eot does not. */
 static uint64_t content_hash(const bt_tokenizer *t) {
     uint32_t rules[6] = {(uint32_t)t->is_bytes, t->ignore_merges,     t->nfc, t->pattern,
                          (uint32_t)t->V,        (uint32_t)t->n_merges};
@@ -107,7 +107,7 @@ static uint64_t content_hash(const bt_tokenizer *t) {
     h = XXH3_64bits_withSeed(t->bytes, t->at[t->V], h);
     h = XXH3_64bits_withSeed(t->special, (size_t)t->V, h);
     h = XXH3_64bits_withSeed(t->merges, t->n_merges * sizeof *t->merges, h);
-    /* a tokenizer without the additions of version 2 keeps the hash of version 1 */
+    /* A tokenizer without additions of version 2 keeps the hash of version 1. */
     for (size_t i = 0; i < t->n_added; i++) {
         const bt_added *a = &t->added[i];
         const int32_t facts[3] = {a->id, t->special[a->id],

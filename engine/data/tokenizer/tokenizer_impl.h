@@ -15,8 +15,8 @@
 #include "engine/data/tokenizer/pretok.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
-/* PLAIN: made by merges. SPECIAL, ADDED: made by name only (added.h); a special token is not shown. HOLE:
- * an id that nothing uses */
+/* PLAIN: made by merges. SPECIAL, ADDED: created by name only (added.h); a special token is not shown. HOLE: an
+ * unused id. */
 enum { BT_TOKEN_PLAIN, BT_TOKEN_SPECIAL, BT_TOKEN_HOLE, BT_TOKEN_ADDED };
 enum { BT_MAX_VOCAB = 1 << 20, BT_MAX_TOKEN_BYTES = 1 << 16, BT_AFFIX_MAX = 8 };
 
@@ -27,7 +27,7 @@ typedef struct bt_merge {
 struct bt_tokenizer {
     int V;
     bool is_bytes;
-    /* a word that is a token becomes it without merging (Llama 3) */
+    /* a word that is a token is not merged (Llama 3) */
     bool ignore_merges;
     bool nfc; /* text is normalised to NFC first (Qwen) */
     bt_pattern pattern;
@@ -82,18 +82,18 @@ bt_code bt_tokenizer_make_bytes(bt_tokenizer **out, bt_err *err) BT_MUST_CHECK;
  * pattern. */
 bt_code bt_tokenizer_set_rules(bt_tokenizer *t, const char *rules, bt_err *err) BT_MUST_CHECK;
 
-/* a special token, which may be the end of a text */
+/* Returns true for a special token that can end a text. */
 bool bt_tokenizer_may_end(const bt_tokenizer *t, int32_t id);
 
-/* keeps a file that is packed already; BT_FORMAT: files of this name are not kept */
+/* Stores an already packed file; BT_FORMAT: files of this name are not stored. */
 bt_code bt_kept_file_set(bt_tokenizer *t, const char *name, const char *packed, bt_err *err)
     BT_MUST_CHECK;
 
-/* our own JSON (bpe_file.c) and Hugging Face's (bpe_import.c) */
+/* Parse bitrain's JSON (bpe_file.c) and Hugging Face's (bpe_import.c). */
 bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, const char *name,
                                bt_err *err) BT_MUST_CHECK;
 
-/* GPT-2's printable byte alphabet; false: another character */
+/* Decodes GPT-2's printable byte alphabet; returns false for another character. */
 bool bt_alphabet_decode(const char *s, size_t n, bt_text *out);
 void bt_alphabet_encode(const char *bytes, size_t n, bt_text *out);
 

@@ -12,7 +12,7 @@ int32_t bt_tokenizer_eot(const bt_tokenizer *t) { return t->eot; }
 
 const char *bt_tokenizer_kind(const bt_tokenizer *t) { return t->kind; }
 
-/* the entry of a token that a text can name; NULL: it has no name */
+/* Returns the entry of a token with a name; NULL: it has no name. */
 static const bt_added *added_of(const bt_tokenizer *t, int32_t id) {
     size_t lo = 0, hi = t->n_added;
     while (lo < hi) {
