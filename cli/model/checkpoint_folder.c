@@ -25,12 +25,12 @@ static bt_code read_best_folder(const char *run, char folder[PATH_MAX], bt_err *
                    run, folder);
 }
 
-/* Reports once a run that older weights have a lower loss, also when a command needs the folder twice. */
+/* Warns that older weights of the run have a lower loss; once per run, even if a command reads its folder twice. */
 static void warn_about_best(bt_db *db, const char *run) {
-    static char told[BT_NAME_MAX];
+    static char reported[BT_NAME_MAX];
     char better[120];
-    if (strcmp(told, run) == 0 || !bt_cli_best_is_older(db, run, better, sizeof better)) return;
-    snprintf(told, sizeof told, "%s", run);
+    if (strcmp(reported, run) == 0 || !bt_cli_best_is_older(db, run, better, sizeof better)) return;
+    snprintf(reported, sizeof reported, "%s", run);
     fprintf(stderr, "the newest weights of %s; %s@best has the lower loss: %s\n",
             bt_text_shown(run), bt_text_shown(run), better);
 }

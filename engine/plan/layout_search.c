@@ -348,7 +348,7 @@ typedef struct bounded {
     double least_s;
 } bounded;
 
-static int by_least(const void *a, const void *b) {
+static int by_lower_bound(const void *a, const void *b) {
     const bounded *x = a, *y = b;
     if (x->least_s < y->least_s || x->least_s > y->least_s) return x->least_s < y->least_s ? -1 : 1;
     return x->layout < y->layout ? -1 : x->layout > y->layout;
@@ -391,7 +391,7 @@ static bt_code predict_choice(const predictor *p, bt_err *err) {
         if (code == BT_OK)
             code = bt_time_least(p->cfg, p->r, &p->s->cluster, &all[n++].least_s, err);
     }
-    if (code == BT_OK && n > 0) qsort(all, n, sizeof *all, by_least);
+    if (code == BT_OK && n > 0) qsort(all, n, sizeof *all, by_lower_bound);
     for (size_t i = 0; code == BT_OK && i < n && all[i].least_s <= longest; i++) {
         code = predict_layout(p, all[i].layout, err);
         longest = longest_of_use(all, i + 1);

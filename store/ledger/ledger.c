@@ -188,7 +188,7 @@ static attempt *attempt_of(reading *r, int64_t aid) {
 }
 
 /* Determines from the events of an attempt when training began, whether it ended in order, and its newest record. */
-static void take_events(reading *r) {
+static void read_attempt_bounds(reading *r) {
     for (size_t i = 0; i < r->l->n_marks; i++) {
         const mark *m = &r->l->mark[i];
         attempt *a = attempt_of(r, m->aid);
@@ -488,7 +488,7 @@ bt_code bt_ledger_read(bt_ledger *l, sqlite3 *db, const char *path, int64_t run,
     reading r = {.l = l, .db = db, .path = path, .until = until};
     bt_code code = read_ledger_rows(&r, run, err);
     if (code == BT_OK) {
-        take_events(&r);
+        read_attempt_bounds(&r);
         l->end_us = ledger_end(&r);
         code = put_attempts(&r, err);
     }

@@ -45,7 +45,7 @@ typedef struct bt_island_client {
     uint32_t island, incarnation;
     bool want_weights; /* the hub's welcome requested the first weights */
     bool resend;       /* the welcome requested the update named in the hello */
-    bool had;          /* the hub had handled that update; only its go was lost */
+    bool had;          /* the hub had handled that update; only its reply (go) was lost */
     bool
         left_behind; /* a welcome between two steps did not request the update: the next push is left out */
     char refusal[512];       /* the hub's reason for refusing the newest fetch */

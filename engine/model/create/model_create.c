@@ -185,7 +185,7 @@ static void wire_classes(bt_model *m, const bt_model_memory *p) {
     h->confusion = bt_arena_at(&m->scratch_arena, p->confusion);
 }
 
-static void wire_head8(bt_model *m, const bt_model_memory *p) {
+static void connect_int8_head(bt_model *m, const bt_model_memory *p) {
     bt_arena *a = &m->scratch_arena;
     const bool rows = bt_model_head_rows(&m->setup);
     if (!rows && !bt_model_head_int8(&m->setup)) return;
@@ -257,7 +257,7 @@ static void wire(bt_model *m, const bt_model_memory *p) {
                                   .slopes = m->setup.train && c->logit_cap > 0
                                                 ? bt_arena_at(&m->scratch_arena, p->head_slopes)
                                                 : NULL};
-    wire_head8(m, p);
+    connect_int8_head(m, p);
     m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
     m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
     m->pos = bt_arena_at(&m->scratch_arena, p->pos);

@@ -66,7 +66,7 @@ export function percent(value, decimals = 1) {
   return isUnknown(value) ? dash : `${(value * 100).toFixed(decimals)} %`;
 }
 
-/** A whole number, its thousands apart. */
+/** A whole number with separated thousands. */
 export function count(value) {
   return isUnknown(value) ? dash : String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }

@@ -116,7 +116,7 @@ class Layers {
     this.push(this.spread(line.y, i), { ...style, points: noPoints, spanGaps: true });
   }
 
-  /** The range of the points, the raw values where they are smoothed, and the line itself. */
+  /** Draws a line: the range of its points as a band, the raw values if it is smoothed, and the curve. */
   addLine(line, i, dash) {
     const tone = color(line.color);
     const covered = stepsCovered(line);
