@@ -73,6 +73,8 @@ static void same_losses(const fake_sink *a, const fake_sink *b, size_t from) {
         assert_true(a->steps[from + i].v[BT_MS_LOSS] == b->steps[i].v[BT_MS_LOSS]);
 }
 
+/* ---- mixtures ----------------------------------------------------------------------------------- */
+
 static void weights_change_on_request(void **state) {
     (void)state;
     OF_TWO("--set", "data.mixture=3:1");
@@ -161,6 +163,8 @@ static void the_newest_weights_survive(void **state) {
     }
 }
 
+/* ---- ramps -------------------------------------------------------------------------------------- */
+
 static void sizes_grow_as_configured(void **state) {
     (void)state;
     TINY(&cfg, "--steps", "8", "--set", "ckpt.memory=off", "--set", "train.log_every=1", "--set",
@@ -172,14 +176,9 @@ static void sizes_grow_as_configured(void **state) {
     assert_int_equal(r.steps, STEPS);
 }
 
-<<<<<<< HEAD
 /* ---- other models and targets -------------------------------------------------------------------- */
 
 /* A run first predicts all following tokens with fading weight, then the next token only. */
-=======
-/* A run begins without attention, then predicts all following tokens with fading weight, then the next token
- * only. */
->>>>>>> 1e6f3df7 (parallel: comments state subject, contract and reason)
 static void followers_are_learned_first(void **state) {
     (void)state;
     OF_TWO("--set", "train.share_steps=3", "--lr", "2e-2");
