@@ -405,7 +405,7 @@ void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_lo
         const size_t want = parts[p].want;
         if (want == BT_LOGITS_NONE) continue;
         for (size_t i = want == BT_LOGITS_ALL ? 0 : parts[p].n - 1; i < parts[p].n; i++) {
-            bt_net_mean_divide(mean, x.V, bt_model_members(d->m));
+            bt_net_mean_logits(mean, x.V, bt_model_members(d->m));
             fn(ctx, p, i, mean);
             mean += x.V;
         }

@@ -81,27 +81,60 @@ static bt_distil_part join_ranks(const bt_distil_part *of, size_t rows, int firs
                              join_ranks(of, rows, first + left, n - left));
 }
 
-/* Sums over tokens from .. to of a row of the student alone. */
-static bt_distil_part distil_own_part(const float *s, size_t from, size_t to, size_t target) {
-    bt_distil_part p = {.top = (double)s[from]};
-    for (size_t i = from + 1; i < to; i++) p.top = fmax(p.top, (double)s[i]);
-    for (size_t i = from; i < to; i++) p.sum += exp((double)s[i] - p.top);
-    if (target >= from && target < to) p.target = (double)s[target];
-    return p;
+/* The kernels compute exponentials of blocks of so many tokens, which are on the stack. */
+enum { DISTIL_BLOCK = 1024 };
+
+/* y = x / tau */
+static void divide_logits(float *y, const float *x, double tau, size_t n) {
+    if (tau == 1)
+        memcpy(y, x, n * sizeof *y);
+    else
+        for (size_t i = 0; i < n; i++) y[i] = (float)((double)x[i] / tau);
 }
 
-static void add_teacher(bt_distil_part *p, const float *s, const float *t, size_t from, size_t to,
-                        double tau) {
-    float most = t[from];
-    for (size_t i = from + 1; i < to; i++) most = t[i] > most ? t[i] : most;
-    p->soft_top = p->top / tau;
-    p->taught_top = (double)most / tau;
-    for (size_t i = from; i < to; i++) {
-        const double x = (double)s[i] / tau, y = (double)t[i] / tau, e = exp(y - p->taught_top);
-        p->soft_sum += exp(x - p->soft_top);
-        p->taught_sum += e;
-        p->cross += e * (y - x);
+/* target: index in the block, or -1 */
+static bt_row_stat block_stat(const float *x, size_t n, int32_t target) {
+    bt_row_stat stat;
+    bt_active_kernels()->row_lse(&stat, x, &target, 1, n);
+    return stat;
+}
+
+/* x := exp(x - top) * factor */
+static void block_exp(float *x, size_t n, double top, double factor) {
+    const float t = (float)top, f = (float)factor;
+    const int32_t nowhere = -1;
+    bt_active_kernels()->row_softmax(x, &t, &f, &nowhere, 0, 1, n);
+}
+
+static void add_teacher(bt_distil_part *p, const float *s, const float *t, size_t n, double tau) {
+    float x[DISTIL_BLOCK], y[DISTIL_BLOCK], e[DISTIL_BLOCK];
+    divide_logits(x, s, tau, n);
+    divide_logits(y, t, tau, n);
+    const bt_row_stat taught = block_stat(y, n, -1),
+                      soft = tau == 1 ? (bt_row_stat){.sum = p->sum, .a = (float)p->top}
+                                      : block_stat(x, n, -1);
+    p->soft_top = (double)soft.a;
+    p->soft_sum = soft.sum;
+    p->taught_top = (double)taught.a;
+    p->taught_sum = taught.sum;
+    memcpy(e, y, n * sizeof *e);
+    block_exp(e, n, p->taught_top, 1);
+    for (size_t i = 0; i < n; i++) p->cross += (double)e[i] * ((double)y[i] - (double)x[i]);
+}
+
+/* Sums of tokens from .. to of a row. t: the teacher's logits; NULL: those of the student alone */
+static bt_distil_part range_part(const float *s, const float *t, size_t from, size_t to,
+                                 size_t target, double tau) {
+    bt_distil_part whole = {0};
+    for (size_t at = from; at < to; at += DISTIL_BLOCK) {
+        const size_t n = bt_min_size(to - at, DISTIL_BLOCK);
+        const bool here = target >= at && target < at + n;
+        const bt_row_stat own = block_stat(s + at, n, here ? (int32_t)(target - at) : -1);
+        bt_distil_part p = {.top = (double)own.a, .sum = own.sum, .target = (double)own.b};
+        if (t) add_teacher(&p, s + at, t + at, n, tau);
+        whole = at == from ? p : join_distil_parts(whole, p);
     }
+    return whole;
 }
 
 /* log_p: result of kept_logs. A range may contain none of the tokens. */
@@ -135,11 +168,8 @@ static bt_distil_part row_part(const rows_job *j, size_t r) {
     if (!t) kept_logs(j, j->kept + r, log_p);
     for (size_t i = 0; i < n; i++) {
         const size_t from = n > 1 ? j->vocab.at[i] : 0, to = n > 1 ? j->vocab.at[i + 1] : j->V;
-        leaf[i] = distil_own_part(s, from, to, target_here(j, r));
-        if (t)
-            add_teacher(&leaf[i], s, t, from, to, j->how.tau);
-        else
-            add_kept(&leaf[i], j, s, j->kept + r, log_p, from, to);
+        leaf[i] = range_part(s, t, from, to, target_here(j, r), j->how.tau);
+        if (!t) add_kept(&leaf[i], j, s, j->kept + r, log_p, from, to);
     }
     for (size_t step = 1; step < n; step *= 2)
         for (size_t i = 0; i + step < n; i += 2 * step)
@@ -162,16 +192,25 @@ static double softcap_slope(const rows_job *j, double x) {
     return cap > 0 ? 1 - x / cap * (x / cap) : 1;
 }
 
-static void whole_gradient(const rows_job *j, size_t r, double own, double plain, double soft,
-                           double taught) {
-    const double tau = j->how.tau, mix = j->how.mix;
-    const float *t = j->teacher + r * j->ld;
-    float *s = j->student + r * j->ld;
-    for (size_t i = 0; i < j->V; i++) {
-        const double x = (double)s[i], p = exp((double)t[i] / tau - taught),
-                     q = exp(x / tau - soft);
-        s[i] =
-            (float)(j->dscale * softcap_slope(j, x) * (own * exp(x - plain) + mix * tau * (q - p)));
+static void whole_gradient(const rows_job *j, size_t r, const bt_distil_part *sums) {
+    const double tau = j->how.tau, mix = j->how.mix, own = 1 - mix;
+    float p[DISTIL_BLOCK], q[DISTIL_BLOCK], plain[DISTIL_BLOCK];
+    for (size_t at = 0; at < j->V; at += DISTIL_BLOCK) {
+        const size_t n = bt_min_size(j->V - at, DISTIL_BLOCK);
+        float *s = j->student + r * j->ld + at;
+        divide_logits(p, j->teacher + r * j->ld + at, tau, n);
+        block_exp(p, n, sums->taught_top, 1 / sums->taught_sum);
+        memcpy(plain, s, n * sizeof *plain);
+        block_exp(plain, n, sums->top, 1 / sums->sum);
+        if (tau != 1) {
+            divide_logits(q, s, tau, n);
+            block_exp(q, n, sums->soft_top, 1 / sums->soft_sum);
+        }
+        for (size_t i = 0; i < n; i++) {
+            const double whole = (double)plain[i], soft = tau == 1 ? whole : (double)q[i];
+            s[i] = (float)(j->dscale * softcap_slope(j, (double)s[i]) *
+                           (own * whole + mix * tau * (soft - (double)p[i])));
+        }
     }
 }
 
@@ -206,7 +245,7 @@ static void distil_row(const rows_job *j, size_t r, const bt_distil_part *p) {
                  own = 1 - mix;
     const size_t target = target_here(j, r);
     if (j->teacher)
-        whole_gradient(j, r, own, plain, soft, taught);
+        whole_gradient(j, r, p);
     else
         kept_gradient(j, r, own, plain, soft);
     if (target < j->V)

@@ -5,6 +5,7 @@
  * (data/chat/instruct.h). Rows are texts, few of a micro-batch, so that plain loops over (texts, classes, C) in fp32
  * take no measurable part of a step. Each row and each class belongs to one thread, and sums run in one order: the
  * bits do not depend on the threads. Every rank of a tensor-parallel group computes all of it. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "engine/base/small.h"
 #include "engine/base/span.h"
 #include "engine/base/threads.h"
+#include "engine/kernels/table/kernels.h"
 #include "engine/model/net/net.h"
 #include "engine/model/net/sampler.h"
 
@@ -165,25 +167,43 @@ size_t bt_model_members(const bt_model *m) {
     return n;
 }
 
-void bt_net_mean_put(float *mean, const float *logits, size_t V) {
-    const double sum = bt_log_sum_exp(logits, V);
-    for (size_t i = 0; i < V; i++) mean[i] = (float)((double)logits[i] - sum);
+/* y := softmax(x) where stat is of the whole row of x; y may be x */
+static void put_probabilities(float *y, const float *x, bt_row_stat stat, size_t n) {
+    const float factor = (float)(1 / stat.sum);
+    const int32_t nowhere = -1;
+    if (y != x) memcpy(y, x, n * sizeof *y);
+    bt_active_kernels()->row_softmax(y, &stat.a, &factor, &nowhere, 0, 1, n);
 }
 
-void bt_net_mean_add(float *mean, const float *logits, size_t V) {
-    const double sum = bt_log_sum_exp(logits, V);
-    for (size_t i = 0; i < V; i++) {
-        const double a = (double)mean[i], b = (double)logits[i] - sum;
-        mean[i] = (float)(fmax(a, b) + log1p(exp(-fabs(a - b))));
+static bt_row_stat logits_stat(const float *logits, size_t V) {
+    bt_row_stat stat;
+    const int32_t nowhere = -1;
+    bt_active_kernels()->row_lse(&stat, logits, &nowhere, 1, V);
+    return stat;
+}
+
+void bt_net_mean_put(float *sum, const float *logits, size_t V) {
+    put_probabilities(sum, logits, logits_stat(logits, V), V);
+}
+
+void bt_net_mean_add(float *sum, const float *logits, size_t V) {
+    enum { BLOCK = 1024 };
+    float p[BLOCK];
+    const bt_row_stat stat = logits_stat(logits, V);
+    for (size_t at = 0; at < V; at += BLOCK) {
+        const size_t n = bt_min_size(V - at, BLOCK);
+        put_probabilities(p, logits + at, stat, n);
+        bt_active_kernels()->add(sum + at, p, n);
     }
 }
 
-void bt_net_mean_divide(float *mean, size_t V, size_t n) {
-    const double by = log((double)n);
-    for (size_t i = 0; i < V; i++) mean[i] = (float)((double)mean[i] - by);
+void bt_net_mean_logits(float *sum, size_t V, size_t n) {
+    for (size_t i = 0; i < V; i++)
+        sum[i] = (float)log(fmax((double)sum[i] / (double)n, (double)FLT_MIN));
 }
 
-typedef struct mean_job { /* rows of m->logits; of: member to add, m: initialise, NULL: divide */
+typedef struct
+    mean_job { /* rows of m->logits; of: member to add, m: initialise, NULL: logits of the mean */
     bt_model *m, *of;
     size_t ld, n;
 } mean_job;
@@ -195,7 +215,7 @@ static void mean_logits_range(void *ctx, int thread, size_t begin, size_t end) {
     for (size_t r = begin; r < end; r++) {
         float *mean = j->m->logits + r * j->ld;
         if (!j->of)
-            bt_net_mean_divide(mean, V, j->n);
+            bt_net_mean_logits(mean, V, j->n);
         else if (j->of == j->m)
             bt_net_mean_put(mean, mean, V);
         else

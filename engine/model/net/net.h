@@ -344,11 +344,11 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale);
  * probabilities. n <= bt_net_logits_rows */
 void bt_net_logits(bt_model *m, size_t at, size_t n, size_t ld);
 size_t bt_net_logits_rows(const bt_model *m);
-/* One row of an ensemble: `put` writes the logarithms of one model's probabilities, `add` adds those of another model,
- * and `divide` makes the sum of n models their mean. */
-void bt_net_mean_put(float *mean, const float *logits, size_t V);
-void bt_net_mean_add(float *mean, const float *logits, size_t V);
-void bt_net_mean_divide(float *mean, size_t V, size_t n);
+/* One row of an ensemble: `put` writes the probabilities of one model, `add` adds those of another model, and `logits`
+ * replaces the sum of n models by the logarithms of their mean, which is at least FLT_MIN. sum may be logits of `put`. */
+void bt_net_mean_put(float *sum, const float *logits, size_t V);
+void bt_net_mean_add(float *sum, const float *logits, size_t V);
+void bt_net_mean_logits(float *sum, size_t V, size_t n);
 
 /* ---- model.c ---- */
 /* Points the layer's activations and inputs to those of a micro-batch in flight. */
