@@ -25,20 +25,23 @@ static const struct {
     int64_t step_tokens;
 } batches[] = {{1.5e6, 512}, {3e6, 1024}, {16e6, 2048}, {INFINITY, 4096}};
 
-/* Values of settings for a run of up to 2, 4, 8, 16, 32 passes over its text, and of more. "": the default.
- * Fitted to tests/bench/results/little_text.md. */
+/* Values of settings for a run with a pressure to memorise of up to 8, 60, 300, 600, 1500, and of more: its passes over the
+ * text times the parameters for each token of the text. "": the default. Fitted to
+ * tests/bench/results/little_text.md. */
 enum { COLUMNS = 6 };
-static const double PASSES[COLUMNS - 1] = {2, 4, 8, 16, 32};
+static const double PRESSURES[COLUMNS - 1] = {8, 60, 300, 600, 1500};
 static const struct {
     const char *key, *value[COLUMNS];
 } strengths[] = {
-    {"train.token_noise", {"", "", "0.1", "0.2", "0.3", "0.5"}},
+    {"train.token_noise", {"", "0.1", "0.1", "0.2", "0.3", "0.5"}},
     {"train.dropout", {"", "", "0.1", "0.1", "0.2", "0.3"}},
     {"optim.weight_decay", {"", "", "", "", "", "0.5"}},
 };
-/* The average of the weights has a half life of this share of the steps, for more than so many passes. */
+/* Up to so many passes repeated text is as good as new text, and a run needs no regulariser. */
+static const double FREE_PASSES = 4;
+/* The average of the weights has a half life of this share of the steps. */
 static const char *const AVERAGE = "optim.average";
-static const double AVERAGE_SHARE = 1.0 / 15, AVERAGE_FROM = 4;
+static const double AVERAGE_SHARE = 1.0 / 15;
 
 int bt_recipe_vocab(uint64_t text_bytes) {
     size_t i = 0;
@@ -66,11 +69,13 @@ enum { TABLE = sizeof strengths / sizeof strengths[0] };
 
 size_t bt_recipe_strengths(void) { return TABLE + 1; }
 
-bt_recipe_strength bt_recipe_strength_at(size_t i, double steps, double passes) {
+bt_recipe_strength bt_recipe_strength_at(size_t i, const bt_recipe_run *r) {
     bt_recipe_strength s = {.key = i < TABLE ? strengths[i].key : AVERAGE};
-    const double half_life = passes > AVERAGE_FROM ? round(AVERAGE_SHARE * steps) : 0;
+    const double pressure = r->passes * r->params / r->text_tokens;
+    const double half_life = round(AVERAGE_SHARE * r->steps);
     size_t column = 0;
-    while (column < COLUMNS - 1 && passes > PASSES[column]) column++;
+    if (r->passes <= FREE_PASSES) return s;
+    while (column < COLUMNS - 1 && pressure > PRESSURES[column]) column++;
     if (i < TABLE)
         snprintf(s.value, sizeof s.value, "%s", strengths[i].value[column]);
     else if (half_life >= 1)

@@ -27,9 +27,13 @@ const bt_recipe_shape *bt_recipe_shape_at(size_t i);
 size_t bt_recipe_choose(const double *tokens, const double *params);
 /* tokens of a step for a run of so many tokens: a multiple of `unit`, one sequence for each rank */
 int64_t bt_recipe_batch(double run_tokens, int64_t unit);
-/* The strengths of regularisers for a run of so many steps, which are so many passes over its text. A program without
- * one of these settings, which belong to parts of training, leaves it out. */
+/* The strengths of regularisers for a run. A program without one of these settings, which belong to parts of training,
+ * leaves it out. */
+typedef struct bt_recipe_run {
+    double steps, passes, params;
+    double text_tokens; /* of one pass over the training data */
+} bt_recipe_run;
 size_t bt_recipe_strengths(void);
-bt_recipe_strength bt_recipe_strength_at(size_t i, double steps, double passes);
+bt_recipe_strength bt_recipe_strength_at(size_t i, const bt_recipe_run *r);
 
 #endif

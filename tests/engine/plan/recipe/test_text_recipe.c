@@ -56,8 +56,9 @@ static void every_value_is_a_setting(void **state) {
     static bt_run_cfg cfg;
     for (double passes = 0.1; passes < 1e4; passes *= 1.5) {
         assert_int_equal(bt_opts_init(&o, bt_run_opts, bt_run_opts_n, &cfg, &err), BT_OK);
+        const bt_recipe_run run = {1e3, passes, 3e6, 1e5};
         for (size_t i = 0; i < bt_recipe_strengths(); i++) {
-            const bt_recipe_strength s = bt_recipe_strength_at(i, 1e3, passes);
+            const bt_recipe_strength s = bt_recipe_strength_at(i, &run);
             assert_true(bt_opt_find(o.table, o.n, s.key) < o.n);
             if (s.value[0] && bt_opts_set(&o, s.key, s.value, BT_FROM_FLAG, "", &err) != BT_OK)
                 fail_msg("%s=%s: %s", s.key, s.value, err.msg);
