@@ -126,6 +126,13 @@ bt_code bt_eval_text(const bt_trained *t, const bt_eval_job *job, bt_eval_result
     BT_TRY(check_eval_kind(t, err));
     BT_TRY(check_logits(t, job, err));
     const bool own = job->data[0] != '\0';
+    for (size_t i = 0; !own && i < t->n_others; i++)
+        if (strcmp(t->cfg.data.fold, t->others[i].cfg.data.fold) != 0)
+            return bt_fail(err, BT_ARG,
+                           "the members hold out different parts of their text (data.fold=%.24s "
+                           "and %.24s), so no part is held out from all of them (give a text with "
+                           "--data)",
+                           t->cfg.data.fold, t->others[i].cfg.data.fold);
     bt_code code = tokenizer_file(t, tokenizer, sizeof tokenizer, &made, err);
     /* a model that was not trained here has no cache folder yet */
     if (!own && !t->cfg.data.cache[0] && code == BT_OK)

@@ -41,7 +41,8 @@ typedef struct ensemble {
 /* ---- settings -------------------------------------------------------------------------------- */
 
 bool bt_train_is_ensemble(const bt_train_plan *p) {
-    return bt_opts_given(&p->opts, "run.ensemble") || p->cfg.run.distill || p->cfg.run.chain;
+    return bt_opts_given(&p->opts, "run.ensemble") || p->cfg.run.distill || p->cfg.run.chain ||
+           p->cfg.run.folds;
 }
 
 /* Stores the first run of the group whose folder is outside of the ensemble's. */
@@ -83,11 +84,34 @@ static bt_code check_ensemble_name(const bt_train_plan *p, bt_err *err) {
                    run, run);
 }
 
+/* A model that learned from members with other held-out parts has seen its own held-out part. */
+static bt_code check_folds(const bt_train_plan *p, bt_err *err) {
+    char fold[32];
+    bt_fold parsed;
+    const bt_run_cfg *c = &p->cfg;
+    if (!c->run.folds) return BT_OK;
+    if (c->run.distill || c->run.chain)
+        return bt_fail(err, BT_ARG,
+                       "--folds with %s is not possible: teachers would have trained on the text "
+                       "that is held out from the model that learns from them (leave one out)",
+                       c->run.distill ? "--distill" : "--chain");
+    if (c->data.fold[0])
+        return bt_fail(err, BT_ARG, "--folds sets data.fold of each member: leave it out");
+    if (c->data.val_path[0] || !(c->data.val_frac > 0))
+        return bt_fail(err, BT_ARG, "--folds needs a held-out part of the text, and %s has none",
+                       c->data.val_path[0] ? "--val-data" : "data.val_frac=0");
+    snprintf(fold, sizeof fold, "1/%" PRId64, c->run.ensemble);
+    return bt_fold_parse(&parsed, fold, c->data.val_frac, err);
+}
+
 bt_code bt_train_ensemble_check(const bt_train_plan *p, bt_err *err) {
     const bt_run_cfg *c = &p->cfg;
     if (!bt_opts_given(&p->opts, "run.ensemble"))
         return bt_fail(err, BT_ARG, "%s goes with --ensemble N, the number of its members",
-                       c->run.distill ? "--distill" : "--chain");
+                       c->run.distill ? "--distill"
+                       : c->run.chain ? "--chain"
+                                      : "--folds");
+    BT_TRY(check_folds(p, err));
     if (c->run.ensemble < 2)
         return bt_fail(err, BT_ARG,
                        "--ensemble %" PRId64
@@ -196,8 +220,9 @@ void bt_train_ensemble_print_plan(const bt_train_plan *p) {
     const double one = bt_train_seconds(p), n = (double)p->cfg.run.ensemble;
     bt_run_cfg *c = malloc(sizeof *c);
     printf("ensemble   %" PRId64 " trainings as above that differ by seed, %s-1 to %s-%" PRId64
-           ", one after the other",
-           p->cfg.run.ensemble, p->run, p->run, p->cfg.run.ensemble);
+           "%s, one after the other",
+           p->cfg.run.ensemble, p->run, p->run, p->cfg.run.ensemble,
+           p->cfg.run.folds ? " and by the part of the text that is held out" : "");
     if (isfinite(one)) printf(": %s", bt_duration(time, sizeof time, n * one));
     printf("\n");
     if (p->cfg.run.chain) printf("           each of them learns from the one before it, too\n");
@@ -272,6 +297,7 @@ static bt_code measure_mean(ensemble *e, bt_err *err) {
         older |= choose_weights(e, e->members[k].run.name, e->members[k].weights);
         BT_TRY(measure_model(e, e->members[k].weights, &e->members[k].bits, err));
     }
+    if (e->p->cfg.run.folds) return BT_OK; /* no part of the text is held out from all of them */
     snprintf(e->mean_weights, sizeof e->mean_weights, "%s", e->p->run);
     BT_TRY(measure_model(e, e->mean_weights, &e->mean_bits, err));
     snprintf(best, sizeof best, "%s@best", e->p->run);
@@ -293,15 +319,17 @@ static void append_member_words(void *ctx, const bt_training *training, bool con
     const member *m = (const member *)training;
     const bool student = m == &e->student;
     const size_t k = student ? e->n : (size_t)(m - e->members);
-    char seed[24], teacher[BT_NAME_MAX + 8] = "";
+    char seed[24], fold[48], teacher[BT_NAME_MAX + 8] = "";
     if (continues) return;
     for (size_t i = 0; i < p->opts.n; i++) {
         bt_text value = {0};
-        if (p->opts.origin[i] < BT_FROM_FILE || strcmp(p->opts.where[i], "auto") == 0 ||
-            is_ensemble_setting(p->opts.table[i].key))
-            continue;
+        const char *key = p->opts.table[i].key;
+        const bool given = p->opts.origin[i] >= BT_FROM_FILE &&
+                           strcmp(p->opts.where[i], "auto") != 0 &&
+                           strcmp(key, "train.minutes") != 0;
+        if ((!given && !bt_train_minutes_chose(p, i)) || is_ensemble_setting(key)) continue;
         bt_opt_value(&p->opts, i, &value);
-        bt_words_set(out, p->opts.table[i].key, bt_text_str(&value));
+        bt_words_set(out, key, bt_text_str(&value));
         bt_text_release(&value);
     }
     snprintf(seed, sizeof seed, "%" PRId64, p->cfg.run.seed + (int64_t)k);
@@ -310,6 +338,10 @@ static void append_member_words(void *ctx, const bt_training *training, bool con
         memcpy(teacher, e->mean_weights, sizeof teacher);
     else
         bt_words_set(out, "run.group", p->run);
+    if (p->cfg.run.folds) {
+        snprintf(fold, sizeof fold, "%zu/%zu", k + 1, e->n);
+        bt_words_set(out, "data.fold", fold);
+    }
     if (!student && p->cfg.run.chain && k > 0)
         choose_weights(e, e->members[k - 1].run.name, teacher);
     if (teacher[0]) bt_words_set(out, "tune.teacher", teacher);
@@ -369,6 +401,22 @@ static void put_ensemble_model(bt_printout *o, const char *weights, const char *
     bt_printout_end(o);
 }
 
+/* mean of the members' own validations, and their standard deviation (divisor n - 1) */
+static void print_fold_statistics(bt_printout *o, const ensemble *e) {
+    double sum = 0, squares = 0;
+    for (size_t k = 0; k < e->n; k++) sum += e->members[k].bits;
+    const double mean = sum / (double)e->n;
+    for (size_t k = 0; k < e->n; k++)
+        squares += (e->members[k].bits - mean) * (e->members[k].bits - mean);
+    const double deviation = sqrt(squares / (double)(e->n - 1));
+    bt_printout_numf(o, "folds_mean", NULL, mean, 1, "%.6f");
+    bt_printout_numf(o, "folds_deviation", NULL, deviation, 1, "%.6f");
+    bt_printout_line(o,
+                     "\nheld out in turn, %zu parts of the text: %.4f bits per byte, standard "
+                     "deviation %.4f\n",
+                     e->n, mean, deviation);
+}
+
 static bt_code print_ensemble(const ensemble *e, bt_err *err) {
     bt_printout o;
     char mean[48];
@@ -380,10 +428,11 @@ static bt_code print_ensemble(const ensemble *e, bt_err *err) {
     for (size_t k = 0; k < e->n; k++)
         put_ensemble_model(&o, e->members[k].weights, "member", e->members[k].bits);
     snprintf(mean, sizeof mean, "mean of %zu", e->n);
-    put_ensemble_model(&o, e->mean_weights, mean, e->mean_bits);
+    if (!e->p->cfg.run.folds) put_ensemble_model(&o, e->mean_weights, mean, e->mean_bits);
     if (e->p->cfg.run.distill)
         put_ensemble_model(&o, e->student.weights, "distilled", e->student.bits);
     bt_printout_rows_end(&o, "  ");
+    if (e->p->cfg.run.folds) print_fold_statistics(&o, e);
     const char *use = e->p->cfg.run.distill ? e->student.weights : e->mean_weights;
     bt_printout_line(&o, "\ntry next:\n  bitrain generate %s --prompt 'In the beginning'\n", use);
     return bt_printout_print(&o, err);
@@ -407,6 +456,7 @@ bt_code bt_train_ensemble(bt_train_plan *p, int *exit_status, bt_err *err) {
     BT_TRY(bt_ckpt_prepare(p->out, true, err));
     BT_TRY(bt_run_lock(&p->run_lock, p->out, p->run, 0, err));
     BT_TRY(compare_ensemble_settings(p, err));
+    BT_TRY(bt_train_minutes_keep(p, err));
     BT_TRY(bt_train_inputs(p, NULL, err));
     ensemble *e = calloc(1, sizeof *e);
     if (!e) return bt_fail(err, BT_NOMEM, "no memory for an ensemble");
@@ -414,12 +464,14 @@ bt_code bt_train_ensemble(bt_train_plan *p, int *exit_status, bt_err *err) {
     e->n = (size_t)p->cfg.run.ensemble;
     name_members(e);
     if (!p->cfg.run.quiet && !p->cfg.run.json) {
+        fputs(bt_text_str(&p->recipe), stdout);
         bt_train_ensemble_print_plan(p);
         fflush(stdout);
     }
     /* Trainings inherit the environment, but must not be ensembles themselves. */
     static const char *const variables[] = {"BITRAIN_RUN_ENSEMBLE", "BITRAIN_RUN_DISTILL",
-                                            "BITRAIN_RUN_CHAIN"};
+                                            "BITRAIN_RUN_CHAIN", "BITRAIN_RUN_FOLDS",
+                                            "BITRAIN_TRAIN_MINUTES"};
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) (void)unsetenv(variables[i]);
     (void)bt_child_signals(true);
     int signal = 0;

@@ -4,12 +4,16 @@
  *
  * Steps are measured before the run begins. The resulting number of steps is recorded with the run like any other
  * setting, so a resumed run has the same schedule on any machine. */
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "cli/common/given_path.h"
 #include "cli/train/train_parts.h"
 #include "engine/base/clock.h"
 #include "engine/base/tables/derived.h"
@@ -24,16 +28,18 @@ static const double START_S = 2, END_S = 1;
 static const double RESERVE = 0.1;
 /* Time of an evaluation relative to training on as many tokens. */
 static const double FORWARD = 0.35;
-enum { MEASURED_STEPS = 10, EVALUATIONS = 11 };
+/* A teacher adds this share to the time of a step of `nano` (tests/bench/results/little_text.md). */
+static const double TEACHER = 0.55;
+/* Evaluations during a run take this share of its time at most, in a run that is too short for the default number. */
+static const double EVALUATION_SHARE = 0.1;
+enum { MEASURED_STEPS = 10, EVALUATIONS = 10 };
 
 static bool user_gave(const bt_train_plan *p, const char *key) {
     return p->opts.origin[bt_opt_find(p->opts.table, p->opts.n, key)] > BT_FROM_PRESET;
 }
 
 static const char *find_conflict_with_minutes(const bt_run_cfg *c) {
-    /* Each member would measure and choose separately, and a restart would choose another model. */
-    return c->run.ensemble                           ? "--ensemble"
-           : c->launch.hosts[0]                      ? "--hosts"
+    return c->launch.hosts[0]                        ? "--hosts"
            : c->tune.mode == BT_TUNE_LORA            ? "--tune lora"
            : c->tune.teacher[0]                      ? "--teacher"
            : c->tune.logits[0]                       ? "tune.logits"
@@ -99,8 +105,19 @@ static bool model_is_given(const bt_train_plan *p) {
     return false;
 }
 
+/* The trainings of an ensemble share the time. A model with teachers computes their predictions, too; the student has
+ * all members as teachers. */
+static double trainings_of_time(const bt_train_plan *p) {
+    const double n = (double)p->cfg.run.ensemble;
+    if (!(n >= 1)) return 1;
+    return n + (p->cfg.run.chain ? (n - 1) * TEACHER : 0) +
+           (p->cfg.run.distill ? 1 + n * TEACHER : 0);
+}
+
+/* for the steps of one training */
 static double minutes_left_s(const bt_train_plan *p) {
-    return 60 * p->cfg.train.minutes - (double)(bt_now_ns() - p->began_ns) / 1e9 - START_S - END_S;
+    const double all_s = 60 * p->cfg.train.minutes - (double)(bt_now_ns() - p->began_ns) / 1e9;
+    return all_s / trainings_of_time(p) - START_S - END_S;
 }
 
 static bt_code minutes_too_short(const bt_train_plan *p, double step_s, bt_err *err) {
@@ -109,7 +126,8 @@ static bt_code minutes_too_short(const bt_train_plan *p, double step_s, bt_err *
     return bt_fail(
         err, BT_ARG,
         "--minutes %.6g is too short: starting, measuring and ending take about %.0f s%s%s",
-        p->cfg.train.minutes, ceil(60 * p->cfg.train.minutes - minutes_left_s(p)),
+        p->cfg.train.minutes,
+        ceil(60 * p->cfg.train.minutes - trainings_of_time(p) * minutes_left_s(p)),
         step_s > 0 ? ", and a step takes " : "", step);
 }
 
@@ -117,8 +135,9 @@ typedef struct minutes_plan {
     int64_t epoch_tokens; /* tokens of one pass over the training data */
     int64_t batch;        /* tokens of one step */
     int64_t steps;
-    double step_s; /* measured step time */
-    bool chosen;   /* the model was chosen among the shapes of the recipe */
+    double step_s;  /* measured */
+    double token_s; /* seconds of a token in the fastest measurement of this model; 0: none */
+    bool chosen;    /* the model was chosen among the shapes of the recipe */
     double params, passes;
 } minutes_plan;
 
@@ -132,7 +151,10 @@ static bt_code measure_model(const bt_train_plan *p, bt_run_cfg **c, minutes_pla
     BT_TRY(resolve_again(p, c, err));
     m->batch = (*c)->train.batch_tokens;
     m->params = (double)bt_tune_count(*c).params;
-    return bt_train_measure_step(p, *c, MEASURED_STEPS, &m->step_s, err);
+    BT_TRY(bt_train_measure_step(p, *c, MEASURED_STEPS, &m->step_s, err));
+    const double token_s = m->step_s / (double)m->batch;
+    if (m->token_s == 0 || token_s < m->token_s) m->token_s = token_s;
+    return BT_OK;
 }
 
 /* Chooses the model by the FLOP rate of the measured one, then measures the chosen model. A larger model has a
@@ -156,8 +178,9 @@ static bt_code choose_recipe_shape(bt_train_plan *p, bt_run_cfg **c, minutes_pla
     const bt_recipe_shape *best = bt_recipe_shape_at(bt_recipe_choose(tokens, params));
     m->chosen = true;
     BT_TRY(set_recipe_shape(p, best, err));
-    const bool measured = best->layers == layers && best->d_model == width;
-    return measured ? resolve_again(p, c, err) : measure_model(p, c, m, err);
+    if (best->layers == layers && best->d_model == width) return resolve_again(p, c, err);
+    m->token_s = 0;
+    return measure_model(p, c, m, err);
 }
 
 /* Returns the number of tokens of one evaluation. */
@@ -167,9 +190,19 @@ static double evaluation_tokens(const bt_run_cfg *c, int64_t epoch_tokens) {
     return fmin((double)c->train.eval_tokens, (double)epoch_tokens * frac / (1 - frac));
 }
 
+static double evaluation_s(const bt_run_cfg *c, const minutes_plan *m) {
+    return FORWARD * m->token_s * evaluation_tokens(c, m->epoch_tokens);
+}
+
+/* evaluations during the run, besides the one at its end: as many as by default, or fewer in a short time */
+static int64_t count_evaluations(const bt_train_plan *p, const bt_run_cfg *c,
+                                 const minutes_plan *m) {
+    const double one_s = evaluation_s(c, m), fit = EVALUATION_SHARE * minutes_left_s(p) / one_s;
+    return one_s > 0 && fit < EVALUATIONS ? (int64_t)fmax(1, floor(fit)) : EVALUATIONS;
+}
+
 static int64_t steps_in_time(const bt_train_plan *p, const bt_run_cfg *c, const minutes_plan *m) {
-    const double tokens = evaluation_tokens(c, m->epoch_tokens),
-                 evaluations_s = EVALUATIONS * FORWARD * m->step_s * tokens / (double)m->batch;
+    const double evaluations_s = (double)(count_evaluations(p, c, m) + 1) * evaluation_s(c, m);
     return (int64_t)floor((minutes_left_s(p) - evaluations_s) / ((1 + RESERVE) * m->step_s));
 }
 
@@ -190,13 +223,17 @@ static bt_code choose_number_of_steps(bt_train_plan *p, const bt_run_cfg *c, min
     m->steps = steps_in_time(p, c, m);
     if (m->steps < 1) return minutes_too_short(p, m->step_s, err);
     m->passes = bt_derived_passes((double)m->steps * (double)m->batch, (double)m->epoch_tokens);
+    const int64_t n = count_evaluations(p, c, m);
+    if (n < EVALUATIONS && !user_gave(p, "train.evals_per_epoch"))
+        BT_TRY(set_chosen_number(p, "train.eval_every", (m->steps + n - 1) / n, err));
     return set_chosen_number(p, "train.steps", m->steps, err);
 }
 
 static bt_code choose_strengths(bt_train_plan *p, const minutes_plan *m, bt_text *words,
                                 bt_err *err) {
+    const bt_recipe_run run = {(double)m->steps, m->passes, m->params, (double)m->epoch_tokens};
     for (size_t i = 0; i < bt_recipe_strengths(); i++) {
-        const bt_recipe_strength s = bt_recipe_strength_at(i, (double)m->steps, m->passes);
+        const bt_recipe_strength s = bt_recipe_strength_at(i, &run);
         if (bt_opt_find(p->opts.table, p->opts.n, s.key) == p->opts.n) continue;
         if (!s.value[0] || user_gave(p, s.key)) continue;
         BT_TRY(set_chosen(p, s.key, s.value, err));
@@ -230,7 +267,10 @@ static void describe_minutes_plan(bt_train_plan *p, const bt_run_cfg *c, const m
                              : "as given",
                    c->model.vocab);
     if (strengths->len)
-        bt_text_printf(out, "plan       %s for so many passes\n", bt_text_str(strengths));
+        bt_text_printf(out,
+                       "plan       %s for so many passes and %.3g parameters for each token of the "
+                       "text\n",
+                       bt_text_str(strengths), m->params / (double)m->epoch_tokens);
     if (m->passes < 1)
         bt_text_printf(out,
                        "plan       the time is too short for one pass: %.0f %% of the text is read "
@@ -238,14 +278,73 @@ static void describe_minutes_plan(bt_train_plan *p, const bt_run_cfg *c, const m
                        100 * m->passes, ceil(10 * p->cfg.train.minutes / m->passes) / 10);
 }
 
+/* ---- the plan of an ensemble ----------------------------------------------------------------- */
+
+static bt_code find_plan_path(const bt_train_plan *p, char *path, size_t size, bt_err *err) {
+    char out[PATH_MAX];
+    BT_TRY(bt_train_out(p, p->run, out, err));
+    snprintf(path, size, "%s/ensemble.plan", out);
+    return BT_OK;
+}
+
+/* The members of an ensemble have one plan, also those that a later command trains. *found: it exists. */
+static bt_code read_ensemble_plan(bt_train_plan *p, bool *found, bt_err *err) {
+    char path[PATH_MAX + 32], line[2048];
+    *found = false;
+    if (!p->cfg.run.ensemble || !p->run[0]) return BT_OK;
+    BT_TRY(find_plan_path(p, path, sizeof path, err));
+    FILE *f = fopen(path, "re");
+    if (!f && errno == ENOENT) return BT_OK;
+    if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot read '%s'", path);
+    bt_code code = BT_OK;
+    while (code == BT_OK && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        char *value = strchr(line, '=');
+        if (value) *value++ = '\0';
+        code = value ? set_chosen(p, line, value, err)
+                     : bt_fail(err, BT_FORMAT, "'%s': '%.40s' is not KEY=VALUE", path, line);
+    }
+    (void)fclose(f);
+    *found = code == BT_OK;
+    if (*found) bt_text_printf(&p->recipe, "plan       as in '%s'\n", path);
+    return code;
+}
+
+bool bt_train_minutes_chose(const bt_train_plan *p, size_t i) {
+    static const char source[] = "--minutes ";
+    return p->began_ns && (strcmp(p->opts.table[i].key, "data.tokenizer") == 0 ||
+                           strncmp(p->opts.where[i], source, sizeof source - 1) == 0);
+}
+
+bt_code bt_train_minutes_keep(const bt_train_plan *p, bt_err *err) {
+    char path[PATH_MAX + 32];
+    bt_out_text to;
+    if (!p->began_ns) return BT_OK;
+    BT_TRY(find_plan_path(p, path, sizeof path, err));
+    if (access(path, F_OK) == 0) return BT_OK;
+    bt_code code = bt_out_text_open(&to, path, true, err);
+    for (size_t i = 0; code == BT_OK && i < p->opts.n; i++) {
+        bt_text value = {0};
+        if (!bt_train_minutes_chose(p, i)) continue;
+        bt_opt_value(&p->opts, i, &value);
+        if (fprintf(to.to, "%s=%s\n", p->opts.table[i].key, bt_text_str(&value)) < 0)
+            code = bt_fail(err, BT_IO, "cannot write '%s'", path);
+        bt_text_release(&value);
+    }
+    return bt_out_text_close(&to, code, err);
+}
+
 bt_code bt_train_minutes(bt_train_plan *p, bt_err *err) {
     bt_run_cfg *c = NULL;
     minutes_plan m = {0};
     int64_t sequences = 0;
+    bool planned;
     bt_text strengths = {0};
     if (!p->began_ns) return BT_OK;
     if (p->cfg.run.detach)
         return set_chosen_number(p, "train.steps", 1, err); /* its process creates the plan */
+    BT_TRY(read_ensemble_plan(p, &planned, err));
+    if (planned) return BT_OK;
     if (minutes_left_s(p) <= 0) return minutes_too_short(p, 0, err);
     bt_code code = bt_train_resolve_open(p, &c, err);
     if (code == BT_OK) code = bt_train_sequences(p, c, &sequences, err);

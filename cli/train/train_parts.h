@@ -168,6 +168,10 @@ bt_code bt_train_resolve_open(const bt_train_plan *p, bt_run_cfg **out, bt_err *
  * settings are resolved. */
 bt_code bt_train_minutes_begin(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_minutes(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* true if --minutes chose the value of setting i of p->opts */
+bool bt_train_minutes_chose(const bt_train_plan *p, size_t i);
+/* Writes the choices of --minutes into the folder of an ensemble, for the commands that continue it. */
+bt_code bt_train_minutes_keep(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_step_time.c: runs some steps of these resolved settings on the ranks of the plan. *step_s: median step time. */
 bt_code bt_train_measure_step(const bt_train_plan *p, const bt_run_cfg *resolved, int64_t steps,
                               double *step_s, bt_err *err) BT_MUST_CHECK;

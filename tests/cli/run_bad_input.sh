@@ -47,7 +47,6 @@ rows=$(cat <<'END'
 2 | train --minutes 1 --tokens 5k               | train.minutes and train.tokens determine the same value
 2 | train --minutes 1 --epochs 2                | train.minutes and train.epochs determine the same value
 2 | train --minutes 1 --data synth:chain        | --minutes with synthetic data is not possible
-2 | train --minutes 1 --ensemble 2              | --minutes with --ensemble is not possible
 2 | train --minutes 1 --hosts {conf}            | --minutes with --hosts is not possible
 2 | train --minutes 0.001 --data {tmp}/book.txt | --minutes 0.001 is too short
 2 | plan --minutes 5                            | --minutes is of train (bitrain train --minutes 5 --dry-run

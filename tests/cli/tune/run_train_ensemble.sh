@@ -69,6 +69,26 @@ wait $job
 [ $? = 4 ] || fault "an ensemble with a stopped member ends otherwise: $(cat held.err)"
 grep -q "run 'held-1' was stopped (the same command continues it)" held.err || fault "held-1: $(cat held.err)"
 [ "$(q "SELECT count(*) FROM attempts WHERE run LIKE 'held-%'")" = 1 ] || fault "a stopped member is started again"
+# a budget of time is shared by the members and the student; the same command takes the plan of the first one
+budget=("${shape[@]:0:24}" --ensemble 2 --distill --minutes 0.2 --name budget)
+ok train "${budget[@]}"
+[ "$(q "SELECT count(*) = 3 AND count(DISTINCT value) = 1 FROM configs WHERE run LIKE 'budget-%' AND key='train.steps'")" = 1 ] ||
+    fault "the steps of the ensemble: $(q "SELECT run, value FROM configs WHERE run LIKE 'budget-%' AND key='train.steps'")"
+attempts=$(q "SELECT count(*) FROM attempts")
+ok train "${budget[@]}"
+says "plan       as in '$tmp/runs/budget/ensemble.plan'"
+[ "$(q "SELECT count(*) FROM attempts")" = "$attempts" ] || fault "a complete ensemble of a budget is trained again"
+# members that hold out different parts of the text
+ok train "${shape[@]}" --ensemble 3 --folds --name fold
+says "held out in turn, 3 parts of the text: "
+[ "$(q "SELECT group_concat(value) FROM (SELECT value FROM configs WHERE run LIKE 'fold-%' AND key='data.fold' ORDER BY run)")" = "1/3,2/3,3/3" ] ||
+    fault "the folds are $(q "SELECT run, value FROM configs WHERE key='data.fold'")"
+code 2 eval fold
+says "no part is held out from all of them"
+code 2 train "${shape[@]}" --ensemble 2 --folds --chain
+says "--folds with --chain is not possible"
+code 2 train "${shape[@]}" --ensemble 40 --folds
+says "are more than the text"
 code 4 train "${shape[@]}" --ensemble 2 --name plain
 says "'plain' is a run: an ensemble needs a name of its own"
 ok train "${shape[@]}" --group mixed --name stray --steps 2
