@@ -344,8 +344,8 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale);
  * probabilities. n <= bt_net_logits_rows */
 void bt_net_logits(bt_model *m, size_t at, size_t n, size_t ld);
 size_t bt_net_logits_rows(const bt_model *m);
-/* One row of an ensemble: `put` writes the probabilities of one model, `add` adds those of another model, and `logits`
- * replaces the sum of n models by the logarithms of their mean, which is at least FLT_MIN. sum may be logits of `put`. */
+/* One row of an ensemble: `put` writes the probabilities of one model (in place, if sum is logits), `add` adds those of
+ * another model, and `logits` replaces the sum of n models by the logarithms of their mean, at least FLT_MIN. */
 void bt_net_mean_put(float *sum, const float *logits, size_t V);
 void bt_net_mean_add(float *sum, const float *logits, size_t V);
 void bt_net_mean_logits(float *sum, size_t V, size_t n);
