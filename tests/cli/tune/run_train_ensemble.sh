@@ -69,15 +69,24 @@ wait $job
 [ $? = 4 ] || fault "an ensemble with a stopped member ends otherwise: $(cat held.err)"
 grep -q "run 'held-1' was stopped (the same command continues it)" held.err || fault "held-1: $(cat held.err)"
 [ "$(q "SELECT count(*) FROM attempts WHERE run LIKE 'held-%'")" = 1 ] || fault "a stopped member is started again"
-# a budget of time is shared by the members and the student; the same command takes the plan of the first one
-budget=("${shape[@]:0:24}" --ensemble 2 --distill --minutes 0.2 --name budget)
-ok train "${budget[@]}"
-[ "$(q "SELECT count(*) = 3 AND count(DISTINCT value) = 1 FROM configs WHERE run LIKE 'budget-%' AND key='train.steps'")" = 1 ] ||
-    fault "the steps of the ensemble: $(q "SELECT run, value FROM configs WHERE run LIKE 'budget-%' AND key='train.steps'")"
-attempts=$(q "SELECT count(*) FROM attempts")
-ok train "${budget[@]}"
-says "plan       as in '$tmp/runs/budget/ensemble.plan'"
-[ "$(q "SELECT count(*) FROM attempts")" = "$attempts" ] || fault "a complete ensemble of a budget is trained again"
+# a budget of time is shared by the members and the student, which have one plan; a later command takes it from the folder
+budget=("${shape[@]:0:24}" --ensemble 2 --distill --minutes 5)
+"$BITRAIN" train "${budget[@]}" --name budget >budget.out 2>budget.err &
+job=$!
+started+=($job)
+wait_step budget-1 3
+kill -9 $job $(ours) 2>/dev/null
+wait $job 2>/dev/null
+wait_gone || fault "ranks are left"
+grep -q "plan       5 minutes: " budget.out || fault "no plan: $(cat budget.err)"
+steps=$(sed -n 's/^train.steps=//p' runs/budget/ensemble.plan)
+[ "$(q "SELECT value FROM configs WHERE run='budget-1' AND key='train.steps'")" = "$steps" ] || fault "the plan is not that of the member"
+mkdir -p runs/later
+sed 's/^train.steps=.*/train.steps=20/' runs/budget/ensemble.plan >runs/later/ensemble.plan
+ok train "${budget[@]}" --name later
+says "plan       as in '$tmp/runs/later/ensemble.plan'"
+[ "$(q "SELECT count(*) FROM runs WHERE run LIKE 'later-%' AND state='done' AND steps=20")" = 3 ] ||
+    fault "the runs are $(q "SELECT run, state, steps FROM runs WHERE run LIKE 'later-%'")"
 # members that hold out different parts of the text
 ok train "${shape[@]}" --ensemble 3 --folds --name fold
 says "held out in turn, 3 parts of the text: "
