@@ -21,7 +21,7 @@ far wide --comm-budget 1000Gbit
 
 for k in 1 2; do ip netns exec $ns$k tc qdisc add dev v$k$$ root tbf rate 20mbit burst 32kb latency 50ms || skip "no tbf here"; done
 far narrow --comm-budget auto
-[ "$(q "SELECT count(*) FROM events WHERE run='narrow' AND kind='codec' AND title LIKE 'exchanges hold steps up%gradients travel as int8%'")" = 1 ] ||
+[ "$(q "SELECT count(*) FROM events WHERE run='narrow' AND kind='codec' AND title LIKE 'exchanges delay steps by%gradients travel as int8%'")" = 1 ] ||
     fault "20 Mbit/s: no decision for int8 ($(q "SELECT title FROM events WHERE run='narrow'"))"
 # the first step alone travels as fp32
 first=$(q "SELECT min(step) FROM steps WHERE run='narrow'")

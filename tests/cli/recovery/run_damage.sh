@@ -39,7 +39,7 @@ losses calm2 >calm2.txt
 for rank in 0 1; do
     damaged "two$rank" calm2 $rank:21:layers.0.attn_q:25
     event "two$rank" hardware | grep -q "between rank 0 (host '$host') and rank 1 (host '$host')" || fault "two$rank: the pair is not named"
-    event "two$rank" hardware | grep -q "it was rank $rank (host '$host') whose weights of layers.0.attn_q were damaged" || fault "two$rank: rank $rank is not named: $(event "two$rank" hardware)"
+    event "two$rank" hardware | grep -q "was repeated: rank $rank (host '$host') had damaged weights of layers.0.attn_q" || fault "two$rank: rank $rank is not named: $(event "two$rank" hardware)"
 done
 
 # the highest exponent bit: weights of 1e38, a loss that is not finite, long before weights are compared

@@ -74,7 +74,7 @@ ok train "${tiny[@]}" --hot-spare --dry-run --name plan
 says "at most, beside them"
 printf 'localhost slots=2\n' >hosts.txt
 code 2 train "${tiny[@]}" --hot-spare --hosts hosts.txt --name plan
-says "beside a run on one host"
+says "only for a run on one host"
 waits() { # number of spares that have waited so far
     local i
     for i in $(seq 400); do

@@ -48,8 +48,8 @@ static void a_difference_in_a_setting_is_refused_by_name(void **state) {
             fail_msg("%s differs, and the ranks return: %d %s", opt->key, (int)code, err.msg);
         refused++;
     }
-    assert_int_equal(accepted, 42);
-    assert_int_equal(refused, bt_run_opts_n - 42);
+    assert_int_equal(accepted, 43);
+    assert_int_equal(refused, bt_run_opts_n - 43);
 }
 
 static void every_scope_is_of_a_setting(void **state) {

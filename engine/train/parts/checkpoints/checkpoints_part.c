@@ -92,7 +92,7 @@ const bt_part bt_part_checkpoints = {
     .memory = {"checkpoint",
                "copy of the state, written while training continues "
                "(ckpt.async)",
-               checkpoint_copy_bytes},
+               checkpoint_copy_bytes, false},
     .notes = NOTES,
     .create = checkpoints_create,
     .release = free,

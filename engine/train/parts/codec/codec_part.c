@@ -171,7 +171,7 @@ const bt_part bt_part_codec = {
     .name = "codec",
     .memory = {"residual",
                "gradients that the codec has not sent yet, fp32, and a copy from before the step",
-               residual_bytes},
+               residual_bytes, false},
     .create = codec_create,
     .release = codec_release,
     .model_made = codec_model_made,

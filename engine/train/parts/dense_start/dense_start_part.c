@@ -103,8 +103,9 @@ static size_t switch_copy_bytes(const bt_rank_setup *s, size_t saved) {
     return bt_weights_latent_bytes(s) + bt_update_bytes(s).optimizer + saved;
 }
 
-const bt_part bt_part_dense_start = {
-    .name = "dense_start",
-    .memory = {"switch", "copy of the state at the end of train.dense_steps", switch_copy_bytes},
-    .create = dense_start_create,
-    .before_step = dense_start_before_step};
+const bt_part bt_part_dense_start = {.name = "dense_start",
+                                     .memory = {"switch",
+                                                "copy of the state at the end of train.dense_steps",
+                                                switch_copy_bytes, false},
+                                     .create = dense_start_create,
+                                     .before_step = dense_start_before_step};

@@ -35,7 +35,7 @@ static size_t dropout_bytes(const bt_rank_setup *s, size_t saved) {
 
 const bt_part bt_part_dropout = {
     .name = "dropout",
-    .memory = {"dropout", "a branch before dropout, or the gradient of one", dropout_bytes},
+    .memory = {"dropout", "a branch before dropout, or the gradient of one", dropout_bytes, false},
     .create = dropout_create,
     .model_setup = dropout_model_setup,
     .before_pass = dropout_before_pass};

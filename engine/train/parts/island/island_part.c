@@ -267,7 +267,7 @@ static size_t island_bytes(const bt_rank_setup *s, size_t saved) {
 
 const bt_part bt_part_island = {
     .name = "island",
-    .memory = {"island", "weights and updates in the exchange with the hub", island_bytes},
+    .memory = {"island", "weights and updates in the exchange with the hub", island_bytes, false},
     .create = island_create,
     .release = island_release,
     .ready = island_ready,

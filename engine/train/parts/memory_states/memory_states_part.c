@@ -99,7 +99,7 @@ const bt_part bt_part_memory_states = {.name = "memory_states",
                                        .memory = {"memory states",
                                                   "this rank's part of the two newest states, in "
                                                   "shared memory; copies of another host's",
-                                                  memory_state_bytes},
+                                                  memory_state_bytes, false},
                                        .notes = 1,
                                        .create = memory_states_create,
                                        .release = memory_states_release,

@@ -62,7 +62,7 @@ static size_t teacher_bytes(const bt_rank_setup *s, size_t saved) {
 const bt_part bt_part_teacher = {
     .name = "teacher",
     .memory = {"teacher", "distillation: packed weights of the teacher, and one forward pass",
-               teacher_bytes},
+               teacher_bytes, false},
     .create = teacher_create,
     .release = teacher_release,
     .model_made = teacher_model_made,
