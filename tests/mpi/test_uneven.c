@@ -157,13 +157,13 @@ static void two_parts_share_one_kv_head(void **state) {
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_slice_cfg(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 5}, &err),
                      BT_ARG);
-    message_has(err.msg, "--tp 5 cannot share out model.d_ff = 6912");
+    message_has(err.msg, "--tp 5 does not divide model.d_ff = 6912");
     m.H = 30;
     /* Five parts of six heads would put one kv head into three of them. */
     m.KV = 3;
     assert_int_equal(bt_slice_cfg(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 10}, &err),
                      BT_ARG);
-    message_has(err.msg, "--tp 10 cannot share out model.kv_heads = 3");
+    message_has(err.msg, "--tp 10 does not divide model.kv_heads = 3");
 }
 
 int main(void) {
