@@ -31,7 +31,7 @@ hang busy 1 busy running
 hang asleep 0 asleep asleep
 
 # A paused rank does not hang.
-b "${run[@]}" --name paused >paused.out 2>paused.err &
+BITRAIN_TEST_DELAY=60 b "${run[@]}" --name paused >paused.out 2>paused.err &
 job=$!
 started+=($job)
 wait_step paused 8
