@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "engine/base/log.h"
-#include "engine/config/foreign_data.h"
+#include "engine/config/foreign/foreign_data.h"
 #include "engine/config/ramp.h"
 #include "engine/config/resolve_impl.h"
 #include "engine/config/tune_cfg.h"
@@ -113,7 +113,7 @@ const size_t bt_run_opts_n = sizeof bt_run_opts / sizeof bt_run_opts[0];
 
 #define BT_FOREIGN(key, ours, values, why) {key, ours, values, why},
 static const bt_opt_alias foreign[] = {
-#include "engine/config/foreign_keys.def"
+#include "engine/config/foreign/foreign_keys.def"
 };
 #undef BT_FOREIGN
 

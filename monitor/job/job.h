@@ -96,7 +96,7 @@ struct bt_job {
         int64_t look_ns, alive_ns; /* time of the next check; time of the last activity */
         uint64_t seen;      /* hash of positions, exchanges and file traffic at the last check */
         int64_t first_step; /* step in which rank 0 was seen first, or -1 */
-        int awaited;        /* rank that was reported as the one that all others wait for, or -1 */
+        int awaited;        /* rank that was reported as delaying all other ranks, or -1 */
         bool stalled,
             stepped; /* the lack of progress was reported; rank 0 was seen in a second step */
     } start;

@@ -35,8 +35,8 @@ typedef struct bt_island_cut {
 /* Data and weights of the next update. A restarted hub receives this claim and reserves the data for this island. */
 typedef struct bt_island_claim {
     int64_t begin, end;           /* sequences */
-    int64_t next_begin, next_end; /* those leased for the update after it; equal: none */
-    int64_t base, kind, steps;    /* as in bt_island_push */
+    int64_t next_begin, next_end; /* sequences leased for the next update; equal: none */
+    int64_t base, kind, steps;    /* see bt_island_push */
 } bt_island_claim;
 
 typedef struct bt_island_client {

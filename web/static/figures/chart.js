@@ -1,5 +1,5 @@
-// chart.js - lines with their raw range behind, stacked areas, linked cursors, zoom by steps, marks
-// of events. Only this module uses uPlot, whose script index.html loads first.
+// chart.js - draws lines over the range of their raw values, stacked areas, linked cursors and marks of
+// events, and zooms by steps. Only this module uses uPlot, whose script index.html loads first.
 import { button } from "../base/controls.js";
 import { announce, h, say } from "../base/dom.js";
 import { onAxis, tick } from "../base/format.js";

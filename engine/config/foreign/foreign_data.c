@@ -1,5 +1,5 @@
 /* foreign_data.c - reads dataset_info.json, and translates names of data sets into paths and the form of their rows. */
-#include "engine/config/foreign_data.h"
+#include "engine/config/foreign/foreign_data.h"
 
 #include <jansson.h>
 #include <stdio.h>
