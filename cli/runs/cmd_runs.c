@@ -44,6 +44,7 @@ enum { ACCURACY = 7 }; /* its column: of runs that are fine-tuned to choose or t
 typedef struct run_list {
     bt_text_table table;
     bool accuracy; /* a run has one */
+    double total;  /* runs that match; 0: none */
 } run_list;
 
 static bool list_row(void *ctx, const bt_row *row) {
@@ -66,6 +67,7 @@ static bool list_row(void *ctx, const bt_row *row) {
     bt_table_cellf(t, "%s%s%s", spark, bt_cli_cell(row, "tags")[0] ? " " : "",
                    bt_cli_cell(row, "tags"));
     bt_table_end_row(t);
+    l->total = bt_cli_num(row, "total");
     return true;
 }
 
@@ -96,15 +98,16 @@ static bt_code order_by(bt_db *db, const runs_cfg *cfg, bt_text *sql, bt_err *er
     return BT_OK;
 }
 
+/* total: the number of runs that match, of which the table may show the first only */
 static bt_code print_runs_table(bt_db *db, const bt_run_filter *f, const char *sql, bool wide,
-                                bt_err *err) {
+                                double *total, bt_err *err) {
     static const struct {
         const char *head;
         uint8_t drop; /* the higher, the earlier it gives way on a narrow terminal */
     } columns[] = {{"RUN", 0},      {"STATE", 0},   {"RANKS", 3},    {"STEPS", 0},
                    {"TOKENS", 4},   {"LOSS", 0},    {"BEST VAL", 0}, {"ACCURACY", 0},
                    {"TOKENS/S", 2}, {"STARTED", 5}, {"DURATION", 1}, {"", 6}};
-    run_list l = {.accuracy = false};
+    run_list l = {.accuracy = false, .total = 0};
     bt_table_init(&l.table);
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
         l.table.drop[i] = columns[i].drop;
@@ -114,6 +117,7 @@ static bt_code print_runs_table(bt_db *db, const bt_run_filter *f, const char *s
     bt_code code =
         bt_db_query(db, &(bt_query){.sql = sql, .params = f->params, .n_params = f->n_params},
                     list_row, &l, err);
+    *total = l.total;
     l.table.left_out[ACCURACY] = !l.accuracy;
     const int left_out = bt_table_fit(&l.table, "", wide ? 0 : bt_table_terminal_width());
     if (code == BT_OK && l.table.n_rows > 1) bt_table_print(&l.table, stdout, "");
@@ -178,38 +182,47 @@ static const char with_accuracy[] =
     "r.run "
     "AND val_accuracy IS NOT NULL ORDER BY step DESC LIMIT 1) END AS accuracy FROM (";
 
+static const char table_columns[] =
+    "run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, started_s, duration_s, spark, "
+    "tags, count(*) OVER () AS total";
+
+static bt_code list_json(bt_db *db, const runs_cfg *cfg, const bt_run_filter *f, bt_text *sql,
+                         bt_err *err) {
+    double total = 0;
+    bt_text_printf(sql, "SELECT count(*) FROM runs%s", bt_text_str(&f->where));
+    BT_TRY(bt_db_query(
+        db, &(bt_query){.sql = bt_text_str(sql), .params = f->params, .n_params = f->n_params},
+        copy_count, &total, err));
+    bt_text_clear(sql);
+    bt_text_printf(sql, "SELECT * FROM runs%s", bt_text_str(&f->where));
+    BT_TRY(order_by(db, cfg, sql, err));
+    return print_runs_json(db, f, bt_text_str(sql), total, err);
+}
+
+/* One query counts and lists: a filter on a setting reads the configuration of every run. */
+static bt_code list_table(bt_db *db, const runs_cfg *cfg, const bt_run_filter *f, bt_text *sql,
+                          const char *const *words, size_t n, bt_err *err) {
+    double total = 0;
+    bt_text_printf(sql, "%sSELECT %s FROM runs%s", with_accuracy, table_columns,
+                   bt_text_str(&f->where));
+    BT_TRY(order_by(db, cfg, sql, err));
+    bt_text_put(sql, ") r");
+    BT_TRY(print_runs_table(db, f, bt_text_str(sql), cfg->wide, &total, err));
+    if (total < 1) return no_match(words, n, err);
+    if (cfg->limit > 0 && total > (double)cfg->limit)
+        fprintf(stderr, "%lld of %.0f runs (--limit 0 shows all)\n", (long long)cfg->limit, total);
+    return BT_OK;
+}
+
 static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, size_t n,
                     bt_err *err) {
     bt_run_filter f;
     bt_text sql;
-    double total = 0;
     bt_text_init(&sql);
     bt_code code = bt_run_filter_init(&f, db, words, n, err);
-    bt_text_printf(&sql, "SELECT count(*) FROM runs%s", bt_text_str(&f.where));
     if (code == BT_OK)
-        code = bt_db_query(
-            db, &(bt_query){.sql = bt_text_str(&sql), .params = f.params, .n_params = f.n_params},
-            copy_count, &total, err);
-    bt_text_clear(&sql);
-    if (!cfg->json) bt_text_put(&sql, with_accuracy);
-    bt_text_printf(&sql, "SELECT %s FROM runs%s",
-                   cfg->json ? "*"
-                             : "run, state, ranks, steps, tokens, loss, best_val, "
-                               "tokens_per_s, started_s,"
-                               " duration_s, spark, tags",
-                   bt_text_str(&f.where));
-    if (code == BT_OK) code = order_by(db, cfg, &sql, err);
-    if (!cfg->json) bt_text_put(&sql, ") r");
-    if (code == BT_OK && cfg->json)
-        code = print_runs_json(db, &f, bt_text_str(&sql), total, err);
-    else if (code == BT_OK) {
-        code = print_runs_table(db, &f, bt_text_str(&sql), cfg->wide, err);
-        if (code == BT_OK && total < 1)
-            code = no_match(words, n, err);
-        else if (code == BT_OK && cfg->limit > 0 && total > (double)cfg->limit)
-            fprintf(stderr, "%lld of %.0f runs (--limit 0 shows all)\n", (long long)cfg->limit,
-                    total);
-    }
+        code = cfg->json ? list_json(db, cfg, &f, &sql, err)
+                         : list_table(db, cfg, &f, &sql, words, n, err);
     bt_run_filter_release(&f);
     bt_text_release(&sql);
     return code;
