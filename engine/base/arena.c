@@ -21,7 +21,7 @@ size_t bt_arena_reserve(bt_arena *a, size_t count, size_t elem_bytes) {
     return offset;
 }
 
-/* aligned to a huge page if the block is as large as one; the excess of the mapping is unmapped */
+/* Aligns a block of at least a huge page to huge pages, and unmaps the excess of the mapping. */
 static void *map_aligned(size_t bytes) {
     const size_t page = BT_ARENA_PAGE, spare = bytes >= page ? page : 0;
     unsigned char *p = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE,
@@ -43,7 +43,7 @@ bt_code bt_arena_commit(bt_arena *a, bt_err *err) {
         return bt_fail_errno(err, BT_NOMEM, errno, "cannot take %.1f MiB for arena '%s'",
                              (double)a->bytes / 1048576.0, a->name);
     }
-    (void)madvise(p, a->bytes, MADV_HUGEPAGE); /* a wish; refusal costs speed only */
+    (void)madvise(p, a->bytes, MADV_HUGEPAGE); /* only a hint: if it is refused, pages are small */
     a->base = p;
     return BT_OK;
 }

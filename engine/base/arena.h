@@ -14,20 +14,21 @@
 
 #include "engine/base/status.h"
 
-#define BT_ALIGN 64 /* bytes; whatever a kernel touches is aligned to this */
+#define BT_ALIGN 64 /* bytes; alignment of all memory that kernels read or write */
 #define BT_ARENA_PAGE \
-    ((size_t)2 << 20) /* bytes; larger blocks begin at multiples of this: huge pages */
+    ((size_t)2 \
+     << 20) /* bytes of a huge page; blocks of at least this size begin at multiples of it */
 
 typedef struct bt_arena {
     const char *name; /* borrowed, a literal */
     size_t bytes;     /* planned so far */
     bool overflow;
-    unsigned char *base; /* NULL until commit */
-    bool borrowed;       /* base is the caller's memory, which release leaves alone */
+    unsigned char *base; /* NULL before commit */
+    bool borrowed;       /* true: base is the caller's memory, which release does not unmap */
 } bt_arena;
 
 void bt_arena_plan(bt_arena *a, const char *name);
-/* offset in bytes, BT_ALIGN aligned */
+/* Returns an offset in bytes, a multiple of BT_ALIGN. */
 size_t bt_arena_reserve(bt_arena *a, size_t count, size_t elem_bytes);
 bt_code bt_arena_commit(bt_arena *a, bt_err *err) BT_MUST_CHECK;
 void *bt_arena_at(const bt_arena *a, size_t offset);

@@ -1,4 +1,4 @@
-/* clock.c - the monotonic clock, and the wall clock that counts on from its first reading. */
+/* clock.c - the monotonic clock, and a wall clock that is read once and then advances with the time since boot. */
 #include "engine/base/clock.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ int64_t bt_thread_cpu_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* offset from the time since boot; 0: not read yet */
+/* microseconds to add to the time since boot; 0: not read yet */
 static _Atomic int64_t wall_offset_us;
 
 static int64_t clock_us(clockid_t id) {
@@ -38,7 +38,7 @@ static int64_t clock_us(clockid_t id) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* time since boot, with the time in which the machine slept */
+/* time since boot, including the time in which the machine was suspended */
 static int64_t since_boot_us(void) { return clock_us(CLOCK_BOOTTIME); }
 
 static bool read_boot_id(char out[40]) {
@@ -51,7 +51,7 @@ static bool read_boot_id(char out[40]) {
     return read && out[0];
 }
 
-/* the offset of a clock of this boot */
+/* Reads the offset from a clock's name; false if the clock is of another boot. */
 static bool offset_of(const char *name, int64_t *offset_us) {
     char boot[40];
     const size_t n = name ? strcspn(name, " ") : 0;

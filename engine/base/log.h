@@ -1,9 +1,8 @@
 /* log.h - levelled text lines to one callback; the engine never prints.
  *
- * cli sets the callback (stderr of a rank is drained by the supervisor; the supervisor writes the
- * log file).
- * Threads: bt_log from any thread; the callback must cope (the default one writes one line with one
- *          write()). */
+ * cli sets the callback. (The supervisor reads stderr of the ranks and writes the log file.)
+ * Threads: any thread may call bt_log, so the callback must be thread-safe. The default callback writes each line with
+ *    one write(). */
 #ifndef BT_ENGINE_BASE_LOG_H
 #define BT_ENGINE_BASE_LOG_H
 

@@ -1,13 +1,11 @@
 /* normal.c - normals of the counter-based generator: Box-Muller in double over blocks of pairs.
  *
- * A model's first weights are as many normals as it has parameters, so log, sine and cosine are
- * straight-line polynomials here (fdlibm's, below one unit in the last place each) that the
- * compiler turns into vectors, compiled for three processors. Every product is rounded alone
- * (-ffp-contract=off), so that all three give the same bits.
+ * Initialising a model takes one normal per parameter. Log, sine and cosine are therefore polynomials without branches
+ * (those of fdlibm, each with an error below one unit in the last place), which the compiler vectorises for three kinds
+ * of processors. Each product is rounded separately (-ffp-contract=off), so all three give the same bits.
  *
- * The result is what libm's functions give, bit for bit: a double so near the middle of two floats
- * that the last places decide which one it becomes (one in four million) is computed again with
- * libm. */
+ * The result equals that of libm's functions bit for bit: if a double is so near the middle between two floats that
+ * its last places decide the rounding (one in four million), it is computed again with libm. */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -48,8 +46,7 @@ INLINE uint64_t splitmix64_inline(uint64_t i) { /* bt_splitmix64, inline */
     return z ^ (z >> 31);
 }
 
-/* 53 bits as bt_rng_unit takes them; both halves beside a power of two are exact, and so is their
- * sum */
+/* 53 bits, as bt_rng_unit converts them. Both summands are exact, and so is their sum. */
 INLINE double unit(uint64_t z) {
     uint64_t n = z >> 11;
     double low = as_double((n & 0xffffffffu) | 0x4330000000000000u),
@@ -57,7 +54,7 @@ INLINE double unit(uint64_t z) {
     return ((high - 0x1.00000001p84) + low) * 0x1p-53;
 }
 
-/* log of x in [2^-53, 1]: x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)) */
+/* Returns log x for x in [2^-53, 1], with x = 2^k (1 + f) and 1 + f in [sqrt(1/2), sqrt(2)). */
 INLINE double log_of(double x) {
     uint64_t b = as_bits(x) + 0x3ff0000000000000u - 0x3fe6a09e00000000u;
     double k = as_double((b >> 52) + 0x4330000000000000u) - (0x1p52 + 1023.0);
@@ -72,8 +69,8 @@ INLINE double log_of(double x) {
            k * 6.93147180369123816490e-01;
 }
 
-/* a in [0, 2 pi]: less the nearest n quarter turns in three parts of pi/2, the last two of which
- * leave x + y */
+/* For a in [0, 2 pi]. Subtracts the nearest multiple n of pi/2, which is stored in three parts; the last two leave the
+ * remainder x + y. */
 INLINE void sin_cos(double *sine, double *cosine, double a) {
     double t = a * 6.36619772367581382433e-01 + 0x1.8p52, n = t - 0x1.8p52;
     uint64_t turns = as_bits(t);
@@ -96,12 +93,12 @@ INLINE void sin_cos(double *sine, double *cosine, double a) {
     *cosine = as_double((cb ^ other) ^ ((turns + 1) & 2) << 62);
 }
 
-/* would another double within 64 last places round to another float? */
+/* Returns nonzero if a double within 64 last places of d rounds to another float. */
 INLINE uint64_t near_middle(double d) {
     return ((as_bits(d) & 0x1fffffffu) - (0x10000000u - 64)) < 128;
 }
 
-/* both normals of PAIRS pairs times sigma; true: some are near a middle */
+/* Computes both normals of PAIRS pairs, times sigma; true if some of them are near a middle. */
 INLINE bool normal_block(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t base) {
     double even[PAIRS], odd[PAIRS];
     uint64_t near = 0;

@@ -33,7 +33,7 @@ bool bt_opts_given(const bt_opts *o, const char *key) {
 
 /* ---- one value ------------------------------------------------------------------------------- */
 
-/* strtod without hexadecimal, infinities and NaN; *end as strtod */
+/* strtod without hexadecimal numbers, infinities and NaN; *end is set as by strtod */
 static double parse_decimal(const char *text, char **end) {
     const char *p = text + (*text == '-' || *text == '+');
     if (!bt_ascii_digit(*p) && !(*p == '.' && bt_ascii_digit(p[1]))) {
@@ -79,7 +79,7 @@ static bool parse_bool(const char *text, bool *out) {
     return false;
 }
 
-/* index of `text` in "a|b|c", -1 when absent; n_out counts the choices */
+/* Returns the index of `text` in "a|b|c", or -1; *n_out receives the number of choices. */
 static int parse_choice(const char *choices, const char *text) {
     size_t n = strlen(text);
     int index = 0;
@@ -127,7 +127,7 @@ static bt_code set_index(bt_opts *o, size_t i, const char *text, bt_opt_origin f
                          const char *where, bt_err *err) {
     const bt_opt *opt = &o->table[i];
     void *to = option_value_ptr(o, i);
-    /* a stronger source has spoken; still check this one's text */
+    /* the value has a stronger origin; this text is still validated */
     bool keep = o->origin[i] > from;
     char wanted[200];
     switch (opt->type) {
@@ -232,8 +232,8 @@ bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin
                    in_file ? where : "", in_file ? ": " : "", shown);
 }
 
-/* the key meant: by spelling, by last word ("lr" for "optim.lr"), by flag ("lr-schedule" for
- * "optim.schedule") */
+/* Suggests a key for an unknown one: by spelling, by last word ("lr" for "optim.lr") or by flag ("lr-schedule" for
+ * "optim.schedule"). */
 const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key) {
     const char *names[BT_OPT_MAX] = {0}, *last[BT_OPT_MAX] = {0};
     if (n > BT_OPT_MAX) return NULL;
@@ -244,7 +244,7 @@ const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key) {
         names[i] = table[i].key;
         last[i] = dot ? dot + 1 : table[i].key;
     }
-    /* of several keys with this last word, prefer the one of the same group */
+    /* among several keys with this last word, prefer the one of the same group */
     const size_t group = strcspn(key, ".") + 1;
     for (int same_group = 1; same_group >= 0; same_group--)
         for (size_t i = 0; i < n; i++)
@@ -315,7 +315,7 @@ bt_code bt_opts_env(bt_opts *o, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- back to text ---------------------------------------------------------------------------- */
+/* ---- values as text ---------------------------------------------------------------------------- */
 
 static void put_shortest_real(double v, bt_text *out) {
     char buf[40];

@@ -1,8 +1,8 @@
 /* opt.h - typed options declared in tables: parsing, defaults, validation, origins, help.
  *
- * A table describes the fields of one struct. Settings may have several sources; a later `bt_opt_set` with a
- * stronger origin wins, a weaker one is ignored: flag > set > env > file > preset > default. The type in the table
- * determines how text is parsed (YAML scalars are text too). Threads: no shared state. */
+ * A table describes the fields of one struct. A setting may be given by several sources; the strongest origin wins:
+ * flag > set > env > file > preset > default. The type in the table determines how text is parsed, also for YAML
+ * scalars. Threads: no shared state. */
 #ifndef BT_ENGINE_BASE_OPT_H
 #define BT_ENGINE_BASE_OPT_H
 
@@ -20,8 +20,7 @@ typedef enum {
     BT_OPT_BOOL,
     BT_OPT_TEXT, /* char[size] */
     BT_OPT_ENUM, /* int: index into choices */
-    /* char[size]: items separated by '\n'; the flag takes all following words up to the next
-     * option */
+    /* char[size]: items separated by '\n'; the flag consumes all words before the next option */
     BT_OPT_LIST
 } bt_opt_type;
 
@@ -47,8 +46,8 @@ typedef struct bt_opt {
     const char *help;    /* one line */
 } bt_opt;
 
-/* Rows of an option table. The key is the name of the field f of the struct S; where the names differ, the row is
- * written out with BT_FIELD. */
+/* Fields of a row. The key is the name of the field f of the struct S; rows whose key differs are written with
+ * BT_FIELD. */
 #define BT_FIELD(S, f) offsetof(S, f), sizeof(((S *)0)->f)
 #define BT_ROW_FLAG(S, f, flag, help) BT_ROW_BOOL(S, f, flag, "false", help)
 #define BT_ROW_BOOL(S, f, flag, def, help) \
@@ -64,29 +63,32 @@ typedef struct bt_opt {
 #define BT_ROW_REAL(S, f, flag, def, min, max, unit, help) \
     { #f, flag, BT_OPT_REAL, BT_FIELD(S, f), def, min, max, NULL, unit, help }
 
-/* A key that the files of other programs have, at their top level */
+/* A top-level key in the configuration files of other programs. */
 typedef struct bt_opt_alias {
     const char *key;
     const char *ours; /* "": there is no equivalent option */
-    /* "a=b|c=|*": value a becomes b, c is accepted without effect, all other values are unchanged. "a=b;k=v" also
-     * makes v the default of option k. "@": a name, or names in lines, of files that exist. "%": numbers, the commas
-     * between them become colons. "?": any value is added to bt_opts.deferred. "~": the key has no meaning here; any
-     * value is ignored and added to bt_opts.ignored */
+    /* How values are translated; values that are not listed are refused.
+     *   "a=b|c=|*"   a becomes b; c is accepted without effect; all other values are unchanged
+     *   "a=b;k=v"    as "a=b", and v becomes the default of option k
+     *   "@"          the value names one or more existing files, one per line
+     *   "%"          numbers separated by commas, which become colons
+     *   "?"          any value is added to bt_opts.deferred
+     *   "~"          the key has no meaning here: any value is ignored and added to bt_opts.ignored */
     const char *values;
-    const char *why; /* remedy for values that are not listed, appended to "'key: value' " */
+    const char *why; /* remedy for refused values, appended to "'key: value' " */
 } bt_opt_alias;
 
-/* A setting of an earlier version. Its former default is accepted and changes nothing, any other value is refused.
- * Or, where key is "KEY=VALUE" and def is NULL, a value that a setting no longer has. */
+/* A setting of an earlier version: its former default is accepted without effect, any other value is refused. If key is
+ * "KEY=VALUE" and def is NULL, the row is a value that an existing setting no longer has. */
 typedef struct bt_opt_removed {
     const char *key, *def;
     const char *remedy; /* completes "KEY=VALUE was removed (...)" */
 } bt_opt_removed;
 
-/* A value of a key "?": the caller translates it when the whole file is read */
+/* A value of a key marked "?", which the caller translates after the whole file has been read. */
 typedef struct bt_opt_deferred {
     const bt_opt_alias *alias;
-    char text[1024], where[300]; /* the value, a list as lines; "FILE:LINE:COLUMN" */
+    char text[1024], where[300]; /* value (a list: one item per line), and "FILE:LINE:COLUMN" */
 } bt_opt_deferred;
 
 enum { BT_OPT_MAX = 384, BT_OPT_DEFERRED_MAX = 8 };
@@ -103,48 +105,46 @@ typedef struct bt_opt_set_state { /* origins of one struct's fields */
     size_t n_aliases;
     const bt_opt_removed *removed; /* set after init; NULL: none */
     size_t n_removed;
-    /* set after init: wrong settings are collected here, a line each, and reading continues; NULL: the first one ends
-     * it */
+    /* set after init: if not NULL, reading continues after a wrong setting and appends one line per wrong setting;
+     * NULL: the first wrong setting ends reading */
     bt_text *faults;
-    /* set after init, may be NULL: keys of a file that were ignored, and keys of other programs with the options that
-     * they set; ", " between them */
+    /* set after init, may be NULL: `ignored` receives the ignored keys of a file; `taken` the keys of other programs
+     * with the options that they set; separated by ", " */
     bt_text *ignored, *taken;
     bt_opt_deferred deferred[BT_OPT_DEFERRED_MAX];
     size_t n_deferred;
 } bt_opts;
 
-/* sets defaults */
+/* Sets all options to their defaults. */
 bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt_err *err)
     BT_MUST_CHECK;
-/* Sets one key. For an unknown key the error suggests the nearest, for a wrong type or range it lists the allowed
- * values. where: source of the setting, for messages and origins */
+/* Sets one key. The error names the nearest key if the key is unknown, and the allowed values if the type or range is
+ * wrong. where: source of the setting, for messages and origins. */
 bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from,
                     const char *where, bt_err *err) BT_MUST_CHECK;
-/* *found: key is a removed setting; BT_ARG when text is not its former default, or a removed value */
+/* *found: the key is a removed setting. BT_ARG: the text is not its former default, or is a removed value. */
 bt_code bt_opt_check_removed(const bt_opt_removed *table, size_t n, const char *key,
                              const char *text, bool *found, bt_err *err) BT_MUST_CHECK;
-/* the variable of a key or flag without dashes: "optim.lr" is BITRAIN_OPTIM_LR */
+/* The environment variable of a key, or of a flag without dashes: "optim.lr" gives BITRAIN_OPTIM_LR. */
 void bt_opt_env_name(char *out, size_t size, const char *name);
-/* every BITRAIN_<KEY> (BITRAIN_OPTIM_LR) or, after it, BITRAIN_<FLAG> (BITRAIN_LR) that is set */
+/* Reads BITRAIN_<KEY> (BITRAIN_OPTIM_LR) and then BITRAIN_<FLAG> (BITRAIN_LR) of every option. */
 bt_code bt_opts_env(bt_opts *o, bt_err *err) BT_MUST_CHECK;
-/* YAML, strict subset: nested mappings of scalars and lists of scalars, and for keys of other programs
- * lists of flat mappings. No aliases, anchors, tags,
- * duplicates, second document. */
+/* Reads a strict subset of YAML: nested mappings of scalars and lists of scalars; for keys of other programs also lists
+ * of flat mappings. Refuses aliases, anchors, tags, duplicate keys and a second document. */
 bt_code bt_opts_yaml(bt_opts *o, const char *path, bt_err *err) BT_MUST_CHECK;
-/* argv without the command; consumes options, collects up to max_pos positional words (more is an
- * error naming the word); understands `--`, `--flag=value`, `--set key=value`. `--help`/-h sets
- * *help. */
+/* Reads argv without the command: consumes options and collects up to max_pos positional words (the error for one more
+ * names it). Accepts `--`, `--flag=value` and `--set key=value`. `--help` or -h sets *help. */
 bt_code bt_opts_argv(bt_opts *o, int argc, char *const *argv, const char **positional,
                      size_t max_pos, size_t *n_pos, bool *help, bt_err *err) BT_MUST_CHECK;
-/* value of option i as text that bt_opts_set reads back to the same value */
+/* Appends the value of option i as text that bt_opts_set converts back to the same value. */
 void bt_opt_value(const bt_opts *o, size_t i, bt_text *out);
 const char *bt_origin_name(bt_opt_origin origin);
-/* "N", "X", "a|b", "TEXT", "PATH...", "" */
+/* the argument in help texts: "N", "X", "a|b", "TEXT", "PATH...", "" */
 const char *bt_opt_argument(const bt_opt *opt);
-size_t bt_opt_find(const bt_opt *table, size_t n, const char *key); /* n when absent */
+size_t bt_opt_find(const bt_opt *table, size_t n, const char *key); /* n: there is none */
 /* true if set by a flag, a configuration file or the environment; false for an unknown key */
 bool bt_opts_given(const bt_opts *o, const char *key);
-/* "  --lr X   help (default 2e-3)" lines */
+/* Appends lines of the form "  --lr X   help (default 2e-3)". */
 void bt_opt_help(const bt_opt *table, size_t n, bt_text *out);
 
 #endif

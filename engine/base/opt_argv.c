@@ -1,4 +1,4 @@
-/* opt_argv.c - the argument vector against an option table. */
+/* opt_argv.c - parses an argument vector by an option table. */
 #include "engine/base/opt.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "engine/base/opt_private.h"
 
-typedef struct scan { /* the words still to be read */
+typedef struct scan { /* remaining words */
     int argc, at;
     char *const *argv;
 } scan;
@@ -22,8 +22,7 @@ static bool is_flag(const char *flag, const char *word, size_t n) {
     return n == 2 && strncmp(word, "-o", n) == 0 && strcmp(flag, "--out") == 0;
 }
 
-/* index of the option named by the first n letters of word; o->n when none. negated: it was
- * --no-<flag> */
+/* Returns the index of the option named by the first n letters of word, or o->n. *negated: the word was --no-<flag>. */
 static size_t find_flag(const bt_opts *o, const char *word, size_t n, bool *negated) {
     *negated = false;
     for (size_t i = 0; i < o->n; i++)
@@ -101,7 +100,7 @@ static bt_code set_pair(bt_opts *o, const char *pair, bt_err *err) {
     return bt_opts_set(o, key, eq + 1, BT_FROM_SET, "--set", err);
 }
 
-/* a list is kept as one word a line */
+/* A list is stored with one word per line, so a word may not contain a newline. */
 static bt_code one_line(const bt_opt *opt, const char *word, bt_err *err) {
     char shown[200];
     if (!strchr(word, '\n')) return BT_OK;
@@ -112,7 +111,7 @@ static bt_code one_line(const bt_opt *opt, const char *word, bt_err *err) {
         opt->flag, shown);
 }
 
-/* a list option: its words up to the next option, after those an earlier use of the flag gave */
+/* Appends the words up to the next option to the value of a list option. A repeated flag appends, too. */
 static bt_code set_list(bt_opts *o, size_t i, const char *given, scan *s, bt_err *err) {
     const bt_opt *opt = &o->table[i];
     bt_text items;
@@ -152,7 +151,7 @@ static bt_code set_flag(bt_opts *o, const char *word, scan *s, bt_err *err) {
     bool negated;
     size_t i = find_flag(o, word, n, &negated);
     if (i == o->n) {
-        /* the next word is its value, not another error */
+        /* skip its value, so that it is not reported as a second error */
         if (o->faults && !value && s->at < s->argc && !looks_like_option(s->argv[s->at])) s->at++;
         return unknown_flag(o, word, n, err);
     }

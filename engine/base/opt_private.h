@@ -4,11 +4,10 @@
 
 #include "engine/base/opt.h"
 
-/* key of the option meant, or NULL */
+/* Returns the key that the user probably meant, or NULL. */
 const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key);
 
-/* Returns BT_OK if the message of a wrong setting was added to o->faults; other codes and failures are returned
- * unchanged */
+/* Returns BT_OK if the wrong setting's message was added to o->faults; returns other codes and failures unchanged. */
 bt_code bt_opts_fault(bt_opts *o, bt_code code, bt_err *err) BT_MUST_CHECK;
 
 #endif

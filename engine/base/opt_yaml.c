@@ -21,14 +21,14 @@ enum { MAX_DEPTH = 8, MAX_KEY = 160, MAX_FILE_BYTES = 1 << 20 };
 
 typedef struct reader {
     bt_opts *o;
-    const char *path, *data; /* the file's name and its n bytes */
+    const char *path, *data; /* name of the file and its n bytes */
     size_t n;
     yaml_parser_t parser;
     yaml_event_t event;
     bool have_event;
-    bool broken;                    /* no YAML from here on */
-    int level;                      /* mappings and lists that are open */
-    unsigned seen_line[BT_OPT_MAX]; /* 0: this option has not occurred in the file */
+    bool broken;                    /* true: the rest of the file is not valid YAML */
+    int level;                      /* number of open mappings and lists */
+    unsigned seen_line[BT_OPT_MAX]; /* line of the option's first occurrence; 0: none */
     bt_err *err;
 } reader;
 
@@ -36,7 +36,7 @@ static bt_code fail_at(const reader *r, yaml_mark_t mark, bt_code code, const ch
     return bt_fail(r->err, code, "%s:%zu:%zu: %s", r->path, mark.line + 1, mark.column + 1, what);
 }
 
-/* the parser's words for a tab ("found character that cannot start any token") do not name it */
+/* libyaml reports a tab as "found character that cannot start any token"; this finds it for a clear message. */
 static bool tab_in_line(const reader *r, yaml_mark_t *mark) {
     size_t line = 0, from = 0;
     for (size_t i = 0; i < r->n; i++) {
@@ -77,7 +77,7 @@ static bt_code next_yaml_event(reader *r) {
     return BT_OK;
 }
 
-/* the level of the mapping whose value begins with the current event */
+/* Returns the level of the mapping whose value begins with the current event. */
 static int level_of_value(const reader *r) {
     return r->level - (r->event.type == YAML_MAPPING_START_EVENT ||
                        r->event.type == YAML_SEQUENCE_START_EVENT);
@@ -91,7 +91,7 @@ static bt_code end_value(reader *r, bt_code code, int level) {
     return code;
 }
 
-/* nothing behind the colon, or null */
+/* True if there is nothing after the colon, or "null". */
 static bool is_empty(const yaml_event_t *e) {
     static const char *const words[] = {"", "~", "null", "Null", "NULL"};
     if (e->type != YAML_SCALAR_EVENT || e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
@@ -158,7 +158,7 @@ static const bt_opt_alias *alias_of(const reader *r, const char *key) {
     return NULL;
 }
 
-/* all of the names in lines are files or folders */
+/* True if all names, one per line, are files or folders. */
 static bool all_exist(const char *names) {
     char path[1024];
     for (size_t n; *names; names += n + (names[n] == '\n')) {
@@ -171,7 +171,7 @@ static bool all_exist(const char *names) {
     return true;
 }
 
-/* Translates a value into out; false: it is not accepted. */
+/* Translates a value into out; false: the value is refused. */
 static bool translate_alias_value(const bt_opt_alias *a, const char *text, char *out, size_t size) {
     for (const char *item = a->values; *item;) {
         const size_t n = strcspn(item, "|"), k = strcspn(item, "=|");
@@ -208,13 +208,13 @@ static bt_code defer_alias(reader *r, const bt_opt_alias *a, const char *text, y
     return BT_OK;
 }
 
-/* an option of the command line answers a value that is not accepted */
+/* True if an option of the command line overrides a value that would be refused. */
 static bool is_answered(const reader *r, const bt_opt_alias *a) {
     const size_t i = bt_opt_find(r->o->table, r->o->n, a->ours);
     return i < r->o->n && r->o->origin[i] >= BT_FROM_SET;
 }
 
-/* another list of this file has set the option to the same value */
+/* True if another list of this file has set the option to the same value. */
 static bool is_repeated(const reader *r, const char *ours, const char *value) {
     const size_t i = bt_opt_find(r->o->table, r->o->n, ours);
     bt_text now = {0};
@@ -225,7 +225,7 @@ static bool is_repeated(const reader *r, const char *ours, const char *value) {
     return equal;
 }
 
-/* in_list: a is a key of the mappings of a list; several lists may set one option to one value */
+/* in_list: a is a key in the mappings of a list; several lists may set an option to the same value */
 static bt_code set_alias(reader *r, const bt_opt_alias *a, bool in_list, const char *text,
                          yaml_mark_t mark) {
     char value[1024], what[520];
@@ -294,7 +294,7 @@ static bt_code join_words(reader *r, const char *between, bt_text *out) {
     }
 }
 
-/* the value of name, a key of a mapping inside the key `key`; the current event is its first */
+/* Reads the value of name, a key of a mapping inside the key `key`, from the current event on. */
 static bt_code read_item(reader *r, const char *key, map_list *l, int depth);
 
 static bt_code read_item_value(reader *r, const char *key, const char *name, map_list *l, int depth,
@@ -308,7 +308,7 @@ static bt_code read_item_value(reader *r, const char *key, const char *name, map
     }
     if (a && strcmp(a->values, "~") == 0) {
         note_ignored(r, name);
-        return BT_OK; /* for any value */
+        return BT_OK; /* any value is accepted */
     }
     if (r->event.type == YAML_MAPPING_START_EVENT && depth < MAX_DEPTH)
         return read_item(r, name, l, depth + 1);
@@ -330,7 +330,7 @@ static bt_code read_item_value(reader *r, const char *key, const char *name, map
     return BT_OK;
 }
 
-/* the current event is the start of a mapping in the key `key`; returns at its end */
+/* Reads a mapping inside the key `key`, from the event of its start to that of its end. */
 static bt_code read_item(reader *r, const char *key, map_list *l, int depth) {
     char name[MAX_KEY];
     for (;;) {
@@ -350,7 +350,7 @@ static bt_code read_item(reader *r, const char *key, map_list *l, int depth) {
     }
 }
 
-/* a list of words, or of mappings with a path */
+/* Reads a list of words, or of mappings with a path. */
 static bt_code read_alias_list(reader *r, const bt_opt_alias *a, yaml_mark_t mark) {
     map_list l = {.n = 0};
     bt_code code;
@@ -438,7 +438,7 @@ static bt_code unknown_group(const reader *r, const char *prefix, yaml_mark_t ma
 
 static bt_code read_mapping(reader *r, const char *prefix, int depth);
 
-/* the value of a key; the current event is its first */
+/* Reads the value of a key, from the current event on. */
 static bt_code read_value(reader *r, const char *key, int depth, yaml_mark_t mark) {
     const bt_opt_alias *alias = depth ? NULL : alias_of(r, key);
     const yaml_event_type_t type = r->event.type;
@@ -460,7 +460,7 @@ static bt_code read_value(reader *r, const char *key, int depth, yaml_mark_t mar
     return read_mapping(r, key, depth + 1);
 }
 
-/* the current event is the mapping's start; returns at its end */
+/* Reads a mapping, from the event of its start to that of its end. */
 static bt_code read_mapping(reader *r, const char *prefix, int depth) {
     for (;;) {
         char key[MAX_KEY];
@@ -485,7 +485,7 @@ static bt_code read_mapping(reader *r, const char *prefix, int depth) {
 static bt_code read_yaml_document(reader *r) {
     BT_TRY(next_yaml_event(r)); /* stream start */
     BT_TRY(next_yaml_event(r));
-    /* empty, or comments only */
+    /* the file is empty or contains only comments */
     if (r->event.type == YAML_STREAM_END_EVENT) return BT_OK;
     if (r->event.data.document_start.version_directive ||
         r->event.data.document_start.tag_directives.start !=

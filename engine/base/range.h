@@ -1,4 +1,4 @@
-/* range.h - a stretch of elements [begin, end) of a flat array. */
+/* range.h - the range of elements [begin, end) of a flat array. */
 #ifndef BT_ENGINE_BASE_RANGE_H
 #define BT_ENGINE_BASE_RANGE_H
 

@@ -18,7 +18,7 @@ enum { BT_NAME_MAX = 65, BT_HOST_MAX = 64 };
 typedef struct bt_rank_info { /* one row of the `ranks` view */
     int rank, pid, threads;
     char host[BT_HOST_MAX];
-    char isa[32];                       /* fastest kernel set in use, e.g. "avx512" */
+    char isa[32];                       /* fastest kernel set in use, such as "avx512" */
     int pp, dp_replicate, dp_shard, tp; /* mesh coordinates */
 } bt_rank_info;
 
@@ -26,7 +26,7 @@ typedef struct bt_step_record {
     int64_t step;              /* 0-based: the first update is step 0 */
     int64_t wall_us;           /* when the step ended, microseconds since 1970 */
     const double *values;      /* [BT_MS_COUNT] */
-    int n_ranks;               /* 0 when ranks were not sampled at this step */
+    int n_ranks;               /* 0: ranks were not sampled at this step */
     const double *rank_values; /* (n_ranks, BT_MR_COUNT) */
 } bt_step_record;
 
@@ -36,8 +36,8 @@ typedef union bt_key {
     const char *s; /* "attn_q" */
 } bt_key;
 
-/* rows of one sampled scope at one step: the statistics of tensors, the exchanges since the sample
- * before, ... */
+/* Rows of one scope sampled at one step, such as the statistics of tensors, or of exchanges since the previous sample.
+ * */
 typedef struct bt_row_record {
     bt_scope scope;
     int64_t step;
@@ -48,8 +48,8 @@ typedef struct bt_row_record {
 
 typedef struct bt_event {
     bt_event_kind kind;
-    int64_t step; /* -1: none */
-    int rank;     /* -1: the whole run */
+    int64_t step; /* -1: the event belongs to no step */
+    int rank;     /* -1: the event belongs to the whole run */
     int64_t wall_us;
     const char *title; /* one line for people */
     const char *body;  /* JSON object, or NULL */
@@ -65,16 +65,16 @@ typedef struct bt_ckpt_record {
 
 typedef struct bt_sink {
     void *ctx;
-    /* once per attempt, before the first step */
+    /* called once per attempt, before the first step */
     void (*ranks)(void *ctx, const bt_rank_info *ranks, size_t n);
-    /* a property of the run: "params", "kernel.gemm", "peak_flops" */
+    /* property of the run, with a key such as "params", "kernel.gemm" or "peak_flops" */
     void (*fact)(void *ctx, const char *key, const char *value);
     void (*step)(void *ctx, const bt_step_record *r);
-    /* rows of all ranks, at an interval of steps */
+    /* rows of all ranks, every few steps */
     void (*rows)(void *ctx, const bt_row_record *r);
     void (*event)(void *ctx, const bt_event *e);
     void (*checkpoint)(void *ctx, const bt_ckpt_record *c);
-    /* once, at the end, for the caller of the run: a JSON object. Not recorded. */
+    /* called once at the end with a JSON object for the caller of the run; it is not recorded */
     void (*result)(void *ctx, const char *json);
 } bt_sink;
 

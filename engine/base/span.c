@@ -10,15 +10,15 @@
 enum { DEPTH = 16 };
 
 static struct {
-    int open[DEPTH + 1]; /* open[0] is OTHER */
+    int open[DEPTH + 1]; /* phases from the outermost to the innermost; open[0] is OTHER */
     int top;
-    int excluded;     /* open spans that exclude */
-    int64_t since_ns; /* when the innermost was last charged */
+    int excluded;     /* number of open spans with BT_SPAN_EXCLUDED */
+    int64_t since_ns; /* time up to which the innermost phase has been charged */
     int64_t charged[BT_SPANS];
-    bool processor; /* time of the processor is charged as well */
+    bool processor; /* true: processor time is charged as well */
     int64_t processor_since_ns;
-    int64_t processor_charged[BT_SPANS]; /* since the last cut, as `charged` */
-    int64_t processor_before[BT_SPANS];  /* until then */
+    int64_t processor_charged[BT_SPANS]; /* processor time since the last cut */
+    int64_t processor_before[BT_SPANS];  /* processor time before the last cut */
 } spans = {.open = {BT_MR_OTHER}};
 
 static int innermost(void) { return spans.excluded > 0 ? BT_SPAN_EXCLUDED : spans.open[spans.top]; }

@@ -19,22 +19,22 @@
 
 enum { BT_SPAN_EXCLUDED = BT_MR_COUNT, BT_SPANS };
 
-/* nothing is open, nothing has been charged: a run begins */
+/* Clears all spans and charges when a run begins. */
 void bt_span_reset(void);
 void bt_span_begin(int phase); /* a bt_rank_metric that is a phase, or BT_SPAN_EXCLUDED */
 void bt_span_end(void);        /* ends the innermost span */
-bool bt_span_excluded(void);   /* BT_SPAN_EXCLUDED is open: the current time belongs to no step */
-/* moves ns from the innermost open phase to another one; not while excluded */
+bool bt_span_excluded(void);   /* true inside BT_SPAN_EXCLUDED, where time belongs to no step */
+/* Moves ns from the innermost open phase to another phase; has no effect inside BT_SPAN_EXCLUDED. */
 void bt_span_transfer(int to, int64_t ns);
-/* charged to a phase since the last cut, an open span included */
+/* Returns the time charged to a phase since the last cut, including an open span. */
 int64_t bt_span_ns(int phase);
-/* returns and clears all of them; open spans remain open */
+/* Returns and clears the charges of all phases; open spans remain open. */
 void bt_span_cut(int64_t ns[BT_SPANS]);
-/* Also charges phases the processor time of this thread, which other programs on the machine hardly affect; this
- * costs two more system calls per span. A cut does not clear it. bt_span_transfer moves the same share of it as of
- * the wall time. */
+/* Also charges the processor time of this thread to phases, at the cost of two more system calls per span; other
+ * programs hardly affect it. A cut does not clear it. bt_span_transfer moves the same share of processor time as of
+ * wall time. */
 void bt_span_processor(bool on);
-/* processor time charged to a phase since it was switched on */
+/* Returns the processor time charged to a phase since bt_span_processor(true). */
 int64_t bt_span_processor_ns(int phase);
 
 #endif

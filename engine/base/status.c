@@ -1,4 +1,4 @@
-/* status.c - filling and naming errors. */
+/* status.c - fills errors and names their codes. */
 #include "engine/base/status.h"
 
 #include <errno.h>
@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* room for a message with two of the longest paths */
+/* holds a message with two of the longest paths */
 enum { LONG_MESSAGE = 9000 };
 
 static bool continues_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
 
-/* A message that is too long loses its middle, where a path is, and keeps its reason and remedy at the end. */
+/* Shortens a long message in its middle, where a path is, to keep the reason and the remedy at its end. */
 static void store_message(bt_err *err, bt_code code, const char *text) {
     static const char gap[] = " ... ";
     const size_t n = strlen(text), size = sizeof err->msg;
@@ -29,7 +29,7 @@ static void store_message(bt_err *err, bt_code code, const char *text) {
 
 bt_code bt_failv(bt_err *err, bt_code code, const char *fmt, va_list ap) {
     if (err) {
-        char text[LONG_MESSAGE]; /* fmt's arguments may point into err->msg */
+        char text[LONG_MESSAGE]; /* a copy, because arguments of fmt may point into err->msg */
         vsnprintf(text, sizeof text, fmt, ap);
         store_message(err, code, text);
     }

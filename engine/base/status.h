@@ -15,18 +15,18 @@
 
 typedef enum {
     BT_OK = 0,
-    BT_ARG,         /* caller or user gave something wrong                public exit code 2 */
-    BT_NOMEM,       /* memory could not be had                                             1 */
-    BT_IO,          /* file, socket or system call                                         1 */
-    BT_FORMAT,      /* input or state is corrupt or of another program                     6 */
-    BT_MPI,         /* communication                                                       1 */
-    BT_DB,          /* SQLite                                                              1 */
-    BT_UNSUPPORTED, /* understood, but not on this build or machine                        1 */
+    BT_ARG,    /* the caller's or user's input is invalid                public exit code 2 */
+    BT_NOMEM,  /* memory could not be allocated                                             1 */
+    BT_IO,     /* file, socket or system call                                         1 */
+    BT_FORMAT, /* input or state is corrupt, or of another program                     6 */
+    BT_MPI,    /* communication                                                       1 */
+    BT_DB,     /* SQLite                                                              1 */
+    BT_UNSUPPORTED, /* valid, but this build or machine does not support it                        1 */
     BT_STOPPED,     /* stopped by request; not an error                                    0 */
     BT_NOTFOUND,    /* run, file or key does not exist                                     3 */
     BT_BUSY,        /* held by another process, or refused                                 4 */
     BT_CHECK,       /* a check requested by the user failed                                5 */
-    /* state in memory is damaged: the newest checkpoint has it undamaged                   5 */
+    /* state in memory is damaged; the newest checkpoint is intact                   5 */
     BT_DAMAGED,
     BT_CODE_COUNT
 } bt_code;
@@ -42,7 +42,7 @@ typedef struct bt_err {
         BT_OK, -1, { 0 } \
     }
 
-/* err may be NULL; returns code */
+/* Fills *err (may be NULL) and returns code. */
 bt_code bt_fail(bt_err *err, bt_code code, const char *fmt, ...) BT_PRINTF(3, 4);
 bt_code bt_failv(bt_err *err, bt_code code, const char *fmt, va_list ap);
 /* "cannot open 'x': No such file": appends ": strerror(errnum)"; ENOMEM makes code BT_NOMEM */

@@ -1,4 +1,4 @@
-/* stream_copy.c - non-temporal stores of a cache line at a time. */
+/* stream_copy.c - writes whole cache lines with non-temporal stores. */
 #include "engine/base/stream_copy.h"
 
 #include <stdint.h>
@@ -36,7 +36,7 @@ void bt_stream_copy(void *to, const void *from, size_t bytes) {
         store(line + 3, d);
     }
     memcpy(out, in, bytes);
-    __builtin_ia32_sfence(); /* such stores are not ordered without a fence */
+    __builtin_ia32_sfence(); /* orders non-temporal stores before later stores */
 }
 
 #else

@@ -1,13 +1,13 @@
 /* stream_copy.h - copies data that are not read soon, bypassing the caches.
  *
- * An ordinary store first reads the line that it fills, and evicts lines that the next step needs. On processors
- * without such stores it is memcpy. Threads: any; visible to all threads when it returns, like memcpy. */
+ * An ordinary store reads the cache line first and evicts lines that the next step needs. On processors without
+ * non-temporal stores it calls memcpy. Threads: any; all threads see the copy when it returns, as with memcpy. */
 #ifndef BT_ENGINE_BASE_STREAM_COPY_H
 #define BT_ENGINE_BASE_STREAM_COPY_H
 
 #include <stddef.h>
 
-/* the two do not overlap */
+/* The source and the destination do not overlap. */
 void bt_stream_copy(void *to, const void *from, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* text.c - growable text, the JSON writer, nearest names, text made safe for terminals. */
+/* text.c - growable text, the JSON writer, nearest names, removal of terminal control characters. */
 #include "engine/base/text.h"
 
 #include "engine/base/system/ascii.h"
@@ -73,8 +73,8 @@ const char *bt_text_str(const bt_text *t) { return t->data ? t->data : ""; }
 
 /* ---- UTF-8 ----------------------------------------------------------------------------------- */
 
-/* length of the well-formed character at s (1..4) and its code point; 0 when it is not well-formed
- * (RFC 3629) */
+/* Returns the length (1..4) and the code point of the well-formed UTF-8 character at s; 0: it is malformed (RFC 3629).
+ * */
 static size_t utf8_char(const char *s, uint32_t *code) {
     const unsigned char *u = (const unsigned char *)s;
     if (u[0] < 0x80) {
@@ -97,7 +97,7 @@ static size_t utf8_char(const char *s, uint32_t *code) {
     return n;
 }
 
-/* bidirectional embeddings, overrides and isolates reorder a line of a terminal */
+/* Bidirectional embeddings, overrides and isolates change the order of characters on a terminal. */
 static bool reorders(uint32_t c) {
     return (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
 }
@@ -138,7 +138,7 @@ const char *bt_text_shown(const char *s) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* the character U+10FF00 + b of a byte b >= 0x80, F4 8F BE 80 to F4 8F BF BF in UTF-8 */
+/* a byte b >= 0x80 is written as the character U+10FF00 + b, F4 8F BE 80 to F4 8F BF BF in UTF-8 */
 enum { ESCAPED_FIRST = 0x10FF80 };
 
 static void put_escaped(bt_text *t, unsigned char b) {
@@ -159,10 +159,10 @@ void bt_text_put_bytes(bt_text *t, const char *s) {
     }
 }
 
-/* characters that act on a terminal; in JSON they are written as their numbers */
+/* True for characters that control a terminal; JSON contains them as \u escapes. */
 static bool acts(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0) || reorders(c); }
 
-/* escape: every byte can be taken back (bt_json_bytes) */
+/* escape: writes invalid bytes so that bt_text_put_bytes can restore them */
 static void json_text(bt_text *t, const char *s, bool escape) {
     bt_text_putn(t, "\"", 1);
     while (*s) {
@@ -184,7 +184,7 @@ static void json_text(bt_text *t, const char *s, bool escape) {
         } else if (c == '\t') {
             bt_text_put(t, "\\t");
         } else if (c < 0x20 || (c >= 0x7F && c < 0xA0) ||
-                   reorders(c)) { /* JSON on a terminal is harmless */
+                   reorders(c)) { /* escaped, so that JSON is harmless on a terminal */
             bt_text_printf(t, "\\u%04x", (unsigned)c);
         } else {
             bt_text_putn(t, s, n);
@@ -310,10 +310,10 @@ void bt_json_raw(bt_json *j, const char *key, const char *json) {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* longer words are not typing errors */
+/* longer words are not taken for typing errors */
 enum { NAME_LIMIT = 64 };
 
-/* optimal string alignment: insert, delete, replace, swap neighbours, each costs 1 */
+/* Optimal string alignment: inserting, deleting, replacing and swapping neighbours cost 1 each. */
 static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb) {
     size_t row[3][NAME_LIMIT + 1];
     for (size_t j = 0; j <= nb; j++) row[0][j] = j;
@@ -343,7 +343,7 @@ const char *bt_nearest(const char *word, const char *const *candidates, size_t n
         if (nc == 0 || nc > NAME_LIMIT) continue;
         size_t d = edit_distance(word, nw, candidates[i], nc);
         size_t longer = nw > nc ? nw : nc;
-        /* a third of the letters may be wrong */
+        /* at most a third of the letters may differ */
         if (d * 3 > longer + 1 || d >= longer) continue;
         if (d < best_distance) {
             best_distance = d;

@@ -1,6 +1,6 @@
-/* text.h - growable text and a JSON writer over it; and small helpers for text that people see.
+/* text.h - growable text, a JSON writer, and helpers for text that people read.
  *
- * A failed allocation sets `failed` and turns later appends into nothing; check once at the end.
+ * A failed allocation sets `failed`, and later appends have no effect; callers check once at the end.
  * Owns: `data` (always NUL-terminated after the first append). Threads: one owner. */
 #ifndef BT_ENGINE_BASE_TEXT_H
 #define BT_ENGINE_BASE_TEXT_H
@@ -25,10 +25,10 @@ void bt_text_putn(bt_text *t, const char *s, size_t n);
 void bt_text_printf(bt_text *t, const char *fmt, ...) BT_PRINTF(2, 3);
 const char *bt_text_str(const bt_text *t); /* "" when empty */
 
-/* JSON: begin/end nest; `key` before each value inside an object (NULL inside an array). Commas are
- *       automatic.
- * Numbers: shortest text that reads back the same double; NaN and infinities become null. Strings:
- *          invalid UTF-8 is replaced. */
+/* JSON: begin and end nest; inside an object each value has a key (NULL inside an array). Commas are written
+ *    automatically.
+ * Numbers: the shortest text that reads back the same double; NaN and infinities become null. Strings: invalid UTF-8 is
+ *    replaced. */
 typedef struct bt_json {
     bt_text *out;
     int depth;
@@ -40,31 +40,29 @@ void bt_json_object(bt_json *j, const char *key);
 void bt_json_array(bt_json *j, const char *key);
 void bt_json_end(bt_json *j, char close);                     /* '}' or ']' */
 void bt_json_str(bt_json *j, const char *key, const char *s); /* s NULL: null */
-/* A string of any bytes, such as a path: bytes that are not UTF-8 become characters of the private range U+10FF80 to
- * U+10FFFF, which bt_text_put_bytes takes back; such a character in s itself is escaped likewise. */
+/* Writes a string of any bytes, such as a path. Bytes that are not UTF-8 become characters of the private range
+ * U+10FF80 to U+10FFFF, which bt_text_put_bytes converts back; such a character in s itself is escaped likewise. */
 void bt_json_bytes(bt_json *j, const char *key, const char *s);
-/* appends the bytes that bt_json_bytes wrote as s */
+/* Appends the bytes from which bt_json_bytes made s. */
 void bt_text_put_bytes(bt_text *t, const char *s);
 void bt_json_num(bt_json *j, const char *key, double v);
-/* the same with at most `digits` significant digits, 1 to 17 */
+/* The same with at most `digits` significant digits (1 to 17). */
 void bt_json_rounded(bt_json *j, const char *key, double v, int digits);
 void bt_json_int(bt_json *j, const char *key, int64_t v);
 void bt_json_ints(bt_json *j, const char *key, const int64_t *v, size_t n); /* an array */
 void bt_json_bool(bt_json *j, const char *key, bool v);
 void bt_json_null(bt_json *j, const char *key);
-/* an object or array from a database or a file: its value, with the escapes that this writer uses */
+/* Writes an object or array from a database or a file again, with the escapes of this writer. */
 void bt_json_document(bt_json *j, const char *key, const char *json);
-void bt_json_raw(bt_json *j, const char *key, const char *json); /* already JSON */
+void bt_json_raw(bt_json *j, const char *key, const char *json); /* json is inserted unchanged */
 
-/* names: the candidate nearest to `word` (edit distance), or NULL when none is near enough to be
- * meant */
+/* Returns the candidate nearest to `word` by edit distance; NULL: none is near enough to be a typing error. */
 const char *bt_nearest(const char *word, const char *const *candidates, size_t n);
 bool bt_name_ok(const char *name); /* [A-Za-z0-9][A-Za-z0-9._-]{0,63} */
-/* copies s without C0, C1 and escape bytes, invalid UTF-8 replaced by '?'; for anything shown on a
- * terminal */
+/* Copies s without C0, C1 and escape bytes and with invalid UTF-8 replaced by '?', for output on a terminal. */
 void bt_text_plain(char *out, size_t size, const char *s);
-/* The same for an argument of printf: every text that a database, a file or another host has given is printed by way of
- * this. Static storage of the thread, valid until the eighth further call; at most 1,023 bytes; "" for NULL */
+/* The same for an argument of printf; used for every text from a database, a file or another host. The result is in
+ * static storage of the thread, valid until the eighth further call, and at most 1,023 bytes long; "" for NULL. */
 const char *bt_text_shown(const char *s);
 /* "3m 12s", "1h 04m", "12.3s" */
 const char *bt_duration(char *buf, size_t size, double seconds);

@@ -1,10 +1,8 @@
-/* threads.c - a fixed pool: one generation counter, one countdown of units, a span of units for each thread. A
- * waiter spins briefly, then sleeps on a futex, because a spinning waiter occupies the core that its late partner
- * needs when the machine has other work.
- *
- * A thread takes units from the front of its own span, then from the back of other spans. A region is over when
- * all its units are done by any thread: a late thread finds no units and is not waited for. A thread reads fn, ctx
- * and grain of a region only after it has taken units, which prevent the end of the region. */
+/* threads.c - a fixed pool with one generation counter, one count of remaining units and one span of units per thread.
+ * A waiting thread spins briefly and then sleeps on a futex, because on a busy machine it would occupy the core that
+ * the late thread needs.  A thread takes units from the front of its own span, then from the back of other spans. A
+ * region is over when all its units are done, so a late thread finds no units and does not delay it. A thread reads fn,
+ * ctx and grain of a region only after it has taken units, which prevent the end of the region. */
 #include "engine/base/threads.h"
 
 #include <assert.h>
@@ -22,7 +20,7 @@
 
 #include "engine/base/clock.h"
 
-/* POLL_NS: between two polls of the idle hooks while asleep */
+/* POLL_NS: interval between two calls of the idle hooks while the training thread sleeps */
 enum { SPIN_NS = 50000, POLL_NS = 200000, HOOKS = 4 };
 
 typedef struct hook {
@@ -30,30 +28,30 @@ typedef struct hook {
     void *ctx;
 } hook;
 
-/* While threads are uneven a thread takes half of the rest of its span at a time, at least an eighth of the span
- * (SHARE), because each part unpacks the panels of its products again. They are uneven after two signs within NEAR
- * regions, until CALM regions pass without one. */
+/* While threads are uneven, a thread takes half of the rest of its span at a time, at least an eighth of the span
+ * (SHARE); more parts would cost time, because each part unpacks the weights of its products again. Threads count as
+ * uneven after two signs (note_unevenness) within NEAR regions, until CALM regions pass without a sign. */
 enum { SHARE = 8, NEAR = 64, CALM = 256, UNEVEN_NS = 20000 };
 
-/* flag in a span's begin: units that only its own thread may take */
+/* flag in the begin of a span: only its own thread may take the units */
 static const uint32_t OWN_ONLY = 1u << 31;
 
-typedef struct slot { /* state of a thread; begin << 32 | end, in units */
+typedef struct slot { /* one thread: its span (begin << 32 | end, in units) and its progress */
     _Alignas(64) _Atomic uint64_t span;
-    _Atomic int64_t done_ns; /* when it last found nothing to do */
+    _Atomic int64_t done_ns; /* time when it last found no units */
 } slot;
 
 static struct {
     int count;
     pthread_t *threads;          /* count - 1 workers */
     slot *slots;                 /* (count) */
-    _Atomic uint32_t generation; /* futex: a new job, or quit */
-    _Atomic uint32_t left;       /* futex: units that are not done */
-    /* number of workers in futex_wait, and the caller; 0 saves the system call */
+    _Atomic uint32_t generation; /* futex; changes with each new job, and to quit */
+    _Atomic uint32_t left;       /* futex; number of units that are not done */
+    /* number of sleeping workers and callers; 0 saves the system call that wakes them */
     _Atomic uint32_t asleep;
     _Atomic int quit;
-    _Atomic int uneven;      /* regions until threads take whole spans again */
-    _Atomic uint32_t stolen; /* units that threads have taken from other spans in this region */
+    _Atomic int uneven;      /* number of regions until threads take whole spans again */
+    _Atomic uint32_t stolen; /* number of units taken from spans of other threads in this region */
     int since;               /* regions since the last sign of unevenness */
     size_t n, grain;
     bt_range_fn fn;
@@ -69,14 +67,14 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_ns
     atomic_fetch_sub(&pool.asleep, 1);
 }
 
-/* After the word has changed. The sleeper counts itself before the kernel compares the word, so
- * either it is counted here or it sees the new word: both are sequentially consistent. */
+/* Called after the word has changed. A sleeping thread increments `asleep` before the kernel compares the word. Both
+ * are sequentially consistent: either this call sees the sleeper, or the sleeper sees the new word. */
 static void futex_wake_all(_Atomic uint32_t *word) {
     if (atomic_load(&pool.asleep))
         syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Returns when *word no longer is `seen` (until_zero: when it is 0). */
+/* Waits until *word differs from `seen` or, with until_zero, is 0. */
 static void wait_change(_Atomic uint32_t *word, uint32_t seen, int until_zero, int idle) {
     int64_t until = bt_now_ns() + SPIN_NS;
     for (;;) {
@@ -99,13 +97,13 @@ static uint64_t pack_span(uint64_t begin, uint64_t end) { return begin << 32 | e
 static uint32_t span_begin(uint64_t s) { return (uint32_t)(s >> 32); }
 static uint32_t span_end(uint64_t s) { return (uint32_t)s; }
 
-/* Maximum number of units to take at a time from a span of `units`, of which `left` remain. */
+/* Returns how many units to take at a time from a span of `units`, of which `left` remain. */
 static uint32_t units_to_take(uint32_t units, uint32_t left) {
     if (atomic_load_explicit(&pool.uneven, memory_order_relaxed) == 0) return left;
     return left / 2 > units / SHARE ? left / 2 : units / SHARE ? units / SHARE : 1;
 }
 
-/* some units of the front of a span of `units`, or of the half at its back; [*begin, *end) */
+/* Takes units [*begin, *end) from the front of a span of `units`, or from the half at its back. */
 static bool take_units(slot *from, bool back, uint32_t units, uint32_t *begin, uint32_t *end) {
     uint64_t s = atomic_load_explicit(&from->span, memory_order_acquire), rest;
     do {
@@ -147,7 +145,7 @@ static void run_units(int thread) {
 
 static void *worker(void *arg) {
     int thread = (int)(intptr_t)arg;
-    /* generation at creation; bt_threads_init resets it before starting workers */
+    /* the initial generation, to which bt_threads_init resets it before it starts workers */
     uint32_t seen = 0;
     for (;;) {
         wait_change(&pool.generation, seen, 0, 0);
@@ -186,7 +184,7 @@ bt_code bt_threads_init(int count, bt_err *err) {
     }
     memset(pool.slots, 0, (size_t)count * sizeof *pool.slots);
     atomic_store(&pool.left, 0);
-    pool.count = count; /* workers read it */
+    pool.count = count; /* before the workers start, which read it */
     for (int i = 0; i < count - 1; i++) {
         int rc = pthread_create(&pool.threads[i], NULL, worker, (void *)(intptr_t)(i + 1));
         if (rc) {
@@ -219,8 +217,8 @@ int bt_threads_poll(void) {
     return pool.n_hooks;
 }
 
-/* Signs that something else has a core of a thread: another waited for a quarter of the region, or
- * did a quarter of its span for it. */
+/* A thread's core is also used by something else if another thread waited for a quarter of the region, or executed a
+ * quarter of its span. */
 static void note_unevenness(int64_t began, int64_t ended, uint64_t units) {
     int64_t first = ended;
     for (int i = 0; i < pool.count; i++) {

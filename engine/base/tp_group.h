@@ -1,23 +1,21 @@
-/* tp_group.h - the ranks that hold one model's tensors between them (tensor parallelism), as the
- * code that computes sees them: buffers and four exchanges. engine/parallel implements it,
- * engine/model calls it, tests may fake it.
+/* tp_group.h - interface between a model and the ranks that divide its tensors (tensor parallelism): buffers and four
+ * exchanges. engine/parallel implements it, engine/model calls it, tests may replace it.
  *
  * The rows of a matrix are divided among the ranks: rank r of n owns [M r / n, M (r + 1) / n).
- *     all_gather_rows      own rows of up to BT_TP_ARRAYS matrices -> all their rows, on every rank.
- *                          One of the matrices may be `common`.
- *     reduce_scatter_rows  the matrix `partial` of every rank -> own rows of the sum, in place; the
- *                          other rows are undefined afterwards
+ *     all_gather_rows      own rows of up to BT_TP_ARRAYS matrices -> all rows of each, on every rank. One of the
+ *                          matrices may be `common`.
+ *     reduce_scatter_rows  matrix `partial` of every rank -> own rows of the sum, in place; the other rows are
+ *                          undefined afterwards
  *     all_gather           some bytes of every rank -> those of all ranks, in the order of the ranks
- *     all_reduce           one array on each of group_size neighbouring ranks (r / group_size) -> its
- *                          sum, with the same bits on each
- * A sum is added as a tree over the ranks in their order: of n ranks, the first 2^k < n make one
- * side, the rest the other. So the sum over two neighbours is that of one rank which holds what both
- * hold. All four are collective and blocking: every rank of the group makes the same calls with the
- * same shapes. `partial` and `common` may be memory that other ranks read, and no call waits until
- * slower ranks have read it: what an exchange left there may be written again (by its own rank, own
- * rows) only after the next call, and be read only before it. A failure is kept in `failed`, and
- * later calls do nothing: there is no meeting point inside a step. The time of an exchange is charged
- * where it happens (base/span.h): COMM_EXPOSED, and WAIT for ranks that arrive later.
+ *     all_reduce           one array on each of group_size neighbouring ranks (r / group_size) -> its sum, with the
+ *                          same bits on each
+ * A sum is a binary tree over the ranks in their order: the first 2^k < n ranks are the left side. The sum over two
+ * neighbours therefore equals that of one rank with the data of both. All four are collective and blocking: every rank
+ * of the group makes the same calls with the same shapes. Other ranks may read `partial` and `common` directly, and a
+ * call does not wait until slower ranks have read them. After an exchange a rank may read them only before the next
+ * call, and write its own rows only after it. A failure is stored in `failed`, and later calls have no effect, because
+ * ranks cannot agree on an error inside a step. The time of an exchange is charged where it occurs (base/span.h):
+ * COMM_EXPOSED, and WAIT for ranks that arrive later.
  * Threads: the training thread. */
 #ifndef BT_ENGINE_BASE_TP_GROUP_H
 #define BT_ENGINE_BASE_TP_GROUP_H
@@ -38,11 +36,11 @@ typedef struct bt_tp_rows {
 typedef struct bt_tp_group bt_tp_group;
 struct bt_tp_group {
     int rank, size;
-    float *partial, *common; /* matrices of the size that was given to create */
-    /* time in exchanges since it was last read (bt_tp_group_take_busy_ns), without waits for ranks that arrived
-     * later (if the implementation measures them) */
+    float *partial, *common; /* matrices of the size passed at creation */
+    /* time spent in exchanges since it was last read (bt_tp_group_take_busy_ns), less the time of waiting for late
+     * ranks if the implementation measures that */
     int64_t busy_ns;
-    bt_code failed; /* BT_OK until an exchange fails */
+    bt_code failed; /* the first failure of an exchange, or BT_OK */
     bt_err why;
     void (*all_gather_rows)(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows);
     void (*reduce_scatter_rows)(bt_tp_group *t, size_t rows, size_t cols);
@@ -51,7 +49,7 @@ struct bt_tp_group {
     void (*destroy)(bt_tp_group *t);
 };
 
-/* size of the left subtree of a tree of n ranks; n > 1 */
+/* Returns the size of the left side of a tree of n > 1 ranks. */
 static inline int bt_tp_left(int n) {
     int left = 1;
     while (2 * left < n) left *= 2;

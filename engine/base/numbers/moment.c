@@ -1,4 +1,4 @@
-/* moment.c - converts states from one form to another, one by one, as needed between two runs. */
+/* moment.c - converts optimizer states between forms, for a run that resumes with another form. */
 #include "engine/base/numbers/moment.h"
 
 static float read(const void *from, bt_moment_form form, size_t i) {

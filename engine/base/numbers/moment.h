@@ -6,17 +6,17 @@
  *     log8    1 + 5 + 2 (sign)         2^-29             14       first moment, momentum
  *     ulog8   6 + 2 (never negative)   2^-58             112      second moment
  *
- * The 8-bit forms have four codes an octave, evenly spaced within it, and below their first octave (from 2^-27,
- * 2^-56) equal steps down to zero. Values that are larger than the largest, or not finite, become the largest:
- * updates with gradients that are not finite are never made.
+ * The 8-bit forms have four codes per octave, evenly spaced, and below their first octave (2^-27 or 2^-56) equal steps
+ * down to zero. A value that is not finite, or larger than the largest code, becomes the largest code; the trainer
+ * never applies gradients that are not finite.
  *
- * Between two codes the upper one is chosen with a probability that makes the mean right: a code is (bits + noise)
- * >> shift, as values between neighbours are evenly spaced in the bits of an fp32. With 16 bits of noise the error
- * of the mean is below 2^-16 of the distance of two codes. A value that is a code is exact for any noise. Noise
+ * Stochastic rounding chooses between the two neighbouring codes so that the expected value is the value: a code is
+ * (bits + noise) >> shift, because values between neighbours are evenly spaced in the bits of an fp32. With 16 bits of
+ * noise the bias is below 2^-16 of the distance of two codes. A value that is a code is exact for any noise. Noise
  * 0x8000 rounds to the nearest.
  *
- * Elements share no scale: a state's bits do not depend on the division of tensors. Plain loops over these
- * functions compile to vectors. Any thread. */
+ * Elements share no scale, so the bits of a state do not depend on the division of tensors. Plain loops over these
+ * functions compile to vector code. Any thread. */
 #ifndef BT_ENGINE_BASE_NUMBERS_MOMENT_H
 #define BT_ENGINE_BASE_NUMBERS_MOMENT_H
 
@@ -39,9 +39,9 @@ static inline size_t bt_moment_bytes(bt_moment_form f) {
 #define BT_MOMENT_NEAREST 0x8000u
 
 enum {
-    BT_MOMENT_SHIFT = 21,  /* 8-bit forms: keeps two bits of the fraction */
+    BT_MOMENT_SHIFT = 21,  /* 8-bit forms: number of fraction bits dropped; two remain */
     BT_MOMENT_FIRST = 100, /* biased exponent of log8's first octave: 2^-27 */
-    BT_MOMENT_UFIRST = 71  /* of ulog8's first octave: 2^-56 */
+    BT_MOMENT_UFIRST = 71  /* biased exponent of ulog8's first octave: 2^-56 */
 };
 
 static inline float bt_moment_float(uint32_t bits) {
@@ -55,7 +55,7 @@ static inline uint32_t bt_moment_bits(float x) {
     return bits;
 }
 
-/* all ones if the condition is true, for vectors */
+/* All ones if the condition is true, else 0; a form that compilers vectorise. */
 static inline uint32_t bt_moment_if(int holds) { return 0u - (uint32_t)holds; }
 static inline uint32_t bt_moment_pick(uint32_t mask, uint32_t yes, uint32_t no) {
     return (yes & mask) | (no & ~mask);
@@ -70,8 +70,8 @@ static inline uint16_t bt_moment_to_bf16(float x, uint32_t noise) {
 }
 static inline float bt_moment_of_bf16(uint16_t x) { return bt_moment_float((uint32_t)x << 16); }
 
-/* a magnitude as code 0 .. last; first: the first octave's exponent. Below that octave adding its
- * beginning makes spaces even */
+/* Converts a magnitude to a code 0 .. last; first: exponent of the first octave. Adding the beginning of that octave to
+ * smaller magnitudes spaces them evenly. */
 static inline uint32_t bt_moment_code(uint32_t size, uint32_t noise, uint32_t first,
                                       uint32_t last) {
     const uint32_t begin = first << 23, low = bt_moment_if((int32_t)size < (int32_t)begin);
@@ -95,7 +95,7 @@ static inline float bt_moment_of_log8(uint8_t x) {
     return bt_moment_float(bt_moment_size(x & 0x7fu, BT_MOMENT_FIRST) | (uint32_t)(x & 0x80u)
                                                                             << 24);
 }
-/* a negative number is as its magnitude */
+/* A negative number is stored as its magnitude. */
 static inline uint8_t bt_moment_to_ulog8(float x, uint32_t noise) {
     return (uint8_t)bt_moment_code(bt_moment_bits(x) & 0x7fffffffu, noise, BT_MOMENT_UFIRST, 0xff);
 }
@@ -103,7 +103,7 @@ static inline float bt_moment_of_ulog8(uint8_t x) {
     return bt_moment_float(bt_moment_size(x, BT_MOMENT_UFIRST));
 }
 
-/* n elements of one form as another, rounded to the nearest */
+/* Converts n elements from one form to another, rounding to the nearest. */
 void bt_moment_convert(void *to, bt_moment_form to_form, const void *from, bt_moment_form from_form,
                        size_t n);
 

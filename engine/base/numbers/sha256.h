@@ -1,4 +1,4 @@
-/* sha256.h - SHA-256 (FIPS 180-4) of a short text, as hexadecimal: how other programs name a text by its contents.
+/* sha256.h - SHA-256 (FIPS 180-4) of a short text, as hexadecimal. Other programs identify texts by it.
  * Any thread. */
 #ifndef BT_ENGINE_BASE_NUMBERS_SHA256_H
 #define BT_ENGINE_BASE_NUMBERS_SHA256_H

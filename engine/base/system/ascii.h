@@ -18,11 +18,11 @@ static inline bool bt_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <
 static inline char bt_ascii_upper(char c) { return c >= 'a' && c <= 'z' ? (char)(c - 32) : c; }
 static inline char bt_ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
-/* a and b are equal without regard to the case of ASCII letters */
+/* True if a and b are equal, ignoring the case of ASCII letters. */
 bool bt_ascii_equal(const char *a, const char *b);
-/* the same for at most the first n bytes, as strncasecmp(a, b, n) == 0 */
+/* The same for at most the first n bytes, like strncasecmp(a, b, n) == 0. */
 bool bt_ascii_equal_n(const char *a, const char *b, size_t n);
-/* the first place of `part` in `text` without regard to the case of ASCII letters; NULL: none */
+/* Returns the first occurrence of `part` in `text`, ignoring the case of ASCII letters, or NULL. */
 char *bt_ascii_find(const char *text, const char *part);
 
 #endif

@@ -1,4 +1,4 @@
-/* cpu_quota.c - reads cpu.max and cpu.cfs_quota_us of the process's control groups and of those above them. */
+/* cpu_quota.c - reads cpu.max and cpu.cfs_quota_us of the process's control groups and of their ancestors. */
 #include "engine/base/system/cpu_quota.h"
 
 #include <limits.h>
@@ -8,9 +8,8 @@
 
 typedef struct quota_search {
     const char *root;
-    char group
-        [2][PATH_MAX]; /* the process's group of version 1 and 2, "" at the top of the hierarchy */
-    double least;      /* processors; 0: no quota so far */
+    char group[2][PATH_MAX]; /* paths of the process's groups in versions 1 and 2; "": root group */
+    double least;            /* smallest quota in processors; 0: none so far */
 } quota_search;
 
 /* Reads the first two words of a file as numbers ("max" is not a number) and returns how many were read. */
@@ -34,8 +33,8 @@ static void take_quota(quota_search *s, const char *folder) {
     if (quota > 0 && (s->least == 0 || quota < s->least)) s->least = quota;
 }
 
-/* The group below a mount point and all above it. A group that is not visible there, as in a container, is passed over:
- * the mount point itself is then the container's group */
+/* Reads the quotas of a group below a mount point and of its ancestors. If the group is not visible there, as in a
+ * container, the mount point itself is the container's group. */
 static void search_mount(quota_search *s, const char *mount, const char *group) {
     char folder[2 * PATH_MAX];
     const int top = snprintf(folder, sizeof folder, "%s%s", s->root, mount);
@@ -55,7 +54,7 @@ static FILE *open_proc(const quota_search *s, const char *name) {
     return fopen(path, "re");
 }
 
-/* is `word` one of the items of a list separated by commas? */
+/* True if `word` is an item of a list separated by commas. */
 static bool lists(const char *items, const char *word) {
     for (const size_t n = strlen(word); *items;
          items += strcspn(items, ","), items += *items == ',')
@@ -63,7 +62,7 @@ static bool lists(const char *items, const char *word) {
     return false;
 }
 
-/* "4:cpu,cpuacct:/group" of version 1, "0::/group" of version 2 */
+/* Parses lines "4:cpu,cpuacct:/group" (version 1) and "0::/group" (version 2). */
 static void read_groups(quota_search *s) {
     char line[PATH_MAX + 128];
     FILE *f = open_proc(s, "cgroup");
@@ -80,7 +79,7 @@ static void read_groups(quota_search *s) {
     if (f) fclose(f);
 }
 
-/* "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS ... - TYPE SOURCE OPTIONS" */
+/* Parses lines "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS ... - TYPE SOURCE OPTIONS". */
 static void search_mounts(quota_search *s) {
     char line[3 * PATH_MAX], root[PATH_MAX], point[PATH_MAX], type[32], options[PATH_MAX];
     FILE *f = open_proc(s, "mountinfo");

@@ -1,4 +1,4 @@
-/* folders.c - one mkdir for each part of a path. */
+/* folders.c - calls mkdir for each part of a path. */
 #include "engine/base/system/folders.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* hangup.c - the disposition of SIGHUP that the parent left. */
+/* hangup.c - reads the disposition of SIGHUP inherited from the parent. */
 #include "engine/base/system/hangup.h"
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* json_fields.c - members of a struct as JSON, by their kind. */
+/* json_fields.c - writes members of a struct as JSON according to their kinds. */
 #include "engine/base/system/json_fields.h"
 
 #include <math.h>

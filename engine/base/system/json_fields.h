@@ -11,17 +11,17 @@
 typedef enum {
     BT_JSON_TEXT, /* char[] */
     BT_JSON_WORD, /* const char * */
-    BT_JSON_REAL, /* double; not finite: null */
+    BT_JSON_REAL, /* double; null if not finite */
     BT_JSON_INT,
     BT_JSON_INT64,
     BT_JSON_SIZE,
     BT_JSON_BOOL,
-    /* kinds that a table states */
-    BT_JSON_SAID,  /* char[]; "": null */
-    BT_JSON_KNOWN, /* double; NaN: the key is left out */
-    BT_JSON_AT,    /* int64_t; below 0: null */
-    BT_JSON_INDEX, /* int; below 0: null */
-    BT_JSON_ENUM   /* named by `name` */
+    /* kinds that a row of a table states explicitly */
+    BT_JSON_SAID,  /* char[]; null if empty */
+    BT_JSON_KNOWN, /* double; NaN: the member is omitted */
+    BT_JSON_AT,    /* int64_t; null if negative */
+    BT_JSON_INDEX, /* int; null if negative */
+    BT_JSON_ENUM   /* written as the text that the function `name` returns */
 } bt_json_kind;
 
 typedef struct bt_json_field {
@@ -48,10 +48,10 @@ typedef struct bt_json_field {
 #define F_ENUM(key, member, name) \
     { key, BT_JSON_ENUM, offsetof(T, member), name }
 
-/* a step or a rank: null where it is negative */
+/* Writes a step or rank; null if negative. */
 void bt_json_at(bt_json *j, const char *key, int64_t v);
 void bt_json_fields(bt_json *j, const void *from, const bt_json_field *f, size_t n);
-/* `size`: bytes of a struct */
+/* Writes n structs of `size` bytes as an array of objects. */
 void bt_json_rows(bt_json *j, const char *key, const void *rows, size_t n, size_t size,
                   const bt_json_field *f, size_t n_fields);
 #define BT_JSON_FIELDS(j, from, ...) \
@@ -60,7 +60,7 @@ void bt_json_rows(bt_json *j, const char *key, const void *rows, size_t n, size_
         static const bt_json_field fields_[] = {__VA_ARGS__}; \
         bt_json_fields(j, from, fields_, sizeof fields_ / sizeof *fields_); \
     } while (0)
-/* an array of objects, of n structs */
+/* Writes n structs as an array of objects. */
 #define BT_JSON_ROWS(j, key, rows, n, ...) \
     do { \
         typedef __typeof__(*(rows)) T; \

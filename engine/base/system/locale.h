@@ -1,4 +1,4 @@
-/* locale.h - the process's locale: the user's locale only determines if the terminal supports UTF-8.
+/* locale.h - the process's locale. The user's locale only determines whether the terminal supports UTF-8.
  *
  * All categories except LC_CTYPE are "C", so numbers have a decimal point. LC_CTYPE becomes C.UTF-8 or "C", not
  * the user's own: otherwise a library that compares letters by locale would treat 'i' and 'I' as different letters
@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 
-/* follows LC_ALL, LC_CTYPE and LANG; true: output may be UTF-8 */
+/* Follows LC_ALL, LC_CTYPE and LANG; true: output may be UTF-8. */
 bool bt_locale_follow(void);
-/* takes UTF-8 whatever the environment names; false: this machine has no such locale, "C" remains */
+/* Sets a UTF-8 locale regardless of the environment; false: this machine has none, and "C" remains. */
 bool bt_locale_force_utf8(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* own_symbols.c - the symbol table of /proc/self/exe. */
+/* own_symbols.c - reads the symbol table of /proc/self/exe. */
 #include "engine/base/system/own_symbols.h"
 
 #include <elf.h>
@@ -18,7 +18,7 @@ static struct {
     uintptr_t base; /* load address of the program */
 } own;
 
-/* the program's first bytes where it is loaded; the linker defines it */
+/* first bytes of the loaded program; defined by the linker */
 extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
 
 static void read_symbol_tables(const unsigned char *file, size_t bytes) {

@@ -1,4 +1,4 @@
-/* pid.c - the system's word for a process. */
+/* pid.c - reads the state of a process from /proc. */
 #include "engine/base/system/pid.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/types.h>
 
-/* "17 (name of any kind) S ..." */
+/* Parses "17 (name of any kind) S ..." and returns the state letter. */
 static char pid_state(int64_t pid) {
     char path[64], line[512] = "";
     snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);

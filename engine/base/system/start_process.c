@@ -1,4 +1,4 @@
-/* start_process.c - the only fork and exec of the program. */
+/* start_process.c - the only place where the program calls fork and exec. */
 #include "engine/base/system/start_process.h"
 
 #include <errno.h>
@@ -8,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* descriptors from 3 on are closed by exec, the kept ones are not */
+/* Marks descriptors from 3 on as closed by exec, except the kept ones. */
 static void keep_only(const int *keep, size_t n) {
-    if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) { /* a kernel before 5.11 */
+    if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) { /* close_range needs Linux 5.11 */
         const long most = sysconf(_SC_OPEN_MAX);
         for (int fd = 3; fd < (most > 0 && most < 65536 ? most : 65536); fd++)
             fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -18,7 +18,7 @@ static void keep_only(const int *keep, size_t n) {
     for (size_t i = 0; i < n; i++) fcntl(keep[i], F_SETFD, 0);
 }
 
-/* system calls only */
+/* Runs in the child after fork, so it may call system calls only. */
 static _Noreturn void exec_in_child(const bt_start *s, pid_t parent, int null, int why) {
     const int streams[] = {s->in, s->out, s->err};
     sigset_t none;
@@ -29,7 +29,8 @@ static _Noreturn void exec_in_child(const bt_start *s, pid_t parent, int null, i
     if (s->session) setsid();
     if (s->group) setpgid(0, 0);
     if (s->parent_signal) prctl(PR_SET_PDEATHSIG, s->parent_signal);
-    if (s->parent_signal && getppid() != parent) _exit(127); /* it ended before the line above */
+    if (s->parent_signal && getppid() != parent)
+        _exit(127); /* the parent ended before the signal was requested */
     if (s->cores) sched_setaffinity(0, sizeof *s->cores, s->cores);
     for (int fd = 0; fd < 3 && !e; fd++)
         if (dup2(streams[fd] > 0 ? streams[fd] : null, fd) < 0) e = errno;

@@ -1,4 +1,4 @@
-/* words.c - the words of a command line in one text. */
+/* words.c - collects the words of a command line in one text. */
 #include "engine/base/system/words.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* words.h - the words of a command line, collected one after the other.
+/* words.h - builds an argument vector word by word.
  *
  * A failed allocation is remembered; bt_words_argv then returns NULL. An all-zero struct is empty.
  * Threads: one owner. */
@@ -8,7 +8,7 @@
 #include "engine/base/text.h"
 
 typedef struct bt_words {
-    bt_text text; /* every word ends with NUL */
+    bt_text text; /* each word ends with NUL */
     size_t n;
 } bt_words;
 

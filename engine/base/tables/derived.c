@@ -1,4 +1,4 @@
-/* derived.c - the rows of derived.def as text, and the median. */
+/* derived.c - descriptors of the rows of derived.def, and medians. */
 #include "engine/base/tables/derived.h"
 
 #include <stdlib.h>

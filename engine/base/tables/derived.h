@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stddef.h>
 
-/* like SQL's max, min and ifnull: unknown if either is */
+/* Like SQL's max, min and ifnull: unknown if one of them is. */
 static inline double bt_known_max(double a, double b) {
     return isnan(a) || isnan(b) ? NAN : fmax(a, b);
 }
@@ -37,21 +37,21 @@ static inline double bt_known_or(double a, double b) { return isnan(a) ? b : a; 
 enum { BT_DERIVED_ARGS = 3 };
 typedef struct bt_derived_row {
     const char *name, *arg[BT_DERIVED_ARGS]; /* "overlap", "exposed", "inflight" */
-    const char *known, *formula;             /* "1": always known */
+    const char *known, *formula;             /* known "1": always known */
     const char *help;
 } bt_derived_row;
 extern const bt_derived_row bt_derived[];
 extern const size_t bt_derived_n;
 
-/* "now" for a run's figures (span RECENT of figures.def) and its ranks: this number of its newest recorded steps */
+/* "Now", in a run's figures (span RECENT of figures.def) and its ranks, means this number of newest recorded steps. */
 #define BT_RECENT_STEPS 128
-/* The training loss that is compared with a validation loss is the mean of the recorded ones of this number of steps
- * up to the evaluation. */
+/* A validation loss is compared with the mean of the training losses recorded in this number of steps up to the
+ * evaluation. */
 #define BT_GAP_STEPS 64
-/* median of the known ones among n values; NaN: none is known. Reorders v. */
+/* Median of the known values among n; NaN: none is known. Reorders v. */
 double bt_median_known(double *v, size_t n);
-/* Mean of a share over several steps, weighted by their time; steps with an unknown value are skipped. NaN: none
- * is known */
+/* Mean of a share over several steps, weighted by their time, without steps whose value is unknown. NaN: no step's
+ * value is known. */
 double bt_share_of_time(const double *share, const double *time, size_t n);
 
 #endif

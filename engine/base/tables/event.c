@@ -1,4 +1,4 @@
-/* event.c - the rows of events.def. */
+/* event.c - descriptors of the rows of events.def. */
 #include "engine/base/tables/event.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* event.h - kinds of events, made from events.def: level, effect on the run's state, looks.
+/* event.h - kinds of events, generated from events.def: level, effect on the run's state, display.
  *
  * Threads: any; constant tables. */
 #ifndef BT_ENGINE_BASE_TABLES_EVENT_H
@@ -41,7 +41,7 @@ typedef struct bt_event_row {
 } bt_event_row;
 extern const bt_event_row bt_events[BT_EVENT_COUNT];
 
-/* BT_EVENT_COUNT: no kind of this program (of a database by another) */
+/* BT_EVENT_COUNT: unknown to this program (a database written by another version) */
 bt_event_kind bt_event_find(const char *name);
 const char *bt_event_level_name(bt_event_level level); /* "info", "warning", "error" */
 /* "list", "faint", "line" */

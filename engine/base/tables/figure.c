@@ -1,4 +1,4 @@
-/* figure.c - the rows of figures.def. */
+/* figure.c - descriptors of the rows of figures.def. */
 #include "engine/base/tables/figure.h"
 
 #include "engine/base/tables/derived.h"

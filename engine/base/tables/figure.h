@@ -1,4 +1,4 @@
-/* figure.h - the words for a run's figures, made from figures.def.
+/* figure.h - names of a run's figures, generated from figures.def.
  *
  * Threads: any; constant tables. */
 #ifndef BT_ENGINE_BASE_TABLES_FIGURE_H

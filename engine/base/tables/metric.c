@@ -1,4 +1,4 @@
-/* metric.c - descriptors from the tables; values for people. */
+/* metric.c - descriptors of metrics, and formatting of values for people. */
 #include "engine/base/tables/metric.h"
 
 #include <math.h>
@@ -81,7 +81,7 @@ bt_metric_panel bt_panel_find(const char *name) {
     return (bt_metric_panel)p;
 }
 
-/* three or four significant digits with a prefix: 8.93 k, 15.1 M */
+/* Formats three or four significant digits with a prefix: 8.93 k, 15.1 M. */
 static void with_prefix(char *buf, size_t size, double v, double base, const char *const *prefixes,
                         const char *suffix) {
     int i = 0;
@@ -96,7 +96,7 @@ static void with_prefix(char *buf, size_t size, double v, double base, const cha
     snprintf(buf, size, "%.*f%s%s%s", digits, v, gap, prefixes[i], suffix);
 }
 
-/* Losses have four decimals; one of a diverged run is "12346" or "3.756e10", as on the page (format.js). */
+/* Losses have four decimals; that of a diverged run is "12346" or "3.756e10", as in format.js of the page. */
 static void nats(char *buf, size_t size, double value) {
     char text[32];
     const double a = fabs(value);

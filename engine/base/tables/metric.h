@@ -1,5 +1,5 @@
-/* metric.h - the metrics: enums and descriptors made from metrics.def, scopes.def, phases.def and panels.def, and
- * the one formatter of values for people.
+/* metric.h - the metrics: enums and descriptors generated from metrics.def, scopes.def, phases.def and panels.def, and
+ * the formatter of values for people.
  * Threads: any; constant tables. */
 #ifndef BT_ENGINE_BASE_TABLES_METRIC_H
 #define BT_ENGINE_BASE_TABLES_METRIC_H
@@ -23,11 +23,11 @@ typedef enum {
 typedef enum {
 #include "engine/base/tables/panels.def"
     BT_PANEL_COUNT,
-    BT_PANEL_NONE = BT_PANEL_COUNT /* no list of metrics shows it */
+    BT_PANEL_NONE = BT_PANEL_COUNT /* lists of metrics do not show it */
 } bt_metric_panel;
 #undef BT_PANEL
 
-/* ---- metrics: an enum a scope, from 0 on: bt_step_metric { BT_MS_TOKENS, ..., BT_MS_COUNT } ---- */
+/* ---- metrics: one enum per scope, starting at 0: bt_step_metric { BT_MS_TOKENS, ..., BT_MS_COUNT } ---- */
 
 typedef struct bt_metric {
     const char *id;  /* "COMM_EXPOSED" */
@@ -74,13 +74,13 @@ typedef enum { BT_KEPT_STEPS, BT_KEPT_PACKED, BT_KEPT_SAMPLED } bt_scope_kept;
 enum { BT_SCOPE_KEYS = 4 };
 typedef struct bt_scope_key {
     const char *name;
-    bool text; /* else an integer */
+    bool text; /* false: an integer */
 } bt_scope_key;
 
 typedef struct bt_scope_row {
     const char *name, *view, *table;
     bt_scope_kept kept;
-    const char *per; /* "ternary tensor": subject of a row */
+    const char *per; /* "ternary tensor": what a row describes */
     bt_scope_key key[BT_SCOPE_KEYS];
     int n_keys;
     int n; /* metrics */
@@ -104,7 +104,7 @@ typedef struct bt_phase_row {
     const char *name, *title; /* "comm", "communication" */
     char letter;
     bt_rank_metric metric;
-    bool rest;                /* time outside of all spans */
+    bool rest;                /* time outside all spans */
     const char *light, *dark; /* its colour on a page, "#1f5fbf" */
 } bt_phase_row;
 extern const bt_phase_row bt_phases[BT_PHASE_COUNT];

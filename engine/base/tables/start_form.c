@@ -1,4 +1,4 @@
-/* start_form.c - the table of start_form.def. */
+/* start_form.c - the table generated from start_form.def. */
 #include "engine/base/tables/start_form.h"
 
 #include <string.h>

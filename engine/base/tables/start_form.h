@@ -20,7 +20,7 @@ enum {
 
 extern const bt_start_field bt_start_fields[BT_START_FIELDS];
 
-/* the field of this name, NULL: none */
+/* Returns the field of this name, or NULL. */
 const bt_start_field *bt_start_field_find(const char *name);
 
 #endif

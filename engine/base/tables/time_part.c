@@ -1,4 +1,4 @@
-/* time_part.c - the rows of times.def. */
+/* time_part.c - descriptors of the rows of times.def. */
 #include "engine/base/tables/time_part.h"
 
 #define BT_TIME(id, key, title, letter, c256, c16, light, dark, help) \

@@ -1,4 +1,4 @@
-/* verb.c - the rows of verbs.def and states.def. */
+/* verb.c - descriptors of the rows of verbs.def and states.def. */
 #include "engine/base/tables/verb.h"
 
 #include <stdio.h>

@@ -31,15 +31,15 @@ typedef enum {
 } bt_verb;
 #undef BT_VERB
 
-enum { BT_PROMPT_MAX = 512 }; /* bytes of a prompt that is sent with BT_VERB_SAMPLE */
+enum { BT_PROMPT_MAX = 512 }; /* largest size in bytes of a prompt sent with BT_VERB_SAMPLE */
 
 typedef struct bt_verb_row {
     const char *word, *argument; /* "set", "KEY=VALUE" or "" */
-    bool ranks;                  /* a request to the ranks; else the supervisor answers */
-    uint32_t offered;            /* a bit a state */
-    char key;                    /* key in `train`, 0: none */
+    bool ranks;       /* true: a request to the ranks; false: the supervisor handles it */
+    uint32_t offered; /* states in which it is offered, one bit each */
+    char key;         /* key in `train`; 0: none */
     bt_event_kind
-        outcome; /* kind of event that reports the outcome; BT_EVENT_COUNT: the reply is complete */
+        outcome; /* kind of event that reports the outcome; BT_EVENT_COUNT: the reply contains it */
     const char *label, *help;
 } bt_verb_row;
 extern const bt_verb_row bt_verbs[BT_VERB_COUNT];
@@ -47,10 +47,10 @@ extern const bt_verb_row bt_verbs[BT_VERB_COUNT];
 /* BT_VERB_COUNT: no such verb */
 bt_verb bt_verb_find(const char *word);
 bool bt_verb_offered(bt_verb verb, bt_run_state state);
-/* the verb of a key of `train` in this state: the first that is offered, else the first that has the
- * key; BT_VERB_COUNT: none has it */
+/* Returns the verb of a key of `train` in this state: the first verb with the key that is offered, else the first with
+ * the key; BT_VERB_COUNT: there is none. */
 bt_verb bt_verb_of_key(char key, bt_run_state state);
-/* "pause|resume|...|set KEY=VALUE|status": the words, with their arguments if requested. Returns buf. */
+/* Writes the words, "pause|resume|...|set KEY=VALUE|status", with their arguments if requested. Returns buf. */
 const char *bt_verb_list(char *buf, size_t size, const char *between, bool arguments);
 
 #endif

@@ -40,7 +40,7 @@ int bt_testing_host(int rank) {
     }
 }
 
-/* Returns the text after "NUMBER:" if the number is the wanted one; NULL otherwise. */
+/* Returns the text after "NUMBER:" if NUMBER is `wanted`; NULL otherwise. */
 static const char *after_number(const char *text, int64_t wanted) {
     char *end;
     return text && strtoll(text, &end, 10) == wanted && end > text && *end == ':' ? end + 1 : NULL;
@@ -72,7 +72,8 @@ bool bt_testing_flip(int rank, int64_t step, char tensor[64], uint32_t *bit) {
 }
 
 bool bt_testing_nan(int rank, int64_t step, const char *tensor) {
-    static bool came; /* the one of RANK:STEP:TENSOR, since the variable was last not set */
+    static bool
+        came; /* true: the NaN of RANK:STEP:TENSOR was injected; reset when the variable is not set */
     const char *value = getenv("BITRAIN_TEST_NAN"), *text = after_number(value, rank);
     char *end;
     if (!value) came = false;

@@ -1,45 +1,46 @@
-/* testing.h - every hook through which a test or a rehearsal changes what a training does. None of
- * them is a setting: nothing is validated, recorded or documented for users.
- * Threads: any; the environment is read at each call, so that a test may change it between runs. */
+/* testing.h - every hook through which a test or a drill changes the behaviour of a training. Hooks are not settings:
+ * they are not validated, recorded or documented for users. Threads: any; each call reads the environment, so a test
+ * may change it between runs. */
 #ifndef BT_ENGINE_BASE_TESTING_TESTING_H
 #define BT_ENGINE_BASE_TESTING_TESTING_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* BITRAIN_TEST_SLOW=RANK:FACTOR makes a rank that much slower: the factor for this rank, else 1 */
+/* BITRAIN_TEST_SLOW=RANK:FACTOR slows a rank down by a factor. Returns the factor of this rank; 1: not slowed. */
 double bt_testing_slowness(int rank);
-/* BITRAIN_TEST_DELAY=MS makes every rank sleep MS milliseconds (up to 1,000) in each forward and backward
- * pass, for tests that need steps of a known length on any processor. In nanoseconds; 0: the variable is not set */
+/* BITRAIN_TEST_DELAY=MS makes every rank sleep MS milliseconds (at most 1,000) in each forward and backward pass, for
+ * tests that need steps of a certain length on any processor. Returns nanoseconds; 0: the variable is not set. */
 int64_t bt_testing_delay_ns(void);
 /* BITRAIN_TEST_HOSTS=N,N,... makes the gradient exchange treat the first N ranks of the world as one host, the
  * next N as another; the last number repeats. Returns the host of this rank, from 0; -1: the variable is not set */
 int bt_testing_host(int rank);
-/* BITRAIN_TEST_PROCESSOR=RANK:ISA pretends that a rank's processor has nothing better than the kernel
- * set ISA: the word for this rank, else NULL */
+/* BITRAIN_TEST_PROCESSOR=RANK:ISA pretends that the fastest kernel set of a rank's processor is ISA. Returns ISA for
+ * this rank, else NULL. */
 const char *bt_testing_processor(int rank);
-/* BITRAIN_TEST_CPU=NAME hides the features of this machine's processor that one of the kind NAME does not have
- * (westmere, haswell, skylake, icelake or zen4: kernels/table/cpu.c). NAME, else NULL; read once, with the features */
+/* BITRAIN_TEST_CPU=NAME hides the features of this machine's processor that processors of the kind NAME lack (westmere,
+ * haswell, skylake, icelake or zen4: kernels/table/cpu.c). Returns NAME, else NULL; it is read once with the features.
+ * */
 const char *bt_testing_cpu(void);
-/* BITRAIN_TEST_FLIP=RANK:STEP:TENSOR[:BIT] flips a bit (0, the lowest, by default; 30 belongs to the exponent) of
- * the first weight of TENSOR that a rank holds, after this number of steps: true, with the tensor's name and the
- * bit, for this rank and step */
+/* BITRAIN_TEST_FLIP=RANK:STEP:TENSOR[:BIT] flips a bit (default 0, the lowest; 30 belongs to the exponent) of the first
+ * weight of TENSOR that a rank holds, after this number of steps. Returns true, with the tensor's name and the bit, for
+ * this rank and step. */
 bool bt_testing_flip(int rank, int64_t step, char tensor[64], uint32_t *bit);
-/* With BITRAIN_TEST_ONCE=FILE the flip, or the NaN, is injected only if FILE does not exist, and FILE is created:
- * so it occurs in one attempt of a run, and not in the next */
+/* With BITRAIN_TEST_ONCE=FILE the flip, or the NaN, is injected only if FILE does not exist, and then FILE is created.
+ * It is thus injected in one attempt of a run, and not again after a restart. */
 /* BITRAIN_TEST_NAN=RANK:STEP:TENSOR puts a NaN into a rank's own gradient of TENSOR when it computes that step
  * (counted from 0): true for this rank, step and tensor. It is injected once, like a fault of the hardware; with
  * =RANK:STEP-LAST:TENSOR each time one of these steps is computed, like a fault of the data. */
 bool bt_testing_nan(int rank, int64_t step, const char *tensor);
-/* BITRAIN_TEST_HANG=RANK:STEP:HOW:FILE makes a rank hang in that step, HOW is busy or asleep; once: FILE must not
- * exist and is created */
+/* BITRAIN_TEST_HANG=RANK:STEP:HOW:FILE makes a rank hang in that step; HOW is busy or asleep. It hangs only if FILE
+ * does not exist, and creates FILE. */
 void bt_testing_hang(int rank, int64_t step);
-/* BITRAIN_TEST_POWERCAP=FOLDER has the counters of energy, as /sys/class/powercap has them: the folder,
- * else NULL */
+/* BITRAIN_TEST_POWERCAP=FOLDER reads the energy counters from a folder in the form of /sys/class/powercap. Returns the
+ * folder, else NULL. */
 const char *bt_testing_powercap(void);
-/* tensor-parallel groups of one host exchange messages, as between hosts */
+/* true: tensor-parallel groups on one host exchange messages, as between hosts */
 extern bool bt_testing_tp_messages;
-/* simulates a system that refuses shared memory for gradients: ranks of one host send messages */
+/* true: shared memory for gradients is refused, so that ranks of one host send messages */
 extern bool bt_testing_exchange_messages;
 
 #endif

@@ -1,5 +1,5 @@
-/* exact.c - sums without rounding over whole arrays. The loops are slots of the kernel table:
- * isa_exact.h. */
+/* exact.c - sums without rounding over whole arrays, divided over threads. The loops are slots of the kernel
+ * table (isa_exact.h). */
 #include "engine/kernels/table/exact.h"
 
 #include <math.h>
@@ -12,9 +12,9 @@ bt_exact bt_exact_units(double most, double n) {
     int top, many;
     (void)frexp(most > 0 ? most : 1, &top); /* most < 2^top */
     (void)frexp(n > 1 ? n : 1, &many);
-    /* sums below 2^(top + many): 2^51 units */
+    /* 2^many values below 2^top have a sum below 2^(top + many), which is 2^51 units */
     bt_exact u = {ldexp(1, top + many - 51), 0};
-    /* the rest of a value is at most half a unit */
+    /* rounding to a coarse unit leaves at most half a unit */
     u.fine = ldexp(u.coarse, many - 51);
     return u;
 }

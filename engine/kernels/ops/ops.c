@@ -1,8 +1,8 @@
 /* ops.c - the kernel table over whole problems.
  *
- * Every operation is cut over the thread pool so that a thread owns outputs (rows, columns, heads)
- * outright; what is summed across the cut goes through blocks of fixed size added in order. So the
- * thread count never shows in a result. */
+ * Every operation divides its outputs (rows, columns or heads) among the threads of the pool, so that each output
+ * is computed by one thread. A sum over a divided dimension is computed in blocks of fixed size, which are added in
+ * order. Results therefore do not depend on the number of threads. */
 #include "engine/kernels/ops/ops.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static struct {
     size_t per_thread;    /* bytes of scratch each thread owns */
     size_t M, N, K, T, D; /* largest sizes planned */
     int threads;
-    const char *isa; /* the plan holds for this kernel set */
+    const char *isa; /* kernel set for which the plan was made */
 } scratch;
 
 bt_code bt_ops_plan(size_t M, size_t N, size_t K, size_t T, size_t D, size_t *bytes, bt_err *err) {
@@ -29,7 +29,7 @@ bt_code bt_ops_plan(size_t M, size_t N, size_t K, size_t T, size_t D, size_t *by
     scratch.D = bt_max_size(D, scratch.D);
     size_t need = bt_active_kernels()->scratch_bytes(scratch.M, scratch.N, scratch.K, scratch.T,
                                                      scratch.D);
-    /* whole pages, one more: threads never share a line or an alias set */
+    /* one extra page: scratch of two threads never shares a cache line or a set of aliasing addresses */
     need = (need + 4095) / 4096 * 4096 + 4096;
     if (need > scratch.per_thread || bt_threads_count() > scratch.threads) {
         bt_arena fresh;
@@ -79,7 +79,7 @@ size_t bt_ops_profile_rows(bt_op_profile *rows, size_t max) {
     return n;
 }
 
-/* the row of an operation; names are literals */
+/* Returns the row of an operation. Names are literals, so their addresses are compared. */
 static bt_op_profile *profile_row(const char *name) {
     size_t i = 0;
     while (i < profile.n && profile.row[i].name != name) i++;
@@ -108,7 +108,7 @@ void bt_ops_run(const char *name, double bytes, size_t n, size_t grain, bt_range
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
-/* one struct for all row operations; each uses what it needs */
+/* arguments of all row operations; each uses some of them */
 typedef struct rows_job {
     float *y, *dq, *rstd;
     int8_t *xq;
@@ -143,7 +143,7 @@ static void do_rmsnorm_dx(void *ctx, int thread, size_t a, size_t b) {
                                     j->rstd_in + a, j->flag, b - a, j->C);
 }
 
-/* columns, by the same blocks of rows as bt_op_rmsnorm_bwd_saved: the same bits */
+/* The columns a..b, in the same blocks of rows as bt_op_rmsnorm_bwd_saved, so that the bits are equal. */
 static void do_rmsnorm_dgain(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
     enum { STRIP = 64 };
@@ -171,7 +171,7 @@ void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x,
                   .flag = acc,
                   .C = C,
                   .rows = rows};
-    /* before dx: dx may overwrite dy */
+    /* must precede dx, because dx may overwrite dy */
     if (dgain)
         bt_ops_timed("rmsnorm_dgain", 0, 4.0 * product(rows, C, 2), C, 64, do_rmsnorm_dgain, &j);
     bt_ops_timed("rmsnorm_dx", 0, 4.0 * product(rows, C, acc ? 4 : 3), rows, bt_ops_row_grain(C),
@@ -239,7 +239,7 @@ void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const flo
 
 static void do_rmsnorm_quant_save(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
-    const size_t some = bt_max_size(1, 4096 / j->C); /* rows that fit L1 */
+    const size_t some = bt_max_size(1, 4096 / j->C); /* number of rows that fit the L1 cache */
     for (size_t r = a; r < b; r += some) {
         const size_t end = bt_min_size(b, r + some);
         do_rmsnorm_quant(ctx, thread, r, end);

@@ -11,14 +11,14 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 
-/* scratch for products up to (M, N, K), attention up to (T, D); grows, never shrinks. Returns bytes
- * taken via out. */
+/* Allocates scratch for products up to (M, N, K) and attention up to (T, D). It grows and never shrinks. *bytes
+ * receives the memory allocated. */
 bt_code bt_ops_plan(size_t M, size_t N, size_t K, size_t T, size_t D, size_t *bytes, bt_err *err)
     BT_MUST_CHECK;
 void bt_ops_release(void);
 
-/* cost of each operation since bt_ops_profile(true): wall time on the training thread, operations (two per
- * multiply-add; attention: its causal half) and the minimum of bytes moved by memory; 0 if a count is meaningless */
+/* Cost of one operation since bt_ops_profile(true): wall time on the training thread; arithmetic operations (two per
+ * multiply-add; only the causal half of attention); the minimum number of bytes moved. 0: the count is meaningless. */
 typedef struct bt_op_profile {
     const char *name;
     uint64_t calls;
@@ -26,57 +26,57 @@ typedef struct bt_op_profile {
     double ops, bytes;
 } bt_op_profile;
 enum { BT_OPS_MAX = 40 };
-void bt_ops_profile(bool on); /* true: start from zero */
-/* true: count nothing until false, keep what there is */
+void bt_ops_profile(bool on); /* true starts from zero */
+/* true pauses counting and keeps the counts; false continues it */
 void bt_ops_profile_hold(bool hold);
 size_t bt_ops_profile_rows(bt_op_profile *rows, size_t max);
 
 enum { BT_NORM_BLOCK = 64 };
 void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows,
                    size_t C);
-/* dgain may be NULL (no gain): sums over blocks of BT_NORM_BLOCK rows are added to it in order; acc != 0
- * adds to dx */
+/* dgain (NULL: there is no gain) receives sums over blocks of BT_NORM_BLOCK rows, added in order. acc != 0 adds to dx.
+ * */
 void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x, const float *gain,
                        const float *rstd, int acc, size_t rows, size_t C);
 void bt_op_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C);
 void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const float *x,
                          const float *gain, float eps, size_t rows, size_t C);
-/* rmsnorm_quant of x, which also goes to `saved` as bf16 */
+/* rmsnorm_quant of x; also stores x in `saved` as bf16 */
 void bt_op_rmsnorm_quant_save(uint16_t *saved, int8_t *xq, float *dq, float *rstd, const float *x,
                               const float *gain, float eps, size_t rows, size_t C);
-/* rmsnorm_bwd, with the same bits, in one pass over rows of x stored as bf16; dx may be dy. sums: memory of
+/* rmsnorm_bwd in one pass over rows of x stored as bf16, with equal bits; dx may be dy. sums: memory for
  * bt_op_norm_sums(rows, C) floats */
 typedef struct bt_rmsnorm_bwd_saved {
     float *dx, *dgain, *sums;
     const float *dy, *gain, *rstd;
     const uint16_t *x;
-    int acc; /* add to dx */
+    int acc; /* 1: add to dx */
     size_t rows, C;
 } bt_rmsnorm_bwd_saved;
 static inline size_t bt_op_norm_sums(size_t rows, size_t C) {
     return (rows + BT_NORM_BLOCK - 1) / BT_NORM_BLOCK * 2 *
-           C; /* each block also needs one row of x */
+           C; /* one row of sums and one row of x for each block */
 }
 void bt_op_rmsnorm_bwd_saved(const bt_rmsnorm_bwd_saved *j);
-/* y = or += dropout of x, rows of C elements; y may be x. Value c of row r is 0 if half a word (the lower half, then
- * the upper: elements below and from (C + 1) / 2) of bt_noise_word(rows[r], site * ((C + 1) / 2) + c % ((C + 1) / 2))
- * is below `below`, else `scale` times x */
+/* Dropout of rows of C elements: y = (or, with add, +=) x * scale or 0. y may be x. With the half row
+ * h = (C + 1) / 2, column c of row r uses 16 bits of bt_noise_word(rows[r], site * h + c % h): the lower ones where
+ * c < h, else the upper ones. The element is 0 if they are less than `below`. */
 enum { BT_DROP_ALL = 1 << 16 };
 typedef struct bt_drop {
-    uint32_t *rows; /* keys of the rows */
-    uint32_t below; /* of BT_DROP_ALL */
+    uint32_t *rows; /* (rows) noise key of each row */
+    uint32_t below; /* probability of 0, in units of 1 / BT_DROP_ALL */
     uint32_t site;  /* number of the tensor */
     float scale;
 } bt_drop;
 void bt_op_drop(float *y, const float *x, const bt_drop *how, bool add, size_t rows, size_t C);
 void bt_op_rope(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos,
                 int inverse, size_t rows, size_t heads, size_t D);
-/* rope of (rows, heads D) with results as bf16 only: x is undefined afterwards */
+/* Rotates (rows, heads D) and stores the result as bf16 only; x is undefined afterwards. */
 void bt_op_rope_save(uint16_t *saved, float *x, const bt_rotation *by, size_t rows, size_t heads,
                      size_t D);
 void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n);
-/* glu, then rmsnorm_quant (rstd given) or quant of its rows, in one pass; the result of glu is not returned.
- * gate_saved, up_saved (NULL: not needed) receive gate and up as bf16. h: memory of (rows, F), undefined
+/* glu followed by rmsnorm_quant (if rstd is given) or quant of its rows, in one pass that does not return the result
+ * of glu. gate_saved and up_saved (NULL: not needed) receive gate and up as bf16. h: memory for (rows, F), undefined
  * afterwards */
 typedef struct bt_glu_quant {
     int8_t *xq;
@@ -88,17 +88,17 @@ typedef struct bt_glu_quant {
     size_t rows, F;
 } bt_glu_quant;
 void bt_op_glu_quant(const bt_glu_quant *j);
-/* destination of the gradients of gate and up: floats, or, if these are NULL, rounded to bf16 */
+/* Destination of the gradients of gate and up. If the float pointers are NULL, gradients are rounded to bf16. */
 typedef struct bt_glu_grads {
     float *gate, *up;
     uint16_t *gate_bf16, *up_bf16;
 } bt_glu_grads;
-/* glu_bwd with gate and up stored as bf16 */
+/* glu_bwd of gate and up that are stored as bf16 */
 void bt_op_glu_bwd_saved(bt_glu_grads d, const float *dy, const uint16_t *gate, const uint16_t *up,
                          bt_act act, size_t n);
-/* rmsnorm_bwd over glu, then glu_bwd, in one pass over rows whose gate and up are stored as bf16: act(gate) * up
- * is computed again. dgain (NULL: no gain) is accumulated by blocks of BT_GLU_BLOCK rows in order. h, sums: memory
- * of (rows, F), undefined afterwards */
+/* rmsnorm_bwd over glu, then glu_bwd, in one pass over rows whose gate and up are stored as bf16; act(gate) * up is
+ * recomputed. dgain (NULL: there is no gain) receives sums over blocks of BT_GLU_BLOCK rows, added in order. h, sums:
+ * memory for (rows, F), undefined afterwards */
 enum { BT_GLU_BLOCK = BT_NORM_BLOCK };
 typedef struct bt_glu_norm_bwd {
     bt_glu_grads d;
@@ -112,15 +112,15 @@ void bt_op_glu_norm_bwd(const bt_glu_norm_bwd *j);
 void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
                    bt_act act, size_t n);
 void bt_op_add(float *y, const float *x, size_t n);
-/* y (M, N): x (N) is added to each row; and the sum of rows, added to out (N) in the order of the rows */
+/* add_row: adds x (N) to each row of y (M, N). sum_rows: adds the sum of all rows to out (N), in the order of rows. */
 void bt_op_add_row(float *y, const float *x, size_t M, size_t N);
 void bt_op_sum_rows(float *out, const float *y, size_t M, size_t N);
 void bt_op_scale(float *y, float a, size_t n);
 void bt_op_zero(float *y, size_t n);
-void bt_op_save_bf16(uint16_t *y, const float *x, size_t n); /* rounded to bf16, */
-void bt_op_load_bf16(float *y, const uint16_t *x, size_t n); /* and back; */
-void bt_op_round_bf16(float *x, size_t n);                   /* both, in place */
-double bt_op_sum_squares(const float *x, size_t n);          /* fixed blocks, added in order */
+void bt_op_save_bf16(uint16_t *y, const float *x, size_t n); /* y = x rounded to bf16 */
+void bt_op_load_bf16(float *y, const uint16_t *x, size_t n); /* y = x as floats */
+void bt_op_round_bf16(float *x, size_t n);                   /* rounds x to bf16 in place */
+double bt_op_sum_squares(const float *x, size_t n); /* sums blocks of fixed size in order */
 double bt_op_sum_abs(const float *x, size_t n);
 double bt_op_sum(const float *x, size_t n);
 void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1,
@@ -128,11 +128,11 @@ void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale,
 void bt_op_lion(float *w, const float *g, float *m, const bt_lion *h, size_t n);
 bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign,
                                size_t n);
-/* for weights stored as bf16: the codes of the same values as floats */
+/* tern_codes of weights stored as bf16; equal to that of the same values as floats */
 bt_tern_stats bt_op_tern_codes_bf16(int8_t *codes, const uint16_t *w, float mean, float inv_scale,
                                     int sign, size_t n);
 void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K);
-/* Packs values for BT_COMPACT: the codes are those of bt_op_tern_codes without mean and sign */
+/* Packs values for BT_COMPACT. Their codes are those of bt_op_tern_codes without mean and sign. */
 void bt_op_pack_2bit(void *packed, const float *w, float inv_scale, size_t N, size_t K);
 void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed,
                     float scale, size_t M, size_t N, size_t K, int flags);
@@ -140,41 +140,44 @@ void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const v
                    float scale, size_t M, size_t N, size_t K, bt_prec prec, int flags);
 void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
                    size_t M, size_t N, size_t K, bt_prec prec);
-/* dy as int8 with noise (kernels.h); noise->rows belongs to row 0 */
+/* Rounds dy to int8 with noise (kernels.h); noise->rows[0] belongs to row 0 of dy. */
 void bt_op_tern_dx8(float *dx, size_t lddx, bt_grads dy, const void *packed, float scale, size_t M,
                     size_t N, size_t K, const bt_noise *noise, int flags);
 void bt_op_tern_dw8(float *dw, bt_grads dy, const int8_t *xq, const float *dq, size_t M, size_t N,
                     size_t K, const bt_noise *noise);
-/* a ternary matrix (N, K) in 2 bits (kernels/table/ternary.h) and its scale */
+/* A ternary matrix (N, K) with 2 bits per code (kernels/table/ternary.h), and its scale. */
 typedef struct bt_tern2 {
     const uint8_t *packed;
     float scale;
     size_t N, K;
 } bt_tern2;
-/* the bits of bt_op_tern_fwd for M <= BT_FEW_ROWS rows */
+/* Has the bits of bt_op_tern_fwd, for at most BT_FEW_ROWS rows. */
 void bt_op_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *dq, const bt_tern2 *w,
                      size_t M, int flags);
-/* y (M, N) of few rows x (M, K) */
+/* y (M, N) = x (M, K) w^T, for few rows M */
 void bt_op_gemv(float *y, const void *w, bt_stored_as as, const float *x, size_t M, size_t N,
                 size_t K);
-/* A table of weights as it is read: fp32 values; fp32 values each of which is rounded to bf16 as it
- * is read; or stored as bf16. The last two give the same bits everywhere: ranks that hold the
- * values compute as ranks that were sent them. Or int8 times a scale, of which BT_TABLE8_ROWS rows at a
- * time become floats, or bf16 where products multiply it, in `wide`: a scale for each row of `width`, or
- * one in fp16 for each BT_Q8_BLOCK values (the values of GGUF's Q8_0), where width is a multiple of it. */
+/* A table of weights in one of these forms:
+ *   - fp32 values
+ *   - fp32 values, each rounded to bf16 when it is read
+ *   - bf16 values. This form and the one before give equal bits, so that a rank that holds fp32 values computes the
+ *     same as a rank that received them as bf16
+ *   - int8 values times a scale. Products expand BT_TABLE8_ROWS rows at a time in `wide`, to floats or, for sets
+ *     that multiply bf16, to bf16. There is one scale for each row of `width`, or one fp16 scale for each
+ *     BT_Q8_BLOCK values (the format of GGUF's Q8_0), where width is a multiple of it */
 enum { BT_TABLE8_ROWS = 512, BT_Q8_BLOCK = 32 };
 typedef struct bt_table {
     const float *f32;
-    const uint16_t *bf16; /* NULL: f32 has them */
+    const uint16_t *bf16; /* NULL: the values are in f32 */
     bool rounded;
-    const int8_t *i8; /* not NULL: f32 and bf16 are */
+    const int8_t *i8; /* not NULL: f32 and bf16 are NULL */
     const float *scale;
-    const uint16_t *half_scale; /* not NULL: scale is */
-    void *wide;                 /* (BT_TABLE8_ROWS, width) of the caller's memory */
+    const uint16_t *half_scale; /* not NULL: scale is NULL */
+    void *wide;                 /* (BT_TABLE8_ROWS, width), memory of the caller */
     size_t width;               /* elements from one row to the next */
 } bt_table;
-/* with i8: the table from the first element of a row on; or of a block, for a product that reads columns from
- * there on */
+/* The same table from an element on. With i8 it is the first element of a row or, for a product that reads columns
+ * from there on, of a block. */
 static inline bt_table bt_table_from(bt_table t, size_t element) {
     bt_table from = t;
     if (t.f32) from.f32 = t.f32 + element;
@@ -184,15 +187,15 @@ static inline bt_table bt_table_from(bt_table t, size_t element) {
     if (t.half_scale) from.half_scale = t.half_scale + element / BT_Q8_BLOCK;
     return from;
 }
-/* n values from `element` on; with i8 of one row, with half_scale whole blocks */
+/* Reads n values from `element` on. With i8 they belong to one row; with half_scale they are whole blocks. */
 void bt_table_read(float *out, const bt_table *t, size_t element, size_t n);
-/* Stores each block of BT_Q8_BLOCK values as int8 and a scale, its largest |value| / 127 rounded to fp16; n is a
- * multiple of BT_Q8_BLOCK. Values from such blocks are reproduced exactly, if one of them is +-127 */
+/* Stores each block of BT_Q8_BLOCK values as int8 codes and an fp16 scale, which is the block's largest |value| / 127;
+ * n is a multiple of BT_Q8_BLOCK. Values from such blocks are reproduced exactly if one of them is +-127. */
 void bt_op_q8_put(int8_t *codes, uint16_t *scales, const float *x, size_t n);
 void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b, size_t ldb,
                 int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec, int flags);
-/* with a table as b; a rounded table needs a product that rounds its operands; an int8 table has its own ld, the
- * width, of which the product may read fewer columns */
+/* gemm with a table as b. A rounded table needs a kernel set that rounds the operands of products. An int8 table's
+ * row stride is its width; the product may read fewer columns. */
 void bt_op_gemm_table(float *c, size_t ldc, const float *a, size_t lda, bt_table b, size_t ldb,
                       int tb, size_t M, size_t N, size_t K, bt_prec prec, int flags);
 /* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at
@@ -206,22 +209,22 @@ void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const vo
                     const float *lse, const void *q, const void *k, const void *v,
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, size_t runs,
                     bt_prec prec);
-/* Weights (N, K) as int8, each row rounded to nearest by its own scale; packed in blocks of
- * BT_W8_BLOCK rows. Memory is the caller's: packed bt_op_w8_bytes(N, K), scale (N). */
+/* Weights (N, K) as int8, each row rounded to nearest with its own scale and packed in blocks of BT_W8_BLOCK rows. The
+ * caller allocates packed (bt_op_w8_bytes(N, K) bytes) and scale (N). */
 enum { BT_W8_BLOCK = 1024 };
 typedef struct bt_w8 {
     void *packed;
     float *scale;
-    bool rows; /* `packed` are the codes (N, K) themselves: of N K bytes */
+    bool rows; /* true: `packed` are the codes (N, K) themselves, N K bytes */
 } bt_w8;
 size_t bt_op_w8_bytes(size_t N, size_t K);
-/* not of w.rows */
+/* Packs w; w.rows must be false. */
 void bt_op_w8_pack(const bt_w8 *w, const bt_table *weights, size_t N, size_t K);
-/* dx = dy w; dy times the rows' scales is rounded at random, by row and block; noise->first is the
- * number of w's first row */
+/* dx = dy w. The products of dy and the scales of w's rows are rounded stochastically, by row and block; noise->first
+ * is the number of w's first row. */
 void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt_w8 *w, size_t M,
                   size_t N, size_t K, const bt_noise *noise);
-/* y (M, N) of xq (M, K) with a scale for each row; w.rows */
+/* y (M, N) of xq (M, K) with one scale per row; w.rows must be true. */
 void bt_op_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const bt_w8 *w, size_t M,
                   size_t N, size_t K);
 /* The head's gradients in int8: w8_dx8 and tern_dw8 of the probabilities, whose first column is word noise.first.
@@ -238,8 +241,8 @@ typedef struct bt_head8 {
 /* dE (V, C) += p^T x, p (rows, V) every ldp floats; h->noise.rows belongs to row 0 */
 void bt_op_head_dE8(float *dE, const float *p, size_t ldp, const float *x, const bt_head8 *h,
                     size_t rows, size_t V, size_t C);
-/* dx[m] -= dscale E[index[m]], dE[index[m]] -= dscale x[m] where from <= index[m] < to; dx or dE
- * may be NULL */
+/* For rows with from <= index[m] < to: dx[m] -= dscale E[index[m]] and dE[index[m]] -= dscale x[m]. dx or dE may be
+ * NULL. */
 typedef struct bt_head_targets {
     float *dx, *dE;
     const float *x;
@@ -247,11 +250,11 @@ typedef struct bt_head_targets {
     const int32_t *index;
     size_t from, to;
     float dscale;
-    const float *slopes; /* (rows) dscale is multiplied by them; NULL: ones */
+    const float *slopes; /* (rows) factors of dscale; NULL: all 1 */
     size_t rows, C;
 } bt_head_targets;
 void bt_op_head_targets(const bt_head_targets *j);
-/* changes of the logits before the softmax, and of the targets */
+/* optional changes of the logits before the softmax, and of the targets */
 typedef struct bt_head_form {
     float cap; /* logits become cap tanh(logits / cap) (Gemma 2, arXiv:2408.00118); 0: unchanged */
     float *slopes; /* (M) with cap: its derivative at each row's target. The caller's memory */

@@ -25,7 +25,7 @@ static float slope_at(float capped, float cap) {
     return 1.0f - t * t;
 }
 
-/* one row of bt_op_row_softmax_capped, in parts whose capped logits are kept */
+/* computes one row of bt_op_row_softmax_capped in parts small enough to keep their capped logits */
 static float capped_softmax(float *l, float top, float k, int32_t target, float dscale, float cap,
                             size_t V) {
     enum { SOME = 256 };
@@ -114,12 +114,12 @@ static void do_xent(void *ctx, int thread, size_t a, size_t b) {
     for (size_t r = a; r < b; r++) {
         float *logits = j->logits + r * j->ld;
         bt_active_kernels()->softmax_xent(j->loss + r, logits, j->targets + r, j->dscale, 1, j->V);
-        /* the probability alone */
+        /* leaves the probability, because the target's term is added separately */
         if ((j->int8 || shared(j)) && j->targets[r] >= 0) logits[j->targets[r]] += j->dscale;
     }
 }
 
-/* columns a..b, rows in ascending order */
+/* columns a..b, all rows in ascending order */
 static void do_head_targets(void *ctx, int thread, size_t a, size_t b) {
     const bt_head_targets *j = ctx;
     (void)thread;

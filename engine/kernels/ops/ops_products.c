@@ -5,7 +5,7 @@
 /* ---- ternary weights ------------------------------------------------------------------------- */
 typedef struct codes_job {
     const float *w;
-    const uint16_t *half; /* used if w is NULL */
+    const uint16_t *half; /* read if w is NULL */
     int8_t *codes;
     float mean, inv_scale;
     int sign;
@@ -55,7 +55,7 @@ bt_tern_stats bt_op_tern_codes_bf16(int8_t *codes, const uint16_t *w, float mean
 typedef struct product_job {
     float *y;
     const float *x, *dq;
-    bt_grads grads; /* for products of int8 */
+    bt_grads grads; /* output gradients of the int8 products */
     const void *b;
     const int8_t *xq;
     void *packed;
@@ -79,7 +79,7 @@ void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K) {
     bt_ops_timed("tern_pack", 0, 3.0 * product(N, K, 1), N, BT_TERN_ROWS, do_tern_pack, &j);
 }
 
-/* four rows at a time: their codes fit any set's scratch */
+/* four rows at a time, because their codes fit the scratch memory of every set */
 static void do_pack_2bit(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
     int8_t *codes = bt_ops_scratch(thread);
@@ -210,8 +210,8 @@ size_t bt_op_w8_bytes(size_t N, size_t K) {
     return (N + BT_W8_BLOCK - 1) / BT_W8_BLOCK * panel_block_bytes(K);
 }
 
-/* four rows at a time: their codes fit any set's scratch; so does a row that must be read first,
- * where sets multiply bf16 */
+/* Four rows at a time: their codes fit the scratch memory of every set, and so does a row of floats, which must be
+ * expanded first where sets multiply bf16. */
 static void do_w8_pack(void *ctx, int thread, size_t a, size_t b) {
     const w8_job *j = ctx;
     int8_t *codes = bt_ops_scratch(thread);
@@ -252,7 +252,7 @@ static void do_w8_dx8(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-/* outputs a..b of all rows: each panel of weights is opened by one thread */
+/* Outputs a..b of all rows, so that each panel of weights is unpacked by one thread only. */
 static void do_w8_fwd(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
     bt_active_kernels()->w8_fwd(j->y + a, j->ldy, j->xq, j->dq, (const int8_t *)j->b + a * j->K,
@@ -270,7 +270,7 @@ void bt_op_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const
                      .M = M,
                      .N = N,
                      .K = K};
-    /* few words: still a part for every thread */
+    /* a small vocabulary is still divided among all threads */
     const size_t part = bt_max_size(BT_TERN_ROWS, N / 8 / BT_TERN_ROWS * BT_TERN_ROWS);
     bt_ops_timed("w8_fwd", 2.0 * product(M, N, K), 0, N, bt_min_size(BT_W8_BLOCK, part), do_w8_fwd,
                  &j);
@@ -283,7 +283,7 @@ void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt
     bt_ops_timed("w8_dx8", 2.0 * product(M, N, K), 0, M, product_grain(), do_w8_dx8, &j);
 }
 
-/* ---- few rows: weights are read once, outputs are what threads share ------------------------- */
+/* ---- few rows: weights are read once; threads divide the outputs ------------------------- */
 enum { GEMV_GRAIN = 64 };
 
 static void do_tern_gemv(void *ctx, int thread, size_t a, size_t b) {
@@ -376,7 +376,7 @@ void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const 
         bt_ops_timed("gemm", 2.0 * product(M, N, K), 0, M, product_grain(), do_gemm, &j);
 }
 
-/* b becomes floats BT_TABLE8_ROWS rows at a time, just before the product that reads them */
+/* Expands BT_TABLE8_ROWS rows of b to floats at a time, just before the product that reads them. */
 static void gemm_table8(float *c, size_t ldc, const float *a, size_t lda, bt_table b, int tb,
                         size_t M, size_t N, size_t K, bt_prec prec, int flags) {
     const bool half = prec == BT_PREC_BF16 && bt_kernels_multiply_bf16();

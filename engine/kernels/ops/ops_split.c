@@ -1,4 +1,5 @@
-/* ops_split.c - the slots of split rows and split vocabularies over whole problems. */
+/* ops_split.c - operations on rows and vocabularies that are divided among ranks (tensor parallelism), over whole
+ * problems. */
 #include <string.h>
 
 #include "engine/kernels/ops/ops.h"
@@ -78,7 +79,7 @@ static void dot_of_leaves(const split_job *j, size_t r) {
     for (size_t step = 1; step < j->leaves; step *= 2) {
         for (size_t p = 0; p + step < j->leaves; p += 2 * step) leaf[p] += leaf[p + step];
     }
-    // cppcheck-suppress uninitvar ; there is a leaf at least
+    // cppcheck-suppress uninitvar ; there is at least one leaf
     j->dot[r] = leaf[0];
 }
 
@@ -162,7 +163,7 @@ void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_
 static void lse_of_leaves(const split_job *j, size_t r) {
     bt_row_stat leaf[BT_ROW_LEAVES];
     for (size_t p = 0; p < j->leaves; p++) {
-        /* wraps below the leaf */
+        /* an index below the leaf wraps to a large number */
         size_t c = j->at[p + 1] - j->at[p], at = (size_t)(int64_t)j->index[r] - j->at[p];
         int32_t target = j->index[r] >= 0 && at < c ? (int32_t)at : -1;
         bt_active_kernels()->row_lse(&leaf[p], j->x + r * j->C + j->at[p], &target, 1, c);
@@ -202,7 +203,7 @@ static void split_embed_unit(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t m = a; m < b; m++) {
         size_t word = (size_t)j->index[m] -
-                      j->first; /* wraps below first: a token of another slice */
+                      j->first; /* a token of an earlier slice wraps to a large number */
         if (word < j->V)
             bt_table_read(j->y + m * j->C, &j->table, word * j->C, j->C);
         else
@@ -216,7 +217,7 @@ void bt_op_embed(float *x, bt_table E, const int32_t *tokens, size_t first, size
     bt_ops_run("embed", split_row_bytes(M, C, 8), M, 16, split_embed_unit, &j);
 }
 
-/* columns a..b, rows in ascending order */
+/* columns a..b, all rows in ascending order */
 static void split_embed_bwd_unit(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;

@@ -18,7 +18,7 @@ BT_WIDEST static void widen_blocks(float *out, const int8_t *x, const uint16_t *
     }
 }
 
-/* n values of one row from `element` on; whole blocks */
+/* Expands n values of one row from `element` on; they are whole blocks. */
 static void widen_table_row(float *out, const bt_table *t, size_t element, size_t n) {
     if (t->half_scale)
         widen_blocks(out, t->i8 + element, t->half_scale + element / BT_Q8_BLOCK, n / BT_Q8_BLOCK);

@@ -1,5 +1,5 @@
-/* cpu.c - CPUID, then XCR0, then the kernel's permission for AMX: an instruction counts only when
- * all three agree. */
+/* cpu.c - processor features. An instruction set counts as available only if CPUID reports it, XCR0 enables its
+ * registers and, for AMX, the kernel grants permission. */
 #include "engine/kernels/table/cpu.h"
 
 #include <pthread.h>
@@ -17,11 +17,11 @@
 #include <cpuid.h>
 #endif
 
-/* features of the processor; features reported (bt_cpu_hide) */
+/* found: features of the processor; cpu: the same less those hidden by bt_cpu_hide */
 static bt_cpu found, cpu;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The first hardware thread of its core; itself if the system does not list it. */
+/* Returns the first hardware thread of its core, or its own number if the system does not list the core. */
 static int core_of(int cpu_number, const char *root) {
     char path[256];
     int first = cpu_number;
@@ -45,7 +45,7 @@ int bt_cpu_count_cores(const int *cpus, int n, const char *root) {
 }
 
 int bt_cpu_usable_cores(int visible, double quota) {
-    const double whole = quota + 0.01; /* 1.999 is meant as 2 */
+    const double whole = quota + 0.01; /* a quota of 1.999 counts as 2 */
     if (!(quota > 0) || whole >= visible) return visible;
     return whole < 1 ? 1 : (int)whole;
 }
@@ -114,7 +114,7 @@ static void read_cpu_names(void) {
     cpu.model_number = (int)((sig >> 4 & 15) | (sig >> 16 & 15) << 4);
 }
 
-/* deterministic cache parameters: leaf 4 (Intel) and 0x8000001D (AMD) share one format */
+/* Reads the deterministic cache parameters: leaf 4 (Intel) and 0x8000001D (AMD) have the same format. */
 static void read_caches(void) {
     uint32_t leaf = strcmp(cpu.vendor, "AuthenticAMD") == 0 ? 0x8000001Du : 4u;
     for (uint32_t i = 0; i < 8; i++) {
@@ -142,7 +142,8 @@ static void read_features(void) {
     cpu.avx512_vnni = cpu.avx512 && bit(f7.c, 11);
     cpu.avx512_vbmi = cpu.avx512 && bit(f7.c, 1);
     cpu.avx512_bf16 = cpu.avx512 && bit(f71.a, 5);
-    /* Cooper Lake has bf16 and no VBMI; a virtual machine may hide the model's number, and tiles */
+    /* Cooper Lake has bf16 and no VBMI. The model number is not used, because a virtual machine may hide it and the
+     * tiles. */
     cpu.bf16_slow = cpu.avx512_bf16 && cpu.avx512_vbmi && strcmp(cpu.vendor, "GenuineIntel") == 0;
     cpu.amx_tile = tile && bit(f7.d, 24) && request_tiles();
     cpu.amx_int8 = cpu.amx_tile && bit(f7.d, 25);
@@ -214,7 +215,7 @@ void bt_cpu_hide(unsigned features) {
 
 const char *bt_cpu_blas_core(void) {
     const bt_cpu *c = bt_cpu_get();
-    /* also right for newer Intel and for AMD Zen 4 and 5: measured there */
+    /* measured: this is also the fastest choice on newer Intel processors and on AMD Zen 4 and 5 */
     if (c->avx512) return "SKYLAKEX";
     if (c->avx2 && c->fma) return strcmp(c->vendor, "AuthenticAMD") == 0 ? "ZEN" : "HASWELL";
     return NULL;

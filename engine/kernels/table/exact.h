@@ -1,10 +1,10 @@
-/* exact.h - sums without rounding, so that they have the same bits in any order and over any pieces
+/* exact.h - sums without rounding, whose bits do not depend on the order and the division of the values
  * (reproducible training).
  *
- * Every value is rounded to a multiple of a unit, a power of two so large that no sum of that many
- * values needs more than the 53 bits of a double; what was rounded off goes to a second sum of
- * finer units. The result is sum[0] + sum[1].
- * Threads: any. All sums being exact, any set of kernels gives the same bits. */
+ * Every value is rounded to a multiple of a coarse unit. The unit is a power of two so large that the sum of the
+ * given number of values fits the 53 bits of a double. The remainders are added to a second sum in finer units. The
+ * result is sum[0] + sum[1]. All kernel sets give the same bits, because the sums are exact.
+ * Threads: any. */
 #ifndef BT_ENGINE_KERNELS_TABLE_EXACT_H
 #define BT_ENGINE_KERNELS_TABLE_EXACT_H
 
@@ -14,14 +14,14 @@
 typedef enum { BT_EXACT_VALUE, BT_EXACT_ABS, BT_EXACT_SQUARE } bt_exact_of;
 typedef struct bt_exact {
     double coarse, fine;
-} bt_exact; /* units */
+} bt_exact; /* the units of both sums */
 
-/* for n values of magnitude `most` at most; larger ones, or not finite ones, make rounded sums or
- * not finite ones */
+/* Chooses units for n values of magnitude at most `most`. With larger values sums are rounded; with values that are not
+ * finite they are not finite. */
 bt_exact bt_exact_units(double most, double n);
-/* adds n values of x, of |x| or of x^2 */
+/* Adds n values of x, |x| or x^2. */
 void bt_exact_add(double sum[2], const float *x, size_t n, bt_exact_of of, const bt_exact *units);
-/* the largest magnitude, as bits: a NaN is the largest of all */
+/* Returns the bits of the largest magnitude. A NaN counts as larger than all numbers. */
 uint32_t bt_exact_most(const float *x, size_t n);
 
 #endif

@@ -1,6 +1,6 @@
-/* half.h - conversions of floats to and from fp16 (IEEE 754 binary16) and bf16 in plain C, rounded to the nearest,
- * ties to even. fp16 is infinity beyond 65504, and multiples of 2^-24 below 2^-14; NaN is preserved.
- * Threads: any; pure functions. */
+/* half.h - conversions between floats and fp16 (IEEE 754 binary16) or bf16 in plain C, rounded to the nearest, ties to
+ * even. In fp16, magnitudes beyond 65504 become infinity, and those below 2^-14 become multiples of 2^-24. NaN is
+ * preserved. Threads: any; pure functions. */
 #ifndef BT_ENGINE_KERNELS_TABLE_HALF_H
 #define BT_ENGINE_KERNELS_TABLE_HALF_H
 
@@ -14,7 +14,7 @@ static inline float bt_half(float x) {
     size = bits & 0x7fffffffu;
     if (size >= 0x7f800000u) return x;                      /* infinity, NaN */
     if (size >= 0x477ff000u) return copysignf(INFINITY, x); /* 65520 rounds up */
-    /* the sum's last bit is worth 2^-24 */
+    /* the last bit of the sum has the value 2^-24 */
     if (size < 0x38800000u) return copysignf((fabsf(x) + 0.5f) - 0.5f, x);
     bits += 0xfffu + (bits >> 13 & 1u);
     bits &= ~0x1fffu;
@@ -41,7 +41,7 @@ static inline uint16_t bt_float_to_half(float x) {
 
 static inline float bt_half_to_float(uint16_t x) {
     const uint32_t sign = (uint32_t)(x & 0x8000u) << 16, size = x & 0x7fffu;
-    if (size > 0x7c00u) /* a NaN is quiet, as processors make it */
+    if (size > 0x7c00u) /* a NaN becomes quiet, as in the conversion instructions of processors */
         return bt_float_of_bits(sign | 0x7fc00000u | (size & 0x3ffu) << 13);
     if (size == 0x7c00u) return bt_float_of_bits(sign | 0x7f800000u);
     if (size < 0x400u)

@@ -1,17 +1,14 @@
-/* kernels.h - the table of operations that training is made of; one implementation file per ISA.
+/* kernels.h - the table of operations that training consists of. Each instruction set implements it in one file.
  *
- * A slot works on the range it is given, on one thread, and never allocates: whoever calls (ops.c)
- * splits the work over threads and hands in per-thread scratch (64-byte aligned). isa_generic.c
- * fills every slot with plain loops and is the oracle for ever. A faster set fills some slots; the
- *     rest fall through to the next slower set (dispatch.c): generic < blas < avx2 < avx512 < amx
+ * A slot works on the range given, on one thread, and never allocates. Its caller (ops.c) divides the work over
+ * threads and passes per-thread scratch memory (64-byte aligned). isa_generic.c fills every slot with plain loops and
+ * is the reference of the tests. A faster set fills some slots; the other slots use the next slower set (dispatch.c):
+ * generic < blas < avx2 < avx512 < amx
  *
- * Layout: row-major, contiguous unless an ld (elements) is given. Pointers to arrays may be
- *         unaligned; sizes may be 0.
- * Exactness: integer results equal generic's bit for bit. Float results state a bound in
- *            tests/engine/kernels.
- * Determinism: a slot's result for one output element does not depend on the range it was called
- *              with, as long as ranges
- * begin at multiples of the row grain.
+ * Layout: row-major, contiguous unless an ld (elements) is given. Arrays may be unaligned; sizes may be 0.
+ * Exactness: integer results equal generic's bit for bit. tests/engine/kernels states bounds of float results.
+ * Determinism: the result for one output element does not depend on the range of the call, as long as ranges begin at
+ *     multiples of row_grain.
  * Letters: M rows (tokens), N outputs, K inputs of a linear layer; W is (N, K). */
 #ifndef BT_ENGINE_KERNELS_TABLE_KERNELS_H
 #define BT_ENGINE_KERNELS_TABLE_KERNELS_H
@@ -26,26 +23,26 @@
 #include "engine/kernels/table/exact.h"
 #include "engine/kernels/table/noise.h"
 
-/* operands of backward and dense products; sums are fp32 always. A permission: a set that gains
- * nothing from a form keeps fp32 operands. fp16 overflows to infinity beyond 65504. In the
- * order of the words of train.precision. */
+/* Type to which operands of backward and dense products may be rounded; sums are always fp32. A set for which a type is
+ * not faster keeps fp32 operands. fp16 becomes infinity beyond 65504. The order is that of the choices of
+ * train.precision. */
 typedef enum { BT_PREC_FP32, BT_PREC_BF16, BT_PREC_FP16 } bt_prec;
 typedef enum { BT_ACT_RELU2, BT_ACT_SILU } bt_act;
 
-/* rates a processor is measured by */
+/* products whose peak rate is measured */
 typedef enum { BT_PEAK_FP32, BT_PEAK_BF16, BT_PEAK_INT8 } bt_peak;
 
-/* Flags of a product. BT_ACC: add to the output instead of writing it. BT_B_BF16: the second operand
- * of `gemm` is stored as bf16 (uint16_t); the result has the bits of the same values as floats. For
- * sets with `multiplies_bf16`. BT_COMPACT: `packed` is made by
- * packed_2bit_pack instead of tern_pack, or holds the rows of int8 weights (w8_dx8); the same bits */
+/* Flags of a product. BT_ACC: add to the output instead of writing it. BT_B_BF16: the second operand of `gemm` is
+ * stored as bf16 (uint16_t), for sets with `multiplies_bf16`; the bits equal those of the same values as floats.
+ * BT_COMPACT: `packed` was made by packed_2bit_pack instead of tern_pack, or holds the rows of int8 weights (w8_dx8);
+ * the bits are the same. */
 enum { BT_ACC = 1, BT_B_BF16 = 2, BT_COMPACT = 4 };
 
 /* storage type of the weights of `gemv`: float, or uint16_t with bf16 or fp16 */
 typedef enum { BT_AS_F32, BT_AS_BF16, BT_AS_F16 } bt_stored_as;
 
-/* gradients of a layer's outputs, rows ld elements apart: floats, or bf16, which only products of int8
- * read; the other pointer is NULL */
+/* Gradients of a layer's outputs, with rows `ld` elements apart: floats, or bf16, which only int8 products read. The
+ * other pointer is NULL. */
 typedef struct bt_grads {
     const float *f32;
     const uint16_t *bf16;
@@ -64,56 +61,56 @@ typedef struct bt_code_seen {
     uint64_t flips, sign_flips, back;
 } bt_code_seen;
 typedef struct bt_tern_stats { /* statistics of one call over a range of codes */
-    /* flips: codes that differ from what `codes` held before */
+    /* flips: number of codes that differ from the former content of `codes` */
     uint64_t zero, pos, flips;
 } bt_tern_stats;
 
 /* rows [row, row + n) of the B T rows of bt_op_attn_*: a document inside one sequence */
 typedef struct bt_attn_document {
     size_t row, n;
-    bool padding; /* no document: outputs and gradients are zeros */
+    bool
+        padding; /* true: these rows belong to no document, so their outputs and gradients are zeros */
 } bt_attn_document;
 
-/* rotation of queries and keys by their position: bt_op_rope's arguments */
+/* arguments of bt_op_rope: rotation of queries and keys by their position */
 typedef struct bt_rotation {
     const float *cos, *sin;
-    const int32_t *pos; /* positions of the B T rows */
+    const int32_t *pos; /* (B T) position of each row */
 } bt_rotation;
 
 typedef struct bt_attn_shape {
     size_t T, D; /* sequence length, head size */
-    /* elements between tokens in q/dq, k/dk, v/dv, o/do */
+    /* elements from one token to the next in q/dq, k/dk, v/dv, o/do */
     size_t ldq, ldk, ldv, ldo;
     float scale;   /* 1/sqrt(D) */
     size_t window; /* 0: whole causal prefix */
-    /* query heads per kv head, 0: H / KV; number of query heads of the first kv head before q */
+    /* group: query heads per kv head (0: H / KV). skip: query heads of the first kv head that precede q */
     size_t group, skip;
-    /* bt_op_attn_bwd with several runs: query heads of each, 0: equal parts of a kv head's */
+    /* bt_op_attn_bwd with several runs: number of query heads in each. 0: each run is an equal part of a kv head's */
     size_t run;
-    /* bt_op_attn_*: attention is restricted to documents, which cover all rows in order; the bits are those of
-     * each document separately. NULL: each sequence is one document */
+    /* bt_op_attn_*: attention is restricted to documents, which cover all rows in order; the bits equal those of
+     * computing each document separately. NULL: each sequence is one document */
     const bt_attn_document *documents;
     size_t n_documents;
-    /* q, k, v, and in the backward pass o, are stored as bf16 (uint16_t): for sets with `multiplies_bf16`, in
-     * BT_PREC_BF16. The bits are those of the same values as floats */
+    /* q, k, v and, in the backward pass, o are stored as bf16 (uint16_t): for sets with `multiplies_bf16`, in
+     * BT_PREC_BF16. The bits equal those of the same values as floats */
     bool bf16;
-    /* Four of the seven products are of int8, with exact sums; the other three of the backward pass are those of
-     * `prec`. Q K^T (both passes) and dout V^T: rows are rounded to nearest, with one scale a row. P V: v is rounded
-     * by columns, and p = exp(score - the row's largest) to multiples of 1 / BT_ATTN_STEPS. What rounding p of key j
-     * leaves is added to p of key j + BT_ATTN_LANES before that is rounded, so that many small weights keep their
-     * sum; the row is divided by the sum of the rounded ones */
+    /* Four of the seven products multiply int8 operands, with exact sums; the other three products of the backward
+     * pass use `prec`. Q K^T (both passes) and dout V^T round rows to nearest, with one scale a row. P V rounds v by
+     * columns, and p = exp(score - the row's largest) to multiples of 1 / BT_ATTN_STEPS. The rounding error of p of
+     * key j is added to p of key j + BT_ATTN_LANES before that is rounded, so that many small weights keep their
+     * sum. The row is divided by the sum of the rounded weights */
     bool int8;
-    const bt_rotation
-        *turned; /* bt_op_attn_bwd: dq and dk are turned back so; NULL: they are not */
+    const bt_rotation *turned; /* bt_op_attn_bwd: rotation to undo in dq and dk; NULL: none */
 } bt_attn_shape;
 
-/* partial results over some columns of a row: row_stats, row_lse */
+/* partial results of row_stats and row_lse over some columns of a row */
 typedef struct bt_row_stat {
     double sum;
     float a, b;
 } bt_row_stat;
 
-/* joins results of two ranges of columns, left and right: of row_stats, of row_lse */
+/* Joins the results of two neighbouring ranges of columns, of row_stats or of row_lse. */
 static inline bt_row_stat bt_row_stat_join(bt_row_stat x, bt_row_stat y) {
     bool right = y.a * y.b > x.a * x.b;
     return (bt_row_stat){x.sum + y.sum, right ? y.a : x.a, right ? y.b : x.b};
@@ -125,21 +122,21 @@ static inline bt_row_stat bt_row_lse_join(bt_row_stat x, bt_row_stat y) {
                          top, x.b + y.b};
 }
 
-typedef struct bt_lion { /* settings of one update */
+typedef struct bt_lion { /* arguments of one update */
     float grad_scale, lr, b1, b2, decay;
 } bt_lion;
 
-typedef struct bt_adamw { /* settings of one update; c1 = 1 - b1^t, c2 = 1 - b2^t */
+typedef struct bt_adamw { /* arguments of one update; c1 = 1 - b1^t, c2 = 1 - b2^t */
     float grad_scale, lr, b1, b2, eps, decay, c1, c2;
 } bt_adamw;
 
 typedef struct bt_kernels {
     const char *name;
-    /* products are cut over threads at multiples of this many rows (0: anywhere); then a result
-     * does not depend on the cut */
+    /* threads divide products at multiples of this number of rows (0: anywhere), so that a result does not depend on
+     * the division */
     size_t row_grain;
-    /* true if gemm rounds operands to bf16 where allowed, on this processor; NULL: never, and BT_B_BF16 is not
-     * supported */
+    /* returns true if gemm, on this processor, rounds operands to bf16 where allowed. NULL: it never does, and
+     * BT_B_BF16 is not supported */
     bool (*multiplies_bf16)(void);
 
     /* ---- rows of a (rows, C) matrix ---------------------------------------------------------- */
@@ -147,7 +144,7 @@ typedef struct bt_kernels {
      * NULL. */
     void (*rmsnorm)(float *y, float *rstd, const float *x, const float *gain, float eps,
                     size_t rows, size_t C);
-    /* dx (+)= gradient of rmsnorm; acc != 0 adds. dx may be dy or x */
+    /* dx = gradient of rmsnorm; acc != 0 adds to dx. dx may be dy or x */
     void (*rmsnorm_dx)(float *dx, const float *dy, const float *x, const float *gain,
                        const float *rstd, int acc, size_t rows, size_t C);
     /* dgain[c] += sum over rows of dy * x * rstd, columns c0 <= c < c1, rows in ascending order */
@@ -175,45 +172,45 @@ typedef struct bt_kernels {
     void (*softmax_xent)(float *loss, float *logits, const int32_t *targets, float dscale,
                          size_t rows, size_t V);
 
-    /* ---- rows of which this caller has some columns only (tensor parallelism): statistics, then functions of the
-     * statistics of whole rows ---- */
-    /* sum of x^2; x and gain (NULL: 1) where |x gain| is largest, so that absmax has the bits of
-     * the whole row's */
+    /* ---- rows of which this caller holds some columns only (tensor parallelism): statistics of the columns, then
+     * functions that use the joined statistics of whole rows ---- */
+    /* sum of x^2, and the x and gain (NULL: 1) of the largest |x gain|, from which the absmax of the whole row is
+     * computed with the same bits */
     void (*row_stats)(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C);
     /* y = x * rstd * gain (y, gain, rstd may be NULL: not needed, 1, 1); xq (may be NULL): y as absmax int8, where
      * dq[r] holds max |y| of the whole row when called and the scale afterwards, both as in quant_rows */
     void (*row_apply)(int8_t *xq, float *dq, float *y, const float *x, const float *gain,
                       const float *rstd, size_t rows, size_t C);
-    /* out[r] = sum of g dy x */
+    /* out[r] = sum of gain dy x */
     void (*row_dot)(double *out, const float *dy, const float *x, const float *gain, size_t rows,
                     size_t C);
-    /* dx = rstd * (g dy - x * rstd^2 * mean[r]), mean[r] that of g dy x over the whole row. dx may
+    /* dx = rstd * (gain dy - x * rstd^2 * mean[r]), where mean[r] is the mean of gain dy x over the whole row. dx may
      * be dy */
     void (*row_dx)(float *dx, const float *dy, const float *x, const float *gain, const float *rstd,
                    const float *mean, size_t rows, size_t C);
     /* y[r] += x[r] * a[r] */
     void (*row_axpy)(float *y, const float *x, const float *a, size_t rows, size_t C);
-    /* a = the largest logit, sum = that of exp(logit - a), b = logits[target] (target < 0: 0) */
+    /* a = max(logits), sum = sum of exp(logit - a), b = logits[target] (target < 0: 0) */
     void (*row_lse)(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows,
                     size_t V);
-    /* logits := exp(logits - top[r]) * k[r], less dscale at the target (target < 0: nowhere) */
+    /* logits := exp(logits - top[r]) * k[r]; subtracts dscale at the target, unless target < 0 */
     void (*row_softmax)(float *logits, const float *top, const float *k, const int32_t *targets,
                         float dscale, size_t rows, size_t V);
 
     /* ---- flat arrays ------------------------------------------------------------------------- */
     void (*add)(float *y, const float *x, size_t n); /* y += x */
     void (*scale)(float *y, float a, size_t n);      /* y *= a */
-    /* half to even; NaN is preserved, the same bits on every set */
+    /* rounds half to even; NaN is preserved; all sets give the same bits */
     void (*to_bf16)(uint16_t *y, const float *x, size_t n);
     void (*from_bf16)(float *y, const uint16_t *x, size_t n); /* exact */
-    /* the same two with fp16: half.h */
+    /* the same conversions for fp16 (half.h) */
     void (*to_half)(uint16_t *y, const float *x, size_t n);
     void (*from_half)(float *y, const uint16_t *x, size_t n);
-    /* callers pass blocks of fixed size */
+    /* callers pass blocks of fixed size, so that the bits do not depend on the division */
     double (*sum_squares)(const float *x, size_t n);
     double (*sum_abs)(const float *x, size_t n);
     double (*sum)(const float *x, size_t n);
-    /* exact.h; anchors of the units */
+    /* exact.h; `coarse` and the argument after it are the anchors of the units */
     void (*exact_add)(double sum[2], const float *x, size_t n, bt_exact_of of, double coarse,
                       double fine);
     uint32_t (*exact_most)(const float *x, size_t n);
@@ -222,24 +219,24 @@ typedef struct bt_kernels {
     void (*adamw)(float *w, const float *g, float *m, float *v, float grad_scale, float lr,
                   float b1, float b2, float eps, float decay, float c1, float c2, size_t n);
 
-    /* Lion: g *= grad_scale; w -= lr * (sign(b1 m + (1-b1) g) + decay w); m = b2 m + (1-b2) g. A
-     * sign near zero turns by rounding, so every set has the same bits */
+    /* Lion: g *= grad_scale; w -= lr * (sign(b1 m + (1-b1) g) + decay w); m = b2 m + (1-b2) g. Rounding could change a
+     * sign near zero, so every set computes the same bits */
     void (*lion)(float *w, const float *g, float *m, const bt_lion *h, size_t n);
 
-    /* ---- optimizer states in few bytes (moment.h): the same bits on every set ------------------ */
+    /* ---- optimizer states in few bytes (moment.h); all sets give the same bits ------------------ */
     /* words[i] = bt_noise_word(key, lane + i) */
     void (*noise_words)(uint32_t *words, uint32_t key, uint32_t lane, size_t n);
     void (*moment_load)(float *y, const void *x, bt_moment_form form, size_t n);
-    /* rounded with 16 bits of each word: those from `shift` on */
+    /* rounds stochastically with 16 bits of each word, from bit `shift` on */
     void (*moment_store)(void *y, const float *x, bt_moment_form form, const uint32_t *words,
                          int shift, size_t n);
-    /* adamw without fused multiply-add */
+    /* adamw without fused multiply-add, so that all sets give the same bits */
     void (*adamw_even)(float *w, const float *g, float *m, float *v, const bt_adamw *h, size_t n);
 
     /* ---- statistics: isa_stats.h ------------------------------------------------------------- */
     void (*adamw_undo)(float *change, float *before, const float *w, const float *m, const float *v,
                        size_t n, float keep, float step, float root, float eps);
-    /* adds to seen */
+    /* adds its counts to `seen` */
     void (*code_history)(uint8_t *history, const int8_t *codes, size_t n, bt_code_seen *seen);
     size_t (*code_near)(const float *w, size_t n, float mean, float inv_scale, float threshold,
                         float band);
@@ -249,13 +246,12 @@ typedef struct bt_kernels {
      * mean). Returns counts. */
     bt_tern_stats (*tern_codes)(int8_t *codes, const float *w, float mean, float inv_scale,
                                 int sign, size_t n);
-    /* Packed form of codes (N, K), private to the set that made it; good for tern_fwd, tern_dx and
-     * tern_dx8 of the same set. Rows n0..n1 (n0 a multiple of BT_TERN_ROWS) are packed by one call,
-     * so threads share the work. */
+    /* Packed form of codes (N, K), private to its kernel set: tern_fwd, tern_dx and tern_dx8 of the same set read it.
+     * One call packs rows n0..n1 (n0 a multiple of BT_TERN_ROWS), so threads share the work. */
     size_t (*tern_bytes)(size_t N, size_t K);
     void (*tern_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
-    /* The same in 2 bits a code, for weights that rarely change: products unpack it panel by panel. Rows n0..n1,
-     * at any n0, are at `codes` */
+    /* A packed form with 2 bits per code, for weights that rarely change; products unpack it panel by panel. Row n0
+     * (any number) is at `codes` */
     size_t (*packed_2bit_bytes)(size_t N, size_t K);
     void (*packed_2bit_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
                              size_t n1);
@@ -272,30 +268,30 @@ typedef struct bt_kernels {
     void (*tern_dw)(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
                     size_t M, size_t N, size_t K, size_t n0, size_t n1, bt_prec prec,
                     void *scratch);
-    /* The same two products with dy rounded to int8 (noise.h): sums exact in int32, equal bits on
-     * every set, and of bf16 those of the same values as floats. dx8: a row's scale is
-     * s = max|dy[m]| / 127; dx (+)= (float)sum_n(q[m, n] w[n, k]) * (s * scale); noise->rows is row 0's */
+    /* The same two products with dy rounded to int8 (noise.h). Sums are exact in int32: all sets give the same bits,
+     * and bf16 gradients those of the same values as floats. dx8: the scale of a row is s = max|dy[m]| / 127;
+     * dx (+)= (float)sum_n(q[m, n] w[n, k]) * (s * scale). noise->rows[0] belongs to row 0 */
     void (*tern_dx8)(float *dx, size_t lddx, bt_grads dy, const void *packed, float scale,
                      size_t m0, size_t m1, size_t N, size_t K, const bt_noise *noise, int flags,
                      void *scratch);
-    /* dw8: blocks of BT_GRAD_BLOCK rows; of g = dy[m, n] * dq[m], s = max over the block of |g| /
-     * 127; dw[n, k] += (float)sum_m(q[m, n] xq[m, k]) * s, block after block */
+    /* dw8: in blocks of BT_GRAD_BLOCK rows, rounds g = dy[m, n] * dq[m] with the block's scale s = max|g| / 127;
+     * dw[n, k] += (float)sum_m(q[m, n] xq[m, k]) * s, one block after the other */
     void (*tern_dw8)(float *dw, bt_grads dy, const int8_t *xq, const float *dq, size_t M, size_t N,
                      size_t K, size_t n0, size_t n1, const bt_noise *noise, void *scratch);
 
-    /* ---- int8 weights: the head's, for its gradients ----------------------------------------- */
-    /* Packed form of int8 codes (N, K), private to its set, for w8_dx8 of the same set. Rows n0..n1 (n0 a multiple
-     * of 4) are at `codes`; they are packed by one call. */
+    /* ---- int8 weights: for gradients of the head ----------------------------------------- */
+    /* Packed form of int8 codes (N, K), private to its kernel set: w8_dx8 of the same set reads it. One call packs
+     * rows n0..n1 (n0 a multiple of 4), which begin at `codes`. */
     size_t (*w8_bytes)(size_t N, size_t K);
     void (*w8_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
-    /* dx8 for weights code[n, k] * row_scale[n]: g = dy[m, n] * row_scale[n] is rounded; s = max|g|
-     * / 127 of a row; dx (+)= (float)sum_n(q[m, n] code[n, k]) * s. BT_COMPACT: `packed` are the codes (N, K)
-     * themselves; the same bits */
+    /* dx8 for weights code[n, k] * row_scale[n]: rounds g = dy[m, n] * row_scale[n] with the row's scale
+     * s = max|g| / 127; dx (+)= (float)sum_n(q[m, n] code[n, k]) * s. BT_COMPACT: `packed` holds the codes (N, K)
+     * themselves; the bits are the same */
     void (*w8_dx8)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
                    const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
                    const bt_noise *noise, int flags, void *scratch);
 
-    /* y[m, n] = (float)sum_k(xq[m, k] code[n, k]) * dq[m] * row_scale[n], in this order; codes (N, K) */
+    /* y[m, n] = (float)sum_k(xq[m, k] code[n, k]) * dq[m] * row_scale[n], multiplied in this order; codes is (N, K) */
     void (*w8_fwd)(float *y, size_t ldy, const int8_t *xq, const float *dq, const int8_t *codes,
                    const float *row_scale, size_t m0, size_t m1, size_t N, size_t K, void *scratch);
 
@@ -306,48 +302,47 @@ typedef struct bt_kernels {
                  size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
                  int flags, void *scratch);
 
-    /* ---- causal attention of one head of one sequence, tiled over keys: never T x T in memory ---- */
-    /* q, k, v, o of the backward pass: floats, or bf16 if shape->bf16 */
+    /* ---- causal attention of one head of one sequence, tiled over keys; the T x T scores are never stored ---- */
+    /* q, k, v and, in the backward pass, o: floats, or bf16 if shape->bf16 */
     /* o = softmax(scale q k^T) v for query rows t0..t1; lse[t] = log of the row's normaliser
      * (natural log, of scaled scores); t0 is a multiple of BT_ATTN_ROWS */
     void (*attn_fwd)(float *o, float *lse, const void *q, const void *k, const void *v,
                      const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec, void *scratch);
-    /* dq written, dk and dv added to, for one query head against its kv head; delta[t] = sum_d do*o
-     * is computed inside */
+    /* writes dq; adds to dk and dv; for one query head and its kv head. Computes delta[t] = sum_d do*o itself */
     void (*attn_bwd)(float *dq, float *dk, float *dv, const float *dout, const void *o,
                      const float *lse, const void *q, const void *k, const void *v,
                      const bt_attn_shape *s, bt_prec prec, void *scratch);
 
-    /* ---- decoding: few rows, bound by reading weights ------------------------------------------ */
-    /* y[m, n] (+)= dq[m] * scale * sum_k xq[m, k] w[n, k] for M <= BT_FEW_ROWS rows, outputs n0..n1,
-     * from 2-bit packed weights (tern2 layout of kernels/table/ternary.h); the sums are exact in
-     * int32: the bits of tern_fwd */
+    /* ---- decoding: few rows; reading weights limits the speed ------------------------------------------ */
+    /* y[m, n] (+)= dq[m] * scale * sum_k xq[m, k] w[n, k] for M <= BT_FEW_ROWS rows, outputs n0..n1, from 2-bit
+     * packed weights (layout: kernels/table/ternary.h). The sums are exact in int32, so the bits equal those of
+     * tern_fwd */
     void (*tern_gemv)(float *y, size_t ldy, const int8_t *xq, const float *dq, size_t M,
                       const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1,
                       int flags, void *scratch);
-    /* y[m, n] = sum_k w[n, k] x[m, k] for M rows of x, outputs n0..n1: the head. The sum for one
-     * element does not depend on M */
+    /* y[m, n] = sum_k w[n, k] x[m, k] for M rows of x, outputs n0..n1; used for the head. The sum for one element does
+     * not depend on M */
     void (*gemv)(float *y, size_t ldy, const void *w, bt_stored_as as, const float *x, size_t M,
                  size_t K, size_t n0, size_t n1);
 
     /* ---- measuring --------------------------------------------------------------------------- */
-    /* multiply-adds of one kind out of registers alone, `rounds` times a fixed number; returns the
-     * operations done (two per multiply-add), 0 when this set has no instruction of that kind */
+    /* executes rounds times a fixed number of multiply-adds of one kind on registers alone; returns the number of
+     * operations (two per multiply-add), 0 if this set has no such instruction */
     double (*peak_ops)(bt_peak kind, size_t rounds);
 
-    /* per-thread scratch any slot of this set may need for problems up to these sizes, bytes */
+    /* bytes of per-thread scratch memory that the slots of this set need at most for problems up to these sizes */
     size_t (*scratch_bytes)(size_t M, size_t N, size_t K, size_t T, size_t D);
 } bt_kernels;
 
-/* granularity of splitting tern_pack and tern_dw over outputs */
+/* Rows of W are divided among threads at multiples of this, in tern_pack and tern_dw. */
 enum { BT_TERN_ROWS = 64 };
-/* queries of an attention tile */
+/* queries in an attention tile */
 enum { BT_ATTN_ROWS = 64 };
-/* int8 attention: distance of the key to which a rounding error is carried; steps of a weight */
+/* int8 attention: rounding errors are carried to the key this far ahead; weights are multiples of 1 / steps */
 enum { BT_ATTN_LANES = 32, BT_ATTN_STEPS = 126 };
-/* rows of tern_gemv at most */
+/* largest number of rows of tern_gemv */
 enum { BT_FEW_ROWS = 32 };
-/* fixed block of sums that are split over threads */
+/* sums divided among threads use blocks of this size */
 enum { BT_SUM_BLOCK = 4096 };
 
 extern const bt_kernels bt_kernels_generic; /* complete */
@@ -356,7 +351,7 @@ const bt_kernels *bt_kernels_blas(void);    /* NULL when OpenBLAS cannot be load
 extern const bt_kernels bt_kernels_avx2;
 extern const bt_kernels bt_kernels_avx512;
 extern const bt_kernels bt_kernels_amx;
-/* tests: the same code on tiles in software; needs AVX-512 with bf16 */
+/* for tests: the code of the AMX set, with tiles emulated in software; needs AVX-512 with bf16 */
 extern const bt_kernels bt_kernels_emulated_amx;
 #endif
 
@@ -365,12 +360,12 @@ extern const bt_kernels bt_kernels_emulated_amx;
  * avx512-vnni: bf16); "auto" chooses such a set if the extension is slow. Call once, before any model exists;
  * later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 and w8_* always belong to one set. */
 bt_code bt_kernels_select(const char *isa, bt_err *err) BT_MUST_CHECK;
-/* the word of --isa that "auto" means on processor `c`; "auto" itself where the choice is between blas and generic,
- * which depends on OpenBLAS */
+/* The value of --isa that "auto" stands for on processor `c`. It is "auto" itself if the choice is between blas and
+ * generic, which depends on OpenBLAS. */
 struct bt_cpu;
 const char *bt_kernels_auto_isa(const struct bt_cpu *c);
 #define BT_ISA_WORDS "auto generic blas avx2-plain avx2 avx512-plain avx512-vnni avx512 amx"
-const char *bt_kernels_isa_name(size_t i); /* the words one by one; NULL after the last */
+const char *bt_kernels_isa_name(size_t i); /* the i-th value of --isa; NULL after the last */
 /* Level that determines the bits computed by a kernel set, in the order of speed. Processors of one level compute
  * the same bits: VNNI is not a level, because products of integers are exact without it too. A processor that has
  * a level also has all below it, except BLAS (OpenBLAS may be missing, and computes other bits on another
@@ -384,10 +379,10 @@ typedef enum bt_isa_level {
     BT_LEVEL_AMX,
     BT_LEVEL_COUNT
 } bt_isa_level;
-/* the level of what `isa` selects: with "auto" the highest of this processor, with another word that
- * word's, whether this processor has it or not */
+/* The level of the set that `isa` selects. "auto" means the highest level of this processor; any other value has its
+ * level whether this processor supports it or not. */
 bt_isa_level bt_kernels_level(const char *isa);
-/* the fastest word of --isa that has this level */
+/* the fastest value of --isa that has this level */
 const char *bt_kernels_level_isa(bt_isa_level level);
 /* true if the fastest set of `isa` trains faster with int8 gradients: every vector set does, by a factor of 1.3
  * even without VNNI */
@@ -395,13 +390,14 @@ bool bt_kernels_int8_pays(const char *isa);
 /* true if it trains faster with int8 attention: VNNI multiplies int8 four times as fast as fp32. Without VNNI int8
  * attention is slower; with fast bf16 products it was not measured */
 bool bt_kernels_int8_attention_pays(const char *isa);
-/* true if `gemm` rounds its operands to bf16 where the precision allows it: AVX-512 with bf16, and AMX. All other
- * sets multiply fp32 */
+/* True if `gemm` rounds its operands to bf16 where the precision allows it: AVX-512 with bf16, and AMX. All other sets
+ * multiply fp32. */
 bool bt_kernels_multiply_bf16(void);
-const bt_kernels *bt_active_kernels(void);    /* the merged table; generic before select */
-const char *bt_kernels_isa(void);             /* name of the fastest set in use */
-size_t bt_kernels_slots(void);                /* number of slots, */
-const char *bt_kernels_slot_name(size_t i);   /* their names */
-const char *bt_kernels_slot_winner(size_t i); /* and the set that serves each */
+const bt_kernels *bt_active_kernels(
+    void);                        /* the merged table; the generic one before bt_kernels_select */
+const char *bt_kernels_isa(void); /* name of the fastest set in use */
+size_t bt_kernels_slots(void);    /* number of slots */
+const char *bt_kernels_slot_name(size_t i);   /* name of a slot */
+const char *bt_kernels_slot_winner(size_t i); /* name of the set that implements the slot */
 
 #endif

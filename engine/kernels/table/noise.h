@@ -16,15 +16,15 @@
 #include <string.h>
 
 typedef struct bt_noise {
-    const uint32_t *rows; /* a key per row */
+    const uint32_t *rows; /* (rows) a key for each row */
     uint32_t salt;
     uint32_t first; /* dw: number of the first output in its tensor */
 } bt_noise;
 
-/* tokens that share a scale in tern_dw8 */
+/* number of tokens that share a scale in tern_dw8 */
 enum { BT_GRAD_BLOCK = 512 };
 
-#define BT_NOISE_DW 0x5bd1e995u /* flips the salt for dw */
+#define BT_NOISE_DW 0x5bd1e995u /* inverts bits of the salt for dw */
 #define BT_NOISE_LANE 0x9e3779b9u
 #define BT_NOISE_MUL1 0x7feb352du /* C. Wellons, lowbias32 */
 #define BT_NOISE_MUL2 0x846ca68bu
@@ -41,14 +41,15 @@ static inline int bt_noise_round(float v, uint32_t u) {
     return ((int)rintf(v * 256.0f) + (int)u) >> 8;
 }
 
-/* the largest magnitude so far, as bits: NaN is larger than all numbers and is preserved */
+/* Maximum of `top` and |x|, as bits. NaN is larger than all numbers, so it is preserved. */
 static inline uint32_t bt_noise_absmax(uint32_t top, float x) {
     uint32_t bits;
     memcpy(&bits, &x, 4);
     bits &= 0x7fffffffu;
     return bits > top ? bits : top;
 }
-#define BT_NOISE_LEAST 0x0da24260u /* bits of 1e-30f: keeps 127 / absmax finite */
+#define BT_NOISE_LEAST \
+    0x0da24260u /* bits of 1e-30f, the smallest absmax used, which keeps 127 / absmax finite */
 
 static inline float bt_noise_bits(uint32_t bits) {
     float x;

@@ -1,4 +1,4 @@
-/* ternary.c - packing codes into 2 bits and back. */
+/* ternary.c - packs ternary codes into 2 bits each and unpacks them. */
 #include "engine/kernels/table/ternary.h"
 
 #include <stdbool.h>
@@ -8,8 +8,8 @@ enum { BLOCK = 128, BLOCK_BYTES = 32 };
 
 size_t bt_tern2_row_bytes(size_t K) { return (K + BLOCK - 1) / BLOCK * BLOCK_BYTES; }
 
-/* Eight codes in a word, one a byte: -1, 0, 1 <-> 0, 1, 2. The top bits keep bytes from borrowing
- * of each other. */
+/* Processes eight codes in a 64-bit word, one per byte, and maps -1, 0, 1 to 0, 1, 2 and back. A set top bit in each
+ * byte prevents borrows between bytes. */
 enum { WORDS = BLOCK_BYTES / 8 };
 static const uint64_t ONES = 0x0101010101010101u, TOPS = 0x8080808080808080u,
                       TWO_BITS = 0x0303030303030303u;
@@ -34,7 +34,7 @@ void bt_tern2_pack(uint8_t *packed, const int8_t *codes, size_t N, size_t K) {
     }
 }
 
-/* false: a code 3 is among them, or among those beyond `have` */
+/* Returns false if a code is 3, also among those beyond `have`. */
 static bool unpack_block(int8_t *out, const uint8_t *in, size_t have) {
     uint64_t word[WORDS], c[4 * WORDS], threes = 0;
     memcpy(word, in, BLOCK_BYTES);
