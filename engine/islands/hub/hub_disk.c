@@ -12,7 +12,8 @@ static void ping_islands(bt_hub *h) {
         bt_member *m = &h->members[i];
         if (m->state != BT_MEMBER_JOINS && m->state != BT_MEMBER_TRAINS) continue;
         bt_hub_send(h, &m->peer, &ping, NULL);
-        m->seen_ns = m->worked_ns = now; /* its messages wait unread */
+        m->seen_ns = m->worked_ns =
+            now; /* messages that arrived during the wait have not been read */
     }
     h->held_ns = 0;
 }

@@ -14,23 +14,25 @@
 #include "engine/islands/hub/hub_server.h"
 
 /* hub_peers.c */
-uint32_t bt_hub_number(const bt_hub *h, const bt_member *m); /* in heads: 1, 2, ... */
+uint32_t bt_hub_number(
+    const bt_hub *h,
+    const bt_member *m); /* number of the hub or of a member in message heads: 1, 2, ... */
 void bt_hub_event(bt_hub *h, bt_event_kind kind, const bt_member *m, const char *fmt, ...)
     BT_PRINTF(4, 5);
 bt_port_state bt_hub_send(bt_hub *h, const bt_hub_peer *to, const bt_island_head *head,
                           const void *payload);
-/* one line to a peer that is no member, or of one's message */
+/* Refuses a message: sends one line to a peer, which need not be a member. */
 void bt_hub_refuse(bt_hub *h, const bt_hub_peer *to, const char *fmt, ...) BT_PRINTF(3, 4);
-/* one line for the people of an island, or (m NULL) of all islands that train */
+/* Sends one line for the users of an island or, with m NULL, of all islands that train. */
 void bt_hub_notice(bt_hub *h, const bt_member *m, const char *line);
-/* frees the update that is on its way */
+/* Frees the update that is being received. */
 void bt_hub_unstage(bt_member *m);
 
-/* hub_state.c: the settings of the first island become the job's */
+/* hub_state.c. The settings of the first island become those of the job. */
 bt_code bt_hub_begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) BT_MUST_CHECK;
 
 /* hub_parts.c */
-/* bytes of an update of this kind: of this process' tensors, or of all */
+/* Bytes of an update of this kind: of the tensors of this process or, with whole, of all. */
 size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole);
 /* true if the member's chunks, received or not, belong to an update of `bytes` bytes */
 bool bt_hub_update_fits(const bt_member *m, size_t bytes);
@@ -43,10 +45,10 @@ bt_code bt_hub_lose(bt_hub *h, bt_member *m, bt_member_state state, const char *
     BT_MUST_CHECK;
 
 /* hub_rounds.c */
-/* an update of the member is complete */
+/* Called when an update of the member is complete. */
 bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) BT_MUST_CHECK;
-/* Called after a member joined, left or pushed: applies all possible updates and sends gos to islands that may
- * begin. */
+/* Called after a member joined, left or pushed an update: applies all updates that can be applied, and sends a go to
+ * each island that may begin a step. */
 bt_code bt_hub_advance(bt_hub *h, bt_err *err) BT_MUST_CHECK;
 void bt_hub_send_go(bt_hub *h, const bt_member *m);
 
@@ -60,14 +62,14 @@ bool bt_hub_returns(bt_hub *h, bt_member *m);
 void bt_hub_note_waits(bt_hub *h);
 
 /* hub_disk.c */
-/* After the disk refused to keep something, on all processes with the same reason: reports it (first), gives the
- * islands a sign of life and waits about a second. An error is the end of the hub: `why` where waiting does not help */
+/* Called after the disk refused to store something, with the same reason on all processes. Reports it (first), sends a
+ * sign of life to the islands and waits about a second. An error ends the hub: `why`, if waiting does not help. */
 bt_code bt_hub_wait_for_disk(bt_hub *h, bool first, const bt_err *why, bt_err *err) BT_MUST_CHECK;
 void bt_hub_disk_is_back(bt_hub *h);
 
-/* hub_observe.c: an update was applied */
+/* hub_observe.c. Called when an update was applied. */
 void bt_hub_observe(bt_hub *h, const bt_hub_step *step, int64_t tokens);
-/* current rows of its islands; they replace those recorded for the same update */
+/* Records the current rows of the islands; they replace those of the same update. */
 void bt_hub_observe_islands(bt_hub *h);
 
 #endif

@@ -93,8 +93,8 @@ static void fill_member(bt_hub *h, bt_member *m, const bt_hub_peer *from, const 
     m->fetch = (bt_island_fetch){.n = 0};
 }
 
-/* Leases the data of steps that the island may have begun beyond that update. If this fails only those steps are
- * lost. */
+/* Leases the data of the steps that the island may have begun after that update. If the data are not available, only
+ * those steps are lost. */
 static void take_next_back(bt_hub *h, bt_member *m, int64_t begin, int64_t end) {
     const int64_t most = h->leases.next + (INT64_C(1) << 32);
     if (begin < 0 || begin > most || end <= begin ||
@@ -115,7 +115,7 @@ static bool restore_member_update(bt_hub *h, bt_member *m, const char *text, siz
         sscanf(line, "%lld %lld %lld %lld %lld %lld %lld %lld", &seq, &begin, &end, &base, &kind,
                &steps, &next, &next_end) < 6)
         return false;
-    /* a delta may be as many rounds late as any other (apply_late) */
+    /* a delta may be late by the same number of rounds as in apply_late */
     const int64_t late = kind == BT_PUSH_DELTA && h->model->fragments == 1 ? h->cfg.late : 0;
     if (seq < 1 || kind < BT_PUSH_GRADIENT || kind > BT_PUSH_DELTA || steps < 1 ||
         steps > c->islands.inner || base < 0 || base > h->model->version ||
@@ -136,8 +136,8 @@ static bool restore_member_update(bt_hub *h, bt_member *m, const char *text, siz
     return true;
 }
 
-/* The update named in an island's hello ("was=INCARNATION", under its earlier name) is the newest one that was
- * acknowledged, so only its go was lost. m: the member before this hello */
+/* True if the update named in an island's hello ("was=INCARNATION", under its earlier name) is the newest acknowledged
+ * one, so that only its go was lost. m: the member before this hello. */
 static bool had_it(const bt_member *m, const char *text, size_t n, long long *next,
                    long long *next_end) {
     char line[192];
@@ -221,7 +221,8 @@ bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_
         take_next_back(h, m, next, next_end);
     }
     const bool resend = !had && h->model->has_weights && restore_member_update(h, m, text, n);
-    if (had || (resend && m->incarnation > 1)) m->clock = was; /* it is known from before */
+    if (had || (resend && m->incarnation > 1))
+        m->clock = was; /* the island's clock is known from before the restart */
     BT_TRY(bt_hub_all_member(h, m, err));
     welcome(h, m, resend, had);
     if (!h->model->has_weights) return BT_OK;

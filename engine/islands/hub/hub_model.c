@@ -1,4 +1,4 @@
-/* hub_model.c - the arrays of the hub and the steps that change them. */
+/* hub_model.c - the arrays of the hub, and the steps that change them. */
 #include "engine/islands/hub/hub_model.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static const bt_codec no_codec = {.name = "fp32"};
 
 static bt_code make_norm(bt_hub_model *m, bt_err *err) {
     const bt_params *p = &m->setup.params;
-    /* exact: the same bits for any number of processes */
+    /* exact sums give the same bits for any number of processes */
     bt_norm_cfg norm = {.mesh = &m->mesh,
                         .sharded = m->mesh.shape.dp_shard > 1,
                         .exact = true,
@@ -53,7 +53,7 @@ static bt_code check_fragments(const bt_hub_model *m, bt_err *err) {
                    "islands.fragments is of islands that step together: --staleness must be 0");
 }
 
-/* the tensors of this process: as fragments are cut */
+/* Assigns tensors to this process in the way in which fragments are divided. */
 static bt_code take_own(bt_hub_model *m, bt_err *err) {
     const bt_params *p = &m->setup.params;
     const int64_t of = bt_comm_size(bt_comm_world()), k = bt_comm_rank(bt_comm_world());
@@ -229,7 +229,7 @@ bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double fac
     out->applied = isfinite(out->grad_norm);
     if (!out->applied) return BT_OK;
     const double clip = m->cfg.optim.clip /
-                        (out->grad_norm + 1e-6); /* as in a single job (train/step.c) */
+                        (out->grad_norm + 1e-6); /* the formula of a single job (train/step.c) */
     const bt_optim_update how = {.t = m->updates + 1,
                                  .grad_scale = m->cfg.optim.clip > 0 && clip < 1 ? (float)clip
                                                                                  : 1.0f,
@@ -259,7 +259,7 @@ void bt_hub_model_publish(bt_hub_model *m) {
     if (m->published == m->theta) return;
     const size_t at = m->begin, n = m->part;
     bt_vector_subtract(m->work + at, m->theta + at, m->published + at, n);
-    memset(m->mean + at, 0, n * sizeof *m->mean); /* state of the codec: the residual is zero */
+    memset(m->mean + at, 0, n * sizeof *m->mean); /* the codec's residual is zero */
     m->encoded = -1;
     m->update_bytes = bt_vector_encode(&m->down, m->update, m->work, m->mean);
     if (!bt_vector_decode_into(&m->down, m->work, m->update, m->update_bytes)) return;
@@ -267,14 +267,14 @@ void bt_hub_model_publish(bt_hub_model *m) {
     m->update_version = m->version;
 }
 
-/* ---- out ------------------------------------------------------------------------------------- */
+/* ---- bytes for islands ------------------------------------------------------------------------------------- */
 
 static void plain_bytes(bt_hub_model *m, const float *x, size_t *n) {
     const bt_vector_code plain = plain_code(m);
     *n = bt_vector_encode(&plain, m->work, x, NULL);
 }
 
-/* state k of every tensor, where its rule keeps one */
+/* Copies optimizer state k of every tensor that has one. */
 static void moments(bt_hub_model *m, size_t k, size_t *n) {
     float *at = m->work;
     for (size_t i = m->first; i < m->end; i++) {

@@ -2,15 +2,15 @@
  * islands.
  *
  * All arrays are flat, in the layout of one rank that holds the whole model (model/shape/params.h). In a hub of
- * several processes (the ranks of bt_comm_world) each owns a run of whole tensors, `own`, and touches only these
- * elements, so that only they use memory.
+ * several processes (the ranks of bt_comm_world) each process owns a range of whole tensors, `own`, and accesses only
+ * these elements, so that no memory is used for the others.
  *     theta       the outer weights
- *     published   the weights of the islands: theta, or with a codec the sum of the published updates. An update
- *                 encodes theta - published, so that the next one includes the encoding error of the last:
- *                 error feedback without a state of its own
+ *     published   the weights of the islands: theta or, with a codec, the sum of the published updates. An update
+ *                 encodes theta - published, so that the next update includes the encoding error of the previous
+ *                 one (error feedback without another state)
  * Order:    create -> set_weights | load -> { mean -> gradient_step | outer_step -> publish }* -> destroy.
  * Ranks:    create and gradient_step are collective; all other functions are local to a process.
- * Threads:  one, which has the thread pool. */
+ * Threads:  one thread, which may use the thread pool. */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_MODEL_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_MODEL_H
 
@@ -27,20 +27,21 @@ typedef struct bt_hub_model {
     bt_norm *norm;
     bt_optim *optim;
     bt_optim_span *spans;
-    bt_range own, *counted; /* elements; of its tensors */
-    size_t first, end;      /* its tensors */
+    bt_range own, *counted; /* own: elements of this process; counted: elements of its tensors */
+    size_t first, end;      /* tensors of this process */
     bt_lr_schedule lr;
     size_t n; /* elements of each array */
     float *theta, *published, *mean, *momentum, *work;
     bool has_weights;
-    int64_t version;         /* updates of theta so far */
-    int64_t updates;         /* updates made by the optimizer: its step count */
-    bt_vector_code up, down; /* own part of the fragment in use */
-    bt_vector_code all;      /* the fragment in use, of all processes */
+    int64_t version;         /* number of updates of theta so far */
+    int64_t updates;         /* number of optimizer steps so far */
+    bt_vector_code up, down; /* code of the own part of the fragment in use */
+    bt_vector_code all;      /* code of the fragment in use, for all processes */
     int64_t fragments;       /* number of fragments of a delta */
     size_t begin, part;      /* own elements of the fragment in use; part 0: none */
-    size_t all_part;         /* elements of the fragment in use, of all processes */
-    unsigned char *update;   /* (update_bytes) that led to `version`; update_version -1: none */
+    size_t all_part;         /* number of elements of the fragment in use, for all processes */
+    unsigned char
+        *update; /* (update_bytes) the update that led to `version`; update_version -1: none */
     size_t update_bytes;
     int64_t update_version;
     int encoded; /* content of `work` for fetches (bt_fetch_kind), with its version and length; -1: none */
@@ -54,13 +55,13 @@ bt_code bt_hub_model_create(bt_hub_model **out, const bt_run_cfg *cfg, bt_err *e
 void bt_hub_model_destroy(bt_hub_model *m);        /* accepts NULL */
 size_t bt_hub_model_memory(const bt_hub_model *m); /* bytes of its arrays */
 
-/* fp32 values as vector_code has them; false: not that many, or one is not finite */
+/* Sets weights from fp32 values in the form of vector_code; false: wrong number, or a value is not finite. */
 bool bt_hub_model_set_weights(bt_hub_model *m, const void *bytes, size_t n);
 
-/* Selects the fragment that the following calls use; -1: all own tensors. Gradients cover all, deltas the fragment
- * of their round. */
+/* Selects the fragment that the following calls use; -1: all own tensors. Gradients cover all tensors, deltas the
+ * fragment of their round. */
 void bt_hub_model_use(bt_hub_model *m, int64_t fragment);
-/* fragment of the round that begins */
+/* Returns the fragment of the round that begins. */
 int64_t bt_hub_model_fragment(const bt_hub_model *m);
 
 typedef struct bt_hub_part { /* one update in a mean */
@@ -68,19 +69,19 @@ typedef struct bt_hub_part { /* one update in a mean */
     size_t n;
     double weight; /* its number of tokens */
 } bt_hub_part;
-/* The parts' weighted mean becomes `mean`: added pairwise as a tree over the parts' order, so that 2^k
- * equal islands add up to the bits of one job. false: a part is no encoded array */
+/* Sets `mean` to the weighted mean of the parts. It is a binary tree over the order of the parts, so that 2^k equal
+ * islands give the bits of one job. false: a part is not an encoded array. */
 bool bt_hub_model_mean(bt_hub_model *m, const bt_hub_part *parts, size_t n, bt_err *err);
 
 typedef struct bt_hub_step {
     double lr, decay, grad_norm;
-    bool applied; /* false: the norm is not finite, nothing was changed */
+    bool applied; /* false: the norm is not finite, and nothing was changed */
 } bt_hub_step;
 /* One optimizer step by the mean gradient, clipped by the norm of the mean. position: step of the schedule;
  * factor: multiplies the learning rate */
 bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double factor,
                                    bt_hub_step *out, bt_err *err) BT_MUST_CHECK;
-/* one outer step by the mean delta of `islands` islands, by the job's settings (rules/outer_step.h) */
+/* One outer step with the mean delta of `islands` islands, according to the job's settings (rules/outer_step.h). */
 void bt_hub_model_outer_step(bt_hub_model *m, double islands);
 /* Subtracts eta times the mean, which is the delta of one island, without momentum. */
 void bt_hub_model_average(bt_hub_model *m, double eta);
@@ -91,14 +92,14 @@ void bt_hub_model_publish(bt_hub_model *m);
  * that is valid until the next call. */
 const void *bt_hub_model_bytes(bt_hub_model *m, int kind, size_t *n);
 
-/* islands make own steps and send deltas: DiLoCo after its warm-up */
+/* True if islands make steps of their own and send deltas: DiLoCo after its warm-up. */
 bool bt_hub_model_local_steps(const bt_hub_model *m);
-/* the next updates are gradients, or deltas */
+/* The kind of the next updates: gradients or deltas. */
 bt_push_kind bt_hub_model_push_kind(const bt_hub_model *m);
 /* true if one update combines those of all islands, instead of one per arrival */
 bool bt_hub_model_together(const bt_hub_model *m);
 
-/* slices for a checkpoint, of save and load alike */
+/* Appends slices for writing and reading checkpoints. */
 void bt_hub_model_slices(bt_hub_model *m, bt_slices *out);
 
 #endif

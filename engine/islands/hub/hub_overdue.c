@@ -1,7 +1,7 @@
 /* hub_overdue.c - islands that delay the job: reported after two seconds, overdue after three rounds.
  *
- * Signs of life are not enough: an island whose exchange hangs still sends them. An overdue island remains a
- * member; its next update is late (hub_rounds.c), and from then on the job waits for it again. */
+ * Signs of life are no proof of progress: an island whose exchange hangs still sends them. An overdue island remains a
+ * member. Its next update is late (hub_rounds.c), and after it the job waits for the island again. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include "engine/base/tables/derived.h"
 #include "engine/islands/hub/hub_internal.h"
 
-static const double named_s = 2;    /* a wait so much longer than usual is reported */
-static const double unknown_s = 30; /* the least that an island without a usual round may take */
-enum { ROUNDS = 3 };                /* usual rounds that an update may be missing */
+static const double named_s = 2;    /* a wait that exceeds the usual one by this is reported */
+static const double unknown_s = 30; /* minimum limit for an island whose usual round is unknown */
+enum { ROUNDS = 3 };                /* an island is overdue after this number of its usual rounds */
 
 static double seconds(int64_t ns) { return (double)ns / 1e9; }
 
-/* NaN: fewer than three are known */
+/* NaN: fewer than three durations are known */
 static double median_round_s(const int64_t *ns, size_t n) {
     double known[BT_HUB_ROUNDS];
     const size_t kept = n < BT_HUB_ROUNDS ? n : BT_HUB_ROUNDS;
@@ -23,7 +23,7 @@ static double median_round_s(const int64_t *ns, size_t n) {
     return kept < 3 ? (double)NAN : bt_median_known(known, kept);
 }
 
-/* the member's usual round, else the longest usual round of another */
+/* The member's usual round, else the longest usual round of another member. */
 static double round_s(const bt_hub *h, const bt_member *m) {
     double longest = median_round_s(m->rounds_ns, m->n_rounds);
     if (!isnan(longest)) return longest;
@@ -34,7 +34,7 @@ static double round_s(const bt_hub *h, const bt_member *m) {
 
 static bool delays_round(const bt_member *m) { return m->state == BT_MEMBER_TRAINS && !m->overdue; }
 
-/* true if other islands wait for its update */
+/* True if other islands wait for the member's update. */
 static bool holds_up(const bt_hub *h, const bt_member *m) {
     int64_t slowest, fastest;
     bt_hub_training(h, &slowest, &fastest);
@@ -105,7 +105,7 @@ bool bt_hub_watch(bt_hub *h) {
         if (!holds_up(h, m)) continue;
         const int64_t since = m->worked_ns > h->held_ns ? m->worked_ns : h->held_ns;
         const double waited_s = seconds(h->now_ns - since), usual = round_s(h, m);
-        /* a round of which all islands take long (an evaluation) may have one that takes half as long again */
+        /* in a round in which all islands take long (an evaluation), one island may take half as long again */
         double most_s = fmax(h->cfg.overdue_s, 0.5 * seconds(h->held_ns - m->go_ns));
         most_s = fmax(most_s, isnan(usual) ? unknown_s : ROUNDS * usual);
         const double wait_s = median_round_s(h->waits_ns, h->n_waits);

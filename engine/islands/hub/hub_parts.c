@@ -28,9 +28,9 @@ typedef struct order { /* fields not used by its kind are zero */
     order_kind kind;
     uint32_t member;
     uint64_t seq, job_bytes;         /* job_bytes: length of the text that follows */
-    int64_t push, version, fragment; /* fragment: of the member's delta */
+    int64_t push, version, fragment; /* fragment of the member's delta */
     bt_hub_change change;
-    /* MEMBER: of the member; KEEP: `applied` of all members */
+    /* MEMBER: state of the member; KEEP: `applied` of all members */
     int64_t state;
     uint32_t incarnation;
     char key[44];
@@ -39,7 +39,7 @@ typedef struct order { /* fields not used by its kind are zero */
 
 static bt_comm *all(void) { return bt_comm_world(); }
 
-/* broadcasts to the other processes; does nothing in a hub of one process */
+/* Broadcasts an order to the other processes; has no effect in a hub of one process. */
 static bt_code send_order(bt_hub *h, order *o, bt_err *err) {
     if (h->parts == 1) return BT_OK;
     h->order = 1;
@@ -67,12 +67,12 @@ static bt_code fail_hub_memory(bt_err *err) {
 bt_code bt_hub_all_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
     order o = {.kind = ORDER_JOB, .job_bytes = n};
     BT_TRY(send_order(h, &o, err));
-    BT_TRY(bt_agree(all(), BT_OK, err)); /* all have room for it */
+    BT_TRY(bt_agree(all(), BT_OK, err)); /* all processes have allocated memory for the text */
     BT_TRY(bt_broadcast(all(), (void *)(uintptr_t)text, n, 0, err));
     return begin_job(h, text, n, err);
 }
 
-/* The first process reports a refusal, also one for lack of memory. */
+/* Only the first process reports a refusal, including one for lack of memory. */
 static bt_code execute_job_order(bt_hub *h, const order *o, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_OK;
@@ -225,7 +225,7 @@ bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, 
 
 /* ---- storage ------------------------------------------------------------------------------------- */
 
-/* Every process writes a record to its log, then waits until all processes have written theirs. */
+/* Every process writes a record to its log and waits until all have written theirs. */
 static bt_code log_when_possible(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
     bool written = false, waited = false;
     for (;; waited = true) {
@@ -242,7 +242,7 @@ static bt_code log_when_possible(bt_hub *h, const bt_hub_applied *a, int64_t ver
 static bt_code log_and_publish(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
     BT_TRY(log_when_possible(h, a, version, err));
     if (a->kind < 0) return BT_OK;
-    /* other processes than the first may have received messages since the change */
+    /* processes other than the first may have received messages since the change */
     bt_hub_model_use(h->model, a->kind == BT_PUSH_DELTA ? a->position : -1);
     bt_hub_model_publish(h->model);
     return BT_OK;
@@ -265,7 +265,7 @@ static bt_code execute_log_order(bt_hub *h, const order *o, bt_err *err) {
     return log_and_publish(h, &o->change.how, o->version, err);
 }
 
-/* A checkpoint that the disk refuses is tried again later: the log has all that it would hold */
+/* A checkpoint that the disk refuses is tried again later, because the log contains the same information. */
 static bt_code all_saved(bt_hub *h, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     const bt_code code = bt_hub_state_save(h->state, &why);

@@ -11,11 +11,11 @@
 #include "engine/islands/rules/job_settings.h"
 #include "engine/islands/rules/outer_step.h"
 
-/* number of steps per lease if islands do not step together: one range for the reader */
+/* number of steps in one lease if islands do not step together */
 enum { LEASE_STEPS = 16 };
 
-/* between two exchanges, for an island that has done `clock` steps: of each fragment every islands.inner, at first
- * fewer (islands.ramp) */
+/* Number of inner steps between two exchanges of an island that has done `clock` steps: each fragment is exchanged
+ * every islands.inner steps; at first more often (islands.ramp). */
 static int64_t inner_steps(const bt_hub *h, int64_t clock) {
     const bt_run_cfg *c = &h->model->cfg;
     const double most = c->islands.ramp * (double)clock;
@@ -46,7 +46,7 @@ static bt_code take_lease(bt_hub *h, bt_member *m, int64_t steps, bt_err *err) {
     if (m->lease_end - m->lease >= steps * m->sequences) return BT_OK;
     const bool few = bt_hub_model_together(h->model) || bt_hub_model_local_steps(h->model);
     const int64_t many = few ? steps : LEASE_STEPS * steps, n = many * m->sequences;
-    if (m->next_end - m->next == n && n > 0) { /* dealt a round ago */
+    if (m->next_end - m->next == n && n > 0) { /* leased one round ago */
         m->lease = m->next;
         m->lease_end = m->next_end;
         m->next = m->next_end = 0;
@@ -59,7 +59,8 @@ static bt_code take_lease(bt_hub *h, bt_member *m, int64_t steps, bt_err *err) {
     return BT_OK;
 }
 
-/* Inner steps get the data of the next round as well, for an island that continues while its update is in flight. */
+/* With inner steps, also leases the data of the next round, for an island that continues while its update is in flight.
+ * */
 static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const int64_t then = m->clock + m->go.steps, most = inner_steps(h, then);
@@ -78,14 +79,14 @@ static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
     return BT_OK;
 }
 
-/* Fills all of its go except the data of the next round. */
+/* Fills the member's go, except the data of the next round. */
 static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const bool local = bt_hub_model_local_steps(h->model);
     int64_t steps = local ? inner_steps(h, m->clock) : 1, all = 0;
     if (steps > c->train.steps - m->clock) steps = c->train.steps - m->clock;
     if (h->finished && bt_hub_model_together(h->model))
-        steps = 0; /* also for one that left rounds out */
+        steps = 0; /* rounds that were left out count as well */
     m->go.seq = (int64_t)m->applied;
     m->go.outcome = m->outcome;
     m->go.version = m->base = h->model->version;
@@ -115,7 +116,7 @@ static void remember_norm(bt_hub *h, double norm) {
     if (isfinite(norm)) h->norms[h->n_norms++ % BT_POISON_NORMS] = norm;
 }
 
-/* Norms of gradients and of deltas are not comparable: clears them when the kind changes. */
+/* Norms of gradients and of deltas are not comparable, so a change of the kind clears them. */
 static void norms_of(bt_hub *h, int64_t kind) {
     if (kind != h->norms_kind) h->n_norms = 0;
     h->norms_kind = kind;
@@ -124,7 +125,7 @@ static void norms_of(bt_hub *h, int64_t kind) {
 /* Compares the norm of the decoded update with the median of the newest good ones. */
 static bt_code is_poison(bt_hub *h, bt_member *m, double *norm, bool *poison, bt_err *err) {
     BT_TRY(bt_hub_all_norm(h, m, norm, err));
-    /* per element, so that fragments are comparable */
+    /* norm per element, so that fragments are comparable */
     *norm /= sqrt((double)h->model->all_part);
     *poison = bt_poisoned(*norm, h->norms, bt_min_size(h->n_norms, BT_POISON_NORMS),
                           BT_POISON_TIMES);
@@ -145,7 +146,7 @@ static void count_outcome(bt_hub *h, bt_member *m) {
     if (isfinite(m->push.loss)) m->loss = m->push.loss;
 }
 
-/* The member's update is part of the weights, or left out with its data used up, or nothing was to be applied */
+/* Called when the member's update was applied, left out with its data used up, or empty. */
 static bt_code finish_update(bt_hub *h, bt_member *m, const bt_hub_step *step, int64_t tokens,
                              bt_err *err) {
     const int64_t steps = m->push.steps > 0 ? m->push.steps : 1, used = steps * m->sequences;
@@ -184,7 +185,7 @@ static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
     return bt_hub_all_save_first(h, err);
 }
 
-/* Stores the applied update on disk before an island is informed, then publishes it. */
+/* Stores the applied update on disk before any island is informed, then publishes it. */
 static bt_code store_and_publish(bt_hub *h, const bt_hub_applied *a, int64_t version_before,
                                  const bt_hub_step *step, int64_t tokens, bt_err *err) {
     BT_TRY(bt_hub_all_keep(h, a, version_before, err));
@@ -195,7 +196,7 @@ static bt_code store_and_publish(bt_hub *h, const bt_hub_applied *a, int64_t ver
     return BT_OK;
 }
 
-/* ---- islands that do not wait for each other ----------------------------------------------------- */
+/* ---- asynchronous islands ----------------------------------------------------- */
 
 static bt_code apply_alone(bt_hub *h, bt_member *m, bt_err *err) {
     bt_hub_step step = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
@@ -205,7 +206,7 @@ static bt_code apply_alone(bt_hub *h, bt_member *m, bt_err *err) {
     bt_hub_applied a = {.kind = tokens > 0 ? m->push.kind : BT_APPLIED_NOTHING,
                         .position = m->clock,
                         .factor = bt_staleness_factor(m->go.staleness)};
-    if (a.kind == BT_PUSH_DELTA) { /* its share of an average; a gradient has a smaller step */
+    if (a.kind == BT_PUSH_DELTA) { /* a delta is averaged; a gradient takes a smaller step */
         a.kind = BT_APPLIED_AVERAGE;
         a.factor = 1 / (double)bt_hub_training(h, &slowest, &fastest);
     }
@@ -218,15 +219,15 @@ static bt_code apply_alone(bt_hub *h, bt_member *m, bt_err *err) {
     return store_and_publish(h, &a, before, &step, tokens, err);
 }
 
-/* ---- all together ------------------------------------------------------------------------------ */
+/* ---- islands that step together ------------------------------------------------------------------------------ */
 
 static int by_lease(const void *a, const void *b) {
     const bt_member *x = *(bt_member *const *)a, *y = *(bt_member *const *)b;
     return (x->lease > y->lease) - (x->lease < y->lease);
 }
 
-/* Collects the updates of this round, in the order of their data; returns 0 while the round is not over. With a
- * quorum it is over when the quorum is reached and quorum_s has passed. */
+/* Collects the updates of this round, in the order of their data. Returns 0 while the round is not over. With a quorum
+ * it is over when the quorum is reached and quorum_s has passed. */
 static size_t take_round(bt_hub *h, bt_member **order) {
     size_t n = 0, training = 0;
     const size_t quorum = (size_t)h->cfg.quorum;
@@ -279,7 +280,7 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
     return store_and_publish(h, &a, before, &step, tokens, err);
 }
 
-/* Drops the member's update and returns its data. */
+/* Drops the member's update and returns its data to the leases. */
 static bt_code leave_out(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_hub_step none = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
     const bt_hub_applied a = {.kind = BT_APPLIED_NOTHING};
@@ -330,8 +331,8 @@ static bt_code apply_behind(bt_hub *h, bt_member *m, bt_err *err) {
 
 /* ---- which islands may begin --------------------------------------------------------------------- */
 
-/* First sequence of a round of inner steps. Its data may have been leased before all of the previous round were
- * applied. */
+/* Returns the first sequence of a round of inner steps. Its data may have been leased before all updates of the
+ * previous round were applied. */
 static int64_t first_lease(bt_member *const *of, size_t n) {
     int64_t first = INT64_MAX;
     for (size_t i = 0; i < n; i++)
@@ -366,7 +367,7 @@ static bt_code release_round(bt_hub *h, bt_err *err) {
         h->finished |= m->go.steps == 0;
         begin[n_begin++] = m;
     }
-    /* asynchronous islands end one after another: the last rows recorded are those after the last one */
+    /* asynchronous islands end one after another; their rows are recorded again after the last one */
     if (h->finished && n_begin) bt_hub_observe_islands(h);
     BT_TRY(send_gos(h, begin, n_begin, err));
     /* an island that is bound + 1 steps ahead of the slowest waits, so this difference is never exceeded */

@@ -44,7 +44,7 @@ static void refuse_update(bt_hub *h, bt_member *m, const char *why) {
 }
 
 static void take_chunk(bt_hub *h, bt_member *m, const bt_island_head *head, const void *payload) {
-    if (head->seq <= m->applied || m->pushed) return; /* repeated: its go was sent */
+    if (head->seq <= m->applied || m->pushed) return; /* a repeated message: its go was sent */
     if (head->seq != m->staging) {
         bt_hub_unstage(m);
         const uint32_t most = bt_hub_chunks(bt_hub_update_bytes(h, m, BT_PUSH_WEIGHTS, false));
@@ -56,7 +56,7 @@ static void take_chunk(bt_hub *h, bt_member *m, const bt_island_head *head, cons
         m->have = calloc(head->chunks, 1);
         if (!m->staged || !m->have) {
             bt_hub_unstage(m);
-            return; /* the push repeats the request */
+            return; /* the island repeats its request with the push */
         }
         m->staging = head->seq;
         m->chunks = head->chunks;
@@ -110,8 +110,8 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
     return bt_hub_pushed(h, m, err);
 }
 
-/* Returns FULL if the parts from m->fetch.first on wait for room; parts that were sent or cannot be sent are
- * removed from m->fetch */
+/* Sends requested parts. Returns FULL if the parts from m->fetch.first on wait for room in the queue. Parts that were
+ * sent or cannot be sent are removed from m->fetch. */
 static bt_port_state send_parts(bt_hub *h, bt_member *m) {
     bt_island_fetch *f = &m->fetch;
     size_t n = 0;
@@ -135,7 +135,7 @@ static bt_port_state send_parts(bt_hub *h, bt_member *m) {
         state = bt_hub_send(h, &m->peer, &head, bytes + at);
         if (state == BT_PORT_FULL) return state;
         if (state == BT_PORT_GONE)
-            break; /* the island repeats the fetch when it is connected again */
+            break; /* the island repeats the fetch after it has reconnected */
     }
     f->n = 0;
     return state;
@@ -212,7 +212,7 @@ bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, si
     const bool known = m && head.epoch == h->cfg.epoch && head.incarnation == m->incarnation &&
                        strcmp(from->key, m->key) == 0;
     if (!known || (m->state != BT_MEMBER_JOINS && m->state != BT_MEMBER_TRAINS)) {
-        /* the sender is of an earlier start of the hub, was replaced, or was declared dead */
+        /* the sender belongs to an earlier start of the hub, was replaced, or was declared dead */
         if (known && m->state == BT_MEMBER_DEAD)
             bt_hub_event(h, BT_EVENT_ISLAND_LATE, m, "too late: '%s' of an island declared dead",
                          bt_island_type_name(head.type));
@@ -248,7 +248,7 @@ size_t bt_hub_bytes(const bt_hub *h) {
     return sum;
 }
 
-/* after a restart of the hub the islands of before are waited for, but not for ever */
+/* After a restart the hub waits a limited time for the islands that trained before. */
 static bt_code begin_without_missing_islands(bt_hub *h, bt_err *err) {
     if (!h->resumed_ns || h->started) return BT_OK;
     const double ask_again_s = 4; /* islands do so every two seconds */

@@ -1,4 +1,4 @@
-/* hub_state.c - the job of a hub, its checkpoints and its log of updates: written and read. */
+/* hub_state.c - reads and writes the job of a hub, its checkpoints and its log of updates. */
 #include "engine/islands/hub/hub_state.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ struct bt_hub_state {
         passed_bytes; /* passed_bytes: end of the damaged records that were skipped */
     bool missing;     /* a damaged record was an update */
     bt_state rows;
-    bt_code loaded; /* result of the row's load callback, which returns nothing */
+    bt_code loaded; /* result of the row's load callback, which has no return value */
     bt_err why;
 };
 
@@ -41,8 +41,7 @@ typedef struct log_head {
     uint64_t magic, json_bytes, mean_bytes;
     int64_t kind, version, position;
     double factor;
-    uint64_t
-        checksum; /* XXH3-64 of the head without it, the values, and the mean, one after the other */
+    uint64_t checksum; /* XXH3-64 of the head without this field, the values and the mean */
 } log_head;
 
 /* ---- the job ------------------------------------------------------------------------------------ */
@@ -160,10 +159,10 @@ static void load_members(bt_hub *h, const bt_state_values *v) {
     }
 }
 
-/* Marks all leased data as returned; an island that rejoins gets a new lease. */
+/* Marks all leased data as returned; an island that rejoins receives a new lease. */
 static bt_code load_leases(bt_hub *h, const bt_state_values *v, bt_err *err) {
     const size_t most = bt_state_count(v, "leases");
-    int64_t *ends = calloc(most + 1, sizeof *ends); /* begin, end; begin, end; ... */
+    int64_t *ends = calloc(most + 1, sizeof *ends); /* begin, end of each lease */
     if (!ends) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu leases of data", most / 2);
     const size_t n = bt_state_ints(v, "leases", ends, most);
     bt_code code = BT_OK;
@@ -243,7 +242,7 @@ bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) {
     return code == BT_OK ? bt_agree(bt_comm_world(), clear_log(s, err), err) : code;
 }
 
-/* size of the log in bytes above which a checkpoint is due */
+/* Returns the size of the log above which a checkpoint is due. */
 static int64_t log_most(const bt_hub_model *m) {
     const int64_t models = BT_HUB_LOG_MODELS * (int64_t)(m->n * sizeof(float));
     return models > DUE_LEAST ? models : DUE_LEAST;
@@ -253,7 +252,7 @@ static int64_t hub_checkpoint_bytes(const bt_hub_model *m) {
     return (int64_t)(m->n * sizeof(float)) * (1 + BT_OPTIM_STATES);
 }
 
-/* A checkpoint frees the log, and needs room itself: on a small disk it is made while there is room */
+/* A checkpoint frees the log but needs room itself, so on a small disk it is made before the room becomes too small. */
 static bool room_is_short(const bt_hub_state *s) {
     const bt_hub_model *m = s->hub->model;
     const int64_t checkpoint = hub_checkpoint_bytes(m), update = (int64_t)(m->n * sizeof(float));
@@ -268,7 +267,7 @@ bool bt_hub_state_due(const bt_hub_state *s) {
 }
 
 int64_t bt_hub_state_need(const bt_hub_model *m) {
-    /* the checkpoints that are kept and the one being written */
+    /* the stored checkpoints and the one being written */
     return (KEEP + 1) * hub_checkpoint_bytes(m) + log_most(m) + (int64_t)(m->n * sizeof(float));
 }
 
@@ -353,14 +352,14 @@ static bt_code replay_record(bt_hub_state *s, const log_head *head, char *json, 
     if (head->kind == BT_PUSH_DELTA) bt_hub_model_outer_step(m, head->factor);
     if (head->kind == BT_APPLIED_AVERAGE) bt_hub_model_average(m, head->factor);
     if (head->kind >= 0) bt_hub_model_publish(m);
-    if (s->hub->part) return BT_OK; /* members and data are the first process' */
+    if (s->hub->part) return BT_OK; /* only the first process stores members and data */
     BT_TRY(bt_state_load_values(&s->rows, &values, err));
     if (s->loaded == BT_OK) return BT_OK;
     *err = s->why;
     return s->loaded;
 }
 
-/* *whole false: the log ends before */
+/* *whole false: the log ends before n bytes */
 static bt_code read_log_bytes(const bt_hub_state *s, void *to, size_t n, bool *whole, bt_err *err) {
     *whole = true;
     for (size_t at = 0; at < n;) {
@@ -376,11 +375,11 @@ static bt_code read_log_bytes(const bt_hub_state *s, void *to, size_t n, bool *w
     return BT_OK;
 }
 
-/* NONE: no record begins here, or its end is missing; DAMAGED: its bytes are complete but wrong, and the next one
- * follows */
+/* NONE: there is no record here, or its end is missing. DAMAGED: the record is complete but wrong, and the next one can
+ * be read. */
 typedef enum { RECORD_NONE, RECORD_DAMAGED, RECORD_WHOLE } record_kind;
 
-/* this process' part of a record, the mean into the model's */
+/* Reads this process's part of a record; the mean is stored in the model's. */
 static bt_code read_log_record(bt_hub_state *s, log_head *head, char **json, record_kind *kind,
                                bt_err *err) {
     bt_hub_model *m = s->hub->model;
@@ -406,16 +405,16 @@ static bt_code read_log_record(bt_hub_state *s, log_head *head, char **json, rec
     return BT_OK;
 }
 
-/* Applies one record. A damaged record is skipped: if it was an applied update, the next record reports the gap;
- * all other content is repeated in the next record. *more is false if no further record that all processes have
- * can be applied. */
+/* Applies one record. A damaged record is skipped: if it was an applied update, the next record shows the gap;
+ * everything else is repeated in the next record. *more is false if there is no further record that all processes have.
+ * */
 static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_err *err) {
     bt_comm *all = bt_comm_world();
     log_head head = {.version = -1};
     char *json = NULL;
     record_kind kind = RECORD_NONE;
     bt_code code = bt_agree(all, read_log_record(s, &head, &json, &kind, err), err);
-    /* the same kind and version on all processes */
+    /* do all processes have the same kind and version? */
     int64_t same[3] = {kind, head.version, -head.version};
     if (code == BT_OK) code = bt_all_reduce_i64(all, same, 3, BT_MIN, err);
     const bool whole = same[0] == RECORD_WHOLE && same[1] == -same[2];
@@ -425,7 +424,7 @@ static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_er
     if (*more && whole) {
         s->log_bytes += s->passed_bytes;
         s->passed_bytes = 0;
-        if (head.version == version) { /* older ones are in the checkpoint */
+        if (head.version == version) { /* older records are included in the checkpoint */
             code = bt_agree(all, replay_record(s, &head, json, err), err);
             ++*replayed;
         }
@@ -435,7 +434,7 @@ static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_er
     return code;
 }
 
-/* The end of a log cut off by a death was never acknowledged; more than that is caused by a damaged disk. */
+/* A record cut off when the hub died was never acknowledged. A longer damaged end is caused by the disk. */
 static void report_log_rest(const bt_hub_state *s) {
     struct stat info;
     if (fstat(s->log, &info) != 0 || info.st_size <= s->log_bytes) return;
@@ -456,7 +455,7 @@ static bt_code open_log(bt_hub_state *s, bt_err *err) {
         snprintf(path, sizeof path, "%s/updates.log", s->dir);
     s->log = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (s->log < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
-    /* a process of a hub that was killed may live a moment longer */
+    /* a process of a killed hub may exist a moment longer */
     int tries = s->hub->parts > 1 ? 50 : 20;
     while (flock(s->log, LOCK_EX | LOCK_NB) != 0 && --tries > 0) bt_sleep_ns(100000000);
     if (tries == 0) return bt_fail(err, BT_BUSY, "another hub has the folder '%s'", s->dir);
@@ -497,7 +496,7 @@ static bt_code resume_from_log(bt_hub_state *s, int64_t *replayed, bt_err *err) 
     return code;
 }
 
-/* A folder with checkpoints belongs to a hub that is started again: it waits for the disk as a hub that serves does. */
+/* A folder with checkpoints belongs to a hub that is started again; it waits for the disk like a running hub. */
 static bt_code prepare_folder(bt_hub_state *s, bt_err *err) {
     bt_comm *all = bt_comm_world();
     for (bool first = true;; first = false) {
@@ -556,7 +555,7 @@ bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_
     if (code == BT_OK) code = bt_agree(bt_comm_world(), open_log(s, err), err);
     if (code == BT_OK) code = resume_from_log(s, replayed, err);
     if (code == BT_OK) code = begin_attempt(s, err);
-    /* a new checkpoint covers the replayed records and replaces a torn one */
+    /* a new checkpoint covers the replayed records and replaces an incomplete one */
     if (code == BT_OK && h->model) code = save_when_possible(s, err);
     if (code != BT_OK) {
         bt_hub_state_close(s);

@@ -7,9 +7,9 @@
  *     DIR/updates-K.log        records of process K of a hub of several: {head, the mean of its tensors}
  *
  * A record is on disk before any island is informed that its update was applied. A hub that restarts in DIR reads
- * the checkpoint and applies the means of the log with the same rules, so that it computes the same bits. A record
- * cut off by a death was never acknowledged. With several processes only records that all of them have count; a
- * log can only be read by the same number of processes, a checkpoint by any number.
+ * the checkpoint and applies the means of the log with the same rules, which gives the same bits. A record that is cut
+ * off was never acknowledged. With several processes only records that all of them have are valid. A log can only be
+ * read by the same number of processes, a checkpoint by any number.
  * Ranks:   open, log and save are collective over the processes of the hub. Threads: the hub's. */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_STATE_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_STATE_H
@@ -26,22 +26,22 @@ void bt_hub_state_close(bt_hub_state *s); /* accepts NULL */
 
 enum { BT_APPLIED_NOTHING = -1, BT_APPLIED_AVERAGE = 3 };
 typedef struct bt_hub_applied { /* one update of the weights */
-    int64_t kind;               /* bt_push_kind, or as above */
+    int64_t kind;               /* bt_push_kind, or a constant above */
     int64_t position;           /* position in the schedule; for a delta: its fragment */
     double
-        /* factor of the learning rate; of an average: its eta; of a delta: the number of islands in the mean */
+        /* factor of the learning rate; for an average, its eta; for a delta, the number of islands in the mean */
         factor;
 } bt_hub_applied;
-/* Appends a record, after the step and the members' bookkeeping and before any island is informed; model->mean is
- * still that of the step. Does nothing without a state. */
+/* Appends a record after a step and the update of members, before any island is informed. model->mean must still be
+ * that of the step. Has no effect without a state. */
 bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t version_before,
                          bt_err *err) BT_MUST_CHECK;
-/* writes a checkpoint and truncates the log */
+/* Writes a checkpoint and truncates the log. */
 bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) BT_MUST_CHECK;
 /* true if the log is longer than a multiple of the weights in fp32, so that a checkpoint is due */
 enum { BT_HUB_LOG_MODELS = 16 };
 bool bt_hub_state_due(const bt_hub_state *s);
-/* bytes of disk that a hub of this model takes at most for checkpoints and log */
+/* Maximum disk space of the checkpoints and the log of a hub with this model, in bytes. */
 int64_t bt_hub_state_need(const bt_hub_model *m);
 
 #endif

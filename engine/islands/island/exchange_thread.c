@@ -1,4 +1,4 @@
-/* exchange_thread.c - a thread for each exchange with the hub, and the lines that it reports. */
+/* exchange_thread.c - runs each exchange with the hub in a thread, and queues the lines that it reports. */
 #include "engine/islands/island/exchange_thread.h"
 
 #include <signal.h>

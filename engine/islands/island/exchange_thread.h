@@ -1,8 +1,9 @@
-/* exchange_thread.h - one conversation with the hub in a thread of its own, while the job trains on.
+/* exchange_thread.h - runs one exchange with the hub in a separate thread while the job continues to train.
  *
- * Order:    init -> { start -> wait* -> end }* -> release. Between start and end what `work` uses is the thread's.
- * Threads:  all functions are the training thread's, but bt_exchange_thread_note. Without a thread (the system has
- *           none left) `start` does the work itself. */
+ * Order:    init -> { start -> wait* -> end }* -> release. Between start and end only the thread may access the data of
+ *           `work`.
+ * Threads:  the training thread calls all functions except bt_exchange_thread_note. If the system cannot create a
+ *           thread, `start` calls `work` itself. */
 #ifndef BT_ENGINE_ISLANDS_ISLAND_EXCHANGE_THREAD_H
 #define BT_ENGINE_ISLANDS_ISLAND_EXCHANGE_THREAD_H
 
@@ -20,14 +21,14 @@ typedef struct bt_exchange_thread {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool ready, started, busy; /* busy: under the lock */
-    bt_code code;              /* result of work, like err */
+    bool ready, started, busy; /* busy: protected by the lock */
+    bt_code code;              /* result of work */
     bt_err err;
     atomic_bool cancel; /* work must return soon; it polls this flag */
     struct {
         bool warning;
         char line[BT_EXCHANGE_LINE];
-    } notes[BT_EXCHANGE_NOTES]; /* lines not yet taken; under the lock */
+    } notes[BT_EXCHANGE_NOTES]; /* lines not yet taken; protected by the lock */
     int n_notes;
 } bt_exchange_thread;
 
@@ -36,12 +37,12 @@ bt_code bt_exchange_thread_init(bt_exchange_thread *x, bt_code (*work)(void *ctx
 void bt_exchange_thread_release(bt_exchange_thread *x); /* cancels; accepts an all-zero struct */
 
 void bt_exchange_thread_start(bt_exchange_thread *x);
-/* waits at most timeout_ms (0: not at all); true: the work is done */
+/* Waits at most timeout_ms (0: not at all); true: work has returned. */
 bool bt_exchange_thread_wait(bt_exchange_thread *x, int timeout_ms);
 bt_code bt_exchange_thread_end(bt_exchange_thread *x, bt_err *err)
-    BT_MUST_CHECK; /* waits; work's result */
+    BT_MUST_CHECK; /* waits, and returns the result of work */
 
-/* Called by the thread: queues a line, which the training thread takes later into line (BT_EXCHANGE_LINE bytes). */
+/* Called by the thread: queues a line (at most BT_EXCHANGE_LINE bytes) for the training thread. */
 void bt_exchange_thread_note(bt_exchange_thread *x, bool warning, const char *line);
 bool bt_exchange_thread_take_note(bt_exchange_thread *x, bool *warning, char *line);
 

@@ -1,11 +1,13 @@
-/* hub_copy.c - updates added, weights replaced, and of which version they are. */
+/* hub_copy.c - applies updates to the copy or replaces its weights, and tracks their version. */
 #include "engine/islands/island/hub_copy.h"
 
 #include <stdlib.h>
 
 #include "engine/islands/rules/outer_step.h"
 
-enum { REFUSALS = 64 }; /* in a row: more than questions before can have left on their way */
+enum {
+    REFUSALS = 64
+}; /* after this number of refusals in a row: more than requests can be in flight */
 static const bt_codec no_codec = {.name = "fp32"};
 
 bt_code bt_hub_copy_init(bt_hub_copy *c, const bt_params *params, const bt_codec *codec,

@@ -1,4 +1,4 @@
-/* island.c - arrays in and out of the conversation with the hub. */
+/* island.c - converts arrays for the exchange with the hub, and coordinates the ranks. */
 #include "engine/islands/island/island.h"
 
 #include <math.h>
@@ -22,8 +22,8 @@ struct bt_island {
     bt_whole_array all;
     bt_island_go go;
     bool gave_up;
-    bool first;          /* rank 0; the following fields are used there alone */
-    bt_island_go coming; /* newest go of the hub; becomes `go` when all ranks take it over */
+    bool first;          /* rank 0; the following fields are used only there */
+    bt_island_go coming; /* newest go of the hub; becomes `go` when all ranks accept it */
     bt_exchange_thread thread;
     bool in_thread;            /* the thread owns the client, coming, hub, the residual and all.x */
     bool rejoined;             /* the thread found that the island had to rejoin */
@@ -31,16 +31,17 @@ struct bt_island {
     bool away;                 /* steps are being done because the hub does not respond */
     bt_island_push push;
     float *sent; /* weights of the newest delta; NULL: this mode has none */
-    bool whole;  /* all of hub.x is new, not only the fragment of the newest delta */
+    bool whole;  /* true: all of hub.x is new; false: only the fragment of the newest delta */
     int64_t fragments;
-    size_t begin, part; /* elements of the fragment of the newest delta; all: 0, total */
+    size_t begin,
+        part; /* elements of the fragment of the newest delta; without fragments 0, total */
     bt_island_socket *sockets[BT_HUB_PARTS]; /* (n_sockets) one for each process of the hub */
     size_t n_sockets;
     bt_island_client client;
     bt_text hello;
     bt_hub_copy hub;
-    float *residual; /* accumulated encoding error; NULL: the codec has none */
-    float *kept;     /* the residual before the push that is on its way */
+    float *residual; /* accumulated encoding error; NULL: the codec has no error feedback */
+    float *kept;     /* the residual before the push in flight */
     bt_island_count count;
 };
 
@@ -74,7 +75,7 @@ static void put_hello(bt_island *i) {
                    bt_comm_size(i->cfg.world), (long long)i->cfg.sequences, i->n_sockets);
 }
 
-/* an address for each process of the hub, separated by commas */
+/* Opens one socket per process of the hub; addresses are separated by commas. */
 static bt_code open_island_sockets(bt_island *i, bt_err *err) {
     const bt_run_cfg *c = i->cfg.cfg;
     bt_curve_keys keys;
@@ -203,12 +204,12 @@ static bt_code fetch_moment(bt_island *i, int k, bt_err *err) {
     bool gone;
     BT_TRY(bt_hub_copy_moment(&i->hub, &i->client, (bt_fetch_kind)(BT_FETCH_MOMENT1 + k),
                               i->go.version, i->all.x, &gone, err));
-    /* the next push finds the new hub; until then the optimizer states are zero, as at the start of a training */
+    /* the next push reaches the new hub; until then optimizer states are zero, as at the start of a training */
     if (gone) memset(i->all.x, 0, i->all.params.total * sizeof *i->all.x);
     return BT_OK;
 }
 
-/* Inner steps begin from the hub's newest step, with its optimizer states. */
+/* Inner steps continue from the optimizer states of the hub's newest step. */
 static bt_code take_moments(bt_island *i, bt_err *err) {
     for (int k = 0; k < BT_OPTIM_STATES; k++) {
         const bt_code code = i->first ? fetch_moment(i, k, err) : BT_OK;
@@ -240,7 +241,7 @@ static void take_start(bt_island *i) {
     memcpy(i->all.x + i->begin, i->hub.x + i->begin, i->part * size);
 }
 
-/* Records what the next update is made of, in case the hub restarts before it is applied. */
+/* Records the content of the next update, in case the hub restarts before it is applied. */
 static void save_claim(bt_island *i) {
     const bt_island_go *g = &i->go;
     i->client.claim = (bt_island_claim){.begin = g->begin,
@@ -252,7 +253,7 @@ static void save_claim(bt_island *i) {
                                         .steps = g->steps};
 }
 
-/* All ranks take over rank 0's go, or fail like rank 0. own: steps done ahead are kept in the weights. */
+/* All ranks adopt rank 0's go, or fail like rank 0. own: keep the changes of steps done ahead in the weights. */
 static bt_code take_over(bt_island *i, bool own, bt_err *err) {
     if (i->first) i->go = i->coming;
     BT_TRY(bt_broadcast(i->cfg.world, &i->go, sizeof i->go, 0, err));
@@ -305,7 +306,7 @@ static void use_fragment(bt_island *i, bt_push_kind kind) {
         bt_vector_fragment(code, i->go.fragment, i->fragments, &i->begin, &i->part);
 }
 
-/* On rank 0: all.x holds the gradient, or `sent` the weights after the inner steps. */
+/* On rank 0, all.x contains the gradient, or `sent` the weights after the inner steps. */
 static void make_push(bt_island *i, bt_push_kind kind, const bt_island_work *w) {
     use_fragment(i, kind);
     i->push = (bt_island_push){.kind = kind,
@@ -331,7 +332,7 @@ static void encode_push(bt_island *i) {
 static void apply_push_outcome(bt_island *i) {
     const size_t at = i->begin, n = i->part;
     i->outcome = i->rejoined ? BT_UPDATE_LOST : (bt_update_outcome)i->coming.outcome;
-    if (i->push.tokens == 0) return; /* a skipped step */
+    if (i->push.tokens == 0) return; /* the step was skipped */
     i->count.applied += i->outcome == BT_UPDATE_APPLIED;
     i->count.tokens += i->outcome == BT_UPDATE_APPLIED ? i->push.tokens : 0;
     if (i->outcome == BT_UPDATE_APPLIED) return;
@@ -341,7 +342,7 @@ static void apply_push_outcome(bt_island *i) {
     if (!i->rejoined) report_line(i, true, bt_update_outcome_help(i->outcome));
 }
 
-/* If the delta of a fragment was not applied, all weights are fetched, because the other fragments include its
+/* True if all weights must be fetched: the delta of a fragment was not applied, and the other fragments include its
  * steps. */
 static bool whole_needed(const bt_island *i) {
     return i->rejoined || (i->fragments > 1 && i->coming.outcome != BT_UPDATE_APPLIED);
@@ -356,7 +357,7 @@ static bt_code exchange_with_hub(void *ctx, bt_err *err) {
     for (bool stranger = true; stranger && !(i->rejoined && i->client.want_weights);) {
         if (whole_needed(i)) i->hub.version = -1;
         BT_TRY(follow_hub_weights(i, err));
-        stranger = i->client.stranger; /* the hub restarted between its go and the fetch */
+        stranger = i->client.stranger; /* the hub restarted between its go and this fetch */
         if (stranger)
             BT_TRY(
                 bt_island_client_push_again(&i->client, &i->push, &i->coming, &i->rejoined, err));
@@ -367,12 +368,12 @@ static bt_code exchange_with_hub(void *ctx, bt_err *err) {
     return join_hub(i, err);
 }
 
-/* its steps are repeated on the data of the new go */
+/* True if the steps are repeated on the data of the new go. */
 static bool restarts_from_hub(const bt_island *i) {
     return i->rejoined || i->outcome == BT_UPDATE_CLOSED || i->outcome == BT_UPDATE_LATE;
 }
 
-/* Gives all ranks the result that rank 0 found. */
+/* Broadcasts the result that rank 0 found. */
 static bt_code share_outcome(bt_island *i, bool *back, bool *own, bt_err *err) {
     int64_t found[3] = {*back, *own, i->outcome};
     BT_TRY(bt_broadcast(i->cfg.world, found, sizeof found, 0, err));
@@ -401,9 +402,9 @@ bt_code bt_island_skip(bt_island *i, bool *rejoined, bt_err *err) {
     return exchange_round(i, (bt_push_kind)i->go.kind, NULL, rejoined, err);
 }
 
-/* ---- deltas, which travel while the job trains on -------------------------------------------------- */
+/* ---- deltas, which are sent while the job continues to train -------------------------------------------------- */
 
-/* steps that may be done before the delta is answered: always; while the hub does not answer */
+/* Maximum number of steps before the delta is acknowledged: always, or while the hub does not respond. */
 static int64_t overlap_most(const bt_island *i) {
     const int64_t asked = i->cfg.cfg->islands.overlap, most = i->go.next_steps;
     return asked >= 0 && asked < most ? asked : most;
@@ -423,7 +424,7 @@ static void take_notes(bt_island *i) {
         if (i->cfg.tell) i->cfg.tell(i->cfg.ctx, warning, line);
 }
 
-/* rank 0: until the delta is answered; with `leave` until then or until the hub is known not to answer */
+/* On rank 0: waits for the reply to the delta or, with `leave`, until the hub is known to be silent. */
 static bool wait_for_reply(bt_island *i, bool leave) {
     for (bool done = false;;) {
         done = bt_exchange_thread_wait(&i->thread, leave && i->away ? 0 : LOOK_MS);
@@ -462,7 +463,7 @@ static void report_hub_back(bt_island *i, int64_t steps, bool own) {
     if (i->cfg.tell) i->cfg.tell(i->cfg.ctx, false, line);
 }
 
-/* the thread has ended */
+/* Called after the thread has ended. */
 static bt_code apply_reply(bt_island *i, int64_t steps, bt_island_state *state, bt_err *err) {
     const bt_island_go before = i->go;
     bool back = false, own = false;
@@ -471,7 +472,7 @@ static bt_code apply_reply(bt_island *i, int64_t steps, bt_island_state *state, 
         code = bt_exchange_thread_end(&i->thread, err);
         i->in_thread = false;
         back = restarts_from_hub(i);
-        /* steps done since an update that was not applied started from weights that include it */
+        /* steps done after an update that was not applied began from weights that include it */
         own = steps > 0 && !back && i->outcome == BT_UPDATE_APPLIED &&
               i->coming.begin == before.next_begin && i->coming.stride == before.stride &&
               i->coming.steps >= steps;
@@ -489,7 +490,7 @@ bt_code bt_island_ahead(bt_island *i, int64_t steps, bt_island_state *state, bt_
     int64_t done = 1;
     *state = BT_ISLAND_AHEAD;
     const bool looks = i->cfg.cfg->islands.overlap < 0;
-    /* every run does the same steps, whenever the reply arrives */
+    /* all runs do the same number of steps, whenever the reply arrives */
     if (steps < overlap && !looks) return BT_OK;
     if (i->first) done = steps < overlap ? is_answered(i) : wait_for_reply(i, steps < away);
     if (i->first && !done) report_hub_lost(i, away);

@@ -7,9 +7,9 @@
  *     skip      reports that the step was not applied; the job continues
  *
  * `go` describes the next step: the data, the kind of exchange, the clock (island_message.h). Inner steps continue
- * while a delta is in flight: always for islands.overlap steps (-1: until the reply, at most the next round's),
- * and for islands.away steps if the hub does not respond. Their change is added to the hub's weights when those
- * arrive and is part of the next delta. A delta is never changed after it was sent once.
+ * while a delta is in flight: islands.overlap steps in any case (-1: until the reply, at most those of the next round),
+ * and islands.away steps if the hub does not respond. When the hub's weights arrive, the change of these steps is added
+ * to them and becomes part of the next delta. A delta is never changed after it has been sent.
  * Order:    create -> join -> { gradient | delta ahead* | skip }* -> leave -> destroy.
  * Ranks:    every function is collective over the world; rank 0 exchanges messages with the hub. BT_STOPPED on all
  *           ranks: a stop was requested while waiting for the hub.
@@ -25,17 +25,17 @@
 typedef struct bt_island bt_island;
 
 typedef struct bt_island_cfg {
-    const bt_run_cfg *cfg; /* resolved; borrowed, as the next two */
+    const bt_run_cfg *cfg; /* resolved; borrowed, like the next two members */
     bt_update *update;
     bt_comm *world;
     bt_job_hashes hashes;
-    int64_t sequences; /* per step */
-    void *ctx;         /* argument of the functions, which rank 0 alone calls */
+    int64_t sequences; /* number of sequences per step */
+    void *ctx;         /* argument of the functions, which are called on rank 0 only */
     bool (*interrupted)(void *ctx);
     void (*tell)(void *ctx, bool lost, const char *line);
 } bt_island_cfg;
 
-/* memory of bt_island_create, for the memory plan: of the whole model on every rank, and of the exchange on rank 0 */
+/* Memory of bt_island_create, for the memory plan: the whole model on every rank, and the exchange on rank 0. */
 size_t bt_island_bytes(const bt_rank_setup *s);
 bt_code bt_island_create(bt_island **out, const bt_island_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_island_destroy(bt_island *i); /* leaves first; accepts NULL */
@@ -43,7 +43,7 @@ void bt_island_destroy(bt_island *i); /* leaves first; accepts NULL */
 bt_code bt_island_join(bt_island *i, bt_err *err) BT_MUST_CHECK;
 const bt_island_go *bt_island_now(const bt_island *i);
 
-typedef struct bt_island_work { /* properties of an update */
+typedef struct bt_island_work { /* one update */
     int64_t tokens;
     double loss, grad_norm, unscale; /* unscale: factor for the gradients */
 } bt_island_work;
@@ -53,27 +53,27 @@ typedef struct bt_island_work { /* properties of an update */
 bt_code bt_island_gradient(bt_island *i, const bt_island_work *w, bool *rejoined, bt_err *err)
     BT_MUST_CHECK;
 typedef enum {
-    /* the delta is acknowledged; `now` is the next round, some of whose steps may be done already */
+    /* the delta is acknowledged; `now` is the next round, of which some steps may be done already */
     BT_ISLAND_SETTLED,
-    /* as *rejoined above; or steps ahead are lost because they started from weights that were not applied */
+    /* as *rejoined above; or steps done ahead are lost, because they began from weights that were not applied */
     BT_ISLAND_REJOINED,
     BT_ISLAND_AHEAD /* not acknowledged yet: do one more step on the data of now->next_begin */
 } bt_island_state;
 bt_code bt_island_delta(bt_island *i, const bt_island_work *w, bt_island_state *state, bt_err *err)
     BT_MUST_CHECK;
-/* steps: done so far since the delta. */
+/* steps: number of steps done since the delta. */
 bt_code bt_island_ahead(bt_island *i, int64_t steps, bt_island_state *state, bt_err *err)
     BT_MUST_CHECK;
 /* Outcome of the newest update, the same on all ranks. A rejected update is reported (bt_island_cfg.tell), and the
  * residual from before it is restored. */
 bt_update_outcome bt_island_outcome(const bt_island *i);
-/* true on all ranks if the last error was silence of the hub for islands.patience */
+/* True on all ranks if the last error was caused by silence of the hub for islands.patience. */
 bool bt_island_gave_up(const bt_island *i);
 bt_code bt_island_skip(bt_island *i, bool *rejoined, bt_err *err) BT_MUST_CHECK;
-/* between two steps that do not exchange: a sign of life */
+/* Sends a sign of life between two steps that do not exchange. */
 void bt_island_beat(bt_island *i);
 
-/* Cancels a delta in flight. Only destroy and the counts may follow. */
+/* Cancels a delta in flight. Only destroy and the counts may be called afterwards. */
 void bt_island_end(bt_island *i);
 /* Counts of this process, on rank 0: applied updates and their tokens, and updates left out or lost, by reason. */
 typedef struct bt_island_count {

@@ -32,7 +32,7 @@ void bt_island_client_release(bt_island_client *c) {
     *c = (bt_island_client){.epoch = 0};
 }
 
-/* ---- one message ------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------- */
 
 static bt_code check_interrupted(const bt_island_client *c, bt_err *err) {
     if (!c->cfg.interrupted || !c->cfg.interrupted(c->cfg.ctx)) return BT_OK;
@@ -47,7 +47,7 @@ static void report_hub_state(bt_island_client *c, bool lost, const char *line) {
 
 static int poll_ms(const bt_island_client *c) { return c->between_steps ? 0 : POLL_MS; }
 
-/* to process `part` of the hub. false: there was no room for it within the time */
+/* Sends to process `part` of the hub. false: its queue had no room within the time. */
 static bool post_to(bt_island_client *c, size_t part, bt_island_head head, const void *payload,
                     int timeout_ms) {
     const bt_island_port *port = &c->cfg.ports[part];
@@ -100,7 +100,7 @@ static bt_code refused(const bt_island_head *head, const void *payload, bt_err *
                    (const char *)payload);
 }
 
-/* Time at which a wait begins. A silence that was reported continues from one request to the next. */
+/* Returns the start time of a wait. A silence that was reported continues from one request to the next. */
 static int64_t wait_begin(bt_island_client *c) {
     const int64_t now = bt_now_ns();
     if (!atomic_load(&c->lost)) c->heard_ns = now;
@@ -154,8 +154,8 @@ static void take_welcome(bt_island_client *c, const bt_island_head *head, const 
     c->left_behind = false;
 }
 
-/* more: lines besides those of the configuration. limit_ms: time after which it returns with *welcome false; 0: no
- * limit */
+/* more: lines in addition to those of the configuration. limit_ms: time after which it returns with *welcome false; 0:
+ * no limit. */
 static bt_code send_island_hello(bt_island_client *c, const char *more, int limit_ms, bool *welcome,
                                  bt_err *err) {
     int64_t asked_ns = wait_begin(c);
@@ -225,8 +225,8 @@ static bool send_payload_part(bt_island_client *c, send_state *s, size_t part, i
     return true;
 }
 
-/* A chunk to each process of the hub that has room for it, until all is sent (true) or none had room within a
- * poll */
+/* Sends one chunk to each process of the hub that has room, until all chunks are sent (true) or none had room within a
+ * poll. */
 static bool send_chunks(bt_island_client *c, send_state *s) {
     for (;;) {
         size_t left = BT_HUB_PARTS;
@@ -241,7 +241,7 @@ static bool send_chunks(bt_island_client *c, send_state *s) {
     }
 }
 
-/* Handles messages of hub processes other than the first while waiting for its reply. */
+/* Handles messages of the other hub processes while waiting for the reply of the first. */
 static bt_code drain_other_sockets(bt_island_client *c, bt_err *err) {
     for (size_t k = 1; k < c->cfg.n_ports; k++) {
         bt_island_head head;
@@ -286,7 +286,7 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push,
         }
         BT_TRY(wait_more(c, &asked_ns, &again, err));
         if (again && push)
-            asked = false; /* repeat the push alone; the hub requests missing chunks */
+            asked = false; /* repeat only the push; the hub requests missing chunks */
         else if (!push && head.type == BT_ISLAND_TYPES)
             post_request(c, (bt_island_head){.type = BT_ISLAND_BEAT, .chunks = 1}, NULL);
     }
@@ -306,7 +306,7 @@ bt_code bt_island_client_join(bt_island_client *c, const void *weights, const bt
     }
 }
 
-/* The update is lost. The island continues like one that has just joined. */
+/* The update is lost; the island continues as if it had just joined. */
 static void report_lost_update(bt_island_client *c, bool *rejoined) {
     *rejoined = true;
     if (c->cfg.tell) c->cfg.tell(c->cfg.ctx, true, bt_update_outcome_help(BT_UPDATE_LOST));
@@ -323,19 +323,19 @@ static bt_code offer_update(bt_island_client *c, const bt_island_push *push,
         BT_TRY(send_island_hello(c, wanted ? claim : "", 0, &welcome, err));
         const bool had = wanted && c->had;
         if (wanted && c->resend && push->bytes && !payload) {
-            wanted = false; /* a hub that lost an acknowledged update: rejoin */
+            wanted = false; /* the hub lost an acknowledged update: rejoin */
             continue;
         }
         wanted &= c->resend;
         c->seq +=
             wanted ||
-            c->want_weights; /* number of the update that is sent again, or of the first weights */
+            c->want_weights; /* sequence number of the repeated update or of the first weights */
         if (!wanted && !had) {
             if (!*rejoined) report_lost_update(c, rejoined);
             if (c->want_weights) return BT_OK;
         }
         BT_TRY(wait_for_go(c, wanted ? push : NULL, payload, go, &stranger, err));
-        wanted |= had; /* another start of the hub may have it, too */
+        wanted |= had; /* another start of the hub may have the update, too */
     }
     c->left_behind = false;
     return BT_OK;
@@ -381,7 +381,7 @@ static void note_version(bt_island_fetched *got, int64_t version) {
 static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetch *what, void *out,
                           size_t bytes, bt_island_fetched *fetched, bt_err *err) {
     const uint32_t n = chunks_of(bytes);
-    uint32_t got = 0, wanted = 0; /* chunks arrive in order; [got, wanted) are in flight */
+    uint32_t got = 0, wanted = 0; /* chunks arrive in order; chunks [got, wanted) are in flight */
     int64_t asked_ns = wait_begin(c);
     while (got < n) {
         bt_island_head head;
@@ -403,7 +403,7 @@ static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetc
             memcpy((char *)out + at, in, head.bytes);
             note_version(fetched, (int64_t)head.version);
             got++;
-            if (wanted < got) wanted = got; /* a late reply to a repeated request */
+            if (wanted < got) wanted = got; /* a late reply arrived for a repeated request */
         }
         if (head.type == BT_ISLAND_REFUSED)
             snprintf(c->refusal, sizeof c->refusal, "%.*s", (int)head.bytes, (const char *)in);
@@ -431,7 +431,7 @@ bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t 
     return BT_OK;
 }
 
-/* Informs a restarted hub at once of this island's claim, so that it need not wait for its push. */
+/* Sends this island's claim to a restarted hub at once, so that the hub need not wait for its push. */
 static void resend_claim(bt_island_client *c) {
     char claim[240];
     bool welcome;
@@ -458,5 +458,6 @@ void bt_island_client_beat(bt_island_client *c) {
 
 void bt_island_client_leave(bt_island_client *c) {
     if (c->epoch) post_request(c, (bt_island_head){.type = BT_ISLAND_BYE}, NULL);
-    bt_sleep_ns(50000000); /* sockets close without lingering */
+    bt_sleep_ns(
+        50000000); /* sockets are closed without lingering, so give the bye time to be sent */
 }

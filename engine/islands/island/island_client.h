@@ -1,11 +1,11 @@
 /* island_client.h - an island's side of the protocol with its hub: hello, push, fetch, bye, each repeated until
  * the hub replies.
  *
- * A hub of several processes has one address for each. A payload is cut into one part for each of them; hello,
- * push and bye go to the first process, which also has the first part. Every call waits for the hub until it has
- * been silent for lost_s seconds (BT_NOTFOUND). It returns BT_STOPPED early if `interrupted` returns true. A hub
- * that does not respond is reported once (`tell`), and requests are repeated.
- * Threads: one at a time; `lost` may be read by any. */
+ * Each process of a hub has its own address. A payload is divided into one part per process; hello, push and bye are
+ * sent to the first process, which also receives the first part. Every call waits for the hub until it has been silent
+ * for lost_s seconds (BT_NOTFOUND). It returns BT_STOPPED early if `interrupted` returns true. A hub that does not
+ * respond is reported once (`tell`), and requests are repeated.
+ * Threads: one at a time; any thread may read `lost`. */
 #ifndef BT_ENGINE_ISLANDS_ISLAND_ISLAND_CLIENT_H
 #define BT_ENGINE_ISLANDS_ISLAND_ISLAND_CLIENT_H
 
@@ -27,7 +27,7 @@ typedef struct bt_island_client_cfg {
         lost_s; /* maximum silence of a hub that responded before; then BT_NOTFOUND. 0: no limit */
 } bt_island_client_cfg;
 
-/* bytes of a payload that are for each process of the hub, one after the other */
+/* Number of bytes of a payload for each process of the hub, in order. */
 typedef struct bt_island_cut {
     size_t bytes[BT_HUB_PARTS];
 } bt_island_cut;
@@ -41,20 +41,20 @@ typedef struct bt_island_claim {
 
 typedef struct bt_island_client {
     bt_island_client_cfg cfg;
-    uint64_t epoch, seq; /* epoch of the hub; number of the newest push */
+    uint64_t epoch, seq; /* epoch of the hub; sequence number of the newest push */
     uint32_t island, incarnation;
     bool want_weights; /* the hub's welcome requested the first weights */
     bool resend;       /* the welcome requested the update named in the hello */
-    bool had;          /* the hub had handled that update; only its reply (go) was lost */
+    bool had;          /* the hub had handled that update; only its go was lost */
     bool
         left_behind; /* a welcome between two steps did not request the update: the next push is left out */
-    char refusal[512];       /* the hub's reason for refusing the newest fetch */
-    bool stranger;           /* a fetch found a hub without this member: join again */
-    bool between_steps;      /* calls do not wait */
-    bool given_up;           /* an error was caused by silence of the hub for lost_s */
-    bt_island_claim claim;   /* set by the caller */
-    int64_t heard_ns;        /* time of the hub's newest message or of the first request after it */
-    atomic_bool lost;        /* silence of the hub has been reported */
+    char refusal[512];     /* the hub's reason for refusing the newest fetch */
+    bool stranger;         /* a fetch found a hub without this member: join again */
+    bool between_steps;    /* calls do not wait */
+    bool given_up;         /* an error was caused by silence of the hub for lost_s */
+    bt_island_claim claim; /* set by the caller */
+    int64_t heard_ns;      /* time of the hub's newest message, or of the first request after it */
+    atomic_bool lost;      /* silence of the hub has been reported */
     unsigned char *in, *out; /* frames */
 } bt_island_client;
 
@@ -62,13 +62,13 @@ bt_code bt_island_client_init(bt_island_client *c, const bt_island_client_cfg *c
     BT_MUST_CHECK;
 void bt_island_client_release(bt_island_client *c); /* accepts an all-zero struct */
 
-/* Becomes a member. weights: fp32 values of the whole model (vector_code.h), sent if the hub has none. Returns
- * with the first go, when the job begins. BT_BUSY, BT_ARG: the hub refused the island; err has its reason. */
+/* Becomes a member. weights: fp32 values of the whole model (vector_code.h), sent if the hub has none. Returns with the
+ * first go, when the job begins. BT_BUSY, BT_ARG: the hub refused the island; err contains its reason. */
 bt_code bt_island_client_join(bt_island_client *c, const void *weights, const bt_island_cut *cut,
                               bt_island_go *go, bt_err *err) BT_MUST_CHECK;
-/* Sends one update, made of the claim, and waits for its go. A restarted hub is offered the update; if it was
- * applied before, the hub repeats its go. *rejoined: the update was not accepted, and `go` is that of a join. If
- * want_weights is set there is no go yet: join again. */
+/* Sends one update, described by the claim, and waits for its go. A restarted hub is offered the update again; if it
+ * was applied before, the hub repeats its go. *rejoined: the update was not accepted, and `go` is that of a join. If
+ * want_weights is set, there is no go yet, and the island must join again. */
 typedef struct bt_island_payload { /* bytes 0 in the push: no payload is sent */
     const void *bytes;
     const bt_island_cut *cut;
@@ -76,14 +76,14 @@ typedef struct bt_island_payload { /* bytes 0 in the push: no payload is sent */
 bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push,
                               const bt_island_payload *payload, bt_island_go *go, bool *rejoined,
                               bt_err *err) BT_MUST_CHECK;
-/* Repeats a push whose go arrived, after a fetch that found a stranger: the hub confirms that it had this update.
+/* Repeats a push whose go arrived, after a fetch that ended with `stranger`: the hub confirms that it had the update.
  * The payload is not needed. */
 bt_code bt_island_client_push_again(bt_island_client *c, const bt_island_push *push,
                                     bt_island_go *go, bool *rejoined, bt_err *err) BT_MUST_CHECK;
 typedef struct bt_island_fetched {
     bool
         gone; /* the hub does not have these bytes: fetch something else, or join again if c->stranger is set */
-    /* versions of the chunks, which differ if an asynchronous hub applied updates meanwhile */
+    /* versions of the chunks; they differ if an asynchronous hub applied updates during the fetch */
     int64_t oldest, newest;
 } bt_island_fetched;
 /* Fetches exactly `bytes` bytes of the hub's weights: an update of `version`, or weights of that version or newer.

@@ -9,7 +9,7 @@ size_t bt_island_bytes(const bt_rank_setup *s) {
     size_t arrays = 1;
     if (bt_params_init(&params, &s->model.cfg, whole, NULL) != BT_OK) return 0;
     if (bt_mesh_rank_of(&s->shape, &s->me) == 0) {
-        arrays += 2; /* the hub's weights, and their bytes on the wire */
+        arrays += 2; /* the hub's weights, and their encoded form */
         if (codec->encode && codec->state_bytes) arrays += 2;       /* residual, kept */
         if (s->cfg->islands.mode == BT_ISLANDS_DILOCO) arrays += 1; /* sent */
     }

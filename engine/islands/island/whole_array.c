@@ -1,4 +1,4 @@
-/* whole_array.c - slices of ranks, by name and place of the tensor. */
+/* whole_array.c - copies the slices of ranks by name and position of the tensor. */
 #include "engine/islands/island/whole_array.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ static const bt_tensor *tensor_of(const bt_params *p, const char *name) {
     return NULL;
 }
 
-enum { WEIGHTS, OPTIMIZER }; /* rows of the update's state */
+enum { WEIGHTS, OPTIMIZER }; /* numbers of the rows of the update's state */
 
 static bt_code find_array_slices(bt_whole_array *a, size_t row, bt_state_use use, bt_slices *out,
                                  size_t **at, bt_err *err) {
@@ -58,7 +58,7 @@ static bt_moment_form slice_form(const bt_ckpt_slice *s) {
     return s->type == bt_ckpt_type_of(BT_MOMENT_BF16) ? BT_MOMENT_BF16 : BT_MOMENT_F32;
 }
 
-/* row i of a slice: `width` elements every `stride`, or all of them */
+/* row i of a slice: `width` elements every `stride` elements, or all elements */
 typedef struct stretch {
     size_t in_slice, in_array, n;
 } stretch;
@@ -125,7 +125,7 @@ bt_code bt_whole_array_place(bt_whole_array *a, bt_err *err) {
     return BT_OK;
 }
 
-/* state k of this slice's tensor has the slice's name; its form */
+/* True if state k of this slice's tensor has the slice's name; also returns its form. */
 static bool is_state(const bt_whole_array *a, const bt_ckpt_slice *s, size_t k,
                      bt_moment_form *form) {
     const bt_params *p = bt_model_params(a->update->model);

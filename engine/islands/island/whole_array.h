@@ -1,7 +1,7 @@
-/* whole_array.h - weights or gradients of all ranks of a job as one flat array, and back: what an island
- * sends to its hub is that of one rank with the whole model, whatever the layout inside.
+/* whole_array.h - gathers weights or gradients of all ranks of a job into one flat array, and distributes it again. The
+ * array that an island sends to its hub equals that of one rank with the whole model, for any layout inside the job.
  *
- * Which elements a rank holds is known from the slices that checkpoints are made of (update.h).
+ * The slices used for checkpoints determine which elements a rank holds (update.h).
  * Ranks:   collect and place are collective over the world.
  * Threads: the training thread. No allocation after create. */
 #ifndef BT_ENGINE_ISLANDS_ISLAND_WHOLE_ARRAY_H
@@ -10,12 +10,12 @@
 #include "engine/update/update.h"
 
 typedef struct bt_whole_array {
-    bt_update *update; /* borrowed, as the next */
+    bt_update *update; /* borrowed, like the next member */
     bt_comm *world;
     bt_params params; /* layout of the whole model */
     float *x;         /* (params.total) the array; the same on all ranks after collect and place */
     bt_slices own,
-        held; /* elements that only this rank contributes; elements that it computes with */
+        held; /* elements that only this rank contributes; elements with which it computes */
     size_t *own_at, *held_at; /* their offsets in the array */
 } bt_whole_array;
 
@@ -23,12 +23,12 @@ bt_code bt_whole_array_create(bt_whole_array *a, bt_update *update, bt_comm *wor
     BT_MUST_CHECK;
 void bt_whole_array_release(bt_whole_array *a); /* accepts an all-zero struct */
 
-/* x = the latent weights; the gradients times `by` */
+/* Sets x to the latent weights, or to the gradients times `by`. */
 bt_code bt_whole_array_weights(bt_whole_array *a, bt_err *err) BT_MUST_CHECK;
 bt_code bt_whole_array_gradients(bt_whole_array *a, float by, bt_err *err) BT_MUST_CHECK;
-/* x of rank 0 becomes every rank's, and the latent weights (of bf16: to the nearest); quantise afterwards */
+/* Copies x of rank 0 to all ranks and into the latent weights (bf16: rounded to nearest). The caller quantises. */
 bt_code bt_whole_array_place(bt_whole_array *a, bt_err *err) BT_MUST_CHECK;
-/* the same into state k of the optimizer, for tensors whose rule has such a state (optim/optim.h) */
+/* The same for state k of the optimizer, for tensors whose rule has such a state (optim/optim.h). */
 bt_code bt_whole_array_place_state(bt_whole_array *a, size_t k, bt_err *err) BT_MUST_CHECK;
 
 #endif

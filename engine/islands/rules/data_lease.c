@@ -1,4 +1,4 @@
-/* data_lease.c - a short list of ranges; an island has one, rarely two. */
+/* data_lease.c - leases as a short list of ranges; an island has one, rarely two. */
 #include "engine/islands/rules/data_lease.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ bool bt_leases_done(bt_leases *l, int64_t owner, int64_t begin, int64_t end) {
     return false;
 }
 
-/* Merges adjacent returned ranges, so that the result may fit a larger step. */
+/* Merges adjacent returned ranges, so that they may hold a larger step. */
 static void grow_together(bt_leases *l) {
     for (size_t i = 0; i < l->n; i++)
         for (size_t k = 0; k < l->n; k++) {
@@ -61,7 +61,7 @@ static void grow_together(bt_leases *l) {
                 continue;
             l->at[i].end = l->at[k].end;
             remove_at(l, k);
-            if (i == l->n) i = k; /* it has moved there */
+            if (i == l->n) i = k; /* element n was moved to k */
             k = (size_t)-1;
         }
 }
@@ -101,7 +101,7 @@ static bool cut_out(bt_leases *l, int64_t begin, int64_t end) {
 bool bt_leases_claim(bt_leases *l, int64_t owner, int64_t begin, int64_t end) {
     bt_err ignored = BT_ERR_INIT;
     if (begin < 0 || begin >= end || room(l, &ignored) != BT_OK) return false;
-    if (end > l->next) { /* Leases ranges that were dealt after the restored state of the hub. */
+    if (end > l->next) { /* the range was leased after the restored state of the hub was stored */
         if (bt_leases_return(l, l->next, end, &ignored) != BT_OK) return false;
         l->next = end;
     }

@@ -20,23 +20,23 @@ typedef struct bt_lease {
 } bt_lease;
 
 typedef struct bt_leases {
-    bt_lease *at; /* (n) in no order */
+    bt_lease *at; /* (n) unordered */
     size_t n, cap;
-    int64_t next; /* no sequence from here on has been dealt */
+    int64_t next; /* first sequence that was never leased */
 } bt_leases;
 
 void bt_leases_release(bt_leases *l); /* accepts an all-zero struct */
-/* n sequences in a row for an island: *begin is the first */
+/* Leases n consecutive sequences, the first of which is *begin, to an island. */
 bt_code bt_leases_take(bt_leases *l, int64_t owner, int64_t n, int64_t *begin, bt_err *err)
     BT_MUST_CHECK;
 /* Marks [begin, end) as done after its update was applied. Returns false if the island does not own all of it. */
 bool bt_leases_done(bt_leases *l, int64_t owner, int64_t begin, int64_t end);
-/* Returns all ranges of the island; the result is the number of sequences. */
+/* Returns all ranges of the island to the free ones; the result is the number of sequences. */
 int64_t bt_leases_give_back(bt_leases *l, int64_t owner);
-/* Adds [begin, end) to the returned ranges, when a restarted hub restores its state. */
+/* Adds [begin, end) to the returned ranges when a restarted hub restores its state. */
 bt_code bt_leases_return(bt_leases *l, int64_t begin, int64_t end, bt_err *err) BT_MUST_CHECK;
-/* Leases [begin, end) to an island that holds it from before a restart of the hub. Returns false, and leases
- * nothing, if any of it is leased or done. */
+/* Leases [begin, end) to an island that held it before the hub restarted. Returns false, and leases nothing, if any of
+ * it is leased or done. */
 bool bt_leases_claim(bt_leases *l, int64_t owner, int64_t begin, int64_t end);
 
 #endif

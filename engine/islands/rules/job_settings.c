@@ -1,4 +1,4 @@
-/* job_settings.c - the settings that all islands of a job share: written to text and read back. */
+/* job_settings.c - writes and reads the settings that all islands of a job share. */
 #include "engine/islands/rules/job_settings.h"
 
 #include <inttypes.h>
@@ -34,8 +34,8 @@ static bool is_shared(const char *key) {
            !listed(own, sizeof own / sizeof *own, key);
 }
 
-/* a list is a word a line (opt.h), and a setting is one line here: the words are put apart by a character that is
- * in none */
+/* A list has one word per line (opt.h), but a setting is one line here, so words are separated by a character that
+ * occurs in none of them. */
 static void change_breaks(char *text, char from, char to) {
     for (; *text; text++) *text = *text == from ? to : *text;
 }
@@ -83,7 +83,7 @@ bt_code bt_job_settings_compare(const char *job, const char *other, bt_err *err)
         line = end + 1;
         const bool hash = strcmp(key, "model") == 0 || strcmp(key, "data") == 0 ||
                           strcmp(key, "program") == 0;
-        if (!hash && !is_shared(key)) continue; /* the island's own: its name, its host */
+        if (!hash && !is_shared(key)) continue; /* not shared, such as the island's name and host */
         if (!bt_island_line(job, strlen(job), key, mine, sizeof mine)) continue;
         if (!bt_island_line(other, strlen(other), key, theirs, sizeof theirs)) theirs[0] = 0;
         if (strcmp(mine, theirs) == 0) continue;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* x *= by; into += x */
+/* scale: x *= by. add: into += x */
 void bt_vector_scale(float *x, float by, size_t n);
 void bt_vector_add(float *into, const float *x, size_t n);
 /* into = a - b */
@@ -16,18 +16,18 @@ void bt_vector_subtract(float *into, const float *a, const float *b, size_t n);
 bool bt_vector_finite(const float *x, size_t n);
 double bt_vector_norm(const float *x, size_t n); /* L2 */
 
-/* DiLoCo (arXiv:2311.08105, algorithm 1; OpenDiLoCo's SGD): delta is the islands' mean of start minus
- * end. buf = mu buf + delta; theta -= eta (delta + mu buf), Nesterov's form of momentum. mu 0: plain
- * steps, and eta 1 as well: averaging of weights. */
+/* DiLoCo (arXiv:2311.08105, algorithm 1; SGD of OpenDiLoCo): delta is the mean over islands of (start - end).
+ * buf = mu buf + delta; theta -= eta (delta + mu buf), Nesterov's form of momentum. mu = 0 gives plain steps and, with
+ * eta = 1, averaging of weights. */
 void bt_outer_nesterov(float *theta, float *buf, const float *delta, size_t n, float eta, float mu);
 
-/* The outer momentum of n islands where islands.outer_momentum leaves it open: 1 - sqrt(2 / n), so 0, 0.29 and 0.5 for
- * 2, 4 and 8, which makes the outer step sqrt(n / 2) times as long in the end. A rule of thumb that fits two and four
- * islands (modes.md), not of theory: with 0.5 two islands of `small` ended 11 % above one job, with 0 1.3 %. */
+/* Default of islands.outer_momentum for n islands: 1 - sqrt(2 / n), which is 0, 0.29 and 0.5 for 2, 4 and 8 islands and
+ * makes the outer step sqrt(n / 2) times as long in the limit. It is a rule of thumb that fits measurements with two
+ * and four islands (modes.md): with 0.5, two islands of `small` ended 11 % above one job, with 0 1.3 % above it. */
 double bt_outer_momentum(double islands);
 
 /* Applies the delta of one island without momentum: theta -= eta delta. With eta = 1/N for N islands this is plain
- * averaging. Momentum would compound with every arrival, and asynchronous islands diverge (Liu et al.,
+ * averaging. Momentum would accumulate with every arriving delta, so that asynchronous islands diverge (Liu et al.,
  * arXiv:2401.09135). */
 void bt_outer_average(float *theta, const float *delta, size_t n, float eta);
 
@@ -35,13 +35,13 @@ void bt_outer_average(float *theta, const float *delta, size_t n, float eta);
  * arXiv:1511.05950). It scales the step, because AdamW is independent of the scale of the gradient. */
 double bt_staleness_factor(int64_t staleness);
 
-/* An update is poisoned when its norm is more than `limit` times the median of the norms given (the
- * newest good ones); fewer than BT_POISON_LEAST are no median. limit 0: never */
+/* An update is poisoned if its norm exceeds `limit` times the median of the given norms (those of the newest good
+ * updates). Fewer than BT_POISON_LEAST norms give no median. limit 0: never. */
 enum { BT_POISON_LEAST = 4, BT_POISON_NORMS = 32, BT_POISON_TIMES = 10 };
 bool bt_poisoned(double norm, const double *norms, size_t n, double limit);
 
-/* Stale synchronous parallel (Ho et al. 2013): an island that has done `clock` steps may begin the next
- * one when the slowest has done at least clock - bound. bound < 0: always (asynchronous) */
+/* Stale synchronous parallel (Ho et al. 2013): an island that has done `clock` steps may begin the next one if the
+ * slowest has done at least clock - bound. bound < 0: always (asynchronous). */
 bool bt_clock_may_begin(int64_t clock, int64_t slowest, int64_t bound);
 
 #endif

@@ -1,4 +1,4 @@
-/* vector_code.c - one tensor after the other. */
+/* vector_code.c - encodes and decodes tensor by tensor. */
 #include "engine/islands/rules/vector_code.h"
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* hub_port.h - the transport between the hub and an island: ZeroMQ, or a queue in tests.
  *
- * A frame arrives whole or not at all. Frames arrive in order while a connection lasts; a reconnect may lose any
- * of them.
+ * A frame arrives completely or not at all. Frames arrive in order within one connection; a reconnect may lose any of
+ * them.
  * Threads: one thread owns both ends of the struct. */
 #ifndef BT_ENGINE_ISLANDS_WIRE_HUB_PORT_H
 #define BT_ENGINE_ISLANDS_WIRE_HUB_PORT_H
@@ -12,7 +12,7 @@
 
 #include "engine/base/status.h"
 
-typedef struct bt_hub_peer { /* one connection as the hub sees it */
+typedef struct bt_hub_peer { /* one connection, from the hub's side */
     size_t n;                /* bytes of id */
     unsigned char id[64];
     char key[44]; /* the island's public key, as text; "": the transport has none */
@@ -32,7 +32,7 @@ typedef struct bt_island_port {
     /* frame: room for BT_ISLAND_FRAME bytes. *bytes is 0 after a timeout. An error is permanent: the hub does not
      * accept this island's key, or has an unexpected key itself. */
     bt_code (*receive)(void *ctx, void *frame, size_t *bytes, int timeout_ms, bt_err *err);
-    /* reconnects; messages in flight may be lost */
+    /* messages in flight may be lost */
     bt_code (*reconnect)(void *ctx, bt_err *err);
     /* true: the peer refuses connections. The pointer is NULL if the transport cannot detect this. */
     bool (*closed)(void *ctx);

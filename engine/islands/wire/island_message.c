@@ -7,7 +7,7 @@
 
 enum { MAGIC = 0x53495442 }; /* "BTIS" */
 
-/* byte layout of the head */
+/* byte layout of the message head */
 typedef struct head_bytes {
     uint32_t magic;
     uint16_t version, type;

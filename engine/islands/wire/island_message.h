@@ -1,8 +1,8 @@
 /* island_message.h - one message between the hub and an island: a frame of a 64-byte head and a payload.
  *
- * Little-endian, as are the processors this program runs on. The head's checksum (XXH3-64 of the frame with the
- * checksum field zero) covers every byte. A parser accepts a frame whole or returns an error line; it never reads
- * beyond the frame.
+ * Byte order is little-endian, like that of the supported processors. The checksum in the head (XXH3-64 of the frame
+ * with the checksum field zero) covers every byte. A parser accepts a frame completely or returns an error line; it
+ * never reads beyond the frame.
  *
  * Threads: pure functions. */
 #ifndef BT_ENGINE_ISLANDS_WIRE_ISLAND_MESSAGE_H
@@ -34,16 +34,16 @@ typedef enum { BT_PUSH_WEIGHTS, BT_PUSH_GRADIENT, BT_PUSH_DELTA } bt_push_kind;
 typedef struct bt_island_push {
     int64_t kind;  /* bt_push_kind */
     int64_t bytes; /* sum over all chunks; 0 with applied_none */
-    int64_t base;  /* version of the weights it was computed from */
+    int64_t base;  /* version of the weights from which it was computed */
     int64_t
-        tokens; /* the island's weight in the mean; 0: nothing is to be applied (a skipped step) */
+        tokens; /* the island's weight in the mean; 0: there is no update to apply (a skipped step) */
     int64_t steps;     /* inner steps in it */
     int64_t sequences; /* sequences per step that the next lease must cover */
     double loss;       /* the island's mean of these steps; NaN: unknown */
     double grad_norm;
 } bt_island_push;
 
-/* what an island can fetch from the hub */
+/* arrays that an island can fetch from the hub */
 typedef enum {
     BT_FETCH_WEIGHTS, /* as fp32 */
     BT_FETCH_UPDATE,  /* the newest published change of the weights, encoded by the codec */
@@ -53,13 +53,13 @@ typedef enum {
 
 typedef struct bt_island_fetch {
     int64_t kind;     /* bt_fetch_kind */
-    int64_t version;  /* UPDATE: of the weights after it */
+    int64_t version;  /* UPDATE: version of the weights after the update */
     int64_t first, n; /* chunks */
 } bt_island_fetch;
 
 typedef struct bt_island_welcome {
-    int64_t island, incarnation; /* for the heads of all messages from now on */
-    int64_t applied;      /* highest sequence number of this island that the hub has answered */
+    int64_t island, incarnation; /* used in the heads of all further messages */
+    int64_t applied;      /* highest sequence number of this island that the hub has acknowledged */
     int64_t elements;     /* length of the flat array */
     int64_t want_weights; /* 1: the hub has none yet; push the first ones */
     int64_t resend;       /* 1: push the update named in the hello again */
@@ -81,8 +81,8 @@ typedef struct bt_island_go {
     int64_t clock;   /* steps that this island has done in the job */
     int64_t kind;    /* bt_push_kind of the next push */
     int64_t steps;   /* inner steps until the next push; 0: the job is done */
-    /* the sequences of the next step are [begin, begin + n), those of the step after it
-     * [begin + stride, ...): the island's alone, for `steps` steps */
+    /* the sequences of the next step are [begin, begin + n), those of the step after it [begin + stride, ...); they are
+     * leased to this island for `steps` steps */
     int64_t begin, stride, n;
     int64_t offset;    /* sequences of the same round that precede them */
     int64_t staleness; /* updates of other islands between this island's fetch and its push */
@@ -93,7 +93,7 @@ typedef struct bt_island_go {
      * may start them before the hub has acknowledged its push. 0: none are leased yet */
     int64_t next_begin, next_steps;
     int64_t fragment;            /* fragment of the next delta (islands.fragments) */
-    double lr, grad_norm, decay; /* values of that update; NaN: none */
+    double lr, grad_norm, decay; /* values used for that update; NaN: none */
 } bt_island_go;
 
 /* ---- frames ---------------------------------------------------------------------------------- */
@@ -121,14 +121,14 @@ typedef enum { BT_SENT_BY_ISLAND, BT_SENT_BY_HUB } bt_island_sender;
 const char *bt_island_type_name(bt_island_type t);
 const char *bt_update_outcome_name(bt_update_outcome o);
 const char *bt_update_outcome_help(bt_update_outcome o); /* a sentence; static storage */
-/* frame: room for BT_ISLAND_HEAD + head->bytes. Returns the frame's bytes */
+/* frame: room for BT_ISLAND_HEAD + head->bytes. Returns the number of bytes of the frame. */
 size_t bt_island_write(void *frame, const bt_island_head *head, const void *payload);
-/* Checks everything: *payload points into the frame. BT_FORMAT: err describes the fault; BT_UNSUPPORTED: another
- * version of the protocol */
+/* Validates a frame; *payload points into it. BT_FORMAT: err describes the fault. BT_UNSUPPORTED: another version of
+ * the protocol. */
 bt_code bt_island_parse(const void *frame, size_t bytes, bt_island_sender from,
                         bt_island_head *head, const void **payload, bt_err *err) BT_MUST_CHECK;
 
-/* The value of `key` in the lines 'key=value' of a hello; false: it is not there, or longer than size - 1 */
+/* Copies the value of `key` from the lines 'key=value' of a hello; false: missing, or longer than size - 1. */
 int bt_island_line(const char *text, size_t n, const char *key, char *out, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* curve_keys.c - keys made, written for their owner alone, and read back. */
+/* curve_keys.c - creates key files, which only their owner can read, and reads them. */
 #include "engine/islands/zmq/curve_keys.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 
 void bt_curve_wipe(bt_curve_keys *k) { explicit_bzero(k, sizeof *k); }
 
-/* whole, or not at all */
+/* Writes the file completely or not at all. */
 static bt_code write_key_file(const char *path, const char *text, mode_t mode, bt_err *err) {
     char tmp[PATH_MAX];
     if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
@@ -38,7 +38,7 @@ static bt_code write_key_file(const char *path, const char *text, mode_t mode, b
     return bt_fail_errno(err, BT_IO, why, "cannot write '%s'", path);
 }
 
-/* Writes the public key first: a pair whose secret file exists is never made again. */
+/* Writes the public key first: a pair whose secret file exists is never created again. */
 static bt_code write_pair(const char *public_path, const char *public_key, const char *path,
                           const char *text, bt_err *err) {
     char line[BT_CURVE_KEY + 16];

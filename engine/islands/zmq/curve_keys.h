@@ -14,22 +14,22 @@
 
 #include "engine/base/status.h"
 
-enum { BT_CURVE_KEY = 41 }; /* 40 characters of Z85 and the end */
+enum { BT_CURVE_KEY = 41 }; /* 40 characters of Z85, and the terminating zero */
 
 typedef struct bt_curve_keys {
     char own_public[BT_CURVE_KEY], own_secret[BT_CURVE_KEY];
     char hub[BT_CURVE_KEY]; /* in an island: the hub's public key; in the hub: "" */
 } bt_curve_keys;
 
-/* Makes the hub's keys in dir if it has none, and those of an island; made: the island's keys are new. Existing
- * keys of an island are never replaced; BT_ARG: they belong to another hub */
+/* Creates the hub's keys in dir if there are none, and those of an island. made: the island's keys are new. Existing
+ * keys of an island are never replaced; BT_ARG: they belong to another hub. */
 bt_code bt_curve_make(const char *dir, const char *island, bool *made, bt_err *err) BT_MUST_CHECK;
-/* path: a key file, or a folder with `name`.key in it. want_hub: of an island, with the hub's key */
+/* path: a key file, or a folder with `name`.key. want_hub: an island's file, which must contain the hub's key. */
 bt_code bt_curve_read(bt_curve_keys *out, const char *path, const char *name, bool want_hub,
                       bt_err *err) BT_MUST_CHECK;
-/* the folder of public keys beside the hub's key file */
+/* Returns the folder of allowed public keys beside the hub's key file. */
 void bt_curve_allowed_dir(char *out, size_t size, const char *path);
-/* some file NAME.pub of dir has this public key; name receives NAME */
+/* True if a file NAME.pub of dir has this public key; `name` receives NAME. */
 bool bt_curve_allowed(const char *dir, const char *key, char *name, size_t size);
 void bt_curve_wipe(bt_curve_keys *k);
 

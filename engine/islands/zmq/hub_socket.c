@@ -1,4 +1,4 @@
-/* hub_socket.c - ROUTER and ZAP in one poll. */
+/* hub_socket.c - polls the ROUTER socket and the ZAP handler together. */
 #include "engine/islands/zmq/hub_socket.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ static bt_code listen_on(bt_hub_socket *s, const char *address, bt_err *err) {
 }
 
 static bt_code open_router(bt_hub_socket *s, const char *address, bt_err *err) {
-    /* the handler of keys first: without one, libzmq would accept every key */
+    /* the ZAP handler first, because libzmq accepts every key while there is none */
     if (!(s->context = zmq_ctx_new()) || !(s->zap = zmq_socket(s->context, ZMQ_REP)) ||
         zmq_bind(s->zap, "inproc://zeromq.zap.01") != 0 ||
         !(s->router = zmq_socket(s->context, ZMQ_ROUTER)))
@@ -103,7 +103,7 @@ uint64_t bt_hub_socket_refused(const bt_hub_socket *s, char key[BT_CURVE_KEY]) {
     return s->refused;
 }
 
-/* version, request id, domain, address, identity, mechanism, then for CURVE the raw public key */
+/* version, request id, domain, address, identity, mechanism; for CURVE also the raw public key */
 enum { ZAP_PARTS = 7, ZAP_PART = 256, ZAP_KEY = 6 };
 
 static void authenticate_connection(bt_hub_socket *s) {
@@ -142,7 +142,7 @@ static bool more_follow(bt_hub_socket *s) {
     return more;
 }
 
-/* [routing id][frame]; a message with another number of parts is read completely and dropped */
+/* Reads [routing id][frame]. A message with another number of parts is read completely and dropped. */
 static void receive_island_frame(bt_hub_socket *s, bt_hub_peer *from, size_t *bytes, bool *many) {
     *bytes = 0;
     const int n = zmq_recv(s->router, from->id, sizeof from->id, ZMQ_DONTWAIT);

@@ -1,4 +1,4 @@
-/* island_socket.c - DEALER with its monitor. */
+/* island_socket.c - a DEALER socket and its monitor. */
 #include "engine/islands/zmq/island_socket.h"
 
 #include <stdio.h>
@@ -10,8 +10,8 @@
 #include "engine/islands/wire/island_message.h"
 #include "engine/islands/zmq/socket_options.h"
 
-/* After so many handshakes in a row that fail without a reason, the key is wrong; fewer can be a hub that just
- * died. */
+/* After this number of consecutive handshakes that fail without a reason, the key is assumed to be wrong; a smaller
+ * number may be caused by a hub that just died. */
 enum { FAILED_HANDSHAKES = 5, FAILED_CONNECTS = 5 };
 /* A connect without a reply is abandoned and restarted after this time. The kernel would repeat its packet after
  * 1, 2, 4 ... 64 s, and so use a restored link up to a minute late. */
@@ -22,8 +22,8 @@ struct bt_island_socket {
     char hub[128];
     bt_curve_keys keys;
     double link_s;
-    int failed;    /* handshakes in a row */
-    int unreached; /* connects in a row */
+    int failed;    /* consecutive failed handshakes */
+    int unreached; /* consecutive failed connects */
     bool not_listed, no_curve;
 };
 
@@ -139,7 +139,7 @@ static bt_port_state send_frame_to_hub(void *ctx, const void *frame, size_t byte
     return BT_PORT_SENT;
 }
 
-/* a message of several frames is read to its end and thrown away */
+/* Reads a message of several frames completely and discards it. */
 static bool only_frame(bt_island_socket *s) {
     int more = 0;
     size_t size = sizeof more;
