@@ -15,10 +15,9 @@ enum { DOUBLINGS = 5 };
 
 struct bt_hang_rank {
     bt_rank_seen seen;
-    /* run-queue wait at the start of this activity; delay of this process since then */
-    int64_t waited_ns, late_ns;
+    int64_t ran_ns, waited_ns; /* of its threads at the newest check */
     int64_t disk_ns; /* disk wait during this activity: time between checks that found it blocked */
-    double stuck_s;  /* value of the clock at the newest check, with the disk wait */
+    int64_t stuck_ns; /* value of the clock at the newest check, with the disk wait */
 };
 
 static bool read_proc_line(const char *path, char *line, size_t size) {
@@ -53,7 +52,7 @@ bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out) {
         snprintf(path, sizeof path, "/proc/%d/task/%.20s/schedstat", pid, e->d_name);
         if (read_proc_line(path, line, sizeof line) &&
             sscanf(line, "%lld %lld", &ran, &waited) == 2)
-            out->waited_ns += waited;
+            out->ran_ns += ran, out->waited_ns += waited;
         snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", pid, e->d_name);
         if (out->state == 'S' && read_process_state(path) == 'R') out->state = 'R';
     }
@@ -107,6 +106,20 @@ static bool is_ordinary(int at) {
     return at >= BT_AT_DATA && at <= BT_AT_RECORD && !is_long_work(at);
 }
 
+static int64_t clamp_ns(int64_t ns, int64_t most) { return ns < 0 ? 0 : ns > most ? most : ns; }
+
+/* Returns by how much a clock advances between two checks. A runnable rank counts the time that it ran: the kernel adds
+ * a wait for a processor to its statistics only when the wait has ended. */
+static int64_t clock_advance(const struct bt_hang_rank *k, const bt_rank_load *load, int64_t gap_ns,
+                             int64_t late_ns) {
+    const int64_t own = load->state == 'R'
+                            ? clamp_ns(load->ran_ns - k->ran_ns, gap_ns)
+                            : gap_ns - clamp_ns(load->waited_ns - k->waited_ns, gap_ns);
+    return clamp_ns(own - late_ns, gap_ns);
+}
+
+static double stuck_s(const struct bt_hang_rank *k) { return (double)k->stuck_ns / 1e9; }
+
 /* Advances one rank's clock. Returns false if the rank has no process. */
 static bool advance_rank_clock(bt_hang_watch *h, const bt_rank_progress *p, int r, int64_t now_ns,
                                int64_t gap_ns, int64_t late_ns, bt_rank_load *load) {
@@ -117,19 +130,17 @@ static bool advance_rank_clock(bt_hang_watch *h, const bt_rank_progress *p, int 
     if (s.at != k->seen.at || s.since_ns != k->seen.since_ns) {
         double *longest = is_long_work(k->seen.at) ? &h->longest_io : &h->longest_s;
         if (is_long_work(k->seen.at) || is_ordinary(k->seen.at))
-            *longest = fmax(*longest, k->stuck_s);
+            *longest = fmax(*longest, stuck_s(k));
         /* Nothing is known about the time before the first check, or between two distant checks. */
         *k = (struct bt_hang_rank){.seen = s,
-                                   .waited_ns = load->waited_ns,
-                                   .late_ns = first || late_ns ? now_ns - s.since_ns : 0};
+                                   .stuck_ns = first || late_ns ? 0 : now_ns - s.since_ns};
     } else {
-        k->late_ns += late_ns;
+        k->stuck_ns += clock_advance(k, load, gap_ns, late_ns);
         if (load->state == 'D') k->disk_ns += gap_ns - late_ns;
         k->seen.exchanges = s.exchanges;
     }
-    k->stuck_s = (double)(now_ns - s.since_ns - k->late_ns -
-                          (load->waited_ns > k->waited_ns ? load->waited_ns - k->waited_ns : 0)) /
-                 1e9;
+    k->ran_ns = load->ran_ns;
+    k->waited_ns = load->waited_ns;
     return true;
 }
 
@@ -160,7 +171,7 @@ static void add_rank_behind(ranks_behind *b, const bt_hang_watch *h, int r,
     if (b->n++ == 0) b->rank = r;
     b->on_disk |= load->state == 'D';
     b->stopped |= load->state == 'T' || load->state == 't';
-    b->stuck_s = fmin(b->stuck_s, h->rank[r].stuck_s);
+    b->stuck_s = fmin(b->stuck_s, stuck_s(&h->rank[r]));
     b->disk_s = fmax(b->disk_s, (double)h->rank[r].disk_ns / 1e9);
     if (load->state == 'S' || load->state == 'D') b->n_blocked++, b->blocked = r;
 }

@@ -2,10 +2,11 @@
  * the disk or computes for a long time.
  *
  * Ten times per second each rank's activity (rank_progress.h) is compared with the previous one. While it is unchanged,
- * the rank's clock runs, minus the time in which its threads waited for a processor (run-queue wait of
- * /proc/PID/schedstat), minus the share that a hypervisor gave to other machines (steal of /proc/stat over the busy and
- * stolen time), and minus the delay of the comparison itself (a stopped supervisor). The ranks that are furthest behind
- * block all other ranks: if the clock of each of them exceeds the limit, the run hangs.
+ * the rank's clock runs: for a runnable rank by the time that its threads ran, for a sleeping one by the time that
+ * passed, minus the wait of its threads for a processor (both of /proc/PID/schedstat). The share that a hypervisor
+ * gave to other machines (steal of /proc/stat over the busy and stolen time) is subtracted, and the delay of the
+ * comparison itself (a stopped supervisor). The ranks that are furthest behind block all other ranks: if the clock of
+ * each of them exceeds the limit, the run hangs.
  *
  *   activity                               limit, seconds
  *   data, compute, exchange, asleep:       max(2, 5 x median step, 3 x longest activity of this run)
@@ -16,9 +17,8 @@
  *   start, pause, end, hub                 none (hub: islands.patience)
  *
  * A running rank has a larger limit than a sleeping one, because unreported steal time or a busy sibling hardware
- * thread
- * looks like work. Observed disk waits extend the limit. Each detected hang doubles the limits of ordinary activities,
- * so that a false alarm does not repeat. Stopped ranks are not handled here.
+ * thread looks like work. Observed disk waits extend the limit. Each detected hang doubles the limits of ordinary
+ * activities, so that a false alarm does not repeat. Stopped ranks are not handled here.
  * Order: open -> attempt -> check* -> close. Threads: one. */
 #ifndef BT_MONITOR_JOB_HEALTH_HANG_WATCH_H
 #define BT_MONITOR_JOB_HEALTH_HANG_WATCH_H
@@ -28,7 +28,8 @@
 typedef struct bt_rank_load { /* scheduling state of a process */
     /* state of its main thread: R S D T ...; R if the main thread sleeps and another thread runs */
     char state;
-    int64_t waited_ns; /* time in which its threads waited for a processor */
+    /* time in which its threads ran; in which they waited for a processor, as far as the wait has ended */
+    int64_t ran_ns, waited_ns;
 } bt_rank_load;
 
 /* Reads the state; returns false if the process has ended. bt_rank_load_read reads /proc. */

@@ -94,6 +94,10 @@ static void test_proc(void **state) {
     assert_true(bt_rank_load_read(NULL, (int)getpid(), &load));
     assert_int_equal(load.state, 'R');
     assert_true(before > 0 && load.waited_ns >= before && load.waited_ns <= waited_here());
+    const int64_t ran = load.ran_ns;
+    for (volatile int i = 0; i < 20000000; i++) {}
+    assert_true(bt_rank_load_read(NULL, (int)getpid(), &load));
+    assert_true(ran > 0 && load.ran_ns > ran);
     atomic_store(&over, true);
     pthread_join(other, NULL);
     bt_proc self;
