@@ -20,9 +20,7 @@
 
 static const bt_opt hub_opts[] = {
     BT_ROW_TEXT(bt_hub_settings, listen, "--listen", "",
-                "HOST:PORT to serve islands at (PORT: this machine only; 0: any); under mpirun "
-                "process K at "
-                "PORT + K, or a list"),
+                "HOST:PORT to serve islands at (PORT: this machine only; 0: any)"),
     BT_ROW_TEXT(bt_hub_settings, keys, "--keys", "",
                 "folder of keys, or the file hub.key; without --listen keys are made there"),
     BT_ROW_TEXT(bt_hub_settings, allow, "--allow", "",
@@ -88,7 +86,10 @@ static bt_code make_keys(const char *dir, const char *const *names, size_t n, bt
 static bt_code complete_address(bt_hub_settings *s, bt_err *err) {
     char given[48];
     const char *port = s->listen[0] == ':' ? s->listen + 1 : s->listen;
-    if (strchr(port, ':') || strchr(port, ',')) return BT_OK;
+    if (strchr(s->listen, ','))
+        return bt_fail(err, BT_ARG, "--listen '%.60s' is a list, and a hub has one address",
+                       s->listen);
+    if (strchr(port, ':')) return BT_OK;
     if (!*port || port[strspn(port, "0123456789")])
         return bt_fail(err, BT_ARG, "--listen '%.60s' has no port (HOST:PORT, as 0.0.0.0:8160)",
                        s->listen);
@@ -97,61 +98,20 @@ static bt_code complete_address(bt_hub_settings *s, bt_err *err) {
     return BT_OK;
 }
 
-/* the address of this process: the k-th of a list, at the k-th port from the one given, or at any free one */
-static bt_code own_address(const bt_hub_settings *s, char *out, size_t size, bt_err *err) {
-    const int rank = bt_comm_rank(bt_comm_world()), n = bt_comm_size(bt_comm_world());
-    if (strchr(s->listen, ',')) {
-        const char *at = s->listen;
-        int k = 0, commas = 0;
-        for (const char *c = at; *c; c++) commas += *c == ',';
-        if (commas + 1 != n)
-            return bt_fail(err, BT_ARG, "--listen has %d addresses for a hub of %d process%s",
-                           commas + 1, n, n == 1 ? " (mpirun -n N starts more)" : "es");
-        while (k++ < rank) at = strchr(at, ',') + 1;
-        snprintf(out, size, "%.*s", (int)strcspn(at, ","), at);
-        return BT_OK;
-    }
-    const char *colon = strrchr(s->listen, ':');
-    char *end = NULL;
-    const long port = colon ? strtol(colon + 1, &end, 10) : -1;
-    if (strlen(s->listen) >= size)
-        return bt_fail(err, BT_ARG, "--listen '%.60s...' is no HOST:PORT", s->listen);
-    if (rank == 0 || port == 0)
-        snprintf(out, size, "%.*s", (int)size - 1, s->listen);
-    else if (port < 0 || !end || *end || port + rank > 65535)
-        return bt_fail(err, BT_ARG, "--listen '%s' has no port for each of %d processes", s->listen,
-                       n);
-    else
-        snprintf(out, size, "%.*s:%ld", (int)(colon - s->listen), s->listen, port + rank);
-    return BT_OK;
-}
-
-enum { ADDRESS = 128 };
-
-/* the addresses of all processes in their order, on the first */
-static bt_code all_addresses(const bt_hub_socket *socket, bt_text *out, bt_err *err) {
-    char mine[ADDRESS] = "", all[BT_HUB_PARTS][ADDRESS];
-    snprintf(mine, sizeof mine, "%s", bt_hub_socket_address(socket));
-    BT_TRY(bt_gather(bt_comm_world(), mine, sizeof mine, all, 0, err));
-    for (int k = 0; k < bt_comm_size(bt_comm_world()); k++)
-        bt_text_printf(out, "%s%s", k ? "," : "", all[k]);
-    return BT_OK;
-}
-
-static void print_hub_addresses(const bt_hub_settings *s, const char *addresses) {
-    printf("%s\n", addresses);
+static void print_hub_address(const bt_hub_settings *s, const char *address) {
+    printf("%s\n", address);
     fflush(stdout);
     if (s->quiet) return;
     fprintf(stderr, "hub at %s%s; islands: bitrain train --hub %s --keys FILE; Ctrl-C ends it\n",
-            addresses, bt_is_loopback(s->listen) ? " (this machine only)" : "", addresses);
+            address, bt_is_loopback(s->listen) ? " (this machine only)" : "", address);
 }
 
 /* guarded: with an address where a process of this hub has listened before, or NULL */
 static bt_code open_hub_socket(const bt_hub_settings *s, const bt_guarded *guarded,
                                bt_hub_socket **socket, bt_err *err) {
     enum { AGAIN_MS = 100 };
-    const int tries = bt_comm_size(bt_comm_world()) > 1 ? 50 : 20;
-    char allowed[PATH_MAX], address[ADDRESS];
+    const int tries = 20;
+    char allowed[PATH_MAX];
     bt_curve_keys keys;
     if (!s->keys[0])
         return bt_fail(err, BT_ARG,
@@ -162,11 +122,12 @@ static bt_code open_hub_socket(const bt_hub_settings *s, const bt_guarded *guard
         snprintf(allowed, sizeof allowed, "%s", s->allow);
     else
         bt_curve_allowed_dir(allowed, sizeof allowed, s->keys);
-    const bt_hub_socket_cfg cfg = {
-        .listen = address, .keys = &keys, .allowed_dir = allowed, .link_s = s->link_s};
-    bt_code code = own_address(s, address, sizeof address, err);
-    if (guarded && guarded->place[0]) snprintf(address, sizeof address, "%s", guarded->place);
-    if (code == BT_OK) code = bt_hub_socket_open(socket, &cfg, err);
+    const bt_hub_socket_cfg cfg = {.listen = guarded && guarded->place[0] ? guarded->place
+                                                                          : s->listen,
+                                   .keys = &keys,
+                                   .allowed_dir = allowed,
+                                   .link_s = s->link_s};
+    bt_code code = bt_hub_socket_open(socket, &cfg, err);
     /* a process of a hub that was killed may live a moment longer */
     for (int k = 0; code == BT_BUSY && k < tries; k++) {
         bt_sleep_ns(AGAIN_MS * INT64_C(1000000));
@@ -177,31 +138,15 @@ static bt_code open_hub_socket(const bt_hub_settings *s, const bt_guarded *guard
 }
 
 static bt_code serve_islands(const bt_hub_settings *s, bt_guarded *guarded, bt_err *err) {
-    bt_comm *all = bt_comm_world();
     bt_hub_socket *socket = NULL;
-    bt_text addresses;
-    if (bt_comm_size(all) > BT_HUB_PARTS)
-        return bt_fail(err, BT_ARG, "a hub of %d processes: at most %d", bt_comm_size(all),
-                       BT_HUB_PARTS);
-    bt_text_init(&addresses);
-    bt_code code = bt_agree(all, open_hub_socket(s, guarded, &socket, err), err);
-    if (code == BT_OK) code = all_addresses(socket, &addresses, err);
-    /* A restarted process has the addresses that the islands use already. */
-    if (code == BT_OK && bt_comm_rank(all) == 0 && !(guarded && guarded->signal))
-        print_hub_addresses(s, bt_text_str(&addresses));
-    if (code == BT_OK && guarded)
-        snprintf(guarded->place, sizeof guarded->place, "%s", bt_hub_socket_address(socket));
-    if (code == BT_OK) code = bt_hub_run(s, guarded, socket, err);
+    BT_TRY(open_hub_socket(s, guarded, &socket, err));
+    const char *address = bt_hub_socket_address(socket);
+    /* A restarted process has the address that the islands use already. */
+    if (!guarded || !guarded->signal) print_hub_address(s, address);
+    if (guarded) snprintf(guarded->place, sizeof guarded->place, "%s", address);
+    const bt_code code = bt_hub_run(s, guarded, socket, err);
     bt_hub_socket_close(socket);
-    bt_text_release(&addresses);
     return code;
-}
-
-/* a process that fails ends all processes: a hub that is started again continues from the state that all had saved */
-static void end_all(bt_code code, const bt_err *err) {
-    if (err->rank < 0 || err->rank == bt_comm_rank(bt_comm_world()))
-        fprintf(stderr, "bitrain: %s\n", err->msg);
-    bt_comm_abort(bt_exit_code(code));
 }
 
 static void print_guard_line(const char *line) { fprintf(stderr, "hub: %s\n", line); }
@@ -210,6 +155,7 @@ static bt_code cmd_hub(bt_call *call, bt_err *err) {
     bt_hub_settings *s = call->cfg;
     const char *const *names = call->words;
     bt_guarded *guarded;
+    int rank, ranks;
     if (!s->listen[0] && !s->keys[0])
         return bt_fail(err, BT_ARG,
                        "use --keys DIR to make keys, or --listen HOST:PORT --keys DIR to serve "
@@ -223,15 +169,16 @@ static bt_code cmd_hub(bt_call *call, bt_err *err) {
     if (call->n)
         return bt_fail(err, BT_ARG, "'%s': names are for making keys, without --listen", names[0]);
     BT_TRY(complete_address(s, err));
-    BT_TRY(bt_hub_name(s, err)); /* the same for every process of this hub */
+    bt_comm_env_place(&rank, &ranks);
+    if (ranks > 1) return bt_fail(err, BT_ARG, "a hub is one process: start it without mpirun");
+    BT_TRY(bt_hub_name(s, err));
     BT_TRY(bt_guard_begin(&guarded, bt_comm_am_rank() ? 0 : s->restarts, print_guard_line,
                           call->exit_status, err));
     if (*call->exit_status >= 0) return BT_OK;
-    BT_TRY(bt_comm_init(err)); /* one process as a rule; several under mpirun */
+    BT_TRY(bt_comm_init(err));
     bt_code code = bt_kernels_select(s->isa, err);
     if (code == BT_OK) code = bt_threads_init((int)s->threads, err);
     if (code == BT_OK) code = serve_islands(s, guarded, err);
-    if (code != BT_OK && bt_comm_size(bt_comm_world()) > 1) end_all(code, err);
     bt_comm_finalize();
     return code;
 }
@@ -242,11 +189,8 @@ const bt_command bt_cmd_hub = {
     .args = "[NAME...]",
     .examples = "bitrain hub --keys keys a b c # makes the keys of a hub and three islands\n"
                 "bitrain hub --listen 127.0.0.1:8160 --keys keys --islands 3\n"
-                "bitrain train --hub 127.0.0.1:8160 --keys keys/a.key --mode diloco --inner 50\n"
-                "mpirun -n 3 bitrain hub --listen 127.0.0.1:8160 --keys keys # the model over "
-                "three processes\n",
+                "bitrain train --hub 127.0.0.1:8160 --keys keys/a.key --mode diloco --inner 50\n",
     .options = BT_OPTION_SET(hub_opts, bt_hub_settings),
     .max_words = NAMES,
     .run = cmd_hub,
-    .ranked = true,
 };

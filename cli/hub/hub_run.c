@@ -21,7 +21,7 @@
 #include "cli/version/version.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
-#include "engine/islands/hub/hub_parts.h"
+#include "engine/islands/hub/hub_changes.h"
 #include "engine/observe/meter.h"
 #include "store/store.h"
 
@@ -278,7 +278,7 @@ static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
         const int64_t now = bt_now_ns();
         if (bt_hub_state_due(h->state) && (h->room_again || now - tried >= again_ns)) {
             h->room_again = false;
-            BT_TRY(bt_hub_all_save(h, err));
+            BT_TRY(bt_hub_save(h, err));
             tried = h->unsaved.code == BT_OK ? 0 : now;
         }
         if (now - ticked < TICK_MS * INT64_C(1000000)) continue;
@@ -294,12 +294,6 @@ static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
     return BT_OK;
 }
 
-/* bytes of frames of all processes */
-static bt_code all_traffic(const bt_hub_socket *socket, int64_t *bytes, bt_err *err) {
-    *bytes = (int64_t)bt_hub_socket_traffic(socket);
-    return bt_all_reduce_i64(bt_comm_world(), bytes, 1, BT_SUM, err);
-}
-
 static bt_code run_hub_loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
     int64_t replayed = 0;
     bt_code code = bt_hub_state_open(&h->state, h, r->out, &replayed, err);
@@ -311,37 +305,14 @@ static bt_code run_hub_loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err 
         if (r->guarded) r->guarded->serving = true;
         code = loop(h, socket, r, err);
     }
-    if (code == BT_OK) code = bt_hub_all_save(h, err);
+    if (code == BT_OK) code = bt_hub_save(h, err);
     if (code == BT_OK && h->unsaved.code != BT_OK) {
         *err = h->unsaved;
         code = err->code;
     }
-    if (code == BT_OK) code = bt_hub_all_end(h, err);
-    int64_t traffic = 0;
-    if (code == BT_OK) code = all_traffic(socket, &traffic, err);
     char bytes[32];
-    snprintf(bytes, sizeof bytes, "%" PRId64, traffic);
+    snprintf(bytes, sizeof bytes, "%" PRIu64, bt_hub_socket_traffic(socket));
     record_hub_fact(r, "islands.bytes_both_ways", bytes);
-    bt_hub_state_close(h->state);
-    return code;
-}
-
-/* a process that is not the first: chunks and fetches of its tensors, and orders */
-static bt_code serve_part(bt_hub *h, bt_hub_socket *socket, const record *r, bt_err *err) {
-    enum { LOOK_MS = 1, MEMORY_MS = 100 };
-    int64_t replayed = 0, traffic, looked = bt_now_ns();
-    double base_mib = 0;
-    bool end = false;
-    bt_code code = bt_hub_state_open(&h->state, h, r->out, &replayed, err);
-    while (code == BT_OK && !end) {
-        code = bt_hub_execute(h, &end, err);
-        bt_hub_serve(h);
-        if (code == BT_OK && !end) code = one_message(h, socket, LOOK_MS, err);
-        if (bt_now_ns() - looked < MEMORY_MS * INT64_C(1000000)) continue;
-        looked = bt_now_ns();
-        if (code == BT_OK && !end) code = bound_memory(r->settings, h, socket, &base_mib, err);
-    }
-    if (code == BT_OK) code = all_traffic(socket, &traffic, err);
     bt_hub_state_close(h->state);
     return code;
 }
@@ -370,18 +341,8 @@ bt_code bt_hub_run(const bt_hub_settings *s, bt_guarded *guarded, bt_hub_socket 
         return bt_fail(err, BT_IO, "the system gives no random numbers");
     cfg.epoch |= 1;
     bt_signals_rank(&box, 1);
-    bt_comm *all = bt_comm_world();
-    const bool first = bt_comm_rank(all) == 0;
-    BT_TRY(bt_agree(all, first ? choose_places(&r, err) : BT_OK, err));
-    BT_TRY(bt_broadcast(all, r.out, sizeof r.out, 0, err));
-    BT_TRY(bt_broadcast(all, &cfg.epoch, sizeof cfg.epoch, 0, err));
-    if (!first) cfg.sink = NULL;
-    BT_TRY(bt_agree(all, bt_hub_create(&h, &cfg, err), err));
-    if (!first) {
-        const bt_code ended = serve_part(h, socket, &r, err);
-        bt_hub_destroy(h);
-        return ended;
-    }
+    BT_TRY(choose_places(&r, err));
+    BT_TRY(bt_hub_create(&h, &cfg, err));
     const bt_code code = run_hub_loop(h, socket, &r, err);
     if (code == BT_OK && !s->quiet)
         fprintf(stderr, "hub: %s after %" PRId64 " updates, %" PRId64 " tokens; checkpoint in %s\n",

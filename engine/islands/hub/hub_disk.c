@@ -19,10 +19,8 @@ static void ping_islands(bt_hub *h) {
 }
 
 bt_code bt_hub_wait_for_disk(bt_hub *h, bool first, const bt_err *why, bt_err *err) {
-    bt_comm *all = bt_comm_world();
     char line[BT_ISLAND_LINE];
-    int64_t ends = why->code != BT_IO || !h->cfg.wait;
-    if (!ends && !h->part) {
+    if (why->code == BT_IO && h->cfg.wait) {
         if (first) {
             bt_hub_event(h, BT_EVENT_CHECKPOINT_FAILED, NULL,
                          "%s; updates are acknowledged again when there is room, tried each second",
@@ -32,16 +30,13 @@ bt_code bt_hub_wait_for_disk(bt_hub *h, bool first, const bt_err *why, bt_err *e
             bt_hub_notice(h, NULL, line);
         }
         ping_islands(h);
-        ends = !h->cfg.wait(h->cfg.wait_ctx);
+        if (h->cfg.wait(h->cfg.wait_ctx)) return BT_OK;
     }
-    BT_TRY(bt_all_reduce_i64(all, &ends, 1, BT_SUM, err));
-    if (!ends) return BT_OK;
     *err = *why;
     return why->code;
 }
 
 void bt_hub_disk_is_back(bt_hub *h) {
-    if (h->part) return;
     h->room_again = true;
     bt_hub_event(h, BT_EVENT_HUB, NULL, "the disk takes updates again");
     bt_hub_notice(h, NULL, "the hub's disk takes updates again");

@@ -3,14 +3,14 @@
  *     hub_server.c   checks and distributes messages
  *     hub_members.c  islands join, leave, are declared dead
  *     hub_rounds.c   applies updates, lets islands begin
- *     hub_parts.c    operations of all processes of the hub; hub_overdue.c: islands that delay the job
+ *     hub_changes.c  updates become weights and are kept; hub_overdue.c: islands that delay the job
  *     hub_state.c    job, checkpoints, log
  *     hub_disk.c     waits for a disk
  *     hub_peers.c    messages and events */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_INTERNAL_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_INTERNAL_H
 
-#include "engine/islands/hub/hub_parts.h"
+#include "engine/islands/hub/hub_changes.h"
 #include "engine/islands/hub/hub_server.h"
 
 /* hub_peers.c */
@@ -31,9 +31,9 @@ void bt_hub_unstage(bt_member *m);
 /* hub_state.c. The settings of the first island become those of the job. */
 bt_code bt_hub_begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) BT_MUST_CHECK;
 
-/* hub_parts.c */
-/* Bytes of an update of this kind: of the tensors of this process or, with whole, of all. */
-size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole);
+/* hub_changes.c */
+/* bytes of an update of this kind; selects its fragment (bt_hub_model_use) */
+size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind);
 /* true if the member's chunks, received or not, belong to an update of `bytes` bytes */
 bool bt_hub_update_fits(const bt_member *m, size_t bytes);
 
@@ -62,8 +62,8 @@ bool bt_hub_returns(bt_hub *h, bt_member *m);
 void bt_hub_note_waits(bt_hub *h);
 
 /* hub_disk.c */
-/* Called after the disk refused to store something, with the same reason on all processes. Reports it (first), sends a
- * sign of life to the islands and waits about a second. An error ends the hub: `why`, if waiting does not help. */
+/* After the disk refused to keep something: reports it (first), gives the
+ * islands a sign of life and waits about a second. An error is the end of the hub: `why` where waiting does not help */
 bt_code bt_hub_wait_for_disk(bt_hub *h, bool first, const bt_err *why, bt_err *err) BT_MUST_CHECK;
 void bt_hub_disk_is_back(bt_hub *h);
 

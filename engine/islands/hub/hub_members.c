@@ -22,7 +22,6 @@ bt_code bt_hub_lose(bt_hub *h, bt_member *m, bt_member_state state, const char *
                      m->clock, why, back);
     else
         bt_hub_event(h, BT_EVENT_ISLAND_LEFT, m, "left after step %" PRId64, m->clock);
-    BT_TRY(bt_hub_all_member(h, m, err));
     return trained ? bt_hub_advance(h, err) : BT_OK;
 }
 
@@ -174,15 +173,10 @@ static bt_code admit(bt_hub *h, const bt_hub_peer *from, const char *text, size_
     if (sequences < 1 || sequences > 1 << 24)
         return bt_fail(err, BT_ARG, "a step of %" PRId64 " sequences", sequences);
     if (h->finished) return bt_fail(err, BT_BUSY, "the job of this hub is done");
-    if (line_int(text, n, "parts", 1) != h->parts)
-        return bt_fail(err, BT_ARG,
-                       "this hub is %u process%s: --hub takes so many addresses, separated by "
-                       "commas, in the order in which the hub prints them",
-                       h->parts, h->parts == 1 ? "" : "es");
     if (h->model)
         BT_TRY(check_settings(h, text, n, err));
     else
-        BT_TRY(bt_hub_all_job(h, text, n, err));
+        BT_TRY(bt_hub_begin_job(h, text, n, err));
     bt_member *m = member_of(h, name);
     if (m && strcmp(m->key, from->key) != 0)
         return bt_fail(err, BT_BUSY, "the name '%s' belongs to an island with another key", name);
@@ -221,9 +215,7 @@ bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_
         take_next_back(h, m, next, next_end);
     }
     const bool resend = !had && h->model->has_weights && restore_member_update(h, m, text, n);
-    if (had || (resend && m->incarnation > 1))
-        m->clock = was; /* the island's clock is known from before the restart */
-    BT_TRY(bt_hub_all_member(h, m, err));
+    if (had || (resend && m->incarnation > 1)) m->clock = was; /* it is known from before */
     welcome(h, m, resend, had);
     if (!h->model->has_weights) return BT_OK;
     m->state = BT_MEMBER_TRAINS;

@@ -15,18 +15,15 @@ static const bt_codec no_codec = {.name = "fp32"};
 
 static bt_code make_norm(bt_hub_model *m, bt_err *err) {
     const bt_params *p = &m->setup.params;
-    /* exact sums give the same bits for any number of processes */
     bt_norm_cfg norm = {.mesh = &m->mesh,
-                        .sharded = m->mesh.shape.dp_shard > 1,
                         .exact = true,
                         .total = p->total,
-                        .pieces = &m->own,
+                        .pieces = &m->all,
                         .n_pieces = 1,
-                        .n_counted = m->end - m->first};
+                        .n_counted = p->n};
     for (size_t k = 0; k < p->n; k++) {
         const bt_tensor *x = &p->tensors[k];
-        if (k >= m->first && k < m->end)
-            m->counted[k - m->first] = (bt_range){x->offset, x->offset + x->count};
+        m->counted[k] = (bt_range){x->offset, x->offset + x->count};
         norm.whole_elements += (double)x->whole_rows * (double)x->whole_cols;
     }
     norm.counted = m->counted;
@@ -53,36 +50,19 @@ static bt_code check_fragments(const bt_hub_model *m, bt_err *err) {
                    "islands.fragments is of islands that step together: --staleness must be 0");
 }
 
-/* Assigns tensors to this process in the way in which fragments are divided. */
-static bt_code take_own(bt_hub_model *m, bt_err *err) {
-    const bt_params *p = &m->setup.params;
-    const int64_t of = bt_comm_size(bt_comm_world()), k = bt_comm_rank(bt_comm_world());
-    bt_vector_code c = {.params = p};
-    size_t n;
-    if (of > (int64_t)p->n)
-        return bt_fail(err, BT_ARG, "a hub of %d processes for a model of %zu tensors", (int)of,
-                       p->n);
-    bt_vector_fragment(&c, k, of, &m->own.begin, &n);
-    m->first = c.first;
-    m->end = c.end;
-    m->own.end = m->end == p->n ? p->total : p->tensors[m->end].offset;
-    return BT_OK;
-}
-
 static bt_code create_hub_arrays(bt_hub_model *m, bt_err *err) {
     bt_mesh_shape shape;
     BT_TRY(bt_rank_setup_init(&m->setup, &m->cfg, 0, err));
     bt_run_cfg_mesh(&m->cfg, &shape);
-    shape.dp_shard = bt_comm_size(bt_comm_world());
-    BT_TRY(bt_mesh_resolve(&shape, shape.dp_shard, err));
+    BT_TRY(bt_mesh_resolve(&shape, 1, err));
     BT_TRY(bt_mesh_create(&m->mesh, &shape, bt_comm_world(), err));
     const bt_params *p = &m->setup.params;
     m->n = p->total;
-    BT_TRY(take_own(m, err));
-    m->up = (bt_vector_code){.params = p, .codec = &no_codec, .first = m->first, .end = m->end};
+    m->all = (bt_range){0, m->n};
+    m->up = (bt_vector_code){.params = p, .codec = &no_codec};
     const bt_codec *codec = bt_codec_at((bt_codec_id)m->cfg.parallel.codec);
     if (codec->encode) m->up.codec = codec;
-    m->down = m->all = m->up;
+    m->down = m->up;
     m->fragments = m->cfg.islands.mode == BT_ISLANDS_DILOCO ? m->cfg.islands.fragments : 1;
     if (m->fragments > (int64_t)p->n) m->fragments = (int64_t)p->n;
     bt_hub_model_use(m, -1);
@@ -104,7 +84,7 @@ static bt_code create_hub_arrays(bt_hub_model *m, bt_err *err) {
     BT_TRY(check_optimizer(m, err));
     BT_TRY(check_fragments(m, err));
     const bt_optim_cfg optim = bt_run_cfg_optim(&m->cfg);
-    BT_TRY(bt_optim_create(&m->optim, &optim, m->spans, p->n, m->own, err));
+    BT_TRY(bt_optim_create(&m->optim, &optim, m->spans, p->n, m->all, err));
     return make_norm(m, err);
 }
 
@@ -139,45 +119,30 @@ void bt_hub_model_destroy(bt_hub_model *m) {
 }
 
 size_t bt_hub_model_memory(const bt_hub_model *m) {
-    const size_t arrays = 3u + (m->momentum ? 1 : 0) + (m->published != m->theta ? 1 : 0),
-                 own = m->own.end - m->own.begin;
-    return arrays * own * sizeof *m->theta + bt_vector_bytes(&m->down) +
+    const size_t arrays = 3u + (m->momentum ? 1 : 0) + (m->published != m->theta ? 1 : 0);
+    return arrays * m->n * sizeof *m->theta + bt_vector_bytes(&m->down) +
            bt_optim_bytes((bt_optim_id)m->cfg.optim.name, (bt_states_kind)m->cfg.optim.states,
-                          m->spans, m->setup.params.n, m->own);
+                          m->spans, m->setup.params.n, m->all);
 }
 
 static bt_vector_code plain_code(const bt_hub_model *m) {
-    return (bt_vector_code){
-        .params = &m->setup.params, .codec = &no_codec, .first = m->first, .end = m->end};
+    return (bt_vector_code){.params = &m->setup.params, .codec = &no_codec};
 }
 
 bool bt_hub_model_set_weights(bt_hub_model *m, const void *bytes, size_t n) {
     const bt_vector_code plain = plain_code(m);
-    const size_t at = m->own.begin, count = m->own.end - at;
-    if (!bt_vector_decode_into(&plain, m->theta, bytes, n) ||
-        !bt_vector_finite(m->theta + at, count))
+    if (!bt_vector_decode_into(&plain, m->theta, bytes, n) || !bt_vector_finite(m->theta, m->n))
         return false;
-    if (m->published != m->theta)
-        memcpy(m->published + at, m->theta + at, count * sizeof *m->theta);
+    if (m->published != m->theta) memcpy(m->published, m->theta, m->n * sizeof *m->theta);
     m->encoded = -1;
     return m->has_weights = true;
 }
 
 void bt_hub_model_use(bt_hub_model *m, int64_t fragment) {
-    size_t ignored;
-    m->all.first = m->all.end = 0;
-    if (fragment < 0 || m->fragments == 1) {
-        m->all_part = m->n;
-        m->up.first = m->first;
-        m->up.end = m->end;
-        m->begin = m->own.begin;
-        m->part = m->own.end - m->own.begin;
-    } else {
-        bt_vector_fragment(&m->all, fragment, m->fragments, &ignored, &m->all_part);
-        m->up = m->all;
-        bt_vector_part(&m->up, bt_comm_rank(bt_comm_world()), bt_comm_size(bt_comm_world()));
-        m->part = bt_vector_elements(&m->up, &m->begin);
-    }
+    m->up.first = m->up.end = m->begin = 0;
+    m->part = m->n;
+    if (fragment >= 0 && m->fragments > 1)
+        bt_vector_fragment(&m->up, fragment, m->fragments, &m->begin, &m->part);
     m->down.first = m->up.first;
     m->down.end = m->up.end;
 }
@@ -277,7 +242,7 @@ static void plain_bytes(bt_hub_model *m, const float *x, size_t *n) {
 /* Copies optimizer state k of every tensor that has one. */
 static void moments(bt_hub_model *m, size_t k, size_t *n) {
     float *at = m->work;
-    for (size_t i = m->first; i < m->end; i++) {
+    for (size_t i = 0; i < m->setup.params.n; i++) {
         const bt_tensor *x = &m->setup.params.tensors[i];
         const bt_range all = {x->offset, x->offset + x->count};
         if (!bt_optim_read(m->optim, i, k, all, at)) memset(at, 0, x->count * sizeof *at);
@@ -308,7 +273,7 @@ const void *bt_hub_model_bytes(bt_hub_model *m, int kind, size_t *n) {
 
 void bt_hub_model_slices(bt_hub_model *m, bt_slices *out) {
     const bt_params *p = &m->setup.params;
-    for (size_t k = m->first; k < m->end; k++) {
+    for (size_t k = 0; k < p->n; k++) {
         const bt_tensor *x = &p->tensors[k];
         const bt_range all = {0, x->count};
         const bt_optim_rule *rule = bt_optim_rule_of((bt_optim_id)m->cfg.optim.name, &m->spans[k]);

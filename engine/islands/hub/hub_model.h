@@ -1,16 +1,13 @@
 /* hub_model.h - the hub's model: the outer weights, the optimizer states, and the weights published to the
  * islands.
  *
- * All arrays are flat, in the layout of one rank that holds the whole model (model/shape/params.h). In a hub of
- * several processes (the ranks of bt_comm_world) each process owns a range of whole tensors, `own`, and accesses only
- * these elements, so that no memory is used for the others.
+ * All arrays are flat, in the layout of one rank that holds the whole model (model/shape/params.h).
  *     theta       the outer weights
  *     published   the weights of the islands: theta or, with a codec, the sum of the published updates. An update
  *                 encodes theta - published, so that the next update includes the encoding error of the previous
  *                 one (error feedback without another state)
  * Order:    create -> set_weights | load -> { mean -> gradient_step | outer_step -> publish }* -> destroy.
- * Ranks:    create and gradient_step are collective; all other functions are local to a process.
- * Threads:  one thread, which may use the thread pool. */
+ * Threads:  one, which has the thread pool. */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_MODEL_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_MODEL_H
 
@@ -27,21 +24,17 @@ typedef struct bt_hub_model {
     bt_norm *norm;
     bt_optim *optim;
     bt_optim_span *spans;
-    bt_range own, *counted; /* own: elements of this process; counted: elements of its tensors */
-    size_t first, end;      /* tensors of this process */
+    bt_range all, *counted; /* elements of all arrays; of each tensor */
     bt_lr_schedule lr;
     size_t n; /* elements of each array */
     float *theta, *published, *mean, *momentum, *work;
     bool has_weights;
-    int64_t version;         /* number of updates of theta so far */
-    int64_t updates;         /* number of optimizer steps so far */
-    bt_vector_code up, down; /* code of the own part of the fragment in use */
-    bt_vector_code all;      /* code of the fragment in use, for all processes */
+    int64_t version;         /* updates of theta so far */
+    int64_t updates;         /* updates made by the optimizer: its step count */
+    bt_vector_code up, down; /* of the fragment in use */
     int64_t fragments;       /* number of fragments of a delta */
-    size_t begin, part;      /* own elements of the fragment in use; part 0: none */
-    size_t all_part;         /* number of elements of the fragment in use, for all processes */
-    unsigned char
-        *update; /* (update_bytes) the update that led to `version`; update_version -1: none */
+    size_t begin, part;      /* elements of the fragment in use: the first one, and how many */
+    unsigned char *update;   /* (update_bytes) that led to `version`; update_version -1: none */
     size_t update_bytes;
     int64_t update_version;
     int encoded; /* content of `work` for fetches (bt_fetch_kind), with its version and length; -1: none */
@@ -58,8 +51,8 @@ size_t bt_hub_model_memory(const bt_hub_model *m); /* bytes of its arrays */
 /* Sets weights from fp32 values in the form of vector_code; false: wrong number, or a value is not finite. */
 bool bt_hub_model_set_weights(bt_hub_model *m, const void *bytes, size_t n);
 
-/* Selects the fragment that the following calls use; -1: all own tensors. Gradients cover all tensors, deltas the
- * fragment of their round. */
+/* Selects the fragment that the following calls use; -1: all tensors. Gradients cover all, deltas the fragment
+ * of their round. */
 void bt_hub_model_use(bt_hub_model *m, int64_t fragment);
 /* Returns the fragment of the round that begins. */
 int64_t bt_hub_model_fragment(const bt_hub_model *m);

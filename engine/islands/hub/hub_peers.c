@@ -32,7 +32,6 @@ bt_port_state bt_hub_send(bt_hub *h, const bt_hub_peer *to, const bt_island_head
                           const void *payload) {
     bt_island_head full = *head;
     full.epoch = h->cfg.epoch;
-    full.part = h->part;
     return h->cfg.port.send(h->cfg.port.ctx, to, h->frame,
                             bt_island_write(h->frame, &full, payload));
 }

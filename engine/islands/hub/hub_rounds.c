@@ -123,13 +123,11 @@ static void norms_of(bt_hub *h, int64_t kind) {
 }
 
 /* Compares the norm of the decoded update with the median of the newest good ones. */
-static bt_code is_poison(bt_hub *h, bt_member *m, double *norm, bool *poison, bt_err *err) {
-    BT_TRY(bt_hub_all_norm(h, m, norm, err));
-    /* norm per element, so that fragments are comparable */
-    *norm /= sqrt((double)h->model->all_part);
-    *poison = bt_poisoned(*norm, h->norms, bt_min_size(h->n_norms, BT_POISON_NORMS),
-                          BT_POISON_TIMES);
-    return BT_OK;
+static bool is_poison(bt_hub *h, const bt_member *m, double *norm) {
+    *norm = bt_hub_norm(h, m);
+    /* per element, so that fragments are comparable */
+    *norm /= sqrt((double)h->model->part);
+    return bt_poisoned(*norm, h->norms, bt_min_size(h->n_norms, BT_POISON_NORMS), BT_POISON_TIMES);
 }
 
 /* Counts the outcome of the member's newest update. A push without tokens is not an update. */
@@ -169,7 +167,7 @@ static bt_code finish_update(bt_hub *h, bt_member *m, const bt_hub_step *step, i
 }
 
 static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
-    if (!h->model->has_weights) BT_TRY(bt_hub_all_weights(h, m, err));
+    if (!h->model->has_weights) bt_hub_take_weights(h, m);
     if (!h->model->has_weights) {
         bt_hub_refuse(h, &m->peer, "the first weights are not finite");
         bt_hub_unstage(m);
@@ -182,13 +180,13 @@ static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
     m->waits = true;
     bt_hub_event(h, BT_EVENT_ISLAND_JOINED, m, "on '%s' joined at step %" PRId64, m->host,
                  m->clock);
-    return bt_hub_all_save_first(h, err);
+    return bt_hub_save_first(h, err);
 }
 
 /* Stores the applied update on disk before any island is informed, then publishes it. */
 static bt_code store_and_publish(bt_hub *h, const bt_hub_applied *a, int64_t version_before,
                                  const bt_hub_step *step, int64_t tokens, bt_err *err) {
-    BT_TRY(bt_hub_all_keep(h, a, version_before, err));
+    BT_TRY(bt_hub_keep(h, a, version_before, err));
     if (a->kind >= 0)
         bt_hub_observe(h, step, tokens);
     else
@@ -211,9 +209,8 @@ static bt_code apply_alone(bt_hub *h, bt_member *m, bt_err *err) {
         a.factor = 1 / (double)bt_hub_training(h, &slowest, &fastest);
     }
     if (tokens > 0) {
-        const bt_hub_change change = {
-            .how = a, .n = 1, .member = {bt_hub_number(h, m) - 1}, .weight = {1}};
-        BT_TRY(bt_hub_all_change(h, &change, &step, err));
+        const bt_hub_change change = {.how = a, .n = 1, .member = {m}, .weight = {1}};
+        BT_TRY(bt_hub_change_weights(h, &change, &step, err));
     }
     BT_TRY(finish_update(h, m, &step, tokens, err));
     return store_and_publish(h, &a, before, &step, tokens, err);
@@ -262,7 +259,7 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
         order[i]->go.staleness = h->model->version - p->base;
         if (p->tokens == 0) continue;
         tokens += p->tokens;
-        change.member[change.n] = bt_hub_number(h, order[i]) - 1;
+        change.member[change.n] = order[i];
         change.weight[change.n++] = (double)p->tokens;
     }
     if (change.n) {
@@ -272,7 +269,7 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
             a.factor = (double)change.n;
         }
         change.how = a;
-        BT_TRY(bt_hub_all_change(h, &change, &step, err));
+        BT_TRY(bt_hub_change_weights(h, &change, &step, err));
     }
     for (size_t i = 0; i < n; i++) BT_TRY(finish_update(h, order[i], &step, tokens, err));
     h->round_begin = h->leases.next;
@@ -396,7 +393,6 @@ bt_code bt_hub_advance(bt_hub *h, bt_err *err) {
 
 bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
     double norm = NAN;
-    bool poison = false;
     if (m->push.kind == BT_PUSH_WEIGHTS) {
         BT_TRY(take_first_weights(h, m, err));
         return bt_hub_advance(h, err);
@@ -408,8 +404,7 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
     }
     m->outcome = BT_UPDATE_APPLIED;
     norms_of(h, m->push.kind);
-    if (m->push.tokens > 0) BT_TRY(is_poison(h, m, &norm, &poison, err));
-    if (poison) {
+    if (m->push.tokens > 0 && is_poison(h, m, &norm)) {
         h->refused++;
         bt_hub_event(h, BT_EVENT_REFUSED, m,
                      "its update of step %" PRId64 " is poisoned (%.4g an element): left out",

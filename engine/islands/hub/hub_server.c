@@ -19,8 +19,6 @@ bt_code bt_hub_create(bt_hub **out, const bt_hub_cfg *cfg, bt_err *err) {
         return bt_fail(err, BT_NOMEM, "cannot take memory for the hub");
     }
     h->cfg = *cfg;
-    h->part = (uint32_t)bt_comm_rank(bt_comm_world());
-    h->parts = (uint32_t)bt_comm_size(bt_comm_world());
     bt_text_init(&h->settings);
     *out = h;
     return BT_OK;
@@ -47,7 +45,7 @@ static void take_chunk(bt_hub *h, bt_member *m, const bt_island_head *head, cons
     if (head->seq <= m->applied || m->pushed) return; /* a repeated message: its go was sent */
     if (head->seq != m->staging) {
         bt_hub_unstage(m);
-        const uint32_t most = bt_hub_chunks(bt_hub_update_bytes(h, m, BT_PUSH_WEIGHTS, false));
+        const uint32_t most = bt_hub_chunks(bt_hub_update_bytes(h, m, BT_PUSH_WEIGHTS));
         if (head->chunks == 0 || head->chunks > most) {
             refuse_update(h, m, "the update is longer than the model");
             return;
@@ -89,16 +87,13 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
         return BT_OK;
     }
     const bool any = p.tokens > 0 || p.kind == BT_PUSH_WEIGHTS;
-    const size_t want = any ? bt_hub_update_bytes(h, m, p.kind, true) : 0,
-                 own = any ? bt_hub_update_bytes(h, m, p.kind, false) : 0;
-    bool have = own == 0 || (m->staging == head->seq && m->arrived == m->chunks);
-    if (have && any && h->parts > 1) BT_TRY(bt_hub_all_have(h, m, head->seq, p.kind, &have, err));
-    if (!have) {
+    const size_t want = any ? bt_hub_update_bytes(h, m, p.kind) : 0;
+    if (any && (m->staging != head->seq || m->arrived != m->chunks)) {
         bt_hub_send(h, &m->peer, &resend, NULL);
         return BT_OK;
     }
     if (p.kind < BT_PUSH_WEIGHTS || p.kind > BT_PUSH_DELTA || p.bytes < 0 ||
-        (size_t)p.bytes != want || (own && !bt_hub_update_fits(m, own)) || p.tokens < 0 ||
+        (size_t)p.bytes != want || (any && !bt_hub_update_fits(m, want)) || p.tokens < 0 ||
         p.tokens > INT64_C(1) << 40 || p.sequences < 1 || p.sequences > 1 << 24 || p.base < 0 ||
         p.base > h->model->version ||
         (p.kind != BT_PUSH_WEIGHTS && (p.steps < 1 || p.steps != m->go.steps))) {
@@ -181,18 +176,6 @@ static bt_code member_message(bt_hub *h, bt_member *m, const bt_island_head *hea
     }
 }
 
-/* The message was sent to the address of another process, or has a type that only the first process handles. */
-static bool is_for_other_process(bt_hub *h, const bt_hub_peer *from, const bt_island_head *head) {
-    const bool every = head->type == BT_ISLAND_CHUNK_MESSAGE || head->type == BT_ISLAND_FETCH;
-    if (head->part == h->part && (h->part == 0 || every)) return false;
-    h->refused++;
-    bt_hub_refuse(h, from,
-                  "this is process %u of the hub's %u, and '%s' is for process %u: --hub lists "
-                  "their addresses in the order in which the hub prints them",
-                  h->part + 1, h->parts, bt_island_type_name(head->type), head->part + 1);
-    return true;
-}
-
 bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, size_t bytes,
                        int64_t now_ns, bt_err *err) {
     bt_island_head head;
@@ -205,7 +188,6 @@ bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, si
         bt_hub_event(h, BT_EVENT_REFUSED, NULL, "message refused: %s", why.msg);
         return BT_OK;
     }
-    if (is_for_other_process(h, from, &head)) return BT_OK;
     if (head.type == BT_ISLAND_HELLO) return bt_hub_hello(h, from, payload, head.bytes, err);
     bt_member *m = head.island >= 1 && head.island <= h->n ? &h->members[head.island - 1] : NULL;
     const bt_island_head stranger = {.type = BT_ISLAND_STRANGER};

@@ -12,8 +12,7 @@
  *
  * (island, incarnation, seq) identifies an update. The hub applies each at most once: it repeats the go for a
  * repeated push and ignores an older one. A sender from before the hub's last start (epoch) receives 'stranger'
- * and must send hello. In a hub of several processes (hub_parts.h) the first one does all this. The other processes
- * use the same struct for the model, their chunks of updates, and the members that may send them.
+ * and must send hello.
  * Threads: one. */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_SERVER_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_SERVER_H
@@ -100,14 +99,10 @@ typedef struct bt_hub {
     int64_t round;       /* islands that step together: number of finished rounds */
     int64_t round_begin; /* islands that step together: first new sequence of the round */
     bool started, finished;
-    int64_t tokens;   /* tokens of applied updates of all islands */
-    uint64_t refused; /* messages and updates */
-    uint64_t staleness
-        [BT_HUB_STALENESS]; /* number of updates by staleness; the last element counts all larger ones */
-    uint32_t part, parts; /* number of this process of the hub, and of all */
-    bt_request ordered;   /* on processes other than the first: pending receive of an order */
-    int64_t order;        /* buffer of that receive */
-    double norms[32];     /* norms of the newest updates of one kind, for bt_poisoned */
+    int64_t tokens;                       /* applied, all islands */
+    uint64_t refused;                     /* messages and updates */
+    uint64_t staleness[BT_HUB_STALENESS]; /* updates by staleness; the last: that and more */
+    double norms[32]; /* norms of the newest updates of one kind, for bt_poisoned */
     size_t n_norms;
     int64_t norms_kind;
     int64_t quorum_ns; /* time at which the quorum of this round was reached; 0: not yet */

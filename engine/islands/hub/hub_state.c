@@ -239,7 +239,7 @@ bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) {
     }
     bt_slices_release(&slices);
     /* a crash before this line leaves a record older than the checkpoint, which is skipped */
-    return code == BT_OK ? bt_agree(bt_comm_world(), clear_log(s, err), err) : code;
+    return code == BT_OK ? clear_log(s, err) : code;
 }
 
 /* Returns the size of the log above which a checkpoint is due. */
@@ -298,20 +298,17 @@ static bt_code write_all(int fd, struct iovec *v, int n, const char *dir, bt_err
     return BT_OK;
 }
 
-/* size of this process's part of a record */
-static size_t mean_bytes(const bt_hub_model *m) {
-    return (m->own.end - m->own.begin) * sizeof *m->mean;
-}
+static size_t mean_bytes(const bt_hub_model *m) { return m->n * sizeof *m->mean; }
 
 bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t version_before,
                          bt_err *err) {
     bt_text json;
     if (!s) return BT_OK;
     bt_text_init(&json);
-    bt_code code = s->hub->part ? BT_OK : bt_state_save_values(&s->rows, &json, err);
+    bt_code code = bt_state_save_values(&s->rows, &json, err);
     if (code == BT_OK) {
         const bt_hub_model *m = s->hub->model;
-        const float *mean = m->mean + m->own.begin;
+        const float *mean = m->mean;
         log_head head = {.magic = log_magic,
                          .json_bytes = json.len,
                          .mean_bytes = a->kind >= 0 ? mean_bytes(m) : 0,
@@ -352,7 +349,6 @@ static bt_code replay_record(bt_hub_state *s, const log_head *head, char *json, 
     if (head->kind == BT_PUSH_DELTA) bt_hub_model_outer_step(m, head->factor);
     if (head->kind == BT_APPLIED_AVERAGE) bt_hub_model_average(m, head->factor);
     if (head->kind >= 0) bt_hub_model_publish(m);
-    if (s->hub->part) return BT_OK; /* only the first process stores members and data */
     BT_TRY(bt_state_load_values(&s->rows, &values, err));
     if (s->loaded == BT_OK) return BT_OK;
     *err = s->why;
@@ -379,11 +375,11 @@ static bt_code read_log_bytes(const bt_hub_state *s, void *to, size_t n, bool *w
  * be read. */
 typedef enum { RECORD_NONE, RECORD_DAMAGED, RECORD_WHOLE } record_kind;
 
-/* Reads this process's part of a record; the mean is stored in the model's. */
+/* the mean is read into the model's */
 static bt_code read_log_record(bt_hub_state *s, log_head *head, char **json, record_kind *kind,
                                bt_err *err) {
     bt_hub_model *m = s->hub->model;
-    float *mean = m->mean + m->own.begin;
+    float *mean = m->mean;
     bool ok;
     *kind = RECORD_NONE;
     BT_TRY(read_log_bytes(s, head, sizeof *head, &ok, err));
@@ -392,9 +388,10 @@ static bt_code read_log_record(bt_hub_state *s, log_head *head, char **json, rec
         return BT_OK;
     if (head->mean_bytes && head->mean_bytes != mean_bytes(m))
         return bt_fail(err, BT_ARG,
-                       "the log of updates in '%s' was written by a hub of another number of "
-                       "processes than %u: start as many once",
-                       s->dir, s->hub->parts);
+                       "the log of updates in '%s' is of a hub of several processes, which this "
+                       "version does not have: end that hub with the version that wrote it, which "
+                       "leaves a checkpoint that this version continues",
+                       s->dir);
     *json = malloc(head->json_bytes + 1);
     if (!*json) return bt_fail(err, BT_NOMEM, "cannot take memory for the log of updates");
     BT_TRY(read_log_bytes(s, *json, head->json_bytes, &ok, err));
@@ -405,27 +402,22 @@ static bt_code read_log_record(bt_hub_state *s, log_head *head, char **json, rec
     return BT_OK;
 }
 
-/* Applies one record. A damaged record is skipped: if it was an applied update, the next record shows the gap;
- * everything else is repeated in the next record. *more is false if there is no further record that all processes have.
- * */
+/* Applies one record. A damaged record is skipped: if it was an applied update, the next record reports the gap;
+ * all other content is repeated in the next record. *more is false if no further record can be applied. */
 static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_err *err) {
-    bt_comm *all = bt_comm_world();
     log_head head = {.version = -1};
     char *json = NULL;
     record_kind kind = RECORD_NONE;
-    bt_code code = bt_agree(all, read_log_record(s, &head, &json, &kind, err), err);
-    /* do all processes have the same kind and version? */
-    int64_t same[3] = {kind, head.version, -head.version};
-    if (code == BT_OK) code = bt_all_reduce_i64(all, same, 3, BT_MIN, err);
-    const bool whole = same[0] == RECORD_WHOLE && same[1] == -same[2];
+    bt_code code = read_log_record(s, &head, &json, &kind, err);
+    const bool whole = kind == RECORD_WHOLE;
     const int64_t version = s->hub->model->version;
-    *more = code == BT_OK && (same[0] == RECORD_DAMAGED || (whole && head.version <= version));
+    *more = code == BT_OK && (kind == RECORD_DAMAGED || (whole && head.version <= version));
     if (*more) s->passed_bytes += (int64_t)(sizeof head + head.json_bytes + head.mean_bytes);
     if (*more && whole) {
         s->log_bytes += s->passed_bytes;
         s->passed_bytes = 0;
-        if (head.version == version) { /* older records are included in the checkpoint */
-            code = bt_agree(all, replay_record(s, &head, json, err), err);
+        if (head.version == version) { /* older ones are in the checkpoint */
+            code = replay_record(s, &head, json, err);
             ++*replayed;
         }
     }
@@ -449,14 +441,11 @@ static void report_log_rest(const bt_hub_state *s) {
 
 static bt_code open_log(bt_hub_state *s, bt_err *err) {
     char path[1100];
-    if (s->hub->part)
-        snprintf(path, sizeof path, "%s/updates-%u.log", s->dir, s->hub->part + 1);
-    else
-        snprintf(path, sizeof path, "%s/updates.log", s->dir);
+    snprintf(path, sizeof path, "%s/updates.log", s->dir);
     s->log = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (s->log < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
-    /* a process of a killed hub may exist a moment longer */
-    int tries = s->hub->parts > 1 ? 50 : 20;
+    /* a process of a hub that was killed may live a moment longer */
+    int tries = 20;
     while (flock(s->log, LOCK_EX | LOCK_NB) != 0 && --tries > 0) bt_sleep_ns(100000000);
     if (tries == 0) return bt_fail(err, BT_BUSY, "another hub has the folder '%s'", s->dir);
     return BT_OK;
@@ -473,7 +462,6 @@ static bt_code load_checkpoint(bt_hub_state *s, const char *path, const bt_ckpt_
     if (code == BT_OK) code = bt_state_slices(&s->rows, BT_STATE_RESUME, &slices, err);
     if (code == BT_OK) code = bt_ckpt_load(path, slices.at, slices.n, err);
     bt_slices_release(&slices);
-    code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) s->hub->model->has_weights = true;
     return code;
 }
@@ -498,15 +486,11 @@ static bt_code resume_from_log(bt_hub_state *s, int64_t *replayed, bt_err *err) 
 
 /* A folder with checkpoints belongs to a hub that is started again; it waits for the disk like a running hub. */
 static bt_code prepare_folder(bt_hub_state *s, bt_err *err) {
-    bt_comm *all = bt_comm_world();
     for (bool first = true;; first = false) {
         bt_err why = BT_ERR_INIT;
-        const bt_code code =
-            bt_agree(all, s->hub->part ? BT_OK : bt_ckpt_prepare(s->dir, false, &why), &why);
+        const bt_code code = bt_ckpt_prepare(s->dir, false, &why);
         if (code == BT_OK) return BT_OK;
-        int64_t again = !s->hub->part && bt_ckpt_check(s->dir, true, NULL) == BT_BUSY;
-        BT_TRY(bt_all_reduce_i64(all, &again, 1, BT_SUM, err));
-        if (!again) {
+        if (bt_ckpt_check(s->dir, true, NULL) != BT_BUSY) {
             *err = why;
             return code;
         }
@@ -515,18 +499,12 @@ static bt_code prepare_folder(bt_hub_state *s, bt_err *err) {
 }
 
 static bt_code begin_attempt(bt_hub_state *s, bt_err *err) {
-    bt_comm *all = bt_comm_world();
     for (bool first = true;; first = false) {
         bt_err why = BT_ERR_INIT;
-        bt_code code = BT_OK;
-        if (!s->hub->part) {
-            s->attempt = bt_ckpt_next_attempt(s->dir, 0);
-            code = bt_ckpt_begin(s->dir, s->attempt, &why);
-        }
-        if (bt_agree(all, code, &why) == BT_OK) break;
+        s->attempt = bt_ckpt_next_attempt(s->dir, 0);
+        if (bt_ckpt_begin(s->dir, s->attempt, &why) == BT_OK) return BT_OK;
         BT_TRY(bt_hub_wait_for_disk(s->hub, first, &why, err));
     }
-    return bt_broadcast(all, &s->attempt, sizeof s->attempt, 0, err);
 }
 
 static bt_code save_when_possible(bt_hub_state *s, bt_err *err) {
@@ -552,7 +530,7 @@ bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_
                                            .save = save_values,
                                            .load = load_values});
     bt_code code = prepare_folder(s, err);
-    if (code == BT_OK) code = bt_agree(bt_comm_world(), open_log(s, err), err);
+    if (code == BT_OK) code = open_log(s, err);
     if (code == BT_OK) code = resume_from_log(s, replayed, err);
     if (code == BT_OK) code = begin_attempt(s, err);
     /* a new checkpoint covers the replayed records and replaces an incomplete one */

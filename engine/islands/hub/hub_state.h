@@ -4,13 +4,11 @@
  *     DIR/step-000000000120/   a checkpoint (ckpt/ckpt.h): weights, optimizer states and, in its values, the
  *                              settings, the members, the last update of each, the leased data
  *     DIR/updates.log          records, each {head, values like a checkpoint's, the mean that was applied}
- *     DIR/updates-K.log        records of process K of a hub of several: {head, the mean of its tensors}
  *
  * A record is on disk before any island is informed that its update was applied. A hub that restarts in DIR reads
- * the checkpoint and applies the means of the log with the same rules, which gives the same bits. A record that is cut
- * off was never acknowledged. With several processes only records that all of them have are valid. A log can only be
- * read by the same number of processes, a checkpoint by any number.
- * Ranks:   open, log and save are collective over the processes of the hub. Threads: the hub's. */
+ * the checkpoint and applies the means of the log with the same rules, so that it computes the same bits. A record
+ * cut off by a death was never acknowledged.
+ * Threads: the hub's. */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_STATE_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_STATE_H
 

@@ -11,8 +11,8 @@ enum {
 static const bt_codec no_codec = {.name = "fp32"};
 
 bt_code bt_hub_copy_init(bt_hub_copy *c, const bt_params *params, const bt_codec *codec,
-                         size_t n_parts, bt_err *err) {
-    *c = (bt_hub_copy){.params = params, .version = -1, .n_parts = n_parts};
+                         bt_err *err) {
+    *c = (bt_hub_copy){.params = params, .version = -1};
     c->plain = c->code = (bt_vector_code){.params = params, .codec = &no_codec};
     c->coded = codec->encode != NULL;
     if (c->coded) c->code.codec = codec;
@@ -29,20 +29,11 @@ void bt_hub_copy_release(bt_hub_copy *c) {
     *c = (bt_hub_copy){.x = NULL};
 }
 
-const bt_island_cut *bt_hub_copy_cut(bt_hub_copy *c, const bt_vector_code *code) {
-    for (size_t k = 0; k < c->n_parts; k++) {
-        bt_vector_code part = *code;
-        bt_vector_part(&part, (int64_t)k, (int64_t)c->n_parts);
-        c->cut.bytes[k] = bt_vector_bytes(&part);
-    }
-    return &c->cut;
-}
-
 static bt_code add_update(bt_hub_copy *c, bt_island_client *client, int64_t version, float *work,
                           bool *gone, bt_err *err) {
     bt_island_fetched got;
     BT_TRY(bt_island_client_fetch(client, BT_FETCH_UPDATE, version, c->bytes,
-                                  bt_hub_copy_cut(c, &c->code), &got, err));
+                                  bt_vector_bytes(&c->code), &got, err));
     *gone = got.gone;
     if (got.gone) return BT_OK;
     if (!bt_vector_decode(&c->code, work, c->bytes, bt_vector_bytes(&c->code)))
@@ -56,8 +47,8 @@ static bt_code fetch_plain(bt_hub_copy *c, bt_island_client *client, bt_fetch_ki
                            int64_t version, float *out, bt_island_fetched *got, bt_err *err) {
     int tries = 0;
     do {
-        BT_TRY(bt_island_client_fetch(client, kind, version, c->bytes,
-                                      bt_hub_copy_cut(c, &c->plain), got, err));
+        BT_TRY(bt_island_client_fetch(client, kind, version, c->bytes, bt_vector_bytes(&c->plain),
+                                      got, err));
     } while (got->gone && !client->stranger && ++tries < REFUSALS);
     if (got->gone && client->stranger) return BT_OK;
     if (got->gone) return bt_fail(err, BT_BUSY, "the hub refused this island: %s", client->refusal);

@@ -14,23 +14,18 @@
 typedef struct bt_hub_copy {
     const bt_params *params; /* layout of the whole model; borrowed */
     float *x;                /* (params->total) the weights */
-    int64_t version;         /* version of x, the oldest if its chunks have several; -1: none */
-    bool same;               /* all chunks of x have `version` */
-    bt_vector_code plain;    /* fp32 */
-    bt_vector_code code;     /* the job's codec, for the fragment in use */
-    bool coded;              /* the hub publishes updates in `code` */
-    unsigned char *bytes;    /* buffer for an array in either code */
-    size_t n_parts;          /* number of processes of the hub */
-    bt_island_cut cut;
+    int64_t version;      /* version of x, the oldest one if its chunks are of several; -1: none */
+    bool same;            /* all of x is of `version` */
+    bt_vector_code plain; /* fp32 */
+    bt_vector_code code;  /* the job's codec, restricted to the fragment in use */
+    bool coded;           /* the hub publishes updates in `code` */
+    unsigned char *bytes; /* room for either */
 } bt_hub_copy;
 
 /* codec: fp32 if it has no functions */
 bt_code bt_hub_copy_init(bt_hub_copy *c, const bt_params *params, const bt_codec *codec,
-                         size_t n_parts, bt_err *err) BT_MUST_CHECK;
+                         bt_err *err) BT_MUST_CHECK;
 void bt_hub_copy_release(bt_hub_copy *c); /* accepts an all-zero struct */
-
-/* Divides an array in this code among the hub processes. The result is valid until the next call. */
-const bt_island_cut *bt_hub_copy_cut(bt_hub_copy *c, const bt_vector_code *code);
 
 /* Updates x to the weights of `version` or newer ones. work: (params->total) scratch. *fetched: all of x is new,
  * not only the fragment in use. If client->stranger is set, x is unchanged because the hub has no members any

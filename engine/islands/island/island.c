@@ -33,10 +33,8 @@ struct bt_island {
     float *sent; /* weights of the newest delta; NULL: this mode has none */
     bool whole;  /* true: all of hub.x is new; false: only the fragment of the newest delta */
     int64_t fragments;
-    size_t begin,
-        part; /* elements of the fragment of the newest delta; without fragments 0, total */
-    bt_island_socket *sockets[BT_HUB_PARTS]; /* (n_sockets) one for each process of the hub */
-    size_t n_sockets;
+    size_t begin, part; /* elements of the fragment of the newest delta; all: 0, total */
+    bt_island_socket *socket;
     bt_island_client client;
     bt_text hello;
     bt_hub_copy hub;
@@ -70,36 +68,21 @@ static void put_hello(bt_island *i) {
     char host[64] = "?";
     gethostname(host, sizeof host - 1);
     bt_job_settings_put(&i->hello, c, &i->cfg.hashes);
-    bt_text_printf(&i->hello, "name=%s\nhost=%s\npid=%d\nranks=%d\nsequences=%lld\nparts=%zu\n",
+    bt_text_printf(&i->hello, "name=%s\nhost=%s\npid=%d\nranks=%d\nsequences=%lld\n",
                    c->run.name[0] ? c->run.name : "island", host, (int)getpid(),
-                   bt_comm_size(i->cfg.world), (long long)i->cfg.sequences, i->n_sockets);
+                   bt_comm_size(i->cfg.world), (long long)i->cfg.sequences);
 }
 
-/* Opens one socket per process of the hub; addresses are separated by commas. */
-static bt_code open_island_sockets(bt_island *i, bt_err *err) {
+static bt_code open_island_socket(bt_island *i, bt_err *err) {
     const bt_run_cfg *c = i->cfg.cfg;
     bt_curve_keys keys;
+    if (strchr(c->islands.hub, ','))
+        return bt_fail(err, BT_ARG, "--hub '%.60s' is a list, and a hub has one address HOST:PORT",
+                       c->islands.hub);
     BT_TRY(bt_curve_read(&keys, c->islands.keys, "island", true, err));
-    bt_code code = BT_OK;
-    for (const char *at = c->islands.hub; code == BT_OK && *at;) {
-        char address[128];
-        const size_t n = strcspn(at, ",");
-        if (n == 0 || n >= sizeof address || i->n_sockets == BT_HUB_PARTS)
-            code = bt_fail(err, BT_ARG,
-                           "--hub '%s' is no list of at most %d addresses HOST:PORT, separated by "
-                           "commas",
-                           c->islands.hub, BT_HUB_PARTS);
-        snprintf(address, sizeof address, "%.*s", (int)n, at);
-        if (code == BT_OK)
-            code = bt_island_socket_open(&i->sockets[i->n_sockets], address, &keys,
-                                         c->islands.link_timeout, err);
-        i->n_sockets += code == BT_OK;
-        at += n + (at[n] == ',');
-    }
+    const bt_code code = bt_island_socket_open(&i->socket, c->islands.hub, &keys,
+                                               c->islands.link_timeout, err);
     bt_curve_wipe(&keys);
-    if (code == BT_OK && (int64_t)i->n_sockets > (int64_t)i->all.params.n)
-        code = bt_fail(err, BT_ARG, "--hub has %zu addresses for a model of %zu tensors",
-                       i->n_sockets, i->all.params.n);
     return code;
 }
 
@@ -111,8 +94,8 @@ static bt_code open_hub(bt_island *i, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "--hub needs this island's keys: --keys FILE, made by 'bitrain hub --keys "
                        "DIR NAME' where the hub runs");
-    BT_TRY(open_island_sockets(i, err));
-    BT_TRY(bt_hub_copy_init(&i->hub, &i->all.params, codec, i->n_sockets, err));
+    BT_TRY(open_island_socket(i, err));
+    BT_TRY(bt_hub_copy_init(&i->hub, &i->all.params, codec, err));
     i->fragments = c->islands.mode == BT_ISLANDS_DILOCO ? c->islands.fragments : 1;
     if (i->fragments > (int64_t)i->all.params.n) i->fragments = (int64_t)i->all.params.n;
     i->part = n;
@@ -126,15 +109,13 @@ static bt_code open_hub(bt_island *i, bt_err *err) {
     if (i->hello.failed || (c->islands.mode == BT_ISLANDS_DILOCO && !i->sent) ||
         (owes && (!i->residual || !i->kept)))
         return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange with the hub");
-    bt_island_client_cfg client = {.n_ports = i->n_sockets,
-                                   .hello = bt_text_str(&i->hello),
-                                   .ctx = i,
-                                   .interrupted = is_island_stopping,
-                                   .tell = report_line,
-                                   .patience_s = welcome_s,
-                                   .lost_s = c->islands.patience};
-    for (size_t k = 0; k < i->n_sockets; k++)
-        client.ports[k] = bt_island_socket_port(i->sockets[k]);
+    const bt_island_client_cfg client = {.port = bt_island_socket_port(i->socket),
+                                         .hello = bt_text_str(&i->hello),
+                                         .ctx = i,
+                                         .interrupted = is_island_stopping,
+                                         .tell = report_line,
+                                         .patience_s = welcome_s,
+                                         .lost_s = c->islands.patience};
     BT_TRY(bt_exchange_thread_init(&i->thread, exchange_with_hub, i, err));
     return bt_island_client_init(&i->client, &client, err);
 }
@@ -168,7 +149,7 @@ void bt_island_destroy(bt_island *i) {
     bt_island_end(i);
     if (i->client.in) bt_island_client_leave(&i->client);
     bt_island_client_release(&i->client);
-    for (size_t k = 0; k < i->n_sockets; k++) bt_island_socket_close(i->sockets[k]);
+    bt_island_socket_close(i->socket);
     bt_whole_array_release(&i->all);
     bt_text_release(&i->hello);
     bt_hub_copy_release(&i->hub);
@@ -283,8 +264,8 @@ static bt_code join_hub(bt_island *i, bt_err *err) {
     do {
         bt_vector_encode(&i->hub.plain, i->hub.bytes, i->all.x, NULL);
         i->hub.version = -1;
-        BT_TRY(bt_island_client_join(&i->client, i->hub.bytes,
-                                     bt_hub_copy_cut(&i->hub, &i->hub.plain), &i->coming, err));
+        BT_TRY(bt_island_client_join(&i->client, i->hub.bytes, bt_vector_bytes(&i->hub.plain),
+                                     &i->coming, err));
         BT_TRY(follow_hub_weights(i, err));
     } while (i->client.stranger);
     return BT_OK;
@@ -351,9 +332,9 @@ static bool whole_needed(const bt_island *i) {
 static bt_code exchange_with_hub(void *ctx, bt_err *err) {
     bt_island *i = ctx;
     encode_push(i);
-    const bt_island_payload payload = {i->hub.bytes, bt_hub_copy_cut(&i->hub, &i->hub.code)};
     i->rejoined = false;
-    BT_TRY(bt_island_client_push(&i->client, &i->push, &payload, &i->coming, &i->rejoined, err));
+    BT_TRY(
+        bt_island_client_push(&i->client, &i->push, i->hub.bytes, &i->coming, &i->rejoined, err));
     for (bool stranger = true; stranger && !(i->rejoined && i->client.want_weights);) {
         if (whole_needed(i)) i->hub.version = -1;
         BT_TRY(follow_hub_weights(i, err));

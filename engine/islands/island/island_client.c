@@ -47,20 +47,14 @@ static void report_hub_state(bt_island_client *c, bool lost, const char *line) {
 
 static int poll_ms(const bt_island_client *c) { return c->between_steps ? 0 : POLL_MS; }
 
-/* Sends to process `part` of the hub. false: its queue had no room within the time. */
-static bool post_to(bt_island_client *c, size_t part, bt_island_head head, const void *payload,
-                    int timeout_ms) {
-    const bt_island_port *port = &c->cfg.ports[part];
+/* false: there was no room for it within the time */
+static bool post_request(bt_island_client *c, bt_island_head head, const void *payload) {
+    const bt_island_port *port = &c->cfg.port;
     head.epoch = c->epoch;
     head.island = c->island;
     head.incarnation = c->incarnation;
-    head.part = (uint32_t)part;
     const size_t n = bt_island_write(c->out, &head, payload);
-    return port->send(port->ctx, c->out, n, timeout_ms) == BT_PORT_SENT;
-}
-
-static bool post_request(bt_island_client *c, bt_island_head head, const void *payload) {
-    return post_to(c, 0, head, payload, poll_ms(c));
+    return port->send(port->ctx, c->out, n, poll_ms(c)) == BT_PORT_SENT;
 }
 
 static void pass_notice_on(const bt_island_client *c, const bt_island_head *head,
@@ -71,15 +65,15 @@ static void pass_notice_on(const bt_island_client *c, const bt_island_head *head
     if (c->cfg.tell) c->cfg.tell(c->cfg.ctx, true, plain);
 }
 
-/* Receives the next message of hub process `part`. head->type is BT_ISLAND_TYPES after a timeout. */
-static bt_code take_from(bt_island_client *c, size_t part, int timeout_ms, bt_island_head *head,
-                         const void **payload, bt_err *err) {
-    const bt_island_port *port = &c->cfg.ports[part];
+/* Receives the next message. head->type is BT_ISLAND_TYPES after a timeout. */
+static bt_code take_reply(bt_island_client *c, bt_island_head *head, const void **payload,
+                          bt_err *err) {
+    const bt_island_port *port = &c->cfg.port;
     size_t n = 0;
     bt_err why = BT_ERR_INIT;
     head->type = BT_ISLAND_TYPES;
     BT_TRY(check_interrupted(c, err));
-    BT_TRY(port->receive(port->ctx, c->in, &n, timeout_ms, err));
+    BT_TRY(port->receive(port->ctx, c->in, &n, poll_ms(c), err));
     if (n == 0) return BT_OK;
     const bt_code code = bt_island_parse(c->in, n, BT_SENT_BY_HUB, head, payload, &why);
     if (code == BT_UNSUPPORTED) return bt_fail(err, code, "the hub sent %s", why.msg);
@@ -88,11 +82,6 @@ static bt_code take_from(bt_island_client *c, size_t part, int timeout_ms, bt_is
     if (code == BT_OK) report_hub_state(c, false, "the hub responds again");
     if (code == BT_OK && head->type == BT_ISLAND_NOTICE) pass_notice_on(c, head, *payload);
     return BT_OK;
-}
-
-static bt_code take_reply(bt_island_client *c, bt_island_head *head, const void **payload,
-                          bt_err *err) {
-    return take_from(c, 0, poll_ms(c), head, payload, err);
 }
 
 static bt_code refused(const bt_island_head *head, const void *payload, bt_err *err) {
@@ -108,9 +97,8 @@ static int64_t wait_begin(bt_island_client *c) {
 }
 
 static const char *silence(const bt_island_client *c) {
-    for (size_t k = 0; k < c->cfg.n_ports; k++)
-        if (c->cfg.ports[k].closed && c->cfg.ports[k].closed(c->cfg.ports[k].ctx))
-            return "nothing accepts connections at the hub's address; still trying";
+    if (c->cfg.port.closed && c->cfg.port.closed(c->cfg.port.ctx))
+        return "nothing accepts connections at the hub's address; still trying";
     return "the hub does not respond; still trying";
 }
 
@@ -195,81 +183,36 @@ static uint32_t chunks_of(size_t bytes) {
     return (uint32_t)((bytes + BT_ISLAND_CHUNK - 1) / BT_ISLAND_CHUNK);
 }
 
-typedef struct send_state {          /* progress of sending the newest update */
-    const char *bytes[BT_HUB_PARTS]; /* for each process of the hub */
-    size_t n[BT_HUB_PARTS];
-    uint32_t at[BT_HUB_PARTS]; /* chunks sent so far */
-} send_state;
-
-static void begin_send(const bt_island_client *c, const bt_island_payload *p, bool any,
-                       send_state *s) {
-    const char *at = any ? p->bytes : NULL;
-    *s = (send_state){.n = {0}};
-    for (size_t k = 0; any && k < c->cfg.n_ports; k++) {
-        s->bytes[k] = at;
-        s->n[k] = p->cut->bytes[k];
-        at += s->n[k];
+/* Sends the chunks of an update from *at on. false: there was no room for one within a poll. */
+static bool send_chunks(bt_island_client *c, const char *bytes, size_t n, uint32_t *at) {
+    for (; *at < chunks_of(n); ++*at) {
+        const size_t from = (size_t)*at * BT_ISLAND_CHUNK;
+        const bt_island_head head = {.type = BT_ISLAND_CHUNK_MESSAGE,
+                                     .seq = c->seq,
+                                     .chunk = *at,
+                                     .chunks = chunks_of(n),
+                                     .bytes = (uint32_t)bt_min_size(BT_ISLAND_CHUNK, n - from)};
+        if (!post_request(c, head, bytes + from)) return false;
     }
-}
-
-static bool send_payload_part(bt_island_client *c, send_state *s, size_t part, int timeout_ms) {
-    const size_t from = (size_t)s->at[part] * BT_ISLAND_CHUNK;
-    const bt_island_head head = {.type = BT_ISLAND_CHUNK_MESSAGE,
-                                 .seq = c->seq,
-                                 .chunk = s->at[part],
-                                 .chunks = chunks_of(s->n[part]),
-                                 .bytes = (uint32_t)bt_min_size(BT_ISLAND_CHUNK,
-                                                                s->n[part] - from)};
-    if (!post_to(c, part, head, s->bytes[part] + from, timeout_ms)) return false;
-    s->at[part]++;
     return true;
 }
 
-/* Sends one chunk to each process of the hub that has room, until all chunks are sent (true) or none had room within a
- * poll. */
-static bool send_chunks(bt_island_client *c, send_state *s) {
-    for (;;) {
-        size_t left = BT_HUB_PARTS;
-        bool any = false;
-        for (size_t k = 0; k < c->cfg.n_ports; k++) {
-            if (s->at[k] == chunks_of(s->n[k])) continue;
-            any |= c->cfg.n_ports > 1 && send_payload_part(c, s, k, 0);
-            if (s->at[k] < chunks_of(s->n[k])) left = k;
-        }
-        if (left == BT_HUB_PARTS) return true;
-        if (!any && !send_payload_part(c, s, left, poll_ms(c))) return false;
-    }
-}
-
-/* Handles messages of the other hub processes while waiting for the reply of the first. */
-static bt_code drain_other_sockets(bt_island_client *c, bt_err *err) {
-    for (size_t k = 1; k < c->cfg.n_ports; k++) {
-        bt_island_head head;
-        const void *in;
-        BT_TRY(take_from(c, k, 0, &head, &in, err));
-        if (head.type == BT_ISLAND_REFUSED) return refused(&head, in, err);
-    }
-    return BT_OK;
-}
-
 /* Waits for the hub's go. *stranger: the hub has no such member. */
-static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push,
-                           const bt_island_payload *payload, bt_island_go *go, bool *stranger,
-                           bt_err *err) {
+static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push, const void *payload,
+                           bt_island_go *go, bool *stranger, bt_err *err) {
     int64_t asked_ns = wait_begin(c);
-    send_state sending;
-    begin_send(c, payload, push && push->bytes, &sending);
+    const size_t bytes = push && payload ? (size_t)push->bytes : 0;
+    uint32_t sent = 0; /* chunks */
     bool asked = !push;
     *stranger = false;
     for (;;) {
         bt_island_head head;
         const void *in;
         bool again;
-        if (!asked && send_chunks(c, &sending))
+        if (!asked && send_chunks(c, payload, bytes, &sent))
             asked = post_request(
                 c, (bt_island_head){.type = BT_ISLAND_PUSH, .seq = c->seq, .bytes = sizeof *push},
                 push);
-        BT_TRY(drain_other_sockets(c, err));
         BT_TRY(take_reply(c, &head, &in, err));
         if (head.type == BT_ISLAND_GO && head.epoch == c->epoch) {
             memcpy(go, in, sizeof *go);
@@ -277,7 +220,7 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push,
         }
         if (head.type == BT_ISLAND_REFUSED) return refused(&head, in, err);
         if (head.type == BT_ISLAND_RESEND && head.seq == c->seq) {
-            memset(sending.at, 0, sizeof sending.at);
+            sent = 0;
             asked = false;
         }
         if (head.type == BT_ISLAND_STRANGER) {
@@ -292,16 +235,14 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push,
     }
 }
 
-bt_code bt_island_client_join(bt_island_client *c, const void *weights, const bt_island_cut *cut,
+bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t bytes,
                               bt_island_go *go, bt_err *err) {
-    const bt_island_payload payload = {weights, cut};
-    bt_island_push first = {.kind = BT_PUSH_WEIGHTS, .sequences = 1};
-    for (size_t k = 0; k < c->cfg.n_ports; k++) first.bytes += (int64_t)cut->bytes[k];
+    const bt_island_push first = {.kind = BT_PUSH_WEIGHTS, .sequences = 1, .bytes = (int64_t)bytes};
     for (;;) {
         bool stranger, welcome;
         BT_TRY(send_island_hello(c, "", 0, &welcome, err));
         c->seq += c->want_weights;
-        BT_TRY(wait_for_go(c, c->want_weights ? &first : NULL, &payload, go, &stranger, err));
+        BT_TRY(wait_for_go(c, c->want_weights ? &first : NULL, weights, go, &stranger, err));
         if (!stranger) return BT_OK;
     }
 }
@@ -313,9 +254,8 @@ static void report_lost_update(bt_island_client *c, bool *rejoined) {
 }
 
 /* Sends an update, or joins, until a go arrives. payload NULL: the update cannot be sent again. */
-static bt_code offer_update(bt_island_client *c, const bt_island_push *push,
-                            const bt_island_payload *payload, bt_island_go *go, bool *rejoined,
-                            bt_err *err) {
+static bt_code offer_update(bt_island_client *c, const bt_island_push *push, const void *payload,
+                            bt_island_go *go, bool *rejoined, bt_err *err) {
     bool stranger = true, welcome, wanted = !*rejoined;
     char claim[240];
     while (stranger) {
@@ -341,9 +281,8 @@ static bt_code offer_update(bt_island_client *c, const bt_island_push *push,
     return BT_OK;
 }
 
-bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push,
-                              const bt_island_payload *payload, bt_island_go *go, bool *rejoined,
-                              bt_err *err) {
+bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push, const void *payload,
+                              bt_island_go *go, bool *rejoined, bt_err *err) {
     const bool wanted = !c->left_behind;
     bool stranger;
     *rejoined = false;
@@ -377,26 +316,28 @@ static void note_version(bt_island_fetched *got, int64_t version) {
     if (version > got->newest) got->newest = version;
 }
 
-/* Fetches the part of the array that hub process `part` holds. */
-static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetch *what, void *out,
-                          size_t bytes, bt_island_fetched *fetched, bt_err *err) {
+bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t version, void *out,
+                               size_t bytes, bt_island_fetched *fetched, bt_err *err) {
+    const bt_island_fetch what = {.kind = kind, .version = version};
     const uint32_t n = chunks_of(bytes);
     uint32_t got = 0, wanted = 0; /* chunks arrive in order; chunks [got, wanted) are in flight */
     int64_t asked_ns = wait_begin(c);
+    *fetched = (bt_island_fetched){.oldest = -1, .newest = -1};
+    c->stranger = false;
     while (got < n) {
         bt_island_head head;
         const void *in;
         bool again;
         if (wanted < n && wanted - got <= BT_ISLAND_WINDOW / 2) {
-            bt_island_fetch f = *what;
+            bt_island_fetch f = what;
             f.first = wanted;
             f.n = BT_ISLAND_WINDOW / 2;
             const bt_island_head ask = {.type = BT_ISLAND_FETCH, .bytes = sizeof f};
-            if (post_to(c, part, ask, &f, poll_ms(c)))
+            if (post_request(c, ask, &f))
                 wanted = (uint32_t)bt_min_size(n, wanted + BT_ISLAND_WINDOW / 2);
         }
-        BT_TRY(take_from(c, part, poll_ms(c), &head, &in, err));
-        if (is_requested_part(&head, what) && head.chunk == got) {
+        BT_TRY(take_reply(c, &head, &in, err));
+        if (is_requested_part(&head, &what) && head.chunk == got) {
             const size_t at = (size_t)got * BT_ISLAND_CHUNK;
             if (head.chunks != n || head.bytes != bt_min_size(BT_ISLAND_CHUNK, bytes - at))
                 return bt_fail(err, BT_FORMAT, "the hub's weights are not of this model");
@@ -418,20 +359,7 @@ static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetc
     return BT_OK;
 }
 
-bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t version, void *out,
-                               const bt_island_cut *cut, bt_island_fetched *got, bt_err *err) {
-    const bt_island_fetch what = {.kind = kind, .version = version};
-    char *at = out;
-    *got = (bt_island_fetched){.oldest = -1, .newest = -1};
-    c->stranger = false;
-    for (size_t k = 0; k < c->cfg.n_ports && !got->gone; k++) {
-        BT_TRY(fetch_from(c, k, &what, at, cut->bytes[k], got, err));
-        at += cut->bytes[k];
-    }
-    return BT_OK;
-}
-
-/* Sends this island's claim to a restarted hub at once, so that the hub need not wait for its push. */
+/* Informs a restarted hub at once of this island's claim, so that it need not wait for its push. */
 static void resend_claim(bt_island_client *c) {
     char claim[240];
     bool welcome;

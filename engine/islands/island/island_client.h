@@ -1,11 +1,10 @@
 /* island_client.h - an island's side of the protocol with its hub: hello, push, fetch, bye, each repeated until
  * the hub replies.
  *
- * Each process of a hub has its own address. A payload is divided into one part per process; hello, push and bye are
- * sent to the first process, which also receives the first part. Every call waits for the hub until it has been silent
- * for lost_s seconds (BT_NOTFOUND). It returns BT_STOPPED early if `interrupted` returns true. A hub that does not
- * respond is reported once (`tell`), and requests are repeated.
- * Threads: one at a time; any thread may read `lost`. */
+ * Every call waits for the hub until it has
+ * been silent for lost_s seconds (BT_NOTFOUND). It returns BT_STOPPED early if `interrupted` returns true. A hub
+ * that does not respond is reported once (`tell`), and requests are repeated.
+ * Threads: one at a time; `lost` may be read by any. */
 #ifndef BT_ENGINE_ISLANDS_ISLAND_ISLAND_CLIENT_H
 #define BT_ENGINE_ISLANDS_ISLAND_ISLAND_CLIENT_H
 
@@ -15,8 +14,7 @@
 #include "engine/islands/wire/island_message.h"
 
 typedef struct bt_island_client_cfg {
-    bt_island_port ports[BT_HUB_PARTS]; /* (n_ports) one for each process of the hub */
-    size_t n_ports;
+    bt_island_port port;
     const char *hello; /* lines 'key=value'; borrowed */
     void *ctx;         /* argument of the two functions, which may be NULL */
     bool (*interrupted)(void *ctx);
@@ -26,11 +24,6 @@ typedef struct bt_island_client_cfg {
     double
         lost_s; /* maximum silence of a hub that responded before; then BT_NOTFOUND. 0: no limit */
 } bt_island_client_cfg;
-
-/* Number of bytes of a payload for each process of the hub, in order. */
-typedef struct bt_island_cut {
-    size_t bytes[BT_HUB_PARTS];
-} bt_island_cut;
 
 /* Data and weights of the next update. A restarted hub receives this claim and reserves the data for this island. */
 typedef struct bt_island_claim {
@@ -62,21 +55,16 @@ bt_code bt_island_client_init(bt_island_client *c, const bt_island_client_cfg *c
     BT_MUST_CHECK;
 void bt_island_client_release(bt_island_client *c); /* accepts an all-zero struct */
 
-/* Becomes a member. weights: fp32 values of the whole model (vector_code.h), sent if the hub has none. Returns with the
- * first go, when the job begins. BT_BUSY, BT_ARG: the hub refused the island; err contains its reason. */
-bt_code bt_island_client_join(bt_island_client *c, const void *weights, const bt_island_cut *cut,
+/* Becomes a member. weights: fp32 values of the whole model (vector_code.h), sent if the hub has none. Returns
+ * with the first go, when the job begins. BT_BUSY, BT_ARG: the hub refused the island; err has its reason. */
+bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t bytes,
                               bt_island_go *go, bt_err *err) BT_MUST_CHECK;
-/* Sends one update, described by the claim, and waits for its go. A restarted hub is offered the update again; if it
- * was applied before, the hub repeats its go. *rejoined: the update was not accepted, and `go` is that of a join. If
- * want_weights is set, there is no go yet, and the island must join again. */
-typedef struct bt_island_payload { /* bytes 0 in the push: no payload is sent */
-    const void *bytes;
-    const bt_island_cut *cut;
-} bt_island_payload;
-bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push,
-                              const bt_island_payload *payload, bt_island_go *go, bool *rejoined,
-                              bt_err *err) BT_MUST_CHECK;
-/* Repeats a push whose go arrived, after a fetch that ended with `stranger`: the hub confirms that it had the update.
+/* Sends one update of push->bytes bytes, made of the claim, and waits for its go. A restarted hub is offered the
+ * update; if it was applied before, the hub repeats its go. *rejoined: the update was not accepted, and `go` is that
+ * of a join. If want_weights is set there is no go yet: join again. */
+bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push, const void *payload,
+                              bt_island_go *go, bool *rejoined, bt_err *err) BT_MUST_CHECK;
+/* Repeats a push whose go arrived, after a fetch that found a stranger: the hub confirms that it had this update.
  * The payload is not needed. */
 bt_code bt_island_client_push_again(bt_island_client *c, const bt_island_push *push,
                                     bt_island_go *go, bool *rejoined, bt_err *err) BT_MUST_CHECK;
@@ -89,8 +77,7 @@ typedef struct bt_island_fetched {
 /* Fetches exactly `bytes` bytes of the hub's weights: an update of `version`, or weights of that version or newer.
  * Late replies to earlier requests are skipped. */
 bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t version, void *out,
-                               const bt_island_cut *cut, bt_island_fetched *got, bt_err *err)
-    BT_MUST_CHECK;
+                               size_t bytes, bt_island_fetched *got, bt_err *err) BT_MUST_CHECK;
 /* Sends a sign of life and checks whether the hub has restarted; a restarted hub receives the claim. Waits at most
  * 2 s for its welcome and for nothing else. */
 void bt_island_client_beat(bt_island_client *c);

@@ -28,24 +28,9 @@ static size_t fragment_begin(const bt_params *p, size_t k, size_t of) {
 void bt_vector_fragment(bt_vector_code *c, int64_t k, int64_t of, size_t *begin, size_t *n) {
     c->first = fragment_begin(c->params, (size_t)k, (size_t)of);
     c->end = fragment_begin(c->params, (size_t)k + 1, (size_t)of);
-    *n = bt_vector_elements(c, begin);
-}
-
-void bt_vector_part(bt_vector_code *c, int64_t k, int64_t of) {
-    const size_t n = c->params->n, end = vector_end(c),
-                 first = fragment_begin(c->params, (size_t)k, (size_t)of),
-                 last = fragment_begin(c->params, (size_t)k + 1, (size_t)of);
-    c->first = c->first > first ? c->first : first;
-    c->end = end < last ? end : last;
-    if (c->first >= c->end) c->first = c->end = n; /* nothing */
-}
-
-size_t bt_vector_elements(const bt_vector_code *c, size_t *begin) {
-    *begin = 0;
-    if (c->first >= vector_end(c)) return 0;
-    const bt_tensor *last = &c->params->tensors[vector_end(c) - 1];
+    const bt_tensor *last = &c->params->tensors[c->end - 1];
     *begin = c->params->tensors[c->first].offset;
-    return last->offset + last->count - *begin;
+    *n = last->offset + last->count - *begin;
 }
 
 size_t bt_vector_bytes(const bt_vector_code *c) {

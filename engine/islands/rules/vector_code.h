@@ -17,15 +17,10 @@ typedef struct bt_vector_code {
     size_t first, end;       /* tensors; end 0: all */
 } bt_vector_code;
 
-/* Selects DiLoCo's fragment k (arXiv:2501.18512): `of` ranges of whole tensors with about equal numbers of elements,
- * none empty; `of` is at most the number of tensors. The fragment is [*begin, *begin + *n) of the flat array. */
+/* DiLoCo's fragments (arXiv:2501.18512): `of` runs of whole tensors, of about equal elements and none empty;
+ * `of` is at most the number of tensors. Its elements in the flat array are [*begin, *begin + *n), including the
+ * padding between tensors. */
 void bt_vector_fragment(bt_vector_code *c, int64_t k, int64_t of, size_t *begin, size_t *n);
-
-/* Restricts the code to the tensors of process k of `of` hub processes, which are divided like fragments. The result
- * may be empty (first == end). */
-void bt_vector_part(bt_vector_code *c, int64_t k, int64_t of);
-/* Number of elements of the flat array from *begin on, including the padding between tensors. */
-size_t bt_vector_elements(const bt_vector_code *c, size_t *begin);
 
 size_t bt_vector_bytes(const bt_vector_code *c);
 /* x: (params.total). residual: (params.total) accumulated encoding error of a codec with error feedback; NULL

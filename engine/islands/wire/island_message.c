@@ -14,7 +14,7 @@ typedef struct head_bytes {
     uint64_t epoch;
     uint32_t island, incarnation;
     uint64_t seq, weights;
-    uint32_t chunk, chunks, bytes, part;
+    uint32_t chunk, chunks, bytes, zero;
     uint64_t checksum;
 } head_bytes;
 _Static_assert(sizeof(head_bytes) == BT_ISLAND_HEAD, "the head has no holes");
@@ -68,8 +68,7 @@ size_t bt_island_write(void *frame, const bt_island_head *head, const void *payl
                     .weights = head->version,
                     .chunk = head->chunk,
                     .chunks = head->chunks,
-                    .bytes = head->bytes,
-                    .part = head->part};
+                    .bytes = head->bytes};
     if (head->bytes) memcpy((char *)frame + sizeof h, payload, head->bytes);
     memcpy(frame, &h, sizeof h);
     h.checksum = frame_checksum(frame, bytes);
@@ -95,8 +94,10 @@ bt_code bt_island_parse(const void *frame, size_t bytes, bt_island_sender from,
         return bt_fail(err, BT_FORMAT, "a damaged message: its checksum does not fit");
     if (h.type >= BT_ISLAND_TYPES || rows[h.type].from != from)
         return bt_fail(err, BT_FORMAT, "a message of unknown type %d", h.type);
-    if (h.part >= BT_HUB_PARTS)
-        return bt_fail(err, BT_FORMAT, "'%s' of process %u of a hub", rows[h.type].name, h.part);
+    if (h.zero)
+        return bt_fail(err, BT_FORMAT,
+                       "'%s' for process %u of a hub of several, which this version does not have",
+                       rows[h.type].name, h.zero + 1);
     if (h.bytes != bytes - sizeof h)
         return bt_fail(err, BT_FORMAT, "'%s' announces %u bytes but has %zu", rows[h.type].name,
                        h.bytes, bytes - sizeof h);
@@ -114,8 +115,7 @@ bt_code bt_island_parse(const void *frame, size_t bytes, bt_island_sender from,
                              .version = h.weights,
                              .chunk = h.chunk,
                              .chunks = h.chunks,
-                             .bytes = h.bytes,
-                             .part = h.part};
+                             .bytes = h.bytes};
     *payload = (const char *)frame + sizeof h;
     return BT_OK;
 }

@@ -22,8 +22,7 @@ enum {
         4, /* weight chunks that an island requests before earlier ones have arrived */
     BT_ISLAND_CHUNKS = 1 << 20, /* maximum number of chunks of one update: 256 GiB */
     BT_ISLAND_NAME = 64,
-    BT_ISLAND_LINE = 240, /* maximum length of a notice, including its zero */
-    BT_HUB_PARTS = 16     /* processes of a hub, at most */
+    BT_ISLAND_LINE = 240 /* maximum length of a notice, including its zero */
 };
 
 /* ---- payloads -------------------------------------------------------------------------------- */
@@ -113,7 +112,6 @@ typedef struct bt_island_head {
     uint64_t version; /* PART: version of the weights in the chunk */
     uint32_t chunk, chunks;
     uint32_t bytes; /* size of the payload */
-    uint32_t part;  /* hub process that receives or sends the message */
 } bt_island_head;
 
 typedef enum { BT_SENT_BY_ISLAND, BT_SENT_BY_HUB } bt_island_sender;

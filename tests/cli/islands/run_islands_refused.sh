@@ -27,6 +27,10 @@ code 2 train "${part[@]}" --ranks 1 --keys keys/a.key
 says "--keys is a setting of an island"
 code 2 hub --listen 127.0.0.1:0 --keys keys --islands 2 --quorum 3
 says '--quorum 3 is more than the 2 of --islands'
+code 2 hub --listen 127.0.0.1:0,127.0.0.1:0 --keys keys
+says 'a hub has one address'
+mpirun -n 2 --bind-to none "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys 2>err && fault "two processes are a hub"
+grep -q 'a hub is one process' err || fault "no message states that a hub is one process: $(cat err)"
 code 3 hub --listen :0 --keys nowhere/hub.key
 says 'nowhere/hub.key'
 
@@ -37,6 +41,7 @@ start_hub --islands 1 --name hub
 grep -q '(this machine only)' hub.err || fault "no message states who reaches the hub: $(cat hub.err)"
 start_island a --steps 2000 --lr 1e-5; a=$island
 refuse 2 "--hub needs this island's keys" --hub "$address"
+refuse 2 'a hub has one address' --hub "$address,$address" --keys keys/a.key
 refuse 3 'nothing.key' --hub "$address" --keys nothing.key
 cp keys/b.key open.key; chmod 644 open.key
 refuse 2 'is readable by other users' --hub "$address" --keys open.key

@@ -90,18 +90,17 @@ static void begin(copy_world *c, const char *vocab) {
     bt_text_init(&c->hello);
     bt_text_put(&c->hello, bt_text_str(&w->hello));
     bt_text_put(&c->hello, "name=island-0\nhost=h\npid=1\nranks=1\nsequences=4\n");
-    const bt_island_client_cfg cfg = {.ports = {{&c->l, send_line, receive_line, NULL, NULL}},
-                                      .n_ports = 1,
+    const bt_island_client_cfg cfg = {.port = {&c->l, send_line, receive_line, NULL, NULL},
                                       .hello = bt_text_str(&c->hello),
                                       .patience_s = 10,
                                       .lost_s = 10};
     assert_int_equal(bt_island_client_init(&c->client, &cfg, &err), BT_OK);
     const bt_hub_model *m = w->hub->model;
-    assert_int_equal(
-        bt_hub_copy_init(&c->copy, &m->setup.params, bt_codec_at(BT_CODEC_INT8), 1, &err), BT_OK);
+    assert_int_equal(bt_hub_copy_init(&c->copy, &m->setup.params, bt_codec_at(BT_CODEC_INT8), &err),
+                     BT_OK);
     c->work = calloc(m->n, sizeof *c->work);
-    const bt_island_cut *cut = bt_hub_copy_cut(&c->copy, &c->copy.plain);
-    if (bt_island_client_join(&c->client, c->copy.bytes, cut, &c->go, &err) != BT_OK)
+    if (bt_island_client_join(&c->client, c->copy.bytes, bt_vector_bytes(&c->copy.plain), &c->go,
+                              &err) != BT_OK)
         fail_msg("%s", err.msg);
     follow(c);
     assert_true(c->fetched);
@@ -122,8 +121,7 @@ static void skip_step(copy_world *c) {
     bool rejoined;
     const bt_island_push none = {
         .kind = BT_PUSH_GRADIENT, .base = c->copy.version, .steps = c->go.steps, .sequences = 4};
-    const bt_island_payload payload = {c->copy.bytes, bt_hub_copy_cut(&c->copy, &c->copy.code)};
-    if (bt_island_client_push(&c->client, &none, &payload, &c->go, &rejoined, &err) != BT_OK)
+    if (bt_island_client_push(&c->client, &none, c->copy.bytes, &c->go, &rejoined, &err) != BT_OK)
         fail_msg("%s", err.msg);
     assert_false(rejoined);
 }

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "engine/islands/hub/hub_parts.h"
+#include "engine/islands/hub/hub_changes.h"
 #include "engine/islands/hub/hub_state.h"
 #include "tests/engine/islands/hub_world.h"
 
@@ -406,7 +406,7 @@ static void a_full_disk_delays_answers(void **state) {
     assert_string_equal(w->at[0].notice, "the hub's disk takes updates again");
     /* A checkpoint that cannot be written does not end the hub either. */
     set_limit(100, disk.before.rlim_max);
-    assert_int_equal(bt_hub_all_save(w->hub, &err), BT_OK);
+    assert_int_equal(bt_hub_save(w->hub, &err), BT_OK);
     assert_int_equal(w->hub->unsaved.code, BT_IO);
     set_limit(disk.before.rlim_cur, disk.before.rlim_max);
     usual_rounds(w, 2, 1);

@@ -58,9 +58,6 @@ static void other_tokenizer(wire *x) { send_hello(x, 1, "data=00\n"); }
 static void other_program_version(wire *x) { send_hello(x, 1, "program=0.0.1\n"); }
 static void other_setting(wire *x) { send_hello(x, 1, "islands.inner=3\n"); }
 static void name_of_another(wire *x) { send_hello(x, 1, "name=island-0\n"); }
-static void other_process(wire *x) {
-    send_message(x, 1, (bt_island_head){.type = BT_ISLAND_HELLO, .bytes = 4, .part = 1}, "a=b\n");
-}
 
 static void out_of_order(wire *x) {
     peer *p = &x->w->at[0];
@@ -121,8 +118,6 @@ static const struct {
      "program is '0.0.1'"},
     {"another setting", other_setting, 1, BT_ISLAND_REFUSED, "islands.inner is '3' here"},
     {"the name of another", name_of_another, 1, BT_ISLAND_REFUSED, "another key"},
-    {"for another process", other_process, 1, BT_ISLAND_REFUSED,
-     "this is process 1 of the hub's 1"},
     {"not a member", not_yet_known, 1, BT_ISLAND_STRANGER, NULL},
     {"out of order", out_of_order, 0, BT_ISLAND_REFUSED, "out of order"},
     {"longer than the model", longer_than_the_model, 0, BT_ISLAND_REFUSED, "longer than the model"},
