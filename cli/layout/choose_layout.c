@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/layout/layout_trial.h"
 #include "cli/layout/machine_rates.h"
@@ -43,11 +42,7 @@ static void place_ranks(bt_cluster *c, const char *file) {
 bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks) {
     bt_memory_room room;
     bt_memory_room_of(&room);
-    bt_cluster c = {.ranks = ranks,
-                    .ranks_per_host = ranks,
-                    .cores = bt_cpu_get()->cores,
-                    .binds = bt_cpu_get()->visible_cores == bt_cpu_get()->hw_threads &&
-                             (long)bt_cpu_get()->cores * ranks > sysconf(_SC_NPROCESSORS_ONLN)};
+    bt_cluster c = {.ranks = ranks, .ranks_per_host = ranks, .cores = bt_cpu_get()->cores};
     if (cfg->launch.hosts[0]) place_ranks(&c, cfg->launch.hosts);
     if (room.host != SIZE_MAX && cfg->launch.memory_check) c.memory_bytes = (double)room.host;
     return c;

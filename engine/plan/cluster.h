@@ -17,15 +17,14 @@ typedef struct bt_data_facts {
  * about the data. */
 typedef struct bt_cluster {
     int ranks, ranks_per_host; /* ranks_per_host: maximum over hosts */
-    int hosts;          /* number of hosts if their ranks differ in number; 0 if all are alike */
-    int ranks_together; /* unequal hosts: each aligned group of this many ranks shares a host */
-    int cores;          /* cores of each host; 0 if there are as many as its ranks have threads */
-    bool binds; /* cores have one hardware thread, so that more ranks can be bound to them evenly */
-    bool simulated;        /* links between hosts are given by the next two fields, not measured */
-    double latency_s;      /* seconds per message */
-    double bytes_per_s;    /* link of a host in each direction, shared by its ranks */
-    double memory_bytes;   /* memory of each host; 0 if unknown */
-    double mtbf_s;         /* mean time between failures of a host; 0 if it never fails */
+    int hosts;           /* number of hosts if their ranks differ in number; 0 if all are alike */
+    int ranks_together;  /* unequal hosts: each aligned group of this many ranks shares a host */
+    int cores;           /* cores of each host; 0 if there are as many as its ranks have threads */
+    bool simulated;      /* links between hosts are given by the next two fields, not measured */
+    double latency_s;    /* seconds per message */
+    double bytes_per_s;  /* link of a host in each direction, shared by its ranks */
+    double memory_bytes; /* memory of each host; 0 if unknown */
+    double mtbf_s;       /* mean time between failures of a host; 0 if it never fails */
     double straggler_frac; /* ranks are slower by |normal| of this width; 0 if all are alike */
     uint64_t seed;
     bt_data_facts data;

@@ -37,15 +37,6 @@ double bt_cluster_crowd(const bt_cluster *c, const bt_run_cfg *cfg) {
     return c->cores > 0 && threads > c->cores ? threads / c->cores : 1;
 }
 
-/* Returns the cores of a host if its ranks, more than the cores, are bound to them evenly; else 0. */
-static int bound_cores(const bt_cluster *c, const bt_run_cfg *cfg) {
-    const int here = bt_cluster_fullest(c);
-    return c->binds && c->cores > 0 && cfg->launch.threads == 1 && here > c->cores &&
-                   here % c->cores == 0 && here == c->ranks
-               ? c->cores
-               : 0;
-}
-
 /* ---- fine-tuning ------------------------------------------------------------------------------- */
 
 /* Estimates adapters from the rates of a trained layer, if no layer with adapters was measured. With adapters a
@@ -465,9 +456,7 @@ static bt_code simulate_step(const model *m, const bt_stage_work *stages, bt_err
                             .agree_s = bt_wire_agree_s(m->r, c),
                             .monitor_s = monitor_s(m),
                             .slow = slow,
-                            .crowd = m->crowd,
-                            .ranks = c->ranks,
-                            .cores = bound_cores(c, m->cfg)};
+                            .crowd = m->crowd};
     plan_messages(m, &w);
     bt_code code = c->straggler_frac > 0 && !slow
                        ? bt_fail(err, BT_NOMEM, "no memory for %d ranks", c->ranks)

@@ -55,12 +55,8 @@ typedef struct bt_step_simulation {
     double agree_s;                   /* agreement of all ranks */
     double data_s, monitor_s, ckpt_s; /* mean per step */
     const double *slow;               /* (dp, pp) factors on computing, >= 1; NULL: 1 */
-    /* Threads of all ranks over the cores that they share, and the ranks of the job. 0 gives each rank its own cores
-     * (shared_cores.c). */
+    /* threads of all ranks over the cores that they share; 0 gives each rank its own cores */
     double crowd;
-    int ranks;
-    /* rank r is bound to core r % cores (monitor/job/machine/cpu_binding.h); 0 if the kernel schedules the ranks */
-    int cores;
 } bt_step_simulation;
 
 typedef struct bt_step_time {

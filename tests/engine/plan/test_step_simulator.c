@@ -181,9 +181,6 @@ static void messages_follow_each_other_on_a_link(void **state) {
     bt_step_time t = walked(&w);
     near(t.step_s, 13);
     phases_add_up(&t);
-    w.crowd = 1 + 1e-12;
-    w.ranks = 2;
-    assert_true(fabs(walked(&w).step_s - 13) < 1e-9);
 }
 
 /* The last stage blocks in sending the tied embedding's gradients until the first stage receives. */
@@ -201,34 +198,26 @@ static void tied_embedding_is_sent_and_returned(void **state) {
 static void a_tied_embedding_travels_while_the_first_stage_computes(void **state) {
     (void)state;
     for (int chunks = 1; chunks <= 2; chunks++) {
-        for (int shared = 0; shared < 2; shared++) {
-            bt_stage_work work[6];
-            memset(work, 0, sizeof work);
-            for (int k = 0; k < 3 * chunks; k++) work[k] = (bt_stage_work){.fwd_s = 1, .bwd_s = 2};
-            bt_step_simulation w = {.pp = 3,
-                                    .dp = 1,
-                                    .chunks = chunks,
-                                    .micros = 3,
-                                    .stage = work,
-                                    .crowd = shared ? 1 + 1e-12 : 0,
-                                    .ranks = 3};
-            const double without = walked(&w).step_s;
-            w.tied_wired = true;
-            w.tied_s =
-                /* The first stage's last pass begins at least two after the end of the last stage's. */
-                2;
-            w.tied_back_s = 0.5;
-            bt_step_time t = walked(&w);
-            assert_true(fabs(t.step_s - without - 0.5) < 1e-9);
-            phases_add_up(&t);
-            w.tied_s = 100; /* the part not hidden by the passes */
-            t = walked(&w);
-            assert_true(t.step_s > without + 50 && t.step_s < without + 100);
-            /* none of it is processor time */
-            near(t.processor_s[BT_PH_COMM_EXPOSED], 0);
-            w.tied_wired = false;
-            assert_true(walked(&w).step_s > t.step_s);
-        }
+        bt_stage_work work[6];
+        memset(work, 0, sizeof work);
+        for (int k = 0; k < 3 * chunks; k++) work[k] = (bt_stage_work){.fwd_s = 1, .bwd_s = 2};
+        bt_step_simulation w = {.pp = 3, .dp = 1, .chunks = chunks, .micros = 3, .stage = work};
+        const double without = walked(&w).step_s;
+        w.tied_wired = true;
+        w.tied_s =
+            /* The first stage's last pass begins at least two after the end of the last stage's. */
+            2;
+        w.tied_back_s = 0.5;
+        bt_step_time t = walked(&w);
+        assert_true(fabs(t.step_s - without - 0.5) < 1e-9);
+        phases_add_up(&t);
+        w.tied_s = 100; /* the part not hidden by the passes */
+        t = walked(&w);
+        assert_true(t.step_s > without + 50 && t.step_s < without + 100);
+        /* none of it is processor time */
+        near(t.processor_s[BT_PH_COMM_EXPOSED], 0);
+        w.tied_wired = false;
+        assert_true(walked(&w).step_s > t.step_s);
     }
 }
 
@@ -257,122 +246,31 @@ static void a_tied_embedding_shares_the_link(void **state) {
     assert_true(tied > free);
 }
 
-/* A pipeline of unequal stages with messages and a tied embedding, simulated event by event and as if each
- * rank had its own cores: cores that are barely short make no difference. */
-static void compare_shared(int pp, int chunks, int64_t m, bool wired) {
-    bt_stage_work work[STAGES_MOST];
-    memset(work, 0, sizeof work);
-    for (int k = 0; k < pp * chunks; k++)
-        work[k] = (bt_stage_work){.fwd_s = 1 + 0.25 * k,
-                                  .bwd_s = 2.5 - 0.125 * k,
-                                  .fwd_comm_s = 0.0625,
-                                  .bwd_comm_s = 0.125,
-                                  .buckets = 4,
-                                  .bucket_wire_s = 0.25,
-                                  .optim_s = 0.5};
-    bt_step_simulation w = {.pp = pp,
-                            .dp = 1,
-                            .chunks = chunks,
-                            .micros = m,
-                            .stage = work,
-                            .overlap = true,
-                            .copy_s = 0.03125,
-                            .flight_s = 0.0625,
-                            .tied_s = 0.25,
-                            .tied_back_s = 0.25,
-                            .tied_wired = wired,
-                            .wire_s = wired ? 0.03125 : 0,
-                            .ranks = pp};
-    bt_step_time own = walked(&w);
-    w.crowd = 1 + 1e-12;
-    bt_step_time shared = walked(&w);
-    phases_add_up(&shared);
-    assert_true(fabs(shared.step_s - own.step_s) < 1e-9);
-    for (int p = 0; p < BT_PHASE_COUNT; p++)
-        assert_true(fabs(shared.phase_s[p] - own.phase_s[p]) < 1e-9);
-    assert_true(fabs(shared.bubble_frac - own.bubble_frac) < 1e-9);
-}
-
-static void barely_short_cores_make_no_difference(void **state) {
-    (void)state;
-    for (int pp = 2; pp <= 5; pp++) {
-        for (int wired = 0; wired < 2; wired++) {
-            for (int64_t m = 1; m <= 9; m += 2) compare_shared(pp, 1, m, wired);
-            for (int64_t m = pp; m <= 3 * pp; m += pp) compare_shared(pp, 3, m, wired);
-        }
-    }
-}
-
-/* All stages on one core: no stage is idle while another one could compute, so the passes take the sum of
- * all work, and filling and draining cost nothing. */
-static void one_core_has_no_bubble(void **state) {
-    (void)state;
-    for (int pp = 2; pp <= 4; pp++) {
-        bt_stage_work work[STAGES_MOST];
-        memset(work, 0, sizeof work);
-        for (int k = 0; k < pp; k++) work[k] = (bt_stage_work){.fwd_s = 1, .bwd_s = 2};
-        const bt_step_simulation w = {
-            .pp = pp, .dp = 1, .micros = 5, .stage = work, .crowd = pp, .ranks = pp};
-        bt_step_time t = walked(&w);
-        assert_true(fabs(t.step_s - 5 * 3.0 * pp) < 1e-9);
-        near(t.processor_s[BT_PH_FWD], 5);
-        near(t.processor_s[BT_PH_BWD], 10);
-        phases_add_up(&t);
-    }
-}
-
-/* Two stages on two cores with four ranks (each stage with two data-parallel ones): while both stages
- * compute a rank has half a core; while one does, its two ranks share a core in one case of three. */
-static void waiting_ranks_keep_their_core(void **state) {
+/* Ranks that share cores compute proportionally longer. */
+static void shared_cores_slow_all_work(void **state) {
     (void)state;
     bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
-    const bt_step_simulation w = {
-        .pp = 2, .dp = 1, .micros = 1, .stage = work, .crowd = 2, .ranks = 4};
+    bt_step_simulation w = {.pp = 2, .dp = 1, .micros = 3, .stage = work};
+    const double alone = walked(&w).step_s;
+    w.crowd = 2;
     bt_step_time t = walked(&w);
-    /* With one micro-batch the stages never compute at once. */
-    assert_true(fabs(t.step_s - 6 * (1 + 1.0 / 3)) < 1e-9);
-    /* Work that all ranks do at once is fully slowed down. */
-    work[0].optim_s = work[1].optim_s = 1;
-    assert_true(fabs(walked(&w).step_s - 8 - 2) < 1e-9);
-}
-
-/* The same with rank r bound to core r modulo 2: each stage has both cores while it computes alone, and half
- * of each while both do. No core is idle, and filling and draining cost nothing. */
-static void bound_ranks_share_evenly(void **state) {
-    (void)state;
-    bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
-    bt_step_simulation w = {
-        .pp = 2, .dp = 1, .micros = 1, .stage = work, .crowd = 2, .ranks = 4, .cores = 2};
-    assert_true(fabs(walked(&w).step_s - 6) < 1e-9);
-    w.micros = 7;
-    assert_true(fabs(walked(&w).step_s - 7 * 6) < 1e-9);
-    /* Four stages of one rank: the first and third share a core, and the second and fourth. */
-    bt_stage_work four[] = {{.fwd_s = 1}, {.fwd_s = 1}, {.fwd_s = 1}, {.fwd_s = 1}};
-    w = (bt_step_simulation){
-        .pp = 4, .dp = 1, .micros = 1, .stage = four, .crowd = 2, .ranks = 4, .cores = 2};
-    assert_true(fabs(walked(&w).step_s - 4) < 1e-9);
+    near(t.step_s, 2 * alone);
+    near(t.processor_s[BT_PH_FWD], 3);
+    phases_add_up(&t);
 }
 
 /* Waiting of a tensor-parallel group for its last rank counts as waiting, not as bubble. */
 static void tensor_parallel_synchronization_is_waiting(void **state) {
     (void)state;
-    for (int shared = 0; shared < 2; shared++) {
-        bt_stage_work work[] = {
-            {.fwd_s = 1, .bwd_s = 2, .fwd_tp_wait_s = 0.25, .bwd_tp_wait_s = 0.5},
-            {.fwd_s = 1, .bwd_s = 2, .fwd_tp_wait_s = 0.25, .bwd_tp_wait_s = 0.5}};
-        const bt_step_simulation w = {.pp = 2,
-                                      .dp = 1,
-                                      .micros = 3,
-                                      .stage = work,
-                                      .crowd = shared ? 1 + 1e-12 : 0,
-                                      .ranks = 2};
-        bt_step_time t = walked(&w);
-        assert_true(fabs(t.step_s - 4 * 3.75) < 1e-9);
-        assert_true(fabs(t.bubble_frac - 1.0 / 4) < 1e-9);
-        assert_true(fabs(t.phase_s[BT_PH_WAIT] - 3.75 - 3 * 0.75) < 1e-9);
-        assert_true(fabs(t.processor_s[BT_PH_FWD] - 3) < 1e-9);
-        phases_add_up(&t);
-    }
+    bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2, .fwd_tp_wait_s = 0.25, .bwd_tp_wait_s = 0.5},
+                            {.fwd_s = 1, .bwd_s = 2, .fwd_tp_wait_s = 0.25, .bwd_tp_wait_s = 0.5}};
+    const bt_step_simulation w = {.pp = 2, .dp = 1, .micros = 3, .stage = work};
+    bt_step_time t = walked(&w);
+    assert_true(fabs(t.step_s - 4 * 3.75) < 1e-9);
+    assert_true(fabs(t.bubble_frac - 1.0 / 4) < 1e-9);
+    assert_true(fabs(t.phase_s[BT_PH_WAIT] - 3.75 - 3 * 0.75) < 1e-9);
+    assert_true(fabs(t.processor_s[BT_PH_FWD] - 3) < 1e-9);
+    phases_add_up(&t);
 }
 
 /* Sums and copies of buckets that are sent early are part of the backward pass. */
@@ -404,10 +302,7 @@ int main(void) {
         cmocka_unit_test(tied_embedding_is_sent_and_returned),
         cmocka_unit_test(a_tied_embedding_travels_while_the_first_stage_computes),
         cmocka_unit_test(a_tied_embedding_shares_the_link),
-        cmocka_unit_test(barely_short_cores_make_no_difference),
-        cmocka_unit_test(one_core_has_no_bubble),
-        cmocka_unit_test(waiting_ranks_keep_their_core),
-        cmocka_unit_test(bound_ranks_share_evenly),
+        cmocka_unit_test(shared_cores_slow_all_work),
         cmocka_unit_test(tensor_parallel_synchronization_is_waiting),
         cmocka_unit_test(early_buckets_cost_backward),
     };
