@@ -4,7 +4,7 @@
  * ranks, so that all compare and fail alike.
  * The learning rate is small because ternary training is chaotic: one code that is rounded differently after
  * a sum in another order gives a different model, and at 3e-3 the losses differ by 1e-3 within ten steps
- * (test_parting.c shows the code). Of eight seeds, five with tp 2 and three with two replicas have a loss
+ * (test_dense.c has models without codes). Of eight seeds, five with tp 2 and three with two replicas have a loss
  * more than 1e-6 off within 20 steps, none 1e-4; of six with tp 8 one has. */
 #ifndef BT_TESTS_MPI_LAYOUTS_H
 #define BT_TESTS_MPI_LAYOUTS_H

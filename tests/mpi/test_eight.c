@@ -13,7 +13,7 @@
 #define HEADS "--set", "model.heads=8", "--set", "model.head_dim=4", "--set", "model.d_ff=192"
 
 static const tp_shape shapes[] = {
-    /* seed 1 differs at step 5, by one code (test_parting.c) */
+    /* seed 1 differs at step 5, by one code */
     {"eight heads", {HEADS, "--set", "model.kv_heads=2", "--seed", "2"}},
     {"unequal vocabulary, heads' norms",
      {HEADS, "--seed", "2", "--set", "model.kv_heads=4", "--set", "model.vocab=61", "--set",

@@ -23,11 +23,12 @@ def tokens(kind, n, V, seed):
     return t
 
 
-print("/* made by synth_golden.py: kind, V, seed, first id, 12 ids from there */")
+print("/* made by synth_golden.py: kind, V, seed, first id, 12 ids from there */\n/* clang-format off */")
 print("static const struct { const char *name; int V; uint64_t seed, first; int ids[12]; } golden[] = {")
 for kind in ("chain", "random"):
     for V, seed in ((256, 1), (8192, 1), (32000, 12345), (1048576, 7), (3, 0)):
         t = tokens(kind, 100100, V, seed)
         for first in (0, 1, 15, 16, 17, 257, 65535, 99999):
-            print('    {"synth:%s", %d, %d, %d, {%s}},' % (kind, V, seed, first, ", ".join(str(v) for v in t[first:first + 12])))
-print("};")
+            row = '    {"synth:%s", %d, %d, %d, {%s}},' % (kind, V, seed, first, ", ".join(str(v) for v in t[first:first + 12]))
+            print(row if len(row) <= 120 else row.replace(", {", ",\n     {"))
+print("};\n/* clang-format on */")

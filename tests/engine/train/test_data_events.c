@@ -1,4 +1,4 @@
-/* test_data_events.c - the data settings passed to the loader, the events about documents and sources, and new
+/* test_data_events.c - the events about documents and sources, and new
  * mixture weights during a run: refusals, and their copy in checkpoints. The loader is defined here. */
 #include <math.h>
 #include <stdlib.h>
@@ -111,32 +111,6 @@ static void saved_is(const char *want) {
 }
 
 /* ---- settings and rows ----------------------------------------------------------------------- */
-
-static void the_loader_receives_the_settings(void **state) {
-    (void)state;
-    static bt_run_cfg c;
-    strcpy(c.data.path, "d"), strcpy(c.data.val_path, "v"), strcpy(c.data.mixture, "m"),
-        strcpy(c.data.glob, "g");
-    strcpy(c.data.tokenizer, "t"), strcpy(c.data.field, "f"), strcpy(c.data.template, "ct");
-    strcpy(c.data.labels, "l"), strcpy(c.data.cache, "ca");
-    c.data.form = BT_FORMED_LABEL, c.data.train_on = 1, c.data.packing = BT_PACKED_DOCUMENTS,
-    c.data.too_long = 2;
-    c.data.val_frac = 0.25, c.data.shuffle = true, c.train.micro_batch = 3, c.model.seq_len = 5,
-    c.model.vocab = 7, c.run.seed = 11;
-    const bt_loader_cfg d = bt_run_data(&c);
-    assert_true(d.paths == c.data.path && d.val_paths == c.data.val_path &&
-                d.mixture == c.data.mixture && d.glob == c.data.glob &&
-                d.tokenizer == c.data.tokenizer && d.field == c.data.field &&
-                d.cache_dir == c.data.cache);
-    assert_true(d.form.kind == BT_FORM_LABEL && (int)d.form.learn == 1 &&
-                d.form.template_name == c.data.template && d.form.field == c.data.field &&
-                d.form.labels == c.data.labels);
-    assert_true(d.packing == BT_PACKING_DOCUMENTS && d.too_long == BT_TOO_LONG_TRUNCATE &&
-                d.split == BT_SPLIT_TRAIN && d.val_frac == 0.25 && d.shuffle);
-    assert_true(d.B == 3 && d.T == 5 && d.V == 7 && d.seed == 11);
-    assert_true(!d.first_step && !d.sequences_per_step && !d.first_sequence && !d.n_sequences &&
-                !d.progress);
-}
 
 static void events_about_documents(void **state) {
     (void)state;
@@ -333,7 +307,6 @@ static void a_checkpoint_keeps_the_newest_mixture(void **state) {
 int main(void) {
     bt_text_init(&heard);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_loader_receives_the_settings),
         cmocka_unit_test(events_about_documents),
         cmocka_unit_test(events_about_sources),
         cmocka_unit_test(weights_change_from_the_next_step_on),
