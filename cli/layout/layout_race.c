@@ -11,6 +11,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/system/json_fields.h"
 #include "engine/base/threads.h"
+#include "engine/config/part_rules.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/plan/trial_length.h"
@@ -56,7 +57,9 @@ static bt_code settle_racer(racer *x, const bt_isa_agreement *isa, bt_err *err) 
     bt_isa_agreement_apply(isa, &x->cfg);
     BT_TRY(bt_quiet_settings_settle(&x->opts, &x->cfg, bt_comm_size(bt_comm_world()), err));
     x->cfg.train.steps = STEPS_MOST;
-    x->cfg.train.share_steps = 0; /* most steps of a run are without them */
+    const bt_forced *part;
+    for (size_t i = 0; (part = bt_forced_at(BT_FORCE_STEP_TIME, i)); i++)
+        BT_TRY(bt_opts_set(&x->opts, part->key, part->value, BT_FROM_FLAG, "race", err));
     return BT_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "cli/common/run_name.h"
 #include "cli/train/train_parts.h"
 #include "engine/base/log.h"
-#include "engine/config/ramp.h"
+#include "engine/config/part_rules.h"
 #include "engine/config/resolve_impl.h"
 #include "engine/islands/rules/job_settings.h"
 #include "engine/kernels/table/cpu.h"
@@ -171,24 +171,6 @@ static bt_code check_hosts(bt_train_plan *p, bt_err *err) {
     return BT_OK;
 }
 
-/* Warns of a ramp point that rounds to the first step and therefore has no effect, unless the preset set the ramp. */
-static void warn_about_ramp(const bt_train_plan *p) {
-    const char *shares = p->cfg.train.seq_ramp;
-    const size_t i = bt_opt_find(p->opts.table, p->opts.n, "train.seq_ramp");
-    bt_ramp r;
-    bt_err ignored = BT_ERR_INIT;
-    if (p->opts.origin[i] <= BT_FROM_PRESET || p->from.step > 0 ||
-        bt_ramp_read(&r, "train.seq_ramp", shares, p->cfg.train.ramp_steps, &ignored) != BT_OK)
-        return;
-    if (r.n > 0 && r.at[0] == 0)
-        bt_log(BT_LOG_WARN,
-               "train.seq_ramp %s: %.*s of %" PRId64
-               " steps is before the end of the first, so the run begins behind that place "
-               "(%.2g is a step)",
-               shares, (int)strcspn(shares, ","), shares, p->cfg.train.ramp_steps,
-               1 / (double)p->cfg.train.ramp_steps);
-}
-
 /* Warns of int8 attention on processors on which measurements showed it to be slower: with tiles, or without VNNI. */
 static void warn_slow_attention(const bt_train_plan *p) {
     const bt_run_cfg *c = &p->cfg;
@@ -235,7 +217,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     BT_TRY(bt_train_keep_prediction(p, err));
     if (!world || bt_comm_rank(bt_comm_world()) == 0) bt_train_warn_schedule(p);
     if (!world) {
-        warn_about_ramp(p);
+        if (p->from.step == 0) bt_warn_part_settings(&p->opts, &p->cfg);
         warn_about_zero_settings(p);
         warn_slow_attention(p);
     }

@@ -9,6 +9,7 @@
 
 #include "cli/common/run_shown.h"
 #include "cli/train/train_parts.h"
+#include "engine/config/part_rules.h"
 
 /* groups of settings on which the step time depends */
 static const char *const GROUPS[] = {"model.",    "data.", "train.", "optim.",
@@ -17,11 +18,9 @@ static const char *const GROUPS[] = {"model.",    "data.", "train.", "optim.",
 static const struct {
     const char *key, *value;
 } others[] = {
-    {"train.minutes", "0"},     {"train.epochs", "0"},      {"train.tokens", "0"},
-    {"train.stop_after", "0"},  {"train.ramp_steps", "0"},  {"train.seq_ramp", ""},
-    {"train.share_steps", "0"}, {"train.dense_steps", "0"}, {"train.lambda_steps", "0"},
-    {"data.val_path", ""},      {"data.val_frac", "0"},     {"model.init_from", ""},
-    {"optim.warmup", "0"},
+    {"train.minutes", "0"},    {"train.epochs", "0"}, {"train.tokens", "0"},
+    {"train.stop_after", "0"}, {"data.val_path", ""}, {"data.val_frac", "0"},
+    {"model.init_from", ""},   {"optim.warmup", "0"},
 };
 
 static bool is_measured_setting(const char *key) {
@@ -40,6 +39,12 @@ static void put_measured_value(const bt_opts *o, size_t i, int64_t steps, bt_tex
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
         if (strcmp(key, others[k].key) == 0) {
             bt_text_put(out, others[k].value);
+            return;
+        }
+    const bt_forced *part;
+    for (size_t k = 0; (part = bt_forced_at(BT_FORCE_STEP_TIME, k)); k++)
+        if (strcmp(key, part->key) == 0) {
+            bt_text_put(out, part->value);
             return;
         }
     bt_opt_value(o, i, out);

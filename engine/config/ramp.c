@@ -1,7 +1,9 @@
 /* ramp.c - converts shares of a run to steps. */
 #include "engine/config/ramp.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 bt_code bt_ramp_read(bt_ramp *out, const char *key, const char *text, int64_t steps, bt_err *err) {
@@ -24,6 +26,26 @@ bt_code bt_ramp_read(bt_ramp *out, const char *key, const char *text, int64_t st
         at = *end ? end + 1 : end;
     }
     return BT_OK;
+}
+
+bt_code bt_ramp_check(const char *key, const char *text, int64_t steps, int64_t seq_len,
+                      bt_err *err) {
+    bt_ramp r;
+    char below[32] = "";
+    BT_TRY(bt_ramp_read(&r, key, text, steps, err));
+    const int64_t parts = (int64_t)1 << r.n, least = seq_len / parts * parts;
+    if (seq_len % parts == 0) return BT_OK;
+    if (least) snprintf(below, sizeof below, "%" PRId64 " or ", least);
+    return bt_fail(err, BT_ARG,
+                   "%s '%s' begins with 1/%" PRId64 " of model.seq_len %" PRId64
+                   ", which is not whole tokens (use --seq-len %s%" PRId64 ", or fewer doublings)",
+                   key, text, parts, seq_len, below, least + parts);
+}
+
+int64_t bt_ramp_first(const char *text, int64_t steps) {
+    bt_ramp r;
+    bt_err ignored = BT_ERR_INIT;
+    return bt_ramp_read(&r, "", text, steps, &ignored) == BT_OK && r.n > 0 ? r.at[0] : -1;
 }
 
 int bt_ramp_halvings(const bt_ramp *r, int64_t step) {

@@ -20,6 +20,11 @@ typedef struct bt_ramp {
 /* Parses ascending shares between 0 and 1; "" is no ramp. key: name of the setting in messages. Fails with BT_ARG. */
 bt_code bt_ramp_read(bt_ramp *out, const char *key, const char *text, int64_t steps, bt_err *err)
     BT_MUST_CHECK;
+/* Checks that the shortest span of `text` is whole tokens as well. */
+bt_code bt_ramp_check(const char *key, const char *text, int64_t steps, int64_t seq_len,
+                      bt_err *err) BT_MUST_CHECK;
+/* the first step with a doubled value; -1: no ramp */
+int64_t bt_ramp_first(const char *text, int64_t steps);
 /* number of times that the value is still halved in this step */
 int bt_ramp_halvings(const bt_ramp *r, int64_t step);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/base/rng.h"
+#include "engine/config/run_property.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/parallel/schedule/pass_order.h"
@@ -44,13 +45,14 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                         .leaves = (int)c->train.parts,
                         .stages_bf16 = c->comm.pipe == BT_PIPE_BF16,
                         .weight_source = bt_run_cfg_weight_source(c),
-                        .fades = bt_tune_fades(c),
+                        .fades = bt_run_has(c, BT_RUN_FADES, 0),
                         .latent_bf16 = c->optim.weights == BT_STATES_BF16,
                         .pairs = c->data.form == BT_FORMED_PREFERENCE,
                         .lean = c->tune.lean && c->tune.mode == BT_TUNE_LORA,
                         .base_q8 = c->tune.base_type == BT_BASE_Q8 && c->tune.mode == BT_TUNE_LORA,
                         .taught = c->tune.teacher[0] || c->tune.logits[0],
-                        .documents = c->data.packing > BT_PACKED_STREAM || c->train.seq_ramp[0]};
+                        .documents = c->data.packing > BT_PACKED_STREAM ||
+                                     bt_run_has(c, BT_RUN_SHORT_SPANS, 0)};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
     if (shape.tp > 1 || shape.pp > 1)
         s.slice = (bt_model_slice){.tp_rank = me.tp,

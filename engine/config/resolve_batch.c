@@ -244,16 +244,3 @@ bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) {
     BT_TRY(divide_step_tokens(c, err));
     return check_rounds(c, err);
 }
-
-bt_code bt_check_seq_ramp(const bt_run_cfg *c, bt_err *err) {
-    bt_ramp r;
-    char buf[64];
-    BT_TRY(bt_ramp_read(&r, "train.seq_ramp", c->train.seq_ramp, c->train.steps, err));
-    const int64_t parts = (int64_t)1 << r.n;
-    if (c->model.seq_len % parts == 0) return BT_OK;
-    return bt_fail(err, BT_ARG,
-                   "train.seq_ramp '%s' begins with 1/%" PRId64 " of model.seq_len %" PRId64
-                   ", which is not whole tokens (use --seq-len %s, or fewer doublings)",
-                   c->train.seq_ramp, parts, c->model.seq_len,
-                   nearest_multiples(buf, sizeof buf, c->model.seq_len, parts));
-}

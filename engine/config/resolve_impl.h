@@ -13,7 +13,6 @@ const char *bt_divisors(char *buf, size_t size, int64_t n, int64_t x);
 
 /* Resolves batch_tokens, micro_batch, accum and unit. */
 bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
-bt_code bt_check_seq_ramp(const bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
 
 /* Resolves the settings of the training data and of fine-tuning; faults: as for bt_collect_fault. */
 bt_code bt_resolve_data(bt_run_cfg *c, bt_text *faults, bt_err *err) BT_MUST_CHECK;

@@ -46,6 +46,12 @@ static const char codecs[] =
 #define BT_SCOPE(key, resumes, ranks, why)
 #define BT_REFUSE(when, ...)
 #define BT_FORCE(purpose, key, value)
+#define BT_CHECK(code)
+#define BT_WARN(key, when, ...)
+#define BT_AUTO(when, assignment)
+#define BT_RECIPE(key, fits, ...)
+#define BT_PROPERTY(property, when)
+#define BT_LAMBDA(value)
 const bt_opt bt_run_opts[] = {
 #define GROUP run
 #include "engine/config/settings/run_settings.def"
@@ -109,6 +115,12 @@ const bt_opt bt_run_opts[] = {
 #undef BT_SCOPE
 #undef BT_REFUSE
 #undef BT_FORCE
+#undef BT_CHECK
+#undef BT_WARN
+#undef BT_AUTO
+#undef BT_RECIPE
+#undef BT_PROPERTY
+#undef BT_LAMBDA
 const size_t bt_run_opts_n = sizeof bt_run_opts / sizeof bt_run_opts[0];
 
 #define BT_FOREIGN(key, ours, values, why) {key, ours, values, why},
@@ -364,103 +376,19 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     return BT_OK;
 }
 
-static bool is_any_set(const bt_opts *o, const char *const *keys) {
-    for (; *keys; keys++)
-        if (is_set(o, *keys)) return true;
-    return false;
-}
-
-/* Values for long texts, measured with AdamW and tied weights. A short text would be memorised, and an existing
- * model would move too fast. */
-static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, int64_t step_tokens,
-                         bt_err *err) {
-    char embed_lr[32], beta1[32], share_steps[32], where[64];
-    snprintf(where, sizeof where, "preset %s, for tokens learned from long text", p->name);
-    snprintf(embed_lr, sizeof embed_lr, "%g", p->word_embed_lr);
-    snprintf(beta1, sizeof beta1, "%g", p->word_beta1);
-    snprintf(share_steps, sizeof share_steps, "%" PRId64, p->word_share_tokens / step_tokens);
-    const bool stream = cfg->data.form == BT_FORMED_TEXT && cfg->data.packing <= BT_PACKED_STREAM &&
-                        cfg->model.seq_len == p->model.T;
-    const struct {
-        const char *key, *value;
-        bool fits;
-    } better[] = {{"optim.embed_lr", embed_lr, true},
-                  {"optim.beta1", beta1, true},
-                  {"train.share_steps", share_steps, !bt_run_cfg_against_shares(cfg)},
-                  {"train.seq_ramp", p->word_seq_ramp, stream}};
-    if (is_set(o, "data.tokenizer") || cfg->model.init_from[0] ||
-        cfg->optim.name != BT_OPTIM_ADAMW || !cfg->model.tied)
-        return BT_OK;
-    for (size_t i = 0; i < sizeof better / sizeof better[0]; i++)
-        if (better[i].fits && !is_set(o, better[i].key))
-            BT_TRY(bt_opts_set(o, better[i].key, better[i].value, BT_FROM_PRESET, where, err));
-    return BT_OK;
-}
-
-/* data-parallel ranks */
-static int64_t replicas(const bt_run_cfg *cfg, int ranks) {
-    const int64_t inner = cfg->mesh.pp * cfg->mesh.tp;
-    return inner > 0 && ranks > inner ? ranks / inner : 1;
-}
-
-/* Returns the preset's tokens of a step for learned tokens, or 0 if this run has steps of another size. */
-static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, int ranks) {
-    static const char *const sizes[] = {"train.steps",
-                                        "train.tokens",
-                                        "train.epochs",
-                                        "train.batch_tokens",
-                                        "train.micro_batch",
-                                        "train.accum",
-                                        NULL};
-    if (is_any_set(o, sizes) || cfg->mesh.pp > 1) return 0;
-    return p->word_batch_tokens % (cfg->model.seq_len * replicas(cfg, ranks))
-               ? 0
-               : p->word_batch_tokens;
-}
-
-/* tokens of a step of a run with steps of another size */
-static int64_t step_tokens(const bt_run_cfg *cfg, const bt_preset *p, int ranks) {
-    const int64_t parts = cfg->train.micro_batch * cfg->train.accum * cfg->model.seq_len *
-                          replicas(cfg, ranks);
-    if (cfg->train.batch_tokens) return cfg->train.batch_tokens;
-    return parts ? parts : p->batch_tokens;
-}
-
-bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
-    const bt_preset *p = bt_preset_find(cfg->model.preset);
-    char text[32], where[64];
-    if (!p || p->word_embed_lr == 0) return BT_OK;
-    const int64_t small = small_step(o, cfg, p, ranks);
-    snprintf(where, sizeof where, "preset %s, for learned tokens", p->name);
-    if (!is_set(o, "model.init_out"))
-        BT_TRY(bt_opts_set(o, "model.init_out", "zero", BT_FROM_PRESET, where, err));
-    BT_TRY(long_text(o, cfg, p, small ? small : step_tokens(cfg, p, ranks), err));
-    if (!small) return BT_OK;
-    snprintf(text, sizeof text, "%" PRId64, small);
-    BT_TRY(bt_opts_set(o, "train.batch_tokens", text, BT_FROM_PRESET, where, err));
-    snprintf(text, sizeof text, "%" PRId64, p->word_steps);
-    return bt_opts_set(o, "train.steps", text, BT_FROM_PRESET, where, err);
-}
-
 /* ---- views ----------------------------------------------------------------------------------- */
 
 int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg) {
     return cfg->train.steps * cfg->train.batch_tokens;
 }
 
-const char *bt_run_cfg_against_shares(const bt_run_cfg *cfg) {
+const char *bt_run_cfg_not_from_text(const bt_run_cfg *cfg) {
     return cfg->model.init_from[0]            ? "--init-from"
-           : cfg->model.logit_cap > 0         ? "model.logit_cap"
            : cfg->tune.teacher[0]             ? "--teacher"
            : cfg->tune.logits[0]              ? "tune.logits"
            : cfg->islands.hub[0]              ? "--hub"
            : cfg->data.form != BT_FORMED_TEXT ? "a data.form other than text"
                                               : NULL;
-}
-
-bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step) {
-    return step < cfg->train.dense_steps && !cfg->train.lambda_steps &&
-           cfg->model.linear != BT_LIN_DENSE;
 }
 
 void bt_run_cfg_make_dense(bt_run_cfg *cfg) {

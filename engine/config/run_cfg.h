@@ -111,11 +111,9 @@ bt_code bt_run_cfg_from_texts(bt_run_cfg *cfg, const char *texts, bt_err *err) B
 /* tokens of all steps of a resolved run */
 int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg);
 int bt_run_cfg_classes(const bt_run_cfg *cfg); /* names in data.labels; 0 if no classifier */
-/* before this step (0-based) the model is a dense one (train.dense_steps without train.lambda_steps, whose
- * model has ternary layers that fade in); the settings as they are then */
-bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step);
-/* Returns the setting that excludes learning shares of following tokens (train.share_steps), or NULL. */
-const char *bt_run_cfg_against_shares(const bt_run_cfg *cfg);
+/* Returns the setting because of which the run does not learn text from nothing, or NULL. */
+const char *bt_run_cfg_not_from_text(const bt_run_cfg *cfg);
+/* the settings of steps with BT_RUN_DENSE (run_property.h) */
 void bt_run_cfg_make_dense(bt_run_cfg *cfg);
 void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out);
 void bt_run_cfg_mesh(const bt_run_cfg *cfg, bt_mesh_shape *out);

@@ -10,7 +10,6 @@
 #include "engine/base/numbers/predicted.h"
 #include "engine/base/system/ascii.h"
 #include "engine/config/part_rules.h"
-#include "engine/config/ramp.h"
 #include "engine/config/resolve_impl.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
@@ -356,7 +355,6 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
         c->train.steps = steps;
     }
     if (!c->train.steps) c->train.steps = p ? p->steps : 1000;
-    if (!c->train.ramp_steps && c->train.seq_ramp[0]) c->train.ramp_steps = c->train.steps;
     if (c->optim.lr == 0)
         c->optim.lr = c->tune.mode == BT_TUNE_LORA ? BT_LORA_LR : p ? p->lr : 1e-3;
     /* Other schedules ignore lr2, and a value would only make two equal runs differ. */
@@ -382,41 +380,10 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code check_dense_steps(const bt_run_cfg *c, bt_err *err) {
-    if (!c->train.dense_steps || c->train.lambda_steps) return BT_OK; /* bt_tune_check_lambda */
-    if (c->model.linear == BT_LIN_DENSE)
-        return bt_fail(err, BT_ARG,
-                       "train.dense_steps %" PRId64
-                       " with model.linear=dense: the layers stay dense, there is no switch (leave "
-                       "one of them out)",
-                       c->train.dense_steps);
-    if (c->train.dense_steps >= c->train.steps)
-        return bt_fail(err, BT_ARG,
-                       "train.dense_steps %" PRId64 ": the switch would come after the end of the "
-                       "run, which has %" PRId64 " steps (use fewer, or model.linear=dense)",
-                       c->train.dense_steps, c->train.steps);
-    if (c->tune.mode == BT_TUNE_LORA || c->islands.hub[0])
-        return bt_fail(err, BT_ARG, "train.dense_steps with %s is not possible (leave it out)",
-                       c->islands.hub[0] ? "--hub" : "--tune lora");
-    return BT_OK;
-}
-
-static bt_code check_share_steps(const bt_run_cfg *c, bt_err *err) {
-    const char *with = bt_run_cfg_against_shares(c);
-    if (!c->train.share_steps || !with) return BT_OK;
-    return bt_fail(err, BT_ARG,
-                   "train.share_steps %" PRId64
-                   " with %s is not possible: shares of what follows a token are for a model that "
-                   "learns text from nothing (leave one of them out)",
-                   c->train.share_steps, with);
-}
-
 /* Functions that read latent weights need fp32. */
 static bt_code check_latent(const bt_run_cfg *c, bt_err *err) {
     const char *with = c->model.linear == BT_LIN_DENSE ? "model.linear=dense"
                        : c->tune.mode == BT_TUNE_LORA  ? "--tune lora"
-                       : c->train.dense_steps          ? "train.dense_steps"
-                       : c->train.lambda_steps         ? "train.lambda_steps"
                                                        : NULL;
     if (c->optim.weights == BT_STATES_FP32 || !with) return BT_OK;
     return bt_fail(err, BT_ARG,
@@ -445,15 +412,11 @@ typedef enum {
     MODEL,
     MESH,
     BATCH,
-    SEQ_RAMP,
     SEQUENCE,
     BUDGET,
     CODEC,
     LENGTH,
-    DENSE_STEPS,
-    SHARE_STEPS,
     DATA,
-    LAMBDA,
     LATENT,
     PARTS,
     TOPICS
@@ -467,17 +430,13 @@ static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_text *fa
     case MODEL: return resolve_model(c, err);
     case MESH: return resolve_mesh(c, world_size, err);
     case BATCH: return bt_resolve_batch(c, err);
-    case SEQ_RAMP: return bt_check_seq_ramp(c, err);
     case SEQUENCE: return check_sequence(c, err);
     case BUDGET: return resolve_budget(c, err);
     case CODEC: return check_codec(c, faults, err);
     case LENGTH: return resolve_length(c, err);
-    case DENSE_STEPS: return check_dense_steps(c, err);
-    case SHARE_STEPS: return check_share_steps(c, err);
     case DATA: return bt_resolve_data(c, faults, err);
-    case LAMBDA: return bt_tune_check_lambda(c, err);
     case LATENT: return check_latent(c, err);
-    case PARTS: return bt_check_part_settings(c, faults, err);
+    case PARTS: return bt_resolve_part_settings(c, faults, err);
     case TOPICS: break;
     }
     return BT_OK;
@@ -489,13 +448,10 @@ static const unsigned needs[TOPICS] = {
     [MODEL] = AFTER(WORDS),
     [MESH] = AFTER(WORDS) | AFTER(MODEL),
     [BATCH] = AFTER(WORDS) | AFTER(MODEL) | AFTER(MESH),
-    [SEQ_RAMP] = AFTER(BATCH),
     [SEQUENCE] = AFTER(BATCH),
     [CODEC] = AFTER(BUDGET),
-    [LENGTH] = AFTER(BATCH) | AFTER(SEQ_RAMP) | AFTER(BUDGET),
-    [DENSE_STEPS] = AFTER(LENGTH),
-    [SHARE_STEPS] = AFTER(LENGTH),
-    [LAMBDA] = AFTER(LENGTH) | AFTER(DATA),
+    [LENGTH] = AFTER(BATCH) | AFTER(BUDGET),
+    [PARTS] = AFTER(LENGTH) | AFTER(DATA),
 };
 
 /* faults: receives what is wrong in settings that do not depend on each other, a line each; NULL: the first fault ends

@@ -109,11 +109,3 @@ bt_model_counts bt_tune_count(const bt_run_cfg *c) {
             n.flop_token += bt_model_count(&teacher).flop_forward;
     return n;
 }
-
-bool bt_tune_fades(const bt_run_cfg *c) { return c->train.lambda_steps > 0; }
-
-double bt_tune_lambda(const bt_run_cfg *c, int64_t step) {
-    const int64_t risen = step - c->train.dense_steps;
-    if (risen < 0) return 0;
-    return risen < c->train.lambda_steps ? (double)risen / (double)c->train.lambda_steps : 1;
-}

@@ -34,14 +34,6 @@ void bt_tune_teacher_write(const bt_model_cfg *m, char *out, size_t size);
 bt_model_setup bt_tune_teacher_setup(const bt_model_cfg *teacher, const bt_model_setup *student);
 /* columns of the widest residual that a tensor-parallel group exchanges: the model's or its teacher's */
 size_t bt_tune_widest(const bt_run_cfg *c);
-/* Lambda of a step (0-based), a pure function of the settings: 0 for train.dense_steps, then linearly to 1, min(step
- * / train.lambda_steps, 1). */
-double bt_tune_lambda(const bt_run_cfg *c, int64_t step);
-/* true if lambda is between 0 and 1 at some step (train.lambda_steps). With train.dense_steps alone the model is
- * created again instead (bt_run_cfg_dense), in any layout. */
-bool bt_tune_fades(const bt_run_cfg *c);
-/* Checks train.lambda_steps against model, layout and length, all resolved */
-bt_code bt_tune_check_lambda(const bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
 /* Checks tune.* against model and layout and sets dependent values. The model's shape must be known. */
 bt_code bt_tune_resolve(bt_run_cfg *c, bt_text *faults, bt_err *err) BT_MUST_CHECK;
 

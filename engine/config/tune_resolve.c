@@ -33,31 +33,6 @@ static bt_code check_rank(const bt_run_cfg *c, unsigned bits, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_tune_check_lambda(const bt_run_cfg *c, bt_err *err) {
-    const int64_t before = c->train.dense_steps + c->train.lambda_steps;
-    if (!bt_tune_fades(c)) return BT_OK;
-    if (c->model.linear == BT_LIN_DENSE)
-        return bt_fail(err, BT_ARG,
-                       "train.lambda_steps leads to ternary layers, and model.linear=dense has "
-                       "none (set model.linear=bitnet158)");
-    if (c->tune.mode == BT_TUNE_LORA)
-        return bt_fail(err, BT_ARG,
-                       "train.lambda_steps changes the weights that tune.mode=lora leaves as they "
-                       "are (use tune.mode=full)");
-    if (bt_run_cfg_weight_source(c) == BT_WEIGHTS_GATHERED)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "train.lambda_steps makes the weights of one layer at a time: with --zero "
-                       "%" PRId64 " it needs parallel.gather=layer%s",
-                       c->mesh.zero,
-                       c->mesh.pp > 1 && c->mesh.zero > 2 ? ", which --pp has not (use --zero 2)"
-                                                          : "");
-    if (before < c->train.steps) return BT_OK;
-    return bt_fail(err, BT_ARG,
-                   "train.dense_steps + train.lambda_steps = %" PRId64 " leave none of the %" PRId64
-                   " steps to the ternary model (lower them, or raise --steps)",
-                   before, c->train.steps);
-}
-
 /* preferences need the base without its adapters as the reference */
 static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
     if (c->data.form != BT_FORMED_PREFERENCE) return BT_OK;

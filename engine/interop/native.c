@@ -1,5 +1,6 @@
 /* native.c - our checkpoints: their settings, one as a source, and one made of any source. */
 #include "engine/interop/native.h"
+#include "engine/config/run_property.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -50,7 +51,7 @@ bt_code bt_native_settings(bt_run_cfg *out, const bt_ckpt_meta *meta, const char
         return bt_fail(err, BT_FORMAT, "the settings in checkpoint '%s' cannot be read: %s", path,
                        why.msg);
     if (code != BT_OK && err) *err = why;
-    if (code == BT_OK && bt_run_cfg_dense(out, meta->step)) bt_run_cfg_make_dense(out);
+    if (code == BT_OK && bt_run_has(out, BT_RUN_DENSE, meta->step)) bt_run_cfg_make_dense(out);
     return code;
 }
 

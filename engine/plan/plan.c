@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/base/small.h"
+#include "engine/config/run_property.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/micro/micro_plan.h"
 #include "engine/micro/micro_schedule.h"
@@ -105,7 +106,9 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_plan_parts *parts,
     add_arena_row(rows, &n, "code history", bt_observer_bytes(&s),
                   "ternary codes of the last two statistics samples; distributions of tensors");
     if (parts) n += parts(&s, rows + n);
-    const int64_t positions = c->train.seq_ramp[0] ? c->train.micro_batch * c->model.seq_len : 0;
+    const int64_t positions = bt_run_has(c, BT_RUN_SHORT_SPANS, 0)
+                                  ? c->train.micro_batch * c->model.seq_len
+                                  : 0;
     const size_t micro = bt_micro_bytes(s.micros, positions) + bt_micro_plan_bytes((size_t)s.dp);
     add_arena_row(rows, &n, "program", PROGRAM_BYTES + micro,
                   "code, libraries, MPI, scratch of kernels, lists of micro-batches");

@@ -70,11 +70,9 @@ typedef struct bt_preset {
     int64_t batch_tokens;
     /* default run if tokens are parts of words: smaller steps (0: as above) and residual projections that begin as
      * zeros. With a tokenizer trained automatically from long text and AdamW also: a factor on the embedding's
-     * learning rate (0: as above), beta1, the tokens over which follower shares fade (train.share_steps) and, at
-     * the preset's length, growing sequences (train.seq_ramp) */
-    int64_t word_steps, word_batch_tokens, word_share_tokens;
+     * learning rate (0: as above), beta1, and the values of parts (config/preset_recipe.c) */
+    int64_t word_steps, word_batch_tokens;
     double word_embed_lr, word_beta1;
-    const char *word_seq_ramp;
 } bt_preset;
 
 typedef struct bt_model_counts {

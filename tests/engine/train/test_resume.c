@@ -117,7 +117,7 @@ static void goes_on(bool shares) {
                  "optim.average=3", "--optimizer", "muon");
             snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
             cfg.train.stop_after = part ? 0 : n;
-            if (shares) cfg.train.share_steps = 8, cfg.model.logit_cap = 0;
+            if (shares) cfg.shares.share_steps = 8, cfg.model.logit_cap = 0;
             run(&cfg, part ? &second : &first, part && k ? out_path : "", part ? weights : NULL);
         }
         if (k == 0) {

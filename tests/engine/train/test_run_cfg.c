@@ -1,6 +1,7 @@
 /* test_run_cfg.c - presets, checks between settings, automatic values, origins. */
 #include "engine/config/ramp.h"
 #include "engine/config/rank_setup.h"
+#include "engine/config/run_property.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -356,7 +357,7 @@ static void test_ramps(void **state) {
     says(SETTLE(1, "--set", "train.dense_steps=10", "--set", "model.linear=dense"),
          "the layers stay dense");
     assert_int_equal(SETTLE(1, "--set", "train.dense_steps=9", "--steps", "10"), BT_OK);
-    assert_true(bt_run_cfg_dense(&c, 8) && !bt_run_cfg_dense(&c, 9));
+    assert_true(bt_run_has(&c, BT_RUN_DENSE, 8) && !bt_run_has(&c, BT_RUN_DENSE, 9));
     says(SETTLE(1, "--set", "train.bigram_steps=10"), "use train.share_steps, or leave it out");
     says(SETTLE(1, "--set", "train.share_steps=3", "--init-from", "x"),
          "train.share_steps 3 with --init-from");

@@ -1,11 +1,18 @@
 /* dense_start_part.c - trains linear layers in full precision for the first train.dense_steps (arXiv:2502.11895),
  * then recreates the model with ternary layers and the same weights and optimizer states. A run that is resumed
- * after the switch starts dense and switches before its first step. */
+ * after the switch starts dense and switches before its first step. With train.lambda_steps the layers are ternary
+ * ones from the start whose share of ternary values, lambda, rises from 0 to 1: a function of the step number. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/config/run_property.h"
 #include "engine/train/trainer_impl.h"
+
+typedef struct dense_start {
+    bool fades;    /* train.lambda_steps; false: the model is recreated */
+    double lambda; /* of the next step */
+} dense_start;
 
 typedef struct kept_state {
     bt_state rows; /* rows of weights and optimizer states */
@@ -73,8 +80,9 @@ static bt_code switch_to_ternary(bt_trainer *t, kept_state *k, bt_err *err) {
 }
 
 static bt_code dense_start_before_step(void *self, bt_trainer *t, bt_err *err) {
-    (void)self;
-    if (t->now.model.linear == t->cfg.model.linear || bt_run_cfg_dense(&t->cfg, t->at.step))
+    const dense_start *d = self;
+    if (d->fades || t->now.model.linear == t->cfg.model.linear ||
+        bt_run_has(&t->cfg, BT_RUN_DENSE, t->at.step))
         return BT_OK;
     kept_state k = {0};
     BT_TRY(bt_saver_finish(&t->saver, err));
@@ -91,15 +99,39 @@ static bt_code dense_start_before_step(void *self, bt_trainer *t, bt_err *err) {
 
 static bt_code dense_start_create(bt_trainer *t, const bt_trainer_setup *s, void **self,
                                   bt_err *err) {
+    const bool dense = bt_run_has(s->cfg, BT_RUN_DENSE, 0),
+               fades = bt_run_has(s->cfg, BT_RUN_FADES, 0);
+    if (!dense && !fades) return BT_OK;
+    BT_TRY(bt_part_new(self, sizeof(dense_start), "train.dense_steps", err));
+    *(dense_start *)*self = (dense_start){.fades = fades};
+    if (dense) bt_run_cfg_make_dense(&t->now);
+    return BT_OK;
+}
+
+static bt_code dense_start_load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
+    dense_start *d = self;
     (void)err;
-    if (!bt_run_cfg_dense(s->cfg, 0)) return BT_OK;
-    bt_run_cfg_make_dense(&t->now);
-    *self = t;
+    if (stage == BT_LOAD_BEFORE || !d->fades) return BT_OK;
+    d->lambda = bt_run_lambda(&t->cfg, t->at.step);
+    bt_model_lambda(t->model, d->lambda);
+    return BT_OK;
+}
+
+static bool dense_start_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+    (void)t, (void)o;
+    return ((const dense_start *)self)->fades;
+}
+
+static bt_code dense_start_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    const double before = ((const dense_start *)self)->lambda;
+    (void)o;
+    BT_TRY(dense_start_load(self, t, BT_LOAD_RESUMED, err));
+    if (((const dense_start *)self)->lambda != before) bt_parts_new_level(t);
     return BT_OK;
 }
 
 static size_t switch_copy_bytes(const bt_rank_setup *s, size_t saved) {
-    if (!bt_run_cfg_dense(s->cfg, 0)) return 0;
+    if (!bt_run_has(s->cfg, BT_RUN_DENSE, 0)) return 0;
     return bt_weights_latent_bytes(s) + bt_update_bytes(s).optimizer + saved;
 }
 
@@ -108,4 +140,9 @@ const bt_part bt_part_dense_start = {.name = "dense_start",
                                                 "copy of the state at the end of train.dense_steps",
                                                 switch_copy_bytes, false},
                                      .create = dense_start_create,
-                                     .before_step = dense_start_before_step};
+                                     .release = free,
+                                     .load = dense_start_load,
+                                     .before_step = dense_start_before_step,
+                                     .due = dense_start_due,
+                                     .after_step = dense_start_after_step,
+                                     .phase = BT_MR_OPTIM};

@@ -10,6 +10,7 @@
 
 #include "engine/base/span.h"
 #include "engine/base/tables/metric.h"
+#include "engine/config/run_property.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/train/trainer_impl.h"
 
@@ -62,7 +63,7 @@ static bt_code load_early_stop(void *self, bt_trainer *t, bt_load_stage stage, b
 
 static bool early_stop_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     (void)self;
-    return o->evaluated && bt_tune_lambda(&t->cfg, t->at.step) >= 1;
+    return o->evaluated && bt_run_lambda(&t->cfg, t->at.step) >= 1;
 }
 
 static bt_code count_worse_evaluations(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {

@@ -6,6 +6,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/span.h"
+#include "engine/config/run_property.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/observe/profile.h"
 #include "engine/train/data/run_data.h"
@@ -112,7 +113,7 @@ static bt_code evaluation_after_step(void *self, bt_trainer *t, bt_step_outcome 
     bt_profile_hold(false);
     o->evaluated = true;
     /* only a fully ternary model can be the best checkpoint */
-    o->best = code == BT_OK && bt_tune_lambda(&t->cfg, t->at.step) >= 1 &&
+    o->best = code == BT_OK && bt_run_lambda(&t->cfg, t->at.step) >= 1 &&
               bt_saver_validated(&t->saver, t->validation.newest.nats);
     return code;
 }

@@ -5,13 +5,12 @@
 #include <string.h>
 
 #include "engine/base/rng.h"
+#include "engine/config/run_property.h"
 #include "engine/train/trainer_impl.h"
 
 typedef struct input_noise {
     double masked, replaced; /* probabilities */
     uint64_t seed, vocab;
-    int64_t
-        first_step; /* soft targets of earlier steps follow from the input (train.share_steps) */
     size_t rows;
     int32_t inputs[]; /* (rows) of the current micro-batch */
 } input_noise;
@@ -29,7 +28,6 @@ static bt_code input_noise_create(bt_trainer *t, const bt_trainer_setup *s, void
                        .replaced = c->input_noise.token_noise,
                        .seed = (uint64_t)c->run.seed,
                        .vocab = (uint64_t)c->model.vocab,
-                       .first_step = c->train.share_steps,
                        .rows = rows};
     return BT_OK;
 }
@@ -37,7 +35,7 @@ static bt_code input_noise_create(bt_trainer *t, const bt_trainer_setup *s, void
 static void change_inputs(void *self, bt_trainer *t, bt_batch *b, int64_t first_row) {
     input_noise *n = self;
     const int64_t step = t->at.step;
-    if (step < n->first_step) return;
+    if (bt_run_has(&t->cfg, BT_RUN_SOFT_TARGETS, step)) return;
     const uint64_t stream = bt_rng_u64(n->seed, bt_hash_name("input noise"), (uint64_t)step);
     for (size_t i = 0; i < n->rows; i++) {
         const uint64_t row = (uint64_t)first_row + i;

@@ -8,12 +8,12 @@
 
 static bt_code ramps_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     const bt_run_cfg *c = s->cfg;
-    if (!c->train.seq_ramp[0]) return BT_OK;
+    if (!c->ramps.seq_ramp[0]) return BT_OK;
     bt_ramp *r = calloc(1, sizeof *r);
     if (!r) return bt_fail(err, BT_NOMEM, "cannot take memory for the ramp");
     *self = r;
     t->micro.stretch = c->model.seq_len;
-    return bt_ramp_read(r, "train.seq_ramp", c->train.seq_ramp, c->train.ramp_steps, err);
+    return bt_ramp_read(r, "train.seq_ramp", c->ramps.seq_ramp, c->ramps.ramp_steps, err);
 }
 
 static bt_code ramps_before_step(void *self, bt_trainer *t, bt_err *err) {

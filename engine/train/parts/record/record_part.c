@@ -1,6 +1,7 @@
 /* record_part.c - sends the step's values and the statistics of train.stats_every to the sink. */
 #include <math.h>
 
+#include "engine/config/run_property.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/train/trainer_impl.h"
 
@@ -44,7 +45,9 @@ static bt_code record_train_step(bt_trainer *t, const bt_step_outcome *o, bt_err
     if (o->evaluated) values[BT_MS_VAL_ACCURACY] = t->validation.newest.accuracy;
     if (o->evaluated) values[BT_MS_VAL_MARGIN] = t->validation.newest.margin;
     if (o->evaluated) values[BT_MS_VAL_F1] = t->validation.newest.macro_f1;
-    values[BT_MS_LAMBDA] = bt_tune_fades(&t->cfg) ? bt_tune_lambda(&t->cfg, t->at.step - 1) : NAN;
+    values[BT_MS_LAMBDA] = bt_run_has(&t->cfg, BT_RUN_FADES, 0)
+                               ? bt_run_lambda(&t->cfg, t->at.step - 1)
+                               : NAN;
     if (o->evaluated) values[BT_MS_VAL_LOSS] = t->validation.newest.nats;
     return bt_telemetry_post(&t->telemetry, t->at.step - 1, values, o->rank_values, err);
 }

@@ -10,12 +10,12 @@
 static const double FIRST_WEIGHT = 0.9;
 
 static float distribution_weight(const bt_run_cfg *c, int64_t step) {
-    return (float)(FIRST_WEIGHT * (1 - (double)step / (double)c->train.share_steps));
+    return (float)(FIRST_WEIGHT * (1 - (double)step / (double)c->shares.share_steps));
 }
 
 static bt_code shares_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
-    if (s->cfg->train.share_steps == 0) return BT_OK;
+    if (s->cfg->shares.share_steps == 0) return BT_OK;
     return bt_part_new(self, sizeof(bt_followers), "the shares of following tokens", err);
 }
 
@@ -29,7 +29,7 @@ static bt_code count_shares(bt_followers *f, bt_trainer *t, bt_err *err) {
     BT_TRY(bt_agree(t->mesh.world, bt_followers_count(f, &data, err), err));
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
                        "soft targets until step %" PRId64 " (train.share_steps)",
-                       t->cfg.train.share_steps);
+                       t->cfg.shares.share_steps);
     return BT_OK;
 }
 
@@ -37,7 +37,7 @@ static bt_code shares_before_step(void *self, bt_trainer *t, bt_err *err) {
     bt_followers *f = self; /* its counts are NULL when they are not needed */
     const bt_run_cfg *c = &t->cfg;
     const int64_t step = t->at.step;
-    const bool now = step < c->train.share_steps, before = f->at != NULL;
+    const bool now = step < c->shares.share_steps, before = f->at != NULL;
     if (now && !before) BT_TRY(count_shares(f, t, err));
     if (before && !now) {
         bt_model_follower_targets(t->model, (bt_follower_targets){0});

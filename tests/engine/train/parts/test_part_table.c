@@ -192,7 +192,7 @@ static void rows_of_the_table(void **state) {
 
 /* Commands force values of settings that exist. */
 static void forced_values_are_possible(void **state) {
-    static const bt_forced_for purposes[] = {BT_FORCE_LEARN, BT_FORCE_LR_RANGE};
+    static const bt_forced_for purposes[] = {BT_FORCE_LEARN, BT_FORCE_LR_RANGE, BT_FORCE_STEP_TIME};
     static bt_opts o;
     static bt_run_cfg cfg;
     bt_err err = BT_ERR_INIT;
