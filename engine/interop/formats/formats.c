@@ -81,11 +81,6 @@ bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
         return bt_fail(err, BT_UNSUPPORTED,
                        "no other program computes norms without gain in front of every linear "
                        "layer (model.norm=bitlinear)");
-    if (c->logit_cap > 0)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "no other program caps the logits of these architectures "
-                       "(model.logit_cap=%g)",
-                       c->logit_cap);
     for (int a = 0; a < BT_ARCH_COUNT; a++) {
         if (archs[a].norm != c->norm || archs[a].qk_norm != c->qk_norm ||
             archs[a].qkv_bias != c->qkv_bias || archs[a].joined ||

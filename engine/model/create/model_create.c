@@ -253,10 +253,6 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     m->counted = bt_arena_at(&m->scratch_arena, p->counted);
     m->logits = bt_arena_at(&m->scratch_arena, p->logits);
     m->logits_rows = p->logits_rows;
-    m->head_form = (bt_head_form){.cap = (float)c->logit_cap,
-                                  .slopes = m->setup.train && c->logit_cap > 0
-                                                ? bt_arena_at(&m->scratch_arena, p->head_slopes)
-                                                : NULL};
     connect_int8_head(m, p);
     m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
     m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);

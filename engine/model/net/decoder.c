@@ -307,7 +307,6 @@ static void decode_head(bt_decoder *d, const float *x, size_t n, bool all) {
         bt_op_gemv(m->logits, d->head, d->head_as, x, n, V, C);
     else
         bt_op_gemm_table(m->logits, V, x, C, m->head, C, 1, n, V, C, m->setup.prec, 0);
-    if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, V, m->head_form.cap, n, V);
 }
 
 typedef struct wanted {

@@ -53,7 +53,6 @@ typedef struct bt_model_cfg {
     double rope_theta, norm_eps, init_std;
     bt_rope_scaling rope;
     bt_init_out init_out;
-    double logit_cap; /* logits become logit_cap tanh(logits / logit_cap); 0: unchanged */
     bt_lora lora;
     /* a classifier with this number of classes: a head of its own scores the last token of a text, and the
      * vocabulary is used for the embedding only (tied). 0: a language model */

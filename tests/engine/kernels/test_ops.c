@@ -381,10 +381,6 @@ static void test_head_int8(void **state) {
         for (int of_rows = 0; of_rows < 2; of_rows++)
             if (set_is_asked_for(isas[i]) && bt_kernels_select(isas[i], &err) == BT_OK)
                 head_int8(of_rows);
-        static float slopes[HM];
-        form = (bt_head_form){.cap = 3, .slopes = slopes};
-        if (i == 0 && set_is_asked_for(isas[i])) head_int8(false);
-        form = (bt_head_form){0};
     }
 }
 

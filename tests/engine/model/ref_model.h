@@ -360,7 +360,6 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
         for (size_t v = 0; v < V; v++) {
             row[v] = 0;
             for (size_t k = 0; k < C; k++) row[v] += n[m * C + k] * w[head + v * C + k];
-            if (c->logit_cap > 0) row[v] = c->logit_cap * tanh(row[v] / c->logit_cap);
             top = fmax(top, row[v]);
             if (logits) logits[m * V + v] = row[v];
         }
@@ -370,7 +369,6 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
         total += lse - row[targets[m]];
         for (size_t v = 0; v < V && g; v++) {
             double q = exp(row[v] - top) / sum, d = (q - (v == (size_t)targets[m])) * scale;
-            if (c->logit_cap > 0) d *= 1 - row[v] / c->logit_cap * (row[v] / c->logit_cap);
             for (size_t k = 0; k < C; k++) {
                 dn[m * C + k] += d * w[head + v * C + k];
                 g[head + v * C + k] += d * n[m * C + k];

@@ -32,9 +32,8 @@ static bt_model_cfg variant(bt_norm_kind norm, bt_act act, bt_linear_kind linear
     return c;
 }
 
-/* Adds a soft cap that reduces large logits, and layers without rotary embedding. */
-static bt_model_cfg capped(bt_model_cfg c) {
-    c.logit_cap = 1.5;
+/* Adds layers without rotary embedding. */
+static bt_model_cfg with_bare_layers(bt_model_cfg c) {
     c.no_rope_every = 2;
     return c;
 }
@@ -54,7 +53,7 @@ static void name_of(char *buf, size_t size, const bt_model_cfg *c) {
     (void)snprintf(buf, size, "%s %s %s %s %s%s%s", norm[c->norm],
                    c->act == BT_ACT_RELU2 ? "relu2" : "silu", linear[c->linear],
                    c->tied ? "tied" : "untied", c->qk_norm ? "qk_norm" : "",
-                   c->logit_cap > 0 ? " logit_cap" : "", c->qkv_bias ? " biased" : "");
+                   c->no_rope_every ? " no_rope" : "", c->qkv_bias ? " biased" : "");
 }
 
 static void tokens_of(int32_t *inputs, int32_t *targets) {
@@ -260,7 +259,7 @@ static void engine_equals_reference(void **state) {
                 bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
                                          (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
                 check_variant(&c);
-                c = capped(c);
+                c = with_bare_layers(c);
                 if (norm == BT_NORM_SUBLN && linear != BT_LIN_BITNET1 && bits < 2)
                     check_variant(&c);
                 c = biased(c);
@@ -338,7 +337,7 @@ static void reference_equals_finite_differences(void **state) {
         for (int bits = 0; bits < 8; bits++) {
             bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
                                      BT_LIN_DENSE, (bits & 2) != 0, (bits & 4) != 0);
-            if (bits > 5) c = capped(c);
+            if (bits > 5) c = with_bare_layers(c);
             set_dropout(bits == 3 ? 0.3 : 0);
             if (bits % 3 == 1) c = biased(c);
             char name[96];

@@ -361,8 +361,6 @@ static void test_ramps(void **state) {
     says(SETTLE(1, "--set", "train.bigram_steps=10"), "use train.share_steps, or leave it out");
     says(SETTLE(1, "--set", "train.share_steps=3", "--init-from", "x"),
          "train.share_steps 3 with --init-from");
-    says(SETTLE(1, "--set", "train.share_steps=3", "--set", "model.logit_cap=8"),
-         "train.share_steps 3 with model.logit_cap");
     assert_int_equal(SETTLE(1, "--set", "train.share_steps=99", "--set", "model.init_out=depth",
                             "--steps", "9"),
                      BT_OK);
