@@ -96,7 +96,21 @@ static const char *const other_words[][2] = {{"stop", "bitrain ctl RUN stop"},
                                              {"fine-tune", "bitrain train --init-from MODEL"},
                                              {"dashboard", "bitrain dash"},
                                              {"ui", "bitrain dash"},
-                                             {"watch", "bitrain top RUN"}};
+                                             {"watch", "bitrain top RUN"},
+                                             {"web", "bitrain dash"},
+                                             {"version", "bitrain --version"},
+                                             {"-v", "bitrain --version"},
+                                             {"start", "bitrain train --data FILE"},
+                                             {"run", "bitrain train --data FILE"},
+                                             {"new", "bitrain train --data FILE"},
+                                             {"init", "bitrain train --print-config"},
+                                             {"config", "bitrain train --print-config"},
+                                             {"presets", "bitrain help presets"},
+                                             {"options", "bitrain help options"},
+                                             {"test", "bitrain eval RUN"},
+                                             {"predict", "bitrain generate RUN --prompt TEXT"},
+                                             {"quantize", "bitrain convert RUN --to gguf"},
+                                             {"info", "bitrain show RUN"}};
 
 static int unknown_command(const char *word) {
     const char *names[64];

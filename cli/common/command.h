@@ -45,8 +45,10 @@ typedef struct bt_command {
     const char *args;     /* for example "[CONFIG.yaml]", "RUN METRIC" */
     const char *examples; /* lines at the top of --help */
     bt_option_set options;
+    const char *train_hint; /* remedy for an option of `train`; NULL: a general one */
     size_t max_words;
-    const char *no_word; /* error if there is no positional argument; NULL: none is required */
+    const char *word_hint; /* remedy for a positional argument too many; NULL: --help */
+    const char *no_word;   /* error if there is no positional argument; NULL: none is required */
     /* Verbs: a table (verbs.h) of functions, or a function that describes the i-th verb and returns false past the
      * last one. *out is valid until the next call. */
     const struct bt_cli_verb *verbs;

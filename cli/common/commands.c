@@ -39,6 +39,12 @@ bt_code bt_command_run(const bt_command *c, int argc, char **argv, int *exit_sta
                                           : bt_fail(err, BT_NOMEM, "no memory for the options");
     if (code == BT_OK)
         code = bt_opts_init(&call.opts, c->options.rows, c->options.n, call.cfg, err);
+    if (c->options.rows != bt_run_opts) {
+        call.opts.other_table = bt_run_opts;
+        call.opts.n_other = bt_run_opts_n;
+        call.opts.other_hint = c->train_hint ? c->train_hint : "it is one of 'bitrain train'";
+    }
+    call.opts.word_hint = c->word_hint;
     if (c->edit) c->edit(argc, argv);
     if (code == BT_OK)
         code = bt_opts_argv(&call.opts, argc, argv, call.words, max_words, &call.n, &help, err);

@@ -147,7 +147,7 @@ static bt_code print_answer_json(const session *s, const bt_written *w, bt_err *
     bt_json_str(&o.j, "text", bt_text_str(&mended));
     bt_json_int(&o.j, "tokens", w->tokens);
     bt_json_str(&o.j, "finish_reason", w->finish);
-    bt_json_num(&o.j, "tokens_per_s", bt_per_second(w->tokens, w->seconds));
+    bt_json_num(&o.j, "tokens_per_s", bt_written_rate(w));
     bt_json_int(&o.j, "prompt_tokens", (int64_t)s->ids.n);
     bt_json_num(&o.j, "prompt_tokens_per_s", bt_per_second(w->prompt_tokens, w->prompt_seconds));
     bt_json_str(&o.j, "precision", bt_trained_precision(s->t));

@@ -253,11 +253,19 @@ static void name_merge(int argc, char **argv) {
             argv[i] = dense;
 }
 
-/* in this folder, by the run's name or the file's */
-static bt_code name_result(convert_cfg *cfg, const char *which, bt_err *err) {
+/* Without a path the result is in this folder, by the run's name or the file's; without a format a path that ends
+ * with .gguf chooses it. */
+static bt_code name_result(convert_cfg *cfg, const char *which, bool format_given, bt_err *err) {
     static const char *const ends[] = {
         [BT_TO_BITRAIN] = "-bitrain", [BT_TO_HF] = "-hf", [BT_TO_GGUF] = ".gguf"};
     char path[PATH_MAX], name[64];
+    const size_t n = strlen(cfg->out);
+    const bool gguf = n > 5 && strcmp(cfg->out + n - 5, ".gguf") == 0;
+    if (gguf && !format_given) cfg->to = BT_TO_GGUF;
+    if (gguf && cfg->to != BT_TO_GGUF)
+        return bt_fail(err, BT_ARG,
+                       "--out '%.200s' is the name of a GGUF file, but --to %s writes a folder",
+                       cfg->out, cfg->to == BT_TO_HF ? "hf" : "bitrain");
     if (cfg->out[0]) return BT_OK;
     BT_TRY(bt_trained_folder(which, cfg->store, path, err));
     bt_native_name(name, path);
@@ -272,7 +280,7 @@ static bt_code cmd_convert(bt_call *call, bt_err *err) {
     const char *which = call->words[0];
     bt_model_file *s = NULL;
     outcome result = {0};
-    BT_TRY(name_result(cfg, which, err));
+    BT_TRY(name_result(cfg, which, bt_opts_given(&call->opts, "to"), err));
     BT_TRY(bt_kernels_select("auto", err));
     BT_TRY(bt_threads_init(cfg->threads ? (int)cfg->threads : bt_cpu_get()->cores, err));
     bt_code code = open_model(&s, which, cfg, err);

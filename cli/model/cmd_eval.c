@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/common/command.h"
 #include "cli/model/chat_session.h"
@@ -233,8 +234,20 @@ static bt_code evaluate_words(const eval_cfg *cfg, const char *which, bt_err *er
     return code;
 }
 
+/* A model is a folder or a GGUF file. */
+static bool is_other_file(const char *word) {
+    struct stat st;
+    const size_t n = strlen(word);
+    return stat(word, &st) == 0 && S_ISREG(st.st_mode) &&
+           (n < 5 || strcmp(word + n - 5, ".gguf") != 0);
+}
+
 static bt_code cmd_eval(bt_call *call, bt_err *err) {
     bt_text which = {0};
+    for (size_t i = 1; i < call->n; i++)
+        if (is_other_file(call->words[i]))
+            return bt_fail(err, BT_ARG, "unexpected word '%.200s' (--data gives the text)",
+                           call->words[i]);
     bt_members_join(&which, call->words, call->n);
     const bt_code code = evaluate_words(call->cfg, bt_text_str(&which), err);
     bt_text_release(&which);

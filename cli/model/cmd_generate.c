@@ -104,7 +104,7 @@ static bt_code print_generated_json(const bt_trained *t, const bt_text *prompt, 
     bt_json_int(&o.j, "tokens", w->tokens);
     bt_json_str(&o.j, "finish_reason", w->finish);
     bt_json_str(&o.j, "precision", bt_trained_precision(t));
-    bt_json_num(&o.j, "tokens_per_s", bt_per_second(w->tokens, w->seconds));
+    bt_json_num(&o.j, "tokens_per_s", bt_written_rate(w));
     bt_json_int(&o.j, "prompt_tokens", w->prompt_tokens);
     bt_json_num(&o.j, "prompt_tokens_per_s", bt_per_second(w->prompt_tokens, w->prompt_seconds));
     bt_notes_json(&o.j, &t->notes);
@@ -174,6 +174,12 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
 
 static bt_code cmd_generate(bt_call *call, bt_err *err) {
     bt_text which = {0};
+    for (size_t i = 0; i < call->n; i++)
+        if (strchr(call->words[i], ' ') && access(call->words[i], F_OK) != 0)
+            return bt_fail(err, BT_ARG,
+                           "unexpected text '%.200s' (--prompt gives the text to "
+                           "continue)",
+                           call->words[i]);
     bt_members_join(&which, call->words, call->n);
     const bt_code code = generate(call->cfg, bt_text_str(&which), err);
     bt_text_release(&which);

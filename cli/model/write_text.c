@@ -22,12 +22,18 @@ void bt_show(const char *s, size_t n) {
 
 double bt_per_second(int64_t n, double seconds) { return seconds > 0 ? (double)n / seconds : NAN; }
 
+double bt_written_rate(const bt_written *w) {
+    return w->passes ? bt_per_second(w->passes, w->seconds) : NAN;
+}
+
 void bt_show_speed(const bt_trained *t, const bt_written *w) {
-    const double here = bt_per_second(w->tokens, w->seconds),
+    const double here = bt_written_rate(w),
                  prompt = bt_per_second(w->prompt_tokens, w->prompt_seconds);
-    fprintf(stderr, "%lld tokens, %.*f tokens/s (prompt: %lld tokens, %.*f tokens/s), %s\n",
-            (long long)w->tokens, here < 100, here, (long long)w->prompt_tokens, prompt < 100,
-            prompt, bt_trained_precision(t));
+    char rate[48] = "";
+    if (!isnan(here)) (void)snprintf(rate, sizeof rate, ", %.*f tokens/s", here < 100, here);
+    fprintf(stderr, "%lld token%s%s (prompt: %lld tokens, %.*f tokens/s), %s\n",
+            (long long)w->tokens, w->tokens == 1 ? "" : "s", rate, (long long)w->prompt_tokens,
+            prompt < 100, prompt, bt_trained_precision(t));
 }
 
 bt_code bt_write_tokens(bt_trained *t, bt_gen *gen, const bt_write_how *how, bt_written *w,
@@ -45,7 +51,10 @@ bt_code bt_write_tokens(bt_trained *t, bt_gen *gen, const bt_write_how *how, bt_
         const char *bytes = bt_tokenizer_bytes(t->tokenizer, id, &n);
         bt_output_add(&w->out, bytes, bt_tokenizer_is_special(t->tokenizer, id) ? 0 : n);
         w->tokens++;
-        if (w->tokens < how->limit && !w->out.stopped) code = bt_gen_feed(gen, &id, 1, err);
+        if (w->tokens < how->limit && !w->out.stopped) {
+            code = bt_gen_feed(gen, &id, 1, err);
+            w->passes++;
+        }
         const char *ready = bt_output_next(&w->out, false, &n);
         if (!how->quiet) bt_show(ready, n);
     }

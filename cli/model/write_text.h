@@ -16,6 +16,7 @@ typedef struct bt_write_how {
 typedef struct bt_written {
     bt_output out; /* initialised by the caller, who gives the stop strings and releases it */
     int64_t tokens, prompt_tokens;
+    int64_t passes; /* of the model, after that over the prompt, which yields the first token */
     double seconds, prompt_seconds;
     const char *finish; /* "length", "stop" */
 } bt_written;
@@ -28,6 +29,8 @@ bt_code bt_write_tokens(bt_trained *t, bt_gen *gen, const bt_write_how *how, bt_
  * of the model. */
 void bt_show(const char *s, size_t n);
 double bt_per_second(int64_t n, double seconds); /* NaN: no time has passed */
+/* tokens per second behind the first token; NaN if there is none */
+double bt_written_rate(const bt_written *w);
 /* "20 tokens, 31.2 tokens/s (prompt: ...), fp32" on standard error */
 void bt_show_speed(const bt_trained *t, const bt_written *w);
 

@@ -233,6 +233,7 @@ static bt_code cmd_serve(bt_call *call, bt_err *err) {
     serve_cfg *cfg = call->cfg;
     bt_trained t;
     bt_text which = {0};
+    BT_TRY(bt_address_without_port(cfg->host, "--listen", err));
     if (cfg->open && !bt_is_loopback(cfg->host))
         return bt_fail(err, BT_ARG,
                        "--open answers everybody: only with --listen 127.0.0.1, not %s", cfg->host);

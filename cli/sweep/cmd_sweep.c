@@ -145,6 +145,7 @@ const bt_command bt_cmd_sweep = {
                 "#   settings: {model.preset: nano, train.steps: 200}\n"
                 "#   space:\n"
                 "#     optim.lr: [1e-3, 2e-3, 4e-3]      # or: log 1e-4 .. 1e-2 in 5\n",
+    .train_hint = "settings of its runs are lines of the sweep's file: --help shows one",
     .options = BT_OPTION_SET(sweep_opts, sweep_cfg),
     .max_words = 1,
     .run = cmd_sweep,

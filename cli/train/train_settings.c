@@ -116,8 +116,8 @@ static void warn_about_zero_settings(const bt_train_plan *p) {
         bt_log(BT_LOG_WARN, "train.steps 0 means the preset's %" PRId64 " steps", c->train.steps);
     if (bt_opts_given(&p->opts, "optim.lr") && p->given.optim.lr == 0)
         bt_log(BT_LOG_WARN, "optim.lr 0 means the preset's rate, %g", c->optim.lr);
-    if (bt_opts_given(&p->opts, "launch.threads") && !c->launch.hosts[0] &&
-        c->launch.threads > cores)
+    if (bt_opts_given(&p->opts, "launch.threads") && !c->launch.hosts[0] && c->launch.threads > 1 &&
+        c->launch.threads * p->ranks > cores)
         bt_log(BT_LOG_WARN, "%d rank%s with %" PRId64 " threads each: %d core%s can be used here",
                p->ranks, p->ranks == 1 ? "" : "s", c->launch.threads, cores, cores == 1 ? "" : "s");
 }

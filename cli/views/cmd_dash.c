@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/loopback.h"
 #include "cli/common/run_folder.h"
 #include "cli/common/start_run.h"
 #include "cli/common/token_file.h"
@@ -127,6 +128,7 @@ static bt_code start_from_page(void *ctx, int n, const char *const *words, char 
 static bt_code cmd_dash(bt_call *call, bt_err *err) {
     dash_cfg *c = call->cfg;
     char store[1024], token_file[1024] = "";
+    BT_TRY(bt_address_without_port(c->host, "--host", err));
     BT_TRY(bt_store_path(store, sizeof store, c->store, err));
     BT_TRY(check_store(store, err));
     /* blocked before any thread exists, so all inherit it */
@@ -177,6 +179,7 @@ const bt_command bt_cmd_dash = {
         "bitrain dash --port 0 --control # any free port, with buttons that steer live runs\n"
         "bitrain dash --socket ~/bt.sock # a socket that only you can open: for machines "
         "with other users\n",
+    .word_hint = "the dashboard shows all runs: choose one there",
     .options = BT_OPTION_SET(dash_opts, dash_cfg),
     .run = cmd_dash,
 };

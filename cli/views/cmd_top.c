@@ -239,5 +239,6 @@ const bt_command bt_cmd_top = {
                 "bitrain top demo --plain --watch 5 # for logs and dumb terminals",
     .options = BT_OPTION_SET(top_opts, top_cfg),
     .max_words = 1,
+    .word_hint = "top shows one run: its screen 'runs' lists all",
     .run = cmd_top,
 };

@@ -105,6 +105,11 @@ typedef struct bt_opt_set_state { /* origins of one struct's fields */
     size_t n_aliases;
     const bt_opt_removed *removed; /* set after init; NULL: none */
     size_t n_removed;
+    /* set after init, may be NULL: a table whose flags users give to this one by mistake, the hint for them, and the
+     * hint for a word too many */
+    const bt_opt *other_table;
+    size_t n_other;
+    const char *other_hint, *word_hint;
     /* set after init: if not NULL, reading continues after a wrong setting and appends one line per wrong setting;
      * NULL: the first wrong setting ends reading */
     bt_text *faults;

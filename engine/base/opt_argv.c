@@ -77,6 +77,9 @@ static bt_code unknown_flag(const bt_opts *o, const char *word, size_t n, bt_err
     for (size_t i = 0; i < o->n_removed; i++)
         if (strcmp(o->removed[i].key, given) == 0)
             return bt_fail(err, BT_ARG, "%s was removed (%s)", given, o->removed[i].remedy);
+    for (size_t i = 0; i < o->n_other; i++)
+        if (o->other_table[i].flag && strcmp(o->other_table[i].flag, given) == 0)
+            return bt_fail(err, BT_ARG, "unknown option '%s' (%s)", shown, o->other_hint);
     const char *near = bt_nearest(given, flags, count);
     if (near) return bt_fail(err, BT_ARG, "unknown option '%s' (did you mean '%s'?)", shown, near);
     if (strncmp(given, "--", 2) == 0) {
@@ -183,7 +186,8 @@ bt_code bt_opts_argv(bt_opts *o, int argc, char *const *argv, const char **posit
         } else if (*n_pos == max_pos) {
             char shown[96];
             bt_text_plain(shown, sizeof shown, word);
-            return bt_fail(err, BT_ARG, "unexpected word '%s' (--help lists the arguments)", shown);
+            return bt_fail(err, BT_ARG, "unexpected word '%s' (%s)", shown,
+                           o->word_hint ? o->word_hint : "--help lists the arguments");
         } else {
             positional[(*n_pos)++] = word;
         }

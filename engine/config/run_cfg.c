@@ -155,6 +155,8 @@ static bt_code read_config_word(bt_opts *o, const char *word, bt_err *err) {
                            "'%.120s' is data, not a configuration file (did you mean '--data "
                            "%.60s'?)",
                            word, word);
+    if (strcmp(word, "help") == 0)
+        return bt_fail(err, BT_ARG, "'help' is no configuration file (did you mean '--help'?)");
     const bt_code code = bt_opts_yaml(o, word, err);
     if (code != BT_NOTFOUND) return code;
     return bt_fail(err, code,

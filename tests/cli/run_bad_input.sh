@@ -13,6 +13,18 @@ rows=$(cat <<'END'
 2 | ps                                          | did you mean 'bitrain runs state:running'?
 2 | delete book                                 | did you mean 'bitrain runs rm RUN'?
 2 | chat book                                   | did you mean 'bitrain serve RUN'?
+2 | version                                     | did you mean 'bitrain --version'?
+2 | run book.txt                                | did you mean 'bitrain train --data FILE'?
+2 | train help                                  | did you mean '--help'?
+2 | dash book                                   | the dashboard shows all runs
+2 | dash --host localhost:80                    | (--host localhost --port 80)
+2 | serve book --listen localhost:80            | (--listen localhost --port 80)
+2 | top a b                                     | top shows one run
+2 | generate book 'This License'                | unexpected text 'This License' (--prompt
+2 | eval book {short}                           | (--data gives the text)
+2 | sweep --data {tmp}/book.txt                 | settings of its runs are lines of the sweep's file
+2 | report book --lr 1                          | unknown option '--lr' (it is one of 'bitrain train')
+2 | convert {tmp} --to hf -o x.gguf             | 'x.gguf' is the name of a GGUF file
 2 | ctl stop book                               | did you mean 'bitrain ctl book stop'?
 2 | zebra                                       | 'bitrain help' lists the commands
 2 | help zebra                                  | no help about 'zebra'

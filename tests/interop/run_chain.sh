@@ -22,7 +22,7 @@ ok convert last --to gguf --type tq2_0 -o m.gguf --verify --json
 cp out gguf.json
 below gguf.json largest_difference 0.5    # an fp16 scale and embedding move roundings to int8
 has 'loads in llama.cpp' gguf.json
-ok convert last --to gguf --type f32 -o f32.gguf --verify --json
+ok convert last --type f32 -o f32.gguf --verify --json
 below out largest_difference 1e-4
 ok convert run --to hf -o folder --verify --json
 below out largest_difference 1e-6
