@@ -28,7 +28,7 @@ void bt_output_reset(bt_output *o, int attempt) {
     o->n = 0;
     o->reported = false;
     o->code = BT_OK;
-    o->rank = o->folded_rank = -1;
+    o->rank = -1;
     o->signal = 0;
     o->node_lost = false;
     o->lost_node[0] = '\0';
@@ -107,18 +107,15 @@ static void keep_cause(bt_output *o, const char *line, const char *remedy) {
     o->said_state = 2;
 }
 
-/* mpirun's notice of a killed rank. Open MPI 5 writes its last words, "signal 9 (Killed).", on a line of their own. */
+/* mpirun's notice of a killed rank */
 static void read_death_notice(bt_output *o, const char *line) {
-    int rank = o->folded_rank, pid, signal = 0;
+    int rank, pid, signal;
     char node[128];
     const char *notice = strstr(line, "process rank ");
-    const int n = notice      ? sscanf(notice,
-                                       "process rank %d with PID %d on node %127s exited on signal %d",
-                                       &rank, &pid, node, &signal)
-                  : rank >= 0 ? 3 + sscanf(line, " signal %d", &signal)
-                              : 0;
-    o->folded_rank = notice && n == 3 && strstr(notice, " exited on") ? rank : -1;
-    if (n != 4 || o->reported || o->signal) return;
+    if (!notice || o->reported || o->signal ||
+        sscanf(notice, "process rank %d with PID %d on node %127s exited on signal %d", &rank, &pid,
+               node, &signal) != 4)
+        return;
     o->rank = rank;
     o->signal = signal;
 }
@@ -196,10 +193,22 @@ static void end_line(bt_output *o) {
     o->n = 0;
 }
 
+/* Open MPI 5 prints the end of its notice of a killed rank, "signal 9 (Killed).", on a line of its own. */
+static bool is_folded(bt_output *o) {
+    static const char end[] = " exited on";
+    const size_t m = sizeof end - 1;
+    o->line[o->n] = '\0';
+    return o->n >= m && o->n + 2 < sizeof o->line && strcmp(o->line + o->n - m, end) == 0 &&
+           strstr(o->line, "process rank ");
+}
+
 void bt_output_feed(bt_output *o, const char *data, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (data[i] == '\n') {
-            end_line(o);
+            if (is_folded(o))
+                o->line[o->n++] = ' ';
+            else
+                end_line(o);
         } else if (o->n + 1 < sizeof o->line) {
             if (data[i] != '\r') o->line[o->n++] = data[i] ? data[i] : '?';
         }

@@ -24,7 +24,6 @@ typedef struct bt_output {
     bool reported; /* an error line was found; it determines rank and code */
     bt_code code;
     int rank, signal; /* -1, 0: unknown */
-    int folded_rank;  /* the rank of a notice whose signal is on the next line, or -1 */
     bool node_lost;   /* mpirun reported that it lost the daemon of a host: */
     char lost_node[64];
     char message[480], last_line[256];

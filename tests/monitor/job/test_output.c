@@ -352,6 +352,11 @@ static void test_lines(void **state) {
     bt_output_reset(&o, 1);
     feed(&o, "the next attempt\n");
     assert_string_equal(newest_line, "the next attempt");
+    /* A folded notice is one line. */
+    feed(&o, "prterun noticed that process rank 1 with PID 21 on node vm exited on\n"
+             "signal 9 (Killed).\n");
+    assert_string_equal(newest_line, "prterun noticed that process rank 1 with PID 21 on node vm "
+                                     "exited on signal 9 (Killed).");
     bt_output_close(&o);
 }
 
