@@ -17,7 +17,8 @@ typedef struct help_cfg {
 static const bt_opt help_opts[] = {
     BT_ROW_FLAG(help_cfg, markdown, "--markdown", "the generated blocks of cli/REFERENCE.md"),
     BT_ROW_FLAG(help_cfg, man, "--man", "the man page, as roff"),
-    BT_ROW_TEXT(help_cfg, completion, "--completion", "", "completion script of a shell: bash"),
+    BT_ROW_TEXT(help_cfg, completion, "--completion", "",
+                "completion script of a shell: bash, zsh or fish"),
 };
 
 /* Prints the help of a command, or of one of its verbs (words after the command). */
@@ -79,10 +80,8 @@ static bt_code cmd_help(bt_call *call, bt_err *err) {
         bt_help_markdown(&out);
     else if (cfg->man)
         bt_help_man(&out);
-    else if (strcmp(cfg->completion, "bash") == 0)
-        bt_help_completion_bash(&out);
     else if (cfg->completion[0])
-        code = bt_fail(err, BT_ARG, "no completion for '%s': only bash", cfg->completion);
+        code = bt_help_completion(cfg->completion, &out, err);
     else if (call->n)
         code = topic(words, call->n, &out, err);
     else

@@ -24,6 +24,7 @@ void bt_help_exit_codes(bt_text *out);
 /* README's generated blocks, between their markers */
 void bt_help_markdown(bt_text *out);
 void bt_help_man(bt_text *out); /* roff */
-void bt_help_completion_bash(bt_text *out);
+/* shell: bash, zsh or fish; otherwise BT_ARG */
+bt_code bt_help_completion(const char *shell, bt_text *out, bt_err *err) BT_MUST_CHECK;
 
 #endif

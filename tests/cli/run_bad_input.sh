@@ -29,7 +29,7 @@ rows=$(cat <<'END'
 2 | zebra                                       | 'bitrain help' lists the commands
 2 | help zebra                                  | no help about 'zebra'
 2 | help --markdwon                             | did you mean '--markdown'?
-2 | help --completion zsh                       | only bash
+2 | help --completion ksh                       | only bash, zsh and fish
 2 | help train topics                           | unexpected word 'topics'
 2 | report                                      | no run given
 3 | report nosuch -o {tmp}/r.html                | none.db

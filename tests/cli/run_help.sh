@@ -135,6 +135,14 @@ complete_words bitrain train --precision b | grep -qx bf16 || fault "completion 
 complete_words bitrain train --set optim.lr | grep -qx 'optim.lr=' || fault "completion of 'train --set optim.lr' fails"
 complete_words bitrain help opt | grep -qx options || fault "completion of 'help opt' fails"
 
+for shell in zsh fish; do
+    ok "$BITRAIN" help --completion $shell
+    grep -q -- checkpoint "$tmp/out" && grep -q -- --markdown <<<"$(sed 's/-l markdown/--markdown/' "$tmp/out")" || fault "the completion of $shell lacks verbs or options"
+    command -v $shell >/dev/null || continue
+    $shell -n "$tmp/out" || fault "the completion script is not valid $shell"
+done
+[ "$(head -n 1 <("$BITRAIN" help --completion zsh))" = "#compdef bitrain" ] || fault "zsh does not find its completion"
+
 "$BITRAIN" >"$tmp/out" 2>"$tmp/err"
 [ $? -eq 2 ] && [ ! -s "$tmp/out" ] && grep -q usage "$tmp/err" || fault "no command must show usage on standard error and exit 2"
 "$BITRAIN" help options >/dev/full 2>"$tmp/err"
