@@ -85,5 +85,5 @@ for i in $(seq 100); do [ "$(newest)" != "$saved" ] && [ -e "$(newest)/manifest.
 [ "$(newest)" != "$saved" ] || fault "ranks whose mpirun was killed save nothing: $(tail -n 3 err)"
 wait_gone || fault "ranks outlive their mpirun"
 rm -f "$TMPDIR"/{vader,sm}_segment.*
-rm -rf "$TMPDIR"/ompi.*                         # mpirun's own
+rm -rf "$TMPDIR"/ompi.* "$TMPDIR"/prterun.*      # mpirun's own
 finish

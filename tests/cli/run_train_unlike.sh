@@ -8,12 +8,15 @@
 n=$((${#tiny[@]} - 2))
 direct=("${tiny[@]:0:n}" --steps 12)            # without "--ranks 2", the last two words
 mpi=(mpirun --bind-to none --mca pml ob1 --mca btl self,vader --mca orte_tmpdir_base "$TMPDIR" --mca prte_tmpdir_base "$TMPDIR" --timeout 60)
-# two WORDS... -- WORDS...: `bitrain train` on two ranks, each with words of its own
+# two WORDS... -- WORDS...: `bitrain train` on two ranks, each with words of its own. A script chooses between them: "mpirun A : B"
+# of Debian 13 (PRRTE 3.0.8) ends with a segmentation fault, also of two `hostname`.
 two() {
     local first=() n=0
     while [ "$1" != -- ]; do first+=("$1"); shift; done
     shift
-    "${mpi[@]}" -n 1 "$BITRAIN" train "${direct[@]}" "${first[@]}" : -n 1 "$BITRAIN" train "${direct[@]}" "$@" >out 2>err
+    printf '[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec %s\n' "$(printf '%q ' "$BITRAIN" train "${direct[@]}" "${first[@]}")" >two.sh
+    printf 'exec %s\n' "$(printf '%q ' "$BITRAIN" train "${direct[@]}" "$@")" >>two.sh
+    "${mpi[@]}" -n 2 bash two.sh >out 2>err
 }
 isas() { q "SELECT group_concat(isa, ' ') FROM (SELECT isa FROM ranks WHERE run='$1'
     AND attempt = (SELECT max(attempt) FROM ranks WHERE run='$1') ORDER BY rank)"; }

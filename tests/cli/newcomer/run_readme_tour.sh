@@ -41,6 +41,8 @@ printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\ne
 for p in ssh-keygen ssh-copy-id rsync; do printf '#!/bin/sh\necho "$0 $*" >>"%s/asked"\n' "$tmp" >"$tmp/bin/$p"; done
 chmod +x "$tmp"/bin/*
 export PATH=$tmp/bin:$PATH OMPI_MCA_plm_rsh_agent=$tmp/bin/ssh
+# Open MPI 5 finds no way from an address to itself, except that of the loopback interface.
+export OMPI_MCA_btl_tcp_if_include=lo
 
 # one command on a terminal; what shows a screen gets a 'q' after some seconds
 type_it() {
