@@ -13,6 +13,7 @@
 #include "cli/help.h"
 #include "cli/version/version.h"
 #include "engine/base/log.h"
+#include "engine/base/system/hangup.h"
 #include "engine/base/system/locale.h"
 #include "engine/config/environment.h"
 #include "engine/parallel/mpi/comm.h"
@@ -221,6 +222,7 @@ static int run_command_line(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     hold_descriptors();
+    bt_hangup_restore();
     bt_commands_register(command_table, sizeof command_table / sizeof *command_table);
     /* The file size limit becomes an error of write(), like a full disk. */
     signal(SIGXFSZ, SIG_IGN);

@@ -251,8 +251,8 @@ static void a_database_that_cannot_be_read(void **state) {
     sqlite3_progress_handler(b->db, 1, interrupts, NULL);
     assert_int_equal(bt_attempt_begin(b->db, b->t->db, &s, false, &at, &why), BT_DB);
     sqlite3_progress_handler(b->db, 0, NULL, NULL);
-    snprintf(says, sizeof says, "cannot read '%s': interrupted", b->t->db);
-    assert_string_equal(why.msg, says);
+    snprintf(says, sizeof says, "'%s': interrupted", b->t->db);
+    assert_non_null(strstr(why.msg, says));
     CELLS("SELECT count(*) FROM run", "0");
     close_base(b);
 }
