@@ -10,12 +10,17 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir -p "$tmp/src" "$tmp/bin" "$tmp/home"
 cp "$BT_SRC/bootstrap" "$tmp/src/"
+mkdir "$tmp/few"                                # the programs that ./bootstrap itself calls, without zopfli
+for p in bash sh env awk sed grep head tail cat mkdir ln touch rm sort wc date nproc printf dirname chmod seq mktemp ninja mpicc mpirun; do
+    path=$(command -v "$p" 2>/dev/null) && [ -x "$path" ] && ln -s "$path" "$tmp/few/$p"
+done
 stub() { printf '#!/bin/bash\n%s\n' "$2" >"$tmp/bin/$1"; chmod +x "$tmp/bin/$1"; }
 
 stub id 'echo ${FAKE_UID:-1000}'
 stub sudo '[ "${1-}" = -n ] && shift; exec "$@"'
 stub gcc 'echo 12'
 stub npm 'exit 0'
+stub pkg-config '[ -n "${FAKE_LIBRARIES-}" ]'
 stub dpkg-query 'for p; do :; done; [ -e "$FAKE/installed" ] && [ "$p" != "${FAKE_LACKS-}" ] && echo installed'
 stub apt-cache '[ "$1" = show ] && [ -e "$FAKE/lists" ] && for p in "${@:3}"; do echo "Package: $p"; echo "Installed-Size: 2048"; done'
 stub apt-get '
@@ -90,7 +95,23 @@ fresh FAKE_INSTALL="E: Failed to fetch https://mirror.invalid/x  SSL handshake f
 says "the certificate of the package server is not trusted here"
 fresh FAKE_UPDATE="E: Release file for http://mirror.invalid/x is not valid yet (invalid for another 3h 2min)." && fault "a wrong clock passes"
 says "the clock of this machine is wrong"
-says "install them, as root: apt-get install --no-install-recommends gcc "
+grep -q "install them, as root: apt-get install --no-install-recommends .* libyaml-dev" "$tmp/out" || fault "it does not print the command that installs: $(cat "$tmp/out")"
+
+# libraries of conda, spack or a module are used; a package that the build can do without does not end it
+fresh FAKE_LIBRARIES=1 || fault "exit $? with libraries from elsewhere"
+if grep -q "libyaml-dev" "$tmp/fake/asked"; then fault "a library that pkg-config finds is installed: $(cat "$tmp/fake/asked")"; fi
+touch "$tmp/fake/installed"
+again FAKE_LACKS=zopfli FAKE_INSTALL="E: Unable to locate package zopfli" PATH="$tmp/bin:$tmp/few" || fault "an optional package ends the build: $(cat "$tmp/out")"
+says "going on without: zopfli"
+
+# a tree that another user has built
+if [ "$(\id -u)" = 0 ] && command -v setpriv >/dev/null; then
+    chmod -R a+rX "$tmp"
+    env -i HOME=/nonexistent FAKE="$tmp/fake" PATH="$tmp/bin:/usr/bin:/bin" setpriv --reuid 54321 --regid 54321 --clear-groups bash "$tmp/src/bootstrap" train >"$tmp/out" 2>&1 </dev/null ||
+        fault "exit $? in a tree that cannot be written: $(cat "$tmp/out")"
+    says "is used as it is"
+    says typed
+fi
 
 # the chart library: npm is used only if the build cannot fetch two files itself, and not after a certificate error
 fresh || fault "exit $?"
