@@ -1,18 +1,19 @@
 /* mpi: 4
- * timeout: 400
- * Pipelines on four ranks, alone and with every other axis: losses and gradients of one rank, element by
- * element, its bits in reproducible training; bytes by the formula; a checkpoint of one layout resumes in
- * others. */
+ * timeout: 600
+ * Pipelines on four ranks, whose stages have one or several chunks of layers, alone and with every other axis: losses
+ * and gradients of one rank, element by element, its bits in reproducible training; bytes by the formula; a checkpoint
+ * of one layout resumes in others. */
 #include "tests/mpi/tp.h"
 
 /* Five layers at 3e-4 change a code by rounding within twenty steps in some layouts (another order of sums),
  * which gives another model: see tests/mpi/layouts.h. */
-#define DEEP "--set", "model.layers=5", "--lr", "1e-4"
+#define DEEP "--set", "model.layers=8", "--lr", "3e-5"
+#define CHUNKS(n) "--virtual-stages", n
 
 static const tp_shape shapes[] = {
-    {"five layers", {DEEP}},
-    {"three layers, untied, silu, unequal vocabulary",
-     {"--set", "model.layers=3", "--lr", "1e-4", "--set", "model.vocab=61", "--set",
+    {"eight layers", {DEEP}},
+    {"five layers, untied, silu, unequal vocabulary",
+     {"--set", "model.layers=5", "--lr", "3e-5", "--set", "model.vocab=61", "--set",
       "model.tied=false", "--set", "model.act=silu"}},
     {"dense, heads' norms", {DEEP, "--set", "model.linear=dense", "--set", "model.qk_norm=true"}},
     {"bf16", {DEEP, "--precision", "bf16"}},
@@ -38,6 +39,19 @@ static const tp_layout layouts[] = {
     {"pp 2, unlike shares", 2, {"--pp", "2", "--micro-batch", "2", "--balance", "3,1"}},
     {"pp 4", 3, {"--pp", "4", "--micro-batch", "2"}},
     {"pp 4, full recompute", 3, {"--pp", "4", "--micro-batch", "2", "--recompute", "full"}},
+    {"pp 4, 2 chunks, 4 micro-batches, full recompute",
+     0,
+     {"--pp", "4", CHUNKS("2"), "--micro-batch", "4", "--recompute", "full"}},
+    {"pp 2 x 2 replicas, 3 chunks of unequal layers, selective recompute",
+     0,
+     {"--pp", "2", CHUNKS("3"), "--micro-batch", "2", "--recompute", "selective"}},
+    {"pp 2 x 2 shards, 4 chunks, zero 2",
+     0,
+     {"--pp", "2", CHUNKS("4"), "--micro-batch", "2", "--zero", "2", "--set",
+      "train.bucket_bytes=4096"}},
+    {"pp 2 x tp 2, 2 chunks", 0, {"--pp", "2", "--tp", "2", CHUNKS("2"), "--micro-batch", "4"}},
+    {"pp 2 x 2 replicas, 2 chunks", 1, {"--pp", "2", CHUNKS("2"), "--micro-batch", "2"}},
+    {"pp 4, 2 chunks", 3, {"--pp", "4", CHUNKS("2"), "--micro-batch", "2"}},
 };
 
 static layout_grads lonely_grads;
@@ -49,9 +63,11 @@ static void same_records_as_one_rank(void **state) {
 
 static void gradients_equal_element_by_element(void **state) {
     (void)state;
-    static const char *const words[][12] = {
+    static const char *const words[][16] = {
         {DEEP, "--pp", "4", NULL},
+        {DEEP, "--pp", "4", CHUNKS("2"), NULL},
         {DEEP, "--pp", "2", "--tp", "2", NULL},
+        {DEEP, "--pp", "2", "--tp", "2", CHUNKS("2"), NULL},
         {DEEP, "--pp", "2", "--zero", "2", "--set", "train.bucket_bytes=65536", NULL},
     };
     for (size_t k = 0; k < sizeof words / sizeof *words; k++)
@@ -62,33 +78,38 @@ static fake_sink exact, exact_changing;
 
 static void reproducible_keeps_the_bits(void **state) {
     (void)state;
-    static const char *const cuts[][20] = {
+    static const char *const cuts[][24] = {
         {DEEP, "--pp", "4", NULL},
         {DEEP, "--pp", "2", NULL},
         {DEEP, "--pp", "2", "--tp", "2", NULL},
         {DEEP, "--pp", "2", "--zero", "3", "--set", "train.bucket_bytes=4096", NULL},
         {DEEP, "--pp", "2", "--balance", "1,3", NULL},
+        {DEEP, "--pp", "4", CHUNKS("2"), NULL},
+        {DEEP, "--pp", "2", CHUNKS("4"), NULL},
+        {DEEP, "--pp", "2", "--tp", "2", CHUNKS("3"), NULL},
+        {DEEP, "--pp", "2", "--zero", "3", CHUNKS("2"), "--set", "train.bucket_bytes=4096", NULL},
         {DEEP, TP_CHANGING, "--pp", "2", "--tp", "2", NULL},
+        {DEEP, TP_CHANGING, "--pp", "2", "--tp", "2", CHUNKS("2"), NULL},
     };
-    const size_t changing = sizeof cuts / sizeof *cuts - 1;
-    for (size_t k = 0; k < sizeof cuts / sizeof *cuts; k++) {
+    const size_t n = sizeof cuts / sizeof *cuts;
+    for (size_t k = 0; k < n; k++) {
         tp_run_reproducible(&together, cuts[k]);
-        tp_same_bits(k == changing ? &exact_changing : &exact, k);
+        tp_same_bits(k + 2 < n ? &exact : &exact_changing, k);
     }
 }
 
-/* A micro-batch's residual (M, C) is sent by every stage except the last, its gradient by every stage except
+/* A micro-batch's residual (M, C) is sent by every (virtual) stage except the last, its gradient by every one except
  * the first; once a step the first and last stages exchange the tied table (V, C): gradients to the first,
  * weights to the last. All are fp32. */
-static void check_bytes(const tp_layout *l, double bytes) {
+static void check_bytes(const tp_layout *l, double bytes, int chunks) {
     double steps = 4, M = 4 * 32, C = 32, V = 64, micros = 4;
     tp_run(&together, &shapes[0], l);
     for (int r = 0; r < 4; r++) {
         const double *v = layout_op("send", "pp", r);
         assert_non_null(v);
         double table = 4 * V * C * (r == 0 || r == 3),
-               passed = micros * M * C * ((r < 3) + (r > 0)), want = bytes * passed + table,
-               plain = 4 * passed + table;
+               passed = micros * M * C * (2 * chunks - (r == 3) - (r == 0)),
+               want = bytes * passed + table, plain = 4 * passed + table;
         if (v[BT_MC_BYTES_WIRE] != steps * want || v[BT_MC_BYTES_LOGICAL] != steps * plain)
             fail_msg("%s: stage %d: %.0f bytes in %.0f steps, %.0f by the formula", l->name, r,
                      v[BT_MC_BYTES_WIRE], steps, steps * want);
@@ -100,7 +121,8 @@ static void check_bytes(const tp_layout *l, double bytes) {
 
 static void bytes_follow_the_formula(void **state) {
     (void)state;
-    check_bytes(&(tp_layout){"pp 4", 0, {FOUR_STAGES}}, 4);
+    check_bytes(&(tp_layout){"pp 4", 0, {FOUR_STAGES}}, 4, 1);
+    check_bytes(&(tp_layout){"pp 4, 2 chunks", 0, {FOUR_STAGES, CHUNKS("2")}}, 4, 2);
 }
 
 /* comm.pipe=bf16: half of the bytes between stages, and losses near those of fp32. */
@@ -108,7 +130,7 @@ static void residuals_travel_as_bf16_on_request(void **state) {
     (void)state;
     static fake_sink plain;
     tp_run(&plain, &shapes[0], &(tp_layout){"pp 4", 0, {FOUR_STAGES}});
-    check_bytes(&(tp_layout){"pp 4, bf16", 0, {FOUR_STAGES, "--set", "comm.pipe=bf16"}}, 2);
+    check_bytes(&(tp_layout){"pp 4, bf16", 0, {FOUR_STAGES, "--set", "comm.pipe=bf16"}}, 2, 1);
     bool differs = false;
     for (size_t i = 0; i < LAYOUT_STEPS; i++) {
         const double a = plain.steps[i].v[BT_MS_LOSS], b = together.steps[i].v[BT_MS_LOSS];
@@ -127,8 +149,11 @@ static void one_checkpoint_resumes_in_other_layouts(void **state) {
         {"zero 3", 0, {"--zero", "3"}},
         {"tp 4", 0, {"--tp", "4"}},
         {"pp 2, zero 1", 0, {"--pp", "2", "--zero", "1", "--micro-batch", "2"}},
+        {"pp 4, 2 chunks", 0, {"--pp", "4", CHUNKS("2"), "--micro-batch", "2"}},
+        {"pp 2, 3 chunks", 0, {"--pp", "2", CHUNKS("3"), "--micro-batch", "2"}},
     };
     tp_goes_on(shapes, &all[0], all + 1, sizeof all / sizeof *all - 1);
+    tp_goes_on(shapes, &all[6], all, 1);
 }
 
 int main(void) {
