@@ -347,7 +347,9 @@ static bt_code tokenizer_encode(void *ctx, const char *const *words, size_t n, b
     return code;
 }
 
-static bt_code decode_ids(const bt_tokenizer *t, const char *s, bt_text *out, bt_err *err) {
+/* Appends the ids of a text to (*ids)[*n..]. */
+static bt_code read_id_text(const bt_tokenizer *t, const char *s, int32_t **ids, size_t *n,
+                            bt_err *err) {
     for (;;) {
         s += strspn(s, " \t\r\n,[]");
         if (!*s) return BT_OK;
@@ -359,7 +361,12 @@ static bt_code decode_ids(const bt_tokenizer *t, const char *s, bt_text *out, bt
         if (errno || id < 0 || id >= bt_tokenizer_vocab(t))
             return bt_fail(err, BT_ARG, "token id %.*s is outside 0..%d", (int)(end - s), s,
                            bt_tokenizer_vocab(t) - 1);
-        bt_tokenizer_decode(t, &(int32_t){(int32_t)id}, 1, out);
+        if ((*n & (*n - 1)) == 0) { /* room for 1, 2, 4, ... */
+            int32_t *more = realloc(*ids, (*n ? 2 * *n : 1) * sizeof *more);
+            if (!more) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu token ids", *n);
+            *ids = more;
+        }
+        (*ids)[(*n)++] = (int32_t)id;
         s = end;
     }
 }
@@ -368,16 +375,20 @@ static bt_code tokenizer_decode(void *ctx, const char *const *words, size_t n, b
     bt_tokenizer *t;
     bt_text out = {0};
     char *data = NULL;
-    size_t bytes;
+    int32_t *ids = NULL;
+    size_t bytes, n_ids = 0;
     (void)ctx;
     BT_TRY(bt_tokenizer_load(&t, words[0], err));
     bt_code code = n > 1 ? BT_OK : read_input_text(NULL, &data, &bytes, err);
-    if (code == BT_OK && data) code = decode_ids(t, data, &out, err);
-    for (size_t i = 1; code == BT_OK && i < n; i++) code = decode_ids(t, words[i], &out, err);
+    if (code == BT_OK && data) code = read_id_text(t, data, &ids, &n_ids, err);
+    for (size_t i = 1; code == BT_OK && i < n; i++)
+        code = read_id_text(t, words[i], &ids, &n_ids, err);
+    if (code == BT_OK) bt_tokenizer_decode(t, ids, n_ids, &out);
     if (code == BT_OK && out.failed)
         code = bt_fail(err, BT_NOMEM, "cannot take memory for the text");
     if (code == BT_OK && out.len) fwrite(out.data, 1, out.len, stdout);
     free(data);
+    free(ids);
     bt_text_release(&out);
     bt_tokenizer_free(t);
     return code;

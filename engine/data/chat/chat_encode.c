@@ -65,8 +65,10 @@ static bt_code encode_chat_piece(void *ctx, const bt_chat_piece *p, bt_err *err)
         const int32_t id = bt_tokenizer_named(t, p->text, p->n);
         return id >= 0 ? bt_chat_ids_add(j->out, id, learned, err) : BT_OK;
     }
-    return bt_chat_ids_encode(j->out, t, p->markup ? BT_ENCODE_SPECIAL : BT_ENCODE_TEXT, p->text,
-                              p->n, learned, err);
+    const int32_t last = j->out->n ? j->out->ids[j->out->n - 1] : -1;
+    const unsigned how = (p->markup ? BT_ENCODE_SPECIAL : BT_ENCODE_TEXT) |
+                         bt_tokenizer_continues(t, last);
+    return bt_chat_ids_encode(j->out, t, how, p->text, p->n, learned, err);
 }
 
 bt_code bt_chat_encode(const bt_chat_encoder *e, const bt_chat_message *messages, size_t n,

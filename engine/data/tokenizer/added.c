@@ -40,9 +40,12 @@ void bt_added_names_destroy(bt_added_names *a) {
 static bt_code add_added_name(bt_added_names *a, const bt_tokenizer *t, const bt_added *token,
                               bt_err *err) {
     size_t n;
-    const char *bytes = bt_tokenizer_bytes(t, token->id, &n);
+    const char *bytes = bt_tokenizer_raw(t, token->id, &n);
     char *text = NULL;
-    if (token->normalized && t->nfc) BT_TRY(bt_unicode_nfc(bytes, n, &text, &n, err));
+    if (token->normalized && bt_spaces_normalises(t->marked.how))
+        BT_TRY(bt_marked_text(&t->marked, bytes, n, false, &text, &n, err));
+    else if (token->normalized && t->nfc)
+        BT_TRY(bt_unicode_nfc(bytes, n, &text, &n, err));
     if (!text) {
         text = malloc(n + 1);
         if (!text) return bt_fail(err, BT_NOMEM, "cannot take memory for added tokens");
@@ -184,7 +187,8 @@ static bool any_takes_space(const bt_added_names *a, size_t *longest) {
 
 bool bt_tokenizer_spans_space(const bt_tokenizer *t) {
     size_t longest = 0;
-    if (t->rules) return true; /* they may join words at places where the fixed patterns cut */
+    /* They may join words at places where the fixed patterns cut. */
+    if (t->rules || bt_tokenizer_marks(t)) return true;
     return any_takes_space(t->names, &longest) || any_takes_space(t->names_normalized, &longest);
 }
 
@@ -200,7 +204,7 @@ static bool spans_position(const bt_added_names *a, const char *text, size_t n, 
 
 size_t bt_tokenizer_cut(const bt_tokenizer *t, const char *text, size_t n) {
     size_t longest = 0;
-    if (t->rules) return 0; /* a document is encoded as a whole */
+    if (t->rules || bt_tokenizer_marks(t)) return 0; /* a document is encoded as a whole */
     (void)any_takes_space(t->names, &longest);
     (void)any_takes_space(t->names_normalized, &longest);
     /* An incomplete name can begin only after this position. */

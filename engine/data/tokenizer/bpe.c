@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
 #include "engine/data/tokenizer/unicode.h"
 
@@ -163,7 +164,8 @@ static bt_code encoder_create(encoder **out, const bt_tokenizer *t, bt_err *err)
     encoder *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e) return bt_fail(err, BT_NOMEM, "cannot take memory to encode text");
-    bt_code code = bt_pretok_create(&e->pretok, t->pattern, t->rules, err);
+    bt_code code = bt_tokenizer_marks(t) ? BT_OK
+                                         : bt_pretok_create(&e->pretok, t->pattern, t->rules, err);
     e->slots = calloc(CACHE_SLOTS, sizeof *e->slots);
     e->text = malloc((size_t)CACHE_SLOTS / 2 * CACHE_WORD);
     e->ids = malloc((size_t)CACHE_SLOTS / 2 * CACHE_WORD * sizeof *e->ids);
@@ -201,6 +203,14 @@ void bt_bpe_destroy(bt_bpe *b) {
     free(b);
 }
 
+int32_t bt_bpe_token(const bt_tokenizer *t, const char *bytes, size_t n) {
+    return find_token(t, t->bpe, bytes, n);
+}
+
+bool bt_bpe_merges(const bt_tokenizer *t, int32_t left, int32_t right) {
+    return find_merge(t->bpe, left, right) != NULL;
+}
+
 /* ---- merging one word ---- */
 
 static void look_up(const bt_bpe *b, const int32_t *ids, size_t i, int32_t *rank, int32_t *made) {
@@ -209,9 +219,24 @@ static void look_up(const bt_bpe *b, const int32_t *ids, size_t i, int32_t *rank
     made[i] = m ? m->id : -1;
 }
 
+/* Sets the ids that merging begins with, and returns their number: bytes; or, if spaces are marked, characters, and
+ * the bytes of a character without a token. */
+static size_t first_ids(const bt_tokenizer *t, const char *word, size_t n, int32_t *ids) {
+    size_t count = 0;
+    for (size_t i = 0, k; i < n; i += k) {
+        k = bt_tokenizer_marks(t) ? bt_utf8_char(word + i, n - i) : 0;
+        const int32_t whole = k ? find_token(t, t->bpe, word + i, k) : -1;
+        if (!k) k = 1;
+        if (whole >= 0) ids[count++] = whole;
+        for (size_t j = 0; whole < 0 && j < k; j++)
+            ids[count++] = t->byte_id[(unsigned char)word[i + j]];
+    }
+    return count;
+}
+
 static size_t merge_short(const bt_tokenizer *t, const char *word, size_t n, int32_t *ids) {
     int32_t rank[SHORT_WORD], made[SHORT_WORD]; /* rank and result of the pair that begins at i */
-    for (size_t i = 0; i < n; i++) ids[i] = t->byte_id[(unsigned char)word[i]];
+    n = first_ids(t, word, n, ids);
     for (size_t i = 0; i + 1 < n; i++) look_up(t->bpe, ids, i, rank, made);
     while (n > 1) {
         size_t best = 0;
@@ -275,10 +300,9 @@ static bt_code merge_long(const bt_tokenizer *t, encoder *e, const char *word, s
         if (!e->nodes_cap)
             return bt_fail(err, BT_NOMEM, "cannot take memory for a word of %zu bytes", n);
     }
-    int32_t last = (int32_t)n - 1;
+    const int32_t last = (int32_t)first_ids(t, word, n, ids) - 1;
     e->n_heap = 0;
-    for (int32_t i = 0; i <= last; i++)
-        e->nodes[i] = (node){t->byte_id[(unsigned char)word[i]], i - 1, i < last ? i + 1 : -1};
+    for (int32_t i = 0; i <= last; i++) e->nodes[i] = (node){ids[i], i - 1, i < last ? i + 1 : -1};
     for (int32_t i = 0; i < last; i++) offer_pair(e, t->bpe, i);
     while (e->n_heap) {
         candidate c = heap_pop(e);
@@ -355,7 +379,10 @@ static bt_code encode_with(const bt_tokenizer *t, encoder *e, const char *text, 
     size_t done = *count;
     for (size_t at = 0, end; at < n; at = end) {
         size_t k;
-        BT_TRY(bt_pretok_next(e->pretok, text, n, at, &end, err));
+        if (t->pairs)
+            end = bt_marked_word_end(t->pairs, t->marked.split, text, n, at);
+        else
+            BT_TRY(bt_pretok_next(e->pretok, text, n, at, &end, err));
         if (done + (end - at) > *cap)
             BT_TRY(grow_ids(ids, cap, done + (end - at) + (n - at) / 3, err));
         BT_TRY(encode_word(t, e, text + at, end - at, *ids + done, &k, err));
@@ -370,7 +397,9 @@ static bt_code encode_with(const bt_tokenizer *t, encoder *e, const char *text, 
 typedef struct encoding { /* one call of bt_bpe_encode */
     const bt_tokenizer *t;
     encoder *e;
-    bool special; /* names of special tokens are encoded as these tokens */
+    bool special;     /* names of special tokens are encoded as these tokens */
+    bool continues;   /* the text continues another one */
+    const char *text; /* its beginning */
     int32_t **ids;
     size_t *count, *cap;
 } encoding;
@@ -381,8 +410,24 @@ static bt_code add_id(const encoding *c, int32_t id, bt_err *err) {
     return BT_OK;
 }
 
+/* Returns how a stretch of the text is marked. */
+static bt_marked stretch_marks(const encoding *c, const char *text) {
+    bt_marked m = c->t->marked;
+    if (c->continues && text == c->text && bt_spaces_prefixes(m.how))
+        m.how = m.how == BT_SPACES_PREPEND ? BT_SPACES_REPLACE : BT_SPACES_NEVER;
+    return m;
+}
+
 static bt_code encode_words(const encoding *c, const char *text, size_t n, bt_err *err) {
-    return encode_with(c->t, c->e, text, n, c->ids, c->count, c->cap, err);
+    const bt_tokenizer *t = c->t;
+    const bt_marked m = stretch_marks(c, text);
+    char *marked = NULL;
+    if (bt_tokenizer_marks(t) && !bt_spaces_normalises(t->marked.how))
+        BT_TRY(bt_marked_text(&m, text, n, text == c->text, &marked, &n, err));
+    const bt_code code = encode_with(t, c->e, marked ? marked : text, n, c->ids, c->count, c->cap,
+                                     err);
+    free(marked);
+    return code;
 }
 
 typedef bt_code (*encode_rest_fn)(const encoding *c, const char *text, size_t n, bt_err *err);
@@ -402,15 +447,19 @@ static bt_code encode_named(const encoding *c, const bt_added_names *names, cons
 
 /* Encodes text without names of tokens that are searched for before normalisation. */
 static bt_code encode_stretch(const encoding *c, const char *text, size_t n, bt_err *err) {
-    char *nfc = NULL;
-    if (c->t->nfc) BT_TRY(bt_unicode_nfc(text, n, &nfc, &n, err));
-    const bt_code code = encode_named(c, c->t->names_normalized, nfc ? nfc : text, n, encode_words,
-                                      err);
-    free(nfc);
+    char *normal = NULL;
+    const bt_marked marked = stretch_marks(c, text);
+    if (bt_spaces_normalises(marked.how))
+        BT_TRY(bt_marked_text(&marked, text, n, false, &normal, &n, err));
+    else if (c->t->nfc)
+        BT_TRY(bt_unicode_nfc(text, n, &normal, &n, err));
+    const bt_code code = encode_named(c, c->t->names_normalized, normal ? normal : text, n,
+                                      encode_words, err);
+    free(normal);
     return code;
 }
 
-bt_code bt_bpe_encode(const bt_tokenizer *t, bool special, const char *text, size_t n,
+bt_code bt_bpe_encode(const bt_tokenizer *t, unsigned how, const char *text, size_t n,
                       int32_t **ids, size_t *count, size_t *cap, bt_err *err) {
     bt_bpe *b = t->bpe;
     encoder *own = NULL;
@@ -418,7 +467,14 @@ bt_code bt_bpe_encode(const bt_tokenizer *t, bool special, const char *text, siz
     bt_code code = BT_OK;
     if (!kept || !b->kept) code = encoder_create(kept ? &b->kept : &own, t, err);
     if (code == BT_OK) {
-        const encoding c = {t, kept ? b->kept : own, special, ids, count, cap};
+        const encoding c = {.t = t,
+                            .e = kept ? b->kept : own,
+                            .special = how & BT_ENCODE_SPECIAL,
+                            .continues = how & BT_ENCODE_MORE,
+                            .text = text,
+                            .ids = ids,
+                            .count = count,
+                            .cap = cap};
         code = encode_named(&c, t->names, text, n, encode_stretch, err);
     }
     if (kept) pthread_mutex_unlock(&b->lock);

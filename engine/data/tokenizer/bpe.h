@@ -16,8 +16,11 @@ struct bt_tokenizer;
  * duplicate tokens. */
 bt_code bt_bpe_create(bt_bpe **out, struct bt_tokenizer *t, bt_err *err) BT_MUST_CHECK;
 void bt_bpe_destroy(bt_bpe *b); /* accepts NULL */
-/* Appends the tokens of a text to (*ids)[*count..]; special: names of special tokens become these tokens. */
-bt_code bt_bpe_encode(const struct bt_tokenizer *t, bool special, const char *text, size_t n,
+/* Appends the tokens of a text to (*ids)[*count..]. how: BT_ENCODE_SPECIAL, BT_ENCODE_MORE. */
+bt_code bt_bpe_encode(const struct bt_tokenizer *t, unsigned how, const char *text, size_t n,
                       int32_t **ids, size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
+/* Returns the token that merges make of these bytes; -1: there is none. */
+int32_t bt_bpe_token(const struct bt_tokenizer *t, const char *bytes, size_t n);
+bool bt_bpe_merges(const struct bt_tokenizer *t, int32_t left, int32_t right);
 
 #endif

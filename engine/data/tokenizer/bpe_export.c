@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/data/tokenizer/marked_json.h"
 #include "engine/data/tokenizer/tokenizer_build.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
 
@@ -15,8 +16,8 @@ bool bt_tokenizer_is_hole(const bt_tokenizer *t, int32_t id) {
 
 void bt_tokenizer_token_text(const bt_tokenizer *t, int32_t id, bt_text *out) {
     size_t n;
-    const char *bytes = bt_tokenizer_bytes(t, id, &n);
-    if (id >= 0 && id < t->V && t->special[id])
+    const char *bytes = bt_tokenizer_raw(t, id, &n);
+    if (id >= 0 && id < t->V && (t->special[id] || bt_tokenizer_marks(t)))
         bt_text_putn(out, bytes, n);
     else
         bt_alphabet_encode(bytes, n, out);
@@ -73,7 +74,7 @@ static json_t *added_tokens(const bt_tokenizer *t) {
     for (size_t i = 0; i < t->n_added; i++) {
         const bt_added *a = &t->added[i];
         size_t n;
-        const char *bytes = bt_tokenizer_bytes(t, a->id, &n);
+        const char *bytes = bt_tokenizer_raw(t, a->id, &n);
         json_array_append_new(list, json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id",
                                               (int)a->id, "content", bytes, n, "single_word",
                                               (int)a->single_word, "lstrip", (int)a->lstrip,
@@ -92,7 +93,7 @@ static json_t *export_post_processor(const bt_tokenizer *t) {
         const size_t count = part == 0 ? t->n_prefix : part == 1 ? 1 : t->n_suffix;
         for (size_t i = 0; i < count; i++) {
             size_t n = 0;
-            const char *bytes = part == 1 ? "" : bt_tokenizer_bytes(t, ids[i], &n);
+            const char *bytes = part == 1 ? "" : bt_tokenizer_raw(t, ids[i], &n);
             json_t *step = part == 1
                                ? json_pack("{s:{s:s, s:i}}", "Sequence", "id", "A", "type_id", 0)
                                : json_pack("{s:{s:s%, s:i}}", "SpecialToken", "id", bytes, n,
@@ -130,20 +131,31 @@ static json_t *merges_of(const bt_tokenizer *t, bt_text *word) {
     return list;
 }
 
+static json_t *byte_level_decoder(void) {
+    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 1,
+                     "trim_offsets", 1, "use_regex", 1);
+}
+
 static json_t *tree_of(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
-    json_t *normalizer = t->nfc ? json_pack("{s:s}", "type", "NFC") : json_null();
-    return json_pack("{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:b, s:b}, "
+    const bool marks = bt_tokenizer_marks(t);
+    json_t *normalizer = marks    ? bt_marked_normalizer(&t->marked)
+                         : t->nfc ? json_pack("{s:s}", "type", "NFC")
+                                  : json_null(),
+           *pre = marks
+                      ? bt_marked_pre_tokenizer(&t->marked)
+                      : bt_tokenizer_pre_tokenizer(t->rules      ? t->rules
+                                                   : t->is_bytes ? bt_pattern_name(BT_PATTERN_GPT2)
+                                                                 : bt_pattern_name(t->pattern));
+    return json_pack("{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:o, "
                      "s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:o}}",
                      "version", "1.0", "truncation", "padding", "added_tokens", added_tokens(t),
-                     "normalizer", normalizer, "pre_tokenizer",
-                     bt_tokenizer_pre_tokenizer(t->rules      ? t->rules
-                                                : t->is_bytes ? bt_pattern_name(BT_PATTERN_GPT2)
-                                                              : bt_pattern_name(t->pattern)),
-                     "post_processor", export_post_processor(t), "decoder", "type", "ByteLevel",
-                     "add_prefix_space", 1, "trim_offsets", 1, "use_regex", 1, "model", "type",
+                     "normalizer", normalizer, "pre_tokenizer", pre, "post_processor",
+                     export_post_processor(t), "decoder",
+                     marks ? bt_marked_decoder(&t->marked) : byte_level_decoder(), "model", "type",
                      "BPE", "dropout", "unk_token", "continuing_subword_prefix",
-                     "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges",
-                     (int)t->ignore_merges, "vocab", vocab, "merges", merges_of(t, word));
+                     "end_of_word_suffix", "fuse_unk", (int)marks, "byte_fallback", (int)marks,
+                     "ignore_merges", (int)t->ignore_merges, "vocab", vocab, "merges",
+                     merges_of(t, word));
 }
 
 bt_code bt_tokenizer_export(const bt_tokenizer *t, bt_text *out, bt_err *err) {

@@ -1,7 +1,7 @@
 /* bpe_file.c - our tokenizer files. One JSON object:
  *
  *   format         "bitrain-tokenizer"
- *   version        1; 2 where a key or form is used that version 1 does not have
+ *   version        1; 2 or 3 where a key or form is used that version 1 does not have
  *   kind           "bpe" (or "bytes", with nothing else)
  *   pattern        "gpt2", "llama3", "qwen2" or "rules": how text is cut into words (pretok.c)
  *   rules          version 2: with the pattern "rules", its regular expressions in lines (pretok.h)
@@ -15,6 +15,8 @@
  *                  for a hole.
  *                  Version 2 also has {"added": "<think>"}, and flags beside either that are true: "lstrip", "rstrip",
  *                  "single_word", "normalized" (added.h), "merges" (the bytes are an ordinary token, too)
+ *                  Version 3 also has {"byte": 10}
+ *   spaces         version 3: {"how": "prepend", "split": false, "strip": true} (marked_spaces.h)
  *   prefix, suffix version 2: ids around a whole text
  *   roles          version 2, of either kind: {"bos": id or -1, "pad": id or -1, "ends": [id, ...]}
  *   files          version 2: {"tokenizer.json": text, ...}, the files that it was imported from (packed.h)
@@ -89,6 +91,7 @@ static bool is_of_version_2(const bt_tokenizer *t, const bt_added *a) {
 }
 
 static int version_of(const bt_tokenizer *t) {
+    if (bt_tokenizer_marks(t)) return 3;
     if (t->n_prefix || t->n_suffix || t->roles.known || t->rules) return 2;
     for (size_t i = 0; i < BT_KEPT_FILES; i++)
         if (t->kept[i]) return 2;
@@ -127,11 +130,15 @@ static void put_token_list(bt_json *j, const bt_tokenizer *t) {
     bt_json_array(j, "tokens");
     for (int32_t id = 0; id < t->V; id++) {
         size_t n;
-        const char *bytes = bt_tokenizer_bytes(t, id, &n);
+        const char *bytes = bt_tokenizer_raw(t, id, &n);
         bt_text_clear(&word);
         bt_text_put(j->out, id % 16 == 0 ? "\n" : "");
         if (t->special[id] == BT_TOKEN_HOLE) {
             bt_json_null(j, NULL);
+        } else if (t->special[id] == BT_TOKEN_BYTE) {
+            bt_json_object(j, NULL);
+            bt_json_int(j, "byte", bt_marked_byte(bytes, n));
+            bt_json_end(j, '}');
         } else if (next < t->n_added && t->added[next].id == id) {
             bt_text_putn(&word, bytes, n);
             put_added(j, t, t->added[next++], bt_text_str(&word));
@@ -171,6 +178,13 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
         if (t->rules) bt_json_str(&j, "rules", t->rules);
         bt_json_str(&j, "normalizer", t->nfc ? "nfc" : "none");
         bt_json_bool(&j, "ignore_merges", t->ignore_merges);
+        if (bt_tokenizer_marks(t)) {
+            bt_json_object(&j, "spaces");
+            bt_json_str(&j, "how", bt_spaces_name(t->marked.how));
+            bt_json_bool(&j, "split", t->marked.split);
+            bt_json_bool(&j, "strip", t->marked.strip);
+            bt_json_end(&j, '}');
+        }
         bt_json_int(&j, "eot", t->eot);
         if (t->n_prefix) put_id_list(&j, "prefix", t->prefix, t->n_prefix);
         if (t->n_suffix) put_id_list(&j, "suffix", t->suffix, t->n_suffix);
@@ -193,10 +207,10 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
 
 /* ---- reading ---- */
 
-static const char *const keys[] = {"format",     "version",       "kind",          "pattern",
-                                   "normalizer", "ignore_merges", "eot",           "hash",
-                                   "tokens",     "merges",        "chat_template", "prefix",
-                                   "suffix",     "roles",         "files",         "rules"};
+static const char *const keys[] = {"format",        "version", "kind",   "pattern", "normalizer",
+                                   "ignore_merges", "eot",     "hash",   "tokens",  "merges",
+                                   "chat_template", "prefix",  "suffix", "roles",   "files",
+                                   "rules",         "spaces"};
 
 static bt_code check_tokenizer_keys(json_t *o, bt_err *err) {
     const char *key;
@@ -260,9 +274,24 @@ static bt_code read_source_files(json_t *o, bt_tokenizer *t, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code read_spaces(json_t *o, bt_marked *m, bt_err *err) {
+    json_t *split = json_object_get(o, "split"), *strip = json_object_get(o, "strip");
+    const char *how = json_string_value(json_object_get(o, "how"));
+    if (!o) return BT_OK;
+    *m = (bt_marked){.split = json_is_true(split), .strip = json_is_true(strip)};
+    for (m->how = BT_SPACES_REPLACE; how && m->how < BT_SPACES_COUNT; m->how++)
+        if (strcmp(how, bt_spaces_name(m->how)) == 0) break;
+    if (how && m->how < BT_SPACES_COUNT && json_is_boolean(split) && json_is_boolean(strip) &&
+        json_object_size(o) == 3)
+        return BT_OK;
+    m->how = BT_SPACES_PLAIN;
+    return bt_fail(err, BT_FORMAT, "'spaces' does not hold how, split and strip");
+}
+
 static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
     const char *pattern, *normalizer;
     json_t *ignore = json_object_get(o, "ignore_merges"), *eot = json_object_get(o, "eot");
+    BT_TRY(read_spaces(json_object_get(o, "spaces"), &t->marked, err));
     BT_TRY(bt_json_text_of(o, "pattern", &pattern, err));
     BT_TRY(bt_json_text_of(o, "normalizer", &normalizer, err));
     int p = 0;
@@ -317,7 +346,19 @@ static bt_code read_added(json_t *v, bt_tokenizer_draft *d, bt_err *err) {
     return bt_draft_name(d, &a, err);
 }
 
+/* {"byte": 10} */
+static bt_code read_byte_token(json_t *v, bt_tokenizer_draft *d, bt_err *err) {
+    const json_int_t byte = json_integer_value(v);
+    char text[8];
+    if (!json_is_integer(v) || byte < 0 || byte > 255)
+        return bt_fail(err, BT_FORMAT, "token %d is no byte", d->t->V);
+    (void)snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
+    return bt_draft_token(d, text, 6, BT_TOKEN_BYTE, err);
+}
+
 static bt_code read_token(json_t *v, bt_tokenizer_draft *d, bt_text *word, bt_err *err) {
+    if (json_object_size(v) == 1 && json_object_get(v, "byte") && bt_tokenizer_marks(d->t))
+        return read_byte_token(json_object_get(v, "byte"), d, err);
     if (json_is_null(v)) return bt_draft_token(d, "", 0, BT_TOKEN_HOLE, err);
     if (json_is_object(v)) return read_added(v, d, err);
     if (!json_is_string(v))
@@ -385,8 +426,8 @@ static bt_code read_tokenizer_object(bt_tokenizer **out, json_t *o, bt_err *err)
     }
     json_t *version = json_object_get(o, "version");
     if (!json_is_integer(version) || json_integer_value(version) < 1 ||
-        json_integer_value(version) > 2)
-        return bt_fail(err, BT_FORMAT, "its format version is neither 1 nor 2");
+        json_integer_value(version) > 3)
+        return bt_fail(err, BT_FORMAT, "its format version is not 1, 2 or 3");
     BT_TRY(check_tokenizer_keys(o, err));
     BT_TRY(bt_json_text_of(o, "kind", &kind, err));
     if (strcmp(kind, "bytes") == 0 && json_object_size(o) == 3u + !!json_object_get(o, "roles")) {

@@ -2,8 +2,9 @@
  *
  * Taken: byte-level BPE: merges as "a b" or ["a", "b"], steps Split and Digits before ByteLevel, whose regular
  * expressions are run by PCRE2 (word_rules.c), normaliser none or NFC, ignore_merges, added tokens with their flags,
- * the tokens that the post-processor puts around a text. Ids without a token are holes. Refused with its name: another
- * model type, step, normaliser, post-processor, prefix space, dropout, byte fallback, word affixes. */
+ * the tokens that the post-processor puts around a text. Ids without a token are holes. With byte_fallback the
+ * vocabulary has characters, and spaces are marked (marked_json.c). Refused with its name: another model type, step,
+ * normaliser, post-processor, dropout, word affixes. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,35 +12,13 @@
 
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/json.h"
-#include "engine/data/io/unread_keys.h"
 #include "engine/data/io/utf8.h"
+#include "engine/data/tokenizer/import_keys.h"
+#include "engine/data/tokenizer/marked_json.h"
 #include "engine/data/tokenizer/tokenizer_build.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
 
 enum { MAX_FILE = 128 << 20 };
-
-static const char *json_type_name(json_t *o) {
-    const char *type = json_string_value(json_object_get(o, "type"));
-    return type ? type : "none";
-}
-
-static bool is_absent(json_t *v) {
-    return !v || json_is_null(v) || (json_is_string(v) && !*json_string_value(v));
-}
-static bool is_true(json_t *v) { return v && !json_is_null(v) && !json_is_false(v); }
-
-/* Refuses unknown keys, which could change the ids of a text. */
-static bt_code known_keys(json_t *o, const char *within, const char *const *used, bt_err *err) {
-    bt_unread unread = {0};
-    bt_text names = {0};
-    bt_unread_add(&unread, o, within, used, NULL);
-    if (!unread.n) return BT_OK;
-    bt_unread_print(&names, &unread, 3, NULL);
-    const bt_code code = bt_fail(err, BT_UNSUPPORTED, "it has %s, which is not known here",
-                                 bt_text_str(&names));
-    bt_text_release(&names);
-    return code;
-}
 
 static const char *const byte_level_keys[] = {"type", "add_prefix_space", "trim_offsets",
                                               "use_regex", NULL};
@@ -59,11 +38,11 @@ static bt_code add_rule(bt_text *rules, const char *regex, bt_err *err) {
 
 /* the last step: bytes as characters, which may cut words by GPT-2's pattern first */
 static bt_code read_byte_level(json_t *o, bt_text *rules, bt_err *err) {
-    if (strcmp(json_type_name(o), "ByteLevel") != 0)
+    if (strcmp(bt_import_type(o), "ByteLevel") != 0)
         return bt_fail(err, BT_UNSUPPORTED, "its pre-tokeniser '%.40s' is not ByteLevel",
-                       json_type_name(o));
-    BT_TRY(known_keys(o, "pre_tokenizer", byte_level_keys, err));
-    if (is_true(json_object_get(o, "add_prefix_space")))
+                       bt_import_type(o));
+    BT_TRY(bt_import_known_keys(o, "pre_tokenizer", byte_level_keys, err));
+    if (bt_import_true(json_object_get(o, "add_prefix_space")))
         return bt_fail(err, BT_UNSUPPORTED, "it puts a blank before each text (add_prefix_space)");
     if (!json_is_false(json_object_get(o, "use_regex")))
         return add_rule(rules, bt_pattern_regex(BT_PATTERN_GPT2), err);
@@ -79,39 +58,40 @@ static bt_code read_split(json_t *o, bt_text *rules, bt_err *err) {
     const char *regex = json_string_value(json_object_get(pattern, "Regex")),
                *behavior = json_string_value(json_object_get(o, "behavior"));
     if (!regex) return bt_fail(err, BT_UNSUPPORTED, "its Split is not by a regular expression");
-    if (!behavior || strcmp(behavior, "Isolated") != 0 || is_true(json_object_get(o, "invert")))
+    if (!behavior || strcmp(behavior, "Isolated") != 0 ||
+        bt_import_true(json_object_get(o, "invert")))
         return bt_fail(err, BT_UNSUPPORTED, "its Split is not 'Isolated'");
-    BT_TRY(known_keys(o, "pre_tokenizer", keys, err));
-    BT_TRY(known_keys(pattern, "pattern", pattern_keys, err));
+    BT_TRY(bt_import_known_keys(o, "pre_tokenizer", keys, err));
+    BT_TRY(bt_import_known_keys(pattern, "pattern", pattern_keys, err));
     return add_rule(rules, regex, err);
 }
 
 /* each digit alone, or runs of digits */
 static bt_code read_digits(json_t *o, bt_text *rules, bt_err *err) {
     static const char *const keys[] = {"type", "individual_digits", NULL};
-    BT_TRY(known_keys(o, "pre_tokenizer", keys, err));
-    return add_rule(rules, is_true(json_object_get(o, "individual_digits")) ? "\\p{N}" : "\\p{N}+",
-                    err);
+    BT_TRY(bt_import_known_keys(o, "pre_tokenizer", keys, err));
+    return add_rule(
+        rules, bt_import_true(json_object_get(o, "individual_digits")) ? "\\p{N}" : "\\p{N}+", err);
 }
 
 static bt_code read_step(json_t *o, bool last, bt_text *rules, bt_err *err) {
     if (last) return read_byte_level(o, rules, err);
-    if (strcmp(json_type_name(o), "Split") == 0) return read_split(o, rules, err);
-    if (strcmp(json_type_name(o), "Digits") == 0) return read_digits(o, rules, err);
+    if (strcmp(bt_import_type(o), "Split") == 0) return read_split(o, rules, err);
+    if (strcmp(bt_import_type(o), "Digits") == 0) return read_digits(o, rules, err);
     return bt_fail(err, BT_UNSUPPORTED,
                    "its pre-tokeniser has the step '%.40s', which is not run here (Split, Digits, "
                    "and ByteLevel as the last one are)",
-                   json_type_name(o));
+                   bt_import_type(o));
 }
 
 static bt_code read_pre_tokenizer(json_t *o, bt_tokenizer *t, bt_err *err) {
     static const char *const keys[] = {"type", "pretokenizers", NULL};
     json_t *steps = json_object_get(o, "pretokenizers");
-    const bool sequence = strcmp(json_type_name(o), "Sequence") == 0;
+    const bool sequence = strcmp(bt_import_type(o), "Sequence") == 0;
     const size_t n = sequence ? json_array_size(steps) : 1;
     bt_text rules = {0};
     bt_code code = BT_OK;
-    if (sequence) BT_TRY(known_keys(o, "pre_tokenizer", keys, err));
+    if (sequence) BT_TRY(bt_import_known_keys(o, "pre_tokenizer", keys, err));
     if (!n) return bt_fail(err, BT_UNSUPPORTED, "its pre-tokeniser has no steps");
     for (size_t i = 0; i < n && code == BT_OK; i++)
         code = read_step(sequence ? json_array_get(steps, i) : o, i + 1 == n, &rules, err);
@@ -121,24 +101,24 @@ static bt_code read_pre_tokenizer(json_t *o, bt_tokenizer *t, bt_err *err) {
 }
 
 static bt_code read_normalizer(json_t *o, bt_tokenizer *t, bt_err *err) {
-    if (is_absent(o)) return BT_OK;
+    if (bt_import_absent(o)) return BT_OK;
     static const char *const keys[] = {"type", "normalizers", NULL};
     json_t *steps = json_object_get(o, "normalizers");
-    BT_TRY(known_keys(o, "normalizer", keys, err));
-    if (strcmp(json_type_name(o), "Sequence") == 0 && json_array_size(steps) <= 1)
+    BT_TRY(bt_import_known_keys(o, "normalizer", keys, err));
+    if (strcmp(bt_import_type(o), "Sequence") == 0 && json_array_size(steps) <= 1)
         return read_normalizer(json_array_get(steps, 0), t, err);
-    if (strcmp(json_type_name(o), "NFC") != 0)
-        return bt_fail(err, BT_UNSUPPORTED, "its normaliser '%.40s' is not NFC", json_type_name(o));
+    if (strcmp(bt_import_type(o), "NFC") != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "its normaliser '%.40s' is not NFC", bt_import_type(o));
     t->nfc = true;
     return BT_OK;
 }
 
 static bt_code read_decoder(json_t *o, bt_err *err) {
-    if (is_absent(o)) return BT_OK;
-    if (strcmp(json_type_name(o), "ByteLevel") != 0)
+    if (bt_import_absent(o)) return BT_OK;
+    if (strcmp(bt_import_type(o), "ByteLevel") != 0)
         return bt_fail(err, BT_UNSUPPORTED, "its decoder '%.40s' is not ByteLevel",
-                       json_type_name(o));
-    return known_keys(o, "decoder", byte_level_keys, err);
+                       bt_import_type(o));
+    return bt_import_known_keys(o, "decoder", byte_level_keys, err);
 }
 
 static bt_code read_model_rules(json_t *model, bt_tokenizer *t, bt_err *err) {
@@ -154,17 +134,17 @@ static bt_code read_model_rules(json_t *model, bt_tokenizer *t, bt_err *err) {
                                        "merges",
                                        NULL};
     json_t *dropout = json_object_get(model, "dropout");
-    if (json_object_get(model, "type") && strcmp(json_type_name(model), "BPE") != 0)
-        return bt_fail(err, BT_UNSUPPORTED, "its model '%.40s' is not BPE", json_type_name(model));
-    if (!is_absent(dropout) && json_number_value(dropout) != 0)
+    if (json_object_get(model, "type") && strcmp(bt_import_type(model), "BPE") != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "its model '%.40s' is not BPE", bt_import_type(model));
+    if (!bt_import_absent(dropout) && json_number_value(dropout) != 0)
         return bt_fail(err, BT_UNSUPPORTED, "it drops merges at random (dropout)");
-    if (is_true(json_object_get(model, "byte_fallback")))
-        return bt_fail(err, BT_UNSUPPORTED, "it uses byte_fallback: not a byte-level vocabulary");
-    if (!is_absent(json_object_get(model, "continuing_subword_prefix")) ||
-        !is_absent(json_object_get(model, "end_of_word_suffix")))
+    if (!bt_import_absent(json_object_get(model, "continuing_subword_prefix")) ||
+        !bt_import_absent(json_object_get(model, "end_of_word_suffix")))
         return bt_fail(err, BT_UNSUPPORTED, "it marks words with a prefix or suffix");
     t->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
-    return known_keys(model, "model", keys, err);
+    if (t->ignore_merges && bt_import_true(json_object_get(model, "byte_fallback")))
+        return bt_fail(err, BT_UNSUPPORTED, "it has byte_fallback and ignore_merges together");
+    return bt_import_known_keys(model, "model", keys, err);
 }
 
 /* ---- post-processor: the tokens around a whole text ---- */
@@ -187,7 +167,7 @@ static bt_code read_template(json_t *o, bt_tokenizer *t, bt_err *err) {
     static const char *const keys[] = {"type", "single", "pair", "special_tokens", NULL};
     json_t *step, *id, *known = json_object_get(o, "special_tokens");
     size_t i, k, texts = 0;
-    BT_TRY(known_keys(o, "post_processor", keys, err));
+    BT_TRY(bt_import_known_keys(o, "post_processor", keys, err));
     json_array_foreach(json_object_get(o, "single"), i, step) {
         const char *name =
             json_string_value(json_object_get(json_object_get(step, "SpecialToken"), "id"));
@@ -209,17 +189,17 @@ static bt_code read_template(json_t *o, bt_tokenizer *t, bt_err *err) {
 static bt_code read_post_processor(json_t *o, bt_tokenizer *t, bt_err *err) {
     json_t *step;
     size_t i;
-    if (is_absent(o) || strcmp(json_type_name(o), "ByteLevel") == 0) return BT_OK;
-    if (strcmp(json_type_name(o), "TemplateProcessing") == 0 && !t->n_prefix && !t->n_suffix)
+    if (bt_import_absent(o) || strcmp(bt_import_type(o), "ByteLevel") == 0) return BT_OK;
+    if (strcmp(bt_import_type(o), "TemplateProcessing") == 0 && !t->n_prefix && !t->n_suffix)
         return read_template(o, t, err);
-    if (strcmp(json_type_name(o), "RobertaProcessing") == 0 ||
-        strcmp(json_type_name(o), "BertProcessing") == 0) {
+    if (strcmp(bt_import_type(o), "RobertaProcessing") == 0 ||
+        strcmp(bt_import_type(o), "BertProcessing") == 0) {
         BT_TRY(put_around(t, false, json_array_get(json_object_get(o, "cls"), 1), err));
         return put_around(t, true, json_array_get(json_object_get(o, "sep"), 1), err);
     }
-    if (strcmp(json_type_name(o), "Sequence") != 0)
+    if (strcmp(bt_import_type(o), "Sequence") != 0)
         return bt_fail(err, BT_UNSUPPORTED, "its post-processor '%.40s' is not known here",
-                       json_type_name(o));
+                       bt_import_type(o));
     json_array_foreach(json_object_get(o, "processors"), i, step)
         BT_TRY(read_post_processor(step, t, err));
     return BT_OK;
@@ -287,14 +267,16 @@ static bt_code draft_added(const names *all, int32_t id, bt_tokenizer_draft *d, 
     json_t *o = all->added[id];
     const size_t n = strlen(text);
     bt_added a = {.id = id};
-    BT_TRY(known_keys(o, "added_tokens", keys, err));
+    BT_TRY(bt_import_known_keys(o, "added_tokens", keys, err));
     BT_TRY(read_added_flag(o, "special", true, &a.special, err));
     BT_TRY(read_added_flag(o, "lstrip", false, &a.lstrip, err));
     BT_TRY(read_added_flag(o, "rstrip", false, &a.rstrip, err));
     BT_TRY(read_added_flag(o, "single_word", false, &a.single_word, err));
     BT_TRY(read_added_flag(o, "normalized", !a.special, &a.normalized, err));
-    const bool ordinary = all->ordinary[id] && bt_alphabet_decode(text, n, word),
-               same = ordinary && word->len == n && memcmp(bt_text_str(word), text, n) == 0;
+    const bool marks = bt_tokenizer_marks(d->t),
+               ordinary = all->ordinary[id] && (marks || bt_alphabet_decode(text, n, word)),
+               same = ordinary &&
+                      (marks || (word->len == n && memcmp(bt_text_str(word), text, n) == 0));
     if (ordinary && !same)
         return bt_fail(err, BT_UNSUPPORTED,
                        "the added token '%.40s' is also an ordinary token of other bytes", text);
@@ -323,6 +305,11 @@ static bt_code draft_tokens(const names *all, bt_tokenizer_draft *d, bt_err *err
                     best = k;
                     d->t->eot = id;
                 }
+        } else if (bt_tokenizer_marks(d->t)) {
+            const size_t n = strlen(all->text[id]);
+            code = bt_draft_token(
+                d, all->text[id], n,
+                bt_marked_byte(all->text[id], n) < 0 ? BT_TOKEN_PLAIN : BT_TOKEN_BYTE, err);
         } else if (!bt_alphabet_decode(all->text[id], strlen(all->text[id]), &word)) {
             code =
                 bt_fail(err, BT_UNSUPPORTED,
@@ -421,6 +408,15 @@ static bt_code check_added_ids(json_t *vocab, json_t *added, bt_err *err) {
     return BT_OK;
 }
 
+/* normaliser, pre-tokeniser and decoder */
+static bt_code read_text_rules(json_t *root, bt_tokenizer *t, bt_err *err) {
+    if (bt_import_true(json_object_get(json_object_get(root, "model"), "byte_fallback")))
+        return bt_marked_read(root, &t->marked, err);
+    BT_TRY(read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), t, err));
+    BT_TRY(read_normalizer(json_object_get(root, "normalizer"), t, err));
+    return read_decoder(json_object_get(root, "decoder"), err);
+}
+
 static bt_code build_with(bt_tokenizer **out, json_t *root, names *all, bt_err *err) {
     json_t *model = json_object_get(root, "model"), *vocab = json_object_get(model, "vocab"),
            *merges = json_object_get(model, "merges");
@@ -435,10 +431,8 @@ static bt_code build_with(bt_tokenizer **out, json_t *root, names *all, bt_err *
     BT_TRY(collect_names(all, vocab, json_object_get(root, "added_tokens"), err));
     BT_TRY(bt_draft_begin(&d, err));
     bt_code code = read_model_rules(model, d.t, err);
-    if (code == BT_OK) code = read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), d.t, err);
-    if (code == BT_OK) code = read_normalizer(json_object_get(root, "normalizer"), d.t, err);
-    if (code == BT_OK) code = read_decoder(json_object_get(root, "decoder"), err);
-    if (code == BT_OK) code = known_keys(root, NULL, keys, err);
+    if (code == BT_OK) code = read_text_rules(root, d.t, err);
+    if (code == BT_OK) code = bt_import_known_keys(root, NULL, keys, err);
     if (code == BT_OK)
         code = read_post_processor(json_object_get(root, "post_processor"), d.t, err);
     if (code == BT_OK) code = mark_ordinary(vocab, merges, all, err);

@@ -13,7 +13,8 @@ void bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t n, bt
     for (size_t i = 0; i < n; i++) {
         size_t k;
         const char *s = bt_tokenizer_bytes(t, ids[i], &k);
-        bt_text_putn(out, s, k);
+        const size_t skip = t->marked.strip && i == 0 && out->len == 0 && k && *s == ' ';
+        bt_text_putn(out, s + skip, k - skip);
     }
 }
 
@@ -52,7 +53,7 @@ bt_code bt_tokenizer_encode_as(const bt_tokenizer *t, unsigned how, const char *
     if (t->is_bytes)
         BT_TRY(encode_bytes(text, n, ids, count, cap, err));
     else
-        BT_TRY(bt_bpe_encode(t, how & BT_ENCODE_SPECIAL, text, n, ids, count, cap, err));
+        BT_TRY(bt_bpe_encode(t, how, text, n, ids, count, cap, err));
     return whole ? append_ids(t->suffix, t->n_suffix, ids, count, cap, err) : BT_OK;
 }
 

@@ -32,8 +32,9 @@ int32_t bt_tokenizer_named(const bt_tokenizer *t, const char *name, size_t n);
 bt_code bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t n, int32_t **ids,
                             size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
 /* BT_ENCODE_SPECIAL: names of special tokens become these tokens. BT_ENCODE_WHOLE: the text is a whole
- * document or prompt, and gets the tokens that the tokenizer puts around one (BOS, EOS). */
-enum { BT_ENCODE_TEXT = 0, BT_ENCODE_SPECIAL = 1, BT_ENCODE_WHOLE = 2 };
+ * document or prompt, and gets the tokens that the tokenizer puts around one (BOS, EOS). BT_ENCODE_MORE: the text
+ * continues another one, so no mark of a space is put in front of it. */
+enum { BT_ENCODE_TEXT = 0, BT_ENCODE_SPECIAL = 1, BT_ENCODE_WHOLE = 2, BT_ENCODE_MORE = 4 };
 bt_code bt_tokenizer_encode_as(const bt_tokenizer *t, unsigned how, const char *text, size_t n,
                                int32_t **ids, size_t *count, size_t *cap, bt_err *err)
     BT_MUST_CHECK;
@@ -51,7 +52,22 @@ size_t bt_tokenizer_cut(const bt_tokenizer *t, const char *text, size_t n);
 bool bt_tokenizer_ends_texts(const bt_tokenizer *t);
 /* Returns the bytes of one token (not NUL-terminated), valid as long as t. */
 const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n);
-/* decode(encode(x)) == x for any bytes */
+/* Returns BT_ENCODE_MORE if a text behind token `last` gets no mark of a space in front, else 0. last -1: it is the
+ * first text. */
+unsigned bt_tokenizer_continues(const bt_tokenizer *t, int32_t last);
+/* Returns "prepend", "first", ... (marked_spaces.h) for a tokenizer that marks spaces by U+2581; NULL for another. */
+const char *bt_tokenizer_spaces(const bt_tokenizer *t);
+bool bt_tokenizer_prefixes(const bt_tokenizer *t); /* it puts such a mark in front of a text */
+/* Sets a score for each of n tokens, by which the parts of a higher one are merged first, as SentencePiece does. *same:
+ * these scores give the merges of the tokenizer. */
+bt_code bt_tokenizer_scores(const bt_tokenizer *t, float *scores, size_t n, bool *same, bt_err *err)
+    BT_MUST_CHECK;
+/* True for a token that merges make, even if text can name it as well. */
+bool bt_tokenizer_is_merged(const bt_tokenizer *t, int32_t id);
+/* True for a token <0x0A> of such a tokenizer. */
+bool bt_tokenizer_is_byte(const bt_tokenizer *t, int32_t id);
+/* Appends ids as text; a tokenizer that puts a mark in front of texts loses one space at the beginning of `out`. decode(encode(x)) == x for any bytes x, except for U+2581, which a tokenizer that marks spaces
+ * takes as a space. */
 void bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t n, bt_text *out);
 /* Returns the name of a tokenizer for messages: "bytes" or "bpe 8192". */
 const char *bt_tokenizer_kind(const bt_tokenizer *t);
@@ -107,7 +123,8 @@ bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_er
 bt_code bt_tokenizer_compare(const char *name, const char *json, size_t n, bool *same, bt_err *err)
     BT_MUST_CHECK;
 
-/* Hugging Face's tokenizer.json of a byte-level BPE, with its word patterns; anything else is refused by name */
+/* Hugging Face's tokenizer.json of a byte-level BPE with its word patterns, or of a BPE with byte fallback that marks
+ * spaces; anything else is refused by name */
 bt_code bt_tokenizer_import(bt_tokenizer **out, const char *path, bt_err *err) BT_MUST_CHECK;
 
 /* Exports tokenizer.json, with special tokens in its vocabulary; BT_UNSUPPORTED: two tokens have the same text

@@ -12,6 +12,9 @@ void bt_tokenizer_free(bt_tokenizer *t) {
     bt_bpe_destroy(t->bpe);
     free(t->bytes);
     free(t->at);
+    free(t->shown);
+    free(t->shown_at);
+    free(t->pairs);
     free(t->special);
     bt_added_names_destroy(t->names);
     bt_added_names_destroy(t->names_normalized);
@@ -116,6 +119,10 @@ static uint64_t content_hash(const bt_tokenizer *t) {
         if (facts[1] != BT_TOKEN_SPECIAL || facts[2] != 1)
             h = XXH3_64bits_withSeed(facts, sizeof facts, h);
     }
+    if (bt_tokenizer_marks(t)) {
+        const uint32_t marks[2] = {t->marked.how, t->marked.split};
+        h = XXH3_64bits_withSeed(marks, sizeof marks, h ^ 4);
+    }
     if (t->rules) h = XXH3_64bits_withSeed(t->rules, strlen(t->rules), h ^ 3);
     if (t->n_prefix) h = XXH3_64bits_withSeed(t->prefix, t->n_prefix * sizeof *t->prefix, h ^ 1);
     if (t->n_suffix) h = XXH3_64bits_withSeed(t->suffix, t->n_suffix * sizeof *t->suffix, h ^ 2);
@@ -130,14 +137,49 @@ static bt_code check_affix(const bt_tokenizer *t, const int32_t *ids, size_t n, 
     return BT_OK;
 }
 
+/* Builds the tables of a tokenizer that marks spaces. */
+static bt_code add_marked_tables(bt_tokenizer *t, bt_err *err) {
+    t->shown = malloc((size_t)t->at[t->V] + 1);
+    t->shown_at = calloc((size_t)t->V + 1, sizeof *t->shown_at);
+    t->pairs = calloc(1, sizeof *t->pairs);
+    if (!t->shown || !t->shown_at || !t->pairs)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %d tokens", t->V);
+    uint32_t at = 0;
+    for (int32_t i = 0; i < t->V; i++) {
+        size_t n;
+        const char *raw = bt_tokenizer_raw(t, i, &n);
+        t->shown_at[i] = at;
+        if (t->special[i] == BT_TOKEN_BYTE) {
+            t->shown[at++] = (char)bt_marked_byte(raw, n);
+            continue;
+        }
+        if (!t->special[i]) bt_byte_pairs_add(t->pairs, raw, n);
+        if (n) memcpy(t->shown + at, raw, n);
+        at += (uint32_t)bt_marked_shown(t->shown + at, n);
+    }
+    t->shown_at[t->V] = at;
+    return BT_OK;
+}
+
+/* Returns the byte that token i represents; -1: it represents no single byte, or only as a character. */
+static int byte_of(const bt_tokenizer *t, int32_t i) {
+    size_t n;
+    const char *raw = bt_tokenizer_raw(t, i, &n);
+    if (bt_tokenizer_marks(t)) return t->special[i] == BT_TOKEN_BYTE ? bt_marked_byte(raw, n) : -1;
+    return !t->special[i] && n == 1 ? (unsigned char)*raw : -1;
+}
+
 static bt_code seal_tokenizer(bt_tokenizer *t, bt_err *err) {
     bool seen[256] = {false};
     if (!t->V) return bt_fail(err, BT_FORMAT, "the vocabulary is empty");
     for (int32_t i = 0; i < t->V; i++) {
-        unsigned char c = (unsigned char)t->bytes[t->at[i]];
-        if (t->special[i]) continue;
-        if (t->at[i] == t->at[i + 1]) return bt_fail(err, BT_FORMAT, "token %d is empty", i);
-        if (t->at[i + 1] - t->at[i] != 1) continue;
+        if (!t->special[i] && t->at[i] == t->at[i + 1])
+            return bt_fail(err, BT_FORMAT, "token %d is empty", i);
+        const int c = byte_of(t, i);
+        if (t->special[i] == BT_TOKEN_BYTE && (c < 0 || seen[c]))
+            return bt_fail(err, BT_FORMAT, "token %d is no byte token, or the second of its byte",
+                           i);
+        if (c < 0) continue;
         seen[c] = true;
         t->byte_id[c] = i;
     }
@@ -146,6 +188,7 @@ static bt_code seal_tokenizer(bt_tokenizer *t, bt_err *err) {
             return bt_fail(err, BT_FORMAT,
                            "no token represents the byte 0x%02x: not a byte-level vocabulary",
                            (unsigned)i);
+    if (bt_tokenizer_marks(t)) BT_TRY(add_marked_tables(t, err));
     BT_TRY(check_affix(t, t->prefix, t->n_prefix, err));
     BT_TRY(check_affix(t, t->suffix, t->n_suffix, err));
     if (t->eot >= 0 && !bt_tokenizer_may_end(t, t->eot))

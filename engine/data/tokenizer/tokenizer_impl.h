@@ -12,12 +12,13 @@
 
 #include "engine/data/tokenizer/added.h"
 #include "engine/data/tokenizer/bpe.h"
+#include "engine/data/tokenizer/marked_spaces.h"
 #include "engine/data/tokenizer/pretok.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
 /* PLAIN: made by merges. SPECIAL, ADDED: created by name only (added.h); a special token is not shown. HOLE: an
- * unused id. */
-enum { BT_TOKEN_PLAIN, BT_TOKEN_SPECIAL, BT_TOKEN_HOLE, BT_TOKEN_ADDED };
+ * unused id. BYTE: <0x0A> of a tokenizer that marks spaces. */
+enum { BT_TOKEN_PLAIN, BT_TOKEN_SPECIAL, BT_TOKEN_HOLE, BT_TOKEN_ADDED, BT_TOKEN_BYTE };
 enum { BT_MAX_VOCAB = 1 << 20, BT_MAX_TOKEN_BYTES = 1 << 16, BT_AFFIX_MAX = 8 };
 
 typedef struct bt_merge {
@@ -30,6 +31,8 @@ struct bt_tokenizer {
     /* a word that is a token is not merged (Llama 3) */
     bool ignore_merges;
     bool nfc; /* text is normalised to NFC first (Qwen) */
+    bt_marked
+        marked; /* marked.how is not BT_SPACES_PLAIN: of SentencePiece's kind, without a pattern */
     bt_pattern pattern;
     char *rules; /* regular expressions in lines (pretok.h); NULL: a fixed pattern */
     int32_t eot;
@@ -42,8 +45,12 @@ struct bt_tokenizer {
     char *chat_template; /* NULL: none */
     uint64_t hash;
 
-    char *bytes;            /* bytes of all tokens, concatenated */
-    uint32_t *at;           /* [V + 1] token i is bytes[at[i] .. at[i+1]) */
+    char *bytes;  /* bytes of all tokens, concatenated */
+    uint32_t *at; /* [V + 1] token i is bytes[at[i] .. at[i+1]) */
+    char
+        *shown; /* the same as text, with spaces for marks and bytes for byte tokens; NULL: bytes */
+    uint32_t *shown_at;     /* [V + 1] */
+    bt_byte_pairs *pairs;   /* adjacent bytes of its tokens; NULL unless it marks spaces */
     unsigned char *special; /* [V] BT_TOKEN_PLAIN, .. */
     /* [n_added] by id: all SPECIAL and ADDED tokens, and PLAIN ones that a text can name as well */
     bt_added *added;
@@ -81,6 +88,12 @@ bt_code bt_tokenizer_make_bytes(bt_tokenizer **out, bt_err *err) BT_MUST_CHECK;
 /* Cuts words by rules (pretok.h), which are compiled once to be checked; a fixed pattern in one line becomes that
  * pattern. */
 bt_code bt_tokenizer_set_rules(bt_tokenizer *t, const char *rules, bt_err *err) BT_MUST_CHECK;
+
+/* Returns token id as the vocabulary has it: with marks of spaces, a byte token as <0x0A>. */
+const char *bt_tokenizer_raw(const bt_tokenizer *t, int32_t id, size_t *n);
+static inline bool bt_tokenizer_marks(const bt_tokenizer *t) {
+    return t->marked.how != BT_SPACES_PLAIN;
+}
 
 /* Returns true for a special token that can end a text. */
 bool bt_tokenizer_may_end(const bt_tokenizer *t, int32_t id);

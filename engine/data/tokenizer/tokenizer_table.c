@@ -49,7 +49,7 @@ bool bt_tokenizer_has_flags(const bt_tokenizer *t) {
     return any;
 }
 
-const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n) {
+const char *bt_tokenizer_raw(const bt_tokenizer *t, int32_t id, size_t *n) {
     if (id < 0 || id >= t->V) {
         *n = 0;
         return "";
@@ -58,10 +58,35 @@ const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n) {
     return t->bytes + t->at[id];
 }
 
+const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n) {
+    if (!t->shown || id < 0 || id >= t->V) return bt_tokenizer_raw(t, id, n);
+    *n = t->shown_at[id + 1] - t->shown_at[id];
+    return t->shown + t->shown_at[id];
+}
+
+unsigned bt_tokenizer_continues(const bt_tokenizer *t, int32_t last) {
+    const bool again = t->marked.how == BT_SPACES_PREPEND || t->marked.how == BT_SPACES_ALWAYS;
+    return last < 0 || (again && added_of(t, last)) ? BT_ENCODE_TEXT : BT_ENCODE_MORE;
+}
+
+const char *bt_tokenizer_spaces(const bt_tokenizer *t) {
+    return bt_tokenizer_marks(t) ? bt_spaces_name(t->marked.how) : NULL;
+}
+
+bool bt_tokenizer_prefixes(const bt_tokenizer *t) { return bt_spaces_prefixes(t->marked.how); }
+
+bool bt_tokenizer_is_merged(const bt_tokenizer *t, int32_t id) {
+    return id >= 0 && id < t->V && t->special[id] == BT_TOKEN_PLAIN;
+}
+
+bool bt_tokenizer_is_byte(const bt_tokenizer *t, int32_t id) {
+    return id >= 0 && id < t->V && t->special[id] == BT_TOKEN_BYTE;
+}
+
 int32_t bt_tokenizer_named(const bt_tokenizer *t, const char *name, size_t n) {
     for (size_t i = 0; i < t->n_added; i++) {
         size_t k;
-        const char *bytes = bt_tokenizer_bytes(t, t->added[i].id, &k);
+        const char *bytes = bt_tokenizer_raw(t, t->added[i].id, &k);
         if (k == n && memcmp(bytes, name, n) == 0) return t->added[i].id;
     }
     return -1;
@@ -69,8 +94,12 @@ int32_t bt_tokenizer_named(const bt_tokenizer *t, const char *name, size_t n) {
 
 void bt_tokenizer_summarise(const bt_tokenizer *t, bt_tokenizer_about *out) {
     *out = (bt_tokenizer_about){t->kind,
-                                t->is_bytes ? "none" : bt_pattern_name(t->pattern),
-                                t->nfc ? "nfc" : "none",
+                                t->is_bytes             ? "none"
+                                : bt_tokenizer_marks(t) ? "sentencepiece"
+                                                        : bt_pattern_name(t->pattern),
+                                bt_tokenizer_marks(t) ? bt_spaces_name(t->marked.how)
+                                : t->nfc              ? "nfc"
+                                                      : "none",
                                 t->n_merges,
                                 0,
                                 0,

@@ -343,7 +343,7 @@ static void own_files_are_checked(void **state) {
         const char *from, *to, *words;
     } changes[] = {
         {"bitrain-tokenizer", "other", "not a bitrain tokenizer"},
-        {"\"version\":1", "\"version\":3", "neither 1 nor 2"},
+        {"\"version\":1", "\"version\":4", "not 1, 2 or 3"},
         {"\"kind\":\"bpe\"", "\"kind\":\"spm\"", "no kind 'spm'"},
         {"\"pattern\":\"gpt2\"", "\"pattern\":\"(a+)+\"", "no pattern '(a+)+'"},
         {"\"pattern\":\"gpt2\",", "", "'pattern' is missing"},
