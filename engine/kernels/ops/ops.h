@@ -59,14 +59,17 @@ static inline size_t bt_op_norm_sums(size_t rows, size_t C) {
 }
 void bt_op_rmsnorm_bwd_saved(const bt_rmsnorm_bwd_saved *j);
 /* Dropout of rows of C elements: y = (or, with add, +=) x * scale or 0. y may be x. With the half row
- * h = (C + 1) / 2, column c of row r uses 16 bits of bt_noise_word(rows[r], site * h + c % h): the lower ones where
- * c < h, else the upper ones. The element is 0 if they are less than `below`. */
+ * h = (C + 1) / 2, column c of row r uses 16 bits of bt_noise_word(rows[r], first + site * h + c % h): the lower ones
+ * where c < h, else the upper ones. The element is 0 if they are less than `below`. If the rows are columns
+ * col0 .. col0+C of rows of `whole` elements, c and h are those of the whole row. */
 enum { BT_DROP_ALL = 1 << 16 };
 typedef struct bt_drop {
     uint32_t *rows; /* (rows) noise key of each row */
     uint32_t below; /* probability of 0, in units of 1 / BT_DROP_ALL */
     uint32_t site;  /* number of the tensor */
     float scale;
+    uint32_t first;     /* added to the number of each word */
+    size_t whole, col0; /* whole 0: the rows are whole */
 } bt_drop;
 void bt_op_drop(float *y, const float *x, const bt_drop *how, bool add, size_t rows, size_t C);
 void bt_op_rope(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos,

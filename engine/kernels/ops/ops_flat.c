@@ -243,9 +243,18 @@ static void drop_piece(float *y, const float *x, const uint32_t *words, int shif
         set_products(y, x, factors, n);
 }
 
+/* Columns c0 .. c0+n of whole rows, as far as the rows have them. */
+static void drop_columns(const drop_job *j, float *y, const float *x, const uint32_t *words,
+                         int shift, size_t c0, size_t n) {
+    const size_t from = bt_max_size(c0, j->how.col0), to = bt_min_size(c0 + n, j->how.col0 + j->C);
+    if (from < to)
+        drop_piece(y + from - j->how.col0, x + from - j->how.col0, words + from - c0, shift, j,
+                   to - from);
+}
+
 static void drop_unit(void *ctx, int thread, size_t a, size_t b) {
     const drop_job *j = ctx;
-    const size_t half = (j->C + 1) / 2;
+    const size_t half = ((j->how.whole ? j->how.whole : j->C) + 1) / 2;
     uint32_t words[DROP_PIECE];
     (void)thread;
     for (size_t r = a; r < b; r++) {
@@ -254,9 +263,9 @@ static void drop_unit(void *ctx, int thread, size_t a, size_t b) {
         for (size_t i = 0, n; i < half; i += n) {
             n = bt_min_size(DROP_PIECE, half - i);
             bt_active_kernels()->noise_words(words, j->how.rows[r],
-                                             (uint32_t)(j->how.site * half + i), n);
-            drop_piece(y + i, x + i, words, 0, j, n);
-            drop_piece(y + half + i, x + half + i, words, 16, j, bt_min_size(n, j->C - half - i));
+                                             (uint32_t)(j->how.first + j->how.site * half + i), n);
+            drop_columns(j, y, x, words, 0, i, n);
+            drop_columns(j, y, x, words, 16, half + i, n);
         }
     }
 }

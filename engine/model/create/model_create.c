@@ -27,7 +27,8 @@ static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
                         .scale = (float)m->whole.lora.scale,
                         .x = m->lora_x,
                         .u = m->lora_u,
-                        .du = m->lora_du};
+                        .du = m->lora_du,
+                        .model = m};
 }
 
 /* Table of a frozen base, (rows, cols) in `memory`; blocks: a scale for each block, otherwise for each row. */
@@ -230,6 +231,9 @@ static void wire(bt_model *m, const bt_model_memory *p) {
                         : NULL;
     m->drop.rows = m->setup.train && m->setup.drops ? bt_arena_at(&m->scratch_arena, p->drop_rows)
                                                     : NULL;
+    m->lora_drop.rows = m->setup.train && m->setup.drops_lora
+                            ? bt_arena_at(&m->scratch_arena, p->lora_drop_rows)
+                            : NULL;
     m->acts_plan = p->acts_plan;
     m->reference = m->setup.pairs ? bt_arena_at(&m->scratch_arena, p->reference) : NULL;
     m->distil_parts = m->setup.taught ? bt_arena_at(&m->scratch_arena, p->distil_parts) : NULL;

@@ -227,6 +227,9 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     }
     p->noise_rows = s->train && s->grad_int8 ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t))
                                              : 0;
+    p->lora_drop_rows = s->train && s->drops_lora
+                            ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t))
+                            : 0;
     p->drop_rows = s->train && s->drops ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t)) : 0;
     if (bt_model_head_int8(s)) {
         p->head_packed = bt_arena_reserve(&p->scratch, head8_bytes(s, whole), 1);

@@ -1,6 +1,8 @@
 /* adapter.c - linear layers with frozen weights: no gradient for them, and for some a low-rank adapter, u = scale
  * x A^T, y += u B^T. Backward: dB += dy^T u, du = scale dy B, dA += du^T x, dx += du A (arXiv:2106.09685).
- * Products of adapters have the precision of dense layers. */
+ * Products of adapters have the precision of dense layers. With dropout an adapter reads x through a mask, through
+ * which du A passes to dx; the mask is computed again in each product. */
+#include "engine/base/rng.h"
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/model/net/net.h"
@@ -23,12 +25,37 @@ static void widen_rows(void *ctx, int thread, size_t begin, size_t end) {
         widen_frozen_row(j->out + r * j->K, j->xq + r * j->K, j->dq[r], j->K);
 }
 
+static bool adapter_drops(const bt_linear *l) {
+    const bt_model *m = l->adapter.model;
+    return m->gradient_passes && m->lora_drop.rows && m->lora_drop.below > 0;
+}
+
+/* y = or += the values of rows r0 .. r0+n of x that the layer's mask keeps */
+static void drop_input(const bt_linear *l, float *y, const float *x, bool add, size_t r0,
+                       size_t n) {
+    const bt_tensor *a = l->adapter.a_tensor;
+    bt_drop how = l->adapter.model->lora_drop;
+    how.rows += r0;
+    how.first = (uint32_t)bt_hash_name(a->name);
+    how.whole = a->whole_cols;
+    how.col0 = a->col0;
+    bt_op_drop(y, x, &how, add, n, l->K);
+}
+
 const float *bt_adapter_input(const bt_linear *l, const bt_linear_input *in, const float *src,
                               size_t r0, size_t n) {
-    if (!in->tern) return bt_input_floats(in, src) + r0 * l->K;
-    widen_job j = {l->adapter.x, in->xq + r0 * l->K, in->dq + r0, l->K};
-    bt_parallel_for(n, 8, widen_rows, &j);
-    return l->adapter.x;
+    float *x = l->adapter.x;
+    const bool drops = adapter_drops(l);
+    if (in->tern) {
+        widen_job j = {x, in->xq + r0 * l->K, in->dq + r0, l->K};
+        bt_parallel_for(n, 8, widen_rows, &j);
+        if (drops) drop_input(l, x, x, false, r0, n);
+        return x;
+    }
+    const float *floats = bt_input_floats(in, src) + r0 * l->K;
+    if (!drops) return floats;
+    drop_input(l, x, floats, false, r0, n);
+    return x;
 }
 
 static void times_a(const bt_linear *l, const float *x, size_t n) {
@@ -61,8 +88,11 @@ static void dx(const bt_linear *l, size_t range, float *dx_out, bt_grads dy, siz
         n = bt_min_size(a->chunk, rows - at);
         bt_op_gemm(a->du, a->rank, dy.f32 + at * l->N + col, l->N, 0, a->b + col * a->rank, a->rank,
                    0, a->scale, n, a->rank, N, l->prec, 0);
-        bt_op_gemm(dx_out + at * l->K, l->K, a->du, a->rank, 0, a->a, l->K, 0, 1, n, l->K, a->rank,
-                   l->prec, BT_ACC);
+        const bool drops = adapter_drops(l);
+        float *to = drops ? a->x : dx_out + at * l->K;
+        bt_op_gemm(to, l->K, a->du, a->rank, 0, a->a, l->K, 0, 1, n, l->K, a->rank, l->prec,
+                   drops ? 0 : BT_ACC);
+        if (drops) drop_input(l, dx_out + at * l->K, to, true, r0 + at, n);
     }
 }
 

@@ -7,13 +7,26 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
+/* Sets the keys of M rows from a stream of the run's seed and step. */
+static void set_drop(bt_drop *d, double p, uint64_t seed, uint64_t stream, uint64_t first_row,
+                     size_t M) {
+    d->below = (uint32_t)(p * BT_DROP_ALL + 0.5);
+    d->scale = (float)(BT_DROP_ALL / (double)(BT_DROP_ALL - d->below));
+    for (size_t i = 0; d->rows && d->below && i < M; i++)
+        d->rows[i] = (uint32_t)bt_rng_u64(seed, stream, first_row + i);
+}
+
+static size_t pass_rows(const bt_model *m) { return (size_t)m->setup.B * (size_t)m->setup.cfg.T; }
+
 void bt_model_dropout(bt_model *m, double p, uint64_t seed, uint64_t step, uint64_t first_row) {
-    const size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
-    const uint64_t stream = bt_rng_u64(seed, bt_hash_name("dropout"), step);
-    m->drop.below = (uint32_t)(p * BT_DROP_ALL + 0.5);
-    m->drop.scale = (float)(BT_DROP_ALL / (double)(BT_DROP_ALL - m->drop.below));
-    for (size_t i = 0; m->drop.rows && m->drop.below && i < M; i++)
-        m->drop.rows[i] = (uint32_t)bt_rng_u64(seed, stream, first_row + i);
+    set_drop(&m->drop, p, seed, bt_rng_u64(seed, bt_hash_name("dropout"), step), first_row,
+             pass_rows(m));
+}
+
+void bt_model_lora_dropout(bt_model *m, double p, uint64_t seed, uint64_t step,
+                           uint64_t first_row) {
+    set_drop(&m->lora_drop, p, seed, bt_rng_u64(seed, bt_hash_name("lora dropout"), step),
+             first_row, pass_rows(m));
 }
 
 static bool model_drops(const bt_model *m) {

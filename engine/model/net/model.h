@@ -93,6 +93,7 @@ typedef struct bt_model_setup {
     bool pairs;      /* bt_model_dpo will be called: the loss is one of pairs of documents */
     bool taught;     /* bt_model_distil will be called */
     bool drops;      /* training: bt_model_dropout will be called */
+    bool drops_lora; /* training: bt_model_lora_dropout will be called */
     /* a frozen base: embedding and head are int8 with a scale for each token; and with full recompute in
      * bf16 the residual entering a layer is rounded to bf16, as which it is kept */
     bool lean;
@@ -246,6 +247,9 @@ void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_ro
  * multiplied by 1 / (1 - p). A function of (seed, step, first_row + row, layer, branch, channel): the same in every
  * layout. Called before the forward and before the backward pass of a micro-batch. p = 0: none. Needs setup.drops. */
 void bt_model_dropout(bt_model *m, double p, uint64_t seed, uint64_t step, uint64_t first_row);
+/* The same for the inputs of adapters: each adapter reads its layer's input with a mask of its own, as in PEFT; the
+ * frozen layer reads all of it. Needs setup.drops_lora. */
+void bt_model_lora_dropout(bt_model *m, double p, uint64_t seed, uint64_t step, uint64_t first_row);
 
 /* The next passes use sequences of documents: positions (B, T) of each token in its document, -1 behind the last
  * one of a sequence; attention is restricted to documents. NULL: each sequence is one document. Called before the

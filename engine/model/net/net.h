@@ -43,7 +43,8 @@ typedef struct bt_adapter {
     float *da, *db;
     size_t rank, chunk;
     float scale;
-    float *x, *u, *du; /* (chunk, K), (chunk, rank), (chunk, rank) */
+    float *x, *u, *du;     /* (chunk, K), (chunk, rank), (chunk, rank) */
+    const bt_model *model; /* its lora_drop is the dropout of x */
     /* state for products of a slice or of leaves; NULL: none */
     struct bt_tp_state *tp;
 } bt_adapter;
@@ -240,6 +241,7 @@ struct bt_model {
     size_t n_documents;   /* 0: each sequence is one document */
     bool gradient_passes; /* bt_model_gradient_passes */
     bt_drop drop;         /* bt_model_dropout; rows is NULL without setup.drops */
+    bt_drop lora_drop;    /* bt_model_lora_dropout; rows is NULL without setup.drops_lora */
     uint32_t *noise_rows; /* (M) keys of bt_noise; NULL without int8 gradients */
     size_t block;         /* rows of one feed-forward block */
     size_t again; /* rows whose gate and up are saved, a multiple of it; 0: all rows (acts.def) */

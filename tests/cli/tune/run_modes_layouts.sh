@@ -18,7 +18,7 @@ ok eval wide --data asked.jsonl --form alpaca --logits some.btl --top-k 9
 
 same=(--init-from base --batch-tokens 768 --threads 1 --steps 4 --lr 1e-2 --eval-every 4 --set train.eval_tokens=384
       --set train.reproducible=true --set train.unit=1)
-lora=(--tune lora --set tune.rank=4 --set tune.alpha=8)
+lora=(--tune lora --set tune.rank=4 --set tune.alpha=8 --set tune.dropout=0.2)
 preferences=("${same[@]}" "${lora[@]}" --data pairs.jsonl --form preference)
 classes=("${same[@]}" --data labels.jsonl --form label)
 classes_lora=("${classes[@]}" "${lora[@]}")

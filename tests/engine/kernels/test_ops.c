@@ -69,7 +69,9 @@ static void run_all(results *r, bt_prec prec) {
     bt_op_add(r->dup, r->glu, M * N);
     uint32_t keys[M];
     for (uint32_t i = 0; i < M; i++) keys[i] = 7919 * i;
-    bt_op_drop(r->dgate, r->dup, &(bt_drop){keys, 1 << 14, 3, 4 / 3.0f}, true, M, N);
+    bt_op_drop(r->dgate, r->dup,
+               &(bt_drop){.rows = keys, .below = 1 << 14, .site = 3, .scale = 4 / 3.0f}, true, M,
+               N);
     bt_op_scale(r->dup, 1.7f, M * N);
     r->sums[0] = bt_op_sum(big, 70000), r->sums[1] = bt_op_sum_abs(big, 70000),
     r->sums[2] = bt_op_sum_squares(big, 70000);
@@ -145,7 +147,7 @@ static void dropout_scales_what_it_keeps(void **state) {
     enum { ROWS = 400, C = 1031 };
     static float x[ROWS * C], y[ROWS * C], sum[ROWS * C];
     static uint32_t keys[ROWS];
-    const bt_drop how = {keys, BT_DROP_ALL / 4, 2, 4 / 3.0f};
+    const bt_drop how = {.rows = keys, .below = BT_DROP_ALL / 4, .site = 2, .scale = 4 / 3.0f};
     bt_err err = BT_ERR_INIT;
     size_t zeros = 0, pairs = 0;
     assert_int_equal(bt_threads_init(2, &err), BT_OK);
@@ -166,6 +168,19 @@ static void dropout_scales_what_it_keeps(void **state) {
     assert_memory_equal(x, y, sizeof x);
     fill(x, ROWS * C, 32);
     for (size_t i = 0; i < ROWS * C; i++) assert_true(sum[i] == x[i] + y[i]);
+    /* Parts of whole rows, as tensor parallelism divides them, have the mask of the whole. */
+    static const size_t cuts[] = {0, 7, 515, 516, 900, C};
+    fill(x, ROWS * C, 31);
+    for (size_t k = 0; k + 1 < sizeof cuts / sizeof *cuts; k++) {
+        const size_t n = cuts[k + 1] - cuts[k];
+        bt_drop part = how;
+        part.whole = C;
+        part.col0 = cuts[k];
+        for (size_t r = 0; r < ROWS; r++) memcpy(sum + r * n, x + r * C + cuts[k], n * sizeof *x);
+        bt_op_drop(sum, sum, &part, false, ROWS, n);
+        for (size_t r = 0; r < ROWS; r++)
+            assert_memory_equal(sum + r * n, y + r * C + cuts[k], n * sizeof *x);
+    }
     bt_threads_release();
 }
 

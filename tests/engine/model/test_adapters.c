@@ -136,6 +136,38 @@ static void dense_gradients_equal_finite_differences(void **state) {
     bt_model_destroy(adapted);
 }
 
+/* The adapters alone read their inputs through masks, and only in passes that make gradients. */
+static void dropout_of_inputs_has_the_slope_of_its_gradients(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        const bt_linear_kind linear = kind ? BT_LIN_BITNET158 : BT_LIN_DENSE;
+        bt_model_setup s = setup_of(linear, BT_LORA_ALL);
+        s.drops_lora = true;
+        bt_model *full = model_of(linear, 0), *m = small_model(&s, 5);
+        share_base(full, m);
+        bt_model_lora_dropout(m, 0.3, 7, 2, 40);
+        bt_model_gradient_passes(m, true);
+        double base = train(full), fresh = train(m);
+        assert_memory_equal(&base, &fresh, sizeof base); /* B is zero. */
+        random_b(m);
+        const double dropped = train(m);
+        if (!kind) small_slope(m, scaled_loss, 1.0f, 1e-3, 2e-3);
+        bt_model_lora_dropout(m, 0.3, 7, 3, 40);
+        assert_true(train(m) != dropped);
+        bt_model_lora_dropout(m, 0.3, 7, 2, 40);
+        const double again = train(m);
+        assert_memory_equal(&dropped, &again, sizeof again);
+        bt_model_gradient_passes(m, false);
+        const double evaluated = scaled_loss(m);
+        bt_model_lora_dropout(m, 0, 7, 2, 40);
+        bt_model_gradient_passes(m, true);
+        const double without = scaled_loss(m);
+        assert_memory_equal(&evaluated, &without, sizeof without);
+        bt_model_destroy(full);
+        bt_model_destroy(m);
+    }
+}
+
 static void ternary_adapters_see_the_base_as_it_computes(void **state) {
     (void)state;
     bt_model *full = model_of(BT_LIN_BITNET158, 0),
@@ -357,6 +389,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dense_adapters_equal_the_merged_model),
         cmocka_unit_test(dense_gradients_equal_finite_differences),
+        cmocka_unit_test(dropout_of_inputs_has_the_slope_of_its_gradients),
         cmocka_unit_test(ternary_adapters_see_the_base_as_it_computes),
         cmocka_unit_test(a_lean_base_is_near),
         cmocka_unit_test(recomputed_blocks_have_the_bits_of_kept_rows),
