@@ -33,6 +33,7 @@ typedef struct convert_cfg {
 #define BT_ARCH(...)
 #define BT_NAME(...)
 #define BT_NUMBER(id, word, ...) "|" word
+#define BT_READ_ONLY(...)
 static const char types[] = "auto"
 #include "engine/interop/formats/formats.def"
     ;

@@ -162,11 +162,6 @@ static bt_code check_gguf_kind(const bt_gguf_kv *kv, bt_err *err) {
                        "it holds no model, but '%.40s' (general.type); adapters are read from "
                        "folders of PEFT",
                        kv->text ? kv->text : "?");
-    if (strcmp(kv->key, "split.count") == 0 && kv->whole > 1)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "it is one of %lld parts of a split file (join them: llama-gguf-split "
-                       "--merge FIRST-PART OUT)",
-                       (long long)kv->whole);
     return BT_OK;
 }
 

@@ -14,7 +14,14 @@
 #define BT_KEY_NFC "bitrain.normalizer_nfc"
 
 /* tokenizer.ggml.token_type */
-enum { BT_GGUF_NORMAL = 1, BT_GGUF_CONTROL = 3, BT_GGUF_USER_DEFINED = 4, BT_GGUF_UNUSED = 5 };
+enum {
+    BT_GGUF_NORMAL = 1,
+    BT_GGUF_UNKNOWN,
+    BT_GGUF_CONTROL,
+    BT_GGUF_USER_DEFINED,
+    BT_GGUF_UNUSED,
+    BT_GGUF_BYTE
+};
 
 /* llama.cpp's names of pre-tokenisers: for writing the first of a pattern counts. ignore_merges: what
  * llama.cpp does with such a vocabulary. pattern: the name of a fixed one, or rules in lines */

@@ -1,32 +1,24 @@
-/* gguf_read.c - a GGUF file as a source: the model's configuration from its keys, its tensors, its vocabulary. */
-#include <jansson.h>
+/* gguf_read.c - a GGUF file as a source: the model's configuration from its keys, its tensors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/data/tokenizer/tokenizer_build.h"
 #include "engine/interop/formats/gguf.h"
 #include "engine/interop/gguf_keys.h"
-#include "engine/interop/model_file.h"
+#include "engine/interop/gguf_reader.h"
 
 /* ---- the model --------------------------------------------------------------------------------- */
 
-typedef struct reader {
-    bt_model_file *s;
-    bt_gguf g;
-    const char *arch; /* prefix of the model's keys */
-} reader;
-
-static const bt_gguf_kv *find_model_key(const reader *r, const char *name) {
+static const bt_gguf_kv *find_model_key(const bt_gguf_reader *r, const char *name) {
     char key[128];
     snprintf(key, sizeof key, "%s.%s", r->arch, name);
     return bt_gguf_find(&r->g, key);
 }
 
 /* least 0: the key is optional, and *out is unchanged if it is missing */
-static bt_code read_gguf_integer(const reader *r, const char *name, int least, int most, int *out,
-                                 bt_err *err) {
+static bt_code read_gguf_integer(const bt_gguf_reader *r, const char *name, int least, int most,
+                                 int *out, bt_err *err) {
     const bt_gguf_kv *kv = find_model_key(r, name);
     if (!kv && least == 0) return BT_OK;
     if (!kv) return bt_fail(err, BT_FORMAT, "the key '%s.%s' is missing", r->arch, name);
@@ -39,7 +31,8 @@ static bt_code read_gguf_integer(const reader *r, const char *name, int least, i
     return BT_OK;
 }
 
-static bt_code real(const reader *r, const char *name, bool needed, double *out, bt_err *err) {
+static bt_code real(const bt_gguf_reader *r, const char *name, bool needed, double *out,
+                    bt_err *err) {
     const bt_gguf_kv *kv = find_model_key(r, name);
     if (!kv && needed) return bt_fail(err, BT_FORMAT, "the key '%s.%s' is missing", r->arch, name);
     if (!kv) return BT_OK;
@@ -56,7 +49,7 @@ static bt_code real(const reader *r, const char *name, bool needed, double *out,
     return BT_OK;
 }
 
-static bt_code find_arch(reader *r, bt_err *err) {
+static bt_code find_arch(bt_gguf_reader *r, bt_err *err) {
     const char *name = bt_gguf_text(&r->g, "general.architecture");
     bt_text known = {0};
     if (!name) return bt_fail(err, BT_FORMAT, "the key 'general.architecture' is missing");
@@ -76,7 +69,7 @@ static bt_code find_arch(reader *r, bt_err *err) {
     return code;
 }
 
-static bt_code read_gguf_sizes(reader *r, bt_err *err) {
+static bt_code read_gguf_sizes(bt_gguf_reader *r, bt_err *err) {
     bt_model_cfg *m = &r->s->cfg;
     int value = 0, rope = 0;
     BT_TRY(read_gguf_integer(r, "block_count", 1, 1024, &m->L, err));
@@ -102,7 +95,7 @@ static bt_code read_gguf_sizes(reader *r, bt_err *err) {
 }
 
 /* llama.cpp always computes SiLU; our own key has the activation with which the model was trained */
-static bt_code read_gguf_activation(reader *r, bt_err *err) {
+static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
     const char *word = bt_gguf_text(&r->g, BT_KEY_ACT);
     const bt_gguf_kv *theirs = find_model_key(r, "hidden_activation");
     if (!word && theirs) word = theirs->text;
@@ -115,7 +108,7 @@ static bt_code read_gguf_activation(reader *r, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code read_scaling(reader *r, bt_err *err) {
+static bt_code read_scaling(bt_gguf_reader *r, bt_err *err) {
     bt_model_cfg *m = &r->s->cfg;
     const bt_gguf_kv *type = find_model_key(r, "rope.scaling.type");
     const char *word = type ? type->text : NULL;
@@ -154,7 +147,7 @@ static bt_code read_scaling(reader *r, bt_err *err) {
 
 /* A file of Llama 3 has a divisor for each frequency instead of the settings from which they were computed. The
  * published models share all settings but factor and context; other divisors are refused. */
-static bt_code read_divisors(reader *r, bt_err *err) {
+static bt_code read_divisors(bt_gguf_reader *r, bt_err *err) {
     static const int contexts[] = {8192, 2048, 4096, 16384, 32768, 65536, 131072};
     enum { MOST = 512 };
     bt_model_cfg *m = &r->s->cfg;
@@ -191,7 +184,7 @@ static bt_code read_divisors(reader *r, bt_err *err) {
 }
 
 /* Ternary if the file's key states it; otherwise if its tensors are codes. */
-static void find_linear(reader *r) {
+static void find_linear(bt_gguf_reader *r) {
     const char *word = bt_gguf_text(&r->g, BT_KEY_LINEAR);
     bool codes = r->s->arch == BT_ARCH_BITNET;
     for (size_t i = 0; i < r->s->stored.n; i++) {
@@ -205,7 +198,7 @@ static void find_linear(reader *r) {
 }
 
 /* A window that is at least as long as every text has no effect. */
-static bt_code read_gguf_window(reader *r, bt_err *err) {
+static bt_code read_gguf_window(bt_gguf_reader *r, bt_err *err) {
     int window = 0, *T = &r->s->cfg.T;
     if (!find_model_key(r, "attention.sliding_window")) return BT_OK;
     BT_TRY(read_gguf_integer(r, "attention.sliding_window", 0, 1 << 30, &window, err));
@@ -229,7 +222,7 @@ static bt_code split_gguf_tensors(bt_model_file *s, bt_err *err) {
     return bt_stored_split(&s->stored, ".ffn_up.weight", gate_up, 2, err);
 }
 
-static bt_code read_gguf_model(reader *r, bt_err *err) {
+static bt_code read_gguf_model(bt_gguf_reader *r, bt_err *err) {
     BT_TRY(find_arch(r, err));
     BT_TRY(bt_gguf_keys_check(&r->g, r->arch, &r->s->notes, err));
     const bt_arch_row *row = bt_arch_at(r->s->arch);
@@ -255,7 +248,7 @@ static bt_code read_gguf_model(reader *r, bt_err *err) {
 
 /* ---- tensors ----------------------------------------------------------------------------------- */
 
-static bt_code find_stored_tensor(reader *r, size_t i, bt_err *err) {
+static bt_code find_stored_tensor(bt_gguf_reader *r, size_t i, bt_err *err) {
     bt_model_file *s = r->s;
     const bt_tensor *t = &s->params.tensors[i];
     bt_stored_location *p = &s->places[i];
@@ -286,198 +279,74 @@ static bool is_ignored_gguf_tensor(const bt_model_file *s, const char *name) {
     return end && strcmp(end, ".input_scale") == 0;
 }
 
-/* ---- vocabulary --------------------------------------------------------------------------------- */
-
-typedef struct vocab {
-    json_t *vocab, *added, *merges;
-    unsigned char *types;
-    uint64_t n, n_types;
-} vocab;
-
-static bt_code take_type(void *ctx, uint64_t i, const char *text, size_t n, int64_t value,
-                         bt_err *err) {
-    vocab *v = ctx;
-    (void)text;
-    (void)n;
-    if (value < 1 || value > 5)
-        return bt_fail(err, BT_UNSUPPORTED, "token %llu has the type %lld", (unsigned long long)i,
-                       (long long)value);
-    v->types[i] = (unsigned char)value;
-    return BT_OK;
-}
-
-static bt_code add_gguf_token(void *ctx, uint64_t i, const char *text, size_t n, int64_t value,
-                              bt_err *err) {
-    vocab *v = ctx;
-    (void)value;
-    const int type = i < v->n_types ? v->types[i] : BT_GGUF_NORMAL;
-    if (type == BT_GGUF_UNUSED) return BT_OK; /* a hole */
-    if (json_object_get(v->vocab, text))
-        return bt_fail(err, BT_FORMAT, "token %llu, '%.40s', is there twice", (unsigned long long)i,
-                       text);
-    json_t *name = json_stringn(text, n);
-    if (!name) return bt_fail(err, BT_FORMAT, "token %llu is not UTF-8", (unsigned long long)i);
-    json_object_set_new(v->vocab, text, json_integer((json_int_t)i));
-    if (type != BT_GGUF_NORMAL)
-        json_array_append_new(v->added, json_pack("{s:I, s:O, s:b, s:b}", "id", (json_int_t)i,
-                                                  "content", name, "special",
-                                                  type != BT_GGUF_USER_DEFINED, "normalized", 0));
-    json_decref(name);
-    return BT_OK;
-}
-
-static bt_code take_merge(void *ctx, uint64_t i, const char *text, size_t n, int64_t value,
-                          bt_err *err) {
-    vocab *v = ctx;
-    (void)value;
-    if (json_array_append_new(v->merges, json_stringn(text, n)) == 0) return BT_OK;
-    return bt_fail(err, BT_FORMAT, "merge %llu is not UTF-8", (unsigned long long)i);
-}
-
-static const bt_gguf_kv *array_of(const reader *r, const char *key, bool texts, bt_err *err) {
-    const bt_gguf_kv *kv = bt_gguf_find(&r->g, key);
-    if (kv && kv->type == BT_GGUF_ARRAY &&
-        (texts ? kv->element == BT_GGUF_TEXT
-               : kv->element == BT_GGUF_I32 || kv->element == BT_GGUF_U32) &&
-        kv->count <= 4 * 1048576)
-        return kv;
-    bt_fail(err, BT_FORMAT, "'%s' is missing, or is no array of %s", key,
-            texts ? "texts" : "whole numbers");
-    return NULL;
-}
-
-static bt_code take_lists(reader *r, vocab *v, bt_err *err) {
-    const bt_foreign_file *f = &r->s->stored.files[r->g.file];
-    const bt_gguf_kv *tokens = array_of(r, "tokenizer.ggml.tokens", true, err),
-                     *merges = array_of(r, "tokenizer.ggml.merges", true, err), *types = NULL;
-    if (!tokens || !merges) return BT_FORMAT;
-    if (bt_gguf_find(&r->g, "tokenizer.ggml.token_type")) {
-        types = array_of(r, "tokenizer.ggml.token_type", false, err);
-        if (!types) return BT_FORMAT;
-    }
-    if (tokens->count != (uint64_t)r->s->cfg.V || (types && types->count != tokens->count))
-        return bt_fail(err, BT_FORMAT,
-                       "%llu tokens, %llu types of tokens, %d rows of the embedding",
-                       (unsigned long long)tokens->count,
-                       (unsigned long long)(types ? types->count : tokens->count), r->s->cfg.V);
-    v->n_types = types ? types->count : 0;
-    v->types = calloc(v->n_types + 1, 1);
-    if (!v->types) return bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
-    if (types) BT_TRY(bt_gguf_walk(types, f, take_type, v, err));
-    BT_TRY(bt_gguf_walk(tokens, f, add_gguf_token, v, err));
-    return bt_gguf_walk(merges, f, take_merge, v, err);
-}
-
-/* Finds the word pattern, and whether words that are tokens are not split. */
-static bt_code find_gguf_pattern(const reader *r, const char **pattern, bool *ignore_merges,
-                                 bt_err *err) {
-    const char *model = bt_gguf_text(&r->g, "tokenizer.ggml.model"),
-               *pre = bt_gguf_text(&r->g, "tokenizer.ggml.pre");
-    if (!model || strcmp(model, "gpt2") != 0)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "its tokenizer is of the kind '%.40s'; byte-level BPE ('gpt2') is known "
-                       "here",
-                       model ? model : "none");
-    for (size_t i = 0; pre && i < bt_gguf_pres_n; i++) {
-        if (strcmp(pre, bt_gguf_pres[i].pre) != 0) continue;
-        *pattern = bt_gguf_pres[i].pattern;
-        *ignore_merges = bt_gguf_pres[i].ignore_merges;
-        return BT_OK;
-    }
-    return bt_fail(err, BT_UNSUPPORTED,
-                   "its pre-tokeniser '%.40s' is not GPT-2's, Llama 3's or Qwen's",
-                   pre ? pre : "none");
-}
-
-static int32_t gguf_token_id(const reader *r, const char *key) {
-    const bt_gguf_kv *kv = bt_gguf_find(&r->g, key);
-    const bool is = kv && kv->type != BT_GGUF_TEXT && kv->type != BT_GGUF_ARRAY;
-    return is && kv->whole >= 0 && kv->whole < r->s->cfg.V ? (int32_t)kv->whole : -1;
-}
-
-static bool gguf_flag_or(const reader *r, const char *key, bool otherwise) {
-    const bt_gguf_kv *kv = bt_gguf_find(&r->g, key);
-    return kv && kv->type == BT_GGUF_BOOL ? kv->whole != 0 : otherwise;
-}
-
-static void read_gguf_roles(reader *r) {
-    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                       "tokenizer.ggml.eom_token_id"};
-    bt_token_roles *roles = &r->s->roles;
-    *roles = (bt_token_roles){.known = true,
-                              .bos = gguf_token_id(r, "tokenizer.ggml.bos_token_id"),
-                              .pad = gguf_token_id(r, "tokenizer.ggml.padding_token_id")};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const int32_t id = gguf_token_id(r, keys[i]);
-        if (id >= 0) (void)bt_token_roles_add_end(roles, id);
-    }
-}
-
-/* the member "post_processor". Without the key llama.cpp puts BOS in front for its 'llama-bpe' alone. */
-static json_t *gguf_post_processor(const reader *r, bool llama_bpe) {
-    const bt_token_roles *roles = &r->s->roles;
-    const bool bos = gguf_flag_or(r, "tokenizer.ggml.add_bos_token", llama_bpe) && roles->bos >= 0,
-               eos = gguf_flag_or(r, "tokenizer.ggml.add_eos_token", false) && roles->n_ends > 0;
-    json_t *single = json_array();
-    if (bos) json_array_append_new(single, json_pack("{s:{s:s}}", "SpecialToken", "id", "bos"));
-    json_array_append_new(single, json_pack("{s:{s:s}}", "Sequence", "id", "A"));
-    if (eos) json_array_append_new(single, json_pack("{s:{s:s}}", "SpecialToken", "id", "eos"));
-    return json_pack("{s:s, s:o, s:{s:{s:[i]}, s:{s:[i]}}}", "type", "TemplateProcessing", "single",
-                     single, "special_tokens", "bos", "ids", (int)roles->bos, "eos", "ids",
-                     (int)(roles->n_ends ? roles->ends[0] : -1));
-}
-
-static bt_code build_gguf_tokenizer(reader *r, const vocab *v, bt_err *err) {
-    const char *pattern = NULL;
-    bool ignore_merges = false;
-    BT_TRY(find_gguf_pattern(r, &pattern, &ignore_merges, err));
-    read_gguf_roles(r);
-    const bt_gguf_kv *nfc = bt_gguf_find(&r->g, BT_KEY_NFC);
-    json_t *root = json_pack("{s:{s:s, s:b, s:O, s:O}, s:O, s:o, s:o, s:o}", "model", "type", "BPE",
-                             "ignore_merges", (int)ignore_merges, "vocab", v->vocab, "merges",
-                             v->merges, "added_tokens", v->added, "pre_tokenizer",
-                             bt_tokenizer_pre_tokenizer(pattern), "normalizer",
-                             nfc && nfc->whole ? json_pack("{s:s}", "type", "NFC") : json_null(),
-                             "post_processor", gguf_post_processor(r, ignore_merges));
-    bt_code code = root ? bt_tokenizer_build(&r->s->tokenizer, root, err)
-                        : bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
-    json_decref(root);
-    return code;
-}
-
-static bt_code read_gguf_tokenizer(reader *r, bt_err *err) {
-    vocab v = {.vocab = json_object(), .added = json_array(), .merges = json_array()};
-    bt_code code = take_lists(r, &v, err);
-    if (code == BT_OK) code = build_gguf_tokenizer(r, &v, err);
-    json_decref(v.vocab);
-    json_decref(v.added);
-    json_decref(v.merges);
-    free(v.types);
-    BT_TRY(code);
-    bt_model_file_give_roles(r->s);
-    return bt_tokenizer_set_chat_template(r->s->tokenizer,
-                                          bt_gguf_text(&r->g, "tokenizer.chat_template"), err);
-}
-
 /* ---- all of it ----------------------------------------------------------------------------------- */
 
-static bt_code read_gguf_file(reader *r, bt_err *err) {
+static bt_code read_gguf_file(bt_gguf_reader *r, bt_err *err) {
     BT_TRY(read_gguf_model(r, err));
     BT_TRY(bt_model_file_tables(r->s, err));
     for (size_t i = 0; i < r->s->params.n; i++) BT_TRY(find_stored_tensor(r, i, err));
     return bt_model_file_complete(r->s, is_ignored_gguf_tensor, err);
 }
 
+/* ---- split files ----------------------------------------------------------------------------------- */
+
+static int64_t split_number(const bt_gguf *g, const char *key) {
+    const bt_gguf_kv *kv = bt_gguf_find(g, key);
+    return kv && kv->type != BT_GGUF_TEXT && kv->type != BT_GGUF_ARRAY ? kv->whole : 0;
+}
+
+/* The name of part i (from 1) of n, from that of the first one: NAME-00001-of-00003.gguf. */
+static bool part_name(char *out, size_t size, const char *first, int64_t i, int64_t n) {
+    char tail[40], other[40];
+    (void)snprintf(tail, sizeof tail, "-00001-of-%05lld.gguf", (long long)n);
+    (void)snprintf(other, sizeof other, "-%05lld-of-%05lld.gguf", (long long)i, (long long)n);
+    const size_t length = strlen(first), k = strlen(tail);
+    if (length < k || strcmp(first + length - k, tail) != 0) return false;
+    return snprintf(out, size, "%.*s%s", (int)(length - k), first, other) < (int)size;
+}
+
+/* Adds the tensors of the other parts of a split file, which have no keys of the model. */
+static bt_code read_parts(bt_gguf_reader *r, bt_err *err) {
+    const int64_t n = split_number(&r->g, "split.count"),
+                  tensors = split_number(&r->g, "split.tensors.count");
+    char path[sizeof r->s->path];
+    if (n <= 1) return BT_OK;
+    if (n > BT_FOREIGN_FILES || split_number(&r->g, "split.no") != 0)
+        return bt_fail(err, BT_FORMAT,
+                       "'%s' is part %lld of %lld of a split file: name the first one", r->s->path,
+                       (long long)split_number(&r->g, "split.no") + 1, (long long)n);
+    for (int64_t i = 2; i <= n; i++) {
+        bt_gguf part = {0};
+        if (!part_name(path, sizeof path, r->s->path, i, n))
+            return bt_fail(err, BT_FORMAT,
+                           "'%s' is the first of %lld parts, which are found by its name: it does "
+                           "not end in -00001-of-%05lld.gguf",
+                           r->s->path, (long long)n, (long long)n);
+        bt_code code = bt_gguf_read(&part, &r->s->stored, path, err);
+        if (code == BT_OK &&
+            (split_number(&part, "split.no") != i - 1 || split_number(&part, "split.count") != n))
+            code = bt_fail(err, BT_FORMAT, "'%s' does not say that it is part %lld of %lld", path,
+                           (long long)i, (long long)n);
+        bt_gguf_release(&part);
+        BT_TRY(code);
+    }
+    if (tensors && (uint64_t)tensors != r->s->stored.n)
+        return bt_fail(err, BT_FORMAT, "the parts of '%s' have %zu tensors, not %lld", r->s->path,
+                       r->s->stored.n, (long long)tensors);
+    return BT_OK;
+}
+
 bt_code bt_model_file_open_gguf(bt_model_file *s, bt_err *err) {
-    reader r = {.s = s};
+    bt_gguf_reader r = {.s = s};
     bt_err why = BT_ERR_INIT;
     bt_code code = bt_gguf_read(&r.g, &s->stored, s->path, err);
+    if (code == BT_OK) code = read_parts(&r, err);
     if (code == BT_OK) {
         code = read_gguf_file(&r, &why);
         if (code != BT_OK)
             bt_fail(err, code == BT_ARG ? (code = BT_FORMAT) : code, "'%s': %s", s->path, why.msg);
     }
-    if (code == BT_OK && read_gguf_tokenizer(&r, &s->no_tokenizer) == BT_NOMEM)
+    if (code == BT_OK && bt_gguf_tokenizer_read(&r, &s->no_tokenizer) == BT_NOMEM)
         code = bt_fail(err, BT_NOMEM, "%s", s->no_tokenizer.msg);
     bt_gguf_release(&r.g);
     return code;

@@ -31,8 +31,9 @@ typedef struct gguf_out {
     const bt_convert_job *job;
     bt_arch arch;
     bt_number number;
-    bool ternary; /* linear layers become codes */
-    const bt_gguf_pre *pre;
+    bool ternary;           /* linear layers become codes */
+    const bt_gguf_pre *pre; /* NULL: the vocabulary has scores */
+    bool same_merges;       /* its scores give the merges of the tokenizer */
     entry *e;
     size_t n;
     float *scales;   /* [params.n] */
@@ -73,7 +74,7 @@ static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
                         ? BT_NUM_TQ2_0
                         : BT_NUM_F32;
     const bt_number_row *row = bt_number_at(g->number);
-    if (row->ggml < 0)
+    if (row->ggml < 0 || row->file_type < 0)
         return bt_fail(err, BT_ARG, "GGUF has no type '%s' (f32, f16, bf16, q8_0, tq1_0, tq2_0)",
                        row->word);
     if (row->coded && !g->ternary)
@@ -264,6 +265,7 @@ static bt_code find_pre(gguf_out *g, bt_err *err) {
                        "llama.cpp loads no model without its vocabulary, and '%.200s' has none "
                        "that can be used (name one with --tokenizer FILE): %s",
                        g->s->path, g->s->no_tokenizer.msg);
+    if (bt_tokenizer_spaces(t)) return BT_OK;
     bt_tokenizer_summarise(t, &about);
     const char *rules = bt_tokenizer_rules(t), *pattern = rules ? rules
                                                           : strcmp(about.pattern, "none") == 0
@@ -301,6 +303,25 @@ static bt_code gguf_token_text(const gguf_out *g, json_t *seen, int id, bt_text 
     return bt_fail(err, BT_UNSUPPORTED, "token %d is not UTF-8", id);
 }
 
+/* a token's score decides when its parts are merged */
+static bt_code put_scores(gguf_out *g, bt_err *err) {
+    const int V = g->s->cfg.V;
+    float *scores = calloc((size_t)V, sizeof *scores);
+    if (!scores) return bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+    const bt_code code = bt_tokenizer_scores(g->s->tokenizer, scores, (size_t)V, &g->same_merges,
+                                             err);
+    key(g, "tokenizer.ggml.scores", BT_GGUF_ARRAY);
+    put_number(&g->head, BT_GGUF_F32, 4);
+    put_number(&g->head, (uint64_t)V, 8);
+    for (int id = 0; id < V; id++) {
+        uint32_t bits;
+        memcpy(&bits, &scores[id], sizeof bits);
+        put_number(&g->head, bits, 4);
+    }
+    free(scores);
+    return code;
+}
+
 static bt_code put_gguf_tokens(gguf_out *g, bt_err *err) {
     const bt_tokenizer *t = g->s->tokenizer;
     const int V = g->s->cfg.V;
@@ -314,15 +335,20 @@ static bt_code put_gguf_tokens(gguf_out *g, bt_err *err) {
         code = gguf_token_text(g, seen, id, &word, err);
         put_gguf_text(&g->head, bt_text_str(&word), word.len);
     }
+    if (bt_tokenizer_spaces(t) && code == BT_OK) code = put_scores(g, err);
     key(g, "tokenizer.ggml.token_type", BT_GGUF_ARRAY);
     put_number(&g->head, BT_GGUF_I32, 4);
     put_number(&g->head, (uint64_t)V, 8);
+    /* llama.cpp finds user-defined tokens before it merges: runs of spaces that are both are made by merges. */
+    const bool marks = bt_tokenizer_spaces(t) != NULL;
     for (int id = 0; id < V; id++)
         put_number(&g->head,
-                   bt_tokenizer_is_hole(t, id)      ? BT_GGUF_UNUSED
-                   : bt_tokenizer_is_special(t, id) ? BT_GGUF_CONTROL
-                   : bt_tokenizer_is_added(t, id)   ? BT_GGUF_USER_DEFINED
-                                                    : BT_GGUF_NORMAL,
+                   bt_tokenizer_is_hole(t, id)              ? BT_GGUF_UNUSED
+                   : marks && bt_tokenizer_is_merged(t, id) ? BT_GGUF_NORMAL
+                   : bt_tokenizer_is_special(t, id)         ? BT_GGUF_CONTROL
+                   : bt_tokenizer_is_added(t, id)           ? BT_GGUF_USER_DEFINED
+                   : bt_tokenizer_is_byte(t, id)            ? BT_GGUF_BYTE
+                                                            : BT_GGUF_NORMAL,
                    4);
     if (word.failed && code == BT_OK)
         code = bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
@@ -390,10 +416,14 @@ static bt_code put_vocabulary(gguf_out *g, bt_err *err) {
     const bt_tokenizer *t = g->s->tokenizer;
     bt_tokenizer_about about;
     bt_tokenizer_summarise(t, &about);
-    put_text_key(g, "tokenizer.ggml.model", "gpt2");
-    put_text_key(g, "tokenizer.ggml.pre", g->pre->pre);
+    const char *spaces = bt_tokenizer_spaces(t);
+    put_text_key(g, "tokenizer.ggml.model", spaces ? "llama" : "gpt2");
+    put_text_key(g, "tokenizer.ggml.pre", spaces ? "default" : g->pre->pre);
     BT_TRY(put_gguf_tokens(g, err));
-    put_merges(g);
+    if (spaces)
+        bool_key(g, "tokenizer.ggml.add_space_prefix", bt_tokenizer_prefixes(t));
+    else
+        put_merges(g);
     put_gguf_roles(g);
     bool_key(g, BT_KEY_NFC, strcmp(about.normalizer, "nfc") == 0);
     if (bt_tokenizer_chat_template(t))
@@ -504,6 +534,16 @@ static void add_gguf_notes(const gguf_out *g, bt_text *notes) {
         bt_text_put(notes, "llama.cpp does not round the inputs of these layers to int8, as the "
                            "model was trained: log probabilities differ by up to 0.15\n");
     add_tokenizer_notes(g->s->tokenizer, notes);
+    const char *spaces = bt_tokenizer_spaces(g->s->tokenizer);
+    if (spaces && !g->same_merges)
+        bt_text_put(notes,
+                    "a GGUF file of this kind of tokenizer has scores instead of merges; the "
+                    "merges of this one are not those of its tokens' scores, so llama.cpp "
+                    "may give other ids\n");
+    if (spaces && bt_tokenizer_prefixes(g->s->tokenizer) && strcmp(spaces, "prepend") != 0)
+        bt_text_put(notes,
+                    "llama.cpp puts a space in front of each text and behind each special token, "
+                    "this tokenizer not in front of a text that begins with a space\n");
     if (strcmp(about.normalizer, "nfc") == 0)
         bt_text_put(notes, "llama.cpp does not normalise text to NFC, which this tokenizer does\n");
 }

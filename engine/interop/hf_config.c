@@ -62,12 +62,19 @@ static const bt_arch_row mistral = {.hf_class = "MistralForCausalLM",
                                     .eps = 1e-6,
                                     .act = "silu",
                                     .kv = 8};
+/* 1bitLLM's class: BitNet's layers under other names, always ternary; its type is that of Llama or its own */
+static const bt_arch_row onebit = {.hf_class = "BitnetForCausalLM",
+                                   .model_type = "llama",
+                                   .norm = BT_NORM_SUBLN,
+                                   .theta = 10000,
+                                   .eps = 1e-5,
+                                   .act = "silu"};
 enum { MISTRAL_WINDOW = 4096 }; /* if config.json has no sliding_window */
 
 static void known_classes(bt_text *out) {
     for (int a = 0; a < BT_ARCH_COUNT; a++)
         bt_text_printf(out, "%s%s", a ? ", " : "", bt_arch_at((bt_arch)a)->hf_class);
-    bt_text_printf(out, ", %s", mistral.hf_class);
+    bt_text_printf(out, ", %s, %s", mistral.hf_class, onebit.hf_class);
 }
 
 static bool is_class(const bt_arch_row *row, const char *name, const char *type) {
@@ -83,6 +90,11 @@ static bt_code read_arch(json_t *o, bt_arch *out, const bt_arch_row **row, bt_er
         if (is_class(bt_arch_at((bt_arch)a), name, type))
             *out = (bt_arch)a, *row = bt_arch_at((bt_arch)a);
     if (!*row && is_class(&mistral, name, type)) *out = BT_ARCH_LLAMA, *row = &mistral;
+    if (!*row && name && strcmp(name, onebit.hf_class) == 0) {
+        *out = BT_ARCH_BITNET;
+        *row = &onebit;
+        return BT_OK;
+    }
     if (*row && type && strcmp(type, (*row)->model_type) != 0)
         return bt_fail(err, BT_UNSUPPORTED,
                        "'model_type' is '%.40s', but 'architectures' is '%s', whose type is '%s': "
@@ -118,6 +130,23 @@ static bt_code refuse_the_unknown(json_t *o, bt_err *err) {
     v = json_object_get(o, "partial_rotary_factor");
     if (!is_absent_or_null(v) && json_number_value(v) != 1)
         return bt_fail(err, BT_UNSUPPORTED, "'partial_rotary_factor' is not 1");
+    return BT_OK;
+}
+
+/* 1bitLLM's class has other numbers of bits, which its published models do not use */
+static bt_code check_bits(json_t *o, const bt_arch_row *row, bt_err *err) {
+    static const struct {
+        const char *key;
+        int bits;
+    } keys[] = {{"weight_bits", 1}, {"input_bits", 8}};
+    for (size_t i = 0; i < 2; i++) {
+        json_t *v = json_object_get(o, keys[i].key);
+        if (is_absent_or_null(v)) continue;
+        if (row != &onebit || json_integer_value(v) != keys[i].bits)
+            return bt_fail(err, BT_UNSUPPORTED,
+                           "'%s' is not %d of the class %s, which alone is computed here",
+                           keys[i].key, keys[i].bits, onebit.hf_class);
+    }
     return BT_OK;
 }
 
@@ -352,7 +381,9 @@ static bt_code read_hf_keys(bt_hf_config *c, json_t *o, bt_text *notes, bt_err *
     BT_TRY(read_rope(o, row->theta, m, notes, err));
     BT_TRY(real_or(o, "rms_norm_eps", row->eps, &m->norm_eps, err));
     BT_TRY(read_hf_flag(o, "tie_word_embeddings", row->tied, &m->tied, err));
+    BT_TRY(check_bits(o, row, err));
     BT_TRY(read_linear(o, &c->linear, err));
+    if (row == &onebit && c->linear == BT_HF_DENSE) c->linear = BT_HF_LATENT;
     m->linear = c->linear == BT_HF_DENSE ? BT_LIN_DENSE : BT_LIN_BITNET158;
     read_hf_roles(o, &c->roles, notes);
     if (notes && c->arch == BT_ARCH_BITNET && c->linear == BT_HF_DENSE)

@@ -20,6 +20,7 @@ static bt_code find_hf_tensor(bt_model_file *s, const bt_hf_config *c, size_t i,
     char name[BT_FOREIGN_NAME];
     bt_name_hf(name, t, ".weight");
     bt_stored *f = bt_stored_find(&s->stored, name), *scale;
+    if (!f && bt_name_hf_other(name, t, ".weight")) f = bt_stored_find(&s->stored, name);
     if (!f) return BT_OK; /* reported by bt_model_file_complete */
     const bool coded = t->linear && (c->linear == BT_HF_CODES || c->linear == BT_HF_CODES_INVERSE);
     p->stored = f;

@@ -91,7 +91,19 @@ def predictions(m):
         said.append({"ids": ids, "logits": [float(f"{x:.7g}") for x in y.tolist()]})
     return said
 
+# a model for the vocabulary of a tokenizer that marks spaces
+def marked(m_type, sizes, folder, name):
+    path = os.path.join(HERE, "../engine/data/tokenizer/hostile_%s.json" % name)
+    vocab = json.load(open(path))["model"]["vocab"]
+    m = make(m_type, dict(rope_parameters=rope(), vocab_size=len(vocab), bos_token_id=vocab["<s>"], eos_token_id=vocab["</s>"], tie_word_embeddings=True), sizes, 30)
+    save(m.bfloat16(), folder, tokenizer=False)
+    shutil.copy(path, os.path.join(folder, "tokenizer.json"))
+    json.dump({"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "clean_up_tokenization_spaces": False},
+              open(os.path.join(folder, "tokenizer_config.json"), "w"))
+
 def golden(out):
+    tiny = {**SIZES, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+    marked("llama", tiny, os.path.join(out, "marked/hf"), "llama2")
     small = {**SIZES, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
     for seed, (name, more) in enumerate({"smollm3": dict(num_hidden_layers=4), "phi3": {}}.items()):
         m = make(name, dict(rope_parameters=rope(), pad_token_id=None, **more), small, 20 + seed)
@@ -113,6 +125,7 @@ def main():
     if sys.argv[1] == "--golden": return golden(sys.argv[2])
     for seed, (name, (kind, members)) in enumerate(MODELS.items()):
         save(make(kind, members, SIZES, seed), os.path.join(sys.argv[1], name, "hf"))
+    for name in ("llama2", "mistral", "gemma"): marked("llama", SIZES, os.path.join(sys.argv[1], "spaces-" + name, "hf"), name)
 
 if __name__ == "__main__":
     main()

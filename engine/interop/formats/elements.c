@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engine/interop/formats/formats.h"
+#include "engine/interop/formats/quantised.h"
 #include "engine/kernels/table/half.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/kernels/table/ternary.h"
@@ -80,7 +81,9 @@ bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_
     case BT_NUM_Q8_0: decode_q8(out, in, n); break;
     case BT_NUM_TQ2_0: return decode_tq2(out, in, n, err);
     case BT_NUM_TQ1_0: decode_tq1(out, in, n); break;
-    default: return bt_fail(err, BT_UNSUPPORTED, "type %d has no blocks in a row", (int)t);
+    default:
+        if (bt_quantised_decode(t, out, in, n)) return BT_OK;
+        return bt_fail(err, BT_UNSUPPORTED, "type %d has no blocks in a row", (int)t);
     }
     return BT_OK;
 }

@@ -26,6 +26,12 @@ static const struct {
 } names[BT_P_COUNT] = {
 #include "engine/interop/formats/formats.def"
 };
+#undef BT_NAME
+#define BT_NAME(...)
+#define BT_OTHER_NAME(id, hf) [BT_P_##id] = hf,
+static const char *const other_names[BT_P_COUNT] = {
+#include "engine/interop/formats/formats.def"
+};
 #undef BT_ARCH
 #undef BT_NUMBER
 #undef BT_NAME
@@ -62,6 +68,12 @@ static void put_foreign_name(char out[BT_FOREIGN_NAME], const bt_tensor *t, cons
 
 void bt_name_hf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix) {
     put_foreign_name(out, t, "model.layers", names[t->id].hf, suffix);
+}
+
+bool bt_name_hf_other(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix) {
+    if (!other_names[t->id]) return false;
+    put_foreign_name(out, t, "model.layers", other_names[t->id], suffix);
+    return true;
 }
 
 void bt_name_gguf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix) {

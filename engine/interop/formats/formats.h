@@ -56,6 +56,8 @@ size_t bt_number_bytes(bt_number t, size_t n);
 /* "model.layers.3.mlp.up_proj.weight", "blk.3.ffn_up.weight"; suffix is ".weight" or another */
 enum { BT_FOREIGN_NAME = 96 };
 void bt_name_hf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix);
+/* the name in folders of older classes; false: there is no other one */
+bool bt_name_hf_other(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix);
 void bt_name_gguf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix);
 
 /* the architecture that computes the same as the model; BT_UNSUPPORTED: there is none, err has the reason */

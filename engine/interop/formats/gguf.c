@@ -189,17 +189,16 @@ static bt_code read_gguf_keys(bt_gguf *g, cursor *c, uint64_t n, bt_err *err) {
 
 static bt_code refuse_type(const char *tensor, uint32_t type, bt_err *err) {
     static const char *const names[] = {
-        [2] = "q4_0",    [3] = "q4_1",     [6] = "q5_0",    [7] = "q5_1",     [9] = "q8_1",
-        [10] = "q2_k",   [11] = "q3_k",    [12] = "q4_k",   [13] = "q5_k",    [14] = "q6_k",
-        [15] = "q8_k",   [16] = "iq2_xxs", [17] = "iq2_xs", [18] = "iq3_xxs", [19] = "iq1_s",
-        [20] = "iq4_nl", [21] = "iq3_s",   [22] = "iq2_s",  [23] = "iq4_xs",  [24] = "i8",
-        [25] = "i16",    [26] = "i32",     [27] = "i64",    [28] = "f64",     [29] = "iq1_m",
-        [36] = "i2_s",   [39] = "mxfp4",   [40] = "nvfp4"};
+        [9] = "q8_1",   [15] = "q8_k",   [16] = "iq2_xxs", [17] = "iq2_xs", [18] = "iq3_xxs",
+        [19] = "iq1_s", [20] = "iq4_nl", [21] = "iq3_s",   [22] = "iq2_s",  [23] = "iq4_xs",
+        [24] = "i8",    [25] = "i16",    [26] = "i32",     [27] = "i64",    [28] = "f64",
+        [29] = "iq1_m", [36] = "i2_s",   [39] = "mxfp4",   [40] = "nvfp4"};
     char number[16];
     (void)snprintf(number, sizeof number, "%u", type);
     const char *name = type < sizeof names / sizeof *names ? names[type] : NULL;
     return bt_fail(err, BT_UNSUPPORTED,
-                   "tensor '%s' has ggml's type %s (read are f32, f16, bf16, q8_0, tq1_0, tq2_0)",
+                   "tensor '%s' has ggml's type %s (read are f32, f16, bf16, q8_0, tq1_0, tq2_0, "
+                   "q4_0 to q5_1, q2_k to q6_k)",
                    tensor, name ? name : number);
 }
 

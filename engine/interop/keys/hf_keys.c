@@ -34,6 +34,8 @@ static const char *const used[] = {"architectures",
                                    "sliding_window",
                                    "max_window_layers",
                                    "is_causal",
+                                   "weight_bits",
+                                   "input_bits",
                                    NULL};
 /* keys of classes with layers that have no rotary embedding */
 static const char *const used_without_rope[] = {"no_rope_layers", "no_rope_layer_interval", NULL};

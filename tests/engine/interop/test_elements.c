@@ -145,10 +145,48 @@ static void eighths_round_away_from_zero(void **state) {
     for (size_t i = 0; i < sizeof out; i++) assert_int_equal(out[i], 0);
 }
 
+/* Read-only types, as the gguf package decodes them; products may be fused. */
+static void quantised_blocks_have_the_values_of_the_gguf_package(void **state) {
+    (void)state;
+    json_error_t why;
+    json_t *root = json_load_file(golden_path("quantised/blocks.json"), 0, &why), *row;
+    const char *name;
+    int seen = 0;
+    assert_non_null(root);
+    json_object_foreach(root, name, row) {
+        const char *hex = json_string_value(json_object_get(row, "hex"));
+        json_t *values = json_object_get(row, "values");
+        const size_t n = json_array_size(values);
+        static unsigned char bytes[1024];
+        static float got[512];
+        bt_err err = BT_ERR_INIT;
+        bt_number t = 0;
+        while (strcmp(bt_number_at(t)->word, name) != 0) t++;
+        assert_int_equal(bt_number_bytes(t, n) * 2, strlen(hex));
+        for (size_t i = 0; hex[2 * i]; i++) {
+            unsigned byte;
+            assert_int_equal(sscanf(hex + 2 * i, "%2x", &byte), 1);
+            bytes[i] = (unsigned char)byte;
+        }
+        assert_int_equal(bt_number_decode(t, got, bytes, n, &err), BT_OK);
+        for (size_t i = 0; i < n; i++) {
+            const double want = json_number_value(json_array_get(values, i));
+            if (!(fabs((double)got[i] - want) <= 1e-5 + 1e-6 * fabs(want)))
+                fail_msg("%s, value %zu: %.9g, not %.9g", name, i, (double)got[i], want);
+        }
+        seen++;
+    }
+    assert_int_equal(seen, 9);
+    json_decref(root);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_those_of_the_packers), cmocka_unit_test(codes_are_restored),
-        cmocka_unit_test(codes_without_floats),           cmocka_unit_test(halves),
+        cmocka_unit_test(quantised_blocks_have_the_values_of_the_gguf_package),
+        cmocka_unit_test(bytes_are_those_of_the_packers),
+        cmocka_unit_test(codes_are_restored),
+        cmocka_unit_test(codes_without_floats),
+        cmocka_unit_test(halves),
         cmocka_unit_test(eighths_round_away_from_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,8 +100,42 @@ static void the_vocabulary_is_the_same(void **state) {
     bt_model_file_close(h);
 }
 
+static void log_probs_of(const char *path, float got[32]) {
+    static const int32_t ids[] = {3, 1, 4, 1, 5, 9};
+    bt_model_file *s;
+    bt_err err = BT_ERR_INIT;
+    if (bt_model_file_open(&s, path, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_model_file_log_probs(s, ids, 6, got, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_model_file_close(s);
+}
+
+/* A split file is named by its first part. */
+static void parts_are_one_model(void **state) {
+    (void)state;
+    static const char first[] = "part-00001-of-00002.gguf", second[] = "part-00002-of-00002.gguf";
+    char command[1200], path[600];
+    float whole[32], parts[32];
+    bt_model_file *s;
+    bt_err err = BT_ERR_INIT;
+    log_probs_of(golden_path("quantised/whole.gguf"), whole);
+    snprintf(path, sizeof path, "%s", golden_path("quantised/part-00001-of-00002.gguf"));
+    log_probs_of(path, parts);
+    assert_memory_equal(whole, parts, sizeof whole);
+    assert_int_equal(
+        bt_model_file_open(&s, golden_path("quantised/part-00002-of-00002.gguf"), &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "part 2 of 2 of a split file: name the first one"));
+    snprintf(command, sizeof command, "cp %s %s", path, fixture_path(first));
+    assert_int_equal(system(command), 0);
+    assert_int_equal(bt_model_file_open(&s, fixture_path(first), &err), BT_NOTFOUND);
+    assert_non_null(strstr(err.msg, second));
+    snprintf(command, sizeof command, "cp %s %s", path, fixture_path(second));
+    assert_int_equal(system(command), 0); /* the first part again, whose tensors are double */
+    assert_int_equal(bt_model_file_open(&s, fixture_path(first), &err), BT_FORMAT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_are_one_model),
         cmocka_unit_test(fp32_files_hold_the_folder),
         cmocka_unit_test(every_type_gives_the_same_output_within_rounding),
         cmocka_unit_test(keys_are_applied),

@@ -1,5 +1,5 @@
 /* test_hf_read.c - folders of Hugging Face give the same outputs as in transformers. */
-#include "tests/engine/interop/interop_fixture.h"
+#include "tests/engine/interop/malformed.h"
 
 static void says_the_same(const char *model, const char *folder, double bound) {
     char name[128];
@@ -211,8 +211,68 @@ static void latents_of_codes_have_the_scale(void **state) {
     bt_model_file_close(s);
 }
 
+/* Renames the sub-norms in the header of a safetensors file to those of 1bitLLM. */
+static void rename_sub_norms(const char *path) {
+    static const char *const names[][2] = {{"attn_sub_norm", "inner_attn_ln"},
+                                           {"ffn_sub_norm", "ffn_layernorm"}};
+    size_t n;
+    char *file = slurp(path, &n);
+    uint64_t length;
+    memcpy(&length, file, 8);
+    bt_text header = {0};
+    for (size_t i = 0; i < length;) {
+        size_t k = 0;
+        while (k < 2 && strncmp(file + 8 + i, names[k][0], strlen(names[k][0])) != 0) k++;
+        if (k < 2)
+            bt_text_put(&header, names[k][1]);
+        else
+            bt_text_putn(&header, file + 8 + i, 1);
+        i += k < 2 ? strlen(names[k][0]) : 1;
+    }
+    while (header.len % 8 != 0) bt_text_put(&header, " ");
+    FILE *f = fopen(path, "w");
+    const uint64_t longer = header.len;
+    assert_non_null(f);
+    assert_true(longer > length);
+    assert_int_equal(fwrite(&longer, 1, 8, f), 8);
+    assert_int_equal(fwrite(header.data, 1, header.len, f), header.len);
+    assert_int_equal(fwrite(file + 8 + length, 1, n - 8 - length, f), n - 8 - length);
+    assert_int_equal(fclose(f), 0);
+    bt_text_release(&header);
+    free(file);
+}
+
+/* 1bitLLM's BitnetForCausalLM: the same layers with other names of the sub-norms, without quantization_config. */
+static void older_bitnet_is_the_same_model(void **state) {
+    (void)state;
+    static const char config[] = "{\"architectures\": [\"BitnetForCausalLM\"], \"model_type\": "
+                                 "\"llama\", \"weight_bits\": 1, "
+                                 "\"input_bits\": 8, \"quantization_config\": null}";
+    char path[600];
+    bt_model_file *s = NULL;
+    bt_err err = BT_ERR_INIT;
+    bt_model_file_close(open_edited("bitnet/hf", "{}"));
+    snprintf(path, sizeof path, "%s/edited/model.safetensors", fixture_dir);
+    rename_sub_norms(path);
+    snprintf(path, sizeof path, "%s/edited/config.json", fixture_dir);
+    json_t *root = json_load_file(path, 0, NULL), *changes = json_loads(config, 0, NULL);
+    json_object_update(root, changes);
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    json_decref(changes);
+    json_decref(root);
+    snprintf(path, sizeof path, "%s/edited", fixture_dir);
+    if (bt_model_file_open(&s, path, &err) != BT_OK) fail_msg("%s", err.msg);
+    expected e;
+    expected_read(&e, "bitnet");
+    const double worst = worst_difference(s, &e, true);
+    if (!(worst < 1e-4)) fail_msg("log probabilities differ by %g", worst);
+    expected_release(&e);
+    bt_model_file_close(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(older_bitnet_is_the_same_model),
         cmocka_unit_test(latent_weights_of_bitnet),
         cmocka_unit_test(packed_codes_with_either_scale),
         cmocka_unit_test(llama_in_shards_untied),

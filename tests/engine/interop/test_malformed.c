@@ -178,7 +178,7 @@ static void configurations(void **state) {
         {"\"LlamaForCausalLM\"", "\"MambaForCausalLM\"",
          "'MambaForCausalLM' is not known here (known: BitNetForCausalLM, LlamaForCausalLM, "
          "Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM, Phi3ForCausalLM, "
-         "MistralForCausalLM)"},
+         "MistralForCausalLM, BitnetForCausalLM)"},
         {"\"model_type\": \"llama\"", "\"model_type\": \"mistral\"",
          "'model_type' is 'mistral', but 'architectures' is 'LlamaForCausalLM'"},
         {"\"use_cache\": true", "\"logit_scale\": 0.0625",

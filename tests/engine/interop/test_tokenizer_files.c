@@ -209,6 +209,52 @@ static void gguf_has_kinds_and_ends(void **state) {
     bt_stored_release(&list);
 }
 
+static void hostile_ids_are(const bt_tokenizer *t, const char *name) {
+    char path[300];
+    snprintf(path, sizeof path, "%.200s/../../data/hostile_tokens.json", golden_path(""));
+    json_t *root = load(path), *texts = json_object_get(root, "texts"), *text,
+           *all = json_object_get(json_object_get(root, "ids"), name);
+    size_t i;
+    json_array_foreach(texts, i, text) {
+        int32_t *ids = NULL;
+        size_t n, cap = 0;
+        bt_err err = BT_ERR_INIT;
+        json_t *want = json_array_get(all, i);
+        assert_int_equal(bt_tokenizer_encode(t, json_string_value(text), json_string_length(text),
+                                             &ids, &n, &cap, &err),
+                         BT_OK);
+        if (n != json_array_size(want)) fail_msg("text %zu: %zu ids", i, n);
+        for (size_t k = 0; k < n; k++)
+            assert_int_equal(ids[k], json_integer_value(json_array_get(want, k)));
+        free(ids);
+    }
+    json_decref(root);
+}
+
+/* SentencePiece's kind: a GGUF file has scores instead of merges. */
+static void marked_spaces_pass_through_gguf(void **state) {
+    static const char *const steps[] = {"marked", "marked.gguf", "marked_native", "marked_again"};
+    (void)state;
+    char command[1200];
+    snprintf(command, sizeof command, "rm -rf %s && cp -r %s %s", fixture_path("marked"),
+             golden_path("marked/hf"), fixture_path("marked"));
+    assert_int_equal(system(command), 0);
+    convert("marked", BT_TO_GGUF, "marked.gguf");
+    convert("marked.gguf", BT_TO_BITRAIN, "marked_native");
+    convert("marked_native", BT_TO_HF, "marked_again");
+    for (size_t i = 0; i < 4; i++) {
+        bt_model_file *s;
+        bt_err err = BT_ERR_INIT;
+        if (bt_model_file_open(&s, fixture_path(steps[i]), &err) != BT_OK) fail_msg("%s", err.msg);
+        if (!s->tokenizer) fail_msg("%s: %s", steps[i], s->no_tokenizer.msg);
+        hostile_ids_are(s->tokenizer, "llama2");
+        assert_string_equal(bt_tokenizer_spaces(s->tokenizer), "prepend");
+        assert_int_equal(bt_tokenizer_roles(s->tokenizer)->bos, 1);
+        assert_int_equal(bt_tokenizer_eot(s->tokenizer), 2);
+        bt_model_file_close(s);
+    }
+}
+
 /* transformers uses the description of an added token in tokenizer_config.json. */
 static void descriptions_beside_the_file_count(void **state) {
     bt_model_file *s;
@@ -269,6 +315,7 @@ static void extra_keys_of_tokenizers_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(folders_keep_their_tokenizer),
                                        cmocka_unit_test(gguf_has_kinds_and_ends),
+                                       cmocka_unit_test(marked_spaces_pass_through_gguf),
                                        cmocka_unit_test(descriptions_beside_the_file_count),
                                        cmocka_unit_test(extra_keys_of_tokenizers_are_refused)};
     return cmocka_run_group_tests(tests, interop_setup, interop_teardown);

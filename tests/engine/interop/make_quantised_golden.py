@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""golden/quantised: blocks of llama.cpp's quantised types with their values by the package gguf, and a small model in one file and in two parts.
+Run: python3 make_quantised_golden.py   (gguf 0.19, numpy)"""
+import json, os
+import gguf
+import numpy as np
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden/quantised")
+os.makedirs(OUT, exist_ok=True)
+rng = np.random.default_rng(8)
+T = gguf.GGMLQuantizationType
+SCALES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q2_K: [80, 82], T.Q3_K: [108], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208]}
+blocks = {}
+for kind, at in SCALES.items():
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    raw = rng.integers(0, 256, (2, size), dtype=np.uint8)
+    for k in at: raw[:, k:k + 2] = rng.normal(0, 0.1, (2, 1)).astype("<f2").view(np.uint8)
+    values = gguf.quants.dequantize(raw, kind).reshape(-1)
+    blocks[kind.name.lower()] = {"hex": raw.tobytes().hex(), "values": [float("%.9g" % v) for v in values]}
+with open(os.path.join(OUT, "blocks.json"), "w") as f: json.dump(blocks, f, separators=(",", ":"))
+
+V = C = F = 32
+sizes = {"token_embd.weight": (V, C), "output_norm.weight": (C,), "blk.0.attn_norm.weight": (C,), "blk.0.ffn_norm.weight": (C,)}
+for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"): sizes["blk.0.%s.weight" % name] = (C, C)
+tensors = {n: rng.normal(0, 0.3, s).astype(np.float32) + (1 if len(s) == 1 else 0) for n, s in sizes.items()}
+def write(path, names, keys, split=None):
+    w = gguf.GGUFWriter(path, "llama")
+    if keys:
+        w.add_context_length(64); w.add_embedding_length(C); w.add_block_count(1); w.add_feed_forward_length(F); w.add_head_count(2)
+        w.add_head_count_kv(2); w.add_layer_norm_rms_eps(1e-5); w.add_rope_freq_base(10000.0)
+    if split is not None:
+        w.add_uint16("split.no", split); w.add_uint16("split.count", 2); w.add_int32("split.tensors.count", len(tensors))
+    for n in names:
+        x = tensors[n]
+        if x.ndim == 1: w.add_tensor(n, x)
+        else:
+            kind = T.Q5_1 if "ffn" in n else T.Q4_0
+            q = gguf.quants.quantize(x, kind)
+            w.add_tensor(n, q, raw_shape=q.shape, raw_dtype=kind)
+    w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
+names = list(tensors)
+write(os.path.join(OUT, "whole.gguf"), names, True)
+write(os.path.join(OUT, "part-00001-of-00002.gguf"), names[:4], True, 0)
+write(os.path.join(OUT, "part-00002-of-00002.gguf"), names[4:], False, 1)
