@@ -177,6 +177,8 @@ rows=$(cat <<'END'
 2 | help metrics zebra                          | unexpected word 'zebra'
 2 | train --set islands.outer_momentum=-0.5     | islands.outer_momentum -0.5 is neither a momentum (0 to below 1) nor -1
 2 | rank                                        | no MPI job
+2 | mcp --contorl                               | did you mean '--control'?
+2 | mcp now                                     | unexpected word 'now'
 2 | doctor --jsno                               | did you mean '--json'?
 2 | doctor now                                  | unexpected word 'now'
 3 | doctor --hosts {tmp}/none                   | one 'host slots=N' per line, not names
