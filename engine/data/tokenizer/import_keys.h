@@ -1,4 +1,5 @@
-/* import_keys.h - values of Hugging Face's tokenizer.json, and the refusal of keys that are not known. Inside engine/data.
+/* import_keys.h - values of Hugging Face's tokenizer.json, and the refusal of keys that are not known. Inside
+ * engine/data.
  * Threads: any; no shared state. */
 #ifndef BT_ENGINE_DATA_TOKENIZER_IMPORT_KEYS_H
 #define BT_ENGINE_DATA_TOKENIZER_IMPORT_KEYS_H

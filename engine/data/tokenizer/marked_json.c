@@ -1,8 +1,8 @@
 /* marked_json.c - normaliser, pre-tokeniser and decoder of a tokenizer that marks spaces.
  *
- * Read: the normaliser Replace(" " by U+2581) with or without Prepend(U+2581), or the pre-tokeniser Metaspace; a Split at
- * spaces behind such a normaliser finds none (Gemma). The decoder is Metaspace or a sequence of Replace, ByteFallback,
- * Fuse and Strip. */
+ * Read: the normaliser Replace(" " by U+2581) with or without Prepend(U+2581), or the pre-tokeniser Metaspace; a Split
+ * at spaces behind such a normaliser finds none (Gemma). The decoder is Metaspace or a sequence of Replace,
+ * ByteFallback, Fuse and Strip. */
 #include "engine/data/tokenizer/marked_json.h"
 
 #include <string.h>

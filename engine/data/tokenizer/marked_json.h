@@ -1,4 +1,5 @@
-/* marked_json.h - the parts of tokenizer.json by which a tokenizer of SentencePiece's kind marks spaces. Inside engine/data.
+/* marked_json.h - the parts of tokenizer.json by which a tokenizer of SentencePiece's kind marks spaces. Inside
+ * engine/data.
  * Threads: any; no shared state. */
 #ifndef BT_ENGINE_DATA_TOKENIZER_MARKED_JSON_H
 #define BT_ENGINE_DATA_TOKENIZER_MARKED_JSON_H

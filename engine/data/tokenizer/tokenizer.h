@@ -66,7 +66,8 @@ bt_code bt_tokenizer_scores(const bt_tokenizer *t, float *scores, size_t n, bool
 bool bt_tokenizer_is_merged(const bt_tokenizer *t, int32_t id);
 /* True for a token <0x0A> of such a tokenizer. */
 bool bt_tokenizer_is_byte(const bt_tokenizer *t, int32_t id);
-/* Appends ids as text; a tokenizer that puts a mark in front of texts loses one space at the beginning of `out`. decode(encode(x)) == x for any bytes x, except for U+2581, which a tokenizer that marks spaces
+/* Appends ids as text; a tokenizer that puts a mark in front of texts loses one space at the beginning of `out`.
+ * decode(encode(x)) == x for any bytes x, except for U+2581, which a tokenizer that marks spaces
  * takes as a space. */
 void bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t n, bt_text *out);
 /* Returns the name of a tokenizer for messages: "bytes" or "bpe 8192". */
