@@ -52,7 +52,7 @@ if not any("loss" in r for r in answer("metrics")["rows"]): fault("metrics")
 if "series" not in json.dumps(answer("curve", run="first", metric="loss")): fault("curve")
 if answer("events", run="it's'; DROP TABLE x; --")["rows"] != []: fault("events of a strange name")
 if not isinstance(answer("events", run="first")["rows"], list): fault("events")
-if "loss" not in json.dumps(answer("evaluate", model="first", tokens=256)): fault("evaluate")
+if "nats" not in json.dumps(answer("evaluate", model="first", tokens=256)): fault("evaluate")
 failed, text = s.call("settings")
 if failed or "optim.lr" not in text: fault("settings: " + text[:200])
 for tool, arguments, words in [("show_run", {"run": "none"}, "none"), ("query", {"sql": "DELETE FROM runs"}, "exit status"), ("query", {"sql": "SELECT"}, "exit status")]:
