@@ -14,7 +14,8 @@
  *     end     end -> release
  *
  * Settings that a part alone reads are rows of its NAME_settings.def, and so are its rules about them: settings that
- * exclude each other, resume, values that commands force (config/settings/each_part_setting.def).
+ * exclude each other, automatic values, warnings, resume, the recipe, values that commands force, and properties of
+ * the run that code outside the part needs (config/settings/each_part_setting.def, config/run_property.h).
  * Every point may be NULL. Parts are called in the order of parts.def, release in the reverse order.
  * Ranks:    all points but put_notes, due, partial and release are called by all ranks alike and may be
  *           collective over the world. During the start, all ranks agree on the code of a point before the next part
