@@ -30,20 +30,6 @@ static bool first_line(const char *path, char *buf, size_t size) {
     return got;
 }
 
-static bool file_has_word(const char *path, const char *word) {
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
-    char *line = NULL;
-    size_t cap = 0, n = strlen(word);
-    bool found = false;
-    while (!found && getline(&line, &cap, f) > 0)
-        for (const char *p = line; (p = strstr(p, word)) && !found; p += n)
-            found = (p == line || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\n');
-    free(line);
-    fclose(f);
-    return found;
-}
-
 static const char *bytes(char *buf, size_t size, double n) {
     return bt_metric_format(buf, size, n, BT_UNIT_BYTES);
 }
@@ -62,8 +48,49 @@ static void quota(bt_doctor *d, const bt_cpu *c) {
         c->cores);
 }
 
-void bt_doctor_processor(bt_doctor *d) {
-    const bt_cpu *c = bt_cpu_get();
+#if defined(__x86_64__)
+static bool file_has_word(const char *path, const char *word) {
+    FILE *f = fopen(path, "re");
+    if (!f) return false;
+    char *line = NULL;
+    size_t cap = 0, n = strlen(word);
+    bool found = false;
+    while (!found && getline(&line, &cap, f) > 0)
+        for (const char *p = line; (p = strstr(p, word)) && !found; p += n)
+            found = (p == line || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\n');
+    free(line);
+    fclose(f);
+    return found;
+}
+
+static void missing_instructions(bt_doctor *d, const bt_cpu *c, bt_finding *f) {
+    if (!c->avx2)
+        bt_finding_remedy(
+            f, "expect OpenBLAS speed only; on a virtual machine request the host's CPU model");
+    if (!c->amx_tile && file_has_word("/proc/cpuinfo", "amx_tile"))
+        bt_finding_remedy(
+            bt_doctor_report(d, BT_FINDING_WARN, "cpu",
+                             "the processor has AMX but the kernel gives no permission for it"),
+            "Linux 5.16 or newer, and a sandbox that allows arch_prctl(ARCH_REQ_XCOMP_PERM)");
+}
+#else
+static void missing_instructions(bt_doctor *d, const bt_cpu *c, bt_finding *f) {
+    if (!c->neon) {
+        bt_finding_remedy(
+            f, "bitrain has no kernels for this kind of processor: expect OpenBLAS speed only");
+        return;
+    }
+    if (!c->dotprod)
+        bt_doctor_report(d, BT_DOC_INFO, "cpu",
+                         "no dot product of int8 (dotprod: from Cortex-A76 and Neoverse N1 on), "
+                         "which products of ternary layers use");
+    bt_doctor_report(d, BT_DOC_INFO, "cpu",
+                     "the ARM kernels were tested under emulation and never timed: 'bitrain bench "
+                     "kernels' measures them");
+}
+#endif
+
+static void instructions(bt_doctor *d, const bt_cpu *c) {
     const struct {
         const char *name;
         bool has;
@@ -76,28 +103,30 @@ void bt_doctor_processor(bt_doctor *d) {
                     {"avx512-bf16", c->avx512_bf16},
                     {"avx512-vbmi", c->avx512_vbmi},
                     {"amx-int8", c->amx_int8},
-                    {"amx-bf16", c->amx_bf16}};
-    char list[200] = "", l1[24], l2[24], l3[24];
+                    {"amx-bf16", c->amx_bf16},
+                    {"neon", c->neon},
+                    {"dotprod", c->dotprod},
+                    {"i8mm", c->i8mm}};
+    char list[200] = "";
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
         size_t n = strlen(list);
         if (features[i].has) snprintf(list + n, sizeof list - n, " %s", features[i].name);
     }
-    bt_doctor_report(d, BT_FINDING_OK, "cpu", "%s", c->model[0] ? c->model : "unknown model");
-    bt_finding *f = bt_doctor_report(d, c->avx2 ? BT_FINDING_OK : BT_FINDING_WARN, "cpu",
+    bt_finding *f = bt_doctor_report(d, c->avx2 || c->neon ? BT_FINDING_OK : BT_FINDING_WARN, "cpu",
                                      "can do%s",
                                      list[0] ? list : " nothing beyond the base instruction set");
-    if (!c->avx2)
-        bt_finding_remedy(
-            f, "expect OpenBLAS speed only; on a virtual machine request the host's CPU model");
+    missing_instructions(d, c, f);
+}
+
+void bt_doctor_processor(bt_doctor *d) {
+    const bt_cpu *c = bt_cpu_get();
+    char l1[24], l2[24], l3[24];
+    bt_doctor_report(d, BT_FINDING_OK, "cpu", "%s", c->model[0] ? c->model : "unknown model");
+    instructions(d, c);
     bt_doctor_report(d, BT_DOC_INFO, "cpu", "caches: L1d %s, L2 %s, L3 %s",
                      bytes(l1, sizeof l1, (double)c->l1d_bytes),
                      bytes(l2, sizeof l2, (double)c->l2_bytes),
                      bytes(l3, sizeof l3, (double)c->l3_bytes));
-    if (!c->amx_tile && file_has_word("/proc/cpuinfo", "amx_tile"))
-        bt_finding_remedy(
-            bt_doctor_report(d, BT_FINDING_WARN, "cpu",
-                             "the processor has AMX but the kernel gives no permission for it"),
-            "Linux 5.16 or newer, and a sandbox that allows arch_prctl(ARCH_REQ_XCOMP_PERM)");
 
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     if (online > c->hw_threads)

@@ -24,7 +24,7 @@ static const char *const slot_names[SLOT_COUNT] = {
 #undef BT_TERN_SLOT
 };
 
-enum { SETS = 5, AVX2 = 2, AVX512 = 3, AMX = 4 };
+enum { AVX2 = 2, AVX512, AMX, NEON, SETS };
 
 /* a word of --isa: the fastest set, and the extensions to hide */
 typedef struct cap {
@@ -41,6 +41,9 @@ static const cap caps[] = {
     {"avx512-vnni", AVX512, BT_HIDE_BF16},                 /* Cascade Lake, Ice Lake */
     {"avx512", AVX512, 0},
     {"amx", AMX, 0},
+    {"neon-plain", NEON, BT_HIDE_DOTPROD | BT_HIDE_I8MM}, /* Cortex-A53 to A73 */
+    {"neon-dotprod", NEON, BT_HIDE_I8MM},                 /* Cortex-A76, Neoverse N1, Apple M1 */
+    {"neon", NEON, 0},
 };
 enum { CAPS = sizeof caps / sizeof *caps };
 
@@ -80,6 +83,9 @@ static const bt_kernels *set_on(size_t i,
 #ifdef BT_HAVE_AMX
     case AMX: return amx ? &bt_kernels_amx : NULL;
 #endif
+#ifdef BT_HAVE_NEON
+    case NEON: return c->neon ? &bt_kernels_neon : NULL;
+#endif
     default: (void)avx512, (void)amx; return NULL;
     }
 }
@@ -88,7 +94,8 @@ static const bt_kernels *set_at(size_t i) { return set_on(i, bt_cpu_found()); }
 const char *bt_kernels_auto_isa(const bt_cpu *c) {
     size_t best = SETS - 1;
     while (best > 1 && !set_on(best, c)) best--;
-    return best == AMX      ? "amx"
+    return best == NEON     ? "neon"
+           : best == AMX    ? "amx"
            : best == AVX512 ? (c->bf16_slow ? "avx512-vnni" : "avx512")
            : best == AVX2   ? "avx2"
                             : "auto";
@@ -135,6 +142,7 @@ static void choose_kernels(void) {
 
 static const char *missing_feature(size_t i) { /* why set i is not on this machine */
     const bt_cpu *c = bt_cpu_found();
+    if (i == NEON) return "it has no NEON";
     if (i == AMX && c->avx512 && !c->amx_tile)
         return "no AMX here, or the system gives no permission for its tiles";
     if (i == AMX && c->avx512)
@@ -173,7 +181,7 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
 
 bt_isa_level bt_kernels_level(const char *isa) {
     static const bt_isa_level of_set[SETS] = {BT_LEVEL_GENERIC, BT_LEVEL_BLAS, BT_LEVEL_AVX2,
-                                              BT_LEVEL_AVX512, BT_LEVEL_AMX};
+                                              BT_LEVEL_AVX512,  BT_LEVEL_AMX,  BT_LEVEL_AVX2};
     const cap *wanted = cap_of(isa);
     const size_t set = wanted ? wanted->set : set_at(1) ? 1 : 0;
     const bool bf16 = bt_cpu_found()->avx512_bf16 && !(wanted && wanted->hide & BT_HIDE_BF16);
@@ -182,9 +190,17 @@ bt_isa_level bt_kernels_level(const char *isa) {
 
 const char *bt_kernels_level_isa(bt_isa_level level) {
     static const char *const words[BT_LEVEL_COUNT] = {
-        [BT_LEVEL_GENERIC] = "generic",    [BT_LEVEL_BLAS] = "blas",
-        [BT_LEVEL_AVX2] = "avx2",          [BT_LEVEL_AVX512] = "avx512-vnni",
-        [BT_LEVEL_AVX512_BF16] = "avx512", [BT_LEVEL_AMX] = "amx"};
+        [BT_LEVEL_GENERIC] = "generic",
+        [BT_LEVEL_BLAS] = "blas",
+#if defined(__aarch64__)
+        [BT_LEVEL_AVX2] = "neon",
+#else
+        [BT_LEVEL_AVX2] = "avx2",
+#endif
+        [BT_LEVEL_AVX512] = "avx512-vnni",
+        [BT_LEVEL_AVX512_BF16] = "avx512",
+        [BT_LEVEL_AMX] = "amx"
+    };
     return words[level];
 }
 
@@ -198,6 +214,7 @@ bool bt_kernels_int8_attention_pays(const char *isa) {
     const bt_cpu *c = bt_cpu_found();
     if (!wanted || bt_kernels_level(isa) == BT_LEVEL_AVX512_BF16) return false;
     return (wanted->set == AVX512 && c->avx512_vnni && !(wanted->hide & BT_HIDE_VNNI)) ||
+           (wanted->set == NEON && c->dotprod && !(wanted->hide & BT_HIDE_DOTPROD)) ||
            (wanted->set == AVX2 && c->avx_vnni && !(wanted->hide & BT_HIDE_AVX_VNNI));
 }
 

@@ -23,7 +23,7 @@
 
 #include "engine/kernels/isa/attention/isa_attention_int8.h"
 
-#if defined(__AVX2__)
+#if defined(BT_VECTORS)
 
 /* 2^(row - max) over [a, b), zero elsewhere in [0, n), as an A row; returns the sum, and the
  * maximum */
@@ -270,5 +270,5 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
 
 #define BT_ATTENTION_SLOTS .attn_fwd = attn_fwd, .attn_bwd = attn_bwd
 
-#endif /* __AVX2__ */
+#endif /* BT_VECTORS */
 #endif

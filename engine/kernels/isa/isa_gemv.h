@@ -12,16 +12,12 @@
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_GEMV_H
 #define BT_ENGINE_KERNELS_ISA_ISA_GEMV_H
 
-#include "engine/kernels/isa/isa_products.h"
+#include "engine/kernels/isa/isa_few_rows.h"
+#include "engine/kernels/isa/lanes8/isa_neon_gemv.h"
 
-#if defined(__AVX2__)
+#if defined(BT_VECTORS)
 
-/* (float)sum * s (+ y) */
-BT_INLINE void gemv_put(float *y, int32_t sum, float s, int acc) {
-    const float v = (float)sum * s;
-    *y = acc ? *y + v : v;
-}
-
+#if !defined(BT_NEON)
 /* ---- 2-bit ternary weights, 32 bytes at a time ------------------------------------------------- */
 /* the first `have` bytes, zeros beyond */
 BT_INLINE __m256i load_32(const int8_t *x, size_t have) {
@@ -65,18 +61,6 @@ BT_INLINE void gemv_rows_256(const int rows, int32_t *sum, const int8_t *xq, con
     BT_UNROLL for (int r = 0; r < rows; r++) sum[r] = hsum_i32(total[r]);
 }
 
-/* a product of M rows of inputs and some outputs, which begin at y and w */
-typedef struct few_rows {
-    float *y;
-    size_t ldy, M, K, N;
-    const int8_t *xq;
-    const float *dq;
-    const uint8_t *w;
-    float scale;
-    int acc;
-    int32_t all[BT_FEW_ROWS]; /* sums of the rows of inputs */
-} few_rows;
-
 static void gemv_256(const few_rows *p) {
     const size_t stride = round_up(p->K, 128) / 4;
     int32_t sum[4];
@@ -96,9 +80,6 @@ static void gemv_256(const few_rows *p) {
         }
     }
 }
-
-/* bytes of the inputs, in the order used with 64 bytes of weights */
-static size_t few_stride(size_t K) { return round_up(K, 256); }
 
 #if defined(__AVX512F__)
 /* rows are too short for the hardware to see a stream */
@@ -216,7 +197,8 @@ static void gemv_512(const few_rows *p, int8_t *xs) {
         }
     }
 }
-#endif
+#endif /* __AVX512F__ */
+#endif /* BT_NEON */
 
 static size_t gemv_scratch(size_t K) { return BT_FEW_ROWS * few_stride(K); }
 
@@ -247,8 +229,12 @@ static void prod_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *
         return;
     }
 #endif
+#if defined(BT_NEON)
+    gemv_neon(&p, scratch);
+#else
     (void)scratch;
     gemv_256(&p);
+#endif
 }
 
 /* ---- the head ---------------------------------------------------------------------------------- */
@@ -281,8 +267,8 @@ BT_INLINE void head_block(const int rows, const int few, const bt_stored_as as, 
         BT_UNROLL for (int r = 0; r < rows; r++) {
             const size_t at = first + (size_t)r * K + k;
             /* prefetches the next rows, which may be beyond the end */
-            _mm_prefetch((const char *)w + (at + (size_t)rows * K) * (as == BT_AS_F32 ? 4 : 2),
-                         _MM_HINT_T0);
+            __builtin_prefetch((const char *)w +
+                               (at + (size_t)rows * K) * (as == BT_AS_F32 ? 4 : 2));
             vf a = head_weights(w, at, as);
             BT_UNROLL for (int m = 0; m < few; m++) acc[r][m] = v_fma(a, v[m], acc[r][m]);
         }
@@ -334,5 +320,5 @@ static void prod_gemv(float *y, size_t ldy, const void *w, bt_stored_as as, cons
 
 #define BT_GEMV_SLOTS .tern_gemv = prod_tern_gemv, .gemv = prod_gemv
 
-#endif /* __AVX2__ */
+#endif /* BT_VECTORS */
 #endif

@@ -5,7 +5,7 @@
 
 #include "engine/kernels/isa/isa_products.h"
 
-#if defined(__AVX2__)
+#if defined(BT_VECTORS)
 
 enum { I8_CHUNK = 4 * CHUNK };
 
@@ -24,6 +24,44 @@ BT_INLINE vi noise_words(vi x) {
     return vi_xor(x, vi_srl(x, 16));
 }
 
+#if defined(BT_NEON)
+/* the low or the high half of noise_round: the word's bytes and their places in 16-bit lanes, 255: none */
+BT_INLINE int16x8_t noise_add(int32x4_t a, int32x4_t b, int32x4_t words, const uint8_t at[16]) {
+    const uint8x16_t u = vqtbl1q_u8(vreinterpretq_u8_s32(words), vld1q_u8(at));
+    return vaddq_s16(vqmovn_high_s32(vqmovn_s32(a), b), vreinterpretq_s16_u8(u));
+}
+BT_INLINE int32x4_t noise_half(const vi v[4], const int high, int32x4_t words) {
+    static const uint8_t first[16] = {0, 255, 4, 255, 8, 255, 12, 255,
+                                      1, 255, 5, 255, 9, 255, 13, 255},
+                         last[16] = {2, 255, 6, 255, 10, 255, 14, 255,
+                                     3, 255, 7, 255, 11, 255, 15, 255};
+    const int16x8_t a = noise_add(high ? v[0].h : v[0].l, high ? v[1].h : v[1].l, words, first),
+                    b = noise_add(high ? v[2].h : v[2].l, high ? v[3].h : v[3].l, words, last);
+    return vreinterpretq_s32_s8(vshrn_high_n_s16(vshrn_n_s16(a, 8), b, 8));
+}
+BT_INLINE vi noise_round(const vf v[4], vi words) {
+    const vi w[4] = {vi_round(v[0]), vi_round(v[1]), vi_round(v[2]), vi_round(v[3])};
+    return (vi){noise_half(w, 0, words.l), noise_half(w, 1, words.h)};
+}
+BT_INLINE vi noise_fours(vi bytes) {
+    static const uint8_t turn[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+    const uint8x16_t by = vld1q_u8(turn);
+    return (vi){vreinterpretq_s32_u8(vqtbl1q_u8(vreinterpretq_u8_s32(bytes.l), by)),
+                vreinterpretq_s32_u8(vqtbl1q_u8(vreinterpretq_u8_s32(bytes.h), by))};
+}
+BT_INLINE void noise_store(int8_t *to, vi bytes) {
+    const int8x16_t a = vreinterpretq_s8_s32(vzip1q_s32(bytes.l, bytes.h)),
+                    b = vreinterpretq_s8_s32(vzip2q_s32(bytes.l, bytes.h));
+    vst1_s8(to, vget_low_s8(a));
+    vst1_s8(to + 16, vget_high_s8(a));
+    vst1_s8(to + 32, vget_low_s8(b));
+    vst1_s8(to + 48, vget_high_s8(b));
+}
+BT_INLINE vi noise_sum(vi sum, vi bytes) {
+    return (vi){vpadalq_s16(sum.l, vpaddlq_s8(vreinterpretq_s8_s32(bytes.l))),
+                vpadalq_s16(sum.h, vpaddlq_s8(vreinterpretq_s8_s32(bytes.h)))};
+}
+#else
 /* v: values in steps of 1/256, of which byte i of the words decides v[i] -> bytes as above */
 BT_INLINE vi noise_round(const vf v[4], vi words) {
     const vi first = VI_QUARTERS(
@@ -61,6 +99,7 @@ BT_INLINE vi noise_sum(vi sum, vi bytes) {
     const vi pairs = VI_OP(maddubs_epi16)(VI_OP(set1_epi8)(1), bytes);
     return vi_add(sum, VI_OP(madd_epi16)(pairs, VI_OP(set1_epi16)(1)));
 }
+#endif /* BT_NEON */
 
 BT_INLINE vf load_bf16(const uint16_t *p) { return v_bits(vi_sll(vi_from_u16(p), 16)); }
 BT_INLINE vf load_bf16_tail(const uint16_t *p, size_t have) {
@@ -146,7 +185,7 @@ enum { G_BYTES = IN_TILES ? G_ROWS * BT_GRAD_BLOCK : G_ROWS * G_LD };
 typedef struct grad_block { /* scratch: G_ROWS outputs of a block of tokens */
     int8_t *q;              /* (G_ROWS, tokens) */
     float *scale, *inv;     /* (G_ROWS); inv in steps of 1/256 */
-    int32_t *sums;          /* 128 times a row's sum */
+    int32_t *sums;          /* BYTE_BIAS times a row's sum */
     /* dy dq of the outputs at work, VL of all tokens by themselves: dy's rows may share a cache
      * set */
     float *strip;
@@ -192,9 +231,8 @@ BT_INLINE void scales_of(const grad_block *b, const grad_source *s, size_t j, si
         vf d = v_set(s->dq[m]);
         BT_UNROLL for (size_t h = 0; h < G_STRIP; h += bf16 ? 32 : 16) {
             const size_t ahead = at + AHEAD * s->dy.ld + h;
-            _mm_prefetch(bf16 ? (const char *)(s->dy.bf16 + ahead)
-                              : (const char *)(s->dy.f32 + ahead),
-                         _MM_HINT_T0);
+            __builtin_prefetch(bf16 ? (const void *)(s->dy.bf16 + ahead)
+                                    : (const void *)(s->dy.f32 + ahead));
         }
         BT_UNROLL for (size_t h = 0; h < 4; h++) {
             const size_t have = cols == G_STRIP ? VL : h * VL < cols ? cols - h * VL : 0;
@@ -256,10 +294,10 @@ static void grad_columns(const grad_block *b, const grad_source *s) {
                 else
                     grad_square(b, s, g, j + at, m, &sum, 0);
             }
-            vi_store(b->sums + j + at, vi_sll(sum, 7));
+            vi_store(b->sums + j + at, biased(sum));
         }
     }
 }
 
-#endif /* __AVX2__ */
+#endif /* BT_VECTORS */
 #endif

@@ -9,7 +9,7 @@
  *     w8_fwd     the first one for int8 weights; their scales multiply the results
  *     tern_dw8   for each G_ROWS outputs                        dy -> int8, transposed: (G_ROWS,
  *                  tokens) of G_DEPTH blocks in L2
- *                  for each panel of NR inputs                  xq + 128 in fours of tokens:
+ *                  for each panel of NR inputs                  xq + BYTE_BIAS in fours of tokens:
  *                    G_DEPTH (tokens, NR), 16 KiB each, in L1
  *                    tiles of MR outputs                        C (MR, NR) is read and written once, prefetched
  *                                                               one tile ahead
@@ -21,7 +21,7 @@
 
 #include "engine/kernels/isa/isa_grads.h"
 
-#if defined(__AVX2__)
+#if defined(BT_VECTORS)
 
 /* y (rows, cols) (+)= (float)(a panels - sums) * (dq * scale) */
 typedef struct i8_product {
@@ -56,12 +56,12 @@ static void rows_across(const i8_product *p, size_t k, size_t some) {
     const int8_t *row = (const int8_t *)p->panels + k;
     for (size_t n = 0; n < p->depth; n += 4, row += 4 * K) {
         BT_UNROLL for (size_t i = 0; i < 4; i++) {
-            _mm_prefetch((const char *)(row + (ROWS_AHEAD + i) * K), _MM_HINT_T0);
-            _mm_prefetch((const char *)(row + (ROWS_AHEAD + i) * K + 64), _MM_HINT_T0);
+            __builtin_prefetch(row + (ROWS_AHEAD + i) * K);
+            __builtin_prefetch(row + (ROWS_AHEAD + i) * K + 64);
         }
         for (size_t i = 0; i < some && k + i * NR < K; i++)
             interleave4(p->room + i * panel + n * NR, row + i * NR, K,
-                        smaller_size(4, p->depth - n), K - k - i * NR, 128);
+                        smaller_size(4, p->depth - n), K - k - i * NR, BYTE_BIAS);
     }
 }
 
@@ -75,7 +75,7 @@ static const uint8_t *panel_of(const i8_product *p, size_t n) {
     case PACKED_2BIT_ACROSS: across_2bit(p->room, p->panels, p->cols, n, 0, p->depth); break;
     case ROWS:
         pack_fwd_panel(p->room, (const int8_t *)p->panels + n * p->depth, p->depth,
-                       smaller_size(NR, p->cols - n), 128);
+                       smaller_size(NR, p->cols - n), BYTE_BIAS);
         break;
     case ROWS_ACROSS:
         if (n / NR % some == 0) rows_across(p, n, some);
@@ -198,7 +198,7 @@ static void prod_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
                          .scale = 1,
                          .form = ROWS,
                          .by = row_scale},
-            y, xq, dq, m0, m1, 128, scratch);
+            y, xq, dq, m0, m1, BYTE_BIAS, scratch);
 }
 
 /* ---- dx8 ------------------------------------------------------------------------------------- */
@@ -250,7 +250,7 @@ static void prod_tern_dx8(float *dx, size_t lddx, bt_grads dy, const void *packe
             dx, &s, scratch);
 }
 
-/* ---- int8 weights: [K/NR panels][N/4][NR][4] bytes of code + 128 ----------------------------- */
+/* ---- int8 weights: [K/NR panels][N/4][NR][4] bytes of code + BYTE_BIAS ---------------------------- */
 static size_t prod_w8_bytes(size_t N, size_t K) { return round_up(K, NR) * round_up(N, 4); }
 
 static void prod_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
@@ -258,14 +258,14 @@ static void prod_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, 
     for (size_t n = n0; n < n1; n += 4) {
         for (size_t k = 0; k < K; k += NR)
             interleave4((uint8_t *)packed + k * round_up(N, 4) + n * NR, codes + (n - n0) * K + k,
-                        K, smaller_size(4, n1 - n), K - k, 128);
+                        K, smaller_size(4, n1 - n), K - k, BYTE_BIAS);
     }
 }
 
 static void prod_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
                         const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
                         const bt_noise *noise, int flags, void *scratch) {
-    dx8_source s = {bt_grads_f32(dy, lddy), row_scale, N, m0, m1, 128, noise};
+    dx8_source s = {bt_grads_f32(dy, lddy), row_scale, N, m0, m1, BYTE_BIAS, noise};
     run_dx8((i8_product){.tile = tile_u8(),
                          .ldy = lddx,
                          .panels = packed,
@@ -282,13 +282,13 @@ typedef struct grad_span {
     size_t m, tokens, n, rows;
 } grad_span;
 
-/* a panel of xq + 128 */
+/* a panel of xq + BYTE_BIAS */
 static void dw8_panel(uint8_t *panel, const int8_t *x, size_t K, size_t tokens, size_t cols) {
     for (size_t g = 0; 4 * g < tokens; g++) {
         for (size_t i = 0; i < 4 && 4 * (g + 8) + i < tokens; i++)
-            _mm_prefetch((const char *)(x + (4 * (g + 8) + i) * K), _MM_HINT_T0);
+            __builtin_prefetch(x + (4 * (g + 8) + i) * K);
         interleave4(panel + g * NR * 4, x + 4 * g * K, K, smaller_size(4, tokens - 4 * g), cols,
-                    128);
+                    BYTE_BIAS);
     }
 }
 
@@ -382,5 +382,5 @@ static size_t int8_scratch(size_t K) { return most(i8_block_bytes(K), grad_bytes
     .w8_bytes = prod_w8_bytes, .w8_pack = prod_w8_pack, .w8_dx8 = prod_w8_dx8, \
     .w8_fwd = prod_w8_fwd
 
-#endif /* __AVX2__ */
+#endif /* BT_VECTORS */
 #endif

@@ -9,6 +9,7 @@
 
 #include <math.h>
 
+#include "engine/kernels/isa/isa_vec.h"
 #include "engine/kernels/table/kernels.h"
 
 static void moments_noise(uint32_t *restrict words, uint32_t key, uint32_t lane, size_t n) {
@@ -16,8 +17,7 @@ static void moments_noise(uint32_t *restrict words, uint32_t key, uint32_t lane,
     for (uint32_t i = 0; i < count; i++) words[i] = bt_noise_word(key, lane + i);
 }
 
-#if defined(__AVX2__)
-#include "engine/kernels/isa/isa_vec.h"
+#if defined(BT_VECTORS)
 
 /* representation of a number in a byte: moment.h */
 typedef struct moment_byte {
@@ -25,18 +25,6 @@ typedef struct moment_byte {
 } moment_byte;
 static const moment_byte moment_log8 = {BT_MOMENT_FIRST, 0x7f, 0x80};
 static const moment_byte moment_ulog8 = {BT_MOMENT_UFIRST, 0xff, 0};
-
-#if defined(__AVX512F__)
-BT_INLINE vi vi_from_u8(const uint8_t *p) {
-    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-BT_INLINE vi vi_min(vi a, vi b) { return _mm512_min_epi32(a, b); }
-#else
-BT_INLINE vi vi_from_u8(const uint8_t *p) {
-    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
-}
-BT_INLINE vi vi_min(vi a, vi b) { return _mm256_min_epi32(a, b); }
-#endif
 
 /* bt_moment_size and bt_moment_code in whole vectors; how many elements they did */
 BT_INLINE size_t moment_bytes_load(float *y, const uint8_t *x, const moment_byte b, size_t n) {

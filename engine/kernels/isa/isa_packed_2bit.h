@@ -17,7 +17,7 @@
 
 #include "engine/kernels/isa/isa_tile.h"
 
-#if defined(__AVX2__)
+#if defined(BT_VECTORS)
 #include <string.h>
 
 enum { K_2BIT = 16, STEP_2BIT = NR * 4 }; /* inputs of a step along K, its bytes */
@@ -68,6 +68,14 @@ static void open_2bit(uint8_t *dst, const uint8_t *panel, size_t depth) {
 
 /* 16 inputs of four outputs: [16][4] */
 BT_INLINE void square_2bit(uint8_t *dst, const uint8_t *four) {
+#if defined(BT_NEON)
+    static const uint8_t turn[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+    const uint8x16_t low = vdupq_n_u8(3), x = vqtbl1q_u8(vld1q_u8(four), vld1q_u8(turn));
+    vst1q_u8(dst, vandq_u8(x, low));
+    vst1q_u8(dst + 16, vandq_u8(vshrq_n_u8(x, 2), low));
+    vst1q_u8(dst + 32, vandq_u8(vshrq_n_u8(x, 4), low));
+    vst1q_u8(dst + 48, vshrq_n_u8(x, 6));
+#else
     const __m128i turn = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
 #if defined(__AVX512F__)
     const __m512i by = _mm512_set_epi32(6, 6, 6, 6, 4, 4, 4, 4, 2, 2, 2, 2, 0, 0, 0, 0);
@@ -87,6 +95,7 @@ BT_INLINE void square_2bit(uint8_t *dst, const uint8_t *four) {
     _mm256_storeu_si256((__m256i *)(void *)(dst + 32),
                         _mm256_and_si256(_mm256_srli_epi32(x, 4), low));
 #endif
+#endif
 }
 
 /* number of panels of outputs prefetched */
@@ -102,11 +111,11 @@ static void across_2bit(uint8_t *dst, const uint8_t *packed_2bit, size_t K, size
         const uint8_t *from = packed_2bit + n / NR * panel + at + n % NR * 4;
         if (n % NR == 0)
             BT_UNROLL for (size_t h = 0; h < NR * NR / 4; h += 64)
-                _mm_prefetch((const char *)(from + AHEAD_2BIT * panel + h), _MM_HINT_T0);
+                __builtin_prefetch(from + AHEAD_2BIT * panel + h);
         BT_UNROLL for (size_t h = 0; h < NR / K_2BIT; h++) if (h < squares)
             square_2bit(dst + h * K_2BIT * 4, from + h * STEP_2BIT);
     }
 }
 
-#endif /* __AVX2__ */
+#endif /* BT_VECTORS */
 #endif

@@ -13,11 +13,12 @@
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_PRODUCTS_H
 #define BT_ENGINE_KERNELS_ISA_ISA_PRODUCTS_H
 
-#include "engine/kernels/isa/isa_avx2_tile.h"
 #include "engine/kernels/isa/isa_avx512_tile.h"
 #include "engine/kernels/isa/isa_packed_2bit.h"
+#include "engine/kernels/isa/lanes8/isa_avx2_tile.h"
+#include "engine/kernels/isa/lanes8/isa_neon_tile.h"
 
-#if defined(__AVX2__)
+#if defined(BT_VECTORS)
 #include <string.h>
 
 /* groups, rows, columns; padded row of the A block */
@@ -222,6 +223,18 @@ static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows,
         _mm256_storeu_si256((__m256i *)(void *)dst, _mm256_permute2x128_si256(lo, hi, 0x20));
         _mm256_storeu_si256((__m256i *)(void *)(dst + 32), _mm256_permute2x128_si256(lo, hi, 0x31));
     }
+#elif defined(BT_NEON)
+    const uint8x16_t add = vdupq_n_u8((uint8_t)bias);
+    uint8x16_t v[4];
+    BT_UNROLL for (int i = 0; i < 4; i++) v[i] = vaddq_u8(vld1q_u8((const uint8_t *)r[i]), add);
+    const uint16x8_t a = vreinterpretq_u16_u8(vzip1q_u8(v[0], v[1])),
+                     b = vreinterpretq_u16_u8(vzip2q_u8(v[0], v[1])),
+                     c = vreinterpretq_u16_u8(vzip1q_u8(v[2], v[3])),
+                     d = vreinterpretq_u16_u8(vzip2q_u8(v[2], v[3]));
+    vst1q_u8(dst, vreinterpretq_u8_u16(vzip1q_u16(a, c)));
+    vst1q_u8(dst + 16, vreinterpretq_u8_u16(vzip2q_u16(a, c)));
+    vst1q_u8(dst + 32, vreinterpretq_u8_u16(vzip1q_u16(b, d)));
+    vst1q_u8(dst + 48, vreinterpretq_u8_u16(vzip2q_u16(b, d)));
 #else
     const __m128i add = _mm_set1_epi8((char)bias);
     __m128i v[4];
@@ -328,5 +341,5 @@ static void prod_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *
     .tern_pack = prod_tern_pack, .packed_2bit_bytes = prod_packed_2bit_bytes, \
     .packed_2bit_pack = prod_packed_2bit_pack, .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
 
-#endif /* __AVX2__ */
+#endif /* BT_VECTORS */
 #endif

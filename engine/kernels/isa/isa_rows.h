@@ -15,7 +15,7 @@
 #include "engine/kernels/isa/isa_vec.h"
 #include "engine/kernels/table/kernels.h"
 
-#if defined(__AVX2__)
+#if defined(BT_VECTORS)
 
 /* runs `body` with (i, n) over [0, count) in whole vectors, then once for the tail; n == VL lets
  * the compiler drop masks */
@@ -386,7 +386,26 @@ static void rows_adamw(float *w, const float *g, float *m, float *v, float grad_
                 st(w + i, v_sub(v_mul(ld(w + i, n), keep), u), n));
 }
 
-#if defined(__AVX512F__)
+#if defined(BT_NEON)
+static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale,
+                                     int sign, size_t count) {
+    bt_tern_stats st_ = {0, 0, 0};
+    const vf vm = v_set(mean), vs = v_set(inv_scale);
+    size_t i = 0;
+    for (; i + VL <= count; i += VL) {
+        const vf x = v_sub(v_load(w + i), vm), q = sign ? x : v_rint(v_mul(x, vs));
+        const uint16x8_t pos = vmovn_high_u32(vmovn_u32(vcgtzq_f32(q.l)), vcgtzq_f32(q.h)),
+                         neg = vmovn_high_u32(vmovn_u32(vcltzq_f32(q.l)), vcltzq_f32(q.h));
+        /* masks are -1 */
+        const int8x8_t p = vreinterpret_s8_u8(vmovn_u16(pos)),
+                       c = vsub_s8(vreinterpret_s8_u8(vmovn_u16(neg)), p),
+                       same = vreinterpret_s8_u8(vceq_s8(c, vld1_s8(codes + i)));
+        st_.pos += (unsigned)-vaddv_s8(p);
+        st_.zero += 8u - (unsigned)vaddv_s8(vabs_s8(c));
+        st_.flips += 8u - (unsigned)-vaddv_s8(same);
+        vst1_s8(codes + i, c);
+    }
+#elif defined(__AVX512F__)
 /* 64 codes at a time, all in masks: halves round to even, so rint(x) > 0 exactly where x > 1/2. A
  * masked store of bytes takes 50 cycles on some processors: the tail is generic's. */
 static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale,
@@ -456,5 +475,5 @@ static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, 
     .sum_abs = rows_sum_abs, .sum = rows_sum, .adamw = rows_adamw, .tern_codes = rows_tern_codes, \
     BT_EXACT_SLOTS, BT_STATS_SLOTS, BT_MOMENTS_SLOTS
 
-#endif /* __AVX2__ */
+#endif /* BT_VECTORS */
 #endif

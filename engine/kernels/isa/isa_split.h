@@ -7,7 +7,7 @@
 
 #include "engine/kernels/isa/isa_rows.h"
 
-#if defined(__AVX2__)
+#if defined(BT_VECTORS)
 
 static void split_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows,
                             size_t C) {
@@ -132,5 +132,5 @@ static void split_row_softmax(float *logits, const float *top, const float *k,
     .row_dx = split_row_dx, .row_axpy = split_row_axpy, .row_lse = split_row_lse, \
     .row_softmax = split_row_softmax
 
-#endif /* __AVX2__ */
+#endif /* BT_VECTORS */
 #endif

@@ -17,7 +17,7 @@ enum { MR = 32, NR = 32, IN_TILES = 1 };
 /* 28 accumulators of 32 registers */
 enum { MR = 14, NR = 32, IN_TILES = 0 };
 #else
-/* 12 accumulators of 16 registers */
+/* AVX2: 12 accumulators of 16 registers; NEON: 24 of 32 */
 enum { MR = 6, NR = 16, IN_TILES = 0 };
 #endif
 /* IN_TILES: packed A blocks are [K / CHUNK][rows][CHUNK] groups, so that 16 rows of a chunk are 1
@@ -34,8 +34,16 @@ typedef struct tile_out {
     size_t a_step;
 } tile_out;
 
-/* int8 products: b holds code + 1 or xq + 128 (unsigned), so sum b x - sums[row] = sum (b - 1) x
- * with sums = sum x, and likewise for 128. y = (float)sum * (dq[row] * scale) (+ y) */
+/* Number added to the bytes of a B operand of int8: x86 instructions multiply unsigned by signed bytes, ARM
+ * instructions signed bytes */
+#if defined(BT_NEON)
+enum { BYTE_BIAS = 0 };
+#else
+enum { BYTE_BIAS = 128 };
+#endif
+
+/* int8 products: b holds code + 1 or xq + BYTE_BIAS, so sum b x - sums[row] = sum (b - 1) x with sums = sum x, and
+ * likewise for BYTE_BIAS. y = (float)sum * (dq[row] * scale) (+ y) */
 typedef struct tile_i8_out {
     float *y;
     size_t ldy, cols;
@@ -77,17 +85,23 @@ typedef struct form { /* one operand type */
     void (*b_cols_kept)(uint32_t *dst, const uint16_t *src, size_t lds, size_t cols, size_t k);
 } form;
 
-#if defined(__AVX2__)
+#if defined(BT_VECTORS)
 /* Prefetches the lines of C, which usually miss the caches, when a tile begins, so that they are present when it
  * ends. prefetchw does nothing on processors without it. */
 BT_INLINE void prefetch_c(const float *c, size_t ldc, const size_t rows) {
-    BT_UNROLL for (size_t i = 0; i < rows; i++) {
-        BT_UNROLL for (size_t j = 0; j < NR;
-                       j += 16) __asm__ volatile("prefetchw %0" ::"m"(c[i * ldc + j]));
+    BT_UNROLL for (size_t i = 0; i < rows; i++) BT_UNROLL for (size_t j = 0; j < NR; j += 16) {
+#if defined(BT_NEON)
+        __builtin_prefetch(c + i * ldc + j, 1);
+#else
+        __asm__ volatile("prefetchw %0" ::"m"(c[i * ldc + j]));
+#endif
     }
 }
 
 _Static_assert(NR == 2 * (int)VL, "a panel is two vectors wide");
+
+/* the share of BYTE_BIAS in the sums of a product, from the sums of A */
+BT_INLINE vi biased(vi sum) { return BYTE_BIAS ? vi_sll(sum, 7) : vi_set(0); }
 
 BT_INLINE vf rounded(vf v, const bt_prec prec) { return prec == BT_PREC_FP16 ? v_half(v) : v; }
 static inline void round_row(float *out, const float *in, size_t n) {

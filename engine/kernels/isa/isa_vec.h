@@ -1,4 +1,4 @@
-/* isa_vec.h - one vector of floats: 16 lanes under AVX-512, 8 under AVX2, the same names for both.
+/* isa_vec.h - one vector of floats: 16 lanes under AVX-512, 8 under AVX2 and NEON, the same names for all.
  *
  * Included by isa_*.c only, compiled with that file's flags; everything is static inline, so
  * nothing leaks. `_n` forms touch the first n lanes only (0 < n <= VL) and read zeros elsewhere: a
@@ -7,13 +7,11 @@
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_VEC_H
 #define BT_ENGINE_KERNELS_ISA_ISA_VEC_H
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "engine/kernels/isa/lanes8/isa_neon_vec.h"
 
-#define BT_INLINE static inline __attribute__((always_inline, unused))
-#define BT_UNROLL _Pragma("GCC unroll 16")
+#if defined(BT_VECTORS)
+#if !defined(BT_NEON)
+#include <immintrin.h>
 
 BT_INLINE __m256i bytes32(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
@@ -100,10 +98,14 @@ BT_INLINE vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
 BT_INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 BT_INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 BT_INLINE vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
+BT_INLINE vi vi_min(vi a, vi b) { return _mm512_min_epi32(a, b); }
 BT_INLINE vi vi_srl(vi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
 BT_INLINE vi vi_sll(vi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
 BT_INLINE vi vi_from_u16(const uint16_t *p) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+BT_INLINE vi vi_from_u8(const uint8_t *p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 BT_INLINE void vi_store_u16(uint16_t *p, vi a) {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(a));
@@ -115,6 +117,7 @@ BT_INLINE vi vi_where_nan(vf x, vi a, vi b) {
 BT_INLINE vi vi_sra(vi a, int n) { return _mm512_srai_epi32(a, (unsigned)n); }
 /* half to even */
 BT_INLINE vi vi_round(vf a) { return _mm512_cvtps_epi32(a); }
+BT_INLINE vf v_float(vi a) { return _mm512_cvtepi32_ps(a); }
 BT_INLINE vi vi_bits(vf a) { return _mm512_castps_si512(a); }
 BT_INLINE vf v_bits(vi a) { return _mm512_castsi512_ps(a); }
 BT_INLINE int32_t vi_hsum(vi a) { return _mm512_reduce_add_epi32(a); }
@@ -213,10 +216,14 @@ BT_INLINE vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
 BT_INLINE vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
 BT_INLINE vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
 BT_INLINE vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
+BT_INLINE vi vi_min(vi a, vi b) { return _mm256_min_epi32(a, b); }
 BT_INLINE vi vi_srl(vi a, int n) { return _mm256_srli_epi32(a, n); }
 BT_INLINE vi vi_sll(vi a, int n) { return _mm256_slli_epi32(a, n); }
 BT_INLINE vi vi_from_u16(const uint16_t *p) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+BT_INLINE vi vi_from_u8(const uint8_t *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
 }
 BT_INLINE void vi_store_u16(uint16_t *p, vi a) { /* each lane below 2^16 */
     _mm_storeu_si128((__m128i *)(void *)p,
@@ -228,6 +235,7 @@ BT_INLINE vi vi_where_nan(vf x, vi a, vi b) {
 BT_INLINE vi vi_sra(vi a, int n) { return _mm256_srai_epi32(a, n); }
 /* half to even */
 BT_INLINE vi vi_round(vf a) { return _mm256_cvtps_epi32(a); }
+BT_INLINE vf v_float(vi a) { return _mm256_cvtepi32_ps(a); }
 BT_INLINE vi vi_bits(vf a) { return _mm256_castps_si256(a); }
 BT_INLINE vf v_bits(vi a) { return _mm256_castsi256_ps(a); }
 BT_INLINE __m128i vi_fold(vi a, __m128i (*f)(__m128i, __m128i)) {
@@ -248,7 +256,8 @@ BT_INLINE void vi_store_i8_n(int8_t *p, vi a, size_t n) {
 BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) {
     vi_store_i8_n(p, _mm256_cvtps_epi32(a), n);
 }
-#endif
+#endif /* __AVX512F__ */
+#endif /* BT_NEON */
 
 /* exp, relative error below 2e-7 for |x| <= 87; arguments are clamped there, so the result is finite and positive.
  * NaN is preserved: v_min and v_max return their second operand if one is NaN */
@@ -292,5 +301,5 @@ BT_INLINE vf v_exp2_coarse(vf x) {
     return v_bits(vi_add(vi_bits(p), vi_sll(vi_bits(t), 23)));
 }
 
-#endif /* __AVX2__ */
+#endif /* BT_VECTORS */
 #endif

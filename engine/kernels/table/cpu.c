@@ -1,5 +1,5 @@
 /* cpu.c - processor features. An instruction set counts as available only if CPUID reports it, XCR0 enables its
- * registers and, for AMX, the kernel grants permission. */
+ * registers and, for AMX, the kernel grants permission. ARM: cpu_arm.c. */
 #include "engine/kernels/table/cpu.h"
 
 #include <pthread.h>
@@ -12,6 +12,7 @@
 
 #include "engine/base/system/cpu_quota.h"
 #include "engine/base/testing/testing.h"
+#include "engine/kernels/table/cpu_arm.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -151,16 +152,20 @@ static void read_features(void) {
 }
 #endif
 
-/* The features of older kinds of processors, for tests on a newer one. None of these kinds has AMX or AVX-VNNI. */
+/* The features of older kinds of processors, for tests on a newer one. None of these kinds has AMX or AVX-VNNI; i8mm
+ * implies dotprod. */
 static const struct kind {
     const char *name, *vendor;
-    bool avx2, avx512, avx512_vnni, avx512_vbmi, avx512_bf16;
+    bool avx2, avx512, avx512_vnni, avx512_vbmi, avx512_bf16, dotprod, i8mm;
 } kinds[] = {
-    {"westmere", "GenuineIntel", false, false, false, false, false},
-    {"haswell", "GenuineIntel", true, false, false, false, false},
-    {"skylake", "GenuineIntel", true, true, false, false, false},
-    {"icelake", "GenuineIntel", true, true, true, true, false},
-    {"zen4", "AuthenticAMD", true, true, true, true, true},
+    {"westmere", "GenuineIntel", false, false, false, false, false, false, false},
+    {"haswell", "GenuineIntel", true, false, false, false, false, false, false},
+    {"skylake", "GenuineIntel", true, true, false, false, false, false, false},
+    {"icelake", "GenuineIntel", true, true, true, true, false, false, false},
+    {"zen4", "AuthenticAMD", true, true, true, true, true, false, false},
+    {"cortex-a72", "ARM", false, false, false, false, false, false, false},
+    {"neoverse-n1", "ARM", false, false, false, false, false, true, false},
+    {"neoverse-v1", "ARM", false, false, false, false, false, true, true},
 };
 
 static void pretend(const char *name) {
@@ -177,6 +182,8 @@ static void pretend(const char *name) {
         cpu.avx512_vnni &= k->avx512_vnni;
         cpu.avx512_vbmi &= k->avx512_vbmi;
         cpu.avx512_bf16 &= k->avx512_bf16;
+        cpu.dotprod &= k->dotprod;
+        cpu.i8mm &= k->i8mm;
     }
 }
 
@@ -186,6 +193,8 @@ static void read_cpu(void) {
     read_cpu_names();
     read_caches();
     read_features();
+#elif defined(__aarch64__)
+    bt_cpu_read_arm(&cpu);
 #endif
     if (!cpu.model[0]) memcpy(cpu.model, "unknown", 8);
     if (!cpu.l1d_bytes) cpu.l1d_bytes = cache_size(_SC_LEVEL1_DCACHE_SIZE, 32768);
@@ -211,6 +220,8 @@ void bt_cpu_hide(unsigned features) {
     if (features & BT_HIDE_VNNI) cpu.avx512_vnni = false;
     if (features & BT_HIDE_BF16) cpu.avx512_bf16 = false;
     if (features & BT_HIDE_AVX_VNNI) cpu.avx_vnni = false;
+    if (features & BT_HIDE_DOTPROD) cpu.dotprod = cpu.i8mm = false;
+    if (features & BT_HIDE_I8MM) cpu.i8mm = false;
 }
 
 const char *bt_cpu_blas_core(void) {

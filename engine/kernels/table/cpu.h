@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 typedef struct bt_cpu {
-    char model[64]; /* brand string */
+    char model[64]; /* brand string; of ARM the names of its kinds of cores */
     char vendor[16];
     int family, model_number;
     /* Number of cores that this process may use: those of its affinity, at most the quota of its control groups, at
@@ -24,13 +24,20 @@ typedef struct bt_cpu {
     bool bf16_slow;
     /* from CPUID, XCR0 and the kernel's permission, which the first call requests */
     bool amx_tile, amx_int8, amx_bf16;
+    bool neon, dotprod, i8mm; /* aarch64, from the kernel's HWCAP */
 } bt_cpu;
 
 const bt_cpu *bt_cpu_get(void);
 /* the features without those hidden by bt_cpu_hide taken away */
 const bt_cpu *bt_cpu_found(void);
 /* Features to hide (0: none). bt_kernels_select hides them for the plain sets. */
-enum { BT_HIDE_VNNI = 1, BT_HIDE_BF16 = 2, BT_HIDE_AVX_VNNI = 4 };
+enum {
+    BT_HIDE_VNNI = 1,
+    BT_HIDE_BF16 = 2,
+    BT_HIDE_AVX_VNNI = 4,
+    BT_HIDE_DOTPROD = 8,
+    BT_HIDE_I8MM = 16
+};
 void bt_cpu_hide(unsigned features);
 /* Number of cores of the n hardware threads in `cpus`, from `root`/cpuN/topology/thread_siblings_list
  * (/sys/devices/system/cpu); a thread without this file counts as a core */

@@ -3,7 +3,7 @@
  * A slot works on the range given, on one thread, and never allocates. Its caller (ops.c) divides the work over
  * threads and passes per-thread scratch memory (64-byte aligned). isa_generic.c fills every slot with plain loops and
  * is the reference of the tests. A faster set fills some slots; the other slots use the next slower set (dispatch.c):
- * generic < blas < avx2 < avx512 < amx
+ * generic < blas < avx2 < avx512 < amx, on ARM generic < blas < neon
  *
  * Layout: row-major, contiguous unless an ld (elements) is given. Arrays may be unaligned; sizes may be 0.
  * Exactness: integer results equal generic's bit for bit. tests/engine/kernels states bounds of float results.
@@ -353,18 +353,23 @@ extern const bt_kernels bt_kernels_avx512;
 extern const bt_kernels bt_kernels_amx;
 /* for tests: the code of the AMX set, with tiles emulated in software; needs AVX-512 with bf16 */
 extern const bt_kernels bt_kernels_emulated_amx;
+#elif defined(__aarch64__)
+extern const bt_kernels bt_kernels_neon;
 #endif
 
 /* dispatch.c - merges the sets allowed by this CPU and `isa`: "auto", or the fastest allowed set. A plain set
  * hides the extensions that its first processors lack (avx2-plain: AVX-VNNI; avx512-plain: VNNI and bf16;
- * avx512-vnni: bf16); "auto" chooses such a set if the extension is slow. Call once, before any model exists;
- * later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 and w8_* always belong to one set. */
+ * avx512-vnni: bf16; neon-plain: dotprod and i8mm; neon-dotprod: i8mm); "auto" chooses such a set if the extension is
+ * slow. Call once, before any model exists; later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 and
+ * w8_* always belong to one set. */
 bt_code bt_kernels_select(const char *isa, bt_err *err) BT_MUST_CHECK;
 /* The value of --isa that "auto" stands for on processor `c`. It is "auto" itself if the choice is between blas and
  * generic, which depends on OpenBLAS. */
 struct bt_cpu;
 const char *bt_kernels_auto_isa(const struct bt_cpu *c);
-#define BT_ISA_WORDS "auto generic blas avx2-plain avx2 avx512-plain avx512-vnni avx512 amx"
+#define BT_ISA_WORDS \
+    "auto generic blas avx2-plain avx2 avx512-plain avx512-vnni avx512 amx neon-plain " \
+    "neon-dotprod neon"
 const char *bt_kernels_isa_name(size_t i); /* the i-th value of --isa; NULL after the last */
 /* Level that determines the bits computed by a kernel set, in the order of speed. Processors of one level compute
  * the same bits: VNNI is not a level, because products of integers are exact without it too. A processor that has
@@ -373,7 +378,7 @@ const char *bt_kernels_isa_name(size_t i); /* the i-th value of --isa; NULL afte
 typedef enum bt_isa_level {
     BT_LEVEL_GENERIC,
     BT_LEVEL_BLAS,
-    BT_LEVEL_AVX2,
+    BT_LEVEL_AVX2, /* also NEON: the same operations in the same order */
     BT_LEVEL_AVX512,
     BT_LEVEL_AVX512_BF16,
     BT_LEVEL_AMX,

@@ -8,15 +8,21 @@
 static void test_gradients(void **state) {
     (void)state;
     const bt_cpu *cpu = bt_cpu_get();
-    const bool vectors = cpu->avx2 && cpu->fma && cpu->f16c;
-    assert_int_equal(bt_kernels_int8_pays("auto"), vectors);
+    const bool avx2 = cpu->avx2 && cpu->fma && cpu->f16c, any = avx2 || cpu->neon;
     assert_false(bt_kernels_int8_pays("generic"));
     assert_false(bt_kernels_int8_pays("blas"));
-    static const char *const isas[] = {"auto", "avx2", "avx2-plain"};
+    const struct {
+        const char *isa;
+        bool vectors;
+    } isas[] = {{"auto", any},
+                {"avx2", avx2},
+                {"avx2-plain", avx2},
+                {"neon", cpu->neon},
+                {"neon-plain", cpu->neon}};
     for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
-        assert_int_equal(bt_kernels_int8_pays(isas[i]), vectors);
-        assert_int_equal(SETTLE(1, "--isa", isas[i]), BT_OK);
-        assert_int_equal(c.train.grad, vectors ? BT_GRAD_INT8 : BT_GRAD_FLOAT);
+        assert_int_equal(bt_kernels_int8_pays(isas[i].isa), isas[i].vectors);
+        assert_int_equal(SETTLE(1, "--isa", isas[i].isa), BT_OK);
+        assert_int_equal(c.train.grad, isas[i].vectors ? BT_GRAD_INT8 : BT_GRAD_FLOAT);
         assert_string_equal(where("train.grad"), "auto");
     }
     const char *const exact[][4] = {{"--precision", "fp32"},
@@ -41,11 +47,13 @@ static void test_attention(void **state) {
     (void)state;
     const bt_cpu *cpu = bt_cpu_found();
     const bool avx512 = cpu->avx512 && cpu->avx512_vnni, avx2 = cpu->avx_vnni;
-    static const char *const never[] = {"generic", "blas", "avx2-plain", "avx512-plain", "amx"};
+    static const char *const never[] = {"generic",      "blas", "avx2-plain",
+                                        "avx512-plain", "amx",  "neon-plain"};
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         assert_false(bt_kernels_int8_attention_pays(never[i]));
     assert_int_equal(bt_kernels_int8_attention_pays("avx2"), avx2);
     assert_int_equal(bt_kernels_int8_attention_pays("avx512-vnni"), avx512);
+    assert_int_equal(bt_kernels_int8_attention_pays("neon"), cpu->dotprod);
     assert_int_equal(bt_kernels_int8_attention_pays("avx512"), avx512 && !cpu->avx512_bf16);
     assert_int_equal(bt_kernels_int8_attention_pays("auto"),
                      bt_kernels_int8_attention_pays(bt_kernels_auto_isa(cpu)));

@@ -113,8 +113,9 @@ static void all_heads(const bt_kernels *k) {
         }
 }
 
-static const char *const sets[] = {"generic",     "avx2-plain", "avx2", "avx512-plain",
-                                   "avx512-vnni", "avx512",     "amx"};
+static const char *const sets[] = {"generic",      "avx2-plain", "avx2", "avx512-plain",
+                                   "avx512-vnni",  "avx512",     "amx",  "neon-plain",
+                                   "neon-dotprod", "neon"};
 enum { N_SETS = sizeof sets / sizeof *sets };
 
 static void each_set(void **state) {

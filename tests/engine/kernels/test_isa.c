@@ -442,9 +442,17 @@ static void test_amx(void **state) {
     run_set("amx");
 }
 
+static void test_neon(void **state) {
+    (void)state;
+    run_set("neon");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_slot_has_a_case),
-                                       cmocka_unit_test(test_generic), cmocka_unit_test(test_avx2),
-                                       cmocka_unit_test(test_avx512), cmocka_unit_test(test_amx)};
+                                       cmocka_unit_test(test_generic),
+                                       cmocka_unit_test(test_avx2),
+                                       cmocka_unit_test(test_avx512),
+                                       cmocka_unit_test(test_amx),
+                                       cmocka_unit_test(test_neon)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

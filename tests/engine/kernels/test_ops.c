@@ -299,9 +299,9 @@ static void one_pass(bt_act act) {
 
 static void test_one_pass(void **state) {
     (void)state;
-    static const char *const isas[] = {"generic", "avx2", "avx512"};
+    static const char *const isas[] = {"generic", "avx2", "avx512", "neon"};
     bt_err err = BT_ERR_INIT;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
         if (bt_kernels_select(isas[i], &err) != BT_OK) continue;
         for (int threads = 1; threads <= 3; threads += 2) {
             assert_int_equal(bt_threads_init(threads, &err), BT_OK);
@@ -389,9 +389,9 @@ static void head_int8(bool of_rows) {
 
 static void test_head_int8(void **state) {
     (void)state;
-    static const char *const isas[] = {"generic", "avx2", "avx512", "amx"};
+    static const char *const isas[] = {"generic", "avx2", "avx512", "amx", "neon"};
     bt_err err = BT_ERR_INIT;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
         assert_int_equal(bt_threads_init(1, &err), BT_OK);
         for (int of_rows = 0; of_rows < 2; of_rows++)
             if (set_is_asked_for(isas[i]) && bt_kernels_select(isas[i], &err) == BT_OK)
@@ -418,6 +418,11 @@ static void test_avx512(void **state) {
 static void test_amx(void **state) {
     (void)state;
     threads_agree("amx");
+}
+
+static void test_neon(void **state) {
+    (void)state;
+    threads_agree("neon");
 }
 
 static void test_meaning(void **state) {
@@ -469,12 +474,19 @@ static void test_profile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generic),   cmocka_unit_test(test_blas),
-        cmocka_unit_test(test_avx2),      cmocka_unit_test(test_avx512),
-        cmocka_unit_test(test_amx),       cmocka_unit_test(test_one_pass),
-        cmocka_unit_test(test_head_int8), cmocka_unit_test(test_meaning),
-        cmocka_unit_test(test_profile),   cmocka_unit_test(dropout_scales_what_it_keeps),
-        cmocka_unit_test(codes_of_bf16),  cmocka_unit_test(norms_of_saved_inputs),
+        cmocka_unit_test(test_generic),
+        cmocka_unit_test(test_blas),
+        cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_amx),
+        cmocka_unit_test(test_neon),
+        cmocka_unit_test(test_one_pass),
+        cmocka_unit_test(test_head_int8),
+        cmocka_unit_test(test_meaning),
+        cmocka_unit_test(test_profile),
+        cmocka_unit_test(dropout_scales_what_it_keeps),
+        cmocka_unit_test(codes_of_bf16),
+        cmocka_unit_test(norms_of_saved_inputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

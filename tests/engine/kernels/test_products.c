@@ -515,6 +515,18 @@ static void test_amx(void **state) {
     (void)state;
     run_set("amx");
 }
+static void test_neon(void **state) {
+    (void)state;
+    run_set("neon");
+}
+static void test_neon_dotprod(void **state) {
+    (void)state;
+    run_set("neon-dotprod");
+}
+static void test_neon_plain(void **state) {
+    (void)state;
+    run_set("neon-plain");
+}
 
 static void test_emulated_amx(void **state) {
     (void)state;
@@ -535,6 +547,9 @@ int main(void) {
         cmocka_unit_test(test_avx512_plain),
         cmocka_unit_test(test_amx),
         cmocka_unit_test(test_emulated_amx),
+        cmocka_unit_test(test_neon),
+        cmocka_unit_test(test_neon_dotprod),
+        cmocka_unit_test(test_neon_plain),
     };
     const char *file = getenv("BT_TEST_ORACLE");
     return cmocka_run_group_tests(tests, NULL,

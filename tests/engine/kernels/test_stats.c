@@ -15,7 +15,7 @@
 
 enum { N = 20011, STEPS = 5 };
 static const size_t lengths[] = {0, 1, 2, 3, 63, 64, 65, 127, 128, 129, 257, 16383, 16384, N};
-static const char *const sets[] = {"generic", "avx2", "avx512"};
+static const char *const sets[] = {"generic", "avx2", "avx512", "neon"};
 
 static int code_at(size_t step, size_t i) { return (int)(bt_rng_u64(5, step, i) % 3) - 1; }
 

@@ -233,7 +233,8 @@ static void validation_attends_in_floats(void **state) {
  * a float (see make_golden.py), especially in a small model, where only the curve is compared. */
 static void every_kernel_set_follows_one_curve(void **state) {
     (void)state;
-    const char *sets[] = {"generic", "blas", "avx2-plain", "avx2", "avx512-plain", "avx512", "amx"};
+    const char *sets[] = {"generic", "blas", "avx2-plain", "avx2",         "avx512-plain",
+                          "avx512",  "amx",  "neon-plain", "neon-dotprod", "neon"};
     const bt_norm_kind norms[] = {BT_NORM_SUBLN, BT_NORM_BITLINEAR, BT_NORM_PRE};
     for (size_t k = 0; k < 6; k++) {
         bool dense = k >= 3;

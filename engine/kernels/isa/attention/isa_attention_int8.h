@@ -1,7 +1,7 @@
 /* isa_attention_int8.h - products of attention in int8 (bt_attn_shape.int8): those of the forward pass, and the
  * two of depth D in backward. Included once by each set's file, by isa_attention.h.
  *
- *     q, k, dout, v   rounded by rows; rows as A, panels of NR rows as B of u8 (+ 128)
+ *     q, k, dout, v   rounded by rows; rows as A, panels of NR rows as B (+ BYTE_BIAS)
  *     v               in the forward pass by columns over all keys, in panels whose depth is the keys
  *     P               exp(S - max) in steps of 1/126, rounded so that sums are preserved; divided by a row's own
  *                     sum
@@ -12,9 +12,9 @@
 
 #include "engine/kernels/isa/attention/isa_attention_operands.h"
 
-#if defined(__AVX2__)
+#if defined(BT_VECTORS)
 
-/* rows as the left operand: bytes, the scale of each, and what panels of u8 add to its sums */
+/* rows as the left operand: bytes, the scale of each, and what panels add to its sums */
 typedef struct rows8 {
     int8_t *x;
     size_t ld; /* bytes */
@@ -117,7 +117,7 @@ BT_INLINE void head_batch8(const rows8 *to, size_t at, const head *h, size_t t, 
     transpose(all);
     vi sum = all[0];
     BT_UNROLL for (size_t i = 1; i < VL; i++) sum = vi_add(sum, all[i]);
-    vi_store(to->sums + at, vi_sll(sum, 7));
+    vi_store(to->sums + at, biased(sum));
 }
 
 /* rows [t, t + rows) rounded, as rows `at` on */
@@ -142,7 +142,7 @@ static void head_panel8(uint8_t *panel, float *by, const rows8 *room, const head
                         size_t n, size_t D) {
     head_rows8(room, 0, h, t, n, D);
     memcpy(by, room->scale, n * sizeof *by);
-    pack_fwd_panel(panel, room->x, room->ld, n, 128);
+    pack_fwd_panel(panel, room->x, room->ld, n, BYTE_BIAS);
 }
 
 /* rows [low, T) rounded by columns, as panels of NR columns whose depth are `keys` rows; by (up(D, NR)): scales.
@@ -171,7 +171,7 @@ static void head_depth8(uint8_t *panels, float *by, const head *h, size_t low, s
             }
         }
         for (size_t d = 0; d < wide; d += NR)
-            interleave4(panels + d * keys + t * NR, four + d, wide, 4, NR, 128);
+            interleave4(panels + d * keys + t * NR, four + d, wide, 4, NR, BYTE_BIAS);
     }
 }
 
@@ -243,7 +243,7 @@ static void attn_fwd8(float *o, float *lse, const void *q_, const void *k_, cons
             int32_t whole;
             float top, sum = softmax_put8(p, sc + i * n, from, first_visible_key(s, t + i) - from,
                                           t + i + 1 - from, n, &top, &whole, f->prec);
-            pa.sums[i] = 128 * whole;
+            pa.sums[i] = BYTE_BIAS * whole;
             /* the largest value of a row has nearly all steps, so its sum is never 0. NaN is preserved */
             pa.scale[i] = 1.0f / (float)whole + 0.0f * sum;
             lse[t + i] = (float)((double)top * LN_2) + logf(sum);
@@ -317,5 +317,5 @@ static void scores8(const left8 *l, const bt_attn_shape *s, size_t u, size_t row
     small_i8(&p, SIZE_MAX);
 }
 
-#endif /* __AVX2__ */
+#endif /* BT_VECTORS */
 #endif

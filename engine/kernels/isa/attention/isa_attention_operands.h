@@ -8,7 +8,7 @@
 #include "engine/kernels/isa/isa_products.h"
 #include "engine/kernels/isa/isa_rows.h"
 
-#if defined(__AVX2__)
+#if defined(BT_VECTORS)
 
 enum { TQ = BT_ATTN_ROWS, KB = 128, PAD = 16 };
 
@@ -177,5 +177,5 @@ BT_INLINE void row_weights(vf e[2], vf sum[2], const float *row, vf m, size_t i,
     BT_UNROLL for (size_t h = 0; h < 2; h++) sum[h] = v_add(sum[h], e[h]);
 }
 
-#endif /* __AVX2__ */
+#endif /* BT_VECTORS */
 #endif
