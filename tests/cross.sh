@@ -165,6 +165,13 @@ losses() {
         grep '^[0-9]'
 }
 
+# same_losses GOT WANT: equal bits; on RISC-V within 1e-12, because the logarithm of its C library (trixie's) differs in the last bit
+same_losses() {
+    [ "$(wc -l <"$1")" = 3 ] || return 1
+    cmp -s "$1" "$2" && return 0
+    [ "$arch" = riscv64 ] && paste "$1" "$2" | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 1e-12) exit 1}'
+}
+
 run_train() {
     local work failed=0 row isa like here=${BITRAIN:-$top/build/bitrain}
     local rows=("generic generic")
@@ -181,8 +188,8 @@ run_train() {
             continue
         fi
         [ -e "$work/$like.want" ] || losses "here-$like" "$like" "$here" >"$work/$like.want"
-        if [ "$(wc -l <"$work/$isa.got")" = 3 ] && cmp -s "$work/$isa.got" "$work/$like.want"; then
-            echo "cross: $arch: three steps with --isa $isa: the bits of $like here ($(tr '\n' ' ' <"$work/$isa.got"))"
+        if same_losses "$work/$isa.got" "$work/$like.want"; then
+            echo "cross: $arch: three steps with --isa $isa: the losses of $like here ($(tr '\n' ' ' <"$work/$isa.got"))"
         else
             echo "FAIL: --isa $isa on $arch and $like here differ:"
             paste -d '|' "$work/$isa.got" "$work/$like.want"
