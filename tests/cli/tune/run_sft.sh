@@ -81,7 +81,7 @@ code 2 train "${fade[@]}" --ranks 1 --set train.lambda_steps=5
 says "leave none of the 6 steps to the ternary model"
 ok train "${fade[@]}" --ranks 2 --zero 3 --name fade-three
 losses fade-three | cmp -s - want || fault "the way to ternary differs with --zero 3: $(losses fade-three | head -4)"
-code 1 train "${fade[@]}" --ranks 2 --zero 3 --set parallel.gather=step
+code 2 train "${fade[@]}" --ranks 2 --zero 3 --set parallel.gather=step
 says "needs parallel.gather=layer"
 
 # Classes: the loss of a zero head; the same bits on 2 ranks and after a resume, near with ZeRO; the checkpoint contains
