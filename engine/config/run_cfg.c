@@ -424,6 +424,7 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
         .qkv_bias = cfg->model.qkv_bias,
         .rope_theta = cfg->model.rope_theta,
         .no_rope_every = (int)cfg->model.no_rope_every,
+        .window = (int)cfg->model.window,
         .rope = {.method = (bt_rope_method)cfg->model.rope_scaling,
                  .factor = cfg->model.rope_factor,
                  .context = (int)cfg->model.rope_context,

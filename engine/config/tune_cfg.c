@@ -11,9 +11,15 @@
 
 bt_dpo bt_tune_dpo(const bt_run_cfg *c) {
     return (bt_dpo){.on = c->data.form == BT_FORMED_PREFERENCE,
+                    .loss = (bt_preference)c->tune.preference,
                     .beta = c->tune.beta,
+                    .gamma = c->tune.gamma,
                     .sft_share = c->tune.sft_share,
                     .smoothing = c->tune.label_smoothing};
+}
+
+bool bt_tune_has_reference(const bt_run_cfg *c) {
+    return c->data.form == BT_FORMED_PREFERENCE && c->tune.preference == BT_PREFER_DPO;
 }
 
 enum { SHAPE_NUMBERS = 12 };
@@ -100,7 +106,7 @@ bt_model_counts bt_tune_count(const bt_run_cfg *c) {
     bt_model_cfg m, teacher;
     bt_run_cfg_model(c, &m);
     bt_model_counts n = bt_model_count(&m);
-    if (c->data.form == BT_FORMED_PREFERENCE) {
+    if (bt_tune_has_reference(c)) {
         m.lora = (bt_lora){0};
         n.flop_token += bt_model_count(&m).flop_forward;
     }

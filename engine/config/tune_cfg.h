@@ -17,6 +17,8 @@ const char *bt_tune_hf_target(unsigned bit);
 void bt_tune_targets_write(unsigned bits, char *out, size_t size);
 bt_lora bt_tune_lora(const bt_run_cfg *c);
 bt_dpo bt_tune_dpo(const bt_run_cfg *c);
+/* true if preferences are compared with the base without its adapters (tune.preference) */
+bool bt_tune_has_reference(const bt_run_cfg *c);
 /* Counts of the model. flop_token is the whole cost of a trained token: with preferences including the reference's
  * forward pass, with a teacher including the teacher's (if tune.teacher_shape is known). */
 bt_model_counts bt_tune_count(const bt_run_cfg *c);

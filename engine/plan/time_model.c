@@ -328,7 +328,7 @@ static void plan_passes(const model *m, const bt_rank_setup *s, int chunk, bt_st
         work->bwd_comm_s += tp_ends_s(m, true);
     }
     work->fwd_s *= 1 + judging_passes(m->cfg);
-    work->fwd_comm_s *= 1 + (m->cfg->data.form == BT_FORMED_PREFERENCE ? 1 : 0);
+    work->fwd_comm_s *= 1 + (bt_tune_has_reference(m->cfg) ? 1 : 0);
     work->fwd_tp_wait_s = m->meet_frac * (work->fwd_s + work->fwd_comm_s);
     work->bwd_tp_wait_s = m->meet_frac * (work->bwd_s + work->bwd_comm_s);
 }

@@ -27,6 +27,8 @@ What is fixed, so that another program can do the very same work:
   lora     y = Q(x)Q(W)^T + (alpha/r) (x A^T) B^T; W, embedding and norms frozen; A ~ U(-1/sqrt(in), 1/sqrt(in)), B = 0.
   dpo      -logsigmoid(beta ((pc - rc) - (pr - rr))), p/r: summed log-probabilities of the counted tokens under the
            adapted / the bare base; mean over the pairs of the step; each text alone in a row, rows of a step: chosen, rejected.
+  orpo     -a(c) - beta logsigmoid(log odds(c) - log odds(r)), a: mean log-probability of the counted tokens, log odds = a - log(1 - e^a).
+  simpo    -logsigmoid(20 beta (a(c) - a(r)) - 0.5); both without the bare base.
   convert  x + lam (Q(x) - x), W + lam (Q(W) - W), gradients straight through; lam = min(step/warm, 1), step from 0.
   distil   (1-a) CE + a tau^2 KL(teacher^tau || student^tau), per counted token; top-k: both renormalised over the teacher's k.
   classify logits = W h, h: the final norm's output at the last byte of the text; W starts at 0; mean CE over the texts.
@@ -39,7 +41,7 @@ import math
 import os
 import sys
 
-MODES = ["dense", "sft", "lora", "lora_int8", "dpo", "dpo_int8", "convert", "convert_none", "distil", "distil_topk", "classify"]
+MODES = ["dense", "sft", "lora", "lora_int8", "dpo", "dpo_int8", "orpo", "orpo_int8", "simpo", "simpo_int8", "convert", "convert_none", "distil", "distil_topk", "classify"]
 ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 ap.add_argument("what", nargs="+", help="all, data, check, measure, or modes: " + " ".join(MODES))
 ap.add_argument("--dir", required=True)
@@ -66,7 +68,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 CFG = dict(P.WORKLOADS[OPT.shape], T=256)
 T, B, PAIRS, IGNORE = 256, 8, 8, -100
-LR = dict(dense=1e-3, sft=1e-3, lora=2e-3, lora_int8=2e-3, dpo=5e-4, dpo_int8=5e-4, convert=1e-3, convert_none=1e-3, distil=1e-3, distil_topk=1e-3, classify=1e-3)
+LR = dict(dense=1e-3, sft=1e-3, lora=2e-3, lora_int8=2e-3, dpo=5e-4, dpo_int8=5e-4, orpo=5e-4, orpo_int8=5e-4, simpo=5e-4, simpo_int8=5e-4, convert=1e-3, convert_none=1e-3, distil=1e-3, distil_topk=1e-3, classify=1e-3)
 HF = dict(q="self_attn.q_proj", k="self_attn.k_proj", v="self_attn.v_proj", o="self_attn.o_proj", gate="mlp.gate_proj", up="mlp.up_proj",
           down="mlp.down_proj", n1="input_layernorm", n2="post_attention_layernorm", no="self_attn.attn_sub_norm", nd="mlp.ffn_sub_norm")
 LINEAR = ["q", "k", "v", "o", "gate", "up", "down"]
@@ -339,6 +341,13 @@ def dpo_loss(m, both):
     good, bad = (policy - ref).chunk(2)
     return -F.logsigmoid(OPT.beta * (good - bad)).mean(), good - bad
 
+def mean_loss(m, both, mode):
+    a, r = (-token_nll(m, both).sum(1) / (both[1] != IGNORE).sum(1)).chunk(2)
+    if mode.startswith("simpo"):
+        return -F.logsigmoid(20 * OPT.beta * (a - r) - 0.5).mean(), a - r
+    odds = (a - r) - (torch.log1p(-torch.exp(a)) - torch.log1p(-torch.exp(r)))
+    return (-a - OPT.beta * F.logsigmoid(odds)).mean(), a - r
+
 def kl(student, teacher, k=0):
     """tau^2 KL(teacher || student) of each row of logits; k: over the teacher's k largest, both renormalised."""
     if k:
@@ -354,12 +363,13 @@ def run(mode):
     full = mode == "dense" or mode.startswith("convert")
     m = build("none" if full else "bitnet", weights_of("dense" if full else "base"))
     score = lambda: mean_nll(m, [c[-8:] for c in chat]).item()  # noqa: E731
-    if lora := mode in ("lora", "lora_int8", "dpo", "dpo_int8"):
+    if lora := mode.split("_")[0] in ("lora", "dpo", "orpo", "simpo"):
         add_lora(m, "int8" if mode.endswith("int8") else "float")
         save_adapters(m, os.path.join(OPT.dir, "adapters"))
     loss_of = lambda s: mean_nll(m, take(s))  # noqa: E731
-    if mode.startswith("dpo"):
+    if mode.split("_")[0] in ("dpo", "orpo", "simpo"):
         sides = pairs()
+        dpo_loss = globals()["dpo_loss"] if mode.startswith("dpo") else lambda m, both: mean_loss(m, both, mode)  # noqa: E731
         take = lambda s: [torch.cat(c) for c in zip(*(batch(x, s, PAIRS) for x in sides))]  # noqa: E731
         loss_of = lambda s: dpo_loss(m, take(s))[0]  # noqa: E731
 

@@ -18,9 +18,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODES = ["dense", "sft", "lora", "dpo", "convert", "distil", "distil_topk", "classify"]
-TWIN = dict(lora="lora_int8", dpo="dpo_int8")   # what our adapters read
-LR = dict(lora=2e-3, dpo=5e-4)
+MODES = ["dense", "sft", "lora", "dpo", "orpo", "simpo", "convert", "distil", "distil_topk", "classify"]
+TWIN = dict(lora="lora_int8", dpo="dpo_int8", orpo="orpo_int8", simpo="simpo_int8")   # what our adapters read
+LR = dict(lora=2e-3, dpo=5e-4, orpo=5e-4, simpo=5e-4)
+PAIRS = ("dpo", "orpo", "simpo")
 ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 ap.add_argument("modes", nargs="*", default=MODES)
 ap.add_argument("--python", default=sys.executable)
@@ -61,7 +62,7 @@ def query(out, sql):
 
 
 def ours(mode, out):
-    data = "preference" if mode == "dpo" else "labels" if mode == "classify" else "messages"
+    data = "preference" if mode in PAIRS else "labels" if mode == "classify" else "messages"
     texts = 16 if mode == "classify" else 8
     name = "%s-%d" % (mode, os.getpid())
     words = ["train", "--name", name, "--ranks", "1", "--threads", "1", "--isa", OPT.isa, "--precision", "fp32", "--steps", str(OPT.steps),
@@ -72,7 +73,9 @@ def ours(mode, out):
             "train.eval_tokens": "2048", "train.stats_every": "1", "train.spike_limit": "0",
             "data.form": dict(preference="preference", labels="label", messages="messages")[data],
             "data.packing": "documents" if data == "messages" else "pad"}
-    if mode in ("lora", "dpo"):
+    if mode in PAIRS:
+        keys.update({"tune.preference": mode, "tune.beta": "2" if mode == "simpo" else "0.1", "tune.gamma": "0.5"})
+    if mode == "lora" or mode in PAIRS:
         keys.update({"tune.mode": "lora", "tune.rank": "8", "tune.alpha": "16", "optim.weight_decay": "0", "tune.adapters": os.path.join(out, "adapters")})
     if mode == "convert":
         keys.update({"model.linear": "bitnet158", "train.lambda_steps": "10"})

@@ -256,6 +256,11 @@ void bt_model_lora_dropout(bt_model *m, double p, uint64_t seed, uint64_t step, 
  * forward and before the backward pass of a micro-batch. */
 void bt_model_documents(bt_model *m, const int32_t *positions);
 
+/* Losses of preferences, in the order of the words of tune.preference. ORPO (arXiv:2403.07691) and SimPO
+ * (arXiv:2405.14734) have no reference. With a the mean log-probability of an answer's learned targets,
+ *     ORPO    -a(c) - beta log sigmoid(log odds(c) - log odds(r)), log odds = a - log(1 - e^a)
+ *     SimPO   -log sigmoid(beta (a(c) - a(r)) - gamma) */
+typedef enum { BT_PREFER_DPO, BT_PREFER_ORPO, BT_PREFER_SIMPO } bt_preference;
 /* Direct preference optimisation (arXiv:2305.18290): documents are pairs, the chosen answer, then the
  * rejected one. The loss of a pair is -log sigmoid(beta m), m = (log p(c) - log ref(c)) - (log p(r) -
  * log ref(r)), p the summed log-probabilities of learned targets, ref those of the base without its
@@ -263,7 +268,8 @@ void bt_model_documents(bt_model *m, const int32_t *positions);
  * smoothing: the share of pairs taken to be the wrong way round. Needs setup.pairs and adapters. */
 typedef struct bt_dpo {
     bool on; /* false: the loss is that of tokens */
-    double beta, sft_share, smoothing;
+    bt_preference loss;
+    double beta, gamma, sft_share, smoothing;
 } bt_dpo;
 void bt_model_dpo(bt_model *m, bt_dpo how);
 /* Distillation: the loss of a learned token is (1 - mix) times its cross-entropy and mix times tau^2

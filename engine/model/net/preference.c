@@ -1,5 +1,6 @@
-/* preference.c - direct preference optimisation: the loss of pairs of answers, and its gradient by the weight of
- * each answer's tokens (arXiv:2305.18290, equations 7 and 8). */
+/* preference.c - preference optimisation: the loss of pairs of answers, and its gradient by the weight of each
+ * answer's tokens (DPO: arXiv:2305.18290, equations 7 and 8; ORPO: arXiv:2403.07691, equations 6 to 10; SimPO:
+ * arXiv:2405.14734, equations 6 and 7). */
 #include <math.h>
 #include <string.h>
 
@@ -37,25 +38,64 @@ void bt_net_preference_scale(bt_model *m, float *own) {
     }
 }
 
+/* how a pair compares its answers, whose learned targets have these summed log-probabilities */
+typedef struct comparison {
+    double margin;     /* the loss is -log sigmoid of it ... */
+    double by_c, by_r; /* its derivatives by the sums */
+    double factor,
+        sft_share; /* ... times factor, and so many times the mean loss of the chosen answer */
+    double reward; /* difference of the rewards, as it is recorded */
+} comparison;
+
+/* log(p / (1 - p)) of a mean log-probability a; *slope: its derivative */
+static double log_odds(double a, double *slope) {
+    const double other = fmax(-expm1(a), 1e-12); /* 1 - p */
+    *slope = 1 / other;
+    return a - log(other);
+}
+
+static comparison compare_answers(const bt_model *m, size_t i, double chosen, double rejected,
+                                  double n_c, double n_r) {
+    const bt_dpo *how = &m->dpo;
+    const double beta = how->beta;
+    comparison x = {.by_c = beta, .by_r = -beta, .factor = 1, .sft_share = how->sft_share};
+    if (how->loss == BT_PREFER_DPO) {
+        x.margin = beta * ((chosen - m->reference[i]) - (rejected - m->reference[i + 1]));
+    } else if (how->loss == BT_PREFER_SIMPO) {
+        x.margin = beta * (chosen / n_c - rejected / n_r) - how->gamma;
+        x.by_c /= n_c;
+        x.by_r /= n_r;
+    } else {
+        double slope_c, slope_r;
+        x.margin = log_odds(chosen / n_c, &slope_c) - log_odds(rejected / n_r, &slope_r);
+        x.by_c = slope_c / n_c;
+        x.by_r = -slope_r / n_r;
+        x.factor = beta;
+        x.sft_share += 1;
+    }
+    x.reward = how->loss == BT_PREFER_ORPO    ? beta * (chosen / n_c - rejected / n_r)
+               : how->loss == BT_PREFER_SIMPO ? x.margin + how->gamma
+                                              : x.margin;
+    return x;
+}
+
 /* Processes a pair, documents i and i + 1; gradients so far are those of the summed losses. The weight of each
  * answer replaces its reference. */
 static double pair_loss(bt_model *m, size_t i, const int32_t *targets, bool grad) {
     const bt_attn_document *c = &m->documents[i], *r = c + 1;
-    const bt_dpo *how = &m->dpo;
-    const size_t n = learned_of(c, targets);
-    const double chosen = log_prob(m, c), rejected = log_prob(m, r),
-                 margin = how->beta *
-                          ((chosen - m->reference[i]) - (rejected - m->reference[i + 1])),
-                 wrong = sigmoid_double(-margin), weight = how->beta * (wrong - how->smoothing);
+    const double smoothing = m->dpo.smoothing, n = (double)learned_of(c, targets),
+                 n_r = (double)bt_max_size(learned_of(r, targets), 1), chosen = log_prob(m, c);
+    const comparison x = compare_answers(m, i, chosen, log_prob(m, r), n, n_r);
+    const double wrong = x.factor * (sigmoid_double(-x.margin) - smoothing);
     if (grad) {
-        m->reference[i] = weight + how->sft_share / (double)n;
-        m->reference[i + 1] = -weight;
+        m->reference[i] = wrong * x.by_c + x.sft_share / n;
+        m->reference[i + 1] = wrong * x.by_r;
     }
     m->score.n++;
-    m->score.right += margin > 0;
-    m->score.margin += margin;
-    return (1 - how->smoothing) * softplus(-margin) + how->smoothing * softplus(margin) -
-           how->sft_share * chosen / (double)n;
+    m->score.right += x.reward > 0;
+    m->score.margin += x.reward;
+    return x.factor * ((1 - smoothing) * softplus(-x.margin) + smoothing * softplus(x.margin)) -
+           x.sft_share * chosen / n;
 }
 
 /* Pairs without a learned target are padding of a validation and do not count. */
@@ -86,7 +126,7 @@ void bt_net_reference(bt_model *m, const int32_t *inputs, const int32_t *targets
 
 double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                               double grad_scale) {
-    if (bt_net_begins(m)) bt_net_reference(m, inputs, targets);
+    if (bt_net_begins(m) && m->dpo.loss == BT_PREFER_DPO) bt_net_reference(m, inputs, targets);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
     bt_span_begin(BT_MR_BWD);
     bt_net_head_loss(m, targets, (float)grad_scale);

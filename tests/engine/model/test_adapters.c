@@ -350,6 +350,39 @@ static double scaled_preference_loss(bt_model *m) {
     return 0.01 * bt_model_eval_micro(m, inputs, answers);
 }
 
+/* Summed log-probability of the learned targets of one answer of pair b; *n: their number. */
+static double answer_log_prob(bt_model *m, int b, int which, double *n) {
+    static const int lengths[B][2] = {{70, 40}, {33, 90}};
+    static int32_t some[M];
+    const int from = b * T + (which ? lengths[b][0] : 0);
+    *n = 0;
+    for (int i = 0; i < M; i++) some[i] = -1;
+    for (int i = from; i < from + lengths[b][which]; i++)
+        if (answers[i] >= 0) some[i] = answers[i], *n += 1;
+    bt_model_dpo(m, (bt_dpo){0});
+    return -bt_model_eval_micro(m, inputs, some);
+}
+
+/* ORPO and SimPO as their papers write them. */
+static void losses_are_the_formulas(bt_model *m, const bt_dpo *how) {
+    if (how->loss == BT_PREFER_DPO) return;
+    double want = 0;
+    for (int b = 0; b < B; b++) {
+        double n_c, n_r;
+        const double c = answer_log_prob(m, b, 0, &n_c), r = answer_log_prob(m, b, 1, &n_r),
+                     a = c / n_c, o = r / n_r;
+        const bool orpo = how->loss == BT_PREFER_ORPO;
+        const double x = orpo ? log(exp(a) / (1 - exp(a))) - log(exp(o) / (1 - exp(o)))
+                              : how->beta * (a - o) - how->gamma,
+                     right = -log(1 / (1 + exp(-x))), left = -log(1 / (1 + exp(x)));
+        want += (orpo ? how->beta : 1) * ((1 - how->smoothing) * right + how->smoothing * left) -
+                (how->sft_share + (orpo ? 1 : 0)) * a;
+    }
+    bt_model_dpo(m, *how);
+    const double got = bt_model_eval_micro(m, inputs, answers);
+    if (!(fabs(got - want) < 1e-6 * fabs(want))) fail_msg("a loss of %.9g, not %.9g", got, want);
+}
+
 static void preferences_begin_at_ln_2_and_have_the_slope_of_their_gradients(void **state) {
     (void)state;
     static int32_t positions[M];
@@ -363,14 +396,23 @@ static void preferences_begin_at_ln_2_and_have_the_slope_of_their_gradients(void
     assert_true(bt_model_take_score(m).n == 2);
     random_b(m);
     const bt_dpo hows[] = {{.on = true, .beta = 0.3},
-                           {.on = true, .beta = 0.05, .sft_share = 0.7, .smoothing = 0.2}};
-    for (int k = 0; k < 2; k++) {
+                           {.on = true, .beta = 0.05, .sft_share = 0.7, .smoothing = 0.2},
+                           {.on = true, .loss = BT_PREFER_ORPO, .beta = 0.4},
+                           {.on = true, .loss = BT_PREFER_SIMPO, .beta = 2, .gamma = 0.5},
+                           {.on = true,
+                            .loss = BT_PREFER_SIMPO,
+                            .beta = 2.5,
+                            .gamma = 0.5,
+                            .sft_share = 0.3,
+                            .smoothing = 0.1}};
+    for (int k = 0; k < 5; k++) {
         bt_model_dpo(m, hows[k]);
         bt_model_zero_grads(m);
         (void)bt_model_take_score(m);
         bt_model_train_micro(m, inputs, answers, 0.01, NULL, NULL);
         bt_score s = bt_model_take_score(m);
         assert_true(s.n == 2 && s.right <= 2 && s.margin != 0);
+        losses_are_the_formulas(m, &hows[k]);
         small_slope(m, scaled_preference_loss, 1.0f, 2e-4, 3e-3);
     }
     bt_model_destroy(full);
