@@ -56,6 +56,7 @@ static bt_code find_arch(bt_gguf_reader *r, bt_err *err) {
     for (int a = 0; a < BT_ARCH_COUNT; a++) {
         r->arch = bt_arch_at((bt_arch)a)->gguf;
         r->s->arch = (bt_arch)a;
+        if (!r->arch) continue;
         if (strcmp(name, r->arch) == 0) {
             bt_text_release(&known);
             return BT_OK;
@@ -199,15 +200,10 @@ static void find_linear(bt_gguf_reader *r) {
 
 /* A window that is at least as long as every text has no effect. */
 static bt_code read_gguf_window(bt_gguf_reader *r, bt_err *err) {
-    int window = 0, *T = &r->s->cfg.T;
+    int window = 0;
     if (!find_model_key(r, "attention.sliding_window")) return BT_OK;
     BT_TRY(read_gguf_integer(r, "attention.sliding_window", 0, 1 << 30, &window, err));
-    if (!window || window >= *T) return BT_OK;
-    bt_text_printf(&r->s->notes,
-                   "attention of the model slides over %d tokens: texts are read up to that length "
-                   "here, not up to %d\n",
-                   window, *T);
-    *T = window;
+    r->s->cfg.window = window < r->s->cfg.T ? window : 0;
     return BT_OK;
 }
 

@@ -67,6 +67,11 @@ static bt_code check_rows(const gguf_out *g, bt_err *err) {
 static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
     const bt_model_cfg *c = &g->s->cfg;
     BT_TRY(bt_arch_of_model(&g->arch, c, err));
+    if (!bt_arch_at(g->arch)->gguf)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp computes no sliding window in files of this architecture "
+                       "(model.window=%d); with --context %d it has no effect",
+                       c->window, c->window);
     g->ternary = c->linear == BT_LIN_BITNET158;
     g->number = g->job->number;
     if (g->number == BT_NUM_COUNT)

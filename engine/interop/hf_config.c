@@ -54,14 +54,6 @@ static bt_code read_hf_flag(json_t *o, const char *key, bool otherwise, bool *ou
     return BT_OK;
 }
 
-/* Mistral without a sliding window computes what Llama does; its own defaults are those of its class */
-static const bt_arch_row mistral = {.hf_class = "MistralForCausalLM",
-                                    .model_type = "mistral",
-                                    .norm = BT_NORM_PRE,
-                                    .theta = 10000,
-                                    .eps = 1e-6,
-                                    .act = "silu",
-                                    .kv = 8};
 /* 1bitLLM's class: BitNet's layers under other names, always ternary; its type is that of Llama or its own */
 static const bt_arch_row onebit = {.hf_class = "BitnetForCausalLM",
                                    .model_type = "llama",
@@ -74,7 +66,7 @@ enum { MISTRAL_WINDOW = 4096 }; /* if config.json has no sliding_window */
 static void known_classes(bt_text *out) {
     for (int a = 0; a < BT_ARCH_COUNT; a++)
         bt_text_printf(out, "%s%s", a ? ", " : "", bt_arch_at((bt_arch)a)->hf_class);
-    bt_text_printf(out, ", %s, %s", mistral.hf_class, onebit.hf_class);
+    bt_text_printf(out, ", %s", onebit.hf_class);
 }
 
 static bool is_class(const bt_arch_row *row, const char *name, const char *type) {
@@ -89,7 +81,6 @@ static bt_code read_arch(json_t *o, bt_arch *out, const bt_arch_row **row, bt_er
     for (int a = 0; a < BT_ARCH_COUNT && !*row; a++)
         if (is_class(bt_arch_at((bt_arch)a), name, type))
             *out = (bt_arch)a, *row = bt_arch_at((bt_arch)a);
-    if (!*row && is_class(&mistral, name, type)) *out = BT_ARCH_LLAMA, *row = &mistral;
     if (!*row && name && strcmp(name, onebit.hf_class) == 0) {
         *out = BT_ARCH_BITNET;
         *row = &onebit;
@@ -349,20 +340,13 @@ static bt_code read_no_rope(json_t *o, const bt_arch_row *row, bt_model_cfg *m, 
 }
 
 /* A window that is at least as long as every text has no effect. */
-static bt_code check_window(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_text *notes,
-                            bt_err *err) {
+static bt_code read_hf_window(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_err *err) {
     json_t *v = json_object_get(o, "sliding_window");
+    const bool mistral = row == bt_arch_at(BT_ARCH_MISTRAL);
     int window = MISTRAL_WINDOW;
-    const bool windows = row == &mistral || row == bt_arch_at(BT_ARCH_PHI3);
-    if (!windows || json_is_null(v) || (!v && row != &mistral)) return BT_OK;
+    if (!row->window || json_is_null(v) || (!v && !mistral)) return BT_OK;
     if (v) BT_TRY(read_hf_integer(o, "sliding_window", 1, 1 << 30, &window, err));
-    if (window >= m->T) return BT_OK;
-    if (notes)
-        bt_text_printf(notes,
-                       "attention of the model slides over %d tokens: texts are read up to that "
-                       "length here, not up to %d\n",
-                       window, m->T);
-    m->T = window;
+    m->window = window < m->T ? window : 0;
     return BT_OK;
 }
 
@@ -373,7 +357,7 @@ static bt_code read_hf_keys(bt_hf_config *c, json_t *o, bt_text *notes, bt_err *
     *m = (bt_model_cfg){
         .norm = row->norm, .qk_norm = row->qk_norm, .qkv_bias = row->qkv_bias, .init_std = 0.02};
     BT_TRY(read_hf_sizes(o, row, m, err));
-    BT_TRY(check_window(o, row, m, notes, err));
+    BT_TRY(read_hf_window(o, row, m, err));
     BT_TRY(refuse_the_unknown(o, err));
     BT_TRY(read_no_rope(o, row, m, err));
     BT_TRY(bt_hf_keys_check(o, row->no_rope > 0, notes, err));
@@ -519,6 +503,7 @@ void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number) {
     bt_json_bool(&j, "tie_word_embeddings", m->tied);
     if (c->arch != BT_ARCH_QWEN2) bt_json_bool(&j, "attention_bias", false);
     write_real(&j, "attention_dropout", 0);
+    if (row->window) bt_json_int(&j, "sliding_window", m->window);
     if (c->arch == BT_ARCH_LLAMA) {
         bt_json_bool(&j, "mlp_bias", false);
         bt_json_int(&j, "pretraining_tp", 1);

@@ -76,6 +76,7 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     out->model.qkv_bias = m->qkv_bias;
     out->model.rope_theta = m->rope_theta;
     out->model.no_rope_every = m->no_rope_every;
+    out->model.window = m->window;
     if (m->rope.method != BT_ROPE_PLAIN) {
         out->model.rope_scaling = (int)m->rope.method;
         out->model.rope_factor = m->rope.factor;

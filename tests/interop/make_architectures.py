@@ -30,6 +30,7 @@ MODELS = {
     "smollm3": ("smollm3", dict(rope_parameters=rope(theta=2000000.0), num_hidden_layers=5, pad_token_id=None)),
     "phi": ("phi3", dict(rope_parameters=rope(), pad_token_id=None)), # llama.cpp requires tokens of Phi-3 in a file whose name has "phi3"
     "mistral": ("mistral", dict(rope_parameters=rope(), sliding_window=None)),
+    "mistral-window": ("mistral", dict(rope_parameters=rope(), sliding_window=12)),
 }
 VARIANTS = {
     "plain": rope(), "linear": rope("linear", factor=3.0), "llama3": LLAMA3, "yarn": YARN,
@@ -105,7 +106,7 @@ def golden(out):
     tiny = {**SIZES, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
     marked("llama", tiny, os.path.join(out, "marked/hf"), "llama2")
     small = {**SIZES, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
-    for seed, (name, more) in enumerate({"smollm3": dict(num_hidden_layers=4), "phi3": {}}.items()):
+    for seed, (name, more) in enumerate({"smollm3": dict(num_hidden_layers=4), "phi3": {}, "mistral": dict(sliding_window=12)}.items()):
         m = make(name, dict(rope_parameters=rope(), pad_token_id=None, **more), small, 20 + seed)
         save(m, os.path.join(out, name, "hf"), tokenizer=False)
         if name == "phi3": write_phi3_gguf(m, os.path.join(out, "phi3/phi3-f32.gguf"))

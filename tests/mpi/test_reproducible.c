@@ -59,7 +59,7 @@ static const shape shapes[N_SHAPES] = {
                    {MODEL "--set", "model.norm=bitlinear", "--set", "model.kv_heads=1"}},
     [PRE_NORM] = {"no norm before o and down, heads' norms",
                   {MODEL "--set", "model.norm=pre", "--set", "model.qk_norm=true", "--set",
-                   "model.no_rope_every=2"}},
+                   "model.no_rope_every=2", "--set", "model.window=9"}},
     [DENSE] = {"dense, one kv head, heads' norms",
                {MODEL "--set", "model.linear=dense", "--set", "model.qk_norm=true", "--set",
                 "model.kv_heads=1", "--set", "model.qkv_bias=true", "--set",

@@ -83,6 +83,8 @@ bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_
     case BT_NUM_TQ1_0: decode_tq1(out, in, n); break;
     default:
         if (bt_quantised_decode(t, out, in, n)) return BT_OK;
+        if (t == BT_NUM_I2_S)
+            return bt_fail(err, BT_FORMAT, "a code of i2_s is none of 0, 1 and 2");
         return bt_fail(err, BT_UNSUPPORTED, "type %d has no blocks in a row", (int)t);
     }
     return BT_OK;

@@ -96,6 +96,7 @@ bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
     for (int a = 0; a < BT_ARCH_COUNT; a++) {
         if (archs[a].norm != c->norm || archs[a].qk_norm != c->qk_norm ||
             archs[a].qkv_bias != c->qkv_bias || archs[a].joined ||
+            archs[a].window != (c->window > 0 && c->window < c->T) ||
             (archs[a].no_rope > 0) != (c->no_rope_every > 0))
             continue;
         if (a == BT_ARCH_BITNET && c->H * c->D != c->C)
@@ -109,7 +110,7 @@ bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
     return bt_fail(err, BT_UNSUPPORTED,
                    "no other program computes this combination of sub-norms, QK-norm, biases and "
                    "layers without rotary embedding (model.norm=%s, model.qk_norm=%s, "
-                   "model.qkv_bias=%s, model.no_rope_every=%d)",
+                   "model.qkv_bias=%s, model.no_rope_every=%d, model.window=%d)",
                    c->norm == BT_NORM_SUBLN ? "subln" : "pre", c->qk_norm ? "true" : "false",
-                   c->qkv_bias ? "true" : "false", c->no_rope_every);
+                   c->qkv_bias ? "true" : "false", c->no_rope_every, c->window);
 }

@@ -27,9 +27,9 @@ typedef enum {
 #undef BT_NAME
 
 typedef struct bt_arch_row {
-    const char *hf_class, *model_type, *gguf;
+    const char *hf_class, *model_type, *gguf; /* gguf NULL: there is no such architecture */
     bt_norm_kind norm;
-    bool qk_norm, qkv_bias, turned, joined;
+    bool qk_norm, qkv_bias, turned, joined, window;
     int no_rope;
     bool tied; /* from here on: defaults for keys missing in config.json */
     double theta, eps;

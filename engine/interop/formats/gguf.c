@@ -8,6 +8,7 @@
 enum {
     KEY_MAX = 256,
     TEXT_MAX = 1 << 20,
+    I2_S_TAIL = 32,     /* bytes behind the codes of a tensor */
     NAME_MAX_GGUF = 63, /* llama.cpp: 64 with the end */
     ALIGNMENT = 32,
     ALIGNMENT_MAX = 65536,
@@ -192,13 +193,13 @@ static bt_code refuse_type(const char *tensor, uint32_t type, bt_err *err) {
         [9] = "q8_1",   [15] = "q8_k",   [16] = "iq2_xxs", [17] = "iq2_xs", [18] = "iq3_xxs",
         [19] = "iq1_s", [20] = "iq4_nl", [21] = "iq3_s",   [22] = "iq2_s",  [23] = "iq4_xs",
         [24] = "i8",    [25] = "i16",    [26] = "i32",     [27] = "i64",    [28] = "f64",
-        [29] = "iq1_m", [36] = "i2_s",   [39] = "mxfp4",   [40] = "nvfp4"};
+        [29] = "iq1_m", [39] = "mxfp4",  [40] = "nvfp4"};
     char number[16];
     (void)snprintf(number, sizeof number, "%u", type);
     const char *name = type < sizeof names / sizeof *names ? names[type] : NULL;
     return bt_fail(err, BT_UNSUPPORTED,
                    "tensor '%s' has ggml's type %s (read are f32, f16, bf16, q8_0, tq1_0, tq2_0, "
-                   "q4_0 to q5_1, q2_k to q6_k)",
+                   "q4_0 to q5_1, q2_k to q6_k, i2_s)",
                    tensor, name ? name : number);
 }
 
@@ -240,6 +241,7 @@ static bt_code take_info(cursor *c, bt_stored *t, bt_err *err) {
                        "stores together",
                        t->name, (unsigned long long)t->cols, bt_number_at(t->number)->block,
                        bt_number_at(t->number)->word);
+    if (t->number == BT_NUM_I2_S) t->bytes += I2_S_TAIL;
     return BT_OK;
 }
 
@@ -265,6 +267,26 @@ static bt_code place_tensors(bt_stored *t, size_t n, uint64_t data, uint64_t ali
     return BT_OK;
 }
 
+/* A tensor of I2_S ends with 32 bytes that begin with its scale: lists it as a tensor NAME.scale. */
+static bt_code add_i2_s_scales(bt_stored_list *l, size_t first, bt_err *err) {
+    static const char tail[] = ".weight";
+    for (size_t i = first, n = l->n; i < n; i++) {
+        const bt_stored *t = &l->at[i];
+        const size_t k = strlen(t->name);
+        bt_stored scale = {
+            .number = BT_NUM_F32, .n_dims = 1, .rows = 1, .cols = 1, .file = t->file};
+        if (t->number != BT_NUM_I2_S || k < sizeof tail ||
+            strcmp(t->name + k - (sizeof tail - 1), tail) != 0)
+            continue;
+        (void)snprintf(scale.name, sizeof scale.name, "%.*s.scale", (int)(k - (sizeof tail - 1)),
+                       t->name);
+        scale.at = t->at + t->bytes - I2_S_TAIL;
+        scale.bytes = sizeof(float);
+        BT_TRY(bt_stored_add(l, &scale, err));
+    }
+    return BT_OK;
+}
+
 static bt_code take_tensors(const bt_gguf *g, cursor *c, bt_stored_list *l, uint64_t n,
                             bt_err *err) {
     const bt_gguf_kv *kv = bt_gguf_find(g, "general.alignment");
@@ -286,6 +308,7 @@ static bt_code take_tensors(const bt_gguf *g, cursor *c, bt_stored_list *l, uint
     const uint64_t data = (c->at + alignment - 1) / alignment * alignment;
     if (n == 0) return BT_OK; /* a vocabulary alone */
     BT_TRY(place_tensors(l->at + first, l->n - first, data, alignment, c->f->bytes, err));
+    BT_TRY(add_i2_s_scales(l, first, err));
     return bt_stored_sort(l, err);
 }
 

@@ -4,6 +4,9 @@
  *     Q4_1, Q5_1   32: fp16 d, fp16 m, likewise: x = d q + m
  *     Q2_K to Q6_K 256, in groups of 16 or 32 with an integer scale (and minimum) each: x = d scale q - dmin minimum
  *
+ *     I2_S         128, of bitnet.cpp: byte j holds codes j, 32 + j, 64 + j, 96 + j from the upper bits on, 0, 1, 2
+ *                  for -1, 0, 1. The scale of the tensor follows its codes (gguf.c)
+ *
  * Values equal those of the function `dequantize` of the package gguf (tests/engine/interop). */
 #include "engine/interop/formats/quantised.h"
 
@@ -106,12 +109,24 @@ static void q6_k(float *y, const unsigned char *b) {
     }
 }
 
+/* the code 3 does not exist */
+static bool i2_s(float *y, const unsigned char *b, size_t n) {
+    unsigned wrong = 0;
+    for (size_t i = 0; i < n; i++) {
+        const unsigned q = b[i / 128 * 32 + i % 32] >> (6 - i % 128 / 32 * 2) & 3u;
+        wrong |= q == 3;
+        y[i] = (float)q - 1.0f;
+    }
+    return !wrong;
+}
+
 bool bt_quantised_decode(bt_number t, float *out, const unsigned char *in, size_t n) {
     static void (*const blocks[BT_NUM_COUNT])(float *, const unsigned char *) = {
         [BT_NUM_Q4_0] = q4_0, [BT_NUM_Q4_1] = q4_1, [BT_NUM_Q5_0] = q5_0,
         [BT_NUM_Q5_1] = q5_1, [BT_NUM_Q2_K] = q2_k, [BT_NUM_Q3_K] = q3_k,
         [BT_NUM_Q4_K] = q4_k, [BT_NUM_Q5_K] = q5_k, [BT_NUM_Q6_K] = q6_k};
     const bt_number_row *row = bt_number_at(t);
+    if (t == BT_NUM_I2_S) return i2_s(out, in, n);
     if (!blocks[t]) return false;
     for (size_t i = 0; i < n; i += row->block, in += row->bytes) blocks[t](out + i, in);
     return true;

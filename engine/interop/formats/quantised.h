@@ -6,7 +6,8 @@
 
 #include "engine/interop/formats/formats.h"
 
-/* Decodes n elements, whole blocks, of Q4_0 to Q6_K; returns false for another type. */
+/* Decodes n elements, whole blocks, of Q4_0 to Q6_K, or codes of I2_S without their scale; returns false for another
+ * type or an invalid code. */
 bool bt_quantised_decode(bt_number t, float *out, const unsigned char *in, size_t n);
 
 #endif

@@ -216,11 +216,13 @@ static void attend_heads(void *ctx, int thread, size_t begin, size_t end) {
     float *weights = d->scores + (size_t)thread * (size_t)c->T;
     for (size_t i = begin; i < end; i++) {
         const row *r = &d->rows[j->first + i / H];
-        const size_t h = i % H, at = (j->first + i / H) * H * D + h * D;
-        const bt_cached head = {.k = cache_at(d, d->k, r->slot, j->layer) + h / group * D,
-                                .v = cache_at(d, d->v, r->slot, j->layer) + h / group * D,
+        const size_t h = i % H, at = (j->first + i / H) * H * D + h * D,
+                     seen = c->window ? bt_min_size(r->seen, (size_t)c->window) : r->seen,
+                     from = (r->seen - seen) * KVD + h / group * D;
+        const bt_cached head = {.k = cache_at(d, d->k, r->slot, j->layer) + from,
+                                .v = cache_at(d, d->v, r->slot, j->layer) + from,
                                 .ld = KVD,
-                                .seen = r->seen,
+                                .seen = seen,
                                 .D = D};
         bt_cache_attend(j->o + at, j->q + at, &head, weights);
     }
@@ -244,7 +246,8 @@ static void attend_prompt(const bt_decoder *d, bt_layer *l, size_t first, size_t
                                  .ldk = KVD,
                                  .ldv = KVD,
                                  .ldo = HD,
-                                 .scale = 1.0f / sqrtf((float)D)};
+                                 .scale = 1.0f / sqrtf((float)D),
+                                 .window = (size_t)c->window};
     bt_op_attn_fwd(l->a.o + first * HD, l->a.lse, bt_net_q(l) + first * HD,
                    bt_net_k(l) + first * KVD, l->a.v + first * KVD, &shape, 1, (size_t)c->H,
                    (size_t)c->KV, BT_PREC_FP32);

@@ -102,6 +102,7 @@ static bt_attn_shape layer_attn_shape(const bt_model *m, size_t T) {
                            .ldv = KVD,
                            .ldo = HD,
                            .scale = 1.0f / sqrtf((float)D),
+                           .window = (size_t)c->window,
                            .group = (size_t)c->group,
                            .skip = (size_t)c->skip,
                            .int8 = m->gradient_passes && m->setup.attention_int8,

@@ -168,6 +168,8 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
     if (c->no_rope_every < 0)
         return bt_fail(err, BT_ARG, "model.no_rope_every is %d but must be 0 or more",
                        c->no_rope_every);
+    if (c->window < 0)
+        return bt_fail(err, BT_ARG, "model.window is %d but must be 0 or more", c->window);
     if (!(c->norm_eps > 0))
         return bt_fail(err, BT_ARG, "model.norm_eps is %g but must be positive", c->norm_eps);
     if (!(c->init_std > 0))

@@ -50,6 +50,7 @@ typedef struct bt_model_cfg {
     bt_linear_kind linear;
     bool tied, qk_norm, qkv_bias;
     int no_rope_every; /* layers N-1, 2N-1, ... have no rotary embedding; 0: all layers have it */
+    int window;        /* a token attends to so many tokens, itself included; 0: to all before it */
     double rope_theta, norm_eps, init_std;
     bt_rope_scaling rope;
     bt_init_out init_out;

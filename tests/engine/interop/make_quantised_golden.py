@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""golden/quantised: blocks of llama.cpp's quantised types with their values by the package gguf, and a small model in one file and in two parts.
+"""golden/quantised: blocks of llama.cpp's quantised types with their values by the package gguf, a small model in one file and in
+two parts, and one of I2_S, which the package does not write.
 Run: python3 make_quantised_golden.py   (gguf 0.19, numpy)"""
-import json, os
+import json, os, struct
 import gguf
 import numpy as np
 
@@ -42,3 +43,27 @@ names = list(tensors)
 write(os.path.join(OUT, "whole.gguf"), names, True)
 write(os.path.join(OUT, "part-00001-of-00002.gguf"), names[:4], True, 0)
 write(os.path.join(OUT, "part-00002-of-00002.gguf"), names[4:], False, 1)
+
+# I2_S of bitnet.cpp: 32 bytes a block of 128, codes 0, 1, 2 from the upper bits on; a tail of 32 bytes begins with the tensor's scale
+def i2_s(codes, scale):
+    q = (codes.reshape(-1, 4, 32) + 1).astype(np.uint8)
+    return (q[:, 0] << 6 | q[:, 1] << 4 | q[:, 2] << 2 | q[:, 3]).tobytes() + struct.pack("<f28x", scale)
+def text(s): return struct.pack("<Q", len(s)) + s.encode()
+def raw_gguf(path, keys, tensors):
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
+    for name, kind, value in keys: head += text(name) + struct.pack("<I", kind) + (text(value) if kind == 8 else struct.pack("<f" if kind == 6 else "<I", value))
+    at = 0
+    for name, dims, kind, data in tensors:
+        head += text(name) + struct.pack("<I", len(dims)) + struct.pack("<%dQ" % len(dims), *dims) + struct.pack("<IQ", kind, at)
+        at += (len(data) + 31) // 32 * 32
+    head += bytes(-len(head) % 32)
+    with open(path, "wb") as f: f.write(head + b"".join(data + bytes(-len(data) % 32) for _, _, _, data in tensors))
+N = 128
+i = np.arange(N * N)
+keys = [("general.architecture", 8, "bitnet"), ("bitnet.attention.layer_norm_rms_epsilon", 6, 1e-5), ("bitnet.rope.freq_base", 6, 10000.0)]
+keys += [("bitnet." + k, 4, v) for k, v in (("context_length", 64), ("embedding_length", N), ("block_count", 1), ("feed_forward_length", N), ("attention.head_count", 2))]
+kinds = [("token_embd", [N, 32], 1, rng.normal(0, 0.1, N * 32).astype("<f2").tobytes()), ("output_norm", [N], 0, np.ones(N, "<f4").tobytes())]
+kinds += [("blk.0." + n, [N], 0, np.ones(N, "<f4").tobytes()) for n in ("attn_norm", "ffn_norm", "attn_sub_norm", "ffn_sub_norm")]
+for k, n in enumerate(("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")):
+    kinds.append(("blk.0." + n, [N, N], 36, i2_s((i * 7 + i // N * 3 + k) % 3 - 1, 0.03125 * (k + 1))))
+raw_gguf(os.path.join(OUT, "i2_s.gguf"), keys, [(n + ".weight", d, t, b) for n, d, t, b in kinds])

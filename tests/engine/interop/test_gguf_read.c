@@ -109,6 +109,35 @@ static void log_probs_of(const char *path, float got[32]) {
     bt_model_file_close(s);
 }
 
+/* Codes (7 i + 3 row + k) mod 3 - 1 and the scale (k + 1) / 32 of matrix k, as make_quantised_golden.py wrote them. */
+static void i2_s_has_codes_and_scales(void **state) {
+    (void)state;
+    static const char *const names[] = {"attn_q",   "attn_k", "attn_v",  "attn_o",
+                                        "ffn_gate", "ffn_up", "ffn_down"};
+    enum { N = 128 };
+    static float w[N * N];
+    float probabilities[32];
+    bt_err err = BT_ERR_INIT;
+    bt_model_file *s = open_golden("quantised/i2_s.gguf");
+    assert_int_equal(s->cfg.linear, BT_LIN_BITNET158);
+    for (int k = 0; k < 7; k++) {
+        size_t t = 0;
+        double sum = 0;
+        while (!strstr(s->params.tensors[t].name, names[k])) t++;
+        if (strstr(s->params.tensors[t].name, "norm")) t++;
+        while (!s->params.tensors[t].linear || !strstr(s->params.tensors[t].name, names[k])) t++;
+        assert_int_equal(bt_model_file_read(s, t, 0, N * N, w, &err), BT_OK);
+        for (int i = 0; i < N * N; i++) {
+            const int code = (i * 7 + i / N * 3 + k) % 3 - 1;
+            assert_int_equal((w[i] > 0) - (w[i] < 0), code);
+            sum += fabs((double)w[i]);
+        }
+        assert_true(fabs(sum / (N * N) / ((k + 1) / 32.0) - 1) < 1e-5);
+    }
+    bt_model_file_close(s);
+    log_probs_of(golden_path("quantised/i2_s.gguf"), probabilities);
+}
+
 /* A split file is named by its first part. */
 static void parts_are_one_model(void **state) {
     (void)state;
@@ -136,6 +165,7 @@ static void parts_are_one_model(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_one_model),
+        cmocka_unit_test(i2_s_has_codes_and_scales),
         cmocka_unit_test(fp32_files_hold_the_folder),
         cmocka_unit_test(every_type_gives_the_same_output_within_rounding),
         cmocka_unit_test(keys_are_applied),

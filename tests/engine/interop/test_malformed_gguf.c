@@ -159,7 +159,7 @@ static void tensors_of_gguf(void **state) {
         {"t", 2, UINT64_MAX, 2, 0, 0, 32, "size 0 is"},
         {"t", 2, UINT64_C(1) << 42, UINT64_C(1) << 42, 0, 0, 32, "size 1 is"},
         {"t", 2, UINT64_C(1) << 61, 3, 0, 0, 32, "more bytes than any file"},
-        {"t", 2, 4, 2, 36, 0, 32, "ggml's type i2_s (read are f32"},
+        {"t", 2, 4, 2, 39, 0, 32, "ggml's type mxfp4 (read are f32"},
         {"t", 2, 4, 2, 23, 0, 32, "ggml's type iq4_xs (read are f32"},
         {"t", 2, 4, 2, 12, 0, 32, "rows of 4 elements, no multiple of the 256 that q4_k"},
         {"t", 2, 4, 2, 99, 0, 32, "ggml's type 99 (read are f32"},

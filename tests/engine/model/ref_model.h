@@ -178,14 +178,15 @@ static void ref_attention(const ref_pass *r, ref_layer *l, size_t B) {
         size_t b = bh / H, h = bh % H, j = h / (H / KV);
         for (size_t t = 0; t < T; t++) {
             double *p = l->prob + (bh * T + t) * T, top = -INFINITY, sum = 0;
-            for (size_t u = 0; u <= t; u++) {
+            const size_t W = (size_t)r->c->window, first = W && t + 1 > W ? t + 1 - W : 0;
+            for (size_t u = first; u <= t; u++) {
                 for (size_t d = 0; d < D; d++)
                     p[u] += l->qr[((b * T + t) * H + h) * D + d] *
                             l->kr[((b * T + u) * KV + j) * D + d] / sqrt((double)D);
                 top = fmax(top, p[u]);
             }
-            for (size_t u = 0; u <= t; u++) sum += p[u] = exp(p[u] - top);
-            for (size_t u = 0; u <= t; u++) {
+            for (size_t u = first; u <= t; u++) sum += p[u] = exp(p[u] - top);
+            for (size_t u = first; u <= t; u++) {
                 p[u] /= sum;
                 for (size_t d = 0; d < D; d++)
                     l->att[((b * T + t) * H + h) * D + d] += p[u] *

@@ -40,6 +40,7 @@ static bt_model_cfg shape(bt_norm_kind norm, bt_linear_kind linear, bool qk) {
                           .V = V,
                           .norm = norm,
                           .act = qk ? BT_ACT_SILU : BT_ACT_RELU2,
+                          .window = qk ? 4 : 0,
                           .linear = linear,
                           .tied = !qk,
                           .qk_norm = qk,

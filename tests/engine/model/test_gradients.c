@@ -35,6 +35,7 @@ static bt_model_cfg variant(bt_norm_kind norm, bt_act act, bt_linear_kind linear
 /* Adds layers without rotary embedding. */
 static bt_model_cfg with_bare_layers(bt_model_cfg c) {
     c.no_rope_every = 2;
+    c.window = 3;
     return c;
 }
 
