@@ -91,7 +91,7 @@ typedef struct bt_opt_deferred {
     char text[1024], where[300]; /* value (a list: one item per line), and "FILE:LINE:COLUMN" */
 } bt_opt_deferred;
 
-enum { BT_OPT_MAX = 384, BT_OPT_DEFERRED_MAX = 8 };
+enum { BT_OPT_MAX = 512, BT_OPT_DEFERRED_MAX = 8 };
 
 typedef struct bt_opt_set_state { /* origins of one struct's fields */
     const bt_opt *table;
