@@ -40,7 +40,8 @@ static const bt_opt decode_opts[] = {
     BT_ROW_INT(decode_cfg, batch, "--batch", "1", 1, 256, "texts", "written at once"),
     BT_ROW_ENUM(decode_cfg, precision, "--precision", "fp32", "fp32|bf16|fp16",
                 "operands of products with floats (fp32: as 'generate' and 'serve')"),
-    BT_ROW_TEXT(decode_cfg, isa, "--isa", "auto", "fastest kernel set allowed: " BT_ISA_WORDS),
+    BT_ROW_TEXT(decode_cfg, isa, "--isa", "auto",
+                "fastest kernel set allowed, as in `bitrain train --isa`"),
     BT_ROW_JSON(decode_cfg),
 };
 

@@ -27,7 +27,8 @@ static const bt_opt doctor_opts[] = {
                 "host file, one 'host slots=N' per line: the nodes to examine"),
     BT_ROW_TEXT(doctor_cfg, store, "--store", "",
                 "metrics database to examine (default: $BITRAIN_STORE, else the data directory)"),
-    BT_ROW_TEXT(doctor_cfg, isa, "--isa", "auto", "fastest kernel set allowed: " BT_ISA_WORDS),
+    BT_ROW_TEXT(doctor_cfg, isa, "--isa", "auto",
+                "fastest kernel set allowed, as in `bitrain train --isa`"),
 };
 
 static const char *const state_names[] = {"info", "ok", "warn", "fail"};
