@@ -1,4 +1,4 @@
-/* agree_isa.c - the kernel set of a job: the best that every rank may use and has. */
+/* agree_isa.c - chooses the kernel set of a job: the best one that every rank has and may use. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "engine/kernels/table/cpu.h"
 
 typedef struct offer {
-    bt_isa_level processor; /* the best that it has */
-    bt_isa_level allowed;   /* and --isa allows */
+    bt_isa_level processor; /* best level of the rank's processor */
+    bt_isa_level allowed;   /* best level that --isa allows */
     char isa[16];           /* --isa */
     char host[BT_HOST_MAX];
 } offer;
@@ -58,7 +58,7 @@ static bt_code same_blas(bt_comm *world, bool *same, bt_err *err) {
     return code;
 }
 
-/* "avx512 on ranks 0-2, avx2 on rank 3", best first; cut where there is no more room */
+/* Lists levels, best first, as in "avx512 on ranks 0-2, avx2 on rank 3"; truncated if out is too small. */
 static void list_processors(const offer *all, int n, char *out, size_t size) {
     bt_text t;
     bt_text_init(&t);
@@ -82,7 +82,7 @@ static void list_processors(const offer *all, int n, char *out, size_t size) {
     bt_text_release(&t);
 }
 
-/* Writes which rank limits the kernel set of the job. "" if every rank uses its best set. */
+/* Writes which rank limits the kernel set of the job. Writes "" if every rank uses its best set. */
 static void explain(const offer *all, int n, bt_isa_level job, char *out, size_t size) {
     int low = 0, high = 0;
     for (int r = 1; r < n; r++) {
@@ -92,7 +92,7 @@ static void explain(const offer *all, int n, bt_isa_level job, char *out, size_t
     out[0] = '\0';
     if (all[high].allowed == job) return;
     const char *set = bt_kernels_level_isa(job);
-    if (all[low].allowed > job) /* ranks have different OpenBLAS kernels */
+    if (all[low].allowed > job) /* the ranks have different OpenBLAS kernels */
         snprintf(out, size, "all ranks compute with %s kernels: they have no faster set in common",
                  set);
     else if (all[low].allowed < all[low].processor)

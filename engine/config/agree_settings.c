@@ -1,7 +1,7 @@
-/* agree_settings.c - verifies that settings, program and data are the same on all ranks; otherwise the job ends before
- * its first step with the name of the difference.
+/* agree_settings.c - verifies that settings, program and data are the same on all ranks. Otherwise the job ends before
+ * its first step with an error that names the difference.
  *
- * One all-reduce of two hashes per setting finds a difference; the values themselves are sent only then. */
+ * One all-reduce with two hashes per setting detects a difference; only then are the values themselves exchanged. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +21,14 @@ static void put_hash(int64_t pair[2], const char *text, size_t n) {
 
 static bool pair_differs(const int64_t pair[2]) { return pair[0] != -pair[1]; }
 
-typedef struct holder { /* a rank and its value */
+typedef struct holder { /* a rank and its value of a setting */
     char host[BT_HOST_MAX], value[64];
 } holder;
 
 static bt_code gather_rank_values(const holder *all, int n, const char *what, bt_err *err) {
     int r = 1;
     while (r < n && strcmp(all[r].value, all[0].value) == 0) r++;
-    if (r == n) /* the values differ beyond the stored characters */
+    if (r == n) /* the values differ after the stored characters */
         return bt_fail(err, BT_ARG,
                        "the ranks of this job differ in %s: it must be the same on all", what);
     bt_fail(err, BT_ARG,

@@ -35,7 +35,7 @@ int bt_elastic_ranks(const bt_elastic *range, const bt_elastic_host *hosts, size
     return slots < range->min ? 0 : (int)slots;
 }
 
-/* Values that depend on the number of ranks are computed again; values computed once for the whole run are kept. */
+/* Resets the values that depend on the number of ranks; values computed once for the whole run are kept. */
 static void begin_candidate(bt_run_cfg *c, const bt_run_cfg *given, const bt_run_cfg *settled) {
     *c = *settled;
     c->launch.ranks = 0;
@@ -85,7 +85,7 @@ static bt_code try_layout(const bt_run_cfg *given, const bt_run_cfg *settled, in
 
 typedef struct sizes {
     int tp, pp;
-    double away; /* doublings */
+    double away; /* distance from the original sizes, in doublings */
 } sizes;
 
 static int by_distance(const void *a, const void *b) {
@@ -95,12 +95,13 @@ static int by_distance(const void *a, const void *b) {
     return y->tp - x->tp;
 }
 
-/* An axis has the requested size, else a divisor of its original size; a run never becomes a pipeline implicitly. */
+/* True if an axis may have this size: the requested one, else a divisor of the original. A run never becomes a pipeline
+ * by itself. */
 static bool may_be(int size, int asked, int64_t given) {
     return asked ? size == asked : given % size == 0;
 }
 
-/* all allowed (tp, pp) that divide the ranks, nearest first */
+/* Returns all allowed (tp, pp) that divide the ranks, the nearest first. */
 static sizes *candidates(const bt_layout_request *w, const bt_run_cfg *given, int ranks,
                          size_t *n) {
     size_t room = 16;

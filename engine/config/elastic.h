@@ -1,14 +1,14 @@
 /* elastic.h - chooses the layout of a run for another number of ranks than it began with.
  *
  * The global batch, the schedule, the data order and (with train.reproducible) the bits do not depend on the layout,
- * and every layout reads every checkpoint, so a run may continue on the remaining ranks. bt_run_cfg_resolve decides
- * which layouts are legal; this module tries candidates in this order:
- *   1. the original tensor- and pipeline-parallel sizes, on as many ranks as there are, then on fewer; data-parallel
- *      ranks fill the rest. The model fits with these sizes and the user chose them, so an idle rank costs less.
- *   2. if the range has no such number: as many ranks as there are, with the nearest divisors of those sizes (fewest
+ * and every layout can read every checkpoint, so a run may continue on the remaining ranks. bt_run_cfg_resolve
+ * decides which layouts are valid. This module tries candidates in this order:
+ *   1. the original tensor- and pipeline-parallel sizes, with data-parallel ranks for the rest; first on all ranks,
+ *      then on fewer. The model fits these sizes and the user chose them, so an idle rank is the smaller loss.
+ *   2. if no number in the range permits these sizes: all ranks, with the nearest divisors of the sizes (fewest
  *      halvings; then the smaller model-parallel group).
- * The ZeRO stage is kept. Its shards are all data-parallel ranks or, if --dp-replicate was given with --dp-shard, as
- * many as before if these divide them.
+ * The ZeRO stage is kept. The number of its shards is that of the data-parallel ranks or, if --dp-replicate was given
+ * with --dp-shard, the former number if it divides them.
  * Pure. Threads: any. */
 #ifndef BT_ENGINE_CONFIG_ELASTIC_H
 #define BT_ENGINE_CONFIG_ELASTIC_H
@@ -16,22 +16,22 @@
 #include "engine/config/run_cfg.h"
 
 typedef struct bt_elastic {
-    int min, max; /* range of ranks; 0, 0 if not elastic */
+    int min, max; /* range of the number of ranks; 0, 0: not elastic */
 } bt_elastic;
 
-/* Parses "1:4"; "" is not elastic. Fails with BT_ARG. */
+/* Parses "1:4"; "" means not elastic. Fails with BT_ARG. */
 bt_code bt_elastic_parse(const char *text, bt_elastic *out, bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_elastic_host {
-    int slots; /* ranks that it can run */
+    int slots; /* number of ranks that the host can run */
     bool alive;
 } bt_elastic_host;
 
-/* Ranks that the live hosts can run, at most range->max; 0 if fewer than range->min. */
+/* Returns the number of ranks that the live hosts can run, at most range->max; 0 if it is below range->min. */
 int bt_elastic_ranks(const bt_elastic *range, const bt_elastic_host *hosts, size_t n);
 
 typedef struct bt_layout_request {
-    int most, least; /* ranks, 1 <= least <= most */
+    int most, least; /* range of the number of ranks, 1 <= least <= most */
     int tp, pp;      /* 0: as in `given`, or the nearest */
     int zero;        /* -1: as in `given` */
 } bt_layout_request;
@@ -42,9 +42,9 @@ typedef struct bt_layout_request {
  * inputs. */
 bt_code bt_elastic_layout(const bt_run_cfg *given, const bt_run_cfg *settled,
                           const bt_layout_request *w, bt_run_cfg *out, bt_err *err) BT_MUST_CHECK;
-/* true if both have the same ranks in the same places */
+/* True if both layouts place the same ranks at the same coordinates. */
 bool bt_elastic_same(const bt_run_cfg *a, const bt_run_cfg *b);
-/* "4 ranks: tp 2 x dp 2, zero 3"; "1 rank". Returns buf */
+/* Returns buf with "4 ranks: tp 2 x dp 2, zero 3", or "1 rank". */
 const char *bt_elastic_describe(const bt_run_cfg *c, char *buf, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* environment.c - compares variables of the environment with the settings and the few other names. */
+/* environment.c - compares environment variables with the settings and a few other names. */
 #include "engine/config/environment.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "engine/base/text.h"
 #include "engine/config/run_cfg.h"
 
-/* Names that are no setting of a run; the last four are set for ranks and for the command of an alert. */
+/* Names that are not settings of a run. The last four are set for ranks and for the command of an alert. */
 static const char *const others[] = {
     "BITRAIN_STORE",      "BITRAIN_MPIRUN",      "BITRAIN_THEME", "BITRAIN_LENSES",
     "BITRAIN_DASH_TOKEN", "BITRAIN_SERVE_TOKEN", "BITRAIN_CLOCK", "BITRAIN_RUN",
@@ -16,7 +16,7 @@ static const char *const others[] = {
 };
 enum { OTHERS = sizeof others / sizeof *others, NAMES_MAX = 2 * BT_OPT_MAX + OTHERS };
 
-/* Writes all names that have an effect and returns their number. Generated names are stored in `space`. */
+/* Returns the number of names that have an effect, written to `names`; generated ones are stored in `space`. */
 static size_t known_names(char space[][64], const char **names) {
     size_t n = 0, made = 0;
     for (size_t i = 0; i < OTHERS; i++) names[n++] = others[i];

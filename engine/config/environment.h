@@ -7,12 +7,12 @@
 #include <stdbool.h>
 
 typedef struct bt_environment_name {
-    char name[64];    /* the variable's name, cut and without control characters */
+    char name[64];    /* the variable's name, truncated and without control characters */
     char nearest[64]; /* most similar known name, or "" */
 } bt_environment_name;
 
-/* Checks `entry`, NAME=VALUE as in environ. Returns false if it is a BITRAIN_ name without effect, and writes the
- * name and the nearest known one to *out. Names that bitrain sets for its child processes count as known. */
+/* Checks an entry NAME=VALUE of environ. Returns false if it is a BITRAIN_ name without effect, and writes the name and
+ * the most similar valid one to *out. Names that bitrain sets for its child processes are valid. */
 bool bt_environment_read(const char *entry, bt_environment_name *out);
 
 #endif

@@ -1,8 +1,8 @@
-/* job_agreement.h - agreement of the ranks of a job before training: the kernel set that all can run, and equal
- * settings, program and data.
+/* job_agreement.h - agreement of the ranks of a job before training: a kernel set that all can run, and equal settings,
+ * program and data.
  *
- * Ranks with different processors train together with the best kernel set that all of them have, because replicas
- * update their weights independently and only the same kernels round alike.
+ * Ranks with different processors use the best kernel set that all of them have, because replicas update their weights
+ * independently, and only the same kernels round equally.
  *
  * Ranks:    every function is collective and fails on all ranks alike.
  * Threads:  the training thread. */
@@ -15,11 +15,12 @@
 typedef struct bt_isa_agreement {
     /* this rank's argument of bt_kernels_select */
     char isa[16];
-    bool changed;        /* it differs from this rank's --isa */
-    bool int8_attention; /* pays on every rank (bt_kernels_int8_attention_pays) */
+    bool changed; /* true: isa differs from this rank's --isa */
+    bool
+        int8_attention; /* int8 attention is faster on every rank (bt_kernels_int8_attention_pays) */
     /* one sentence, the same on all ranks; "" if every rank uses its best set */
     char note[320];
-    /* "avx512 on ranks 0-2, avx2 on rank 3": the best that each rank's processor has */
+    /* the best set of each rank's processor: "avx512 on ranks 0-2, avx2 on rank 3" */
     char processors[240];
 } bt_isa_agreement;
 

@@ -19,7 +19,7 @@ typedef struct bt_forced {
     bt_forced_for purpose;
     const char *key, *value;
 } bt_forced;
-/* the i-th setting that a part forces for this purpose; NULL after the last */
+/* Returns the i-th setting that a part forces for this purpose; NULL after the last. */
 const bt_forced *bt_forced_at(bt_forced_for purpose, size_t i);
 
 #endif

@@ -1,8 +1,8 @@
-/* ramp.h - length of sequences, which begins at a fraction of its value and doubles at given shares of the run
+/* ramp.h - sequence length ramp: the length begins at a fraction of its value and doubles at given shares of the run
  * (train.seq_ramp).
  *
- * "0.1,0.2,0.4": an eighth until a tenth of the steps are done, then a quarter, a half, and the whole from 0.4 of the
- * steps on. Pure functions of the step, so that a resumed run reads the same data. Any thread. */
+ * "0.1,0.2,0.4": an eighth for the first tenth of the steps, then a quarter, a half, and from 0.4 of the steps on the
+ * whole length. It is a pure function of the step, so that a resumed run reads the same data. Any thread. */
 #ifndef BT_ENGINE_CONFIG_RAMP_H
 #define BT_ENGINE_CONFIG_RAMP_H
 
@@ -13,7 +13,7 @@
 enum { BT_RAMP_MOST = 10 };
 
 typedef struct bt_ramp {
-    int n;                    /* doublings; 0: no ramp */
+    int n;                    /* number of doublings; 0: no ramp */
     int64_t at[BT_RAMP_MOST]; /* first steps with the doubled value */
 } bt_ramp;
 

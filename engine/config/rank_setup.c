@@ -22,7 +22,7 @@ bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *c) {
     return c->mesh.zero < 3 ? BT_WEIGHTS_LOCAL : BT_WEIGHTS_PREFETCHED;
 }
 
-/* threads of a rank if all ranks run on a machine like this one */
+/* Number of threads per rank if all ranks run on a machine like this one. */
 static int threads_of(const bt_run_cfg *c, const bt_mesh_shape *s) {
     int ranks = s->pp * s->dp_replicate * s->dp_shard * s->tp,
         share = ranks > 0 ? bt_cpu_get()->cores / ranks : 1;
@@ -61,7 +61,7 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                                    .pp_size = shape.pp,
                                    .virtual_stages = shape.pp > 1 ? (int)c->parallel.virtual_stages
                                                                   : 1};
-    /* A rank may have more micro-batches than the mean if shares are unequal. */
+    /* with unequal shares a rank may have more micro-batches than the mean */
     const bt_pass_order order = {.stages = shape.pp,
                                  .stage = me.pp,
                                  .chunks = bt_slice_chunks(s.slice),
@@ -72,8 +72,8 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
     return s;
 }
 
-/* Norm gains, and what several ranks of a tensor-parallel group hold alike. Whether a head is shared
- * is the same on all ranks of the group. */
+/* True for tensors that are exchanged without a codec: norm gains, and tensors that several ranks of a tensor-parallel
+ * group hold. All ranks of the group agree on whether the head is shared. */
 static bool travels_plain(const bt_tensor *t, const bt_mesh_shape *shape) {
     if (t->whole_rows == 1 || t->whole_cols == 1) return true;
     if (shape->tp == 1 || t->shard == BT_SHARD_ROW || t->shard == BT_SHARD_COL) return false;

@@ -23,16 +23,16 @@ typedef struct bt_rank_setup {
     /* (n_chunks) range of each chunk of layers in the flat array */
     bt_range *chunks;
     int n_chunks;
-    bt_shards shards; /* pieces of the flat array; a single shard is the whole */
+    bt_shards shards; /* pieces of the flat array; a single shard contains all of it */
     bool sharded;     /* other ranks hold other pieces */
     int shard;        /* index of this rank's shard */
     /* index of this rank among the ranks with the same pieces, and their number */
     int replica, replicas;
     int64_t dp, micros; /* data-parallel ranks; micro-batches of a step */
     int64_t units; /* micro-batches that are summed separately in reproducible training; else 0 */
-    /* this rank's micro-batches if all ranks have equally many */
+    /* range of this rank's micro-batches if all ranks have equally many */
     int64_t first_micro, n_micro;
-    bool even; /* all ranks have equally many, during the whole run */
+    bool even; /* all ranks have equally many micro-batches during the whole run */
 } bt_rank_setup;
 
 /* Fails with BT_ARG if the model or layout is impossible. */
@@ -47,10 +47,10 @@ bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *cfg);
 /* the model of a rank, without its tensor-parallel group */
 bt_model_setup bt_run_cfg_setup(const bt_run_cfg *cfg, int rank);
 
-/* the settings optim.* as the optimizer and its schedule take them */
+/* Converts the settings optim.* to those of the optimizer and its schedule. */
 bt_optim_cfg bt_run_cfg_optim(const bt_run_cfg *cfg);
 bt_lr_schedule bt_run_cfg_lr_schedule(const bt_run_cfg *cfg);
-/* (p->n) one span a tensor */
+/* (p->n) one span per tensor */
 void bt_params_spans(bt_optim_span *spans, const bt_params *p, const bt_run_cfg *cfg);
 
 #endif

@@ -1,4 +1,4 @@
-/* resolve_batch.c - divides the tokens of a step: micro-batches, units of reproducible training, and the shorter
+/* resolve_batch.c - divides the tokens of a step into micro-batches, units of reproducible training, and the shorter
  * sequences at the beginning of a ramp. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,25 +9,25 @@
 #include "engine/parallel/schedule/balance.h"
 
 enum {
-    MICRO_TOKENS = 2048, /* tokens of an automatic micro-batch at most */
-    /* elements of its residual stream at most, so that activations fit the second-level caches */
+    MICRO_TOKENS = 2048, /* maximum number of tokens of an automatic micro-batch */
+    /* maximum number of elements of its residual stream, so that activations fit the second-level caches */
     MICRO_RESIDUAL = 2048 * 512,
-    /* tokens of an automatic unit of reproducible training at most: four in a default batch */
+    /* maximum number of tokens of an automatic unit of reproducible training: four in a default batch */
     UNIT_TOKENS = 1024,
-    /* micro-batches for each stage of a pipeline: a fifth of the time it fills and drains */
+    /* micro-batches per stage of a pipeline, so that filling and draining takes a fifth of the time */
     PIPE_MICROS = 4,
-    /* minimum of a rank's micro-batches if their number may differ between ranks */
+    /* minimum number of a rank's micro-batches if ranks may have different numbers */
     UNEVEN_MICROS = 4,
 };
 
-/* the largest divisor of n that is <= most; 1 <= most */
+/* Returns the largest divisor of n that is <= most; 1 <= most. */
 int64_t bt_divisor_below(int64_t n, int64_t most) {
     for (int64_t d = most < n ? most : n; d > 1; d--)
         if (n % d == 0) return d;
     return 1;
 }
 
-/* the smallest divisor of n that is >= least; n when least > n */
+/* Returns the smallest divisor of n that is >= least; n if least > n. */
 int64_t bt_divisor_above(int64_t n, int64_t least) {
     for (int64_t d = least; d < n; d++)
         if (n % d == 0) return d;
@@ -53,8 +53,8 @@ const char *bt_divisors(char *buf, size_t size, int64_t n, int64_t x) {
     return buf;
 }
 
-/* Reproducible training works in units that depend only on the batch; the number of ranks, --micro-batch and --accum
- * decide which rank works on which units and change no bit. */
+/* Reproducible training sums over units that depend only on the batch. The number of ranks, --micro-batch and --accum
+ * determine which rank computes which units, and change no bit. */
 static bt_code resolve_units(bt_run_cfg *c, bool to_move, int64_t sequences, int64_t dp,
                              bt_err *err) {
     char buf[64];

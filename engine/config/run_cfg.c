@@ -1,5 +1,5 @@
-/* run_cfg.c - the settings of a run: table, sources of values, presets. Checks between settings and automatic values
- * are in run_resolve.c. */
+/* run_cfg.c - reads the settings of a run from all sources, and applies presets. run_resolve.c checks settings against
+ * each other and computes automatic values. */
 #include "engine/config/run_cfg.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "engine/parallel/grad/codec.h"
 #include "engine/parallel/mpi/comm.h"
 
-/* "adamw|lion|...": the names of a table, behind a bar that is left out */
+/* names of a table's rows with a bar before each, "|adamw|lion|..."; the first bar is skipped */
 static const char optimizers[] =
 #define BT_OPTIM(id, name, matrices, rest, lr_factor, help) "|" name
 #include "engine/optim/optim.def"
@@ -141,8 +141,8 @@ static bool has_suffix(const char *s, const char *end) {
     return n > k && strcmp(s + n - k, end) == 0;
 }
 
-/* The one bare word of the command line is a configuration file. A preset's name or a file of text
- * in its place was meant for a flag. */
+/* Handles the positional word of the command line, which is a configuration file. The error for the name of a preset or
+ * of a text file suggests the option for it. */
 static bt_code read_config_word(bt_opts *o, const char *word, bt_err *err) {
     static const char *const data[] = {".txt", ".jsonl", ".ndjson", ".bts"};
     if (bt_preset_find(word) && access(word, F_OK) != 0)
@@ -194,7 +194,7 @@ bt_code bt_report_faults(const bt_text *faults, bt_code code, bt_err *err) {
         bt_log(BT_LOG_ERROR, "%.*s", (int)k, s);
         if (!s[k]) break;
     }
-    if (code != BT_OK) return code; /* error that ended the reading */
+    if (code != BT_OK) return code; /* the error that ended reading */
     return bt_fail(err, BT_ARG, "%zu settings are wrong, one in each line above", n);
 }
 
@@ -212,7 +212,7 @@ static void log_list(bt_log_level level, const char *title, const bt_text *list)
     }
 }
 
-/* Reports the keys of a file of another program in three lists: taken, ignored, and to be answered. */
+/* Reports the keys of another program's file in three lists: used, ignored, and in need of an option. */
 static bt_code report_file(const bt_opts *o, bt_code code, bt_err *err) {
     const bool first = bt_comm_rank(bt_comm_world()) == 0, wrong = o->faults->len > 0;
     if (first && o->taken->len && (code == BT_OK || wrong))
@@ -253,16 +253,16 @@ static bool is_set(const bt_opts *o, const char *key) {
     return i < o->n && o->origin[i] > BT_FROM_PRESET;
 }
 
-/* the word number `index` of an ENUM's choices */
+/* Copies choice number `index` of an ENUM option. */
 static void choice_text(const bt_opts *o, const char *key, int index, char *buf, size_t size) {
     const char *c = o->table[bt_opt_find(o->table, o->n, key)].choices;
     for (; index > 0; index--) c += strcspn(c, "|") + 1;
     snprintf(buf, size, "%.*s", (int)strcspn(c, "|"), c);
 }
 
-/* A model narrower or shallower than the preset's takes AdamW's rate in inverse proportion to width times layers,
- * twice the preset's at most; a larger one keeps it (engine/config/recipe.md). Weights
- * that exist already, adapters, and the stream for comparisons with other trainers keep the preset's as well. */
+/* For a model narrower or shallower than the preset's, AdamW's rate grows in inverse proportion to width times layers,
+ * to at most twice the preset's; a larger model keeps the rate (engine/config/recipe.md). Existing weights, adapters,
+ * and the token stream for comparisons with other trainers keep it, too. */
 static double rate_factor(const bt_run_cfg *cfg, const bt_preset *p) {
     const double most = 2, factor = (double)p->model.C / (double)cfg->model.d_model *
                                     ((double)p->model.L / (double)cfg->model.layers);
@@ -362,14 +362,14 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
         snprintf(text, sizeof text, "%d", m->D);
         BT_TRY(bt_opts_set(o, "model.head_dim", text, BT_FROM_PRESET, where, err));
     }
-    /* Settings that depend on a value changed by the user follow it. */
+    /* settings derived from a value that the user changed follow it */
     if (m->KV == m->H && is_set(o, "model.heads")) {
         snprintf(text, sizeof text, "%lld", (long long)cfg->model.heads);
         BT_TRY(bt_opts_set(o, "model.kv_heads", text, BT_FROM_PRESET, "as model.heads", err));
     }
     if (cfg->train.micro_batch && cfg->train.accum && !is_set(o, "train.batch_tokens"))
         BT_TRY(bt_opts_set(o, "train.batch_tokens", "0", BT_FROM_PRESET, "auto", err));
-    /* the stream for comparisons: other trainers run it at a constant rate */
+    /* the token stream for comparisons: other trainers use a constant rate */
     if (synth) {
         BT_TRY(bt_opts_set(o, "optim.schedule", "constant", BT_FROM_PRESET, "as the data is synth",
                            err));

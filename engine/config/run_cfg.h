@@ -1,5 +1,5 @@
-/* run_cfg.h - the settings of a run: the sum of the settings of all folders, presets, cross-field checks, automatic
- * values. A function of another folder receives the struct of its own settings where that is enough. */
+/* run_cfg.h - the settings of a run: those of all folders, presets, checks between settings, and automatic values. A
+ * function of another folder receives only the struct of its own settings if that is sufficient. */
 #ifndef BT_ENGINE_CONFIG_RUN_CFG_H
 #define BT_ENGINE_CONFIG_RUN_CFG_H
 
@@ -62,7 +62,7 @@ enum { BT_BAD_ROWS_REFUSE, BT_BAD_ROWS_SKIP };
 enum { BT_LAYOUT_GIVEN, BT_LAYOUT_AUTO };
 /* parallel.gather */
 enum { BT_GATHER_LAYER, BT_GATHER_STEP, BT_GATHER_FLIPS };
-const char *bt_gather_name(int64_t gather); /* the setting's word */
+const char *bt_gather_name(int64_t gather); /* the setting's value as text */
 /* comm.pipe */
 enum { BT_PIPE_FP32, BT_PIPE_BF16 };
 enum { BT_CKPT_MEMORY_AUTO, BT_CKPT_MEMORY_OFF };
@@ -72,17 +72,18 @@ extern const size_t bt_run_removed_n;
 extern const bt_opt bt_run_opts[];
 extern const size_t bt_run_opts_n;
 
-/* Reads all sources except automatic values, for `bitrain train` and the ranks alike: table defaults, options of
- * argv (its one positional word is a configuration file), that file, the environment, the preset. help: set if
- * --help was given. */
+/* Reads all sources except automatic values, in `bitrain train` and in ranks: table defaults, options in argv (its only
+ * positional word is a configuration file), that file, the environment, and the preset. *help: --help was
+ * given. */
 bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help,
                         bt_err *err) BT_MUST_CHECK;
-/* Sets the preset's values wherever nothing else is set (origin preset). */
+/* Applies the preset's values to settings that nothing else has set (origin preset). */
 bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-/* Sets optim.lr, unless it was given, for a model whose shape has changed since. */
+/* Computes optim.lr again, unless it was given, after the model's shape has changed. */
 bt_code bt_run_cfg_preset_rate(bt_opts *o, const bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-/* Applies, after the preset, its values for a tokenizer that learned its tokens from text, wherever nothing else is
- * set. The size of a step changes only in the preset's own run, and only if `ranks` ranks can divide it. */
+/* After the preset, applies its values for a tokenizer that learned its tokens from text to settings that nothing else
+ * has set. The size of a step changes only in an unmodified run of the preset, and only if `ranks` ranks can divide it.
+ * */
 bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) BT_MUST_CHECK;
 /* Cross-field checks and automatic values for `world_size` ranks; afterwards every number is final. Fails with
  * BT_ARG; messages contain the numbers. */
@@ -90,12 +91,12 @@ bt_code bt_run_cfg_resolve(bt_run_cfg *cfg, int world_size, bt_err *err) BT_MUST
 /* The same, and marks automatic values in `o` ("auto"). */
 bt_code bt_run_cfg_resolve_opts(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err)
     BT_MUST_CHECK;
-/* Sets launch.threads, where it is automatic, to this rank's share of the cores of its host; leaves it automatic for
- * a process that starts ranks on several hosts. Part of resolving; a rank calls it for settings that another process
+/* Sets an automatic launch.threads to this rank's share of the cores of its host. It remains automatic in a process
+ * that starts ranks on several hosts. Part of resolving; a rank calls it for settings that another process
  * has resolved. */
 void bt_run_cfg_threads(bt_run_cfg *cfg, int world_size);
-/* Number of ranks to start: --ranks, else the size of the mesh, else two if there are two cores and a step has an
- * even number of sequences. cores: cores that this process may use. */
+/* Number of ranks to start: --ranks, else the size of the mesh, else two if there are two cores and a step has an even
+ * number of sequences. cores: number of cores that this process may use. */
 int bt_run_cfg_ranks(const bt_run_cfg *cfg, int cores);
 /* {"optim.lr": {"value": 0.002, "origin": "preset", "where": "preset nano"}, ...}, the config_json
  * of a run's record */

@@ -1,4 +1,5 @@
-/* run_cfg_texts.c - all settings as one text and back: in checkpoints, and from `bitrain train` to its ranks. */
+/* run_cfg_texts.c - writes all settings as one text and reads them: for checkpoints, and from `bitrain train` to its
+ * ranks. */
 #include <jansson.h>
 #include <stdlib.h>
 

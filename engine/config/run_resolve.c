@@ -1,4 +1,4 @@
-/* run_resolve.c - checks between settings, and automatic values.
+/* run_resolve.c - checks settings against each other, and computes automatic values.
  *
  * Every message contains the numbers that do not fit and the nearest ones that do. Resolving twice changes nothing. */
 #include <inttypes.h>
@@ -22,10 +22,10 @@
 #include "engine/parallel/schedule/balance.h"
 
 enum {
-    EVAL_APART = 25, /* minimum of steps between automatic validations */
+    EVAL_APART = 25, /* minimum number of steps between automatic validations */
 };
 
-/* ---- single topics --------------------------------------------------------------------------- */
+/* ---- one topic each --------------------------------------------------------------------------- */
 
 static bt_code check_run_name_setting(const bt_run_cfg *c, bt_err *err) {
     if (c->run.name[0] && !bt_name_ok(c->run.name))
@@ -99,14 +99,15 @@ static bool shares_parts(const void *ctx, int tp) {
            bt_slice_cfg(&part, s->m, (bt_model_slice){.tp_size = tp}, NULL) == BT_OK;
 }
 
-/* number of parts for tp ranks: as many as without them, or one per rank */
+/* Number of parts for tp ranks: the number without tensor parallelism, or one per rank. */
 static int parts_for(const bt_model_cfg *m, int tp) {
     int n = tp;
     while (2 * n <= BT_LEAVES_AUTO && bt_leaves_fit(m, 2 * n)) n *= 2;
     return bt_leaves_fit(m, n) ? n : 0;
 }
 
-/* Reproducible training sums over equal parts of the model; every tensor-parallel rank has 1, 2, 4, ... of them. */
+/* Reproducible training sums over equal parts of the model; every tensor-parallel rank computes 1, 2, 4, ... of them.
+ * */
 static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) {
     char buf[48], or [64] = "";
     if (!c->train.reproducible) {
@@ -168,7 +169,7 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
         c->train.grad = may && bt_kernels_int8_pays(c->launch.isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
     }
     if (c->train.attention == BT_ATTENTION_AUTO) {
-        /* the losses that allow it were measured on plain text (tests/bench/results/int8.md) */
+        /* the measurements that justify it used plain text (tests/bench/results/int8.md) */
         bool may = c->train.grad == BT_GRAD_INT8 && c->train.precision == BT_PREC_BF16 &&
                    c->data.form == BT_FORMED_TEXT && c->tune.mode == BT_TUNE_FULL;
         may = may && !c->int8_attention_slow && bt_kernels_int8_attention_pays(c->launch.isa);
@@ -186,19 +187,19 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
     return resolve_parts(c, &m, err);
 }
 
-/* Shards own whole blocks of parameters. */
+/* Checks that every shard owns whole blocks of parameters. */
 static bt_code check_shards(const bt_run_cfg *c, bt_err *err) {
     bt_model_cfg m;
     bt_params p;
     if (c->mesh.dp_shard == 1) return BT_OK;
     bt_run_cfg_model(c, &m);
-    /* Building the tables of all parts is slow; enough weights in the layers are sufficient. */
+    /* the tables of all parts take long to build; a sufficient number of weights in the layers suffices */
     double layers = (double)(c->model.layers / c->mesh.pp) / 2,
            least = layers * (double)c->model.d_ff * (double)c->model.d_model / (double)c->mesh.tp;
     if (c->model.layers >= 2 * c->mesh.pp && least > (double)c->mesh.dp_shard * BT_SUM_BLOCK)
         return BT_OK;
     int64_t blocks = INT64_MAX;
-    /* blocks of the smallest part; layers, vocabularies and kv heads may differ */
+    /* number of blocks of the smallest part; layers, vocabularies and kv heads may differ */
     for (int k = 0; k < (int)(c->mesh.tp * c->mesh.pp); k++) {
         BT_TRY(bt_params_init(&p, &m,
                               (bt_model_slice){.tp_rank = k % (int)c->mesh.tp,
@@ -263,7 +264,7 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
     return check_shards(c, err);
 }
 
-/* Every rank of a tensor-parallel group has tokens of its own. */
+/* Checks that every rank of a tensor-parallel group has tokens of its own. */
 static bt_code check_sequence(const bt_run_cfg *c, bt_err *err) {
     int64_t tokens = c->train.micro_batch * c->model.seq_len;
     if (c->mesh.tp == 1 || !c->mesh.sequence || tokens >= c->mesh.tp) return BT_OK;
@@ -305,7 +306,7 @@ static bt_code check_pipe_codec(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* A codec that is not order-exact rounds the sums that a rank sends, so another layout gives other sums. */
+/* Refuses a codec that rounds partial sums, because their number depends on the layout. */
 static bt_code check_gradient_codec(const bt_run_cfg *c, bt_err *err) {
     const bt_codec *codec = bt_codec_at((bt_codec_id)c->parallel.codec);
     if (!c->train.reproducible || codec->order_exact || codec->reproducible) return BT_OK;
@@ -321,7 +322,7 @@ static bt_code check_codec(const bt_run_cfg *c, bt_text *faults, bt_err *err) {
     return bt_collect_fault(faults, check_gradient_codec(c, err), err);
 }
 
-/* The dial chooses by measured times, so another run of the same settings may switch at other steps. */
+/* The codec dial chooses by measured times, so another run with the same settings may switch at other steps. */
 static bt_code resolve_budget(bt_run_cfg *c, bt_err *err) {
     double rate;
     BT_TRY(bt_comm_budget_parse(c->comm.budget, &rate, err));
@@ -336,8 +337,8 @@ static bt_code resolve_budget(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* A tenth of the steps; a third of a short run with fresh weights, up to 50 steps, because such a run learns more
- * from 150 steps with it (engine/config/recipe.md). */
+/* A tenth of the steps. A short run with new weights has a third of its steps, at most 50, because the loss of runs of
+ * about 150 steps is lower with it (engine/config/recipe.md). */
 static int64_t auto_warmup(int64_t steps, bool fresh) {
     const int64_t tenth = steps / 10, third = steps / 3, least = third < 50 ? third : 50;
     return fresh && tenth < least ? least : tenth;
@@ -357,7 +358,7 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     if (!c->train.steps) c->train.steps = p ? p->steps : 1000;
     if (c->optim.lr == 0)
         c->optim.lr = c->tune.mode == BT_TUNE_LORA ? BT_LORA_LR : p ? p->lr : 1e-3;
-    /* Other schedules ignore lr2, and a value would only make two equal runs differ. */
+    /* other schedules ignore lr2; with a value, two equal runs would seem to differ */
     if (c->optim.lr2 == 0 && c->optim.schedule == BT_SCHED_BITNET)
         c->optim.lr2 = c->optim.lr * 2 / 3;
     if (c->optim.warmup < 0 && c->optim.warmup_ratio >= 0)
@@ -367,7 +368,7 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
         if (p && p->warmup < c->optim.warmup) c->optim.warmup = p->warmup;
     }
     if (c->parallel.codec_warmup < 0) {
-        int64_t quarter = c->train.steps / 4; /* same share as in 1-bit Adam */
+        int64_t quarter = c->train.steps / 4; /* the share used by 1-bit Adam */
         bool warms_up = bt_codec_at((bt_codec_id)c->parallel.codec)->warms_up;
         c->parallel.codec_warmup = !warms_up                   ? 0
                                    : c->optim.warmup > quarter ? c->optim.warmup
@@ -394,7 +395,7 @@ static bt_code check_latent(const bt_run_cfg *c, bt_err *err) {
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
-/* A rank counts the ranks of its host; before the job starts, the number is known only without a host file. */
+/* A rank counts the ranks of its host. Before the job starts, their number is known only without a host file. */
 void bt_run_cfg_threads(bt_run_cfg *c, int world_size) {
     int here = world_size;
     if (c->launch.threads) return;
@@ -422,7 +423,7 @@ typedef enum {
     TOPICS
 } topic;
 
-/* A topic of several independent checks appends their faults; the code of the others is that of their first fault. */
+/* Runs one topic. Topics with several independent checks append all faults; the others append their first. */
 static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_text *faults, bt_err *err) {
     switch (t) {
     case WORDS: return check_word_settings(c, faults, err);
@@ -443,7 +444,7 @@ static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_text *fa
 }
 
 #define AFTER(t) (1u << (t))
-/* topics whose values each topic needs */
+/* for each topic, the topics whose values it needs */
 static const unsigned needs[TOPICS] = {
     [MODEL] = AFTER(WORDS),
     [MESH] = AFTER(WORDS) | AFTER(MODEL),
@@ -454,8 +455,8 @@ static const unsigned needs[TOPICS] = {
     [PARTS] = AFTER(LENGTH) | AFTER(DATA),
 };
 
-/* faults: receives what is wrong in settings that do not depend on each other, a line each; NULL: the first fault ends
- * the check */
+/* faults: receives one line per fault of settings that do not depend on each other; NULL: the first fault ends the
+ * check. */
 static bt_code resolve_all(bt_run_cfg *c, int world_size, bt_text *faults, bt_err *err) {
     unsigned failed = 0;
     for (int t = 0; t < TOPICS; t++) {

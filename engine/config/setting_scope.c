@@ -1,4 +1,4 @@
-/* setting_scope.c - looks a key up in setting_scopes.def and in the tables of parts. */
+/* setting_scope.c - looks up a key in setting_scopes.def and in the tables of parts. */
 #include "engine/config/setting_scope.h"
 
 #include <string.h>

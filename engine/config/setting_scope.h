@@ -1,5 +1,5 @@
-/* setting_scope.h - for each setting, whether a resumed run takes it from its record and whether all ranks must
- * agree on it (setting_scopes.def). Pure. Threads: any. */
+/* setting_scope.h - rules of settings: whether a resumed run uses the recorded value, and whether all ranks must agree
+ * (setting_scopes.def). Pure. Threads: any. */
 #ifndef BT_ENGINE_CONFIG_SETTING_SCOPE_H
 #define BT_ENGINE_CONFIG_SETTING_SCOPE_H
 

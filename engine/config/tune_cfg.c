@@ -86,7 +86,7 @@ bt_model_setup bt_tune_teacher_setup(const bt_model_cfg *teacher, const bt_model
                         .sequence = student->sequence,
                         .tp_group = student->tp_group,
                         .documents = student->documents};
-    /* If the teacher cannot be divided into the student's parts, one rank computes it whole. */
+    /* if the teacher cannot be divided into the student's parts, one rank computes all of it */
     if (bt_leaves_fit(teacher, student->leaves)) s.leaves = student->leaves;
     s.cfg.T = student->cfg.T;
     s.cfg.lora = (bt_lora){.rank = 1, .targets = BT_LORA_Q};

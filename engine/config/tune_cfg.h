@@ -11,7 +11,7 @@
 /* Parses tune.targets into bits of bt_lora. Accepts the layer names of Hugging Face models (q_proj, ...) too. Fails
  * with BT_ARG and names an unknown layer. */
 bt_code bt_tune_targets_read(const char *text, unsigned *out, bt_err *err) BT_MUST_CHECK;
-/* Hugging Face name of the layer of one bit, or NULL. */
+/* Returns the Hugging Face name of the layer of one bit, or NULL. */
 const char *bt_tune_hf_target(unsigned bit);
 /* Writes the names of these bits. */
 void bt_tune_targets_write(unsigned bits, char *out, size_t size);
@@ -31,10 +31,11 @@ bt_code bt_tune_teacher_read(const bt_run_cfg *c, int k, bt_model_cfg *out, bt_e
     BT_MUST_CHECK;
 /* Appends a shape to the text in `out`. */
 void bt_tune_teacher_write(const bt_model_cfg *m, char *out, size_t size);
-/* Setup of a teacher beside a student of this setup: forward only, stored like the frozen base of adapters, with the
- * smallest possible adapter. It has all layers, in the tensor-parallel slice of the student. */
+/* Setup of a teacher beside a student with this setup: forward only, stored like the frozen base of adapters, with the
+ * smallest possible adapter. It has all layers, in the student's tensor-parallel slice. */
 bt_model_setup bt_tune_teacher_setup(const bt_model_cfg *teacher, const bt_model_setup *student);
-/* columns of the widest residual that a tensor-parallel group exchanges: the model's or its teacher's */
+/* Number of columns of the widest residual stream that a tensor-parallel group exchanges: the model's or its teacher's.
+ * */
 size_t bt_tune_widest(const bt_run_cfg *c);
 /* Checks tune.* against model and layout and sets dependent values. The model's shape must be known. */
 bt_code bt_tune_resolve(bt_run_cfg *c, bt_text *faults, bt_err *err) BT_MUST_CHECK;

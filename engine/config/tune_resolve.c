@@ -9,7 +9,7 @@
 #include "engine/data/shards/fold.h"
 #include "engine/kernels/ops/ops.h"
 
-/* the product B A has at most the rank of the smaller side of the matrix */
+/* the rank of an adapter B A is limited by the smaller side of the matrix */
 static bt_code check_rank(const bt_run_cfg *c, unsigned bits, bt_err *err) {
     bt_model_cfg m;
     bt_run_cfg_model(c, &m);
@@ -47,7 +47,7 @@ static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* a rank of a tensor-parallel group holds the same slice of student and teacher */
+/* A rank of a tensor-parallel group must hold the same slice of student and teacher. */
 static bt_code check_teacher_slice(const bt_run_cfg *c, int k, bt_err *err) {
     bt_model_cfg teacher, part;
     const bt_model_slice slice = {.tp_size = (int)c->mesh.tp};
@@ -200,9 +200,9 @@ bt_code bt_resolve_data(bt_run_cfg *c, bt_text *faults, bt_err *err) {
     BT_TRY(bt_collect_fault(faults, resolve_packing(c, synthetic, err), err));
     BT_TRY(bt_collect_fault(faults, check_fold(c, synthetic, err), err));
     if (!c->data.path[0]) memcpy(c->data.path, "builtin", sizeof "builtin");
-    /* `train` has resolved auto from the text before; no other command learns a tokenizer. */
+    /* `train` has replaced auto according to the text; no other command learns a tokenizer */
     if (strcmp(c->data.tokenizer, "auto") == 0) memcpy(c->data.tokenizer, "bytes", sizeof "bytes");
-    /* `train` has resolved auto from the tokenizer before. */
+    /* `train` has replaced auto according to the tokenizer */
     if (strcmp(c->data.template, "auto") == 0) memcpy(c->data.template, "chatml", sizeof "chatml");
     return bt_collect_fault(faults, check_byte_vocab(c, synthetic, err), err);
 }

@@ -1,4 +1,4 @@
-/* generator.c - the waiting, the working, and the step that takes all of these on. */
+/* generator.c - the queue of texts, their slots, and the step that processes all of them. */
 #include "engine/generate/generator.h"
 
 #include <math.h>
@@ -15,9 +15,9 @@ enum { PROMPT_ROWS = 256 };
 typedef struct text {            /* one requested text */
     bt_generate_request request; /* its prompt and stops are copies owned by this text */
     int32_t *tokens;             /* prompt, then generated tokens */
-    size_t n, fed;               /* known; in the cache */
+    size_t n, fed;               /* n: known tokens; fed: tokens in the cache */
     size_t written;
-    int slot; /* -1: waiting */
+    int slot; /* -1: waiting for a slot */
     bool done;
     bt_finish why;
     bt_output out;
@@ -25,8 +25,8 @@ typedef struct text {            /* one requested text */
 } text;
 
 typedef struct slot {
-    text *at_work;   /* NULL: free */
-    int32_t *tokens; /* (T) what its cache holds */
+    text *at_work;   /* NULL: the slot is free */
+    int32_t *tokens; /* (T) tokens in its cache */
 } slot;
 
 struct bt_generator {
@@ -36,13 +36,13 @@ struct bt_generator {
     bt_sampler *sampler;
     slot *slots;
     int32_t *slot_tokens;  /* (slots, T) */
-    bt_decode_part *parts; /* (slots) of a step */
-    text **of_part;        /* (slots) */
-    pthread_mutex_t lock;  /* texts, stopping, load */
+    bt_decode_part *parts; /* (slots) parts of a step */
+    text **of_part;        /* (slots) the text of each part */
+    pthread_mutex_t lock;  /* protects texts, stopping and load */
     pthread_cond_t news;
-    text *texts; /* all that are not done */
+    text *texts; /* all texts that are not finished */
     size_t n_texts;
-    bool stopping, cut; /* cut: all that are left are cancelled */
+    bool stopping, cut; /* cut: cancel the remaining texts */
     int64_t stop_at_ns;
     bt_generator_load load;
 };
@@ -121,7 +121,7 @@ static bt_code check_generate_request(const bt_generator *b, const bt_generate_r
     return BT_OK;
 }
 
-/* the stops' pointers, then their bytes: one block */
+/* Copies the pointers of the stop strings, and then their bytes, into one block. */
 static bool copy_stops(bt_generate_request *own, const bt_generate_request *a) {
     size_t bytes = a->n_stops * sizeof(char *);
     for (size_t i = 0; i < a->n_stops; i++) bytes += strlen(a->stops[i]) + 1;
@@ -143,7 +143,7 @@ static bool copy_stops(bt_generate_request *own, const bt_generate_request *a) {
 static text *find_submitted(const bt_generator *b, const bt_generate_request *a) {
     text *t = calloc(1, sizeof *t);
     if (!t) return NULL;
-    /* the last token written needs no place in the cache */
+    /* the last generated token is not stored in the cache */
     const size_t room = b->T - a->n + 1;
     t->request = *a;
     if (t->request.max_tokens > room) t->request.max_tokens = room;
@@ -157,7 +157,7 @@ static text *find_submitted(const bt_generator *b, const bt_generate_request *a)
     memcpy(t->tokens, a->prompt, a->n * sizeof *t->tokens);
     t->request.prompt = t->tokens;
     bt_output_init(&t->out, t->request.stops, t->request.n_stops);
-    t->out.stop_from = SIZE_MAX; /* a stop string in a prompt stops nothing */
+    t->out.stop_from = SIZE_MAX; /* a stop string within the prompt does not end the text */
     return t;
 }
 
@@ -251,7 +251,7 @@ static void finish_text(text *t, bt_finish why) {
     t->why = why;
 }
 
-/* the next token, from the logits after all that are known */
+/* Chooses the next token from the logits after the known tokens. */
 static void write_token(bt_generator *b, text *t, const float *logits) {
     size_t n;
     if (t->request.max_tokens == 0) {
@@ -273,7 +273,7 @@ static void write_token(bt_generator *b, text *t, const float *logits) {
         finish_text(t, BT_FINISH_LENGTH);
 }
 
-/* logits after token i of part p */
+/* Receives the logits after token i of part p. */
 static void take_logits(void *ctx, size_t p, size_t i, const float *logits) {
     bt_generator *b = ctx;
     text *t = b->of_part[p];
@@ -284,7 +284,7 @@ static void take_logits(void *ctx, size_t p, size_t i, const float *logits) {
         write_token(b, t, logits);
 }
 
-/* ---- who works ------------------------------------------------------------------------------- */
+/* ---- slots -------------------------------------------------------------------------------- */
 static size_t of_group(const bt_generator *b, uint64_t group) {
     size_t n = 0;
     for (int i = 0; i < b->cfg.slots; i++) {
@@ -308,8 +308,8 @@ static text *next_waiting(const bt_generator *b) {
     return best;
 }
 
-/* Number of tokens at the beginning of a slot's cache with which a prompt begins. The last token of a prompt is
- * always computed, for the logits after it, and all are if their log probabilities are requested. */
+/* Length of the beginning of a prompt that a slot's cache contains. The last token of a prompt is always computed,
+ * because the logits after it are needed; all tokens are computed if their log probabilities are requested. */
 static size_t cached_prefix(const bt_generator *b, const text *t, int i) {
     const size_t have = bt_decoder_length(b->decoder, i);
     size_t n = 0;
@@ -318,7 +318,7 @@ static size_t cached_prefix(const bt_generator *b, const text *t, int i) {
     return n;
 }
 
-/* the free slot that holds most of the prompt, else the one that holds least of anything; -1: none */
+/* Returns the free slot that contains most of the prompt, else the one that contains least of anything; -1: none. */
 static int free_slot(const bt_generator *b, const text *t) {
     int best = -1;
     size_t most = 0, least = 0;
@@ -341,14 +341,14 @@ static void begin_text(bt_generator *b, text *t, int i) {
     b->load.reused += t->fed;
 }
 
-/* Reports the tokens of a prompt that need no logits before it is read. */
+/* Reports the tokens of a prompt that need no logits, before the prompt is computed. */
 static void echo(bt_generator *b, text *t) {
     if (!t->request.echo) return;
     const size_t n = t->request.logprobs ? 1 : t->request.n;
     for (size_t i = 0; i < n; i++) emit_token(b, t, t->tokens[i], true, NULL);
 }
 
-/* Called under the lock. Returns false if there is no work and the batch is stopping. */
+/* Called with the lock held. Returns false if there is no work and the batch is stopping. */
 static bool wait_and_admit(bt_generator *b, text **begun) {
     while (!b->texts && !b->stopping) pthread_cond_wait(&b->news, &b->lock);
     b->cut = b->stopping && bt_now_ns() > b->stop_at_ns;
@@ -411,7 +411,7 @@ static void add_decode_part(bt_generator *b, size_t *n, text *t, size_t rows) {
     b->of_part[(*n)++] = t;
 }
 
-/* texts that are being written, one token each, then prompts in order of arrival */
+/* Chooses one token of each text being generated, then tokens of prompts in order of arrival. */
 static size_t make_parts(bt_generator *b) {
     size_t n = 0, rows = 0, most = bt_decoder_rows(b->decoder), prompts = b->cfg.prompt_rows;
     for (int i = 0; i < b->cfg.slots; i++) {

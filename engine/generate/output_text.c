@@ -1,4 +1,4 @@
-/* output_text.c - holding back what is no whole character yet and what may become a stop string. */
+/* output_text.c - holds back incomplete characters and possible beginnings of stop strings. */
 #include "engine/generate/output_text.h"
 
 #include <string.h>
@@ -15,13 +15,13 @@ void bt_output_release(bt_output *o) {
     memset(o, 0, sizeof *o);
 }
 
-/* the earliest place from `from` on where a stop string begins; the text's length: none */
+/* Returns the first position, at or after `from`, of a stop string; the length of the text if there is none. */
 static size_t find_stop(const bt_output *o, size_t from) {
     size_t at = o->text.len;
     for (size_t i = 0; i < o->n_stop; i++) {
         const size_t n = strlen(o->stop[i]);
         if (n == 0 || n > o->text.len) continue;
-        /* a longer stop string may have begun earlier than the one before */
+        /* a stop string may begin before the new bytes */
         size_t first = from > n ? from - n : 0;
         if (first < o->stop_from) first = o->stop_from;
         for (size_t k = first; k < at && k + n <= o->text.len; k++)
@@ -42,7 +42,7 @@ void bt_output_add(bt_output *o, const char *bytes, size_t n) {
     o->text.data[at] = '\0';
 }
 
-/* bytes at the end that a stop string begins with */
+/* Returns the number of bytes at the end of the text with which a stop string begins. */
 static size_t held_for_stop(const bt_output *o) {
     size_t held = 0;
     for (size_t i = 0; i < o->n_stop; i++) {
@@ -64,13 +64,13 @@ const char *bt_output_next(bt_output *o, bool last, size_t *n) {
         end -= bt_utf8_unfinished(o->text.data, end);
     }
     const char *s = o->text.data ? o->text.data + o->given : "";
-    /* text already returned remains: a character that is completed later is longer, not shorter */
+    /* text already returned is final: completing a character makes the text longer, never shorter */
     *n = end > o->given ? end - o->given : 0;
     o->given += *n;
     return s;
 }
 
-/* bytes of the character that begins with c; 0: none does */
+/* Returns the number of bytes of a character whose first byte is c; 0: c is not a first byte. */
 static size_t utf8_length(unsigned char c) {
     if (c < 0x80) return 1;
     if (c >= 0xc2 && c < 0xe0) return 2;
@@ -87,8 +87,8 @@ size_t bt_utf8_unfinished(const char *s, size_t n) {
     return 0;
 }
 
-/* bytes of the character at s; if it is not whole or not valid, bytes that one U+FFFD replaces (the maximal subpart of
- * Unicode 3.9, as browsers, Python and Rust decode) */
+/* Returns the number of bytes of the character at s. If it is incomplete or invalid: the number of bytes that one
+ * U+FFFD replaces (the maximal subpart of Unicode 3.9, as in browsers, Python and Rust). */
 static size_t utf8_part(const char *s, size_t n, bool *whole) {
     const unsigned char *u = (const unsigned char *)s;
     const size_t k = utf8_length(u[0]);
@@ -107,7 +107,7 @@ static size_t utf8_part(const char *s, size_t n, bool *whole) {
     return i;
 }
 
-/* C0, DEL and C1 */
+/* True for C0, DEL and C1 control characters. */
 static bool is_control(const char *s, size_t k) {
     const unsigned char *u = (const unsigned char *)s;
     if (k == 1) return (u[0] < 0x20 && u[0] != '\n' && u[0] != '\t') || u[0] == 0x7f;

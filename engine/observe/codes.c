@@ -1,5 +1,5 @@
-/* codes.c - counts changes of codes. The history's form is that of the slot code_history, by
- * chunks: the last two codes of a weight. */
+/* codes.c - counts changes of ternary codes. The history has the form of the kernel slot code_history, in chunks: the
+ * last two codes of each weight. */
 #include "engine/observe/codes.h"
 
 #include <stdatomic.h>
@@ -9,13 +9,13 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 
-/* weights a thread takes at a time; even */
+/* number of weights that a thread processes at a time; even */
 enum { CHUNK = 16384, BLOCK = 4096 };
 
 struct bt_codes {
     bt_model *model;
     bt_codes_cfg cfg;
-    /* two weights a byte, each slice and chunk beginning with a byte */
+    /* two weights per byte; each slice and chunk begins at a byte */
     uint8_t *history;
     int samples;
 };
@@ -69,7 +69,7 @@ int bt_codes_samples(const bt_codes *c) { return c->samples; }
 
 typedef struct look {
     const bt_codes *c;
-    size_t tensor, first; /* element of the tensor that the slice begins with */
+    size_t tensor, first; /* tensor, and its first element in the slice */
     bt_latent w;
     uint8_t *history;
     size_t n;

@@ -1,4 +1,4 @@
-/* energy.c - powercap's counters, and this process's share of them. */
+/* energy.c - reads the powercap counters, and computes this process's share of them. */
 #include "engine/observe/energy.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@
 static const char ROOT[] = "/sys/class/powercap";
 static const int64_t LEAST_NS = 250000000;
 
-/* plain reads: stdio would allocate inside a step */
+/* Uses read, because stdio would allocate memory inside a step. */
 static bool read_text(int fd, char *text, size_t size) {
     const ssize_t n = pread(fd, text, size - 1, 0);
     text[n > 0 ? n : 0] = '\0';
@@ -45,7 +45,7 @@ static bool small_file(const char *root, const char *zone, const char *file, cha
     return ok;
 }
 
-/* Packages and memory: cores and graphics are parts of a package, "psys" holds both, and
+/* Accepts packages and memory. Cores and graphics are parts of a package, "psys" contains packages and memory, and
  * intel-rapl-mmio counts the packages a second time. */
 static bool is_package_zone(const char *root, const char *zone) {
     char name[64];
@@ -91,7 +91,7 @@ bool bt_energy_open(bt_energy *e, const char *root, char *why, size_t size) {
         }
     }
     if (folder) closedir(folder);
-    if (e->n < found) { /* otherwise a part of the machine would be reported as the whole */
+    if (e->n < found) { /* some counters cannot be read; their sum would be too small */
         bt_energy_close(e);
         snprintf(why, size,
                  "the processors count their energy, but only root may read it (chmod a+r "
@@ -136,12 +136,11 @@ double bt_energy_take(bt_energy *e) {
     uint64_t at[BT_ENERGY_ZONES];
     double joules = 0;
     for (int i = 0; i < e->n; i++)
-        if (!read_number(e->fd[i], &at[i])) return NAN; /* the next value has it all */
+        if (!read_number(e->fd[i], &at[i])) return NAN; /* the next value includes this interval */
     for (int i = 0; i < e->n; i++) {
         if (at[i] >= e->at[i])
             joules += (double)(at[i] - e->at[i]) / 1e6;
-        else if (e->range[i] >=
-                 e->at[i]) /* the counter wrapped around; otherwise it is another counter */
+        else if (e->range[i] >= e->at[i]) /* the counter wrapped around */
             joules += (double)(e->range[i] - e->at[i] + at[i]) / 1e6;
         e->at[i] = at[i];
     }

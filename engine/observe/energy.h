@@ -1,13 +1,13 @@
-/* energy.h - the joules that a rank's work takes of its machine's processors, by their own counters.
+/* energy.h - energy that the processors use for a rank's work, from hardware counters.
  *
- * Linux gives them as files (Documentation/power/powercap): the microjoules of each package, and of its
- * memory where that is counted apart, since the system started. Intel processors have them (RAPL), AMD's
- * since Zen as well; since 2020 only root reads them (CVE-2020-8694), and most virtual machines have none.
+ * Linux provides the counters as files (Documentation/power/powercap): microjoules since the system started, of each
+ * package and, on some processors, of its memory. Intel processors (RAPL) and AMD processors since Zen have them. Since
+ * 2020 only root may read them (CVE-2020-8694), and most virtual machines have none.
  *
- * A counter is the whole machine's. A rank's part of it is
+ * A counter covers the whole machine. The part of a rank is
  *     joules x processor time of this process / busy time of all processors (/proc/stat),
- * so ranks that share a machine add up to what they took of it, other programs' work is not theirs, and
- * what an idle processor draws beside the work is shared out with it.
+ * so the parts of all ranks on a machine add up to the energy of their work, without that of other programs. The power
+ * of idle processors is distributed in the same proportion.
  * Order:    open -> take* -> close. Threads: one at a time. No allocation. */
 #ifndef BT_ENGINE_OBSERVE_ENERGY_H
 #define BT_ENGINE_OBSERVE_ENERGY_H
@@ -20,16 +20,16 @@ enum { BT_ENERGY_ZONES = 32, BT_ENERGY_WHY = 240 };
 
 typedef struct bt_energy {
     int n, fd[BT_ENERGY_ZONES], stat; /* open files; n = 0: there is no counter */
-    uint64_t at[BT_ENERGY_ZONES];     /* microjoules when they were read last */
+    uint64_t at[BT_ENERGY_ZONES];     /* microjoules at the previous reading */
     uint64_t range[BT_ENERGY_ZONES];  /* maximum, after which the counter restarts at 0 */
-    int64_t read_ns, own_ns;          /* clock and processor time of this process then */
+    int64_t read_ns, own_ns; /* clock, and processor time of this process, at that reading */
     uint64_t busy_ticks;
     long ticks_per_s;
 } bt_energy;
 
-/* root: folder of the counters, NULL for the system's; in a test it may have a file `stat` in place of /proc/stat.
- * Returns false if no counter can be read, with the reason and, if known, the remedy in `why` (BT_ENERGY_WHY
- * bytes); `take` then returns NaN */
+/* root: folder of the counters; NULL: the system's. In tests it may contain a file `stat` that replaces /proc/stat.
+ * Returns false if no counter can be read. Then `why` (BT_ENERGY_WHY bytes) has the reason and, if known, the remedy,
+ * and `take` returns NaN. */
 bool bt_energy_open(bt_energy *e, const char *root, char *why, size_t size);
 void bt_energy_close(bt_energy *e);
 /* joules since the previous value; NaN if there is no counter, or if less than a quarter of a second has passed,

@@ -1,16 +1,16 @@
-/* histograms.c - counts weights and gradients into bins, chunks of a slice on all threads. */
+/* histograms.c - counts weights and gradients into bins, with chunks of a slice on all threads. */
 #include "engine/observe/histograms.h"
 
 #include <stdatomic.h>
 
 #include "engine/base/threads.h"
 
-/* elements a thread takes at a time */
+/* CHUNK: number of elements that a thread processes at a time */
 enum { CHUNK = 16384, BLOCK = 4096 };
 
 typedef struct look {
-    bool ternary;      /* weights are counted */
-    bt_latent weights; /* weights of the tensor, from element `first` on */
+    bool ternary;      /* true: weights are counted as well */
+    bt_latent weights; /* weights of the tensor from element `first` on */
     size_t first;
     const float *gradients;
     size_t n;
@@ -64,7 +64,7 @@ void bt_histogram_add(bt_model *m, const bt_codes_cfg *slices, size_t k, float u
 
 bool bt_histogram_due(int64_t step, int64_t every, int64_t steps, int64_t most) {
     if (most <= 0 || every <= 0 || steps <= 0) return false;
-    /* index of the part of the run, of `most`, that contains a step */
+    /* index of the interval, of `most` equal ones, that contains a step */
     const int64_t part = steps > most ? steps / most : 1;
     return step < every || step / part != (step - every) / part;
 }

@@ -1,4 +1,4 @@
-/* meter.c - windows of one rank's time, and memory and load figures of the system. */
+/* meter.c - time of one rank in windows of a step; memory and load of the machine. */
 #include "engine/observe/meter.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "engine/base/span.h"
 #include "engine/parallel/mpi/comm.h"
 
-/* plain read: stdio would allocate inside a step */
+/* Uses read, because stdio would allocate memory inside a step. */
 double bt_rss_mib(void) {
     char text[128];
     int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -27,14 +27,14 @@ double bt_rss_mib(void) {
 }
 
 double bt_machine_load(void) {
-    static long processors; /* sysconf costs more than reading the load */
+    static long processors; /* cached, because sysconf takes longer than reading the load */
     char text[96];
     int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return NAN;
     const ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);
     text[n > 0 ? n : 0] = '\0';
-    /* "0.20 0.18 0.12 1/80 11206": the fourth is running tasks over all of them */
+    /* "0.20 0.18 0.12 1/80 11206": the fourth field is the number of runnable tasks / all tasks */
     const char *slash = strchr(text, '/');
     while (slash && slash > text && slash[-1] != ' ') slash--;
     const long running = slash ? strtol(slash, NULL, 10) : 0;
@@ -49,12 +49,12 @@ double bt_machine_load_of_others(void) {
         sum += bt_machine_load();
         bt_sleep_ns((int64_t)EVERY_MS * 1000000);
     }
-    /* each sample counts the task that reads it; fmax(NaN, 0) would hide that the load is unknown */
+    /* each sample includes the task that reads it; fmax(NaN, 0) would hide an unknown load */
     const double others = sum / SAMPLES - 1.0 / (double)sysconf(_SC_NPROCESSORS_ONLN);
     return others < 0 ? 0 : others;
 }
 
-/* Value of a line "KEY:   123 kB"; NaN: there is none. */
+/* Returns the value of a line "KEY:   123 kB"; NaN: there is none. */
 static double kib_in(const char *path, const char *key) {
     char line[256];
     double kib = NAN;
@@ -105,8 +105,8 @@ void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]) {
         m->values[metric] = (double)spans[metric] / 1e6;
     }
     m->values[BT_MR_STEP_TIME] = (double)step_ns / 1e6;
-    /* Exposed time was in flight, also for exchanges without an account of their own (losses, norms, a hub), and
-     * concurrent transfers take no more than the step. */
+    /* Exposed time is also transfer time, and not all exchanges are counted in busy_ns (losses, norms, a hub).
+     * Concurrent transfers count at most as long as the step. */
     m->values[BT_MR_COMM_BUSY] = fmin(fmax((double)m->busy_ns / 1e6, m->values[BT_MR_COMM_EXPOSED]),
                                       m->values[BT_MR_STEP_TIME]);
     memcpy(out, m->values, sizeof m->values);

@@ -1,4 +1,4 @@
-/* observe_exchanges.c - counters of traffic.h, from every rank to rank 0 and into the sink. */
+/* observe_exchanges.c - collects the counters of traffic.h from all ranks on rank 0 and passes them to the sink. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static void take_traffic(double v[BT_MC_COUNT], const bt_traffic *x, const bt_li
                                    : NAN;
 }
 
-/* kinds that a rank did not use are left out */
+/* Records one row per rank and kind; kinds that a rank did not use have no row. */
 static void record_traffic(bt_exchange_watch *w, const bt_telemetry *t, int64_t step) {
     for (int r = 0; r < bt_comm_size(t->comm) && t->sink.rows; r++) {
         for (int k = 0; k < KINDS; k++) {
@@ -85,8 +85,8 @@ static bt_code sample_traffic(bt_exchange_watch *w, const bt_telemetry *t, int64
     return BT_OK;
 }
 
-/* The second sample is the first that is recorded: the first has the start of the run in it. Then
- * one in PAIRS_EVERY, as there are n^2 rows. */
+/* The first sample is not recorded, because it includes the start of the run. From the second on, one in PAIRS_EVERY
+ * is, because a sample has n^2 rows. */
 static bt_code sample_pairs(bt_exchange_watch *w, const bt_telemetry *t, int64_t step,
                             bt_err *err) {
     size_t n = (size_t)bt_comm_size(t->comm);

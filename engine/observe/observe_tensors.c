@@ -45,7 +45,7 @@ void bt_tensor_watch_release(bt_tensor_watch *w) {
     bt_codes_destroy(w->codes);
 }
 
-/* the tensor's name without "layers.N." */
+/* Returns the tensor's name without "layers.N.". */
 static const char *short_name(const bt_tensor *x) {
     const char *name = x->name;
     if (x->layer < 0) return name;
@@ -55,7 +55,7 @@ static const char *short_name(const bt_tensor *x) {
 
 enum { LOOK = 4096 };
 
-/* Elements of tensor x in this rank's i-th piece, relative to the tensor. */
+/* Returns the elements of tensor x in this rank's i-th piece, relative to the tensor. */
 static bt_range own_piece(const bt_update *u, const bt_tensor *x, size_t i) {
     bt_range r = u->pieces[i];
     if (r.begin < x->offset) r.begin = x->offset;
@@ -63,12 +63,12 @@ static bt_range own_piece(const bt_update *u, const bt_tensor *x, size_t i) {
     return r.begin < r.end ? (bt_range){r.begin - x->offset, r.end - x->offset} : (bt_range){0, 0};
 }
 
-/* zeros and +1s of the codes that this rank counts: all of a block, none, or (a kv head is shared
- * with a neighbour) all but the first ones */
+/* Counts zeros and +1 codes that this rank counts: all of a block, none, or (if a kv head is shared with a neighbour)
+ * all but the first ones. */
 static void count_own_codes(const bt_tensor_watch *w, size_t k, double *row) {
     const bt_tensor *x = &bt_model_params(w->model)->tensors[k];
     bt_quant_stat q = bt_model_quant_stat(w->model, k);
-    /* else the pieces that this rank owns */
+    /* otherwise the pieces that this rank owns */
     bool whole = bt_model_codes(w->model, k) != NULL;
     double zero = 0, pos = 0;
     int8_t spare[LOOK];
@@ -103,8 +103,8 @@ static bt_code sum_over_ranks(const bt_tensor_watch *w, double *counts, size_t n
     return bt_all_reduce_f64(w->mesh->pp, counts, n, BT_SUM, err);
 }
 
-/* Counts of whole tensors: every block of a tensor is counted once. Codes replicated over data-parallel ranks are
- * counted by one of them, codes of pieces by their owners; changes by each rank that has the optimizer's states. */
+/* Sums counts over whole tensors, with each block counted once. Of replicated codes one data-parallel rank counts all,
+ * of pieces their owners. Changes are counted by the ranks that have the optimizer's states. */
 static bt_code add_counts(bt_tensor_watch *w, bool applied, bt_err *err) {
     const bt_params *p = bt_model_params(w->model);
     size_t n = w->update->table.n;

@@ -1,4 +1,4 @@
-/* observer.c - the two halves of a sample, and the links. */
+/* observer.c - combines the two kinds of samples, and measures the links. */
 #include <stdlib.h>
 
 #include "engine/observe/observer_impl.h"
@@ -8,7 +8,7 @@ enum { LINK_BYTES = 4 << 20 };
 struct bt_observer {
     const bt_mesh *mesh;
     bt_telemetry *telemetry;
-    size_t link_bytes; /* size of a trial message; 0: no statistics */
+    size_t link_bytes; /* size of a test message; 0: statistics are switched off */
     bool sharded;
     bt_exchange_watch exchanges;
     bt_tensor_watch tensors;
@@ -29,7 +29,7 @@ size_t bt_observer_bytes(const bt_rank_setup *s) {
     if (s->cfg->train.distributions == 0 ||
         bt_params_init(&all, &whole, (bt_model_slice){.pp_size = 1, .tp_size = 1}, NULL) != BT_OK)
         return codes;
-    const size_t n = all.n; /* tensors of all stages */
+    const size_t n = all.n; /* number of tensors of all stages */
     bt_params_release(&all);
     return codes + n * sizeof(bt_histogram) +
            bt_sample_bytes(BT_SCOPE_DISTRIBUTION, n * BT_HIST_BINS);

@@ -16,18 +16,18 @@
 typedef struct bt_observer bt_observer;
 
 typedef struct bt_observer_cfg {
-    const bt_rank_setup *setup; /* read by create only; the rest is borrowed */
+    const bt_rank_setup *setup; /* read by create only; all other members are borrowed */
     const bt_mesh *mesh;
     bt_model *model;
     bt_update *update;
     bt_telemetry *telemetry;
 } bt_observer_cfg;
 
-typedef struct bt_sample_step { /* the step that is sampled */
+typedef struct bt_sample_step { /* the step to be sampled */
     int64_t step;
     bool applied;
     double unscale; /* 1 / the loss scale of the current gradients */
-    /* values of the tensors of all stages, NaN: none; NULL: for no tensor. Borrowed for the call */
+    /* values of the tensors of all stages, NaN: unknown; NULL: unknown for all. Borrowed for the call */
     const double *residual_ratio, *grad_bits;
 } bt_sample_step;
 
@@ -36,12 +36,12 @@ bt_code bt_observer_create(bt_observer **out, const bt_observer_cfg *cfg, bt_err
 void bt_observer_destroy(bt_observer *o); /* accepts NULL */
 size_t bt_observer_bytes(
     const bt_rank_setup *s); /* memory used by create that grows with the model */
-/* measures the links along which ranks exchange directly; nothing without statistics */
+/* Measures the links along which ranks exchange directly; has no effect if statistics are switched off. */
 bt_code bt_observer_links(bt_observer *o, bt_err *err) BT_MUST_CHECK;
-/* sets links measured by another attempt in the same layout, instead of measuring */
+/* Sets links measured by an earlier attempt in the same layout, instead of measuring. */
 void bt_observer_set_links(bt_observer *o, const bt_link links[BT_AXIS_COUNT]);
 const bt_link *bt_observer_link(const bt_observer *o, bt_axis axis); /* rates zero: not measured */
-/* steps after `step` are observed */
+/* Observes all steps after `step`. */
 void bt_observer_begin(bt_observer *o, int64_t step);
 bt_code bt_observer_sample(bt_observer *o, const bt_sample_step *s, bt_err *err) BT_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* observer_impl.h - private to engine/observe: the observer's two halves. */
+/* observer_impl.h - private to engine/observe: the two kinds of samples. */
 #ifndef BT_ENGINE_OBSERVE_OBSERVER_IMPL_H
 #define BT_ENGINE_OBSERVE_OBSERVER_IMPL_H
 
@@ -8,12 +8,12 @@
 
 /* ---- observe_exchanges.c: traffic by kind, and messages by pair ------------------------------ */
 typedef struct bt_exchange_watch {
-    bt_sample comm_rows, pair_rows;                             /* on rank 0, on their way out */
+    bt_sample comm_rows, pair_rows;                             /* rank 0: rows to be sent */
     double (*comm_mine)[BT_MC_COUNT], (*comm_all)[BT_MC_COUNT]; /* (kinds), (ranks, kinds) */
-    /* (ranks), (ranks, ranks); NULL in a world too large for it */
+    /* (ranks), (ranks, ranks); NULL if the world is too large */
     double (*pair_mine)[BT_MP_COUNT], (*pair_all)[BT_MP_COUNT];
     int64_t comm_step,
-        pair_step;   /* steps of the newest such records; the next ones begin after them */
+        pair_step;   /* steps of the newest such records; the next records begin after them */
     int64_t samples; /* number in this attempt */
     bt_link links[BT_AXIS_COUNT];
 } bt_exchange_watch;
@@ -26,8 +26,8 @@ bt_code bt_exchange_watch_sample(bt_exchange_watch *w, const bt_telemetry *t, in
                                  bt_err *err) BT_MUST_CHECK;
 
 /* ---- observe_tensors.c: codes, gradients and updates ----------------------------------------- */
-/* statistics of a tensor: codes by kind, squares of the step's change and of the weights before it, and its scale,
- * once */
+/* Statistics of a tensor: numbers of codes by value; sums of squares of the step's change and of the weights before it;
+ * and the scale, which one rank adds. */
 enum {
     COUNT_ZERO,
     COUNT_POS,
@@ -45,12 +45,12 @@ typedef struct bt_tensor_watch {
     const bt_mesh *mesh;
     bt_model *model;
     bt_update *update;
-    bt_sample rows;              /* (tensors of all stages), as the next */
+    bt_sample rows;              /* (tensors of all stages), like the next member */
     double (*counts)[COUNTS];    /* sums over all ranks */
     bt_codes_cfg slices;         /* parts of the tensors that this rank examines */
     bt_codes *codes;             /* NULL: no statistics */
     bt_code_counts *code_counts; /* (tensors of this rank) */
-    /* distributions: due by bt_histogram_due; rows of all tensors and bins, counts of all tensors */
+    /* distributions: due according to bt_histogram_due; rows of all tensors and bins, counts of all tensors */
     int64_t every, steps, most;
     bt_sample bins;
     bt_histogram *histograms;

@@ -1,4 +1,4 @@
-/* profile.c - the profile of ops.c over whole steps, compared with measured peaks. */
+/* profile.c - profiles operations (ops.h) over whole steps, and compares them with measured peaks. */
 #include "engine/observe/profile.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* sample.c - rows of one scope, filled one by one. */
+/* sample.c - collects the rows of one scope. */
 #include "engine/observe/sample.h"
 
 #include <assert.h>

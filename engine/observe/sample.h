@@ -1,5 +1,5 @@
-/* sample.h - the rows of one sampled scope (scopes.def) at one step, on their way to the sink: taken
- * once, filled without allocation.
+/* sample.h - the rows of one sampled scope (scopes.def) at one step, on their way to the sink. Memory is allocated
+ * once; adding rows allocates none.
  *
  * Order:    init -> { add* -> send }* -> release. Threads: the training thread, on rank 0. */
 #ifndef BT_ENGINE_OBSERVE_SAMPLE_H
@@ -18,10 +18,10 @@ typedef struct bt_sample {
 bt_code bt_sample_init(bt_sample *s, bt_scope scope, size_t max_rows, bt_err *err) BT_MUST_CHECK;
 size_t bt_sample_bytes(bt_scope scope, size_t max_rows); /* memory used by init */
 void bt_sample_release(bt_sample *s);
-/* a row under these keys (in the order of scopes.def; texts are borrowed until `send`). Returns its
- * values, all NaN, in the order of the scope's metrics. */
+/* Adds a row with these keys (in the order of scopes.def; texts are borrowed until `send`). Returns its values, all
+ * NaN, in the order of the scope's metrics. */
 double *bt_sample_add(bt_sample *s, const bt_key *keys);
-/* sends the rows to the sink, if there are rows and it accepts them, and clears them */
+/* Sends the rows to the sink, if there are rows and the sink accepts them, and clears them. */
 void bt_sample_send(bt_sample *s, const bt_sink *sink, int64_t step);
 
 #endif

@@ -1,4 +1,4 @@
-/* matrix_map.c - shards and tensor-parallel blocks of one stage's matrices, by arithmetic. */
+/* matrix_map.c - computes shards and tensor-parallel blocks of one stage's matrices. */
 #include "engine/update/matrix_map.h"
 
 #include <stdlib.h>
@@ -64,7 +64,7 @@ void bt_matrix_map_release(bt_matrix_map *m) {
     memset(m, 0, sizeof *m);
 }
 
-/* the next stretch of the stream, in elements of the block; *stripe: 0 at first */
+/* Returns the next contiguous range of the stream, in elements of the block; *stripe is 0 before the first call. */
 static bool next_stretch(const bt_matrix_map *m, bt_matrix_share who, size_t *stripe,
                          bt_range *out) {
     const bt_tensor *x = &m->params[who.tp_rank].tensors[who.k];
@@ -88,7 +88,7 @@ size_t bt_matrix_map_elems(const bt_matrix_map *m, bt_matrix_share who) {
     return sum;
 }
 
-/* one row of the block at a time: to the whole matrix, or from it */
+/* Copies between the stream and the whole matrix, one row of the block at a time. */
 static void copy_matrix_rows(const bt_matrix_map *m, bt_matrix_share who, uint16_t *stream,
                              uint16_t *whole, bool pack) {
     const bt_tensor *x = &m->params[who.tp_rank].tensors[who.k];

@@ -1,4 +1,4 @@
-/* matrix_update.c - momentum to the owner of a matrix, its direction back, wave by wave. */
+/* matrix_update.c - sends momentum to the owner of each matrix and its direction back, wave by wave. */
 #include "engine/update/matrix_update.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 enum { CHUNK = 512 };
 
 struct bt_matrix_update {
-    bt_matrix_update_cfg cfg; /* setup: not after create */
+    bt_matrix_update_cfg cfg; /* the member `setup` is invalid after create */
     bt_matrix_map map;
     bt_mesh_coord me;
     int rank, replica, shard; /* position of this rank in its stage */
@@ -24,15 +24,15 @@ struct bt_matrix_update {
     bt_mailbox *mailbox;
     bt_muon *muon;
     bt_arena arena;
-    size_t *at;          /* (tensors) where in `direction` the stream of a tensor begins */
-    uint16_t *direction; /* this rank's streams of all matrices: momentum, then direction */
-    uint16_t *matrix;    /* the owner's matrix */
-    uint16_t *streams;   /* the owner's: as received, as sent */
+    size_t *at;          /* (tensors) offset of each tensor's stream in `direction` */
+    uint16_t *direction; /* this rank's streams of all matrices: first momentum, then direction */
+    uint16_t *matrix;    /* the matrix that this rank owns in the current wave */
+    uint16_t *streams;   /* streams of that matrix, as received and as sent */
 };
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
-/* arena offsets of direction, matrix, streams; at: may be NULL */
+/* Reserves direction, matrix and streams in the arena; at: may be NULL. */
 static void plan_matrix_memory(bt_arena *a, const bt_matrix_map *m, bt_matrix_share own,
                                size_t offsets[3], size_t *at) {
     size_t elems = 0;
@@ -127,9 +127,9 @@ void bt_matrix_update_destroy(bt_matrix_update *m) {
 
 /* ---- elements of this rank ---------------------------------------------------------------------------- */
 
-typedef struct stretch { /* part of one tensor in one piece, and its direction */
+typedef struct stretch { /* contiguous part of one tensor in one piece, and its direction */
     size_t piece;
-    bt_range r; /* elements of the flat array */
+    bt_range r; /* its elements in the flat array */
     uint16_t *direction;
 } stretch;
 
@@ -193,7 +193,7 @@ static bt_code receive_matrix_part(bt_matrix_update *m, int from, uint16_t *x, s
     return n == 0 ? BT_OK : bt_mailbox_recv(m->mailbox, from, x, n * sizeof *x, err);
 }
 
-/* the counted end of this rank's stream */
+/* Returns the part of this rank's stream that counts. */
 static uint16_t *own_counted(const bt_matrix_update *m, size_t k, size_t *n) {
     size_t all = bt_matrix_map_elems(&m->map, matrix_share(&m->map, k, m->rank, false));
     *n = bt_matrix_map_elems(&m->map, matrix_share(&m->map, k, m->rank, true));
@@ -201,11 +201,11 @@ static uint16_t *own_counted(const bt_matrix_update *m, size_t k, size_t *n) {
 }
 
 typedef struct wave {
-    const size_t *k; /* (n) its matrices; the j-th is owned by rank j */
+    const size_t *k; /* (n) the matrices of this wave; rank j owns the j-th */
     int n;
 } wave;
 
-/* the ranks of one replica, which is the owner's */
+/* Returns the first rank of the owner's replica. */
 static int first_source(const bt_matrix_update *m, int owner) {
     int ranks = m->map.shards * m->map.tp;
     return owner / ranks * ranks;
@@ -293,7 +293,7 @@ static rates rates_of(const bt_matrix_update *m, size_t k, const bt_optim_update
 typedef struct apply_job {
     const bt_matrix_update *m;
     const stretch *s;
-    size_t k, first; /* tensor, and which of its elements the stretch begins with */
+    size_t k, first; /* tensor, and its first element in the range */
     bt_latent w;
     rates by;
     int64_t t;

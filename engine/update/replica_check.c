@@ -1,4 +1,4 @@
-/* replica_check.c - hashes of the weights, and who disagrees. */
+/* replica_check.c - compares hashes of the weights and identifies the ranks that differ. */
 #include "engine/update/replica_check.h"
 
 #include <inttypes.h>
@@ -14,16 +14,17 @@
 #include "engine/base/threads.h"
 #include "engine/parallel/grad/grad_digest.h"
 
-/* elements, one thread's at a time: of fp32 1 MiB, and what fits the first cache */
+/* RANGE: elements of one hash, computed by one thread (1 MiB of fp32). BLOCK: elements that fit the first-level cache.
+ * */
 enum { RANGE = 1 << 18, BLOCK = 4096 };
 
-/* interval in steps, and maximum share of the time */
+/* first and largest interval in steps */
 enum { EVERY_FIRST = 10, EVERY_MOST = 50 };
 static const double COST_FRAC = 0.0025;
 
 /* ---- hashed ranges ------------------------------------------------------------------------------------ */
 
-/* adds [begin, end) of tensor k in ranges of at most RANGE; with ranges NULL it only counts */
+/* Adds [begin, end) of tensor k in ranges of at most RANGE elements; with ranges NULL it only counts them. */
 static void add_hashed_range(bt_hashed_range *ranges, size_t *n, size_t k, size_t begin,
                              size_t end) {
     for (; begin < end; begin += bt_min_size(RANGE, end - begin), (*n)++)
@@ -69,7 +70,7 @@ static bt_latent latent_of(const bt_replica_check *c, const bt_hashed_range *r) 
     return bt_model_latent(c->update->model, r->tensor);
 }
 
-/* Index of a range's first element in its tensor. */
+/* Returns the index of a range's first element in its tensor. */
 static size_t first_element(const bt_replica_check *c, const bt_hashed_range *r) {
     return r->begin - bt_model_params(c->update->model)->tensors[r->tensor].offset;
 }
@@ -88,7 +89,7 @@ static void hash_ranges(void *ctx, int thread, size_t begin, size_t end) {
     }
 }
 
-/* Hash of this rank's part of tensor k; 0 if it has none. */
+/* Returns the hash of this rank's part of tensor k; 0 if it has none. */
 static int64_t tensor_hash(const bt_replica_check *c, size_t k) {
     uint64_t hash = 0;
     for (size_t i = 0; i < c->n_ranges; i++)
@@ -97,8 +98,8 @@ static int64_t tensor_hash(const bt_replica_check *c, size_t k) {
     return (int64_t)(hash >> 1);
 }
 
-/* The largest of all ranks' hashes and of all ranks' negated hashes are the same number where all
- * hashes are equal. */
+/* Stores each hash and its negative. The maximum over all ranks of the hashes, and of their negatives, is the same
+ * number exactly if all hashes are equal. */
 static void fill_pairs(bt_replica_check *c) {
     const bt_params *p = bt_model_params(c->update->model);
     bt_parallel_for(c->n_ranges, 1, hash_ranges, c);
@@ -111,21 +112,21 @@ static void fill_pairs(bt_replica_check *c) {
     }
 }
 
-/* ---- who disagrees --------------------------------------------------------------------------- */
+/* ---- the ranks that differ --------------------------------------------------------------------------- */
 
-typedef struct holder { /* a rank of the group and its hash */
+typedef struct holder { /* a rank of the group, and its hash */
     int64_t hash;
     char host[BT_HOST_MAX];
 } holder;
 
-/* Number of ranks with the same hash as rank r. */
+/* Returns the number of ranks with the same hash as rank r. */
 static int holders(const holder *all, int n, int r) {
     int same = 0;
     for (int q = 0; q < n; q++) same += all[q].hash == all[r].hash;
     return same;
 }
 
-/* Rank to blame in a group: the odd one if a majority agrees, else the first two that differ. */
+/* Determines the rank to blame: the one that differs from a majority, else the first two that differ. */
 static bt_replica_blame blame_ranks(const bt_replica_check *c, const holder *all, int n,
                                     bt_axis axis, const char *tensor) {
     int good = 0, bad = 0;
@@ -133,7 +134,7 @@ static bt_replica_blame blame_ranks(const bt_replica_check *c, const holder *all
     for (int r = 1; r < n; r++)
         if (holders(all, n, r) > holders(all, n, good)) good = r;
     while (bad < n && all[bad].hash == all[good].hash) bad++;
-    if (bad == n) bad = good; /* cannot be */
+    if (bad == n) bad = good; /* unreachable: the caller found a difference */
     b.majority = 2 * holders(all, n, good) > n;
     const int who[2] = {b.majority ? bad : good, b.majority ? good : bad};
     for (int i = 0; i < 2; i++) {
@@ -162,7 +163,7 @@ static bt_code difference_error(const bt_replica_blame *b, int more, int64_t ste
         (long long)step, b->tensor, b->rank[0], b->host[0], b->rank[1], more, advice);
 }
 
-/* Collective over the group: rank[0]'s values travel, range by range. */
+/* Collective over the group: sends the values of rank[0], range by range. */
 static bt_code first_difference(const bt_replica_check *c, bt_comm *comm, bt_axis axis,
                                 size_t tensor, bt_replica_blame *b, bt_err *err) {
     const bt_mesh *mesh = c->update->mesh;
@@ -194,7 +195,7 @@ static bt_code first_difference(const bt_replica_check *c, bt_comm *comm, bt_axi
     return code;
 }
 
-/* collective over the group that differs in the tensor */
+/* Collective over the group that differs in the tensor. */
 static bt_code report_unequal_weights(const bt_replica_check *c, bt_axis axis, size_t tensor,
                                       int64_t step, bt_replica_blame *blame, bt_err *err) {
     const bt_mesh *mesh = c->update->mesh;
@@ -238,7 +239,7 @@ bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_replica_blame
     const int me = bt_comm_rank(world);
     const bt_code code = bt_agree(world, compare_weight_hashes(c, step, &found, err), err);
     if (code != BT_DAMAGED || !blame) return code;
-    /* of several groups that differ, the one with the lowest rank, like bt_agree */
+    /* if several groups differ, the one with the lowest rank reports, as in bt_agree */
     int64_t lowest = found.found ? -me : -(int64_t)bt_comm_size(world);
     bt_err ignored;
     if (bt_all_reduce_i64(world, &lowest, 1, BT_MAX, &ignored) == BT_OK &&
@@ -247,7 +248,7 @@ bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_replica_blame
     return code;
 }
 
-/* ---- finite ---------------------------------------------------------------------------------- */
+/* ---- finite weights ---------------------------------------------------------------------------------- */
 
 static bool finite_range(const bt_replica_check *c, const bt_hashed_range *r) {
     const bt_latent w = latent_of(c, r);
@@ -271,7 +272,8 @@ bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err 
     const bt_params *p = bt_model_params(c->update->model);
     const bt_mesh *mesh = c->update->mesh;
     const int64_t above = bt_comm_size(mesh->world) - bt_comm_rank(mesh->world);
-    int64_t worst = 0; /* of the lowest rank: the number of its tensor in the whole model, from 1 */
+    int64_t worst =
+        0; /* of the lowest rank that found one: number of the tensor in the whole model, from 1 */
     for (size_t i = 0; i < c->n_ranges && !worst; i++) {
         const bt_hashed_range *r = &c->ranges[i];
         if (!finite_range(c, r)) worst = above << 32 | (int64_t)(p->tensors[r->tensor].number + 1);
@@ -296,7 +298,7 @@ void bt_replica_check_test_flip(const bt_replica_check *c, int64_t step) {
     const bt_params *p = bt_model_params(c->update->model);
     for (size_t i = 0; i < c->n_ranges; i++) {
         if (strcmp(p->tensors[c->ranges[i].tensor].name, name) != 0) continue;
-        /* weights of bf16 are the upper half of fp32's */
+        /* bf16 weights are the upper half of fp32 ones */
         const bool half = latent_of(c, &c->ranges[i]).form == BT_MOMENT_BF16;
         unsigned char *w = weights_at(c, &c->ranges[i]);
         bits = 0;

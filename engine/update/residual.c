@@ -1,4 +1,4 @@
-/* residual.c - the residuals' memory, and their way through checkpoints. */
+/* residual.c - memory of the residuals, and their form in checkpoints. */
 #include "engine/update/residual.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ size_t bt_residual_bytes(const bt_rank_setup *s) {
 
 static uint64_t mix_hash(uint64_t hash, int64_t x) { return bt_splitmix64(hash ^ (uint64_t)x); }
 
-/* the same on all ranks of the world */
+/* The result is the same on all ranks of the world. */
 static bt_code hash_layout(bt_residual *r, bt_err *err) {
     const bt_rank_setup *s = r->setup;
     int n = (int)s->dp, world = n * s->shape.tp * s->shape.pp,
@@ -90,8 +90,8 @@ static void save_residual_keys(void *ctx, bt_json *j) {
     bt_json_num(j, "scale", r->scale);
 }
 
-/* Called before the slices are requested, because the checkpoint's content determines them. Without memory for
- * carried residuals they are dropped, as without error feedback. */
+/* Called before slices are requested, because the content of the checkpoint determines them. If there is no memory for
+ * carried residuals, they are dropped, as without error feedback. */
 static void load_residual_keys(void *ctx, const bt_state_values *v) {
     bt_residual *r = ctx;
     const bt_rank_setup *s = r->setup;
@@ -111,9 +111,9 @@ static void load_residual_keys(void *ctx, const bt_state_values *v) {
     }
 }
 
-/* Slices of the residuals. own: those of this layout, which plain tensors do not have. Otherwise the carried
- * residuals of a checkpoint's layout, for any tensor; for a tensor replicated over tensor-parallel ranks only one
- * of them gets it, because their gradients are still to be added. */
+/* Appends slices of the residuals. own: those of this layout; plain tensors have none. Otherwise the carried residuals
+ * of a checkpoint's layout, for any tensor. Only one tensor-parallel rank receives those of a replicated tensor,
+ * because the gradients of these ranks are added later. */
 static void add_slices(const bt_residual *r, int d, float *values, bool own, bool optional,
                        bt_slices *out) {
     const bt_rank_setup *s = r->setup;
@@ -145,7 +145,7 @@ void bt_residual_add_state(bt_residual *r, bt_state *s) {
                                     .load = load_residual_keys});
 }
 
-/* loss scales are powers of two: this changes no other bit */
+/* Loss scales are powers of two, so only exponents change. */
 static void rescale(bt_residual *r, double loss_scale) {
     float by = (float)(loss_scale / r->scale);
     size_t n = r->setup->params.total;

@@ -1,4 +1,4 @@
-/* suspect.c - suspect.json, written and read by rank 0. */
+/* suspect.c - rank 0 writes and reads suspect.json. */
 #include "engine/update/suspect.h"
 
 #include <float.h>
@@ -15,7 +15,7 @@ static bool suspect_path(char *out, size_t size, const char *dir) {
     return dir[0] && snprintf(out, size, "%s/suspect.json", dir) < (int)size;
 }
 
-/* hashes cover the part of a rank, which depends on the mesh */
+/* Hashes cover the part of a rank, which depends on the mesh. */
 static void layout_of(char out[64], const bt_mesh *m) {
     snprintf(out, 64, "%dx%dx%dx%d", m->shape.pp, m->shape.dp_replicate, m->shape.dp_shard,
              m->shape.tp);

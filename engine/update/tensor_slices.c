@@ -1,4 +1,4 @@
-/* tensor_slices.c - contiguous stretches and blocks of columns. */
+/* tensor_slices.c - contiguous ranges, and blocks of columns. */
 #include "engine/update/tensor_slices.h"
 
 #include "engine/base/small.h"
@@ -11,7 +11,7 @@ typedef struct block {
     bt_moment_form form;
 } block;
 
-/* elements of the block; rows: whole rows of a block of columns */
+/* Appends elements of the block; rows: only whole rows of a block of columns. */
 static void add_block_slices(const block *b, bt_range r, bool rows, bt_slices *out) {
     const bt_tensor *x = b->x;
     if (r.begin >= r.end) return;

@@ -44,8 +44,8 @@ static void append_range(bt_range *list, size_t *n, bt_range r) {
     if (r.begin < r.end) list[(*n)++] = r;
 }
 
-/* Every element counts once: what several ranks of the tensor-parallel group hold is counted by
- * one of them. */
+/* Plans the norm so that every element counts once: one rank of the tensor-parallel group counts elements that several
+ * ranks hold. */
 static bt_code plan_norm(bt_update *u, const bt_run_cfg *c, bt_err *err) {
     const bt_params *p = bt_model_params(u->model);
     bt_norm_cfg norm = {.mesh = u->mesh,
@@ -136,7 +136,7 @@ bt_update_sizes bt_update_bytes(const bt_rank_setup *s) {
     bt_optim_span *spans = calloc(p->n, sizeof *spans);
     if (!spans) return sizes;
     bt_params_spans(spans, p, s->cfg);
-    /* Pieces and spans ascend, so that each piece meets a window of the spans that only moves forward. */
+    /* pieces and spans ascend, so the spans of each piece form a window that only moves forward */
     for (size_t i = 0, first = 0, end = 0; i < s->shards.n_stripes; i++) {
         const bt_range piece = bt_shards_piece(&s->shards, i, s->shard);
         while (first < p->n && spans[first].end <= piece.begin) first++;

@@ -1,10 +1,10 @@
 /* update.h - the sharded update: gradient norm, optimizer step, exchange of weights, quantisation; one interface
  * for ZeRO 0 to 3 and tensor parallelism.
  *
- * The flat arrays are cut into stripes and each stripe into one piece per shard (shard_map.h). A rank updates its
- * own pieces, from the last stripe to the first; while it updates one, the previous piece is sent to the ranks
- * that need it (weights.h). If the optimizer needs whole matrices, all pieces are updated first (matrix_update.h)
- * and sent then.
+ * The flat arrays are divided into stripes, and each stripe into one piece per shard (shard_map.h). A rank updates its
+ * own pieces from the last stripe to the first; while it updates one, the previous piece is sent to the ranks that
+ * need it (weights.h). If the optimizer needs whole matrices, all pieces are updated first (matrix_update.h) and then
+ * sent.
  *
  * Order:    create -> meet -> (init_weights or loading) -> quantise -> { zero_grads -> ... gradients ... -> norm
  *           -> apply }* -> destroy.
@@ -23,17 +23,17 @@
 #include "engine/update/weights.h"
 
 typedef struct bt_update {
-    bt_model *model; /* borrowed, as the next two */
+    bt_model *model; /* borrowed, like the next two members */
     const bt_mesh *mesh;
     bt_tp_group *tp_group; /* NULL: no tensor parallelism */
     bt_params table;       /* the tensors of all stages */
     bt_optim_span *spans;  /* one per tensor of this rank's model */
-    bt_shards shards;      /* one shard: everything is one piece */
-    bt_range *pieces;      /* (n_pieces) this rank's, one per stripe; may be empty */
-    bt_optim **optims;     /* (n_pieces) their states */
+    bt_shards shards;      /* with one shard there is a single piece */
+    bt_range *pieces;      /* (n_pieces) pieces of this rank, one per stripe; may be empty */
+    bt_optim **optims;     /* (n_pieces) optimizer states of the pieces */
     size_t n_pieces;
     float *const *
-        for_use; /* (n_pieces) weights that all uses of the model read, see below; borrowed. NULL: none */
+        for_use; /* (n_pieces) weights for uses of the model other than training, see below; borrowed. NULL: none */
     bt_range *counted, *excluded; /* see bt_norm_cfg */
     bt_weights *weights;
     bt_matrix_update *matrices; /* NULL: no rule needs whole matrices */
@@ -42,11 +42,11 @@ typedef struct bt_update {
     bool keep_others_zero;  /* ZeRO-2: the exchange frees gradients owned by other ranks */
     bt_optim_id optimizer;
     bt_states_kind states, latent; /* optim.states, optim.weights */
-    bt_optim_update last;          /* the newest update applied; t 0: none */
+    bt_optim_update last;          /* the newest update applied; t = 0: none */
 } bt_update;
 
 typedef struct bt_update_cfg {
-    const bt_rank_setup *setup; /* read by create only; the rest is borrowed */
+    const bt_rank_setup *setup; /* read by create only; all other members are borrowed */
     bt_model *model;
     const bt_mesh *mesh;
     bt_tp_group *tp_group;
@@ -54,7 +54,7 @@ typedef struct bt_update_cfg {
 
 bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 bt_code bt_update_synchronise(bt_update *u, bt_err *err)
-    BT_MUST_CHECK;                    /* all ranks return the same */
+    BT_MUST_CHECK;                    /* all ranks return the same code */
 void bt_update_release(bt_update *u); /* accepts an all-zero struct */
 
 /* memory of a rank's optimizer states and weight exchange, for the memory plan */
@@ -65,31 +65,32 @@ bt_update_sizes bt_update_bytes(const bt_rank_setup *s);
 
 bool bt_update_sharded(const bt_update *u);
 void bt_update_zero_grads(bt_update *u);
-/* initial values of what this rank holds: a function of the seed and the element's place alone */
+/* Initialises the weights that this rank holds, as a function of the seed and of the element's position alone. */
 void bt_update_init_weights(bt_update *u, uint64_t seed);
-/* scales, codes and packed weights from the latent weights: before the first step; part of apply */
+/* Computes scales, codes and packed weights from the latent weights. Called before the first step; apply includes it.
+ * */
 bt_code bt_update_quantise(bt_update *u, bt_err *err) BT_MUST_CHECK;
-/* norm of the gradients divided by the loss scale: `unscale` is one over it */
+/* Norm of the gradients divided by the loss scale; unscale: 1 / loss scale. */
 bt_code bt_update_norm(bt_update *u, double unscale, double *norm, bt_err *err) BT_MUST_CHECK;
 bt_code bt_update_apply(bt_update *u, const bt_optim_update *how, bt_err *err) BT_MUST_CHECK;
-/* time that exchanges of weights and of whole matrices took since the last call, hidden or not */
+/* Returns the time that exchanges of weights and of whole matrices took since the last call, hidden or not. */
 int64_t bt_update_take_busy_ns(bt_update *u);
-/* (table.n) squares of the gradients of all stages, each element counted once */
+/* out: (table.n) sums of squares of the gradients of all stages, each element counted once. */
 bt_code bt_update_tensor_squares(bt_update *u, double unscale, const double **out, bt_err *err)
     BT_MUST_CHECK;
-/* raises the second moments of tensor k on this rank to at least `share` of their mean in each of its pieces; does
- * nothing if the tensor's rule has none */
+/* Raises the second moments of tensor k on this rank to at least `share` of their mean in each of its pieces; has no
+ * effect if the tensor's rule has none. */
 void bt_update_raise_second_moments(bt_update *u, size_t k, double share);
-/* adds the squares of the changes of the newest update in elements of tensor k inside r, and of the weights before
- * it */
+/* Adds the squares of the changes that the newest update made to elements of tensor k inside r, and the squares of the
+ * weights before it. */
 void bt_update_change(const bt_update *u, size_t k, bt_range r, double *change, double *before);
 
-/* Where `for_use` is set: exchanges it with the weights, sends and quantises them (collective), while the statistics of
- * the newest update are kept. A second call restores the weights of the training. */
+/* If `for_use` is set, exchanges it with the weights, and sends and quantises the result (collective). The statistics
+ * of the newest update are kept. A second call restores the weights of the training. */
 bt_code bt_update_swap_for_use(bt_update *u, bt_err *err) BT_MUST_CHECK;
 
-/* Rows "weights", "optimizer" and, with `for_use`, "for_use". In a checkpoint the state "weight" then is for_use, which
- * all programs read, and "latest" the weights with which training continues. */
+/* Adds the rows "weights", "optimizer" and, with `for_use`, "for_use". The state "weight" of a checkpoint, which all
+ * programs read, is then for_use, and "latest" contains the weights with which training continues. */
 void bt_update_add_state(bt_update *u, bt_state *s);
 
 #endif

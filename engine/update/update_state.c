@@ -3,8 +3,8 @@
 #include "engine/update/tensor_slices.h"
 #include "engine/update/update.h"
 
-/* the stretch [begin, end) of the flat array inside the block of tensor k, in its elements; counted:
- * without what another rank of the tensor-parallel group writes */
+/* Converts a range of the flat array to elements of tensor k's block. counted: excludes elements that another rank of
+ * the tensor-parallel group writes. */
 static bt_range range_in_update(const bt_update *u, size_t k, bt_range flat, bool counted) {
     const bt_tensor *x = &bt_model_params(u->model)->tensors[k];
     size_t begin = bt_max_size(x->offset + (counted ? x->first_counted : 0), flat.begin),
@@ -12,7 +12,7 @@ static bt_range range_in_update(const bt_update *u, size_t k, bt_range flat, boo
     return begin < end ? (bt_range){begin - x->offset, end - x->offset} : (bt_range){0, 0};
 }
 
-/* name: of the state in the checkpoint */
+/* name: name of the state in the checkpoint. */
 static void add_weights(const bt_update *u, const char *name, size_t k, bt_range r,
                         bt_slices *out) {
     const bt_tensor *x = &bt_model_params(u->model)->tensors[k];
@@ -29,8 +29,8 @@ static void add_states(const bt_update *u, size_t piece, size_t k, bt_range r, b
                             bt_optim_form(rule, u->states, s), r, out);
 }
 
-/* Part of a piece that this rank writes: an equal part, as its replicas hold the piece too. HOST: the replicas on
- * rank 0's host divide it among themselves. */
+/* Returns the part of a piece that this rank writes: its replicas hold the same piece, and each writes an equal part.
+ * HOST: only the replicas on rank 0's host divide it. */
 static bt_range own_part_of_piece(const bt_update *u, bt_state_use use, bt_range piece) {
     int which;
     const size_t n = piece.end - piece.begin,

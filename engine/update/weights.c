@@ -1,4 +1,4 @@
-/* weights.c - owners of weights, and the three ways their values reach the other ranks. */
+/* weights.c - ownership of weights, and the three ways in which their values reach the other ranks. */
 #include "engine/update/weights.h"
 
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 #include "engine/kernels/table/ternary.h"
 #include "engine/parallel/shard/flip_gather.h"
 
-/* forms in which weights are sent: as read by products; and, while layers change from full precision to ternary
- * (bt_model_lambda), mixtures of values and codes */
+/* Forms in which weights are sent: as products read them; and, while layers change from full precision to ternary
+ * (bt_model_lambda), mixtures of values and codes. */
 enum { AS_READ, FADING, FORMS };
 
-/* one run of a linear layer's tensor, as ranks send it (codes, or values of a dense layer): elements
- * first .. first+n, in each form with what else the shard sends at byte `at` */
+/* A contiguous part of a linear layer's tensor as ranks send it: elements first .. first+n, as codes or as values of a
+ * dense layer. In each form it begins at byte `at` of the shard's data. */
 typedef struct code_run {
     size_t tensor, first, n, at[FORMS];
     int shard;
@@ -32,35 +32,35 @@ typedef struct sent_form {
 } sent_form;
 
 struct bt_weights {
-    bt_layer_source source; /* first: a bt_layer_source is this */
+    bt_layer_source source; /* must be first, because pointers to it are converted */
     bt_model *model;
     const bt_mesh *mesh;
     const bt_shards *shards;
-    bool apart; /* ZeRO 3: latent weights are stored by their owners only */
+    bool apart; /* ZeRO 3: only owners store latent weights */
     bt_prec prec;
     bt_weight_source weight_source;
-    bt_shard_all_gather *pieces; /* replicated tensors, and tables of bf16; NULL: one shard */
-    bool gathering;              /* an exchange of pieces is in flight */
-    double *sums;                /* sums of |w|, by blocks; exchanged */
-    code_run *runs;              /* runs of all shards, in the order of the flat array */
+    bt_shard_all_gather
+        *pieces;    /* replicated tensors, and tables stored as bf16; NULL: one shard */
+    bool gathering; /* an exchange of pieces is in flight */
+    double *sums;   /* sums of |w| over blocks, which are exchanged */
+    code_run *runs; /* runs of all shards, in the order of the flat array */
     size_t n_runs, n_layers;
-    size_t *layer_run;      /* (layers + 1) first run of each */
+    size_t *layer_run;      /* (layers + 1) index of each layer's first run */
     sent_form forms[FORMS]; /* FADING: empty unless the model fades */
-    int form;               /* form in this walk */
+    int form;               /* form in this pass */
     bool fades;
-    bt_flip_gather *flips; /* NULL: codes are received by the prefetch */
-    size_t *passes;        /* (shards) */
-    int64_t busy_ns;       /* time of transfers in flight since it was last taken */
-    int64_t blocked_ns;    /* waits for layers in this walk */
-    int placed;            /* layer whose panels are in place; -1: none */
-    bt_code failed;        /* error in a pass, which cannot return it */
+    bt_flip_gather *flips; /* NULL: codes are prefetched layer by layer */
+    size_t *passes;        /* (shards) number of passes of each */
+    int64_t busy_ns;       /* duration of transfers in flight since it was last read */
+    int64_t blocked_ns;    /* duration of waits for layers in this pass */
+    int placed;            /* layer whose panels are filled; -1: none */
+    bt_code failed;        /* error in a pass, which has no return code */
     bt_err why;
 };
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
-/* Calls `each` for the runs of all shards in the order of the flat array; r->at is not yet
- * known. */
+/* Calls `each` for the runs of all shards in the order of the flat array; r->at is not set yet. */
 static void walk_runs(const bt_params *p, const bt_shards *s,
                       void (*each)(void *ctx, const bt_tensor *t, code_run *r), void *ctx) {
     size_t k = 0;
@@ -123,7 +123,7 @@ size_t bt_weights_bytes(const bt_rank_setup *s) {
     return bytes + m.own + bt_prefetch_bytes(m.longest);
 }
 
-/* Bytes of a tensor's latent weights in own pieces. */
+/* Returns the bytes of a tensor's latent weights in own pieces. */
 static size_t own_bytes(const bt_rank_setup *s, const bt_tensor *t) {
     size_t elems = 0;
     const bt_range stripes = bt_shards_stripes(&s->shards,
@@ -205,7 +205,7 @@ static bt_code plan_runs(bt_weights *w, bt_err *err) {
     return w->fades ? plan_form(w, &w->forms[FADING], err) : BT_OK;
 }
 
-/* ternary weights only: values of dense layers change all the time */
+/* ternary weights only, because values of dense layers change in every step */
 static bt_code plan_flips(bt_weights *w, bt_err *err) {
     size_t shards = (size_t)w->shards->n, *bytes = calloc(shards, sizeof *bytes);
     if (!bytes) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu shards", shards);
@@ -216,8 +216,8 @@ static bt_code plan_flips(bt_weights *w, bt_err *err) {
     return code;
 }
 
-/* Plans the data sent once a step, in pieces: all latent weights as stored; or replicated tensors, and the tables
- * of embedding and head. */
+/* Plans the data that are sent once per step in pieces: all latent weights as stored, or replicated tensors and the
+ * tables of embedding and head. */
 static bt_code plan_pieces(bt_weights *w, bt_err *err) {
     const bt_params *p = bt_model_params(w->model);
     float *flat = bt_model_weights(w->model);
@@ -241,8 +241,7 @@ static bt_code plan_pieces(bt_weights *w, bt_err *err) {
     return code;
 }
 
-/* Latent weights are stored in pieces, with each layer's replicated norms between them: huge pages would allocate
- * pieces of other ranks as well. */
+/* Pieces of latent weights alternate with replicated norms, so huge pages would allocate pieces of other ranks, too. */
 static void use_small_pages(bt_weights *w) {
     bt_model *m = w->model;
     const bt_params *p = bt_model_params(m);
@@ -330,7 +329,7 @@ const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first,
 
 /* ---- once a step ----------------------------------------------------------------------------- */
 
-/* Converts own values of a stripe for the tables that all ranks read. */
+/* Converts own values of a stripe into the tables that all ranks read. */
 static void fill_tables(bt_weights *w, size_t stripe) {
     const bt_params *p = bt_model_params(w->model);
     bt_range own = bt_shards_piece(w->shards, stripe, w->mesh->me.dp_shard);
@@ -353,13 +352,13 @@ bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) {
     return bt_shard_all_gather_start(w->pieces, stripe, err);
 }
 
-/* Before the first update all ranks have the weights they read, except the tables. */
+/* Before the first update, all ranks have the weights that they read, except the tables. */
 static bt_code gather_all(bt_weights *w, bt_err *err) {
     for (size_t i = w->shards->n_stripes; i-- > 0;) BT_TRY(bt_weights_gather(w, i, err));
     return BT_OK;
 }
 
-/* Begins blocked time, charged as exposed communication and counted as busy. */
+/* Begins blocked time, which is charged as exposed communication and counted as busy. */
 static int64_t begin_blocked(void) {
     bt_span_begin(BT_MR_COMM_EXPOSED);
     return bt_now_ns();
@@ -379,14 +378,14 @@ static bt_code sum_of_all(bt_weights *w, bt_err *err) {
         bt_model_quant_fill(w->model, w->sums, r.begin, r.end);
     }
     int64_t start = begin_blocked();
-    /* x + 0 is x: no bit changes */
+    /* adding 0 changes no bit */
     BT_TRY(bt_all_reduce_f64(w->mesh->shard, w->sums, n, BT_SUM, err));
     w->busy_ns += end_blocked(start);
     bt_model_quant_scales(w->model, w->sums);
     return BT_OK;
 }
 
-/* own weights as fading layers read them, of the codes that were made of them */
+/* Computes own weights in the form that fading layers read, from the codes made of them. */
 static void fill_fading(bt_weights *w) {
     for (size_t k = 0; k < w->n_runs; k++) {
         const code_run *r = &w->runs[k];
@@ -422,7 +421,7 @@ static bt_code end_walk(bt_weights *w, bt_err *err) {
     return BT_OK;
 }
 
-/* a layer's panels, of each shard's bytes of the layer */
+/* Fills the panels of a layer from the data of each shard. */
 static bt_code fill_layer_panels(bt_weights *w, size_t layer, bt_err *err) {
     const sent_form *f = &w->forms[w->form];
     for (size_t k = w->layer_run[layer]; k < w->layer_run[layer + 1]; k++) {
@@ -484,7 +483,7 @@ bt_code bt_weights_quantise(bt_weights *w, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- a layer ahead --------------------------------------------------------------------------- */
+/* ---- prefetch --------------------------------------------------------------------------- */
 
 static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
     int64_t start = begin_blocked();

@@ -15,9 +15,9 @@ enum { INFO_MAX_BYTES = 16 << 20, MAX_PATH = 1024 };
 
 typedef struct data_names {
     bt_opts *o;
-    const bt_opt_deferred *from; /* the key whose names are translated */
-    const char *folder;          /* of dataset_info.json */
-    json_t *info;                /* its content; NULL: there is no such file */
+    const bt_opt_deferred *from; /* the key whose names are being translated */
+    const char *folder;          /* folder of dataset_info.json */
+    json_t *info;                /* content of dataset_info.json; NULL: there is no such file */
     bt_text paths;
     char form[24], field[64], rows[24]; /* "": not given */
 } data_names;
@@ -34,7 +34,7 @@ static bt_code fail_name(const data_names *d, const char *name, const char *what
     return bt_fail(err, BT_ARG, "%s: data set '%s' %s", d->from->where, plain, what);
 }
 
-/* All data sets of a run have the same value. */
+/* Stores a value that must be the same for all data sets of a run. */
 static bt_code keep_equal(const data_names *d, char *kept, size_t size, const char *value,
                           const char *name, bt_err *err) {
     char what[200];
@@ -49,8 +49,8 @@ static bt_code keep_equal(const data_names *d, char *kept, size_t size, const ch
     return BT_OK;
 }
 
-/* A column or tag that dataset_info.json names, and the names under which rows of this form are read. A name that is
- * not among them would be read as another column, so it is refused. */
+/* A column or tag named in dataset_info.json, and the names under which this program reads it. Another name is refused,
+ * because the column would be ignored or mistaken for another one. */
 typedef struct column_rule {
     const char *object, *key, *names; /* names: "|name|name|" */
 } column_rule;
@@ -66,7 +66,7 @@ static const column_rule message_rules[] = {
     {"tags", "user_tag", "|user|human|"},
     {"tags", "assistant_tag", "|assistant|gpt|bot|model|"},
     {"tags", "system_tag", "|system|developer|"},
-    {"tags", "observation_tag", NULL}, /* rows with such turns are refused where they are read */
+    {"tags", "observation_tag", NULL}, /* rows with such turns are refused when they are read */
     {"tags", "function_tag", NULL},
     {NULL, NULL, NULL}};
 static const column_rule pair_rules[] = {{"columns", "prompt", "|instruction|prompt|question|"},
@@ -116,7 +116,7 @@ static bt_code check_columns(const data_names *d, const char *name, json_t *entr
     return BT_OK;
 }
 
-/* A set for pre-training has one column, the text. */
+/* Returns the text column of a set for pre-training, which has no other column. */
 static const char *only_text_column(json_t *entry) {
     json_t *columns = json_object_get(entry, "columns");
     const char *text = json_string_value(json_object_get(columns, "prompt"));
@@ -196,7 +196,7 @@ static bt_code read_info(data_names *d, bt_err *err) {
     return code == BT_OK ? code : bt_fail(err, BT_FORMAT, "'%.300s': %.500s", path, why.msg);
 }
 
-/* FILE#N: the first N rows of a file; false: the name has no such end */
+/* Splits FILE#N, the first N rows of a file; false: the name has no such end. */
 static bool cut_row_count(char *name, char *rows, size_t size) {
     char *mark = strrchr(name, '#');
     if (!mark || !mark[1] || mark[1 + strspn(mark + 1, "0123456789")] || strlen(mark) > size)
@@ -240,7 +240,7 @@ static bt_code add_names(data_names *d, bt_err *err) {
     return d->paths.failed ? bt_fail(err, BT_NOMEM, "no memory for names of data sets") : BT_OK;
 }
 
-/* Sets one option, which the file must not have set to another value itself. */
+/* Sets one option, which the configuration file itself must not have set to another value. */
 static bt_code set_option(const data_names *d, const char *key, const char *value, bt_err *err) {
     bt_text now = {0};
     const size_t i = bt_opt_find(d->o->table, d->o->n, key);
