@@ -7,7 +7,7 @@
 #include "cli/help.h"
 #include "monitor/tui/draw/keys.h"
 
-enum { MAX_WORDS = 3 }; /* a command, its verb, and one too many for a clear refusal */
+enum { MAX_WORDS = 3 }; /* a command, its verb, and one more word, so that the error can name it */
 
 typedef struct help_cfg {
     bool markdown, man;
@@ -28,7 +28,8 @@ static bt_code of_command(const bt_command *c, const char *const *words, size_t 
     bool found = false;
     int argc = 0;
     if (n && c->verb_at)
-        argv[argc++] = (char *)"RUN"; /* precedes the verb on a command line, not in help */
+        argv[argc++] =
+            (char *)"RUN"; /* a command line has the run before the verb, help does not */
     for (size_t i = 0; i < n; i++) argv[argc++] = (char *)words[i];
     const size_t most = c->verb || c->verbs ? 1 : 0;
     if (n > most) return bt_fail(err, BT_ARG, "unexpected word '%s'", words[most]);

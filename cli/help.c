@@ -23,9 +23,9 @@ void bt_help_overview(FILE *to) {
           to);
 }
 
-enum { REMARKS_MOST = 64 }; /* a command longer than this has its remark right behind it */
+enum { REMARKS_MOST = 64 }; /* after a longer command the remark follows without alignment */
 
-/* the command of a line of examples: up to " # ", which begins a remark for the shell as well */
+/* Returns the length of the command in a line of examples, which ends before " # ", a shell comment. */
 static size_t command_width(const char *line, size_t n) {
     for (size_t i = 1; i + 2 < n && line[0] != '#'; i++) {
         if (memcmp(line + i, " # ", 3) != 0) continue;

@@ -1,5 +1,4 @@
-/* help.h - everything `bitrain help` can print, made from commands.def, the commands' option tables
- * and metrics.def. */
+/* help.h - the output of `bitrain help`, generated from commands.def, the commands' option tables and metrics.def. */
 #ifndef BT_CLI_HELP_H
 #define BT_CLI_HELP_H
 
@@ -9,19 +8,19 @@
 #include "engine/base/text.h"
 
 void bt_help_overview(FILE *to); /* the list of commands */
-/* examples first, then options; of one of its verbs alone, or of the whole command (NULL) */
+/* Prints examples, then options, of one verb or (verb NULL) of the whole command. */
 void bt_help_command(const bt_command *command, const bt_verb_help *verb, FILE *to);
-/* the examples, those of a verb alone where one is named; their remarks begin in one column */
+/* Prints the examples, or those of one verb, with their remarks aligned. */
 void bt_help_examples(const bt_command *command, const char *verb, const char *indent,
                       bt_text *out);
-/* every setting of a run: key, flag, default, range */
+/* Prints every setting of a run: key, flag, default, range. */
 void bt_help_options(bt_text *out);
-/* the settings with a flag, in groups, the most used first, with their values on this machine */
+/* Prints the settings that have a flag, in groups, the most used first, with their values on this machine. */
 void bt_help_run_options(bt_text *out);
 void bt_help_presets(bt_text *out);
 void bt_help_metrics(bt_text *out);
 void bt_help_exit_codes(bt_text *out);
-/* README's generated blocks, between their markers */
+/* generated blocks of README.md, between their markers */
 void bt_help_markdown(bt_text *out);
 void bt_help_man(bt_text *out); /* roff */
 /* shell: bash, zsh or fish; otherwise BT_ARG */

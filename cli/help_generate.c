@@ -83,7 +83,7 @@ void bt_help_markdown(bt_text *out) {
 
 /* ---- man page -------------------------------------------------------------------------------- */
 
-/* text of a roff line: backslashes and hyphens escaped, a leading dot or quote made harmless */
+/* Escapes text for a roff line: backslashes, hyphens, and a leading dot or quote. */
 static void roff(bt_text *out, const char *s) {
     if (*s == '.' || *s == '\'') bt_text_put(out, "\\&");
     for (; *s; s++) {

@@ -64,7 +64,7 @@ static void put_default(const bt_opts *o, size_t i, bt_text *out) {
     bt_text_release(&value);
 }
 
-/* an option with its help, wrapped at WIDTH */
+/* Prints an option with its help, wrapped at WIDTH. */
 static void put_option(const bt_opts *o, size_t i, bt_text *out) {
     const bt_opt *opt = &o->table[i];
     const char *arg = bt_opt_argument(opt);
@@ -99,7 +99,7 @@ static void put_option(const bt_opts *o, size_t i, bt_text *out) {
     bt_text_release(&help);
 }
 
-/* `bitrain train` alone learns its tokens from the built-in text, for which a preset may have other steps */
+/* `bitrain train` alone learns its tokens from the built-in text, for which a preset may have another step size. */
 static bt_code words_of_builtin(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
     if (cfg->data.path[0] || strcmp(cfg->data.tokenizer, "auto") != 0) return BT_OK;
     return bt_run_cfg_words(o, cfg, ranks, err);
@@ -114,7 +114,8 @@ void bt_help_run_options(bt_text *out) {
     const int ranks = code == BT_OK ? bt_run_cfg_ranks(cfg, bt_cpu_get()->cores) : 1;
     if (code == BT_OK) code = words_of_builtin(o, cfg, ranks, &why);
     if (code == BT_OK) code = bt_run_cfg_resolve_opts(o, cfg, ranks, &why);
-    if (code != BT_OK && o && cfg) /* an environment that is refused: the table's own values */
+    if (code != BT_OK && o &&
+        cfg) /* the environment was refused: print the defaults of the table */
         code = bt_opts_init(o, bt_run_opts, bt_run_opts_n, cfg, &why);
     bt_text_put(out, "\nmost used (in brackets: what 'bitrain train' alone takes here):\n");
     for (size_t k = 0; code == BT_OK && k < sizeof most_used / sizeof most_used[0]; k++)

@@ -1,5 +1,4 @@
-/* bench.h - the verbs of `bitrain bench`: one file bench_<verb>.c and one row in cmd_bench.c
- * each. */
+/* bench.h - the verbs of `bitrain bench`; each has a file bench_<verb>.c and a row in cmd_bench.c. */
 #ifndef BT_CLI_BENCH_BENCH_H
 #define BT_CLI_BENCH_BENCH_H
 
@@ -9,7 +8,7 @@ typedef struct bt_bench_verb {
     const char *name, *summary;
     const bt_option_set *options;
     bt_code (*run)(bt_call *call, bt_err *err);
-    /* instead of run: those that start ranks with their own arguments, which are those of `train` */
+    /* used instead of run by verbs that start ranks with arguments of `train` */
     bt_code (*run_argv)(int argc, char **argv, int *exit_status, bt_err *err);
 } bt_bench_verb;
 

@@ -1,14 +1,13 @@
-/* bench_comm.c - `bitrain bench comm`: what the link between data-parallel ranks can do, and what the
- * exchange of gradients and the gather of weights make of it, by codec and by size.
+/* bench_comm.c - `bitrain bench comm`: measures the link between data-parallel ranks, and the exchange of gradients and
+ * the gather of weights over it, by codec and by size.
  *
- * limit: the time that the bytes of a row take by the measured link while nothing else runs; of a row
- * that takes longer the rest is encoding, adding and waiting. Nothing is computed beside the exchange,
- * so nothing is hidden. Gradients are normal numbers; those of `int8 exact` multiples of a power of two,
- * as rounded units have them; of ternary codes one in fifty changes between two gathers.
+ * The limit of a row is the time in which an idle link of the measured speed sends the row's bytes. A row takes longer
+ * by the time of encoding, adding and waiting. Nothing is computed during the exchange, so no communication is hidden.
+ * Gradients are normal random numbers; for `int8 exact` they are multiples of a power of two, like rounded units. Of
+ * ternary codes, one in fifty changes between two gathers.
  *
- * Of every codec also how fast one core encodes and decodes, and the link that it keeps up with on two
- * ranks, where each encodes half of the gradients, adds the other half, encodes their sums, and decodes all
- * sums. */
+ * For every codec it also measures how fast one core encodes and decodes, and computes the speed of the link that two
+ * ranks can fill: each encodes half of the gradients, adds the other half, encodes their sums, and decodes all sums. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,18 +35,19 @@ enum { N_SIZES = 3, MOST_ROWS = 64, ALL_ROWS = N_SIZES * (BT_CODEC_COUNT + 5) };
 
 typedef struct row {
     const char *what, *codec;
-    double bytes, wire, s, limit_s; /* fp32; sent by a rank; median; by the link */
+    double bytes, wire, s,
+        limit_s; /* bytes as fp32; bytes sent by a rank; median time; time by the link */
 } row;
 
 typedef struct bench {
     bt_mesh mesh;
     bt_mesh_shape shape;
     bt_link link;
-    size_t sizes[N_SIZES]; /* bytes of fp32: two, and the model's gradients */
-    float *x, *numbers;    /* the largest */
+    size_t sizes[N_SIZES]; /* bytes of fp32: two fixed sizes, and the model's gradients */
+    float *x, *numbers;    /* arrays of the largest size */
     row rows[MOST_ROWS];
     size_t n;
-    bt_codec_rate codecs[BT_CODEC_COUNT]; /* means of the ranks */
+    bt_codec_rate codecs[BT_CODEC_COUNT]; /* means over the ranks */
     bt_bench_bar bar;
 } bench;
 
@@ -55,14 +55,13 @@ typedef struct bench {
 
 typedef struct measured {
     bench *b;
-    void (*prepare)(void *ctx);              /* not timed; NULL: nothing */
+    void (*prepare)(void *ctx); /* called before each round, not timed; NULL: nothing to prepare */
     bt_code (*once)(void *ctx, bt_err *err); /* collective */
     void *ctx;
-    double rounds; /* messages between every two ranks, for the limit */
+    double rounds; /* messages between each pair of ranks, for the limit */
 } measured;
 
-/* the median of several rounds, each as long as its slowest rank takes; one before them is not
- * counted */
+/* Measures the median of several rounds after one warm-up round. A round takes as long as its slowest rank. */
 static bt_code time_it(const measured *m, row *r, bt_err *err) {
     double took[ROUNDS];
     char note[64];
@@ -104,7 +103,7 @@ static bt_code exchange_once(void *ctx, bt_err *err) {
     return bt_reducer_finish(e->reducer, NULL, 0, &times, err);
 }
 
-/* sums of rounds before it would grow: begins with the numbers again */
+/* Restores the gradients before repeated summation makes them too large. */
 static void begin_afresh(void *ctx) {
     const exchange *e = ctx;
     memcpy(e->x, e->numbers, e->n * sizeof *e->x);
@@ -170,7 +169,7 @@ typedef struct flips {
     unsigned char *codes;
     size_t bytes;
     uint64_t round;
-    bool all; /* all codes change */
+    bool all; /* true: all codes change */
 } flips;
 
 /* Flips all codes, or one in FLIP_EVERY, between 0 and 1. */
@@ -221,10 +220,10 @@ static bt_code measure_coding(bench *b, bt_err *err) {
     return BT_OK;
 }
 
-/* fp32 bytes a second; NaN: nothing is done */
+/* Returns fp32 bytes per second; NaN: there is nothing to encode. */
 static double fp32_rate(double s) { return s > 0 ? sizeof(float) / s : NAN; }
 
-/* bytes of payload a second, each way, that one core makes and takes */
+/* Returns payload bytes per second and direction that one core can encode and decode. */
 static double kept_up(const bench *b, int id) {
     const bt_codec_rate *r = &b->codecs[id], *back = &b->codecs[bt_codec_back((bt_codec_id)id)];
     const double s = (r->encode_s + r->decode_add_s + back->encode_s) / 2 + back->decode_s;
@@ -283,7 +282,7 @@ static void print_comm_result(bt_printout *o, const bench *b) {
         "  (of fp32, by one core while every rank does the same; link: what it keeps up with)\n");
 }
 
-/* ---- here, or on ranks ------------------------------------------------------------------------- */
+/* ---- one process, or several ranks ------------------------------------------------------------------------ */
 
 static bt_code read_comm_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks,
                                   bt_err *err) {
@@ -291,7 +290,7 @@ static bt_code read_comm_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **
     BT_TRY(bt_run_cfg_read(o, cfg, argc, argv, &help, err));
     BT_TRY(bt_opts_set(o, "data.path", "synth:chain", BT_FROM_PRESET, "bench", err));
     BT_TRY(bt_opts_set(o, "launch.ranks", "2", BT_FROM_PRESET, "bench", err));
-    /* all ranks exchange gradients, and each owns weights */
+    /* makes all ranks exchange gradients and own a part of the weights */
     BT_TRY(bt_opts_set(o, "mesh.zero", "1", BT_FROM_PRESET, "bench", err));
     BT_TRY(bt_run_cfg_resolve_opts(
         o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores), err));

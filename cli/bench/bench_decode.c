@@ -1,10 +1,10 @@
-/* bench_decode.c - `bitrain bench decode`: one token after another with key-value caches, against
- * memory bandwidth.
+/* bench_decode.c - `bitrain bench decode`: decodes tokens with key-value caches, and compares the time with memory
+ * bandwidth.
  *
- * Every step reads all weights once, whatever the number of sequences: the ternary ones packed in 2
- * bits (as the training kernels' panels where several sequences share the step), the head as bf16
- * where products round to it. Weights are the preset's random ones, which costs the same as trained
- * ones. Median over the steps; the products of packed weights also by themselves. */
+ * Each step reads all weights once for any number of sequences: ternary weights packed in 2 bits (or, if several
+ * sequences share the step, in the form of the training kernels), the head as bf16 on processors whose products round
+ * to it. Weights are the preset's initial ones, which take the same time as trained ones. It reports medians over the
+ * steps, and the time of the products with packed weights separately. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 #include "engine/model/net/decoder.h"
 #include "engine/model/net/sampler.h"
 
-/* texts at once; tokens of a prompt */
+/* MOST: texts decoded at the same time; PROMPT: tokens of a prompt */
 enum { MOST = 256, PROMPT = 128 };
 
 typedef struct decode_cfg {
@@ -48,11 +48,11 @@ static const bt_opt decode_opts[] = {
 const bt_option_set bt_bench_decode_opts = BT_OPTION_SET(decode_opts, decode_cfg);
 
 typedef struct decoded {
-    /* median of a step; of its products with packed weights */
+    /* median of a step, and of its products with packed weights */
     double step_ms, packed_ms;
-    double prompt_per_s;             /* tokens of a prompt read in a second */
-    size_t packed_bytes, head_bytes; /* read by a step */
-    /* bytes per second this machine reads from memory */
+    double prompt_per_s;             /* tokens of a prompt processed per second */
+    size_t packed_bytes, head_bytes; /* read by each step */
+    /* bytes per second that this machine reads from memory */
     double read;
 } decoded;
 
@@ -66,7 +66,7 @@ static double packed_ms(void) {
     return ms;
 }
 
-typedef struct batch { /* sequences that are written, each with its next token */
+typedef struct batch { /* sequences being decoded, each with its next token */
     bt_decoder *decoder;
     size_t V, n;
     bt_decode_part parts[MOST];
@@ -81,7 +81,7 @@ static void take_likeliest(void *ctx, size_t part, size_t token, const float *lo
     b->tokens[part] = best.token;
 }
 
-/* a prompt of PROMPT tokens each, one after the other */
+/* Processes a prompt of PROMPT tokens for each sequence, one after the other. */
 static double decode_prompts(batch *b) {
     int32_t prompt[PROMPT];
     for (int32_t i = 0; i < PROMPT; i++) prompt[i] = i;
@@ -126,7 +126,7 @@ static bt_code time_decoding(const decode_cfg *cfg, bt_decoder *d, size_t V, dec
     return BT_OK;
 }
 
-static const char *const precisions[] = {"fp32", "bf16", "fp16"}; /* order of bt_prec */
+static const char *const precisions[] = {"fp32", "bf16", "fp16"}; /* in the order of bt_prec */
 
 static bt_code print_decode_result(const decode_cfg *cfg, const decoded *d, bt_err *err) {
     const double packed_bytes = (double)d->packed_bytes,

@@ -1,13 +1,13 @@
-/* bench_http.c - `bitrain bench http`: what the dashboard's server costs and how it holds out, on a
- * run and a server of its own.
+/* bench_http.c - `bitrain bench http`: measures the speed of the dashboard's server and its behaviour under load, with
+ * a run and a server of its own.
  *
- * first byte    of the page on a new connection; start: from starting `bitrain dash` to its first answer
- * series        /series of a fresh server over the whole run, of rank 0, and zoomed to random
- *               ranges: 1024 columns, five axes
- * requests      a second of the run's head (small JSON) from 16 connections
- * attacked      an honest request on a new connection among 200 clients that send a byte a second
- *               and 1000 that say nothing
- * stream        from a step's commit to its event at a client, a step every 100 ms; the server's memory after it */
+ *     first byte   of the page on a new connection; start: from starting `bitrain dash` to its first response
+ *     series       /series of a new server for the whole run, for rank 0, and for random ranges: 1024 columns, five
+ *                  axes
+ *     requests     per second, for the run's head (small JSON), from 16 connections
+ *     attacked     a request on a new connection, beside 200 clients that send one byte per second and 1000 that send
+ *                  nothing
+ *     stream       from a step's commit to its event at a client, with a step every 100 ms; then the server's memory */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -102,7 +102,7 @@ static double rss_mib(int pid) {
     return kib / 1024;
 }
 
-/* processor time of the server so far, in seconds */
+/* Returns the processor time of the server so far, in seconds. */
 static double cpu_of(int pid) {
     char path[64], text[1024] = "";
     unsigned long user = 0, system = 0;
@@ -140,7 +140,7 @@ static bt_code first_bytes(http_bench *b, bt_err *err) {
     return BT_OK;
 }
 
-/* Measures the requests of the page when a run is opened, on a server that has read nothing yet. */
+/* Measures the requests of the page when a run is opened, on a server that has read no data yet. */
 static bt_code measure_series_requests(http_bench *b, bt_err *err) {
     static const char *const whole[] = {
         "metric=loss&metric=val_loss&x=step",
@@ -233,7 +233,7 @@ static bt_code requests(http_bench *b, const char *path, double *per_s, bt_err *
     return failed ? bt_fail(err, BT_IO, "a request among %d connections failed", CLIENTS) : BT_OK;
 }
 
-/* clients whose connection is cut connect again at once */
+/* A client that reconnects at once when its connection is closed. */
 static void *attack(void *ctx) {
     load *l = ctx;
     static int fd[SLOW + IDLE];
@@ -296,7 +296,7 @@ static bt_code attacked(http_bench *b, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- a live run and one who follows it ---- */
+/* ---- a live run and a client that follows it ---- */
 
 typedef struct follow {
     int port;
@@ -306,7 +306,7 @@ typedef struct follow {
     pthread_t thread;
 } follow;
 
-/* notes when the event of each newest step arrives */
+/* Stores the arrival time of each new step's event. */
 static void *follow_run(void *ctx) {
     follow *f = ctx;
     static char buf[1 << 16];

@@ -1,5 +1,5 @@
-/* bench_kernels.c - `bitrain bench kernels`: every slot of every kernel set, in percent of what the
- * machine is measured to do. */
+/* bench_kernels.c - `bitrain bench kernels`: the speed of every slot of every kernel set, in percent of the machine's
+ * measured peak. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static void put_kernel_row(void *ctx, const bt_bench_row *r) {
     double frac = r->bound > 0 ? r->best / r->bound : NAN;
     p->rows++;
     bt_progress_end(&p->bar);
-    if (!p->json) { /* a row at a time: the whole table takes minutes */
+    if (!p->json) { /* prints row by row, because the whole table takes minutes */
         printf("%-8s %-18s %-15s %9.1f %9.1f %-6s", r->isa, r->slot, r->size, r->best, r->median,
                r->unit);
         if (isfinite(frac)) printf(" %5.1f %% of %s", 100 * frac, r->bound_name);

@@ -1,12 +1,11 @@
-/* bench_learn.c - `bitrain bench learn`: how soon recipes reach a validation loss, on several corpora and
+/* bench_learn.c - `bitrain bench learn`: measures how fast recipes reach a validation loss, on several corpora and
  * seeds.
  *
- * A recipe is a name and settings. Every one of them trains on every corpus with every seed, one run at a
- * time on all cores, the recipes in turn, so that a machine that slows down slows all alike. Minutes are
- * those of the steps, added up: validation, text samples and start are not in them. The goal is reached
- * where the straight line between two validations crosses it. With --minutes every recipe trains as many
- * steps as fit into that time, with its whole schedule. With --store the database keeps the runs, and the same
- * command trains those that are missing there. */
+ * A recipe is a name with settings. Each recipe trains on each corpus with each seed, one run at a time on all cores.
+ * Runs of different recipes alternate, so that a slower machine affects all alike. Minutes are the sum of the step
+ * times, without validation, text samples and start. The time to the goal is interpolated linearly between two
+ * validations. With --minutes every recipe trains as many steps as fit into that time, with its whole schedule. With
+ * --store the database keeps the runs, and the same command trains only the missing ones. */
 #include <ftw.h>
 #include <inttypes.h>
 #include <math.h>
@@ -114,7 +113,7 @@ static bt_code make_runs(bt_learn *b, bt_err *err) {
 
 /* ---- words of a run ---------------------------------------------------------------------------- */
 
-/* text: key=value words with blanks between them */
+/* text: key=value words separated by blanks. */
 static void append_recipe_settings(const char *text, bt_words *out) {
     for (size_t n; *(text += strspn(text, " \n\t")); text += n) {
         n = strcspn(text, " \n\t");
@@ -123,7 +122,7 @@ static void append_recipe_settings(const char *text, bt_words *out) {
     }
 }
 
-/* before the first run, so that none is done in vain */
+/* Checks the settings before the first run, so that no time is lost. */
 static bt_code check_recipe(const bt_learn *b, const bt_learn_word *recipe, bt_err *err) {
     static bt_opts o;
     static bt_run_cfg cfg;
@@ -143,7 +142,7 @@ static bt_code check_recipe(const bt_learn *b, const bt_learn_word *recipe, bt_e
     return code == BT_OK ? BT_OK : bt_fail(err, code, "recipe '%s': %s", recipe->name, why.msg);
 }
 
-/* Ramps are shares of a run's steps, so a short run that measures has the long one's mix of step sizes. */
+/* Ramps are shares of a run, so a short run that measures time has the same mix of step sizes as the long one. */
 static void append_learn_words(void *ctx, const bt_training *training, bool continues,
                                bt_words *out) {
     const bt_learn *b = ctx;
@@ -157,7 +156,7 @@ static void append_learn_words(void *ctx, const bt_training *training, bool cont
         bt_words_put(out, "--data");
         bt_words_put(out, b->corpora[r->corpus].rest);
     }
-    /* nothing but steps and validations; the settings of a recipe follow and take precedence */
+    /* only steps and validations; the settings of the recipe follow and override these */
     append_recipe_settings("ckpt.final=false ckpt.minutes=0 ckpt.keep_best=false ckpt.memory=off "
                            "train.stats_every=0 train.log_every=1",
                            out);
@@ -206,7 +205,7 @@ static void find_goal(bt_learn_run *r, double goal) {
     }
 }
 
-/* reads the curve of a complete run */
+/* Reads the curve of a complete run. */
 static bt_code read_curve(const bt_learn *b, bt_learn_run *r, bt_err *err) {
     bt_db *db = NULL;
     record x = {.r = r, .bytes_per_token = NAN};
@@ -272,7 +271,7 @@ static bt_code train_learn_runs(bt_learn *b, bt_training **runs, size_t n, bt_er
     return code;
 }
 
-/* Measures with a short run of each recipe that is not complete how many steps take cfg->minutes. The database of
+/* Determines how many steps take cfg->minutes, by a short run of each recipe that is not complete. The database of
  * these runs is temporary. */
 static bt_code measure_recipe_steps(bt_learn *b, bt_training **runs, bt_err *err) {
     const bt_training_group g = {.store = b->db, .folder = b->folder, .any_folder = true};
@@ -310,14 +309,14 @@ static bt_code train_all_recipes(bt_learn *b, bt_err *err) {
     bt_code code = b->cfg->minutes > 0 ? measure_recipe_steps(b, runs, err) : BT_OK;
     if (code == BT_OK) code = train_learn_runs(b, runs, b->n_runs, err);
     for (size_t i = 0; i < b->n_runs && code == BT_OK; i++)
-        if (!b->runs[i].n) code = read_curve(b, &b->runs[i], err); /* it was complete already */
+        if (!b->runs[i].n) code = read_curve(b, &b->runs[i], err); /* it was complete before */
     free(runs);
     return code;
 }
 
 static int remove_learn_entry(const char *path, const struct stat *st, int type, struct FTW *at) {
     (void)st, (void)type, (void)at;
-    (void)remove(path); /* a remainder is in a folder for temporary files */
+    (void)remove(path); /* if this fails, the file remains in a folder for temporary files */
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* bench_ranks.c - the way to the ranks of a measurement, and back. */
+/* bench_ranks.c - starts the ranks of a measurement and returns their result. */
 #include "cli/bench/bench_ranks.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ void bt_bench_bar_show(bt_bench_bar *b, double done, const char *note) {
 
 void bt_bench_bar_end(bt_bench_bar *b) { bt_progress_end(&b->bar); }
 
-/* every character of a text report must survive one line */
+/* The result is one line, so newlines of a text report are escaped. */
 void bt_bench_print_result(bt_printout *o, bool marked) {
     if (o->json) bt_json_end(&o->j, '}');
     if (o->json && !marked) bt_text_put(&o->out, "\n");
@@ -55,7 +55,7 @@ bt_code bt_bench_on_ranks(const char *verb, int argc, char **argv, const bt_run_
         for (char *p = result.data; p && *p; p++)
             if (*p == '\t') *p = '\n';
         fputs(bt_text_str(&result), stdout);
-        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): len says that there are data
+        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): len > 0 implies data
         if (result.len && result.data[result.len - 1] != '\n') fputc('\n', stdout);
     }
     bt_text_release(&result);

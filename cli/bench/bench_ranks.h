@@ -7,22 +7,22 @@
 #include "cli/common/progress.h"
 #include "engine/config/run_cfg.h"
 
-/* Progress of a measurement. One of several ranks writes lines of progress for its parent; a single process draws
- * the bar. */
+/* Progress of a measurement. One of several ranks prints progress lines for its parent process; a single process draws
+ * a bar. */
 typedef struct bt_bench_bar {
     bt_progress bar;
     bool marked;
 } bt_bench_bar;
-/* marked: as in bt_bench_print_result; quiet: a single process draws nothing */
+/* marked: as for bt_bench_print_result; quiet: a single process draws nothing. */
 void bt_bench_bar_begin(bt_bench_bar *b, bool marked, bool quiet);
-/* done 0..1; draws at once, because the next part may take long */
+/* done: 0..1. Draws at once, because the next part may take long. */
 void bt_bench_bar_show(bt_bench_bar *b, double done, const char *note);
 void bt_bench_bar_end(bt_bench_bar *b);
 
-/* runs `bitrain bench VERB argv` on cfg's ranks and hosts, and prints their result */
+/* Runs `bitrain bench VERB argv` on cfg's ranks and hosts, and prints the result. */
 bt_code bt_bench_on_ranks(const char *verb, int argc, char **argv, const bt_run_cfg *cfg,
                           bt_err *err) BT_MUST_CHECK;
-/* marked: by rank 0 of several, for its parent; else for people. Text of any number of lines */
+/* marked: rank 0 of several ranks prints for its parent process; otherwise it prints text of any number of lines. */
 void bt_bench_print_result(bt_printout *o, bool marked);
 
 #endif

@@ -1,4 +1,4 @@
-/* bench_run.c - makes up steps, ranks and layers of a run and hands them to a sink. */
+/* bench_run.c - generates steps, ranks and layers of a run and passes them to a sink. */
 #include "cli/bench/bench_run.h"
 
 #include <math.h>
@@ -76,7 +76,7 @@ bt_code bt_bench_begin(bt_writer *w, const char *name, int ranks, bt_err *err) {
     return bt_writer_begin(w, &s, &attempt, err);
 }
 
-/* the steps are made beforehand, a stretch at a time, so that making them is not measured */
+/* steps are generated in advance, STRETCH at a time, so that the measured time does not include it */
 enum { STRETCH = 1024 };
 
 bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with_ranks,

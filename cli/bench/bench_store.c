@@ -1,13 +1,12 @@
-/* bench_store.c - `bitrain bench store`: what recording costs and how fast it is read back, in a
- * database of its own.
+/* bench_store.c - `bitrain bench store`: measures recording and reading, with a database of its own.
  *
- * ingest      per-rank rows a second through the whole writer (queue, transactions, summaries), until all are committed
- * bytes       of the file per rank row: a run with rank values minus the same run without them
- * push        time the training thread spends in the sink for a step
- * commit      from the sink's call to the commit, one step at a time
- * runs        the list of `bitrain runs` over many runs
- * first view  opening the file and loading every part of the view of the whole run: best of five,
- *             and its processor time; again: the same once more */
+ *     ingest       per-rank rows per second through the whole writer (queue, transactions, summaries) until committed
+ *     bytes        file size per rank row: a run with rank values minus the same run without them
+ *     push         time that the training thread spends in the sink for one step
+ *     commit       time from the sink's call to the commit, one step at a time
+ *     runs         the list of `bitrain runs` over many runs
+ *     first view   opening the file and loading every part of the view of the whole run: best of five, and its
+ *                  processor time; again: the same once more */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,7 +42,7 @@ static const bt_opt store_opts[] = {
 
 const bt_option_set bt_bench_store_opts = BT_OPTION_SET(store_opts, store_cfg);
 
-/* 60 ms apart: each finds the writer asleep, as steps slower than 20/s do */
+/* 60 ms apart, so that the writer sleeps before each of them, as for steps slower than 20/s */
 enum { PROBES = 60 };
 
 typedef struct figures {
@@ -177,7 +176,7 @@ static bt_code measure_view(bench *b, bt_err *err) {
     return BT_OK;
 }
 
-/* no row is dropped for its age: the file's size is to be that of all */
+/* Rows are not dropped because of their age, so that the file size is that of all rows. */
 static bt_code disable_retention(const char *path, bt_err *err) {
     bt_writer *w = NULL;
     bt_gc_result ignored;

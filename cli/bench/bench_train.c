@@ -1,10 +1,9 @@
-/* bench_train.c - `bitrain bench train`: whole steps, everything else switched off (no record, no
- * checkpoint, no validation).
+/* bench_train.c - `bitrain bench train`: measures whole steps without record, checkpoint and validation.
  *
- * The work is that of the peer program: constant learning rate, synth:chain, the preset's batch.
- * `--steps` are timed after WARMUP steps that are not. With train.reproducible the same work is
- * done twice in each mode, in turn, and the difference is the mode's cost. One rank runs here;
- * several are started by mpirun as `bitrain bench train` again. */
+ * The work equals that of the PyTorch reference program: constant learning rate, synth:chain, the preset's batch. It
+ * times `--steps` steps after WARMUP steps. With train.reproducible it alternates between runs with and without this
+ * mode; the difference is the cost of the mode. A single rank runs in this process; for several ranks, mpirun starts
+ * `bitrain bench train` again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@
 
 enum { WARMUP = 2, STEPS = 5 };
 
-/* beyond the plain mode's time */
+/* time and memory beyond those of a run without train.reproducible */
 typedef struct reproducible_cost {
     bool known;
     double step_frac, cpu_frac;
@@ -137,7 +136,7 @@ static void put_bench_train_text(bt_text *out, const bt_run_cfg *c, const bt_tra
                    WARMUP);
 }
 
-/* done of all: trainings, of which this one is number `round` */
+/* progress over several trainings, of which the current one has the number `round` */
 typedef struct shown_steps {
     bt_bench_bar bar;
     int64_t steps;
@@ -183,7 +182,7 @@ static bt_code measure_cost(const bt_run_cfg *cfg, const bt_run_cfg *plain, show
     return BT_OK;
 }
 
-/* the same settings without train.reproducible */
+/* Reads the same settings without train.reproducible. */
 static bt_code read_plain(bt_run_cfg **plain, int argc, char **argv, const bt_isa_agreement *isa,
                           bt_err *err) {
     static bt_opts o;

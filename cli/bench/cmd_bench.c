@@ -7,7 +7,7 @@
 #include "engine/config/run_cfg.h"
 
 static const bt_option_set run_options = {
-    .rows = bt_run_opts}; /* the verbs that measure a run have these options */
+    .rows = bt_run_opts}; /* options of the verbs that measure a run */
 
 static const bt_bench_verb verbs[] = {
     {"kernels", "speed of every kernel compared with the machine's peaks", &bt_bench_kernels_opts,

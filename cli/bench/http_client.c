@@ -1,4 +1,4 @@
-/* http_client.c - one blocking socket: a request is written, an answer is read to its length. */
+/* http_client.c - a blocking HTTP client: sends a request and reads the response to its full length. */
 #include "cli/bench/http_client.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
-/* http_client.h - just enough of a client to measure our own server on this machine's loopback: one
- * connection, blocking. */
+/* http_client.h - a minimal blocking HTTP client with one connection, which measures our own server on the loopback
+ * interface. */
 #ifndef BT_CLI_BENCH_HTTP_CLIENT_H
 #define BT_CLI_BENCH_HTTP_CLIENT_H
 
@@ -15,7 +15,7 @@ typedef struct bt_http {
     int64_t first_byte_ns, done_ns; /* since the request was sent */
 } bt_http;
 
-int bt_http_connect(int port); /* a socket, or -1; reads time out after 20 s */
+int bt_http_connect(int port); /* returns a socket, or -1; reads time out after 20 s */
 /* GET path; returns 0 if a response arrived (with any status), -1 if the connection failed. */
 int bt_http_get(bt_http *h, const char *path);
 void bt_http_close(bt_http *h);

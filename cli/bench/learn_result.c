@@ -1,4 +1,4 @@
-/* learn_result.c - means with their standard errors, as a table, as JSON, as curves. */
+/* learn_result.c - prints means with their standard errors as a table, as JSON, and as curves. */
 #include "cli/bench/learn_result.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include "engine/kernels/table/cpu.h"
 
 typedef struct mean {
-    double value, error; /* error: the standard error of the mean, NaN of one */
+    double value, error; /* error: standard error of the mean; NaN for a single run */
 } mean;
 
 static mean mean_over_seeds(const double *x, size_t n) {
@@ -26,8 +26,7 @@ static mean mean_over_seeds(const double *x, size_t n) {
 
 typedef struct summary {
     mean bits, minutes, goal_minutes, goal_tokens;
-    mean
-        apart; /* bits at the end over those of the first recipe's run with the same seed, less 1 */
+    mean apart; /* final bits relative to those of the first recipe with the same seed, minus 1 */
 } summary;
 
 static const bt_learn_run *find_learn_run(const bt_learn *b, size_t recipe, size_t corpus,
@@ -110,7 +109,7 @@ bt_code bt_learn_print(const bt_learn *b, bt_err *err) {
     return bt_printout_print(&o, err);
 }
 
-/* settings that blanks or ends of lines separate, on the rest of a line */
+/* Writes settings, separated by blanks or newlines, on the rest of a line. */
 static void put_settings_line(FILE *f, const char *text) {
     for (size_t n; *text; text += n) {
         text += strspn(text, " \n\t");

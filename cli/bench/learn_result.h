@@ -1,5 +1,5 @@
-/* learn_result.h - the runs of `bitrain bench learn`, and their summary: means over seeds, each recipe against
- * the first one, a table of curves. */
+/* learn_result.h - the runs of `bitrain bench learn` and their summary: means over seeds, a comparison of each recipe
+ * with the first one, and a table of curves. */
 #ifndef BT_CLI_BENCH_LEARN_RESULT_H
 #define BT_CLI_BENCH_LEARN_RESULT_H
 
@@ -14,13 +14,14 @@ enum { BT_LEARN_RECIPES = 32, BT_LEARN_CORPORA = 16, BT_LEARN_SEEDS = 100, BT_LE
 typedef struct bt_learn_cfg {
     char recipes[8192], corpora[4096], with[4096], store[1024], dir[512], curves[1024];
     int64_t seeds;
-    double goal, minutes; /* minutes of steps for each run; 0: as many steps as its settings have */
+    double goal,
+        minutes; /* minutes of steps for each run; 0: the number of steps in its settings */
     bool json, force;
 } bt_learn_cfg;
 
 typedef struct bt_learn_word {
     char name[32];
-    const char *rest; /* settings apart by blanks; a path */
+    const char *rest; /* settings separated by blanks; or a path */
 } bt_learn_word;
 
 typedef struct bt_learn_point {
@@ -39,19 +40,19 @@ typedef struct bt_learn_run {
 
 typedef struct bt_learn {
     const bt_learn_cfg *cfg;
-    int *exit_status; /* of the command */
+    int *exit_status; /* exit status of the command */
     bt_learn_word recipes[BT_LEARN_RECIPES], corpora[BT_LEARN_CORPORA];
-    int64_t steps[BT_LEARN_RECIPES]; /* length of the runs; 0: their settings decide */
-    bool measures;                   /* short runs that measure the time of a step */
+    int64_t steps[BT_LEARN_RECIPES]; /* number of steps of the runs; 0: given by their settings */
+    bool measures;                   /* short runs that measure the step time */
     size_t n_recipes, n_corpora, n_runs;
     bt_learn_run *runs;         /* (seeds, corpora, recipes) */
     char folder[600], db[1024]; /* folder and database of the runs */
-    char temporary[600];        /* removed at the end */
+    char temporary[600];        /* folder removed at the end */
 } bt_learn;
 
 /* Every run has at least one point. */
 bt_code bt_learn_print(const bt_learn *b, bt_err *err) BT_MUST_CHECK;
-/* the file of cfg->curves, curve_table.h's; nothing where it is "" */
+/* Writes the file cfg->curves (curve_table.h), unless the name is "". */
 bt_code bt_learn_curves(const bt_learn *b, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -85,7 +85,7 @@ static bt_code cmd_doctor(bt_call *call, bt_err *err) {
         BT_TRY(bt_host_file_check(cfg->hosts, 0, "", err));
     BT_TRY(bt_store_path(path, sizeof path, cfg->store, err));
 
-    static bt_doctor d; /* 70 KiB: not for a stack */
+    static bt_doctor d; /* static because of its size, 70 KiB */
     d.store = path;
     d.isa = cfg->isa;
     d.quick = cfg->quick;
@@ -116,6 +116,6 @@ const bt_command bt_cmd_doctor = {
         "bitrain doctor --hosts nodes.txt --ranks 8 # starts 8 ranks there and compares the "
         "nodes",
     .options = BT_OPTION_SET(doctor_opts, doctor_cfg),
-    .max_words = 1, /* the probe that this command starts on ranks */
+    .max_words = 1, /* the word that starts a rank of the probe */
     .run = cmd_doctor,
 };

@@ -1,4 +1,4 @@
-/* doctor_machine.c - the hardware and what the operating system lets us have of it. */
+/* doctor_machine.c - checks the hardware, and the limits that the operating system sets. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -182,7 +182,7 @@ static void write_blas_core(const void *ctx) {
     (void)!write(STDOUT_FILENO, name, strlen(name));
 }
 
-/* Writes the core type that OpenBLAS chooses without our setting. */
+/* Writes the core type that OpenBLAS chooses by itself, without the setting of this program. */
 static bool blas_left_alone(char *out, size_t size) {
     int ends[2];
     pid_t pid;
@@ -271,7 +271,7 @@ static void memory(bt_doctor *d) {
     char a[24], b[24], line[64];
     double total = meminfo_bytes("MemTotal"), available = meminfo_bytes("MemAvailable"), limit = 0,
            used = 0;
-    /* "max" reads as 0 */
+    /* strtod reads "max" as 0 */
     if (first_line("/sys/fs/cgroup/memory.max", line, sizeof line)) limit = strtod(line, NULL);
     if (limit > 0 && first_line("/sys/fs/cgroup/memory.current", line, sizeof line))
         used = strtod(line, NULL);

@@ -1,5 +1,4 @@
-/* doctor_mpi.c - MPI: version, launch flags with their reasons, and a real job that visits the
- * nodes. */
+/* doctor_mpi.c - checks MPI: version, launch flags with their reasons, and a test job on the hosts. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -22,7 +21,7 @@
 #include "monitor/job/launch/output.h"
 #include "monitor/job/machine/mpirun.h"
 
-/* all-reduces of 1 MiB */
+/* ROUNDS all-reduces of 1 MiB */
 enum { ROUNDS = 20, FLOATS = 262144 };
 
 typedef struct node_card {
@@ -76,7 +75,7 @@ bt_code bt_doctor_probe_rank(bt_err *err) {
     return code;
 }
 
-/* all output of mpirun within limit_s; false when it had to be killed */
+/* Reads all output of mpirun within limit_s; false: it exceeded the time and was killed. */
 static bool drain(const bt_child *child, bt_text *out, double limit_s, int *status) {
     int64_t end = bt_now_ns() + (int64_t)(limit_s * 1e9);
     bool in_time = true, open = true;
@@ -192,7 +191,7 @@ static void try_job(bt_doctor *d, const char *program) {
     bt_text_release(&said);
 }
 
-/* What is in effect with this version of Open MPI; then the words of an older one that it does not know. */
+/* Lists the flags in effect with this version of Open MPI, and those of other versions that it does not support. */
 static void launch_flags(bt_doctor *d, int mpi) {
     const bt_launch l = {.ranks = d->ranks,
                          .mpi = mpi,
@@ -213,8 +212,8 @@ static void launch_flags(bt_doctor *d, int mpi) {
                              bt_launch_rows[i].words);
 }
 
-/* Open MPI 4.1.4 binds these sockets before the ranks are placed: oob_tcp_if_include, oob_tcp_disable_ipv6_family
- * and plm isolated were tried and change nothing; oob ^tcp is refused. */
+/* Open MPI 4.1.4 opens these sockets before it places the ranks. oob_tcp_if_include, oob_tcp_disable_ipv6_family and
+ * plm isolated were tried without effect; oob ^tcp is refused. */
 static void listening_sockets(bt_doctor *d, int mpi) {
     bt_finding_remedy(
         bt_doctor_report(

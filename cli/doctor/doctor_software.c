@@ -1,4 +1,4 @@
-/* doctor_software.c - the store, the screens, the environment. */
+/* doctor_software.c - checks the metrics database, terminal and dashboard, and the environment. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +48,8 @@ void bt_doctor_store(bt_doctor *d) {
                           "use --store FILE or BITRAIN_STORE");
         return;
     }
-    /* Before 3.51.3 a WAL reset could lose a commit when two connections write at the same moment
-     * (sqlite.org/wal.html); bitrain's lock file leaves one writer. */
+    /* SQLite before 3.51.3 could lose a commit if two connections wrote while the WAL was reset
+     * (sqlite.org/wal.html). The lock file of bitrain permits only one writer. */
     bt_doctor_report(d, BT_FINDING_OK, "sqlite", "%s; one writer at a time, by lock file",
                      look.sqlite);
     if (look.refused)

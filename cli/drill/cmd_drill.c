@@ -1,5 +1,5 @@
-/* cmd_drill.c - rehearses faults on this machine: a small run in a folder of its own is hurt in every way
- * of faults.def, or resized and killed many times, and compared with an undisturbed one. */
+/* cmd_drill.c - rehearses faults on this machine: a small run in a temporary folder suffers each fault of faults.def,
+ * or is resized and killed many times, and is compared with an undisturbed run. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -55,9 +55,9 @@ typedef struct drill {
     char steps[24], stop_after[24], out_hurt[PATH_MAX + 16], out_calm[PATH_MAX + 16];
     bt_drill_row *row;
     size_t n_rows;
-    int64_t last_step;   /* the last step of both runs */
-    int64_t other_loss;  /* steps with another loss than the calm run's */
-    int64_t first_other; /* of them; -1 */
+    int64_t last_step;   /* last step of both runs */
+    int64_t other_loss;  /* number of steps whose loss differs from that of the undisturbed run */
+    int64_t first_other; /* the first of these steps; -1: none */
     uint64_t hash, calm_hash;
     bool hashed;
 } drill;
@@ -67,7 +67,7 @@ static void note_drill_signal(int signal) { told = signal; }
 
 /* ---- the two runs ---------------------------------------------------------------------------- */
 
-/* 0.4 M parameters, 1,024 tokens a step: some 20 ms; the bits do not depend on the ranks */
+/* 0.4 M parameters and 1,024 tokens per step, about 20 ms; the bits do not depend on the number of ranks */
 static const char *const model[] = {"--preset",       "nano",
                                     "--set",          "model.layers=2",
                                     "--set",          "model.d_model=128",
@@ -158,7 +158,7 @@ static bt_code matrix(drill *d, bt_err *err) {
     return BT_OK;
 }
 
-/* layouts inside the range, those with tp 2, zero 3 and pp 2 first */
+/* Lists layouts within the range, those with tp 2, zero 3 and pp 2 first. */
 static int layouts_of(const bt_elastic *range, char (*out)[32], int room) {
     static const struct {
         int ranks;
@@ -175,7 +175,7 @@ static int layouts_of(const bt_elastic *range, char (*out)[32], int room) {
     return n;
 }
 
-/* resizes and kills in a random order, evenly over the steps */
+/* Resizes and kills the run in random order, evenly over its steps. */
 static bt_code proof(drill *d, bt_err *err) {
     static const char *const kills[] = {"kill_rank", "kill_rank0", "kill_mpirun"};
     char layout[64][32];
@@ -213,7 +213,7 @@ static bt_code end_hurt(drill *d, bt_err *err) {
     bt_drill_run *h = &d->hurt;
     if (d->range.max) {
         const int status = bt_drill_wait_end(h, CALM_S);
-        /* a supervisor that was killed behind the last step leaves its successor nothing to do */
+        /* if the supervisor was killed after the last step, no step remains to be done */
         if (status == 0 || bt_drill_newest(h) + 1 >= d->cfg.steps) return BT_OK;
         char said[200];
         bt_drill_last_words(h, said, sizeof said);
@@ -269,12 +269,12 @@ static bt_code compare_weights(drill *d, bt_err *err) {
 typedef struct group { /* the rows of one fault */
     const char *what;
     int n, failed, skipped;
-    double detect_s, recover_s, slowest_s; /* medians; the longest */
+    double detect_s, recover_s, slowest_s; /* medians, and the longest */
     int64_t redone, lost;
     const char *why;
 } group;
 
-/* sums all rows of the same fault from `i` on; false: an earlier row included them */
+/* Combines all rows of the same fault from `i` on; false: an earlier row has included them. */
 static bool sum_fault_group(const drill *d, size_t i, group *g) {
     double detect[64], recover[64];
     size_t n_detect = 0, n_recover = 0;
@@ -296,7 +296,7 @@ static bool sum_fault_group(const drill *d, size_t i, group *g) {
         g->lost += r->lost > 0 ? r->lost : 0;
     }
     g->detect_s = bt_median_known(detect, n_detect);
-    g->recover_s = bt_median_known(recover, n_recover); /* sorts them */
+    g->recover_s = bt_median_known(recover, n_recover); /* sorts the array */
     g->slowest_s = n_recover ? recover[n_recover - 1] : NAN;
     return true;
 }
@@ -338,7 +338,7 @@ static void put_fault(bt_printout *o, const bt_drill_row *r) {
     bt_printout_end(o);
 }
 
-/* every fault in JSON; a line for the faults of a kind in text */
+/* JSON has a row for each fault; text has a line for all faults of a kind. */
 static bt_code print_drill(const drill *d, bool ok, bt_err *err) {
     bt_printout o;
     group g;
@@ -384,7 +384,7 @@ static bt_code rehearse(drill *d, bt_err *err) {
 }
 
 static void clean_up(drill *d) {
-    if (d->row) { /* prepared: there is a folder, and what carries its name is ours */
+    if (d->row) { /* the folder was created, so every process with its name belongs to this drill */
         bt_drill_kill_all(&d->hurt);
         bt_drill_kill_all(&d->calm);
     }
@@ -429,7 +429,7 @@ static bt_code cmd_drill(bt_call *call, bt_err *err) {
         if (code == BT_OK && printed != BT_OK) code = printed, why = unprinted;
         if (told &&
             code !=
-                BT_OK) { /* printed like an error, but with the exit code of the signal: there is no result */
+                BT_OK) { /* printed like an error, but with the exit code of the signal, because there is no result */
             fprintf(stderr, "bitrain drill: %s\n", why.msg[0] ? why.msg : "stopped");
             *call->exit_status = 128 + (int)told;
             code = BT_OK;

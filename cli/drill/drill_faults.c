@@ -1,4 +1,4 @@
-/* drill_faults.c - the faults, and what they do. */
+/* drill_faults.c - injects the faults. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -18,7 +18,7 @@ static bt_code send_fault_signal(pid_t pid, int signal, const char *who, bt_err 
                                   : bt_fail_errno(err, BT_CHECK, errno, "cannot signal %s", who);
 }
 
-/* any rank except the first, where there are several */
+/* Returns any rank except the first, if there are several. */
 static int some_rank(bt_drill_run *r) {
     const int n = bt_drill_ranks(r);
     return n > 1 ? 1 + (int)bt_drill_draw(r, (uint64_t)(n - 1)) : 0;
@@ -90,8 +90,8 @@ static void limit_files(bt_drill_run *r, rlim_t bytes) {
     }
 }
 
-/* Every write of a checkpoint fails as on a full disk, but for these processes only: their files are limited to 4
- * KiB for a while. */
+/* Makes every write of a checkpoint fail as on a full disk, for these processes only: their file sizes are limited to
+ * 4 KiB for a while. */
 static bt_code do_no_space(bt_drill_run *r, const char *arg, bt_err *err) {
     static const char failed[] = "SELECT count(*) FROM events WHERE run = ?1 AND kind = "
                                  "'checkpoint_failed'";
@@ -112,7 +112,7 @@ static bt_code do_no_space(bt_drill_run *r, const char *arg, bt_err *err) {
                : bt_fail(err, BT_CHECK, "a checkpoint that could not be written was not reported");
 }
 
-/* a bit of the newest checkpoint's data; its ranks are gone */
+/* Flips a bit in the data of the newest checkpoint; the ranks have ended. */
 static bt_code flip_a_bit(bt_drill_run *r, bt_err *err) {
     char pattern[PATH_MAX + 64];
     glob_t found = {0};

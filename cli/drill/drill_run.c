@@ -1,4 +1,4 @@
-/* drill_run.c - the run of a drill: started, watched by its database, hurt, started again. */
+/* drill_run.c - starts the run of a drill, observes its database, injects a fault, and starts it again. */
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
@@ -15,7 +15,7 @@
 #include "monitor/job/launch/child.h"
 
 static const int64_t LOOK_NS = 5000000;
-/* seconds that a machine under load needs for a start, a hang of five steps, and a slow checkpoint */
+/* time in seconds that a busy machine needs for a start, a hang of five steps, and a slow checkpoint */
 static const double BACK_S = 60;
 
 uint64_t bt_drill_draw(bt_drill_run *r, uint64_t n) {
@@ -97,8 +97,8 @@ int bt_drill_wait_end(bt_drill_run *r, double limit_s) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* A process of this drill alone: one of the programs that a run is made of, whose words
- * carry the folder that this drill made for itself. */
+/* True for a process of this drill: one of the programs of a run, whose arguments contain the temporary folder of the
+ * drill. */
 static bool is_drill_process(const bt_drill_run *r, int pid) {
     static const char *const programs[] = {"bitrain", "mpirun",  "orterun",
                                            "orted",   "prterun", "prted"};
@@ -111,7 +111,7 @@ static bool is_drill_process(const bt_drill_run *r, int pid) {
     const bool named = fgets(name, sizeof name, f) != NULL;
     fclose(f);
     name[strcspn(name, "\n")] = '\0';
-    /* the program may have been given another name; the kernel keeps 15 bytes of it */
+    /* the kernel stores 15 bytes of a program's name, and the program may have been renamed */
     const char *own = strrchr(r->program, '/');
     bool known = named && own && own[1] && strncmp(name, own + 1, 15) == 0;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
@@ -219,7 +219,7 @@ static before observe_run(bt_drill_run *r) {
 
 static double drill_seconds_since(int64_t t0) { return (double)(bt_now_ns() - t0) / 1e9; }
 
-/* the fault was detected: a record of the supervisor or of rank 0 later than the fault */
+/* True if the fault was detected: the supervisor or rank 0 has written a record after it. */
 static bool noticed(bt_drill_run *r, const before *b) {
     char sql[256];
     snprintf(sql, sizeof sql,
@@ -289,7 +289,7 @@ bt_code bt_drill_do(bt_drill_run *r, const bt_fault *f, const char *arg, bt_dril
         return BT_OK;
     }
     if (code == BT_OK && f->back == BT_BACK_RESUME) {
-        b.step = bt_drill_newest(r); /* ranks without a supervisor finish their step */
+        b.step = bt_drill_newest(r); /* ranks without a supervisor finish their current step */
         wait_until_gone(r, 20);
         code = bt_drill_start(r, true, &why);
     }
@@ -301,7 +301,7 @@ bt_code bt_drill_do(bt_drill_run *r, const bt_fault *f, const char *arg, bt_dril
     else if (row->lost)
         snprintf(row->why, sizeof row->why, "%lld rows of steps are missing", (long long)row->lost);
     if (bt_drill_alive(r)) return BT_OK;
-    return row->ok ? BT_OK : bt_drill_start(r, true, err); /* for the faults that follow */
+    return row->ok ? BT_OK : bt_drill_start(r, true, err); /* for the next faults */
 }
 
 static int remove_drill_entry(const char *path, const struct stat *st, int type, struct FTW *at) {

@@ -1,5 +1,5 @@
-/* weights_hash.c - one number for all that a checkpoint holds of a model: its weights and the states of
- * its optimizer, whatever layout wrote them. */
+/* weights_hash.c - one number for the content of a checkpoint, weights and optimizer states, that does not depend on
+ * the layout. */
 #include <stdlib.h>
 #include <string.h>
 

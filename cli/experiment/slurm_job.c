@@ -22,11 +22,11 @@ static bool has_srun(void) {
 
 bool bt_slurm_here(void) {
     const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
-    /* the shell of a batch job is a step of its own kind, without a number that srun would give */
+    /* the shell of a batch job has a step id that is not a number, and srun does not set it */
     return job && *job && (!step || !*step) && has_srun();
 }
 
-/* "8(x2),4": processors of each node; returns how many nodes, 0: not such a list */
+/* Parses "8(x2),4", the processors of each node; returns the number of nodes, 0: malformed. */
 static int read_cpu_list(const char *text, int *cpus, int most) {
     int n = 0;
     while (*text) {
@@ -89,7 +89,7 @@ int bt_slurm_places(const bt_slurm *s, int cpus) {
     return n;
 }
 
-/* Returns the number of runs that fit the largest node. */
+/* Returns the number of runs that fit on the largest node. */
 static int runs_of_a_node(const bt_slurm *s, int cpus) {
     int most = 1;
     for (int i = 0; i < s->n_nodes; i++)

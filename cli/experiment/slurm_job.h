@@ -15,15 +15,15 @@ typedef struct bt_slurm {
     char job[32];
     int n_nodes, cpus[BT_SLURM_NODES]; /* processors of this job on each node */
     int64_t node_mib,
-        cpu_mib; /* memory of this job on a node, or for each processor; 0: Slurm does not count it */
+        cpu_mib; /* memory of this job per node, or per processor; 0: Slurm does not manage memory */
 } bt_slurm;
 
 /* Returns true if this process is the shell of a job (sbatch, salloc), not one of its steps, and srun exists. */
 bool bt_slurm_here(void);
-/* BT_ARG where the job's environment cannot be read */
+/* BT_ARG: the environment of the job cannot be parsed. */
 bt_code bt_slurm_read(bt_slurm *s, bt_err *err) BT_MUST_CHECK;
 int bt_slurm_cpus_least(const bt_slurm *s); /* processors of the smallest node */
-/* Returns how many runs with this number of processors fit on the nodes at once. */
+/* Returns how many runs with this number of processors fit on all nodes at the same time. */
 int bt_slurm_places(const bt_slurm *s, int cpus);
 
 typedef struct bt_slurm_words {

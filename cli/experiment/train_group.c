@@ -1,4 +1,4 @@
-/* train_group.c - children in slots: launches, their ends, signals. */
+/* train_group.c - starts child processes in slots, and handles their ends and signals. */
 #include "cli/experiment/train_group.h"
 
 #include <inttypes.h>
@@ -19,7 +19,8 @@ enum { POLL_MS = 20, TRIES = 3, BUSY_TRIES = 120, BUSY_MS = 500 };
 
 typedef struct floor_of_work {
     bt_training_group *g;
-    int64_t wait_until_ns;  /* a run is still held by the job of a group that was killed */
+    int64_t
+        wait_until_ns; /* a process of an earlier, killed group may still lock a run until this time */
     int n_running, n_stops; /* n_stops: stop signals sent to the children */
     bool *slot_taken;
 } floor_of_work;
@@ -75,7 +76,7 @@ bt_code bt_training_read(const bt_training_group *g, bt_training *r, bt_err *err
     return BT_OK;
 }
 
-/* steps that the newest checkpoint of a run holds; 0: none */
+/* Returns the number of steps in the newest checkpoint of a run; 0: there is none. */
 static int64_t saved_steps(const bt_training_group *g, const bt_training *r) {
     char folder[PATH_ROOM];
     int attempt;
@@ -88,7 +89,7 @@ static bool has_reached(const bt_training_group *g, const bt_training *r) {
     if (!r->target) return strcmp(r->state, "done") == 0;
     if (strcmp(r->state, "running") != 0 && strcmp(r->state, "lost") != 0)
         return r->done >= r->target;
-    /* killed between its last checkpoint and its end: no step is left to it */
+    /* the run was killed between its last checkpoint and its end, so no step remains */
     return saved_steps(g, r) >= r->target;
 }
 
@@ -101,7 +102,7 @@ static bt_code update_training(const bt_training_group *g, bt_training *r, bt_er
     return BT_OK;
 }
 
-/* the command line of a child that trains from where its newest checkpoint is to the target */
+/* Appends the command line of a child that trains from the newest checkpoint of the run to the target. */
 static void append_train_words(const bt_training_group *g, const bt_training *r, bt_words *w) {
     char folder[PATH_ROOM], after[24];
     const bool continues = r->state[0] && r->done > 0;
@@ -115,7 +116,7 @@ static void append_train_words(const bt_training_group *g, const bt_training *r,
         path_of_training(g, r, "", folder);
         bt_words_put(w, "--out");
         bt_words_put(w, folder);
-        /* a run that recorded no step begins again */
+        /* a run that recorded no step starts again */
         if (r->state[0]) bt_words_put(w, "--continue");
     }
     g->put_words(g->ctx, r, continues, w);
@@ -138,7 +139,7 @@ static bt_code launch_training(floor_of_work *f, bt_training *r, bt_err *err) {
     const char **argv = bt_words_argv(&w);
     bt_child_cfg child = {
         .words = argv, .n_words = w.n, .log = log, .part = slot, .parts = g->parallel};
-    if (g->slurm) { /* Slurm gives it its processors */
+    if (g->slurm) { /* Slurm assigns the processors */
         bt_slurm_step(g->slurm, g->run_cores, r->name, &step);
         child.launcher = step.at;
         child.n_launcher = step.n;
@@ -165,7 +166,7 @@ static bt_code could_not_begin(const bt_training_group *g, const bt_training *r,
                    line[0] ? line : "it ended without a message");
 }
 
-/* a child has ended */
+/* Called when a child has ended. */
 static bt_code finish_training(floor_of_work *f, bt_training *r, int status, bt_err *err) {
     const int64_t before = r->done;
     f->n_running--;

@@ -1,8 +1,9 @@
 /* train_group.h - trains several runs, each in a child process, one or some at a time.
  *
- * A run that its record shows as complete is not trained again, and a run that was interrupted continues from its
- * newest checkpoint: the same group, trained again after a kill, ends where an undisturbed one ends. A signal, the
- * deadline, or a user who stops one of the runs (`bitrain ctl stop`, BT_BUSY) stops the running children, which save.
+ * A run that is complete in its record is not trained again, and an interrupted run continues from its newest
+ * checkpoint, so that a killed group, trained again, gives the same result as an undisturbed one. A signal, the
+ * deadline, or a user who stops one of the runs (`bitrain ctl stop`, BT_BUSY) stops the running children, which save
+ * checkpoints.
  *
  * Owns:     nothing; runs, names and callbacks belong to the caller.
  * Threads:  the main thread only (child.h). Call bt_child_signals(true) before the first bt_train_group. */
@@ -23,35 +24,36 @@ typedef enum {
 } bt_training_at;
 
 typedef struct bt_training {
-    /* given by the caller */
+    /* set by the caller */
     char name[BT_NAME_MAX];
-    int64_t steps;  /* length of the run; 0: unknown, its record decides whether it is complete */
-    int64_t target; /* steps after which it ends for now; at most `steps` */
-    bool left_out;  /* it is not trained */
+    int64_t steps; /* length of the run; 0: unknown, its record determines whether it is complete */
+    int64_t target; /* number of steps after which it ends for now; at most `steps` */
+    bool left_out;  /* true: it is not trained */
     /* values from its record */
-    int64_t done;   /* steps */
-    char state[24]; /* the state that `bitrain runs` shows; "": not begun */
+    int64_t done;   /* number of steps done */
+    char state[24]; /* state as shown by `bitrain runs`; "": not started */
     /* progress of the group */
     bt_training_at at;
     int64_t began_ns;
     pid_t pid;
-    int slot, tries; /* tries: launches in a row without a new step */
+    int slot, tries; /* tries: consecutive launches without a new step */
 } bt_training;
 
 typedef struct bt_training_group {
     const char *store;  /* database of the records */
     const char *folder; /* each run has FOLDER/NAME and FOLDER/NAME.log; the folder exists */
-    bool any_folder;    /* a recorded run belongs to the group wherever its folder is */
+    bool any_folder; /* true: a recorded run belongs to the group even if its folder is elsewhere */
     bt_training **runs;
     size_t n;
-    int parallel;          /* runs at a time, each with an equal part of the cores */
-    const bt_slurm *slurm; /* the runs are steps of this job; NULL: children on this machine */
-    int run_cores;         /* processors of a run under Slurm */
-    bool retry;            /* runs that failed earlier are continued */
-    int64_t deadline_ns;   /* bt_now_ns at which the runs are stopped; 0: none */
-    bool quiet;            /* no line on stderr when the runs are stopped */
-    /* Appends the arguments of `bitrain train` for a run that has no step yet, other than its name, store and folder.
-     * For a run that continues, which has its settings in its record, the arguments of this launch alone. */
+    int parallel; /* number of runs at the same time, each with an equal share of the cores */
+    const bt_slurm
+        *slurm;    /* the runs are steps of this job; NULL: they are children on this machine */
+    int run_cores; /* processors of a run under Slurm */
+    bool retry;    /* true: continue runs that failed earlier */
+    int64_t deadline_ns; /* time (bt_now_ns) at which the runs are stopped; 0: none */
+    bool quiet;          /* true: print no line on stderr when the runs are stopped */
+    /* Appends the arguments of `bitrain train` for a run without a step, except name, store and folder. For a run that
+     * continues, whose settings are in its record, it appends only the arguments of this launch. */
     void (*put_words)(void *ctx, const bt_training *r, bool continues, bt_words *out);
     /* Called when a run has reached its target or has failed. An error stops the group. */
     bt_code (*ended)(void *ctx, bt_training *r, bt_err *err);
@@ -59,13 +61,14 @@ typedef struct bt_training_group {
     /* result */
     size_t n_ended;   /* runs that have reached their target or failed */
     int signal;       /* signal that stopped the group; 0: none */
-    bool out_of_time; /* the deadline stopped it */
+    bool out_of_time; /* stopped by the deadline */
 } bt_training_group;
 
-/* Reads done and state from the record; a run without one has none. BT_BUSY: the record is of another folder */
+/* Reads done and state from the record; a run without a record has none. BT_BUSY: the record belongs to another folder.
+ * */
 bt_code bt_training_read(const bt_training_group *g, bt_training *r, bt_err *err) BT_MUST_CHECK;
-/* Trains every run that is not left out up to its target. The first error is returned after the running children have
- * saved. BT_STOPPED: a signal or the deadline stopped the group */
+/* Trains every run that is not left out up to its target. After an error, the running children save, and the first
+ * error is returned. BT_STOPPED: a signal or the deadline stopped the group. */
 bt_code bt_train_group(bt_training_group *g, bt_err *err) BT_MUST_CHECK;
 
 #endif

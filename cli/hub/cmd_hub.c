@@ -1,4 +1,4 @@
-/* cmd_hub.c - `bitrain hub`: keys for islands; the hub between whole jobs. */
+/* cmd_hub.c - `bitrain hub`: creates keys for islands, and runs the hub to which whole jobs connect. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -82,7 +82,7 @@ static bt_code make_keys(const char *dir, const char *const *names, size_t n, bt
     return BT_OK;
 }
 
-/* "8160" and ":8160" are of this machine only */
+/* "8160" and ":8160" mean the loopback interface of this machine. */
 static bt_code complete_address(bt_hub_settings *s, bt_err *err) {
     char given[48];
     const char *port = s->listen[0] == ':' ? s->listen + 1 : s->listen;
@@ -106,7 +106,7 @@ static void print_hub_address(const bt_hub_settings *s, const char *address) {
             address, bt_is_loopback(s->listen) ? " (this machine only)" : "", address);
 }
 
-/* guarded: with an address where a process of this hub has listened before, or NULL */
+/* guarded: contains the address on which a process of this hub listened before a restart; or NULL. */
 static bt_code open_hub_socket(const bt_hub_settings *s, const bt_guarded *guarded,
                                bt_hub_socket **socket, bt_err *err) {
     enum { AGAIN_MS = 100 };

@@ -1,4 +1,4 @@
-/* hub_run.c - the loop of a hub, what it keeps and what it records. */
+/* hub_run.c - the main loop of a hub, with its storage and its record. */
 #include "cli/hub/hub_run.h"
 
 #include <errno.h>
@@ -27,11 +27,11 @@
 
 static bt_request_box box;
 
-typedef struct record { /* the sink of a hub: the terminal and the database */
+typedef struct record { /* the sink of a hub, which writes to the terminal and to the database */
     const bt_hub_settings *settings;
-    bt_guarded *guarded; /* NULL: there is no guard */
-    bt_writer *writer;   /* NULL: nothing is recorded */
-    const bt_sink *sink; /* the writer's */
+    bt_guarded *guarded; /* NULL: no guard process */
+    bt_writer *writer;   /* NULL: the run is not recorded */
+    const bt_sink *sink; /* sink of the writer */
     bt_sink both;
     uint64_t refused_keys;
     char name[BT_NAME_MAX], store[1024], out[PATH_MAX];
@@ -85,7 +85,7 @@ static bt_code choose_places(record *r, bt_err *err) {
         snprintf(r->out, sizeof r->out, "%.*sruns/%s", slash ? (int)(slash - r->store + 1) : 0,
                  r->store, r->name);
     memcpy(given, r->out, sizeof given);
-    /* readers of the run's row may have another current folder */
+    /* absolute, because readers of the record may have another current folder */
     return bt_absolute_path(given, r->out, err);
 }
 
@@ -125,13 +125,13 @@ static bt_code begin_run(record *r, const bt_hub *h, bt_err *err) {
                           .pid = (int)getpid()};
     BT_TRY(bt_writer_open(&r->writer, r->store, 10, err));
     bt_code code = bt_writer_begin(r->writer, &start, &attempt, &first);
-    /* the one before may still be ending */
+    /* the previous process may still be ending */
     for (int tries = 0; code == BT_BUSY && start.resume && tries < 50; tries++) {
         bt_sleep_ns(100000000);
         first = (bt_err)BT_ERR_INIT;
         code = bt_writer_begin(r->writer, &start, &attempt, &first);
     }
-    if (code == BT_NOTFOUND) { /* its folder is there, its record is not */
+    if (code == BT_NOTFOUND) { /* there is a folder without a record */
         start.resume = false;
         code = bt_writer_begin(r->writer, &start, &attempt, &first);
     }
@@ -161,7 +161,7 @@ static void begins(const record *r, const bt_hub *h, int64_t replayed) {
     record_hub_event((void *)(uintptr_t)r, &e);
 }
 
-/* a process of this hub was ended by a signal */
+/* Reports that a process of this hub was ended by a signal. */
 static void report_hub_restart(record *r, const bt_hub *h) {
     char title[200];
     const bt_guarded *guarded = r->guarded;
@@ -204,8 +204,8 @@ static void report_refused_keys(record *r, const bt_hub_socket *socket) {
     record_hub_event(r, &e);
 }
 
-/* Messages that never end are taken into memory by libzmq, and no limit of it bounds them. base_mib: what the process
- * took, beyond the hub's own, after its connections had been closed */
+/* libzmq reads messages of any length into memory without a limit, so this closes connections that use too much.
+ * base_mib: memory of the process beyond that of the hub, measured after its connections had been closed. */
 static bt_code bound_memory(const bt_hub_settings *s, bt_hub *h, bt_hub_socket *socket,
                             double *base_mib, bt_err *err) {
     const double own_mib = (double)bt_hub_bytes(h) / 1048576.0,
@@ -237,7 +237,7 @@ static bt_code one_message(bt_hub *h, bt_hub_socket *socket, int timeout_ms, bt_
     return BT_OK;
 }
 
-/* a second, or less when the hub is to end: then false */
+/* Sleeps for a second; returns false, at once, if the hub must end. */
 static bool wait_a_second(void *ctx) {
     enum { LOOK_MS = 50, TIMES = 20 };
     (void)ctx;
@@ -246,7 +246,7 @@ static bool wait_a_second(void *ctx) {
     return !(atomic_load(&box.bits) & BT_REQ_STOP);
 }
 
-/* the disk space that the hub will use, once its model is known; a warning where there is less */
+/* Reports the disk space that the hub will use, when its model is known; warns if there is less. */
 static void report_disk_need(record *r, const bt_hub *h) {
     struct statvfs v;
     char title[200];
@@ -268,7 +268,10 @@ static void report_disk_need(record *r, const bt_hub *h) {
 }
 
 static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
-    enum { TICK_MS = 100, ROOM_MS = 1 }; /* ROOM_MS: until a connection has room again */
+    enum {
+        TICK_MS = 100,
+        ROOM_MS = 1
+    }; /* ROOM_MS: interval of checks for room in a connection's queue */
     const int64_t again_ns = 2000000000; /* delay before a failed checkpoint is tried again */
     int64_t ticked = bt_now_ns(), tried = 0;
     bool need_reported = false;

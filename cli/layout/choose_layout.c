@@ -1,4 +1,4 @@
-/* choose_layout.c - rates, layouts, and what speaks for the first of them. */
+/* choose_layout.c - obtains rates, ranks layouts, and applies the first of them. */
 #include "cli/layout/choose_layout.h"
 
 #include <stdio.h>
@@ -78,7 +78,7 @@ static bt_code set_number(bt_opts *o, const char *key, int64_t value, const char
     return bt_opts_set(o, key, text, BT_FROM_FLAG, where, err);
 }
 
-/* so that the run has it beside what its steps take */
+/* Stores the prediction in the settings, so that the run can compare it with its steps. */
 static bt_code set_prediction(bt_opts *o, const bt_layout *l, const char *where, bt_err *err) {
     char ms[32];
     const bt_predicted p = bt_predicted_of(l->time.step.step_s, l->time.step.phase_s, l->trial_s);
@@ -101,7 +101,7 @@ bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_er
         BT_TRY(set_number(o, "parallel.virtual_stages", l->virtual_stages, where, err));
     BT_TRY(set_number(o, "mesh.tp", l->shape.tp, where, err));
     BT_TRY(set_number(o, "mesh.zero", l->zero, where, err));
-    /* only for shards over part of the data-parallel ranks; otherwise the ZeRO stage determines them */
+    /* needed if shards cover a part of the data-parallel ranks; otherwise the ZeRO stage determines them */
     if (l->zero && l->shape.dp_replicate > 1) {
         BT_TRY(set_number(o, "mesh.dp_shard", l->shape.dp_shard, where, err));
         BT_TRY(set_number(o, "mesh.dp_replicate", l->shape.dp_replicate, where, err));
@@ -148,7 +148,7 @@ bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_te
                                    .may = bt_layout_freedom_of(job->opts),
                                    .cluster = bt_cluster_here(job->cfg, job->ranks),
                                    .parts = bt_parts_memory};
-    /* packed forms, and so memory, are the kernel set's own */
+    /* memory depends on the packed forms of the kernel set */
     bt_code code = bt_kernels_select(job->cfg->launch.isa, err);
     if (code == BT_OK) code = bt_layouts_find(&c->layouts, &c->search, err);
     if (code == BT_OK) code = check_any_fits(&c->layouts, &c->search, err);

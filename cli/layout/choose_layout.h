@@ -1,5 +1,5 @@
-/* choose_layout.h - the layouts of a job on this machine or its hosts, ranked by predicted time, from
- * settings that were read but not resolved: for `bitrain plan` and `train --layout auto`. */
+/* choose_layout.h - ranks the layouts of a job on this machine or its hosts by predicted time, from settings that were
+ * read but not resolved: for `bitrain plan` and `train --layout auto`. */
 #ifndef BT_CLI_LAYOUT_CHOOSE_LAYOUT_H
 #define BT_CLI_LAYOUT_CHOOSE_LAYOUT_H
 
@@ -8,7 +8,7 @@
 #include "engine/plan/layout_why.h"
 #include "engine/plan/rates.h"
 
-/* this machine, or the hosts of the host file */
+/* Describes this machine, or the hosts of the host file. */
 bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks);
 /* Facts about the data of resolved settings: reads and tokenises their files. All zero for a stream, for files
  * above 32 MB together and for files that cannot be read. */

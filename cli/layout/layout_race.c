@@ -1,4 +1,4 @@
-/* layout_race.c - a rank of a race of layouts. */
+/* layout_race.c - one rank of a race of layouts. */
 #include "cli/layout/layout_race.h"
 
 #include <math.h>
@@ -23,10 +23,11 @@ enum { WORDS = 2, RACER_WORDS = 4, STEPS_MOST = 1 << 20 };
 
 typedef struct racer {
     bt_opts opts;
-    bt_run_cfg cfg; /* for all the steps that there may be */
+    bt_run_cfg cfg; /* settings for the largest number of steps */
     int64_t steps;
-    double predicted_s, factor; /* the step that is compared, over the one that is run */
-    bt_trainer *trainer;        /* NULL: not made */
+    double predicted_s,
+        factor;          /* predicted time of the compared step; its ratio to the measured step */
+    bt_trainer *trainer; /* NULL: not created */
 } racer;
 
 typedef struct layouts {
@@ -94,7 +95,7 @@ static void unmake(racer *x) {
     x->trainer = NULL;
 }
 
-/* Elapsed seconds of the slowest rank, so that all ranks decide alike. */
+/* Returns the elapsed seconds of the slowest rank, so that all ranks decide equally. */
 static bt_code since(int64_t then_ns, double *seconds, bt_err *err) {
     *seconds = (double)(bt_now_ns() - then_ns) / 1e9;
     return bt_all_reduce_f64(bt_comm_world(), seconds, 1, BT_MAX, err);
@@ -121,8 +122,8 @@ static bt_code time_racer(void *ctx, size_t i, double *took_s, double *spent_s, 
     return BT_OK;
 }
 
-/* Given the seconds that n of them took: returns whether another one and a round of all would take too long. Making
- * one and its first step take longer than its turn in a round. */
+/* Returns whether creating another trainer, and a round of all, would exceed the time, if n of them took spent_s
+ * seconds. Creating a trainer and its first step take longer than its turn in a round. */
 static bool exceeds_race_time(const layouts *l, size_t n, double spent_s) {
     const double each_s = spent_s / (double)n;
     return n >= 2 && spent_s + (double)(n + 2) * each_s > l->budget_s;

@@ -38,7 +38,7 @@ static bool starts_with(const char *s, const char *with) {
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-/* a setting that decides how long a step takes, and is no part of a layout */
+/* True for settings that affect the time of a step and are not part of a layout. */
 static bool of_the_work(const char *key) {
     static const char *const all[] = {"model.",          "parallel.codec",    "comm.",
                                       "mesh.sequence",   "optim.name",        "train.batch_tokens",
@@ -50,7 +50,7 @@ static bool of_the_work(const char *key) {
     return false;
 }
 
-/* layers 0: as many as the model has */
+/* layers 0: all layers of the model. */
 static void append_trial_settings(bt_words *w, const bt_opts *o, const bt_run_cfg *cfg,
                                   int64_t layers) {
     bt_text value;
@@ -162,7 +162,7 @@ typedef struct candidate {
     bt_trial_rate found; /* step_s 0: not tried yet */
 } candidate;
 
-/* Layouts that differ only in their shards differ less than the error of the model. */
+/* Layouts that differ only in their shards differ by less than the error of the prediction. */
 static bool alike(const bt_layout *a, const bt_layout *b) {
     return a->shape.pp == b->shape.pp && a->virtual_stages == b->virtual_stages &&
            a->shape.tp == b->shape.tp && a->micro_batch == b->micro_batch &&
@@ -176,7 +176,7 @@ static double make_s(const bt_run_cfg *cfg) {
     return MAKE_S + PARAM_S * (double)bt_model_count(&m).params;
 }
 
-/* a whole step. A pipeline is filled, and chunks of layers need a multiple of its stages */
+/* Length of a whole step: a pipeline is filled, and layer chunks need a multiple of its stages. */
 static bt_trial_length length_of(const bt_layout_choice *c, const bt_layout *l) {
     return (bt_trial_length){.fewest = l->shape.pp,
                              .multiple = l->virtual_stages > 1 ? l->shape.pp : 1,
@@ -204,7 +204,7 @@ static size_t find_candidates(const bt_layout_choice *c, candidate out[BT_TRIALS
 
 /* ---- shorter steps ----------------------------------------------------------------------------- */
 
-/* the time of a step of fewer micro-batches, or of a model of fewer layers */
+/* Shortens the step to fewer micro-batches, or to a model with fewer layers. */
 static bool shorter_step(const bt_layout_choice *c, const bt_layout *l, bt_trial_length *x) {
     bool there_is = false;
     bt_prediction time;
@@ -260,7 +260,7 @@ typedef struct trials {
     double load;    /* processor share of other programs before the trials; NaN: unknown */
 } trials;
 
-/* the trainers of the first k of them at the same time */
+/* True if the trainers of the first k candidates fit in memory at the same time. */
 static bool all_fit(const trials *t, size_t k) {
     const bt_cluster *c = &t->c->search.cluster;
     double bytes = 0;
@@ -369,7 +369,7 @@ static bt_code race_candidates(trials *t, size_t n, double seconds, bt_text *not
     return code;
 }
 
-/* the seconds, or what measuring left of them, do not suffice for two of them */
+/* Reports that the time, or the rest of it after measuring, does not suffice for two candidates. */
 static void report_no_trial(const trials *t, size_t n, double seconds, bt_text *notes) {
     if (n < 2 || t->job->never || !(t->job->trial_s > 0) || !notes) return;
     const bt_trial_length first[] = {t->all[0].length, t->all[1].length};
@@ -408,7 +408,7 @@ static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *notes
     size_t tried = 0;
     for (size_t i = 0; i < n; i++) tried += t->all[i].found.step_s > 0;
     if (k == 0 && tried < 2) report_no_trial(t, n, seconds, notes);
-    /* one alone decides nothing */
+    /* a single result has nothing to compare with */
     for (size_t i = 0; i < n && tried >= 2; i++) {
         t->all[i].layout->trial_s = t->all[i].found.step_s;
         t->all[i].layout->trial_load = t->all[i].found.load;

@@ -18,7 +18,7 @@
 #define BT_TRIAL_NEAR 0.15
 enum { BT_TRIALS_MOST = 4 };
 
-/* the kept trial of the layout that resolved settings have; NULL: it was never tried. Points into rates */
+/* Returns the stored trial of the layout of resolved settings; NULL: there is none. Points into rates. */
 const bt_trial_rate *bt_layout_tried(const bt_opts *o, const bt_run_cfg *cfg, int ranks,
                                      const bt_rates *rates);
 

@@ -1,4 +1,4 @@
-/* machine_rates.c - rates from the file, or from a job of ranks that measures what is missing. */
+/* machine_rates.c - reads rates from the file, or starts a job of ranks that measures the missing ones. */
 #include "cli/layout/machine_rates.h"
 
 #include <inttypes.h>
@@ -40,7 +40,7 @@ static bt_code probe(int argc, char **argv, bt_rates *r, bt_err *err) {
                                     .rank = bt_comm_local_rank(),
                                     .threads = threads < 1 ? 1 : threads,
                                     .group = 1};
-    (void)bt_bind_rank(&binding); /* like a training */
+    (void)bt_bind_rank(&binding); /* as in a training */
     if (code == BT_OK) code = bt_threads_init(threads < 1 ? 1 : threads, err);
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) code = bt_rates_probe(r, &job, err);
@@ -173,7 +173,7 @@ static size_t missing_parts(const bt_rates_request *w, const bt_rates *have, bt_
     return n;
 }
 
-/* a layer of each size of tensor-parallel groups that have not been timed in this job's world */
+/* Returns a layer for each size of tensor-parallel groups that was not measured in a job of this size. */
 static size_t missing_groups(const bt_rates_request *w, const bt_rates *have, bt_part_shape *out) {
     size_t n = 0;
     for (size_t i = 0; i < w->n_parts; i++) {
@@ -208,8 +208,8 @@ static bt_code measure_rates_by_job(const bt_rates_request *w, const job *j, bt_
     return code;
 }
 
-/* Ranks beyond the cores would only disturb each other: parts are measured by as many as can
- * compute at the same time, links by all. */
+/* More ranks than cores would slow each other down: parts are measured with as many ranks as can compute at the same
+ * time, links with all ranks. */
 static bt_code complete(const bt_rates_request *w, bt_rates *r, const char *path, bt_text *notes,
                         bt_err *err) {
     char folder[PATH_MAX];

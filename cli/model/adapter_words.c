@@ -1,4 +1,4 @@
-/* adapter_words.c - opens the adapters of a list of names and weights. */
+/* adapter_words.c - parses RUN:WEIGHT lists and opens the adapters. */
 #include "cli/model/adapter_words.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "engine/tune/adapters_read.h"
 #include "engine/tune/peft_config.h"
 
-/* RUN[:WEIGHT] */
+/* Opens an adapter given as RUN[:WEIGHT]. */
 static bt_code open_adapter_part(bt_adapter_part *p, char *word, const bt_model_cfg *model,
                                  const char *store, bt_err *err) {
     char path[PATH_MAX], *colon = strrchr(word, ':'), *end = NULL;

@@ -1,5 +1,5 @@
-/* chat_session.c - the conversation so far, rendered again for every answer; what the cache already
- * holds of it is not read again. */
+/* chat_session.c - renders the whole conversation for every reply; tokens that the cache already contains are not
+ * computed again. */
 #include "cli/model/chat_session.h"
 #include "cli/common/printout/printout.h"
 
@@ -21,7 +21,7 @@ typedef struct session {
     const bt_chat_template *template;
     bt_gen *gen;
     bt_chat_encoder encoder;
-    bt_chat_message messages[MAX_MESSAGES]; /* texts are this session's */
+    bt_chat_message messages[MAX_MESSAGES]; /* the texts are owned by the session */
     size_t n;
     bt_chat_ids ids;
     const char *stops[BT_STOPS_MAX + BT_CHAT_STOPS];
@@ -100,8 +100,8 @@ static size_t after_system(const session *s) {
     return s->n && s->messages[0].role == BT_CHAT_SYSTEM ? 1 : 0;
 }
 
-/* The conversation as tokens; its oldest questions go with their answers until half of the context
- * is left for the next one. */
+/* Encodes the conversation. The oldest questions and their replies are removed until half of the context is free for
+ * the next reply. */
 static bt_code encode_conversation(session *s, bt_err *err) {
     const size_t room = (size_t)bt_model_config(s->t->model)->T / 2, first = after_system(s);
     for (;;) {
@@ -118,7 +118,7 @@ static bt_code append_chat_piece(void *ctx, const bt_chat_piece *p, bt_err *err)
     return BT_OK;
 }
 
-/* feeds what the cache does not hold yet, at least one token */
+/* Computes the tokens that are not in the cache, at least one. */
 static bt_code feed_new_tokens(session *s, bt_written *w, bt_err *err) {
     const int64_t began = bt_now_ns();
     size_t have, same = 0;
@@ -179,7 +179,7 @@ static bt_code answer_question(session *s, const char *question, size_t n, bt_er
     return code;
 }
 
-/* the kinds of line in a conversation that are no questions */
+/* kinds of input lines that are not questions */
 typedef enum { WORD_NONE, WORD_NEW, WORD_END, WORD_HELP } chat_word;
 
 static chat_word word_of(const char *line, bool terminal) {
@@ -187,7 +187,8 @@ static chat_word word_of(const char *line, bool terminal) {
     if (!terminal || line[0] != '/' || strpbrk(line, " \t")) return WORD_NONE;
     for (const char *const *w = (const char *const[]){"/quit", "/exit", "/bye", NULL}; *w; w++)
         if (strcmp(line, *w) == 0) return WORD_END;
-    return strchr(line + 1, '/') ? WORD_NONE : WORD_HELP; /* a path is a question */
+    return strchr(line + 1, '/') ? WORD_NONE
+                                 : WORD_HELP; /* a line that contains a path is a question */
 }
 
 static void print_chat_commands(void) {

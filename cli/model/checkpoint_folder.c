@@ -1,4 +1,4 @@
-/* checkpoint_folder.c - finds the checkpoint folder of a run; warns of older weights in it. */
+/* checkpoint_folder.c - finds the checkpoint folder of a run; warns if older weights in it are better. */
 #include "cli/model/checkpoint_folder.h"
 
 #include <stdio.h>

@@ -42,7 +42,7 @@ bt_code bt_trained_tokenizer(bt_model_file *s, const char *path, bt_err *err) {
                    bt_tokenizer_vocab(s->tokenizer), s->cfg.V);
 }
 
-/* Makes settings for a model of another program, as a checkpoint converted from it would have them. */
+/* Fills the settings for a model of another program, as in a checkpoint converted from it. */
 static bt_code foreign_settings(bt_trained *t, bt_model_file *s, bt_err *err) {
     bt_model_cfg model = s->cfg;
     if (!s->tokenizer)
@@ -62,7 +62,7 @@ static bt_code foreign_settings(bt_trained *t, bt_model_file *s, bt_err *err) {
     bt_err unknown = BT_ERR_INIT;
     if (!jinja || bt_chat_of_jinja(&row, jinja, &how, &unknown) != BT_OK)
         row = bt_chat_of_tokenizer(s->tokenizer);
-    if (jinja || row->marks) /* otherwise the setting's default */
+    if (jinja || row->marks) /* otherwise the default of the setting remains */
         (void)snprintf(t->cfg.data.template, sizeof t->cfg.data.template, "%s", row->name);
     bt_text_init(&t->meta.tokenizer);
     bt_tokenizer_save(s->tokenizer, &t->meta.tokenizer);
@@ -70,7 +70,7 @@ static bt_code foreign_settings(bt_trained *t, bt_model_file *s, bt_err *err) {
     return BT_OK;
 }
 
-/* opens what `folder` holds and takes everything but the weights */
+/* Opens the model in `folder` and reads everything except its weights. */
 static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folder,
                            const bt_trained_how *how, bt_err *err) {
     BT_TRY(bt_model_file_open(out, folder, err));
@@ -80,7 +80,7 @@ static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folde
     BT_TRY(bt_trained_check_newest(&s->passed_over, s->path, how->newest, err));
     bt_text_put(&t->passed_over, bt_text_str(&s->passed_over));
     if (s->container == BT_IN_NATIVE) {
-        t->meta = s->meta; /* takes the texts */
+        t->meta = s->meta; /* moves ownership of the texts */
         memset(&s->meta, 0, sizeof s->meta);
         BT_TRY(bt_native_settings(&t->cfg, &t->meta, t->path, err));
     } else
@@ -91,7 +91,7 @@ static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folde
     return BT_OK;
 }
 
-/* a folder of PEFT: settings and tokenizer are those of the base */
+/* Opens a folder of PEFT adapters; settings and tokenizer are those of the base. */
 static bt_code open_peft_adapters(bt_trained *t, const bt_trained_how *how, const char *folder,
                                   bt_err *err) {
     char base[PATH_MAX];
@@ -131,7 +131,7 @@ static bt_code base_folder(const bt_trained *t, const bt_trained_how *how, char 
                    t->path, path);
 }
 
-/* adapters: the model that they were trained beside */
+/* Opens the base model of adapters. */
 static bt_code load_adapter_base(bt_trained *t, const bt_trained_how *how, const int64_t *hashes,
                                  size_t n, bt_err *err) {
     char path[PATH_MAX];
@@ -161,7 +161,7 @@ static void report_adapter_parts(const bt_adapter_part *parts, size_t n) {
     fprintf(stderr, "\n");
 }
 
-/* Replaces t->file by the sum of its adapters and the added ones; hashes: of the bases of all, *n. */
+/* Replaces t->file by the sum of its adapters and the added ones. hashes: receives those of all *n bases. */
 static bt_code add_adapters(bt_trained *t, const bt_trained_how *how,
                             int64_t hashes[BT_ADAPTER_PARTS], size_t *n, bt_err *err) {
     bt_adapter_part parts[BT_ADAPTER_PARTS] = {{t->file, how->weight}};
@@ -186,7 +186,7 @@ static bt_code add_adapters(bt_trained *t, const bt_trained_how *how,
 
 static void show_loaded(void *ctx, double done) { bt_progress_show(ctx, "loading", done, ""); }
 
-/* weights into the model that was made for them, and of adapters their base */
+/* Loads the weights, and those of the base of adapters, into the model created for them. */
 static bt_code load_weights(bt_trained *t, const bt_trained_how *how, const int64_t *hashes,
                             size_t n_hashes, bt_err *err) {
     bt_progress bar;
@@ -203,7 +203,7 @@ static bt_code load_weights(bt_trained *t, const bt_trained_how *how, const int6
     return code;
 }
 
-/* setup of the model of t; `first` has the settings of the ensemble that it belongs to, t itself without one */
+/* Returns the setup of the model of t. first: first member of its ensemble, or t itself. */
 static bt_model_setup setup_of(const bt_trained *t, const bt_trained *first,
                                const bt_trained_how *how) {
     bt_model_setup setup = {.B = how->B ? how->B : (int)first->cfg.train.micro_batch,
@@ -228,7 +228,8 @@ static bt_code make_model(bt_trained *t, const bt_trained *first, const bt_train
     BT_TRY(bt_model_create(&t->model, &setup, err));
     bt_model_dpo(t->model, bt_tune_dpo(&t->cfg));
     BT_TRY(load_weights(t, how, hashes, n_hashes, err));
-    bt_notes_collect(&t->notes, &t->file->notes, t->path); /* the reading of weights adds to them */
+    bt_notes_collect(&t->notes, &t->file->notes,
+                     t->path); /* reading the weights may have added notes */
     bt_model_file_close(t->file);
     t->file = NULL;
     return BT_OK;
@@ -261,7 +262,7 @@ static bt_code check_member(const bt_trained *t, const bt_trained *o, bt_err *er
     return BT_OK;
 }
 
-/* Prints the memory of all members before it is taken. */
+/* Prints the memory of all members before it is allocated. */
 static void print_memory(const bt_trained *t, const bt_trained_how *how) {
     bt_arena_row rows[BT_PLAN_MAX];
     char buf[32];
@@ -317,7 +318,7 @@ static bt_code open_one(bt_trained *t, const bt_trained_how *how, bt_err *err) {
                               : open_source(t, &t->file, folder, how, err);
 }
 
-/* names the member that cannot be opened */
+/* The error names the member that cannot be opened. */
 static bt_code open_member(bt_trained *t, const char *word, const bt_trained_how *how,
                            bt_err *err) {
     bt_trained_how one = *how;

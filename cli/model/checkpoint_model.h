@@ -1,5 +1,5 @@
-/* checkpoint_model.h - a trained model in this process, from a run, "last", a checkpoint folder, or a
- * model of another program (engine/interop); or several of these as one ensemble. One process, no MPI. */
+/* checkpoint_model.h - opens a trained model from a run, "last", a checkpoint folder, or a model of another program
+ * (engine/interop); or several of these as one ensemble. One process, no MPI. */
 #ifndef BT_CLI_MODEL_CHECKPOINT_MODEL_H
 #define BT_CLI_MODEL_CHECKPOINT_MODEL_H
 
@@ -18,12 +18,12 @@ typedef struct bt_trained bt_trained;
 struct bt_trained {
     char path[PATH_MAX]; /* folder of the checkpoint */
     bt_ckpt_meta meta;
-    bt_run_cfg cfg; /* settings of its training */
+    bt_run_cfg cfg; /* settings of the training */
     bt_tokenizer *tokenizer;
-    bt_model_file *file; /* source of the weights; NULL once there is a model */
-    bt_text passed_over; /* newer checkpoints that are damaged, a line each */
+    bt_model_file *file; /* source of the weights; NULL when the model has been created */
+    bt_text passed_over; /* newer damaged checkpoints, one per line */
     bt_model *model;     /* quantised, forward only */
-    bt_text notes;       /* notes of the readers of the files, one in each line, already printed */
+    bt_text notes;       /* notes from reading the files, one per line, already printed */
     bt_prec prec;        /* requested precision; bt_trained_precision returns the one in use */
     /* For an ensemble this struct is the first member, whose settings are in use; `others` are the remaining members,
      * meta.run is the name of the ensemble, and `model` owns the models of the other members. */
@@ -33,28 +33,29 @@ struct bt_trained {
 };
 
 typedef struct bt_trained_how {
-    const char *which; /* RUN, "last", a folder, a file; or words for an ensemble (members.h) */
-    const char *store; /* "" default */
-    const char *isa;   /* "": auto, whatever the run was started with */
-    /* for adapters: their base model, in the form of `which`; NULL, "": the recorded one */
+    const char
+        *which; /* RUN, "last", a folder or a file; or words that name an ensemble (members.h) */
+    const char *store; /* "": the default */
+    const char *isa;   /* "": auto, independently of the run's setting */
+    /* for adapters: their base model, in the form of `which`; NULL or "": the recorded one */
     const char *base;
-    /* for adapters: factor of their product, 1 by default; and adapters of the same base whose products are added
-     * (RUN[:WEIGHT],..), NULL, "": none */
+    /* for adapters: factor of their product (default 1), and further adapters of the same base whose products are added
+     * (RUN[:WEIGHT],..; NULL or "": none) */
     double weight;
     const char *add;
     const char
-        *tokenizer;  /* file, for a model of another program that has none; NULL, "": its own */
+        *tokenizer; /* file, for a model of another program without a tokenizer; NULL or "": none */
     int64_t threads; /* 0: all cores */
-    /* bt_prec of the products. 0 is fp32: with it a run, its checkpoint and its exports answer alike on every
-     * processor, whatever precision the run trained in */
+    /* bt_prec of the products. 0 is fp32, with which a run, its checkpoints and its exports give the same results on
+     * every processor, whatever the precision of the training */
     int precision;
-    int B;       /* sequences at once; 0: the run's micro-batch */
-    bool quiet;  /* no progress bar while it is loaded */
-    int T;       /* their length where that is less than the model's; 0: the model's */
-    bool newest; /* a damaged newest checkpoint is an error, not a warning */
+    int B;       /* number of sequences at the same time; 0: the run's micro-batch */
+    bool quiet;  /* no progress bar while the model is loaded */
+    int T;       /* length of sequences if less than the model's; 0: the model's */
+    bool newest; /* true: a damaged newest checkpoint is an error instead of a warning */
 } bt_trained_how;
 
-/* the options of every command that uses a trained model */
+/* options of every command that uses a trained model */
 typedef struct bt_trained_opts {
     char base[1024], add[2048], tokenizer[1024], isa[16];
     double weight;
@@ -62,7 +63,7 @@ typedef struct bt_trained_opts {
     int precision;
 } bt_trained_opts;
 
-/* their rows in an option table, for a struct s that has a bt_trained_opts named trained */
+/* Rows of an option table for a struct s with a member bt_trained_opts trained. */
 /* clang-format off */
 #define BT_TRAINED_OPTS(s) \
     {"threads", "--threads", BT_OPT_INT, BT_FIELD(s, trained.threads), "0", 0, 1024, NULL, NULL, \
@@ -81,22 +82,22 @@ typedef struct bt_trained_opts {
      "fastest kernel set allowed"}
 /* clang-format on */
 
-/* which, store: borrowed, as the texts of `o` */
+/* which, store and the texts of `o` are borrowed. */
 bt_trained_how bt_trained_how_of(const bt_trained_opts *o, const char *which, const char *store);
 
-/* everything but the model, which bt_trained_model makes of it; or both */
+/* Opens everything except the model, which bt_trained_model creates; or both. */
 bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
-/* prints the tokens that the tokenizer puts around each text, if any, to standard error */
+/* Prints on standard error the tokens, if any, that the tokenizer adds around each text. */
 void bt_trained_report_affixes(const bt_trained *t);
 /* adds the members of an ensemble to a JSON printout as an array "members" */
 void bt_trained_put_members(const bt_trained *t, bt_json *j);
 void bt_trained_release(bt_trained *t);
-/* gives a model file without a tokenizer the one in `path`, ours or Hugging Face's; "" leaves it as it is. BT_ARG: the
- * model has a tokenizer, or fewer tokens */
+/* Gives a model file without a tokenizer the one in `path` (bitrain's or Hugging Face's format); "" has no effect.
+ * BT_ARG: the model has a tokenizer, or fewer tokens. */
 bt_code bt_trained_tokenizer(bt_model_file *s, const char *path, bt_err *err) BT_MUST_CHECK;
-/* "fp32", "bf16", "fp16": what the model computes in, which is fp32 where the processor does not multiply bf16 */
+/* Returns the precision of computation, "fp32", "bf16" or "fp16": fp32 if the processor has no faster products. */
 const char *bt_trained_precision(const bt_trained *t);
 
 #endif

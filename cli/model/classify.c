@@ -1,4 +1,4 @@
-/* classify.c - a classifier's figures by label, and the label of a text. */
+/* classify.c - prints the quality of a classifier by label, and classifies a text. */
 #include "cli/model/classify.h"
 
 #include <math.h>
@@ -20,9 +20,9 @@ bt_code bt_classifier_refuse(const bt_trained *t, bt_err *err) {
 
 typedef struct label_figures {
     char name[BT_LABEL_BYTES];
-    double n, precision, recall, f1; /* NaN: of nothing */
-    size_t mistaken;                 /* for this label most often */
-    double mistakes;                 /* so often */
+    double n, precision, recall, f1; /* NaN: there are no texts */
+    size_t mistaken; /* index of the label that texts of this label are most often mistaken for */
+    double mistakes; /* number of these texts */
 } label_figures;
 
 static label_figures figures_of(const bt_trained *t, const double *confusion, size_t k) {
@@ -63,7 +63,7 @@ void bt_classifier_put(const bt_trained *t, const double *confusion, bt_printout
             bt_printout_cellf(o, "taken for", "%s (%.0f)", other, x.mistakes);
         else
             bt_printout_str(o, NULL, "taken for", "");
-        if (o->json) bt_json_array(&o->j, "taken_for"); /* texts, by label */
+        if (o->json) bt_json_array(&o->j, "taken_for"); /* number of texts by predicted label */
         for (size_t i = 0; i < classes && o->json; i++)
             bt_json_int(&o->j, NULL, (int64_t)confusion[k * classes + i]);
         if (o->json) bt_json_end(&o->j, ']');

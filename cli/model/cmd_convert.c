@@ -1,4 +1,4 @@
-/* cmd_convert.c - a model from one format to another. */
+/* cmd_convert.c - converts a model from one format to another. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +92,7 @@ typedef struct outcome {
 static bt_code base_of(const bt_model_file *s, const convert_cfg *cfg, char path[PATH_MAX],
                        bt_err *err) {
     static bt_run_cfg trained;
-    if (s->container == BT_IN_HF) /* adapters of PEFT */
+    if (s->container == BT_IN_HF) /* PEFT adapters */
         return bt_peft_base_of(s->path, cfg->base, cfg->store, path, err);
     if (cfg->base[0]) return bt_trained_folder(cfg->base, cfg->store, path, err);
     BT_TRY(bt_native_settings(&trained, &s->meta, s->path, err));
@@ -100,7 +100,7 @@ static bt_code base_of(const bt_model_file *s, const convert_cfg *cfg, char path
     return BT_OK;
 }
 
-/* adapters become the model that they and their base make */
+/* Replaces adapters by the model that results from them and their base. */
 static bt_code merge_with_base(bt_model_file **s, const convert_cfg *cfg, bt_err *err) {
     char base[PATH_MAX];
     bt_adapter_part parts[BT_ADAPTER_PARTS] = {{*s, cfg->weight}};
@@ -150,7 +150,7 @@ static bt_code open_model(bt_model_file **s, const char *which, const convert_cf
     return BT_OK;
 }
 
-/* each of two models answers: a half */
+/* Runs both models; each takes half of the progress bar. */
 static bt_code verify(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
     bt_model_file *result = NULL;
     bt_probe before = {0}, after = {0};
@@ -246,7 +246,7 @@ static bt_code convert(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_
     return cfg->verify ? verify(s, cfg, o, err) : BT_OK;
 }
 
-/* --merge alone is --merge dense */
+/* --merge without a value means --merge dense. */
 static void name_merge(int argc, char **argv) {
     static char dense[] = "--merge=dense";
     for (int i = 0; i < argc; i++)

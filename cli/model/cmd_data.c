@@ -1,4 +1,4 @@
-/* cmd_data.c - `bitrain data`: text to token shards, and what data files hold. */
+/* cmd_data.c - `bitrain data`: converts text to token shards, and inspects data files. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ typedef struct data_cfg {
     char data[4096], glob[128], out[1024], tokenizer[1024], field[64];
     int64_t shard_tokens, sample;
     bool json, quiet, force, verify;
-    int bad_rows; /* BT_BAD_ROWS_... */
+    int bad_rows; /* one of BT_BAD_ROWS_... */
 } data_cfg;
 
 static const bt_opt data_opts[] = {
@@ -163,7 +163,7 @@ static bt_code data_prepare(void *ctx, const char *const *words, size_t n, bt_er
 
 /* ---- inspect ---- */
 
-typedef struct finding { /* about one file */
+typedef struct finding { /* inspection of one file */
     const char *path, *kind;
     bt_shard_info shard; /* properties of a shard */
     bool is_shard, fits; /* made with the given tokenizer */
@@ -206,7 +206,7 @@ static bt_code inspect_shard(const data_cfg *cfg, const bt_tokenizer *t, finding
     return code;
 }
 
-/* counts documents and tokens without writing anything */
+/* Counts documents and tokens without writing anything. */
 static bt_code inspect_text(const data_cfg *cfg, const bt_tokenizer *t, const bt_source *source,
                             finding *f, watch *w, bt_err *err) {
     bt_documents *d;
@@ -280,7 +280,7 @@ static void put_samples(bt_printout *o, const finding *all, size_t n) {
     for (size_t i = 0; i < n && !o->json; i++) {
         if (!all[i].sample.len) continue;
         bt_printout_line(o, "\n%s begins:\n", all[i].path);
-        /* line by line: control bytes do not reach the terminal */
+        /* printed line by line without control characters */
         for (const char *s = bt_text_str(&all[i].sample); *s;) {
             char line[4096], plain[4096];
             size_t k = strcspn(s, "\n");

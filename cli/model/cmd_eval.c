@@ -24,7 +24,7 @@ typedef struct eval_cfg {
     char data[4096], field[64], chat_template[32], store[1024], shot_data[4096], logits[1024];
     int64_t tokens, shots, limit, top_k;
     int task; /* 0: text */
-    int form; /* 0: as the run, else 1 + data.form */
+    int form; /* 0: that of the run; otherwise 1 + value of data.form */
     bt_trained_opts trained;
     bool json, quiet, force;
 } eval_cfg;
@@ -64,7 +64,7 @@ static const bt_opt eval_opts[] = {
     BT_ROW_STORE(eval_cfg),
 };
 
-/* the model and its state, at the head of an answer */
+/* Prints the model and its step at the beginning of the report. */
 static void put_evaluated_model(bt_printout *o, const bt_trained *t, bool step) {
     bt_printout_str(o, "run", NULL, t->meta.run);
     bt_printout_str(o, "checkpoint", NULL, t->path);
@@ -114,7 +114,7 @@ static bt_code print_evaluation(const bt_trained *t, const eval_cfg *cfg, const 
     return bt_printout_print(&o, err);
 }
 
-/* an accuracy with the standard error of its mean */
+/* Prints an accuracy with its standard error. */
 static void put_accuracy(bt_printout *o, const char *name, double acc, int64_t n) {
     char key[32];
     bt_printout_num(o, name, NULL, acc, BT_UNIT_FRAC);
@@ -164,7 +164,7 @@ static bt_code run_choices(const bt_trained_how *how, const eval_cfg *cfg, bt_er
     return code;
 }
 
-/* the settings of a model from another program contain nothing about conversations */
+/* Sets the form of conversations, which the settings of another program's model do not contain. */
 static void take_form(bt_trained *t, const eval_cfg *cfg) {
     bt_run_cfg *run = &t->cfg;
     const bool trained = run->data.form > BT_FORMED_TEXT;
@@ -178,9 +178,9 @@ static void take_form(bt_trained *t, const eval_cfg *cfg) {
     run->data.packing = run->data.form ? BT_PACKED_DOCUMENTS : BT_PACKED_STREAM;
 }
 
-/* A text that is shorter than the model's sequences is measured as one sequence of its own length, *T. */
+/* A text shorter than the model's sequences is measured as one sequence of length *T. */
 static bt_code fit_short_text(const bt_trained *t, const eval_cfg *cfg, int *T, bt_err *err) {
-    enum { BYTES = 64 }; /* a text with more bytes for each token of a sequence is not short */
+    enum { BYTES = 64 }; /* a text with more bytes per token of a sequence is not short */
     bt_loader_cfg data = bt_run_data(&t->cfg);
     bt_sources sources;
     bt_corpus *corpus = NULL;

@@ -1,4 +1,4 @@
-/* cmd_generate.c - text from a trained model. */
+/* cmd_generate.c - generates text with a trained model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

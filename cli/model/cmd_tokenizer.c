@@ -1,5 +1,4 @@
-/* cmd_tokenizer.c - `bitrain tokenizer`: train, import, inspect tokenizers; turn text into ids and
- * back. */
+/* cmd_tokenizer.c - `bitrain tokenizer`: trains, imports and inspects tokenizers; encodes and decodes text. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -59,7 +58,7 @@ static void put_id_array(bt_json *j, const char *key, const int32_t *ids, size_t
     bt_json_end(j, ']');
 }
 
-/* a token as people read it: newlines and what is not text made visible */
+/* Appends a token for people: newlines, and bytes that are not text, are made visible. */
 static void put_token(const bt_tokenizer *t, int32_t id, bt_text *out) {
     size_t n, k;
     const char *s = bt_tokenizer_bytes(t, id, &n);
@@ -79,7 +78,7 @@ static void put_token(const bt_tokenizer *t, int32_t id, bt_text *out) {
     }
 }
 
-/* the head of an answer: what the tokenizer is */
+/* Prints the properties of the tokenizer at the beginning of the report. */
 static void put_about(bt_printout *o, const char *path, const bt_tokenizer *t) {
     char hash[20];
     bt_tokenizer_about about;
@@ -129,7 +128,7 @@ static bt_code write_tokenizer_file(const tokenizer_cfg *cfg, const bt_tokenizer
     return code;
 }
 
-/* paths: of the text that it was made of, '\n'-separated; NULL: none */
+/* paths: files of text from which it was made, one per line; NULL: none. */
 static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, const char *paths,
                               double seconds, bt_err *err) {
     bt_printout o;
@@ -149,7 +148,7 @@ static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, c
     return bt_printout_print(&o, err);
 }
 
-/* all of a file, or of standard input */
+/* Reads all of a file, or of standard input. */
 static bt_code read_input_text(const char *path, char **data, size_t *n, bt_err *err) {
     if (path && strcmp(path, "-") != 0) return bt_file_slurp(path, (size_t)1 << 32, data, n, err);
     bt_text all = {0};
@@ -242,7 +241,7 @@ static void put_ids_with_text(bt_json *j, const bt_tokenizer *t, const int32_t *
     bt_json_end(j, ']');
 }
 
-/* tokens between bars */
+/* Prints tokens separated by bars. */
 static void put_bars(bt_printout *o, const bt_tokenizer *t, const int32_t *ids, size_t n) {
     for (size_t i = 0; i < n && !o->json; i++) {
         bt_text_put(&o->out, "|");

@@ -1,8 +1,7 @@
-/* eval_choices.c - questions with choices: the log probability of each choice behind its context.
+/* eval_choices.c - scores questions with choices by the log probability of each choice after its context.
  *
- * For choice c behind context x: the sum over tokens of encode(x + " " + c) after the first
- * len(encode(x)), as lm-evaluation-harness splits them with add_bos_token off. What is too long for the
- * model loses its beginning. */
+ * For choice c and context x this is the sum over the tokens of encode(x + " " + c) after the first len(encode(x)),
+ * like lm-evaluation-harness with add_bos_token off. A text that is too long for the model loses its beginning. */
 #include "cli/model/eval_choices.h"
 
 #include <math.h>
@@ -17,7 +16,7 @@ enum { LINE_MAX_BYTES = 1 << 20 };
 
 typedef struct row { /* one choice of one question */
     int32_t *ids;
-    size_t n, first; /* tokens; the first that counts */
+    size_t n, first; /* number of tokens; first token that is scored */
     size_t letters, bytes;
 } row;
 
@@ -155,7 +154,7 @@ static bt_code take_question(choices *c, bt_choice_item *item, bt_err *err) {
     return code;
 }
 
-/* the last tokens of a row as inputs and targets; only those of the choice are scored */
+/* Copies the last tokens of a row to inputs and targets; only those of the choice are scored. */
 static bool fill_choice_row(const row *r, size_t T, int32_t *inputs, int32_t *targets) {
     const size_t from = r->n > T + 1 ? r->n - T - 1 : 0;
     for (size_t k = 0; k < T; k++) {

@@ -1,4 +1,4 @@
-/* eval_text.c - the loss of a trained model on text: the run's validation split or other data. */
+/* eval_text.c - computes the loss of a trained model on text: the run's validation split or other data. */
 #include "cli/model/eval_text.h"
 
 #include <stdio.h>
@@ -15,8 +15,8 @@
 #include "engine/train/data/run_data.h"
 #include "engine/tune/logit_file.h"
 
-/* The loader reads its tokenizer from a file; the checkpoint carries its own, which may be nowhere
- * else any more. */
+/* The loader reads its tokenizer from a file, so this writes the checkpoint's tokenizer to one, which may not exist
+ * elsewhere. */
 static bt_code tokenizer_file(const bt_trained *t, char *path, size_t size, bool *made,
                               bt_err *err) {
     *made = false;
@@ -41,7 +41,7 @@ static bt_code tokenizer_file(const bt_trained *t, char *path, size_t size, bool
 
 typedef struct watch {
     bt_progress bar;
-    double tokens; /* tokens of the whole work */
+    double tokens; /* number of tokens of all passes */
 } watch;
 
 static void show_eval_progress(void *ctx, double done) {
@@ -103,7 +103,7 @@ static bt_code check_logits(const bt_trained *t, const bt_eval_job *job, bt_err 
     return BT_OK;
 }
 
-/* the measured kind must be the kind that the model was trained for */
+/* Checks that the measured kind of data is the one for which the model was trained. */
 static bt_code check_eval_kind(const bt_trained *t, bt_err *err) {
     if (t->cfg.data.form == BT_FORMED_PREFERENCE && !bt_model_base(t->model))
         return bt_fail(err, BT_ARG,
@@ -134,7 +134,7 @@ bt_code bt_eval_text(const bt_trained *t, const bt_eval_job *job, bt_eval_result
                            "--data)",
                            t->cfg.data.fold, t->others[i].cfg.data.fold);
     bt_code code = tokenizer_file(t, tokenizer, sizeof tokenizer, &made, err);
-    /* a model that was not trained here has no cache folder yet */
+    /* a model of another program has no cache folder yet */
     if (!own && !t->cfg.data.cache[0] && code == BT_OK)
         code = bt_verbs_corpus(t->cfg.data.path, cache, sizeof cache, err);
     bt_loader_cfg data = bt_run_data(&t->cfg);

@@ -6,17 +6,18 @@
 #include "engine/train/evaluate.h"
 
 typedef struct bt_eval_job {
-    const char *data;   /* '\n'-separated; "": the validation split of the run */
-    const char *field;  /* JSONL field with the text; "": the run's */
-    const char *logits; /* file to which the likeliest tokens are written; "": none */
-    int64_t tokens;     /* at most; 0: all, of endless data as many as the run used */
-    int64_t top_k;      /* tokens written for each token of the data */
-    bool force;         /* an existing file of logits is replaced */
-    bool quiet;         /* no progress bar */
+    const char *data;   /* one path per line; "": the validation split of the run */
+    const char *field;  /* JSONL field with the text; "": that of the run */
+    const char *logits; /* file for the most probable tokens; "": none */
+    int64_t
+        tokens;    /* maximum number of tokens; 0: all, or for endless data as many as in the run */
+    int64_t top_k; /* number of tokens written for each token of the data */
+    bool force;    /* true: replace an existing file of logits */
+    bool quiet;    /* no progress bar */
 } bt_eval_job;
 
-/* t has a model. confusion: for a classifier (classes, classes) texts by true and predicted class, which the caller
- * frees; otherwise unchanged */
+/* t has a model. confusion: for a classifier (classes, classes), number of texts by true and predicted class, which the
+ * caller frees; otherwise unchanged. */
 bt_code bt_eval_text(const bt_trained *t, const bt_eval_job *job, bt_eval_result *out,
                      double **confusion, bt_err *err) BT_MUST_CHECK;
 

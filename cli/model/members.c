@@ -26,7 +26,7 @@ typedef struct group_runs {
     bt_members *m;
     bool best; /* the best checkpoint of each run */
     size_t unfinished;
-    char one[BT_NAME_MAX], state[24]; /* the first unfinished run */
+    char one[BT_NAME_MAX], state[24]; /* name and state of the first unfinished run */
     bt_code code;
     bt_err *err;
 } group_runs;
@@ -45,7 +45,7 @@ static bool take_group_run(void *ctx, const bt_row *row) {
     return g->code == BT_OK;
 }
 
-/* *found: a run belongs to this group */
+/* *found: a run belongs to this group. */
 static bt_code add_group_runs(bt_members *m, const char *group, bool best, const char *store,
                               bool *found, bt_err *err) {
     static char told[BT_NAME_MAX]; /* a command that looks a group up twice reports it once */

@@ -18,13 +18,14 @@ typedef struct bt_members {
 } bt_members;
 
 /* Words are separated by '\n'. A word is a run or a path, as for bt_trained_folder; else a group ("GROUP",
- * "GROUP@best"), whose finished runs are the members, ordered by name; else several of these separated by commas.
- * Prints a line about the unfinished runs of a group. BT_NOTFOUND: there is none of these; BT_BUSY: no run of the group
- * is finished; BT_ARG: a model occurs twice, or there are more than BT_MEMBERS_MOST. Release it in any case. */
+ * "GROUP@best"), whose finished runs are the members, ordered by name; else several runs or paths separated by commas.
+ * Prints a line about the unfinished runs of a group. BT_NOTFOUND: none of these exists; BT_BUSY: no run of the group
+ * is finished;
+ * BT_ARG: a model occurs twice, or there are more than BT_MEMBERS_MOST. Release *out in any case. */
 bt_code bt_members_find(bt_members *out, const char *words, const char *store, bt_err *err)
     BT_MUST_CHECK;
 void bt_members_release(bt_members *m);
-/* Joins the words of a command line as bt_members_find reads them; no words: "last". */
+/* Joins the words of a command line in the form that bt_members_find reads; no words: "last". */
 void bt_members_join(bt_text *out, const char *const *words, size_t n);
 
 #endif

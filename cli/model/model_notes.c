@@ -1,4 +1,4 @@
-/* model_notes.c - notes about a model, line by line. */
+/* model_notes.c - prints notes about a model line by line. */
 #include "cli/model/model_notes.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* sampling_opts.c - sampling settings and stop strings of a command line, as the engine takes them. */
+/* sampling_opts.c - converts sampling settings and stop strings of a command line to the engine's structs. */
 #include "cli/model/sampling_opts.h"
 
 #include <string.h>

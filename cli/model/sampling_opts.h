@@ -1,5 +1,5 @@
-/* sampling_opts.h - the settings of sampling that `generate` and `serve` share: their fields, their rows in an
- * option table, and the stop strings of a command line. */
+/* sampling_opts.h - sampling settings that `generate` and `serve` share: fields, rows of an option table, and the stop
+ * strings of a command line. */
 #ifndef BT_CLI_MODEL_SAMPLING_OPTS_H
 #define BT_CLI_MODEL_SAMPLING_OPTS_H
 
@@ -13,7 +13,7 @@ typedef struct bt_sampling_opts {
 } bt_sampling_opts;
 
 #define BT_SAMPLING_FIELD(s, f) offsetof(s, sampling.f), sizeof(((s *)0)->sampling.f)
-/* rows for a struct s that has a bt_sampling_opts named sampling */
+/* Rows for a struct s with a member bt_sampling_opts sampling. */
 #define BT_SAMPLING_OPTS(s) \
     {"temperature", "--temperature", \
      BT_OPT_REAL,   BT_SAMPLING_FIELD(s, temperature), \
@@ -53,8 +53,8 @@ typedef struct bt_sampling_opts {
 bt_sampling bt_sampling_of(const bt_sampling_opts *o);
 
 enum { BT_STOPS_MAX = 16 };
-/* The lines of a BT_OPT_LIST as stop strings; \n, \t, \r and \\ in them are read as C reads them.
- * text holds their bytes, each closed by NUL. BT_ARG: more than BT_STOPS_MAX, another escape */
+/* Converts the lines of a BT_OPT_LIST to stop strings, with the escapes \n, \t, \r and \\. text: holds their bytes,
+ * each string terminated by NUL. BT_ARG: more than BT_STOPS_MAX, or another escape. */
 bt_code bt_stops_of(const char *lines, bt_text *text, const char *stops[BT_STOPS_MAX], size_t *n,
                     bt_err *err) BT_MUST_CHECK;
 

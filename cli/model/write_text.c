@@ -1,4 +1,4 @@
-/* write_text.c - sampling onto standard output. */
+/* write_text.c - generates text and prints it on standard output. */
 #include "cli/model/write_text.h"
 
 #include <math.h>

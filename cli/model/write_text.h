@@ -1,4 +1,4 @@
-/* write_text.h - a text from a model onto standard output, token by token as it is written. */
+/* write_text.h - prints a model's text on standard output token by token. */
 #ifndef BT_CLI_MODEL_WRITE_TEXT_H
 #define BT_CLI_MODEL_WRITE_TEXT_H
 
@@ -8,21 +8,21 @@
 
 typedef struct bt_write_how {
     bt_sampling sampling;
-    int64_t limit; /* tokens at most */
-    int32_t end;   /* token that ends the text beside the tokenizer's ends; -1: none */
-    bool quiet;    /* nothing on standard output */
+    int64_t limit; /* maximum number of tokens */
+    int32_t end; /* token that ends the text, in addition to the tokenizer's end tokens; -1: none */
+    bool quiet;  /* print nothing on standard output */
 } bt_write_how;
 
 typedef struct bt_written {
-    bt_output out; /* initialised by the caller, who gives the stop strings and releases it */
+    bt_output out; /* initialised by the caller with the stop strings, and released by it */
     int64_t tokens, prompt_tokens;
     int64_t passes; /* of the model, after that over the prompt, which yields the first token */
     double seconds, prompt_seconds;
     const char *finish; /* "length", "stop" */
 } bt_written;
 
-/* The text behind what gen was fed, until a stop string, an end token or the limit. Adds to tokens
- * and seconds. */
+/* Continues the tokens that gen has processed until a stop string, an end token or the limit. Adds to `tokens` and
+ * `seconds`. */
 bt_code bt_write_tokens(bt_trained *t, bt_gen *gen, const bt_write_how *how, bt_written *w,
                         bt_err *err) BT_MUST_CHECK;
 /* Writes to standard output: a terminal gets valid UTF-8 without control characters; a file or pipe gets the bytes

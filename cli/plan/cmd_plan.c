@@ -1,4 +1,4 @@
-/* cmd_plan.c - `bitrain plan`: the layouts that a run could have, their times and memory. */
+/* cmd_plan.c - `bitrain plan`: ranks the possible layouts of a run by time and memory. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ typedef struct words {
     int n_own, n_train;
 } words;
 
-/* the options above, and every setting of `train` */
+/* Separates the options above from the settings of `train`. */
 static bt_code split_plan_words(words *w, int argc, char **argv, bt_err *err) {
     size_t room = (size_t)argc + 1;
     *w = (words){.own = calloc(room, sizeof *w->own), .train = calloc(room, sizeof *w->train)};
@@ -150,7 +150,7 @@ static bt_code print_plan(const bt_layout_choice *c, const plan_cfg *cfg, const 
     return code;
 }
 
-/* and not by a configuration file, which is of other runs too */
+/* True if a flag set the key, not a configuration file, which may serve other runs, too. */
 static bool by_flag(const bt_opts *o, const char *key) {
     const size_t i = bt_opt_find(o->table, o->n, key);
     return i < o->n && o->origin[i] == BT_FROM_FLAG;

@@ -1,4 +1,4 @@
-/* plan_advice.c - other memory, other codecs, other batches. */
+/* plan_advice.c - suggests layouts with more memory, other codecs, and other batch sizes. */
 #include "cli/plan/plan_advice.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static void put_larger(const bt_layout_choice *c, bt_text *out) {
     }
 }
 
-/* seconds of a step of the chosen layout with another codec, as predicted; NaN: it is not possible */
+/* Predicted seconds of a step of the chosen layout with another codec; NaN: not possible. */
 static double with_codec(const bt_layout_choice *c, int codec) {
     bt_layout other = c->layouts.at[0];
     bt_run_cfg *cfg = malloc(sizeof *cfg);
@@ -39,7 +39,7 @@ static double with_codec(const bt_layout_choice *c, int codec) {
 
 static const char *codec_name(int codec) { return bt_codec_at((bt_codec_id)codec)->name; }
 
-/* A codec rounds gradients, which changes what is learned: that is not the planner's to choose. */
+/* The planner only suggests codecs, because rounding gradients changes the training. */
 static void put_codecs(const bt_layout_choice *c, bt_text *out) {
     char ms[32];
     bool any = false;

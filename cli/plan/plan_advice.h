@@ -5,10 +5,10 @@
 
 #include "cli/layout/choose_layout.h"
 
-/* lines "otherwise", "codec" and "batch" */
+/* Appends the lines "otherwise", "codec" and "batch". */
 void bt_plan_put_advice(const bt_layout_choice *c, bt_text *out);
-/* the fields "codecs" and "larger_batches" with the rule of the learning rate and its source, null where none is
- * known */
+/* Writes the fields "codecs" and "larger_batches", with the rule of the learning rate and its source (null: unknown).
+ * */
 void bt_plan_advice_json(const bt_layout_choice *c, bt_json *j);
 
 #endif

@@ -1,16 +1,16 @@
-/* plan_bill.c - time by watts, time by price. */
+/* plan_bill.c - computes energy and cost from the duration of a run. */
 #include "cli/plan/plan_bill.h"
 
 #include <math.h>
 
 #include "engine/base/tables/metric.h"
 
-/* joules of all machines; NaN: not known */
+/* Joules of all machines; NaN: unknown. */
 static double bill_joules(const bt_bill *b) {
     return b->host_watts > 0 ? b->host_watts * b->hosts * b->seconds : NAN;
 }
 
-/* in the currency of host_price; NaN: not given */
+/* Cost in the currency of host_price; NaN: no price was given. */
 static double bill_cost(const bt_bill *b) {
     return b->host_price > 0 ? b->host_price * b->hosts * b->seconds / 3600 : NAN;
 }

@@ -5,15 +5,15 @@
 #include "engine/base/text.h"
 
 typedef struct bt_bill {
-    double host_watts; /* given, or counted while the rates were measured; 0: not known */
-    bool given;        /* else counted */
-    double host_price; /* for an hour, in the user's currency; 0: not given */
+    double host_watts; /* given, or measured with the rates; 0: unknown */
+    bool given;        /* true: given; false: measured */
+    double host_price; /* per hour, in the user's currency; 0: not given */
     double hosts, seconds, tokens;
 } bt_bill;
 
-/* lines "energy ..." (or why it is not known) and, where a price was given, "cost ..." */
+/* Appends the line "energy ..." (or why it is unknown) and, if a price was given, "cost ...". */
 void bt_bill_put_text(const bt_bill *b, bt_text *out);
-/* fields host_watts, energy_j, token_j and cost, null where they are not known */
+/* Writes the fields host_watts, energy_j, token_j and cost (null: unknown). */
 void bt_bill_put_json(const bt_bill *b, bt_json *j);
 
 #endif

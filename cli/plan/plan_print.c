@@ -1,4 +1,4 @@
-/* plan_print.c - the table of layouts, what speaks for the first, and what would change the order. */
+/* plan_print.c - prints the table of layouts, the reasons for the first one, and the changes that would reorder it. */
 #include "cli/plan/plan_print.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@ static const bt_phase shown[] = {BT_PH_FWD,  BT_PH_BWD,   BT_PH_COMM_EXPOSED,
                                  BT_PH_WAIT, BT_PH_OPTIM, BT_PH_CKPT};
 enum { N_SHOWN = sizeof shown / sizeof shown[0] };
 
-/* tasks over processors */
+/* load of other programs, in tasks per processor, from which times are unreliable */
 static const double CROWDED = 1.5;
 
 const char *bt_plan_words(const bt_layout *l, char *buf, size_t size) {
@@ -128,14 +128,14 @@ static void put_plan_head(const bt_layout_choice *c, bt_text *out) {
     bt_plan_put_load(&c->rates, out);
 }
 
-/* the longest time between two checkpoints; 0: at the end only */
+/* Returns the longest time between two checkpoints; 0: only at the end. */
 static double interval_s(const bt_layout_choice *c) {
     const bt_run_cfg *cfg = &c->settings;
     return cfg->ckpt.every > 0 ? (double)cfg->ckpt.every * bt_layout_step_s(&c->layouts.at[0])
                                : 60 * cfg->ckpt.minutes;
 }
 
-/* the disk's share of the time: what is written over what it can write */
+/* Fraction of the disk's bandwidth that checkpoints use. */
 static double disk_frac(const bt_layout_choice *c) {
     const double every = interval_s(c);
     return every > 0 ? c->layouts.at[0].time.ckpt_s / every : 0;
@@ -171,7 +171,7 @@ static bt_bill fill_plan_bill(const bt_layout_choice *c, const bt_train_time *ti
                               const bt_bill *asked) {
     const bt_cluster *k = &c->search.cluster;
     const bool given = asked->host_watts > 0;
-    /* more ranks than can compute at the same time take no more */
+    /* ranks beyond those that can compute at the same time use no more power */
     const int busy = c->rates.ranks < k->ranks_per_host ? c->rates.ranks : k->ranks_per_host;
     return (bt_bill){.host_watts = given ? asked->host_watts : c->rates.rank_watts * busy,
                      .given = given,

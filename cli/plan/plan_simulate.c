@@ -1,4 +1,4 @@
-/* plan_simulate.c - sizes of a cluster from one host to all, each with its best layout. */
+/* plan_simulate.c - predicts a run on a cluster of 1, 2, 4, ... hosts, each with its best layout. */
 #include "cli/plan/plan_simulate.h"
 
 #include <inttypes.h>
@@ -19,17 +19,17 @@
 enum { POINTS_MOST = 24, SHAPES_MOST = 12, BAR = 24 };
 #define DEFAULT_LINK "100Gbit,3us"
 static const double PROBE_S = 3;
-/* useful time over all time, below which no job is let run */
+/* goodput (useful time over all time) below which a job counts as impossible */
 static const double HARDLY = 1e-3;
 
 typedef struct simulation {
     bt_train_plan *p;
     const bt_simulation_words *w;
-    bt_layout_search search; /* at full size */
+    bt_layout_search search; /* at the full size */
     bt_rates *rates;
     double job_mtbf_s;
     bool batch_made_up;
-    bt_sim_point *points; /* the last is the full size */
+    bt_sim_point *points; /* the last point is the full size */
     size_t n;
 } simulation;
 
@@ -48,12 +48,12 @@ static bt_code read_cluster(simulation *s, bt_err *err) {
     if (s->w->memory[0])
         BT_TRY(bt_sim_parse_bytes(s->w->memory, "--memory", &c->memory_bytes, err));
     if (s->w->mtbf[0]) BT_TRY(bt_sim_parse_time(s->w->mtbf, "--mtbf", &s->job_mtbf_s, err));
-    /* the whole job's; hosts fail one like the other */
+    /* from that of the whole job; failures of hosts are independent */
     c->mtbf_s = s->job_mtbf_s * hosts;
     return BT_OK;
 }
 
-/* A batch of the preset is one machine's. A sequence for every fourth rank leaves room for layouts. */
+/* The preset's batch is for one machine. A sequence for every fourth rank permits several layouts. */
 static void read_batch(simulation *s) {
     bt_run_cfg *cfg = &s->p->cfg;
     int64_t sequences = 1;
@@ -64,7 +64,7 @@ static void read_batch(simulation *s) {
     s->batch_made_up = true;
 }
 
-/* the full size has no layout: nothing to show */
+/* Fails if the full size has no layout, because nothing could be shown. */
 static bt_code check_full_size(const bt_layout_search *search, const bt_sim_point *full,
                                bt_err *err) {
     if (!full->refused[0]) return BT_OK;
@@ -102,7 +102,7 @@ static bt_code measure_simulation_rates(simulation *s, bt_err *err) {
                                          .parts = shapes,
                                          .n_parts = n,
                                          .store = s->p->store,
-                                         /* links between hosts are given */
+                                         /* speeds of links between hosts are given */
                                          .no_links = s->search.cluster.ranks_per_host == 1,
                                          .anew = s->w->anew,
                                          .budget_s = PROBE_S,
@@ -118,7 +118,7 @@ static bt_code measure_simulation_rates(simulation *s, bt_err *err) {
     return code;
 }
 
-/* 1, 2, 4, ... hosts and all of them */
+/* Evaluates 1, 2, 4, ... hosts and all hosts. */
 static bt_code walk_sizes(simulation *s, bt_err *err) {
     const bt_cluster whole = s->search.cluster;
     int hosts = whole.ranks / whole.ranks_per_host;
@@ -138,7 +138,7 @@ static bt_code walk_sizes(simulation *s, bt_err *err) {
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* useful tokens of a rank over those of the smallest size that can train */
+/* Useful tokens per rank, relative to the smallest size that can train. */
 static double efficiency(const simulation *s, const bt_sim_point *p) {
     for (size_t i = 0; i < s->n; i++) {
         const bt_sim_point *first = &s->points[i];
@@ -352,15 +352,15 @@ bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err 
                                .choice_only = true}};
     s.search.may = bt_layout_freedom_of(&p->opts);
     BT_TRY(read_cluster(&s, err));
-    /* a host's memory is the simulated one's */
+    /* memory of the simulated host, not of this machine */
     if (p->cfg.launch.threads == 0) p->cfg.launch.threads = 1;
     if (p->cfg.launch.hosts[0])
         return bt_fail(err, BT_ARG, "--simulate is of hosts that are not here (leave --hosts out)");
-    /* failures decide when checkpoints are written, and the goodput counts them */
+    /* the simulation derives the checkpoint interval from the failure rate */
     p->cfg.ckpt.minutes = 0;
     p->cfg.ckpt.every = 0;
     BT_TRY(bt_train_init_from(p, err));
-    /* the model's own vocabulary, unless text or tokenizer were named */
+    /* the preset's vocabulary, unless text or tokenizer were given */
     if (bt_opts_given(&p->opts, "data.path") || bt_opts_given(&p->opts, "data.tokenizer")) {
         BT_TRY(bt_train_tokenizer(p, err));
         BT_TRY(bt_train_vocab(p, err));

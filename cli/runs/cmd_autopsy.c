@@ -1,4 +1,4 @@
-/* cmd_autopsy.c - the end of a run: cause, time, step, evidence and remedy. It reads only the database and the
+/* cmd_autopsy.c - explains the end of a run: cause, time, step, evidence and remedy. It reads only the database and the
  * run's folder; the sentences are those of the views (view_summary.c). */
 #include <fcntl.h>
 #include <limits.h>
@@ -39,13 +39,13 @@ enum {
 
 typedef struct attempt {
     int number, world_size;
-    int64_t from_step, last_step; /* -1: no step recorded */
-    double started_s, ended_s;    /* since 1970; NaN: not recorded */
-    char began[160];              /* why it was started */
-    char kind[64];                /* "signal", "resized", ""; of the writer */
-    char ended[320];              /* its newest recorded failure; "" */
-    int rank;                     /* of that, -1 */
-    char places[220];             /* hosts and steps of its ranks; "" */
+    int64_t from_step, last_step; /* -1: no step was recorded */
+    double started_s, ended_s;    /* seconds since 1970; NaN: not recorded */
+    char began[160];              /* reason for the start */
+    char kind[64];    /* kind of end as recorded by the writer: "signal", "resized" or "" */
+    char ended[320];  /* newest recorded failure, or "" */
+    int rank;         /* rank of that failure; -1: none */
+    char places[220]; /* hosts and steps of its ranks, or "" */
 } attempt;
 
 typedef struct autopsy {
@@ -54,12 +54,12 @@ typedef struct autopsy {
     char out[PATH_MAX], host[BT_HOST_MAX];
     attempt *list;
     int n;
-    int at; /* the attempt looked into: the last that failed, else the last */
+    int at; /* attempt to be explained: the last one that failed, else the last */
     bt_view *view;
-    char *log; /* lines of that attempt, '\n' between */
+    char *log; /* lines of that attempt */
     char oom[OOM_LINES][BT_KERNEL_LINE];
     int n_oom;
-    double free_mib; /* free space of the file system of its checkpoints; NaN */
+    double free_mib; /* free space of the file system with its checkpoints; NaN: unknown */
 } autopsy;
 
 /* ---- the database ---------------------------------------------------------------------------- */
@@ -135,7 +135,7 @@ static bool here(const autopsy *a) {
     return strcmp(name, a->host) == 0;
 }
 
-/* the end of a regular file, malloc'ed; NULL: it cannot be read */
+/* Returns the end of a regular file, malloc'ed; NULL: it cannot be read. */
 static char *tail_of(const char *path, size_t most) {
     struct stat st;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -151,12 +151,12 @@ static char *tail_of(const char *path, size_t most) {
     return text;
 }
 
-/* the last lines of an attempt, which are between its head and that of the next one */
+/* Returns the last lines of an attempt: those between its first line and that of the next attempt. */
 static char *lines_of_attempt(char *text, int number) {
     char head[48];
     snprintf(head, sizeof head, "--- attempt %d\n", number);
     char *at = NULL, *next;
-    /* a resumed run may have begun an attempt of that number in a log of before */
+    /* a resumed run may contain the same number in the log of an earlier start */
     for (char *p = text; (p = strstr(p, head)); p++) at = p;
     if (at) {
         at += strlen(head);
@@ -224,7 +224,7 @@ static void read_folder(autopsy *a) {
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* "": it is running */
+/* Returns what ended the attempt; "": it is running. */
 static const char *ended_by(const autopsy *a, const attempt *t) {
     const bool newest = t == &a->list[a->n - 1];
     if (t->ended[0]) return t->ended;
@@ -247,7 +247,7 @@ static bool put_event(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* the events of the attempt, oldest first: the cause of its end is at the end */
+/* the newest events of the attempt, in ascending order, because the cause of the end is among the last ones */
 static const char events_sql[] = "SELECT time_s, kind, title, rank, step FROM (SELECT * FROM "
                                  "events WHERE run = ?1 AND attempt = "
                                  "CAST(?2 AS INTEGER) AND kind NOT IN ('checkpoint', 'evaluation', "

@@ -1,5 +1,5 @@
-/* cmd_compare.c - `bitrain compare RUN RUN...`: settings, results at matched progress, speed, first
- * differing step; a gate for scripts. */
+/* cmd_compare.c - `bitrain compare RUN RUN...`: compares settings, results at equal progress, speed, and the first
+ * differing step; its exit code is a test for scripts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@
 #include "store/read/compare_runs.h"
 
 enum { RUNS_MAX = 12, GATES_MAX = 16, WORDS_MAX = 512 };
-#define NEARLY 0.98 /* share of the compared point: a run of 2 M tokens may end some steps before */
+#define NEARLY \
+    0.98 /* share of the compared point that suffices: a run of 2 M tokens may end some steps earlier */
 
 typedef struct compare_cfg {
     char store[1024], metric[64], at[64], fail_if[2048], group_by[256];
@@ -55,7 +56,7 @@ typedef struct check {
 typedef struct comparison {
     bt_db *db;
     const compare_cfg *cfg;
-    const char *metric; /* compared at matched progress */
+    const char *metric; /* metric compared at equal progress */
     bool metric_given;
     result runs[RUNS_MAX];
     const char *names[RUNS_MAX];
@@ -81,7 +82,8 @@ static bool take_summary(void *ctx, const bt_row *row) {
 
 static const char *const axis_words[] = {"tokens", "steps", "seconds"};
 
-/* A shorter run would be compared by its end, at another point than the other runs. */
+/* Checks that all runs reach the point; the end of a shorter run would be compared with an earlier point of the others.
+ * */
 static bt_code all_reach(comparison *c, bt_at at, bt_err *err) {
     for (size_t i = 0; i < c->n; i++) {
         double end;
@@ -155,7 +157,7 @@ static bt_code load_compared_runs(comparison *c, const char *const *words, size_
     BT_TRY(read_at(c->cfg, &c->at, err));
     if (isnan(c->at.x)) BT_TRY(bt_db_common_end(c->db, c->names, n, c->at.axis, &c->at.x, err));
     BT_TRY(read_metric_levels(c, c->metric, c->at, found, err));
-    /* runs without a training loss, as imported curves: the validation loss, unless the user named a metric */
+    /* runs without a training loss, such as imported curves: use the validation loss, unless the user named a metric */
     bool any = false;
     for (size_t i = 0; i < n; i++) any = any || found[i].n > 0;
     if (!any && !c->metric_given) {
@@ -168,7 +170,7 @@ static bt_code load_compared_runs(comparison *c, const char *const *words, size_
 
 /* ---- settings that differ ---- */
 
-/* SQL of (key, value in run 1, value in run 2, ...) where not all are equal */
+/* Builds SQL that returns (key, value in run 1, value in run 2, ...) of the rows whose values are not all equal. */
 static void diff_sql(size_t n, const char *view, bt_text *sql) {
     bt_text_put(sql, "SELECT key");
     for (size_t i = 1; i <= n; i++)
@@ -181,7 +183,7 @@ static void diff_sql(size_t n, const char *view, bt_text *sql) {
                    n);
 }
 
-/* each run's value against the first run's: measured figures differ only beyond their noise */
+/* Compares each value with that of the first run; measured figures differ only beyond their noise. */
 static bool same_fact(const bt_row *row) {
     for (int i = 2; i < row->n; i++)
         if (!bt_fact_same(row->cells[0], row->cells[1], row->cells[i])) return false;
@@ -213,7 +215,7 @@ static bool put_difference(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* view: "settings" of configs, or "facts" */
+/* view: "settings" or "facts". */
 static bt_code put_differences(comparison *c, bt_printout *o, const char *title, const char *view,
                                bt_err *err) {
     difference d = {o, c, strcmp(view, "facts") == 0};

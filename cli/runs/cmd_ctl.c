@@ -1,4 +1,4 @@
-/* cmd_ctl.c - sends a request to a live run. */
+/* cmd_ctl.c - `bitrain ctl`: sends a request to a live run. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -21,7 +21,7 @@ typedef struct ctl_cfg {
     bool json, wait, force;
 } ctl_cfg;
 
-/* a large model is saved in this time; after it the run is left to itself */
+/* maximum wait, in which a large model can be saved; after it the command returns */
 enum { WAIT_S = 60, EVERY_MS = 50 };
 
 static const bt_opt ctl_opts[] = {
@@ -34,7 +34,7 @@ static const bt_opt ctl_opts[] = {
     BT_ROW_STORE(ctl_cfg),
 };
 
-/* the answer to `status`, an object, as a sentence */
+/* Prints the reply to `status`, an object, as a sentence. */
 static void put_status(bt_printout *to, const char *run, const char *answer) {
     json_t *o = json_loads(answer, 0, NULL);
     char since[32];
@@ -72,7 +72,7 @@ static bt_code print_ctl_reply(const char *run, const char *verb, const char *an
     return bt_printout_print(&o, err);
 }
 
-/* The ranks could report this only in an event. */
+/* Checked here, because the ranks could report it only as an event. */
 static bt_code has_mixture(bt_db *db, const char *run, bt_err *err) {
     double given = 1;
     BT_TRY(bt_db_value(db,
@@ -100,7 +100,7 @@ static bool read_run_end(void *ctx, const bt_row *row) {
     return false;
 }
 
-/* a process still trains there; false also if the folder is on another host */
+/* True if a process of this host trains in the folder. */
 static bool is_held(const char *out) {
     char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/run.lock", out);
@@ -111,7 +111,7 @@ static bool is_held(const char *out) {
     return held;
 }
 
-/* A stopped run is usually resumed or measured next. */
+/* Waits for the end, because a stopped run is usually resumed or evaluated next. */
 static bt_code wait_for_end(const char *store, const char *run, end *e, bool *ended, bt_err *err) {
     const int64_t began = bt_now_ns();
     *ended = false;
@@ -150,7 +150,7 @@ static bt_code stop_and_wait(const ctl_cfg *cfg, const char *run, char *answer, 
 
 typedef struct sample {
     bool there, refused;
-    bt_text text; /* the words, or why there are none */
+    bt_text text; /* the text, or why there is none */
 } sample;
 
 static bool take_sample(void *ctx, const bt_row *row) {
@@ -180,8 +180,8 @@ static bt_code find_sample(const char *store, const char *run, const char *since
     return code;
 }
 
-/* The ranks write it at the end of their step; the request was for the text. since: the newest
- * event before. */
+/* Waits for the text of a sample, which the ranks write at the end of their step. since: time of the newest event
+ * before the request. */
 static bt_code wait_for_sample(const ctl_cfg *cfg, const char *run, double since, char *answer,
                                size_t size, bt_err *err) {
     const int64_t began = bt_now_ns();

@@ -1,4 +1,4 @@
-/* cmd_export.c - `bitrain export RUN`: a run for other programs. */
+/* cmd_export.c - `bitrain export RUN`: writes a run in formats of other programs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -20,7 +20,7 @@ enum { TRACE_STEPS = 20 };
 typedef struct export_cfg {
     char store[1024], out[1024];
     int format, what;
-    int64_t from, to; /* given from 1; then as the store counts, from 0. -1: not given */
+    int64_t from, to; /* given from 1, stored from 0; -1: not given */
     bool per_rank, force, follow;
 } export_cfg;
 
@@ -66,8 +66,8 @@ typedef struct sheet {
     int format;
     int64_t rows;
     bt_text line;
-    bt_progress bar; /* to a file only: rows on the terminal are progress enough */
-    int step;        /* its column */
+    bt_progress bar; /* only when writing to a file */
+    int step;        /* column of the step */
     double first, last;
 } sheet;
 

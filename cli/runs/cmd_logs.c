@@ -1,4 +1,4 @@
-/* cmd_logs.c - `bitrain logs`: the lines that the ranks, mpirun and libraries of a run printed. */
+/* cmd_logs.c - `bitrain logs`: prints the output of a run's ranks, of mpirun and of libraries. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,10 +34,10 @@ static const int64_t poll_ns = 300000000;
 typedef struct log_printer {
     const logs_cfg *cfg;
     int64_t seq;     /* sequence number of the newest printed line */
-    int64_t printed; /* lines */
+    int64_t printed; /* number of printed lines */
 } log_printer;
 
-/* seq, attempt, time, rank, host, level, text */
+/* columns: seq, attempt, time, rank, host, level, text */
 static bool print_log_row(void *ctx, const bt_row *row) {
     log_printer *p = ctx;
     char text[1024], host[128];
@@ -92,8 +92,9 @@ static bt_code print_lines(bt_db *db, const char *run, log_printer *p, bt_err *e
 static bt_code follow_log(bt_db *db, const char *run, log_printer *p, bt_err *err) {
     bool live = true;
     while (live && !ferror(stdout)) {
-        BT_TRY(bt_cli_run_is_live(db, run, &live,
-                                  err)); /* before the lines, so that the last ones are printed */
+        BT_TRY(bt_cli_run_is_live(
+            db, run, &live,
+            err)); /* read before the lines, so that the last lines are not missed */
         BT_TRY(print_lines(db, run, p, err));
         if (live) bt_sleep_ns(poll_ns);
     }

@@ -1,4 +1,4 @@
-/* cmd_plot.c - `bitrain plot`: a metric of a run as a chart in the terminal. */
+/* cmd_plot.c - `bitrain plot`: draws a metric of a run as a chart in the terminal. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* cmd_query.c - `bitrain query`: any SELECT over the views. */
+/* cmd_query.c - `bitrain query`: executes a SELECT over the views. */
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -37,13 +37,13 @@ static const bt_opt query_opts[] = {
     BT_ROW_STORE(query_cfg),
 };
 
-enum { OBJECT_BYTES = 4 << 20 }; /* of --json-table */
+enum { OBJECT_BYTES = 4 << 20 }; /* maximum size of the object of --json-table */
 
 typedef struct printer {
     const query_cfg *cfg;
     int64_t rows;
     bt_text_table table;
-    bt_text object; /* --json-table: all of it */
+    bt_text object; /* the whole object of --json-table */
     bt_json j;
 } printer;
 
@@ -120,7 +120,7 @@ static void print_end(printer *p, bool cut) {
                 (long long)p->rows);
 }
 
-/* A single operation, such as a search in a long text, cannot be interrupted by SQLite. */
+/* Message for an operation that SQLite cannot interrupt, such as a search in a long text. */
 static char took_longer[96];
 static int too_long; /* the exit code */
 static void stop_at_once(int signal) {
@@ -131,7 +131,8 @@ static void stop_at_once(int signal) {
 
 static void limit_time(double seconds) {
     if (!(seconds > 0)) return;
-    const double least = seconds + 0.2; /* The limit of SQLite applies first if possible. */
+    const double least = seconds +
+                         0.2; /* later than the limit inside SQLite, which gives a better message */
     const struct itimerval once = {
         .it_value = {(time_t)least, (suseconds_t)(fmod(least, 1) * 1e6)}};
     snprintf(took_longer, sizeof took_longer,

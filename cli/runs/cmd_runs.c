@@ -1,4 +1,4 @@
-/* cmd_runs.c - `bitrain runs`: the list of runs. */
+/* cmd_runs.c - `bitrain runs`: lists runs. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,12 +39,14 @@ static const char *format_run_value(char *buf, size_t size, const bt_row *row, c
     return bt_metric_format(buf, size, bt_cli_num(row, column), unit);
 }
 
-enum { ACCURACY = 7 }; /* its column: of runs that are fine-tuned to choose or to classify */
+enum {
+    ACCURACY = 7
+}; /* column of the accuracy, for runs that are fine-tuned to choose or to classify */
 
 typedef struct run_list {
     bt_text_table table;
-    bool accuracy; /* a run has one */
-    double total;  /* runs that match; 0: none */
+    bool accuracy; /* true: a run of the list has an accuracy */
+    double total;  /* number of runs that match; 0: none */
 } run_list;
 
 static bool list_row(void *ctx, const bt_row *row) {
@@ -98,12 +100,12 @@ static bt_code order_by(bt_db *db, const runs_cfg *cfg, bt_text *sql, bt_err *er
     return BT_OK;
 }
 
-/* total: the number of runs that match, of which the table may show the first only */
+/* total: number of matching runs; the table may show only the first of them. */
 static bt_code print_runs_table(bt_db *db, const bt_run_filter *f, const char *sql, bool wide,
                                 double *total, bt_err *err) {
     static const struct {
         const char *head;
-        uint8_t drop; /* the higher, the earlier it gives way on a narrow terminal */
+        uint8_t drop; /* columns with higher numbers are removed first on a narrow terminal */
     } columns[] = {{"RUN", 0},      {"STATE", 0},   {"RANKS", 3},    {"STEPS", 0},
                    {"TOKENS", 4},   {"LOSS", 0},    {"BEST VAL", 0}, {"ACCURACY", 0},
                    {"TOKENS/S", 2}, {"STARTED", 5}, {"DURATION", 1}, {"", 6}};
@@ -144,7 +146,7 @@ static bt_code print_runs_json(bt_db *db, const bt_run_filter *f, const char *sq
     return bt_printout_finish(&o, code, err);
 }
 
-/* Words of other programs' command lines, and where their function is here. */
+/* Verbs of other programs, and the commands that have the same function here. */
 static const char *const other_verbs[][2] = {
     {"list", "bitrain runs"},          {"ls", "bitrain runs"},
     {"delete", "bitrain runs rm"},     {"del", "bitrain runs rm"},
@@ -153,7 +155,7 @@ static const char *const other_verbs[][2] = {
     {"export", "bitrain export"},      {"compare", "bitrain compare"},
     {"stop", "bitrain ctl RUN stop"},  {"plot", "bitrain plot"}};
 
-/* No run matches: the first word may be meant as a verb. */
+/* Explains that no run matches; the first word may be a misspelt verb. */
 static bt_code no_match(const char *const *words, size_t n, bt_err *err) {
     char plain[64];
     for (size_t i = 0; n > 0 && i < sizeof other_verbs / sizeof other_verbs[0]; i++)
@@ -174,7 +176,7 @@ static bool copy_count(void *ctx, const bt_row *row) {
     return false;
 }
 
-/* the newest accuracy of the runs of the list, which an inner query chooses; only such runs have one */
+/* the newest accuracy of the listed runs */
 static const char with_accuracy[] =
     "SELECT r.*, CASE WHEN EXISTS (SELECT 1 FROM configs c WHERE c.run = r.run AND c.key = "
     "'data.form' "
@@ -230,7 +232,8 @@ static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, si
 
 enum { WORDS_MAX = 66 };
 
-/* `runs tag RUN -draft`: words that take a tag away look like options. They go to words; returns how many remain. */
+/* `runs tag RUN -draft`: words that remove a tag look like options. They are moved to `words`; returns how many
+ * arguments remain. */
 static int take_removed_tags(int argc, char **argv, const char **words, size_t *n) {
     int kept = 0;
     *n = 0;

@@ -1,4 +1,4 @@
-/* cmd_show.c - `bitrain show RUN`: everything that the database holds about one run. */
+/* cmd_show.c - `bitrain show RUN`: prints everything that the database contains about one run. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,12 +36,12 @@ typedef struct shown {
     const char *run;
     bool all;
     int width;     /* columns of the terminal; 0: no limit */
-    bt_view *view; /* its head, and where its steps go */
-    double steps;  /* steps of the run */
+    bt_view *view; /* head of the view, and how its time is spent */
+    double steps;  /* number of steps of the run */
     double recent; /* number of records behind figures of span RECENT */
 } shown;
 
-/* "all 36 steps", "newest 128 steps"; of a run that records only some of its steps "12 recorded steps" */
+/* "all 36 steps", "newest 128 steps"; "12 recorded steps" of a run that records only some steps */
 static const char *which_steps(char *buf, size_t size, double n, const shown *s) {
     const char *many = n == 1 ? "" : "s";
     if (n >= s->steps && n > 1)
@@ -55,7 +55,7 @@ static const char *which_steps(char *buf, size_t size, double n, const shown *s)
 
 /* ---- phases ---- */
 
-/* the rank with the longest mean time in a phase; NULL: no rank recorded the phase */
+/* Returns the rank with the longest mean time in a phase; NULL: no rank recorded the phase. */
 static const bt_view_rank *longest_rank(const bt_view_ranks *r, int phase) {
     const bt_rank_metric m = bt_phases[phase].metric;
     const bt_view_rank *worst = NULL;
@@ -133,7 +133,7 @@ static void print_islands(const bt_view_islands *l, int width) {
     bt_table_cell(&t, "STATE");
     for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++)
         bt_table_cell(&t, bt_scopes[BT_SCOPE_ISLAND].metric[columns[k]].key);
-    /* Columns for updates not applied, tokens and bytes are left out on a narrow terminal. */
+    /* a narrow terminal has no columns for updates not applied, tokens and bytes */
     t.drop[5] = 3;
     t.drop[8] = 2;
     t.drop[9] = 1;
@@ -157,10 +157,10 @@ static void print_islands(const bt_view_islands *l, int width) {
 
 enum { HANG = 12 }; /* column at which the texts of the head begin */
 
-/* a line of the head, broken at blanks where it is longer than the terminal is wide */
+/* Prints a line of the head, wrapped at blanks. */
 static void print_wrapped(const bt_text *line, int width) {
     const char *s = bt_text_str(line);
-    int room = width; /* the rest of the line's width; continuation lines are indented */
+    int room = width; /* width left in this line; continuation lines are indented */
     while (width > 2 * HANG && (int)strlen(s) > room) {
         int at = room;
         while (at > HANG && s[at] != ' ') at--;
@@ -172,7 +172,7 @@ static void print_wrapped(const bt_text *line, int width) {
     puts(s);
 }
 
-/* the run's figures of one span, in the words of figures.def: those that are numbers of the row */
+/* Prints the figures of one span that are numbers of the row, with the labels of figures.def. */
 static void print_figures(const shown *s, const bt_row *row, bt_figure_span span,
                           const char *word) {
     char text[64];
@@ -183,9 +183,10 @@ static void print_figures(const shown *s, const bt_row *row, bt_figure_span span
     for (int i = 0; i < BT_FIGURES; i++) {
         const bt_figure_row *f = &bt_figures[i];
         double v = bt_cli_num(row, f->key);
-        bool told = i == BT_FIGURE_BEST_VAL || i == BT_FIGURE_TOKENS; /* in the line of progress */
+        bool told = i == BT_FIGURE_BEST_VAL ||
+                    i == BT_FIGURE_TOKENS; /* printed with the progress */
         if (f->span != span || told || isnan(v) || (i == BT_FIGURE_RSS && v <= 0)) continue;
-        /* "tokens/s 2.80 k": the label has the unit */
+        /* "tokens/s 2.80 k": the label contains the unit */
         bt_unit unit = f->unit == BT_UNIT_PER_S ? BT_UNIT_COUNT : f->unit;
         bt_text_printf(&line, "%s%s %s", between, f->label,
                        bt_metric_format(text, sizeof text, v, unit));
@@ -198,9 +199,9 @@ static void print_figures(const shown *s, const bt_row *row, bt_figure_span span
     bt_text_release(&line);
 }
 
-/* a text of any length, without control characters: a command that was cut could not be pasted */
+/* Prints a text of any length without control characters; a truncated command could not be pasted. */
 static void print_whole(const char *label, const char *text) {
-    const size_t size = 3 * strlen(text) + 1; /* a byte that is no UTF-8 becomes three */
+    const size_t size = 3 * strlen(text) + 1; /* an invalid byte becomes three bytes */
     char *plain = malloc(size);
     if (!plain) return;
     bt_text_plain(plain, size, text);
@@ -274,9 +275,9 @@ static bool head_row(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* ---- tables straight from queries ---- */
+/* ---- tables of query results ---- */
 
-/* a column that is known by its name is shown in its unit: bytes as everywhere */
+/* Formats the cells of known columns in their units, for example bytes. */
 static void named_cell(bt_text_table *t, const bt_row *row, int i) {
     char text[300];
     if (strcmp(row->names[i], "fact") == 0)
@@ -295,7 +296,7 @@ static bool table_row(void *ctx, const bt_row *row) {
     static const char *const named[] = {"fact", "setting", "bytes", "stood_still", "path"};
     bt_text_table *t = ctx;
     for (int i = 0; t->n_rows == 0 && i < row->n; i++) {
-        /* on a narrow terminal these give way to the texts */
+        /* a narrow terminal omits these columns in favour of the texts */
         static const char *const less[] = {"level", "took_s", "attempt"};
         for (size_t k = 0; i > 0 && k < sizeof less / sizeof less[0]; k++)
             if (strcmp(row->names[i], less[k]) == 0) t->drop[i] = (uint8_t)(k + 1);
@@ -342,7 +343,7 @@ static const struct {
     const char *title, *sql, *all_sql, *count;
 } lists[] = {
     {"settings (those given; --all shows every one)",
-     /* predictions are in the table of phases */
+     /* predictions are printed in the table of phases */
      "SELECT key, value AS setting, coalesce(nullif(place, ''), origin) AS \"from\" FROM configs "
      "WHERE run = ?1 AND key NOT LIKE 'launch.predicted%' AND "
      "(coalesce(origin, '') NOT IN ('default', 'preset') AND coalesce(place, '') <> 'auto' OR key "
@@ -384,7 +385,7 @@ static const struct {
      "SELECT count(*) FROM facts WHERE run = ?1"},
 };
 
-/* ---- the trouble of the run, in the same sentences as in every view ---- */
+/* ---- problems of the run, in the sentences that all views use ---- */
 
 static void print_trouble(const shown *s) {
     const bt_view_trouble *t = &s->view->head.trouble;
@@ -418,7 +419,7 @@ static bt_code print_text(shown *s, bt_err *err) {
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         const char *sql = s->all && lists[i].all_sql ? lists[i].all_sql : lists[i].sql;
         bool every = s->all;
-        if (i == 0) s->all = true; /* its SQL has its own limit */
+        if (i == 0) s->all = true; /* the query itself limits the rows */
         bt_code code = print_list(s, i == 0 && every ? "settings" : lists[i].title, sql,
                                   lists[i].count, err);
         s->all = every;

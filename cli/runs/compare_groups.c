@@ -21,9 +21,9 @@ typedef struct member {
 } member;
 
 typedef struct group {
-    const member *first; /* its values are those of the group */
+    const member *first; /* member whose values represent the group */
     const member *best;
-    size_t n, without; /* runs with a value, and without */
+    size_t n, without; /* number of runs with a value, and without */
     double sum, sum_squares;
 } group;
 
@@ -31,7 +31,7 @@ typedef struct job {
     const bt_group_cfg *cfg;
     const char *keys[KEYS];
     size_t n_keys, n, n_groups;
-    const char *const *names; /* names that were given; none: all runs that match the filters */
+    const char *const *names; /* given names; none: all runs that match the filters */
     size_t n_names;
     member *members;
     group *groups;
@@ -97,8 +97,7 @@ static bt_code load_group_members(job *j, bt_db *db, const char *const *filters,
     return code;
 }
 
-/* A word that is the name of a run selects it; every other word is a filter. names has room for 2 n, the filters
- * begin at n. */
+/* Divides words into names of runs and filters. names has room for 2 n pointers; the filters begin at n. */
 static bt_code sort_words(bt_db *db, const char *const *words, size_t n, const char **names,
                           size_t *n_names, size_t *n_filters, bt_err *err) {
     const char **filters = names + n;
@@ -156,7 +155,7 @@ static void add_group_member(job *j, const member *m) {
 
 static double group_mean(const group *g) { return g->n ? g->sum / (double)g->n : NAN; }
 
-/* standard deviation of the runs, NaN for one */
+/* Standard deviation over the runs; NaN for a single run. */
 static double spread(const group *g) {
     if (g->n < 2) return NAN;
     const double n = (double)g->n, m = g->sum / n;
@@ -167,7 +166,7 @@ static bt_code compare_with_base_group(job *j, bt_db *db, bt_at *at, bt_err *err
     for (size_t i = 0; i < j->n && isnan(j->cfg->at.x); i++) {
         double end;
         const char *name = j->members[i].run;
-        if (!(j->members[i].steps > 0)) continue; /* it has nothing to compare */
+        if (!(j->members[i].steps > 0)) continue; /* it has no value */
         BT_TRY(bt_db_common_end(db, &name, 1, at->axis, &end, err));
         if (isnan(at->x) || end < at->x) at->x = end;
     }

@@ -1,4 +1,4 @@
-/* import_curves.c - a run for every curve. */
+/* import_curves.c - creates a run for each curve. */
 #include "cli/runs/import_curves.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "engine/base/text.h"
 #include "store/store.h"
 
-/* letters and digits of `text`, lower case, with '-' between; behind what is there already */
+/* Appends the letters and digits of `text` in lower case, with '-' for other characters. */
 static void append_run_name(char name[BT_NAME_MAX], const char *text) {
     size_t n = strlen(name);
     for (; *text && n + 1 < BT_NAME_MAX; text++) {

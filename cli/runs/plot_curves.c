@@ -1,4 +1,4 @@
-/* plot_curves.c - a line for every curve. */
+/* plot_curves.c - draws each curve as a line. */
 #include "cli/runs/plot_curves.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static size_t points_of(const bt_curves *c) {
     return n;
 }
 
-/* seconds: room for all points */
+/* seconds: memory for the times of all points. */
 static void draw_curve_lines(bt_canvas *canvas, const bt_curves *c, const bt_curves_style *how,
                              double *seconds) {
     static const uint8_t colors[] = {BT_C_ACCENT, BT_C_THIRD,  BT_C_GOOD,

@@ -1,4 +1,4 @@
-/* plot_curves.h - curves of a file (curve_table.h) as a chart in the terminal. */
+/* plot_curves.h - draws the curves of a file (curve_table.h) as a chart in the terminal. */
 #ifndef BT_CLI_RUNS_PLOT_CURVES_H
 #define BT_CLI_RUNS_PLOT_CURVES_H
 
@@ -8,10 +8,10 @@
 
 typedef struct bt_curves_style {
     int w, h;
-    bool tokens; /* the x axis; else minutes */
+    bool tokens; /* x axis: tokens; otherwise minutes */
     bool ascii, log_y;
 } bt_curves_style;
-/* to stdout; more than twelve curves: the first twelve */
+/* Draws at most twelve curves on stdout. */
 bt_code bt_curves_draw(const bt_curves *c, const char *title, const bt_curves_style *how,
                        bt_err *err) BT_MUST_CHECK;
 

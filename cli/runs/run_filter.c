@@ -1,4 +1,4 @@
-/* run_filter.c - words into a WHERE over `runs`; values go in as parameters, never as SQL. */
+/* run_filter.c - translates words to a WHERE clause over `runs`; values are passed as parameters, never as SQL. */
 #include "cli/runs/run_filter.h"
 
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include "engine/base/tables/verb.h"
 #include "engine/config/run_cfg.h"
 
-/* tags with the blanks that a person typed */
+/* tags, in which spaces are stored as no-break spaces, as the user typed them */
 #define TAGS "replace(tags, char(160), ' ')"
 
-/* longer ones first */
+/* longer operators first, because shorter ones are their prefixes */
 static const char *const ops[] = {"!=", "<=", ">=", ":", "=", "<", ">"};
 
-/* one more name of a list "\nname\nname\n" */
+/* Appends a name to a list "\nname\nname\n". */
 static bool append_column_name(void *ctx, const bt_row *row) {
     bt_text_printf(ctx, "%s\n", row->cells[0]);
     return true;
@@ -35,8 +35,8 @@ static bool is_number(const char *value) {
 
 enum { NEAR_MAX = 512 };
 
-/* the known name that is spelt most like `key`: a column of "runs", or a setting by its whole key or
- * its last word; NULL: none is near. line: holds the answer */
+/* Returns the known name most similar to `key`: a column of "runs", or a setting by its whole key or last word; NULL:
+ * none is similar. line: buffer of the result. */
 static const char *nearest_name(const bt_text *columns, const char *key, char line[64]) {
     const char *names[NEAR_MAX];
     char copy[64];
@@ -74,7 +74,7 @@ static bt_code unknown_name(const bt_text *columns, const char *key, const char 
                    shown, key);
 }
 
-/* "loss<abc": SQLite would call every number smaller than a text */
+/* Refuses "loss<abc": SQLite sorts every number before every text. */
 static bt_code not_a_number(const char *value, const char *op, const char *word, bt_err *err) {
     char shown[96], text[64];
     bt_text_plain(shown, sizeof shown, word);
@@ -83,7 +83,7 @@ static bt_code not_a_number(const char *value, const char *op, const char *word,
     return bt_fail(err, BT_ARG, "filter '%s': %s takes a number, not '%s'", shown, op, text);
 }
 
-/* "state:donne": no run can have a state that does not exist */
+/* Refuses "state:donne", because no run can have an unknown state. */
 static bt_code check_state(const char *value, const char *op, const char *word, bt_err *err) {
     const char *names[BT_STATE_COUNT];
     char shown[96], all[160] = "", low[32];
@@ -103,13 +103,13 @@ static bt_code check_state(const char *value, const char *op, const char *word, 
                 : bt_fail(err, BT_ARG, "filter '%s': no such state (%s)", shown, all);
 }
 
-/* does `word` mean this setting: its whole key, or its last word? */
+/* True if `word` is the setting's whole key or its last word. */
 static bool names_setting(const char *word, const char *key) {
     const char *dot = strrchr(key, '.');
     return strcmp(key, word) == 0 || (dot && strcmp(dot + 1, word) == 0);
 }
 
-/* also one that no recorded run has */
+/* Also true for a setting that no recorded run has. */
 static bool is_run_setting(const char *word) {
     for (size_t i = 0; i < bt_run_opts_n; i++)
         if (names_setting(word, bt_run_opts[i].key)) return true;
@@ -130,7 +130,7 @@ static bt_code is_recorded(bt_db *db, const char *key, bool *yes, bt_err *err) {
  * in "2-layers". */
 static void put_is_text(bt_text *out, const char *lhs, bool column) {
     bt_text_printf(out, "typeof(%s) = 'text'", lhs);
-    /* settings and facts are all texts, and numbers where they look like one */
+    /* settings and facts are stored as text, but compared as numbers where they look like one */
     if (!column)
         bt_text_printf(out, " AND (%s NOT GLOB '*[0-9]*' OR %s GLOB '*[^0-9.eE+-]*')", lhs, lhs);
 }
@@ -142,7 +142,7 @@ static void compare_text(bt_run_filter *f, const char *lhs, const char *op) {
         bt_text_printf(&f->where, "%s %s ?%d", lhs, op, f->n_params);
 }
 
-/* "lhs OP ?n", as numbers where both sides are */
+/* Appends "lhs OP ?n", which compares numbers if both sides are numbers. */
 static void append_comparison(bt_run_filter *f, const char *lhs, const char *op, const char *value,
                               bool column) {
     f->params[f->n_params++] = value;

@@ -1,5 +1,4 @@
-/* run_filter.h - words that choose runs: "abl", "state:done", "loss<2.5", "optim.lr=3e-4",
- * "tags:paper". */
+/* run_filter.h - filters that select runs: "abl", "state:done", "loss<2.5", "optim.lr=3e-4", "tags:paper". */
 #ifndef BT_CLI_RUNS_RUN_FILTER_H
 #define BT_CLI_RUNS_RUN_FILTER_H
 
@@ -15,10 +14,9 @@ typedef struct bt_run_filter {
     int n_params;
 } bt_run_filter;
 
-/* a plain word is looked for in name, tags and note; KEY OP VALUE compares a column of `runs`, else
- * a setting, else a fact.
- * OP: : (contains, or equal for numbers) = != < <= > >=. BT_ARG for a KEY that is none of these, and
- * for an order (< <= > >=) with a value that is no number. */
+/* A word without operator is searched for in name, tags and note. KEY OP VALUE compares a column of `runs`, else a
+ * setting, else a fact. OP: : (contains; for numbers: equal) = != < <= > >=. BT_ARG: KEY is none of these, or OP is <
+ * <= > >= and VALUE is not a number. */
 bt_code bt_run_filter_init(bt_run_filter *f, bt_db *db, const char *const *words, size_t n,
                            bt_err *err) BT_MUST_CHECK;
 void bt_run_filter_release(bt_run_filter *f);

@@ -1,4 +1,4 @@
-/* runs_verbs.c - rm, tag, note, rename, gc, repair, import. */
+/* runs_verbs.c - the verbs of `bitrain runs`: rm, tag, note, rename, gc, repair, import. */
 #include "cli/runs/runs_verbs.h"
 #include "cli/common/printout/printout.h"
 
@@ -29,8 +29,7 @@ static size_t once_each(char names[][BT_NAME_MAX], size_t n) {
     return kept;
 }
 
-/* words as names of runs that exist: "last" and misspelt ones are settled before anything
- * changes */
+/* Resolves words to names of existing runs, so that a misspelt name is reported before anything changes. */
 static bt_code resolve_run_names(const char *path, const char *const *words, size_t n,
                                  char names[][BT_NAME_MAX], bt_err *err) {
     bt_db *db = NULL;
@@ -59,7 +58,7 @@ static void add_run_folder(folders *f, const char *path) {
     f->bytes += bytes;
 }
 
-/* The question is repeated, because records can be written again only by training from a checkpoint. */
+/* Asks again before deletion, because records can be restored only by training from a checkpoint. */
 static bool may_delete(const folders *f, const bt_runs_verb_cfg *cfg) {
     char answer[8] = "", bytes[32];
     if (cfg->checkpoints) return true;
@@ -71,7 +70,7 @@ static bool may_delete(const folders *f, const bt_runs_verb_cfg *cfg) {
     return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
-/* A new run could not take the name of a removed one while the folder of its checkpoints is there. */
+/* Removes the folders as well, because otherwise a new run could not have the same name. */
 static bt_code remove_run_folders(const folders *f, const bt_runs_verb_cfg *cfg, bt_err *err) {
     char bytes[32];
     if (!f->n) return BT_OK;
@@ -147,7 +146,7 @@ static bool print_note_cell(void *ctx, const bt_row *row) {
     if (!note[0])
         fprintf(stderr, "run '%s' has no note (bitrain runs note %s TEXT)\n", bt_text_shown(ctx),
                 bt_text_shown(ctx));
-    /* lines remain lines; U+FFFD for a wrong byte is three bytes */
+    /* newlines are kept; an invalid byte becomes U+FFFD, which has three bytes */
     while (*note) {
         char line[BT_NOTE_MAX + 1], plain[3 * BT_NOTE_MAX + 1];
         const size_t n = strcspn(note, "\n");

@@ -1,4 +1,4 @@
-/* show_group.c - one line for each run of a group. */
+/* show_group.c - prints one line for each run of a group. */
 #include "cli/runs/show_group.h"
 
 #include <math.h>
@@ -10,8 +10,7 @@
 typedef struct shown_group {
     bt_printout *o;
     int64_t runs, finished;
-    double bits,
-        members; /* of the ensemble, as the newest run with this fact has them; NaN: none */
+    double bits, members; /* of the ensemble, from the newest run with this fact; NaN: none */
 } shown_group;
 
 static bool put_group_run(void *ctx, const bt_row *row) {

@@ -1,4 +1,4 @@
-/* cmd_serve.c - `bitrain serve`: a trained model behind OpenAI's routes, with a page to converse. */
+/* cmd_serve.c - `bitrain serve`: serves a trained model with OpenAI's API and a chat page. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ static const bt_opt serve_opts[] = {
 enum { PARALLEL = 64, REPLIES = 512, BODY_MAX = 16 << 20 };
 static const int64_t grace_ns = 5000000000;
 
-/* texts whose caches take a quarter of the memory that is there */
+/* Returns the number of texts whose caches take a quarter of the available memory. */
 static int64_t parallel_of(const serve_cfg *c, const bt_model *m) {
     if (c->parallel) return c->parallel;
     bt_memory_room room;
@@ -122,12 +122,12 @@ static void print_serve_address(const serve_cfg *c, const bt_serve *s, const cha
     fflush(stdout);
 }
 
-typedef struct stopper { /* waits for a signal, then stops the batch */
+typedef struct stopper { /* thread that waits for a signal and then stops the batch */
     bt_generator *batch;
     sigset_t ends;
 } stopper;
 
-/* before any thread exists, so that all inherit it */
+/* Called before any thread exists, so that all threads inherit the mask. */
 static void block_signals(sigset_t *ends) {
     sigemptyset(ends);
     sigaddset(ends, SIGINT);
@@ -142,7 +142,7 @@ static void *wait_for_signal(void *ctx) {
     int got = 0;
     sigwait(&s->ends, &got);
     bt_generator_stop(s->batch, grace_ns);
-    sigwait(&s->ends, &got); /* a second one: at once */
+    sigwait(&s->ends, &got); /* a second signal ends the process at once */
     bt_generator_stop(s->batch, -1);
     return NULL;
 }
@@ -182,7 +182,7 @@ static bt_code serve_until_stopped(const serve_cfg *c, bt_openai *o, bt_generato
         code = bt_fail(err, BT_NOMEM, "cannot start the waiting thread");
     if (code == BT_OK) {
         print_serve_address(c, s, model, t, token_file);
-        bt_generator_run(b); /* on this thread, which has the kernels */
+        bt_generator_run(b); /* on this thread, which uses the kernels */
         pthread_cancel(waiter);
         pthread_join(waiter, NULL);
         show_load(b);

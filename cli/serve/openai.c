@@ -1,4 +1,4 @@
-/* openai.c - the routes: requests become texts of the batch, and generated texts become replies. */
+/* openai.c - converts HTTP requests to texts of the batch, and generated texts to responses. */
 #include "cli/serve/openai.h"
 
 #include <stdatomic.h>
@@ -19,13 +19,13 @@ struct bt_openai {
     char name[128];
     int64_t created;
     bt_chat_encoder encoder;
-    atomic_ullong n; /* requests so far */
+    atomic_ullong n; /* number of requests so far */
     bt_serve_metrics metrics;
 };
 
 typedef struct request request;
 
-typedef struct writer { /* one choice: the context of the batch's callbacks */
+typedef struct writer { /* one choice; context of the generator's callbacks */
     request *of;
     bt_openai_choice *choice;
 } writer;
@@ -34,12 +34,12 @@ struct request {
     bt_openai *server;
     bt_reply *reply;
     int64_t arrived_ns;
-    bool has_token; /* the first generated token was counted */
+    bool has_token; /* the first generated token has been counted */
     bt_openai_answer answer;
     bool stream, include_usage;
-    atomic_bool gone; /* its client */
-    size_t left;      /* choices that are not done */
-    bool cancelled;   /* one of them was */
+    atomic_bool gone; /* the client has disconnected */
+    size_t left;      /* number of unfinished choices */
+    bool cancelled;   /* a choice was cancelled */
     writer *writers;  /* (answer.n) */
     bt_text out;
 };
@@ -52,7 +52,7 @@ static void request_free(request *r) {
     free(r);
 }
 
-/* ---- events of the generator: its thread --------------------------------------------------------- */
+/* ---- events of the generator, on its thread --------------------------------------------------------- */
 static void send_openai_chunk(request *r, bt_openai_choice *c, bool finished) {
     bt_text_clear(&r->out);
     bt_openai_put_chunk(&r->answer, c, finished, &r->out);
@@ -83,7 +83,7 @@ static void end_stream(request *r) {
     bt_reply_put(r->reply, bt_text_str(&r->out), r->out.len);
 }
 
-/* returns the status */
+/* Returns the HTTP status. */
 static int reply_unavailable(bt_reply *reply, const char *message) {
     bt_reply_error(reply, 503, &(bt_serve_error){.type = "server_error", .message = message});
     return 503;
@@ -106,14 +106,14 @@ static void on_done(void *ctx, bt_finish why, const char *text, size_t n) {
     if (why == BT_FINISH_CANCELLED) {
         r->cancelled = true;
     } else {
-        const bool logprobs = r->answer.logprobs; /* the rest is of no further token */
+        const bool logprobs = r->answer.logprobs; /* the last text belongs to no further token */
         r->answer.logprobs = false;
         bt_openai_add(&r->answer, w->choice, &rest);
         r->answer.logprobs = logprobs;
         if (r->stream) send_openai_chunk(r, w->choice, true);
     }
     if (--r->left) return;
-    int status = 200; /* a stream has sent its status already */
+    int status = 200; /* a stream has already sent its status */
     if (r->stream)
         end_stream(r);
     else
@@ -123,7 +123,7 @@ static void on_done(void *ctx, bt_finish why, const char *text, size_t n) {
     request_free(r);
 }
 
-/* ---- requests: the server's thread ----------------------------------------------------------- */
+/* ---- requests, on the server's thread ----------------------------------------------------------- */
 static void send_openai_fault(bt_openai *o, bt_reply *reply, const bt_openai_fault *fault,
                               const bt_err *err) {
     int status = 400;
@@ -213,7 +213,7 @@ static bt_code check_requested_model(const bt_openai *o, bt_openai_request *q, b
     return err->code = BT_NOTFOUND;
 }
 
-/* The phrase of OpenAI's message is kept: clients recognise a prompt that is too long by it. */
+/* The phrase of OpenAI's message is kept: clients recognise an excessive prompt by it. */
 static bt_code check_length(const bt_openai *o, bt_openai_request *q, bool chat, bt_err *err) {
     for (size_t i = 0; i < q->n_prompts; i++)
         if (q->prompts[i].n > o->cfg.context)
@@ -357,7 +357,7 @@ static const struct {
     {models_path, ROUTE_MODELS, false},           {"/metrics", ROUTE_METRICS, false},
 };
 
-/* a slash at the end is ignored */
+/* A slash at the end of the path is ignored. */
 static route_id find_route(const char *path, bool *post) {
     size_t n = strlen(path);
     *post = false;

@@ -1,11 +1,11 @@
-/* openai.h - a model behind OpenAI's routes: the source of a web server's answers (web/serve/serve.h),
- * with a batch (engine/generate/generator.h) that writes them.
+/* openai.h - serves a model with OpenAI's API: a source of responses for a web server (web/serve/serve.h), and the
+ * batch that generates them (engine/generate/generator.h).
  *
  *     POST /v1/completions  /v1/chat/completions  /tokenize  /detokenize
  *     GET  /v1/models  /v1/models/NAME  /metrics
  *
- * Threads: the source's functions are called by the server's thread, the batch's callbacks by the
- * one that runs it; a request belongs to the latter once its texts are submitted. */
+ * Threads: the server's thread calls the source's functions; the thread that runs the batch calls its callbacks, and
+ * owns a request once its texts are submitted. */
 #ifndef BT_CLI_SERVE_OPENAI_H
 #define BT_CLI_SERVE_OPENAI_H
 
@@ -22,8 +22,8 @@ typedef struct bt_openai_cfg { /* borrowed; name is copied */
     const char *name; /* name of the model */
     /* hash of program and kernels: "system_fingerprint" of every response */
     const char *fingerprint;
-    size_t context; /* tokens */
-    bool any_model; /* requests may name any model */
+    size_t context; /* maximum number of tokens */
+    bool any_model; /* true: requests may name any model */
     const char *precision;
     const bt_text *notes; /* about the model's files, one line each */
 } bt_openai_cfg;

@@ -1,4 +1,4 @@
-/* openai_answer.c - the JSON of completions and chat completions. */
+/* openai_answer.c - writes the JSON of completions and chat completions. */
 #include "cli/serve/openai_answer.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static void list_begin(bt_openai_list *l) {
     bt_json_array(&l->json, NULL);
 }
 
-/* the closed list; a new one begins afterwards */
+/* Writes the closed list; the next entry begins a new one. */
 static void list_put(bt_openai_list *l, bt_json *j, const char *key) {
     bt_json_end(&l->json, ']');
     bt_json_raw(j, key, bt_text_str(&l->text));
@@ -48,7 +48,7 @@ void bt_openai_answer_release(bt_openai_answer *a) {
     a->n = 0;
 }
 
-/* the text of a token: a special token's name; bytes that are no UTF-8 as "bytes:\xNN..." */
+/* Appends the name of a special token, or the text of any other; invalid UTF-8 is written as "bytes:\xNN...". */
 static void put_token_name(const bt_tokenizer *t, int32_t id, bt_text *out) {
     size_t n;
     const char *s = bt_tokenizer_bytes(t, id, &n);
@@ -64,9 +64,8 @@ static void put_token_name(const bt_tokenizer *t, int32_t id, bt_text *out) {
     bt_text_release(&mended);
 }
 
-/* Appends the bytes of a token to the text of a choice and counts the characters that are complete
- * afterwards. Clients cut the text by these offsets, so bytes that are no UTF-8 count as the U+FFFD
- * that the text has for them. */
+/* Appends the bytes of a token to the text of a choice and counts the characters that are now complete. Clients divide
+ * the text by these offsets, so invalid bytes count as the U+FFFD that the text contains for them. */
 static void count_characters(bt_openai_choice *c, const char *bytes, size_t n) {
     bt_text text, shown;
     bt_text_init(&text);
@@ -117,7 +116,7 @@ static void add_chat_logprob(const bt_openai_answer *a, bt_openai_choice *c,
     bt_json_end(j, '}');
 }
 
-/* The likeliest tokens and, as OpenAI has it, the token itself where it is not among them. */
+/* Adds the most probable tokens and, as OpenAI does, the token itself if it is not among them. */
 static void add_top(const bt_openai_answer *a, bt_json *j, const bt_token_event *s,
                     const char *token) {
     bt_text word;
@@ -144,11 +143,12 @@ static void add_logprob(const bt_openai_answer *a, bt_openai_choice *c, const bt
     bt_text_init(&word);
     put_token_name(a->tokenizer, s->token, &word);
     bt_json_str(&c->tokens.json, NULL, bt_text_str(&word));
-    bt_json_num(&c->token_logprobs.json, NULL, s->logprob); /* NaN is null */
+    bt_json_num(&c->token_logprobs.json, NULL, s->logprob); /* NaN is written as null */
     add_top(a, &c->top_logprobs.json, s, bt_text_str(&word));
     bt_json_int(&c->text_offset.json, NULL, (int64_t)c->n_chars);
     bt_text_release(&word);
-    if (!s->echoed && bt_tokenizer_is_special(a->tokenizer, s->token)) return; /* not in the text */
+    if (!s->echoed && bt_tokenizer_is_special(a->tokenizer, s->token))
+        return; /* the text does not contain special tokens */
     size_t n;
     const char *bytes = bt_tokenizer_bytes(a->tokenizer, s->token, &n);
     count_characters(c, bytes, n);

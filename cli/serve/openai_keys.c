@@ -1,4 +1,4 @@
-/* openai_keys.c - the table of a request's keys, and the check of an object against it. */
+/* openai_keys.c - the table of request keys, and the check of an object against it. */
 #include "cli/serve/openai_keys.h"
 
 #include <stdarg.h>
@@ -23,8 +23,8 @@ typedef struct key_row {
     const char *name;
     unsigned where; /* bits of bt_openai_object */
     key_use use;
-    double neutral;      /* a number that requests nothing */
-    const char *instead; /* replacement, for the message; NULL: none */
+    double neutral;      /* value of a number that has no effect */
+    const char *instead; /* key to use instead, for the message; NULL: none */
 } key_row;
 
 static const key_row rows[] = {
@@ -60,7 +60,7 @@ static const key_row rows[] = {
     {"add_generation_prompt", CHAT, READ, 0, NULL},
     {"continue_final_message", CHAT, READ, 0, NULL},
     {"modalities", CHAT, READ, 0, NULL},
-    /* accounting, storage and transport: none of them changes a text */
+    /* accounting, storage and transport do not change a text */
     {"user", BOTH, HARMLESS, 0, NULL},
     {"metadata", BOTH, HARMLESS, 0, NULL},
     {"store", BOTH, HARMLESS, 0, NULL},
@@ -70,9 +70,9 @@ static const key_row rows[] = {
     {"prompt_cache_retention", BOTH, HARMLESS, 0, NULL},
     {"cache_prompt", BOTH, HARMLESS, 0, NULL},
     {"include_obfuscation", STREAM, HARMLESS, 0, NULL},
-    {"parallel_tool_calls", CHAT, HARMLESS, 0, NULL}, /* it limits tools, which are refused */
-    {"name", MESSAGE, HARMLESS, 0, NULL},             /* no chat template here renders it */
-    /* known elsewhere; each would change the text */
+    {"parallel_tool_calls", CHAT, HARMLESS, 0, NULL}, /* limits tools, which are refused */
+    {"name", MESSAGE, HARMLESS, 0, NULL},             /* no supported chat template uses it */
+    /* keys of other servers that would change the text */
     {"suffix", COMPLETION, UNSUPPORTED, 0, NULL},
     {"tools", CHAT, UNSUPPORTED, 0, NULL},
     {"tool_choice", CHAT, UNSUPPORTED, 0, NULL},
@@ -100,7 +100,7 @@ static const key_row rows[] = {
     {"mirostat", BOTH, UNSUPPORTED, 0, "use top_p or min_p"},
     {"prompt_logprobs", BOTH, UNSUPPORTED, 0, "use echo with logprobs"},
     {"n_probs", BOTH, UNSUPPORTED, 0, "use logprobs"},
-    {"add_special_tokens", CHAT, UNSUPPORTED, 0, NULL}, /* the template has them */
+    {"add_special_tokens", CHAT, UNSUPPORTED, 0, NULL}, /* the template determines them */
     {"chat_template", CHAT, UNSUPPORTED, 0, "start serve with --template"},
     {"chat_template_kwargs", CHAT, UNSUPPORTED, 0, NULL},
     {"reasoning_effort", CHAT, UNSUPPORTED, 0, NULL},

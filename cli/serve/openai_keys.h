@@ -19,10 +19,10 @@ typedef enum {
     BT_KEYS_DETOKENIZE  /* body of POST /detokenize */
 } bt_openai_object;
 
-/* Fields of the error object of a refused request beside the message. */
+/* Fields of the error object of a refused request, in addition to the message. */
 typedef struct bt_openai_fault {
     const char *code; /* in OpenAI's spelling, "unknown_parameter"; NULL: none */
-    char param[64];   /* the key at fault, "" if it is none */
+    char param[64];   /* the key at fault; "": none */
 } bt_openai_fault;
 
 /* Sets *fault and *err; always returns BT_ARG. code: NULL for "invalid_value". */

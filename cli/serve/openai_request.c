@@ -76,7 +76,8 @@ static bt_code read_sampling(bt_openai_request *r, json_t *o, bt_err *err) {
                            err));
     BT_TRY(
         read_number_key(r, o, "repeat_penalty", 0.01, 100, &r->sampling.repetition_penalty, err));
-    BT_TRY(read_integer_key(r, o, "top_k", -1, INT32_MAX, &top_k, err)); /* -1: off, as elsewhere */
+    BT_TRY(read_integer_key(r, o, "top_k", -1, INT32_MAX, &top_k,
+                            err)); /* -1: off, as in other servers */
     BT_TRY(read_integer_key(r, o, "seed", INT64_MIN, INT64_MAX, &seed, err));
     r->sampling.top_k = top_k < 0 ? 0 : (int)top_k;
     r->sampling.seed = (uint64_t)seed;
@@ -84,7 +85,7 @@ static bt_code read_sampling(bt_openai_request *r, json_t *o, bt_err *err) {
     return BT_OK;
 }
 
-/* a text or a list of texts, in one block of bytes */
+/* Reads a string or a list of strings into one block of bytes. */
 static bt_code read_stops(bt_openai_request *r, json_t *v, bt_err *err) {
     const bool list = json_is_array(v);
     const size_t n = list ? json_array_size(v) : v != NULL;
@@ -156,7 +157,7 @@ static bt_code prompt_of_text(bt_openai_ids *out, json_t *v, unsigned how, const
     if (n > 0)
         return bt_tokenizer_encode_as(tok, how, json_string_value(v), n, &out->at, &out->n, &cap,
                                       err);
-    /* An empty prompt becomes the tokens that begin each text, otherwise the beginning of a line. */
+    /* An empty prompt becomes the tokens that begin each text, or a newline if there are none. */
     BT_TRY(bt_tokenizer_encode_as(tok, how, "", 0, &out->at, &out->n, &cap, err));
     if (out->n) return BT_OK;
     if (eot < 0) return bt_tokenizer_encode(tok, "\n", 1, &out->at, &out->n, &cap, err);
@@ -183,7 +184,7 @@ static bt_code prompt_of_ids(bt_openai_request *r, bt_openai_ids *out, json_t *l
     return BT_OK;
 }
 
-/* a text, a list of texts, a list of ids, a list of lists of ids */
+/* Reads a text, a list of texts, a list of ids, or a list of lists of ids. */
 static bt_code read_prompt_key(bt_openai_request *r, json_t *v, unsigned how,
                                const bt_tokenizer *tok, bt_err *err) {
     if (!json_is_string(v) && !(json_is_array(v) && json_array_size(v) > 0))
@@ -292,8 +293,8 @@ static bt_code read_messages(bt_openai_request *r, messages *m, json_t *list, bt
     return BT_OK;
 }
 
-/* Does the answer continue the last message? It does if that is the assistant's, as in vLLM and llama-server. The two
- * keys of vLLM may only confirm it. */
+/* Sets *out if the reply continues the last message, which it does if that is the assistant's, as in vLLM and
+ * llama-server. The two keys of vLLM may only confirm this. */
 static bt_code read_continuation(bt_openai_request *r, json_t *o, const messages *m, bool *out,
                                  bt_err *err) {
     const bool last = m->at[m->n - 1].role == BT_CHAT_ASSISTANT;

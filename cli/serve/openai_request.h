@@ -1,4 +1,4 @@
-/* openai_request.h - requests in OpenAI's form, read from JSON and checked. Threads: the caller's. */
+/* openai_request.h - parses and validates requests in OpenAI's form. Threads: the caller's. */
 #ifndef BT_CLI_SERVE_OPENAI_REQUEST_H
 #define BT_CLI_SERVE_OPENAI_REQUEST_H
 
@@ -16,23 +16,22 @@ typedef struct bt_openai_ids {
 typedef struct bt_openai_request {
     char *model;            /* the name that the client gave; NULL: none */
     bt_openai_ids *prompts; /* (n_prompts) */
-    size_t n_prompts, n;    /* n: answers to each */
+    size_t n_prompts, n;    /* n: number of choices for each prompt */
     bt_sampling sampling;
     bool has_seed;
-    size_t max_tokens; /* SIZE_MAX: as far as the context goes */
+    size_t max_tokens; /* SIZE_MAX: up to the end of the context */
     char *stop_bytes;
     const char *stops[BT_OPENAI_STOPS + BT_CHAT_STOPS];
     size_t n_stops;
-    int32_t end; /* token that ends an answer beside the end of text; -1: none */
+    int32_t end; /* token that ends the text, in addition to the end of text; -1: none */
     bool stream, include_usage, echo, logprobs;
     size_t top;
     bt_openai_fault fault; /* fault of a refused request */
 } bt_openai_request;
 
-/* POST /v1/completions. In a prompt of text, names of special tokens become these tokens
- * (`parse_special`: false refuses this), and the tokenizer's BOS is put in front (`add_special_tokens`:
- * false refuses this). BT_ARG, BT_FORMAT and BT_UNSUPPORTED: the request is wrong; out->fault is set.
- * The caller releases *out in either case. */
+/* POST /v1/completions. Names of special tokens in the prompt become these tokens (unless "parse_special" is false),
+ * and the tokenizer's BOS is added at the beginning (unless "add_special_tokens" is false). BT_ARG, BT_FORMAT and
+ * BT_UNSUPPORTED: the request is invalid; out->fault is set. The caller releases *out in any case. */
 bt_code bt_openai_completion(bt_openai_request *out, const char *body, size_t n,
                              const bt_tokenizer *tokenizer, bt_err *err) BT_MUST_CHECK;
 /* POST /v1/chat/completions */

@@ -1,4 +1,4 @@
-/* openai_tokens.c - the tokens of a text and the text of tokens, for clients that count tokens. */
+/* openai_tokens.c - encodes and decodes text for clients that count tokens. */
 #include "cli/serve/openai_tokens.h"
 
 #include <stdlib.h>
@@ -22,8 +22,8 @@ static bt_code read_flag_key(json_t *o, const char *key, bool *set, bt_openai_fa
                : bt_openai_refuse_key(fault, key, NULL, err, "'%s' must be true or false", key);
 }
 
-/* The defaults of vLLM ('prompt', 'add_special_tokens') and of llama-server ('content', 'add_special'):
- * the former counts the tokens that a completion would put around the text. */
+/* Chooses the defaults of vLLM ('prompt', 'add_special_tokens') or llama-server ('content', 'add_special'). Those of
+ * vLLM count the tokens that a completion adds around the text. */
 static bt_code read_how(json_t *o, unsigned *how, bt_openai_fault *fault, bt_err *err) {
     bool special = true, whole = !json_object_get(o, "content");
     BT_TRY(read_flag_key(o, "parse_special", &special, fault, err));

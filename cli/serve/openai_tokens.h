@@ -10,7 +10,7 @@
 bt_code bt_openai_tokenize(const char *body, size_t n, const bt_tokenizer *tokenizer,
                            size_t context, bt_text *out, bt_openai_fault *fault, bt_err *err)
     BT_MUST_CHECK;
-/* {"tokens": [ids]} -> {"content": TEXT, "prompt": TEXT}; bytes that are no UTF-8 become U+FFFD */
+/* {"tokens": [ids]} -> {"content": TEXT, "prompt": TEXT}; invalid UTF-8 becomes U+FFFD. */
 bt_code bt_openai_detokenize(const char *body, size_t n, const bt_tokenizer *tokenizer,
                              bt_text *out, bt_openai_fault *fault, bt_err *err) BT_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* serve_metrics.c - the response to `GET /metrics` of a model's server. */
+/* serve_metrics.c - writes the response to `GET /metrics` of a model's server. */
 #include "cli/serve/serve_metrics.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* serve_metrics.h - counters and latencies of a model's server, as Prometheus text.
  *
- * Threads: any; a lock of its own. Owns: nothing beyond the struct. */
+ * Threads: any; it has its own lock. Owns: nothing beyond the struct. */
 #ifndef BT_CLI_SERVE_SERVE_METRICS_H
 #define BT_CLI_SERVE_SERVE_METRICS_H
 
@@ -29,9 +29,9 @@ typedef struct bt_serve_metrics {
 void bt_serve_metrics_init(bt_serve_metrics *m);
 void bt_serve_metrics_release(bt_serve_metrics *m);
 void bt_serve_metrics_first_token(bt_serve_metrics *m, double seconds);
-/* a completion, chat completion or tokenization was answered with this HTTP status; seconds < 0: without a latency */
+/* Counts a response to a completion, chat completion or tokenization with this HTTP status; seconds < 0: no latency. */
 void bt_serve_metrics_request(bt_serve_metrics *m, int status, double seconds);
-/* text format 0.0.4 */
+/* Appends text format 0.0.4. */
 void bt_serve_metrics_put(bt_serve_metrics *m, const bt_generator_load *load, bt_text *out);
 
 #endif

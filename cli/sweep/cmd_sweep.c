@@ -1,4 +1,4 @@
-/* cmd_sweep.c - `bitrain sweep FILE.yaml`: many runs over settings, as one group. */
+/* cmd_sweep.c - `bitrain sweep FILE.yaml`: trains many runs with different settings as one group. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,13 +74,13 @@ static bt_code train_sweep(bt_sweep_plan *p, const sweep_cfg *cfg, int *exit_sta
             fprintf(stderr, "budget.hours is used up: run the same command to continue\n");
         return BT_OK;
     }
-    /* a range test continues until the loss diverges, which may end its run: its result is valid all the same */
+    /* in a range test the loss may diverge, which ends the run; its result is valid nevertheless */
     if (p->file->head.method == BT_SWEEP_FIND_LR) return BT_OK;
     const size_t failed = count_runs_in_state(p, BT_TRAINING_FAILED);
     if (failed)
         return bt_fail(err, BT_IO, "%zu of %zu runs failed (`bitrain autopsy RUN` shows the cause)",
                        failed, p->n);
-    /* runs that differ by their seed alone are what a group is the mean of */
+    /* a group is averaged over runs that differ only by their seed */
     size_t axis = 0;
     while (axis < p->file->n_axes && strcmp(p->file->axes[axis].opt->key, "run.seed") == 0) axis++;
     if (!g->quiet && axis < p->file->n_axes)

@@ -1,5 +1,5 @@
-/* sweep_file.c - the file of a sweep: the same strict YAML as a run's configuration, read through an
- * option table that is made of the settings a run has. */
+/* sweep_file.c - reads the file of a sweep: the same strict YAML as a run's configuration, through an option table
+ * generated from the settings of a run. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ enum { HEAD_ROWS = sizeof head_rows / sizeof head_rows[0] };
 typedef struct table {
     bt_opts opts;
     bt_opt rows[BT_OPT_MAX];
-    const bt_opt *of[BT_OPT_MAX]; /* the run's setting behind a row, NULL: of the head */
+    const bt_opt *of[BT_OPT_MAX]; /* the run's setting of a row; NULL: a row of the sweep itself */
     char keys[BT_OPT_MAX][64];
     size_t n, n_head;
     struct {
@@ -47,7 +47,7 @@ typedef struct table {
     } values;
 } table;
 
-/* The sweep sets the name, folder and place of its runs; seed and note are ordinary settings. */
+/* The sweep itself sets name, folder and placement of its runs; seed and note may be set. */
 static bool may_be_set(const char *key) {
     return strncmp(key, "run.", 4) != 0 || strcmp(key, "run.seed") == 0 ||
            strcmp(key, "run.note") == 0;
@@ -76,7 +76,7 @@ static bt_code make_rows(table *t, bt_err *err) {
     return bt_opts_init(&t->opts, t->rows, t->n, &t->values, err);
 }
 
-/* the error that a run would report for this value */
+/* Fails with the error that a run would report for this value. */
 static bt_code check_setting_value(const bt_opt *opt, const char *value, const char *where,
                                    bt_err *err) {
     static bt_opts o;
@@ -93,7 +93,7 @@ static const char *number_text(const bt_opt *opt, double v, char buf[40]) {
     return buf;
 }
 
-/* "[log] A .. B [in N]" -> true; *points 0 without "in" */
+/* Parses "[log] A .. B [in N]"; *points is 0 without "in". */
 static bool is_range(const char *text, bt_sweep_axis *a, long *points) {
     char *end;
     a->log = strncmp(text, "log ", 4) == 0;
@@ -135,7 +135,7 @@ static bt_code read_axis_range(bt_sweep_file *f, bt_sweep_axis *a, long points, 
                                 : a->from + u * (a->to - a->from);
         number_text(a->opt, v, buf);
         if (a->n && strcmp(a->values[a->n - 1], buf) == 0)
-            continue; /* whole numbers may coincide */
+            continue; /* integers of a fine range may coincide */
         a->values[a->n] = strdup(buf);
         if (!a->values[a->n++]) return bt_fail(err, BT_NOMEM, "no memory for the sweep");
     }
@@ -192,7 +192,7 @@ static bt_code read_fixed_settings(bt_sweep_file *f, table *t, bt_err *err) {
     return BT_OK;
 }
 
-/* "dir/lr_1.yaml" -> "lr_1"; what a run's name may not hold becomes '-' */
+/* "dir/lr_1.yaml" -> "lr_1"; characters not allowed in a run's name become '-'. */
 static void group_name_from_path(const char *path, char name[BT_NAME_MAX]) {
     const char *base = strrchr(path, '/');
     base = base ? base + 1 : path;
@@ -276,7 +276,7 @@ bt_code bt_sweep_file_find(bt_sweep_file *f, const bt_sweep_find *find, bt_err *
     snprintf(range, BT_SWEEP_TEXT, "log %.9g .. %.9g", find->from, find->to);
     f->settings[f->n_settings++] = (bt_sweep_setting){bt_sweep_opt("train.steps"), steps,
                                                       "--steps"};
-    /* the configuration of a run may count its steps in epochs */
+    /* the run's configuration may give its length in epochs */
     f->settings[f->n_settings++] = (bt_sweep_setting){bt_sweep_opt("train.epochs"), "0", "--steps"};
     BT_TRY(take_axis(f, bt_sweep_opt("optim.lr"), range, "--from, --to", err));
     return check_head(f, err);

@@ -1,5 +1,5 @@
-/* sweep_find.c - method find-lr: one run whose learning rate rises from the beginning of a range to its end
- * (optim.schedule=range), and the rate that follows from its losses (lr_range.h). */
+/* sweep_find.c - method find-lr: a single run whose learning rate increases through a range (optim.schedule=range), and
+ * the rate that its losses suggest (lr_range.h). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "store/read/lr_range.h"
 #include "store/write/manage.h"
 
-/* The final checkpoint is useless, so none is saved. Parts add settings that tolerate a diverging loss. */
+/* No final checkpoint is saved, because it would be useless. Parts add settings that tolerate a diverging loss. */
 static const struct {
     const char *key, *value;
 } fixed[] = {{"optim.schedule", "range"}, {"ckpt.final", "false"}, {"ckpt.keep_best", "false"}};
@@ -61,7 +61,7 @@ static int chart_width(void) {
     return w < 40 ? 40 : w > WIDTH_MOST ? WIDTH_MOST : w;
 }
 
-/* The x axis and its label are decimal logarithms of the rate. */
+/* The x axis is the decimal logarithm of the rate. */
 static bt_code draw_lr_chart(const bt_lr_range *r, const char *run, bt_err *err) {
     bt_term_caps caps = bt_term_caps_of_env();
     bt_canvas c;
@@ -128,7 +128,7 @@ static bt_code print_lr_json(const bt_sweep_plan *p, const bt_lr_range *r, bt_er
     return bt_printout_print(&o, err);
 }
 
-/* once: the same command prints the result again */
+/* Recorded once, although the same command prints the result again. */
 static bt_code record_lr_note(const bt_sweep_plan *p, bt_db *db, const bt_lr_range *r,
                               bt_err *err) {
     char title[120];

@@ -1,5 +1,5 @@
-/* sweep_plan.c - from a space to runs: the points, the number that the budget allows, the rungs of successive
- * halving, and a check of every run's settings. */
+/* sweep_plan.c - computes the runs of a space: the points, the number that the budget permits, the rungs of successive
+ * halving; and checks every run's settings. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "engine/kernels/table/cpu.h"
 #include "store/read/lr_range.h"
 
-/* tries of a draw that must differ from those before it, for one run */
+/* maximum number of draws per run to find a point that differs from earlier ones */
 enum { DRAWS = 64 };
 
 /* ---- points ---------------------------------------------------------------------------------- */
@@ -34,7 +34,7 @@ static bool grid_point(const bt_sweep_file *f, size_t index, bt_sweep_run *r) {
     return true;
 }
 
-/* A value is a function of seed, setting and number of the run: more runs later begin as these did. */
+/* A value is a function of seed, setting and run number, so a sweep with more runs begins with the same ones. */
 static bool draw_random_run(const bt_sweep_file *f, size_t run, int attempt, bt_sweep_run *r) {
     for (size_t i = 0; i < f->n_axes; i++) {
         const bt_sweep_axis *a = &f->axes[i];
@@ -64,7 +64,7 @@ static bool same_point(const bt_sweep_file *f, const bt_sweep_run *a, const bt_s
     return true;
 }
 
-/* p->n grows by one, or *full: the space has no further point */
+/* Adds one run, or sets *full if the space has no further point. */
 static bt_code add_drawn(bt_sweep_plan *p, bool *full, bt_err *err) {
     bt_sweep_run *r = &p->runs[p->n];
     for (int attempt = 0; attempt < DRAWS; attempt++) {
@@ -84,7 +84,7 @@ static bt_code add_drawn(bt_sweep_plan *p, bool *full, bt_err *err) {
     return BT_OK;
 }
 
-/* the one run of a range test ends at the highest rate */
+/* The single run of a range test ends at the highest rate. */
 static bool top_of_range(const bt_sweep_file *f, bt_sweep_run *r) {
     char buf[40];
     snprintf(buf, sizeof buf, "%.9g", f->axes[0].to);
@@ -117,8 +117,8 @@ static bt_code make_points(bt_sweep_plan *p, size_t n, bt_err *err) {
 
 /* ---- settings of one run --------------------------------------------------------------------- */
 
-/* Finds the settings of one run as `bitrain train` does, for the cores that a run of this sweep has. A number of epochs
- * becomes a number of steps, for which the data is opened. */
+/* Resolves the settings of one run like `bitrain train`, for the cores of one run of this sweep. If they count epochs,
+ * the data are opened to convert them to steps. */
 static bt_code plan_one_run(const bt_sweep_plan *p, bt_sweep_run *r, bt_train_plan *t,
                             bt_err *err) {
     bool help;
@@ -172,11 +172,11 @@ size_t bt_sweep_survivors(const bt_sweep_plan *p, int rung) {
     return n;
 }
 
-/* first, first * keep, ... and the whole run */
+/* Rungs at first, first * keep, ... and the whole run. */
 static void make_rungs(bt_sweep_plan *p, int64_t steps) {
     const bt_sweep_head *h = &p->file->head;
     int64_t at = h->first_steps;
-    if (!at) { /* one rung for each run to choose from */
+    if (!at) { /* there are at most as many rungs as runs to choose from */
         at = steps;
         for (size_t n = p->n; n >= (size_t)h->keep && at / h->keep > 0; n /= (size_t)h->keep)
             at /= h->keep;
@@ -233,7 +233,7 @@ static bt_code fit_budget(bt_sweep_plan *p, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the plan ------------------------------------------------------------------------------- */
 
 static void release_runs(bt_sweep_plan *p) {
     for (size_t i = 0; i < p->n; i++)
@@ -243,7 +243,7 @@ static void release_runs(bt_sweep_plan *p) {
     p->n = 0;
 }
 
-/* The path must leave room for the names of its files. */
+/* Refuses a path that leaves no room for the names of its files. */
 static bt_code absolute(const char *path, char out[PATH_MAX], bt_err *err) {
     BT_TRY(bt_absolute_path(path, out, err));
     if (strlen(out) >= PATH_MAX - 128)
@@ -251,7 +251,7 @@ static bt_code absolute(const char *path, char out[PATH_MAX], bt_err *err) {
     return BT_OK;
 }
 
-/* Returns the cores of a run if the file sets its size, otherwise 0. */
+/* Returns the number of cores of a run if the file sets its size, otherwise 0. */
 static long cores_of_run(const bt_sweep_plan *p) {
     long ranks = 0, threads = 1;
     for (size_t i = 0; i < p->file->n_settings; i++) {
@@ -262,7 +262,7 @@ static long cores_of_run(const bt_sweep_plan *p) {
     return ranks < 1 ? 0 : ranks * (threads > 0 ? threads : 1);
 }
 
-/* Sets the number of concurrent runs: as many as fit the cores if the file sets the size of a run, otherwise one. */
+/* Sets the number of concurrent runs: as many as fit on the cores if the file sets the size of a run, otherwise one. */
 static void share_machine(bt_sweep_plan *p) {
     const long run = cores_of_run(p), cores = bt_cpu_get()->cores;
     p->parallel = p->file->head.parallel ? (int)p->file->head.parallel
@@ -308,7 +308,7 @@ static bt_code distribute_budget(bt_sweep_plan *p, bt_err *err) {
     return share_job(p, err);
 }
 
-/* the folder beside the database, unless one is given */
+/* Uses the folder beside the database, unless one is given. */
 static bt_code choose_folder(bt_sweep_plan *p, const char *store, const char *out, bt_err *err) {
     char path[PATH_MAX];
     BT_TRY(bt_store_path(path, sizeof path, store, err));
@@ -321,7 +321,7 @@ static bt_code choose_folder(bt_sweep_plan *p, const char *store, const char *ou
     return absolute(path, p->out, err);
 }
 
-/* Counts the points to be made at most; *space: the number of points of a grid. */
+/* Counts the points to be made; *space: the number of points of a grid. */
 static bt_code count_points(const bt_sweep_plan *p, size_t *most, size_t *space, bt_err *err) {
     const bt_sweep_file *f = p->file;
     const size_t wanted = (size_t)f->head.runs;
@@ -335,7 +335,7 @@ static bt_code count_points(const bt_sweep_plan *p, size_t *most, size_t *space,
     return BT_OK;
 }
 
-/* Counts the runs of a random search that has only a budget: as many as it allows. */
+/* Sets the number of runs of a random search that has only a budget. */
 static bt_code count_random(bt_sweep_plan *p, size_t *most, bt_err *err) {
     const bt_sweep_head *h = &p->file->head;
     if (h->method != BT_SWEEP_RANDOM || h->runs) return BT_OK;
@@ -347,7 +347,7 @@ static bt_code count_random(bt_sweep_plan *p, size_t *most, bt_err *err) {
     return BT_OK;
 }
 
-/* Checks every run. Opening tokenizer and data takes milliseconds a run, so thousands of runs show progress. */
+/* Checks every run. Opening tokenizer and data takes milliseconds per run, so progress is shown. */
 static bt_code check_runs(bt_sweep_plan *p, bool quiet, bt_err *err) {
     bt_progress bar;
     char note[64];

@@ -1,4 +1,4 @@
-/* sweep_print.c - a sweep for people, and as JSON. */
+/* sweep_print.c - prints a sweep as text and as JSON. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,13 +10,13 @@
 
 static const char *const methods[] = {"grid", "random", "halving", "find-lr"};
 
-/* indices of the runs, the best first */
+/* Returns the indices of the runs, the best first. */
 static size_t *ranking(const bt_sweep_plan *p) {
     size_t *order = calloc(p->n + 1, sizeof *order);
     for (size_t i = 0; order && i < p->n; i++) {
         size_t k = i;
         const bt_sweep_run *r = &p->runs[i];
-        /* one that went further is before one that was left behind */
+        /* a run that continued ranks before an eliminated one */
         while (k > 0 && (p->runs[order[k - 1]].run.left_out != r->run.left_out
                              ? p->runs[order[k - 1]].run.left_out
                              : bt_sweep_better(p, r, &p->runs[order[k - 1]]))) {

@@ -1,5 +1,4 @@
-/* sweep_state.c - the existing state: the folder and its owner, runs in the database, values
- * of the goal. */
+/* sweep_state.c - the stored state of a sweep: its locked folder, its runs in the database, and values of the goal. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -14,7 +13,7 @@
 #include "engine/base/system/folders.h"
 #include "engine/data/io/file_io.h"
 
-enum { WINDOW = 20 }; /* values of the loss that are averaged */
+enum { WINDOW = 20 }; /* number of loss values that are averaged */
 
 /* The first line of sweep.runs has the settings that all runs share; each further line is a run. */
 static void list_runs(const bt_sweep_plan *p, bt_text *out) {
@@ -31,8 +30,7 @@ static void list_runs(const bt_sweep_plan *p, bt_text *out) {
                        bt_sweep_point(p, &p->runs[i], point, sizeof point));
 }
 
-/* Compares line by line. A list that is only longer or shorter is equal, so that a sweep can continue with a larger
- * budget. */
+/* Compares line by line. A list may be longer or shorter, so that a sweep can continue with another budget. */
 static bt_code same_runs(const bt_sweep_plan *p, const char *old, const char *now, bt_err *err) {
     while (*old && *now) {
         const size_t n = strcspn(old, "\n"), k = strcspn(now, "\n");
@@ -48,7 +46,7 @@ static bt_code same_runs(const bt_sweep_plan *p, const char *old, const char *no
     return BT_OK;
 }
 
-/* A folder without a list does not belong to a sweep: its files are kept. */
+/* A folder without a list does not belong to a sweep; its files are kept. */
 static bt_code compare_list(bt_sweep_plan *p, bt_err *err) {
     char path[PATH_MAX + 16], *old = NULL;
     size_t n = 0;
@@ -123,7 +121,7 @@ bt_code bt_sweep_read_goal(const bt_sweep_plan *p, bt_sweep_run *r, int64_t step
                                loss || strcmp(goal, "tokens_per_s") == 0 ? WINDOW : 1, &r->level,
                                err);
     bt_db_close(db);
-    /* one that diverged has steps without a loss behind the last that has one */
+    /* a diverged run has steps without a loss after the last valid one */
     if (r->run.at == BT_TRAINING_FAILED) r->level.value = NAN;
     return code;
 }

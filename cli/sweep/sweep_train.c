@@ -1,4 +1,4 @@
-/* sweep_train.c - trains the runs of a sweep as a group, one rung of halving after the other. */
+/* sweep_train.c - trains the runs of a sweep as a group, rung by rung. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void append_sweep_words(void *ctx, const bt_training *training, bool cont
         bt_sweep_put_settings(p, r, out);
     }
     if (!p->slurm) return;
-    /* not every Slurm binds a step to its processors, where a run would look for them */
+    /* not every Slurm binds a step to its processors, from which a run would derive them */
     append_rank_flag(out, "--ranks", r->ranks);
     append_rank_flag(out, "--threads", r->threads);
 }
@@ -43,7 +43,7 @@ static bt_code print_sweep_run(void *ctx, bt_training *r, bt_err *err) {
     return BT_OK;
 }
 
-/* Continues the best runs; runs that failed rank last. */
+/* Selects the best runs to continue; failed runs rank last. */
 static bt_code promote_best_runs(bt_sweep_plan *p, int rung, bt_err *err) {
     const size_t keep = bt_sweep_survivors(p, rung + 1);
     for (size_t i = 0; i < p->n; i++)

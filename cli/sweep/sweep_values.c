@@ -1,4 +1,4 @@
-/* sweep_values.c - the settings that runs of a sweep differ in, as text, and which of two runs is better. */
+/* sweep_values.c - formats the settings in which runs of a sweep differ, and compares two runs. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

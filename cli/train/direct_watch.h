@@ -3,8 +3,7 @@
  *
  * A thread holds a pidfd of every other rank of this host. If one exits while the watch is open and this rank does not
  * exit in the next moment, the lowest remaining rank of this host prints the loss, rank 0 records the run as failed,
- * and
- * the process exits with BT_LOST_RANK_EXIT. The launcher handles ranks on other hosts and in other pid namespaces.
+ * and the process exits with BT_LOST_RANK_EXIT. The launcher handles ranks on other hosts and in other pid namespaces.
  *
  * Order: open (all ranks of the world) -> close, before MPI ends. Threads: the training thread opens and closes. */
 #ifndef BT_CLI_TRAIN_DIRECT_WATCH_H

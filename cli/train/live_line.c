@@ -212,7 +212,7 @@ static void show_live_event(void *ctx, const bt_event *e) {
         erase(l);
         snprintf(line, sizeof line, "%s%s%s%s%s\n", tint, row->level == BT_EV_INFO ? "" : level,
                  row->level == BT_EV_INFO ? "" : ": ", plain, tint[0] ? "\033[0m" : "");
-    } else { /* counted like printed steps; 0: before the first */
+    } else { /* counted from 1, like printed steps; 0: before the first step */
         snprintf(line, sizeof line, "event=%s level=%s step=%lld text=\"%s\"\n", row->name, level,
                  (long long)e->step + 1, plain);
     }

@@ -311,7 +311,7 @@ static bt_code measure_mean(ensemble *e, bt_err *err) {
 
 /* ---- trainings ------------------------------------------------------------------------------- */
 
-/* The settings of a training that begins; one that continues has them in its record. */
+/* Appends the settings of a new training; the record of a training that continues contains them. */
 static void append_member_words(void *ctx, const bt_training *training, bool continues,
                                 bt_words *out) {
     const ensemble *e = ctx;
@@ -362,7 +362,7 @@ static bt_code finish_member(void *ctx, bt_training *r, bt_err *err) {
     return BT_OK;
 }
 
-/* Trains those of n models that are not complete, one after the other: each may learn from the one before it. */
+/* Trains the incomplete ones of n models in turn, because each may learn from the previous one. */
 static bt_code train_members(ensemble *e, member *members, size_t n, int *signal, bt_err *err) {
     bt_training *runs[BT_MEMBERS_MOST];
     for (size_t k = 0; k < n; k++) runs[k] = &members[k].run;
@@ -401,7 +401,7 @@ static void put_ensemble_model(bt_printout *o, const char *weights, const char *
     bt_printout_end(o);
 }
 
-/* mean of the members' own validations, and their standard deviation (divisor n - 1) */
+/* Prints the mean of the members' validations, each on its own fold, and their standard deviation (divisor n - 1). */
 static void print_fold_statistics(bt_printout *o, const ensemble *e) {
     double sum = 0, squares = 0;
     for (size_t k = 0; k < e->n; k++) sum += e->members[k].bits;
@@ -438,7 +438,7 @@ static bt_code print_ensemble(const ensemble *e, bt_err *err) {
     return bt_printout_print(&o, err);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- entry ------------------------------------------------------------------------------------ */
 
 static void name_members(ensemble *e) {
     for (size_t k = 0; k < e->n; k++) {

@@ -104,7 +104,7 @@ bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) {
                        p->cfg.train.evals_per_epoch > 0,
                saves = given_now(&p->opts, "ckpt.saves_per_epoch") &&
                        p->cfg.ckpt.saves_per_epoch > 0;
-    /* a resumed run reads its steps from the record */
+    /* the record of a resumed run contains its number of steps */
     if (!epochs && !evals && !saves) return BT_OK;
     const char *key = epochs  ? "train.epochs"
                       : evals ? "train.evals_per_epoch"

@@ -114,7 +114,7 @@ static double trainings_of_time(const bt_train_plan *p) {
            (p->cfg.run.distill ? 1 + n * TEACHER : 0);
 }
 
-/* for the steps of one training */
+/* Returns the time for the steps of one training. */
 static double minutes_left_s(const bt_train_plan *p) {
     const double all_s = 60 * p->cfg.train.minutes - (double)(bt_now_ns() - p->began_ns) / 1e9;
     return all_s / trainings_of_time(p) - START_S - END_S;
@@ -194,7 +194,7 @@ static double evaluation_s(const bt_run_cfg *c, const minutes_plan *m) {
     return FORWARD * m->token_s * evaluation_tokens(c, m->epoch_tokens);
 }
 
-/* evaluations during the run, besides the one at its end: as many as by default, or fewer in a short time */
+/* Number of evaluations during the run, without the one at its end: the default, or fewer in a short run. */
 static int64_t count_evaluations(const bt_train_plan *p, const bt_run_cfg *c,
                                  const minutes_plan *m) {
     const double one_s = evaluation_s(c, m), fit = EVALUATION_SHARE * minutes_left_s(p) / one_s;

@@ -48,7 +48,7 @@ static bool copy_recorded_time(void *ctx, const bt_row *row) {
 void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out) {
     char host[BT_HOST_MAX] = "", text[4][32];
     bt_db *db = NULL;
-    bt_err ignored = BT_ERR_INIT; /* no database yet */
+    bt_err ignored = BT_ERR_INIT; /* there may be no database yet */
     *out = (bt_train_speed){0};
     if (p->cfg.launch.hosts[0] || p->cfg.launch.threads < 1) return;
     gethostname(host, sizeof host - 1);

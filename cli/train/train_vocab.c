@@ -1,8 +1,7 @@
 /* train_vocab.c - settings that the tokenizer determines.
  *
  * model.vocab, unless given, is the number of tokens of the tokenizer, because embedding rows of tokens that never
- * occur
- * are not trained. Synthetic data has no tokenizer and uses the preset's vocabulary.
+ * occur are not trained. Synthetic data has no tokenizer and uses the preset's vocabulary.
  *
  * data.template of conversations, unless given, is the one with which the base model was tuned. */
 #include <inttypes.h>

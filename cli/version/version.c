@@ -1,4 +1,4 @@
-/* version.c - the version with the commit. */
+/* version.c - the version number with the commit. */
 #include "cli/version/version.h"
 
 #include <stdio.h>

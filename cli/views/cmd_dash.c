@@ -1,4 +1,4 @@
-/* cmd_dash.c - `bitrain dash`: the browser dashboard beside the runs. */
+/* cmd_dash.c - `bitrain dash`: starts the web dashboard. */
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void print_dash_mode(const dash_cfg *c) {
             c->control ? "pages may start, steer, resume, tag, note and remove runs" : "read-only");
 }
 
-/* a socket has no address of its own: ssh brings a port of the reader's machine to it */
+/* A Unix socket has no URL, so this prints the ssh command that forwards a local port to it. */
 static void print_socket(const dash_cfg *c) {
     char node[128] = "NODE", path[PATH_MAX] = "";
     bt_text out;
@@ -98,8 +98,8 @@ static void print_dash_address(const dash_cfg *c, const bt_web *web, const char 
     print_dash_mode(c);
 }
 
-/* none yet and one that is held now are served all the same: they change; a file that is no
- * database of ours does not */
+/* Accepts a missing database, which may be created later, and a locked one; refuses a file that is not a database of
+ * bitrain. */
 static bt_code check_store(const char *store, bt_err *err) {
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
@@ -109,7 +109,7 @@ static bt_code check_store(const char *store, bt_err *err) {
     return code == BT_FORMAT ? code : BT_OK;
 }
 
-/* ctx: the database's path. A run that cannot begin reports its error within a second */
+/* ctx: path of the database. A run that cannot start reports its error within a second. */
 static bt_code resume_from_page(void *ctx, const char *run, bt_err *err) {
     const char *words[] = {"train", "--resume", run, "--store", ctx};
     return bt_job_detach(sizeof words / sizeof *words, words, 1, err);
@@ -131,7 +131,7 @@ static bt_code cmd_dash(bt_call *call, bt_err *err) {
     BT_TRY(bt_address_without_port(c->host, "--host", err));
     BT_TRY(bt_store_path(store, sizeof store, c->store, err));
     BT_TRY(check_store(store, err));
-    /* blocked before any thread exists, so all inherit it */
+    /* blocked before any thread exists, so that all threads inherit the mask */
     sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);

@@ -1,5 +1,4 @@
-/* cmd_report.c - `bitrain report RUN -o FILE`: a run's dashboard as one HTML file that opens
- * without a server. */
+/* cmd_report.c - `bitrain report RUN -o FILE`: writes a run's dashboard to one HTML file that needs no server. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-/* cmd_top.c - `bitrain top`: the screens of a running or past run, or one frame of them as text or
- * JSON. */
+/* cmd_top.c - `bitrain top`: shows the screens of a running or finished run, or prints one of them as text or JSON. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +25,7 @@ typedef struct top_cfg {
     int64_t step;
 } top_cfg;
 
-/* "overview ranks ... or its number" */
+/* for the help: "overview ranks ... or its number" */
 #define BT_SCREEN(id, name, title, parts, panes) #name " "
 static const char screen_names[] =
 #include "monitor/tui/screens/screens.def"
@@ -176,7 +175,7 @@ static bt_code interactive(const top_cfg *cfg, const bt_top_cfg *view, bt_err *e
     return code;
 }
 
-/* the home screen is also for those who have not trained yet */
+/* Opens the database. The home screen also works without one, for users who have not trained yet. */
 static bt_code open_store(bt_db **db, const char *store, bool home, bt_err *err) {
     bt_writer *w = NULL;
     bt_err first = BT_ERR_INIT;
