@@ -1,4 +1,4 @@
-/* api.c - requests about one run: the view model as JSON, part by part. */
+/* api.c - responses about one run: the parts of its view model as JSON. */
 #include "web/api/api.h"
 
 #include <math.h>
@@ -59,8 +59,8 @@ int64_t bt_api_version(bt_api *a) {
     bt_err none = BT_ERR_INIT;
     bt_db *db = bt_api_db(a, &none);
     const int64_t version = db ? bt_db_version(db) : -1;
-    return version < 0 ? -1
-                       : version + (a->files << 32); /* each connection counts from the start */
+    /* versions of a connection begin at 0, so the number of the file is part of the version */
+    return version < 0 ? -1 : version + (a->files << 32);
 }
 
 bt_db *bt_api_db(bt_api *a, bt_err *err) {
@@ -94,7 +94,7 @@ static bt_code bad_arg(bt_err *err, const char *key, const char *want) {
     return bt_fail(err, BT_ARG, "query argument '%s' must be %s", key, want);
 }
 
-/* Reads at, x0, x1, window, width, which most parts use. */
+/* Parses at, x0, x1, window and width, which most parts use. */
 static bt_code read_view_params(const bt_req *r, bt_view_request *ask, bt_err *err) {
     int64_t window = ask->window, width = ask->columns;
     if (!bt_req_int(r, "at", -1, INT64_MAX / 2, &ask->at_step)) return bad_arg(err, "at", "a step");
@@ -153,7 +153,7 @@ bt_code bt_api_islands(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     return answer_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_ISLANDS, out, err);
 }
 
-/* Distribution of the named tensor, or else of the first ternary one. */
+/* Returns the distribution of the named tensor or, without a name, of the first ternary one. */
 bt_code bt_api_distributions(bt_api *a, const bt_req *r, const char *run, bt_answer *out,
                              bt_err *err) {
     bt_view_request ask;
@@ -179,7 +179,7 @@ bt_code bt_api_events(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     return answer_view(a, r, run, &ask, out, err);
 }
 
-/* Metrics of one panel, or of all panels if none is named. */
+/* Returns the metrics of one panel, or of all panels if none is named. */
 bt_code bt_api_panel(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     bt_view_request ask;
     const char *panel = bt_req_arg(r, "panel");
@@ -209,7 +209,7 @@ bt_code bt_api_heatmap(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     return answer_view(a, r, run, &ask, out, err);
 }
 
-/* one metric argument: a name or a list a,b */
+/* Adds the metrics of one argument: a name or a list a,b. */
 static bt_code add_series(bt_view_request *ask, int rank, const char *list, bt_err *err) {
     const bt_metric *table = rank < 0 ? bt_step_metrics : bt_rank_metrics;
     const int n = rank < 0 ? (int)BT_MS_COUNT : (int)BT_MR_COUNT;
@@ -230,7 +230,7 @@ static bt_code add_series(bt_view_request *ask, int rank, const char *list, bt_e
     }
 }
 
-/* Every metric argument, for the whole run or for one rank. */
+/* Adds all metric arguments, for the whole run or for one rank. */
 static bt_code wanted_series(const bt_req *r, bt_view_request *ask, bt_err *err) {
     int64_t rank = -1;
     if (!bt_req_int(r, "rank", -1, 1000000, &rank))

@@ -1,5 +1,5 @@
-/* api_control.c - what a page may do with --control: verbs of a live run (verbs.def), the start of an
- * ended one, and what people say of a run: tags, note, a note at a step; and its removal.
+/* api_control.c - actions of a page with --control: verbs of a live run (verbs.def), restarting an ended run, editing
+ * its tags, note and notes at steps, and removing it.
  *
  *     {"run": "demo", "verb": "checkpoint"}            {"run": "demo", "verb": "set", "value": "lr=2e-4"}
  *     {"run": "demo", "verb": "sample", "value": "Once upon a time"}
@@ -110,7 +110,7 @@ static bt_code check_control_value(const request *q, const char *value, bt_err *
     if (value && strlen(value) > VALUE_MOST)
         return bt_fail(err, BT_ARG, "'value' has %zu bytes, at most %d are possible", strlen(value),
                        (int)VALUE_MOST);
-    /* only a prompt may have several lines */
+    /* only a prompt may contain several lines */
     if (value && known != BT_VERB_SAMPLE && strpbrk(value, "\n\r"))
         return bt_fail(err, BT_ARG, "'value' must be one line");
     if (record_verb(q->verb) < RECORDS) return BT_OK;
@@ -141,7 +141,7 @@ static bt_code read_request(const char *body, request *q, bt_err *err) {
     else {
         snprintf(q->run, sizeof q->run, "%s", name);
         snprintf(q->verb, sizeof q->verb, "%s",
-                 verb); /* a longer text is invalid even if it is cut */
+                 verb); /* a truncated text is not a valid verb either */
         code = check_control_value(q, value, err);
         q->has_value = value != NULL;
         snprintf(q->value, sizeof q->value, "%s", value && code == BT_OK ? value : "");
@@ -150,7 +150,7 @@ static bt_code read_request(const char *body, request *q, bt_err *err) {
     return code;
 }
 
-/* an ended run has no supervisor: it is restarted with the command of view.h's trouble */
+/* Restarts an ended run, which has no supervisor, with the command that its view suggests. */
 static bt_code resume_ended(bt_api *a, const char *wanted, bool *done, char *reply, size_t size,
                             bt_err *err) {
     const bt_api_allows allows = bt_api_allowed(a);

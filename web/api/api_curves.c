@@ -1,8 +1,8 @@
-/* api_curves.c - one metric of many runs on one axis: the chart beside the table of runs.
+/* api_curves.c - one metric of many runs on one axis, for the chart beside the table of runs.
  *
  *     {"metric": "loss", "runs": [{"run": "base", "curve": {"series": [{"metric", "unit", "low", "high",
  *      "x", "step", "mean", "n"}]}}, ...], "missing": ["gone"]}
- * as the route `series` has them, to seven digits; missing: requested runs that no longer exist. */
+ * in the form of the route `series`, with seven digits; missing: requested runs that do not exist. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +22,8 @@ static void put_series(const bt_view_series *s, bt_json *j) {
     bt_json_str(j, "unit", bt_unit_name(s->unit));
     bt_json_num(j, "low", s->low);
     bt_json_num(j, "high", s->high);
-    bt_json_array(j, "x"); /* tokens and bytes are whole numbers of more than seven digits */
+    bt_json_array(
+        j, "x"); /* not rounded, because tokens and bytes are integers of more than seven digits */
     for (size_t i = 0; i < s->n; i++) bt_json_rounded(j, NULL, s->x[i], 15);
     bt_json_end(j, ']');
     bt_json_ints(j, "step", s->step, s->n);
@@ -31,7 +32,7 @@ static void put_series(const bt_view_series *s, bt_json *j) {
     bt_json_end(j, '}');
 }
 
-/* BT_NOTFOUND: no such run */
+/* BT_NOTFOUND: there is no such run. */
 static bt_code put_run_curve(bt_api *a, const char *run, const bt_view_request *ask, bt_json *j,
                              bt_err *err) {
     bt_view *v = bt_api_view(a, run, err);
@@ -70,12 +71,12 @@ static bt_code read_ask(const bt_req *r, bt_view_request *ask, bt_err *err) {
     return BT_OK;
 }
 
-typedef struct curves { /* state of an answer in the making */
+typedef struct curves { /* state while the response is written */
     int n;
-    bt_text missing; /* names, with commas between */
+    bt_text missing; /* names separated by commas */
 } curves;
 
-/* list: names with commas between */
+/* list: names separated by commas. */
 static bt_code put_curves(bt_api *a, const char *list, bt_view_request *ask, curves *c, bt_json *j,
                           bt_err *err) {
     for (; *list; list += strcspn(list, ","), list += *list == ',') {
@@ -108,7 +109,7 @@ bt_code bt_api_curves(bt_api *a, const bt_req *r, const char *unused, bt_answer 
     bt_json_object(&j, NULL);
     bt_json_str(&j, "metric", bt_step_metrics[ask.series[0].metric].key);
     bt_json_array(&j, "runs");
-    /* many long names exceed one argument, which may be repeated */
+    /* the argument may be repeated, because long names may exceed the size of one argument */
     for (int i = 0; i < r->n_args && code == BT_OK; i++)
         if (strcmp(r->arg[i].key, "runs") == 0)
             code = put_curves(a, r->arg[i].value, &ask, &c, &j, err);

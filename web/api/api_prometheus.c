@@ -1,7 +1,7 @@
-/* api_prometheus.c - /metrics: live runs, and those that ended at most ENDED_S ago, in the Prometheus text format
- * 0.0.4. Base units, prefix bitrain_, a `run` label each; counters end in _total, shares are ratios 0..1. Each figure
- * has one family: metrics of the tables that a family of its own shows are left out. grafana.json draws them (a test
- * holds its names against this output). */
+/* api_prometheus.c - /metrics: live runs, and runs that ended at most ENDED_S ago, in the Prometheus text format 0.0.4.
+ * Names have base units and the prefix bitrain_; each sample has a `run` label; counters end in _total; shares are
+ * ratios 0..1. Each figure has one family: metrics of the tables that have a family of their own here are omitted.
+ * grafana.json uses these names (a test compares them with this output). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,18 +9,18 @@
 #include "engine/base/clock.h"
 #include "web/api/api.h"
 
-/* time for which the last values of a run remain, for scrapers with intervals of minutes */
+/* time in seconds for which an ended run's last values are exported, for scrapers with intervals of minutes */
 #define ENDED_S "300"
 
-/* maximum number of series in one answer; bitrain_left_out has the number of omitted ones, of
- * runs up to COUNTED_MAX */
+/* Maximum number of series in one response. bitrain_left_out is the number of omitted series, counted over at most
+ * COUNTED_MAX runs. */
 enum { LIVE_MAX = 64, RANKS_MAX = 512, TENSORS_MAX = 512, COUNTED_MAX = 100000 };
 
-/* ---- families: one value a run, taken from the head ------------------------------------------ */
+/* ---- families with one value per run, from its head ------------------------------------------ */
 
 typedef struct family {
     const char *name, *type, *help;
-    double (*of)(const bt_view_head *h); /* NULL: rows of its own, written below */
+    double (*of)(const bt_view_head *h); /* NULL: written separately below */
 } family;
 
 static double head_steps(const bt_view_head *h) { return (double)(h->newest_step + 1); }
@@ -88,7 +88,7 @@ static const family families[] = {
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
-/* ---- families made from the tables: every metric, named by its scope's view ------------------ */
+/* ---- families generated from the tables: every metric, named after the view of its scope ------------------ */
 
 static const struct {
     const char *from, *to;
@@ -111,14 +111,14 @@ static void family_name(char *out, size_t size, const bt_scope_row *scope, const
     snprintf(out, size, "bitrain_%s_%.*s%s", scope->view, (int)n, m->key, base_units[m->unit].to);
 }
 
-/* the number of a scope's metric among those of all scopes */
+/* Returns the index of a scope's metric among those of all scopes. */
 static size_t metric_number(bt_scope scope, int metric) {
     size_t n = (size_t)metric;
     for (int k = 0; k < (int)scope; k++) n += (size_t)bt_scopes[k].n;
     return n;
 }
 
-/* metrics that have a family of their own above, as a value of the run, of each rank or of each tensor */
+/* True for metrics that have a family of their own above, as a value of the run, of each rank or of each tensor. */
 static bool has_own_family(bt_scope scope, int metric) {
     static const int step[] = {BT_MS_TOKENS,        BT_MS_LOSS,      BT_MS_VAL_LOSS,
                                BT_MS_GRAD_NORM,     BT_MS_LR,        BT_MS_MFU,
@@ -137,7 +137,7 @@ static bool has_own_family(bt_scope scope, int metric) {
     return metric == BT_MR_RSS;
 }
 
-/* rows[k] is of the k-th metric of all scopes */
+/* rows[k] belongs to the k-th metric of all scopes. */
 static void table_rows(bt_text *rows, const char *run, const bt_view_panel *p) {
     char name[160];
     for (size_t i = 0; i < p->n; i++) {
@@ -151,7 +151,7 @@ static void table_rows(bt_text *rows, const char *run, const bt_view_panel *p) {
         } told[] = {{"mean", x->mean}, {"least", x->least}, {"most", x->most}};
         if (x->step < 0 || has_own_family(x->scope, x->metric)) continue;
         family_name(name, sizeof name, scope, m);
-        /* a step has one row, so its mean is its value */
+        /* a step has one row, whose mean is its value */
         for (int k = 0; k < (scope->n_keys ? 3 : 1); k++)
             bt_text_printf(&rows[metric_number(x->scope, x->metric)],
                            "%s{run=\"%s\",of=\"%s\"} %.17g\n", name, run, told[k].of,
@@ -178,7 +178,7 @@ static void put_prometheus_row(bt_text *rows, int f, const char *labels, double 
     if (!isnan(v)) bt_text_printf(&rows[f], "bitrain_%s{%s} %.17g\n", families[f].name, labels, v);
 }
 
-/* names of tensors and kinds are recorded texts: escape label values */
+/* Escapes label values, because names of tensors and kinds are recorded texts. */
 static const char *escape_label(char *out, size_t size, const char *s) {
     size_t n = 0;
     for (; *s && n + 3 < size; s++) {
@@ -258,7 +258,7 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
     ask.panel = BT_PANEL_COUNT;
     ask.samples = 1;
     ask.run = run;
-    /* The newest point on this axis has the total bytes. */
+    /* the newest point on this axis contains the total number of bytes */
     ask.x = BT_X_BYTES;
     ask.series[0] = (bt_series_request){.rank = -1, .metric = BT_MS_TOKENS};
     ask.n_series = 1;
@@ -310,7 +310,7 @@ static bool keep_live_run(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* one run at a time is loaded, so rows are gathered by family and printed family by family */
+/* Loads one run at a time, so rows are collected by family and printed family by family. */
 bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_answer *out,
                           bt_err *err) {
     (void)r;

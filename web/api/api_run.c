@@ -1,4 +1,4 @@
-/* api_run.c - one run in full, several compared, and SQL. */
+/* api_run.c - responses about one run, several compared runs, and SQL. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static bool put_kept(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* an object that names its run */
+/* Begins an object that contains the name of its run. */
 static bt_code begin_run_object(bt_api *a, const char *run, bt_db **db, char name[BT_NAME_MAX],
                                 bt_answer *out, bt_json *j, bt_err *err) {
     *db = bt_api_db(a, err);
@@ -100,7 +100,7 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
                                         .max_rows = BT_WEB_ROWS_MAX,
                                         .max_s = BT_WEB_QUERY_S},
                             err));
-    bt_json_array(&j, "kept"); /* after which steps there are checkpoints, here and now */
+    bt_json_array(&j, "kept"); /* steps of the checkpoints that exist on this machine */
     BT_TRY(bt_db_query(
         db,
         &(bt_query){.sql = "SELECT DISTINCT step, path FROM checkpoints WHERE run = ?1 ORDER BY "
@@ -150,7 +150,7 @@ bt_code bt_api_superseded(bt_api *a, const bt_req *r, const char *run, bt_answer
     return BT_OK;
 }
 
-/* ---- comparing ---- */
+/* ---- comparison --- */
 enum { COMPARE_MAX = 12, QUERY_ROWS = 10000, QUERY_BYTES = 16 << 20, QUERY_MIB = 256 };
 
 static bt_code compared_series(bt_api *a, const bt_req *r, const char *run, bt_x_axis x, int metric,
@@ -209,7 +209,7 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     bt_json_array(&j, "runs");
     for (int i = 0; i < n; i++) BT_TRY(compared_series(a, r, names[i], x, metric, &j, err));
     bt_json_end(&j, ']');
-    /* the metric where the shortest run ended */
+    /* values of the metric at the end of the shortest run */
     bt_json_array(&j, "levels");
     double end = NAN;
     const char *all[COMPARE_MAX];

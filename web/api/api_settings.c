@@ -1,7 +1,8 @@
-/* api_settings.c - settings of all runs: the table of runs shows and filters by any setting.
+/* api_settings.c - settings of all runs, by which the table of runs can be filtered.
  *
- *     {"names": ["data.path", ...], "settings": {"base": {"optim.lr": 0.002}, ...}}        names:
- *     of the newest run; settings: the requested ones */
+ *     {"names": ["data.path", ...], "settings": {"base": {"optim.lr": 0.002}, ...}}       names: those of the newest
+ *                                                                                         run; settings: the requested
+ *                                                                                         ones */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ enum { MOST = 16 };
 
 typedef struct asked {
     bt_json *j;
-    const char *name[MOST]; /* settings, followed by metrics of a step */
+    const char *name[MOST]; /* settings, then metrics of a step */
     int n, n_settings;
 } asked;
 
@@ -42,7 +43,7 @@ static bt_code read_setting_names(const bt_req *r, asked *a, bt_err *err) {
     return BT_OK;
 }
 
-/* the names are those of the table of metrics, so they are safe in a statement */
+/* Only names of the metrics table are accepted, so they are safe in an SQL statement. */
 static bt_code read_metrics(const bt_req *r, asked *a, bt_err *err) {
     a->n_settings = a->n;
     for (int k = 0; k < r->n_args; k++) {

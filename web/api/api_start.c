@@ -23,7 +23,7 @@ static bool is_choice(const char *choices, const char *value) {
     return false;
 }
 
-/* one argument of the command line, which is never taken for an option */
+/* Checks one argument of the command line, which must not look like an option. */
 static bt_code check_form_value(const bt_start_field *f, const char *value, bt_err *err) {
     if (strlen(value) > TEXT_MOST)
         return bt_fail(err, BT_ARG, "'%s' has %zu bytes, at most %d are possible", f->name,
@@ -35,7 +35,7 @@ static bt_code check_form_value(const bt_start_field *f, const char *value, bt_e
     return BT_OK;
 }
 
-/* words are borrowed from the settings */
+/* The words are borrowed from the settings. */
 static bt_code read_form_settings(const json_t *settings, const char *words[WORDS_MOST], int *n,
                                   bt_err *err) {
     const char *key;
@@ -45,7 +45,7 @@ static bt_code read_form_settings(const json_t *settings, const char *words[WORD
             return bt_fail(err, BT_ARG, "'%.40s' is no field of the form that starts a run", key);
         if (!json_is_string(value)) return bt_fail(err, BT_ARG, "'%.40s' must be a text", key);
     }
-    for (size_t i = 0; i < BT_START_FIELDS; i++) { /* in the table's order */
+    for (size_t i = 0; i < BT_START_FIELDS; i++) { /* in the order of the table */
         const bt_start_field *f = &bt_start_fields[i];
         const char *text = json_string_value(json_object_get(settings, f->name));
         if (!text || !text[0]) continue;
@@ -98,7 +98,7 @@ bt_code bt_api_start(bt_api *a, const bt_req *r, const char *unused, bt_answer *
     return BT_OK;
 }
 
-/* the fields of the form as an array "start" */
+/* Writes the fields of the form as an array "start". */
 static void put_start_fields(bt_json *j) {
     BT_JSON_ROWS(j, "start", bt_start_fields, BT_START_FIELDS, F(name), F_AS("option", flag),
                  F(first), F(choices), F(help));

@@ -1,5 +1,5 @@
-/* api_vocabulary.c - /api/v1/metrics: the tables of engine/base/tables as JSON, so that the page and
- * other readers keep no list of metrics, phases, events or verbs of their own. */
+/* api_vocabulary.c - /api/v1/metrics: the tables of engine/base/tables as JSON, so that the page and other clients need
+ * no list of metrics, phases, events or verbs of their own. */
 #include <stdio.h>
 
 #include "engine/base/system/json_fields.h"

@@ -1,4 +1,4 @@
-/* query_process.c - sends the statement to standard input, and reads the answer from pipes. */
+/* query_process.c - sends the statement to the child's standard input and reads the result from its output. */
 #include "web/api/query_process.h"
 
 #include <errno.h>
@@ -15,12 +15,13 @@
 #include "engine/base/system/start_process.h"
 
 enum { IN, OUT, ERR, ENDS };
-static const double GRACE_S = 0.5; /* time to start, and to report its own time-out */
+static const double GRACE_S =
+    0.5; /* additional time for the start, and for the child to report its own time limit */
 
 typedef struct child {
     pid_t pid;
-    int fd[ENDS];      /* ours; -1: closed */
-    const char *input; /* bytes that are not sent yet */
+    int fd[ENDS];      /* this process's ends; -1: closed */
+    const char *input; /* input that was not sent yet */
     size_t n_input;
 } child;
 
@@ -64,7 +65,7 @@ static void send_query_text(child *c) {
     if ((n < 0 && errno != EAGAIN && errno != EINTR) || c->n_input == 0) close_end(&c->fd[IN]);
 }
 
-/* Returns false if there is more than `most`. */
+/* Returns false if there are more than `most` bytes. */
 static bool take_some(int *fd, bt_text *to, size_t most) {
     char buf[16384];
     ssize_t n = read(*fd, buf, sizeof buf);
@@ -88,7 +89,7 @@ static bool communicate(child *c, int64_t until, size_t bytes, bt_text *out, bt_
     return true;
 }
 
-/* the last line, without "bitrain query: " */
+/* Returns the last line, without "bitrain query: ". */
 static const char *last_error_line(bt_text *said) {
     static const char prefix[] = "bitrain query: ";
     while (said->len && said->data[said->len - 1] == '\n') said->data[--said->len] = 0;

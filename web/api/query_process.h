@@ -1,6 +1,6 @@
-/* query_process.h - a user's SQL statement in a separate process: `bitrain query` with
- * limits of time and memory, which is killed when it outlives them. A single operation of SQLite
- * cannot be interrupted, and its memory is the process's: so neither is left to the server.
+/* query_process.h - executes a user's SQL statement in a separate process, `bitrain query`, with limits of time and
+ * memory; the process is killed if it exceeds them. A long single operation of SQLite cannot be interrupted and uses
+ * memory of its process, so the server does not execute statements itself.
  * Threads: any; nothing is shared. */
 #ifndef BT_WEB_API_QUERY_PROCESS_H
 #define BT_WEB_API_QUERY_PROCESS_H
@@ -11,11 +11,11 @@ typedef struct bt_query_process {
     const char *program, *store, *sql;
     int64_t rows, memory_mib;
     double seconds;
-    size_t bytes; /* limits of an answer */
+    size_t bytes; /* maximum size of the result */
 } bt_query_process;
 
-/* out: {"columns","rows","truncated"}. BT_ARG: the statement is refused; BT_BUSY: it took longer, or
- * more memory; its message is that of the command */
+/* out: {"columns","rows","truncated"}. BT_ARG: the statement is refused; BT_BUSY: it exceeded the time or memory; the
+ * message is that of the command. */
 bt_code bt_query_process_run(const bt_query_process *q, bt_text *out, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -18,7 +18,7 @@ typedef struct keeper {
     const char *run;
     bt_json *j;
     const bt_store_progress *progress;
-    int kept, all; /* answers */
+    int kept, all; /* numbers of stored and of all responses */
 } keeper;
 
 /* Stores one response as "runs/NAME/what?key", or under `name` if it belongs to no run; args: key, value, ..., NULL. */
@@ -92,7 +92,7 @@ static bt_code keep_all_answers(keeper *k, bt_err *err) {
     int ranks[RANKS], n = 0;
     bt_view *v = bt_api_view(k->api, k->run, err);
     if (!v) return err->code;
-    /* worst first */
+    /* the worst ranks first */
     for (size_t i = 0; i < v->ranks.n && n < RANKS; i++)
         ranks[n++] = v->ranks.rank[v->ranks.order[i]].rank;
     k->all -= RANKS - n;
@@ -120,8 +120,8 @@ static bt_code keep_all_answers(keeper *k, bt_err *err) {
     return BT_OK;
 }
 
-/* Copies JSON into a data block: markup characters become \u00XX (they occur in strings only),
- * fractions have seven digits */
+/* Copies JSON into a data block: markup characters, which occur in strings only, become \u00XX; fractions are written
+ * with seven digits. */
 static void put_data_block(bt_text *out, const char *s) {
     bool text = false;
     while (*s) {
@@ -133,7 +133,7 @@ static void put_data_block(bt_text *out, const char *s) {
         } else if (!text && (bt_ascii_digit(*s) || *s == '-')) {
             size_t n = strspn(s, "0123456789+-.eE");
             double v = strtod(s, NULL);
-            /* times of day to the millisecond */
+            /* times of day have millisecond precision */
             if (n > 9 && n < 32 && memchr(s, '.', n))
                 bt_text_printf(out, fabs(v) < 1e7 ? "%.7g" : "%.13g", v);
             else
@@ -161,7 +161,7 @@ static void base64_of_hex(char out[48], const char *hex) {
         unsigned v = (unsigned)b[i] << 16 | (unsigned)b[i + 1] << 8 | b[i + 2];
         for (int k = 18; k >= 0; k -= 6) out[n++] = letters[v >> k & 63];
     }
-    out[43] = '='; /* 32 bytes: 43 letters and a pad */
+    out[43] = '='; /* base64 of 32 bytes has 43 characters and one pad */
     out[44] = '\0';
 }
 
@@ -179,7 +179,7 @@ static void put_page(bt_text *out, const char *run, const char *data) {
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta "
         "name=\"color-scheme\" content=\"light dark\">\n"
         "<meta name=\"referrer\" content=\"no-referrer\">\n<link rel=\"icon\" href=\"data:,\">\n"
-        /* a run's name is [a-z0-9._-] */
+        /* safe, because a run's name consists of [a-z0-9._-] */
         "<title>%s · bitrain report</title>\n<style>",
         uplot, script, sheet, run);
     bt_text_putn(out, bt_page_sheet.text, bt_page_sheet.n);

@@ -1,10 +1,9 @@
-/* report.h - a run as one self-contained HTML file: the dashboard's own pages over answers kept in
- * the file.
+/* report.h - writes a run as one self-contained HTML file: the dashboard's pages with stored responses.
  *
- * Opens without a server or network, under a content policy that allows exactly the three embedded
- * texts (by hash) and nothing else. Text of the run stands in a JSON block whose markup characters
- * are escaped, so no name or log line can become markup.
- * Size:     a few MB at most whatever the run's length: series of COLUMNS points, the worst ranks only. */
+ * The file opens without a server or network. Its content policy permits exactly the three embedded texts, by hash.
+ * Text of the run is in a JSON block whose markup characters are escaped, so no name or log line can become markup.
+ * Size:     at most a few MB for a run of any length: series have COLUMNS points, and only the worst ranks are
+ * included. */
 #ifndef BT_WEB_API_REPORT_H
 #define BT_WEB_API_REPORT_H
 
@@ -12,8 +11,7 @@
 #include "engine/base/text.h"
 #include "store/store.h"
 
-/* run: a name or "last". out receives the whole file. progress: called after every answer; may
- * be NULL */
+/* run: a name or "last". out receives the whole file. progress: called after every response; may be NULL. */
 bt_code bt_report(bt_text *out, const char *store, const char *run,
                   const bt_store_progress *progress, bt_err *err) BT_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* row_limits.h - limits of an answer of plain rows: size and time. */
+/* row_limits.h - limits of a response with plain rows: size and time. */
 #ifndef BT_WEB_API_ROW_LIMITS_H
 #define BT_WEB_API_ROW_LIMITS_H
 

@@ -1,11 +1,11 @@
-// chat.js - the page of `bitrain serve`: a conversation over /v1/chat/completions, streamed. Text
-// reaches the page as text nodes only.
+// chat.js - the page of `bitrain serve`: a conversation over /v1/chat/completions with streamed replies. All
+// text is inserted as text nodes.
 
 const at = (id) => document.getElementById(id);
 const messages = []; // {role, content}
-let running = null; // the AbortController of the answer that is being written
+let running = null; // the AbortController of the reply that is being generated
 
-// ---- the token: from the address to a cookie
+// ---- exchange of the token in the address for a cookie
 
 async function logIn() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -43,7 +43,7 @@ function setRunning(controller) {
   at("send").textContent = controller ? "Stop" : "Send";
 }
 
-// ---- an answer
+// ---- replies
 
 /** Yields the data of server-sent events as they arrive. */
 async function* events(response) {
@@ -72,7 +72,7 @@ function request() {
   };
 }
 
-/** The response that streams; a conversation beyond the context loses its oldest question. */
+/** Returns the streamed response. If the conversation exceeds the context, its oldest question is removed. */
 async function post() {
   for (;;) {
     const response = await fetch("/v1/chat/completions", {

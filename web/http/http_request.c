@@ -50,15 +50,15 @@ bool bt_req_etag_matches(const char *if_none_match, const char *etag) {
     return false;
 }
 
-/* true if h (n bytes) is the host of `name` (k bytes): an IPv6 address has brackets in a
- * request, but not in the listening address */
+/* True if h (n bytes) is the host of `name` (k bytes). An IPv6 address has brackets in a request, but not in the
+ * listening address. */
 static bool same_host(const char *h, size_t n, const char *name, size_t k) {
     if (k > 0 && k == n && bt_ascii_equal_n(name, h, n)) return true;
     return memchr(name, ':', k) && name[0] != '[' && n == k + 2 && h[0] == '[' && h[n - 1] == ']' &&
            bt_ascii_equal_n(name, h + 1, k);
 }
 
-/* "name", "name:port", "[v6]:port" -> is name (n bytes of h) in the list? */
+/* True if the host part of h ("name", "name:port", "[v6]:port") is in the list. */
 static bool host_listed(const char *h, size_t n, const char *bound, const char *extra) {
     static const char *const always[] = {"localhost", "127.0.0.1", "[::1]"};
     for (int i = 0; i < 3; i++) {
@@ -98,7 +98,7 @@ bool bt_req_origin_ok(const char *origin, const char *fetch_site, const char *bo
     else if (strncmp(origin, "https://", 8) == 0)
         origin += 8;
     else
-        return false; /* "null" too */
+        return false; /* also for "null" */
     return bt_req_host_ok(origin, bound, extra, port);
 }
 

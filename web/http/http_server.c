@@ -27,7 +27,7 @@ const bt_header bt_http_events[] = {{"Content-Type", "text/event-stream"},
                                     {"X-Accel-Buffering", "no"},
                                     {NULL, NULL}};
 
-/* false: out of memory */
+/* Returns false if out of memory. */
 static bool add_headers(struct MHD_Response *r, const bt_header *h) {
     for (; h->name; h++)
         if (h->value && MHD_add_response_header(r, h->name, h->value) != MHD_YES) return false;
@@ -162,8 +162,8 @@ bt_link *bt_http_link(struct MHD_Connection *c) {
     return i ? i->socket_context : NULL;
 }
 
-/* called with the first line of a request: its deadline begins (a connection's own begins when it
- * is accepted) */
+/* Called with the first line of a request, when its deadline begins. (The deadline of a connection begins when it is
+ * accepted.) */
 void *bt_http_request_begins(void *links, const char *uri, struct MHD_Connection *c) {
     bt_link *link = bt_http_link(c);
     if (link) link->bad_target = strstr(uri, "%00") != NULL;

@@ -1,6 +1,5 @@
-/* http_server.h - parts of libmicrohttpd shared by this program's HTTP servers: reading
- * requests, headers of every response, compiled-in assets, connections with deadlines, the
- * token. */
+/* http_server.h - the parts of libmicrohttpd that this program's HTTP servers share: reading requests, headers of every
+ * response, compiled-in assets, connections with deadlines, the token. */
 #ifndef BT_WEB_HTTP_HTTP_SERVER_H
 #define BT_WEB_HTTP_HTTP_SERVER_H
 
@@ -18,18 +17,18 @@ enum {
     BT_HTTP_IDLE_S = 10
 };
 
-/* method, path, headers and query arguments; they are the connection's */
+/* Reads method, path, headers and query arguments; the texts belong to the connection. */
 void bt_http_read(bt_req *q, struct MHD_Connection *c, const char *path, const char *method);
 const char *bt_http_header(struct MHD_Connection *c, const char *name); /* NULL: absent */
-/* Detects requests that two parsers may read differently: Content-Length and Transfer-Encoding
- * together, one of these or Host twice, an encoded NUL in the address, where libmicrohttpd cuts
- * it. Returns a message for a 400, or NULL */
+/* Detects requests that two parsers may interpret differently: Content-Length together with Transfer-Encoding, one of
+ * these or Host twice, or an encoded NUL in the address, at which libmicrohttpd truncates it. Returns the message for a
+ * 400, or NULL. */
 const char *bt_http_ambiguity(struct MHD_Connection *c);
-/* value of an Accept-Encoding header; may be NULL */
+/* encodings: value of an Accept-Encoding header; may be NULL. */
 bool bt_http_takes_gzip(const char *encodings);
 
 typedef struct bt_header {
-    const char *name, *value; /* value NULL: it is not sent; name NULL: the end of a list */
+    const char *name, *value; /* value NULL: the header is not sent; name NULL: end of the list */
 } bt_header;
 
 /* Adds the content policy and the other guards' headers, `more`, and Retry-After to 429 and 503; takes r. MHD_NO, which
@@ -41,14 +40,14 @@ enum MHD_Result bt_http_send(struct MHD_Connection *c, int status, struct MHD_Re
 extern const bt_header bt_http_events[];
 const bt_asset *bt_http_asset(const bt_asset *assets, size_t n, const char *path); /* NULL: none */
 enum MHD_Result bt_http_send_asset(struct MHD_Connection *c, const bt_req *q, const bt_asset *a);
-/* the Authorization header had the token; from now on the cookie bitrain_PORT contains it */
+/* Sent if the Authorization header had the token: sets the cookie bitrain_PORT to it. */
 enum MHD_Result bt_http_send_login(struct MHD_Connection *c, int port, const char *token);
 
-/* 32 random hex digits */
+/* Generates 32 random hexadecimal digits. */
 bt_code bt_http_make_token(char token[BT_TOKEN_HEX + 1], bt_err *err) BT_MUST_CHECK;
 
-/* Connections of a daemon: callbacks of libmicrohttpd whose context is a bt_links. The link of a
- * connection is its socket context. */
+/* Lists connections of a daemon, as callbacks of libmicrohttpd with a bt_links as context. The link of a connection is
+ * its socket context. */
 bt_link *bt_http_link(struct MHD_Connection *c);
 void bt_http_connection(void *links, struct MHD_Connection *c, void **socket_context,
                         enum MHD_ConnectionNotificationCode what);

@@ -1,9 +1,8 @@
-/* links.h - the connections that a server has accepted, and the deadlines of their requests.
+/* links.h - the connections accepted by a server, and the deadlines of their requests.
  *
- * libmicrohttpd's own timeout is per inactivity, so it does not end a client that sends a byte a
- * second: bt_links_cut shuts its socket, even during the first line of a second request. Near the limit of
- * connections the oldest idle ones are closed at once, so that a client that opens hundreds and sends nothing
- * does not exclude new clients.
+ * libmicrohttpd's timeout is one of inactivity, so it does not end a client that sends one byte per second;
+ * bt_links_cut closes its socket, even during the first line of a later request. Near the limit of connections the
+ * oldest idle ones are closed at once, so that a client that opens hundreds and sends nothing does not exclude others.
  *
  * Threads: any; bt_links has its own lock. A bt_link is valid from add to remove. */
 #ifndef BT_WEB_HTTP_LINKS_H
@@ -18,7 +17,7 @@ typedef struct bt_link {
     /* time when it was accepted, its request began, or the previous request ended */
     int64_t since_ns;
     bool idle;   /* has not sent the first line of its next request */
-    bool exempt; /* a response without a deadline */
+    bool exempt; /* the response has no deadline, as an event stream */
     bool
         bad_target; /* the request's address contains an encoded NUL. Only the daemon's thread uses it */
     struct bt_link *next, *prev;
@@ -32,14 +31,15 @@ typedef struct bt_links {
 
 void bt_links_init(bt_links *l);
 void bt_links_release(bt_links *l);
-bt_link *bt_links_add(bt_links *l, int fd); /* NULL: no memory; such a connection has no deadline */
-/* all accept a NULL link */
+bt_link *bt_links_add(bt_links *l,
+                      int fd); /* NULL: out of memory; such a connection has no deadline */
+/* all functions below accept a NULL link */
 void bt_links_remove(bt_links *l, bt_link *k);
 void bt_links_begin(bt_links *l, bt_link *k);  /* the first line of a request arrived */
-void bt_links_end(bt_links *l, bt_link *k);    /* its answer was sent */
-void bt_links_exempt(bt_links *l, bt_link *k); /* deadline of the request's end */
-/* shuts the sockets of requests that outlive the deadline (idle ones: twice that), and of the
- * oldest beyond a crowd of so many */
+void bt_links_end(bt_links *l, bt_link *k);    /* its response was sent */
+void bt_links_exempt(bt_links *l, bt_link *k); /* removes the deadline until the request ends */
+/* Closes the sockets of requests that exceed the deadline (idle connections: twice that) and, if there are more than
+ * `crowd` connections, of the oldest idle ones. */
 void bt_links_cut(bt_links *l, int64_t deadline_ns, int crowd);
 
 #endif

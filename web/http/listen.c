@@ -1,4 +1,4 @@
-/* listen.c - binds the socket, and names the process that holds a port already. */
+/* listen.c - binds the socket, and names the process that already uses a port. */
 #include "web/http/listen.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 
 enum { BACKLOG = 1024, STATE_LISTEN = 0x0a };
 
-/* inode of the listening socket on a port, from one of /proc/net/tcp and tcp6; 0: none */
+/* Returns the inode of the listening socket on a port, from /proc/net/tcp or tcp6; 0: none. */
 static unsigned long listening_inode(const char *table, int port) {
     char line[512];
     unsigned long found = 0;
@@ -132,7 +132,7 @@ bt_code bt_listen_unix(const char *path, int *out, bt_err *err) {
         else if (errno != ECONNREFUSED || unlink(path) != 0)
             code = bt_fail_errno(err, BT_BUSY, errno, "cannot replace the socket '%s'", path);
     }
-    /* never accessible to other users, not even for a moment */
+    /* restricts the permissions from the moment of creation */
     mode_t before = umask(0177);
     if (code == BT_OK &&
         (bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, BACKLOG) != 0))

@@ -1,5 +1,4 @@
-/* reply.c - answers produced by another thread: the connection is suspended while there is
- * nothing to send. */
+/* reply.c - responses produced by another thread; the connection is suspended while there is nothing to send. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +6,7 @@
 
 #include "web/serve/serve_impl.h"
 
-/* Maximum number of buffered bytes for a slow reader; the source is then told to stop. */
+/* maximum number of bytes buffered for a slow client; beyond it the source is notified to stop */
 enum { UNREAD_MAX = 4 << 20 };
 
 static void lock_reply(const bt_reply *r) { pthread_mutex_lock(&r->server->lock); }
@@ -34,7 +33,7 @@ bt_reply *bt_reply_open(bt_serve *s, struct MHD_Connection *c) {
     return NULL;
 }
 
-/* Requires the lock; frees the reply when neither side uses it any more. */
+/* Requires the lock; frees the reply when neither side uses it any longer. */
 static bool release_reply_side(bt_reply *r) {
     if (r->conn || !r->ended) return false;
     bt_serve *s = r->server;
@@ -52,7 +51,7 @@ static void destroy_reply(bt_reply *r) {
     free(r);
 }
 
-/* requires the lock */
+/* Requires the lock. */
 static void resume_connection(bt_reply *r) {
     if (!r->suspended) return;
     r->suspended = false;
@@ -182,7 +181,7 @@ enum MHD_Result bt_reply_answer(bt_reply *r) {
     return stream ? send_stream(r) : MHD_YES;
 }
 
-/* under the lock, so that the source cannot end it meanwhile */
+/* Called with the lock held, so that the source cannot end the reply at the same time. */
 static void notify_source_of_disconnect(bt_reply *r) {
     if (r->ended || r->told_gone || !r->work) return;
     r->told_gone = true;
@@ -204,7 +203,7 @@ static bool has_gone(const bt_reply *r) {
                                                                 MHD_CONNECTION_INFO_CONNECTION_FD);
     struct pollfd p = {.fd = i ? i->connect_fd : -1, .events = POLLRDHUP}; /* poll ignores -1 */
     if (r->out.len - r->sent > UNREAD_MAX) return true;
-    return poll(&p, 1, 0) > 0; /* nothing but a hang-up or an error is reported */
+    return poll(&p, 1, 0) > 0; /* poll reports only hang-ups and errors */
 }
 
 void bt_reply_find_disconnected(bt_serve *s) {

@@ -1,4 +1,5 @@
-/* serve.c - the daemon of a model's server: guards, routes, and the watcher that cuts late requests. */
+/* serve.c - the daemon of a model's server: guards, routes, and the thread that closes connections with late requests.
+ * */
 #include "web/serve/serve.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@ static const int64_t deadline_ns = 10000000000, watch_ns = 50000000, flush_ns = 
 typedef struct exchange { /* one request in progress */
     bt_text body;
     bool too_large;
-    bt_reply *reply; /* NULL: answered by the server itself, or not yet */
+    bt_reply *reply; /* NULL: the server itself responds, or has not responded yet */
     char path[256];  /* the same path without a trailing slash */
 } exchange;
 
@@ -64,7 +65,7 @@ static bool is_get_request(const bt_req *q) {
     return strcmp(q->method, "GET") == 0 || strcmp(q->method, "HEAD") == 0;
 }
 
-/* the key as OpenAI's clients send it, as Azure's and Anthropic's do, or the page's cookie */
+/* Accepts the key in the headers of OpenAI's, Azure's and Anthropic's clients, or in the page's cookie. */
 static bool key_ok(const bt_serve *s, struct MHD_Connection *c, const bt_req *q) {
     static const char *const names[] = {"api-key", "x-api-key"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -125,7 +126,7 @@ static enum MHD_Result dispatch_model_route(bt_serve *s, struct MHD_Connection *
     return pass_to_source(s, c, q, x);
 }
 
-/* "/health/" is the route "/health": clients that join a base address and a path send both */
+/* Removes a trailing slash, which clients produce when they join a base address and a path. */
 static const char *without_last_slash(exchange *x, const char *path) {
     const size_t n = strlen(path);
     if (n < 2 || n > sizeof x->path || path[n - 1] != '/') return path;

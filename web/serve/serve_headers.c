@@ -51,7 +51,7 @@ enum MHD_Result bt_serve_preflight(const bt_serve *s, struct MHD_Connection *c) 
                             {NULL, NULL}});
 }
 
-/* "http://host", "https://host:port" */
+/* Accepts "http://host" and "https://host:port". */
 static bool is_origin(const char *p, size_t n) {
     const size_t scheme = n > 7 && strncmp(p, "http://", 7) == 0    ? 7
                           : n > 8 && strncmp(p, "https://", 8) == 0 ? 8

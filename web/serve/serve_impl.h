@@ -14,12 +14,12 @@ enum { BT_REQUEST_ID_HEX = 16 };
 
 struct bt_reply {
     bt_serve *server;
-    struct MHD_Connection *conn; /* NULL: the connection no longer uses it */
+    struct MHD_Connection *conn; /* NULL: the connection no longer uses the reply */
     void *work;
     int status; /* 0: nothing was sent yet */
     char type[40], id[BT_REQUEST_ID_HEX + 1];
     bool stream, ended, suspended, told_gone;
-    bt_text out; /* bytes that were not sent; of a stream, those after `sent` */
+    bt_text out; /* bytes not sent yet; in a stream, those after `sent` */
     size_t sent;
     bt_reply *next, *prev;
 };
@@ -31,33 +31,34 @@ struct bt_serve {
     struct MHD_Daemon *daemon;
     bt_links links;
     pthread_t watcher;
-    atomic_bool stop;     /* the watcher */
+    atomic_bool stop;     /* stops the watcher thread */
     atomic_bool stopping; /* new requests are refused */
-    pthread_mutex_t lock; /* guards the replies and their fields */
+    pthread_mutex_t lock; /* protects the replies and their fields */
     bt_reply *replies;
     int n_replies;
 };
 
 /* reply.c */
-bt_reply *bt_reply_open(bt_serve *s, struct MHD_Connection *c); /* NULL: memory, or too many */
-/* the handler of its connection, again after each time it was resumed */
+bt_reply *bt_reply_open(bt_serve *s,
+                        struct MHD_Connection *c); /* NULL: out of memory, or too many replies */
+/* Handler of the reply's connection; called again each time the connection is resumed. */
 enum MHD_Result bt_reply_answer(bt_reply *r);
-void bt_reply_close(bt_reply *r); /* its connection is done with it */
-/* cancels replies whose client disconnected while the connection was suspended */
+void bt_reply_close(bt_reply *r); /* called when its connection ends */
+/* Cancels replies whose client disconnected while the connection was suspended. */
 void bt_reply_find_disconnected(bt_serve *s);
-/* {"error": ...} */
+/* Writes {"error": ...}. */
 void bt_serve_error_text(bt_text *out, const bt_serve_error *e);
 
-/* serve_headers.c: headers of every response beside the guards */
+/* serve_headers.c. Headers of every response in addition to those of the guards. */
 enum { BT_SERVE_HEADERS = 10 };
 void bt_serve_request_id(char id[BT_REQUEST_ID_HEX + 1]);
-/* The request's Origin if the configuration lists it, otherwise NULL; valid as long as the request. */
+/* Returns the request's Origin if the configuration lists it, otherwise NULL; valid as long as the request. */
 const char *bt_serve_allowed_origin(const bt_serve *s, struct MHD_Connection *c);
-/* `own` (at most 4 headers), the request id and what a listed web page needs; out is terminated. */
+/* Writes `own` (at most 4 headers), the request id, and headers for a listed web page; terminates the list. */
 void bt_serve_headers(const bt_serve *s, struct MHD_Connection *c, const char *id,
                       const bt_header *own, bt_header out[BT_SERVE_HEADERS]);
 enum MHD_Result bt_serve_preflight(const bt_serve *s, struct MHD_Connection *c);
-/* BT_ARG: an entry that is no origin */
+/* BT_ARG: an entry is not an origin. */
 bt_code bt_serve_take_origins(bt_serve *s, const char *list, bt_err *err) BT_MUST_CHECK;
 
 extern const bt_asset bt_chat_assets[];

@@ -1,5 +1,5 @@
-/* answer_thread.c - computes slow answers in separate threads, while their connections are
- * suspended and the server's thread serves other ones. */
+/* answer_thread.c - computes slow responses in separate threads; their connections are suspended, and the server's
+ * thread serves other connections meanwhile. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ struct bt_answer_thread {
     bt_web *web;
     struct MHD_Connection *conn;
     const bt_route *route;
-    bt_req req; /* only its arguments: the rest is the connection's */
+    bt_req req; /* only its arguments; the rest belongs to the connection */
     bt_answer answer;
     pthread_t thread;
     bool done; /* requires the server's lock */
@@ -66,7 +66,7 @@ enum MHD_Result bt_web_answer_in_thread(bt_web *w, struct MHD_Connection *c, con
     return MHD_YES;
 }
 
-/* called again when the connection was resumed */
+/* Called again when the connection has been resumed. */
 enum MHD_Result bt_web_send_threaded(bt_answer_thread *p) {
     pthread_mutex_lock(&p->web->lock);
     bool done = p->done;
@@ -74,7 +74,7 @@ enum MHD_Result bt_web_send_threaded(bt_answer_thread *p) {
     return done ? bt_web_send_answer(p->conn, &p->answer) : MHD_YES;
 }
 
-/* its thread has at most to return */
+/* The thread has finished, except for its return. */
 void bt_web_answer_thread_free(bt_answer_thread *p) {
     if (!p) return;
     pthread_join(p->thread, NULL);

@@ -1,5 +1,5 @@
-/* event_streams.c - server-sent events: streams that sleep until a commit, and the publisher that
- * wakes them and cuts requests that outlive their deadline. */
+/* event_streams.c - server-sent events: streams that are suspended until a commit, and the publisher thread, which
+ * resumes them and closes connections whose requests exceed their deadline. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static ssize_t read_event_stream(void *ctx, uint64_t pos, char *buf, size_t max)
         bt_text_clear(&s->out);
         s->sent = 0;
         bt_api_refresh(w->api);
-        /* a missing file may be about to be replaced: there is no news */
+        /* a missing file may be about to be replaced, so there is no event */
         if (bt_api_db(w->api, &err) &&
             bt_stream_since(w->api, s->run, &s->cursor, &s->out, &err) != BT_OK)
             return MHD_CONTENT_READER_END_WITH_ERROR;
@@ -125,7 +125,7 @@ void *bt_web_publish(void *ctx) {
         int64_t version = db ? bt_db_version(db) : -1, now = bt_now_ns();
         pending |= version != seen || changed;
         seen = version;
-        /* a run of 1000 steps a second still ticks calmly */
+        /* limits the rate of events for a run of 1000 steps per second */
         if (pending && now - woken_ns >= (int64_t)TICK_MS * 1000000) {
             bt_web_wake_streams(w, true);
             woken_ns = now;

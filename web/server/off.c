@@ -1,5 +1,5 @@
-/* off.c - web.h, serve.h and report.h of a program built without the dashboard: starting it
- * reports the missing libraries. */
+/* off.c - replaces web.h, serve.h and report.h in a program built without the dashboard: every function reports the
+ * missing libraries. */
 #include "web/api/report.h"
 #include "web/serve/serve.h"
 #include "web/web.h"

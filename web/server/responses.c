@@ -1,4 +1,4 @@
-/* responses.c - creates the response of a route, or an error instead, and sends it. */
+/* responses.c - calls the handler of a route and sends its response, or an error. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "web/http/compress.h"
 #include "web/server/server_impl.h"
 
-/* the name of a code as one word for programs: "not found" becomes "not_found" */
+/* Converts the name of a code to one word for programs: "not found" becomes "not_found". */
 static const char *code_word(char *out, size_t size, bt_code code) {
     snprintf(out, size, "%s", bt_code_name(code));
     for (char *p = out; *p; p++)
@@ -14,7 +14,7 @@ static const char *code_word(char *out, size_t size, bt_code code) {
     return out;
 }
 
-/* the remedy of a failure */
+/* Returns the remedy for a failure. */
 static const char *failure_hint(bt_web *w, bt_code code, const char *run) {
     bt_err none = BT_ERR_INIT;
     if (code == BT_ARG || code == BT_UNSUPPORTED)

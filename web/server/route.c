@@ -1,4 +1,4 @@
-/* route.c - the table of routes and the search in it; errors as JSON. */
+/* route.c - searches the table of routes; writes errors as JSON. */
 #include <string.h>
 
 #include "web/api/api.h"

@@ -1,11 +1,11 @@
-/* server.c - the dashboard: guards and routes over the connections of web/http/http_server.h. Event
- * streams: event_streams.c; answers: responses.c.
+/* server.c - the dashboard: guards and routes, on the connections of web/http/http_server.h. event_streams.c implements
+ * event streams, responses.c responses.
  *
- *     epoll thread    on_page_request() -> guards -> route or asset -> response;  stream_read() feeds event streams
- *     publisher       watches PRAGMA data_version, wakes sleeping streams; cuts requests that outlive their deadline
+ *     epoll thread    on_page_request() -> guards -> route or asset -> response; stream_read() fills event streams
+ *     publisher       polls PRAGMA data_version and resumes suspended streams; closes connections of late requests
  *
- * A stream without new events is suspended; its 15 s heartbeat and every commit resume it. All are
- * resumed before the stop. */
+ * A stream without new events is suspended. Its heartbeat, every 15 s, and every commit resume it. All streams are
+ * resumed before the server stops. */
 #include "web/web.h"
 
 #include <errno.h>
@@ -24,11 +24,11 @@ static const int64_t deadline_ns = 5000000000, heartbeat_ns = 15000000000;
 typedef struct exchange { /* one request in progress */
     bt_text body;
     bool too_large;
-    bt_answer_thread *thread; /* NULL: answered at once */
+    bt_answer_thread *thread; /* NULL: the response is computed on the server's thread */
 } exchange;
 
 static enum MHD_Result send_answer_again(struct MHD_Connection *c, const bt_answer *a) {
-    bt_answer copy = *a; /* the cache keeps its body */
+    bt_answer copy = *a; /* a copy, because the cache keeps the body */
     return bt_web_send_answer(c, &copy);
 }
 
@@ -114,7 +114,7 @@ static enum MHD_Result on_page_request(void *ctx, struct MHD_Connection *c, cons
         return MHD_YES;
     }
     if (x->thread) return bt_web_send_threaded(x->thread);
-    if (*size) { /* a body: kept only where one may be */
+    if (*size) { /* stores a body only if the request may have one */
         if (!w->cfg.control || x->body.len + *size > BODY_MAX)
             x->too_large = true;
         else
@@ -125,7 +125,7 @@ static enum MHD_Result on_page_request(void *ctx, struct MHD_Connection *c, cons
     const char *ambiguity = bt_http_ambiguity(c);
     if (ambiguity)
         return bt_web_send_error(c, 400, "framing", ambiguity, "send one request in one form");
-    /* a read-only dashboard answers 405 to every method that has a body */
+    /* without --control every method that has a body receives 405 */
     if (x->too_large && (w->cfg.control || is_get_method(method)))
         return bt_web_send_error(c, 413, "body_refused",
                                  "no request body of that size is taken here",
@@ -224,7 +224,7 @@ void bt_web_stop(bt_web *w) {
     if (!w) return;
     atomic_store(&w->stop, true);
     pthread_join(w->publisher, NULL);
-    /* a suspended connection would hold the daemon for ever */
+    /* the daemon cannot stop while a connection is suspended */
     bt_web_wake_streams(w, true);
     bt_web_wait_answer_threads(w);
     MHD_stop_daemon(w->daemon);

@@ -16,7 +16,7 @@ typedef struct stream { /* an open event stream */
     struct MHD_Connection *conn;
     char run[BT_NAME_MAX];
     bt_cursor cursor;
-    bt_text out; /* bytes that are not sent yet */
+    bt_text out; /* bytes not sent yet */
     size_t sent;
     int64_t last_ns; /* time of the last event or heartbeat */
     bool suspended;
@@ -24,22 +24,23 @@ typedef struct stream { /* an open event stream */
 } stream;
 
 typedef struct bt_answer_thread
-    bt_answer_thread; /* a response that is being computed; answer_thread.c */
+    bt_answer_thread; /* a response that is being computed (answer_thread.c) */
 
 struct bt_web {
     bt_web_cfg cfg;
     char store[1024], host[256], allow[1024], token[BT_TOKEN_HEX + 1], socket[128];
-    int port, listen_fd; /* port 0: a Unix socket, whose mode is the guard */
+    int port, listen_fd; /* port 0: a Unix socket, which is protected by its mode */
     struct MHD_Daemon *daemon;
     bt_api *api;
     bt_cache *cache;
     pthread_t publisher;
     atomic_bool stop;
-    /* counts wake_streams(all): a stream that read before one must not sleep after it */
+    /* counts wake_streams(all): a stream whose data are older than the newest wake must not be suspended */
     atomic_ullong wakes;
-    pthread_mutex_t lock; /* streams and answer threads */
+    pthread_mutex_t lock; /* protects streams and answer threads */
     stream *streams;
-    int n_streams, n_answer_threads; /* n_answer_threads: threads at work for an answer */
+    int n_streams,
+        n_answer_threads; /* n_answer_threads: number of threads that compute a response */
     bt_links links;
     pthread_cond_t answer_thread_done;
 };
@@ -47,16 +48,15 @@ struct bt_web {
 extern const bt_asset bt_assets[]; /* the page, compiled in */
 extern const size_t bt_assets_n;
 
-/* responses.c. make: calls the handler of the route; a failure becomes an answer too, and its code is returned */
+/* responses.c. Calls the handler of the route. A failure also becomes a response, and its code is returned. */
 bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, const char *run,
                            bt_answer *out);
 enum MHD_Result bt_web_send_answer(struct MHD_Connection *c, bt_answer *a);
 enum MHD_Result bt_web_send_error(struct MHD_Connection *c, int status, const char *code,
                                   const char *message, const char *hint);
 
-/* answer_thread.c. answer: suspends the connection; *out belongs to the exchange, and remains
- * NULL if an error was sent. send: call it after the connection was resumed. wait: waits for all
- * threads before the stop */
+/* answer_thread.c. in_thread: suspends the connection; *out belongs to the exchange, and remains NULL if an error was
+ * sent. send: called when the connection has been resumed. wait: waits for all threads before the server stops. */
 enum MHD_Result bt_web_answer_in_thread(bt_web *w, struct MHD_Connection *c, const bt_route *route,
                                         const bt_req *q, bt_answer_thread **out);
 enum MHD_Result bt_web_send_threaded(bt_answer_thread *p);
@@ -67,7 +67,9 @@ void bt_web_wait_answer_threads(bt_web *w);
 enum MHD_Result bt_web_open_stream(bt_web *w, struct MHD_Connection *c, const char *wanted,
                                    const char *last_id);
 void bt_web_wake_streams(
-    bt_web *w, bool all); /* all: there is news; otherwise only streams whose heartbeat is due */
-void *bt_web_publish(void *web); /* the publisher thread */
+    bt_web *w,
+    bool
+        all); /* all: there are new events; otherwise resumes only streams whose heartbeat is due */
+void *bt_web_publish(void *web); /* body of the publisher thread */
 
 #endif

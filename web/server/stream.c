@@ -1,16 +1,15 @@
-/* stream.c - composes the next event of an event stream. The only state is the cursor that the client sends
- * back, so a restarted server continues the stream.
+/* stream.c - composes the next event of an event stream. Its only state is the cursor, which the client sends back, so
+ * that a restarted server can continue the stream.
  *
  *     id: ATTEMPT.STEP.SEQ
- *     event: tick         data: {"head": {...}, "new_events": n}      something was committed;
- *     pages refetch what they show
- *     event: resync       data: {}                                    too far behind for ticks to
- *     be news: reload everything */
+ *     event: tick     data: {"head": {...}, "new_events": n}    new records; pages request again what they show
+ *     event: resync   data: {}                                  the client is too far behind and must reload everything
+ *     */
 #include <stdio.h>
 
 #include "web/api/api.h"
 
-/* steps */
+/* in steps */
 enum { FAR_BEHIND = 5000 };
 
 void bt_cursor_parse(bt_cursor *c, const char *text) {

@@ -23,8 +23,8 @@ import { stepsPage } from "./pages/page_steps.js";
 import { systemPage } from "./pages/page_system.js";
 import { ternaryPage } from "./pages/page_ternary.js";
 
-// pages of a run, by the keys 1 to 9; `only` and `not` name the fields of a head that require or
-// exclude a page
+// Pages of a run, opened by the keys 1 to 9. `only` and `not` name fields of a head that require or exclude a
+// page.
 const pages = [
   { key: "overview", title: "Overview", show: overviewPage },
   { key: "ranks", title: "Ranks", show: ranksPage, not: "hub" },
@@ -41,8 +41,8 @@ const comparedMost = 12;
 const root = document.getElementById("main");
 let server = { control: false }; // permissions of the server
 let view = null; // the open page
-let zoomedRun = null; // the run that the zoom belongs to
-let isAsking = false; // for the token
+let zoomedRun = null; // the run to which the zoom belongs
+let isAsking = false; // the prompt for the token is shown
 
 function isRunName(text) {
   return /^[\w.-]+$/.test(text);
@@ -55,7 +55,7 @@ function close() {
   view = null;
 }
 
-/** Shows what the fragment names. */
+/** Shows the page that the fragment names. */
 function showRoute() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [kind, run, page] = path.split("/");
@@ -101,7 +101,7 @@ function fail(error) {
   } else if (error.status !== 401) toast(error.message); // the gate shows the details
 }
 
-// ---- the token: the address that `bitrain dash` prints holds it in its fragment
+// ---- the token: `bitrain dash` prints an address whose fragment contains it
 
 function tokenInAddress() {
   const match = /[#&]token=([0-9a-f]{32})/.exec(location.hash);
@@ -121,7 +121,7 @@ async function enter(token) {
   await start();
 }
 
-/** First requests of the page named by the fragment, besides those of every page. */
+/** Sends the first requests of the page named by the fragment, in addition to those of every page. */
 function askEarlyFor(hash) {
   const [, run, page] = /^#\/run\/([\w.-]+)(?:\/(\w+))?/.exec(hash) || [];
   if (run && (!page || page === "overview")) askOverviewEarly(run);
@@ -156,7 +156,7 @@ addEventListener("hashchange", () => {
   else showRoute();
 });
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && view) choose({ zoom: state.zoom }); // loads what was missed
+  if (!document.hidden && view) choose({ zoom: state.zoom }); // loads the records that arrived while the page was hidden
 });
 
 applyTheme();

@@ -1,4 +1,5 @@
-// api.js - requests data from the server or, in a report, from the stored responses in the page (kept_answers.js).
+// api.js - requests data from the server or, in a report, from the stored responses in the page
+// (kept_answers.js).
 // Paths are below /api/v1/, see web/README.md; errors are {"error": {message, hint}}.
 import { keptAnswer, report } from "./kept_answers.js";
 
@@ -10,7 +11,8 @@ class ApiError extends Error {
   }
 }
 
-/** An error as one sentence, with what to do where that is known: hints about routes are for programs. */
+/** Returns an error as one sentence with its remedy, if known. Hints that name routes are for programs and
+ * omitted. */
 export function statement(error) {
   return error.hint && !error.hint.startsWith("web/")
     ? `${error.message} (${error.hint})`
@@ -19,8 +21,8 @@ export function statement(error) {
 
 const notKept = { message: "this report does not hold that part", hint: "bitrain dash shows it" };
 
-/** Returns the answer to GET path?args (a list in args repeats its key), or to `init`, as in
- * fetch. Throws an ApiError. Identical requests in flight are merged. */
+/** Returns the response to GET path?args (a list in args repeats its key), or to `init` as in fetch. Throws
+ * an ApiError. Identical requests in flight are merged. */
 export async function get(path, args = {}, init = {}) {
   if (report) {
     const answer = keptAnswer(path, args);
@@ -50,29 +52,29 @@ function urlOf(path, args) {
 }
 
 const underWay = new Map();
-const askedEarly = new Map(); // url -> answer, until a card requests it
+const askedEarly = new Map(); // url -> response, until a card requests it
 
-/** Requests in advance what a page will request, so that it need not wait for earlier answers. */
+/** Sends a request before a page needs its response, so that the page need not wait for earlier ones. */
 export function askEarly(path, args = {}) {
   if (report) return;
-  askedEarly.delete(urlOf(path, args)); // it was refused before the token was given
+  askedEarly.delete(urlOf(path, args)); // a request without the token was refused
   const answer = get(path, args);
-  answer.catch(() => {}); // returned to the caller
+  answer.catch(() => {}); // the caller handles the failure
   askedEarly.set(urlOf(path, args), answer);
 }
 
-// A response equal to the previous one is the same object, so that its drawing need not be repeated.
+// A response equal to the previous one is the same object, so that it need not be drawn again.
 const newest = new Map();
 const newestMost = 24;
 
-/** The displayed data may be outdated: they are dimmed until the server answers again. */
+/** Dims the displayed data, which may be outdated, until the server responds again. */
 export function showAway(isAway) {
   document.documentElement.classList.toggle("away", isAway);
 }
 
 let tellRefused = () => {};
 
-/* * Calls the listener when the server rejects the token of a request. */
+/** Calls the listener when the server rejects the token of a request. */
 export function onRefused(listener) {
   tellRefused = listener;
 }
@@ -96,7 +98,7 @@ async function ask(url, init) {
   return body;
 }
 
-/** An answer that is not JSON counts as empty: the status is sufficient. */
+/** Parses a response; one that is not JSON counts as empty, because its status is sufficient. */
 function parsed(text) {
   try {
     return JSON.parse(text);
@@ -124,8 +126,8 @@ export async function series(run, metrics, args) {
   return request.answer;
 }
 
-/** Exchanges the token for a cookie. The token was in the URL's fragment, which no server and no
- * log receives. */
+/** Exchanges the token for a cookie. The token was in the URL's fragment, which is not sent to a server or
+ * log. */
 export async function login(token) {
   return get("login", {}, { headers: { Authorization: `Bearer ${token}` } });
 }

@@ -1,13 +1,13 @@
-// ask.js - dialogs of the page: a question with fields, and the action of its answer.
+// ask.js - dialogs of the page: a question with fields, and the action on its answer.
 import { statement } from "./api.js";
 import { button } from "./controls.js";
 import { h, say } from "./dom.js";
 
-/** Opens a dialog, and promises the values of the fields by name; null: cancelled. spec: {title,
- * text, action, danger, fields: [{name, label, type, value, note, options, maxlength}]}; a field
- * of type "checkbox" gives true or false, one of type "lines" may have several; options make a
- * list of [value, text]. tell(values): text below the fields, updated as they change; alert: error
- * of the previous answer. */
+/** Opens a dialog. Returns a promise of the fields' values by name; null: cancelled. spec: {title, text,
+ * action, danger, fields: [{name, label, type, value, note, options, maxlength}], tell, alert}. A field of
+ * type "checkbox" has the value true or false, one of type "lines" may contain several lines; options is a
+ * list of [value, text]. tell(values) returns the text below the fields, updated when they change; alert:
+ * error of the previous attempt. */
 export function ask({ title, text, action, danger, fields = [], tell, alert }) {
   if (document.querySelector("dialog")) return Promise.resolve(null);
   const boxes = fields.map((field) => [field.name, boxOf(field)]);
@@ -52,8 +52,8 @@ export function ask({ title, text, action, danger, fields = [], tell, alert }) {
   });
 }
 
-/** Repeats the dialog until act(answer) succeeds: if it throws, the dialog reopens with its
- * values and the error. Promises the answer; null: cancelled. */
+/** Repeats the dialog until act(answer) succeeds. If it throws, the dialog reopens with its values and the
+ * error. Returns a promise of the answer; null: cancelled. */
 export async function askUntil(spec, act) {
   let { fields } = spec;
   for (let alert = ""; ;) {

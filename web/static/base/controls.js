@@ -5,7 +5,7 @@ export function button(label, onclick, props) {
   return h("button", { ...props, type: "button", onclick }, label);
 }
 
-/** A list with its label beside it. options: [value, text] pairs; onchange gets the value. */
+/** A list with a label beside it. options: [value, text] pairs; onchange receives the value. */
 export function select(label, options, value, onchange) {
   const box = h(
     "select",
@@ -16,7 +16,7 @@ export function select(label, options, value, onchange) {
   return h("label", { class: "pick" }, h("span", {}, label), box);
 }
 
-/** A button that is on or off; onchange gets true or false. */
+/** A button that is on or off; onchange receives true or false. */
 export function toggle(label, on, onchange) {
   const flip = () => {
     on = !on;
@@ -27,13 +27,13 @@ export function toggle(label, on, onchange) {
   return box;
 }
 
-/** A box to tick with its label; onchange gets true or false. */
+/** A check box with its label; onchange receives true or false. */
 export function checkbox(label, on, onchange) {
   const box = h("input", { type: "checkbox", checked: on, onchange: () => onchange(box.checked) });
   return h("label", {}, box, label);
 }
 
-/** A box for a text with its label; onchange gets the text after Enter or when the box loses the focus. */
+/** A text box with its label; onchange receives the text after Enter or when the box loses the focus. */
 export function textBox(label, onchange) {
   const box = h("input", {
     type: "search",

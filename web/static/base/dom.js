@@ -1,5 +1,5 @@
-// dom.js - creates elements and changes their texts. All text is inserted as text nodes: no module of the page parses
-// markup. It requires the two live regions of index.html, #toast and #said.
+// dom.js - creates elements and changes their texts. All text is inserted as text nodes: no module of the
+// page parses markup. It requires the two live regions of index.html, #toast and #said.
 
 const svgNamespace = "http://www.w3.org/2000/svg";
 const asProperty = ["value", "checked", "disabled", "indeterminate"];
@@ -17,21 +17,21 @@ function fill(el, props, kids) {
 }
 
 /**
- * An HTML element. A property that begins with "on" is a listener; one that is null, undefined or
- * false is left out. Children are nodes, texts, or lists of them.
+ * Creates an HTML element. A property whose name begins with "on" is a listener; one that is null, undefined
+ * or false is omitted. Children are nodes, texts, or lists of them.
  */
 export function h(tag, props, ...kids) {
   return fill(document.createElement(tag), props, kids);
 }
 
-/** An SVG element, as `h` makes one of HTML. */
+/** Creates an SVG element, like `h`. */
 export function svg(tag, props, ...kids) {
   return fill(document.createElementNS(svgNamespace, tag), props, kids);
 }
 
 const texts = new WeakMap();
 
-/* * Sets the text of an element; does nothing if it is unchanged. */
+/** Sets the text of an element; has no effect if it is unchanged. */
 export function say(el, text) {
   if (texts.get(el) === text) return;
   texts.set(el, text);
@@ -54,20 +54,19 @@ export function toast(text) {
   setTimeout(() => box.classList.remove("shown"), 4000);
 }
 
-/** Content of an empty card. */
+/** Creates the content of an empty card. */
 export function empty(text) {
   return h("div", { class: "empty" }, text);
 }
 
-/** A heading for screen readers only: each page has one. */
+/** Creates a heading for screen readers only; each page has one. */
 export function hiddenTitle(text) {
   return h("h1", { class: "sr" }, text);
 }
 
 const focusable = "a[href], button, input, select, summary, [tabindex]";
 
-/** Redraws the content of an element and preserves focus and scroll positions, which are matched
- * by order. */
+/** Redraws the content of an element and preserves focus and scroll positions, which are matched by order. */
 export function redrawInPlace(el, draw) {
   const parts = () => [...el.querySelectorAll(focusable)];
   const boxes = () => [...el.querySelectorAll(".scroll, .tall-scroll")];

@@ -1,5 +1,5 @@
-// format.js - formats numbers with their units. It imports no other module. A value that is null, undefined or NaN
-// becomes a dash.
+// format.js - formats numbers with their units. It imports no other module. A value that is null, undefined
+// or NaN becomes a dash.
 
 export const dash = "–";
 
@@ -7,7 +7,7 @@ function isUnknown(value) {
   return value === null || value === undefined || Number.isNaN(value);
 }
 
-/** `n` significant digits, with an exponent where the number is very large or very small. */
+/** Formats `n` significant digits, with an exponent if the number is very large or very small. */
 export function digits(value, n = 4) {
   if (isUnknown(value)) return dash;
   if (value === 0) return "0";
@@ -17,7 +17,8 @@ export function digits(value, n = 4) {
   return text.replace("e+", "e").replace(/\.?0+e/, "e");
 }
 
-/** A run's setting: a broken number with six digits, as in `bitrain show`; anything else as it is. */
+/** Formats a run's setting: a fractional number with six digits, as in `bitrain show`; anything else is
+ * unchanged. */
 export function setting(value) {
   const isBroken = /^-?\d*\.?\d+(e-?\d+)?$/i.test(value) && /[.e]/i.test(value);
   return isBroken ? String(Number(Number(value).toPrecision(6))) : String(value);
@@ -30,7 +31,7 @@ const prefixes = [
   [1e3, "k"],
 ];
 
-/** `n` significant digits with a decimal prefix: 1.2 M */
+/** Formats `n` significant digits with a decimal prefix: 1.2 M. */
 export function si(value, n = 3) {
   if (isUnknown(value)) return dash;
   const size = Math.abs(value);
@@ -41,7 +42,7 @@ export function si(value, n = 3) {
 
 const binaryPrefixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
 
-/** Three digits with a binary prefix, "1.24 GiB", as the program prints them (metric.c). */
+/** Formats three digits with a binary prefix, "1.24 GiB", like the program (metric.c). */
 export function bytes(value) {
   if (isUnknown(value)) return dash;
   const size = Math.abs(value);
@@ -61,12 +62,12 @@ export function mib(value) {
   return isUnknown(value) ? dash : bytes(value * 1024 * 1024);
 }
 
-/** A fraction of 1, as a percentage with `decimals` digits after the point. */
+/** Formats a fraction of 1 as a percentage with `decimals` decimals. */
 export function percent(value, decimals = 1) {
   return isUnknown(value) ? dash : `${(value * 100).toFixed(decimals)} %`;
 }
 
-/** A whole number with separated thousands. */
+/** Formats an integer with separated thousands. */
 export function count(value) {
   return isUnknown(value) ? dash : String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
@@ -75,7 +76,7 @@ export function plural(n, word) {
   return `${n} ${word}${n === 1 ? "" : "s"}`;
 }
 
-/** A step as people count them, from 1; the database counts steps from 0. */
+/** Formats a step counted from 1; the database counts steps from 0. */
 export function nth(step) {
   return isUnknown(step) ? dash : count(step + 1);
 }
@@ -113,7 +114,7 @@ const spans = [
   [60, "m"],
 ];
 
-/* * A duration in its largest unit only: the remaining time of a run. */
+/** Formats a duration in its largest unit only, for the remaining time of a run. */
 export function roughly(value) {
   if (isUnknown(value)) return dash;
   for (const [size, letter] of spans) {
@@ -124,7 +125,7 @@ export function roughly(value) {
   return `${Math.round(value)} s`;
 }
 
-/** Seconds since 1970 as a date and a time of day in UTC; exact: with seconds. */
+/** Formats seconds since 1970 as date and time in UTC; exact: with seconds. */
 export function date(value, exact) {
   if (isUnknown(value)) return dash;
   const iso = new Date(value * 1000).toISOString();
@@ -137,7 +138,7 @@ export function nats(value) {
   return Math.abs(value) >= 1e4 ? digits(value, 5) : value.toFixed(4);
 }
 
-/** "1.2 kJ", "12 J" */
+/** Formats "1.2 kJ", "12 J". */
 function joules(value) {
   const text = si(value);
   return `${text}${/[a-zA-Z]$/.test(text) ? "" : " "}J`;
@@ -155,27 +156,27 @@ const byUnit = {
   seconds,
 };
 
-/** A value in a unit of the server's metrics. */
+/** Formats a value in a unit of the server's metrics. */
 export function unit(name, value) {
   if (/^(frac|ratio)/.test(name || "")) return percent(value);
   if (/^count/.test(name || "")) return si(value, 4);
   return (byUnit[name] || digits)(value);
 }
 
-/** The same for an axis, without superfluous zeros: "50 ms" below "100 ms". */
+/** The same for an axis, without unnecessary zeros: "50 ms" below "100 ms". */
 export function tick(name, value) {
   const text = unit(name, value);
   return text.replace(/(\.\d*?)0+(?=$|[^\d])/, "$1").replace(/\.(?=$|[^\d])/, "");
 }
 
-/* * A position on an axis (a key of `axes` in vocabulary.js). */
+/** Formats a position on an axis (a key of `axes` in vocabulary.js). */
 export function onAxis(axis, value) {
   if (axis === "time" || axis === "active") return seconds(value);
   if (axis === "bytes") return bytes(value);
   return axis === "step" && Math.abs(value) < 1e7 ? count(value) : si(value, 4);
 }
 
-/* * A position on an axis for the end of a sentence: "over 1.2 M tokens". */
+/** Formats a position on an axis for the end of a sentence: "over 1.2 M tokens". */
 export function reach(axis, value) {
   return {
     step: `by step ${onAxis("step", value)}`,

@@ -1,9 +1,10 @@
-// kept_answers.js - responses stored in the file of a report (`bitrain report`), which replace a server. A report
-// contains all series of a run (or of one rank) once, by step, and the positions of the steps on every other axis.
+// kept_answers.js - responses stored in the file of a report (`bitrain report`), which replace a server. A
+// report contains all series of a run (or of one rank) once, by step, and the positions of the steps on every
+// other axis.
 
 const element = document.getElementById("bitrain-data");
 
-/* * {run, made_s, answers: path -> answer}; null if a server answers. */
+/** {run, made_s, answers: path -> response}; null if there is a server. */
 export const report = element ? JSON.parse(element.textContent) : null;
 
 function keyOf(path, args) {
@@ -13,7 +14,7 @@ function keyOf(path, args) {
   return path;
 }
 
-/* * Returns the stored response to a request, or undefined. */
+/** Returns the stored response to a request, or undefined. */
 export function keptAnswer(path, args) {
   const answer = report.answers[keyOf(path, args)];
   if (!answer || !path.endsWith("/series")) return answer;
@@ -28,7 +29,8 @@ export function keptAnswer(path, args) {
   return { ...answer, series: wanted.map((one) => cut(onAxis(one, placeOf), first, last)) };
 }
 
-/* * The position of a step on the axis (of one between two points: that of the later); null: the axis counts steps. */
+/** Positions of the steps on the axis; that of a step between two points is the later one. null: the axis
+ * counts steps. */
 function placesOnAxis(path, axis) {
   if (!axis || axis === "step") return null;
   const { step, x } = report.answers[path.replace("/series", `/axis?x=${axis}`)].series[0];
@@ -39,7 +41,7 @@ function onAxis(one, placeOf) {
   return placeOf ? { ...one, x: one.step.map((value) => placeOf(value)) } : one;
 }
 
-/** the points from step `first` to `last` whose place on the axis is known */
+/** Returns the points from step `first` to `last` whose position on the axis is known. */
 function cut(one, first, last) {
   const out = { ...one };
   const inside = (step, i) => step >= first && step <= last && one.x[i] !== undefined;
@@ -49,7 +51,7 @@ function cut(one, first, last) {
   return { ...out, ...usualPart(out, one) };
 }
 
-/** The default range of a part of a series; the report has those of the whole. */
+/** The default range of a part of a series; the report contains only the ranges of whole series. */
 function usualPart({ min, max }, { low, high }) {
   const least = Math.min(...min.filter((value) => value !== null));
   const most = Math.max(...max.filter((value) => value !== null));

@@ -1,13 +1,12 @@
-// run_stream.js - follows the event stream of a run. Browsers allow few connections to a host,
-// so the tabs that show a run share one: the tab with a lock listens and forwards events to the
-// other tabs; a hidden tab releases the lock. Without locks (no https and another machine), each
-// tab listens separately.
+// run_stream.js - follows the event stream of a run. Browsers allow few connections to a host, so all tabs
+// that show a run share one: the tab that holds a lock receives events and forwards them to the other tabs; a
+// hidden tab releases the lock. If locks are unavailable (another machine without https), each tab has its
+// own connection.
 import { report } from "./kept_answers.js";
 
 /**
- * Calls ontick(data, id) when the run has new records (id: ATTEMPT.STEP.EVENT; "" and null:
- * everything may be new) and onstate("live" or "offline") when the connection changes. Returns the
- * function that ends this.
+ * Calls ontick(data, id) when the run has new records (id: ATTEMPT.STEP.EVENT; null and "": everything may be
+ * new) and onstate("live" or "offline") when the connection changes. Returns a function that stops following.
  */
 export function followRun(run, ontick, onstate) {
   if (report) return () => {};
@@ -23,7 +22,7 @@ class RunStream {
     this.name = `bitrain ${run}`;
     this.tabs = navigator.locks && new BroadcastChannel(this.name);
     this.source = null;
-    this.leave = null; // ends this tab's part; null: hidden
+    this.leave = null; // ends this tab's part; null: the tab is hidden
     this.onvisibility = () => {
       if (!document.hidden) this.join();
       else if (this.leave) this.leave();
@@ -51,7 +50,7 @@ class RunStream {
     };
   }
 
-  /** Waits for the lock, then listens; the function returned stops either. */
+  /** Waits for the lock, then receives events. Returns a function that stops either. */
   takeTurn() {
     const quit = new AbortController();
     let release = null;
@@ -63,7 +62,7 @@ class RunStream {
       });
     };
     const turn = navigator.locks.request(this.name, { signal: quit.signal }, held);
-    turn.catch(() => {}); // the tab left before its turn
+    turn.catch(() => {}); // the tab was hidden or closed before it received the lock
     return () => {
       quit.abort();
       if (release) release();
@@ -84,7 +83,7 @@ class RunStream {
       try {
         data = JSON.parse(event.data);
       } catch {
-        // reload everything
+        // everything may be new
       }
       this.tell({ data, id: data ? event.lastEventId : "" });
     });

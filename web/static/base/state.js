@@ -1,6 +1,5 @@
-// state.js - the user's choices (axis, smoothing, zoom, theme, columns), the step under the
-// pointer, and the colours of the theme. The browser stores choices of taste; the zoom is
-// forgotten.
+// state.js - the user's choices (axis, smoothing, zoom, theme, columns), the step under the pointer, and the
+// colours of the theme. The browser stores all choices except the zoom.
 
 const storageKey = "bitrain";
 const taste = (() => {
@@ -13,7 +12,7 @@ const taste = (() => {
 
 export const state = {
   x: taste.x || "tokens",
-  smooth: taste.smoothing ?? 0.02, // share of the displayed steps over which curves are averaged
+  smooth: taste.smoothing ?? 0.02, // fraction of the displayed steps over which curves are averaged
   logY: taste.logY || false,
   logX: taste.logX || false,
   theme: taste.theme || "",
@@ -32,13 +31,13 @@ export function choose(change) {
   try {
     localStorage.setItem(storageKey, JSON.stringify(kept));
   } catch {
-    // a private window: choices are not remembered
+    // in a private window nothing is stored
   }
   if ("theme" in change) applyTheme();
   for (const listener of listeners) listener(change);
 }
 
-/** Calls the listener at every choice; returns the function that ends this. */
+/** Calls the listener at every change; returns a function that removes it. */
 export function onChoice(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -46,7 +45,7 @@ export function onChoice(listener) {
 
 const pointers = new Set();
 
-/* * The pointer is at a step in the figure `from`; null: at none. All figures show it. */
+/** Sets the step under the pointer in the figure `from` (null: none). All figures show it. */
 export function point(step, from) {
   for (const pointer of pointers) pointer(step, from);
 }
@@ -68,11 +67,10 @@ export function isDark() {
   return state.theme ? state.theme === "dark" : systemIsDark.matches;
 }
 
-// Colours are cached until the theme changes: reading one makes the browser compute the page's
-// style.
+// Colours are cached until the theme changes, because reading one makes the browser compute the page's style.
 const colors = new Map();
 
-/** The value of a colour of the style sheet, named as there: --soft */
+/** Returns the value of a colour of the style sheet by its name there, such as --soft. */
 export function color(name) {
   if (!colors.has(name)) {
     const style = getComputedStyle(document.documentElement);

@@ -1,8 +1,8 @@
 // table.js - tables of columns and rows.
 import { h } from "./dom.js";
 
-// A column is {title, cell, help, num, wrap}: cell(row) returns a text or a node, help is the tooltip
-// of the title, num right-aligns the cells, wrap lets their text break into lines.
+// A column is {title, cell, help, num, wrap}: cell(row) returns a text or a node; help is the tooltip of the
+// title; num right-aligns the cells; wrap permits line breaks in their text.
 
 export function text(title, cell, help) {
   return { title, cell, help };
@@ -44,7 +44,7 @@ export function table(columns, rows, caption) {
   );
 }
 
-/** A table that scrolls where it has many rows. */
+/** A table that scrolls if it has many rows. */
 export function tallTable(columns, rows, caption) {
   return h("div", { class: "tall-scroll" }, table(columns, rows, caption));
 }

@@ -1,19 +1,19 @@
-// tags.js - the tags of a run. The server sends and stores them in one text with blanks between
-// them; a blank inside a tag is a no-break space there.
+// tags.js - the tags of a run. The server sends and stores them in one text, separated by blanks; a blank
+// inside a tag is stored as a no-break space.
 
 const noBreak = "\u00a0";
 
-/** Tags as people write them: "a b" is one tag. row: a run of the server. */
+/** Returns the tags as users write them: "a b" may be one tag. row: a run of the server. */
 export function tagsOf({ tags }) {
   return (tags || "").split(" ").filter(Boolean).map(readableTags);
 }
 
-/** A text of the server with the blanks that people typed. */
+/** Converts no-break spaces to blanks. */
 export function readableTags(text) {
   return (text || "").replaceAll(noBreak, " ");
 }
 
-/** A tag, or "+tag" or "-tag", as one word of the verb `tag`. */
+/** Converts a tag, "+tag" or "-tag" to one word of the verb `tag`. */
 export function storedTag(tag) {
   return tag.replaceAll(" ", noBreak);
 }

@@ -1,8 +1,8 @@
-// vocabulary.js - names of things. Metrics, scopes, panels, phases, kinds of events and verbs
-// and the parts of a run's time are rows of engine/base/tables, which the server sends
-// (/api/v1/metrics) and `learn` takes before anything is shown. Axes, lines of charts and values
-// of heat maps, which only the page has, are listed here. Colours name custom properties of
-// style/colors.css: --phase-NAME for phases, --time-NAME for parts of the time.
+// vocabulary.js - names of metrics, phases, events and axes. Metrics, scopes, panels, phases, kinds of
+// events, verbs and the parts of a run's time are rows of engine/base/tables: the server sends them
+// (/api/v1/metrics), and `learn` stores them before anything is shown. Axes, lines of charts and values of
+// heat maps exist only in the page and are listed here. Colours are custom properties of style/colors.css:
+// --phase-NAME for phases, --time-NAME for parts of the time.
 
 // ---- the tables of the server
 
@@ -21,7 +21,7 @@ function replace(list, rows) {
   list.splice(0, list.length, ...rows);
 }
 
-/** Colours of phases and of parts of the time, for both themes; the choice between them is as in style/dark.css. */
+/** Defines colours of phases and of parts of the time for both themes, between which style/dark.css chooses. */
 function defineColors(rows) {
   const sheet = new CSSStyleSheet();
   const colorsOf = (theme) => rows.map((row) => `${row.property}: ${row[theme]};`).join(" ");
@@ -41,7 +41,7 @@ function timeOf({ key, title, property, help }) {
   return { key: `${key}_s`, label: title, color: property, help };
 }
 
-/** Takes the answer of /api/v1/metrics. */
+/** Stores the response of /api/v1/metrics. */
 export function learn(tables) {
   replace(metrics, tables.metrics);
   replace(scopes, tables.scopes);
@@ -57,12 +57,12 @@ export function learn(tables) {
   defineColors([...named, ...times]);
 }
 
-/** The row of a metric {scope, key}, and of its scope. */
+/** Returns the row of a metric {scope, key} and that of its scope. */
 export function metricOf({ scope, key }) {
   return metrics.find((one) => one.scope === scope && one.key === key);
 }
 
-/** The metrics of a step: what a run as a whole has at every step. */
+/** Returns the metrics of a step, which describe the run as a whole. */
 export function metricsOfSteps() {
   return metrics.filter((one) => one.scope === "step");
 }
@@ -71,13 +71,14 @@ export function stepMetric(key) {
   return metricOf({ scope: "step", key }) || { unit: "", help: "" };
 }
 
-/** "communication, newest 128 steps: share of …": what a figure of a run is, and of which steps. */
+/** Returns the meaning of a figure and the steps that it covers: "communication, newest 128 steps: share of
+ * …". */
 export function figureHelp(key) {
   const figure = figures.find((one) => one.key === key);
   return figure ? `${figure.label}, ${figure.span}: ${figure.help}` : "";
 }
 
-/** Label of a chart beyond the last point of a run in this state. */
+/** Returns the label of a chart after the last point of a run in this state. */
 export function beyondCurve(state) {
   return states.some(({ name, live }) => name === state && live) ? "not there yet" : "ended";
 }
@@ -86,7 +87,7 @@ export function scopeOf({ scope }) {
   return scopes.find((one) => one.name === scope);
 }
 
-// ---- axes: what x counts. `choice` stands in the list above the charts, `title` beside a value.
+// ---- axes: the quantity on x. `choice` is shown in the list above the charts, `title` beside a value.
 
 export const axes = {
   step: { choice: "step", title: "step" },
@@ -98,14 +99,14 @@ export const axes = {
 
 // ---- parts of the time
 
-// Time of a transfer: hidden behind compute, exposed, and time lost to ranks that arrived later.
+// Time of a transfer: hidden behind computation, exposed, and spent waiting for ranks that arrived later.
 export const transferParts = [
   { key: "hidden", label: "hidden transfer", color: "--phase-optim" },
   { key: "exposed", label: "exposed transfer", color: "--phase-comm" },
   { key: "wait", label: "wait", color: "--phase-wait" },
 ];
 
-// ---- charts of metrics (engine/base/tables/metrics.def): a card each, made by cards/series_card.js
+// ---- charts of metrics (engine/base/tables/metrics.def): one card each, created by cards/series_card.js
 
 export const charts = {
   loss: {
@@ -199,7 +200,7 @@ export const charts = {
   },
 };
 
-// metrics that runs are compared by
+// metrics by which runs can be compared
 export const comparedMetrics = [
   ["loss", "loss"],
   ["val_loss", "validation loss"],
@@ -210,7 +211,7 @@ export const comparedMetrics = [
   ["bytes_wire", "bytes on the wire"],
 ];
 
-// ---- values of the heat map of ranks: what the route `heatmap` takes as `value`, and units
+// ---- values of the heat map of ranks: values of the argument `value` of the route `heatmap`, with units
 
 export const rankValues = [
   ["busy", "busy, against the median", "times"],
@@ -221,7 +222,7 @@ export const rankValues = [
   ["memory", "memory", "MiB"],
 ];
 
-// values of a pair of ranks: fields of the route `comm`, and units
+// values of a pair of ranks: fields of the route `comm`, with units
 export const pairValues = [
   ["bytes", "bytes", "bytes"],
   ["flight_ms", "message latency", "ms"],
@@ -235,7 +236,7 @@ export const codes = [
   { key: "pos_frac", label: "+1", color: "--pos" },
 ];
 
-// shares that a run may have beside the codes themselves: [key, title, help]
+// shares that a run may record in addition to the codes: [key, title, help]
 export const codeChanges = [
   [
     "sign_flip_frac",
@@ -270,7 +271,7 @@ export function isCheckpoint(event) {
   return event.kind === "checkpoint";
 }
 
-/** Mark of an event in charts: "line", "faint", or "list" for none (events.def). */
+/** Returns the mark of an event in charts: "line" or "faint"; "list": no mark (events.def). */
 function markOf(event) {
   return kinds.has(event.kind) ? kinds.get(event.kind).mark : "list";
 }
@@ -279,7 +280,7 @@ export function isMarked(event) {
   return event.step !== null && (event.level !== "info" || markOf(event) !== "list");
 }
 
-/** A frequent event: its mark is small, and comparisons omit it. */
+/** True for a frequent event: its mark is small, and comparisons omit it. */
 export function isRoutine(event) {
   return event.level === "info" && markOf(event) === "faint";
 }

@@ -1,4 +1,4 @@
-// attempts_card.js - the launches of a run: the first, and each restart.
+// attempts_card.js - the attempts of a run: its first launch and each restart.
 import { dash, date, nth } from "../base/format.js";
 import { number, table, text } from "../base/table.js";
 import { Card } from "./card.js";
@@ -12,7 +12,7 @@ const columns = [
   text("end", (attempt) => attempt.exit_kind || dash),
 ];
 
-/** load promises the data of page_events.js. */
+/** load returns a promise of the data of page_events.js. */
 export function attemptsCard(load) {
   return new Card({
     title: "Attempts",

@@ -1,4 +1,4 @@
-// breakdown_card.js - the phases of a step of each rank, as bars.
+// breakdown_card.js - the phases of a step on each rank, as bars.
 import { get } from "../base/api.js";
 import { button, select } from "../base/controls.js";
 import { empty, h } from "../base/dom.js";
@@ -23,20 +23,19 @@ function totalMs(times) {
   return phases.reduce((sum, phase) => sum + phaseMs(times, phase), 0);
 }
 
-/** Excess time of a rank in each phase over the ranks' median of that phase. */
+/** Excess time of a rank in each phase over the median of all ranks. */
 function excess(times, median) {
   const over = (phase) => Math.max(0, (times[phase.key] || 0) - (median[phase.key] || 0));
   return Object.fromEntries(phases.map((phase) => [phase.key, over(phase)]));
 }
 
-/** The planner's prediction of a step, as a row after those of the ranks; none without a
- * prediction. */
+/** Returns the planner's prediction of a step as a row for the end of the ranks; empty without a prediction. */
 function predictedRow({ predicted }) {
   if (!predicted) return [];
   return [{ rank: "plan", step_ms: predicted.step_ms, phases: predicted }];
 }
 
-/** The phases of each rank as bars, in one of the modes; a prediction is below them. */
+/** Draws the phases of each rank as bars, in one of the modes, with the prediction below them. */
 function phaseBars(breakdown, mode) {
   const { median } = breakdown;
   const plan = mode === "excess" ? [] : predictedRow(breakdown);
@@ -62,8 +61,7 @@ function phaseBars(breakdown, mode) {
 }
 
 /**
- * "A step takes 150 ms, mean of the ranks: forward 50 ms, backward 40 ms, data 10 ms. Steps 171 to
- * 300."
+ * "A step takes 150 ms, mean of the ranks: forward 50 ms, backward 40 ms, data 10 ms. Steps 171 to 300."
  */
 function breakdownSentence({ ranks, mean, mean_ms, predicted, step0, step1 }) {
   if (!ranks.length) return "";
@@ -78,7 +76,7 @@ function breakdownSentence({ ranks, mean, mean_ms, predicted, step0, step1 }) {
 }
 
 const breakdownColumns = () => [
-  number("rank", (rank) => String(rank.rank)), // "plan": what was predicted
+  number("rank", (rank) => String(rank.rank)), // "plan": the prediction
   number("step", (rank) => ms(rank.step_ms)),
   number("p50", (rank) => ms(rank.step_p50_ms)),
   number("p95", (rank) => ms(rank.step_p95_ms)),
@@ -86,8 +84,8 @@ const breakdownColumns = () => [
   ...phases.map((phase) => number(phase.label, (rank) => ms(rank.phases[phase.key]))),
 ];
 
-/** onranks receives the answer for the newest steps, which contains the worst rank. Its `see`
- * shows one step. */
+/** onranks receives the response for the newest steps, which contains the worst rank. The card's `see` shows
+ * one step. */
 export function breakdownCard(ctx, onranks) {
   let mode = "ms";
   let step = null; // null: the newest steps

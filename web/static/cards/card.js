@@ -1,27 +1,26 @@
-// card.js - a figure of a page: title, drawing, one generated sentence for screen readers, and a table of the numbers
-// (key T). A card loads when it becomes visible, and again after new records while it is visible.
+// card.js - a figure of a page: title, drawing, a generated sentence for screen readers, and a table of the
+// numbers (key T). A card loads when it becomes visible, and again after new records while it is visible.
 import { button } from "../base/controls.js";
 import { empty, h, redrawInPlace, say } from "../base/dom.js";
 import { table } from "../base/table.js";
 
 /**
  * spec:
- *   title, sub      sub: a few words beside the title; wide: over the page's whole width
- *   load(width)     promises data for a width in pixels
- *   every           milliseconds between two loads, at least, if something was recorded and nothing
- *                   chosen; a second if not said
+ *   title, sub      sub: a few words beside the title; wide: over the whole width of the page
+ *   load(width)     returns a promise of data for a width in pixels
+ *   every           minimum milliseconds between two loads caused by new records; default 1000
  *   draw(body, data)
- *   sentence(data)  a text; table(data): {columns, rows}, see base/table.js
+ *   sentence(data)  returns a text; table(data): {columns, rows}, see base/table.js
  *   tools           nodes above the drawing
- *   keys(event)     whether the drawing took the key; close()
- *   marks           the drawing shows the run's events and restarts, too
+ *   keys(event)     true if the drawing handled the key; close()
+ *   marks           true: the drawing also shows the run's events and restarts
  */
 export class Card {
   constructor(spec) {
     this.spec = spec;
     this.data = null;
     this.width = 600;
-    this.seen = false; // visible on the screen
+    this.seen = false; // the card is visible on the screen
     this.stale = true;
     this.due = false; // redraw even if the data are unchanged
     this.loading = false;
@@ -81,7 +80,7 @@ export class Card {
     };
     this.watcher = new IntersectionObserver(look, { rootMargin: "120px" });
     this.watcher.observe(this.el);
-    // Reading the element's width would force a layout of the page.
+    // Reading the element's width would force the browser to compute the layout of the page.
     this.size = new ResizeObserver((entries) => {
       this.width = Math.round(entries[entries.length - 1].contentRect.width) || this.width;
     });
@@ -115,7 +114,7 @@ export class Card {
     const isLarge = this.el.classList.toggle("large");
     this.growButton.setAttribute("aria-pressed", String(isLarge));
     this.due = true;
-    this.load(); // more points for more pixels
+    this.load(); // a wider card shows more points
   }
 
   setSub(text) {
@@ -139,24 +138,25 @@ export class Card {
     this.el.setAttribute("aria-label", text ? `${title}. ${text}` : title);
   }
 
-  /** Loads now: the creator ensures that the card is visible before the browser has laid it out. */
+  /** Loads immediately. The creator ensures that the card is visible, before the browser has computed the
+   * layout. */
   begin() {
     this.seen = true;
     this.load();
   }
 
-  /** Draws again what is loaded, because something was chosen. */
+  /** Redraws the loaded data after a choice of the user. */
   redraw() {
     if (this.seen) this.draw();
     else this.stale = this.due = true;
   }
 
-  /** Redraws the run's events if the drawing shows them. */
+  /** Redraws the run's events, if the drawing shows them. */
   redrawMarks() {
     if (this.spec.marks) this.redraw();
   }
 
-  /** Loads and draws. tick: because something was recorded, not because something was chosen. */
+  /** Loads and draws. tick: true after new records, false after a choice of the user. */
   async load(tick) {
     this.stale = true;
     if (!tick && this.spec.marks) this.due = true;
@@ -199,8 +199,8 @@ export class Card {
   }
 }
 
-/** Adds a card to a page. find() promises the card, or null for a run that has none; the page
- * omits a card whose find() fails. */
+/** Adds a card to a page. find() returns a promise of the card, or of null if the run has none; if find()
+ * fails, the page omits the card. */
 export function optionalCard(find, isWide = true) {
   const box = h("div", { class: isWide ? "wide" : "", hidden: true });
   let card = null;

@@ -1,10 +1,10 @@
-// checkpoints_card.js - the checkpoints that a run wrote.
+// checkpoints_card.js - the checkpoints written by a run.
 import { empty, h } from "../base/dom.js";
 import { bytes, count, dash, date, seconds } from "../base/format.js";
 import { number, tallTable, text } from "../base/table.js";
 import { Card } from "./card.js";
 
-/** Times are seconds since the run began, or, in old records, since 1970. */
+/** Converts times, which are seconds since the run began or, in old records, since 1970. */
 function writtenAt(checkpoint, started) {
   const since = checkpoint.time_s > 1e9 ? checkpoint.time_s - started : checkpoint.time_s;
   return date(started + since, true);
@@ -24,7 +24,7 @@ function columnsOf({ head, info }) {
   ];
 }
 
-/** load promises the data of page_events.js. */
+/** load returns a promise of the data of page_events.js. */
 export function checkpointsCard(load) {
   return new Card({
     title: "Checkpoints",

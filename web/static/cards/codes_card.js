@@ -1,5 +1,4 @@
-// codes_card.js - the codes of each ternary tensor at the newest sample: their shares, how they
-// change, their scale.
+// codes_card.js - the codes of each ternary tensor at the newest sample: their shares, changes and scale.
 import { empty } from "../base/dom.js";
 import { digits, nth, percent } from "../base/format.js";
 import { number, table, text } from "../base/table.js";
@@ -48,7 +47,7 @@ const residualHelp =
   "L2 norm of the gradient codec's error-feedback residual over that of the gradient";
 const updateHelp = "L2 norm of the step's update over that of the weights: about 1e-3 is usual";
 
-/** Columns of statistics that a run may lack are there when a tensor has them. */
+/** Columns of statistics that some runs lack are shown if a tensor has the statistic. */
 function columnsOf(rows) {
   const has = (key) => rows.some((row) => typeof row[key] === "number");
   const changes = codeChanges.filter(([key]) => has(key));
@@ -87,7 +86,7 @@ function sentence({ layers }) {
   return `${tensors}: ${zeros}, ${flipped}, ${bits}, on average.`;
 }
 
-/** load promises the answer of the route `layers`, of ternary tensors alone. */
+/** load returns a promise of the response of the route `layers`, for ternary tensors only. */
 export function codesCard(load) {
   return new Card({
     title: "Codes of each tensor",

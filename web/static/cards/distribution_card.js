@@ -1,6 +1,5 @@
-// distribution_card.js - distributions of a tensor's latent weights or gradients over the
-// samples: one column per sample, one row per bin, the share of the tensor's elements as the
-// colour.
+// distribution_card.js - distributions of a tensor's latent weights or gradients over the samples: one column
+// per sample, one row per bin; the colour is the share of the tensor's elements.
 import { get } from "../base/api.js";
 import { select } from "../base/controls.js";
 import { empty, h } from "../base/dom.js";
@@ -17,7 +16,7 @@ const kinds = [
 
 const sum = (bins) => bins.reduce((all, n) => all + n, 0);
 
-/** Lower edge of a bin: weights over their scale, gradients as a power of two. */
+/** Lower edge of a bin: of weights in units of their scale, of gradients as a power of two. */
 function edge(data, kind, bin) {
   const { from, width } = data[`${kind}_bins`];
   const at = from + bin * width;
@@ -31,7 +30,7 @@ function nameOf(data, kind, bin) {
   return isLast ? `≥ ${edge(data, kind, bin)}` : edge(data, kind, bin);
 }
 
-/** The bins in which some sample has something, the highest first. */
+/** Returns the bins that are not empty in some sample, the highest first. */
 function usedBins(data, kind) {
   const samples = data[kind];
   const used = [...(samples[0] || []).keys()].filter((bin) => samples.some((one) => one[bin]));
@@ -44,7 +43,7 @@ function share(data, kind, sample, bins) {
   return all ? sum(bins.map((bin) => data[kind][sample][bin])) / all : null;
 }
 
-/** Weights: shares that round to 0 and that are far out; gradients: share near zero. */
+/** For weights: the shares that round to 0 and that are far from it; for gradients: the share near zero. */
 function sentenceOf(data, kind) {
   const last = data.sampled.length - 1;
   const of = (sample, bins) => percent(share(data, kind, sample, bins));
@@ -67,7 +66,7 @@ function sentenceOf(data, kind) {
 
 export function distributionCard(ctx) {
   let kind = kinds[0][0];
-  let wanted = {}; // {layer, tensor}; none: the first ternary one
+  let wanted = {}; // {layer, tensor}; empty: the first ternary tensor
   let listed = "";
   const lists = h("span", { class: "bar-tools" });
   const offer = (data) => {

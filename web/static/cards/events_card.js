@@ -1,4 +1,4 @@
-// events_card.js - the list of events, newest first, from a level on.
+// events_card.js - the list of events of a minimum level, newest first.
 import { select } from "../base/controls.js";
 import { empty, h } from "../base/dom.js";
 import { dash, nth, seconds } from "../base/format.js";
@@ -16,7 +16,7 @@ export function isOfLevel(one, level) {
   return level === "all" || one.level === "error" || one.level === level;
 }
 
-/** The ranks have a column if an event has one. */
+/** There is a column for ranks if an event has one. */
 function columnsOf(rows) {
   const rank = number("rank", (event) => (event.rank === null ? dash : String(event.rank)));
   return [
@@ -33,7 +33,7 @@ function sentence({ events }) {
   return `The newest ${events.rows.length} of ${events.total}.`;
 }
 
-/** load promises the data of page_events.js, from which some events may be omitted. */
+/** load returns a promise of the data of page_events.js, from which some events may be omitted. */
 export function eventsCard(load, title = "Events") {
   let level = "all";
   const isShown = (event) => isOfLevel(event, level);

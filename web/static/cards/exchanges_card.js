@@ -1,5 +1,4 @@
-// exchanges_card.js - cost per step of each kind of exchange (an operation along an axis of the
-// mesh).
+// exchanges_card.js - cost per step of each kind of exchange (an operation along an axis of the mesh).
 import { get } from "../base/api.js";
 import { empty, h } from "../base/dom.js";
 import {
@@ -17,13 +16,13 @@ import { transferParts } from "../base/vocabulary.js";
 import { bar } from "../figures/small_figures.js";
 import { Card } from "./card.js";
 
-/** A time; null: the exchange ran beside a larger one and shares its time. */
+/** Formats a time; null: the exchange ran during a larger one, whose time includes it. */
 function timeOrBeside(value) {
   if (value !== null) return ms(value);
   return h("span", { class: "note", title: "ran beside a larger exchange" }, "beside");
 }
 
-/** hidden, exposed and wait as one bar, whose full length are `longest` ms */
+/** Draws hidden, exposed and wait as one bar; its full length is `longest` ms. */
 function timeBar(row, longest) {
   const times = {
     hidden: row.hidden_ms,
@@ -90,7 +89,7 @@ function sentence({ comm, head }) {
   return parts.join(" ");
 }
 
-/** Why there are no exchanges to show. */
+/** Explains why there are no exchanges to show. */
 export function nothingExchanged(ranks, why) {
   return empty(ranks > 1 ? why : "one rank: nothing to exchange");
 }

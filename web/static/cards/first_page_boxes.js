@@ -1,9 +1,9 @@
-// first_page_boxes.js - boxes around the charts of the first page: chips of the configuration,
-// the overloaded host, and the two newest samples side by side.
+// first_page_boxes.js - boxes around the charts of the first page: configuration, overloaded host, and the
+// two newest samples side by side.
 import { h, say } from "../base/dom.js";
 import { nth } from "../base/format.js";
 
-/** Model, data, layout, learning rate, batch; a machine that is too busy, and remarks on the run. */
+/** Model, data, layout, learning rate and batch; a warning about a busy machine; and remarks about the run. */
 export function chipsBox(ctx) {
   const list = h("ul", { class: "chips", "aria-label": "what is trained" });
   const crowded = h("p", { class: "crowded", hidden: true });
@@ -37,8 +37,7 @@ function sampleBox(when) {
   return { el, put };
 }
 
-/** The two newest samples, hidden while there is none. It is among the cards of a page, but
- * loads nothing. */
+/** The two newest samples; hidden if there are none. It is among the cards of a page but loads nothing. */
 export function samplesCard(ctx) {
   const now = sampleBox("The model writes");
   const before = sampleBox("Before");

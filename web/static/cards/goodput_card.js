@@ -1,4 +1,4 @@
-// goodput_card.js - use of the time since the first launch of a run.
+// goodput_card.js - how the time since the first launch of a run was spent.
 import { h } from "../base/dom.js";
 import { percent, plural, seconds } from "../base/format.js";
 import { number, text } from "../base/table.js";
@@ -20,7 +20,7 @@ function bigBar(parts) {
   return box;
 }
 
-/** Number of restarts, and the mean time from the end of an attempt to its successor's first step. */
+/** Number of restarts, and the mean time from the end of an attempt to the first step of the next one. */
 function recovery({ head, info, events }) {
   const again = info.attempts.slice(1);
   if (!again.length) return "";
@@ -59,7 +59,7 @@ function tableOf({ head }) {
   };
 }
 
-/** load promises the data of page_events.js. */
+/** load returns a promise of the data of page_events.js. */
 export function goodputCard(load) {
   return new Card({
     title: "Goodput",

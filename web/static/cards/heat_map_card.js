@@ -1,13 +1,13 @@
-// heat_map_card.js - a card with a heat map, which is made when there is something to show.
+// heat_map_card.js - a card with a heat map, which is created when there are data.
 import { HeatMap } from "../figures/heat_map.js";
 import { Card } from "./card.js";
 
 /**
- * spec is a card's, with
- *   label       what the map is, for screen readers
- *   cells(data) what the map shows (figures/heat_map.js); null: nothing
- *   nothing(data)  what the card shows then: a node
- *   onpick(row, data)  gets the row of a click, or of Enter
+ * spec is that of a card, with
+ *   label          description of the map for screen readers
+ *   cells(data)    returns the content of the map (figures/heat_map.js); null: there is none
+ *   nothing(data)  returns the node that is shown if there is none
+ *   onpick(row, data)  receives the row of a click or of Enter
  */
 export function heatMapCard(spec) {
   let map = null;

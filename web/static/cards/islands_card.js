@@ -1,5 +1,5 @@
-// islands_card.js - the islands of a hub: progress and updates of each, and the age of updates
-// when they were applied.
+// islands_card.js - the islands of a hub: progress and updates of each, and the age of updates when they were
+// applied.
 import { empty, h } from "../base/dom.js";
 import { bytes, count, dash, digits, nats, nth, percent, plural, si } from "../base/format.js";
 import { number, table, tallTable, text } from "../base/table.js";
@@ -19,7 +19,7 @@ function stateTag(row) {
   );
 }
 
-/** The name of an island is that of its run, which this database may have. */
+/** The name of an island is that of its run, to which it links if this database contains it. */
 function islandName({ island, run }) {
   return run ? h("a", { href: `#/run/${run}/overview` }, island) : island;
 }
@@ -65,7 +65,7 @@ function sentence({ islands: all }) {
   );
 }
 
-/** load promises the answer of the route `islands`. */
+/** load returns a promise of the response of the route `islands`. */
 export function islandsCard(load) {
   return new Card({
     title: "Islands",

@@ -1,4 +1,4 @@
-// layer_curves_card.js - a statistic of one kind of tensor over time, a curve for each layer.
+// layer_curves_card.js - a statistic of one kind of tensor over time, one curve per layer.
 import { select } from "../base/controls.js";
 import { h } from "../base/dom.js";
 import { digits, nth, unit } from "../base/format.js";
@@ -9,7 +9,7 @@ import { Card } from "./card.js";
 
 const colorCount = 12;
 
-/** load promises the answer of the route `layers`, of ternary tensors alone. */
+/** load returns a promise of the response of the route `layers`, for ternary tensors only. */
 export function layerCurvesCard(load) {
   let history = "flip_history";
   let tensor = "";

@@ -10,7 +10,7 @@ export function logCard(ctx) {
   let level = "all";
   let rank = "";
   let sought = "";
-  let known = "none"; // ranks that the list has
+  let known = "none"; // ranks in the list of the filter
   const ranks = h("span");
   const isShown = (line) => isOfLevel(line, level) && (!rank || String(line.rank) === rank);
   const card = new Card({
@@ -42,7 +42,7 @@ export function logCard(ctx) {
       ranks.hidden = !named.length;
       const shown = lines.filter(isShown);
       const { scrollTop, scrollHeight, clientHeight } = body.querySelector(".log") || {};
-      const isReading = scrollTop + clientHeight < scrollHeight - 4; // not at the end
+      const isReading = scrollTop + clientHeight < scrollHeight - 4; // the user has scrolled away from the end
       const rows = shown.map((line) =>
         h("span", { class: `level-${line.level}` }, `${line.text}\n`),
       );

@@ -49,7 +49,7 @@ function cardOf(ctx) {
   });
 }
 
-/** Card of a run that is a range test. */
+/** Creates the card if the run is a range test. */
 export function lrRangeCard(ctx) {
   return optionalCard(async () => {
     const info = await get(`runs/${ctx.run}`);

@@ -1,4 +1,4 @@
-// machines_card.js - host of each rank, and its resource use.
+// machines_card.js - the host of each rank and its use of resources.
 import { get } from "../base/api.js";
 import { dash, mib, percent } from "../base/format.js";
 import { number, table, text } from "../base/table.js";

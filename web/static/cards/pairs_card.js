@@ -1,4 +1,4 @@
-// pairs_card.js - direct traffic between each pair of ranks: a square of the recorded pairs.
+// pairs_card.js - direct traffic between each pair of ranks, as a square.
 import { get } from "../base/api.js";
 import { select } from "../base/controls.js";
 import { bytes, digits, ms, stepRange, unit } from "../base/format.js";

@@ -1,5 +1,5 @@
-// panel_card.js - every metric of a panel: the newest sample of each over the rows of its scope,
-// and its history. It is generic, so that a new row of metrics.def appears here.
+// panel_card.js - every metric of a panel: the newest sample of each over the rows of its scope, and its
+// history. It is generic, so that a new row of metrics.def appears here automatically.
 import { get } from "../base/api.js";
 import { empty } from "../base/dom.js";
 import { count, nth, plural, unit } from "../base/format.js";
@@ -41,7 +41,7 @@ function sentenceOf(panel, rows) {
   return `${plural(known.length, "metric")} of ${panel.title}, a row for each ${[...scopes].join(", each ")}.`;
 }
 
-/** panel: a row of `panels` in vocabulary.js */
+/** panel: a row of `panels` in vocabulary.js. */
 export function panelCard(ctx, panel) {
   const rowsOf = (data) => data.panel.metrics.filter((row) => metricOf(row).panel === panel.name);
   return new Card({

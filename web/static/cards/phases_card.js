@@ -10,14 +10,13 @@ const modes = [
   ["share", "share of the step"],
 ];
 
-/** The worst rank and the median one, by busy time; whoever that is now. */
+/** Returns the worst rank and the median rank by busy time, as of now. */
 function extremes(stragglers) {
   const sorted = [...stragglers].sort((a, b) => a.busy_p50_ms - b.busy_p50_ms);
   return { worst: stragglers[0].rank, median: sorted[(sorted.length - 1) >> 1].rank };
 }
 
-/** The phases of one rank over time. onstep receives the clicked step; `meet` receives the
- * ranks. */
+/** The phases of one rank over time. onstep receives the step of a click; `meet` receives the ranks. */
 export function phasesCard(ctx, onstep) {
   let choice = "worst"; // or "median", or a rank
   let extreme = {};

@@ -2,7 +2,7 @@
 import { h } from "../base/dom.js";
 import { bar } from "../figures/small_figures.js";
 
-const few = 16; // ranks that are shown in their order; more scroll, the busiest first
+const few = 16; // up to this number of ranks are shown in their order; more ranks scroll, the busiest first
 
 function busy(rank) {
   return rank.step_ms - rank.phases.wait_ms;
@@ -12,12 +12,12 @@ function isRank(row) {
   return typeof row.rank === "number";
 }
 
-/** "rank 3"; of a row that is no rank its name */
+/** "rank 3", or the name of a row that is not a rank */
 function name(row) {
   return isRank(row) ? `rank ${row.rank}` : row.rank;
 }
 
-/** A box of bars. parts(rank): [{share, color, label}]; end(rank): the text at the right. */
+/** Creates a box of bars. parts(rank): [{share, color, label}]; end(rank): text at the right. */
 export function rankBars(ranks, parts, end) {
   const rows = (list) =>
     list.flatMap((rank) => [

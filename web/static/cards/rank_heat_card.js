@@ -22,7 +22,7 @@ function format(name, value) {
   return value === null ? dash : `${digits(value, 3)}×`;
 }
 
-/** The ranks from 0 to n - 1 in an order; stragglers: ranks with host and score, worst first. */
+/** Sorts the ranks from 0 to n - 1. stragglers: ranks with host and score, worst first. */
 function sortedRanks(n, order, stragglers) {
   const all = [...Array(n).keys()];
   const field = (name, none) => {
@@ -68,7 +68,7 @@ function tableOf({ step, cells }, show) {
   };
 }
 
-/** ranking.stragglers: who is slow; one.follow(rank): what to do with a rank that is chosen. */
+/** ranking.stragglers: the slow ranks; one.follow(rank): called with a rank that was chosen. */
 export function rankHeatCard(ctx, ranking, one) {
   let value = "busy";
   let order = "rank";

@@ -1,5 +1,5 @@
-// ranking_card.js - the ranks, worst first: slow ranks, since when, because of what, the cost
-// for other ranks, and the step time if the slowest were as fast as the median rank.
+// ranking_card.js - the ranks, worst first: since when a rank is slow, in which phase, its cost for the other
+// ranks, and the step time if the slowest ranks were as fast as the median rank.
 import { get } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { dash, ms, nth, percent, seconds, stepRange } from "../base/format.js";
@@ -50,7 +50,7 @@ function columnsOf(follow) {
   ];
 }
 
-/** The server's sentence about the worst rank. */
+/** Returns the server's sentence about the worst rank. */
 function verdict(stragglers) {
   if (stragglers[0] && stragglers[0].says) return stragglers[0].says;
   if (stragglers.length > 1) return "No rank stands out.";
@@ -64,11 +64,10 @@ function sentence({ breakdown }) {
   return `Steps ${stepRange(breakdown.step0, breakdown.step1)}, ${breakdown.steps} sampled.`;
 }
 
-/** one: the card of one rank. The card's `stragglers` are the ranks in the order of the server,
- * worst first. */
+/** one: the card of one rank. The card's `stragglers` are the ranks in the server's order, worst first. */
 export function rankingCard(ctx, one) {
-  let slowest = 1; // number of slowest ranks set to the median
-  const crowded = h("p", { class: "crowded", hidden: true }); // the machine, before any rank
+  let slowest = 1; // number of slowest ranks whose time is replaced by the median
+  const crowded = h("p", { class: "crowded", hidden: true }); // warning about a busy machine, shown before any rank
   const says = h("p", { class: "says" });
   const gain = h("p", { class: "note" });
   const slider = h("input", {

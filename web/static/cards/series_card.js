@@ -9,34 +9,33 @@ import { keepOf, smoothed, stepsCovered } from "../figures/chart_lines.js";
 import { Card } from "./card.js";
 
 const tableRows = 400;
-const toldLines = 3; // maximum number of lines described by a sentence
+const toldLines = 3; // maximum number of lines described in the sentence
 
-/** The steps that are shown, as arguments of a route: the zoom, or nothing for all. */
+/** Returns the displayed steps as arguments of a route: the zoom, or nothing for all. */
 export function zoomRange() {
   return state.zoom ? { x0: state.zoom.x0, x1: state.zoom.x1 } : {};
 }
 
-/** Positions of a series' points on the current axis. */
+/** Returns the positions of a series' points on the current axis. */
 export function placesOf(one) {
   return state.x === "step" ? one.step.map((step) => step + 1) : one.x;
 }
 
 /**
- * Points across the page's widest figure, the same for all figures, so that one request serves
- * them.
+ * Number of points in the widest figure of the page, used for all figures, so that one request serves them.
  */
 function points() {
   return Math.min(640, Math.max(160, Math.round(innerWidth / 3 / 16) * 16));
 }
 
 /**
- * spec is a row of `charts` in vocabulary.js: {title, sub, floor, lines: [{key, label, color,
- * sparse, smooth, hatch, best}]}, with
+ * spec is a row of `charts` in vocabulary.js: {title, sub, floor, lines: [{key, label, color, sparse, smooth,
+ * hatch, best}]}, with
  *   wide, tall, tools, onpick, empty   as for Card and Chart
- *   stacked       areas on each other; share(): whether as shares of their sum
- *   rank()        whose series; without it the run's
- *   rules()       horizontal lines
- *   ghosts        losses that a restart replaced are shown, too
+ *   stacked     stacked areas; share(): true draws them as shares of their sum
+ *   rank()      the rank whose series is shown; without it the series of the run
+ *   rules()     horizontal lines
+ *   ghosts      also shows losses that a restart replaced
  */
 export function seriesCard(ctx, spec) {
   let chart = null;
@@ -95,12 +94,12 @@ function loadSeries(run, spec) {
   return series(run, metricsOf(spec), argumentsOf(spec));
 }
 
-/** Sends the request of this spec's card when it loads alone. */
+/** Sends the request of this card in advance, for a card that loads alone. */
 export function askSeriesEarly(run, spec) {
   askEarly(`runs/${run}/series`, { ...argumentsOf(spec), metric: metricsOf(spec).join() });
 }
 
-/** Lines of the chart with the loaded numbers. */
+/** Returns the lines of the chart with the loaded numbers. */
 function linesOf(data, spec) {
   return spec.lines.flatMap((line) => {
     const one = data.series.find((s) => s.metric === line.key);
@@ -108,7 +107,7 @@ function linesOf(data, spec) {
   });
 }
 
-/** The first value of a line and its newest one as they are; those between are means. */
+/** Replaces the first and the last mean of a line by the single values. */
 function exactEnds(mean, first, last) {
   const y = mean.slice();
   if (y.length) y[0] = first[0];
@@ -121,7 +120,7 @@ function meantSteps(n) {
   return n.map((count, i) => (i === 0 || i === n.length - 1 ? 1 : count));
 }
 
-/** A sparse line has its points alone; the other ones have holes where nothing is known. */
+/** A sparse line consists of its points alone; other lines have gaps where values are unknown. */
 function lineOf({ label, color, sparse, smooth, hatch, best }, one, stacked) {
   const wanted = (value, i) => (value !== null || !sparse ? i : -1);
   const kept = one.mean.map(wanted).filter((i) => i >= 0);
@@ -153,7 +152,7 @@ function lineOf({ label, color, sparse, smooth, hatch, best }, one, stacked) {
   };
 }
 
-/** Stacked lines as shares of their sum. */
+/** Converts stacked lines to shares of their sum. */
 function sharesOf(lines) {
   if (!lines.length) return lines;
   const height = (value) => Math.max(0, value || 0);
@@ -163,8 +162,8 @@ function sharesOf(lines) {
 }
 
 /**
- * Steps that a restart did again, as they went before, a line for each attempt: where the same
- * steps are now.
+ * Former values of steps that a restart repeated, one line per attempt, at the positions of the current
+ * steps.
  */
 function ghostsOf(superseded, now) {
   const ofAttempt = new Map();
@@ -195,21 +194,21 @@ function sentenceOf(lines) {
   return some.map(lineSentence).slice(0, toldLines).join(" ");
 }
 
-/** A point is named by its last step. */
+/** Returns the first step of a point, which is named after its last step. */
 function firstStep({ step, n }) {
   return step[0] - Math.max(1, n[0] || 1) + 1;
 }
 
-/** Some events marked in charts are omitted if there are very many. */
+/** Reports that charts omit some events if there are very many. */
 function marksLeft(ctx) {
   const { events, markable } = ctx;
   return markable > events.length ? ` ${events.length} of ${markable} events are marked.` : "";
 }
 
 /**
- * "Training fell from 5.1 to 2.2 over 1.2 M tokens."; of a zoom: "between steps 100 and 200." Of a
- * line that turns: "Validation fell from 5.5 to 4.6 at step 90, then rose to 4.9 over 1.2 M
- * tokens." Where the line is smoothed, its ends are means of many steps.
+ * "Training fell from 5.1 to 2.2 over 1.2 M tokens."; with a zoom "between steps 100 and 200."; for a line
+ * with a turn "Validation fell from 5.5 to 4.6 at step 90, then rose to 4.9 over 1.2 M tokens." The ends of a
+ * smoothed line are means of many steps.
  */
 function lineSentence(line) {
   const keep = line.smooth === false ? 0 : keepOf(state.smooth, stepsCovered(line));
@@ -236,15 +235,15 @@ function ends(known) {
   return [known[0], known[known.length - 1]];
 }
 
-/** A gradient or a loss that the newest steps lack is not finite. */
+/** Reports a gradient or loss that is not finite in the newest steps. */
 function lostText({ lost }) {
   return lost === null ? "" : `, and is not finite since step ${nth(lost)}`;
 }
 
-const turnShare = 0.25; // share of a line's range by which a turn exceeds both ends
+const turnShare = 0.25; // a turn counts if it exceeds both ends by this share of the line's range
 
-/** The turn of a line between its ends: {how: "fell", text: "4.6 at step 90, then rose to "};
- * null: none. The minimum of a line that marks it counts however small the turn is. */
+/** Returns the turn of a line between its ends: {how: "fell", text: "4.6 at step 90, then rose to "}; null:
+ * none. The minimum of a line whose best value is marked always counts. */
 function turnOf(line, { values, isRaw, first, last }) {
   const marked = line.best ? line.best.filter(Number.isFinite) : [];
   const known = values.filter(Number.isFinite);
@@ -271,7 +270,7 @@ function fellThenRose(least, step) {
   return { how: "fell", text: `${least} at step ${nth(step)}, then rose to ` };
 }
 
-/** The newest points, a column for each line; rows are indices of the first line. */
+/** Returns the newest points, one column per line; rows are indices of the first line. */
 function tableOf(lines) {
   const first = lines[0] || { x: [], step: [] };
   const value = (line, i) => {

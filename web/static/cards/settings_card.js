@@ -1,5 +1,4 @@
-// settings_card.js - settings of a run with their origin, and recorded facts about machine,
-// program and data.
+// settings_card.js - settings of a run with their origin, and recorded facts about machine, program and data.
 import { get } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { dash, plural, setting } from "../base/format.js";
@@ -22,7 +21,7 @@ const factColumns = [
   text("value", (row) => row.text ?? shown(row.value)),
 ];
 
-/** A setting is kept as {value, origin, where}, or, in old records, as its value. */
+/** Settings are stored as {value, origin, where} or, in old records, as plain values. */
 function settingsOf(config) {
   return Object.entries(config || {}).map(([key, kept]) =>
     kept !== null && typeof kept === "object" && "value" in kept

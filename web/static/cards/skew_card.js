@@ -1,5 +1,5 @@
-// skew_card.js - the time between the first and the last rank's arrival (the wait of the first
-// one) in each of the newest steps.
+// skew_card.js - the time between the first and the last rank's arrival (the wait of the first one) in the
+// newest steps.
 import { get } from "../base/api.js";
 import { empty } from "../base/dom.js";
 import { count, ms, nth } from "../base/format.js";
@@ -10,9 +10,9 @@ import { histogram } from "../figures/histogram.js";
 import { Card } from "./card.js";
 import { zoomRange } from "./series_card.js";
 
-const steps = 480; // newest steps that count
+const steps = 480; // number of newest steps
 
-/** Steps to request: the newest, or the zoom; a report has one answer. */
+/** Returns the steps to request: the newest, or the zoom; a report has one response. */
 function rangeOf(ctx) {
   if (report) return {};
   if (state.zoom) return zoomRange();

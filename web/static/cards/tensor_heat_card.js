@@ -7,7 +7,7 @@ import { isShare, tensorHistories } from "../base/vocabulary.js";
 import { noTernaryStatistics, tensorName } from "./codes_card.js";
 import { heatMapCard } from "./heat_map_card.js";
 
-/** The samples (indices) at which a tensor has this statistic. */
+/** Returns the samples (indices) at which some tensor has this statistic. */
 function samplesOf({ sampled, rows }, history) {
   const has = (i) => rows.some((row) => row[history] && row[history][i] !== null);
   return [...sampled.keys()].filter(has);
@@ -41,10 +41,10 @@ function tableOf(layers, history) {
   };
 }
 
-/** load promises the answer of the route `layers`, of ternary tensors alone. */
+/** load returns a promise of the response of the route `layers`, for ternary tensors only. */
 export function tensorHeatCard(load) {
   let history = tensorHistories[0][0];
-  let listed = ""; // the statistics that the list offers
+  let listed = ""; // statistics in the list
   const list = h("span");
   // The available statistics are known once the tensors are loaded.
   const offer = (layers) => {

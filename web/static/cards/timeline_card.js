@@ -22,7 +22,7 @@ const columns = [
   text("what", (event) => event.title),
 ];
 
-/** Attempts and events in one list, by time. */
+/** Merges attempts and events into one list, sorted by time. */
 function rowsOf({ events, head, info }) {
   const attempts = info.attempts.map((attempt) => ({
     time_s: attempt.started_s - head.started_s,
@@ -33,7 +33,7 @@ function rowsOf({ events, head, info }) {
   return [...attempts, ...events.rows].sort((a, b) => a.time_s - b.time_s);
 }
 
-/** load promises the data of page_events.js. */
+/** load returns a promise of the data of page_events.js. */
 export function timelineCard(load) {
   return new Card({
     title: "Timeline",

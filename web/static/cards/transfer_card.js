@@ -1,4 +1,4 @@
-// transfer_card.js - each rank's time in transfers: hidden behind compute, exposed, and lost to
+// transfer_card.js - each rank's time in transfers: hidden behind computation, exposed, and spent waiting for
 // ranks that arrived later.
 import { get } from "../base/api.js";
 import { h } from "../base/dom.js";

@@ -1,12 +1,12 @@
-// trouble_box.js - the problem of a run that is not training or was restarted: event, time,
-// cause, remedy and its command, in the server's sentences.
+// trouble_box.js - the problem of a run that is not training or was restarted: event, time, cause, and the
+// remedy with its command, in the server's sentences.
 import { control } from "../base/api.js";
 import { ask } from "../base/ask.js";
 import { button } from "../base/controls.js";
 import { h, say, toast } from "../base/dom.js";
 import { date, seconds } from "../base/format.js";
 
-/** Copies a text; where the browser allows no clipboard (plain HTTP), it is selected instead. */
+/** Copies a text. If the browser permits no clipboard (plain HTTP), the text is selected instead. */
 async function copy(text, from) {
   try {
     await navigator.clipboard.writeText(text);
@@ -22,14 +22,14 @@ function whenText({ when_s: when, age_s: age }) {
   return `${date(when, true)} UTC, ${seconds(Math.floor(age))} ago`;
 }
 
-/** Label of the button; "": this server may not do it. */
+/** Returns the label of the button; "": this server does not permit the action. */
 function actionText(trouble, server) {
   if (trouble.resumes) return server.resume ? "Resume" : "";
   if (!trouble.verb || !server.control) return "";
   return trouble.verb === "stop" ? "Stop" : "Resume";
 }
 
-/** The box, hidden while it is empty. ctx: the View of the run. */
+/** Creates the box, which is hidden while it is empty. ctx: the View of the run. */
 export function troubleBox(ctx) {
   const parts = {
     what: h("h2"),

@@ -26,13 +26,13 @@ const font = "12px system-ui, sans-serif";
 const noPoints = { show: false };
 const invisible = { stroke: "transparent", width: 0, points: noPoints };
 
-// distances of lines across the y axis that are round in their unit: powers of two of bytes
+// distances of grid lines that are round numbers in their unit: powers of two for bytes
 const incrsOf = { bytes: Array.from({ length: 60 }, (none, i) => 2 ** i) };
 
-// strokes that differ without their colour, too
+// strokes that distinguish lines without colours
 const dashes = [undefined, [7, 4], [2, 3], [9, 3, 2, 3]];
 
-/** Diagonal strokes: time that is not accounted for. */
+/** Diagonal strokes, for time that is not accounted for. */
 function hatchPattern(tone) {
   const tile = h("canvas", { width: 6, height: 6 });
   const canvas = tile.getContext("2d");
@@ -68,8 +68,7 @@ function linePath(plot, at, from, to) {
   return { ...none, fill, _fill: plot.series[at]._stroke, flags: 1 };
 }
 
-/** Data for uPlot: a column of numbers and a style for each series over one x, and bands between
- * two of them. */
+/** Data for uPlot: numbers and a style for each series over a common x, and bands between two of them. */
 class Layers {
   constructor(x, slots, logX, logY) {
     this.x = x;
@@ -79,10 +78,10 @@ class Layers {
     this.data = [logX ? x.map((value) => (value > 0 ? value : null)) : x];
     this.series = [{}];
     this.bands = [];
-    this.shown = []; // the lines that the readout names: {label, color, values}
+    this.shown = []; // lines named by the readout: {label, color, values}
   }
 
-  /** Adds a series; returns its index. A logarithmic axis shows no value that is not above 0. */
+  /** Adds a series; returns its index. A logarithmic axis shows positive values only. */
   push(values, style) {
     const positive = (value) => (value > 0 ? value : value === undefined ? undefined : null);
     this.data.push(this.logY ? values.map(positive) : values);
@@ -110,13 +109,13 @@ class Layers {
     });
   }
 
-  /** A run of steps as it went before a restart. */
+  /** Adds the former values of steps that a restart repeated. */
   addGhost(line, i) {
     const style = { stroke: `${color(line.color)}c0`, width: 1, dash: [2, 2] };
     this.push(this.spread(line.y, i), { ...style, points: noPoints, spanGaps: true });
   }
 
-  /** Draws a line: the range of its points as a band, the raw values if it is smoothed, and the curve. */
+  /** Adds a line: the range of its points as a band; if it is smoothed, the raw values; and the curve. */
   addLine(line, i, dash) {
     const tone = color(line.color);
     const covered = stepsCovered(line);
@@ -170,26 +169,29 @@ function layersOf(lines, spec) {
 }
 
 const markReach = 6; // pixels around an event's mark within which its label is shown
-let pressed = null; // the chart on which the pointer went down: only it may start a zoom
+let pressed = null; // the chart in which the pointer was pressed, which alone may start a zoom
 
 /**
- * A chart in `host`, which it fills. `set` draws a specification:
- *   lines     [{label, color, x, y, step, n, meant, lo, hi, low, high, best, sparse, smooth, hatch,
- *             ghost}]. n: steps that a point stands for; meant: of how many it is the mean; lo, hi:
- *             their range; low, high: where the line's usual values lie, which is what the chart
- *             shows first; best: the values whose least is marked; sparse: few points, which are
- *             joined; smooth: false leaves the line as it is; beyond: what is told of a
- *             run beyond its newest point; ghost: steps as they went before a restart
+ * A chart that fills `host`. `set` draws a specification:
+ *   lines     [{label, color, x, y, step, n, meant, lo, hi, low, high, best, sparse, smooth, hatch, beyond,
+ *   ghost}]
+ *             n: number of steps that a point represents; meant: number of steps of which it is the mean; lo,
+ *             hi: their
+ *             range; low, high: usual range of the line, which the chart shows first; best: values whose
+ *             minimum is
+ *             marked; sparse: few points, which are joined; smooth: false draws the raw values; beyond: label
+ *             after the
+ *             newest point of a run; ghost: former values of repeated steps
  *   unit      of y
  *   axis      of x, a key of `axes` in vocabulary.js
- *   stacked   areas on each other
- *   floor     y reaches down to it
+ *   stacked   stacked areas
+ *   floor     value that y includes
  *   events    [{step, kind, level, title}], sorted by step
- *   redone    [{from, to}]: steps that a restart did again
+ *   redone    [{from, to}]: steps that a restart repeated
  *   rules     [{y, label}]: horizontal lines
- *   onpick    gets the step of a click
- *   onzoom    gets x from and to in place of a zoom by steps; null: all
- *   empty     what to say where there are no points
+ *   onpick    receives the step of a click
+ *   onzoom    receives the range of x instead of a zoom by steps; null: all
+ *   empty     text that is shown if there are no points
  */
 export class Chart {
   constructor(host, tall) {
@@ -246,7 +248,7 @@ export class Chart {
     this.tell(this.plot.cursor.idx);
   }
 
-  /** Options given to uPlot once; only numbers change later. */
+  /** Options passed to uPlot once; afterwards only numbers change. */
   shapeOf(lines, { series, bands, logX, logY }) {
     const styles = lines.map((line) => [line.color, Boolean(line.sparse)]);
     const { unit, axis } = this.spec;
@@ -274,7 +276,7 @@ export class Chart {
     this.listenToAxis(this.plot.root.querySelectorAll(".u-axis")[1]);
   }
 
-  /** The wheel over the y axis zooms it, dragging moves it, a double click shows all as at first. */
+  /** The wheel over the y axis zooms, dragging moves the range, a double click resets it. */
   listenToAxis(axis) {
     let from = null;
     axis.classList.add("y-axis");
@@ -297,7 +299,7 @@ export class Chart {
     axis.addEventListener("dblclick", () => this.resetY());
   }
 
-  /** zoom by powers of two; up: shift as a share of the visible range */
+  /** zoom: by powers of two; up: shift as a fraction of the visible range. */
   moveY(by, up) {
     const { y } = this;
     y.pan += up * 2 ** -y.zoom;
@@ -310,7 +312,7 @@ export class Chart {
     this.drawRange();
   }
 
-  /** The usual values, or all of them. */
+  /** Switches between the usual range and all values. */
   flipRange() {
     const moved = this.y.zoom !== 0 || this.y.pan !== 0;
     this.y = { zoom: 0, pan: 0, all: !this.y.all && !moved };
@@ -322,7 +324,7 @@ export class Chart {
     this.tellRange();
   }
 
-  /** Next action of the button over the plot; it is hidden if there is none. */
+  /** Shows the next action of the button over the plot; hides the button if there is none. */
   tellRange() {
     const { min, max } = this.plot.scales.y;
     const outside = ({ values, least, most }) =>
@@ -366,7 +368,7 @@ export class Chart {
     };
   }
 
-  /** Margin at the right of the plot in pixels, for half of the last label of x. */
+  /** Returns the margin at the right of the plot in pixels, for half of the last label of x. */
   roomAtRight({ ctx, scales }) {
     if (!Number.isFinite(scales.x.max)) return 8;
     ctx.save();
@@ -405,7 +407,7 @@ export class Chart {
     area.canvas.restore();
   }
 
-  /** Positions of the lines, which labels avoid; empty without a label. */
+  /** Returns positions of the lines, which labels avoid; empty if there is no label. */
   linePoints(plot) {
     const isLabelled = this.spec.rules?.length || this.shown.some((one) => one.best);
     if (!isLabelled) return [];
@@ -425,7 +427,7 @@ export class Chart {
     return { index: best.indexOf(value), value, text, color: tone };
   }
 
-  /** Drawing area of chart_marks.js. */
+  /** Returns the drawing area for chart_marks.js. */
   area(plot) {
     const xAt = (index) => plot.valToPos(this.x[index], "x", true);
     return {
@@ -444,7 +446,7 @@ export class Chart {
     this.readout.tell(this.spec, this.shown, this.x, this.steps, index, isNear);
   }
 
-  /** The cursor moved here, or elsewhere on the page: every figure shows the same step. */
+  /** Shows the step under the cursor of this or another figure. */
   pointed(plot) {
     const index = plot.cursor.idx;
     this.tell(index);
@@ -473,7 +475,7 @@ export class Chart {
     else choose({ zoom: null });
   }
 
-  /** Steps from x0 to x1 fill the chart. */
+  /** Zooms so that the steps from x0 to x1 fill the chart. */
   zoomTo(x0, x1) {
     if (x0 !== null && x1 !== null && x1 > x0) choose({ zoom: { x0, x1 } });
   }
@@ -488,7 +490,7 @@ export class Chart {
     else this.zoomTo(this.steps[plot.valToIdx(from)], this.steps[plot.valToIdx(to)]);
   }
 
-  /** Zooms to the half of the points around an index, as dragging does. */
+  /** Zooms to half of the points, around an index, like dragging. */
   closer(index) {
     const half = this.x.length >> 2;
     const from = Math.max(0, index - half);

@@ -1,6 +1,6 @@
 // chart_labels.js - finds the position of a text that covers the least of a chart's lines.
 
-/** Points along lines, at most `apart` pixels from each other. A line is a list of [x, y]. */
+/** Returns points along lines, at most `apart` pixels from each other. A line is a list of [x, y]. */
 export function pointsAlong(lines, apart) {
   const points = [];
   for (const line of lines) {
@@ -15,8 +15,7 @@ export function pointsAlong(lines, apart) {
   return points;
 }
 
-/** Returns the first of the positions {x, y} (upper left corner of a text) that covers the
- * fewest points. */
+/** Returns the position {x, y} (upper left corner of a text) among those given that covers the fewest points. */
 export function clearest(places, width, height, points) {
   const covered = (place) =>
     points.filter(

@@ -1,9 +1,9 @@
-// chart_lines.js - the numbers behind a chart's lines: a common x, averages, ranges of axes. Pure
-// functions. A line is {label, color, x, y, n, lo, hi, step, ...}, see chart.js.
+// chart_lines.js - the numbers of a chart's lines: a common x, averages, ranges of axes. Pure functions. A
+// line is {label, color, x, y, n, lo, hi, step, ...}, see chart.js.
 
 const bandRows = 16;
 
-/** Into the range of the values around point i, as within_band in store/view/view_shape.c. */
+/** Limits a value to the range of the values around point i, like within_band in store/view/view_shape.c. */
 function withinBand(value, i, { mean, lo, hi, n }) {
   const least = lo || mean;
   const most = hi || mean;
@@ -21,15 +21,15 @@ function withinBand(value, i, { mean, lo, hi, n }) {
   return Math.min(Math.max(value, low), high);
 }
 
-/** Number of steps of each point, since the previous point. */
+/** Returns the number of steps of each point since the previous point. */
 function widthsOf({ mean, step, n }) {
   const rows = (i) => Math.max(1, (n && n[i]) || 1);
   return mean.map((none, i) => (i > 0 && step ? step[i] - step[i - 1] : rows(i)));
 }
 
-/** Smooths the line: each point is the average of the means on both sides, weighted by
- * keep^(distance in steps). It does not lag and is limited to the values nearby. As
- * bt_view_smooth in store/view. */
+/** Smooths the line: each point is the average of the means on both sides, weighted by keep^(distance in
+ * steps). It has no lag, and is limited to the range of the values nearby, like bt_view_smooth in
+ * store/view. */
 export function smoothed(line, keep) {
   const { mean } = line;
   const kept = widthsOf(line).map((width) => keep ** width);
@@ -59,14 +59,14 @@ export function smoothed(line, keep) {
   });
 }
 
-/** Decay per step of an average over a share of `steps` steps; 0: none, as below two steps. As
- * bt_view_keep in store/view. */
+/** Returns the decay per step of an average over a share of `steps` steps; 0: none, if that is fewer than two
+ * steps. Like bt_view_keep in store/view. */
 export function keepOf(share, steps) {
   const window = share * steps;
   return window >= 2 ? Math.exp(-1 / window) : 0;
 }
 
-/** Number of steps of a line, including steps between its points that were not recorded. As
+/** Returns the number of steps of a line, including steps between its points that were not recorded. Like
  * bt_view_steps_shown in store/view. */
 export function stepsCovered({ step, n, y }) {
   if (!step || !n) return y.length;
@@ -75,8 +75,8 @@ export function stepsCovered({ step, n, y }) {
 
 const otherOrder = 20;
 
-/** The default range of several lines from the server's range of each; null: unknown. A line of
- * another order of magnitude does not widen it. As bt_view_join_ranges in store/view. */
+/** Returns the default range of several lines from the server's range of each; null: unknown. A line of
+ * another order of magnitude does not widen it. Like bt_view_join_ranges in store/view. */
 export function usualRange(lines) {
   const isKnown = ({ x, ghost, low, high }) =>
     x.length && !ghost && Number.isFinite(low) && Number.isFinite(high);
@@ -90,7 +90,7 @@ export function usualRange(lines) {
   return [Math.min(...lows), Math.max(...highs)];
 }
 
-/** A range seen closer (zoom > 0: 2^zoom times) and moved by a share of itself. */
+/** Returns a range magnified 2^zoom times and moved by a fraction of itself. */
 export function zoomedRange([low, high], { zoom, pan }, isLog) {
   const to = isLog ? Math.log : (value) => value;
   const back = isLog ? Math.exp : (value) => value;
@@ -100,8 +100,8 @@ export function zoomedRange([low, high], { zoom, pan }, isLog) {
   return [back(middle - half), back(middle + half)];
 }
 
-/** Merges lines with separate x into one sorted x: {x, slots}. slots[line]: new index of each of
- * its points; null: unchanged. */
+/** Merges lines with separate x into one sorted x: {x, slots}. slots[line]: new index of each of its points;
+ * null: unchanged. */
 export function commonX(lines) {
   const first = lines[0].x;
   const isFirst = (line) =>
@@ -114,8 +114,8 @@ export function commonX(lines) {
 }
 
 /**
- * Values of one line on the common x of `n` places. undefined: the line has no point there; null: a
- * hole in the line.
+ * Places the values of one line on the common x of `n` positions. undefined: the line has no point there;
+ * null: a gap in the line.
  */
 export function spread(values, slots, n) {
   if (!slots) return values;
@@ -126,8 +126,8 @@ export function spread(values, slots, n) {
   return out;
 }
 
-/** The step at each of the `n` positions of the common x; if lines share a position, the first
- * line decides. */
+/** Returns the step at each of the `n` positions of the common x. If lines share a position, the first line
+ * counts. */
 export function stepsOf(lines, slots, n) {
   const out = new Array(n).fill(null);
   lines.forEach((line, i) => {
@@ -140,8 +140,8 @@ export function stepsOf(lines, slots, n) {
 }
 
 /**
- * The index of the first step that is not before `step`, in steps that grow; the last index if all
- * are before.
+ * Returns the index of the first step at or after `step` in ascending steps; the last index if all are before
+ * it.
  */
 export function indexOfStep(steps, step) {
   let low = 0;
@@ -154,7 +154,7 @@ export function indexOfStep(steps, step) {
   return low;
 }
 
-/** The range of a logarithmic axis: from a round number below its data to where they end. */
+/** Returns the range of a logarithmic axis: from a round number below the data to their maximum. */
 export function logRange(low, high) {
   if (!(low > 0)) return [0.1, 1];
   const unit = 10 ** Math.floor(Math.log10(low));
@@ -163,8 +163,7 @@ export function logRange(low, high) {
 }
 
 /**
- * The range of a linear axis: the data's with room around them. floor: a value that the axis
- * reaches down to.
+ * Returns the range of a linear axis: that of the data with a margin. floor: a value that the range includes.
  */
 export function linearRange(low, high, floor) {
   if (low === null || low === undefined) return [0, 1];

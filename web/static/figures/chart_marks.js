@@ -1,6 +1,6 @@
-// chart_marks.js - draws the surroundings of a chart's lines: repeated steps, the axis' name,
-// rules, flags of events. `area` is {canvas, left, top, width, height, steps, xAt(index),
-// xOf(step), yOf(value), points: along the lines}, in pixels of the canvas.
+// chart_marks.js - draws the surroundings of a chart's lines: repeated steps, the name of the axis, rules,
+// flags of events. `area` is {canvas, left, top, width, height, steps, xAt(index), xOf(step), yOf(value),
+// points: along the lines}, in pixels of the canvas.
 import { color } from "../base/state.js";
 import { axes, isRoutine } from "../base/vocabulary.js";
 import { clearest } from "./chart_labels.js";
@@ -16,8 +16,8 @@ function dashed(canvas, dashes, draw) {
 }
 
 /**
- * A text where it hides the least of the lines, over a rim of the ground. placesOf(width, height) are
- * upper left corners, the best first; those outside the plot are skipped.
+ * Draws a text with an outline in the background colour where it covers the least of the lines.
+ * placesOf(width, height): upper left corners, the best first; those outside the plot are skipped.
  */
 function writeLabel({ canvas, left, top, width, height, points }, text, placesOf) {
   canvas.font = font();
@@ -38,7 +38,7 @@ function writeLabel({ canvas, left, top, width, height, points }, text, placesOf
   canvas.textBaseline = "alphabetic";
 }
 
-/** Background of repeated steps, [{from, to}]. */
+/** Shades repeated steps, [{from, to}]. */
 export function shadeRedone(area, redone) {
   const { canvas, left, top, width, height, steps } = area;
   const inside = (x) => Math.min(left + width, Math.max(left, x));
@@ -52,8 +52,8 @@ export function shadeRedone(area, redone) {
 }
 
 /**
- * Over the lines: the name of the axis, rules [{y, label}] and a flag for each event, which are
- * sorted by step.
+ * Draws over the lines: the name of the axis, rules [{y, label}], and a flag for each of the events, which
+ * are sorted by step.
  */
 export function drawMarks(area, { axis, rules, events }) {
   area.canvas.save();
@@ -63,7 +63,7 @@ export function drawMarks(area, { axis, rules, events }) {
   area.canvas.restore();
 }
 
-/** Marks at the edges: values of a line above or below the visible range. */
+/** Draws marks at the edges for values of a line above or below the visible range. */
 export function markOutside(area, lines, low, high) {
   for (const { color: tone, values, least, most } of lines) {
     const beyond = { top: [], bottom: [] };
@@ -78,7 +78,7 @@ export function markOutside(area, lines, low, high) {
   }
 }
 
-/** Triangles that point off the chart, no closer to each other than they are wide. */
+/** Draws triangles that point off the chart, at least their width apart. */
 function drawTriangles({ canvas, left, width }, places, edge, down) {
   const size = 4 * devicePixelRatio;
   let last = -Infinity;
@@ -93,7 +93,7 @@ function drawTriangles({ canvas, left, width }, places, edge, down) {
   }
 }
 
-/** A ring around the best value of a line, with its text beside it. */
+/** Draws a ring around the best value of a line, with its text beside it. */
 export function markBest(area, { index, value, text, color: tone }) {
   const { canvas, left, top, width, height } = area;
   const [x, y] = [area.xAt(index), area.yOf(value)];
@@ -115,7 +115,7 @@ export function markBest(area, { index, value, text, color: tone }) {
   );
 }
 
-/** Unit of the x axis, in the empty corner beside it. */
+/** Draws the unit of the x axis in the empty corner beside it. */
 function drawAxisName({ canvas, left, top, height }, name) {
   canvas.fillStyle = color("--soft");
   canvas.font = font();
@@ -146,7 +146,7 @@ function drawRule(area, rule) {
   );
 }
 
-/** An event is drawn at the first point at or after its step. */
+/** Draws each event at the first point at or after its step. */
 function drawEvents(area, events) {
   const { left, width, steps } = area;
   let at = 0;
@@ -158,7 +158,7 @@ function drawEvents(area, events) {
   }
 }
 
-/** A flag at the top, with a line where the event changed the run. */
+/** Draws a flag at the top, and a line if the event changed the run. */
 function drawEvent({ canvas, top, height }, event, x) {
   const colorOf = { warning: "--warn", error: "--bad" };
   const routine = isRoutine(event);

@@ -1,17 +1,17 @@
-// chart_readout.js - the numbers under a chart's cursor, as a line of text above it. Its nodes
-// are kept, only their texts change.
+// chart_readout.js - the numbers under a chart's cursor, as a line of text above the chart. Its nodes are
+// kept; only their texts change.
 import { h, say } from "../base/dom.js";
 import { nth, onAxis, unit } from "../base/format.js";
 import { axes, isCheckpoint } from "../base/vocabulary.js";
 import { dot } from "./small_figures.js";
 
-const many = 4; // above this number, lines are in columns
-const toldMost = 12; // above this number of lines, show the smallest and the largest value
+const many = 4; // above this number of lines, the readout is in columns
+const toldMost = 12; // above this number of lines, it shows only the smallest and the largest value
 
 export class ChartReadout {
   constructor() {
     this.el = h("div", { class: "readout" });
-    this.lines = null; // lines of the nodes
+    this.lines = null; // the lines for which nodes were created
   }
 
   clear() {
@@ -19,7 +19,7 @@ export class ChartReadout {
     this.lines = null;
   }
 
-  /** The whole readout as one text. */
+  /** Returns the whole readout as one text. */
   text() {
     return [...this.el.children]
       .filter((node) => !node.hidden)
@@ -28,9 +28,9 @@ export class ChartReadout {
       .join(", ");
   }
 
-  /** Shows the values of the lines `shown` ([{label, color, values}]) at an index of x; index
-   * null: the newest. steps: the step at each index; spec: the chart's; isNear(i): true if the
-   * pointer hits a mark at index i. */
+  /** Shows the values of the lines `shown` ([{label, color, values}]) at an index of x; null: the newest.
+   * steps: the step at each index; spec: that of the chart; isNear(i): true if the pointer is on a mark at
+   * index i. */
   tell(spec, shown, x, steps, index, isNear) {
     const pointing = index !== null && index !== undefined;
     const at = pointing ? index : x.length - 1;
@@ -82,7 +82,7 @@ export class ChartReadout {
     );
   }
 
-  /** For many lines: the number that continue, and the lowest and the highest. */
+  /** For many lines: the number that continue at this index, and the lowest and the highest of them. */
   tellEnds(unitName, shown, at) {
     const live = shown
       .filter((line) => !(line.beyond && endsBefore(line.values, at)))
@@ -105,7 +105,7 @@ function meantAt(shown, index) {
   return line?.meant?.[index] ?? 1;
 }
 
-/** ", 2.4425 over 40 steps": what the thick line shows there */
+/** ", 2.4425 over 40 steps": the value of the smoothed line. */
 function smoothedText(line, unitName, index) {
   return `, ${unit(unitName, newest(line.smoothed, index))} over ${line.window} steps`;
 }
@@ -115,14 +115,14 @@ function endsBefore(values, index) {
   return values.slice(index).every((value) => value === undefined || value === null);
 }
 
-/** A line that has no point at an index still has its newest value before. */
+/** Returns the value of a line at an index or, if it has none there, its newest value before it. */
 function newest(values, index) {
   let at = index;
   while (at > 0 && (values[at] === undefined || values[at] === null)) at--;
   return values[at];
 }
 
-/** Events at this point, or the nearest mark that the pointer hits. */
+/** Returns the events at this point, or the nearest mark under the pointer. */
 function eventNear(events, steps, index, isNear) {
   for (let away = 0; away < steps.length; away++) {
     const places = [index - away, index + away].filter((i) => i >= 0 && i < steps.length);
@@ -135,7 +135,7 @@ function eventNear(events, steps, index, isNear) {
   return null;
 }
 
-/** Events since the previous point. */
+/** Returns the events since the previous point. */
 function eventAt(events, steps, index) {
   const step = steps[index];
   const before = index ? (steps[index - 1] ?? -1) : -1;

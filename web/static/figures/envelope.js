@@ -1,17 +1,17 @@
-// envelope.js - a line with several points a pixel as one area: from the least to the greatest
-// value of each column of pixels, as far as the line itself would reach. The picture is the same,
-// and a browser fills an area many times faster than it strokes ten thousand joined pieces.
+// envelope.js - draws a line that has several points per pixel as one area, from the smallest to the largest
+// value of each column of pixels. The picture is the same, and a browser fills an area many times faster than
+// it strokes ten thousand joined segments.
 
 /**
- * A Path2D of the points x, y from index `from` to `to`. left, width: the columns of pixels;
- * endOf(column): the x at which a column ends; toPixel(value): its vertical place; half: half the
- * width of the line. A null in y is a hole.
+ * Returns a Path2D of the points x, y from index `from` to `to`. left, width: the columns of pixels;
+ * endOf(column): the x at which a column ends; toPixel(value): vertical position; half: half the width of the
+ * line. A null in y is a gap.
  */
 export function envelope({ x, y, from, to, left, width, endOf, toPixel, half }) {
   const path = new Path2D();
   const edges = { top: [], low: [] };
   let i = from;
-  let before = null; // the last value of the columns before
+  let before = null; // last value of the previous columns
   for (let column = 0; column <= width && i <= to; column++) {
     const end = column === width ? Infinity : endOf(column);
     let low = before ?? Infinity;
@@ -40,15 +40,14 @@ export function envelope({ x, y, from, to, left, width, endOf, toPixel, half }) 
   return path;
 }
 
-/** An edge continues to the next column; a jump is vertical, so that a lone peak keeps its
- * width. */
+/** Extends an edge to the next column with a vertical jump, so that a single peak keeps its width. */
 function extend(edge, x, y) {
   const was = edge[edge.length - 1];
   if (Math.abs(y - was) > 3) edge.push(x - 0.5, was, x - 0.5, y);
   edge.push(x, y);
 }
 
-/** Adds the area between the two edges to the path, and empties them. */
+/** Adds the area between the two edges to the path, and clears them. */
 function close(path, { top, low }) {
   if (top.length) {
     path.moveTo(top[0], top[1]);

@@ -1,6 +1,5 @@
-// heat_map.js - rows by columns of numbers on a canvas, in one ramp of colours that grows in
-// lightness, so that it can be read without colour, too. A cursor follows the pointer and the arrow
-// keys.
+// heat_map.js - rows and columns of numbers on a canvas, with colours of increasing lightness, so that it can
+// be read without colour as well. The pointer and the arrow keys move a cursor.
 import { announce, h, say } from "../base/dom.js";
 import { color, isDark, onPoint, point } from "../base/state.js";
 
@@ -13,10 +12,9 @@ const ramp = [
   [253, 231, 37],
 ];
 const shadeCount = 64;
-const shadesOf = {}; // keyed by dark or light theme
+const shadesOf = {}; // by theme, dark or light
 
-/** Colour of the ramp at a position from 0 to 1; high values contrast with the background of
- * either theme. */
+/** Returns the colour at a position from 0 to 1; high values contrast with the background of either theme. */
 function shade(place) {
   const at = Math.min(0.9999, isDark() ? place : 1 - place) * (ramp.length - 1);
   const i = Math.floor(at);
@@ -35,19 +33,19 @@ function clamp(value, low, high) {
   return Math.max(low, Math.min(high, value));
 }
 
-const above = 4; // pixels over the first row
+const above = 4; // pixels above the first row
 const below = 20; // pixels for the names of columns
 
 /**
- * A heat map in `host`, which it fills. `set` draws data:
- *   rows, cols  their names
- *   steps       the step of each column, if columns are steps: cursors of other figures follow
- *   cell        [row][column] numbers; null: nothing known
- *   show        makes a text of a value
- *   axis        what columns are
- *   lo, hi      ends of the scale; without them nearly the least and the greatest value
- *   most        few columns of equal weight: each has its name, and at most this width in pixels
- * onpick, a property, gets the row of a click.
+ * A heat map that fills `host`. `set` draws data:
+ *   rows, cols  names of rows and columns
+ *   steps       step of each column, if columns are steps; then the cursors of other figures are shown
+ *   cell        [row][column] numbers; null: unknown
+ *   show        formats a value
+ *   axis        meaning of the columns
+ *   lo, hi      ends of the scale; by default nearly the smallest and the largest value
+ *   most        for few columns of equal weight: each has its name, and at most this width in pixels
+ * The property onpick receives the row of a click.
  */
 export class HeatMap {
   constructor(host, label) {
@@ -56,7 +54,7 @@ export class HeatMap {
     host.replaceChildren(this.readout, this.canvas);
     this.data = null;
     this.at = null; // [row, column] under the cursor
-    this.line = null; // the column of the step pointed at elsewhere
+    this.line = null; // column of the step under the pointer in another figure
     this.onpick = null;
     this.listen();
     this.size = new ResizeObserver(() => this.draw());
@@ -96,7 +94,7 @@ export class HeatMap {
     this.draw();
   }
 
-  /** A step pointed at in another figure: a line through its column. */
+  /** Marks the column of the step under the pointer in another figure with a line. */
   follow(step) {
     if (!this.data || !this.data.steps) return;
     const column = step === null ? -1 : this.data.steps.findLastIndex((from) => from <= step);
@@ -132,7 +130,7 @@ export class HeatMap {
     this.tell();
   }
 
-  /** Finds the sizes of rows and columns; returns the canvas' context, empty, in CSS pixels. */
+  /** Computes the sizes of rows and columns; returns the cleared context of the canvas, in CSS pixels. */
   layOut() {
     const { rows, cols, most } = this.data;
     const ratio = devicePixelRatio || 1;
@@ -161,8 +159,8 @@ export class HeatMap {
   }
 
   /**
-   * Rows share 360 pixels; more than 72 of them, as much of the window as there is below the page's
-   * header. A row has a pixel at least.
+   * Up to 72 rows share 360 pixels; more rows share the height of the window below the page's header. A row
+   * has at least one pixel.
    */
   heightOfRows(n, tallest) {
     const room = Math.max(240, innerHeight - 260);
@@ -215,7 +213,7 @@ export class HeatMap {
     }
   }
 
-  /** The first and the last column have their names, and as many between as there is room for. */
+  /** Draws the names of the first and the last column, and as many between them as fit. */
   drawColumnTicks(canvas) {
     const { cols } = this.data;
     const room = Math.floor((this.width - this.left) / 130);
@@ -246,7 +244,7 @@ export class HeatMap {
     }
   }
 
-  /** The ends of the scale, and the value under the cursor. */
+  /** Shows the ends of the scale, and the value under the cursor. */
   tell() {
     const { rows, cols, cell, show, axis } = this.data;
     if (this.dark !== isDark()) this.buildReadout();
@@ -258,7 +256,7 @@ export class HeatMap {
     } else say(this.where, "point at a cell, or use the arrow keys");
   }
 
-  /** The scale is redrawn when the theme changes. */
+  /** Creates the scale and the readout again when the theme changes. */
   buildReadout() {
     this.dark = isDark();
     const size = { width: shadeCount, height: 1 };

@@ -8,7 +8,7 @@ const bottom = 234; // positions of the bars
 const roof = 20; // top of the highest bar
 const height = 256;
 
-/** Sorted milliseconds in equal bins from 0 to `top`; what is above counts in the last bin. */
+/** Counts sorted milliseconds in equal bins from 0 to `top`; the last bin includes larger values. */
 export function histogram(sorted, top, width) {
   const bins = new Array(binCount).fill(0);
   for (const value of sorted) bins[Math.min(binCount - 1, Math.floor((value / top) * binCount))]++;

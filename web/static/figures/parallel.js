@@ -1,10 +1,10 @@
-// parallel.js - parallel coordinates: an upright axis for each setting or result, a line for each run.
+// parallel.js - parallel coordinates: a vertical axis for each setting or result, and a line for each run.
 import { svg } from "../base/dom.js";
 import { scaleOf, short, wantsLog } from "./plane.js";
 
 const margin = { left: 56, right: 70, top: 34, bottom: 14 };
 
-/** Numbers have a scale, texts equal distances in their order. */
+/** Numbers have a linear scale; texts are placed at equal distances in their order. */
 function axisOf({ label, values }) {
   const known = values.filter((value) => value !== null);
   const numbers = known.map(Number);
@@ -22,8 +22,8 @@ function axisOf({ label, values }) {
 }
 
 /**
- * axes: [{label, values}], a value a run, null where it has none; runs: their names. Colours follow the
- * last axis. onpick(run), ondrop(label): a click on a title takes the axis away.
+ * axes: [{label, values}] with one value per run (null: none); runs: their names. Colours follow the last
+ * axis. onpick(run); ondrop(label): a click on a title removes the axis.
  */
 export function parallel({ axes, runs, onpick, ondrop }, width, height, label) {
   const all = axes.map(axisOf);

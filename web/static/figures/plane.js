@@ -1,22 +1,22 @@
-// plane.js - points in a plane of two numbers, linear or logarithmic, with a line and upright rules:
-// drawn as SVG, for hundreds of points.
+// plane.js - a scatter plot of two numbers with linear or logarithmic axes, a line and vertical rules, drawn
+// as SVG for hundreds of points.
 import { svg } from "../base/dom.js";
 import { digits, si } from "../base/format.js";
 
 const margin = { left: 62, right: 14, top: 12, bottom: 38 };
 
-/** True if positive values span more than a factor of 30: they get a logarithmic axis. */
+/** True if the values are positive and span more than a factor of 30, which selects a logarithmic axis. */
 export function wantsLog(values) {
   const known = values.filter(Number.isFinite);
   return Math.min(...known) > 0 && Math.max(...known) / Math.min(...known) > 30;
 }
 
-/** A number beside an axis. */
+/** Formats a number beside an axis. */
 export function short(value) {
   return Math.abs(value) < 1e4 ? digits(value, 3) : si(value);
 }
 
-/** Values that are round on a scale from low to high. */
+/** Returns round values between low and high. */
 function ticksOf(low, high, log) {
   if (log) {
     const from = Math.ceil(Math.log10(low) - 1e-9);
@@ -51,8 +51,8 @@ export function scaleOf(values, log) {
 }
 
 /**
- * spec: {x, y: {label, log}, points: [{x, y, color, title, key, faint}], line: [[x, y]], rules: [{x,
- * label}], onpick(key)}. A point without both numbers is left out.
+ * spec: {x, y: {label, log}, points: [{x, y, color, title, key, faint}], line: [[x, y]], rules: [{x, label}],
+ * onpick(key)}. A point without both numbers is omitted.
  */
 export function plane({ x, y, points, line = [], rules = [], onpick }, width, height, label) {
   const isShown = (p) => Number.isFinite(p.x) && Number.isFinite(p.y);

@@ -1,10 +1,9 @@
-// small_figures.js - drawings that fit in a line of text: a curve, a bar of shares, and the
-// legend of such bars.
+// small_figures.js - drawings that fit in a line of text: a curve, a bar of shares, and the legend of such
+// bars.
 import { h, svg } from "../base/dom.js";
 
 /**
- * A polyline of up to 64 numbers; null leaves a gap. base: a level to hold it against, drawn as a
- * dotted line.
+ * A polyline of up to 64 numbers; null leaves a gap. base: a reference level, drawn as a dotted line.
  */
 export function spark(values, label, base) {
   const width = 96;
@@ -15,7 +14,7 @@ export function spark(values, label, base) {
   const span = Math.max(...all) - low || 1;
   const x = (i) => (2 + (i * (width - 4)) / Math.max(1, values.length - 1)).toFixed(1);
   const y = (value) => (height - 3 - ((value - low) / span) * (height - 6)).toFixed(1);
-  // a gap breaks the line, unless there are more gaps than values: those of evaluations
+  // a gap breaks the line, except in sparse series such as evaluations, which have more gaps than values
   const isSparse = known.length < values.length / 2;
   let path = "";
   let pen = "M";
@@ -48,8 +47,7 @@ document.body.append(
 );
 
 /**
- * Shares side by side in one bar: [{share, color, label, hatch}]. The shares may sum to less than
- * 1.
+ * Shares side by side in one bar: [{share, color, label, hatch}]. Their sum may be less than 1.
  */
 export function bar(parts, label) {
   const box = svg("svg", {
@@ -89,8 +87,7 @@ export function legend(entries) {
 }
 
 /**
- * Texts below an axis, at n + 1 equal distances from 0 to `end`; the outer ones do not reach beyond
- * it.
+ * Texts below an axis at n + 1 equal distances from 0 to `end`; the outer ones do not extend beyond the axis.
  */
 export function axisTexts(n, end, xOf, y, textOf) {
   return Array.from({ length: n + 1 }, (none, k) => {

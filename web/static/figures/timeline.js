@@ -1,4 +1,4 @@
-// timeline.js - history: a lane for the attempts of a run and one for each kind of event.
+// timeline.js - history of a run: a lane for its attempts, and one for each kind of event.
 import { svg } from "../base/dom.js";
 import { nth, seconds, stepRange } from "../base/format.js";
 import { axisTexts } from "./small_figures.js";
@@ -8,8 +8,8 @@ const right = 12;
 const laneHeight = 26;
 
 /**
- * data: the answer of the route `events`; info: that of the run, for its attempts and the steps
- * they did again.
+ * data: the response of the route `events`; info: that of the run, for its attempts and the steps that they
+ * repeated.
  */
 export function timeline(data, info, width) {
   const events = data.events.rows;
@@ -44,7 +44,7 @@ function eventDot(event, x, y) {
   return svg("circle", { class: event.level, cx: x(event.time_s), cy: y, r: 5 }, title);
 }
 
-/** Each attempt from its start to its end, and over it the steps that it did again. */
+/** Draws each attempt from its start to its end, and over it the steps that it repeated. */
 function attempts(head, info, end, x, y) {
   const span = (kind, from, to, title) => {
     const place = { x: x(from), y: y - 7, width: Math.max(2, x(to) - x(from)), height: 14 };

@@ -1,6 +1,5 @@
-// control_bar.js - controls of a run: the verbs that its state allows (verbs.def), its learning
-// rate by value, a sample after a prompt, and the user's records: name, tags, note, a note at a
-// step; its removal.
+// control_bar.js - controls of a run: the verbs that its state permits (verbs.def), its learning rate, a
+// sample after a prompt, its name, tags, note and notes at steps, and its removal.
 import { control, get, statement } from "../base/api.js";
 import { button } from "../base/controls.js";
 import { h, say, toast } from "../base/dom.js";
@@ -9,13 +8,13 @@ import { storedTag, tagsOf } from "../base/tags.js";
 import { verbs } from "../base/vocabulary.js";
 import { ask, askUntil } from "../base/ask.js";
 
-/** Kind of event that reports the outcome of a verb; "": its answer is complete. */
+/** Kind of event that reports the outcome of a verb; "": the response contains it. */
 const outcomeOf = (verb) => verbs.find((row) => row.verb === verb)?.outcome;
 
-/** A peak above this multiple of the configured one needs a confirmation (monitor/job/requests.c). */
+/** a peak rate above this multiple of the configured one needs a confirmation (monitor/job/requests.c) */
 const rateFactorAsked = 10;
 
-/** How to enable the buttons on a read-only server. */
+/** Explains how to enable the buttons on a read-only server. */
 export function readOnlyNote() {
   const text = "read-only: start it with ";
   const command = h("code", {}, "bitrain dash --control");
@@ -26,7 +25,7 @@ class ControlBar {
   constructor(run) {
     this.run = run;
     this.head = null;
-    this.waiting = null; // {verb, seq} with a pending outcome
+    this.waiting = null; // {verb, seq} of a request whose outcome is pending
     const labelled = verbs.filter((row) => row.label);
     this.buttons = labelled.map((row) => [row.verb, this.verbButton(row)]);
     this.rate = button("Learning rate", () => this.setRate(), {
@@ -62,7 +61,7 @@ class ControlBar {
     return button(label, () => (verb === "stop" ? this.stop() : this.send(verb)), props);
   }
 
-  /** Shows the verbs that the state of the run allows, and the outcome of the last one. */
+  /** Shows the verbs that the run's state permits, and the outcome of the last one. */
   offer(head) {
     const { live, state } = head;
     const offered = (verb) => verbs.some((row) => row.verb === verb && row.states.includes(state));
@@ -123,7 +122,7 @@ class ControlBar {
     await askUntil(spec, () => this.trySend("stop"));
   }
 
-  /** Stated as a value: the peak of the schedule, of which the present rate is a share. */
+  /** Sets the peak of the schedule; the current rate is a fraction of it. */
   async setRate() {
     const info = await get(`runs/${this.run}`);
     const began = Number(info.config?.["optim.lr"]?.value ?? NaN);
@@ -200,8 +199,8 @@ class ControlBar {
     await askUntil(spec, (answer) => this.keepDescription(kept, answer));
   }
 
-  /** Sends what differs from `kept`, and keeps there what the server has taken, so that a second
-   * attempt sends the rest. Throws the refusal of the server. */
+  /** Sends the fields that differ from `kept`, and updates `kept` with those that the server accepted, so
+   * that a second attempt sends only the rest. Throws the server's refusal. */
   async keepDescription(kept, { tags: lines, note, name }) {
     const tags = lines
       .split("\n")

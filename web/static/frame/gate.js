@@ -1,5 +1,5 @@
-// gate.js - replaces a page: the prompt for the token, or the reason why there is no data. The
-// previous page remains below, dimmed, because it may be outdated.
+// gate.js - replaces a page by the prompt for the token, or by the reason why there are no data. The previous
+// page remains visible below, dimmed, because it may be outdated.
 import { h } from "../base/dom.js";
 
 function showAbove(root, hasPast, ...content) {
@@ -8,7 +8,7 @@ function showAbove(root, hasPast, ...content) {
   scrollTo({ top: 0, behavior: "instant" });
 }
 
-/** onenter gets the token that was typed; again: one was taken before. */
+/** onenter receives the token that was typed; again: true if an earlier token was accepted before. */
 export function showGate(root, again, onenter) {
   const box = h("input", {
     type: "password",
@@ -43,7 +43,7 @@ export function showGate(root, again, onenter) {
   box.focus();
 }
 
-/** There is no such run, or there is no more. shown: the page has numbers of it. */
+/** Reports that the run does not exist, or was removed. shown: the page displays numbers of the run. */
 export function showGone(root, run, shown, error) {
   const title = shown ? `The run ${run} was removed or has another name now` : error.message;
   const note = shown ? "The page shows its last known values." : error.hint;

@@ -34,10 +34,10 @@ function helpButton() {
   return button("?", showHelp, { class: "icon", title: `${label} (?)`, "aria-label": label });
 }
 
-// shares of the steps shown
+// shares of the displayed steps
 const smoothings = [0, 0.005, 0.01, 0.02, 0.05, 0.1];
 
-/** A slider over these shares: charts of any length look equally smooth at the same place. */
+/** A slider over these shares: at the same position, charts of any length look equally smooth. */
 function smoothingSlider() {
   const text = () => (state.smooth ? `${Number((100 * state.smooth).toFixed(1))} %` : "off");
   const shown = h("output", {}, text());
@@ -76,7 +76,8 @@ function firstRow(left, right) {
 }
 
 /**
- * crumb: where the reader is; left: nodes beside it; tools: what the page is drawn by; rows: below.
+ * crumb: the path to the current page; left: nodes beside it; tools: options of the drawings; rows: nodes below
+ * them.
  */
 export function showHeader(crumb, { left = [], tools = [], rows = [] } = {}) {
   const place = [h("span", { class: "crumb" }, crumb), ...left];

@@ -1,5 +1,5 @@
-// run_header.js - the header of a run: its state, the choices for its charts, its pages, and, if it
-// lives and the server allows it, the buttons that steer it.
+// run_header.js - the header of a run: its state, the options of its charts, its pages and, if it is live and
+// the server permits it, its control buttons.
 import { showAway } from "../base/api.js";
 import { button } from "../base/controls.js";
 import { h, say } from "../base/dom.js";
@@ -9,9 +9,9 @@ import { choose, onChoice, state } from "../base/state.js";
 import { controlBar, readOnlyNote } from "./control_bar.js";
 import { chartChoices, showHeader } from "./header.js";
 
-const freshSeconds = 30; // the header of a live run shows an older last record
+const freshSeconds = 30; // the header of a live run shows the age of the last record if it is older
 
-/** A button that shows which steps are shown, and shows all again; hidden if all are. */
+/** A button that names the displayed steps and, when clicked, shows all steps; hidden if all are shown. */
 function zoomButton(view) {
   const box = button("Reset zoom", () => choose({ zoom: null }), { class: "chip" });
   const put = () => {
@@ -39,7 +39,7 @@ function tabs(run, pages, current) {
   return h("nav", { class: "tabs", "aria-label": "pages of this run" }, links);
 }
 
-/** In a narrow window: the tab of the page that is shown is in sight. */
+/** In a narrow window, scrolls the tab of the current page into view. */
 function reveal(nav) {
   const current = nav.querySelector("[aria-current]");
   nav.scrollLeft = current.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
@@ -51,7 +51,7 @@ function stateText({ state: word, live, age_s: age }) {
 }
 
 export class RunHeader {
-  /** view: of the run; pages: [{key, title}]; current: the one that is shown. */
+  /** view: that of the run; pages: [{key, title}]; current: the page that is shown. */
   constructor(view, pages, current, mayControl) {
     const { run } = view;
     const made = report ? `as of ${date(report.made_s)} UTC` : "";
@@ -82,7 +82,7 @@ export class RunHeader {
     say(this.word, stateText(head));
   }
 
-  /** connection: "live" or "offline" */
+  /** connection: "live" or "offline". */
   showStream(connection) {
     showAway(connection !== "live");
     this.stream.textContent = connection === "live" ? "" : "connection lost, trying again";

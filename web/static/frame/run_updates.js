@@ -1,12 +1,12 @@
-// run_updates.js - keeps a page of a run up to date, at a calm pace: head and events when there are
-// new ones, figures at each tick of the run's event stream.
+// run_updates.js - keeps a page of a run up to date at a limited rate: head and events when there are new
+// ones, figures at each tick of the run's event stream.
 import { askEarly, get } from "../base/api.js";
 import { report } from "../base/kept_answers.js";
 import { followRun } from "../base/run_stream.js";
 
-const calmMs = 250; // at most four loads a second, however fast the run is
-const silenceMs = 5000; // after this time without a tick, a live run is polled
-const marksMost = 200; // events that charts mark
+const calmMs = 250; // at most four loads per second
+const silenceMs = 5000; // a live run is polled after this time without a tick
+const marksMost = 200; // number of events that charts mark
 const eventsWanted = { limit: 1, marks: marksMost };
 
 /** Parses the id of a tick (ATTEMPT.STEP.EVENT); "": unknown. */
@@ -15,20 +15,20 @@ function placeOf(id) {
   return attempt ? `${attempt},${event}` : "";
 }
 
-/** First requests, sent as soon as a page of the run is going to be shown. */
+/** Sends the first requests before a page of the run is shown. */
 export function askUpdatesEarly(run) {
   askEarly(`runs/${run}/events`, eventsWanted);
 }
 
 export class RunUpdates {
-  /** Loads, and begins to follow. onerror gets what the first questions of a load throw. */
+  /** Loads the data and begins to follow the run. onerror receives errors of the first requests of a load. */
   constructor(view, header, onerror) {
     this.view = view;
     this.onerror = onerror;
     this.loadedAt = 0;
     this.heardAt = performance.now();
     this.timer = 0;
-    this.attempts = 0; // attempts whose repeated steps are loaded
+    this.attempts = 0; // number of attempts whose repeated steps are loaded
     this.place = ""; // id of the newest tick
     this.loadedPlace = null; // id of the displayed data; null: none yet
     this.eventsAreStale = false;
@@ -47,7 +47,7 @@ export class RunUpdates {
     });
   }
 
-  /** Head, events and figures. */
+  /** Loads head, events and figures. */
   async loadAll() {
     const { view } = this;
     this.loadedAt = performance.now();
@@ -63,7 +63,7 @@ export class RunUpdates {
       const newest = Math.max(0, ...events.rows.map((event) => event.seq));
       const isFirst = this.loadedPlace === null;
       this.loadedPlace = `${head.attempt},${newest}`;
-      // At first the cards are loading by themselves, and lack the marks of events only.
+      // At first the cards load by themselves, and only the marks of events are missing.
       if (isFirst) view.cards.forEach((card) => card.redrawMarks?.());
       else await view.reload();
     } catch (error) {
@@ -71,7 +71,7 @@ export class RunUpdates {
     }
   }
 
-  /** Repeated steps change only with an attempt. */
+  /** Loads repeated steps, which change only with a new attempt. */
   async loadRedone(attempts) {
     const { view } = this;
     this.attempts = attempts;
@@ -84,7 +84,7 @@ export class RunUpdates {
     view.superseded = old.superseded;
   }
 
-  /** A tick: head and figures change in one frame. */
+  /** Handles a tick: head and figures change in the same frame. */
   heard(data, id) {
     const place = placeOf(id);
     this.heardAt = performance.now();
@@ -117,7 +117,7 @@ export class RunUpdates {
     return Boolean(isSame) && shown.state === head.state && this.place === this.loadedPlace;
   }
 
-  /** A proxy may keep the stream to itself. */
+  /** Polls a live run whose stream is silent, because a proxy may hold events back. */
   askIfSilent() {
     const { head } = this.view;
     if (report || document.hidden || !head || !head.live) return;

@@ -1,5 +1,5 @@
-// start_run.js - the dialog that starts a run on the server's machine: it previews the effect of
-// the values, and opens the run once it has begun.
+// start_run.js - the dialog that starts a run on the server's machine: it shows the effect of the values, and
+// opens the run once it has begun.
 import { get, post, statement } from "../base/api.js";
 import { ask } from "../base/ask.js";
 import { toast } from "../base/dom.js";
@@ -16,7 +16,7 @@ function quoted(word) {
   return /^[\w./:+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-/** In words, and as the command that does the same. */
+/** Describes the effect in words, and as the equivalent command. */
 function whatItDoes(fields, values) {
   const on = values.data || "the built-in text";
   const steps = values.steps ? `${values.steps} steps` : "the number of steps of the preset";
@@ -27,8 +27,7 @@ function whatItDoes(fields, values) {
   return `Trains ${values.preset} on ${on}, ${steps}, on the server's machine, ${name}: ${command}`;
 }
 
-/** Waits until the run is in the database, then opens its page, which also shows an early
- * failure. */
+/** Waits until the database contains the run, then opens its page, which also shows an early failure. */
 async function openWhenBegun(run) {
   for (let i = 0; i < looksMost; i++) {
     try {

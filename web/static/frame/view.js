@@ -1,18 +1,19 @@
-// view.js - the open page: its cards, the data of the run that they share, and what must end
-// when the page closes. Pages and cards receive it as `ctx`.
+// view.js - the open page: its cards, the data of the run that they share, and the functions to call when the
+// page closes.
+// Pages and cards receive it as `ctx`.
 import { onChoice } from "../base/state.js";
 
 export class View {
-  /** server: what the server allows: {control, resume}. */
+  /** server: permissions of the server, {control, resume}. */
   constructor(run = null, server = {}) {
-    this.run = run; // its name
+    this.run = run; // name of the run
     this.server = server;
     this.head = null; // head of the run; null: unknown
     this.events = []; // events marked in charts, sorted by step
     this.markable = 0; // number of such events in the run
     this.samples = []; // generated samples, newest first: at most two {step, title, text}
-    this.redone = []; // steps that restarts did again: [{from, to}]
-    this.superseded = []; // losses as they were before: [{attempt, step, loss}]
+    this.redone = []; // steps that restarts repeated: [{from, to}]
+    this.superseded = []; // former losses of repeated steps: [{attempt, step, loss}]
     this.closed = false;
     this.cards = [];
     this.headListeners = [];
@@ -30,12 +31,12 @@ export class View {
     this.closing.push(f);
   }
 
-  /** The function ends what keeps the view up to date. */
+  /** Registers a function to call when the page closes. */
   onStop(f) {
     this.stopping.push(f);
   }
 
-  /** Keeps the drawing and stops all requests. */
+  /** Stops all requests and keeps the drawing. */
   stop() {
     this.closed = true;
     this.cards.forEach((card) => (card.closed = true));
@@ -47,7 +48,7 @@ export class View {
     this.closing.forEach((f) => f());
   }
 
-  /** Calls the listener with the head of the run, now if it is known and whenever it changes. */
+  /** Calls the listener with the head of the run: now if it is known, and at every change. */
   onHead(listener) {
     this.headListeners.push(listener);
     if (this.head) listener(this.head);
@@ -58,7 +59,7 @@ export class View {
     this.headListeners.forEach((listener) => listener(head));
   }
 
-  /** tick: because something was recorded, not because something was chosen. */
+  /** tick: true after new records, false after a choice of the user. */
   reload(tick) {
     return Promise.all(this.cards.map((card) => card.load(tick)));
   }

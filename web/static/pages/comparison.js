@@ -1,26 +1,26 @@
-// comparison.js - data of the page that compares runs: their series, the selected range of the
-// axis, their events and hardware.
+// comparison.js - data of the page that compares runs: their series, the selected range of the axis, their
+// events and hardware.
 import { get, series } from "../base/api.js";
 import { state } from "../base/state.js";
 import { comparedMetrics, isMarked, isRoutine } from "../base/vocabulary.js";
 import { placesOf } from "../cards/series_card.js";
 import { listedRuns, tellGone } from "./runs_view.js";
 
-const marksMost = 200; // events of a run that the chart marks, the most important first
+const marksMost = 200; // number of events of a run that the chart marks, the most important first
 
 export class Comparison {
   constructor(runs) {
     this.runs = runs;
     this.metric = comparedMetrics[0][0];
-    this.whole = null; // the answer for the whole axis
+    this.whole = null; // response for the whole axis
     this.part = null; // [from, to] on the axis: the selected range; null: all
     this.asked = ""; // axis and metric of `whole`
     this.events = null;
-    this.unmarked = ""; // sentence: how many of the events are marked, where not all are
+    this.unmarked = ""; // sentence that tells how many events are marked, if not all are
     this.facts = []; // values of each run: key -> {value, text, noise}
   }
 
-  /** The answer of the route `compare`; series of a selected range are finer. */
+  /** Loads the response of the route `compare`; series of a selected range have more points. */
   async load(width) {
     const question = `${state.x} ${this.metric}`;
     if (this.asked !== question) {
@@ -36,7 +36,7 @@ export class Comparison {
     return data;
   }
 
-  /** Runs that a link names and that are gone are left out. */
+  /** Requests the runs of a link, without those that do not exist any more. */
   async askAll(args) {
     const ask = () => get("compare", { runs: this.runs.join(","), ...args });
     try {
@@ -66,7 +66,7 @@ export class Comparison {
     this.facts = all.map(([, info]) => factsOf(info));
   }
 
-  /** Each run's own steps in the piece of the axis that all share. */
+  /** Requests each run's own steps within the selected range of the common axis. */
   async loadPart(width) {
     const { runs } = this.whole;
     return {

@@ -1,5 +1,5 @@
-// own_charts.js - the charts that a user has put together: any metric of a step, stored in the
-// browser and in an address that can be shared.
+// own_charts.js - charts composed by the user, of any metrics of a step. They are stored in the browser and
+// in an address that can be shared.
 import { button, select } from "../base/controls.js";
 import { h, say, toast } from "../base/dom.js";
 import { report } from "../base/kept_answers.js";
@@ -10,7 +10,7 @@ import { seriesCard } from "../cards/series_card.js";
 const chartsMost = 16;
 const colorCount = 12;
 
-/** The charts that the address names; null: it names none. */
+/** Returns the charts named in the address; null: there are none. */
 function chartsOfAddress() {
   const query = new URLSearchParams(location.hash.split("?")[1] || "");
   if (!query.has("charts")) return null;
@@ -33,7 +33,7 @@ async function copyLink() {
   }
 }
 
-/** The section with the reader's charts; nothing in a report, which holds no other series. */
+/** The section with the user's charts; empty in a report, which contains no other series. */
 export function ownCharts(ctx) {
   const cards = new Map(); // metric -> card
   const grid = h("div", { class: "grid" });

@@ -1,5 +1,4 @@
-// page_comm.js - cost of the exchange between ranks, by rank, by kind, by pair of ranks, and
-// over time.
+// page_comm.js - cost of exchanges between ranks: by rank, by kind, by pair of ranks, and over time.
 import { charts } from "../base/vocabulary.js";
 import { exchangesCard } from "../cards/exchanges_card.js";
 import { pairsCard } from "../cards/pairs_card.js";

@@ -1,4 +1,4 @@
-// page_compare.js - several runs on one axis, their values at equal tokens, their different
+// page_compare.js - compares several runs on one axis: their values at equal tokens, and their different
 // settings.
 import { button, select } from "../base/controls.js";
 import { h, hiddenTitle } from "../base/dom.js";
@@ -15,7 +15,7 @@ import { Comparison } from "./comparison.js";
 const colorCount = 12;
 const tableRows = 800;
 
-/** A line for each run, of its known points. */
+/** Returns a line for each run, with its known points. */
 function linesOf(data) {
   return data.runs.flatMap((run, i) => {
     const one = run.series[0];
@@ -39,7 +39,7 @@ function linesOf(data) {
   });
 }
 
-/** A value of the compared metric, in its unit. */
+/** Formats a value of the compared metric in its unit. */
 function valueText(data, value) {
   const one = data.runs.map((run) => run.series[0]).find(Boolean);
   return unit(one?.unit, value);
@@ -70,10 +70,10 @@ function tableOf(data, metric) {
   };
 }
 
-/** The curves. ondraw gets the data that are drawn. */
+/** The card with the curves. ondraw receives the displayed data. */
 function overlayCard(comparison, ondraw) {
   let chart = null;
-  // a piece of the axis; null: all
+  // Selects a range of the axis; null: all.
   const see = (from, to) => {
     comparison.part = from === null ? null : [from, to];
     card.load();
@@ -138,8 +138,7 @@ function levelsSection(data, metric) {
 }
 
 /**
- * Settings by name. Each is kept as {value, origin, where}, of which only the value makes a
- * difference.
+ * Returns settings by name. Each is stored as {value, origin, where}; only the value is compared.
  */
 function flatSettings(value, prefix = "", out = {}) {
   const isObject = value !== null && typeof value === "object";
@@ -155,13 +154,13 @@ function isSame(a, b) {
   return a === b;
 }
 
-/** The keys whose values are not the same in all. */
+/** Returns the keys whose values are not equal in all runs. */
 function differingKeys(all, same = isSame) {
   const keys = new Set(all.flatMap(Object.keys));
   return [...keys].filter((key) => all.some((one) => !same(one[key], all[0][key]))).sort();
 }
 
-/** Figures that were measured are the same within the factor of their noise (facts.def). */
+/** Compares facts: measured figures are equal within the factor of their noise (facts.def). */
 function isSameFact(a, b) {
   const noise = a?.noise || b?.noise;
   if (a?.value === b?.value) return true;

@@ -1,4 +1,4 @@
-// page_events.js - events of a run, and the use of its time.
+// page_events.js - events of a run, and how its time was spent.
 import { get } from "../base/api.js";
 import { attemptsCard } from "../cards/attempts_card.js";
 import { checkpointsCard } from "../cards/checkpoints_card.js";
@@ -8,7 +8,7 @@ import { logCard } from "../cards/log_card.js";
 import { timelineCard } from "../cards/timeline_card.js";
 import { showPage } from "./page.js";
 
-/** The answer of the route `events`, with `info`: that of the run itself. */
+/** Loads the response of the route `events`, with `info`, that of the run itself. */
 function eventsAndRun(ctx) {
   let known = {};
   return async () => {
@@ -16,7 +16,7 @@ function eventsAndRun(ctx) {
       get(`runs/${ctx.run}/events`, { limit: 1000 }),
       get(`runs/${ctx.run}`),
     ]);
-    // Equal answers are the same object (base/api.js), and so is what is made of them.
+    // Equal responses are the same object (base/api.js), and so is their combination.
     if (known.of !== data || known.info !== info) known = { ...data, info, of: data };
     return known;
   };

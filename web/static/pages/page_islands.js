@@ -1,5 +1,5 @@
-// page_islands.js - a hub's run: its islands, the age of their updates, and events (joined,
-// left, late or refused).
+// page_islands.js - the run of a hub: its islands, the age of their updates, and events (joined, left, late,
+// refused).
 import { get } from "../base/api.js";
 import { eventsCard } from "../cards/events_card.js";
 import { islandsCard, stalenessCard } from "../cards/islands_card.js";

@@ -1,4 +1,4 @@
-// page_metrics.js - the user's own charts, and every metric of bitrain, panel by panel.
+// page_metrics.js - the user's own charts, and every metric of bitrain by panel.
 import { panels } from "../base/vocabulary.js";
 import { ownCharts } from "./own_charts.js";
 import { panelCard } from "../cards/panel_card.js";

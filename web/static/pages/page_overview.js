@@ -1,4 +1,4 @@
-// page_overview.js - state of a run: tiles of its head, and charts of loss, gradient, learning
+// page_overview.js - state of a run: tiles with values of its head, and charts of loss, gradient, learning
 // rate and speed.
 import { get } from "../base/api.js";
 import { h, say } from "../base/dom.js";
@@ -23,7 +23,7 @@ import { askSeriesEarly, seriesCard } from "../cards/series_card.js";
 import { troubleBox } from "../cards/trouble_box.js";
 import { showPage } from "./page.js";
 
-/** "of 5 000, 48 %, 3 min left"; never 100 % before the end */
+/** "of 5 000, 48 %, 3 min left"; below 100 % before the end. */
 function progress(head) {
   if (!(head.steps_total > head.newest_step)) return "";
   const done = percent(Math.floor(100 * head.progress + 1e-9) / 100, 0);
@@ -36,12 +36,12 @@ function passes(head) {
   return head.epoch === null ? speed : `${speed}, ${head.epoch.toFixed(2)} passes`;
 }
 
-/** Progress of the run, as a bar below its steps. */
+/** Shows the progress of the run as a bar below its steps. */
 function progressBar() {
   return h("progress", { max: "1", value: 0, "aria-label": "share of the steps that is done" });
 }
 
-/** "best 4.6414", and where, once it is behind */
+/** "best 4.6414" and its step, if the newest loss is higher. */
 function bestValidation(head) {
   if (head.val_loss === null) return "best so far";
   const isBehind = head.best_val_step !== null && head.val_loss > head.best_val_loss;
@@ -50,14 +50,14 @@ function bestValidation(head) {
   return `best ${nats(head.best_val_loss)}${where}${gap}`;
 }
 
-/** Metrics of fine-tuning besides its accuracy. */
+/** Shows the metrics of fine-tuning other than accuracy. */
 function judged({ val_f1: f1, val_reward_margin: margin, reward_margin: trained }) {
   if (f1 !== undefined) return `F1 ${percent(f1)}`;
   const known = margin ?? trained;
   return known === undefined ? "newest evaluation" : `reward margin ${nats(known)}`;
 }
 
-/** A tile that only some runs have: a hub lacks what its islands record. */
+/** True for a tile that the run has: a hub, for example, does not record what its islands record. */
 function isOf(name, head, shown) {
   if (head.hub && shown === dash) return false;
   return name !== "accuracy" || (head.val_accuracy ?? head.accuracy) !== undefined;
@@ -88,7 +88,7 @@ const tiles = [
   ],
 ];
 
-// figures of a tile by their keys in figures.def: its tooltip shows the range of steps
+// figures of each tile by their keys in figures.def; the tooltip names the range of steps
 const tileFigures = {
   loss: ["loss", "loss_ema"],
   validation: ["val_loss", "best_val", "val_gap"],
@@ -98,7 +98,7 @@ const tileFigures = {
   communication: ["comm_overhead", "overlap"],
 };
 
-/** The tiles, which follow the head of the run. */
+/** Creates the tiles, which follow the head of the run. */
 function headTiles(ctx) {
   const slots = tiles.map(([name, text, smallText]) => {
     const value = h("span");
@@ -121,7 +121,7 @@ function headTiles(ctx) {
   return h("dl", { class: "tiles", id: "tiles" }, elements);
 }
 
-/** The gradient norm, with a line where the run clips it. */
+/** Creates the chart of the gradient norm, with a line at the clipping norm. */
 function gradientCard(ctx) {
   let clip = 0;
   const rules = () => (clip > 0 ? [{ y: clip, label: `clipped at ${digits(clip)}` }] : []);
@@ -131,11 +131,11 @@ function gradientCard(ctx) {
     clip = Number(info.config?.["optim.clip"]?.value ?? 0);
     card.redraw();
   };
-  find().catch(() => {}); // the chart does without
+  find().catch(() => {}); // the chart has no line then
   return card;
 }
 
-/** First requests of the page, sent as soon as it is going to be shown. */
+/** Sends the first requests before the page is shown. */
 export function askOverviewEarly(run) {
   askSeriesEarly(run, charts.loss);
 }
@@ -168,5 +168,5 @@ export function overviewPage(root, ctx) {
     seriesCard(ctx, charts.stepTime),
   ];
   showPage(root, ctx, `Overview of ${ctx.run}`, cards, ...boxes);
-  cards[0].begin(); // the first chart waits for no other one
+  cards[0].begin(); // the first chart does not wait for the others
 }

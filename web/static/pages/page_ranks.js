@@ -1,4 +1,4 @@
-// page_ranks.js - slow ranks: since when, because of what, and at what cost.
+// page_ranks.js - slow ranks: since when, in which phase, and at what cost.
 import { charts } from "../base/vocabulary.js";
 import { rankHeatCard } from "../cards/rank_heat_card.js";
 import { rankingCard } from "../cards/ranking_card.js";
@@ -6,7 +6,7 @@ import { seriesCard } from "../cards/series_card.js";
 import { showPage } from "./page.js";
 
 /**
- * The series of one rank: the one to `follow`, or, until one is chosen, the first that is
+ * Shows the series of one rank: the one passed to `follow` or, until one is chosen, the first one
  * `suggested`.
  */
 function oneRankCard(ctx) {

@@ -1,5 +1,5 @@
-// page_runs.js - the table of runs: sort, filter, choose columns (settings too), choose several
-// runs to compare.
+// page_runs.js - the table of runs: sorting, filtering, choice of columns (including settings), and selection
+// of runs to compare.
 import { askEarly, get, statement } from "../base/api.js";
 import { button, checkbox, select } from "../base/controls.js";
 import { empty, h, hiddenTitle, say } from "../base/dom.js";
@@ -14,9 +14,9 @@ import { RunsChart } from "./runs_chart.js";
 import { keepView, listedRuns, tellGone, viewOfAddress, withoutUnknown } from "./runs_view.js";
 
 const refreshMs = 3000;
-const settingsMost = 16; // settings that one request may name
+const settingsMost = 16; // number of settings in one request
 
-/** Compares: -1, 0 or 1; null is last in either direction. */
+/** Compares two values: -1, 0 or 1; null is last in either order. */
 function order(a, b, descending) {
   if (a === b) return 0;
   if (a === null) return 1;
@@ -26,18 +26,18 @@ function order(a, b, descending) {
 }
 
 class RunsTable {
-  /** start: the fields to start a run by, where the server allows it. */
+  /** start: fields of the form that starts a run, if the server permits it. */
   constructor(start) {
     this.startFields = start;
     this.rows = [];
     this.total = 0;
-    this.settingNames = []; // all there are
+    this.settingNames = []; // names of all settings
     this.settings = {}; // run -> setting -> value, for the settings in use
     this.view = withoutUnknown(viewOfAddress()); // state encoded in a link; null: none
     this.sort = this.view.sort || "started_s";
     this.descending = !this.view.ascending;
     this.filter = this.view.filter || "";
-    this.chosen = new Set(this.view.chosen); // runs to compare
+    this.chosen = new Set(this.view.chosen); // runs selected for comparison
     this.lastChosen = null; // start of a selection with Shift
     this.drawn = ""; // key of the drawing, to detect changes
     this.settingOf = (row, name) => this.settings[row.run]?.[name] ?? null;
@@ -52,7 +52,7 @@ class RunsTable {
     this.chart.askEarly(this.view.chosen);
   }
 
-  /** The address is the view: who opens it sees the same. */
+  /** Stores the view in the address, so that the address shows the same to others. */
   keep(change = {}) {
     Object.assign(this.view, change, {
       filter: this.filter,
@@ -80,7 +80,7 @@ class RunsTable {
     const label = "runs; arrows move, Space chooses, Enter opens, C compares";
     const onkeydown = (event) => this.key(event);
     this.filterBox.value = this.filter;
-    // The roles are written, since the parts of the table are laid out as grids.
+    // Roles are set explicitly, because the parts of the table are laid out as grids.
     const table = h(
       "table",
       { id: "runs", role: "table", "aria-label": "all runs" },
@@ -184,7 +184,7 @@ class RunsTable {
     if (this.chosen.size > 1) location.hash = `#/compare?runs=${[...this.chosen].join(",")}`;
   }
 
-  /** Arrows walk the rows from wherever the reader is in the table. */
+  /** Moves between rows with the arrow keys, from any position in the table. */
   key(event) {
     const { rows } = this.list;
     if (event.ctrlKey || event.metaKey || event.altKey || !rows.length) return;
@@ -201,7 +201,7 @@ class RunsTable {
 
   // ---- drawing
 
-  /** The titles, and the menu of columns. */
+  /** Draws the titles and the menu of columns. */
   drawHead() {
     this.headers.clear();
     const titles = this.columns().map((column) => {
@@ -302,7 +302,7 @@ class RunsTable {
       onclick: (event) => {
         if (!event.shiftKey || this.lastChosen === null) return;
         event.preventDefault();
-        setTimeout(() => this.chooseRange(row.run)); // a click that is refused is undone first
+        setTimeout(() => this.chooseRange(row.run)); // after the browser has undone a refused click
       },
     });
     const cells = columns.map((column) =>
@@ -317,7 +317,7 @@ class RunsTable {
 
   // ---- loading
 
-  /** Loads, and draws if something changed. */
+  /** Loads, and redraws if something changed. */
   async refresh() {
     try {
       if (document.hidden) return;
@@ -328,7 +328,7 @@ class RunsTable {
     }
   }
 
-  /** One sentence; in place of the rows where none was ever shown. */
+  /** Shows an error as one sentence, in place of the rows if none were shown before. */
   tellTrouble(error) {
     this.drawn = "";
     if (this.rows.length) say(this.status, statement(error));
@@ -337,7 +337,7 @@ class RunsTable {
 
   async load() {
     const asked = [get("runs", listedRuns), this.askSettings()];
-    asked[1].catch(() => {}); // the first one fails with it, and reports the error
+    asked[1].catch(() => {}); // the first request fails as well and reports the error
     this.takeRows((await asked[0]).runs);
     if (!this.wantedSettings().length && !state.columns.metrics?.length) this.drawChanges();
     if (this.takeSettings(await asked[1])) {
@@ -368,8 +368,7 @@ class RunsTable {
     this.forgetGone();
   }
 
-  /** Loads the values in use and, the first time, the names of all settings; null: nothing to
-   * load. */
+  /** Loads the settings in use and, the first time, the names of all settings; null: nothing to load. */
   async askSettings() {
     const name = this.wantedSettings().slice(0, settingsMost);
     const metric = (state.columns.metrics || []).slice(0, settingsMost - name.length);
@@ -389,7 +388,7 @@ class RunsTable {
     return true;
   }
 
-  /** Runs of a link that were removed since. */
+  /** Removes runs of a link that were deleted since. */
   forgetGone() {
     const gone = [...this.chosen].filter((run) => !this.rows.some((row) => row.run === run));
     if (!gone.length || this.rows.length < this.total) return;
@@ -398,12 +397,12 @@ class RunsTable {
   }
 }
 
-/** First requests of the page, sent as soon as it is going to be shown. */
+/** Sends the first requests before the page is shown. */
 export function askRunsEarly() {
   askEarly("runs", listedRuns);
 }
 
-/** Shows the page; the function returned ends it. */
+/** Shows the page; returns a function that closes it. */
 export function runsPage(root, server) {
   const runs = new RunsTable(server.control && server.start);
   root.replaceChildren(hiddenTitle("Runs"), runs.el);

@@ -1,4 +1,4 @@
-// page_steps.js - step time: phases of each rank, and phases of one rank over time.
+// page_steps.js - step time: phases of each rank, and of one rank over time.
 import { breakdownCard } from "../cards/breakdown_card.js";
 import { phasesCard } from "../cards/phases_card.js";
 import { showPage } from "./page.js";

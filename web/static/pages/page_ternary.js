@@ -1,5 +1,4 @@
-// page_ternary.js - statistics of the ternary weights: each tensor over time, and its current
-// codes.
+// page_ternary.js - statistics of the ternary weights: each tensor over time, and its current codes.
 import { get } from "../base/api.js";
 import { codesCard } from "../cards/codes_card.js";
 import { distributionCard } from "../cards/distribution_card.js";
@@ -7,8 +6,7 @@ import { layerCurvesCard } from "../cards/layer_curves_card.js";
 import { tensorHeatCard } from "../cards/tensor_heat_card.js";
 import { showPage } from "./page.js";
 
-/** Loads the tensors, without those that have no codes. The same answer returns the same object
- * again. */
+/** Loads the tensors that have codes. An equal response gives the same object again. */
 function ternaryTensors(ctx) {
   let answer = null;
   let ternary = null;

@@ -27,7 +27,7 @@ function tagsAndNote(row) {
   return h("span", {}, elements, row.note || "");
 }
 
-// keyed by the field of a run that sorts the column
+// by the field of a run that sorts the column
 const columns = {
   run: text("run", runLink),
   state: text("state", (row) => h("span", { class: `state ${row.state}` }, row.state)),
@@ -57,13 +57,13 @@ export const runColumns = Object.entries(columns).map(([key, column]) => ({
   },
 }));
 
-/** A column of what the runs were set to; settingOf(row, name) gives the value or null. */
+/** A column for a setting; settingOf(row, name) returns the value or null. */
 export function settingColumn(name, settingOf) {
   const cell = (row) => setting(settingOf(row, name) ?? dash);
   return { key: name, setting: true, ...number(name, cell, "a setting") };
 }
 
-/** A column of the newest value of a metric; valueOf(row, name) gives it or null. */
+/** A column for the newest value of a metric; valueOf(row, name) returns it or null. */
 export function metricColumn(name, valueOf) {
   const { unit: unitName, help } = stepMetric(name);
   const cell = (row) => unit(unitName, valueOf(row, name));

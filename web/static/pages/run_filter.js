@@ -1,11 +1,10 @@
-// run_filter.js - the filter of the table of runs: words, key:text, and key<number (also <=, =,
-// >=, >). A key that is not a field of a run is the end of a setting's name: lr<3e-4 means
-// optim.lr. All words must match.
+// run_filter.js - the filter of the table of runs: words, key:text, and key<number (also <=, =, >=, >). A key
+// that is not a field of a run is the end of a setting's name: lr<3e-4 means optim.lr. All words must match.
 import { readableTags } from "../base/tags.js";
 
 const typed = /^([a-z][a-z0-9_.]*)(:|<=|>=|=|<|>)(.+)$/;
 
-// quotation marks hold a word with blanks together: tags:"to be cited"
+// quotation marks enclose a word with blanks: tags:"to be cited"
 function wordsOf(filter) {
   const words = filter.toLowerCase().match(/(?:[^\s"]|"[^"]*"?)+/g) || [""];
   return words.map((word) => word.replaceAll('"', ""));
@@ -15,7 +14,7 @@ function settingNamed(key, names) {
   return names.find((name) => name === key) || names.find((name) => name.endsWith(`.${key}`));
 }
 
-/** Settings used by a filter; row: any run, for its fields. */
+/** Returns the settings used by a filter; row: any run, for the names of its fields. */
 export function settingsIn(filter, row, names) {
   if (!row) return [];
   return wordsOf(filter)
@@ -25,8 +24,7 @@ export function settingsIn(filter, row, names) {
     .filter(Boolean);
 }
 
-/** True if a run matches a filter. names: all settings; settingOf(row, name) returns the value
- * or null. */
+/** True if a run matches a filter. names: all settings; settingOf(row, name) returns the value or null. */
 export function matches(row, filter, names, settingOf) {
   return wordsOf(filter).every((word) => {
     const match = typed.exec(word);

@@ -1,9 +1,9 @@
-// run_means.js - the mean and the spread of curves that share the value of a setting.
+// run_means.js - mean and spread of the curves of runs with equal values of a setting.
 import { usualRange } from "../figures/chart_lines.js";
 
-const places = 160; // points of a mean
+const places = 160; // number of points of a mean
 
-/** The value of a curve at a place on the axis, between two of its points; null: beyond its ends. */
+/** Interpolates a curve at a position on the axis; null: beyond its ends. */
 function valueAt({ x, y }, place) {
   const last = x.length - 1;
   if (last < 0 || place < x[0] || place > x[last]) return null;
@@ -18,7 +18,7 @@ function valueAt({ x, y }, place) {
   return y[low] + ((y[high] - y[low]) * (place - x[low])) / (x[high] - x[low]);
 }
 
-/** The line of one group: the mean of its runs, and a band from the least to the greatest. */
+/** The line of one group: the mean of its runs, and a band from the smallest to the largest value. */
 function meanLine(label, color, curves) {
   const from = Math.min(...curves.map((curve) => curve.x[0]));
   const to = Math.max(...curves.map((curve) => curve.x[curve.x.length - 1]));
@@ -38,7 +38,7 @@ function meanLine(label, color, curves) {
   return { ...line, low, high, smooth: false };
 }
 
-/** A line for each value of a setting; valueOf(run) gives it, or null. */
+/** Returns a line for each value of a setting; valueOf(run) returns that value, or null. */
 export function meanLines(curves, setting, valueOf) {
   const groups = new Map();
   for (const curve of curves) {

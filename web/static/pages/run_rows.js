@@ -1,34 +1,34 @@
-// run_rows.js - the rows of the table of runs. Only visible rows and some around them are in the
-// document, so a list of thousands scrolls like one of twenty. All rows are as high as the first
-// one, and each is a grid of its own, so that adding or removing one does not measure and paint
-// any other one. Screen readers receive the number of rows and their positions. For searching
-// and printing the page, all rows are drawn.
+// run_rows.js - the rows of the table of runs. The document contains only the visible rows and some around
+// them, so a list of thousands scrolls as fast as one of twenty. All rows have the height of the first, and
+// each is a grid of its own, so that adding or removing one does not affect the layout of others. Screen
+// readers receive the number of rows and their positions. For searching and printing the page, all rows are
+// drawn.
 import { h } from "../base/dom.js";
 
-// extra rows beyond each edge of the visible area: Tab and a turn of the wheel remain inside
+// extra rows beyond each edge of the visible area, for the Tab key and a turn of the wheel
 const around = 14;
-const unmeasured = 40; // rows that are drawn before one was measured
+const unmeasured = 40; // number of rows drawn before the height of a row is known
 
-/** The keys of browsers that search a page. */
+/** True for keys by which browsers search a page. */
 function isFind({ key, ctrlKey, metaKey, target }) {
   if (ctrlKey || metaKey) return /^[fg]$/i.test(key);
   return key === "F3" || (/^[/']$/.test(key) && target.tagName !== "INPUT");
 }
 
 export class RunRows {
-  /** make(row) gives the tr of a run. */
+  /** make(row) returns the tr of a run. */
   constructor(make) {
     this.make = make;
     this.rows = []; // total number of rows
     this.height = 0; // height of a row in pixels; 0: not measured
-    this.from = 0; // the rows that are drawn: [from, to)
+    this.from = 0; // range of drawn rows: [from, to)
     this.to = 0;
-    this.isWhole = false; // all of them are
-    this.left = null; // the run whose row had the focus when it was taken away
+    this.isWhole = false; // all rows are drawn
+    this.left = null; // run whose row had the focus when it was removed
     this.body = h("tbody", { role: "rowgroup" });
     this.ruler = h("div", { class: "ruler", "aria-hidden": "true" }); // the widest cell of each column
-    this.lengths = []; // texts of the row
-    this.isLonger = false; // one of them was replaced since it was measured
+    this.lengths = []; // lengths of the texts in the ruler
+    this.isLonger = false; // true: a text was replaced since the last measurement
     this.boxHeight = 0;
     const find = (event) => isFind(event) && this.drawAll();
     let wasWhole = false;
@@ -51,7 +51,7 @@ export class RunRows {
     };
   }
 
-  /** box: what scrolls; head: the row of titles. */
+  /** box: the scrolling element; head: the row of titles. */
   attach(box, table, head) {
     Object.assign(this, { box, table, head });
     box.append(this.ruler);
@@ -66,7 +66,7 @@ export class RunRows {
     this.size.observe(box);
   }
 
-  /** Recreates and shows these rows; the focused element keeps the focus. */
+  /** Replaces the rows; the focused element keeps the focus. */
   show(rows) {
     const focus = this.body.contains(document.activeElement) ? document.activeElement : null;
     const run = focus && focus.closest("tr").dataset.run;
@@ -76,7 +76,7 @@ export class RunRows {
     if (run !== null) this.body.querySelector(`tr[data-run="${run}"] ${focus.tagName}`)?.focus();
   }
 
-  /** A row that explains why there are no runs. */
+  /** Shows a row that explains why there are no runs. */
   showNothing(row) {
     this.rows = [];
     this.from = this.to = 0;
@@ -84,7 +84,7 @@ export class RunRows {
     this.body.replaceChildren(row);
   }
 
-  /** Other columns whose titles are drawn: their widths are determined again. */
+  /** Forces new column widths after a change of columns. */
   forgetWidths() {
     const titles = [...this.head.children].map((title) => title.cloneNode(true));
     this.lengths = titles.map(() => -1);
@@ -98,16 +98,16 @@ export class RunRows {
     this.draw();
   }
 
-  // ---- which rows
+  // ---- navigation
 
-  /** The index of the row that has the focus, or had it until it was scrolled away; -1: none. */
+  /** Returns the index of the row that has the focus, or had it before it was scrolled away; -1: none. */
   at() {
     const row = document.activeElement?.closest("tr");
     const run = this.body.contains(row) ? row.dataset.run : this.left;
     return this.rows.findIndex((one) => one.run === run);
   }
 
-  /** Brings a row in sight, and the focus to it. */
+  /** Scrolls a row into view and focuses it. */
   go(index) {
     const { box, height } = this;
     const room = box.clientHeight - this.head.offsetHeight - height;
@@ -148,12 +148,12 @@ export class RunRows {
       this.height = this.body.firstChild.getBoundingClientRect().height;
       if (this.height) return this.draw(true);
     }
-    // Rows with a place of their own in their style cost four times as much of it.
+    // a padding, because an individual position for every row takes four times as long
     this.body.style.padding = `${from * this.height}px 0 ${(this.rows.length - to) * this.height}px`;
     if (this.left !== null && document.activeElement === this.box) this.giveBack();
   }
 
-  /** The rows from one index up to another one, if it is greater. */
+  /** Creates the rows from one index to another, if that is larger. */
   made(from, to) {
     return this.rows.slice(from, Math.max(from, to)).map((row, i) => {
       const made = this.make(row);
@@ -164,7 +164,7 @@ export class RunRows {
     });
   }
 
-  /** Takes drawn rows from one index up to another one away; a focus among them goes to the box. */
+  /** Removes drawn rows from one index to another; the box receives a focus among them. */
   take(from, to) {
     for (let i = to - 1; i >= from; i--) {
       const row = this.body.children[i - this.from];
@@ -176,13 +176,13 @@ export class RunRows {
     }
   }
 
-  /** The focus returns with its row. */
+  /** Returns the focus to its row. */
   giveBack() {
     const box = this.body.querySelector(`tr[data-run="${this.left}"] input`);
     if (box) box.focus({ preventScroll: true });
   }
 
-  /** A column is at least as wide as the longest text that it had. */
+  /** Widens a column to the longest text that it has contained. */
   widen(column, cell) {
     const { length } = cell.textContent;
     if (length <= this.lengths[column]) return;
@@ -191,7 +191,8 @@ export class RunRows {
     this.isLonger = true;
   }
 
-  /** The columns' widths; what is left over goes to the last one if that is a text, else to all. */
+  /** Computes the columns' widths; the remaining width belongs to the last column if it is a text, else to
+   * all. */
   measure() {
     this.isLonger = false;
     const widths = getComputedStyle(this.ruler).gridTemplateColumns.split(" ").map(parseFloat);

@@ -1,7 +1,6 @@
-// runs_chart.js - the chart beside the table of runs: one metric of the selected runs, or of the
-// first ones that pass the filter, one colour per run; its legend hides runs and shows one
-// alone; or the mean and the spread of the runs with equal values of a setting; or the runs by
-// their settings and results (runs_plane.js).
+// runs_chart.js - the chart beside the table of runs. It shows one metric of the selected runs (or of the
+// first ones that match the filter), one colour per run, with a legend that hides runs; or mean and spread of
+// runs with equal values of a setting; or the runs by their settings and results (runs_plane.js).
 import { get } from "../base/api.js";
 import { button, select } from "../base/controls.js";
 import { empty, h, say } from "../base/dom.js";
@@ -15,10 +14,10 @@ import { meanLines } from "./run_means.js";
 import { planeMost, RunsPlane } from "./runs_plane.js";
 
 const colorCount = 12;
-const chosenMost = 100; // axes of the route `curves`
-const namesAtOnce = 30; // number of names of maximum length in one argument
-const filteredMost = 12; // number of runs without a selection
-const width = 200; // points of a curve
+const chosenMost = 100; // maximum number of curves in the route `curves`
+const namesAtOnce = 30; // number of names of maximum length that fit in one argument
+const filteredMost = 12; // number of runs shown if none is selected
+const width = 200; // number of points of a curve
 const kinds = [
   ["", "curves"],
   ["scatter", "scatter"],
@@ -63,14 +62,14 @@ const columns = [
 ];
 
 export class RunsChart {
-  /** view: {metric, group, as} of the address; onview gets what is to be kept there. */
+  /** view: {metric, group, as} of the address; onview receives the values to store there. */
   constructor(view, onview) {
     this.metric = view.metric || "loss";
     this.group = view.group || "";
     this.as = kinds.some(([kind]) => kind === view.as) ? view.as : "";
     this.plane = new RunsPlane(view, onview);
     this.onview = onview;
-    this.hidden = new Set(); // labels that the legend has switched off
+    this.hidden = new Set(); // labels that the legend has hidden
     this.rows = []; // runs of the displayed curves
     this.asked = "";
     this.early = null; // {key, answer}: curves requested before the runs were loaded
@@ -145,13 +144,13 @@ export class RunsChart {
     event.preventDefault();
   }
 
-  /** A part of the axis; from null: all of it. */
+  /** Shows a range of the axis; from null: all of it. */
   see(from, to) {
     this.part = from === null ? null : [from, to];
     this.draw();
   }
 
-  /** The settings that runs can be gathered by. */
+  /** Sets the settings by which runs can be grouped. */
   setSettings(names) {
     if (names.length === this.settingNames.length) return;
     this.settingNames = names;
@@ -176,7 +175,7 @@ export class RunsChart {
     return this.group ? [this.group] : [];
   }
 
-  /** chosen: runs that are ticked; rows: all that are shown; settingOf(row, name): a value. */
+  /** chosen: selected runs; rows: all displayed runs; settingOf(row, name) returns a value. */
   show(rows, chosen, settingOf) {
     const most = this.as ? planeMost : chosenMost;
     const ticked = rows.filter((row) => chosen.has(row.run)).slice(0, most);
@@ -200,7 +199,7 @@ export class RunsChart {
     if (!chosen.length || this.as) return;
     const names = chosen.slice(0, chosenMost);
     this.early = { key: this.keyOf(names), answer: this.askCurves(names) };
-    this.early.answer.catch(() => {}); // reported to the caller
+    this.early.answer.catch(() => {}); // the caller handles the failure
   }
 
   keyOf(names) {
@@ -286,7 +285,7 @@ export class RunsChart {
     say(this.caption, "");
   }
 
-  /** A click hides a run or shows it again, a double click or Shift shows it alone. */
+  /** A click hides or shows a run; a double click or Shift shows it alone. */
   drawLegend(lines) {
     const key = lines.map((line) => `${line.label}${this.hidden.has(line.label)}`).join();
     if (key === this.legendKey && this.legend.childElementCount) return;

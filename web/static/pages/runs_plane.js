@@ -1,5 +1,5 @@
-// runs_plane.js - settings and results of many runs against each other: one point per run in a plane
-// of two of them, or one line per run over parallel axes.
+// runs_plane.js - plots settings and results of many runs against each other: one point per run in a plane of
+// two of them, or one line per run over parallel axes.
 import { select } from "../base/controls.js";
 import { empty, h } from "../base/dom.js";
 import { dash, digits } from "../base/format.js";
@@ -20,7 +20,7 @@ const results = [
   ["duration_s", "duration, s"],
 ];
 const axesMost = 10;
-export const planeMost = 500; // runs
+export const planeMost = 500; // maximum number of runs
 
 const isResult = (name) => results.some(([key]) => key === name);
 const titleOf = (name) => results.find(([key]) => key === name)?.[1] ?? name;
@@ -29,7 +29,7 @@ const open = (run) => {
 };
 
 export class RunsPlane {
-  /** view: {across, up, axes} of the address; onview gets what is to be kept there. */
+  /** view: {across, up, axes} of the address; onview receives the values to store there. */
   constructor(view, onview) {
     this.across = view.across || "optim.lr";
     this.up = view.up || "loss";
@@ -62,7 +62,7 @@ export class RunsPlane {
     this.tools.replaceChildren(select("axis", [["", "add"], ...others], "", add));
   }
 
-  /** Draws into body; returns {columns, rows} of its numbers and a sentence. */
+  /** Draws into body; returns {columns, rows} of the numbers, and a sentence. */
   draw(as, body, rows, settingOf) {
     const valueOf = (row, name) => (isResult(name) ? row[name] : settingOf(row, name)) ?? null;
     const names = as === "scatter" ? [this.across, this.up] : this.axes;

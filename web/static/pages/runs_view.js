@@ -1,5 +1,5 @@
-// runs_view.js - the view of the table of runs as the query of the address: filter, order, columns,
-// chosen runs, metric and grouping of the chart, or what it holds against what.
+// runs_view.js - stores the view of the table of runs in the query of the address: filter, order, columns,
+// selected runs, metric and grouping of the chart, or the axes of the plane.
 import { toast } from "../base/dom.js";
 import { metricsOfSteps } from "../base/vocabulary.js";
 
@@ -32,7 +32,7 @@ export function tellGone(gone) {
   toast(gone.length === 1 ? `the run ${names} is gone` : `${gone.length} runs are gone: ${names}`);
 }
 
-/** Drops metrics that this program does not record, and reports them. */
+/** Removes metrics that this program does not record from the view, and reports them. */
 export function withoutUnknown(view) {
   const known = new Set(metricsOfSteps().map(({ key }) => key));
   const metrics = view.columns?.metrics || [];
@@ -46,7 +46,7 @@ export function withoutUnknown(view) {
   return { ...view, columns, metric: known.has(view.metric) ? view.metric : "" };
 }
 
-/** Keeps the view in the address, without a step in the browser's history. */
+/** Stores the view in the address without an entry in the browser's history. */
 export function keepView({
   filter,
   sort,
