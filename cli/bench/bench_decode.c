@@ -73,7 +73,7 @@ typedef struct batch { /* sequences being decoded, each with its next token */
     int32_t tokens[MOST];
 } batch;
 
-static void take_likeliest(void *ctx, size_t part, size_t token, const float *logits) {
+static void choose_likeliest(void *ctx, size_t part, size_t token, const float *logits) {
     batch *b = ctx;
     bt_ranked best;
     (void)token;
@@ -88,7 +88,7 @@ static double decode_prompts(batch *b) {
     const int64_t from = bt_now_ns();
     for (size_t i = 0; i < b->n; i++) {
         const bt_decode_part p = {(int)i, prompt, PROMPT, BT_LOGITS_LAST};
-        bt_decoder_step(b->decoder, &p, 1, take_likeliest, b);
+        bt_decoder_step(b->decoder, &p, 1, choose_likeliest, b);
         b->tokens[i] = b->tokens[0];
         b->parts[i] = (bt_decode_part){(int)i, &b->tokens[i], 1, BT_LOGITS_LAST};
     }
@@ -112,7 +112,7 @@ static bt_code time_decoding(const decode_cfg *cfg, bt_decoder *d, size_t V, dec
     for (int64_t i = 0; i < cfg->tokens; i++) {
         bt_ops_profile(true);
         int64_t from = bt_now_ns();
-        bt_decoder_step(d, b->parts, b->n, take_likeliest, b);
+        bt_decoder_step(d, b->parts, b->n, choose_likeliest, b);
         ms[i] = (double)(bt_now_ns() - from) / 1e6;
         packed[i] = packed_ms();
     }

@@ -75,8 +75,8 @@ static bt_code read_word_name(bt_learn_word *out, const char *word, size_t n, co
     return BT_OK;
 }
 
-static bt_code take_words(bt_learn_word *out, size_t *n, size_t most, char *text, const char *what,
-                          char ends_name, bt_err *err) {
+static bt_code read_recipe_words(bt_learn_word *out, size_t *n, size_t most, char *text,
+                                 const char *what, char ends_name, bt_err *err) {
     for (char *at = text, *next; at && *at; at = next) {
         next = strchr(at, '\n');
         if (next) *next++ = '\0';
@@ -323,10 +323,10 @@ static int remove_learn_entry(const char *path, const struct stat *st, int type,
 /* ---- verb -------------------------------------------------------------------------------------- */
 
 static bt_code prepare_corpora(bt_learn *b, bt_learn_cfg *cfg, bt_err *err) {
-    BT_TRY(take_words(b->recipes, &b->n_recipes, BT_LEARN_RECIPES, cfg->recipes, "--recipe", ':',
-                      err));
-    BT_TRY(take_words(b->corpora, &b->n_corpora, BT_LEARN_CORPORA, cfg->corpora, "--corpus", '=',
-                      err));
+    BT_TRY(read_recipe_words(b->recipes, &b->n_recipes, BT_LEARN_RECIPES, cfg->recipes, "--recipe",
+                             ':', err));
+    BT_TRY(read_recipe_words(b->corpora, &b->n_corpora, BT_LEARN_CORPORA, cfg->corpora, "--corpus",
+                             '=', err));
     for (size_t i = 0; i < b->n_corpora; i++)
         if (!b->corpora[i].rest[0] && strcmp(b->corpora[i].name, "builtin") != 0)
             return bt_fail(err, BT_ARG, "--corpus '%s' is not NAME=PATH (or builtin)",

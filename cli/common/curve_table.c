@@ -138,7 +138,7 @@ static void mean_of_group(bt_curves *c, size_t first, size_t end, size_t *n) {
     g->n = *n - g->first;
 }
 
-static bt_code take_means(bt_curves *c, bt_err *err) {
+static bt_code compute_group_means(bt_curves *c, bt_err *err) {
     find_groups(c);
     c->groups = calloc(c->n_groups, sizeof *c->groups);
     c->minutes = calloc(c->n_rows, sizeof *c->minutes);
@@ -162,7 +162,7 @@ bt_code bt_curves_read(bt_curves **out, const char *path, bt_err *err) {
     bt_curves *c = calloc(1, sizeof *c);
     bt_code code = c ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for curves");
     if (code == BT_OK) code = read_curve_lines(c, path, f, err);
-    if (code == BT_OK) code = take_means(c, err);
+    if (code == BT_OK) code = compute_group_means(c, err);
     (void)fclose(f);
     if (code == BT_OK)
         *out = c;

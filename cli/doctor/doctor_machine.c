@@ -36,7 +36,7 @@ static const char *bytes(char *buf, size_t size, double n) {
 
 /* ---- processor ------------------------------------------------------------------------------- */
 
-static void quota(bt_doctor *d, const bt_cpu *c) {
+static void report_quota(bt_doctor *d, const bt_cpu *c) {
     if (c->cores >= c->visible_cores) return;
     bt_finding_remedy(
         bt_doctor_report(
@@ -138,7 +138,7 @@ void bt_doctor_processor(bt_doctor *d) {
     else
         bt_doctor_report(d, BT_FINDING_OK, "cores", "%d%s", c->visible_cores,
                          c->cores < c->visible_cores ? "" : ", all usable");
-    quota(d, c);
+    report_quota(d, c);
     bt_hardware_thread places[BT_HARDWARE_THREADS_MAX];
     char words[128];
     const size_t n = bt_hardware_threads(places, NULL);
@@ -198,7 +198,7 @@ static bool blas_left_alone(char *out, size_t size) {
     return n > 0;
 }
 
-static void openblas(bt_doctor *d) {
+static void report_openblas(bt_doctor *d) {
     char alone[32] = "";
     const char *deserved = bt_cpu_blas_core(), *told = getenv("OPENBLAS_CORETYPE");
     char told_copy[32];
@@ -228,7 +228,7 @@ static void openblas(bt_doctor *d) {
 }
 
 void bt_doctor_kernels(bt_doctor *d) {
-    openblas(d);
+    report_openblas(d);
     bt_err err = BT_ERR_INIT;
     if (bt_kernels_select(d->isa, &err) != BT_OK) {
         bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "kernels", "%s", err.msg),
@@ -267,7 +267,7 @@ static double meminfo_bytes(const char *key) {
     return kib * 1024;
 }
 
-static void memory(bt_doctor *d) {
+static void report_memory(bt_doctor *d) {
     char a[24], b[24], line[64];
     double total = meminfo_bytes("MemTotal"), available = meminfo_bytes("MemAvailable"), limit = 0,
            used = 0;
@@ -278,15 +278,15 @@ static void memory(bt_doctor *d) {
     if (limit > 0 && limit - used < available) available = limit - used;
     bt_finding *f =
         bt_doctor_report(d, available < 512.0 * 1048576 ? BT_FINDING_WARN : BT_FINDING_OK, "memory",
-                         "%s free of %s", bytes(a, sizeof a, available),
-                         bytes(b, sizeof b, limit > 0 && limit < total ? limit : total));
+                         "%s free of %s", format_bytes(a, sizeof a, available),
+                         format_bytes(b, sizeof b, limit > 0 && limit < total ? limit : total));
     if (f->state == BT_FINDING_WARN)
         bt_finding_remedy(
             f,
             "preset nano needs about 200 MiB; 'bitrain train --dry-run' prints what a run takes");
 }
 
-static void shm(bt_doctor *d) {
+static void report_shared_memory(bt_doctor *d) {
     struct statvfs fs;
     char a[24];
     if (statvfs("/dev/shm", &fs) != 0) {
@@ -300,7 +300,8 @@ static void shm(bt_doctor *d) {
     bt_finding_state state = !writable || room < 16.0 * 1048576 ? BT_FINDING_FAIL
                              : room < 128.0 * 1048576           ? BT_FINDING_WARN
                                                                 : BT_FINDING_OK;
-    bt_finding *f = bt_doctor_report(d, state, "/dev/shm", "%s free%s", bytes(a, sizeof a, room),
+    bt_finding *f = bt_doctor_report(d, state, "/dev/shm", "%s free%s",
+                                     format_bytes(a, sizeof a, room),
                                      writable ? "" : ", not writable");
     if (state != BT_FINDING_OK)
         bt_finding_remedy(
@@ -308,7 +309,7 @@ static void shm(bt_doctor *d) {
             "each rank needs about 8 MiB there; containers: --shm-size=1g, else remove old files");
 }
 
-static void limits(bt_doctor *d) {
+static void report_limits(bt_doctor *d) {
     const struct {
         int which;
         const char *name;
@@ -340,8 +341,8 @@ static void limits(bt_doctor *d) {
 }
 
 void bt_doctor_memory(bt_doctor *d) {
-    memory(d);
-    shm(d);
+    report_memory(d);
+    report_shared_memory(d);
     char pages[96];
     if (first_line("/sys/kernel/mm/transparent_hugepage/enabled", pages, sizeof pages) &&
         strstr(pages, "[never]"))
@@ -349,5 +350,5 @@ void bt_doctor_memory(bt_doctor *d) {
             bt_doctor_report(d, BT_FINDING_WARN, "memory",
                              "huge pages are switched off: large models lose a few per cent"),
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
-    limits(d);
+    report_limits(d);
 }

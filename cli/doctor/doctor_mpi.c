@@ -29,7 +29,7 @@ typedef struct node_card {
     int32_t cores, failed;
 } node_card;
 
-static bt_code visit(node_card *card, double *us, bt_err *err) {
+static bt_code exchange_node_cards(node_card *card, double *us, bt_err *err) {
     float *x = calloc(FLOATS, sizeof *x);
     bt_comm *world = bt_comm_world();
     bt_code code = x ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for 1 MiB of numbers");
@@ -58,7 +58,7 @@ bt_code bt_doctor_probe_rank(bt_err *err) {
     snprintf(mine.isa, sizeof mine.isa, "%.15s", bt_kernels_isa());
     mine.cores = bt_cpu_get()->cores;
     code = bt_agree(world, code, err);
-    if (code == BT_OK) code = visit(&mine, &us, err);
+    if (code == BT_OK) code = exchange_node_cards(&mine, &us, err);
     if (code == BT_OK && bt_comm_rank(world) == 0) {
         all = calloc((size_t)bt_comm_size(world), sizeof *all);
         if (!all) code = bt_fail(err, BT_NOMEM, "no memory for the nodes' answers");
@@ -76,7 +76,7 @@ bt_code bt_doctor_probe_rank(bt_err *err) {
 }
 
 /* Reads all output of mpirun within limit_s; false: it exceeded the time and was killed. */
-static bool drain(const bt_child *child, bt_text *out, double limit_s, int *status) {
+static bool read_all_output(const bt_child *child, bt_text *out, double limit_s, int *status) {
     int64_t end = bt_now_ns() + (int64_t)(limit_s * 1e9);
     bool in_time = true, open = true;
     while (open) {
@@ -159,7 +159,7 @@ static void try_job(bt_doctor *d, const char *program) {
     if (code != BT_OK) {
         bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "mpi", "%s", err.msg),
                           "see the lines above");
-    } else if (!drain(&child, &said, limit_s, &status)) {
+    } else if (!read_all_output(&child, &said, limit_s, &status)) {
         bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "mpi",
                                            "a job of %d ranks did not end within %.0f s", d->ranks,
                                            limit_s),

@@ -145,7 +145,7 @@ static bt_code inject_fault(drill *d, const bt_fault *f, const char *arg, const 
     return code;
 }
 
-static bt_code matrix(drill *d, bt_err *err) {
+static bt_code inject_each_fault(drill *d, bt_err *err) {
     const int64_t times = d->cfg.quick ? 1 : d->cfg.repeat;
     for (int64_t k = 0; k < times; k++)
         for (size_t i = 0; i < bt_faults_n; i++) {
@@ -176,7 +176,7 @@ static int layouts_of(const bt_elastic *range, char (*out)[32], int room) {
 }
 
 /* Resizes and kills the run in random order, evenly over its steps. */
-static bt_code proof(drill *d, bt_err *err) {
+static bt_code resize_and_kill(drill *d, bt_err *err) {
     static const char *const kills[] = {"kill_rank", "kill_rank0", "kill_mpirun"};
     char layout[64][32];
     const int n_layouts = layouts_of(&d->range, layout, 64);
@@ -377,7 +377,7 @@ static bt_code print_drill(const drill *d, bool ok, bt_err *err) {
 static bt_code rehearse(drill *d, bt_err *err) {
     BT_TRY(bt_drill_start(&d->hurt, false, err));
     BT_TRY(bt_drill_wait_step(&d->hurt, 0, START_S, err));
-    BT_TRY(d->range.max ? proof(d, err) : matrix(d, err));
+    BT_TRY(d->range.max ? resize_and_kill(d, err) : inject_each_fault(d, err));
     BT_TRY(end_hurt(d, err));
     BT_TRY(run_calm(d, err));
     return compare_weights(d, err);

@@ -220,7 +220,7 @@ static before observe_run(bt_drill_run *r) {
 static double drill_seconds_since(int64_t t0) { return (double)(bt_now_ns() - t0) / 1e9; }
 
 /* True if the fault was detected: the supervisor or rank 0 has written a record after it. */
-static bool noticed(bt_drill_run *r, const before *b) {
+static bool is_fault_detected(bt_drill_run *r, const before *b) {
     char sql[256];
     snprintf(sql, sizeof sql,
              "SELECT count(*) FROM events WHERE run = ?1 AND seq > %lld AND kind IN ('failure', "
@@ -248,7 +248,8 @@ static bt_code wait_back(bt_drill_run *r, const bt_fault *f, const before *b, bt
                          bt_err *err) {
     const int64_t until = bt_now_ns() + (int64_t)(BACK_S * 1e9);
     for (;;) {
-        if (isnan(row->detect_s) && noticed(r, b)) row->detect_s = drill_seconds_since(b->t0);
+        if (isnan(row->detect_s) && is_fault_detected(r, b))
+            row->detect_s = drill_seconds_since(b->t0);
         if (has_recovered(r, f, b)) break;
         if (!bt_drill_alive(r) && !has_recovered(r, f, b)) return wait_for_run_end(r, err);
         if (bt_now_ns() > until)

@@ -143,7 +143,7 @@ static bt_code begin_run(record *r, const bt_hub *h, bt_err *err) {
     return BT_OK;
 }
 
-static void begins(const record *r, const bt_hub *h, int64_t replayed) {
+static void record_hub_start(const record *r, const bt_hub *h, int64_t replayed) {
     char title[200];
     const int64_t version = h->model ? h->model->version : 0;
     if (h->model)
@@ -303,7 +303,7 @@ static bt_code run_hub_loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err 
     if (code == BT_OK) code = begin_run(r, h, err);
     if (code == BT_OK) {
         if (h->model) h->resumed_ns = bt_now_ns();
-        begins(r, h, replayed);
+        record_hub_start(r, h, replayed);
         report_hub_restart(r, h);
         if (r->guarded) r->guarded->serving = true;
         code = loop(h, socket, r, err);

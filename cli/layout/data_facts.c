@@ -20,7 +20,7 @@ static bool short_enough(const bt_run_cfg *cfg) {
 }
 
 /* Mean attention length relative to unpacked sequences, where a token attends to half the sequence on average. */
-static double attended(bt_loader *l, const bt_run_cfg *cfg) {
+static double mean_attention_length(bt_loader *l, const bt_run_cfg *cfg) {
     const int64_t T = cfg->model.seq_len, B = cfg->train.micro_batch, all = bt_loader_sequences(l);
     const int64_t n = all < SEQUENCES_MOST ? all : SEQUENCES_MOST;
     bt_err ignored = BT_ERR_INIT;
@@ -45,7 +45,7 @@ bt_data_facts bt_data_facts_of(const bt_run_cfg *cfg) {
     const bt_row_facts *f = bt_loader_row_facts(l);
     const double room = (double)bt_loader_sequences(l) * (double)cfg->model.seq_len;
     if (f && room > 0) out.learned_frac = (double)f->counted / room;
-    out.attended_frac = attended(l, cfg);
+    out.attended_frac = mean_attention_length(l, cfg);
     bt_loader_close(l);
     return out;
 }

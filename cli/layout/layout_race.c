@@ -96,7 +96,7 @@ static void unmake(racer *x) {
 }
 
 /* Returns the elapsed seconds of the slowest rank, so that all ranks decide equally. */
-static bt_code since(int64_t then_ns, double *seconds, bt_err *err) {
+static bt_code slowest_elapsed(int64_t then_ns, double *seconds, bt_err *err) {
     *seconds = (double)(bt_now_ns() - then_ns) / 1e9;
     return bt_all_reduce_f64(bt_comm_world(), seconds, 1, BT_MAX, err);
 }
@@ -115,8 +115,8 @@ static bt_code time_racer(void *ctx, size_t i, double *took_s, double *spent_s, 
     BT_TRY(bt_trainer_steps(x->trainer, x->steps, took_s, err));
     *took_s *= x->factor;
     if (!l->keep) unmake(x);
-    BT_TRY(since(start, spent_s, err));
-    BT_TRY(since(l->began_ns, &all_s, err));
+    BT_TRY(slowest_elapsed(start, spent_s, err));
+    BT_TRY(slowest_elapsed(l->began_ns, &all_s, err));
     snprintf(note, sizeof note, "layout %zu of %zu", i + 1, l->n);
     print_race_progress(l, all_s, note);
     return BT_OK;
@@ -137,7 +137,7 @@ static bt_code race_in_turns(layouts *l, bt_race *r, bt_err *err) {
         print_race_progress(l, spent_s, "making the layouts");
         if (l->keep) BT_TRY(create_racer(x, err));
         r->racer[r->n++].predicted_s = x->predicted_s;
-        BT_TRY(since(l->began_ns, &spent_s, err));
+        BT_TRY(slowest_elapsed(l->began_ns, &spent_s, err));
         if (l->keep && r->n == 1 && 2 * spent_s > l->budget_s)
             return bt_fail(err, BT_BUSY,
                            "making the first layout took %.0f s of the %.0f that there are (the "

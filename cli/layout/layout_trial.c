@@ -163,7 +163,7 @@ typedef struct candidate {
 } candidate;
 
 /* Layouts that differ only in their shards differ by less than the error of the prediction. */
-static bool alike(const bt_layout *a, const bt_layout *b) {
+static bool differ_only_in_shards(const bt_layout *a, const bt_layout *b) {
     return a->shape.pp == b->shape.pp && a->virtual_stages == b->virtual_stages &&
            a->shape.tp == b->shape.tp && a->micro_batch == b->micro_batch &&
            a->recompute == b->recompute;
@@ -196,7 +196,7 @@ static size_t find_candidates(const bt_layout_choice *c, candidate out[BT_TRIALS
         bt_layout *x = &l->at[i];
         bool seen = !x->fits ||
                     x->time.step.step_s > (1 + BT_TRIAL_NEAR) * l->at[0].time.step.step_s;
-        for (size_t k = 0; k < n; k++) seen = seen || alike(out[k].layout, x);
+        for (size_t k = 0; k < n; k++) seen = seen || differ_only_in_shards(out[k].layout, x);
         if (!seen) out[n++] = (candidate){.layout = x, .length = length_of(c, x)};
     }
     return n;
@@ -237,7 +237,8 @@ static bool predict_trial(void *ctx, size_t i, bt_trial_length *x) {
 }
 
 /* Returns how many of the first candidates fit the time. */
-static size_t take_lengths(const bt_layout_choice *c, candidate *all, size_t n, double seconds) {
+static size_t choose_trial_lengths(const bt_layout_choice *c, candidate *all, size_t n,
+                                   double seconds) {
     bt_trial_length lengths[BT_TRIALS_MOST];
     prediction p = {c, all};
     for (size_t i = 0; i < n; i++) lengths[i] = all[i].length;
@@ -391,7 +392,8 @@ static void report_no_trial(const trials *t, size_t n, double seconds, bt_text *
 /* Sets *fresh if it has measured a new trial. Only times of the same race are comparable, so it repeats an earlier
  * trial of a single candidate together with the new ones. */
 static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *notes, bt_err *err) {
-    const size_t n = find_candidates(t->c, t->all), k = take_lengths(t->c, t->all, n, seconds);
+    const size_t n = find_candidates(t->c, t->all),
+                 k = choose_trial_lengths(t->c, t->all, n, seconds);
     bool known = true;
     for (size_t i = 0; i < n; i++) {
         bt_trial_rate *found = &t->all[i].found;

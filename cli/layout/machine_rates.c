@@ -210,8 +210,8 @@ static bt_code measure_rates_by_job(const bt_rates_request *w, const job *j, bt_
 
 /* More ranks than cores would slow each other down: parts are measured with as many ranks as can compute at the same
  * time, links with all ranks. */
-static bt_code complete(const bt_rates_request *w, bt_rates *r, const char *path, bt_text *notes,
-                        bt_err *err) {
+static bt_code measure_missing_rates(const bt_rates_request *w, bt_rates *r, const char *path,
+                                     bt_text *notes, bt_err *err) {
     char folder[PATH_MAX];
     bt_err trouble = BT_ERR_INIT;
     bt_part_shape *missing = calloc(2 * w->n_parts + 2, sizeof *missing),
@@ -267,5 +267,5 @@ bt_code bt_machine_rates(const bt_rates_request *w, bt_rates *out, bt_text *note
     BT_TRY(bt_rates_load(out, path, refused, sizeof refused, err));
     if (refused[0] && notes)
         bt_text_printf(notes, "rates      those in '%s' are not used: %s\n", path, refused);
-    return complete(w, out, path, notes, err);
+    return measure_missing_rates(w, out, path, notes, err);
 }

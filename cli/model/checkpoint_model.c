@@ -150,7 +150,7 @@ static bt_code load_adapter_base(bt_trained *t, const bt_trained_how *how, const
 
 /* ---- several adapters at once ------------------------------------------------------------------ */
 
-static bool adds(const bt_trained_how *how) {
+static bool has_adapter_sum(const bt_trained_how *how) {
     return (how->add && how->add[0]) || how->weight < 1 || how->weight > 1;
 }
 
@@ -167,7 +167,7 @@ static bt_code add_adapters(bt_trained *t, const bt_trained_how *how,
     bt_adapter_part parts[BT_ADAPTER_PARTS] = {{t->file, how->weight}};
     hashes[0] = bt_base_weights_of(&t->meta);
     *n = 1;
-    if (!adds(how)) return BT_OK;
+    if (!has_adapter_sum(how)) return BT_OK;
     if (!t->file->cfg.lora.rank)
         return bt_fail(err, BT_ARG,
                        "%s: '%.200s' holds no adapters (name a run that trained some, then the "
@@ -331,7 +331,7 @@ static bt_code open_member(bt_trained *t, const char *word, const bt_trained_how
 
 static bt_code open_ensemble(bt_trained *t, const bt_members *m, const bt_trained_how *how,
                              bt_err *err) {
-    if (adds(how))
+    if (has_adapter_sum(how))
         return bt_fail(err, BT_ARG,
                        "--add and --weight are for the adapters of one model, and "
                        "these are %zu",

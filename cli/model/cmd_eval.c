@@ -165,7 +165,7 @@ static bt_code run_choices(const bt_trained_how *how, const eval_cfg *cfg, bt_er
 }
 
 /* Sets the form of conversations, which the settings of another program's model do not contain. */
-static void take_form(bt_trained *t, const eval_cfg *cfg) {
+static void set_conversation_form(bt_trained *t, const eval_cfg *cfg) {
     bt_run_cfg *run = &t->cfg;
     const bool trained = run->data.form > BT_FORMED_TEXT;
     if (cfg->chat_template[0])
@@ -214,7 +214,7 @@ static bt_code evaluate_words(const eval_cfg *cfg, const char *which, bt_err *er
     how.quiet = cfg->quiet || cfg->json;
     if (cfg->task) return run_choices(&how, cfg, err);
     bt_code code = bt_trained_open(&t, &how, err);
-    if (code == BT_OK) take_form(&t, cfg);
+    if (code == BT_OK) set_conversation_form(&t, cfg);
     if (code == BT_OK && !cfg->quiet && !cfg->json) bt_trained_report_affixes(&t);
     if (code == BT_OK) code = fit_short_text(&t, cfg, &how.T, err);
     if (code == BT_OK) code = bt_trained_model(&t, &how, err);

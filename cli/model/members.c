@@ -31,7 +31,7 @@ typedef struct group_runs {
     bt_err *err;
 } group_runs;
 
-static bool take_group_run(void *ctx, const bt_row *row) {
+static bool add_group_run(void *ctx, const bt_row *row) {
     group_runs *g = ctx;
     char word[BT_NAME_MAX + 8];
     const char *run = bt_cli_cell(row, "run"), *state = bt_cli_cell(row, "state");
@@ -59,7 +59,7 @@ static bt_code add_group_runs(bt_members *m, const char *group, bool best, const
                            "= ?1 ORDER BY run",
                     .params = &group,
                     .n_params = 1},
-        take_group_run, &g, err);
+        add_group_run, &g, err);
     bt_db_close(db);
     if (code == BT_OK) code = g.code;
     *found = m->n > before || g.unfinished;

@@ -57,7 +57,7 @@ static const bt_opt plan_opts[] = {
 };
 enum { N_OPTS = sizeof plan_opts / sizeof plan_opts[0] };
 
-static const bt_opt *own(const char *word) {
+static const bt_opt *find_plan_option(const char *word) {
     for (size_t i = 0; i < N_OPTS; i++) {
         size_t n = strlen(plan_opts[i].flag);
         if (strncmp(word, plan_opts[i].flag, n) == 0 && (word[n] == '\0' || word[n] == '='))
@@ -77,7 +77,7 @@ static bt_code split_plan_words(words *w, int argc, char **argv, bt_err *err) {
     *w = (words){.own = calloc(room, sizeof *w->own), .train = calloc(room, sizeof *w->train)};
     if (!w->own || !w->train) return bt_fail(err, BT_NOMEM, "no memory for the command line");
     for (int i = 0; i < argc; i++) {
-        const bt_opt *o = own(argv[i]);
+        const bt_opt *o = find_plan_option(argv[i]);
         if (!o) {
             w->train[w->n_train++] = argv[i];
             continue;

@@ -129,7 +129,7 @@ static bt_code load_autopsy(autopsy *a, bt_err *err) {
 
 /* ---- the folder, the kernel ------------------------------------------------------------------ */
 
-static bool here(const autopsy *a) {
+static bool ran_on_this_host(const autopsy *a) {
     char name[BT_HOST_MAX] = "";
     gethostname(name, sizeof name - 1);
     return strcmp(name, a->host) == 0;
@@ -215,7 +215,7 @@ static void read_kernel(autopsy *a) {
 static void read_folder(autopsy *a) {
     struct statvfs v;
     a->free_mib = NAN;
-    if (!here(a)) return;
+    if (!ran_on_this_host(a)) return;
     read_log(a);
     if (a->n && strcmp(a->list[a->at].kind, "out of memory") == 0) read_kernel(a);
     if (a->out[0] && statvfs(a->out, &v) == 0)
@@ -397,7 +397,7 @@ static bt_code print_autopsy(autopsy *a, bool json, bool all, bt_err *err) {
                          bt_text_shown(a->out));
         put_evidence_lines(&o, a->log);
     }
-    if (a->n && !here(a) && a->host[0] && a->out[0])
+    if (a->n && !ran_on_this_host(a) && a->host[0] && a->out[0])
         bt_printout_line(&o, "\nits folder is on %s: the log is read there\n",
                          bt_text_shown(a->host));
     if (a->n && a->free_mib < 64)

@@ -67,7 +67,7 @@ typedef struct comparison {
 
 /* ---- figures ---- */
 
-static bool take_summary(void *ctx, const bt_row *row) {
+static bool read_summary_row(void *ctx, const bt_row *row) {
     result *r = ctx;
     snprintf(r->state, sizeof r->state, "%s", bt_cli_cell(row, "state"));
     r->steps = bt_cli_num(row, "steps");
@@ -151,7 +151,7 @@ static bt_code load_compared_runs(comparison *c, const char *const *words, size_
                            &(bt_query){.sql = "SELECT * FROM runs WHERE run = ?1",
                                        .params = &c->names[i],
                                        .n_params = 1},
-                           take_summary, r, err));
+                           read_summary_row, r, err));
         if (i) BT_TRY(bt_db_first_difference(c->db, c->names[0], r->run, &r->first, err));
     }
     BT_TRY(read_at(c->cfg, &c->at, err));
@@ -354,7 +354,8 @@ static bt_code print_comparison(comparison *c, bt_err *err) {
     return bt_printout_finish(&o, code, err);
 }
 
-static bt_code groups(const compare_cfg *cfg, const char *const *words, size_t n, bt_err *err) {
+static bt_code compare_by_groups(const compare_cfg *cfg, const char *const *words, size_t n,
+                                 bt_err *err) {
     bt_db *db = NULL;
     bt_group_cfg g = {.keys = cfg->group_by,
                       .metric = cfg->metric,
@@ -372,7 +373,7 @@ static bt_code groups(const compare_cfg *cfg, const char *const *words, size_t n
 static bt_code cmd_compare(bt_call *call, bt_err *err) {
     compare_cfg *cfg = call->cfg;
     const char *const *words = call->words;
-    if (cfg->group_by[0]) return groups(cfg, words, call->n, err);
+    if (cfg->group_by[0]) return compare_by_groups(cfg, words, call->n, err);
     if (call->n > RUNS_MAX)
         return bt_fail(err, BT_ARG, "at most %d runs side by side (many: --group-by KEY)",
                        RUNS_MAX);

@@ -177,7 +177,8 @@ static bt_code parse_steps(const char *text, bt_view_request *ask, bt_err *err) 
     return BT_OK;
 }
 
-static bt_code show(const plot_cfg *cfg, bt_db *db, const char *wanted, int metric, bt_err *err) {
+static bt_code show_metric_chart(const plot_cfg *cfg, bt_db *db, const char *wanted, int metric,
+                                 bt_err *err) {
     char run[BT_NAME_MAX], baseline[BT_NAME_MAX];
     bt_view *v = NULL;
     bt_view_request ask;
@@ -236,7 +237,7 @@ static bt_code cmd_plot(bt_call *call, bt_err *err) {
     BT_TRY(find_metric(call->n > 1 ? words[1] : "loss", cfg->rank >= 0, &metric, err));
     bt_db *db = NULL;
     BT_TRY(bt_cli_open(&db, cfg->store, err));
-    bt_code code = show(cfg, db, words[0], metric, err);
+    bt_code code = show_metric_chart(cfg, db, words[0], metric, err);
     bt_db_close(db);
     return code;
 }

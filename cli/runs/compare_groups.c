@@ -56,7 +56,7 @@ static bt_code split_keys(job *j, char *text, bt_err *err) {
     return BT_OK;
 }
 
-static bool take_member(void *ctx, const bt_row *row) {
+static bool read_member(void *ctx, const bt_row *row) {
     job *j = ctx;
     bool wanted = j->n_names == 0;
     for (size_t i = 0; i < j->n_names; i++) wanted |= strcmp(j->names[i], row->cells[0]) == 0;
@@ -88,7 +88,7 @@ static bt_code load_group_members(job *j, bt_db *db, const char *const *filters,
         bt_text_printf(&sql, " FROM runs%s ORDER BY started_s", bt_text_str(&f.where));
         code = bt_db_query(
             db, &(bt_query){.sql = bt_text_str(&sql), .params = f.params, .n_params = f.n_params},
-            take_member, j, err);
+            read_member, j, err);
     }
     bt_run_filter_release(&f);
     bt_text_release(&sql);

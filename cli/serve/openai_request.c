@@ -14,7 +14,7 @@
 #include "engine/generate/generator.h"
 
 /* ---- single values --------------------------------------------------------------------------- */
-static json_t *given(json_t *o, const char *key) {
+static json_t *value_of_key(json_t *o, const char *key) {
     json_t *v = json_object_get(o, key);
     return json_is_null(v) ? NULL : v;
 }
@@ -23,7 +23,7 @@ static json_t *given(json_t *o, const char *key) {
 
 static bt_code read_number_key(bt_openai_request *r, json_t *o, const char *key, double lo,
                                double hi, double *out, bt_err *err) {
-    json_t *v = given(o, key);
+    json_t *v = value_of_key(o, key);
     if (!v) return BT_OK;
     const double x = json_is_number(v) ? json_number_value(v) : NAN;
     if (!(x >= lo && x <= hi))
@@ -34,7 +34,7 @@ static bt_code read_number_key(bt_openai_request *r, json_t *o, const char *key,
 
 static bt_code read_integer_key(bt_openai_request *r, json_t *o, const char *key, int64_t lo,
                                 int64_t hi, int64_t *out, bt_err *err) {
-    json_t *v = given(o, key);
+    json_t *v = value_of_key(o, key);
     if (!v) return BT_OK;
     if (!json_is_integer(v) || json_integer_value(v) < lo || json_integer_value(v) > hi)
         return REFUSE(r, key, err, "'%s' must be a whole number from %lld to %lld", key,
@@ -43,8 +43,8 @@ static bt_code read_integer_key(bt_openai_request *r, json_t *o, const char *key
     return BT_OK;
 }
 
-static bt_code flag(bt_openai_request *r, json_t *o, const char *key, bool *out, bt_err *err) {
-    json_t *v = given(o, key);
+static bt_code read_flag(bt_openai_request *r, json_t *o, const char *key, bool *out, bt_err *err) {
+    json_t *v = value_of_key(o, key);
     if (!v) return BT_OK;
     if (!json_is_boolean(v)) return REFUSE(r, key, err, "'%s' must be true or false", key);
     *out = json_is_true(v);
@@ -53,7 +53,8 @@ static bt_code flag(bt_openai_request *r, json_t *o, const char *key, bool *out,
 
 /* ---- the keys of both kinds -------------------------------------------------------------------- */
 static bt_code check_output_form(bt_openai_request *r, json_t *o, bt_err *err) {
-    json_t *format = given(o, "response_format"), *modalities = given(o, "modalities"), *v;
+    json_t *format = value_of_key(o, "response_format"),
+           *modalities = value_of_key(o, "modalities"), *v;
     const char *form = json_string_value(json_object_get(format, "type"));
     size_t i;
     if (format && (!form || strcmp(form, "text") != 0))
@@ -81,7 +82,7 @@ static bt_code read_sampling(bt_openai_request *r, json_t *o, bt_err *err) {
     BT_TRY(read_integer_key(r, o, "seed", INT64_MIN, INT64_MAX, &seed, err));
     r->sampling.top_k = top_k < 0 ? 0 : (int)top_k;
     r->sampling.seed = (uint64_t)seed;
-    r->has_seed = given(o, "seed") != NULL;
+    r->has_seed = value_of_key(o, "seed") != NULL;
     return BT_OK;
 }
 
@@ -110,7 +111,7 @@ static bt_code read_stops(bt_openai_request *r, json_t *v, bt_err *err) {
 }
 
 static bt_code read_model_key(bt_openai_request *r, json_t *o, bt_err *err) {
-    json_t *v = given(o, "model");
+    json_t *v = value_of_key(o, "model");
     if (!v) return BT_OK;
     if (!json_is_string(v)) return REFUSE(r, "model", err, "'model' must be a text");
     r->model = strdup(json_string_value(v));
@@ -124,7 +125,7 @@ static bt_code read_common(bt_openai_request *r, json_t *o, bt_openai_object kin
     BT_TRY(check_output_form(r, o, err));
     BT_TRY(read_model_key(r, o, err));
     BT_TRY(read_sampling(r, o, err));
-    BT_TRY(read_stops(r, given(o, "stop"), err));
+    BT_TRY(read_stops(r, value_of_key(o, "stop"), err));
     BT_TRY(read_integer_key(r, o, "n", 1, 128, &n, err));
     BT_TRY(read_integer_key(r, o, "best_of", 1, 128, &best_of, err));
     if (best_of >= 0 && best_of != n)
@@ -134,13 +135,13 @@ static bt_code read_common(bt_openai_request *r, json_t *o, bt_openai_object kin
     BT_TRY(read_integer_key(r, o, "max_completion_tokens", 0, INT32_MAX, &most, err));
     BT_TRY(read_integer_key(r, o, "n_predict", -1, INT32_MAX, &most, err)); /* -1: no limit */
     r->max_tokens = most < 0 ? SIZE_MAX : (size_t)most;
-    BT_TRY(flag(r, o, "stream", &r->stream, err));
-    json_t *options = given(o, "stream_options");
+    BT_TRY(read_flag(r, o, "stream", &r->stream, err));
+    json_t *options = value_of_key(o, "stream_options");
     if (!options) return BT_OK;
     if (!json_is_object(options))
         return REFUSE(r, "stream_options", err, "'stream_options' must be an object");
     BT_TRY(bt_openai_check_keys(options, BT_KEYS_STREAM, &r->fault, err));
-    return flag(r, options, "include_usage", &r->include_usage, err);
+    return read_flag(r, options, "include_usage", &r->include_usage, err);
 }
 
 static bt_code check_count(bt_openai_request *r, bt_err *err) {
@@ -215,9 +216,9 @@ static bt_code read_completion(bt_openai_request *r, json_t *o, const bt_tokeniz
     bool special = true, whole_text = true;
     BT_TRY(read_common(r, o, BT_KEYS_COMPLETION, err));
     if (r->max_tokens == SIZE_MAX) r->max_tokens = 16; /* OpenAI's default */
-    BT_TRY(flag(r, o, "parse_special", &special, err));
-    BT_TRY(flag(r, o, "add_special_tokens", &whole_text, err));
-    BT_TRY(flag(r, o, "echo", &r->echo, err));
+    BT_TRY(read_flag(r, o, "parse_special", &special, err));
+    BT_TRY(read_flag(r, o, "add_special_tokens", &whole_text, err));
+    BT_TRY(read_flag(r, o, "echo", &r->echo, err));
     BT_TRY(read_integer_key(r, o, "logprobs", 0, BT_TOP_MAX, &top, err));
     r->logprobs = top >= 0;
     r->top = top > 0 ? (size_t)top : 0;
@@ -299,8 +300,8 @@ static bt_code read_continuation(bt_openai_request *r, json_t *o, const messages
                                  bt_err *err) {
     const bool last = m->at[m->n - 1].role == BT_CHAT_ASSISTANT;
     bool add = !last, proceed = last;
-    BT_TRY(flag(r, o, "add_generation_prompt", &add, err));
-    BT_TRY(flag(r, o, "continue_final_message", &proceed, err));
+    BT_TRY(read_flag(r, o, "add_generation_prompt", &add, err));
+    BT_TRY(read_flag(r, o, "continue_final_message", &proceed, err));
     if (proceed != last)
         return REFUSE(r, "continue_final_message", err,
                       "'continue_final_message' must be %s: the last message is %s",
@@ -344,7 +345,7 @@ static bt_code read_chat_completion(bt_openai_request *r, json_t *o, const bt_ch
     int64_t top = 0;
     bool proceed = false;
     BT_TRY(read_common(r, o, BT_KEYS_CHAT, err));
-    BT_TRY(flag(r, o, "logprobs", &r->logprobs, err));
+    BT_TRY(read_flag(r, o, "logprobs", &r->logprobs, err));
     BT_TRY(read_integer_key(r, o, "top_logprobs", 0, BT_TOP_MAX, &top, err));
     r->top = (size_t)top;
     r->end = bt_chat_end_token(e->t, e->tokenizer);

@@ -147,7 +147,7 @@ static bt_code read_axis_range(bt_sweep_file *f, bt_sweep_axis *a, long points, 
     return BT_OK;
 }
 
-static bt_code take_axis(bt_sweep_file *f, const bt_opt *opt, char *text, const char *where,
+static bt_code read_axis(bt_sweep_file *f, const bt_opt *opt, char *text, const char *where,
                          bt_err *err) {
     long points = 0;
     if (f->n_axes == BT_SWEEP_AXES)
@@ -176,7 +176,7 @@ static bt_code read_fixed_settings(bt_sweep_file *f, table *t, bt_err *err) {
     for (size_t i = t->n_head; i < t->n; i++) {
         if (t->opts.origin[i] != BT_FROM_FILE) continue;
         if (strncmp(t->rows[i].key, "space.", 6) == 0) {
-            BT_TRY(take_axis(f, t->of[i], t->values.text[i], t->opts.where[i], err));
+            BT_TRY(read_axis(f, t->of[i], t->values.text[i], t->opts.where[i], err));
             continue;
         }
         BT_TRY(check_setting_value(t->of[i], t->values.text[i], t->opts.where[i], err));
@@ -278,7 +278,7 @@ bt_code bt_sweep_file_find(bt_sweep_file *f, const bt_sweep_find *find, bt_err *
                                                       "--steps"};
     /* the run's configuration may give its length in epochs */
     f->settings[f->n_settings++] = (bt_sweep_setting){bt_sweep_opt("train.epochs"), "0", "--steps"};
-    BT_TRY(take_axis(f, bt_sweep_opt("optim.lr"), range, "--from, --to", err));
+    BT_TRY(read_axis(f, bt_sweep_opt("optim.lr"), range, "--from, --to", err));
     return check_head(f, err);
 }
 

@@ -244,7 +244,7 @@ static void release_runs(bt_sweep_plan *p) {
 }
 
 /* Refuses a path that leaves no room for the names of its files. */
-static bt_code absolute(const char *path, char out[PATH_MAX], bt_err *err) {
+static bt_code absolute_sweep_path(const char *path, char out[PATH_MAX], bt_err *err) {
     BT_TRY(bt_absolute_path(path, out, err));
     if (strlen(out) >= PATH_MAX - 128)
         return bt_fail(err, BT_ARG, "path '%.200s' is too long", path);
@@ -312,13 +312,13 @@ static bt_code distribute_budget(bt_sweep_plan *p, bt_err *err) {
 static bt_code choose_folder(bt_sweep_plan *p, const char *store, const char *out, bt_err *err) {
     char path[PATH_MAX];
     BT_TRY(bt_store_path(path, sizeof path, store, err));
-    BT_TRY(absolute(path, p->store, err));
-    if (out[0]) return absolute(out, p->out, err);
+    BT_TRY(absolute_sweep_path(path, p->store, err));
+    if (out[0]) return absolute_sweep_path(out, p->out, err);
     snprintf(path, sizeof path, "%s", p->store);
     *strrchr(path, '/') = '\0';
     const size_t n = strlen(path);
     snprintf(path + n, sizeof path - n, "/sweeps/%s", p->file->head.name);
-    return absolute(path, p->out, err);
+    return absolute_sweep_path(path, p->out, err);
 }
 
 /* Counts the points to be made; *space: the number of points of a grid. */

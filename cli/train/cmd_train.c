@@ -40,7 +40,7 @@ static bt_code resume_point(void *ctx, const char *memory, bt_resume_point *at, 
     return bt_train_newest(out, at, NULL, why, err);
 }
 
-static int fence(void *ctx, int attempt) {
+static int fence_attempt(void *ctx, int attempt) {
     return bt_ckpt_next_attempt(((const bt_train_plan *)ctx)->out, attempt);
 }
 
@@ -132,7 +132,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
                       .lr = p->cfg.optim.lr,
                       .from = p->from,
                       .resume_point = resume_point,
-                      .fence = fence,
+                      .fence = fence_attempt,
                       .resume_ctx = p,
                       .alert = {&p->alerts, p->cfg.alert.command, p->cfg.alert.webhook, p->curl}};
     BT_TRY(bt_own_program(program, sizeof program, err));

@@ -112,7 +112,7 @@ static void erase(bt_live *l) {
     l->shown = false;
 }
 
-static void greet(bt_live *l) {
+static void print_greeting(bt_live *l) {
     if (!l->greeting) return;
     erase(l);
     if (!l->quiet) write_terminal(l->greeting, strlen(l->greeting));
@@ -169,7 +169,7 @@ static void find_slowest(bt_live *l, const bt_step_record *r) {
 static void show_live_step(void *ctx, const bt_step_record *r) {
     bt_live *l = ctx;
     const int64_t now = bt_now_ns();
-    greet(l);
+    print_greeting(l);
     const bool first = l->rate_ns == 0 || r->step < l->rate_step;
     if (!first && r->step > l->rate_step && now - l->rate_ns >= RATE_NS) {
         l->rate[l->at_rate] = (double)(now - l->rate_ns) / 1e9 / (double)(r->step - l->rate_step);
@@ -202,7 +202,7 @@ static void show_live_step(void *ctx, const bt_step_record *r) {
 static void show_live_event(void *ctx, const bt_event *e) {
     bt_live *l = ctx;
     const bt_event_row *row = &bt_events[e->kind];
-    greet(l);
+    print_greeting(l);
     if (l->quiet && row->level == BT_EV_INFO) return;
     char plain[512], line[640];
     bt_text_plain(plain, sizeof plain, e->title ? e->title : row->name);

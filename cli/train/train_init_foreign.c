@@ -32,7 +32,7 @@ static bt_code adopt_foreign_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err
     return code;
 }
 
-static bt_code take_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *err) {
+static bt_code adopt_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *err) {
     char path[sizeof p->cfg.data.tokenizer];
     if (!s->tokenizer) {
         if (bt_opts_given(&p->opts, "data.tokenizer")) return BT_OK;
@@ -69,7 +69,7 @@ bt_code bt_train_init_foreign(bt_train_plan *p, const char *path, bt_err *err) {
     bt_code code = bt_native_settings_of(&of, &model, "", err);
     if (code == BT_OK) code = adopt_foreign_shape(p, &of, err);
     if (code == BT_OK && strncmp(p->cfg.data.path, "synth:", 6) != 0)
-        code = take_tokenizer(p, s, err);
+        code = adopt_tokenizer(p, s, err);
     if (code == BT_OK) print_notes(p, s);
     bt_model_file_close(s);
     return code;

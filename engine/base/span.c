@@ -21,15 +21,17 @@ static struct {
     int64_t processor_before[BT_SPANS];  /* processor time before the last cut */
 } spans = {.open = {BT_MR_OTHER}};
 
-static int innermost(void) { return spans.excluded > 0 ? BT_SPAN_EXCLUDED : spans.open[spans.top]; }
+static int innermost_phase(void) {
+    return spans.excluded > 0 ? BT_SPAN_EXCLUDED : spans.open[spans.top];
+}
 
 static void add_elapsed_time(void) {
     int64_t now = bt_now_ns();
-    spans.charged[innermost()] += now - spans.since_ns;
+    spans.charged[innermost_phase()] += now - spans.since_ns;
     spans.since_ns = now;
     if (!spans.processor) return;
     now = bt_thread_cpu_ns();
-    spans.processor_charged[innermost()] += now - spans.processor_since_ns;
+    spans.processor_charged[innermost_phase()] += now - spans.processor_since_ns;
     spans.processor_since_ns = now;
 }
 
@@ -57,7 +59,7 @@ bool bt_span_excluded(void) { return spans.excluded > 0; }
 void bt_span_transfer(int to, int64_t ns) {
     if (spans.excluded > 0) return;
     add_elapsed_time();
-    int from = innermost();
+    int from = innermost_phase();
     double share = spans.charged[from] > 0 ? (double)ns / (double)spans.charged[from] : 0;
     spans.charged[from] -= ns;
     spans.charged[to] += ns;

@@ -11,7 +11,7 @@ typedef long long loose __attribute__((vector_size(16), aligned(1), may_alias));
 
 enum { LINE = 64 };
 
-static inline void store(vec *to, vec v) {
+static inline void store_nontemporal(vec *to, vec v) {
 #ifdef __clang__
     __builtin_nontemporal_store(v, to);
 #else
@@ -30,10 +30,10 @@ void bt_stream_copy(void *to, const void *from, size_t bytes) {
         vec *line = (vec *)(void *)out;
         const loose *x = (const loose *)(const void *)in;
         const vec a = x[0], b = x[1], c = x[2], d = x[3];
-        store(line, a);
-        store(line + 1, b);
-        store(line + 2, c);
-        store(line + 3, d);
+        store_nontemporal(line, a);
+        store_nontemporal(line + 1, b);
+        store_nontemporal(line + 2, c);
+        store_nontemporal(line + 3, d);
     }
     memcpy(out, in, bytes);
     __builtin_ia32_sfence(); /* orders non-temporal stores before later stores */

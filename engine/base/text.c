@@ -98,7 +98,7 @@ static size_t utf8_char(const char *s, uint32_t *code) {
 }
 
 /* Bidirectional embeddings, overrides and isolates change the order of characters on a terminal. */
-static bool reorders(uint32_t c) {
+static bool reorders_text(uint32_t c) {
     return (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
 }
 
@@ -117,7 +117,7 @@ void bt_text_plain(char *out, size_t size, const char *s) {
             from = " ";
         } else if (c < 0x20 || (c >= 0x7F && c < 0xA0)) {
             continue;
-        } else if (reorders(c)) {
+        } else if (reorders_text(c)) {
             continue;
         }
         if (used + n >= size) break;
@@ -160,7 +160,9 @@ void bt_text_put_bytes(bt_text *t, const char *s) {
 }
 
 /* True for characters that control a terminal; JSON contains them as \u escapes. */
-static bool acts(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0) || reorders(c); }
+static bool controls_terminal(uint32_t c) {
+    return c < 0x20 || (c >= 0x7F && c < 0xA0) || reorders_text(c);
+}
 
 /* escape: writes invalid bytes so that bt_text_put_bytes can restore them */
 static void json_text(bt_text *t, const char *s, bool escape) {
@@ -184,7 +186,7 @@ static void json_text(bt_text *t, const char *s, bool escape) {
         } else if (c == '\t') {
             bt_text_put(t, "\\t");
         } else if (c < 0x20 || (c >= 0x7F && c < 0xA0) ||
-                   reorders(c)) { /* escaped, so that JSON is harmless on a terminal */
+                   reorders_text(c)) { /* escaped, so that JSON is harmless on a terminal */
             bt_text_printf(t, "\\u%04x", (unsigned)c);
         } else {
             bt_text_putn(t, s, n);
@@ -249,7 +251,7 @@ void bt_json_document(bt_json *j, const char *key, const char *json) {
         const size_t n = utf8_char(json, &c);
         if (n == 0)
             bt_text_put(j->out, "\xEF\xBF\xBD"); /* U+FFFD */
-        else if (acts(c) && !strchr("\n\r\t", (int)c))
+        else if (controls_terminal(c) && !strchr("\n\r\t", (int)c))
             bt_text_printf(j->out, "\\u%04x", (unsigned)c);
         else
             bt_text_putn(j->out, json, n);

@@ -143,7 +143,7 @@ static void run_units(int thread) {
     atomic_store_explicit(&own->done_ns, bt_now_ns(), memory_order_relaxed);
 }
 
-static void *worker(void *arg) {
+static void *run_worker(void *arg) {
     int thread = (int)(intptr_t)arg;
     /* the initial generation, to which bt_threads_init resets it before it starts workers */
     uint32_t seen = 0;
@@ -186,7 +186,7 @@ bt_code bt_threads_init(int count, bt_err *err) {
     atomic_store(&pool.left, 0);
     pool.count = count; /* before the workers start, which read it */
     for (int i = 0; i < count - 1; i++) {
-        int rc = pthread_create(&pool.threads[i], NULL, worker, (void *)(intptr_t)(i + 1));
+        int rc = pthread_create(&pool.threads[i], NULL, run_worker, (void *)(intptr_t)(i + 1));
         if (rc) {
             pool.count = i + 1;
             bt_threads_release();

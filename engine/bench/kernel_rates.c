@@ -276,7 +276,7 @@ static double case_operations(const kcase *c, const work *w) {
 /* ---- measuring ------------------------------------------------------------------------------- */
 enum { REPS = 64 };
 
-static double timed(const kcase *c, const work *w) {
+static double time_kernel_case(const kcase *c, const work *w) {
     int64_t from = bt_now_ns();
     c->run(w);
     return (double)(bt_now_ns() - from) / 1e9;
@@ -284,11 +284,11 @@ static double timed(const kcase *c, const work *w) {
 
 /* The first run only warms up, unless it takes longer than half a second: then it is the only one. */
 static void time_case(const kcase *c, const work *w, double seconds, double *best, double *median) {
-    double s[REPS] = {timed(c, w)};
+    double s[REPS] = {time_kernel_case(c, w)};
     size_t n = s[0] > 0.5 ? 1 : 0;
     const bool again = n == 0;
     for (double spent = 0; again && n < REPS && (n < 3 || spent < seconds); n++) {
-        s[n] = timed(c, w);
+        s[n] = time_kernel_case(c, w);
         spent += s[n];
     }
     qsort(s, n, sizeof *s, bt_compare_doubles);

@@ -7,7 +7,7 @@
 
 #include "engine/data/io/json.h"
 
-static bt_code take_choices(json_t *list, bt_choice_item *q, bt_err *err) {
+static bt_code read_choices(json_t *list, bt_choice_item *q, bt_err *err) {
     const size_t n = json_array_size(list);
     if (n < 2 || n > BT_CHOICES_MAX)
         return bt_fail(err, BT_FORMAT, "there are %zu choices; 2 to %d are possible", n,
@@ -20,7 +20,7 @@ static bt_code take_choices(json_t *list, bt_choice_item *q, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code take_gold(json_t *v, const char *key, bt_choice_item *q, bt_err *err) {
+static bt_code read_gold(json_t *v, const char *key, bt_choice_item *q, bt_err *err) {
     const char *s = json_string_value(v);
     long long gold = -1;
     char end;
@@ -44,7 +44,7 @@ static bt_code read_arc(json_t *o, bt_choice_item *q, bt_err *err) {
     size_t i;
     BT_TRY(bt_json_text_of(o, "question", &question, err));
     BT_TRY(bt_json_text_of(o, "answerKey", &key, err));
-    BT_TRY(take_choices(json_object_get(choices, "text"), q, err));
+    BT_TRY(read_choices(json_object_get(choices, "text"), q, err));
     bt_text_printf(&q->context, "Question: %s\nAnswer:", question);
     json_array_foreach(labels, i, label) {
         if (!json_is_string(label) || strcmp(json_string_value(label), key) != 0) continue;
@@ -99,16 +99,16 @@ static bt_code read_hellaswag(json_t *o, bt_choice_item *q, bt_err *err) {
     for (const char *p = b; *p; p++) /* str.capitalize() */
         bt_text_putn(&q->context, &(char){p == b ? bt_ascii_upper(*p) : bt_ascii_lower(*p)}, 1);
     preprocess(&q->context);
-    BT_TRY(take_choices(json_object_get(o, "endings"), q, err));
+    BT_TRY(read_choices(json_object_get(o, "endings"), q, err));
     for (size_t i = 0; i < q->n; i++) preprocess(&q->choices[i]);
-    return take_gold(json_object_get(o, "label"), "label", q, err);
+    return read_gold(json_object_get(o, "label"), "label", q, err);
 }
 
 /* {"question", "subject", "choices": [...], "answer"} */
 static bt_code read_mmlu(json_t *o, bt_choice_item *q, bt_err *err) {
     const char *question, *subject = json_string_value(json_object_get(o, "subject"));
     BT_TRY(bt_json_text_of(o, "question", &question, err));
-    BT_TRY(take_choices(json_object_get(o, "choices"), q, err));
+    BT_TRY(read_choices(json_object_get(o, "choices"), q, err));
     size_t n = strlen(question);
     while (n > 0 && is_choice_blank(*question)) question++, n--;
     while (n > 0 && is_choice_blank(question[n - 1])) n--;
@@ -120,7 +120,7 @@ static bt_code read_mmlu(json_t *o, bt_choice_item *q, bt_err *err) {
     }
     bt_text_put(&q->context, "\nAnswer:");
     snprintf(q->subject, sizeof q->subject, "%s", subject ? subject : "");
-    return take_gold(json_object_get(o, "answer"), "answer", q, err);
+    return read_gold(json_object_get(o, "answer"), "answer", q, err);
 }
 
 static void describe_mmlu(const char *subject, bt_text *out) {

@@ -28,7 +28,7 @@ bool ckpt_file_name_ok(const char *name) {
     return strcmp(again, name) == 0;
 }
 
-static uint64_t seal64(const void *s, size_t bytes) {
+static uint64_t checksum_before_seal(const void *s, size_t bytes) {
     return XXH3_64bits(s, bytes - sizeof(uint64_t));
 }
 
@@ -150,7 +150,7 @@ static bt_code write_sections(out_file *o, const bt_ckpt_job *job, uint64_t *ind
             h.stride = s->stride;
             BT_TRY(section_data(o, job, s, done, h.count, &data, err));
             h.data_hash = XXH3_64bits(data, h.count * elem);
-            h.self_hash = seal64(&h, sizeof h);
+            h.self_hash = checksum_before_seal(&h, sizeof h);
             index[at++] = o->at;
             BT_TRY(write_out_bytes(o, &h, sizeof h, err));
             BT_TRY(write_out_bytes(o, data, h.count * elem, err));
@@ -174,7 +174,7 @@ static bt_code write_body(out_file *o, ckpt_file *f, uint64_t generation, const 
     head.n_sections = f->n_sections;
     head.file_bytes = f->bytes;
     head.step = job->meta->step;
-    head.self_hash = seal64(&head, sizeof head);
+    head.self_hash = checksum_before_seal(&head, sizeof head);
     BT_TRY(write_out_bytes(o, &head, sizeof head, err));
     BT_TRY(write_sections(o, job, index, err));
     file_foot foot;
@@ -184,7 +184,7 @@ static bt_code write_body(out_file *o, ckpt_file *f, uint64_t generation, const 
     foot.index_offset = o->at;
     foot.n_sections = f->n_sections;
     foot.index_hash = XXH3_64bits(index, f->n_sections * sizeof *index);
-    foot.self_hash = seal64(&foot, sizeof foot);
+    foot.self_hash = checksum_before_seal(&foot, sizeof foot);
     BT_TRY(write_out_bytes(o, index, f->n_sections * sizeof *index, err));
     BT_TRY(write_out_bytes(o, &foot, sizeof foot, err));
     hex128(f->hash, XXH3_128bits_digest(o->hash));
@@ -267,7 +267,7 @@ static bt_code read_section_file_head(int fd, const char *path, const ckpt_file 
     if (memcmp(h.magic, CKPT_FILE_MAGIC, 8) != 0)
         return bt_fail(err, BT_FORMAT, "'%s' is not a checkpoint file (wrong magic at byte 0)",
                        path);
-    if (h.self_hash != seal64(&h, sizeof h))
+    if (h.self_hash != checksum_before_seal(&h, sizeof h))
         return bt_fail(err, BT_FORMAT, "'%s': bytes 0..63 (head) are damaged", path);
     if (h.version < 1 || h.version > CKPT_VERSION)
         return bt_fail(err, BT_FORMAT, "'%s' has version %u, this program reads 1 to %d", path,
@@ -289,7 +289,8 @@ static bt_code read_section_index(int fd, const char *path, const ckpt_file *f, 
                                   uint64_t *index_offset, bt_err *err) {
     file_foot foot;
     BT_TRY(ckpt_read_all(fd, &foot, sizeof foot, f->bytes - sizeof foot, path, err));
-    if (memcmp(foot.magic, CKPT_FOOT_MAGIC, 8) != 0 || foot.self_hash != seal64(&foot, sizeof foot))
+    if (memcmp(foot.magic, CKPT_FOOT_MAGIC, 8) != 0 ||
+        foot.self_hash != checksum_before_seal(&foot, sizeof foot))
         return bt_fail(err, BT_FORMAT, "'%s': its last 48 bytes (foot) are damaged", path);
     uint64_t room = f->bytes - sizeof(file_head) - sizeof foot;
     if (foot.n_sections != f->n_sections || foot.n_sections > room / (sizeof(section_head) + 8) ||
@@ -326,7 +327,7 @@ static bt_code read_sections(int fd, const char *path, const ckpt_file *f, const
                            "'%s': section %llu is not where it should be (byte %llu)", path,
                            (unsigned long long)i, (unsigned long long)expected);
         BT_TRY(ckpt_read_all(fd, h, sizeof *h, index[i], path, err));
-        if (h->magic != CKPT_SECTION_MAGIC || h->self_hash != seal64(h, sizeof *h))
+        if (h->magic != CKPT_SECTION_MAGIC || h->self_hash != checksum_before_seal(h, sizeof *h))
             return bt_fail(err, BT_FORMAT,
                            "'%s': bytes %llu..%llu (head of section %llu) are damaged", path,
                            (unsigned long long)index[i],
@@ -376,8 +377,8 @@ bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generati
 enum { VERIFY_BYTES = 1 << 20 };
 
 /* Finds the section with damaged data, for the message. */
-static bt_code locate(int fd, const char *path, const ckpt_file *f, const ckpt_section *sections,
-                      unsigned char *buf, bt_err *err) {
+static bt_code find_damaged_section(int fd, const char *path, const ckpt_file *f,
+                                    const ckpt_section *sections, unsigned char *buf, bt_err *err) {
     XXH3_state_t *hash = XXH3_createState();
     if (!hash) return bt_fail(err, BT_NOMEM, "cannot allocate a hash state");
     bt_code code = BT_OK;
@@ -454,7 +455,7 @@ bt_code ckpt_file_read_whole(const char *folder, const ckpt_file *f, uint64_t ge
     char found[33];
     hex128(found, XXH3_128bits_digest(hash));
     if (strcmp(found, f->hash) != 0) {
-        code = locate(fd, path, f, sections, buf, err);
+        code = find_damaged_section(fd, path, f, sections, buf, err);
         if (code == BT_OK)
             code = bt_fail(err, BT_FORMAT, "'%s' has hash %s, the manifest lists %s", path, found,
                            f->hash);

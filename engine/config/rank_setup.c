@@ -29,7 +29,9 @@ static int threads_of(const bt_run_cfg *c, const bt_mesh_shape *s) {
     return c->launch.threads > 0 ? (int)c->launch.threads : share > 1 ? share : 1;
 }
 
-static bool even(const bt_run_cfg *c) { return strcmp(c->parallel.balance, "even") == 0; }
+static bool has_even_balance(const bt_run_cfg *c) {
+    return strcmp(c->parallel.balance, "even") == 0;
+}
 
 bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
     bt_mesh_shape shape;
@@ -65,7 +67,7 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
     const bt_pass_order order = {.stages = shape.pp,
                                  .stage = me.pp,
                                  .chunks = bt_slice_chunks(s.slice),
-                                 .micros = even(c) ? c->train.accum : INT32_MAX};
+                                 .micros = has_even_balance(c) ? c->train.accum : INT32_MAX};
     s.in_flight = (int)bt_passes_in_flight(&order);
     s.micros_in_flight = (int)bt_micros_in_flight(&order);
     bt_run_cfg_model(c, &s.cfg);
@@ -111,7 +113,7 @@ bt_payload_form bt_rank_setup_form(const bt_rank_setup *s) {
 }
 
 bt_code bt_rank_setup_init(bt_rank_setup *s, const bt_run_cfg *c, int rank, bt_err *err) {
-    *s = (bt_rank_setup){.cfg = c, .model = bt_run_cfg_setup(c, rank), .even = even(c)};
+    *s = (bt_rank_setup){.cfg = c, .model = bt_run_cfg_setup(c, rank), .even = has_even_balance(c)};
     bt_run_cfg_mesh(c, &s->shape);
     s->me = bt_mesh_coord_of(&s->shape, rank);
     BT_TRY(bt_params_init(&s->params, &s->model.cfg, s->model.slice, err));

@@ -71,8 +71,8 @@ static bt_code check_word_settings(const bt_run_cfg *c, bt_text *faults, bt_err 
 }
 
 /* Writes "5 or 8": the nearest values to x, from 1 to `most`, that satisfy `fits`. */
-static const char *nearest(char *buf, size_t size, bool (*fits)(const void *ctx, int n),
-                           const void *ctx, int64_t x, int most) {
+static const char *put_nearest_sizes(char *buf, size_t size, bool (*fits)(const void *ctx, int n),
+                                     const void *ctx, int64_t x, int most) {
     int below = x <= most ? (int)x - 1 : most, above = x < most ? (int)x + 1 : most + 1;
     while (below > 0 && !fits(ctx, below)) below--;
     while (above <= most && !fits(ctx, above)) above++;
@@ -121,7 +121,7 @@ static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) 
             "train.parts %" PRId64
             ": heads %d, kv heads %d and d_ff %d do not make so many equal parts (use %s)",
             c->train.parts, m->H, m->KV, m->F,
-            nearest(buf, sizeof buf, makes_parts, m, c->train.parts, BT_LEAVES_MAX));
+            put_nearest_sizes(buf, sizeof buf, makes_parts, m, c->train.parts, BT_LEAVES_MAX));
     if (c->mesh.tp > 1 && strcmp(c->launch.isa, "blas") == 0)
         return bt_fail(
             err, BT_ARG,
@@ -133,11 +133,12 @@ static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) 
     shared_parts shared = {m, (int)c->train.parts};
     int parts = parts_for(m, (int)c->mesh.tp);
     if (parts) snprintf(or, sizeof or, ", or train.parts=%d in all runs to be compared", parts);
-    return bt_fail(err, BT_ARG,
-                   "train.reproducible: --tp %" PRId64 " cannot share out the %" PRId64
-                   " part%s of this model, 1, 2, 4, ... to a rank (use --tp %s%s)",
-                   c->mesh.tp, c->train.parts, c->train.parts == 1 ? "" : "s",
-                   nearest(buf, sizeof buf, shares_parts, &shared, c->mesh.tp, BT_LEAVES_MAX), or);
+    return bt_fail(
+        err, BT_ARG,
+        "train.reproducible: --tp %" PRId64 " cannot share out the %" PRId64
+        " part%s of this model, 1, 2, 4, ... to a rank (use --tp %s%s)",
+        c->mesh.tp, c->train.parts, c->train.parts == 1 ? "" : "s",
+        put_nearest_sizes(buf, sizeof buf, shares_parts, &shared, c->mesh.tp, BT_LEAVES_MAX), or);
 }
 
 static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {

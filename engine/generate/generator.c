@@ -274,7 +274,7 @@ static void write_token(bt_generator *b, text *t, const float *logits) {
 }
 
 /* Receives the logits after token i of part p. */
-static void take_logits(void *ctx, size_t p, size_t i, const float *logits) {
+static void receive_logits(void *ctx, size_t p, size_t i, const float *logits) {
     bt_generator *b = ctx;
     text *t = b->of_part[p];
     const size_t next = t->fed + i + 1;
@@ -342,7 +342,7 @@ static void begin_text(bt_generator *b, text *t, int i) {
 }
 
 /* Reports the tokens of a prompt that need no logits, before the prompt is computed. */
-static void echo(bt_generator *b, text *t) {
+static void report_prompt_tokens(bt_generator *b, text *t) {
     if (!t->request.echo) return;
     const size_t n = t->request.logprobs ? 1 : t->request.n;
     for (size_t i = 0; i < n; i++) emit_token(b, t, t->tokens[i], true, NULL);
@@ -441,7 +441,7 @@ static void step_batch(bt_generator *b, size_t n) {
                part->tokens, part->n * sizeof *part->tokens);
         written -= b->of_part[p]->written;
     }
-    bt_decoder_step(b->decoder, b->parts, n, take_logits, b);
+    bt_decoder_step(b->decoder, b->parts, n, receive_logits, b);
     for (size_t p = 0; p < n; p++) {
         text *t = b->of_part[p];
         if (t->fed < t->request.n) read += b->parts[p].n;
@@ -463,7 +463,7 @@ void bt_generator_run(bt_generator *b) {
         on = wait_and_admit(b, begun);
         const size_t n = make_parts(b);
         pthread_mutex_unlock(&b->lock);
-        for (int i = 0; i < b->cfg.slots && begun[i]; i++) echo(b, begun[i]);
+        for (int i = 0; i < b->cfg.slots && begun[i]; i++) report_prompt_tokens(b, begun[i]);
         if (n > 0) step_batch(b, n);
         remove_finished(b);
     }

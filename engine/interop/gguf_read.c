@@ -115,8 +115,8 @@ static bt_code read_scaling(bt_gguf_reader *r, bt_err *err) {
     const char *word = type ? type->text : NULL;
     double attention = 1;
     bt_rope_scaling s = {.factor = 1, .low = 1, .high = 32};
-    BT_TRY(real(r, "rope.scaling.factor", false, &s.factor, err));
-    BT_TRY(real(r, "rope.scaling.attn_factor", false, &attention, err));
+    BT_TRY(read_real_key(r, "rope.scaling.factor", false, &s.factor, err));
+    BT_TRY(read_real_key(r, "rope.scaling.attn_factor", false, &attention, err));
     if (type && !word) return bt_fail(err, BT_FORMAT, "'%s' is no text", type->key);
     const bool yarn = word && strcmp(word, "yarn") == 0;
     if (word && !yarn && strcmp(word, "none") != 0 && strcmp(word, "linear") != 0)
@@ -139,8 +139,8 @@ static bt_code read_scaling(bt_gguf_reader *r, bt_err *err) {
     s.context = m->T;
     BT_TRY(
         read_gguf_integer(r, "rope.scaling.original_context_length", 0, 1 << 30, &s.context, err));
-    BT_TRY(real(r, "rope.scaling.yarn_beta_slow", false, &s.low, err));
-    BT_TRY(real(r, "rope.scaling.yarn_beta_fast", false, &s.high, err));
+    BT_TRY(read_real_key(r, "rope.scaling.yarn_beta_slow", false, &s.low, err));
+    BT_TRY(read_real_key(r, "rope.scaling.yarn_beta_fast", false, &s.high, err));
     if (attention != 1) s.attention = attention * bt_rope_attention(&s);
     m->rope = s;
     return BT_OK;
@@ -232,8 +232,8 @@ static bt_code read_gguf_model(bt_gguf_reader *r, bt_err *err) {
     BT_TRY(read_gguf_sizes(r, err));
     BT_TRY(read_gguf_window(r, err));
     if (row->joined) BT_TRY(split_gguf_tensors(r->s, err));
-    BT_TRY(real(r, "attention.layer_norm_rms_epsilon", true, &m->norm_eps, err));
-    BT_TRY(real(r, "rope.freq_base", false, &m->rope_theta, err));
+    BT_TRY(read_real_key(r, "attention.layer_norm_rms_epsilon", true, &m->norm_eps, err));
+    BT_TRY(read_real_key(r, "rope.freq_base", false, &m->rope_theta, err));
     BT_TRY(read_scaling(r, err));
     BT_TRY(read_divisors(r, err));
     BT_TRY(read_gguf_activation(r, err));

@@ -178,7 +178,7 @@ static void put_gguf_text(bt_text *out, const char *s, size_t n) {
     bt_text_putn(out, s, n);
 }
 
-static void key(gguf_out *g, const char *name, bt_gguf_type type) {
+static void put_gguf_key(gguf_out *g, const char *name, bt_gguf_type type) {
     put_gguf_text(&g->head, name, strlen(name));
     put_number(&g->head, type, 4);
     g->n_keys++;
@@ -187,11 +187,11 @@ static void key(gguf_out *g, const char *name, bt_gguf_type type) {
 static void put_model_key(gguf_out *g, const char *name, bt_gguf_type type) {
     char whole[128];
     snprintf(whole, sizeof whole, "%s.%s", bt_arch_at(g->arch)->gguf, name);
-    key(g, whole, type);
+    put_gguf_key(g, whole, type);
 }
 
 static void put_text_key(gguf_out *g, const char *name, const char *value) {
-    key(g, name, BT_GGUF_TEXT);
+    put_gguf_key(g, name, BT_GGUF_TEXT);
     put_gguf_text(&g->head, value, strlen(value));
 }
 
@@ -209,7 +209,7 @@ static void f32_key(gguf_out *g, const char *name, double value) {
 }
 
 static void bool_key(gguf_out *g, const char *name, bool value) {
-    key(g, name, BT_GGUF_BOOL);
+    put_gguf_key(g, name, BT_GGUF_BOOL);
     put_number(&g->head, value, 1);
 }
 
@@ -235,9 +235,9 @@ static void put_model_keys(gguf_out *g, const char *name) {
     const char *act = c->act == BT_ACT_SILU ? "silu" : "relu2";
     put_text_key(g, "general.architecture", bt_arch_at(g->arch)->gguf);
     put_text_key(g, "general.name", name);
-    key(g, "general.file_type", BT_GGUF_U32);
+    put_gguf_key(g, "general.file_type", BT_GGUF_U32);
     put_number(&g->head, (uint64_t)bt_number_at(g->number)->file_type, 4);
-    key(g, "general.quantization_version", BT_GGUF_U32);
+    put_gguf_key(g, "general.quantization_version", BT_GGUF_U32);
     put_number(&g->head, QUANTIZATION_VERSION, 4);
     u32_key(g, "context_length", c->T);
     u32_key(g, "embedding_length", c->C);
@@ -333,7 +333,7 @@ static bt_code put_gguf_tokens(gguf_out *g, bt_err *err) {
     json_t *seen = json_object();
     bt_text word = {0};
     bt_code code = seen ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
-    key(g, "tokenizer.ggml.tokens", BT_GGUF_ARRAY);
+    put_gguf_key(g, "tokenizer.ggml.tokens", BT_GGUF_ARRAY);
     put_number(&g->head, BT_GGUF_TEXT, 4);
     put_number(&g->head, (uint64_t)V, 8);
     for (int id = 0; id < V && code == BT_OK; id++) {
@@ -367,7 +367,7 @@ static void put_merges(gguf_out *g) {
     bt_tokenizer_about about;
     bt_text word = {0};
     bt_tokenizer_summarise(t, &about);
-    key(g, "tokenizer.ggml.merges", BT_GGUF_ARRAY);
+    put_gguf_key(g, "tokenizer.ggml.merges", BT_GGUF_ARRAY);
     put_number(&g->head, BT_GGUF_TEXT, 4);
     put_number(&g->head, about.merges, 8);
     for (size_t i = 0; i < about.merges; i++) {
@@ -385,7 +385,7 @@ static void put_merges(gguf_out *g) {
 
 static void token_key(gguf_out *g, const char *name, int32_t id) {
     if (id < 0) return;
-    key(g, name, BT_GGUF_U32);
+    put_gguf_key(g, name, BT_GGUF_U32);
     put_number(&g->head, (uint64_t)id, 4);
 }
 

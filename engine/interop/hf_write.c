@@ -41,7 +41,7 @@ static bool keeps_file(const folder *f, const char *name) {
     return f->s->tokenizer && bt_tokenizer_keeps(f->s->tokenizer, name);
 }
 
-static bool packed(const folder *f) {
+static bool writes_packed_codes(const folder *f) {
     return f->config.linear == BT_HF_CODES || f->config.linear == BT_HF_CODES_INVERSE;
 }
 
@@ -76,7 +76,7 @@ static bt_code plan_hf_folder(folder *f, bt_err *err) {
     if (!f->e || !f->scales) return bt_fail(err, BT_NOMEM, "cannot take memory for the plan");
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
-        const bool coded = t->linear && packed(f);
+        const bool coded = t->linear && writes_packed_codes(f);
         if (coded && t->rows % 4 != 0)
             return bt_fail(err, BT_UNSUPPORTED,
                            "'%s' has %zu rows; packed are four in a byte: a multiple of 4 (choose "
@@ -283,7 +283,7 @@ static bt_code put_own_files(folder *f, bt_text *text, bt_err *err) {
 
 static bt_code write_small_files(folder *f, bt_err *err) {
     bt_text text = {0};
-    bt_hf_config_write(&text, &f->config, packed(f) ? BT_NUM_F32 : f->number);
+    bt_hf_config_write(&text, &f->config, writes_packed_codes(f) ? BT_NUM_F32 : f->number);
     bt_code code = put_file(f, "config.json", &text, err);
     if (code == BT_OK) code = f->s->tokenizer ? put_original_files(f, &text, err) : BT_OK;
     if (code == BT_OK) code = put_own_files(f, &text, err);

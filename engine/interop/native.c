@@ -30,7 +30,7 @@ typedef struct checkpoint_settings {
     const char *path; /* of the checkpoint */
 } checkpoint_settings;
 
-static bt_code take_setting(void *ctx, const char *key, const char *value, bt_err *err) {
+static bt_code apply_native_setting(void *ctx, const char *key, const char *value, bt_err *err) {
     checkpoint_settings *c = ctx;
     bool removed; /* a value that is removed, and no part of the model */
     if (bt_opt_find(c->opts.table, c->opts.n, key) == c->opts.n)
@@ -46,7 +46,8 @@ bt_code bt_native_settings(bt_run_cfg *out, const bt_ckpt_meta *meta, const char
     bt_err why = BT_ERR_INIT;
     BT_TRY(bt_opts_init(&c.opts, bt_run_opts, bt_run_opts_n, out, err));
     c.path = path;
-    const bt_code code = bt_run_cfg_each_text(bt_text_str(&meta->config), take_setting, &c, &why);
+    const bt_code code = bt_run_cfg_each_text(bt_text_str(&meta->config), apply_native_setting, &c,
+                                              &why);
     if (code == BT_FORMAT)
         return bt_fail(err, BT_FORMAT, "the settings in checkpoint '%s' cannot be read: %s", path,
                        why.msg);
@@ -120,8 +121,8 @@ bt_code bt_model_file_open_native(bt_model_file *s, bt_err *err) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static bt_code produce(void *ctx, const bt_ckpt_slice *slice, uint64_t first, uint64_t count,
-                       void *out, bt_err *err) {
+static bt_code produce_native_slice(void *ctx, const bt_ckpt_slice *slice, uint64_t first,
+                                    uint64_t count, void *out, bt_err *err) {
     bt_model_file *s = ctx;
     const bt_tensor *t = bt_params_named(&s->params, slice->tensor);
     BT_TRY(bt_model_file_read(s, (size_t)(t - s->params.tensors), first, count, out, err));
@@ -189,7 +190,7 @@ static bt_code write_checkpoint(bt_model_file *s, const char *dest, int64_t *byt
                              .slices = slices,
                              .n = s->params.n,
                              .keep = 1,
-                             .produce = produce,
+                             .produce = produce_native_slice,
                              .produce_ctx = s};
     if (code == BT_OK) code = bt_ckpt_save(bt_comm_world(), &job, &saved, err);
     if (code == BT_OK && bytes) *bytes = saved.bytes;

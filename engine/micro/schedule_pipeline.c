@@ -115,14 +115,14 @@ bt_code bt_micro_reference(bt_pipe *pipe, bt_model *model, const int32_t *inputs
 }
 
 /* Pass through the base of the micro-batch in this slot; its time counts as this rank's own. */
-static bt_code reference(pipeline *p, bt_micro *m, const bt_batch *b, bt_err *err) {
+static bt_code forward_reference(pipeline *p, bt_micro *m, const bt_batch *b, bt_err *err) {
     bt_micro_pass_begin(m);
     BT_TRY(bt_micro_reference(p->base.pipe, m->model, b->inputs, b->targets, err));
     return bt_micro_pass_end(m, err);
 }
 
 static bt_code stage_forward(pipeline *p, bt_micro *m, const bt_batch *b, bt_err *err) {
-    BT_TRY(reference(p, m, b, err));
+    BT_TRY(forward_reference(p, m, b, err));
     if (!bt_model_begins(m->model))
         BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_in(m->model), err));
     bt_micro_pass_begin(m);
@@ -175,7 +175,7 @@ static bt_code end_head_grads(const pipeline *p, bt_err *err) {
 static bt_code forward_and_back(pipeline *p, bt_micro *m, int64_t i, double scale,
                                 const bt_batch *b, bt_grad_ready_fn ready, bt_err *err) {
     BT_TRY(bt_micro_look_up(m, b, err));
-    BT_TRY(reference(p, m, b, err));
+    BT_TRY(forward_reference(p, m, b, err));
     BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_in(m->model), err));
     bt_micro_pass_begin(m);
     bt_model_stage_synchronise(m->model);

@@ -41,8 +41,8 @@ void bt_exchange_watch_begin(bt_exchange_watch *w, int64_t step) {
     w->samples = 0;
 }
 
-static void take_traffic(double v[BT_MC_COUNT], const bt_traffic *x, const bt_link *link,
-                         double steps) {
+static void count_traffic(double v[BT_MC_COUNT], const bt_traffic *x, const bt_link *link,
+                          double steps) {
     v[BT_MC_STEPS] = steps;
     v[BT_MC_CALLS] = (double)x->calls;
     v[BT_MC_BYTES_LOGICAL] = (double)x->bytes_logical;
@@ -75,8 +75,8 @@ static bt_code sample_traffic(bt_exchange_watch *w, const bt_telemetry *t, int64
     for (int k = 0; k < KINDS; k++) {
         const bt_traffic *x = bt_traffic_get((bt_coll)(k / BT_AXIS_COUNT),
                                              (bt_axis)(k % BT_AXIS_COUNT));
-        take_traffic(w->comm_mine[k], x, &w->links[k % BT_AXIS_COUNT],
-                     (double)(step - w->comm_step));
+        count_traffic(w->comm_mine[k], x, &w->links[k % BT_AXIS_COUNT],
+                      (double)(step - w->comm_step));
     }
     bt_traffic_reset();
     w->comm_step = step;

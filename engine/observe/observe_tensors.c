@@ -5,8 +5,8 @@
 
 #include "engine/observe/observer_impl.h"
 
-static bt_code take_histograms(bt_tensor_watch *w, const bt_train_settings *train, size_t all,
-                               bt_err *err) {
+static bt_code add_histogram_rows(bt_tensor_watch *w, const bt_train_settings *train, size_t all,
+                                  bt_err *err) {
     w->every = train->stats_every;
     w->steps = train->steps;
     w->most = train->distributions;
@@ -30,7 +30,7 @@ bt_code bt_tensor_watch_create(bt_tensor_watch *w, const bt_observer_cfg *cfg, b
     BT_TRY(bt_sample_init(&w->rows, BT_SCOPE_LAYER, all, err));
     if (!w->counts || !w->code_counts)
         return bt_fail(err, BT_NOMEM, "cannot take memory for the statistics of %zu tensors", all);
-    BT_TRY(take_histograms(w, &cfg->setup->cfg->train, all, err));
+    BT_TRY(add_histogram_rows(w, &cfg->setup->cfg->train, all, err));
     return cfg->setup->cfg->train.stats_every > 0
                ? bt_codes_create(&w->codes, w->model, &w->slices, err)
                : BT_OK;

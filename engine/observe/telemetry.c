@@ -33,7 +33,7 @@ void bt_telemetry_release(bt_telemetry *t) {
     memset(t, 0, sizeof *t);
 }
 
-static void combine(bt_telemetry *t, double *step, double *mean) {
+static void combine_rank_values(bt_telemetry *t, double *step, double *mean) {
     int n = bt_comm_size(t->comm), overlapping = 0;
     double loss = 0, share = 0, slowest = 0, lost = 0, spent = 0, overlap = 0, logical = 0,
            wire = 0, largest = 0, energy = NAN;
@@ -76,7 +76,7 @@ static void hand_on(bt_telemetry *t) {
     t->pending = false;
     if (bt_comm_rank(t->comm) != 0) return;
     double mean[BT_MR_COUNT];
-    combine(t, t->step_values, mean);
+    combine_rank_values(t, t->step_values, mean);
     if (t->seen >= t->warmup)
         memcpy(t->history[(t->seen - t->warmup) % BT_HISTORY], mean, sizeof mean);
     t->last_loss = t->step_values[BT_MS_LOSS];
@@ -118,7 +118,7 @@ bt_code bt_telemetry_flush(bt_telemetry *t, bt_err *err) {
     return BT_OK;
 }
 
-static int64_t remembered(const bt_telemetry *t) {
+static int64_t history_length(const bt_telemetry *t) {
     int64_t n = t->history ? t->seen - t->warmup : 0;
     return n < 0 ? 0 : n > BT_HISTORY ? BT_HISTORY : n;
 }
@@ -126,14 +126,14 @@ static int64_t remembered(const bt_telemetry *t) {
 void bt_telemetry_extremes(const bt_telemetry *t, bt_rank_metric metric, double *least,
                            double *most) {
     *least = *most = NAN;
-    for (int64_t i = 0; i < remembered(t); i++) {
+    for (int64_t i = 0; i < history_length(t); i++) {
         *least = fmin(*least, t->history[i][metric]); /* fmin(NaN, x) is x */
         *most = fmax(*most, t->history[i][metric]);
     }
 }
 
 double bt_telemetry_median(const bt_telemetry *t, bt_rank_metric metric) {
-    int64_t n = remembered(t);
+    int64_t n = history_length(t);
     double values[BT_HISTORY];
     for (int64_t i = 0; i < n; i++) values[i] = t->history[i][metric];
     return bt_median_known(values, (size_t)n);

@@ -18,7 +18,7 @@ static double decay_progress(const bt_lr_schedule *s, int64_t step) {
 
 /* Two lines that both end at zero after `steps`; the second begins at half time with its own peak, an abrupt drop
  * (BitNet training FAQ: t < T/2: p1 (1 - t/T), then p2 (1 - t/T); t counts all steps, warm-up included). */
-static double bitnet(const bt_lr_schedule *s, int64_t step) {
+static double bitnet_rate(const bt_lr_schedule *s, int64_t step) {
     double peak = 2 * step < s->steps ? s->lr : s->lr2 > 0 ? s->lr2 : s->lr * (2.0 / 3.0);
     double left = 1.0 - (double)step / (double)s->steps;
     return left > 0 ? peak * left : 0.0;
@@ -36,7 +36,7 @@ double bt_schedule_lr(const bt_lr_schedule *s, int64_t step) {
     if (s->kind == BT_SCHED_RANGE) return range(s, step);
     double warm = s->warmup > 0 && step + 1 < s->warmup ? (double)(step + 1) / (double)s->warmup
                                                         : 1.0;
-    if (s->kind == BT_SCHED_BITNET) return warm * bitnet(s, step);
+    if (s->kind == BT_SCHED_BITNET) return warm * bitnet_rate(s, step);
     if (warm < 1.0) return warm * s->lr;
     double p = decay_progress(s, step), low = s->lr * s->lr_min_frac;
     switch (s->kind) {

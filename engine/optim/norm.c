@@ -163,7 +163,7 @@ static void exact_pass(const bt_norm *n, const float *x, exact_job *j, uint32_t 
     }
 }
 
-static bt_code exactly(bt_norm *n, const float *x, double unscale, double *norm, bt_err *err) {
+static bt_code exact_norm(bt_norm *n, const float *x, double unscale, double *norm, bt_err *err) {
     const bt_mesh *m = n->cfg.mesh;
     exact_job j = {.squares = false};
     uint32_t bits = 0;
@@ -195,7 +195,7 @@ static bt_code exactly(bt_norm *n, const float *x, double unscale, double *norm,
 
 bt_code bt_norm_compute(bt_norm *n, const float *grads, double unscale, double *norm, bt_err *err) {
     double squares;
-    if (n->cfg.exact) return exactly(n, grads, unscale, norm, err);
+    if (n->cfg.exact) return exact_norm(n, grads, unscale, norm, err);
     BT_TRY(by_blocks(n, grads, &squares, err));
     BT_TRY(over_ranks(n, &squares, err));
     *norm = sqrt(squares) * unscale;

@@ -8,13 +8,13 @@ typedef struct correction {
     float c1, c2; /* 1 - beta^t */
 } correction;
 
-static correction correct(const bt_optim_cfg *cfg, const bt_optim_update *u) {
+static correction bias_correction(const bt_optim_cfg *cfg, const bt_optim_update *u) {
     return (correction){(float)(1.0 - pow(cfg->beta1, (double)u->t)),
                         (float)(1.0 - pow(cfg->beta2, (double)(u->held_at ? u->held_at : u->t)))};
 }
 
 static void adamw_step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
-    correction c = correct(cfg, u);
+    correction c = bias_correction(cfg, u);
     const float beta2 = u->held_at ? 1.0f : (float)cfg->beta2;
     bt_op_adamw(e->w, e->g, e->state[0], e->state[1], u->grad_scale, u->lr, (float)cfg->beta1,
                 beta2, (float)cfg->eps, u->decay, c.c1, c.c2, e->n);
@@ -22,7 +22,7 @@ static void adamw_step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const b
 
 static void adamw_step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg,
                            const bt_optim_update *u) {
-    const correction c = correct(cfg, u);
+    const correction c = bias_correction(cfg, u);
     bt_active_kernels()->adamw_even(e->w, e->g, e->state[0], e->state[1],
                                     &(bt_adamw){.grad_scale = u->grad_scale,
                                                 .lr = u->lr,
@@ -37,7 +37,7 @@ static void adamw_step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg,
 
 static void adamw_undo_update(float *change, float *before, const bt_optim_elems *e,
                               const bt_optim_cfg *cfg, const bt_optim_update *u) {
-    correction c = correct(cfg, u);
+    correction c = bias_correction(cfg, u);
     bt_active_kernels()->adamw_undo(change, before, e->w, e->state[0], e->state[1], e->n,
                                     1.0f - u->lr * u->decay, u->lr / c.c1, 1.0f / sqrtf(c.c2),
                                     (float)cfg->eps);

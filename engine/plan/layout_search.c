@@ -252,7 +252,7 @@ static int by_turn(const void *a, const void *b) {
     return x->layer.tp < y->layer.tp ? -1 : x->layer.tp > y->layer.tp;
 }
 
-static size_t want(wanted *all, size_t n, const bt_run_cfg *cfg, int tp) {
+static size_t add_wanted_parts(wanted *all, size_t n, const bt_run_cfg *cfg, int tp) {
     wanted x = {.layer = bt_part_layer(cfg, tp), .head = bt_part_head(cfg, tp)};
     for (size_t i = 0; i < n; i++) {
         if (bt_part_same(&all[i].layer, &x.layer)) return n;
@@ -270,7 +270,7 @@ size_t bt_layouts_shapes(const bt_layouts *l, const bt_layout_search *s, bt_part
     for (size_t i = 0; cfg && all && i < l->n; i++) {
         if (s->one_micro_batch && l->at[i].micro_batch != l->at[0].micro_batch) continue;
         if (bt_layout_settings(s, &l->at[i], cfg, NULL) == BT_OK)
-            n = want(all, n, cfg, l->at[i].shape.tp);
+            n = add_wanted_parts(all, n, cfg, l->at[i].shape.tp);
     }
     if (n > 0) qsort(all, n, sizeof *all, by_turn);
     for (size_t i = 0; i < n && n_out + 1 < most; i++) {
@@ -298,7 +298,7 @@ double bt_layout_step_s(const bt_layout *l) {
 }
 
 /* complexity of a layout: stages, groups, shards, recomputation */
-static int burden(const bt_layout *l) {
+static int layout_complexity(const bt_layout *l) {
     return 8 * (l->shape.pp > 1) + (l->virtual_stages > 1) + 8 * (l->shape.tp > 1) + 2 * l->zero +
            2 * l->recompute + (l->gather != BT_GATHER_LAYER);
 }
@@ -312,7 +312,7 @@ static void prefer_simple(bt_layouts *l) {
         if (!(bt_layout_step_s(x) > 0) ||
             bt_layout_step_s(x) > (1 + BT_LAYOUT_NEAR) * bt_layout_step_s(first))
             continue;
-        if (burden(x) < burden(&l->at[best])) best = i;
+        if (layout_complexity(x) < layout_complexity(&l->at[best])) best = i;
     }
     const bt_layout chosen = l->at[best];
     memmove(&l->at[1], &l->at[0], best * sizeof *l->at);

@@ -138,7 +138,7 @@ static size_t bytes_with(const planned_rank *p, bt_run_cfg *spare, const remedy_
 
 /* Tries settings in order of their cost in speed and stores each that helps with the memory that the rank needs
  * then. */
-static size_t remedies(const planned_rank *p, bt_run_cfg *spare, remedy out[TRIES]) {
+static size_t find_memory_remedies(const planned_rank *p, bt_run_cfg *spare, remedy out[TRIES]) {
     const bt_run_cfg *cfg = p->cfg;
     size_t n = 0, now = bt_plan_bytes(cfg, p->rank, p->parts);
     bool many = cfg->mesh.dp_replicate * cfg->mesh.dp_shard > 1;
@@ -233,7 +233,7 @@ bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks, bt_pla
     char needs[32], has[32], bytes[32], largest[64], limit[120], help[160] = "";
     remedy all[TRIES];
     bt_run_cfg *spare = malloc(sizeof *spare); /* too large for the stack */
-    size_t n = spare ? remedies(&plan, spare, all) : 0, fitting = 0;
+    size_t n = spare ? find_memory_remedies(&plan, spare, all) : 0, fitting = 0;
     for (size_t i = 0; i < n && fitting < 2; i++) {
         if (all[i].bytes > have) continue;
         append_reason(help, sizeof help, fitting++ ? " or %s (%s)" : "use %s (%s)", all[i].words,

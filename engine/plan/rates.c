@@ -99,7 +99,7 @@ const bt_part_rate *bt_rates_part(const bt_rates *r, const bt_part_shape *s) {
 }
 
 /* Settings that select other kernels weigh more than any size. */
-static double distance(const bt_part_shape *a, const bt_part_shape *b) {
+static double shape_distance(const bt_part_shape *a, const bt_part_shape *b) {
     double far = 0;
     far += 64.0 * (a->linear != b->linear) + 32.0 * (a->precision != b->precision) +
            16.0 * (a->grad_int8 != b->grad_int8) + 8.0 * (a->norm != b->norm) +
@@ -151,7 +151,7 @@ bool bt_rates_part_near(const bt_rates *r, const bt_part_shape *s, bt_part_rate 
     for (size_t i = 0; i < r->n_parts; i++) {
         const bt_part_rate *p = &r->parts[i];
         bool alike = p->shape.kind == s->kind && (p->shape.lora > 0) == (s->lora > 0);
-        double d = alike ? distance(&p->shape, s) : INFINITY;
+        double d = alike ? shape_distance(&p->shape, s) : INFINITY;
         if (d < far) far = d, best = p;
     }
     if (best) *out = bt_part_scaled(best, s);
@@ -196,7 +196,7 @@ const bt_group_rate *bt_rates_group(const bt_rates *r, int world, const bt_part_
     for (size_t i = 0; i < r->n_groups; i++) {
         const bt_group_rate *g = &r->groups[i];
         /* Sharing of cores depends on the sizes of world and group more than on the layer. */
-        double d = distance(&g->shape, s) + 100 * fabs(log((double)g->world / world)) +
+        double d = shape_distance(&g->shape, s) + 100 * fabs(log((double)g->world / world)) +
                    10 * fabs(log((double)g->shape.tp / s->tp));
         if (d < far) far = d, best = g;
     }

@@ -191,7 +191,7 @@ static void copy_json_text(const json_t *from, const char *key, char *out, size_
     snprintf(out, size, "%s", s ? s : "");
 }
 
-static bt_code take_parts(bt_rates *r, const json_t *all, bt_err *err) {
+static bt_code read_parts(bt_rates *r, const json_t *all, bt_err *err) {
     const json_t *list = json_object_get(all, "parts"), *x;
     size_t i;
     json_array_foreach(list, i, x) {
@@ -208,7 +208,7 @@ static bt_code take_parts(bt_rates *r, const json_t *all, bt_err *err) {
     return BT_OK;
 }
 
-static void take_links(bt_rates *r, const json_t *all) {
+static void read_links(bt_rates *r, const json_t *all) {
     const json_t *list = json_object_get(all, "links"), *x;
     size_t i;
     json_array_foreach(list, i, x) {
@@ -245,7 +245,7 @@ static bt_code take_groups(bt_rates *r, const json_t *all, bt_err *err) {
     return BT_OK;
 }
 
-static void take_trials(bt_rates *r, const json_t *all) {
+static void read_trials(bt_rates *r, const json_t *all) {
     const char *key;
     json_t *x;
     json_object_foreach(json_object_get(all, "trials"), key, x) {
@@ -259,18 +259,18 @@ static void take_trials(bt_rates *r, const json_t *all) {
     }
 }
 
-static bt_elem_rate elem(const json_t *from, const char *name) {
+static bt_elem_rate read_elem_rate(const json_t *from, const char *name) {
     const json_t *e = json_object_get(from, name);
     return (bt_elem_rate){json_number_or_nan(e, "small_s"), json_number_or_nan(e, "large_s")};
 }
 
-static void take_by_name(bt_rates *r, const json_t *all) {
+static void read_named_rates(bt_rates *r, const json_t *all) {
     const json_t *elements = json_object_get(all, "elements"),
                  *codecs = json_object_get(all, "codecs"), *ops = json_object_get(all, "ops"), *x;
-    r->norm = elem(elements, "norm");
-    r->zero = elem(elements, "zero");
+    r->norm = read_elem_rate(elements, "norm");
+    r->zero = read_elem_rate(elements, "zero");
     for (int i = 0; i < BT_OPTIM_COUNT; i++)
-        r->update[i] = elem(elements, bt_optim_info_of((bt_optim_id)i)->name);
+        r->update[i] = read_elem_rate(elements, bt_optim_info_of((bt_optim_id)i)->name);
     for (int i = 0; i < BT_CODEC_COUNT; i++) {
         const json_t *c = json_object_get(codecs, bt_codec_at((bt_codec_id)i)->name);
         r->codec[i] = (bt_codec_rate){json_number_or_nan(c, "wire_bytes"),
@@ -309,12 +309,12 @@ bt_code bt_rates_take_json(bt_rates *r, const char *json, size_t n, bt_err *err)
 #define TAKE(name) r->name = json_number_or_nan(all, #name);
     NUMBERS(TAKE)
 #undef TAKE
-    if (code == BT_OK) code = take_parts(r, all, err);
+    if (code == BT_OK) code = read_parts(r, all, err);
     if (code == BT_OK) code = take_groups(r, all, err);
     if (code == BT_OK) {
-        take_links(r, all);
-        take_trials(r, all);
-        take_by_name(r, all);
+        read_links(r, all);
+        read_trials(r, all);
+        read_named_rates(r, all);
     }
     json_decref(all);
     return code;

@@ -115,7 +115,7 @@ bt_goodput bt_goodput_of(double ckpt_s, double restart_s, double mtbf_s) {
     return g;
 }
 
-static void why(bt_sim_point *out, const bt_layouts *l) {
+static void put_refusal_reason(bt_sim_point *out, const bt_layouts *l) {
     bt_text text;
     bt_text_init(&text);
     bt_layout_why(l, &text);
@@ -168,7 +168,7 @@ bt_code bt_sim_point_of(bt_sim_point *out, const bt_layout_search *search, const
         code = bt_layouts_predict(&l, &s, r, err);
         if (code == BT_OK) code = bt_layout_settings(&s, &l.at[0], cfg, err);
         out->layout = l.at[0];
-        if (code == BT_OK) why(out, &l);
+        if (code == BT_OK) put_refusal_reason(out, &l);
         if (code == BT_OK && search->cluster.straggler_frac > 0)
             code = bt_time_predict(cfg, r, &search->cluster, &out->layout.time, err);
         if (code == BT_OK) count_failures(out, &search->cluster);

@@ -36,8 +36,8 @@ static bool fewer_layers(bt_trial_length *x) {
 }
 
 /* Halves the steps or layers of each layout if possible. Returns false if it was possible for none. */
-static bool shorten(bt_trial_length *all, size_t n, const bt_trial_time *t,
-                    bool (*fewer)(bt_trial_length *x)) {
+static bool halve_trial_lengths(bt_trial_length *all, size_t n, const bt_trial_time *t,
+                                bool (*fewer)(bt_trial_length *x)) {
     bool any = false;
     for (size_t i = 0; i < n; i++) {
         bt_trial_length x = all[i];
@@ -52,7 +52,8 @@ size_t bt_trial_lengths(bt_trial_length *all, size_t n, const bt_trial_time *t) 
     int rounds = BT_RACE_ROUNDS_LEAST;
     if (n < 2) return 0;
     while (bt_trial_race_s(all, 2, rounds, t->start_s) > t->seconds &&
-           (shorten(all, n, t, fewer_micros) || shorten(all, n, t, fewer_layers))) {}
+           (halve_trial_lengths(all, n, t, fewer_micros) ||
+            halve_trial_lengths(all, n, t, fewer_layers))) {}
     if (bt_trial_race_s(all, 2, rounds, t->start_s) > t->seconds) rounds = 1;
     size_t k = n;
     while (k > 1 && bt_trial_race_s(all, k, rounds, t->start_s) > t->seconds) k--;

@@ -19,7 +19,7 @@ static double left_over(const bt_race *r, const split *s, size_t i, size_t k) {
     return log(r->racer[i].took_s[k]) - s->round[k] - s->part[i];
 }
 
-static void polish(const bt_race *r, split *s) {
+static void remove_common_factors(const bt_race *r, split *s) {
     double x[BT_RACE_ROUNDS_MOST > BT_RACE_MOST ? BT_RACE_ROUNDS_MOST : BT_RACE_MOST] = {0};
     for (size_t k = 0; k < r->rounds; k++) {
         size_t n = 0;
@@ -53,7 +53,7 @@ typedef struct belief { /* distribution of the logarithm of a time */
 } belief;
 
 /* Combines runs and predictions. The factor common to all predictions is the one that fits the runs best. */
-static void believe(const bt_race *r, const split *s, belief out[BT_RACE_MOST]) {
+static void combine_with_predictions(const bt_race *r, const split *s, belief out[BT_RACE_MOST]) {
     const double prior = BT_RACE_PRIOR * BT_RACE_PRIOR;
     double error[BT_RACE_MOST] = {0}, rounds[BT_RACE_ROUNDS_MOST], factor = 0, weights = 0;
     memcpy(rounds, s->round, sizeof rounds);
@@ -84,9 +84,9 @@ static double expected_loss(double d, double s) {
 static void estimate_candidates(bt_race *r) {
     split s = {0};
     belief all[BT_RACE_MOST];
-    for (int i = 0; i < POLISH; i++) polish(r, &s);
+    for (int i = 0; i < POLISH; i++) remove_common_factors(r, &s);
     s.noise = noise_of(r, &s);
-    believe(r, &s, all);
+    combine_with_predictions(r, &s, all);
     r->best = 0;
     for (size_t i = 1; i < r->n; i++)
         if (all[i].mean < all[r->best].mean) r->best = i;
@@ -125,7 +125,7 @@ static bt_code run_round(bt_race *r, double *round_s, bt_err *err) {
     return BT_OK;
 }
 
-static size_t running(const bt_race *r) {
+static size_t count_running(const bt_race *r) {
     size_t n = 0;
     for (size_t i = 0; i < r->n; i++) n += runs_now(r, i);
     return n;
@@ -140,7 +140,7 @@ bt_code bt_race_run(bt_race *r, bt_err *err) {
     do {
         BT_TRY(run_round(r, &round_s, err));
         estimate_candidates(r);
-    } while (!r->settled && running(r) > 1 && r->rounds < BT_RACE_ROUNDS_MOST &&
+    } while (!r->settled && count_running(r) > 1 && r->rounds < BT_RACE_ROUNDS_MOST &&
              r->spent_s + round_s <= r->budget_s);
     return BT_OK;
 }

@@ -14,7 +14,7 @@ static int on_host(const bt_cluster *c, int n, int stride) {
     return here < 1 ? 1 : here < n ? here : n - 1;
 }
 
-static bt_wire measured(const bt_rates *r, int world, int n, int stride) {
+static bt_wire measured_wire(const bt_rates *r, int world, int n, int stride) {
     const bt_link_rate *l = bt_rates_link(r, world, n, stride);
     return l ? (bt_wire){.latency_s = l->latency_s, .bytes_per_s = l->bytes_per_s}
              : (bt_wire){SHM_LATENCY_S, SHM_BYTES_PER_S, false};
@@ -25,14 +25,14 @@ static int world_of(const bt_cluster *c, int n) { return c->simulated ? n : c->r
 static int stride_of(const bt_cluster *c, int stride) { return c->simulated ? 1 : stride; }
 
 static bt_wire wire_inside_group(const bt_rates *r, const bt_cluster *c, int n, int stride) {
-    bt_wire w = measured(r, world_of(c, n), n, stride_of(c, stride));
+    bt_wire w = measured_wire(r, world_of(c, n), n, stride_of(c, stride));
     w.copies = true;
     return w;
 }
 
 bt_wire bt_wire_of(const bt_rates *r, const bt_cluster *c, int n, int stride) {
     if (on_host(c, n, stride) == n) return wire_inside_group(r, c, n, stride);
-    if (!c->simulated) return measured(r, c->ranks, n, stride);
+    if (!c->simulated) return measured_wire(r, c->ranks, n, stride);
     /* All ranks of a host send at the same time. */
     const int senders = bt_cluster_fullest(c);
     return (bt_wire){.latency_s = c->latency_s, .bytes_per_s = c->bytes_per_s / senders};
@@ -88,8 +88,9 @@ static double memory_s(const bt_rates *r, const bt_cluster *c, int n, int stride
 static double digest_s(const bt_rates *r, double elems) { return bt_rates_elem(&r->norm, elems); }
 
 /* Every rank sends directly to the owners. */
-static bt_exchange_cost flat(const bt_rates *r, const bt_cluster *c, const bt_run_cfg *cfg,
-                             const bt_mesh_shape *shape, double elems) {
+static bt_exchange_cost flat_all_reduce_time(const bt_rates *r, const bt_cluster *c,
+                                             const bt_run_cfg *cfg, const bt_mesh_shape *shape,
+                                             double elems) {
     int n = shape->dp_replicate * shape->dp_shard;
     bt_wire wire = bt_wire_of(r, c, n, shape->tp);
     coding k = coding_of(r, cfg->parallel.codec);
@@ -140,7 +141,7 @@ bt_exchange_cost bt_wire_exchange(const bt_rates *r, const bt_cluster *c, const 
     int n = shape->dp_replicate * shape->dp_shard, here = on_host(c, n, shape->tp);
     return bt_cluster_hosts(c) > 1 && here > 1 && here < n && n % here == 0
                ? by_hosts(r, c, cfg, shape, here, elems)
-               : flat(r, c, cfg, shape, elems);
+               : flat_all_reduce_time(r, c, cfg, shape, elems);
 }
 
 double bt_wire_rows_s(const bt_rates *r, const bt_cluster *c, int tp, double meetings,

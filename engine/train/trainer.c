@@ -85,7 +85,7 @@ static bt_code wait_as_spare(bt_trainer *t, const bt_trainer_setup *s, bt_traine
     return BT_OK;
 }
 
-static void take_setup(bt_trainer *t, const bt_trainer_setup *s) {
+static void adopt_setup(bt_trainer *t, const bt_trainer_setup *s) {
     t->cfg = *s->cfg;
     t->now = *s->cfg;
     t->attempt.memory_dir = s->memory_dir;
@@ -110,7 +110,7 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
     bt_code code = t ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the trainer");
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) {
-        take_setup(t, s);
+        adopt_setup(t, s);
         t->parts.memory = bt_parts_memory;
         code = bt_parts_create(t, bt_parts, bt_parts_n, s, err);
     }

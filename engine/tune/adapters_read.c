@@ -78,7 +78,7 @@ static bt_code scale_modules(bt_model_file *s, const bt_peft *p, bt_err *err) {
     return BT_OK;
 }
 
-static bool none(const bt_model_file *s, const char *name) {
+static bool refuse_tensor(const bt_model_file *s, const char *name) {
     (void)s;
     (void)name;
     return false;
@@ -99,7 +99,7 @@ static bt_code find_tensors(bt_model_file *s, const bt_peft *p, bt_err *err) {
         f->used = true;
         s->places[i].stored = f;
     }
-    bt_code code = bt_model_file_complete(s, none, &why);
+    bt_code code = bt_model_file_complete(s, refuse_tensor, &why);
     if (code == BT_OK) return scale_modules(s, p, err);
     if (p->some_layers)
         return bt_fail(err, BT_UNSUPPORTED,

@@ -162,8 +162,8 @@ static bt_code become_dense(bt_model_file *s, bt_err *err) {
     return bt_params_init(&s->params, &s->cfg, (bt_model_slice){0}, err);
 }
 
-static bt_code view(bt_model_file *s, const bt_adapter_part *parts, size_t n_parts,
-                    bt_merge_kind kind, bt_err *err) {
+static bt_code create_merged_view(bt_model_file *s, const bt_adapter_part *parts, size_t n_parts,
+                                  bt_merge_kind kind, bt_err *err) {
     merged *m = calloc(1, sizeof *m);
     if (!m) {
         bt_adapter_parts_close(parts, n_parts);
@@ -202,7 +202,7 @@ bt_code bt_merge_open(bt_model_file **out, const bt_adapter_part *parts, size_t 
         bt_model_file_close(s);
         return code;
     }
-    code = view(s, parts, n, kind, err);
+    code = create_merged_view(s, parts, n, kind, err);
     if (code != BT_OK)
         bt_model_file_close(s);
     else

@@ -168,7 +168,7 @@ static void momentum_part(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-static void take_momentum(bt_matrix_update *m, size_t k, const stretch *s, void *ctx) {
+static void copy_momentum(bt_matrix_update *m, size_t k, const stretch *s, void *ctx) {
     momentum_job j = {m, ctx, s, k};
     bt_parallel_for(s->r.end - s->r.begin, 16384, momentum_part, &j);
 }
@@ -240,7 +240,7 @@ static bt_code gather_matrix(bt_matrix_update *m, const wave *w, bt_optim_update
     if (owner) BT_TRY(receive_momentum(m, w->k[m->rank], err));
     for (int j = 0; j < w->n; j++) {
         if (first_source(m, j) != first_source(m, m->rank)) continue;
-        each_stretch(m, w->k[j], take_momentum, u);
+        each_stretch(m, w->k[j], copy_momentum, u);
         size_t n;
         const uint16_t *own = own_counted(m, w->k[j], &n);
         if (j != m->rank) BT_TRY(send_matrix_part(m, j, own, n, err));

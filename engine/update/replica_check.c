@@ -120,7 +120,7 @@ typedef struct holder { /* a rank of the group, and its hash */
 } holder;
 
 /* Returns the number of ranks with the same hash as rank r. */
-static int holders(const holder *all, int n, int r) {
+static int count_equal_hashes(const holder *all, int n, int r) {
     int same = 0;
     for (int q = 0; q < n; q++) same += all[q].hash == all[r].hash;
     return same;
@@ -132,10 +132,10 @@ static bt_replica_blame blame_ranks(const bt_replica_check *c, const holder *all
     int good = 0, bad = 0;
     bt_replica_blame b = {.found = true};
     for (int r = 1; r < n; r++)
-        if (holders(all, n, r) > holders(all, n, good)) good = r;
+        if (count_equal_hashes(all, n, r) > count_equal_hashes(all, n, good)) good = r;
     while (bad < n && all[bad].hash == all[good].hash) bad++;
     if (bad == n) bad = good; /* unreachable: the caller found a difference */
-    b.majority = 2 * holders(all, n, good) > n;
+    b.majority = 2 * count_equal_hashes(all, n, good) > n;
     const int who[2] = {b.majority ? bad : good, b.majority ? good : bad};
     for (int i = 0; i < 2; i++) {
         b.rank[i] = bt_mesh_peer(c->update->mesh, axis, who[i]);

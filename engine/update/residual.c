@@ -146,7 +146,7 @@ void bt_residual_add_state(bt_residual *r, bt_state *s) {
 }
 
 /* Loss scales are powers of two, so only exponents change. */
-static void rescale(bt_residual *r, double loss_scale) {
+static void rescale_residual(bt_residual *r, double loss_scale) {
     float by = (float)(loss_scale / r->scale);
     size_t n = r->setup->params.total;
     r->scale = loss_scale;
@@ -159,7 +159,7 @@ static void rescale(bt_residual *r, double loss_scale) {
 void bt_residual_begin(bt_residual *r, float *grads, double loss_scale, bool feedback) {
     const size_t n = r->setup->params.total;
     if (r->given) drop_carried(r);
-    rescale(r, loss_scale);
+    rescale_residual(r, loss_scale);
     for (int c = 0; c < r->n_carried; c++) bt_op_add(grads, r->carried[c], n);
     r->given = r->n_carried > 0;
     r->kept = r->owed && !(r->paid && !feedback);

@@ -11,7 +11,7 @@
 
 bool bt_update_sharded(const bt_update *u) { return u->shards.n > 1; }
 
-static bt_code take_pieces(bt_update *u, const bt_run_cfg *c, bt_err *err) {
+static bt_code assign_pieces(bt_update *u, const bt_run_cfg *c, bt_err *err) {
     const bt_params *p = bt_model_params(u->model);
     bt_optim_cfg optim = bt_run_cfg_optim(c);
     size_t stripes = u->shards.n_stripes;
@@ -89,7 +89,7 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
                      .latent = (bt_states_kind)c->optim.weights};
     BT_TRY(bt_params_init(&u->table, bt_model_config(u->model),
                           (bt_model_slice){.tp_rank = s->me.tp, .tp_size = s->shape.tp}, err));
-    BT_TRY(take_pieces(u, c, err));
+    BT_TRY(assign_pieces(u, c, err));
     BT_TRY(plan_norm(u, c, err));
     const bt_weights_cfg weights = {.model = u->model,
                                     .mesh = u->mesh,

@@ -106,13 +106,13 @@ static void measure_run(void *ctx, const bt_tensor *t, code_run *r) {
     m->longest = bt_max_size(m->longest, m->others);
 }
 
-static bool apart(bt_weight_source source, const bt_shards *s) {
+static bool stores_pieces_only(bt_weight_source source, const bt_shards *s) {
     return source != BT_WEIGHTS_LOCAL && s->n > 1;
 }
 
 size_t bt_weights_bytes(const bt_rank_setup *s) {
     measure m = {.shard = s->shard, .layer = -1, .prec = s->model.prec};
-    if (!apart(s->model.weight_source, &s->shards)) return 0;
+    if (!stores_pieces_only(s->model.weight_source, &s->shards)) return 0;
     walk_runs(&s->params, &s->shards, measure_run, &m);
     bool flips = s->cfg->parallel.gather == BT_GATHER_FLIPS && s->cfg->model.linear != BT_LIN_DENSE;
     size_t bytes = m.own + bt_prefetch_bytes(m.longest) +
@@ -144,7 +144,7 @@ size_t bt_weights_own_bytes(const bt_rank_setup *s) {
 }
 
 size_t bt_weights_latent_bytes(const bt_rank_setup *s) {
-    const bool shared = apart(s->model.weight_source, &s->shards);
+    const bool shared = stores_pieces_only(s->model.weight_source, &s->shards);
     size_t bytes = 0;
     for (size_t k = 0; k < s->params.n; k++) {
         const bt_tensor *t = &s->params.tensors[k];
@@ -267,7 +267,7 @@ bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *e
                       .model = cfg->model,
                       .mesh = cfg->mesh,
                       .shards = cfg->shards,
-                      .apart = apart(cfg->weight_source, cfg->shards),
+                      .apart = stores_pieces_only(cfg->weight_source, cfg->shards),
                       .prec = cfg->prec,
                       .fades = cfg->fades,
                       .weight_source = cfg->weight_source,
@@ -485,7 +485,7 @@ bt_code bt_weights_quantise(bt_weights *w, bt_err *err) {
 
 /* ---- prefetch --------------------------------------------------------------------------- */
 
-static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
+static bt_code fetch_layer(bt_weights *w, size_t layer, bt_err *err) {
     int64_t start = begin_blocked();
     bt_prefetch *feed = w->forms[w->form].feed;
     BT_TRY(bt_prefetch_wait(feed, layer, err));
@@ -497,7 +497,7 @@ static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
 static void need_prefetched_layer(bt_layer_source *source, int layer) {
     bt_weights *w = (bt_weights *)source;
     if (w->placed == layer || w->failed != BT_OK) return;
-    w->failed = fetch(w, (size_t)layer, &w->why);
+    w->failed = fetch_layer(w, (size_t)layer, &w->why);
     w->placed = layer;
 }
 

@@ -17,7 +17,7 @@
 
 enum { WHO = 128 };
 
-static void signature(char out[WHO], long pid) {
+static void owner_signature(char out[WHO], long pid) {
     char host[64] = "";
     if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "localhost");
     snprintf(out, WHO, "pid %ld on %s", pid, host);
@@ -31,13 +31,13 @@ static bool holder_lives(int fd, char who[WHO]) {
     who[n > 0 ? n : 0] = '\0';
     who[strcspn(who, "\n")] = '\0';
     if (sscanf(who, "pid %ld on ", &pid) != 1 || pid <= 0) return false;
-    signature(here, pid);
+    owner_signature(here, pid);
     return strcmp(here, who) == 0 && bt_pid_lives(pid);
 }
 
 static void write_lock_holder(int fd, const char *out_dir) {
     char who[WHO];
-    signature(who, (long)getpid());
+    owner_signature(who, (long)getpid());
     strcat(who, "\n");
     if (ftruncate(fd, 0) != 0 || pwrite(fd, who, strlen(who), 0) < 0)
         bt_log(BT_LOG_DEBUG, "the lock of '%s' could not be signed", out_dir);

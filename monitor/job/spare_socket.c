@@ -10,7 +10,7 @@
 
 static const uint32_t MAGIC = 0x42545350; /* BTSP */
 
-static bool address(struct sockaddr_un *a, const char *path) {
+static bool fill_socket_address(struct sockaddr_un *a, const char *path) {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof a->sun_path) return false;
     memcpy(a->sun_path, path, strlen(path));
@@ -21,7 +21,7 @@ bt_code bt_spare_listen(bt_spare_socket *s, const char *path, bt_err *err) {
     struct sockaddr_un a;
     s->n = 0;
     s->listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (s->listen >= 0 && address(&a, path) &&
+    if (s->listen >= 0 && fill_socket_address(&a, path) &&
         bind(s->listen, (const struct sockaddr *)&a, sizeof a) == 0 &&
         listen(s->listen, BT_SPARE_RANKS) == 0)
         return BT_OK;
@@ -66,7 +66,8 @@ bt_code bt_spare_wait(const char *path, bt_spare_go *go, bt_err *err) {
     struct sockaddr_un a;
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     ssize_t n = -1;
-    if (fd < 0 || !address(&a, path) || connect(fd, (const struct sockaddr *)&a, sizeof a) != 0) {
+    if (fd < 0 || !fill_socket_address(&a, path) ||
+        connect(fd, (const struct sockaddr *)&a, sizeof a) != 0) {
         bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot reach the supervisor at '%.200s'",
                                      path);
         if (fd >= 0) close(fd);

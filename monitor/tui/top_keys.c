@@ -17,7 +17,7 @@ static void set_step(bt_top *t, int64_t step) {
 }
 
 /* Moves by a twentieth of the visible span. */
-static void scrub(bt_top *t, int dir) {
+static void move_step_cursor(bt_top *t, int dir) {
     const bt_view_head *h = &t->view->head;
     if (h->newest_step < 1) return;
     int64_t here = h->step, to = -1;
@@ -75,7 +75,7 @@ static void change_y(bt_top *t, bt_action a) {
 
 enum { WHEEL_ROWS = 3 };
 
-static void move(bt_top *t, int by) {
+static void move_selection(bt_top *t, int by) {
     bt_list *l = &t->list[t->screen];
     if (t->help) {
         t->help_top = t->help_top + by < 0 ? 0 : t->help_top + by;
@@ -117,7 +117,7 @@ static void toggle_rank(bt_top *t) {
         return;
     }
     if (t->n_marked_ranks < BT_MARKED_RANKS) t->marked_rank[t->n_marked_ranks++] = rank;
-    move(t, 1);
+    move_selection(t, 1);
 }
 
 static void toggle_mark(bt_top *t) {
@@ -135,7 +135,7 @@ static void toggle_mark(bt_top *t) {
         bt_top_message(t, BT_C_WARN, "%d runs are marked already", BT_MARKED_MAX);
     else
         snprintf(t->marked[t->n_marked++], sizeof t->marked[0], "%s", run);
-    move(t, 1);
+    move_selection(t, 1);
 }
 
 static void open_comparison(bt_top *t) {
@@ -170,7 +170,7 @@ static void drop_baseline(bt_top *t) {
 }
 
 /* Uses the run under the list's cursor; other screens prompt for a name. */
-static void baseline(bt_top *t) {
+static void choose_baseline(bt_top *t) {
     const char *run = run_under_cursor(t);
     if (t->baseline[0] && (!run || strcmp(run, t->baseline) == 0))
         drop_baseline(t);
@@ -180,7 +180,7 @@ static void baseline(bt_top *t) {
         t->input = BT_INPUT_COMMAND, snprintf(t->line, sizeof t->line, "baseline ");
 }
 
-static void go_screen(bt_top *t, int screen) {
+static void open_screen(bt_top *t, int screen) {
     t->screen = (bt_screen_id)screen;
     t->pane = 0;
     t->expanded = t->help = t->comparing = false;
@@ -194,11 +194,11 @@ static void go_screen(bt_top *t, int screen) {
 }
 
 /* Opens the screen that belongs to a pane of the overview. */
-static void expand(bt_top *t) {
+static void open_pane_screen(bt_top *t) {
     static const bt_screen_id screen_of[] = {BT_SCREEN_NONE, BT_SCREEN_STEP, BT_SCREEN_RANKS,
                                              BT_SCREEN_EVENTS};
     if (t->screen == BT_SCREEN_OVERVIEW && t->pane > 0 && t->pane < 4)
-        go_screen(t, (int)screen_of[t->pane]);
+        open_screen(t, (int)screen_of[t->pane]);
     else
         t->expanded = !t->expanded;
 }
@@ -218,7 +218,7 @@ static void open_selected(bt_top *t) {
         t->screen = BT_SCREEN_STEP;
         t->reload = true;
     } else if (t->screen == BT_SCREEN_OVERVIEW || t->screen == BT_SCREEN_TERNARY) {
-        expand(t);
+        open_pane_screen(t);
     }
 }
 
@@ -408,15 +408,15 @@ static void execute_view_action(bt_top *t, bt_action a) {
         if (panes > 1)
             t->pane = (t->pane + 1) % panes;
         else
-            go_screen(t, (int)t->screen % last_screen(t) + 1);
+            open_screen(t, (int)t->screen % last_screen(t) + 1);
         break;
     case BT_DO_PANE_PREV:
         if (panes > 1)
             t->pane = (t->pane + panes - 1) % panes;
         else
-            go_screen(t, ((int)t->screen + last_screen(t) - 2) % last_screen(t) + 1);
+            open_screen(t, ((int)t->screen + last_screen(t) - 2) % last_screen(t) + 1);
         break;
-    case BT_DO_EXPAND: expand(t); break;
+    case BT_DO_EXPAND: open_pane_screen(t); break;
     case BT_DO_VALUE:
         t->heat = (bt_heat_value)((t->heat + 1) % BT_HEAT_VALUES);
         t->reload = true;
@@ -431,8 +431,8 @@ static void execute_view_action(bt_top *t, bt_action a) {
         t->input = a == BT_DO_FILTER ? BT_INPUT_FILTER : BT_INPUT_COMMAND;
         t->line[0] = 0;
         break;
-    case BT_DO_MATCH_NEXT: move(t, 1); break;
-    case BT_DO_MATCH_PREV: move(t, -1); break;
+    case BT_DO_MATCH_NEXT: move_selection(t, 1); break;
+    case BT_DO_MATCH_PREV: move_selection(t, -1); break;
     case BT_DO_SORT_PREV: sort_rows_by(t, -1); break;
     case BT_DO_SORT_NEXT: sort_rows_by(t, 1); break;
     case BT_DO_SORT_INVERT: t->list[t->screen].invert = !t->list[t->screen].invert; break;
@@ -440,12 +440,12 @@ static void execute_view_action(bt_top *t, bt_action a) {
         bt_term_redraw(t->term);
         t->reload = true;
         break;
-    case BT_DO_UP: move(t, -1); break;
-    case BT_DO_DOWN: move(t, 1); break;
-    case BT_DO_PAGE_UP: move(t, -(t->page > 1 ? t->page - 1 : 1)); break;
-    case BT_DO_PAGE_DOWN: move(t, t->page > 1 ? t->page - 1 : 1); break;
-    case BT_DO_TOP: move(t, -1000000); break;
-    case BT_DO_BOTTOM: move(t, 1000000); break;
+    case BT_DO_UP: move_selection(t, -1); break;
+    case BT_DO_DOWN: move_selection(t, 1); break;
+    case BT_DO_PAGE_UP: move_selection(t, -(t->page > 1 ? t->page - 1 : 1)); break;
+    case BT_DO_PAGE_DOWN: move_selection(t, t->page > 1 ? t->page - 1 : 1); break;
+    case BT_DO_TOP: move_selection(t, -1000000); break;
+    case BT_DO_BOTTOM: move_selection(t, 1000000); break;
     case BT_DO_OPEN: open_selected(t); break;
     case BT_DO_BACK: leave_innermost_view(t); break;
     default: break;
@@ -455,9 +455,9 @@ static void execute_view_action(bt_top *t, bt_action a) {
 static void execute_action(bt_top *t, bt_action a) {
     switch (a) {
     case BT_DO_LEFT:
-    case BT_DO_SCRUB_BACK: scrub(t, -1); break;
+    case BT_DO_SCRUB_BACK: move_step_cursor(t, -1); break;
     case BT_DO_RIGHT:
-    case BT_DO_SCRUB_ON: scrub(t, 1); break;
+    case BT_DO_SCRUB_ON: move_step_cursor(t, 1); break;
     case BT_DO_EVENT_PREV: jump_to_event(t, -1); break;
     case BT_DO_EVENT_NEXT: jump_to_event(t, 1); break;
     case BT_DO_FIRST: set_step(t, 0); break;
@@ -484,7 +484,7 @@ static void execute_action(bt_top *t, bt_action a) {
     case BT_DO_Y_ALL: change_y(t, a); break;
     case BT_DO_MARK: toggle_mark(t); break;
     case BT_DO_COMPARE: open_comparison(t); break;
-    case BT_DO_BASELINE: baseline(t); break;
+    case BT_DO_BASELINE: choose_baseline(t); break;
     case BT_DO_NEW_RUN: bt_form_open(t); break;
     case BT_DO_CHECKPOINT:
     case BT_DO_STOP:
@@ -509,7 +509,7 @@ static void execute_action(bt_top *t, bt_action a) {
 }
 
 /* Pasted bytes are text and execute no action. NONE: nothing to do. */
-static int32_t pasted(bt_top *t, int32_t key) {
+static int32_t filter_pasted_key(bt_top *t, int32_t key) {
     if (key == BT_KEY_PASTE_BEGIN || key == BT_KEY_PASTE_END) {
         t->pasting = key == BT_KEY_PASTE_BEGIN;
         return BT_KEY_NONE;
@@ -528,7 +528,7 @@ static void click(bt_top *t) {
     const int x = t->term->mouse_x, y = t->term->mouse_y;
     if (t->input != BT_INPUT_NONE || t->help) return;
     for (int i = 1; y == t->tab_y && i < BT_SCREEN_COUNT; i++)
-        if (x >= t->tab_x[i] && x < t->tab_end[i]) go_screen(t, i);
+        if (x >= t->tab_x[i] && x < t->tab_end[i]) open_screen(t, i);
     const int row = t->list[t->screen].top + y - t->list_rows.y;
     if (y < t->list_rows.y || y >= t->list_rows.y + t->list_rows.h || x < t->list_rows.x ||
         x >= t->list_rows.x + t->list_rows.w || row >= (int)t->n_rows)
@@ -536,12 +536,12 @@ static void click(bt_top *t) {
     if (row == t->list[t->screen].selected)
         open_selected(t);
     else
-        move(t, row - t->list[t->screen].selected);
+        move_selection(t, row - t->list[t->screen].selected);
 }
 
 void bt_top_key(bt_top *t, int32_t key) {
     t->dirty = true;
-    key = pasted(t, key);
+    key = filter_pasted_key(t, key);
     if (key == BT_KEY_NONE) return;
     if (key == BT_KEY_HANGUP)
         t->quit = true;
@@ -550,7 +550,7 @@ void bt_top_key(bt_top *t, int32_t key) {
     else if (key == BT_KEY_CLICK)
         click(t);
     else if (key == BT_KEY_WHEEL_UP || key == BT_KEY_WHEEL_DOWN)
-        move(t, key == BT_KEY_WHEEL_UP ? -WHEEL_ROWS : WHEEL_ROWS);
+        move_selection(t, key == BT_KEY_WHEEL_UP ? -WHEEL_ROWS : WHEEL_ROWS);
     else if (t->input == BT_INPUT_FORM)
         bt_form_key(t, key);
     else if (t->input != BT_INPUT_NONE)
@@ -558,7 +558,7 @@ void bt_top_key(bt_top *t, int32_t key) {
     else if (t->help && key == 'q')
         t->help = false;
     else if (bt_keys_action(key) == BT_DO_SCREEN)
-        go_screen(t, key == '0' ? 10 : key - '0');
+        open_screen(t, key == '0' ? 10 : key - '0');
     else
         execute_action(t, bt_keys_action(key));
 }

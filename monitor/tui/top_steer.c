@@ -194,7 +194,7 @@ typedef struct note_text {
     bool cut; /* the line has no room for all of it */
 } note_text;
 
-static bool take_note(void *ctx, const bt_row *row) {
+static bool record_step_note(void *ctx, const bt_row *row) {
     note_text *n = ctx;
     const char *all = row->cells[0] ? row->cells[0] : "";
     n->cut = strlen(all) >= sizeof n->text;
@@ -211,7 +211,7 @@ static bt_code read_note(bt_top *t, note_text *n, bt_err *err) {
                                    .n_params = 1,
                                    .max_rows = 1,
                                    .max_s = 1},
-                       take_note, n, err);
+                       record_step_note, n, err);
 }
 
 /* Opens an input line that begins with the current text. */

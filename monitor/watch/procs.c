@@ -21,7 +21,7 @@ static bool read_small_file(const char *path, char *buf, size_t size) {
 }
 
 /* the number after a word; NaN where the word is not */
-static double after(const char *text, const char *word) {
+static double number_after(const char *text, const char *word) {
     const char *at = strstr(text, word);
     return at ? strtod(at + strlen(word), NULL) : NAN;
 }
@@ -36,8 +36,8 @@ static double switches_of(int pid) {
         if (e->d_name[0] == '.') continue;
         snprintf(path, sizeof path, "/proc/%d/task/%.16s/status", pid, e->d_name);
         if (read_small_file(path, buf, sizeof buf))
-            sum += after(buf, "\nvoluntary_ctxt_switches:") +
-                   after(buf, "\nnonvoluntary_ctxt_switches:");
+            sum += number_after(buf, "\nvoluntary_ctxt_switches:") +
+                   number_after(buf, "\nnonvoluntary_ctxt_switches:");
     }
     closedir(d);
     return sum;
@@ -55,7 +55,7 @@ static bool sample_process(int pid, double *out) {
     out[SWITCHES] = switches_of(pid);
     snprintf(path, sizeof path, "/proc/%d/io", pid);
     out[DISK] = read_small_file(path, buf, sizeof buf)
-                    ? after(buf, "\nread_bytes:") + after(buf, "\nwrite_bytes:")
+                    ? number_after(buf, "\nread_bytes:") + number_after(buf, "\nwrite_bytes:")
                     : NAN;
     return true;
 }
@@ -75,7 +75,7 @@ static double network_bytes(void) {
     return sum;
 }
 
-static double hottest(void) {
+static double hottest_sensor(void) {
     double most = NAN;
     for (int i = 0; i < 32; i++) {
         char path[64], buf[32];
@@ -92,9 +92,9 @@ static void sample_machine(bt_procs *p, double seconds) {
     p->cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
     p->load = read_small_file("/proc/loadavg", buf, sizeof buf) ? strtod(buf, NULL) : NAN;
     bool memory = read_small_file("/proc/meminfo", buf, sizeof buf);
-    p->mem_mib = memory ? after(buf, "MemTotal:") / 1024 : NAN;
-    p->mem_used_mib = memory ? p->mem_mib - after(buf, "MemAvailable:") / 1024 : NAN;
-    p->celsius = hottest();
+    p->mem_mib = memory ? number_after(buf, "MemTotal:") / 1024 : NAN;
+    p->mem_used_mib = memory ? p->mem_mib - number_after(buf, "MemAvailable:") / 1024 : NAN;
+    p->celsius = hottest_sensor();
     double net = network_bytes();
     p->net_per_s = seconds > 0 ? (net - p->net_bytes) / seconds : NAN;
     p->net_bytes = net;

@@ -318,7 +318,7 @@ static bt_code end_file(event_file *e, bt_code code, bt_err *err) {
 }
 
 /* Finds the newest step; with hold_back the one before it, whose samples of other scopes are committed. */
-static bool take_position(void *ctx, const bt_row *row) {
+static bool read_position(void *ctx, const bt_row *row) {
     *(position *)ctx = (position){(int64_t)row->nums[0], (int64_t)row->nums[1]};
     return true;
 }
@@ -331,7 +331,7 @@ static bt_code newest_step(bt_db *db, const char *run, bool hold_back, position 
                                            "ORDER BY attempt DESC, step DESC LIMIT 1",
                         .params = &run,
                         .n_params = 1};
-    return bt_db_query(db, &q, take_position, out, err);
+    return bt_db_query(db, &q, read_position, out, err);
 }
 
 /* Writes all rows of the file between its position and `to`. */

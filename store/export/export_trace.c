@@ -36,8 +36,8 @@ static void next_event(tracing *t) {
     t->any = true;
 }
 
-static void span(tracing *t, int rank, int lane, const char *name, double ts, double dur,
-                 int64_t step) {
+static void put_trace_span(tracing *t, int rank, int lane, const char *name, double ts, double dur,
+                           int64_t step) {
     next_event(t);
     fprintf(t->to,
             "{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":"
@@ -80,12 +80,12 @@ static bool rank_row(void *ctx, const bt_row *row) {
     *last = fmax(end, *last);
     if (!(end > at)) return true;
     snprintf(name, sizeof name, "step %" PRId64, step + 1);
-    span(t, rank, 0, name, at, end - at, step);
+    put_trace_span(t, rank, 0, name, at, end - at, step);
     for (int i = 0; i < BT_PHASE_COUNT && at < end; i++) {
         double us = row->nums[5 + i] * 1e3;
         if (!(us > 0)) continue; /* NaN, too */
         us = fmin(us, end - at);
-        span(t, rank, 1, bt_phases[i].title, at, us, step);
+        put_trace_span(t, rank, 1, bt_phases[i].title, at, us, step);
         at += us;
     }
     return !ferror(t->to);
@@ -148,7 +148,7 @@ static bool write_trace_event(void *ctx, const bt_row *row) {
     return !ferror(t->to);
 }
 
-static bool take_origin(void *ctx, const bt_row *row) {
+static bool read_time_origin(void *ctx, const bt_row *row) {
     *(double *)ctx = row->nums[0];
     return false;
 }
@@ -172,7 +172,7 @@ bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int6
                    " - s.step_ms * 1e3) FROM steps s JOIN runs u ON u.run = s.run WHERE" WINDOW,
             .params = params,
             .n_params = 3},
-        take_origin, &origin, err));
+        read_time_origin, &origin, err));
     if (isnan(origin))
         return bt_fail(err, BT_NOTFOUND, "run '%s' has no steps %" PRId64 " to %" PRId64, run,
                        first + 1, last + 1);

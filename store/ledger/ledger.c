@@ -432,7 +432,7 @@ typedef struct sweep {
     int attempt; /* attempt of the base */
 } sweep;
 
-static bt_time_part uppermost(const sweep *s) {
+static bt_time_part uppermost_part(const sweep *s) {
     for (int level = LEVELS; level-- > 0;)
         for (int p = 0; p < BT_TIME_PARTS; p++)
             if (s->open[level][p] > 0) return (bt_time_part)p;
@@ -466,7 +466,7 @@ static bt_code sweep_edges(reading *r, bt_err *err) {
             if (e->level == LEVEL_BASE && e->change > 0) s.attempt = e->attempt;
         }
         if (i < r->n_edges)
-            BT_TRY(put_span(l, at, r->edge[i].at_us, uppermost(&s), s.attempt, err));
+            BT_TRY(put_span(l, at, r->edge[i].at_us, uppermost_part(&s), s.attempt, err));
     }
     return BT_OK;
 }

@@ -33,7 +33,7 @@ typedef struct walk {
     bool stopped;
 } walk;
 
-static bt_code trouble(walk *w, int rc, bt_err *err) {
+static bt_code fail_reading(walk *w, int rc, bt_err *err) {
     return bt_sql_fail(w->db, rc, w->path, "read", err);
 }
 
@@ -46,7 +46,7 @@ static bt_code reserve_block_ranks(walk *w, int n_ranks, bt_err *err) {
     return BT_OK;
 }
 
-static void deliver(walk *w, int64_t step0, int64_t step1, bt_block_stat wall, int n_ranks) {
+static void deliver_block(walk *w, int64_t step0, int64_t step1, bt_block_stat wall, int n_ranks) {
     /* The first block of an attempt may begin before the attempt. */
     if (step0 < w->delivered) step0 = w->delivered;
     w->delivered = step1 + 1;
@@ -54,7 +54,7 @@ static void deliver(walk *w, int64_t step0, int64_t step1, bt_block_stat wall, i
     if (!w->fn(w->ctx, &b)) w->stopped = true;
 }
 
-static bt_block_stat single(double v) {
+static bt_block_stat single_value_stat(double v) {
     return isnan(v) ? (bt_block_stat){0} : (bt_block_stat){1, v, v, v, v, v};
 }
 
@@ -76,9 +76,9 @@ static bt_code take_ranks(walk *w, sqlite3_stmt *k, int *rc, int64_t step, int *
             memset(w->ranks + (size_t)*n_ranks * BT_MR_COUNT, 0, sizeof *w->ranks * BT_MR_COUNT);
         for (int i = 0; i < BT_MR_COUNT; i++)
             w->ranks[(size_t)rank * BT_MR_COUNT + (size_t)i] =
-                single(bt_sql_number(k, 2 + i) / w->rank_cols[i].scale);
+                single_value_stat(bt_sql_number(k, 2 + i) / w->rank_cols[i].scale);
     }
-    return *rc == SQLITE_ROW || *rc == SQLITE_DONE ? BT_OK : trouble(w, *rc, err);
+    return *rc == SQLITE_ROW || *rc == SQLITE_DONE ? BT_OK : fail_reading(w, *rc, err);
 }
 
 static bt_code walk_raw(walk *w, int64_t first, int64_t end, bt_err *err) {
@@ -91,12 +91,15 @@ static bt_code walk_raw(walk *w, int64_t first, int64_t end, bt_err *err) {
         int64_t step = sqlite3_column_int64(w->raw_steps, 0);
         int n_ranks = 0;
         for (int i = 0; i < BT_MS_COUNT; i++)
-            w->steps[i] = single(bt_sql_number(w->raw_steps, 2 + i) / w->step_cols[i].scale);
+            w->steps[i] =
+                single_value_stat(bt_sql_number(w->raw_steps, 2 + i) / w->step_cols[i].scale);
         code = take_ranks(w, w->raw_ranks, &rank_rc, step, &n_ranks, err);
         if (code == BT_OK)
-            deliver(w, step, step, single((double)sqlite3_column_int64(w->raw_steps, 1)), n_ranks);
+            deliver_block(w, step, step,
+                          single_value_stat((double)sqlite3_column_int64(w->raw_steps, 1)),
+                          n_ranks);
     }
-    if (code == BT_OK && !w->stopped && rc != SQLITE_DONE) code = trouble(w, rc, err);
+    if (code == BT_OK && !w->stopped && rc != SQLITE_DONE) code = fail_reading(w, rc, err);
     sqlite3_reset(w->raw_steps);
     sqlite3_reset(w->raw_ranks);
     return code;
@@ -109,7 +112,7 @@ static bt_code damaged_summary(const walk *w, bt_err *err) {
                    w->path);
 }
 
-static bt_code take_rank_block(walk *w, int level, int64_t block, int *n_ranks, bt_err *err) {
+static bt_code read_rank_block(walk *w, int level, int64_t block, int *n_ranks, bt_err *err) {
     bt_rank_block b;
     bt_code code = BT_OK;
     *n_ranks = 0;
@@ -127,20 +130,20 @@ static bt_code take_rank_block(walk *w, int level, int64_t block, int *n_ranks, 
         }
         *n_ranks = b.n_ranks;
     } else if (rc != SQLITE_DONE)
-        code = trouble(w, rc, err);
+        code = fail_reading(w, rc, err);
     sqlite3_reset(w->one);
     return code;
 }
 
-static bt_code take_block(walk *w, int level, sqlite3_stmt *st, int64_t block, bt_err *err) {
+static bt_code read_block(walk *w, int level, sqlite3_stmt *st, int64_t block, bt_err *err) {
     int n_ranks = 0;
     int64_t size = (int64_t)1 << (BT_ROLL_SHIFT * level);
     if (!bt_roll_decode_steps(sqlite3_column_blob(st, 1), (size_t)sqlite3_column_bytes(st, 1),
                               w->decoded, w->slots.n_steps))
         return damaged_summary(w, err);
     for (int i = 0; i < BT_MS_COUNT; i++) w->steps[i] = w->decoded[w->slots.step[i]];
-    if (w->ask->ranks) BT_TRY(take_rank_block(w, level, block, &n_ranks, err));
-    deliver(w, block * size, (block + 1) * size - 1, w->decoded[0], n_ranks);
+    if (w->ask->ranks) BT_TRY(read_rank_block(w, level, block, &n_ranks, err));
+    deliver_block(w, block * size, (block + 1) * size - 1, w->decoded[0], n_ranks);
     return BT_OK;
 }
 
@@ -161,11 +164,11 @@ static bt_code walk_level(walk *w, int level, int64_t first, int64_t end, bt_err
         int64_t block = sqlite3_column_int64(st, 0) -
                         bt_roll_key(w->at->aid, BT_ROLL_STEPS, level, 0);
         code = walk_level(w, level - 1, pos, block * size, err);
-        if (code == BT_OK && !w->stopped) code = take_block(w, level, st, block, err);
+        if (code == BT_OK && !w->stopped) code = read_block(w, level, st, block, err);
         pos = (block + 1) * size;
     }
     sqlite3_reset(st);
-    if (code == BT_OK && !w->stopped && rc != SQLITE_DONE) code = trouble(w, rc, err);
+    if (code == BT_OK && !w->stopped && rc != SQLITE_DONE) code = fail_reading(w, rc, err);
     return code == BT_OK ? walk_level(w, level - 1, pos, end, err) : code;
 }
 
@@ -191,7 +194,7 @@ static bt_code live_spans(walk *w, span **out, int *n, bt_err *err) {
         if (s.end > w->ask->step1 + 1) s.end = w->ask->step1 + 1;
         if (s.first < s.end) (*out)[(*n)++] = s;
     }
-    bt_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? BT_OK : trouble(w, rc, err);
+    bt_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? BT_OK : fail_reading(w, rc, err);
     sqlite3_finalize(st);
     return code;
 }

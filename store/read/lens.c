@@ -24,7 +24,7 @@ void bt_lens_release(bt_lens *l) {
     if (l) bt_text_release(&l->sql);
 }
 
-static bool folder(char *out, size_t size) {
+static bool lens_folder(char *out, size_t size) {
     const char *own = getenv("BITRAIN_LENSES"), *config = getenv("XDG_CONFIG_HOME"),
                *home = getenv("HOME");
     int n = 0;
@@ -68,7 +68,7 @@ static bt_code read_lens(const char *dir, const char *name, bt_lens *out, bt_err
     return BT_OK;
 }
 
-static bt_code take_shipped(size_t i, bt_lens *out, bt_err *err) {
+static bt_code read_shipped_lens(size_t i, bt_lens *out, bt_err *err) {
     *out = (bt_lens){0};
     snprintf(out->name, sizeof out->name, "%s", shipped[i].name);
     snprintf(out->about, sizeof out->about, "%s", shipped[i].about);
@@ -92,7 +92,7 @@ bt_code bt_lens_list(bt_lens **out, size_t *n, bt_err *err) {
     *n = 0;
     *out = calloc(LENSES_MAX + N_SHIPPED, sizeof **out);
     if (!*out) return bt_fail(err, BT_NOMEM, "no memory for the lenses");
-    DIR *d = folder(dir, sizeof dir) ? opendir(dir) : NULL;
+    DIR *d = lens_folder(dir, sizeof dir) ? opendir(dir) : NULL;
     for (const struct dirent *e; d && *n < LENSES_MAX && (e = readdir(d)) != NULL;) {
         bt_err ignored;
         if (is_file(e, name) && read_lens(dir, name, &(*out)[*n], &ignored) == BT_OK) ++*n;
@@ -104,7 +104,7 @@ bt_code bt_lens_list(bt_lens **out, size_t *n, bt_err *err) {
         bool hidden = false;
         for (size_t k = 0; k < own; k++)
             hidden = hidden || strcmp((*out)[k].name, shipped[i].name) == 0;
-        if (!hidden) BT_TRY(take_shipped(i, &(*out)[(*n)++], err));
+        if (!hidden) BT_TRY(read_shipped_lens(i, &(*out)[(*n)++], err));
     }
     return BT_OK;
 }
@@ -113,12 +113,12 @@ bt_code bt_lens_find(const char *name, bt_lens *out, bt_err *err) {
     char dir[1024];
     bt_lens *all = NULL;
     size_t n = 0;
-    if (bt_name_ok(name) && folder(dir, sizeof dir)) {
+    if (bt_name_ok(name) && lens_folder(dir, sizeof dir)) {
         bt_code code = read_lens(dir, name, out, err);
         if (code != BT_NOTFOUND) return code;
     }
     for (size_t i = 0; i < N_SHIPPED; i++) {
-        if (strcmp(shipped[i].name, name) == 0) return take_shipped(i, out, err);
+        if (strcmp(shipped[i].name, name) == 0) return read_shipped_lens(i, out, err);
     }
     bt_code code = bt_lens_list(&all, &n, err);
     if (code == BT_OK) {

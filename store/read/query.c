@@ -38,7 +38,7 @@ static bt_code update_file(const char *path, bt_err *err) {
 }
 
 /* ---- limits of a reading connection ---------------------------------------------------------- */
-static bt_code guard(bt_db *d, bt_err *err) {
+static bt_code limit_reading_connection(bt_db *d, bt_err *err) {
     sqlite3_limit(d->db, SQLITE_LIMIT_LENGTH, 64 << 20);
     sqlite3_limit(d->db, SQLITE_LIMIT_SQL_LENGTH, 1 << 20);
     sqlite3_limit(d->db, SQLITE_LIMIT_ATTACHED, 0);
@@ -68,7 +68,7 @@ bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) {
             code = bt_sql_open_ro(&d->db, path, err);
     }
     if (code == BT_OK) code = bt_live_runs_install(d->db, path, err);
-    if (code == BT_OK) code = guard(d, err);
+    if (code == BT_OK) code = limit_reading_connection(d, err);
     if (code != BT_OK) {
         bt_db_close(d);
         return code;
@@ -92,7 +92,7 @@ bt_code bt_db_reopen(bt_db *d, bt_err *err) {
     const bt_db old = *d;
     *d = *other;
     *other = old;
-    bt_code code = guard(d, err); /* callbacks receive d instead of `other` */
+    bt_code code = limit_reading_connection(d, err); /* callbacks receive d instead of `other` */
     bt_db_close(other);
     return code;
 }
@@ -319,7 +319,7 @@ typedef struct folder_text {
     size_t size;
 } folder_text;
 
-static bool take_folder(void *ctx, const bt_row *row) {
+static bool read_lens_folder(void *ctx, const bt_row *row) {
     const folder_text *f = ctx;
     if (row->cells[0] && strlen(row->cells[0]) < f->size) strcpy(f->to, row->cells[0]);
     return false;
@@ -334,5 +334,5 @@ bt_code bt_db_run_folder(bt_db *d, const char *run, char *out, size_t size, bt_e
                                    .n_params = 1,
                                    .max_rows = 1,
                                    .max_s = 5},
-                       take_folder, &f, err);
+                       read_lens_folder, &f, err);
 }

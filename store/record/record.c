@@ -157,7 +157,7 @@ typedef struct in {
     bool bad;
 } in;
 
-static const void *get(in *i, size_t n) {
+static const void *get_padded_bytes(in *i, size_t n) {
     size_t padded = n + (-n & 7);
     if (i->bad || padded < n || padded > i->left) {
         i->bad = true;
@@ -170,7 +170,7 @@ static const void *get(in *i, size_t n) {
 }
 
 static int64_t get_i64(in *i) {
-    const void *p = get(i, 8);
+    const void *p = get_padded_bytes(i, 8);
     int64_t v = 0;
     if (p) memcpy(&v, p, sizeof v);
     return v;
@@ -180,7 +180,7 @@ static const char *get_str(in *i) {
     int64_t n = get_i64(i);
     if (n == 0) return NULL;
     if (n < 0 || (uint64_t)n > i->left) i->bad = true;
-    const char *s = get(i, (size_t)n);
+    const char *s = get_padded_bytes(i, (size_t)n);
     if (s && s[n - 1] != 0) i->bad = true;
     return i->bad ? NULL : s;
 }
@@ -200,7 +200,7 @@ static bool deliver_ranks(in *i, const bt_record_head *h, const bt_sink *s) {
     bt_rank_info *copy = s->ranks ? malloc(i->left + 1) : NULL;
     if (!copy) return true;
     for (uint32_t k = 0; k < h->rows; k++) {
-        memcpy(&copy[k], get(i, sizeof *copy), sizeof *copy);
+        memcpy(&copy[k], get_padded_bytes(i, sizeof *copy), sizeof *copy);
         copy[k].host[sizeof copy[k].host - 1] = 0;
         copy[k].isa[sizeof copy[k].isa - 1] = 0;
     }
@@ -219,10 +219,10 @@ static bool deliver_fact(in *i, const bt_record_head *h, const bt_sink *s) {
 
 static bool deliver_step(in *i, const bt_record_head *h, const bt_sink *s) {
     bt_step_record r = {.step = h->step, .wall_us = get_i64(i), .n_ranks = (int)h->rank_rows};
-    r.values = get(i, sizeof(double) * BT_MS_COUNT);
+    r.values = get_padded_bytes(i, sizeof(double) * BT_MS_COUNT);
     if (h->rank_rows > INT32_MAX || i->left != (size_t)h->rank_rows * sizeof(double) * BT_MR_COUNT)
         return false;
-    r.rank_values = h->rank_rows ? get(i, i->left) : NULL;
+    r.rank_values = h->rank_rows ? get_padded_bytes(i, i->left) : NULL;
     if (!is_fully_read(i) || r.step < 0) return false;
     if (s->step) s->step(s->ctx, &r);
     return true;
@@ -249,7 +249,7 @@ static bool deliver_rows(in *i, const bt_record_head *h, const bt_sink *s) {
     const bt_scope_row *scope = &bt_scopes[id];
     if (scope->kept != BT_KEPT_SAMPLED) return false;
     bt_row_record r = {.scope = (bt_scope)id, .step = h->step, .n = h->rows};
-    r.values = get(i, sizeof(double) * (size_t)scope->n * h->rows);
+    r.values = get_padded_bytes(i, sizeof(double) * (size_t)scope->n * h->rows);
     in look = *i;
     if (!read_keys(&look, scope, h->rows, NULL)) return false;
     bt_key *keys = s->rows ? malloc(sizeof *keys * ((size_t)h->rows * (size_t)scope->n_keys + 1))
@@ -314,18 +314,20 @@ void bt_records_free(bt_record *list) {
 /* Increment it with every change of the encoding that is not in a table. Version 2 added times of checkpoints. */
 enum { LAYOUT = 2 };
 
-static uint64_t also(uint64_t h, const char *word) { return h * 31 + bt_hash_name(word); }
+static uint64_t add_word_to_hash(uint64_t h, const char *word) {
+    return h * 31 + bt_hash_name(word);
+}
 
 uint64_t bt_record_mark(void) {
     uint64_t h = sizeof(bt_rank_info) + ((uint64_t)LAYOUT << 32);
     for (int s = 0; s < BT_SCOPE_COUNT; s++) {
         const bt_scope_row *scope = &bt_scopes[s];
-        h = also(h, scope->name);
+        h = add_word_to_hash(h, scope->name);
         for (int k = 0; k < scope->n_keys; k++)
-            h = also(h, scope->key[k].name) + scope->key[k].text;
+            h = add_word_to_hash(h, scope->key[k].name) + scope->key[k].text;
         for (int i = 0; i < scope->n; i++)
-            h = also(h, scope->metric[i].key) + (uint64_t)scope->metric[i].unit;
+            h = add_word_to_hash(h, scope->metric[i].key) + (uint64_t)scope->metric[i].unit;
     }
-    for (int k = 0; k < BT_EVENT_COUNT; k++) h = also(h, bt_events[k].name);
+    for (int k = 0; k < BT_EVENT_COUNT; k++) h = add_word_to_hash(h, bt_events[k].name);
     return h;
 }

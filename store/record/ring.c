@@ -39,9 +39,9 @@ struct bt_ring {
     size_t bytes;
 };
 
-static size_t padded(size_t n) { return n + (-n & 7); }
+static size_t pad_to_8(size_t n) { return n + (-n & 7); }
 
-static uint64_t mixed(uint64_t h, uint64_t w) {
+static uint64_t mix_checksum(uint64_t h, uint64_t w) {
     h = (h ^ w) * UINT64_C(0x100000001b3);
     return h ^ h >> 29;
 }
@@ -52,18 +52,18 @@ static uint64_t entry_checksum(const entry *e, const unsigned char *data) {
     const bt_record_head *r = &e->head;
     const uint64_t head[] = {r->kind | (uint64_t)r->bytes << 32, (uint64_t)r->step,
                              r->rows | (uint64_t)r->rank_rows << 32};
-    for (size_t i = 0; i < 3; i++) h = mixed(h, head[i]);
-    for (size_t i = 0; i < padded(r->bytes); i += 8) {
+    for (size_t i = 0; i < 3; i++) h = mix_checksum(h, head[i]);
+    for (size_t i = 0; i < pad_to_8(r->bytes); i += 8) {
         uint64_t w = 0;
         memcpy(&w, data + i, r->bytes - i < 8 ? r->bytes - i : 8);
-        h = mixed(h, w);
+        h = mix_checksum(h, w);
     }
     return h;
 }
 
-static size_t entry_span(const entry *e) { return sizeof *e + padded(e->head.bytes); }
+static size_t entry_span(const entry *e) { return sizeof *e + pad_to_8(e->head.bytes); }
 
-static bt_code take_file(const char *path, size_t all, int *fd, bt_err *err) {
+static bt_code open_ring_file(const char *path, size_t all, int *fd, bt_err *err) {
     struct statfs fs;
     unlink(path); /* another process may still read the old file, so it is not overwritten */
     *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -83,12 +83,12 @@ static bt_code take_file(const char *path, size_t all, int *fd, bt_err *err) {
 
 bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t bytes, bt_err *err) {
     *out = NULL;
-    bytes = padded(bytes < LEAST_BYTES ? LEAST_BYTES : bytes);
+    bytes = pad_to_8(bytes < LEAST_BYTES ? LEAST_BYTES : bytes);
     size_t all = HEADER_BYTES + bytes;
     int fd = -1;
     bt_ring *r = calloc(1, sizeof *r);
     if (!r) return bt_fail(err, BT_NOMEM, "cannot keep records in '%s': out of memory", path);
-    bt_code code = take_file(path, all, &fd, err);
+    bt_code code = open_ring_file(path, all, &fd, err);
     void *map = code == BT_OK ? mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
                               : MAP_FAILED;
     if (code == BT_OK && map == MAP_FAILED)
@@ -128,7 +128,7 @@ static uint64_t position_after(const unsigned char *circle, size_t bytes, uint64
 }
 
 void bt_ring_append(bt_ring *r, const bt_record *rec) {
-    if (!r || !rec || sizeof(entry) + padded(rec->head.bytes) > r->bytes / 8) return;
+    if (!r || !rec || sizeof(entry) + pad_to_8(rec->head.bytes) > r->bytes / 8) return;
     header *h = r->map;
     entry e = {.head = rec->head};
     uint64_t head = atomic_load_explicit(&h->head, memory_order_relaxed),
@@ -200,7 +200,7 @@ static bt_record *walk_ring_entries(const unsigned char *circle, size_t bytes, u
         entry e = entry_at(circle, bytes, tail);
         if (e.head.kind) {
             size_t from = tail % bytes + sizeof e;
-            if (e.head.bytes > bytes || padded(e.head.bytes) > bytes - from ||
+            if (e.head.bytes > bytes || pad_to_8(e.head.bytes) > bytes - from ||
                 entry_checksum(&e, circle + from) != e.sum)
                 break;
             *at = copy_of(&e, circle + from);

@@ -28,7 +28,7 @@ static bool shares_memory(int a, int b) {
 
 /* These locks belong to open file descriptions, so that two of one process exclude each other like those of two
  * processes. */
-static bool excludes(int a, int b) {
+static bool lock_excludes(int a, int b) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
     if (fcntl(a, F_OFD_SETLK, &lock) != 0) return false;
     struct flock other = lock;
@@ -42,7 +42,7 @@ bool bt_fs_shares(int a, int b) {
     /* Writes the page first, because a full disk would raise SIGBUS in the mapping. SQLite reports a full disk
      * itself. */
     if (pwrite(a, zeros, PAGE, 0) != PAGE) return errno == ENOSPC || errno == EDQUOT;
-    return shares_memory(a, b) && excludes(a, b);
+    return shares_memory(a, b) && lock_excludes(a, b);
 }
 
 /* Skips folders without write permission, because no database can be written there. */

@@ -45,7 +45,7 @@ static void write_lock_owner(const bt_lock *l) {
     if (ftruncate(l->fd, 0) != 0 || pwrite(l->fd, l->me, n, 0) < 0) return;
 }
 
-static void holder(const bt_lock *l, char *out, size_t size) {
+static void read_lock_holder(const bt_lock *l, char *out, size_t size) {
     char text[128] = "";
     ssize_t got = pread(l->fd, text, sizeof text - 1, 0);
     bt_text_plain(out, size, got > 0 ? text : "another process");
@@ -70,12 +70,12 @@ bt_code bt_lock_take(bt_lock *l, double wait_s, bt_err *err) {
         char who[128];
         if (!named && bt_now_ns() - began > NAMED_NS) {
             named = true;
-            holder(l, who, sizeof who);
+            read_lock_holder(l, who, sizeof who);
             bt_log(BT_LOG_WARN, "waiting for the metrics database, which %s holds: at most %.3g s",
                    who, wait_s);
         }
         if (bt_now_ns() >= deadline) {
-            holder(l, who, sizeof who);
+            read_lock_holder(l, who, sizeof who);
             return bt_fail(err, BT_BUSY,
                            "metrics database is being written by %s: '%s' was locked for %.3g s",
                            who, l->path, wait_s);

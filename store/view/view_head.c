@@ -83,7 +83,7 @@ static bool on_config(void *ctx, const bt_row *r) {
 }
 
 /* "-" marks an attempt of another layout, for which there is no prediction. */
-static void take_predicted(bt_predicted *p, const char *key, const char *value) {
+static void read_predicted(bt_predicted *p, const char *key, const char *value) {
     char *end = NULL;
     const double ms = value ? strtod(value, &end) : NAN;
     for (int i = 0; i < BT_PREDICTED_PARTS; i++)
@@ -101,7 +101,7 @@ static bool head_on_fact(void *ctx, const bt_row *r) {
     else if (strcmp(r->cells[0], "measured.load") == 0)
         s->m->measured_load = numeric_column(r, 1);
     else if (strncmp(r->cells[0], "plan.", 5) == 0)
-        take_predicted(&s->m->predicted, r->cells[0] + 5, r->cells[1]);
+        read_predicted(&s->m->predicted, r->cells[0] + 5, r->cells[1]);
     else if (strcmp(r->cells[0], "isa") == 0)
         copy_plain(s->m->isa, sizeof s->m->isa, r->cells[1]);
     else

@@ -56,7 +56,7 @@ static void put_head_json(const bt_view *v, bt_json *j) {
     bt_json_end(j, '}');
 }
 
-static void numbers(bt_json *j, const char *key, const double *v, size_t n) {
+static void put_numbers(bt_json *j, const char *key, const double *v, size_t n) {
     bt_json_array(j, key);
     for (size_t i = 0; i < n; i++) bt_json_num(j, NULL, v[i]);
     bt_json_end(j, ']');
@@ -65,7 +65,8 @@ static void numbers(bt_json *j, const char *key, const double *v, size_t n) {
 /* Charts need no more than seven digits, which take a third of the bytes. Points of a single step keep every digit. */
 enum { POINT_DIGITS = 7, SPARK_DIGITS = 4 };
 
-static void points(bt_json *j, const char *key, const double *v, const int64_t *count, size_t n) {
+static void put_counted_numbers(bt_json *j, const char *key, const double *v, const int64_t *count,
+                                size_t n) {
     bt_json_array(j, key);
     for (size_t i = 0; i < n; i++)
         if (count[i] > 1)
@@ -88,13 +89,13 @@ static void put_series_json(const bt_view *v, bt_json *j) {
                        F_KIND("least_step", least_step, BT_JSON_AT),
                        F_KIND("most_step", most_step, BT_JSON_AT),
                        F_KIND("lost_step", lost_step, BT_JSON_AT));
-        numbers(j, "x", s->x, s->n);
+        put_numbers(j, "x", s->x, s->n);
         bt_json_ints(j, "step", s->step, s->n);
-        points(j, "first", s->first, s->count, s->n);
-        points(j, "last", s->last, s->count, s->n);
-        points(j, "min", s->min, s->count, s->n);
-        points(j, "max", s->max, s->count, s->n);
-        points(j, "mean", s->mean, s->count, s->n);
+        put_counted_numbers(j, "first", s->first, s->count, s->n);
+        put_counted_numbers(j, "last", s->last, s->count, s->n);
+        put_counted_numbers(j, "min", s->min, s->count, s->n);
+        put_counted_numbers(j, "max", s->max, s->count, s->n);
+        put_counted_numbers(j, "mean", s->mean, s->count, s->n);
         bt_json_ints(j, "n", s->count, s->n);
         bt_json_end(j, '}');
     }
@@ -178,7 +179,7 @@ static void what_if_worst(const bt_view *v, bt_json *j) {
     const size_t n = v->ranks.n < MOST ? v->ranks.n : MOST;
     double step_ms[MOST];
     for (size_t k = 0; k < n; k++) step_ms[k] = bt_view_what_if(v, v->ranks.order, k + 1);
-    numbers(j, "what_if_worst", step_ms, n);
+    put_numbers(j, "what_if_worst", step_ms, n);
     bt_json_array(j, "what_if_worst_says");
     for (size_t k = 0; k < n; k++) {
         char sentence[200] = "";
@@ -230,9 +231,9 @@ static void heatmap(const bt_view_heat *h, bt_json *j) {
     BT_JSON_FIELDS(j, h, F_AS("against_baseline", against), F(rows), F(cols), F(exact), F(low),
                    F(high));
     bt_json_ints(j, "step", h->step, h->cols);
-    numbers(j, "time_s", h->time_s, h->cols);
+    put_numbers(j, "time_s", h->time_s, h->cols);
     bt_json_array(j, "cells");
-    for (size_t k = 0; k < h->rows; k++) numbers(j, NULL, h->cell + k * h->cols, h->cols);
+    for (size_t k = 0; k < h->rows; k++) put_numbers(j, NULL, h->cell + k * h->cols, h->cols);
     bt_json_end(j, ']');
     bt_json_end(j, '}');
 }
@@ -262,7 +263,7 @@ static void layers(const bt_view_layers *l, bt_json *j) {
         bt_json_num(j, "neg_frac", x->neg_frac);
         bt_json_num(j, "entropy_bits", x->entropy_bits);
         for (size_t k = 0; k < sizeof told / sizeof told[0]; k++)
-            numbers(j, told[k].key, x->history[told[k].metric], BT_VIEW_SAMPLES);
+            put_numbers(j, told[k].key, x->history[told[k].metric], BT_VIEW_SAMPLES);
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
@@ -277,10 +278,10 @@ static void pairs(const bt_view_comm *l, bt_json *j) {
     bt_json_end(j, '}');
 }
 
-static void op(const bt_view_op *x, bt_json *j) {
+static void put_comm_op(const bt_view_op *x, bt_json *j) {
     bt_json_object(j, NULL);
-    BT_JSON_FIELDS(j, x, F(op), F(axis), F(ranks), F(calls), F(bytes_logical), F(bytes_wire),
-                   F(busy_ms), F(exposed_ms));
+    BT_JSON_FIELDS(j, x, F(op), F(axis), F(ranks), F(calls), F(bytes_logical),
+                   F(bytes_wire), F(busy_ms), F(exposed_ms));
     bt_json_num(j, "hidden_ms", bt_derived_hidden(x->exposed_ms, x->busy_ms));
     BT_JSON_FIELDS(j, x, F(wait_ms), F(overlap), F_AS("rate_bytes_per_s", rate), F(lost_max_ms),
                    F(model_ms), F(model_frac), F_KIND("lost_max_rank", lost_rank, BT_JSON_INDEX));
@@ -292,7 +293,7 @@ static void comm(const bt_view_comm *l, bt_json *j) {
     bt_json_int(j, "step0", l->step0);
     bt_json_int(j, "step1", l->step1);
     bt_json_array(j, "rows");
-    for (size_t i = 0; i < l->n; i++) op(&l->op[i], j);
+    for (size_t i = 0; i < l->n; i++) put_comm_op(&l->op[i], j);
     bt_json_end(j, ']');
     BT_JSON_ROWS(j, "links", l->link, l->n_links, F(axis), F(latency_us), F(bytes_per_s));
     pairs(l, j);

@@ -71,7 +71,7 @@ static void rewrite_all_points(bt_stream *s) {
 }
 
 /* Halves the resolution: bucket k is merged into k / 2. */
-static void coarsen(bt_stream *s) {
+static void halve_resolution(bt_stream *s) {
     rewrite_all_points(s);
     size_t out = 0, per = (size_t)s->n_metrics;
     for (size_t i = 0; i < s->n; i++) {
@@ -303,7 +303,7 @@ static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64
         s->size = size;
         s->exact = true;
     }
-    while (s->size < size) coarsen(s);
+    while (s->size < size) halve_resolution(s);
     drop_before(s, from);
     s->from = from;
     *out = s;

@@ -35,7 +35,8 @@ static double quantile_of(const weighed *w, size_t n, double total, double q) {
 }
 
 /* Sorts the known values with their weights; returns their number. */
-static size_t weigh(const bt_view_series *s, const double *values, weighed *w, double *total) {
+static size_t sort_weighted_values(const bt_view_series *s, const double *values, weighed *w,
+                                   double *total) {
     size_t n = 0;
     *total = 0;
     for (size_t i = 0; i < s->n; i++) {
@@ -63,12 +64,12 @@ void bt_view_usual_range(const bt_view_series *s, double *low, double *high) {
     weighed *w = s->n ? malloc(s->n * sizeof *w) : NULL;
     *low = *high = NAN;
     if (!w) return;
-    size_t n = weigh(s, s->min, w, &total);
+    size_t n = sort_weighted_values(s, s->min, w, &total);
     if (n > 0) {
         double q1 = quantile_of(w, n, total, 0.25), q3 = quantile_of(w, n, total, 0.75);
         *low = fmax(w[0].value,
                     usual_end(quantile_of(w, n, total, 0.05), q1 - 3 * (q3 - q1), q1, q3));
-        n = weigh(s, s->max, w, &total);
+        n = sort_weighted_values(s, s->max, w, &total);
         q1 = quantile_of(w, n, total, 0.25);
         q3 = quantile_of(w, n, total, 0.75);
         *high = fmin(w[n - 1].value,

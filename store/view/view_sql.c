@@ -107,7 +107,7 @@ typedef struct one_row {
     int n;
 } one_row;
 
-static bool take_row(void *ctx, const double *col, int n) {
+static bool read_view_row(void *ctx, const double *col, int n) {
     one_row *o = ctx;
     for (int i = 0; i < o->n && i < n; i++) o->out[i] = col[i];
     return false;
@@ -117,7 +117,7 @@ bt_code bt_vq_row(bt_view_impl *m, const char *sql, const char *run, const doubl
                   double *out, int n_out, bt_err *err) {
     for (int i = 0; i < n_out; i++) out[i] = NAN;
     one_row o = {out, n_out};
-    return bt_vq_each(m, sql, run, args, n_args, take_row, &o, err);
+    return bt_vq_each(m, sql, run, args, n_args, read_view_row, &o, err);
 }
 
 void bt_vq_release(bt_view_impl *m) {

@@ -125,7 +125,7 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code refresh(bt_view *v, bt_summary *s, bt_err *err) {
+static bt_code read_summary(bt_view *v, bt_summary *s, bt_err *err) {
     const bt_view_head *h = &v->head;
     bool same = strcmp(s->run, h->run) == 0 && s->n_attempts == h->n_attempts &&
                 s->created_s >= h->started_s && s->created_s <= h->started_s;
@@ -152,7 +152,7 @@ static bt_code refresh(bt_view *v, bt_summary *s, bt_err *err) {
 
 /* ---- chips ----------------------------------------------------------------------------------- */
 
-static void chip(bt_view_head *h, const char *name, const char *text) {
+static void add_chip(bt_view_head *h, const char *name, const char *text) {
     if (!text[0] || h->n_chips == BT_VIEW_CHIPS) return;
     bt_view_chip *c = &h->chip[h->n_chips++];
     c->name = name;
@@ -166,7 +166,7 @@ static void model_chip(bt_view_head *h, const bt_summary *s) {
     if (params > 0)
         snprintf(text + n, sizeof text - (size_t)n, "%s%s parameters", n ? ", " : "",
                  bt_metric_format(many, sizeof many, params, BT_UNIT_COUNT));
-    chip(h, "model", text);
+    add_chip(h, "model", text);
 }
 
 /* ["a.txt","b.txt"] -> a.txt, b.txt */
@@ -190,7 +190,7 @@ static void data_chip(bt_view_head *h, const bt_summary *s) {
     if (s->data_tokens > 0)
         snprintf(text + n, sizeof text - (size_t)n, ", %s tokens",
                  bt_metric_format(many, sizeof many, s->data_tokens, BT_UNIT_COUNT));
-    chip(h, "data", text);
+    add_chip(h, "data", text);
 }
 
 /* Composes for example "4 ranks x 2 threads on 2 hosts, dp 2, shard 2 (ZeRO 3)"; axes of size 1 are omitted. */
@@ -231,7 +231,7 @@ static void layout_chip(bt_view_head *h, const bt_view_ranks *r, const bt_summar
             n += snprintf(text + n, size - (size_t)n, " (%.0f virtual)", s->virtual_stages);
     }
     if (most[2] > 0 && s->zero > 0) snprintf(text + n, size - (size_t)n, " (ZeRO %.0f)", s->zero);
-    chip(h, "layout", text);
+    add_chip(h, "layout", text);
 }
 
 static void rate_chip(bt_view_head *h, const bt_summary *s) {
@@ -243,7 +243,7 @@ static void rate_chip(bt_view_head *h, const bt_summary *s) {
         if (changed && s->lr > 0)
             snprintf(text + n, sizeof text - (size_t)n, ", began as %.3g", s->lr);
     }
-    chip(h, "lr", text);
+    add_chip(h, "lr", text);
 }
 
 static void batch_chip(bt_view_head *h, const bt_summary *s) {
@@ -254,12 +254,12 @@ static void batch_chip(bt_view_head *h, const bt_summary *s) {
             snprintf(text + n, sizeof text - (size_t)n, " (%.0f x %.0f)",
                      ceil(s->batch_tokens / s->seq_len), s->seq_len);
     }
-    chip(h, "batch", text);
+    add_chip(h, "batch", text);
 }
 
 /* ---- what happened --------------------------------------------------------------------------- */
 
-static void phrase(char *out, size_t size, const char *text) {
+static void copy_phrase(char *out, size_t size, const char *text) {
     size_t n = strcspn(text, "\n");
     while (n > 0 && (text[n - 1] == '.' || text[n - 1] == ' ')) n--;
     snprintf(out, size, "%.*s", (int)(n < size ? n : size - 1), text);
@@ -351,7 +351,7 @@ static void put_failed_state(bt_view *v, const bt_summary *s) {
     describe_end(v, "failed", isnan(v->impl->ended_s) ? v->impl->last_s : v->impl->ended_s);
     for (size_t i = 0; i < sizeof remedies / sizeof remedies[0]; i++)
         if (strcmp(h->exit_kind, remedies[i].kind) == 0) first = remedies[i].first;
-    phrase(t->why, sizeof t->why, s->failure[0] ? s->failure : h->exit_kind);
+    copy_phrase(t->why, sizeof t->why, s->failure[0] ? s->failure : h->exit_kind);
     put_resume_command(v, s, first);
 }
 
@@ -372,7 +372,7 @@ static void put_stalled_state(bt_view *v, const bt_summary *s) {
     char usual[40];
     t->level = BT_EV_WARN;
     describe_end(v, "stalled", v->impl->last_s);
-    phrase(t->why, sizeof t->why, s->stall);
+    copy_phrase(t->why, sizeof t->why, s->stall);
     if (!t->why[0] && h->step_p50_ms > 0)
         snprintf(t->why, sizeof t->why, "no step since then; a step usually takes %s",
                  bt_metric_format(usual, sizeof usual, h->step_p50_ms, BT_UNIT_MS));
@@ -391,8 +391,8 @@ static void put_stalled_state(bt_view *v, const bt_summary *s) {
 
 /* Finds the newest request that matches the verb, "pause requested by ctl". */
 static void put_request_reason(bt_view_trouble *t, const bt_summary *s, const char *verb) {
-    phrase(t->why, sizeof t->why,
-           strncmp(s->asked, verb, strlen(verb)) == 0 ? s->asked : "on request");
+    copy_phrase(t->why, sizeof t->why,
+                strncmp(s->asked, verb, strlen(verb)) == 0 ? s->asked : "on request");
 }
 
 static void put_paused_state(bt_view *v, const bt_summary *s) {
@@ -429,7 +429,7 @@ static void put_restarted_state(bt_view *v, const bt_summary *s) {
         if (h->restarts > 1) snprintf(times, sizeof times, "%d times", h->restarts);
         snprintf(t->what, sizeof t->what, "restarted %s", times);
     }
-    phrase(t->why, sizeof t->why, s->failure[0] ? s->failure : s->reason);
+    copy_phrase(t->why, sizeof t->why, s->failure[0] ? s->failure : s->reason);
 }
 
 static void compose_summary(bt_view *v, const bt_summary *s) {
@@ -456,7 +456,7 @@ static void compose_summary(bt_view *v, const bt_summary *s) {
 bt_code bt_view_load_summary(bt_view *v, bt_err *err) {
     bt_view_head *h = &v->head;
     bt_summary *s = &v->impl->summary;
-    BT_TRY(refresh(v, s, err));
+    BT_TRY(read_summary(v, s, err));
     h->progress = h->steps_total > 0 && h->step >= 0
                       ? fmin(1, (double)(h->step + 1) / (double)h->steps_total)
                       : NAN;

@@ -162,7 +162,7 @@ static void add_recent(summary *s, const double now[RECENT]) {
     s->n_recent++;
 }
 
-static void summarise(summary *s, const bt_step_record *r) {
+static void summarise_step(summary *s, const bt_step_record *r) {
     const double *v = r->values;
     double took = v[BT_MS_STEP_TIME] * 1e3;
     if (isfinite(took) && took >= 0 && took < 1e15) {
@@ -234,7 +234,7 @@ static void apply_step(void *ctx, const bt_step_record *r) {
     run_statement(a, st);
     insert_ranks(a, r);
     if (a->rc == SQLITE_OK) a->rc = bt_roll_add(a->roll, r);
-    summarise(&a->now, r);
+    summarise_step(&a->now, r);
     a->touched = true;
 }
 

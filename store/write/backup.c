@@ -62,7 +62,7 @@ static int create_locked_file(const char *fresh) {
     return fd;
 }
 
-static bool abandoned(const char *fresh) {
+static bool is_abandoned_copy(const char *fresh) {
     int fd = open(fresh, O_RDONLY | O_CLOEXEC);
     bool nobody = fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0;
     if (fd >= 0) close(fd);
@@ -86,7 +86,7 @@ static void remove_stale_backups(const char *path) {
         char *end = strstr(fresh + folder + n, ".tmp");
         if (!end) continue;
         end[4] = 0;
-        if (abandoned(fresh)) unlink(file);
+        if (is_abandoned_copy(fresh)) unlink(file);
     }
     if (d) closedir(d);
 }

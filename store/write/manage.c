@@ -513,7 +513,7 @@ static bt_code rebuild_all(session *s, const bt_gc_cfg *cfg, bt_err *err) {
     return code;
 }
 
-static bt_code compact(session *s, bt_err *err) {
+static bt_code compact_database(session *s, bt_err *err) {
     BT_TRY(bt_lock_take(&s->lock, s->wait_s, err));
     bt_code code = bt_sql_exec(s->db, s->path, "PRAGMA incremental_vacuum", err);
     if (code == BT_OK)
@@ -522,7 +522,7 @@ static bt_code compact(session *s, bt_err *err) {
     return code;
 }
 
-static bt_code gc(session *s, const bt_gc_cfg *cfg, bt_gc_result *out, bt_err *err) {
+static bt_code collect_garbage(session *s, const bt_gc_cfg *cfg, bt_gc_result *out, bt_err *err) {
     if (cfg->keep_rank_steps >= 0) {
         char sql[120];
         snprintf(sql, sizeof sql,
@@ -534,7 +534,7 @@ static bt_code gc(session *s, const bt_gc_cfg *cfg, bt_gc_result *out, bt_err *e
     BT_TRY(delete_orphan_rows(s, &out->orphan_rows, err));
     BT_TRY(rebuild_all(s, cfg, err));
     BT_TRY(each_attempt(s, retain_attempt, out, err));
-    return cfg->compact ? compact(s, err) : BT_OK;
+    return cfg->compact ? compact_database(s, err) : BT_OK;
 }
 
 bt_code bt_store_gc(const char *path, const bt_gc_cfg *cfg, double wait_s, bt_gc_result *out,
@@ -543,7 +543,7 @@ bt_code bt_store_gc(const char *path, const bt_gc_cfg *cfg, double wait_s, bt_gc
     *out = (bt_gc_result){0};
     BT_TRY(enter_session(&s, path, wait_s, err));
     out->bytes_before = database_file_bytes(path);
-    bt_code code = gc(&s, cfg, out, err);
+    bt_code code = collect_garbage(&s, cfg, out, err);
     out->bytes_after = database_file_bytes(path);
     leave_session(&s);
     return code;

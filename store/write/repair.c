@@ -22,8 +22,8 @@ static bool had_database(const char *path) {
 }
 
 /* BT_OK: all pages are valid; BT_FORMAT: damaged, or another program's file (*foreign). */
-static bt_code examine(const char *path, const bt_store_progress *progress, bool *foreign,
-                       bt_err *err) {
+static bt_code examine_database(const char *path, const bt_store_progress *progress, bool *foreign,
+                                bt_err *err) {
     bt_sql_reading reading = {0};
     sqlite3 *db = NULL;
     sqlite3_stmt *st = NULL;
@@ -58,7 +58,7 @@ bt_code bt_store_repair(const char *path, double wait_s, const bt_store_progress
     *out = (bt_repair_result){0};
     const bool there = stat(path, &st) == 0;
     if (there && !S_ISREG(st.st_mode)) return bt_fail(err, BT_FORMAT, "'%s' is not a file", path);
-    bt_code found = there ? examine(path, progress, &foreign, &why) : BT_FORMAT;
+    bt_code found = there ? examine_database(path, progress, &foreign, &why) : BT_FORMAT;
     out->sound = found == BT_OK;
     if (found == BT_OK) return BT_OK;
     if (foreign || (found != BT_FORMAT && found != BT_NOTFOUND)) {

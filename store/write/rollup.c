@@ -213,7 +213,7 @@ struct bt_roll {
     size_t blob_floats;
 };
 
-static void clear(bt_roll *r, int level) {
+static void clear_roll_level(bt_roll *r, int level) {
     memset(r->steps[level], 0, sizeof(bt_block_stat) * (size_t)r->slots.n_steps);
     if (r->n_ranks)
         memset(r->ranks[level], 0,
@@ -248,7 +248,7 @@ static int put_blob(bt_roll *r, int kind, int level, size_t bytes) {
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-static bool any(const bt_block_stat *s, size_t n) {
+static bool has_any_value(const bt_block_stat *s, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (s[i].n > 0) return true;
     }
@@ -280,7 +280,7 @@ static void constants_as_stored(bt_block_stat *s, int n) {
 static int close_block(bt_roll *r, int level) {
     int rc = SQLITE_OK;
     size_t n_rank_stats = (size_t)r->n_ranks * (size_t)r->slots.n_ranks;
-    bool ranks = n_rank_stats && any(r->ranks[level], n_rank_stats);
+    bool ranks = n_rank_stats && has_any_value(r->ranks[level], n_rank_stats);
     if (!r->silent) {
         rc = put_blob(r, BT_ROLL_STEPS, level,
                       encode_steps(r->steps[level], r->slots.n_steps, (unsigned char *)r->blob));
@@ -299,7 +299,7 @@ static int close_block(bt_roll *r, int level) {
         for (size_t i = 0; ranks && i < n_rank_stats; i++)
             bt_block_stat_merge(&r->ranks[level + 1][i], &r->ranks[level][i]);
     }
-    clear(r, level);
+    clear_roll_level(r, level);
     r->block[level] = -1;
     return rc;
 }
@@ -394,7 +394,7 @@ static int load_open_blocks(bt_roll *r, int64_t next) {
     int rc = SQLITE_OK;
     const int64_t step = newest_before(r, next);
     for (int level = 1; level <= BT_ROLL_LEVELS; level++) {
-        clear(r, level);
+        clear_roll_level(r, level);
         r->block[level] = -1;
     }
     if (step < 0) return SQLITE_OK;
@@ -440,7 +440,7 @@ void bt_roll_start(bt_roll *r, int64_t aid) {
     r->last = -1;
     r->stale = false;
     for (int level = 1; level <= BT_ROLL_LEVELS; level++) {
-        clear(r, level);
+        clear_roll_level(r, level);
         r->block[level] = -1;
     }
 }

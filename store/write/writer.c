@@ -71,7 +71,7 @@ static int on_wal(void *ctx, sqlite3 *db, const char *name, int pages) {
     return SQLITE_OK;
 }
 
-static void checkpoint(bt_writer *w, int mode, double wait_s) {
+static void checkpoint_log(bt_writer *w, int mode, double wait_s) {
     bt_err ignored;
     if (bt_lock_take(&w->lock, wait_s, &ignored) != BT_OK) return;
     /* A cut log must not be copied into the file: the next transaction rescues the data. Frames that readers still
@@ -222,17 +222,17 @@ static bt_code commit_records(bt_writer *w, bt_record **list) {
             w->retain = true;
         atomic_store(&w->skipped, bt_apply_skipped(w->apply));
     }
-    if (w->db && w->wal_pages > WAL_PAGES_BUSY) checkpoint(w, SQLITE_CHECKPOINT_PASSIVE, 0);
+    if (w->db && w->wal_pages > WAL_PAGES_BUSY) checkpoint_log(w, SQLITE_CHECKPOINT_PASSIVE, 0);
     pthread_mutex_unlock(&w->db_mu);
     return code;
 }
 
 /* Idle work: copies the log into the file and deletes one chunk of old rank rows. */
-static void tidy(bt_writer *w) {
+static void do_idle_work(bt_writer *w) {
     bt_err ignored;
     int64_t rows = 0;
     pthread_mutex_lock(&w->db_mu); /* if there is nothing to do, this costs two comparisons */
-    if (w->db && w->wal_pages > WAL_PAGES_IDLE) checkpoint(w, SQLITE_CHECKPOINT_PASSIVE, 0);
+    if (w->db && w->wal_pages > WAL_PAGES_IDLE) checkpoint_log(w, SQLITE_CHECKPOINT_PASSIVE, 0);
     if (w->retain && w->apply && w->at.aid && bt_lock_take(&w->lock, 0, &ignored) == BT_OK) {
         if (bt_retain_chunk(w->db, w->at.aid, bt_apply_last_step(w->apply), &w->retain, &rows) !=
             SQLITE_OK)
@@ -257,7 +257,7 @@ static bool await_work(bt_writer *w, int64_t not_before) {
         q->sleeping = false;
         if (q->head || q->stop) break;
         pthread_mutex_unlock(&q->mu);
-        tidy(w);
+        do_idle_work(w);
         pthread_mutex_lock(&q->mu);
     }
     while (!q->flush_requested && !q->stop && bt_now_ns() < not_before)
@@ -267,7 +267,7 @@ static bool await_work(bt_writer *w, int64_t not_before) {
     return more;
 }
 
-static bool hurried(bt_queue *q) {
+static bool is_flush_requested(bt_queue *q) {
     pthread_mutex_lock(&q->mu);
     bool yes = q->flush_requested || q->stop;
     pthread_mutex_unlock(&q->mu);
@@ -284,7 +284,7 @@ static void *write_loop(void *arg) {
         if (commit_records(w, &list) == BT_OK) {
             bt_queue_done(&w->q);
             pause = RETRY_NS;
-            if (!hurried(&w->q)) tidy(w);
+            if (!is_flush_requested(&w->q)) do_idle_work(w);
             continue;
         }
         bt_queue_requeue(&w->q, list);
@@ -571,7 +571,7 @@ void bt_writer_close(bt_writer *w) {
         pthread_join(w->thread, NULL);
     }
     bt_apply_close(w->apply);
-    if (w->db && w->running) checkpoint(w, SQLITE_CHECKPOINT_TRUNCATE, 0.2);
+    if (w->db && w->running) checkpoint_log(w, SQLITE_CHECKPOINT_TRUNCATE, 0.2);
     sqlite3_close(w->db);
     bt_lock_close(&w->lock);
     bt_ring_close(w->ring);

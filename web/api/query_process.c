@@ -66,7 +66,7 @@ static void send_query_text(child *c) {
 }
 
 /* Returns false if there are more than `most` bytes. */
-static bool take_some(int *fd, bt_text *to, size_t most) {
+static bool read_available(int *fd, bt_text *to, size_t most) {
     char buf[16384];
     ssize_t n = read(*fd, buf, sizeof buf);
     if (n > 0) bt_text_putn(to, buf, (size_t)n);
@@ -83,8 +83,8 @@ static bool communicate(child *c, int64_t until, size_t bytes, bt_text *out, bt_
             {c->fd[IN], POLLOUT, 0}, {c->fd[OUT], POLLIN, 0}, {c->fd[ERR], POLLIN, 0}};
         if (poll(p, ENDS, (int)(left / 1000000) + 1) < 0 && errno != EINTR) return false;
         if (p[IN].revents) send_query_text(c);
-        if (p[OUT].revents && !take_some(&c->fd[OUT], out, bytes)) return false;
-        if (p[ERR].revents && !take_some(&c->fd[ERR], said, 4096)) return false;
+        if (p[OUT].revents && !read_available(&c->fd[OUT], out, bytes)) return false;
+        if (p[ERR].revents && !read_available(&c->fd[ERR], said, 4096)) return false;
     }
     return true;
 }

@@ -72,7 +72,7 @@ void bt_listen_holder(int port, char *out, size_t size) {
     closedir(d);
 }
 
-static bt_code taken(const char *host, int port, bt_err *err) {
+static bt_code fail_port_in_use(const char *host, int port, bt_err *err) {
     char who[128];
     bt_listen_holder(port, who, sizeof who);
     return bt_fail(
@@ -97,7 +97,7 @@ bt_code bt_listen_tcp(const char *host, int port, int *out, int *port_found, bt_
     if (code == BT_OK &&
         (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0)) {
         code = errno == EADDRINUSE
-                   ? taken(host, port, err)
+                   ? fail_port_in_use(host, port, err)
                    : bt_fail_errno(err, BT_IO, errno, "cannot listen on %s port %d", host, port);
     }
     freeaddrinfo(found);

@@ -254,7 +254,7 @@ bt_code bt_serve_start(bt_serve **out, const bt_serve_cfg *cfg, bt_err *err) {
 int bt_serve_port(const bt_serve *s) { return s->port; }
 const char *bt_serve_token(const bt_serve *s) { return s->token; }
 
-static int unfinished(bt_serve *s) {
+static int count_unfinished_replies(bt_serve *s) {
     pthread_mutex_lock(&s->lock);
     const int n = s->n_replies;
     pthread_mutex_unlock(&s->lock);
@@ -264,7 +264,8 @@ static int unfinished(bt_serve *s) {
 void bt_serve_stop(bt_serve *s) {
     if (!s) return;
     atomic_store(&s->stopping, true);
-    for (const int64_t until = bt_now_ns() + flush_ns; unfinished(s) && bt_now_ns() < until;)
+    for (const int64_t until = bt_now_ns() + flush_ns;
+         count_unfinished_replies(s) && bt_now_ns() < until;)
         bt_sleep_ns(5000000);
     atomic_store(&s->stop, true);
     pthread_join(s->watcher, NULL);

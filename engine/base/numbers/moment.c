@@ -1,7 +1,7 @@
 /* moment.c - converts optimizer states between forms, for a run that resumes with another form. */
 #include "engine/base/numbers/moment.h"
 
-static float read(const void *from, bt_moment_form form, size_t i) {
+static float read_moment(const void *from, bt_moment_form form, size_t i) {
     switch (form) {
     case BT_MOMENT_BF16: {
         uint16_t x;
@@ -18,7 +18,7 @@ static float read(const void *from, bt_moment_form form, size_t i) {
     }
 }
 
-static void write(void *to, bt_moment_form form, size_t i, float x) {
+static void write_moment(void *to, bt_moment_form form, size_t i, float x) {
     switch (form) {
     case BT_MOMENT_BF16: {
         const uint16_t near = bt_moment_to_bf16(x, BT_MOMENT_NEAREST);
@@ -37,5 +37,5 @@ void bt_moment_convert(void *to, bt_moment_form to_form, const void *from, bt_mo
         memmove(to, from, n * bt_moment_bytes(to_form));
         return;
     }
-    for (size_t i = 0; i < n; i++) write(to, to_form, i, read(from, from_form, i));
+    for (size_t i = 0; i < n; i++) write_moment(to, to_form, i, read_moment(from, from_form, i));
 }

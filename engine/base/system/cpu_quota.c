@@ -22,7 +22,7 @@ static int read_numbers(const char *folder, const char *name, long long out[2]) 
     return n;
 }
 
-static void take_quota(quota_search *s, const char *folder) {
+static void read_group_quota(quota_search *s, const char *folder) {
     long long v[2], period[2];
     double quota = 0;
     if (read_numbers(folder, "cpu.max", v) == 2 && v[0] > 0 && v[1] > 0)
@@ -41,7 +41,7 @@ static void search_mount(quota_search *s, const char *mount, const char *group) 
     if (top <= 0 || (size_t)top >= sizeof folder) return;
     snprintf(folder + top, sizeof folder - (size_t)top, "%s", group);
     for (;;) {
-        take_quota(s, folder);
+        read_group_quota(s, folder);
         char *up = strrchr(folder + top, '/');
         if (!up) return;
         *up = '\0';
@@ -55,7 +55,7 @@ static FILE *open_proc(const quota_search *s, const char *name) {
 }
 
 /* True if `word` is an item of a list separated by commas. */
-static bool lists(const char *items, const char *word) {
+static bool is_listed_controller(const char *items, const char *word) {
     for (const size_t n = strlen(word); *items;
          items += strcspn(items, ","), items += *items == ',')
         if (strcspn(items, ",\n") == n && strncmp(items, word, n) == 0) return true;
@@ -73,7 +73,7 @@ static void read_groups(quota_search *s) {
         if (!group) continue;
         *group++ = '\0';
         const bool second = controllers[1] == '\0';
-        if (!second && !lists(controllers + 1, "cpu")) continue;
+        if (!second && !is_listed_controller(controllers + 1, "cpu")) continue;
         snprintf(s->group[second], PATH_MAX, "%s", strcmp(group, "/") == 0 ? "" : group);
     }
     if (f) fclose(f);
@@ -89,7 +89,8 @@ static void search_mounts(quota_search *s) {
             sscanf(after, " - %31s %*s %4095s", type, options) != 2)
             continue;
         const bool second = strcmp(type, "cgroup2") == 0;
-        if (!second && (strcmp(type, "cgroup") != 0 || !lists(options, "cpu"))) continue;
+        if (!second && (strcmp(type, "cgroup") != 0 || !is_listed_controller(options, "cpu")))
+            continue;
         const char *group = s->group[second];
         const size_t n = strcmp(root, "/") == 0 ? 0 : strlen(root);
         const bool inside = strncmp(group, root, n) == 0 && (group[n] == '/' || group[n] == '\0');

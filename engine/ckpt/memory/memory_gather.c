@@ -39,7 +39,7 @@ static int find_sender(const gather *g, int part) {
     return -1;
 }
 
-static bt_code take_tables(gather *g, bt_err *err) {
+static bt_code receive_tables(gather *g, bt_err *err) {
     const size_t parts = (size_t)g->s->parts, n = (size_t)g->size * parts;
     g->bytes = calloc(n + 1, sizeof *g->bytes);
     g->takes = calloc(n + 1, 1);
@@ -52,7 +52,7 @@ static bt_code take_tables(gather *g, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code take_stock(gather *g, bt_err *err) {
+static bt_code list_memory_states(gather *g, bt_err *err) {
     const int parts = g->s->parts;
     uint64_t *mine = calloc((size_t)parts + 1, sizeof *mine);
     bt_code code = bt_agree(
@@ -188,8 +188,8 @@ static void release_gather(gather *g) {
 bt_code ckpt_memory_gather(memory_segments *all, const memory_spread *s,
                            const bt_ckpt_slice *slices, size_t n, bt_err *err) {
     gather g = {.s = s, .all = all, .rank = bt_comm_rank(s->world), .size = bt_comm_size(s->world)};
-    bt_code code = bt_agree(s->world, take_tables(&g, err), err);
-    if (code == BT_OK) code = take_stock(&g, err);
+    bt_code code = bt_agree(s->world, receive_tables(&g, err), err);
+    if (code == BT_OK) code = list_memory_states(&g, err);
     if (code == BT_OK) code = find_needed_parts(&g, slices, n, err);
     if (code == BT_OK) code = bt_agree(s->world, allocate_gathered(&g, err), err);
     if (code == BT_OK) code = send_all(&g, err);

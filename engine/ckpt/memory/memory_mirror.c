@@ -29,7 +29,7 @@ typedef struct offer { /* a rank's description of its part */
     uint64_t layout, bytes;
 } offer;
 
-static size_t pieces(uint64_t bytes) {
+static size_t count_mirror_pieces(uint64_t bytes) {
     return 2 + bytes / PIECE;
 } /* the first piece and the head are separate */
 
@@ -37,7 +37,7 @@ static bt_code choose_mirrored_state(memory_mirror *m, const memory_pair_name *o
                                      const offer *all, bt_err *err) {
     const int me = own->rank, size = own->world_size, n = bt_memory_kept(me, size);
     m->keeper = bt_memory_keeper(me, size);
-    size_t messages = m->keeper >= 0 ? pieces(m->bytes) : 0;
+    size_t messages = m->keeper >= 0 ? count_mirror_pieces(m->bytes) : 0;
     m->part = calloc((size_t)n + 1, sizeof *m->part);
     if (!m->part) return bt_fail(err, BT_NOMEM, "cannot take memory for %d copies of states", n);
     const int from = n > 0 ? bt_memory_neighbour(bt_comm_host(me), -1, size) : -1;
@@ -46,7 +46,7 @@ static bt_code choose_mirrored_state(memory_mirror *m, const memory_pair_name *o
         const memory_pair_name name = {own->dir, r, size, all[r].layout, "m"};
         m->part[m->n].rank = r;
         ckpt_pair_init(&m->part[m->n++].pair, &name, all[r].bytes);
-        messages += pieces(all[r].bytes);
+        messages += count_mirror_pieces(all[r].bytes);
     }
     return bt_mailbox_create(&m->box, m->comm, messages, err);
 }

@@ -85,7 +85,7 @@ void ckpt_memory_open(memory_segments *all, const char *dir) {
     closedir(d);
 }
 
-static bool belongs(const memory_head *h, const memory_head *to) {
+static bool is_same_memory_state(const memory_head *h, const memory_head *to) {
     return h->attempt == to->attempt && h->number == to->number && h->step == to->step &&
            h->world_size == to->world_size && h->params_hash == to->params_hash;
 }
@@ -98,14 +98,14 @@ static bool is_complete(const memory_segments *all, const memory_head *of) {
         bool twice = false;
         for (size_t k = 0; k < i && !twice; k++) {
             const memory_head *b = memory_head_of(&all->at[k]);
-            twice = belongs(b, of) && a->rank == b->rank;
+            twice = is_same_memory_state(b, of) && a->rank == b->rank;
         }
-        n += belongs(a, of) && a->rank < of->world_size && !twice;
+        n += is_same_memory_state(a, of) && a->rank < of->world_size && !twice;
     }
     return n == of->world_size;
 }
 
-static bool newer(const memory_head *a, const memory_head *b) {
+static bool is_newer_memory_state(const memory_head *a, const memory_head *b) {
     return a->attempt != b->attempt ? a->attempt > b->attempt : a->number > b->number;
 }
 
@@ -113,7 +113,8 @@ const memory_head *ckpt_memory_newest(const memory_segments *all) {
     const memory_head *best = NULL;
     for (size_t i = 0; i < all->n; i++) {
         const memory_head *h = memory_head_of(&all->at[i]);
-        if (h->rank == 0 && (!best || newer(h, best)) && (h->spread || is_complete(all, h)))
+        if (h->rank == 0 && (!best || is_newer_memory_state(h, best)) &&
+            (h->spread || is_complete(all, h)))
             best = h;
     }
     return best;

@@ -16,7 +16,7 @@ static const char *const strangers[] = {"<think>",      "reasoning_content", "en
 
 /* Removes blanks, quotes, + and ~, which join pieces; line feeds become
  * . The caller frees the result; NULL: no memory */
-static char *squeezed(const char *jinja) {
+static char *strip_jinja_joins(const char *jinja) {
     char *out = malloc(2 * strlen(jinja) + 1), *to = out;
     for (const char *p = jinja; out && *p; p++) {
         if (strchr(" \t\"'+~", *p)) continue;
@@ -82,7 +82,7 @@ bt_code bt_chat_of_jinja(const bt_chat_template **out, const char *jinja, const 
     for (size_t i = 0; bt_chat_at(i) && !*out; i++)
         if (bt_chat_at(i)->sha256 && strcmp(bt_chat_at(i)->sha256, hash) == 0) *out = bt_chat_at(i);
     if (*out) return BT_OK;
-    char *text = squeezed(jinja);
+    char *text = strip_jinja_joins(jinja);
     if (!text) return bt_fail(err, BT_NOMEM, "cannot take memory to read a chat template");
     *how = "by the structure of the tokenizer's own";
     bt_text why = {0};

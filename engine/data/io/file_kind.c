@@ -90,7 +90,7 @@ static const bt_file_kind csv = {.what = "a table of comma-separated values",
                                  .remedy =
                                      PANDAS("read_csv('{}', sep='\\t')") ", or name it *.txt"};
 
-static bool contains(const char *head, size_t n, const char *word) {
+static bool head_contains(const char *head, size_t n, const char *word) {
     const size_t k = strlen(word);
     for (size_t i = 0; i + k <= n; i++)
         if (memcmp(head + i, word, k) == 0) return true;
@@ -112,7 +112,7 @@ const bt_file_kind *bt_file_kind_of(const char *head, size_t n) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const bt_file_kind *k = &kinds[i];
         if (n < k->at + k->n || memcmp(head + k->at, k->magic, k->n) != 0) continue;
-        if (k->inside && !contains(head, n, k->inside)) continue;
+        if (k->inside && !head_contains(head, n, k->inside)) continue;
         if (k->text || is_binary(head, n)) return k;
     }
     return NULL;

@@ -89,7 +89,7 @@ static bool on_path(const char *path, bool inner, const char *key, size_t n) {
     return false;
 }
 
-static bool wants(const bt_json_selection *w, bool inner, const char *key, size_t n) {
+static bool is_selected_key(const bt_json_selection *w, bool inner, const char *key, size_t n) {
     return in_list(inner ? w->inner : w->row, key, n) || on_path(w->path, inner, key, n) ||
            memchr(key, '\\', n); /* an escaped key is left to the parser */
 }
@@ -135,7 +135,7 @@ static bool keep_object(scan *p, int level) {
         if (skip_json_blanks(p) != ':') return false;
         p->i++;
         if (level == 0) note_sign(p, p->s + key + 1, n);
-        const bool wanted = wants(p->w, level > 0, p->s + key + 1, n);
+        const bool wanted = is_selected_key(p->w, level > 0, p->s + key + 1, n);
         if (!(wanted ? keep_value(p, level + 1) : skip_value(p))) return false;
         c = skip_json_blanks(p);
         if (c != ',' && c != '}') return false;

@@ -17,11 +17,11 @@ static void sort_pairs_by(bool target, pair *out, const pair *in, size_t n, uint
     for (size_t i = 0; i < n; i++) out[at[target ? in[i].target : in[i].input]++] = in[i];
 }
 
-static bool same(const pair *x, const pair *y) {
+static bool is_same_pair(const pair *x, const pair *y) {
     return x->input == y->input && x->target == y->target;
 }
 
-static size_t take_batch_pairs(pair *out, const bt_batch *b, size_t tokens) {
+static size_t add_batch_pairs(pair *out, const bt_batch *b, size_t tokens) {
     size_t n = 0;
     for (size_t i = 0; i < tokens; i++)
         if (b->targets[i] >= 0) out[n++] = (pair){b->inputs[i], b->targets[i]};
@@ -34,7 +34,7 @@ static bt_code read_pairs(pair *out, size_t *n, bt_loader *l, const bt_loader_cf
         bt_batch b;
         BT_TRY(bt_loader_next(l, &b, err));
         const int64_t B = sequences - done < cfg->B ? sequences - done : cfg->B;
-        *n += take_batch_pairs(out + *n, &b, (size_t)(B * cfg->T));
+        *n += add_batch_pairs(out + *n, &b, (size_t)(B * cfg->T));
     }
     return BT_OK;
 }
@@ -42,7 +42,8 @@ static bt_code read_pairs(pair *out, size_t *n, bt_loader *l, const bt_loader_cf
 /* Returns the number of different pairs, which are sorted. */
 static size_t count_distinct_pairs(const pair *p, size_t n) {
     size_t count_distinct_pairs = 0;
-    for (size_t i = 0; i < n; i++) count_distinct_pairs += i == 0 || !same(&p[i - 1], &p[i]);
+    for (size_t i = 0; i < n; i++)
+        count_distinct_pairs += i == 0 || !is_same_pair(&p[i - 1], &p[i]);
     return count_distinct_pairs;
 }
 

@@ -296,7 +296,7 @@ static bt_code open_sources(bt_loader *l, const bt_loader_cfg *cfg, bt_err *err)
     return code;
 }
 
-static bt_code take_buffers(bt_loader *l, bt_err *err) {
+static bt_code allocate_loader_buffers(bt_loader *l, bt_err *err) {
     size_t n = (size_t)l->B * (size_t)l->T;
     l->row = malloc(((size_t)l->T + 1) * sizeof *l->row);
     bool ok = l->row != NULL;
@@ -327,7 +327,7 @@ bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) {
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
     bt_code code = open_sources(l, cfg, err);
-    if (code == BT_OK) code = take_buffers(l, err);
+    if (code == BT_OK) code = allocate_loader_buffers(l, err);
     if (code == BT_OK) code = start_reader(l, err);
     if (code != BT_OK) {
         bt_loader_close(l);

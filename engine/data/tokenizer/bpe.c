@@ -256,13 +256,13 @@ static size_t merge_short(const bt_tokenizer *t, const char *word, size_t n, int
     return n;
 }
 
-static bool sooner(const candidate *a, const candidate *b) {
+static bool merges_before(const candidate *a, const candidate *b) {
     return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
 static void heap_push(encoder *e, candidate c) {
     size_t i = e->n_heap++;
-    for (; i && sooner(&c, &e->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i && merges_before(&c, &e->heap[(i - 1) / 2]); i = (i - 1) / 2)
         e->heap[i] = e->heap[(i - 1) / 2];
     e->heap[i] = c;
 }
@@ -271,8 +271,8 @@ static candidate heap_pop(encoder *e) {
     candidate top = e->heap[0], last = e->heap[--e->n_heap];
     size_t i = 0;
     for (size_t k; (k = 2 * i + 1) < e->n_heap; i = k) {
-        if (k + 1 < e->n_heap && sooner(&e->heap[k + 1], &e->heap[k])) k++;
-        if (!sooner(&e->heap[k], &last)) break;
+        if (k + 1 < e->n_heap && merges_before(&e->heap[k + 1], &e->heap[k])) k++;
+        if (!merges_before(&e->heap[k], &last)) break;
         e->heap[i] = e->heap[k];
     }
     e->heap[i] = last;

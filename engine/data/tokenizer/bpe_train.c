@@ -237,7 +237,7 @@ static bool add_occurrence(trainer *t, pair *p, uint32_t w) {
     return true;
 }
 
-static bool precedes(const trainer *t, const entry *a, const entry *b) {
+static bool has_higher_count(const trainer *t, const entry *a, const entry *b) {
     if (a->count != b->count) return a->count > b->count;
     const pair *p = &t->pairs[a->pair], *q = &t->pairs[b->pair];
     return p->left != q->left ? p->left < q->left : p->right < q->right;
@@ -248,7 +248,7 @@ static bool push_heap(trainer *t, entry e) {
     if (!heap) return false;
     t->heap = heap;
     size_t i = t->n_heap++;
-    for (; i && precedes(t, &e, &t->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i && has_higher_count(t, &e, &t->heap[(i - 1) / 2]); i = (i - 1) / 2)
         t->heap[i] = t->heap[(i - 1) / 2];
     t->heap[i] = e;
     return true;
@@ -258,8 +258,8 @@ static entry pop_heap(trainer *t) {
     entry top = t->heap[0], last = t->heap[--t->n_heap];
     size_t i = 0;
     for (size_t k; (k = 2 * i + 1) < t->n_heap; i = k) {
-        if (k + 1 < t->n_heap && precedes(t, &t->heap[k + 1], &t->heap[k])) k++;
-        if (!precedes(t, &t->heap[k], &last)) break;
+        if (k + 1 < t->n_heap && has_higher_count(t, &t->heap[k + 1], &t->heap[k])) k++;
+        if (!has_higher_count(t, &t->heap[k], &last)) break;
         t->heap[i] = t->heap[k];
     }
     t->heap[i] = last;

@@ -55,7 +55,7 @@ static bt_code decode_tq2(float *out, const unsigned char *in, size_t n, bt_err 
 }
 
 /* digit n of a byte: -1, 0, 1 */
-static float digit(unsigned char byte, size_t n) {
+static float unpack_base3_digit(unsigned char byte, size_t n) {
     static const unsigned pow3[] = {1, 3, 9, 27, 81};
     const unsigned q = byte * pow3[n] & 0xffu;
     return (float)(int)(q * 3 >> 8) - 1.0f;
@@ -66,9 +66,11 @@ static void decode_tq1(float *out, const unsigned char *in, size_t n) {
         const float d = bt_half_to_float(u16_at(in + TQ1_CODES));
         float *x = out + b * TQ;
         for (size_t k = 0; k < 5; k++) {
-            for (size_t m = 0; m < 32; m++) x[32 * k + m] = d * digit(in[m], k);
-            for (size_t m = 0; m < 16; m++) x[160 + 16 * k + m] = d * digit(in[32 + m], k);
-            for (size_t m = 0; k < 4 && m < 4; m++) x[240 + 4 * k + m] = d * digit(in[48 + m], k);
+            for (size_t m = 0; m < 32; m++) x[32 * k + m] = d * unpack_base3_digit(in[m], k);
+            for (size_t m = 0; m < 16; m++)
+                x[160 + 16 * k + m] = d * unpack_base3_digit(in[32 + m], k);
+            for (size_t m = 0; k < 4 && m < 4; m++)
+                x[240 + 4 * k + m] = d * unpack_base3_digit(in[48 + m], k);
         }
     }
 }
@@ -191,16 +193,16 @@ void bt_number_encode(bt_number t, unsigned char *out, const float *in, size_t n
     if (t == BT_NUM_Q8_0) encode_q8(out, in, n);
 }
 
-static unsigned char digits(const int8_t *codes, size_t step, size_t n) {
+static unsigned char pack_base3_digits(const int8_t *codes, size_t step, size_t n) {
     unsigned q = 0;
     for (size_t k = 0; k < 5; k++) q = q * 3 + (k < n ? (unsigned)(codes[k * step] + 1) : 0);
     return (unsigned char)((q * 256 + 242) / 243);
 }
 
 static void encode_tq1(unsigned char *out, const int8_t *c) {
-    for (size_t m = 0; m < 32; m++) out[m] = digits(c + m, 32, 5);
-    for (size_t m = 0; m < 16; m++) out[32 + m] = digits(c + 160 + m, 16, 5);
-    for (size_t m = 0; m < 4; m++) out[48 + m] = digits(c + 240 + m, 4, 4);
+    for (size_t m = 0; m < 32; m++) out[m] = pack_base3_digits(c + m, 32, 5);
+    for (size_t m = 0; m < 16; m++) out[32 + m] = pack_base3_digits(c + 160 + m, 16, 5);
+    for (size_t m = 0; m < 4; m++) out[48 + m] = pack_base3_digits(c + 240 + m, 4, 4);
 }
 
 void bt_number_encode_codes(bt_number t, unsigned char *out, const int8_t *codes, float scale,

@@ -61,7 +61,7 @@ static bt_code skip_bytes(cursor *c, uint64_t n, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code take_u32(cursor *c, uint32_t *out, bt_err *err) {
+static bt_code read_u32(cursor *c, uint32_t *out, bt_err *err) {
     unsigned char b[4];
     *out = 0;
     BT_TRY(take_bytes(c, b, sizeof b, err));
@@ -69,7 +69,7 @@ static bt_code take_u32(cursor *c, uint32_t *out, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code take_u64(cursor *c, uint64_t *out, bt_err *err) {
+static bt_code read_u64(cursor *c, uint64_t *out, bt_err *err) {
     unsigned char b[8];
     *out = 0;
     BT_TRY(take_bytes(c, b, sizeof b, err));
@@ -78,12 +78,12 @@ static bt_code take_u64(cursor *c, uint64_t *out, bt_err *err) {
 }
 
 /* a malloc'ed text of at most `most` bytes; NUL bytes are refused */
-static bt_code take_gguf_text(cursor *c, char **out, size_t *length, uint64_t most,
+static bt_code read_gguf_text(cursor *c, char **out, size_t *length, uint64_t most,
                               const char *what, bt_err *err) {
     uint64_t n = 0;
     const uint64_t at = c->at;
     *out = NULL;
-    BT_TRY(take_u64(c, &n, err));
+    BT_TRY(read_u64(c, &n, err));
     if (n > most || n > c->f->bytes - c->at)
         return bt_fail(err, BT_FORMAT,
                        "%s at byte %llu has a length of %llu bytes (at most %llu, and the file "
@@ -112,7 +112,7 @@ static int64_t signed_of(uint64_t v, bt_gguf_type t) {
     }
 }
 
-static bt_code take_scalar(cursor *c, bt_gguf_type t, int64_t *whole, double *real, bt_err *err) {
+static bt_code read_scalar(cursor *c, bt_gguf_type t, int64_t *whole, double *real, bt_err *err) {
     unsigned char b[8] = {0};
     uint64_t v = 0;
     BT_TRY(take_bytes(c, b, sizes[t], err));
@@ -131,8 +131,8 @@ static bt_code take_scalar(cursor *c, bt_gguf_type t, int64_t *whole, double *re
 static bt_code skip_array(cursor *c, bt_gguf_kv *kv, bt_err *err) {
     uint32_t element = 0;
     uint64_t n = 0;
-    BT_TRY(take_u32(c, &element, err));
-    BT_TRY(take_u64(c, &n, err));
+    BT_TRY(read_u32(c, &element, err));
+    BT_TRY(read_u64(c, &n, err));
     if (element >= BT_GGUF_TYPES || element == BT_GGUF_ARRAY)
         return bt_fail(err, BT_FORMAT, "'%s' is an array of the type %u", kv->key, element);
     if (n > (c->f->bytes - c->at) / sizes[element])
@@ -145,7 +145,7 @@ static bt_code skip_array(cursor *c, bt_gguf_kv *kv, bt_err *err) {
     if (element != BT_GGUF_TEXT) return skip_bytes(c, n * sizes[element], err);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t length = 0;
-        BT_TRY(take_u64(c, &length, err));
+        BT_TRY(read_u64(c, &length, err));
         if (length > TEXT_MAX)
             return bt_fail(err, BT_FORMAT, "text %llu of '%s' has a length of %llu bytes",
                            (unsigned long long)i, kv->key, (unsigned long long)length);
@@ -154,18 +154,18 @@ static bt_code skip_array(cursor *c, bt_gguf_kv *kv, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code take_kv(cursor *c, bt_gguf_kv *kv, bt_err *err) {
+static bt_code read_key_value(cursor *c, bt_gguf_kv *kv, bt_err *err) {
     uint32_t type = 0;
     size_t n = 0;
-    BT_TRY(take_gguf_text(c, &kv->key, &n, KEY_MAX, "a key", err));
+    BT_TRY(read_gguf_text(c, &kv->key, &n, KEY_MAX, "a key", err));
     if (n == 0) return bt_fail(err, BT_FORMAT, "a key without a name");
-    BT_TRY(take_u32(c, &type, err));
+    BT_TRY(read_u32(c, &type, err));
     if (type >= BT_GGUF_TYPES)
         return bt_fail(err, BT_FORMAT, "the value of '%s' has the unknown type %u", kv->key, type);
     kv->type = (bt_gguf_type)type;
     if (type == BT_GGUF_ARRAY) return skip_array(c, kv, err);
-    if (type == BT_GGUF_TEXT) return take_gguf_text(c, &kv->text, &n, TEXT_MAX, "a text", err);
-    return take_scalar(c, kv->type, &kv->whole, &kv->real, err);
+    if (type == BT_GGUF_TEXT) return read_gguf_text(c, &kv->text, &n, TEXT_MAX, "a text", err);
+    return read_scalar(c, kv->type, &kv->whole, &kv->real, err);
 }
 
 static int by_gguf_key(const void *a, const void *b) {
@@ -178,7 +178,7 @@ static bt_code read_gguf_keys(bt_gguf *g, cursor *c, uint64_t n, bt_err *err) {
                        (unsigned long long)n);
     g->kv = calloc((size_t)n + 1, sizeof *g->kv);
     if (!g->kv) return bt_fail(err, BT_NOMEM, "cannot take memory for its keys");
-    for (g->n = 0; g->n < n;) BT_TRY(take_kv(c, &g->kv[g->n++], err));
+    for (g->n = 0; g->n < n;) BT_TRY(read_key_value(c, &g->kv[g->n++], err));
     if (g->n > 1) qsort(g->kv, g->n, sizeof *g->kv, by_gguf_key);
     for (size_t i = 1; i < g->n; i++)
         if (by_gguf_key(&g->kv[i - 1], &g->kv[i]) == 0)
@@ -203,20 +203,20 @@ static bt_code refuse_type(const char *tensor, uint32_t type, bt_err *err) {
                    tensor, name ? name : number);
 }
 
-static bt_code take_info(cursor *c, bt_stored *t, bt_err *err) {
+static bt_code read_tensor_info(cursor *c, bt_stored *t, bt_err *err) {
     char *name = NULL;
     size_t n = 0;
     uint32_t dims = 0, type = 0;
     uint64_t size[4] = {1, 1, 1, 1}, count = 1;
-    bt_code code = take_gguf_text(c, &name, &n, NAME_MAX_GGUF, "the name of a tensor", err);
+    bt_code code = read_gguf_text(c, &name, &n, NAME_MAX_GGUF, "the name of a tensor", err);
     if (code == BT_OK) memcpy(t->name, name, n + 1);
     free(name);
     BT_TRY(code);
-    BT_TRY(take_u32(c, &dims, err));
+    BT_TRY(read_u32(c, &dims, err));
     if (dims < 1 || dims > 4)
         return bt_fail(err, BT_FORMAT, "tensor '%s' has %u dimensions", t->name, dims);
     for (uint32_t i = 0; i < dims; i++) {
-        BT_TRY(take_u64(c, &size[i], err));
+        BT_TRY(read_u64(c, &size[i], err));
         if (size[i] == 0 || size[i] > INT64_MAX || __builtin_mul_overflow(count, size[i], &count) ||
             count > INT64_MAX)
             return bt_fail(err, BT_FORMAT, "tensor '%s': size %u is %llu", t->name, i,
@@ -226,8 +226,8 @@ static bt_code take_info(cursor *c, bt_stored *t, bt_err *err) {
         return bt_fail(err, BT_UNSUPPORTED,
                        "tensor '%s' has %u dimensions; models here have vectors and matrices",
                        t->name, dims);
-    BT_TRY(take_u32(c, &type, err));
-    BT_TRY(take_u64(c, &t->at, err));
+    BT_TRY(read_u32(c, &type, err));
+    BT_TRY(read_u64(c, &t->at, err));
     t->n_dims = dims > 1 ? 2 : 1;
     t->cols = size[0];
     t->rows = size[1];
@@ -302,7 +302,7 @@ static bt_code take_tensors(const bt_gguf *g, cursor *c, bt_stored_list *l, uint
                        (unsigned long long)n);
     for (uint64_t i = 0; i < n; i++) {
         bt_stored t = {.file = g->file};
-        BT_TRY(take_info(c, &t, err));
+        BT_TRY(read_tensor_info(c, &t, err));
         BT_TRY(bt_stored_add(l, &t, err));
     }
     const uint64_t data = (c->at + alignment - 1) / alignment * alignment;
@@ -320,13 +320,13 @@ static bt_code read_gguf_head(bt_gguf *g, cursor *c, bt_stored_list *l, bt_err *
         return bt_fail(err, BT_FORMAT,
                        "it is no GGUF file (a checkpoint or a folder of Hugging "
                        "Face is named by its folder)");
-    BT_TRY(take_u32(c, &version, err));
+    BT_TRY(read_u32(c, &version, err));
     if (version != 2 && version != 3)
         return bt_fail(err, BT_UNSUPPORTED, "its version of GGUF is %u; 2 and 3 are read", version);
-    BT_TRY(take_u64(c, &tensors, err));
-    BT_TRY(take_u64(c, &keys, err));
+    BT_TRY(read_u64(c, &tensors, err));
+    BT_TRY(read_u64(c, &keys, err));
     BT_TRY(read_gguf_keys(g, c, keys, err));
-    return take_tensors(g, c, l, tensors, err);
+    return read_tensor_infos(g, c, l, tensors, err);
 }
 
 bt_code bt_gguf_read(bt_gguf *g, bt_stored_list *l, const char *path, bt_err *err) {
@@ -369,8 +369,8 @@ bt_code bt_gguf_walk(const bt_gguf_kv *kv, const bt_foreign_file *f, bt_gguf_eac
         size_t n = 0;
         int64_t whole = 0;
         double real;
-        code = kv->element == BT_GGUF_TEXT ? take_gguf_text(&c, &text, &n, TEXT_MAX, "a text", err)
-                                           : take_scalar(&c, kv->element, &whole, &real, err);
+        code = kv->element == BT_GGUF_TEXT ? read_gguf_text(&c, &text, &n, TEXT_MAX, "a text", err)
+                                           : read_scalar(&c, kv->element, &whole, &real, err);
         if (code == BT_OK) code = each(ctx, i, text, n, whole, err);
         free(text);
     }

@@ -21,7 +21,7 @@ enum { HEADER_MAX = 16 << 20, INDEX_MAX = 64 << 20 };
 
 /* Between its strings the header has brackets, commas, colons, blanks and digits only: readers differ
  * about "1e3", "-0", "1.0" and words. */
-static bool plain(const char *s, size_t n) {
+static bool is_plain_header(const char *s, size_t n) {
     bool text = false;
     for (size_t i = 0; i < n; i++) {
         if (text) {
@@ -170,7 +170,7 @@ bt_code bt_safetensors_read(bt_stored_list *l, const char *path, bt_err *err) {
     bt_code code = slurp_header(&l->files[file], &text, &n, &why);
     if (code == BT_OK && text[0] != '{')
         code = bt_fail(&why, BT_FORMAT, "its header does not begin with '{'");
-    if (code == BT_OK && !plain(text, n))
+    if (code == BT_OK && !is_plain_header(text, n))
         code = bt_fail(&why, BT_FORMAT,
                        "its header holds something other than texts and plain whole numbers");
     if (code == BT_OK) code = bt_json_parse(&root, text, n, &why);

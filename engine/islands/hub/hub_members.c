@@ -164,8 +164,8 @@ static void welcome(bt_hub *h, bt_member *m, bool resend, bool had) {
     bt_hub_send(h, &m->peer, &head, &w);
 }
 
-static bt_code admit(bt_hub *h, const bt_hub_peer *from, const char *text, size_t n,
-                     bt_member **out, bt_err *err) {
+static bt_code admit_island(bt_hub *h, const bt_hub_peer *from, const char *text, size_t n,
+                            bt_member **out, bt_err *err) {
     char name[BT_ISLAND_NAME] = "";
     if (!bt_island_line(text, n, "name", name, sizeof name) || !bt_name_ok(name))
         return bt_fail(err, BT_ARG, "the island has no name (--name)");
@@ -193,7 +193,7 @@ static bt_code admit(bt_hub *h, const bt_hub_peer *from, const char *text, size_
 bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_t n, bt_err *err) {
     bt_member *m = NULL;
     bt_err why = BT_ERR_INIT;
-    if (memchr(text, 0, n) || admit(h, from, text, n, &m, &why) != BT_OK) {
+    if (memchr(text, 0, n) || admit_island(h, from, text, n, &m, &why) != BT_OK) {
         h->refused++;
         bt_hub_refuse(h, from, "%s", why.msg[0] ? why.msg : "the hello is no text");
         bt_hub_event(h, BT_EVENT_REFUSED, NULL, "an island was refused: %s", why.msg);

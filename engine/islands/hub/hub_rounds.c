@@ -80,7 +80,7 @@ static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
 }
 
 /* Fills the member's go, except the data of the next round. */
-static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
+static bt_code send_begin(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const bool local = bt_hub_model_local_steps(h->model);
     int64_t steps = local ? inner_steps(h, m->clock) : 1, all = 0;
@@ -225,7 +225,7 @@ static int by_lease(const void *a, const void *b) {
 
 /* Collects the updates of this round, in the order of their data. Returns 0 while the round is not over. With a quorum
  * it is over when the quorum is reached and quorum_s has passed. */
-static size_t take_round(bt_hub *h, bt_member **order) {
+static size_t collect_round(bt_hub *h, bt_member **order) {
     size_t n = 0, training = 0;
     const size_t quorum = (size_t)h->cfg.quorum;
     for (size_t i = 0; i < h->n; i++) {
@@ -248,7 +248,7 @@ static size_t take_round(bt_hub *h, bt_member **order) {
 static bt_code apply_round(bt_hub *h, bt_err *err) {
     bt_member *order[BT_HUB_ISLANDS];
     bt_hub_step step = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
-    const size_t n = take_round(h, order);
+    const size_t n = collect_round(h, order);
     bt_hub_change change = {.n = 0};
     int64_t tokens = 0;
     const int64_t before = h->model->version;
@@ -360,7 +360,7 @@ static bt_code release_round(bt_hub *h, bt_err *err) {
         if (!bt_hub_model_together(h->model) &&
             !bt_clock_may_begin(m->clock, slowest, staleness_bound(h)))
             continue;
-        BT_TRY(let_begin(h, m, err));
+        BT_TRY(send_begin(h, m, err));
         h->finished |= m->go.steps == 0;
         begin[n_begin++] = m;
     }

@@ -191,7 +191,7 @@ static bt_code fetch_moment(bt_island *i, int k, bt_err *err) {
 }
 
 /* Inner steps continue from the optimizer states of the hub's newest step. */
-static bt_code take_moments(bt_island *i, bt_err *err) {
+static bt_code fetch_moments(bt_island *i, bt_err *err) {
     for (int k = 0; k < BT_OPTIM_STATES; k++) {
         const bt_code code = i->first ? fetch_moment(i, k, err) : BT_OK;
         BT_TRY(bt_agree(i->cfg.world, code, err));
@@ -212,7 +212,7 @@ static void add_own_steps(bt_island *i) {
 
 /* Takes the hub's newest weights; for the delta of a fragment, the other fragments return to the values that were
  * sent. */
-static void take_start(bt_island *i) {
+static void adopt_start_weights(bt_island *i) {
     const size_t size = sizeof *i->hub.x;
     if (i->whole) {
         memcpy(i->all.x, i->hub.x, i->all.params.total * size);
@@ -235,16 +235,16 @@ static void save_claim(bt_island *i) {
 }
 
 /* All ranks adopt rank 0's go, or fail like rank 0. own: keep the changes of steps done ahead in the weights. */
-static bt_code take_over(bt_island *i, bool own, bt_err *err) {
+static bt_code adopt_go(bt_island *i, bool own, bt_err *err) {
     if (i->first) i->go = i->coming;
     BT_TRY(bt_broadcast(i->cfg.world, &i->go, sizeof i->go, 0, err));
     if (own) BT_TRY(bt_whole_array_weights(&i->all, err));
     if (i->first && own) add_own_steps(i);
-    if (i->first && !own) take_start(i);
+    if (i->first && !own) adopt_start_weights(i);
     if (i->first) save_claim(i);
     BT_TRY(bt_whole_array_place(&i->all, err));
     BT_TRY(bt_update_quantise(i->cfg.update, err));
-    return i->go.moments ? take_moments(i, err) : BT_OK;
+    return i->go.moments ? fetch_moments(i, err) : BT_OK;
 }
 
 /* Gives all ranks the result of rank 0's exchange. */
@@ -274,7 +274,7 @@ static bt_code join_hub(bt_island *i, bt_err *err) {
 bt_code bt_island_join(bt_island *i, bt_err *err) {
     BT_TRY(bt_whole_array_weights(&i->all, err));
     BT_TRY(agree_on_exchange(i, i->first ? join_hub(i, err) : BT_OK, err));
-    return take_over(i, false, err);
+    return adopt_go(i, false, err);
 }
 
 /* ---- push ------------------------------------------------------------------------------------- */
@@ -369,7 +369,7 @@ static bt_code exchange_round(bt_island *i, bt_push_kind kind, const bt_island_w
     bool own = false;
     if (i->first) make_push(i, kind, w);
     BT_TRY(agree_on_exchange(i, i->first ? exchange_with_hub(i, err) : BT_OK, err));
-    BT_TRY(take_over(i, false, err));
+    BT_TRY(adopt_go(i, false, err));
     *rejoined = i->first && restarts_from_hub(i);
     return share_outcome(i, rejoined, &own, err);
 }
@@ -398,7 +398,7 @@ static int64_t away_most(const bt_island *i) {
     return asked < most ? asked : most;
 }
 
-static void take_notes(bt_island *i) {
+static void log_exchange_notes(bt_island *i) {
     char line[BT_EXCHANGE_LINE];
     bool warning;
     while (bt_exchange_thread_take_note(&i->thread, &warning, line))
@@ -409,7 +409,7 @@ static void take_notes(bt_island *i) {
 static bool wait_for_reply(bt_island *i, bool leave) {
     for (bool done = false;;) {
         done = bt_exchange_thread_wait(&i->thread, leave && i->away ? 0 : LOOK_MS);
-        take_notes(i);
+        log_exchange_notes(i);
         if (done) return true;
         if (leave && atomic_load(&i->client.lost)) return false;
         if (i->cfg.interrupted && i->cfg.interrupted(i->cfg.ctx))
@@ -419,7 +419,7 @@ static bool wait_for_reply(bt_island *i, bool leave) {
 
 static bool is_answered(bt_island *i) {
     const bool done = bt_exchange_thread_wait(&i->thread, 0);
-    take_notes(i);
+    log_exchange_notes(i);
     return done;
 }
 
@@ -463,7 +463,7 @@ static bt_code apply_reply(bt_island *i, int64_t steps, bt_island_state *state, 
     BT_TRY(agree_on_exchange(i, code, err));
     BT_TRY(share_outcome(i, &back, &own, err));
     *state = back ? BT_ISLAND_REJOINED : BT_ISLAND_SETTLED;
-    return take_over(i, own, err);
+    return adopt_go(i, own, err);
 }
 
 bt_code bt_island_ahead(bt_island *i, int64_t steps, bt_island_state *state, bt_err *err) {

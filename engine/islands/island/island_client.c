@@ -106,7 +106,7 @@ static const char *silence(const bt_island_client *c) {
 static bt_code wait_more(bt_island_client *c, int64_t *asked_ns, bool *again, bt_err *err) {
     const int64_t now = bt_now_ns(), ms = 1000000;
     const double silent_s = (double)(now - c->heard_ns) / 1e9;
-    if (now - c->heard_ns > LOST_MS * ms) report_hub_state(c, true, silence(c));
+    if (now - c->heard_ns > LOST_MS * ms) report_hub_state(c, true, fail_hub_silent(c));
     if (c->cfg.lost_s > 0 && silent_s > c->cfg.lost_s) {
         c->given_up = true;
         return bt_fail(err, BT_NOTFOUND, "the hub has not answered for %.0f s (islands.patience)",
@@ -129,7 +129,7 @@ static void write_claim(const bt_island_client *c, uint64_t seq, char *out, size
              (long long)x->next_begin, (long long)x->next_end);
 }
 
-static void take_welcome(bt_island_client *c, const bt_island_head *head, const void *payload) {
+static void receive_welcome(bt_island_client *c, const bt_island_head *head, const void *payload) {
     bt_island_welcome in;
     memcpy(&in, payload, sizeof in);
     c->epoch = head->epoch;
@@ -160,10 +160,10 @@ static bt_code send_island_hello(bt_island_client *c, const char *more, int limi
         const void *payload;
         bool again;
         if (!sent) sent = post_request(c, hello, text);
-        BT_TRY(take_reply(c, &head, &payload, err));
-        if (head.type == BT_ISLAND_REFUSED) return refused(&head, payload, err);
+        BT_TRY(receive_reply(c, &head, &payload, err));
+        if (head.type == BT_ISLAND_REFUSED) return fail_refused_by_hub(&head, payload, err);
         if (head.type == BT_ISLAND_WELCOME) {
-            take_welcome(c, &head, payload);
+            receive_welcome(c, &head, payload);
             *welcome = true;
             return BT_OK;
         }
@@ -218,7 +218,7 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push, cons
             memcpy(go, in, sizeof *go);
             if ((uint64_t)go->seq == c->seq) return BT_OK;
         }
-        if (head.type == BT_ISLAND_REFUSED) return refused(&head, in, err);
+        if (head.type == BT_ISLAND_REFUSED) return fail_refused_by_hub(&head, in, err);
         if (head.type == BT_ISLAND_RESEND && head.seq == c->seq) {
             sent = 0;
             asked = false;
@@ -377,7 +377,7 @@ void bt_island_client_beat(bt_island_client *c) {
     for (int k = 0; k < DRAIN && c->between_steps; k++) {
         bt_island_head head;
         const void *payload;
-        if (take_reply(c, &head, &payload, &ignored) != BT_OK || head.type == BT_ISLAND_TYPES)
+        if (receive_reply(c, &head, &payload, &ignored) != BT_OK || head.type == BT_ISLAND_TYPES)
             break;
         if (head.type == BT_ISLAND_STRANGER) resend_claim(c);
     }

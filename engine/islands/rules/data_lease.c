@@ -11,7 +11,7 @@ void bt_leases_release(bt_leases *l) {
     *l = (bt_leases){.next = 0};
 }
 
-static bt_code room(bt_leases *l, bt_err *err) {
+static bt_code reserve_lease(bt_leases *l, bt_err *err) {
     if (l->n < l->cap) return BT_OK;
     const size_t cap = l->cap ? 2 * l->cap : 16;
     bt_lease *at = realloc(l->at, cap * sizeof *at);
@@ -24,7 +24,7 @@ static bt_code room(bt_leases *l, bt_err *err) {
 static void remove_at(bt_leases *l, size_t i) { l->at[i] = l->at[--l->n]; }
 
 bt_code bt_leases_take(bt_leases *l, int64_t owner, int64_t n, int64_t *begin, bt_err *err) {
-    BT_TRY(room(l, err));
+    BT_TRY(reserve_lease(l, err));
     bt_lease *from = NULL;
     for (size_t i = 0; i < l->n; i++) {
         bt_lease *x = &l->at[i];
@@ -78,7 +78,7 @@ int64_t bt_leases_give_back(bt_leases *l, int64_t owner) {
 }
 
 bt_code bt_leases_return(bt_leases *l, int64_t begin, int64_t end, bt_err *err) {
-    BT_TRY(room(l, err));
+    BT_TRY(reserve_lease(l, err));
     if (begin < end) l->at[l->n++] = (bt_lease){begin, end, BACK};
     grow_together(l);
     return BT_OK;
@@ -100,12 +100,12 @@ static bool cut_out(bt_leases *l, int64_t begin, int64_t end) {
 
 bool bt_leases_claim(bt_leases *l, int64_t owner, int64_t begin, int64_t end) {
     bt_err ignored = BT_ERR_INIT;
-    if (begin < 0 || begin >= end || room(l, &ignored) != BT_OK) return false;
+    if (begin < 0 || begin >= end || reserve_lease(l, &ignored) != BT_OK) return false;
     if (end > l->next) { /* the range was leased after the restored state of the hub was stored */
         if (bt_leases_return(l, l->next, end, &ignored) != BT_OK) return false;
         l->next = end;
     }
-    if (room(l, &ignored) != BT_OK || l->n + 2 > l->cap) {
+    if (reserve_lease(l, &ignored) != BT_OK || l->n + 2 > l->cap) {
         bt_lease *at = realloc(l->at, (2 * l->cap + 4) * sizeof *at);
         if (!at) return false;
         l->at = at;

@@ -20,7 +20,7 @@ static const char *const own[] = {"model.init_from",     "model.preset",     "is
                                   "data.glob",           "data.tokenizer",   "data.other",
                                   "data.other_tokenizer"};
 
-static bool listed(const char *const *list, size_t n, const char *key) {
+static bool is_in_key_list(const char *const *list, size_t n, const char *key) {
     for (size_t i = 0; i < n; i++) {
         const size_t k = strlen(list[i]);
         if (list[i][k - 1] == '.' ? strncmp(key, list[i], k) == 0 : strcmp(key, list[i]) == 0)
@@ -30,8 +30,8 @@ static bool listed(const char *const *list, size_t n, const char *key) {
 }
 
 static bool is_shared(const char *key) {
-    return listed(shared, sizeof shared / sizeof *shared, key) &&
-           !listed(own, sizeof own / sizeof *own, key);
+    return is_in_key_list(shared, sizeof shared / sizeof *shared, key) &&
+           !is_in_key_list(own, sizeof own / sizeof *own, key);
 }
 
 /* A list has one word per line (opt.h), but a setting is one line here, so words are separated by a character that

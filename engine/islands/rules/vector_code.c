@@ -4,12 +4,12 @@
 #include <stdint.h>
 #include <string.h>
 
-static bool coded(const bt_vector_code *c, const bt_tensor *x) {
+static bool uses_codec(const bt_vector_code *c, const bt_tensor *x) {
     return c->codec->encode && x->rows > 1;
 }
 
 static size_t tensor_bytes(const bt_vector_code *c, const bt_tensor *x) {
-    return coded(c, x) ? c->codec->bound(x->count) : x->count * sizeof(float);
+    return uses_codec(c, x) ? c->codec->bound(x->count) : x->count * sizeof(float);
 }
 
 static size_t vector_end(const bt_vector_code *c) { return c->end ? c->end : c->params->n; }
@@ -44,7 +44,7 @@ size_t bt_vector_encode(const bt_vector_code *c, void *out, const float *x, floa
     unsigned char *at = out;
     for (size_t k = c->first; k < vector_end(c); k++) {
         const bt_tensor *t = &c->params->tensors[k];
-        if (coded(c, t))
+        if (uses_codec(c, t))
             c->codec->encode(at, x + t->offset, t->count, residual ? residual + t->offset : NULL);
         else
             memcpy(at, x + t->offset, t->count * sizeof *x);
@@ -65,7 +65,7 @@ bool bt_vector_decode_into(const bt_vector_code *c, float *x, const void *bytes,
     for (size_t k = c->first; k < vector_end(c); k++) {
         const bt_tensor *t = &c->params->tensors[k];
         const size_t size = tensor_bytes(c, t);
-        if (!coded(c, t))
+        if (!uses_codec(c, t))
             memcpy(x + t->offset, at, size);
         else if (!c->codec->decode(x + t->offset, t->count, at, size))
             return false;

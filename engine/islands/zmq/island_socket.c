@@ -115,7 +115,7 @@ static void listen_to_monitor(bt_island_socket *s) {
     }
 }
 
-static bt_code verdict(const bt_island_socket *s, bt_err *err) {
+static bt_code connection_error(const bt_island_socket *s, bt_err *err) {
     if (s->not_listed)
         return bt_fail(err, BT_BUSY,
                        "the hub at '%s' does not accept this island's key '%s' (put it into the "
@@ -163,7 +163,7 @@ static bt_code receive_frame(void *ctx, void *frame, size_t *bytes, int timeout_
         return fail_island_socket("cannot wait for the hub", err);
     if (items[1].revents & ZMQ_POLLIN) listen_to_monitor(s);
     const int n = zmq_recv(s->dealer, frame, BT_ISLAND_FRAME, ZMQ_DONTWAIT);
-    if (n < 0) return verdict(s, err);
+    if (n < 0) return connection_error(s, err);
     if (!only_frame(s) || n > BT_ISLAND_FRAME) return BT_OK;
     *bytes = (size_t)n;
     return BT_OK;

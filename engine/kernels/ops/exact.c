@@ -6,7 +6,7 @@
 
 #include "engine/kernels/table/kernels.h"
 
-static double anchor(double unit) { return 6755399441055744.0 * unit; }
+static double anchor_of_unit(double unit) { return 6755399441055744.0 * unit; }
 
 bt_exact bt_exact_units(double most, double n) {
     int top, many;
@@ -20,7 +20,8 @@ bt_exact bt_exact_units(double most, double n) {
 }
 
 void bt_exact_add(double sum[2], const float *x, size_t n, bt_exact_of of, const bt_exact *units) {
-    bt_active_kernels()->exact_add(sum, x, n, of, anchor(units->coarse), anchor(units->fine));
+    bt_active_kernels()->exact_add(sum, x, n, of, anchor_of_unit(units->coarse),
+                                   anchor_of_unit(units->fine));
 }
 
 uint32_t bt_exact_most(const float *x, size_t n) { return bt_active_kernels()->exact_most(x, n); }

@@ -27,8 +27,9 @@ static void do_shares(void *ctx, int thread, size_t a, size_t b) {
         if (j->targets[r] < 0) continue;
         const size_t from = f->at[j->inputs[r]], to = f->at[j->inputs[r] + 1];
         const float weight = from == to ? 0 : j->weight;
-        if (weight < 1) take_share(j, r, j->targets[r], 1 - weight);
-        for (size_t i = from; i < to; i++) take_share(j, r, f->token[i], weight * f->share[i]);
+        if (weight < 1) subtract_follower_share(j, r, j->targets[r], 1 - weight);
+        for (size_t i = from; i < to; i++)
+            subtract_follower_share(j, r, f->token[i], weight * f->share[i]);
     }
 }
 
@@ -37,7 +38,9 @@ void bt_op_head_follower_targets(const bt_head_follower_targets *j) {
                  (void *)(uintptr_t)j);
 }
 
-static bool shared(const head_job *j) { return j->form.followers && j->dscale != 0; }
+static bool mixes_follower_targets(const head_job *j) {
+    return j->form.followers && j->dscale != 0;
+}
 
 static void do_xent(void *ctx, int thread, size_t a, size_t b) {
     const head_job *j = ctx;
@@ -46,7 +49,8 @@ static void do_xent(void *ctx, int thread, size_t a, size_t b) {
         float *logits = j->logits + r * j->ld;
         bt_active_kernels()->softmax_xent(j->loss + r, logits, j->targets + r, j->dscale, 1, j->V);
         /* leaves the probability, because the target's term is added separately */
-        if ((j->int8 || shared(j)) && j->targets[r] >= 0) logits[j->targets[r]] += j->dscale;
+        if ((j->int8 || mixes_follower_targets(j)) && j->targets[r] >= 0)
+            logits[j->targets[r]] += j->dscale;
     }
 }
 
@@ -86,7 +90,7 @@ static void head_grads8(const head_job *j) {
     h.noise.rows += j->first;
     bt_op_w8_dx8(j->dx, j->C, j->logits, j->ld, &h.w, j->rows, j->V, j->C, &h.noise);
     if (j->dE) bt_op_head_dE8(j->dE, j->logits, j->ld, j->x, &h, j->rows, j->V, j->C);
-    if (shared(j)) return;
+    if (mixes_follower_targets(j)) return;
     bt_op_head_targets(&(bt_head_targets){.dx = j->dx,
                                           .dE = j->dE,
                                           .x = j->x,
@@ -130,7 +134,7 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
         }
         bt_ops_timed("softmax_xent", 0, 8.0 * product(rows, V, 1), rows, 1, do_xent, &j);
         if (dscale == 0) continue;
-        if (shared(&j))
+        if (mixes_follower_targets(&j))
             bt_op_head_follower_targets(&(bt_head_follower_targets){.logits = logits,
                                                                     .followers = form->followers,
                                                                     .inputs = form->inputs + m,

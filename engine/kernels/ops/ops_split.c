@@ -23,7 +23,7 @@ static double split_row_bytes(size_t rows, size_t C, double each) {
 
 typedef bt_row_stat (*join_fn)(bt_row_stat x, bt_row_stat y);
 
-static bt_row_stat joined(bt_row_stat *leaf, size_t n, join_fn join) {
+static bt_row_stat join_leaves(bt_row_stat *leaf, size_t n, join_fn join) {
     for (size_t step = 1; step < n; step *= 2) {
         for (size_t i = 0; i + step < n; i += 2 * step) leaf[i] = join(leaf[i], leaf[i + step]);
     }
@@ -36,7 +36,7 @@ static void stats_of_leaves(const split_job *j, size_t r) {
     for (size_t p = 0; p < j->leaves; p++)
         bt_active_kernels()->row_stats(&leaf[p], j->x + r * j->C + p * c,
                                        j->gain ? j->gain + p * c : NULL, 1, c);
-    j->stat[r] = joined(leaf, j->leaves, bt_row_stat_join);
+    j->stat[r] = join_leaves(leaf, j->leaves, bt_row_stat_join);
 }
 
 static void do_stats(void *ctx, int thread, size_t a, size_t b) {
@@ -168,7 +168,7 @@ static void lse_of_leaves(const split_job *j, size_t r) {
         int32_t target = j->index[r] >= 0 && at < c ? (int32_t)at : -1;
         bt_active_kernels()->row_lse(&leaf[p], j->x + r * j->C + j->at[p], &target, 1, c);
     }
-    j->stat[r] = joined(leaf, j->leaves, bt_row_lse_join);
+    j->stat[r] = join_leaves(leaf, j->leaves, bt_row_lse_join);
 }
 
 static void do_lse(void *ctx, int thread, size_t a, size_t b) {

@@ -211,7 +211,7 @@ static void connect_latent_weights(bt_model *m, const bt_model_memory *p) {
     }
 }
 
-static void wire(bt_model *m, const bt_model_memory *p) {
+static void connect_tensor_parallel(bt_model *m, const bt_model_memory *p) {
     const bt_model_cfg *c = &m->setup.cfg;
     if (bt_tp_needed(&m->setup)) bt_tp_wire(m, &p->tp);
     connect_latent_weights(m, p);
@@ -353,7 +353,7 @@ static bt_code build_model(bt_model *m, bt_model_memory *p, bt_err *err) {
     BT_TRY(allocate_model(m, p, err));
     bt_model_memory_plan(p, s, &m->params, &m->adapters, &m->whole);
     BT_TRY(commit_arenas(m, p, err));
-    wire(m, p);
+    connect_tensor_parallel(m, p);
     bt_model_noise(m, 0, 0, 0);
     return plan_kernels(m, err);
 }

@@ -228,7 +228,8 @@ static void attend_heads(void *ctx, int thread, size_t begin, size_t end) {
     }
 }
 
-static void attend(const bt_decoder *d, bt_layer *l, size_t layer, size_t first, size_t rows) {
+static void decode_attention(const bt_decoder *d, bt_layer *l, size_t layer, size_t first,
+                             size_t rows) {
     const bt_model_cfg *c = &d->m->setup.cfg;
     attend_job j = {d, layer, first, l->a.o, bt_net_q(l)};
     const size_t work = d->rows[first].seen * (size_t)c->D;
@@ -267,13 +268,13 @@ static void attention(bt_decoder *d, bt_layer *l, size_t layer, const bt_decode_
     first = 0;
     for (size_t p = 0; p < n; p++) {
         if (d->length[parts[p].slot] == 0 && parts[p].n > 1) {
-            if (first > single) attend(d, l, layer, single, first - single);
+            if (first > single) decode_attention(d, l, layer, single, first - single);
             attend_prompt(d, l, first, parts[p].n);
             single = first + parts[p].n;
         }
         first += parts[p].n;
     }
-    if (first > single) attend(d, l, layer, single, first - single);
+    if (first > single) decode_attention(d, l, layer, single, first - single);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -383,7 +384,7 @@ typedef struct mixing {
     bool first;
 } mixing;
 
-static void mix(void *ctx, size_t p, size_t i, const float *logits) {
+static void add_member_probabilities(void *ctx, size_t p, size_t i, const float *logits) {
     mixing *x = ctx;
     float *mean = x->mean + x->n++ * x->V;
     (void)p, (void)i;
@@ -401,7 +402,7 @@ void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_lo
     for (bt_decoder *member = d; member; member = member->member) {
         x.n = 0;
         x.first = member == d;
-        step_one(member, parts, n, fn ? mix : NULL, &x);
+        step_one(member, parts, n, fn ? add_member_probabilities : NULL, &x);
     }
     for (size_t p = 0; p < n && fn; p++) {
         const size_t want = parts[p].want;

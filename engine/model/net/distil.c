@@ -56,17 +56,18 @@ static void kept_logs(const rows_job *j, const bt_top_row *t, double *out) {
 /* ---- sums over the vocabulary: of ranges, joined as a tree, so that they have the same bits in any
  * tensor-parallel size (leaves) --------------------------------------------------------------------- */
 
-static double rescale(double from, double to) { return from == to ? 1 : exp(from - to); }
+static double rescale_sum(double from, double to) { return from == to ? 1 : exp(from - to); }
 
 static bt_distil_part join_distil_parts(bt_distil_part x, bt_distil_part y) {
     const double top = fmax(x.top, y.top), soft = fmax(x.soft_top, y.soft_top),
-                 taught = fmax(x.taught_top, y.taught_top), tx = rescale(x.taught_top, taught),
-                 ty = rescale(y.taught_top, taught);
+                 taught = fmax(x.taught_top, y.taught_top), tx = rescale_sum(x.taught_top, taught),
+                 ty = rescale_sum(y.taught_top, taught);
     return (bt_distil_part){.top = top,
-                            .sum = x.sum * rescale(x.top, top) + y.sum * rescale(y.top, top),
+                            .sum = x.sum * rescale_sum(x.top, top) +
+                                   y.sum * rescale_sum(y.top, top),
                             .soft_top = soft,
-                            .soft_sum = x.soft_sum * rescale(x.soft_top, soft) +
-                                        y.soft_sum * rescale(y.soft_top, soft),
+                            .soft_sum = x.soft_sum * rescale_sum(x.soft_top, soft) +
+                                        y.soft_sum * rescale_sum(y.soft_top, soft),
                             .taught_top = taught,
                             .taught_sum = x.taught_sum * tx + y.taught_sum * ty,
                             .cross = x.cross * tx + y.cross * ty,
@@ -267,7 +268,8 @@ static void losses_and_gradients(rows_job *j, bt_distil_part *all) {
 }
 
 /* Passes the student's input to each teacher. */
-static void teach(const bt_model *m, bt_model *teacher, const int32_t *inputs, size_t M) {
+static void forward_teachers(const bt_model *m, bt_model *teacher, const int32_t *inputs,
+                             size_t M) {
     for (; teacher; teacher = teacher->member) {
         bt_net_adapters(teacher, false);
         teacher->tp->meet(teacher);
@@ -287,7 +289,7 @@ double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *tar
     size_t chunk = bt_min_size(m->logits_rows, BT_DISTIL_ROWS);
     if (t) chunk = bt_min_size(chunk, bt_net_logits_rows(t));
     double loss = 0;
-    if (t) teach(m, t, inputs, M);
+    if (t) forward_teachers(m, t, inputs, M);
     bt_net_forward(m, inputs, B, T);
     bt_span_begin(BT_MR_BWD);
     bt_net_final_norm(m, M);
@@ -331,7 +333,7 @@ typedef struct top_job {
 
 /* Selects the k largest, in order; of equal ones the smaller token first. Insertion is fast enough, because few
  * tokens of a row displace an earlier one. */
-static void pick(const float *z, size_t V, size_t k, uint32_t *ids) {
+static void select_largest(const float *z, size_t V, size_t k, uint32_t *ids) {
     size_t n = 0;
     for (size_t i = 0; i < V; i++) {
         if (n == k && !(z[i] > z[ids[k - 1]])) continue;
@@ -348,7 +350,7 @@ static void top_range(void *ctx, int thread, size_t begin, size_t end) {
         const float *z = j->logits + r * j->ld;
         uint32_t *ids = j->ids + r * j->k;
         if (j->targets[r] < 0) continue;
-        pick(z, j->V, j->k, ids);
+        select_largest(z, j->V, j->k, ids);
         const double whole = log_sum(z, j->V);
         for (size_t i = 0; i < j->k; i++)
             j->logs[r * j->k + i] = (float)((double)z[ids[i]] - whole);

@@ -19,7 +19,7 @@ static size_t linears_of(bt_layer *l, bt_linear *out[7]) {
     return sizeof all / sizeof *all;
 }
 
-static size_t aligned(size_t n) { return (n + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS; }
+static size_t align_elems(size_t n) { return (n + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS; }
 
 size_t bt_net_fade_elems(const bt_params *p) {
     size_t longest = 0, n = 0;
@@ -27,7 +27,7 @@ size_t bt_net_fade_elems(const bt_params *p) {
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
         if (!t->linear) continue;
-        n = (t->layer == layer ? n : 0) + aligned(t->count);
+        n = (t->layer == layer ? n : 0) + align_elems(t->count);
         layer = t->layer;
         if (n > longest) longest = n;
     }
@@ -115,7 +115,9 @@ static void fade_poll(bt_layer_source *s) { (void)s; }
 
 enum { PIECE = 8192 }; /* codes unpacked at a time; a multiple of the 128 of a packed block */
 
-static bool local(const bt_model *m) { return m->setup.weight_source == BT_WEIGHTS_LOCAL; }
+static bool has_local_weights(const bt_model *m) {
+    return m->setup.weight_source == BT_WEIGHTS_LOCAL;
+}
 
 static bt_linear *fade_linear(bt_model *m, size_t tensor) {
     const bt_tensor *t = &m->params.tensors[tensor];
@@ -189,9 +191,9 @@ static void wire_linears(bt_model *m, bt_layer *l, bool ternary, bool mixed) {
     const size_t n = linears_of(l, all);
     for (size_t i = 0; i < n; i++) {
         all[i]->tern = ternary;
-        all[i]->values = (bt_table){.f32 = mixed || !local(m) ? panel : all[i]->w.at};
+        all[i]->values = (bt_table){.f32 = mixed || !has_local_weights(m) ? panel : all[i]->w.at};
         all[i]->ops = bt_linear_ops_of(all[i]);
-        panel += aligned(all[i]->N * all[i]->K);
+        panel += align_elems(all[i]->N * all[i]->K);
     }
 }
 
@@ -202,7 +204,7 @@ void bt_model_lambda(bt_model *m, double lambda) {
     m->lambda = lambda;
     m->fade = (bt_fade){
         .source = {fade_need_layer, fade_poll}, .m = m, .layer = -1, .panel = m->fade.panel};
-    if (local(m)) m->source = mixed ? &m->fade.source : NULL;
+    if (has_local_weights(m)) m->source = mixed ? &m->fade.source : NULL;
     for (int i = 0; i < m->setup.cfg.L; i++) {
         bt_layer *l = &m->layers[i];
         wire_inputs(m, l, ternary, mixed);

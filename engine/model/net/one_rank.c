@@ -151,7 +151,7 @@ static double head_loss(bt_model *m, const int32_t *targets, float dscale, size_
     return loss;
 }
 
-static bt_vocab_part vocab(const bt_model *m) {
+static bt_vocab_part whole_vocabulary(const bt_model *m) {
     (void)m;
     return (bt_vocab_part){.leaves = 1};
 }
@@ -188,7 +188,7 @@ const bt_tp_ops bt_tp_one_rank = {.own_rows = own_rows,
                                   .embed = one_rank_embed,
                                   .embed_bwd = embed_bwd,
                                   .head_loss = head_loss,
-                                  .vocab = vocab,
+                                  .vocab = whole_vocabulary,
                                   .gather_final = gather_final,
                                   .head_dx = head_dx,
                                   .draw = one_rank_draw,

@@ -216,7 +216,7 @@ static void copy_bytes(void *ctx, int thread, size_t begin, size_t end) {
     memcpy(j->to + begin, j->from + begin, end - begin);
 }
 
-static void take_values(bt_linear *l, bt_read as, size_t first, size_t n, const uint8_t *values) {
+static void copy_values(bt_linear *l, bt_read as, size_t first, size_t n, const uint8_t *values) {
     bytes_job j = {(uint8_t *)l->panel + bt_read_bytes(as, first), values};
     bt_parallel_for(bt_read_bytes(as, n), 65536, copy_bytes, &j);
 }
@@ -258,7 +258,7 @@ bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n,
                             const uint8_t *packed, bt_err *err) {
     const bt_tensor *t = &m->params.tensors[tensor];
     if (!t->tern) {
-        take_values(quantised_linear(m, t), bt_model_read(t, m->setup.prec), first, n, packed);
+        copy_values(quantised_linear(m, t), bt_model_read(t, m->setup.prec), first, n, packed);
         return BT_OK;
     }
     wire_job j = {.codes = m->taken + first, .packed = (uint8_t *)(uintptr_t)packed, .n = n};

@@ -42,15 +42,15 @@ void bt_sampler_destroy(bt_sampler *s) {
 }
 
 /* Ties are decided for the smaller token, so that the order is total. */
-static bool likelier(const candidate *a, const candidate *b) {
+static bool is_more_likely(const candidate *a, const candidate *b) {
     return a->weight > b->weight || (a->weight == b->weight && a->token < b->token);
 }
 
 static void sift_down(candidate *heap, size_t n, size_t i) {
     for (;;) {
         size_t best = i, left = 2 * i + 1;
-        if (left < n && likelier(&heap[left], &heap[best])) best = left;
-        if (left + 1 < n && likelier(&heap[left + 1], &heap[best])) best = left + 1;
+        if (left < n && is_more_likely(&heap[left], &heap[best])) best = left;
+        if (left + 1 < n && is_more_likely(&heap[left + 1], &heap[best])) best = left + 1;
         if (best == i) return;
         candidate moved = heap[i];
         heap[i] = heap[best];
@@ -78,7 +78,7 @@ static int32_t likeliest(const float *logits, size_t V) {
 
 /* Moves the tokens that may be drawn to the end of c, likeliest last; returns their number. *held: sum of their
  * weights. */
-static size_t limit(candidate *c, size_t V, size_t k, double p, double *held) {
+static size_t limit_candidates(candidate *c, size_t V, size_t k, double p, double *held) {
     double total = *held;
     for (size_t i = V / 2; i-- > 0;) sift_down(c, V, i);
     if (k < V) {
@@ -132,7 +132,7 @@ int32_t bt_sampler_draw(bt_sampler *s, const float *raw, const bt_sampling *how,
             (float)exp(((double)logits[i] - (double)logits[best]) / how->temperature), (int32_t)i};
         held += (double)c[i].weight;
     }
-    if (k < V || p < 1) n = limit(c, V, k, p, &held);
+    if (k < V || p < 1) n = limit_candidates(c, V, k, p, &held);
     if (how->min_p > 0) n = drop_unlikely(c, V, n, fmin(how->min_p, 1), &held);
     double u = bt_rng_unit(how->seed, bt_hash_name("sample"), index) * held;
     for (size_t i = 1; i < n; i++) {

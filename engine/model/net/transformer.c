@@ -146,8 +146,8 @@ static bt_rotation rotation_of(const bt_model *m, size_t row) {
 }
 
 /* Computes rows r0 .. r0+rows of q, k or v. */
-static void project(const bt_linear *l, const bt_gain *bias, float *y, const bt_linear_input *in,
-                    const float *x, size_t r0, size_t rows) {
+static void project_qkv_rows(const bt_linear *l, const bt_gain *bias, float *y,
+                             const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
     l->ops->fwd(l, y, in, x, r0, rows, 0);
     if (bias->tensor) bt_op_add_row(y, bias->w, rows, l->N);
 }
@@ -170,11 +170,11 @@ static void qkv_saved(bt_model *m, bt_layer *l, size_t M) {
         const size_t rows = M - r0 < m->block ? M - r0 : m->block, q = r0 * l->q.N, k = r0 * l->k.N;
         const bt_rotation rotation = rotation_of(m, r0),
                           *by = layer_rotates(m, l) ? &rotation : NULL;
-        project(&l->q, &l->q_bias, a->q, &l->attn_in, a->x, r0, rows);
+        project_qkv_rows(&l->q, &l->q_bias, a->q, &l->attn_in, a->x, r0, rows);
         save_heads(a->q_saved + q, a->q, by, rows, (size_t)c->H, (size_t)c->D);
-        project(&l->k, &l->k_bias, a->k, &l->attn_in, a->x, r0, rows);
+        project_qkv_rows(&l->k, &l->k_bias, a->k, &l->attn_in, a->x, r0, rows);
         save_heads(a->k_saved + k, a->k, by, rows, (size_t)c->KV, (size_t)c->D);
-        project(&l->v, &l->v_bias, a->v, &l->attn_in, a->x, r0, rows);
+        project_qkv_rows(&l->v, &l->v_bias, a->v, &l->attn_in, a->x, r0, rows);
         bt_acts_save(a->v_saved + k, a->v, rows * l->v.N);
         poll_layer_source(m);
     }
@@ -183,9 +183,9 @@ static void qkv_saved(bt_model *m, bt_layer *l, size_t M) {
 void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
     bt_acts *a = &l->a;
     read_residual(m, &l->attn_in, a->x, reloads_bf16_input(m, a) ? NULL : a->x_saved, M);
-    project(&l->q, &l->q_bias, a->q, &l->attn_in, a->x, 0, M);
-    project(&l->k, &l->k_bias, a->k, &l->attn_in, a->x, 0, M);
-    project(&l->v, &l->v_bias, a->v, &l->attn_in, a->x, 0, M);
+    project_qkv_rows(&l->q, &l->q_bias, a->q, &l->attn_in, a->x, 0, M);
+    project_qkv_rows(&l->k, &l->k_bias, a->k, &l->attn_in, a->x, 0, M);
+    project_qkv_rows(&l->v, &l->v_bias, a->v, &l->attn_in, a->x, 0, M);
     rotate(m, l, false, bt_net_q(l), a->q_rstd, a->q, M);
     rotate(m, l, true, bt_net_k(l), a->k_rstd, a->k, M);
 }

@@ -114,7 +114,7 @@ static bool in_stage(const table *b, const param_row *r, int layer) {
                                : bt_slice_is_last_stage(b->slice);
 }
 
-static double deviation(const param_row *r, const bt_model_cfg *c) {
+static double initial_deviation(const param_row *r, const bt_model_cfg *c) {
     if (r->init != RESID || c->init_out == BT_INIT_OUT_PLAIN) return c->init_std;
     return c->init_out == BT_INIT_OUT_ZERO ? 0 : c->init_std / sqrt(2.0 * c->L);
 }
@@ -159,7 +159,8 @@ static bool add_tensor(bt_params *p, const table *b, size_t row, int layer) {
     t->shard = r->shard;
     t->adapter = adapter;
     t->spread = r->init == UNIFORM ? (float)(1 / sqrt((double)t->whole_cols)) : 0.0f;
-    t->init_std = r->init == ONE || r->init == ZERO || adapter ? 0.0f : (float)deviation(r, c);
+    t->init_std = r->init == ONE || r->init == ZERO || adapter ? 0.0f
+                                                               : (float)initial_deviation(r, c);
     t->zero = r->init == ZERO || (r->init == RESID && c->init_out == BT_INIT_OUT_ZERO);
     p->index[layer + 1][r->id] = p->n++;
     size_t end = 0, whole;
@@ -218,14 +219,14 @@ static int last_stage_layers(const bt_model_cfg *c, int stages, int chunks, doub
 }
 
 /* First layer of run k if n layers are cut into equal runs. */
-static int before(int n, int runs, int k) { return (int)((int64_t)n * k / runs); }
+static int first_layer_of_run(int n, int runs, int k) { return (int)((int64_t)n * k / runs); }
 
 /* First of the last stage's layers in its chunk k. The chunk with the head has as many layers as equal work
  * permits. */
 static int last_before(int n, int chunks, int k, double head) {
     const double even = (n + head) / chunks - head;
     const int with_head = chunks == 1 ? n : even > 1 ? (int)even : 1;
-    return k == chunks ? n : chunks == 1 ? 0 : before(n - with_head, chunks - 1, k);
+    return k == chunks ? n : chunks == 1 ? 0 : first_layer_of_run(n - with_head, chunks - 1, k);
 }
 
 /* Layers are assigned round by round to the chunks of the stages. */
@@ -238,9 +239,10 @@ bt_layer_run bt_slice_chunk(const bt_model_cfg *c, bt_model_slice slice, int chu
               begun = last_before(last, chunks, chunk, head),
               ended = last_before(last, chunks, chunk + 1, head);
     if (slice.pp_stage == others)
-        return (bt_layer_run){before(rest, runs, (chunk + 1) * others) + begun, ended - begun};
-    const int first = before(rest, runs, at);
-    return (bt_layer_run){begun + first, before(rest, runs, at + 1) - first};
+        return (bt_layer_run){first_layer_of_run(rest, runs, (chunk + 1) * others) + begun,
+                              ended - begun};
+    const int first = first_layer_of_run(rest, runs, at);
+    return (bt_layer_run){begun + first, first_layer_of_run(rest, runs, at + 1) - first};
 }
 
 int bt_slice_layers(const bt_model_cfg *c, bt_model_slice slice) {

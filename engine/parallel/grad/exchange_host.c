@@ -77,10 +77,10 @@ static size_t slot_elems(const bt_exchange *x, int rank) {
            x->piece;
 }
 
-static float *boxes(const bt_exchange *x, int relay, size_t slot, int owner) {
+static float *receive_boxes(const bt_exchange *x, int relay, size_t slot, int owner) {
     const bt_exchange_host *h = &x->host;
     const size_t places = received_nodes(h, &x->route, relay);
-    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): the exchange has boxes
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): the exchange has receive_boxes
     return (float *)(void *)(h->memory.at + h->region[relay - group_first(&x->route)]) +
            slot * slot_elems(x, relay) + h->number[owner] * places * x->piece;
 }
@@ -91,13 +91,13 @@ static float *box_of_mine(const bt_exchange *x, const bt_exchange_slot *s, int r
     const bt_route *r = &x->route;
     size_t before = x->host.before[r->me - group_first(r)];
     if (relay < r->me) before -= r->nodes[relay].n;
-    return boxes(x, relay, s->item % x->n_slots, owner) + (before + i) * x->piece;
+    return receive_boxes(x, relay, s->item % x->n_slots, owner) + (before + i) * x->piece;
 }
 
 float *bt_exchange_host_inside(const bt_exchange *x, size_t slot) {
     const bt_route *r = &x->route;
     for (int o = 0; o < r->n; o++)
-        if (r->relayed[o] == 0) return boxes(x, r->me, slot, o);
+        if (r->relayed[o] == 0) return receive_boxes(x, r->me, slot, o);
     return NULL;
 }
 
@@ -106,8 +106,8 @@ static void copy_shared(bt_exchange *x, float *to, const float *from, size_t n) 
     x->moved = true;
 }
 
-static void arrived(const bt_exchange *x, const bt_exchange_slot *s, int from, int64_t messages,
-                    size_t elems) {
+static void count_arrived(const bt_exchange *x, const bt_exchange_slot *s, int from,
+                          int64_t messages, size_t elems) {
     if (messages == 0) return;
     bt_pair_add(bt_mesh_peer(x->cfg.mesh, BT_AXIS_DP, from),
                 &(bt_pair){.messages = messages,
@@ -154,7 +154,7 @@ static bool all_nodes_came(bt_exchange *x, bt_exchange_slot *s) {
             elems += r->nodes[from].n * (p.end - p.begin);
             messages += (int64_t)r->nodes[from].n;
         }
-        arrived(x, s, from, messages, elems);
+        count_arrived(x, s, from, messages, elems);
     }
     return true;
 }
@@ -169,7 +169,7 @@ static bt_code send_sums_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) 
         for (int k = 1; k < group_size(r) && r->relayed[o] >= 0; k++)
             readers += bt_route_needs(r, other_rank(r, k), o);
         if (readers == 0 || n == 0) continue;
-        copy_shared(x, boxes(x, r->me, s->item % x->n_slots, o), x->cfg.grads + p.begin, n);
+        copy_shared(x, receive_boxes(x, r->me, s->item % x->n_slots, o), x->cfg.grads + p.begin, n);
         count_host_bytes(s, readers * n);
     }
     mark *m = rank_mark(x, r->me, s->item);
@@ -178,7 +178,7 @@ static bt_code send_sums_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) 
     return BT_OK;
 }
 
-static void take_sums(bt_exchange *x, bt_exchange_slot *s, int from) {
+static void receive_sums(bt_exchange *x, bt_exchange_slot *s, int from) {
     const bt_route *r = &x->route;
     size_t elems = 0;
     int64_t messages = 0;
@@ -187,11 +187,11 @@ static void take_sums(bt_exchange *x, bt_exchange_slot *s, int from) {
         const size_t n = p.end - p.begin;
         if (n == 0 || bt_route_relay(r, r->mine, o) != from || !bt_route_needs(r, r->me, o))
             continue;
-        copy_shared(x, x->cfg.grads + p.begin, boxes(x, from, s->item % x->n_slots, o), n);
+        copy_shared(x, x->cfg.grads + p.begin, receive_boxes(x, from, s->item % x->n_slots, o), n);
         elems += n;
         messages++;
     }
-    arrived(x, s, from, messages, elems);
+    count_arrived(x, s, from, messages, elems);
 }
 
 static bool all_sums_came(bt_exchange *x, bt_exchange_slot *s) {
@@ -199,7 +199,7 @@ static bool all_sums_came(bt_exchange *x, bt_exchange_slot *s) {
     for (; s->turn < group_size(r); s->turn++) {
         const int from = other_rank(r, s->turn);
         if (!has_reached(&rank_mark(x, from, s->item)->back, s->item)) return false;
-        take_sums(x, s, from);
+        receive_sums(x, s, from);
     }
     mark *m = rank_mark(x, r->me, s->item);
     set_mark(m, &m->taken, s->item);

@@ -101,7 +101,7 @@ size_t bt_exchange_staging(const bt_exchange_plan *p) {
     return bytes;
 }
 
-static bt_code take_arrays(bt_exchange *x, bt_err *err) {
+static bt_code reserve_exchange_arrays(bt_exchange *x, bt_err *err) {
     const bt_route *r = &x->route;
     size_t inside[BT_EXCHANGE_SLOTS], in[BT_EXCHANGE_SLOTS], out[BT_EXCHANGE_SLOTS],
         state_bytes = x->cfg.state ? 0 : x->codec->state_bytes;
@@ -141,7 +141,7 @@ static bt_code allocate_exchange(bt_exchange *x, bt_err *err) {
         s->payload_bytes = calloc(payloads, sizeof *s->payload_bytes);
         all &= s->requests && s->messages && s->payload_bytes;
     }
-    return all ? take_arrays(x, err)
+    return all ? reserve_exchange_arrays(x, err)
                : bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks",
                          x->route.n);
 }

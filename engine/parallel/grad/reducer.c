@@ -166,7 +166,7 @@ static void poll_reducer(void *ctx) {
     r->polled_at = bt_now_ns();
 }
 
-static bool idle(const bt_reducer *r) { return r->alone && !r->partial; }
+static bool has_nothing_to_reduce(const bt_reducer *r) { return r->alone && !r->partial; }
 
 void bt_reducer_begin(bt_reducer *r) {
     if (r->partial) bt_accumulator_begin(r->partial);
@@ -195,7 +195,7 @@ void bt_reducer_last(bt_reducer *r) {
 
 void bt_reducer_ready(void *reducer, size_t begin, size_t end) {
     bt_reducer *r = reducer;
-    if (idle(r) || !r->cfg.overlap || r->failed) return;
+    if (has_nothing_to_reduce(r) || !r->cfg.overlap || r->failed) return;
     bt_buckets_finished(&r->buckets, begin, end);
     for (size_t ready = bt_buckets_ready(&r->buckets); r->started < ready && !r->failed;)
         start_bucket(r);
@@ -236,7 +236,7 @@ bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_redu
     int64_t arrival = bt_now_ns();
     const int64_t hidden_ns = r->busy_ns + (r->done < r->started ? arrival - r->busy_since : 0);
     bt_threads_off_idle(poll_reducer, r);
-    if (r->alone && !idle(r))
+    if (r->alone && !has_nothing_to_reduce(r))
         while (r->started < r->buckets.n) start_bucket(r);
     if (bt_comm_size(r->cfg.mesh->world) == 1) return BT_OK;
 

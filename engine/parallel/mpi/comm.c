@@ -305,7 +305,8 @@ static MPI_Request get_request(const bt_request *r) {
     return q;
 }
 
-static bt_code started(int rc, MPI_Request q, const char *what, bt_request *r, bt_err *err) {
+static bt_code keep_started_request(int rc, MPI_Request q, const char *what, bt_request *r,
+                                    bt_err *err) {
     BT_TRY(bt_mpi_check(rc, what, err));
     put_request(r, q);
     return BT_OK;
@@ -332,7 +333,7 @@ bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op o
                                            : MPI_MIN,
                             c->mpi, &q);
     count_started(c, BT_COLL_ALL_REDUCE, ring_bytes(c, n * sizeof *x));
-    return started(rc, q, "all-reduce", r, err);
+    return keep_started_request(rc, q, "all-reduce", r, err);
 }
 
 bt_code bt_gather_start(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_request *r,
@@ -347,7 +348,7 @@ bt_code bt_gather_start(bt_comm *c, const void *x, size_t bytes, void *all, int 
     bt_traffic_next();
     int rc = MPI_Igather(x, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, root, c->mpi, &q);
     count_started(c, BT_COLL_GATHER, c->rank != root ? bytes : 0);
-    return started(rc, q, "gather", r, err);
+    return keep_started_request(rc, q, "gather", r, err);
 }
 
 bt_code bt_request_test(bt_request *r, bool *done, bt_err *err) {

@@ -40,7 +40,7 @@ int64_t bt_passes_in_flight(const bt_pass_order *o) {
 }
 
 /* micro-batches that have begun when k forward passes are done */
-static int64_t begun(const bt_pass_order *o, int64_t k) {
+static int64_t count_begun_micros(const bt_pass_order *o, int64_t k) {
     const int64_t round = (int64_t)o->chunks * o->stages;
     return smaller_i64(o->micros, k / round * o->stages + smaller_i64(o->stages, k % round));
 }
@@ -52,7 +52,7 @@ int64_t bt_micros_in_flight(const bt_pass_order *o) {
     for (int64_t i = 0; i < o->micros && i < 2 * o->stages; i++) {
         const int64_t k = i / o->stages * round + (int64_t)(o->chunks - 1) * o->stages +
                           i % o->stages,
-                      here = begun(o, smaller_i64(forwards(o), k + ahead + 1)) - i;
+                      here = count_begun_micros(o, smaller_i64(forwards(o), k + ahead + 1)) - i;
         if (here > most) most = here;
     }
     return most;

@@ -36,7 +36,7 @@ typedef struct bit_reader {
     bool over; /* read beyond the end */
 } bit_reader;
 
-static uint32_t take_bits(bit_reader *r, unsigned n) {
+static uint32_t read_bits(bit_reader *r, unsigned n) {
     while (r->have < n) {
         r->over |= r->at == r->end;
         r->bits |= (uint64_t)(r->at < r->end ? *r->at++ : 0) << r->have;
@@ -62,10 +62,10 @@ static void put_gap(bit_writer *w, size_t gap, unsigned k) {
     put_bits(w, (uint32_t)(gap & ((UINT32_C(1) << k) - 1)), k);
 }
 
-static size_t take_gap(bit_reader *r, unsigned k) {
+static size_t read_gap(bit_reader *r, unsigned k) {
     size_t q = 0;
-    while (!r->over && take_bits(r, 1)) q++;
-    return (q << k) + take_bits(r, k);
+    while (!r->over && read_bits(r, 1)) q++;
+    return (q << k) + read_bits(r, k);
 }
 
 static unsigned field_at(const unsigned char *x, size_t i) {
@@ -90,7 +90,7 @@ static size_t next_change(const unsigned char *a, const unsigned char *b, size_t
 }
 
 /* 0: to the code zero, or from it to -1; 1: to the other extreme */
-static unsigned became(unsigned from, unsigned to) { return from == 1 ? to == 2 : to != 1; }
+static unsigned flip_direction(unsigned from, unsigned to) { return from == 1 ? to == 2 : to != 1; }
 static unsigned changed_code(unsigned from, unsigned bit) {
     if (from == 1) return bit ? 2 : 0;
     return bit ? 2 - from : 1;
@@ -129,7 +129,7 @@ static size_t encode_flips(unsigned char *body, const unsigned char *from, const
         after = i + 1;
     }
     for (size_t i = 0; (i = next_change(from, to, i, fields)) < fields && !w.full; i++)
-        put_bits(&w, became(field_at(from, i), field_at(to, i)), 1);
+        put_bits(&w, flip_direction(field_at(from, i), field_at(to, i)), 1);
     flush_bits(&w);
     return w.full ? 0 : (size_t)(w.at - body);
 }
@@ -150,11 +150,11 @@ static bool decode_flips(unsigned char *fields, size_t n, const unsigned char *b
     if (bytes == 0 || body[0] > LONGEST_PARAMETER || flips > n) return false;
     bit_reader gaps = {.at = body + 1, .end = body + bytes}, r = gaps;
     size_t i = 0;
-    for (uint32_t k = 0; k < flips && !r.over; k++) (void)take_gap(&r, body[0]);
+    for (uint32_t k = 0; k < flips && !r.over; k++) (void)read_gap(&r, body[0]);
     for (uint32_t k = 0; k < flips; k++, i++) {
-        i += take_gap(&gaps, body[0]);
+        i += read_gap(&gaps, body[0]);
         if (gaps.over || i >= n) return false;
-        unsigned was = field_at(fields, i), is = changed_code(was, take_bits(&r, 1));
+        unsigned was = field_at(fields, i), is = changed_code(was, read_bits(&r, 1));
         if (was == 3 || r.over) return false;
         fields[i / FIELDS] = (unsigned char)(fields[i / FIELDS] ^ (was ^ is) << i % FIELDS * 2);
     }

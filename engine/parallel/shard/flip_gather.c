@@ -77,8 +77,8 @@ static bt_code check_flip_mpi(int rc, bt_err *err) {
     return bt_mpi_check(rc, "gathering of changed codes", err);
 }
 
-static bt_code take_flip_message(bt_flip_gather *f, int from, const MPI_Status *status,
-                                 bt_err *err) {
+static bt_code receive_flip_message(bt_flip_gather *f, int from, const MPI_Status *status,
+                                    bt_err *err) {
     int length = 0;
     BT_TRY(check_flip_mpi(MPI_Get_count(status, MPI_BYTE, &length), err));
     bt_pair_add(bt_mesh_peer(f->mesh, BT_AXIS_SHARD, from),
@@ -118,7 +118,7 @@ bt_code bt_flip_gather_run(bt_flip_gather *f, const unsigned char *own, bt_err *
     bt_traffic_end(&mark, BT_COLL_ALL_GATHER, c->axis);
     bt_traffic_add(BT_COLL_ALL_GATHER, c->axis, &(bt_traffic){.rounds = 1});
     for (int d = 1; d < c->size; d++)
-        BT_TRY(take_flip_message(f, (c->rank + d) % c->size, &f->statuses[d - 1], err));
+        BT_TRY(receive_flip_message(f, (c->rank + d) % c->size, &f->statuses[d - 1], err));
     return BT_OK;
 }
 

@@ -114,7 +114,7 @@ static span row_chunk(group g, int k, size_t rows, size_t cols, size_t c) {
     return (span){begin, begin < end ? bt_min_size(CHUNK_ELEMS, end - begin) : 0};
 }
 
-static float *stage(const message_group *m, int slot, int k) {
+static float *staging_chunk(const message_group *m, int slot, int k) {
     return m->staging + ((size_t)slot * (size_t)m->t.size + (size_t)k) * CHUNK_ELEMS;
 }
 
@@ -123,7 +123,7 @@ static void start_chunk(message_group *m, group g, float *x, size_t rows, size_t
     int me = m->t.rank - g.first, slot = (int)(c % m->slots);
     span own = row_chunk(g, me, rows, cols, c);
     for (int d = 1; d < g.n; d++)
-        receive_from_peer(m, slot, stage(m, slot, (me + d) % g.n), own.n * sizeof(float),
+        receive_from_peer(m, slot, staging_chunk(m, slot, (me + d) % g.n), own.n * sizeof(float),
                           g.first + (me + d) % g.n);
     for (int d = 1; d < g.n; d++) {
         int to = (me - d + g.n) % g.n;
@@ -146,7 +146,7 @@ static void add_chunk(message_group *m, group g, float *x, size_t rows, size_t c
     int me = m->t.rank - g.first, slot = (int)(c % m->slots);
     span own = row_chunk(g, me, rows, cols, c);
     if (own.n == 0) return;
-    for (int k = 0; k < g.n; k++) m->parts[k] = k == me ? x + own.begin : stage(m, slot, k);
+    for (int k = 0; k < g.n; k++) m->parts[k] = k == me ? x + own.begin : staging_chunk(m, slot, k);
     float *sum;
     /* With two summands the order does not matter, and the sum is in place. */
     if (g.n == 2) {

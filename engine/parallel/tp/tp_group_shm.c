@@ -80,15 +80,15 @@ static unsigned char *outbox_of(const shm_group *m, int rank) {
 
 /* ---- meeting --------------------------------------------------------------------------------- */
 
-static bool came(const line *l, uint32_t meeting) {
+static bool has_arrived(const line *l, uint32_t meeting) {
     return (int32_t)(atomic_load_explicit(&l->arrived, memory_order_acquire) - meeting) >= 0;
 }
 
 /* A sleeper counts itself before the kernel compares the word, so it is either counted here, or reads the new word. */
 static void wait_for_meeting(line *l, uint32_t meeting) {
     int64_t until = bt_now_ns() + SPIN_NS;
-    while (!came(l, meeting)) {
-        for (int i = 0; i < 64 && !came(l, meeting); i++) {
+    while (!has_arrived(l, meeting)) {
+        for (int i = 0; i < 64 && !has_arrived(l, meeting); i++) {
 #if defined(__x86_64__)
             __builtin_ia32_pause();
 #endif

@@ -261,7 +261,7 @@ static bt_code mean_part_rate(bt_part_rate *p, bt_err *err) {
 }
 
 /* operations per second of the last part's products, for display */
-static void take_ops(bt_rates *r) {
+static void read_ops(bt_rates *r) {
     bt_op_profile ops[BT_OPS_MAX];
     size_t n = bt_ops_profile_rows(ops, BT_OPS_MAX);
     r->n_ops = 0;
@@ -286,7 +286,7 @@ static bt_code probe_part(bt_rates *r, const bt_part_shape *want, double budget_
     bt_part_shape shape = affordable(*want, OPS_MOST, fmin(1, budget_s / FULL_S));
     bt_part_rate rate, again;
     BT_TRY(measure_together(&shape, &rate, err));
-    if (shape.kind == BT_PART_LAYER) take_ops(r);
+    if (shape.kind == BT_PART_LAYER) read_ops(r);
     if (bt_rates_part_doubtful(r, &rate)) {
         BT_TRY(measure_together(&shape, &again, err));
         if (again.fwd_s + again.bwd_s < rate.fwd_s + rate.bwd_s) rate = again;

@@ -54,7 +54,7 @@ static void sort_output_line(hearing *h, char *line, size_t n) {
     bt_text_put(&h->heard, "\n");
 }
 
-static void take_lines(hearing *h, bool ended) {
+static void read_output_lines(hearing *h, bool ended) {
     size_t at = 0;
     char *line = h->rest.data, *end;
     while (line && (end = memchr(line + at, '\n', h->rest.len - at)) != NULL) {
@@ -85,7 +85,7 @@ static bool read_rank_output(int fd, hearing *h) {
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (n <= 0) return true;
         bt_text_putn(&h->rest, buf, (size_t)n);
-        take_lines(h, false);
+        read_output_lines(h, false);
     }
 }
 
@@ -118,7 +118,7 @@ static bt_code watch_run_once(const bt_run_once *o, bt_child *child, bt_text *re
     bt_output_open(&h.output, "/dev/null", 1);
     bool ended = read_rank_output(child->out, &h);
     if (!ended) (void)bt_proc_kill_session(child->pid, 5);
-    take_lines(&h, true);
+    read_output_lines(&h, true);
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR) {}
     close(child->out);
     bt_code code = BT_OK;

@@ -46,7 +46,7 @@ static core_range range_of_core(const bt_hardware_thread *p, size_t n, begins pa
 }
 
 /* Returns the core in the middle of an equal share of all cores, for the group of this rank. */
-static int middle(int cores, const bt_binding_job *j, int rank, int group) {
+static int middle_core(int cores, const bt_binding_job *j, int rank, int group) {
     const int groups = j->ranks / group;
     return (int)((long)cores * (2 * (rank / group) + 1) / (2 * groups));
 }
@@ -57,10 +57,10 @@ static bool assign_groups(const bt_hardware_thread *p, size_t n, const bt_bindin
                           begins part, int group, core_range *mine) {
     const int cores = count_groups(p, n, new_core);
     if (j->ranks % group != 0 || j->ranks / group < count_groups(p, n, part)) return false;
-    const core_range own = range_of_core(p, n, part, middle(cores, j, j->rank, group));
+    const core_range own = range_of_core(p, n, part, middle_core(cores, j, j->rank, group));
     int first = -1, sharing = 0, here = 0, last = -1;
     for (int r = 0; r < j->ranks; r++) {
-        const core_range at = range_of_core(p, n, part, middle(cores, j, r, group));
+        const core_range at = range_of_core(p, n, part, middle_core(cores, j, r, group));
         here = at.begin == last ? here + 1 : 1;
         last = at.begin;
         if (here > at.end - at.begin) return false;
@@ -73,8 +73,8 @@ static bool assign_groups(const bt_hardware_thread *p, size_t n, const bt_bindin
     return true;
 }
 
-static void take_cores_of_range(const bt_hardware_thread *p, size_t n, core_range cores,
-                                bool first_threads_only, cpu_set_t *mine) {
+static void add_cores_of_range(const bt_hardware_thread *p, size_t n, core_range cores,
+                               bool first_threads_only, cpu_set_t *mine) {
     int at = -1;
     CPU_ZERO(mine);
     for (size_t i = 0; i < n; i++) {
@@ -110,7 +110,7 @@ bool bt_cpus_of_rank(const bt_hardware_thread *p, size_t n, const bt_binding_job
                        &share)) /* for example if there are fewer ranks than domains */
         share = (core_range){(int)((long)cores * j->rank / j->ranks),
                              (int)((long)cores * (j->rank + 1) / j->ranks)};
-    take_cores_of_range(p, n, share, j->threads <= share.end - share.begin, mine);
+    add_cores_of_range(p, n, share, j->threads <= share.end - share.begin, mine);
     return j->threads <= CPU_COUNT(mine);
 }
 

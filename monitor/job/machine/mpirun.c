@@ -166,13 +166,13 @@ static bool same_series(const char *a, const char *b) {
     return strncmp(a, b, n) == 0 && !bt_ascii_digit(b[n]);
 }
 
-static bt_code foreign(const bt_mpirun *m, const char *remedy, bt_err *err) {
+static bt_code fail_foreign_mpirun(const bt_mpirun *m, const char *remedy, bt_err *err) {
     return bt_fail(err, BT_UNSUPPORTED,
                    "'%.160s' belongs to %s, and bitrain is linked with Open MPI ('%.100s'): %s",
                    m->path, m->owner, m->library[0] ? m->library : "libmpi", remedy);
 }
 
-static bt_code take_explicit(bt_mpirun *m, const char *given, bool ask, bt_err *err) {
+static bt_code read_explicit_mpirun(bt_mpirun *m, const char *given, bool ask, bt_err *err) {
     snprintf(m->command, sizeof m->command, "%s", given);
     if (strchr(given, '/'))
         snprintf(m->path, sizeof m->path, "%s", is_program(given) ? given : "");
@@ -184,7 +184,8 @@ static bt_code take_explicit(bt_mpirun *m, const char *given, bool ask, bt_err *
             "cannot start '%.200s': not found (BITRAIN_MPIRUN; Debian: install openmpi-bin)",
             given);
     if (ask) query_mpirun_owner(m->path, m->owner, sizeof m->owner);
-    if (is_foreign(m->owner)) return foreign(m, "set BITRAIN_MPIRUN to that one's mpirun", err);
+    if (is_foreign(m->owner))
+        return fail_foreign_mpirun(m, "set BITRAIN_MPIRUN to that one's mpirun", err);
     return BT_OK;
 }
 
@@ -204,8 +205,8 @@ static bt_code choose_mpirun(bt_mpirun *m, bt_err *err) {
         const bool same = !has_own || !is_open_mpi(own) || same_series(own, m->owner);
         if (!is_foreign(m->owner) && (!is_open_mpi(m->owner) || same)) return BT_OK;
         if (!has_own || !is_open_mpi(own))
-            return foreign(m, "put that one's mpirun first in PATH, or set BITRAIN_MPIRUN to it",
-                           err);
+            return fail_foreign_mpirun(
+                m, "put that one's mpirun first in PATH, or set BITRAIN_MPIRUN to it", err);
         snprintf(m->passed_over, sizeof m->passed_over,
                  "'%.120s', the first mpirun in PATH, belongs to %.60s, and bitrain is linked with "
                  "%.60s",
@@ -222,7 +223,7 @@ bt_code bt_mpirun_find(bt_mpirun *out, bool ask, bt_err *err) {
     memset(out, 0, sizeof *out);
     (void)find_library(out->library, sizeof out->library);
     out->major = find_library_major();
-    if (given && given[0]) return take_explicit(out, given, ask, err);
+    if (given && given[0]) return read_explicit_mpirun(out, given, ask, err);
     BT_TRY(choose_mpirun(out, err));
     if (ask && !out->owner[0]) query_mpirun_owner(out->path, out->owner, sizeof out->owner);
     return BT_OK;

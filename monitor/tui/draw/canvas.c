@@ -59,7 +59,7 @@ typedef struct span {
     uint32_t lo, hi;
 } span;
 
-static bool within(const span *t, size_t n, uint32_t cp) {
+static bool is_in_spans(const span *t, size_t n, uint32_t cp) {
     for (size_t i = 0; i < n; i++)
         if (cp >= t[i].lo && cp <= t[i].hi) return true;
     return false;
@@ -82,8 +82,8 @@ int bt_glyph_width(uint32_t cp) {
     /* text, lines and blocks, braille */
     if ((cp >= 0x20 && cp < 0x7F) || (cp >= 0x2500 && cp < 0x25FD) || (cp >= 0x2800 && cp < 0x2900))
         return 1;
-    if (within(none, sizeof none / sizeof none[0], cp)) return 0;
-    return within(two, sizeof two / sizeof two[0], cp) ? 2 : 1;
+    if (is_in_spans(none, sizeof none / sizeof none[0], cp)) return 0;
+    return is_in_spans(two, sizeof two / sizeof two[0], cp) ? 2 : 1;
 }
 
 /* Returns the ASCII replacement of a glyph. */
@@ -395,7 +395,7 @@ static void put_sgr(bt_text *out, bt_style s, bt_color_depth depth) {
     bt_text_put(out, "m");
 }
 
-static void dump(const bt_canvas *c, bool color, bt_color_depth depth, bt_text *out) {
+static void dump_canvas(const bt_canvas *c, bool color, bt_color_depth depth, bt_text *out) {
     for (int y = 0; y < c->h; y++) {
         const bt_cell *row = c->cells + (size_t)y * (size_t)c->w;
         int end = c->w;
@@ -415,8 +415,8 @@ static void dump(const bt_canvas *c, bool color, bt_color_depth depth, bt_text *
     }
 }
 
-void bt_canvas_dump(const bt_canvas *c, bt_text *out) { dump(c, false, BT_DEPTH_MONO, out); }
+void bt_canvas_dump(const bt_canvas *c, bt_text *out) { dump_canvas(c, false, BT_DEPTH_MONO, out); }
 
 void bt_canvas_dump_ansi(const bt_canvas *c, bt_color_depth depth, bt_text *out) {
-    dump(c, true, depth, out);
+    dump_canvas(c, true, depth, out);
 }

@@ -1,7 +1,7 @@
 /* panes.c - drops items that do not fit, then distributes the remaining length. */
 #include "monitor/tui/draw/panes.h"
 
-static int needed(const bt_pane_size *want, const int *size, int n, int gap) {
+static int needed_size(const bt_pane_size *want, const int *size, int n, int gap) {
     int sum = 0, shown = 0;
     for (int i = 0; i < n; i++)
         if (size[i] > 0) sum += want[i].min, shown++;
@@ -17,8 +17,8 @@ static void drop_least(const bt_pane_size *want, int *size, int n) {
 
 static void share_length(int total, const bt_pane_size *want, int n, int gap, int *size) {
     for (int i = 0; i < n; i++) size[i] = want[i].min > 0 ? want[i].min : want[i].weight > 0;
-    while (needed(want, size, n, gap) > total) drop_least(want, size, n);
-    int left = total - needed(want, size, n, gap);
+    while (needed_size(want, size, n, gap) > total) drop_least(want, size, n);
+    int left = total - needed_size(want, size, n, gap);
     /* Adds one cell at a time to the item farthest below its share. */
     while (left > 0) {
         int best = -1;

@@ -160,7 +160,7 @@ static int y_dot(const dots *d, const scale *s, double y) {
 }
 
 /* Draws one dot in four of the column from y0 to y1, so that a band is fainter than its line, also without colours. */
-static void column(dots *d, int x, int y0, int y1, uint8_t color) {
+static void draw_band_column(dots *d, int x, int y0, int y1, uint8_t color) {
     if (y1 >= d->h) y1 = d->h - 1;
     if (x < 0 || x >= d->w) return;
     for (int y = y0 + (4 - (x + y0) % 4) % 4; y <= y1; y += 4) {
@@ -179,7 +179,7 @@ static void draw_band(dots *d, const scale *s, const bt_plot_series *p) {
         if (top < 0) top = 0;
         /* A bucket extends back to the previous one. */
         for (int x = x0 < 0 ? 0 : x0 > x1 ? x1 : x0; x <= x1 && x < d->w; x++)
-            column(d, x, top, bottom, p->band ? p->band : BT_C_FAINT);
+            draw_band_column(d, x, top, bottom, p->band ? p->band : BT_C_FAINT);
     }
 }
 

@@ -27,7 +27,7 @@ static double bin_share(const bins *x, size_t row, int sample) {
     return bt_view_share(x->of[sample], from, from + x->group);
 }
 
-static double value(void *ctx, size_t row, size_t col) {
+static double cell_share(void *ctx, size_t row, size_t col) {
     const bins *x = ctx;
     const double v = bin_share(x, row, (int)col / x->repeat);
     return v > 0 && x->most > 0 ? v / x->most : 0;
@@ -107,7 +107,7 @@ static void draw_distribution(bt_top *t, bt_rect r, bool weights) {
     x.repeat = x.repeat < 1 ? 1 : x.repeat > REPEAT_MOST ? REPEAT_MOST : x.repeat;
     const bt_heat map = {.rows = (size_t)((x.high - x.low) / x.group + 1),
                          .cols = (size_t)(d->samples * x.repeat),
-                         .value = value,
+                         .value = cell_share,
                          .label = distribution_label,
                          .ctx = &x,
                          .label_w = LABEL,

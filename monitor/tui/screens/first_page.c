@@ -115,7 +115,7 @@ void bt_trouble_draw(bt_top *t, bt_rect r) {
 }
 
 /* Writes the text after "the beginning of the prompt...". */
-static void quote(char *out, size_t size, const char *prompt) {
+static void quote_prompt(char *out, size_t size, const char *prompt) {
     const char *end = prompt;
     while (*end && end - prompt < 40) bt_glyph_next(&end); /* whole characters */
     snprintf(out, size, "after \"%.*s%s\"", (int)(end - prompt), prompt, *end ? "..." : "");
@@ -124,7 +124,7 @@ static void quote(char *out, size_t size, const char *prompt) {
 static void draw_text(bt_top *t, bt_rect r, const bt_view_text *x, const char *when) {
     char title[64], b[32], prompt[80];
     snprintf(title, sizeof title, "%s, step %s", when, bt_fmt_int(b, sizeof b, x->step + 1));
-    quote(prompt, sizeof prompt, x->prompt);
+    quote_prompt(prompt, sizeof prompt, x->prompt);
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1},
                    (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, title,
                    r.w > 60 && x->prompt[0] ? prompt : "");

@@ -17,7 +17,7 @@ static bt_start_field start_field(int i) {
 }
 
 /* Writes the choices of a field ("nano, small, base"), or its help. */
-static const char *hint(const bt_start_field *f, char *buf, size_t size) {
+static const char *field_hint(const bt_start_field *f, char *buf, size_t size) {
     if (!f->choices[0]) return f->help;
     size_t n = 0;
     for (const char *c = f->choices; *c && n + 3 < size; c++) {
@@ -110,7 +110,7 @@ void bt_screen_form_draw(bt_top *t, bt_rect r) {
         if (on) bt_canvas_put(c, at++, row, '_', (bt_style){.fg = BT_C_ACCENT});
         if (!t->form[i][0])
             bt_canvas_text(c, at + on, row, x + w - at - 2 - on, (bt_style){.fg = BT_C_FAINT},
-                           hint(&f, words, sizeof words));
+                           field_hint(&f, words, sizeof words));
     }
     bt_canvas_text(c, x + 3, y + h - 2, w - 6,
                    (bt_style){.fg = t->form_asks ? BT_C_WARN : BT_C_LABEL},

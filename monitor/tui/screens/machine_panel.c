@@ -11,13 +11,13 @@ enum { CELL = 15, CELL_TOLD = 29, ROWS_MOST = 4, BAR = 5 };
 static bool is_told(const bt_cores *c) { return c->n > 0 && !isnan(c->core[0].mhz); }
 
 /* Cores are side by side; if there are too many, each is one glyph instead of a bar. */
-static int cells(const bt_top *t, int w) {
+static int cells_per_row(const bt_top *t, int w) {
     const int n = w / (is_told(&t->cores) ? CELL_TOLD : CELL);
     return n > 0 ? n : 1;
 }
 
 static int core_rows(const bt_top *t, int w) {
-    const int across = cells(t, w), bars = (t->cores.n + across - 1) / across;
+    const int across = cells_per_row(t, w), bars = (t->cores.n + across - 1) / across;
     if (t->cores.n == 0 || w < 20) return 0;
     return bars <= ROWS_MOST ? bars : (t->cores.n + w - 9) / (w - 8);
 }
@@ -90,7 +90,7 @@ static void core_cell(bt_top *t, int x, int y, int w, int i) {
 }
 
 static void draw_core_bars(bt_top *t, bt_rect r) {
-    const int across = cells(t, r.w), n = t->cores.n;
+    const int across = cells_per_row(t, r.w), n = t->cores.n;
     const int w = is_told(&t->cores) ? CELL_TOLD : CELL;
     if ((n + across - 1) / across <= ROWS_MOST) {
         for (int i = 0; i < n && i / across < r.h; i++)
@@ -108,7 +108,7 @@ static void draw_core_bars(bt_top *t, bt_rect r) {
     }
 }
 
-static void others(bt_top *t, bt_rect row) {
+static void draw_other_programs(bt_top *t, bt_rect row) {
     char text[BT_OTHERS_MAX * 64] = "others on the cores:";
     size_t n = strlen(text);
     for (int i = 0; i < t->cores.n_others && n < sizeof text; i++) {
@@ -124,5 +124,5 @@ void bt_machine_draw(bt_top *t, bt_rect r) {
     if (r.h < 1) return;
     draw_machine_summary(t, (bt_rect){r.x, r.y, r.w, 1});
     if (r.h - crowd > 1) draw_core_bars(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1 - crowd});
-    if (crowd) others(t, (bt_rect){r.x, r.y + r.h - 1, r.w, 1});
+    if (crowd) draw_other_programs(t, (bt_rect){r.x, r.y + r.h - 1, r.w, 1});
 }

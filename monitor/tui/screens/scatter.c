@@ -43,7 +43,7 @@ bool bt_scatter_choose(bt_top *t, const char *setting, const char *result) {
     return true;
 }
 
-static bool take_setting(void *ctx, const bt_row *row) {
+static bool read_scatter_setting(void *ctx, const bt_row *row) {
     bt_text_plain(ctx, sizeof((bt_scatter *)0)->setting, row->cells[0] ? row->cells[0] : "");
     return false;
 }
@@ -67,7 +67,7 @@ static bt_code find_setting(bt_top *t, bt_err *err) {
                            "LIMIT 1",
                     .max_rows = 1,
                     .max_s = 2},
-        take_setting, t->scatter.setting, err);
+        read_scatter_setting, t->scatter.setting, err);
 }
 
 bt_code bt_scatter_load(bt_top *t, bt_err *err) {

@@ -246,7 +246,7 @@ static void chart(bt_top *t, bt_rect r, int pane, bool active) {
                  false, active);
 }
 
-static void charts(bt_top *t, bt_rect r) {
+static void draw_comm_charts(bt_top *t, bt_rect r) {
     bool wide = r.w > 150;
     bt_pane_size want[] = {{.min = 30, .weight = 1, .rank = 0},
                            {.min = 30, .weight = 1, .rank = 1},
@@ -295,7 +295,7 @@ void bt_screen_comm(bt_top *t, bt_rect r) {
     if (out[0].h > 0 && instead)
         bt_pairs_draw(t, out[0], bt_top_title(t, PANE_PAIRS));
     else if (out[0].h > 0)
-        charts(t, out[0]);
+        draw_comm_charts(t, out[0]);
     if (out[1].h > 2) exchanges(t, out[1], bt_top_title(t, PANE_KINDS));
     if (out[2].h >= 3) draw_comm_ranks(t, out[2], bt_top_title(t, PANE_RANKS));
     if (out[3].h >= 4) bt_pairs_draw(t, out[3], bt_top_title(t, PANE_PAIRS));

@@ -93,7 +93,7 @@ static void panels(bt_top *t, bt_rect r) {
                    "t: next panel");
 }
 
-static void meaning(bt_top *t, int x, int y, int w) {
+static void draw_metric_meaning(bt_top *t, int x, int y, int w) {
     const bt_list *l = &t->list[BT_SCREEN_METRICS];
     if ((size_t)l->selected >= t->n_rows) return;
     const bt_view_metric *m = panel_metric(t, t->rows[l->selected]);
@@ -120,5 +120,5 @@ void bt_screen_metrics(bt_top *t, bt_rect r) {
                                  .paint = paint_metric_cell,
                                  .sort_col = -1};
     bt_top_table(t, (bt_rect){r.x, r.y + 3, r.w, r.h - 6}, table);
-    meaning(t, r.x + 1, r.y + r.h - 2, r.w - 2);
+    draw_metric_meaning(t, r.x + 1, r.y + r.h - 2, r.w - 2);
 }

@@ -68,7 +68,7 @@ static float power_of_two(int e) {
 static size_t exact_packed_bytes(size_t n, unsigned width) { return (n * width + 7) / 8; }
 
 /* Returns q = x / 2^e, exactly; in two steps if 1 / 2^e is not an fp32. */
-static int32_t quotient(float x, int e) {
+static int32_t rounded_quotient(float x, int e) {
     return (int32_t)(e < -126 ? x * power_of_two(126) * power_of_two(-e - 126)
                               : x * power_of_two(-e));
 }
@@ -77,7 +77,7 @@ static unsigned char *pack_exact_block(unsigned char *to, const float *x, size_t
     uint64_t bits = 0, mask = (UINT64_C(1) << s.width) - 1;
     unsigned have = 0;
     for (size_t i = 0; i < n; i++) {
-        bits |= ((uint64_t)(int64_t)quotient(x[i], s.exponent) & mask) << have;
+        bits |= ((uint64_t)(int64_t)rounded_quotient(x[i], s.exponent) & mask) << have;
         for (have += s.width; have >= 8; have -= 8, bits >>= 8) *to++ = (unsigned char)bits;
     }
     if (have > 0) *to++ = (unsigned char)bits;

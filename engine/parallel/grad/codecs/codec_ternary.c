@@ -83,7 +83,7 @@ static bool valid_digits(const unsigned char *bytes, size_t n) {
     return n == 0 || bytes[digit_bytes(n) - 1] <= most[n % DIGITS];
 }
 
-static bool valid(const unsigned char *from, size_t n, size_t bytes) {
+static bool is_valid_ternary(const unsigned char *from, size_t n, size_t bytes) {
     if (bytes != ternary_bound(n)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
         const size_t m = bt_min_size(BLOCK, n - i);
@@ -114,7 +114,7 @@ static void ternary_decode_block(float y[BLOCK + DIGITS], const unsigned char *f
 static bool ternary_decode(float *x, size_t n, const void *payload, size_t bytes) {
     const unsigned char *from = payload;
     float y[BLOCK + DIGITS];
-    if (!valid(from, n, bytes)) return false;
+    if (!is_valid_ternary(from, n, bytes)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
         const size_t m = bt_min_size(BLOCK, n - i);
         ternary_decode_block(y, from, m);
@@ -127,7 +127,7 @@ static bool ternary_decode(float *x, size_t n, const void *payload, size_t bytes
 static bool ternary_decode_add(float *into, size_t n, const void *payload, size_t bytes) {
     const unsigned char *from = payload;
     float y[BLOCK + DIGITS];
-    if (!valid(from, n, bytes)) return false;
+    if (!is_valid_ternary(from, n, bytes)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
         const size_t m = bt_min_size(BLOCK, n - i);
         ternary_decode_block(y, from, m);

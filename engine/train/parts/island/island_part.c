@@ -131,8 +131,8 @@ static void rejoined(bt_island_part *p, bt_trainer *t, bt_step_outcome *out) {
     t->at.tokens -= t->cfg.train.batch_tokens;
 }
 
-static bt_code take_answer(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bool again,
-                           bt_err *err) {
+static bt_code apply_hub_answer(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bool again,
+                                bt_err *err) {
     const bt_island_go *go = bt_island_now(p->island);
     BT_TRY(t->schedule->tie(t->schedule, t->model, err));
     p->left = go->steps;
@@ -183,7 +183,7 @@ static bt_code send_step_to_hub(bt_island_part *p, bt_trainer *t, bt_step_outcom
         return BT_OK;
     }
     if (at_hub && apply) t->at.updates++;
-    return take_answer(p, t, out, again || state == BT_ISLAND_REJOINED, err);
+    return apply_hub_answer(p, t, out, again || state == BT_ISLAND_REJOINED, err);
 }
 
 /* Trains a step while the hub's answer to the last delta is pending. */
@@ -198,7 +198,7 @@ static bt_code step_ahead(bt_island_part *p, bt_trainer *t, bt_step_outcome *out
     if (state == BT_ISLAND_AHEAD) return BT_OK;
     const int64_t ahead = p->ahead;
     p->ahead = -1;
-    BT_TRY(take_answer(p, t, out, state == BT_ISLAND_REJOINED, err));
+    BT_TRY(apply_hub_answer(p, t, out, state == BT_ISLAND_REJOINED, err));
     if (state == BT_ISLAND_SETTLED) p->left -= ahead;
     return BT_OK;
 }

@@ -63,7 +63,7 @@ static bt_code prepare_memory_ranks(bt_memory_saver *m, bt_trainer *t, bool here
     return bt_agree(world, bt_comm_split(&m->here, world, here, bt_comm_rank(world), err), err);
 }
 
-static void give_up(bt_trainer *t, const bt_err *why) {
+static void stop_saving(bt_trainer *t, const bt_err *why) {
     t->attempt.memory_states = false;
     snprintf(t->attempt.no_memory_states, sizeof t->attempt.no_memory_states, "%.190s", why->msg);
 }
@@ -93,7 +93,7 @@ bt_code bt_memory_saver_open(bt_memory_saver *m, bt_trainer *t, const bt_memory_
     if (code == BT_OK && (here || m->spread)) code = bt_memory_state_open(&m->to, &cfg, &why);
     if (m->spread && m->copies == 0) m->copy_s = copy_time(t, &mine);
     bt_slices_release(&mine);
-    if (code != BT_OK) give_up(t, &why);
+    if (code != BT_OK) stop_saving(t, &why);
     return BT_OK;
 }
 
@@ -127,7 +127,7 @@ bt_code bt_memory_saver_write(bt_memory_saver *m, bt_trainer *t, bt_err *err) {
                            "no state is kept in memory from step %" PRId64
                            " on, training and checkpoints continue: %s",
                            t->at.step, why.msg);
-        give_up(t, &why);
+        stop_saving(t, &why);
         bt_memory_saver_close(m);
         return BT_OK;
     }
