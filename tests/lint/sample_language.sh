@@ -23,7 +23,7 @@ git ls-files "$@" | grep -E '\.(c|h|def|js|mjs|sh)$' | grep -v -e /golden/ -e /v
                 $s =~ s/^[ *=-]+|[ *=-]+$//g;
                 my $words = () = $s =~ /[A-Za-z]{2,}/g;
                 my $blanks = () = $s =~ / /g;
-                next if $words < 5 || $blanks < 4 || $s =~ /^(?:NOLINT|cppcheck|clang-format|ctest:)/;
+                next if $words < 5 || $blanks < 4 || $s =~ /^(?:NOLINT|cppcheck|clang-format|ctest:)| AS \w+,|^SELECT /;
                 $sentence{$s} = $code ? "$file: $code  <- " : "$file: ";
             }
         }
