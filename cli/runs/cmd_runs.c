@@ -216,8 +216,8 @@ static bt_code list_table(bt_db *db, const runs_cfg *cfg, const bt_run_filter *f
     return BT_OK;
 }
 
-static bt_code list_runs(bt_db *db, const runs_cfg *cfg, const char *const *words, size_t n,
-                         bt_err *err) {
+static bt_code list_matching_runs(bt_db *db, const runs_cfg *cfg, const char *const *words,
+                                  size_t n, bt_err *err) {
     bt_run_filter f;
     bt_text sql;
     bt_text_init(&sql);
@@ -272,7 +272,7 @@ static bt_code cmd_runs(int argc, char **argv, int *exit_status, bt_err *err) {
     }
     if (n > BT_FILTER_WORDS) return bt_fail(err, BT_ARG, "at most %d filters", BT_FILTER_WORDS);
     BT_TRY(bt_cli_open(&db, cfg.store, err));
-    bt_code code = list_runs(db, &cfg, words, n, err);
+    bt_code code = list_matching_runs(db, &cfg, words, n, err);
     bt_db_close(db);
     return code;
 }
