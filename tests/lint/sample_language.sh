@@ -20,7 +20,7 @@ git ls-files "$@" | grep -E '\.(c|h|def|js|mjs|sh)$' | grep -v -e /golden/ -e /v
             $text =~ s/\n\s*\*?/ /g;
             $text =~ s/\s+/ /g;
             for my $s (split /(?<=[.?!]) (?=[A-Z])/, $text) {
-                $s =~ s/^[ *=-]+|[ *=-]+$//g;
+                $s =~ s/^(?:[ *=]|-(?!\d))+|[ *=-]+$//g;
                 my $words = () = $s =~ /[A-Za-z]{2,}/g;
                 my $blanks = () = $s =~ / /g;
                 next if $words < 5 || $blanks < 4 || $s =~ /^(?:NOLINT|cppcheck|clang-format|ctest:)| AS \w+,|^SELECT /;
