@@ -102,7 +102,7 @@ static void run_attn_fwd(const work *w) {
     bt_op_attn_fwd(w->f[0], w->scale, w->f[1], w->f[2], w->f[3], &s, 4096 / w->M, w->N, w->N,
                    w->prec);
 }
-static void run_attn_bwd(const work *w) { /* dq, dk, dv behind one another in f[0] */
+static void run_attn_bwd(const work *w) { /* dq, dk and dv one after another in f[0] */
     bt_attn_shape s = bench_attn_shape(w);
     size_t n = 4096 * w->N * w->K;
     bt_op_attn_bwd(w->f[0], w->f[0] + n, w->f[0] + 2 * n, w->f[1], w->f[2], w->scale, w->f[1],

@@ -1,5 +1,4 @@
-/* kernel_rates.h - every slot of every kernel set at model-shaped sizes, against what the machine
- * is measured to do.
+/* kernel_rates.h - every slot of every kernel set at model-shaped sizes, compared with the machine's measured peak.
  *
  * Products are held against the register-only rate of the instruction they use (int8, bf16 or fp32
  * of that set), everything else against the memory triad; `bound` is that rate. Runs on the pool as

@@ -37,7 +37,7 @@ void bt_choice_item_release(bt_choice_item *q);
 /* letters, not bytes, as Python counts them */
 size_t bt_text_letters(const char *s);
 
-/* a choice as it is scored */
+/* a choice in the form in which it is scored */
 typedef struct bt_choice_score {
     double log_prob; /* sum over its tokens, nats */
     size_t letters, bytes;

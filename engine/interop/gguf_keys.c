@@ -82,7 +82,7 @@ static const char *const known[] = {"general.architecture",
                                     BT_KEY_NFC,
                                     NULL};
 
-/* keys of the model, behind "llama."; numeric_keys are accepted as well */
+/* keys of the model, without their prefix "llama."; numeric_keys are accepted as well */
 static const char *const known_of_model[] = {"vocab_size",
                                              "context_length",
                                              "embedding_length",

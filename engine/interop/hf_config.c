@@ -103,7 +103,7 @@ static bt_code read_arch(json_t *o, bt_arch *out, const bt_arch_row **row, bt_er
     return code;
 }
 
-/* keys that change what is computed, with the values that change nothing */
+/* keys that change the computation, with the values that have no effect */
 static bt_code refuse_the_unknown(json_t *o, bt_err *err) {
     static const char *const off[] = {"attention_bias", "mlp_bias", "use_sliding_window",
                                       "qkv_bias", "use_bias"};

@@ -364,7 +364,8 @@ static bt_code read_codes(bt_model_file *s, size_t i, int8_t *codes, bool *alike
     bt_stored_location *p = &s->places[i];
     bt_stored_location stored = *p;
     float scale;
-    if (!codes && stored.order == BT_ROWS_TURNED) stored.order = BT_ROWS_PLAIN; /* counts alike */
+    if (!codes && stored.order == BT_ROWS_TURNED)
+        stored.order = BT_ROWS_PLAIN; /* counts codes of one size */
     rows_job j = {.s = s,
                   .p = &stored,
                   .codes = codes,
@@ -394,7 +395,7 @@ static bt_code unlike_piece(const bt_stored_location *p, const float *x, size_t 
     return BT_OK;
 }
 
-/* Reports why a tensor is not codes of one size. */
+/* Reports why the elements of a tensor are not codes of one size. */
 static bt_code explain_codes(bt_model_file *s, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     bt_stored_location *p = &s->places[i];

@@ -12,7 +12,7 @@
 bt_code bt_native_settings(bt_run_cfg *out, const bt_ckpt_meta *meta, const char *path, bt_err *err)
     BT_MUST_CHECK;
 
-/* Default limit of the sequence length of an imported model, because memory grows with it. */
+/* Default limit of the sequence length of an imported model, because memory is proportional to it. */
 enum { BT_CONTEXT_MOST = 4096 };
 
 /* the name of a run for the model in a file or folder: "qwen3-0.6b" of "/x/Qwen3 0.6B/" */

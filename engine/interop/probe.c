@@ -26,7 +26,7 @@ static void log_softmax(float *out, const float *logits, size_t V) {
     for (size_t i = 0; i < V; i++) out[i] = (float)((double)logits[i] - most - log(sum));
 }
 
-/* after each of n prompts, of one length after the other */
+/* Computes the logits after each of n prompts, with one length after the other. */
 static bt_code run_prompt(bt_model *m, const int32_t *const *ids, const size_t *n, size_t prompts,
                           float *out, bt_err *err) {
     bt_gen *g = NULL;

@@ -59,9 +59,9 @@ size_t bt_micro_bytes(int64_t micros, int64_t rows);
 double *bt_micro_loss(const bt_micro *m, int64_t i);
 /* tokens of micro-batch i, which is the next one; positions are this struct's until the next ones */
 bt_code bt_micro_tokens(bt_micro *m, int64_t i, bt_batch *out, bt_err *err) BT_MUST_CHECK;
-/* before each pass of micro-batch i: what the model needs to know of its tokens */
+/* called before each pass of micro-batch i: passes properties of its tokens to the model */
 void bt_micro_point(bt_micro *m, int64_t i, const int32_t *positions);
-/* before the pass with the head: what else the loss of these tokens needs */
+/* called before the pass with the head: passes the other inputs of the loss to the model */
 bt_code bt_micro_look_up(bt_micro *m, const bt_batch *b, bt_err *err) BT_MUST_CHECK;
 /* Called before the backward pass of micro-batch i through a chunk of the model's layers (stage.h; else 0): sets
  * rounding keys and the destination of its gradients. The returned function is called when tensors' gradients are

@@ -28,7 +28,7 @@ static bool fits_on_hosts(const bt_layout_search *s, int hosts, int ranks_per_ho
     bt_layout_search other = *s;
     other.cluster.ranks = hosts * ranks_per_host;
     other.cluster.ranks_per_host = ranks_per_host;
-    other.cluster.hosts = 0; /* all hosts are alike */
+    other.cluster.hosts = 0; /* all hosts have equal ranks */
     const bool found = bt_layouts_find(&l, &other, &why) == BT_OK && l.fitting > 0;
     *least = (double)l.least_bytes;
     bt_layouts_release(&l);

@@ -111,7 +111,7 @@ typedef struct bt_rates {
     double probe_s;                /* seconds of the probe */
     double rank_watts; /* power of a computing rank (observe/energy.h); 0 if not counted */
     double load;       /* tasks over cores during the measurement */
-    double read_per_s, triad_per_s;      /* memory bytes per second of one of the ranks */
+    double read_per_s, triad_per_s;      /* bytes per second that one rank reads from memory */
     double add_s;                        /* adding one element to another */
     bt_elem_rate norm, zero;             /* of gradients: sum of squares; zeroing */
     bt_elem_rate update[BT_OPTIM_COUNT]; /* the rule for parameters that are no layer's matrix */

@@ -91,7 +91,7 @@ static bt_code refuse_key(json_t *o, const char *key, bt_err *err) {
     return code;
 }
 
-/* True for initialisations that do not change the base; all other ones (pissa, olora, corda, loftq, ...) subtract the
+/* True for initialisations that do not change the base; all others (pissa, olora, corda, loftq, ...) subtract the
  * initial adapters from it, which PEFT repeats when it loads them. */
 static bool keeps_base(const json_t *init) {
     static const char *const words[] = {"gaussian", "eva", "orthogonal", NULL};

@@ -53,12 +53,12 @@ static bt_code load_teacher(bt_teacher *t, const char *path, size_t widest,
     else
         t->model = model;
     BT_TRY(bt_base_weights_load(&weights, model, path, notes, err));
-    /* 53 bits, as of one teacher */
+    /* 53 bits, as for a single teacher */
     t->hash = (int64_t)(((uint64_t)t->hash * 31 + (uint64_t)weights.hash) & ((1ULL << 53) - 1));
     return BT_OK;
 }
 
-/* A text that is no path is a list of paths, separated by commas. */
+/* A text that is not a path is a list of paths separated by commas. */
 static bt_code load_teachers(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
                              const bt_tokenizer *tokenizer, bt_text *notes, bt_err *err) {
     const size_t widest = bt_tune_widest(c);

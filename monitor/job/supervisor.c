@@ -292,7 +292,7 @@ static bt_end watch_attempt(bt_job *job) {
                                                              : job->output.last_line};
     bt_end end = bt_end_classify(&f);
     if (job->unstarted) end.kind = BT_END_DONE;
-    /* The work is done and saved, so a rank that fails at its exit is no reason to repeat it. */
+    /* The work is done and saved, so a rank that fails while exiting does not cause a restart. */
     if (job->complete && !f.reported && end.kind != BT_END_DONE && end.kind != BT_END_STOPPED_NOW) {
         bt_job_event(job, BT_EVENT_WARNING, end.rank,
                      "the run was complete, but mpirun then ended with exit code %d (see log.txt)",

@@ -55,7 +55,7 @@ static void read_ticks(bt_cores *c, bool rates) {
     c->n = n;
 }
 
-/* "Core N" of coretemp and its like; on other machines the cores have no temperature of their own */
+/* "Core N" of coretemp and similar drivers; on other machines the cores have no temperature of their own */
 static void read_temperatures(bt_cores *c) {
     for (int chip = 0; chip < 16; chip++) {
         for (int t = 1; t <= 64; t++) {

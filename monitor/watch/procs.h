@@ -30,6 +30,7 @@ typedef struct bt_procs {
 
 /* pids: processes of this host; the previous sample of the same pids gives the rates */
 void bt_procs_sample(bt_procs *p, const int *pids, int n, int64_t now_ns);
-const bt_proc_now *bt_procs_of(const bt_procs *p, int pid); /* NULL: not sampled, or gone */
+const bt_proc_now *bt_procs_of(const bt_procs *p,
+                               int pid); /* NULL: not sampled, or the process has ended */
 
 #endif

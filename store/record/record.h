@@ -71,7 +71,7 @@ typedef struct bt_queue {
     uint64_t dropped;           /* dropped rows of ranks and of sampled scopes */
     bool sleeping;              /* the taker waits for work, so a push must wake it */
     bool flush_requested, stop; /* flush requested; end requested */
-    bool closed;                /* there is no taker any more, so a push frees its record */
+    bool closed;                /* no thread takes records any longer, so a push frees its record */
     int wake_fd;                /* eventfd written instead of `work` when >= 0 */
     /* ring that also receives pushed records, even after `closed`; borrowed, NULL: none */
     struct bt_ring *ring;

@@ -35,7 +35,7 @@ int bt_apply_again(bt_apply *a, int64_t known_step, const bt_record *list);
 bt_code bt_apply_store_times(bt_apply *a, int64_t run, bt_err *err) BT_MUST_CHECK;
 /* Returns the newest committed step of this attempt, -1: none. */
 int64_t bt_apply_last_step(const bt_apply *a);
-int64_t bt_apply_last_us(const bt_apply *a); /* end of that step, -1: none */
+int64_t bt_apply_last_us(const bt_apply *a); /* end of the newest step; -1: none */
 uint64_t bt_apply_skipped(const bt_apply *a);
 
 #endif

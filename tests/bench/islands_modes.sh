@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# islands_modes.sh - what the modes of islands cost in validation loss at equal tokens: islands of one rank on this machine, which together
+# islands_modes.sh - validation loss of the modes of islands at equal tokens: islands of one rank on this machine, which together
 # train on the same number of tokens a step, 2 of them or 4.
 #
 #     tests/bench/islands_modes.sh [STEPS [SEEDS [WORDS...]]]     WORDS go to `bitrain train` (default: a model of 117 k parameters)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# plan_adapters.sh - a step of adapters as 'bitrain plan' predicts it, beside what it takes: processor time, so that other programs on the
+# plan_adapters.sh - the step time of adapters predicted by 'bitrain plan' and the measured one: processor time, so that other programs on the
 # machine disturb it little. Random bases (random_bitnet.py) of a few layers: ternary, dense in bf16, dense in int8.
 #
 #     tests/bench/plan_adapters.sh [TIMES [THREADS]]     with more than one thread predictions are by the clock: a quiet machine then

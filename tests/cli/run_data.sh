@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `bitrain data` and `bitrain tokenizer` end to end: text to tokens and back, JSONL, shards in parts, damage, nothing left behind.
+# `bitrain data` and `bitrain tokenizer` end to end: text to tokens and back, JSONL, shards in parts, damage, no remaining files.
 set -u
 bad=0
 fault() { echo "$*"; bad=1; }

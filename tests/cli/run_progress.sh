@@ -14,7 +14,7 @@ has_bar() {
     tr '\r' '\n' <tty | grep -qE "$word [█░#-]{24} +[0-9]+ %"
 }
 bar() { has_bar "$@" || fault "no bar '$1' of: bitrain ${*:2}: $(tail -c 300 tty)"; }
-# quiet: no progress if there is no terminal
+# quiet: no progress without a terminal
 quiet() {
     local word=$1; shift
     ok "$@"

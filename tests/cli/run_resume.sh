@@ -90,7 +90,7 @@ says "the data are not those of the checkpoint"
 says "run 'away' did not complete a step: its record and settings are as before this command"
 recorded | cmp -s - before.txt || fault "a refused resume changes the record: $(recorded | diff - before.txt)"
 mv words.kept words.txt
-# nor with another tokenizer: that is another refusal, with another permission, and the file is not the only copy
+# nor with another tokenizer, which is refused separately and permitted by another option; the file is not the only copy
 mv words.json kept.json
 printf 'kan der Vogel am Fluss %s\n' $(seq 1 4000) >other.txt
 ok tokenizer train other.txt --vocab 280 --out words.json
@@ -140,7 +140,7 @@ touch words.txt                                       # the cache's key is anoth
 ok train --resume emptied
 says "run emptied done after step 6"
 [ "$(losses emptied)" = "$(losses learned)" ] || fault "another tokenizer after the cache was emptied"
-# --hosts is kept by its whole path; a host file that is gone is named with the way out
+# --hosts is recorded as an absolute path; the error for a missing host file names the remedy
 printf 'localhost slots=2\n' >hosts.txt
 ok train "${tiny[@]}" --hosts hosts.txt --steps 10 --stop-after 2 --name hosted
 (cd elsewhere && timeout 100 "$BITRAIN" train --resume hosted --dry-run >../out 2>../err) || fault "the host file is not found from another folder: $(cat err)"

@@ -37,7 +37,7 @@ expect 0 "1 of 3 runs" "$BITRAIN" runs --limit 1
 expect 0 '"total":1,"runs":\[\{"run":"slow","state":"done","ranks":2,"steps":100' "$BITRAIN" runs 'ranks<3' --json
 expect 0 "^abl-3 " "$BITRAIN" runs abl lr=0.002
 expect 0 "no run matches" "$BITRAIN" runs 'lr>1'
-# a number is no text: "base-1" is not 0, and "2-layers" not 2
+# text is not compared as a number: "base-1" is not 0, and "2-layers" not 2
 for f in run=0 run=1 tags=0 data.path=0 'run<0'; do expect 0 "no run matches" "$BITRAIN" runs "$f"; done
 expect 0 "^base-1 " "$BITRAIN" runs run:1
 expect 0 "^slow " "$BITRAIN" runs 'ranks=2.0'
@@ -234,7 +234,7 @@ cp "$BITRAIN_STORE" "$d/s.db.backup"
 expect 0 "[1-9][0-9]* that only a backup had" "$BITRAIN" runs repair --store "$d/s.db"
 [ "$(count "$d/s.db")" = "$whole" ] || fail "file and backup together have $(count "$d/s.db"), not $whole"
 expect 0 "^abl-3 .*paper v2" "$BITRAIN" runs --store "$d/s.db"
-# a backup that numbers other runs alike gives nothing
+# a backup in which the same numbers belong to other runs restores nothing
 sqlite3 "$d/s.db.backup" "UPDATE run SET name = 'other-' || name"
 cp "$damaged" "$d/u.db" && cp "$d/s.db.backup" "$d/u.db.backup"
 expect 0 " 0 that only a backup had" "$BITRAIN" runs repair --store "$d/u.db"

@@ -115,7 +115,7 @@ sees 'STATUS='
 [ "$($T display -p -t s '#{alternate_on}')" = 0 ] || fail "SIGTERM left the alternate screen"
 keys clear Enter
 
-# other signals restore it as well: the screen of before, echo and whole lines
+# other signals restore it as well: previous screen, echo and line mode
 for signal in QUIT INT SEGV; do
     keys clear Enter
     keys "'$BITRAIN' top demo & echo pid=\$!; fg; echo STATUS=\$?" Enter; sees 'slowest ranks'

@@ -78,7 +78,7 @@ printf 'optim:\n  lr: 3e-4\n' >conf.yaml
 before=$(q "SELECT count(*) FROM runs")
 ok train conf.yaml "${tiny[@]}" --set optim.clip=2 --print-config
 grep -q 'lr: *0.0003.*conf.yaml' out || fault "--print-config does not print where optim.lr is from"
-# the printed file reads back to the same settings, and takes one setting more: what was found automatically is not pinned
+# the printed file gives the same settings, and accepts one more: automatic values are not fixed by it
 without_origins() { sed 's/^# //; s/ *#.*//' "$1" | grep -v '^run\.\(name\|out\)\|^Lines'; }
 cp out full.yaml
 ok train full.yaml --print-config

@@ -62,7 +62,7 @@ vocab_is "8192 (--set)" --set model.vocab=8192
 ok train --preset small --data synth:chain --ranks 1 --threads 1 --dry-run
 says "vocabulary 8192 (preset small): "
 
-# text of 1 MiB and more gives its own tokenizer, less of it bytes; what is validated on teaches it nothing; it is learned once
+# text of 1 MiB and more gives its own tokenizer, less of it bytes; the validation data do not contribute; it is learned once
 learns() {
     local want=$1; shift
     ok train --ranks 1 --threads 1 --dry-run "$@"

@@ -87,7 +87,7 @@ two --name free --note one -- --quiet --store "$tmp/other.db" --set launch.memor
     fault "what does not matter is refused: $(tail -n 3 err)"
 says "run free done after step 12"
 
-# a bit flips in one rank's weights: the run ends before it saves them, but saves what it compared before
+# a bit flips in one rank's weights: the run ends before it saves them, after it has saved weights that were compared
 BITRAIN_TEST_FLIP=1:7:layers.0.ffn_up code 5 train "${direct[@]}" --ranks 2 --ckpt-every 5 --check-weights 5 --name flipped
 says "the replicas' weights differ after step 10: 'layers.0.ffn_up' is not the same on rank 0 (host '$host') and rank 1"
 [ "$(q "SELECT group_concat(step) FROM checkpoints WHERE run='flipped'")" = 5 ] || fault "checkpoints of unequal weights"

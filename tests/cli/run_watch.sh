@@ -37,14 +37,14 @@ BITRAIN_TEST_DELAY=10 "$BITRAIN" "${run[@]}" --name watched >w.out 2>w.err &
 job=$!
 started+=($job)
 wait_step watched 5
-"$BITRAIN" query --timeout 100 "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM steps, c" >/dev/null 2>&1 &    # reads for ever
+"$BITRAIN" query --timeout 100 "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM steps, c" >/dev/null 2>&1 &    # reads without end
 reader=$!
 started+=($reader)
 "$BITRAIN" top watched --plain --watch 0.1 >/dev/null 2>&1 &
 viewer=$!
 started+=($viewer)
 wait_step watched 20
-kill -STOP $reader                              # in the middle of its read transaction, which it now holds for ever
+kill -STOP $reader                              # stopped in its read transaction, which it holds until it continues
 kill -9 $viewer
 wait $viewer 2>/dev/null
 for i in $(seq 40); do ps -o state= -p $reader | grep -q T && break; sleep 0.05; done      # the signal takes its time

@@ -1,5 +1,5 @@
-# train_lib.sh - what the tests of `bitrain train` share. Sourced, not run.
-# A private store and temporary folder, a model whose step takes a millisecond, and a check that nothing is left behind.
+# train_lib.sh - shared by the tests of `bitrain train`. Sourced, not run.
+# A private store and temporary folder, a model whose step takes a millisecond, and a check that no files or processes remain.
 set -u
 # The folder's name identifies our processes below; an empty name would match every process of the machine.
 tmp=$(mktemp -d) || exit 1
@@ -84,7 +84,7 @@ no_leftovers() {
     wait_gone || fault "processes are left: $(ps -o pid,args -p "$(ours | paste -sd,)" | cut -c1-150)"
     [ -z "$(ls -A "$TMPDIR")" ] || fault "left in TMPDIR: $(ls "$TMPDIR")"
     local d
-    for d in /dev/shm/bitrain-"$(id -u)"-*; do          # the lock names the folder of its job; other jobs are none of our business
+    for d in /dev/shm/bitrain-"$(id -u)"-*; do          # the lock names the folder of its job; locks of other jobs are ignored
         grep -qsF "$TMPDIR/" "$d/lock" && fault "left in /dev/shm: $d"
     done
 }

@@ -98,7 +98,7 @@ has "'unheard_of'" events
 for m in folder run; do losses from-$m >losses.$m; done
 cmp -s losses.folder losses.run || fault "training from the folder and from the checkpoint has different losses"
 [ -s losses.run ] || fault "no losses"
-# norms that are missing begin at one and are named, and so is what is too much; a matrix that is missing is an error
+# missing norms become one and are named, as are unexpected tensors; a missing matrix is an error
 ok train "${more[@]}" --init-from folder --set model.qk_norm=true --set model.norm=pre --name other
 q "SELECT title FROM events WHERE run='other'" >events
 has 'has no layers.0.q_norm, layers.0.k_norm' events

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-tidy (.clang-tidy) and cppcheck over every source of the program. Code that is right as it is has a note in its
+# clang-tidy (.clang-tidy) and cppcheck over every source of the program. Correct code that a check rejects has a note in its
 # own line (NOLINT with the check's name, cppcheck-suppress); whole kinds are listed below or in .clang-tidy with the
 # reason.
 set -u

@@ -80,7 +80,7 @@ find_cycles() {
 symbols() {                             # symbols of every object of the product
     find "$BT_BIN"/engine "$BT_BIN"/store "$BT_BIN"/monitor "$BT_BIN"/web "$BT_BIN"/cli -name '*.c.o' -print0 | xargs -0 nm -A |
         sed -nE "s,^$BT_BIN/(.*)/CMakeFiles/[^/]*\\.dir/([^:]*)\\.o:[0-9a-f ]*([A-Za-z]) ([^ ]+)$,\\1/\\2 \\3 \\4,p" |
-        awk '!($1 in there) { there[$1] = (getline line < $1) >= 0; close($1) } # not generated, nor of a source that is gone
+        awk '!($1 in there) { there[$1] = (getline line < $1) >= 0; close($1) } # neither generated, nor of a removed source
              there[$1] && $2 == "U" { print $1, "U", $3 }
              there[$1] && $2 ~ /^[TDBRCVW]$/ { print $1, "D", $3 }'
 }

@@ -5,7 +5,7 @@ set -u
 cd "$BT_SRC" || exit 1
 files() { if [ -e .git ]; then git ls-files -co --exclude-standard; else find . -path ./build -prune -o -type f -print | sed 's,^\./,,'; fi; }
 
-check() {                               # the list of files on standard input; prints what is wrong
+check() {                               # list of files on standard input; prints the faults
     xargs -d '\n' perl -0777 -ne '
         s{/\*.*?\*/}{$& =~ s/[^\n]//gr}gse;
         my $line = 0;

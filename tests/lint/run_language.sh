@@ -35,7 +35,7 @@ measure() {
             $flat =~ s/^[ *=-]+|[ *=-]+$//g;
             my $words = () = $flat =~ /$word/g;
             my $keywords = () = $flat =~ /$sql/g;
-            return if !$words || $keywords >= 2; # a statement of SQL is no sentence
+            return if !$words || $keywords >= 2; # an SQL statement is not a sentence
             my $found = () = $flat =~ /$verbs/g;
             my $body = $flat =~ s/^[\w.\/-]+\.(?:c|h|js|def) - //r;
             my $fragment = $words >= 3 && $body =~ $clause ? 1 : 0;
@@ -84,7 +84,7 @@ measure() {
         }' "$@"
 }
 
-# stdin: output of measure; prints what is above the limits of table $1
+# stdin: output of measure; prints the figures above the limits of table $1
 judge() {
     awk -v rules="$1" '
         BEGIN {
@@ -107,7 +107,7 @@ lower() {
         END {
             while ((getline row < rules) > 0) {
                 if (row ~ /^#/ || split(row, w, " ") != 5) { print row; continue }
-                if (!((w[1], 2) in figure)) continue # a folder that is gone
+                if (!((w[1], 2) in figure)) continue # a removed folder
                 printf "%-20s", w[1]
                 for (i = 2; i <= 5; i++) printf " %5.1f", least(figure[w[1], i] + 0, w[i] + 0, i % 2 ? 3 : 4)
                 print ""

@@ -6,7 +6,7 @@ cd "$BT_SRC" || exit 1
 generated='^cli/REFERENCE\.md$'
 files() { if [ -e .git ]; then git ls-files -co --exclude-standard; else find . -path ./build -prune -o -type f -print | sed 's,^\./,,'; fi; }
 
-check() {                               # $1: pattern of generated pages; names of pages on standard input; prints what is wrong
+check() {                               # $1: pattern of generated pages; names of pages on standard input; prints the faults
     GENERATED=$1 perl -CSD -e '
 use strict; use warnings;
 my %anchors;

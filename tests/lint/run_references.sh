@@ -6,7 +6,7 @@ set -u
 cd "$BT_SRC" || exit 1
 files() { if [ -e .git ]; then git ls-files -co --exclude-standard; else find . -path ./build -prune -o -type f -print | sed 's,^\./,,'; fi; }
 
-check() {                               # the list of files on standard input; prints what is wrong
+check() {                               # list of files on standard input; prints the faults
     perl -e '
 use strict; use warnings;
 chomp(my @files = <STDIN>);
@@ -44,7 +44,7 @@ printf '/* right.h - fine. */\n' > "$probe/right.h"
 found=$(cd "$probe" && printf 'wrong.c\nright.h\n' | check | wc -l)
 [ "$found" = 4 ] || { echo "of 4 faults $found were found"; exit 1; }
 
-check_mutation() {                      # $1: the table; names of tests on standard input; prints what is wrong
+check_mutation() {                      # $1: the table; names of tests on standard input; prints the faults
     local names path expressions one
     names=$(cat)
     grep -v '^#' "$1" | while read -r path expressions; do

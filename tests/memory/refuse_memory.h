@@ -48,8 +48,8 @@ typedef bt_code (*needs_memory)(void *ctx, bt_err *err);
 
 /* Calls the function with a single request refused, and with one and all later ones: it must fail with one line and the
  * code for memory, or succeed, and leak nothing. Of the program's own requests (own) one of each call stack that no
- * earlier call has refused, and the last; of the thousands that libraries make, a sample. Three calls before let
- * libraries allocate what they keep. Returns twice the number of requests. */
+ * earlier call has refused, and the last; of the thousands that libraries make, a sample. Three calls before it let
+ * libraries allocate their permanent memory. Returns twice the number of requests. */
 static inline long survives_refusals(const char *what, needs_memory fn, void *ctx, bool own) {
     bt_err err = BT_ERR_INIT;
     for (int i = 0; i < 3; i++) {

@@ -156,7 +156,7 @@ async function measure(attackers) {
     const attacked = i % 2 === 1;
     if (attacked) attackers.begin();
     else attackers.stop();
-    await rest(1500); // neither quiet nor attacked
+    await rest(1500); // neither idle nor under attack
     const from = Date.now() / 1000;
     const used = dashboardSeconds();
     await rest(blockMs);

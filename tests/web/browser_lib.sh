@@ -1,4 +1,4 @@
-# browser_lib.sh - what the tests that drive a browser share. Sourced, not run: skips, saying what is missing; then a folder of
+# browser_lib.sh - shared by the tests that drive a browser. Sourced, not run: skips, saying what is missing; then a folder of
 # its own, a store, a token, and the paths that the scripts of Node.js read.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)

@@ -216,7 +216,7 @@ static void the_numbers_are_those_of_the_run(void **state) {
                 fabs(num(j, "stragglers.0.what_if.step_ms") - 113) < 1e-9);
     assert_true(fabs(num(j, "what_if_worst.0") - 113) < 1e-9 &&
                 fabs(num(j, "breakdown.step_ms") - 153) < 1e-9);
-    /* the page shows it as it is */
+    /* the page shows the value unchanged */
     assert_non_null(
         strstr(str(j, "what_if_worst_says.0"),
                "With the slowest rank at the median: 153 ms → 113 ms a step, 26.1 % less"));

@@ -139,7 +139,7 @@ static bt_code check_file_kind(const bt_documents *d, bt_err *err) {
 
 static bool is_document_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-/* A list of objects begins with '[' and '{'. An object that spans lines is no row of JSON lines. */
+/* A list of objects begins with '[' and '{'. An object that spans several lines is not a row of JSON lines. */
 static void find_rows_form(bt_documents *d) {
     size_t i = d->begin;
     bool lines;

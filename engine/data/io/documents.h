@@ -48,8 +48,8 @@ bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, b
  * lines with a space. */
 void bt_documents_notes(const bt_documents *d, bt_text *out);
 
-/* For JSON files only, instead of `next`: the next row's object, borrowed until the following call. Behind the
- * last row of each file *object is NULL; after the last file *files_end is set as well. */
+/* For JSON files only, instead of `next`: the next row's object, borrowed until the following call. After the last row
+ * of each file *object is NULL; after the last file *files_end is set as well. */
 bt_code bt_documents_object(bt_documents *d, struct json_t **object, bool *files_end, bt_err *err)
     BT_MUST_CHECK;
 

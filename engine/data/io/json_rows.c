@@ -29,7 +29,7 @@ static char skip_json_blanks(scan *p) {
     return p->i < p->n ? p->s[p->i] : '\0';
 }
 
-/* Skips from a quote to behind the closing one. */
+/* Skips a string, from its opening quote past its closing one. */
 static bool skip_string(scan *p) {
     for (p->i++; p->i < p->n; p->i++) {
         if (p->s[p->i] == '\\')
@@ -123,7 +123,7 @@ static void note_sign(scan *p, const char *key, size_t n) {
 
 static bool keep_value(scan *p, int level);
 
-/* Processes an object from '{' to behind '}'. */
+/* Processes an object, from '{' past '}'. */
 static bool keep_object(scan *p, int level) {
     size_t comma = 0; /* end of the last member that is kept */
     for (p->i++;;) {

@@ -25,7 +25,7 @@ const bt_text *bt_corpus_notes(
     const bt_corpus *c); /* notes on its files, like bt_documents_notes */
 /* Returns the number of rows: of T tokens and the following one in a stream, otherwise packed rows. */
 uint64_t bt_corpus_rows(const bt_corpus *c);
-/* training data, T of each. positions: of a token in its document, -1 behind the last document; NULL for a stream.
+/* training data, T of each. positions: of a token in its document, -1 after the last document; NULL for a stream.
  * targets: -1 is not learned */
 typedef struct bt_corpus_row {
     int32_t *inputs, *targets, *positions;

@@ -18,7 +18,7 @@ typedef struct name {
 struct bt_added_names {
     name *at; /* (n) by their bytes */
     size_t n;
-    bool begins[256], any_plain; /* any_plain: one of them is no special token */
+    bool begins[256], any_plain; /* any_plain: some name is not a special token */
 };
 
 static int by_added_bytes(const void *a, const void *b) {

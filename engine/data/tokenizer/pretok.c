@@ -139,7 +139,7 @@ void bt_pretok_destroy(bt_pretok *p) {
     free(p);
 }
 
-/* the match at or behind `at` in text[0..n); *from n: there is none */
+/* Finds the first match at or after `at` in text[0..n); *from is n if there is none. */
 static bt_code match_rule(bt_pretok *p, const word_rule *r, const char *text, size_t n, size_t at,
                           size_t *from, size_t *to, bt_err *err) {
     PCRE2_SPTR s = (PCRE2_SPTR)text;

@@ -57,7 +57,7 @@ static bt_code translate_escape(translation *t, const char *s, size_t *used, bt_
     return refuse_syntax(t, name, err);
 }
 
-/* what stands behind "(?": groups without capture, with ignored case, and looking ahead */
+/* the text after "(?": groups without capture, with ignored case, and looking ahead */
 static bt_code check_group(const translation *t, const char *s, bt_err *err) {
     static const char *const known[] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!"};
     if (s[1] == '*') return refuse_syntax(t, "(*", err);

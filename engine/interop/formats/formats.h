@@ -47,7 +47,7 @@ typedef struct bt_number_row {
 
 const bt_arch_row *bt_arch_at(bt_arch a);
 const bt_number_row *bt_number_at(bt_number n);
-/* BT_NUM_COUNT when there is none; NULL is no name */
+/* Returns BT_NUM_COUNT if there is none, or the name is NULL. */
 bt_number bt_number_of_safetensors(const char *name);
 bt_number bt_number_of_ggml(uint32_t type);
 /* bytes of n elements, a multiple of the block */

@@ -56,10 +56,10 @@ bt_code bt_stored_split(bt_stored_list *l, const char *joined, const bt_stored_p
 bt_code bt_foreign_read(const bt_foreign_file *f, void *buf, size_t n, uint64_t at, bt_err *err)
     BT_MUST_CHECK;
 
-/* rows x cols of a type: false on overflow, or where a row is no whole number of blocks */
+/* rows x cols of a type: false: overflow, or a row is not a whole number of blocks */
 bool bt_stored_bytes(const bt_stored *t, uint64_t *bytes);
 
-/* safetensors.c: the header of one file into the list */
+/* safetensors.c: adds the tensors in the header of one file to the list. */
 bt_code bt_safetensors_read(bt_stored_list *l, const char *path, bt_err *err) BT_MUST_CHECK;
 /* model.safetensors of a folder, or the shards of its model.safetensors.index.json; sorted */
 bt_code bt_safetensors_folder(bt_stored_list *l, const char *folder, bt_err *err) BT_MUST_CHECK;

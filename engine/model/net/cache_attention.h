@@ -1,6 +1,6 @@
 /* cache_attention.h - one query of one head against the keys and values of a cache.
  *
- * One token leaves a matrix product nothing to reuse: keys are read once, straight from memory, in
+ * One token gives a matrix product nothing to reuse: keys are read once, straight from memory, in
  * sixteen lanes that compilers turn into vectors without being allowed to reorder sums. So every
  * processor computes the same sums, and each takes the widest vectors that it has.
  * Threads: pure functions. */

@@ -44,7 +44,7 @@ typedef struct class_job {
     const bt_class_head *h;
     const float *xn; /* (M, C) */
     float *dxn;      /* (M, C), zeros; NULL: no gradient */
-    bool adds_dxn;   /* ranks add their parts, so one of them must have all of it */
+    bool adds_dxn;   /* ranks add their parts, so exactly one rank contributes the whole value */
     float *logits;   /* (n, classes) logits, later the gradient of the loss */
     float *loss;     /* (M) */
     const int32_t *targets, *rows;

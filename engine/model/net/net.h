@@ -305,7 +305,7 @@ static inline bool bt_net_table8(const bt_model_setup *s, const bt_tensor *t) {
 static inline bool bt_net_layers8(const bt_model_setup *s) {
     return s->base_q8 && bt_net_keeps_base(s) && s->cfg.linear == BT_LIN_DENSE;
 }
-/* Offset of the values behind the scales of (rows, cols) in int8, by rows or by blocks. */
+/* Offset of the values after the scales of (rows, cols) in int8, by rows or by blocks. */
 static inline size_t bt_net_int8_values(size_t rows, size_t cols, bool blocks) {
     const size_t bytes = blocks ? rows * cols / BT_Q8_BLOCK * sizeof(uint16_t)
                                 : rows * sizeof(float);

@@ -108,7 +108,7 @@ void bt_tp_complete_grad(const bt_model *m, const bt_tensor *t) {
     if (m->tp_state->total_leaves > 1 && (t->shard == BT_SHARD_KVROW || t->adapter)) return;
     if (t->shard == BT_SHARD_KVROW)
         bt_tp_sum_shared_kv(m, m->g + t->offset, 1, 0, (size_t)m->setup.cfg.D * t->cols);
-    if (t->id == BT_P_SCORE) return; /* every rank has all of it */
+    if (t->id == BT_P_SCORE) return; /* every rank has all tokens */
     if (t->copies > 1 && (heads || m->tp_state->sequence))
         m->tp_state->group->all_reduce(m->tp_state->group, m->g + t->offset, t->count, t->copies);
 }

@@ -1,4 +1,4 @@
-/* balance.c - gives one unit after the other to the rank that would be done first with it. */
+/* balance.c - assigns unit after unit to the rank that would finish it first. */
 #include "engine/parallel/schedule/balance.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ void bt_balance_even(int64_t *count, size_t n, int64_t total) {
         count[i] = total * (int64_t)(i + 1) / (int64_t)n - total * (int64_t)i / (int64_t)n;
 }
 
-/* One unit at a time to the rank that would be done first with it; ties to the lower rank. Greedy
+/* Assigns one unit at a time to the rank that would finish it first; ties go to the lower rank. Greedy
  * is optimal here: a rank's time only grows with its count. */
 void bt_balance_plan(int64_t *count, const double *cost, size_t n, int64_t total) {
     for (size_t i = 0; i < n; i++) count[i] = 1;

@@ -107,7 +107,7 @@ static bool inherited_from_mpi(const char *var) {
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         const size_t n = strlen(prefixes[i]);
         if (strncmp(var, prefixes[i], n) != 0) continue;
-        /* a longer prefix before this one has named what is no setting */
+        /* a longer prefix before this one lists names that are not settings */
         bool setting = false;
         for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
             setting |= n < strlen(settings[k]) &&

@@ -22,7 +22,7 @@ typedef enum {
     BT_LAUNCH_TRAINS,
     BT_LAUNCH_ROOT,
     BT_LAUNCH_NO_CMA,
-    BT_LAUNCH_HOMELESS, /* neither HOME nor the user database has a home folder */
+    BT_LAUNCH_HOMELESS, /* true: neither HOME nor the user database names a home folder */
     BT_LAUNCH_CROWDED,
     BT_LAUNCH_OLD_AGENT /* hosts, and the user named an agent instead of ssh as for Open MPI 4.1 only */
 } bt_launch_when;

@@ -20,7 +20,7 @@
 enum { BT_HARDWARE_THREADS_MAX = CPU_SETSIZE };
 
 typedef struct bt_hardware_thread {
-    int cpu;                   /* the system's number of it */
+    int cpu;                   /* number of the core in the system */
     int package, domain, core; /* numbers that are unique on the machine */
 } bt_hardware_thread;
 

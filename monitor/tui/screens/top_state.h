@@ -190,7 +190,7 @@ typedef struct bt_top {
     int64_t seen_version;
     /* processor time of this thread; remaining budget, negative: overdrawn */
     double used_s, saved_s;
-    int64_t saved_ns; /* time of that state */
+    int64_t saved_ns; /* time at which the state was read */
     double look_s;    /* usual cost of a load with its frame */
     bool quit, dirty, reload;
     /* the numbers are loaded, and charts of a long run are still being read */

@@ -44,7 +44,7 @@ ok autopsy twice
 says "attempt 0: rank 0 was ended by signal 9"
 says "twice: stopped"
 
-# its ranks take a moment to leave; until then the run is not lost. The next start sweeps what it left
+# its ranks need a moment to exit; until then the run's state is not lost. The next start removes their files
 start orphan && kill -9 $job
 wait $job 2>/dev/null
 wait_gone

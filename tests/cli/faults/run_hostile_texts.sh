@@ -50,7 +50,7 @@ printf 'show --json\n{' >wrong/json.out
 python3 judge.py wrong/* >judged
 [ $? = 6 ] || fault "the judge finds only: $(cat judged)"
 
-# shown WORDS...: keeps what this command prints on both streams
+# shown WORDS...: stores the output of this command on both streams
 n=0
 shown() {
     n=$((n + 1))

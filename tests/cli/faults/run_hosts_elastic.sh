@@ -63,7 +63,7 @@ if wait_step away 15; then
     [ "$(count "events WHERE run='away' AND kind='resized'")" = 3 ] || fault "$(q "SELECT kind, title FROM events WHERE run='away' AND kind<>'checkpoint'")"
 fi
 
-# a link gone for 2 s: no restart
+# a link interrupted for 2 s: no restart
 "${here[@]}" "$BITRAIN" "${run[@]}" --hosts hosts.txt --elastic 1:2 --name blink >b.out 2>b.err &
 job=$!
 started+=($job)

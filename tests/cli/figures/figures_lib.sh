@@ -15,7 +15,7 @@ median_of() { q "SELECT avg(v) FROM (SELECT $1 AS v, row_number() OVER (ORDER BY
 mean_of() { q "SELECT avg(v) FROM (SELECT avg($1) AS v FROM rank_steps r JOIN ($(recent)) s USING (run, attempt, step) GROUP BY step)"; }
 number_of() { grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2; }       # FILE KEY: of JSON
 parts='productive redone validation checkpoint paused finished startup lost'
-parts_add_up() {                                # FILE KEY: the parts of a run's time are all of it
+parts_add_up() {                                # FILE KEY: the parts of a run's time add up to its whole time
     local left part
     left=$(number_of "$1" "$2")
     for part in $parts; do left=$(awk "BEGIN { print $left - $(number_of "$1" "${part}_s") }"); done

@@ -97,9 +97,9 @@ near goodput "$(row goodput)" "$(awk "BEGIN { print $productive / $elapsed }")" 
 awk "BEGIN { exit !($paused > 1 && $validation > 0) }" || fault "nothing to compare: $(cat again.csv)"
 awk "BEGIN { exit !($(row lost_s) > 0 && $(row startup_s) > 0) }" || fault "a killed rank cost $(row lost_s) s, two starts $(row startup_s) s"
 
-# its processes' part of what the package counted while it ran
+# its processes' share of the energy that the package counted during the run
 near "energy in J" "$(row energy_j)" "$(q "SELECT sum(energy_j) FROM all_steps WHERE run='a'")" 0.000001
-# whoever writes it may just have emptied it
+# the file may be empty for a moment while it is written
 until counted=$(cat powercap/intel-rapl:0/energy_uj) && [ -n "$counted" ]; do sleep 0.01; done
 counted=$((counted / 1000000))
 awk "BEGIN { exit !($(row energy_j) > 0.1 && $(row energy_j) <= $counted) }" || fault "energy is $(row energy_j) J of $counted"

@@ -16,7 +16,7 @@ far() {
 }
 # bytes of a step between ranks 0 to 3 and ranks 4 to 7
 crossing() { q "SELECT sum(bytes_wire / steps) FROM comm_pairs WHERE run='$1' AND (rank < 4) <> (peer < 4) AND step = (SELECT max(step) FROM comm_pairs WHERE run='$1')"; }
-# at_most A B PART: A is at most so great a part of B, and some of it
+# at_most A B PART: A is above 0 and at most PART of B
 at_most() { awk -v a="$1" -v b="$2" -v part="$3" 'BEGIN { exit !(b > 0 && a > 0.9 * b * part && a <= b * part) }'; }
 
 hosts 4 4

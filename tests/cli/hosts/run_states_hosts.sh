@@ -54,7 +54,7 @@ planned=$(tr ',{' '\n\n' <out | sed -n 's/^"memory states":\([0-9]*\).*/\1/p' | 
 kept=$(q "SELECT value FROM facts WHERE run='zero' AND key='memory_states'" | awk '{print $2 * ($3 == "GiB" ? 2 ^ 30 : $3 == "MiB" ? 2 ^ 20 : 1024)}')
 awk -v p="$planned" -v k="$kept" 'BEGIN { exit !(k > 0 && p >= 0.98 * k && p <= 2 * k) }' || fault "--dry-run prints $planned bytes of states, rank 0 keeps $kept"   # tables count for much in so small a model
 
-# the second host is gone: the first has copies of its parts
+# the second host is lost: the first has copies of its parts
 run=(train "${tiny[@]}" --ranks 4 --steps 20000 --ckpt-every 20000 --set train.reproducible=true --set train.unit=2 --zero 3)
 BITRAIN_TEST_DELAY='' ok "${run[@]}" --stop-after 80 --name lost-calm
 begin lost --elastic 2:4

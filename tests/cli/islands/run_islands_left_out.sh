@@ -22,7 +22,7 @@ both_count() {
     [[ -z $2 && $left = 0 ]] || { [ "${left:-0}" -ge 1 ] && [[ $told == *"$2"* ]]; } || fault "island $1 does not print '$2': '$told'"
 }
 run() {                                         # AFTER STEPS WORDS...: three islands, of which the third is stopped after its step AFTER
-    local after=$1 further=$2; shift 2          # while the first does so many steps
+    local after=$1 further=$2; shift 2          # while the first does this number of steps
     rm -rf out-* hub-out ./*.db* ./*.err
     start_hub --islands 3 --quorum 2 --quorum-wait 0.2 --late 1 --grace 60 --name hub
     for i in a b c; do

@@ -60,7 +60,7 @@ done
 for n in 1 2; do wait ${tasks[n - 1]} || fault "exit $? of island $n: $(tail -n 3 "isl-$n.err" hub.err)"; done
 for n in 1 2; do [ "$(BITRAIN_STORE=isl-$n.db q "SELECT state, steps FROM runs")" = done,4 ] || fault "island $n: $(BITRAIN_STORE=isl-$n.db q "SELECT state, steps FROM runs")"; done
 
-# command lines: what is a folder there is one here
+# command lines: folders of the examples exist here
 printf 'localhost slots=8\n' >hostfile
 here() {
     sed -e "s,/etc/bitrain/%i.yaml,$tmp/conf.yaml,; s,%d/\(hub\|island\).key,$tmp/keys/\1.key,; s,/etc/bitrain/allowed,$tmp/keys/allowed,; s,%i,unit," \

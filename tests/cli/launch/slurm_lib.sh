@@ -1,4 +1,4 @@
-# slurm_lib.sh - what the tests under a real Slurm share: a private one, begun before the test and ended after it. Sourced, not run.
+# slurm_lib.sh - shared by the tests under a real Slurm: starts a private one before the test and stops it afterwards. Sourced, not run.
 # They need root, slurm-wlm and munge (not in CI's packages), and skip with a reason where they are not.
 . "$BT_SRC/tests/cli/train_lib.sh"
 slurm="$BT_SRC/tests/cli/launch/slurm_nodes.sh"

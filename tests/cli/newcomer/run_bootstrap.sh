@@ -78,7 +78,7 @@ says "built; type 'bitrain'"
 [ ! -s "$tmp/fake/asked" ] || fault "the second run requests packages: $(cat "$tmp/fake/asked")"
 again FAKE_BUILD=1 && fault "a build that fails passes"
 says "the build failed"
-# another program of that name is left alone
+# another program of that name is not replaced
 rm "$tmp/home/.local/bin/bitrain"; echo other >"$tmp/home/.local/bin/bitrain"
 again
 says "is another program: left as it is"

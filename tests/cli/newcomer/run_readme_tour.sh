@@ -91,7 +91,7 @@ answer=$(bitrain generate answers --chat --message "Which licence?" --tokens 20 
 grep -q "as in training" "$tmp/said" || fault "the template is not that of training: $(cat "$tmp/said")"
 [ -s answers-hf/model.safetensors ] || fault "no merged model"
 
-# the commands inside sentences: each names a command that there is, with flags that it has
+# commands inside sentences: each command and each of its flags exists
 inline=$(grep -oE '`(bitrain|\./bootstrap) [^`]*`' -h "${pages[@]}" | tr -d '`' | sort -u)
 [ "$(wc -l <<<"$inline")" -ge 12 ] || fault "only $(wc -l <<<"$inline") commands inside sentences"
 while read -r program word rest; do

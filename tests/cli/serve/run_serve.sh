@@ -54,7 +54,7 @@ grep -qE '^[0-9]+ texts: [0-9]+ tokens read' serve.err || fault "no summary: $(t
 ls "$tmp/bitrain"/serve-*.token >/dev/null 2>&1 && fault "the token's file remains"
 
 # a stop in the middle of a stream ends it as a stream ends
-: >serve.out                            # what the first one said is not the second one's
+: >serve.out                            # the first client's conversation does not reach the second one
 "$BITRAIN" serve m --port 0 --json --open >serve.out 2>serve.err &
 pid=$!
 started+=($pid)

@@ -41,7 +41,7 @@ code 3 sweep none.yaml
 code 2 sweep
 [ ! -e m.db ] && [ ! -e sweeps ] || fault "a refused sweep left something: $(ls)"
 
-# a grid: what it would do, then all of it, then nothing more
+# a grid: its plan, then all runs, then no further run
 ok sweep grid.yaml --dry-run
 says "4 runs, grid over optim.lr, optim.weight_decay; 48 steps in all"
 [ ! -e m.db ] || fault "a dry run made a database"

@@ -7,7 +7,7 @@
 . "$BT_SRC/tests/cli/train_lib.sh"
 unset SLURM_JOB_ID SLURM_STEP_ID SLURM_MEM_PER_CPU SLURM_MEM_PER_NODE SLURM_JOB_CPUS_PER_NODE
 mkdir bin
-# the first two wait for each other: runs that were trained one after the other would wait for ever
+# the first two wait for each other: runs that are trained in turn would never end
 cat >bin/srun <<'S'
 #!/bin/bash
 echo "$*" >>"$SRUN_WORDS"

@@ -48,7 +48,7 @@ says "a resumed one keeps the schedule it began with"
 code 4 train --resume timed
 says "has done its"
 
-# ---- a kilobyte: sequences and the held-out share fit it, and what can be expected is said; given values stand
+# ---- a kilobyte: sequences and the held-out share fit it, and a note states what to expect; given values are kept
 head -c 1000 "$BT_SRC/engine/kernels/table/kernels.h" >kilo.txt
 ok train --data kilo.txt --name kilo --ranks 1 --threads 1 --steps 40 --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 \
     --set model.d_ff=64 --batch-tokens 256 --eval-every 10

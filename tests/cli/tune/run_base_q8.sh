@@ -41,7 +41,7 @@ for r in tp2 dp2; do losses $r | cmp -s - want || fault "$r has other bits: $(lo
 ok train --resume tp2 --ranks 1 --tp 1 --steps 8
 ok eval tp2 --data chat.jsonl --form messages
 
-# other tools' key, and what has no use for it
+# other tools' key, and cases in which it has no effect
 printf 'base_model: dense\nload_in_8bit: true\nadapter: lora\n' >x.yaml
 b train x.yaml --print-config >config 2>err
 grep -qE '^(# )?tune.base_type: "?q8' config || fault "load_in_8bit: $(grep base_type config)"

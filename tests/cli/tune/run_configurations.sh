@@ -67,7 +67,7 @@ ok train x.yaml --ranks 1 --threads 1 --dry-run --data data/chat.jsonl --val-dat
 printf '[' >data/dataset_info.json
 code 6 train "$BT_SRC/tests/cli/tune/configurations/llamafactory-qlora.yaml" --ranks 1 --dry-run
 says "data/dataset_info.json"
-# max_samples: so many rows are read, and the number is reported
+# max_samples: this number of rows is read and reported
 printf 'base_model: base\ndataset: data/chat.jsonl\nmax_samples: 3\nmax_steps: 1\nval_size: 0.4\nsequence_len: 512\ndata:\n  form: messages\n' >x.yaml
 ok train x.yaml --ranks 1 --threads 1 --name few
 [ "$(q "SELECT count(*) FROM events WHERE run='few' AND title LIKE '%only the first 3 rows%'")" -ge 1 ] || fault "the limit is not reported: $(q "SELECT title FROM events WHERE run='few'")"

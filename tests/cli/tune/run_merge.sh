@@ -24,7 +24,7 @@ is "($merged - $adapted) ^ 2 < 1e-10" "merged against adapted"
 code 2 convert lora-dense --merge keep -o nothing
 says "is a dense model, which has no codes"
 
-# several at once: halves of the same are the whole, none of it is the base
+# several adapters: two halves of an adapter equal the whole, weight 0 gives the base
 ok convert lora-dense --merge dense --weight 0.5 --add lora-dense:0.25,lora-dense:0.25 -o halves
 says "adapters of rank 4 merged (14 matrices), 0.25 of '"
 halves=$(nats ./halves)
@@ -114,7 +114,7 @@ cp -r peft broken && head -c 900 peft/adapter_model.safetensors >broken/adapter_
 code 6 train "${on[@]}" --set tune.adapters=broken
 says "broken/adapter_model.safetensors"
 
-# a folder of PEFT beside its base: as the run that wrote it; scales of single modules count; what is not known is refused or named
+# a folder of PEFT beside its base: as the run that wrote it; scales of single modules count; unknown keys are refused or reported
 ok convert lora-dense --to hf -o peft-dense
 adapted=$(nats_of lora-dense) of_peft=$(nats_of ./peft-dense)
 is "($of_peft - $adapted) ^ 2 < 1e-10" "PEFT's folder $of_peft, the run $adapted"

@@ -173,7 +173,7 @@ static void the_newest_that_is_complete_is_found(void **state) {
     put_part(w, N, &(part){1, 2, 2, 5, 14}); /* The other parts are on other hosts. */
     assert_true(bt_memory_state_find(w->dir, &id, NULL));
     assert_true(id.attempt == 2 && id.number == 5 && id.step == 14);
-    /* A part that differs in any field belongs to another state: it neither completes this one nor prevents
+    /* A part that differs in any field belongs to another state: it does not complete this one and does not prevent
      * its use. */
     segment spread = make(&(part){0, 9, 2, 6, 16});
     head_of(&spread)->spread = 1;

@@ -392,7 +392,7 @@ static void notes_of(const char *name, bt_source_kind kind, const char *text, co
     bt_documents_close(d);
 }
 
-/* At most so many rows are read of each file, and the rest of a file may be anything. */
+/* At most this number of rows is read from each file, and the rest of a file may be anything. */
 static void rows_are_limited(void **state) {
     (void)state;
     static const char *const texts[] = {

@@ -1,4 +1,4 @@
-/* hub_wire.h - a hub behind its real socket, and two clients whose keys it accepts. */
+/* hub_wire.h - a hub with its real socket, and two clients whose keys it accepts. */
 #ifndef BT_TESTS_ENGINE_ISLANDS_HUB_WIRE_H
 #define BT_TESTS_ENGINE_ISLANDS_HUB_WIRE_H
 

@@ -169,7 +169,7 @@ static void a_quorum_continues(void **state) {
     const bt_island_go slow = w->at[2].go;
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     pass(w, 5);
-    assert_int_equal(w->hub->model->version, 0); /* One island is no quorum. */
+    assert_int_equal(w->hub->model->version, 0); /* One island is not a quorum. */
     send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
     pass(w, 0.9);
     assert_int_equal(w->hub->model->version, 0);

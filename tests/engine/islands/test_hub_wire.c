@@ -1,4 +1,4 @@
-/* test_hub_wire.c - a hub behind its real socket, and a client with invalid messages: each is refused in one
+/* test_hub_wire.c - a hub with its real socket, and a client with invalid messages: each is refused in one
  * line or reported as foreign, and the hub's weights do not change. */
 #include "engine/islands/hub/hub_internal.h"
 #include "tests/engine/islands/hub_wire.h"

@@ -458,8 +458,8 @@ static void schedules(void **state) {
     for (int i = 0; i < 5; i++) near(bt_schedule_lr(&s, i), pow(10, i - 4));
     near(bt_schedule_lr(&s, 9), 1);
 
-    /* BitNet: both lines reach zero after the last step, the second from its own peak; decay ends with the
-     * first. */
+    /* BitNet: both stages of the rate end at zero after the last step, the second with its own peak; weight decay ends
+     * with the first stage. */
     s = (bt_lr_schedule){.kind = BT_SCHED_BITNET,
                          .steps = 1000,
                          .warmup = 0,

@@ -20,7 +20,7 @@ static void set(unsigned char *x, size_t i, unsigned v) {
     x[i / 4] = (unsigned char)((x[i / 4] & ~(3u << i % 4 * 2)) | v << i % 4 * 2);
 }
 
-/* Makes codes of which so many per million flip, one in twenty of these from -1 to +1 or back. */
+/* Makes codes of which a given number per million flip, one in twenty of these from -1 to +1 or back. */
 static size_t make(size_t bytes, uint64_t per_million, uint64_t seed) {
     size_t flips = 0;
     for (size_t i = 0; i < 4 * bytes; i++) {

@@ -72,7 +72,7 @@ static void test_kinds(void **state) {
     assert_int_equal(early.kind, BT_END_NODE_LOST);
     assert_string_equal(bt_end_describe(&early, text, sizeof text),
                         "node node2 was lost after step 8");
-    f.started = false; /* A host that cannot be reached at first is no lost host. */
+    f.started = false; /* A host that cannot be reached at first does not count as lost. */
     assert_int_equal(bt_end_classify(&f).kind, BT_END_LAUNCH);
     f = base(EXIT(137));
     f.oom = true;

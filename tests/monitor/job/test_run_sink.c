@@ -124,7 +124,7 @@ static void signs_of_life(void **state) {
     assert_true(*last_ns > 1);
 }
 
-/* More ranks than there is room for: the first ones are kept. */
+/* More ranks than the sink can store: the first ones are kept. */
 static void very_many_ranks(void **state) {
     desk *d = *state;
     enum { MANY = 700 };

@@ -315,7 +315,7 @@ static void times_between_recorded_steps(void **state) {
     bt_db_close(db);
 }
 
-/* independent of what was shown before */
+/* independent of the range shown before */
 static void a_range_behind_the_last_step_is_empty(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");

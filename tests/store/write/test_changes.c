@@ -222,7 +222,7 @@ static int64_t bytes_of(const char *path) {
     return stat(path, &st) == 0 ? st.st_size : 0;
 }
 
-/* Changes by gc, and what it leaves unchanged. */
+/* Changes made by gc, and rows that it does not change. */
 static void retention_is_kept(void **state) {
     const bt_tmp *t = *state;
     static const struct {

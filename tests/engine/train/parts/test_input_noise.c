@@ -1,4 +1,5 @@
-/* test_input_noise.c - noise of the inputs: its strength, of what it is a function, and where there is none. */
+/* test_input_noise.c - noise of the inputs: its strength, the variables on which it depends, and inputs without noise.
+ * */
 #include "tests/tiny_run.h"
 
 #include "engine/train/trainer_impl.h"

@@ -118,7 +118,7 @@ static void write_errors_are_reported(void **state) {
     snprintf(path, sizeof path, "%s/bible/x/text", folder);
     assert_int_equal(bt_builtin_make(path, &err), BT_IO);
     assert_non_null(strstr(err.msg, "/bible' is not a folder"));
-    assert_int_equal(chdir(folder), 0); /* a relative path of one letter */
+    assert_int_equal(chdir(folder), 0); /* a relative path with one letter */
     assert_int_equal(bt_builtin_make("c/text", &err), BT_OK);
     assert_int_equal(chdir("/"), 0);
     assert_int_equal(bt_builtin_make("/proc/nothing/text", &err), BT_IO);

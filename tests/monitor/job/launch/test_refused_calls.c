@@ -1,5 +1,6 @@
 /* test_refused_calls.c - system calls that fail when a run starts: creating a process, a lock, space in
- * /dev/shm. The error states the cause, and no files remain. The calls are defined here. */
+ * /dev/shm. The error states the cause, and no files remain. The system calls are replaced by functions defined here.
+ * */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
