@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=120
 # The backup at a run's end: of a large database it is made aside, the prompt does not wait; it is whole; a kill in its middle leaves the
 # backups that were there, and the next one clears up.
-# timeout: 120
 . "$BT_SRC/tests/cli/train_lib.sh"
 f=$BITRAIN_STORE
 

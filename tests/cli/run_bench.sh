@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 120
+# ctest: timeout=120
 # bench train: one JSON object with every field that help promises, alone and on two ranks; errors of ranks arrive as one line.
 set -u
 bad=0

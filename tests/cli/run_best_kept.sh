@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 60
+# ctest: timeout=60
 # A run whose validation loss rose again: commands that use its newest weights name the better checkpoint and how to use
 # it; there is no such note if the newest are the best, or if the best are not kept.
 . "$BT_SRC/tests/cli/train_lib.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=300
 # Kill after kill, of everything there is: nothing is left in /tmp or /dev/shm, no process, no descriptor.
 # CYCLES=100 for the long form (target test-leaks).
-# timeout: 300
 . "$BT_SRC/tests/cli/train_lib.sh"
 cycles=${CYCLES:-4}
 seed=${SEED:-$$}

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 240
-# waits: yes
+# ctest: timeout=240 waits
 # A rank, rank 0 or mpirun is killed, or a rank is stopped: the run continues from the newest checkpoint and its losses
 # equal those of an undisturbed run, bit for bit; no processes or files remain; a recurring failure is not retried
 # forever.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=180
 # Signals and terminals: Ctrl-C once saves and stops, twice stops now; keys work in a pty and the terminal is given back;
 # a closed terminal, a closed pipe and Ctrl-Z do not disturb the training.
-# timeout: 180
 . "$BT_SRC/tests/cli/train_lib.sh"
 run=(train "${light[@]}" --steps 60)
 export BITRAIN_TEST_DELAY=15                    # a signal finds steps that are left, on any processor

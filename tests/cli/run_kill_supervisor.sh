@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 180
+# ctest: timeout=180
 # kill -9 of the supervisor: the ranks detect it, save and leave; no acknowledged step is lost; a new `train --resume`
 # continues, also while the old ranks are still stopping; two supervisors never share a run.
 . "$BT_SRC/tests/cli/train_lib.sh"

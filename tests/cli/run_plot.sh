@@ -1,6 +1,6 @@
 #!/bin/bash
+# ctest: timeout=60
 # `plot` in a pipe, which has no colour: one line without its min-max band, the usual values on the y axis, outliers marked at its edge.
-# timeout: 60
 set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

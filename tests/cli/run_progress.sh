@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 200
+# ctest: timeout=200
 # Long operations show their progress on a terminal and nowhere else: tokenising (data prepare, and train before its
 # ranks start), tokenizer train, loading a model, eval, convert, export, plan, report, runs gc and repair.
 . "$BT_SRC/tests/cli/train_lib.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
+# ctest: timeout=180
 # k steps + resume + the rest = all at once, bit for bit, at the level of the command; flags of now win where they may.
-# timeout: 180
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 ok train "${tiny[@]}" --steps 10 --name whole

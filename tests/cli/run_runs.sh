@@ -1,6 +1,5 @@
+# ctest: timeout=60 waits
 # runs, show, compare, query and export on synthetic runs with known truth; bad input of each gives one line and its code.
-# timeout: 60
-# waits: yes
 set -u
 d=$(mktemp -d) || exit 1
 trap 'rm -rf "$d"' EXIT

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 120
+# ctest: timeout=120
 # A rank that is delayed for a few seconds, but alive, is named while its peers wait for it, with its position; the run
 # continues unharmed, and an undisturbed run raises no such alarm.
 . "$BT_SRC/tests/cli/train_lib.sh"

@@ -1,5 +1,5 @@
+# ctest: timeout=60
 # top and plot as text and JSON on synthetic runs with known truth; databases that cannot be read give one line and its code.
-# timeout: 60
 set -u
 d=$(mktemp -d) || exit 1
 trap 'rm -rf "$d"' EXIT

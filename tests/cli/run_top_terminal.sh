@@ -1,6 +1,5 @@
+# ctest: timeout=180 waits
 # top in a real terminal (tmux): keys, resizing down to 20x5 and back, suspend and resume, quit, signals, a terminal that goes away.
-# timeout: 180
-# waits: yes
 set -u
 command -v tmux > /dev/null || { echo "tmux is not installed"; exit 77; }
 d=$(mktemp -d) || exit 1

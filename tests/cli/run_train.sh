@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 180
+# ctest: timeout=180
 # `bitrain train` from end to end: the record is complete, the result is printed, settings are printed, invalid requests
 # are refused.
 . "$BT_SRC/tests/cli/train_lib.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
+# ctest: timeout=120
 # `bitrain ctl`: every verb reaches the ranks, answers in one line, and is an event; refusals have their codes.
-# timeout: 120
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 BITRAIN_TEST_DELAY=10 b train "${light[@]}" --steps 100000 --name live >live.out 2>live.err &

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 180
-# waits: yes
+# ctest: timeout=180 waits
 # `mpirun bitrain train`: every process is a rank, rank 0 writes the database; the same losses as under the supervisor;
 # either way resumes the other's run; SIGUSR1 and SIGTERM save and stop; errors are printed once.
 . "$BT_SRC/tests/cli/train_lib.sh"

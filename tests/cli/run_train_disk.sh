@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 120
+# ctest: timeout=120
 # No space for a third checkpoint: the older of two is replaced. No space for a second: training continues with a
 # warning, the older checkpoint remains complete, and the next one is tried again; a run whose last checkpoint fails
 # exits with 1 and the reason.

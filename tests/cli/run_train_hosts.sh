@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 180
+# ctest: timeout=180
 # --hosts: two hosts made of network namespaces (own network, own host name, a script in place of ssh): a run across
 # both has the same losses as on one host; a stopped far rank is named; a far host's daemon is killed, and the run
 # continues; files of its ranks in /dev/shm are removed. Needs root.

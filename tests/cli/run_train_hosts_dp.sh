@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
+# ctest: ranks=4 timeout=180 labels=mpi
 # --hosts with data parallelism: two ranks on each of two hosts. The losses are those of one host, in every ZeRO stage; between the hosts a
 # gradient crosses once a host instead of once a rank, and --codec bf16 halves that. Needs root.
-# timeout: 180
-# labels: mpi
-# mpi: 4
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 run=(train "${tiny[@]}" --ranks 4 --steps 12 --set ckpt.final=false --set train.stats_every=5 --set train.bucket_bytes=4096)

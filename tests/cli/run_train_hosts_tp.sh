@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 180
-# labels: mpi
+# ctest: timeout=180 labels=mpi
 # --hosts with --tp: tensor-parallel ranks are neighbours on one host, replicas and shards span hosts; if that is
 # impossible, the run reports it. With any placement the losses have the bits of the same layout on one host, and
 # reproducible ones those of one rank. Needs root.

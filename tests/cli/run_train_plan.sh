@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 200
-# labels: mpi
-# mpi: 2
+# ctest: ranks=2 timeout=200 labels=mpi
 # --dry-run shows the memory of each rank for any number of ranks, and a run uses that memory; a rank whose plan does
 # not fit names the large arena and a remedy.
 . "$(dirname "$0")/train_lib.sh"

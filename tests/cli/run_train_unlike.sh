@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 120
-# waits: yes
-# labels: mpi
+# ctest: timeout=120 labels=mpi waits
 # Ranks with different processors train together with the fastest kernels that all support, and report that once; a
 # mismatch is refused by name; weights that differ between replicas end a run and leave a usable checkpoint.
 . "$BT_SRC/tests/cli/train_lib.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=240
 # Watching a run: a rank slowed by stopping and continuing it is named with its phase within 20 steps; viewers that are killed, or
 # stopped while they read, change nothing of the training; a database that cannot be read gives one line, whatever the command.
-# timeout: 240
 . "$BT_SRC/tests/cli/train_lib.sh"
 command -v sqlite3 >/dev/null || skip "needs the sqlite3 shell"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 240
+# ctest: timeout=240
 # The complete chain: train a small model on the built-in text, convert it to GGUF and to Hugging Face, read both back,
 # generate text with them, continue training from each, and measure it on multiple-choice questions. Bad input gets its
 # line and its exit code.

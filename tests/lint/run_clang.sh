@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=600
 # Every source of the program compiles under clang without a warning, with the flags the build uses; with CLANG_ALL=1 those of the
 # tests as well, which are as many again.
-# timeout: 600
 set -u
 cd "$BT_BIN" || exit 1
 clang=$(command -v clang || command -v clang-14 || command -v clang-16) || { echo "clang is not installed"; exit 77; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 300
+# ctest: timeout=300
 # Every header compiles alone: it includes what its own declarations need. A header that some source includes first was
 # compiled alone by the build, so only the remaining ones are compiled here.
 set -u

@@ -1,5 +1,5 @@
 #!/bin/bash
-# timeout: 300
+# ctest: timeout=300
 # -DBITRAIN_WEB=OFF: builds without npm, does not link the HTTP library, and commands that need the dashboard report
 # that.
 set -u

@@ -1,5 +1,5 @@
-/* mpi: 3
- * test_refused_ranks.c - memory of one rank is refused, request by request, while all ranks create a mesh
+// ctest: ranks=3
+/* test_refused_ranks.c - memory of one rank is refused, request by request, while all ranks create a mesh
  * and a gradient exchange through shared memory and by messages. All ranks return that rank's error, none
  * waits for another, none leaks, and with memory the same call succeeds. */
 #include "tests/memory/refuse_memory.h"

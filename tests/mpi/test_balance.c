@@ -1,5 +1,5 @@
-/* mpi: 3
- * Unequal micro-batches: given and measured shares have the losses of one rank in every ZeRO stage, tensor
+// ctest: ranks=3
+/* Unequal micro-batches: given and measured shares have the losses of one rank in every ZeRO stage, tensor
  * by tensor; every sample is used once; a slow rank ends with less work. */
 #include <unistd.h>
 

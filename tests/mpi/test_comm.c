@@ -1,5 +1,5 @@
-/* mpi: 3
- * Collectives compared with their definition, in one call and in many chunks; bt_agree with failing ranks;
+// ctest: ranks=3
+/* Collectives compared with their definition, in one call and in many chunks; bt_agree with failing ranks;
  * byte counters. */
 #include <limits.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* mpi: 2
- * Data parallelism on two ranks: loss, weights, bytes and controls equal those of one rank with the same
+// ctest: ranks=2
+/* Data parallelism on two ranks: loss, weights, bytes and controls equal those of one rank with the same
  * global batch. */
 #include <pthread.h>
 

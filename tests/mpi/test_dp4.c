@@ -1,3 +1,3 @@
-/* mpi: 4
- * Data parallelism on four ranks: the tests of test_dp.c. */
+// ctest: ranks=4
+/* Data parallelism on four ranks: the tests of test_dp.c. */
 #include "tests/mpi/test_dp.c"

@@ -1,6 +1,5 @@
-/* mpi: 8
- * timeout: 240
- * Eight ranks, far more than there are cores: tensor parallelism with fewer kv heads and another vocabulary
+// ctest: ranks=8 timeout=240
+/* Eight ranks, far more than there are cores: tensor parallelism with fewer kv heads and another vocabulary
  * than ranks, and all axes of the mesh together. Losses of one rank; gradients element by element; bytes on
  * the wire within 1 % of the formula, those of gradients once a step; a checkpoint of one layout resumes in
  * five others; the bits of one rank when reproducible. */

@@ -1,6 +1,5 @@
-/* mpi: 6
- * timeout: 200
- * The gradient exchange on simulated hosts: the bits of one host, for any groups of ranks, shards, units and
+// ctest: ranks=6 timeout=200
+/* The gradient exchange on simulated hosts: the bits of one host, for any groups of ranks, shards, units and
  * shares; between hosts a part is sent once per group, and the bytes follow the formula. With a codec: half
  * the bytes, sums within the bound of bf16, equal bits when repeated and on all ranks; error feedback;
  * invalid payloads. */

@@ -1,5 +1,4 @@
-/* mpi: 4
- * timeout: 200
- * test_exchange.c on four ranks: whole subtrees on two hosts. */
+// ctest: ranks=4 timeout=200
+/* test_exchange.c on four ranks: whole subtrees on two hosts. */
 #define RANKS 4
 #include "tests/mpi/test_exchange.c"

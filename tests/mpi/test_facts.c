@@ -1,5 +1,5 @@
-/* mpi: 4
- * Facts of a run on several ranks: sizes of groups, placement, and a warning if ranks that communicate in
+// ctest: ranks=4
+/* Facts of a run on several ranks: sizes of groups, placement, and a warning if ranks that communicate in
  * every layer are on several hosts. gethostname is defined here. */
 #include "tests/tiny_run.h"
 

@@ -1,6 +1,5 @@
-/* mpi: 2
- * timeout: 240
- * fp16 with a dynamic loss scale, on one rank and on two in every ZeRO stage: losses near fp32, the same in
+// ctest: ranks=2 timeout=240
+/* fp16 with a dynamic loss scale, on one rank and on two in every ZeRO stage: losses near fp32, the same in
  * every layout, the same bits when reproducible; an overflow skips one step on all ranks, and a checkpoint
  * keeps the scale. */
 #include <unistd.h>

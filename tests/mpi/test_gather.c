@@ -1,5 +1,5 @@
-/* mpi: 3
- * The gather of ZeRO-3 on three ranks in whole runs: per layer or once a step, with the same bits; the
+// ctest: ranks=3
+/* The gather of ZeRO-3 on three ranks in whole runs: per layer or once a step, with the same bits; the
  * statistics of one rank; memory of one layer instead of all. */
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
-/* mpi: 4
- * timeout: 300
- * Properties of every layout on four ranks: gradients equal those of one rank element by element; bytes on
+// ctest: ranks=4 timeout=300
+/* Properties of every layout on four ranks: gradients equal those of one rank element by element; bytes on
  * the wire are within 1 % of the formula, and independent of the number of micro-batches; a checkpoint of
  * one layout resumes in every other one. */
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/* mpi: 2
- * The planner's probe of links measures the gradient exchange of training: through shared memory of a host,
+// ctest: ranks=2
+/* The planner's probe of links measures the gradient exchange of training: through shared memory of a host,
  * as replicas and as shards; there is no result if the system refuses that memory, or if ranks are on
  * several hosts and exchange messages. */
 #include <setjmp.h>

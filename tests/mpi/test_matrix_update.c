@@ -1,6 +1,5 @@
-/* mpi: 4
- * timeout: 240
- * Muon updates whole matrices, whichever ranks hold their elements: reproducible runs of every layout have
+// ctest: ranks=4 timeout=240
+/* Muon updates whole matrices, whichever ranks hold their elements: reproducible runs of every layout have
  * the bits of one rank, record the same change of the weights, send the bytes of the formula, and resume
  * from each other's checkpoints. */
 #include "tests/mpi/tp.h"

@@ -1,6 +1,5 @@
-/* mpi: 2
- * timeout: 240
- * The memory of a rank equals its plan in every layout: address space before and after a trainer is created,
+// ctest: ranks=2 timeout=240
+/* The memory of a rank equals its plan in every layout: address space before and after a trainer is created,
  * compared with the sum of the plan's rows; and for pipeline stages the resident memory, row by row. */
 #include "tests/tiny_run.h"
 

@@ -1,5 +1,5 @@
-/* mpi: 3
- * The reducer adds the contributions of all ranks, for any bucket size and order in which pieces become
+// ctest: ranks=3
+/* The reducer adds the contributions of all ranks, for any bucket size and order in which pieces become
  * ready; notes are combined by maximum; waiting is attributed to early ranks. */
 #include <setjmp.h>
 #include <stdarg.h>

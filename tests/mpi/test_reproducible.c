@@ -1,5 +1,5 @@
-/* mpi: 3
- * train.reproducible in one table of layouts: losses, norms and final weights of every layout have the bits of one
+// ctest: ranks=3
+/* train.reproducible in one table of layouts: losses, norms and final weights of every layout have the bits of one
  * rank. Each row names the numbers of ranks that it runs on; test_reproducible2.c, test_reproducible4.c and
  * test_reproducible6.c compile the same table for theirs. Three ranks have no tensor parallelism. */
 #include "engine/base/testing/testing.h"

@@ -1,5 +1,5 @@
-/* mpi: 2
- * The rows of test_reproducible.c for 2 ranks: every kind of model over two tensor-parallel ranks. */
+// ctest: ranks=2
+/* The rows of test_reproducible.c for 2 ranks: every kind of model over two tensor-parallel ranks. */
 #define RANKS 2
 #define TP "2"
 #define REST_TP "1"

@@ -1,5 +1,5 @@
-/* mpi: 6
- * The rows of test_reproducible.c for 6 ranks: six parts, one or two on each tensor-parallel rank. */
+// ctest: ranks=6
+/* The rows of test_reproducible.c for 6 ranks: six parts, one or two on each tensor-parallel rank. */
 #define RANKS 6
 #define TP "6"
 #define REST_TP "3"

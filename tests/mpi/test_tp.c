@@ -1,5 +1,5 @@
-/* mpi: 2
- * Tensor parallelism on two ranks: the losses of one rank for every kind of model and recompute; bytes by
+// ctest: ranks=2
+/* Tensor parallelism on two ranks: the losses of one rank for every kind of model and recompute; bytes by
  * the formula. */
 #include "engine/base/testing/testing.h"
 #include "tests/mpi/tp.h"

@@ -1,5 +1,5 @@
-/* mpi: 4
- * Tensor parallelism on four ranks, alone and with ZeRO, replicas and shared kv heads: the losses of one
+// ctest: ranks=4
+/* Tensor parallelism on four ranks, alone and with ZeRO, replicas and shared kv heads: the losses of one
  * rank; a checkpoint of one layout resumes in others. */
 #include <unistd.h>
 

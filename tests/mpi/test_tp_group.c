@@ -1,5 +1,5 @@
-/* mpi: 4
- * The exchanges of a tensor-parallel group on 4 ranks and on 2 x 2, through shared memory and by messages,
+// ctest: ranks=4
+/* The exchanges of a tensor-parallel group on 4 ranks and on 2 x 2, through shared memory and by messages,
  * as defined in base/tp_group.h: row counts that do not divide, arrays larger than an outbox, groups. */
 #include <setjmp.h>
 #include <stdarg.h>

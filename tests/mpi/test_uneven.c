@@ -1,6 +1,5 @@
-/* mpi: 4
- * timeout: 240
- * Tensor-parallel ranks whose parts begin within a kv head, as with the published BitNet shape (20 heads, 5
+// ctest: ranks=4 timeout=240
+/* Tensor-parallel ranks whose parts begin within a kv head, as with the published BitNet shape (20 heads, 5
  * kv heads): two neighbours share the head. Losses of one rank; gradients element by element; every element
  * counted and saved once; a checkpoint resumes in other layouts; the bits of one rank when reproducible,
  * also with int8 gradients and norms of heads. */

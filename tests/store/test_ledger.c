@@ -1,5 +1,5 @@
-/* timeout: 60
- * The division of a run's wall time: every part compared with sums computed by hand, and the sum of parts
+// ctest: timeout=60
+/* The division of a run's wall time: every part compared with sums computed by hand, and the sum of parts
  * with the elapsed time. The runs are written second by second, as ranks and supervisor do. */
 #include "store/read/run_ledger.h"
 #include "store_test.h"

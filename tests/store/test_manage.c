@@ -1,5 +1,5 @@
-/* timeout: 100
- * Runs are removed, tagged, annotated; old rank rows are deleted and their summaries are used. */
+// ctest: timeout=100
+/* Runs are removed, tagged, annotated; old rank rows are deleted and their summaries are used. */
 #include <sqlite3.h>
 
 #include <sys/stat.h>

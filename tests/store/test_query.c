@@ -1,5 +1,5 @@
-/* timeout: 60
- * Queries of readers: forms of the result, refusals and their reasons; names of runs; the end of a run's
+// ctest: timeout=60
+/* Queries of readers: forms of the result, refusals and their reasons; names of runs; the end of a run's
  * log. */
 #include "store/read/run_log.h"
 #include "store_test.h"

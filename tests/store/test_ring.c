@@ -1,5 +1,5 @@
-/* timeout: 60
- * test_ring.c - records in a mapped ring: all are restored, also after kill -9 during an append; and those
+// ctest: timeout=60
+/* test_ring.c - records in a mapped ring: all are restored, also after kill -9 during an append; and those
  * missing in the database become rows once, whichever process died. */
 #include <fcntl.h>
 #include <signal.h>

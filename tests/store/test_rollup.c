@@ -1,5 +1,5 @@
-/* timeout: 100
- * The pyramid of summaries equals the raw rows for any range and resolution, after restarts, replays, kills
+// ctest: timeout=100
+/* The pyramid of summaries equals the raw rows for any range and resolution, after restarts, replays, kills
  * and failed transactions. */
 #include <signal.h>
 #include <sqlite3.h>

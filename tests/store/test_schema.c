@@ -1,5 +1,5 @@
-/* timeout: 60
- * The file: its application and version, the contents of its views, updates of older files. */
+// ctest: timeout=60
+/* The file: its application and version, the contents of its views, updates of older files. */
 #include <sqlite3.h>
 #include <sys/stat.h>
 

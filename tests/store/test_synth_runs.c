@@ -1,5 +1,5 @@
-/* timeout: 60
- * Properties of synthetic runs as seen through the views; with arguments it creates databases for tests of
+// ctest: timeout=60
+/* Properties of synthetic runs as seen through the views; with arguments it creates databases for tests of
  * commands and screens: t.store.synth_runs FILE NAME [ranks=4] [steps=200] [straggler=1] [phase=data_ms]
  * [excess=0.2] [fail_at=120] [resume_from=100] [down_s=3] [slow=1] [jitter=0] [pace_ms=0] [planned=0];
  * t.store.synth_runs FILE --kinds: a run of each kind */

@@ -1,5 +1,5 @@
-/* timeout: 60
- * All parts of the view model for runs with known properties, compared with readable files in the folder
+// ctest: timeout=60
+/* All parts of the view model for runs with known properties, compared with readable files in the folder
  * golden (BT_UPDATE=1 rewrites them). */
 #include <jansson.h>
 

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Lists of layers, exchanges, events and runs; missing data; escapes; a reader that blocks; JSON. */
+// ctest: timeout=60
+/* Lists of layers, exchanges, events and runs; missing data; escapes; a reader that blocks; JSON. */
 #include <sqlite3.h>
 
 #include "store/write/manage.h"

@@ -1,5 +1,5 @@
-/* timeout: 60
- * The slow rank and its cause for synthetic runs with known properties: ranking, blame, phase, what-if,
+// ctest: timeout=60
+/* The slow rank and its cause for synthetic runs with known properties: ranking, blame, phase, what-if,
  * verdicts, heat map. */
 #include "view_test.h"
 

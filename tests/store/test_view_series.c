@@ -1,5 +1,5 @@
-/* timeout: 60
- * Series in buckets and the run as a whole: goodput, axes, past instants, a growing run, long runs from
+// ctest: timeout=60
+/* Series in buckets and the run as a whole: goodput, axes, past instants, a growing run, long runs from
  * their summaries. */
 #include "view_test.h"
 

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Defaults of figures: the usual range of a series, smoothing by a share of the steps, scales of heat maps,
+// ctest: timeout=60
+/* Defaults of figures: the usual range of a series, smoothing by a share of the steps, scales of heat maps,
  * the machine named before a rank. */
 #include "view_test.h"
 

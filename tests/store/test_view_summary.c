@@ -1,5 +1,5 @@
-/* timeout: 60
- * The first page: chips, progress, and the state of a run that does not train. */
+// ctest: timeout=60
+/* The first page: chips, progress, and the state of a run that does not train. */
 #include "view_test.h"
 
 enum { STEPS = 120 };

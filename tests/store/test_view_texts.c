@@ -1,5 +1,5 @@
-/* timeout: 60
- * Settings and facts of a run, and the sample texts at validations. */
+// ctest: timeout=60
+/* Settings and facts of a run, and the sample texts at validations. */
 #include "view_test.h"
 
 /* a run of 120 steps */

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Frames between rank and supervisor: each record arrives once and unchanged, older generations are
+// ctest: timeout=60
+/* Frames between rank and supervisor: each record arrives once and unchanged, older generations are
  * excluded, invalid data close the connection. */
 #include <poll.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Data given to the writer appear in the views: values, attempts, summary; names and states are checked. */
+// ctest: timeout=60
+/* Data given to the writer appear in the views: values, attempts, summary; names and states are checked. */
 #include "store_test.h"
 
 static void values_are_conserved(void **state) {

@@ -1,5 +1,5 @@
-/* timeout: 110
- * Faults of the writer: killed at any moment, locked out, a full disk, many writers at once. No acknowledged
+// ctest: timeout=110
+/* Faults of the writer: killed at any moment, locked out, a full disk, many writers at once. No acknowledged
  * step is lost. */
 #include <errno.h>
 #include <fcntl.h>

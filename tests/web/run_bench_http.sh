@@ -1,7 +1,5 @@
 #!/bin/bash
-# timeout: 90
-# waits: yes
-# labels: web
+# ctest: timeout=90 labels=web waits
 # bench http: every figure exists and is plausible, and neither files nor processes remain.
 set -u
 if "$BITRAIN" doctor --quick | grep -q "without the dashboard"; then echo "SKIP: built without the dashboard"; exit 77; fi

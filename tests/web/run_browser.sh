@@ -1,6 +1,5 @@
 #!/bin/bash
-# timeout: 240
-# labels: web browser
+# ctest: timeout=240 labels=web,browser
 # Every page of the dashboard in a real browser, on synthetic runs with known values: the page agrees with the store.
 # Needs Chromium, Node.js 18 and the modules in tests/web/package-lock.json; `./bootstrap test` installs them where
 # possible (by hand: cmake --build build --target browser-modules). Otherwise skips and names what is missing.

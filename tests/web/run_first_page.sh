@@ -1,6 +1,5 @@
 #!/bin/bash
-# timeout: 240
-# labels: web browser mpi
+# ctest: timeout=240 labels=web,browser,mpi
 # The first page in a real browser: message of a failed run and the button that restarts it, the initial range of a
 # chart, its readout, heat maps of equal and of many ranks, a link that could not be measured, the search in settings.
 # Needs what run_browser.sh needs.

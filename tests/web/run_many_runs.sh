@@ -1,6 +1,5 @@
 #!/bin/bash
-# timeout: 180
-# labels: web browser
+# ctest: timeout=180 labels=web,browser
 # The table of 500 runs, of which only the visible ones are in the document: rows are drawn while it scrolls, focus and
 # selection by Shift survive, searching and printing find all of them, screen readers get the total. Needs what
 # run_browser.sh needs.

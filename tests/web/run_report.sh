@@ -1,6 +1,5 @@
 #!/bin/bash
-# timeout: 60
-# labels: web
+# ctest: timeout=60 labels=web
 # `bitrain report`: one file without any request to a server, whose policy lists its own scripts by their right hashes,
 # and in which no text of a run is markup. (tests/web/browser.mjs opens it in a browser.)
 set -u

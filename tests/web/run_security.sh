@@ -1,8 +1,6 @@
 #!/bin/bash
+# ctest: timeout=120 labels=web waits
 # The dashboard against a hostile client, over raw sockets: traversal, foreign Host and Origin, tokens, methods, sizes, slow requests.
-# timeout: 120
-# waits: yes
-# labels: web
 set -u
 dir=$(mktemp -d)
 pid=""

@@ -1,7 +1,5 @@
 #!/bin/bash
-# timeout: 120
-# waits: yes
-# labels: web browser
+# ctest: timeout=120 labels=web,browser waits
 # Messages of the page when there are no data or no further ones: no database, a stopped server, an old token, a run
 # that was removed or never existed, links whose runs or metrics are gone. One sentence each; earlier content remains
 # dimmed. Needs what run_browser.sh needs.

@@ -1,8 +1,7 @@
 #!/bin/bash
+# ctest: timeout=120 labels=web,mpi
 # `bitrain train --ranks 2 --dash`: prints an address that works beside the run, its buttons steer the run, and it goes when the run goes;
 # a port that is taken costs the dashboard, never the run.
-# timeout: 120
-# labels: web mpi
 set -u
 if "$BITRAIN" doctor --quick | grep -q "without the dashboard"; then echo "SKIP: built without the dashboard"; exit 77; fi
 dir=$(mktemp -d)

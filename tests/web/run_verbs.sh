@@ -1,8 +1,7 @@
 #!/bin/bash
+# ctest: timeout=240 labels=web,browser,mpi
 # Every verb of the page on a real training: which are offered while it runs, is paused, was stopped and is done; what each answers is what
 # the run recorded, one request and one outcome an action. Needs what run_browser.sh needs.
-# timeout: 240
-# labels: web browser mpi
 . "$(dirname "$0")/browser_lib.sh"
 small=(--preset nano --set model.layers=1 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64 --seq-len 64
     --batch-tokens 1024 --data builtin --tokenizer bytes --ranks 1 --threads 1 --set train.eval_tokens=1024 --eval-every 100000000

@@ -1,6 +1,5 @@
-/* timeout: 60
- * labels: web
- * The JSON of every route: names, types and, where known, values. Scripts and Grafana rely on these names. */
+// ctest: timeout=60 labels=web
+/* The JSON of every route: names, types and, where known, values. Scripts and Grafana rely on these names. */
 #include "web_test.h"
 
 /* "head.loss": the member of a member; "rows.0": the first element of an array */

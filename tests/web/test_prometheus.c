@@ -1,6 +1,5 @@
-/* timeout: 60
- * labels: web
- * /metrics: every line of the text format is well formed, each family is described once, the values are the
+// ctest: timeout=60 labels=web
+/* /metrics: every line of the text format is well formed, each family is described once, the values are the
  * run's, and web/grafana.json requests existing metrics only. (`promtool check metrics` agrees:
  * tests/README.md.) */
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* labels: web
- * Parsing and authorization of requests: Host, Origin, token, arguments, run paths. */
+// ctest: labels=web
+/* Parsing and authorization of requests: Host, Origin, token, arguments, run paths. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

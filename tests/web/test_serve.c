@@ -1,6 +1,5 @@
-/* timeout: 60
- * labels: web
- * The model server over its sockets, with a source without a model: guards, limits, complete, late and
+// ctest: timeout=60 labels=web
+/* The model server over its sockets, with a source without a model: guards, limits, complete, late and
  * partial replies, clients that disconnect, and the stop. */
 #include <pthread.h>
 #include <setjmp.h>

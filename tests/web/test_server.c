@@ -1,6 +1,5 @@
-/* timeout: 60
- * labels: web
- * The server over its sockets: event streams that resume, send heartbeats and are limited in number;
+// ctest: timeout=60 labels=web
+/* The server over its sockets: event streams that resume, send heartbeats and are limited in number;
  * requests beyond their deadline. */
 #include <errno.h>
 #include <pthread.h>

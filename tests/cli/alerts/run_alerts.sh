@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=60
 # Alerts of a run: an event and a command for a rule that holds, once; the end of the run; a rule that cannot be read, and a webhook
 # without curl, are one line before anything begins.
-# timeout: 60
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 code 2 train "${tiny[@]}" --steps 3 --name bad --alert 'loss >'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
+# ctest: timeout=300
 # bitrain drill: every fault of the matrix once, and a short proof (resizes and kills, the weights compared); bad words.
-# timeout: 300
 . "$BT_SRC/tests/cli/train_lib.sh"
 sleep 280 & bystander=$!                        # a drill ends no process but its own
 started+=($bystander)

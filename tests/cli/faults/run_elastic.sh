@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 150
-# waits: yes
+# ctest: timeout=150 waits
 # --elastic and `ctl resize`: a run continues with other numbers of ranks, in layouts with tensor parallelism, ZeRO-3
 # and a pipeline, and its losses equal those of one undisturbed rank; resizes do not count as restarts; impossible
 # layouts are refused.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 240
+# ctest: timeout=240
 # Every text of a database is printed without escape sequences that act on a terminal: a copy of a database with a
 # hostile text in every column is shown by every command that reads it, as text and as JSON, which remains valid. (--csv
 # and export are data: they keep the bytes.)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 240
+# ctest: timeout=240
 # --elastic on two hosts (network namespaces): the link to one is cut, and the run continues without it; the host
 # responds again and joins after the next checkpoint; a shutdown notice makes it leave, and the run continues without
 # it; the losses equal those of one undisturbed rank. A link that is cut for 2 s causes no restart. Without --elastic

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
+# ctest: timeout=400
 # The N-th call on a run's files fails, for every kind of call: the run ends with a documented exit code and one line, what it
 # recorded is right, and resumed without the fault it ends with the bits of the calm run. A seeded sample of the calls here, each
 # of them with FULL=1 (tests/HOOKS.md).
-# timeout: 400
 . "$BT_SRC/tests/cli/train_lib.sh"
 ! ldd "$BITRAIN" | grep -q libasan || skip "a preloaded library and AddressSanitizer exclude each other"
 cc -shared -fPIC -O1 -o io_fault.so "$BT_SRC/tests/cli/faults/io_fault.c" -ldl 2>cc.err || skip "no compiler: $(head -n 1 cc.err)"

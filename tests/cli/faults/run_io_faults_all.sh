@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
+# ctest: timeout=7200 soak
 # run_io_faults.sh with every call of every kind, not a sample.
-# timeout: 7200
-# soak: yes
 FULL=1 exec bash "$BT_SRC/tests/cli/faults/run_io_faults.sh"

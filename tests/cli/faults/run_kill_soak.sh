@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
+# ctest: timeout=7200 soak
 # Something of a run is killed every EVERY seconds (30) for LASTS seconds (600): a rank or mpirun, drawn by SEED; with ANYTHING=1 also the
 # supervisor, or all of them, after which the script resumes the run. No recorded step is lost, every loss has the bits of a calm run,
 # and nothing is left behind; prints the goodput.
-# timeout: 7200
-# soak: yes
 . "$BT_SRC/tests/cli/train_lib.sh"
 lasts=${LASTS:-600} every=${EVERY:-30} RANDOM=${SEED:-1}
 model=(train --preset nano --set model.layers=6 --set model.d_model=128 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=256

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 180
+# ctest: timeout=180
 # A shutdown notice: SIGTERM to every process of the job at once, including mpirun, as scancel and a systemd slice send
 # it; SIGUSR1 to the supervisor, as Slurm's --signal=B:USR1@N; each time a checkpoint of the last step is written, and
 # the same command with --continue ends with the bits of the undisturbed run. A TERM to rank 0 alone makes the ranks

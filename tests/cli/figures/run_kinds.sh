@@ -1,6 +1,6 @@
+# ctest: timeout=120
 # Every view command and every screen on a run of each kind: a run of one rank, of four, resumed, live, of a hub, imported, failed in
 # its first step, fine-tuned. None ends by a signal, and no text or JSON contains an invalid number.
-# timeout: 120
 set -u
 d=$(mktemp -d) || exit 1
 trap 'rm -rf "$d"' EXIT

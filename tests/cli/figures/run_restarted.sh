@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 240
-# waits: yes
+# ctest: timeout=240 waits
 # The figures of a run, computed a second time in SQL from its raw rows: the division of the wall time of a run that is
 # paused, validated, saved, killed and restarted, and its speed and communication; `runs`, `show`, `top` and the lens
 # agree.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=240
 # The figures of runs that did not simply end, computed a second time in SQL from their raw rows: killed with all its processes,
 # so that its last steps are read from what rank 0 left behind; and resumed with fewer ranks.
-# timeout: 240
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/figures/figures_lib.sh"
 

@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 180
-# labels: mpi net
-# mpi: 8
+# ctest: ranks=8 timeout=180 labels=mpi,net
 # Traffic between two hosts of four ranks each: the ranks of a host add their gradients first, so at most 1/3.8 of the
 # bytes are sent that the same eight ranks send between the halves otherwise (1/4, plus message overhead), with the same
 # losses; a codec divides it again according to its bits. Needs root.

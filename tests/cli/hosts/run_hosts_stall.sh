@@ -1,8 +1,5 @@
 #!/usr/bin/env bash
-# soak: yes
-# timeout: 120
-# labels: mpi net
-# mpi: 2
+# ctest: ranks=2 timeout=120 labels=mpi,net soak
 # A network between two hosts that transmits nothing for two seconds, with and without a codec: the run takes longer,
 # continues in the same attempt, and has the losses of an undisturbed one. Needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"

@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 200
-# labels: mpi
-# mpi: 4
+# ctest: ranks=4 timeout=200 labels=mpi
 # States in memory of a run whose two hosts each hold a part that the other one lacks (ZeRO-3, pipeline stages): a rank
 # is killed on the first and on the second host, and the run continues from memory; the second host is lost, and with
 # --elastic the run continues from the copies on the first. The losses equal those of an undisturbed run, memory equals

@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 200
-# labels: mpi net
-# mpi: 2
+# ctest: ranks=2 timeout=200 labels=mpi,net
 # States in memory that are copied to another host over a slow link (tc's tbf, 20 Mbit/s): the first one waits until it
 # pays, based on the measured link, so a short run sends none of it; over a fast link states are copied at once. Needs
 # root.

@@ -1,8 +1,5 @@
 #!/usr/bin/env bash
-# soak: yes
-# timeout: 300
-# labels: mpi net
-# mpi: 2
+# ctest: ranks=2 timeout=300 labels=mpi,net soak
 # --comm-budget between two hosts: a network of 20 Mbit/s delays steps, so gradients are sent as int8 after the first
 # step, which the run's events and metrics show; a wide budget changes nothing, and neither does other load on the
 # processors; the dial follows a network that becomes slow and fast again during a run. Needs root.

@@ -1,6 +1,4 @@
-# timeout: 120
-# waits: yes
-# labels: mpi
+# ctest: timeout=120 labels=mpi waits
 # run_islands_away.sh - own steps continue while the hub is unreachable, up to a limit, and are part of the next delta;
 # a hub that never returns ends its island in one line, with a checkpoint.
 . "$BT_SRC/tests/cli/train_lib.sh"

@@ -1,8 +1,7 @@
+# ctest: timeout=240 labels=mpi
 # run_islands_bytes.sh - bytes that an island and its hub send each other for a step of training with 50 own steps between two exchanges,
 # int8 both ways: at most 1/190 of what a rank of data parallel training with fp32 gradients sends and receives.
 # What joining costs once (the weights as fp32) is left out: it is the difference between a longer run and a shorter one.
-# timeout: 240
-# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db

@@ -1,6 +1,4 @@
-# timeout: 400
-# waits: yes
-# labels: mpi
+# ctest: timeout=400 labels=mpi waits
 # run_islands_cut.sh - a link between a hub and an island is cut silently, in both directions and in one (network
 # namespaces), and machines are switched off: both sides detect it. The hub declares the island dead and reassigns its
 # data, the other island continues; the island reports it, waits or continues with own steps, and returns with the link.

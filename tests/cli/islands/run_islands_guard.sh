@@ -1,6 +1,4 @@
-# timeout: 240
-# waits: yes
-# labels: mpi
+# ctest: timeout=240 labels=mpi waits
 # run_islands_guard.sh - a hub whose process dies by a signal (abort() of a library, the kernel, a user) continues in a
 # new process at the same address, with no acknowledged update lost or applied twice; each restart is reported, and
 # restarts end if they do not help; the serving process ends with its guard.

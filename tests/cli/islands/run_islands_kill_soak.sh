@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=3600 soak
 # The hub of three islands is killed with -9 KILLS times (20), at moments drawn by SEED, while all updates are gradients, and then while they
 # are deltas of own steps: none is applied twice, none that was acknowledged is lost, and the log's replay is the hub's state.
-# timeout: 3600
-# soak: yes
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db

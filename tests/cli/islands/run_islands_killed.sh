@@ -1,6 +1,4 @@
-# timeout: 120
-# waits: yes
-# labels: mpi
+# ctest: timeout=120 labels=mpi waits
 # run_islands_killed.sh - an island killed with -9 costs its peers no step and returns; a hub killed with -9 continues
 # from its log, without losing or repeating an acknowledged update.
 . "$BT_SRC/tests/cli/train_lib.sh"

@@ -1,6 +1,4 @@
-# timeout: 240
-# waits: yes
-# labels: mpi
+# ctest: timeout=240 labels=mpi waits
 # run_islands_left_out.sh - a round of three islands continues with two of them while the third does not compute; late
 # updates, and a delta damaged by a flipped bit, are rejected by the hub, reported by the island, counted equally by
 # both, and do not affect later updates.

@@ -1,7 +1,6 @@
+# ctest: timeout=120 labels=mpi
 # run_islands_loose.sh - islands that do not step together: bounded staleness, asynchronous, local steps with int8 both ways; what the
 # hub records of them.
-# timeout: 120
-# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 3600
-# soak: yes
+# ctest: timeout=3600 soak
 # ISLANDS islands (64) of one rank on this machine for LASTS seconds (600), with asynchronous updates: the hub remains
 # below 200 MB and does not grow after the first fifth of the time, no island is lost, and every island's updates are
 # applied. Prints the hub's memory.

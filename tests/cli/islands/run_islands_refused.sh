@@ -1,5 +1,4 @@
-# timeout: 120
-# waits: yes
+# ctest: timeout=120 waits
 # run_islands_refused.sh - an island that may not join gets one line: no key, a wrong one, one that is not listed, a
 # file that other users may read, another hub's, another model, an address without a listener; and the hub continues. A
 # hub closes connections that use too much memory.

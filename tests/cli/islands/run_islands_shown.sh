@@ -1,5 +1,4 @@
-# timeout: 120
-# labels: mpi
+# ctest: timeout=120 labels=mpi
 # run_islands_shown.sh - three islands with bounded staleness, one of which is killed and one four times slower, and a
 # fourth that joins later: no island exceeds the bound, and SQL, `bitrain top` and JSON show members and events.
 . "$BT_SRC/tests/cli/train_lib.sh"

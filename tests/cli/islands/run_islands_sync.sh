@@ -1,7 +1,6 @@
+# ctest: timeout=240 labels=mpi
 # run_islands_sync.sh - two islands in step are one job: its losses to the last bit in reproducible training, to 1e-4 otherwise; also one
 # with AVX2 beside one with AVX-512.
-# timeout: 240
-# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 

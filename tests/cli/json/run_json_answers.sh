@@ -1,6 +1,6 @@
+# ctest: timeout=100
 # The answers of --json: exact ones of synthetic runs and files, and the keys of those that hold measured numbers. Some
 # answers as text, too: both are written by one function.
-# timeout: 100
 # BT_UPDATE=1 in the environment writes the golden file anew.
 set -u
 . "$BT_SRC/tests/cli/train_lib.sh"

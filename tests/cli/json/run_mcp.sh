@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 100
-# labels: mpi
+# ctest: timeout=100 labels=mpi
 # `bitrain mcp`: messages of the Model Context Protocol and their answers. Tools read runs; start and steer need --control. Wrong messages get
 # an error and the server goes on.
 . "$BT_SRC/tests/cli/train_lib.sh"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# soak: yes
-# timeout: 5400
+# ctest: timeout=5400 soak
 # The image of cli/launch/Containerfile, built by buildah from Debian's packages, trains: a run as the image's user,
 # which continues from its checkpoint in another container, and a hub and an island in separate containers. The image's
 # second stage is that of the file; the program is that of this build. FULL=1 also builds the program in the first stage

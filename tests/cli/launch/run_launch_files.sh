@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 180
+# ctest: timeout=180
 # The files of cli/launch used as by their services, without those services: the batch files with scripts in place of
 # srun and scontrol (a notice in the step requeues the job, which then continues), the command lines of the unit and of
 # the manifests, the unit checked by systemd itself, and the packages of the image, which must contain every library of

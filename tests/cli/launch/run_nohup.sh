@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 60
+# ctest: timeout=60
 # nohup: a process that ignores the end of the terminal continues, supervised or in `dash`; without nohup a run saves
 # and stops.
 . "$BT_SRC/tests/cli/train_lib.sh"

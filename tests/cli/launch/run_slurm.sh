@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# soak: yes
-# timeout: 900
+# ctest: timeout=900 soak
 # Every form of cli/launch/README.md under a real Slurm of one node: srun with the supervisor and without, sbatch with a
 # requeue, with --signal, an array, and an array of islands; scancel, a killed rank. A notice saves and leaves with its
 # exit code although a step takes seconds, and a requeued job continues. Needs root, slurm-wlm and munge (not in CI's

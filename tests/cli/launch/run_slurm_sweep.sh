@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# soak: yes
-# timeout: 600
+# ctest: timeout=600 soak
 # `bitrain sweep` under a real Slurm of one node (NODES=N: several, with one processor each): in a batch script its runs
 # are concurrent steps on all nodes; scancel saves, and the same command continues in another job, on fewer nodes if
 # there were several; halving ends with the same runs as without Slurm.

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# soak: yes
-# timeout: 1800
+# ctest: timeout=1800 soak
 # The units of cli/launch under a real systemd: process 1 of new namespaces in a folder of Debian's packages. A run is
 # started, stopped (also with systemd's default KillMode) and killed: each time it continues from its state, also beside
 # another run. A hub with three islands: killing or stopping an island, and killing or aborting the hub, has no effect

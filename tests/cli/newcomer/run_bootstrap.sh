@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 60
+# ctest: timeout=60
 # ./bootstrap on a machine whose package manager, compiler and build are replaced by scripts: it prints the packages and
 # their size, shows progress, distinguishes a certificate from a missing network, and the printed commands that put
 # 'bitrain' into the path work.

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 600
-# mpi: 2
+# ctest: ranks=2 timeout=600
 # README.md, and the pages on fine-tuning and on several machines to which it links: every command of their blocks, as
 # printed, in order, in one folder and one shell. Quick form (ctest): the program of this build, a small model from the
 # environment, and scripts on this machine in place of ssh, its keys and rsync. FULL=1 on a bare Debian 12, as root in a

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 240
-# labels: mpi
+# ctest: timeout=240 labels=mpi
 # bitrain plan: rates are measured once and kept, layouts are ranked, a written plan can be trained, and impossible
 # requests are refused.
 . "$(dirname "$0")/../train_lib.sh"

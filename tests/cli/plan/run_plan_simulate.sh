@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 240
-# labels: mpi
-# mpi: 2
+# ctest: ranks=2 timeout=240 labels=mpi
 # bitrain plan --simulate: labelled as a simulation, larger clusters are not free, and what cannot be is refused in a line.
 . "$(dirname "$0")/../train_lib.sh"
 

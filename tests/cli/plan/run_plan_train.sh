@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 240
-# labels: mpi
+# ctest: timeout=240 labels=mpi
 # train --layout auto: the planner chooses what is not given, and reports it in a line, an event and facts; the steps'
 # time is compared with the prediction; --dry-run predicts before a run is recorded.
 . "$(dirname "$0")/../train_lib.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 240
+# ctest: timeout=240
 # An exponent bit flips in one rank's weights, or its gradients contain a NaN: the rank is named, and the run ends with
 # the losses of an undisturbed run, bit for bit. A checkpoint damaged on disk is detected.
 . "$BT_SRC/tests/cli/train_lib.sh"

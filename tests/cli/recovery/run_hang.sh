@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 150
+# ctest: timeout=150
 # A rank that hangs, running or asleep, is named with its position and ended by default within seconds; the run
 # continues with the losses of an undisturbed one. A pause does not count as a hang.
 . "$BT_SRC/tests/cli/train_lib.sh"

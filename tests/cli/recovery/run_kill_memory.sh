@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 400
-# waits: yes
+# ctest: timeout=400 waits
 # Ranks are killed at any moment, in every layout: the run continues from the state in shared memory, at most a few
 # steps are repeated, and the losses equal those of an undisturbed run, bit for bit. If there is no such state, or a
 # damaged one, the run continues from the disk.

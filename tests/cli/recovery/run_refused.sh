@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 240
+# ctest: timeout=240
 # A resource of a restart is refused (a full disk, a folder without permission, a locked or removed database, ...) while
 # a rank is killed: in every row of the table the run continues from memory, and in the end no step and no row is lost.
 . "$BT_SRC/tests/cli/train_lib.sh"

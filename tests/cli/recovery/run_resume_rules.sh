@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 240
+# ctest: timeout=240
 # A resumed run keeps the optimizer's rule and the steps of its ramps.
 . "$BT_SRC/tests/cli/train_lib.sh"
 tiny+=(--ranks 1)

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=240 labels=web,mpi
 # `bitrain serve` as its clients use it: what evaluation harnesses and chat clients send, its answers equal to those of `bitrain
 # generate`, 64 clients at once, thousands of requests in the same memory, the stop.
-# timeout: 240
-# labels: web mpi
 . "$(dirname "$0")/../train_lib.sh"
 command -v node >/dev/null || skip "node is missing"
 node -e 'process.exit(typeof fetch === "function" ? 0 : 1)' || skip "node has no fetch"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 120
-# waits: yes
+# ctest: timeout=120 waits
 # `bitrain sweep`: a grid is trained as one group and compared, halving is killed with -9 and continues to the same end,
 # budget and folder are respected, bad input gives one line each.
 . "$BT_SRC/tests/cli/train_lib.sh"

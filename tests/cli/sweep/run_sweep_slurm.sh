@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 120
+# ctest: timeout=120
 # `bitrain sweep` in the shell of a Slurm job, with a script in place of srun: each run is a step with its processors
 # and its share of a node's memory, as many at a time as the nodes hold; a sweep that is stopped lets its steps save,
 # and continues later; a run that fits on no node is refused, and without a job, in a step or with `on: local` srun is

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 180
+# ctest: timeout=180
 # Sweeps of twelve runs, as a grid and by successive halving: killed with -9 in the middle, each continues, trains
 # nothing twice, and is one group for `compare`; `top` lists them all.
 command -v sqlite3 >/dev/null || { echo "skipped: sqlite3 is missing"; exit 77; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=180
 # Little text: a run that memorises says so and ends early (train.stop_when), a budget of time is planned (--minutes),
 # and texts of one kilobyte and more train without a fault.
-# timeout: 180
 . "$BT_SRC/tests/cli/train_lib.sh"
 small=(--ranks 1 --threads 1 --set model.layers=2 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2
        --set model.d_ff=128 --set model.seq_len=64 --batch-tokens 512 --set data.tokenizer=bytes)

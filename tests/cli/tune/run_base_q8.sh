@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 150
-# labels: mpi
+# ctest: timeout=150 labels=mpi
 # A dense base in int8 (tune.base_type=q8): from a GGUF file of Q8_0 the losses of its values, from other files nearly
 # those; half of bf16's memory; the same bits on two tensor-parallel ranks, one copy for two data-parallel ones;
 # settings without an effect on it are refused.

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 200
-# labels: mpi
+# ctest: timeout=200 labels=mpi
 # Configuration files with the keys of axolotl, LLaMA-Factory and ms-swift: each is a training, or one message answers for all of its keys.
 # The first lines of a file state the outcome: "runs", or "runs except" with the keys that the user must answer; options that answer them; and
 # settings that its keys become.

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=240 labels=mpi
 # A group of runs as one model: eval and generate use the mean of the probabilities, a student learns from it; members that do not fit together are
 # refused by name.
-# timeout: 240
-# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 900; i++) printf "%s has %d of the %d words, %c.\n", i % 3 ? "nobody" : "everybody", i * 7 % 90, i % 17, 97 + i * 5 % 26 }' >text.txt

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 200
-# labels: mpi
+# ctest: timeout=200 labels=mpi
 # The example files of fine-tuning train on a tiny base and learn; files with other tools' keys are equivalent to ours,
 # or refused by name.
 . "$BT_SRC/tests/cli/train_lib.sh"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 300
-# labels: mpi
+# ctest: timeout=300 labels=mpi
 # Low-rank adapters end to end: the base does not change, the checkpoints contain the adapters only, the losses have the
 # same bits on 1, 2 and 4 ranks, with a sharded optimizer, tensor and pipeline parallelism, and after a resume in
 # another layout; evaluation and generation find the base; another base is refused.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 200
+# ctest: timeout=200
 # Adapters merged into their base: a dense base then gives the outputs of base and adapters; a ternary one loses little
 # as dense weights, more when it is quantised again, and the changed codes are reported. Adapters alone in the format of
 # PEFT. Impossible merges.

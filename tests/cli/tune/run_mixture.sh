@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 120
-# labels: mpi
+# ctest: timeout=120 labels=mpi
 # Sources by weight: the contribution of each is counted and reported, the losses have the same bits on one rank and two
 # and after a resume; other weights from a step on; compressed files train like plain ones. Impossible mixtures.
 . "$BT_SRC/tests/cli/train_lib.sh"

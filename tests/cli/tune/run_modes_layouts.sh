@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 300
-# labels: mpi
+# ctest: timeout=300 labels=mpi
 # The modes of fine-tuning in layouts that divide the model: preferences, classes, distillation from a teacher and from
 # a file of its logits have the bits of one rank with --tp, --pp, virtual stages and both, and continue from either in
 # another layout, and after a kill. A teacher is wider than its student.

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 300
-# labels: mpi
+# ctest: timeout=300 labels=mpi
 # Supervised fine-tuning end to end: a base, then chats from JSONL with the loss on the answers only; the same bits on
 # 1, 2 and 4 ranks, in a pipeline and after a resume; conversations longer than a sequence are reported; bad lines are
 # named.

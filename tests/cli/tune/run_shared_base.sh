@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=120
 # Data-parallel ranks of a host have one copy of the frozen base beside which their adapters train: the same mapping, of which one rank
 # alone writes. (That the bits are one rank's is in run_lora.sh.)
-# timeout: 120
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 ok train "${tiny[@]}" --ranks 1 --steps 2 --name base

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
+# ctest: timeout=240 labels=mpi
 # `bitrain train --ensemble`: members in turn as one group, continued after a kill, their mean measured and recorded, a student, a chain; settings that
 # have no meaning together are refused.
-# timeout: 240
-# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 900; i++) printf "%s has %d of the %d words, %c.\n", i % 3 ? "nobody" : "everybody", i * 7 % 90, i % 17, 97 + i * 5 % 26 }' >text.txt

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 60
+# ctest: timeout=60
 # The reader in Python on the page about the checkpoint format (engine/ckpt/format.md), as an outsider uses it: extracted from
 # the page and run on checkpoints of one and of two data files, with weights in fp32 and bf16. Its values are those that
 # `bitrain convert` writes to safetensors.

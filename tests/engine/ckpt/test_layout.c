@@ -1,5 +1,5 @@
-/* mpi: 3
- * test_layout.c - three ranks write a third each, and any slices can be read back; a failure on one rank
+// ctest: ranks=3
+/* test_layout.c - three ranks write a third each, and any slices can be read back; a failure on one rank
  * fails all and leaves no files. */
 #include <limits.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* timeout: 300
- * test_malformed.c - untrusted files: each kind of damage is refused with its own message, and every size
+// ctest: timeout=300
+/* test_malformed.c - untrusted files: each kind of damage is refused with its own message, and every size
  * that is read is compared with the size of the file. */
 #include "engine/interop/formats/gguf.h"
 #include "engine/interop/hf_config.h"

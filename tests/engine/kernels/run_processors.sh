@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 600
-# labels: kernels
+# ctest: timeout=600 labels=kernels
 # Runs the tests of the kernels and of their selection as on older kinds of processors: BITRAIN_TEST_CPU hides the
 # features that a kind lacks (engine/kernels/table/cpu.c). A feature that this processor lacks is not tested.
 # BT_TEST_SET limits the slow tests to the set that the kind selects: the remaining sets are tested without a kind.

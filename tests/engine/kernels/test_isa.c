@@ -1,5 +1,5 @@
-/* timeout: 300
- * Row, flat and ternary-code slots of every set this CPU has, compared with generic, on awkward sizes and
+// ctest: timeout=300
+/* Row, flat and ternary-code slots of every set this CPU has, compared with generic, on awkward sizes and
  * unaligned pointers. Integer results: equal bits. Float results: the bound is written at each comparison.
  * Products: test_products.c. */
 #include "tests/engine/kernels/isa_util.h"

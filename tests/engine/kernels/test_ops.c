@@ -1,6 +1,5 @@
-/* timeout: 300
- * optimised: yes
- * Operations over the thread pool: 1, 2 and 3 threads give the same bits on every set this CPU has; sums and
+// ctest: timeout=300 optimised
+/* Operations over the thread pool: 1, 2 and 3 threads give the same bits on every set this CPU has; sums and
  * the head compared with plain arithmetic; the profile counts operations. */
 #include "tests/engine/kernels/isa_util.h"
 

@@ -1,6 +1,5 @@
-/* timeout: 300
- * optimised: yes
- * Product slots of every set this CPU has, compared with generic: ternary, dense, attention, on awkward
+// ctest: timeout=300 optimised
+/* Product slots of every set this CPU has, compared with generic: ternary, dense, attention, on awkward
  * sizes and strides, unaligned. tern_fwd, tern_dx8, w8_dx8, w8_fwd, tern_dw8 and tern_gemv: equal bits.
  * Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16; with fp16 the
  * operands of all sets are the same, but BLAS keeps fp32. */

@@ -1,6 +1,5 @@
-/* timeout: 300
- * labels: golden
- * The first ten losses of nano on synth:chain equal PyTorch's with the same initial weights
+// ctest: timeout=300 labels=golden
+/* The first ten losses of nano on synth:chain equal PyTorch's with the same initial weights
  * (golden_losses.txt). */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,5 @@
-/* timeout: 120
- * optimised: yes
- * Every gradient of every variant: the engine compared with the plain reference in double precision, the
+// ctest: timeout=120 optimised
+/* Every gradient of every variant: the engine compared with the plain reference in double precision, the
  * reference with finite differences (dense, where the loss is smooth), and the engine's gradient with its
  * own loss. */
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* timeout: 200
- * A complete training step: the same bits for any number of threads, no allocation within it, similar losses
+// ctest: timeout=200
+/* A complete training step: the same bits for any number of threads, no allocation within it, similar losses
  * on every kernel set, quantisation statistics, the memory plan. */
 #include <dlfcn.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* mpi: 3
- * An evaluation shared by three ranks equals that of one rank: each sequence and each pair of preferences
+// ctest: ranks=3
+/* An evaluation shared by three ranks equals that of one rank: each sequence and each pair of preferences
  * counts exactly once, also with uneven shares. */
 #include "engine/train/evaluate.h"
 

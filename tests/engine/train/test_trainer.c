@@ -1,5 +1,5 @@
-/* timeout: 120
- * The trainer in one process: the loss falls, phases add up to the step, gradients accumulate, requests and
+// ctest: timeout=120
+/* The trainer in one process: the loss falls, phases add up to the step, gradients accumulate, requests and
  * bad steps are handled, and a step allocates nothing. */
 #include "tests/tiny_run.h"
 

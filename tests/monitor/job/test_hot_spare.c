@@ -1,5 +1,5 @@
-/* timeout: 60
- * Whole runs with a hot spare: it takes over when ranks die, ends when the run ends or its layout changes,
+// ctest: timeout=60
+/* Whole runs with a hot spare: it takes over when ranks die, ends when the run ends or its layout changes,
  * and is abandoned if it ends itself. */
 #include "run_stage.h"
 

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Requests to a run in each of its states: replies, messages to the ranks, and screen output. */
+// ctest: timeout=60
+/* Requests to a run in each of its states: replies, messages to the ranks, and screen output. */
 #include <signal.h>
 
 #include "engine/base/text.h"

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Another number of ranks: which requests are accepted and their effect between two attempts; hosts that are
+// ctest: timeout=60
+/* Another number of ranks: which requests are accepted and their effect between two attempts; hosts that are
  * lost, excluded by request, and available again. */
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Records of the ranks reach the supervisor, the screen and the database; events of the supervisor, their
+// ctest: timeout=60
+/* Records of the ranks reach the supervisor, the screen and the database; events of the supervisor, their
  * alerts and their form. */
 #include <math.h>
 #include <sys/stat.h>

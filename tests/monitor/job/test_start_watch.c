@@ -1,5 +1,5 @@
-/* timeout: 60
- * Runs whose ranks connect and then hang before their first step: the rank awaited is named, the attempt has
+// ctest: timeout=60
+/* Runs whose ranks connect and then hang before their first step: the rank awaited is named, the attempt has
  * a deadline, and the first stop request ends it. */
 #include "run_stage.h"
 

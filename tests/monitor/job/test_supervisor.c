@@ -1,5 +1,5 @@
-/* timeout: 110
- * Whole runs: how attempts end, the next action, stop requests, and which silence is reported. */
+// ctest: timeout=110
+/* Whole runs: how attempts end, the next action, stop requests, and which silence is reported. */
 #include <sys/syscall.h>
 
 #include "run_stage.h"

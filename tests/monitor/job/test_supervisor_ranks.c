@@ -1,5 +1,5 @@
-/* timeout: 60
- * Runs of two ranks: which of them is named, and when one counts as late. */
+// ctest: timeout=60
+/* Runs of two ranks: which of them is named, and when one counts as late. */
 #include "run_stage.h"
 
 static void the_stopped_one_of_two_is_named(void **state) {

@@ -1,5 +1,5 @@
-/* timeout: 110
- * Whole runs: other numbers of ranks, a viewer beside the run, records of its attempts in the database. */
+// ctest: timeout=110
+/* Whole runs: other numbers of ranks, a viewer beside the run, records of its attempts in the database. */
 #include "run_stage.h"
 
 /* Up to two ranks; from step 100 on training is complete. */

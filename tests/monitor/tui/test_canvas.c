@@ -1,5 +1,5 @@
-/* timeout: 60
- * The cell grid: escape sequences are removed, drawing is clipped, wide glyphs are complete, ASCII shows the
+// ctest: timeout=60
+/* The cell grid: escape sequences are removed, drawing is clipped, wide glyphs are complete, ASCII shows the
  * same as Unicode. */
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* timeout: 60
- * The first frame of a long run shows its numbers and a note that charts are being read; the next one shows
+// ctest: timeout=60
+/* The first frame of a long run shows its numbers and a note that charts are being read; the next one shows
  * the charts. A short run is drawn at once. */
 #include "screens_test.h"
 

@@ -1,5 +1,5 @@
-/* timeout: 120
- * The first page at 80x24: events of a run, the model, progress, sample text, the machine before a rank;
+// ctest: timeout=120
+/* The first page at 80x24: events of a run, the model, progress, sample text, the machine before a rank;
  * settings found by the filter; charts of the usual values. */
 #include <sqlite3.h>
 

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Plots: ticks at round numbers, labels with units, gaps where values are missing, golden files in three
+// ctest: timeout=60
+/* Plots: ticks at round numbers, labels with units, gaps where values are missing, golden files in three
  * alphabets. */
 #include "monitor/tui/draw/plot.h"
 #include "tui_test.h"

@@ -1,5 +1,5 @@
-/* timeout: 20
- * Process data from /proc: page faults of this process, a missing pid, rates from the second sample on; and
+// ctest: timeout=20
+/* Process data from /proc: page faults of this process, a missing pid, rates from the second sample on; and
  * the machine's line on the screens. */
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* timeout: 60
- * The database is removed and replaced while the screens are open: old data are marked as such until the new
+// ctest: timeout=60
+/* The database is removed and replaced while the screens are open: old data are marked as such until the new
  * file exists, then it is shown; keys act on the new one. */
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* timeout: 60
- * The screen of a hub's islands as text, and its message for a run without islands. */
+// ctest: timeout=60
+/* The screen of a hub's islands as text, and its message for a run without islands. */
 #include "screens_test.h"
 #include "tests/store/hub_record.h"
 

@@ -1,5 +1,5 @@
-/* timeout: 120
- * Effect of every key of the table on each screen: keys are pressed and the screen is compared as text. */
+// ctest: timeout=120
+/* Effect of every key of the table on each screen: keys are pressed and the screen is compared as text. */
 #include <unistd.h>
 
 #include "played_screens.h"

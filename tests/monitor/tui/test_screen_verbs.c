@@ -1,5 +1,5 @@
-/* timeout: 120
- * Actions offered by keys in each state of a run, and the message after the run has executed them. */
+// ctest: timeout=120
+/* Actions offered by keys in each state of a run, and the message after the run has executed them. */
 #include <unistd.h>
 
 #include "played_screens.h"

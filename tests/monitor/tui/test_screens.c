@@ -1,5 +1,5 @@
-/* timeout: 60
- * Every screen of a run with known values as text, at several sizes and in three alphabets. */
+// ctest: timeout=60
+/* Every screen of a run with known values as text, at several sizes and in three alphabets. */
 #include "screens_test.h"
 
 static void frame(int screen, int w, int h, bt_chars chars, bool keys, const char *name) {

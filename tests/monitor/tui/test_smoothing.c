@@ -1,5 +1,5 @@
-/* timeout: 60
- * Charts of the page and of `top` are smoothed equally: the page's functions, run by Node.js, give the
+// ctest: timeout=60
+/* Charts of the page and of `top` are smoothed equally: the page's functions, run by Node.js, give the
  * numbers of the view model for the same series. */
 #include <math.h>
 #include <stdio.h>

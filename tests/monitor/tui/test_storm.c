@@ -1,5 +1,5 @@
-/* timeout: 120
- * Random keys on terminals of any size, in every drawing mode, on every screen of a finished, a live and an
+// ctest: timeout=120
+/* Random keys on terminals of any size, in every drawing mode, on every screen of a finished, a live and an
  * empty run: no crash, the canvas has the terminal's size, every cell can be displayed. BT_STORM=N
  * multiplies the duration. */
 #include "monkey.h"

@@ -1,5 +1,5 @@
-/* mpi: 2
- * Before training all ranks agree on a kernel set that each of them supports, and check that equal settings
+// ctest: ranks=2
+/* Before training all ranks agree on a kernel set that each of them supports, and check that equal settings
  * are equal. A difference in any setting is refused by name, unless setting_scopes.def permits it. */
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
-/* mpi: 4
- * timeout: 400
- * A NaN in one rank's gradient. If it occurs once, the step is computed again, the rank is named, and the
+// ctest: ranks=4 timeout=400
+/* A NaN in one rank's gradient. If it occurs once, the step is computed again, the rank is named, and the
  * losses equal those of an undisturbed run. If it recurs with a batch, the batch is skipped, which a
  * checkpoint records, in any layout. */
 #include "engine/base/testing/testing.h"

@@ -1,5 +1,5 @@
-/* mpi: 4
- * The weights of replicas are compared by hash: equal in every layout; a flipped bit in one rank's weights
+// ctest: ranks=4
+/* The weights of replicas are compared by hash: equal in every layout; a flipped bit in one rank's weights
  * ends the training on all ranks with the name of the tensor and the rank. */
 #include "tests/mpi/layouts.h"
 

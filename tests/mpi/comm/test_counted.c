@@ -1,5 +1,5 @@
-/* mpi: 3
- * comm.c beyond the values of its collectives: every exchange is counted in its row of traffic.h, each
+// ctest: ranks=3
+/* comm.c beyond the values of its collectives: every exchange is counted in its row of traffic.h, each
  * operation exists for each type, errors of MPI are returned, a communicator of one rank works without MPI. */
 #include <limits.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* mpi: 3
- * Communication besides the exchanges of training: batches of messages, the model of a link, clocks relative
+// ctest: ranks=3
+/* Communication besides the exchanges of training: batches of messages, the model of a link, clocks relative
  * to rank 0, shared memory of a host. */
 #include <dirent.h>
 #include <setjmp.h>

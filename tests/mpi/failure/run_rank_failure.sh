@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 60
-# labels: mpi
-# mpi: 2
+# ctest: ranks=2 timeout=60 labels=mpi
 # A unit test fails on one of several ranks: the job ends with the reason, although the remaining ranks wait in an
 # exchange.
 tmp=$(mktemp -d)

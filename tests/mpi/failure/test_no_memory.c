@@ -1,5 +1,5 @@
-/* mpi: 2
- * One rank's allocation is refused, at every third place of this program while a training is resumed or its
+// ctest: ranks=2
+/* One rank's allocation is refused, at every third place of this program while a training is resumed or its
  * layers become ternary: both ranks return the same error, and neither waits for the other. A checkpoint is
  * not skipped for lack of memory. */
 #include <dlfcn.h>

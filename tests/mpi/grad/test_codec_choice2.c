@@ -1,5 +1,5 @@
-/* mpi: 2
- * Which codec a training uses: a fast network changes no bit; a budget selects a codec, with which a resumed
+// ctest: ranks=2
+/* Which codec a training uses: a fast network changes no bit; a budget selects a codec, with which a resumed
  * run continues; a tensor with a large residual travels as fp32 from then on, and after two bad steps in a
  * row all tensors use a codec that loses less. */
 #include <unistd.h>

@@ -1,5 +1,4 @@
-/* mpi: 3
- * timeout: 200
- * The tests of test_exact4.c on three ranks. */
+// ctest: ranks=3 timeout=200
+/* The tests of test_exact4.c on three ranks. */
 #define RANKS 3
 #include "tests/mpi/grad/test_exact4.c"

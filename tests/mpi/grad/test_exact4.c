@@ -1,6 +1,5 @@
-/* mpi: 4
- * timeout: 300
- * --codec int8 in reproducible training on four ranks: every layout has the bits of one rank; other bits
+// ctest: ranks=4 timeout=300
+/* --codec int8 in reproducible training on four ranks: every layout has the bits of one rank; other bits
  * than without the codec; fewer bytes; and a run resumes from its checkpoint bit for bit, in its own layout
  * and another. */
 #include <unistd.h>

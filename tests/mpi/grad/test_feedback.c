@@ -1,6 +1,5 @@
-/* mpi: 4
- * timeout: 300
- * Codecs with error feedback in training, in every layout: losses near those of one rank, equal bits when
+// ctest: ranks=4 timeout=300
+/* Codecs with error feedback in training, in every layout: losses near those of one rank, equal bits when
  * repeated, bytes by their formula; a checkpoint restores the residuals: the same layout has the bits of the
  * uninterrupted run, and another one loses no element. */
 #include <unistd.h>

@@ -1,6 +1,5 @@
-/* mpi: 4
- * timeout: 200
- * parallel.gather=step and =flips in every ZeRO stage: the bits of ZeRO-1 with fp32 weights, also after a
+// ctest: ranks=4 timeout=200
+/* parallel.gather=step and =flips in every ZeRO stage: the bits of ZeRO-1 with fp32 weights, also after a
  * checkpoint; fewer bytes, fewest with flips. */
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* mpi: 2
- * An island of several ranks reports the steps of all its ranks to the hub. */
+// ctest: ranks=2
+/* An island of several ranks reports the steps of all its ranks to the hub. */
 #include <math.h>
 
 #include "tests/engine/train/parts/scripted_hub.h"

@@ -1,5 +1,5 @@
-/* mpi: 3
- * Messages between pipeline stages: each border in both directions, in a chain and in a ring of chunks,
+// ctest: ranks=3
+/* Messages between pipeline stages: each border in both directions, in a chain and in a ring of chunks,
  * rounded or not; tables between the first and the last stage; counters. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,5 @@
-/* mpi: 4
- * timeout: 600
- * Pipelines on four ranks, whose stages have one or several chunks of layers, alone and with every other axis: losses
+// ctest: ranks=4 timeout=600
+/* Pipelines on four ranks, whose stages have one or several chunks of layers, alone and with every other axis: losses
  * and gradients of one rank, element by element, its bits in reproducible training; bytes by the formula; a checkpoint
  * of one layout resumes in others. */
 #include "tests/mpi/tp.h"

@@ -1,6 +1,5 @@
-/* mpi: 6
- * timeout: 200
- * Three stages, two replicas, one of them with more micro-batches than the mean: as many are in flight as
+// ctest: ranks=6 timeout=200
+/* Three stages, two replicas, one of them with more micro-batches than the mean: as many are in flight as
  * the pipeline has stages. */
 #include "tests/mpi/tp.h"
 

@@ -1,5 +1,5 @@
-/* mpi: 2
- * Checkpoints on hosts with separate folders: rank 0's list decides; all ranks use the newest one that each
+// ctest: ranks=2
+/* Checkpoints on hosts with separate folders: rank 0's list decides; all ranks use the newest one that each
  * of them has, complete and equal, and report why newer ones were skipped. The relative name of the folder
  * is the same on both ranks, whose working directories differ. */
 #include <sys/stat.h>

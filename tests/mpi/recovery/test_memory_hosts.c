@@ -1,5 +1,5 @@
-/* mpi: 4
- * A state in memory spread over two hosts of two ranks each: it is restored on all ranks, whichever parts
+// ctest: ranks=4
+/* A state in memory spread over two hosts of two ranks each: it is restored on all ranks, whichever parts
  * their hosts lack; after the loss of the second host the first has all parts; a missing part is reported on
  * all ranks; transferred copies are removed. */
 #include <dirent.h>

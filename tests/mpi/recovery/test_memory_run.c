@@ -1,5 +1,5 @@
-/* mpi: 4
- * Trainings with states in memory on two simulated hosts of two ranks: with plain data parallelism the first host
+// ctest: ranks=4
+/* Trainings with states in memory on two simulated hosts of two ranks: with plain data parallelism the first host
  * keeps everything, with ZeRO-3 every rank its part, and the first host copies of the second one's parts. At the end
  * spread states are removed. */
 #include <dirent.h>

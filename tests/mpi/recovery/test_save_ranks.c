@@ -1,5 +1,5 @@
-/* mpi: 4
- * A checkpoint of several ranks: each writes its own file; a save that fails on one rank fails on all with the same
+// ctest: ranks=4
+/* A checkpoint of several ranks: each writes its own file; a save that fails on one rank fails on all with the same
  * error, and the older checkpoint loads. */
 #include "tests/engine/ckpt/ckpt_world.h"
 

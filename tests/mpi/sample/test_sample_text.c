@@ -1,5 +1,5 @@
-/* mpi: 2
- * The text that a model generates at validations: equal on one rank and in every layout, begins with the
+// ctest: ranks=2
+/* The text that a model generates at validations: equal on one rank and in every layout, begins with the
  * given prompt, and differs between models. */
 #include "tests/engine/data/data_fixture.h"
 #include "tests/mpi/layouts.h"

@@ -1,5 +1,5 @@
-/* mpi: 3
- * Parts of shards gathered one after the other in every walk, with shards that lack a part and ranks with
+// ctest: ranks=3
+/* Parts of shards gathered one after the other in every walk, with shards that lack a part and ranks with
  * unequal numbers of passes, one of them late. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* mpi: 4
- * Optimizer states and weights in few bytes with train.reproducible: four ranks with any ZeRO stage,
+// ctest: ranks=4
+/* Optimizer states and weights in few bytes with train.reproducible: four ranks with any ZeRO stage,
  * tensor parallelism and pipelines, AdamW, Lion and Muon: losses, norms and weights have the bits of one
  * rank, since the noise of a state or a weight belongs to an element of the whole tensor. */
 #include "tests/mpi/layouts.h"

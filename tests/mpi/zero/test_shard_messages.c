@@ -1,5 +1,5 @@
-/* mpi: 3
- * Messages between shards: values of ranges at any position, stripe by stripe; changed ternary codes, step
+// ctest: ranks=3
+/* Messages between shards: values of ranges at any position, stripe by stripe; changed ternary codes, step
  * by step; counters. */
 #include <setjmp.h>
 #include <stdarg.h>

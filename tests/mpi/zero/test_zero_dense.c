@@ -1,6 +1,5 @@
-/* mpi: 4
- * timeout: 200
- * ZeRO-3 of weights that are not ternary: dense layers, embedding and head. Every layout has the bits of one
+// ctest: ranks=4 timeout=200
+/* ZeRO-3 of weights that are not ternary: dense layers, embedding and head. Every layout has the bits of one
  * rank, with fp32 products and (if this machine has them) bf16 products; only owners hold latent weights;
  * bytes by the formula; checkpoints resume in other layouts. */
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/* timeout: 60
- * TensorBoard's event files are read back by an independent decoder. */
+// ctest: timeout=60
+/* TensorBoard's event files are read back by an independent decoder. */
 #include <sys/stat.h>
 
 #include "../synth_run.h"

@@ -1,5 +1,5 @@
-/* timeout: 60
- * A trace has the spans, counters and instants of the record, and no overlap on a lane. */
+// ctest: timeout=60
+/* A trace has the spans, counters and instants of the record, and no overlap on a lane. */
 #include "export_runs.h"
 
 #define HEAD \

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Comparisons estimate their noise; conditions of a gate are parsed. */
+// ctest: timeout=60
+/* Comparisons estimate their noise; conditions of a gate are parsed. */
 #include "../store_test.h"
 #include "../synth_run.h"
 #include "store/read/compare_runs.h"

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Columns and buckets of a size; and what is read from the summaries of a long run. */
+// ctest: timeout=60
+/* Columns and buckets of a size; and what is read from the summaries of a long run. */
 #include "tests/store/view/recorded.h"
 
 /* Compares a bucket of a series whose steps a to b were all recorded. */

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Conclusions of the view model from numbers only: verdicts of ranks, crowded machines, scales of heat maps,
+// ctest: timeout=60
+/* Conclusions of the view model from numbers only: verdicts of ranks, crowded machines, scales of heat maps,
  * the usual range of a series, quantiles and names. Each table tests a rule at its limits; no database is
  * read. */
 #include "tests/store/view_test.h"

@@ -1,5 +1,5 @@
-/* timeout: 120
- * Every function of the view model for a run of each kind: each part at each instant, axis and value, also
+// ctest: timeout=120
+/* Every function of the view model for a run of each kind: each part at each instant, axis and value, also
  * compared with each other run. The result is valid JSON, and its figures are consistent: exposed within in
  * flight, parts of the time that add up, steps within the run. */
 #include "../kinds_of_runs.h"

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Queries of the view model: parameters, types of cells, number of cached statements, and the error of a
+// ctest: timeout=60
+/* Queries of the view model: parameters, types of cells, number of cached statements, and the error of a
  * failing query. */
 #include "tests/store/view_test.h"
 

@@ -1,5 +1,5 @@
-/* timeout: 60
- * Which steps each part of the view model uses: the newest ones, however rarely they were recorded, and the
+// ctest: timeout=60
+/* Which steps each part of the view model uses: the newest ones, however rarely they were recorded, and the
  * requested range. */
 #include "tests/store/view/recorded.h"
 

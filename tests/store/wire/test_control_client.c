@@ -1,5 +1,5 @@
-/* timeout: 60
- * The client of a run's control socket: every possible reply, and requests of every length. poll is defined
+// ctest: timeout=60
+/* The client of a run's control socket: every possible reply, and requests of every length. poll is defined
  * here. */
 #include <errno.h>
 #include <poll.h>

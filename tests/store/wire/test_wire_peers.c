@@ -1,5 +1,5 @@
-/* timeout: 60
- * Both ends of the wire against a simulated peer: a peer that violates the protocol is disconnected,
+// ctest: timeout=60
+/* Both ends of the wire against a simulated peer: a peer that violates the protocol is disconnected,
  * messages for another rank or attempt are ignored, the newest connection gets the controls. */
 #include <errno.h>
 #include <linux/sockios.h>

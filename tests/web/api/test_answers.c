@@ -1,6 +1,5 @@
-/* timeout: 60
- * labels: web
- * Responses of routes for runs with known properties, compared with readable files in golden (BT_UPDATE=1
+// ctest: timeout=60 labels=web
+/* Responses of routes for runs with known properties, compared with readable files in golden (BT_UPDATE=1
  * rewrites them). Parts that a route takes unchanged from the view model are tested in store.view_answers. */
 #include <jansson.h>
 

@@ -1,5 +1,5 @@
-/* labels: web
- * Cached responses without memory: no response is stored under an incomplete key, and later requests are
+// ctest: labels=web
+/* Cached responses without memory: no response is stored under an incomplete key, and later requests are
  * cached as usual. */
 #include "../../memory/refuse_memory.h"
 #include "web/api/cache.h"

@@ -1,6 +1,5 @@
-/* labels: web
- * timeout: 120
- * /metrics, the routes and a report without memory: each refused request of the program's own code gives an
+// ctest: timeout=120 labels=web
+/* /metrics, the routes and a report without memory: each refused request of the program's own code gives an
  * error, and no response lacks a line. */
 #include "../../memory/refuse_memory.h"
 #include "../web_test.h"

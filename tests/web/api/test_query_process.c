@@ -1,6 +1,5 @@
-/* timeout: 60
- * labels: web
- * The process that executes a user's SQL, with shell scripts in its place: its input, every way to end, and
+// ctest: timeout=60 labels=web
+/* The process that executes a user's SQL, with shell scripts in its place: its input, every way to end, and
  * limits on long and missing responses. */
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -1,6 +1,5 @@
-/* timeout: 60
- * labels: web
- * A run as one file: it contains the responses that the page would request, under their names and as the
+// ctest: timeout=60 labels=web
+/* A run as one file: it contains the responses that the page would request, under their names and as the
  * server sends them; texts of a run are not markup; progress is reported. */
 #include "../web_test.h"
 

@@ -1,5 +1,5 @@
-/* labels: web
- * POST requests of a page: annotations of a run, starts of runs, comparison of settings; each with its
+// ctest: labels=web
+/* POST requests of a page: annotations of a run, starts of runs, comparison of settings; each with its
  * complete response or the reason of its refusal. Then cached responses. */
 #include "../../store/wire/answering.h"
 #include "../web_test.h"

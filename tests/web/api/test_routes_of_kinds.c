@@ -1,5 +1,5 @@
-/* timeout: 60
- * Every route returns JSON without NaN and infinity for a run of each kind. */
+// ctest: timeout=60
+/* Every route returns JSON without NaN and infinity for a run of each kind. */
 #include "tests/store/kinds_of_runs.h"
 #include "tests/web/web_test.h"
 

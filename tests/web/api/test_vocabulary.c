@@ -1,6 +1,5 @@
-/* timeout: 60
- * labels: web
- * /api/v1/metrics equals the tables, row by row; a run is started with the fields of its form only. */
+// ctest: timeout=60 labels=web
+/* /api/v1/metrics equals the tables, row by row; a run is started with the fields of its form only. */
 #include <jansson.h>
 
 #include "../web_test.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 30
+# ctest: timeout=30
 # Labels of charts avoid the lines: the chosen position covers no part of a line that leaves space, also between two
 # points, and if every position covers some, the one that covers fewest is chosen.
 set -u

@@ -1,5 +1,5 @@
-/* labels: web
- * Listening addresses of servers: a free or given port, a socket not used by another server, and errors that
+// ctest: labels=web
+/* Listening addresses of servers: a free or given port, a socket not used by another server, and errors that
  * name the obstacle. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,5 @@
 #!/bin/bash
-# timeout: 60
-# labels: web
+# ctest: timeout=60 labels=web
 # The page's modules that compute and do not draw, under Node.js: numbers as text, lines of charts, scales, the filter
 # of runs, means of groups, the responses stored in a report. tests/mutation/page.sh changes them one by one and runs
 # this test.

@@ -1,6 +1,5 @@
-/* timeout: 60
- * labels: web
- * Responses of the model server: status, headers and body of each guard and each kind of reply; accepted
+// ctest: timeout=60 labels=web
+/* Responses of the model server: status, headers and body of each guard and each kind of reply; accepted
  * tokens and hosts; open replies while others end. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,6 +1,5 @@
-/* timeout: 90
- * labels: web
- * The model server while memory is refused to its threads: each request of the program's own code, then also
+// ctest: timeout=90 labels=web
+/* The model server while memory is refused to its threads: each request of the program's own code, then also
  * of its libraries, once. The client gets a response or a closed connection; the next one is served as
  * usual, and no place is lost. */
 #include "../../memory/refuse_memory.h"

@@ -1,5 +1,5 @@
-/* labels: web
- * Servers that are refused memory, files or threads one by one while they start: they return an error and
+// ctest: labels=web
+/* Servers that are refused memory, files or threads one by one while they start: they return an error and
  * leak no socket, thread or memory. */
 #include "tests/memory/refuse_memory.h"
 

@@ -1,6 +1,5 @@
-/* timeout: 60
- * labels: web
- * Responses of the server to valid and invalid requests: status, headers and body, compared with a readable
+// ctest: timeout=60 labels=web
+/* Responses of the server to valid and invalid requests: status, headers and body, compared with a readable
  * file (golden/exchanges.txt; BT_UPDATE=1 rewrites it). */
 #include <strings.h>
 

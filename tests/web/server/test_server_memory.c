@@ -1,6 +1,5 @@
-/* timeout: 90
- * labels: web
- * The server while memory is refused to its threads: each request of the program's own code, then also of
+// ctest: timeout=90 labels=web
+/* The server while memory is refused to its threads: each request of the program's own code, then also of
  * its libraries, once. The client gets a response or a closed connection; the next one is served as usual. */
 #include "../../memory/refuse_memory.h"
 #include "../web_client.h"

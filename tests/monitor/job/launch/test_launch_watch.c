@@ -1,5 +1,5 @@
-/* timeout: 110
- * Whole runs whose start is refused or hangs: a launch without ranks has a deadline and ends at the first
+// ctest: timeout=110
+/* Whole runs whose start is refused or hangs: a launch without ranks has a deadline and ends at the first
  * stop request; a restart refused by the machine is tried again. */
 #include <errno.h>
 #include <sys/syscall.h>
