@@ -280,8 +280,8 @@ static void pairs(const bt_view_comm *l, bt_json *j) {
 
 static void put_comm_op(const bt_view_op *x, bt_json *j) {
     bt_json_object(j, NULL);
-    BT_JSON_FIELDS(j, x, F(op), F(axis), F(ranks), F(calls), F(bytes_logical),
-                   F(bytes_wire), F(busy_ms), F(exposed_ms));
+    BT_JSON_FIELDS(j, x, F(op), F(axis), F(ranks), F(calls), F(bytes_logical), F(bytes_wire),
+                   F(busy_ms), F(exposed_ms));
     bt_json_num(j, "hidden_ms", bt_derived_hidden(x->exposed_ms, x->busy_ms));
     BT_JSON_FIELDS(j, x, F(wait_ms), F(overlap), F_AS("rate_bytes_per_s", rate), F(lost_max_ms),
                    F(model_ms), F(model_frac), F_KIND("lost_max_rank", lost_rank, BT_JSON_INDEX));

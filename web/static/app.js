@@ -156,7 +156,7 @@ addEventListener("hashchange", () => {
   else showRoute();
 });
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && view) choose({ zoom: state.zoom }); // loads the records that arrived while the page was hidden
+  if (!document.hidden && view) choose({ zoom: state.zoom }); // loads new records
 });
 
 applyTheme();
