@@ -38,7 +38,7 @@ static bt_code of_command(const bt_command *c, const char *const *words, size_t 
     return BT_OK;
 }
 
-static bt_code topic(const char *const *words, size_t n_words, bt_text *out, bt_err *err) {
+static bt_code help_topic(const char *const *words, size_t n_words, bt_text *out, bt_err *err) {
     const char *word = words[0];
     static const struct {
         const char *name;
@@ -84,7 +84,7 @@ static bt_code cmd_help(bt_call *call, bt_err *err) {
     else if (cfg->completion[0])
         code = bt_help_completion(cfg->completion, &out, err);
     else if (call->n)
-        code = topic(words, call->n, &out, err);
+        code = help_topic(words, call->n, &out, err);
     else
         bt_help_overview(stdout);
     if (code == BT_OK && out.failed) code = bt_fail(err, BT_NOMEM, "no memory for the help text");

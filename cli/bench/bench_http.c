@@ -212,7 +212,7 @@ static void *request_repeatedly(void *ctx) {
     return NULL;
 }
 
-static bt_code requests(http_bench *b, const char *path, double *per_s, bt_err *err) {
+static bt_code measure_request_rate(http_bench *b, const char *path, double *per_s, bt_err *err) {
     load all[CLIENTS];
     atomic_bool stop = false;
     int64_t t0 = bt_now_ns(), done = 0;
@@ -234,7 +234,7 @@ static bt_code requests(http_bench *b, const char *path, double *per_s, bt_err *
 }
 
 /* A client that reconnects at once when its connection is closed. */
-static void *attack(void *ctx) {
+static void *attack_server(void *ctx) {
     load *l = ctx;
     static int fd[SLOW + IDLE];
     const char *text = "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ";
@@ -257,7 +257,7 @@ static void *attack(void *ctx) {
     return NULL;
 }
 
-static bt_code attacked(http_bench *b, bt_err *err) {
+static bt_code measure_under_attack(http_bench *b, bt_err *err) {
     enum { MOST = 2000 };
     double *ms = malloc(sizeof *ms * MOST);
     atomic_bool stop = false;
@@ -268,7 +268,7 @@ static bt_code attacked(http_bench *b, bt_err *err) {
         files.rlim_cur = files.rlim_max < 65536 ? files.rlim_max : 65536;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    if (pthread_create(&l.thread, NULL, attack, &l) != 0) {
+    if (pthread_create(&l.thread, NULL, attack_server, &l) != 0) {
         free(ms);
         return bt_fail(err, BT_NOMEM, "cannot start the attackers");
     }
@@ -448,10 +448,10 @@ static bt_code measure_server(http_bench *b, bt_err *err) {
     BT_TRY(start_server(b, err));
     BT_TRY(measure_series_requests(b, err));
     BT_TRY(first_bytes(b, err));
-    BT_TRY(requests(b, "/api/v1/server", &b->per_s_tiny, err));
-    BT_TRY(requests(b, "/api/v1/runs/bench/head", &b->per_s, err));
+    BT_TRY(measure_request_rate(b, "/api/v1/server", &b->per_s_tiny, err));
+    BT_TRY(measure_request_rate(b, "/api/v1/runs/bench/head", &b->per_s, err));
     BT_TRY(measure_event_stream(b, err));
-    return attacked(b, err);
+    return measure_under_attack(b, err);
 }
 
 bt_code bt_bench_http(bt_call *call, bt_err *err) {

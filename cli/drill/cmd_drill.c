@@ -374,7 +374,7 @@ static bt_code print_drill(const drill *d, bool ok, bt_err *err) {
 
 /* ---- command --------------------------------------------------------------------------------- */
 
-static bt_code rehearse(drill *d, bt_err *err) {
+static bt_code rehearse_faults(drill *d, bt_err *err) {
     BT_TRY(bt_drill_start(&d->hurt, false, err));
     BT_TRY(bt_drill_wait_step(&d->hurt, 0, START_S, err));
     BT_TRY(d->range.max ? resize_and_kill(d, err) : inject_each_fault(d, err));
@@ -420,7 +420,7 @@ static bt_code cmd_drill(bt_call *call, bt_err *err) {
         signal(SIGINT, note_drill_signal);
         signal(SIGTERM, note_drill_signal);
         bt_err why = BT_ERR_INIT;
-        code = rehearse(d, &why);
+        code = rehearse_faults(d, &why);
         int failed = 0;
         for (size_t i = 0; i < d->n_rows; i++) failed += !d->row[i].ok && !d->row[i].skipped;
         ok = code == BT_OK && failed == 0 && bits_equal(d);

@@ -267,7 +267,7 @@ static void report_disk_need(record *r, const bt_hub *h) {
     record_hub_event(r, &e);
 }
 
-static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
+static bt_code serve_hub_sockets(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
     enum {
         TICK_MS = 100,
         ROOM_MS = 1
@@ -306,7 +306,7 @@ static bt_code run_hub_loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err 
         record_hub_start(r, h, replayed);
         report_hub_restart(r, h);
         if (r->guarded) r->guarded->serving = true;
-        code = loop(h, socket, r, err);
+        code = serve_hub_sockets(h, socket, r, err);
     }
     if (code == BT_OK) code = bt_hub_save(h, err);
     if (code == BT_OK && h->unsaved.code != BT_OK) {

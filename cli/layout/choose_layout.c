@@ -19,7 +19,7 @@
 
 enum { SHAPES_MOST = 48 };
 
-static int divisor(int a, int b) { return b ? divisor(b, a % b) : a; }
+static int greatest_divisor(int a, int b) { return b ? greatest_divisor(b, a % b) : a; }
 
 /* Distributes ranks over hosts like mpirun, which fills the slots of the file's hosts in order. */
 static void place_ranks(bt_cluster *c, const char *file) {
@@ -27,7 +27,7 @@ static void place_ranks(bt_cluster *c, const char *file) {
     const int hosts = on ? bt_host_file_ranks(file, on, c->ranks) : 0;
     bool alike = true;
     for (int i = 0; i < hosts; i++) {
-        together = divisor(on[i], together);
+        together = greatest_divisor(on[i], together);
         if (on[i] > most) most = on[i];
         alike &= on[i] == on[0];
     }

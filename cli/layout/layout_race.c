@@ -90,7 +90,7 @@ static bt_code create_racer(racer *x, bt_err *err) {
     return bt_trainer_steps(x->trainer, BT_RACE_WARM, &took_s, err);
 }
 
-static void unmake(racer *x) {
+static void destroy_racer(racer *x) {
     bt_trainer_destroy(x->trainer);
     x->trainer = NULL;
 }
@@ -114,7 +114,7 @@ static bt_code time_racer(void *ctx, size_t i, double *took_s, double *spent_s, 
     BT_TRY(create_racer(x, err));
     BT_TRY(bt_trainer_steps(x->trainer, x->steps, took_s, err));
     *took_s *= x->factor;
-    if (!l->keep) unmake(x);
+    if (!l->keep) destroy_racer(x);
     BT_TRY(slowest_elapsed(start, spent_s, err));
     BT_TRY(slowest_elapsed(l->began_ns, &all_s, err));
     snprintf(note, sizeof note, "layout %zu of %zu", i + 1, l->n);
@@ -199,7 +199,7 @@ bt_code bt_layout_race_rank(int argc, char **argv, int *exit_status, bt_err *err
     bt_code code = prepare_race(&l, argc, argv, err);
     if (code == BT_OK) code = race_in_turns(&l, &r, err);
     if (code == BT_OK && bt_comm_rank(bt_comm_world()) == 0) put_race_result(&r);
-    for (size_t i = 0; i < l.n && code == BT_OK; i++) unmake(&l.at[i]);
+    for (size_t i = 0; i < l.n && code == BT_OK; i++) destroy_racer(&l.at[i]);
     free(l.at);
     bt_threads_release();
     if (code == BT_OK) {

@@ -18,7 +18,7 @@
 
 enum { NUMBERS = 5 }; /* words before the shapes */
 
-static bt_code probe(int argc, char **argv, bt_rates *r, bt_err *err) {
+static bt_code run_rates_probe(int argc, char **argv, bt_rates *r, bt_err *err) {
     bt_isa_agreement isa;
     bt_probe_job job = {.machine = strcmp(argv[2], "machine") == 0,
                         .links = strcmp(argv[2], "links") == 0,
@@ -56,7 +56,7 @@ bt_code bt_rates_probe_rank(int argc, char **argv, int *exit_status, bt_err *err
     bt_rates *r = calloc(1, sizeof *r);
     bt_code code = bt_agree(bt_comm_world(),
                             r ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the rates"), err);
-    if (code == BT_OK) code = probe(argc, argv, r, err);
+    if (code == BT_OK) code = run_rates_probe(argc, argv, r, err);
     if (code == BT_OK && bt_comm_rank(bt_comm_world()) == 0) {
         bt_text out;
         bt_text_init(&out);

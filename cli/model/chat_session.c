@@ -196,7 +196,7 @@ static void print_chat_commands(void) {
             "a line is a question; /new begins another conversation, /quit or Ctrl-D ends\n");
 }
 
-static bt_code converse(session *s, bt_err *err) {
+static bt_code run_chat(session *s, bt_err *err) {
     const bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
     char *line = NULL;
     size_t cap = 0;
@@ -239,7 +239,7 @@ bt_code bt_chat_session(bt_trained *t, const bt_chat_session_cfg *cfg, bt_err *e
         code = append_message(s, BT_CHAT_SYSTEM, cfg->system, strlen(cfg->system), err);
     if (code == BT_OK)
         code = *cfg->message ? answer_question(s, cfg->message, strlen(cfg->message), err)
-                             : converse(s, err);
+                             : run_chat(s, err);
     drop_messages(s, 0, s->n);
     bt_gen_destroy(s->gen);
     bt_chat_ids_release(&s->ids);

@@ -311,7 +311,7 @@ bt_trained_how bt_trained_how_of(const bt_trained_opts *o, const char *which, co
                             .precision = o->precision};
 }
 
-static bt_code open_one(bt_trained *t, const bt_trained_how *how, bt_err *err) {
+static bt_code open_single_model(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     char folder[PATH_MAX];
     BT_TRY(bt_trained_folder(how->which, how->store, folder, err));
     return bt_peft_is(folder) ? open_peft_adapters(t, how, folder, err)
@@ -325,7 +325,7 @@ static bt_code open_member(bt_trained *t, const char *word, const bt_trained_how
     bt_err why = BT_ERR_INIT;
     one.which = word;
     (void)snprintf(t->member, sizeof t->member, "%s", word);
-    if (open_one(t, &one, &why) == BT_OK) return BT_OK;
+    if (open_single_model(t, &one, &why) == BT_OK) return BT_OK;
     return bt_fail(err, why.code, "member '%.60s' of the ensemble: %.400s", word, why.msg);
 }
 
@@ -355,7 +355,8 @@ bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     memset(t, 0, sizeof *t);
     bt_code code = bt_members_find(&m, how->which, how->store ? how->store : "", err);
     one.which = m.n ? m.words[0] : "";
-    if (code == BT_OK) code = m.n > 1 ? open_ensemble(t, &m, how, err) : open_one(t, &one, err);
+    if (code == BT_OK)
+        code = m.n > 1 ? open_ensemble(t, &m, how, err) : open_single_model(t, &one, err);
     bt_members_release(&m);
     return code;
 }

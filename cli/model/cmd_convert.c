@@ -151,7 +151,8 @@ static bt_code open_model(bt_model_file **s, const char *which, const convert_cf
 }
 
 /* Runs both models; each takes half of the progress bar. */
-static bt_code verify(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
+static bt_code compare_with_source(bt_model_file *s, const convert_cfg *cfg, outcome *o,
+                                   bt_err *err) {
     bt_model_file *result = NULL;
     bt_probe before = {0}, after = {0};
     bt_progress bar;
@@ -243,7 +244,7 @@ static bt_code convert(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_
     if (s->view.read) bt_merge_describe(s, &o->notes);
     o->seconds = (double)(bt_now_ns() - began) / 1e9;
     bt_text_put(&o->notes, bt_text_str(&s->notes) + known);
-    return cfg->verify ? verify(s, cfg, o, err) : BT_OK;
+    return cfg->verify ? compare_with_source(s, cfg, o, err) : BT_OK;
 }
 
 /* --merge without a value means --merge dense. */

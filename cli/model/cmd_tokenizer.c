@@ -210,7 +210,7 @@ static bt_code tokenizer_train(void *ctx, const char *const *words, size_t n, bt
     return code;
 }
 
-static bt_code import(void *ctx, const char *const *words, size_t n, bt_err *err) {
+static bt_code import_tokenizer(void *ctx, const char *const *words, size_t n, bt_err *err) {
     const tokenizer_cfg *cfg = ctx;
     bt_progress clock;
     bt_tokenizer *t;
@@ -402,7 +402,7 @@ static const bt_cli_verb verbs[] = {
      tokenizer_encode},
     {"decode", " ", 1, 1000, "FILE [ID...]", "token ids to text", tokenizer_decode},
     {"import", " out force json ", 1, 1, "tokenizer.json", "convert a tokenizer of Hugging Face",
-     import},
+     import_tokenizer},
 };
 
 const bt_command bt_cmd_tokenizer = {

@@ -139,7 +139,7 @@ static bt_code walk_sizes(simulation *s, bt_err *err) {
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Useful tokens per rank, relative to the smallest size that can train. */
-static double efficiency(const simulation *s, const bt_sim_point *p) {
+static double scaling_efficiency(const simulation *s, const bt_sim_point *p) {
     for (size_t i = 0; i < s->n; i++) {
         const bt_sim_point *first = &s->points[i];
         if (first->refused[0]) continue;
@@ -191,7 +191,7 @@ static void put_point(const simulation *s, const bt_sim_point *p, bt_text *out) 
         return;
     }
     const bt_step_time *t = &p->layout.time.step;
-    double kept = efficiency(s, p);
+    double kept = scaling_efficiency(s, p);
     size_t n = (size_t)fmin(BAR, fmax(0, round(kept * BAR)));
     memset(bar, '#', n);
     bt_text_printf(out, "%6d %6d %10s %7.1f %7.1f %7.1f %8.1f %10s %6.1f %-*s %s\n", p->hosts,
@@ -285,7 +285,7 @@ static void point_json(const simulation *s, bt_json *j, const bt_sim_point *p) {
         bt_json_str(j, "refused", p->refused);
     } else {
         BT_JSON_FIELDS(j, p, F(legal), F(fitting), F(tokens_per_s));
-        bt_json_num(j, "kept_frac", efficiency(s, p));
+        bt_json_num(j, "kept_frac", scaling_efficiency(s, p));
         bt_json_num(j, "goodput_frac", p->goodput.frac);
         bt_json_num(j, "ckpt_s", p->layout.time.ckpt_s);
         bt_json_num(j, "restart_s", p->restart_s);

@@ -153,7 +153,7 @@ typedef struct sample {
     bt_text text; /* the text, or why there is none */
 } sample;
 
-static bool take_sample(void *ctx, const bt_row *row) {
+static bool read_sample_event(void *ctx, const bt_row *row) {
     sample *s = ctx;
     s->there = true;
     s->refused = row->cells[0] && strcmp(row->cells[0], "refused") == 0;
@@ -175,7 +175,7 @@ static bt_code find_sample(const char *store, const char *run, const char *since
                     .n_params = 2,
                     .max_rows = 1,
                     .max_s = 5},
-        take_sample, s, err);
+        read_sample_event, s, err);
     bt_db_close(db);
     return code;
 }

@@ -156,7 +156,7 @@ static void add_group_member(job *j, const member *m) {
 static double group_mean(const group *g) { return g->n ? g->sum / (double)g->n : NAN; }
 
 /* Standard deviation over the runs; NaN for a single run. */
-static double spread(const group *g) {
+static double group_deviation(const group *g) {
     if (g->n < 2) return NAN;
     const double n = (double)g->n, m = g->sum / n;
     return sqrt(fmax(0, (g->sum_squares - n * m * m) / (n - 1)));
@@ -190,7 +190,7 @@ static void put_compared_group(bt_printout *o, const job *j, const group *g) {
     bt_printout_int(o, "runs", "RUNS", (int64_t)(g->n + g->without));
     bt_printout_int(o, "without_value", NULL, (int64_t)g->without);
     bt_printout_numf(o, "mean", "MEAN", group_mean(g), 1, "%.6g");
-    bt_printout_numf(o, "spread", "SPREAD", spread(g), 1, "%.6g");
+    bt_printout_numf(o, "spread", "SPREAD", group_deviation(g), 1, "%.6g");
     bt_printout_numf(o, "smallest", "SMALLEST", g->best ? g->best->level.value : NAN, 1, "%.6g");
     bt_printout_str(o, "smallest_run", "OF RUN", g->best ? g->best->run : NULL);
     if (g->without)

@@ -171,8 +171,8 @@ static uint64_t seed_of(const bt_openai_request *q, size_t answer) {
     return random + answer;
 }
 
-static bt_code submit(bt_openai *o, request *r, const bt_openai_request *q, uint64_t group,
-                      bt_err *err) {
+static bt_code submit_texts(bt_openai *o, request *r, const bt_openai_request *q, uint64_t group,
+                            bt_err *err) {
     const size_t n = r->answer.n;
     bt_generate_request *requests = calloc(n, sizeof *requests);
     if (!requests) return bt_fail(err, BT_NOMEM, "no memory for %zu texts", n);
@@ -257,7 +257,7 @@ static void start_text_request(bt_openai *o, bt_reply *reply, bool chat, const c
         prepare_request(o, r, chat);
         bt_reply_set(reply, r);
         /* The generator owns the request from here on; a refused one remains here. */
-        code = submit(o, r, &q, number, &err);
+        code = submit_texts(o, r, &q, number, &err);
     }
     if (code != BT_OK) {
         bt_reply_set(reply, NULL);

@@ -164,7 +164,9 @@ void bt_openai_add(bt_openai_answer *a, bt_openai_choice *c, const bt_token_even
         add_logprob(a, c, s);
 }
 
-static const char *reason(bt_finish why) { return why == BT_FINISH_STOP ? "stop" : "length"; }
+static const char *openai_finish_reason(bt_finish why) {
+    return why == BT_FINISH_STOP ? "stop" : "length";
+}
 
 static void put_completion_head(const bt_openai_answer *a, bt_json *j, const char *object) {
     bt_json_object(j, NULL);
@@ -214,7 +216,7 @@ void bt_openai_put(bt_openai_answer *a, bt_text *out) {
             bt_json_str(&j, "text", bt_text_str(&c->text));
         }
         put_logprobs(a, c, &j);
-        bt_json_str(&j, "finish_reason", reason(c->why));
+        bt_json_str(&j, "finish_reason", openai_finish_reason(c->why));
         bt_json_end(&j, '}');
     }
     bt_json_end(&j, ']');
@@ -250,7 +252,7 @@ void bt_openai_put_chunk(bt_openai_answer *a, bt_openai_choice *c, bool finished
         bt_json_str(&j, "text", bt_text_str(&c->text));
     put_logprobs(a, c, &j);
     if (finished)
-        bt_json_str(&j, "finish_reason", reason(c->why));
+        bt_json_str(&j, "finish_reason", openai_finish_reason(c->why));
     else
         bt_json_null(&j, "finish_reason");
     bt_json_end(&j, '}');

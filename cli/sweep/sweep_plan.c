@@ -187,7 +187,7 @@ static void make_rungs(bt_sweep_plan *p, int64_t steps) {
     p->rungs[p->n_rungs++] = steps;
 }
 
-static int64_t cost(const bt_sweep_plan *p) {
+static int64_t planned_steps(const bt_sweep_plan *p) {
     int64_t sum = 0;
     if (p->file->head.method != BT_SWEEP_HALVING) {
         for (size_t i = 0; i < p->n; i++) sum += p->runs[i].run.steps;
@@ -220,11 +220,11 @@ static bt_code fit_budget(bt_sweep_plan *p, bt_err *err) {
                                p->runs[i].run.name, (long long)p->runs[i].run.steps);
         make_rungs(p, one);
     }
-    while (h->budget_steps && p->n > 1 && cost(p) > h->budget_steps) {
+    while (h->budget_steps && p->n > 1 && planned_steps(p) > h->budget_steps) {
         drop_last(p);
         if (h->method == BT_SWEEP_HALVING) make_rungs(p, one);
     }
-    p->all_steps = cost(p);
+    p->all_steps = planned_steps(p);
     if (h->budget_steps && p->all_steps > h->budget_steps)
         return bt_fail(err, BT_ARG,
                        "%s: budget.steps %lld is less than one run of %lld steps (increase it, or "

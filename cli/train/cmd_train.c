@@ -115,7 +115,7 @@ static void back_up(const bt_train_plan *p) {
     if (bt_store_backup(p->store, &why) != BT_OK) bt_log(BT_LOG_INFO, "%s", why.msg);
 }
 
-static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
+static bt_code supervise_run(bt_train_plan *p, int *status, bt_err *err) {
     char program[PATH_MAX], host[BT_HOST_MAX], user[64];
     bt_writer *writer = NULL;
     bt_live *live = NULL;
@@ -212,7 +212,7 @@ static bt_code run_training_command(int argc, char **argv, int *exit_status, bt_
             code = bt_train_only_prints(p) ? bt_train_print_plan(p, err)
                    : ensemble              ? bt_train_ensemble(p, exit_status, err)
                    : p->cfg.run.detach     ? bt_train_detach(p, argc, argv, err)
-                                           : supervise(p, exit_status, err);
+                                           : supervise_run(p, exit_status, err);
         if (code == BT_OK && ensemble && p->cfg.run.dry_run && !p->cfg.run.json)
             bt_train_ensemble_print_plan(p);
     }

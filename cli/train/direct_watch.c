@@ -45,7 +45,7 @@ static bool is_reporter(const bt_direct_watch *w) {
     return true;
 }
 
-static void record(bt_direct_watch *w, int rank, const char *what) {
+static void record_lost_rank(bt_direct_watch *w, int rank, const char *what) {
     bt_err err = BT_ERR_INIT;
     const bt_event e = {.kind = BT_EVENT_FAILURE,
                         .step = bt_writer_committed_step(w->writer),
@@ -82,7 +82,7 @@ static void *watch_direct_ranks(void *arg) {
     if (signal) snprintf(by, sizeof by, " by signal %d (%s)", signal, strsignal(signal));
     snprintf(what, sizeof what, "rank %d (pid %d) was ended%s", rank,
              (int)bt_rank_watch_pid(&w->ranks, rank), by);
-    if (w->writer) record(w, rank, what);
+    if (w->writer) record_lost_rank(w, rank, what);
     if (first)
         fprintf(
             stderr,
@@ -98,7 +98,7 @@ static peer describe_this_rank(void) {
                   .space = stat("/proc/self/ns/pid", &st) == 0 ? (int64_t)st.st_ino : -1};
 }
 
-static bt_code add_all(bt_direct_watch *w, bt_err *err) {
+static bt_code add_host_ranks(bt_direct_watch *w, bt_err *err) {
     bt_comm *world = bt_comm_world();
     const int n = bt_comm_size(world);
     const peer mine = describe_this_rank();
@@ -142,7 +142,7 @@ bt_code bt_direct_watch_open(bt_direct_watch **out, const char *run, bt_writer *
     w->stop = -1;
     snprintf(w->run, sizeof w->run, "%s", run);
     const bool can = bt_rank_watch_open(&w->ranks);
-    code = add_all(w, err);
+    code = add_host_ranks(w, err);
     if (code == BT_OK && can && w->ranks.n) code = start_direct_watch(w, err);
     if (code != BT_OK) {
         bt_direct_watch_close(w);

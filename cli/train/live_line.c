@@ -78,7 +78,7 @@ static void append_format(char *line, size_t size, const char *fmt, ...) {
     va_end(ap);
 }
 
-static void compose(const bt_live *l, char *line, size_t size) {
+static void compose_status_line(const bt_live *l, char *line, size_t size) {
     char a[32], b[32];
     line[0] = '\0';
     const bool run = l->view.state == BT_STATE_RUNNING;
@@ -107,14 +107,14 @@ static void compose(const bt_live *l, char *line, size_t size) {
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
-static void erase(bt_live *l) {
+static void erase_status_line(bt_live *l) {
     if (l->shown) write_terminal("\r\033[K", 4);
     l->shown = false;
 }
 
 static void print_greeting(bt_live *l) {
     if (!l->greeting) return;
-    erase(l);
+    erase_status_line(l);
     if (!l->quiet) write_terminal(l->greeting, strlen(l->greeting));
     free(l->greeting);
     l->greeting = NULL;
@@ -123,7 +123,7 @@ static void print_greeting(bt_live *l) {
 static void redraw_live_line(bt_live *l) {
     if (!l->tty || l->quiet || !l->ticked) return;
     char line[512], out[640];
-    compose(l, line, sizeof line);
+    compose_status_line(l, line, sizeof line);
     const int w = terminal_width() - 1;
     int n = snprintf(out, sizeof out, "\r%.*s\033[K", w > 0 ? w : 0, line);
     write_terminal(out, (size_t)n);
@@ -209,7 +209,7 @@ static void show_live_event(void *ctx, const bt_event *e) {
     static const char *const tints[BT_EV_LEVELS] = {"", "\033[33m", "\033[31m"};
     const char *level = bt_event_level_name(row->level), *tint = l->color ? tints[row->level] : "";
     if (l->tty) {
-        erase(l);
+        erase_status_line(l);
         snprintf(line, sizeof line, "%s%s%s%s%s\n", tint, row->level == BT_EV_INFO ? "" : level,
                  row->level == BT_EV_INFO ? "" : ": ", plain, tint[0] ? "\033[0m" : "");
     } else { /* counted from 1, like printed steps; 0: before the first step */
@@ -273,7 +273,7 @@ static void show_key_help(bt_live *l) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         append_format(line, sizeof line, "%c %s  ", keys[i].key, keys[i].help);
     append_format(line, sizeof line, "Ctrl-C checkpoint and stop, twice: now\n");
-    erase(l);
+    erase_status_line(l);
     write_terminal(line, strlen(line));
     redraw_live_line(l);
 }
@@ -308,7 +308,7 @@ static void on_input(void *ctx, bt_job *job) {
 static void on_background(void *ctx, bool away) {
     bt_live *l = ctx;
     if (away) {
-        erase(l);
+        erase_status_line(l);
         leave_raw(l);
     } else {
         enter_raw(l);
@@ -375,7 +375,7 @@ void bt_live_finish(bt_live *l) {
 void bt_live_close(bt_live *l) {
     if (!l) return;
     leave_raw(l);
-    erase(l);
+    erase_status_line(l);
     free(l->greeting);
     free(l);
 }

@@ -83,7 +83,7 @@ static void print_disk(const bt_train_plan *p, const bt_run_cfg *cfg, const bt_m
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static double epochs(const bt_train_plan *p, const bt_train_data *data) {
+static double planned_epochs(const bt_train_plan *p, const bt_train_data *data) {
     return data->seen && data->epoch_tokens > 0
                ? (double)bt_run_cfg_tokens(&p->cfg) / (double)data->epoch_tokens
                : NAN;
@@ -106,7 +106,7 @@ static void print_data(const bt_train_plan *p, const bt_train_data *data) {
     else if (data->tokens < 0)
         printf("data       endless\n");
     else {
-        const double times = epochs(p, data);
+        const double times = planned_epochs(p, data);
         printf("data       %s tokens to train on%s: %.3g epoch%s",
                bt_metric_format(buf, sizeof buf, (double)data->tokens, BT_UNIT_COUNT),
                learned_share_text(part, sizeof part, data->counted, "learned"), times,
@@ -259,7 +259,7 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
     return s;
 }
 
-static const char *formula(char *buf, size_t size, const shares *s, const char *arena) {
+static const char *arena_formula(char *buf, size_t size, const shares *s, const char *arena) {
     /* With adapters, the base fills these arenas, and P counts the adapters only. */
     if (s->adapters && (strcmp(arena, "params") == 0 || strcmp(arena, "quantised") == 0)) return "";
     char bytes[32], quantised[32], states[48];
@@ -334,7 +334,7 @@ static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, cons
     for (size_t i = 0; i < r->n; i++)
         printf("  %-14s %10s  %-30s  %s\n", r->rows[i].name,
                bt_metric_format(buf, sizeof buf, (double)r->rows[i].bytes, BT_UNIT_BYTES),
-               formula(text, sizeof text, &s, r->rows[i].name), r->rows[i].why);
+               arena_formula(text, sizeof text, &s, r->rows[i].name), r->rows[i].why);
     printf("  %-14s %10s\n", "together",
            bt_metric_format(buf, sizeof buf, (double)r->bytes, BT_UNIT_BYTES));
     const size_t needed = needed_bytes(r);
@@ -439,7 +439,7 @@ static bt_code print_train_plan_json(const bt_train_plan *p, const bt_run_cfg *c
     if (p->recipe.len) bt_json_str(&j, "plan", bt_text_str(&p->recipe));
     predict_work_time(p, &t);
     bt_json_num(&j, "data_tokens", data->seen && data->tokens > 0 ? (double)data->tokens : NAN);
-    bt_json_num(&j, "epochs", epochs(p, data));
+    bt_json_num(&j, "epochs", planned_epochs(p, data));
     bt_json_num(&j, "seconds", t.time.seconds);
     if (cfg->run.ensemble)
         bt_json_int(&j, "trainings", cfg->run.ensemble + (cfg->run.distill ? 1 : 0));

@@ -85,8 +85,8 @@ typedef struct doing {
     char store[1024];
 } doing;
 
-static bt_code control(void *ctx, const char *run, const char *verb, const char *value, char *reply,
-                       size_t size, bt_err *err) {
+static bt_code send_control_request(void *ctx, const char *run, const char *verb, const char *value,
+                                    char *reply, size_t size, bt_err *err) {
     const doing *d = ctx;
     char request[BT_CONTROL_LINE];
     BT_TRY(bt_control_line(request, sizeof request, verb, value, "top", err));
@@ -162,7 +162,7 @@ static bt_code print_frames(const top_cfg *cfg, const bt_top_cfg *view, bt_err *
     return code;
 }
 
-static bt_code interactive(const top_cfg *cfg, const bt_top_cfg *view, bt_err *err) {
+static bt_code run_interactive_top(const top_cfg *cfg, const bt_top_cfg *view, bt_err *err) {
     bt_term_caps caps = bt_term_caps_of_env();
     bt_term *term = NULL;
     if (cfg->ascii) caps.chars = BT_CHARS_ASCII;
@@ -215,14 +215,15 @@ static bt_code cmd_top(bt_call *call, bt_err *err) {
     BT_TRY(bt_store_path(d.store, sizeof d.store, cfg->store, err));
     BT_TRY(open_store(&db, d.store, cfg->home, err));
     d.db = view.db = db;
-    view.actions = (bt_top_actions){&d,           control,         start_from_top, mark_from_top,
-                                    tag_from_top, remove_from_top, note_from_top,  rename_from_top};
+    view.actions =
+        (bt_top_actions){&d,           send_control_request, start_from_top, mark_from_top,
+                         tag_from_top, remove_from_top,      note_from_top,  rename_from_top};
     if (cfg->home && !word) view.run = "";
     bt_code code;
     if (cfg->once || cfg->plain || cfg->json || !screen)
         code = print_frames(cfg, &view, err);
     else
-        code = interactive(cfg, &view, err);
+        code = run_interactive_top(cfg, &view, err);
     bt_db_close(db);
     return code;
 }

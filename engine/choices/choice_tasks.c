@@ -70,7 +70,7 @@ static void replace(bt_text *t, const char *from, const char *to) {
 }
 
 /* text.strip(), " [title]" -> ". ", brackets with what is in them removed, two blanks -> one */
-static void preprocess(bt_text *t) {
+static void clean_choice_text(bt_text *t) {
     bt_text out = {0};
     const char *p = bt_text_str(t), *end = p + t->len;
     while (p < end && is_choice_blank(*p)) p++;
@@ -98,9 +98,9 @@ static bt_code read_hellaswag(json_t *o, bt_choice_item *q, bt_err *err) {
     bt_text_printf(&q->context, "%s: %s ", activity, a);
     for (const char *p = b; *p; p++) /* str.capitalize() */
         bt_text_putn(&q->context, &(char){p == b ? bt_ascii_upper(*p) : bt_ascii_lower(*p)}, 1);
-    preprocess(&q->context);
+    clean_choice_text(&q->context);
     BT_TRY(read_choices(json_object_get(o, "endings"), q, err));
-    for (size_t i = 0; i < q->n; i++) preprocess(&q->choices[i]);
+    for (size_t i = 0; i < q->n; i++) clean_choice_text(&q->choices[i]);
     return read_gold(json_object_get(o, "label"), "label", q, err);
 }
 

@@ -83,7 +83,7 @@ static void list_processors(const offer *all, int n, char *out, size_t size) {
 }
 
 /* Writes which rank limits the kernel set of the job. Writes "" if every rank uses its best set. */
-static void explain(const offer *all, int n, bt_isa_level job, char *out, size_t size) {
+static void explain_kernel_set(const offer *all, int n, bt_isa_level job, char *out, size_t size) {
     int low = 0, high = 0;
     for (int r = 1; r < n; r++) {
         if (all[r].allowed < all[low].allowed) low = r;
@@ -121,7 +121,7 @@ static bt_code choose_common_isa(bt_comm *world, const offer *all, bt_isa_agreem
     if (least == BT_LEVEL_BLAS) BT_TRY(same_blas(world, &same, err));
     const bt_isa_level job = same ? least : BT_LEVEL_GENERIC;
     list_processors(all, n, out->processors, sizeof out->processors);
-    explain(all, n, job, out->note, sizeof out->note);
+    explain_kernel_set(all, n, job, out->note, sizeof out->note);
     /* A rank keeps its own name of the set if it means the same; avx512-plain may run without VNNI. */
     const bool keep = most == job || (mine->allowed == job && !is_auto_offer(mine->isa));
     if (!keep) snprintf(out->isa, sizeof out->isa, "%s", bt_kernels_level_isa(job));

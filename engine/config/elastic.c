@@ -102,8 +102,8 @@ static bool may_be(int size, int asked, int64_t given) {
 }
 
 /* Returns all allowed (tp, pp) that divide the ranks, the nearest first. */
-static sizes *candidates(const bt_layout_request *w, const bt_run_cfg *given, int ranks,
-                         size_t *n) {
+static sizes *list_candidate_sizes(const bt_layout_request *w, const bt_run_cfg *given, int ranks,
+                                   size_t *n) {
     size_t room = 16;
     sizes *list = malloc(room * sizeof *list);
     *n = 0;
@@ -128,7 +128,7 @@ static sizes *candidates(const bt_layout_request *w, const bt_run_cfg *given, in
 static bt_code nearest_layout(const bt_run_cfg *given, const bt_run_cfg *settled, int ranks,
                               const bt_layout_request *w, bt_run_cfg *out, bt_err *err) {
     size_t n;
-    sizes *list = candidates(w, given, ranks, &n);
+    sizes *list = list_candidate_sizes(w, given, ranks, &n);
     if (!list) return bt_fail(err, BT_NOMEM, "no memory for the layouts of %d ranks", ranks);
     bt_code code = BT_ARG;
     if (n == 0)

@@ -363,7 +363,7 @@ static bool wait_and_admit(bt_generator *b, text **begun) {
     return b->texts || !b->stopping;
 }
 
-static bool cancelled(const bt_generator *b, const text *t) {
+static bool is_cancelled(const bt_generator *b, const text *t) {
     return b->cut || (t->request.cancel && atomic_load(t->request.cancel));
 }
 
@@ -373,7 +373,7 @@ static void remove_finished(bt_generator *b) {
     text *gone = NULL, **end = &gone;
     for (text **p = &b->texts; *p;) {
         text *t = *p;
-        if (!t->done && cancelled(b, t)) finish_text(t, BT_FINISH_CANCELLED);
+        if (!t->done && is_cancelled(b, t)) finish_text(t, BT_FINISH_CANCELLED);
         if (!t->done) {
             p = &t->next;
             continue;

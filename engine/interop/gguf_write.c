@@ -390,7 +390,7 @@ static void token_key(gguf_out *g, const char *name, int32_t id) {
 }
 
 /* True if there is one token, which llama.cpp can add itself. */
-static bool is_one(const bt_tokenizer *t, bool behind, int32_t *id) {
+static bool is_single_affix(const bt_tokenizer *t, bool behind, int32_t *id) {
     size_t n;
     const int32_t *ids = bt_tokenizer_affix(t, behind, &n);
     if (n == 1) *id = ids[0];
@@ -406,8 +406,8 @@ static void put_gguf_roles(gguf_out *g) {
     const bt_token_roles *roles = bt_tokenizer_roles(t);
     int32_t bos = roles->known ? roles->bos : -1, behind = -1, ends[BT_ENDS_MAX];
     size_t n = bt_tokenizer_ends(t, ends);
-    const bool add_bos = is_one(t, false, &bos);
-    bool add_eos = is_one(t, true, &behind);
+    const bool add_bos = is_single_affix(t, false, &bos);
+    bool add_eos = is_single_affix(t, true, &behind);
     if (n == 0 && add_eos) ends[n++] = behind;
     add_eos = add_eos && ends[0] == behind;
     token_key(g, "tokenizer.ggml.bos_token_id", bos);
@@ -514,7 +514,7 @@ static void add_tokenizer_notes(const bt_tokenizer *t, bt_text *notes) {
     if (n > 3)
         bt_text_printf(notes,
                        "a GGUF file names three tokens that end a text; this model has %zu\n", n);
-    if (before > 1 || behind > 1 || (is_one(t, true, &id) && n && ends[0] != id))
+    if (before > 1 || behind > 1 || (is_single_affix(t, true, &id) && n && ends[0] != id))
         bt_text_put(notes,
                     "a GGUF file puts at most BOS and EOS around a text, this tokenizer puts "
                     "other tokens there\n");

@@ -153,7 +153,7 @@ static void encode_form_rows(void *ctx, int thread, size_t begin, size_t end) {
     }
 }
 
-static bt_code put_rows(tensor_job *j, size_t row, size_t n, bt_err *err) {
+static bt_code put_tensor_rows(tensor_job *j, size_t row, size_t n, bt_err *err) {
     const size_t row_bytes = bt_number_bytes(j->form->number, j->t->cols);
     const unsigned char *out = j->form->order == BT_ROWS_TURNED ? j->turned : j->bytes;
     piece p = {j, row};
@@ -219,7 +219,7 @@ static bt_code put_tensor(bt_model_file *s, size_t i, tensor_job *j, bt_err *err
     for (size_t row = 0, n; row < t->rows; row += n) {
         n = bt_min_size(j->step, t->rows - row);
         if (!j->codes) BT_TRY(bt_model_file_read(s, i, row * t->cols, n * t->cols, j->x, err));
-        BT_TRY(put_rows(j, row, n, err));
+        BT_TRY(put_tensor_rows(j, row, n, err));
         bt_model_file_passed(s, n * t->cols);
     }
     return BT_OK;

@@ -51,7 +51,7 @@ static int by_op_time(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-static bool integer(const char *op) {
+static bool is_integer_op(const char *op) {
     static const char *const ops[] = {"tern_fwd", "tern_dx8", "tern_dw8", "w8_dx8", "w8_fwd"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (strcmp(op, ops[i]) == 0) return true;
@@ -77,7 +77,7 @@ void bt_profile_close(bt_profile *p, bt_prec prec) {
                               .calls = (double)o->calls / steps,
                               .unit = "",
                               .bound_name = ""};
-        bt_peak kind = integer(o->name)       ? BT_PEAK_INT8
+        bt_peak kind = is_integer_op(o->name) ? BT_PEAK_INT8
                        : prec == BT_PREC_BF16 ? BT_PEAK_BF16
                                               : BT_PEAK_FP32;
         if (rate[kind] == 0) kind = BT_PEAK_FP32;

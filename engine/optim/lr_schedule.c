@@ -26,14 +26,14 @@ static double bitnet_rate(const bt_lr_schedule *s, int64_t step) {
 
 /* A range test (Smith, WACV 2017, section 3.3, with a geometric rise): from lr_min_frac of the rate to
  * the rate, without warm-up. */
-static double range(const bt_lr_schedule *s, int64_t step) {
+static double range_test_rate(const bt_lr_schedule *s, int64_t step) {
     if (step + 1 >= s->steps) return s->lr;
     return s->lr * pow(s->lr_min_frac, 1 - (double)step / (double)(s->steps - 1));
 }
 
 double bt_schedule_lr(const bt_lr_schedule *s, int64_t step) {
     if (step < 0) step = 0;
-    if (s->kind == BT_SCHED_RANGE) return range(s, step);
+    if (s->kind == BT_SCHED_RANGE) return range_test_rate(s, step);
     double warm = s->warmup > 0 && step + 1 < s->warmup ? (double)(step + 1) / (double)s->warmup
                                                         : 1.0;
     if (s->kind == BT_SCHED_BITNET) return warm * bitnet_rate(s, step);

@@ -126,7 +126,7 @@ static void scaled_copy(float *y, const float *x, float a, size_t n) {
 }
 
 /* X (s, l) -> a X + (b A + c A A) X, into y */
-static void iterate(bt_muon *m, float *y, const float *x, size_t s, size_t l) {
+static void newton_schulz_step(bt_muon *m, float *y, const float *x, size_t s, size_t l) {
     bt_op_gemm(m->gram, s, x, l, 0, x, l, 1, 1.0f, s, s, l, BT_PREC_BF16, 0);
     scaled_copy(m->b, m->gram, A3, s * s);
     bt_op_gemm(m->b, s, m->gram, s, 0, m->gram, s, 0, A5, s, s, s, BT_PREC_BF16, BT_ACC);
@@ -143,7 +143,7 @@ void bt_muon_direction(bt_muon *m, uint16_t *half, size_t rows, size_t cols) {
     scaled_copy(m->x, m->x, (float)(1 / (norm + 1e-7)), s * l);
     float *x = m->x, *y = m->y;
     for (int i = 0; i < STEPS; i++) {
-        iterate(m, y, x, s, l);
+        newton_schulz_step(m, y, x, s, l);
         float *t = x;
         x = y;
         y = t;

@@ -48,7 +48,7 @@ static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t 
     }
 }
 
-static size_t staging(const bt_rank_setup *s, int rank) {
+static size_t staging_bytes(const bt_rank_setup *s, int rank) {
     bt_reducer_cfg reducer = {.n = s->params.total,
                               .bucket_bytes = (size_t)s->cfg->train.bucket_bytes,
                               .form = bt_rank_setup_form(s),
@@ -91,7 +91,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_plan_parts *parts,
 
     bt_update_sizes update = bt_update_bytes(&s);
     size_t exchange =
-        staging(&s, rank) + update.exchange + bt_micro_schedule_bytes(&s.model, &s.shape) +
+        staging_bytes(&s, rank) + update.exchange + bt_micro_schedule_bytes(&s.model, &s.shape) +
         bt_tp_group_bytes(s.shape.tp, (size_t)(c->train.micro_batch * c->model.seq_len),
                           bt_tune_widest(c), c->train.parts > 1);
     add_arena_row(rows, &n, "optimizer", update.optimizer,

@@ -117,7 +117,7 @@ static double shape_distance(const bt_part_shape *a, const bt_part_shape *b) {
 }
 
 /* Recomputation adds a forward pass to backward, or gate and up again if selective. */
-static double recomputed(const bt_part_shape *s, double fwd_s, double attn_s) {
+static double recompute_seconds(const bt_part_shape *s, double fwd_s, double attn_s) {
     double gate_up = 2.0 * s->C * s->F / s->tp / weights_of(s);
     return s->recompute == BT_RECOMPUTE_FULL        ? fwd_s
            : s->recompute == BT_RECOMPUTE_SELECTIVE ? gate_up * (fwd_s - attn_s)
@@ -134,10 +134,10 @@ bt_part_rate bt_part_scaled(const bt_part_rate *from, const bt_part_shape *to) {
                         .attn_fwd_s = from->attn_fwd_s * attention,
                         .attn_bwd_s = from->attn_bwd_s * attention,
                         .quantise_s = from->quantise_s * weights_of(to) / weights_of(s)};
-    double again = recomputed(s, from->fwd_s, from->attn_fwd_s);
+    double again = recompute_seconds(s, from->fwd_s, from->attn_fwd_s);
     out.fwd_s = (from->fwd_s - from->attn_fwd_s) * work + out.attn_fwd_s;
     out.bwd_s = fmax(0, from->bwd_s - again - from->attn_bwd_s) * work + out.attn_bwd_s;
-    out.bwd_s += recomputed(to, out.fwd_s, out.attn_fwd_s);
+    out.bwd_s += recompute_seconds(to, out.fwd_s, out.attn_fwd_s);
     return out;
 }
 

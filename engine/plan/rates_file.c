@@ -229,7 +229,7 @@ static void read_links(bt_rates *r, const json_t *all) {
     }
 }
 
-static bt_code take_groups(bt_rates *r, const json_t *all, bt_err *err) {
+static bt_code read_group_rates(bt_rates *r, const json_t *all, bt_err *err) {
     const json_t *list = json_object_get(all, "groups"), *x;
     size_t i;
     json_array_foreach(list, i, x) {
@@ -310,7 +310,7 @@ bt_code bt_rates_take_json(bt_rates *r, const char *json, size_t n, bt_err *err)
     NUMBERS(TAKE)
 #undef TAKE
     if (code == BT_OK) code = read_parts(r, all, err);
-    if (code == BT_OK) code = take_groups(r, all, err);
+    if (code == BT_OK) code = read_group_rates(r, all, err);
     if (code == BT_OK) {
         read_links(r, all);
         read_trials(r, all);

@@ -189,13 +189,13 @@ static double travelling_bytes(const bt_rank_setup *s, int layer) {
     return bytes;
 }
 
-static bool prefetches(const model *m) {
+static bool prefetches_weights(const model *m) {
     return bt_run_cfg_weight_source(m->cfg) == BT_WEIGHTS_PREFETCHED;
 }
 
 /* part of gathering one layer's weights that computing the previous layer does not hide */
 static double gather_exposed_s(const model *m, const bt_rank_setup *s, double hidden_by) {
-    if (!prefetches(m)) return 0;
+    if (!prefetches_weights(m)) return 0;
     bt_wire wire = bt_wire_of(m->r, m->c, m->shape.dp_shard, m->shape.tp);
     double n = m->shape.dp_shard, layers = s->model.cfg.L,
            bytes = travelling_bytes(s, -1) / layers * (n - 1) / n,
@@ -316,7 +316,7 @@ static void plan_passes(const model *m, const bt_rank_setup *s, int chunk, bt_st
     const double layers = bt_slice_chunk(&m->whole, s->model.slice, chunk).n;
     /* Forward gathers all layers, backward all but the last, whose weights are still present (weight_prefetch.h). */
     double back = fmax(layers - 1, 0),
-           placing = (prefetches(m) ? place_s(m, &s->params, s) : 0) / s->model.cfg.L;
+           placing = (prefetches_weights(m) ? place_s(m, &s->params, s) : 0) / s->model.cfg.L;
     *work = (bt_stage_work){.fwd_s = layers * (m->layer.fwd_s + placing),
                             .bwd_s = layers * m->layer.bwd_s + back * placing};
     work->fwd_comm_s = layers * (tp_layer_s(m, false) + gather_exposed_s(m, s, m->layer.fwd_s));
@@ -474,7 +474,7 @@ static bt_code simulate_step(const model *m, const bt_stage_work *stages, bt_err
  * differ by that many visits, and a step of fewer visits has no such point. */
 static double between_meetings_s(const model *m) {
     const double visits = (double)m->cfg->train.accum * 2 * (m->whole.L - 1) + 1;
-    if (!prefetches(m) || visits <= BT_PREFETCH_AHEAD) return INFINITY;
+    if (!prefetches_weights(m) || visits <= BT_PREFETCH_AHEAD) return INFINITY;
     return BT_PREFETCH_AHEAD * (m->layer.fwd_s + m->layer.bwd_s) / 2;
 }
 

@@ -46,7 +46,7 @@ static bt_code begin_step_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
 /* Adds the gradients of this rank's samples, scaled so that the sum over all ranks is the mean over the batch's
  * tokens. Only the last micro-batch sends finished gradients during backward. In reproducible training every
  * micro-batch is a separate unit, and units are added in a fixed order. */
-static bt_code accumulate(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bt_micro_plan *plan = &t->micro_plan;
     const double began = compute_seconds();
     BT_TRY(begin_step_gradients(t, out, err));
@@ -134,7 +134,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
 
 /* Computes the gradients of the global batch and their norm; the weights do not change. */
 static bt_code compute_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
-    BT_TRY(accumulate(t, out, err));
+    BT_TRY(accumulate_gradients(t, out, err));
     bt_testing_hang(bt_comm_rank(t->mesh.world), t->at.step);
     BT_TRY(exchange_gradients(t, out, err));
     bt_span_begin(BT_MR_OPTIM);
@@ -151,7 +151,7 @@ static int64_t norm_bits(double grad_norm) {
     return bits & INT64_MAX;
 }
 
-static bt_code apply(bt_trainer *t, const bt_step_outcome *out, bt_err *err) {
+static bt_code apply_gradients(bt_trainer *t, const bt_step_outcome *out, bt_err *err) {
     double unscale = 1 / t->step.loss_scale,
            clip = t->cfg.optim.clip /
                   (out->grad_norm + 1e-6); /* same as torch.nn.utils.clip_grad_norm_ */
@@ -191,7 +191,7 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     t->step.grad_fingerprint = norm_bits(out->grad_norm);
     out->applied = verdict != BT_SKIP;
     out->elsewhere = verdict == BT_ELSEWHERE;
-    if (verdict == BT_APPLY) BT_TRY(apply(t, out, err));
+    if (verdict == BT_APPLY) BT_TRY(apply_gradients(t, out, err));
     BT_TRY(bt_parts_after_update(t, out, err));
     bt_span_end();
     if (out->left) return BT_OK;

@@ -268,7 +268,7 @@ static bt_code send_direction(bt_matrix_update *m, size_t k, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code scatter(bt_matrix_update *m, const wave *w, bt_err *err) {
+static bt_code scatter_directions(bt_matrix_update *m, const wave *w, bt_err *err) {
     bt_mailbox_begin(m->mailbox);
     for (int j = 0; j < w->n; j++) {
         size_t n = bt_matrix_map_elems(&m->map, matrix_share(&m->map, w->k[j], m->rank, false));
@@ -337,7 +337,7 @@ bt_code bt_matrix_update_apply(bt_matrix_update *m, const bt_optim_update *u, bt
             const bt_tensor *x = &m->map.params[0].tensors[w.k[m->rank]];
             bt_muon_direction(m->muon, m->matrix, x->whole_rows, x->whole_cols);
         }
-        BT_TRY(scatter(m, &w, err));
+        BT_TRY(scatter_directions(m, &w, err));
         for (int j = 0; j < w.n; j++) each_stretch(m, w.k[j], apply_stretch, &how);
     }
     return BT_OK;

@@ -127,7 +127,7 @@ static void add_slices(const bt_residual *r, int d, float *values, bool own, boo
     }
 }
 
-static void slices(void *ctx, bt_state_use use, bt_slices *out) {
+static void residual_slices(void *ctx, bt_state_use use, bt_slices *out) {
     const bt_residual *r = ctx;
     int me = r->setup->me.dp;
     if (bt_state_saves(use) && r->owed) add_slices(r, me, r->owed, true, false, out);
@@ -140,7 +140,7 @@ static void slices(void *ctx, bt_state_use use, bt_slices *out) {
 void bt_residual_add_state(bt_residual *r, bt_state *s) {
     bt_state_add(s, &(bt_state_row){.name = "residual",
                                     .ctx = r,
-                                    .slices = slices,
+                                    .slices = residual_slices,
                                     .save = save_residual_keys,
                                     .load = load_residual_keys});
 }

@@ -35,7 +35,7 @@ static bt_code assign_pieces(bt_update *u, const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-static bt_range intersect(bt_range a, size_t begin, size_t end) {
+static bt_range intersect_range(bt_range a, size_t begin, size_t end) {
     bt_range r = {bt_max_size(a.begin, begin), bt_min_size(a.end, end)};
     return r.begin < r.end ? r : (bt_range){0, 0};
 }
@@ -67,8 +67,9 @@ static bt_code plan_norm(bt_update *u, const bt_run_cfg *c, bt_err *err) {
         for (size_t k = 0; k < p->n; k++) {
             const bt_tensor *x = &p->tensors[k];
             size_t first = x->offset + x->first_counted, end = x->offset + x->count;
-            append_range(u->counted, &norm.n_counted, intersect(u->pieces[i], first, end));
-            append_range(u->excluded, &norm.n_excluded, intersect(u->pieces[i], x->offset, first));
+            append_range(u->counted, &norm.n_counted, intersect_range(u->pieces[i], first, end));
+            append_range(u->excluded, &norm.n_excluded,
+                         intersect_range(u->pieces[i], x->offset, first));
         }
     }
     norm.counted = u->counted;
@@ -160,7 +161,7 @@ void bt_update_init_weights(bt_update *u, uint64_t seed) {
             continue;
         }
         for (size_t i = 0; i < u->n_pieces; i++) {
-            bt_range r = intersect(u->pieces[i], x->offset, x->offset + x->count);
+            bt_range r = intersect_range(u->pieces[i], x->offset, x->offset + x->count);
             bt_model_init_range(u->model, seed, r.begin, r.end);
         }
     }
@@ -211,14 +212,15 @@ void bt_update_raise_second_moments(bt_update *u, size_t k, double share) {
     const bt_tensor *x = &bt_model_params(u->model)->tensors[k];
     for (size_t i = 0; i < u->n_pieces; i++)
         bt_optim_raise(u->optims[i], k, SECOND_MOMENT,
-                       intersect(u->pieces[i], x->offset, x->offset + x->count), share);
+                       intersect_range(u->pieces[i], x->offset, x->offset + x->count), share);
 }
 
 static double own_squares(const bt_update *u, const bt_tensor *x) {
     const float *grads = bt_model_grads(u->model);
     double sum = 0;
     for (size_t i = 0; i < u->n_pieces; i++) {
-        bt_range r = intersect(u->pieces[i], x->offset + x->first_counted, x->offset + x->count);
+        bt_range r = intersect_range(u->pieces[i], x->offset + x->first_counted,
+                                     x->offset + x->count);
         if (r.begin < r.end) sum += bt_op_sum_squares(grads + r.begin, r.end - r.begin);
     }
     return sum;
@@ -248,7 +250,7 @@ void bt_update_change(const bt_update *u, size_t k, bt_range r, double *change, 
         return;
     }
     for (size_t i = 0; i < u->n_pieces; i++) {
-        bt_range own = intersect(u->pieces[i], r.begin, r.end);
+        bt_range own = intersect_range(u->pieces[i], r.begin, r.end);
         if (own.begin < own.end)
             bt_optim_change(u->optims[i], k, own, NULL, bt_model_grads(u->model), &u->last, change,
                             before);

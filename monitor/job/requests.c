@@ -96,7 +96,7 @@ static bt_code send_text_verb(bt_job *job, bt_verb verb, const char *text, bt_er
     return bt_wire_send_control(job->wire, &(bt_ctl){verb, 0, text}, err);
 }
 
-static bt_code mixture(bt_job *job, const char *weights, const char *by, bt_err *err) {
+static bt_code request_mixture(bt_job *job, const char *weights, const char *by, bt_err *err) {
     if (!weights[0] || strlen(weights) > BT_PROMPT_MAX ||
         strspn(weights, "0123456789.:") != strlen(weights))
         return bt_fail(
@@ -108,7 +108,7 @@ static bt_code mixture(bt_job *job, const char *weights, const char *by, bt_err 
     return BT_OK;
 }
 
-static bt_code sample(bt_job *job, const char *word, const char *by, bt_err *err) {
+static bt_code request_sample(bt_job *job, const char *word, const char *by, bt_err *err) {
     char prompt[BT_PROMPT_MAX + 1], shown[64];
     bt_control_unword(prompt, sizeof prompt, word);
     bt_text_plain(shown, sizeof shown, prompt);
@@ -145,8 +145,8 @@ bt_code bt_job_execute_verb(bt_job *job, const char *word, const char *arg, cons
     if (verb == BT_VERB_RESIZE) return bt_job_request_resize(job, arg, by, err);
     if (!bt_verbs[verb].ranks) return BT_OK;
     if (verb == BT_VERB_LR) return request_setting(job, arg, by, err);
-    if (verb == BT_VERB_SAMPLE) return sample(job, arg, by, err);
-    if (verb == BT_VERB_MIXTURE) return mixture(job, arg, by, err);
+    if (verb == BT_VERB_SAMPLE) return request_sample(job, arg, by, err);
+    if (verb == BT_VERB_MIXTURE) return request_mixture(job, arg, by, err);
     if (arg[0]) return bt_fail(err, BT_ARG, "'%s' takes no value ('%s')", word, arg);
     if (job->stop_asked && !bt_verb_offered(verb, BT_STATE_STOPPING))
         return bt_fail(err, BT_BUSY, "the run is stopping");

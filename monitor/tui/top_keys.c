@@ -524,7 +524,7 @@ static int32_t filter_pasted_key(bt_top *t, int32_t key) {
 
 /* A click on a tab opens its screen; on a row selects it; on the selected row opens it. Clicks
  * are ignored during a question */
-static void click(bt_top *t) {
+static void handle_click(bt_top *t) {
     const int x = t->term->mouse_x, y = t->term->mouse_y;
     if (t->input != BT_INPUT_NONE || t->help) return;
     for (int i = 1; y == t->tab_y && i < BT_SCREEN_COUNT; i++)
@@ -548,7 +548,7 @@ void bt_top_key(bt_top *t, int32_t key) {
     else if (key == BT_KEY_RESIZE)
         t->reload = true;
     else if (key == BT_KEY_CLICK)
-        click(t);
+        handle_click(t);
     else if (key == BT_KEY_WHEEL_UP || key == BT_KEY_WHEEL_DOWN)
         move_selection(t, key == BT_KEY_WHEEL_UP ? -WHEEL_ROWS : WHEEL_ROWS);
     else if (t->input == BT_INPUT_FORM)

@@ -65,8 +65,8 @@ static void bind_range(sqlite3_stmt *st, int64_t aid, int64_t first, int64_t end
 }
 
 /* Reads the ranks of one step; the cursor k is at its first row or before it. */
-static bt_code take_ranks(walk *w, sqlite3_stmt *k, int *rc, int64_t step, int *n_ranks,
-                          bt_err *err) {
+static bt_code read_rank_values(walk *w, sqlite3_stmt *k, int *rc, int64_t step, int *n_ranks,
+                                bt_err *err) {
     *n_ranks = 0;
     for (; *rc == SQLITE_ROW && sqlite3_column_int64(k, 0) <= step; *rc = sqlite3_step(k)) {
         int rank = sqlite3_column_int(k, 1);
@@ -93,7 +93,7 @@ static bt_code walk_raw(walk *w, int64_t first, int64_t end, bt_err *err) {
         for (int i = 0; i < BT_MS_COUNT; i++)
             w->steps[i] =
                 single_value_stat(bt_sql_number(w->raw_steps, 2 + i) / w->step_cols[i].scale);
-        code = take_ranks(w, w->raw_ranks, &rank_rc, step, &n_ranks, err);
+        code = read_rank_values(w, w->raw_ranks, &rank_rc, step, &n_ranks, err);
         if (code == BT_OK)
             deliver_block(w, step, step,
                           single_value_stat((double)sqlite3_column_int64(w->raw_steps, 1)),

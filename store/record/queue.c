@@ -25,12 +25,12 @@ void bt_queue_release(bt_queue *q) {
 }
 
 // cppcheck-suppress nullPointerRedundantCheck ; callers have a record
-static size_t weight(const bt_record *r) { return sizeof *r + r->head.bytes; }
+static size_t queued_bytes(const bt_record *r) { return sizeof *r + r->head.bytes; }
 
 /* Drops the rank values of a record, but keeps its step values. Returns the number of dropped rows. */
 static uint64_t drop_rank_values(bt_record **at) {
     uint64_t lost = bt_record_drop_ranks(*at);
-    bt_record *smaller = lost ? realloc(*at, weight(*at)) : NULL;
+    bt_record *smaller = lost ? realloc(*at, queued_bytes(*at)) : NULL;
     if (smaller) *at = smaller;
     return lost;
 }
@@ -40,7 +40,7 @@ static void evict(bt_queue *q) {
     bt_record *last = NULL;
     for (bt_record **at = &q->head; *at;) {
         bt_record *r = *at;
-        size_t before = weight(r);
+        size_t before = queued_bytes(r);
         if (q->bytes > target && r->head.kind == BT_REC_ROWS) {
             q->dropped += r->head.rows;
             q->bytes -= before;
@@ -50,7 +50,7 @@ static void evict(bt_queue *q) {
         }
         if (q->bytes > target && r->head.kind == BT_REC_STEP) {
             q->dropped += drop_rank_values(at);
-            q->bytes -= before - weight(*at);
+            q->bytes -= before - queued_bytes(*at);
         }
         last = *at;
         at = &(*at)->next;
@@ -81,7 +81,7 @@ void bt_queue_push(bt_queue *q, bt_record *r) {
         else
             q->head = r;
         q->tail = r;
-        q->bytes += weight(r);
+        q->bytes += queued_bytes(r);
         if (q->bytes > q->max_bytes) evict(q);
     }
     if (q->sleeping) wake_writer(q);
@@ -93,7 +93,7 @@ bt_record *bt_queue_take(bt_queue *q, size_t max_bytes) {
     bt_record *list = q->head, *last = NULL;
     size_t taken = 0, n = 0;
     for (bt_record *r = list; r && (taken < max_bytes || !last); r = r->next) {
-        taken += weight(r);
+        taken += queued_bytes(r);
         last = r;
         n++;
     }
@@ -119,7 +119,7 @@ void bt_queue_requeue(bt_queue *q, bt_record *list) {
     pthread_mutex_lock(&q->mu);
     bt_record *last = list;
     for (bt_record *r = list; r; r = r->next) {
-        q->bytes += weight(r);
+        q->bytes += queued_bytes(r);
         last = r;
     }
     if (last) {

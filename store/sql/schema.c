@@ -223,7 +223,8 @@ static int schema_has_row(sqlite3 *db, const char *path, sqlite3_stmt *st, const
 }
 
 /* Adds scopes and metrics of this program that the file lacks; *added counts them. */
-static bt_code add_rows(sqlite3 *db, const char *path, bool look_only, int *added, bt_err *err) {
+static bt_code add_table_rows(sqlite3 *db, const char *path, bool look_only, int *added,
+                              bt_err *err) {
     sqlite3_stmt *scope = NULL, *metric = NULL;
     bt_code code = bt_sql_prepare(db, path, "SELECT 1 FROM scope WHERE name = ?", &scope, err);
     if (code == BT_OK)
@@ -254,7 +255,7 @@ static bt_code add_rows(sqlite3 *db, const char *path, bool look_only, int *adde
 /* ---- versions ---- */
 
 /* Returns BT_FORMAT unless it is a bitrain database; *version 0: an empty new file. */
-static bt_code identify(sqlite3 *db, const char *path, int64_t *version, bt_err *err) {
+static bt_code identify_database(sqlite3 *db, const char *path, int64_t *version, bt_err *err) {
     sqlite3_stmt *st = NULL;
     BT_TRY(bt_sql_prepare(db, path, "SELECT count(*) FROM sqlite_schema", &st, err));
     int rc = sqlite3_step(st);
@@ -287,21 +288,21 @@ static bt_code identify(sqlite3 *db, const char *path, int64_t *version, bt_err 
 bt_code bt_schema_check(sqlite3 *db, const char *path, bool *outdated, bt_err *err) {
     int64_t version = 0;
     int missing = 0;
-    BT_TRY(identify(db, path, &version, err));
+    BT_TRY(identify_database(db, path, &version, err));
     if (version == 0)
         return bt_fail(err, BT_NOTFOUND, "no run is recorded in '%s' yet (an empty file)", path);
-    if (version == BT_SCHEMA_VERSION) BT_TRY(add_rows(db, path, true, &missing, err));
+    if (version == BT_SCHEMA_VERSION) BT_TRY(add_table_rows(db, path, true, &missing, err));
     *outdated = version < BT_SCHEMA_VERSION || missing > 0;
     return *outdated ? BT_OK : bt_views_check(db, path, outdated, err);
 }
 
-static bt_code upgrade(sqlite3 *db, const char *path, int64_t version, bt_err *err) {
+static bt_code upgrade_database(sqlite3 *db, const char *path, int64_t version, bt_err *err) {
     int added = 0;
     char sql[200];
     BT_TRY(bt_views_drop(db, path, err)); /* views would block a change of their tables */
     for (int64_t v = version; v < BT_SCHEMA_VERSION; v++)
         if (migrations[v]) BT_TRY(migrations[v](db, path, err));
-    BT_TRY(add_rows(db, path, false, &added, err));
+    BT_TRY(add_table_rows(db, path, false, &added, err));
     BT_TRY(bt_views_create(db, path, err));
     snprintf(sql, sizeof sql, "PRAGMA application_id=%d; PRAGMA user_version=%d", BT_APPLICATION_ID,
              BT_SCHEMA_VERSION);
@@ -311,18 +312,18 @@ static bt_code upgrade(sqlite3 *db, const char *path, int64_t version, bt_err *e
 bt_code bt_schema_apply(sqlite3 *db, const char *path, bt_err *err) {
     int64_t version = 0;
     int missing = 0;
-    BT_TRY(identify(db, path, &version, err));
+    BT_TRY(identify_database(db, path, &version, err));
     if (version == 0)
         BT_TRY(bt_sql_exec(db, path, "PRAGMA page_size=4096; PRAGMA auto_vacuum=INCREMENTAL", err));
     BT_TRY(bt_sql_exec(db, path, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL", err));
     if (version == BT_SCHEMA_VERSION) {
-        BT_TRY(add_rows(db, path, true, &missing, err));
+        BT_TRY(add_table_rows(db, path, true, &missing, err));
         bool differ = false;
         BT_TRY(bt_views_check(db, path, &differ, err));
         if (missing == 0 && !differ) return BT_OK;
     }
     BT_TRY(bt_sql_exec(db, path, "BEGIN IMMEDIATE", err));
-    bt_code code = upgrade(db, path, version, err);
+    bt_code code = upgrade_database(db, path, version, err);
     if (code == BT_OK) code = bt_sql_exec(db, path, "COMMIT", err);
     if (code != BT_OK) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     return code;

@@ -110,7 +110,7 @@ static void phases(bt_json *j, const char *key, const double *mean) {
 }
 
 /* Writes null without a prediction. */
-static void predicted(const bt_predicted *p, bt_json *j) {
+static void put_predicted(const bt_predicted *p, bt_json *j) {
     bt_predicted all = *p;
     if (isnan(p->step_ms)) {
         bt_json_null(j, "predicted");
@@ -122,7 +122,7 @@ static void predicted(const bt_predicted *p, bt_json *j) {
     bt_json_end(j, '}');
 }
 
-static void breakdown(const bt_view *v, bt_json *j) {
+static void put_breakdown(const bt_view *v, bt_json *j) {
     const bt_view_ranks *r = &v->ranks;
     bt_json_object(j, "breakdown");
     BT_JSON_FIELDS(j, r, F(step0), F(step1), F(steps), F(step_ms), F(mean_ms));
@@ -133,7 +133,7 @@ static void breakdown(const bt_view *v, bt_json *j) {
     BT_JSON_FIELDS(j, r, F(busy_median_ms), F(skew_p50_ms), F(skew_p95_ms),
                    F_KIND("crowded", crowded, BT_JSON_SAID));
     phases(j, "median", r->median);
-    predicted(&v->head.predicted, j);
+    put_predicted(&v->head.predicted, j);
     bt_json_array(j, "ranks");
     for (size_t k = 0; k < r->n; k++) {
         const bt_view_rank *x = &r->rank[k];
@@ -220,7 +220,7 @@ static void system_part(const bt_view_ranks *r, bt_json *j) {
                  F_AS("micro_batches", mean[BT_MR_MICRO_BATCHES]));
 }
 
-static void heatmap(const bt_view_heat *h, bt_json *j) {
+static void put_heatmap(const bt_view_heat *h, bt_json *j) {
     bt_json_object(j, "heatmap");
     bt_json_str(j, "value", bt_heat_value_name(h->value));
     bt_json_str(j, "unit",
@@ -238,7 +238,7 @@ static void heatmap(const bt_view_heat *h, bt_json *j) {
     bt_json_end(j, '}');
 }
 
-static void layers(const bt_view_layers *l, bt_json *j) {
+static void put_layers(const bt_view_layers *l, bt_json *j) {
     bt_json_object(j, "layers");
     static const struct {
         const char *key;
@@ -270,7 +270,7 @@ static void layers(const bt_view_layers *l, bt_json *j) {
     bt_json_end(j, '}');
 }
 
-static void pairs(const bt_view_comm *l, bt_json *j) {
+static void put_pairs(const bt_view_comm *l, bt_json *j) {
     bt_json_object(j, "pairs");
     BT_JSON_FIELDS(j, l, F_AS("ranks", pair_ranks), F_AS("step0", pair0), F_AS("step1", pair1));
     BT_JSON_ROWS(j, "rows", l->pair, l->n_pairs, F(rank), F(peer), F(messages), F(bytes),
@@ -288,7 +288,7 @@ static void put_comm_op(const bt_view_op *x, bt_json *j) {
     bt_json_end(j, '}');
 }
 
-static void comm(const bt_view_comm *l, bt_json *j) {
+static void put_comm(const bt_view_comm *l, bt_json *j) {
     bt_json_object(j, "comm");
     bt_json_int(j, "step0", l->step0);
     bt_json_int(j, "step1", l->step1);
@@ -296,7 +296,7 @@ static void comm(const bt_view_comm *l, bt_json *j) {
     for (size_t i = 0; i < l->n; i++) put_comm_op(&l->op[i], j);
     bt_json_end(j, ']');
     BT_JSON_ROWS(j, "links", l->link, l->n_links, F(axis), F(latency_us), F(bytes_per_s));
-    pairs(l, j);
+    put_pairs(l, j);
     bt_json_end(j, '}');
 }
 
@@ -320,7 +320,7 @@ static void put_settings_json(const bt_view_settings *l, bt_json *j) {
     BT_JSON_ROWS(j, "settings", l->row, l->n, F(key), F(value), F(from));
 }
 
-static void runs(const bt_view_runs *l, bt_json *j) {
+static void put_view_runs(const bt_view_runs *l, bt_json *j) {
     bt_json_object(j, "runs");
     bt_json_int(j, "total", l->total);
     bt_json_array(j, "rows");
@@ -347,18 +347,18 @@ void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key)
     if (parts & BT_VIEW_RANKS) {
         put_stragglers_json(&v->ranks, j);
         what_if_worst(v, j);
-        breakdown(v, j);
+        put_breakdown(v, j);
         system_part(&v->ranks, j);
     }
     if (parts & BT_VIEW_SERIES) put_series_json(v, j);
-    if (parts & BT_VIEW_HEAT) heatmap(&v->heat, j);
-    if (parts & BT_VIEW_LAYERS) layers(&v->layers, j);
+    if (parts & BT_VIEW_HEAT) put_heatmap(&v->heat, j);
+    if (parts & BT_VIEW_LAYERS) put_layers(&v->layers, j);
     if (parts & BT_VIEW_DISTRIBUTION) bt_view_distribution_json(&v->distribution, j);
-    if (parts & BT_VIEW_COMM) comm(&v->comm, j);
+    if (parts & BT_VIEW_COMM) put_comm(&v->comm, j);
     if (parts & BT_VIEW_PANEL) bt_view_panel_json(&v->panel, j);
     if (parts & BT_VIEW_EVENTS) put_events_json(&v->events, j);
     if (parts & BT_VIEW_ISLANDS) bt_view_islands_json(&v->islands, j);
     if (parts & BT_VIEW_SETTINGS) put_settings_json(&v->settings, j);
-    if (parts & BT_VIEW_RUNS) runs(&v->runs, j);
+    if (parts & BT_VIEW_RUNS) put_view_runs(&v->runs, j);
     bt_json_end(j, '}');
 }

@@ -22,7 +22,7 @@ typedef struct layer_reading {
     int slot;
 } layer_reading;
 
-static double entropy(double zero, double pos, double neg) {
+static double code_entropy(double zero, double pos, double neg) {
     double p[3] = {zero, pos, neg}, h = 0;
     if (isnan(zero) || isnan(pos)) return NAN; /* not a ternary tensor */
     for (int i = 0; i < 3; i++)
@@ -53,7 +53,7 @@ static bool on_layer(void *ctx, const bt_row *row) {
     if (!x) return false;
     for (int i = 0; i < BT_ML_COUNT; i++) x->value[i] = row->nums[2 + i];
     x->neg_frac = bt_derived_neg(x->value[BT_ML_ZERO], x->value[BT_ML_POS]);
-    x->entropy_bits = entropy(x->value[BT_ML_ZERO], x->value[BT_ML_POS], x->neg_frac);
+    x->entropy_bits = code_entropy(x->value[BT_ML_ZERO], x->value[BT_ML_POS], x->neg_frac);
     for (int k = 0; k < BT_ML_COUNT; k++) x->history[k][r->slot] = x->value[k];
     return true;
 }

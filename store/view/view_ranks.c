@@ -505,7 +505,7 @@ static void sum_up_ranks(bt_view *v, tally *t) {
     v->head.wait_frac = r->mean_ms > 0 ? r->phase_ms[BT_PH_WAIT] / r->mean_ms : NAN;
 }
 
-static bt_code statistics(bt_view *v, bt_err *err) {
+static bt_code load_rank_statistics(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_ranks *r = &v->ranks;
     size_t rows = m->n_rows - m->row_first;
@@ -563,5 +563,5 @@ bt_code bt_view_load_ranks(bt_view *v, const bt_view_request *ask, bt_err *err) 
     r->step0 = m->judged[m->judged_first].step;
     r->step1 = m->judged[m->n_judged - 1].step;
     v->head.ranks_reporting = (int)m->judged[m->n_judged - 1].rows;
-    return statistics(v, err);
+    return load_rank_statistics(v, err);
 }

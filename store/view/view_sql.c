@@ -6,7 +6,7 @@
 #include "store/sql/sql.h"
 #include "store/view/view_impl.h"
 
-static bt_code statement(bt_view_impl *m, const char *sql, sqlite3_stmt **out, bt_err *err) {
+static bt_code cached_statement(bt_view_impl *m, const char *sql, sqlite3_stmt **out, bt_err *err) {
     for (int i = 0; i < m->n_statements; i++) {
         if (strcmp(m->statement[i].sql, sql) == 0) {
             *out = m->statement[i].stmt;
@@ -39,7 +39,7 @@ static bt_code statement(bt_view_impl *m, const char *sql, sqlite3_stmt **out, b
 static bt_code begin_view_query(bt_view_impl *m, const char *sql, const char *run,
                                 const double *args, int n_args, sqlite3_stmt **out, int *n,
                                 bt_err *err) {
-    BT_TRY(statement(m, sql, out, err));
+    BT_TRY(cached_statement(m, sql, out, err));
     if (run) sqlite3_bind_text(*out, 1, run, -1, SQLITE_STATIC);
     for (int i = 0; i < n_args; i++) {
         if (args[i] == floor(args[i]) && fabs(args[i]) < 9e15)

@@ -53,7 +53,7 @@ static bt_code control_rename(bt_api *a, const request *q, char *reply, size_t s
     return BT_OK;
 }
 
-static bt_code annotate(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
+static bt_code annotate_run(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
     if (!q->value[0]) return bt_fail(err, BT_ARG, "'value' is missing: the words of the note");
     BT_TRY(
         bt_run_mark(bt_api_store(a), q->run, q->step, BT_EVENT_ANNOTATION, q->value, LOCK_S, err));
@@ -64,7 +64,8 @@ static bt_code annotate(bt_api *a, const request *q, char *reply, size_t size, b
     return BT_OK;
 }
 
-static bt_code acknowledge(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
+static bt_code acknowledge_events(bt_api *a, const request *q, char *reply, size_t size,
+                                  bt_err *err) {
     BT_TRY(bt_run_mark(bt_api_store(a), q->run, -1, BT_EVENT_ACKNOWLEDGED, "seen on the page",
                        LOCK_S, err));
     snprintf(reply, size, "warnings and errors of %s are marked as seen", q->run);
@@ -85,8 +86,12 @@ static bt_code control_remove(bt_api *a, const request *q, char *reply, size_t s
 static const struct {
     const char *verb;
     bt_code (*run)(bt_api *a, const request *q, char *reply, size_t size, bt_err *err);
-} records[] = {{"tag", control_tag},   {"note", control_note},       {"rename", control_rename},
-               {"annotate", annotate}, {"acknowledge", acknowledge}, {"remove", control_remove}};
+} records[] = {{"tag", control_tag},
+               {"note", control_note},
+               {"rename", control_rename},
+               {"annotate", annotate_run},
+               {"acknowledge", acknowledge_events},
+               {"remove", control_remove}};
 enum { RECORDS = sizeof records / sizeof records[0] };
 
 static size_t record_verb(const char *verb) {

@@ -75,7 +75,8 @@ static bool read_available(int *fd, bt_text *to, size_t most) {
 }
 
 /* Reads until the child has closed its ends; returns false if it had to be stopped. */
-static bool communicate(child *c, int64_t until, size_t bytes, bt_text *out, bt_text *said) {
+static bool exchange_with_child(child *c, int64_t until, size_t bytes, bt_text *out,
+                                bt_text *said) {
     while (c->fd[OUT] >= 0 || c->fd[ERR] >= 0) {
         int64_t left = until - bt_now_ns();
         if (left <= 0) return false;
@@ -119,7 +120,7 @@ bt_code bt_query_process_run(const bt_query_process *q, bt_text *out, bt_err *er
     bt_code code = start_query_process(&c, q, err);
     if (code == BT_OK) {
         int64_t until = bt_now_ns() + (int64_t)((q->seconds + GRACE_S) * 1e9);
-        if (!communicate(&c, until, q->bytes, out, &said)) kill(c.pid, SIGKILL);
+        if (!exchange_with_child(&c, until, q->bytes, out, &said)) kill(c.pid, SIGKILL);
         while (waitpid(c.pid, &status, 0) < 0 && errno == EINTR) {}
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
             code = query_failure(status, &said, q, err);

@@ -97,7 +97,7 @@ static void with_prefix(char *buf, size_t size, double v, double base, const cha
 }
 
 /* Losses have four decimals; that of a diverged run is "12346" or "3.756e10", as in format.js of the page. */
-static void nats(char *buf, size_t size, double value) {
+static void format_loss(char *buf, size_t size, double value) {
     char text[32];
     const double a = fabs(value);
     if (!(a >= 1e4)) {
@@ -152,7 +152,7 @@ const char *bt_metric_format(char *buf, size_t size, double value, bt_unit unit)
         else
             snprintf(buf, size, "%.3g uJ", value * 1e6);
         break;
-    case BT_UNIT_NATS: nats(buf, size, value); break;
+    case BT_UNIT_NATS: format_loss(buf, size, value); break;
     case BT_UNIT_NONE:
         snprintf(buf, size, a != 0 && (a < 1e-2 || a >= 1e5) ? "%.3g" : "%.4g", value);
         break;

@@ -183,7 +183,7 @@ static void add_memory_sections(ckpt_source *to, const memory_head *h, const sec
         to->sections[to->n++] = (ckpt_section){.head = table[k], .data_offset = at, .file = file};
 }
 
-static bt_code take_sections(ckpt_source *to, size_t n, bt_err *err) {
+static bt_code read_memory_sections(ckpt_source *to, size_t n, bt_err *err) {
     to->sections = calloc(n + 1, sizeof *to->sections);
     return to->sections ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for %zu sections", n);
 }
@@ -207,7 +207,7 @@ static bt_code collect_segments(memory_source *m, const bt_memory_id *id, bool s
         return bt_fail(err, BT_FORMAT,
                        "the state in memory ('%s') has %zu of %u ranks' parts of step %lld",
                        m->from.name, found, world, (long long)id->step);
-    BT_TRY(take_sections(&m->from, n, err));
+    BT_TRY(read_memory_sections(&m->from, n, err));
     for (size_t i = 0; i < m->all->n; i++) {
         if (!is_first_of_part(m->all, i, id)) continue;
         const memory_head *h = memory_head_of(&m->all->at[i]);
@@ -222,7 +222,7 @@ bt_code ckpt_memory_touches(const memory_head *h, const section_head *table,
                             const bt_ckpt_slice *slices, size_t n, bool *touches, bt_err *err) {
     ckpt_source s = {0};
     *touches = false;
-    BT_TRY(take_sections(&s, h->n_sections, err));
+    BT_TRY(read_memory_sections(&s, h->n_sections, err));
     add_memory_sections(&s, h, table, 0);
     ckpt_source_sort(&s);
     for (size_t i = 0; i < n && !*touches; i++) *touches = ckpt_source_touches(&s, &slices[i]);

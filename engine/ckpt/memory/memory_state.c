@@ -107,7 +107,8 @@ static bt_code check_room(bt_memory_state *m, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code take_segments(bt_memory_state *m, const bt_memory_id *begun_from, bt_err *err) {
+static bt_code name_memory_segments(bt_memory_state *m, const bt_memory_id *begun_from,
+                                    bt_err *err) {
     BT_TRY(bt_agree(m->world, check_room(m, err), err));
     BT_TRY(ckpt_pair_take(&m->own, begun_from, err));
     return m->mirror ? ckpt_mirror_take(m->mirror, begun_from, err) : BT_OK;
@@ -140,7 +141,8 @@ bt_code bt_memory_state_open(bt_memory_state **out, const bt_memory_cfg *cfg, bt
         code = bt_fail(err, BT_UNSUPPORTED, "'%s' is not a file system in memory", cfg->dir);
     code = bt_agree(cfg->world, code, err);
     if (code == BT_OK) code = name_segments(m, cfg, err);
-    if (code == BT_OK) code = bt_agree(cfg->world, take_segments(m, cfg->begun_from, err), err);
+    if (code == BT_OK)
+        code = bt_agree(cfg->world, name_memory_segments(m, cfg->begun_from, err), err);
     if (code == BT_OK) {
         *out = m;
         return BT_OK;

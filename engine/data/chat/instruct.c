@@ -248,7 +248,8 @@ static bt_code add_prompt(const bt_form *f, json_t *o, conversation *c, bool ans
     return add_turn(c, BT_CHAT_USER, bt_text_str(&c->joined[0]), c->joined[0].len, err);
 }
 
-static bt_code preference(const bt_form *f, json_t *o, int which, conversation *c, bt_err *err) {
+static bt_code encode_preference(const bt_form *f, json_t *o, int which, conversation *c,
+                                 bt_err *err) {
     const char *field, *other;
     json_t *answer = side_of(o, which, &field);
     /* the chosen answer may be the last of 'messages' */
@@ -300,8 +301,8 @@ static bt_code add_affix(bt_chat_ids *out, const bt_tokenizer *t, bool behind, b
 
 /* Encodes a prompt and its completion, in the format of TRL and OpenAI: both are texts, or both are lists of
  * messages. The prompt is not learned, except with data.train_on=all. */
-static bt_code prompt_completion(const bt_form *f, json_t *prompt, json_t *answer, bt_chat_ids *out,
-                                 bt_err *err) {
+static bt_code encode_prompt_completion(const bt_form *f, json_t *prompt, json_t *answer,
+                                        bt_chat_ids *out, bt_err *err) {
     const bt_tokenizer *t = f->encoder.tokenizer;
     const bool all = f->cfg.learn == BT_LEARN_ALL;
     if (json_is_string(answer) && (!prompt || json_is_string(prompt))) {
@@ -333,7 +334,7 @@ static bt_code encode_completion(const bt_form *f, json_t *o, bt_chat_ids *out, 
     const bt_tokenizer *t = f->encoder.tokenizer;
     json_t *v, *answer = json_object_get(o, "completion"), *prompt = json_object_get(o, "prompt");
     if (answer && !json_object_get(o, f->cfg.field && *f->cfg.field ? f->cfg.field : "text")) {
-        BT_TRY(prompt_completion(f, json_is_null(prompt) ? NULL : prompt, answer, out, err));
+        BT_TRY(encode_prompt_completion(f, json_is_null(prompt) ? NULL : prompt, answer, out, err));
         if (json_is_array(answer)) return BT_OK; /* the template has ended it */
     } else {
         BT_TRY(find_text_field(f, o, &v, &field, err));
@@ -349,7 +350,7 @@ static bt_code encode_completion(const bt_form *f, json_t *o, bt_chat_ids *out, 
                : BT_OK;
 }
 
-static bt_code labelled(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err *err) {
+static bt_code encode_labelled_text(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err *err) {
     const char *field;
     char name[BT_LABEL_BYTES];
     json_t *v;
@@ -430,10 +431,10 @@ bt_json_selection bt_form_keys(const bt_form_cfg *cfg) {
 bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err) {
     const bool pair = f->cfg.kind == BT_FORM_PREFERENCE;
     if (f->cfg.kind == BT_FORM_COMPLETION) return encode_completion(f, object, out, err);
-    if (f->cfg.kind == BT_FORM_LABEL) return labelled(f, object, out, err);
+    if (f->cfg.kind == BT_FORM_LABEL) return encode_labelled_text(f, object, out, err);
     conversation *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
-    bt_code code = pair ? preference(f, object, which, c, err)
+    bt_code code = pair ? encode_preference(f, object, which, c, err)
                         : readers[f->cfg.kind](f, object, c, err);
     if (code == BT_OK)
         code = bt_chat_encode(&f->encoder, c->m, c->n, false,

@@ -114,7 +114,7 @@ static bt_code keep_label(found *f, const char *name, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code scan(bt_documents *d, found *f, uint64_t *lines, bt_err *err) {
+static bt_code collect_labels(bt_documents *d, found *f, uint64_t *lines, bt_err *err) {
     for (;;) {
         json_t *object;
         bool end;
@@ -157,7 +157,7 @@ bt_code bt_labels_scan(const bt_source *files, size_t n, bool skip_bad, bt_text 
         code = bt_documents_open(&d, &files[i], 1, "text", err);
         if (code != BT_OK) break;
         bt_documents_rows(d, &keys, skip_bad);
-        code = scan(d, &f, &lines, err);
+        code = collect_labels(d, &f, &lines, err);
         bt_documents_close(d);
     }
     if (code == BT_OK) code = put_labels(&f, n ? files[0].path : "", lines, out, err);

@@ -31,7 +31,7 @@ typedef struct cursor {
     unsigned char *buf; /* bytes from .. from + have of the file */
 } cursor;
 
-static bt_code take_bytes(cursor *c, void *out, uint64_t n, bt_err *err) {
+static bt_code read_file_bytes(cursor *c, void *out, uint64_t n, bt_err *err) {
     unsigned char *to = out;
     if (n > c->f->bytes - c->at)
         return bt_fail(err, BT_FORMAT, "it ends within its head, at byte %llu (truncated)",
@@ -64,7 +64,7 @@ static bt_code skip_bytes(cursor *c, uint64_t n, bt_err *err) {
 static bt_code read_u32(cursor *c, uint32_t *out, bt_err *err) {
     unsigned char b[4];
     *out = 0;
-    BT_TRY(take_bytes(c, b, sizeof b, err));
+    BT_TRY(read_file_bytes(c, b, sizeof b, err));
     for (int i = 3; i >= 0; i--) *out = *out << 8 | b[i];
     return BT_OK;
 }
@@ -72,7 +72,7 @@ static bt_code read_u32(cursor *c, uint32_t *out, bt_err *err) {
 static bt_code read_u64(cursor *c, uint64_t *out, bt_err *err) {
     unsigned char b[8];
     *out = 0;
-    BT_TRY(take_bytes(c, b, sizeof b, err));
+    BT_TRY(read_file_bytes(c, b, sizeof b, err));
     for (int i = 7; i >= 0; i--) *out = *out << 8 | b[i];
     return BT_OK;
 }
@@ -92,7 +92,7 @@ static bt_code read_gguf_text(cursor *c, char **out, size_t *length, uint64_t mo
                        (unsigned long long)most, (unsigned long long)(c->f->bytes - c->at));
     *out = malloc((size_t)n + 1);
     if (!*out) return bt_fail(err, BT_NOMEM, "cannot take %llu bytes", (unsigned long long)n);
-    BT_TRY(take_bytes(c, *out, n, err));
+    BT_TRY(read_file_bytes(c, *out, n, err));
     (*out)[n] = '\0';
     *length = (size_t)n;
     if (memchr(*out, 0, (size_t)n))
@@ -115,7 +115,7 @@ static int64_t signed_of(uint64_t v, bt_gguf_type t) {
 static bt_code read_scalar(cursor *c, bt_gguf_type t, int64_t *whole, double *real, bt_err *err) {
     unsigned char b[8] = {0};
     uint64_t v = 0;
-    BT_TRY(take_bytes(c, b, sizes[t], err));
+    BT_TRY(read_file_bytes(c, b, sizes[t], err));
     for (int i = 7; i >= 0; i--) v = v << 8 | b[i];
     *whole = signed_of(v, t);
     *real = t == BT_GGUF_U64 ? (double)v : (double)*whole;
@@ -316,7 +316,8 @@ static bt_code read_gguf_head(bt_gguf *g, cursor *c, bt_stored_list *l, bt_err *
     char magic[4] = {0};
     uint32_t version = 0;
     uint64_t tensors = 0, keys = 0;
-    if (c->f->bytes < 24 || take_bytes(c, magic, 4, err) != BT_OK || memcmp(magic, "GGUF", 4) != 0)
+    if (c->f->bytes < 24 || read_file_bytes(c, magic, 4, err) != BT_OK ||
+        memcmp(magic, "GGUF", 4) != 0)
         return bt_fail(err, BT_FORMAT,
                        "it is no GGUF file (a checkpoint or a folder of Hugging "
                        "Face is named by its folder)");

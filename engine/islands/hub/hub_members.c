@@ -149,7 +149,7 @@ static bool had_it(const bt_member *m, const char *text, size_t n, long long *ne
            seq >= 1 && (uint64_t)seq == m->applied;
 }
 
-static void welcome(bt_hub *h, bt_member *m, bool resend, bool had) {
+static void send_welcome(bt_hub *h, bt_member *m, bool resend, bool had) {
     const bt_island_welcome w = {.island = bt_hub_number(h, m),
                                  .incarnation = m->incarnation,
                                  .applied = (int64_t)m->applied,

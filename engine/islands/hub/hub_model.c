@@ -240,7 +240,7 @@ static void plain_bytes(bt_hub_model *m, const float *x, size_t *n) {
 }
 
 /* Copies optimizer state k of every tensor that has one. */
-static void moments(bt_hub_model *m, size_t k, size_t *n) {
+static void copy_moments(bt_hub_model *m, size_t k, size_t *n) {
     float *at = m->work;
     for (size_t i = 0; i < m->setup.params.n; i++) {
         const bt_tensor *x = &m->setup.params.tensors[i];
@@ -261,7 +261,7 @@ const void *bt_hub_model_bytes(bt_hub_model *m, int kind, size_t *n) {
         if (kind == BT_FETCH_WEIGHTS)
             plain_bytes(m, m->published, &m->encoded_bytes);
         else
-            moments(m, (size_t)(kind - BT_FETCH_MOMENT1), &m->encoded_bytes);
+            copy_moments(m, (size_t)(kind - BT_FETCH_MOMENT1), &m->encoded_bytes);
         m->encoded = kind;
         m->encoded_version = m->version;
     }

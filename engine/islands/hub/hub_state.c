@@ -279,7 +279,7 @@ static uint64_t log_checksum(const log_head *h, const void *json, const void *me
     return XXH3_64bits(parts, sizeof parts);
 }
 
-static bt_code write_all(int fd, struct iovec *v, int n, const char *dir, bt_err *err) {
+static bt_code write_vectors(int fd, struct iovec *v, int n, const char *dir, bt_err *err) {
     while (n > 0) {
         ssize_t k = writev(fd, v, n);
         if (k < 0 && errno == EINTR) continue;
@@ -320,7 +320,7 @@ bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t versi
         struct iovec v[] = {{&head, sizeof head},
                             {json.data, json.len},
                             {(void *)(uintptr_t)mean, head.mean_bytes}};
-        code = write_all(s->log, v, 3, s->dir, err);
+        code = write_vectors(s->log, v, 3, s->dir, err);
         if (code == BT_OK && fdatasync(s->log) != 0)
             code = bt_fail_errno(err, BT_IO, errno, "cannot keep the log of updates in '%s'",
                                  s->dir);

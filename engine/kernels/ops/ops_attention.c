@@ -42,7 +42,7 @@ static void zero_rows(float *x, size_t ld, size_t rows, size_t D) {
 }
 
 /* element i of o_in, q, k or v */
-static const void *element(const attn_job *j, const void *x, size_t i) {
+static const void *address_of_element(const attn_job *j, const void *x, size_t i) {
     return (const char *)x + i * (j->s->bf16 ? sizeof(uint16_t) : sizeof(float));
 }
 
@@ -59,10 +59,10 @@ static void do_attn_fwd(void *ctx, int thread, size_t a, size_t b) {
             continue;
         }
         bt_active_kernels()->attn_fwd(o, j->lse_out + r.lse + h * j->s->T,
-                                      element(j, j->q, row * s->ldq + h * s->D),
-                                      element(j, j->k, row * s->ldk + kv * s->D),
-                                      element(j, j->v, row * s->ldv + kv * s->D), s, 0, s->T,
-                                      j->prec, bt_ops_scratch(thread));
+                                      address_of_element(j, j->q, row * s->ldq + h * s->D),
+                                      address_of_element(j, j->k, row * s->ldk + kv * s->D),
+                                      address_of_element(j, j->v, row * s->ldv + kv * s->D), s, 0,
+                                      s->T, j->prec, bt_ops_scratch(thread));
     }
 }
 
@@ -102,11 +102,13 @@ static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {
                 turn_back(s, j->dq + oq, s->ldq, row);
                 continue;
             }
-            bt_active_kernels()->attn_bwd(j->dq + oq, dk, dv, j->dout + oo, element(j, j->o_in, oo),
-                                          j->lse + r.lse + h * j->s->T, element(j, j->q, oq),
-                                          element(j, j->k, row * s->ldk + kv * s->D),
-                                          element(j, j->v, row * s->ldv + kv * s->D), s, j->prec,
-                                          bt_ops_scratch(thread));
+            bt_active_kernels()->attn_bwd(j->dq + oq, dk, dv, j->dout + oo,
+                                          address_of_element(j, j->o_in, oo),
+                                          j->lse + r.lse + h * j->s->T,
+                                          address_of_element(j, j->q, oq),
+                                          address_of_element(j, j->k, row * s->ldk + kv * s->D),
+                                          address_of_element(j, j->v, row * s->ldv + kv * s->D), s,
+                                          j->prec, bt_ops_scratch(thread));
             turn_back(s, j->dq + oq, s->ldq, row);
         }
         turn_back(s, dk, s->ldk, row);

@@ -83,7 +83,7 @@ static regs cpuid(uint32_t leaf, uint32_t sub) {
     return r;
 }
 
-static bool bit(uint32_t word, int i) { return (word >> i) & 1u; }
+static bool bit_of(uint32_t word, int i) { return (word >> i) & 1u; }
 
 static uint64_t xcr0(void) {
     uint32_t lo, hi;
@@ -132,23 +132,24 @@ static void read_caches(void) {
 
 static void read_features(void) {
     regs f1 = cpuid(1, 0), f7 = cpuid(7, 0), f71 = cpuid(7, 1);
-    if (!bit(f1.c, 27)) return; /* OSXSAVE */
+    if (!bit_of(f1.c, 27)) return; /* OSXSAVE */
     uint64_t x = xcr0();
     bool ymm = (x & 0x6) == 0x6, zmm = (x & 0xe6) == 0xe6, tile = (x & 0x60000) == 0x60000;
-    cpu.avx2 = ymm && bit(f7.b, 5);
-    cpu.fma = ymm && bit(f1.c, 12);
-    cpu.f16c = ymm && bit(f1.c, 29);
-    cpu.avx_vnni = ymm && bit(f71.a, 4);
-    cpu.avx512 = zmm && bit(f7.b, 16) && bit(f7.b, 17) && bit(f7.b, 30) && bit(f7.b, 31);
-    cpu.avx512_vnni = cpu.avx512 && bit(f7.c, 11);
-    cpu.avx512_vbmi = cpu.avx512 && bit(f7.c, 1);
-    cpu.avx512_bf16 = cpu.avx512 && bit(f71.a, 5);
+    cpu.avx2 = ymm && bit_of(f7.b, 5);
+    cpu.fma = ymm && bit_of(f1.c, 12);
+    cpu.f16c = ymm && bit_of(f1.c, 29);
+    cpu.avx_vnni = ymm && bit_of(f71.a, 4);
+    cpu.avx512 = zmm && bit_of(f7.b, 16) && bit_of(f7.b, 17) && bit_of(f7.b, 30) &&
+                 bit_of(f7.b, 31);
+    cpu.avx512_vnni = cpu.avx512 && bit_of(f7.c, 11);
+    cpu.avx512_vbmi = cpu.avx512 && bit_of(f7.c, 1);
+    cpu.avx512_bf16 = cpu.avx512 && bit_of(f71.a, 5);
     /* Cooper Lake has bf16 and no VBMI. The model number is not used, because a virtual machine may hide it and the
      * tiles. */
     cpu.bf16_slow = cpu.avx512_bf16 && cpu.avx512_vbmi && strcmp(cpu.vendor, "GenuineIntel") == 0;
-    cpu.amx_tile = tile && bit(f7.d, 24) && request_tiles();
-    cpu.amx_int8 = cpu.amx_tile && bit(f7.d, 25);
-    cpu.amx_bf16 = cpu.amx_tile && bit(f7.d, 22);
+    cpu.amx_tile = tile && bit_of(f7.d, 24) && request_tiles();
+    cpu.amx_int8 = cpu.amx_tile && bit_of(f7.d, 25);
+    cpu.amx_bf16 = cpu.amx_tile && bit_of(f7.d, 22);
 }
 #endif
 
@@ -168,7 +169,7 @@ static const struct kind {
     {"neoverse-v1", "ARM", false, false, false, false, false, true, true},
 };
 
-static void pretend(const char *name) {
+static void hide_features_of(const char *name) {
     for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++) {
         const struct kind *k = &kinds[i];
         if (strcmp(k->name, name) != 0) continue;
@@ -200,7 +201,7 @@ static void read_cpu(void) {
     if (!cpu.l1d_bytes) cpu.l1d_bytes = cache_size(_SC_LEVEL1_DCACHE_SIZE, 32768);
     if (!cpu.l2_bytes) cpu.l2_bytes = cache_size(_SC_LEVEL2_CACHE_SIZE, 1048576);
     if (!cpu.l3_bytes) cpu.l3_bytes = cache_size(_SC_LEVEL3_CACHE_SIZE, 8388608);
-    pretend(bt_testing_cpu());
+    hide_features_of(bt_testing_cpu());
     found = cpu;
 }
 

@@ -68,8 +68,8 @@ void bt_adapter_add(const bt_linear *l, float *y, const float *u, size_t n) {
     bt_op_gemm(y, l->N, u, a->rank, 0, a->b, a->rank, 1, 1, n, l->N, a->rank, l->prec, BT_ACC);
 }
 
-static void fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
-                size_t r0, size_t rows, int flags) {
+static void adapter_forward(const bt_linear *l, float *y, const bt_linear_input *in,
+                            const float *src, size_t r0, size_t rows, int flags) {
     const bt_adapter *a = &l->adapter;
     l->frozen->fwd(l, y, in, src, r0, rows, flags);
     for (size_t at = 0, n; a->rank && at < rows; at += n) {
@@ -79,8 +79,8 @@ static void fwd(const bt_linear *l, float *y, const bt_linear_input *in, const f
     }
 }
 
-static void dx(const bt_linear *l, size_t range, float *dx_out, bt_grads dy, size_t r0, size_t rows,
-               int flags) {
+static void adapter_input_gradient(const bt_linear *l, size_t range, float *dx_out, bt_grads dy,
+                                   size_t r0, size_t rows, int flags) {
     const bt_adapter *a = &l->adapter;
     size_t N = l->N / l->ranges, col = range * N;
     l->frozen->dx(l, range, dx_out, dy, r0, rows, flags);
@@ -112,7 +112,7 @@ static void adapter_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *i
     }
 }
 
-const bt_linear_ops bt_adapter_ops = {fwd, dx, adapter_dw};
+const bt_linear_ops bt_adapter_ops = {adapter_forward, adapter_input_gradient, adapter_dw};
 
 void bt_net_adapters(bt_model *m, bool on) {
     for (int i = 0; i < m->setup.cfg.L; i++) {

@@ -254,8 +254,8 @@ static void attend_prompt(const bt_decoder *d, bt_layer *l, size_t first, size_t
                    (size_t)c->KV, BT_PREC_FP32);
 }
 
-static void attention(bt_decoder *d, bt_layer *l, size_t layer, const bt_decode_part *parts,
-                      size_t n) {
+static void run_decode_attention(bt_decoder *d, bt_layer *l, size_t layer,
+                                 const bt_decode_part *parts, size_t n) {
     const bt_model_cfg *c = &d->m->setup.cfg;
     const size_t KVD = (size_t)c->KV * (size_t)c->D;
     size_t first = 0, single = 0; /* rows single .. first are processed together */
@@ -336,8 +336,8 @@ static void flush_rows(collected *c) {
     c->n = 0;
 }
 
-static void logits(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
-                   void *ctx) {
+static void report_logits(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
+                          void *ctx) {
     bt_model *m = d->m;
     const size_t C = (size_t)m->setup.cfg.C;
     collected c = {.d = d,
@@ -367,12 +367,12 @@ static void step_one(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_lo
     for (int i = 0; i < m->setup.cfg.L; i++) {
         bt_layer *l = &m->layers[i];
         bt_net_qkv(m, l, M);
-        attention(d, l, (size_t)i, parts, n);
+        run_decode_attention(d, l, (size_t)i, parts, n);
         bt_net_attn_out(m, l, M);
         bt_net_ffn(m, l, M);
     }
     for (size_t p = 0; p < n; p++) d->length[parts[p].slot] += parts[p].n;
-    if (fn) logits(d, parts, n, fn, ctx);
+    if (fn) report_logits(d, parts, n, fn, ctx);
 }
 
 /* ---- a step of an ensemble ------------------------------------------------------------------- */
@@ -384,11 +384,11 @@ typedef struct mixing {
     bool first;
 } mixing;
 
-static void add_member_probabilities(void *ctx, size_t p, size_t i, const float *logits) {
+static void add_member_probabilities(void *ctx, size_t p, size_t i, const float *report_logits) {
     mixing *x = ctx;
     float *mean = x->mean + x->n++ * x->V;
     (void)p, (void)i;
-    (x->first ? bt_net_mean_put : bt_net_mean_add)(mean, logits, x->V);
+    (x->first ? bt_net_mean_put : bt_net_mean_add)(mean, report_logits, x->V);
 }
 
 void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,

@@ -48,9 +48,11 @@ static size_t floats_per_row(const bt_model *m) {
     return n;
 }
 
-static bool centred(const bt_model *m) { return m->setup.cfg.linear == BT_LIN_BITNET1; }
+static bool subtracts_mean(const bt_model *m) { return m->setup.cfg.linear == BT_LIN_BITNET1; }
 
-size_t bt_model_quant_sums(const bt_model *m) { return floats_per_row(m) * (centred(m) ? 2 : 1); }
+size_t bt_model_quant_sums(const bt_model *m) {
+    return floats_per_row(m) * (subtracts_mean(m) ? 2 : 1);
+}
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
@@ -90,7 +92,7 @@ static void sum_range(void *ctx, int thread, size_t from, size_t to) {
 }
 
 void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
-    double *abs = sums, *plain = centred(m) ? sums + floats_per_row(m) : NULL;
+    double *abs = sums, *plain = subtracts_mean(m) ? sums + floats_per_row(m) : NULL;
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         if (!t->tern) continue;
@@ -120,7 +122,7 @@ static double add_block_sums(const double *blocks, size_t n) {
 /* b1.58: absmean, codes round to {-1, 0, 1} (arXiv:2402.17764, clamped as in the released code);
  * b1: sign of the centred weight (arXiv:2310.11453) */
 void bt_model_quant_scales(bt_model *m, const double *sums) {
-    const double *abs = sums, *plain = centred(m) ? sums + floats_per_row(m) : NULL;
+    const double *abs = sums, *plain = subtracts_mean(m) ? sums + floats_per_row(m) : NULL;
     double(*totals)[2] = m->totals;
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
@@ -139,7 +141,7 @@ void bt_model_quant_scales(bt_model *m, const double *sums) {
         if (!l) continue;
         double n = (double)t->whole_rows * (double)t->whole_cols;
         l->scale = fmaxf((float)(totals[i][0] / n), SCALE_LEAST);
-        l->mean = centred(m) ? (float)(totals[i][1] / n) : 0.0f;
+        l->mean = subtracts_mean(m) ? (float)(totals[i][1] / n) : 0.0f;
         l->counts = (bt_tern_stats){0, 0, 0};
         l->counted = 0;
     }
@@ -242,7 +244,7 @@ bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, u
                   .first = first,
                   .mean = l->mean,
                   .inv_scale = 1.0f / l->scale,
-                  .sign = centred(m),
+                  .sign = subtracts_mean(m),
                   .n = n};
     bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, own_range, &j);
     if (j.bad)
@@ -324,7 +326,7 @@ void bt_model_quantise(bt_model *m) {
         const bt_tensor *t = &m->params.tensors[i];
         bt_linear *l = t->tern ? quantised_linear(m, t) : NULL;
         if (!l) continue;
-        count_code_stats(l, refresh_codes(l, centred(m)), t->count);
+        count_code_stats(l, refresh_codes(l, subtracts_mean(m)), t->count);
         pack_codes(l, l->codes);
         if (l->packed2) bt_parallel_for(l->N, 64, pack2_rows, l);
     }

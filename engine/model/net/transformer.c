@@ -119,8 +119,8 @@ static bool layer_rotates(const bt_model *m, const bt_layer *l) {
 }
 
 /* Processes heads of q or k: norm (if there is one), then rotation by position. */
-static void rotate(const bt_model *m, const bt_layer *l, bool kv, float *out, float *rstd,
-                   const float *x, size_t M) {
+static void norm_and_rotate(const bt_model *m, const bt_layer *l, bool kv, float *out, float *rstd,
+                            const float *x, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     const bt_gain *gain = kv ? &l->k_norm : &l->q_norm;
     size_t D = (size_t)c->D, heads = (size_t)(kv ? c->KV : c->H);
@@ -186,8 +186,8 @@ void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
     project_qkv_rows(&l->q, &l->q_bias, a->q, &l->attn_in, a->x, 0, M);
     project_qkv_rows(&l->k, &l->k_bias, a->k, &l->attn_in, a->x, 0, M);
     project_qkv_rows(&l->v, &l->v_bias, a->v, &l->attn_in, a->x, 0, M);
-    rotate(m, l, false, bt_net_q(l), a->q_rstd, a->q, M);
-    rotate(m, l, true, bt_net_k(l), a->k_rstd, a->k, M);
+    norm_and_rotate(m, l, false, bt_net_q(l), a->q_rstd, a->q, M);
+    norm_and_rotate(m, l, true, bt_net_k(l), a->k_rstd, a->k, M);
 }
 
 void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M) {
@@ -419,8 +419,8 @@ static bool turns_back(const bt_model *m) { return m->tp->sum_kv == bt_one_rank_
 
 /* Passes dy in place through the rotation, then through the head norm, whose input was x; `spare` has the size of
  * dy. */
-static float *unrotate(const backward *p, const bt_layer *l, bool kv, float *dy, float *spare,
-                       const float *x) {
+static float *undo_norm_and_rotate(const backward *p, const bt_layer *l, bool kv, float *dy,
+                                   float *spare, const float *x) {
     bt_model *m = p->m;
     const bt_gain *gain = kv ? &l->k_norm : &l->q_norm;
     size_t D = (size_t)m->setup.cfg.D, heads = (size_t)(kv ? m->setup.cfg.KV : m->setup.cfg.H);
@@ -461,8 +461,8 @@ static void attn_backward(const backward *p, bt_layer *l) {
         l->o_in.ops->bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M);
     gradient_done(p, l->o_in.gain.tensor);
     if (c->qk_norm) { /* rotated heads are not kept */
-        rotate(m, l, false, a->qr, NULL, a->q, p->M);
-        rotate(m, l, true, a->kr, NULL, a->k, p->M);
+        norm_and_rotate(m, l, false, a->qr, NULL, a->q, p->M);
+        norm_and_rotate(m, l, true, a->kr, NULL, a->k, p->M);
     }
     if (shape.bf16)
         bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o_saved, a->lse, a->q_saved, a->k_saved,
@@ -473,8 +473,8 @@ static void attn_backward(const backward *p, bt_layer *l) {
     poll_layer_source(m);
     m->tp->sum_kv(m, a->dk, p->M);
     m->tp->sum_kv(m, a->dv, p->M);
-    const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);
-    const float *dq = unrotate(p, l, false, a->dq, a->qr, a->q);
+    const float *dk = undo_norm_and_rotate(p, l, true, a->dk, a->kr, a->k);
+    const float *dq = undo_norm_and_rotate(p, l, false, a->dq, a->qr, a->q);
     bias_done(p, &l->v, &l->v_bias, a->dv);
     bias_done(p, &l->k, &l->k_bias, dk);
     bias_done(p, &l->q, &l->q_bias, dq);

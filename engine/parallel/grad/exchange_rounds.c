@@ -35,7 +35,7 @@ static int own_relay(const bt_exchange *x, int owner) {
 }
 
 /* true for an owner of another host group whose messages this rank relays */
-static bool relays(const bt_exchange *x, int owner) {
+static bool relays_for_owner(const bt_exchange *x, int owner) {
     return x->route.host_group[owner] != x->route.mine && x->route.relayed[owner] >= 0;
 }
 
@@ -177,7 +177,7 @@ static bt_code sum_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     }
     for (int k = 1; k < r->n; k++) {
         int to = (r->me - k + r->n) % r->n;
-        if (relays(x, to) && round_range_length(bt_exchange_owned_by(x, s, to)) > 0)
+        if (relays_for_owner(x, to) && round_range_length(bt_exchange_owned_by(x, s, to)) > 0)
             BT_TRY(send_sums(x, s, to, &places, err));
     }
     return BT_OK;
@@ -185,7 +185,7 @@ static bt_code sum_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
 
 /* True if this rank receives the sum of another host group's part, for itself and the ranks of its host. */
 static bool receives_sum(const bt_exchange *x, const bt_exchange_slot *s, int owner) {
-    return relays(x, owner) && bt_route_needs(&x->route, x->route.me, owner) &&
+    return relays_for_owner(x, owner) && bt_route_needs(&x->route, x->route.me, owner) &&
            round_range_length(bt_exchange_owned_by(x, s, owner)) > 0;
 }
 

@@ -33,12 +33,12 @@ struct bt_reducer {
 
 static void poll_reducer(void *ctx);
 
-static bool sharded(const bt_reducer_cfg *c) { return c->shards && c->shards->n > 1; }
+static bool has_shards(const bt_reducer_cfg *c) { return c->shards && c->shards->n > 1; }
 
 static void cut_buckets(bt_buckets *b, const bt_reducer_cfg *c, int dp_size) {
-    bt_buckets_init(b, c->n, sharded(c) ? c->shards->stripe * sizeof(float) : c->bucket_bytes,
+    bt_buckets_init(b, c->n, has_shards(c) ? c->shards->stripe * sizeof(float) : c->bucket_bytes,
                     dp_size);
-    assert(!sharded(c) || b->elems == c->shards->stripe);
+    assert(!has_shards(c) || b->elems == c->shards->stripe);
 }
 
 /* Plan of the exchange. Without units a rank's gradient is one leaf of the tree. */
@@ -50,7 +50,7 @@ static bt_exchange_plan plan_reducer_exchange(const bt_reducer_cfg *c, const bt_
         .shape = shape,
         .rank = rank,
         .buckets = buckets,
-        .sharded = sharded(c),
+        .sharded = has_shards(c),
         .form = form,
         .units = c->units > 0 ? c->units : (int64_t)shape->dp_replicate * shape->dp_shard,
         .shares = c->units > 0 ? c->shares : NULL};

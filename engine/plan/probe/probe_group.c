@@ -29,7 +29,7 @@ static void probe_gather(bt_tp_group *t, const void *mine, void *all, size_t byt
     for (int k = 0; k < t->size; k++) memcpy((char *)all + (size_t)k * bytes, mine, bytes);
 }
 
-static void reduce(bt_tp_group *t, float *x, size_t n, int group_size) {
+static void reduce_nothing(bt_tp_group *t, float *x, size_t n, int group_size) {
     (void)t, (void)x, (void)n, (void)group_size;
 }
 
@@ -59,7 +59,7 @@ bt_code bt_probe_group_create(bt_tp_group **out, int size, size_t rows, size_t c
                          .all_gather_rows = probe_gather_rows,
                          .reduce_scatter_rows = reduce_scatter_rows,
                          .all_gather = probe_gather,
-                         .all_reduce = reduce,
+                         .all_reduce = reduce_nothing,
                          .destroy = probe_destroy};
     *out = &g->t;
     return BT_OK;

@@ -35,7 +35,7 @@ enum {
 static const double GRADS_S = 0.3;
 
 /* Waiting times use the shortest sample; all others may include other programs. */
-static double shortest(double *samples, size_t n) {
+static double shortest_sample(double *samples, size_t n) {
     (void)bt_probe_typical(samples, n); /* sorts */
     return samples[0];
 }
@@ -78,8 +78,8 @@ static bt_code probe_tp(bt_link_rate *l, bt_comm *group, bt_err *err) {
     bt_tp_group_destroy(t);
     free(x);
     if (code != BT_OK) return code;
-    l->meet_s = shortest(took.meet, ROUNDS);
-    double moved_s = shortest(took.rows, ROUNDS) - 2 * l->meet_s,
+    l->meet_s = shortest_sample(took.meet, ROUNDS);
+    double moved_s = shortest_sample(took.rows, ROUNDS) - 2 * l->meet_s,
            bytes = 2.0 * ROWS * COLS * sizeof(float) * (l->n - 1) / l->n;
     l->rows_bytes_per_s = moved_s > 0 ? bytes / moved_s : 0;
     return BT_OK;
@@ -92,7 +92,7 @@ static bt_code probe_agreement(bt_comm *group, double *out, bt_err *err) {
         BT_TRY(bt_all_reduce_i64(group, said, 5, BT_MAX, err));
         took[i] = (double)(bt_now_ns() - start) / 1e9;
     }
-    *out = shortest(took, STEPS);
+    *out = shortest_sample(took, STEPS);
     return BT_OK;
 }
 
@@ -196,7 +196,7 @@ static bt_code probe_gradients(bt_link_rate *l, bt_err *err) {
     return code;
 }
 
-static void compute(const float *x, int64_t passes) {
+static void compute_passes(const float *x, int64_t passes) {
     volatile double sum = 0;
     for (int64_t i = 0; i < passes; i++) sum = sum + bt_op_sum_squares(x, SHARED_ELEMS);
 }
@@ -210,7 +210,7 @@ static bt_code processor_share(double *out, const float *x, int64_t passes, int6
     const double began = bt_probe_clock();
     for (int64_t i = 0; i < rounds; i++) {
         const double start = bt_probe_clock();
-        compute(x, passes);
+        compute_passes(x, passes);
         s[0] += bt_probe_clock() - start;
         BT_TRY(bt_barrier(bt_comm_world(), err));
     }
@@ -228,7 +228,7 @@ static bt_code probe_sharing(bt_link_rate *l, bt_err *err) {
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) {
         double pass_s = bt_probe_clock();
-        compute(x, 64);
+        compute_passes(x, 64);
         pass_s = (bt_probe_clock() - pass_s) / 64;
         code = bt_all_reduce_f64(bt_comm_world(), &pass_s, 1, BT_MAX, err);
         const int64_t often = (int64_t)(BT_SHARED_OFTEN_S / fmax(pass_s, 1e-7)) + 1,

@@ -37,7 +37,7 @@ typedef struct stage {
 } stage;
 
 /* reduces a shape to one that is measured quickly and represents it */
-static bt_part_shape affordable(bt_part_shape s, double most, double share) {
+static bt_part_shape shrink_part_shape(bt_part_shape s, double most, double share) {
     const double ops = most * share;
     const int32_t rows = share < 1 ? 128 : 256;
     while (s.B > 1 && bt_part_ops(&s) + bt_part_attention_ops(&s) > ops) s.B = (s.B + 1) / 2;
@@ -283,7 +283,7 @@ static bt_code measure_together(const bt_part_shape *shape, bt_part_rate *out, b
 /* Measures a doubtful rate twice and keeps the shorter, because other programs and the placement of memory lengthen
  * a pass and never shorten it. */
 static bt_code probe_part(bt_rates *r, const bt_part_shape *want, double budget_s, bt_err *err) {
-    bt_part_shape shape = affordable(*want, OPS_MOST, fmin(1, budget_s / FULL_S));
+    bt_part_shape shape = shrink_part_shape(*want, OPS_MOST, fmin(1, budget_s / FULL_S));
     bt_part_rate rate, again;
     BT_TRY(measure_together(&shape, &rate, err));
     if (shape.kind == BT_PART_LAYER) read_ops(r);
@@ -333,8 +333,8 @@ static bt_code probe_part_group(bt_rates *r, const bt_part_shape *want, double b
     bt_comm *world = bt_comm_world(), *tp = NULL;
     const int me = bt_comm_rank(world);
     bt_group_rate g = {.world = bt_comm_size(world),
-                       .shape = affordable(*want, GROUP_OPS_MOST,
-                                           fmin(1, budget_s / GROUPS_FULL_S))};
+                       .shape = shrink_part_shape(*want, GROUP_OPS_MOST,
+                                                  fmin(1, budget_s / GROUPS_FULL_S))};
     const size_t tokens = (size_t)g.shape.B * (size_t)g.shape.T;
     bt_tp_group *group = NULL;
     stage real = {0}, alone = {0};

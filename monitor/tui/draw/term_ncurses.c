@@ -153,7 +153,7 @@ static void suspend(nc_term *t) {
 }
 
 /* Translates the wheel and the first button; other buttons are ignored. */
-static int32_t mouse(nc_term *t) {
+static int32_t read_mouse_key(nc_term *t) {
     MEVENT e;
     if (getmouse(&e) != OK) return BT_KEY_NONE;
     t->base.mouse_x = e.x;
@@ -185,7 +185,7 @@ static int32_t translate_key(nc_term *t, int rc, wint_t ch) {
     case KEY_DC: return BT_KEY_DELETE;
     case KEY_BACKSPACE: return BT_KEY_BACKSPACE;
     case KEY_ENTER: return '\n';
-    case KEY_MOUSE: return mouse(t);
+    case KEY_MOUSE: return read_mouse_key(t);
     case KEY_RESIZE: t->all = true; return BT_KEY_RESIZE;
     case PASTE_BEGIN: return BT_KEY_PASTE_BEGIN;
     case PASTE_END: return BT_KEY_PASTE_END;

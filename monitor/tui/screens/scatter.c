@@ -58,7 +58,7 @@ static bool read_point_value(void *ctx, const bt_row *row) {
 }
 
 /* Selects the learning rate if runs differ in it, or else the number with the most values. */
-static bt_code find_setting(bt_top *t, bt_err *err) {
+static bt_code find_x_setting(bt_top *t, bt_err *err) {
     return bt_db_query(
         t->cfg.db,
         &(bt_query){.sql = "SELECT key FROM configs WHERE key NOT LIKE 'run.%' AND typeof(value) "
@@ -78,7 +78,7 @@ bt_code bt_scatter_load(bt_top *t, bt_err *err) {
     if (!s->value) return bt_fail(err, BT_NOMEM, "no memory for the settings of the runs");
     snprintf(s->setting, sizeof s->setting, "%s", s->wanted);
     s->n = 0;
-    if (!s->wanted[0]) BT_TRY(find_setting(t, err));
+    if (!s->wanted[0]) BT_TRY(find_x_setting(t, err));
     if (!s->setting[0]) return BT_OK;
     return bt_db_query(t->cfg.db,
                        &(bt_query){.sql = "SELECT run, CAST(value AS REAL) FROM configs WHERE "

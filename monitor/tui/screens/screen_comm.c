@@ -168,7 +168,7 @@ static void link_text(const bt_view_comm *c, double load, int room, char *out, s
     }
 }
 
-static void exchanges(bt_top *t, bt_rect r, bt_style title) {
+static void draw_exchanges(bt_top *t, bt_rect r, bt_style title) {
     const bt_view_comm *c = &t->view->comm;
     char right[256], link[160], a[32], b[32];
     int top = 0;
@@ -234,7 +234,7 @@ static const char *figure_of(const bt_top *t, int pane, char *out, size_t size) 
     return out;
 }
 
-static void chart(bt_top *t, bt_rect r, int pane, bool active) {
+static void draw_comm_chart(bt_top *t, bt_rect r, int pane, bool active) {
     static const struct {
         bt_top_series s;
         const char *title;
@@ -256,7 +256,7 @@ static void draw_comm_charts(bt_top *t, bt_rect r) {
     for (int i = 0; i < 3; i++) {
         /* If only two fit, the third replaces the second. */
         int pane = i == PANE_OVERLAP && t->pane == PANE_WIRE && !wide ? PANE_WIRE : i;
-        if (col[i].w > 0) chart(t, col[i], pane, t->pane == pane);
+        if (col[i].w > 0) draw_comm_chart(t, col[i], pane, t->pane == pane);
     }
 }
 
@@ -264,8 +264,8 @@ static void one_pane(bt_top *t, bt_rect r) {
     switch (t->pane) {
     case PANE_OVERHEAD:
     case PANE_OVERLAP:
-    case PANE_WIRE: chart(t, r, t->pane, true); break;
-    case PANE_KINDS: exchanges(t, r, bt_top_title(t, PANE_KINDS)); break;
+    case PANE_WIRE: draw_comm_chart(t, r, t->pane, true); break;
+    case PANE_KINDS: draw_exchanges(t, r, bt_top_title(t, PANE_KINDS)); break;
     case PANE_RANKS: draw_comm_ranks(t, r, bt_top_title(t, PANE_RANKS)); break;
     default: bt_pairs_draw(t, r, bt_top_title(t, PANE_PAIRS));
     }
@@ -296,7 +296,7 @@ void bt_screen_comm(bt_top *t, bt_rect r) {
         bt_pairs_draw(t, out[0], bt_top_title(t, PANE_PAIRS));
     else if (out[0].h > 0)
         draw_comm_charts(t, out[0]);
-    if (out[1].h > 2) exchanges(t, out[1], bt_top_title(t, PANE_KINDS));
+    if (out[1].h > 2) draw_exchanges(t, out[1], bt_top_title(t, PANE_KINDS));
     if (out[2].h >= 3) draw_comm_ranks(t, out[2], bt_top_title(t, PANE_RANKS));
     if (out[3].h >= 4) bt_pairs_draw(t, out[3], bt_top_title(t, PANE_PAIRS));
 }

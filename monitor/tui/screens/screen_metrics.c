@@ -79,7 +79,7 @@ static bool paint_metric_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, in
 }
 
 /* Lists the panels in their order, the current one in colour. */
-static void panels(bt_top *t, bt_rect r) {
+static void draw_panel_list(bt_top *t, bt_rect r) {
     int x = r.x;
     for (int p = 0; p < BT_PANEL_COUNT; p++) {
         bool on = (bt_metric_panel)p == t->view->panel.panel;
@@ -113,7 +113,7 @@ void bt_screen_metrics(bt_top *t, bt_rect r) {
     if (l->selected >= (int)t->n_rows) l->selected = t->n_rows ? (int)t->n_rows - 1 : 0;
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
                    bt_panel_title(p->panel), bt_panel_query(p->panel));
-    panels(t, (bt_rect){r.x, r.y + 1, r.w, 1});
+    draw_panel_list(t, (bt_rect){r.x, r.y + 1, r.w, 1});
     const bt_list_table table = {.cols = columns,
                                  .n_cols = C_COUNT,
                                  .cell = metric_cell,

@@ -156,7 +156,7 @@ static void run_curve(bt_top *t, bt_rect r, const bt_view_run *x) {
         bt_top_empty(t, r, "no step yet");
 }
 
-static void preview(bt_top *t, bt_rect r, const bt_view_run *x) {
+static void draw_run_preview(bt_top *t, bt_rect r, const bt_view_run *x) {
     char right[160];
     bt_rect col[2];
     if (t->mode % 2) {
@@ -198,7 +198,7 @@ void bt_screen_runs(bt_top *t, bt_rect r) {
     else
         snprintf(right, sizeof right, "Enter opens, Space marks, c compares, R new run");
     if (t->expanded && t->n_rows > 0) {
-        preview(t, r, &y->run[t->rows[l->selected]]);
+        draw_run_preview(t, r, &y->run[t->rows[l->selected]]);
         return;
     }
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "runs", right);
@@ -220,5 +220,5 @@ void bt_screen_runs(bt_top *t, bt_rect r) {
     /* directly below a short list */
     int top = spare > below ? r.y + 3 + (int)t->n_rows : r.y + r.h - below;
     if (below && t->n_rows > 0)
-        preview(t, (bt_rect){r.x, top, r.w, below}, &y->run[t->rows[l->selected]]);
+        draw_run_preview(t, (bt_rect){r.x, top, r.w, below}, &y->run[t->rows[l->selected]]);
 }

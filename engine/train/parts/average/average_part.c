@@ -12,7 +12,7 @@ typedef struct average {
     size_t n;
 } average;
 
-static void release_pieces(average *a) {
+static void release_average(average *a) {
     for (size_t i = 0; i < a->n; i++) free(a->pieces[i]);
     free(a->pieces);
     a->pieces = NULL;
@@ -28,14 +28,14 @@ static bt_code average_create(bt_trainer *t, const bt_trainer_setup *s, void **s
 }
 
 static void average_release(void *self) {
-    release_pieces(self);
+    release_average(self);
     free(self);
 }
 
 static bt_code average_model_made(void *self, bt_trainer *t, bt_err *err) {
     average *a = self;
     const bt_update *u = &t->update;
-    release_pieces(a);
+    release_average(a);
     a->pieces = calloc(u->n_pieces + 1, sizeof *a->pieces);
     for (; a->pieces && a->n < u->n_pieces; a->n++) {
         const size_t n = u->pieces[a->n].end - u->pieces[a->n].begin;

@@ -139,20 +139,20 @@ static bt_code codec_after_update(void *self, bt_trainer *t, bt_step_outcome *o,
     return BT_OK;
 }
 
-static bool samples(const bt_trainer *t) {
+static bool is_stats_step(const bt_trainer *t) {
     return t->setup.dp > 1 && bt_every(t->at.step - 1, t->cfg.train.stats_every);
 }
 
 static bool codec_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     const bt_codec_part *p = self;
     (void)o;
-    return p->choice.ladder.n > 1 || samples(t);
+    return p->choice.ladder.n > 1 || is_stats_step(t);
 }
 
 /* Statistics describe the codec of the previous step, so they precede the choice for the next one. */
 static bt_code codec_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     bt_codec_part *p = self;
-    if (samples(t)) {
+    if (is_stats_step(t)) {
         bt_span_begin(BT_MR_MONITOR);
         BT_TRY(bt_codec_choice_sample(&p->choice, t, &p->residual, o, err));
         bt_span_end();

@@ -63,7 +63,7 @@ static void json_number(char *out, size_t size, double v) {
         snprintf(out, size, "null");
 }
 
-static bt_code evaluate(bt_evaluator *e, bt_trainer *t, bt_err *err) {
+static bt_code run_validation(bt_evaluator *e, bt_trainer *t, bt_err *err) {
     bt_weights *w = t->update.weights;
     bt_eval_result *r = &t->validation.newest;
     int64_t start = bt_now_ns();
@@ -109,7 +109,7 @@ static bool evaluation_due(void *self, const bt_trainer *t, const bt_step_outcom
 static bt_code evaluation_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     const evaluation *e = self;
     bt_profile_hold(true);
-    bt_code code = evaluate(e->evaluator, t, err);
+    bt_code code = run_validation(e->evaluator, t, err);
     bt_profile_hold(false);
     o->evaluated = true;
     /* only a fully ternary model can be the best checkpoint */
@@ -122,7 +122,7 @@ static bt_code evaluation_act(void *self, bt_trainer *t, const bt_control *c, bo
                               bt_err *err) {
     const evaluation *e = self;
     if (!(c->verbs & BT_REQ_EVAL) || evaluated) return BT_OK;
-    if (e->evaluator) return evaluate(e->evaluator, t, err);
+    if (e->evaluator) return run_validation(e->evaluator, t, err);
     bt_telemetry_event(&t->telemetry, BT_EVENT_WARNING, t->at.step - 1, NULL,
                        "no validation data: data.val_frac is 0");
     return BT_OK;

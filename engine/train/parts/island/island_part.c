@@ -112,7 +112,7 @@ static bt_code mean_loss(bt_trainer *t, const bt_step_outcome *out, double *loss
     return BT_OK;
 }
 
-static void rejoined(bt_island_part *p, bt_trainer *t, bt_step_outcome *out) {
+static void handle_rejoin(bt_island_part *p, bt_trainer *t, bt_step_outcome *out) {
     const int64_t was = t->at.step;
     const bt_update_outcome o = bt_island_outcome(p->island);
     adopt_hub_step(p, t);
@@ -141,7 +141,7 @@ static bt_code apply_hub_answer(bt_island_part *p, bt_trainer *t, bt_step_outcom
         out->weight_decay = go->decay;
         out->grad_norm = go->grad_norm;
     }
-    if (again) rejoined(p, t, out);
+    if (again) handle_rejoin(p, t, out);
     if (go->steps == 0 &&
         t->at.step + 1 <
             t->cfg.train.steps) { /* rounds without this island have advanced the hub */

@@ -66,7 +66,7 @@ static bt_code write_sample_text(bt_trainer *t, bt_sample_text *s, bool asked, b
     return code;
 }
 
-static bt_code evaluated(void *self, bt_trainer *t, bt_err *err) {
+static bt_code generate_samples(void *self, bt_trainer *t, bt_err *err) {
     const samples *all = self;
     for (bt_sample_text *s = all->first; s; s = bt_sample_text_next(s))
         BT_TRY(write_sample_text(t, s, false, err));
@@ -104,4 +104,4 @@ const bt_part bt_part_samples = {.name = "samples",
                                  .release = samples_release,
                                  .build = samples_build,
                                  .act = samples_act,
-                                 .evaluated = evaluated};
+                                 .evaluated = generate_samples};
