@@ -35,7 +35,7 @@ void bt_finding_remedy(bt_finding *f, const char *fmt, ...) BT_PRINTF(2, 3);
 
 /* The checks, in the order of the report. */
 void bt_doctor_processor(bt_doctor *d); /* processor, cores, quotas */
-void bt_doctor_energy(bt_doctor *d);    /* whether energy counters can be read */
+void bt_doctor_energy(bt_doctor *d);    /* checks that energy counters can be read */
 void bt_doctor_kernels(bt_doctor *d);   /* kernel set of each slot, OpenBLAS */
 void bt_doctor_memory(bt_doctor *d);    /* memory, /dev/shm, limits */
 /* version, mpirun, launch flags, a test job on the hosts */

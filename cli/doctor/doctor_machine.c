@@ -182,7 +182,7 @@ static void write_blas_core(const void *ctx) {
     (void)!write(STDOUT_FILENO, name, strlen(name));
 }
 
-/* Writes the core type that OpenBLAS chooses by itself, without the setting of this program. */
+/* Writes the core type that OpenBLAS chooses without the setting of this program. */
 static bool blas_left_alone(char *out, size_t size) {
     int ends[2];
     pid_t pid;

@@ -15,19 +15,20 @@ static void muon_step_range(void *ctx, int thread, size_t a, size_t b) {
     for (size_t i = a; i < b; i++) m[i] = j->mu * m[i] + j->grad * j->e->g[i];
 }
 
-static step_job job_of(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
+static step_job muon_step_job(const bt_optim_elems *e, const bt_optim_cfg *cfg,
+                              const bt_optim_update *u) {
     const float mu = (float)cfg->momentum;
     return (step_job){e, mu, (1.0f - mu) * u->grad_scale};
 }
 
 static void muon_step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
-    step_job j = job_of(e, cfg, u);
+    step_job j = muon_step_job(e, cfg, u);
     bt_parallel_for(e->n, 16384, muon_step_range, &j);
 }
 
 static void muon_step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg,
                           const bt_optim_update *u) {
-    step_job j = job_of(e, cfg, u);
+    step_job j = muon_step_job(e, cfg, u);
     muon_step_range(&j, 0, 0, e->n);
 }
 

@@ -87,14 +87,14 @@ typedef struct store_job {
     const float *values;
 } store_job;
 
-static void store_use(void *ctx, const neighbours *f) {
+static void store_unused_state(void *ctx, const neighbours *f) {
     const store_job *j = ctx;
     store_few(j->s, f, j->values + f->at);
 }
 
 void bt_short_weights_store(const bt_short_states *s, const float *values, int64_t t) {
     store_job j = {s, values};
-    each_few(s, t, 0, s->n, store_use, &j);
+    each_few(s, t, 0, s->n, store_unused_state, &j);
 }
 
 static void step_neighbours(void *ctx, const neighbours *f) {

@@ -1,4 +1,4 @@
-/* matrix_map.h - which rank holds which elements of a pipeline stage's matrices, and which rank owns which matrix.
+/* matrix_map.h - assigns the elements of a pipeline stage's matrices to ranks, and each matrix to an owner.
  *
  *     ranks of the stage     g = (replica * shards + shard) * tp + tp_rank
  *     replica                all replicas hold the same elements

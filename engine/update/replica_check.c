@@ -273,7 +273,7 @@ bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err 
     const bt_mesh *mesh = c->update->mesh;
     const int64_t above = bt_comm_size(mesh->world) - bt_comm_rank(mesh->world);
     int64_t worst =
-        0; /* of the lowest rank that found one: number of the tensor in the whole model, from 1 */
+        0; /* number of the tensor in the whole model, from 1, on the lowest rank that found one */
     for (size_t i = 0; i < c->n_ranges && !worst; i++) {
         const bt_hashed_range *r = &c->ranges[i];
         if (!finite_range(c, r)) worst = above << 32 | (int64_t)(p->tensors[r->tensor].number + 1);

@@ -32,7 +32,7 @@ typedef struct bt_replica_blame { /* ranks that differ; the same on all ranks of
     int rank[2]; /* ranks in the world; rank[1] holds other weights than rank[0] */
     char host[2][BT_HOST_MAX];
     int64_t hash[2];
-    /* without a majority: the first element of the flat array that differs, and its values */
+    /* first element of the flat array that differs, and its values, if there is no majority */
     int64_t element;
     double value[2];
 } bt_replica_blame;

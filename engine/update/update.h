@@ -28,7 +28,7 @@ typedef struct bt_update {
     bt_tp_group *tp_group; /* NULL: no tensor parallelism */
     bt_params table;       /* the tensors of all stages */
     bt_optim_span *spans;  /* one per tensor of this rank's model */
-    bt_shards shards;      /* with one shard there is a single piece */
+    bt_shards shards;      /* one shard: a single piece contains everything */
     bt_range *pieces;      /* (n_pieces) pieces of this rank, one per stripe; may be empty */
     bt_optim **optims;     /* (n_pieces) optimizer states of the pieces */
     size_t n_pieces;

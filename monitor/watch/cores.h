@@ -42,7 +42,7 @@ typedef struct bt_cores {
     } seen[BT_SEEN_MAX];
 } bt_cores;
 
-/* ours: processes of the run, which are not listed as others; neither is the caller */
+/* ours: processes of the run, which the list of other processes omits, like the caller */
 void bt_cores_sample(bt_cores *c, const int *ours, int n, int64_t now_ns);
 
 #endif

@@ -43,7 +43,7 @@ bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first
 typedef struct bt_gate {
     char metric[64];
     bool greater, relative, percent; /* relative: the limit is a difference from the base run */
-    double limit;                    /* as entered: 0.5 for "+0.5%" */
+    double limit;                    /* percentage as entered: 0.5 for "+0.5%" */
     bt_at at;
 } bt_gate;
 bt_code bt_gate_parse(const char *text, bt_gate *out, bt_err *err) BT_MUST_CHECK;

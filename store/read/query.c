@@ -16,7 +16,7 @@ enum { MAX_COLUMNS = 256, CELL_BYTES = 32 };
 struct bt_db {
     char path[BT_PATH_BYTES];
     sqlite3 *db;
-    int64_t deadline_ns;       /* of the running query; 0: none */
+    int64_t deadline_ns;       /* deadline of the running query; 0: none */
     sqlite3_stmt *begin, *end; /* statements of a snapshot */
     sqlite3_stmt *version;     /* prepared, because it runs many times per second */
     bool snapping;             /* this file's BEGIN or COMMIT is running, which is allowed */

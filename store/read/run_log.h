@@ -9,7 +9,7 @@
 
 /* Classifies a line by keywords, because its writers have no common format. */
 bt_event_level bt_run_log_level(const char *line);
-int bt_run_log_rank(const char *line); /* of "... rank 3 ..."; -1: none */
+int bt_run_log_rank(const char *line); /* rank of a line "... rank 3 ..."; -1: none */
 /* Adds readable, cut (older lines are omitted) and lines, oldest first, each {level, rank or
  * null, text}, to an open object; reads at most `bytes` of the file's end. An unreadable file is
  * no error. */

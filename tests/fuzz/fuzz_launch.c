@@ -82,7 +82,7 @@ static void as_rules(const uint8_t *data, size_t n) {
 /* one packet, as from a supervisor */
 static const uint8_t *packet;
 static size_t packet_n;
-static void *say(void *ctx) {
+static void *serve_fuzz_bytes(void *ctx) {
     const int fd = accept4(*(int *)ctx, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0) return NULL;
     (void)!send(fd, packet, packet_n, MSG_NOSIGNAL);
@@ -102,7 +102,7 @@ static void as_message(const uint8_t *data, size_t n) {
         abort();
     packet = data;
     packet_n = n;
-    if (pthread_create(&thread, NULL, say, &fd) != 0) abort();
+    if (pthread_create(&thread, NULL, serve_fuzz_bytes, &fd) != 0) abort();
     if (bt_spare_wait(a.sun_path, &go, &err) == BT_OK) {
         if (!memchr(go.resume_from, 0, sizeof go.resume_from)) abort();
     } else if (!err.msg[0])

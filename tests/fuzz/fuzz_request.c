@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
 
-static void judge(char *line[7]) {
+static void check_request_lines(char *line[7]) {
     char run[BT_NAME_MAX], verb[32];
     bt_req_host_ok(line[1], "127.0.0.1", "box.example", 8158);
     /* Only these names may have this prefix. */
@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
         line[i] = next ? strsep(&next, "\n") : empty;
         if (!line[i]) line[i] = empty;
     }
-    judge(line);
+    check_request_lines(line);
     r = (bt_req){.method = "GET", .path = line[0]};
     while (next && *next) {
         char *key = strsep(&next, "\n&"), *value = strchr(key, '=');

@@ -11,7 +11,7 @@
 
 enum { INPUT_MAX = 1 << 20, IDS_MAX = 4096 };
 
-static bt_code say(bt_model_file *s, char *words, bt_err *err) {
+static bt_code print_log_probs(bt_model_file *s, char *words, bt_err *err) {
     static int32_t ids[IDS_MAX];
     size_t n = 0;
     char *end = words;
@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
     if (code == BT_OK) code = bt_model_file_open(&s, argv[1], &err);
     if (code == BT_OK)
         code = argc > 2 && strcmp(argv[2], "--encode") == 0 ? encode(s, input, n, &err)
-                                                            : say(s, input, &err);
+                                                            : print_log_probs(s, input, &err);
     if (code != BT_OK) fprintf(stderr, "%s\n", err.msg);
     bt_model_file_close(s);
     bt_threads_release();

@@ -195,7 +195,7 @@ static const layout not_reproducible[] = {
 static fake_sink lonely[N_SHAPES];
 static float *lonely_weights[N_SHAPES], *weights;
 
-static bool here(const layout *l) { return l->ranks & 1 << RANKS; }
+static bool runs_on_these_ranks(const layout *l) { return l->ranks & 1 << RANKS; }
 
 /* a high rate without warm-up: other bits separate the losses within few steps */
 static const char *const *words_of(int s, const char *const *more) {
@@ -309,7 +309,7 @@ static void same_bits(const layout *l) {
 static void the_bits_of_one_rank(void **state) {
     (void)state;
     for (size_t i = 0; i < N_LAYOUTS; i++)
-        if (here(&layouts[i])) same_bits(&layouts[i]);
+        if (runs_on_these_ranks(&layouts[i])) same_bits(&layouts[i]);
 }
 
 static void without_it_the_bits_differ(void **state) {
@@ -317,7 +317,7 @@ static void without_it_the_bits_differ(void **state) {
     for (size_t k = 0; k < sizeof not_reproducible / sizeof *not_reproducible; k++) {
         const layout *l = &not_reproducible[k];
         bool differs = false;
-        if (!here(l)) continue;
+        if (!runs_on_these_ranks(l)) continue;
         run_layout(l);
         for (size_t i = 0; i < LAYOUT_STEPS; i++)
             differs |= !same_value(lonely[l->shape].steps[i].v, together.steps[i].v,
@@ -377,7 +377,8 @@ int main(void) {
     /* one rank's run of each shape that the rows of this number of ranks have */
     for (int s = 0; s < N_SHAPES; s++) {
         bool used = false;
-        for (size_t i = 0; i < N_LAYOUTS; i++) used |= here(&layouts[i]) && layouts[i].shape == s;
+        for (size_t i = 0; i < N_LAYOUTS; i++)
+            used |= runs_on_these_ranks(&layouts[i]) && layouts[i].shape == s;
         if (used) run(&lonely[s], s, NULL, &lonely_weights[s]);
     }
     if (!layout_begin(RANKS)) return 1;

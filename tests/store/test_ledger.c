@@ -25,7 +25,7 @@ static void attempt_begins(story *y, const char *reason) {
     y->sink = bt_writer_sink(y->w);
 }
 
-static void happens(story *y, bt_event_kind kind, int64_t step, const char *body) {
+static void emit_ledger_event(story *y, bt_event_kind kind, int64_t step, const char *body) {
     y->sink->event(y->sink->ctx, &(bt_event){.kind = kind,
                                              .step = step,
                                              .rank = -1,
@@ -36,7 +36,7 @@ static void happens(story *y, bt_event_kind kind, int64_t step, const char *body
 
 static void training_begins(story *y, double after_s, int64_t done) {
     y->now += (int64_t)(after_s * S);
-    happens(y, done ? BT_EVENT_RESUMED : BT_EVENT_STARTED, done - 1, NULL);
+    emit_ledger_event(y, done ? BT_EVENT_RESUMED : BT_EVENT_STARTED, done - 1, NULL);
 }
 
 /* Writes steps first..last with equal durations; every one in `log_every` has a record. */
@@ -58,7 +58,7 @@ static void validates(story *y, int64_t step, double took_s) {
     char body[80];
     y->now += (int64_t)(took_s * S);
     snprintf(body, sizeof body, "{\"val_loss\":2.5,\"took_ms\":%.3f}", took_s * 1e3);
-    happens(y, BT_EVENT_EVALUATION, step, body);
+    emit_ledger_event(y, BT_EVENT_EVALUATION, step, body);
 }
 
 static void saves(story *y, int64_t steps_done, double took_s) {
@@ -68,7 +68,7 @@ static void saves(story *y, int64_t steps_done, double took_s) {
                                                         .path = "/nowhere",
                                                         .took_us = (int64_t)(took_s * S),
                                                         .hash = "ab"});
-    happens(y, BT_EVENT_CHECKPOINT, steps_done - 1, NULL);
+    emit_ledger_event(y, BT_EVENT_CHECKPOINT, steps_done - 1, NULL);
 }
 
 static void waits(story *y, double s) { y->now += (int64_t)(s * S); }
@@ -162,23 +162,23 @@ static void pauses_and_validations_are_not_productive(void **state) {
     }
     want.productive += 71;
     want.validation += 71 * 0.25;
-    happens(&y, BT_EVENT_PAUSED, 709, NULL);
+    emit_ledger_event(&y, BT_EVENT_PAUSED, 709, NULL);
     waits(&y, 20);
     validates(&y, 709, 2);
     waits(&y, 1);
     saves(&y, 710, 0.5);
-    happens(&y, BT_EVENT_CONTINUED, 709, NULL);
+    emit_ledger_event(&y, BT_EVENT_CONTINUED, 709, NULL);
     steps(&y, 710, 719, 0.1, 1);
-    happens(&y, BT_EVENT_PAUSED, 719, NULL);
+    emit_ledger_event(&y, BT_EVENT_PAUSED, 719, NULL);
     waits(&y, 30);
-    happens(&y, BT_EVENT_CONTINUED, 719, NULL);
+    emit_ledger_event(&y, BT_EVENT_CONTINUED, 719, NULL);
     steps(&y, 720, 729, 0.1, 1);
     want.paused += 51;
     want.validation += 2;
     want.checkpoint += 0.5;
     want.productive += 2;
     saves(&y, 730, 1.5);
-    happens(&y, BT_EVENT_STOPPED, 729, NULL);
+    emit_ledger_event(&y, BT_EVENT_STOPPED, 729, NULL);
     want.checkpoint += 1.5;
     waits(&y, 0.75); /* MPI is finalized. */
     want.startup += 0.75;
@@ -206,14 +206,14 @@ static void failures_cost_lost_and_repeated_time(void **state) {
     training_begins(&y, 2, 50);
     steps(&y, 50, 99, 1, 1);
     saves(&y, 100, 1);
-    happens(&y, BT_EVENT_STOPPED, 99, NULL);
+    emit_ledger_event(&y, BT_EVENT_STOPPED, 99, NULL);
     waits(&y, 1);
     attempt_ends(&y, "stopped", 0);
     waits(&y, 3600);
     attempt_begins(&y, "resume");
     training_begins(&y, 2, 100);
     steps(&y, 100, 109, 1, 1);
-    happens(&y, BT_EVENT_STOPPED, 109, NULL);
+    emit_ledger_event(&y, BT_EVENT_STOPPED, 109, NULL);
     attempt_ends(&y, "done", 0);
     bt_writer_close(y.w);
     const seconds want = {.productive = 110,
@@ -240,7 +240,7 @@ static void steps_without_a_record_are_classified(void **state) {
     sqlite3_close(db);
     training_begins(&y, 1, 45);
     steps(&y, 45, 80, 1, 10); /* 45..50 again */
-    happens(&y, BT_EVENT_STOPPED, 80, NULL);
+    emit_ledger_event(&y, BT_EVENT_STOPPED, 80, NULL);
     attempt_ends(&y, "done", 0);
     bt_writer_close(y.w);
     const seconds want = {.productive = 51 + 30, .redone = 6, .startup = 2, .lost = 4 + 3};
@@ -252,19 +252,19 @@ static void an_extended_run_had_ended(void **state) {
     story y = begin(*state);
     training_begins(&y, 1, 0);
     steps(&y, 0, 9, 1, 1);
-    happens(&y, BT_EVENT_STOPPED, 9, NULL);
+    emit_ledger_event(&y, BT_EVENT_STOPPED, 9, NULL);
     attempt_ends(&y, "done", 0);
     waits(&y, 300);
     attempt_begins(&y, "resume");
     training_begins(&y, 1, 10);
     steps(&y, 10, 19, 1, 1);
-    happens(&y, BT_EVENT_STOPPED, 19, NULL);
+    emit_ledger_event(&y, BT_EVENT_STOPPED, 19, NULL);
     attempt_ends(&y, "stopped", 0);
     waits(&y, 60);
     attempt_begins(&y, "resume");
     training_begins(&y, 1, 20);
     steps(&y, 20, 29, 1, 1);
-    happens(&y, BT_EVENT_STOPPED, 29, NULL);
+    emit_ledger_event(&y, BT_EVENT_STOPPED, 29, NULL);
     attempt_ends(&y, "done", 0);
     bt_writer_close(y.w);
     const seconds want = {.productive = 30, .startup = 3, .finished = 300, .paused = 60};
@@ -277,11 +277,11 @@ static void a_stall_is_lost_with_its_silence(void **state) {
     training_begins(&y, 1, 0);
     steps(&y, 0, 9, 1, 1);
     waits(&y, 30);
-    happens(&y, BT_EVENT_STALLED, 9, "{\"silent_ms\":30000}");
+    emit_ledger_event(&y, BT_EVENT_STALLED, 9, "{\"silent_ms\":30000}");
     waits(&y, 15);
-    happens(&y, BT_EVENT_RECOVERED, 10, NULL);
+    emit_ledger_event(&y, BT_EVENT_RECOVERED, 10, NULL);
     steps(&y, 10, 19, 1, 1);
-    happens(&y, BT_EVENT_STOPPED, 19, NULL);
+    emit_ledger_event(&y, BT_EVENT_STOPPED, 19, NULL);
     attempt_ends(&y, "done", 0);
     bt_writer_close(y.w);
     const seconds want = {.productive = 20, .startup = 1, .lost = 45};
@@ -293,17 +293,18 @@ static void skipped_steps_are_not_productive(void **state) {
     story y = begin(*state);
     training_begins(&y, 1, 0);
     steps(&y, 0, 9, 1, 1);
-    happens(&y, BT_EVENT_BAD_STEP, 10, "{\"action\":\"skipped\"}");
+    emit_ledger_event(&y, BT_EVENT_BAD_STEP, 10, "{\"action\":\"skipped\"}");
     steps(&y, 10, 10, 3, 1);
     validates(&y, 10, 2);
-    happens(&y, BT_EVENT_BAD_STEP, 11, "{\"action\":\"accepted\"}");
-    happens(&y, BT_EVENT_LOSS_SCALE, 12, "{\"action\":\"skipped\"}");
-    happens(&y, BT_EVENT_LOSS_SCALE, 13, "{\"loss_scale\":2}");
+    emit_ledger_event(&y, BT_EVENT_BAD_STEP, 11, "{\"action\":\"accepted\"}");
+    emit_ledger_event(&y, BT_EVENT_LOSS_SCALE, 12, "{\"action\":\"skipped\"}");
+    emit_ledger_event(&y, BT_EVENT_LOSS_SCALE, 13, "{\"loss_scale\":2}");
     steps(&y, 11, 19, 1, 1);
-    happens(&y, BT_EVENT_BAD_STEP, 24, "{\"action\":\"skipped\"}");
+    emit_ledger_event(&y, BT_EVENT_BAD_STEP, 24, "{\"action\":\"skipped\"}");
     steps(&y, 20, 40, 1, 20);
-    happens(&y, BT_EVENT_BAD_STEP, 41, "{\"action\":\"skipped\"}"); /* The step has not ended. */
-    happens(&y, BT_EVENT_STOPPED, 40, NULL);
+    emit_ledger_event(&y, BT_EVENT_BAD_STEP, 41,
+                      "{\"action\":\"skipped\"}"); /* The step has not ended. */
+    emit_ledger_event(&y, BT_EVENT_STOPPED, 40, NULL);
     attempt_ends(&y, "stopped", 0);
     bt_writer_close(y.w);
     const seconds want = {
@@ -320,9 +321,9 @@ static void the_last_event_is_the_newest_record(void **state) {
     training_begins(&y, 1, 0);
     steps(&y, 0, 9, 1, 1);
     waits(&y, 12);
-    happens(&y, BT_EVENT_STALLED, 9, "{\"silent_ms\":10000}");
+    emit_ledger_event(&y, BT_EVENT_STALLED, 9, "{\"silent_ms\":10000}");
     waits(&y, 3);
-    happens(&y, BT_EVENT_RECOVERED, 9, NULL);
+    emit_ledger_event(&y, BT_EVENT_RECOVERED, 9, NULL);
     OK(bt_writer_flush(y.w, err));
     const int64_t later = BEGAN + y.now + 5 * (int64_t)S;
     check_ledger(t, (bt_ledger_until){0}, &(seconds){.productive = 12, .startup = 1, .lost = 13});
@@ -338,7 +339,7 @@ static void an_attempt_that_begins_is_a_record(void **state) {
     story y = begin(*state);
     training_begins(&y, 1, 0);
     steps(&y, 0, 9, 1, 1);
-    happens(&y, BT_EVENT_STOPPED, 9, NULL);
+    emit_ledger_event(&y, BT_EVENT_STOPPED, 9, NULL);
     attempt_ends(&y, "stopped", 0);
     waits(&y, 60);
     attempt_begins(&y, "resume");
@@ -360,7 +361,7 @@ static void a_live_run_is_evaluated_at_the_given_time(void **state) {
     check_ledger(t, (bt_ledger_until){later, true}, &(seconds){.productive = 19, .startup = 1});
     check_ledger(t, (bt_ledger_until){later, false},
                  &(seconds){.productive = 10, .startup = 1, .lost = 9});
-    happens(&y, BT_EVENT_PAUSED, 9, NULL);
+    emit_ledger_event(&y, BT_EVENT_PAUSED, 9, NULL);
     OK(bt_writer_flush(y.w, err));
     check_ledger(t, (bt_ledger_until){later, true},
                  &(seconds){.productive = 10, .startup = 1, .paused = 9});

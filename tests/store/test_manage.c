@@ -284,7 +284,7 @@ static void a_long_run_keeps_its_newest(void **state) {
 
 /* A page of rows is unreadable: summaries are not computed from the rest, existing ones remain. The progress
  * report does not change that. */
-static void heard(void *ctx, const char *what, double done) {
+static void check_summary_progress(void *ctx, const char *what, double done) {
     double *all = ctx;
     assert_string_equal(what, "making summaries");
     assert_true(done >= all[0] && done <= 1); /* Progress never decreases. */
@@ -300,7 +300,8 @@ static void damaged_rows_are_not_summarized(void **state) {
     bt_gc_result r;
     bt_err why = BT_ERR_INIT;
     double told[2] = {0};
-    const bt_gc_cfg cfg = {.keep_rank_steps = -1, .rebuild = true, .progress = {heard, told}};
+    const bt_gc_cfg cfg = {
+        .keep_rank_steps = -1, .rebuild = true, .progress = {check_summary_progress, told}};
     static const char *const rolls = "SELECT count(*) FROM roll",
                              *const bytes = "SELECT sum(length(data)) FROM roll",
                              *const page = "SELECT max(pageno) - 1 FROM dbstat WHERE name = "

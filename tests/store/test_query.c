@@ -32,7 +32,7 @@ typedef struct seen {
 } seen;
 
 /* Formats each row as "a=i:1 b=t:x", with its number if it has one. */
-static bool look(void *ctx, const bt_row *row) {
+static bool format_seen_row(void *ctx, const bt_row *row) {
     seen *s = ctx;
     for (int i = 0; i < row->n; i++) {
         const size_t n = strlen(s->text);
@@ -45,9 +45,10 @@ static bool look(void *ctx, const bt_row *row) {
     return ++s->rows != s->most;
 }
 
-static bt_code ask(bt_db *db, const char *sql, seen *s, bt_err *err) {
+static bt_code query_seen_rows(bt_db *db, const char *sql, seen *s, bt_err *err) {
     const char *params[] = {"one", NULL};
-    return bt_db_query(db, &(bt_query){.sql = sql, .params = params, .n_params = 2}, look, s, err);
+    return bt_db_query(db, &(bt_query){.sql = sql, .params = params, .n_params = 2},
+                       format_seen_row, s, err);
 }
 
 static void cells_in_every_form(void **state) {
@@ -76,7 +77,7 @@ static void cells_in_every_form(void **state) {
     assert_string_equal(bt_db_path(db), t->db);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         seen s = {0};
-        OK(ask(db, rows[i].sql, &s, err));
+        OK(query_seen_rows(db, rows[i].sql, &s, err));
         assert_string_equal(s.text, rows[i].want);
     }
     bt_db_close(db);
@@ -99,7 +100,7 @@ static void questions_are_limited(void **state) {
         bool truncated = true;
         OK(bt_db_query(
             db, &(bt_query){.sql = three, .max_rows = rows[i].max_rows, .truncated = &truncated},
-            look, &s, err));
+            format_seen_row, &s, err));
         assert_int_equal(s.rows, rows[i].rows);
         assert_int_equal(truncated, rows[i].truncated);
     }
@@ -107,9 +108,9 @@ static void questions_are_limited(void **state) {
     const bt_query endless = {
         .sql = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT sum(x) FROM c",
         .max_s = 0.05};
-    assert_int_equal(bt_db_query(db, &endless, look, &s, &why), BT_BUSY);
+    assert_int_equal(bt_db_query(db, &endless, format_seen_row, &s, &why), BT_BUSY);
     message_has(why.msg, "query took longer than 0.05 s and was");
-    OK(ask(db, three, &s, err)); /* The time limit applied to that query only. */
+    OK(query_seen_rows(db, three, &s, err)); /* The time limit applied to that query only. */
     /* Long work within its time limit; endless rows of which a few are requested. */
     double n = 0;
     bool truncated = false;
@@ -119,7 +120,7 @@ static void questions_are_limited(void **state) {
                                       "FROM c LIMIT 50000) SELECT sum(x) "
                                       "FROM c",
                                .max_s = 100},
-                   look, &few, err));
+                   format_seen_row, &few, err));
     assert_string_equal(few.text, "sum(x)=i:1250025000;");
     few = (seen){0};
     OK(bt_db_query(
@@ -129,7 +130,7 @@ static void questions_are_limited(void **state) {
             .max_rows = 2,
             .max_s = 5,
             .truncated = &truncated},
-        look, &few, err));
+        format_seen_row, &few, err));
     assert_true(truncated);
     assert_string_equal(few.text, "x=i:1;x=i:2;");
     assert_int_equal(
@@ -176,7 +177,7 @@ static void invalid_queries(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         seen s = {0};
         bt_err why = BT_ERR_INIT;
-        const bt_code code = ask(db, rows[i].sql, &s, &why);
+        const bt_code code = query_seen_rows(db, rows[i].sql, &s, &why);
         if (code != BT_ARG || strcmp(why.msg, rows[i].says) != 0)
             fail_msg("%s: %s: %s", rows[i].sql, bt_code_name(code), why.msg);
         assert_int_equal(s.rows, 0);
@@ -198,11 +199,11 @@ static void a_question_has_its_bounds(void **state) {
     for (int more = 0; more < 2; more++) {
         static const char *const lengths[] = {"SELECT length(zeroblob(67108864)) AS n",
                                               "SELECT length(zeroblob(67108865)) AS n"};
-        assert_int_equal(ask(db, lengths[more], &s, &why), more ? BT_ARG : BT_OK);
+        assert_int_equal(query_seen_rows(db, lengths[more], &s, &why), more ? BT_ARG : BT_OK);
         memset(sql, ' ', SQL_BYTES + 1);
         memcpy(sql, "SELECT 1 AS a", 13);
         sql[SQL_BYTES + more] = '\0';
-        assert_int_equal(ask(db, sql, &s, &why), more ? BT_ARG : BT_OK);
+        assert_int_equal(query_seen_rows(db, sql, &s, &why), more ? BT_ARG : BT_OK);
         assert_string_equal(more ? why.msg : "",
                             more ? "query makes a text or a row that is too long" : "");
         strcpy(sql, "SELECT 1");
@@ -216,7 +217,7 @@ static void a_question_has_its_bounds(void **state) {
     static const char *const refused[] = {"ATTACH 'x' AS x", "PRAGMA user_version = 1",
                                           "CREATE TEMP TABLE x(a)", "SELECT load_extension('x')"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        assert_int_equal(ask(db, refused[i], &s, &why), BT_ARG);
+        assert_int_equal(query_seen_rows(db, refused[i], &s, &why), BT_ARG);
     free(sql);
     bt_db_close(db);
 }
@@ -261,7 +262,8 @@ static void a_snapshot_is_one_instant(void **state) {
     assert_int_equal((int)n, 1);
     seen s = {0};
     bt_err why = BT_ERR_INIT;
-    assert_int_equal(ask(db, "DELETE FROM run", &s, &why), BT_ARG); /* protected as before */
+    assert_int_equal(query_seen_rows(db, "DELETE FROM run", &s, &why),
+                     BT_ARG); /* protected as before */
     bt_db_close(db);
 }
 

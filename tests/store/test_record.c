@@ -13,7 +13,7 @@ typedef struct told {
     char text[2000];
 } told;
 
-static void say(told *t, const char *fmt, ...) {
+static void append_told(told *t, const char *fmt, ...) {
     va_list ap;
     const size_t n = strlen(t->text);
     va_start(ap, fmt);
@@ -25,50 +25,50 @@ static void on_ranks(void *ctx, const bt_rank_info *r, size_t n) {
     told *t = ctx;
     t->calls++;
     for (size_t i = 0; i < n; i++)
-        say(t, "[%d %d %d %s %s %d %d %d %d]", r[i].rank, r[i].pid, r[i].threads, r[i].host,
-            r[i].isa, r[i].pp, r[i].dp_replicate, r[i].dp_shard, r[i].tp);
+        append_told(t, "[%d %d %d %s %s %d %d %d %d]", r[i].rank, r[i].pid, r[i].threads, r[i].host,
+                    r[i].isa, r[i].pp, r[i].dp_replicate, r[i].dp_shard, r[i].tp);
 }
 static void on_fact(void *ctx, const char *key, const char *value) {
     ((told *)ctx)->calls++;
-    say(ctx, "%s=%s", key, value);
+    append_told(ctx, "%s=%s", key, value);
 }
 static void on_step(void *ctx, const bt_step_record *r) {
     ((told *)ctx)->calls++;
-    say(ctx, "%lld %lld %g %g %d", (long long)r->step, (long long)r->wall_us, r->values[0],
-        r->values[BT_MS_COUNT - 1], r->n_ranks);
+    append_told(ctx, "%lld %lld %g %g %d", (long long)r->step, (long long)r->wall_us, r->values[0],
+                r->values[BT_MS_COUNT - 1], r->n_ranks);
     if (r->rank_values)
-        say(ctx, " %g %g", r->rank_values[0], r->rank_values[r->n_ranks * BT_MR_COUNT - 1]);
+        append_told(ctx, " %g %g", r->rank_values[0], r->rank_values[r->n_ranks * BT_MR_COUNT - 1]);
 }
 static void on_rows(void *ctx, const bt_row_record *r) {
     const bt_scope_row *scope = &bt_scopes[r->scope];
     const bt_key *key = r->keys;
     ((told *)ctx)->calls++;
-    say(ctx, "%s %lld", scope->name, (long long)r->step);
+    append_told(ctx, "%s %lld", scope->name, (long long)r->step);
     for (size_t i = 0; i < r->n; i++) {
-        say(ctx, " [");
+        append_told(ctx, " [");
         for (int k = 0; k < scope->n_keys; k++, key++) {
             if (scope->key[k].text)
-                say(ctx, "%s ", key->s);
+                append_told(ctx, "%s ", key->s);
             else
-                say(ctx, "%lld ", (long long)key->i);
+                append_told(ctx, "%lld ", (long long)key->i);
         }
-        say(ctx, "%g %g]", r->values[i * (size_t)scope->n],
-            r->values[(i + 1) * (size_t)scope->n - 1]);
+        append_told(ctx, "%g %g]", r->values[i * (size_t)scope->n],
+                    r->values[(i + 1) * (size_t)scope->n - 1]);
     }
 }
 static void on_event(void *ctx, const bt_event *e) {
     ((told *)ctx)->calls++;
-    say(ctx, "%s %lld %d %lld '%s' '%s'", bt_events[e->kind].name, (long long)e->step, e->rank,
-        (long long)e->wall_us, e->title, e->body ? e->body : "NULL");
+    append_told(ctx, "%s %lld %d %lld '%s' '%s'", bt_events[e->kind].name, (long long)e->step,
+                e->rank, (long long)e->wall_us, e->title, e->body ? e->body : "NULL");
 }
 static void on_ckpt(void *ctx, const bt_ckpt_record *c) {
     ((told *)ctx)->calls++;
-    say(ctx, "%lld %lld %s %lld %lld %s", (long long)c->step, (long long)c->wall_us, c->path,
-        (long long)c->bytes, (long long)c->took_us, c->hash ? c->hash : "NULL");
+    append_told(ctx, "%lld %lld %s %lld %lld %s", (long long)c->step, (long long)c->wall_us,
+                c->path, (long long)c->bytes, (long long)c->took_us, c->hash ? c->hash : "NULL");
 }
 static void on_result(void *ctx, const char *json) {
     ((told *)ctx)->calls++;
-    say(ctx, "%s", json);
+    append_told(ctx, "%s", json);
 }
 
 static bt_sink sink_of(told *t) {

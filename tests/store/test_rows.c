@@ -37,7 +37,7 @@ typedef struct seen {
     int n;
 } seen;
 
-static bool keep(void *ctx, const bt_row *row) {
+static bool store_row_values(void *ctx, const bt_row *row) {
     seen *s = ctx;
     for (int i = 0; i < row->n && s->n < 8; i++)
         snprintf(s->cells[s->n++], sizeof s->cells[0], "%s", row->cells[i] ? row->cells[i] : "");
@@ -57,7 +57,7 @@ static void reals_are_restored_exactly(void **state) {
     OK(bt_db_query(db,
                    &(bt_query){.sql = "SELECT 2.0 / 3, 1.0 / 3, 0.1 + 0.2, 0.1, -2.0 / 3, "
                                       "1e300 / 3, 4.0"},
-                   keep, &s, err));
+                   store_row_values, &s, err));
     assert_int_equal(s.n, 7);
     for (int i = 0; i < 6; i++) assert_true(strtod(s.cells[i], NULL) == each[i]);
     assert_string_equal(s.cells[3], "0.1");
@@ -74,10 +74,11 @@ static void a_text_that_is_too_long_is_refused(void **state) {
     OK(bt_writer_open(&w, t->db, 1, err));
     bt_writer_close(w);
     OK(bt_db_open(&db, t->db, err));
-    OK(bt_db_query(db, &(bt_query){.sql = "SELECT length(zeroblob(67108864))"}, keep, &s, err));
+    OK(bt_db_query(db, &(bt_query){.sql = "SELECT length(zeroblob(67108864))"}, store_row_values,
+                   &s, err));
     assert_string_equal(s.cells[0], "67108864"); /* 64 MiB */
-    assert_int_equal(bt_db_query(db, &(bt_query){.sql = "SELECT length(zeroblob(67108865))"}, keep,
-                                 &s, &why),
+    assert_int_equal(bt_db_query(db, &(bt_query){.sql = "SELECT length(zeroblob(67108865))"},
+                                 store_row_values, &s, &why),
                      BT_ARG);
     assert_non_null(strstr(why.msg, "too long"));
     bt_db_close(db);

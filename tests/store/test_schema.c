@@ -94,7 +94,7 @@ static void views_have_the_promised_columns(void **state) {
     bt_db_close(db);
 }
 
-static void refused(const char *path, bt_code code, const char *words) {
+static void assert_open_refused(const char *path, bt_code code, const char *words) {
     bt_err why = BT_ERR_INIT;
     bt_writer *w = NULL;
     bt_db *db = NULL;
@@ -115,31 +115,31 @@ static void foreign_files_are_left_alone(void **state) {
     snprintf(wal, sizeof wal, "%s-wal", t->db);
     run_sql(t->db, "CREATE TABLE songs(a); INSERT INTO songs VALUES (1)");
     long before = file_bytes(t->db);
-    refused(t->db, BT_FORMAT, "another program");
+    assert_open_refused(t->db, BT_FORMAT, "another program");
     assert_int_equal(file_bytes(t->db), before);
     assert_int_equal(file_bytes(wal), -1); /* not even converted to WAL mode */
     unlink(t->db);
     run_sql(t->db, "PRAGMA application_id = 77; CREATE TABLE songs(a)");
-    refused(t->db, BT_FORMAT, "another program");
+    assert_open_refused(t->db, BT_FORMAT, "another program");
     unlink(t->db);
     FILE *f = fopen(t->db, "w");
     for (int i = 0; i < 3000; i++) fprintf(f, "this is a text file, line %d\n", i);
     fclose(f);
-    refused(t->db, BT_FORMAT, "not an SQLite file");
+    assert_open_refused(t->db, BT_FORMAT, "not an SQLite file");
 }
 
 static void a_newer_file_is_refused(void **state) {
     const bt_tmp *t = *state;
     make_new(t->db);
     run_sql(t->db, "PRAGMA user_version = 99");
-    refused(t->db, BT_FORMAT, "written by a newer bitrain (schema 99");
+    assert_open_refused(t->db, BT_FORMAT, "written by a newer bitrain (schema 99");
 }
 
 static void a_damaged_file_is_refused(void **state) {
     const bt_tmp *t = *state;
     make_new(t->db);
     assert_int_equal(truncate(t->db, 4096), 0);
-    refused(t->db, BT_FORMAT, "damaged");
+    assert_open_refused(t->db, BT_FORMAT, "damaged");
 }
 
 static void check_fixture(const char *path) {

@@ -85,11 +85,11 @@ static void h_take(void *ctx, struct bt_record *r) {
     free(r);
 }
 
-static bt_sink hearing(heard *h) {
+static bt_sink recording_sink(heard *h) {
     return (bt_sink){h, h_ranks, h_fact, h_step, h_rows, h_event, h_ckpt, h_result};
 }
 static bt_wire_into into_of(heard *h) {
-    return (bt_wire_into){.look = hearing(h), .taker = h, .take = h_take};
+    return (bt_wire_into){.look = recording_sink(h), .taker = h, .take = h_take};
 }
 
 static void serve_for(bt_wire_server *s, int attempt, heard *h, int ms, const int *count,
@@ -364,7 +364,7 @@ static void records_check_every_length(void **state) {
     (void)state;
     bt_fake f;
     heard h = {0};
-    bt_sink sink = hearing(&h);
+    bt_sink sink = recording_sink(&h);
     bt_record *good[] = {
         bt_record_step(bt_fake_step(&f, 5, 2)),
         bt_record_event(&(bt_event){.kind = BT_EVENT_NOTICE, .title = "title", .body = "{}"}),

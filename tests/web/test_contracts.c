@@ -37,7 +37,7 @@ static bool of_kind(const json_t *x, char kind) {
 }
 
 /* Checks type and path of a required member. */
-static void has(json_t *j, const char *route, const char *list) {
+static void assert_members(json_t *j, const char *route, const char *list) {
     char copy[2000], *next = copy;
     snprintf(copy, sizeof copy, "%s", list);
     for (char *word; (word = strsep(&next, " "));) {
@@ -187,7 +187,7 @@ static void every_route_keeps_its_names(void **state) {
     for (size_t i = 0; i < sizeof contracts / sizeof contracts[0]; i++) {
         const contract *c = &contracts[i];
         json_t *j = bt_web_json(api, c->route, c->run, c->args);
-        has(j, c->route, c->holds);
+        assert_members(j, c->route, c->holds);
         json_decref(j);
     }
     for (size_t r = 0; r < bt_routes_n; r++) { /* Every route has a contract. */

@@ -120,8 +120,8 @@ static bt_serve *serve(bool open, int max_replies, int64_t deadline_ns) {
 /* ---- the client ---- */
 
 /* "POST /v1/echo" with further header lines and a body */
-static void ask(client *c, const bt_serve *s, const char *what, const char *more,
-                const char *body) {
+static void send_to_serve(client *c, const bt_serve *s, const char *what, const char *more,
+                          const char *body) {
     char text[2048];
     dial(c, bt_serve_port(s));
     const int n = snprintf(text, sizeof text,
@@ -134,7 +134,7 @@ static void ask(client *c, const bt_serve *s, const char *what, const char *more
 #define AUTH "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n"
 
 /* Reads until the server closes; returns the status. */
-static int hear(client *c) {
+static int read_until_close(client *c) {
     ssize_t k;
     while ((k = recv(c->fd, c->text + c->n, sizeof c->text - c->n - 1, 0)) > 0) c->n += (size_t)k;
     c->text[c->n] = '\0';
@@ -146,8 +146,8 @@ static int hear(client *c) {
 
 static int status_of(const bt_serve *s, const char *what, const char *more, const char *body) {
     static client c;
-    ask(&c, s, what, more, body);
-    return hear(&c);
+    send_to_serve(&c, s, what, more, body);
+    return read_until_close(&c);
 }
 
 static void wait_for(atomic_int *counter, int n, const char *what) {
@@ -181,11 +181,11 @@ static void guards_admit_authorized_clients(void **state) {
     static const char evil[] =
         "GET /healthz HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     say(&c, evil, sizeof evil - 1);
-    assert_int_equal(hear(&c), 403);
+    assert_int_equal(read_until_close(&c), 403);
     assert_non_null(strstr(c.text, "\"error\":{\"message\":\"this Host is not served here"));
     /* The page's login uses a cookie instead of the header. */
-    ask(&c, s, "GET /api/v1/login", AUTH, "");
-    assert_int_equal(hear(&c), 200);
+    send_to_serve(&c, s, "GET /api/v1/login", AUTH, "");
+    assert_int_equal(read_until_close(&c), 200);
     char cookie[128];
     snprintf(cookie, sizeof cookie, "Cookie: bitrain_%d=%s\r\n", bt_serve_port(s), token);
     assert_non_null(strstr(c.text, "HttpOnly; SameSite=Strict"));
@@ -208,8 +208,8 @@ static void the_page_is_compiled_in(void **state) {
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         char what[64];
         snprintf(what, sizeof what, "GET %s", paths[i]);
-        ask(&c, s, what, "Accept-Encoding: gzip\r\n", "");
-        assert_int_equal(hear(&c), 200);
+        send_to_serve(&c, s, what, "Accept-Encoding: gzip\r\n", "");
+        assert_int_equal(read_until_close(&c), 200);
         assert_non_null(strstr(c.text, "Content-Security-Policy: default-src 'none'"));
         bytes += c.n;
     }
@@ -221,19 +221,19 @@ static void replies_may_be_complete_late_or_in_pieces(void **state) {
     (void)state;
     static client c;
     bt_serve *s = serve(true, 8, 0);
-    ask(&c, s, "POST /v1/echo", "", "hello");
-    assert_int_equal(hear(&c), 200);
+    send_to_serve(&c, s, "POST /v1/echo", "", "hello");
+    assert_int_equal(read_until_close(&c), 200);
     assert_non_null(strstr(c.text, "\r\n\r\nPOST 5 hello"));
-    ask(&c, s, "POST /v1/bad", "", "");
-    assert_int_equal(hear(&c), 400);
+    send_to_serve(&c, s, "POST /v1/bad", "", "");
+    assert_int_equal(read_until_close(&c), 400);
     assert_non_null(strstr(
         c.text, "{\"error\":{\"message\":\"no \\\"such\\\" thing\",\"type\":"
                 "\"invalid_request_error\",\"param\":\"prompt\",\"code\":\"invalid_value\"}}"));
-    ask(&c, s, "POST /v1/late", "", "");
-    assert_int_equal(hear(&c), 200);
+    send_to_serve(&c, s, "POST /v1/late", "", "");
+    assert_int_equal(read_until_close(&c), 200);
     assert_non_null(strstr(c.text, "{\"late\":1}"));
-    ask(&c, s, "POST /v1/stream", "", "");
-    assert_int_equal(hear(&c), 200);
+    send_to_serve(&c, s, "POST /v1/stream", "", "");
+    assert_int_equal(read_until_close(&c), 200);
     assert_non_null(strstr(c.text, "\r\nContent-Type: text/event-stream\r\n"));
     assert_non_null(strstr(c.text, "\r\nCache-Control: no-store\r\n"));
     assert_non_null(strstr(c.text, "\r\nX-Accel-Buffering: no\r\n"));
@@ -255,9 +255,9 @@ static void many_clients_at_once(void **state) {
     assert_non_null(c);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < MANY; i++)
-            ask(&c[i], s, i % 2 ? "POST /v1/late" : "POST /v1/stream", "", "");
+            send_to_serve(&c[i], s, i % 2 ? "POST /v1/late" : "POST /v1/stream", "", "");
         for (int i = 0; i < MANY; i++) {
-            assert_int_equal(hear(&c[i]), 200);
+            assert_int_equal(read_until_close(&c[i]), 200);
             assert_non_null(strstr(c[i].text, i % 2 ? "late" : "data: 2"));
         }
     }
@@ -271,7 +271,7 @@ static void a_body_that_is_too_large_is_not_kept(void **state) {
     static client c;
     bt_serve *s = serve(true, 3, (int64_t)60e9);
     assert_true(post_much(&c, bt_serve_port(s), "/v1/echo") < MUCH / 2);
-    assert_int_equal(hear(&c), 413);
+    assert_int_equal(read_until_close(&c), 413);
     bt_serve_stop(s);
 }
 
@@ -292,24 +292,24 @@ static void limits_hold(void **state) {
     memset(body, ' ', 200000);
     say(&c, body, 200000);
     free(body);
-    assert_int_equal(hear(&c), 413);
+    assert_int_equal(read_until_close(&c), 413);
     /* A body that never arrives: closed after the deadline, not after libmicrohttpd's ten seconds. */
     dial(&c, bt_serve_port(s));
     say(&c, head, (size_t)n);
     const int64_t began = bt_now_ns();
-    assert_int_equal(hear(&c), 0);
+    assert_int_equal(read_until_close(&c), 0);
     assert_true(bt_now_ns() - began < (int64_t)5e9);
     /* Long replies have no deadline; more than the maximum number are refused at once. */
-    for (int i = 0; i < 3; i++) ask(&held[i], s, "POST /v1/never", "", "");
+    for (int i = 0; i < 3; i++) send_to_serve(&held[i], s, "POST /v1/never", "", "");
     wait_for(&n_works, 3, "at work");
-    ask(&c, s, "POST /v1/late", "", "");
-    assert_int_equal(hear(&c), 429);
+    send_to_serve(&c, s, "POST /v1/late", "", "");
+    assert_int_equal(read_until_close(&c), 429);
     assert_non_null(strstr(c.text, "Retry-After"));
     assert_int_equal(status_of(s, "GET /healthz", "", ""), 200);
     bt_sleep_ns((int64_t)800e6);
     for (int i = 0; i < 3; i++) {
         atomic_store(&works[i].go, true);
-        assert_int_equal(hear(&held[i]), 200);
+        assert_int_equal(read_until_close(&held[i]), 200);
     }
     assert_int_equal(status_of(s, "POST /v1/late", "", ""), 200);
     /* Between two requests there is a deadline again, twice as long. */
@@ -319,7 +319,7 @@ static void limits_hold(void **state) {
                  bt_serve_port(s));
     say(&c, head, (size_t)n);
     const int64_t answered = bt_now_ns();
-    assert_int_equal(hear(&c), 200);
+    assert_int_equal(read_until_close(&c), 200);
     assert_true(bt_now_ns() - answered < (int64_t)5e9);
     bt_serve_stop(s);
 }
@@ -329,22 +329,22 @@ static void the_source_is_notified_of_disconnected_clients(void **state) {
     (void)state;
     static client c;
     bt_serve *s = serve(true, 8, 0);
-    ask(&c, s, "POST /v1/never", "", "");
+    send_to_serve(&c, s, "POST /v1/never", "", "");
     wait_for(&n_works, 1, "at work");
     close(c.fd);
     wait_for(&n_gone, 1, "gone");
     wait_for(&n_ended, 1, "ended");
-    ask(&c, s, "POST /v1/flood", "", ""); /* never read */
+    send_to_serve(&c, s, "POST /v1/flood", "", ""); /* never read */
     wait_for(&n_gone, 2, "a reader that does not read");
     wait_for(&n_ended, 2, "ended");
     close(c.fd);
-    ask(&c, s, "POST /v1/flood", "", "");
+    send_to_serve(&c, s, "POST /v1/flood", "", "");
     assert_true(recv(c.fd, c.text, 1000, 0) > 0);
     close(c.fd); /* in the middle */
     wait_for(&n_gone, 3, "gone in the middle");
     wait_for(&n_ended, 3, "ended");
     assert_int_equal(status_of(s, "POST /v1/late", "", ""), 200);
-    ask(&c, s, "POST /v1/linger", "", "");
+    send_to_serve(&c, s, "POST /v1/linger", "", "");
     assert_true(recv(c.fd, c.text, 1000, 0) > 0);
     close(c.fd);
     wait_for(&n_ended, 5, "ended");
@@ -365,13 +365,13 @@ static void the_stop_waits_for_answers(void **state) {
     static client c[2];
     pthread_t t;
     bt_serve *s = serve(true, 8, 0);
-    for (int i = 0; i < 2; i++) ask(&c[i], s, "POST /v1/never", "", "");
+    for (int i = 0; i < 2; i++) send_to_serve(&c[i], s, "POST /v1/never", "", "");
     wait_for(&n_works, 2, "at work");
     pthread_create(&t, NULL, release_later, NULL);
     bt_serve_stop(s);
     pthread_join(t, NULL);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(hear(&c[i]), 200);
+        assert_int_equal(read_until_close(&c[i]), 200);
         assert_non_null(strstr(c[i].text, "at last"));
     }
     bt_serve_stop(NULL);

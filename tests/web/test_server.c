@@ -27,7 +27,7 @@ static bt_web *serve(const bt_tmp *t, int64_t heartbeat_ns, int64_t deadline_ns,
 
 /* ---- the client ---- */
 
-static void ask(client *c, const bt_web *w, const char *path, const char *more) {
+static void send_to_server(client *c, const bt_web *w, const char *path, const char *more) {
     char text[1024];
     dial(c, bt_web_port(w));
     snprintf(text, sizeof text,
@@ -44,7 +44,7 @@ static bool heard_more(client *c) {
 }
 
 /* Reads until the response contains this word after `from`; returns its position. */
-static const char *hear(client *c, size_t from, const char *word) {
+static const char *read_until_word(client *c, size_t from, const char *word) {
     const char *found;
     while (!(found = strstr(c->text + from, word))) {
         if (!heard_more(c)) fail_msg("'%s' never came; what came was: %s", word, c->text);
@@ -80,13 +80,13 @@ static void a_long_query_blocks_no_other_request(void **state) {
                                   .token = token,
                                   .query_program = getenv("BITRAIN")},
                     err));
-    for (int i = 0; i < 4; i++) ask(&slow[i], w, ENDLESS, "");
-    ask(&other, w, "/api/v1/runs", "Connection: close\r\n");
-    hear(&other, 0, "\"base\"");
+    for (int i = 0; i < 4; i++) send_to_server(&slow[i], w, ENDLESS, "");
+    send_to_server(&other, w, "/api/v1/runs", "Connection: close\r\n");
+    read_until_word(&other, 0, "\"base\"");
     hang_up(&other);
-    ask(&other, w, ENDLESS, "Connection: close\r\n");
-    hear(&other, 0, "503");
-    hear(&other, 0, "\r\nRetry-After: 2\r\n");
+    send_to_server(&other, w, ENDLESS, "Connection: close\r\n");
+    read_until_word(&other, 0, "503");
+    read_until_word(&other, 0, "\r\nRetry-After: 2\r\n");
     hang_up(&other);
     hang_up(&slow[3]); /* a client that disconnects */
     for (int i = 0; i < 3; i++) {
@@ -94,14 +94,15 @@ static void a_long_query_blocks_no_other_request(void **state) {
         assert_true(recv(slow[i].fd, &none, 1, MSG_DONTWAIT | MSG_PEEK) < 0); /* still executing */
     }
     for (int i = 0; i < 3; i++) {
-        hear(&slow[i], 0, "took longer than 2 s");
+        read_until_word(&slow[i], 0, "took longer than 2 s");
         assert_non_null(strstr(slow[i].text, "409"));
         hang_up(&slow[i]);
     }
-    ask(&other, w, "/api/v1/query?sql=SELECT%2040%2B2%20AS%20answer", "Connection: close\r\n");
-    hear(&other, 0, "[[42]]");
+    send_to_server(&other, w, "/api/v1/query?sql=SELECT%2040%2B2%20AS%20answer",
+                   "Connection: close\r\n");
+    read_until_word(&other, 0, "[[42]]");
     hang_up(&other);
-    ask(&slow[0], w, ENDLESS, ""); /* executing when the server stops */
+    send_to_server(&slow[0], w, ENDLESS, ""); /* executing when the server stops */
     bt_web_stop(w);
     hang_up(&slow[0]);
 }
@@ -126,15 +127,16 @@ static void a_query_without_a_thread(void **state) {
     assert_int_equal(pthread_attr_setstacksize(&huge, (size_t)1 << 46), 0);
     assert_int_equal(pthread_setattr_default_np(&huge), 0);
     for (int i = 0; i < 5; i++) {
-        ask(&c, w, "/api/v1/query?sql=SELECT%201", "");
+        send_to_server(&c, w, "/api/v1/query?sql=SELECT%201", "");
         assert_true(recv(c.fd, c.text, sizeof c.text, 0) <= 0);
         hang_up(&c);
     }
     assert_int_equal(pthread_setattr_default_np(&given), 0);
     pthread_attr_destroy(&huge);
     pthread_attr_destroy(&given);
-    ask(&c, w, "/api/v1/query?sql=SELECT%2040%2B2%20AS%20answer", "Connection: close\r\n");
-    hear(&c, 0, "[[42]]");
+    send_to_server(&c, w, "/api/v1/query?sql=SELECT%2040%2B2%20AS%20answer",
+                   "Connection: close\r\n");
+    read_until_word(&c, 0, "[[42]]");
     hang_up(&c);
     bt_web_stop(w);
 }
@@ -178,38 +180,38 @@ static void a_stream_sends_news_and_resumes(void **state) {
     bt_web_runs(t->db);
     bt_web *w = serve(t, 50000000, 0, false);
     const int64_t began = bt_now_ns();
-    ask(&c, w, live, "");
-    hear(&c, 0, "Content-Type: text/event-stream");
-    hear(&c, 0, "\r\nCache-Control: no-store\r\n");
-    hear(&c, 0, "\r\nX-Accel-Buffering: no\r\n");
-    hear(&c, 0, "retry: 2000\n\n");
-    const char *id = hear(&c, 0, "id: 0.59.");
-    hear(&c, 0, "event: tick\ndata: {");
-    hear(&c, 0, "\"newest_step\":59");
-    const char *beat = hear(&c, 0, ": hb\n\n"); /* connected, without news */
+    send_to_server(&c, w, live, "");
+    read_until_word(&c, 0, "Content-Type: text/event-stream");
+    read_until_word(&c, 0, "\r\nCache-Control: no-store\r\n");
+    read_until_word(&c, 0, "\r\nX-Accel-Buffering: no\r\n");
+    read_until_word(&c, 0, "retry: 2000\n\n");
+    const char *id = read_until_word(&c, 0, "id: 0.59.");
+    read_until_word(&c, 0, "event: tick\ndata: {");
+    read_until_word(&c, 0, "\"newest_step\":59");
+    const char *beat = read_until_word(&c, 0, ": hb\n\n"); /* connected, without news */
     const unsigned long long wakes = atomic_load(&w->wakes);
-    for (int i = 0; i < 8; i++) beat = hear(&c, (size_t)(beat - c.text) + 1, ": hb\n\n");
+    for (int i = 0; i < 8; i++) beat = read_until_word(&c, (size_t)(beat - c.text) + 1, ": hb\n\n");
     assert_true(bt_now_ns() - began >= 9 * 50000000LL);
     assert_int_equal(atomic_load(&w->wakes), wakes); /* No connection is woken without news. */
     snprintf(last, sizeof last, "%.*s", (int)strcspn(id + 4, "\n"), id + 4);
     hang_up(&c);
     snprintf(more, sizeof more, "Last-Event-ID: %s\r\n", last);
-    ask(&again, w, live, more); /* The same position again: no news. */
-    hear(&again, 0, ": hb\n\n");
+    send_to_server(&again, w, live, more); /* The same position again: no news. */
+    read_until_word(&again, 0, ": hb\n\n");
     assert_null(strstr(again.text, "event:"));
     size_t before = again.n;
     go_on(t);
-    hear(&again, before, "\"newest_step\":79");
-    hear(&again, before, "id: 1.79.");
+    read_until_word(&again, before, "\"newest_step\":79");
+    read_until_word(&again, before, "id: 1.79.");
     hang_up(&again);
     /* Reconnected after a while: one event with the present state arrives at once. */
-    ask(&c, w, live, more);
-    hear(&c, 0, "id: 1.79.");
-    hear(&c, 0, ": hb\n\n");
+    send_to_server(&c, w, live, more);
+    read_until_word(&c, 0, "id: 1.79.");
+    read_until_word(&c, 0, ": hb\n\n");
     assert_int_equal(times(c.text, "event: tick"), 1);
     hang_up(&c);
-    ask(&c, w, live, "Last-Event-ID: <script>\r\n"); /* An invalid id counts as none. */
-    hear(&c, 0, "event: tick");
+    send_to_server(&c, w, live, "Last-Event-ID: <script>\r\n"); /* An invalid id counts as none. */
+    read_until_word(&c, 0, "event: tick");
     bt_web_stop(w); /* The server ends although a stream is open. */
     hang_up(&c);
 }
@@ -221,11 +223,11 @@ static void no_heartbeat_of_a_moment(void **state) {
     bt_web_runs(t->db);
     bt_web *w = serve(t, 0, 0, false);
     const int64_t began = bt_now_ns();
-    ask(&c, w, live, "");
-    hear(&c, 0, "\"newest_step\":59");
+    send_to_server(&c, w, live, "");
+    read_until_word(&c, 0, "\"newest_step\":59");
     bt_sleep_ns(300000000); /* several polls of the publisher */
     go_on(t);
-    hear(&c, 0, "\"newest_step\":79");
+    read_until_word(&c, 0, "\"newest_step\":79");
     const int64_t most = (bt_now_ns() - began) / 15000000000;
     assert_true(times(c.text, ": hb") <= most);
     hang_up(&c);
@@ -238,10 +240,10 @@ static void heartbeats_are_sent_at_their_interval(void **state) {
     static client c;
     bt_web_runs(t->db);
     bt_web *w = serve(t, 3600000000000, 0, false);
-    ask(&c, w, live, "");
-    hear(&c, 0, "\"newest_step\":59");
+    send_to_server(&c, w, live, "");
+    read_until_word(&c, 0, "\"newest_step\":59");
     go_on(t);
-    hear(&c, 0, "\"newest_step\":79");
+    read_until_word(&c, 0, "\"newest_step\":79");
     assert_null(strstr(c.text, ": hb"));
     hang_up(&c);
     bt_web_stop(w);
@@ -281,16 +283,16 @@ static void a_reader_far_behind_must_start_again(void **state) {
     s.layers_every = 0;
     OK(bt_synth_make(t->db, &s, err));
     bt_web *w = serve(t, 0, 0, false);
-    ask(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.998.1\r\n");
-    hear(&c, 0, "event: resync");
-    hear(&c, 0, "id: 0.5999.");
+    send_to_server(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.998.1\r\n");
+    read_until_word(&c, 0, "event: resync");
+    read_until_word(&c, 0, "id: 0.5999.");
     hang_up(&c);
-    ask(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.999.1\r\n");
-    hear(&c, 0, "event: tick");
+    send_to_server(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.999.1\r\n");
+    read_until_word(&c, 0, "event: tick");
     hang_up(&c);
-    ask(&c, w, "/api/v1/runs/nobody/stream", "");
-    hear(&c, 0, "HTTP/1.1 404");
-    hear(&c, 0, "\"code\":\"run_not_found\"");
+    send_to_server(&c, w, "/api/v1/runs/nobody/stream", "");
+    read_until_word(&c, 0, "HTTP/1.1 404");
+    read_until_word(&c, 0, "\"code\":\"run_not_found\"");
     hang_up(&c);
     bt_web_stop(w);
 }
@@ -324,10 +326,10 @@ static void a_replaced_file_is_detected(void **state) {
     bt_synth s = bt_synth_default("live");
     bt_web_runs(t->db);
     bt_web *w = serve(t, 3600000000000, 0, false);
-    ask(&c, w, live, "");
-    hear(&c, 0, "\"newest_step\":59");
-    ask(&list, w, "/api/v1/runs", "Connection: close\r\n");
-    hear(&list, 0, "\"other\"");
+    send_to_server(&c, w, live, "");
+    read_until_word(&c, 0, "\"newest_step\":59");
+    send_to_server(&list, w, "/api/v1/runs", "Connection: close\r\n");
+    read_until_word(&list, 0, "\"other\"");
     hang_up(&list);
     const size_t before = c.n;
     snprintf(next, sizeof next, "%s/next.db", t->dir);
@@ -336,9 +338,9 @@ static void a_replaced_file_is_detected(void **state) {
     snprintf(command, sizeof command,
              "cd '%s' && mkdir old && mv m.db* old && sleep 0.2 && mv next.db m.db", t->dir);
     assert_int_equal(system(command), 0);
-    hear(&c, before, "id: 0.89.");
-    ask(&list, w, "/api/v1/runs", "Connection: close\r\n");
-    hear(&list, 0, "\"live\"");
+    read_until_word(&c, before, "id: 0.89.");
+    send_to_server(&list, w, "/api/v1/runs", "Connection: close\r\n");
+    read_until_word(&list, 0, "\"live\"");
     assert_null(strstr(list.text, "\"other\""));
     hang_up(&list);
     hang_up(&c);
@@ -353,11 +355,11 @@ static void responses_are_reused(void **state) {
     bt_web *w = serve(t, 0, 0, false);
     for (int tries = 0, same = 0; same < 2; tries++) {
         if (tries > 1000) fail_msg("a thousand pairs of answers, each of two: %s", second.text);
-        ask(&first, w, "/api/v1/runs?limit=1", "Connection: close\r\n");
-        hear(&first, 0, "\"age_s\":");
+        send_to_server(&first, w, "/api/v1/runs?limit=1", "Connection: close\r\n");
+        read_until_word(&first, 0, "\"age_s\":");
         while (heard_more(&first)) {}
-        ask(&second, w, "/api/v1/runs?limit=1", "Connection: close\r\n");
-        hear(&second, 0, "\"age_s\":");
+        send_to_server(&second, w, "/api/v1/runs?limit=1", "Connection: close\r\n");
+        read_until_word(&second, 0, "\"age_s\":");
         while (heard_more(&second)) {}
         hang_up(&first);
         hang_up(&second);
@@ -373,23 +375,24 @@ static void streams_are_few(void **state) {
     bt_web_runs(t->db);
     bt_web *w = serve(t, 20000000, 0, false);
     for (int i = 0; i < MOST; i++) {
-        ask(&all[i], w, live, "");
-        hear(&all[i], 0, "event: tick");
+        send_to_server(&all[i], w, live, "");
+        read_until_word(&all[i], 0, "event: tick");
     }
     client *late = &all[MOST];
-    ask(late, w, live, "");
-    hear(late, 0, "HTTP/1.1 503");
-    hear(late, 0, "Retry-After:");
-    hear(late, 0, "\"code\":\"too_many_streams\"");
+    send_to_server(late, w, live, "");
+    read_until_word(late, 0, "HTTP/1.1 503");
+    read_until_word(late, 0, "Retry-After:");
+    read_until_word(late, 0, "\"code\":\"too_many_streams\"");
     hang_up(late);
-    ask(late, w, "/api/v1/runs/live/head", ""); /* All other requests are still served. */
-    hear(late, 0, "HTTP/1.1 200");
+    send_to_server(late, w, "/api/v1/runs/live/head",
+                   ""); /* All other requests are still served. */
+    read_until_word(late, 0, "HTTP/1.1 200");
     hang_up(late);
     /* The next heartbeat to it fails, and its place is free. */
     hang_up(&all[0]);
     for (int tries = 0;; tries++) {
-        ask(late, w, live, "");
-        hear(late, 0, "\r\n\r\n");
+        send_to_server(late, w, live, "");
+        read_until_word(late, 0, "\r\n\r\n");
         hang_up(late);
         if (strstr(late->text, "HTTP/1.1 200")) break;
         if (tries == 400) fail_msg("a stream that was left is never forgotten");
@@ -420,7 +423,7 @@ static void a_body_that_is_too_large_is_not_kept(void **state) {
     for (int control = 0; control < 2; control++) {
         bt_web *w = serve(t, 0, 60000000000, control);
         assert_true(post_much(&c, bt_web_port(w), "/api/v1/control") < MUCH / 2);
-        hear(&c, 0, control ? "HTTP/1.1 413" : "HTTP/1.1 405");
+        read_until_word(&c, 0, control ? "HTTP/1.1 413" : "HTTP/1.1 405");
         hang_up(&c);
         bt_web_stop(w);
     }
@@ -450,14 +453,14 @@ static void a_request_has_a_deadline_as_a_whole(void **state) {
     snprintf(text, sizeof text, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n",
              bt_web_port(w));
     say(&c, text, strlen(text));
-    hear(&c, 0, "\r\n\r\nok\n");
+    read_until_word(&c, 0, "\r\n\r\nok\n");
     say(&c, "GET /healthz HT", strlen("GET /healthz HT"));
     assert_true(is_cut(&c, 'T'));
     hang_up(&c);
     /* A stream has no deadline: ten heartbeats are three deadlines. */
-    ask(&c, w, live, "");
-    hear(&c, 0, "event: tick");
-    while (times(c.text, ": hb\n\n") < 10) hear(&c, c.n, ": hb\n\n");
+    send_to_server(&c, w, live, "");
+    read_until_word(&c, 0, "event: tick");
+    while (times(c.text, ": hb\n\n") < 10) read_until_word(&c, c.n, ": hb\n\n");
     hang_up(&c);
     bt_web_stop(w);
 }

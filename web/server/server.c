@@ -125,7 +125,7 @@ static enum MHD_Result on_page_request(void *ctx, struct MHD_Connection *c, cons
     const char *ambiguity = bt_http_ambiguity(c);
     if (ambiguity)
         return bt_web_send_error(c, 400, "framing", ambiguity, "send one request in one form");
-    /* without --control every method that has a body receives 405 */
+    /* every method that has a body receives 405, unless --control is set */
     if (x->too_large && (w->cfg.control || is_get_method(method)))
         return bt_web_send_error(c, 413, "body_refused",
                                  "no request body of that size is taken here",

@@ -31,8 +31,8 @@ bt_code bt_balance_parse(const char *text, bt_balance_kind *kind, int64_t *share
 
 /* at least one for each, n <= total */
 void bt_balance_even(int64_t *count, size_t n, int64_t total);
-/* total units to n ranks, cost[i] seconds a unit on rank i (> 0, finite): the slowest rank's time
- * is the least possible */
+/* Distributes `total` units over n ranks so that the slowest rank takes the least possible time. cost[i]: seconds per
+ * unit on rank i (> 0, finite). count[i] receives the number of units of rank i. */
 void bt_balance_plan(int64_t *count, const double *cost, size_t n, int64_t total);
 /* time of the slowest rank */
 double bt_balance_time(const int64_t *count, const double *cost, size_t n);

@@ -141,7 +141,7 @@ static bt_code run_exchange(exchange *e, double *took_s, bt_err *err) {
     return BT_OK;
 }
 
-/* Runs both alternately after an uncounted round; mean over ranks. */
+/* Times two exchanges in alternating rounds after one warm-up round; out_s: means over the ranks. */
 static bt_code time_exchanges(exchange all[2], double out_s[2], bt_err *err) {
     double took[2][GRAD_ROUNDS];
     double first[] = {(double)bt_now_ns() / 1e9, 0};

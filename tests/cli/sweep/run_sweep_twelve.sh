@@ -56,10 +56,10 @@ grep -q '"ended":true' out || fault "it does not print that it has ended: $(cut 
 [ "$(q "SELECT count(*) FROM (SELECT run, count(*) AS n FROM steps WHERE run LIKE 'grid-%' GROUP BY run HAVING n <> 8)")" = 0 ] || fault "steps are missing or twice"
 [ "$(group grid)" = 12 ] || fault "the grid is no group of twelve: $(group grid)"
 
-# in the first rung of twelve, then in the second one of four
+# killed in the first rung, which has twelve runs, then in the second one, which has four
 killed_when hv.yaml "SELECT count(*) >= 3 AND $(under_way hv 1 2) FROM runs WHERE run LIKE 'hv-%' AND steps >= 4"
 killed_when hv.yaml "SELECT $(under_way hv 5 10)"
-# one more that was killed between its checkpoint and its end: it has no step left to do in this rung
+# a run that was killed between its checkpoint and its end: it has no step left in this rung
 sqlite3 "$BITRAIN_STORE" "UPDATE run SET state = 'lost', ended_us = NULL WHERE name = (SELECT run FROM runs WHERE run LIKE 'hv-%' AND steps = 4 AND state = 'stopped' LIMIT 1)"
 ok sweep hv.yaml
 steps=$(q "SELECT group_concat(steps) FROM (SELECT steps FROM runs WHERE run LIKE 'hv-%' ORDER BY steps)")

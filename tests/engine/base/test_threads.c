@@ -55,7 +55,7 @@ static void a_hook_is_added_once(void **state) {
 enum { ELEMS = 4099 };
 static atomic_int seen[ELEMS];
 
-static void see(void *ctx, int thread, size_t begin, size_t end) {
+static void count_seen(void *ctx, int thread, size_t begin, size_t end) {
     (void)ctx, (void)thread;
     for (size_t i = begin; i < end; i++) atomic_fetch_add(&seen[i], 1);
 }
@@ -68,7 +68,7 @@ static void every_element_is_done_once(void **state) {
     for (size_t round = 0; round < 3000; round++) {
         const size_t n = 1 + round * 7919 % ELEMS, grain = 1 + round % 13;
         for (size_t i = 0; i < n; i++) atomic_store_explicit(&seen[i], 0, memory_order_relaxed);
-        bt_parallel_for(n, grain, see, NULL);
+        bt_parallel_for(n, grain, count_seen, NULL);
         for (size_t i = 0; i < n; i++) assert_int_equal(atomic_load(&seen[i]), 1);
     }
     bt_threads_release();

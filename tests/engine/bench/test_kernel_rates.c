@@ -15,7 +15,7 @@ typedef struct seen {
     int rows, faults;
 } seen;
 
-static void look(void *ctx, const bt_bench_row *r) {
+static void check_bench_row(void *ctx, const bt_bench_row *r) {
     seen *s = ctx;
     s->rows++;
     if (strcmp(r->isa, "generic") != 0 || strncmp(r->slot, "quant_rows", 10) != 0 ||
@@ -31,7 +31,7 @@ static void test_rows(void **state) {
     seen s = {0, 0};
     bt_err err = BT_ERR_INIT;
     bt_bench_kernels_cfg cfg = {
-        .isa = "generic", .slot = "quant", .seconds = 0.01, .row = look, .ctx = &s};
+        .isa = "generic", .slot = "quant", .seconds = 0.01, .row = check_bench_row, .ctx = &s};
     assert_int_equal(bt_bench_kernels(&cfg, &err), BT_OK);
     assert_int_equal(s.rows, 1);
     assert_int_equal(s.faults, 0);
@@ -42,7 +42,7 @@ static void test_unknown_set(void **state) {
     seen s = {0, 0};
     bt_err err = BT_ERR_INIT;
     bt_bench_kernels_cfg cfg = {
-        .isa = "sse9", .slot = "quant", .seconds = 0.01, .row = look, .ctx = &s};
+        .isa = "sse9", .slot = "quant", .seconds = 0.01, .row = check_bench_row, .ctx = &s};
     assert_int_equal(bt_bench_kernels(&cfg, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "sse9"));
     assert_int_equal(s.rows, 0);

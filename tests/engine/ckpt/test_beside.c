@@ -62,7 +62,7 @@ typedef struct beside {
     uint8_t bytes[100];
 } beside;
 
-static void take(world *s, beside *b) {
+static void copy_beside(world *s, beside *b) {
     bt_err err = BT_ERR_INIT;
     for (int i = 0; i < 100; i++) b->bytes[i] = (uint8_t)(i * 3);
     b->slices[0] = (bt_ckpt_slice){"embed",  "weight", N_EMBED, 0,           N_EMBED,
@@ -119,7 +119,7 @@ static void arrays_change_while_they_are_saved(void **state) {
         bool finished = true;
         float embed[N_EMBED], w[N_W];
         uint8_t bytes[100];
-        take(s, &b);
+        copy_beside(s, &b);
         threads = 0, nice_value = -99, blocked_signals = -1;
         /* No save is in progress. */
         check_ok(bt_ckpt_async_advance(b.a, &finished, &saved, &err), &err);
@@ -168,7 +168,7 @@ static void a_save_is_given_up_at_any_stage(void **state) {
         beside b;
         bool finished = false;
         char path[PATH_MAX];
-        take(s, &b);
+        copy_beside(s, &b);
         check_ok(start(s, &b, &err), &err);
         for (int i = 0; i < stages; i++) {
             wait_for(b.a);
@@ -198,7 +198,7 @@ static void a_stage_that_fails_ends_the_save(void **state) {
         char path[PATH_MAX];
         int done = 0;
         snprintf(path, sizeof path, "%s/step-000000000040", s->dir);
-        take(s, &b);
+        copy_beside(s, &b);
         if (stage == 0) fclose(fopen(path, "w")); /* The folder cannot be created. */
         const float was = s->w[3];
         if (stage == 1) s->w[3] = NAN;

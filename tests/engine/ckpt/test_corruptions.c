@@ -40,7 +40,7 @@ static void spill(const whole *w, const unsigned char *data, size_t n) {
     close(fd);
 }
 
-static void take(whole *w, const char *folder, const char *name) {
+static void read_whole_file(whole *w, const char *folder, const char *name) {
     struct stat st;
     snprintf(w->path, sizeof w->path, "%.3000s/%.255s", folder, name);
     const int fd = open(w->path, O_RDONLY);
@@ -55,10 +55,10 @@ static void take(whole *w, const char *folder, const char *name) {
 /* Reads manifest and data file of a checkpoint. */
 static void take_all(whole out[2], const char *folder) {
     int n = 1;
-    take(&out[0], folder, "manifest.json");
+    read_whole_file(&out[0], folder, "manifest.json");
     DIR *d = opendir(folder);
     for (struct dirent *e; (e = readdir(d));)
-        if (strstr(e->d_name, ".btck") && n < 2) take(&out[n++], folder, e->d_name);
+        if (strstr(e->d_name, ".btck") && n < 2) read_whole_file(&out[n++], folder, e->d_name);
     closedir(d);
     assert_int_equal(n, 2);
 }

@@ -59,7 +59,7 @@ typedef struct looks { /* state of the folder just before the rename */
     int times;
 } looks;
 
-static bt_code look(void *ctx, bt_err *err) {
+static bt_code check_hook_folder(void *ctx, bt_err *err) {
     looks *l = ctx;
     expect_text(l->s->dir, "name.tmp", "new text");
     expect_text(l->s->dir, "name", "old");
@@ -75,12 +75,13 @@ static void a_file_is_replaced_at_once(void **state) {
     looks l = {.s = s, .refuses = true};
     put(s->dir, "name", "old");
     put(s->dir, "name.tmp", "a longer text of a save that was killed");
-    assert_int_equal(ckpt_replace_file(s->dir, "name", "new text", 8, look, &l, &err), BT_BUSY);
+    assert_int_equal(ckpt_replace_file(s->dir, "name", "new text", 8, check_hook_folder, &l, &err),
+                     BT_BUSY);
     assert_int_equal(l.times, 1);
     expect_text(s->dir, "name", "old");
     expect_listing(s->dir, "name ");
     l.refuses = false;
-    check_ok(ckpt_replace_file(s->dir, "name", "new text", 8, look, &l, &err), &err);
+    check_ok(ckpt_replace_file(s->dir, "name", "new text", 8, check_hook_folder, &l, &err), &err);
     expect_text(s->dir, "name", "new text");
     expect_listing(s->dir, "name ");
     check_ok(ckpt_replace_file(s->dir, "name", "", 0, NULL, NULL, &err), &err);

@@ -11,7 +11,7 @@ typedef struct sealed {
     char *body; /* body of the manifest */
 } sealed;
 
-static void take(world *s, sealed *m) {
+static void read_sealed_manifest(world *s, sealed *m) {
     bt_err err = BT_ERR_INIT;
     bt_ckpt_meta meta;
     bt_ckpt_saved saved;
@@ -131,7 +131,7 @@ static void invalid_fields_are_refused(void **state) {
         {"xxh3_128", "\"0123456789abcdef0123456789abcdef0\"", "row 0 of 'files'"},
     };
     sealed m;
-    take(*state, &m);
+    read_sealed_manifest(*state, &m);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_err err = BT_ERR_INIT;
         ckpt_manifest got;
@@ -162,7 +162,7 @@ static void invalid_parts_are_refused(void **state) {
     sealed m;
     bt_err err;
     ckpt_manifest got;
-    take(*state, &m);
+    read_sealed_manifest(*state, &m);
     char *body = calloc(2, strlen(m.body) + 200);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *at = strstr(m.body, rows[i].from);
@@ -204,7 +204,7 @@ static void version_1_is_read(void **state) {
         {"\"lr_factor\": 1, \"loss_scale\": 2, \"extra\": 7", NULL},
     };
     sealed m;
-    take(*state, &m);
+    read_sealed_manifest(*state, &m);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_err err = BT_ERR_INIT;
         ckpt_manifest got;

@@ -82,7 +82,7 @@ static bool is_there(const world *w, int file) {
 
 /* ---- whole ------------------------------------------------------------------------------------ */
 
-static void spoil(segment *s, int how) {
+static void damage_segment(segment *s, int how) {
     memory_head *h = head_of(s);
     switch (how) {
     case 0: h->magic[7] ^= 1; break;
@@ -112,7 +112,7 @@ static void only_whole_parts_are_taken(void **state) {
     free(s.at);
     for (int how = 0; how <= 10; how++) {
         s = make(&p);
-        spoil(&s, how);
+        damage_segment(&s, how);
         m = (memory_mapped){s.at, s.bytes};
         if (how < 5 || how > 6) { /* There is no table for this number of sections. */
             if (how <= 9) seal(&s);

@@ -90,7 +90,7 @@ typedef struct seen { /* values that a row received */
     char text[16];
 } seen;
 
-static void see(void *ctx, const bt_state_values *v) {
+static void read_seen_values(void *ctx, const bt_state_values *v) {
     seen *s = ctx;
     for (int i = 0; i < 4; i++) s->ints[i] = -9;
     s->n_ints = (int64_t)bt_state_ints(v, "list", s->ints, 3);
@@ -124,7 +124,7 @@ static void values_of_any_type(void **state) {
         bt_ckpt_meta meta = {.step = 0};
         char text[16];
         bt_text_printf(&meta.state, "{\"row\":%s}", rows[i].row);
-        bt_state_add(&s, &(bt_state_row){.name = "row", .ctx = &got, .load = see});
+        bt_state_add(&s, &(bt_state_row){.name = "row", .ctx = &got, .load = read_seen_values});
         check_ok(bt_state_load_values(&s, &meta.state, &err), &err);
         const seen *want = &rows[i].want;
         if (memcmp(got.ints, want->ints, sizeof got.ints) != 0 || got.n_ints != want->n_ints ||

@@ -38,7 +38,7 @@ static bt_code layout(int least, int most) {
                              &err);
 }
 
-static void is(const char *told) {
+static void assert_described_as(const char *told) {
     char buf[96];
     assert_string_equal(bt_elastic_describe(&out, buf, sizeof buf), told);
 }
@@ -46,7 +46,7 @@ static void is(const char *told) {
 /* Checks the layout chosen for `least` to `most` ranks. */
 static void gives(int least, int most, const char *told) {
     if (layout(least, most) != BT_OK) fail_msg("%d:%d: %s", least, most, err.msg);
-    is(told);
+    assert_described_as(told);
 }
 
 static void test_ranges(void **state) {
@@ -131,16 +131,16 @@ static void test_a_requested_layout(void **state) {
     RUN(1, "--set", "train.reproducible=true", "--batch-tokens", "4096");
     bt_layout_request w = {.least = 2, .most = 2, .tp = 2, .zero = -1};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_OK);
-    is("2 ranks: tp 2");
+    assert_described_as("2 ranks: tp 2");
     w = (bt_layout_request){.least = 4, .most = 4, .pp = 2, .zero = 3};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_OK);
-    is("4 ranks: pp 2 x dp 2, zero 3");
+    assert_described_as("4 ranks: pp 2 x dp 2, zero 3");
     w = (bt_layout_request){.least = 7, .most = 7, .pp = 7, .zero = -1};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "7")); /* The message of the resolver names six layers. */
     w = (bt_layout_request){.least = 2, .most = 2, .pp = 2, .zero = 0};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_OK);
-    is("2 ranks: pp 2");
+    assert_described_as("2 ranks: pp 2");
     w = (bt_layout_request){.least = 4, .most = 4, .tp = 3, .zero = -1};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "do not divide 4 ranks"));

@@ -311,7 +311,7 @@ static void a_pair_is_left_out_whole(void **state) {
 
 /* ---- malformed input ------------------------------------------------------------------------- */
 
-static void refused(bt_form_kind kind, const char *line, const char *words) {
+static void assert_line_refused(bt_form_kind kind, const char *line, const char *words) {
     char all[800];
     bt_loader *l;
     snprintf(all, sizeof all, "%s%s\n",
@@ -329,40 +329,49 @@ static void refused(bt_form_kind kind, const char *line, const char *words) {
 
 static void lines_that_are_not_of_the_form(void **state) {
     (void)state;
-    refused(BT_FORM_COMPLETION, "{\"body\": \"x\"}", "field 'text' is missing");
-    refused(BT_FORM_COMPLETION, "{\"text\": 3}", "field 'text' is not a string");
-    refused(BT_FORM_COMPLETION, "[1]", "not a JSON object");
-    refused(BT_FORM_COMPLETION, "{\"text\"", "not valid JSON");
-    refused(BT_FORM_ALPACA, "{\"output\": \"x\"}", "field 'instruction' is missing or empty");
-    refused(BT_FORM_ALPACA, "{\"instruction\": \"x\"}", "field 'output' is missing");
-    refused(BT_FORM_ALPACA, "{\"instruction\": 1, \"output\": \"x\"}",
-            "field 'instruction' is not a string");
-    refused(BT_FORM_ALPACA, "{\"instruction\": \"a\", \"output\": null}",
-            "field 'output' is not a string");
-    refused(BT_FORM_ALPACA, "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"q\"]]}",
-            "field 'history': entry 1 is not a pair");
-    refused(BT_FORM_MESSAGES, "{\"text\": \"x\"}", "field 'messages' is missing");
-    refused(BT_FORM_MESSAGES, "{\"instruction\": \"x\"}", "(it looks like data.form=alpaca)");
-    refused(BT_FORM_COMPLETION, "{\"messages\": []}", "(it looks like data.form=messages)");
-    refused(BT_FORM_MESSAGES, "{\"messages\": \"x\"}", "field 'messages' is not a list");
-    refused(BT_FORM_MESSAGES, "{\"messages\": []}", "has no question");
-    refused(BT_FORM_MESSAGES, "{\"messages\": [{\"content\": \"x\"}]}", "message 1 has no 'role'");
-    refused(BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"user\"}]}",
-            "message 1 has no 'content'");
-    refused(BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"tool\", \"content\": \"x\"}]}",
-            "message 1: there is no role 'tool'");
-    refused(BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"user\", \"content\": 1}]}",
-            "message 1: its content is not a string");
-    refused(BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"x\"}]}",
-            "message 1 is of 'assistant' where 'user' has the turn");
-    refused(BT_FORM_MESSAGES,
-            "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
-            "part 1 of its content is not text");
-    refused(BT_FORM_MESSAGES,
-            "{\"messages\": [{\"role\": \"user\", \"content\": \"x\", \"weight\": 2}]}",
-            "message 1: 'weight' must be 0 or 1");
-    refused(BT_FORM_COMPLETION, "{\"prompt\": \"x\", \"completion\": [1]}",
-            "field 'completion' and 'prompt' must both be texts");
+    assert_line_refused(BT_FORM_COMPLETION, "{\"body\": \"x\"}", "field 'text' is missing");
+    assert_line_refused(BT_FORM_COMPLETION, "{\"text\": 3}", "field 'text' is not a string");
+    assert_line_refused(BT_FORM_COMPLETION, "[1]", "not a JSON object");
+    assert_line_refused(BT_FORM_COMPLETION, "{\"text\"", "not valid JSON");
+    assert_line_refused(BT_FORM_ALPACA, "{\"output\": \"x\"}",
+                        "field 'instruction' is missing or empty");
+    assert_line_refused(BT_FORM_ALPACA, "{\"instruction\": \"x\"}", "field 'output' is missing");
+    assert_line_refused(BT_FORM_ALPACA, "{\"instruction\": 1, \"output\": \"x\"}",
+                        "field 'instruction' is not a string");
+    assert_line_refused(BT_FORM_ALPACA, "{\"instruction\": \"a\", \"output\": null}",
+                        "field 'output' is not a string");
+    assert_line_refused(BT_FORM_ALPACA,
+                        "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"q\"]]}",
+                        "field 'history': entry 1 is not a pair");
+    assert_line_refused(BT_FORM_MESSAGES, "{\"text\": \"x\"}", "field 'messages' is missing");
+    assert_line_refused(BT_FORM_MESSAGES, "{\"instruction\": \"x\"}",
+                        "(it looks like data.form=alpaca)");
+    assert_line_refused(BT_FORM_COMPLETION, "{\"messages\": []}",
+                        "(it looks like data.form=messages)");
+    assert_line_refused(BT_FORM_MESSAGES, "{\"messages\": \"x\"}",
+                        "field 'messages' is not a list");
+    assert_line_refused(BT_FORM_MESSAGES, "{\"messages\": []}", "has no question");
+    assert_line_refused(BT_FORM_MESSAGES, "{\"messages\": [{\"content\": \"x\"}]}",
+                        "message 1 has no 'role'");
+    assert_line_refused(BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"user\"}]}",
+                        "message 1 has no 'content'");
+    assert_line_refused(BT_FORM_MESSAGES,
+                        "{\"messages\": [{\"role\": \"tool\", \"content\": \"x\"}]}",
+                        "message 1: there is no role 'tool'");
+    assert_line_refused(BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"user\", \"content\": 1}]}",
+                        "message 1: its content is not a string");
+    assert_line_refused(BT_FORM_MESSAGES,
+                        "{\"messages\": [{\"role\": \"assistant\", \"content\": \"x\"}]}",
+                        "message 1 is of 'assistant' where 'user' has the turn");
+    assert_line_refused(
+        BT_FORM_MESSAGES,
+        "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
+        "part 1 of its content is not text");
+    assert_line_refused(BT_FORM_MESSAGES,
+                        "{\"messages\": [{\"role\": \"user\", \"content\": \"x\", \"weight\": 2}]}",
+                        "message 1: 'weight' must be 0 or 1");
+    assert_line_refused(BT_FORM_COMPLETION, "{\"prompt\": \"x\", \"completion\": [1]}",
+                        "field 'completion' and 'prompt' must both be texts");
 }
 
 static bt_code long_conversation(bt_too_long rule, bt_row_facts *facts) {

@@ -98,7 +98,7 @@ static void zstd_frames_with_a_long_window_are_read(void **state) {
     reads_back(fixture_write("long.zst", frame, sizeof frame - 1), "hello", 5, 64);
 }
 
-static void refused(const char *path, const char *words) {
+static void assert_file_refused(const char *path, const char *words) {
     bt_text_file *f;
     char buf[4096];
     size_t got = sizeof buf;
@@ -117,16 +117,18 @@ static void damaged_files_are_refused(void **state) {
     char *text = fixture_prose(N);
     unsigned char *out = malloc(2 * N);
     size_t n = gzipped(out, 2 * N, text, N, 1);
-    refused(fixture_write("cut.gz", out, n / 2), "ends in the middle of its gzip data");
-    refused(fixture_write("cut9.gz", out, n - 1), "ends in the middle of its gzip data");
+    assert_file_refused(fixture_write("cut.gz", out, n / 2), "ends in the middle of its gzip data");
+    assert_file_refused(fixture_write("cut9.gz", out, n - 1),
+                        "ends in the middle of its gzip data");
     out[n / 2] ^= 0x55;
-    refused(fixture_write("bad.gz", out, n), "is damaged, or no gzip data");
+    assert_file_refused(fixture_write("bad.gz", out, n), "is damaged, or no gzip data");
     n = zstandard(out, 2 * N, text, N, 1);
-    refused(fixture_write("cut.zst", out, n / 2), "ends in the middle of its zstd data");
+    assert_file_refused(fixture_write("cut.zst", out, n / 2),
+                        "ends in the middle of its zstd data");
     out[0] ^= 1;
-    refused(fixture_write("bad.zst", out, n), "is damaged, or no zstd data");
-    refused(fixture_text("plain.gz", text), "no gzip data");
-    refused(fixture_text("none.gz", ""), "ends in the middle");
+    assert_file_refused(fixture_write("bad.zst", out, n), "is damaged, or no zstd data");
+    assert_file_refused(fixture_text("plain.gz", text), "no gzip data");
+    assert_file_refused(fixture_text("none.gz", ""), "ends in the middle");
     free(out);
     free(text);
 }

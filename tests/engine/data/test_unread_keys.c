@@ -19,7 +19,8 @@ static json_t *object(const char *text) {
     return o;
 }
 
-static void prints(const bt_unread *u, size_t most, const char *unit, const char *expected) {
+static void assert_unread_keys_print(const bt_unread *u, size_t most, const char *unit,
+                                     const char *expected) {
     bt_text out = {0};
     bt_unread_print(&out, u, most, unit);
     assert_string_equal(bt_text_str(&out), expected);
@@ -41,7 +42,7 @@ static void unread_keys_are_named(void **state) {
     json_t *o = object(
         "{\"hidden_size\": 4, \"_path\": 1, \"dtype\": 2, \"off\": null, \"rope_parameters\": "
         "{\"factor\": 2}, \"scale\": 3, \"bad\\nkey\": 0}");
-    prints(&u, 8, NULL, "");
+    assert_unread_keys_print(&u, 8, NULL, "");
     bt_unread_add(&u, o, NULL, used, harmless);
     bt_unread_add(&u, json_object_get(o, "rope_parameters"), "rope_parameters", NULL, NULL);
     bt_unread_add(&u, json_object_get(o, "hidden_size"), "hidden_size", NULL, NULL);
@@ -50,7 +51,7 @@ static void unread_keys_are_named(void **state) {
     assert_string_equal(u.at[0].name, "scale");
     assert_null(strchr(u.at[1].name, '\n'));
     assert_string_equal(u.at[2].name, "rope_parameters.factor");
-    prints(&u, 1, NULL, "'scale' and 2 more");
+    assert_unread_keys_print(&u, 1, NULL, "'scale' and 2 more");
     json_decref(o);
 }
 
@@ -59,7 +60,7 @@ static void rows_are_counted_by_key(void **state) {
     bt_unread u = {0};
     json_t *both = object("{\"text\": 1, \"weight\": 0, \"id\": 7}"), *one = object("{\"id\": 8}");
     for (int i = 0; i < 3; i++) bt_unread_add(&u, i ? one : both, NULL, NULL, NULL);
-    prints(&u, 8, "row", "'text' (1 row), 'weight' (1 row), 'id' (3 rows)");
+    assert_unread_keys_print(&u, 8, "row", "'text' (1 row), 'weight' (1 row), 'id' (3 rows)");
     json_decref(both);
     json_decref(one);
 }
@@ -74,7 +75,7 @@ static void more_names_than_places_are_not_forgotten(void **state) {
     }
     assert_int_equal(u.n, BT_UNREAD_MOST);
     assert_int_equal(u.more, 5);
-    prints(&u, 2, NULL, "'key0', 'key1' and others");
+    assert_unread_keys_print(&u, 2, NULL, "'key0', 'key1' and others");
     memset(key, 'k', sizeof key - 1);
     key[sizeof key - 1] = 0;
     u = (bt_unread){0};

@@ -36,7 +36,7 @@ static void fp32_files_hold_the_folder(void **state) {
     same_weights("bitnet/bitnet-f32.gguf", "bitnet/hf-packed-autobitlinear", true);
 }
 
-static void says(const char *file, const char *model, double bound) {
+static void assert_golden_model(const char *file, const char *model, double bound) {
     expected e;
     bt_model_file *s = open_golden(file);
     expected_read(&e, model);
@@ -48,15 +48,15 @@ static void says(const char *file, const char *model, double bound) {
 
 static void every_type_gives_the_same_output_within_rounding(void **state) {
     (void)state;
-    says("llama/llama-f32.gguf", "llama", 1e-4);
-    says("llama/llama-q8_0.gguf", "llama", 0.3);
-    says("qwen3/qwen3-f32.gguf", "qwen3", 1e-4);
-    says("qwen3/qwen3-bf16.gguf", "qwen3", 0.1);
-    says("bitnet/bitnet-f32.gguf", "bitnet", 1e-4);
-    says("bitnet/bitnet-f32-scale.gguf", "bitnet", 1e-4);
-    says("bitnet/bitnet-f16.gguf", "bitnet", 0.1);
-    says("bitnet-tq/bitnet-tq-tq2_0-scale.gguf", "bitnet-tq", 0.02);
-    says("bitnet-tq/bitnet-tq-tq1_0.gguf", "bitnet-tq", 0.1);
+    assert_golden_model("llama/llama-f32.gguf", "llama", 1e-4);
+    assert_golden_model("llama/llama-q8_0.gguf", "llama", 0.3);
+    assert_golden_model("qwen3/qwen3-f32.gguf", "qwen3", 1e-4);
+    assert_golden_model("qwen3/qwen3-bf16.gguf", "qwen3", 0.1);
+    assert_golden_model("bitnet/bitnet-f32.gguf", "bitnet", 1e-4);
+    assert_golden_model("bitnet/bitnet-f32-scale.gguf", "bitnet", 1e-4);
+    assert_golden_model("bitnet/bitnet-f16.gguf", "bitnet", 0.1);
+    assert_golden_model("bitnet-tq/bitnet-tq-tq2_0-scale.gguf", "bitnet-tq", 0.02);
+    assert_golden_model("bitnet-tq/bitnet-tq-tq1_0.gguf", "bitnet-tq", 0.1);
 }
 
 static void keys_are_applied(void **state) {

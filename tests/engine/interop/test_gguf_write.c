@@ -227,7 +227,7 @@ static void scaling_of_frequencies_comes_back(void **state) {
     }
 }
 
-static void refused(const char *from, bt_convert_job job, const char *words) {
+static void assert_gguf_refused(const char *from, bt_convert_job job, const char *words) {
     const made m = write_as(from, "no.gguf", job);
     struct stat st;
     assert_int_not_equal(m.code, BT_OK);
@@ -237,11 +237,15 @@ static void refused(const char *from, bt_convert_job job, const char *words) {
 
 static void traps_are_refused_or_reported(void **state) {
     (void)state;
-    refused("bitnet/hf", (bt_convert_job){.number = BT_NUM_F32}, "llama.cpp computes silu");
-    refused("bitnet/hf", (bt_convert_job){.number = BT_NUM_TQ2_0, .any_activation = true},
-            "rows of 32 elements, tq2_0 needs multiples of 256");
-    refused("llama/hf", (bt_convert_job){.number = BT_NUM_TQ2_0}, "is for ternary models");
-    refused("llama/hf", (bt_convert_job){.number = BT_NUM_PACKED}, "GGUF has no type 'packed'");
+    assert_gguf_refused("bitnet/hf", (bt_convert_job){.number = BT_NUM_F32},
+                        "llama.cpp computes silu");
+    assert_gguf_refused("bitnet/hf",
+                        (bt_convert_job){.number = BT_NUM_TQ2_0, .any_activation = true},
+                        "rows of 32 elements, tq2_0 needs multiples of 256");
+    assert_gguf_refused("llama/hf", (bt_convert_job){.number = BT_NUM_TQ2_0},
+                        "is for ternary models");
+    assert_gguf_refused("llama/hf", (bt_convert_job){.number = BT_NUM_PACKED},
+                        "GGUF has no type 'packed'");
     made m = write_as("bitnet/hf", "t.gguf",
                       (bt_convert_job){.number = BT_NUM_F32, .any_activation = true});
     assert_non_null(strstr(m.notes, "computes silu where this model has relu2"));

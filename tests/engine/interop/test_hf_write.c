@@ -95,7 +95,7 @@ typedef struct heard {
     double last;
 } heard;
 
-static void hear(void *ctx, double done) {
+static void check_progress_grows(void *ctx, double done) {
     heard *h = ctx;
     assert_true(done >= h->last && done <= 1);
     h->n++;
@@ -119,7 +119,7 @@ static void progress_ends_at_the_total(void **state) {
         heard h = {0};
         bt_convert_job job = rows[k].job;
         job.dest = fixture_path(rows[k].name);
-        s->watch = (bt_model_watch){.progress = hear, .ctx = &h};
+        s->watch = (bt_model_watch){.progress = check_progress_grows, .ctx = &h};
         if (bt_convert(s, &job, &notes, &bytes, &err) != BT_OK) fail_msg("%s", err.msg);
         assert_true(h.n >= (int)s->params.n && h.last == 1);
         uint64_t all = 0;
@@ -220,7 +220,7 @@ static void the_tokenizer_is_restored(void **state) {
     }
 }
 
-static void refused(const char *from, bt_convert_job job, const char *says) {
+static void assert_hf_refused(const char *from, bt_convert_job job, const char *says) {
     bt_err err = BT_ERR_INIT;
     struct stat st;
     assert_int_not_equal(write_as(from, "refused", job, &err), BT_OK);
@@ -230,8 +230,10 @@ static void refused(const char *from, bt_convert_job job, const char *says) {
 
 static void unsupported_models_are_refused(void **state) {
     (void)state;
-    refused("llama/hf", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_Q8_0}, "no type 'q8_0'");
-    refused("llama/hf", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_PACKED}, "dense");
+    assert_hf_refused("llama/hf", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_Q8_0},
+                      "no type 'q8_0'");
+    assert_hf_refused("llama/hf", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_PACKED},
+                      "dense");
     bt_err err = BT_ERR_INIT;
     must_write("llama/hf", "there", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_F32});
     assert_int_equal(write_as("llama/hf", "there",

@@ -470,7 +470,7 @@ static void assigned_data_are_returned(void **state) {
 
 /* ---- refusals ---------------------------------------------------------------------------------- */
 
-static void refused(world *w, int i, const char *part) {
+static void assert_island_refused(world *w, int i, const char *part) {
     if (!strstr(w->at[i].refused, part))
         fail_msg("'%s' does not contain '%s'", w->at[i].refused, part);
     w->at[i].refused[0] = 0;
@@ -482,34 +482,34 @@ static void foreign_messages_are_refused(void **state) {
     bt_err err = BT_ERR_INIT;
     join(w, 1);
     hello(w, 1, "optim.lr=0.5\n"); /* The first line of a key counts. */
-    refused(w, 1, "optim.lr is '0.5' here");
+    assert_island_refused(w, 1, "optim.lr is '0.5' here");
     hello(w, 1, "model=00\n");
-    refused(w, 1, "the model");
+    assert_island_refused(w, 1, "the model");
     hello(w, 1, "data=00\n");
-    refused(w, 1, "the data or the tokenizer");
+    assert_island_refused(w, 1, "the data or the tokenizer");
     hello(w, 1, "program=0.0.1\n");
-    refused(w, 1, "program");
+    assert_island_refused(w, 1, "program");
     hello(w, 1, "name=island-0\n");
-    refused(w, 1, "another key");
+    assert_island_refused(w, 1, "another key");
     hello(w, 1, "name=..\n");
-    refused(w, 1, "no name");
+    assert_island_refused(w, 1, "no name");
 
     const bt_hub_peer from = {.n = 1, .id = {1}, .key = "key-1"};
     assert_int_equal(bt_hub_receive(w->hub, &from, "x", 1, now_ns, &err), BT_OK);
-    refused(w, 1, "shorter");
+    assert_island_refused(w, 1, "shorter");
     assert_int_equal(bt_hub_receive(w->hub, &from, w->frame, BT_ISLAND_FRAME + 1, now_ns, &err),
                      BT_OK);
-    refused(w, 1, "longer");
+    assert_island_refused(w, 1, "longer");
 
     /* sequence number too early or too late, not finite */
     w->at[0].seq += 5;
     send_update(w, 0, BT_PUSH_GRADIENT, 0.1f, 10);
-    refused(w, 0, "out of order");
+    assert_island_refused(w, 0, "out of order");
     w->at[0].seq -= 6;
     const bt_island_head too_long = {
         .type = BT_ISLAND_CHUNK_MESSAGE, .seq = w->at[0].seq + 1, .chunks = 1000, .bytes = 4};
     post(w, 0, too_long, "abcd");
-    refused(w, 0, "longer than the model");
+    assert_island_refused(w, 0, "longer than the model");
     assert_int_equal(w->hub->model->version, 0);
     /* The last chunk is missing: the rest would be uninitialized memory. */
     const uint32_t whole = (uint32_t)(w->elements * sizeof(float));
@@ -525,7 +525,7 @@ static void foreign_messages_are_refused(void **state) {
     post(w, 0,
          (bt_island_head){.type = BT_ISLAND_PUSH, .seq = w->at[0].seq--, .bytes = sizeof push},
          &push);
-    refused(w, 0, "does not fit");
+    assert_island_refused(w, 0, "does not fit");
     assert_int_equal(w->hub->model->version, 0);
     send_update(w, 0, BT_PUSH_GRADIENT, NAN, 10);
     /* The update is rejected and reported; the island continues. */

@@ -11,7 +11,7 @@
 
 #include "engine/kernels/table/cpu.h"
 
-static void tell(const char *root, int cpu, const char *siblings) {
+static void write_core_files(const char *root, int cpu, const char *siblings) {
     char path[256];
     const char *const parts[] = {"", "/topology"};
     for (size_t i = 0; i < 2; i++) {
@@ -29,13 +29,13 @@ static void threads_of_a_core_count_once(void **state) {
     (void)state;
     char root[] = "/tmp/cores.XXXXXX", remove[64];
     assert_non_null(mkdtemp(root));
-    tell(root, 0, "0,4\n"); /* numbered as Intel does */
-    tell(root, 4, "0,4\n");
-    tell(root, 1, "1,5\n");
-    tell(root, 5, "1,5\n");
-    tell(root, 2, "2-3\n"); /* numbered as AMD does on some machines */
-    tell(root, 3, "2-3\n");
-    tell(root, 6, "no number\n");
+    write_core_files(root, 0, "0,4\n"); /* numbered as Intel does */
+    write_core_files(root, 4, "0,4\n");
+    write_core_files(root, 1, "1,5\n");
+    write_core_files(root, 5, "1,5\n");
+    write_core_files(root, 2, "2-3\n"); /* numbered as AMD does on some machines */
+    write_core_files(root, 3, "2-3\n");
+    write_core_files(root, 6, "no number\n");
     assert_int_equal(bt_cpu_count_cores((int[]){0, 1, 2, 3, 4, 5}, 6, root), 3);
     assert_int_equal(bt_cpu_count_cores((int[]){4, 5}, 2, root), 2);
     assert_int_equal(bt_cpu_count_cores((int[]){2, 3}, 2, root), 1);

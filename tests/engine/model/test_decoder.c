@@ -45,7 +45,7 @@ typedef struct got {
     size_t calls;
 } got;
 
-static void take(void *ctx, size_t part, size_t i, const float *logits) {
+static void copy_decoded_logits(void *ctx, size_t part, size_t i, const float *logits) {
     got *g = ctx;
     const int slot = g->parts[part].slot;
     memcpy(g->logits[slot][g->at[slot] + i], logits, sizeof g->logits[0][0]);
@@ -55,7 +55,7 @@ static void take(void *ctx, size_t part, size_t i, const float *logits) {
 static void step(bt_decoder *d, const bt_decode_part *parts, size_t n, got *g) {
     g->parts = parts;
     for (size_t p = 0; p < n; p++) g->at[parts[p].slot] = bt_decoder_length(d, parts[p].slot);
-    bt_decoder_step(d, parts, n, take, g);
+    bt_decoder_step(d, parts, n, copy_decoded_logits, g);
 }
 
 static double difference(const float *a, const float *b) {

@@ -87,7 +87,7 @@ typedef struct kept {
     bt_top_row rows[M];
 } kept;
 
-static void keep(kept *f, bt_model *t, size_t k) {
+static void store_teacher_logits(kept *f, bt_model *t, size_t k) {
     static float logs[M * V];
     bt_model_eval_micro(t, inputs, targets);
     bt_model_top_logits(t, targets, k, f->ids, logs);
@@ -109,14 +109,14 @@ static void kept_logits_teach_as_their_teacher(void **state) {
     bt_model_distil(m, (bt_distil){.teacher = t, .mix = 0.7, .tau = 2});
     const double loss = pass(m), norm = norm_of_gradients(m);
     memcpy(want, bt_model_grads(m), n * sizeof *want);
-    keep(&f, plain, V);
+    store_teacher_logits(&f, plain, V);
     bt_model_distil(m, (bt_distil){.rows = f.rows, .k = V, .mix = 0.7, .tau = 2});
     assert_true(fabs(pass(m) - loss) < 1e-4 * loss);
     double apart = 0;
     for (size_t i = 0; i < n; i++) apart += pow((double)bt_model_grads(m)[i] - (double)want[i], 2);
     assert_true(sqrt(apart) < 2e-3 * norm);
     /* Only some tokens are saved: the loss differs, and the gradient is its slope. */
-    keep(&f, plain, 5);
+    store_teacher_logits(&f, plain, 5);
     bt_model_distil(m, (bt_distil){.rows = f.rows, .k = 5, .mix = 0.7, .tau = 2});
     assert_true(fabs(pass(m) - loss) > 1e-3 * loss);
     small_slope(m, scaled_loss, 0.3f, 2e-4, 5e-3);

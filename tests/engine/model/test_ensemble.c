@@ -75,7 +75,7 @@ static void evaluations_have_the_mean_probabilities(void **state) {
 /* logits of the last token of each slot as log probabilities */
 static float decoded[SLOTS][V];
 
-static void take(void *ctx, size_t part, size_t i, const float *logits) {
+static void check_mean_logits(void *ctx, size_t part, size_t i, const float *logits) {
     const double sum = bt_log_sum_exp(logits, V);
     size_t *calls = ctx;
     (void)i;
@@ -94,10 +94,10 @@ static void decode(bt_model *m, float out[SLOTS][V]) {
     const bt_decode_part wrong = {0, inputs + 9, 1, BT_LOGITS_NONE};
     const bt_decode_part last[] = {{0, inputs + 5, 1, BT_LOGITS_LAST},
                                    {1, inputs + T + 4, 2, BT_LOGITS_LAST}};
-    bt_decoder_step(d, prompts, 2, take, &calls);
+    bt_decoder_step(d, prompts, 2, check_mean_logits, &calls);
     bt_decoder_step(d, &wrong, 1, NULL, NULL);
     bt_decoder_rewind(d, 0, 5);
-    bt_decoder_step(d, last, 2, take, &calls);
+    bt_decoder_step(d, last, 2, check_mean_logits, &calls);
     assert_int_equal(calls, 6);
     memcpy(out, decoded, sizeof decoded);
     bt_decoder_destroy(d);

@@ -42,7 +42,7 @@ static void fill(batch *b, int seq, int only) {
 }
 
 /* Keeps the targets of one document only. */
-static void keep(batch *b, int seq, int doc) {
+static void keep_one_document(batch *b, int seq, int doc) {
     int first = seq * T;
     for (int d = 0; d < doc; d++) first += lengths[seq][d];
     for (int i = 0; i < M; i++)
@@ -57,7 +57,7 @@ static void packed_losses_are_those_of_each_document_alone(void **state) {
             for (int d = 0; lengths[s][d]; d++) {
                 batch packed, alone;
                 fill(&packed, 0, -1);
-                keep(&packed, s, d);
+                keep_one_document(&packed, s, d);
                 fill(&alone, s, d);
                 bt_model_documents(m, packed.positions);
                 double a = bt_model_eval_micro(m, packed.inputs, packed.targets);
@@ -76,7 +76,7 @@ static void documents_do_not_see_each_other(void **state) {
     bt_model *m = model_of(BT_LIN_BITNET158, false, BT_RECOMPUTE_NONE);
     batch b;
     fill(&b, 0, -1);
-    keep(&b, 0, 2);
+    keep_one_document(&b, 0, 2);
     bt_model_documents(m, b.positions);
     double before = bt_model_eval_micro(m, b.inputs, b.targets);
     for (int i = 0; i < lengths[0][0] + lengths[0][1]; i++) b.inputs[i] = (b.inputs[i] + 7) % V;

@@ -66,8 +66,8 @@ static void lion_formula(element *e, double g, double lr, double decay, int t) {
     e->m = 0.95 * e->m + 0.05 * g;
 }
 
-static void follows(bt_optim_id kind,
-                    void (*formula)(element *e, double g, double lr, double decay, int t)) {
+static void assert_rule_formula(bt_optim_id kind, void (*formula)(element *e, double g, double lr,
+                                                                  double decay, int t)) {
     /* elements 100 to 112 are padding and never changed */
     const bt_optim_span spans[] = {span(0, 100, false, false, 1), span(112, 5000, true, true, 1),
                                    span(5000, N, false, true, 0.25f)};
@@ -106,10 +106,10 @@ static void follows(bt_optim_id kind,
 
 static void rules_follow_their_formulas(void **state) {
     (void)state;
-    follows(BT_OPTIM_ADAMW, adamw_formula);
-    follows(BT_OPTIM_LION, lion_formula);
+    assert_rule_formula(BT_OPTIM_ADAMW, adamw_formula);
+    assert_rule_formula(BT_OPTIM_LION, lion_formula);
     held_at = 3;
-    follows(BT_OPTIM_ADAMW, adamw_formula);
+    assert_rule_formula(BT_OPTIM_ADAMW, adamw_formula);
     held_at = 0;
 }
 

@@ -24,7 +24,8 @@ static bt_layout layout(int pp, double fwd_s, double wait_s, double trial_s) {
     return l;
 }
 
-static void says(bt_layout best, bt_layout other, const char *text, const char *not_text) {
+static void assert_reason_text(bt_layout best, bt_layout other, const char *text,
+                               const char *not_text) {
     bt_layout at[] = {best, other};
     const bt_layouts l = {.at = at, .n = 2};
     bt_text out;
@@ -37,43 +38,48 @@ static void says(bt_layout best, bt_layout other, const char *text, const char *
 
 static void predictions_name_the_phase_that_explains_them(void **state) {
     (void)state;
-    says(layout(1, 0.1, 0, 0), layout(2, 0.1, 0.1, 0),
-         "100 ms a step less (50.0 %, as predicted) than the next mesh, pp 2 x dp 1 x tp 1, 4 "
-         "micro-batches of 1, which spends 100 ms more on wait",
-         NULL);
+    assert_reason_text(
+        layout(1, 0.1, 0, 0), layout(2, 0.1, 0.1, 0),
+        "100 ms a step less (50.0 %, as predicted) than the next mesh, pp 2 x dp 1 x tp 1, 4 "
+        "micro-batches of 1, which spends 100 ms more on wait",
+        NULL);
     /* 30 ms of 100: the cause is spread over several phases, and none is named. */
     bt_layout spread = layout(2, 0.13, 0.03, 0);
     spread.time.step.phase_s[BT_PH_OPTIM] = 0.04;
     spread.time.step.step_s = 0.2;
-    says(layout(1, 0.1, 0, 0), spread, "100 ms a step less (50.0 %, as predicted)", "which spends");
+    assert_reason_text(layout(1, 0.1, 0, 0), spread, "100 ms a step less (50.0 %, as predicted)",
+                       "which spends");
 }
 
 static void trials_are_compared_with_trials(void **state) {
     (void)state;
     /* The model predicts a difference of 1 ms, which does not explain 100. */
-    says(layout(1, 0.1, 0, 0.9), layout(2, 0.1, 0.001, 1.0),
-         "100 ms a step less (10.0 %, as tried) than the next mesh", "which spends");
+    assert_reason_text(layout(1, 0.1, 0, 0.9), layout(2, 0.1, 0.001, 1.0),
+                       "100 ms a step less (10.0 %, as tried) than the next mesh", "which spends");
 }
 
 static void a_trial_is_not_compared_with_a_prediction(void **state) {
     (void)state;
     /* Other programs made the trial nine times as long. */
-    says(layout(1, 0.1, 0, 0.9), layout(2, 0.1, 0.1, 0),
-         "100 ms a step less (50.0 %, as predicted) than the next mesh", "which spends");
-    says(layout(1, 0.2, 0, 0.9), layout(2, 0.1, 0, 0),
-         "the fastest that was tried; pp 2 x dp 1 x tp 1, 4 micro-batches of 1, which was not, is "
-         "predicted to take 100 ms less",
-         NULL);
+    assert_reason_text(layout(1, 0.1, 0, 0.9), layout(2, 0.1, 0.1, 0),
+                       "100 ms a step less (50.0 %, as predicted) than the next mesh",
+                       "which spends");
+    assert_reason_text(
+        layout(1, 0.2, 0, 0.9), layout(2, 0.1, 0, 0),
+        "the fastest that was tried; pp 2 x dp 1 x tp 1, 4 micro-batches of 1, which was not, is "
+        "predicted to take 100 ms less",
+        NULL);
 }
 
 static void chunks_are_compared_alike(void **state) {
     (void)state;
     bt_layout one = layout(2, 0.1, 0.05, 1.2), two = layout(2, 0.1, 0.02, 1.0);
     two.virtual_stages = 2;
-    says(two, one, "with one chunk of layers a stage instead of 2 it takes 200 ms more, as tried",
-         "waits");
+    assert_reason_text(
+        two, one, "with one chunk of layers a stage instead of 2 it takes 200 ms more, as tried",
+        "waits");
     one.trial_s = two.trial_s = 0;
-    says(two, one, "it takes 30.0 ms more, and waits 50.0 ms, not 20.0 ms", "tried");
+    assert_reason_text(two, one, "it takes 30.0 ms more, and waits 50.0 ms, not 20.0 ms", "tried");
 }
 
 static void a_trial_far_from_its_prediction_is_marked(void **state) {

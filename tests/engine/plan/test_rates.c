@@ -18,7 +18,7 @@ static bt_run_cfg cfg;
 static bt_rates a, b;
 static char folder[] = "/tmp/bitrain-rates-XXXXXX";
 
-static void settle(int ranks) {
+static void resolve_rates_settings(int ranks) {
     static bt_opts o;
     bt_err err = BT_ERR_INIT;
     bool help;
@@ -34,7 +34,7 @@ static int begin(void **state) {
 
 static void fill(bt_rates *r) {
     bt_err err = BT_ERR_INIT;
-    settle(2);
+    resolve_rates_settings(2);
     assert_int_equal(bt_rates_identify(r, &cfg.launch, 2, &err), BT_OK);
     bt_part_rate layer = {.shape = bt_part_layer(&cfg, 1),
                           .fwd_s = 0.01,
@@ -107,7 +107,7 @@ static void other_builds_are_refused(void **state) {
     assert_int_equal(bt_rates_load(&a, path, why, sizeof why, &err), BT_OK); /* no rates yet */
     assert_string_equal(why, "");
     assert_int_equal(bt_rates_save(&a, path, &err), BT_OK);
-    settle(2);
+    resolve_rates_settings(2);
     assert_int_equal(bt_rates_identify(&b, &cfg.launch, 2, &err), BT_OK);
     assert_int_equal(bt_rates_load(&b, path, why, sizeof why, &err), BT_OK);
     assert_string_equal(why, "");
@@ -166,7 +166,7 @@ static void implausible_times_are_doubtful(void **state) {
 
 static void shapes_are_formatted_and_parsed(void **state) {
     (void)state;
-    settle(2);
+    resolve_rates_settings(2);
     bt_part_shape in[] = {bt_part_layer(&cfg, 2), bt_part_head(&cfg, 2)}, out;
     bt_text word;
     bt_text_init(&word);
@@ -193,7 +193,7 @@ static void shapes_are_formatted_and_parsed(void **state) {
 /* Two ranks have half of the products each, and both of two that share a kv head compute it. */
 static void slices_have_their_share_of_the_work(void **state) {
     (void)state;
-    settle(2);
+    resolve_rates_settings(2);
     bt_part_shape whole = bt_part_layer(&cfg, 1), half = bt_part_layer(&cfg, 2), shared = whole;
     assert_true(fabs(bt_part_ops(&half) - bt_part_ops(&whole) / 2) < 1);
     assert_true(fabs(bt_part_attention_ops(&half) - bt_part_attention_ops(&whole) / 2) < 1);

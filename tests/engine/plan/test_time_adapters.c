@@ -24,7 +24,7 @@ static const bt_cluster here = {.ranks = 1, .ranks_per_host = 1, .cores = 1};
 
 enum { TRAINED, ADAPTERS };
 
-static void settle(int mode) {
+static void resolve_adapter_settings(int mode) {
     static bt_opts o;
     bt_err err = BT_ERR_INIT;
     bool help;
@@ -64,26 +64,28 @@ static bt_prediction predicted(double learned_frac) {
     return p;
 }
 
-static bool is(double got, double want) { return fabs(got - want) <= 1e-12 * fabs(want); }
+static bool is_near_12(double got, double want) { return fabs(got - want) <= 1e-12 * fabs(want); }
 
 static void a_step_is_the_sum_of_its_parts(void **state) {
     (void)state;
-    settle(ADAPTERS);
+    resolve_adapter_settings(ADAPTERS);
     rates = (bt_rates){0};
     put_parts(0.010, 0.015, 0.004, 0.006);
     const bt_prediction all = predicted(0), quarter = predicted(0.25);
     assert_false(all.scaled);
-    assert_true(is(all.fwd_s, 6 * 0.010 + 0.004) && is(all.bwd_s, 6 * 0.015 + 0.006));
-    assert_true(is(quarter.fwd_s, 6 * 0.010 + 0.001) && is(quarter.bwd_s, 6 * 0.015 + 0.0015));
+    assert_true(is_near_12(all.fwd_s, 6 * 0.010 + 0.004) &&
+                is_near_12(all.bwd_s, 6 * 0.015 + 0.006));
+    assert_true(is_near_12(quarter.fwd_s, 6 * 0.010 + 0.001) &&
+                is_near_12(quarter.bwd_s, 6 * 0.015 + 0.0015));
     assert_int_equal(cfg.train.accum, 3);
-    assert_true(is(quarter.step.step_s, 3 * (6 * 0.025 + 0.0025)));
-    assert_true(is(quarter.tokens_per_s, 3 * 2 * 256 / (3 * (6 * 0.025 + 0.0025))));
+    assert_true(is_near_12(quarter.step.step_s, 3 * (6 * 0.025 + 0.0025)));
+    assert_true(is_near_12(quarter.tokens_per_s, 3 * 2 * 256 / (3 * (6 * 0.025 + 0.0025))));
 }
 
 /* Attention covers a fifth of the usual positions: that share of forward, backward and recomputation counts. */
 static void attention_is_within_documents(void **state) {
     (void)state;
-    settle(ADAPTERS);
+    resolve_adapter_settings(ADAPTERS);
     for (int full = 0; full < 2; full++) {
         cfg.train.recompute = full ? BT_RECOMPUTE_FULL : BT_RECOMPUTE_NONE;
         const bt_part_rate layer = {.shape = bt_part_layer(&cfg, 1),
@@ -100,73 +102,73 @@ static void attention_is_within_documents(void **state) {
         bt_rates_put_part(&rates, &head);
         c.data.attended_frac = 0.2;
         assert_int_equal(bt_time_predict(&cfg, &rates, &c, &p, &err), BT_OK);
-        assert_true(is(p.fwd_s, 6 * (0.010 - 0.8 * 0.002)));
-        assert_true(is(p.bwd_s, 6 * (0.030 - 0.8 * (full ? 0.007 : 0.005))));
+        assert_true(is_near_12(p.fwd_s, 6 * (0.010 - 0.8 * 0.002)));
+        assert_true(is_near_12(p.bwd_s, 6 * (0.030 - 0.8 * (full ? 0.007 : 0.005))));
     }
 }
 
 /* If every weight is trained, the head is applied to all tokens. */
 static void a_head_that_trains_has_all_rows(void **state) {
     (void)state;
-    settle(TRAINED);
+    resolve_adapter_settings(TRAINED);
     rates = (bt_rates){0};
     put_parts(0.010, 0.030, 0.004, 0.008);
-    assert_true(is(predicted(0.25).fwd_s, predicted(0).fwd_s));
-    assert_true(is(predicted(0.25).fwd_s, 6 * 0.010 + 0.004));
+    assert_true(is_near_12(predicted(0.25).fwd_s, predicted(0).fwd_s));
+    assert_true(is_near_12(predicted(0.25).fwd_s, 6 * 0.010 + 0.004));
 }
 
 static void frozen_parts_are_another_kind(void **state) {
     (void)state;
     bt_prediction p;
     bt_err err = BT_ERR_INIT;
-    settle(ADAPTERS);
+    resolve_adapter_settings(ADAPTERS);
     rates = (bt_rates){0};
     put_parts(0.010, 0.015, 0.004, 0.006);
-    settle(TRAINED); /* Rates of adapters do not apply to a trained layer. */
+    resolve_adapter_settings(TRAINED); /* Rates of adapters do not apply to a trained layer. */
     assert_int_equal(bt_time_predict(&cfg, &rates, &here, &p, &err), BT_NOTFOUND);
     put_parts(0.010, 0.030, 0.004, 0.008);
-    settle(ADAPTERS); /* Its own rates are already known. */
-    assert_true(is(predicted(0).bwd_s, 6 * 0.015 + 0.006));
+    resolve_adapter_settings(ADAPTERS); /* Its own rates are already known. */
+    assert_true(is_near_12(predicted(0).bwd_s, 6 * 0.015 + 0.006));
     /* With adapters one of two weight products remains in the backward pass, the head's gradient is omitted,
      * and the adapters' products run at the rate of matrices: 2 operations per weight forward, 6 backward. */
-    settle(TRAINED);
+    resolve_adapter_settings(TRAINED);
     rates = (bt_rates){.matrix_op_s = 1e-9};
     put_parts(0.010, 0.030, 0.004, 0.008);
-    settle(ADAPTERS);
+    resolve_adapter_settings(ADAPTERS);
     const double adapters = 8.0 * (4 * (192 + 192) + 3 * (192 + 512)), tokens = 2 * 256;
     p = predicted(0);
     assert_true(p.scaled);
-    assert_true(is(p.fwd_s, 6 * (0.010 + 2e-9 * adapters * tokens) + 0.004));
-    assert_true(is(p.bwd_s, 6 * (0.015 + 6e-9 * adapters * tokens) + 0.004));
+    assert_true(is_near_12(p.fwd_s, 6 * (0.010 + 2e-9 * adapters * tokens) + 0.004));
+    assert_true(is_near_12(p.bwd_s, 6 * (0.015 + 6e-9 * adapters * tokens) + 0.004));
 }
 
 static void operations_are_counted_as_executed(void **state) {
     (void)state;
     const double weights = 4.0 * 192 * 192 + 3.0 * 192 * 512,
                  adapters = 8.0 * (4 * (192 + 192) + 3 * (192 + 512)), tokens = 2 * 256;
-    settle(TRAINED);
+    resolve_adapter_settings(TRAINED);
     bt_part_shape layer = bt_part_layer(&cfg, 1), head = bt_part_head(&cfg, 1);
-    assert_true(is(bt_part_ops(&layer), 6 * weights * tokens));
-    settle(ADAPTERS);
+    assert_true(is_near_12(bt_part_ops(&layer), 6 * weights * tokens));
+    resolve_adapter_settings(ADAPTERS);
     layer = bt_part_layer(&cfg, 1), head = bt_part_head(&cfg, 1);
-    assert_true(is(bt_part_ops(&layer), (4 * weights + 6 * adapters) * tokens));
-    assert_true(is(bt_part_ops(&head), 4.0 * 192 * (double)cfg.model.vocab * tokens));
+    assert_true(is_near_12(bt_part_ops(&layer), (4 * weights + 6 * adapters) * tokens));
+    assert_true(is_near_12(bt_part_ops(&head), 4.0 * 192 * (double)cfg.model.vocab * tokens));
 }
 
 static void a_checkpoint_holds_the_adapters(void **state) {
     (void)state;
-    settle(ADAPTERS);
+    resolve_adapter_settings(ADAPTERS);
     rates = (bt_rates){.disk_per_s = 1e6};
     put_parts(0.010, 0.015, 0.004, 0.006);
     const double adapters = 6 * 8.0 * (4 * (192 + 192) + 3 * (192 + 512));
-    assert_true(is(predicted(0).ckpt_s, 12 * adapters / 1e6)); /* a value and two states */
+    assert_true(is_near_12(predicted(0).ckpt_s, 12 * adapters / 1e6)); /* a value and two states */
 }
 
 /* The layer of the probe has products of adapters and no gradient of the base's weights. */
 static void the_probe_measures_a_frozen_layer(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
-    settle(ADAPTERS);
+    resolve_adapter_settings(ADAPTERS);
     for (int kind = 0; kind < 2; kind++) {
         bt_part_shape layer = bt_part_layer(&cfg, 1), head = bt_part_head(&cfg, 1);
         layer.C = head.C = 64;

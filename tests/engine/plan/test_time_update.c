@@ -17,7 +17,7 @@
 
 static bt_run_cfg cfg;
 
-static void settle(char *one, char *other) {
+static void resolve_update_settings(char *one, char *other) {
     static bt_opts o;
     bt_err err = BT_ERR_INIT;
     bool help;
@@ -44,24 +44,25 @@ static double update_ns(void) {
     return 1e9 * p.step.phase_s[BT_PH_OPTIM];
 }
 
-static bool is(double got, double want) { return fabs(got - want) <= 1e-9 * want; }
+static bool is_near_9(double got, double want) { return fabs(got - want) <= 1e-9 * want; }
 
 static void compressed_formats_cost_their_time(void **state) {
     (void)state;
-    settle("optim.states=fp32", "optim.weights=fp32");
+    resolve_update_settings("optim.states=fp32", "optim.weights=fp32");
     bt_model_cfg m;
     bt_run_cfg_model(&cfg, &m);
     const bt_model_counts n = bt_model_count(&m);
     const double all = (double)n.params, linear = (double)n.linear;
-    assert_true(is(update_ns(), all));
-    settle("optim.states=bf16", "optim.weights=fp32");
-    assert_true(is(update_ns(), 1.25 * all));
-    settle("optim.states=log8", "optim.weights=fp32");
-    assert_true(is(update_ns(), 1.5 * all));
-    settle("optim.states=fp32", "optim.weights=bf16"); /* elements of ternary layers */
-    assert_true(is(update_ns(), all + linear));
-    settle("optim.states=log8", "optim.weights=bf16");
-    assert_true(is(update_ns(), 1.5 * all + linear));
+    assert_true(is_near_9(update_ns(), all));
+    resolve_update_settings("optim.states=bf16", "optim.weights=fp32");
+    assert_true(is_near_9(update_ns(), 1.25 * all));
+    resolve_update_settings("optim.states=log8", "optim.weights=fp32");
+    assert_true(is_near_9(update_ns(), 1.5 * all));
+    resolve_update_settings("optim.states=fp32",
+                            "optim.weights=bf16"); /* elements of ternary layers */
+    assert_true(is_near_9(update_ns(), all + linear));
+    resolve_update_settings("optim.states=log8", "optim.weights=bf16");
+    assert_true(is_near_9(update_ns(), 1.5 * all + linear));
 }
 
 /* Crowding of three ranks on two cores, for a model whose layer takes this long forward and backward. */
@@ -106,14 +107,14 @@ static void ranks_that_may_run_ahead_lose_less(void **state) {
     const double visit = 2.0 /
                          /* a layer time for which exchanges are a second apart */
                          BT_PREFETCH_AHEAD;
-    assert_true(is(crowd(visit * BT_SHARED_OFTEN_S, "layer"), 1.5 * 2));
-    assert_true(is(crowd(visit * BT_SHARED_OFTEN_S / 9, "layer"), 1.5 * 2));
-    assert_true(is(crowd(visit * BT_SHARED_S, "layer"), 1.5 * 1.1));
-    assert_true(is(crowd(visit * BT_SHARED_S * 9, "layer"), 1.5 * 1.1));
+    assert_true(is_near_9(crowd(visit * BT_SHARED_OFTEN_S, "layer"), 1.5 * 2));
+    assert_true(is_near_9(crowd(visit * BT_SHARED_OFTEN_S / 9, "layer"), 1.5 * 2));
+    assert_true(is_near_9(crowd(visit * BT_SHARED_S, "layer"), 1.5 * 1.1));
+    assert_true(is_near_9(crowd(visit * BT_SHARED_S * 9, "layer"), 1.5 * 1.1));
     /* Each synchronization costs a loss: half as many cost half as much. */
     const double half = (25.0 - 1 / BT_SHARED_S) / (1 / BT_SHARED_OFTEN_S - 1 / BT_SHARED_S);
-    assert_true(is(crowd(visit / 25, "layer"), 1.5 * (1.1 + 0.9 * half)));
-    assert_true(is(crowd(visit * BT_SHARED_OFTEN_S, "step"), 1.5 * 1.1));
+    assert_true(is_near_9(crowd(visit / 25, "layer"), 1.5 * (1.1 + 0.9 * half)));
+    assert_true(is_near_9(crowd(visit * BT_SHARED_OFTEN_S, "step"), 1.5 * 1.1));
 }
 
 int main(void) {

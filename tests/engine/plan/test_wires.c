@@ -46,28 +46,28 @@ static int begin(void **state) {
     return 0;
 }
 
-static bt_exchange_cost of(const bt_cluster *c, const bt_mesh_shape *shape) {
+static bt_exchange_cost exchange_time(const bt_cluster *c, const bt_mesh_shape *shape) {
     return bt_wire_exchange(&r, c, &cfg, shape, ELEMS);
 }
 
 static void gradients_within_a_host_cost_memory_time(void **state) {
     (void)state;
     const bt_cluster here = {.ranks = 4, .ranks_per_host = 4};
-    bt_exchange_cost cost = of(&here, &REPLICAS);
+    bt_exchange_cost cost = exchange_time(&here, &REPLICAS);
     near(cost.cpu_s, 3e-9 + 1e-9); /* sums and digest are included */
     assert_true(cost.wire_s == 0 && cost.latency_s == 0);
     near(cost.bytes, 2 * 0.75 * 4); /* The count of sent bytes does not change. */
     cfg.mesh.zero = 1;
-    near(of(&here, &SHARDS).cpu_s, 3e-9);
+    near(exchange_time(&here, &SHARDS).cpu_s, 3e-9);
     /* each sum is needed by one other rank instead of three */
-    near(of(&here, &BOTH).cpu_s, 3e-9 + 1e-9 / 3);
+    near(exchange_time(&here, &BOTH).cpu_s, 3e-9 + 1e-9 / 3);
 }
 
 static void encoded_gradients_are_messages(void **state) {
     (void)state;
     const bt_cluster here = {.ranks = 4, .ranks_per_host = 4};
     cfg.parallel.codec = BT_CODEC_BF16;
-    bt_exchange_cost cost = of(&here, &REPLICAS);
+    bt_exchange_cost cost = exchange_time(&here, &REPLICAS);
     near(cost.cpu_s, 2 * 0.75 * 2 / 1e9 + 2e-10);
     near(cost.latency_s, 2e-6);
 }
@@ -76,7 +76,7 @@ static void gradients_without_shared_memory_are_messages(void **state) {
     (void)state;
     const bt_cluster here = {.ranks = 4, .ranks_per_host = 4};
     r.links[0].grads_sum_s = r.links[0].grads_back_s = 0;
-    bt_exchange_cost cost = of(&here, &REPLICAS);
+    bt_exchange_cost cost = exchange_time(&here, &REPLICAS);
     near(cost.cpu_s, 2 * 0.75 * 4 / 1e9 + 0.75 * 1e-9 + 2e-10);
     near(cost.latency_s, 2e-6);
 }
@@ -86,12 +86,12 @@ static void hosts_add_through_memory_first(void **state) {
     (void)state;
     const bt_cluster two = {
         .ranks = 4, .ranks_per_host = 2, .simulated = true, .bytes_per_s = 1e9, .latency_s = 1e-5};
-    bt_exchange_cost cost = of(&two, &REPLICAS);
+    bt_exchange_cost cost = exchange_time(&two, &REPLICAS);
     /* A relay handles half of what its host receives. */
     near(cost.cpu_s, 2e-9 + 1e-9 + 0.5 * 1e-9 / 2);
     near(cost.latency_s, 2e-5);
     cfg.parallel.codec = BT_CODEC_BF16;
-    near(of(&two, &REPLICAS).cpu_s, 2e-9 + 1e-9);
+    near(exchange_time(&two, &REPLICAS).cpu_s, 2e-9 + 1e-9);
 }
 
 /* Eight ranks of a simulated host, while the largest measured group has four: they send 7/8 of all, those
@@ -101,7 +101,7 @@ static void larger_groups_are_scaled(void **state) {
     const bt_cluster host = {
         .ranks = 8, .ranks_per_host = 8, .simulated = true, .bytes_per_s = 1e9};
     const bt_mesh_shape eight = {.pp = 1, .dp_replicate = 8, .dp_shard = 1, .tp = 1};
-    near(of(&host, &eight).cpu_s, 4e-9 * (7.0 / 8) / (3.0 / 4));
+    near(exchange_time(&host, &eight).cpu_s, 4e-9 * (7.0 / 8) / (3.0 / 4));
 }
 
 /* Six ranks on hosts with 4 and 2: pairs share a host, a group of four does not, and both hosts send. */

@@ -56,7 +56,7 @@ static bt_train_result run(fake_sink *f, const char *resume) {
     } while (0)
 
 /* Returns the events of a kind as "step title" lines. */
-static const char *told(const fake_sink *f, const char *kind) {
+static const char *events_of_kind(const fake_sink *f, const char *kind) {
     static char text[2048];
     text[0] = '\0';
     for (size_t i = 0; i < f->n_events; i++)
@@ -81,7 +81,7 @@ static void weights_change_on_request(void **state) {
     ask.weights = "1:3";
     ask.at = 1;
     run(&sink, "");
-    assert_string_equal(told(&sink, "control"),
+    assert_string_equal(events_of_kind(&sink, "control"),
                         "2 sources weigh 1:3 from now on (data.mixture=3:1,3=1:3)\n");
     OF_TWO("--set", "data.mixture=3:1,3=1:3");
     run(&other, "");
@@ -101,7 +101,7 @@ static void the_newest_of_a_step_counts(void **state) {
     ask.at = 3;
     ask.verbs = BT_REQ_PAUSE;
     run(&sink, "");
-    assert_string_equal(told(&sink, "control"),
+    assert_string_equal(events_of_kind(&sink, "control"),
                         "4 sources weigh 1:3 from now on (data.mixture=3:1,2=1:1,5=1:3)\n"
                         "4 sources weigh 1:7 from now on (data.mixture=3:1,2=1:1,5=1:7)\n");
     OF_TWO("--set", "data.mixture=3:1,2=1:1,5=1:7");
@@ -133,11 +133,11 @@ static void equal_weights_are_no_change(void **state) {
         ask.weights = rows[i].weights;
         ask.at = 1;
         run(&sink, "");
-        assert_string_equal(told(&sink, "control"), "");
+        assert_string_equal(events_of_kind(&sink, "control"), "");
         if (rows[i].says)
-            assert_string_equal(told(&sink, "refused"), rows[i].says);
+            assert_string_equal(events_of_kind(&sink, "refused"), rows[i].says);
         else
-            assert_non_null(strstr(told(&sink, "refused"), "2 the mixture stays: "));
+            assert_non_null(strstr(events_of_kind(&sink, "refused"), "2 the mixture stays: "));
         assert_string_equal(cfg.data.mixture, before);
     }
 }
@@ -170,9 +170,10 @@ static void sizes_grow_as_configured(void **state) {
     TINY(&cfg, "--steps", "8", "--set", "ckpt.memory=off", "--set", "train.log_every=1", "--set",
          "train.seq_ramp=0.375,0.5");
     const bt_train_result r = run(&sink, "");
-    assert_string_equal(told(&sink, "ramp"), "-1 from step 1 on attention sees stretches of 8\n"
-                                             "2 from step 4 on attention sees stretches of 16\n"
-                                             "3 from step 5 on attention sees stretches of 32\n");
+    assert_string_equal(events_of_kind(&sink, "ramp"),
+                        "-1 from step 1 on attention sees stretches of 8\n"
+                        "2 from step 4 on attention sees stretches of 16\n"
+                        "3 from step 5 on attention sees stretches of 32\n");
     assert_int_equal(r.steps, STEPS);
 }
 
@@ -183,7 +184,8 @@ static void followers_are_learned_first(void **state) {
     (void)state;
     OF_TWO("--set", "train.share_steps=3", "--lr", "2e-2");
     run(&sink, "");
-    assert_string_equal(told(&sink, "ramp"), "-1 soft targets until step 3 (train.share_steps)\n");
+    assert_string_equal(events_of_kind(&sink, "ramp"),
+                        "-1 soft targets until step 3 (train.share_steps)\n");
     OF_TWO("--lr", "2e-2");
     run(&other, "");
     assert_true(other.steps[3].v[BT_MS_LOSS] != sink.steps[3].v[BT_MS_LOSS]);
@@ -201,7 +203,7 @@ static void layers_become_ternary(void **state) {
         OF_TWO("--set", "train.dense_steps=3", "--set", kinds[k][0]);
         run(&sink, "");
         snprintf(want, sizeof want, "2 from step 4 on linear layers are %s\n", kinds[k][1]);
-        assert_string_equal(told(&sink, "ramp"), want);
+        assert_string_equal(events_of_kind(&sink, "ramp"), want);
         for (int i = 0; i < 3; i++)
             assert_true(sink.steps[i].v[BT_MS_LOSS] == other.steps[i].v[BT_MS_LOSS]);
         assert_true(sink.steps[3].v[BT_MS_LOSS] != other.steps[3].v[BT_MS_LOSS]);

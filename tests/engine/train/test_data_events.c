@@ -91,7 +91,7 @@ static void begin(void) {
     assert_int_equal(bt_part_mixture.create(&t, NULL, &part, &err), BT_OK);
 }
 
-static bt_code ask(bt_err *e) {
+static bt_code request_mixture_change(bt_err *e) {
     const bt_control c = {.verbs = BT_REQ_MIXTURE};
     return bt_part_mixture.act(part, &t, &c, false, e);
 }
@@ -193,18 +193,18 @@ static void weights_change_from_the_next_step_on(void **state) {
     (void)state;
     begin();
     world.asked = "1:1";
-    assert_int_equal(ask(&err), BT_OK);
+    assert_int_equal(request_mixture_change(&err), BT_OK);
     heard_is("control 39 sources weigh 1:1 from now on (data.mixture=3:1,40=1:1)\n");
     assert_string_equal(world.opened, "3:1,40=1:1");
     assert_string_equal(t.cfg.data.mixture, "3:1,40=1:1");
     assert_string_equal(t.now.data.mixture, "3:1,40=1:1");
     world.asked = "5:1"; /* A second request before that step replaces the first one. */
-    assert_int_equal(ask(&err), BT_OK);
+    assert_int_equal(request_mixture_change(&err), BT_OK);
     assert_string_equal(t.cfg.data.mixture, "3:1,40=5:1");
     t.at.step = 50;
     world.rank = 1; /* This rank receives the request of rank 0. */
     world.told = "1:9";
-    assert_int_equal(ask(&err), BT_OK);
+    assert_int_equal(request_mixture_change(&err), BT_OK);
     assert_string_equal(t.cfg.data.mixture, "3:1,40=5:1,50=1:9");
     saved_is("{\"bytes_per_token\":3.5,\"mixture_before\":\"3:1\","
              "\"mixture\":\"3:1,40=5:1,50=1:9\"}");
@@ -230,7 +230,7 @@ static void invalid_mixtures_are_refused(void **state) {
         world.sources = rows[i].sources;
         world.asked = rows[i].asked;
         if (rows[i].island) t.step.data_owner = "a hub deals out the data of its islands";
-        assert_int_equal(ask(&err), BT_OK);
+        assert_int_equal(request_mixture_change(&err), BT_OK);
         snprintf(want, sizeof want, "refused 39 the mixture stays: %s\n", err.msg);
         heard_is(want);
         if (rows[i].says) assert_string_equal(err.msg, rows[i].says);
@@ -240,7 +240,7 @@ static void invalid_mixtures_are_refused(void **state) {
     }
     begin(); /* The caller passes no text. */
     world.asked = "x";
-    assert_int_equal(ask(NULL), BT_OK);
+    assert_int_equal(request_mixture_change(NULL), BT_OK);
     heard_is("refused 39 the mixture stays: \n");
     for (size_t more = 0; more < 2; more++) { /* The setting holds this number of stages. */
         begin();
@@ -248,7 +248,7 @@ static void invalid_mixtures_are_refused(void **state) {
         memset(t.cfg.data.mixture, '0', n);
         memcpy(t.cfg.data.mixture + n - 2, ":1", 3);
         world.asked = "1:1";
-        assert_int_equal(ask(&err), BT_OK);
+        assert_int_equal(request_mixture_change(&err), BT_OK);
         assert_int_equal(strcmp(err.msg, "data.mixture has no room for more stages") == 0, more);
         bt_text_clear(&heard);
     }
@@ -257,7 +257,7 @@ static void invalid_mixtures_are_refused(void **state) {
         begin();
         world.asked = "1:1";
         world.fails = parts[i];
-        assert_int_equal(ask(&err), BT_IO);
+        assert_int_equal(request_mixture_change(&err), BT_IO);
         heard_is("");
     }
 }

@@ -18,7 +18,7 @@ typedef struct seen {
     int T;
 } seen;
 
-static bt_code see(void *ctx, bt_model *m, const bt_batch *b, bt_err *err) {
+static bt_code count_evaluated(void *ctx, bt_model *m, const bt_batch *b, bt_err *err) {
     (void)m, (void)err;
     seen *s = ctx;
     for (int row = 0; row < B; row++) {
@@ -41,7 +41,7 @@ static bt_eval_result evaluate(bt_comm *ranks, const bt_loader_cfg *cfg, int64_t
     bt_err err = BT_ERR_INIT;
     *s = (seen){.T = cfg->T};
     if (bt_evaluator_open(&e, cfg, tokens, ranks, &err) != BT_OK) fail_msg("%s", err.msg);
-    bt_evaluator_visit(e, see, s);
+    bt_evaluator_visit(e, count_evaluated, s);
     if (bt_evaluator_run(e, m, NULL, &r, &err) != BT_OK) fail_msg("%s", err.msg);
     assert_int_equal(bt_all_reduce_i64(ranks, &s->sequences, 1, BT_SUM, &err), BT_OK);
     assert_int_equal(bt_all_reduce_i64(ranks, &s->hashes, 1, BT_SUM, &err), BT_OK);

@@ -10,7 +10,7 @@ enum { MIB = 1 << 20 };
 static bt_run_cfg cfg;
 static bt_err err;
 
-static void settle(int world, const char *const *words) {
+static void resolve_memory_settings(int world, const char *const *words) {
     bt_opts o;
     bool help;
     int n = 0;
@@ -19,7 +19,7 @@ static void settle(int world, const char *const *words) {
         fail_msg("%s", err.msg);
     if (bt_run_cfg_resolve_opts(&o, &cfg, world, &err) != BT_OK) fail_msg("%s", err.msg);
 }
-#define SETTLE(world, ...) settle(world, (const char *const[]){__VA_ARGS__, NULL})
+#define SETTLE(world, ...) resolve_memory_settings(world, (const char *const[]){__VA_ARGS__, NULL})
 
 static bt_code check(int local, size_t process, size_t host) {
     bt_memory_room room = {.process = process, .host = host, .host_limit = "memory available"};
@@ -27,7 +27,7 @@ static bt_code check(int local, size_t process, size_t host) {
     return bt_memory_check(&cfg, 0, local, bt_parts_memory, &room, &err);
 }
 
-static void says(const char *part) {
+static void assert_error_contains(const char *part) {
     if (!strstr(err.msg, part)) fail_msg("'%s' does not contain '%s'", err.msg, part);
 }
 
@@ -38,17 +38,18 @@ static void a_plan_that_fits_is_accepted(void **state) {
     assert_int_equal(check(2, SIZE_MAX, SIZE_MAX), BT_OK);
     assert_int_equal(check(2, need, 2 * need), BT_OK);
     assert_int_equal(check(2, need - 1, 2 * need), BT_NOMEM);
-    says("address space");
+    assert_error_contains("address space");
     /* The message names a limit that the user has set. */
     const bt_memory_room limited = {.process = 2 * MIB,
                                     .host = SIZE_MAX,
                                     .host_limit = "memory available",
                                     .address_space = 200 * (size_t)MIB};
     assert_int_equal(bt_memory_check(&cfg, 0, 2, bt_parts_memory, &limited, &err), BT_NOMEM);
-    says("2.00 MiB of address space (ulimit -v is 200 MiB, and the program has mapped 198 MiB)");
+    assert_error_contains(
+        "2.00 MiB of address space (ulimit -v is 200 MiB, and the program has mapped 198 MiB)");
     /* The ranks of a host share its memory. */
     assert_int_equal(check(2, need, 2 * need - 2), BT_NOMEM);
-    says("memory available");
+    assert_error_contains("memory available");
     cfg.launch.memory_check = false;
     assert_int_equal(check(2, 1, 1), BT_OK);
 }
@@ -59,25 +60,25 @@ static void message_names_arena_and_remedy(void **state) {
     SETTLE(2, "--preset", "small", "--threads", "1");
     size_t need = bt_plan_bytes(&cfg, 0, bt_parts_memory);
     assert_int_equal(check(1, SIZE_MAX, need - 10 * MIB), BT_NOMEM);
-    says("activations");
-    says("--micro-batch 1 (");
+    assert_error_contains("activations");
+    assert_error_contains("--micro-batch 1 (");
     SETTLE(2, "--preset", "small", "--threads", "1", "--micro-batch", "1");
     assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0, bt_parts_memory) - 10 * MIB),
                      BT_NOMEM);
-    says("optimizer");
-    says("use --zero 1 (");
-    says(" or --zero 2 (");
+    assert_error_contains("optimizer");
+    assert_error_contains("use --zero 1 (");
+    assert_error_contains(" or --zero 2 (");
     SETTLE(2, "--preset", "small", "--threads", "1", "--micro-batch", "1", "--zero", "3", "--set",
            "parallel.gather=step");
     assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0, bt_parts_memory) - 10 * MIB),
                      BT_NOMEM);
-    says("use --set parallel.gather=layer (");
+    assert_error_contains("use --set parallel.gather=layer (");
     SETTLE(1, "--preset", "small", "--threads", "1", "--micro-batch", "1");
     assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0, bt_parts_memory) - 10 * MIB),
                      BT_NOMEM);
-    says("use --recompute selective (");
+    assert_error_contains("use --recompute selective (");
     assert_int_equal(check(1, SIZE_MAX, 100 * MIB), BT_NOMEM);
-    says("even --recompute full --micro-batch 1 needs");
+    assert_error_contains("even --recompute full --micro-batch 1 needs");
 }
 
 /* Each remedy in the message makes the plan fit. */
@@ -95,7 +96,7 @@ static void each_remedy_helps(void **state) {
         for (char *w = strtok(words, " "); w && n < 23; w = strtok(NULL, " ")) argv[n++] = w;
         argv[n] = NULL;
         bt_err before = err;
-        settle(4, (const char *const *)argv);
+        resolve_memory_settings(4, (const char *const *)argv);
         if (check(1, SIZE_MAX, room) != BT_OK)
             fail_msg("'%s' is not true: '%s'", before.msg, err.msg);
         SETTLE(4, "--preset", "base", "--threads", "1", "--batch-tokens", "16384");

@@ -10,7 +10,7 @@ static fake_sink sink;
 static bt_run_cfg cfg;
 
 /* Counts the prediction events of a run with this number of steps and these settings. */
-static int told(const char *steps, const char *predicted, const char *more) {
+static int count_prediction_events(const char *steps, const char *predicted, const char *more) {
     int n = 0;
     TINY(&cfg, "--steps", steps, "--set", "ckpt.memory=off", "--batch-tokens", "128",
          "--micro-batch", "1", "--set", predicted, "--set", more);
@@ -29,12 +29,15 @@ static void steps_are_compared_with_the_prediction(void **state) {
     char every[16], fewer[16];
     snprintf(every, sizeof every, "%d", BT_PREDICTION_EVERY);
     snprintf(fewer, sizeof fewer, "%d", BT_PREDICTION_EVERY - 1);
-    assert_int_equal(told(every, "launch.predicted_ms=0.0001", "train.log_every=1"), 1);
-    assert_int_equal(told(fewer, "launch.predicted_ms=0.0001", "train.log_every=1"), 0);
-    assert_int_equal(told(every, "launch.predicted_ms=0", "train.log_every=1"),
+    assert_int_equal(
+        count_prediction_events(every, "launch.predicted_ms=0.0001", "train.log_every=1"), 1);
+    assert_int_equal(
+        count_prediction_events(fewer, "launch.predicted_ms=0.0001", "train.log_every=1"), 0);
+    assert_int_equal(count_prediction_events(every, "launch.predicted_ms=0", "train.log_every=1"),
                      0); /* The run has no prediction. */
     /* Steps with shorter sequences are not compared. */
-    assert_int_equal(told(every, "launch.predicted_ms=0.0001", "train.seq_ramp=0.9"), 0);
+    assert_int_equal(
+        count_prediction_events(every, "launch.predicted_ms=0.0001", "train.seq_ramp=0.9"), 0);
 }
 
 static void parts_are_facts(void **state) {

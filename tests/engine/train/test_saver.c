@@ -358,7 +358,7 @@ static void train(const bt_run_cfg *cfg, fake_sink *f, const char *resume_dir) {
     bt_threads_release();
 }
 
-static void refused(const bt_run_cfg *cfg, const char *says) {
+static void assert_saver_refused(const bt_run_cfg *cfg, const char *says) {
     bt_err err = BT_ERR_INIT;
     bt_trainer *t = NULL;
     bt_memory_id id;
@@ -412,10 +412,10 @@ static void a_state_in_memory_of_another_run_is_refused(void **state) {
     interrupted();
     bt_run_cfg cfg = on_text(out_path, "0", "ckpt.memory=auto");
     memcpy(cfg.data.path, "synth:chain", sizeof "synth:chain");
-    refused(&cfg, "the data are not those of the checkpoint");
+    assert_saver_refused(&cfg, "the data are not those of the checkpoint");
     interrupted();
     cfg = on_text(out_path, "0", "model.d_ff=128");
-    refused(&cfg, "the state in memory is of another model");
+    assert_saver_refused(&cfg, "the state in memory is of another model");
 }
 
 int main(void) {

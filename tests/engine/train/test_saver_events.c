@@ -263,7 +263,7 @@ static void resumed(const bt_run_cfg *cfg, const char *want) {
     bt_threads_release();
 }
 
-static void refused(const bt_run_cfg *cfg, const char *want) {
+static void assert_save_settings_refused(const bt_run_cfg *cfg, const char *want) {
     bt_err err = BT_ERR_INIT;
     bt_trainer *t = NULL;
     const bt_trainer_setup s = {.cfg = cfg, .resume_dir = other_path, .attempt = 1};
@@ -283,8 +283,9 @@ static void differences_are_reported(void **state) {
     TINY(&cfg, "--set", "ckpt.memory=off");
     resumed(&cfg, "");
     save_as(true, true, false);
-    refused(&cfg, "the data are not those of the checkpoint: a resumed run would see other tokens "
-                  "(give the same --data, or allow it with --other-data)");
+    assert_save_settings_refused(
+        &cfg, "the data are not those of the checkpoint: a resumed run would see other tokens "
+              "(give the same --data, or allow it with --other-data)");
     TINY(&cfg, "--set", "ckpt.memory=off", "--set", "optim.states=bf16", "--set",
          "optim.weights=bf16", "--other-data");
     resumed(&cfg,
@@ -303,7 +304,7 @@ static void differences_are_reported(void **state) {
              "checkpoint '%s/step-000000000007' is of another model: its tensors differ in name or "
              "shape (same preset and model.* settings needed)",
              other_path);
-    refused(&cfg, want);
+    assert_save_settings_refused(&cfg, want);
 }
 
 /* ---- verification ------------------------------------------------------------------------------------ */

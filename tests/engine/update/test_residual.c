@@ -8,7 +8,7 @@ static float *grads;
 static size_t n;
 
 /* Returns whether all gradients are i times k. */
-static bool are(const float *x, float k) {
+static bool are_multiples(const float *x, float k) {
     for (size_t i = 0; i < n; i++)
         if (x[i] != k * (float)i) return false;
     return true;
@@ -35,21 +35,21 @@ static void a_residual_is_added_once(void **state) {
 
     for (size_t i = 0; i < n; i++) r.owed[i] = (float)i;
     step(&r, true);
-    assert_true(are(grads, 0) && are(r.owed, 1));
+    assert_true(are_multiples(grads, 0) && are_multiples(r.owed, 1));
     step(&r, false); /* another codec from this step on */
-    assert_true(are(grads, 1) && are(r.owed, 0));
+    assert_true(are_multiples(grads, 1) && are_multiples(r.owed, 0));
     bt_residual_undo(&r);
-    assert_true(are(r.owed, 1));
+    assert_true(are_multiples(r.owed, 1));
     step(&r, false);
-    assert_true(are(grads, 1) && are(r.owed, 0));
+    assert_true(are_multiples(grads, 1) && are_multiples(r.owed, 0));
     step(&r, false);
-    assert_true(are(grads, 0) && are(r.owed, 0));
+    assert_true(are_multiples(grads, 0) && are_multiples(r.owed, 0));
     bt_residual_undo(&r); /* This step used no residual. */
-    assert_true(are(r.owed, 0));
+    assert_true(are_multiples(r.owed, 0));
     step(&r, true); /* the previous codec again */
     for (size_t i = 0; i < n; i++) r.owed[i] = 3 * (float)i;
     step(&r, true);
-    assert_true(are(grads, 0) && are(r.owed, 3));
+    assert_true(are_multiples(grads, 0) && are_multiples(r.owed, 3));
 
     bt_residual_release(&r);
     bt_rank_setup_release(&s);

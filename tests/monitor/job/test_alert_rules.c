@@ -14,7 +14,7 @@
 
 static bt_text heard;
 
-static void hear(void *ctx, const char *says) {
+static void collect_alert(void *ctx, const char *says) {
     (void)ctx;
     bt_text_printf(&heard, "%s\n", says);
 }
@@ -23,7 +23,7 @@ static bt_alert_rules rules_of(const char *list) {
     bt_alert_rules r;
     bt_err err = BT_ERR_INIT;
     if (bt_alert_parse(&r, list, &err) != BT_OK) fail_msg("%s: %s", list, err.msg);
-    r.tell = hear;
+    r.tell = collect_alert;
     bt_text_clear(&heard);
     return r;
 }
@@ -214,7 +214,7 @@ static void limits_are_not_included(void **state) {
     r = rules_of("run done\nrun failed\nrun stalled\nrun done");
     r.tell = NULL; /* rules without a receiver */
     bt_alert_happened(&r, BT_ALERT_DONE, "x");
-    r.tell = hear;
+    r.tell = collect_alert;
     bt_alert_happened(&r, BT_ALERT_DONE, "100 steps");
     bt_alert_happened(&r, BT_ALERT_RANK_LOST, "none");
     bt_alert_happened(&r, BT_ALERT_FAILED, "odd");

@@ -16,7 +16,7 @@ static void rules(desk *d, const char *list) {
 }
 
 /* Emits an event of the supervisor; its own line is discarded. */
-static void happens(desk *d, bt_event_kind kind, const char *title) {
+static void emit_supervisor_event(desk *d, bt_event_kind kind, const char *title) {
     char *own = d->shown + strlen(d->shown);
     bt_job_event(&d->job, kind, -1, "%s", title);
     char *end = strchr(own, '\n') + 1;
@@ -26,18 +26,19 @@ static void happens(desk *d, bt_event_kind kind, const char *title) {
 static void events_with_an_alert(void **state) {
     desk *d = *state;
     bt_job_alerts_open(&d->job); /* no rules */
-    happens(d, BT_EVENT_FAILURE, "rank 1 died");
+    emit_supervisor_event(d, BT_EVENT_FAILURE, "rank 1 died");
     bt_job_alerts_tick(&d->job, 1);
     desk_shows(d, "");
     assert_int_equal(d->job.alert_disk_ns, 0); /* The disk is not checked. */
     rules(d, "rank lost\nrun stalled\nrun failed\nrun done");
     static const bt_event_kind none[] = {BT_EVENT_WARNING, BT_EVENT_NOTICE, BT_EVENT_ALERT,
                                          BT_EVENT_HOST_BACK};
-    for (size_t i = 0; i < sizeof none / sizeof *none; i++) happens(d, none[i], "not this");
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        emit_supervisor_event(d, none[i], "not this");
     desk_shows(d, "");
-    happens(d, BT_EVENT_FAILURE, "rank 1 died");
-    happens(d, BT_EVENT_HOST_LOST, "host b");
-    happens(d, BT_EVENT_STALLED, "no step");
+    emit_supervisor_event(d, BT_EVENT_FAILURE, "rank 1 died");
+    emit_supervisor_event(d, BT_EVENT_HOST_LOST, "host b");
+    emit_supervisor_event(d, BT_EVENT_STALLED, "no step");
     desk_shows(d, "alert -1 rank lost: rank 1 died\nalert -1 rank lost: host b\n"
                   "alert -1 run stalled: no step\n");
 }
@@ -186,7 +187,7 @@ static void a_webhook_is_called(void **state) {
     d->setup.alert.webhook = "http://there/\"hook\"";
     d->job.last_step = 6;
     rules(d, "rank lost");
-    happens(d, BT_EVENT_FAILURE, "a \"word\"");
+    emit_supervisor_event(d, BT_EVENT_FAILURE, "a \"word\"");
     arrives(path, "-sS\n-m\n10\n-H\nContent-Type: application/json\n--data-binary\n"
                   "{\"run\":\"r\",\"step\":7,\"alert\":\"rank lost: a \\\"word\\\"\"}\n--\n"
                   "http://there/\"hook\"\nend\n");

@@ -259,7 +259,7 @@ static void the_last_line_is_returned_as_plain_text(void **state) {
 
 /* ---- the child's part ----------------------------------------------------------------------- */
 
-static int tell(int argc, char **argv) {
+static int print_descriptor_count(int argc, char **argv) {
     char none;
     printf("%d", argc - 2);
     for (int i = 2; i < argc; i++) printf(" [%s]", argv[i]);
@@ -277,7 +277,7 @@ static int cores(void) {
     return fwrite(&mine, sizeof mine, 1, stdout) != 1;
 }
 
-static int stay(void) {
+static int run_until_signal(void) {
     puts("ready");
     fflush(stdout);
     for (int i = 0; i < 60; i++) sleep(1);
@@ -285,9 +285,9 @@ static int stay(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "tell") == 0) return tell(argc, argv);
+    if (argc > 1 && strcmp(argv[1], "tell") == 0) return print_descriptor_count(argc, argv);
     if (argc > 1 && strcmp(argv[1], "cores") == 0) return cores();
-    if (argc > 1 && strcmp(argv[1], "stay") == 0) return stay();
+    if (argc > 1 && strcmp(argv[1], "stay") == 0) return run_until_signal();
     signal(SIGHUP, SIG_DFL); /* A parent such as nohup may have had it ignored. */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_child_has_its_arguments_log_and_group, make, drop),

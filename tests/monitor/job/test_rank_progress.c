@@ -51,7 +51,7 @@ static void unmap(bt_progress_page *mine) {
     assert_int_equal(munmap((void *)((uintptr_t)mine / page * page), page), 0);
 }
 
-static const char *told(const bt_rank_progress *p, double now_s, int *rank) {
+static const char *describe_progress(const bt_rank_progress *p, double now_s, int *rank) {
     static char out[200];
     return bt_rank_progress_describe_all(p, (int64_t)(now_s * 1e9), out, sizeof out, rank) ? out
                                                                                            : NULL;
@@ -78,25 +78,27 @@ static void the_rank_behind_is_found(void **state) {
     bt_rank_progress p;
     int rank;
     open_places(&p, 8);
-    assert_null(told(&p, 100, &rank)); /* No rank is in the exchange. */
+    assert_null(describe_progress(&p, 100, &rank)); /* No rank is in the exchange. */
     for (int r = 0; r < 8; r++) put(&p, r, BT_AT_EXCHANGE, 17, 60 + r);
-    assert_string_equal(told(&p, 100, &rank), "all ranks are in the exchange of step 18 since 33.0 "
-                                              "s"); /* time since the last rank arrived */
-    assert_string_equal(told(&p, 67.9, &rank), "all ranks are in the exchange of step 18");
+    assert_string_equal(describe_progress(&p, 100, &rank),
+                        "all ranks are in the exchange of step 18 since 33.0 "
+                        "s"); /* time since the last rank arrived */
+    assert_string_equal(describe_progress(&p, 67.9, &rank),
+                        "all ranks are in the exchange of step 18");
     assert_int_equal(rank, -1);
     put(&p, 5, BT_AT_DATA, 17, 59);
     assert_string_equal(
-        told(&p, 100, &rank),
+        describe_progress(&p, 100, &rank),
         "rank 5 is in data of step 18 since 41.0 s; other ranks wait in the exchange of step 18");
     assert_int_equal(rank, 5);
     /* Data and compute alternate: neither precedes the other. */
     put(&p, 2, BT_AT_COMPUTE, 17, 58);
-    assert_string_equal(told(&p, 100, &rank),
+    assert_string_equal(describe_progress(&p, 100, &rank),
                         "2 ranks (first of them rank 2) are in forward and backward of step 18 "
                         "since 42.0 s; other ranks wait in the exchange of step 18");
     assert_int_equal(rank, -1);
     put(&p, 2, BT_AT_RECORD, 16, 58); /* a whole step behind */
-    told(&p, 100, &rank);
+    describe_progress(&p, 100, &rank);
     assert_int_equal(rank, 2);
     bt_rank_progress_close(&p);
     char says[8] = "before";
@@ -142,11 +144,12 @@ static void one_of_two_ranks_is_slow(void **state) {
     open_places(&p, 2);
     put(&p, 1, BT_AT_DATA, 3, 9);
     assert_false(bt_rank_progress_slow(&p, 90 * SECOND, 2, out, sizeof out, &rank));
-    assert_string_equal(told(&p, 9.5, &rank), "the ranks of this host are in data of step 4; "
-                                              "rank 0 is not seen from here");
+    assert_string_equal(describe_progress(&p, 9.5, &rank),
+                        "the ranks of this host are in data of step 4; "
+                        "rank 0 is not seen from here");
     put(&p, 0, BT_AT_EXCHANGE, 3, 8);
     assert_string_equal(
-        told(&p, 10, &rank),
+        describe_progress(&p, 10, &rank),
         "rank 1 is in data of step 4 since 1.0 s; the other in the exchange of step 4");
     assert_int_equal(rank, 1);
     assert_true(bt_rank_progress_slow(&p, 11 * SECOND, 2, out, sizeof out, &rank));
@@ -154,7 +157,7 @@ static void one_of_two_ranks_is_slow(void **state) {
                         "rank 1 is in data of step 4 since 2.0 s, the other ranks wait for it");
     put(&p, 0, BT_AT_START, 3, 8);
     put(&p, 1, BT_AT_END, 3, 9);
-    assert_string_equal(told(&p, 10, &rank),
+    assert_string_equal(describe_progress(&p, 10, &rank),
                         "rank 0 is at the start since 2.0 s; the other at the end");
     bt_rank_progress_close(&p);
 }
@@ -176,8 +179,8 @@ static void dead_ranks_keep_their_position(void **state) {
     waitpid(child, &status, 0);
     assert_true(WIFSIGNALED(status));
     assert_int_equal(atomic_load(&p.slot[1].pid), child);
-    assert_non_null(
-        strstr(told(&p, (double)bt_now_ns() / 1e9, &rank), "rank 1 is in data of step 8"));
+    assert_non_null(strstr(describe_progress(&p, (double)bt_now_ns() / 1e9, &rank),
+                           "rank 1 is in data of step 8"));
     assert_int_equal(rank, 1);
     /* no such slot; no such file */
     assert_null(bt_rank_progress_map(path, 2));
@@ -195,12 +198,12 @@ static void a_remote_rank_that_does_not_arrive(void **state) {
     put(&p, 0, BT_AT_EXCHANGE, 17, 60);
     put(&p, 1, BT_AT_EXCHANGE, 17, 58);
     assert_string_equal(
-        told(&p, 70, &rank),
+        describe_progress(&p, 70, &rank),
         "the ranks of this host are in the exchange of step 18 since 10.0 s; ranks 2, 3 are not");
     assert_int_equal(rank, -1);
     put(&p, 1, BT_AT_DATA, 17, 58); /* The ranks of this host wait for one of them. */
     assert_string_equal(
-        told(&p, 70, &rank),
+        describe_progress(&p, 70, &rank),
         "rank 1 is in data of step 18 since 12.0 s; the other in the exchange of step 18");
     assert_int_equal(rank, 1);
     put(&p, 1, BT_AT_EXCHANGE, 17, 58);
@@ -227,12 +230,12 @@ static void a_remote_rank_that_does_not_arrive(void **state) {
     open_places(&p, 8); /* Four ranks are named, the rest is counted. */
     for (int n = 4; n >= 2; n--) {
         for (int r = 0; r < 8; r++) put(&p, r, r < n ? BT_AT_EXCHANGE : BT_AT_NOWHERE, 17, 60);
-        told(&p, 70, &rank);
+        describe_progress(&p, 70, &rank);
         assert_int_equal(rank, -1);
         const char *want = n == 4   ? "; ranks 4, 5, 6, 7 are not"
                            : n == 3 ? "; ranks 3, 4, 5, 6 and 1 more are not"
                                     : "; ranks 2, 3, 4, 5 and 2 more are not";
-        assert_non_null(strstr(told(&p, 70, &rank), want));
+        assert_non_null(strstr(describe_progress(&p, 70, &rank), want));
     }
     assert_true(bt_rank_progress_missing(&p, 72 * SECOND, 10, out, sizeof out, &rank));
     assert_string_equal(out,
@@ -334,7 +337,7 @@ static void each_position_has_its_message(void **state) {
         snprintf(want, sizeof want,
                  "rank 1 is %s since 2.0 s; other ranks wait in the optimizer of step 5",
                  rows[i].words);
-        assert_string_equal(told(&p, 3, &rank), want);
+        assert_string_equal(describe_progress(&p, 3, &rank), want);
         assert_int_equal(rank, 1);
         rank = -7;
         p.reported_since[1] = 0;
@@ -381,7 +384,7 @@ static void positions_where_ranks_wait_for_remote_ones(void **state) {
                            : "the ranks of this host are %s since 2.0 s; rank 1 is not seen "
                              "from here",
                  here);
-        assert_string_equal(told(&p, 4, &rank), want);
+        assert_string_equal(describe_progress(&p, 4, &rank), want);
         assert_int_equal(rank, waits[at] ? 1 : -1);
     }
     bt_rank_progress_close(&p);

@@ -102,7 +102,7 @@ static void make_old_folder(char path[96], const char *name, bool locked) {
     assert_int_equal(flock(lock, LOCK_EX), 0);
 }
 
-static bool gone(const char *path) { /* within 15 s */
+static bool is_removed_in_time(const char *path) { /* within 15 s */
     for (int i = 0; i < 300 && access(path, F_OK) == 0; i++) bt_sleep_ns(50000000);
     return access(path, F_OK) != 0;
 }
@@ -117,12 +117,12 @@ static void folders_of_states_are_removed(void **state) {
     for (int i = 0; i < N; i++) make_old_folder(path[i], names[i], i == LOCKED);
     assert_int_equal(utimensat(AT_FDCWD, path[YOUNG], NULL, 0), 0);
     bt_remote_sweep(hosts, path[OWN], false);
-    assert_true(gone(path[STALE]));
+    assert_true(is_removed_in_time(path[STALE]));
     assert_int_equal(access(path[YOUNG], F_OK), 0);
     assert_int_equal(access(path[LOCKED], F_OK), 0);
     assert_int_equal(access(path[OWN], F_OK), 0);
     bt_remote_sweep(hosts, path[OWN], true);
-    assert_true(gone(path[OWN]));
+    assert_true(is_removed_in_time(path[OWN]));
     bt_remote_sweep(hosts, path[LOCKED], true);
     assert_int_equal(access(path[YOUNG], F_OK), 0);
     assert_int_equal(access(path[LOCKED], F_OK), 0);

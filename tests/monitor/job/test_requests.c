@@ -6,7 +6,8 @@
 #include "job_test.h"
 
 /* Sends a request; returns the reply or the refusal's message. */
-static bt_code ask(desk *d, const char *verb, const char *arg, char *said, size_t size) {
+static bt_code send_request_of_desk(desk *d, const char *verb, const char *arg, char *said,
+                                    size_t size) {
     bt_text out;
     bt_err err = BT_ERR_INIT;
     bt_text_init(&out);
@@ -16,9 +17,10 @@ static bt_code ask(desk *d, const char *verb, const char *arg, char *said, size_
     return code;
 }
 
-static void asks(desk *d, const char *verb, const char *arg, bt_code want, const char *says) {
+static void assert_request_reply(desk *d, const char *verb, const char *arg, bt_code want,
+                                 const char *says) {
     char said[600];
-    const bt_code code = ask(d, verb, arg, said, sizeof said);
+    const bt_code code = send_request_of_desk(d, verb, arg, said, sizeof said);
     if (code != want || strcmp(said, says) != 0)
         fail_msg("%s %s: %s: %s", verb, arg, bt_code_name(code), said);
 }
@@ -26,49 +28,51 @@ static void asks(desk *d, const char *verb, const char *arg, bt_code want, const
 static void ranks_receive_requests(void **state) {
     desk *d = *state;
     desk_connect(d);
-    asks(d, "checkpoint", "", BT_OK, "checkpoint");
+    assert_request_reply(d, "checkpoint", "", BT_OK, "checkpoint");
     desk_hears(d, "checkpoint 0;");
     desk_shows(d, "control -1 checkpoint requested by ctl\n");
-    asks(d, "resume", "", BT_BUSY, "the run is not paused");
-    asks(d, "pause", "", BT_OK, "pause");
+    assert_request_reply(d, "resume", "", BT_BUSY, "the run is not paused");
+    assert_request_reply(d, "pause", "", BT_OK, "pause");
     assert_true(bt_job_paused(&d->job) && d->job.health.paused);
-    asks(d, "pause", "", BT_BUSY, "the run is paused already");
-    asks(d, "resume", "", BT_OK, "resume");
+    assert_request_reply(d, "pause", "", BT_BUSY, "the run is paused already");
+    assert_request_reply(d, "resume", "", BT_OK, "resume");
     assert_true(!bt_job_paused(&d->job) && !d->job.health.paused);
-    asks(d, "eval", "", BT_OK, "eval");
+    assert_request_reply(d, "eval", "", BT_OK, "eval");
     desk_hears(d, "pause 0;resume 0;eval 0;");
     desk_shows(d, "control -1 pause requested by ctl\ncontrol -1 resume requested by ctl\n"
                   "control -1 eval requested by ctl\n");
-    asks(d, "eval", "now", BT_ARG, "'eval' takes no value ('now')");
-    asks(d, "evil", "", BT_ARG,
-         "unknown verb 'evil': did you mean 'eval'? (pause resume checkpoint stop eval sample "
-         "mixture set "
-         "resize status)");
-    asks(d, "xyzzyx", "", BT_ARG,
-         "unknown verb 'xyzzyx' (pause resume checkpoint stop eval sample mixture set resize "
-         "status)");
+    assert_request_reply(d, "eval", "now", BT_ARG, "'eval' takes no value ('now')");
+    assert_request_reply(
+        d, "evil", "", BT_ARG,
+        "unknown verb 'evil': did you mean 'eval'? (pause resume checkpoint stop eval sample "
+        "mixture set "
+        "resize status)");
+    assert_request_reply(
+        d, "xyzzyx", "", BT_ARG,
+        "unknown verb 'xyzzyx' (pause resume checkpoint stop eval sample mixture set resize "
+        "status)");
     desk_shows(d, "");
-    asks(d, "stop", "", BT_OK, "stop");
+    assert_request_reply(d, "stop", "", BT_OK, "stop");
     assert_true(d->job.stop_asked && !d->job.stop_now);
     desk_hears(d, "stop 0;");
-    asks(d, "pause", "", BT_BUSY, "the run is stopping");
-    asks(d, "sample", "Once", BT_BUSY, "the run is stopping");
-    asks(d, "mixture", "1:1", BT_BUSY, "the run is stopping");
-    asks(d, "stop", "", BT_OK, "stop");
+    assert_request_reply(d, "pause", "", BT_BUSY, "the run is stopping");
+    assert_request_reply(d, "sample", "Once", BT_BUSY, "the run is stopping");
+    assert_request_reply(d, "mixture", "1:1", BT_BUSY, "the run is stopping");
+    assert_request_reply(d, "stop", "", BT_OK, "stop");
     desk_hears(d, "stop 0;");
 }
 
 static void a_learning_rate_is_set_in_bounds(void **state) {
     desk *d = *state;
     desk_connect(d);
-    asks(d, "set", "lr=0.001", BT_OK,
-         "set lr=0.001: the peak learning rate is 0.001, it began as 0.002");
+    assert_request_reply(d, "set", "lr=0.001", BT_OK,
+                         "set lr=0.001: the peak learning rate is 0.001, it began as 0.002");
     desk_hears(d, "set 0.5;");
     desk_shows(d, "control -1 peak learning rate 0.002 -> 0.001 (requested by ctl)\n");
-    asks(d, "set", "optim.lr=0.004", BT_OK,
-         "set optim.lr=0.004: the peak learning rate is 0.004, it began as 0.002");
-    asks(d, "set", "lr_factor=3", BT_OK,
-         "set lr_factor=3: the peak learning rate is 0.006, it began as 0.002");
+    assert_request_reply(d, "set", "optim.lr=0.004", BT_OK,
+                         "set optim.lr=0.004: the peak learning rate is 0.004, it began as 0.002");
+    assert_request_reply(d, "set", "lr_factor=3", BT_OK,
+                         "set lr_factor=3: the peak learning rate is 0.006, it began as 0.002");
     desk_hears(d, "set 2;set 3;");
     bt_job_multiply_lr(&d->job, 0.5, "key -");
     desk_hears(d, "set 1.5;");
@@ -80,42 +84,49 @@ static void a_learning_rate_is_set_in_bounds(void **state) {
     desk_shows(d, "refused -1 refused: a peak learning rate of -0.003 is not between 0 and 2000 "
                   "(it was set to "
                   "0.002)\n");
-    asks(d, "set", "lr_factor=0", BT_ARG,
-         "a peak learning rate of 0 is not between 0 and 2000 (it was set to 0.002)");
-    asks(d, "set", "lr_factor=1e6", BT_ARG,
-         "a peak learning rate of 2000 is not between 0 and 2000 (it was set to 0.002)");
-    asks(d, "set", "lr=1000", BT_BUSY,
-         "a peak learning rate of 1000 is 5e+05 times the configured 0.002: lr=1000,force sets "
-         "it anyway (ctl: --force)");
-    asks(d, "set", "lr_factor=10.1", BT_BUSY,
-         "a peak learning rate of 0.0202 is 10.1 times the configured 0.002: lr=0.0202,force "
-         "sets it anyway (ctl: --force)");
-    asks(d, "set", "lr=0.02,forced", BT_ARG, "'0.02,forced' is not a number");
+    assert_request_reply(
+        d, "set", "lr_factor=0", BT_ARG,
+        "a peak learning rate of 0 is not between 0 and 2000 (it was set to 0.002)");
+    assert_request_reply(
+        d, "set", "lr_factor=1e6", BT_ARG,
+        "a peak learning rate of 2000 is not between 0 and 2000 (it was set to 0.002)");
+    assert_request_reply(
+        d, "set", "lr=1000", BT_BUSY,
+        "a peak learning rate of 1000 is 5e+05 times the configured 0.002: lr=1000,force sets "
+        "it anyway (ctl: --force)");
+    assert_request_reply(
+        d, "set", "lr_factor=10.1", BT_BUSY,
+        "a peak learning rate of 0.0202 is 10.1 times the configured 0.002: lr=0.0202,force "
+        "sets it anyway (ctl: --force)");
+    assert_request_reply(d, "set", "lr=0.02,forced", BT_ARG, "'0.02,forced' is not a number");
     desk_hears(d, "");
-    asks(d, "set", "lr=0.04,force", BT_OK,
-         "set lr=0.04,force: the peak learning rate is 0.04, it began as 0.002");
+    assert_request_reply(d, "set", "lr=0.04,force", BT_OK,
+                         "set lr=0.04,force: the peak learning rate is 0.04, it began as 0.002");
     desk_hears(d, "set 20;");
     desk_shows(d, "control -1 peak learning rate 0.003 -> 0.04 (requested by ctl)\n");
-    asks(d, "set", "", BT_ARG, "set takes KEY=VALUE (lr, optim.lr or lr_factor)");
-    asks(d, "set", "=1", BT_ARG, "set takes KEY=VALUE (lr, optim.lr or lr_factor)");
-    asks(d, "set", "lr=", BT_ARG, "'' is not a number");
-    asks(d, "set", "lr=1x", BT_ARG, "'1x' is not a number");
-    asks(d, "set", "lr=inf", BT_ARG, "'inf' is not a number");
-    asks(d, "set", "lr_facto=1", BT_BUSY,
-         "'lr_facto' cannot change while the run is live; did you mean 'lr_factor'? (lr, optim.lr, "
-         "lr_factor can)");
-    asks(d, "set", "model.n_layers_and_much_more_than_that_is_too_long_a_key=1", BT_BUSY,
-         "'model.n_layers_and_much_more_than_that_is_too_l' cannot change while the run is live "
-         "(lr, optim.lr, "
-         "lr_factor can)");
+    assert_request_reply(d, "set", "", BT_ARG, "set takes KEY=VALUE (lr, optim.lr or lr_factor)");
+    assert_request_reply(d, "set", "=1", BT_ARG, "set takes KEY=VALUE (lr, optim.lr or lr_factor)");
+    assert_request_reply(d, "set", "lr=", BT_ARG, "'' is not a number");
+    assert_request_reply(d, "set", "lr=1x", BT_ARG, "'1x' is not a number");
+    assert_request_reply(d, "set", "lr=inf", BT_ARG, "'inf' is not a number");
+    assert_request_reply(
+        d, "set", "lr_facto=1", BT_BUSY,
+        "'lr_facto' cannot change while the run is live; did you mean 'lr_factor'? (lr, optim.lr, "
+        "lr_factor can)");
+    assert_request_reply(
+        d, "set", "model.n_layers_and_much_more_than_that_is_too_long_a_key=1", BT_BUSY,
+        "'model.n_layers_and_much_more_than_that_is_too_l' cannot change while the run is live "
+        "(lr, optim.lr, "
+        "lr_factor can)");
     d->setup.lr = 0;
-    asks(d, "set", "lr=1", BT_UNSUPPORTED,
-         "the run's peak learning rate is not known: use lr_factor");
-    asks(d, "set", "lr_factor=1e6", BT_ARG,
-         "a learning-rate factor of 1e+06 is not between 0 and 1e+06");
-    asks(d, "set", "lr_factor=0", BT_ARG, "a learning-rate factor of 0 is not between 0 and 1e+06");
+    assert_request_reply(d, "set", "lr=1", BT_UNSUPPORTED,
+                         "the run's peak learning rate is not known: use lr_factor");
+    assert_request_reply(d, "set", "lr_factor=1e6", BT_ARG,
+                         "a learning-rate factor of 1e+06 is not between 0 and 1e+06");
+    assert_request_reply(d, "set", "lr_factor=0", BT_ARG,
+                         "a learning-rate factor of 0 is not between 0 and 1e+06");
     desk_shows(d, "");
-    asks(d, "set", "lr_factor=2", BT_OK, "set lr_factor=2");
+    assert_request_reply(d, "set", "lr_factor=2", BT_OK, "set lr_factor=2");
     desk_shows(d, "control -1 learning rate factor 20 -> 2 (requested by ctl)\n");
     desk_hears(d, "set 2;");
 }
@@ -124,28 +135,30 @@ static void texts_go_along(void **state) {
     desk *d = *state;
     char many[BT_PROMPT_MAX + 2], says[120];
     desk_connect(d);
-    asks(d, "sample", "Once%20upon", BT_OK,
-         "sample requested: it is written at the end of this step");
+    assert_request_reply(d, "sample", "Once%20upon", BT_OK,
+                         "sample requested: it is written at the end of this step");
     desk_hears(d, "sample 0 Once upon;");
-    asks(d, "mixture", "3:1.5", BT_OK, "mixture 3:1.5");
+    assert_request_reply(d, "mixture", "3:1.5", BT_OK, "mixture 3:1.5");
     desk_hears(d, "mixture 0 3:1.5;");
     desk_shows(d, "control -1 sample after 'Once upon' requested by ctl\ncontrol -1 mixture "
                   "3:1.5 requested by "
                   "ctl\n");
-    asks(d, "sample", "%20%0A", BT_ARG, "sample takes a prompt: the text to continue");
-    asks(d, "sample", "", BT_ARG, "sample takes a prompt: the text to continue");
-    asks(d, "mixture", "", BT_ARG,
-         "mixture takes one weight for each source of data.path, such as 3:1 ('')");
-    asks(d, "mixture", "3:-1", BT_ARG,
-         "mixture takes one weight for each source of data.path, such as 3:1 ('3:-1')");
+    assert_request_reply(d, "sample", "%20%0A", BT_ARG,
+                         "sample takes a prompt: the text to continue");
+    assert_request_reply(d, "sample", "", BT_ARG, "sample takes a prompt: the text to continue");
+    assert_request_reply(d, "mixture", "", BT_ARG,
+                         "mixture takes one weight for each source of data.path, such as 3:1 ('')");
+    assert_request_reply(
+        d, "mixture", "3:-1", BT_ARG,
+        "mixture takes one weight for each source of data.path, such as 3:1 ('3:-1')");
     memset(many, '1', sizeof many);
     many[BT_PROMPT_MAX + 1] = '\0';
     snprintf(says, sizeof says,
              "mixture takes one weight for each source of data.path, such as 3:1 ('%.40s')", many);
-    asks(d, "mixture", many, BT_ARG, says);
+    assert_request_reply(d, "mixture", many, BT_ARG, says);
     many[BT_PROMPT_MAX] = '\0';
     char said[600];
-    assert_int_equal(ask(d, "mixture", many, said, sizeof said), BT_OK);
+    assert_int_equal(send_request_of_desk(d, "mixture", many, said, sizeof said), BT_OK);
     char want[BT_PROMPT_MAX + 20];
     snprintf(want, sizeof want, "mixture 0 %s;", many);
     desk_hears(d, want);
@@ -153,35 +166,38 @@ static void texts_go_along(void **state) {
     many[BT_PROMPT_MAX] = '1';
     for (size_t more = 0; more < 2; more++) {
         many[BT_PROMPT_MAX - 1 + more] = '\0';
-        assert_int_equal(ask(d, "sample", many, said, sizeof said), BT_OK);
+        assert_int_equal(send_request_of_desk(d, "sample", many, said, sizeof said), BT_OK);
         many[BT_PROMPT_MAX - 1 + more] = '1';
         snprintf(want, sizeof want, "sample 0 %.*s;", (int)(BT_PROMPT_MAX - 1 + more), many);
         desk_hears(d, want);
     }
     desk_leave(d);
-    asks(d, "sample", "Once", BT_BUSY, "no rank can receive 'sample' yet (the run is starting)");
+    assert_request_reply(d, "sample", "Once", BT_BUSY,
+                         "no rank can receive 'sample' yet (the run is starting)");
     d->job.restarting = true;
-    asks(d, "mixture", "1", BT_BUSY, "no rank can receive 'mixture' yet (the run is restarting)");
+    assert_request_reply(d, "mixture", "1", BT_BUSY,
+                         "no rank can receive 'mixture' yet (the run is restarting)");
 }
 
 /* Requests without a rank are sent to the next one. */
 static void requests_wait_for_ranks(void **state) {
     desk *d = *state;
-    asks(d, "checkpoint", "", BT_BUSY,
-         "no rank can receive 'checkpoint' yet (the run is starting)");
+    assert_request_reply(d, "checkpoint", "", BT_BUSY,
+                         "no rank can receive 'checkpoint' yet (the run is starting)");
     d->job.restarting = true;
-    asks(d, "set", "lr=1e-3", BT_BUSY, "no rank can receive 'set' yet (the run is restarting)");
+    assert_request_reply(d, "set", "lr=1e-3", BT_BUSY,
+                         "no rank can receive 'set' yet (the run is restarting)");
     assert_true(d->job.lr_factor > 0.99 && d->job.lr_factor < 1.01);
     d->job.restarting = false;
-    asks(d, "pause", "", BT_OK, "pause");
+    assert_request_reply(d, "pause", "", BT_OK, "pause");
     assert_int_equal(d->job.pending, BT_PENDING(PAUSE));
-    asks(d, "resume", "", BT_OK, "resume"); /* The pause is not sent. */
+    assert_request_reply(d, "resume", "", BT_OK, "resume"); /* The pause is not sent. */
     assert_int_equal(d->job.pending, BT_PENDING(RESUME));
-    asks(d, "pause", "", BT_OK, "pause");
+    assert_request_reply(d, "pause", "", BT_OK, "pause");
     assert_int_equal(d->job.pending, BT_PENDING(PAUSE));
     bt_job_send_pending(&d->job); /* No rank is connected yet. */
     assert_int_equal(d->job.pending, BT_PENDING(PAUSE));
-    asks(d, "stop", "", BT_OK, "stop"); /* A run that stops cannot be paused. */
+    assert_request_reply(d, "stop", "", BT_OK, "stop"); /* A run that stops cannot be paused. */
     assert_int_equal(d->job.pending, BT_PENDING(STOP));
     d->job.pending |= BT_PENDING(RESUME);
     desk_shows(d, "control -1 pause requested by ctl\ncontrol -1 resume requested by ctl\n"
@@ -253,7 +269,7 @@ static void signals_stop(void **state) {
 /* After a stop by other means, the signal that ends it at once is reported. */
 static void a_signal_after_a_stop(void **state) {
     desk *d = *state;
-    asks(d, "stop", "", BT_OK, "stop");
+    assert_request_reply(d, "stop", "", BT_OK, "stop");
     bt_job_signal(&d->job, SIGTERM);
     assert_true(d->job.stop_now);
     assert_int_equal(d->result.signal, SIGTERM);
@@ -261,7 +277,7 @@ static void a_signal_after_a_stop(void **state) {
 
 static void status_says(desk *d, const char *want) {
     char said[600], *silence;
-    assert_int_equal(ask(d, "status", "", said, sizeof said), BT_OK);
+    assert_int_equal(send_request_of_desk(d, "status", "", said, sizeof said), BT_OK);
     silence = strstr(said, ",\"silence_s\":");
     assert_non_null(silence);
     silence[0] = '\0';

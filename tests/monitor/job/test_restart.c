@@ -187,7 +187,7 @@ static void kills_from_outside_have_a_limit_in_time(void **state) {
     }
 }
 
-static bt_end refused(bt_code code, int64_t step) {
+static bt_end assert_restart_refused(bt_code code, int64_t step) {
     bt_end_facts f = base(EXIT(1));
     f.reported = true;
     f.code = code;
@@ -203,7 +203,7 @@ static void a_refused_restart_is_tried_again(void **state) {
     static const bt_code codes[] = {BT_IO, BT_MPI, BT_DB, BT_NOMEM};
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         bt_restart_history h = {0};
-        const bt_end e = refused(codes[i], -1);
+        const bt_end e = assert_restart_refused(codes[i], -1);
         assert_false(bt_restart_decide(&h, &e, 0, 3).again);
         h = (bt_restart_history){0};
         assert_true(decide(&h, KILLED, 20, 0, 3).again);
@@ -214,7 +214,7 @@ static void a_refused_restart_is_tried_again(void **state) {
         assert_true(waited > 3000 && waited < 4500);
     }
     bt_restart_history h = {0};
-    const bt_end never = refused(BT_FORMAT, -1);
+    const bt_end never = assert_restart_refused(BT_FORMAT, -1);
     assert_true(decide(&h, KILLED, 20, 0, 3).again);
     assert_false(bt_restart_decide(&h, &never, 20, 3).again);
 }

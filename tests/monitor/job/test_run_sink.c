@@ -312,7 +312,7 @@ static void alerts_at_the_end(void **state) {
 }
 
 /* Waits for a file, which is renamed to its name when it is complete. */
-static void holds(const desk *d, const char *name, const char *want) {
+static void assert_file_content(const desk *d, const char *name, const char *want) {
     char path[96], text[600] = "";
     snprintf(path, sizeof path, "%s/%s", d->dir, name);
     for (int i = 0; i < 20000 && access(path, R_OK) != 0; i++) bt_sleep_ns(1000000);
@@ -352,10 +352,11 @@ static void an_alert_starts_programs(void **state) {
     d->job.last_step = 2;
     d->result.end = (bt_end){.kind = BT_END_DONE};
     bt_job_alerts_end(&d->job);
-    holds(d, "told", "r|run done: after step 3|3|kept\n/dev/null\n");
-    holds(d, "called",
-          "-sS\n-m\n10\n-H\nContent-Type: application/json\n--data-binary\n"
-          "{\"run\":\"r\",\"step\":3,\"alert\":\"run done: after step 3\"}\n--\nhttp://h/x\n");
+    assert_file_content(d, "told", "r|run done: after step 3|3|kept\n/dev/null\n");
+    assert_file_content(
+        d, "called",
+        "-sS\n-m\n10\n-H\nContent-Type: application/json\n--data-binary\n"
+        "{\"run\":\"r\",\"step\":3,\"alert\":\"run done: after step 3\"}\n--\nhttp://h/x\n");
     close(ours[0]);
     close(ours[1]);
 }

@@ -58,7 +58,7 @@ static void release(watcher *w) {
     for (int i = 0; i < FRAMES; i++) bt_text_release(&w->frame[i]);
 }
 
-static bool has(const watcher *w, int frame, const char *text) {
+static bool frame_contains(const watcher *w, int frame, const char *text) {
     return strstr(bt_text_str(&w->frame[frame]), text) != NULL;
 }
 
@@ -73,8 +73,8 @@ static void numbers_are_drawn_before_charts(void **state) {
     for (int screen = 1; screen <= 5; screen++) {
         watcher w;
         watch(&w, "long", screen);
-        if (!has(&w, 0, "step 8,300") || !has(&w, 0, "reading ...") || has(&w, 1, "reading ...") ||
-            !has(&w, 1, "step 8,300"))
+        if (!frame_contains(&w, 0, "step 8,300") || !frame_contains(&w, 0, "reading ...") ||
+            frame_contains(&w, 1, "reading ...") || !frame_contains(&w, 1, "step 8,300"))
             fail_msg("screen %d:\n%s\nthen\n%s", screen, bt_text_str(&w.frame[0]),
                      bt_text_str(&w.frame[1]));
         release(&w);
@@ -86,7 +86,7 @@ static void a_short_run_is_drawn_at_once(void **state) {
     for (int screen = 1; screen <= 8; screen++) {
         watcher w;
         watch(&w, "demo", screen);
-        assert_false(has(&w, 0, "reading ..."));
+        assert_false(frame_contains(&w, 0, "reading ..."));
         release(&w);
     }
 }

@@ -47,11 +47,11 @@ static char *frame(const char *run, int screen, int w, int h, bt_color_depth dep
     return text;
 }
 
-static void has(const char *text, const char *want) {
+static void assert_text_has(const char *text, const char *want) {
     if (!strstr(text, want)) fail_msg("no '%s' in:\n%s", want, text);
 }
 
-static void lacks(const char *text, const char *word) {
+static void assert_text_lacks(const char *text, const char *word) {
     if (strstr(text, word)) fail_msg("'%s' in:\n%s", word, text);
 }
 
@@ -81,16 +81,17 @@ static void a_failed_run_at_80_columns(void **state) {
              here);
     make("bad", &s, sql);
     char *x = frame("bad", 1, 80, 24, BT_DEPTH_MONO);
-    has(x, "failed after step 120 of 240, 1m 40s ago");
-    has(x, "press P to resume");
-    has(x, "why    rank 1 was ended by signal 9 (Killed)");
-    has(x, "to do  resume: training continues from the checkpoint of step 100 and repeats");
-    has(x, "bitrain train --resume bad --store ");
-    has(x, "loss ─");
-    has(x, "████░░░░ 50 %");
+    assert_text_has(x, "failed after step 120 of 240, 1m 40s ago");
+    assert_text_has(x, "press P to resume");
+    assert_text_has(x, "why    rank 1 was ended by signal 9 (Killed)");
+    assert_text_has(
+        x, "to do  resume: training continues from the checkpoint of step 100 and repeats");
+    assert_text_has(x, "bitrain train --resume bad --store ");
+    assert_text_has(x, "loss ─");
+    assert_text_has(x, "████░░░░ 50 %");
     free(x);
     x = frame("bad", 1, 60, 14, BT_DEPTH_MONO);
-    has(x, "rank 1 was ended by signal 9");
+    assert_text_has(x, "rank 1 was ended by signal 9");
     free(x);
 }
 
@@ -99,20 +100,21 @@ static void header_chips_and_samples_at_80_columns(void **state) {
     (void)state;
     make("fine", &s, SETTINGS SAMPLES);
     char *x = frame("fine", 1, 80, 24, BT_DEPTH_MONO);
-    has(x, "██████▋░ 83 %");
-    has(x, "val 2.460 best 2.460");
-    has(x, "passes 2.00");
-    has(x, "nano, 3.14 M parameters");
-    has(x, "book.txt, 410 k tokens");
-    has(x, "4 ranks x 2 threads, dp 4");
-    has(x, "lr 0.002, cosine");
-    has(x, "4096 tokens (16 x 256)");
-    has(x, "best val 2.460");
-    has(x, "the model writes, step 100");
-    has(x, "In the beginning");
-    has(x, "before, step 50");
-    has(x, "the of of"); /* Its text begins with an empty line, and two lines are shown. */
-    lacks(x, "\033[2J");
+    assert_text_has(x, "██████▋░ 83 %");
+    assert_text_has(x, "val 2.460 best 2.460");
+    assert_text_has(x, "passes 2.00");
+    assert_text_has(x, "nano, 3.14 M parameters");
+    assert_text_has(x, "book.txt, 410 k tokens");
+    assert_text_has(x, "4 ranks x 2 threads, dp 4");
+    assert_text_has(x, "lr 0.002, cosine");
+    assert_text_has(x, "4096 tokens (16 x 256)");
+    assert_text_has(x, "best val 2.460");
+    assert_text_has(x, "the model writes, step 100");
+    assert_text_has(x, "In the beginning");
+    assert_text_has(x, "before, step 50");
+    assert_text_has(x,
+                    "the of of"); /* Its text begins with an empty line, and two lines are shown. */
+    assert_text_lacks(x, "\033[2J");
     free(x);
 }
 
@@ -141,9 +143,9 @@ static void the_chart_shows_the_run(void **state) {
     make("run", &s, "UPDATE step SET loss = loss + 90 WHERE step < 5");
     char *x = frame("run", 1, 80, 24, BT_DEPTH_MONO), *chart = strstr(x, " loss ─");
     assert_non_null(chart);
-    has(chart, "▲");
-    has(chart, "4┤");
-    lacks(chart, "50┤");
+    assert_text_has(chart, "▲");
+    assert_text_has(chart, "4┤");
+    assert_text_lacks(chart, "50┤");
     free(x);
 }
 
@@ -183,13 +185,13 @@ static void a_link_is_shown_or_marked_unknown(void **state) {
     (void)state;
     make("links", &s, "SELECT 1");
     char *x = frame("links", comm, 160, 40, BT_DEPTH_MONO);
-    has(x, "dp link 20 us + 76.3 MiB/s");
+    assert_text_has(x, "dp link 20 us + 76.3 MiB/s");
     free(x);
     make("busy", &s,
          "DELETE FROM fact WHERE key LIKE 'link.%'; INSERT INTO fact SELECT id, "
          "'link.dp.measured', 'no: the machine was busy', 0 FROM run");
     x = frame("links", comm, 160, 40, BT_DEPTH_MONO);
-    has(x, "dp link not measurable");
+    assert_text_has(x, "dp link not measurable");
     free(x);
 }
 
@@ -198,8 +200,8 @@ static void system_lists_every_setting(void **state) {
     (void)state;
     make("settings", &s, SETTINGS);
     char *x = frame("fine", bt_top_screen_by_name("system"), 80, 30, BT_DEPTH_MONO);
-    has(x, "/ searches all 14");
-    has(x, "model.preset");
+    assert_text_has(x, "/ searches all 14");
+    assert_text_has(x, "model.preset");
     free(x);
 }
 
@@ -210,8 +212,8 @@ static void an_axis_of_zeros_is_of_readable_values(void **state) {
     s.ranks = 1;
     make("alone", &s, "UPDATE step SET comm_overhead = 0, overlap = NULL, bytes_wire = 0");
     char *x = frame("alone", bt_top_screen_by_name("comm"), 120, 40, BT_DEPTH_MONO);
-    has(x, "0.5 %");
-    lacks(x, "e-");
+    assert_text_has(x, "0.5 %");
+    assert_text_lacks(x, "e-");
     free(x);
 }
 

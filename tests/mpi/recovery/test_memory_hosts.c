@@ -43,7 +43,7 @@ static void check_ok(bt_code code, const bt_err *err) {
     if (code != BT_OK) fail_msg("rank %d: %s: %s", me(), bt_code_name(code), err->msg);
 }
 
-static void meet(void) {
+static void wait_for_all_ranks(void) {
     bt_err err = BT_ERR_INIT;
     check_ok(bt_barrier(bt_comm_world(), &err), &err);
 }
@@ -53,7 +53,7 @@ static void write_step(bt_memory_state *m, int64_t step, bool publish) {
     bt_err err = BT_ERR_INIT;
     bt_text_put(&meta.state, "{\"progress\": {\"updates\": 5}}");
     for (int i = 0; i < EACH; i++) part[i] = value(step, me() * EACH + i);
-    meet(); /* all ranks, as in a step */
+    wait_for_all_ranks(); /* all ranks, as in a step */
     check_ok(bt_memory_state_write(m, &meta, 9, &err), &err);
     if (publish) bt_memory_state_publish(m);
     bt_ckpt_meta_release(&meta);
@@ -105,7 +105,7 @@ static bt_code read_back(const char *dir, uint64_t first, uint64_t count, int64_
     }
     bt_ckpt_meta_release(&meta);
     bt_memory_found_close(f);
-    meet();
+    wait_for_all_ranks();
     return code;
 }
 
@@ -121,10 +121,10 @@ static int files_in(const char *dir, const char *with) {
 /* Removes everything on host 1, or on the first host rank 0's copy of rank 2's part. */
 static void lose(const char *what) {
     char cmd[256];
-    meet();
+    wait_for_all_ranks();
     snprintf(cmd, sizeof cmd, "rm -rf %s/%s", base, what);
     if (me() == 0) assert_int_equal(system(cmd), 0);
-    meet();
+    wait_for_all_ranks();
 }
 
 static void the_whole_state_is_restored(void **state) {
@@ -135,7 +135,7 @@ static void the_whole_state_is_restored(void **state) {
     const char *dir = folder(me() / 2);
     bt_memory_state *m = open_state(dir, 1, NULL);
     for (int64_t step = 1; step <= 4; step++) write_step(m, step, true);
-    meet();
+    wait_for_all_ranks();
     /* Rank 0's part decides; each rank has its own pair, and the first host has the copies. */
     assert_true(bt_memory_state_find(folder(0), &seen, NULL));
     assert_int_equal(seen.step, 4);
@@ -151,17 +151,17 @@ static void the_whole_state_is_restored(void **state) {
 
     /* A state that all ranks wrote, and rank 0 has not published, is not used. */
     write_step(m, 5, me() != 0);
-    meet();
+    wait_for_all_ranks();
     check_ok(read_back(dir, 0, N, 4, &id, &err), &err);
     bt_memory_state_close(m);
 
     /* The next attempt overwrites the other state. */
     m = open_state(dir, 2, &id);
     write_step(m, 5, me() != 0);
-    meet();
+    wait_for_all_ranks();
     check_ok(read_back(dir, 0, N, 4, &id, &err), &err);
     bt_memory_state_publish(m);
-    meet();
+    wait_for_all_ranks();
     check_ok(read_back(dir, 0, N, 5, &id, &err), &err);
     assert_int_equal(id.attempt, 2);
     bt_memory_state_close(m);
@@ -195,7 +195,7 @@ static void a_missing_part_is_reported(void **state) {
     /* The copy was damaged after it was written. */
     bt_memory_state *m = open_state(folder(me() / 2), 3, NULL);
     write_step(m, 6, true);
-    meet();
+    wait_for_all_ranks();
     bt_memory_state_close(m);
     lose("1");
     if (me() == 0) {
@@ -212,7 +212,7 @@ static void a_missing_part_is_reported(void **state) {
         }
         closedir(d);
     }
-    meet();
+    wait_for_all_ranks();
     assert_int_equal(read_back(folder(me() / 2), 0, N, 6, &id, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "is damaged: 'w' weight, rank 3's part"));
     /* Ranks that do not need it receive no error. */
@@ -260,7 +260,7 @@ static void folders_are_removed_with_their_states(void **state) {
         assert_int_equal(bt_memory_dir_make(folder(0), &err), BT_IO);
         assert_int_equal(unlink(lock), 0);
     }
-    meet();
+    wait_for_all_ranks();
 }
 
 int main(void) {

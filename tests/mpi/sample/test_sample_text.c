@@ -120,7 +120,7 @@ static void no_text_is_written_by_default(void **state) {
     assert_int_equal(run("synth:chain", NULL).n, 0);
 }
 
-static void refused(const char *setting, const char *says) {
+static void assert_sample_refused(const char *setting, const char *says) {
     const char *const words[] = {"--set", setting, NULL};
     bt_run_cfg cfg = cfg_of(data_path, words);
     bt_err err = BT_ERR_INIT;
@@ -138,12 +138,13 @@ static void refused(const char *setting, const char *says) {
 static void impossible_prompts_are_refused(void **state) {
     (void)state;
     char setting[340];
-    refused("train.sample_prompt=0123456789012345678901234567890123456789", "no room");
+    assert_sample_refused("train.sample_prompt=0123456789012345678901234567890123456789",
+                          "no room");
     snprintf(setting, sizeof setting, "train.sample_prompt=@%s", fixture_text("none.txt", "\n"));
-    refused(setting, "has no prompt");
+    assert_sample_refused(setting, "has no prompt");
     snprintf(setting, sizeof setting, "train.sample_prompt=@%s",
              fixture_text("long.txt", "Dogs\n0123456789012345678901234567890123456789\n"));
-    refused(setting, "prompt 2 of train.sample_prompt");
+    assert_sample_refused(setting, "prompt 2 of train.sample_prompt");
 }
 
 int main(void) {

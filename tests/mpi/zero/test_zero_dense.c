@@ -58,7 +58,7 @@ static void words_of(const char *words[WORDS], size_t shape, const char *const *
 }
 
 /* bf16 products are tested if this processor has them. */
-static bool here(size_t shape) {
+static bool is_shape_tested(size_t shape) {
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
     return !shapes[shape].half || bt_kernels_multiply_bf16();
@@ -82,7 +82,7 @@ static void the_bits_of_one_rank(void **state) {
     (void)state;
     const char *words[WORDS];
     for (size_t s = 0; s < N_SHAPES; s++) {
-        for (size_t k = 0; here(s) && k < N_LAYOUTS; k++) {
+        for (size_t k = 0; is_shape_tested(s) && k < N_LAYOUTS; k++) {
             /* The other two shapes have these layouts. */
             if (s % 2 == 0 && k % 2 == 0) continue;
             words_of(words, s, layouts[k].words);
@@ -101,7 +101,7 @@ static void only_the_owner_holds_a_latent_weight(void **state) {
     bt_err err = BT_ERR_INIT;
     const char *words[WORDS];
     for (size_t s = 0; s < N_SHAPES; s++) {
-        if (!here(s)) continue;
+        if (!is_shape_tested(s)) continue;
         bt_run_cfg cfg;
         bt_train_result r;
         const char *const more[] = {STRIPES, "--zero", "3", "--steps", "2", NULL};
@@ -132,7 +132,7 @@ static void only_the_owner_holds_a_latent_weight(void **state) {
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     for (size_t s = 0; s < N_SHAPES; s++) {
-        if (!here(s) || !shapes[s].dense) continue;
+        if (!is_shape_tested(s) || !shapes[s].dense) continue;
         for (size_t once = 0; once < 2; once++) {
             const char *words[WORDS] = {STRIPES, "--zero", "3"};
             size_t n = 4;
@@ -169,7 +169,7 @@ static void a_checkpoint_resumes_in_every_layout(void **state) {
     static fake_sink whole, first, rest;
     static const size_t writers[] = {3, 0, 8};
     for (size_t s = 0; s < N_SHAPES; s++) {
-        for (size_t w = 0; here(s) && w < sizeof writers / sizeof *writers; w++) {
+        for (size_t w = 0; is_shape_tested(s) && w < sizeof writers / sizeof *writers; w++) {
             const struct layout *from = &layouts[writers[w]];
             if (w > 0 && s != 1 && s != 2) continue;
             char dir[64];
@@ -189,7 +189,7 @@ static void a_checkpoint_resumes_in_every_layout(void **state) {
 int main(void) {
     const char *words[WORDS];
     for (size_t s = 0; s < N_SHAPES; s++) {
-        if (!here(s)) continue;
+        if (!is_shape_tested(s)) continue;
         words_of(words, s, NULL);
         layout_run(&lonely[s], words, NULL);
     }

@@ -29,7 +29,7 @@ static void make(const char *path, const char *name, int pid, int64_t end_us, do
     bt_writer_close(w);
 }
 
-static double of(const char *path, const char *name, const char *column) {
+static double read_run_column(const char *path, const char *name, const char *column) {
     char sql[120];
     snprintf(sql, sizeof sql, "SELECT %s FROM runs WHERE run = ?1", column);
     return bt_number(path, sql, name);
@@ -52,15 +52,15 @@ static void times_of_a_lost_run(void **state) {
     for (int p = 0; p < BT_TIME_PARTS; p++) {
         char column[40];
         snprintf(column, sizeof column, "%s_s", bt_times[p].key);
-        const double s = of(t->db, "r", column);
+        const double s = read_run_column(t->db, "r", column);
         assert_true(fabs(s - bt_ledger_s(&l, (bt_time_part)p)) < 1e-6);
         sum += s;
     }
     assert_true(bt_ledger_s(&l, BT_TIME_PRODUCTIVE) > 10);
-    assert_true(fabs(of(t->db, "r", "duration_s") - 2 * STEPS) < 1e-6);
+    assert_true(fabs(read_run_column(t->db, "r", "duration_s") - 2 * STEPS) < 1e-6);
     assert_true(fabs(sum - 2 * STEPS) < 1e-6);
-    assert_true(fabs(of(t->db, "r", "goodput") - bt_ledger_goodput(&l)) < 1e-9);
-    assert_true(isnan(of(t->db, "nobody", "duration_s")));
+    assert_true(fabs(read_run_column(t->db, "r", "goodput") - bt_ledger_goodput(&l)) < 1e-9);
+    assert_true(isnan(read_run_column(t->db, "nobody", "duration_s")));
     bt_ledger_release(&l);
     sqlite3_close(db);
 }
@@ -71,12 +71,13 @@ static void silence_depends_on_the_step_time(void **state) {
     const int64_t end_us = bt_wall_us() - 1200 * SECOND_US;
     make(t->db, "long", (int)getpid(), end_us, 3600);
     make(t->db, "short", (int)getpid(), end_us, 2);
-    assert_true(of(t->db, "long", "productive_s") >= 1200);
-    assert_true(of(t->db, "long", "lost_s") < 1);
-    assert_true(of(t->db, "short", "productive_s") < 2 * STEPS + 1);
-    assert_true(of(t->db, "short", "lost_s") >= 1100);
+    assert_true(read_run_column(t->db, "long", "productive_s") >= 1200);
+    assert_true(read_run_column(t->db, "long", "lost_s") < 1);
+    assert_true(read_run_column(t->db, "short", "productive_s") < 2 * STEPS + 1);
+    assert_true(read_run_column(t->db, "short", "lost_s") >= 1100);
     static const char *const names[] = {"long", "short"};
-    for (int i = 0; i < 2; i++) assert_true(of(t->db, names[i], "duration_s") >= 1200 + 2 * STEPS);
+    for (int i = 0; i < 2; i++)
+        assert_true(read_run_column(t->db, names[i], "duration_s") >= 1200 + 2 * STEPS);
 }
 
 /* In one statement: several runs, a missing run, and a missing figure. */

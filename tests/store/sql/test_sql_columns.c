@@ -12,7 +12,7 @@ static void expects(const char *sql, const char *want) {
     bt_text_release(&out);
 }
 
-static void says(const char *sql, const char *want) {
+static void assert_query_text(const char *sql, const char *want) {
     bt_text out;
     bt_err why = BT_ERR_INIT;
     bt_text_init(&out);
@@ -32,8 +32,8 @@ static void lists_become_columns(void **state) {
     expects("", "");
     expects("{", "{");
     expects("a {b} {} {phase, |@} {1}", "a {b} {} {phase, |@} {1}");
-    says("{phases, @}", "'{phases' is not closed by '|...}'");
-    says("{phases, |@", "'{phases' is not closed by '|...}'");
+    assert_query_text("{phases, @}", "'{phases' is not closed by '|...}'");
+    assert_query_text("{phases, |@", "'{phases' is not closed by '|...}'");
     bt_text out;
     bt_text_init(&out);
     OK(bt_sql_expand(&out, "{pauses, |'@'}", err));
@@ -89,11 +89,12 @@ static void figures_become_formulas(void **state) {
     }
     sqlite3_close(db);
     bt_text_release(&out);
-    says("{overlap(1, 4)", "'{overlap(' is not closed by ')}'");
-    says("{overlap(1, 4}", "'{overlap(' is not closed by ')}'");
-    says("{overlap(1)}", "'{overlap(...)}' has 1 arguments, it is made from 2");
-    says("{overlap(1, 2, 3)}", "'{overlap(...)}' has 3 arguments, it is made from 2");
-    says("{overlap(1, {overlap(2)})}", "'{overlap(...)}' has 1 arguments, it is made from 2");
+    assert_query_text("{overlap(1, 4)", "'{overlap(' is not closed by ')}'");
+    assert_query_text("{overlap(1, 4}", "'{overlap(' is not closed by ')}'");
+    assert_query_text("{overlap(1)}", "'{overlap(...)}' has 1 arguments, it is made from 2");
+    assert_query_text("{overlap(1, 2, 3)}", "'{overlap(...)}' has 3 arguments, it is made from 2");
+    assert_query_text("{overlap(1, {overlap(2)})}",
+                      "'{overlap(...)}' has 1 arguments, it is made from 2");
     expects("{overlap}", "{overlap}");
     expects("{nothing(1)}", "{nothing(1)}");
 }

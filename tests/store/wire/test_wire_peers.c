@@ -61,7 +61,7 @@ static bt_hello_frame hello(uint32_t attempt) {
     return f;
 }
 
-static int greeted(scene *s, uint32_t attempt) {
+static int dial_with_hello(scene *s, uint32_t attempt) {
     const bt_hello_frame f = hello(attempt);
     const int fd = dial(s->path);
     put(fd, &f, sizeof f);
@@ -98,7 +98,7 @@ typedef enum { UNGREETED, GREETED } manners;
  * error. */
 static void is_refused(scene *s, manners m, const void *bytes, size_t n) {
     bt_err why = BT_ERR_INIT;
-    const int fd = m == GREETED ? greeted(s, 3) : dial(s->path);
+    const int fd = m == GREETED ? dial_with_hello(s, 3) : dial(s->path);
     put(fd, bytes, n);
     s->events = 0;
     const bt_code code = serve(s, 3, &why);
@@ -152,7 +152,7 @@ static void a_peer_that_violates_the_protocol_is_disconnected(void **state) {
     memcpy(bytes, &h, sizeof h);
     is_refused(&s, UNGREETED, bytes, sizeof h + 8);
 
-    const int fd = greeted(&s, 3); /* A peer that follows the protocol is served. */
+    const int fd = dial_with_hello(&s, 3); /* A peer that follows the protocol is served. */
     put(fd, bytes, event_frame(bytes, 3, "well"));
     serve_well(&s, 3);
     assert_int_equal(s.events, 1);
@@ -168,7 +168,7 @@ static void rank_0_finds_a_place(void **state) {
     int silent[8];
     for (int n = 0; n <= 8; n++) {
         for (int i = 0; i < n; i++) silent[i] = dial(s.path);
-        const int fd = greeted(&s, 3);
+        const int fd = dial_with_hello(&s, 3);
         put(fd, bytes, event_frame(bytes, 3, "here"));
         s.events = 0;
         serve_well(&s, 3);
@@ -187,7 +187,7 @@ static void rank_0_finds_a_place(void **state) {
 static void frames_arrive_in_any_pieces(void **state) {
     scene s = listening(*state);
     unsigned char bytes[1024];
-    const int fd = greeted(&s, 1), other = greeted(&s, 1);
+    const int fd = dial_with_hello(&s, 1), other = dial_with_hello(&s, 1);
     size_t n = event_frame(bytes, 1, "first");
     n += event_frame(bytes + n, 1, "the second of one piece");
     put(fd, bytes, n);
@@ -211,14 +211,14 @@ static void frames_arrive_in_any_pieces(void **state) {
 static void there_is_room_for_eight(void **state) {
     scene s = listening(*state);
     int fds[8];
-    for (int i = 0; i < 8; i++) fds[i] = i == 3 ? dial(s.path) : greeted(&s, 1);
+    for (int i = 0; i < 8; i++) fds[i] = i == 3 ? dial(s.path) : dial_with_hello(&s, 1);
     serve_well(&s, 1);
     for (int i = 0; i < 8; i++) assert_false(is_cut(fds[i]));
-    const int ninth = greeted(&s, 1);
+    const int ninth = dial_with_hello(&s, 1);
     serve_well(&s, 1);
     for (int i = 0; i < 8; i++) assert_int_equal(is_cut(fds[i]), i == 3);
     assert_false(is_cut(ninth));
-    const int tenth = greeted(&s, 1);
+    const int tenth = dial_with_hello(&s, 1);
     serve_well(&s, 1);
     for (int i = 0; i < 8; i++) assert_int_equal(is_cut(fds[i]), i == 3);
     assert_false(is_cut(ninth));
@@ -253,9 +253,9 @@ static void the_newest_connection_gets_the_controls(void **state) {
     char text[BT_PROMPT_MAX + 1], longer[BT_PROMPT_MAX + 90];
     bt_err why = BT_ERR_INIT;
     const bt_ctl lr = {BT_VERB_LR, 0.25, NULL};
-    const int older = greeted(&s, 3);
+    const int older = dial_with_hello(&s, 3);
     serve_well(&s, 3);
-    const int newer = greeted(&s, 3), another = greeted(&s, 4);
+    const int newer = dial_with_hello(&s, 3), another = dial_with_hello(&s, 4);
     serve_well(&s, 3);
     OK(bt_wire_send_control(s.server, &lr, err));
     bt_control_frame f = control_at(newer, text);
@@ -290,7 +290,7 @@ static void the_newest_connection_gets_the_controls(void **state) {
 static void a_finished_attempt_may_close(void **state) {
     scene s = listening(*state);
     unsigned char bytes[512];
-    const int old = greeted(&s, 1), now = greeted(&s, 2);
+    const int old = dial_with_hello(&s, 1), now = dial_with_hello(&s, 2);
     const bt_frame bye = bt_frame_of(BT_FRAME_BYE, 2, 0);
     size_t n = event_frame(bytes, 1, "of attempt 1");
     put(old, bytes, n);
@@ -315,7 +315,7 @@ static void a_rank_that_does_not_read_receives_nothing(void **state) {
     bt_err why = BT_ERR_INIT;
     char text[BT_PROMPT_MAX + 1];
     const bt_ctl c = {BT_VERB_EVAL, 0, NULL};
-    const int fd = greeted(&s, 1);
+    const int fd = dial_with_hello(&s, 1);
     serve_well(&s, 1);
     int told = 0;
     while (told < 1000000 && bt_wire_send_control(s.server, &c, &why) == BT_OK) told++;

@@ -25,7 +25,8 @@ static void write_program(char program[100], const bt_tmp *t, const char *body) 
 }
 
 /* Returns the response to a statement by a script with this body. */
-static asked ask(const bt_tmp *t, const char *body, const char *sql, size_t bytes, double seconds) {
+static asked run_query_script(const bt_tmp *t, const char *body, const char *sql, size_t bytes,
+                              double seconds) {
     char program[100];
     asked a = {.err = BT_ERR_INIT};
     write_program(program, t, body);
@@ -43,14 +44,14 @@ static asked ask(const bt_tmp *t, const char *body, const char *sql, size_t byte
 }
 
 static void gives(const bt_tmp *t, const char *body, const char *sql, const char *want) {
-    asked a = ask(t, body, sql, 1 << 20, 50);
+    asked a = run_query_script(t, body, sql, 1 << 20, 50);
     if (a.code != BT_OK) fail_msg("%s: %s", body, a.err.msg);
     assert_string_equal(bt_text_str(&a.out), want);
     bt_text_release(&a.out);
 }
 
 static void fails(const bt_tmp *t, const char *body, bt_code code, const char *says) {
-    asked a = ask(t, body, "SELECT 1", 1 << 20, 50);
+    asked a = run_query_script(t, body, "SELECT 1", 1 << 20, 50);
     if (a.code != code) fail_msg("%s: %s: %s", body, bt_code_name(a.code), a.err.msg);
     assert_int_equal(a.err.code, code);
     assert_string_equal(a.err.msg, says);
@@ -97,16 +98,16 @@ static void each_way_to_fail_has_its_code(void **state) {
 static void too_much_is_stopped(void **state) {
     static const char stopped[] =
         "query took too much time or memory (50 s, 64 MiB) and was stopped";
-    asked a = ask(*state, "printf 1234567890", "SELECT 1", 10, 50);
+    asked a = run_query_script(*state, "printf 1234567890", "SELECT 1", 10, 50);
     assert_int_equal(a.code, BT_OK);
     assert_string_equal(bt_text_str(&a.out), "1234567890");
     bt_text_release(&a.out);
-    a = ask(*state, "printf 12345678901; exec sleep 100", "SELECT 1", 10, 50);
+    a = run_query_script(*state, "printf 12345678901; exec sleep 100", "SELECT 1", 10, 50);
     assert_int_equal(a.code, BT_BUSY);
     assert_string_equal(a.err.msg, stopped);
     bt_text_release(&a.out);
     fails(*state, "head -c 4097 /dev/zero >&2; exec sleep 100", BT_BUSY, stopped);
-    a = ask(*state, "head -c 4096 /dev/zero >&2", "SELECT 1", 10, 50);
+    a = run_query_script(*state, "head -c 4096 /dev/zero >&2", "SELECT 1", 10, 50);
     assert_int_equal(a.code, BT_OK);
     bt_text_release(&a.out);
 }
@@ -145,7 +146,7 @@ static void limits_of_the_route(void **state) {
 }
 
 static void one_that_never_answers_is_stopped(void **state) {
-    asked a = ask(*state, "exec sleep 100", "SELECT 1", 10, 0.125);
+    asked a = run_query_script(*state, "exec sleep 100", "SELECT 1", 10, 0.125);
     assert_int_equal(a.code, BT_BUSY);
     message_has(a.err.msg, "query took too much time or memory");
     bt_text_release(&a.out);

@@ -72,8 +72,8 @@ static const char *all_metrics(bool of_rank) {
     return out;
 }
 
-static void holds(const json_t *answers, bt_api *api, const char *key, const char *route,
-                  const char *run, const char *args) {
+static void assert_report_answer(const json_t *answers, bt_api *api, const char *key,
+                                 const char *route, const char *run, const char *args) {
     json_t *want = bt_web_json(api, route, run, args);
     const json_t *got = json_object_get(answers, key);
     if (!got) fail_msg("no answer '%s'", key);
@@ -94,32 +94,32 @@ static int holds_all(const json_t *answers, bt_api *api, const char *run, const 
     char key[120], args[2200];
     int n = 0;
     snprintf(key, sizeof key, "runs/%s", run);
-    holds(answers, api, key, "", run, ""), n++;
+    assert_report_answer(answers, api, key, "", run, ""), n++;
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++, n++) {
         snprintf(key, sizeof key, "runs/%s%s", run, plain[i][0]);
-        holds(answers, api, key, plain[i][1], run, "");
+        assert_report_answer(answers, api, key, plain[i][1], run, "");
     }
     snprintf(key, sizeof key, "runs/%s/events", run);
-    holds(answers, api, key, "events", run, "limit=1000&marks=200"), n++;
-    holds(answers, api, "metrics", "/api/v1/metrics", NULL, ""), n++;
+    assert_report_answer(answers, api, key, "events", run, "limit=1000&marks=200"), n++;
+    assert_report_answer(answers, api, "metrics", "/api/v1/metrics", NULL, ""), n++;
     static const char *const heats[] = {"busy", "step", "wait", "data", "comm", "memory"};
     for (size_t i = 0; i < sizeof heats / sizeof *heats; i++, n++) {
         snprintf(key, sizeof key, "runs/%s/heatmap?value=%s", run, heats[i]);
         snprintf(args, sizeof args, "value=%s&cols=180", heats[i]);
-        holds(answers, api, key, "heatmap", run, args);
+        assert_report_answer(answers, api, key, "heatmap", run, args);
     }
     static const char *const axes[] = {"tokens", "time", "active", "bytes"};
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++, n++) {
         snprintf(key, sizeof key, "runs/%s/axis?x=%s", run, axes[i]);
         snprintf(args, sizeof args, "metric=tokens&x=%s&width=600", axes[i]);
-        holds(answers, api, key, "series", run, args);
+        assert_report_answer(answers, api, key, "series", run, args);
     }
     snprintf(key, sizeof key, "runs/%s/series", run);
-    holds(answers, api, key, "series", run, all_metrics(false)), n++;
+    assert_report_answer(answers, api, key, "series", run, all_metrics(false)), n++;
     for (int i = 0; i < n_ranks; i++, n++) {
         snprintf(key, sizeof key, "runs/%s/series?rank=%d", run, ranks[i]);
         snprintf(args, sizeof args, "%s&rank=%d", all_metrics(true), ranks[i]);
-        holds(answers, api, key, "series", run, args);
+        assert_report_answer(answers, api, key, "series", run, args);
     }
     return n;
 }

@@ -345,8 +345,8 @@ static const char *found(bt_cache *c, const bt_req *r, int64_t version, int64_t 
     return bt_text_str(&a->body);
 }
 
-static void keep(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns, int status,
-                 const char *text, size_t n) {
+static void store_cached_answer(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns,
+                                int status, const char *text, size_t n) {
     bt_answer a = {.status = status, .type = "text/x"};
     bt_text_init(&a.body);
     bt_text_putn(&a.body, text, n);
@@ -365,7 +365,7 @@ static void responses_are_cached_for_a_limited_time(void **state) {
     bt_cache *c = bt_cache_open();
     const bt_req r = request_of("/a", "x", "1");
     assert_string_equal(found(c, &r, 0, 1), "");
-    keep(c, &r, 7, 1000, 200, "one", 3);
+    store_cached_answer(c, &r, 7, 1000, 200, "one", 3);
     assert_string_equal(found(c, &r, 7, 1000), "one");
     assert_string_equal(found(c, &r, 7, 1000 + BT_CACHE_NS - 1), "one");
     assert_string_equal(found(c, &r, 7, 1000 + BT_CACHE_NS), ""); /* too old */
@@ -377,19 +377,19 @@ static void responses_are_cached_for_a_limited_time(void **state) {
         assert_string_equal(found(c, &others[i], 7, 1000), "");
     bt_req two = request_of("/a", "x", "1\n1 1 y2"), one = request_of("/a", "x", "1");
     bt_req_add_arg(&one, "y", "2"); /* A value cannot imitate a separator. */
-    keep(c, &two, 7, 1000, 200, "two", 3);
+    store_cached_answer(c, &two, 7, 1000, 200, "two", 3);
     assert_string_equal(found(c, &one, 7, 1000), "");
     /* Errors and responses that are too long are not cached. */
-    keep(c, &one, 7, 1000, 404, "no", 2);
+    store_cached_answer(c, &one, 7, 1000, 404, "no", 2);
     static char body[BT_CACHE_BYTES + 1];
     memset(body, 'b', sizeof body);
-    keep(c, &one, 7, 1000, 200, body, BT_CACHE_BYTES + 1);
+    store_cached_answer(c, &one, 7, 1000, 200, body, BT_CACHE_BYTES + 1);
     assert_string_equal(found(c, &one, 7, 1000), "");
-    keep(c, &one, 7, 1000, 200, body, BT_CACHE_BYTES);
+    store_cached_answer(c, &one, 7, 1000, 200, body, BT_CACHE_BYTES);
     assert_int_equal(strlen(found(c, &one, 7, 1000)), BT_CACHE_BYTES);
     bt_cache_close(c);
     assert_null(bt_cache_find(NULL, &r, 7, 1000)); /* Nothing is cached when memory is refused. */
-    keep(NULL, &r, 7, 1000, 200, "x", 1);
+    store_cached_answer(NULL, &r, 7, 1000, 200, "x", 1);
     bt_cache_close(NULL);
 }
 
@@ -400,7 +400,7 @@ static void the_oldest_response_is_replaced(void **state) {
     for (int i = 0; i <= BT_CACHE_ANSWERS; i++) {
         snprintf(path[i], sizeof path[i], "/%d", i);
         const bt_req r = request_of(path[i], NULL, NULL), first = request_of("/0", NULL, NULL);
-        keep(c, &r, 1, 5, 200, path[i], strlen(path[i]));
+        store_cached_answer(c, &r, 1, 5, 200, path[i], strlen(path[i]));
         assert_string_equal(found(c, &first, 1, 5), i < BT_CACHE_ANSWERS ? "/0" : "");
     }
     for (int i = 1; i <= BT_CACHE_ANSWERS; i++) {

@@ -10,7 +10,7 @@
 #include "engine/base/tables/time_part.h"
 #include "engine/base/tables/verb.h"
 
-static void says(const json_t *row, const char *key, const char *want) {
+static void assert_member_text(const json_t *row, const char *key, const char *want) {
     const char *got = json_string_value(json_object_get(row, key));
     if (!got || strcmp(got, want) != 0)
         fail_msg("%s: '%s' instead of '%s'", key, got ? got : "(none)", want);
@@ -33,39 +33,39 @@ static void metrics_scopes_panels_phases(const json_t *all) {
         const bt_scope_row *s = &bt_scopes[k];
         const json_t *row = row_of(all, "scopes", (size_t)k, 4),
                      *keys = json_object_get(row, "keys");
-        says(row, "name", s->name);
-        says(row, "view", s->view);
-        says(row, "per", s->per);
+        assert_member_text(row, "name", s->name);
+        assert_member_text(row, "view", s->view);
+        assert_member_text(row, "per", s->per);
         assert_int_equal(json_array_size(keys), s->n_keys);
         for (int i = 0; i < s->n_keys; i++)
             assert_string_equal(json_string_value(json_array_get(keys, (size_t)i)), s->key[i].name);
         for (int i = 0; i < s->n; i++, n++) {
             row = row_of(all, "metrics", n, 5);
-            says(row, "scope", s->name);
-            says(row, "key", s->metric[i].key);
-            says(row, "unit", bt_unit_name(s->metric[i].unit));
-            says(row, "panel", bt_panel_name(s->metric[i].panel));
-            says(row, "help", s->metric[i].help);
+            assert_member_text(row, "scope", s->name);
+            assert_member_text(row, "key", s->metric[i].key);
+            assert_member_text(row, "unit", bt_unit_name(s->metric[i].unit));
+            assert_member_text(row, "panel", bt_panel_name(s->metric[i].panel));
+            assert_member_text(row, "help", s->metric[i].help);
         }
     }
     has_rows(all, "metrics", n);
     has_rows(all, "scopes", BT_SCOPE_COUNT);
     for (int p = 0; p < BT_PANEL_COUNT; p++) {
         const json_t *row = row_of(all, "panels", (size_t)p, 3);
-        says(row, "name", bt_panel_name((bt_metric_panel)p));
-        says(row, "title", bt_panel_title((bt_metric_panel)p));
-        says(row, "question", bt_panel_query((bt_metric_panel)p));
+        assert_member_text(row, "name", bt_panel_name((bt_metric_panel)p));
+        assert_member_text(row, "title", bt_panel_title((bt_metric_panel)p));
+        assert_member_text(row, "question", bt_panel_query((bt_metric_panel)p));
     }
     has_rows(all, "panels", BT_PANEL_COUNT);
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
         const json_t *row = row_of(all, "phases", (size_t)p, 7);
         const char letter[2] = {bt_phases[p].letter, 0};
-        says(row, "name", bt_phases[p].name);
-        says(row, "key", bt_rank_metrics[bt_phases[p].metric].key);
-        says(row, "title", bt_phases[p].title);
-        says(row, "letter", letter);
-        says(row, "light", bt_phases[p].light);
-        says(row, "dark", bt_phases[p].dark);
+        assert_member_text(row, "name", bt_phases[p].name);
+        assert_member_text(row, "key", bt_rank_metrics[bt_phases[p].metric].key);
+        assert_member_text(row, "title", bt_phases[p].title);
+        assert_member_text(row, "letter", letter);
+        assert_member_text(row, "light", bt_phases[p].light);
+        assert_member_text(row, "dark", bt_phases[p].dark);
         assert_int_equal(json_is_true(json_object_get(row, "rest")), bt_phases[p].rest);
     }
     has_rows(all, "phases", BT_PHASE_COUNT);
@@ -74,10 +74,10 @@ static void metrics_scopes_panels_phases(const json_t *all) {
 static void events_verbs_states(const json_t *all) {
     for (int e = 0; e < BT_EVENT_COUNT; e++) {
         const json_t *row = row_of(all, "events", (size_t)e, 4);
-        says(row, "kind", bt_events[e].name);
-        says(row, "level", bt_event_level_name(bt_events[e].level));
-        says(row, "mark", bt_event_mark_name(bt_events[e].mark));
-        says(row, "help", bt_events[e].help);
+        assert_member_text(row, "kind", bt_events[e].name);
+        assert_member_text(row, "level", bt_event_level_name(bt_events[e].level));
+        assert_member_text(row, "mark", bt_event_mark_name(bt_events[e].mark));
+        assert_member_text(row, "help", bt_events[e].help);
     }
     has_rows(all, "events", BT_EVENT_COUNT);
     for (int v = 0; v < BT_VERB_COUNT; v++) {
@@ -85,11 +85,12 @@ static void events_verbs_states(const json_t *all) {
                      *states = json_object_get(row, "states");
         const bt_event_kind outcome = bt_verbs[v].outcome;
         size_t n = 0;
-        says(row, "verb", bt_verbs[v].word);
-        says(row, "argument", bt_verbs[v].argument);
-        says(row, "label", bt_verbs[v].label);
-        says(row, "help", bt_verbs[v].help);
-        says(row, "outcome", outcome == BT_EVENT_COUNT ? "" : bt_events[outcome].name);
+        assert_member_text(row, "verb", bt_verbs[v].word);
+        assert_member_text(row, "argument", bt_verbs[v].argument);
+        assert_member_text(row, "label", bt_verbs[v].label);
+        assert_member_text(row, "help", bt_verbs[v].help);
+        assert_member_text(row, "outcome",
+                           outcome == BT_EVENT_COUNT ? "" : bt_events[outcome].name);
         for (int s = 0; s < BT_STATE_COUNT; s++)
             if (bt_verb_offered((bt_verb)v, (bt_run_state)s))
                 assert_string_equal(json_string_value(json_array_get(states, n++)),
@@ -99,8 +100,8 @@ static void events_verbs_states(const json_t *all) {
     has_rows(all, "verbs", BT_VERB_COUNT);
     for (int s = 0; s < BT_STATE_COUNT; s++) {
         const json_t *row = row_of(all, "states", (size_t)s, 3);
-        says(row, "name", bt_run_states[s].name);
-        says(row, "help", bt_run_states[s].help);
+        assert_member_text(row, "name", bt_run_states[s].name);
+        assert_member_text(row, "help", bt_run_states[s].help);
         assert_int_equal(json_is_true(json_object_get(row, "live")), bt_run_states[s].live);
     }
     has_rows(all, "states", BT_STATE_COUNT);
@@ -109,20 +110,20 @@ static void events_verbs_states(const json_t *all) {
 static void figures_and_times(const json_t *all) {
     for (int f = 0; f < BT_FIGURES; f++) {
         const json_t *row = row_of(all, "figures", (size_t)f, 5);
-        says(row, "key", bt_figures[f].key);
-        says(row, "label", bt_figures[f].label);
-        says(row, "span", bt_figure_span_name(bt_figures[f].span));
-        says(row, "unit", bt_unit_name(bt_figures[f].unit));
-        says(row, "help", bt_figures[f].help);
+        assert_member_text(row, "key", bt_figures[f].key);
+        assert_member_text(row, "label", bt_figures[f].label);
+        assert_member_text(row, "span", bt_figure_span_name(bt_figures[f].span));
+        assert_member_text(row, "unit", bt_unit_name(bt_figures[f].unit));
+        assert_member_text(row, "help", bt_figures[f].help);
     }
     has_rows(all, "figures", BT_FIGURES);
     for (int p = 0; p < BT_TIME_PARTS; p++) {
         const json_t *row = row_of(all, "times", (size_t)p, 5);
-        says(row, "key", bt_times[p].key);
-        says(row, "title", bt_times[p].title);
-        says(row, "light", bt_times[p].light);
-        says(row, "dark", bt_times[p].dark);
-        says(row, "help", bt_times[p].help);
+        assert_member_text(row, "key", bt_times[p].key);
+        assert_member_text(row, "title", bt_times[p].title);
+        assert_member_text(row, "light", bt_times[p].light);
+        assert_member_text(row, "dark", bt_times[p].dark);
+        assert_member_text(row, "help", bt_times[p].help);
     }
     has_rows(all, "times", BT_TIME_PARTS);
 }
@@ -144,8 +145,8 @@ typedef struct begun {
     int n;
 } begun;
 
-static bt_code on_start(void *ctx, int n, const char *const *words, char name[BT_NAME_MAX],
-                        bt_err *err) {
+static bt_code record_started_run(void *ctx, int n, const char *const *words,
+                                  char name[BT_NAME_MAX], bt_err *err) {
     begun *b = ctx;
     b->words[0] = '\0';
     for (int i = 0; i < n; i++) {
@@ -181,7 +182,8 @@ static void a_run_by_its_form(void **state) {
     begun b = {.n = 0};
     bt_api *api = NULL, *closed = NULL;
     OK(bt_api_open(&api, t->db,
-                   &(bt_api_allows){.control = true, .start = on_start, .resume_ctx = &b}, err));
+                   &(bt_api_allows){.control = true, .start = record_started_run, .resume_ctx = &b},
+                   err));
     OK(bt_api_open(&closed, t->db, &(bt_api_allows){.control = true}, err));
     assert_int_equal(post(api, "{}", said, sizeof said), BT_OK);
     assert_string_equal(said,
@@ -253,11 +255,11 @@ static void a_run_by_its_form(void **state) {
     json_t *server = bt_web_json(api, "/api/v1/server", NULL, "");
     for (size_t i = 0; i < BT_START_FIELDS; i++) {
         const json_t *row = row_of(server, "start", i, 5);
-        says(row, "name", bt_start_fields[i].name);
-        says(row, "option", bt_start_fields[i].flag);
-        says(row, "first", bt_start_fields[i].first);
-        says(row, "choices", bt_start_fields[i].choices);
-        says(row, "help", bt_start_fields[i].help);
+        assert_member_text(row, "name", bt_start_fields[i].name);
+        assert_member_text(row, "option", bt_start_fields[i].flag);
+        assert_member_text(row, "first", bt_start_fields[i].first);
+        assert_member_text(row, "choices", bt_start_fields[i].choices);
+        assert_member_text(row, "help", bt_start_fields[i].help);
     }
     has_rows(server, "start", BT_START_FIELDS);
     json_decref(server);

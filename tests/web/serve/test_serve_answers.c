@@ -81,8 +81,8 @@ static bt_serve *start(bt_serve_cfg cfg) {
 
 /* ---- the client ---- */
 
-static void ask(client *c, const bt_serve *s, const char *what, const char *more, const char *body,
-                const char *host) {
+static void send_serve_request(client *c, const bt_serve *s, const char *what, const char *more,
+                               const char *body, const char *host) {
     char text[4096];
     dial(c, bt_serve_port(s));
     const int n = snprintf(text, sizeof text,
@@ -92,7 +92,7 @@ static void ask(client *c, const bt_serve *s, const char *what, const char *more
     say(c, text, (size_t)n);
 }
 
-static void hear(client *c) {
+static void read_serve_response(client *c) {
     ssize_t k;
     while ((k = recv(c->fd, c->text + c->n, sizeof c->text - c->n - 1, 0)) > 0) c->n += (size_t)k;
     c->text[c->n] = '\0';
@@ -190,9 +190,9 @@ static void every_reply_is_complete(void **state) {
     bt_serve *s = start((bt_serve_cfg){.token = TOKEN});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int status = 0;
-        ask(&c, s, rows[i].what, rows[i].more, rows[i].body,
-            rows[i].host ? rows[i].host : "127.0.0.1");
-        hear(&c);
+        send_serve_request(&c, s, rows[i].what, rows[i].more, rows[i].body,
+                           rows[i].host ? rows[i].host : "127.0.0.1");
+        read_serve_response(&c);
         sscanf(c.text, "HTTP/1.1 %d", &status);
         if (status != rows[i].status) fail_msg("%s: %s", rows[i].what, c.text);
         assert_string_equal(header_of(&c, "Content-Type"),
@@ -220,17 +220,18 @@ static void bodies_up_to_the_limit(void **state) {
     memset(body, 'b', sizeof body);
     body[BODY_MOST] = '\0';
     snprintf(want, sizeof want, "POST /v1/x %d %s", BODY_MOST, body);
-    ask(&c, s, "POST /v1/x", "", body, "localhost");
-    hear(&c);
+    send_serve_request(&c, s, "POST /v1/x", "", body, "localhost");
+    read_serve_response(&c);
     assert_string_equal(body_of(&c), want);
     body[BODY_MOST] = 'b';
     body[BODY_MOST + 1] = '\0';
-    ask(&c, s, "POST /v1/x", "", body, "localhost");
-    hear(&c);
+    send_serve_request(&c, s, "POST /v1/x", "", body, "localhost");
+    read_serve_response(&c);
     assert_non_null(strstr(c.text, "HTTP/1.1 413 "));
     assert_string_equal(body_of(&c), WRONG("the request body is too large", "request_too_large"));
-    ask(&c, s, "POST /v1/x", "Transfer-Encoding: chunked\r\n", "1\r\nx\r\n0\r\n\r\n", "localhost");
-    hear(&c); /* libmicrohttpd may refuse it itself. */
+    send_serve_request(&c, s, "POST /v1/x", "Transfer-Encoding: chunked\r\n", "1\r\nx\r\n0\r\n\r\n",
+                       "localhost");
+    read_serve_response(&c); /* libmicrohttpd may refuse it itself. */
     assert_non_null(strstr(c.text, "HTTP/1.1 400 "));
     if (strstr(c.text, "error"))
         assert_string_equal(body_of(&c),
@@ -247,7 +248,7 @@ static void a_request_without_a_host(void **state) {
     bt_serve *s = start((bt_serve_cfg){.open = true});
     dial(&c, bt_serve_port(s));
     say(&c, text, sizeof text - 1);
-    hear(&c);
+    read_serve_response(&c);
     assert_non_null(strstr(c.text, "HTTP/1.1 400 "));
     bt_serve_stop(s);
 }
@@ -271,7 +272,7 @@ static void a_connection_is_kept(void **state) {
             c.text[c.n += (size_t)k] = '\0';
         }
     }
-    hear(&c);
+    read_serve_response(&c);
     assert_non_null(strstr(c.text, "POST /v1/1 2 ab"));
     assert_null(strstr(c.text, "POST /v1/1 2 abc"));
     bt_serve_stop(s);
@@ -288,8 +289,8 @@ static void hosts_that_are_allowed(void **state) {
     bt_serve *s = start(
         (bt_serve_cfg){.host = "0.0.0.0", .open = true, .allow_hosts = "one.example,two.example"});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ask(&c, s, "GET /healthz", "", "", rows[i].host);
-        hear(&c);
+        send_serve_request(&c, s, "GET /healthz", "", "", rows[i].host);
+        read_serve_response(&c);
         assert_non_null(strstr(c.text, rows[i].ok ? "HTTP/1.1 200 " : "HTTP/1.1 403 "));
     }
     bt_serve_stop(s);
@@ -358,11 +359,11 @@ static void replies_end_in_any_order(void **state) {
     for (size_t o = 0; o < sizeof orders / sizeof *orders; o++) {
         bt_serve *s = start((bt_serve_cfg){.open = true, .max_replies = 3});
         for (int i = 0; i < 3; i++) {
-            ask(&c[i], s, "POST /v1/held", "", "", "localhost");
+            send_serve_request(&c[i], s, "POST /v1/held", "", "", "localhost");
             wait_for(&n_held, i + 1);
         }
-        ask(&more, s, "GET /v1/x", "", "", "localhost");
-        hear(&more);
+        send_serve_request(&more, s, "GET /v1/x", "", "", "localhost");
+        read_serve_response(&more);
         assert_non_null(strstr(more.text, "HTTP/1.1 429 "));
         assert_string_equal(header_of(&more, "Retry-After"), "2");
         assert_string_equal(body_of(&more),
@@ -370,10 +371,10 @@ static void replies_end_in_any_order(void **state) {
                                   "\"rate_limit_exceeded\""));
         for (int i = 0; i < 2; i++) {
             end_held(orders[o][i]);
-            hear(&c[orders[o][i]]);
+            read_serve_response(&c[orders[o][i]]);
             assert_string_equal(body_of(&c[orders[o][i]]), "{}");
-            ask(&more, s, "GET /v1/x", "", "", "localhost");
-            hear(&more);
+            send_serve_request(&more, s, "GET /v1/x", "", "", "localhost");
+            read_serve_response(&more);
             assert_non_null(strstr(more.text, "HTTP/1.1 200 "));
         }
         const int last = 3 - orders[o][0] - orders[o][1];
@@ -396,7 +397,7 @@ static void waiting_connections_sleep(void **state) {
     (void)state;
     static client c;
     bt_serve *s = start((bt_serve_cfg){.open = true});
-    ask(&c, s, "POST /v1/held", "", "", "localhost");
+    send_serve_request(&c, s, "POST /v1/held", "", "", "localhost");
     wait_for(&n_held, 1);
     for (int piece = 0; piece < 3; piece++) {
         bt_sleep_ns(20000000);
@@ -414,7 +415,7 @@ static void waiting_connections_sleep(void **state) {
         }
     }
     bt_reply_end(atomic_load(&held[0]));
-    hear(&c);
+    read_serve_response(&c);
     bt_serve_stop(s);
 }
 
@@ -429,22 +430,22 @@ static void a_stop_refuses_new_requests(void **state) {
     static client c, silent, more;
     pthread_t t;
     bt_serve *s = start((bt_serve_cfg){.open = true});
-    ask(&c, s, "POST /v1/held", "", "", "localhost");
+    send_serve_request(&c, s, "POST /v1/held", "", "", "localhost");
     wait_for(&n_held, 1);
-    ask(&silent, s, "POST /v1/without_work", "", "", "localhost");
+    send_serve_request(&silent, s, "POST /v1/without_work", "", "", "localhost");
     wait_for(&n_held, 2);
     close(silent.fd);
     pthread_create(&t, NULL, stop, s);
     do { /* waits until the stop takes effect */
-        ask(&more, s, "GET /v1/x", "", "", "localhost");
-        hear(&more);
+        send_serve_request(&more, s, "GET /v1/x", "", "", "localhost");
+        read_serve_response(&more);
     } while (strstr(more.text, "HTTP/1.1 200 "));
     assert_non_null(strstr(more.text, "HTTP/1.1 503 "));
     assert_string_equal(header_of(&more, "Retry-After"), "2");
     assert_string_equal(body_of(&more), ERROR("server_error", "the server is stopping", "null"));
     end_held(0);
     end_held(1);
-    hear(&c);
+    read_serve_response(&c);
     assert_string_equal(body_of(&c), "{}");
     pthread_join(t, NULL);
     for (int i = 0; i < HELD; i++) assert_int_equal(gone[i], 0);

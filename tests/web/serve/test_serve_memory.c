@@ -28,13 +28,14 @@ static void source(void *ctx, bt_reply *r, const char *method, const char *path,
     bt_reply_end(r);
 }
 
-static void gone(void *ctx, void *work) {
+static void ignore_disconnect(void *ctx, void *work) {
     (void)ctx;
     (void)work;
 }
 
 /* Returns the status of the response, 0: none; `answer` is the text after the headers. */
-static int ask(client *c, const bt_serve *s, const char *what, size_t n_body, const char **answer) {
+static int request_with_memory_refused(client *c, const bt_serve *s, const char *what,
+                                       size_t n_body, const char **answer) {
     static char text[40000];
     dial(c, bt_serve_port(s));
     int n = snprintf(text, sizeof text,
@@ -83,7 +84,7 @@ static void each_request_for_memory_refused_once(void **state) {
                                        .token = token,
                                        .max_replies = 1,
                                        .max_body = 100000,
-                                       .source = {NULL, source, gone}},
+                                       .source = {NULL, source, ignore_disconnect}},
                        &err) != BT_OK)
         fail_msg("%s", err.msg);
     for (size_t i = 0; i < 2 * (sizeof rows / sizeof *rows); i++) {
@@ -92,14 +93,15 @@ static void each_request_for_memory_refused_once(void **state) {
         bool any = true;
         for (long k = 0; any; k += 1 + k / 25) {
             refuse_memory(&(refusal){.after = k, .own = !libraries, .everywhere = true});
-            const int status = ask(&c, s, r->what, r->n_body, &answer);
+            const int status = request_with_memory_refused(&c, s, r->what, r->n_body, &answer);
             any = grant_memory();
             if (status != 0 && status != r->status && status != 500 && status != 503 &&
                 status != 429)
                 fail_msg("%s, request for memory %ld: %s", r->what, k, c.text);
             says_what_it_is(&c);
             refused += any;
-            assert_int_equal(ask(&c, s, r->what, r->n_body, &answer), r->status);
+            assert_int_equal(request_with_memory_refused(&c, s, r->what, r->n_body, &answer),
+                             r->status);
             if (r->answer) assert_non_null(strstr(answer, r->answer));
         }
     }

@@ -42,12 +42,12 @@ static void nothing(void *ctx, bt_reply *r, const char *method, const char *path
     (void)ctx, (void)method, (void)path, (void)body, (void)n;
     bt_reply_end(r);
 }
-static void nobody(void *ctx, void *work) { (void)ctx, (void)work; }
+static void ignore_gone_client(void *ctx, void *work) { (void)ctx, (void)work; }
 
 static bt_code start_and_stop_serve(bt_err *err) {
     bt_serve *s = NULL;
     const bt_serve_cfg cfg = {
-        .host = "127.0.0.1", .max_replies = 1, .source = {NULL, nothing, nobody}};
+        .host = "127.0.0.1", .max_replies = 1, .source = {NULL, nothing, ignore_gone_client}};
     const bt_code code = bt_serve_start(&s, &cfg, err);
     assert_true((s != NULL) == (code == BT_OK));
     bt_serve_stop(s);
@@ -84,7 +84,7 @@ static void same(const char *what, long k, const kept *before, bt_code code, con
 }
 
 /* Only requests of our own code, because libmicrohttpd leaks a descriptor after its own failures. */
-static void refused(const char *what, bt_code (*start)(bt_err *err)) {
+static void assert_start_refused(const char *what, bt_code (*start)(bt_err *err)) {
     bt_err err = BT_ERR_INIT;
     struct rlimit given, limit;
     if (!refuse_memory_works()) skip();
@@ -132,8 +132,10 @@ static void refused(const char *what, bt_code (*start)(bt_err *err)) {
 static void invalid_tokens_are_refused(void **state) {
     (void)state;
     char token[] = "0123456789abcdef0123456789abcde?";
-    bt_serve_cfg cfg = {
-        .host = "127.0.0.1", .max_replies = 1, .token = token, .source = {NULL, nothing, nobody}};
+    bt_serve_cfg cfg = {.host = "127.0.0.1",
+                        .max_replies = 1,
+                        .token = token,
+                        .source = {NULL, nothing, ignore_gone_client}};
     for (int c = 1; c < 256; c++) {
         bt_serve *s = NULL;
         bt_err err = BT_ERR_INIT;
@@ -172,7 +174,7 @@ static void bad_starts_of_the_dashboard(void **state) {
 
 static void the_server_of_a_model(void **state) {
     (void)state;
-    refused("serve", start_and_stop_serve);
+    assert_start_refused("serve", start_and_stop_serve);
 }
 
 /* A request whose arguments do not fit in memory is not confused with a shorter cached one. */
@@ -218,7 +220,7 @@ static void a_connection_without_memory(void **state) {
 
 static void the_dashboard(void **state) {
     (void)state;
-    refused("dash", start_and_stop_web);
+    assert_start_refused("dash", start_and_stop_web);
 }
 
 int main(void) {

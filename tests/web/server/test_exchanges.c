@@ -78,7 +78,7 @@ static const struct row {
 };
 
 /* Lines that differ between libraries, pages and times. */
-static bool told(const char *line) {
+static bool is_compared_line(const char *line) {
     static const char *const not_told[] = {"Date:", "Connection:", "Content-Length:", "ETag:"};
     for (size_t i = 0; i < sizeof not_told / sizeof *not_told; i++)
         if (strncasecmp(line, not_told[i], strlen(not_told[i])) == 0) return false;
@@ -99,7 +99,7 @@ static void put_answer(bt_text *out, char *answer) {
     body += 4;
     for (char *line; (line = strsep(&answer, "\n")) && n < MOST;) {
         line[strcspn(line, "\r")] = '\0';
-        if (told(line)) lines[n++] = line;
+        if (is_compared_line(line)) lines[n++] = line;
     }
     bool packed = false;
     lines[0][strcspn(lines[0], " ") + 4] = '\0'; /* the number without its text */

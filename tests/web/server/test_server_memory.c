@@ -9,7 +9,7 @@
 static const char token[] = "0123456789abcdef0123456789abcdef";
 
 /* Reads until the end or until `enough` arrives; returns the status, 0: no data. */
-static int ask(client *c, const bt_web *w, const char *path, const char *enough) {
+static int request_page(client *c, const bt_web *w, const char *path, const char *enough) {
     char text[512];
     dial(c, bt_web_port(w));
     const int n = snprintf(text, sizeof text,
@@ -55,21 +55,21 @@ static void each_request_for_memory_refused_once(void **state) {
                     err));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct row *r = &rows[i];
-        assert_int_equal(ask(&c, w, r->path, r->enough), 200);
+        assert_int_equal(request_page(&c, w, r->path, r->enough), 200);
         for (int libraries = 0; libraries < 2; libraries++) {
             bool any = true;
             for (long k = 0; any; k += 1 + k / 25) {
                 refuse_memory(&(refusal){.after = k, .own = !libraries, .everywhere = true});
-                const int status = ask(&c, w, r->path, r->enough);
+                const int status = request_page(&c, w, r->path, r->enough);
                 any = grant_memory();
                 if (status != 0 && status != 200 && status != 500 && status != 503)
                     fail_msg("%s, request for memory %ld: %s", r->path, k, c.text);
                 says_what_it_is(&c);
                 refused += any;
-                assert_int_equal(ask(&c, w, "/healthz", "\r\nok"), 200);
+                assert_int_equal(request_page(&c, w, "/healthz", "\r\nok"), 200);
             }
         }
-        assert_int_equal(ask(&c, w, r->path, r->enough), 200);
+        assert_int_equal(request_page(&c, w, r->path, r->enough), 200);
     }
     assert_true(refused > 30);
     bt_web_stop(w);

@@ -41,8 +41,8 @@ static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt
     ((probe *)self)->received = notes[1];
     return BT_OK;
 }
-static bt_code judge(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
-                     bt_err *err) {
+static bt_code count_verdict(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
+                             bt_err *err) {
     (void)t, (void)o, (void)err;
     ((probe *)self)->judged++;
     *verdict = self == &first ? verdict_of_first : BT_ELSEWHERE;
@@ -77,7 +77,7 @@ static float *const *weights_for_use(void *self, const bt_trainer *t) {
 
 #define POINTS \
     .notes = 2, .release = release, .put_notes = put_notes, .exchanged = exchanged, \
-    .judge = judge, .act = act, .end = end
+    .judge = count_verdict, .act = act, .end = end
 static const bt_part one = {.name = "one", .create = create_first, POINTS};
 static const bt_part unused = {
     .name = "unused", .notes = 1, .create = create_unused, .put_notes = no_notes};

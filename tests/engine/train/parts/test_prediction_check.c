@@ -29,7 +29,8 @@ static double sum(const double *ms) {
 }
 
 /* Checks the cause that is named when one phase deviates. */
-static void says(bt_phase phase, double ms, double load, bool predicted, const char *cause) {
+static void assert_cause(bt_phase phase, double ms, double load, bool predicted,
+                         const char *cause) {
     char buf[240];
     bt_predicted p;
     (void)bt_predicted_read("", &p);
@@ -48,42 +49,49 @@ static void says(bt_phase phase, double ms, double load, bool predicted, const c
 static void every_phase_has_its_cause(void **state) {
     (void)state;
     /* The pipeline waits 50 ms as predicted, which is not a cause. */
-    says(BT_PH_BWD, 160, 0.9, true,
-         "computing is slower than when its rates were measured ('bitrain plan --measure' measures "
-         "again); most of it in backward: 160 ms, 80 predicted");
-    says(BT_PH_WAIT, 120, 0.9, true,
-         "ranks wait for a slower one, beyond what was predicted; most of it in wait: 120 ms, 50 "
-         "predicted");
-    says(BT_PH_COMM_EXPOSED, 80, 0.9, true,
-         "messages take longer than the measured links need; most of it in "
-         "communication: 80 ms, 10 predicted");
-    says(BT_PH_DATA, 60, 0.9, true,
-         "batches are read too slowly; most of it in data: 60 ms, 1 predicted");
-    says(BT_PH_CKPT, 60, 0.9, true,
-         "checkpoints take longer than the measured disk needs; most of it in checkpoint: "
-         "60 ms, 1 predicted");
-    says(BT_PH_OTHER, 60, 0.9, true,
-         "time is spent outside of the predicted phases; most of it in other: 60 ms, 1 predicted");
+    assert_cause(
+        BT_PH_BWD, 160, 0.9, true,
+        "computing is slower than when its rates were measured ('bitrain plan --measure' measures "
+        "again); most of it in backward: 160 ms, 80 predicted");
+    assert_cause(
+        BT_PH_WAIT, 120, 0.9, true,
+        "ranks wait for a slower one, beyond what was predicted; most of it in wait: 120 ms, 50 "
+        "predicted");
+    assert_cause(BT_PH_COMM_EXPOSED, 80, 0.9, true,
+                 "messages take longer than the measured links need; most of it in "
+                 "communication: 80 ms, 10 predicted");
+    assert_cause(BT_PH_DATA, 60, 0.9, true,
+                 "batches are read too slowly; most of it in data: 60 ms, 1 predicted");
+    assert_cause(BT_PH_CKPT, 60, 0.9, true,
+                 "checkpoints take longer than the measured disk needs; most of it in checkpoint: "
+                 "60 ms, 1 predicted");
+    assert_cause(
+        BT_PH_OTHER, 60, 0.9, true,
+        "time is spent outside of the predicted phases; most of it in other: 60 ms, 1 predicted");
 }
 
 static void load_of_another_job_is_the_first_cause_and_the_phase_is_named(void **state) {
     (void)state;
-    says(BT_PH_FWD, 120, 2.5, true,
-         "the machine is busy with other work, load 2.5; most of it in forward: 120 ms, 40 "
-         "predicted");
-    says(BT_PH_BWD, 20, 0.9, true,
-         "the machine is quieter than when its rates were measured; most of it in backward: 20 "
-         "ms, 80 predicted");
+    assert_cause(BT_PH_FWD, 120, 2.5, true,
+                 "the machine is busy with other work, load 2.5; most of it in forward: 120 ms, 40 "
+                 "predicted");
+    assert_cause(
+        BT_PH_BWD, 20, 0.9, true,
+        "the machine is quieter than when its rates were measured; most of it in backward: 20 "
+        "ms, 80 predicted");
 }
 
 static void without_predicted_phases_the_cause_is_guessed(void **state) {
     (void)state;
-    says(BT_PH_WAIT, 120, 0.9, false, "ranks wait for a slower one, beyond what was predicted");
-    says(BT_PH_COMM_EXPOSED, 150, NAN, false, "messages take longer than the measured links need");
-    says(BT_PH_BWD, 400, 0.9, false,
-         "computing is slower than when its rates were measured ('bitrain plan --measure' measures "
-         "again)");
-    says(BT_PH_BWD, 400, 2.5, false, "the machine is busy with other work, load 2.5");
+    assert_cause(BT_PH_WAIT, 120, 0.9, false,
+                 "ranks wait for a slower one, beyond what was predicted");
+    assert_cause(BT_PH_COMM_EXPOSED, 150, NAN, false,
+                 "messages take longer than the measured links need");
+    assert_cause(
+        BT_PH_BWD, 400, 0.9, false,
+        "computing is slower than when its rates were measured ('bitrain plan --measure' measures "
+        "again)");
+    assert_cause(BT_PH_BWD, 400, 2.5, false, "the machine is busy with other work, load 2.5");
 }
 
 /* The phase with the largest deviation in the direction of the step's deviation is found. */
@@ -153,7 +161,7 @@ static void on_event(void *ctx, const bt_event *e) {
     snprintf(x->body, sizeof x->body, "%s", e->body);
 }
 
-static void look(bt_prediction_check *c, bt_telemetry *t) {
+static void run_prediction_checks(bt_prediction_check *c, bt_telemetry *t) {
     for (int i = 0; i < BT_PREDICTION_EVERY; i++) bt_prediction_check_step(c, t, i);
 }
 
@@ -170,7 +178,7 @@ static void the_event_has_both_numbers_of_the_phase(void **state) {
     history[0][BT_MR_WAIT] = 75;
     history[0][BT_MR_BWD] = 60;
     assert_true(bt_predicted_read("step_ms=90 tried_ms=100 wait_ms=30 bwd_ms=55", &c.predicted));
-    look(&c, &t);
+    run_prediction_checks(&c, &t);
     assert_true(x.n == 1 && x.kind == BT_EVENT_PREDICTION);
     if (!strstr(x.title, "steps take 150 ms, 50 % longer than the 100 ms of the trial before the "
                          "run: ranks wait for a slower one"))
@@ -178,17 +186,17 @@ static void the_event_has_both_numbers_of_the_phase(void **state) {
     assert_string_equal(
         x.body, "{\"predicted_ms\":100,\"tried_ms\":100,\"step_ms\":150,\"machine_load\":null,"
                 "\"phase\":\"wait_ms\",\"phase_ms\":75,\"phase_predicted_ms\":30}");
-    look(&c, &t);
+    run_prediction_checks(&c, &t);
     assert_int_equal(x.n, 1); /* A second check emits no second event. */
     history[0][BT_MR_STEP_TIME] = 105;
-    look(&c, &t);
+    run_prediction_checks(&c, &t);
     assert_true(x.n == 2 && x.kind == BT_EVENT_LAYOUT);
     assert_string_equal(x.title,
                         "steps take 105 ms, as expected (the 100 ms of the trial before the run)");
     /* If there was no trial, steps are compared with the prediction. */
     assert_true(bt_predicted_read("step_ms=100", &c.predicted));
     history[0][BT_MR_STEP_TIME] = 150;
-    look(&c, &t);
+    run_prediction_checks(&c, &t);
     if (!strstr(x.title, "longer than the 100 ms predicted: ")) fail_msg("%s", x.title);
     free(history);
 }

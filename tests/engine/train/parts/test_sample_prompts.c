@@ -76,7 +76,7 @@ static void generates(bt_sample_text *s, const char *want, size_t n) {
 }
 
 /* Checks that creation was refused with this code and key phrase. */
-static void refused(const bt_sample_text *s, bt_code code, const char *phrase) {
+static void assert_prompt_refused(const bt_sample_text *s, bt_code code, const char *phrase) {
     assert_null(s);
     assert_int_equal(err.code, code);
     if (!strstr(err.msg, phrase)) fail_msg("'%s' does not contain '%s'", err.msg, phrase);
@@ -148,14 +148,15 @@ static void a_prompt_leaves_room_for_a_token(void **state) {
     generates(s, "abcde", 1);
     bt_sample_text_destroy(s);
     settings(5, 8, "abcde");
-    refused(create(300), BT_ARG, "train.sample_prompt has 5 tokens, a sequence has 5");
+    assert_prompt_refused(create(300), BT_ARG,
+                          "train.sample_prompt has 5 tokens, a sequence has 5");
     settings(50, 8, "abcde");
     cfg.model.vocab = 'e';
-    refused(create(300), BT_ARG, "the token 101, the model's vocabulary has 101");
+    assert_prompt_refused(create(300), BT_ARG, "the token 101, the model's vocabulary has 101");
     static const char *const outside[] = {"ea", "a~"}; /* first or last token; above the size */
     for (int i = 0; i < 2; i++) {
         strcpy(cfg.samples.sample_prompt, outside[i]);
-        refused(create(300), BT_ARG, "vocabulary");
+        assert_prompt_refused(create(300), BT_ARG, "vocabulary");
     }
     strcpy(cfg.samples.sample_prompt, "abcde");
     cfg.model.vocab = 'e' + 1;
@@ -163,7 +164,7 @@ static void a_prompt_leaves_room_for_a_token(void **state) {
     assert_non_null(s);
     bt_sample_text_destroy(s);
     strcpy(cfg.data.tokenizer, "/nowhere/words.json");
-    refused(create(300), BT_NOTFOUND, "/nowhere/words.json");
+    assert_prompt_refused(create(300), BT_NOTFOUND, "/nowhere/words.json");
 }
 
 static bt_sample_text *request(const char *of_user) {
@@ -185,15 +186,15 @@ static void a_requested_prompt(void **state) {
         generates(s, rows[i].prompt, rows[i].text);
         bt_sample_text_destroy(s);
     }
-    refused(request(""), BT_ARG, "the prompt is empty");
-    refused(request(NULL), BT_ARG, "the prompt is empty");
+    assert_prompt_refused(request(""), BT_ARG, "the prompt is empty");
+    assert_prompt_refused(request(NULL), BT_ARG, "the prompt is empty");
     settings(3, 4, "");
-    refused(request("say"), BT_ARG, "the prompt has 3 tokens, a sequence has 3");
+    assert_prompt_refused(request("say"), BT_ARG, "the prompt has 3 tokens, a sequence has 3");
     settings(200, 4, "");
     strcpy(cfg.data.labels, "a");
-    refused(request("say"), BT_UNSUPPORTED, "a classifier");
+    assert_prompt_refused(request("say"), BT_UNSUPPORTED, "a classifier");
     strcpy(cfg.data.path, "synth:chain");
-    refused(request("say"), BT_UNSUPPORTED, "'synth:chain'");
+    assert_prompt_refused(request("say"), BT_UNSUPPORTED, "'synth:chain'");
 }
 
 static char path[] = "/tmp/bt-prompts-XXXXXX";
@@ -225,14 +226,15 @@ static void lines_of_a_file_are_prompts(void **state) {
     assert_non_null(s);
     bt_sample_text_destroy(s);
     put(strcat(many, "a\n"));
-    refused(create(0), BT_ARG, "more than 32 prompts");
+    assert_prompt_refused(create(0), BT_ARG, "more than 32 prompts");
     put("\r\n\n");
-    refused(create(0), BT_ARG, "no prompt");
+    assert_prompt_refused(create(0), BT_ARG, "no prompt");
     put("a\nb\nabcdefgh\n"); /* the first two are freed */
     settings(8, 4, at);
-    refused(create(0), BT_ARG, "prompt 3 of train.sample_prompt has 8 tokens, a sequence has 8");
+    assert_prompt_refused(create(0), BT_ARG,
+                          "prompt 3 of train.sample_prompt has 8 tokens, a sequence has 8");
     settings(200, 4, "@/nowhere/prompts");
-    refused(create(0), BT_NOTFOUND, "/nowhere/prompts");
+    assert_prompt_refused(create(0), BT_NOTFOUND, "/nowhere/prompts");
     /* A file above a mebibyte is refused as a whole. */
     for (int more = 0; more < 2; more++) {
         FILE *f = fopen(path, "w");

@@ -58,7 +58,7 @@ static bt_code run(const bt_run_cfg *cfg, bt_err *err) {
     return code;
 }
 
-static void run_well(const bt_run_cfg *cfg) {
+static void run_without_error(const bt_run_cfg *cfg) {
     bt_err err = BT_ERR_INIT;
     if (run(cfg, &err) != BT_OK) fail_msg("%s", err.msg);
     assert_int_equal(hub.n_ends, 1);
@@ -88,7 +88,7 @@ static size_t event_of(const char *begins) {
     return found;
 }
 
-static void told(const char *kind, int64_t step, const char *title) {
+static void assert_event_told(const char *kind, int64_t step, const char *title) {
     const size_t i = event_of(title);
     assert_string_equal(sink.events[i].title, title);
     assert_string_equal(sink.events[i].kind, kind);
@@ -109,7 +109,7 @@ static void rounds_use_their_assigned_data(void **state) {
     hub.answers[1].go = go_of(BT_PUSH_DELTA, 10, 1, 1, 3);
     hub.answers[2].go = go_of(BT_PUSH_DELTA, 11, 0, 0, 1); /* The job is finished. */
     hub.count = (bt_island_count){3, 3072, 3, {0, 2, 0, 1}};
-    run_well(&cfg);
+    run_without_error(&cfg);
     HAD(5, 3, 5, 7, 12, 13, 1);
     assert_int_equal(hub.n_calls, 3);
     static const int64_t steps[] = {3, 2, 1}, at[] = {7, 9, 10};
@@ -129,12 +129,13 @@ static void rounds_use_their_assigned_data(void **state) {
     assert_int_equal(result.tokens, 11 * STEP_TOKENS);
     assert_int_equal(result.skipped, 0);
     assert_false(result.stopped); /* The hub has no further steps. */
-    told("stopped", 10, "finished: 11 of 11 steps");
-    told("hub", 4, "joined hub '127.0.0.1:9' at step 5, 2 islands");
-    told("hub", 10,
-         "hub '127.0.0.1:9' has applied 3 updates of this island, 3072 tokens; 3 left out (2 "
-         "closed, 1 "
-         "poisoned)");
+    assert_event_told("stopped", 10, "finished: 11 of 11 steps");
+    assert_event_told("hub", 4, "joined hub '127.0.0.1:9' at step 5, 2 islands");
+    assert_event_told(
+        "hub", 10,
+        "hub '127.0.0.1:9' has applied 3 updates of this island, 3072 tokens; 3 left out (2 "
+        "closed, 1 "
+        "poisoned)");
 }
 
 /* A round may begin at any step, and its steps may have any distance. */
@@ -150,7 +151,7 @@ static void a_round_may_begin_anywhere(void **state) {
     hub.answers[3].go = go_of(BT_PUSH_DELTA, 7, 2, 8, 2);
     hub.answers[4].go = go_of(BT_PUSH_DELTA, 9, 1, 19, 2);
     hub.answers[5].go = go_of(BT_PUSH_DELTA, 10, 0, 0, 1);
-    run_well(&cfg);
+    run_without_error(&cfg);
     HAD(0, 8, 9, 10, 13, 1, 4, 6, 8, 10, 19);
 }
 
@@ -160,11 +161,12 @@ static void the_last_step_ends_the_job(void **state) {
     TINY(&cfg, ISLAND, "--mode", "diloco", "--steps", "2", "--out", out_path);
     new_hub(go_of(BT_PUSH_DELTA, 0, 2, 6, 1));
     hub.answers[0].go = go_of(BT_PUSH_DELTA, 2, 0, 0, 1);
-    run_well(&cfg);
+    run_without_error(&cfg);
     HAD(0, 6, 7);
     assert_int_equal(sink.n_checkpoints, 0); /* The run ended without a stop request. */
-    told("hub", -1, "joined hub '127.0.0.1:9' at step 0, 1 island");
-    told("hub", 1, "hub '127.0.0.1:9' has applied 0 updates of this island, 0 tokens; 0 left out");
+    assert_event_told("hub", -1, "joined hub '127.0.0.1:9' at step 0, 1 island");
+    assert_event_told(
+        "hub", 1, "hub '127.0.0.1:9' has applied 0 updates of this island, 0 tokens; 0 left out");
 }
 
 /* Steps ahead of a reply use data of the next round, which is shorter by as many. */
@@ -179,7 +181,7 @@ static void steps_ahead_belong_to_the_next_round(void **state) {
     hub.answers[2].go = go_of(BT_PUSH_DELTA, 4, 4, 5, 2);
     hub.answers[3].go = go_of(BT_PUSH_DELTA, 6, 1, 19, 1);
     hub.answers[4].go = go_of(BT_PUSH_DELTA, 7, 0, 0, 1);
-    run_well(&cfg);
+    run_without_error(&cfg);
     HAD(0, 0, 2, 5, 7, 9, 11, 19);
     assert_int_equal(hub.n_calls, 5);
     static const struct {
@@ -208,7 +210,7 @@ static void a_round_may_be_done_ahead(void **state) {
     hub.answers[2].go = go_of(BT_PUSH_DELTA, 3, 2, 8, 1);
     hub.answers[3].go = go_of(BT_PUSH_DELTA, 3, 1, 14, 1);
     hub.answers[4].go = go_of(BT_PUSH_DELTA, 4, 0, 0, 1);
-    run_well(&cfg);
+    run_without_error(&cfg);
     HAD(0, 0, 8, 9, 14);
     assert_int_equal(hub.n_calls, 5);
     assert_int_equal(hub.calls[3].kind, DELTA);
@@ -237,8 +239,8 @@ static void steps_with_a_rejected_update_are_repeated(void **state) {
         hub.answers[0].outcome = rows[i].outcome;
         hub.answers[0].go = go_of(BT_PUSH_DELTA, 2, 2, 10, 1);
         hub.answers[1].go = go_of(BT_PUSH_DELTA, 4, 0, 0, 1);
-        run_well(&cfg);
-        told("hub", 3, rows[i].says);
+        run_without_error(&cfg);
+        assert_event_told("hub", 3, rows[i].says);
         assert_int_equal(hub.n_calls, 2);
         assert_int_equal(hub.calls[1].step, 3);
         assert_int_equal(result.steps, 4);
@@ -265,7 +267,7 @@ static void steps_ahead_are_lost_with_the_delta(void **state) {
     hub.answers[2].outcome = BT_UPDATE_LATE;
     hub.answers[2].go = go_of(BT_PUSH_DELTA, 4, 2, 15, 1);
     hub.answers[3].go = go_of(BT_PUSH_DELTA, 6, 0, 0, 1);
-    run_well(&cfg);
+    run_without_error(&cfg);
     assert_int_equal(hub.n_calls, 4);
     assert_int_equal(hub.calls[3].kind, DELTA);
     assert_int_equal(hub.calls[3].step, 5);
@@ -290,7 +292,7 @@ static void gradients_go_to_the_hub(void **state) {
         hub.answers[i].go = go_of(BT_PUSH_GRADIENT, i + 1, i < 2, 6 + i, 1);
         hub.answers[i].go.offset = 3;
     }
-    run_well(&cfg);
+    run_without_error(&cfg);
     HAD(0, 4, 6, 7);
     assert_int_equal(hub.n_calls, 3);
     for (size_t i = 0; i < 3; i++) {
@@ -310,7 +312,7 @@ static void a_step_that_overflows_is_skipped(void **state) {
          "train.loss_scale=1099511627776");
     new_hub(go_of(BT_PUSH_GRADIENT, 0, 1, 0, 1));
     for (int64_t i = 0; i < 2; i++) hub.answers[i].go = go_of(BT_PUSH_GRADIENT, i + 1, i < 1, 1, 1);
-    run_well(&cfg);
+    run_without_error(&cfg);
     assert_int_equal(hub.n_calls, 2);
     assert_int_equal(hub.calls[0].kind, SKIP);
     assert_int_equal(hub.calls[1].kind, SKIP);
@@ -318,7 +320,7 @@ static void a_step_that_overflows_is_skipped(void **state) {
     TINY(&cfg, ISLAND, "--steps", "1", "--precision", "fp16", "--set", "train.loss_scale=1024");
     new_hub(go_of(BT_PUSH_GRADIENT, 0, 1, 0, 1));
     hub.answers[0].go = go_of(BT_PUSH_GRADIENT, 1, 0, 0, 1);
-    run_well(&cfg);
+    run_without_error(&cfg);
     assert_int_equal(hub.calls[0].kind, GRADIENT);
     assert_true(hub.calls[0].work.unscale == 1.0 / 1024);
     assert_int_equal(result.skipped, 0);
@@ -330,7 +332,7 @@ static void a_reproducible_island_sends_the_loss_of_all_ranks(void **state) {
     TINY(&cfg, ISLAND, "--steps", "1", "--set", "train.reproducible=true");
     new_hub(go_of(BT_PUSH_GRADIENT, 0, 1, 2, 1));
     hub.answers[0].go = go_of(BT_PUSH_GRADIENT, 1, 0, 0, 1);
-    run_well(&cfg);
+    run_without_error(&cfg);
     assert_true(hub.calls[0].work.loss == sink.steps[0].v[BT_MS_LOSS]);
 }
 
@@ -373,7 +375,7 @@ static void a_stop_ends_the_wait(void **state) {
         hub.on_call = interrupt;
         hub.answers[0].code = BT_STOPPED;
         if (known) atomic_store(&box.bits, BT_REQ_STOP);
-        run_well(&cfg);
+        run_without_error(&cfg);
         assert_int_equal(stop_ns != 0, known);
         assert_true(!asked[0] && asked[1] && !asked[2] && asked[3]);
         assert_int_equal(sink.n_steps, 0);
@@ -454,9 +456,9 @@ static void notes_of_the_island_become_events(void **state) {
     new_hub(go_of(BT_PUSH_GRADIENT, 7, 1, 4, 1));
     hub.on_call = tell_both;
     hub.answers[0].go = go_of(BT_PUSH_GRADIENT, 8, 0, 0, 1);
-    run_well(&cfg);
-    told("warning", 6, "hub '127.0.0.1:9': no answer");
-    told("hub", 6, "hub '127.0.0.1:9': it answers again");
+    run_without_error(&cfg);
+    assert_event_told("warning", 6, "hub '127.0.0.1:9': no answer");
+    assert_event_told("hub", 6, "hub '127.0.0.1:9': it answers again");
 }
 
 int main(void) {

@@ -30,7 +30,7 @@ static void script(const char *body) {
     setenv("BITRAIN_MPIRUN", path, 1);
 }
 
-static void hear(void *ctx, const char *line) {
+static void collect_line(void *ctx, const char *line) {
     assert_ptr_equal(ctx, heard);
     if (line)
         snprintf(heard + strlen(heard), sizeof heard - strlen(heard), "%s;", line);
@@ -45,7 +45,7 @@ static bt_code once(bool listens, char *result, size_t size, bt_err *err) {
                            .mpirun_args = "-x FOO",
                            .words = words,
                            .n_words = 3,
-                           .heard = listens ? hear : NULL,
+                           .heard = listens ? collect_line : NULL,
                            .heard_ctx = heard};
     bt_text text;
     bt_text_init(&text);

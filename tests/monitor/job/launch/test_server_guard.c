@@ -19,7 +19,7 @@
 
 static int story; /* pipe end of the first process and those it starts */
 
-static void say(const char *line) { dprintf(story, "%s\n", line); }
+static void write_story_line(const char *line) { dprintf(story, "%s\n", line); }
 
 /* One life of the server, described by words: s: it serves; p: it made progress; a signal's number: it dies
  * by it; e and a number: it exits; w: it waits for a signal. */
@@ -36,7 +36,7 @@ static void live(bt_guarded *g, const char *life, pid_t first) {
         if (*life == 's') g->serving = true;
         if (*life == 'p') g->progress++;
         if (*life == 'w') {
-            say("waits");
+            write_story_line("waits");
             for (;;) pause();
         }
         if (*life == 'e') exit(atoi(life + 1));
@@ -59,7 +59,7 @@ static void first_process(int64_t most, const char *const *lives) {
     static const int heeded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
     for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++) signal(heeded[i], SIG_DFL);
     prctl(PR_SET_PDEATHSIG, 0);
-    if (bt_guard_begin(&g, most, say, &status, &err) != BT_OK) _exit(97);
+    if (bt_guard_begin(&g, most, write_story_line, &status, &err) != BT_OK) _exit(97);
     if (status == -1) live(g, lives[g->restarts], first);
     dprintf(story, "over: %d\n", status);
     exit(0);
@@ -81,18 +81,18 @@ static int begin(int64_t most, const char *const *lives, pid_t *pid) {
     return ends[0];
 }
 
-static void hear(int fd, char *out, size_t size, const char *until) {
+static void read_until(int fd, char *out, size_t size, const char *until) {
     size_t n = strlen(out);
     ssize_t k;
     while ((!until || !strstr(out, until)) && (k = read(fd, out + n, size - 1 - n)) > 0)
         out[n += (size_t)k] = '\0';
 }
 
-static void tells(int64_t most, const char *const *lives, const char *want) {
+static void assert_story(int64_t most, const char *const *lives, const char *want) {
     char got[4096] = "";
     pid_t pid;
     int status, fd = begin(most, lives, &pid);
-    hear(fd, got, sizeof got, NULL);
+    read_until(fd, got, sizeof got, NULL);
     close(fd);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -103,37 +103,37 @@ static void tells(int64_t most, const char *const *lives, const char *want) {
 
 static void an_exit_ends_both(void **state) {
     (void)state;
-    tells(5, LIVES("se0"), "life 0 after signal 0\nover: 0\n");
-    tells(5, LIVES("se7"), "life 0 after signal 0\nover: 7\n");
+    assert_story(5, LIVES("se0"), "life 0 after signal 0\nover: 0\n");
+    assert_story(5, LIVES("se7"), "life 0 after signal 0\nover: 7\n");
 }
 
 static void a_signal_is_followed_by_another_process(void **state) {
     (void)state;
-    tells(5, LIVES("sp6", "sp9", "se3"),
-          "life 0 after signal 0\n"
-          "its process was ended by signal 6 (Aborted); it is started again\n"
-          "life 1 after signal 6\n"
-          "its process was ended by signal 9 (Killed); it is started again\n"
-          "life 2 after signal 9\nover: 3\n");
+    assert_story(5, LIVES("sp6", "sp9", "se3"),
+                 "life 0 after signal 0\n"
+                 "its process was ended by signal 6 (Aborted); it is started again\n"
+                 "life 1 after signal 6\n"
+                 "its process was ended by signal 9 (Killed); it is started again\n"
+                 "life 2 after signal 9\nover: 3\n");
 }
 
 static void a_server_that_never_served_is_not_restarted(void **state) {
     (void)state;
-    tells(5, LIVES("p9"),
-          "life 0 after signal 0\nits process was ended by signal 9 (Killed)\nover: 137\n");
+    assert_story(5, LIVES("p9"),
+                 "life 0 after signal 0\nits process was ended by signal 9 (Killed)\nover: 137\n");
 }
 
 /* The first restart is immediate, the second after a second; progress resets the count. */
 static void restarts_without_progress_end(void **state) {
     (void)state;
-    tells(
+    assert_story(
         1, LIVES("sp6", "sp6", "s6", "s6"),
         "life 0 after signal 0\nits process was ended by signal 6 (Aborted); it is started again\n"
         "life 1 after signal 6\nits process was ended by signal 6 (Aborted); it is started again\n"
         "life 2 after signal 6\nits process was ended by signal 6 (Aborted), 2 times without "
         "progress: it is "
         "not started again (--restarts)\nover: 134\n");
-    tells(
+    assert_story(
         2, LIVES("s6", "s6", "s9"),
         "life 0 after signal 0\nits process was ended by signal 6 (Aborted); it is started again\n"
         "life 1 after signal 6\n"
@@ -158,9 +158,9 @@ static void signals_are_forwarded_to_the_server(void **state) {
         char got[1024] = "", want[1024];
         pid_t pid;
         const int fd = begin(3, LIVES("sw"), &pid);
-        hear(fd, got, sizeof got, "waits\n");
+        read_until(fd, got, sizeof got, "waits\n");
         assert_int_equal(kill(pid, rows[i].sent), 0);
-        hear(fd, got, sizeof got, NULL);
+        read_until(fd, got, sizeof got, NULL);
         close(fd);
         assert_int_equal(waitpid(pid, NULL, 0), pid);
         snprintf(want, sizeof want,
@@ -177,9 +177,9 @@ static void a_signal_while_it_waits(void **state) {
     char got[1024] = "";
     pid_t pid;
     const int fd = begin(9, LIVES("s6", "s6", "sw"), &pid);
-    hear(fd, got, sizeof got, " in 1 s\n");
+    read_until(fd, got, sizeof got, " in 1 s\n");
     assert_int_equal(kill(pid, SIGTERM), 0);
-    hear(fd, got, sizeof got, NULL);
+    read_until(fd, got, sizeof got, NULL);
     close(fd);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     assert_string_equal(strstr(got, " in 1 s\n"), " in 1 s\nover: 0\n");
@@ -191,9 +191,9 @@ static void a_child_that_ends_while_it_waits(void **state) {
     char got[1024] = "";
     pid_t pid;
     const int fd = begin(9, LIVES("s6", "s6", "se4"), &pid);
-    hear(fd, got, sizeof got, " in 1 s\n");
+    read_until(fd, got, sizeof got, " in 1 s\n");
     assert_int_equal(kill(pid, SIGCHLD), 0);
-    hear(fd, got, sizeof got, NULL);
+    read_until(fd, got, sizeof got, NULL);
     close(fd);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     assert_string_equal(strstr(got, " in 1 s\n"), " in 1 s\nlife 2 after signal 6\nover: 4\n");
@@ -212,10 +212,10 @@ static void the_server_does_not_outlive_its_guard(void **state) {
     char got[1024] = "";
     pid_t pid;
     const int fd = begin(9, LIVES("sw"), &pid);
-    hear(fd, got, sizeof got, "waits\n");
+    read_until(fd, got, sizeof got, "waits\n");
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-    hear(fd, got, sizeof got, NULL); /* reads until the server's end of the pipe is closed */
+    read_until(fd, got, sizeof got, NULL); /* reads until the server's end of the pipe is closed */
     close(fd);
     assert_string_equal(got, "life 0 after signal 0\nwaits\n");
 }
@@ -225,7 +225,7 @@ static void without_a_guard_the_caller_serves(void **state) {
     bt_guarded *g = (bt_guarded *)&g;
     bt_err err = BT_ERR_INIT;
     int status = 5;
-    assert_int_equal(bt_guard_begin(&g, 0, say, &status, &err), BT_OK);
+    assert_int_equal(bt_guard_begin(&g, 0, write_story_line, &status, &err), BT_OK);
     assert_null(g);
     assert_int_equal(status, -1);
 }

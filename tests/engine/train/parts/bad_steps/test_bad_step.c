@@ -178,7 +178,8 @@ static void with_host(char *out, size_t size, const char *text) {
 }
 
 /* Compares the k-th event of a kind with this text, in which %H is the name of the host. */
-static void told(const char *kind, size_t k, int64_t step, const char *title, const char *body) {
+static void assert_kth_event(const char *kind, size_t k, int64_t step, const char *title,
+                             const char *body) {
     char want[512];
     for (size_t i = 0; i < sink.n_events; i++) {
         if (strcmp(sink.events[i].kind, kind) != 0 || k-- > 0) continue;
@@ -245,13 +246,13 @@ static void nan_gradients_are_reported(void **state) {
         assert_int_equal(run_with_nan(&cfg, rows[i].nan, &r, &err), rows[i].code);
         assert_int_equal(fake_events_of(&sink, "hardware"), !skips);
         assert_int_equal(fake_events_of(&sink, "bad_step"), skips);
-        told(rows[i].kind, 0, 5, rows[i].title, rows[i].body);
+        assert_kth_event(rows[i].kind, 0, 5, rows[i].title, rows[i].body);
         if (rows[i].code != BT_OK) {
             snprintf(want, sizeof want, "%s", rows[i].err);
             want[sizeof err.msg - 1] = '\0';
             assert_string_equal(err.msg, want);
             assert_int_equal(fake_events_of(&sink, "failure"), 1);
-            told("failure", 0, 5, want, "");
+            assert_kth_event("failure", 0, 5, want, "");
             assert_int_equal(sink.n_steps, 5);
             continue;
         }
@@ -325,7 +326,7 @@ static void spike_is(size_t k, int64_t step, const char *action, const char *tit
              "{\"cause\":\"loss_spike\",\"action\":\"%s\",\"same_bits\":true,%.*s,"
              "\"first_sequence\":%d,\"sequences\":4}",
              action, (int)strcspn(at, "f") - 2, at, 4 * (int)step);
-    told("bad_step", k, step, want, body);
+    assert_kth_event("bad_step", k, step, want, body);
 }
 
 /* Two of three garbage batches in a row may be skipped; the third is accepted as the new level. In the last
@@ -354,12 +355,13 @@ static void spikes_in_a_row_are_a_new_level(void **state) {
     spike_is(2, GARBAGE + 2, "accepted",
              "%s, as in the 2 steps before: taken as the new level, steps are applied again");
     assert_int_equal(run_with_nan(&cfg, "0:50:layers.0.attn_k", &r, &err), BT_DAMAGED);
-    told("hardware", 0, GARBAGE,
-         NAN_OF ", computed again with other bits and no better: a fault of the hardware of rank 0 "
-                "(host '%H')",
-         "{\"cause\":\"not_finite\",\"action\":\"ended\",\"same_bits\":false,\"tensor\":"
-         "\"layers.0.attn_k\",\"rank\":0,\"host\":\"%H\",\"first_sequence\":200,"
-         "\"sequences\":4}");
+    assert_kth_event(
+        "hardware", 0, GARBAGE,
+        NAN_OF ", computed again with other bits and no better: a fault of the hardware of rank 0 "
+               "(host '%H')",
+        "{\"cause\":\"not_finite\",\"action\":\"ended\",\"same_bits\":false,\"tensor\":"
+        "\"layers.0.attn_k\",\"rank\":0,\"host\":\"%H\",\"first_sequence\":200,"
+        "\"sequences\":4}");
     with_host(want, sizeof want,
               "step 51: " NAN_OF
               ", computed again with other bits and no better: a fault of the hardware of rank 0 "

@@ -74,7 +74,7 @@ static bt_guard guard_after(int steps) {
     return g;
 }
 
-static bt_step_verdict judge(bt_guard *g, double loss, double norm, bt_spike *spike) {
+static bt_step_verdict classify_loss(bt_guard *g, double loss, double norm, bt_spike *spike) {
     const bt_step_facts f = {.loss = loss, .grad_norm = norm, .loss_finite = true};
     return bt_guard_classify(g, &f, spike);
 }
@@ -83,24 +83,24 @@ static void a_spike_stands_out_from_the_median(void **state) {
     (void)state;
     bt_spike s;
     bt_guard g = guard_after(200);
-    assert_int_equal(judge(&g, 2.3, 1, &s), BT_STEP_GOOD);
+    assert_int_equal(classify_loss(&g, 2.3, 1, &s), BT_STEP_GOOD);
     assert_true(isnan(s.z));
-    assert_int_equal(judge(&g, 4, 1, &s), BT_STEP_LOSS_SPIKE);
+    assert_int_equal(classify_loss(&g, 4, 1, &s), BT_STEP_LOSS_SPIKE);
     assert_true(s.z > 12 && fabs(s.median - 2) < 0.05 && s.value == 4);
     /* A falling loss is never a spike, and the gradient norm may grow tenfold. */
-    assert_int_equal(judge(&g, 0.1, 1e-9, NULL), BT_STEP_GOOD);
-    assert_int_equal(judge(&g, 2, 10, NULL), BT_STEP_GOOD);
-    assert_int_equal(judge(&g, 2, 1e6, &s), BT_STEP_NORM_SPIKE);
+    assert_int_equal(classify_loss(&g, 0.1, 1e-9, NULL), BT_STEP_GOOD);
+    assert_int_equal(classify_loss(&g, 2, 10, NULL), BT_STEP_GOOD);
+    assert_int_equal(classify_loss(&g, 2, 1e6, &s), BT_STEP_NORM_SPIKE);
     assert_true(s.value > 0.99e6 && s.value < 1.01e6 && s.median > 0.3 && s.median < 3);
     /* An unknown loss is never a spike. */
-    assert_int_equal(judge(&g, NAN, 1, NULL), BT_STEP_GOOD);
+    assert_int_equal(classify_loss(&g, NAN, 1, NULL), BT_STEP_GOOD);
     /* Outliers in less than half of the history move the limit little. */
     for (int i = 0; i < WINDOW / 4; i++)
         bt_guard_good(&g, &(bt_step_facts){.loss = 50, .grad_norm = 1e9, .loss_finite = true});
-    assert_int_equal(judge(&g, 4, 1, NULL), BT_STEP_LOSS_SPIKE);
-    assert_int_equal(judge(&g, 2, 1e6, NULL), BT_STEP_NORM_SPIKE);
+    assert_int_equal(classify_loss(&g, 4, 1, NULL), BT_STEP_LOSS_SPIKE);
+    assert_int_equal(classify_loss(&g, 2, 1e6, NULL), BT_STEP_NORM_SPIKE);
     g.spike_limit = 0;
-    assert_int_equal(judge(&g, 4, 1e6, NULL), BT_STEP_GOOD);
+    assert_int_equal(classify_loss(&g, 4, 1e6, NULL), BT_STEP_GOOD);
 }
 
 /* The median of an even number of steps is the mean of the two in the middle. */
@@ -113,7 +113,7 @@ static void the_median_is_in_the_middle(void **state) {
         for (int i = 0; i < n; i++)
             bt_guard_good(&g,
                           &(bt_step_facts){.loss = losses[i], .grad_norm = 1, .loss_finite = true});
-        assert_int_equal(judge(&g, 1000, 1, &s), BT_STEP_LOSS_SPIKE);
+        assert_int_equal(classify_loss(&g, 1000, 1, &s), BT_STEP_LOSS_SPIKE);
         assert_true(s.median == (n == 4 ? 3 : n == 5 ? 3 : 3.5));
     }
 }
@@ -121,19 +121,19 @@ static void the_median_is_in_the_middle(void **state) {
 static void nothing_is_a_spike_without_a_history(void **state) {
     (void)state;
     bt_guard g = guard_after(WINDOW / 2 - 1);
-    assert_int_equal(judge(&g, 100, 1e9, NULL), BT_STEP_GOOD);
+    assert_int_equal(classify_loss(&g, 100, 1e9, NULL), BT_STEP_GOOD);
     g = guard_after(WINDOW / 2);
-    assert_int_equal(judge(&g, 100, 1, NULL), BT_STEP_LOSS_SPIKE);
+    assert_int_equal(classify_loss(&g, 100, 1, NULL), BT_STEP_LOSS_SPIKE);
     bt_guard_forget(&g);
-    assert_int_equal(judge(&g, 100, 1e9, NULL), BT_STEP_GOOD);
+    assert_int_equal(classify_loss(&g, 100, 1e9, NULL), BT_STEP_GOOD);
     /* A history without variance uses the minimum sigma of guard.h. */
     bt_guard_forget(&g);
     for (int i = 0; i < WINDOW; i++)
         bt_guard_good(&g, &(bt_step_facts){.loss = 2, .grad_norm = 1, .loss_finite = true});
-    assert_int_equal(judge(&g, 2 * 1.23, 1, NULL), BT_STEP_GOOD);
-    assert_int_equal(judge(&g, 2 * 1.25, 1, NULL), BT_STEP_LOSS_SPIKE);
-    assert_int_equal(judge(&g, 2, 19, NULL), BT_STEP_GOOD);
-    assert_int_equal(judge(&g, 2, 21, NULL), BT_STEP_NORM_SPIKE);
+    assert_int_equal(classify_loss(&g, 2 * 1.23, 1, NULL), BT_STEP_GOOD);
+    assert_int_equal(classify_loss(&g, 2 * 1.25, 1, NULL), BT_STEP_LOSS_SPIKE);
+    assert_int_equal(classify_loss(&g, 2, 19, NULL), BT_STEP_GOOD);
+    assert_int_equal(classify_loss(&g, 2, 21, NULL), BT_STEP_NORM_SPIKE);
 }
 
 /* The restored history has the same bits at every length; a window of another length takes the newest
@@ -158,7 +158,7 @@ static void the_history_survives_a_checkpoint(void **state) {
         for (int i = steps; i < steps + 40; i++) {
             const bt_step_facts f = ordinary(i);
             bt_spike x, y;
-            assert_int_equal(judge(&a, 3, 5, &x), judge(&b, 3, 5, &y));
+            assert_int_equal(classify_loss(&a, 3, 5, &x), classify_loss(&b, 3, 5, &y));
             assert_memory_equal(&x.z, &y.z, sizeof x.z);
             bt_guard_good(&a, &f);
             bt_guard_good(&b, &f);
