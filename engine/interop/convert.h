@@ -45,7 +45,7 @@ bt_code bt_model_file_log_probs(bt_model_file *s, const int32_t *ids, size_t n, 
                                 bt_err *err) BT_MUST_CHECK;
 void bt_probe_release(bt_probe *p);
 typedef struct bt_probe_difference {
-    double largest, mean; /* of |difference| of log probabilities, nats */
+    double largest, mean; /* |difference| of log probabilities, in nats */
     int same_first; /* number of prompts after which both models have the same likeliest token */
 } bt_probe_difference;
 /* the vocabularies may differ by padding: compares the tokens that both have */

@@ -163,7 +163,7 @@ static bt_code read_divisors(bt_gguf_reader *r, bt_err *err) {
     for (int i = 0; i < n; i++) top = by[i] > top ? by[i] : top;
     char factor[32];
     (void)snprintf(factor, sizeof factor, "%.6g",
-                   (double)top); /* without the error of a quotient */
+                   (double)top); /* exact, because no quotient is rounded */
     for (size_t k = 0; k < sizeof contexts / sizeof *contexts; k++) {
         const bt_rope_scaling s = {.method = BT_ROPE_LLAMA3,
                                    .factor = strtod(factor, NULL),

@@ -58,7 +58,7 @@ struct bt_model_file {
     bt_tokenizer *tokenizer; /* NULL: there is none, or none that can be used: */
     bt_err no_tokenizer;     /* why */
     bt_token_roles
-        roles; /* from the files beside the weights; the tokenizer, if there is one, has them as well */
+        roles; /* read from the files beside the weights; the tokenizer, if there is one, has them as well */
     bt_text notes;    /* one line for each property of the file that the user should check */
     bt_number number; /* type of most elements of the matrices */
     /* foreign files */

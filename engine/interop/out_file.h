@@ -24,7 +24,7 @@ typedef struct bt_form {
     bt_number number;
     bt_row_order order;
     bool quantise; /* codes times their scale instead of latent weights */
-    bool unit;     /* with quantise: codes times 1; the scale is written separately */
+    bool unit;     /* quantise: codes times 1; the scale is written separately */
 } bt_form;
 
 uint64_t bt_form_bytes(const bt_tensor *t, const bt_form *form);

@@ -31,7 +31,7 @@ typedef struct bt_arch_row {
     bt_norm_kind norm;
     bool qk_norm, qkv_bias, turned, joined, window;
     int no_rope;
-    bool tied; /* from here on: defaults for keys missing in config.json */
+    bool tied; /* the following members are defaults for keys missing in config.json */
     double theta, eps;
     const char *act;
     int kv;
