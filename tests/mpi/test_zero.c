@@ -1,5 +1,5 @@
-/* mpi: 4
- * ZeRO 1, 2 and 3 on four ranks with every division into shards and replicas: the losses of one rank; moments and
+// ctest: ranks=4
+/* ZeRO 1, 2 and 3 on four ranks with every division into shards and replicas: the losses of one rank; moments and
  * latent weights divided among ranks. test_layouts.c compares gradients and bytes, and resumes checkpoints. */
 #include <unistd.h>
 
