@@ -162,7 +162,7 @@ static void a_plain_run(void **state) {
     written_as_it_goes_equals_made_later(t->db);
 }
 
-/* Its own summary is smaller than the step's; both use one buffer. */
+/* The summary of a single rank is smaller than that of the step, and both are written to the same buffer. */
 static void a_single_rank(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");

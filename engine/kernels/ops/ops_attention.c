@@ -33,7 +33,7 @@ static range range_at(const attn_job *j, size_t i) {
     return r;
 }
 
-static size_t ranges_of(const bt_attn_shape *s, size_t B) {
+static size_t count_query_ranges(const bt_attn_shape *s, size_t B) {
     return s->documents ? s->n_documents : B;
 }
 
@@ -70,8 +70,8 @@ void bt_op_attn_fwd(float *o, float *lse, const void *q, const void *k, const vo
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec) {
     attn_job j = {
         .o = o, .lse_out = lse, .q = q, .k = k, .v = v, .s = s, .H = H, .KV = KV, .prec = prec};
-    bt_ops_timed("attn_fwd", 2.0 * product(B * H, s->T * s->T, s->D), 0, ranges_of(s, B) * H, 1,
-                 do_attn_fwd, &j);
+    bt_ops_timed("attn_fwd", 2.0 * product(B * H, s->T * s->T, s->D), 0,
+                 count_query_ranges(s, B) * H, 1, do_attn_fwd, &j);
 }
 
 /* rotates a head's gradient back while it is in the cache */
@@ -135,5 +135,5 @@ void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const vo
                   .KV = KV,
                   .prec = prec};
     bt_ops_timed("attn_bwd", 5.0 * product(B * H, s->T * s->T, s->D), 0,
-                 ranges_of(s, B) * KV * runs, 1, do_attn_bwd, &j);
+                 count_query_ranges(s, B) * KV * runs, 1, do_attn_bwd, &j);
 }

@@ -89,7 +89,7 @@ static void an_update_of_long_ago(wire *x) {
     send_message(x, 0, (bt_island_head){.type = BT_ISLAND_FETCH, .bytes = sizeof f}, &f);
 }
 
-static void of_another_hub(wire *x) {
+static void send_to_another_hub(wire *x) {
     send_message(x, 0, (bt_island_head){.type = BT_ISLAND_BEAT, .epoch = 5}, NULL);
 }
 
@@ -123,7 +123,7 @@ static const struct {
     {"longer than the model", longer_than_the_model, 0, BT_ISLAND_REFUSED, "longer than the model"},
     {"of weights to come", of_weights_to_come, 0, BT_ISLAND_REFUSED, "does not fit this job"},
     {"an update of long ago", an_update_of_long_ago, 0, BT_ISLAND_REFUSED, "too old"},
-    {"of another hub", of_another_hub, 0, BT_ISLAND_STRANGER, NULL},
+    {"of another hub", send_to_another_hub, 0, BT_ISLAND_STRANGER, NULL},
 };
 
 static void invalid_messages_are_refused(void **state) {

@@ -187,7 +187,7 @@ static void ranks_that_left_by_themselves(void **state) {
 
 enum { HOSTS = 3 };
 
-/* Three hosts of two slots. None is probed, because they have no address. */
+/* Three hosts with two slots each. They have no address, so the supervisor does not probe them. */
 static void have_hosts(desk *d, bt_host *hosts) {
     for (int i = 0; i < HOSTS; i++) {
         hosts[i] = (bt_host){.slots = 2, .fd = -1};

@@ -22,7 +22,7 @@
 
 static char dir[64], path[96], host[64];
 
-static void written(char *out, size_t size) {
+static void read_lock_text(char *out, size_t size) {
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     out[fread(out, 1, size - 1, f)] = '\0';
@@ -44,7 +44,7 @@ static void the_lock_is_signed_and_released(void **state) {
     write_file("pid 123456789 on a host with a name that is long, and a second line\nhere\n");
     assert_int_equal(bt_run_lock(&fd, dir, "r", 0, &err), BT_OK);
     assert_true(fd >= 0 && (fcntl(fd, F_GETFD) & FD_CLOEXEC));
-    written(got, sizeof got);
+    read_lock_text(got, sizeof got);
     snprintf(want, sizeof want, "pid %d on %s\n", (int)getpid(), host);
     assert_string_equal(got, want);
     close(fd);
@@ -91,7 +91,7 @@ static void a_holder_is_named(void **state) {
         assert_string_equal(err.msg, want);
         assert_int_equal(fd, -1);
         char got[256];
-        written(got, sizeof got);
+        read_lock_text(got, sizeof got);
         assert_string_equal(got, rows[i].text); /* Only its holder signs it. */
         close(held);
     }

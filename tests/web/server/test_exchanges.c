@@ -90,7 +90,7 @@ static int by_text(const void *a, const void *b) {
 }
 
 /* Formats status, headers by name, and the body if it is text. */
-static void put_answer(bt_text *out, char *answer) {
+static void put_compared_lines(bt_text *out, char *answer) {
     enum { MOST = 40 };
     char *lines[MOST], *body = strstr(answer, "\r\n\r\n");
     size_t n = 0;
@@ -155,7 +155,7 @@ static void exchange(bt_text *out, const bt_web *w, const struct row *r) {
     close(c.fd);
     if (strncmp(r->head, "HEAD", 4) != 0 && header(&c, "Content-Length")[0])
         assert_int_equal(atoi(header(&c, "Content-Length")), whole_body(&c));
-    put_answer(out, c.text);
+    put_compared_lines(out, c.text);
     bt_golden_replace(out, port, "PORT");
     bt_text_release(&text);
 }
