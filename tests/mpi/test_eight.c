@@ -1,8 +1,8 @@
 // ctest: ranks=8 timeout=240
 /* Eight ranks, far more than there are cores: tensor parallelism with fewer kv heads and another vocabulary
  * than ranks, and all axes of the mesh together. Losses and gradients equal those of one rank, element by
- * element; bytes on the wire are within 1 % of the formula, and those of gradients are sent once a step; a checkpoint of
- * one layout resumes in five others; reproducible runs have the bits of one rank. */
+ * element; bytes on the wire are within 1 % of the formula, and those of gradients are sent once a step; a checkpoint
+ * of one layout resumes in five others; reproducible runs have the bits of one rank. */
 #include <unistd.h>
 
 #include "tests/mpi/tp.h"
