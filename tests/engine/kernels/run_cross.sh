@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 600
-# labels: kernels
+# ctest: timeout=600 labels=kernels
 # The ARM kernels compile on x86 and their rows, flat and ternary-code slots agree with generic under emulation. The products and
 # a training take minutes: tests/cross.sh arm64.
 set -u
