@@ -30,7 +30,7 @@ static bool first_line(const char *path, char *buf, size_t size) {
     return got;
 }
 
-static const char *bytes(char *buf, size_t size, double n) {
+static const char *format_bytes(char *buf, size_t size, double n) {
     return bt_metric_format(buf, size, n, BT_UNIT_BYTES);
 }
 
@@ -124,9 +124,9 @@ void bt_doctor_processor(bt_doctor *d) {
     bt_doctor_report(d, BT_FINDING_OK, "cpu", "%s", c->model[0] ? c->model : "unknown model");
     instructions(d, c);
     bt_doctor_report(d, BT_DOC_INFO, "cpu", "caches: L1d %s, L2 %s, L3 %s",
-                     bytes(l1, sizeof l1, (double)c->l1d_bytes),
-                     bytes(l2, sizeof l2, (double)c->l2_bytes),
-                     bytes(l3, sizeof l3, (double)c->l3_bytes));
+                     format_bytes(l1, sizeof l1, (double)c->l1d_bytes),
+                     format_bytes(l2, sizeof l2, (double)c->l2_bytes),
+                     format_bytes(l3, sizeof l3, (double)c->l3_bytes));
 
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     if (online > c->hw_threads)

@@ -31,8 +31,8 @@ static bt_code read_gguf_integer(const bt_gguf_reader *r, const char *name, int 
     return BT_OK;
 }
 
-static bt_code real(const bt_gguf_reader *r, const char *name, bool needed, double *out,
-                    bt_err *err) {
+static bt_code read_real_key(const bt_gguf_reader *r, const char *name, bool needed, double *out,
+                             bt_err *err) {
     const bt_gguf_kv *kv = find_model_key(r, name);
     if (!kv && needed) return bt_fail(err, BT_FORMAT, "the key '%s.%s' is missing", r->arch, name);
     if (!kv) return BT_OK;

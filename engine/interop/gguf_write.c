@@ -315,7 +315,7 @@ static bt_code put_scores(gguf_out *g, bt_err *err) {
     if (!scores) return bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
     const bt_code code = bt_tokenizer_scores(g->s->tokenizer, scores, (size_t)V, &g->same_merges,
                                              err);
-    key(g, "tokenizer.ggml.scores", BT_GGUF_ARRAY);
+    put_gguf_key(g, "tokenizer.ggml.scores", BT_GGUF_ARRAY);
     put_number(&g->head, BT_GGUF_F32, 4);
     put_number(&g->head, (uint64_t)V, 8);
     for (int id = 0; id < V; id++) {
@@ -341,7 +341,7 @@ static bt_code put_gguf_tokens(gguf_out *g, bt_err *err) {
         put_gguf_text(&g->head, bt_text_str(&word), word.len);
     }
     if (bt_tokenizer_spaces(t) && code == BT_OK) code = put_scores(g, err);
-    key(g, "tokenizer.ggml.token_type", BT_GGUF_ARRAY);
+    put_gguf_key(g, "tokenizer.ggml.token_type", BT_GGUF_ARRAY);
     put_number(&g->head, BT_GGUF_I32, 4);
     put_number(&g->head, (uint64_t)V, 8);
     /* llama.cpp finds user-defined tokens before it merges: runs of spaces that are both are made by merges. */

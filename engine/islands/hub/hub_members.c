@@ -216,7 +216,7 @@ bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_
     }
     const bool resend = !had && h->model->has_weights && restore_member_update(h, m, text, n);
     if (had || (resend && m->incarnation > 1)) m->clock = was; /* it is known from before */
-    welcome(h, m, resend, had);
+    send_welcome(h, m, resend, had);
     if (!h->model->has_weights) return BT_OK;
     m->state = BT_MEMBER_TRAINS;
     m->waits = !resend;

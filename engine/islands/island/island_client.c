@@ -66,8 +66,8 @@ static void pass_notice_on(const bt_island_client *c, const bt_island_head *head
 }
 
 /* Receives the next message. head->type is BT_ISLAND_TYPES after a timeout. */
-static bt_code take_reply(bt_island_client *c, bt_island_head *head, const void **payload,
-                          bt_err *err) {
+static bt_code receive_reply(bt_island_client *c, bt_island_head *head, const void **payload,
+                             bt_err *err) {
     const bt_island_port *port = &c->cfg.port;
     size_t n = 0;
     bt_err why = BT_ERR_INIT;
@@ -84,7 +84,7 @@ static bt_code take_reply(bt_island_client *c, bt_island_head *head, const void 
     return BT_OK;
 }
 
-static bt_code refused(const bt_island_head *head, const void *payload, bt_err *err) {
+static bt_code fail_refused_by_hub(const bt_island_head *head, const void *payload, bt_err *err) {
     return bt_fail(err, BT_BUSY, "the hub refused this island: %.*s", (int)head->bytes,
                    (const char *)payload);
 }
@@ -96,7 +96,7 @@ static int64_t wait_begin(bt_island_client *c) {
     return now;
 }
 
-static const char *silence(const bt_island_client *c) {
+static const char *fail_hub_silent(const bt_island_client *c) {
     if (c->cfg.port.closed && c->cfg.port.closed(c->cfg.port.ctx))
         return "nothing accepts connections at the hub's address; still trying";
     return "the hub does not respond; still trying";
@@ -213,7 +213,7 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push, cons
             asked = post_request(
                 c, (bt_island_head){.type = BT_ISLAND_PUSH, .seq = c->seq, .bytes = sizeof *push},
                 push);
-        BT_TRY(take_reply(c, &head, &in, err));
+        BT_TRY(receive_reply(c, &head, &in, err));
         if (head.type == BT_ISLAND_GO && head.epoch == c->epoch) {
             memcpy(go, in, sizeof *go);
             if ((uint64_t)go->seq == c->seq) return BT_OK;
@@ -336,7 +336,7 @@ bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t 
             if (post_request(c, ask, &f))
                 wanted = (uint32_t)bt_min_size(n, wanted + BT_ISLAND_WINDOW / 2);
         }
-        BT_TRY(take_reply(c, &head, &in, err));
+        BT_TRY(receive_reply(c, &head, &in, err));
         if (is_requested_part(&head, &what) && head.chunk == got) {
             const size_t at = (size_t)got * BT_ISLAND_CHUNK;
             if (head.chunks != n || head.bytes != bt_min_size(BT_ISLAND_CHUNK, bytes - at))

@@ -14,7 +14,8 @@ typedef struct head_job {
     bt_head_form form;
 } head_job;
 
-static void take_share(const bt_head_follower_targets *j, size_t r, int32_t token, float share) {
+static void subtract_follower_share(const bt_head_follower_targets *j, size_t r, int32_t token,
+                                    float share) {
     const size_t at = (size_t)token - j->first;
     if (at < j->V) j->logits[r * j->ld + at] -= j->dscale * share;
 }
