@@ -287,8 +287,8 @@ static bt_code add_i2_s_scales(bt_stored_list *l, size_t first, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code take_tensors(const bt_gguf *g, cursor *c, bt_stored_list *l, uint64_t n,
-                            bt_err *err) {
+static bt_code read_tensor_infos(const bt_gguf *g, cursor *c, bt_stored_list *l, uint64_t n,
+                                 bt_err *err) {
     const bt_gguf_kv *kv = bt_gguf_find(g, "general.alignment");
     const uint64_t alignment = kv ? (uint64_t)kv->whole : ALIGNMENT;
     const size_t first = l->n;
