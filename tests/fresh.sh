@@ -4,6 +4,7 @@
 #   tests/fresh.sh 12|13|sid [build]         ./bootstrap build, bitrain doctor --quick
 #   tests/fresh.sh 12|13|sid train [...]     the same, then ./bootstrap train [...] (20 steps without words)
 #   tests/fresh.sh 12|13|sid test [...]      ./bootstrap test [...]
+#   tests/fresh.sh 12|13|sid deb             builds the .deb, checks it with lintian, installs it in a bare chroot and trains 3 steps
 #   tests/fresh.sh 12|13|sid sh COMMAND      a command in the chroot, in the copy of the tree
 #
 # Needs root, debootstrap (a package of Debian) and a package server: MIRROR, or else that of this machine or of debootstrap. The chroot
@@ -12,7 +13,7 @@
 # qemu-user-static and binfmt-support must be installed. The chroot has its own mounts, process ids and /dev/shm.
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-usage() { sed -n '4,7s/^# *//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+usage() { sed -n '4,8s/^# *//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 die() { echo "fresh: $*" >&2; exit 1; }
 
 case ${1-} in
@@ -24,7 +25,7 @@ esac
 goal=${2:-build}
 shift
 [ $# -eq 0 ] || shift
-case $goal in build | train | test) ;; sh) [ $# -gt 0 ] || usage ;; *) usage ;; esac
+case $goal in build | train | test | deb) ;; sh) [ $# -gt 0 ] || usage ;; *) usage ;; esac
 [ "$(id -u)" = 0 ] || die "a chroot needs root"
 command -v debootstrap >/dev/null || die "there is no debootstrap (Debian: debootstrap)"
 unshare -m -p -f true 2>/dev/null || die "no permission for mount and process namespaces"
@@ -37,17 +38,39 @@ mirror=${MIRROR-}
     awk '($1 == "URIs:" || $1 == "deb") && $2 ~ /\/debian\/?$/ && !found {print $2; found = 1}' || true)
 
 # A folder without the mark is one whose making was interrupted.
-if [ ! -e "$folder/root/.fresh" ]; then
+make_chroot() {                                  # FOLDER
+    local folder=$1
+    [ ! -e "$folder/root/.fresh" ] || return 0
     rm -rf "$folder"
     mkdir -p "$folder"
     debootstrap --variant=minbase --arch="$arch" "$suite" "$folder" ${mirror:+"$mirror"} >"$folder.log" 2>&1 || { tail -n 5 "$folder.log" >&2; die "debootstrap failed ($folder.log)"; }
-    # how this machine reaches the network: a proxy, its certificates, its names
+    # The chroot uses the proxy, the certificates and the name servers of this machine.
     cp /etc/apt/apt.conf.d/*proxy* "$folder/etc/apt/apt.conf.d/" 2>/dev/null || true
     mkdir -p "$folder/etc/ssl"
     cp -rL /etc/ssl/certs "$folder/etc/ssl/" 2>/dev/null || true
     cp /etc/resolv.conf /etc/hosts "$folder/etc/" 2>/dev/null || true
     touch "$folder/root/.fresh"
-fi
+}
+mapfile -t proxies < <(env | grep -iE '^(http|https|no)_proxy=|^npm_config_|^SSL_CERT|^NODE_EXTRA' || true)
+# enter FOLDER SCRATCH COMMAND...: runs the command in the chroot FOLDER. If SCRATCH is not empty, it receives all writes, and FOLDER does not change.
+enter() {
+    unshare -m -p -f bash -c '
+        root=$1 scratch=$2 n=$3; shift 3
+        proxies=("${@:1:n}"); shift "$n"
+        mount --make-rprivate / || exit 1
+        if [ -n "$scratch" ]; then
+            mkdir -p "$scratch/upper" "$scratch/work" "$scratch/root"
+            mount -t overlay overlay -o "lowerdir=$root,upperdir=$scratch/upper,workdir=$scratch/work" "$scratch/root" || exit 1
+            root=$scratch/root
+        else
+            mount --bind "$root" "$root" || exit 1
+        fi
+        cd "$root" && mount -t proc proc proc && mount --rbind /dev dev && mount -t tmpfs -o mode=1777 tmpfs dev/shm && mount -t sysfs sys sys || exit 1
+        mkdir -p run/netns root/bitrain
+        exec chroot . env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM="${TERM:-dumb}" LANG=C.UTF-8 \
+            "${proxies[@]}" bash -c "cd /root/bitrain && $1" fresh "${@:2}"' _ "$1" "$2" "${#proxies[@]}" "${proxies[@]}" "${@:3}"
+}
+make_chroot "$folder"
 
 # The files of the working tree that git does not ignore; the build folder in the chroot is kept. An unchanged file keeps
 # its time, so that it is not compiled again.
@@ -74,19 +97,33 @@ train)
     run='./bootstrap build && bitrain doctor --quick && ./bootstrap train "$@"'
     ;;
 test) run='./bootstrap test "$@"' ;;
+deb)
+    run='./bootstrap build && rm -f build/*.deb && cmake --build build --target deb >build/package.log 2>&1 && ls -l build/*.deb &&
+        { command -v lintian >/dev/null || apt-get install -y --no-install-recommends lintian >/dev/null; } &&
+        { lintian --no-cfg --allow-root --fail-on error build/*.deb || { echo "lintian: exit $?"; exit 1; }; }'
+    ;;
 sh) run=$1 && shift ;;
 esac
 
+# This script installs the package, runs its program and removes it.
+installed='set -e; began=$(date +%s); before=$(du -sxm / | cut -f1); apt-get update -qq && apt-get install -y --no-install-recommends ./bitrain.deb >install.log 2>&1 || { tail -n 5 install.log; exit 1; }
+    echo "installed in $(($(date +%s) - began)) s, $(($(du -sxm / | cut -f1) - before)) MB on disk, $(grep -c "^Setting up" install.log) packages"
+    bitrain --version; bitrain doctor --quick | tail -n 1; bitrain train --data synth:chain --steps 3 --name three | tail -n 12; bitrain runs
+    for f in man/man1/bitrain.1.gz doc/bitrain/copyright doc/bitrain/README.md bash-completion/completions/bitrain; do
+        [ -e "/usr/share/$f" ] || grep -rqs path-exclude /etc/dpkg/dpkg.cfg.d || { echo "not installed: $f"; exit 1; }
+    done
+    dpkg -r bitrain >/dev/null; [ ! -e /usr/bin/bitrain ]'
+
 began=$SECONDS
 status=0
-mapfile -t proxies < <(env | grep -iE '^(http|https|no)_proxy=|^npm_config_|^SSL_CERT|^NODE_EXTRA' || true)
-unshare -m -p -f bash -c '
-    root=$1 n=$2; shift 2
-    proxies=("${@:1:n}"); shift "$n"
-    mount --make-rprivate / && mount --bind "$root" "$root" && cd "$root" || exit 1
-    mount -t proc proc proc && mount --rbind /dev dev && mount -t tmpfs -o mode=1777 tmpfs dev/shm && mount -t sysfs sys sys || exit 1
-    mkdir -p run/netns
-    exec chroot . env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM="${TERM:-dumb}" LANG=C.UTF-8 \
-        "${proxies[@]}" bash -c "cd /root/bitrain && $1" fresh "${@:2}"' _ "$folder" "${#proxies[@]}" "${proxies[@]}" "$run" "$@" || status=$?
+enter "$folder" "" "$run" "$@" || status=$?
+if [ "$goal" = deb ] && [ "$status" = 0 ]; then
+    make_chroot "$folder-bare"
+    rm -rf "$folder-scratch"
+    mkdir -p "$folder-scratch/upper/root/bitrain"
+    cp "$folder"/root/bitrain/build/*.deb "$folder-scratch/upper/root/bitrain/bitrain.deb"
+    enter "$folder-bare" "$folder-scratch" "$installed" || status=$?
+    rm -rf "$folder-scratch"
+fi
 echo "fresh: $suite $arch, $goal: exit $status after $(((SECONDS - began) / 60)) min $(((SECONDS - began) % 60)) s, $(du -sxm "$folder" | cut -f1) MB in '$folder'" >&2
 exit "$status"

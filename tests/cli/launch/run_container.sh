@@ -23,8 +23,8 @@ if [ -n "${FULL:-}" ]; then
     git -C "$BT_SRC" archive HEAD | tar -x -C tree || fault "no sources"
     cp "$BT_SRC/cli/launch/Containerfile" tree/
 else
-    cmake --install "$BT_BIN" --prefix "$tmp/tree/bitrain" --strip >install.out 2>&1 || fault "not installed: $(tail -n 2 install.out)"
-    { printf 'ARG BASE\nFROM scratch AS build\nCOPY bitrain /opt/bitrain\n'; awk '/^FROM/ { n++ } n > 1' "$BT_SRC/cli/launch/Containerfile"; } >tree/Containerfile
+    cpack --config "$BT_BIN/CPackConfig.cmake" -B "$tmp/tree" >package.out 2>&1 || fault "no package: $(tail -n 2 package.out)"
+    { printf 'ARG BASE\nFROM scratch AS build\nCOPY *.deb /src/build/\n'; awk '/^FROM/ { n++ } n > 1' "$BT_SRC/cli/launch/Containerfile"; } >tree/Containerfile
 fi
 image=localhost/bitrain
 build bud -q --build-arg BASE=localhost/debian12 -f tree/Containerfile -t $image tree >bud.out 2>bud.err ||

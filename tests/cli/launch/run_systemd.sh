@@ -12,8 +12,9 @@ command -v debootstrap >/dev/null || skip "no debootstrap (apt-get install deboo
 root=${DEBIAN:-$tmp/root}
 if [ ! -x "$root/lib/systemd/systemd" ]; then
     # the packages of the image, and systemd
-    packages=$(sed -n '/--no-install-recommends/,/&& rm/{s/.*--no-install-recommends//; /&& rm/d; s/\\//; p}' "$BT_SRC/cli/launch/Containerfile" | xargs | tr ' ' ,)
-    [[ $packages == lib*,zlib1g,*openmpi-bin,* ]] || fault "the image's packages are '$packages'"
+    cpack --config "$BT_BIN/CPackConfig.cmake" -B "$tmp" >package.out 2>&1 || fault "no package: $(tail -n 2 package.out)"
+    packages=$(dpkg-deb -f "$tmp"/bitrain_*.deb Depends | sed 's/([^)]*)//g; s/ //g')
+    [[ $packages == *libopenmpi* ]] || fault "the packages that ours needs are '$packages'"
     if ! debootstrap --variant=minbase --include="systemd,dbus,procps,$packages" bookworm "$root" >debootstrap.log 2>&1; then
         ! grep "Couldn't find these debs" debootstrap.log || { fault "a package of the image is none of Debian's"; exit 1; }
         skip "Debian's packages cannot be fetched: $(tail -n 1 debootstrap.log)"
