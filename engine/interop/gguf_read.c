@@ -315,8 +315,8 @@ static bt_code read_parts(bt_gguf_reader *r, bt_err *err) {
         bt_gguf part = {0};
         if (!part_name(path, sizeof path, r->s->path, i, n))
             return bt_fail(err, BT_FORMAT,
-                           "'%s' is the first of %lld parts, which are found by its name: it does "
-                           "not end in -00001-of-%05lld.gguf",
+                           "'%s' is part 1 of %lld of a split file; the others are found by its "
+                           "name, which must end in -00001-of-%05lld.gguf",
                            r->s->path, (long long)n, (long long)n);
         bt_code code = bt_gguf_read(&part, &r->s->stored, path, err);
         if (code == BT_OK &&
