@@ -35,7 +35,7 @@ end_of() {                                       # NAME CALM
 killed_on() {
     local name=$1; shift
     BITRAIN_TEST_DELAY='' ok "${run[@]}" --set ckpt.memory=off "$@" --name "$name-calm"
-    BITRAIN_TEST_DELAY=20 begin "$name" "$@"    # The kills happen before its last step, on any machine.
+    BITRAIN_TEST_DELAY=60 begin "$name" "$@"    # The kills happen before its last step, on any machine.
     wait_step "$name" 10 && kill -9 "$(pid_of "$name" 3)"
     until_attempt "$name" 1 && wait_step "$name" 20 && kill -9 "$(pid_of "$name" 1)"
     end_of "$name" "$name-calm"
