@@ -4,7 +4,7 @@
 # continues, also while the old ranks are still stopping; two supervisors never share a run.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
-export BITRAIN_TEST_DELAY=8                     # a fast machine is not to end a run between a look and a kill
+export BITRAIN_TEST_DELAY=40                    # a fast machine is not to end a run between a look and a kill
 run=(train "${light[@]}" --steps 60)
 BITRAIN_TEST_DELAY='' ok "${run[@]}" --name calm
 losses calm >calm.txt
