@@ -206,9 +206,13 @@ static struct {
     int n;
     bool refused;
 } given_back; /* ranges released by all ranks since it was cleared; further ones are not counted */
+long syscall(long number, ...);
 int madvise(void *at, size_t bytes, int advice) {
     const uintptr_t begin = (uintptr_t)ranks[now_is].grads;
     if (advice != MADV_DONTNEED) return 0; /* smallest page size */
+    /* Libraries of Open MPI 5 release memory of their own before main. */
+    if ((uintptr_t)at < (uintptr_t)ranks || (uintptr_t)at >= (uintptr_t)(ranks + RANKS_MOST))
+        return (int)syscall(SYS_madvise, at, bytes, advice);
     assert_true((uintptr_t)at % PAGE == 0 && bytes > 0 && bytes % PAGE == 0);
     assert_true((uintptr_t)at >= begin &&
                 (uintptr_t)at + bytes <= begin + sizeof ranks[now_is].grads);
@@ -232,14 +236,14 @@ static struct {
 } futex;
 static void (*while_asleep)(void);
 
-long syscall(long number, ...);
 long syscall(long number, ...) {
     va_list ap;
     va_start(ap, number);
     long a[6];
     for (int i = 0; i < 6; i++) a[i] = va_arg(ap, long);
     va_end(ap);
-    if (number != SYS_futex) { /* UCX, which Open MPI 5 loads, calls it before main */
+    /* Libraries of Open MPI 5 call it before main, with futexes of this process alone. */
+    if (number != SYS_futex || (a[1] & FUTEX_PRIVATE_FLAG)) {
         long (*real)(long, ...) = (long (*)(long, ...))(uintptr_t)dlsym(RTLD_NEXT, "syscall");
         return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
     }
