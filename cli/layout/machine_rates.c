@@ -10,7 +10,7 @@
 
 #include "cli/common/run_shown.h"
 #include "engine/base/threads.h"
-#include "engine/config/job_agreement.h"
+#include "engine/config/agree/job_agreement.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/plan/probe/rates_probe.h"

@@ -4,8 +4,8 @@
 
 #include <limits.h>
 
+#include "engine/config/agree/job_agreement.h"
 #include "engine/config/elastic.h"
-#include "engine/config/job_agreement.h"
 #include "engine/config/run_cfg.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/plan/time_model.h"

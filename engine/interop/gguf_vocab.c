@@ -1,5 +1,5 @@
-/* gguf_vocab.c - the vocabulary of a GGUF file: byte-level BPE ("gpt2"), or SentencePiece's BPE ("llama"), whose merges
- * follow from the scores of the tokens. */
+/* gguf_vocab.c - the vocabulary of a GGUF file: byte-level BPE ("gpt2"), or SentencePiece's BPE ("llama"), where the
+ * scores of the tokens imply the merges. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,9 +70,9 @@ static const bt_gguf_kv *array_of(const bt_gguf_reader *r, const char *key, bool
     return NULL;
 }
 
-/* ---- merges that scores stand for ---- */
+/* ---- conversion of scores to merges ---- */
 
-typedef struct split { /* of a token in two others */
+typedef struct split { /* division of a token into two shorter tokens */
     const char *text;
     size_t cut;        /* length of the left part */
     float score;       /* of the token */
@@ -80,7 +80,7 @@ typedef struct split { /* of a token in two others */
     size_t at;
 } split;
 
-/* the order in which transformers converts a file of SentencePiece */
+/* Compares two splits in the order of transformers' conversion of SentencePiece files. */
 static int by_score(const void *a, const void *b) {
     const split *x = a, *y = b;
     if (x->score != y->score) return x->score > y->score ? -1 : 1;
@@ -189,7 +189,7 @@ static bt_code take_lists(bt_gguf_reader *r, vocab *v, bt_err *err) {
                      : bt_gguf_walk(merges, f, take_merge, v, err);
 }
 
-/* Finds the word pattern, and whether words that are tokens are not split. */
+/* Determines the word pattern, and whether a word that equals a token is kept whole. */
 static bt_code find_gguf_pattern(const bt_gguf_reader *r, const char **pattern, bool *ignore_merges,
                                  bt_err *err) {
     const char *model = bt_gguf_text(&r->g, "tokenizer.ggml.model"),
@@ -234,7 +234,7 @@ static void read_gguf_roles(bt_gguf_reader *r) {
     }
 }
 
-/* the member "post_processor". Without the key llama.cpp puts BOS in front for its 'llama-bpe' and for 'llama'. */
+/* Writes the member "post_processor". Without the key llama.cpp prepends BOS for its 'llama-bpe' and for 'llama'. */
 static json_t *gguf_post_processor(const bt_gguf_reader *r, bool add_bos) {
     const bt_token_roles *roles = &r->s->roles;
     const bool bos = gguf_flag_or(r, "tokenizer.ggml.add_bos_token", add_bos) && roles->bos >= 0,
@@ -248,7 +248,7 @@ static json_t *gguf_post_processor(const bt_gguf_reader *r, bool add_bos) {
                      (int)(roles->n_ends ? roles->ends[0] : -1));
 }
 
-/* tokenizer.json of SentencePiece's BPE */
+/* Writes tokenizer.json for SentencePiece's BPE. */
 static json_t *scored_tree(const bt_gguf_reader *r, const vocab *v) {
     static const char mark[] = "\xe2\x96\x81";
     json_t *replace = json_pack("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern", "String", " ",

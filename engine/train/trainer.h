@@ -8,7 +8,7 @@
 
 #include "engine/base/progress_page.h"
 #include "engine/base/sink.h"
-#include "engine/config/job_agreement.h"
+#include "engine/config/agree/job_agreement.h"
 #include "engine/config/rank_setup.h"
 #include "engine/observe/profile.h"
 #include "engine/train/run_request.h"

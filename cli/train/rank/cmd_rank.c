@@ -9,7 +9,7 @@
 #include "cli/train/rank/rank_run.h"
 #include "cli/train/rank/rank_stack.h"
 #include "engine/base/log.h"
-#include "engine/config/job_agreement.h"
+#include "engine/config/agree/job_agreement.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/train/run_control.h"
 #include "monitor/job/health/rank_progress.h"

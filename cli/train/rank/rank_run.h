@@ -6,7 +6,7 @@
 #include "engine/base/sink.h"
 #include "engine/base/status.h"
 #include "engine/base/text.h"
-#include "engine/config/job_agreement.h"
+#include "engine/config/agree/job_agreement.h"
 #include "engine/train/trainer.h"
 
 /* Selects the kernels `isa`, binds this rank to its share of the cores, and starts its threads. All ranks return the

@@ -1,5 +1,5 @@
 /* test_rounding.c - which matrix products use int8 by default. */
-#include "engine/config/job_agreement.h"
+#include "engine/config/agree/job_agreement.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "tests/engine/config/settled.h"

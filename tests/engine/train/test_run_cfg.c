@@ -385,7 +385,7 @@ static void test_ramps(void **state) {
                             "the switch would come after the end of the run, which has 10 steps");
     assert_refusal_contains(SETTLE(1, "--set", "train.dense_steps=10", "--set",
                                    "model.linear=dense"),
-                            "the layers stay dense");
+                            "the layers are dense in all steps");
     assert_int_equal(SETTLE(1, "--set", "train.dense_steps=9", "--steps", "10"), BT_OK);
     assert_true(bt_run_has(&c, BT_RUN_DENSE, 8) && !bt_run_has(&c, BT_RUN_DENSE, 9));
     assert_refusal_contains(SETTLE(1, "--set", "train.bigram_steps=10"),
@@ -397,9 +397,9 @@ static void test_ramps(void **state) {
                      BT_OK);
     assert_refusal_contains(SETTLE(1, "--set", "optim.weights=bf16", "--set", "model.linear=dense"),
                             "model.linear=dense has others (leave one of them out)");
-    assert_refusal_contains(SETTLE(1, "--set", "optim.weights=bf16", "--set", "train.dense_steps=9",
-                                   "--steps", "10"),
-                            "ternary from the first step on, and train.dense_steps has others");
+    assert_refusal_contains(
+        SETTLE(1, "--set", "optim.weights=bf16", "--set", "train.dense_steps=9", "--steps", "10"),
+        "ternary from the first step on, and with train.dense_steps they are not");
     assert_int_equal(SETTLE(1, "--set", "model.value_residual=0.0"), BT_OK);
     assert_refusal_contains(SETTLE(1, "--set", "model.value_residual=0.5"),
                             "model.value_residual=0.5: this setting was removed (leave it out; ");

@@ -3,7 +3,7 @@
  * are equal. A difference in any setting is refused by name, unless setting_scopes.def permits it. */
 #include <unistd.h>
 
-#include "engine/config/job_agreement.h"
+#include "engine/config/agree/job_agreement.h"
 #include "engine/config/setting_scope.h"
 #include "engine/kernels/isa/blas.h"
 #include "engine/parallel/mpi/comm.h"

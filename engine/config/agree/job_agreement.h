@@ -6,8 +6,8 @@
  *
  * Ranks:    every function is collective and fails on all ranks alike.
  * Threads:  the training thread. */
-#ifndef BT_ENGINE_CONFIG_JOB_AGREEMENT_H
-#define BT_ENGINE_CONFIG_JOB_AGREEMENT_H
+#ifndef BT_ENGINE_CONFIG_AGREE_JOB_AGREEMENT_H
+#define BT_ENGINE_CONFIG_AGREE_JOB_AGREEMENT_H
 
 #include "engine/config/run_cfg.h"
 #include "engine/kernels/table/kernels.h"

@@ -6,7 +6,7 @@
 
 #include "engine/base/sink.h"
 #include "engine/base/testing/testing.h"
-#include "engine/config/job_agreement.h"
+#include "engine/config/agree/job_agreement.h"
 #include "engine/kernels/isa/blas.h"
 #include "engine/kernels/table/cpu.h"
 

@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "engine/base/sink.h"
-#include "engine/config/job_agreement.h"
+#include "engine/config/agree/job_agreement.h"
 #include "engine/config/setting_scope.h"
 
 /* A hash and its negation: the maximum over ranks of both is the same number only if all hashes are equal. */
