@@ -163,7 +163,7 @@ static void keys_that_change_the_numbers_are_refused(void **state) {
         {{"llama.expert_count", 8, 0, "2"}, "is a list or a text"},
         {{"general.type", 8, 0, "adapter"}, "holds no model, but 'adapter'"},
         {{"general.type", 4, 1, NULL}, "holds no model"},
-        {{"split.count", 4, 2, NULL}, "does not end in -00001-of-00002.gguf"},
+        {{"split.count", 4, 2, NULL}, "must end in -00001-of-00002.gguf"},
         {{"llama.rope.scaling.factor", 6, 1, NULL}, NULL},
         {{"llama.rope.scaling.type", 8, 0, "none"}, NULL},
         {{"llama.attention.causal", 7, 1, NULL}, NULL},
