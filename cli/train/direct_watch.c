@@ -1,4 +1,4 @@
-/* direct_watch.c - a thread that waits for the pidfds of the other ranks of this host, and reports and records a
+/* direct_watch.c - a thread that waits for the ends of the other ranks of this host, and reports and records a
  * lost rank. */
 #include "cli/train/direct_watch.h"
 
@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/base/log.h"
+#include "engine/base/os/wake_fd.h"
 #include "engine/parallel/mpi/comm.h"
 #include "monitor/job/launch/rank_watch.h"
 
@@ -116,8 +116,10 @@ static bt_code add_host_ranks(bt_direct_watch *w, bt_err *err) {
 
 static bt_code start_direct_watch(bt_direct_watch *w, bt_err *err) {
     sigset_t all, old;
-    w->stop = eventfd(0, EFD_CLOEXEC);
-    if (w->stop < 0) return bt_fail(err, BT_IO, "cannot make an eventfd");
+    w->stop = bt_wake_fd_create();
+    if (w->stop < 0)
+        return bt_fail(err, BT_IO,
+                       "cannot create a descriptor to end the thread that watches ranks");
     sigfillset(&all); /* only the training thread handles signals */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     w->running = pthread_create(&w->thread, NULL, watch_direct_ranks, w) == 0;
@@ -153,9 +155,8 @@ bt_code bt_direct_watch_open(bt_direct_watch **out, const char *run, bt_writer *
 }
 
 void bt_direct_watch_close(bt_direct_watch *w) {
-    const uint64_t one = 1;
     if (!w) return;
-    if (w->running && write(w->stop, &one, sizeof one) == sizeof one) pthread_join(w->thread, NULL);
+    if (w->running && bt_wake_fd_notify(w->stop)) pthread_join(w->thread, NULL);
     if (w->stop >= 0) close(w->stop);
     bt_rank_watch_close(&w->ranks);
     free(w);

@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/local_peer.h"
+#include "engine/base/os/poll_set.h"
 #include "store/wire/control_client.h"
 
 enum { MAX_CLIENTS = 16 };
@@ -27,7 +28,7 @@ typedef struct client_slot {
 } client_slot;
 
 struct bt_control_server {
-    int listen_fd, epoll_fd;
+    int listen_fd, poll_set;
     char path[sizeof((struct sockaddr_un *)0)->sun_path];
     client_slot slots[MAX_CLIENTS]; /* fd -1: unused */
 };
@@ -42,12 +43,10 @@ bt_code bt_control_listen(bt_control_server **out, const char *path, bt_err *err
     if (!s) return bt_fail(err, BT_NOMEM, "cannot allocate the control socket");
     for (int i = 0; i < MAX_CLIENTS; i++) s->slots[i].fd = -1;
     s->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event e = {.events = EPOLLIN, .data.fd = s->listen_fd};
-    if (s->listen_fd < 0 || s->epoll_fd < 0 ||
+    s->poll_set = bt_poll_set_create();
+    if (s->listen_fd < 0 || s->poll_set < 0 ||
         bind(s->listen_fd, (const struct sockaddr *)&a, sizeof a) != 0 || chmod(path, 0600) != 0 ||
-        listen(s->listen_fd, MAX_CLIENTS) != 0 ||
-        epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &e) != 0) {
+        listen(s->listen_fd, MAX_CLIENTS) != 0 || !bt_poll_set_add(s->poll_set, s->listen_fd, 0)) {
         bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot listen at '%s'", path);
         bt_control_close(s);
         return code;
@@ -57,7 +56,7 @@ bt_code bt_control_listen(bt_control_server **out, const char *path, bt_err *err
     return BT_OK;
 }
 
-int bt_control_fd(const bt_control_server *s) { return s->epoll_fd; }
+int bt_control_fd(const bt_control_server *s) { return s->poll_set; }
 
 static void drop_client(client_slot *a) {
     if (a->fd >= 0) close(a->fd);
@@ -68,18 +67,13 @@ static void accept_clients(bt_control_server *s, int64_t now) {
     for (;;) {
         int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) return;
-        struct ucred who;
-        socklen_t n = sizeof who;
         client_slot *at = &s->slots[0]; /* if all are busy, the oldest is disconnected */
         for (int i = 0; i < MAX_CLIENTS; i++) {
             client_slot *a = &s->slots[i];
             if (a->fd < 0 || (at->fd >= 0 && a->since_ns < at->since_ns)) at = a;
             if (a->fd < 0) break;
         }
-        struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
-        bool ours = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 &&
-                    (who.uid == geteuid() || who.uid == 0);
-        if (!ours || epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) != 0) {
+        if (!bt_local_peer_is_ours(fd) || !bt_poll_set_add(s->poll_set, fd, 0)) {
             close(fd);
             continue;
         }
@@ -144,7 +138,7 @@ void bt_control_close(bt_control_server *s) {
     if (!s) return;
     for (int i = 0; i < MAX_CLIENTS; i++) drop_client(&s->slots[i]);
     if (s->listen_fd >= 0) close(s->listen_fd);
-    if (s->epoll_fd >= 0) close(s->epoll_fd);
+    if (s->poll_set >= 0) close(s->poll_set);
     if (s->path[0]) unlink(s->path);
     free(s);
 }

@@ -8,6 +8,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "engine/base/os/local_peer.h"
+
 static const uint32_t MAGIC = 0x42545350; /* BTSP */
 
 static bool fill_socket_address(struct sockaddr_un *a, const char *path) {
@@ -40,11 +42,7 @@ bool bt_spare_accept(bt_spare_socket *s) {
     return true;
 }
 
-pid_t bt_spare_pid(const bt_spare_socket *s, int i) {
-    struct ucred who;
-    socklen_t size = sizeof who;
-    return getsockopt(s->rank[i], SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 ? who.pid : 0;
-}
+pid_t bt_spare_pid(const bt_spare_socket *s, int i) { return bt_local_peer_pid(s->rank[i]); }
 
 bool bt_spare_send(bt_spare_socket *s, const bt_spare_go *go) {
     bt_spare_go to = *go;

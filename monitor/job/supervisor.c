@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/base/os/signal_fd.h"
 #include "engine/base/system/hangup.h"
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
@@ -63,9 +63,8 @@ static void leave_terminal(bt_job *job) {
 }
 
 static void read_job_signals(bt_job *job) {
-    struct signalfd_siginfo si;
-    while (read(job->signals, &si, sizeof si) == (ssize_t)sizeof si) {
-        switch ((int)si.ssi_signo) {
+    for (int sig; (sig = bt_signal_fd_take(job->signals)) > 0;) {
+        switch (sig) {
         case SIGTSTP: leave_terminal(job); break;
         case SIGHUP:
             job->no_input = true;
@@ -83,7 +82,7 @@ static void read_job_signals(bt_job *job) {
         case SIGUSR1: /* the notice of Slurm's --signal=B:USR1@N */
         case SIGUSR2: /* Grid Engine sends it before a suspension or the end */
         case SIGXCPU: /* the soft limit of processor time; SIGKILL follows at the hard one */
-        case SIGTERM: bt_job_signal(job, (int)si.ssi_signo); break;
+        case SIGTERM: bt_job_signal(job, sig); break;
         case SIGCONT:
             if (job->s->ui.away) job->s->ui.away(job->s->ui.ctx, false);
             break;
@@ -431,7 +430,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     /* The ranks of this machine use the clock of this process for records. */
     if (bt_clock_name(clock_name)[0]) setenv("BITRAIN_CLOCK", clock_name, 1);
     signal_set(&set);
-    job->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    job->signals = bt_signal_fd_create(&set);
     if (job->signals < 0) return bt_fail_errno(err, BT_IO, errno, "cannot take signals");
     bt_rank_watch_adopt();
     bt_job_dirs_sweep();

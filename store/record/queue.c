@@ -1,8 +1,8 @@
 /* queue.c - the bounded queue between the thread that trains and the thread that writes. */
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "engine/base/os/wake_fd.h"
 #include "store/record/record.h"
 #include "store/record/ring.h"
 
@@ -60,10 +60,7 @@ static void evict(bt_queue *q) {
 
 static void wake_writer(bt_queue *q) {
     if (q->wake_fd >= 0) {
-        uint64_t one = 1;
-        /* If the eventfd is full, its reader has been notified already. */
-        ssize_t ignored = write(q->wake_fd, &one, sizeof one);
-        (void)ignored;
+        (void)bt_wake_fd_notify(q->wake_fd);
     } else
         pthread_cond_signal(&q->work);
 }

@@ -9,11 +9,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/wake_fd.h"
 #include "store/record/ring.h"
 #include "store/record/wire_frame.h"
 
@@ -134,10 +134,7 @@ static void *wire_loop(void *arg) {
         struct pollfd p[2] = {{w->fd, (short)(POLLIN | (more ? POLLOUT : 0)), 0},
                               {w->wake_fd, POLLIN, 0}};
         if (poll(p, 2, stop ? 100 : -1) < 0 && errno != EINTR) break;
-        if (p[1].revents & POLLIN) {
-            uint64_t ignored;
-            if (read(w->wake_fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN) break;
-        }
+        if (p[1].revents & POLLIN && !bt_wake_fd_clear(w->wake_fd)) break;
         if (p[0].revents & (POLLIN | POLLHUP | POLLERR)) alive = receive_control(w);
     }
     if (!alive) {
@@ -167,7 +164,7 @@ static bt_code connect_wire(bt_wire *w, const char *socket_path, bt_err *err) {
 
 static bt_code start_wire_thread(bt_wire *w, bt_err *err) {
     sigset_t all, old;
-    w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    w->wake_fd = bt_wake_fd_create();
     if (w->wake_fd < 0 || !bt_queue_init(&w->q, QUEUE_BYTES))
         return bt_fail(err, BT_NOMEM, "cannot send metrics: no descriptor or memory left");
     w->q.wake_fd = w->wake_fd;

@@ -6,11 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/os/local_peer.h"
+#include "engine/base/os/poll_set.h"
 #include "engine/base/small.h"
 #include "store/record/wire_frame.h"
 
@@ -26,7 +27,7 @@ typedef struct peer {
 } peer;
 
 struct bt_wire_server {
-    int listen_fd, epoll_fd;
+    int listen_fd, poll_set;
     char path[sizeof((struct sockaddr_un *)0)->sun_path];
     peer peers[MAX_PEERS];
     int current; /* index of the rank that receives controls, -1: none */
@@ -34,7 +35,7 @@ struct bt_wire_server {
 
 static void drop_peer(bt_wire_server *s, int i) {
     peer *p = &s->peers[i];
-    if (p->fd >= 0) close(p->fd); /* closing removes it from the epoll set */
+    if (p->fd >= 0) close(p->fd); /* closing removes it from the poll set */
     free(p->record);
     *p = (peer){.fd = -1};
     if (s->current == i) s->current = -1;
@@ -44,8 +45,6 @@ static void accept_peers(bt_wire_server *s) {
     for (;;) {
         int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) return;
-        struct ucred who;
-        socklen_t n = sizeof who;
         int at = -1;
         for (int i = 0; i < MAX_PEERS; i++) {
             if (s->peers[i].fd < 0) at = i;
@@ -57,10 +56,7 @@ static void accept_peers(bt_wire_server *s) {
                 at = i;
             }
         }
-        struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
-        bool ours = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 &&
-                    (who.uid == geteuid() || who.uid == 0);
-        if (!ours || at < 0 || epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) != 0)
+        if (!bt_local_peer_is_ours(fd) || at < 0 || !bt_poll_set_add(s->poll_set, fd, 0))
             close(fd);
         else
             s->peers[at].fd = fd;
@@ -151,22 +147,20 @@ static bool serve_peer(bt_wire_server *s, int i, int attempt, const bt_wire_into
 
 bt_code bt_wire_listen(bt_wire_server **out, const char *socket_path, bt_err *err) {
     struct sockaddr_un a;
-    struct epoll_event e = {.events = EPOLLIN};
     *out = NULL;
     BT_TRY(bt_wire_address(&a, socket_path, err));
     bt_wire_server *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(err, BT_NOMEM, "cannot listen for ranks: out of memory");
-    s->current = s->listen_fd = s->epoll_fd = -1;
+    s->current = s->listen_fd = s->poll_set = -1;
     for (int i = 0; i < MAX_PEERS; i++) s->peers[i].fd = -1;
     s->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    e.data.fd = s->listen_fd;
-    bool ok = s->listen_fd >= 0 && s->epoll_fd >= 0 &&
+    s->poll_set = bt_poll_set_create();
+    bool ok = s->listen_fd >= 0 && s->poll_set >= 0 &&
               bind(s->listen_fd, (const struct sockaddr *)&a, sizeof a) == 0;
     if (ok) snprintf(s->path, sizeof s->path, "%s", socket_path);
     /* No client can connect between bind and listen, so the mode is set before the first connection. */
     ok = ok && chmod(socket_path, 0600) == 0 && listen(s->listen_fd, 16) == 0 &&
-         epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &e) == 0;
+         bt_poll_set_add(s->poll_set, s->listen_fd, 0);
     if (!ok) {
         int why = errno;
         bt_wire_server_close(s);
@@ -176,7 +170,7 @@ bt_code bt_wire_listen(bt_wire_server **out, const char *socket_path, bt_err *er
     return BT_OK;
 }
 
-int bt_wire_fd(const bt_wire_server *s) { return s->epoll_fd; }
+int bt_wire_fd(const bt_wire_server *s) { return s->poll_set; }
 
 bt_code bt_wire_serve(bt_wire_server *s, int attempt, const bt_wire_into *into, bt_err *err) {
     bt_code code = BT_OK;
@@ -224,7 +218,7 @@ void bt_wire_server_close(bt_wire_server *s) {
     if (!s) return;
     for (int i = 0; i < MAX_PEERS; i++) drop_peer(s, i);
     if (s->listen_fd >= 0) close(s->listen_fd);
-    if (s->epoll_fd >= 0) close(s->epoll_fd);
+    if (s->poll_set >= 0) close(s->poll_set);
     if (s->path[0]) unlink(s->path);
     free(s);
 }

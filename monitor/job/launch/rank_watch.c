@@ -1,4 +1,4 @@
-/* rank_watch.c - waits for pidfds in one epoll set, and reads the exit code of a zombie from /proc. */
+/* rank_watch.c - waits for descriptors of processes in one poll set, and reads the exit code of a zombie from /proc. */
 #include "monitor/job/launch/rank_watch.h"
 
 #include <poll.h>
@@ -6,28 +6,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/poll_set.h"
+#include "engine/base/os/process_fd.h"
 
 void bt_rank_watch_adopt(void) { (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
 
 bool bt_rank_watch_open(bt_rank_watch *w) {
     memset(w, 0, sizeof *w);
-    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    w->epoll = bt_poll_set_create();
     return w->epoll >= 0;
 }
 
 void bt_rank_watch_add(bt_rank_watch *w, int rank, pid_t pid) {
     if (w->epoll < 0 || w->n == BT_RANK_WATCH_MAX || pid <= 0) return;
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    const int fd = bt_process_fd_open(pid);
     if (fd < 0) return; /* already ended: mpirun reports it */
-    struct epoll_event e = {.events = EPOLLIN, .data.u64 = w->n};
-    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) != 0) {
+    if (!bt_poll_set_add(w->epoll, fd, w->n)) {
         close(fd);
         return;
     }
@@ -53,16 +52,15 @@ static int read_end_signal(pid_t pid) {
 
 /* Removes it from the set, because a child that inherited the descriptor would keep it there. */
 static void remove_pidfd(bt_rank_watch *w, size_t i) {
-    (void)epoll_ctl(w->epoll, EPOLL_CTL_DEL, w->at[i].fd, NULL);
+    bt_poll_set_remove(w->epoll, w->at[i].fd);
     close(w->at[i].fd);
     w->at[i].fd = -1;
 }
 
 int bt_rank_watch_next(bt_rank_watch *w, int *signal) {
-    struct epoll_event e;
+    uint64_t i;
     *signal = 0;
-    if (w->epoll < 0 || epoll_wait(w->epoll, &e, 1, 0) != 1) return -1;
-    size_t i = (size_t)e.data.u64;
+    if (w->epoll < 0 || !bt_poll_set_ready(w->epoll, &i)) return -1;
     *signal = read_end_signal(w->at[i].pid);
     remove_pidfd(w, i);
     return w->at[i].rank;
@@ -77,7 +75,7 @@ pid_t bt_rank_watch_pid(const bt_rank_watch *w, int rank) {
 int bt_rank_watch_signal(const bt_rank_watch *w, int signal) {
     int n = 0;
     for (size_t i = 0; i < w->n; i++)
-        n += w->at[i].fd >= 0 && syscall(SYS_pidfd_send_signal, w->at[i].fd, signal, NULL, 0) == 0;
+        n += w->at[i].fd >= 0 && bt_process_fd_signal(w->at[i].fd, signal);
     return n;
 }
 
