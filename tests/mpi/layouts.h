@@ -1,11 +1,7 @@
-/* layouts.h - runs the same global batch on one rank and on all of them. Before MPI starts, rank 0 trains
- * the whole batch alone (as a world of one), while the remaining ranks wait in layout_begin, which sends
- * them the results; then all take part in the distributed run. The records of rank 0's sink are sent to all
- * ranks, so that all compare and fail alike.
- * The learning rate is small because ternary training is chaotic: one code that is rounded differently after
- * a sum in another order gives a different model, and at 3e-3 the losses differ by 1e-3 within ten steps
- * (test_dense.c has models without codes). Of eight seeds, five with tp 2 and three with two replicas have a loss
- * more than 1e-6 off within 20 steps, none 1e-4; of six with tp 8 one has. */
+/* layouts.h - runs the same global batch on one rank and on all ranks. Before MPI starts, rank 0 trains the whole batch
+ * alone, as a world of one rank, while the other ranks wait in layout_begin, which sends them the results; then all
+ * ranks take part in the distributed run. The records of rank 0's sink are sent to all ranks, so that every rank
+ * compares the same values. */
 #ifndef BT_TESTS_MPI_LAYOUTS_H
 #define BT_TESTS_MPI_LAYOUTS_H
 
@@ -18,8 +14,8 @@
 #include "engine/parallel/shard/shard_map.h"
 #include "tests/tiny_run.h"
 
-/* Twelve steps have three records of statistics and one evaluation. A test of rare events defines
- * LAYOUT_LONG before this header. */
+/* Twelve steps include three records of statistics and one evaluation. A test of rare events defines LAYOUT_LONG before
+ * it includes this header. */
 #ifdef LAYOUT_LONG
 #define LAYOUT_LENGTH "20"
 enum { LAYOUT_STEPS = 20 };
@@ -30,31 +26,29 @@ enum { LAYOUT_STEPS = 12 };
 
 static fake_sink alone, together;
 
-/* Replicas are compared at fixed steps, because by default the measured time of a comparison determines the
- * next one, and its bytes would belong to different steps in different runs. */
+/* Replicas are compared at fixed steps. By default the measured time of a comparison determines the next step to
+ * compare, so its bytes would belong to different steps in each run. */
 #define LAYOUT_BASE \
     "--lr", "3e-4", "--steps", LAYOUT_LENGTH, "--set", "train.stats_every=4", "--set", \
         "data.val_frac=0.1", "--set", "train.eval_every=10", "--set", "train.eval_tokens=480", \
         "--check-weights", "10"
 
-/* ---- before MPI starts: results of rank 0 alone ----------------------------------------------- */
-
-/* LAYOUT_ALL_ALONE, defined before this header: each process computes the results of the single rank itself. */
+/* If a file defines LAYOUT_ALL_ALONE before this header, each process computes the results of a single rank itself. */
 #ifdef LAYOUT_ALL_ALONE
 enum { LAYOUT_ALONE = 0 };
 #else
 enum { LAYOUT_ALONE = 64 };
 #endif
 static struct {
-    void *at;        /* rank 0's buffer, which is broadcast */
-    float **weights; /* or separately allocated memory, filled by layout_run */
+    void *at;        /* buffer of rank 0, which is broadcast */
+    float **weights; /* alternatively, memory that layout_run allocates */
     size_t bytes;
 } layout_found[LAYOUT_ALONE + 1];
 static size_t layout_n_found;
 
 static inline bool layout_started(void) { return bt_comm_size(bt_comm_world()) > 1; }
 
-/* Returns whether this process runs the part before MPI starts; mpirun has numbered the processes already. */
+/* Returns whether this process runs alone before MPI starts; mpirun has numbered the processes in the environment. */
 static inline bool layout_mine(void) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     return layout_started() || LAYOUT_ALONE == 0 || !rank || atoi(rank) == 0;
@@ -68,8 +62,8 @@ static inline void layout_find(void *at, float **weights, size_t bytes) {
     layout_found[layout_n_found++].bytes = bytes;
 }
 
-/* Starts MPI and sends rank 0's results to every rank; returns false if the number of ranks differs (0: two
- * or more). */
+/* Starts MPI and sends rank 0's results to every rank. Returns false if the number of ranks differs from `ranks` (0: at
+ * least two). */
 static inline bool layout_begin(int ranks) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return false;
@@ -86,7 +80,7 @@ static inline bool layout_begin(int ranks) {
     return true;
 }
 
-/* Trains, and copies the records of rank 0 to f on every rank; before layout_begin on rank 0 alone. */
+/* Trains and copies the records of rank 0 to f on every rank. Before layout_begin rank 0 trains alone. */
 static inline bt_train_result layout_run(fake_sink *f, const char *const *words, float **weights) {
     const char *all[64] = {LAYOUT_BASE};
     size_t n = 0;
@@ -116,7 +110,7 @@ static inline bt_train_result layout_run(fake_sink *f, const char *const *words,
     if (weights) layout_find(NULL, weights, bytes);
     assert_int_equal(
         bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
-    /* Rank 0 has the medians. */
+    /* Only rank 0 has the medians. */
     assert_int_equal(bt_broadcast(bt_comm_world(), &r, sizeof r, 0, &err), BT_OK);
     return r;
 }
@@ -127,7 +121,6 @@ static inline void layout_near(double a, double b, double tolerance, const char 
         fail_msg("step %zu: %s is %.9g alone, %.9g together", step, what, a, b);
 }
 
-/* Sums the elements of a tensor over all bins of the newest histograms. */
 static inline void layout_bin_sum(const fake_sink *f, const char *tensor, int layer,
                                   double sum[BT_MD_COUNT]) {
     for (int k = 0; k < BT_MD_COUNT; k++) sum[k] = 0;
@@ -138,7 +131,7 @@ static inline void layout_bin_sum(const fake_sink *f, const char *tensor, int la
     }
 }
 
-/* Checks that every element of every tensor was counted once, whichever rank holds it. */
+/* Checks that every element of every tensor was counted by exactly one rank. */
 static inline void layout_bins_conserve(void) {
     assert_true(alone.n_bin_calls > 0);
     assert_int_equal(alone.n_bin_calls, together.n_bin_calls);
@@ -153,7 +146,6 @@ static inline void layout_bins_conserve(void) {
     }
 }
 
-/* Runs with the same bits have the same histograms. */
 static inline void layout_same_bins(const fake_sink *a, const fake_sink *b) {
     assert_true(a->n_bin_calls > 0 && a->n_bins > 0);
     assert_int_equal(a->n_bin_calls, b->n_bin_calls);
@@ -179,7 +171,7 @@ static inline void layout_compare(double tolerance) {
         assert_int_equal(b->step, i);
         assert_int_equal(b->n_ranks, size);
         layout_near(a->v[BT_MS_LOSS], b->v[BT_MS_LOSS], tolerance, "loss", i);
-        /* sensitive to the order of additions */
+        /* The norm depends on the order of additions, so its tolerance is larger. */
         layout_near(a->v[BT_MS_GRAD_NORM], b->v[BT_MS_GRAD_NORM], 100 * tolerance, "grad_norm", i);
         assert_true(a->v[BT_MS_TOKENS] == b->v[BT_MS_TOKENS]);
         assert_true(a->v[BT_MS_LR] == b->v[BT_MS_LR]);
@@ -199,7 +191,7 @@ static inline void layout_compare(double tolerance) {
     }
     for (size_t i = 0; i < alone.n_layers; i++) {
         const double a = alone.layers[i].v[BT_ML_UPDATE], b = together.layers[i].v[BT_ML_UPDATE];
-        /* a bias that is still zero has no relative update */
+        /* A bias that is still zero has no relative update. */
         if (!isnan(a) || !isnan(b))
             layout_near(a, b, 0.02, alone.layers[i].tensor, LAYOUT_STEPS - 4);
     }
@@ -213,7 +205,7 @@ static inline const double *layout_op(const char *op, const char *axis, int rank
     return NULL;
 }
 
-/* Exchanges by kind between two samples add up to what the meter of each rank counted in these steps. */
+/* The exchanges recorded between two samples, by kind, equal the sum of all ranks' counters in these steps. */
 static inline void layout_traffic(void) {
     enum { EVERY = 4, NEWEST = (LAYOUT_STEPS - 1) / EVERY * EVERY };
     assert_int_equal(together.n_comm_calls, NEWEST / EVERY + 1);
@@ -233,9 +225,9 @@ static inline void layout_traffic(void) {
     }
 }
 
-/* Pairs of sender and receiver: the second sample covers the steps since the first. `bytes`: per step over
- * all ranks, if only gradients go directly between ranks; even: small buckets, so that every pair has an
- * equal share. */
+/* Checks the bytes for each pair of sender and receiver in the second sample, which covers the steps since the first.
+ * bytes: per step over all ranks, if only gradients are sent between ranks; even: buckets are small, so every pair has
+ * an equal share. */
 static inline void layout_pairs(double bytes, bool even) {
     enum { EVERY = 4 };
     int n = bt_comm_size(bt_comm_world());
@@ -267,7 +259,7 @@ static inline void layout_same_gradients(const fake_sink *lonely) {
     }
 }
 
-/* ---- one step on a model of 0.6 M parameters, where notes and norms are negligible ------------ */
+/* A model of 0.6 M parameters, whose bytes for notes and norms are negligible. */
 
 #define LAYOUT_WIDE \
     "--set", "model.d_model=128", "--set", "model.d_ff=384", "--set", "train.stats_every=0", \
@@ -281,7 +273,7 @@ static inline void layout_wide_cfg(bt_run_cfg *cfg, const char *const *words) {
     tiny_cfg(cfg, all);
 }
 
-/* Returns the trainer with its gradients before clipping, which is part of the update. */
+/* Returns the trainer after one step, with gradients as they were before clipping. */
 static inline bt_trainer *layout_one_step(bt_run_cfg *cfg, const char *const *words) {
     layout_wide_cfg(cfg, words);
     bt_trainer *t = tiny_create(cfg, NULL, NULL, "");
@@ -325,8 +317,8 @@ static inline double layout_rms(const float *x, size_t n) {
     return sqrt(sum / (double)n);
 }
 
-/* Compares this rank's parts of every tensor's gradient with one rank's, element by element, and checks that
- * each replica holds every element. tolerance: relative to the tensor's rms and the element. */
+/* Compares this rank's parts of every tensor's gradient with those of one rank, element by element, and checks that
+ * each replica holds every element. tolerance: relative to the rms of the tensor and to the element. */
 static inline void layout_check_grads(const char *name, const char *const *words,
                                       const layout_grads *lonely, double tolerance) {
     bt_run_cfg cfg;
@@ -366,14 +358,14 @@ static inline void layout_check_grads(const char *name, const char *const *words
                 (double)lonely->params.count * mesh.dp_replicate * (sharded ? 1 : mesh.dp_shard));
 }
 
-/* Number of times that ZeRO-3 sends every ternary weight in a step: for each layer's pass except the first
- * of a turn; with parallel.gather=step: once. */
+/* Returns how often ZeRO-3 sends every ternary weight in a step: once for each pass through a layer except the first
+ * pass of a turn, or once per step with parallel.gather=step. */
 static inline double layout_gathers(bool once, double micro_batches, double layers) {
     return once ? 1 : (2 * micro_batches * (layers - 1) + 1) / layers;
 }
 
-/* Bytes sent in a step, mean over the ranks, with this many sequences in a micro-batch. r, linear: results
- * of the run, or NULL. */
+/* Returns the bytes that a rank sends per step (mean over ranks) with this many sequences in a micro-batch. r and
+ * linear receive results of the run, unless NULL. */
 static inline double layout_bytes(const char *const *words, const char *micro_batch,
                                   double micro_batches, bt_train_result *r, double *linear) {
     char unit[32];
@@ -394,7 +386,7 @@ static inline double layout_bytes(const char *const *words, const char *micro_ba
     return got;
 }
 
-/* Bytes of the last layout_bytes without a codec. */
+/* Returns the bytes of the last layout_bytes as if no codec were used. */
 static inline double layout_logical_bytes(void) {
     const fake_step *s = &together.steps[1];
     double got = 0;
@@ -402,7 +394,7 @@ static inline double layout_logical_bytes(void) {
     return got;
 }
 
-/* Resumes from a folder's checkpoint, or begins; rank 0's records are sent to all ranks. */
+/* Resumes from the newest checkpoint in a folder, or begins a run; all ranks receive rank 0's records. */
 static inline void layout_part(fake_sink *f, const char *const *words, const char *resume_dir) {
     bt_run_cfg cfg;
     bt_err err = BT_ERR_INIT;
@@ -412,7 +404,7 @@ static inline void layout_part(fake_sink *f, const char *const *words, const cha
         bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
 }
 
-/* A folder whose path all ranks receive; created and removed by rank 0 at barriers. */
+/* Creates a folder whose path all ranks receive; rank 0 removes it at the end of the test. */
 static inline void layout_folder(char dir[64]) {
     bt_err err = BT_ERR_INIT;
     snprintf(dir, 64, "/tmp/bt-layouts-XXXXXX");
@@ -429,7 +421,7 @@ static inline void layout_remove(const char *dir) {
     assert_int_equal(system(command), 0);
 }
 
-/* In every record of every rank the phases add up, and their parts are plausible. */
+/* Checks in every record of every rank that the phases add up to the step. */
 static inline void layout_conserves(void) {
     for (size_t i = 0; i < together.n_steps; i++) {
         for (int r = 0; r < together.steps[i].n_ranks; r++) {

@@ -1,6 +1,6 @@
 // ctest: ranks=3
-/* Unequal micro-batches: given and measured shares have the losses of one rank in every ZeRO stage, tensor
- * by tensor; every sample is used once; a slow rank ends with less work. */
+/* Ranks with unequal numbers of micro-batches, given or measured: in every ZeRO stage the losses and gradients equal
+ * those of one rank, every sample is used once, and a slow rank ends with less work. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -43,8 +43,8 @@ static void gradients_equal_tensor_by_tensor(void **state) {
     }
 }
 
-/* Rank 1 sleeps seven times its computing time, so it must end with the least work on any machine, while
- * every step's samples remain those of one rank. The last part resumes on another layout. */
+/* Rank 1 sleeps seven times its computing time, so it must end with the least work on any machine, while the samples of
+ * every step remain those of one rank. The last part of the run resumes on another layout. */
 static void a_slow_rank_gets_less(void **state) {
     (void)state;
     static fake_sink first, second;
@@ -91,7 +91,7 @@ int main(void) {
         cmocka_unit_test(a_slow_rank_gets_less),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* Aborts, because the remaining ranks may wait for this one. */
+    /* Other ranks may wait for this rank, so the job is aborted. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

@@ -1,5 +1,5 @@
 // ctest: ranks=3
-/* Collectives compared with their definition, in one call and in many chunks; bt_agree with failing ranks;
+/* Collectives compared with their definition, in one call and in many chunks; agreement (bt_agree) with failing ranks;
  * byte counters. */
 #include <limits.h>
 #include <setjmp.h>
@@ -19,7 +19,6 @@ enum { MOST = 1031 };
 static bt_comm *w;
 static int rank, size;
 
-/* Checks collectives of N values each. */
 static void check_collectives(int N) {
     bt_err err = BT_ERR_INIT;
     static float f[MOST];
@@ -92,7 +91,7 @@ static void requests_complete_and_keep_their_order(void **state) {
     assert_false(rb.active);
     assert_int_equal(bt_request_wait(&ra, &err), BT_OK);
     assert_int_equal(bt_request_wait(&rc, &err), BT_OK);
-    /* A finished request may be waited for again. */
+    /* Waiting again for a finished request has no effect. */
     assert_int_equal(bt_request_wait(&rc, &err), BT_OK);
     assert_true(a[4095] == size * (size - 1) / 2 && b[32] == size);
     assert_int_equal(latest, 100 + size - 1);
@@ -108,7 +107,7 @@ static void agree_returns_the_error_of_the_lowest_failing_rank(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_agree(w, BT_OK, &err), BT_OK);
-    /* Ranks from `bad` on fail, each with its own error. */
+    /* Each rank from `bad` on fails with its own error. */
     for (int bad = 0; bad < size; bad++) {
         bt_err mine = BT_ERR_INIT;
         bt_code code = BT_OK;
@@ -157,20 +156,20 @@ static void axes_of_a_mesh_connect_the_right_ranks(void **state) {
     bt_mesh_release(&m);
 }
 
-/* A bucket of gradients (train.bucket_bytes) is sent eagerly: see bt_comm_init. */
+/* TCP sends a bucket of gradients (train.bucket_bytes) eagerly: see bt_comm_init. */
 static void a_bucket_is_below_the_limit_of_tcp(void **state) {
     (void)state;
     int provided, index, count;
     size_t limit = 0;
     MPI_T_cvar_handle handle;
-    /* The limit given to Open MPI, whether or not it has TCP here. */
+    /* The program sets this limit even if Open MPI has no TCP transport here. */
     const char *told = getenv("OMPI_MCA_btl_tcp_eager_limit");
     assert_non_null(told);
     assert_in_range(atol(told), (4 << 20) + 1, (5 << 20) - 1);
     assert_non_null(getenv("HWLOC_COMPONENTS"));
     assert_int_equal(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), MPI_SUCCESS);
     if (MPI_T_cvar_get_index("btl_tcp_eager_limit", &index) ==
-        MPI_SUCCESS) { /* otherwise there is no TCP */
+        MPI_SUCCESS) { /* An error means that there is no TCP transport. */
         assert_int_equal(MPI_T_cvar_handle_alloc(index, NULL, &handle, &count), MPI_SUCCESS);
         assert_int_equal(MPI_T_cvar_read(handle, &limit), MPI_SUCCESS);
         assert_true(limit > 4 << 20 && limit < 5 << 20);
@@ -194,7 +193,7 @@ int main(void) {
         cmocka_unit_test(axes_of_a_mesh_connect_the_right_ranks),
         cmocka_unit_test(a_bucket_is_below_the_limit_of_tcp),
     };
-    /* A world of one rank would prove nothing. */
+    /* The tests require at least two ranks. */
     int failed = size > 1 ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
     bt_comm_finalize();
     return failed;

@@ -1,6 +1,7 @@
 // ctest: ranks=2
-/* Models without rounded values: the losses of every layout are those of one rank within 1e-6, the rounding of sums
- * in another order. Ternary models diverge where that rounding turns a code at its threshold (layouts.h). */
+/* Models without ternary weights: the losses of every layout equal those of one rank within 1e-6, the error of sums
+ * in another order. Ternary models diverge where this error changes the code of a weight near its threshold
+ * (layouts.h). */
 #define LAYOUT_LONG /* Divergence would need more than twelve steps to show. */
 #include "tests/mpi/layouts.h"
 

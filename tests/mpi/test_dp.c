@@ -1,6 +1,6 @@
 // ctest: ranks=2
-/* Data parallelism on two ranks: loss, weights, bytes and controls equal those of one rank with the same
- * global batch. */
+/* Data parallelism: loss, weights, bytes and controls on two ranks equal those of one rank with the same global
+ * batch. */
 #include <pthread.h>
 
 #include "tests/mpi/layouts.h"
@@ -20,13 +20,13 @@ static void same_records_as_one_rank(void **state) {
         layout_compare(1e-4);
         layout_conserves();
         layout_traffic();
-        /* gradients to the owners of parts, and sums in return */
+        /* Gradients are sent to the owners of parts, and the sums are sent back. */
         layout_pairs(2.0 * (bt_comm_size(bt_comm_world()) - 1) * 4 * (double)r.params, k == 3);
         const double *g = layout_op("all_reduce", "dp", 1);
         assert_non_null(g);
         assert_true(g[BT_MC_BUSY] > 0 && g[BT_MC_CALLS] >= 4 &&
                     g[BT_MC_BYTES_LOGICAL] > 4 * 4 * 1000);
-        /* Other load may hide the speed of the link, which the run then reports. */
+        /* On a busy machine the speed of the link may be unknown; the run then reports that. */
         const bool hidden = fake_fact(&together, "link.dp.measured") != NULL;
         const char *rate = fake_fact(&together, "link.dp.bytes_per_s");
         assert_true(hidden ? !rate && isnan(g[BT_MC_MODEL])
@@ -34,7 +34,6 @@ static void same_records_as_one_rank(void **state) {
     }
 }
 
-/* Every rank has the same weights at the end, bit for bit. */
 static void ranks_end_with_the_same_weights(void **state) {
     (void)state;
     float *mine = NULL;
@@ -52,8 +51,8 @@ static void ranks_end_with_the_same_weights(void **state) {
     free(high);
 }
 
-/* Gradients are sent once a step for any number of micro-batches: 2 (n-1)/n of the array, and a little for
- * notes and meters. */
+/* Gradients are sent once a step for any number of micro-batches: 2 (n-1)/n of the array, and a few bytes for notes and
+ * meters. */
 static void gradients_travel_on_the_last_micro_batch_only(void **state) {
     (void)state;
     int n = bt_comm_size(bt_comm_world());
@@ -114,7 +113,6 @@ static void a_pause_and_a_stop_reach_every_rank_at_the_same_step(void **state) {
     assert_true(least == most && most < 40 && r.stopped);
 }
 
-/* A file that one rank cannot read stops all of them with its error. */
 static void a_failing_rank_fails_all_ranks(void **state) {
     (void)state;
     bt_run_cfg cfg;
@@ -141,7 +139,7 @@ int main(void) {
         cmocka_unit_test(a_failing_rank_fails_all_ranks),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* Aborts, because the remaining ranks may wait for this one. */
+    /* Other ranks may wait for this rank, so the job is aborted. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

@@ -1,18 +1,18 @@
 // ctest: ranks=8 timeout=240
-/* Eight ranks, far more than there are cores: tensor parallelism with fewer kv heads and another vocabulary
- * than ranks, and all axes of the mesh together. Losses and gradients equal those of one rank, element by
- * element; bytes on the wire are within 1 % of the formula, and those of gradients are sent once a step; a checkpoint
- * of one layout resumes in five others; reproducible runs have the bits of one rank. */
+/* Eight ranks, more than the machine has cores: tensor parallelism with fewer kv heads and another vocabulary than
+ * ranks, and all axes of the mesh together. Losses and gradients equal those of one rank, element by element; bytes on
+ * the wire are within 1 % of the formula; gradients are sent once a step; a checkpoint of one layout resumes in five
+ * others; reproducible runs have the bits of one rank. */
 #include <unistd.h>
 
 #include "tests/mpi/tp.h"
 
 #define STRIPES \
-    "--set", "train.bucket_bytes=4096" /* the minimum: several stripes even in a tiny model */
+    "--set", "train.bucket_bytes=4096" /* The minimum gives several stripes even in a tiny model. */
 #define HEADS "--set", "model.heads=8", "--set", "model.head_dim=4", "--set", "model.d_ff=192"
 
 static const tp_shape shapes[] = {
-    /* seed 1 differs at step 5, by one code */
+    /* With seed 1 a ternary code differs at step 5. */
     {"eight heads", {HEADS, "--set", "model.kv_heads=2", "--seed", "2"}},
     {"unequal vocabulary, heads' norms",
      {HEADS, "--seed", "2", "--set", "model.kv_heads=4", "--set", "model.vocab=61", "--set",
@@ -48,11 +48,11 @@ static void same_records_as_one_rank(void **state) {
 typedef struct wide {
     const char *name, *micro;
     int tp, zero, shards;
-    bool sequence, bf16; /* gradients on the wire */
+    bool sequence, bf16; /* send gradients as bf16 */
     const char *words[20];
 } wide;
 
-/* micro: all sequences of a rank in one micro-batch; then one by one */
+/* micro: a rank's sequences in one micro-batch, then one sequence per micro-batch */
 static const wide wides[] = {
     {"tp 8", "16", 8, 0, 1, true, false, {WIDE_HEADS, "--tp", "8"}},
     {"tp 8, residual on all ranks",
@@ -112,7 +112,8 @@ static void gradients_equal_element_by_element(void **state) {
  * - on every rank: 2 (T-1)/T of 4 rows per layer, and of 2 in addition
  * - statistics, to T-1 ranks: 16 bytes a token for o and down, 8 backward, per layer; 16 for the loss
  * - once a step: 2 (k-1)/k of the gradients that k of its ranks hold */
-static double formula(const wide *w, const bt_model_cfg *c, double micros, double grad_bytes) {
+static double predicted_bytes(const wide *w, const bt_model_cfg *c, double micros,
+                              double grad_bytes) {
     bt_params p;
     double bytes = 0, T = w->tp, n = 8 / T, S = w->shards, R = n / S, M = 512 / n, row = 4.0 * c->C;
     for (int t = 0; t < w->tp; t++) {
@@ -158,8 +159,8 @@ static void bytes_follow_the_formula(void **state) {
         bt_run_cfg_model(&cfg, &m);
         const double micros[2] = {1, sequences};
         for (size_t i = 0; i < 2; i++) {
-            double want = formula(w, &m, micros[i], w->bf16 ? 2 : 4),
-                   plain = formula(w, &m, micros[i], 4);
+            double want = predicted_bytes(w, &m, micros[i], w->bf16 ? 2 : 4),
+                   plain = predicted_bytes(w, &m, micros[i], 4);
             if (!(fabs(got[i] / want - 1) < 0.01 && fabs(logical[i] / plain - 1) < 0.01))
                 fail_msg("%s: %.0f bytes a step and rank for %.0f, %.0f for %.0f by the formula",
                          w->name, got[i], logical[i], want, plain);

@@ -1,8 +1,8 @@
 // ctest: ranks=6 timeout=200
-/* The gradient exchange on simulated hosts: the bits of one host, for any groups of ranks, shards, units and
- * shares; between hosts a part is sent once per group, and the bytes follow the formula. With a codec: half
- * the bytes, sums within the bound of bf16, equal bits when repeated and on all ranks; error feedback;
- * invalid payloads. */
+/* The gradient exchange on simulated hosts gives the bits of one host for any groups of ranks, shards, units and
+ * shares. Between hosts a part is sent once per group, and the bytes follow the formula. With a codec: half the bytes,
+ * sums within the bound of bf16, equal bits when repeated and on all ranks, error feedback, refusal of invalid
+ * payloads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@
 #define RANKS 6
 #endif
 
-/* elements of the array: all buckets and parts are full */
+/* The array is so long that all buckets and parts are full. */
 enum { STRIPES = 5, N = RANKS * BT_SUM_BLOCK * STRIPES };
 
 typedef struct job {
@@ -39,7 +39,7 @@ static bt_comm *w;
 static int rank, size;
 static float *grads, *one_host, *several;
 
-/* The gradient of unit u is the same numbers, shifted. */
+/* All units have the same gradient, shifted by SHIFT elements per unit. */
 enum { SHIFT = 1009, UNITS = 32 };
 static float numbers[N + UNITS * SHIFT];
 static void make(float *x, int64_t u) { memcpy(x, numbers + u * SHIFT, N * sizeof *x); }
@@ -50,7 +50,7 @@ static void add_unit(float *into, int64_t u) {
 
 static bool given(const job *j) { return j->shares[0] > 0; }
 
-/* The leaves of rank d are [first, end). */
+/* The leaves of the addition tree that belong to rank d are [first, end). */
 static int64_t first_leaf(const job *j, int d) {
     if (!j->units) return d;
     if (!given(j)) return j->units * d / size;
@@ -100,8 +100,8 @@ static void end(setup *s) {
 /* bytes that this rank sent in the last step, including arrival times */
 static struct { uint64_t logical, wire; } of_step;
 
-/* Exchanges one step; out: this rank's part of the sum, zero elsewhere. */
-static void step(setup *s, const job *j, float *out) {
+/* Exchanges one step; out receives this rank's part of the sum and zeros elsewhere. */
+static void exchange_step(setup *s, const job *j, float *out) {
     bt_reduce_times times;
     bt_err err = BT_ERR_INIT;
     const uint64_t logical = bt_comm_bytes_logical(), wire = bt_comm_bytes_wire();
@@ -126,10 +126,10 @@ static void step(setup *s, const job *j, float *out) {
     }
 }
 
-static void exchange(const job *j, float *out) {
+static void exchange_job(const job *j, float *out) {
     setup s;
     begin(&s, j);
-    step(&s, j, out);
+    exchange_step(&s, j, out);
     end(&s);
 }
 
@@ -138,8 +138,6 @@ static double sum_over_ranks(double x) {
     assert_int_equal(bt_all_reduce_f64(w, &x, 1, BT_SUM, &err), BT_OK);
     return x;
 }
-
-/* ---- hosts, by counting ---------------------------------------------------------------------- */
 
 static int host_of(const char *hosts, int d) {
     int host = 0;
@@ -151,8 +149,8 @@ static int host_of(const char *hosts, int d) {
     }
 }
 
-/* Counts the largest aligned runs of 2^k leaves within [first, end), which are the nodes that remain after a
- * group has added all it can. */
+/* Counts the largest aligned runs of 2^k leaves within [first, end). They are the partial sums that remain after a
+ * group has added everything it can. */
 static int nodes_within(int64_t first, int64_t end) {
     int nodes = 0;
     while (first < end) {
@@ -164,9 +162,10 @@ static int nodes_within(int64_t first, int64_t end) {
     return nodes;
 }
 
-/* Bytes between hosts if every group of ranks [first[g], first[g + 1]) sends its nodes of each part once,
- * and receives each sum that one of its ranks needs once. */
-static double formula(const job *j, const char *hosts, const int *first, int groups) {
+/* Returns the bytes between hosts if every group of ranks [first[g], first[g + 1]) sends its partial sums of each part
+ * once, and receives once each sum that one of its ranks needs. */
+static double predicted_bytes_between_hosts(const job *j, const char *hosts, const int *first,
+                                            int groups) {
     double parts = 0;
     for (int owner = 0; owner < size; owner++) {
         for (int g = 0; g < groups; g++) {
@@ -188,15 +187,13 @@ static int groups_of(const char *hosts, int *first) {
     return groups;
 }
 
-/* Bytes that all ranks received from other hosts since the counters were reset. */
-static double crossed(const char *hosts) {
+/* Returns the bytes that all ranks received from other hosts since the counters were reset. */
+static double bytes_between_hosts(const char *hosts) {
     double bytes = 0;
     for (int d = 0; d < size; d++)
         if (host_of(hosts, d) != host_of(hosts, rank)) bytes += (double)bt_pair_get(d)->bytes;
     return sum_over_ranks(bytes);
 }
-
-/* ---- tests ----------------------------------------------------------------------------------- */
 
 static const char *const hosts[] = {"3", "2", "4,2", "1,5", "2,1,3", "1,2,2,1", "1", "6", "5,1,2"};
 enum { N_HOSTS = sizeof hosts / sizeof *hosts };
@@ -204,7 +201,7 @@ enum { N_HOSTS = sizeof hosts / sizeof *hosts };
 static const job jobs[] = {
     {.shards = 1},
     {.shards = 2},
-    {.shards = 0}, /* equal numbers of shards and ranks */
+    {.shards = 0}, /* as many shards as ranks */
     {.shards = 1, .units = 7},
     {.shards = 2, .units = 16},
     {.shards = 0, .units = 11},
@@ -214,7 +211,7 @@ static const job jobs[] = {
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs, N_WITHOUT_UNITS = 3 };
 
-/* A job of four ranks; with more ranks, some units are added. */
+/* Makes a job for four ranks, with additional units for more ranks. */
 static job job_at(size_t k, const char *hosts_of) {
     job j = jobs[k];
     j.hosts = hosts_of;
@@ -227,10 +224,10 @@ static void hosts_change_no_bit(void **state) {
     (void)state;
     for (size_t k = 0; k < N_JOBS; k++) {
         job near = job_at(k, NULL);
-        exchange(&near, one_host);
+        exchange_job(&near, one_host);
         for (size_t h = 0; h < N_HOSTS; h++) {
             job far = job_at(k, hosts[h]);
-            exchange(&far, several);
+            exchange_job(&far, several);
             for (size_t i = 0; i < N; i++)
                 if (memcmp(&one_host[i], &several[i], sizeof *several) != 0)
                     fail_msg("job %zu, hosts of %s: element %zu is %.9g, %.9g on one host", k,
@@ -249,16 +246,16 @@ static bool maps_memory_of_others(void) {
     return found;
 }
 
-/* Bytes that this rank received from each rank since the counters were reset. */
-static void received(int64_t bytes[RANKS], int64_t messages[RANKS]) {
+/* Returns the bytes that this rank received from each rank since the counters were reset. */
+static void received_bytes(int64_t bytes[RANKS], int64_t messages[RANKS]) {
     for (int d = 0; d < size; d++) {
         bytes[d] = bt_pair_get(d)->bytes;
         messages[d] = bt_pair_get(d)->messages;
     }
 }
 
-/* By messages, and through shared memory with one and several pieces a part: equal bits and equal counters
- * per pair of ranks. Several steps, because memory is reused. */
+/* Messages, and shared memory with one and with several pieces per part, give equal bits and equal counters for each
+ * pair of ranks. Several steps reuse the memory. */
 static void shared_memory_changes_no_bit(void **state) {
     (void)state;
     static const char *const groups[] = {NULL, "4,2", "2,1,3"};
@@ -267,7 +264,9 @@ static void shared_memory_changes_no_bit(void **state) {
         const job j = job_at(k / 3, groups[k % 3]);
         uint64_t bytes = 0, logical = 0;
         int64_t came[RANKS], messages[RANKS], came_here[RANKS], messages_here[RANKS];
-        const size_t ways = j.hosts ? 2 : 3; /* There are no pieces if there are several hosts. */
+        const size_t ways = j.hosts
+                                ? 2
+                                : 3; /* With several hosts, parts are not divided into pieces. */
         for (size_t i = 0; i < ways; i++) {
             setup s;
             bt_testing_exchange_messages = i == 0;
@@ -278,12 +277,12 @@ static void shared_memory_changes_no_bit(void **state) {
             assert_int_equal(maps_memory_of_others(), i > 0 && !alone);
             for (int again = 0; again < 2; again++) {
                 bt_pairs_reset();
-                step(&s, &j, i ? several : one_host);
+                exchange_step(&s, &j, i ? several : one_host);
                 if (i == 0) bytes = of_step.wire, logical = of_step.logical;
                 assert_int_equal(of_step.wire, bytes);
                 assert_int_equal(of_step.logical, logical);
-                received(came_here, messages_here);
-                if (i == 0) received(came, messages);
+                received_bytes(came_here, messages_here);
+                if (i == 0) received_bytes(came, messages);
                 for (int d = 0; d < size; d++)
                     if (came[d] != came_here[d] || (i < 2 && messages[d] != messages_here[d]))
                         fail_msg(
@@ -300,8 +299,8 @@ static void shared_memory_changes_no_bit(void **state) {
     bt_exchange_piece_bytes = whole;
 }
 
-/* The sum of all units in double precision, and the sum of their magnitudes. */
-static void exact(const job *j, double *sum, double *magnitude) {
+/* Returns the sum of all units in double precision, and the sum of their magnitudes. */
+static void exact_sum(const job *j, double *sum, double *magnitude) {
     memset(sum, 0, N * sizeof *sum);
     memset(magnitude, 0, N * sizeof *magnitude);
     for (int64_t u = 0; u < first_leaf(j, size); u++) {
@@ -313,13 +312,13 @@ static void exact(const job *j, double *sum, double *magnitude) {
     }
 }
 
-/* Compared with a plain loop in double precision. */
+/* Compares the sums with a plain loop in double precision. */
 static void sums_are_those_of_all_units(void **state) {
     (void)state;
     static double want[N], magnitude[N];
     const job j = job_at(6, "1,2");
-    exchange(&j, several);
-    exact(&j, want, magnitude);
+    exchange_job(&j, several);
+    exact_sum(&j, want, magnitude);
     for (size_t i = 0; i < N; i++) assert_true(fabs((double)several[i] - want[i]) < 1e-5);
 }
 
@@ -330,9 +329,10 @@ static void bytes_between_hosts_follow_the_formula(void **state) {
         for (size_t h = 0; h < N_HOSTS; h++) {
             job far = job_at(k, hosts[h]);
             bt_pairs_reset();
-            exchange(&far, several);
-            double got = crossed(hosts[h]),
-                   want = formula(&far, hosts[h], first, groups_of(hosts[h], first));
+            exchange_job(&far, several);
+            double got = bytes_between_hosts(hosts[h]),
+                   want = predicted_bytes_between_hosts(&far, hosts[h], first,
+                                                        groups_of(hosts[h], first));
             if (got != want)
                 fail_msg("job %zu, hosts of %s: %.0f bytes between hosts, %.0f by the formula", k,
                          hosts[h], got, want);
@@ -340,8 +340,8 @@ static void bytes_between_hosts_follow_the_formula(void **state) {
     }
 }
 
-/* Two hosts with equal numbers of ranks: traffic between them is divided by the ranks per host if these are
- * whole subtrees, and no rank sends more than before. */
+/* On two hosts with equal numbers of ranks, traffic between hosts is divided by the number of ranks per host if each
+ * host has whole subtrees of the addition tree, and no rank sends more than on one host. */
 static void bytes_between_hosts_are_reduced(void **state) {
     (void)state;
     char half[16];
@@ -351,13 +351,14 @@ static void bytes_between_hosts_are_reduced(void **state) {
     double crossing[2], sent[2];
     for (int i = 0; i < 2; i++) {
         bt_pairs_reset();
-        exchange(i ? &far : &near, several);
+        exchange_job(i ? &far : &near, several);
         sent[i] = (double)of_step.wire;
-        crossing[i] = crossed(half);
+        crossing[i] = bytes_between_hosts(half);
     }
     double whole = N * sizeof(float), nodes = nodes_within(0, k) + nodes_within(k, size);
     for (int d = 0; d <= size; d++) first[d] = d;
-    assert_true(crossing[0] == formula(&near, half, first, size) && crossing[0] == 2 * k * whole);
+    assert_true(crossing[0] == predicted_bytes_between_hosts(&near, half, first, size) &&
+                crossing[0] == 2 * k * whole);
     assert_true(crossing[1] == (nodes / 2 + 1) * whole);
     if (nodes == 2) {
         assert_true(crossing[0] == k * crossing[1]);
@@ -365,33 +366,31 @@ static void bytes_between_hosts_are_reduced(void **state) {
     }
 }
 
-/* ---- codecs ---------------------------------------------------------------------------------- */
-
-static bool held(const setup *s, const job *j, size_t i) {
+static bool holds_element(const setup *s, const job *j, size_t i) {
     size_t piece = i % s->shards.stripe / s->shards.piece;
     return j->shards == 1 || piece == (size_t)s->mesh.me.dp_shard;
 }
 
-/* Every gradient and every returned sum is within a relative error of 2^-8; sums of a host are smaller than
- * those of its ranks together. A second run and all replicas have the same bits. */
+/* Every gradient and every returned sum has a relative error of at most 2^-8; sums of a host are smaller than all
+ * gradients of its ranks. A second run and all replicas give the same bits. */
 static void bf16_is_within_its_bound(void **state) {
     (void)state;
     double *sum = malloc(N * sizeof *sum), *magnitude = malloc(N * sizeof *magnitude);
     assert_true(sum && magnitude);
     for (size_t k = 0; k < N_WITHOUT_UNITS; k++) {
         const job rows = job_at(k, NULL);
-        exact(&rows, sum, magnitude);
+        exact_sum(&rows, sum, magnitude);
         for (size_t h = 0; h <= N_HOSTS; h++) {
             job j = job_at(k, h < N_HOSTS ? hosts[h] : NULL);
             setup s;
             j.codec = bt_codec_at(BT_CODEC_BF16);
             begin(&s, &j);
-            step(&s, &j, one_host);
-            step(&s, &j, several);
+            exchange_step(&s, &j, one_host);
+            exchange_step(&s, &j, several);
             assert_memory_equal(one_host, several, N * sizeof *several);
             double worst = 0;
             for (size_t i = 0; i < N; i++) {
-                if (!held(&s, &j, i)) continue;
+                if (!holds_element(&s, &j, i)) continue;
                 double off = fabs((double)several[i] - sum[i]);
                 if (!(off <= 0x1.01p-8 * (magnitude[i] + fabs(sum[i]))))
                     fail_msg("job %zu, element %zu is %.9g, not %.9g", k, i, (double)several[i],
@@ -410,7 +409,7 @@ static void bf16_is_within_its_bound(void **state) {
     free(magnitude);
 }
 
-/* Between groups of ranks half of the bytes are sent; logical bytes are those of fp32. */
+/* bf16 halves the bytes between groups of ranks; the logical bytes are those of fp32. */
 static void bf16_halves_what_travels_between_groups(void **state) {
     (void)state;
     int first[RANKS + 1];
@@ -418,30 +417,32 @@ static void bf16_halves_what_travels_between_groups(void **state) {
         for (size_t h = 0; h < N_HOSTS; h++) {
             job fp32 = job_at(k, hosts[h]), bf16 = fp32;
             bf16.codec = bt_codec_at(BT_CODEC_BF16);
-            exchange(&fp32, several);
+            exchange_job(&fp32, several);
             const uint64_t whole = of_step.logical;
             assert_int_equal(of_step.wire, whole);
             bt_pairs_reset();
             bt_traffic_reset();
-            exchange(&bf16, several);
+            exchange_job(&bf16, several);
             const bt_traffic *t = bt_traffic_get(
                 bf16.shards == 1 ? BT_COLL_ALL_REDUCE : BT_COLL_REDUCE_SCATTER, BT_AXIS_DP);
-            double got = crossed(hosts[h]),
-                   want = formula(&bf16, hosts[h], first, groups_of(hosts[h], first)) / 2;
+            double got = bytes_between_hosts(hosts[h]),
+                   want = predicted_bytes_between_hosts(&bf16, hosts[h], first,
+                                                        groups_of(hosts[h], first)) /
+                          2;
             if (got != want)
                 fail_msg("job %zu, hosts of %s: %.0f bytes between hosts, %.0f by the formula", k,
                          hosts[h], got, want);
             assert_int_equal(of_step.logical, whole);
-            /* The exchange makes all savings. */
+            /* Only the exchange reduces the bytes. */
             assert_int_equal(of_step.logical - of_step.wire, t->bytes_logical - t->bytes_wire);
-            /* Every rank is a group, so nothing travels as fp32. */
+            /* Every rank is its own group, so nothing is sent as fp32. */
             if (groups_of(hosts[h], first) == size || strcmp(hosts[h], "6") == 0)
                 assert_int_equal(t->bytes_logical, 2 * t->bytes_wire);
         }
     }
 }
 
-/* A codec for these tests: multiples of a quarter in 16 bits; the loss is kept for the next step. */
+/* A codec for these tests: multiples of a quarter in 16 bits; the rounding error is added to the next step. */
 static size_t quarters_bound(size_t n) { return n * sizeof(int16_t); }
 
 static size_t quarters_encode(void *payload, const float *x, size_t n, void *state) {
@@ -481,45 +482,46 @@ static bt_codec quarters(size_t state_bytes) {
 }
 
 /* Returns the largest difference between the sum of many equal steps and their exact sum. */
-static double drift(job *j, int steps) {
+static double drift_of_sum(job *j, int steps) {
     static double sum[N], magnitude[N], total[N];
     double worst = 0;
     setup s;
-    exact(j, sum, magnitude);
+    exact_sum(j, sum, magnitude);
     memset(total, 0, sizeof total);
     begin(&s, j);
     for (int t = 0; t < steps; t++) {
-        step(&s, j, several);
+        exchange_step(&s, j, several);
         for (size_t i = 0; i < N; i++) total[i] += (double)several[i];
     }
     for (size_t i = 0; i < N; i++)
-        if (held(&s, j, i)) worst = fmax(worst, fabs(total[i] - steps * sum[i]));
+        if (holds_element(&s, j, i)) worst = fmax(worst, fabs(total[i] - steps * sum[i]));
     end(&s);
     return worst;
 }
 
-/* With error feedback the sums of many steps are as near as those of one: within half a quarter for each
- * rank that encodes. Without it they drift. */
+/* With error feedback the sum over many steps is as accurate as one step: within half a quarter for each rank that
+ * encodes. Without it the error grows. */
 static void error_feedback_repays_what_rounding_lost(void **state) {
     (void)state;
     enum { STEPS = 16 };
     const bt_codec with = quarters(sizeof(float)), without = quarters(0);
-    static const size_t rows[] = {0, 1, 2, 6}; /* the last of these has several nodes per rank */
+    static const size_t rows[] = {
+        0, 1, 2, 6}; /* In the last of these jobs each rank has several partial sums. */
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         for (int h = 0; h < 2; h++) {
             job j = job_at(rows[k], h ? "2" : NULL);
             j.codec = &with;
-            double kept = drift(&j, STEPS), bound = 0.125 * (size + 1) + 1e-3;
+            double kept = drift_of_sum(&j, STEPS), bound = 0.125 * (size + 1) + 1e-3;
             j.codec = &without;
-            double lost = drift(&j, STEPS);
+            double lost = drift_of_sum(&j, STEPS);
             if (!(kept <= bound && lost > 2 * bound))
                 fail_msg("job %zu: %g off with error feedback, %g without", rows[k], kept, lost);
         }
     }
 }
 
-/* Shards without replicas: each rank refuses the first payload that it decodes, after all its messages were
- * exchanged, and adds nothing. */
+/* With shards and no replicas, each rank refuses the first payload it decodes after all its messages were exchanged,
+ * and adds none. */
 static void invalid_payloads_are_never_added(void **state) {
     (void)state;
     const bt_codec codec = quarters(0);

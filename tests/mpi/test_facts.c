@@ -1,6 +1,6 @@
 // ctest: ranks=4
-/* Facts of a run on several ranks: sizes of groups, placement, and a warning if ranks that communicate in
- * every layer are on several hosts. gethostname is defined here. */
+/* Facts of a run on several ranks: sizes of groups, placement, and a warning if ranks that communicate in every layer
+ * are on different hosts. The test replaces gethostname. */
 #include "tests/tiny_run.h"
 
 #include <unistd.h>
@@ -26,7 +26,7 @@ static void fact_is(const char *key, const char *want) {
     if (!got || strcmp(got, want) != 0) fail_msg("%s is %s, not %s", key, got ? got : "none", want);
 }
 
-static const char *warning(void) {
+static const char *check_placement_warning(void) {
     for (size_t i = 0; i < sink.n_events; i++)
         if (strstr(sink.events[i].title, "tensor-parallel groups span"))
             return sink.events[i].title;
@@ -55,9 +55,11 @@ static void groups_on_several_hosts_are_reported(void **state) {
             assert_int_equal(sink.ranks[r].dp_replicate, rows[i].tp[0] == '2' ? r / 2 : r);
         }
         if (!rows[i].says)
-            assert_null(warning());
-        else if (!warning() || strncmp(warning(), rows[i].says, strlen(rows[i].says)) != 0)
-            fail_msg("'%s' does not contain '%s'", warning() ? warning() : "", rows[i].says);
+            assert_null(check_placement_warning());
+        else if (!check_placement_warning() ||
+                 strncmp(check_placement_warning(), rows[i].says, strlen(rows[i].says)) != 0)
+            fail_msg("'%s' does not contain '%s'",
+                     check_placement_warning() ? check_placement_warning() : "", rows[i].says);
     }
 }
 
@@ -67,7 +69,7 @@ static void sizes_are_those_of_the_layout(void **state) {
     if (is_first()) {
         fact_is("world_size", "4");
         fact_is("dp_size", "2");
-        fact_is("comm.on_host", "messages"); /* Encoded gradients are exchanged by MPI. */
+        fact_is("comm.on_host", "messages"); /* MPI sends encoded gradients. */
         fact_is("codec", "bf16");
         fact_is("accum", "2");
     }
@@ -84,7 +86,7 @@ static void sizes_are_those_of_the_layout(void **state) {
     }
 }
 
-/* Each link has either its figures or a note that they are missing; an axis of one rank has neither. */
+/* A link has either its figures or a note that they are missing; an axis with one rank has neither. */
 static void links_are_measured_or_marked_unmeasured(void **state) {
     (void)state;
     train((const char *const[]){"--steps", "1", NULL});
@@ -111,7 +113,7 @@ int main(void) {
                                        cmocka_unit_test(sizes_are_those_of_the_layout),
                                        cmocka_unit_test(links_are_measured_or_marked_unmeasured)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (failed) bt_comm_abort(1); /* Aborts, because the remaining ranks may wait for this one. */
+    if (failed) bt_comm_abort(1); /* Other ranks may wait for this rank, so the job is aborted. */
     bt_comm_finalize();
     return failed;
 }

@@ -1,7 +1,7 @@
 // ctest: ranks=2 timeout=240
-/* fp16 with a dynamic loss scale, on one rank and on two in every ZeRO stage: losses near fp32, the same in
- * every layout, the same bits when reproducible; an overflow skips one step on all ranks, and a checkpoint
- * keeps the scale. */
+/* fp16 with a dynamic loss scale, on one rank and on two in every ZeRO stage: the losses are near those of fp32 and
+ * equal in every layout, with equal bits in reproducible training. An overflow skips one step on all ranks, and a
+ * checkpoint keeps the scale. */
 #include <unistd.h>
 
 #define LAYOUT_LONG      /* The loss scale changes every few steps. */
@@ -26,7 +26,7 @@ static void near_fp32(void **state) {
         assert_true(alone.steps[i].v[BT_MS_LOSS_SCALE] == 65536);
         assert_true(full.steps[i].v[BT_MS_LOSS_SCALE] == 1);
     }
-    /* Recorded gradients are unscaled, with the precision of fp16. */
+    /* Recorded gradients are divided by the scale and have the precision of fp16. */
     layout_near(full.steps[0].v[BT_MS_GRAD_NORM], alone.steps[0].v[BT_MS_GRAD_NORM], 2e-3,
                 "grad_norm", 0);
     assert_true(full.steps[0].v[BT_MS_GRAD_NORM] != alone.steps[0].v[BT_MS_GRAD_NORM]);
@@ -82,7 +82,7 @@ static void overflow_skips_one_step_on_all_ranks(void **state) {
             assert_true(v[BT_MS_LOSS_SCALE] == ldexp(1, most_exponent + (skipped == 0)));
             assert_true(isfinite(v[BT_MS_GRAD_NORM]) == (v[BT_MS_SKIPPED] == 0));
             layout_near(lonely[BT_MS_LOSS], v[BT_MS_LOSS], 1e-4, "loss", i);
-            /* no update */
+            /* a skipped step */
             if (v[BT_MS_SKIPPED] == 1 && i + 1 < LAYOUT_STEPS)
                 assert_true(v[BT_MS_LR] == together.steps[i + 1].v[BT_MS_LR]);
             skipped += v[BT_MS_SKIPPED] == 1;
@@ -131,7 +131,7 @@ static void a_checkpoint_keeps_the_scale(void **state) {
 }
 
 /* Counts the skipped steps of a run with the scale 2^exponent. */
-static int skips(int exponent, fake_sink *f) {
+static int count_skipped_steps(int exponent, fake_sink *f) {
     char text[64];
     int n = 0;
     set_scale(text, sizeof text, exponent);
@@ -146,11 +146,11 @@ int main(void) {
     static const char *const fp16[] = {FP16, NULL};
     layout_run(&full, NULL, NULL);
     layout_run(&exact, units, NULL);
-    /* Halves the scale until the step succeeds, which is near the largest that always does. */
-    (void)skips(34, &overflowing);
+    /* The run halves the scale until a step succeeds. */
+    (void)count_skipped_steps(34, &overflowing);
     most_exponent = ilogb(overflowing.steps[LAYOUT_STEPS - 1].v[BT_MS_LOSS_SCALE]);
-    while (skips(most_exponent, &overflowing) > 0) most_exponent--;
-    while (skips(most_exponent + 1, &overflowing) == 0) most_exponent++;
+    while (count_skipped_steps(most_exponent, &overflowing) > 0) most_exponent--;
+    while (count_skipped_steps(most_exponent + 1, &overflowing) == 0) most_exponent++;
     layout_run(&alone, fp16, NULL);
     if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 2) return 1;
     const struct CMUnitTest tests[] = {
@@ -161,7 +161,7 @@ int main(void) {
         cmocka_unit_test(a_checkpoint_keeps_the_scale),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* Aborts, because the remaining ranks may wait for this one. */
+    /* Other ranks may wait for this rank, so the job is aborted. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

@@ -1,6 +1,6 @@
 // ctest: ranks=3
-/* The gather of ZeRO-3 on three ranks in whole runs: per layer or once a step, with the same bits; the
- * statistics of one rank; memory of one layer instead of all. */
+/* ZeRO-3 gathers weights on three ranks, per layer or once a step, with the same bits; the statistics equal those of
+ * one rank, and the memory of gathered weights is that of one layer. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -44,7 +44,7 @@ static void once_a_step_has_the_same_bits(void **state) {
     }
 }
 
-/* Counts of the owners' pieces add up to those of one rank. */
+/* The counts in the owners' pieces add up to those of one rank. */
 static void statistics_are_those_of_one_rank(void **state) {
     (void)state;
     static const char *const words[] = {SHARDED, NULL};
@@ -84,7 +84,7 @@ static void memory_is_that_of_one_layer(void **state) {
     double linear = atof(fake_fact(&together, "params.linear")), layer = linear / LAYERS,
            taken = 32 * 64;
     assert_true(exchange[0] == exchange[1]);
-    /* at least a code and a byte in its packed form */
+    /* A packed weight uses at least a code and a byte. */
     assert_true(zero2 >= 2 * linear);
     double panels = (zero2 - linear) / LAYERS; /* memory of one layer */
     if (!(fabs(quantised[0] - panels - taken) <= 0.02 * panels))

@@ -1,7 +1,7 @@
 // ctest: ranks=4 timeout=300
-/* Properties of every layout on four ranks: gradients equal those of one rank element by element; bytes on
- * the wire are within 1 % of the formula, and independent of the number of micro-batches; a checkpoint of
- * one layout resumes in every other one. */
+/* Properties of every layout on four ranks: gradients equal those of one rank element by element; bytes on the wire are
+ * within 1 % of the formula and independent of the number of micro-batches; a checkpoint of one layout resumes in every
+ * other layout. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -11,9 +11,9 @@
 typedef struct layout {
     const char *name, *words[12];
     int zero, shards;
-    bool once;         /* ZeRO-3 gathers once a step. */
-    bool reproducible; /* Losses are exchanged for every unit. */
-    bool bf16;         /* gradients on the wire */
+    bool once;         /* ZeRO-3 gathers once a step */
+    bool reproducible; /* the losses of every unit are exchanged */
+    bool bf16;         /* send gradients as bf16 */
 } layout;
 
 static const layout layouts[] = {
@@ -32,7 +32,7 @@ static const layout layouts[] = {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0], WORDS = 40 };
 
-/* modes that change no byte: the exchange is that of the layout */
+/* modes that send the same bytes as their layout */
 static const layout modes[] = {
     {.name = "reproducible",
      .words = {STRIPES, "--set", "train.reproducible=true"},
@@ -58,7 +58,7 @@ static const layout modes[] = {
 };
 enum { N_MODES = sizeof modes / sizeof modes[0] };
 
-/* half the bytes of gradients */
+/* halves the bytes of gradients */
 #define BF16 "--codec", "bf16"
 static const layout codecs[] = {
     {.name = "plain, bf16 gradients", .words = {STRIPES, BF16}, .shards = 1, .bf16 = true},
@@ -80,7 +80,7 @@ static const layout codecs[] = {
 };
 enum { N_CODECS = sizeof codecs / sizeof codecs[0] };
 
-/* further layouts in which a checkpoint resumes; bytes and memory of tensor parallelism have their own tests */
+/* Other layouts in which a checkpoint resumes; other tests check the bytes and memory of tensor parallelism. */
 static const layout groups[] = {
     {.name = "2 x tp 2", .words = {"--tp", "2"}},
     {.name = "zero 3 x tp 2", .words = {STRIPES, "--tp", "2", "--dp-shard", "2", "--zero", "3"}},
@@ -94,7 +94,7 @@ static void gradients_equal_element_by_element(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++)
         layout_check_grads(layouts[k].name, layouts[k].words, &lonely_grads, 1e-5);
-    /* Gradients of four ranks and their sum are each within 2^-8. */
+    /* The gradients of four ranks and their sum have a relative error of at most 2^-8 each. */
     for (size_t k = 0; k < N_CODECS; k++)
         layout_check_grads(codecs[k].name, codecs[k].words, &lonely_grads, 0.05);
 }
@@ -103,8 +103,8 @@ static void gradients_equal_element_by_element(void **state) {
  * - sums to owners: (n-1)/n of the gradients
  * - owners to all (plain): 1/n to n-1 ranks; among replicas: 1/n to R-1 ranks
  * - weights: 1/S to S-1 ranks; 32 bits a parameter, a ternary one 2 in every gather (ZeRO-3) */
-static double formula(const layout *l, const bt_train_result *r, double ternary, double gathers,
-                      double grad_bytes) {
+static double predicted_bytes_per_rank(const layout *l, const bt_train_result *r, double ternary,
+                                       double gathers, double grad_bytes) {
     double n = 4, S = l->shards, R = n / S, params = (double)r->params, grads = grad_bytes * params,
            bits = 2;
     double weights = S > 1 ? 4 * (params - ternary) + gathers * bits / 8 * ternary : 0;
@@ -123,20 +123,20 @@ static void bytes_follow_the_formula(void **state) {
         logical[0] = layout_logical_bytes();
         got[1] = layout_bytes(l->words, "1", 4, &r, &linear);
         logical[1] = layout_logical_bytes();
-        /* in addition, of twelve micro-batches */
+        /* in addition, the losses of twelve micro-batches */
         double ternary = l->zero == 3 ? linear : 0, losses = l->reproducible ? 12 * 8 * 1.5 : 0;
         bool once = l->once || l->zero < 3;
         double gathers[2] = {layout_gathers(once, 1, 2), layout_gathers(once, 4, 2)};
         for (size_t i = 0; i < 2; i++) {
-            double want = formula(l, &r, ternary, gathers[i], l->bf16 ? 2 : 4),
-                   plain = formula(l, &r, ternary, gathers[i], 4);
+            double want = predicted_bytes_per_rank(l, &r, ternary, gathers[i], l->bf16 ? 2 : 4),
+                   plain = predicted_bytes_per_rank(l, &r, ternary, gathers[i], 4);
             if (!(fabs(got[i] / want - 1) < 0.01 && fabs(logical[i] / plain - 1) < 0.01))
                 fail_msg("%s: %.0f bytes a step and rank for %.0f, %.0f for %.0f by the formula",
                          l->name, got[i], logical[i], want, plain);
             if (!l->bf16) assert_true(logical[i] == got[i]);
             if (l->zero < 3) continue;
             /* All bytes except gradients and fp32 weights belong to the gather, including scales. */
-            double gather = got[i] - formula(l, &r, ternary, 0, l->bf16 ? 2 : 4),
+            double gather = got[i] - predicted_bytes_per_rank(l, &r, ternary, 0, l->bf16 ? 2 : 4),
                    bits = 8 * gather / (gathers[i] * ternary * (l->shards - 1) / l->shards);
             if (!(bits <= 2.1))
                 fail_msg("%s: the gather takes %.3f bits a parameter", l->name, bits);
@@ -163,8 +163,7 @@ static bool same_losses(const fake_sink *a, const fake_sink *b) {
     return true;
 }
 
-/* A codec rounds reproducibly. The rounded sums depend on replicas and hosts only, so ZeRO-1 and ZeRO-2 have
- * the same bits. */
+/* A codec rounds reproducibly. Its sums depend only on replicas and hosts, so ZeRO-1 and ZeRO-2 give the same bits. */
 static void codecs_have_the_same_bits_again(void **state) {
     (void)state;
     static fake_sink of[N_CODECS];
@@ -187,7 +186,7 @@ static void codecs_have_the_same_bits_again(void **state) {
     assert_false(same_losses(&of[0], &together));
 }
 
-/* Two hosts of two ranks have every loss, norm and byte of one host. */
+/* A run on two hosts of two ranks has every loss, norm and byte of a run on one host. */
 static void hosts_change_no_bit(void **state) {
     (void)state;
     static fake_sink near;
@@ -210,7 +209,8 @@ static void hosts_change_no_bit(void **state) {
 
 static char dir[64];
 
-static void part(fake_sink *f, const layout *l, const char *stop_after, const char *resume_dir) {
+static void run_layout_part(fake_sink *f, const layout *l, const char *stop_after,
+                            const char *resume_dir) {
     const char *words[WORDS] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after};
     size_t n = 6;
     if (!resume_dir[0] && stop_after[0] != '0') {
@@ -228,11 +228,11 @@ static void one_checkpoint_resumes_in_every_layout(void **state) {
     static fake_sink first, rest;
     for (size_t w = 0; w < sizeof writers / sizeof writers[0]; w++) {
         layout_folder(dir);
-        part(&together, &writers[w], "0", "");
-        part(&first, &writers[w], "5", "");
+        run_layout_part(&together, &writers[w], "0", "");
+        run_layout_part(&first, &writers[w], "5", "");
         for (size_t k = 0; k < N_LAYOUTS + N_GROUPS; k++) {
             const layout *to = k < N_LAYOUTS ? &layouts[k] : &groups[k - N_LAYOUTS];
-            part(&rest, to, "0", dir);
+            run_layout_part(&rest, to, "0", dir);
             assert_int_equal(rest.n_steps, 3);
             for (size_t i = 0; i < 3; i++) {
                 assert_int_equal(rest.steps[i].step, 5 + i);
@@ -244,8 +244,8 @@ static void one_checkpoint_resumes_in_every_layout(void **state) {
     }
 }
 
-/* A checkpoint does not contain the codec: with the same codec a resumed run has the bits of the
- * uninterrupted one, with another its losses are near. */
+/* A checkpoint does not contain the codec. A resumed run with the same codec has the bits of the uninterrupted run;
+ * with another codec its losses are near. */
 static void a_checkpoint_resumes_with_another_codec(void **state) {
     (void)state;
     static const layout fp32 = {.name = "zero 2", .words = {STRIPES, "--zero", "2"}};
@@ -257,9 +257,9 @@ static void a_checkpoint_resumes_with_another_codec(void **state) {
         const layout *from = rows[k][0], *to = rows[k][1];
         bool differs = false;
         layout_folder(dir);
-        part(&together, from, "0", "");
-        part(&first, from, "5", "");
-        part(&rest, to, "0", dir);
+        run_layout_part(&together, from, "0", "");
+        run_layout_part(&first, from, "5", "");
+        run_layout_part(&rest, to, "0", dir);
         assert_int_equal(rest.n_steps, 3);
         for (size_t i = 0; i < 3; i++) {
             double want = together.steps[5 + i].v[BT_MS_LOSS], got = rest.steps[i].v[BT_MS_LOSS];

@@ -1,7 +1,6 @@
 // ctest: ranks=2
-/* The planner's probe of links measures the gradient exchange of training: through shared memory of a host,
- * as replicas and as shards; there is no result if the system refuses that memory, or if ranks are on
- * several hosts and exchange messages. */
+/* The planner's probe measures the gradient exchange of training through shared memory of a host, for replicas and for
+ * shards. It returns no result if the system refuses shared memory or if the ranks are on several hosts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +16,7 @@
 
 static bt_rates r;
 
-static const bt_link_rate *probed(void) {
+static const bt_link_rate *probe_links(void) {
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_rates_probe_links(&r, &err), BT_OK);
     assert_int_equal(r.n_links, 1);
@@ -27,7 +26,7 @@ static const bt_link_rate *probed(void) {
 
 static void gradients_go_through_memory(void **state) {
     (void)state;
-    const bt_link_rate *l = probed();
+    const bt_link_rate *l = probe_links();
     assert_true(l->grads_sum_s > 0);
     assert_true(l->grads_back_s >= 0);
 }
@@ -35,7 +34,7 @@ static void gradients_go_through_memory(void **state) {
 static void memory_that_is_refused_is_no_link(void **state) {
     (void)state;
     bt_testing_exchange_messages = true;
-    const bt_link_rate *l = probed();
+    const bt_link_rate *l = probe_links();
     bt_testing_exchange_messages = false;
     assert_true(l->grads_sum_s == 0 && l->grads_back_s == 0);
 }
@@ -43,7 +42,7 @@ static void memory_that_is_refused_is_no_link(void **state) {
 static void hosts_share_no_memory(void **state) {
     (void)state;
     setenv("BITRAIN_TEST_HOSTS", "1", 1);
-    const bt_link_rate *l = probed();
+    const bt_link_rate *l = probe_links();
     unsetenv("BITRAIN_TEST_HOSTS");
     assert_true(l->grads_sum_s == 0 && l->grads_back_s == 0);
 }

@@ -51,7 +51,7 @@ static void the_bits_of_one_rank(void **state) {
     }
 }
 
-/* other data than AdamW's rows above */
+/* Muon differs from the rows of AdamW above. */
 static void bits_differ_from_adamw(void **state) {
     (void)state;
     static const tp_shape adamw = {"adamw", {EXACT}};
@@ -60,7 +60,7 @@ static void bits_differ_from_adamw(void **state) {
     assert_true(together.steps[2].v[BT_MS_LOSS] != tp_lonely[0].run.steps[2].v[BT_MS_LOSS]);
 }
 
-/* Momentum is sent to the owner for 1 - 1/D of the elements, the direction for R - 1/D of them. */
+/* The momentum of 1 - 1/D of the elements is sent to the owner, and the direction of R - 1/D of them. */
 static double matrix_elements(const tp_shape *shape) {
     bt_run_cfg cfg;
     bt_model_cfg m;
@@ -100,7 +100,7 @@ static void bytes_follow_the_formula(void **state) {
             if (v) assert_true(v[BT_MC_BYTES_LOGICAL] == 2 * v[BT_MC_BYTES_WIRE]);
         }
         double want = matrix_elements(&shape) * 2 * ((1 - 1 / d) + (rows[k].replicas - 1 / d));
-        /* per step of a sample; shards of a tiny model are slightly unequal */
+        /* Per step of a sample; the shards of a tiny model are slightly unequal. */
         sent /= 4;
         if (!(fabs(sent - want) <= 0.2 * want))
             fail_msg("%s: %.0f bytes a step, not %.0f", rows[k].layout.name, sent, want);

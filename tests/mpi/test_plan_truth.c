@@ -1,6 +1,6 @@
 // ctest: ranks=2 timeout=240
-/* The memory of a rank equals its plan in every layout: address space before and after a trainer is created,
- * compared with the sum of the plan's rows; and for pipeline stages the resident memory, row by row. */
+/* The memory of a rank equals its plan in every layout: the address space that a trainer adds equals the sum of the
+ * plan's rows, and for pipeline stages the resident memory equals each row. */
 #include "tests/tiny_run.h"
 
 #include <malloc.h>
@@ -29,9 +29,9 @@ static double address_space(void) {
     return kib * 1024;
 }
 
-/* Planned address space: the model's arenas completely (pages of other shards are mapped but never touched),
- * and all rows except the program itself, which exists already. */
-static double planned(const bt_run_cfg *cfg, int rank) {
+/* Returns the planned address space: the whole arenas of the model (pages of other shards are mapped but not touched)
+ * and all rows except the program, which is already in memory. */
+static double planned_address_space(const bt_run_cfg *cfg, int rank) {
     bt_arena_row rows[BT_PLAN_MAX];
     bt_model_setup model = bt_run_cfg_setup(cfg, rank);
     double sum = 0;
@@ -43,17 +43,17 @@ static double planned(const bt_run_cfg *cfg, int rank) {
     return sum;
 }
 
-static void *nothing(void *none) { return none; }
+static void *no_difference(void *none) { return none; }
 
-/* The C library keeps the stack of an ended thread for the next one, here the prefetching reader: its
- * address space, almost untouched, belongs to no layout. */
+/* The C library keeps the stack of an ended thread, here the prefetching reader, for the next thread. Its address space
+ * is created before the first measurement. */
 static void keep_a_stack(void) {
     pthread_t t;
-    assert_int_equal(pthread_create(&t, NULL, nothing, NULL), 0);
+    assert_int_equal(pthread_create(&t, NULL, no_difference, NULL), 0);
     assert_int_equal(pthread_join(t, NULL), 0);
 }
 
-/* products that read weights as bf16, if this machine has them */
+/* Products read weights as bf16 if this machine has such kernels. */
 #define BF16 "--isa", "auto", "--precision", "bf16"
 
 static void a_rank_uses_its_planned_memory(void **state) {
@@ -76,7 +76,7 @@ static void a_rank_uses_its_planned_memory(void **state) {
         {"--optimizer", "muon"},
         {"--zero", "3", "--optimizer", "muon"},
         {"--tp", "2", "--optimizer", "muon"},
-        /* Buckets are so large that a codec's memory exceeds the tolerance. */
+        /* The buckets are so large that the codec's memory exceeds the tolerance. */
         {"--codec", "bf16", "--set", "train.bucket_bytes=33554432"},
         {"--codec", "bf16", "--set", "train.bucket_bytes=33554432", "--zero", "1"},
         {"--codec", "int8"},
@@ -87,8 +87,8 @@ static void a_rank_uses_its_planned_memory(void **state) {
         {"--zero", "3", BF16},
         {"--zero", "3", "--set", "model.linear=dense", BF16},
     };
-    /* Kernel scratch, which the plan counts as the program's: that of the first layout with the fastest
-     * kernels; a later layout allocates only what it needs in addition. Generic kernels need almost none. */
+    /* Kernel scratch is planned as part of the program. The first layout with the fastest kernels allocates it, and a
+     * later layout only what it needs in addition. Generic kernels need almost none. */
     double scratch = 0;
     keep_a_stack();
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
@@ -106,7 +106,8 @@ static void a_rank_uses_its_planned_memory(void **state) {
         (void)malloc_trim(0);
         double before = address_space();
         bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
-        double took = address_space() - before, want = planned(&cfg, bt_comm_rank(bt_comm_world()));
+        double took = address_space() - before,
+               want = planned_address_space(&cfg, bt_comm_rank(bt_comm_world()));
         if (scratch == 0 && strcmp(cfg.launch.isa, "auto") == 0) {
             scratch = took - want;
             assert_true(scratch > -(1 << 20) && scratch < 20 << 20);
@@ -121,7 +122,7 @@ static void a_rank_uses_its_planned_memory(void **state) {
 }
 
 /* Returns the resident bytes of a mapping. */
-static double resident(void *at, size_t total) {
+static double resident_bytes(void *at, size_t total) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (total + page - 1) / page;
     unsigned char *here = malloc(pages + 1);
     double bytes = 0;
@@ -143,7 +144,7 @@ static double latent_bytes(bt_model *m) {
         begin = from < begin ? from : begin;
         end = to > end ? to : end;
     }
-    return resident((void *)begin, end - begin);
+    return resident_bytes((void *)begin, end - begin);
 }
 
 static double resident_here(void) {
@@ -161,13 +162,13 @@ static double row_bytes(const bt_arena_row *rows, size_t n, const char *name) {
     return 0;
 }
 
-/* The model is wide enough that its memory exceeds that of any process. */
+/* The model is so wide that its memory exceeds that of any process. */
 #define WIDE_MODEL \
     "--set", "model.d_model=512", "--set", "model.d_ff=1024", "--set", "model.vocab=4096", \
         "--set", "model.heads=8", "--set", "model.kv_heads=4", "--batch-tokens", "128"
 
-/* After some steps the resident memory equals every row of a pipeline stage's plan: the model's arenas page
- * by page, and the remaining rows together. */
+/* After some steps the resident memory of a pipeline stage equals its plan: the model's arenas page by page, and the
+ * remaining rows together. */
 static void rows_of_a_stage_are_resident(void **state) {
     (void)state;
     static const char *const layouts[][6] = {
@@ -200,7 +201,7 @@ static void rows_of_a_stage_are_resident(void **state) {
                                           &m->acts_arena, &m->scratch_arena};
         double rest = all, planned_rest = 0;
         for (size_t k = 0; k < sizeof arenas / sizeof *arenas; k++) {
-            const double got = resident(arenas[k]->base, arenas[k]->bytes),
+            const double got = resident_bytes(arenas[k]->base, arenas[k]->bytes),
                          want = row_bytes(rows, n, arenas[k]->name);
             rest -= got;
             planned_rest -= want;
@@ -218,7 +219,7 @@ static void rows_of_a_stage_are_resident(void **state) {
     }
 }
 
-/* Starts a new maximum of the resident memory of this process; false where the system does not support it. */
+/* Resets the maximum of this process's resident memory; returns false if the system does not support that. */
 static bool begin_peak(void) {
     FILE *f = fopen("/proc/self/clear_refs", "w");
     if (!f) return false;
@@ -226,7 +227,7 @@ static bool begin_peak(void) {
     return fclose(f) == 0 && written;
 }
 
-static double peak(void) {
+static double peak_bytes(void) {
     char line[256];
     double kib = 0;
     FILE *f = fopen("/proc/self/status", "r");
@@ -237,8 +238,8 @@ static double peak(void) {
     return kib * 1024;
 }
 
-/* Memory that a part needs only now and then is in the plan: the largest resident memory of a run equals the sum of the
- * rows, which is wrong without the part's row. */
+/* The plan includes memory that a part of the trainer needs only at times: the maximum resident memory of a run equals
+ * the sum of the rows, and differs from the sum without the row of that part. */
 static void peaks_of_parts_are_planned(void **state) {
     (void)state;
     char out[] = "/tmp/bt-plan-truth-XXXXXX", command[64];
@@ -268,7 +269,7 @@ static void peaks_of_parts_are_planned(void **state) {
         const double before = resident_here();
         bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
         assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
-        const double most = peak() - before;
+        const double most = peak_bytes() - before;
         bt_trainer_destroy(t);
         bt_threads_release();
         if (!measured || !parts[i].row) continue;
@@ -285,7 +286,7 @@ static void peaks_of_parts_are_planned(void **state) {
     if (bt_comm_rank(bt_comm_world()) == 0) assert_int_equal(system(command), 0);
 }
 
-/* An island holds the whole model on every rank, and the exchange with the hub on the first. */
+/* On every rank an island holds the whole model, and on the first rank also the exchange with the hub. */
 static void an_island_uses_its_planned_memory(void **state) {
     (void)state;
     static const char *const modes[][5] = {
@@ -332,8 +333,8 @@ static void an_island_uses_its_planned_memory(void **state) {
     assert_int_equal(system(command), 0);
 }
 
-/* After a step the resident latent weights equal the plan: with ZeRO-3 the own shard and norms, including
- * embedding and head if they are read as bf16. */
+/* After a step the resident latent weights equal the plan: with ZeRO-3 they are the rank's shard and the norms,
+ * including embedding and head if those are read as bf16. */
 static void resident_latent_weights_equal_the_plan(void **state) {
     (void)state;
     static const char *const layouts[][8] = {
@@ -375,8 +376,8 @@ static void resident_latent_weights_equal_the_plan(void **state) {
 }
 
 int main(void) {
-    /* Freed memory of one layout must not serve the next: glibc would raise its threshold for mapping
-     * memory. */
+    /* Memory that one layout frees must not serve the next layout; without this setting glibc would raise its threshold
+     * for mapping memory. */
     if (mallopt(M_MMAP_THRESHOLD, 1 << 17) != 1) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_uses_its_planned_memory),
@@ -388,7 +389,7 @@ int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* Aborts, because the remaining ranks may wait for this one. */
+    /* Other ranks may wait for this rank, so the job is aborted. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

@@ -1,6 +1,6 @@
 // ctest: ranks=3
-/* The reducer adds the contributions of all ranks, for any bucket size and order in which pieces become
- * ready; notes are combined by maximum; waiting is attributed to early ranks. */
+/* The reducer adds the contributions of all ranks for any bucket size and any order in which pieces become ready; notes
+ * are combined by maximum; waiting time is attributed to the ranks that arrive early. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static void one_round(bt_reducer *r, size_t piece, bt_reduce_times *times) {
     for (int i = 0; i < N; i++) grads[i] = -1;
     bt_reducer_begin(r);
     bt_reducer_last(r);
-    /* Writes a piece and marks it ready, as the backward pass does. */
+    /* Writes each piece and marks it ready, as the backward pass does. */
     for (size_t end = N; end > 0;) {
         size_t begin = end > piece ? end - piece : 0;
         for (size_t i = begin; i < end; i++) grads[i] = (float)((i % 97) * (size_t)(rank + 1));
@@ -64,7 +64,7 @@ static void sums_are_right_for_any_cut(void **state) {
         }
 }
 
-/* Also within a host if its shared memory is refused: each message arrived, none before it was sent. */
+/* This holds also within a host without shared memory. Each message arrived, and not before it was sent. */
 static void messages_are_in_flight_part_of_the_time(void **state) {
     (void)state;
     bt_reducer_cfg cfg = {
@@ -88,7 +88,7 @@ static void messages_are_in_flight_part_of_the_time(void **state) {
     bt_testing_exchange_messages = false;
 }
 
-/* The last rank is 200 ms late: the remaining ranks wait for it, and it does not wait. */
+/* The last rank is 200 ms late: the other ranks wait for it, and it does not wait. */
 static void early_ranks_wait(void **state) {
     (void)state;
     bt_reducer_cfg cfg = {
@@ -112,11 +112,11 @@ static void blocked_time_is_split_by_who_was_late(void **state) {
     static const struct {
         int64_t blocked, skew, error, wait;
     } cases[] = {
-        {1000, 400, 10, 400}, /* the last rank arrived 400 later, then 600 of transfer */
+        {1000, 400, 10, 400}, /* the last rank arrived 400 later; the transfer took 600 */
         {1000, 0, 10, 0},     /* all ranks arrived together: transfer only */
         {1000, -300, 10, 0},  /* this rank was the last */
-        {1000, 29, 10, 0},    /* within the error of the clock */
-        {1000, 30, 10, 30},   {1000, 5000, 10, 1000}, /* never more than the blocked time */
+        {1000, 29, 10, 0},    /* less than the error of the clock */
+        {1000, 30, 10, 30},   {1000, 5000, 10, 1000}, /* at most the blocked time */
         {0, 400, 10, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -126,7 +126,7 @@ static void blocked_time_is_split_by_who_was_late(void **state) {
     }
 }
 
-/* Ranks that arrive together do not wait: their blocked time is transfer. Other load may delay a rank in
+/* Ranks that arrive together do not wait: their blocked time is transfer. Other load on the machine may delay a rank in
  * some of these rounds, not in all. */
 static void a_transfer_is_exposed_not_waited_for(void **state) {
     (void)state;
@@ -150,7 +150,7 @@ static void a_single_rank_exchanges_nothing(void **state) {
     (void)state;
     bt_mesh self;
     bt_err err = BT_ERR_INIT;
-    bt_mesh_shape s = {1, 1, 1, size}; /* tensor parallel: no replicas */
+    bt_mesh_shape s = {1, 1, 1, size}; /* tensor parallel, without replicas */
     assert_int_equal(bt_mesh_create(&self, &s, w, &err), BT_OK);
     bt_reducer_cfg cfg = {
         .mesh = &self, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
@@ -164,12 +164,12 @@ static void a_single_rank_exchanges_nothing(void **state) {
     int64_t note = rank;
     assert_int_equal(bt_reducer_finish(r, &note, 1, &times, &err), BT_OK);
     for (int i = 0; i < N; i++) assert_true(grads[i] == 5);
-    assert_int_equal(note, size - 1); /* Notes are still exchanged over the world. */
+    assert_int_equal(note, size - 1); /* Notes are exchanged over the world. */
     bt_reducer_destroy(r);
     bt_mesh_release(&self);
 }
 
-/* On one host the true offset is 0, so the measured one must be within the stated error. */
+/* On one host the true offset is 0, so the measured offset must be within the stated error. */
 static void ping_pong_bounds_its_own_error(void **state) {
     (void)state;
     bt_clock_sync s;

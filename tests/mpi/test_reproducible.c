@@ -1,7 +1,7 @@
 // ctest: ranks=3
-/* train.reproducible in one table of layouts: losses, norms and final weights of every layout have the bits of one
- * rank. Each row names the numbers of ranks that it runs on; test_reproducible2.c, test_reproducible4.c and
- * test_reproducible6.c compile the same table for theirs. Three ranks have no tensor parallelism. */
+/* With train.reproducible, the losses, norms and final weights of every layout have the bits of one rank. Each row of
+ * the table names the numbers of ranks that it runs on; test_reproducible2.c, test_reproducible4.c and
+ * test_reproducible6.c compile the same table for other numbers. Three ranks have no tensor parallelism. */
 #include "engine/base/testing/testing.h"
 #include "tests/mpi/layouts.h"
 
@@ -11,7 +11,7 @@
 #define REST_TP "1"
 #define SHARES "9,1,6"
 #endif
-#if RANKS == 2 || RANKS == 4 /* eight parts */
+#if RANKS == 2 || RANKS == 4 /* The model divides into eight parts. */
 #define MODEL
 #define MANY_HEADS "--set", "model.heads=8", "--set", "model.kv_heads=4"
 #define FEW_KV "--set", "model.heads=8", "--set", "model.kv_heads=2"
@@ -76,7 +76,7 @@ static const shape shapes[N_SHAPES] = {
                    "--set", "model.no_rope_every=2", "--set", "model.init_out=plain", "--set",
                    "optim.embed_lr=2", "--set", "train.seq_ramp=0.4", "--set",
                    "train.dense_steps=6", "--set", "train.unit=2", NOISE}},
-    /* the settings of the preset nano for data with tokens to learn */
+    /* the settings of the preset nano, for data with learnable tokens */
     [NANO] = {"nano's recipe",
               {MODEL "--precision", "bf16", "--grad", "int8", "--set", "model.init_out=zero",
                "--set", "optim.embed_lr=6", "--set", "optim.beta1=0.8", "--set",
@@ -93,8 +93,8 @@ static const shape shapes[N_SHAPES] = {
 enum {
     UNITS_8 = 8, /* micro-batches of a step on all ranks */
     UNITS_16 = 16,
-    MESSAGES = 32, /* tensor-parallel ranks as if on several hosts */
-    HOSTS = 64,    /* the first two ranks as if on one host, the others on another */
+    MESSAGES = 32, /* tensor-parallel ranks use messages, as between hosts */
+    HOSTS = 64,    /* the first two ranks share a simulated host, the other ranks another */
     SLOW = 128     /* rank 1 sleeps, so that measured shares give it less */
 };
 
@@ -186,7 +186,8 @@ static const layout layouts[] = {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
-/* without the fixed order these have other bits at once, so the comparison above can fail */
+/* Without the fixed order of additions these layouts differ in the first steps, which shows that the comparison can
+ * fail. */
 static const layout not_reproducible[] = {
     {R2, "tp", TINY_MODEL, 0, {"--tp", TP, "--set", "train.reproducible=false"}},
     {R4, "replicas", UNITS_OF_ONE, 0, {"--set", "train.reproducible=false", "--micro-batch", "1"}},
@@ -197,7 +198,7 @@ static float *lonely_weights[N_SHAPES], *weights;
 
 static bool runs_on_these_ranks(const layout *l) { return l->ranks & 1 << RANKS; }
 
-/* a high rate without warm-up: other bits separate the losses within few steps */
+/* A high rate without warm-up: different bits separate the losses within a few steps. */
 static const char *const *words_of(int s, const char *const *more) {
     static const char *words[64];
     static const char *const base[] = {"--set", "train.reproducible=true",
@@ -212,7 +213,7 @@ static const char *const *words_of(int s, const char *const *more) {
     return words;
 }
 
-static void run(fake_sink *f, int s, const char *const *more, float **w) {
+static void run_layout_row(fake_sink *f, int s, const char *const *more, float **w) {
     layout_run(f, words_of(s, more), w);
 }
 
@@ -233,11 +234,11 @@ static bt_params params_of(int s, const char *const *more, bt_model_slice *part)
     return p;
 }
 
-/* Compares this rank's blocks with the one rank's tensors. Returns the number of elements that differ, and the
- * first tensor that has one. */
-static size_t other_weights(int s, const char *const *more, const char **first) {
+/* Compares this rank's blocks with the tensors of one rank. Returns the number of elements that differ, and the first
+ * tensor with a difference. */
+static size_t count_other_weights(int s, const char *const *more, const char **first) {
     bt_model_slice part, none;
-    /* enough units for this number of ranks */
+    /* as many units as the ranks need */
     static const char *const units[] = {"--set", "train.unit=1", NULL};
     bt_params p = params_of(s, more, &part), whole = params_of(s, units, &none);
     size_t differ = 0;
@@ -266,13 +267,13 @@ static void run_layout(const layout *l) {
     bt_testing_tp_messages = l->flags & MESSAGES;
     if (l->flags & HOSTS) assert_int_equal(setenv("BITRAIN_TEST_HOSTS", "2", 1), 0);
     if (l->flags & SLOW) assert_int_equal(setenv("BITRAIN_TEST_SLOW", "1:8", 1), 0);
-    run(&together, l->shape, l->words, &weights);
+    run_layout_row(&together, l->shape, l->words, &weights);
     assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
     assert_int_equal(unsetenv("BITRAIN_TEST_SLOW"), 0);
     bt_testing_tp_messages = false;
 }
 
-/* each unit is computed once; a rank that sleeps has fewer at the end */
+/* Checks that each unit is computed once and that a rank that sleeps has fewer units at the end. */
 static void units_are_shared(const layout *l) {
     const fake_step *first = &together.steps[0], *last = &together.steps[LAYOUT_STEPS - 1];
     double sum = 0;
@@ -300,7 +301,7 @@ static void same_bits(const layout *l) {
         }
     }
     const char *first = "";
-    size_t differ = other_weights(l->shape, l->words, &first);
+    size_t differ = count_other_weights(l->shape, l->words, &first);
     if (differ) fail_msg("%zu weights differ from one rank's, the first in %s", differ, first);
     layout_conserves();
     units_are_shared(l);
@@ -327,7 +328,7 @@ static void without_it_the_bits_differ(void **state) {
 }
 
 #if RANKS != 3
-/* a checkpoint of tensor-parallel ranks, resumed by another layout */
+/* A checkpoint of tensor-parallel ranks is resumed by another layout. */
 static void resumed_by_another_layout(void **state) {
     (void)state;
     enum { CUT = 5 };
@@ -336,7 +337,7 @@ static void resumed_by_another_layout(void **state) {
     layout_folder(dir);
     const char *const first[] = {"--tp", TP, "--out", dir, "--stop-after", "5", NULL};
     static const char *const rest[] = {"--tp", REST_TP, "--zero", "1", NULL};
-    run(&together, BITLINEAR, first, NULL);
+    run_layout_row(&together, BITLINEAR, first, NULL);
     const char *all[64] = {LAYOUT_BASE};
     size_t n = 0;
     while (all[n]) n++;
@@ -354,16 +355,16 @@ static void resumed_by_another_layout(void **state) {
 #endif
 
 #if RANKS == 2
-/* int8 gradients work without reproducible training: a rank rounds its parts by noise of their own */
+/* int8 gradients without reproducible training: each rank rounds its parts with different noise. */
 static void int8_gradients_without(void **state) {
     (void)state;
     static const char *const words[] = {"--tp", TP,     "--set", "train.reproducible=false",
                                         "--lr", "3e-4", NULL};
     static fake_sink parts;
-    run(&parts, INT8_GRADIENTS, words, NULL);
+    run_layout_row(&parts, INT8_GRADIENTS, words, NULL);
     static const char *const floats[] = {
         "--tp", TP, "--set", "train.reproducible=false", "--lr", "3e-4", "--grad", "float", NULL};
-    run(&together, INT8_GRADIENTS, floats, NULL);
+    run_layout_row(&together, INT8_GRADIENTS, floats, NULL);
     bool differs = false;
     for (size_t i = 0; i < LAYOUT_STEPS; i++) {
         layout_near(together.steps[i].v[BT_MS_LOSS], parts.steps[i].v[BT_MS_LOSS], 1e-2, "loss", i);
@@ -374,12 +375,12 @@ static void int8_gradients_without(void **state) {
 #endif
 
 int main(void) {
-    /* one rank's run of each shape that the rows of this number of ranks have */
+    /* the single-rank run of each model that the rows for this number of ranks use */
     for (int s = 0; s < N_SHAPES; s++) {
         bool used = false;
         for (size_t i = 0; i < N_LAYOUTS; i++)
             used |= runs_on_these_ranks(&layouts[i]) && layouts[i].shape == s;
-        if (used) run(&lonely[s], s, NULL, &lonely_weights[s]);
+        if (used) run_layout_row(&lonely[s], s, NULL, &lonely_weights[s]);
     }
     if (!layout_begin(RANKS)) return 1;
     const struct CMUnitTest tests[] = {

@@ -1,5 +1,6 @@
 // ctest: ranks=4
-/* The rows of test_reproducible.c for 4 ranks: fewer kv heads than ranks, meshes of both kinds, replicas of shards. */
+/* The rows of test_reproducible.c for 4 ranks: fewer kv heads than ranks, meshes with tensor and data parallelism,
+ * replicas of shards. */
 #define RANKS 4
 #define TP "4"
 #define REST_TP "2"

@@ -1,6 +1,6 @@
 // ctest: ranks=2
-/* Tensor parallelism on two ranks: the losses of one rank for every kind of model and recompute; bytes by
- * the formula. */
+/* Tensor parallelism on two ranks: the losses equal those of one rank for every kind of model and of recomputation; the
+ * bytes follow the formula. */
 #include "engine/base/testing/testing.h"
 #include "tests/mpi/tp.h"
 
@@ -45,7 +45,7 @@ static void same_records_as_one_rank(void **state) {
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) tp_compare(shapes, &layouts[k]);
 }
 
-/* The same bits as if the ranks were on two hosts. */
+/* Simulating two hosts gives the same bits. */
 static void messages_make_no_difference(void **state) {
     (void)state;
     static fake_sink memory;

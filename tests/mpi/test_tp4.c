@@ -1,12 +1,12 @@
 // ctest: ranks=4
-/* Tensor parallelism on four ranks, alone and with ZeRO, replicas and shared kv heads: the losses of one
- * rank; a checkpoint of one layout resumes in others. */
+/* Tensor parallelism on four ranks, alone and with ZeRO, replicas and shared kv heads: the losses equal those of one
+ * rank; a checkpoint of one layout resumes in the others. */
 #include <unistd.h>
 
 #include "tests/mpi/tp.h"
 
 #define STRIPES \
-    "--set", "train.bucket_bytes=4096" /* the minimum: several stripes even in a tiny model */
+    "--set", "train.bucket_bytes=4096" /* The minimum gives several stripes even in a tiny model. */
 
 static const tp_shape shapes[] = {
     {"tiny", {NULL}},

@@ -1,6 +1,6 @@
 // ctest: ranks=4
-/* The exchanges of a tensor-parallel group on 4 ranks and on 2 x 2, through shared memory and by messages,
- * as defined in base/tp_group.h: row counts that do not divide, arrays larger than an outbox, groups. */
+/* The exchanges of a tensor-parallel group on 4 ranks and on 2 x 2, through shared memory and by messages, equal the
+ * definitions in base/tp_group.h: row counts that the ranks do not divide, arrays larger than a buffer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,10 +25,12 @@ enum { N_ROWS = sizeof row_counts / sizeof *row_counts, MOST_ROWS = 1001 };
 static bt_comm *axis;
 static int me, n;
 
-static float value(size_t i, int rank) { return (float)(bt_rng_unit(3, (uint64_t)rank, i) - 0.5); }
+static float value_of_rank(size_t i, int rank) {
+    return (float)(bt_rng_unit(3, (uint64_t)rank, i) - 0.5);
+}
 static float tree_sum(size_t i, int first, int many) {
     int left = many > 1 ? bt_tp_left(many) : 0;
-    return many == 1 ? value(i, first)
+    return many == 1 ? value_of_rank(i, first)
                      : tree_sum(i, first, left) + tree_sum(i, first + left, many - left);
 }
 static unsigned char byte_of(size_t i, int rank) {
@@ -45,14 +47,14 @@ static bt_tp_group *tp_group_of(bool messages) {
     return t;
 }
 
-static void gathers(bt_tp_group *t, size_t rows) {
+static void check_gathers(bt_tp_group *t, size_t rows) {
     unsigned char *a = malloc(rows * 5);
     float *b = t->common;
     size_t first = bt_tp_first_row(rows, me, n), end = bt_tp_first_row(rows, me + 1, n);
     memset(a, 0, rows * 5);
     for (size_t i = first * 5; i < end * 5; i++) a[i] = byte_of(i, me);
     float *c = calloc(rows * COLS, sizeof *c);
-    for (size_t i = first * COLS; i < end * COLS; i++) b[i] = c[i] = value(i, me);
+    for (size_t i = first * COLS; i < end * COLS; i++) b[i] = c[i] = value_of_rank(i, me);
     bt_tp_rows both[] = {{a, 5}, {c, COLS * sizeof(float)}}, one = {b, COLS * sizeof(float)};
     uint64_t before = bt_comm_bytes_wire();
     t->all_gather_rows(t, both, 2, rows);
@@ -63,14 +65,15 @@ static void gathers(bt_tp_group *t, size_t rows) {
         for (size_t r = bt_tp_first_row(rows, k, n); r < bt_tp_first_row(rows, k + 1, n); r++) {
             for (size_t i = r * 5; i < (r + 1) * 5; i++) assert_int_equal(a[i], byte_of(i, k));
             for (size_t i = r * COLS; i < (r + 1) * COLS; i++)
-                assert_true(b[i] == value(i, k) && c[i] == value(i, k));
+                assert_true(b[i] == value_of_rank(i, k) && c[i] == value_of_rank(i, k));
         }
     }
     free(a);
     free(c);
 }
 
-/* A row is as long as a message: more messages than may be in flight, and ranks with one less. */
+/* A row is as long as a message, so there are more messages than may be in flight, and some ranks have one message
+ * less. */
 static void gathers_wide(bt_tp_group *t) {
     enum { ROWS = 41, WIDE = 256 << 10 };
     unsigned char *x[2] = {calloc(ROWS, WIDE), calloc(ROWS, WIDE)}, *want = malloc(WIDE);
@@ -89,8 +92,8 @@ static void gathers_wide(bt_tp_group *t) {
     free(want);
 }
 
-static void reduces(bt_tp_group *t, size_t rows) {
-    for (size_t i = 0; i < rows * COLS; i++) t->partial[i] = value(i, me);
+static void check_reductions(bt_tp_group *t, size_t rows) {
+    for (size_t i = 0; i < rows * COLS; i++) t->partial[i] = value_of_rank(i, me);
     t->reduce_scatter_rows(t, rows, COLS);
     for (size_t i = bt_tp_first_row(rows, me, n) * COLS;
          i < bt_tp_first_row(rows, me + 1, n) * COLS; i++) {
@@ -101,12 +104,13 @@ static void reduces(bt_tp_group *t, size_t rows) {
 
 static void shares_and_sums(bt_tp_group *t, size_t count) {
     float *mine = malloc(count * sizeof *mine), *all = malloc((size_t)n * count * sizeof *all);
-    for (size_t i = 0; i < count; i++) mine[i] = value(i, me);
+    for (size_t i = 0; i < count; i++) mine[i] = value_of_rank(i, me);
     t->all_gather(t, mine, all, count * sizeof *mine);
     for (int k = 0; k < n; k++)
-        for (size_t i = 0; i < count; i++) assert_true(all[(size_t)k * count + i] == value(i, k));
+        for (size_t i = 0; i < count; i++)
+            assert_true(all[(size_t)k * count + i] == value_of_rank(i, k));
     for (int group = n; group >= 1; group /= 2) {
-        for (size_t i = 0; i < count; i++) mine[i] = value(i, me);
+        for (size_t i = 0; i < count; i++) mine[i] = value_of_rank(i, me);
         t->all_reduce(t, mine, count, group);
         for (size_t i = 0; i < count; i++) {
             int first = me / group * group;
@@ -118,8 +122,9 @@ static void shares_and_sums(bt_tp_group *t, size_t count) {
     free(all);
 }
 
-/* An exchange is charged to its own phases; it counts as waiting if the arrival of the peers is known. */
-static void charges(bt_tp_group *t, bool messages) {
+/* The time of an exchange is charged to its phases; it counts as waiting time if the arrival of the other ranks is
+ * known. */
+static void check_charged_phases(bt_tp_group *t, bool messages) {
     enum { LATE_NS = 100000000 };
     shares_and_sums(t, 1);
     bt_span_reset();
@@ -135,7 +140,7 @@ static void charges(bt_tp_group *t, bool messages) {
     bt_span_end();
 }
 
-/* Messages are counted by sender, a rank of the world; shared memory is not counted. */
+/* Messages are counted by sender, as a rank of the world; exchanges through shared memory are not counted. */
 static void counts_senders(bt_tp_group *t, bool messages) {
     enum { BYTES = 100 };
     unsigned char mine[BYTES] = {0}, all[4 * BYTES];
@@ -149,29 +154,29 @@ static void counts_senders(bt_tp_group *t, bool messages) {
     }
 }
 
-static void exchanges(bool messages) {
+static void check_exchanges(bool messages) {
     bt_err err = BT_ERR_INIT;
     bt_tp_group *t = tp_group_of(messages);
     for (size_t k = 0; k < 2 * N_ROWS; k++) {
         size_t rows = row_counts[k % N_ROWS];
         uint64_t before = bt_comm_bytes_wire();
-        reduces(t, rows);
+        check_reductions(t, rows);
         size_t own = bt_tp_first_row(rows, me + 1, n) - bt_tp_first_row(rows, me, n);
         assert_true(bt_comm_bytes_wire() - before == (rows - own) * COLS * sizeof(float));
-        gathers(t, rows);
+        check_gathers(t, rows);
         shares_and_sums(t, rows);
         assert_true(bt_tp_group_take_busy_ns(t) > 0 && bt_tp_group_take_busy_ns(t) == 0);
     }
     gathers_wide(t);
     counts_senders(t, messages);
     shares_and_sums(t, LONG);
-    charges(t, messages);
+    check_charged_phases(t, messages);
     assert_int_equal(bt_tp_group_check(t, &err), BT_OK);
     bt_tp_group_destroy(t);
 }
 
-/* Bytes of this process's mappings whose line contains the word. */
-static size_t mapped(const char *word) {
+/* Returns the bytes of this process's mappings whose line contains the word. */
+static size_t mapped_bytes(const char *word) {
     char line[4400];
     size_t bytes = 0, from, to;
     FILE *f = fopen("/proc/self/maps", "r");
@@ -182,16 +187,16 @@ static size_t mapped(const char *word) {
     return bytes;
 }
 
-/* Its memory equals the plan and is freed with it. */
+/* The memory of a group equals its plan and is freed with the group. */
 static void memory_is_freed(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     enum { ROWS = 3, WIDE = 20000, PAGE = 4096 };
     bt_tp_group *t = NULL;
-    assert_int_equal(mapped("bitrain-tp"), 0);
+    assert_int_equal(mapped_bytes("bitrain-tp"), 0);
     bt_testing_tp_messages = false;
     if (bt_tp_group_create(&t, axis, ROWS, WIDE, &err) != BT_OK) fail_msg("%s", err.msg);
-    assert_in_range(mapped("bitrain-tp"), bt_tp_group_shm_bytes(n, ROWS, WIDE),
+    assert_in_range(mapped_bytes("bitrain-tp"), bt_tp_group_shm_bytes(n, ROWS, WIDE),
                     bt_tp_group_shm_bytes(n, ROWS, WIDE) + 2 * PAGE);
     for (size_t i = 0; i < (size_t)ROWS * WIDE; i++) t->partial[i] = 1;
     t->reduce_scatter_rows(t, ROWS, WIDE);
@@ -199,16 +204,16 @@ static void memory_is_freed(void **state) {
          i < bt_tp_first_row(ROWS, me + 1, n) * WIDE; i++)
         assert_true(t->partial[i] == (float)n);
     bt_tp_group_destroy(t);
-    assert_int_equal(mapped("bitrain-tp"), 0);
+    assert_int_equal(mapped_bytes("bitrain-tp"), 0);
 }
 
 static void through_memory(void **state) {
     (void)state;
-    exchanges(false);
+    check_exchanges(false);
 }
 static void through_messages(void **state) {
     (void)state;
-    exchanges(true);
+    check_exchanges(true);
 }
 
 static int on_axis(bt_comm *c) {

@@ -1,8 +1,8 @@
 // ctest: ranks=4 timeout=240
-/* Tensor-parallel ranks whose parts begin within a kv head, as with the published BitNet shape (20 heads, 5
- * kv heads): two neighbours share the head. Losses of one rank; gradients element by element; every element
- * counted and saved once; a checkpoint resumes in other layouts; the bits of one rank when reproducible,
- * also with int8 gradients and norms of heads. */
+/* Tensor-parallel ranks whose parts begin within a kv head, as with the published BitNet shape (20 heads, 5 kv heads):
+ * two neighbouring ranks share the head. Losses and gradients equal those of one rank; every element is counted and
+ * saved once; a checkpoint resumes in other layouts; reproducible runs have the bits of one rank, also with int8
+ * gradients and norms of heads. */
 #include "engine/base/testing/testing.h"
 #include "tests/message.h"
 #include "tests/mpi/tp.h"
@@ -54,8 +54,8 @@ static void gradients_equal_element_by_element(void **state) {
         layout_check_grads(rows[k].name, rows[k].words, &lonely_grads, 1e-4);
 }
 
-/* The formula of test_eight.c for tp 4 alone, and once a step 2 (T-1)/T of the three kv heads that two ranks
- * share, for k and v. */
+/* The formula of test_eight.c for tp 4 alone, plus, once a step, 2 (T-1)/T of the three kv heads that two ranks share,
+ * for k and v. */
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     static const char *const words[] = {HEADS("20", "5"), "--tp", "4", NULL};
@@ -87,7 +87,7 @@ static void a_checkpoint_resumes_in_other_layouts(void **state) {
         {"tp 2, zero 3", 0, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2"}},
         {"tp 2, zero 1", 0, {STRIPES, "--tp", "2", "--zero", "1", "--dp-shard", "2"}},
     };
-    /* written by uneven parts, and by their shards */
+    /* Ranks with uneven parts, or their shards, write the checkpoint. */
     for (size_t from = 0; from < 3; from += 2)
         tp_goes_on(shapes, &all[from], all, sizeof all / sizeof *all);
 }
@@ -158,7 +158,7 @@ static void two_parts_share_one_kv_head(void **state) {
                      BT_ARG);
     message_has(err.msg, "--tp 5 does not divide model.d_ff = 6912");
     m.H = 30;
-    /* Five parts of six heads would put one kv head into three of them. */
+    /* With five parts of six heads, three parts would share one kv head. */
     m.KV = 3;
     assert_int_equal(bt_slice_cfg(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 10}, &err),
                      BT_ARG);

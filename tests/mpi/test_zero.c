@@ -1,12 +1,13 @@
 // ctest: ranks=4
-/* ZeRO 1, 2 and 3 on four ranks with every division into shards and replicas: the losses of one rank; moments and
- * latent weights divided among ranks. test_layouts.c compares gradients and bytes, and resumes checkpoints. */
+/* ZeRO 1, 2 and 3 on four ranks with every division into shards and replicas: the losses equal those of one rank;
+ * moments and latent weights are divided among ranks. test_layouts.c compares gradients and bytes, and resumes
+ * checkpoints. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
 
 #define STRIPES \
-    "--set", "train.bucket_bytes=4096" /* the minimum: several stripes even in a tiny model */
+    "--set", "train.bucket_bytes=4096" /* The minimum gives several stripes even in a tiny model. */
 
 static const struct layout {
     const char *name, *words[14];
@@ -41,7 +42,7 @@ static void same_records_and_divided_moments(void **state) {
         layout_traffic();
         double whole = 8.0 * (double)r.params / layouts[k].shards,
                mine = atof(fake_fact(&together, "arena.optimizer"));
-        /* A stripe is rounded up to a block for each rank. */
+        /* A stripe is rounded up to whole blocks for each rank. */
         double blocks = 8.0 * BT_SUM_BLOCK * 4;
         if (!(mine <= whole + blocks && mine > 0))
             fail_msg("%s: %.0f bytes of moments here, %.0f are a shard's", layouts[k].name, mine,
@@ -49,7 +50,7 @@ static void same_records_and_divided_moments(void **state) {
     }
 }
 
-/* ZeRO-3: exactly one rank of a replica holds each latent ternary weight (untouched memory reads as zero). */
+/* With ZeRO-3 exactly one rank of a replica holds each latent ternary weight; untouched memory reads as zero. */
 static void only_the_owner_holds_a_latent_weight(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -63,7 +64,7 @@ static void only_the_owner_holds_a_latent_weight(void **state) {
         assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
         const bt_params *p = bt_model_params(bt_trainer_model(t));
         const float *w = bt_model_weights(bt_trainer_model(t));
-        double here[2] = {0, 0}, all; /* latent values held; number of values */
+        double here[2] = {0, 0}, all; /* held latent values; number of values */
         for (size_t i = 0; i < p->n; i++) {
             if (!p->tensors[i].tern) continue;
             for (size_t e = 0; e < p->tensors[i].count; e++)

@@ -1,5 +1,5 @@
-/* tp.h - tests of tensor-parallel layouts for several numbers of ranks: the records of one rank of the same
- * shape, gradients and ternary statistics tensor by tensor (those of step 0), phases that add up. */
+/* tp.h - tests of tensor-parallel layouts for several numbers of ranks: the records, and the gradients and ternary
+ * statistics of step 0 tensor by tensor, equal those of one rank of the same model; the phases add up to the step. */
 #ifndef BT_TESTS_MPI_TP_H
 #define BT_TESTS_MPI_TP_H
 
@@ -26,12 +26,11 @@ static inline bt_train_result tp_run(fake_sink *f, const tp_shape *shape, const 
     return layout_run(f, words, NULL);
 }
 
-/* Compares gradients and ternary statistics of step 0, tensor by tensor. */
 static inline void tp_same_tensors(void) {
     for (size_t i = 0; i < together.n_layers; i++) {
         for (int v = 0; v < BT_ML_COUNT; v++) {
             double a = alone.layers[i].v[v], b = together.layers[i].v[v];
-            /* bytes sent, of which one rank has none */
+            /* One rank sends no bytes. */
             if (v == BT_ML_RESIDUAL || v == BT_ML_GRAD_BITS) continue;
             assert_true(isnan(a) == isnan(b));
             if (!isnan(a))
@@ -41,8 +40,8 @@ static inline void tp_same_tensors(void) {
     }
 }
 
-/* Sums in another order may change a rounding to the ternary or int8 grid, and one code gives another model:
- * the bound is that of fp32 over all steps, the gradients' that of one step. */
+/* A different order of additions may change a rounding to the ternary or int8 grid, and one changed code changes the
+ * model. So the bound over all steps is that of fp32, and the bound of gradients that of one step. */
 static inline void tp_compare(const tp_shape *shapes, const tp_layout *l) {
     alone = tp_lonely[l->shape].run;
     print_message("%s, %s\n", shapes[l->shape].name, l->name);
@@ -52,14 +51,14 @@ static inline void tp_compare(const tp_shape *shapes, const tp_layout *l) {
     const double *tp_group = layout_op("reduce_scatter", "tp", 0);
     /* Without a tensor-parallel group each rank is alone. */
     bool one = strstr(l->name, "tp ") == NULL;
-    /* Exchanges of the tensor-parallel group have their own rows. */
+    /* Exchanges of the tensor-parallel group have rows of their own. */
     assert_true(((tp_group ? tp_group : layout_op("all_reduce", "tp", 0)) == NULL) == one);
     assert_true(r.params > 0);
     tp_same_tensors();
 }
 
-/* A checkpoint that `writer` wrote after five of eight steps resumes in every other layout with the losses
- * of the uninterrupted run. */
+/* A checkpoint that `writer` wrote after five of eight steps resumes in every other layout with the losses of the
+ * uninterrupted run. */
 static inline void tp_part(fake_sink *f, const tp_shape *shapes, const tp_layout *l,
                            const char *dir, const char *stop_after, const char *resume_dir) {
     const char *words[64] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after};
@@ -91,8 +90,6 @@ static inline void tp_goes_on(const tp_shape *shapes, const tp_layout *writer,
     layout_remove(dir);
 }
 
-/* ---- the bits of reproducible training ------------------------------------------------------- */
-
 /* settings that change sizes and precision during the run */
 #define TP_CHANGING \
     "--set", "train.seq_ramp=0.4", "--set", "train.dense_steps=6", "--set", "model.init_out=zero"
@@ -121,7 +118,7 @@ static inline void tp_same_bits(const fake_sink *one, size_t layout) {
     }
 }
 
-/* Runs of one rank are done before MPI starts. */
+/* Trains alone, before MPI starts, and then begins the tests on all ranks. */
 static inline int tp_begin(const tp_shape *shapes, size_t n, int ranks) {
     for (size_t i = 0; i < n; i++) tp_run(&tp_lonely[i].run, &shapes[i], NULL);
     return layout_begin(ranks);

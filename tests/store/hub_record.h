@@ -1,4 +1,4 @@
-/* hub_record.h - the run `hub` with two islands, one of which is lost after 40 updates of 512 tokens. */
+/* hub_record.h - the run `hub` with two islands, one of which fails after 40 updates of 512 tokens. */
 #ifndef BT_TESTS_STORE_HUB_RECORD_H
 #define BT_TESTS_STORE_HUB_RECORD_H
 

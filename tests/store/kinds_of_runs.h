@@ -5,8 +5,8 @@
 #include "tests/store/hub_record.h"
 #include "tests/store/synth_run.h"
 
-/* A run with these step metrics only, each with the value step + 1 divided by 10 (rates: by 100), and
- * without rank records. */
+/* A run without rank records that has only these step metrics: each has the value (step + 1) / 10, rates (step + 1) /
+ * 100. */
 typedef struct bt_plain_run {
     const char *name, *argv, *config_json, *note, *state, *exit_kind;
     int64_t steps, val_every; /* val_every 0: val_loss at every step if it is among the metrics */
@@ -55,8 +55,9 @@ static inline void bt_record_plain(const char *path, const bt_plain_run *p) {
     bt_writer_close(w);
 }
 
-/* one: one rank. four: four ranks, one slow. resumed: failed, restarted. live: not ended. hub: two islands.
- * import-a, import-b: validation losses only. failed-first: no step. sft, dpo, labels: fine-tuning */
+/* Writes these runs: one (a single rank), four (four ranks, one of them slow), resumed (failed and restarted), live
+ * (not ended), hub (two islands), import-a and import-b (validation losses only), failed-first (no step), and sft, dpo
+ * and labels (fine-tuning). */
 static inline void bt_kinds_of_runs(const char *path) {
     static const bt_plain_run plain[] = {
         {"import-a",

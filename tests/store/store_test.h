@@ -1,4 +1,4 @@
-/* store_test.h - shared by the tests of store/: a temporary folder, and records with known values. */
+/* store_test.h - helpers for the tests of store/: a temporary folder, and records with known values. */
 #ifndef BT_TESTS_STORE_TEST_H
 #define BT_TESTS_STORE_TEST_H
 
@@ -47,7 +47,7 @@ static inline int bt_tmp_drop(void **state) {
         if (ok_c_ != BT_OK) fail_msg("%s: %s: %s", #call, bt_code_name(ok_c_), ok_e_.msg); \
     } while (0)
 
-/* Returns the value of metric i at a step, which is exact in its stored unit. */
+/* Returns the value of metric i at a step. Its stored unit represents it exactly. */
 static inline double bt_truth(int64_t step, int i) { return (1000 + (double)step * 100 + i) / 8.0; }
 static inline double bt_rank_truth(int64_t step, int rank, int i) {
     return (4000 + (double)step * 64 + rank * 8 + i) / 8.0;
@@ -96,8 +96,7 @@ static inline void run_sql(const char *path, const char *sql) {
     sqlite3_close(db);
 }
 
-/* Returns all rows of a query to SQLite itself: cells separated by '|', "-" for NULL, one line per row;
- * freed by the caller. */
+/* Returns all rows of a query: cells separated by '|', NULL as "-", one line per row. The caller frees the text. */
 static inline char *bt_table(const char *path, const char *sql) {
     sqlite3 *db = NULL;
     sqlite3_stmt *st = NULL;

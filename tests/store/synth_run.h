@@ -1,10 +1,8 @@
-/* synth_run.h - writes runs with known properties: the slow rank and phase, repeated steps, downtime.
- * Every rank has the same phases, except the straggler, whose `phase` takes (1 + excess) times as long. All
- * ranks synchronize once a step:
- * busy_r = data + fwd + bwd + comm_exposed + optim; step = max busy; wait_r = step - busy_r; overlap = 1 -
- * exposed/busy = 0.5.
- * In every 100th step the last 40 ms are a checkpoint. The run fails after step `fail_at` and resumes from
- * `resume_from`, `down_s` later. */
+/* synth_run.h - writes runs with known properties: a slow rank and phase, repeated steps, downtime. Every rank has the
+ * same phases, except that `phase` of rank `straggler` takes (1 + excess) times as long. All ranks synchronize once a
+ * step: busy_r = data + fwd + bwd + comm_exposed + optim; step = max busy; wait_r = step - busy_r; overlap = 1 -
+ * exposed/busy = 0.5. Every 100th step ends with a checkpoint of 40 ms. The run fails after step `fail_at` and resumes
+ * from `resume_from`, `down_s` later. */
 #ifndef BT_TESTS_SYNTH_RUN_H
 #define BT_TESTS_SYNTH_RUN_H
 
@@ -21,10 +19,10 @@
 typedef struct bt_synth {
     const char *name;
     const char *out_dir;  /* NULL: "/nowhere" */
-    int ranks, straggler; /* straggler -1: none */
+    int ranks, straggler; /* straggler -1: no slow rank */
     bt_rank_metric phase; /* phase of the straggler */
     double excess;        /* 0.2: 20 % longer */
-    /* relative variation of each phase of each rank, with mean zero */
+    /* relative variation of each phase of each rank; its mean is zero */
     double jitter;
     double slow;                         /* factor on all times */
     double load;                         /* load of every machine; 0: not recorded */
@@ -32,10 +30,10 @@ typedef struct bt_synth {
     double down_s;
     int64_t start_us;
     int64_t layers_every; /* 0: no ternary statistics */
-    bool planned;         /* The planner predicted its steps. */
-    /* The run has no end, as during training or after its process was killed. */
+    bool planned;         /* record the planner's prediction of a step */
+    /* leave the run without an end, as during training */
     bool live;
-    /* > 0: written live, one step per interval; prints "step N MICROSECONDS" at each commit */
+    /* above 0: write live, one step per interval, and print "step N MICROSECONDS" at each commit */
     double pace_ms;
 } bt_synth;
 
@@ -50,7 +48,7 @@ static inline bt_synth bt_synth_default(const char *name) {
                       .layers_every = 20};
 }
 
-/* Returns the milliseconds of a phase of a rank that is not slow. */
+/* Returns the milliseconds that a phase takes on a rank that is not slow. */
 static inline double bt_synth_base(bt_rank_metric m) {
     switch (m) {
     case BT_MR_DATA: return 10;
@@ -64,7 +62,7 @@ static inline double bt_synth_base(bt_rank_metric m) {
 
 static inline double bt_synth_loss(int64_t step) { return 2 + 3 * exp(-(double)step / 100); }
 
-static inline double bt_synth_noise(int64_t step, int rank, int m) { /* -1 .. 1 */
+static inline double bt_synth_noise(int64_t step, int rank, int m) { /* between -1 and 1 */
     uint64_t x = (uint64_t)step * 1000003u + (uint64_t)rank * 997u + (uint64_t)m * 31u + 7u;
     x ^= x >> 31;
     x *= 0x7fb5d329728ea185u;
@@ -89,7 +87,7 @@ static inline double bt_synth_step(const bt_synth *s, int64_t step, double *valu
             busy += ms;
         }
         v[BT_MR_LOSS] = bt_synth_loss(step);
-        v[BT_MR_STEP_TIME] = busy; /* replaced by the step time below */
+        v[BT_MR_STEP_TIME] = busy; /* The caller replaces it by the time of the step. */
         v[BT_MR_COMM_BUSY] = 2 * v[BT_MR_COMM_EXPOSED];
         v[BT_MR_BYTES_LOGICAL] = 4000000;
         v[BT_MR_BYTES_WIRE] = 1000000;
@@ -147,8 +145,8 @@ static inline void bt_synth_layers(const bt_sink *sink, int64_t step) {
                    .scope = BT_SCOPE_LAYER, .step = step, .n = 8, .keys = keys[0], .values = v[0]});
 }
 
-/* attn_o and ffn_up of layer 0: weights in bins 12 to 19, twice as many in the middle ones, and gradients
- * that fall by an octave every hundred steps; the second tensor has gradients only */
+/* Records attn_o and ffn_up of layer 0: weights in bins 12 to 19, twice as many in the middle bins, and gradients that
+ * halve every hundred steps. ffn_up has gradients only. */
 static inline void bt_synth_distributions(const bt_sink *sink, int64_t step) {
     bt_key keys[2 * BT_HIST_BINS][3];
     double v[2 * BT_HIST_BINS][BT_MD_COUNT];
@@ -170,8 +168,8 @@ static inline void bt_synth_distributions(const bt_sink *sink, int64_t step) {
             .scope = BT_SCOPE_DISTRIBUTION, .step = step, .n = n, .keys = keys[0], .values = v[0]});
 }
 
-/* Sums over `steps` steps: gradients (40 ms in flight, 8 exposed, the last rank waits for its number in ms),
- * weights, and small exchanges. */
+/* Records the exchanges of `steps` steps: gradients (40 ms in flight, 8 ms exposed, the last rank waits as many ms as
+ * its number), weights, and small exchanges. */
 static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t step,
                                  double steps) {
     bt_key(*keys)[3] = calloc((size_t)s->ranks * 3, sizeof *keys);
@@ -216,8 +214,8 @@ static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t
     free(v);
 }
 
-/* Each rank receives 100 kB a step from every other one in 4 messages of 2 ms, or of 10 ms from the
- * straggler. */
+/* Each rank receives 100 kB a step from every other rank in 4 messages of 2 ms, or 10 ms if the straggler sends
+ * them. */
 static inline void bt_synth_pairs(const bt_sink *sink, const bt_synth *s, int64_t step,
                                   double steps) {
     size_t n = 0;
@@ -246,7 +244,7 @@ static inline void bt_synth_pairs(const bt_sink *sink, const bt_synth *s, int64_
     free(v);
 }
 
-/* Waits until the step is committed, prints it, and waits until the time of the next step. */
+/* Waits until the step is committed, prints it, and waits until the next step is due. */
 static inline void bt_synth_pace(const bt_synth *s, bt_writer *w, int64_t step) {
     int64_t until = bt_now_ns() + (int64_t)(s->pace_ms * 1e6);
     while (bt_writer_committed_step(w) < step) bt_sleep_ns(200000);
@@ -271,10 +269,9 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t 
     char number[40];
     snprintf(number, sizeof number, "%d", s->ranks);
     sink->fact(sink->ctx, "world_size", number);
-    /* values measured on a loaded machine */
     snprintf(number, sizeof number, "%.17g", 1e12 / 3 * (1 + 0.02 * s->ranks));
     sink->fact(sink->ctx, "peak_flops", number);
-    /* the plan for steps without waiting */
+    /* the plan for steps without waiting time */
     static const char *const plan[][2] = {{"plan.step_ms", "120"},        {"plan.fwd_ms", "30"},
                                           {"plan.bwd_ms", "60"},          {"plan.optim_ms", "5"},
                                           {"plan.comm_exposed_ms", "20"}, {"plan.wait_ms", "5"}};

@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* The division of a run's wall time: every part compared with sums computed by hand, and the sum of parts
- * with the elapsed time. The runs are written second by second, as ranks and supervisor do. */
+/* The division of a run's wall time into parts: every part equals a sum computed by hand, and all parts add up to the
+ * elapsed time. The runs are written in simulated time, by the calls that ranks and supervisor make. */
 #include "store/read/run_ledger.h"
 #include "store_test.h"
 
@@ -39,29 +39,29 @@ static void training_begins(story *y, double after_s, int64_t done) {
     emit_ledger_event(y, done ? BT_EVENT_RESUMED : BT_EVENT_STARTED, done - 1, NULL);
 }
 
-/* Writes steps first..last with equal durations; every one in `log_every` has a record. */
-static void steps(story *y, int64_t first, int64_t last, double each_s, int64_t log_every) {
+/* Writes steps first..last of equal durations, of which every `log_every`-th has a record. */
+static void write_steps(story *y, int64_t first, int64_t last, double each_s, int64_t log_every) {
     bt_fake f;
     for (int64_t step = first; step <= last; step++) {
         y->now += (int64_t)(each_s * S);
         if (step % log_every) continue;
         bt_fake_step(&f, step, 2);
         f.values[BT_MS_VAL_LOSS] = NAN;
-        /* The slowest rank's time, which exceeds the clock's when ranks drift. */
+        /* The slowest rank's time exceeds the clock's when ranks drift. */
         f.values[BT_MS_STEP_TIME] = 1.3 * each_s * 1e3;
         f.r.wall_us = BEGAN + y->now;
         y->sink->step(y->sink->ctx, &f.r);
     }
 }
 
-static void validates(story *y, int64_t step, double took_s) {
+static void write_validation(story *y, int64_t step, double took_s) {
     char body[80];
     y->now += (int64_t)(took_s * S);
     snprintf(body, sizeof body, "{\"val_loss\":2.5,\"took_ms\":%.3f}", took_s * 1e3);
     emit_ledger_event(y, BT_EVENT_EVALUATION, step, body);
 }
 
-static void saves(story *y, int64_t steps_done, double took_s) {
+static void write_saved_checkpoint(story *y, int64_t steps_done, double took_s) {
     y->now += (int64_t)(took_s * S);
     y->sink->checkpoint(y->sink->ctx, &(bt_ckpt_record){.step = steps_done,
                                                         .wall_us = BEGAN + y->now,
@@ -71,9 +71,9 @@ static void saves(story *y, int64_t steps_done, double took_s) {
     emit_ledger_event(y, BT_EVENT_CHECKPOINT, steps_done - 1, NULL);
 }
 
-static void waits(story *y, double s) { y->now += (int64_t)(s * S); }
+static void advance_clock(story *y, double s) { y->now += (int64_t)(s * S); }
 
-/* The writer's clock differs from the simulated one, so the row's end is corrected. */
+/* Ends the attempt, and corrects the end in the database because the writer uses the real clock. */
 static void attempt_ends(story *y, const char *state, int code) {
     sqlite3 *db = NULL;
     char sql[200];
@@ -88,14 +88,14 @@ static void attempt_ends(story *y, const char *state, int code) {
     sqlite3_close(db);
 }
 
-static story begin(const bt_tmp *t) {
+static story begin_story(const bt_tmp *t) {
     story y = {.t = t};
     OK(bt_writer_open(&y.w, t->db, 1, err));
     attempt_begins(&y, "start");
     return y;
 }
 
-/* Seconds of the parts in the order of times.def, which add up to the total. */
+/* Seconds of each part in the order of times.def; their sum is the total. */
 typedef struct seconds {
     double productive, redone, validation, checkpoint, paused, finished, startup, lost;
 } seconds;
@@ -105,7 +105,7 @@ static void check_ledger(const bt_tmp *t, bt_ledger_until until, const seconds *
     bt_db *db = NULL;
     bt_ledger l = {0};
     OK(bt_db_open(&db, t->db, err));
-    for (int again = 0; again < 2; again++) { /* once from scratch, once from the stored row */
+    for (int again = 0; again < 2; again++) { /* first computed, then read from the stored row */
         double sum = 0;
         int64_t at, us[BT_TIME_PARTS] = {0};
         OK(bt_run_ledger(&l, db, "a", until, err));
@@ -118,7 +118,8 @@ static void check_ledger(const bt_tmp *t, bt_ledger_until until, const seconds *
         assert_true(fabs((double)(l.end_us - l.begin_us) / 1e6 - sum) < 1e-5);
         assert_true(fabs(bt_ledger_goodput(&l) - want->productive / (sum - want->finished)) < 1e-7);
         at = l.begin_us;
-        for (size_t i = 0; i < l.n; i++) { /* The intervals give the same sums without gaps. */
+        for (size_t i = 0; i < l.n;
+             i++) { /* The intervals of the ledger have no gaps and the same sums. */
             assert_true(l.span[i].begin_us == at && l.span[i].end_us > at);
             assert_true(i == 0 || l.span[i].part != l.span[i - 1].part ||
                         l.span[i].attempt != l.span[i - 1].attempt);
@@ -132,12 +133,13 @@ static void check_ledger(const bt_tmp *t, bt_ledger_until until, const seconds *
     bt_db_close(db);
 }
 
-/* The row of the run, which SQL returns. */
+/* Checks the row of the run that SQL returns. */
 static void check_row(const bt_tmp *t, const seconds *want) {
     const double *w = &want->productive;
     double sum = 0;
     bt_writer *writer = NULL;
-    OK(bt_writer_open(&writer, t->db, 1, err)); /* fills in the end that attempt_ends removed */
+    OK(bt_writer_open(&writer, t->db, 1,
+                      err)); /* sets the end of the run again, which attempt_ends removed */
     bt_writer_close(writer);
     for (int p = 0; p < BT_TIME_PARTS; p++) {
         char sql[80];
@@ -151,36 +153,36 @@ static void check_row(const bt_tmp *t, const seconds *want) {
                      want->productive / (sum - want->finished)) < 1e-7);
 }
 
-/* A run with many validations and two pauses, with an evaluation and a checkpoint during a pause. */
+/* The run has many validations and two pauses; during one pause it evaluates and saves a checkpoint. */
 static void pauses_and_validations_are_not_productive(void **state) {
-    story y = begin(*state);
+    story y = begin_story(*state);
     training_begins(&y, 3, 0);
     seconds want = {.startup = 3};
     for (int64_t k = 0; k < 71; k++) {
-        steps(&y, 10 * k, 10 * k + 9, 0.1, 1);
-        validates(&y, 10 * k + 9, 0.25);
+        write_steps(&y, 10 * k, 10 * k + 9, 0.1, 1);
+        write_validation(&y, 10 * k + 9, 0.25);
     }
     want.productive += 71;
     want.validation += 71 * 0.25;
     emit_ledger_event(&y, BT_EVENT_PAUSED, 709, NULL);
-    waits(&y, 20);
-    validates(&y, 709, 2);
-    waits(&y, 1);
-    saves(&y, 710, 0.5);
+    advance_clock(&y, 20);
+    write_validation(&y, 709, 2);
+    advance_clock(&y, 1);
+    write_saved_checkpoint(&y, 710, 0.5);
     emit_ledger_event(&y, BT_EVENT_CONTINUED, 709, NULL);
-    steps(&y, 710, 719, 0.1, 1);
+    write_steps(&y, 710, 719, 0.1, 1);
     emit_ledger_event(&y, BT_EVENT_PAUSED, 719, NULL);
-    waits(&y, 30);
+    advance_clock(&y, 30);
     emit_ledger_event(&y, BT_EVENT_CONTINUED, 719, NULL);
-    steps(&y, 720, 729, 0.1, 1);
+    write_steps(&y, 720, 729, 0.1, 1);
     want.paused += 51;
     want.validation += 2;
     want.checkpoint += 0.5;
     want.productive += 2;
-    saves(&y, 730, 1.5);
+    write_saved_checkpoint(&y, 730, 1.5);
     emit_ledger_event(&y, BT_EVENT_STOPPED, 729, NULL);
     want.checkpoint += 1.5;
-    waits(&y, 0.75); /* MPI is finalized. */
+    advance_clock(&y, 0.75); /* time after the last step, in which MPI is finalized */
     want.startup += 0.75;
     attempt_ends(&y, "done", 0);
     bt_writer_close(y.w);
@@ -188,31 +190,31 @@ static void pauses_and_validations_are_not_productive(void **state) {
     check_row(*state, &want);
 }
 
-/* The run fails, restarts from its checkpoint, fails before it trains, is stopped, and resumed later. */
+/* The run fails, restarts from its checkpoint, fails again before its first step, is stopped, and is resumed later. */
 static void failures_cost_lost_and_repeated_time(void **state) {
-    story y = begin(*state);
+    story y = begin_story(*state);
     training_begins(&y, 2, 0);
-    steps(&y, 0, 49, 1, 1);
-    saves(&y, 50, 1);
-    steps(&y, 50, 79, 1, 1);
-    waits(&y, 12); /* A rank was killed; the step never ends. */
+    write_steps(&y, 0, 49, 1, 1);
+    write_saved_checkpoint(&y, 50, 1);
+    write_steps(&y, 50, 79, 1, 1);
+    advance_clock(&y, 12); /* A killed rank keeps the step from ending. */
     attempt_ends(&y, "failed", 1);
-    waits(&y, 4);
+    advance_clock(&y, 4);
     attempt_begins(&y, "restart");
-    waits(&y, 5); /* The attempt never trains. */
+    advance_clock(&y, 5);
     attempt_ends(&y, "failed", 1);
-    waits(&y, 8);
+    advance_clock(&y, 8);
     attempt_begins(&y, "restart");
     training_begins(&y, 2, 50);
-    steps(&y, 50, 99, 1, 1);
-    saves(&y, 100, 1);
+    write_steps(&y, 50, 99, 1, 1);
+    write_saved_checkpoint(&y, 100, 1);
     emit_ledger_event(&y, BT_EVENT_STOPPED, 99, NULL);
-    waits(&y, 1);
+    advance_clock(&y, 1);
     attempt_ends(&y, "stopped", 0);
-    waits(&y, 3600);
+    advance_clock(&y, 3600);
     attempt_begins(&y, "resume");
     training_begins(&y, 2, 100);
-    steps(&y, 100, 109, 1, 1);
+    write_steps(&y, 100, 109, 1, 1);
     emit_ledger_event(&y, BT_EVENT_STOPPED, 109, NULL);
     attempt_ends(&y, "done", 0);
     bt_writer_close(y.w);
@@ -226,12 +228,12 @@ static void failures_cost_lost_and_repeated_time(void **state) {
     check_row(*state, &want);
 }
 
-/* Every tenth step has a record: the first record of a restart is beyond the repeated steps. */
+/* Every tenth step has a record, so the first record after a restart follows the repeated steps. */
 static void steps_without_a_record_are_classified(void **state) {
-    story y = begin(*state);
+    story y = begin_story(*state);
     training_begins(&y, 1, 0);
-    steps(&y, 0, 54, 1, 10); /* recorded up to step 50, at 51 s */
-    waits(&y, 3);
+    write_steps(&y, 0, 54, 1, 10); /* The last record is step 50 at 51 s. */
+    advance_clock(&y, 3);
     attempt_ends(&y, "failed", 1);
     attempt_begins(&y, "restart");
     sqlite3 *db = NULL;
@@ -239,7 +241,7 @@ static void steps_without_a_record_are_classified(void **state) {
     sqlite3_exec(db, "UPDATE attempt SET from_step = 45 WHERE attempt = 1", NULL, NULL, NULL);
     sqlite3_close(db);
     training_begins(&y, 1, 45);
-    steps(&y, 45, 80, 1, 10); /* 45..50 again */
+    write_steps(&y, 45, 80, 1, 10); /* repeats steps 45 to 50 */
     emit_ledger_event(&y, BT_EVENT_STOPPED, 80, NULL);
     attempt_ends(&y, "done", 0);
     bt_writer_close(y.w);
@@ -247,23 +249,23 @@ static void steps_without_a_record_are_classified(void **state) {
     check_ledger(*state, (bt_ledger_until){0}, &want);
 }
 
-/* A finished run that is extended was not paused in between, and its goodput covers the rest. */
+/* A finished run that is extended later was not paused in between: its goodput excludes that time. */
 static void an_extended_run_had_ended(void **state) {
-    story y = begin(*state);
+    story y = begin_story(*state);
     training_begins(&y, 1, 0);
-    steps(&y, 0, 9, 1, 1);
+    write_steps(&y, 0, 9, 1, 1);
     emit_ledger_event(&y, BT_EVENT_STOPPED, 9, NULL);
     attempt_ends(&y, "done", 0);
-    waits(&y, 300);
+    advance_clock(&y, 300);
     attempt_begins(&y, "resume");
     training_begins(&y, 1, 10);
-    steps(&y, 10, 19, 1, 1);
+    write_steps(&y, 10, 19, 1, 1);
     emit_ledger_event(&y, BT_EVENT_STOPPED, 19, NULL);
     attempt_ends(&y, "stopped", 0);
-    waits(&y, 60);
+    advance_clock(&y, 60);
     attempt_begins(&y, "resume");
     training_begins(&y, 1, 20);
-    steps(&y, 20, 29, 1, 1);
+    write_steps(&y, 20, 29, 1, 1);
     emit_ledger_event(&y, BT_EVENT_STOPPED, 29, NULL);
     attempt_ends(&y, "done", 0);
     bt_writer_close(y.w);
@@ -273,14 +275,14 @@ static void an_extended_run_had_ended(void **state) {
 }
 
 static void a_stall_is_lost_with_its_silence(void **state) {
-    story y = begin(*state);
+    story y = begin_story(*state);
     training_begins(&y, 1, 0);
-    steps(&y, 0, 9, 1, 1);
-    waits(&y, 30);
+    write_steps(&y, 0, 9, 1, 1);
+    advance_clock(&y, 30);
     emit_ledger_event(&y, BT_EVENT_STALLED, 9, "{\"silent_ms\":30000}");
-    waits(&y, 15);
+    advance_clock(&y, 15);
     emit_ledger_event(&y, BT_EVENT_RECOVERED, 10, NULL);
-    steps(&y, 10, 19, 1, 1);
+    write_steps(&y, 10, 19, 1, 1);
     emit_ledger_event(&y, BT_EVENT_STOPPED, 19, NULL);
     attempt_ends(&y, "done", 0);
     bt_writer_close(y.w);
@@ -288,22 +290,23 @@ static void a_stall_is_lost_with_its_silence(void **state) {
     check_ledger(*state, (bt_ledger_until){0}, &want);
 }
 
-/* A step whose update was skipped is lost, also without its own record; a bad step that was applied is not. */
+/* A step whose update was skipped counts as lost, even without a record. A bad step whose update was applied is
+ * productive. */
 static void skipped_steps_are_not_productive(void **state) {
-    story y = begin(*state);
+    story y = begin_story(*state);
     training_begins(&y, 1, 0);
-    steps(&y, 0, 9, 1, 1);
+    write_steps(&y, 0, 9, 1, 1);
     emit_ledger_event(&y, BT_EVENT_BAD_STEP, 10, "{\"action\":\"skipped\"}");
-    steps(&y, 10, 10, 3, 1);
-    validates(&y, 10, 2);
+    write_steps(&y, 10, 10, 3, 1);
+    write_validation(&y, 10, 2);
     emit_ledger_event(&y, BT_EVENT_BAD_STEP, 11, "{\"action\":\"accepted\"}");
     emit_ledger_event(&y, BT_EVENT_LOSS_SCALE, 12, "{\"action\":\"skipped\"}");
     emit_ledger_event(&y, BT_EVENT_LOSS_SCALE, 13, "{\"loss_scale\":2}");
-    steps(&y, 11, 19, 1, 1);
+    write_steps(&y, 11, 19, 1, 1);
     emit_ledger_event(&y, BT_EVENT_BAD_STEP, 24, "{\"action\":\"skipped\"}");
-    steps(&y, 20, 40, 1, 20);
+    write_steps(&y, 20, 40, 1, 20);
     emit_ledger_event(&y, BT_EVENT_BAD_STEP, 41,
-                      "{\"action\":\"skipped\"}"); /* The step has not ended. */
+                      "{\"action\":\"skipped\"}"); /* This step does not end. */
     emit_ledger_event(&y, BT_EVENT_STOPPED, 40, NULL);
     attempt_ends(&y, "stopped", 0);
     bt_writer_close(y.w);
@@ -313,16 +316,16 @@ static void skipped_steps_are_not_productive(void **state) {
     check_row(*state, &want);
 }
 
-/* A stall reported after the newest step: until its silence the run worked, the time after its end is
+/* A stall is reported after the newest step: the run was working until the stall began, and the time after the stall is
  * unknown. */
 static void the_last_event_is_the_newest_record(void **state) {
-    story y = begin(*state);
+    story y = begin_story(*state);
     const bt_tmp *t = *state;
     training_begins(&y, 1, 0);
-    steps(&y, 0, 9, 1, 1);
-    waits(&y, 12);
+    write_steps(&y, 0, 9, 1, 1);
+    advance_clock(&y, 12);
     emit_ledger_event(&y, BT_EVENT_STALLED, 9, "{\"silent_ms\":10000}");
-    waits(&y, 3);
+    advance_clock(&y, 3);
     emit_ledger_event(&y, BT_EVENT_RECOVERED, 9, NULL);
     OK(bt_writer_flush(y.w, err));
     const int64_t later = BEGAN + y.now + 5 * (int64_t)S;
@@ -334,14 +337,14 @@ static void the_last_event_is_the_newest_record(void **state) {
     bt_writer_close(y.w);
 }
 
-/* An attempt without any step: its beginning is the newest known time. */
+/* An attempt without steps began, and its beginning is the newest known time. */
 static void an_attempt_that_begins_is_a_record(void **state) {
-    story y = begin(*state);
+    story y = begin_story(*state);
     training_begins(&y, 1, 0);
-    steps(&y, 0, 9, 1, 1);
+    write_steps(&y, 0, 9, 1, 1);
     emit_ledger_event(&y, BT_EVENT_STOPPED, 9, NULL);
     attempt_ends(&y, "stopped", 0);
-    waits(&y, 60);
+    advance_clock(&y, 60);
     attempt_begins(&y, "resume");
     OK(bt_writer_flush(y.w, err));
     check_ledger(*state, (bt_ledger_until){0},
@@ -349,12 +352,12 @@ static void an_attempt_that_begins_is_a_record(void **state) {
     bt_writer_close(y.w);
 }
 
-/* A live run: up to its newest record, and beyond it depending on its state. */
+/* The state of a live run decides how the time after its newest record is counted. */
 static void a_live_run_is_evaluated_at_the_given_time(void **state) {
-    story y = begin(*state);
+    story y = begin_story(*state);
     const bt_tmp *t = *state;
     training_begins(&y, 1, 0);
-    steps(&y, 0, 9, 1, 1);
+    write_steps(&y, 0, 9, 1, 1);
     OK(bt_writer_flush(y.w, err));
     const int64_t later = BEGAN + 20 * (int64_t)S; /* 9 s after the newest record */
     check_ledger(t, (bt_ledger_until){0}, &(seconds){.productive = 10, .startup = 1});
@@ -368,13 +371,13 @@ static void a_live_run_is_evaluated_at_the_given_time(void **state) {
     bt_writer_close(y.w);
 }
 
-/* The supervisor's clock, which defines the end of the run, differs from rank 0's. */
+/* The supervisor's clock, which defines the end of the run, differs from the clock of rank 0. */
 static void no_time_follows_the_end_of_a_run(void **state) {
-    story y = begin(*state);
+    story y = begin_story(*state);
     const bt_tmp *t = *state;
     char sql[100];
     training_begins(&y, 1, 0);
-    steps(&y, 0, 9, 1, 1);
+    write_steps(&y, 0, 9, 1, 1);
     attempt_ends(&y, "done", 0);
     snprintf(sql, sizeof sql, "UPDATE run SET ended_us = %lld",
              (long long)(BEGAN + 6 * (int64_t)S));

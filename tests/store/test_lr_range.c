@@ -1,4 +1,4 @@
-/* The result of a learning-rate range test on curves with a known answer. */
+/* A learning-rate range test finds the steepest rate and the point of divergence of curves with known answers. */
 #include <math.h>
 
 #include "../golden_json.h"
@@ -7,8 +7,8 @@
 
 static bt_lr_range r;
 
-/* Rates from 1e-6 to 1; the loss falls around `steep`, is level, and rises from `end` on. */
-static void make(size_t n, double steep, double end) {
+/* Makes a curve for rates from 1e-6 to 1: the loss falls around `steep`, then is level, and rises from `end` on. */
+static void make_curve(size_t n, double steep, double end) {
     r = (bt_lr_range){.n = n};
     for (size_t i = 0; i < n; i++) {
         r.lr[i] = 1e-6 * pow(1e6, (double)i / (double)(n - 1));
@@ -25,18 +25,18 @@ static bool within(double value, double wanted, double factor) {
 static void the_steepest_descent_is_suggested(void **state) {
     (void)state;
     for (size_t n = BT_LR_RANGE_LEAST; n <= BT_LR_RANGE_MOST; n *= 3) {
-        make(n, 1e-3, 1e-1);
+        make_curve(n, 1e-3, 1e-1);
         assert_null(r.nothing);
-        assert_true(within(r.steepest, 1e-3, 2)); /* the middle of the descent, within one step */
+        assert_true(within(r.steepest, 1e-3, 2)); /* within one step of the steepest descent */
         assert_true(r.suggested == r.steepest);
-        assert_true(within(r.diverged, 0.17, 2)); /* 20 beyond^2 = 1, half of the decrease */
+        assert_true(within(r.diverged, 0.17, 2)); /* The loss has risen by half of its decrease. */
         assert_true(r.lr[r.step] >= r.suggested && (!r.step || r.lr[r.step - 1] < r.suggested));
     }
 }
 
 static void never_less_than_ten_times_below_the_divergence(void **state) {
     (void)state;
-    make(200, 1e-3, 2e-3);
+    make_curve(200, 1e-3, 2e-3);
     assert_true(within(r.diverged, 4e-3, 2));
     assert_true(fabs(r.suggested / (r.diverged / 10) - 1) < 1e-9 && r.suggested < r.steepest);
     r.loss[140] = NAN; /* A loss that is not finite counts as divergence and ends the curve. */
@@ -46,20 +46,20 @@ static void never_less_than_ten_times_below_the_divergence(void **state) {
     assert_int_equal(r.n, 140);
     assert_true(r.diverged == r.lr[140]);
     assert_true(r.suggested <= r.diverged / 10);
-    /* No divergence within the range: a tenth of the rate with the lowest loss. */
-    make(200, 1e-3, 10);
+    /* Without a divergence, the proposed maximum is a tenth of the rate with the lowest loss. */
+    make_curve(200, 1e-3, 10);
     assert_true(isnan(r.diverged));
     assert_true(r.suggested <= r.least / 10);
 }
 
 static void unsuitable_curves_have_no_suggestion(void **state) {
     (void)state;
-    make(BT_LR_RANGE_LEAST - 1, 1e-3, 1e-1);
+    make_curve(BT_LR_RANGE_LEAST - 1, 1e-3, 1e-1);
     assert_string_equal(r.nothing, "too few steps have a loss");
     r = (bt_lr_range){.n = 0};
     bt_lr_range_evaluate(&r);
     assert_non_null(r.nothing);
-    make(100, 1e-3, 1e-9); /* It rises from the first step on. */
+    make_curve(100, 1e-3, 1e-9); /* The loss rises from the first step on. */
     assert_true(isnan(r.suggested) && r.step == -1);
     assert_non_null(strstr(r.nothing, "begin lower"));
     r.n = 100;
@@ -82,23 +82,23 @@ static void is_golden(const char *name) {
     bt_text_release(&text);
 }
 
-/* Every figure of some results, in a golden file; a window has five steps, more from 120 on. */
+/* The golden file contains every figure of some results. A window has five steps, and more from 120 steps on. */
 static void results_in_figures(void **state) {
     (void)state;
-    make(BT_LR_RANGE_LEAST, 1e-4, 1e-2);
+    make_curve(BT_LR_RANGE_LEAST, 1e-4, 1e-2);
     is_golden("few");
-    make(121, 1e-3, 1e-1);
+    make_curve(121, 1e-3, 1e-1);
     is_golden("many");
-    make(60, 1e-3, 1e-2);
+    make_curve(60, 1e-3, 1e-2);
     r.n = 60;
     r.loss[50] = INFINITY;
     bt_lr_range_evaluate(&r);
     is_golden("cut");
-    make(40, 1e-2, 1e-5); /* It diverges before the loss has fallen. */
+    make_curve(40, 1e-2, 1e-5); /* This curve diverges before its loss has fallen. */
     is_golden("late");
 }
 
-/* The steps of a run, repeated ones once; another run has none. */
+/* Steps that a run repeated after a restart are used once, and steps of another run are not used. */
 static void steps_of_a_run(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -114,7 +114,7 @@ static void steps_of_a_run(void **state) {
         OK(bt_writer_begin(w, &s, &attempt, err));
         for (int64_t step = 0; step < 40; step++) {
             bt_fake_step(&f, step, 0);
-            /* an unknown rate, and one that does not rise */
+            /* Steps with an unknown rate or a rate that does not rise are omitted. */
             f.values[BT_MS_LR] = step == 5 ? NAN : step == 9 ? 1e-6 : 1e-6 * pow(1.4, (double)step);
             f.values[BT_MS_LOSS] = 5 - 0.1 * (double)step;
             bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &f.r);

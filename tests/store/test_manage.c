@@ -1,5 +1,5 @@
 // ctest: timeout=100
-/* Runs are removed, tagged, annotated; old rank rows are deleted and their summaries are used. */
+/* Runs are removed, tagged and annotated; old rank rows are deleted and views use their summaries instead. */
 #include <sqlite3.h>
 
 #include <sys/stat.h>
@@ -19,7 +19,7 @@ static int64_t count(const char *path, const char *sql) {
     return n;
 }
 
-static void make(const char *path, const char *name, int64_t steps) {
+static void write_run_of_steps(const char *path, const char *name, int64_t steps) {
     bt_synth s = bt_synth_default(name);
     s.steps = steps;
     s.fail_at = steps / 2;
@@ -33,12 +33,14 @@ static void a_removed_run_leaves_nothing(void **state) {
     const bt_tmp *t = *state;
     const char *both[] = {"a", "c"}, *wrong[] = {"b", "nobody"};
     bt_err why;
-    make(t->db, "a", 7000); /* more rank rows than one chunk */
-    make(t->db, "b", 300);
-    make(t->db, "c", 100);
+    write_run_of_steps(t->db, "a", 7000); /* more rank rows than one chunk deletes */
+    write_run_of_steps(t->db, "b", 300);
+    write_run_of_steps(t->db, "c", 100);
     int64_t b_rows = 4 * (300 + 10);
     assert_int_equal(bt_runs_remove(t->db, wrong, 2, 1, &why), BT_NOTFOUND);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM runs", NULL) == 3); /* all or none */
+    assert_true(bt_number(t->db, "SELECT count(*) FROM runs", NULL) ==
+                3); /* A request with one unknown run removes
+                                                                            * none. */
     OK(bt_runs_remove(t->db, both, 2, 1, err));
     assert_true(bt_number(t->db, "SELECT count(*) FROM runs", NULL) == 1);
     assert_int_equal(count(t->db, "SELECT count(*) FROM rank_step"), b_rows);
@@ -58,22 +60,22 @@ static void a_removed_run_leaves_nothing(void **state) {
         0);
     assert_int_equal(
         count(t->db, "SELECT count(*) FROM comm_op WHERE aid NOT IN (SELECT id FROM attempt)"), 0);
-    make(t->db, "a", 50); /* The name is free, and no old row reappears. */
+    write_run_of_steps(t->db, "a", 50); /* The name may be used again, and no old row reappears. */
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 50);
     assert_true(bt_number(t->db, "SELECT count(*) FROM all_steps WHERE run = ?1", "a") == 60);
 }
 
-/* Killed between the first transaction of a removal and the rest: gc removes the remainder. */
+/* The process was killed between two transactions of a removal; gc removes the rest of the run. */
 static void orphans_are_swept(void **state) {
     const bt_tmp *t = *state;
     bt_gc_result r;
     sqlite3 *db = NULL;
-    make(t->db, "a", 300);
-    make(t->db, "b", 100);
+    write_run_of_steps(t->db, "a", 300);
+    write_run_of_steps(t->db, "b", 100);
     OK(bt_sql_open_rw(&db, t->db, err));
     OK(bt_sql_exec(db, t->db, "DELETE FROM run WHERE name = 'a'", err));
     sqlite3_close(db);
-    make(t->db, "d", 60); /* A new attempt does not inherit them. */
+    write_run_of_steps(t->db, "d", 60); /* A new attempt does not inherit the orphaned rows. */
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "d") == 240);
     OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = -1, .compact = true}, 1, &r, err));
     assert_true(r.orphan_rows >= 310 * 5);
@@ -109,14 +111,14 @@ static void a_run_gets_another_name(void **state) {
     int attempt;
     char host[BT_HOST_MAX] = "";
     gethostname(host, sizeof host - 1);
-    make(t->db, "a", 60);
-    make(t->db, "b", 30);
+    write_run_of_steps(t->db, "a", 60);
+    write_run_of_steps(t->db, "b", 30);
     assert_int_equal(bt_run_rename(t->db, "a", "b", 1, &why), BT_BUSY);
     assert_int_equal(bt_run_rename(t->db, "a", "B", 1, &why), BT_BUSY);
     assert_int_equal(bt_run_rename(t->db, "c", "d", 1, &why), BT_NOTFOUND);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(bt_run_rename(t->db, "a", bad[i], 1, &why), BT_ARG);
-    /* A name that cannot be read back is refused. */
+    /* A name that cannot be stored without change is refused. */
     char longest[BT_NAME_MAX + 1], found[BT_NAME_MAX];
     bt_db *db = NULL;
     memset(longest, 'n', sizeof longest - 1);
@@ -145,7 +147,7 @@ static void tags_and_notes(void **state) {
     const bt_tmp *t = *state;
     char tags[256];
     bt_err why;
-    make(t->db, "a", 60);
+    write_run_of_steps(t->db, "a", 60);
     OK(bt_run_tag(t->db, "a", (const char *[]){"paper", "+v2", "x"}, 3, 1, tags, err));
     assert_string_equal(tags, "paper v2 x");
     OK(bt_run_tag(t->db, "a", (const char *[]){"-v2", "paper"}, 2, 1, tags, err));
@@ -217,7 +219,7 @@ static void old_rank_rows_are_removed_and_their_means_kept(void **state) {
     const bt_tmp *t = *state;
     bt_gc_result r;
     double before[4], fine[4], coarse[4];
-    make(t->db, "a", 6000); /* attempt 0: steps 0 to 2999, attempt 1: 2990 to 5999 */
+    write_run_of_steps(t->db, "a", 6000); /* attempt 0: steps 0 to 2999, attempt 1: 2990 to 5999 */
     mean_busy(t->db, 1, before);
     OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = 1000, .compact = true}, 1, &r, err));
     assert_true(r.rank_rows > 4 * 3000);
@@ -225,7 +227,7 @@ static void old_rank_rows_are_removed_and_their_means_kept(void **state) {
         bt_number(t->db,
                   "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step BETWEEN 5000 AND 5999",
                   "a") == 4000);
-    /* the newest of attempt 0 */
+    /* the newest steps of attempt 0 */
     assert_true(
         bt_number(t->db,
                   "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step BETWEEN 2000 AND 2989",
@@ -239,14 +241,14 @@ static void old_rank_rows_are_removed_and_their_means_kept(void **state) {
         assert_true(fabs(fine[k] - before[k]) < 1e-5 * before[k]);
         assert_true(fabs(coarse[k] - before[k]) < 1e-5 * before[k]);
     }
-    /* Data that cannot be recomputed are kept. */
+    /* Rank rows without summaries are kept. */
     OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = -1, .rebuild = true}, 1, &r, err));
     assert_int_equal(r.rank_rows, 0);
     mean_busy(t->db, 4096, coarse);
     assert_true(fabs(coarse[2] - before[2]) < 1e-5 * before[2]);
 }
 
-/* The writer does this automatically, and keeps the rows around warnings. */
+/* The writer deletes old rank rows automatically and keeps the rows around warnings. */
 static void a_long_run_keeps_its_newest(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -273,7 +275,7 @@ static void a_long_run_keeps_its_newest(void **state) {
         raw_from = count(t->db, "SELECT raw_from FROM attempt");
     }
     bt_writer_close(w);
-    /* 15 chunks of 256; the next one would overlap the newest 2000 */
+    /* 15 chunks of 256 rows; a 16th chunk would overlap the newest 2000 steps */
     assert_int_equal(raw_from, 3840);
     assert_true(bt_number(t->db, "SELECT min(step) FROM rank_steps WHERE run = ?1", "a") == 800);
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step < 3840",
@@ -282,14 +284,14 @@ static void a_long_run_keeps_its_newest(void **state) {
                           "a") == 2160 * 2);
 }
 
-/* A page of rows is unreadable: summaries are not computed from the rest, existing ones remain. The progress
- * report does not change that. */
+/* If a page of rows is unreadable, the existing summaries remain and none are computed from the readable rows. */
 static void check_summary_progress(void *ctx, const char *what, double done) {
     double *all = ctx;
     assert_string_equal(what, "making summaries");
-    assert_true(done >= all[0] && done <= 1); /* Progress never decreases. */
-    const double steps = done *
-                         4500; /* progress over attempts of 1500 and 3000 steps, in whole steps */
+    assert_true(done >= all[0] && done <= 1);
+    const double steps =
+        done *
+        4500; /* The two attempts have 1500 and 3000 steps, and progress counts whole steps. */
     assert_true(fabs(steps - round(steps)) < 1e-6);
     all[0] = done;
     all[1]++;
@@ -306,7 +308,7 @@ static void damaged_rows_are_not_summarized(void **state) {
                              *const bytes = "SELECT sum(length(data)) FROM roll",
                              *const page = "SELECT max(pageno) - 1 FROM dbstat WHERE name = "
                                            "'rank_step' AND pagetype = 'leaf'";
-    make(t->db, "a", 3000);
+    write_run_of_steps(t->db, "a", 3000);
     const int64_t n = count(t->db, rolls), length = count(t->db, bytes);
     OK(bt_store_gc(t->db, &cfg, 1, &r, err));
     assert_int_equal(count(t->db, rolls), n);
@@ -326,7 +328,7 @@ static void damaged_rows_are_not_summarized(void **state) {
     assert_int_equal(count(t->db, bytes), length);
 }
 
-/* A backup taken while another run writes is a complete snapshot, and the previous one is kept. */
+/* A backup taken while another process writes the run is a complete snapshot, and the previous backup is kept. */
 static void backups(void **state) {
     bt_tmp *t = *state;
     char copy[128], older[128], tmp[160];
@@ -335,8 +337,9 @@ static void backups(void **state) {
     int attempt;
     bt_run_start s = bt_fake_run("second");
     bt_err why = BT_ERR_INIT;
-    assert_int_equal(bt_store_backup(t->db, &why), BT_UNSUPPORTED); /* There is no database yet. */
-    make(t->db, "first", 40);
+    assert_int_equal(bt_store_backup(t->db, &why),
+                     BT_UNSUPPORTED); /* The database does not exist yet. */
+    write_run_of_steps(t->db, "first", 40);
     OK(bt_store_backup(t->db, err));
     OK(bt_writer_open(&w, t->db, 5, err));
     OK(bt_writer_begin(w, &s, &attempt, err));
@@ -356,14 +359,14 @@ static void backups(void **state) {
     assert_true(bt_number(copy, "SELECT count(*) FROM steps WHERE run = ?1", "second") >= 21);
     assert_int_equal(count(older, "SELECT count(*) FROM run"), 1);
     assert_int_not_equal(access(tmp, F_OK), 0);
-    /* The copy can be used for training like the file itself. */
+    /* Training can continue in the copy. */
     OK(bt_writer_open(&w, copy, 5, err));
     s.name = "third";
     OK(bt_writer_begin(w, &s, &attempt, err));
     bt_writer_close(w);
 }
 
-/* Remains of a killed backup are removed for any folder name; other files remain. */
+/* Temporary files of a killed backup are removed for any folder name, and other files remain. */
 static void backups_left_behind(void **state) {
     bt_tmp *t = *state;
     static const char *const rests[] = {".tmp", ".tmp-journal", ".tmp.1", ".tmp.keep"};
@@ -371,7 +374,7 @@ static void backups_left_behind(void **state) {
     snprintf(db, sizeof db, "%s/of [a] run*", t->dir);
     assert_int_equal(mkdir(db, 0700), 0);
     snprintf(db, sizeof db, "%s/of [a] run*/m.db", t->dir);
-    make(db, "first", 4);
+    write_run_of_steps(db, "first", 4);
     for (int i = 0; i < 4; i++) {
         snprintf(rest[i], sizeof rest[i], "%s.backup-99999999%s", db, rests[i]);
         fclose(fopen(rest[i], "w"));

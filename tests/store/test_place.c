@@ -1,5 +1,5 @@
-/* test_place.c - permitted paths of a database, its writer lock, messages for SQLite's codes, and progress
- * of a long read. */
+/* test_place.c - permitted paths of a database, its writer lock, the messages for SQLite's error codes, and the
+ * progress of a long read. */
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 
 /* ---- the path ---------------------------------------------------------------------------------- */
 
-static void a_place_is_looked_at(void **state) {
+static void paths_are_examined_before_use(void **state) {
     const bt_tmp *t = *state;
     bt_store_check look;
     bt_err why = BT_ERR_INIT;
@@ -22,7 +22,7 @@ static void a_place_is_looked_at(void **state) {
     char path[1200];
     snprintf(path, sizeof path, "%s/some/new/m.db", t->dir);
     OK(bt_store_check_folder(&look, path, err));
-    assert_string_equal(look.folder, t->dir); /* the first folder that exists */
+    assert_string_equal(look.folder, t->dir); /* the nearest existing folder */
     assert_true(look.writable && !look.refused && look.sqlite[0] == '3');
     assert_int_equal(statvfs(t->dir, &v), 0);
     assert_true(look.free_bytes > 0 &&
@@ -32,7 +32,7 @@ static void a_place_is_looked_at(void **state) {
     fclose(fopen(t->db, "w"));
     OK(bt_store_check_folder(&look, t->db, err));
     assert_true(look.writable);
-    snprintf(path, sizeof path, "%s/deeper/m.db", t->db); /* below a file */
+    snprintf(path, sizeof path, "%s/deeper/m.db", t->db); /* a path below a file */
     assert_int_equal(bt_store_check_folder(&look, path, &why), BT_IO);
     snprintf(path, sizeof path, "'%s' is not a folder", t->db);
     assert_string_equal(why.msg, path);
@@ -83,7 +83,7 @@ static void a_path_has_its_limits(void **state) {
     }
     static const char *const good[] = {"file", "afile:x", ":memory:x", "./:memory:"};
     for (size_t i = 0; i < 4; i++) OK(bt_store_path(out, sizeof out, good[i], err));
-    /* Folders from the environment must be absolute. */
+    /* A folder in an environment variable must be absolute. */
     unsetenv("BITRAIN_STORE");
     setenv("XDG_DATA_HOME", "relative", 1);
     setenv("HOME", "relative", 1);
@@ -100,8 +100,8 @@ static void a_path_has_its_limits(void **state) {
     assert_int_equal(bt_store_path(out, sizeof out, "", &why), BT_ARG);
 }
 
-/* The option with which a command reaches the same file. */
-static void a_flag_for_the_shell(void **state) {
+/* Messages print the option --store that makes a command in another shell use this database. */
+static void printed_commands_name_the_database(void **state) {
     (void)state;
     static const struct {
         const char *path, *store, *want;
@@ -157,8 +157,8 @@ static void remote_file_systems_are_refused(void **state) {
     }
 }
 
-/* A file system is usable if two descriptors of a file share memory and locks. */
-static void memory_and_locks_are_tried(void **state) {
+/* A file system is usable if two descriptors of one file share their memory map and their locks. */
+static void file_systems_must_share_maps_and_locks(void **state) {
     const bt_tmp *t = *state;
     char path[200];
     int fd[2][2], ends[2];
@@ -170,23 +170,23 @@ static void memory_and_locks_are_tried(void **state) {
         }
     assert_int_equal(pipe(ends), 0);
     assert_true(bt_fs_shares(fd[0][0], fd[0][1]));
-    assert_false(bt_fs_shares(fd[1][0], fd[0][1])); /* Writes do not appear. */
-    assert_false(bt_fs_shares(fd[1][0], fd[1][0])); /* Locks do not exclude each other. */
-    assert_false(bt_fs_shares(ends[1], ends[0]));   /* no mapping */
+    assert_false(bt_fs_shares(fd[1][0], fd[0][1])); /* The second map lacks the write. */
+    assert_false(bt_fs_shares(fd[1][0], fd[1][0])); /* A descriptor cannot exclude itself. */
+    assert_false(bt_fs_shares(ends[1], ends[0]));   /* Pipes cannot be mapped. */
     for (int i = 0; i < 2; i++) {
         close(fd[0][i]);
         close(fd[1][i]);
         close(ends[i]);
     }
     assert_null(bt_fs_fault(t->dir, 0xEF53));
-    assert_null(bt_fs_fault(t->dir, 0x65735546)); /* Reported as FUSE, and works in the trial. */
+    assert_null(bt_fs_fault(t->dir, 0x65735546)); /* The type says FUSE, but the trial succeeds. */
     assert_string_equal(bt_fs_fault(t->dir, 0x6969), "NFS");
     snprintf(path, sizeof path, "ls -A '%s' | grep -q probe", t->dir);
     assert_int_not_equal(system(path), 0);
 }
 
-/* a real FUSE file system, where this machine may mount one */
-/* A trial on one host cannot show that other hosts use a file system. */
+/* Mounts a real FUSE file system if this machine permits it. */
+/* A trial on one host cannot show whether other hosts use the file system. */
 static void a_network_on_fuse_has_a_name(void **state) {
     (void)state;
     char mounts[] = "36 1 0:42 / /home/a rw,nosuid - fuse.sshfs host:/home rw,user_id=0\n"
@@ -312,7 +312,7 @@ static void connections_have_their_settings(void **state) {
     assert_int_equal(bt_sql_exec(ro, t->db, "INSERT INTO a VALUES (8)", &why), BT_IO);
     assert_non_null(strstr(why.msg, "(check the permissions of the file and its folder)"));
     assert_int_equal(bt_sql_exec(rw, t->db, "CREATE TABLE a(y)", &why), BT_DB);
-    /* one cell, or the previous value */
+    /* The query returns one cell, or leaves the previous value. */
     int64_t value = 5;
     OK(bt_sql_get(rw, t->db, "SELECT x FROM a WHERE x = 0", &value, err));
     assert_int_equal(value, 5);
@@ -372,7 +372,7 @@ static void codes_of_sqlite_have_messages(void **state) {
 
 /* ---- the writer lock --------------------------------------------------------------------------- */
 
-static void one_writes_at_a_time(void **state) {
+static void one_process_writes_at_a_time(void **state) {
     const bt_tmp *t = *state;
     bt_lock a, b;
     bt_err why = BT_ERR_INIT;
@@ -384,7 +384,8 @@ static void one_writes_at_a_time(void **state) {
     snprintf(path, sizeof path, "%s.lock", t->db);
     assert_string_equal(a.path, path);
     assert_string_equal(a.me, me);
-    struct stat st; /* Any process that may open the file could hold the lock forever. */
+    struct stat
+        st; /* Without this check, any process that may open the file could hold the lock forever. */
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     OK(bt_lock_take(&a, 0, err));
@@ -413,9 +414,9 @@ static void one_writes_at_a_time(void **state) {
     assert_int_equal(b.fd, -1);
     bt_lock_drop(&b);
     bt_lock_close(&b);
-    OK(bt_lock_take(&b, 0, err)); /* It is opened again. */
+    OK(bt_lock_take(&b, 0, err)); /* The lock file is opened again. */
     bt_lock_close(&b);
-    /* A signature longer than the buffer. */
+    /* The holder's signature is longer than the buffer. */
     f = fopen(path, "w");
     assert_true(fputs("pid 1 on a host with a long name that nobody knows, \033[31mred\n", f) >= 0);
     fclose(f);
@@ -439,7 +440,7 @@ static void one_writes_at_a_time(void **state) {
 
 /* ---- progress ---------------------------------------------------------------------------------- */
 
-/* Progress is reported during the read and not afterwards. */
+/* The last share of the work that was reported during a read. */
 static double told_last;
 static int told_times;
 static void on_progress(void *ctx, const char *what, double done) {
@@ -481,18 +482,18 @@ static void a_long_read_reports_progress(void **state) {
 
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
-    const struct CMUnitTest tests[] = {TEST(a_place_is_looked_at),
+    const struct CMUnitTest tests[] = {TEST(paths_are_examined_before_use),
                                        cmocka_unit_test(a_path_has_its_limits),
-                                       cmocka_unit_test(a_flag_for_the_shell),
+                                       cmocka_unit_test(printed_commands_name_the_database),
                                        cmocka_unit_test(remote_file_systems_are_refused),
-                                       TEST(memory_and_locks_are_tried),
+                                       TEST(file_systems_must_share_maps_and_locks),
                                        TEST(a_network_on_fuse_has_a_name),
                                        TEST(a_database_lives_on_fuse),
                                        TEST(a_checkpoint_is_there),
                                        TEST(foreign_files_are_not_opened),
                                        TEST(connections_have_their_settings),
                                        cmocka_unit_test(codes_of_sqlite_have_messages),
-                                       TEST(one_writes_at_a_time),
+                                       TEST(one_process_writes_at_a_time),
                                        TEST(a_long_read_reports_progress)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 // ctest: timeout=60
-/* Queries of readers: forms of the result, refusals and their reasons; names of runs; the end of a run's
+/* Queries of users: the format of results, refusals and their reasons, names of runs, and the last lines of a run's
  * log. */
 #include "store/read/run_log.h"
 #include "store_test.h"
@@ -7,7 +7,8 @@
 #include "store/sql/sql.h"
 #include "tests/message.h"
 
-static void make(const char *path, const char *name, const char *out_dir, int64_t began_us) {
+static void record_named_run(const char *path, const char *name, const char *out_dir,
+                             int64_t began_us) {
     bt_run_start start = bt_fake_run(name);
     bt_writer *w = NULL;
     int attempt;
@@ -28,7 +29,7 @@ static void make(const char *path, const char *name, const char *out_dir, int64_
 
 typedef struct seen {
     char text[600];
-    int rows, most; /* stops after this many rows */
+    int rows, most; /* the query stops after this many rows */
 } seen;
 
 /* Formats each row as "a=i:1 b=t:x", with its number if it has one. */
@@ -72,7 +73,7 @@ static void cells_in_every_form(void **state) {
     };
     const bt_tmp *t = *state;
     bt_db *db = NULL;
-    make(t->db, "r", "/tmp", 1700000000000000);
+    record_named_run(t->db, "r", "/tmp", 1700000000000000);
     OK(bt_db_open(&db, t->db, err));
     assert_string_equal(bt_db_path(db), t->db);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -93,7 +94,7 @@ static void questions_are_limited(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
-    make(t->db, "r", "/tmp", 1700000000000000);
+    record_named_run(t->db, "r", "/tmp", 1700000000000000);
     OK(bt_db_open(&db, t->db, err));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         seen s = {.most = rows[i].most};
@@ -110,8 +111,9 @@ static void questions_are_limited(void **state) {
         .max_s = 0.05};
     assert_int_equal(bt_db_query(db, &endless, format_seen_row, &s, &why), BT_BUSY);
     message_has(why.msg, "query took longer than 0.05 s and was");
-    OK(query_seen_rows(db, three, &s, err)); /* The time limit applied to that query only. */
-    /* Long work within its time limit; endless rows of which a few are requested. */
+    OK(query_seen_rows(db, three, &s,
+                       err)); /* The previous query's time limit no longer applies. */
+    /* A query with much work ends within its time limit, and a query with endless rows ends at the requested number. */
     double n = 0;
     bool truncated = false;
     seen few = {0};
@@ -139,10 +141,9 @@ static void questions_are_limited(void **state) {
             "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 50000) SELECT "
             "sum(x) FROM c",
             NULL, NULL, NULL),
-        SQLITE_OK); /* Other operations have no limit. */
-    /* Memory is limited like time. */
+        SQLITE_OK); /* Statements of the program itself have no time limit. */
     bt_db_limit_memory(8 << 20);
-    for (int k = 0; k < 2; k++) /* The limit holds for later queries too. */
+    for (int k = 0; k < 2; k++) /* The memory limit also holds for the next query. */
         assert_int_equal(bt_db_value(db, "SELECT length(hex(zeroblob(6000000)))", NULL, &n, &why),
                          BT_BUSY);
     bt_db_limit_memory(0);
@@ -172,7 +173,7 @@ static void invalid_queries(void **state) {
     };
     const bt_tmp *t = *state;
     bt_db *db = NULL;
-    make(t->db, "r", "/tmp", 1700000000000000);
+    record_named_run(t->db, "r", "/tmp", 1700000000000000);
     OK(bt_db_open(&db, t->db, err));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         seen s = {0};
@@ -185,15 +186,15 @@ static void invalid_queries(void **state) {
     bt_db_close(db);
 }
 
-/* The maximum length of a query and width of its rows, and one more. */
-static void a_question_has_its_bounds(void **state) {
+/* Tries the longest query and the widest row, then one byte or column more. */
+static void queries_have_limits(void **state) {
     enum { SQL_BYTES = 1 << 20, COLUMNS = 256 };
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
     char *sql = malloc(SQL_BYTES + 2);
     assert_non_null(sql);
-    make(t->db, "r", "/tmp", 1700000000000000);
+    record_named_run(t->db, "r", "/tmp", 1700000000000000);
     OK(bt_db_open(&db, t->db, err));
     seen s = {0};
     for (int more = 0; more < 2; more++) {
@@ -222,17 +223,17 @@ static void a_question_has_its_bounds(void **state) {
     bt_db_close(db);
 }
 
-/* All queries in a snapshot see one instant; later writes appear afterwards. */
+/* All queries in a snapshot see the same data; writes of other connections appear after it. */
 static void a_snapshot_is_one_instant(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     double n = 0;
-    make(t->db, "r", "/tmp", 1700000000000000);
+    record_named_run(t->db, "r", "/tmp", 1700000000000000);
     OK(bt_db_open(&db, t->db, err));
     const int64_t version = bt_db_version(db);
     assert_true(version > 0);
     assert_int_equal(bt_db_version(db), version);
-    bt_db_snapshot_end(db); /* No snapshot is open. */
+    bt_db_snapshot_end(db);
     for (int round = 0; round < 2; round++) {
         static const char length[] = "SELECT length(note) FROM runs WHERE run = ?1";
         OK(bt_db_snapshot(db, err));
@@ -255,7 +256,7 @@ static void a_snapshot_is_one_instant(void **state) {
     snprintf(other, sizeof other, "%s.old", t->db);
     assert_int_equal(rename(t->db, other), 0);
     assert_true(bt_db_moved(db));
-    make(t->db, "new", "/tmp", 1700000000000000);
+    record_named_run(t->db, "new", "/tmp", 1700000000000000);
     OK(bt_db_reopen(db, err));
     assert_false(bt_db_moved(db));
     OK(bt_db_value(db, "SELECT count(*) FROM runs", NULL, &n, err));
@@ -263,7 +264,7 @@ static void a_snapshot_is_one_instant(void **state) {
     seen s = {0};
     bt_err why = BT_ERR_INIT;
     assert_int_equal(query_seen_rows(db, "DELETE FROM run", &s, &why),
-                     BT_ARG); /* protected as before */
+                     BT_ARG); /* The connection refuses writes again. */
     bt_db_close(db);
 }
 
@@ -284,11 +285,12 @@ static void names_of_runs(void **state) {
     assert_int_equal(bt_db_run(db, "last", run, &why), BT_NOTFOUND);
     snprintf(says, sizeof says, "no run in '%s' yet (start one with `bitrain train`)", t->db);
     assert_string_equal(why.msg, says);
-    make(t->db, "alpha", "/tmp/a", 1700000000000000);
-    make(t->db, "beta", "/tmp/longer", 1600000000000000);
+    record_named_run(t->db, "alpha", "/tmp/a", 1700000000000000);
+    record_named_run(t->db, "beta", "/tmp/longer", 1600000000000000);
     OK(bt_db_run(db, "beta", run, err));
     assert_string_equal(run, "beta");
-    OK(bt_db_run(db, "last", run, err)); /* the newest by record, not by number */
+    OK(bt_db_run(db, "last", run,
+                 err)); /* The newest run has the newest record, not the highest number. */
     assert_string_equal(run, "alpha");
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         assert_int_equal(bt_db_run(db, none[i].wanted, run, &why), BT_NOTFOUND);
@@ -298,12 +300,13 @@ static void names_of_runs(void **state) {
         t->db,
         "UPDATE run SET created_us = 1, last_us = 5; UPDATE run SET last_us = NULL, created_us = 5 "
         "WHERE name = 'beta'");
-    OK(bt_db_run(db, "last", run, err)); /* of equal times the later row */
+    OK(bt_db_run(db, "last", run,
+                 err)); /* Of two runs with equal times the later row is the newest. */
     assert_string_equal(run, "beta");
     run_sql(t->db, "UPDATE run SET last_us = 6 WHERE name = 'alpha'");
     OK(bt_db_run(db, "last", run, err));
     assert_string_equal(run, "alpha");
-    /* The newest 512 runs are proposed. */
+    /* An error proposes similar names among the newest 512 runs. */
     run_sql(t->db,
             "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 511) INSERT INTO "
             "run(name, created_us, state) SELECT 'q' || x, 2, 'done' FROM c");
@@ -314,9 +317,9 @@ static void names_of_runs(void **state) {
     OK(bt_db_run(db, "alpha", run, err));
     OK(bt_db_run_folder(db, "alpha", folder, sizeof folder, err));
     assert_string_equal(folder, "/tmp/a");
-    OK(bt_db_run_folder(db, "beta", folder, sizeof folder, err)); /* does not fit */
+    OK(bt_db_run_folder(db, "beta", folder, sizeof folder, err)); /* The buffer is too small. */
     assert_string_equal(folder, "");
-    for (int more = 0; more < 2; more++) { /* the maximum length, and one character more */
+    for (int more = 0; more < 2; more++) { /* the maximum length, then one character more */
         run_sql(t->db, more ? "UPDATE run SET out_dir = '/tmp/abc'"
                             : "UPDATE run SET out_dir = '/tmp/ab'");
         OK(bt_db_run_folder(db, "beta", folder, sizeof folder, err));
@@ -363,7 +366,7 @@ static void log_is(bt_db *db, size_t bytes, const char *want) {
     bt_text_release(&out);
 }
 
-/* bt_setting finds in the text of a configuration the same value as the view configs. */
+/* bt_setting finds the same values in the text of a configuration as the view `configs`. */
 static void settings_are_found_without_parsing(void **state) {
     static const char config[] =
         "{\"a.text\":{\"value\":\"x \\\"b.fake\\\":1, \\\\ "
@@ -398,7 +401,7 @@ static void settings_are_found_without_parsing(void **state) {
     bt_db_close(db);
 }
 
-/* Printed lines are rows of log_lines with the host of the rank that they name, and are not events. */
+/* Lines printed by ranks appear in log_lines with the host of their rank, and do not appear in events. */
 static void printed_lines(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -449,7 +452,7 @@ static void the_end_of_a_log(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     char path[96];
-    make(t->db, "r", t->dir, 1700000000000000);
+    record_named_run(t->db, "r", t->dir, 1700000000000000);
     OK(bt_db_open(&db, t->db, err));
     log_is(db, 100, "{\"readable\":false,\"cut\":false,\"lines\":[]}");
     snprintf(path, sizeof path, "%s/log.txt", t->dir);
@@ -462,7 +465,7 @@ static void the_end_of_a_log(void **state) {
            "{\"readable\":true,\"cut\":false,\"lines\":[" LINE("info", "null", "first") "," REST);
     log_is(db, 1000,
            "{\"readable\":true,\"cut\":false,\"lines\":[" LINE("info", "null", "first") "," REST);
-    /* A line whose beginning is missing is omitted. */
+    /* A line without its beginning is omitted. */
     log_is(db, sizeof text - 2, "{\"readable\":true,\"cut\":true,\"lines\":[" REST);
     log_is(db, 12,
            "{\"readable\":true,\"cut\":true,\"lines\":[" LINE("error", "null", "last error") "]}");
@@ -478,7 +481,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(cells_in_every_form),
         T(questions_are_limited),
-        T(a_question_has_its_bounds),
+        T(queries_have_limits),
         T(invalid_queries),
         T(a_snapshot_is_one_instant),
         T(names_of_runs),

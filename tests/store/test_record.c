@@ -1,12 +1,10 @@
-/* test_record.c - records as bytes: each kind is restored; an invalid head or body is refused. The queue of
- * records: taken, returned and dropped records, to the byte. */
+/* test_record.c - encoding and decoding of each kind of record, refusal of an invalid head or body, and the queue of
+ * records with its limit in bytes. */
 #include "store/record/record.h"
 #include "store/record/ring.h"
 #include "store_test.h"
 
 #include <sys/eventfd.h>
-
-/* ---- a sink that records its calls ------------------------------------------------------------- */
 
 typedef struct told {
     int calls;
@@ -82,7 +80,7 @@ static bt_sink sink_of(told *t) {
                      .result = on_result};
 }
 
-static bool deliver(const bt_record_head *head, const void *data, told *t) {
+static bool deliver_record(const bt_record_head *head, const void *data, told *t) {
     const bt_sink s = sink_of(t);
     *t = (told){.calls = 0};
     const bool sound = bt_record_deliver(head, data, &s);
@@ -90,15 +88,13 @@ static bool deliver(const bt_record_head *head, const void *data, told *t) {
     return sound;
 }
 
-/* ---- one of each kind ---------------------------------------------------------------------------- */
-
 static double layer_values[2 * BT_ML_COUNT], comm_values[BT_MC_COUNT];
 static const bt_key layer_keys[] = {{.i = -1}, {.s = "attn_q"}, {.i = 2147483647}, {.s = ""}};
 static const bt_key comm_keys[] = {{.i = 7}, {.s = "all_reduce"}, {.s = NULL}};
 
 enum { KINDS = 11 };
 
-static bt_record *example(int i, bt_fake *f) {
+static bt_record *example_of_kind(int i, bt_fake *f) {
     const bt_rank_info ranks[] = {{0, 11, 4, "host-a", "avx2", 1, 2, 3, 4},
                                   {1, 12, 8, "host-b", "amx", 5, 6, 7, 8}};
     bt_fake_step(f, 77, 3);
@@ -107,7 +103,7 @@ static bt_record *example(int i, bt_fake *f) {
     for (int k = 0; k < BT_MC_COUNT; k++) comm_values[k] = 10 + k;
     switch (i) {
     case 0: return bt_record_ranks(ranks, 2);
-    case 1: return bt_record_fact("params", "1234567"); /* eight bytes including its terminator */
+    case 1: return bt_record_fact("params", "1234567"); /* eight bytes with the terminator */
     case 2: return bt_record_fact("k", NULL);
     case 3: return bt_record_step(&f->r);
     case 4: f->r.n_ranks = 0; return bt_record_step(&f->r);
@@ -170,7 +166,7 @@ static void each_kind_is_restored(void **state) {
         bt_fake f;
         told t;
         char says[500];
-        bt_record *r = example(i, &f);
+        bt_record *r = example_of_kind(i, &f);
         assert_non_null(r);
         assert_null(r->next);
         if (r->head.kind != want[i].kind || r->head.step != want[i].step ||
@@ -179,31 +175,31 @@ static void each_kind_is_restored(void **state) {
             fail_msg("example %d: kind %u, step %lld, %u bytes, %u and %u rows", i, r->head.kind,
                      (long long)r->head.step, r->head.bytes, r->head.rows, r->head.rank_rows);
         says_of(i, says);
-        assert_true(deliver(&r->head, r->data, &t));
+        assert_true(deliver_record(&r->head, r->data, &t));
         assert_string_equal(t.text, says);
-        /* A sink without this callback is accepted. */
+        /* A sink need not implement every callback. */
         assert_true(bt_record_deliver(&r->head, r->data, &(bt_sink){.ctx = NULL}));
         bt_records_free(r);
     }
 }
 
-/* Records that are shorter or longer than stated, or state another number of rows or another kind. */
+/* Refuses records that are shorter or longer than their head states, or that state another kind or number of rows. */
 static void invalid_records_are_refused(void **state) {
     (void)state;
     for (int i = 0; i < KINDS; i++) {
         bt_fake f;
         told t;
-        bt_record *r = example(i, &f);
+        bt_record *r = example_of_kind(i, &f);
         const bt_record_head whole = r->head;
         unsigned char *copy = malloc(whole.bytes + 16);
         assert_non_null(copy);
         for (uint32_t n = 0; n < whole.bytes; n++) {
             bt_record_head h = whole;
-            /* An extra byte is detected by the exact allocation. */
+            /* The buffer has exactly n + 1 bytes, so that a sanitizer detects a read beyond it. */
             unsigned char *cut = malloc(n + 1);
             memcpy(cut, r->data, n);
             h.bytes = n;
-            if (deliver(&h, cut, &t)) fail_msg("example %d with %u bytes", i, n);
+            if (deliver_record(&h, cut, &t)) fail_msg("example %d with %u bytes", i, n);
             free(cut);
         }
         memcpy(copy, r->data, whole.bytes);
@@ -211,12 +207,12 @@ static void invalid_records_are_refused(void **state) {
         for (uint32_t more = 1; more <= 16; more++) {
             bt_record_head h = whole;
             h.bytes += more;
-            if (deliver(&h, copy, &t)) fail_msg("example %d with %u bytes more", i, more);
+            if (deliver_record(&h, copy, &t)) fail_msg("example %d with %u bytes more", i, more);
         }
         for (uint32_t kind = 0; kind <= BT_REC_COUNT + 1; kind += BT_REC_COUNT) {
             bt_record_head h = whole;
             h.kind = kind;
-            assert_false(deliver(&h, r->data, &t));
+            assert_false(deliver_record(&h, r->data, &t));
         }
         if (whole.kind == BT_REC_RANKS || whole.kind == BT_REC_ROWS || whole.kind == BT_REC_STEP) {
             const int64_t others[] = {-1, 1, 1 << 28, UINT32_MAX - 1};
@@ -224,22 +220,23 @@ static void invalid_records_are_refused(void **state) {
                 bt_record_head h = whole;
                 uint32_t *n = whole.kind == BT_REC_STEP ? &h.rank_rows : &h.rows;
                 *n = (uint32_t)(*n + others[k]);
-                assert_false(deliver(&h, r->data, &t));
+                assert_false(deliver_record(&h, r->data, &t));
             }
         }
-        if (whole.kind == BT_REC_ROWS || whole.kind == BT_REC_STEP) { /* These have a step. */
+        if (whole.kind == BT_REC_ROWS ||
+            whole.kind == BT_REC_STEP) { /* Records of these kinds contain a step. */
             bt_record_head h = whole;
             h.step = -1;
-            assert_false(deliver(&h, r->data, &t));
+            assert_false(deliver_record(&h, r->data, &t));
             h.step = 0;
-            assert_true(deliver(&h, r->data, &t));
+            assert_true(deliver_record(&h, r->data, &t));
         }
         free(copy);
         bt_records_free(r);
     }
 }
 
-/* Changes a number in the bytes. */
+/* Replaces one number of the head by a value outside its limits. */
 static void numbers_have_limits(void **state) {
     (void)state;
     enum { LAYER_KEY = 8 + 2 * 8 * BT_ML_COUNT };
@@ -259,15 +256,15 @@ static void numbers_have_limits(void **state) {
         {7, 8, (int64_t)INT32_MIN - 1, false},
         {7, 16, INT64_MIN, true},
         {5, 0, BT_SCOPE_LAYER, true},
-        {5, 0, BT_SCOPE_STEP, false}, /* not rows of samples */
+        {5, 0, BT_SCOPE_STEP, false}, /* a scope without rows */
         {5, 0, BT_SCOPE_RANK, false},
         {5, 0, BT_SCOPE_COUNT, false},
         {5, 0, -1, false},
         {5, LAYER_KEY, 0, true},
         {5, LAYER_KEY, -2, false},
         {5, LAYER_KEY, (int64_t)INT32_MAX + 1, false},
-        {5, LAYER_KEY + 8, 0, false}, /* an invalid text */
-        {5, LAYER_KEY + 8, 6, false}, /* with its terminator elsewhere */
+        {5, LAYER_KEY + 8, 0, false}, /* a text key that is invalid */
+        {5, LAYER_KEY + 8, 6, false}, /* a text key whose terminator is misplaced */
         {5, LAYER_KEY + 8, -1, false},
         {5, LAYER_KEY + 8, INT64_MAX, false},
         {5, LAYER_KEY + 8, INT64_MIN, false},
@@ -283,19 +280,19 @@ static void numbers_have_limits(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_fake f;
         told t;
-        bt_record *r = example(rows[i].example, &f);
+        bt_record *r = example_of_kind(rows[i].example, &f);
         memcpy(r->data + rows[i].at, &rows[i].value, 8);
-        if (deliver(&r->head, r->data, &t) != rows[i].sound) fail_msg("row %zu", i);
+        if (deliver_record(&r->head, r->data, &t) != rows[i].sound) fail_msg("row %zu", i);
         bt_records_free(r);
     }
-    /* Names of ranks are terminated within their fields. */
+    /* Names of hosts are terminated within their fields. */
     bt_rank_info full;
     told t;
     char says[200];
     memset(&full, 'x', sizeof full);
     full.rank = full.pid = full.threads = full.pp = full.dp_replicate = full.dp_shard = full.tp = 0;
     bt_record *r = bt_record_ranks(&full, 1);
-    assert_true(deliver(&r->head, r->data, &t));
+    assert_true(deliver_record(&r->head, r->data, &t));
     memset(says, 'x', sizeof says);
     snprintf(says, sizeof says, "[0 0 0 %.*s %.*s 0 0 0 0]", BT_HOST_MAX - 1, full.host, 31,
              full.isa);
@@ -308,17 +305,17 @@ static void rank_values_are_dropped(void **state) {
     bt_fake f;
     told t;
     char says[500];
-    bt_record *r = example(3, &f);
+    bt_record *r = example_of_kind(3, &f);
     assert_int_equal(bt_record_drop_ranks(r), 3);
     assert_int_equal(r->head.bytes, want[4].bytes);
     assert_int_equal(r->head.rank_rows, 0);
     says_of(4, says);
-    assert_true(deliver(&r->head, r->data, &t));
+    assert_true(deliver_record(&r->head, r->data, &t));
     assert_string_equal(t.text, says);
     assert_int_equal(bt_record_drop_ranks(r), 0);
     assert_int_equal(r->head.bytes, want[4].bytes);
     bt_records_free(r);
-    /* Bytes behind a text are zeroed. */
+    /* Bytes after a text are zero. */
     r = bt_record_fact("ab", "c");
     static const unsigned char bytes[32] = {3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 0, 0,  0,
                                             0, 0, 0, 2, 0, 0, 0, 0, 0,   0,   0, 'c'};
@@ -328,13 +325,11 @@ static void rank_values_are_dropped(void **state) {
     assert_true(bt_record_mark() == bt_record_mark() && bt_record_mark() != 0);
 }
 
-/* ---- the queue ----------------------------------------------------------------------------------- */
+static size_t record_bytes(const bt_record *r) { return sizeof *r + r->head.bytes; }
 
-static size_t weight(const bt_record *r) { return sizeof *r + r->head.bytes; }
-
-static size_t sum(const bt_record *r) {
+static size_t sum_of_bytes(const bt_record *r) {
     size_t n = 0;
-    for (; r; r = r->next) n += weight(r);
+    for (; r; r = r->next) n += record_bytes(r);
     return n;
 }
 
@@ -346,8 +341,8 @@ static bt_record *of_kind(bt_rec_kind kind, uint32_t bytes, int64_t step, uint32
     return r;
 }
 
-/* Returns the steps of a list: "1 2 3 ". */
-static const char *steps(const bt_record *r) {
+/* Returns the steps of a list as "1 2 3 ". */
+static const char *steps_in_list(const bt_record *r) {
     static char out[400];
     out[0] = '\0';
     for (; r; r = r->next)
@@ -366,42 +361,42 @@ static void records_are_taken_in_order(void **state) {
     for (int64_t i = 1; i <= 5; i++) bt_queue_push(&q, of_kind(BT_REC_FACT, 80, i, 0));
     assert_int_equal(q.bytes, 5 * one);
     assert_false(bt_queue_wait_drained(&q, 0));
-    /* At most this many bytes, and at least one record. */
+    /* Takes at most this many bytes, but at least one record. */
     bt_record *a = bt_queue_take(&q, 2 * one);
-    assert_string_equal(steps(a), "1 2 ");
+    assert_string_equal(steps_in_list(a), "1 2 ");
     assert_true(q.bytes == 3 * one && q.in_flight == 2);
     bt_queue_requeue(&q, a);
     assert_true(q.bytes == 5 * one && q.in_flight == 0);
     a = bt_queue_take(&q, 2 * one + 1);
-    assert_string_equal(steps(a), "1 2 3 ");
+    assert_string_equal(steps_in_list(a), "1 2 3 ");
     bt_queue_done(&q);
     assert_true(q.in_flight == 0 && q.bytes == 2 * one);
     bt_records_free(a);
     a = bt_queue_take(&q, 0);
-    assert_string_equal(steps(a), "4 ");
+    assert_string_equal(steps_in_list(a), "4 ");
     bt_records_free(a);
     a = bt_queue_take(&q, SIZE_MAX);
-    assert_string_equal(steps(a), "5 ");
+    assert_string_equal(steps_in_list(a), "5 ");
     assert_true(q.bytes == 0 && !q.head && !q.tail && q.in_flight == 1);
-    assert_false(bt_queue_wait_drained(&q, 1000)); /* It is still in flight. */
+    assert_false(bt_queue_wait_drained(&q, 1000)); /* The taken record has not been acknowledged. */
     bt_queue_push(&q, of_kind(BT_REC_FACT, 80, 6, 0));
     bt_queue_requeue(&q, a);
-    assert_string_equal(steps(q.head), "5 6 ");
+    assert_string_equal(steps_in_list(q.head), "5 6 ");
     bt_queue_push(&q, of_kind(BT_REC_FACT, 80, 7, 0));
-    assert_string_equal(steps(q.head), "5 6 7 ");
+    assert_string_equal(steps_in_list(q.head), "5 6 7 ");
     assert_int_equal(q.tail->head.step, 7);
     bt_queue_requeue(&q, NULL);
     a = bt_queue_take(&q, SIZE_MAX);
     bt_queue_requeue(&q, a); /* into an empty queue */
     bt_queue_push(&q, of_kind(BT_REC_FACT, 80, 8, 0));
-    assert_string_equal(steps(q.head), "5 6 7 8 ");
-    assert_true(q.bytes == sum(q.head));
+    assert_string_equal(steps_in_list(q.head), "5 6 7 8 ");
+    assert_true(q.bytes == sum_of_bytes(q.head));
     a = bt_queue_take(&q, SIZE_MAX);
     bt_records_free(a);
     bt_queue_done(&q);
     assert_true(bt_queue_wait_drained(&q, 0));
     assert_int_equal(bt_queue_dropped(&q), 0);
-    bt_queue_push(&q, NULL); /* No memory was available for it. */
+    bt_queue_push(&q, NULL); /* The allocation of a record failed. */
     assert_int_equal(bt_queue_dropped(&q), 1);
     bt_queue_push(&q, of_kind(BT_REC_FACT, 80, 9, 0));
     bt_queue_close(&q);
@@ -413,8 +408,8 @@ static void records_are_taken_in_order(void **state) {
     assert_int_equal(q.wake_fd, -1);
 }
 
-/* The oldest rows of samples and values of ranks are dropped until at most seven eighths are used; steps and
- * facts are kept. */
+/* Drops the oldest rows of samples and of ranks until at most seven eighths of the queue are used; steps and facts are
+ * kept. */
 static void a_full_queue_drops_the_oldest_samples(void **state) {
     (void)state;
     bt_queue q;
@@ -423,50 +418,50 @@ static void a_full_queue_drops_the_oldest_samples(void **state) {
     assert_true(bt_queue_init(&q, 8 * row));
     bt_queue_push(&q, of_kind(BT_REC_FACT, 40, 0, 0));
     for (int64_t i = 1; i <= 7; i++) bt_queue_push(&q, of_kind(BT_REC_ROWS, 1000, i, 3));
-    assert_int_equal(q.bytes, 7 * row + fact); /* as many as fit */
+    assert_int_equal(q.bytes, 7 * row + fact); /* exactly full */
     assert_int_equal(bt_queue_dropped(&q), 0);
     bt_queue_push(&q, of_kind(BT_REC_ROWS, 1000, 8, 3));
-    /* down to at most seven eighths */
-    assert_string_equal(steps(q.head), "0 3 4 5 6 7 8 ");
+    /* Dropping ends at seven eighths of the capacity. */
+    assert_string_equal(steps_in_list(q.head), "0 3 4 5 6 7 8 ");
     assert_int_equal(bt_queue_dropped(&q), 6);
     assert_int_equal(q.bytes, 6 * row + fact);
-    assert_true(q.bytes == sum(q.head) && q.tail->head.step == 8);
+    assert_true(q.bytes == sum_of_bytes(q.head) && q.tail->head.step == 8);
     bt_record *all = bt_queue_take(&q, SIZE_MAX);
     bt_records_free(all);
     bt_queue_done(&q);
-    /* A step keeps its own values. */
+    /* A step loses its rank rows and keeps its own values. */
     bt_record *r = bt_record_step(bt_fake_step(&f, 10, 16));
-    const size_t whole = weight(r), bare = whole - 16 * 8 * BT_MR_COUNT;
+    const size_t whole = record_bytes(r), bare = whole - 16 * 8 * BT_MR_COUNT;
     q.max_bytes = 4 * whole;
     bt_queue_push(&q, r);
     for (int64_t i = 11; i <= 14; i++)
         bt_queue_push(&q, bt_record_step(bt_fake_step(&f, i, i == 12 ? 0 : 16)));
-    assert_string_equal(steps(q.head), "10 11 12 13 14 ");
-    assert_true(q.bytes == sum(q.head) && q.tail->head.step == 14);
+    assert_string_equal(steps_in_list(q.head), "10 11 12 13 14 ");
+    assert_true(q.bytes == sum_of_bytes(q.head) && q.tail->head.step == 14);
     assert_int_equal(q.head->head.rank_rows, 0);
-    assert_int_equal(weight(q.head), bare);
+    assert_int_equal(record_bytes(q.head), bare);
     assert_int_equal(q.tail->head.rank_rows, 16);
     assert_true(q.bytes <= q.max_bytes - q.max_bytes / 8);
     const uint64_t dropped = bt_queue_dropped(&q);
     assert_true(dropped > 6 && (dropped - 6) % 16 == 0);
     told t;
-    assert_true(deliver(&q.head->head, q.head->data, &t));
-    /* Records that cannot be dropped are kept whatever their size, also when they are returned. */
+    assert_true(deliver_record(&q.head->head, q.head->data, &t));
+    /* Records of kinds that are never dropped remain, even above the limit and after a requeue. */
     q.max_bytes = 100;
     all = bt_queue_take(&q, SIZE_MAX);
     bt_queue_requeue(&q, all);
-    assert_string_equal(steps(q.head), "10 11 12 13 14 ");
+    assert_string_equal(steps_in_list(q.head), "10 11 12 13 14 ");
     for (const bt_record *x = q.head; x; x = x->next) assert_int_equal(x->head.rank_rows, 0);
-    assert_true(q.bytes == sum(q.head) && q.bytes > q.max_bytes);
-    bt_queue_push(&q, of_kind(BT_REC_ROWS, 1000, 15, 5)); /* The last one is dropped, too. */
-    assert_string_equal(steps(q.head), "10 11 12 13 14 ");
+    assert_true(q.bytes == sum_of_bytes(q.head) && q.bytes > q.max_bytes);
+    bt_queue_push(&q, of_kind(BT_REC_ROWS, 1000, 15, 5)); /* This row does not fit. */
+    assert_string_equal(steps_in_list(q.head), "10 11 12 13 14 ");
     assert_int_equal(q.tail->head.step, 14);
     bt_queue_push(&q, of_kind(BT_REC_FACT, 40, 16, 0));
     assert_int_equal(q.tail->head.step, 16);
     bt_queue_release(&q);
 }
 
-/* A waiting reader is woken, by a descriptor if there is one. */
+/* A waiting reader is woken by a condition or, if the queue has one, by an eventfd. */
 static void the_reader_is_woken(void **state) {
     (void)state;
     bt_queue q;
@@ -475,7 +470,9 @@ static void the_reader_is_woken(void **state) {
     q.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     assert_true(q.wake_fd >= 0);
     bt_queue_push(&q, of_kind(BT_REC_FACT, 8, 1, 0));
-    assert_int_equal(eventfd_read(q.wake_fd, &n), -1); /* The reader does not sleep. */
+    assert_int_equal(eventfd_read(q.wake_fd, &n),
+                     -1); /* Without a sleeping reader nothing is written to the eventfd.
+                                                        * */
     q.sleeping = true;
     bt_queue_push(&q, of_kind(BT_REC_FACT, 8, 2, 0));
     assert_int_equal(eventfd_read(q.wake_fd, &n), 0);
@@ -490,7 +487,7 @@ static void the_reader_is_woken(void **state) {
     bt_queue_release(&q);
 }
 
-/* Each call of the queue's sink becomes a record of its kind, and the ring contains all of them. */
+/* Each call of the queue's sink appends a record of its kind to the queue and to the ring. */
 static void the_sink_of_a_queue(void **state) {
     const bt_tmp *t = *state;
     bt_queue q;

@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* test_ring.c - records in a mapped ring: all are restored, also after kill -9 during an append; and those
- * missing in the database become rows once, whichever process died. */
+/* test_ring.c - a ring of records in a mapped file: all records are read back, even after kill -9 during an append.
+ * Records missing in the database are inserted once, whichever process died. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ static bt_record *numbered(int64_t n, size_t words) {
     return r;
 }
 
-/* Checks that the records are valid and consecutive and end with `last`; returns how many there are. */
+/* Checks that the records are valid, consecutive and end with `last`; returns their number. */
 static size_t check_chain(const bt_record *list, int64_t last) {
     int64_t n = -1, first = -1;
     size_t count = 0;
@@ -54,7 +54,6 @@ static void the_newest_records_are_kept(void **state) {
     OK(bt_ring_read(path, &attempt, &list, err));
     assert_null(list);
     assert_int_equal(attempt, 3);
-    /* Many rounds with all sizes, with ends that fit and ends that do not. */
     for (int64_t n = 0; n < 5000; n++) {
         bt_record *r = numbered(n, 1 + (size_t)(n * 37 % 300));
         bt_ring_append(ring, r);
@@ -66,10 +65,11 @@ static void the_newest_records_are_kept(void **state) {
         bt_records_free(list);
     }
     bt_ring_close(ring);
-    OK(bt_ring_create(&ring, path, 4, 64 << 10, err)); /* An attempt begins with an empty ring. */
+    OK(bt_ring_create(&ring, path, 4, 64 << 10, err)); /* Each attempt begins with an empty ring. */
     OK(bt_ring_read(path, &attempt, &list, err));
     assert_null(list);
-    bt_record *big = numbered(1, 4000); /* A record as large as the ring replaces all records. */
+    bt_record *big =
+        numbered(1, 4000); /* A record as large as the ring replaces all earlier records. */
     bt_ring_append(ring, big);
     bt_records_free(big);
     OK(bt_ring_read(path, &attempt, &list, err));
@@ -132,7 +132,7 @@ static void other_files_are_not_read(void **state) {
     bt_ring_close(ring);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     assert_int_equal(read(fd, junk, sizeof junk), sizeof junk);
-    /* Any byte may be damaged: the result is whole records or none, never a crash. */
+    /* After damage to any byte the ring returns whole records or none. */
     for (int i = 0; i < 4000; i++) {
         off_t at = i * 7919 % (i % 2 ? 128 : 10000);
         char other = (char)(junk[at] ^ 1 << i % 8);
@@ -144,15 +144,15 @@ static void other_files_are_not_read(void **state) {
         list = NULL;
         assert_int_equal(pwrite(fd, junk + at, 1, at), 1);
     }
-    /* The checksum covers the record's head as well: with another step or number of rows it is invalid. */
+    /* The checksum includes the head: a changed step or number of rows invalidates the record. */
     for (int i = 8; i < 24; i++) {
         const char other = (char)(junk[4096 + i] ^ 1);
         assert_int_equal(pwrite(fd, &other, 1, 4096 + i), 1);
         OK(bt_ring_read(path, &attempt, &list, err));
-        assert_null(list); /* It is the first record. */
+        assert_null(list); /* The damaged record is the first one. */
         assert_int_equal(pwrite(fd, junk + 4096 + i, 1, 4096 + i), 1);
     }
-    /* Positions are multiples of eight within the ring, the oldest before the newest. */
+    /* Positions are multiples of eight within the ring, and the tail does not exceed the head. */
     static const struct {
         uint64_t at[2]; /* tail, head */
         bool read;
@@ -168,7 +168,7 @@ static void other_files_are_not_read(void **state) {
                   {{2, 64 << 10}, false},
                   {{1 << 20, 8}, false}};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        enum { AT = 24 }; /* offset behind the identification of the file */
+        enum { AT = 24 }; /* offset after the identification of the file */
         assert_int_equal(pwrite(fd, places[i].at, 16, AT), 16);
         const bt_code code = bt_ring_read(path, &attempt, &list, &why);
         if (code != (places[i].read ? BT_OK : BT_FORMAT))
@@ -183,7 +183,7 @@ static void other_files_are_not_read(void **state) {
 }
 
 /* Size, permissions and owner of the file; the longest record; paths that cannot be used. */
-static void a_ring_has_its_limits(void **state) {
+static void sizes_and_paths_of_a_ring_are_limited(void **state) {
     bt_tmp *t = *state;
     char path[160], says[300];
     struct stat st;
@@ -196,14 +196,14 @@ static void a_ring_has_its_limits(void **state) {
     } sizes[] = {
         {0, 64 << 10}, {64 << 10, 64 << 10}, {(64 << 10) + 1, (64 << 10) + 8}, {1 << 20, 1 << 20}};
     snprintf(path, sizeof path, "%s/r", t->dir);
-    assert_false(bt_ring_left(path)); /* There is no ring. */
+    assert_false(bt_ring_left(path));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         OK(bt_ring_create(&ring, path, 7, sizes[i].asked, err));
         assert_int_equal(stat(path, &st), 0);
         assert_int_equal(st.st_size, 4096 + sizes[i].bytes);
         assert_true((st.st_mode & 07777) == 0600 && st.st_blocks * 512 >= st.st_size);
         assert_false(bt_ring_left(path));
-        /* A record with its head takes at most an eighth. */
+        /* A record including its head may use at most an eighth of the ring. */
         for (int more = 0; more < 2; more++) {
             const size_t bytes = sizes[i].bytes / 8 / 8 * 8 - 32 + (size_t)more;
             bt_record *r = bt_record_empty(
@@ -223,7 +223,7 @@ static void a_ring_has_its_limits(void **state) {
     }
     bt_ring_append(NULL, NULL);
     bt_ring_close(NULL);
-    /* records whose lengths are not multiples of eight */
+    /* The lengths of these records are not multiples of eight. */
     OK(bt_ring_create(&ring, path, 0, 0, err));
     for (uint32_t n = 0; n < 40; n++) {
         bt_record *r =
@@ -241,8 +241,8 @@ static void a_ring_has_its_limits(void **state) {
     }
     assert_int_equal(n, 40);
     bt_records_free(list);
-    /* Files of other lengths, and with another program's tables. */
-    signal(SIGXFSZ, SIG_IGN); /* The file size is limited. */
+    /* Files of other lengths or of a program with other tables are refused. */
+    signal(SIGXFSZ, SIG_IGN); /* Writing beyond the limited file size then returns an error. */
     if (truncate(path, (INT64_C(1) << 30) + 1) != 0) assert_int_equal(truncate(path, 5000), 0);
     assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_FORMAT);
     snprintf(says, sizeof says, "'%s' is not a ring of records", path);
@@ -259,7 +259,7 @@ static void a_ring_has_its_limits(void **state) {
     snprintf(says, sizeof says, "'%s' is not a ring of records of this program", path);
     assert_string_equal(why.msg, says);
     assert_null(list);
-    /* no such folder */
+    /* The folder does not exist. */
     snprintf(path, sizeof path, "%s/none/r", t->dir);
     assert_int_equal(bt_ring_create(&ring, path, 0, 0, &why), BT_IO);
     assert_null(ring);
@@ -271,8 +271,6 @@ static void a_ring_has_its_limits(void **state) {
     assert_int_equal(symlink("r", path), 0);
     assert_false(bt_ring_left(path));
 }
-
-/* ---- into the database ---- */
 
 static void step_into(const bt_sink *sink, int64_t step) {
     bt_fake f;
@@ -294,7 +292,7 @@ static void fill_ring(const char *path, int attempt, int64_t steps) {
     OK(bt_ring_create(&ring, path, attempt, BT_RING_BYTES, err));
     assert_true(bt_queue_init(&q, 1 << 20));
     q.ring = ring;
-    /* The supervisor died: the queue refuses records, the ring accepts them. */
+    /* The supervisor died, so the queue refuses records while the ring accepts them. */
     q.closed = true;
     bt_queue_sink(&q, &sink);
     sink.fact(sink.ctx, "result", "not for the table of facts");
@@ -315,7 +313,7 @@ static void check_rows(const bt_tmp *t, const char *run) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM facts WHERE run = ?1", run) == 0);
     assert_true(bt_number(t->db, "SELECT steps FROM runs WHERE run = ?1", run) == 60);
     assert_true(bt_number(t->db, "SELECT redone_s FROM runs WHERE run = ?1", run) == 0);
-    /* over all steps, those committed before and those from the ring */
+    /* The mean includes the steps that were committed before and those from the ring. */
     assert_true(bt_number(t->db, "SELECT tokens_per_s FROM runs WHERE run = ?1", run) ==
                 (bt_truth(29, BT_MS_TOKENS_PER_S) + bt_truth(30, BT_MS_TOKENS_PER_S)) / 2);
     assert_true(bt_number(t->db, "SELECT step_ms FROM runs WHERE run = ?1", run) ==
@@ -328,7 +326,7 @@ static void check_rows(const bt_tmp *t, const char *run) {
     }
 }
 
-/* Rank 0 died and the supervisor lives: the attempt is open. */
+/* Rank 0 died and the supervisor is alive: the attempt is still open. */
 static void a_ring_of_an_open_attempt(void **state) {
     bt_tmp *t = *state;
     char path[128];
@@ -343,7 +341,7 @@ static void a_ring_of_an_open_attempt(void **state) {
         step_into(bt_writer_sink(w), i);
         if (i % 10 == 9) event_into(bt_writer_sink(w), i, "checkpoint");
     }
-    OK(bt_writer_recover(w, "open", path, &steps, err)); /* no ring, no rows */
+    OK(bt_writer_recover(w, "open", path, &steps, err)); /* The file is missing. */
     assert_int_equal(steps, 0);
     fill_ring(path, attempt, 60);
     OK(bt_writer_recover(w, "open", path, &steps, err));
@@ -356,7 +354,8 @@ static void a_ring_of_an_open_attempt(void **state) {
     check_rows(t, "open");
 }
 
-/* The supervisor died with rank 0's last records unread: the next one recovers them before it begins. */
+/* The supervisor died before it read the last records of rank 0. The next supervisor recovers them before it begins an
+ * attempt. */
 static void a_ring_of_a_killed_supervisor(void **state) {
     bt_tmp *t = *state;
     char path[128];
@@ -386,13 +385,13 @@ static void a_ring_of_a_killed_supervisor(void **state) {
     s.resume = true;
     s.from_step = 60;
     OK(bt_writer_open(&w, t->db, 5, err));
-    OK(bt_writer_recover(w, "another", path, &steps, err)); /* another run: no rows */
+    OK(bt_writer_recover(w, "another", path, &steps, err)); /* The ring belongs to another run. */
     assert_int_equal(steps, 0);
     OK(bt_writer_recover(w, "orphan", path, &steps, err));
     assert_int_equal(steps, 23);
     OK(bt_writer_begin(w, &s, &attempt, err));
     assert_int_equal(attempt, 1);
-    /* An attempt that is not the newest: no rows. */
+    /* An older attempt is not recovered. */
     fill_ring(path, 0, 80);
     OK(bt_writer_recover(w, "orphan", path, &steps, err));
     assert_int_equal(steps, 0);
@@ -401,8 +400,8 @@ static void a_ring_of_a_killed_supervisor(void **state) {
     check_rows(t, "orphan");
 }
 
-/* Rank 0 writes the database itself and is killed repeatedly at any point; then a viewer opens the database:
- * no acknowledged step is missing, none occurs twice, and the ring of a live rank is left alone. */
+/* Rank 0 writes the database and is killed at random times. A viewer that then opens the database finds every
+ * acknowledged step once; the ring of a running rank is unchanged. */
 static void a_viewer_finds_every_acknowledged_step(void **state) {
     bt_tmp *t = *state;
     char path[128], host[BT_HOST_MAX] = "";
@@ -432,7 +431,8 @@ static void a_viewer_finds_every_acknowledged_step(void **state) {
             for (int64_t step = next;; step++) {
                 step_into(bt_writer_sink(w), step);
                 *said = step;
-                bt_sleep_ns(100000); /* The ring holds more than is written between two commits. */
+                bt_sleep_ns(
+                    100000); /* The ring holds more records than are written between two commits. */
             }
         }
         int status = 0;
@@ -465,12 +465,12 @@ static void a_viewer_finds_every_acknowledged_step(void **state) {
     munmap(said, 4096);
 }
 
-/* Only rings of runs of this machine that are marked as running and have no process are recovered. */
+/* Recovers only rings of runs on this machine that are marked as running and have no process. */
 static void only_runs_without_a_process_are_recovered(void **state) {
     enum { STEPS = 20 };
     static const struct {
         const char *run_state, *host; /* "": this host */
-        int pid;                      /* 2: our own; 3: of a dead process */
+        int pid;                      /* 2: this process; 3: a dead process */
         bool folder, rescued;
     } rows[] = {{"running", "", 3, true, true},     {"running", "", 2, true, false},
                 {"running", "far", 3, true, false}, {"done", "", 3, true, false},
@@ -520,7 +520,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_newest_records_are_kept, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(kill_9_in_an_append, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(other_files_are_not_read, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_ring_has_its_limits, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(sizes_and_paths_of_a_ring_are_limited, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_ring_of_an_open_attempt, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_ring_of_a_killed_supervisor, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(only_runs_without_a_process_are_recovered, bt_tmp_make,

@@ -1,6 +1,6 @@
 // ctest: timeout=100
-/* The pyramid of summaries equals the raw rows for any range and resolution, after restarts, replays, kills
- * and failed transactions. */
+/* The summaries of a run (blocks of 16, 256, ... steps) equal the raw rows for any range and resolution, after
+ * restarts, repeated steps, kills and failed transactions. */
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
@@ -44,7 +44,8 @@ static bool add_rank(void *ctx, const bt_row *row) {
     return true;
 }
 
-static void same(const bt_block_stat *a, const bt_block_stat *b, double tolerance, bool extremes) {
+static void check_equal_numbers(const bt_block_stat *a, const bt_block_stat *b, double tolerance,
+                                bool extremes) {
     assert_true(a->n == b->n);
     if (a->n == 0) return;
     assert_true(fabs(a->sum - b->sum) <= tolerance * fabs(b->sum) + 1e-12);
@@ -81,10 +82,10 @@ static void check_range(bt_db *db, int64_t step0, int64_t step1, int64_t max_ste
             .n_params = 3},
         add_rank, &raw, err));
     assert_false(f.disordered);
-    same(&f.loss, &raw.loss, 1e-15 * (double)(step1 - step0 + 2), true);
-    same(&f.val, &raw.val, 1e-15 * (double)(step1 - step0 + 2), true);
-    /* Ranks are stored as floats, and blocks of 16 have means only. */
-    for (int k = 0; k < 4; k++) same(&f.data[k], &raw.data[k], 3e-7, max_steps < 16);
+    check_equal_numbers(&f.loss, &raw.loss, 1e-15 * (double)(step1 - step0 + 2), true);
+    check_equal_numbers(&f.val, &raw.val, 1e-15 * (double)(step1 - step0 + 2), true);
+    /* Values of ranks are stored as floats, and blocks of 16 steps contain only their means. */
+    for (int k = 0; k < 4; k++) check_equal_numbers(&f.data[k], &raw.data[k], 3e-7, max_steps < 16);
     if (max_steps >= 4096 && step1 - step0 > 8192)
         assert_true(f.blocks < (step1 - step0) / 4096 + 16 * 3 * 6);
 }
@@ -103,8 +104,8 @@ static void check_ranges(const char *path) {
     bt_db_close(db);
 }
 
-/* Returns the whole table as text, so that two pyramids can be compared byte by byte. */
-static char *pyramid(const char *path) {
+/* Returns the table of summaries as text. */
+static char *summaries_as_text(const char *path) {
     sqlite3 *db = NULL;
     sqlite3_stmt *st = NULL;
     bt_text t;
@@ -119,7 +120,7 @@ static char *pyramid(const char *path) {
     return t.data;
 }
 
-static void rebuild(const char *path) {
+static void rebuild_summaries(const char *path) {
     sqlite3 *db = NULL;
     bt_roll *r = NULL;
     OK(bt_sql_open_rw(&db, path, err));
@@ -133,9 +134,9 @@ static void rebuild(const char *path) {
 }
 
 static void written_as_it_goes_equals_made_later(const char *path) {
-    char *before = pyramid(path);
-    rebuild(path);
-    char *after = pyramid(path);
+    char *before = summaries_as_text(path);
+    rebuild_summaries(path);
+    char *after = summaries_as_text(path);
     assert_non_null(before);
     if (strcmp(before, after) != 0) {
         size_t i = 0;
@@ -162,7 +163,7 @@ static void a_plain_run(void **state) {
     written_as_it_goes_equals_made_later(t->db);
 }
 
-/* The summary of a single rank is smaller than that of the step, and both are written to the same buffer. */
+/* A rank's summary is smaller than a step's, and both are written to the same buffer. */
 static void a_single_rank(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
@@ -185,7 +186,7 @@ static void a_run_with_a_restart(void **state) {
     written_as_it_goes_equals_made_later(t->db);
 }
 
-/* Recorded every 7th step, ranks every 21st; two returns inside the attempt; transactions that fail. */
+/* Steps have records every 7th step and ranks every 21st. The attempt goes back twice, and transactions fail. */
 static void gaps_returns_and_failures(void **state) {
     const bt_tmp *t = *state;
     static const struct { int64_t first, last; } legs[] = {{6, 4206}, {1406, 4507}, {4416, 9799}};
@@ -209,7 +210,7 @@ static void gaps_returns_and_failures(void **state) {
                                                     .values = values,
                                                     .n_ranks = step % 3 == 0 ? 4 : 0,
                                                     .rank_values = ranks});
-            /* Another process locks the file briefly: this transaction fails and is repeated. */
+            /* Another process locks the file briefly, so this transaction fails and is repeated. */
             if (step % 1200 < 7) {
                 OK(bt_writer_flush(w, err));
                 assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL),
@@ -228,7 +229,8 @@ static void gaps_returns_and_failures(void **state) {
     written_as_it_goes_equals_made_later(t->db);
 }
 
-/* An evaluation during a pause follows the record of its step, also of the last one of a block. */
+/* A validation loss that arrives during a pause is added to the block of its step, also if the step is the last one of
+ * a block. */
 static void late_evaluations_are_in_their_blocks(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -312,7 +314,6 @@ static void a_writer_killed_again_and_again(void **state) {
     written_as_it_goes_equals_made_later(t->db);
 }
 
-/* A malformed summary is refused. */
 static void damaged_blobs_are_refused(void **state) {
     (void)state;
     bt_block_stat out[20];
@@ -344,8 +345,8 @@ static bool count_block(void *ctx, const bt_block *b) {
     return b->step0 >= 0;
 }
 
-/* The error is reported at any level, and the summary is repaired from the rows; without ranks in the query
- * their summary is not read. */
+/* The error is reported at any level, and the summary is computed again from the rows. A query without ranks does not
+ * read their summary. */
 static void a_damaged_summary_is_reported(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
@@ -368,7 +369,7 @@ static void a_damaged_summary_is_reported(void **state) {
             OK(bt_db_open(&db, t->db, err));
             assert_int_equal(bt_blocks_walk(db, &ask, count_block, &blocks, &why), BT_FORMAT);
             assert_non_null(strstr(why.msg, "has a damaged summary"));
-            assert_int_equal(blocks, 1); /* the previous one */
+            assert_int_equal(blocks, 1); /* the block before the damaged one */
             ask.ranks = false;
             assert_int_equal(bt_blocks_walk(db, &ask, count_block, &blocks, &why),
                              kind == BT_ROLL_STEPS ? BT_FORMAT : BT_OK);
@@ -388,7 +389,7 @@ static bool without_ranks(void *ctx, const bt_block *b) {
     return count_block(ctx, b);
 }
 
-/* Steps recorded without ranks have none, both read row by row and from summaries. */
+/* Steps without ranks have no values of ranks, both in rows and in summaries. */
 static void steps_without_ranks(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;

@@ -1,4 +1,4 @@
-/* Rows of every type as JSON, with a limit; numbers that are restored exactly; texts that are too long. */
+/* Rows of every type are written as JSON up to a limit; numbers are restored exactly; too long texts are shortened. */
 #include "store/read/row_json.h"
 #include "store_test.h"
 
@@ -44,7 +44,7 @@ static bool store_row_values(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* rounded up, down and not at all in fifteen digits */
+/* In fifteen digits these numbers are rounded up, rounded down or exact. */
 static void reals_are_restored_exactly(void **state) {
     const bt_tmp *t = *state;
     static const double each[] = {2.0 / 3, 1.0 / 3, 0.1 + 0.2, 0.1, -2.0 / 3, 1e300 / 3};
@@ -84,7 +84,7 @@ static void a_text_that_is_too_long_is_refused(void **state) {
     bt_db_close(db);
 }
 
-/* Viewers read this to detect changes: only a commit of another connection changes it. */
+/* Viewers use the version to detect changes: only a commit of another connection changes it. */
 static void the_version_changes_with_a_foreign_commit(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -97,7 +97,7 @@ static void the_version_changes_with_a_foreign_commit(void **state) {
     OK(bt_writer_begin(w, &(bt_run_start){.name = "r", .config_json = "{}"}, &attempt, err));
     assert_true(bt_db_version(db) != first && bt_db_version(db) > 0);
     bt_db_close(db);
-    /* when it cannot be read */
+    /* The file cannot be read. */
     OK(bt_db_open(&db, t->db, err));
     bt_db_limit_memory(1);
     assert_int_equal(bt_db_version(db), -1);

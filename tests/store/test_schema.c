@@ -1,5 +1,5 @@
 // ctest: timeout=60
-/* The file: its application and version, the contents of its views, updates of older files. */
+/* The database file: its application number and version, the columns of its views, and updates of older files. */
 #include <sqlite3.h>
 #include <sys/stat.h>
 
@@ -41,7 +41,7 @@ static void a_new_file_is_marked(void **state) {
     sqlite3_close(db);
 }
 
-/* names that scripts rely on */
+/* Scripts of users rely on these names. */
 static void views_have_the_promised_columns(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -77,7 +77,7 @@ static void views_have_the_promised_columns(void **state) {
             if (n != 1) fail_msg("view %s has no column %s", promised[i].view, word);
         }
     }
-    /* and one for each row of metrics.def, with its unit */
+    /* Each row of metrics.def has a column with its unit. */
     for (int s = 0; s < BT_SCOPE_COUNT; s++) {
         const bt_scope_row *scope = &bt_scopes[s];
         for (int k = 0; k < scope->n; k++) {
@@ -117,7 +117,7 @@ static void foreign_files_are_left_alone(void **state) {
     long before = file_bytes(t->db);
     assert_open_refused(t->db, BT_FORMAT, "another program");
     assert_int_equal(file_bytes(t->db), before);
-    assert_int_equal(file_bytes(wal), -1); /* not even converted to WAL mode */
+    assert_int_equal(file_bytes(wal), -1); /* The reader does not convert the file to WAL mode. */
     unlink(t->db);
     run_sql(t->db, "PRAGMA application_id = 77; CREATE TABLE songs(a)");
     assert_open_refused(t->db, BT_FORMAT, "another program");
@@ -154,8 +154,8 @@ static void check_fixture(const char *path) {
     assert_true(bt_number(path, "SELECT steps FROM runs WHERE run = ?1", "old-1") == 12);
 }
 
-/* A reader opens it first; then the run is resumed by this program. */
-static void an_older_file_is_brought_up_to_date(void **state) {
+/* A reader opens the older file first; then this program resumes the run in it. */
+static void an_older_file_is_updated(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     int attempt;
@@ -171,7 +171,7 @@ static void an_older_file_is_brought_up_to_date(void **state) {
     OK(bt_writer_begin(w, &s, &attempt, err));
     assert_int_equal(attempt, 2);
     bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, 12, 2));
-    /* a table added in version 4 */
+    /* This table was added in version 4. */
     const double v[BT_MC_COUNT] = {[BT_MC_STEPS] = 1, [BT_MC_BYTES_WIRE] = 8};
     bt_writer_sink(w)->rows(
         bt_writer_sink(w)->ctx,
@@ -180,7 +180,7 @@ static void an_older_file_is_brought_up_to_date(void **state) {
                          .n = 1,
                          .keys = (bt_key[]){{.i = 1}, {.s = "all_reduce"}, {.s = "dp"}},
                          .values = v});
-    /* and in version 5 */
+    /* This table was added in version 5. */
     const double pair[BT_MP_COUNT] = {[BT_MP_STEPS] = 1, [BT_MP_FLIGHT] = 2.5};
     bt_writer_sink(w)->rows(bt_writer_sink(w)->ctx,
                             &(bt_row_record){.scope = BT_SCOPE_PAIR,
@@ -203,7 +203,7 @@ static void an_older_file_is_brought_up_to_date(void **state) {
     assert_string_equal(bt_word(t->db, "SELECT quick_check FROM pragma_quick_check", NULL), "ok");
 }
 
-/* A metric missing in the file becomes a column; a column unknown to this program is kept. */
+/* A metric that the file lacks becomes a column; a column that this program does not define is kept. */
 static void new_metrics_become_columns(void **state) {
     const bt_tmp *t = *state;
     make_new(t->db);
@@ -217,7 +217,6 @@ static void new_metrics_become_columns(void **state) {
     bt_writer *w = NULL;
     int attempt;
     bt_fake f;
-    /* A reader updates the file. */
     assert_string_equal(bt_word(t->db, "SELECT count(*) FROM steps", NULL), "0");
     OK(bt_writer_open(&w, t->db, 1, err));
     bt_run_start s = bt_fake_run("a");
@@ -251,8 +250,8 @@ static void places_are_chosen_and_refused(void **state) {
     assert_int_equal(bt_store_path(out, sizeof out, ":memory:", &why), BT_ARG);
     assert_string_equal(bt_fs_refusal(0x6969), "NFS");
     assert_string_equal(bt_fs_refusal(0x0BD00BD0), "Lustre");
-    assert_null(bt_fs_refusal(0xEF53));     /* ext4 */
-    assert_null(bt_fs_refusal(0x01021994)); /* tmpfs */
+    assert_null(bt_fs_refusal(0xEF53));
+    assert_null(bt_fs_refusal(0x01021994));
     snprintf(deep, sizeof deep, "%s/some/new/folders/m.db", t->dir);
     make_new(deep);
     assert_true(file_bytes(deep) > 0);
@@ -263,8 +262,8 @@ static void places_are_chosen_and_refused(void **state) {
     assert_int_equal(bt_writer_open(&w, "/proc/1/no/m.db", 1, &why), BT_IO);
 }
 
-/* Unusual names reach the right file although readers open it as a URI. */
-static void odd_names_are_files_too(void **state) {
+/* Readers open the file as a URI, so special characters in its name must be escaped. */
+static void special_characters_in_file_names_are_escaped(void **state) {
     const bt_tmp *t = *state;
     char path[200];
     snprintf(path, sizeof path, "%s/100%% odd?mode=rw#x.db", t->dir);
@@ -277,8 +276,7 @@ static bool ignore_row(void *ctx, const bt_row *row) {
     return row->n > 0;
 }
 
-/* Damaged bytes anywhere in the file: each query returns a result or an error, and the program does not
- * crash. */
+/* With damaged bytes anywhere in the file each query returns a result or an error. */
 static void damaged_bytes_give_errors_only(void **state) {
     const bt_tmp *t = *state;
     char copy[128];
@@ -298,7 +296,7 @@ static void damaged_bytes_give_errors_only(void **state) {
         memcpy(bad, good, n);
         for (int k = 0; k <= round % 20; k++) {
             x = x * 1664525u + 1013904223u;
-            /* every third time in the header and the schema's root page */
+            /* Every third time the damage is in the header or the schema's root page. */
             size_t at = (x >> 8) % (round % 3 ? n : 400);
             x = x * 1664525u + 1013904223u;
             bad[at] ^= (unsigned char)(1 + (x >> 16) % 255);
@@ -339,12 +337,12 @@ int main(void) {
         cmocka_unit_test_setup_teardown(foreign_files_are_left_alone, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_newer_file_is_refused, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_refused, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(an_older_file_is_brought_up_to_date, bt_tmp_make,
-                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(an_older_file_is_updated, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(new_metrics_become_columns, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(places_are_chosen_and_refused, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(damaged_bytes_give_errors_only, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(odd_names_are_files_too, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(special_characters_in_file_names_are_escaped, bt_tmp_make,
+                                        bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 // ctest: timeout=60
-/* Properties of synthetic runs as seen through the views; with arguments it creates databases for tests of
- * commands and screens: t.store.synth_runs FILE NAME [ranks=4] [steps=200] [straggler=1] [phase=data_ms]
- * [excess=0.2] [fail_at=120] [resume_from=100] [down_s=3] [slow=1] [jitter=0] [pace_ms=0] [planned=0];
- * t.store.synth_runs FILE --kinds: a run of each kind */
+/* Views show the known properties of synthetic runs. With arguments the program creates databases for tests of commands
+ * and screens: t.store.synth_runs FILE NAME [ranks=4] [steps=200] [straggler=1] [phase=data_ms] [excess=0.2]
+ * [fail_at=120] [resume_from=100] [down_s=3] [slow=1] [jitter=0] [pace_ms=0] [planned=0], or t.store.synth_runs FILE
+ * --kinds for one run of each kind. */
 #include "kinds_of_runs.h"
 #include "store_test.h"
 #include "synth_run.h"
@@ -12,7 +12,7 @@ static void the_slow_rank_is_the_one_that_waits_least(void **state) {
     bt_synth s = bt_synth_default("s");
     s.ranks = 64;
     s.straggler = 5;
-    s.excess = 0.2; /* a fifth of 10 ms of data */
+    s.excess = 0.2; /* 20 % of 10 ms */
     OK(bt_synth_make(t->db, &s, err));
     assert_true(bt_number(t->db,
                           "SELECT rank FROM rank_steps WHERE run = ?1 GROUP BY rank ORDER BY "

@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* All parts of the view model for runs with known properties, compared with readable files in the folder
- * golden (BT_UPDATE=1 rewrites them). */
+/* All parts of the view model for runs with known properties, compared with files in golden/ (BT_UPDATE=1 rewrites
+ * them). */
 #include <jansson.h>
 
 #include "../golden_json.h"
@@ -9,9 +9,9 @@
 
 enum { BEGAN_S = 1700000000, STEP_MS = 113 };
 
-/* "base": rank 2 is late in data; failed after 200 of 300 steps and resumed from 180; predicted. "noisy":
- * eight ranks on crowded machines, rank 5 slow in the backward pass, 700 steps of varying duration. "other":
- * the losses of "base" without a straggler. "live": 60 steps, not ended. */
+/* Records these runs. base: rank 2 loads data slowly; the run failed after 200 of 300 steps and resumed from step 180;
+ * it has a prediction. noisy: eight ranks on crowded machines, rank 5 slow in the backward pass, 700 steps of varying
+ * duration. other: the losses of base without a straggler. live: 60 steps, not ended. */
 static void make_runs(const char *db) {
     bt_synth s = bt_synth_default("base");
     s.planned = true;
@@ -43,8 +43,8 @@ static void make_runs(const char *db) {
     OK(bt_synth_make(db, &s, err));
 }
 
-/* "rich": sixteen ranks of a mesh 2 x 2 x 2 x 2 on two hosts; every setting and fact of the first page; an
- * event of each kind; three sample texts. */
+/* Records the run `rich`: sixteen ranks of a mesh 2 x 2 x 2 x 2 on two hosts, every setting and fact of the first page,
+ * an event of each kind, and three sample texts. */
 static void make_rich(const char *db) {
     static const char *const facts[][2] = {
         {"params", "3144384"},          {"isa", "avx2"},
@@ -119,7 +119,7 @@ static void make_rich(const char *db) {
     run_sql(db, "UPDATE run SET ended_us = last_us, tags = 'a b' WHERE name = 'rich'");
 }
 
-/* "young": began five seconds after "base" and has no step yet. */
+/* Records the run `young`, which began five seconds after `base` and has no step yet. */
 static void make_young(const char *db) {
     bt_run_start start = bt_fake_run("young");
     bt_writer *w = NULL;
@@ -169,19 +169,19 @@ static const struct row {
     {"two_runs", {.parts = BT_VIEW_RUNS, .max_runs = 2}},
 };
 
-/* Adds a result to an object of several. */
-static void put(bt_view *v, const bt_view_request *ask, bt_json *j, const char *key) {
+/* Adds the answer to a request under the given key. */
+static void add_answer(bt_view *v, const bt_view_request *ask, bt_json *j, const char *key) {
     OK(bt_view_load(v, ask, err));
     bt_view_json(v, ask->parts, j, key);
 }
 
-static void begin(bt_text *out, bt_json *j) {
+static void begin_recorded_run(bt_text *out, bt_json *j) {
     bt_text_init(out);
     bt_json_begin(j, out);
 }
 
-/* The folder's name differs each time. */
-static void hold(bt_text *out, const bt_tmp *t, const char *golden) {
+/* Compares the JSON with a golden file after replacing the name of the temporary folder. */
+static void compare_with_golden(bt_text *out, const bt_tmp *t, const char *golden) {
     char file[120];
     snprintf(file, sizeof file, "store/golden/%s.txt", golden);
     bt_golden_json(file, bt_text_str(out), t->dir, "");
@@ -203,15 +203,15 @@ static void every_part_of_the_view(void **state) {
         bt_view_request ask = rows[i].ask;
         ask.now_us = INT64_C(1000000) * (BEGAN_S + 600);
         if (ask.at_step == 0) ask.at_step = -1;
-        begin(&out, &j);
-        put(v, &ask, &j, NULL);
-        hold(&out, t, rows[i].golden);
+        begin_recorded_run(&out, &j);
+        add_answer(v, &ask, &j, NULL);
+        compare_with_golden(&out, t, rows[i].golden);
     }
     bt_view_close(v);
     bt_db_close(db);
 }
 
-/* One metric of the run, one of a rank, and the baseline's, on each axis: for all steps, some, and a time
+/* Requests series of the run, of a rank and of a baseline on each axis, for all steps, for some steps, and for a time
  * span. */
 static void series_on_every_axis(void **state) {
     const bt_tmp *t = *state;
@@ -220,7 +220,7 @@ static void series_on_every_axis(void **state) {
     bt_json j;
     make_runs(t->db);
     bt_view *v = open_view(t->db, &db);
-    begin(&out, &j);
+    begin_recorded_run(&out, &j);
     bt_json_object(&j, NULL);
     for (int x = 0; x < BT_X_COUNT; x++) {
         bt_view_request ask = {.parts = BT_VIEW_SERIES,
@@ -232,7 +232,7 @@ static void series_on_every_axis(void **state) {
                                .columns = 12,
                                .n_series = 2,
                                .series = {{-1, BT_MS_LOSS}, {2, BT_MR_STEP_TIME}}};
-        put(v, &ask, &j, bt_x_axis_name((bt_x_axis)x));
+        add_answer(v, &ask, &j, bt_x_axis_name((bt_x_axis)x));
     }
     bt_view_request ask = {
         .parts = BT_VIEW_SERIES,
@@ -243,13 +243,13 @@ static void series_on_every_axis(void **state) {
         .span_s = 20,
         .n_series = 3,
         .series = {{-1, BT_MS_VAL_LOSS}, {-1, BT_MS_STEP_TIME}, {5, BT_MR_WAIT}}};
-    put(v, &ask, &j, "of_20_s");
+    add_answer(v, &ask, &j, "of_20_s");
     ask.span_s = 0;
     ask.step0 = 600;
     ask.step1 = 606;
-    put(v, &ask, &j, "of_7_steps");
+    add_answer(v, &ask, &j, "of_7_steps");
     bt_json_end(&j, '}');
-    hold(&out, t, "series");
+    compare_with_golden(&out, t, "series");
     bt_view_close(v);
     bt_db_close(db);
 }
@@ -261,7 +261,7 @@ static void heat_of_every_value(void **state) {
     bt_json j;
     make_runs(t->db);
     bt_view *v = open_view(t->db, &db);
-    begin(&out, &j);
+    begin_recorded_run(&out, &j);
     bt_json_object(&j, NULL);
     for (int k = 0; k < BT_HEAT_VALUES; k++) {
         bt_view_request ask = {.parts = BT_VIEW_HEAT,
@@ -270,7 +270,7 @@ static void heat_of_every_value(void **state) {
                                .now_us = INT64_C(1000000) * (BEGAN_S + 600),
                                .heat = (bt_heat_value)k,
                                .heat_columns = 7};
-        put(v, &ask, &j, bt_heat_value_name((bt_heat_value)k));
+        add_answer(v, &ask, &j, bt_heat_value_name((bt_heat_value)k));
     }
     bt_view_request ask = {.parts = BT_VIEW_HEAT,
                            .run = "base",
@@ -281,18 +281,18 @@ static void heat_of_every_value(void **state) {
                            .step1 = 250,
                            .heat = BT_HEAT_STEP,
                            .heat_columns = 10};
-    put(v, &ask, &j, "against_other");
+    add_answer(v, &ask, &j, "against_other");
     ask.baseline = NULL;
     ask.step0 = ask.step1 = 0;
     ask.span_s = 5;
-    put(v, &ask, &j, "of_5_s");
+    add_answer(v, &ask, &j, "of_5_s");
     bt_json_end(&j, '}');
-    hold(&out, t, "heat");
+    compare_with_golden(&out, t, "heat");
     bt_view_close(v);
     bt_db_close(db);
 }
 
-/* A view that followed a run equals a newly opened one, whatever it showed in between. */
+/* A view that follows a run shows the same as a newly opened view, whatever it showed in between. */
 static void following_equals_opening(void **state) {
     static const int chunks[] = {1, 7, 60, 200, 257, 3, 90, 250, 255, 200, 200, 1};
     const bt_tmp *t = *state;
@@ -323,17 +323,17 @@ static void following_equals_opening(void **state) {
         ask.now_us = clock_us + 1000000;
         ask.columns = 16;
         ask.heat_columns = 8;
-        begin(&followed, &j);
-        put(v, &ask, &j, NULL);
+        begin_recorded_run(&followed, &j);
+        add_answer(v, &ask, &j, NULL);
         bt_view *fresh = open_view(t->db, &db2);
-        begin(&opened, &j);
-        put(fresh, &ask, &j, NULL);
+        begin_recorded_run(&opened, &j);
+        add_answer(fresh, &ask, &j, NULL);
         assert_string_equal(bt_text_str(&followed), bt_text_str(&opened));
         bt_text_release(&followed);
         bt_text_release(&opened);
         bt_view_close(fresh);
         bt_db_close(db2);
-        if (i == 1 || i == 3) { /* and back to the previous position */
+        if (i == 1 || i == 3) { /* then back to the previous position */
             ask.at_step = from / 2;
             OK(bt_view_load(v, &ask, err));
         }
@@ -343,8 +343,8 @@ static void following_equals_opening(void **state) {
     bt_writer_close(w);
 }
 
-/* The weight of a step is keep^distance from the middle of its bucket; a bucket of three steps counts as
- * three. */
+/* The smoothing weight of a step is keep^distance, measured from the middle of its bucket; a bucket of three steps
+ * counts three times. */
 static void averages_of_buckets(void **state) {
     (void)state;
     const double mean[] = {2, NAN, 4, 8};

@@ -1,11 +1,12 @@
 // ctest: timeout=60
-/* Lists of layers, exchanges, events and runs; missing data; escapes; a reader that blocks; JSON. */
+/* Lists of layers, exchanges, events and runs; missing data; escaped characters; a reader that blocks; JSON. */
 #include <sqlite3.h>
 
 #include "store/write/manage.h"
 #include "view_test.h"
 
-/* The requested tensor, or the first ternary one; samples up to the instant; shares of bins. */
+/* Shows the requested tensor or else the first ternary one, its samples up to the chosen instant, and the share of each
+ * bin. */
 static void distributions_of_a_tensor(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
@@ -20,7 +21,7 @@ static void distributions_of_a_tensor(void **state) {
     assert_int_equal(d->at, 0);
     assert_string_equal(d->tensor[0].tensor, "attn_o");
     assert_true(d->tensor[0].ternary && !d->tensor[1].ternary);
-    assert_int_equal(d->samples, 5); /* steps 0, 40, 80, 120, 160 */
+    assert_int_equal(d->samples, 5); /* These are steps 0, 40, 80, 120 and 160. */
     assert_int_equal(d->sampled[0], 0);
     assert_int_equal(d->sampled[4], 160);
     NEAR(d->weights[4][12], 100);
@@ -31,7 +32,7 @@ static void distributions_of_a_tensor(void **state) {
     NEAR(d->gradients[4][18], 0);
     NEAR(bt_view_share(d->weights[4], 14, 18), 2.0 / 3);
     assert_true(isnan(bt_view_share((const double[BT_HIST_BINS]){0}, 0, BT_HIST_BINS)));
-    /* Another range with the same newest sample is read again. */
+    /* A second range with the same newest sample is read again. */
     ask.step0 = 100;
     ask.step1 = 199;
     OK(bt_view_load(v, &ask, err));
@@ -73,7 +74,7 @@ static void layers_and_lists(void **state) {
                 fabs(x->value[BT_ML_SIGN_FLIP] * 50 - x->value[BT_ML_FLIP]) < 1e-6 &&
                 fabs(x->value[BT_ML_OSCILLATION] * 10 - x->value[BT_ML_FLIP]) < 1e-6);
     NEAR(x->value[BT_ML_ZERO] + x->value[BT_ML_POS] + x->neg_frac, 1);
-    /* attn_o is first. */
+    /* attn_o is the first tensor. */
     NEAR(x->entropy_bits, -(0.32 * log2(0.32) + 0.34 * log2(0.34) + 0.34 * log2(0.34)));
     NEAR(x->value[BT_ML_UPDATE], 2e-3);
     NEAR(x->history[BT_ML_UPDATE][31], 2e-3);
@@ -88,7 +89,7 @@ static void layers_and_lists(void **state) {
     assert_int_equal(v->n_series, 6);
     assert_true(v->series[3].ghost);
     NEAR(v->series[3].last[v->series[3].n - 1], bt_synth_loss(199));
-    /* Another range with the same newest sample is read again. */
+    /* A second range with the same newest sample is read again. */
     a.step0 = 100;
     a.step1 = 199;
     OK(bt_view_load(v, &a, err));
@@ -97,7 +98,7 @@ static void layers_and_lists(void **state) {
     a.step0 = a.step1 = 0;
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->layers.samples, 10);
-    /* codes that no weight has */
+    /* No weight has the code 0 or -1. */
     run_sql(t->db, "UPDATE layer_stat SET zero_ppb = 0, pos_ppb = 1000000000");
     bt_view_close(v);
     bt_db_close(db);
@@ -113,7 +114,6 @@ static void layers_and_lists(void **state) {
     bt_db_close(db);
 }
 
-/* Data of a removed run are not shown for another run with its name. */
 static void another_run_of_the_same_name(void **state) {
     const bt_tmp *t = *state;
     const char *name = "s";
@@ -131,7 +131,7 @@ static void another_run_of_the_same_name(void **state) {
     OK(bt_view_load(v, &a, err));
     NEAR(v->head.step_p50_ms, 2 * step_ms);
     NEAR(v->ranks.busy_median_ms, 2 * busy_ms);
-    /* Its points are different, although the number of steps is equal. */
+    /* The second run has as many steps but different values. */
     s.steps = 230;
     s.start_us += 1000000;
     OK(bt_runs_remove(t->db, &name, 1, 1, err));
@@ -219,7 +219,7 @@ static void shown_texts_have_no_escapes(void **state) {
     bt_writer_close(w);
 }
 
-/* Returns the link's rate for these facts of a run. */
+/* Returns the rate of the link that follows from these facts of a run. */
 static double rate_under(const char *path, const char *run, const char *sql) {
     bt_db *db = NULL;
     sqlite3 *w = NULL;
@@ -239,7 +239,7 @@ static double rate_under(const char *path, const char *run, const char *sql) {
     return rate;
 }
 
-/* A busy machine has no rate, and neither has an implausible one. */
+/* If the machine was busy during the measurement, or the rate is implausible, none is shown. */
 static void a_link_that_was_not_measured_has_no_rate(void **state) {
     const bt_tmp *t = *state;
     NEAR(rate_under(t->db, "told", "SELECT 1"), 8e7);
@@ -250,7 +250,7 @@ static void a_link_that_was_not_measured_has_no_rate(void **state) {
     assert_true(isnan(rate_under(t->db, "old",
                                  "UPDATE fact SET value = '4.15e18' WHERE key = "
                                  "'link.dp.bytes_per_s'")));
-    /* A fact that names no link, and one with a link name that is too long. */
+    /* One fact names no link; the name of the link in the other fact is too long. */
     NEAR(rate_under(
              t->db, "odd",
              "INSERT INTO fact SELECT id, 'link.odd', '1', 0 FROM run WHERE name = 'odd'; "
@@ -270,7 +270,7 @@ static void exchanges_are_means_of_the_ranks(void **state) {
     assert_int_equal(v->comm.n, 3);
     assert_int_equal(v->comm.step1, s.steps / 20 * 20 - (s.steps % 20 == 0 ? 20 : 0));
     assert_int_equal(v->comm.step0, v->comm.step1 - 19);
-    const bt_view_op *x = &v->comm.op[0]; /* gradients first, with the largest lost time */
+    const bt_view_op *x = &v->comm.op[0]; /* Gradients are first because they lose the most time. */
     assert_string_equal(x->op, "all_reduce");
     assert_string_equal(x->axis, "dp");
     assert_int_equal(x->ranks, s.ranks);
@@ -310,7 +310,7 @@ static void exchanges_are_means_of_the_ranks(void **state) {
     assert_true(fabs(v->comm.op[0].busy_ms - 40) < 1e-9);
     assert_int_equal(v->comm.pair0, 0);
     assert_int_equal(v->comm.pair1, 0);
-    a.run = "alone"; /* there is no peer */
+    a.run = "alone"; /* This run has a single rank. */
     s = bt_synth_default("alone");
     s.ranks = 1;
     OK(bt_synth_make(t->db, &s, err));
@@ -341,7 +341,7 @@ static void empty_and_missing_runs(void **state) {
     assert_int_equal(v->layers.n, 0);
     assert_int_equal(v->heat.cols, 0);
     assert_int_equal(v->distribution.samples, 0);
-    a.now_us = bt_wall_us() + 3600 * INT64_C(1000000); /* an hour without a record */
+    a.now_us = bt_wall_us() + 3600 * INT64_C(1000000); /* an hour after the newest record */
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->head.state, BT_STATE_STALLED);
     a.run = "nobody";
@@ -359,7 +359,7 @@ typedef struct standing {
 static bool stands_still(void *ctx, const bt_row *row) {
     standing *s = ctx;
     (void)row;
-    /* In the middle of a read, the run continues and is safely stored. */
+    /* During the read the run continues and commits. */
     if (s->seen++ == 0) {
         bt_fake f;
         for (int64_t step = 100; step < 160; step++)
@@ -387,7 +387,7 @@ static void a_blocked_reader_delays_no_writer(void **state) {
     bt_view *v = open_view(t->db, &db);
     OK(bt_vq_rows(v->impl, "SELECT step FROM steps WHERE run = ?1", "s", NULL, 0, stands_still, &s,
                   err));
-    assert_int_equal(s.seen, 100); /* The reader sees one instant. */
+    assert_int_equal(s.seen, 100); /* The reader sees the data of one instant. */
     bt_view_close(v);
     bt_db_close(db);
     bt_writer_close(s.w);
@@ -399,7 +399,7 @@ static double value_of(bt_db *db, const char *sql) {
     return x;
 }
 
-/* Each metric of each panel compared with a direct SQL query for its newest sample. */
+/* Compares each metric of each panel with an SQL query for its newest sample. */
 static void a_panel_shows_each_metric(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
@@ -474,7 +474,7 @@ static void a_level_is_that_of_its_kind(void **state) {
     bt_db_close(db);
 }
 
-/* The row of a live run ends with its newest record; the list computes the present values for each run. */
+/* The stored row of a live run covers the time up to its newest record; the list computes the present values. */
 static void every_live_run_is_listed_up_to_now(void **state) {
     const bt_tmp *t = *state;
     static const char *const names[] = {"a", "b", "c"};
@@ -492,7 +492,7 @@ static void every_live_run_is_listed_up_to_now(void **state) {
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->runs.n, 3);
     for (int i = 0; i < 3; i++) {
-        const bt_view_run *x = &v->runs.run[2 - i]; /* The newest is first. */
+        const bt_view_run *x = &v->runs.run[2 - i]; /* The newest run is first. */
         assert_string_equal(x->run, names[i]);
         assert_true(bt_run_states[x->state].live);
         duration[i] = x->duration_s;
@@ -527,7 +527,7 @@ static void json_equals_the_structs(void **state) {
     assert_non_null(strstr(p, "\"stragglers\":[{\"rank\":5,"));
     assert_non_null(strstr(p, "\"phase\":\"data\""));
     assert_non_null(strstr(p, "\"what_if\":{\"step_ms\":113"));
-    /* as a value: a text may contain it ("preset nano") */
+    /* Texts may contain "nan" ("preset nano"), so only values are checked. */
     for (const char *x = strstr(p, "nan"); x; x = strstr(x + 1, "nan"))
         assert_null(memchr(":,[", x[-1], 3));
     for (const char *key = strtok(

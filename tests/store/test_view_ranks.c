@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* The slow rank and its cause for synthetic runs with known properties: ranking, blame, phase, what-if,
- * verdicts, heat map. */
+/* The view model names the slow rank and its cause in synthetic runs with known properties: ranking, blame, phase,
+ * estimate without the delay, verdicts, heat map. */
 #include "view_test.h"
 
 static void the_slow_rank_is_named_with_its_phase(void **state) {
@@ -41,13 +41,13 @@ static void the_slow_rank_is_named_with_its_phase(void **state) {
     for (int k = 0; k < 8; k++) {
         double sum = 0;
         for (int p = 0; p < BT_PHASE_COUNT; p++) sum += r->rank[k].mean[bt_phases[p].metric];
-        NEAR(sum, r->rank[k].mean[BT_MR_STEP_TIME]); /* The phases add up to the step. */
+        NEAR(sum, r->rank[k].mean[BT_MR_STEP_TIME]);
     }
     bt_view_close(v);
     bt_db_close(db);
 }
 
-/* Before the first step ranks exist already, in their own order. */
+/* Before the first step, the list contains the ranks in order of their numbers. */
 static void ranks_without_a_step(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
@@ -65,8 +65,8 @@ static void ranks_without_a_step(void **state) {
     bt_db_close(db);
 }
 
-/* Two ranks that are each slow in their own phase, then one rank alone: the breakdown is the mean over ranks
- * of each step, then over steps, so that the phases add up to it. */
+/* Two ranks are slow in one phase each, then one rank alone. The breakdown is the mean over ranks, then over steps, so
+ * that the phases add up to the step. */
 static void parts_of_a_step_add_up(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -122,7 +122,7 @@ static void parts_of_a_step_add_up(void **state) {
     bt_db_close(db);
 }
 
-/* After a restart the previous attempt's ranks are shown, and not kept, until the new ones are recorded. */
+/* After a restart the ranks of the previous attempt are shown until the new attempt records some. */
 static void ranks_of_a_new_attempt_take_their_place(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
@@ -156,9 +156,7 @@ static void ranks_of_a_new_attempt_take_their_place(void **state) {
     bt_db_close(db);
 }
 
-/* ---- verdicts -------------------------------------------------------------------------------- */
-
-/* milliseconds of forward; the rest is zero */
+/* Returns the milliseconds of the forward pass; the other phases take no time. */
 typedef double (*busy_fn)(int64_t step, int rank);
 
 static void write_busy(const char *path, const char *name, int ranks, int per_host, int64_t steps,
@@ -241,7 +239,7 @@ static void verdicts_tell_patterns_apart(void **state) {
     x = verdict_of(t->db, "node", 6);
     assert_int_equal(x.verdict, BT_VERDICT_NODE_WIDE);
     assert_non_null(strstr(x.says, "all ranks of node1 "));
-    /* the median of two ranks is the faster one */
+    /* The median of two ranks is the faster rank. */
     x = verdict_of(t->db, "two", 1);
     NEAR(x.excess_ms, 50);
     NEAR(x.what_if_ms, 100);
@@ -272,7 +270,7 @@ static double busy_turns(int64_t s, int r) {
     return r == 0 && s < 180 ? 300 : r == 2 && s >= 220 ? 150 : 100;
 }
 
-/* Rank 0 has lost most time, but rank 2 is the current problem; 20 steps are enough to decide. */
+/* Rank 0 has lost most time in total, but rank 2 is slow at present; 20 steps suffice for the verdict. */
 static void present_delays_precede_earlier_ones(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -294,8 +292,8 @@ static double busy_eighty(int64_t s, int r) {
     return r == 3 ? 160 : 80;
 }
 
-/* Rank by rank and step by step; by the median rank if the numbers of ranks differ; by the mean if the
- * baseline has no steps. */
+/* Cells are compared by rank and step, with the median rank if the numbers of ranks differ, and with the mean if the
+ * baseline lacks these steps. */
 static void heat_map_against_a_baseline(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -322,7 +320,7 @@ static void heat_map_against_a_baseline(void **state) {
     a.step1 = 239;
     a.baseline = "base";
     OK(bt_view_load(v, &a, err));
-    /* There is no baseline: plain milliseconds. */
+    /* Without a baseline the cells are milliseconds. */
     assert_false(v->heat.against);
     NEAR(v->heat.cell[0], 100);
     a.baseline = NULL;

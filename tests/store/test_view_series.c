@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* Series in buckets and the run as a whole: goodput, axes, past instants, a growing run, long runs from
- * their summaries. */
+/* Series in buckets and figures of the whole run: goodput, axes, past instants, a growing run, and long runs read from
+ * summaries. */
 #include "view_test.h"
 
 static void goodput_adds_up(void **state) {
@@ -18,7 +18,7 @@ static void goodput_adds_up(void **state) {
     assert_int_equal(h->attempt, 1);
     assert_int_equal(h->step, 199);
     assert_int_equal(h->steps_total, 200);
-    /* The last 40 ms of two steps were spent in a checkpoint. */
+    /* Two steps end with a checkpoint of 40 ms. */
     NEAR(h->time_s[BT_TIME_PRODUCTIVE], 200 * step_s - 0.08);
     NEAR(h->time_s[BT_TIME_CHECKPOINT], 0.08);
     NEAR(h->time_s[BT_TIME_REDONE], 20 * step_s);
@@ -36,7 +36,7 @@ static void goodput_adds_up(void **state) {
     bt_db_close(db);
 }
 
-/* A viewer that has read a step sees the validation loss that a pause adds to it later. */
+/* A pause adds a validation loss to a step that the viewer has already read. */
 static void an_evaluation_during_a_pause_is_seen(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -101,7 +101,7 @@ static void a_series_holds_every_step_once(void **state) {
         rows += l->count[i];
     }
     assert_int_equal(rows, 200);
-    assert_int_equal(val->n, 4); /* sparse: points without gaps */
+    assert_int_equal(val->n, 4); /* The metric is sparse, so the line has no gaps. */
     NEAR(val->last[3], bt_synth_loss(199) + 0.05);
     assert_int_equal(wait->what.rank, 2);
     for (size_t i = 0; i < wait->n; i++) NEAR(wait->mean[i], 2);
@@ -162,7 +162,7 @@ static void the_past_is_what_it_was(void **state) {
     assert_int_equal(step, 99);
     OK(bt_view_event_step(v, "s", 60, -1, &step, err));
     assert_int_equal(step, -1);
-    a.span_s = 4.6; /* 40 steps */
+    a.span_s = 4.6; /* This is the time of 40 steps. */
     OK(bt_view_load(v, &a, err));
     assert_in_range(v->series[0].step[0], 158, 161);
     assert_int_equal(v->series[0].step[v->series[0].n - 1], 199);
@@ -198,7 +198,6 @@ static void same_numbers(const bt_view *v, const bt_view *fresh) {
     bt_text_release(&b);
 }
 
-/* A view that follows a growing run across a restart equals a new one. */
 static void following_equals_a_new_view(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
@@ -213,10 +212,10 @@ static void following_equals_a_new_view(void **state) {
     bt_view *v = open_view(t->db, &db);
     bt_view_request a = ask_all("s");
     a.columns = 32;
-    a.window = 24; /* a sliding window */
+    a.window = 24; /* a window that moves with the newest step */
     for (int part = 0; part < 24; part++) {
         a.x = (bt_x_axis)(part / 2 % BT_X_COUNT);
-        /* A run may be its own baseline. */
+        /* A run may be compared with itself. */
         a.baseline = part % 5 >= 3 ? "s" : NULL;
         if (part == 8) {
             OK(bt_writer_end(w, "failed", "test", 1, err));
@@ -271,7 +270,7 @@ static void long_runs_are_read_from_summaries(void **state) {
     a.n_series = 1;
     a.series[0] = (bt_series_request){.rank = -1, .metric = BT_MS_LOSS};
     OK(bt_view_load(v, &a, err));
-    /* Nothing is sampled: minima, maxima and counts are those of all rows. */
+    /* All rows were read, so minima, maxima and counts are exact. */
     assert_true(v->series[0].exact);
     assert_true(v->series[0].n > 100);
     int64_t rows = 0;
@@ -281,14 +280,14 @@ static void long_runs_are_read_from_summaries(void **state) {
     NEAR(v->series[0].max[v->series[0].n - 1], STEPS - 1);
     for (size_t i = 1; i < v->series[0].n; i++)
         assert_true(v->series[0].mean[i] > v->series[0].mean[i - 1]);
-    a.step0 = 1000; /* When zoomed in, every row is read. */
+    a.step0 = 1000; /* A short range is read row by row. */
     a.step1 = 1099;
     OK(bt_view_load(v, &a, err));
     assert_true(v->series[0].exact);
     assert_int_equal(v->series[0].n, 100);
     NEAR(v->series[0].mean[0], 1000);
     bt_view_close(v);
-    /* Too many narrow buckets: the first 6 of each 8 steps are read, which is marked. */
+    /* The range has too many narrow buckets, so the view reads 6 of each 8 steps and marks the series as sampled. */
     OK(bt_view_open(&v, db, err));
     a.step0 = a.step1 = 0;
     a.columns = 16384;

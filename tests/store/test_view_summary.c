@@ -1,11 +1,11 @@
 // ctest: timeout=60
-/* The first page: chips, progress, and the state of a run that does not train. */
+/* The first page of a run: layout chips, progress, and the message about a run that does not train. */
 #include "view_test.h"
 
 enum { STEPS = 120 };
 
-/* A run of 120 of 200 steps whose newest checkpoint is at step 100. */
-static int64_t make(const char *path, const char *sql) {
+/* Records 120 of 200 steps, with the newest checkpoint at step 100. */
+static int64_t record_120_steps(const char *path, const char *sql) {
     bt_synth s = bt_synth_default("s");
     char here[64] = "", set[120];
     double last;
@@ -23,9 +23,9 @@ static int64_t make(const char *path, const char *sql) {
     return llround(last * 1e6);
 }
 
-/* Opens its view at this time after its newest record; the caller closes both. */
+/* Opens a view whose present time is this many seconds after the newest record; the caller closes both. */
 static bt_view *view_after(double seconds, const char *path, const char *sql, bt_db **db) {
-    const int64_t last_us = make(path, sql);
+    const int64_t last_us = record_120_steps(path, sql);
     bt_view *v = open_view(path, db);
     bt_view_request a;
     bt_view_request_init(&a);
@@ -35,7 +35,7 @@ static bt_view *view_after(double seconds, const char *path, const char *sql, bt
     return v;
 }
 
-/* Returns its trouble at this time after its newest record. */
+/* Returns the trouble that the view reports this many seconds after the newest record. */
 static bt_view_trouble trouble_after(double seconds, const char *path, const char *sql) {
     bt_db *db = NULL;
     bt_view *v = view_after(seconds, path, sql, &db);
@@ -78,7 +78,7 @@ static void a_failed_run_shows_reason_and_remedy(void **state) {
     NEAR(x.when_s, 1700000000 + STEPS * 0.113);
 }
 
-/* On another machine: the command is for that machine, and there is no action here. */
+/* The remedy of a run on another machine is a command to execute there. */
 static void a_run_of_another_machine_is_resumed_there(void **state) {
     const bt_tmp *t = *state;
     bt_view_trouble x = trouble_of(t->db, FAILURE("signal", "x") "; UPDATE run SET host = 'far'");
@@ -87,7 +87,7 @@ static void a_run_of_another_machine_is_resumed_there(void **state) {
     assert_false(x.resumes);
 }
 
-/* Memory is repaired before the run is resumed; a run without a checkpoint begins at step 0. */
+/* A run that exceeded its memory must be changed before it is resumed; a run without a checkpoint begins at step 0. */
 static void the_remedy_follows_the_kind_of_failure(void **state) {
     const bt_tmp *t = *state;
     bt_view_trouble x =
@@ -98,7 +98,7 @@ static void the_remedy_follows_the_kind_of_failure(void **state) {
                   "no checkpoint was written, so training restarts at step 1");
 }
 
-/* The command finds a database whose path needs quoting. */
+/* The path of the database needs quoting in a shell. */
 static void the_command_runs_as_printed(void **state) {
     const bt_tmp *t = *state;
     char odd[160], shell[600], word[400];
@@ -140,7 +140,7 @@ static void a_stalled_run_names_the_waiting_ranks(void **state) {
     assert_false(x.resumes);
 }
 
-/* No event explains the stall, so the usual step time is shown. */
+/* Without an event that explains the stall, the message shows the usual step time. */
 static void an_unexplained_stall_shows_the_usual_step(void **state) {
     const bt_tmp *t = *state;
     char want[200];
@@ -152,7 +152,7 @@ static void an_unexplained_stall_shows_the_usual_step(void **state) {
     assert_string_equal(x.command, want);
 }
 
-/* Between two attempts: the failure, or otherwise the reason of the new attempt. */
+/* Between two attempts the view shows the failure, or else the reason of the new attempt. */
 static void a_restarted_run_shows_its_failure(void **state) {
     const bt_tmp *t = *state;
     char other[96];
@@ -173,8 +173,8 @@ static void a_restarted_run_shows_its_failure(void **state) {
     assert_false(x.resumes);
 }
 
-/* The number of repeated steps follows from the newest checkpoint, which may be that of the last step. */
-static void steps_done_again_are_counted(void **state) {
+/* The number of steps to repeat is counted from the newest checkpoint, which may be the last step. */
+static void steps_to_repeat_are_counted(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         const char *sql, *advice;
@@ -210,7 +210,7 @@ static void each_kind_of_failure_has_its_remedy(void **state) {
                  rows[i][0]);
         const bt_view_trouble x = trouble_of(path, sql);
         if (!strstr(x.advice, rows[i][1])) fail_msg("%s: %s", rows[i][0], x.advice);
-        assert_string_equal(x.why, rows[i][0]); /* There is no other message. */
+        assert_string_equal(x.why, rows[i][0]);
     }
 }
 
@@ -234,7 +234,7 @@ static void paused_and_stopped_runs_continue_by_command(void **state) {
     snprintf(want, sizeof want, "bitrain ctl s resume --store %s", t->db);
     assert_string_equal(x.command, want);
     assert_int_equal(x.verb, BT_VERB_RESUME);
-    /* A request during the pause is not the reason of the pause. */
+    /* A request made during the pause does not count as its reason. */
     snprintf(other, sizeof other, "%s/asked.db", t->dir);
     x = trouble_of(other,
                    "INSERT INTO event(run, t_us, step, kind, level, title) SELECT 1, last_us, 119, "
@@ -251,8 +251,8 @@ static void paused_and_stopped_runs_continue_by_command(void **state) {
     assert_true(x.resumes);
 }
 
-/* Only a training run has a remaining time; the end of a waiting one is unknown. */
-static void time_is_left_of_a_run_that_trains(void **state) {
+/* The remaining time is shown only while the run trains. */
+static void remaining_time_is_shown_while_a_run_trains(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         const char *sql;
@@ -321,8 +321,8 @@ static void trouble_and_chips_as_json(void **state) {
     }
 }
 
-/* A run whose process died is lost, for screens, SQL and filters, and not live. Only attempts that the
- * supervisor began count as restarts. */
+/* A run whose process died is `lost` on screens, in SQL and in filters. Only attempts that the supervisor began count
+ * as restarts. */
 static void a_run_without_its_process_is_lost(void **state) {
     const bt_tmp *t = *state;
     static const char gone[] =
@@ -339,7 +339,7 @@ static void a_run_without_its_process_is_lost(void **state) {
     assert_true(n == 1);
     OK(bt_db_value(db, "SELECT count(*) FROM runs WHERE state = ?1", "running", &n, err));
     assert_true(n == 0);
-    /* The columns are those of the file, in their order. */
+    /* These columns are stored in the file in this order. */
     OK(bt_db_value(db,
                    "SELECT (SELECT group_concat(name) FROM pragma_table_info('runs', 'main')) = "
                    "(SELECT group_concat(name) FROM pragma_table_info('runs', ?1))",
@@ -347,7 +347,7 @@ static void a_run_without_its_process_is_lost(void **state) {
     assert_true(n == 1);
     bt_view_close(v);
     bt_db_close(db);
-    /* The host differs, so its process is unknown. */
+    /* The state of a process on another host is unknown. */
     run_sql(t->db, "UPDATE run SET host = 'another host'");
     OK(bt_db_open(&db, t->db, err));
     OK(bt_db_value(db, "SELECT count(*) FROM runs WHERE state = ?1", "running", &n, err));
@@ -355,7 +355,7 @@ static void a_run_without_its_process_is_lost(void **state) {
     bt_db_close(db);
 }
 
-/* A training run has no trouble; a restarted one shows the reason. */
+/* A training run shows no trouble; after a restart it shows the reason. */
 static void a_training_run_shows_only_a_restart(void **state) {
     const bt_tmp *t = *state;
     bt_view_trouble x = trouble_after(1, t->db, "SELECT 1");
@@ -387,11 +387,12 @@ static void a_training_run_shows_only_a_restart(void **state) {
 static void chips_and_progress(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
-    make(t->db,
-         "UPDATE run_doc SET config = '{\"model.preset\":{\"value\":\"nano\"},\"optim.lr\":{"
-         "\"value\":0.002},\"optim.schedule\":{\"value\":\"cosine\"},\"model.seq_len\":{\"value\":"
-         "256},\"data.path\":{\"value\":[\"a.txt\",\"b.txt\"]},\"train.steps\":{\"value\":200}}'; "
-         "INSERT INTO fact VALUES (1, 'data.tokens', '983040', 0), (1, 'batch_tokens', '4096', 0)");
+    record_120_steps(
+        t->db,
+        "UPDATE run_doc SET config = '{\"model.preset\":{\"value\":\"nano\"},\"optim.lr\":{"
+        "\"value\":0.002},\"optim.schedule\":{\"value\":\"cosine\"},\"model.seq_len\":{\"value\":"
+        "256},\"data.path\":{\"value\":[\"a.txt\",\"b.txt\"]},\"train.steps\":{\"value\":200}}'; "
+        "INSERT INTO fact VALUES (1, 'data.tokens', '983040', 0), (1, 'batch_tokens', '4096', 0)");
     bt_view *v = open_view(t->db, &db);
     bt_view_request a;
     bt_view_request_init(&a);
@@ -407,7 +408,7 @@ static void chips_and_progress(void **state) {
         assert_string_equal(v->head.chip[i].name, want[i][0]);
         assert_string_equal(v->head.chip[i].text, want[i][1]);
     }
-    /* The peak as it was set during the run, by the newest request. */
+    /* The chip shows the peak rate of the newest request. */
     static const char *const peaks[] = {
         "peak learning rate 0.002 -> 0.004 (requested by ctl)",
         "learning rate times 0.25 asked for by ctl: its peak is 0.0005"};
@@ -428,7 +429,7 @@ static void chips_and_progress(void **state) {
     bt_db_close(db);
 }
 
-/* The number of parameters of a tiny model is shown. */
+/* The number of parameters of a tiny model is shown without rounding to millions. */
 static void few_parameters_are_shown(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -439,14 +440,13 @@ static void few_parameters_are_shown(void **state) {
     bt_db_close(db);
 }
 
-/* Checks a chip for these settings. */
 static void check_chip(const char *path, const char *settings, const char *name, const char *want) {
     bt_db *db = NULL;
     char sql[400];
     snprintf(sql, sizeof sql, "UPDATE run_doc SET config = '%s'", settings);
     bt_view *v = view_after(1, path, sql, &db);
     const char *text = "";
-    assert_true(isnan(v->head.progress)); /* The total number of steps is not among them. */
+    assert_true(isnan(v->head.progress)); /* These settings lack the total number of steps. */
     for (int i = 0; i < v->head.n_chips; i++)
         if (strcmp(v->head.chip[i].name, name) == 0) text = v->head.chip[i].text;
     assert_string_equal(text, want);
@@ -454,7 +454,7 @@ static void check_chip(const char *path, const char *settings, const char *name,
     bt_db_close(db);
 }
 
-/* Unknown parts are omitted; of a long path the end is shown. */
+/* Unknown parts of a chip are omitted; a long path is shortened at its beginning. */
 static void chips_of_few_settings(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -477,7 +477,7 @@ static void chips_of_few_settings(void **state) {
     }
 }
 
-/* two stages of two chunks of layers each, two replicas */
+/* Two stages with two chunks of layers each, and two replicas. */
 static void virtual_stages_are_shown_beside_the_pipeline(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -494,13 +494,12 @@ static void virtual_stages_are_shown_beside_the_pipeline(void **state) {
     bt_db_close(db);
 }
 
-/* Checks the layout chip for these settings and positions of ranks. */
+/* Checks the layout chip of a run with these settings and rank positions. */
 static void check_layout(const char *path, const char *sql, const char *want) {
     bt_db *db = NULL;
     bt_view *v = view_after(1, path, sql, &db);
     const char *layout = "";
     for (int i = 0; i < v->head.n_chips; i++) {
-        /* These settings have no layout chip. */
         assert_string_not_equal(v->head.chip[i].name, "lr");
         if (strcmp(v->head.chip[i].name, "layout") == 0) layout = v->head.chip[i].text;
     }
@@ -509,7 +508,7 @@ static void check_layout(const char *path, const char *sql, const char *want) {
     bt_db_close(db);
 }
 
-/* The ZeRO stage is shown with the axis that it divides, and only there. */
+/* The ZeRO stage is shown only beside the axis over which it divides the state. */
 static void zero_is_shown_with_the_axis_it_divides(void **state) {
     const bt_tmp *t = *state;
     char other[120];
@@ -530,7 +529,7 @@ static void zero_is_shown_with_the_axis_it_divides(void **state) {
                  "4 ranks x 2 threads, tp 4");
 }
 
-/* One of two steps is half of the progress, although steps count from 0. */
+/* Steps count from 0, but one completed step of two is half of the progress. */
 static void the_first_step_is_progress(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -560,12 +559,12 @@ int main(void) {
         TEST(a_stalled_run_names_the_waiting_ranks),
         TEST(an_unexplained_stall_shows_the_usual_step),
         TEST(a_restarted_run_shows_its_failure),
-        TEST(steps_done_again_are_counted),
+        TEST(steps_to_repeat_are_counted),
         TEST(each_kind_of_failure_has_its_remedy),
         TEST(a_run_without_a_step_is_marked),
         TEST(a_run_without_its_process_is_lost),
         TEST(paused_and_stopped_runs_continue_by_command),
-        TEST(time_is_left_of_a_run_that_trains),
+        TEST(remaining_time_is_shown_while_a_run_trains),
         TEST(trouble_and_chips_as_json),
         TEST(a_training_run_shows_only_a_restart),
         TEST(chips_and_progress),

@@ -1,9 +1,8 @@
 // ctest: timeout=60
-/* Settings and facts of a run, and the sample texts at validations. */
+/* Settings and facts of a run, and the texts sampled at validations. */
 #include "view_test.h"
 
-/* a run of 120 steps */
-static void make(const char *path) {
+static void record_run_with_texts(const char *path) {
     bt_synth s = bt_synth_default("s");
     s.steps = 120;
     s.live = true;
@@ -13,7 +12,7 @@ static void make(const char *path) {
 static void settings_and_facts_are_listed(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
-    make(t->db);
+    record_run_with_texts(t->db);
     bt_view *v = open_view(t->db, &db);
     bt_view_request a;
     bt_view_request_init(&a);
@@ -26,16 +25,16 @@ static void settings_and_facts_are_listed(void **state) {
     assert_string_equal(v->settings.row[0].from, "preset nano");
     assert_string_equal(v->settings.row[5].key, "peak_flops");
     assert_string_equal(v->settings.row[5].from, "fact");
-    assert_non_null(strstr(v->settings.row[5].value, " GFLOP/s")); /* in its unit */
+    assert_non_null(strstr(v->settings.row[5].value, " GFLOP/s"));
     bt_view_close(v);
     bt_db_close(db);
 }
 
-/* The newest text and the previous one for the same prompt; invalid characters are replaced. */
+/* Shows the newest text and the previous text of the same prompt; invalid characters are replaced. */
 static void samples_are_shown_newest_first(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
-    make(t->db);
+    record_run_with_texts(t->db);
     run_sql(t->db, "INSERT INTO event(run, t_us, step, kind, level, title, body) VALUES "
                    "(1, 1, 9, 'sample', 0, 'old', '{\"text\":\"oldest\"}'), "
                    "(1, 2, 49, 'sample', 0, 'one', '{\"prompt\":\"p\",\"text\":\"before\"}'), "
@@ -54,11 +53,11 @@ static void samples_are_shown_newest_first(void **state) {
     assert_string_equal(v->events.text[1].prompt, "p");
     assert_null(strchr(v->events.text[0].text, 27));
     assert_non_null(strstr(v->events.text[0].text, "[31m\nb"));
-    a.at_step = 60; /* There is no other text for q. */
+    a.at_step = 60; /* Prompt q has no other text. */
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->events.n_texts, 1);
     assert_string_equal(v->events.text[0].text, "another");
-    a.at_step = 30; /* the first one if there is no prompt */
+    a.at_step = 30; /* Without a prompt the first text is shown. */
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->events.n_texts, 1);
     assert_int_equal(v->events.text[0].step, 9);
@@ -66,7 +65,7 @@ static void samples_are_shown_newest_first(void **state) {
     bt_db_close(db);
 }
 
-/* Returns the newest text of a run with these two, after the older one was shown. */
+/* Records two texts of a run and returns what a view shows for the newer one after it showed the older one. */
 static const char *shown_after(const bt_tmp *t, const char *before, const char *text) {
     static bt_view_text newest;
     bt_db *db = NULL;
@@ -96,16 +95,16 @@ static const char *shown_after(const bt_tmp *t, const char *before, const char *
     return newest.text;
 }
 
-/* Nothing remains of the text shown before; lines are kept, and texts that are too long are truncated. */
+/* The buffer keeps nothing of the previous text; lines are preserved, and too long texts are truncated. */
 static void texts_of_any_length_are_shown(void **state) {
     const bt_tmp *t = *state;
     enum { ROOM = sizeof((bt_view_text *)0)->text };
     char text[2 * ROOM + 8];
-    make(t->db);
+    record_run_with_texts(t->db);
     static const char *const whole[] = {"", "x", "\n", "\n\n", "a\n", "\na", "a\n\nb\n"};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
         assert_string_equal(shown_after(t, "the previous file", whole[i]), whole[i]);
-    /* one line, many empty ones, lines of 99 letters: each near the limit */
+    /* One long line, many empty lines, and lines of 99 letters: each text is near the limit. */
     for (int kind = 0; kind < 3; kind++)
         for (int n = ROOM - 3; n < ROOM + 2; n++) {
             for (int i = 0; i < n; i++)

@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* Frames between rank and supervisor: each record arrives once and unchanged, older generations are
- * excluded, invalid data close the connection. */
+/* The protocol between ranks and supervisor: each record arrives once and unchanged, processes of older attempts are
+ * excluded, and invalid data close the connection. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -77,7 +77,7 @@ static void h_result(void *ctx, const char *json) {
     h->bad += strcmp(json, "{}") != 0;
 }
 
-/* Checks that the bytes for a writer belong to valid records, and counts the records. */
+/* Checks that the received bytes are valid records, and counts the records. */
 static void h_take(void *ctx, struct bt_record *r) {
     heard *h = ctx;
     h->taken++;
@@ -106,7 +106,7 @@ static void serve_for(bt_wire_server *s, int attempt, heard *h, int ms, const in
 }
 
 typedef struct verbs {
-    char text[BT_PROMPT_MAX + 1]; /* written before n is increased */
+    char text[BT_PROMPT_MAX + 1]; /* The thread writes the text before it increases n. */
     _Atomic int n, lost;
     _Atomic double value;
     _Atomic int verb;
@@ -181,7 +181,7 @@ static void everything_arrives_both_ways(void **state) {
     assert_int_equal(h.comm, 2);
     assert_int_equal(h.pairs, 2);
     assert_int_equal(h.results, 1);
-    /* ranks, a fact, steps, three calls of rows, checkpoint, result, event */
+    /* ranks and a fact, steps, three calls of rows, and checkpoint, result and event */
     assert_int_equal(h.taken, 1 + 1 + 500 + 3 + 3);
     assert_int_equal(h.bad, 0);
     assert_string_equal(h.title, "it runs");
@@ -191,7 +191,7 @@ static void everything_arrives_both_ways(void **state) {
     assert_int_equal(atomic_load(&told.verb), BT_VERB_LR);
     assert_true(atomic_load(&told.value) == 0.5);
     assert_string_equal(told.text, "");
-    char longest[BT_PROMPT_MAX + 1]; /* Texts of any length follow each other on the wire. */
+    char longest[BT_PROMPT_MAX + 1]; /* Texts of any length follow one another. */
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
     for (int k = 0; k < 6; k++) {
@@ -201,7 +201,7 @@ static void everything_arrives_both_ways(void **state) {
         assert_int_equal(atomic_load(&told.verb), BT_VERB_SAMPLE);
         assert_string_equal(told.text, prompt);
     }
-    sink->step(sink->ctx, bt_fake_step(&f, 500, 16)); /* sent by close */
+    sink->step(sink->ctx, bt_fake_step(&f, 500, 16)); /* bt_wire_close sends this step. */
     bt_wire_close(w);
     serve_for(s, 7, &h, 2000, &h.steps, 501);
     assert_int_equal(h.steps, 501);
@@ -233,7 +233,7 @@ static void an_older_generation_is_ignored(void **state) {
     assert_true(bt_wire_connected(s));
     bt_wire_close(new);
     serve_for(s, 2, &h, 100, NULL, 0);
-    /* The old one is connected and receives no messages. */
+    /* The older rank is connected but receives no messages. */
     assert_false(bt_wire_connected(s));
     bt_wire_close(old);
     bt_wire_server_close(s);
@@ -259,7 +259,7 @@ static void a_lost_supervisor_is_reported_once(void **state) {
     bt_wire_close(w);
 }
 
-/* A rank whose supervisor does not read keeps its step values and drops old rank values. */
+/* If the supervisor does not read, the rank keeps the values of steps and drops the oldest values of ranks. */
 static void a_slow_reader_costs_rank_rows_only(void **state) {
     const bt_tmp *t = *state;
     char path[100];
@@ -297,8 +297,8 @@ static uint32_t next_random(uint32_t *x) {
     return *x;
 }
 
-/* random bytes, and valid frames with one damaged byte, in pieces of random size */
-static void garbage_is_survived(void **state) {
+/* Sends random bytes, and valid frames with one damaged byte, in pieces of random size. */
+static void invalid_frames_close_only_their_connection(void **state) {
     const bt_tmp *t = *state;
     char path[100];
     heard h = {0};
@@ -333,7 +333,8 @@ static void garbage_is_survived(void **state) {
             memcpy(bytes + sizeof hello + sizeof head, r->data, r->head.bytes);
             n = sizeof hello + sizeof head + r->head.bytes;
             bytes[next_random(&seed) % n] ^= (unsigned char)(1u << (next_random(&seed) % 8));
-            if (round % 3 == 2) n -= next_random(&seed) % 40; /* and truncated */
+            if (round % 3 == 2)
+                n -= next_random(&seed) % 40; /* Every third frame is truncated as well. */
         }
         for (size_t at = 0; at < n;) {
             size_t k = next_random(&seed) % 700 + 1;
@@ -347,7 +348,7 @@ static void garbage_is_survived(void **state) {
         close(fd);
     }
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) free(good[i]);
-    h = (heard){0}; /* A valid rank is still served. */
+    h = (heard){0}; /* The supervisor still serves a valid rank. */
     bt_wire *w = NULL;
     OK(bt_wire_connect(&w, path, 1, NULL, err));
     bt_wire_sink(w)->step(bt_wire_sink(w)->ctx, bt_fake_step(&f, 5, 16));
@@ -358,9 +359,9 @@ static void garbage_is_survived(void **state) {
     bt_wire_server_close(s);
 }
 
-/* Every truncation and every flipped bit of a record is refused or delivered, and never read out of bounds
- * (also under ASan). */
-static void records_check_every_length(void **state) {
+/* Every truncation and every flipped bit of a record is refused or delivered without reading out of bounds; the test
+ * also runs with ASan. */
+static void truncated_records_are_never_read_beyond_their_end(void **state) {
     (void)state;
     bt_fake f;
     heard h = {0};
@@ -386,8 +387,8 @@ static void records_check_every_length(void **state) {
             bt_record_deliver(&r->head, r->data, &sink);
             r->data[bit / 8] ^= (unsigned char)(1u << bit % 8);
         }
-        /* A head with a wrong kind, step, number of rows or length (not larger, because those bytes never
-         * arrived). */
+        /* The head has a wrong kind, step, number of rows or length. Lengths are only reduced, because a longer body
+         * never arrives. */
         for (uint32_t bit = 0; bit < 8 * sizeof head; bit++) {
             head = r->head;
             ((unsigned char *)&head)[bit / 8] ^= (unsigned char)(1u << bit % 8);
@@ -400,9 +401,7 @@ static void records_check_every_length(void **state) {
     }
 }
 
-/* ---- requests to a run ----------------------------------------------------------------------- */
-
-/* Returns the reply to a request to the run `r`. */
+/* Returns the reply to a request sent to the run `r`. */
 static const char *answer_of(const char *db_path) {
     static bt_err why;
     bt_db *db = NULL;
@@ -424,7 +423,7 @@ static void start_run(bt_writer *w, const char *folder, const char *host, int pi
     OK(bt_writer_begin(w, &s, &attempt, err));
 }
 
-/* The run does not respond: the message fits its state, and its commands name the database. */
+/* If the run does not respond, the message depends on its state, and the commands in it name the database. */
 static void an_unreachable_run_has_a_fitting_message(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -455,7 +454,7 @@ static void an_unreachable_run_has_a_fitting_message(void **state) {
     OK(bt_writer_end(w, "failed", "error", 1, err));
     assert_non_null(strstr(answer_of(t->db), "is not live: it failed after 2 steps (to continue"));
 
-    /* A killed supervisor leaves the path of its socket. */
+    /* A killed supervisor leaves its socket file behind. */
     snprintf(path, sizeof path, "%s/control", t->dir);
     FILE *left = fopen(path, "w");
     assert_non_null(left);
@@ -478,7 +477,7 @@ static void an_unreachable_run_has_a_fitting_message(void **state) {
     assert_string_equal(answer_of(t->db), want);
     bt_writer_close(w);
 
-    setenv("HOME", t->dir, 1); /* The default path needs no option. */
+    setenv("HOME", t->dir, 1); /* Commands omit --store for the default path. */
     unsetenv("XDG_DATA_HOME");
     unsetenv("BITRAIN_STORE");
     char usual[160];
@@ -487,7 +486,9 @@ static void an_unreachable_run_has_a_fitting_message(void **state) {
     bt_text_init(&flag);
     bt_store_flag(&flag, usual);
     assert_string_equal(bt_text_str(&flag), "");
-    setenv("BITRAIN_STORE", usual, 1); /* Another shell may lack the variable. */
+    setenv("BITRAIN_STORE", usual,
+           1); /* Commands include --store if the variable sets the path, because another shell
+                                        * may lack the variable. */
     bt_store_flag(&flag, usual);
     snprintf(want, sizeof want, " --store %s", usual);
     assert_string_equal(bt_text_str(&flag), want);
@@ -503,8 +504,9 @@ int main(void) {
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_slow_reader_costs_rank_rows_only, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(garbage_is_survived, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test(records_check_every_length),
+        cmocka_unit_test_setup_teardown(invalid_frames_close_only_their_connection, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test(truncated_records_are_never_read_beyond_their_end),
         cmocka_unit_test_setup_teardown(an_unreachable_run_has_a_fitting_message, bt_tmp_make,
                                         bt_tmp_drop),
     };

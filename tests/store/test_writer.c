@@ -1,5 +1,5 @@
 // ctest: timeout=60
-/* Data given to the writer appear in the views: values, attempts, summary; names and states are checked. */
+/* Records given to the writer appear in the views: values, attempts, summaries. Names and states are checked. */
 #include "store_test.h"
 
 static void values_are_conserved(void **state) {
@@ -102,7 +102,7 @@ static void everything_else_arrives(void **state) {
                   .title = "it's \"odd\"",
                   .body = "{\"a\":1}"};
     sink->event(sink->ctx, &e);
-    /* Written an hour ago: a checkpoint has its own time, not that of its record's arrival. */
+    /* A checkpoint keeps its own time, here an hour before its record arrived. */
     bt_ckpt_record c = {.step = 20,
                         .wall_us = bt_wall_us() - INT64_C(3600000000),
                         .path = "/tmp/x",
@@ -150,7 +150,7 @@ static void evaluation_into(const bt_sink *sink, int64_t step, const char *body)
                                        .body = body});
 }
 
-/* The validation loss of an evaluation during a pause follows the step's record. */
+/* A validation loss computed during a pause is recorded after the step it belongs to. */
 static void a_late_evaluation_is_a_validation_of_its_step(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -178,12 +178,12 @@ static void a_late_evaluation_is_a_validation_of_its_step(void **state) {
     assert_true(bt_number(t->db, "SELECT best_val_step FROM runs WHERE run = ?1", "a") == 255);
 }
 
-/* three attempts: steps 0 to 99, then 60 to 79 (killed), then 70 to 119 */
+/* Attempts record steps 0 to 99, 60 to 79 (killed) and 70 to 119. */
 static void a_replayed_step_supersedes(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     bt_fake f;
-    /* The second is given a wrong start. */
+    /* The second attempt is given a wrong first step. */
     const struct {
         int64_t from, first, last;
     } attempts[] = {{0, 0, 99}, {0, 60, 79}, {70, 70, 119}};
@@ -216,7 +216,7 @@ static void a_replayed_step_supersedes(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM all_steps WHERE run = ?1", "a") == 170);
     assert_true(bt_number(t->db, "SELECT sum(1 - live) FROM all_steps WHERE run = ?1", "a") == 50);
     assert_true(bt_number(t->db, "SELECT attempts FROM runs WHERE run = ?1", "a") == 3);
-    /* 120 steps were new and 50 repeated; each took its step_ms. */
+    /* 120 steps were new and 50 repeated. */
     double again = 0, first = 0;
     for (int64_t step = 0; step < 120; step++) first += bt_truth(step, BT_MS_STEP_TIME) / 1e3;
     for (int64_t step = 60; step < 80; step++) again += bt_truth(step, BT_MS_STEP_TIME) / 1e3;
@@ -244,7 +244,7 @@ static void names_and_states_are_checked(void **state) {
     assert_int_equal(bt_writer_begin(w2, &s, &attempt, &why), BT_BUSY);
     assert_non_null(strstr(why.msg, "exists already"));
     s.resume = true;
-    /* Another process tries to resume a run that this process trains. */
+    /* Another process tries to resume the run that this process trains. */
     s.pid = 1;
     assert_int_equal(bt_writer_begin(w2, &s, &attempt, &why), BT_BUSY);
     assert_non_null(strstr(why.msg, "is being trained by pid"));
@@ -260,7 +260,7 @@ static void names_and_states_are_checked(void **state) {
     bt_db_close(db);
 }
 
-/* One writer, attempt after attempt: recorded times, its end, and the ring file. */
+/* One writer records several attempts: their times, their ends, and the ring file. */
 static void the_life_of_a_writer(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -270,7 +270,7 @@ static void the_life_of_a_writer(void **state) {
     char ring[120], longest[1100], want[160];
     OK(bt_writer_open(&w, t->db, 1, err));
     const bt_sink *sink = bt_writer_sink(w);
-    sink->step(sink->ctx, bt_fake_step(&f, 0, 2)); /* before an attempt: ignored */
+    sink->step(sink->ctx, bt_fake_step(&f, 0, 2)); /* No attempt is open, so the step is ignored. */
     OK(bt_writer_flush(w, err));
     OK(bt_writer_end(w, "done", "finished", 0, err));
     bt_run_start s = bt_fake_run("a");
@@ -296,10 +296,10 @@ static void the_life_of_a_writer(void **state) {
     OK(bt_writer_flush(w, err));
     assert_int_equal(bt_writer_committed_step(w), 5);
     assert_int_equal(bt_writer_dropped(w), 0);
-    /* In another time base: it ended with its last step. */
+    /* The attempt ended with its last step. */
     OK(bt_writer_end(w, "failed", "signal", 137, err));
     assert_int_not_equal(access(ring, F_OK), 0);
-    OK(bt_writer_end(w, "done", "finished", 0, err)); /* once */
+    OK(bt_writer_end(w, "done", "finished", 0, err)); /* A second end is ignored. */
     bt_table_is(
         t->db,
         "SELECT state, exit_kind, exit_code, created_us, ended_us, last_step, n_attempts FROM run",
@@ -307,7 +307,7 @@ static void the_life_of_a_writer(void **state) {
     bt_table_is(t->db,
                 "SELECT id, attempt, started_us, ended_us, exit_kind, exit_code FROM attempt",
                 "1|0|1700000000000000|1700000000005000|signal|137\n");
-    /* at the present time and without a step; rows beyond their key are counted */
+    /* The ring holds no step; rank rows beyond the range of their key are counted. */
     s.resume = true;
     s.started_us = 0;
     s.from_step = 6;
@@ -318,7 +318,7 @@ static void the_life_of_a_writer(void **state) {
     sink->step(sink->ctx, bt_fake_step(&f, INT64_C(1) << 30, 2));
     OK(bt_writer_flush(w, err));
     assert_int_equal(bt_writer_dropped(w), 2);
-    bt_writer_close(w); /* The attempt has not ended, so the ring is kept. */
+    bt_writer_close(w); /* The attempt has not ended, so the ring file is kept. */
     assert_int_equal(access(ring, F_OK), 0);
     bt_table_is(t->db, "SELECT state, exit_kind, ended_us, n_attempts, dropped FROM run",
                 "running|-|-|2|2\n");

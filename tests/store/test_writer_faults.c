@@ -1,6 +1,6 @@
 // ctest: timeout=110
-/* Faults of the writer: killed at any moment, locked out, a full disk, many writers at once. No acknowledged
- * step is lost. */
+/* Faults of the writer: killed at any moment, locked out, a full disk, several writers at once. No acknowledged step is
+ * lost. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,7 +21,6 @@ static void quick_check(const char *path) {
     assert_string_equal(bt_word(path, "SELECT quick_check FROM pragma_quick_check", NULL), "ok");
 }
 
-/* Writes steps forever and publishes committed ones through shared memory. */
 static void child_writes(const char *path, bool resume, int64_t from,
                          _Atomic int64_t *acknowledged) {
     bt_writer *w = NULL;
@@ -38,7 +37,7 @@ static void child_writes(const char *path, bool resume, int64_t from,
     }
     for (int64_t step = from;; step++) {
         bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, step, 4));
-        /* many small transactions, so that a kill often hits one */
+        /* Small transactions make it likely that a kill interrupts one. */
         if (step % 8 == 0) (void)!bt_writer_flush(w, &err);
         atomic_store(acknowledged, bt_writer_committed_step(w));
     }
@@ -56,7 +55,7 @@ static void kill_9_loses_no_acknowledged_step(void **state) {
         if (pid == 0) child_writes(t->db, kills > 0, next, ack);
         while (atomic_load(ack) < next && waitpid(pid, NULL, WNOHANG) == 0) bt_sleep_ns(200000);
         seed = seed * 1664525u + 1013904223u;
-        /* anywhere in a transaction, a checkpoint or between */
+        /* The kill occurs within a transaction, within a checkpoint or between them. */
         bt_sleep_ns((int64_t)(seed >> 8) % 12000000);
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
@@ -66,7 +65,7 @@ static void kill_9_loses_no_acknowledged_step(void **state) {
         if (last < (double)acknowledged)
             fail_msg("kill %d: step %lld was acknowledged, the newest is %.0f", kills,
                      (long long)acknowledged, last);
-        /* The next attempt replays a few steps. */
+        /* The next attempt repeats a few steps. */
         next = (int64_t)last - 3 > 0 ? (int64_t)last - 3 : 0;
     }
     quick_check(t->db);
@@ -96,7 +95,7 @@ static void a_foreign_lock_costs_nothing(void **state) {
     for (int64_t step = 1; step < 2000; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
     bt_sleep_ns(300000000);
     assert_int_equal(bt_writer_committed_step(w), 0);
-    /* Readers are not disturbed. */
+    /* Readers are not blocked. */
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 1);
     assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
@@ -113,7 +112,7 @@ static void *let_go_late(void *db) {
     return NULL;
 }
 
-/* A run waits as long as configured, which is longer than SQLite itself waits. */
+/* The writer waits as long as configured, which is longer than SQLite's own timeout. */
 static void a_foreign_lock_is_waited_for(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -137,8 +136,7 @@ static void keep_line(void *ctx, bt_log_level level, const char *line) {
     snprintf(logged, sizeof logged, "%s", line);
 }
 
-/* Two writers of this program: the lock file names the holder, and a stopped holder makes the other one
- * wait. */
+/* The lock file names the process that holds it; a second writer waits while that process is stopped. */
 static void a_stopped_writer_is_named(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -146,7 +144,7 @@ static void a_stopped_writer_is_named(void **state) {
     char lock[128], text[128];
     snprintf(lock, sizeof lock, "%s.lock", t->db);
     pid_t pid = fork();
-    if (pid == 0) { /* holds the lock forever */
+    if (pid == 0) { /* The child holds the lock until it is killed. */
         bt_writer *mine = NULL;
         int fd;
         if (bt_writer_open(&mine, t->db, 1, &why) != BT_OK || (fd = open(lock, O_RDWR)) < 0)
@@ -224,7 +222,7 @@ static void several_runs_share_a_new_file(void **state) {
     }
 }
 
-/* In its own mount namespace: a disk of 1 MiB that fills up, then has space again. */
+/* Mounts a disk of 1 MiB in a separate mount namespace, fills it and frees space again. */
 static int on_a_tiny_disk(const char *dir) {
     char db[128], filler[128];
     bt_writer *w = NULL;
@@ -276,14 +274,14 @@ static void a_full_disk_only_delays(void **state) {
     assert_int_equal(status, 0);
 }
 
-/* A bounded queue drops rank values, never step values. */
-static void a_disk_that_does_not_follow_drops_rank_rows_only(void **state) {
+/* A full queue drops values of ranks, never values of steps. */
+static void a_slow_disk_drops_only_rank_rows(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     sqlite3 *db = NULL;
     int attempt;
     bt_fake f;
-    /* 50000 x 16 ranks x 17 values = 109 MB, the queue holds 64 MiB */
+    /* 50000 x 16 ranks x 17 values = 109 MB; the queue holds 64 MiB */
     const int64_t n = 50000;
     OK(bt_writer_open(&w, t->db, 1, err));
     bt_run_start s = bt_fake_run("a");
@@ -304,13 +302,13 @@ static void a_disk_that_does_not_follow_drops_rank_rows_only(void **state) {
                 (double)(16 * n) - (double)dropped);
     assert_true(bt_number(t->db, "SELECT dropped FROM runs WHERE run = ?1", "a") ==
                 (double)dropped);
-    /* The newest are kept. */
+    /* The newest rank rows are kept. */
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step = 49999",
                           "a") == 16);
 }
 
 /* Replaces n bytes in a text by a word. */
-static void mask(char *text, const char *bytes, size_t n, const char *word) {
+static void replace_bytes(char *text, const char *bytes, size_t n, const char *word) {
     char what[200];
     snprintf(what, sizeof what, "%.*s", (int)n, bytes);
     char *at = strstr(text, what);
@@ -319,9 +317,8 @@ static void mask(char *text, const char *bytes, size_t n, const char *word) {
     memcpy(at, word, strlen(word));
 }
 
-/* `harm` is applied to the files of a database while a run is recorded: 100 steps before it, `after` more
- * steps and the end of the run afterwards. Returns the number of steps in the database; said: text of the
- * event, "" if there is none. */
+/* Records 100 steps, applies `harm` to the files of the database, and records `after` more steps and the end of the
+ * run. Returns the number of steps in the database; `said` receives the text of the event or "". */
 static double steps_after_harm(const bt_tmp *t, const char *harm, int64_t after, char said[600]) {
     bt_writer *w = NULL;
     int attempt;
@@ -351,15 +348,15 @@ static double steps_after_harm(const bt_tmp *t, const char *harm, int64_t after,
                      "'-') || ' ' || "
                      "title), '') FROM events WHERE run = ?1 AND level = 'error'",
                      "a"));
-    mask(said, t->db, strlen(t->db), "DB");
+    replace_bytes(said, t->db, strlen(t->db), "DB");
     char *time = strstr(said, ".corrupt-");
-    if (time) mask(said, time + strlen(".corrupt-"), strlen("20260101T000000Z"), "TIME");
+    if (time) replace_bytes(said, time + strlen(".corrupt-"), strlen("20260101T000000Z"), "TIME");
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") ==
                 4 * bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a"));
     return bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a");
 }
 
-/* The open connection still has every row. */
+/* The writer's open connection still contains every row. */
 static void a_removed_file_is_saved_through_the_open_one(void **state) {
     const bt_tmp *t = *state;
     char said[600];
@@ -399,8 +396,8 @@ static void a_removed_log_is_saved_through_the_open_one(void **state) {
               "damaged file is 'DB.corrupt-TIME'");
 }
 
-/* Data that were cut off and are not in the connection's memory are lost; later data are recorded, and the
- * file is valid. */
+/* Rows that were in the truncated part of the log and not in memory are lost; later rows are recorded and the file is
+ * valid. */
 static void a_cut_log_is_noticed(void **state) {
     const bt_tmp *t = *state;
     char said[600];
@@ -410,9 +407,9 @@ static void a_cut_log_is_noticed(void **state) {
     assert_non_null(strstr(said, steps < 200 ? "moved to '" : "every row was saved"));
 }
 
-/* A process that closes any descriptor of the index loses its locks on it; the next reader then considers
- * the index unused and truncates it to three bytes, and the writer dies of a bus error. Byte 128 is the lock
- * of the users of the index. */
+/* A process that closes any descriptor of the -shm file loses its POSIX locks on it. The next reader then considers the
+ * file unused and truncates it to three bytes, and the writer dies of SIGBUS. Byte 128 is the lock of the processes
+ * that use the file. */
 static void reading_the_log_keeps_the_locks(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -440,8 +437,8 @@ static void reading_the_log_keeps_the_locks(void **state) {
     bt_writer_close(w);
 }
 
-/* Pages in the middle are damaged and the log is truncated: the file is moved aside, readable rows are
- * saved, the run continues. */
+/* Pages in the middle of the file are damaged and the log is truncated: the file is moved aside, the readable rows are
+ * saved, and the run continues. */
 static void a_damaged_file_is_moved_and_saved(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL, *done = NULL;
@@ -461,7 +458,8 @@ static void a_damaged_file_is_moved_and_saved(void **state) {
     const bt_sink *sink = bt_writer_sink(w);
     for (int64_t step = 0; step < 2000; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
     OK(bt_writer_flush(w, err));
-    sqlite3 *db = NULL; /* Everything is in the file itself, then it is damaged. */
+    sqlite3 *db =
+        NULL; /* The checkpoint moves all rows from the log to the file, which is then damaged. */
     sqlite3_open(t->db, &db);
     assert_int_equal(sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL),
                      SQLITE_OK);
@@ -517,8 +515,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(reading_the_log_keeps_the_locks, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_moved_and_saved, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_disk_that_does_not_follow_drops_rank_rows_only,
-                                        bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_slow_disk_drops_only_rank_rows, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

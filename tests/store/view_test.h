@@ -1,5 +1,5 @@
-/* view_test.h - shared by the tests of the view model: opening one, requesting all parts, a run with a known
- * slow rank. */
+/* view_test.h - helpers for tests of the view model: opening a view, requesting all parts, a run with a known slow
+ * rank. */
 #ifndef BT_TESTS_VIEW_TEST_H
 #define BT_TESTS_VIEW_TEST_H
 
@@ -32,8 +32,8 @@ static inline bt_view_request ask_all(const char *run) {
     return a;
 }
 
-/* 8 ranks; rank 5 loads data 20 % longer: 2 of 10 ms; a failure after 120 steps, 20 repeated steps, 5 s of
- * downtime */
+/* Eight ranks, of which rank 5 loads data 20 % longer (2 of 10 ms); a failure after 120 steps, 20 repeated steps, 5 s
+ * of downtime. */
 static inline bt_synth slow_five(void) {
     bt_synth s = bt_synth_default("s");
     s.ranks = 8;

@@ -1,6 +1,6 @@
 // ctest: ranks=2
-/* Before training all ranks agree on a kernel set that each of them supports, and check that equal settings
- * are equal. A difference in any setting is refused by name, unless setting_scopes.def permits it. */
+/* Before training, all ranks choose a kernel set that each of them supports and compare their settings. A setting that
+ * differs is refused by name, unless setting_scopes.def permits the difference. */
 #include <unistd.h>
 
 #include "engine/config/agree/job_agreement.h"
@@ -11,10 +11,8 @@
 
 static int me(void) { return bt_comm_rank(bt_comm_world()); }
 
-/* ---- settings -------------------------------------------------------------------------------- */
-
-/* Changes the field of row i to any other value. */
-static void change(bt_run_cfg *cfg, const bt_opt *opt) {
+/* Changes the field of row i to another value. */
+static void change_field(bt_run_cfg *cfg, const bt_opt *opt) {
     char *field = (char *)cfg + opt->offset;
     switch (opt->type) {
     case BT_OPT_INT: *(int64_t *)(void *)field += 1; break;
@@ -34,7 +32,7 @@ static void a_difference_in_a_setting_is_refused_by_name(void **state) {
         bt_err err = BT_ERR_INIT;
         TINY(&cfg, "--steps", "4");
         assert_int_equal(bt_agree_settings(bt_comm_world(), &cfg, &err), BT_OK);
-        if (me() == 1) change(&cfg, opt);
+        if (me() == 1) change_field(&cfg, opt);
         bt_code code = bt_agree_settings(bt_comm_world(), &cfg, &err);
         if (bt_setting_scope_of(opt->key).ranks == BT_SETTING_OWN) {
             if (code != BT_OK) fail_msg("%s may differ: %s", opt->key, err.msg);
@@ -76,7 +74,7 @@ static void a_long_value_is_compared_to_its_end(void **state) {
     assert_non_null(strstr(err.msg, "differ in a text"));
 }
 
-/* The same data at another path are accepted; other data are refused. */
+/* Equal data at different paths are accepted; different data are refused. */
 static void data_are_compared_by_content(void **state) {
     (void)state;
     char dir[64], path[96];
@@ -107,7 +105,7 @@ static void data_are_compared_by_content(void **state) {
     layout_remove(dir);
 }
 
-/* If one rank lacks its data, all ranks fail before they draw a prompt together. */
+/* If one rank lacks its data, all ranks return the error before the collective draw of a prompt. */
 static void data_missing_on_one_rank_end_the_start_of_all(void **state) {
     (void)state;
     char dir[64];
@@ -137,11 +135,9 @@ static void data_missing_on_one_rank_end_the_start_of_all(void **state) {
     layout_remove(dir);
 }
 
-/* ---- kernels --------------------------------------------------------------------------------- */
-
-/* Runs the agreement with one argument per rank; rank 1's processor is limited to `pretends`. */
-static bt_code agree(const char *isa0, const char *isa1, const char *pretends,
-                     bt_isa_agreement *out, bt_err *err) {
+/* Agrees on a kernel set with one --isa argument per rank; rank 1's processor is limited to `pretends`. */
+static bt_code agree_on_kernels(const char *isa0, const char *isa1, const char *pretends,
+                                bt_isa_agreement *out, bt_err *err) {
     char hook[32];
     snprintf(hook, sizeof hook, "1:%s", pretends);
     if (pretends[0]) assert_int_equal(setenv("BITRAIN_TEST_PROCESSOR", hook, 1), 0);
@@ -154,7 +150,7 @@ static bt_code agree(const char *isa0, const char *isa1, const char *pretends,
 static void ranks_take_the_best_set_that_all_have(void **state) {
     (void)state;
     static const struct {
-        bt_isa_level needs; /* requirement on this machine */
+        bt_isa_level needs; /* this machine must support it */
         const char *isa[2], *pretends, *agreed[2], *note;
     } rows[] = {
         {BT_LEVEL_GENERIC, {"auto", "auto"}, "", {"auto", "auto"}, ""},
@@ -186,7 +182,7 @@ static void ranks_take_the_best_set_that_all_have(void **state) {
                               bt_kernels_level_isa(rows[i].needs));
             continue;
         }
-        if (agree(rows[i].isa[0], rows[i].isa[1], rows[i].pretends, &got, &err) != BT_OK)
+        if (agree_on_kernels(rows[i].isa[0], rows[i].isa[1], rows[i].pretends, &got, &err) != BT_OK)
             fail_msg("row %zu: %s", i, err.msg);
         if (strcmp(got.isa, rows[i].agreed[me()]) != 0 || !strstr(got.note, rows[i].note) ||
             !rows[i].note[0] != !got.note[0])
@@ -204,11 +200,11 @@ static void the_record_states_the_features_of_each_processor(void **state) {
     bt_err err;
     char want[96];
     const char *best = bt_kernels_level_isa(bt_kernels_level("auto"));
-    assert_int_equal(agree("auto", "auto", "", &got, &err), BT_OK);
+    assert_int_equal(agree_on_kernels("auto", "auto", "", &got, &err), BT_OK);
     snprintf(want, sizeof want, "%s on ranks 0-1", best);
     assert_string_equal(got.processors, want);
     if (bt_kernels_level("auto") < BT_LEVEL_AVX2) return;
-    assert_int_equal(agree("auto", "auto", "generic", &got, &err), BT_OK);
+    assert_int_equal(agree_on_kernels("auto", "auto", "generic", &got, &err), BT_OK);
     snprintf(want, sizeof want, "%s on rank 0, generic on rank 1", best);
     assert_string_equal(got.processors, want);
 }
@@ -224,10 +220,10 @@ static void a_set_that_a_processor_lacks_is_refused_by_rank_and_host(void **stat
         print_message("needs a processor with avx2\n");
         return;
     }
-    assert_int_equal(agree("auto", "avx2", "generic", &got, &err), BT_UNSUPPORTED);
+    assert_int_equal(agree_on_kernels("auto", "avx2", "generic", &got, &err), BT_UNSUPPORTED);
     if (err.rank != 1 || !strstr(err.msg, where) || !strstr(err.msg, "kernel set 'avx2'"))
         fail_msg("rank %d: %s", err.rank, err.msg);
-    assert_int_equal(agree("auto", "nonsense", "", &got, &err), BT_ARG);
+    assert_int_equal(agree_on_kernels("auto", "nonsense", "", &got, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "unknown kernel set 'nonsense'"));
 }
 
@@ -239,13 +235,11 @@ static void openblas_is_common_where_it_is_the_same(void **state) {
         print_message("%s\n", err.msg);
         return;
     }
-    assert_int_equal(agree("auto", "blas", "", &got, &err), BT_OK);
+    assert_int_equal(agree_on_kernels("auto", "blas", "", &got, &err), BT_OK);
     assert_string_equal(got.isa, "blas");
 }
 
-/* ---- training with common kernel sets -------------------------------------------------------- */
-
-/* Trains 6 steps and compares the weights after each; isa: of each rank, without agreement. */
+/* Trains 6 steps with the kernel set isa[rank], without agreement, and compares the weights after each step. */
 static bt_code train_with(const char *const isa[2], const char *precision, bt_err *err) {
     bt_run_cfg cfg;
     TINY(&cfg, "--steps", "6", "--precision", precision, "--isa", isa[me()], "--check-weights", "1",
@@ -263,8 +257,8 @@ static bt_code train_with(const char *const isa[2], const char *precision, bt_er
     return code;
 }
 
-/* Sets of one level round equally, so VNNI does not matter; sets of two levels do not, which is why ranks
- * agree. */
+/* Kernel sets of one level (for example with and without VNNI) round equally. Sets of different levels round
+ * differently, so ranks must agree on one. */
 static void sets_of_one_level_train_together(void **state) {
     (void)state;
     static const char *const avx2[2] = {"avx2", "avx2-plain"},
@@ -299,7 +293,7 @@ int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* Aborts, because the remaining ranks may wait for this one. */
+    /* Other ranks may wait for this rank, so the job is aborted. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

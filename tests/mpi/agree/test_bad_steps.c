@@ -1,7 +1,7 @@
 // ctest: ranks=4 timeout=400
-/* A NaN in one rank's gradient. If it occurs once, the step is computed again, the rank is named, and the
- * losses equal those of an undisturbed run. If it recurs with a batch, the batch is skipped, which a
- * checkpoint records, in any layout. */
+/* A NaN in one rank's gradient. If it occurs once, the step is computed again, an event names the rank, and the losses
+ * equal those of an undisturbed run. If it recurs with the same batch, the batch is skipped; a checkpoint records that
+ * for any layout. */
 #include "engine/base/testing/testing.h"
 #include "engine/ckpt/ckpt.h"
 #include "tests/mpi/layouts.h"
@@ -11,7 +11,7 @@
 
 static const struct layout {
     const char *name, *words[12];
-    const char *tensor; /* tensor of rank 1 */
+    const char *tensor; /* tensor of rank 1 that gets the NaN */
 } layouts[] = {
     {"4 replicas", {STRIPES}, "layers.1.ffn_up"},
     {"without overlap", {STRIPES, "--set", "train.overlap=false"}, "embed"},
@@ -43,9 +43,9 @@ static void no_nan(void) {
     (void)bt_testing_nan(0, 0, ""); /* Re-arms the NaN for the next run. */
 }
 
-/* Copies the events of rank 0 to f on every rank. */
-static bt_code train(fake_sink *f, const struct layout *l, const char *const *more,
-                     const char *resume, bt_train_result *r, bt_err *err) {
+/* Trains with the events of rank 0 copied to f on every rank. */
+static bt_code train_with_events(fake_sink *f, const struct layout *l, const char *const *more,
+                                 const char *resume, bt_train_result *r, bt_err *err) {
     const char *words[48] = {"--steps", "12"};
     size_t n = 2;
     for (size_t i = 0; i < 12 && l->words[i]; i++) words[n++] = l->words[i];
@@ -67,7 +67,8 @@ static bt_code train(fake_sink *f, const struct layout *l, const char *const *mo
 static void run(fake_sink *f, const struct layout *l, const char *const *more, const char *resume,
                 bt_train_result *r) {
     bt_err err;
-    if (train(f, l, more, resume, r, &err) != BT_OK) fail_msg("%s: %s", l->name, err.msg);
+    if (train_with_events(f, l, more, resume, r, &err) != BT_OK)
+        fail_msg("%s: %s", l->name, err.msg);
 }
 
 static int event_of(const fake_sink *f, const char *kind) {
@@ -148,14 +149,14 @@ static void a_batch_that_is_bad_each_time_is_skipped(void **state) {
     }
 }
 
-/* Checks the list in the newest checkpoint's manifest. */
+/* Checks the list of skipped sequences in the newest checkpoint's manifest. */
 static void assert_skipped(const char *dir, const char *list) {
     char path[1024];
     bt_ckpt_meta meta;
     bt_err err = BT_ERR_INIT;
     if (bt_ckpt_find(NULL, dir, path, sizeof path, &meta, NULL, &err) != BT_OK)
         fail_msg("%s", err.msg);
-    char *text = meta.state.data, *to = text; /* removes white space */
+    char *text = meta.state.data, *to = text; /* without white space */
     for (char *from = text; *from; from++)
         if (*from != ' ' && *from != '\n') *to++ = *from;
     *to = '\0';
@@ -163,8 +164,8 @@ static void assert_skipped(const char *dir, const char *list) {
     bt_ckpt_meta_release(&meta);
 }
 
-/* Resumes from before the batch, directly behind it and later; on the same ranks and as one replica of four
- * shards. */
+/* Resumes from a step before the skipped batch, directly after it and later, on the same ranks and as one replica of
+ * four shards. */
 static void skipped_sequences_survive_a_resume(void **state) {
     (void)state;
     static const struct layout whole = {"whole", {REPRODUCIBLE}, ""},
@@ -197,12 +198,12 @@ static void too_many_in_a_row_end_the_run(void **state) {
     bt_train_result r;
     bt_err err;
     nan_at(3, "2-9", "layers.0.attn_k");
-    assert_int_equal(train(&other, &layouts[0], NULL, "", &r, &err), BT_CHECK);
+    assert_int_equal(train_with_events(&other, &layouts[0], NULL, "", &r, &err), BT_CHECK);
     assert_non_null(
         strstr(err.msg, "the gradient was not finite in 5 consecutive steps, the last one step 7"));
     assert_non_null(strstr(err.msg, "'layers.0.attn_k'"));
     static const char *const three[] = {"--set", "train.max_bad_steps=3", NULL};
-    assert_int_equal(train(&other, &layouts[0], three, "", &r, &err), BT_CHECK);
+    assert_int_equal(train_with_events(&other, &layouts[0], three, "", &r, &err), BT_CHECK);
     assert_non_null(
         strstr(err.msg, "the gradient was not finite in 3 consecutive steps, the last one step 5"));
     no_nan();
@@ -215,13 +216,14 @@ static void the_policy_decides(void **state) {
     bt_train_result r;
     bt_err err;
     nan_at(3, "2-2", "layers.0.attn_k");
-    assert_int_equal(train(&other, &layouts[0], retry, "", &r, &err), BT_CHECK);
+    assert_int_equal(train_with_events(&other, &layouts[0], retry, "", &r, &err), BT_CHECK);
     assert_non_null(strstr(err.msg, "the same bits when computed again"));
     assert_non_null(strstr(err.msg, "train.on_bad_step=retry ends the run"));
     assert_non_null(strstr(other.events[event_of(&other, "bad_step")].body, "\"ended\""));
     no_nan();
-    nan_at(3, "2", "layers.0.attn_k"); /* A second computation would be good. */
-    assert_int_equal(train(&other, &layouts[0], stop, "", &r, &err), BT_CHECK);
+    nan_at(3, "2",
+           "layers.0.attn_k"); /* Without this guard the second computation would have no NaN. */
+    assert_int_equal(train_with_events(&other, &layouts[0], stop, "", &r, &err), BT_CHECK);
     assert_non_null(strstr(err.msg, "gradient of layers.0.attn_k is not finite"));
     assert_non_null(strstr(err.msg, "train.on_bad_step=stop ends the run"));
     no_nan();
@@ -231,7 +233,7 @@ static void the_policy_decides(void **state) {
     no_nan();
 }
 
-/* A checkpoint due at a bad step is written after the next good one. */
+/* A checkpoint that is due at a bad step is written after the next good step. */
 static void no_checkpoint_is_made_of_a_bad_step(void **state) {
     (void)state;
     char dir[64];
@@ -264,7 +266,7 @@ int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* Aborts, because the remaining ranks may wait for this one. */
+    /* Other ranks may wait for this rank, so the job is aborted. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

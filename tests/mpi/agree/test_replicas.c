@@ -1,15 +1,15 @@
 // ctest: ranks=4
-/* The weights of replicas are compared by hash: equal in every layout; a flipped bit in one rank's weights
- * ends the training on all ranks with the name of the tensor and the rank. */
+/* Replicas compare the hashes of their weights: they are equal in every layout, and a flipped bit in one rank's weights
+ * ends the training on all ranks with the names of the tensor and the rank. */
 #include "tests/mpi/layouts.h"
 
 #define STRIPES \
-    "--set", "train.bucket_bytes=4096" /* the minimum: several stripes even in a tiny model */
+    "--set", "train.bucket_bytes=4096" /* The minimum gives several stripes even in a tiny model. */
 #define EACH_STEP "--check-weights", "1"
 
 static const struct layout {
     const char *name, *words[14];
-    /* a tensor that is compared, and one that no other rank holds (NULL: there is none) */
+    /* a tensor that replicas compare, and a tensor that only one rank holds (NULL: there is none) */
     const char *compared, *alone;
 } layouts[] = {
     {"4 replicas", {STRIPES}, "layers.1.ffn_up", NULL},
@@ -60,7 +60,7 @@ static bt_code train(const struct layout *l, const char *const *more, bt_err *er
     return code;
 }
 
-static void flip(int rank, int step, const char *tensor) {
+static void flip_weight_bit(int rank, int step, const char *tensor) {
     char hook[80];
     snprintf(hook, sizeof hook, "%d:%d:%s", rank, step, tensor);
     assert_int_equal(setenv("BITRAIN_TEST_FLIP", hook, 1), 0);
@@ -80,13 +80,13 @@ static void a_flipped_bit_ends_the_training_by_name(void **state) {
     for (size_t i = 0; i < N_LAYOUTS; i++) {
         bt_err err;
         char tensor[64];
-        flip(1, 3, layouts[i].compared);
+        flip_weight_bit(1, 3, layouts[i].compared);
         bt_code code = train(&layouts[i], each, &err);
         snprintf(tensor, sizeof tensor, "after step 3: '%s'", layouts[i].compared);
         if (code != BT_DAMAGED || !strstr(err.msg, tensor) || !strstr(err.msg, "rank 1 (host '"))
             fail_msg("%s: %d %s", layouts[i].name, (int)code, err.msg);
-        if (layouts[i].alone) { /* The flip is not detected in a shard without replicas. */
-            flip(1, 3, layouts[i].alone);
+        if (layouts[i].alone) { /* No replica has this shard, so the flip remains undetected. */
+            flip_weight_bit(1, 3, layouts[i].alone);
             if (train(&layouts[i], each, &err) != BT_OK)
                 fail_msg("%s: %s", layouts[i].name, err.msg);
         }
@@ -94,40 +94,40 @@ static void a_flipped_bit_ends_the_training_by_name(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
 }
 
-/* With four replicas the deviating rank is identified, wherever it is; with two it is not. */
+/* Four replicas identify the deviating rank; two replicas cannot. */
 static void the_deviating_rank_is_named(void **state) {
     (void)state;
     static const char *const each[] = {EACH_STEP, NULL};
     bt_err err;
     for (int rank = 0; rank < 4; rank++) {
         char who[64];
-        flip(rank, 2, "final_norm");
+        flip_weight_bit(rank, 2, "final_norm");
         assert_int_equal(train(&layouts[0], each, &err), BT_DAMAGED);
         snprintf(who, sizeof who, "'final_norm' on rank %d (host", rank);
         if (!strstr(err.msg, who) || !strstr(err.msg, "and 2 more hold")) fail_msg("%s", err.msg);
     }
-    flip(3, 2, "layers.0.attn_q");
+    flip_weight_bit(3, 2, "layers.0.attn_q");
     assert_int_equal(train(&layouts[5], each, &err), BT_DAMAGED);
     assert_non_null(strstr(err.msg, "is not the same on rank 1 (host"));
     assert_non_null(strstr(err.msg, "and rank 3 (host"));
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
 }
 
-/* Gradients are sums over all ranks and equal on all, so no other check detects the flip. */
+/* Gradients are summed over all ranks and equal on all of them, so only the comparison of weights detects the flip. */
 static void without_the_comparison_the_flip_is_undetected(void **state) {
     (void)state;
     static const char *const never[] = {"--check-weights", "0", NULL}, *const late[] = {
                                                                            "--check-weights", "4",
                                                                            NULL};
     bt_err err;
-    flip(2, 1, "layers.0.attn_q");
+    flip_weight_bit(2, 1, "layers.0.attn_q");
     if (train(&layouts[0], never, &err) != BT_OK) fail_msg("%s", err.msg);
     assert_int_equal(train(&layouts[0], late, &err), BT_DAMAGED);
     assert_non_null(strstr(err.msg, "after step 4: 'layers.0.attn_q' on rank 2"));
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
 }
 
-/* The default interval: after the first step, after ten more, and at the end. */
+/* By default weights are compared after the first step, after ten more, and at the end. */
 static void weights_are_compared_by_default(void **state) {
     (void)state;
     static const char *const by_cost[] = {"--check-weights", "-1", NULL}, *const longer[] = {
@@ -135,10 +135,10 @@ static void weights_are_compared_by_default(void **state) {
                                                                               "-1", "--steps", "13",
                                                                               NULL};
     bt_err err;
-    flip(2, 1, "layers.0.attn_q");
+    flip_weight_bit(2, 1, "layers.0.attn_q");
     assert_int_equal(train(&layouts[0], by_cost, &err), BT_DAMAGED);
     assert_non_null(strstr(err.msg, "after step 1: 'layers.0.attn_q' on rank 2"));
-    flip(2, 2, "layers.0.attn_q");
+    flip_weight_bit(2, 2, "layers.0.attn_q");
     assert_int_equal(train(&layouts[0], by_cost, &err), BT_DAMAGED);
     assert_non_null(strstr(err.msg, "after step 6: 'layers.0.attn_q' on rank 2"));
     assert_int_equal(train(&layouts[0], longer, &err), BT_DAMAGED);
@@ -154,7 +154,7 @@ static void no_checkpoint_is_made_of_unequal_weights(void **state) {
         "--check-weights",  "1000", "--ckpt-every", "2", "--out", dir, "--set",
         "ckpt.async=false", NULL};
     bt_err err;
-    flip(2, 3, "layers.0.attn_q");
+    flip_weight_bit(2, 3, "layers.0.attn_q");
     assert_int_equal(train(&layouts[0], rarely, &err), BT_DAMAGED);
     assert_non_null(strstr(err.msg, "after step 4"));
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
@@ -162,7 +162,7 @@ static void no_checkpoint_is_made_of_unequal_weights(void **state) {
         snprintf(command, sizeof command, "test \"$(ls %s | grep -c '^step-')\" = 1", dir);
         assert_int_equal(system(command), 0);
     }
-    /* Training resumes from there. */
+    /* Training resumes from the checkpoint before the flip. */
     static const char *const words[] = {"--steps", "6", EACH_STEP, NULL};
     layout_part(&together, words, dir);
     assert_int_equal(together.n_steps, 4);
@@ -182,7 +182,7 @@ int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* Aborts, because the remaining ranks may wait for this one. */
+    /* Other ranks may wait for this rank, so the job is aborted. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

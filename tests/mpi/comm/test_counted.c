@@ -1,6 +1,6 @@
 // ctest: ranks=3
-/* comm.c beyond the values of its collectives: every exchange is counted in its row of traffic.h, each
- * operation exists for each type, errors of MPI are returned, a communicator of one rank works without MPI. */
+/* Properties of comm.c besides the results of collectives: every exchange is counted in its row of traffic.h, each
+ * operation exists for each type, errors of MPI are returned, and a communicator of one rank works without MPI. */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,14 +20,12 @@
 #include "engine/parallel/mpi/mailbox.h"
 #include "tests/message.h"
 
-static bt_comm *w, *alone; /* alone: a communicator of one rank, split from the world */
+static bt_comm *w, *alone; /* alone has one rank and is split from the world */
 static int rank, size;
 static bt_err err;
 
-/* ---- counters ---------------------------------------------------------------------------------- */
-
-/* Checks that an exchange was added to its row and to no other one. */
-static void counted(bt_coll kind, bt_axis axis, int64_t bytes, bool timed) {
+/* Checks that an exchange was added to its row and to no other row. */
+static void check_one_exchange_counted(bt_coll kind, bt_axis axis, int64_t bytes, bool timed) {
     for (int c = 0; c < BT_COLL_COUNT; c++)
         for (int a = 0; a < BT_AXIS_COUNT; a++) {
             const bt_traffic *t = bt_traffic_get((bt_coll)c, (bt_axis)a);
@@ -57,23 +55,23 @@ static void every_exchange_is_counted_in_its_row(void **state) {
         const bt_axis axis = k ? BT_AXIS_TP : BT_AXIS_WORLD;
         bt_comm_set_axis(w, axis);
         assert_int_equal(bt_all_reduce_f32(w, f, N, BT_SUM, &err), BT_OK);
-        counted(BT_COLL_ALL_REDUCE, axis, 2 * 4 * N * (size - 1) / size, true);
+        check_one_exchange_counted(BT_COLL_ALL_REDUCE, axis, 2 * 4 * N * (size - 1) / size, true);
         assert_int_equal(bt_all_reduce_f64(w, d, N, BT_SUM, &err), BT_OK);
-        counted(BT_COLL_ALL_REDUCE, axis, 2 * 8 * N * (size - 1) / size, true);
+        check_one_exchange_counted(BT_COLL_ALL_REDUCE, axis, 2 * 8 * N * (size - 1) / size, true);
         assert_int_equal(bt_broadcast(w, all, N, 1, &err), BT_OK);
-        counted(BT_COLL_BROADCAST, axis, rank == 1 ? N * (size - 1) : 0, true);
+        check_one_exchange_counted(BT_COLL_BROADCAST, axis, rank == 1 ? N * (size - 1) : 0, true);
         assert_int_equal(bt_gather(w, f, sizeof f, all, 2, &err), BT_OK);
-        counted(BT_COLL_GATHER, axis, rank == 2 ? 0 : (int)sizeof f, true);
+        check_one_exchange_counted(BT_COLL_GATHER, axis, rank == 2 ? 0 : (int)sizeof f, true);
         assert_int_equal(bt_all_gather(w, f, sizeof f, all, &err), BT_OK);
-        counted(BT_COLL_ALL_GATHER, axis, (int)sizeof f * (size - 1), true);
+        check_one_exchange_counted(BT_COLL_ALL_GATHER, axis, (int)sizeof f * (size - 1), true);
         assert_int_equal(bt_barrier(w, &err), BT_OK);
-        counted(BT_COLL_BARRIER, axis, 0, true);
+        check_one_exchange_counted(BT_COLL_BARRIER, axis, 0, true);
         assert_int_equal(bt_all_reduce_i64_start(w, x, N, BT_SUM, &r, &err), BT_OK);
-        counted(BT_COLL_ALL_REDUCE, axis, 2 * 8 * N * (size - 1) / size, false);
+        check_one_exchange_counted(BT_COLL_ALL_REDUCE, axis, 2 * 8 * N * (size - 1) / size, false);
         assert_true(r.active);
         assert_int_equal(bt_request_wait(&r, &err), BT_OK);
         assert_int_equal(bt_gather_start(w, d, sizeof d, all, 1, &r, &err), BT_OK);
-        counted(BT_COLL_GATHER, axis, rank == 1 ? 0 : (int)sizeof d, false);
+        check_one_exchange_counted(BT_COLL_GATHER, axis, rank == 1 ? 0 : (int)sizeof d, false);
         assert_true(r.active);
         assert_int_equal(bt_request_wait(&r, &err), BT_OK);
         assert_false(r.active);
@@ -89,13 +87,11 @@ static void every_exchange_is_counted_in_its_row(void **state) {
     assert_int_equal(bt_comm_bytes_logical() - logical, 2 * sent);
 }
 
-/* ---- operations, requests, errors --------------------------------------------------------------- */
-
 static void every_operation_in_every_type(void **state) {
     (void)state;
     static const struct {
         bt_reduce_op op;
-        double want; /* of rank + 1 over three ranks */
+        double want; /* expected result for the values rank + 1 of three ranks */
     } rows[] = {{BT_SUM, 6}, {BT_MAX, 3}, {BT_MIN, 1}};
     for (size_t i = 0; i < 3; i++) {
         float f = (float)(rank + 1);
@@ -112,7 +108,7 @@ static void every_operation_in_every_type(void **state) {
     }
 }
 
-/* Open MPI's limit of one all-reduce is hidden: a larger one is divided. */
+/* With a lower limit for one all-reduce, as Open MPI has, a larger sum is divided. */
 static void a_long_sum_goes_in_parts(void **state) {
     (void)state;
     const size_t n = (16 << 20) / sizeof(int64_t) + 3;
@@ -128,7 +124,6 @@ static void an_exchange_that_cannot_start(void **state) {
     bt_request r = {.active = true};
     int64_t x = 5;
     bool done = false;
-    /* An empty sum starts no request. */
     assert_int_equal(bt_all_reduce_i64_start(w, &x, 0, BT_SUM, &r, &err), BT_OK);
     assert_false(r.active);
     assert_int_equal(bt_request_test(&r, &done, &err), BT_OK);
@@ -146,12 +141,13 @@ static void an_exchange_that_cannot_start(void **state) {
     assert_int_equal(bt_mailbox_send(b, 0, &x, (size_t)INT_MAX + 1, 1, &err), BT_UNSUPPORTED);
     message_has(err.msg, "a message of 2147483648 bytes is longer than");
     assert_int_equal(bt_mailbox_recv(b, 0, &x, (size_t)INT_MAX + 1, &err), BT_UNSUPPORTED);
-    assert_int_equal(bt_mailbox_wait(b, &err), BT_OK); /* No message was posted. */
+    assert_int_equal(bt_mailbox_wait(b, &err),
+                     BT_OK); /* No message was posted, so waiting ends at once. */
     bt_mailbox_destroy(b);
     bt_mailbox_destroy(NULL);
 }
 
-/* If an exchange of MPI fails, the error is returned with the number of the rank. */
+/* If a call of MPI fails, the error that is returned contains the rank's number. */
 static void errors_of_mpi_are_returned(void **state) {
     (void)state;
     char want[MPI_MAX_ERROR_STRING + 64], said[MPI_MAX_ERROR_STRING] = "";
@@ -230,7 +226,7 @@ static void one_rank_works_without_mpi(void **state) {
     bt_comm_free(NULL);
 }
 
-/* Reverses the order of ranks and separates the colours. */
+/* The split reverses the order of the ranks and separates the colours. */
 static void a_split_orders_its_ranks_by_key(void **state) {
     (void)state;
     bt_comm *c = NULL;
@@ -246,7 +242,7 @@ static void a_split_orders_its_ranks_by_key(void **state) {
     bt_comm_free(c);
 }
 
-static int freed; /* communicators freed in MPI */
+static int freed; /* number of freed MPI communicators */
 static int count_freed(MPI_Comm c, int key, void *value, void *state) {
     (void)c, (void)key, (void)value, (void)state;
     freed++;
@@ -273,12 +269,12 @@ static void ranks_of_this_host(void **state) {
     assert_int_equal(bt_comm_local_size(), size);
     for (int r = 0; r < size; r++) assert_int_equal(bt_comm_host(r), 0);
     bt_comm_expect_hosts((const int[]){1, 1, 1, 1, 1},
-                         5); /* For ranks of the world, the host name is MPI's. */
+                         5); /* MPI has the host name of each rank of the world. */
     for (int r = 0; r < size; r++) assert_int_equal(bt_comm_host(r), 0);
     assert_int_equal(bt_comm_host(size), size);
     bt_comm_expect_hosts(NULL, 0);
     assert_true(bt_comm_am_rank());
-    assert_int_equal(bt_comm_init(&err), BT_OK); /* once */
+    assert_int_equal(bt_comm_init(&err), BT_OK); /* MPI is initialized only once. */
     assert_ptr_equal(bt_comm_world(), w);
     char text[256], full[MPI_MAX_LIBRARY_VERSION_STRING];
     int n = 0;
@@ -290,7 +286,7 @@ static void ranks_of_this_host(void **state) {
     assert_int_equal(strlen(text), 3);
 }
 
-/* The lowest failing rank has no error message, and an error names another rank. */
+/* The lowest failing rank has no error message, and the error of another rank names a rank. */
 static void agreement_without_a_message(void **state) {
     (void)state;
     bt_err mine = BT_ERR_INIT;
@@ -314,7 +310,7 @@ int main(void) {
     rank = bt_comm_rank(w);
     size = bt_comm_size(w);
     if (bt_comm_split(&alone, w, rank, 0, &err) != BT_OK) return 1;
-    alarm(30); /* ends a test that hangs */
+    alarm(30); /* A test that hangs is ended. */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_exchange_is_counted_in_its_row),
         cmocka_unit_test(every_operation_in_every_type),
@@ -330,7 +326,7 @@ int main(void) {
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_free(alone);
     bt_comm_finalize();
-    /* A world of one rank remains, which may be finalized again without effect. */
+    /* After MPI ends, a world of one rank remains; ending it again has no effect. */
     failed += bt_comm_size(w) != 1 || bt_comm_rank(w) != 0 || bt_comm_local_rank() != 0 ||
               bt_comm_local_size() != 1 || bt_comm_host(2) != 0 || w->mpi != MPI_COMM_NULL;
     bt_comm_finalize();

@@ -1,6 +1,6 @@
 // ctest: ranks=3
-/* Communication besides the exchanges of training: batches of messages, the model of a link, clocks relative
- * to rank 0, shared memory of a host. */
+/* Communication that is not an exchange of gradients or weights: batches of messages, the model of a link, clocks
+ * relative to rank 0, shared memory within a host. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static bt_comm *w;
 static int rank, size;
 static bt_err err;
 
-static int others(int by) { return (rank + by) % size; }
+static int smaller_ranks_sum(int by) { return (rank + by) % size; }
 
 static void a_batch_of_messages(void **state) {
     (void)state;
@@ -44,22 +44,28 @@ static void a_batch_of_messages(void **state) {
         bt_span_reset();
         bt_mailbox_begin(b);
         for (int by = 1; by <= 2; by++) {
-            assert_int_equal(bt_mailbox_recv(b, others(by), &got[2 * by - 2], 4, &err), BT_OK);
-            assert_int_equal(bt_mailbox_recv(b, others(by), &got[2 * by - 1], 4, &err), BT_OK);
-            assert_int_equal(bt_mailbox_recv(b, others(by), in[by - 1], LONG, &err), BT_OK);
+            assert_int_equal(bt_mailbox_recv(b, smaller_ranks_sum(by), &got[2 * by - 2], 4, &err),
+                             BT_OK);
+            assert_int_equal(bt_mailbox_recv(b, smaller_ranks_sum(by), &got[2 * by - 1], 4, &err),
+                             BT_OK);
+            assert_int_equal(bt_mailbox_recv(b, smaller_ranks_sum(by), in[by - 1], LONG, &err),
+                             BT_OK);
         }
         for (int by = 1; by <= 2; by++) {
-            assert_int_equal(bt_mailbox_send(b, others(by), &first, 4, 8, &err), BT_OK);
-            assert_int_equal(bt_mailbox_send(b, others(by), &second, 4, 16, &err), BT_OK);
-            assert_int_equal(bt_mailbox_send(b, others(by), out, LONG, 2 * LONG, &err), BT_OK);
+            assert_int_equal(bt_mailbox_send(b, smaller_ranks_sum(by), &first, 4, 8, &err), BT_OK);
+            assert_int_equal(bt_mailbox_send(b, smaller_ranks_sum(by), &second, 4, 16, &err),
+                             BT_OK);
+            assert_int_equal(bt_mailbox_send(b, smaller_ranks_sum(by), out, LONG, 2 * LONG, &err),
+                             BT_OK);
         }
         assert_int_equal(bt_mailbox_wait(b, &err), BT_OK);
         const int64_t took = bt_now_ns() - start;
         for (int by = 1; by <= 2; by++) {
-            assert_int_equal(got[2 * by - 2],
-                             100 + others(by)); /* in the order in which both ranks post them */
-            assert_int_equal(got[2 * by - 1], 200 + others(by));
-            memset(out, others(by) + 1, sizeof out);
+            assert_int_equal(
+                got[2 * by - 2],
+                100 + smaller_ranks_sum(by)); /* messages between two ranks keep their order */
+            assert_int_equal(got[2 * by - 1], 200 + smaller_ranks_sum(by));
+            memset(out, smaller_ranks_sum(by) + 1, sizeof out);
             assert_memory_equal(in[by - 1], out, sizeof out);
         }
         memset(out, rank + 1, sizeof out);
@@ -79,7 +85,7 @@ static void a_batch_of_messages(void **state) {
         assert_int_equal(bt_mailbox_take_busy_ns(b), 0);
         assert_int_equal(begun, round);
     }
-    bt_mailbox_begin(b); /* A batch without messages is no exchange. */
+    bt_mailbox_begin(b); /* A batch without messages is not counted as an exchange. */
     assert_int_equal(bt_mailbox_wait(b, &err), BT_OK);
     assert_int_equal(bt_traffic_get(BT_COLL_SEND, BT_AXIS_REPLICATE)->calls, 2);
     bt_traffic_count_in(NULL);
@@ -87,7 +93,7 @@ static void a_batch_of_messages(void **state) {
     bt_mailbox_destroy(b);
 }
 
-/* A busy machine gives no rate; a rate that is given is plausible. */
+/* On a busy machine the measurement may give no rate; otherwise the rate is plausible. */
 static void links_are_measured(void **state) {
     (void)state;
     static const bt_link_work works[] = {
@@ -99,13 +105,13 @@ static void links_are_measured(void **state) {
     for (size_t i = 0; i < 3; i++) {
         bt_traffic_reset();
         assert_int_equal(bt_link_measure_long(&l, w, &works[i], &err), BT_OK);
-        /* Ranks agree that they have memory, then on the time of a small and of a large round. */
+        /* The ranks agree on their memory, then on the times of a small and of a large round. */
         assert_int_equal(bt_traffic_get(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD)->calls, 3);
         assert_true(l.tried);
         assert_true(l.bytes_per_s == 0 ? l.latency_s == 0
                                        : l.latency_s >= 1e-9 && l.latency_s < 60);
         assert_true(l.bytes_per_s >= 0 && l.bytes_per_s <= 1e12);
-        /* All ranks receive the slowest rank's values. */
+        /* All ranks receive the values of the slowest rank. */
         same[0] = l.bytes_per_s, same[1] = -l.bytes_per_s;
         assert_int_equal(bt_all_reduce_f64(w, same, 2, BT_MAX, &err), BT_OK);
         assert_true(same[0] == l.bytes_per_s && same[1] == -l.bytes_per_s);
@@ -119,9 +125,9 @@ static void clocks_are_those_of_rank_0(void **state) {
     bt_clock_sync s = {1, 2};
     int64_t error;
     bt_traffic_reset();
-    /* Ranks of one host share a clock. */
+    /* Ranks on one host have the same clock. */
     assert_int_equal(bt_clock_sync_measure(&s, w, &err), BT_OK);
-    /* All ranks report it. */
+    /* One all-reduce gives the result to all ranks. */
     assert_int_equal(bt_traffic_get(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD)->calls, 1);
     assert_true(s.offset_ns == 0 && s.error_ns == 0);
     assert_int_equal(bt_barrier(w, &err), BT_OK);
@@ -129,9 +135,8 @@ static void clocks_are_those_of_rank_0(void **state) {
     assert_int_equal(bt_clock_sync_ping(&s, w, &err), BT_OK);
     int64_t took = bt_now_ns() - start;
     assert_int_equal(bt_all_reduce_i64(w, &took, 1, BT_MAX, &err), BT_OK);
-    /* Both ranks use one clock: the measured offset is within the error, which is half of a round trip and
-     * equal on all ranks. */
-    /* the shortest of 24 round trips */
+    /* Both ranks use one clock, so the measured offset is within the stated error: half of the shortest of 24 round
+     * trips, equal on all ranks. */
     assert_true(s.error_ns > 0 && s.error_ns <= took / 24 / 2 + 1);
     assert_true(llabs(s.offset_ns) <= s.error_ns);
     assert_true(rank > 0 || s.offset_ns == 0);
@@ -166,7 +171,7 @@ static void memory_of_a_host_is_common(void **state) {
             m.at[k] = (unsigned char)(k + 1);
         assert_int_equal(bt_barrier(w, &err), BT_OK);
         for (size_t k = 0; k < sizes[i]; k++) assert_int_equal(m.at[k], (unsigned char)(k + 1));
-        /* The mapping remains, its file is removed. */
+        /* The shared memory remains mapped after its file was removed. */
         assert_int_equal(open_files_of_this(), files);
         assert_int_equal(bt_barrier(w, &err), BT_OK);
         bt_host_memory_release(&m);
@@ -181,7 +186,7 @@ int main(void) {
     w = bt_comm_world();
     rank = bt_comm_rank(w);
     size = bt_comm_size(w);
-    alarm(30); /* ends a test that hangs */
+    alarm(30); /* A test that hangs is ended. */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_of_messages),
         cmocka_unit_test(links_are_measured),

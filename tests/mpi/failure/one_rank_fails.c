@@ -1,5 +1,5 @@
-/* one_rank_fails.c - rank 1 fails the second test while rank 0 waits for it; started by run_rank_failure.sh.
- * With an argument no rank fails. */
+/* one_rank_fails.c - rank 1 fails the second test while rank 0 waits for it in a barrier. With an argument no rank
+ * fails. run_rank_failure.sh starts this program. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

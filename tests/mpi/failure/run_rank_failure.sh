@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ctest: ranks=2 timeout=60 labels=mpi
-# A unit test fails on one of several ranks: the job ends with the reason, although the remaining ranks wait in an
+# If a unit test fails on one of several ranks, the job ends and shows the reason, although the other ranks wait in an
 # exchange.
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

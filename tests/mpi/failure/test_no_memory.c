@@ -1,7 +1,7 @@
 // ctest: ranks=2
-/* One rank's allocation is refused, at every third place of this program while a training is resumed or its
- * layers become ternary: both ranks return the same error, and neither waits for the other. A checkpoint is
- * not skipped for lack of memory. */
+/* One rank's allocation fails while a training is resumed or its layers become ternary; the test tries every third
+ * allocation of this program. Both ranks return the same error, and no rank waits forever. A checkpoint is not skipped
+ * because memory was refused. */
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -22,14 +22,14 @@
 #define OWN_MEMORY 1
 #endif
 
-enum { EACH = 3 }; /* 1: all places, as was used to find the faults */
+enum { EACH = 3 }; /* 1: tries all allocations */
 
-/* count since arm; asked -1: allocations are not counted */
+/* number of allocations since the count began (-1: not counting), and the one to refuse */
 static _Atomic int64_t asked = -1, refused = -1;
 static const void *own_program;
 
-/* Allocations of MPI and other libraries are granted. */
-static bool refuse(const void *caller) {
+/* Refuses only allocations of this program, not those of MPI and other libraries. */
+static bool refuse_own_allocation(const void *caller) {
     Dl_info at;
     if (asked < 0 || !dladdr(caller, &at) || at.dli_fbase != own_program) return false;
     return asked++ == refused;
@@ -40,15 +40,17 @@ void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 
-void *malloc(size_t n) { return refuse(__builtin_return_address(0)) ? NULL : __libc_malloc(n); }
+void *malloc(size_t n) {
+    return refuse_own_allocation(__builtin_return_address(0)) ? NULL : __libc_malloc(n);
+}
 void *calloc(size_t n, size_t size) {
-    return refuse(__builtin_return_address(0)) ? NULL : __libc_calloc(n, size);
+    return refuse_own_allocation(__builtin_return_address(0)) ? NULL : __libc_calloc(n, size);
 }
 void *realloc(void *p, size_t n) {
-    return refuse(__builtin_return_address(0)) ? NULL : __libc_realloc(p, n);
+    return refuse_own_allocation(__builtin_return_address(0)) ? NULL : __libc_realloc(p, n);
 }
 void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset) {
-    if (refuse(__builtin_return_address(0))) return MAP_FAILED;
+    if (refuse_own_allocation(__builtin_return_address(0))) return MAP_FAILED;
     const long got = syscall(SYS_mmap, at, n, prot, flags, fd, offset);
     return (void *)got;
 }
@@ -56,21 +58,21 @@ void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset) {
 
 static int me(void) { return bt_comm_rank(bt_comm_world()); }
 
-static void arm(int64_t which) {
+static void begin_counting(int64_t which) {
     asked = 0;
     refused = me() == 1 ? which : -1;
 }
 
-/* Returns true if the allocation was requested and refused. */
-static bool disarm(void) {
+/* Ends the counting; returns whether the chosen allocation was refused. */
+static bool end_counting(void) {
     const bool hit = refused >= 0 && asked > refused;
     asked = -1;
     return hit;
 }
 
-/* Checks that both ranks return the same: success or lack of memory. Returns true if rank 1 reached the
+/* Checks that both ranks return the same code: success or lack of memory. Returns whether rank 1 reached the chosen
  * allocation. */
-static bool alike(bt_code code, const bt_err *err, bool hit, int64_t which) {
+static bool check_equal_codes(bt_code code, const bt_err *err, bool hit, int64_t which) {
     bt_err why = BT_ERR_INIT;
     int64_t same[3] = {code, -(int64_t)code, hit};
     assert_int_equal(bt_all_reduce_i64(bt_comm_world(), same, 3, BT_MAX, &why), BT_OK);
@@ -82,10 +84,10 @@ static bool alike(bt_code code, const bt_err *err, bool hit, int64_t which) {
     return same[2] > 0;
 }
 
-static bt_trainer *made; /* created by the functions below */
+static bt_trainer *made; /* trainer that the functions below create */
 static const char *folder;
 
-static bt_code make(const bt_run_cfg *cfg, const char *resume_dir, bt_err *err) {
+static bt_code create_trainer(const bt_run_cfg *cfg, const char *resume_dir, bt_err *err) {
     static int attempt;
     const bt_trainer_setup s = {.cfg = cfg, .resume_dir = resume_dir, .attempt = ++attempt};
     return bt_trainer_create(&made, &s, err);
@@ -95,30 +97,32 @@ static void must(bt_code code, const bt_err *err) {
     if (code != BT_OK) fail_msg("rank %d: %s", me(), err->msg);
 }
 
-static bt_code resume(const bt_run_cfg *cfg, bt_err *err) { return make(cfg, folder, err); }
+static bt_code resume_created_run(const bt_run_cfg *cfg, bt_err *err) {
+    return create_trainer(cfg, folder, err);
+}
 
 static bt_code turn_ternary(const bt_run_cfg *cfg, bt_err *err) {
     (void)cfg;
     return bt_parts_before_step(made, err);
 }
 
-static void dense(const bt_run_cfg *cfg) {
+static void make_layers_ternary(const bt_run_cfg *cfg) {
     bt_err err = BT_ERR_INIT;
     double step_s;
-    must(make(cfg, "", &err), &err);
+    must(create_trainer(cfg, "", &err), &err);
     must(bt_trainer_steps(made, 1, &step_s, &err), &err);
 }
 
-/* `before`: runs with all allocations granted; may be NULL */
+/* before: called with all allocations granted; may be NULL */
 static void refuse_each(const bt_run_cfg *cfg, void (*before)(const bt_run_cfg *cfg),
                         bt_code (*run)(const bt_run_cfg *cfg, bt_err *err)) {
     int64_t which = 0, errors = 0;
     for (bool more = true; more; which += EACH) {
         bt_err err = BT_ERR_INIT;
         if (before) before(cfg);
-        arm(which);
+        begin_counting(which);
         const bt_code code = run(cfg, &err);
-        more = alike(code, &err, disarm(), which);
+        more = check_equal_codes(code, &err, end_counting(), which);
         errors += code != BT_OK;
         bt_trainer_destroy(made);
         made = NULL;
@@ -133,11 +137,11 @@ static void a_run_is_resumed(void **state) {
     bt_train_result r;
     TINY(&cfg, "--out", folder, "--optimizer", "muon", "--zero", "2", "--steps", "3",
          "--ckpt-every", "2", "--set", "train.stats_every=0");
-    must(make(&cfg, "", &err), &err);
+    must(create_trainer(&cfg, "", &err), &err);
     must(bt_trainer_run(made, &r, &err), &err);
     bt_trainer_destroy(made);
     made = NULL;
-    refuse_each(&cfg, NULL, resume);
+    refuse_each(&cfg, NULL, resume_created_run);
 }
 
 static void layers_become_ternary(void **state) {
@@ -145,7 +149,7 @@ static void layers_become_ternary(void **state) {
     bt_run_cfg cfg;
     TINY(&cfg, "--set", "train.dense_steps=1", "--optimizer", "muon", "--batch-tokens", "64",
          "--micro-batch", "1", "--set", "train.stats_every=0");
-    refuse_each(&cfg, dense, turn_ternary);
+    refuse_each(&cfg, make_layers_ternary, turn_ternary);
 }
 
 int main(void) {

@@ -1,7 +1,7 @@
 // ctest: ranks=4 timeout=300
-/* --codec int8 in reproducible training on four ranks: every layout has the bits of one rank; other bits
- * than without the codec; fewer bytes; and a run resumes from its checkpoint bit for bit, in its own layout
- * and another. */
+/* --codec int8 in reproducible training on four ranks: every layout gives the bits of one rank, which differ from
+ * those without the codec; fewer bytes are sent; and a resumed run continues bit for bit, in the same layout and in
+ * another. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -15,7 +15,7 @@
 
 static const struct layout {
     const char *name, *words[12];
-    int ranks; /* 0: any number of ranks */
+    int ranks; /* 0: any number */
 } layouts[] = {
     {.name = "plain", .words = {NULL}},
     {.name = "plain, small buckets", .words = {STRIPES}},
@@ -46,7 +46,7 @@ static const char *const *words_of(const char *const *layout) {
     return words;
 }
 
-static bool same(const fake_sink *a, size_t from, const fake_sink *b, size_t steps) {
+static bool check_same_bits(const fake_sink *a, size_t from, const fake_sink *b, size_t steps) {
     bool equal = true;
     for (size_t i = 0; i < steps; i++)
         equal &= a->steps[from + i].v[BT_MS_LOSS] == b->steps[i].v[BT_MS_LOSS] &&
@@ -60,26 +60,27 @@ static void every_layout_has_the_bits_of_one_rank(void **state) {
         if (layouts[k].ranks && layouts[k].ranks != RANKS) continue;
         (void)layout_run(&together, words_of(layouts[k].words), NULL);
         assert_string_equal(fake_fact(&together, "codec"), "int8");
-        if (!same(&alone, 0, &together, LAYOUT_STEPS)) fail_msg("%s: other bits", layouts[k].name);
+        if (!check_same_bits(&alone, 0, &together, LAYOUT_STEPS))
+            fail_msg("%s: other bits", layouts[k].name);
     }
-    /* Ranks of a host add first. */
+    /* The ranks of a host add their gradients before they encode. */
     assert_int_equal(setenv("BITRAIN_TEST_HOSTS", "2", 1), 0);
     (void)layout_run(&together, words_of(layouts[0].words), NULL);
     assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
-    assert_true(same(&alone, 0, &together, LAYOUT_STEPS));
+    assert_true(check_same_bits(&alone, 0, &together, LAYOUT_STEPS));
 }
 
 static void gradients_are_rounded(void **state) {
     (void)state;
     static const char *const none[] = {EXACT, "--codec", "none", NULL};
     (void)layout_run(&together, none, NULL);
-    assert_false(same(&alone, 0, &together, LAYOUT_STEPS));
+    assert_false(check_same_bits(&alone, 0, &together, LAYOUT_STEPS));
     for (size_t i = 0; i < LAYOUT_STEPS; i++)
         layout_near(alone.steps[i].v[BT_MS_LOSS], together.steps[i].v[BT_MS_LOSS], 0.05, "none", i);
 }
 
-/* From the second step on gradients are rounded: less than half the bytes of fp32, including sums of four
- * units on each rank. */
+/* From the second step on gradients are encoded: less than half the bytes of fp32, although each rank sends sums of
+ * four units. */
 static void gradients_take_less_than_half_the_bytes(void **state) {
     (void)state;
     static const char *const words[] = {
@@ -110,7 +111,8 @@ static void a_checkpoint_resumes_bit_for_bit(void **state) {
         for (size_t i = 0; i < 12; i++) go_on[n + i] = layouts[k].words[i];
         layout_part(&rest, go_on, dir);
         assert_int_equal(rest.n_steps, 3);
-        if (!same(&together, 5, &rest, 3)) fail_msg("%s: other bits after resume", layouts[k].name);
+        if (!check_same_bits(&together, 5, &rest, 3))
+            fail_msg("%s: other bits after resume", layouts[k].name);
     }
     layout_remove(dir);
 }

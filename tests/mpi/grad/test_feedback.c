@@ -1,7 +1,7 @@
 // ctest: ranks=4 timeout=300
-/* Codecs with error feedback in training, in every layout: losses near those of one rank, equal bits when
- * repeated, bytes by their formula; a checkpoint restores the residuals: the same layout has the bits of the
- * uninterrupted run, and another one loses no element. */
+/* Codecs with error feedback in training, in every layout: losses near those of one rank, equal bits when repeated,
+ * bytes by their formula. A checkpoint restores the residuals: in the same layout the bits are those of the
+ * uninterrupted run, and another layout receives every element. */
 #include <unistd.h>
 
 #include "engine/base/rng.h"
@@ -13,8 +13,8 @@
 
 typedef struct layout {
     const char *name, *words[12];
-    int shards;     /* 1: plain */
-    double ternary; /* ZeRO-3: bits of a ternary weight in the gather; otherwise 32 */
+    int shards;     /* 1: no ZeRO */
+    double ternary; /* ZeRO-3 gathers a ternary weight with this many bits; 32 otherwise */
 } layout;
 
 static const layout layouts[] = {
@@ -29,7 +29,7 @@ static const layout layouts[] = {
      .words = {STRIPES, "--zero", "2", "--dp-replicate", "2", "--dp-shard", "2"},
      .shards = 2,
      .ternary = 32},
-    /* The number of bytes of these layouts is tested elsewhere. */
+    /* Another test checks the number of bytes of these layouts. */
     {.name = "2 x tp 2", .words = {STRIPES, "--tp", "2"}},
     {.name = "zero 3 x tp 2", .words = {STRIPES, "--tp", "2", "--dp-shard", "2", "--zero", "3"}},
     {.name = "2 x pp 2", .words = {STRIPES, "--pp", "2"}},
@@ -39,14 +39,14 @@ enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0], N_FORMULAS = 5, WORDS = 4
 
 static const struct feedback_codec {
     const char *name;
-    double tolerance; /* sum of differences over twelve small steps */
-    bool few;         /* tested in some layouts only, because the layout does not matter to it */
+    double tolerance; /* permitted sum of differences over twelve small steps */
+    bool few;         /* Test only some layouts, because the layout does not affect this codec. */
 } codecs[] = {
     {"int8", 1e-3, false}, {"sign", 0.05, true}, {"topk", 0.05, true}, {"ternary", 0.05, true}};
 enum { N_CODECS = sizeof codecs / sizeof codecs[0] };
 
-/* plain, zero 3, 2 x tp 2 */
-static bool runs(const struct feedback_codec *c, size_t k) {
+/* Returns whether the codec is tested in layout k: plain, ZeRO-3, 2 x tp 2. */
+static bool tested_in_layout(const struct feedback_codec *c, size_t k) {
     return !c->few || k == 0 || k == 3 || k == 5;
 }
 
@@ -74,7 +74,7 @@ static void every_layout_trains_equally_and_repeatably(void **state) {
     for (size_t c = 0; c < N_CODECS; c++) {
         for (size_t k = 0; k < N_LAYOUTS; k++) {
             const char *const *words = with_codec(&layouts[k], codecs[c].name);
-            if (!runs(&codecs[c], k)) continue;
+            if (!tested_in_layout(&codecs[c], k)) continue;
             (void)layout_run(&together, words, NULL);
             if (k == 0 || k == 3 || k == 5) {
                 (void)layout_run(&first, words, NULL);
@@ -88,7 +88,7 @@ static void every_layout_trains_equally_and_repeatably(void **state) {
     }
 }
 
-/* Bytes of one payload with every gradient once, divided into parts of this many elements. */
+/* Returns the bytes of one payload that contains every gradient once, in parts of `part` elements. */
 static double gradient_bytes(const bt_codec *codec, size_t part) {
     bt_params p;
     bt_run_cfg cfg;
@@ -99,7 +99,7 @@ static double gradient_bytes(const bt_codec *codec, size_t part) {
     assert_int_equal(bt_params_init(&p, &m, (bt_model_slice){.tp_size = 1}, NULL), BT_OK);
     for (size_t at = 0; at < p.total; at += part) {
         size_t end = at + part < p.total ? at + part : p.total;
-        bytes += 8; /* the seal */
+        bytes += 8; /* checksum of the payload */
         for (size_t k = 0; k < p.n; k++) {
             const bt_tensor *t = &p.tensors[k];
             size_t a = t->offset > at ? t->offset : at,
@@ -122,7 +122,7 @@ static void bytes_follow_the_formula(void **state) {
         for (size_t k = 0; k < N_FORMULAS; k++) {
             const layout *l = &layouts[k];
             bt_train_result r;
-            if (!runs(&codecs[c], k)) continue;
+            if (!tested_in_layout(&codecs[c], k)) continue;
             double linear,
                 got = layout_bytes(with_codec(l, codec->name), "4", 1, &r, &linear), S = l->shards,
                 R = 4 / S, params = (double)r.params,
@@ -132,7 +132,7 @@ static void bytes_follow_the_formula(void **state) {
                        gradient_bytes(codec->back ? codec->back : codec, 65536 / 4 / 4) * (R - 1) /
                            4 +
                        gather;
-            /* scales, arrival times and notes are additional */
+            /* Scales, arrival times and notes add at most 2 %. */
             if (!(fabs(got / want - 1) < 0.02))
                 fail_msg("%s, %s: %.0f bytes a step and rank, %.0f by the formula", codec->name,
                          l->name, got, want);
@@ -142,7 +142,7 @@ static void bytes_follow_the_formula(void **state) {
 
 static char dir[64];
 
-/* Settings of eight steps that stop after this many. */
+/* Settings for eight steps of which the run makes `stop` steps. */
 static void part_cfg(bt_run_cfg *cfg, const layout *l, const char *codec, const char *stop_after) {
     const char *words[WORDS + 8] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after};
     const char *const *more = with_codec(l, codec);
@@ -155,9 +155,9 @@ static void part_cfg(bt_run_cfg *cfg, const layout *l, const char *codec, const 
     tiny_cfg(cfg, words);
 }
 
-/* Sum of all ranks' residuals, each element weighted by its position in its tensor; *size: sum of their
+/* Sums the residuals of all ranks, each element weighted by its position in its tensor; *size receives the sum of their
  * magnitudes. */
-static double owed_by_all(const bt_trainer *t, double *size) {
+static double residuals_of_all_ranks(const bt_trainer *t, double *size) {
     const bt_residual *r = &((bt_codec_part *)bt_trainer_part(t, "codec"))->residual;
     double sum[2] = {0};
     bt_err err = BT_ERR_INIT;
@@ -176,7 +176,7 @@ static double owed_by_all(const bt_trainer *t, double *size) {
     return sum[0];
 }
 
-/* Runs a part; returns the residuals at its beginning and end. */
+/* Runs some steps; returns the residuals at their beginning and end. */
 static void part(fake_sink *f, const layout *l, const char *codec, const char *stop_after,
                  const char *resume_dir, double owed[2]) {
     bt_run_cfg cfg;
@@ -186,9 +186,9 @@ static void part(fake_sink *f, const layout *l, const char *codec, const char *s
     part_cfg(&cfg, l, codec, stop_after);
     memset(f, 0, sizeof *f);
     bt_trainer *t = tiny_create(&cfg, f, NULL, resume_dir);
-    owed[0] = owed_by_all(t, &size);
+    owed[0] = residuals_of_all_ranks(t, &size);
     if (bt_trainer_run(t, &r, &err) != BT_OK) fail_msg("%s", err.msg);
-    owed[1] = owed_by_all(t, &size);
+    owed[1] = residuals_of_all_ranks(t, &size);
     assert_true(l == &layouts[ALONE] || strcmp(codec, "none") == 0 || size > 0);
     bt_trainer_destroy(t);
     bt_threads_release();
@@ -212,7 +212,7 @@ static void a_checkpoint_restores_residuals(void **state) {
             part(&first, from, codecs[c].name, "5", "", at);
             for (size_t k = 0; k <= N_LAYOUTS; k++) {
                 const layout *to = k < N_LAYOUTS ? &layouts[k] : &none;
-                if (k < N_LAYOUTS && !runs(&codecs[c], k)) continue;
+                if (k < N_LAYOUTS && !tested_in_layout(&codecs[c], k)) continue;
                 part(&rest, to, k < N_LAYOUTS ? codecs[c].name : "none", "0", dir, of);
                 if (!(fabs(of[0] - at[1]) <= 1e-9 * fabs(at[1])))
                     fail_msg(

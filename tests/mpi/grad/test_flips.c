@@ -1,6 +1,6 @@
 // ctest: ranks=4 timeout=200
-/* parallel.gather=step and =flips in every ZeRO stage: the bits of ZeRO-1 with fp32 weights, also after a
- * checkpoint; fewer bytes, fewest with flips. */
+/* parallel.gather=step and parallel.gather=flips in every ZeRO stage give the bits of ZeRO-1 with fp32 weights, also
+ * after a checkpoint, and send fewer bytes; flips sends the fewest. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -33,7 +33,7 @@ static const char *const others[][16] = {
 
 static fake_sink first;
 
-static void equal(const char *what, size_t k, size_t from, size_t steps) {
+static void check_equal_runs(const char *what, size_t k, size_t from, size_t steps) {
     for (size_t i = 0; i < steps; i++) {
         const double *a = first.steps[from + i].v, *b = together.steps[i].v;
         if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM])
@@ -48,22 +48,22 @@ static void no_gather_changes_a_bit(void **state) {
     (void)layout_run(&first, layouts[0], NULL);
     for (size_t k = 1; k < sizeof layouts / sizeof *layouts; k++) {
         (void)layout_run(&together, layouts[k], NULL);
-        equal("layout", k, 0, LAYOUT_STEPS);
+        check_equal_runs("layout", k, 0, LAYOUT_STEPS);
     }
     (void)layout_run(&first, hybrids[0], NULL);
     for (size_t k = 1; k < sizeof hybrids / sizeof *hybrids; k++) {
         (void)layout_run(&together, hybrids[k], NULL);
-        equal("hybrid", k, 0, LAYOUT_STEPS);
+        check_equal_runs("hybrid", k, 0, LAYOUT_STEPS);
     }
     for (size_t k = 0; k < sizeof others / sizeof *others; k += 2) {
         (void)layout_run(&first, others[k], NULL);
         (void)layout_run(&together, others[k + 1], NULL);
-        equal("other", k, 0, LAYOUT_STEPS);
+        check_equal_runs("other", k, 0, LAYOUT_STEPS);
     }
 }
 
-/* Returns the bytes of the gather of a step, mean over the ranks, late in a run of many small steps. */
-static double gathered(const char *zero, const char *gather) {
+/* Returns the mean over the ranks of the bytes gathered in a late step of a run with many small steps. */
+static double gathered_bytes_per_step(const char *zero, const char *gather) {
     char set[64];
     snprintf(set, sizeof set, "parallel.gather=%s", gather);
     const char *words[] = {"--set",  "model.d_model=128",
@@ -80,17 +80,20 @@ static double gathered(const char *zero, const char *gather) {
 
 static void flips_are_the_least(void **state) {
     (void)state;
-    double fp32 = gathered("1", "layer"), step = gathered("1", "step"),
-           flips = gathered("1", "flips"), linear = atof(fake_fact(&together, "params.linear")),
+    double fp32 = gathered_bytes_per_step("1", "layer"),
+           step = gathered_bytes_per_step("1", "step"),
+           flips = gathered_bytes_per_step("1", "flips"),
+           linear = atof(fake_fact(&together, "params.linear")),
            params = atof(fake_fact(&together, "params"));
-    /* Tensors that are not ternary remain fp32 here (no products of bf16). */
+    /* Without bf16 products, tensors that are not ternary are gathered as fp32. */
     double rest = 4 * (params - linear) * 0.75, codes = linear / 4 * 0.75;
     if (!(fabs(fp32 / (4 * params * 0.75) - 1) < 0.02 && fabs(step / (rest + codes) - 1) < 0.02))
         fail_msg("%.0f and %.0f bytes, not %.0f and %.0f", fp32, step, 4 * params * 0.75,
                  rest + codes);
     if (!(flips < step - 0.7 * codes))
         fail_msg("%.0f bytes with flips, %.0f without", flips - rest, codes);
-    assert_true(gathered("3", "flips") == flips && gathered("2", "flips") == flips);
+    assert_true(gathered_bytes_per_step("3", "flips") == flips &&
+                gathered_bytes_per_step("2", "flips") == flips);
 }
 
 static void a_checkpoint_resumes(void **state) {
@@ -107,7 +110,7 @@ static void a_checkpoint_resumes(void **state) {
         for (size_t i = 0; i < 14 && layouts[k][i]; i++) on[2 + i] = layouts[k][i];
         layout_part(&together, on, dir);
         assert_int_equal(together.n_steps, 3);
-        equal("resumed as", k, 5, 3);
+        check_equal_runs("resumed as", k, 5, 3);
     }
     layout_remove(dir);
 }

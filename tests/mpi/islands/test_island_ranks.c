@@ -50,7 +50,8 @@ int main(void) {
         cmocka_unit_test(an_island_of_a_pipeline),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (failed) bt_comm_abort(1); /* Aborts, because the other rank may wait for this one. */
+    if (failed)
+        bt_comm_abort(1); /* The other rank may wait for this rank, so the job is aborted. */
     bt_comm_finalize();
     return failed;
 }

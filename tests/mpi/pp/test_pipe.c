@@ -1,6 +1,6 @@
 // ctest: ranks=3
-/* Messages between pipeline stages: each border in both directions, in a chain and in a ring of chunks,
- * rounded or not; tables between the first and the last stage; counters. */
+/* Messages between pipeline stages in both directions, in a chain of stages and in a ring with several chunks of layers
+ * per stage, in fp32 and bf16; the tied table between the first and the last stage; counters of messages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,25 +24,25 @@ static bt_mesh mesh;
 static int stage;
 static bt_err err;
 
-/* A value that depends on border, number and element, and that bf16 represents exactly. */
-static float value(int border, int number, int i) {
+/* Returns a value that depends on border, number and element, and that bf16 represents exactly. */
+static float value_of_element(int border, int number, int i) {
     return (float)((border * 7 + number * 3 + i) % 128);
 }
 
-static void fill(float *x, int border, int number) {
-    for (int i = 0; i < ELEMS; i++) x[i] = value(border, number, i);
+static void fill_with_values(float *x, int border, int number) {
+    for (int i = 0; i < ELEMS; i++) x[i] = value_of_element(border, number, i);
 }
 
-static void check(const float *x, int border, int number) {
+static void check_values(const float *x, int border, int number) {
     for (int i = 0; i < ELEMS; i++)
-        if (x[i] != value(border, number, i))
+        if (x[i] != value_of_element(border, number, i))
             fail_msg("stage %d, border %d, message %d: value %d is %g", stage, border, number, i,
                      (double)x[i]);
 }
 
-/* Checks the counters since the reset: by the row of sends, and by sender. */
-static void counted(int64_t calls, int64_t logical, int64_t wire, const int64_t *messages,
-                    int64_t bytes_each) {
+/* Checks the counters since they were reset: the row of sends, and the number of messages by sender. */
+static void check_message_counters(int64_t calls, int64_t logical, int64_t wire,
+                                   const int64_t *messages, int64_t bytes_each) {
     const bt_traffic *t = bt_traffic_get(BT_COLL_SEND, BT_AXIS_PP);
     if (t->calls != calls || t->bytes_logical != logical || t->bytes_wire != wire)
         fail_msg("stage %d: %lld calls, %lld and %lld bytes, not %lld, %lld and %lld", stage,
@@ -57,8 +57,8 @@ static void counted(int64_t calls, int64_t logical, int64_t wire, const int64_t 
     bt_pairs_reset();
 }
 
-/* Borders are those between two virtual stages: chunk c of stage s is virtual stage c * STAGES + s. */
-static void passes(bool bf16, int chunks) {
+/* Border i is between virtual stages i and i + 1; chunk c of stage s is virtual stage c * STAGES + s. */
+static void check_all_borders(bool bf16, int chunks) {
     const int last = chunks * STAGES - 1;
     const bt_pipe_cfg c = {.elems = ELEMS, .bf16 = bf16, .chunks = chunks};
     const int64_t bytes = ELEMS * (bf16 ? 2 : 4);
@@ -81,13 +81,13 @@ static void passes(bool bf16, int chunks) {
                 if (from >= 0 && from <= last) {
                     memset(x, 0xff, sizeof x);
                     assert_int_equal(bt_pipe_recv(p, way, x, &err), BT_OK);
-                    check(x, down ? from : 50 + v, m + 10 * round);
+                    check_values(x, down ? from : 50 + v, m + 10 * round);
                     got[(from + STAGES) % STAGES]++;
                 }
                 if (to < 0 || to > last) continue;
-                fill(x, down ? v : 50 + to, m + 10 * round);
+                fill_with_values(x, down ? v : 50 + to, m + 10 * round);
                 assert_int_equal(bt_pipe_send(p, way, x, &err), BT_OK);
-                memset(x, 0, sizeof x); /* The buffer belongs to the caller again. */
+                memset(x, 0, sizeof x); /* The buffer is no longer used by the pipe. */
                 sent++;
             }
         assert_int_equal(bt_pipe_end(p, &err), BT_OK);
@@ -98,24 +98,24 @@ static void passes(bool bf16, int chunks) {
         assert_true(bt_traffic_get(BT_COLL_SEND, BT_AXIS_PP)->wait_ns > 0);
         assert_int_equal(bt_pipe_take_busy_ns(p), busy);
         assert_int_equal(bt_pipe_take_busy_ns(p), 0);
-        counted(sent, sent * ELEMS * 4, sent * bytes, got, bytes);
+        check_message_counters(sent, sent * ELEMS * 4, sent * bytes, got, bytes);
     }
     bt_pipe_destroy(p);
 }
 
 static void a_chain_of_stages(void **state) {
     (void)state;
-    passes(false, 1);
-    passes(true, 1);
+    check_all_borders(false, 1);
+    check_all_borders(true, 1);
 }
 
 static void a_ring_of_chunks(void **state) {
     (void)state;
-    passes(false, 2);
-    passes(true, 3);
+    check_all_borders(false, 2);
+    check_all_borders(true, 3);
 }
 
-/* halfway cases round to even */
+/* Halfway cases round to even. */
 static void values_are_rounded_on_request(void **state) {
     (void)state;
     static const float given[] = {1, 1 + 1 / 256.0f, 1 + 3 / 256.0f, 1 + 5 / 1024.0f, -3.14159274f},
@@ -139,8 +139,8 @@ static void values_are_rounded_on_request(void **state) {
     }
 }
 
-/* Destroying a pipe waits for its messages: it does not return before a late stage has received one. */
-static void the_end_waits_for_messages(void **state) {
+/* bt_pipe_destroy returns only after the other stage has received all messages. */
+static void destroying_a_pipe_waits_for_messages(void **state) {
     (void)state;
     static float x[ELEMS];
     int64_t times[2] = {0, 0}; /* start of the receiver; end of the sender */
@@ -172,7 +172,7 @@ static void same(const unsigned char *x, int number) {
     assert_memory_equal(x, want, TABLE);
 }
 
-/* Tables are exchanged between the first and the last stage; the middle ones are not involved. */
+/* Only the first and the last stage exchange the tied table. */
 static void tables_pass_between_the_ends(void **state) {
     (void)state;
     enum { LAST = STAGES - 1 };
@@ -212,7 +212,7 @@ static void tables_pass_between_the_ends(void **state) {
         assert_int_equal(bt_pipe_copy_up(p, 1, y, &err), BT_OK);
         assert_int_equal(bt_pipe_copy_up_wait(p, 1, &err), BT_OK);
         assert_int_equal(bt_pipe_copy_up_wait(p, 0, &err), BT_OK);
-        counted(2, 2 * TABLE, 2 * TABLE, none, 0);
+        check_message_counters(2, 2 * TABLE, 2 * TABLE, none, 0);
     }
     if (stage == 0) {
         memset(x, 0, sizeof x);
@@ -252,11 +252,11 @@ int main(void) {
         cmocka_unit_test(a_chain_of_stages),
         cmocka_unit_test(a_ring_of_chunks),
         cmocka_unit_test(values_are_rounded_on_request),
-        cmocka_unit_test(the_end_waits_for_messages),
+        cmocka_unit_test(destroying_a_pipe_waits_for_messages),
         cmocka_unit_test(tables_pass_between_the_ends),
         cmocka_unit_test(a_sum_reaches_all),
     };
-    alarm(30); /* ends a test that hangs */
+    alarm(30); /* A test that hangs is ended. */
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_mesh_release(&mesh);
     bt_threads_release();

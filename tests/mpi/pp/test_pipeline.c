@@ -1,11 +1,11 @@
 // ctest: ranks=4 timeout=600
-/* Pipelines on four ranks, whose stages have one or several chunks of layers, alone and with every other axis: losses
- * and gradients of one rank, element by element, its bits in reproducible training; bytes by the formula; a checkpoint
- * of one layout resumes in others. */
+/* Pipelines on four ranks, with one or several chunks of layers per stage, alone and with every other axis: losses and
+ * gradients equal those of one rank, element by element (bit for bit in reproducible training); the bytes sent follow
+ * the formula; a checkpoint of one layout resumes in the others. */
 #include "tests/mpi/tp.h"
 
-/* Five layers at 3e-4 change a code by rounding within twenty steps in some layouts (another order of sums),
- * which gives another model: see tests/mpi/layouts.h. */
+/* With five layers and a rate of 3e-4, some layouts change a ternary code by rounding within twenty steps, because they
+ * add in another order, and then the losses differ: see tests/mpi/layouts.h. */
 #define DEEP "--set", "model.layers=8", "--lr", "3e-5"
 #define CHUNKS(n) "--virtual-stages", n
 
@@ -97,9 +97,9 @@ static void reproducible_keeps_the_bits(void **state) {
     }
 }
 
-/* A micro-batch's residual (M, C) is sent by every (virtual) stage except the last, its gradient by every one except
- * the first; once a step the first and last stages exchange the tied table (V, C): gradients to the first,
- * weights to the last. All are fp32. */
+/* Every virtual stage except the last sends a micro-batch's residual (M, C), and every one except the first sends its
+ * gradient. Once a step the first and last stages exchange the tied table (V, C): gradients to the first, weights to
+ * the last. All are fp32. */
 static void check_bytes(const tp_layout *l, double bytes, int chunks) {
     double steps = 4, M = 4 * 32, C = 32, V = 64, micros = 4;
     tp_run(&together, &shapes[0], l);
@@ -124,7 +124,7 @@ static void bytes_follow_the_formula(void **state) {
     check_bytes(&(tp_layout){"pp 4, 2 chunks", 0, {FOUR_STAGES, CHUNKS("2")}}, 4, 2);
 }
 
-/* comm.pipe=bf16: half of the bytes between stages, and losses near those of fp32. */
+/* comm.pipe=bf16 halves the bytes between stages, and the losses are near those of fp32. */
 static void residuals_travel_as_bf16_on_request(void **state) {
     (void)state;
     static fake_sink plain;

@@ -1,6 +1,6 @@
 // ctest: ranks=6 timeout=200
-/* Three stages, two replicas, one of them with more micro-batches than the mean: as many are in flight as
- * the pipeline has stages. */
+/* A pipeline of three stages with two replicas, one of which has more micro-batches than the mean: at most as many
+ * micro-batches are in flight as there are stages. */
 #include "tests/mpi/tp.h"
 
 static const tp_shape shapes[] = {{"four layers", {"--set", "model.layers=4", "--lr", "1e-4"}}};

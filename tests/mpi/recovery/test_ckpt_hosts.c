@@ -1,7 +1,7 @@
 // ctest: ranks=2
-/* Checkpoints on hosts with separate folders: rank 0's list decides; all ranks use the newest one that each
- * of them has, complete and equal, and report why newer ones were skipped. The relative name of the folder
- * is the same on both ranks, whose working directories differ. */
+/* Checkpoints on hosts with separate folders: all ranks load the newest checkpoint in rank 0's folder that every rank
+ * has complete and equal, and report why they skipped newer ones. The relative name of the folder is the same on both
+ * ranks, whose working directories differ. */
 #include <sys/stat.h>
 
 #include "tests/engine/ckpt/ckpt_world.h"
@@ -11,23 +11,22 @@ static bt_comm *alone;
 
 static int me(void) { return bt_comm_rank(bt_comm_world()); }
 
-static void meet(void) {
+static void wait_for_both(void) {
     bt_err err = BT_ERR_INIT;
     check_ok(bt_barrier(bt_comm_world(), &err), &err);
 }
 
-static void shell(const char *command) {
+static void run_shell(const char *command) {
     if (system(command) != 0) fail_msg("%s", command);
 }
 
-static void empty(void) {
-    meet();
-    shell("rm -rf out && mkdir out");
-    meet();
+static void clear_folder(void) {
+    wait_for_both();
+    run_shell("rm -rf out && mkdir out");
+    wait_for_both();
 }
 
-/* Writes a checkpoint on this rank alone. */
-static void save(int64_t step) {
+static void save_alone(int64_t step) {
     static float x[100];
     bt_err err = BT_ERR_INIT;
     bt_ckpt_meta meta;
@@ -39,14 +38,13 @@ static void save(int64_t step) {
     bt_ckpt_meta_release(&meta);
 }
 
-/* Copies rank 0's folder to rank 1. */
 static void copy_to_other(void) {
-    meet();
-    if (me() == 1) shell("rm -rf out && cp -r ../0/out out");
-    meet();
+    wait_for_both();
+    if (me() == 1) run_shell("rm -rf out && cp -r ../0/out out");
+    wait_for_both();
 }
 
-/* Searches on both ranks; checks code, path and, on rank 0, the reasons for skipping. */
+/* Searches on both ranks; checks the code, the path and, on rank 0, the reasons for skipping. */
 static bt_code find_both(char *path, bt_text *why, bt_err *err) {
     bt_ckpt_meta meta;
     bt_err ignored = BT_ERR_INIT;
@@ -64,7 +62,7 @@ static bt_code find_both(char *path, bt_text *why, bt_err *err) {
     return code;
 }
 
-static void expect(const char *want, const char *reason) {
+static void expect_file(const char *want, const char *reason) {
     char path[PATH_MAX];
     bt_text why;
     bt_err err;
@@ -76,7 +74,7 @@ static void expect(const char *want, const char *reason) {
     bt_text_release(&why);
 }
 
-static void refuse(bt_code want, const char *says) {
+static void refuse_checkpoint(bt_code want, const char *says) {
     char path[PATH_MAX];
     bt_text why;
     bt_err err;
@@ -88,74 +86,75 @@ static void refuse(bt_code want, const char *says) {
 
 static void the_same_on_both_is_taken(void **state) {
     (void)state;
-    empty();
-    if (me() == 0) save(10);
+    clear_folder();
+    if (me() == 0) save_alone(10);
     copy_to_other();
-    expect("out/step-000000000010", NULL);
+    expect_file("out/step-000000000010", NULL);
 }
 
-/* the same step and name, from another save */
-static void another_one_of_the_same_name_is_not_taken(void **state) {
+/* Each rank saved a different checkpoint with the same step and name. */
+static void a_different_checkpoint_with_the_same_name_is_skipped(void **state) {
     (void)state;
-    empty();
-    if (me() == 0) save(10);
+    clear_folder();
+    if (me() == 0) save_alone(10);
     copy_to_other();
-    save(20);
-    expect("out/step-000000000010",
-           "step-000000000020 passed over (rank 1): 'out/step-000000000020' is another checkpoint "
-           "on this host than on rank 0's");
-    empty();
-    save(20);
-    refuse(BT_FORMAT, "is another checkpoint on this host than on rank 0's");
+    save_alone(20);
+    expect_file(
+        "out/step-000000000010",
+        "step-000000000020 passed over (rank 1): 'out/step-000000000020' is another checkpoint "
+        "on this host than on rank 0's");
+    clear_folder();
+    save_alone(20);
+    refuse_checkpoint(BT_FORMAT, "is another checkpoint on this host than on rank 0's");
 }
 
 static void one_that_a_rank_lacks_is_skipped(void **state) {
     (void)state;
-    empty();
-    if (me() == 0) save(10);
+    clear_folder();
+    if (me() == 0) save_alone(10);
     copy_to_other();
-    if (me() == 0) save(20);
-    meet();
-    expect("out/step-000000000010", "step-000000000020 passed over (rank 1): ");
-    /* Only another rank has it, so it is not in rank 0's list. */
-    if (me() == 0) shell("rm -rf out/step-000000000020");
-    if (me() == 1) save(30);
-    meet();
-    expect("out/step-000000000010", NULL);
-    if (me() == 0) shell("rm -rf out/step-*");
-    meet();
-    refuse(BT_NOTFOUND, "no checkpoint in 'out'");
+    if (me() == 0) save_alone(20);
+    wait_for_both();
+    expect_file("out/step-000000000010", "step-000000000020 passed over (rank 1): ");
+    /* Rank 0's folder lacks this checkpoint, so it is not considered. */
+    if (me() == 0) run_shell("rm -rf out/step-000000000020");
+    if (me() == 1) save_alone(30);
+    wait_for_both();
+    expect_file("out/step-000000000010", NULL);
+    if (me() == 0) run_shell("rm -rf out/step-*");
+    wait_for_both();
+    refuse_checkpoint(BT_NOTFOUND, "no checkpoint in 'out'");
 }
 
-/* Damaged on the host of the rank that verifies the file. */
-static void one_that_is_damaged_on_a_rank_is_skipped(void **state) {
+/* The file is damaged on the host of the rank that verifies it. */
+static void a_checkpoint_damaged_on_one_rank_is_skipped(void **state) {
     (void)state;
-    empty();
-    if (me() == 0) save(10);
+    clear_folder();
+    if (me() == 0) save_alone(10);
     copy_to_other();
     if (me() == 0) {
-        save(20);
-        shell("printf x | dd of=$(ls out/step-000000000020/data-*) bs=1 seek=400 conv=notrunc "
-              "status=none");
+        save_alone(20);
+        run_shell("printf x | dd of=$(ls out/step-000000000020/data-*) bs=1 seek=400 conv=notrunc "
+                  "status=none");
     }
-    meet();
-    if (me() == 1) shell("rm -rf out && cp -r ../0/out out");
-    meet();
-    expect("out/step-000000000010", "step-000000000020 passed over (rank 0): ");
+    wait_for_both();
+    if (me() == 1) run_shell("rm -rf out && cp -r ../0/out out");
+    wait_for_both();
+    expect_file("out/step-000000000010", "step-000000000020 passed over (rank 0): ");
 }
 
-/* The other rank has no folder. */
+/* Only rank 0 has the folder. */
 static void a_rank_without_the_folder_is_reported(void **state) {
     (void)state;
-    empty();
-    if (me() == 0) save(10);
-    if (me() == 1) shell("rm -rf out");
-    meet();
-    refuse(BT_FORMAT, "no checkpoint in 'out' can be used");
-    if (me() == 0) shell("rm -rf out");
-    if (me() == 1) save(10);
-    meet();
-    refuse(BT_NOTFOUND, "cannot open checkpoint folder 'out'");
+    clear_folder();
+    if (me() == 0) save_alone(10);
+    if (me() == 1) run_shell("rm -rf out");
+    wait_for_both();
+    refuse_checkpoint(BT_FORMAT, "no checkpoint in 'out' can be used");
+    if (me() == 0) run_shell("rm -rf out");
+    if (me() == 1) save_alone(10);
+    wait_for_both();
+    refuse_checkpoint(BT_NOTFOUND, "cannot open checkpoint folder 'out'");
 }
 
 int main(void) {
@@ -171,14 +170,14 @@ int main(void) {
         bt_comm_abort(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_on_both_is_taken),
-        cmocka_unit_test(another_one_of_the_same_name_is_not_taken),
+        cmocka_unit_test(a_different_checkpoint_with_the_same_name_is_skipped),
         cmocka_unit_test(one_that_a_rank_lacks_is_skipped),
-        cmocka_unit_test(one_that_is_damaged_on_a_rank_is_skipped),
+        cmocka_unit_test(a_checkpoint_damaged_on_one_rank_is_skipped),
         cmocka_unit_test(a_rank_without_the_folder_is_reported),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    if (rc) bt_comm_abort(1); /* Aborts, because the other rank may wait for this one. */
-    meet();
+    if (rc) bt_comm_abort(1); /* The other rank may wait for this rank, so the job is aborted. */
+    wait_for_both();
     if (me() == 0) {
         snprintf(own, sizeof own, "rm -rf '%s'", base);
         rc = system(own);

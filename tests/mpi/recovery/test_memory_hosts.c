@@ -1,7 +1,7 @@
 // ctest: ranks=4
-/* A state in memory spread over two hosts of two ranks each: it is restored on all ranks, whichever parts
- * their hosts lack; after the loss of the second host the first has all parts; a missing part is reported on
- * all ranks; transferred copies are removed. */
+/* Training state kept in memory on two hosts of two ranks each: all ranks get it back, whichever parts their hosts
+ * lack; the first host has all parts after the loss of the second; a missing part is an error on all ranks; transferred
+ * copies are removed. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -25,15 +25,15 @@ static char base[64];
 static float part[EACH], whole[N];
 
 static int me(void) { return bt_comm_rank(bt_comm_world()); }
-static float value(int64_t step, int i) { return (float)(step * 1000 + i % 977); }
+static float value_at(int64_t step, int i) { return (float)(step * 1000 + i % 977); }
 
-static void hosts(const char *text) {
+static void simulate_hosts(const char *text) {
     assert_int_equal(text ? setenv("BITRAIN_TEST_HOSTS", text, 1) : unsetenv("BITRAIN_TEST_HOSTS"),
                      0);
 }
 
 /* Each host has its own folder. */
-static const char *folder(int host) {
+static const char *folder_of_host(int host) {
     static char path[2][96];
     snprintf(path[host], sizeof path[host], "%s/%d/states", base, host);
     return path[host];
@@ -52,8 +52,8 @@ static void write_step(bt_memory_state *m, int64_t step, bool publish) {
     bt_ckpt_meta meta = {.step = step, .tokens = 4096 * step, .params_hash = 77, .run = "spread"};
     bt_err err = BT_ERR_INIT;
     bt_text_put(&meta.state, "{\"progress\": {\"updates\": 5}}");
-    for (int i = 0; i < EACH; i++) part[i] = value(step, me() * EACH + i);
-    wait_for_all_ranks(); /* all ranks, as in a step */
+    for (int i = 0; i < EACH; i++) part[i] = value_at(step, me() * EACH + i);
+    wait_for_all_ranks(); /* All ranks of a step write before one continues. */
     check_ok(bt_memory_state_write(m, &meta, 9, &err), &err);
     if (publish) bt_memory_state_publish(m);
     bt_ckpt_meta_release(&meta);
@@ -100,7 +100,7 @@ static bt_code read_back(const char *dir, uint64_t first, uint64_t count, int64_
         assert_int_equal(meta.tokens, 4096 * step);
         assert_true(bt_ckpt_state_real(&meta, "progress", "updates", 0) == 5);
         for (uint64_t i = 0; i < count; i++)
-            if (whole[i] != value(step, (int)(first + i)))
+            if (whole[i] != value_at(step, (int)(first + i)))
                 fail_msg("rank %d, element %d of step %d", me(), (int)(first + i), (int)step);
     }
     bt_ckpt_meta_release(&meta);
@@ -118,8 +118,8 @@ static int files_in(const char *dir, const char *with) {
     return n;
 }
 
-/* Removes everything on host 1, or on the first host rank 0's copy of rank 2's part. */
-static void lose(const char *what) {
+/* Removes all segments on host 1, or on the first host rank 0's copy of rank 2's part. */
+static void remove_segments(const char *what) {
     char cmd[256];
     wait_for_all_ranks();
     snprintf(cmd, sizeof cmd, "rm -rf %s/%s", base, what);
@@ -131,31 +131,31 @@ static void the_whole_state_is_restored(void **state) {
     (void)state;
     bt_err err;
     bt_memory_id id, seen;
-    hosts("2,2");
-    const char *dir = folder(me() / 2);
+    simulate_hosts("2,2");
+    const char *dir = folder_of_host(me() / 2);
     bt_memory_state *m = open_state(dir, 1, NULL);
     for (int64_t step = 1; step <= 4; step++) write_step(m, step, true);
     wait_for_all_ranks();
-    /* Rank 0's part decides; each rank has its own pair, and the first host has the copies. */
-    assert_true(bt_memory_state_find(folder(0), &seen, NULL));
+    /* Each rank has two alternating segments, and the first host has copies of the other host's parts. */
+    assert_true(bt_memory_state_find(folder_of_host(0), &seen, NULL));
     assert_int_equal(seen.step, 4);
-    assert_int_equal(files_in(folder(0), "state-"), 8);
-    assert_int_equal(files_in(folder(1), "state-"), 4);
+    assert_int_equal(files_in(folder_of_host(0), "state-"), 8);
+    assert_int_equal(files_in(folder_of_host(1), "state-"), 4);
     assert_int_equal(bt_memory_state_total(m) > (me() < 2 ? 4u : 2u) * EACH * sizeof(float), 1);
 
     check_ok(read_back(dir, 0, N, 4, &id, &err), &err);
-    /* No message is sent. */
+    /* Each rank reads its own part, so no message is sent. */
     check_ok(read_back(dir, (uint64_t)me() * EACH, EACH, 4, &id, &err), &err);
     check_ok(read_back(dir, (uint64_t)(3 - me()) * EACH + 7, EACH - 9, 4, &id, &err), &err);
     assert_int_equal(files_in(dir, "copy"), 0);
 
-    /* A state that all ranks wrote, and rank 0 has not published, is not used. */
+    /* All ranks wrote this state but rank 0 did not publish it, so it is not used. */
     write_step(m, 5, me() != 0);
     wait_for_all_ranks();
     check_ok(read_back(dir, 0, N, 4, &id, &err), &err);
     bt_memory_state_close(m);
 
-    /* The next attempt overwrites the other state. */
+    /* The next attempt overwrites the state that was not published. */
     m = open_state(dir, 2, &id);
     write_step(m, 5, me() != 0);
     wait_for_all_ranks();
@@ -167,44 +167,44 @@ static void the_whole_state_is_restored(void **state) {
     bt_memory_state_close(m);
 }
 
-/* The second host is lost and the first has its parts; all four ranks run there. */
+/* The second host is lost; all four ranks now run on the first host, which has the second host's parts. */
 static void one_host_has_everything(void **state) {
     (void)state;
     bt_err err;
     bt_memory_id id;
-    lose("1");
-    hosts("4");
-    check_ok(read_back(folder(0), 0, N, 5, &id, &err), &err);
-    /* The host returns empty and receives the parts that its ranks need. */
-    hosts("2,2");
-    check_ok(read_back(folder(me() / 2), (uint64_t)me() * EACH, EACH, 5, &id, &err), &err);
-    assert_int_equal(files_in(folder(1), "state-"), 0);
-    /* another host's segment, of which its ranks have none */
-    hosts("3,1");
-    check_ok(read_back(folder(me() / 3), 0, N, 5, &id, &err), &err);
+    remove_segments("1");
+    simulate_hosts("4");
+    check_ok(read_back(folder_of_host(0), 0, N, 5, &id, &err), &err);
+    /* The second host returns without segments and receives the parts that its ranks need. */
+    simulate_hosts("2,2");
+    check_ok(read_back(folder_of_host(me() / 2), (uint64_t)me() * EACH, EACH, 5, &id, &err), &err);
+    assert_int_equal(files_in(folder_of_host(1), "state-"), 0);
+    /* The ranks of this host need a segment of the other host. */
+    simulate_hosts("3,1");
+    check_ok(read_back(folder_of_host(me() / 3), 0, N, 5, &id, &err), &err);
 }
 
 static void a_missing_part_is_reported(void **state) {
     (void)state;
     bt_err err;
     bt_memory_id id;
-    hosts("2,2");
-    lose("0/states/state-00002-*");
-    assert_int_equal(read_back(folder(me() / 2), 0, N, 5, &id, &err), BT_FORMAT);
+    simulate_hosts("2,2");
+    remove_segments("0/states/state-00002-*");
+    assert_int_equal(read_back(folder_of_host(me() / 2), 0, N, 5, &id, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "has 3 of 4 ranks' parts of step 5"));
     /* The copy was damaged after it was written. */
-    bt_memory_state *m = open_state(folder(me() / 2), 3, NULL);
+    bt_memory_state *m = open_state(folder_of_host(me() / 2), 3, NULL);
     write_step(m, 6, true);
     wait_for_all_ranks();
     bt_memory_state_close(m);
-    lose("1");
+    remove_segments("1");
     if (me() == 0) {
-        DIR *d = opendir(folder(0));
+        DIR *d = opendir(folder_of_host(0));
         for (struct dirent *e; (e = readdir(d));) {
             char path[400];
             struct stat st;
             if (strncmp(e->d_name, "state-00003", 11) != 0) continue;
-            snprintf(path, sizeof path, "%s/%s", folder(0), e->d_name);
+            snprintf(path, sizeof path, "%s/%s", folder_of_host(0), e->d_name);
             const int fd = open(path, O_RDWR);
             assert_int_equal(fstat(fd, &st), 0);
             assert_int_equal(pwrite(fd, "x", 1, st.st_size - 65), 1);
@@ -213,13 +213,13 @@ static void a_missing_part_is_reported(void **state) {
         closedir(d);
     }
     wait_for_all_ranks();
-    assert_int_equal(read_back(folder(me() / 2), 0, N, 6, &id, &err), BT_FORMAT);
+    assert_int_equal(read_back(folder_of_host(me() / 2), 0, N, 6, &id, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "is damaged: 'w' weight, rank 3's part"));
-    /* Ranks that do not need it receive no error. */
-    assert_int_equal(read_back(folder(me() / 2), 0, 3 * EACH, 6, &id, &err), BT_OK);
+    /* Ranks that do not need the damaged part receive no error. */
+    assert_int_equal(read_back(folder_of_host(me() / 2), 0, 3 * EACH, 6, &id, &err), BT_OK);
 }
 
-/* Ranks alternate between hosts, so that the first host's parts have no copy. */
+/* Ranks alternate between hosts, so the first host's parts have no copy. */
 static void each_part_has_its_keeper(void **state) {
     (void)state;
     static const struct {
@@ -231,7 +231,7 @@ static void each_part_has_its_keeper(void **state) {
                 {"1,1,4", 6, {-1, 2, 0, 0, 0, 0}}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int kept[8] = {0};
-        hosts(rows[i].hosts);
+        simulate_hosts(rows[i].hosts);
         for (int r = 0; r < rows[i].n; r++) {
             assert_int_equal(bt_memory_keeper(r, rows[i].n), rows[i].keeper[r]);
             if (rows[i].keeper[r] >= 0) kept[rows[i].keeper[r]]++;
@@ -240,24 +240,24 @@ static void each_part_has_its_keeper(void **state) {
     }
 }
 
-/* A folder locked by a supervisor remains. */
+/* A folder that a supervisor has locked remains. */
 static void folders_are_removed_with_their_states(void **state) {
     (void)state;
     char lock[128];
-    hosts(NULL);
+    simulate_hosts(NULL);
     snprintf(lock, sizeof lock, "%s/0/lock", base);
     if (me() == 0) {
         bt_err err = BT_ERR_INIT;
         close(open(lock, O_CREAT | O_WRONLY, 0600));
-        bt_memory_dir_remove(folder(0));
-        assert_true(files_in(folder(0), "state-") > 0);
+        bt_memory_dir_remove(folder_of_host(0));
+        assert_true(files_in(folder_of_host(0), "state-") > 0);
         unlink(lock);
-        bt_memory_dir_remove(folder(0));
+        bt_memory_dir_remove(folder_of_host(0));
         *strrchr(lock, '/') = '\0';
         assert_int_equal(access(lock, F_OK), -1);
-        /* belongs to another user */
+        /* the lock belongs to another user */
         assert_int_equal(symlink("/dev/shm", lock), 0);
-        assert_int_equal(bt_memory_dir_make(folder(0), &err), BT_IO);
+        assert_int_equal(bt_memory_dir_make(folder_of_host(0), &err), BT_IO);
         assert_int_equal(unlink(lock), 0);
     }
     wait_for_all_ranks();
@@ -278,7 +278,7 @@ int main(void) {
                                        cmocka_unit_test(folders_are_removed_with_their_states)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", base);
-    if (failed) bt_comm_abort(1); /* Aborts, because the remaining ranks may wait for this one. */
+    if (failed) bt_comm_abort(1); /* Other ranks may wait for this rank, so the job is aborted. */
     if (me() == 0 && system(cmd) != 0) return 1;
     bt_comm_finalize();
     return 0;

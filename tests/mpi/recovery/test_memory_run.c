@@ -1,7 +1,7 @@
 // ctest: ranks=4
-/* Trainings with states in memory on two simulated hosts of two ranks: with plain data parallelism the first host
- * keeps everything, with ZeRO-3 every rank its part, and the first host copies of the second one's parts. At the end
- * spread states are removed. */
+/* Training with states in memory on two simulated hosts of two ranks each: with plain data parallelism the first host
+ * keeps the whole state; with ZeRO-3 every rank keeps its part and the first host also copies of the second host's
+ * parts. Such distributed states are removed at the end. */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -13,7 +13,6 @@ static fake_sink sink;
 
 static int me(void) { return bt_comm_rank(bt_comm_world()); }
 
-/* Trains with these words; each host has its own folder. */
 static void train(const char *const *words) {
     bt_err err = BT_ERR_INIT;
     bt_run_cfg cfg;
@@ -35,8 +34,8 @@ static void train(const char *const *words) {
     if (bt_barrier(bt_comm_world(), &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
-/* Number of segments in the folder of a host. */
-static int segments(int host) {
+/* Counts the segments in a host's folder. */
+static int segments_of_host(int host) {
     char path[96];
     int n = 0;
     snprintf(path, sizeof path, "%s/%d/states", base, host);
@@ -50,7 +49,7 @@ static int during[2]; /* segments of each host at the newest record */
 
 static void count_segments(void *arg, const bt_step_record *r) {
     (void)arg, (void)r;
-    for (int h = 0; h < 2; h++) during[h] = segments(h);
+    for (int h = 0; h < 2; h++) during[h] = segments_of_host(h);
 }
 
 static void each_layout_keeps_its_state(void **state) {
@@ -58,7 +57,7 @@ static void each_layout_keeps_its_state(void **state) {
     static const struct {
         const char *const words[8];
         bool spread;
-        int on[2], left; /* two segments a rank, and as many for a copy; of the first host */
+        int on[2], left; /* two segments per rank, and two per copy */
     } rows[] = {
         {{NULL}, false, {4, 0}, 4},
         {{"--zero", "3"}, true, {8, 4}, 0},
@@ -72,7 +71,7 @@ static void each_layout_keeps_its_state(void **state) {
             assert_int_equal(strstr(fact, "copied to the next host") != NULL, rows[i].spread);
             for (int h = 0; h < 2; h++) assert_int_equal(during[h], rows[i].on[h]);
             /* Only rank 0 is the first rank of a real host, so the second folder is not removed. */
-            assert_int_equal(segments(0), rows[i].left);
+            assert_int_equal(segments_of_host(0), rows[i].left);
             bt_memory_state_drop(folder);
         }
     }
@@ -91,9 +90,9 @@ int main(void) {
     snprintf(folder, sizeof folder, "%s/%d/states", base, me() / 2);
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_layout_keeps_its_state)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (failed) bt_comm_abort(1); /* Aborts, because the remaining ranks may wait for this one. */
+    if (failed) bt_comm_abort(1); /* Other ranks may wait for this rank, so the job is aborted. */
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", base);
-    if (me() == 0 && system(cmd) != 0) return 1; /* NOLINT: the folder is this test's */
+    if (me() == 0 && system(cmd) != 0) return 1; /* NOLINT: the folder is created by this test */
     bt_comm_finalize();
     return 0;
 }

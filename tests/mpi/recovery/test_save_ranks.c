@@ -1,6 +1,6 @@
 // ctest: ranks=4
-/* A checkpoint of several ranks: each writes its own file; a save that fails on one rank fails on all with the same
- * error, and the older checkpoint loads. */
+/* Each rank writes its own file of a checkpoint. A save that fails on one rank fails on all with the same error, and
+ * the previous checkpoint loads. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <math.h>
@@ -14,7 +14,8 @@ static float values[ALL];
 
 static int me(void) { return bt_comm_rank(bt_comm_world()); }
 
-static bt_code save(const char *dir, int64_t step, int attempt, bt_ckpt_saved *out, bt_err *err) {
+static bt_code save_on_ranks(const char *dir, int64_t step, int attempt, bt_ckpt_saved *out,
+                             bt_err *err) {
     bt_ckpt_meta meta;
     const bt_ckpt_slice own = {
         "w", "weight",    ALL,  (uint64_t)(me() * EACH), EACH, values + me() * EACH, 0,
@@ -28,7 +29,7 @@ static bt_code save(const char *dir, int64_t step, int attempt, bt_ckpt_saved *o
     return code;
 }
 
-/* The newest checkpoint that all ranks find is of this step. */
+/* Checks that all ranks find the checkpoint of this step as the newest. */
 static void newest_is(int64_t step) {
     bt_ckpt_meta meta = {0};
     bt_err err = BT_ERR_INIT;
@@ -44,13 +45,12 @@ static void each_rank_writes_its_own(void **state) {
     bt_ckpt_saved saved;
     ckpt_manifest m;
     static const int writers[] = {0, 2, 3};
-    check_ok(save(base, 100, 0, &saved, &err), &err);
+    check_ok(save_on_ranks(base, 100, 0, &saved, &err), &err);
     check_ok(ckpt_manifest_read(saved.path, &m, &err), &err);
     assert_true(m.world_size == RANKS && m.n_files == RANKS - 1 && m.meta.step == 100);
     assert_string_equal(saved.hash, m.seal);
     for (size_t i = 0; i < m.n_files; i++) assert_int_equal(m.files[i].rank, writers[i]);
     ckpt_manifest_release(&m);
-    /* All data are read back except those of the silent rank. */
     for (int r = 0; r < RANKS; r++) {
         float back[EACH];
         const bt_ckpt_slice one = {"w",  "weight", ALL, (uint64_t)(r * EACH), EACH,
@@ -70,7 +70,7 @@ static void an_error_of_one_rank_is_that_of_all(void **state) {
                 {3, 0, true, BT_DAMAGED},
                 {0, 0, false, BT_IO},
                 {2, 0, false, BT_IO},
-                {-1, 2, false, BT_BUSY}}; /* attempt 3 began there: the fence */
+                {-1, 2, false, BT_BUSY}}; /* A later attempt (3) uses the folder. */
     bt_err err;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const bool here = rows[i].rank == me();
@@ -78,7 +78,7 @@ static void an_error_of_one_rank_is_that_of_all(void **state) {
         if (here && rows[i].not_finite) values[me() * EACH + 7] = NAN;
         if (rows[i].attempt && me() == 0) check_ok(bt_ckpt_begin(base, 3, &err), &err);
         const char *dir = here && !rows[i].not_finite ? "/proc/none" : base;
-        assert_int_equal(save(dir, 200, rows[i].attempt, NULL, &err), rows[i].code);
+        assert_int_equal(save_on_ranks(dir, 200, rows[i].attempt, NULL, &err), rows[i].code);
         assert_int_equal(err.rank, rows[i].rank < 0 ? 0 : rows[i].rank);
         values[me() * EACH + 7] = before;
         newest_is(100);

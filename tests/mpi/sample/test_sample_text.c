@@ -1,6 +1,6 @@
 // ctest: ranks=2
-/* The text that a model generates at validations: equal on one rank and in every layout, begins with the
- * given prompt, and differs between models. */
+/* The text that a model generates at validations is the same on one rank and in every layout, begins with the given
+ * prompt, and differs between models. */
 #include "tests/engine/data/data_fixture.h"
 #include "tests/mpi/layouts.h"
 
@@ -19,7 +19,7 @@ static void write_data(void) {
     snprintf(data_path, sizeof data_path, "%s", fixture_text("text.txt", text));
 }
 
-/* the run's sample texts in order, from the bodies of events */
+/* the texts of a run in order, from the bodies of its events */
 typedef struct samples {
     size_t n;
     char body[8][256];
@@ -46,7 +46,7 @@ static bt_run_cfg cfg_of(const char *data, const char *const *more) {
     return cfg;
 }
 
-static samples run(const char *data, const char *const *more) {
+static samples run_and_collect_samples(const char *data, const char *const *more) {
     bt_run_cfg cfg = cfg_of(data, more);
     bt_err err = BT_ERR_INIT;
     tiny_run(&cfg, &heard, NULL, "");
@@ -73,7 +73,7 @@ static void every_layout_writes_the_text_of_one_rank(void **state) {
         {NULL},        {"--tp", "2"},   {"--tp", "2", "--set", "mesh.sequence=false"},
         {"--pp", "2"}, {"--zero", "3"}, {"--zero", "3", "--set", "parallel.gather=step"}};
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
-        samples s = run(data_path, layouts[l]);
+        samples s = run_and_collect_samples(data_path, layouts[l]);
         assert_int_equal(s.n, lonely.n);
         for (size_t i = 0; i < s.n; i++) {
             assert_int_equal(s.step[i], lonely.step[i]);
@@ -92,20 +92,20 @@ static void a_text_for_every_validation_of_what_was_learned(void **state) {
 static void the_configured_prompt_is_used(void **state) {
     (void)state;
     static const char *const words[] = {"--set", "train.sample_prompt=Dogs ran", NULL};
-    samples s = run(data_path, words);
+    samples s = run_and_collect_samples(data_path, words);
     assert_int_equal(s.n, 6);
     assert_non_null(strstr(s.body[0], "\"prompt\":\"Dogs ran\""));
 }
 
-/* One prompt per line of a file; each has a text at every validation. */
+/* With one prompt per line of a file, every validation generates a text for each prompt. */
 static void prompts_of_a_file_have_a_text_each(void **state) {
     (void)state;
     static char setting[340];
     snprintf(setting, sizeof setting, "train.sample_prompt=@%s",
              fixture_text("prompts.txt", "Dogs ran\r\n\nthe cat \n"));
     const char *const words[] = {"--set", setting, NULL};
-    samples s = run(data_path, words);
-    assert_int_equal(s.n, 8); /* eight of twelve; the rest exceed the array */
+    samples s = run_and_collect_samples(data_path, words);
+    assert_int_equal(s.n, 8); /* eight of twelve texts fit the array */
     for (size_t i = 0; i < s.n; i++) {
         assert_int_equal(s.step[i], 4 * (i / 2) + 3);
         assert_non_null(
@@ -116,8 +116,8 @@ static void prompts_of_a_file_have_a_text_each(void **state) {
 static void no_text_is_written_by_default(void **state) {
     (void)state;
     static const char *const none[] = {"--set", "train.sample_tokens=0", NULL};
-    assert_int_equal(run(data_path, none).n, 0);
-    assert_int_equal(run("synth:chain", NULL).n, 0);
+    assert_int_equal(run_and_collect_samples(data_path, none).n, 0);
+    assert_int_equal(run_and_collect_samples("synth:chain", NULL).n, 0);
 }
 
 static void assert_sample_refused(const char *setting, const char *says) {
@@ -133,8 +133,7 @@ static void assert_sample_refused(const char *setting, const char *says) {
     bt_threads_release();
 }
 
-/* A prompt that fills the sequence (32 tokens) ends the run with an error, and so does a file without
- * prompts. */
+/* A prompt that fills the sequence of 32 tokens ends the run with an error, and so does a file without prompts. */
 static void impossible_prompts_are_refused(void **state) {
     (void)state;
     char setting[340];
@@ -152,7 +151,7 @@ int main(void) {
     void *state = NULL;
     if (fixture_setup(&state) != 0) return 1;
     write_data();
-    lonely = run(data_path, NULL);
+    lonely = run_and_collect_samples(data_path, NULL);
     if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 2) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_writes_the_text_of_one_rank),

@@ -1,6 +1,6 @@
 // ctest: ranks=3
-/* Parts of shards gathered one after the other in every walk, with shards that lack a part and ranks with
- * unequal numbers of passes, one of them late. */
+/* ZeRO prefetches the parts of shards one after the other in every order of passes, including shards that lack a part
+ * and ranks with unequal numbers of passes, one of them late. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "engine/parallel/mpi/mesh.h"
 #include "engine/parallel/shard/weight_prefetch.h"
 
-/* Short messages are sent eagerly, long ones after a request. */
+/* Short messages are sent eagerly, long messages after a handshake. */
 enum { PARTS = 5, RANKS = 3, LONGEST = 200000 };
 
 static size_t size_of(int shard, size_t part) {
@@ -36,13 +36,13 @@ static void check_part(const bt_prefetch *f, int round, size_t part) {
 }
 
 /* Visits all parts of `passes` passes; returns how many parts were received. */
-static size_t walk(bt_prefetch *f, bt_passes kind, int round, size_t passes, bool late) {
+static size_t visit_all_parts(bt_prefetch *f, bt_passes kind, int round, size_t passes, bool late) {
     size_t came = 0, here = PARTS;
     bt_err err = BT_ERR_INIT;
     for (size_t p = 0; p < passes; p++) {
         for (size_t k = 0; k < (kind == BT_PASSES_FORWARD_BACKWARD ? 2 * PARTS : PARTS); k++) {
             size_t part = k < PARTS ? k : 2 * PARTS - 1 - k;
-            if (part == here) continue; /* current part */
+            if (part == here) continue; /* this rank's own part */
             if (came > 0) assert_int_equal(bt_prefetch_next(f, &err), BT_OK);
             if (late) bt_sleep_ns(2000000);
             assert_int_equal(bt_prefetch_wait(f, part, &err), BT_OK);
@@ -87,7 +87,8 @@ static void parts_are_received_in_every_walk(void **state) {
         bt_traffic_reset();
         bt_pairs_reset();
         assert_int_equal(bt_prefetch_begin(f, rounds[r].walk, rounds[r].passes, &err), BT_OK);
-        size_t came = walk(f, rounds[r].walk, r, rounds[r].passes[me], rounds[r].late == me);
+        size_t came = visit_all_parts(f, rounds[r].walk, r, rounds[r].passes[me],
+                                      rounds[r].late == me);
         assert_int_equal(came, bt_prefetch_visits(rounds[r].walk, PARTS, rounds[r].passes[me]));
         assert_int_equal(bt_prefetch_drain_sends(f, &err), BT_OK);
         assert_int_equal(bt_barrier(bt_comm_world(), &err), BT_OK);
@@ -127,7 +128,7 @@ int main(void) {
         bt_threads_init(1, &err) != BT_OK)
         return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(parts_are_received_in_every_walk)};
-    alarm(30); /* ends a test that hangs */
+    alarm(30); /* A test that hangs is ended. */
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_threads_release();
     bt_comm_finalize();

@@ -1,7 +1,7 @@
 // ctest: ranks=4
-/* Optimizer states and weights in few bytes with train.reproducible: four ranks with any ZeRO stage,
- * tensor parallelism and pipelines, AdamW, Lion and Muon: losses, norms and weights have the bits of one
- * rank, since the noise of a state or a weight belongs to an element of the whole tensor. */
+/* Compressed optimizer states and weights with train.reproducible: on four ranks with any ZeRO stage, tensor
+ * parallelism and pipelines, with AdamW, Lion and Muon, the losses, norms and weights have the bits of one rank,
+ * because the rounding noise depends only on the position of an element in the whole tensor. */
 #include "tests/mpi/layouts.h"
 
 #define SHAPE "--set", "train.unit=4", "--set", "model.kv_heads=2"
@@ -43,8 +43,8 @@ static void the_bits_of_one_rank(void **state) {
     static const bt_step_metric exact[] = {BT_MS_LOSS, BT_MS_GRAD_NORM};
     for (size_t k = 0; k < N_KINDS; k++)
         for (size_t l = 0; l < N_LAYOUTS; l++) {
-            /* Combinations: log8 with bf16 weights in every layout; the remaining formats with ZeRO-3, alone
-             * and with tp; AdamW's log8 and Muon also with ZeRO-1 and the gather of flips. */
+            /* These combinations are tested: log8 with bf16 weights in every layout; the other formats with ZeRO-3,
+             * alone and with tensor parallelism; AdamW's log8 and Muon also with ZeRO-1 and parallel.gather=flips. */
             if (k != 2 && l != 3 && l != 5 && !((k == 0 || k == 4) && (l == 1 || l == 7))) continue;
             run(&together, k, layouts[l]);
             assert_int_equal(together.n_steps, STEPS);
@@ -61,7 +61,6 @@ static void the_bits_of_one_rank(void **state) {
         }
 }
 
-/* The losses differ from those of fp32, and are near them. */
 static void the_losses_are_near_those_of_fp32(void **state) {
     (void)state;
     for (size_t k = 0; k < 4; k++) {

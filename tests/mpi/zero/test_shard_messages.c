@@ -1,6 +1,6 @@
 // ctest: ranks=3
-/* Messages between shards: values of ranges at any position, stripe by stripe; changed ternary codes, step
- * by step; counters. */
+/* Messages between shards: values of ranges at any position, in stripes; ternary codes that changed since the last
+ * step; counters. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static bt_mesh mesh;
 static int me;
 static bt_err err;
 
-static void reset(void) {
+static void reset_counters(void) {
     bt_traffic_reset();
     bt_pairs_reset();
 }
@@ -33,7 +33,7 @@ static bt_shards shards;
 static float wide[TOTAL];
 static uint16_t narrow[TOTAL];
 
-static int owner(size_t i) {
+static int owner_of_value(size_t i) {
     for (size_t s = 0; s < shards.n_stripes; s++)
         for (int r = 0; r < RANKS; r++) {
             const bt_range p = bt_shards_piece(&shards, s, r);
@@ -43,7 +43,7 @@ static int owner(size_t i) {
     return -1;
 }
 
-/* Ranges of two kinds of values with gaps between them, which do not change. */
+/* Ranges of two kinds of values are sent; the values in the gaps between the ranges do not change. */
 static void pieces_are_sent_to_all(void **state) {
     (void)state;
     enum { N = 5 };
@@ -60,22 +60,22 @@ static void pieces_are_sent_to_all(void **state) {
             at[k], half ? (void *)(narrow + at[k].begin) : (void *)(wide + at[k].begin),
             half ? 2 : 4};
         for (size_t i = at[k].begin; i < at[k].end; i++) {
-            const int r = owner(i);
+            const int r = owner_of_value(i);
             bytes[r] += half ? 2 : 4;
-            if (i == at[k].begin || owner(i - 1) != r) parts[r]++;
+            if (i == at[k].begin || owner_of_value(i - 1) != r) parts[r]++;
         }
     }
     assert_int_equal(bt_shard_all_gather_create(&g, &mesh, &shards, ranges, N, &err), BT_OK);
-    memset(ranges, 0, sizeof ranges); /* copied */
+    memset(ranges, 0, sizeof ranges); /* The gather has its own copy of the ranges. */
     for (int together = 0; together < 2; together++) {
         for (size_t i = 0; i < TOTAL; i++) {
-            const bool mine = owner(i) == me;
+            const bool mine = owner_of_value(i) == me;
             wide[i] = mine ? (float)(i + 1) : -1;
             narrow[i] = mine ? (uint16_t)(i % 65521) : 65535;
         }
-        reset();
+        reset_counters();
         const uint64_t wire = bt_comm_bytes_wire(), logical = bt_comm_bytes_logical();
-        /* No exchange was started. */
+        /* Without a started exchange this call has no effect. */
         assert_int_equal(bt_shard_all_gather_finish(g, &err), BT_OK);
         assert_int_equal(bt_traffic_get(BT_COLL_ALL_GATHER, BT_AXIS_SHARD)->calls, 0);
         for (size_t s = 0; s < shards.n_stripes; s++) {
@@ -87,7 +87,7 @@ static void pieces_are_sent_to_all(void **state) {
             int in = -1;
             for (int k = 0; k < N; k++)
                 if (i >= at[k].begin && i < at[k].end) in = k;
-            const bool mine = owner(i) == me;
+            const bool mine = owner_of_value(i) == me;
             const float w = mine || (in >= 0 && in % 2 == 0) ? (float)(i + 1) : -1;
             const uint16_t n = mine || (in >= 0 && in % 2) ? (uint16_t)(i % 65521) : 65535;
             if (wide[i] != w || narrow[i] != n)
@@ -109,13 +109,13 @@ static void pieces_are_sent_to_all(void **state) {
     bt_shard_all_gather_destroy(g);
 }
 
-/* codes of a step; the last shard has none */
+/* Returns the codes of a step; the last shard has none. */
 static size_t codes_of(int shard, int step, unsigned char *x) {
     static const size_t sizes[] = {4001, 60, 0};
     for (size_t i = 0; i < sizes[shard]; i++) {
         unsigned v = 0;
         for (int k = 0; k < 4;
-             k++) { /* One in a hundred changes from step to step; all change in step 3. */
+             k++) { /* One in a hundred codes changes from step to step; all change in step 3. */
             const uint64_t u = bt_rng_u64(5, (uint64_t)(shard + 10 * step), 4 * i + (uint64_t)k),
                            still = bt_rng_u64(5, (uint64_t)shard, 4 * i + (uint64_t)k);
             v |= (unsigned)((u % 100 == 0 || step == 3 ? u / 100 : still) % 3) << 2 * k;
@@ -134,7 +134,7 @@ static void changed_codes_are_sent_to_all(void **state) {
     assert_int_equal(bt_flip_gather_create(&f, &mesh, sizes, &err), BT_OK);
     for (int step = 0; step < 5; step++) {
         const uint64_t wire = bt_comm_bytes_wire(), logical = bt_comm_bytes_logical();
-        reset();
+        reset_counters();
         codes_of(me, step, own);
         assert_int_equal(bt_flip_gather_run(f, own, &err), BT_OK);
         for (int r = 0; r < RANKS; r++) {
@@ -166,7 +166,7 @@ int main(void) {
         cmocka_unit_test(pieces_are_sent_to_all),
         cmocka_unit_test(changed_codes_are_sent_to_all),
     };
-    alarm(30); /* ends a test that hangs */
+    alarm(30); /* A test that hangs is ended. */
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_mesh_release(&mesh);
     bt_comm_finalize();

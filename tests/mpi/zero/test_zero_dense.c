@@ -1,7 +1,7 @@
 // ctest: ranks=4 timeout=200
-/* ZeRO-3 of weights that are not ternary: dense layers, embedding and head. Every layout has the bits of one
- * rank, with fp32 products and (if this machine has them) bf16 products; only owners hold latent weights;
- * bytes by the formula; checkpoints resume in other layouts. */
+/* ZeRO-3 with weights that are not ternary (dense layers, embedding and head): every layout has the bits of one rank,
+ * with fp32 products and, if this machine has them, bf16 products; only owners hold latent weights; the bytes follow
+ * the formula; checkpoints resume in other layouts. */
 #include <unistd.h>
 
 #include "engine/kernels/table/kernels.h"
@@ -11,7 +11,7 @@
 #define DENSE "--set", "model.linear=dense"
 #define BF16 "--isa", "auto", "--precision", "bf16"
 
-/* half: products read weights as bf16 */
+/* half: products read the weights as bf16 */
 static const struct shape {
     const char *name, *words[14];
     bool half, dense;
@@ -57,7 +57,7 @@ static void words_of(const char *words[WORDS], size_t shape, const char *const *
     words[n] = NULL;
 }
 
-/* bf16 products are tested if this processor has them. */
+/* Products in bf16 are tested only on processors that support them. */
 static bool is_shape_tested(size_t shape) {
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
@@ -83,7 +83,7 @@ static void the_bits_of_one_rank(void **state) {
     const char *words[WORDS];
     for (size_t s = 0; s < N_SHAPES; s++) {
         for (size_t k = 0; is_shape_tested(s) && k < N_LAYOUTS; k++) {
-            /* The other two shapes have these layouts. */
+            /* The other two shapes test these layouts. */
             if (s % 2 == 0 && k % 2 == 0) continue;
             words_of(words, s, layouts[k].words);
             layout_run(&together, words, NULL);
@@ -94,8 +94,8 @@ static void the_bits_of_one_rank(void **state) {
     }
 }
 
-/* Exactly one rank of a replica holds each divided latent weight (untouched memory reads as zero); all ranks
- * hold the norms. */
+/* Exactly one rank of a replica holds each latent weight that ZeRO-3 divides (untouched memory reads as zero); all
+ * ranks hold the norms. */
 static void only_the_owner_holds_a_latent_weight(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -127,8 +127,8 @@ static void only_the_owner_holds_a_latent_weight(void **state) {
     }
 }
 
-/* A rank sends 1/4 of the gradients to 3 ranks, and 1/4 of the weights: those of dense layers in every
- * gather, as bf16 or fp32; embedding and head once, as bf16 or fp32; norms once. */
+/* A rank sends 1/4 of the gradients to 3 ranks and 1/4 of the weights: those of dense layers in every gather, those of
+ * embedding and head once, each as bf16 or fp32, and the norms once. */
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     for (size_t s = 0; s < N_SHAPES; s++) {
@@ -144,7 +144,7 @@ static void bytes_follow_the_formula(void **state) {
                            value = shapes[s].half ? 2 : 4,
                            gathers = layout_gathers(once == 1, 4, 2);
             assert_true(linear > 0 && linear < all);
-            /* Norms are a thousandth of it. */
+            /* The norms add a thousandth. */
             double want = 0.75 * (4 * all + gathers * value * linear + value * (all - linear));
             if (!(fabs(got / want - 1) < 0.01))
                 fail_msg("%s: %.0f bytes a step and rank, %.0f by the formula", shapes[s].name, got,
@@ -153,8 +153,8 @@ static void bytes_follow_the_formula(void **state) {
     }
 }
 
-static void part(fake_sink *f, size_t shape, const char *const *layout, const char *dir,
-                 const char *stop_after, const char *resume_dir) {
+static void run_dense_part(fake_sink *f, size_t shape, const char *const *layout, const char *dir,
+                           const char *stop_after, const char *resume_dir) {
     const char *words[WORDS];
     const char *more[32] = {"--steps", "8", "--stop-after", stop_after};
     size_t n = 4;
@@ -174,10 +174,10 @@ static void a_checkpoint_resumes_in_every_layout(void **state) {
             if (w > 0 && s != 1 && s != 2) continue;
             char dir[64];
             layout_folder(dir);
-            part(&whole, s, from->words, NULL, "0", "");
-            part(&first, s, from->words, dir, "5", "");
+            run_dense_part(&whole, s, from->words, NULL, "0", "");
+            run_dense_part(&first, s, from->words, dir, "5", "");
             for (size_t k = 0; k < N_LAYOUTS; k += w == 0 && s == 1 ? 1 : 3) {
-                part(&rest, s, layouts[k].words, NULL, "0", dir);
+                run_dense_part(&rest, s, layouts[k].words, NULL, "0", dir);
                 assert_int_equal(rest.n_steps, 3);
                 same_bits(&whole, 5, &rest, shapes[s].name, layouts[k].name);
             }

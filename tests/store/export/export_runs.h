@@ -1,4 +1,4 @@
-/* export_runs.h - a small run with known points, and the progress that an export reports. */
+/* export_runs.h - a small run with known metrics, and a recorder of the progress that an export reports. */
 #ifndef BT_TESTS_STORE_EXPORT_RUNS_H
 #define BT_TESTS_STORE_EXPORT_RUNS_H
 
@@ -52,7 +52,8 @@ static void small_run(const bt_tmp *t) {
                                        .wall_us = began_us + 1500000,
                                        .title = "odd \"thing\""});
     double bin[BT_MD_COUNT];
-    for (int i = 0; i < BT_MD_COUNT; i++) bin[i] = i == 0 ? 7 : NAN; /* weights only */
+    for (int i = 0; i < BT_MD_COUNT; i++)
+        bin[i] = i == 0 ? 7 : NAN; /* Only weights have a maximum. */
     sink->rows(sink->ctx, &(bt_row_record){.scope = BT_SCOPE_DISTRIBUTION,
                                            .step = 1,
                                            .n = 1,

@@ -1,5 +1,6 @@
 // ctest: timeout=60
-/* TensorBoard's event files are read back by an independent decoder. */
+/* An exported TensorBoard event file, read by a decoder that shares no code with the exporter, has every point of the
+ * run once. */
 #include <sys/stat.h>
 
 #include "../synth_run.h"
@@ -19,7 +20,7 @@ static uint32_t slow_crc32c(const unsigned char *p, size_t n) {
     return ~crc;
 }
 
-static uint32_t unmask(uint32_t m) {
+static uint32_t unmask_crc(uint32_t m) {
     uint32_t rot = m - 0xA282EAD8u;
     return rot >> 17 | rot << 15;
 }
@@ -48,7 +49,7 @@ static void decode_message(const unsigned char *p, size_t n, int depth, scalar *
         switch (key & 7) {
         case 0:
             assert_true(depth == 0 && field == 2);
-            s->step = (int64_t)varint(&p) - 1; /* Files count steps from 1. */
+            s->step = (int64_t)varint(&p) - 1; /* The exporter writes step 0 as 1. */
             break;
         case 1:
             assert_true(depth == 0 && field == 1);
@@ -67,7 +68,7 @@ static void decode_message(const unsigned char *p, size_t n, int depth, scalar *
             else if (depth == 2 && field == 1)
                 snprintf(s->tag, sizeof s->tag, "%.*s", (int)m, (const char *)p);
             else if (depth == 2 && (field == 5 || field == 8 || field == 9))
-                s->other |= 1u << field; /* a histogram, text or settings, or data of a plugin */
+                s->other |= 1u << field; /* histograms, texts, settings, plugin data */
             else
                 fail_msg("field %u at depth %d", field, depth);
             p += m;
@@ -104,12 +105,12 @@ static void read_events(const char *path, tally *t) {
         uint32_t crc;
         memcpy(&n, head, 8);
         memcpy(&crc, head + 8, 4);
-        assert_true(unmask(crc) == slow_crc32c(head, 8));
+        assert_true(unmask_crc(crc) == slow_crc32c(head, 8));
         assert_true(n < 4096);
         body = realloc(body, n + 4);
         assert_true(fread(body, 1, n + 4, f) == n + 4);
         memcpy(&crc, body + n, 4);
-        assert_true(unmask(crc) == slow_crc32c(body, n));
+        assert_true(unmask_crc(crc) == slow_crc32c(body, n));
         scalar s = {.step = 0};
         decode_message(body, n, 0, &s);
         if (t->records++ == 0) {
@@ -120,7 +121,7 @@ static void read_events(const char *path, tally *t) {
         if (s.other) continue;
         assert_true(s.has_value);
         if (strcmp(s.tag, "train/loss") == 0) {
-            /* live steps only: no zigzag at the restart */
+            /* Steps repeated after a restart are exported once, so the numbers increase by one. */
             assert_int_equal(s.step, t->last_step + 1);
             assert_true(fabs(s.value - bt_synth_loss(s.step)) < 1e-6);
             assert_true(s.wall > t->last_wall);
@@ -139,7 +140,7 @@ static void read_events(const char *path, tally *t) {
     free(body);
 }
 
-static void make(const bt_tmp *t) {
+static void write_two_ranks(const bt_tmp *t) {
     bt_synth s = bt_synth_default("s");
     s.straggler = 2;
     s.excess = 0.5;
@@ -148,8 +149,8 @@ static void make(const bt_tmp *t) {
     OK(bt_synth_make(t->db, &s, err));
 }
 
-/* ctx: the previous share */
-static void rises(void *ctx, double done) {
+/* ctx points to the previous share. */
+static void check_progress_increases(void *ctx, double done) {
     double *last = ctx;
     assert_true(done >= *last && done <= 1);
     *last = done;
@@ -161,11 +162,11 @@ static void tensorboard_files_are_sound(void **state) {
     char path[1200];
     int64_t points = 0, again = 0;
     double share = 0;
-    const bt_export_cfg of_s = {.run = "s", .progress = rises, .ctx = &share};
+    const bt_export_cfg of_s = {.run = "s", .progress = check_progress_increases, .ctx = &share};
     tally got;
     struct stat st;
-    make(t);
-    assert_true(bt_crc32c("123456789", 9) == 0xE3069283u); /* the check value of CRC-32C */
+    write_two_ranks(t);
+    assert_true(bt_crc32c("123456789", 9) == 0xE3069283u); /* published check value of CRC-32C */
     OK(bt_db_open(&db, t->db, err));
     OK(bt_export_tensorboard(db, &of_s, t->dir, true, path, &points, err));
     assert_true(share > 0.5);
@@ -175,10 +176,10 @@ static void tensorboard_files_are_sound(void **state) {
     assert_int_equal(got.layers, 10);
     assert_int_equal(got.means, 200);
     assert_int_equal(got.last_step, 199);
-    assert_true(points > got.records); /* including the ranks' files */
+    assert_true(points > got.records); /* The total includes the points of the ranks' files. */
     OK(bt_export_tensorboard(db, &of_s, t->dir, true, path, &again, err));
     assert_true(points == again);
-    read_events(path, &got); /* The file is replaced, not extended. */
+    read_events(path, &got); /* The second export replaces the file. */
     assert_int_equal(got.losses, 200);
     char rank[1300], part[1300];
     snprintf(rank, sizeof rank, "%s/s/rank3", t->dir);
@@ -188,7 +189,7 @@ static void tensorboard_files_are_sound(void **state) {
     bt_db_close(db);
 }
 
-/* Lists the steps of train/loss in the order of the file. */
+/* Lists the steps of train/loss in file order. */
 static void losses_of(const char *path, char *out, size_t size) {
     unsigned char head[12], body[8192];
     FILE *f = fopen(path, "rb");
@@ -206,7 +207,7 @@ static void losses_of(const char *path, char *out, size_t size) {
     fclose(f);
 }
 
-/* Lists every point of a file in its order: "step tag value\n". */
+/* Lists every point of a file, in file order, as "step tag value\n". */
 static void points_of(const char *path, char *out, size_t size) {
     unsigned char head[12], body[1024];
     FILE *f = fopen(path, "rb");
@@ -266,7 +267,7 @@ static void event_files_contain_the_record(void **state) {
                 "1 step/step_ms 450\n1 step/data_ms 10.5\n1 step/fwd_ms 21\n1 step/bwd_ms 0\n"
                 "2 step/step_ms 650\n2 step/data_ms 10.5\n2 step/fwd_ms 21\n2 step/bwd_ms 30\n");
     assert_int_equal(n, 23 + 2 * 12);
-    /* every 256 rows of a file: the main file has five of seven queries */
+    /* The main file takes five of seven queries and reports progress once per 256 rows. */
     assert_int_equal(progress_times, 3);
     static const double shares[] = {0, 5 / 7.0, 6 / 7.0};
     for (int i = 0; i < 3; i++) assert_true(fabs(progress_said[i] - shares[i]) < 1e-9);
@@ -274,7 +275,6 @@ static void event_files_contain_the_record(void **state) {
     assert_int_equal(access(rank, F_OK), -1);
     OK(bt_export_tensorboard(db, &(bt_export_cfg){.run = "small"}, dir, false, path, &n, err));
     assert_int_equal(n, 23);
-    /* If the file cannot be written, no part of it remains. */
     memset(longest, 'x', sizeof longest);
     longest[961] = '\0';
     assert_int_equal(bt_export_tensorboard(db, &cfg, longest, false, path, &n, &why), BT_ARG);
@@ -288,7 +288,7 @@ static void event_files_contain_the_record(void **state) {
     assert_int_equal(unlink(dir), 0);
     OK(bt_export_tensorboard(db, &cfg, dir, false, path, &n, err));
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(mkdir(path, 0700), 0); /* It cannot get its name. */
+    assert_int_equal(mkdir(path, 0700), 0); /* A folder occupies the name of the file to export. */
     snprintf(rank, sizeof rank, "%s/x", path);
     fclose(fopen(rank, "w"));
     snprintf(want, sizeof want, "%s/small/events.out.tfevents.1700000000.bitrain.0.0.part", dir);
@@ -320,7 +320,7 @@ static bool write_more_steps(void *ctx) {
     return true;
 }
 
-/* A growing run is exported repeatedly, with each point once. */
+/* An export that follows a growing run writes each point once. */
 static void a_growing_run_is_followed(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -347,7 +347,7 @@ static void a_growing_run_is_followed(void **state) {
     bt_writer_close(late.w);
 }
 
-/* Progress is reported with each 256th row of each query, as a share of all rows of the file. */
+/* An export reports progress after each 256th row of a query, as a share of all rows of the file. */
 static void long_exports_report_progress(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -367,7 +367,7 @@ static void long_exports_report_progress(void **state) {
     OK(bt_db_open(&db, t->db, err));
     progress_times = 0;
     OK(bt_export_tensorboard(db, &cfg, t->dir, false, path, &points, err));
-    assert_int_equal(progress_times, 3); /* The remaining queries have no rows here. */
+    assert_int_equal(progress_times, 3); /* Only the first query returns rows in this run. */
     for (int i = 0; i < 3; i++) assert_true(fabs(progress_said[i] - 256 * i / 600.0 / 5) < 1e-12);
     bt_db_close(db);
 }

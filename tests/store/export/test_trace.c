@@ -1,5 +1,5 @@
 // ctest: timeout=60
-/* A trace has the spans, counters and instants of the record, and no overlap on a lane. */
+/* An exported trace has the spans, counters and instants of the run, and spans in one lane do not overlap. */
 #include "export_runs.h"
 
 #define HEAD \
@@ -80,8 +80,8 @@ static void a_trace_contains_the_record(void **state) {
     bt_db_close(db);
 }
 
-/* Steps whose durations add up to more than the time between their ends: no span begins before the previous
- * one on its lane ends, and each keeps its end. */
+/* The recorded durations add up to more than the time between the ends of the steps. Each span keeps its end and begins
+ * no earlier than the previous span of its lane ends. */
 static void spans_do_not_overlap(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;

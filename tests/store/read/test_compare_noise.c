@@ -1,5 +1,5 @@
 // ctest: timeout=60
-/* Comparisons estimate their noise; conditions of a gate are parsed. */
+/* The noise that is estimated for a compared figure, and the syntax of gate conditions. */
 #include "../store_test.h"
 #include "../synth_run.h"
 #include "store/read/compare_runs.h"
@@ -41,7 +41,7 @@ static void a_difference_within_the_noise_is_none(void **state) {
     assert_int_equal(base.n, 40);
     assert_true(base.x == 500000);
     assert_true(fabs(base.value - (3 - 0.001 * 479.5)) < 0.05);
-    /* uniform noise, n = 40 */
+    /* The noise is uniform with 40 values. */
     assert_true(base.noise > 0.1 / sqrt(3) / sqrt(40) / 2 &&
                 base.noise < 0.1 / sqrt(3) / sqrt(40) * 2);
     OK(bt_gate_parse("loss > +0.1% @ tokens=500k", &g, err));
@@ -53,7 +53,7 @@ static void a_difference_within_the_noise_is_none(void **state) {
     near.value = base.value + 4 * base.noise;
     assert_int_equal(bt_gate_check(&g, &near, &base), BT_GATE_FAILS);
     near.value = NAN;
-    /* A run without the figure cannot pass. */
+    /* A run without the compared figure fails the gate. */
     assert_int_equal(bt_gate_check(&g, &near, &base), BT_GATE_FAILS);
     double end = 0;
     OK(bt_db_common_end(db, (const char *[]){"base", "worse"}, 2, BT_AT_TOKENS, &end, err));

@@ -1,11 +1,11 @@
-/* Comparison of two runs: levels and their noise, the end of the shorter run, the first difference, and
- * conditions with their results. */
+/* Comparison of two runs: the level and noise of a figure, runs of different lengths, the first step that differs, and
+ * the results of gate conditions. */
 #include "../store_test.h"
 #include "store/read/compare_runs.h"
 #include "tests/message.h"
 
-/* A run whose loss at a step is loss[step]. */
-static void make(const char *path, const char *name, const double *loss, int n) {
+/* Records a run in which step i has the loss loss[i]. */
+static void record_losses(const char *path, const char *name, const double *loss, int n) {
     bt_run_start start = bt_fake_run(name);
     bt_writer *w = NULL;
     int attempt;
@@ -26,8 +26,8 @@ static void make(const char *path, const char *name, const double *loss, int n) 
 
 static const double falling[] = {9, 8, 7, 6, 5, 4, 3, 2}, uneven[] = {9, 8, 7, 6, 5, 4, 4, 1, 2, 3};
 
-static bt_level level(bt_db *db, const char *run, const char *metric, bt_at_axis axis, double x,
-                      int window) {
+static bt_level level_of_figure(bt_db *db, const char *run, const char *metric, bt_at_axis axis,
+                                double x, int window) {
     bt_level l;
     OK(bt_db_level(db, run, metric, &(bt_at){axis, x}, window, &l, err));
     return l;
@@ -42,27 +42,27 @@ static void is_level(bt_level l, int n, double value, double x) {
 static void levels_of_a_window(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
-    make(t->db, "a", falling, 8);
-    make(t->db, "b", uneven, 10);
+    record_losses(t->db, "a", falling, 8);
+    record_losses(t->db, "b", uneven, 10);
     OK(bt_db_open(&db, t->db, err));
-    bt_level l = level(db, "a", "loss", BT_AT_STEP, NAN, 3);
+    bt_level l = level_of_figure(db, "a", "loss", BT_AT_STEP, NAN, 3);
     is_level(l, 3, 3, 8);
-    assert_true(isnan(l.noise)); /* the noise of three values is unknown */
-    l = level(db, "a", "loss", BT_AT_STEP, NAN, 4);
+    assert_true(isnan(l.noise)); /* Three values are too few for an estimate. */
+    l = level_of_figure(db, "a", "loss", BT_AT_STEP, NAN, 4);
     is_level(l, 4, 3.5, 8);
-    assert_true(fabs(l.noise) < 1e-6); /* a straight line has no noise */
-    is_level(level(db, "a", "loss", BT_AT_STEP, 5, 2), 2, 5.5, 5);
-    is_level(level(db, "a", "loss", BT_AT_STEP, 5.9, 1), 1, 5, 5);
-    is_level(level(db, "a", "loss", BT_AT_STEP, 5, 0), 1, 5, 5);
-    is_level(level(db, "a", "loss", BT_AT_STEP, INFINITY, 5000), 8, 5.5, 8);
-    is_level(level(db, "a", "loss", BT_AT_TIME, 6, 1), 1, 7, 6);
-    is_level(level(db, "a", "loss", BT_AT_TOKENS, 399, 1), 1, 7, 300);
-    l = level(db, "a", "loss", BT_AT_STEP, 0.5, 4);
+    assert_true(fabs(l.noise) < 1e-6); /* A straight line has no noise. */
+    is_level(level_of_figure(db, "a", "loss", BT_AT_STEP, 5, 2), 2, 5.5, 5);
+    is_level(level_of_figure(db, "a", "loss", BT_AT_STEP, 5.9, 1), 1, 5, 5);
+    is_level(level_of_figure(db, "a", "loss", BT_AT_STEP, 5, 0), 1, 5, 5);
+    is_level(level_of_figure(db, "a", "loss", BT_AT_STEP, INFINITY, 5000), 8, 5.5, 8);
+    is_level(level_of_figure(db, "a", "loss", BT_AT_TIME, 6, 1), 1, 7, 6);
+    is_level(level_of_figure(db, "a", "loss", BT_AT_TOKENS, 399, 1), 1, 7, 300);
+    l = level_of_figure(db, "a", "loss", BT_AT_STEP, 0.5, 4);
     assert_true(l.n == 0 && isnan(l.value) && isnan(l.noise));
-    is_level(level(db, "a", "steps", BT_AT_STEP, NAN, 4), 1, 8, 8);
-    is_level(level(db, "a", "steps", BT_AT_TOKENS, 1, 4), 1, 8, 800);
+    is_level(level_of_figure(db, "a", "steps", BT_AT_STEP, NAN, 4), 1, 8, 8);
+    is_level(level_of_figure(db, "a", "steps", BT_AT_TOKENS, 1, 4), 1, 8, 800);
     /* 4, 1, 2, 3: squared deviations of 4.8 around their line, 2 degrees of freedom, mean over 4 */
-    l = level(db, "b", "loss", BT_AT_STEP, NAN, 4);
+    l = level_of_figure(db, "b", "loss", BT_AT_STEP, NAN, 4);
     is_level(l, 4, 2.5, 10);
     assert_true(fabs(l.noise - sqrt(4.8 / 2 / 4)) < 1e-6);
     bt_err why = BT_ERR_INIT;
@@ -90,19 +90,19 @@ static void levels_of_a_window(void **state) {
     bt_db_close(db);
 }
 
-/* A window has at most the newest thousand values. */
+/* A level uses at most the newest thousand values. */
 static void windows_are_bounded(void **state) {
     enum { N = 1003 };
     static double loss[N];
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     for (int i = 0; i < N; i++) loss[i] = i;
-    make(t->db, "a", loss, N);
+    record_losses(t->db, "a", loss, N);
     OK(bt_db_open(&db, t->db, err));
-    is_level(level(db, "a", "loss", BT_AT_STEP, NAN, 999), 999, 503, N);
-    is_level(level(db, "a", "loss", BT_AT_STEP, NAN, 1000), 1000, 502.5, N);
-    is_level(level(db, "a", "loss", BT_AT_STEP, NAN, 1001), 1000, 502.5, N);
-    is_level(level(db, "a", "steps", BT_AT_TIME, NAN, 1), 1, N, 2 * N);
+    is_level(level_of_figure(db, "a", "loss", BT_AT_STEP, NAN, 999), 999, 503, N);
+    is_level(level_of_figure(db, "a", "loss", BT_AT_STEP, NAN, 1000), 1000, 502.5, N);
+    is_level(level_of_figure(db, "a", "loss", BT_AT_STEP, NAN, 1001), 1000, 502.5, N);
+    is_level(level_of_figure(db, "a", "steps", BT_AT_TIME, NAN, 1), 1, N, 2 * N);
     bt_db_close(db);
 }
 
@@ -147,7 +147,7 @@ static void conditions_are_read(void **state) {
     bt_err why = BT_ERR_INIT;
     char longest[sizeof g.metric + 8];
     memset(longest, 'm', sizeof longest);
-    /* the longest possible name, and one character more */
+    /* the longest permitted name, then one character more */
     for (size_t more = 0; more < 2; more++) {
         strcpy(longest + sizeof g.metric - 1 + more, ">1");
         assert_int_equal(bt_gate_parse(longest, &g, &why), more ? BT_ARG : BT_OK);
@@ -166,13 +166,14 @@ static void conditions_are_evaluated(void **state) {
         double run, noise, base, base_noise;
         bt_gate_result want;
     } rows[] = {{"loss > 2", 2, NAN, 9, NAN, BT_GATE_HOLDS},
-                {"loss > 2", 2.1, 5, 9, 5, BT_GATE_FAILS}, /* An absolute limit has no noise. */
+                {"loss > 2", 2.1, 5, 9, 5,
+                 BT_GATE_FAILS}, /* An absolute limit ignores the noise. */
                 {"loss < 2", 2, NAN, 9, NAN, BT_GATE_HOLDS},
                 {"loss < 2", 1.9, NAN, 9, NAN, BT_GATE_FAILS},
                 {"loss > 2", NAN, NAN, 9, NAN, BT_GATE_FAILS},
                 {"loss > +1", 5, NAN, 4, NAN, BT_GATE_HOLDS},
                 {"loss > +1", 5.1, NAN, 4, NAN, BT_GATE_FAILS},
-                {"loss > +1", 6, 0, 4, 1, BT_GATE_NOISE}, /* twice the noise */
+                {"loss > +1", 6, 0, 4, 1, BT_GATE_NOISE}, /* The noise is twice this limit. */
                 {"loss > +1", 6.1, 0, 4, 1, BT_GATE_FAILS},
                 {"loss > +1", 6, 1, 4, NAN, BT_GATE_NOISE},
                 {"loss > +1", 14, 3, 4, 4, BT_GATE_NOISE},
@@ -181,7 +182,7 @@ static void conditions_are_evaluated(void **state) {
                 {"loss < -1", 1.9, 0, 4, 1, BT_GATE_FAILS},
                 {"loss > +50%", 6, 0, 4, 0, BT_GATE_HOLDS},
                 {"loss > +50%", 6.1, 0, 4, 0, BT_GATE_FAILS},
-                /* relative to the size, whatever its sign */
+                /* A relative limit applies to the absolute value of the baseline. */
                 {"loss > +50%", -2, 0, -4, 0, BT_GATE_HOLDS},
                 {"loss > +50%", -1.9, 0, -4, 0, BT_GATE_FAILS},
                 {"loss > +1", NAN, NAN, 4, NAN, BT_GATE_FAILS},
@@ -194,7 +195,7 @@ static void conditions_are_evaluated(void **state) {
         if (bt_gate_check(&g, &run, &base) != rows[i].want)
             fail_msg("row %zu: %s", i, rows[i].text);
         const bt_gate_result alone = bt_gate_check(&g, &run, NULL);
-        /* no baseline */
+        /* Conditions relative to a baseline fail without one. */
         assert_int_equal(alone, g.relative ? BT_GATE_FAILS : rows[i].want);
         assert_int_equal(bt_gate_check(&g, &none, &base), BT_GATE_FAILS);
     }

@@ -1,4 +1,5 @@
-/* Lenses: those shipped with the program, and files that hide them, are added, or cannot be read. */
+/* The list of lenses (saved queries): shipped lenses, and the user's files that add a lens, replace a shipped one or
+ * cannot be read. */
 #include <sys/stat.h>
 
 #include "../store_test.h"
@@ -13,18 +14,18 @@ static void put_bytes(const char *folder, const char *file, const char *bytes, s
     assert_int_equal(fclose(f), 0);
 }
 
-static void put(const char *folder, const char *file, const char *text) {
+static void write_lens_file(const char *folder, const char *file, const char *text) {
     put_bytes(folder, file, text, strlen(text));
 }
 
-/* BITRAIN_LENSES names the test's folder. */
+/* Points BITRAIN_LENSES to a folder in the test's temporary folder. */
 static const char *own_folder(void **state) {
     const bt_tmp *t = *state;
     setenv("BITRAIN_LENSES", t->dir, 1);
     return t->dir;
 }
 
-static int position(const bt_lens *list, size_t n, const char *name) {
+static int position_of_lens(const bt_lens *list, size_t n, const char *name) {
     for (size_t i = 0; i < n; i++)
         if (strcmp(list[i].name, name) == 0) return (int)i;
     return -1;
@@ -52,7 +53,7 @@ static void files_of_a_folder_are_lenses(void **state) {
     assert_true(shipped > 3);
     char hidden[64];
     snprintf(hidden, sizeof hidden, "%s", list[1].name);
-    for (size_t i = 0; i < shipped; i++) { /* Each has a description and a query. */
+    for (size_t i = 0; i < shipped; i++) {
         assert_true(list[i].about[0] && list[i].sql.len > 10);
         assert_string_equal(list[i].file, "");
         is_lens(list[i].name, list[i].about, bt_text_str(&list[i].sql));
@@ -60,29 +61,29 @@ static void files_of_a_folder_are_lenses(void **state) {
     release(list, shipped);
 
     char file[80], names[64 + 1], want[200];
-    put(dir, "zeta.sql", "--   the last letter\nSELECT 'z'");
-    put(dir, "alpha.sql", "SELECT 'a'");
+    write_lens_file(dir, "zeta.sql", "--   the last letter\nSELECT 'z'");
+    write_lens_file(dir, "alpha.sql", "SELECT 'a'");
     snprintf(file, sizeof file, "%s.sql", hidden);
-    put(dir, file, "--mine\r\nSELECT 'mine'");
-    put(dir, ".sql", "SELECT 1");
-    put(dir, "notes.txt", "SELECT 1");
-    put(dir, "asql", "SELECT 1");
-    put(dir, "Upper Case.sql", "SELECT 1");
+    write_lens_file(dir, file, "--mine\r\nSELECT 'mine'");
+    write_lens_file(dir, ".sql", "SELECT 1");
+    write_lens_file(dir, "notes.txt", "SELECT 1");
+    write_lens_file(dir, "asql", "SELECT 1");
+    write_lens_file(dir, "Upper Case.sql", "SELECT 1");
     put_bytes(dir, "nul.sql", "SELECT\0 1", 9);
     memset(names, 'n', 64);
     names[64] = '\0';
     snprintf(file, sizeof file, "%s.sql", names);
-    put(dir, file, "SELECT 1");
+    write_lens_file(dir, file, "SELECT 1");
     OK(bt_lens_list(&list, &n, err));
     assert_int_equal(n, shipped + 2);
-    /* User lenses first, by name; then the shipped ones that are not hidden. */
-    assert_int_equal(position(list, n, "alpha") + position(list, n, "zeta") +
-                         position(list, n, hidden),
+    /* The user's lenses, sorted by name, precede the shipped lenses that they do not replace. */
+    assert_int_equal(position_of_lens(list, n, "alpha") + position_of_lens(list, n, "zeta") +
+                         position_of_lens(list, n, hidden),
                      0 + 1 + 2);
-    assert_true(position(list, n, "alpha") < position(list, n, "zeta"));
+    assert_true(position_of_lens(list, n, "alpha") < position_of_lens(list, n, "zeta"));
     for (size_t i = 3; i < n; i++) assert_string_equal(list[i].file, "");
     snprintf(want, sizeof want, "%s/alpha.sql", dir);
-    assert_string_equal(list[position(list, n, "alpha")].file, want);
+    assert_string_equal(list[position_of_lens(list, n, "alpha")].file, want);
     release(list, n);
     is_lens("alpha", "", "SELECT 'a'");
     is_lens("zeta", "the last letter", "--   the last letter\nSELECT 'z'");
@@ -101,7 +102,7 @@ static void invalid_lenses(void **state) {
     const char *dir = own_folder(state);
     char want[240], path[200];
     bt_lens l;
-    put(dir, "alpha.sql", "SELECT 'a'");
+    write_lens_file(dir, "alpha.sql", "SELECT 'a'");
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         bt_err why = BT_ERR_INIT;
         assert_int_equal(bt_lens_find(none[i].name, &l, &why), BT_NOTFOUND);
@@ -135,7 +136,7 @@ static void the_longest_lens(void **state) {
     free(text);
 }
 
-/* The folders searched for lenses, in this order. */
+/* The folders that are searched for lenses, in order of precedence. */
 static void places_of_lenses(void **state) {
     const bt_tmp *t = *state;
     char made[300];
@@ -145,9 +146,9 @@ static void places_of_lenses(void **state) {
              "mkdir -p '%s/own' '%s/config/bitrain/lenses' '%s/home/.config/bitrain/lenses'",
              t->dir, t->dir, t->dir);
     assert_int_equal(system(made), 0);
-    put(t->dir, "own/here.sql", "SELECT 'own'");
-    put(t->dir, "config/bitrain/lenses/here.sql", "SELECT 'config'");
-    put(t->dir, "home/.config/bitrain/lenses/here.sql", "SELECT 'home'");
+    write_lens_file(t->dir, "own/here.sql", "SELECT 'own'");
+    write_lens_file(t->dir, "config/bitrain/lenses/here.sql", "SELECT 'config'");
+    write_lens_file(t->dir, "home/.config/bitrain/lenses/here.sql", "SELECT 'home'");
     snprintf(made, sizeof made, "%s/own", t->dir);
     setenv("BITRAIN_LENSES", made, 1);
     snprintf(made, sizeof made, "%s/config", t->dir);

@@ -1,4 +1,4 @@
-/* The view `runs` of a run that has not ended: its state from its process, its times from its ledger. */
+/* The view `runs` derives the state of an unfinished run from its process and the times from its recorded steps. */
 #include "../store_test.h"
 #include "store/read/live_runs.h"
 #include "store/read/run_state.h"
@@ -7,8 +7,9 @@
 enum { NO_PROCESS = 0x7ffffff0, STEPS = 10 }; /* No process has this number. */
 #define SECOND_US INT64_C(1000000)
 
-/* Ten steps of step_s seconds in their own records, two seconds apart, the last at end_us. */
-static void make(const char *path, const char *name, int pid, int64_t end_us, double step_s) {
+/* Records ten steps of step_s seconds, two seconds apart; the last one ends at end_us. */
+static void record_ten_steps(const char *path, const char *name, int pid, int64_t end_us,
+                             double step_s) {
     char here[BT_HOST_MAX] = "";
     bt_run_start start = bt_fake_run(name);
     bt_writer *w = NULL;
@@ -35,13 +36,13 @@ static double read_run_column(const char *path, const char *name, const char *co
     return bt_number(path, sql, name);
 }
 
-/* After the newest record of a dead process nothing is known: the columns are those of its ledger. */
+/* The process died, so the columns cover the time up to the newest record. */
 static void times_of_a_lost_run(void **state) {
     const bt_tmp *t = *state;
     bt_ledger l = {0};
     sqlite3 *db = NULL;
-    make(t->db, "other", (int)getpid(), bt_wall_us(), 2);
-    make(t->db, "r", NO_PROCESS, 1700000000 * SECOND_US, 2);
+    record_ten_steps(t->db, "other", (int)getpid(), bt_wall_us(), 2);
+    record_ten_steps(t->db, "r", NO_PROCESS, 1700000000 * SECOND_US, 2);
     assert_string_equal(bt_word(t->db, "SELECT state FROM runs WHERE run = ?1", "r"), "lost");
     assert_string_equal(bt_word(t->db, "SELECT state FROM runs WHERE run = ?1", "other"),
                         "running");
@@ -65,12 +66,13 @@ static void times_of_a_lost_run(void **state) {
     sqlite3_close(db);
 }
 
-/* Twenty minutes after the newest record a run with long steps is training, one with short steps is lost. */
+/* Twenty minutes after the newest record, a run whose steps take long is still training and a run with short steps is
+ * lost. */
 static void silence_depends_on_the_step_time(void **state) {
     const bt_tmp *t = *state;
     const int64_t end_us = bt_wall_us() - 1200 * SECOND_US;
-    make(t->db, "long", (int)getpid(), end_us, 3600);
-    make(t->db, "short", (int)getpid(), end_us, 2);
+    record_ten_steps(t->db, "long", (int)getpid(), end_us, 3600);
+    record_ten_steps(t->db, "short", (int)getpid(), end_us, 2);
     assert_true(read_run_column(t->db, "long", "productive_s") >= 1200);
     assert_true(read_run_column(t->db, "long", "lost_s") < 1);
     assert_true(read_run_column(t->db, "short", "productive_s") < 2 * STEPS + 1);
@@ -80,12 +82,12 @@ static void silence_depends_on_the_step_time(void **state) {
         assert_true(read_run_column(t->db, names[i], "duration_s") >= 1200 + 2 * STEPS);
 }
 
-/* In one statement: several runs, a missing run, and a missing figure. */
+/* One statement selects several runs; one run and one figure are missing. */
 static void each_run_has_its_own(void **state) {
     const bt_tmp *t = *state;
     char sql[200];
-    make(t->db, "a", NO_PROCESS, 1700000000 * SECOND_US, 2);
-    make(t->db, "b", NO_PROCESS, 1700000000 * SECOND_US, 2);
+    record_ten_steps(t->db, "a", NO_PROCESS, 1700000000 * SECOND_US, 2);
+    record_ten_steps(t->db, "b", NO_PROCESS, 1700000000 * SECOND_US, 2);
     assert_string_equal(
         bt_word(t->db, "SELECT group_concat(round(duration_s), ' ') FROM runs WHERE run <> ?1",
                 "x"),

@@ -1,5 +1,5 @@
-/* test_query_gate.c - permissions of a reader's statements: the permitted functions, pragmas and
- * table-valued functions of this SQLite; every write is refused. */
+/* test_query_gate.c - SQL of a user may call the permitted functions, pragmas and table-valued functions of this
+ * SQLite; every write is refused. */
 #include "store/sql/sql.h"
 #include "tests/store/store_test.h"
 
@@ -51,7 +51,7 @@ static sqlite3 *open_guarded(const bt_tmp *t, bt_db **db) {
     return bt_db_handle(*db);
 }
 
-/* Each function of SQLite, with each number of arguments that it accepts. */
+/* Checks every function of SQLite with each number of arguments that it accepts. */
 static void functions_are_listed(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -145,7 +145,7 @@ static void statements_only_read(void **state) {
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
     sqlite3 *guarded = open_guarded(t, &db);
-    for (int round = 0; round < 2; round++) { /* also within a snapshot */
+    for (int round = 0; round < 2; round++) { /* The second round runs inside a snapshot. */
         for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
             double x;
             if (bt_db_value(db, refused[i], NULL, &x, &why) != BT_ARG)
@@ -157,7 +157,6 @@ static void statements_only_read(void **state) {
         if (round == 0) OK(bt_db_snapshot(db, err));
     }
     bt_db_snapshot_end(db);
-    /* Modules compiled into SQLite are not available. */
     static const char *const modules[] = {"SELECT * FROM fts3tokenize('simple', 'a b')",
                                           "SELECT * FROM dbstat",
                                           "SELECT * FROM bytecode('SELECT 1')",

@@ -1,4 +1,5 @@
-/* The state of a run: from its row, its process, its silence; and the end of its time. */
+/* The state of a run follows from its row, its process and the time since its newest record; so does the time at which
+ * the run ended. */
 #include "../store_test.h"
 #include "store/read/run_state.h"
 

@@ -1,11 +1,11 @@
-/* test_migrations.c - contents of a new database, conversion of older tables and rows, refused files and
- * their messages; a failed update changes nothing. */
+/* test_migrations.c - the tables of a new database, the conversion of older tables and rows, and refused files with
+ * their messages. A failed update changes nothing. */
 #include <fcntl.h>
 
 #include "store/sql/sql.h"
 #include "tests/store/old_file.h"
 
-static bt_code apply(const char *path, bt_err *why) {
+static bt_code apply_schema(const char *path, bt_err *why) {
     sqlite3 *db = NULL;
     OK(bt_sql_open_rw(&db, path, err));
     const bt_code code = bt_schema_apply(db, path, why);
@@ -14,7 +14,7 @@ static bt_code apply(const char *path, bt_err *why) {
     return code;
 }
 
-static bt_code check(const char *path, bool *outdated, bt_err *why) {
+static bt_code check_column_texts(const char *path, bool *outdated, bt_err *why) {
     sqlite3 *db = NULL;
     OK(bt_sql_open_ro(&db, path, err));
     const bt_code code = bt_schema_check(db, path, outdated, why);
@@ -22,8 +22,8 @@ static bt_code check(const char *path, bool *outdated, bt_err *why) {
     return code;
 }
 
-/* Contents of scopes.def and metrics.def, as the file should contain them. */
-static char *declared(bool metrics) {
+/* Returns the contents of the tables `scope` and `metric` that scopes.def and metrics.def define. */
+static char *rows_of_definitions(bool metrics) {
     char *text = NULL;
     size_t bytes = 0;
     int pos = 0;
@@ -46,23 +46,23 @@ static char *declared(bool metrics) {
 
 static void a_new_file_holds_its_tables(void **state) {
     const bt_tmp *t = *state;
-    OK(apply(t->db, err));
+    OK(apply_schema(t->db, err));
     bt_table_is(t->db,
                 "SELECT page_size, auto_vacuum, journal_mode FROM pragma_page_size, "
                 "pragma_auto_vacuum, pragma_journal_mode",
                 "4096|2|wal\n");
     bt_table_is(t->db, "SELECT key, value FROM meta WHERE key <> 'views' ORDER BY key",
                 "keep_rank_steps|50000\nnext_aid|1\n");
-    char *want = declared(true);
+    char *want = rows_of_definitions(true);
     bt_table_is(t->db,
                 "SELECT m.pos, m.scope, m.key, m.unit, m.panel, m.meaning, m.col, m.scale, (SELECT "
                 "type FROM pragma_table_info(s.tbl) WHERE name = m.col) FROM metric m JOIN scope s "
                 "ON s.name = m.scope ORDER BY m.pos",
                 want);
     free(want);
-    want = declared(false);
+    want = rows_of_definitions(false);
     size_t at = 0;
-    for (int s = 0; s < BT_SCOPE_COUNT; s++) { /* in the order of the table */
+    for (int s = 0; s < BT_SCOPE_COUNT; s++) {
         char sql[120], row[200];
         const size_t n = strcspn(want + at, "\n") + 1;
         snprintf(row, sizeof row, "%.*s", (int)n, want + at);
@@ -75,14 +75,13 @@ static void a_new_file_holds_its_tables(void **state) {
     char count[20];
     snprintf(count, sizeof count, "%d\n", BT_SCOPE_COUNT);
     bt_table_is(t->db, "SELECT count(*) FROM scope", count);
-    /* A second update changes nothing. */
     char *before = bt_table(t->db, "SELECT schema_version FROM pragma_schema_version");
-    OK(apply(t->db, err));
+    OK(apply_schema(t->db, err));
     bt_table_is(t->db, "SELECT schema_version FROM pragma_schema_version", before);
     free(before);
 }
 
-/* Lists names, types, constraints and keys of columns, and indexes. */
+/* Lists the names, types, constraints and keys of the columns, and the indexes. */
 #define TABLES(which, order) \
     "SELECT s.type, s.name, (SELECT group_concat(name || ' ' || type || ' ' || \"notnull\" || ' " \
     "' || " \
@@ -92,7 +91,7 @@ static void a_new_file_holds_its_tables(void **state) {
     ")) FROM sqlite_schema s WHERE s.type IN ('table', 'index') AND s.name NOT LIKE " \
     "'sqlite_%' AND s.name " which " (SELECT tbl FROM scope) ORDER BY s.name"
 
-static void is_alike(const char *path, const char *other, const char *sql) {
+static void check_same_rows(const char *path, const char *other, const char *sql) {
     char *want = bt_table(other, sql);
     bt_table_is(path, sql, want);
     free(want);
@@ -103,11 +102,12 @@ static void an_old_file_gets_the_tables_of_a_new_one(void **state) {
     char fresh[128];
     snprintf(fresh, sizeof fresh, "%s/new.db", t->dir);
     bt_old_file(t->db);
-    OK(apply(t->db, err));
-    OK(apply(fresh, err));
-    is_alike(t->db, fresh, TABLES("NOT IN", "cid"));
-    is_alike(t->db, fresh, TABLES("IN", "name")); /* The order of metrics does not matter. */
-    is_alike(t->db, fresh, "SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name");
+    OK(apply_schema(t->db, err));
+    OK(apply_schema(fresh, err));
+    check_same_rows(t->db, fresh, TABLES("NOT IN", "cid"));
+    check_same_rows(t->db, fresh, TABLES("IN", "name")); /* The order of the metrics may differ. */
+    check_same_rows(t->db, fresh,
+                    "SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name");
     bt_table_is(t->db, "SELECT value FROM meta WHERE key = 'next_aid'", "3\n");
     bt_table_is(
         t->db,
@@ -119,8 +119,8 @@ static void an_old_file_gets_the_tables_of_a_new_one(void **state) {
         "1651078258|11\n");
 }
 
-/* A file of any version in between is updated from that version, and no step is repeated. */
-static void each_version_is_a_beginning(void **state) {
+/* A file of any older version is updated by the steps from its version on, each executed once. */
+static void each_older_version_is_updated(void **state) {
     static const char *const undo[] = {
         /* 5: */ "DROP TABLE scope",
         "ALTER TABLE run RENAME COLUMN productive_us TO first_time_us; ALTER TABLE run DROP COLUMN "
@@ -131,13 +131,13 @@ static void each_version_is_a_beginning(void **state) {
         "ALTER TABLE run DROP COLUMN energy_j",
         "ALTER TABLE run DROP COLUMN finished_us",
         "DROP TABLE proposal",
-        /* version 10 changes rows only */ "SELECT 1"};
+        /* Version 10 changes only rows. */ "SELECT 1"};
     const bt_tmp *t = *state;
     char fresh[128], sql[60];
     snprintf(fresh, sizeof fresh, "%s/new.db", t->dir);
     bt_old_file(t->db);
-    OK(apply(t->db, err));
-    OK(apply(fresh, err));
+    OK(apply_schema(t->db, err));
+    OK(apply_schema(fresh, err));
     char *ranks = bt_table(t->db, "SELECT * FROM rank_step"),
          *steps = bt_table(t->db, "SELECT * FROM step");
     for (int version = 10; version >= 3; version--) {
@@ -148,9 +148,9 @@ static void each_version_is_a_beginning(void **state) {
         for (int k = 10; k >= version && k >= 5; k--) run_sql(t->db, undo[k - 5]);
         snprintf(sql, sizeof sql, "PRAGMA user_version = %d", version);
         run_sql(t->db, sql);
-        OK(apply(t->db, err));
-        is_alike(t->db, fresh, TABLES("NOT IN", "name"));
-        is_alike(t->db, fresh, TABLES("IN", "name"));
+        OK(apply_schema(t->db, err));
+        check_same_rows(t->db, fresh, TABLES("NOT IN", "name"));
+        check_same_rows(t->db, fresh, TABLES("IN", "name"));
         bt_table_is(t->db, "SELECT * FROM rank_step", ranks);
         bt_table_is(t->db, "SELECT * FROM step", steps);
         bt_table_is(t->db, "PRAGMA user_version", "11\n");
@@ -159,7 +159,7 @@ static void each_version_is_a_beginning(void **state) {
     free(steps);
 }
 
-/* Rows that an older program wrote differently are rewritten. */
+/* Rows in the format of an older version are converted. */
 static void rows_of_old_files_are_rewritten(void **state) {
     const bt_tmp *t = *state;
     bt_old_file(t->db);
@@ -181,13 +181,13 @@ static void rows_of_old_files_are_rewritten(void **state) {
         " (1, 6, 1, 92, 'c'), (1, 8, 1, 93, 'd');"
         "INSERT INTO rank_step(aid, step, rank, step_us) VALUES (3, 1073741823, 65535, 1),"
         " (3, 1073741824, 0, 2), (3, 0, 65536, 3)");
-    OK(apply(t->db, err));
+    OK(apply_schema(t->db, err));
     bt_table_is(
         t->db, "SELECT t_us, kind FROM event ORDER BY t_us",
         "10|paused\n11|notice\n12|continued\n13|notice\n14|control\n15|checkpoint_failed\n"
         "16|checkpoint\n17|warning\n18|checkpoint\n19|checkpoint\n20|notice\n21|checkpoint\n");
-    /* The time of a checkpoint is that of its last step's event in its own attempt; otherwise it is
-     * unchanged. */
+    /* The time of a checkpoint becomes the time of the event of its last step in the same attempt; without such an
+     * event the time is unchanged. */
     bt_table_is(t->db, "SELECT path, t_us FROM ckpt ORDER BY path", "a|19\nb|21\nc|92\nd|93\n");
     bt_table_is(
         t->db,
@@ -211,7 +211,7 @@ static void rows_of_old_files_are_rewritten(void **state) {
 
 /* ---- foreign files ---------------------------------------------------------------------------------- */
 
-static void files_are_refused_in_these_words(void **state) {
+static void refused_files_have_their_messages(void **state) {
     static const struct {
         const char *sql, *says; /* %s: path of the file */
     } rows[] = {
@@ -237,10 +237,10 @@ static void files_are_refused_in_these_words(void **state) {
         unlink(t->db);
         run_sql(t->db, rows[i].sql);
         snprintf(want, sizeof want, rows[i].says, t->db);
-        assert_int_equal(apply(t->db, &why), BT_FORMAT);
+        assert_int_equal(apply_schema(t->db, &why), BT_FORMAT);
         assert_string_equal(why.msg, want);
         why = (bt_err)BT_ERR_INIT;
-        assert_int_equal(check(t->db, &outdated, &why), BT_FORMAT);
+        assert_int_equal(check_column_texts(t->db, &outdated, &why), BT_FORMAT);
         assert_string_equal(why.msg, want);
     }
 }
@@ -252,15 +252,15 @@ static void an_empty_file_has_no_run(void **state) {
     bool outdated = false;
     close(open(t->db, O_CREAT | O_WRONLY, 0600));
     snprintf(want, sizeof want, "no run is recorded in '%s' yet (an empty file)", t->db);
-    assert_int_equal(check(t->db, &outdated, &why), BT_NOTFOUND);
+    assert_int_equal(check_column_texts(t->db, &outdated, &why), BT_NOTFOUND);
     assert_string_equal(why.msg, want);
 }
 
-/* Times appear in UTC with milliseconds, and in seconds; a run that has not ended has no end. */
+/* The views show each time in UTC with milliseconds and in seconds. A run that has not ended has no end time. */
 static void times_have_two_forms(void **state) {
     const bt_tmp *t = *state;
     bt_old_file(t->db);
-    OK(apply(t->db, err));
+    OK(apply_schema(t->db, err));
     bt_table_is(t->db, "SELECT started, ended, started_s, ended_s FROM runs",
                 "2023-11-14T22:13:20.000Z|2023-11-14T22:13:23.582Z|1700000000.0|1700000003.582\n");
     bt_table_is(
@@ -283,36 +283,37 @@ static void outdated_files(void **state) {
                                           "PRAGMA user_version = 8"};
     const bt_tmp *t = *state;
     bool outdated = true;
-    OK(apply(t->db, err));
-    OK(check(t->db, &outdated, err));
+    OK(apply_schema(t->db, err));
+    OK(check_column_texts(t->db, &outdated, err));
     assert_false(outdated);
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         unlink(t->db);
-        OK(apply(t->db, err));
+        OK(apply_schema(t->db, err));
         run_sql(t->db, changes[i]);
         outdated = false;
-        OK(check(t->db, &outdated, err));
+        OK(check_column_texts(t->db, &outdated, err));
         if (!outdated) fail_msg("%s", changes[i]);
     }
     unlink(t->db);
-    OK(apply(t->db, err));
+    OK(apply_schema(t->db, err));
     run_sql(t->db, "UPDATE meta SET value = 1 WHERE key = 'views'; DROP VIEW facts");
-    OK(apply(t->db, err)); /* Views are recreated only when needed. */
+    OK(apply_schema(t->db,
+                    err)); /* Views are created again only when their definition has changed. */
     bt_table_is(t->db, "SELECT name FROM sqlite_schema WHERE name = 'facts'", "facts\n");
-    OK(check(t->db, &outdated, err));
+    OK(check_column_texts(t->db, &outdated, err));
     assert_false(outdated);
 }
 
-/* The update is one transaction: after a failure no table is changed. */
+/* The update is one transaction. */
 static void an_update_that_fails_changes_nothing(void **state) {
     const bt_tmp *t = *state;
     char want[300];
     bt_err why = BT_ERR_INIT;
     bt_old_file(t->db);
-    run_sql(t->db, "CREATE TABLE scope(a)"); /* a table of version 6 */
+    run_sql(t->db, "CREATE TABLE scope(a)"); /* version 6 adds a table of this name */
     char *before = bt_table(t->db, "SELECT type, name, sql FROM sqlite_schema");
     snprintf(want, sizeof want, "cannot use '%s': table scope already exists", t->db);
-    assert_int_equal(apply(t->db, &why), BT_DB);
+    assert_int_equal(apply_schema(t->db, &why), BT_DB);
     assert_string_equal(why.msg, want);
     bt_table_is(t->db, "SELECT type, name, sql FROM sqlite_schema", before);
     bt_table_is(t->db, "PRAGMA user_version", "1\n");
@@ -326,14 +327,14 @@ static void an_update_that_fails_changes_nothing(void **state) {
     assert_int_equal(bt_db_open(&db, t->db, &why), BT_FORMAT);
     assert_string_equal(why.msg, want);
     assert_null(db);
-    /* a file of this version without one of its tables */
+    /* The file has the present version but lacks a table. */
     unlink(t->db);
-    OK(apply(t->db, err));
+    OK(apply_schema(t->db, err));
     run_sql(t->db, "DROP TABLE scope");
     bool outdated = false;
     snprintf(want, sizeof want, "cannot use '%s': no such table: scope", t->db);
     why = (bt_err)BT_ERR_INIT;
-    assert_int_equal(check(t->db, &outdated, &why), BT_DB);
+    assert_int_equal(check_column_texts(t->db, &outdated, &why), BT_DB);
     assert_string_equal(why.msg, want);
 }
 
@@ -343,8 +344,8 @@ int main(void) {
         TEST(a_new_file_holds_its_tables),
         TEST(an_old_file_gets_the_tables_of_a_new_one),
         TEST(rows_of_old_files_are_rewritten),
-        TEST(each_version_is_a_beginning),
-        TEST(files_are_refused_in_these_words),
+        TEST(each_older_version_is_updated),
+        TEST(refused_files_have_their_messages),
         TEST(an_empty_file_has_no_run),
         TEST(times_have_two_forms),
         TEST(outdated_files),

@@ -1,4 +1,5 @@
-/* test_sql_columns.c - figures and lists of the program's tables as SQL expressions, and metrics as columns. */
+/* test_sql_columns.c - figures and lists of the program's tables (*.def) become SQL expressions, and metrics become
+ * columns. */
 #include "engine/base/tables/event.h"
 #include "store/sql/expand.h"
 #include "store/sql/sql.h"
@@ -61,7 +62,7 @@ static void lists_become_columns(void **state) {
     bt_text_release(&out);
 }
 
-/* A figure with a condition becomes CASE; its arguments may contain commas, figures and lists. */
+/* A figure with a condition becomes a CASE expression whose arguments may contain commas, figures and lists. */
 static void figures_become_formulas(void **state) {
     (void)state;
     sqlite3 *db = NULL;

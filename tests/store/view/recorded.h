@@ -1,5 +1,5 @@
-/* recorded.h - runs with a number of steps, for tests of the view model. Include it in one test program
- * only. */
+/* recorded.h - records runs with a given number of steps for tests of the view model. Only one file of a test program
+ * may include it. */
 #ifndef BT_TESTS_STORE_VIEW_RECORDED_H
 #define BT_TESTS_STORE_VIEW_RECORDED_H
 
@@ -7,15 +7,15 @@
 
 enum { BEGAN_S = 1700000000 };
 
-/* a run with steps of 100 ms, of which every `every`-th is recorded with its ranks */
+/* a run with steps of 100 ms, of which every `every`-th has a record with its ranks */
 typedef struct plan {
     const char *name;
     int ranks, world; /* world 0: equal to ranks */
     int64_t steps, every;
 } plan;
 
-/* loss: the step; forward pass of a rank: the step plus the rank's number */
-static void record_to(const char *path, const plan *p, bool ended) {
+/* The loss equals the step; the forward pass of a rank takes as many ms as the sum of step and rank. */
+static void record_run_to(const char *path, const plan *p, bool ended) {
     bt_writer *w = NULL;
     bt_run_start start = bt_fake_run(p->name);
     int attempt;
@@ -54,9 +54,9 @@ static void record_to(const char *path, const plan *p, bool ended) {
     free(ranks);
 }
 
-static void record(const char *path, const plan *p) { record_to(path, p, true); }
+static void record_ended_run(const char *path, const plan *p) { record_run_to(path, p, true); }
 
-/* Requests parts of a run that was just recorded, at its end. */
+/* Requests these parts of a recorded run at its newest step. */
 static bt_view_request ask_parts(const plan *p, unsigned parts) {
     bt_view_request a;
     bt_view_request_init(&a);

@@ -1,8 +1,8 @@
 // ctest: timeout=60
-/* Columns and buckets of a size; and what is read from the summaries of a long run. */
+/* The sizes of columns and buckets of long runs, and the data that are read from summaries. */
 #include "tests/store/view/recorded.h"
 
-/* Compares a bucket of a series whose steps a to b were all recorded. */
+/* Compares a bucket of a series in which steps a to b have records. */
 static void bucket_is(const bt_view_series *s, size_t i, int64_t a, int64_t b, double extra) {
     assert_int_equal(s->step[i], b);
     assert_int_equal(s->count[i], b - a + 1);
@@ -13,7 +13,7 @@ static void bucket_is(const bt_view_series *s, size_t i, int64_t a, int64_t b, d
     NEAR(s->mean[i], (double)(a + b) / 2 + extra);
 }
 
-/* Returns x at the end of a step, of the run or of one rank. */
+/* Returns the value of axis x after a step, for the run or for a rank. */
 static double x_after(bt_x_axis x, int64_t step, bool rank) {
     const double n = (double)(step + 1);
     switch (x) {
@@ -25,8 +25,8 @@ static double x_after(bt_x_axis x, int64_t step, bool rank) {
     }
 }
 
-/* Up to 8192 steps are read row by row, more from summaries: the smallest, of 16 steps, have means only for
- * ranks. Both agree where both are exact. */
+/* Up to 8192 steps are read row by row, more are read from summaries. The smallest summaries, of 16 steps, contain only
+ * means of ranks. Both ways agree where both are exact. */
 static void long_series_of_steps_and_ranks(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -40,7 +40,7 @@ static void long_series_of_steps_and_ranks(void **state) {
         const plan p = {"s", 1, 0, rows[i].steps, 1};
         const int64_t size = rows[i].columns == 20 ? 512 : 32;
         snprintf(path, sizeof path, "%s/%lld.db", t->dir, (long long)p.steps);
-        if (i < 2) record(path, &p);
+        if (i < 2) record_ended_run(path, &p);
         bt_view *v = open_view(path, &db);
         bt_view_request a = ask_parts(&p, BT_VIEW_SERIES);
         a.columns = rows[i].columns;
@@ -71,7 +71,7 @@ static void long_series_of_steps_and_ranks(void **state) {
     }
 }
 
-/* A metric present in half of the buckets has gaps; one present in fewer is a line through its points. */
+/* A metric that at least half of the buckets contain has gaps; a rarer metric becomes a line through its points. */
 static void holes_and_sparse_lines(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -79,7 +79,7 @@ static void holes_and_sparse_lines(void **state) {
         size_t points;
     } rows[] = {{0, 0}, {1, 1}, {3, 3}, {4, 8}, {5, 8}, {8, 8}};
     const plan p = {"s", 1, 0, 8, 1};
-    record(t->db, &p);
+    record_ended_run(t->db, &p);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_db *db = NULL;
         char sql[120];
@@ -104,12 +104,12 @@ static void holes_and_sparse_lines(void **state) {
     }
 }
 
-/* A series keeps what it has read of a run: only later or earlier steps are read. */
+/* A series caches the steps that it has read, so that only earlier or later steps are read. */
 static void a_series_reads_each_step_once(void **state) {
     const bt_tmp *t = *state;
     const plan p = {"s", 1, 0, 100, 1};
     bt_db *db = NULL;
-    record(t->db, &p);
+    record_ended_run(t->db, &p);
     bt_view *v = open_view(t->db, &db);
     bt_view_request a = ask_parts(&p, BT_VIEW_SERIES);
     a.n_series = 1;
@@ -132,14 +132,14 @@ static void a_series_reads_each_step_once(void **state) {
     bt_db_close(db);
 }
 
-/* Forty ranks of two runs in turn: cached data are dropped to make room, and the result remains right. */
+/* Series of forty ranks of two runs exceed the cache. Dropped entries are read again with the same result. */
 static void many_series_take_turns(void **state) {
     const bt_tmp *t = *state;
     static const int first[] = {0, 14, 12, 8, 0, 14};
     const plan p = {"s", 40, 0, 12, 1}, other = {"other", 40, 0, 9, 1};
     bt_db *db = NULL;
-    record(t->db, &p);
-    record(t->db, &other);
+    record_ended_run(t->db, &p);
+    record_ended_run(t->db, &other);
     bt_view *v = open_view(t->db, &db);
     bt_view_request a = ask_parts(&p, BT_VIEW_SERIES);
     a.n_series = BT_VIEW_SERIES_MAX;
@@ -163,14 +163,14 @@ static void many_series_take_turns(void **state) {
     bt_db_close(db);
 }
 
-/* Reading series only leaves the rest unchanged; a missing run gives an empty result. */
+/* A request for series leaves the other parts of the view unchanged; a missing run gives an empty series. */
 static void series_alone(void **state) {
     const bt_tmp *t = *state;
     const plan p = {"s", 2, 0, 30, 1}, other = {"other", 1, 0, 20, 1};
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
-    record(t->db, &p);
-    record(t->db, &other);
+    record_ended_run(t->db, &p);
+    record_ended_run(t->db, &other);
     bt_view *v = open_view(t->db, &db);
     bt_view_request a = ask_parts(&p, BT_VIEW_HEAD | BT_VIEW_SERIES);
     a.n_series = 1;
@@ -181,7 +181,7 @@ static void series_alone(void **state) {
     OK(bt_view_load(v, &a, err));
     assert_string_equal(v->head.run, "other");
     assert_int_equal(v->head.n_attempts, 1);
-    assert_int_equal(v->head.step, 29); /* unchanged */
+    assert_int_equal(v->head.step, 29);
     assert_int_equal(v->series[0].n, 20);
     for (size_t k = 0; k < 20; k++) bucket_is(&v->series[0], k, (int64_t)k, (int64_t)k, 0);
     a.run = "nobody";
@@ -194,7 +194,7 @@ static void series_alone(void **state) {
     bt_db_close(db);
 }
 
-/* Columns begin at multiples of their size, including the first one, wherever the range begins. */
+/* Every column, including the first, begins at a multiple of its size. */
 static void columns_of_heat_maps(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -210,7 +210,7 @@ static void columns_of_heat_maps(void **state) {
     };
     const plan p = {"s", 2, 0, 300, 1};
     bt_db *db = NULL;
-    record(t->db, &p);
+    record_ended_run(t->db, &p);
     bt_view *v = open_view(t->db, &db);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_view_request a = ask_parts(&p, BT_VIEW_HEAT);
@@ -237,16 +237,16 @@ static void columns_of_heat_maps(void **state) {
     bt_db_close(db);
 }
 
-/* More rows than are read for one picture, 24576: for narrow columns the first steps are read, wide ones use
- * summaries, counted at their first step. */
+/* One picture reads at most 24576 rows. For more rows, narrow columns use only their first steps and wide columns use
+ * the summary at their first step. */
 static void heat_maps_of_many_rows(void **state) {
     const bt_tmp *t = *state;
     static const struct {
-        int columns, size, read; /* steps of each column that are read; 0: summaries of 16 steps */
+        int columns, size, read; /* steps read per column; 0: summaries of 16 steps */
     } rows[] = {{400, 1, 1}, {40, 10, 9}, {20, 20, 0}, {5, 80, 0}};
     const plan p = {"s", 64, 0, 400, 1};
     bt_db *db = NULL;
-    record(t->db, &p);
+    record_ended_run(t->db, &p);
     bt_view *v = open_view(t->db, &db);
     bt_view_request a = ask_parts(&p, BT_VIEW_HEAT);
     a.heat = BT_HEAT_FWD;
@@ -266,7 +266,7 @@ static void heat_maps_of_many_rows(void **state) {
             for (size_t c = 0; c < v->heat.cols; c++)
                 near(v->heat.cell[k * v->heat.cols + c], sum[c] / n[c] + (double)k, 1e-3, "cell");
     }
-    a.step1 = 383; /* 24576 rows */
+    a.step1 = 383; /* These are 24576 rows. */
     OK(bt_view_load(v, &a, err));
     assert_true(v->heat.exact);
     bt_view_close(v);

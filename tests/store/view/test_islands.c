@@ -1,5 +1,4 @@
-/* test_islands.c - the islands of a hub in the view model: counts, sums and staleness at a step, and before
- * it. */
+/* test_islands.c - the islands of a hub in the view model: counts, sums and staleness at a given step. */
 #include "tests/store/hub_record.h"
 #include "tests/store/view_test.h"
 
@@ -18,7 +17,7 @@ static void a_hub_shows_its_islands(void **state) {
     assert_int_equal(l->n, 2);
     assert_string_equal(l->island[1].name, "south");
     assert_string_equal(l->island[1].host, "s1");
-    NEAR(l->training, 1); /* The other island does not count in the mean step. */
+    NEAR(l->training, 1); /* The mean step includes only the islands that are training. */
     NEAR(l->sequences, 16);
     NEAR(l->slowest, 25);
     NEAR(l->bytes, 8192);
@@ -37,14 +36,14 @@ static void a_hub_shows_its_islands(void **state) {
     assert_non_null(strstr(bt_text_str(&json), "\"hub\":true"));
     assert_non_null(strstr(bt_text_str(&json), "\"staleness\":[{\"staleness\":0,\"updates\":30}"));
     bt_text_release(&json);
-    /* Before the sample the list is empty. */
+    /* Before the first sample the list of islands is empty. */
     a.at_step = 20;
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->islands.step, -1);
     assert_int_equal(v->islands.n, 0);
     bt_view_close(v);
     bt_db_close(db);
-    /* A sample of the first step is shown as well. */
+    /* A sample at step 0 is shown. */
     char sql[80];
     snprintf(sql, sizeof sql, "UPDATE %s SET step = 0", bt_scopes[BT_SCOPE_ISLAND].table);
     run_sql(t->db, sql);

@@ -1,10 +1,7 @@
 // ctest: timeout=60
-/* Conclusions of the view model from numbers only: verdicts of ranks, crowded machines, scales of heat maps,
- * the usual range of a series, quantiles and names. Each table tests a rule at its limits; no database is
- * read. */
+/* Conclusions that the view model derives from numbers alone: verdicts of ranks, crowded machines, scales of heat maps,
+ * usual ranges of series, quantiles and names. Each table tests a rule at its limits, without a database. */
 #include "tests/store/view_test.h"
-
-/* ---- verdicts -------------------------------------------------------------------------------- */
 
 enum { RANKS = 4, BLOCKS = 6 };
 #define NONE NAN
@@ -179,15 +176,16 @@ static const struct {
     {{2, 2, 2, 2}, {"a", "b", "c", "d"}, false, {5, 5, 5, 4}, "host a is" LATE("2.0", "run")},
 };
 
-/* Late ranks of a machine with more busy tasks than processors are attributed to it; recovering or timely
- * ones are not. */
+/* If a machine has more busy tasks than processors, its late ranks are attributed to the machine; ranks that recover or
+ * are on time keep their verdict. */
 static void crowded_machines_by_their_load(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof crowds / sizeof *crowds; i++) {
         bt_view_rank rank[RANKS] = {{0}};
         bt_view_ranks r = {.n = RANKS, .rank = rank, .crowded = "what stood there"};
         for (int k = 0; k < RANKS; k++) {
-            rank[k].verdict = (bt_verdict)(k + 1); /* late, bursty, node-wide, recovering */
+            rank[k].verdict =
+                (bt_verdict)(k + 1); /* the verdicts late, bursty, node-wide, recovering */
             rank[k].mean[BT_MR_LOAD] = crowds[i].load[k];
             strcpy(rank[k].host, crowds[i].host[k]);
         }
@@ -199,8 +197,6 @@ static void crowded_machines_by_their_load(void **state) {
     bt_view_crowded(&(bt_view_ranks){.n = 1, .rank = &on_time}, false);
     assert_int_equal(on_time.verdict, BT_VERDICT_OK);
 }
-
-/* ---- scales of heat maps --------------------------------------------------------------------- */
 
 static const struct {
     bt_heat_value value;
@@ -262,8 +258,7 @@ static void scales_of_heat_maps(void **state) {
     bt_view_close(v);
 }
 
-/* Two in a hundred cells on each side are outside the scale, but a row that is high everywhere reaches its
- * end. */
+/* Two of a hundred cells on each side may exceed the scale, but a row that is high throughout is within it. */
 static void a_few_cells_do_not_stretch_the_scale(void **state) {
     (void)state;
     bt_view *v = NULL;
@@ -288,8 +283,6 @@ static void a_few_cells_do_not_stretch_the_scale(void **state) {
     bt_view_close(v);
 }
 
-/* ---- ranges of charts ------------------------------------------------------------------------ */
-
 enum { POINTS = 40 };
 
 typedef struct points {
@@ -297,7 +290,7 @@ typedef struct points {
     int64_t step[POINTS], count[POINTS];
 } points;
 
-static void usual(points *p, size_t n, double low, double high, const char *what) {
+static void check_usual_range(points *p, size_t n, double low, double high, const char *what) {
     double got_low, got_high;
     bt_view_usual_range(&(bt_view_series){.n = n,
                                           .min = p->min,
@@ -310,8 +303,8 @@ static void usual(points *p, size_t n, double low, double high, const char *what
     near(got_high, high, 1e-12, what);
 }
 
-/* 1, 2, .. n of single steps; minima are ten below, maxima ten above */
-static void ascending(points *p, int n) {
+/* Makes points 1 to n with minima ten below and maxima ten above. */
+static void make_ascending_points(points *p, int n) {
     for (int i = 0; i < n; i++) {
         p->last[i] = i + 1;
         p->min[i] = i - 9;
@@ -320,33 +313,34 @@ static void ascending(points *p, int n) {
     }
 }
 
-/* the 5th to the 95th percentile, or three times the interquartile range if that is more */
+/* The usual range is the 5th to 95th percentile, or three times the interquartile range if that is wider. */
 static void usual_ranges(void **state) {
     (void)state;
     static points p;
-    ascending(&p, 20);
-    usual(&p, 20, -9, 30, "all of it");
+    make_ascending_points(&p, 20);
+    check_usual_range(&p, 20, -9, 30, "all of it");
     p.max[3] = 1000;
-    usual(&p, 20, -9, 56, "without one value that is far above"); /* the quartiles are 16 and 26 */
+    check_usual_range(&p, 20, -9, 56,
+                      "without one value that is far above"); /* The quartiles are 16 and 26. */
     p.max[3] = 50;
-    usual(&p, 20, -9, 50, "no further than the values");
-    ascending(&p, 40);
-    p.min[5] = -1000; /* the quartiles are 0 and 20 */
-    usual(&p, 40, -60, 50, "without one value that is far below");
-    ascending(&p, 40);
+    check_usual_range(&p, 20, -9, 50, "no further than the values");
+    make_ascending_points(&p, 40);
+    p.min[5] = -1000; /* The quartiles are 0 and 20. */
+    check_usual_range(&p, 40, -60, 50, "without one value that is far below");
+    make_ascending_points(&p, 40);
     p.max[39] = p.last[39] = 500;
-    usual(&p, 40, -9, 100, "without the newest value where it is far above");
+    check_usual_range(&p, 40, -9, 100, "without the newest value where it is far above");
     p.max[39] = p.last[39] = 52;
-    usual(&p, 40, -9, 52, "with the newest value where it is one of many");
-    ascending(&p, 40);
+    check_usual_range(&p, 40, -9, 52, "with the newest value where it is one of many");
+    make_ascending_points(&p, 40);
     for (int i = 34; i < 40; i++) p.max[i] = pow(10, i - 30);
-    usual(&p, 40, -9, 100, "without the last sixth, which exploded");
-    /* A bucket counts its steps, and an empty one counts as one. */
-    ascending(&p, 4);
+    check_usual_range(&p, 40, -9, 100, "without the last sixth, which exploded");
+    /* The weight of a bucket is its number of steps, and at least one. */
+    make_ascending_points(&p, 4);
     p.count[0] = 1000;
-    usual(&p, 4, -9, 11, "of weighed buckets");
+    check_usual_range(&p, 4, -9, 11, "of weighed buckets");
     memset(p.count, 0, sizeof p.count);
-    usual(&p, 4, -9, 14, "of buckets of no step");
+    check_usual_range(&p, 4, -9, 14, "of buckets of no step");
 }
 
 static void steps_of_a_share(void **state) {
@@ -364,8 +358,6 @@ static void steps_of_a_share(void **state) {
     near(bt_view_share(bins, 3, BT_HIST_BINS), 8 / 15.0, 1e-12, "the rest");
     near(bt_view_share(bins, 2, 2), 0, 0, "none of them");
 }
-
-/* ---- small statistics and names -------------------------------------------------------------- */
 
 static void quantiles_are_nearest_ranks(void **state) {
     (void)state;
@@ -385,8 +377,8 @@ static void quantiles_are_nearest_ranks(void **state) {
     assert_int_equal(bt_whole(-1e16, 3), 3);
 }
 
-/* Capacity grows to one and a half times the need, so that growing arrays are rarely moved. */
-static void arrays_grow_ahead(void **state) {
+/* A growing array gets one and a half times the capacity it needs. */
+static void arrays_grow_by_half(void **state) {
     (void)state;
     double *v = NULL;
     size_t cap = 0;
@@ -431,8 +423,6 @@ static void names_of_everything(void **state) {
         assert_int_equal(x, i);
     }
 }
-
-/* ---- a run's trouble, as a line and as JSON -------------------------------------------------- */
 
 static const struct {
     bt_view_trouble trouble;
@@ -497,7 +487,7 @@ int main(void) {
         cmocka_unit_test(usual_ranges),
         cmocka_unit_test(steps_of_a_share),
         cmocka_unit_test(quantiles_are_nearest_ranks),
-        cmocka_unit_test(arrays_grow_ahead),
+        cmocka_unit_test(arrays_grow_by_half),
         cmocka_unit_test(names_of_everything),
         cmocka_unit_test(troubles_as_line_and_as_json),
     };

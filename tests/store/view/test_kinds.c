@@ -1,7 +1,7 @@
 // ctest: timeout=120
-/* Every function of the view model for a run of each kind: each part at each instant, axis and value, also
- * compared with each other run. The result is valid JSON, and its figures are consistent: exposed within in
- * flight, parts of the time that add up, steps within the run. */
+/* Requests each part of the view model for a run of each kind, at each instant, axis and value, and compared with each
+ * other run. The result is valid JSON with consistent figures: the exposed time is part of the time in flight, the
+ * parts of the time add up, and steps are within the run. */
 #include "../kinds_of_runs.h"
 #include "../view_test.h"
 
@@ -18,7 +18,7 @@ static bool on_name(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* Steps of `ranks` ranks, recorded every `every` steps; the losses after `finite` are not finite. */
+/* Records every `every`-th step of `ranks` ranks; the losses after step `finite` are not finite. */
 static void record_attempt(bt_writer *w, int ranks, int64_t from, int64_t to, int64_t every,
                            int64_t finite) {
     bt_fake f;
@@ -40,8 +40,8 @@ static void record_attempt(bt_writer *w, int ranks, int64_t from, int64_t to, in
     }
 }
 
-/* Resumed with other ranks, and extended after its end; recorded every tenth step; without a finite loss at
- * the end. */
+/* Records runs that resumed with another number of ranks, were extended after their end, have a record of every tenth
+ * step, or end with losses that are not finite. */
 static void record_more_kinds(const char *path) {
     bt_writer *w = NULL;
     int attempt;
@@ -71,7 +71,7 @@ static void record_more_kinds(const char *path) {
     OK(bt_writer_end(w, "failed", "error", 1, err));
     s = bt_fake_run("waits");
     s.started_us = INT64_C(1700000000000000);
-    OK(bt_writer_begin(w, &s, &attempt, err)); /* no step, no rank, not ended */
+    OK(bt_writer_begin(w, &s, &attempt, err)); /* The attempt has no step, no rank and no end. */
     bt_writer_close(w);
 }
 
@@ -188,7 +188,7 @@ static void every_function_over_every_kind(void **state) {
     for (int i = 0; i < all.n; i++) {
         every_part(v, all.name[i], NULL);
         every_part(v, all.name[i], all.name[(i + 1) % all.n]);
-        /* also by a view that has seen no other run */
+        /* Compares with a view that has shown no other run. */
         bt_db *alone = NULL;
         bt_view *fresh = open_view(t->db, &alone);
         every_part(fresh, all.name[i], NULL);

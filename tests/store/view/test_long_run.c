@@ -1,5 +1,5 @@
-/* Charts of a long run read from summaries: evaluations and extremes at their own steps, ends independent of
- * the number of points, and the events that explain a curve, however many there are. */
+/* Charts of a long run from summaries: evaluations and extremes are drawn at their own steps, both ends are independent
+ * of the number of points, and any number of events is reduced to the events that explain a curve. */
 #include "../view_test.h"
 
 enum { STEPS = 20000, EVERY = 500, LEAST_VAL = 13500, PEAK = 4321, LOST = 19990 };
@@ -15,7 +15,7 @@ static void put_event(const bt_sink *to, bt_event_kind kind, int64_t step) {
                                    .title = bt_events[kind].name});
 }
 
-static void record(const bt_tmp *t) {
+static void record_long_run(const bt_tmp *t) {
     bt_writer *w = NULL;
     int attempt;
     double values[BT_MS_COUNT];
@@ -54,7 +54,7 @@ static size_t marks_of(const bt_view_events *e, const char *kind) {
 static void curves_of_a_long_run(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
-    record(t);
+    record_long_run(t);
     static const bt_step_metric metrics[] = {BT_MS_LOSS, BT_MS_VAL_LOSS, BT_MS_LR, BT_MS_GRAD_NORM};
     double start = NAN, end = NAN;
     for (int columns = 100; columns <= 1000; columns *= 3) {
@@ -91,7 +91,7 @@ static void curves_of_a_long_run(void **state) {
 static void marks_explain_first(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
-    record(t);
+    record_long_run(t);
     bt_view *v = open_view(t->db, &db);
     const bt_view_events *e = &v->events;
     bt_view_request ask = ask_all("a");
@@ -107,7 +107,7 @@ static void marks_explain_first(void **state) {
         assert_int_equal(marks_of(e, "control"), 1);
         assert_int_equal(marks_of(e, "annotation"), 1);
         assert_int_equal(marks_of(e, "evaluation"), 0);
-        /* The remaining marks cover the whole run, not only its end. */
+        /* The kept marks are spread over the whole run. */
         assert_true(marks_of(e, "slow") > 1);
         for (size_t i = 0; i < e->n_marks; i++) {
             if (strcmp(e->mark[i].kind, "slow") != 0) continue;

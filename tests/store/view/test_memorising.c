@@ -1,5 +1,5 @@
-/* test_memorising.c - the verdict that a run memorises its text, the gap between validation and training loss and the
- * passes over the data: in the head of the view and in SQL. */
+/* test_memorising.c - the verdict that a run memorises its text, from the gap between validation and training loss and
+ * the number of passes over the data; in the view and in SQL. */
 #include "../view_test.h"
 
 enum { STEPS = 600, EVERY = 100, PASS_TOKENS = 10000, STEP_TOKENS = 100 };
@@ -10,7 +10,7 @@ static void verdicts(void **state) {
         const char *what;
         size_t n;
         double val[6], train[6];
-        size_t since; /* 99: it learns */
+        size_t since; /* 99: no verdict */
     } rows[] = {
         {"no evaluation", 0, {0}, {0}, 99},
         {"one evaluation", 1, {4}, {4}, 99},
@@ -39,7 +39,7 @@ static void verdicts(void **state) {
     }
 }
 
-/* the training loss falls by 0.001 a step; the validation loss has its minimum at step 200 */
+/* The training loss falls by 0.001 a step; the validation loss is lowest at step 200. */
 static double train_loss(int64_t step) { return 2.9998 - 0.001 * (double)step; }
 static double val_loss(int64_t done) {
     return 3 + 0.001 * fabs((double)(done - 200)); /* 3.1, 3.0, 3.1, 3.2, ... */
@@ -69,7 +69,7 @@ static void record_run(bt_writer *w, int64_t epoch_tokens) {
     }
 }
 
-static void record(const char *path, const char *name, int64_t epoch_tokens) {
+static void record_memorising_run(const char *path, const char *name, int64_t epoch_tokens) {
     bt_writer *w = NULL;
     int attempt;
     bt_run_start s = bt_fake_run(name);
@@ -85,13 +85,13 @@ static void head_and_sql(void **state) {
     bt_tmp *t = *state;
     bt_db *db;
     double v;
-    record(t->db, "book", PASS_TOKENS);
-    record(t->db, "library", 10 * STEPS * STEP_TOKENS);
+    record_memorising_run(t->db, "book", PASS_TOKENS);
+    record_memorising_run(t->db, "library", 10 * STEPS * STEP_TOKENS);
     bt_view *view = open_view(t->db, &db);
     bt_view_request a = ask_all("book");
     OK(bt_view_load(view, &a, err));
     const bt_view_head *h = &view->head;
-    /* means of the training loss over 64 steps up to an evaluation */
+    /* The gap uses the mean training loss of the 64 steps up to an evaluation. */
     const double at_best = 2.9998 - 0.001 * (199 - 31.5), at_end = 2.9998 - 0.001 * (599 - 31.5);
     NEAR(h->passes, 6);
     NEAR(h->val_gap, val_loss(600) - at_end);
@@ -104,13 +104,13 @@ static void head_and_sql(void **state) {
     assert_non_null(strstr(h->remark[0], "book@best"));
     assert_non_null(strstr(h->remark[0], "6 passes over the data"));
 
-    /* at an earlier instant: the second worse evaluation has not been made */
+    /* At this step only one evaluation is worse than the best. */
     a.at_step = 350;
     OK(bt_view_load(view, &a, err));
     assert_int_equal(h->memorising_step, -1);
     NEAR(h->val_gap, val_loss(300) - (2.9998 - 0.001 * (299 - 31.5)));
 
-    /* less than one pass: another cause */
+    /* In less than one pass over the data a model cannot memorise them. */
     a = ask_all("library");
     OK(bt_view_load(view, &a, err));
     NEAR(h->passes, 0.1);

@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* Queries of the view model: parameters, types of cells, number of cached statements, and the error of a
- * failing query. */
+/* Queries of the view model: parameters, types of cells, the number of cached statements, and the error of a failing
+ * query. */
 #include "tests/store/view_test.h"
 
 typedef struct told {
@@ -8,7 +8,7 @@ typedef struct told {
     int rows, columns, most;
 } told;
 
-/* Formats the number or text of each cell; "-" for other types. */
+/* Formats the number or text of each cell, and "-" for other types. */
 static bool tell_row(void *ctx, const bt_row *row) {
     told *t = ctx;
     size_t n = strlen(t->text);
@@ -116,7 +116,7 @@ static void one_row(void **state) {
     bt_db_close(db);
 }
 
-/* The cache has a fixed size; of later statements only the last one is cached. */
+/* The cache has a fixed size; once it is full, only the newest additional statement is cached. */
 static void statements_are_kept(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -137,7 +137,7 @@ static void statements_are_kept(void **state) {
     bt_db_close(db);
 }
 
-/* The error contains the query and its file, cached statements remain, and an invalid query is not cached. */
+/* The error contains the query and the file; cached statements remain usable, and an invalid query is not cached. */
 static void a_failing_query_is_reported(void **state) {
     const bt_tmp *t = *state;
     static const struct {

@@ -1,10 +1,10 @@
-/* Times of a run use the clock of its record: the system's clock may have been changed when a viewer opens
- * it, or when the run is resumed. */
+/* The times of a run are those of the clock that recorded it, even if the system clock was changed before a viewer
+ * opens it or before it is resumed. */
 #include "../view_test.h"
 
 static const int64_t hour_us = 3600 * INT64_C(1000000);
 
-/* Uses a clock that is behind this process's by this much. */
+/* Opens a shared clock that is this much behind the clock of this process. */
 static void join_clock(int64_t behind_us) {
     char name[BT_CLOCK_NAME], boot[BT_CLOCK_NAME];
     assert_true(bt_clock_name(name)[0]);
@@ -58,7 +58,7 @@ static void a_clock_that_was_set_moves_no_time(void **state) {
     OK(bt_writer_begin(w, &s, &attempt, err));
     record(w, 0, 20);
     (void)bt_clock_name(clock_of_run);
-    /* The viewer started after the clock was set forwards or backwards. */
+    /* The system clock was set back or forward before the viewer started. */
     static const int64_t by_hours[] = {-24, 25, -2};
     for (int i = 0; i < 3; i++) {
         join_clock(by_hours[i] * hour_us);
@@ -78,7 +78,7 @@ static void a_clock_that_was_set_moves_no_time(void **state) {
     assert_true(value_of(t, "SELECT count(*) FROM facts WHERE run = ?1") < 1);
 }
 
-/* A record of another boot: the clock may have gone back, the run's time does not. */
+/* After a reboot the system clock may show an earlier time; the times of the run still increase. */
 static void a_record_of_another_boot_continues_after_its_newest_time(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -99,7 +99,8 @@ static void a_record_of_another_boot_continues_after_its_newest_time(void **stat
                             "(SELECT time_s FROM steps WHERE run = ?1 AND step = 9)") > 0);
 }
 
-/* A run resumes from the newest attempt's highest checkpoint, whatever its time. */
+/* A run resumes from the checkpoint with the highest step of its newest attempt, whatever the times of the
+ * checkpoints. */
 static void the_newest_checkpoint_is_the_highest(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -126,7 +127,7 @@ static void the_newest_checkpoint_is_the_highest(void **state) {
     bt_db_close(db);
 }
 
-/* A second per step, and a pause of a quarter of an hour between two steps; a gradient lost at the end. */
+/* Steps take one second, with a pause of 15 minutes between two of them; the last gradient was lost. */
 static void a_pause_is_no_step_time(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;

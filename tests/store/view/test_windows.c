@@ -1,13 +1,11 @@
 // ctest: timeout=60
-/* Which steps each part of the view model uses: the newest ones, however rarely they were recorded, and the
+/* The steps that each part of the view model uses: the newest steps, however rarely they were recorded, and the
  * requested range. */
 #include "tests/store/view/recorded.h"
 
-/* ---- the newest steps ------------------------------------------------------------------------ */
-
-/* Each recorded step includes a skipped one, so the count of skipped steps shows how many steps the header
+/* Each recorded step includes one skipped step, so the header's number of skipped steps equals the number of steps it
  * uses. */
-static void the_head_looks_at_256_steps_that_were_recorded(void **state) {
+static void the_head_uses_the_newest_256_recorded_steps(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         plan p;
@@ -20,14 +18,15 @@ static void the_head_looks_at_256_steps_that_were_recorded(void **state) {
         {{"many", 1, 0, 600, 1}, 256, 256},
         {{"many", 1, 0, 600, 1}, 254, 255},
         {{"many", 1, 0, 600, 1}, 10, 11},
-        {{"some", 1, 0, 4500, 8}, -1, 32}, /* 32 of 256 are enough */
+        {{"some", 1, 0, 4500, 8}, -1, 32}, /* 32 records in 256 steps suffice */
         {{"rare", 1, 0, 6300, 9}, -1, 256},
         {{"rare", 1, 0, 6300, 9}, 3000, 256},
-        {{"rarest", 1, 0, 9000, 50}, -1, 82}, /* out of 4096 */
+        {{"rarest", 1, 0, 9000, 50}, -1, 82}, /* records in 4096 steps */
     };
     bt_db *db = NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (i == 0 || strcmp(rows[i].p.name, rows[i - 1].p.name) != 0) record(t->db, &rows[i].p);
+        if (i == 0 || strcmp(rows[i].p.name, rows[i - 1].p.name) != 0)
+            record_ended_run(t->db, &rows[i].p);
         bt_view *v = open_view(t->db, &db);
         bt_view_request a = ask_parts(&rows[i].p, BT_VIEW_HEAD);
         a.at_step = rows[i].at;
@@ -40,13 +39,13 @@ static void the_head_looks_at_256_steps_that_were_recorded(void **state) {
     }
 }
 
-/* A series read from summaries is continued at its end. */
+/* New steps are appended to a series that was read from summaries. */
 static void a_long_series_is_continued(void **state) {
     const bt_tmp *t = *state;
     const plan p = {"long", 1, 0, 12000, 1};
     bt_db *db[2] = {NULL};
     bt_view *v[2];
-    record(t->db, &p);
+    record_ended_run(t->db, &p);
     bt_view_request a = ask_parts(&p, BT_VIEW_SERIES);
     a.columns = 64;
     a.n_series = 1;
@@ -69,14 +68,14 @@ static void a_long_series_is_continued(void **state) {
     }
 }
 
-/* A view that follows a run in steps of any size, and back, uses the same steps as a new one. */
+/* A view that follows a run forwards and backwards in steps of any size uses the same steps as a new view. */
 static void the_head_follows(void **state) {
     const bt_tmp *t = *state;
     static const int64_t at[] = {10,   11,   200,  255,  256, 511, 512,  768,
                                  1024, 1030, 1285, 1286, 300, 301, 1400, 1399};
     const plan p = {"s", 2, 0, 1500, 1};
     bt_db *db = NULL;
-    record(t->db, &p);
+    record_ended_run(t->db, &p);
     bt_view *v = open_view(t->db, &db);
     bt_view_request a = ask_parts(&p, BT_VIEW_HEAD | BT_VIEW_RANKS);
     a.window = 64;
@@ -111,18 +110,24 @@ static void windows_of_ranks(void **state) {
          -1,
          21,
          1999,
-         2999}, /* out of 1024 steps: 128 contain three */
-        /* out of 128 steps, because 16 contain only one */
+         2999}, /* 128 of the newest 1024 steps contain three records. */
+        /* 128 steps, because 16 contain only one record */
         {{"seldom", 2, 0, 3000, 50}, 16, -1, 3, 2899, 2999},
         {{"seldom", 2, 0, 3000, 50}, 0, 60, 1, 49, 49},
-        {{"wide", 2, 1024, 200, 1}, 0, -1, 128, 72, 199}, /* The number of rows read is limited. */
+        {{"wide", 2, 1024, 200, 1},
+         0,
+         -1,
+         128,
+         72,
+         199}, /* The number of rows that are read is limited. */
         {{"wider", 2, 1025, 200, 1}, 0, -1, 127, 73, 199},
         {{"crowd", 2, 20000, 200, 1}, 0, -1, 8, 192, 199},
         {{"host", 2, 14563, 200, 1}, 0, -1, 9, 191, 199},
     };
     bt_db *db = NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (i == 0 || strcmp(rows[i].p.name, rows[i - 1].p.name) != 0) record(t->db, &rows[i].p);
+        if (i == 0 || strcmp(rows[i].p.name, rows[i - 1].p.name) != 0)
+            record_ended_run(t->db, &rows[i].p);
         bt_view *v = open_view(t->db, &db);
         bt_view_request a = ask_parts(&rows[i].p, BT_VIEW_RANKS);
         a.window = rows[i].window;
@@ -138,10 +143,8 @@ static void windows_of_ranks(void **state) {
     }
 }
 
-/* ---- time that is left ----------------------------------------------------------------------- */
-
-/* The time of the newest 256 steps, with an error from the means of eight parts of them. */
-static void time_that_is_left(void **state) {
+/* The remaining time follows from the newest 256 steps, its error from the means of eight parts of these steps. */
+static void remaining_time(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         int64_t steps, total;
@@ -153,7 +156,7 @@ static void time_that_is_left(void **state) {
         bt_db *db = NULL;
         const plan p = {name, 1, 0, rows[i].steps, 1};
         snprintf(name, sizeof name, "s%zu", i);
-        record_to(t->db, &p, false);
+        record_run_to(t->db, &p, false);
         snprintf(sql, sizeof sql,
                  "UPDATE run_doc SET config = '{\"train.steps\":{\"value\":%lld}}'",
                  (long long)rows[i].total);
@@ -170,12 +173,12 @@ static void time_that_is_left(void **state) {
     }
 }
 
-/* One of two parts took twice as long per step: 100 and 200 ms, in 64 of 127 intervals. */
-static void the_error_of_the_time_that_is_left(void **state) {
+/* Steps in one of two parts took twice as long: 100 and 200 ms, in 64 of 127 intervals. */
+static void error_of_the_remaining_time(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     const plan p = {"s", 1, 0, 65, 1};
-    record_to(t->db, &p, false);
+    record_run_to(t->db, &p, false);
     run_sql(t->db, "UPDATE step SET wall_us = wall_us + 100000 * (step - 32) WHERE step > 32");
     bt_view *v = open_view(t->db, &db);
     bt_view_request a = ask_parts(&p, BT_VIEW_HEAD);
@@ -183,14 +186,15 @@ static void the_error_of_the_time_that_is_left(void **state) {
     OK(bt_view_load(v, &a, err));
     const double left = 10000 - 65;
     NEAR(v->head.eta_s, left * 0.15);
-    /* eight means, four of 0.1 s and four of 0.2 s: their deviation is 0.05 s, that of their mean smaller by
-     * sqrt(8) */
+    /* Four of the eight means are 0.1 s and four are 0.2 s. Their deviation is 0.05 s, and the deviation of their mean
+     * is smaller by sqrt(8). */
     near(v->head.eta_err_s, left * 0.05 / sqrt(8), 1e-3, "error");
     bt_view_close(v);
     bt_db_close(db);
 }
 
-/* From a fact, or else from the settings: steps, or tokens divided by those of a step. */
+/* The total number of steps is a fact, or follows from the settings: a number of steps, or a number of tokens divided
+ * by the tokens of a step. */
 static void number_of_steps_of_a_run(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -209,7 +213,7 @@ static void number_of_steps_of_a_run(void **state) {
         {"'{\"train.tokens\":{\"value\":1000}}'", NULL, 0},
         {"'{\"train.batch_tokens\":{\"value\":300}}'", NULL, 0}};
     const plan p = {"s", 1, 0, 2, 1};
-    record(t->db, &p);
+    record_ended_run(t->db, &p);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char sql[300];
         bt_db *db = NULL;
@@ -231,8 +235,6 @@ static void number_of_steps_of_a_run(void **state) {
     }
 }
 
-/* ---- ranges ---------------------------------------------------------------------------------- */
-
 static void requested_ranges(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -247,7 +249,7 @@ static void requested_ranges(void **state) {
     };
     const plan p = {"s", 1, 0, 200, 1};
     bt_db *db = NULL;
-    record(t->db, &p);
+    record_ended_run(t->db, &p);
     bt_view *v = open_view(t->db, &db);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t from = -5, to = -5;
@@ -273,7 +275,7 @@ static void requested_ranges(void **state) {
     bt_db_close(db);
 }
 
-/* Every seventh step was recorded; the rest have the time of the next recorded one. */
+/* Every seventh step was recorded; the steps between two records have the time of the later record. */
 static void times_between_recorded_steps(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -288,7 +290,7 @@ static void times_between_recorded_steps(void **state) {
                  {209.9, 2092}, {210, 2099}, {1e9, 2099}};
     const plan p = {"s", 1, 0, 2100, 7};
     bt_db *db = NULL;
-    record(t->db, &p);
+    record_ended_run(t->db, &p);
     bt_view *v = open_view(t->db, &db);
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         const double got = bt_view_time_of(v, "s", times[i].step);
@@ -305,8 +307,8 @@ static void times_between_recorded_steps(void **state) {
     assert_int_equal(step, -1);
     bt_view_close(v);
     bt_db_close(db);
-    const plan far = {"far", 1, 0, 10000, 5000}; /* A gap of limited length is bridged. */
-    record(t->db, &far);
+    const plan far = {"far", 1, 0, 10000, 5000}; /* A gap is filled only up to a limited length. */
+    record_ended_run(t->db, &far);
     v = open_view(t->db, &db);
     NEAR(bt_view_time_of(v, "far", 5000 - 1), 500);
     NEAR(bt_view_time_of(v, "far", 950), 500);
@@ -315,7 +317,7 @@ static void times_between_recorded_steps(void **state) {
     bt_db_close(db);
 }
 
-/* independent of the range shown before */
+/* The result does not depend on the range that was shown before. */
 static void a_range_behind_the_last_step_is_empty(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
@@ -341,12 +343,12 @@ static void a_range_behind_the_last_step_is_empty(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        T(the_head_looks_at_256_steps_that_were_recorded),
+        T(the_head_uses_the_newest_256_recorded_steps),
         T(a_long_series_is_continued),
         T(the_head_follows),
         T(windows_of_ranks),
-        T(time_that_is_left),
-        T(the_error_of_the_time_that_is_left),
+        T(remaining_time),
+        T(error_of_the_remaining_time),
         T(number_of_steps_of_a_run),
         T(requested_ranges),
         T(times_between_recorded_steps),

@@ -9,7 +9,7 @@
 #include "store/wire/control_client.h"
 #include "tests/store/store_test.h"
 
-/* Replies to one client with the script's text, in two pieces if it contains '^'. */
+/* Replies to one client with the given text, in two pieces if it contains '^'. */
 typedef struct answering {
     int listen_fd;
     const char *script;

@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* The client of a run's control socket: every possible reply, and requests of every length. poll is defined
- * here. */
+/* The client of a run's control socket: every possible reply, and requests of every length. The test replaces
+ * poll(). */
 #include <errno.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -11,24 +11,24 @@
 #include "store/wire/control_client.h"
 #include "tests/message.h"
 
-/* result of poll: 0: timeout; > 0: errno of a failure, EINTR once; -1: the real poll */
+/* result of poll: 0: timeout; > 0: errno of a failure, EINTR only once; -1: calls the real poll */
 static int poll_says = -1;
 
 int poll(struct pollfd *p, nfds_t n, int ms) {
     const int says = poll_says;
-    assert_true(ms > 4000 && ms <= 5001); /* the timeout for a reply */
+    assert_true(ms > 4000 && ms <= 5001); /* poll() waits for a reply at most five seconds. */
     if (says < 0) return (int)syscall(SYS_poll, p, n, ms);
     if (says == 0) return 0;
     if (says == EINTR) poll_says = -1;
     return errno = says, -1;
 }
 
-/* The run is stopped, waits for a disk, or cannot be waited for. */
+/* The run is stopped, waits for a disk, or the connection fails. */
 static void no_reply_arrives(void **state) {
     static const struct {
         int poll_says;
         bt_code code;
-        const char *before, *behind; /* the path */
+        const char *before, *behind; /* parts of the path before and after the socket's name */
     } rows[] = {{0, BT_BUSY, "the run does not answer at '", "'"},
                 {EIO, BT_IO, "cannot wait for '", "': Input/output error"},
                 {EINTR, BT_OK, NULL, NULL}};
@@ -90,7 +90,7 @@ static void every_answer_is_understood(void **state) {
         bt_err why = BT_ERR_INIT;
         char reply[32] = "untouched";
         answering_begin(&a, path, cases[i].script);
-        errno = EINTR; /* errno of an earlier call does not matter if later ones succeed. */
+        errno = EINTR; /* errno of an earlier call must not affect the result. */
         const bt_code code = bt_control_call(path, "status", reply, sizeof reply, &why);
         answering_end(&a, path);
         assert_string_equal(a.asked, "status\n");
@@ -110,7 +110,7 @@ static void every_answer_is_understood(void **state) {
     }
 }
 
-/* Every code is passed on, and none behind the last. */
+/* Every valid error code of a reply is returned; numbers above the last code are refused. */
 static void refusals_keep_their_code(void **state) {
     const bt_tmp *t = *state;
     char path[100], script[64];
@@ -130,7 +130,8 @@ static void refusals_keep_their_code(void **state) {
 
 static void the_longest_answer_is_read_and_a_longer_one_refused(void **state) {
     const bt_tmp *t = *state;
-    const size_t most = 16 * (size_t)BT_CONTROL_LINE - 1; /* with the terminator */
+    const size_t most = 16 * (size_t)BT_CONTROL_LINE -
+                        1; /* the longest line, with its terminator */
     char path[100], want[200], *script = malloc(most + 2), *reply = malloc(most + 2);
     snprintf(path, sizeof path, "%s/sock", t->dir);
     snprintf(want, sizeof want, "the answer from '%s' is too long", path);
@@ -154,7 +155,7 @@ static void the_longest_answer_is_read_and_a_longer_one_refused(void **state) {
     free(reply);
 }
 
-/* A reply without an end, in two pieces, the second larger than the remaining space. */
+/* The reply has no line end and arrives in two pieces; the second exceeds the remaining buffer. */
 static void an_answer_without_end_is_refused(void **state) {
     const bt_tmp *t = *state;
     enum { MANY = 16 * BT_CONTROL_LINE + 64 };
@@ -238,7 +239,7 @@ static void words_of_a_request(void **state) {
     assert_string_equal(line, "pause #web");
 }
 
-/* A prompt is sent as one word; other values are unchanged. */
+/* A prompt is encoded as one word; other values are unchanged. */
 static void lines_of_prompts(void **state) {
     (void)state;
     char line[BT_CONTROL_LINE], prompt[BT_PROMPT_MAX + 2], want[BT_PROMPT_MAX + 30];
@@ -274,7 +275,7 @@ static void start_run(bt_writer *w, const char *folder, const char *host) {
     OK(bt_writer_begin(w, &s, &attempt, err));
 }
 
-/* The path of the socket is in the file `control` of the run's folder. */
+/* The file `control` in the run's folder contains the path of the socket. */
 static void a_run_is_found_by_its_name(void **state) {
     const bt_tmp *t = *state;
     char path[100], file[100], reply[32];
@@ -313,7 +314,7 @@ static void a_run_is_found_by_its_name(void **state) {
     bt_writer_close(w);
 }
 
-/* @D: the database, @H: this host, @P: a process */
+/* Replaces @D by the database, @H by this host and @P by a process. */
 static void fill_in(char *out, size_t size, const char *says, const char *db, const char *host,
                     int pid) {
     size_t n = 0;
@@ -328,11 +329,11 @@ static void fill_in(char *out, size_t size, const char *says, const char *db, co
     }
 }
 
-/* There is no listener, or no path: the message states what happened to the run and what can be done. */
+/* If no process listens or there is no path, the message states what happened to the run and the remedy. */
 static void the_reason_of_a_missing_reply(void **state) {
     static const struct {
         const char *run_state, *host; /* host "": this host */
-        int pid;                      /* 2: our own; 3: of a dead process */
+        int pid;                      /* 2: this process; 3: a dead process */
         const char *last_step, *says;
     } rows[] = {
         {"done", "far", 2, "0",
@@ -353,11 +354,11 @@ static void the_reason_of_a_missing_reply(void **state) {
          "run 'r' is not live on this host: its supervisor takes requests on host 'far' only"},
         {"running", "", 0, "6",
          "run 'r' is not live on this host: its supervisor takes requests on host '@H' only"},
-        {"running", "", 1, "6", /* pid of init, which always exists */
+        {"running", "", 1, "6", /* pid 1 (init) always exists */
          "run 'r' takes no requests now: its process 1 begins or ends at this moment, or has no "
          "supervisor, as when "
          "mpirun starts 'bitrain train' (to stop it with a checkpoint: kill 1)"},
-        {"running", "", -1, "6", /* not in the record */
+        {"running", "", -1, "6", /* -1: no pid in the record */
          "run 'r' is not live on this host: its supervisor takes requests on host '@H' only"},
         {"running", "", 2, "6",
          "run 'r' takes no requests now: its process @P begins or ends at this moment, or has no "
@@ -396,7 +397,7 @@ static void the_reason_of_a_missing_reply(void **state) {
             if (f) fclose(f);
             assert_int_equal(bt_control_request(db, "r", "stop", reply, sizeof reply, &why),
                              BT_BUSY);
-            want[sizeof why.msg - 1] = '\0'; /* as much as an error holds */
+            want[sizeof why.msg - 1] = '\0'; /* An error message is truncated to this size. */
             assert_string_equal(why.msg, want);
             assert_int_equal(why.code, BT_BUSY);
         }

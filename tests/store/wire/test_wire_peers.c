@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* Both ends of the wire against a simulated peer: a peer that violates the protocol is disconnected,
- * messages for another rank or attempt are ignored, the newest connection gets the controls. */
+/* Each end of the wire protocol against a simulated peer: a peer that violates the protocol is disconnected, messages
+ * for another rank or attempt are ignored, and control messages go to the newest connection. */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 typedef struct scene {
     char path[100];
     bt_wire_server *server;
-    int events;     /* number of events that the supervisor received */
+    int events;     /* number of received events */
     char title[64]; /* title of the last event */
 } scene;
 
@@ -33,18 +33,18 @@ static scene listening(const bt_tmp *t) {
     scene s = {0};
     snprintf(s.path, sizeof s.path, "%s/sock", t->dir);
     OK(bt_wire_listen(&s.server, s.path, err));
-    assert_false(bt_wire_connected(s.server)); /* no peer has connected */
+    assert_false(bt_wire_connected(s.server));
     return s;
 }
 
-static bt_code serve(scene *s, int attempt, bt_err *err) {
+static bt_code serve_until(scene *s, int attempt, bt_err *err) {
     const bt_wire_into into = {.look = {.ctx = s, .event = on_event}};
     return bt_wire_serve(s->server, attempt, &into, err);
 }
 
-static void serve_well(scene *s, int attempt) { OK(serve(s, attempt, err)); }
+static void serve_well(scene *s, int attempt) { OK(serve_until(s, attempt, err)); }
 
-static int dial(const char *path) {
+static int connect_peer(const char *path) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     strcpy(a.sun_path, path);
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -63,12 +63,12 @@ static bt_hello_frame hello(uint32_t attempt) {
 
 static int dial_with_hello(scene *s, uint32_t attempt) {
     const bt_hello_frame f = hello(attempt);
-    const int fd = dial(s->path);
+    const int fd = connect_peer(s->path);
     put(fd, &f, sizeof f);
     return fd;
 }
 
-/* Encodes an event; its bytes follow the frame. */
+/* Encodes an event after the frame header. */
 static size_t event_frame(unsigned char *out, uint32_t attempt, const char *title) {
     bt_record *r =
         bt_record_event(&(bt_event){.kind = BT_EVENT_NOTICE, .rank = -1, .title = title});
@@ -80,7 +80,7 @@ static size_t event_frame(unsigned char *out, uint32_t attempt, const char *titl
     return sizeof head + n;
 }
 
-/* Returns whether the peer has closed the connection; earlier data are read and dropped. */
+/* Reads and drops pending data; returns whether the peer has closed the connection. */
 static bool is_cut(int fd) {
     char junk[4096];
     for (;;) {
@@ -90,18 +90,16 @@ static bool is_cut(int fd) {
     }
 }
 
-/* ---- the supervisor's end -------------------------------------------------------------------- */
-
 typedef enum { UNGREETED, GREETED } manners;
 
-/* Serves one peer: it is disconnected, none of its data are delivered, and only a fault of rank 0 is an
- * error. */
+/* Serves one peer that sends these bytes: it is disconnected and none of its data are delivered. Only a fault of rank 0
+ * is an error. */
 static void is_refused(scene *s, manners m, const void *bytes, size_t n) {
     bt_err why = BT_ERR_INIT;
-    const int fd = m == GREETED ? dial_with_hello(s, 3) : dial(s->path);
+    const int fd = m == GREETED ? dial_with_hello(s, 3) : connect_peer(s->path);
     put(fd, bytes, n);
     s->events = 0;
-    const bt_code code = serve(s, 3, &why);
+    const bt_code code = serve_until(s, 3, &why);
     assert_int_equal(code, m == GREETED ? BT_FORMAT : BT_OK);
     if (code != BT_OK) message_has(why.msg, "rank 0 of attempt 3 sent a frame that makes no sense");
     assert_int_equal(s->events, 0);
@@ -132,7 +130,7 @@ static void a_peer_that_violates_the_protocol_is_disconnected(void **state) {
     changed_frame_is_refused(&s, &g);
     g = f, g.head.bytes = BT_FRAME_MAX + 1;
     changed_frame_is_refused(&s, &g);
-    g = f, g.head.bytes--; /* an event whose text has no terminator */
+    g = f, g.head.bytes--; /* The text of this event has no terminator. */
     changed_frame_is_refused(&s, &g);
     const uint32_t kinds[] = {0, BT_REC_COUNT, BT_FRAME_CONTROL, BT_FRAME_BYE};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -141,9 +139,9 @@ static void a_peer_that_violates_the_protocol_is_disconnected(void **state) {
     }
 
     bt_hello_frame h = hello(3);
-    is_refused(&s, GREETED, &h, sizeof h); /* twice */
+    is_refused(&s, GREETED, &h, sizeof h); /* a second greeting */
     h.mark ^= 1;
-    is_refused(&s, UNGREETED, &h, sizeof h); /* a program with other tables */
+    is_refused(&s, UNGREETED, &h, sizeof h); /* a peer with other metric tables */
     h = hello(3);
     h.frame.head.bytes = 4;
     is_refused(&s, UNGREETED, &h, sizeof h);
@@ -152,7 +150,7 @@ static void a_peer_that_violates_the_protocol_is_disconnected(void **state) {
     memcpy(bytes, &h, sizeof h);
     is_refused(&s, UNGREETED, bytes, sizeof h + 8);
 
-    const int fd = dial_with_hello(&s, 3); /* A peer that follows the protocol is served. */
+    const int fd = dial_with_hello(&s, 3); /* A valid peer is served afterwards. */
     put(fd, bytes, event_frame(bytes, 3, "well"));
     serve_well(&s, 3);
     assert_int_equal(s.events, 1);
@@ -161,13 +159,13 @@ static void a_peer_that_violates_the_protocol_is_disconnected(void **state) {
     bt_wire_server_close(s.server);
 }
 
-/* If all places are taken by silent peers, rank 0, which connects last, replaces any of them. */
-static void rank_0_finds_a_place(void **state) {
+/* Silent peers occupy all places. Rank 0 connects last and replaces one of them. */
+static void rank_0_replaces_a_silent_peer(void **state) {
     scene s = listening(*state);
     unsigned char bytes[512];
     int silent[8];
     for (int n = 0; n <= 8; n++) {
-        for (int i = 0; i < n; i++) silent[i] = dial(s.path);
+        for (int i = 0; i < n; i++) silent[i] = connect_peer(s.path);
         const int fd = dial_with_hello(&s, 3);
         put(fd, bytes, event_frame(bytes, 3, "here"));
         s.events = 0;
@@ -183,7 +181,7 @@ static void rank_0_finds_a_place(void **state) {
     bt_wire_server_close(s.server);
 }
 
-/* Frames are assembled from pieces of any size, with other peers sending in between. */
+/* Frames arrive in pieces of any size while other peers send. */
 static void frames_arrive_in_any_pieces(void **state) {
     scene s = listening(*state);
     unsigned char bytes[1024];
@@ -207,11 +205,11 @@ static void frames_arrive_in_any_pieces(void **state) {
     bt_wire_server_close(s.server);
 }
 
-/* Eight connections are kept: one more replaces one without a greeting, or is refused. */
-static void there_is_room_for_eight(void **state) {
+/* At most eight connections are kept. A ninth replaces a connection without a greeting, or is refused. */
+static void at_most_eight_connections_are_kept(void **state) {
     scene s = listening(*state);
     int fds[8];
-    for (int i = 0; i < 8; i++) fds[i] = i == 3 ? dial(s.path) : dial_with_hello(&s, 1);
+    for (int i = 0; i < 8; i++) fds[i] = i == 3 ? connect_peer(s.path) : dial_with_hello(&s, 1);
     serve_well(&s, 1);
     for (int i = 0; i < 8; i++) assert_false(is_cut(fds[i]));
     const int ninth = dial_with_hello(&s, 1);
@@ -235,7 +233,7 @@ static void there_is_room_for_eight(void **state) {
     bt_wire_server_close(s.server);
 }
 
-/* Returns the control frame received by a simulated rank 0. */
+/* Returns the next control frame that a simulated rank 0 receives. */
 static bt_control_frame control_at(int fd, char text[BT_PROMPT_MAX + 1]) {
     bt_control_frame f = {.verb = BT_VERB_COUNT};
     if (recv(fd, &f, sizeof f, MSG_DONTWAIT) != (ssize_t)sizeof f) return f;
@@ -264,16 +262,16 @@ static void the_newest_connection_gets_the_controls(void **state) {
     assert_true(f.value == 0.25);
     assert_int_equal(f.text_bytes, 0);
     assert_int_equal(control_at(older, text).verb, BT_VERB_COUNT);
-    close(newer); /* The older one is still connected. */
+    close(newer); /* The older connection of the rank remains. */
     serve_well(&s, 3);
     serve_well(&s, 3);
     memset(longer, 'y', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
     OK(bt_wire_send_control(s.server, &(bt_ctl){BT_VERB_SAMPLE, 0, longer}, err));
     assert_int_equal(control_at(older, text).verb, BT_VERB_SAMPLE);
-    assert_int_equal(strlen(text), BT_PROMPT_MAX); /* A longer text is truncated. */
+    assert_int_equal(strlen(text), BT_PROMPT_MAX); /* The text was truncated to this length. */
     assert_int_equal(control_at(another, text).verb, BT_VERB_COUNT);
-    serve_well(&s, 4); /* A new attempt: its rank was connected before. */
+    serve_well(&s, 4); /* The rank of the new attempt was connected before. */
     OK(bt_wire_send_control(s.server, &lr, err));
     assert_int_equal(control_at(another, text).frame.attempt, 4);
     assert_int_equal(control_at(older, text).verb, BT_VERB_COUNT);
@@ -286,7 +284,7 @@ static void the_newest_connection_gets_the_controls(void **state) {
     bt_wire_server_close(s.server);
 }
 
-/* Data of a finished attempt are neither delivered nor an error, and it may close properly. */
+/* Data of a finished attempt are dropped without an error, and its rank may close the connection. */
 static void a_finished_attempt_may_close(void **state) {
     scene s = listening(*state);
     unsigned char bytes[512];
@@ -309,7 +307,7 @@ static void a_finished_attempt_may_close(void **state) {
     bt_wire_server_close(s.server);
 }
 
-/* A rank that does not read receives nothing and remains connected; one that has exited is removed. */
+/* A rank that does not read gets no message and remains connected; a rank that has exited is removed. */
 static void a_rank_that_does_not_read_receives_nothing(void **state) {
     scene s = listening(*state);
     bt_err why = BT_ERR_INIT;
@@ -343,7 +341,7 @@ static void a_socket_has_one_owner(void **state) {
     assert_null(second);
     snprintf(want, sizeof want, "cannot listen for ranks at '%s'", s.path);
     assert_int_equal(strncmp(why.msg, want, strlen(want)), 0);
-    assert_int_equal(stat(s.path, &st), 0); /* the socket of the first server remains */
+    assert_int_equal(stat(s.path, &st), 0); /* The socket of the first server remains. */
     assert_int_equal(bt_wire_listen(&second, "", &why), BT_ARG);
     memset(longest, 'x', sizeof longest);
     memcpy(longest, t->dir, strlen(t->dir));
@@ -353,19 +351,17 @@ static void a_socket_has_one_owner(void **state) {
     assert_non_null(strstr(why.msg, "has 108 bytes, at most 107 are possible"));
     longest[sizeof a.sun_path - 1] = '\0';
     OK(bt_wire_listen(&second, longest, err));
-    close(dial(longest));
+    close(connect_peer(longest));
     bt_wire_server_close(second);
     assert_int_equal(stat(longest, &st), -1);
     bt_wire_server_close(s.server);
 }
 
-/* ---- the rank's end -------------------------------------------------------------------------- */
-
 typedef struct rank_end {
     int listen_fd, fd; /* sockets of the simulated supervisor */
     bt_wire *wire;
     _Atomic int n, lost;
-    char told[4096]; /* "set 0.5 text;", complete when n counts it */
+    char told[4096]; /* "set 0.5 text;", complete once n counts it */
 } rank_end;
 
 static void on_control(void *ctx, const bt_ctl *c) {
@@ -378,7 +374,7 @@ static void on_control(void *ctx, const bt_ctl *c) {
 
 static void on_lost(void *ctx) { atomic_fetch_add(&((rank_end *)ctx)->lost, 1); }
 
-/* a wire of attempt 7 whose greeting has arrived */
+/* Connects a rank to attempt 7 and waits until its greeting has arrived. */
 static void connect_rank(rank_end *r, const bt_tmp *t) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     bt_hello_frame f;
@@ -423,7 +419,7 @@ static size_t control_frame(unsigned char *out, uint32_t verb, double value, con
     return sizeof f + n;
 }
 
-/* An unknown verb is skipped, and the frames after it are obeyed. */
+/* A frame with an unknown verb is skipped, and later frames take effect. */
 static void a_rank_obeys_its_own_messages(void **state) {
     rank_end r;
     unsigned char bytes[2048];
@@ -446,7 +442,7 @@ static void a_rank_obeys_its_own_messages(void **state) {
     n += control_frame(bytes + n, BT_VERB_PAUSE, 0, "");
     for (size_t i = 0; i < n; i++) {
         put(r.fd, bytes + i, 1);
-        wait_until_read(r.fd); /* Otherwise the rank would get several bytes at once. */
+        wait_until_read(r.fd); /* Waiting keeps the rank from receiving several bytes at once. */
     }
     wait_until(&r.n, 4);
     assert_string_equal(r.told, "mixture 0 3:1;pause 0 ;");
@@ -454,7 +450,7 @@ static void a_rank_obeys_its_own_messages(void **state) {
     assert_int_equal(atomic_load(&r.lost), 0);
 }
 
-/* A supervisor that does not follow this protocol is treated as lost. */
+/* A rank treats a supervisor that violates the protocol as lost. */
 static void a_rank_leaves_an_invalid_supervisor(void **state) {
     for (int k = 0; k < 5; k++) {
         rank_end r;
@@ -477,7 +473,7 @@ static void a_rank_leaves_an_invalid_supervisor(void **state) {
     }
 }
 
-/* A fact above 16 MiB cannot be sent; later records are, and the end is sent. */
+/* A fact above 16 MiB cannot be sent; later records and the end are sent. */
 static void records_that_cannot_be_sent_are_skipped(void **state) {
     rank_end r;
     unsigned char want[512], got[sizeof want + sizeof(bt_frame) + 1];
@@ -504,7 +500,7 @@ static void records_that_cannot_be_sent_are_skipped(void **state) {
     close(r.listen_fd);
 }
 
-/* Begins to read when the rank is about to exit, and counts the bytes until the end. */
+/* a reader that starts when the rank is about to exit, and counts all bytes */
 typedef struct late_reader {
     int fd;
     size_t bytes;
@@ -520,7 +516,7 @@ static void *read_late(void *arg) {
     return NULL;
 }
 
-/* Closing sends queued records, also more than the socket holds. */
+/* Closing the wire sends all queued records, even if they exceed the socket's buffer. */
 static void queued_records_are_sent_before_the_end(void **state) {
     enum { EVENTS = 3000 };
     static char body[1001];
@@ -544,7 +540,7 @@ static void queued_records_are_sent_before_the_end(void **state) {
     close(r.listen_fd);
 }
 
-/* The file of records cannot be created: an error is returned, and the wire continues without it. */
+/* If the ring file cannot be created, an error is returned and the connection works without it. */
 static void a_ring_that_cannot_be_created_is_an_error(void **state) {
     rank_end r;
     bt_err why = BT_ERR_INIT;
@@ -557,9 +553,9 @@ static void a_ring_that_cannot_be_created_is_an_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {CASE(a_peer_that_violates_the_protocol_is_disconnected),
-                                       CASE(rank_0_finds_a_place),
+                                       CASE(rank_0_replaces_a_silent_peer),
                                        CASE(frames_arrive_in_any_pieces),
-                                       CASE(there_is_room_for_eight),
+                                       CASE(at_most_eight_connections_are_kept),
                                        CASE(the_newest_connection_gets_the_controls),
                                        CASE(a_finished_attempt_may_close),
                                        CASE(a_rank_that_does_not_read_receives_nothing),

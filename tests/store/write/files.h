@@ -1,5 +1,4 @@
-/* files.h - for tests of a database's file: runs to write into it, the number of runs in it, and files that
- * are not databases. */
+/* files.h - runs in a database file, the number of runs in a file, and files that are not databases. */
 #ifndef BT_TESTS_STORE_WRITE_FILES_H
 #define BT_TESTS_STORE_WRITE_FILES_H
 
@@ -19,7 +18,7 @@ static inline void add_run(const char *path, const char *name) {
     bt_writer_close(w);
 }
 
-/* file name with this suffix */
+/* Counts the runs in the database file with this suffix. */
 static inline int64_t runs_in(const bt_tmp *t, const char *end) {
     char path[200];
     sqlite3 *db = NULL;
@@ -28,7 +27,7 @@ static inline int64_t runs_in(const bt_tmp *t, const char *end) {
     assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
     const int64_t n = bt_sql_int(db, "SELECT count(*) FROM run", -2);
     sqlite3_close(db);
-    for (int i = 0; i < 2 && *end; i++) { /* files created by reading it */
+    for (int i = 0; i < 2 && *end; i++) { /* removes the files that reading has created */
         snprintf(path, sizeof path, "%s%s%s", t->db, end, i ? "-shm" : "-wal");
         unlink(path);
     }

@@ -1,13 +1,11 @@
-/* test_apply.c - effect of records on the rows of a run: summary, attempts; repeated records; and deletion
- * of old rows. */
+/* test_apply.c - effect of records on the database: summaries and attempts of a run, repeated records, and deletion of
+ * old rows. */
 #include "engine/base/tables/derived.h"
 #include "store/write/apply.h"
 #include "store/write/attempt.h"
 #include "store/write/retain.h"
 #include "store/write/rollup.h"
 #include "tests/store/store_test.h"
-
-/* ---- a database without a writer's thread ---------------------------------------------------------- */
 
 typedef struct base {
     const bt_tmp *t;
@@ -34,8 +32,8 @@ static void begin_attempt(base *b, const bt_run_start *s) {
         b->a, &(bt_apply_attempt){b->at.run, b->at.aid, s->from_step, b->at.attempt}, err));
 }
 
-/* Returns the cells of the first row, separated by blanks; NULL: "-". */
-static const char *cells(base *b, const char *sql) {
+/* Returns the cells of the first row separated by blanks; NULL is "-". */
+static const char *cells_of_first_row(base *b, const char *sql) {
     static char out[1000];
     sqlite3_stmt *st = NULL;
     OK(bt_sql_prepare(b->db, b->t->db, sql, &st, err));
@@ -49,15 +47,14 @@ static const char *cells(base *b, const char *sql) {
     sqlite3_finalize(st);
     return out;
 }
-#define CELLS(sql, want) assert_string_equal(cells(b, sql), want)
+#define CELLS(sql, want) assert_string_equal(cells_of_first_row(b, sql), want)
 
-static int apply(base *b, bt_record *r, uint64_t dropped) {
+static int apply_record(base *b, bt_record *r, uint64_t dropped) {
     const int rc = bt_apply_transaction(b->a, r, dropped);
     bt_records_free(r);
     return rc;
 }
 
-/* A step with few values: loss and milliseconds. */
 static bt_record *step_of(int64_t step, double loss, double ms) {
     double v[BT_MS_COUNT];
     for (int i = 0; i < BT_MS_COUNT; i++) v[i] = NAN;
@@ -68,8 +65,6 @@ static bt_record *step_of(int64_t step, double loss, double ms) {
     assert_non_null(r);
     return r;
 }
-
-/* ---- attempts -------------------------------------------------------------------------------------- */
 
 static void a_run_and_its_attempts(void **state) {
     base one, *b = &one;
@@ -94,7 +89,7 @@ static void a_run_and_its_attempts(void **state) {
     OK(bt_attempt_end(b->db, b->t->db, &b->at, "failed", "killed", 9, 888, err));
     CELLS("SELECT state, exit_kind, exit_code, ended_us FROM run", "failed killed 9 888");
     CELLS("SELECT exit_kind, exit_code, ended_us FROM attempt", "killed 9 888");
-    /* Fields that a resumed run does not give are kept. */
+    /* A resumed run keeps the fields for which it has no new value. */
     bt_run_start again = {.name = "a",
                           .resume = true,
                           .from_step = 5,
@@ -110,8 +105,8 @@ static void a_run_and_its_attempts(void **state) {
           "here 55 test none  /tmp 3 running - - - 2");
     CELLS("SELECT argv FROM run_doc", "bitrain train");
     CELLS("SELECT from_step, world, host, reason FROM attempt WHERE id = 2", "5 3 - -");
-    /* An attempt that was killed ended with its last step. */
-    assert_int_equal(apply(b, step_of(7, 2, 10), 0), SQLITE_OK);
+    /* A killed attempt ended with its last step. */
+    assert_int_equal(apply_record(b, step_of(7, 2, 10), 0), SQLITE_OK);
     again = (bt_run_start){.name = "a",
                            .resume = true,
                            .host = "other",
@@ -125,16 +120,17 @@ static void a_run_and_its_attempts(void **state) {
     const int64_t rev = bt_sql_int(b->db, "SELECT rev FROM run", -1);
     begin_attempt(b, &again);
     assert_int_equal(bt_sql_int(b->db, "SELECT rev FROM run", -1),
-                     rev + 1); /* A viewer sees the change. */
+                     rev + 1); /* The revision changes, which a viewer detects. */
     CELLS("SELECT ended_us, exit_kind, exit_code FROM attempt WHERE id = 2", "1070 lost -");
     CELLS("SELECT exit_kind, ended_us FROM attempt WHERE id = 1", "killed 888");
     CELLS("SELECT host, build, mpi, note, out_dir FROM run", "other test none  /tmp");
-    /* its first step: see test_start.c */
-    assert_int_equal(apply(b, step_of(8, 2, 10), 0), SQLITE_OK);
+    /* test_start.c checks the effects of the first step. */
+    assert_int_equal(apply_record(b, step_of(8, 2, 10), 0), SQLITE_OK);
     CELLS("SELECT host, build, mpi, note, out_dir FROM run", "other new open hello /o");
     CELLS("SELECT argv, config FROM run_doc", "args {}");
-    CELLS("SELECT started_us > 1600000000000000 FROM attempt WHERE id = 3", "1"); /* now */
-    /* Numbers of removed attempts are not reused. */
+    CELLS("SELECT started_us > 1600000000000000 FROM attempt WHERE id = 3",
+          "1"); /* the present time */
+    /* Numbers of removed attempts are not used again. */
     OK(bt_sql_exec(b->db, b->t->db, "DELETE FROM run", err));
     s.name = "b";
     begin_attempt(b, &s);
@@ -143,7 +139,7 @@ static void a_run_and_its_attempts(void **state) {
     s.name = "c";
     begin_attempt(b, &s);
     assert_int_equal(b->at.aid, 5);
-    /* a process that may not resume it */
+    /* The process is alive, so it may not resume the run. */
     s.pid = (int)getpid();
     char name[80];
     memset(name, 'n', sizeof name);
@@ -159,7 +155,7 @@ static void a_run_and_its_attempts(void **state) {
     close_base(b);
 }
 
-/* A run marked as running is resumed if its process cannot be the one that trains it. */
+/* A run marked as running may be resumed if its recorded process cannot be training it. */
 static void permission_to_resume(void **state) {
     static const struct {
         const char *host, *told_host, *run_state;
@@ -190,7 +186,7 @@ static void permission_to_resume(void **state) {
     close_base(b);
 }
 
-/* The file was lost: existing parts of the attempt are used, missing ones are recreated. */
+/* The database was replaced: existing parts of the attempt are used, missing parts are recreated. */
 static void an_attempt_is_restored(void **state) {
     base one, *b = &one;
     open_base(b, *state);
@@ -213,7 +209,7 @@ static void an_attempt_is_restored(void **state) {
     assert_int_equal(at.aid, 2);
     CELLS("SELECT n_attempts FROM run", "9");
     close_base(b);
-    /* copies are deep */
+    /* The copy does not share the text. */
     char text[] = "changes";
     s.note = text;
     s.reason = NULL;
@@ -238,9 +234,9 @@ static void an_attempt_is_restored(void **state) {
     bt_run_start_release(&copy);
 }
 
-static int interrupts(void *ctx) { return ctx == NULL; }
+static int count_interrupts(void *ctx) { return ctx == NULL; }
 
-/* An unreadable database is not treated as empty: no run is created. */
+/* If the database cannot be read, it is not treated as empty, and no run is created. */
 static void a_database_that_cannot_be_read(void **state) {
     base one, *b = &one;
     bt_err why = BT_ERR_INIT;
@@ -248,7 +244,7 @@ static void a_database_that_cannot_be_read(void **state) {
     char says[200];
     open_base(b, *state);
     const bt_run_start s = bt_fake_run("a");
-    sqlite3_progress_handler(b->db, 1, interrupts, NULL);
+    sqlite3_progress_handler(b->db, 1, count_interrupts, NULL);
     assert_int_equal(bt_attempt_begin(b->db, b->t->db, &s, false, &at, &why), BT_DB);
     sqlite3_progress_handler(b->db, 0, NULL, NULL);
     snprintf(says, sizeof says, "'%s': interrupted", b->t->db);
@@ -256,8 +252,6 @@ static void a_database_that_cannot_be_read(void **state) {
     CELLS("SELECT count(*) FROM run", "0");
     close_base(b);
 }
-
-/* ---- the summary ----------------------------------------------------------------------------------- */
 
 #define SUMMARY \
     "SELECT last_step, last_us, tokens, loss, val_loss, best_val, best_val_step, tokens_per_s, " \
@@ -285,53 +279,58 @@ static void a_summary_is_of_its_steps(void **state) {
     CELLS(SUMMARY, "- - - - - - - - - - - - - - - 0");
     assert_true(bt_apply_last_step(b->a) == -1 && bt_apply_last_us(b->a) == -1);
     assert_int_equal(
-        apply(b, full_step(0, (double[]){100, 3.5, 4, 1000, 0.25, 0.5, 10, 1.5, 2.5}, 20), 3),
+        apply_record(b, full_step(0, (double[]){100, 3.5, 4, 1000, 0.25, 0.5, 10, 1.5, 2.5}, 20),
+                     3),
         SQLITE_OK);
     CELLS(SUMMARY, "0 1000 100 3.5 4.0 4.0 0 1000.0 20000 0.25 0.5 10 1536 2.5 [3.5] 3");
     assert_true(bt_apply_last_step(b->a) == 0 && bt_apply_last_us(b->a) == 1000);
-    /* Unknown values leave the present ones; invalid ones are ignored. */
+    /* Unknown values leave the present values; invalid values are ignored. */
     assert_int_equal(
-        apply(b, full_step(1, (double[]){NAN, NAN, INFINITY, NAN, NAN, NAN, -500, -1, 1e15}, 40),
-              0),
+        apply_record(
+            b, full_step(1, (double[]){NAN, NAN, INFINITY, NAN, NAN, NAN, -500, -1, 1e15}, 40), 0),
         SQLITE_OK);
-    CELLS("SELECT bytes_wire, rss_kib FROM step WHERE step = 1", "-500 -1024"); /* unchanged */
+    CELLS("SELECT bytes_wire, rss_kib FROM step WHERE step = 1",
+          "-500 -1024"); /* NULL in the record */
     CELLS("SELECT last_step, last_us, tokens, loss, val_loss, best_val, best_val_step, step_us, "
           "bytes_wire, "
           "rss_kib, energy_j, spark, dropped FROM run",
           "1 1010 100 - 4.0 4.0 0 30000 10 1536 2.5 [3.5] 0");
-    for (int i = 0; i < 2; i++) { /* A step of thirty years is invalid. */
-        assert_int_equal(apply(b,
-                               full_step(1, (double[]){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN},
-                                         i ? 1e12 : 1e13),
-                               0),
-                         SQLITE_OK);
+    for (int i = 0; i < 2; i++) { /* A step cannot take thirty years. */
+        assert_int_equal(
+            apply_record(b,
+                         full_step(1, (double[]){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN},
+                                   i ? 1e12 : 1e13),
+                         0),
+            SQLITE_OK);
         CELLS("SELECT step_us FROM run", "30000");
     }
     /* medians of the newest steps, sums, and the lowest validation loss */
     assert_int_equal(
-        apply(b, full_step(2, (double[]){300, 2.5, 4.5, 3000, 0.75, 0.25, 0.6, 1, 0.25}, 60), 0),
+        apply_record(b, full_step(2, (double[]){300, 2.5, 4.5, 3000, 0.75, 0.25, 0.6, 1, 0.25}, 60),
+                     0),
         SQLITE_OK);
     CELLS("SELECT tokens, loss, val_loss, best_val, best_val_step, tokens_per_s, step_us, mfu, "
           "bytes_wire, "
           "rss_kib, energy_j, spark FROM run",
           "300 2.5 4.5 4.0 0 2000.0 40000 0.5 11 1536 2.75 [3.5,null,2.5]");
     assert_int_equal(
-        apply(b, full_step(3, (double[]){400, 1.5, 3.25, NAN, NAN, NAN, NAN, 2, NAN}, -1), 0),
+        apply_record(b, full_step(3, (double[]){400, 1.5, 3.25, NAN, NAN, NAN, NAN, 2, NAN}, -1),
+                     0),
         SQLITE_OK);
     CELLS("SELECT val_loss, best_val, best_val_step, step_us, rss_kib FROM run",
           "3.25 3.25 3 40000 2048");
     assert_int_equal(
-        apply(b, full_step(4, (double[]){500, 1, 3.25, NAN, NAN, NAN, NAN, 2, NAN}, 20), 0),
+        apply_record(b, full_step(4, (double[]){500, 1, 3.25, NAN, NAN, NAN, NAN, 2, NAN}, 20), 0),
         SQLITE_OK);
-    CELLS("SELECT val_loss, best_val_step, step_us FROM run", "3.25 3 30000"); /* not better */
+    CELLS("SELECT val_loss, best_val_step, step_us FROM run", "3.25 3 30000"); /* a worse loss */
     /* A resumed run continues its sums. */
     s.resume = true;
     s.from_step = 3;
     begin_attempt(b, &s);
     assert_true(bt_apply_last_step(b->a) == -1);
-    assert_int_equal(apply(b, full_step(3, (double[]){410, 1.25, NAN, NAN, NAN, NAN, 5, 1, 1}, 20),
-                           0),
-                     SQLITE_OK);
+    assert_int_equal(
+        apply_record(b, full_step(3, (double[]){410, 1.25, NAN, NAN, NAN, NAN, 5, 1, 1}, 20), 0),
+        SQLITE_OK);
     CELLS("SELECT last_step, tokens, loss, val_loss, best_val, best_val_step, bytes_wire, rss_kib, "
           "energy_j, spark "
           "FROM run",
@@ -341,7 +340,7 @@ static void a_summary_is_of_its_steps(void **state) {
     close_base(b);
 }
 
-/* Medians are over the newest steps, including earlier attempts up to the step at which each was resumed. */
+/* Medians cover the newest steps, including those of earlier attempts up to the step at which each was resumed. */
 static void recent_figures_continue(void **state) {
     base one, *b = &one;
     open_base(b, *state);
@@ -349,31 +348,31 @@ static void recent_figures_continue(void **state) {
     begin_attempt(b, &s);
     enum { N = 2 * BT_RECENT_STEPS };
     for (int64_t step = 0; step < N; step++)
-        assert_int_equal(apply(b, step_of(step, 1, step < N / 2 ? 1 : 100 + (double)step), 0),
-                         SQLITE_OK);
+        assert_int_equal(
+            apply_record(b, step_of(step, 1, step < N / 2 ? 1 : 100 + (double)step), 0), SQLITE_OK);
     char want[40];
     const double middle = 100 + N / 2 + (BT_RECENT_STEPS - 1) / 2.0;
     snprintf(want, sizeof want, "%.0f", middle * 1e3);
     CELLS("SELECT step_us FROM run", want);
     s.resume = true;
-    s.from_step = 4; /* the first four steps are kept */
+    s.from_step = 4; /* The first four steps of the earlier attempt remain. */
     begin_attempt(b, &s);
-    assert_int_equal(apply(b, step_of(4, 1, 7), 0), SQLITE_OK);
+    assert_int_equal(apply_record(b, step_of(4, 1, 7), 0), SQLITE_OK);
     CELLS("SELECT step_us FROM run", "1000");
     for (int64_t step = 5; step < 9; step++)
-        assert_int_equal(apply(b, step_of(step, 1, 7), 0), SQLITE_OK);
-    CELLS("SELECT step_us FROM run", "7000"); /* five against four */
+        assert_int_equal(apply_record(b, step_of(step, 1, 7), 0), SQLITE_OK);
+    CELLS("SELECT step_us FROM run", "7000"); /* median of five new and four earlier steps */
     close_base(b);
 }
 
-/* A failed transaction is rolled back and does not change cached figures; a row that can never be stored is
+/* A failed transaction is rolled back and leaves cached figures unchanged. A row that can never be stored is
  * skipped. */
 static void a_failed_transaction_changes_nothing(void **state) {
     base one, *b = &one;
     open_base(b, *state);
     bt_run_start s = bt_fake_run("a");
     begin_attempt(b, &s);
-    assert_int_equal(apply(b, step_of(0, 3, 10), 0), SQLITE_OK);
+    assert_int_equal(apply_record(b, step_of(0, 3, 10), 0), SQLITE_OK);
     OK(bt_sql_exec(b->db, b->t->db,
                    "CREATE TRIGGER no BEFORE INSERT ON event BEGIN SELECT raise(ABORT, 'no'); END;"
                    "CREATE TRIGGER never BEFORE INSERT ON ckpt BEGIN SELECT "
@@ -381,27 +380,27 @@ static void a_failed_transaction_changes_nothing(void **state) {
                    err));
     bt_record *list = step_of(1, 2, 10);
     list->next = bt_record_event(&(bt_event){.kind = BT_EVENT_WARNING, .step = 1, .title = "x"});
-    assert_int_equal(apply(b, list, 2), SQLITE_OK);
+    assert_int_equal(apply_record(b, list, 2), SQLITE_OK);
     assert_int_equal(bt_apply_skipped(b->a), 1);
     CELLS("SELECT (SELECT count(*) FROM event), last_step, dropped FROM run", "0 1 3");
     list = step_of(2, 1, 10);
     list->next = bt_record_ckpt(&(bt_ckpt_record){.step = 1, .path = "p"});
-    assert_int_not_equal(apply(b, list, 0), SQLITE_OK);
+    assert_int_not_equal(apply_record(b, list, 0), SQLITE_OK);
     assert_true(sqlite3_get_autocommit(b->db));
     CELLS("SELECT (SELECT count(*) FROM step), last_step, spark FROM run", "2 1 [3,2]");
     assert_int_equal(bt_apply_last_step(b->a), 1);
     OK(bt_sql_exec(b->db, b->t->db, "DROP TRIGGER never", err));
-    bt_record *odd = bt_record_fact("k", "v"); /* an unknown kind */
+    bt_record *odd = bt_record_fact("k", "v"); /* unknown kind */
     odd->head.kind = 99;
     odd->next = step_of(2, 1, 10);
-    assert_int_equal(apply(b, odd, 0), SQLITE_OK);
+    assert_int_equal(apply_record(b, odd, 0), SQLITE_OK);
     assert_int_equal(bt_apply_skipped(b->a), 2);
     CELLS("SELECT (SELECT count(*) FROM step), last_step, spark, dropped FROM run",
           "3 2 [3,2,1] 2");
     close_base(b);
 }
 
-/* Ranks, facts, events and checkpoints go into their tables. */
+/* Ranks, facts, events and checkpoints are stored in their tables. */
 static void each_record_has_its_row(void **state) {
     base one, *b = &one;
     open_base(b, *state);
@@ -413,7 +412,7 @@ static void each_record_has_its_row(void **state) {
     list->next = bt_record_fact("key", "old");
     list->next->next = bt_record_fact("key", "value");
     list->next->next->next = bt_record_ckpt(&(bt_ckpt_record){10, 1111, "/p", 2222, 3333, "00ff"});
-    assert_int_equal(apply(b, list, 0), SQLITE_OK);
+    assert_int_equal(apply_record(b, list, 0), SQLITE_OK);
     CELLS("SELECT aid, rank, host, pid, isa, threads, pp, dp_replicate, dp_shard, tp FROM rank "
           "WHERE rank = 3",
           "1 3 h 33 avx2 4 5 6 7 8");
@@ -421,26 +420,26 @@ static void each_record_has_its_row(void **state) {
     CELLS("SELECT run, key, value, attempt FROM fact WHERE key <> 'clock'", "1 key value 0");
     CELLS("SELECT run, step, attempt, t_us, path, bytes, took_us, hash FROM ckpt",
           "1 10 0 1111 /p 2222 3333 00ff");
-    CELLS("SELECT last_step FROM run", "-"); /* no step, no summary */
+    CELLS("SELECT last_step FROM run", "-"); /* Without a step there is no summary. */
     list = bt_record_event(&(bt_event){BT_EVENT_WARNING, 7, 2, 99, "title", "{}"});
     list->next = bt_record_event(&(bt_event){BT_EVENT_NOTICE, -1, -1, 98, "title", NULL});
-    assert_int_equal(apply(b, list, 0), SQLITE_OK);
+    assert_int_equal(apply_record(b, list, 0), SQLITE_OK);
     CELLS("SELECT run, aid, t_us, step, rank, kind, level, title, body FROM event WHERE seq = 1",
           "1 1 99 7 2 warning 1 title {}");
     CELLS("SELECT t_us, step, rank, kind, body FROM event WHERE seq = 2", "98 - - notice -");
-    /* The engine defines the step at which an attempt begins. */
+    /* The event `resumed` defines the step at which an attempt begins. */
     list = bt_record_event(&(bt_event){BT_EVENT_RESUMED, 41, -1, 99, "title", NULL});
-    assert_int_equal(apply(b, list, 0), SQLITE_OK);
+    assert_int_equal(apply_record(b, list, 0), SQLITE_OK);
     CELLS("SELECT from_step FROM attempt", "42");
-    assert_int_equal(apply(b, step_of(50, 1, 1), 0), SQLITE_OK);
+    assert_int_equal(apply_record(b, step_of(50, 1, 1), 0), SQLITE_OK);
     CELLS("SELECT from_step FROM attempt", "42");
     list = bt_record_event(&(bt_event){BT_EVENT_RESUMED, 0, -1, 99, "title", NULL});
-    assert_int_equal(apply(b, list, 0), SQLITE_OK);
+    assert_int_equal(apply_record(b, list, 0), SQLITE_OK);
     CELLS("SELECT from_step FROM attempt", "1");
     close_base(b);
 }
 
-/* Records that may exist already are skipped if they do. */
+/* A record that is already stored is skipped. */
 static void repeated_records(void **state) {
     base one, *b = &one;
     open_base(b, *state);
@@ -459,7 +458,7 @@ static void repeated_records(void **state) {
     CELLS("SELECT (SELECT count(*) FROM step), (SELECT count(*) FROM event), spark FROM run",
           "2 1 [null,2,1]");
     bt_records_free(list);
-    /* An event that differs in any field is another event. */
+    /* An event that differs in any field is stored. */
     bt_event others[] = {e, e, e};
     others[0].wall_us = 100, others[1].kind = BT_EVENT_NOTICE, others[2].title = "other";
     for (int i = 0; i < 3; i++) {
@@ -468,35 +467,33 @@ static void repeated_records(void **state) {
         bt_records_free(list);
     }
     CELLS("SELECT count(*) FROM event", "4");
-    assert_int_equal(apply(b, bt_record_event(&e), 0),
-                     SQLITE_OK); /* Sent again, it is stored twice. */
+    assert_int_equal(apply_record(b, bt_record_event(&e), 0),
+                     SQLITE_OK); /* Unlike bt_apply_again, this call stores it again. */
     CELLS("SELECT count(*) FROM event", "5");
     bt_apply_reread(b->a);
-    assert_int_equal(apply(b, step_of(3, 1, 10), 0), SQLITE_OK);
+    assert_int_equal(apply_record(b, step_of(3, 1, 10), 0), SQLITE_OK);
     close_base(b);
 }
 
-/* Rows of ranks beyond the range of a key are counted and not stored. */
-static void keys_have_limits(void **state) {
+/* Rank rows outside the range of their key are counted and not stored. */
+static void rank_rows_outside_their_key_are_dropped(void **state) {
     base one, *b = &one;
     bt_fake f;
     open_base(b, *state);
     bt_run_start s = bt_fake_run("a");
     begin_attempt(b, &s);
     const int64_t last = (INT64_C(1) << BT_STEP_BITS) - 1;
-    assert_int_equal(apply(b, bt_record_step(bt_fake_step(&f, last, 2)), 0), SQLITE_OK);
+    assert_int_equal(apply_record(b, bt_record_step(bt_fake_step(&f, last, 2)), 0), SQLITE_OK);
     CELLS("SELECT count(*), max(key) FROM rank_step", "2 140737488289793");
     assert_int_equal(bt_apply_skipped(b->a), 0);
-    assert_int_equal(apply(b, bt_record_step(bt_fake_step(&f, last + 1, 2)), 0), SQLITE_OK);
+    assert_int_equal(apply_record(b, bt_record_step(bt_fake_step(&f, last + 1, 2)), 0), SQLITE_OK);
     CELLS("SELECT count(*) FROM rank_step", "2");
     CELLS("SELECT count(*) FROM step", "2");
     assert_int_equal(bt_apply_skipped(b->a), 2);
     close_base(b);
 }
 
-/* ---- old rows -------------------------------------------------------------------------------------- */
-
-static void chunks_of_old_rows_go(void **state) {
+static void old_rows_are_deleted_in_chunks(void **state) {
     base one, *b = &one;
     bt_fake f;
     bool more = true;
@@ -509,7 +506,7 @@ static void chunks_of_old_rows_go(void **state) {
         *at = bt_record_step(bt_fake_step(&f, step, 1));
         at = &(*at)->next;
     }
-    assert_int_equal(apply(b, list, 0), SQLITE_OK);
+    assert_int_equal(apply_record(b, list, 0), SQLITE_OK);
     CELLS("SELECT value FROM meta WHERE key = 'keep_rank_steps'", "50000");
     assert_int_equal(bt_retain_chunk(b->db, 1, 1299, &more, &rows), SQLITE_OK);
     assert_true(!more && rows == 0);
@@ -517,11 +514,11 @@ static void chunks_of_old_rows_go(void **state) {
         int keep;
         int64_t newest, gone, raw_from;
         bool more;
-    } looks[] = {{0, 1299, 0, 0, false},    /* all rows are kept */
-                 {1044, 1299, 0, 0, false}, /* a chunk has 256 steps */
-                 {1043, 1299, 256, 256, false}, {1043, 1299, 256, 256, false}, /* once */
-                 {500, 1299, 512, 512, true},   {500, 1299, 768, 768, false},
-                 {500, 1299, 768, 768, false}};
+    } looks[] = {
+        {0, 1299, 0, 0, false},                                       /* all rows are kept */
+        {1044, 1299, 0, 0, false},                                    /* a chunk has 256 steps */
+        {1043, 1299, 256, 256, false}, {1043, 1299, 256, 256, false}, /* deleted only once */
+        {500, 1299, 512, 512, true},   {500, 1299, 768, 768, false},  {500, 1299, 768, 768, false}};
     for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
         char sql[120], want[60];
         snprintf(sql, sizeof sql, "UPDATE meta SET value = %d WHERE key = 'keep_rank_steps'",
@@ -537,7 +534,7 @@ static void chunks_of_old_rows_go(void **state) {
                  "FROM rank_step");
         CELLS(sql, want);
     }
-    /* Rows around a warning are kept; without summaries all rows are. */
+    /* Rows around a warning are kept, and so are all rows without a summary. */
     OK(bt_sql_exec(
         b->db, b->t->db,
         "UPDATE meta SET value = 10 WHERE key = 'keep_rank_steps';"
@@ -552,7 +549,6 @@ static void chunks_of_old_rows_go(void **state) {
     OK(bt_sql_exec(b->db, b->t->db, "DELETE FROM roll", err));
     assert_int_equal(bt_retain_chunk(b->db, 1, 1299, &more, &rows), SQLITE_OK);
     assert_true(!more && rows == 768 + 256 - 33);
-    /* no such attempt */
     assert_int_equal(bt_retain_chunk(b->db, 77, 1299, &more, &rows), SQLITE_OK);
     assert_false(more);
     close_base(b);
@@ -569,7 +565,7 @@ int main(void) {
                                        TEST(a_failed_transaction_changes_nothing),
                                        TEST(each_record_has_its_row),
                                        TEST(repeated_records),
-                                       TEST(keys_have_limits),
-                                       TEST(chunks_of_old_rows_go)};
+                                       TEST(rank_rows_outside_their_key_are_dropped),
+                                       TEST(old_rows_are_deleted_in_chunks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_attempt_change.c - an attempt ends and the next one begins while the database cannot be written: every row is
- * kept, in its attempt. */
+/* test_attempt_change.c - the database cannot be written while one attempt ends and the next begins: every row is
+ * stored later, in the right attempt. */
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include "store/record/ring.h"
 #include "tests/store/store_test.h"
 
-static void steps(bt_writer *w, int64_t from, int64_t to) {
+static void write_step_range(bt_writer *w, int64_t from, int64_t to) {
     bt_fake f;
     for (int64_t i = from; i < to; i++)
         bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, i, 1));
@@ -18,7 +18,7 @@ static void note(bt_writer *w, const char *title) {
     bt_writer_sink(w)->event(bt_writer_sink(w)->ctx, &e);
 }
 
-/* Records that rank 0 of attempt 0 could not send: step 3. */
+/* Writes a ring with step 3, which rank 0 of attempt 0 could not send. */
 static void leave_ring(const char *path) {
     bt_ring *r = NULL;
     bt_fake f;
@@ -47,14 +47,14 @@ static void rows_wait_for_their_attempt(void **state) {
         bt_run_start s = bt_fake_run(name);
         OK(bt_writer_open(&w, path, 10, err));
         OK(bt_writer_begin(w, &s, &attempt, err));
-        steps(w, 0, 2);
+        write_step_range(w, 0, 2);
         OK(bt_writer_flush(w, err));
         if (way == LOCKED) {
             assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
             assert_int_equal(sqlite3_exec(db, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
         } else if (way == REMOVED)
             assert_int_equal(unlink(path), 0);
-        steps(w, 2, 3);
+        write_step_range(w, 2, 3);
         leave_ring(ring);
         OK(bt_writer_end_later(w, "failed", "signal", 137, ring, err));
         note(w, "between");
@@ -62,13 +62,13 @@ static void rows_wait_for_their_attempt(void **state) {
         s.from_step = 2;
         s.reason = "again";
         OK(bt_writer_begin_later(w, &s, 1, err));
-        steps(w, 2, 6);
+        write_step_range(w, 2, 6);
         if (way == LOCKED) {
-            /* A second failure occurs before the first one is stored. */
+            /* The next attempt fails before the first failure is stored. */
             OK(bt_writer_end_later(w, "failed", "signal", 137, "/nowhere/ring", err));
             s.from_step = 4;
             OK(bt_writer_begin_later(w, &s, 2, err));
-            steps(w, 4, 8);
+            write_step_range(w, 4, 8);
             assert_true(bt_writer_committed_step(w) < 2);
             assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
             sqlite3_close(db);
@@ -97,7 +97,7 @@ static void rows_wait_for_their_attempt(void **state) {
     }
 }
 
-/* An end that is never stored is returned at the end. */
+/* An end that could not be stored is returned when the writer closes. */
 static void a_stop_between_attempts(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -105,10 +105,10 @@ static void a_stop_between_attempts(void **state) {
     bt_run_start s = bt_fake_run("a");
     OK(bt_writer_open(&w, t->db, 1, err));
     OK(bt_writer_begin(w, &s, &attempt, err));
-    steps(w, 0, 2);
+    write_step_range(w, 0, 2);
     OK(bt_writer_end_later(w, "failed", "signal", 137, NULL, err));
     OK(bt_writer_end(w, "failed", "signal", 1, err));
-    /* Closing does not wait for an end without an open attempt. */
+    /* Closing does not wait to store an end if no attempt is open. */
     OK(bt_writer_begin_later(w, &s, 1, err));
     bt_writer_close(w);
     assert_string_equal(bt_word(t->db, "SELECT state FROM runs WHERE run = ?1", "a"), "failed");

@@ -1,5 +1,5 @@
-/* test_backup.c - copies of a database: names, paths and space of backups, and restoring from them. statvfs,
- * link and rename are defined here. */
+/* test_backup.c - backups of a database: their names, paths and space, and how they restore rows. The test replaces
+ * statvfs, link and rename. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,9 +15,9 @@
 #include "tests/store/synth_run.h"
 #include "tests/store/write/files.h"
 
-static uint64_t free_bytes = UINT64_MAX; /* replaces the real value */
+static uint64_t free_bytes = UINT64_MAX; /* result of statvfs; UINT64_MAX: the real value */
 static bool no_links;
-static const char *rename_fails; /* suffix of the new name */
+static const char *rename_fails; /* rename to a name with this suffix fails */
 
 int statvfs(const char *restrict path, struct statvfs *restrict v) {
     if (access(path, F_OK) != 0) return -1;
@@ -36,7 +36,7 @@ int rename(const char *from, const char *to) {
     return (int)syscall(SYS_rename, from, to);
 }
 
-/* Counts the files of the folder whose names contain this part. */
+/* Counts the files of the folder whose names contain `part`. */
 static int files_with(const bt_tmp *t, const char *part) {
     int n = 0;
     DIR *d = opendir(t->dir);
@@ -45,11 +45,11 @@ static int files_with(const bt_tmp *t, const char *part) {
     return n;
 }
 
-/* ---- backups ------------------------------------------------------------------------------------- */
-
 static void the_newest_two_are_kept(void **state) {
     const bt_tmp *t = *state;
-    for (int without = 0; without < 2; without++) { /* Hard links, which some file systems lack. */
+    for (int without = 0; without < 2;
+         without++) { /* The second round has no hard links, which some file systems lack.
+                                                     * */
         no_links = without;
         for (int k = 1; k <= 4; k++) {
             char name[8];
@@ -63,7 +63,7 @@ static void the_newest_two_are_kept(void **state) {
             assert_int_equal(files_with(t, ".backup"), runs > 1 ? 2 : 1);
         }
     }
-    OK(bt_store_backup(t->db, err)); /* at the same instant */
+    OK(bt_store_backup(t->db, err)); /* in the same second */
     assert_int_equal(runs_in(t, ".backup.1"), 8);
     no_links = false;
 }
@@ -87,7 +87,7 @@ static void a_place_that_cannot_be_taken(void **state) {
         rename_fails = NULL;
         no_links = false;
         assert_non_null(strstr(why.msg, rows[i].says));
-        assert_int_equal(runs_in(t, ".backup"), 1); /* It still exists. */
+        assert_int_equal(runs_in(t, ".backup"), 1); /* The previous backup remains. */
         assert_int_equal(files_with(t, ".tmp"), 0);
     }
 }
@@ -109,7 +109,7 @@ static void a_backup_takes_a_tenth_of_the_room(void **state) {
     OK(bt_store_backup(t->db, err));
     free_bytes = UINT64_MAX;
     assert_int_equal(runs_in(t, ".backup"), 1);
-    /* to and from files that are not databases */
+    /* Files that are not databases cannot be copied or replaced. */
     char fresh[200];
     snprintf(fresh, sizeof fresh, "%s.backup-%ld.tmp", t->db, (long)getpid());
     assert_int_equal(mkdir(fresh, 0700), 0);
@@ -153,8 +153,6 @@ static void a_backup_in_progress_is_kept(void **state) {
     }
 }
 
-/* ---- repair ---------------------------------------------------------------------------------------- */
-
 static void only_what_is_damaged_is_repaired(void **state) {
     const bt_tmp *t = *state;
     bt_repair_result r = {.rows = 9};
@@ -170,7 +168,7 @@ static void only_what_is_damaged_is_repaired(void **state) {
     add_run(t->db, "a");
     OK(bt_store_repair(t->db, 1, NULL, &r, err));
     assert_true(r.sound && r.rows == 0 && !r.moved_to[0]);
-    /* another program's */
+    /* a database of another program */
     snprintf(path, sizeof path, "%s/songs.db", t->dir);
     run_sql(path, "CREATE TABLE songs(a)");
     assert_int_equal(bt_store_repair(path, 1, NULL, &r, &why), BT_FORMAT);
@@ -185,7 +183,8 @@ static void only_what_is_damaged_is_repaired(void **state) {
              path);
     assert_string_equal(why.msg, says);
     assert_int_equal(access(path, F_OK), 0);
-    snprintf(says, sizeof says, "%s.lock", path); /* An existing file is moved aside. */
+    snprintf(says, sizeof says, "%s.lock",
+             path); /* Repair moves an existing file of this name aside. */
     fclose(fopen(says, "w"));
     OK(bt_store_repair(path, 1, NULL, &r, err));
     assert_true(!r.sound && r.rows == 0 && r.incomplete_tables > 0);
@@ -194,8 +193,8 @@ static void only_what_is_damaged_is_repaired(void **state) {
     assert_int_equal(access(r.moved_to, F_OK), 0);
 }
 
-/* If the database is missing its rows are restored from backups; the older backup supplies what the newer
- * lacks. */
+/* If the database is missing its rows are restored from backups; the older backup supplies the rows that the newer
+ * backup lacks. */
 static void backups_restore_missing_rows(void **state) {
     const bt_tmp *t = *state;
     bt_repair_result r;
@@ -212,7 +211,7 @@ static void backups_restore_missing_rows(void **state) {
     }
     bt_err why = BT_ERR_INIT;
     snprintf(path, sizeof path, "%s.lock", t->db);
-    /* While another program has it open, nothing is restored. */
+    /* Nothing is restored while another program has the database open. */
     const int other = open(path, O_RDWR);
     assert_int_equal(flock(other, LOCK_EX), 0);
     assert_int_equal(bt_store_repair(t->db, 0, NULL, &r, &why), BT_BUSY);
@@ -225,17 +224,17 @@ static void backups_restore_missing_rows(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps", NULL) == 20);
     const int64_t all = r.rows_of_backups;
     assert_true(all >= 2 * (1 + 1 + 1 + 5 + 10));
-    assert_int_equal(files_with(t, "-shm"), 1); /* Reading backups leaves no files. */
+    assert_int_equal(files_with(t, "-shm"), 1); /* Reading the backups left no file behind. */
     OK(bt_store_repair(t->db, 1, NULL, &r, err));
     assert_true(r.sound && r.rows_of_backups == 0);
-    /* Numbers of attempts are not reused. */
+    /* Numbers of attempts are not used again. */
     add_run(t->db, "d");
     assert_true(bt_number(t->db, "SELECT count(DISTINCT attempt) FROM attempts", NULL) == 1);
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "d") == 5);
 }
 
-/* A copy whose runs have other numbers is not used. */
-static void another_history_restores_nothing(void **state) {
+/* A backup in which the runs have other numbers belongs to another database and is not used. */
+static void backups_of_another_database_restore_nothing(void **state) {
     const bt_tmp *t = *state;
     char other[200];
     bt_rescue_result r = {0};
@@ -244,11 +243,11 @@ static void another_history_restores_nothing(void **state) {
     add_run(t->db, "b");
     add_run(other, "a2");
     add_run(other, "b");
-    add_run(other, "c"); /* which would be copied as well */
+    add_run(other, "c"); /* A compatible backup would add this run. */
     OK(bt_rescue_fill(t->db, other, NULL, &r, err));
     assert_int_equal(r.rows, 0);
     assert_int_equal(runs_in(t, ""), 2);
-    OK(bt_rescue_fill(t->db, "/nowhere/m.db", NULL, &r, err)); /* an unreadable backup */
+    OK(bt_rescue_fill(t->db, "/nowhere/m.db", NULL, &r, err)); /* The backup cannot be read. */
     assert_int_equal(r.rows, 0);
     /* the same name with another start time */
     run_sql(other,
@@ -272,7 +271,7 @@ static void another_history_restores_nothing(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 5);
     OK(bt_rescue_fill(t->db, copy, NULL, &r, err));
     assert_int_equal(r.rows, once);
-    /* Several runs behind the last common one are no contradiction either. */
+    /* Several runs after the last common run are no contradiction. */
     run_sql(t->db, "PRAGMA wal_checkpoint(TRUNCATE)");
     assert_int_equal(system(cmd), 0);
     for (int i = 0; i < 2; i++) {
@@ -292,7 +291,8 @@ static void note_progress(void *ctx, const char *what, double done) {
     if (strcmp(heard, what) != 0) snprintf(heard, 40, "%s", what);
 }
 
-/* Checks that each table of `path` has all rows and columns of that in `other`; returns the number of rows. */
+/* Checks that each table in `path` has all rows and columns of the same table in `other`; returns the number of
+ * rows. */
 static int64_t same_tables(const char *path, const char *other) {
     char *names = bt_table(
              other,
@@ -313,7 +313,7 @@ static int64_t same_tables(const char *path, const char *other) {
     return rows;
 }
 
-/* Adds rows for each sampled scope. */
+/* Adds rows to the table of each sampled scope. */
 static void add_samples(const char *path) {
     for (int k = 0; k < BT_SCOPE_COUNT; k++) {
         const bt_scope_row *scope = &bt_scopes[k];
@@ -331,7 +331,6 @@ static void add_samples(const char *path) {
     }
 }
 
-/* Every row is copied once, and existing ones are kept. */
 static void every_table_is_restored(void **state) {
     const bt_tmp *t = *state;
     bt_rescue_result r, more = {0};
@@ -355,7 +354,7 @@ static void every_table_is_restored(void **state) {
     assert_true(rows > 1000 && r.rows == rows && r.unreadable == 0 && r.setting);
     assert_true(bt_number(t->db, "SELECT count(*) FROM pragma_quick_check WHERE quick_check = 'ok'",
                           NULL) == 1);
-    /* only its missing part */
+    /* Only the missing rows are copied. */
     run_sql(r.moved_to, "PRAGMA wal_checkpoint(TRUNCATE)");
     snprintf(part, sizeof part, "%s/part.db", t->dir);
     snprintf(cmd, sizeof cmd, "cp '%.200s' '%s'", r.moved_to, part);
@@ -389,11 +388,11 @@ static void every_table_is_restored(void **state) {
     free(whole);
 }
 
-/* The retention of rank rows is that of the newest readable file. */
+/* The newest readable file decides how long rank rows are kept. */
 static void chosen_retention_is_kept(void **state) {
     static const char *const setting = "SELECT value FROM meta WHERE key = 'keep_rank_steps'";
     static const struct {
-        int older, newer, own; /* ages of backups and file; own -1: missing, -2: unreadable */
+        int older, newer, own; /* -1: missing, -2: unreadable; otherwise an age */
         const char *is;
     } rows[] = {{1, 2, 0, "0\n"}, {1, 2, -1, "2\n"}, {1, 50000, -1, "50000\n"}, {1, 2, -2, "2\n"}};
     const bt_tmp *t = *state;
@@ -425,7 +424,7 @@ int main(void) {
                                        TEST(a_backup_in_progress_is_kept),
                                        TEST(only_what_is_damaged_is_repaired),
                                        TEST(backups_restore_missing_rows),
-                                       TEST(another_history_restores_nothing),
+                                       TEST(backups_of_another_database_restore_nothing),
                                        TEST(every_table_is_restored),
                                        TEST(chosen_retention_is_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,11 @@
-/* test_blocks.c - summaries of blocks of steps: adding values and later blocks, keys of blocks, all blocks
- * of a small run, and the blocks recomputed when a run goes back. */
+/* test_blocks.c - summaries of blocks of steps: merging, keys of blocks, all blocks of a small run, and blocks that are
+ * recomputed after a run goes back. */
 #include "store/read/blocks.h"
 #include "store/write/rollup.h"
 #include "tests/store/store_test.h"
 
-static void expects(const bt_block_stat *s, double n, double min, double max, double first,
-                    double last, double sum) {
+static void check_stat(const bt_block_stat *s, double n, double min, double max, double first,
+                       double last, double sum) {
     if (s->n != n || s->min != min || s->max != max || s->first != first || s->last != last ||
         s->sum != sum)
         fail_msg("%g: %g..%g, %g to %g, sum %g", s->n, s->min, s->max, s->first, s->last, s->sum);
@@ -16,24 +16,24 @@ static void values_add_up(void **state) {
     bt_block_stat s = {0}, later = {0};
     bt_block_stat_add(&s, NAN);
     bt_block_stat_add(&s, INFINITY);
-    expects(&s, 0, 0, 0, 0, 0, 0);
+    check_stat(&s, 0, 0, 0, 0, 0, 0);
     bt_block_stat_add(&s, -2);
-    expects(&s, 1, -2, -2, -2, -2, -2);
+    check_stat(&s, 1, -2, -2, -2, -2, -2);
     bt_block_stat_add(&s, 5);
-    expects(&s, 2, -2, 5, -2, 5, 3);
+    check_stat(&s, 2, -2, 5, -2, 5, 3);
     bt_block_stat_add(&s, -INFINITY);
     bt_block_stat_add(&s, 1);
-    expects(&s, 3, -2, 5, -2, 1, 4);
+    check_stat(&s, 3, -2, 5, -2, 1, 4);
     bt_block_stat_add(&s, -3);
-    expects(&s, 4, -3, 5, -2, -3, 1);
-    bt_block_stat_merge(&s, &later); /* an empty block */
-    expects(&s, 4, -3, 5, -2, -3, 1);
+    check_stat(&s, 4, -3, 5, -2, -3, 1);
+    bt_block_stat_merge(&s, &later); /* a block without values */
+    check_stat(&s, 4, -3, 5, -2, -3, 1);
     bt_block_stat_merge(&later, &s);
-    expects(&later, 4, -3, 5, -2, -3, 1);
+    check_stat(&later, 4, -3, 5, -2, -3, 1);
     bt_block_stat_merge(&s, &(bt_block_stat){2, -1, 4, 4, -1, 3});
-    expects(&s, 6, -3, 5, -2, -1, 4);
+    check_stat(&s, 6, -3, 5, -2, -1, 4);
     bt_block_stat_merge(&s, &(bt_block_stat){2, -9, 9, 9, -9, 0});
-    expects(&s, 8, -9, 9, -2, -9, 4);
+    check_stat(&s, 8, -9, 9, -2, -9, 4);
 }
 
 static void keys_are_adjacent(void **state) {
@@ -72,14 +72,15 @@ static void close_base(base *b) {
     sqlite3_close(b->db);
 }
 
-/* The row as the writer stores it: loss = step, seconds = 2, rank k takes step + 1000 k milliseconds. */
+/* Adds a row as the writer stores it: the loss equals the step, the step takes 2 s, and rank k takes step + 1000 k
+ * ms. */
 static void add_step(base *b, int64_t step, int n_ranks) {
     double v[BT_MS_COUNT], r[4 * BT_MR_COUNT];
     char sql[300];
     for (int i = 0; i < BT_MS_COUNT; i++) v[i] = NAN;
     for (int i = 0; i < 4 * BT_MR_COUNT; i++) r[i] = NAN;
     v[BT_MS_LOSS] = (double)step;
-    v[BT_MS_STEP_TIME] = 2000.0004; /* stored as whole microseconds */
+    v[BT_MS_STEP_TIME] = 2000.0004; /* stored in whole microseconds */
     for (int k = 0; k < n_ranks; k++)
         r[k * BT_MR_COUNT + BT_MR_STEP_TIME] = (double)step + 1000 * k;
     assert_int_equal(bt_roll_add(b->roll, &(bt_step_record){.step = step,
@@ -102,7 +103,7 @@ static void add_step(base *b, int64_t step, int n_ranks) {
     }
 }
 
-static int64_t count(base *b, int kind, int level) {
+static int64_t count_blocks(base *b, int kind, int level) {
     char sql[200];
     snprintf(sql, sizeof sql, "SELECT count(*) FROM roll WHERE key >= %lld AND key < %lld",
              (long long)bt_roll_key(3, kind, level, 0),
@@ -110,9 +111,9 @@ static int64_t count(base *b, int kind, int level) {
     return bt_sql_int(b->db, sql, -1);
 }
 
-/* Returns false if there is none. */
-static bool block(base *b, int kind, int level, int64_t at, int rank, int slot,
-                  bt_block_stat *out) {
+/* Returns false if the block does not exist. */
+static bool read_one_block(base *b, int kind, int level, int64_t at, int rank, int slot,
+                           bt_block_stat *out) {
     sqlite3_stmt *st = NULL;
     bt_block_stat all[256];
     bt_rank_block ranks;
@@ -135,43 +136,45 @@ static bool block(base *b, int kind, int level, int64_t at, int rank, int slot,
     return there;
 }
 
-static double sum_of(int64_t first, int64_t end) { /* Sum of whole numbers. */
+static double sum_of(int64_t first,
+                     int64_t end) { /* The sum of the whole numbers first to end - 1. */
     return (double)(end * (end - 1) - first * (first - 1)) / 2;
 }
 
-/* Compares every closed block of the run with sums computed by hand. */
-static void check(base *b, int64_t steps, int n_ranks) {
+/* Compares each complete block with sums computed by hand. */
+static void check_blocks(base *b, int64_t steps, int n_ranks) {
     const int loss = b->slots.step[BT_MS_LOSS], seconds = b->slots.step[BT_MS_STEP_TIME],
               ms = b->slots.rank[BT_MR_STEP_TIME];
     for (int level = 1; level <= 3; level++) {
         const int64_t size = INT64_C(1) << (4 * level), closed = (steps - 1) / size;
-        assert_int_equal(count(b, BT_ROLL_STEPS, level), closed);
-        assert_int_equal(count(b, BT_ROLL_RANKS, level), closed);
+        assert_int_equal(count_blocks(b, BT_ROLL_STEPS, level), closed);
+        assert_int_equal(count_blocks(b, BT_ROLL_RANKS, level), closed);
         for (int64_t k = 0; k < closed; k++) {
             const int64_t from = k * size, end = from + size;
             const double n = (double)size, a = (double)from, z = (double)(end - 1);
             bt_block_stat s;
-            assert_true(block(b, BT_ROLL_STEPS, level, k, 0, loss, &s));
-            expects(&s, n, a, z, a, z, sum_of(from, end));
-            assert_true(block(b, BT_ROLL_STEPS, level, k, 0, 0, &s));
-            expects(&s, n, 5 * a, 5 * z, 5 * a, 5 * z, 5 * sum_of(from, end));
-            assert_true(block(b, BT_ROLL_STEPS, level, k, 0, seconds, &s));
-            expects(&s, n, 2000, 2000, 2000, 2000, 2000 * n);
-            assert_true(block(b, BT_ROLL_STEPS, level, k, 0, b->slots.step[BT_MS_MFU], &s));
-            expects(&s, 0, 0, 0, 0, 0, 0);
+            assert_true(read_one_block(b, BT_ROLL_STEPS, level, k, 0, loss, &s));
+            check_stat(&s, n, a, z, a, z, sum_of(from, end));
+            assert_true(read_one_block(b, BT_ROLL_STEPS, level, k, 0, 0, &s));
+            check_stat(&s, n, 5 * a, 5 * z, 5 * a, 5 * z, 5 * sum_of(from, end));
+            assert_true(read_one_block(b, BT_ROLL_STEPS, level, k, 0, seconds, &s));
+            check_stat(&s, n, 2000, 2000, 2000, 2000, 2000 * n);
+            assert_true(
+                read_one_block(b, BT_ROLL_STEPS, level, k, 0, b->slots.step[BT_MS_MFU], &s));
+            check_stat(&s, 0, 0, 0, 0, 0, 0);
             for (int r = 0; r < n_ranks; r++) {
                 const double more = 1000 * r, mean = (a + z) / 2 + more;
-                assert_true(block(b, BT_ROLL_RANKS, level, k, r, ms, &s));
+                assert_true(read_one_block(b, BT_ROLL_RANKS, level, k, r, ms, &s));
                 if (level == 1)
-                    expects(&s, n, mean, mean, mean, mean, n * mean);
+                    check_stat(&s, n, mean, mean, mean, mean, n * mean);
                 else
-                    expects(&s, n, a + more, z + more, a + more, z + more,
-                            sum_of(from, end) + n * more);
+                    check_stat(&s, n, a + more, z + more, a + more, z + more,
+                               sum_of(from, end) + n * more);
             }
-            assert_true(block(b, BT_ROLL_RANKS, level, k, n_ranks, ms, &s));
-            expects(&s, 0, 0, 0, 0, 0, 0);
-            assert_true(block(b, BT_ROLL_RANKS, level, k, 0, b->slots.n_ranks, &s));
-            expects(&s, 0, 0, 0, 0, 0, 0);
+            assert_true(read_one_block(b, BT_ROLL_RANKS, level, k, n_ranks, ms, &s));
+            check_stat(&s, 0, 0, 0, 0, 0, 0);
+            assert_true(read_one_block(b, BT_ROLL_RANKS, level, k, 0, b->slots.n_ranks, &s));
+            check_stat(&s, 0, 0, 0, 0, 0, 0);
         }
     }
 }
@@ -183,13 +186,14 @@ static void blocks_of_a_small_run(void **state) {
     OK(bt_sql_exec(b->db, b->path, "BEGIN", err));
     for (int64_t step = 0; step < 300; step++) {
         add_step(b, step, 2);
-        if (step == 15) assert_int_equal(count(b, BT_ROLL_STEPS, 1), 0); /* still open */
-        if (step == 16) assert_int_equal(count(b, BT_ROLL_STEPS, 1), 1);
-        if (step == 255) assert_int_equal(count(b, BT_ROLL_STEPS, 2), 0);
-        if (step % 37 == 5) bt_roll_forget(b->roll); /* a failed transaction */
+        if (step == 15)
+            assert_int_equal(count_blocks(b, BT_ROLL_STEPS, 1), 0); /* The block is incomplete. */
+        if (step == 16) assert_int_equal(count_blocks(b, BT_ROLL_STEPS, 1), 1);
+        if (step == 255) assert_int_equal(count_blocks(b, BT_ROLL_STEPS, 2), 0);
+        if (step % 37 == 5) bt_roll_forget(b->roll); /* after a failed transaction */
     }
-    check(b, 300, 2);
-    /* back into the middle of a block, to its first step, and to the step before it */
+    check_blocks(b, 300, 2);
+    /* The run goes back to the middle of a block, to its first step, and to the step before it. */
     static const int64_t back[] = {290, 288, 287, 256, 255, 17, 0};
     for (size_t i = 0; i < sizeof back / sizeof *back; i++) {
         char sql[200];
@@ -198,22 +202,22 @@ static void blocks_of_a_small_run(void **state) {
                  (long long)back[i], (long long)bt_rank_key(3, back[i], 0));
         OK(bt_sql_exec(b->db, b->path, sql, err));
         add_step(b, back[i], 2);
-        check(b, back[i] + 1, 2);
+        check_blocks(b, back[i] + 1, 2);
         for (int64_t step = back[i] + 1; step < 300; step++) add_step(b, step, 2);
-        check(b, 300, 2);
+        check_blocks(b, 300, 2);
     }
     OK(bt_sql_exec(b->db, b->path, "DELETE FROM roll WHERE key % 3 = 1", err));
     OK(bt_roll_rebuild(b->roll, 3, err));
     assert_int_equal(bt_roll_newest(b->roll), 299);
-    check(b, 300, 2);
+    check_blocks(b, 300, 2);
     OK(bt_sql_exec(b->db, b->path, "COMMIT", err));
-    /* Another attempt has no blocks. */
+    /* A new attempt has no blocks. */
     bt_roll_start(b->roll, 4);
     assert_int_equal(bt_roll_newest(b->roll), -1);
     close_base(b);
 }
 
-/* Formats the steps of each block and its ranks: "0-15:0 16-31:3". */
+/* Formats the steps of each block and its number of ranks: "0-15:0 16-31:3". */
 static bool tell_block(void *ctx, const bt_block *x) {
     const size_t n = strlen(ctx);
     snprintf((char *)ctx + n, 200 - n, "%s%d-%d:%d", n ? " " : "", (int)x->step0, (int)x->step1,
@@ -239,18 +243,18 @@ static void ranks_may_be_recorded_later(void **state) {
     open_base(b, *state);
     OK(bt_sql_exec(b->db, b->path, "BEGIN", err));
     for (int64_t step = 0; step < 33; step++) add_step(b, step, step < 16 ? 0 : step < 20 ? 1 : 3);
-    assert_int_equal(count(b, BT_ROLL_STEPS, 1), 2);
-    assert_int_equal(count(b, BT_ROLL_RANKS, 1), 1);
+    assert_int_equal(count_blocks(b, BT_ROLL_STEPS, 1), 2);
+    assert_int_equal(count_blocks(b, BT_ROLL_RANKS, 1), 1);
     const int ms = b->slots.rank[BT_MR_STEP_TIME];
-    assert_false(block(b, BT_ROLL_RANKS, 1, 0, 0, ms, &s));
-    assert_true(block(b, BT_ROLL_RANKS, 1, 1, 0, ms, &s));
-    expects(&s, 16, 23.5, 23.5, 23.5, 23.5, 16 * 23.5);
-    assert_true(block(b, BT_ROLL_RANKS, 1, 1, 2, ms, &s));
-    expects(&s, 12, 2025.5, 2025.5, 2025.5, 2025.5, 12 * 2025.5);
+    assert_false(read_one_block(b, BT_ROLL_RANKS, 1, 0, 0, ms, &s));
+    assert_true(read_one_block(b, BT_ROLL_RANKS, 1, 1, 0, ms, &s));
+    check_stat(&s, 16, 23.5, 23.5, 23.5, 23.5, 16 * 23.5);
+    assert_true(read_one_block(b, BT_ROLL_RANKS, 1, 1, 2, ms, &s));
+    check_stat(&s, 12, 2025.5, 2025.5, 2025.5, 2025.5, 12 * 2025.5);
     for (int64_t step = 33; step < 35; step++) add_step(b, step, step == 33 ? 3 : 0);
     OK(bt_sql_exec(b->db, b->path, "COMMIT", err));
     close_base(b);
-    /* Steps without ranks have none, whatever precedes them; nor has a query without ranks. */
+    /* Steps without ranks have none, and neither has any step in a query without ranks. */
     walks_as(b->path, true, 16, "0-15:0 16-31:3 32-32:3 33-33:3 34-34:0");
     walks_as(b->path, false, 16, "0-15:0 16-31:0 32-32:0 33-33:0 34-34:0");
 }

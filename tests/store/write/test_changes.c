@@ -1,5 +1,4 @@
-/* test_changes.c - changes to recorded runs: tags, names in settings, marks, live runs, and retention;
- * tables of cases. */
+/* test_changes.c - changes to recorded runs: tags, names in settings, marks, removal of live runs, and retention. */
 #include <sys/stat.h>
 
 #include "store/sql/sql.h"
@@ -16,7 +15,7 @@ static void make(const char *path, const char *name, int64_t steps) {
     OK(bt_synth_make(path, &s, err));
 }
 
-/* Returns the first row's cells, separated by blanks. */
+/* Returns the cells of the first row separated by blanks. */
 static const char *row_of(const char *path, const char *sql) {
     static char out[600];
     sqlite3 *db = NULL;
@@ -47,7 +46,7 @@ static void begin_run(const char *path, const char *name, const char *out_dir, c
     bt_writer_close(w);
 }
 
-/* Tags are whole words, at any position in the list. */
+/* A tag is added or removed as a whole word at any position in the list. */
 static void tags_are_words(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -94,7 +93,7 @@ static void tags_are_words(void **state) {
                  rows[i].after ? 8 : 7);
         assert_string_equal(row_of(t->db, "SELECT coalesce(tags, ''), rev FROM run"), sql);
     }
-    /* 255 characters together, and one more */
+    /* All tags together have 255 characters, then one more. */
     static const char word[] = "x1234567890123456789012345678901234567890123456789";
     memset(longest, 'y', sizeof longest);
     longest[203] = longest[204] = '\0';
@@ -114,7 +113,7 @@ static void tags_are_words(void **state) {
     assert_string_equal(row_of(t->db, "SELECT length(tags) FROM run"), "255");
 }
 
-/* The settings contain the run's name in one of two forms, or not at all. */
+/* The settings contain the name of the run in one of two forms, or not at all. */
 static void a_name_is_changed_in_the_settings(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -156,15 +155,15 @@ static void a_name_is_changed_in_the_settings(void **state) {
     message_has(why.msg, "run 'r' belongs to a sweep");
     assert_int_equal(unlink(list), 0);
     OK(bt_run_rename(t->db, "r", "new", 1, err));
-    begin_run(t->db, "empty", "", "{}"); /* no folder */
+    begin_run(t->db, "empty", "", "{}"); /* The run has no folder. */
     OK(bt_run_rename(t->db, "empty", "full", 1, err));
 }
 
-/* A mark is an event at an existing step, in the attempt of that step; otherwise at the present time, in the
- * newest attempt. */
+/* A mark is an event of the attempt that recorded the given step; without a step it has the present time and belongs to
+ * the newest attempt. */
 static void marks_are_events(void **state) {
     const bt_tmp *t = *state;
-    make(t->db, "a", 60); /* attempt 1: steps 0 to 29, attempt 2: 20 to 59 */
+    make(t->db, "a", 60); /* attempt 1 has steps steps 0 to 29, attempt 2: 20 to 59 */
     begin_run(t->db, "b", "/tmp", "{}");
     run_sql(t->db, "DELETE FROM event; UPDATE run SET rev = 0");
 #define MARK \
@@ -183,7 +182,7 @@ static void marks_are_events(void **state) {
     assert_string_equal(row_of(t->db, "SELECT count(*) FROM event"), "4");
 }
 
-/* A run may be removed or renamed if no live process of this machine trains it. */
+/* A run may be removed or renamed unless a live process of this machine trains it. */
 static void live_runs_are_recognized(void **state) {
     const bt_tmp *t = *state;
     char host[BT_HOST_MAX] = "", sql[700], says[400];
@@ -191,7 +190,7 @@ static void live_runs_are_recognized(void **state) {
     gethostname(host, sizeof host - 1);
     static const struct {
         const char *run_state, *of_host; /* NULL: this host */
-        int pid; /* 0: none; 1: another process; 2: our own; 3: a dead one */
+        int pid; /* 0: none; 1: another process; 2: this process; 3: a dead process */
         bool lives;
     } rows[] = {{"running", NULL, 2, true},     {"running", NULL, 1, true},
                 {"running", NULL, 3, false},    {"running", NULL, 0, false},
@@ -222,7 +221,7 @@ static int64_t bytes_of(const char *path) {
     return stat(path, &st) == 0 ? st.st_size : 0;
 }
 
-/* Changes made by gc, and rows that it does not change. */
+/* gc deletes old rank rows and keeps the other rows. */
 static void retention_is_kept(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -240,7 +239,7 @@ static void retention_is_kept(void **state) {
         assert_true(r.orphan_rows == 0 && r.rank_rows == 0);
     }
     snprintf(wal, sizeof wal, "%s-wal", t->db);
-    for (int k = 0; k < 2; k++) { /* with its log, which is empty after compaction */
+    for (int k = 0; k < 2; k++) { /* The log is counted too; compacting empties it. */
         const int64_t before = bytes_of(t->db) + bytes_of(wal);
         OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = 5, .compact = k == 1}, 1, &r, err));
         assert_int_equal(r.bytes_before, before);
@@ -249,8 +248,8 @@ static void retention_is_kept(void **state) {
     }
 }
 
-/* Missing summaries are recomputed from the rows, existing ones only on request; not for an attempt with
- * deleted rows or one in progress. */
+/* gc computes missing summaries from the rows, and existing ones only on request. It skips attempts that are in
+ * progress or have deleted rows. */
 static void missing_summaries_are_recomputed(void **state) {
     static const struct {
         const char *harm;
@@ -284,7 +283,7 @@ static void missing_summaries_are_recomputed(void **state) {
     free(whole);
 }
 
-/* user changes, by number */
+/* Makes one of the changes that a user can request. */
 static bt_code change(const bt_tmp *t, int what, bt_err *err) {
     const char *run = "r", *word = "x";
     char tags[256];
@@ -306,7 +305,7 @@ static void is_unchanged(const bt_tmp *t) {
     assert_string_equal(row_of(t->db, "SELECT count(*) FROM event WHERE title = 'x'"), "0");
 }
 
-/* If another process holds the lock or a transaction, nothing is changed and an error is returned. */
+/* While another process holds the lock or a transaction, changes are refused with an error. */
 static void changes_are_refused_beside_a_writer(void **state) {
     const bt_tmp *t = *state;
     bt_lock l = {.fd = -1};
@@ -324,7 +323,7 @@ static void changes_are_refused_beside_a_writer(void **state) {
     is_unchanged(t);
     assert_int_equal(sqlite3_open(t->db, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
-    for (int what = 0; what < 2; what++) { /* Each waits for two seconds. */
+    for (int what = 0; what < 2; what++) { /* Each request waits for two seconds. */
         bt_err why = BT_ERR_INIT;
         assert_int_not_equal(change(t, what, &why), BT_OK);
         assert_true(why.msg[0] != '\0');

@@ -1,5 +1,4 @@
-/* test_rescue.c - a database file is damaged or missing: kinds of damage, files moved aside, and what is
- * restored. */
+/* test_rescue.c - a damaged or missing database file: kinds of damage, files moved aside, and restored rows. */
 #include <sys/stat.h>
 
 #include "store/sql/sql.h"
@@ -32,7 +31,7 @@ static void kinds_of_damage_are_distinguished(void **state) {
     assert_int_equal(stat(wal, &st), 0);
     assert_int_equal(rename(wal, aside), 0);
     assert_int_equal(bt_rescue_examine(db, t->db), BT_LOG_CUT);
-    FILE *f = fopen(wal, "w"); /* the exact size of the frames, and a byte less */
+    FILE *f = fopen(wal, "w"); /* complete frames, then one byte less */
     assert_non_null(f);
     const int64_t frames = (st.st_size - 32) / (24 + 4096);
     assert_int_equal(ftruncate(fileno(f), 32 + frames * (24 + 4096)), 0);
@@ -48,7 +47,7 @@ static void kinds_of_damage_are_distinguished(void **state) {
     sqlite3_close(db);
 }
 
-/* The snapshot replaces a foreign file, which is moved aside with its log. */
+/* A foreign file and its log are moved aside, and the snapshot takes its place. */
 static void a_snapshot_is_installed(void **state) {
     const bt_tmp *t = *state;
     bt_rescue_result r;
@@ -60,11 +59,11 @@ static void a_snapshot_is_installed(void **state) {
     OK(bt_sql_open_rw(&db, t->db, err));
     assert_true(bt_rescue_snapshot(db, t->db));
     sqlite3_close(db);
-    /* Another run's new database is kept. */
+    /* A new database of another run is kept. */
     OK(bt_rescue_install(t->db, &r, &kept, err));
     assert_true(kept && !r.moved_to[0]);
     assert_int_equal(runs_in(t, ".saved"), -1);
-    for (int k = 0; k < 2; k++) { /* twice within a second: under two names */
+    for (int k = 0; k < 2; k++) { /* The second file within a second gets another name. */
         OK(bt_sql_open_rw(&db, t->db, err));
         assert_true(bt_rescue_snapshot(db, t->db));
         sqlite3_close(db);
@@ -74,7 +73,7 @@ static void a_snapshot_is_installed(void **state) {
         OK(bt_rescue_install(t->db, &r, &kept, err));
         assert_false(kept);
         assert_int_equal(access(r.moved_to, F_OK), 0);
-        int day, time, end = 0; /* m.db.corrupt-20260131T235959Z */
+        int day, time, end = 0; /* as in m.db.corrupt-20260131T235959Z */
         const char *when = r.moved_to + strlen(t->db);
         assert_int_equal(sscanf(when, ".corrupt-%8dT%6dZ%n", &day, &time, &end), 2);
         assert_true(end == 25 && day > 20200000 && (when[end] == '\0' || when[end] == '-'));
@@ -85,7 +84,8 @@ static void a_snapshot_is_installed(void **state) {
         if (k) assert_string_not_equal(r.moved_to, first);
         strcpy(first, r.moved_to);
     }
-    /* If the file is missing its log and index are removed, because they would be used with the new file. */
+    /* If the database is missing, its log and -shm file are removed, because SQLite would use them with the new
+     * database. */
     OK(bt_sql_open_rw(&db, t->db, err));
     assert_true(bt_rescue_snapshot(db, t->db));
     sqlite3_close(db);
@@ -102,11 +102,11 @@ static void a_snapshot_is_installed(void **state) {
     }
     assert_int_equal(runs_in(t, ""), 1);
     unlink(t->db);
-    assert_int_equal(bt_rescue_install(t->db, &r, &kept, &why), BT_IO); /* no snapshot */
+    assert_int_equal(bt_rescue_install(t->db, &r, &kept, &why), BT_IO); /* There is no snapshot. */
     assert_non_null(strstr(why.msg, "' in place of '"));
 }
 
-/* Pages of rows are lost: rows before and behind them are saved, and the table is counted as damaged. */
+/* Pages in the middle of a table are lost: rows before and after them are saved, and the table counts as damaged. */
 static void rows_are_saved_from_both_ends(void **state) {
     const bt_tmp *t = *state;
     bt_rescue_result r;
@@ -147,8 +147,8 @@ static void rows_are_saved_from_both_ends(void **state) {
     assert_true(r.rows > 2600);
 }
 
-/* A row refused by its table is skipped and not counted; the table is counted, and later rows are saved. */
-static void a_row_that_is_refused_ends_nothing(void **state) {
+/* A row that the new table refuses is skipped, and later rows are saved; the table counts as damaged. */
+static void rows_after_a_refused_row_are_saved(void **state) {
     const bt_tmp *t = *state;
     static const char *const never[] = {"'never'", "NULL"};
     bt_rescue_result r;
@@ -175,6 +175,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {TEST(kinds_of_damage_are_distinguished),
                                        TEST(a_snapshot_is_installed),
                                        TEST(rows_are_saved_from_both_ends),
-                                       TEST(a_row_that_is_refused_ends_nothing)};
+                                       TEST(rows_after_a_refused_row_are_saved)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* test_spark.c - the curve of a run's loss: any length in 64 points, formatted as text and parsed. */
+/* test_spark.c - the curve of a run's loss (sparkline): at most 64 points for any length, formatted as text and parsed
+ * again. */
 #include "store/write/spark.h"
 #include "tests/store/store_test.h"
 
@@ -17,14 +18,14 @@ static void a_curve_follows_a_run_of_any_length(void **state) {
     bt_spark_add(&s, 0, 3.14159);
     bt_spark_add(&s, 2, -0.5);
     expects_curve(&s, 1, "[3.142,null,-0.5]");
-    bt_spark_add(&s, 3, NAN); /* not a point */
+    bt_spark_add(&s, 3, NAN); /* A loss that is not finite is no point. */
     bt_spark_add(&s, 3, INFINITY);
     expects_curve(&s, 1, "[3.142,null,-0.5]");
-    bt_spark_add(&s, 1, 7); /* A repeated step removes it. */
+    bt_spark_add(&s, 1, 7); /* The repeated step replaces it. */
     expects_curve(&s, 1, "[3.142,7]");
     for (int64_t step = 0; step < 64; step++) bt_spark_add(&s, step, (double)step);
     assert_true(s.n == 64 && s.stride == 1 && s.at[63] == 63);
-    bt_spark_add(&s, 64, 64); /* The later point of each pair represents both. */
+    bt_spark_add(&s, 64, 64); /* Of two points that are merged, the later one is kept. */
     assert_true(s.n == 33 && s.stride == 2);
     for (int i = 0; i < 32; i++) assert_true(s.at[i] == 2 * i + 1);
     assert_true(s.at[32] == 64);
@@ -33,7 +34,6 @@ static void a_curve_follows_a_run_of_any_length(void **state) {
     for (int64_t step = 66; step < 5000; step++) bt_spark_add(&s, step, (double)step);
     assert_true(s.stride == 128 && s.n == 40 && s.at[0] == 127 && s.at[38] == 39 * 128 - 1);
     assert_true(s.at[39] == 4999);
-    /* parsed from its text */
     bt_spark again;
     bt_spark_text(&s, text, sizeof text);
     for (int i = 0; i < s.n; i++)
@@ -43,16 +43,16 @@ static void a_curve_follows_a_run_of_any_length(void **state) {
     bt_spark_parse(&again, text, 4999);
     assert_true(again.n == s.n && again.stride == s.stride);
     for (int i = 0; i < s.n; i++) assert_true(fabs(again.at[i] - s.at[i]) <= 0.5);
-    /* an odd number of points, one of them missing */
+    /* The number of points is odd, and one of them is missing. */
     s = (bt_spark){.stride = 1};
     for (int64_t step = 0; step < 63; step += 2) bt_spark_add(&s, step, (double)step);
     assert_int_equal(s.n, 63);
     bt_spark_add(&s, 64, 1);
     assert_true(s.n == 33 && s.at[0] == 0 && s.at[30] == 60 && s.at[31] == 62 && s.at[32] == 1);
     s = (bt_spark){.stride = 1};
-    bt_spark_add(&s, 1000, 1); /* a run whose first steps were not recorded */
+    bt_spark_add(&s, 1000, 1); /* The first steps of the run were not recorded. */
     assert_true(s.stride == 16 && s.n == 63 && isnan(s.at[0]) && isnan(s.at[61]) && s.at[62] == 1);
-    char small[40]; /* as many as fit */
+    char small[40]; /* The text is shortened to the buffer. */
     bt_spark_text(&s, small, sizeof small);
     assert_string_equal(small, "[null,null,null,null,null]");
 }
@@ -86,7 +86,7 @@ static void curves_are_read(void **state) {
     bt_spark s;
     char many[400] = "[0";
     for (int i = 1; i < 80; i++) strcat(many, ",0");
-    bt_spark_parse(&s, strcat(many, "]"), 10); /* more than fit */
+    bt_spark_parse(&s, strcat(many, "]"), 10); /* The text has more points than a curve can hold. */
     assert_int_equal(s.n, BT_SPARK_POINTS);
 }
 

@@ -1,12 +1,12 @@
-/* A start of a resumed run that records no step leaves the record unchanged; one that does replaces the
- * settings. */
+/* A resumed run that ends before its first step leaves its record unchanged; with its first step the new settings
+ * replace the old ones. */
 #include "tests/store/store_test.h"
 
 #define SETTINGS \
     "SELECT d.argv, d.config, r.note, r.out_dir, r.build FROM run r JOIN run_doc d ON d.run = " \
     "r.id"
 
-/* Everything visible to a reader of the record; views never show rev and next_aid. */
+/* Returns all data that a reader can see; the columns rev and next_aid are internal. */
 static char *record_of(const char *path) {
     static const char *const tables[] = {
         "SELECT name, host, pid, build, mpi, note, out_dir, world, state, ended_us, exit_kind, "
@@ -56,7 +56,7 @@ static void record_start(bt_writer *w, const char *fact) {
     sink->event(sink->ctx, &e);
 }
 
-/* Run "a" with one step, which ended. */
+/* Records run "a", which ended after one step. */
 static void make_run(const bt_tmp *t) {
     bt_writer *w = NULL;
     bt_fake f;
@@ -79,7 +79,7 @@ static void a_refused_start_leaves_no_trace(void **state) {
     make_run(t);
     char *before = record_of(t->db);
     OK(bt_writer_open(&w, t->db, 1, err));
-    for (int launch = 0; launch < 2; launch++) { /* and one restart of it */
+    for (int launch = 0; launch < 2; launch++) { /* the second launch is a restart */
         OK(bt_writer_begin(w, &s, &attempt, err));
         assert_int_equal(attempt, 1 + launch);
         record_start(w, "new");
@@ -107,7 +107,7 @@ static void settings_are_those_of_the_first_step(void **state) {
     OK(bt_writer_open(&w, t->db, 1, err));
     OK(bt_writer_begin(w, &s, &attempt, err));
     record_start(w, "new");
-    bt_writer_close(w); /* as if killed: it ends nothing */
+    bt_writer_close(w); /* Closing without bt_writer_end simulates a killed process. */
     bt_table_is(t->db, SETTINGS, old);
     bt_table_is(t->db, "SELECT state, world FROM run", "running|7\n");
     OK(bt_writer_open(&w, t->db, 1, err));
@@ -125,7 +125,7 @@ static void settings_are_those_of_the_first_step(void **state) {
     bt_table_is(t->db, "SELECT state, n_attempts, last_step FROM run", "failed|3|1\n");
 }
 
-/* For a new run the record of a failed start is the only evidence: it is kept, and its name may be reused. */
+/* If a new run fails before its first step, its record is kept as the only evidence, and its name may be used again. */
 static void a_new_run_that_failed_at_its_start(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -151,7 +151,7 @@ static void a_new_run_that_failed_at_its_start(void **state) {
         s.config_json = "{\"optim.lr\":9}";
     }
     OK(bt_writer_open(&w, t->db, 1, err));
-    assert_int_equal(bt_writer_begin(w, &s, &attempt, &why), BT_BUSY); /* It has a step. */
+    assert_int_equal(bt_writer_begin(w, &s, &attempt, &why), BT_BUSY); /* The run has a step. */
     bt_writer_close(w);
 }
 
