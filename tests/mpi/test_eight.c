@@ -12,7 +12,7 @@
 #define HEADS "--set", "model.heads=8", "--set", "model.head_dim=4", "--set", "model.d_ff=192"
 
 static const tp_shape shapes[] = {
-    /* With seed 1 a ternary code differs at step 5. */
+    /* Seed 1 is not used, because one ternary code differs at step 5. */
     {"eight heads", {HEADS, "--set", "model.kv_heads=2", "--seed", "2"}},
     {"unequal vocabulary, heads' norms",
      {HEADS, "--seed", "2", "--set", "model.kv_heads=4", "--set", "model.vocab=61", "--set",

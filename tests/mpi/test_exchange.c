@@ -201,7 +201,7 @@ enum { N_HOSTS = sizeof hosts / sizeof *hosts };
 static const job jobs[] = {
     {.shards = 1},
     {.shards = 2},
-    {.shards = 0}, /* as many shards as ranks */
+    {.shards = 0}, /* one shard per rank */
     {.shards = 1, .units = 7},
     {.shards = 2, .units = 16},
     {.shards = 0, .units = 11},
@@ -266,7 +266,7 @@ static void shared_memory_changes_no_bit(void **state) {
         int64_t came[RANKS], messages[RANKS], came_here[RANKS], messages_here[RANKS];
         const size_t ways = j.hosts
                                 ? 2
-                                : 3; /* With several hosts, parts are not divided into pieces. */
+                                : 3; /* Jobs on several hosts do not divide parts into pieces. */
         for (size_t i = 0; i < ways; i++) {
             setup s;
             bt_testing_exchange_messages = i == 0;
@@ -499,7 +499,7 @@ static double drift_of_sum(job *j, int steps) {
     return worst;
 }
 
-/* With error feedback the sum over many steps is as accurate as one step: within half a quarter for each rank that
+/* Error feedback makes the sum over many steps as accurate as one step: within half a quarter for each rank that
  * encodes. Without it the error grows. */
 static void error_feedback_repays_what_rounding_lost(void **state) {
     (void)state;
@@ -520,8 +520,8 @@ static void error_feedback_repays_what_rounding_lost(void **state) {
     }
 }
 
-/* With shards and no replicas, each rank refuses the first payload it decodes after all its messages were exchanged,
- * and adds none. */
+/* If there are shards and no replicas, each rank refuses the first payload it decodes after all its messages were
+ * exchanged, and adds none. */
 static void invalid_payloads_are_never_added(void **state) {
     (void)state;
     const bt_codec codec = quarters(0);

@@ -1,6 +1,6 @@
 // ctest: ranks=3
-/* With train.reproducible, the losses, norms and final weights of every layout have the bits of one rank. Each row of
- * the table names the numbers of ranks that it runs on; test_reproducible2.c, test_reproducible4.c and
+/* The setting train.reproducible gives the losses, norms and final weights of every layout the bits of one rank. Each
+ * row of the table names the numbers of ranks that it runs on; test_reproducible2.c, test_reproducible4.c and
  * test_reproducible6.c compile the same table for other numbers. Three ranks have no tensor parallelism. */
 #include "engine/base/testing/testing.h"
 #include "tests/mpi/layouts.h"
@@ -186,7 +186,7 @@ static const layout layouts[] = {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
-/* Without the fixed order of additions these layouts differ in the first steps, which shows that the comparison can
+/* These layouts add in another order and differ in the first steps, which shows that the comparison can
  * fail. */
 static const layout not_reproducible[] = {
     {R2, "tp", TINY_MODEL, 0, {"--tp", TP, "--set", "train.reproducible=false"}},
@@ -238,7 +238,7 @@ static bt_params params_of(int s, const char *const *more, bt_model_slice *part)
  * tensor with a difference. */
 static size_t count_other_weights(int s, const char *const *more, const char **first) {
     bt_model_slice part, none;
-    /* as many units as the ranks need */
+    /* the number of units that the ranks need */
     static const char *const units[] = {"--set", "train.unit=1", NULL};
     bt_params p = params_of(s, more, &part), whole = params_of(s, units, &none);
     size_t differ = 0;

@@ -158,7 +158,7 @@ static void two_parts_share_one_kv_head(void **state) {
                      BT_ARG);
     message_has(err.msg, "--tp 5 does not divide model.d_ff = 6912");
     m.H = 30;
-    /* With five parts of six heads, three parts would share one kv head. */
+    /* Three of five parts with six heads each would share one kv head. */
     m.KV = 3;
     assert_int_equal(bt_slice_cfg(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 10}, &err),
                      BT_ARG);

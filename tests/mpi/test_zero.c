@@ -50,7 +50,7 @@ static void same_records_and_divided_moments(void **state) {
     }
 }
 
-/* With ZeRO-3 exactly one rank of a replica holds each latent ternary weight; untouched memory reads as zero. */
+/* ZeRO-3: exactly one rank of a replica holds each latent ternary weight; untouched memory reads as zero. */
 static void only_the_owner_holds_a_latent_weight(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;

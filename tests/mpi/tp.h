@@ -49,7 +49,7 @@ static inline void tp_compare(const tp_shape *shapes, const tp_layout *l) {
     layout_compare(1e-4);
     layout_conserves();
     const double *tp_group = layout_op("reduce_scatter", "tp", 0);
-    /* Without a tensor-parallel group each rank is alone. */
+    /* Layouts named without "tp" have no tensor-parallel group. */
     bool one = strstr(l->name, "tp ") == NULL;
     /* Exchanges of the tensor-parallel group have rows of their own. */
     assert_true(((tp_group ? tp_group : layout_op("all_reduce", "tp", 0)) == NULL) == one);

@@ -46,7 +46,7 @@ static void never_less_than_ten_times_below_the_divergence(void **state) {
     assert_int_equal(r.n, 140);
     assert_true(r.diverged == r.lr[140]);
     assert_true(r.suggested <= r.diverged / 10);
-    /* Without a divergence, the proposed maximum is a tenth of the rate with the lowest loss. */
+    /* If the loss does not diverge, the proposed maximum is a tenth of the rate with the lowest loss. */
     make_curve(200, 1e-3, 10);
     assert_true(isnan(r.diverged));
     assert_true(r.suggested <= r.least / 10);

@@ -385,7 +385,7 @@ static void one_process_writes_at_a_time(void **state) {
     assert_string_equal(a.path, path);
     assert_string_equal(a.me, me);
     struct stat
-        st; /* Without this check, any process that may open the file could hold the lock forever. */
+        st; /* Other users must not be able to open the file, because they could hold the lock forever. */
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     OK(bt_lock_take(&a, 0, err));

@@ -301,7 +301,7 @@ static void names_of_runs(void **state) {
         "UPDATE run SET created_us = 1, last_us = 5; UPDATE run SET last_us = NULL, created_us = 5 "
         "WHERE name = 'beta'");
     OK(bt_db_run(db, "last", run,
-                 err)); /* Of two runs with equal times the later row is the newest. */
+                 err)); /* If two runs have equal times, the later row is the newest. */
     assert_string_equal(run, "beta");
     run_sql(t->db, "UPDATE run SET last_us = 6 WHERE name = 'alpha'");
     OK(bt_db_run(db, "last", run, err));

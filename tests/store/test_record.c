@@ -471,7 +471,7 @@ static void the_reader_is_woken(void **state) {
     assert_true(q.wake_fd >= 0);
     bt_queue_push(&q, of_kind(BT_REC_FACT, 8, 1, 0));
     assert_int_equal(eventfd_read(q.wake_fd, &n),
-                     -1); /* Without a sleeping reader nothing is written to the eventfd.
+                     -1); /* The eventfd is written only while a reader sleeps.
                                                         * */
     q.sleeping = true;
     bt_queue_push(&q, of_kind(BT_REC_FACT, 8, 2, 0));

@@ -276,7 +276,7 @@ static bool ignore_row(void *ctx, const bt_row *row) {
     return row->n > 0;
 }
 
-/* With damaged bytes anywhere in the file each query returns a result or an error. */
+/* If any bytes of the file are damaged, each query returns a result or an error. */
 static void damaged_bytes_give_errors_only(void **state) {
     const bt_tmp *t = *state;
     char copy[128];

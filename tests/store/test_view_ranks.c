@@ -320,7 +320,7 @@ static void heat_map_against_a_baseline(void **state) {
     a.step1 = 239;
     a.baseline = "base";
     OK(bt_view_load(v, &a, err));
-    /* Without a baseline the cells are milliseconds. */
+    /* The cells are milliseconds if there is no baseline. */
     assert_false(v->heat.against);
     NEAR(v->heat.cell[0], 100);
     a.baseline = NULL;

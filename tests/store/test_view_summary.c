@@ -140,7 +140,7 @@ static void a_stalled_run_names_the_waiting_ranks(void **state) {
     assert_false(x.resumes);
 }
 
-/* Without an event that explains the stall, the message shows the usual step time. */
+/* If no event explains the stall, the message shows the usual step time. */
 static void an_unexplained_stall_shows_the_usual_step(void **state) {
     const bt_tmp *t = *state;
     char want[200];

@@ -57,7 +57,7 @@ static void samples_are_shown_newest_first(void **state) {
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->events.n_texts, 1);
     assert_string_equal(v->events.text[0].text, "another");
-    a.at_step = 30; /* Without a prompt the first text is shown. */
+    a.at_step = 30; /* The first text is shown if no prompt is requested. */
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->events.n_texts, 1);
     assert_int_equal(v->events.text[0].step, 9);

@@ -156,7 +156,7 @@ static void assert_skipped(const char *dir, const char *list) {
     bt_err err = BT_ERR_INIT;
     if (bt_ckpt_find(NULL, dir, path, sizeof path, &meta, NULL, &err) != BT_OK)
         fail_msg("%s", err.msg);
-    char *text = meta.state.data, *to = text; /* without white space */
+    char *text = meta.state.data, *to = text; /* white space is removed */
     for (char *from = text; *from; from++)
         if (*from != ' ' && *from != '\n') *to++ = *from;
     *to = '\0';
@@ -221,8 +221,9 @@ static void the_policy_decides(void **state) {
     assert_non_null(strstr(err.msg, "train.on_bad_step=retry ends the run"));
     assert_non_null(strstr(other.events[event_of(&other, "bad_step")].body, "\"ended\""));
     no_nan();
-    nan_at(3, "2",
-           "layers.0.attn_k"); /* Without this guard the second computation would have no NaN. */
+    nan_at(
+        3, "2",
+        "layers.0.attn_k"); /* This replaces the NaN, which the second computation would not have. */
     assert_int_equal(train_with_events(&other, &layouts[0], stop, "", &r, &err), BT_CHECK);
     assert_non_null(strstr(err.msg, "gradient of layers.0.attn_k is not finite"));
     assert_non_null(strstr(err.msg, "train.on_bad_step=stop ends the run"));

@@ -127,7 +127,7 @@ static void without_the_comparison_the_flip_is_undetected(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
 }
 
-/* By default weights are compared after the first step, after ten more, and at the end. */
+/* The default compares weights after the first step, after ten more, and at the end. */
 static void weights_are_compared_by_default(void **state) {
     (void)state;
     static const char *const by_cost[] = {"--check-weights", "-1", NULL}, *const longer[] = {

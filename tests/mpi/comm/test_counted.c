@@ -108,7 +108,7 @@ static void every_operation_in_every_type(void **state) {
     }
 }
 
-/* With a lower limit for one all-reduce, as Open MPI has, a larger sum is divided. */
+/* A sum above the limit of one all-reduce (lowered here) is divided. */
 static void a_long_sum_goes_in_parts(void **state) {
     (void)state;
     const size_t n = (16 << 20) / sizeof(int64_t) + 3;

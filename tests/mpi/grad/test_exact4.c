@@ -79,7 +79,7 @@ static void gradients_are_rounded(void **state) {
         layout_near(alone.steps[i].v[BT_MS_LOSS], together.steps[i].v[BT_MS_LOSS], 0.05, "none", i);
 }
 
-/* From the second step on gradients are encoded: less than half the bytes of fp32, although each rank sends sums of
+/* Gradients are encoded from the second step on: less than half the bytes of fp32, although each rank sends sums of
  * four units. */
 static void gradients_take_less_than_half_the_bytes(void **state) {
     (void)state;

@@ -85,7 +85,7 @@ static void flips_are_the_least(void **state) {
            flips = gathered_bytes_per_step("1", "flips"),
            linear = atof(fake_fact(&together, "params.linear")),
            params = atof(fake_fact(&together, "params"));
-    /* Without bf16 products, tensors that are not ternary are gathered as fp32. */
+    /* Tensors that are not ternary are gathered as fp32, because this run has no bf16 products. */
     double rest = 4 * (params - linear) * 0.75, codes = linear / 4 * 0.75;
     if (!(fabs(fp32 / (4 * params * 0.75) - 1) < 0.02 && fabs(step / (rest + codes) - 1) < 0.02))
         fail_msg("%.0f and %.0f bytes, not %.0f and %.0f", fp32, step, 4 * params * 0.75,

@@ -4,7 +4,7 @@
  * the formula; a checkpoint of one layout resumes in the others. */
 #include "tests/mpi/tp.h"
 
-/* With five layers and a rate of 3e-4, some layouts change a ternary code by rounding within twenty steps, because they
+/* Some layouts of five layers with a rate of 3e-4 change a ternary code by rounding within twenty steps, because they
  * add in another order, and then the losses differ: see tests/mpi/layouts.h. */
 #define DEEP "--set", "model.layers=8", "--lr", "3e-5"
 #define CHUNKS(n) "--virtual-stages", n

@@ -97,7 +97,7 @@ static void the_configured_prompt_is_used(void **state) {
     assert_non_null(strstr(s.body[0], "\"prompt\":\"Dogs ran\""));
 }
 
-/* With one prompt per line of a file, every validation generates a text for each prompt. */
+/* Every validation generates a text for each prompt of a file, which has one per line. */
 static void prompts_of_a_file_have_a_text_each(void **state) {
     (void)state;
     static char setting[340];

@@ -75,7 +75,7 @@ static void pieces_are_sent_to_all(void **state) {
         }
         reset_counters();
         const uint64_t wire = bt_comm_bytes_wire(), logical = bt_comm_bytes_logical();
-        /* Without a started exchange this call has no effect. */
+        /* The call has no effect if no exchange was started. */
         assert_int_equal(bt_shard_all_gather_finish(g, &err), BT_OK);
         assert_int_equal(bt_traffic_get(BT_COLL_ALL_GATHER, BT_AXIS_SHARD)->calls, 0);
         for (size_t s = 0; s < shards.n_stripes; s++) {

@@ -420,7 +420,7 @@ static void each_record_has_its_row(void **state) {
     CELLS("SELECT run, key, value, attempt FROM fact WHERE key <> 'clock'", "1 key value 0");
     CELLS("SELECT run, step, attempt, t_us, path, bytes, took_us, hash FROM ckpt",
           "1 10 0 1111 /p 2222 3333 00ff");
-    CELLS("SELECT last_step FROM run", "-"); /* Without a step there is no summary. */
+    CELLS("SELECT last_step FROM run", "-"); /* There is no summary before the first step. */
     list = bt_record_event(&(bt_event){BT_EVENT_WARNING, 7, 2, 99, "title", "{}"});
     list->next = bt_record_event(&(bt_event){BT_EVENT_NOTICE, -1, -1, 98, "title", NULL});
     assert_int_equal(apply_record(b, list, 0), SQLITE_OK);

@@ -73,7 +73,7 @@ static void a_snapshot_is_installed(void **state) {
         OK(bt_rescue_install(t->db, &r, &kept, err));
         assert_false(kept);
         assert_int_equal(access(r.moved_to, F_OK), 0);
-        int day, time, end = 0; /* as in m.db.corrupt-20260131T235959Z */
+        int day, time, end = 0; /* for example m.db.corrupt-20260131T235959Z */
         const char *when = r.moved_to + strlen(t->db);
         assert_int_equal(sscanf(when, ".corrupt-%8dT%6dZ%n", &day, &time, &end), 2);
         assert_true(end == 25 && day > 20200000 && (when[end] == '\0' || when[end] == '-'));

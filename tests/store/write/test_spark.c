@@ -25,7 +25,7 @@ static void a_curve_follows_a_run_of_any_length(void **state) {
     expects_curve(&s, 1, "[3.142,7]");
     for (int64_t step = 0; step < 64; step++) bt_spark_add(&s, step, (double)step);
     assert_true(s.n == 64 && s.stride == 1 && s.at[63] == 63);
-    bt_spark_add(&s, 64, 64); /* Of two points that are merged, the later one is kept. */
+    bt_spark_add(&s, 64, 64); /* Two points are merged into the later one. */
     assert_true(s.n == 33 && s.stride == 2);
     for (int i = 0; i < 32; i++) assert_true(s.at[i] == 2 * i + 1);
     assert_true(s.at[32] == 64);
