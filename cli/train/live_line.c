@@ -221,6 +221,10 @@ static void show_live_event(void *ctx, const bt_event *e) {
     redraw_live_line(l);
 }
 
+static void show_live_fact(void *ctx, const char *key, const char *value) {
+    if (strcmp(key, "steps_total") == 0) ((bt_live *)ctx)->steps = strtoll(value, NULL, 10);
+}
+
 static void show_live_attempt(void *ctx, int attempt, int64_t from_step) {
     bt_live *l = ctx;
     (void)attempt;
@@ -340,7 +344,8 @@ bt_code bt_live_open(bt_live **out, int64_t steps, const char *greeting, bool qu
     l->step = l->printed_step = -1;
     l->slowest = -1;
     l->loss = l->val_loss = l->tokens_per_s = NAN;
-    l->sink = (bt_sink){.ctx = l, .step = show_live_step, .event = show_live_event};
+    l->sink = (bt_sink){
+        .ctx = l, .step = show_live_step, .event = show_live_event, .fact = show_live_fact};
     if (l->keys) {
         bt_signals_guard_terminal(STDIN_FILENO);
         enter_raw(l);
@@ -352,6 +357,7 @@ bt_job_ui bt_live_ui(bt_live *l) {
     return (bt_job_ui){.ctx = l,
                        .step = show_live_step,
                        .event = show_live_event,
+                       .fact = show_live_fact,
                        .attempt = show_live_attempt,
                        .tick = on_tick,
                        .input_fd = l->keys ? STDIN_FILENO : -1,

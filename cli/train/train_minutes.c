@@ -3,7 +3,7 @@
  * Settings that were given do not change.
  *
  * Steps are measured before the run begins. The resulting number of steps is recorded with the run like any other
- * setting, so a resumed run has the same schedule on any machine. */
+ * setting, and train.time_budget corrects it during the run. A resumed run continues with the corrected number. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -50,11 +50,26 @@ static const char *find_conflict_with_minutes(const bt_run_cfg *c) {
                                                      : NULL;
 }
 
+static bool is_from_record(const bt_train_plan *p, const char *key) {
+    return strcmp(p->opts.where[bt_opt_find(p->opts.table, p->opts.n, key)], "the run's record") ==
+           0;
+}
+
+/* A resumed run has the number of steps to which train.time_budget has corrected it, or the given one without further
+ * corrections. */
+static bt_code adopt_corrected_steps(bt_train_plan *p, bt_err *err) {
+    char steps[32];
+    if (p->from.steps == 0) return BT_OK;
+    if (!is_from_record(p, "train.steps"))
+        return bt_opts_set(&p->opts, "train.time_budget", "0", BT_FROM_FLAG, "--steps", err);
+    snprintf(steps, sizeof steps, "%" PRId64, p->from.steps);
+    return bt_opts_set(&p->opts, "train.steps", steps, BT_FROM_ENV, "train.time_budget", err);
+}
+
 bt_code bt_train_minutes_begin(bt_train_plan *p, bt_err *err) {
-    const size_t i = bt_opt_find(p->opts.table, p->opts.n, "train.minutes");
+    BT_TRY(adopt_corrected_steps(p, err));
     if (!(p->cfg.train.minutes > 0)) return BT_OK;
-    const bool recorded = strcmp(p->opts.where[i], "the run's record") == 0;
-    if ((p->resume || p->from.dir[0]) && recorded) return BT_OK;
+    if ((p->resume || p->from.dir[0]) && is_from_record(p, "train.minutes")) return BT_OK;
     if (p->resume || p->from.dir[0])
         return bt_fail(err, BT_ARG,
                        "--minutes plans a new run, and a resumed one keeps the schedule it began "
@@ -226,6 +241,9 @@ static bt_code choose_number_of_steps(bt_train_plan *p, const bt_run_cfg *c, min
     const int64_t n = count_evaluations(p, c, m);
     if (n < EVALUATIONS && !user_gave(p, "train.evals_per_epoch"))
         BT_TRY(set_chosen_number(p, "train.eval_every", (m->steps + n - 1) / n, err));
+    /* The members of an ensemble keep to one plan. */
+    if (!p->cfg.run.ensemble)
+        BT_TRY(set_chosen_number(p, "train.time_budget", (int64_t)minutes_left_s(p), err));
     return set_chosen_number(p, "train.steps", m->steps, err);
 }
 

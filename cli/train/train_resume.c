@@ -277,7 +277,12 @@ static bt_code stored_schedule(const bt_train_plan *p, bt_lr_schedule *out, bt_t
         const char *key = schedule_keys[i];
         bt_text_clear(&now);
         bt_opt_value(&p->opts, bt_opt_find(p->opts.table, p->opts.n, key), &now);
-        const bool known = setting_text(json_object_get(stored, key), true, &then);
+        bool known = setting_text(json_object_get(stored, key), true, &then);
+        if (p->from.steps && strcmp(key, "train.steps") == 0) { /* corrected during the run */
+            bt_text_clear(&then);
+            bt_text_printf(&then, "%lld", (long long)p->from.steps);
+            known = true;
+        }
         if (known && !same_setting_value(bt_text_str(&then), bt_text_str(&now)))
             put_setting_change(changed, key, bt_text_str(&then), bt_text_str(&now));
         code = bt_opts_set(&o, key, bt_text_str(known ? &then : &now), BT_FROM_ENV, "", err);
@@ -313,6 +318,7 @@ void bt_train_warn_schedule(const bt_train_plan *p) {
 static void copy_resume_state(bt_resume_point *p, const bt_ckpt_meta *meta) {
     p->lr_factor = bt_ckpt_state_real(meta, "progress", "lr_factor", 1);
     p->worse = (int64_t)bt_ckpt_state_real(meta, "early_stop", "worse", 0);
+    p->steps = (int64_t)bt_ckpt_state_real(meta, "time_budget", "steps", 0);
 }
 
 bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p) {

@@ -1,4 +1,4 @@
-/* run_sink.c - distributes the records of a run: to the supervisor, the screen (steps and events) and, unchanged,
+/* run_sink.c - distributes the records of a run: to the supervisor, the screen (steps, events, facts) and, unchanged,
  * the database. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +49,11 @@ static void job_on_event(void *ctx, const bt_event *e) {
     if (job->s->ui.event) job->s->ui.event(job->s->ui.ctx, e);
 }
 
+static void job_on_fact(void *ctx, const char *key, const char *value) {
+    const bt_job *job = ctx;
+    if (job->s->ui.fact) job->s->ui.fact(job->s->ui.ctx, key, value);
+}
+
 static void job_on_checkpoint(void *ctx, const bt_ckpt_record *c) {
     bt_job *job = ctx;
     job->saved = c->step;
@@ -64,6 +69,7 @@ void bt_job_run_sink(bt_job *job) {
                                         .step = job_on_step,
                                         .event = job_on_event,
                                         .checkpoint = job_on_checkpoint,
+                                        .fact = job_on_fact,
                                         .result = job_on_result},
                                .taker = job->s->writer,
                                .take = job->s->writer ? to_writer : NULL};

@@ -43,6 +43,7 @@ typedef struct bt_job_ui { /* any function may be NULL */
     void *ctx;
     void (*step)(void *ctx, const bt_step_record *r);
     void (*event)(void *ctx, const bt_event *e);
+    void (*fact)(void *ctx, const char *key, const char *value);
     void (*attempt)(void *ctx, int attempt, int64_t from_step);
     void (*tick)(void *ctx, const bt_job_view *v); /* about 5 times per second */
     int input_fd;                                  /* -1: none */
@@ -60,6 +61,7 @@ typedef struct bt_resume_point {
     double lr_factor; /* stored factor; 1 at the beginning */
     bool memory;      /* dir is the folder of the states in memory */
     int64_t worse;    /* evaluations without a new best validation loss (train.stop_when) */
+    int64_t steps; /* total number of steps as corrected by train.time_budget; 0: not corrected */
 } bt_resume_point;
 
 typedef struct bt_job_host {

@@ -40,13 +40,28 @@ ok train "${small[@]}" --data book.txt --name timed --minutes 0.15
 says "run timed done"
 says "plan       0.15 minutes: "
 says "vocabulary 256"
-[ "$(q "SELECT (SELECT value FROM configs WHERE run = 'timed' AND key = 'train.steps') = steps AND state = 'done' FROM runs WHERE run = 'timed'")" = 1 ] ||
-    fault "the planned steps are not the steps of the run"
+[ "$(q "SELECT (SELECT value FROM facts WHERE run = 'timed' AND key = 'steps_total') = steps AND state = 'done' FROM runs WHERE run = 'timed'")" = 1 ] ||
+    fault "the planned steps, or the corrected ones, are not the steps of the run"
 [ "$(q "SELECT count(*) FROM events WHERE run = 'timed' AND kind = 'recipe'")" -ge 2 ] || fault "the plan is not recorded"
 code 2 train --resume timed --minutes 1
 says "a resumed one keeps the schedule it began with"
 code 4 train --resume timed
 says "has done its"
+
+# ---- the number of steps is corrected during a run, and a resumed run keeps the corrected number
+ok train "${small[@]}" --data book.txt --name short --ranks 2 --steps 1000000 --set train.time_budget=0.5
+says "run short done after step"
+[ "$(q "SELECT (SELECT value FROM facts WHERE run = 'short' AND key = 'steps_total') = steps AND steps < 1000000 FROM runs WHERE run = 'short'")" = 1 ] ||
+    fault "the number of steps was not corrected"
+code 4 train --resume short
+says "has done its $(q "SELECT steps FROM runs WHERE run = 'short'") steps"
+ok train "${small[@]}" --data book.txt --name long --steps 100 --set train.time_budget=100 --stop-after 140
+says "run long stopped after step 140"
+ok train --resume long
+says "run long done after step 150"
+! grep -q warning err || fault "a resumed run warns: $(grep warning err)"
+ok train --resume long --steps 155
+says "run long done after step 155"
 
 # ---- a kilobyte: sequences and the held-out share fit it, and a note states what to expect; given values are kept
 head -c 1000 "$BT_SRC/engine/kernels/table/kernels.h" >kilo.txt
