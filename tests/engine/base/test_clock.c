@@ -1,5 +1,5 @@
-/* The wall time of records advances from one reading of the system's clock, and processes share that reading
- * by name. */
+/* The times of records follow from one reading of the system clock, which processes share under a name; setting the
+ * clock later has no effect. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 static const int64_t second = 1000000;
 static int64_t set_by_s;
 
-/* The real clock plus `set_by_s` seconds. */
+/* Returns the real time plus `set_by_s` seconds. */
 int clock_gettime(clockid_t id, struct timespec *t) {
     const int rc = (int)syscall(SYS_clock_gettime, id, t);
     if (id == CLOCK_REALTIME) t->tv_sec += set_by_s;
@@ -51,7 +51,7 @@ static void processes_share_a_clock_by_its_name(void **state) {
     bt_clock_join(other, 0);
     assert_true(bt_wall_us() < here);
     assert_string_equal(bt_clock_name(again), other);
-    /* A clock of another boot, or none, changes nothing; the newest record is never in the future. */
+    /* A shared clock of another boot, or none, has no effect; times are never before the newest record. */
     static const char *const none[] = {"other-boot 5", "", NULL, " 5"};
     for (int i = 0; i < 4; i++) {
         bt_clock_join(none[i], 0);

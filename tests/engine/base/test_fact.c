@@ -1,4 +1,5 @@
-/* Facts for display: each in its unit, and equal within the noise of the measurement. */
+/* Facts are displayed in their units, and two facts are equal if they differ by less than the noise of their
+ * measurement. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +60,7 @@ static void noise_is_no_difference(void **state) {
     assert_false(bt_fact_same("peak_flops", "1.26e12", "1.00e12"));
     assert_true(bt_fact_same("link.dp.bytes_per_s", "1e9", "9e9"));
     assert_false(bt_fact_same("link.dp.bytes_per_s", "1e9", "2e10"));
-    /* One attempt could not measure. */
+    /* A missing measurement does not count as a difference. */
     assert_true(bt_fact_same("link.dp.bytes_per_s", "1e9", NULL));
     assert_true(bt_fact_same("ckpt.cost_s", "0.0246", "0.0223"));
     assert_true(bt_fact_same("ckpt.interval_s", "12.1", "11"));

@@ -1,4 +1,4 @@
-/* Hashes by the processor's widest vectors equal the plain ones and clear the upper halves of vector
+/* The vectorized hash functions return the same values as the plain ones and clear the upper halves of vector
  * registers, which otherwise slow down SSE code. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <xxhash.h>
 #include <cmocka.h>
 
-/* Defined before the header of the wide forms, which redefines the names. */
+/* These functions precede the header that redefines the names. */
 static uint64_t plain_64(const void *bytes, size_t n) { return XXH3_64bits(bytes, n); }
 
 #include "engine/base/hash.h"
@@ -17,8 +17,8 @@ enum { BYTES = 100000 };
 static unsigned char data[BYTES];
 
 #if defined(BT_XXH_DISPATCH) && defined(__x86_64__)
-/* Returns a mask of the registers whose upper half is not zero. */
-static unsigned uppers(void) {
+/* Returns a mask of the vector registers whose upper half is not zero. */
+static unsigned dirty_upper_halves(void) {
     unsigned char upper[16][16];
     unsigned found = 0;
     __asm__ volatile("vextractf128 $1, %%ymm0, 0(%0)\n vextractf128 $1, %%ymm1, 16(%0)\n"
@@ -38,7 +38,7 @@ static unsigned uppers(void) {
     return found;
 }
 
-static void dirty(void) {
+static void dirty_vector_registers(void) {
     __asm__ volatile("vcmpps $15, %%ymm0, %%ymm0, %%ymm0\n vmovaps %%ymm0, %%ymm7" ::
                          : "xmm0", "xmm7");
 }
@@ -46,32 +46,33 @@ static void dirty(void) {
 static void upper_halves_are_clear(void **state) {
     (void)state;
     if (!__builtin_cpu_supports("avx")) skip();
-    dirty();
-    assert_int_equal(uppers(), 0x81); /* The check detects a dirty register. */
+    dirty_vector_registers();
+    assert_int_equal(dirty_upper_halves(),
+                     0x81); /* The check detects registers that were not cleared. */
     XXH3_state_t *s = XXH3_createState();
     (void)XXH3_64bits_reset(s);
-    dirty();
+    dirty_vector_registers();
     (void)XXH3_64bits(data, BYTES);
-    assert_int_equal(uppers(), 0);
-    dirty();
+    assert_int_equal(dirty_upper_halves(), 0);
+    dirty_vector_registers();
     (void)XXH3_64bits_withSeed(data, BYTES, 5);
-    assert_int_equal(uppers(), 0);
-    dirty();
+    assert_int_equal(dirty_upper_halves(), 0);
+    dirty_vector_registers();
     (void)XXH3_64bits_update(s, data, BYTES);
-    assert_int_equal(uppers(), 0);
-    dirty();
+    assert_int_equal(dirty_upper_halves(), 0);
+    dirty_vector_registers();
     (void)XXH3_128bits(data, BYTES);
-    assert_int_equal(uppers(), 0);
+    assert_int_equal(dirty_upper_halves(), 0);
     (void)XXH3_128bits_reset(s);
-    dirty();
+    dirty_vector_registers();
     (void)XXH3_128bits_update(s, data, BYTES);
-    assert_int_equal(uppers(), 0);
+    assert_int_equal(dirty_upper_halves(), 0);
     XXH3_freeState(s);
 }
 #else
 static void upper_halves_are_clear(void **state) {
     (void)state;
-    skip(); /* The library has one form only. */
+    skip(); /* The library has only one form of the functions. */
 }
 #endif
 

@@ -1,4 +1,5 @@
-/* test_opt.c - option tables: types, ranges, origins, argument vectors, environment, YAML. */
+/* test_opt.c - option tables: types, ranges, order of precedence of their sources, argument vectors, environment
+ * variables, YAML. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,11 +47,11 @@ static int setup(void **state) {
     return bt_opts_init(&o, table, N, &c, &err) == BT_OK ? 0 : -1;
 }
 
-static bt_code set(const char *key, const char *text) {
+static bt_code set_from_command_line(const char *key, const char *text) {
     return bt_opts_set(&o, key, text, BT_FROM_SET, "--set", &err);
 }
 
-static void fails(bt_code code, const char *message) {
+static void check_refused_setting(bt_code code, const char *message) {
     assert_int_equal(code, BT_ARG);
     assert_string_equal(err.msg, message);
 }
@@ -72,32 +73,38 @@ static void test_whole_numbers(void **state) {
     } good[] = {{"4096", 4096},  {"4k", 4000},   {"4K", 4000},     {"4Ki", 4096},
                 {"2M", 2000000}, {"1.5k", 1500}, {"1e6", 1000000}, {"0", 0}};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        assert_int_equal(set("train.steps", good[i].text), BT_OK);
+        assert_int_equal(set_from_command_line("train.steps", good[i].text), BT_OK);
         assert_int_equal(c.steps, good[i].value);
     }
     const char *const bad[] = {"",     " 1",  "1 ",  "1.5", "x",    "1x",    "1kk",
                                "0x10", "nan", "inf", "-1",  "2e12", "1e400", "99999999999999999999",
                                "--"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(set("train.steps", bad[i]), BT_ARG);
+        assert_int_equal(set_from_command_line("train.steps", bad[i]), BT_ARG);
     assert_int_equal(c.steps, 0);
 }
 
 static void test_messages(void **state) {
     (void)state;
-    fails(set("train.steps", "1.5"),
-          "--set train.steps must be a whole number from 0 to 1000000000000 steps, not '1.5'");
-    fails(set("optim.lr", "fast"), "--set optim.lr must be a number from 0 to 100, not 'fast'");
-    fails(set("train.precision", "bf17"),
-          "--set train.precision must be one of fp32|bf16|fp16, not 'bf17'");
-    fails(set("data.shuffle", "True"), "--set data.shuffle must be true or false, not 'True'");
-    fails(set("run.name", "eightlet"),
-          "--set run.name must be text shorter than 8 bytes, not 'eightlet'");
-    fails(set("optim.lrr", "1"), "unknown option 'optim.lrr' (did you mean 'optim.lr'?)");
-    fails(set("lr", "1"), "unknown option 'lr' (did you mean 'optim.lr'?)");
-    fails(set("zebra", "1"), "unknown option 'zebra' ('bitrain help options' lists them)");
-    fails(bt_opts_set(&o, "optim.lr", "-1", BT_FROM_FLAG, "--lr", &err),
-          "--lr must be a number from 0 to 100, not '-1'");
+    check_refused_setting(
+        set_from_command_line("train.steps", "1.5"),
+        "--set train.steps must be a whole number from 0 to 1000000000000 steps, not '1.5'");
+    check_refused_setting(set_from_command_line("optim.lr", "fast"),
+                          "--set optim.lr must be a number from 0 to 100, not 'fast'");
+    check_refused_setting(set_from_command_line("train.precision", "bf17"),
+                          "--set train.precision must be one of fp32|bf16|fp16, not 'bf17'");
+    check_refused_setting(set_from_command_line("data.shuffle", "True"),
+                          "--set data.shuffle must be true or false, not 'True'");
+    check_refused_setting(set_from_command_line("run.name", "eightlet"),
+                          "--set run.name must be text shorter than 8 bytes, not 'eightlet'");
+    check_refused_setting(set_from_command_line("optim.lrr", "1"),
+                          "unknown option 'optim.lrr' (did you mean 'optim.lr'?)");
+    check_refused_setting(set_from_command_line("lr", "1"),
+                          "unknown option 'lr' (did you mean 'optim.lr'?)");
+    check_refused_setting(set_from_command_line("zebra", "1"),
+                          "unknown option 'zebra' ('bitrain help options' lists them)");
+    check_refused_setting(bt_opts_set(&o, "optim.lr", "-1", BT_FROM_FLAG, "--lr", &err),
+                          "--lr must be a number from 0 to 100, not '-1'");
 }
 
 static void test_stronger_origin_wins(void **state) {
@@ -111,7 +118,7 @@ static void test_stronger_origin_wins(void **state) {
     assert_true(c.lr == 3);
     assert_int_equal(o.origin[LR], BT_FROM_FLAG);
     assert_string_equal(o.where[LR], "--lr");
-    /* ignored, but checked */
+    /* A weaker source is ignored but still checked. */
     assert_int_equal(bt_opts_set(&o, "optim.lr", "x", BT_FROM_FILE, "f:1", &err), BT_ARG);
     assert_int_equal(
         bt_opts_set(&o, "optim.lr", "5", BT_FROM_FLAG,
@@ -121,13 +128,14 @@ static void test_stronger_origin_wins(void **state) {
     assert_string_equal(o.where[LR] + 47 - strlen("/conf.yaml:12"), "/conf.yaml:12");
 }
 
-static bt_code argv(const char *const *words, size_t *n_pos, const char **pos, bool *help) {
+static bt_code parse_arguments(const char *const *words, size_t *n_pos, const char **pos,
+                               bool *help) {
     int n = 0;
     while (words[n]) n++;
     return bt_opts_argv(&o, n, (char *const *)(uintptr_t)words, pos, 1, n_pos, help, &err);
 }
 
-#define ARGV(...) argv((const char *const[]){__VA_ARGS__, NULL}, &n_pos, &pos, &help)
+#define ARGV(...) parse_arguments((const char *const[]){__VA_ARGS__, NULL}, &n_pos, &pos, &help)
 
 static void test_argv(void **state) {
     (void)state;
@@ -146,7 +154,7 @@ static void test_argv(void **state) {
     assert_int_equal(n_pos, 1);
     assert_string_equal(pos, "conf");
     assert_int_equal(ARGV("--data", "d", "--", "--data"), BT_OK);
-    assert_string_equal(c.data, "a b\nc\nd"); /* A repeated list is extended. */
+    assert_string_equal(c.data, "a b\nc\nd"); /* A list option that is given again is extended. */
     assert_string_equal(pos, "--data");
     assert_int_equal(ARGV("--shuffle=false", "--help", "--nonsense"), BT_OK);
     assert_true(help);
@@ -157,22 +165,26 @@ static void test_argv_messages(void **state) {
     size_t n_pos;
     const char *pos;
     bool help;
-    fails(ARGV("--stpes", "5"), "unknown option '--stpes' (did you mean '--steps'?)");
-    fails(ARGV("--zebra"), "unknown option '--zebra' ('--help' lists the options)");
-    fails(ARGV("--steps"), "--steps needs a value (N)");
-    fails(ARGV("--name", "--steps"), "--name needs a value (TEXT)");
-    fails(ARGV("--data"), "--data needs at least one value");
-    fails(ARGV("--data", "a\nb", "c"), "--data: a name with a line feed cannot be given ('a b'): "
-                                       "rename it, or name its folder");
-    fails(ARGV("--steps", "-5"),
-          "--steps must be a whole number from 0 to 1000000000000 steps, not '-5'");
-    fails(ARGV("--no-shuffle=1"), "--no-shuffle takes no value");
-    fails(ARGV("--no-steps"), "unknown option '--no-steps' (did you mean '--steps'?)");
-    fails(ARGV("--set", "steps"), "--set needs key=value, not 'steps'");
-    fails(ARGV("--set"), "--set needs key=value");
-    fails(ARGV("a", "b"), "unexpected word 'b' (--help lists the arguments)");
-    fails(ARGV("-x"), "unknown option '-x' ('--help' lists the options)");
-    fails(ARGV("--name", "12345678"), "--name must be text shorter than 8 bytes, not '12345678'");
+    check_refused_setting(ARGV("--stpes", "5"),
+                          "unknown option '--stpes' (did you mean '--steps'?)");
+    check_refused_setting(ARGV("--zebra"), "unknown option '--zebra' ('--help' lists the options)");
+    check_refused_setting(ARGV("--steps"), "--steps needs a value (N)");
+    check_refused_setting(ARGV("--name", "--steps"), "--name needs a value (TEXT)");
+    check_refused_setting(ARGV("--data"), "--data needs at least one value");
+    check_refused_setting(ARGV("--data", "a\nb", "c"),
+                          "--data: a name with a line feed cannot be given ('a b'): "
+                          "rename it, or name its folder");
+    check_refused_setting(ARGV("--steps", "-5"),
+                          "--steps must be a whole number from 0 to 1000000000000 steps, not '-5'");
+    check_refused_setting(ARGV("--no-shuffle=1"), "--no-shuffle takes no value");
+    check_refused_setting(ARGV("--no-steps"),
+                          "unknown option '--no-steps' (did you mean '--steps'?)");
+    check_refused_setting(ARGV("--set", "steps"), "--set needs key=value, not 'steps'");
+    check_refused_setting(ARGV("--set"), "--set needs key=value");
+    check_refused_setting(ARGV("a", "b"), "unexpected word 'b' (--help lists the arguments)");
+    check_refused_setting(ARGV("-x"), "unknown option '-x' ('--help' lists the options)");
+    check_refused_setting(ARGV("--name", "12345678"),
+                          "--name must be text shorter than 8 bytes, not '12345678'");
 }
 
 static void test_environment(void **state) {
@@ -185,8 +197,9 @@ static void test_environment(void **state) {
     assert_int_equal(o.origin[STEPS], BT_FROM_ENV);
     assert_string_equal(o.where[STEPS], "BITRAIN_STEPS");
     setenv("BITRAIN_STEPS", "many", 1);
-    fails(bt_opts_env(&o, &err),
-          "BITRAIN_STEPS must be a whole number from 0 to 1000000000000 steps, not 'many'");
+    check_refused_setting(
+        bt_opts_env(&o, &err),
+        "BITRAIN_STEPS must be a whole number from 0 to 1000000000000 steps, not 'many'");
     unsetenv("BITRAIN_OPTIM_LR");
     unsetenv("BITRAIN_STEPS");
 }
@@ -199,7 +212,7 @@ static bt_code yaml_bytes(const char *text, size_t n) {
     close(fd);
     bt_code code = bt_opts_yaml(&o, path, &err);
     unlink(path);
-    char *at = strstr(err.msg, path); /* Removes the path, so that messages can be compared. */
+    char *at = strstr(err.msg, path); /* The path is removed so that messages can be compared. */
     if (at) {
         memmove(at + 1, at + strlen(path), strlen(at + strlen(path)) + 1);
         *at = 'F';
@@ -207,7 +220,7 @@ static bt_code yaml_bytes(const char *text, size_t n) {
     return code;
 }
 
-static bt_code yaml(const char *text) {
+static bt_code parse_yaml_text(const char *text) {
     memset(&err, 0, sizeof err);
     assert_int_equal(setup(NULL), 0);
     return yaml_bytes(text, strlen(text));
@@ -215,49 +228,62 @@ static bt_code yaml(const char *text) {
 
 static void test_yaml(void **state) {
     (void)state;
-    assert_int_equal(yaml("# a run\ntrain:\n  steps: 1e3\n  precision: \"fp32\"\noptim.lr: "
-                          "1e-3\nrun:\n  name: no\ndata:\n  path: [a b, c]\n"),
+    assert_int_equal(parse_yaml_text(
+                         "# a run\ntrain:\n  steps: 1e3\n  precision: \"fp32\"\noptim.lr: "
+                         "1e-3\nrun:\n  name: no\ndata:\n  path: [a b, c]\n"),
                      BT_OK);
     assert_int_equal(c.steps, 1000);
     assert_int_equal(c.precision, 0);
     assert_true(c.lr == 1e-3);
-    assert_string_equal(c.name, "no"); /* A text is not converted. */
+    assert_string_equal(c.name, "no"); /* YAML's words for false are accepted as text. */
     assert_string_equal(c.data, "a b\nc");
     assert_int_equal(o.origin[LR], BT_FROM_FILE);
     assert_non_null(strstr(o.where[LR], ":5"));
-    assert_int_equal(yaml(""), BT_OK);
-    assert_int_equal(yaml("# nothing\n"), BT_OK);
-    assert_int_equal(yaml("---\n"), BT_OK);
-    assert_int_equal(yaml("data: {path: one}\n"), BT_OK);
+    assert_int_equal(parse_yaml_text(""), BT_OK);
+    assert_int_equal(parse_yaml_text("# nothing\n"), BT_OK);
+    assert_int_equal(parse_yaml_text("---\n"), BT_OK);
+    assert_int_equal(parse_yaml_text("data: {path: one}\n"), BT_OK);
     assert_string_equal(c.data, "one");
 }
 
 static void test_yaml_messages(void **state) {
     (void)state;
-    fails(yaml("train:\n  stpes: 5\n"),
-          "F:2: unknown option 'train.stpes' (did you mean 'train.steps'?)");
-    fails(yaml("train:\n  steps: many\n"),
-          "F:2: train.steps must be a whole number from 0 to 1000000000000 steps, not 'many'");
-    fails(yaml("optm:\n  lr: 5\n"), "F:1:1: unknown group 'optm' (did you mean 'optim'?)");
-    fails(yaml("optim:\n  lr:\n    x: 5\n"),
-          "F:2:3: 'optim.lr' is a value, not a group: write 'optim.lr: VALUE'");
-    fails(yaml("optim.lr: 1\noptim:\n  lr: 2\n"), "F:3:3: 'optim.lr' was already set on line 1");
-    fails(yaml("optim: {lr: [1, 2]}\n"), "F:1:9: 'optim.lr' takes one value, not a list");
-    fails(yaml("data:\n  path: [[a]]\n"), "F:2:10: a list holds plain one-line values only");
-    fails(yaml("run: {name: &a x}\n"), "F:1:13: anchors are not supported");
-    fails(yaml("run: {name: *a}\n"), "F:1:13: aliases are not supported");
-    fails(yaml("run: {name: !!str x}\n"), "F:1:13: tags are not supported");
-    fails(yaml("- a\n- b\n"), "F:1:1: expected 'key: value' lines");
-    fails(yaml("just words\n"), "F:1:1: expected 'key: value' lines");
-    fails(yaml("run: {name: a}\n---\nrun: {name: b}\n"),
-          "F:2:1: a second document is not supported");
-    fails(yaml("%YAML 1.1\n---\nrun: {name: a}\n"), "F:1:1: directives are not supported");
-    fails(yaml("optim: {lr: ''}\n"), "F:1: optim.lr must be a number from 0 to 100, not ''");
-    fails(yaml("train:\n\tsteps: 5\n"), "F:2:1: a tab: YAML is indented with spaces");
-    fails(yaml("train:\n  steps: 5\n  \tseq: 5\n"), "F:3:3: a tab: YAML is indented with spaces");
-    assert_int_equal(yaml("run: [\n"), BT_ARG);
+    check_refused_setting(parse_yaml_text("train:\n  stpes: 5\n"),
+                          "F:2: unknown option 'train.stpes' (did you mean 'train.steps'?)");
+    check_refused_setting(
+        parse_yaml_text("train:\n  steps: many\n"),
+        "F:2: train.steps must be a whole number from 0 to 1000000000000 steps, not 'many'");
+    check_refused_setting(parse_yaml_text("optm:\n  lr: 5\n"),
+                          "F:1:1: unknown group 'optm' (did you mean 'optim'?)");
+    check_refused_setting(parse_yaml_text("optim:\n  lr:\n    x: 5\n"),
+                          "F:2:3: 'optim.lr' is a value, not a group: write 'optim.lr: VALUE'");
+    check_refused_setting(parse_yaml_text("optim.lr: 1\noptim:\n  lr: 2\n"),
+                          "F:3:3: 'optim.lr' was already set on line 1");
+    check_refused_setting(parse_yaml_text("optim: {lr: [1, 2]}\n"),
+                          "F:1:9: 'optim.lr' takes one value, not a list");
+    check_refused_setting(parse_yaml_text("data:\n  path: [[a]]\n"),
+                          "F:2:10: a list holds plain one-line values only");
+    check_refused_setting(parse_yaml_text("run: {name: &a x}\n"),
+                          "F:1:13: anchors are not supported");
+    check_refused_setting(parse_yaml_text("run: {name: *a}\n"),
+                          "F:1:13: aliases are not supported");
+    check_refused_setting(parse_yaml_text("run: {name: !!str x}\n"),
+                          "F:1:13: tags are not supported");
+    check_refused_setting(parse_yaml_text("- a\n- b\n"), "F:1:1: expected 'key: value' lines");
+    check_refused_setting(parse_yaml_text("just words\n"), "F:1:1: expected 'key: value' lines");
+    check_refused_setting(parse_yaml_text("run: {name: a}\n---\nrun: {name: b}\n"),
+                          "F:2:1: a second document is not supported");
+    check_refused_setting(parse_yaml_text("%YAML 1.1\n---\nrun: {name: a}\n"),
+                          "F:1:1: directives are not supported");
+    check_refused_setting(parse_yaml_text("optim: {lr: ''}\n"),
+                          "F:1: optim.lr must be a number from 0 to 100, not ''");
+    check_refused_setting(parse_yaml_text("train:\n\tsteps: 5\n"),
+                          "F:2:1: a tab: YAML is indented with spaces");
+    check_refused_setting(parse_yaml_text("train:\n  steps: 5\n  \tseq: 5\n"),
+                          "F:3:3: a tab: YAML is indented with spaces");
+    assert_int_equal(parse_yaml_text("run: [\n"), BT_ARG);
     assert_non_null(strstr(err.msg, "not valid YAML"));
-    assert_int_equal(yaml("a: b\n\tc: d\n"), BT_ARG);
+    assert_int_equal(parse_yaml_text("a: b\n\tc: d\n"), BT_ARG);
     assert_int_equal(yaml_bytes("run: {name: \"a\\0b\"}\n", 20), BT_ARG);
     assert_non_null(strstr(err.msg, "NUL byte"));
     assert_int_equal(yaml_bytes("\x7f"
@@ -268,7 +294,7 @@ static void test_yaml_messages(void **state) {
     assert_int_equal(bt_opts_yaml(&o, "/", &err), BT_IO);
 }
 
-/* A key without a value is ignored, even if the option does not exist. */
+/* A key without a value is ignored, even if no such option exists. */
 static void test_yaml_empty_keys(void **state) {
     (void)state;
     static const char text[] = "optim.lr:\ntrain:\n  steps: ~\nwandb_project:\nfsdp: null\n"
@@ -286,7 +312,7 @@ static void test_yaml_empty_keys(void **state) {
     bt_text_release(&ignored);
 }
 
-/* All wrong settings of a file and an argument vector are reported in one pass; the valid ones are applied. */
+/* One pass reports all invalid settings of a file and of the arguments; the valid ones are applied. */
 static void test_all_faults(void **state) {
     (void)state;
     static const char text[] = "train:\n  stpes: 5\n  steps: 7\noptm:\n  lr: {a: [1, {b: 2}]}\n"
@@ -320,7 +346,7 @@ static void test_all_faults(void **state) {
     bt_text_release(&faults);
 }
 
-static bt_code foreign(const char *text) {
+static bt_code parse_foreign_yaml(const char *text) {
     static const bt_opt_alias aliases[] = {
         {"learning_rate", "optim.lr", "*", ""},
         {"max_steps", "train.steps", "*", ""},
@@ -346,55 +372,64 @@ static bt_code foreign(const char *text) {
 static void test_keys_of_other_programs(void **state) {
     (void)state;
     assert_int_equal(
-        foreign("learning_rate: 1e-3\nmax_steps: 7\nbf16: TRUE\nratio: 0\nmodules: [a, b]\n"),
+        parse_foreign_yaml(
+            "learning_rate: 1e-3\nmax_steps: 7\nbf16: TRUE\nratio: 0\nmodules: [a, b]\n"),
         BT_OK);
     assert_true(c.lr == 1e-3 && c.steps == 7 && c.precision == 1);
     assert_string_equal(c.name, "a,b");
     assert_int_equal(o.origin[LR], BT_FROM_FILE);
-    assert_int_equal(foreign("bf16: false\ntrain.precision: fp32\noptimizer: adamw\n"), BT_OK);
+    assert_int_equal(parse_foreign_yaml("bf16: false\ntrain.precision: fp32\noptimizer: adamw\n"),
+                     BT_OK);
     assert_int_equal(c.precision, 0);
-    assert_true(c.lr == 0.5); /* The file overrides the default. */
-    assert_int_equal(foreign("optimizer: adamw\noptim.lr: 2\n"), BT_OK);
+    assert_true(c.lr == 0.5);
+    assert_int_equal(parse_foreign_yaml("optimizer: adamw\noptim.lr: 2\n"), BT_OK);
     assert_true(c.lr == 2);
     assert_int_equal(
-        foreign("sets:\n  - path: a.jsonl\n    form: chat\n  - {form: chat, path: b}\n"), BT_OK);
+        parse_foreign_yaml("sets:\n  - path: a.jsonl\n    form: chat\n  - {form: chat, path: b}\n"),
+        BT_OK);
     assert_string_equal(c.data, "a.jsonl\nb");
     assert_string_equal(c.name, "c");
-    assert_int_equal(foreign("sets: [a, b]\n"), BT_OK);
+    assert_int_equal(parse_foreign_yaml("sets: [a, b]\n"), BT_OK);
     assert_string_equal(c.data, "a\nb");
 
-    assert_int_equal(foreign("sets:\n  - path: a\n    roles:\n      user: [u, v]\n"), BT_OK);
+    assert_int_equal(parse_foreign_yaml("sets:\n  - path: a\n    roles:\n      user: [u, v]\n"),
+                     BT_OK);
     assert_string_equal(c.name, "uv");
-    assert_int_equal(foreign("sets: [{path: a, roles: [u, v]}]\nshares: [0.5, 2]\n"), BT_ARG);
-    assert_int_equal(foreign("shares: 0.7,0.3\n"), BT_OK);
+    assert_int_equal(parse_foreign_yaml("sets: [{path: a, roles: [u, v]}]\nshares: [0.5, 2]\n"),
+                     BT_ARG);
+    assert_int_equal(parse_foreign_yaml("shares: 0.7,0.3\n"), BT_OK);
     assert_string_equal(c.name, "0.7:0.3");
-    assert_int_equal(foreign("shares: [1, 3]\nnoise: [{a: 1}]\n"), BT_OK);
+    assert_int_equal(parse_foreign_yaml("shares: [1, 3]\nnoise: [{a: 1}]\n"), BT_OK);
     assert_string_equal(c.name, "1:3");
-    assert_int_equal(foreign("named: x,y\n"), BT_OK);
+    assert_int_equal(parse_foreign_yaml("named: x,y\n"), BT_OK);
     assert_int_equal(o.n_deferred, 1);
     assert_string_equal(o.deferred[0].text, "x,y");
     assert_non_null(strstr(o.deferred[0].where, ":1:1"));
 
-    fails(foreign("shares: a\n"), "F:1:1: 'shares: a' must be numbers");
-    fails(foreign("sets: [{form: chat}]\n"), "F:1:1: no entry of the list has a 'path'");
-    fails(foreign("ratio: 0.1\n"), "F:1:1: 'ratio: 0.1' is a share: say how many (train.steps)");
-    fails(foreign("optimizer: sgd\n"), "F:1:1: 'optimizer: sgd' is not there (run.name)");
-    fails(foreign("max_steps: 1\ntrain.steps: 2\n"),
-          "F:2:1: 'train.steps' was already set on line 1");
-    fails(foreign("sets: [{path: a, form: chat}, {path: b, form: text}]\n"),
-          "F:1:41: 'sets.form' differs between the data sets of one run");
-    fails(foreign("sets: [{path: a, field: x}]\n"),
-          "F:1:18: 'sets.field' is not read ('bitrain help options' lists data.*)");
-    fails(foreign("sets: [[a]]\n"), "F:1:8: a list in a list");
-    fails(foreign("sets: [{path: [a]}]\n"),
-          "F:1:9: 'sets.path' is not read ('bitrain help options' lists data.*)");
-    /* Foreign keys are recognized at the top level only. */
-    assert_int_equal(foreign("train:\n  max_steps: 5\n"), BT_ARG);
-    assert_int_equal(foreign("max_steps:\n  x: 5\n"), BT_ARG);
-    assert_int_equal(foreign("sets: [a\n"), BT_ARG);
+    check_refused_setting(parse_foreign_yaml("shares: a\n"), "F:1:1: 'shares: a' must be numbers");
+    check_refused_setting(parse_foreign_yaml("sets: [{form: chat}]\n"),
+                          "F:1:1: no entry of the list has a 'path'");
+    check_refused_setting(parse_foreign_yaml("ratio: 0.1\n"),
+                          "F:1:1: 'ratio: 0.1' is a share: say how many (train.steps)");
+    check_refused_setting(parse_foreign_yaml("optimizer: sgd\n"),
+                          "F:1:1: 'optimizer: sgd' is not there (run.name)");
+    check_refused_setting(parse_foreign_yaml("max_steps: 1\ntrain.steps: 2\n"),
+                          "F:2:1: 'train.steps' was already set on line 1");
+    check_refused_setting(
+        parse_foreign_yaml("sets: [{path: a, form: chat}, {path: b, form: text}]\n"),
+        "F:1:41: 'sets.form' differs between the data sets of one run");
+    check_refused_setting(parse_foreign_yaml("sets: [{path: a, field: x}]\n"),
+                          "F:1:18: 'sets.field' is not read ('bitrain help options' lists data.*)");
+    check_refused_setting(parse_foreign_yaml("sets: [[a]]\n"), "F:1:8: a list in a list");
+    check_refused_setting(parse_foreign_yaml("sets: [{path: [a]}]\n"),
+                          "F:1:9: 'sets.path' is not read ('bitrain help options' lists data.*)");
+    /* Keys of other programs are recognized only at the top level. */
+    assert_int_equal(parse_foreign_yaml("train:\n  max_steps: 5\n"), BT_ARG);
+    assert_int_equal(parse_foreign_yaml("max_steps:\n  x: 5\n"), BT_ARG);
+    assert_int_equal(parse_foreign_yaml("sets: [a\n"), BT_ARG);
 }
 
-/* A value that is not accepted is answered by an option of the command line, and the lists have every key. */
+/* A message about an invalid value names the option of the command line; lists contain every key. */
 static void test_answers_on_the_command_line(void **state) {
     (void)state;
     static const bt_opt_alias aliases[] = {{"optimizer", "run.name", "adamw=a", "is not there"},
@@ -423,9 +458,9 @@ static void test_answers_on_the_command_line(void **state) {
 
 static void test_values_read_back(void **state) {
     (void)state;
-    assert_int_equal(set("optim.lr", "0.30000000000000004"), BT_OK);
-    assert_int_equal(set("train.precision", "fp16"), BT_OK);
-    assert_int_equal(set("data.path", "a\nb"), BT_OK);
+    assert_int_equal(set_from_command_line("optim.lr", "0.30000000000000004"), BT_OK);
+    assert_int_equal(set_from_command_line("train.precision", "fp16"), BT_OK);
+    assert_int_equal(set_from_command_line("data.path", "a\nb"), BT_OK);
     for (size_t i = 0; i < N; i++) {
         bt_text first, second;
         bt_text_init(&first);

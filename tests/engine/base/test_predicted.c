@@ -1,4 +1,4 @@
-/* test_predicted.c - a prediction is formatted and parsed; other text is refused. */
+/* test_predicted.c - a prediction is formatted and parsed again; other texts are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Counter-based random numbers: known values (computed with numpy, make_golden.py), slices equal the whole,
+/* Counter-based random numbers: known values (computed with numpy by make_golden.py), slices that equal the whole,
  * moments, permutations. */
 #include <math.h>
 #include <setjmp.h>
@@ -37,7 +37,7 @@ static void any_slice_equals_the_slice_of_the_whole(void **state) {
     }
 }
 
-/* The vectorized polynomials give the same float as libm. */
+/* The vectorized polynomials give the same floats as libm. */
 static void normals_are_those_of_libm(void **state) {
     (void)state;
     enum { N = 1 << 21 };
@@ -76,7 +76,7 @@ static void moments(void **state) {
         unit += u / N;
     }
     free(x);
-    assert_true(fabs(mean) < 0.012); /* five standard errors each */
+    assert_true(fabs(mean) < 0.012); /* The tolerances are five standard errors. */
     assert_true(fabs(square - 1) < 0.016);
     assert_true(fabs(fourth - 3) < 0.11);
     assert_true(fabs(mixed) < 0.012);

@@ -1,5 +1,5 @@
-/* Copies with non-temporal stores: every length, source and destination alignment, without writing a byte
- * outside. */
+/* Copies with non-temporal stores, at every length and alignment of source and destination, write no byte outside the
+ * destination. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -72,7 +72,7 @@ static void test_json(void **state) {
     bt_text_release(&t);
 }
 
-/* A path is a byte string: bytes that JSON cannot represent are escaped and restored. */
+/* A path consists of bytes: those that JSON cannot represent are escaped and restored. */
 static void test_json_bytes(void **state) {
     (void)state;
     static const char *const paths[] = {"",
@@ -98,7 +98,7 @@ static void test_json_bytes(void **state) {
     }
 }
 
-/* Reason and remedy at the end of a message survive a path of any length. */
+/* However long a path is, the reason and the remedy at the end of a message are kept. */
 static void test_long_messages_lose_their_middle(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -109,7 +109,7 @@ static void test_long_messages_lose_their_middle(void **state) {
     assert_in_range(n, sizeof err.msg - 4, sizeof err.msg - 1);
     assert_memory_equal(err.msg, "cannot open '\xc3\xa9", 15);
     assert_string_equal(err.msg + n - 32, "\xc3\xa9\xc3\xa9': No such file or directory");
-    for (size_t i = 0; i < n; i++) /* No character is cut. */
+    for (size_t i = 0; i < n; i++)
         if ((err.msg[i] & 0x80) && err.msg[i] == '\xc3') assert_int_equal(err.msg[i + 1], '\xa9');
     assert_non_null(strstr(err.msg, "\xa9 ... \xc3"));
     (void)bt_fail(&err, BT_ARG, "short '%s'", "a");
@@ -168,7 +168,7 @@ static void test_name_ok(void **state) {
     assert_false(bt_name_ok("\u00e4"));
     assert_false(bt_name_ok("a b"));
     assert_false(bt_name_ok("../a"));
-    char name[66]; /* 64 characters and the end mark fit into BT_NAME_MAX. */
+    char name[66]; /* 64 characters and the terminator fit into BT_NAME_MAX */
     memset(name, 'a', 65);
     name[64] = '\0';
     assert_true(bt_name_ok(name));
@@ -186,11 +186,11 @@ static void test_plain(void **state) {
                   "e\xc3\xa9");
     assert_string_equal(out, "a[31mb cd\xef\xbf\xbd"
                              "e\xc3\xa9");
-    bt_text_plain(out, 4, "ab\xc3\xa9"); /* A character is never split. */
+    bt_text_plain(out, 4, "ab\xc3\xa9"); /* A multi-byte character is removed as a whole. */
     assert_string_equal(out, "ab");
     /* overlong, surrogate, too large */
     bt_text_plain(out, sizeof out, "\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80");
-    assert_int_equal(strlen(out), 9 * 3); /* Each becomes U+FFFD, as in JSON. */
+    assert_int_equal(strlen(out), 9 * 3); /* Each byte becomes U+FFFD, as in JSON. */
     for (int i = 0; i < 9; i++) assert_memory_equal(out + 3 * i, "\xef\xbf\xbd", 3);
 }
 

@@ -1,6 +1,5 @@
-/* The thread pool processes every element once and lets free threads do the rest of a delayed one's work.
- * Idle hooks are called while the training thread waits, each once even if it is added twice, until it is
- * removed. */
+/* The thread pool processes every element once, and free threads take over the work of a delayed thread. Idle hooks are
+ * called while the training thread waits: each once, even if it was added twice, until it is removed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -14,10 +13,10 @@
 #include "engine/base/threads.h"
 
 static atomic_int polled[2];
-static void hook(void *ctx) { atomic_fetch_add((atomic_int *)ctx, 1); }
+static void count_hook_calls(void *ctx) { atomic_fetch_add((atomic_int *)ctx, 1); }
 
-/* The worker ends its part after both hooks were called: a pool that does not call them never returns. */
-static void until_polled(void *ctx, int thread, size_t begin, size_t end) {
+/* The worker returns only after both hooks were called. */
+static void wait_for_both_hooks(void *ctx, int thread, size_t begin, size_t end) {
     (void)ctx, (void)begin, (void)end;
     while (thread == 1 && !(atomic_load(&polled[0]) > 0 && atomic_load(&polled[1]) > 0)) continue;
 }
@@ -26,11 +25,11 @@ static void hooks_are_called_while_waiting(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_threads_init(2, &err), BT_OK);
-    bt_threads_on_idle(hook, &polled[0]);
-    bt_threads_on_idle(hook, &polled[1]);
-    bt_parallel_for(2, 1, until_polled, NULL);
-    bt_threads_off_idle(hook, &polled[0]);
-    bt_threads_off_idle(hook, &polled[1]);
+    bt_threads_on_idle(count_hook_calls, &polled[0]);
+    bt_threads_on_idle(count_hook_calls, &polled[1]);
+    bt_parallel_for(2, 1, wait_for_both_hooks, NULL);
+    bt_threads_off_idle(count_hook_calls, &polled[0]);
+    bt_threads_off_idle(count_hook_calls, &polled[1]);
     bt_threads_release();
 }
 
@@ -39,16 +38,16 @@ static void a_hook_is_added_once(void **state) {
     atomic_store(&polled[0], 0);
     atomic_store(&polled[1], 0);
     assert_int_equal(bt_threads_poll(), 0);
-    for (int i = 0; i < 9; i++) bt_threads_on_idle(hook, &polled[0]);
-    bt_threads_on_idle(hook, &polled[1]);
+    for (int i = 0; i < 9; i++) bt_threads_on_idle(count_hook_calls, &polled[0]);
+    bt_threads_on_idle(count_hook_calls, &polled[1]);
     assert_int_equal(bt_threads_poll(), 2);
     assert_int_equal(atomic_load(&polled[0]), 1);
-    bt_threads_off_idle(hook, &polled[0]);
-    bt_threads_off_idle(hook, &polled[0]);
+    bt_threads_off_idle(count_hook_calls, &polled[0]);
+    bt_threads_off_idle(count_hook_calls, &polled[0]);
     assert_int_equal(bt_threads_poll(), 1);
     assert_int_equal(atomic_load(&polled[0]), 1);
     assert_int_equal(atomic_load(&polled[1]), 2);
-    bt_threads_off_idle(hook, &polled[1]);
+    bt_threads_off_idle(count_hook_calls, &polled[1]);
     assert_int_equal(bt_threads_poll(), 0);
 }
 
@@ -63,7 +62,7 @@ static void count_seen(void *ctx, int thread, size_t begin, size_t end) {
 static void every_element_is_done_once(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
-    /* With more threads than cores some start late. */
+    /* There are more threads than cores, so some start late. */
     assert_int_equal(bt_threads_init(5, &err), BT_OK);
     for (size_t round = 0; round < 3000; round++) {
         const size_t n = 1 + round * 7919 % ELEMS, grain = 1 + round % 13;
@@ -83,13 +82,12 @@ static void thread_1_is_slow(void *ctx, int thread, size_t begin, size_t end) {
     atomic_fetch_add((atomic_int *)ctx, 1);
 }
 
-/* HELD: the most that a thread takes at a time, half of its span. */
+/* HELD: at most half of a thread's span is taken at a time */
 enum { UNITS = 64, HELD = UNITS / 2 / 2, SLOW = 10 };
 static atomic_int done_units, held_up;
 
-/* Thread 1 finishes its current range only when all remaining work is done, which never happens with fixed
- * shares. */
-static void until_others_did_the_rest(void *ctx, int thread, size_t begin, size_t end) {
+/* Thread 1 returns only when all other units are done, which is impossible if each thread has a fixed share. */
+static void wait_for_all_other_units(void *ctx, int thread, size_t begin, size_t end) {
     (void)ctx;
     if (thread == 1 && atomic_fetch_add(&held_up, 1) == 0)
         while (atomic_load(&done_units) < UNITS - HELD) sleep_ms(1);
@@ -100,10 +98,10 @@ static void free_threads_do_the_work_of_a_delayed_one(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_threads_init(2, &err), BT_OK);
-    atomic_int slow = 0; /* A late thread 1 receives no work. */
+    atomic_int slow = 0; /* A late thread 1 may receive no work. */
     while (atomic_load(&slow) < SLOW) bt_parallel_for(2, 1, thread_1_is_slow, &slow);
     atomic_store(&done_units, 0);
-    bt_parallel_for(UNITS, 1, until_others_did_the_rest, NULL);
+    bt_parallel_for(UNITS, 1, wait_for_all_other_units, NULL);
     assert_int_equal(atomic_load(&done_units), UNITS);
     bt_threads_release();
 }

@@ -1,5 +1,5 @@
-/* Kernel benchmarks: rows are complete and plausible, filters apply, unknown kernel sets are refused, peaks
- * are ordered. */
+/* Results of kernel benchmarks: rows are complete and plausible, filters select rows, unknown kernel sets are refused,
+ * measured peaks are in the expected order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

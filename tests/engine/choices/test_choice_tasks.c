@@ -20,7 +20,7 @@ static bt_code read_line(int task, const char *json, bt_choice_item *q, bt_err *
     return code;
 }
 
-static void arc(void **state) {
+static void arc_prompts_equal_the_harness(void **state) {
     (void)state;
     bt_choice_item q;
     bt_err err;
@@ -38,8 +38,8 @@ static void arc(void **state) {
     bt_choice_item_release(&q);
 }
 
-/* The strings are output of the harness's preprocess(). */
-static void hellaswag(void **state) {
+/* These strings are the output of the harness's preprocess(). */
+static void hellaswag_prompts_equal_the_harness(void **state) {
     (void)state;
     bt_choice_item q;
     bt_err err;
@@ -59,7 +59,7 @@ static void hellaswag(void **state) {
     bt_choice_item_release(&q);
 }
 
-static void mmlu(void **state) {
+static void mmlu_prompts_equal_the_harness(void **state) {
     (void)state;
     bt_choice_item q;
     bt_err err;
@@ -81,8 +81,8 @@ static void mmlu(void **state) {
     bt_choice_item_release(&q);
 }
 
-/* Choices "éééé" and "qxzjkq" with -9 and -7 nats: 4 and 6 letters, 8 and 6 bytes. */
-static void three_scores(void **state) {
+/* The choices are "éééé" (4 characters, 8 bytes) with -9 nats and "qxzjkq" (6 characters, 6 bytes) with -7 nats. */
+static void scores_are_normalised_by_characters_and_bytes(void **state) {
     (void)state;
     const char *a = "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9";
     assert_int_equal(bt_text_letters(a), 4);
@@ -97,7 +97,7 @@ static void three_scores(void **state) {
     assert_int_equal(bt_choice_pick(equal, 3).by_letters, 0);
 }
 
-static void faults_are_named(void **state) {
+static void malformed_tasks_are_refused(void **state) {
     (void)state;
     static const struct {
         int task;
@@ -132,8 +132,11 @@ static void faults_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arc),          cmocka_unit_test(hellaswag),        cmocka_unit_test(mmlu),
-        cmocka_unit_test(three_scores), cmocka_unit_test(faults_are_named),
+        cmocka_unit_test(arc_prompts_equal_the_harness),
+        cmocka_unit_test(hellaswag_prompts_equal_the_harness),
+        cmocka_unit_test(mmlu_prompts_equal_the_harness),
+        cmocka_unit_test(scores_are_normalised_by_characters_and_bytes),
+        cmocka_unit_test(malformed_tasks_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* ckpt_world.h - a folder for checkpoints and arrays to put into them. For tests. */
+/* ckpt_world.h - a folder for checkpoints and arrays to save in them. For tests. */
 #ifndef BT_TESTS_CKPT_WORLD_H
 #define BT_TESTS_CKPT_WORLD_H
 
@@ -67,7 +67,7 @@ static inline void check_ok(bt_code code, const bt_err *err) {
     if (code != BT_OK) fail_msg("%s: %s", bt_code_name(code), err->msg);
 }
 
-/* Saves weights and a moment of two tensors; saved: NULL or the result of bt_ckpt_save. */
+/* Saves the weights and a moment of two tensors. saved: receives the result of bt_ckpt_save; may be NULL. */
 static inline bt_code save_world(world *s, const bt_ckpt_meta *meta, int keep, bt_ckpt_saved *saved,
                                  bt_err *err) {
     bt_ckpt_slice slices[] = {

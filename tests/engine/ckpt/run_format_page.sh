@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=60
-# The reader in Python on the page about the checkpoint format (engine/ckpt/format.md), as an outsider uses it: extracted from
-# the page and run on checkpoints of one and of two data files, with weights in fp32 and bf16. Its values are those that
-# `bitrain convert` writes to safetensors.
+# The Python reader on the page about the checkpoint format (engine/ckpt/format.md) works as printed: it is extracted
+# from the page and run on checkpoints with one and with two data files, with weights in fp32 and bf16. Its values equal
+# those that `bitrain convert` writes to safetensors.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 command -v python3 >/dev/null || skip "python3 is not installed"

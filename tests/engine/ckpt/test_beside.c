@@ -1,6 +1,6 @@
-/* test_beside.c - the threads that write a checkpoint during training, and those that verify one: what they
- * copy, their priority and signal mask, what remains when they are cancelled at any stage, and the behaviour
- * without threads. pthread_create, fsync and nanosleep are defined here, as in test_save_faults.c. */
+/* test_beside.c - threads that write or verify a checkpoint during training: the copies they write, their priority and
+ * signal mask, remaining files after a cancellation at any stage, and the behaviour if no thread can be created. The
+ * test replaces pthread_create, fsync and nanosleep. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@ static bool no_threads;
 static int threads, nice_value, blocked_signals;
 static pthread_t training;
 
-/* sleep times of other threads */
+/* sleep times of threads other than the main thread */
 static int64_t slept_ns, slept_first_ns, cpu_first_ns, cpu_last_ns;
 
 int fsync(int fd);
@@ -44,7 +44,7 @@ int fsync(int fd) {
     return (int)syscall(SYS_fsync, fd);
 }
 
-/* In other threads this records the duration and returns at once. */
+/* Records the duration and returns at once in threads other than the main thread. */
 int nanosleep(const struct timespec *want, struct timespec *left) {
     if (pthread_equal(pthread_self(), training)) return (int)syscall(SYS_nanosleep, want, left);
     cpu_last_ns = bt_thread_cpu_ns();
@@ -52,8 +52,6 @@ int nanosleep(const struct timespec *want, struct timespec *left) {
     if (slept_first_ns < 0) slept_first_ns = slept_ns, cpu_first_ns = cpu_last_ns;
     return 0;
 }
-
-/* ---- a save ------------------------------------------------------------------------------------- */
 
 typedef struct beside {
     bt_ckpt_async *a;
@@ -73,7 +71,7 @@ static void copy_beside(world *s, beside *b) {
     check_ok(bt_ckpt_async_create(&b->a, bt_ckpt_copy_bytes(b->slices, 3), &err), &err);
 }
 
-static bt_code start(world *s, beside *b, bt_err *err) {
+static bt_code start_save(world *s, beside *b, bt_err *err) {
     const bt_ckpt_job job = {
         .dir = s->dir, .meta = &b->meta, .slices = b->slices, .n = 3, .keep = 1};
     return bt_ckpt_async_start(b->a, bt_comm_world(), &job, &b->meta, err);
@@ -109,7 +107,7 @@ static void copies_are_aligned(void **state) {
     assert_false(bt_ckpt_async_pending(NULL) || bt_ckpt_async_busy(NULL));
 }
 
-/* The copy, by threads or not, is the state before the arrays change. */
+/* The checkpoint contains the arrays as they were before training changed them, whether or not threads write it. */
 static void arrays_change_while_they_are_saved(void **state) {
     world *s = *state;
     for (int without = 0; without < 2; without++) {
@@ -121,12 +119,14 @@ static void arrays_change_while_they_are_saved(void **state) {
         uint8_t bytes[100];
         copy_beside(s, &b);
         threads = 0, nice_value = -99, blocked_signals = -1;
-        /* No save is in progress. */
+        /* The call has no effect if no save is in progress. */
         check_ok(bt_ckpt_async_advance(b.a, &finished, &saved, &err), &err);
         assert_false(finished || bt_ckpt_async_pending(b.a));
         no_threads = without;
-        check_ok(start(s, &b, &err), &err);
-        assert_true(b.meta.config.len == 0 && b.meta.step == 0 && !b.meta.run[0]); /* taken */
+        check_ok(start_save(s, &b, &err), &err);
+        assert_true(b.meta.config.len == 0 && b.meta.step == 0 &&
+                    !b.meta.run[0]); /* The save has taken over the
+                                                                                    * metadata. */
         memcpy(embed, s->embed, sizeof embed);
         memcpy(w, s->w, sizeof w);
         memset(s->embed, 0, sizeof embed); /* Training overwrites the arrays. */
@@ -142,7 +142,7 @@ static void arrays_change_while_they_are_saved(void **state) {
         assert_int_equal(threads, 3);
         assert_int_equal(nice_value, without ? -99 : 10);
         assert_int_equal(blocked_signals, without ? -1 : 2);
-        sigset_t set; /* The signals of the training thread are not blocked. */
+        sigset_t set; /* The training thread still receives signals. */
         pthread_sigmask(SIG_SETMASK, NULL, &set);
         assert_false(sigismember(&set, SIGTERM));
         if (without)
@@ -158,7 +158,7 @@ static void arrays_change_while_they_are_saved(void **state) {
     }
 }
 
-/* Whatever a stage created before it is cancelled is no checkpoint, and the next attempt removes it. */
+/* A save that is cancelled at any stage leaves no checkpoint, and the next attempt removes its files. */
 static void a_save_is_given_up_at_any_stage(void **state) {
     world *s = *state;
     for (int stages = 0; stages < 3; stages++) {
@@ -169,24 +169,24 @@ static void a_save_is_given_up_at_any_stage(void **state) {
         bool finished = false;
         char path[PATH_MAX];
         copy_beside(s, &b);
-        check_ok(start(s, &b, &err), &err);
+        check_ok(start_save(s, &b, &err), &err);
         for (int i = 0; i < stages; i++) {
             wait_for(b.a);
             check_ok(bt_ckpt_async_advance(b.a, &finished, &saved, &err), &err);
             assert_false(finished);
         }
-        bt_ckpt_async_destroy(b.a); /* waits for its thread */
-        /* The last stage may have committed the checkpoint. */
+        bt_ckpt_async_destroy(b.a); /* waits for the thread of the save */
+        /* A save that was cancelled in its last stage may be committed. */
         const bt_code code = find(s, path, &meta, NULL, &err);
         assert_int_equal(code, stages == 2 ? BT_OK : BT_NOTFOUND);
         bt_ckpt_meta_release(&meta);
         check_ok(bt_ckpt_begin(s->dir, 0, &err), &err);
-        /* files: attempt and attempt.lock */
+        /* the files attempt and attempt.lock */
         assert_int_equal(files_in(s->dir), stages == 2 ? 3 : 2);
     }
 }
 
-/* When a stage fails, the save ends, removes its files, and a new save may begin. */
+/* A stage that fails ends the save and removes its files, and a new save may begin. */
 static void a_stage_that_fails_ends_the_save(void **state) {
     world *s = *state;
     for (int stage = 0; stage < 3; stage++) {
@@ -199,10 +199,10 @@ static void a_stage_that_fails_ends_the_save(void **state) {
         int done = 0;
         snprintf(path, sizeof path, "%s/step-000000000040", s->dir);
         copy_beside(s, &b);
-        if (stage == 0) fclose(fopen(path, "w")); /* The folder cannot be created. */
+        if (stage == 0) fclose(fopen(path, "w")); /* A file occupies the name of the folder. */
         const float was = s->w[3];
         if (stage == 1) s->w[3] = NAN;
-        check_ok(start(s, &b, &err), &err);
+        check_ok(start_save(s, &b, &err), &err);
         s->w[3] = was;
         for (; code == BT_OK && !finished; done++) {
             wait_for(b.a);
@@ -218,7 +218,7 @@ static void a_stage_that_fails_ends_the_save(void **state) {
         assert_int_equal(access(path, F_OK), -1);
         if (stage < 2) { /* The next save succeeds. */
             fill_meta(&b.meta, 40, 0);
-            check_ok(start(s, &b, &err), &err);
+            check_ok(start_save(s, &b, &err), &err);
             while (!finished) {
                 wait_for(b.a);
                 check_ok(bt_ckpt_async_advance(b.a, &finished, NULL, &err), &err);
@@ -230,8 +230,6 @@ static void a_stage_that_fails_ends_the_save(void **state) {
         bt_ckpt_async_destroy(b.a);
     }
 }
-
-/* ---- verification -------------------------------------------------------------------------------- */
 
 static bool is_blocked(int signal) {
     sigset_t set;
@@ -251,7 +249,7 @@ static void read_again_without_a_thread(void **state) {
     assert_false(is_blocked(SIGTERM));
     assert_non_null(strstr(err.msg, "cannot start a thread to read '"));
     bt_ckpt_reread_destroy(NULL);
-    /* The folder holds no checkpoint. */
+    /* The folder contains no checkpoint. */
     check_ok(bt_ckpt_reread_start(&r, s->dir, &err), &err);
     while (!bt_ckpt_reread_done(r, &found)) bt_sleep_ns(20000);
     assert_int_equal(found.code, BT_NOTFOUND);
@@ -260,8 +258,8 @@ static void read_again_without_a_thread(void **state) {
     bt_ckpt_reread_destroy(r);
 }
 
-/* The verification reads every byte of every file in a hundredth of a processor's time, and less once it is
- * cancelled. */
+/* The verification reads every byte of every file and uses a hundredth of a processor; when it is cancelled it ends
+ * early. */
 static void verification_during_training(void **state) {
     world *s = *state;
     enum { N = 5 << 18 };
@@ -290,7 +288,7 @@ static void verification_during_training(void **state) {
     assert_true(slept_first_ns > 0 &&
                 slept_ns - slept_first_ns > 20 * (cpu_last_ns - cpu_first_ns));
     bt_ckpt_reread_destroy(r);
-    /* A verification stopped before its start reports that. */
+    /* A verification that was cancelled before its start reports that. */
     check_ok(ckpt_manifest_read(saved.path, &m, &err), &err);
     _Atomic bool stop = true;
     const ckpt_reading how = {.stop = &stop};

@@ -1,5 +1,5 @@
-/* test_ckpt.c - one process: round trip in other slices, detection of every damage, retention, the fence, a
- * full disk. */
+/* test_ckpt.c - checkpoints of one process: loading slices other than those saved, detection of every damage, removal
+ * of old checkpoints, protection against older attempts (the fence), a full disk. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -48,7 +48,7 @@ static void test_round_trip(void **state) {
     assert_string_equal(bt_text_str(&meta.tokenizer), "bytes");
     bt_ckpt_meta_release(&meta);
 
-    /* Reads other slices than were written: across the border, inside, whole. */
+    /* The slices to load differ from the saved ones: across their border, within one, and the whole. */
     float a[N_EMBED], b[50], c[N_W];
     bt_ckpt_slice want[] = {
         {"embed", "weight", N_EMBED, 390, 50, b, 0, 0, BT_CKPT_F32, false},
@@ -67,7 +67,7 @@ static void test_round_trip(void **state) {
     assert_int_equal(bt_ckpt_load(found, &shape, 1, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "another model shape"));
 
-    /* Finds one checkpoint by its path, without MPI. */
+    /* A checkpoint is also found by its own path, without MPI. */
     check_ok(bt_ckpt_find(NULL, found, path, sizeof path, &meta, NULL, &err), &err);
     assert_int_equal(meta.step, 100);
     bt_ckpt_meta_release(&meta);
@@ -98,8 +98,6 @@ static void test_long_tensor(void **state) {
     free(y);
 }
 
-/* ---- verification when the machine is idle --------------------------------------------------- */
-
 static bt_ckpt_checked check_again(const char *path) {
     bt_ckpt_reread *c;
     bt_ckpt_checked found = {0};
@@ -111,8 +109,6 @@ static bt_ckpt_checked check_again(const char *path) {
     return found;
 }
 
-/* ---- damage ---------------------------------------------------------------------------------- */
-
 static void data_file(const char *folder, char *out, size_t size) {
     DIR *d = opendir(folder);
     assert_non_null(d);
@@ -123,14 +119,14 @@ static void data_file(const char *folder, char *out, size_t size) {
     assert_true(out[0] != '\0');
 }
 
-static char *slurp(const char *path, size_t *n) {
+static char *read_data_file(const char *path, size_t *n) {
     char *data = NULL;
     bt_err err = BT_ERR_INIT;
     check_ok(ckpt_slurp(path, SIZE_MAX / 2, &data, n, &err), &err);
     return data;
 }
 
-static void spill(const char *path, const char *data, size_t n) {
+static void write_whole_file(const char *path, const char *data, size_t n) {
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, n, f), n);
@@ -144,12 +140,12 @@ static void test_checked_again(void **state) {
     size_t n;
     check_ok(save_at(s, 100, 0, 2, path, &err), &err);
     data_file(path, file, sizeof file);
-    char *data = slurp(file, &n);
+    char *data = read_data_file(file, &n);
     bt_ckpt_checked found = check_again(path);
     check_ok(found.code, &found.err);
     assert_int_equal(found.bytes, n);
     data[n / 2] ^= 4;
-    spill(file, data, n);
+    write_whole_file(file, data, n);
     found = check_again(path);
     assert_int_equal(found.code, BT_FORMAT);
     assert_non_null(strstr(found.err.msg, "bytes"));
@@ -157,11 +153,12 @@ static void test_checked_again(void **state) {
     assert_int_not_equal(check_again(path).code, BT_OK);
     bt_ckpt_reread *c;
     check_ok(bt_ckpt_reread_start(&c, path, &err), &err);
-    bt_ckpt_reread_destroy(c); /* Cancels the verification before its end. */
+    bt_ckpt_reread_destroy(c); /* cancels the verification */
     free(data);
 }
 
-/* Expects that the newest checkpoint is rejected, with a reason that names it, and the older one is used. */
+/* Expects that the newest checkpoint is rejected with a reason that contains its name, and that the older one is
+ * used. */
 static void expect_fallback(world *s, const char *what, size_t at) {
     char found[PATH_MAX];
     bt_err err = BT_ERR_INIT;
@@ -188,8 +185,8 @@ static void test_every_bit_flip(void **state) {
     const char *files[] = {data, manifest};
     for (int f = 0; f < 2; f++) {
         size_t n;
-        char *bytes = slurp(files[f], &n);
-        /* Damages every byte of heads, index, foot and manifest, and every 7th of the data. */
+        char *bytes = read_data_file(files[f], &n);
+        /* Damages every byte of heads, index, foot and manifest, and every 7th byte of the data. */
         for (size_t i = 0; i < n; i += f == 1 || i < 512 || i + 256 > n ? 1 : 7) {
             int fd = open(files[f], O_WRONLY);
             char c = (char)(bytes[i] ^ (char)(1 << (i % 8)));
@@ -205,11 +202,11 @@ static void test_every_bit_flip(void **state) {
     assert_string_equal(found, path);
 }
 
-/* The error names the damaged section, its bytes and the kind of damage. */
+/* The error contains the damaged section, its bytes and the kind of damage. */
 static void test_place_of_damage(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
-    static float many[400000]; /* more than one read */
+    static float many[400000]; /* longer than one read */
     char path[PATH_MAX], file[PATH_MAX], want[80];
     size_t n;
     for (int i = 0; i < 400000; i++) many[i] = (float)i + 0.5f;
@@ -225,7 +222,7 @@ static void test_place_of_damage(void **state) {
     bt_ckpt_meta_release(&meta);
     strcpy(path, saved.path);
     data_file(path, file, sizeof file);
-    char *data = slurp(file, &n);
+    char *data = read_data_file(file, &n);
     for (int i = 0; i < 3; i++) {
         const size_t bytes = slices[i].count * sizeof(float);
         char *at = memmem(data, n, slices[i].data, bytes);
@@ -233,7 +230,7 @@ static void test_place_of_damage(void **state) {
         for (int where = 0; where < 3; where++) {
             char *byte = at + (where == 0 ? 0 : where == 1 ? bytes / 2 : bytes - 1);
             *byte ^= 1;
-            spill(file, data, n);
+            write_whole_file(file, data, n);
             *byte ^= 1;
             const bt_ckpt_checked found = check_again(path);
             assert_int_equal(found.code, BT_FORMAT);
@@ -243,11 +240,11 @@ static void test_place_of_damage(void **state) {
                 fail_msg("'%s' does not contain '%s'", found.err.msg, want);
         }
     }
-    /* A page of zeros in the second piece of the long section. */
+    /* a page of zeros in the second part of the long section */
     char *at = memmem(data, n, many, sizeof many);
     const size_t page = (1 << 20) + 3 * 4096;
     memset(at + page, 0, 4096);
-    spill(file, data, n);
+    write_whole_file(file, data, n);
     const bt_ckpt_checked found = check_again(path);
     snprintf(want, sizeof want, "(perhaps the zeros from byte %zu)", (size_t)(at - data) + page);
     if (!strstr(found.err.msg, want)) fail_msg("'%s' does not contain '%s'", found.err.msg, want);
@@ -276,7 +273,7 @@ static void test_damage_after_the_look(void **state) {
     check_ok(bt_ckpt_load(path, &other, 1, &err), &err);
 }
 
-/* A FIFO in place of a file is refused without waiting for it. */
+/* A FIFO in place of a file is refused without blocking. */
 static void test_pipes(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -311,7 +308,7 @@ static void test_truncations(void **state) {
     data_file(path, data, sizeof data);
     snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
     size_t n;
-    char *bytes = slurp(data, &n);
+    char *bytes = read_data_file(data, &n);
     size_t borders[32], k = 0;
     borders[k++] = 0;
     borders[k++] = sizeof(file_head);
@@ -330,17 +327,17 @@ static void test_truncations(void **state) {
             size_t m = borders[b] + (size_t)(d + 1) - 1;
             char *longer = calloc(1, n + 1);
             memcpy(longer, bytes, n);
-            spill(data, longer, m);
+            write_whole_file(data, longer, m);
             expect_fallback(s, "cut", m);
             free(longer);
         }
     memset(bytes + 512, 0, 512); /* a hole */
-    spill(data, bytes, n);
+    write_whole_file(data, bytes, n);
     expect_fallback(s, "hole", 512);
     free(bytes);
     assert_int_equal(unlink(data), 0);
     expect_fallback(s, "missing file", 0);
-    spill(manifest, "", 0);
+    write_whole_file(manifest, "", 0);
     expect_fallback(s, "empty manifest", 0);
     char cmd[PATH_MAX + 64];
     snprintf(cmd, sizeof cmd, "rm -r '%s/step-000000000100'", s->dir);
@@ -350,9 +347,9 @@ static void test_truncations(void **state) {
     assert_non_null(strstr(err.msg, "no checkpoint"));
 }
 
-static void reseal(const char *manifest, const char *from, const char *to) {
+static void renew_seal(const char *manifest, const char *from, const char *to) {
     size_t n;
-    char *text = slurp(manifest, &n);
+    char *text = read_data_file(manifest, &n);
     const size_t place = (size_t)(strstr(text, from) - text);
     assert_true(place < n);
     bt_text t;
@@ -380,26 +377,27 @@ static void test_forgeries(void **state) {
     data_file(old, other, sizeof other);
     snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
     size_t n, m;
-    char *bytes = slurp(data, &n), *foreign = slurp(other, &m), *text = slurp(manifest, &m);
-    /* a file of another save under this name: same size, other generation */
-    spill(data, foreign, n);
+    char *bytes = read_data_file(data, &n), *foreign = read_data_file(other, &m),
+         *text = read_data_file(manifest, &m);
+    /* a file of another save, with the same size and name */
+    write_whole_file(data, foreign, n);
     expect_fallback(s, "mixed generations", 0);
-    spill(data, bytes, n);
-    /* a correctly sealed manifest whose file name leaves the folder */
+    write_whole_file(data, bytes, n);
+    /* a manifest with a valid seal whose file name points outside the folder */
     char *base = strrchr(data, '/') + 1, evil[PATH_MAX];
     snprintf(evil, sizeof evil, "../step-000000000100/%s", strrchr(other, '/') + 1);
-    reseal(manifest, base, evil);
+    renew_seal(manifest, base, evil);
     expect_fallback(s, "path in a name", 0);
-    spill(manifest, text, m);
-    reseal(manifest, "\"version\": 2", "\"version\": 3");
+    write_whole_file(manifest, text, m);
+    renew_seal(manifest, "\"version\": 2", "\"version\": 3");
     expect_fallback(s, "newer version", 0);
-    spill(manifest, text, m);
-    reseal(manifest, "\"step\": 200", "\"step\": 201");
+    write_whole_file(manifest, text, m);
+    renew_seal(manifest, "\"step\": 200", "\"step\": 201");
     expect_fallback(s, "other step", 0);
-    spill(manifest, text, m);
-    reseal(manifest, "\"step\": 200", "\"step\": 200, \"step\": 200");
+    write_whole_file(manifest, text, m);
+    renew_seal(manifest, "\"step\": 200", "\"step\": 200, \"step\": 200");
     expect_fallback(s, "duplicate key", 0);
-    spill(manifest, text, m);
+    write_whole_file(manifest, text, m);
     char found[PATH_MAX];
     check_ok(find(s, found, NULL, NULL, &err), &err);
     assert_string_equal(found, path);
@@ -407,8 +405,6 @@ static void test_forgeries(void **state) {
     free(foreign);
     free(text);
 }
-
-/* ---- retention, fence, full disk ------------------------------------------------------------- */
 
 static int count_folders(const char *dir) {
     int n = 0;
@@ -424,14 +420,14 @@ static void test_keep(void **state) {
     char path[PATH_MAX];
     for (int i = 1; i <= 5; i++) check_ok(save_at(s, 10 * i, 0, 2, path, &err), &err);
     assert_int_equal(count_folders(s->dir), 2);
-    /* An attempt that resumed at step 30 supersedes 40 and 50. */
+    /* An attempt that resumed at step 30 replaces the checkpoints of steps 40 and 50. */
     check_ok(bt_ckpt_begin(s->dir, 1, &err), &err);
     check_ok(save_at(s, 35, 1, 2, path, &err), &err);
     assert_int_equal(count_folders(s->dir), 2);
     char found[PATH_MAX];
     check_ok(find(s, found, NULL, NULL, &err), &err);
     assert_string_equal(found, path);
-    /* The same step again: the newer generation replaces the older. */
+    /* A second save of the same step replaces the first. */
     check_ok(save_at(s, 35, 1, 2, path, &err), &err);
     check_ok(find(s, found, NULL, NULL, &err), &err);
     DIR *d = opendir(found);
@@ -453,7 +449,7 @@ static void test_fence(void **state) {
     assert_int_equal(bt_ckpt_begin(s->dir, 2, &err), BT_BUSY);
     assert_int_equal(count_folders(s->dir), 1);
     check_ok(save_at(s, 20, 3, 2, path, &err), &err);
-    /* The next begin removes files of a killed save. */
+    /* The next bt_ckpt_begin removes the files of a killed save. */
     char cmd[PATH_MAX];
     snprintf(cmd, sizeof cmd,
              "cp -r '%s/step-000000000020' '%s/step-000000000030' && rm "
@@ -470,13 +466,13 @@ static void test_cannot_write(void **state) {
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX], under[PATH_MAX];
     check_ok(save_at(s, 10, 0, 2, path, &err), &err);
-    /* A file in place of the folder. */
+    /* A file occupies the name of the folder. */
     snprintf(under, sizeof under, "%s/step-000000000020", s->dir);
-    spill(under, "x", 1);
+    write_whole_file(under, "x", 1);
     assert_int_equal(save_at(s, 20, 0, 2, path, &err), BT_IO);
     assert_non_null(strstr(err.msg, "step-000000000020"));
     unlink(under);
-    /* A tensor name that is too long fails and creates nothing. */
+    /* A tensor name that is too long is refused before anything is created. */
     bt_ckpt_meta meta;
     fill_meta(&meta, 30, 0);
     char name[100];
@@ -491,8 +487,8 @@ static void test_cannot_write(void **state) {
     check_ok(find(s, found, NULL, NULL, &err), &err);
 }
 
-/* Elements of other types, including a block of columns; mismatched types are refused; optional tensors that
- * are absent become zeros. */
+/* Elements of other types, including a block of columns; types that do not match are refused; absent optional tensors
+ * become zeros. */
 static void test_types(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;

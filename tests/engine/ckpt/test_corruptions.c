@@ -1,7 +1,7 @@
-/* test_corruptions.c - 2,000 damages of a checkpoint, drawn by a seed: bits, bytes, holes, blocks that are
- * exchanged or copied from the previous checkpoint, files that are truncated, lengthened, missing, or from
- * another checkpoint. Each is refused with a reason, and the previous checkpoint is used. SEED=N repeats a
- * draw. */
+/* test_corruptions.c - 2,000 random damages of a checkpoint: flipped bits, changed bytes, holes, blocks that are
+ * exchanged or copied from the previous checkpoint, and files that are truncated, lengthened, missing or taken from
+ * another checkpoint. Each damage is refused with a reason, and the previous checkpoint is used. SEED=N repeats a
+ * sequence of damages. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@ typedef struct whole {
 } whole;
 
 static uint64_t seed, drawn;
-static size_t draw(size_t below) { return (size_t)(bt_rng_u64(seed, 1, drawn++) % below); }
+static size_t draw_below(size_t below) { return (size_t)(bt_rng_u64(seed, 1, drawn++) % below); }
 
 static void save_at(world *s, int64_t step, bt_err *err) {
     bt_ckpt_meta meta;
@@ -33,7 +33,7 @@ static void save_at(world *s, int64_t step, bt_err *err) {
     bt_ckpt_meta_release(&meta);
 }
 
-static void spill(const whole *w, const unsigned char *data, size_t n) {
+static void write_copy(const whole *w, const unsigned char *data, size_t n) {
     const int fd = open(w->path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, data, n), n);
@@ -52,7 +52,7 @@ static void read_whole_file(whole *w, const char *folder, const char *name) {
     close(fd);
 }
 
-/* Reads manifest and data file of a checkpoint. */
+/* Reads the manifest and the data file of a checkpoint. */
 static void take_all(whole out[2], const char *folder) {
     int n = 1;
     read_whole_file(&out[0], folder, "manifest.json");
@@ -63,18 +63,19 @@ static void take_all(whole out[2], const char *folder) {
     assert_int_equal(n, 2);
 }
 
-/* Returns true if the file differs from the original. */
-static bool damage(const whole *w, const whole *other, int kind, unsigned char *copy) {
-    size_t n = w->n, at = draw(n), most = n - at < 512 ? n - at : 512, k = 1 + draw(most);
+/* Makes a damaged copy; returns true if it differs from the original. */
+static bool damage_copy(const whole *w, const whole *other, int kind, unsigned char *copy) {
+    size_t n = w->n, at = draw_below(n), most = n - at < 512 ? n - at : 512,
+           k = 1 + draw_below(most);
     memcpy(copy, w->data, n);
     switch (kind) {
-    case 0: copy[at] ^= (unsigned char)(1 << draw(8)); break;
+    case 0: copy[at] ^= (unsigned char)(1 << draw_below(8)); break;
     case 1:
-        for (size_t i = 0; i < k; i++) copy[at + i] = (unsigned char)draw(256);
+        for (size_t i = 0; i < k; i++) copy[at + i] = (unsigned char)draw_below(256);
         break;
     case 2: memset(copy + at, 0, k); break;
     case 3: {
-        const size_t to = draw(n - k + 1);
+        const size_t to = draw_below(n - k + 1);
         memcpy(copy + to, w->data + at, k);
         memcpy(copy + at, w->data + to, k);
         break;
@@ -85,7 +86,7 @@ static bool damage(const whole *w, const whole *other, int kind, unsigned char *
         break;
     case 5: n = at; break;
     case 6:
-        for (size_t i = 0; i < k; i++) copy[n++] = (unsigned char)draw(256);
+        for (size_t i = 0; i < k; i++) copy[n++] = (unsigned char)draw_below(256);
         break;
     case 7: return unlink(w->path) == 0;
     default:
@@ -94,7 +95,7 @@ static bool damage(const whole *w, const whole *other, int kind, unsigned char *
         break;
     }
     if (n == w->n && memcmp(copy, w->data, n) == 0) return false;
-    spill(w, copy, n);
+    write_copy(w, copy, n);
     return true;
 }
 
@@ -115,27 +116,26 @@ static void every_damage_is_refused(void **state) {
     unsigned char *copy = malloc(newest[0].n + newest[1].n + before[0].n + before[1].n + 1024);
     assert_non_null(copy);
     while (done < DAMAGES) {
-        const int kind = (int)draw(KINDS), f = (int)draw(2);
+        const int kind = (int)draw_below(KINDS), f = (int)draw_below(2);
         bt_ckpt_meta meta;
         bt_text why;
-        if (!damage(&newest[f], &before[f], kind, copy)) continue;
+        if (!damage_copy(&newest[f], &before[f], kind, copy)) continue;
         bt_text_init(&why);
         const bt_code code = find(s, path, &meta, &why, &err);
         if (code != BT_OK || meta.step != 100)
             fail_msg("damage %zu (SEED=%llu), %s in %s: %s, step %lld", done,
                      (unsigned long long)seed, kinds[kind], f ? "the data" : "the manifest",
                      bt_code_name(code), (long long)meta.step);
-        /* A folder without a manifest was never committed, so no warning names it. */
+        /* A folder without a manifest was never committed, so no warning mentions it. */
         if (!(kind == 7 && f == 0) && !strstr(bt_text_str(&why), "step-000000000200 passed over"))
             fail_msg("damage %zu (SEED=%llu), %s: no reason is given", done,
                      (unsigned long long)seed, kinds[kind]);
         bt_ckpt_meta_release(&meta);
         bt_text_release(&why);
-        spill(&newest[f], newest[f].data, newest[f].n);
+        write_copy(&newest[f], newest[f].data, newest[f].n);
         of_kind[kind]++;
         done++;
     }
-    /* The original file makes the checkpoint valid again. */
     check_ok(find(s, path, NULL, NULL, &err), &err);
     assert_string_equal(strrchr(path, '/'), "/step-000000000200");
     printf("%d of %d refused (SEED=%llu):", DAMAGES, DAMAGES, (unsigned long long)seed);

@@ -1,5 +1,5 @@
-/* test_folders.c - folders of checkpoints: replacement of files, names and order of checkpoints, retention,
- * the best one, the fence, and folders of states in memory. */
+/* test_folders.c - folders of checkpoints: replacement of files, names and order of checkpoints, removal of old ones,
+ * the link to the best one, protection against older attempts (the fence), and folders of states in memory. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -11,7 +11,7 @@
 #include "engine/ckpt/memory/memory_state.h"
 #include "tests/message.h"
 
-static void put(const char *folder, const char *name, const char *text) {
+static void write_small_file(const char *folder, const char *name, const char *text) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%.3000s/%s", folder, name);
     FILE *f = fopen(path, "w");
@@ -32,7 +32,7 @@ static void expect_text(const char *folder, const char *name, const char *text) 
 static int by_name(const void *a, const void *b) { return strcmp(a, b); }
 
 /* Writes the sorted names of a folder's entries, each followed by a blank. */
-static void listing(const char *folder, char out[1000]) {
+static void list_names(const char *folder, char out[1000]) {
     char names[16][64];
     size_t n = 0;
     DIR *d = opendir(folder);
@@ -47,11 +47,9 @@ static void listing(const char *folder, char out[1000]) {
 
 static void expect_listing(const char *folder, const char *names) {
     char got[1000];
-    listing(folder, got);
+    list_names(folder, got);
     assert_string_equal(got, names);
 }
-
-/* ---- files ------------------------------------------------------------------------------------- */
 
 typedef struct looks { /* state of the folder just before the rename */
     world *s;
@@ -67,14 +65,14 @@ static bt_code check_hook_folder(void *ctx, bt_err *err) {
     return l->refuses ? bt_fail(err, BT_BUSY, "not now") : BT_OK;
 }
 
-/* The new text is complete in a temporary file before it replaces the old one; a failure leaves the old one
+/* The new text is complete in a temporary file before it replaces the old text; after a failure the old text is
  * unchanged. */
 static void a_file_is_replaced_at_once(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     looks l = {.s = s, .refuses = true};
-    put(s->dir, "name", "old");
-    put(s->dir, "name.tmp", "a longer text of a save that was killed");
+    write_small_file(s->dir, "name", "old");
+    write_small_file(s->dir, "name.tmp", "a longer text of a save that was killed");
     assert_int_equal(ckpt_replace_file(s->dir, "name", "new text", 8, check_hook_folder, &l, &err),
                      BT_BUSY);
     assert_int_equal(l.times, 1);
@@ -94,14 +92,14 @@ static void files_that_cannot_be_replaced(void **state) {
     char path[2 * PATH_MAX], name[PATH_MAX];
     snprintf(path, sizeof path, "%s/folder", s->dir);
     assert_int_equal(mkdir(path, 0700), 0);
-    put(path, "inside", "x");
+    write_small_file(path, "inside", "x");
     assert_int_equal(ckpt_replace_file(s->dir, "folder", "new", 3, NULL, NULL, &err), BT_IO);
     assert_non_null(strstr(err.msg, "cannot rename '"));
     assert_non_null(strstr(err.msg, "/folder.tmp'"));
     expect_listing(s->dir, "folder ");
     assert_int_equal(ckpt_replace_file("/nowhere", "x", "new", 3, NULL, NULL, &err), BT_IO);
     assert_non_null(strstr(err.msg, "cannot create '/nowhere/x.tmp'"));
-    /* The longest path has room for the suffix of the temporary file. */
+    /* The longest permitted path has room for the suffix of the temporary file. */
     for (size_t n = PATH_MAX - 6; n < PATH_MAX; n++) {
         memset(name, 'x', n);
         name[n - strlen(s->dir) - 1] = '\0';
@@ -112,17 +110,17 @@ static void files_that_cannot_be_replaced(void **state) {
     check_ok(ckpt_sync_folder(s->dir, &err), &err);
     assert_int_equal(ckpt_sync_folder("/nowhere", &err), BT_IO);
     assert_non_null(strstr(err.msg, "cannot open folder '/nowhere'"));
-    put(s->dir, "file", "x");
+    write_small_file(s->dir, "file", "x");
     snprintf(path, sizeof path, "%s/file", s->dir);
     assert_int_equal(ckpt_sync_folder(path, &err), BT_IO);
 }
 
-/* The error names the first folder that cannot be created and the cause. */
+/* The error contains the first folder that cannot be created and the cause. */
 static void folders_that_cannot_be_made(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX], says[PATH_MAX];
-    put(s->dir, "file", "x");
+    write_small_file(s->dir, "file", "x");
     snprintf(path, sizeof path, "%s/file/a/b", s->dir);
     assert_int_equal(bt_make_folders(path, &err), BT_IO);
     snprintf(says, sizeof says, "'%s/file' is not a folder", s->dir);
@@ -137,9 +135,8 @@ static void folders_that_cannot_be_made(void **state) {
     check_ok(bt_make_folders("/proc/self", &err), &err);
 }
 
-/* ---- which checkpoints a folder holds ----------------------------------------------------------- */
-
-static void save(world *s, int64_t step, int attempt, int keep, bool best, bt_ckpt_saved *saved) {
+static void save_step(world *s, int64_t step, int attempt, int keep, bool best,
+                      bt_ckpt_saved *saved) {
     bt_err err = BT_ERR_INIT;
     bt_ckpt_meta meta;
     const bt_ckpt_slice slice = {"w", "weight", N_W, 0, N_W, s->w, 0, 0, BT_CKPT_F32, false};
@@ -189,7 +186,7 @@ static void names_of_checkpoints(void **state) {
     for (size_t i = 0; i < ROWS; i++) assert_int_equal(seen[i], rows[i].step >= 0);
     ckpt_list_release(&list);
     assert_true(list.n == 0 && !list.entries);
-    put(s->dir, "file", "x");
+    write_small_file(s->dir, "file", "x");
     snprintf(path, sizeof path, "%s/file", s->dir);
     assert_int_equal(ckpt_list_read(path, &list, &err), BT_NOTFOUND);
     strcat(path, "/none");
@@ -203,18 +200,18 @@ static void names_of_checkpoints(void **state) {
     assert_int_equal(ckpt_list_read(path, &list, &err), BT_IO);
 }
 
-/* Unreadable checkpoints are listed first, then the order is by attempt and step; the list grows beyond its
- * initial capacity. */
-static void the_newest_is_first(void **state) {
+/* Unreadable checkpoints are listed first, the others by attempt and step; the list grows beyond its initial
+ * capacity. */
+static void the_newest_checkpoint_is_listed_first(void **state) {
     world *s = *state;
     enum { N = 20 };
     bt_err err = BT_ERR_INIT;
     ckpt_list list;
     bt_ckpt_saved saved;
     char path[PATH_MAX + 16];
-    for (int i = 0; i < N; i++) save(s, 100 + i * 7 % N, i % 3, N, false, &saved);
+    for (int i = 0; i < N; i++) save_step(s, 100 + i * 7 % N, i % 3, N, false, &saved);
     for (int64_t step = 103; step <= 110;
-         step += 7) { /* one manifest is damaged, one is not a manifest */
+         step += 7) { /* one manifest is damaged, and one file is not a manifest */
         snprintf(path, sizeof path, "%s/step-%012d/manifest.json", s->dir, (int)step);
         assert_int_equal(step == 103 ? truncate(path, 9) : unlink(path), 0);
     }
@@ -233,16 +230,16 @@ static void the_newest_is_first(void **state) {
     ckpt_list_release(&list);
 }
 
-/* The reason why a checkpoint is skipped begins with its name. */
-static void why_one_is_passed_over(void **state) {
+/* The reason for skipping a checkpoint begins with its name. */
+static void the_reason_for_skipping_a_checkpoint(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     bt_ckpt_saved saved;
     bt_ckpt_meta meta;
     bt_text why;
     char path[PATH_MAX], manifest[PATH_MAX + 16], says[3 * PATH_MAX];
-    save(s, 100, 0, 9, false, &saved);
-    save(s, 200, 0, 9, false, &saved);
+    save_step(s, 100, 0, 9, false, &saved);
+    save_step(s, 200, 0, 9, false, &saved);
     snprintf(manifest, sizeof manifest, "%s/manifest.json", saved.path);
     assert_int_equal(truncate(manifest, 9), 0);
     bt_text_init(&why);
@@ -276,48 +273,46 @@ static void why_one_is_passed_over(void **state) {
     assert_string_equal(err.msg, says);
 }
 
-/* ---- retention --------------------------------------------------------------------------------------- */
-
 static void the_newest_and_the_best_are_kept(void **state) {
     world *s = *state;
     bt_ckpt_saved saved;
     char link[PATH_MAX], to[64], manifest[PATH_MAX + 16];
     snprintf(link, sizeof link, "%s/best", s->dir);
-    save(s, 10, 0, 2, true, &saved);
-    save(s, 20, 0, 2, false, &saved);
+    save_step(s, 10, 0, 2, true, &saved);
+    save_step(s, 20, 0, 2, false, &saved);
     expect_listing(s->dir, "attempt.lock best step-000000000010 step-000000000020 ");
-    save(s, 30, 0, 2, false, &saved);
-    save(s, 40, 0, 2, false, &saved);
+    save_step(s, 30, 0, 2, false, &saved);
+    save_step(s, 40, 0, 2, false, &saved);
     expect_listing(s->dir,
                    "attempt.lock best step-000000000010 step-000000000030 step-000000000040 ");
     ssize_t n = readlink(link, to, sizeof to);
     assert_int_equal(n, 17);
     assert_memory_equal(to, "step-000000000010", 17);
-    save(s, 50, 0, 0, true, &saved); /* At least one checkpoint is kept. */
+    save_step(s, 50, 0, 0, true, &saved); /* At least one checkpoint is kept. */
     expect_listing(s->dir, "attempt.lock best step-000000000050 ");
     n = readlink(link, to, sizeof to);
     assert_int_equal(n, 17);
     assert_memory_equal(to, "step-000000000050", 17);
-    save(s, 60, 0, 1, false, &saved);
-    /* An unreadable checkpoint does not replace a readable one, and an unfinished one is not counted. */
-    save(s, 70, 0, 3, false, &saved);
+    save_step(s, 60, 0, 1, false, &saved);
+    /* An unreadable checkpoint does not displace a readable one, and an unfinished one is not counted. */
+    save_step(s, 70, 0, 3, false, &saved);
     snprintf(manifest, sizeof manifest, "%s/manifest.json", saved.path);
     assert_int_equal(truncate(manifest, 9), 0);
-    save(s, 80, 0, 2, false, &saved);
+    save_step(s, 80, 0, 2, false, &saved);
     expect_listing(s->dir,
                    "attempt.lock best step-000000000050 step-000000000060 step-000000000070 "
                    "step-000000000080 ");
     snprintf(manifest, sizeof manifest, "%s/manifest.json", saved.path);
     assert_int_equal(unlink(manifest), 0);
-    save(s, 90, 0, 1, false, &saved);
+    save_step(s, 90, 0, 1, false, &saved);
     expect_listing(s->dir,
                    "attempt.lock best step-000000000050 step-000000000070 step-000000000080 "
                    "step-000000000090 ");
-    /* If the link cannot be created, only the link is missing. */
+    /* If the link cannot be created, the save still succeeds. */
     assert_int_equal(unlink(link), 0);
     assert_int_equal(mkdir(link, 0700), 0);
-    put(link, "inside", "x");
-    save(s, 95, 0, 1, true, &saved);
+    write_small_file(link, "inside", "x");
+    save_step(s, 95, 0, 1, true, &saved);
     expect_listing(link, "inside ");
 }
 
@@ -331,7 +326,7 @@ static void results_of_a_save(void **state) {
     struct stat st;
     char path[2 * PATH_MAX], tmp[PATH_MAX];
     memset(&saved, 0x5a, sizeof saved);
-    save(s, 70, 2, 1, false, &saved);
+    save_step(s, 70, 2, 1, false, &saved);
     snprintf(path, sizeof path, "%s/step-000000000070", s->dir);
     assert_string_equal(saved.path, path);
     check_ok(ckpt_manifest_read(saved.path, &m, &err), &err);
@@ -340,24 +335,24 @@ static void results_of_a_save(void **state) {
     snprintf(path, sizeof path, "%s/%s", saved.path, m.files[0].name);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(saved.bytes, st.st_size);
-    /* The next attempt removes files of a killed save of the same step. */
-    put(saved.path, "data-00000-0000000000000001.btck", "x");
-    put(saved.path, "data-00003-0000000000000002.btck.tmp", "x");
-    put(saved.path, "manifest.json.tmp", "x");
-    put(saved.path, "notes", "x");
+    /* The next attempt removes the files of a killed save of the same step. */
+    write_small_file(saved.path, "data-00000-0000000000000001.btck", "x");
+    write_small_file(saved.path, "data-00003-0000000000000002.btck.tmp", "x");
+    write_small_file(saved.path, "manifest.json.tmp", "x");
+    write_small_file(saved.path, "notes", "x");
     snprintf(tmp, sizeof tmp, "%s manifest.json notes ", m.files[0].name);
     check_ok(bt_ckpt_begin(s->dir, 2, &err), &err);
     expect_listing(saved.path, tmp);
     expect_text(s->dir, "attempt", "2\n");
     /* The next save of that step removes them too. */
-    put(saved.path, "data-00000-0000000000000001.btck", "x");
-    save(s, 70, 2, 1, false, &saved);
+    write_small_file(saved.path, "data-00000-0000000000000001.btck", "x");
+    save_step(s, 70, 2, 1, false, &saved);
     ckpt_manifest_release(&m);
     check_ok(ckpt_manifest_read(saved.path, &m, &err), &err);
     snprintf(tmp, sizeof tmp, "%s manifest.json notes ", m.files[0].name);
     expect_listing(saved.path, tmp);
     ckpt_manifest_release(&m);
-    /* A save without arrays leaves no files. */
+    /* A save without arrays is an error that leaves no files. */
     fill_meta(&meta, 80, 2);
     bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .keep = 1};
     assert_int_equal(bt_ckpt_save(bt_comm_world(), &job, NULL, &err), BT_ARG);
@@ -368,7 +363,7 @@ static void results_of_a_save(void **state) {
     job.dir = tmp;
     static const size_t lengths[] = {PATH_MAX - 1, PATH_MAX - 80 - 18, PATH_MAX - 80 - 19};
     for (size_t i = 0; i < 3;
-         i++) { /* The last path would fit with the names of its files; no such folder exists. */
+         i++) { /* The last path would fit even with its file names, but no such folder exists. */
         tmp[lengths[i]] = '\0';
         assert_int_equal(bt_ckpt_save(bt_comm_world(), &job, NULL, &err), i < 2 ? BT_ARG : BT_IO);
         assert_int_equal(strncmp(err.msg, i < 2 ? "checkpoint folder 'xxx" : "cannot create", 13),
@@ -377,9 +372,7 @@ static void results_of_a_save(void **state) {
     bt_ckpt_meta_release(&meta);
 }
 
-/* ---- fences ------------------------------------------------------------------------------------ */
-
-static void a_fence_that_cannot_be(void **state) {
+static void a_fence_that_cannot_be_written(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX], longest[PATH_MAX + 1];
@@ -407,8 +400,8 @@ static void a_fence_that_cannot_be(void **state) {
     assert_non_null(strstr(err.msg, "': attempt 1 began there"));
 }
 
-/* In a folder where no file can be created, the number of a new attempt is written into the existing file.
- * Without that file the first commit of the attempt announces it. */
+/* If no file can be created in the folder, the number of a new attempt is written into the existing file. If that file
+ * is missing, the first checkpoint of the attempt contains the number. */
 static void a_fence_without_a_new_file(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -435,25 +428,23 @@ static void a_fence_without_a_new_file(void **state) {
     assert_int_equal(bt_ckpt_begin(s->dir, 10, &err), BT_BUSY);
 }
 
-/* Files with a checkpoint's name and unfinished checkpoints do not count. */
-static void a_fresh_folder_may_hold_what_was_not_finished(void **state) {
+/* Files named like checkpoints and unfinished checkpoints do not count. */
+static void a_fresh_folder_may_contain_unfinished_checkpoints(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     bt_ckpt_saved saved;
     char path[PATH_MAX + 16];
-    save(s, 10, 0, 1, false, &saved);
+    save_step(s, 10, 0, 1, false, &saved);
     snprintf(path, sizeof path, "%s/manifest.json", saved.path);
     assert_int_equal(unlink(path), 0);
     check_ok(bt_ckpt_check(s->dir, true, &err), &err);
-    save(s, 20, 0, 1, false, &saved);
+    save_step(s, 20, 0, 1, false, &saved);
     assert_int_equal(bt_ckpt_check(s->dir, true, &err), BT_BUSY);
     check_ok(bt_ckpt_check(s->dir, false, &err), &err);
     snprintf(path, sizeof path, "%s/file", s->dir);
-    put(s->dir, "file", "x");
+    write_small_file(s->dir, "file", "x");
     assert_int_equal(bt_ckpt_check(path, true, &err), BT_NOTFOUND);
 }
-
-/* ---- folders of states in memory --------------------------------------------------------------- */
 
 static void folders_of_states(void **state) {
     world *s = *state;
@@ -477,22 +468,22 @@ static void folders_of_states(void **state) {
             if (modes[i] != 0755) assert_string_equal(err.msg, path);
             assert_int_equal(chmod(which, 0700), 0);
         }
-    /* The folder is removed with its states only; a supervisor's file and the folder remain. */
-    put(dir, "state-00000-1-x-0", "x");
-    put(parent, "lock", "");
+    /* Only the states are removed; the supervisor's file and the folder remain. */
+    write_small_file(dir, "state-00000-1-x-0", "x");
+    write_small_file(parent, "lock", "");
     bt_memory_dir_remove(dir);
     expect_listing(dir, "state-00000-1-x-0 ");
     snprintf(path, sizeof path, "%s/lock", parent);
     assert_int_equal(unlink(path), 0);
-    put(dir, "notes", "x");
+    write_small_file(dir, "notes", "x");
     bt_memory_dir_remove(dir);
     expect_listing(dir, "notes ");
     snprintf(path, sizeof path, "%s/notes", dir);
     assert_int_equal(unlink(path), 0);
     bt_memory_dir_remove(dir);
     assert_int_equal(access(parent, F_OK), -1);
-    bt_memory_dir_remove(dir); /* The folder does not exist any more. */
-    put(s->dir, "job", "x");
+    bt_memory_dir_remove(dir); /* A missing folder is no error. */
+    write_small_file(s->dir, "job", "x");
     assert_int_equal(bt_memory_dir_make(dir, &err), BT_IO);
     snprintf(parent, sizeof parent, "%s/none/job/states", s->dir);
     assert_int_equal(bt_memory_dir_make(parent, &err), BT_IO);
@@ -521,13 +512,13 @@ int main(void) {
                                        TEST(files_that_cannot_be_replaced),
                                        TEST(folders_that_cannot_be_made),
                                        TEST(names_of_checkpoints),
-                                       TEST(the_newest_is_first),
-                                       TEST(why_one_is_passed_over),
+                                       TEST(the_newest_checkpoint_is_listed_first),
+                                       TEST(the_reason_for_skipping_a_checkpoint),
                                        TEST(the_newest_and_the_best_are_kept),
                                        TEST(results_of_a_save),
-                                       TEST(a_fence_that_cannot_be),
+                                       TEST(a_fence_that_cannot_be_written),
                                        TEST(a_fence_without_a_new_file),
-                                       TEST(a_fresh_folder_may_hold_what_was_not_finished),
+                                       TEST(a_fresh_folder_may_contain_unfinished_checkpoints),
                                        TEST(folders_of_states)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();

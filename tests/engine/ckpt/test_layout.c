@@ -1,6 +1,6 @@
 // ctest: ranks=3
-/* test_layout.c - three ranks write a third each, and any slices can be read back; a failure on one rank
- * fails all and leaves no files. */
+/* test_layout.c - each of three ranks writes a third of a checkpoint, and any slices can be loaded; a failure on one
+ * rank fails the save on all ranks and leaves no files. */
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@
 
 enum { N = 10007 };
 
-/* Saves stage by stage, as a training whose ranks finish together. */
+/* Saves in stages that the ranks finish at the same time, as a training does. */
 static bt_code save_beside(bt_comm *c, bt_ckpt_job *job, int64_t step, bt_ckpt_saved *saved,
                            bt_err *err) {
     bt_ckpt_meta meta = {.step = step};
@@ -76,13 +76,12 @@ int main(void) {
     strcpy(path, saved.path);
     CHECK(bt_ckpt_find(c, dir, found, sizeof found, NULL, NULL, &err) == BT_OK &&
           strcmp(path, found) == 0);
-    /* Reads other slices than were written. */
+    /* The loaded slices differ from the saved ones. */
     const uint64_t a = (uint64_t)(rank * 1000 + 17), n = 7001;
     bt_ckpt_slice want = {"embed", "weight", N, a, n, y, 0, 0, BT_CKPT_F32, false};
     CHECK(bt_ckpt_load(found, &want, 1, &err) == BT_OK);
     CHECK(memcmp(y, x + a, n * sizeof *x) == 0);
 
-    /* Only rank 0 has data. */
     meta.step = 6;
     bt_ckpt_slice whole = {"embed", "weight", N, 0, N, x, 0, 0, BT_CKPT_F32, false};
     job.slices = &whole;
@@ -101,8 +100,8 @@ int main(void) {
     CHECK(bt_ckpt_load(saved.path, &want, 1, &err) == BT_OK);
     CHECK(memcmp(y, x + a, n * sizeof *x) == 0);
 
-    /* The last rank cannot write: all ranks return the error, no files remain, and the older checkpoint is
-     * still the newest. */
+    /* The last rank cannot write: all ranks return the error, no files remain, and the older checkpoint remains the
+     * newest. */
     meta.step = 7;
     bt_ckpt_slice bad = mine;
     char name[80];
@@ -123,7 +122,7 @@ int main(void) {
         CHECK(stat(path, &st) != 0);
     }
 
-    /* The data of rank 1 are damaged: every rank falls back to the older checkpoint, with the reason. */
+    /* The data of rank 1 are damaged: every rank loads the older checkpoint and gets the reason. */
     if (rank == 0) {
         char cmd[256];
         snprintf(cmd, sizeof cmd,

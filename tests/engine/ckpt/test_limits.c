@@ -1,5 +1,5 @@
-/* test_limits.c - values at and just beyond their limits: slices and sections at the ends of tensors, names,
- * data computed while they are written, folders, file sizes, and attempt numbers. */
+/* test_limits.c - values at their limits and just beyond them: slices and sections at the ends of tensors, names, data
+ * computed while they are written, folders, file sizes, and attempt numbers. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <sys/stat.h>
@@ -9,8 +9,6 @@
 #include "engine/ckpt/ckpt_list.h"
 #include "engine/ckpt/format.h"
 #include "engine/ckpt/save_async.h"
-
-/* ---- sections and slices ------------------------------------------------------------------------ */
 
 static void sections_end_with_their_tensor(void **state) {
     (void)state;
@@ -131,12 +129,10 @@ static void names_fit_their_fields(void **state) {
     }
 }
 
-/* ---- computed data ------------------------------------------------------------------------------- */
-
 static uint64_t most_made;
 
-static bt_code make(void *ctx, const bt_ckpt_slice *slice, uint64_t first, uint64_t count,
-                    void *out, bt_err *err) {
+static bt_code create_at_limit(void *ctx, const bt_ckpt_slice *slice, uint64_t first,
+                               uint64_t count, void *out, bt_err *err) {
     float *x = out;
     assert_string_equal(slice->tensor, "w");
     if (count > most_made) most_made = count;
@@ -144,8 +140,8 @@ static bt_code make(void *ctx, const bt_ckpt_slice *slice, uint64_t first, uint6
     return *(bool *)ctx ? bt_fail(err, BT_NOMEM, "cannot make it") : BT_OK;
 }
 
-/* The callback receives one section at a time, with its position in the tensor. */
-static void data_are_made_where_they_are_written(void **state) {
+/* The callback computes one section at a time and receives its position in the tensor. */
+static void data_are_computed_while_they_are_written(void **state) {
     world *s = *state;
     bt_err err;
     bool fails = false;
@@ -153,7 +149,7 @@ static void data_are_made_where_they_are_written(void **state) {
     enum { FIRST = 1000, MORE = 77 };
     const uint64_t count = CKPT_SECTION_ELEMS + MORE, all = FIRST + count;
     bt_ckpt_slice slice = {"w", "weight", all, FIRST, count, NULL, 0, 0, BT_CKPT_F32, false};
-    const bt_ckpt_job job = {.produce = make, .produce_ctx = &fails};
+    const bt_ckpt_job job = {.produce = create_at_limit, .produce_ctx = &fails};
     assert_int_equal(save_slice(s, &(bt_ckpt_job){0}, &slice, NULL, &err), BT_ARG);
     assert_string_equal(err.msg, "slice of 'w' has no data");
     check_ok(save_slice(s, &job, &slice, path, &err), &err);
@@ -174,8 +170,6 @@ static void data_are_made_where_they_are_written(void **state) {
     assert_int_equal(save_slice(s, &job, &slice, NULL, &err), BT_ARG);
 }
 
-/* ---- saves during training ------------------------------------------------------------------- */
-
 static bt_code start_beside(bt_ckpt_async *a, const char *dir, const bt_ckpt_slice *slice,
                             bt_err *err) {
     bt_ckpt_meta meta;
@@ -187,8 +181,8 @@ static bt_code start_beside(bt_ckpt_async *a, const char *dir, const bt_ckpt_sli
     return code;
 }
 
-/* A save that cannot begin does not block the next one, here of an array that is copied in several pieces. */
-static void a_save_that_cannot_begin_is_over(void **state) {
+/* A save that fails to begin does not block the next save, here of an array that is copied in several parts. */
+static void a_save_that_cannot_begin_does_not_block_the_next(void **state) {
     world *s = *state;
     enum { N = (9 << 20) / 4 + 3 };
     bt_err err;
@@ -224,8 +218,6 @@ static void a_save_that_cannot_begin_is_over(void **state) {
     free(x);
     free(y);
 }
-
-/* ---- folders, files, attempts --------------------------------------------------------------------- */
 
 static void nested_folders_are_created(void **state) {
     world *s = *state;
@@ -265,7 +257,7 @@ static void files_are_read_up_to_a_limit(void **state) {
     assert_int_equal(ckpt_slurp(s->dir, 4, &data, &n, &err), BT_FORMAT);
     strcat(path, ".none");
     assert_int_equal(ckpt_slurp(path, 4, &data, &n, &err), BT_NOTFOUND);
-    /* A path beyond PATH_MAX is refused too. */
+    /* A path beyond PATH_MAX is refused. */
     char longest[PATH_MAX + 1];
     bt_ckpt_reader *r = (bt_ckpt_reader *)(void *)&err;
     memset(longest, 'x', PATH_MAX);
@@ -295,7 +287,7 @@ static void attempts_count_up(void **state) {
         assert_int_equal(bt_ckpt_next_attempt(s->dir, least), 4);
     assert_int_equal(bt_ckpt_next_attempt(s->dir, 5), 5);
     check_ok(bt_ckpt_begin(s->dir, 3, &err), &err); /* the same attempt again */
-    /* The checkpoints themselves contain the attempt, which is used if the file is missing or older. */
+    /* If the attempt file is missing or older, the attempt number in the checkpoints is used. */
     check_ok(bt_ckpt_check(s->dir, true, &err), &err);
     fill_meta(&meta, 10, 8);
     check_ok(save_world(s, &meta, 1, NULL, &err), &err);
@@ -336,7 +328,7 @@ static void a_fresh_folder_holds_no_checkpoint(void **state) {
 }
 
 /* Removing an absent folder succeeds, and files that do not belong to the checkpoint remain. */
-static void a_folder_goes_with_its_checkpoint_alone(void **state) {
+static void foreign_files_in_a_checkpoint_folder_remain(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     bt_ckpt_meta meta;
@@ -368,11 +360,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sections_end_with_their_tensor),
                                        TEST(slices_end_with_their_tensor),
                                        TEST(names_fit_their_fields),
-                                       TEST(data_are_made_where_they_are_written),
-                                       TEST(a_save_that_cannot_begin_is_over),
+                                       TEST(data_are_computed_while_they_are_written),
+                                       TEST(a_save_that_cannot_begin_does_not_block_the_next),
                                        TEST(nested_folders_are_created),
                                        TEST(files_are_read_up_to_a_limit),
-                                       TEST(a_folder_goes_with_its_checkpoint_alone),
+                                       TEST(foreign_files_in_a_checkpoint_folder_remain),
                                        TEST(attempts_count_up),
                                        TEST(a_fresh_folder_holds_no_checkpoint)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_manifest.c - manifests with a valid seal and invalid contents: a field that is missing, of another
- * type, too long or out of range is refused by name; values at their limits are accepted. */
+/* test_manifest.c - manifests with a valid seal and invalid contents: a field that is missing, of another type, too
+ * long or out of range is refused by name; values at their limits are accepted. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include "engine/ckpt/format.h"
@@ -8,7 +8,7 @@ static const char head[] = "{\"seal\":\"", middle[] = "\",\"manifest\":", tail[]
 
 typedef struct sealed {
     char folder[PATH_MAX], file[PATH_MAX + 16];
-    char *body; /* body of the manifest */
+    char *body;
 } sealed;
 
 static void read_sealed_manifest(world *s, sealed *m) {
@@ -30,7 +30,7 @@ static void read_sealed_manifest(world *s, sealed *m) {
     free(text);
 }
 
-static void put(const sealed *m, const char *body) {
+static void write_manifest_text(const sealed *m, const char *body) {
     char seal[33];
     ckpt_hash_hex(seal, body, strlen(body));
     FILE *f = fopen(m->file, "w");
@@ -39,9 +39,9 @@ static void put(const sealed *m, const char *body) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* Returns the body with another value in the first line of the field, or without that line (value NULL). The
- * caller frees it. */
-static char *edited(const char *body, const char *key, const char *value) {
+/* Returns the body with another value in the first line of the field, or without that line if value is NULL. The caller
+ * frees it. */
+static char *body_with_value(const char *body, const char *key, const char *value) {
     char name[40];
     snprintf(name, sizeof name, "\"%s\": ", key);
     const char *at = strstr(body, name);
@@ -62,7 +62,7 @@ static char *edited(const char *body, const char *key, const char *value) {
 #define SIXTEEN_UPPER "\"0123456789ABCDEF\""
 
 static void invalid_fields_are_refused(void **state) {
-    /* The manifest is accepted if `says` is NULL. */
+    /* says NULL: the manifest is accepted */
     static const struct {
         const char *key, *value, *says;
     } rows[] = {
@@ -135,8 +135,8 @@ static void invalid_fields_are_refused(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_err err = BT_ERR_INIT;
         ckpt_manifest got;
-        char *body = edited(m.body, rows[i].key, rows[i].value);
-        put(&m, body);
+        char *body = body_with_value(m.body, rows[i].key, rows[i].value);
+        write_manifest_text(&m, body);
         const bt_code code = ckpt_manifest_read(m.folder, &got, &err);
         if (code != (rows[i].says ? BT_FORMAT : BT_OK) ||
             (rows[i].says && !strstr(err.msg, rows[i].says)))
@@ -148,7 +148,7 @@ static void invalid_fields_are_refused(void **state) {
     free(m.body);
 }
 
-/* Checks objects and the list of files. */
+/* Objects and the list of files are checked. */
 static void invalid_parts_are_refused(void **state) {
     static const struct {
         const char *from, *to, *says;
@@ -169,16 +169,16 @@ static void invalid_parts_are_refused(void **state) {
         assert_non_null(at);
         sprintf(body, "%.*s%s%s", (int)(at - m.body), m.body, rows[i].to,
                 at + strlen(rows[i].from));
-        put(&m, body);
+        write_manifest_text(&m, body);
         err = (bt_err)BT_ERR_INIT;
         assert_int_equal(ckpt_manifest_read(m.folder, &got, &err), BT_FORMAT);
         if (!strstr(err.msg, rows[i].says))
             fail_msg("'%s' does not contain '%s'", err.msg, rows[i].says);
     }
-    /* The list names one file twice. */
+    /* The list contains one file twice. */
     const char *row = strchr(strstr(m.body, "\"files\": ["), '{'), *end = strchr(row, '}') + 1;
     sprintf(body, "%.*s,%.*s%s", (int)(end - m.body), m.body, (int)(end - row), row, end);
-    put(&m, body);
+    write_manifest_text(&m, body);
     err = (bt_err)BT_ERR_INIT;
     assert_int_equal(ckpt_manifest_read(m.folder, &got, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "' twice"));
@@ -186,10 +186,10 @@ static void invalid_parts_are_refused(void **state) {
     free(m.body);
 }
 
-/* Version 1 keeps its state in separate fields, which are read as rows of the registry. */
+/* Version 1 stores its state in separate fields, which are read as rows of the registry. */
 static void version_1_is_read(void **state) {
     static const struct {
-        const char *fields, *want; /* The fields are refused if `want` is NULL. */
+        const char *fields, *want; /* want NULL: the fields are refused */
     } rows[] = {
         {"\"lr_factor\": 0.5, \"loss_scale\": 1024.0, \"extra\": {\"updates\": 7, "
          "\"loss_scale_good\": 3, \"bytes_per_token\": 4.25}",
@@ -210,8 +210,8 @@ static void version_1_is_read(void **state) {
         ckpt_manifest got;
         char fields[400];
         snprintf(fields, sizeof fields, "1, %s", rows[i].fields);
-        char *body = edited(m.body, "version", fields);
-        put(&m, body);
+        char *body = body_with_value(m.body, "version", fields);
+        write_manifest_text(&m, body);
         const bt_code code = ckpt_manifest_read(m.folder, &got, &err);
         assert_int_equal(code, rows[i].want ? BT_OK : BT_FORMAT);
         if (code == BT_OK) {

@@ -1,5 +1,5 @@
-/* test_memory_parts.c - parts of states in memory, written byte by byte: which are valid, which complete
- * state is the newest, whose elements are loaded, which are dropped, and who owns the files. */
+/* test_memory_parts.c - parts of states in shared memory, written byte by byte: validity of a part, the newest complete
+ * state, loading, removal of old states, and ownership of the files. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <fcntl.h>
@@ -25,18 +25,18 @@ typedef struct segment {
 static memory_head *head_of(segment *s) { return (memory_head *)s->at; }
 static section_head *table_of(segment *s) { return (section_head *)(s->at + sizeof(memory_head)); }
 
-static void seal(segment *s) {
+static void seal_part(segment *s) {
     memory_head *h = head_of(s);
     h->table_hash = XXH3_64bits(table_of(s), h->n_sections * sizeof(section_head));
     h->self_hash = XXH3_64bits(h, sizeof *h - sizeof h->self_hash);
 }
 
-/* Returns the value of a part's elements, which is different for each part. */
+/* Returns the value of the elements of a part, which differs between parts. */
 static float value_of(const part *p) {
     return (float)(1000 * p->attempt + 100 * p->number + 10 * p->step + p->rank);
 }
 
-static segment make(const part *p) {
+static segment make_part(const part *p) {
     segment s = {.bytes = memory_data_begin(1) + 64};
     s.at = calloc(1, s.bytes);
     assert_non_null(s.at);
@@ -55,11 +55,11 @@ static segment make(const part *p) {
                                    .first = (uint64_t)EACH * p->rank,
                                    .count = EACH,
                                    .data_hash = XXH3_64bits(data, EACH * sizeof *data)};
-    seal(&s);
+    seal_part(&s);
     return s;
 }
 
-static void put(world *w, int file, const segment *s) {
+static void put_segment(world *w, int file, const segment *s) {
     char path[128];
     snprintf(path, sizeof path, "%s/" MEMORY_PREFIX "%d", w->dir, file);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -69,8 +69,8 @@ static void put(world *w, int file, const segment *s) {
 }
 
 static void put_part(world *w, int file, const part *p) {
-    segment s = make(p);
-    put(w, file, &s);
+    segment s = make_part(p);
+    put_segment(w, file, &s);
     free(s.at);
 }
 
@@ -79,8 +79,6 @@ static bool is_there(const world *w, int file) {
     snprintf(path, sizeof path, "%s/" MEMORY_PREFIX "%d", w->dir, file);
     return access(path, F_OK) == 0;
 }
-
-/* ---- whole ------------------------------------------------------------------------------------ */
 
 static void damage_segment(segment *s, int how) {
     memory_head *h = head_of(s);
@@ -102,20 +100,22 @@ static void damage_segment(segment *s, int how) {
 static void only_whole_parts_are_taken(void **state) {
     (void)state;
     const part p = {1, 4, 3, 2, 1};
-    segment s = make(&p);
+    segment s = make_part(&p);
     memory_mapped m = {s.at, s.bytes};
     assert_true(ckpt_memory_is_whole(&m));
     head_of(&s)->values_bytes = MEMORY_VALUES - 1;
-    table_of(&s)->count = 2 * EACH; /* The count is the largest that fits. */
-    seal(&s);
+    table_of(&s)->count = 2 * EACH; /* the largest possible count */
+    seal_part(&s);
     assert_true(ckpt_memory_is_whole(&m));
     free(s.at);
     for (int how = 0; how <= 10; how++) {
-        s = make(&p);
+        s = make_part(&p);
         damage_segment(&s, how);
         m = (memory_mapped){s.at, s.bytes};
-        if (how < 5 || how > 6) { /* There is no table for this number of sections. */
-            if (how <= 9) seal(&s);
+        if (how < 5 ||
+            how >
+                6) { /* The other kinds of damage do not leave a table for this number of sections. */
+            if (how <= 9) seal_part(&s);
         } else {
             memory_head *h = head_of(&s);
             h->self_hash = XXH3_64bits(h, sizeof *h - sizeof h->self_hash);
@@ -123,19 +123,19 @@ static void only_whole_parts_are_taken(void **state) {
         if (ckpt_memory_is_whole(&m)) fail_msg("case %d", how);
         free(s.at);
     }
-    s = make(&p); /* A section without elements may end where the data would begin. */
+    s = make_part(&p); /* A section without elements may end where the data would begin. */
     table_of(&s)->count = 0;
     head_of(&s)->bytes = s.bytes = memory_data_begin(1);
-    seal(&s);
+    seal_part(&s);
     m = (memory_mapped){s.at, s.bytes};
     assert_true(ckpt_memory_is_whole(&m));
     free(s.at);
-    s = make(&p);
+    s = make_part(&p);
     m = (memory_mapped){s.at, s.bytes};
-    table_of(&s)->data_hash ^= 1; /* The seal is missing. */
+    table_of(&s)->data_hash ^= 1; /* The seal does not match. */
     assert_false(ckpt_memory_is_whole(&m));
     table_of(&s)->data_hash ^= 1;
-    head_of(&s)->self_hash = 0; /* The part is being written. */
+    head_of(&s)->self_hash = 0; /* 0 marks a part that is being written */
     assert_false(ckpt_memory_is_whole(&m));
     free(s.at);
 }
@@ -151,8 +151,6 @@ static void a_part_is_of_one_state(void **state) {
             }
 }
 
-/* ---- states ------------------------------------------------------------------------------------- */
-
 /* States are ordered by attempt, then by number; incomplete states never count. */
 static void the_newest_that_is_complete_is_found(void **state) {
     world *w = *state;
@@ -163,7 +161,7 @@ static void the_newest_that_is_complete_is_found(void **state) {
         {0, 2, 2, 5, 14}, {1, 2, 2, 5, 15},                  /* parts of two world sizes */
         {0, 2, 3, 1, 1},  {1, 3, 3, 1, 1},                   /* rank 0 twice, rank 1 never */
         {0, 2, 4, 1, 1},  {0, 2, 4, 1, 1},  {2, 2, 4, 1, 1}, /* rank outside its world */
-        {1, 1, 5, 1, 1},                                     /* The state becomes complete. */
+        {1, 1, 5, 1, 1},                                     /* completes the state */
     };
     enum { N = sizeof parts / sizeof *parts };
     assert_false(bt_memory_state_find(w->dir, &id, NULL));
@@ -173,18 +171,17 @@ static void the_newest_that_is_complete_is_found(void **state) {
     put_part(w, N, &(part){1, 2, 2, 5, 14}); /* The other parts are on other hosts. */
     assert_true(bt_memory_state_find(w->dir, &id, NULL));
     assert_true(id.attempt == 2 && id.number == 5 && id.step == 14);
-    /* A part that differs in any field belongs to another state: it does not complete this one and does not prevent
-     * its use. */
-    segment spread = make(&(part){0, 9, 2, 6, 16});
+    /* A part that differs in any field belongs to another state, which it neither completes nor blocks. */
+    segment spread = make_part(&(part){0, 9, 2, 6, 16});
     head_of(&spread)->spread = 1;
-    seal(&spread);
-    put(w, N + 1, &spread);
+    seal_part(&spread);
+    put_segment(w, N + 1, &spread);
     free(spread.at);
     assert_true(bt_memory_state_find(w->dir, &id, NULL));
     assert_true(id.number == 6 && id.step == 16);
 }
 
-static void change(segment *s, int field, int by) {
+static void change_part_field(segment *s, int field, int by) {
     memory_head *h = head_of(s);
     switch (field) {
     case 0: h->attempt += by; break;
@@ -193,25 +190,27 @@ static void change(segment *s, int field, int by) {
     case 3: h->world_size += (uint32_t)by; break;
     default: h->params_hash += (uint64_t)by; break;
     }
-    seal(s);
+    seal_part(s);
 }
 
-/* The foreign part is before or behind the right one in the order of the folder. */
+/* In the order of the folder, the foreign part is before or after the right one. */
 static void parts_of_other_states_complete_nothing(void **state) {
     world *w = *state;
     bt_memory_id id;
     for (int field = 0; field < 5; field++)
         for (int by = -1; by <= 1; by += 2) {
-            segment first = make(&(part){0, 2, 5, 5, 5}), other = make(&(part){1, 2, 5, 5, 5});
-            change(&first, 4, 7);
-            change(&other, 4, 7);
-            change(&other, field, by);
-            put(w, 0, &first);
-            put(w, 1, &other);
+            segment first = make_part(&(part){0, 2, 5, 5, 5}),
+                    other = make_part(&(part){1, 2, 5, 5, 5});
+            change_part_field(&first, 4, 7);
+            change_part_field(&other, 4, 7);
+            change_part_field(&other, field, by);
+            put_segment(w, 0, &first);
+            put_segment(w, 1, &other);
             if (bt_memory_state_find(w->dir, &id, NULL)) fail_msg("field %d, %+d", field, by);
-            put(w, 3, &other); /* parts of other states from the same ranks, one of them twice */
-            change(&other, field, -by);
-            put(w, 2, &other);
+            put_segment(w, 3,
+                        &other); /* parts of other states from the same ranks, one of them twice */
+            change_part_field(&other, field, -by);
+            put_segment(w, 2, &other);
             if (!bt_memory_state_find(w->dir, &id, NULL)) fail_msg("field %d, %+d", field, by);
             bt_memory_state_drop(w->dir);
             free(first.at);
@@ -226,7 +225,7 @@ static void parts_of_one_state_are_loaded(void **state) {
     const bt_memory_id id = {2, 4, 12, 0};
     const bt_ckpt_slice all = {"w", "weight", EACH * MOST, 0,           EACH * MOST,
                                x,   0,        0,           BT_CKPT_F32, false};
-    /* a part that is being written */
+    /* parts that are being written */
     for (uint32_t r = 0; r < MOST; r++) {
         put_part(w, (int)r, &(part){r, MOST, 2, 3, 12});
         put_part(w, 10 + (int)r, &(part){r, MOST, 2, 4, 12});
@@ -248,9 +247,9 @@ static void parts_of_one_state_are_loaded(void **state) {
 static void older_attempts_are_dropped(void **state) {
     world *w = *state;
     for (int i = 0; i < 4; i++) put_part(w, i, &(part){0, 1, 3 + i, 9 - i, 1});
-    segment torn = make(&(part){0, 1, 5, 1, 1}); /* being written */
+    segment torn = make_part(&(part){0, 1, 5, 1, 1}); /* a part that is being written */
     head_of(&torn)->self_hash = 0;
-    put(w, 4, &torn);
+    put_segment(w, 4, &torn);
     free(torn.at);
     ckpt_memory_drop_older(w->dir, 5);
     for (int i = 0; i < 5; i++) assert_int_equal(is_there(w, i), i >= 2);
@@ -258,9 +257,7 @@ static void older_attempts_are_dropped(void **state) {
     for (int i = 0; i < 5; i++) assert_false(is_there(w, i));
 }
 
-/* ---- pairs -------------------------------------------------------------------------------------- */
-
-/* Existing files of the right length are reused, and they remain when newly created ones are removed. */
+/* Existing files of the right length are reused, and remain when newly created ones are removed. */
 static void existing_files_are_kept(void **state) {
     world *w = *state;
     bt_err err = BT_ERR_INIT;
@@ -274,7 +271,7 @@ static void existing_files_are_kept(void **state) {
         assert_string_equal(p.seg[i].path, path);
         assert_true(!p.seg[i].at && !p.seg[i].made);
     }
-    ckpt_pair_close(&p); /* The files are not reused yet. */
+    ckpt_pair_close(&p); /* The existing files have not been used yet. */
     ckpt_pair_remove(&p);
     assert_true(ckpt_pair_missing(&p) == 2 * bytes);
     check_ok(ckpt_pair_take(&p, NULL, &err), &err);
@@ -334,7 +331,7 @@ static void a_file_that_cannot_be_created_is_reported(void **state) {
     assert_int_equal(symlink("elsewhere", s.path), 0);
     assert_int_equal(ckpt_segment_take(&s, 64, &err), BT_IO);
     assert_int_equal(unlink(s.path), 0);
-    signal(SIGXFSZ, SIG_IGN); /* The file size is limited (RLIMIT_FSIZE). */
+    signal(SIGXFSZ, SIG_IGN); /* The file size is limited by RLIMIT_FSIZE. */
     assert_int_not_equal(ckpt_segment_take(&s, UINT64_C(1) << 62, &err), BT_OK);
     assert_non_null(strstr(err.msg, "cannot take 4398046511104.0 MiB for '"));
     assert_null(s.at);

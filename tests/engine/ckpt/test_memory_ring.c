@@ -1,6 +1,6 @@
-/* test_memory_ring.c - which rank keeps whose part, for every distribution of up to seven ranks over up to
- * seven hosts, compared with plain searches. A host is numbered by its lowest rank, as in bt_comm_host; its
- * ranks need not be neighbours. */
+/* test_memory_ring.c - the rank that keeps a copy of each rank's part, for every distribution of up to seven ranks over
+ * up to seven hosts, compared with a plain search. A host has the number of its lowest rank, as in bt_comm_host; its
+ * ranks need not be consecutive. */
 #include "engine/ckpt/memory/memory_ring.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 enum { MOST = 7 };
 static int host[MOST], size;
 
-/* Defined here instead of the function that uses MPI. */
+/* Replaces the function that uses MPI. */
 int bt_comm_host(int rank) {
     assert_in_range(rank, 0, size - 1);
     return host[rank];
@@ -28,8 +28,8 @@ static int ranks_of(int h, int out[MOST]) {
     return n;
 }
 
-/* Lists the numbers of all hosts in ascending order; each is the lowest rank of its host. */
-static int hosts(int out[MOST]) {
+/* Lists the numbers of all hosts in ascending order. */
+static int list_hosts(int out[MOST]) {
     int n = 0;
     for (int r = 0; r < size; r++)
         if (host[r] == r) out[n++] = r;
@@ -43,8 +43,7 @@ static void neighbours_are_in_turn(const int *all, int n) {
     }
 }
 
-/* The k-th rank of a host sends its part to the k-th rank of the next host, modulo the number of ranks
- * there. */
+/* The k-th rank of a host sends its part to the k-th rank of the next host, modulo the number of ranks there. */
 static void parts_go_to_the_next_host(const int *all, int n) {
     int kept[MOST] = {0};
     for (int i = 0; i < n; i++) {
@@ -59,11 +58,11 @@ static void parts_go_to_the_next_host(const int *all, int n) {
     for (int r = 0; r < size; r++) assert_int_equal(bt_memory_kept(r, size), kept[r]);
 }
 
-/* Enumerates the layouts in which rank `at` and later ones are on any earlier host or on a new one. */
+/* Enumerates the layouts in which rank `at` and each later rank share a host with an earlier rank or have a new one. */
 static void all_layouts(int at) {
     int all[MOST];
     if (at == size) {
-        const int n = hosts(all);
+        const int n = list_hosts(all);
         neighbours_are_in_turn(all, n);
         parts_go_to_the_next_host(all, n);
         return;

@@ -1,5 +1,5 @@
-/* test_memory_state.c - one process: a state in memory can be read in other slices; an unpublished or
- * damaged state is ignored; the older of two segments is overwritten. */
+/* test_memory_state.c - a state in memory, in one process: other slices than the saved ones can be loaded; an
+ * unpublished or damaged state is ignored; the older of two segments is overwritten. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -13,9 +13,9 @@
 #include "engine/ckpt/state.h"
 
 static char shared[64];                  /* a folder in shared memory */
-static uint64_t free_bytes = UINT64_MAX; /* free bytes of the file system, if limited */
+static uint64_t free_bytes = UINT64_MAX; /* UINT64_MAX: not limited */
 
-/* Defined here instead of the C library's; limits the free space. */
+/* Replaces the C library's function and limits the free space. */
 int statvfs(const char *restrict path, struct statvfs *restrict v) {
     if (strcmp(path, "/none") == 0) return -1;
     struct statfs fs;
@@ -103,7 +103,7 @@ static void test_round_trip(void **state) {
     assert_int_equal(bt_memory_state_load(shared, &id, want, 2, &err), BT_FORMAT);
 }
 
-/* An array of several sections, the last with few elements. */
+/* The array has several sections, the last with few elements. */
 static void test_long_array(void **state) {
     (void)state;
     enum { N = 2 * MEMORY_SECTION_ELEMS + 7 };
@@ -127,8 +127,8 @@ static void test_long_array(void **state) {
     free(y);
 }
 
-/* The values grow with every skipped batch: thousands fit, and a state whose values do not fit leaves the
- * previous one unchanged. */
+/* The saved values grow with every skipped batch. Thousands fit; a state whose values do not fit leaves the previous
+ * one unchanged. */
 static void test_long_values(void **state) {
     bt_err err;
     bt_memory_id id;
@@ -179,14 +179,14 @@ static void test_two_segments(void **state) {
         const bt_memory_id before = id;
         assert_true(bt_memory_state_find(shared, &id, NULL));
         assert_int_equal(id.step, step);
-        /* Each of the two is found, in any order of the folder's entries. */
+        /* Both segments are found in any order of the folder's entries. */
         check_ok(bt_memory_state_load(shared, &id, &want, 1, &err), &err);
         assert_true(w[0] == (float)step);
         if (step == 1) continue;
         check_ok(bt_memory_state_load(shared, &before, &want, 1, &err), &err);
         assert_true(w[0] == (float)(step - 1));
     }
-    write_at(m, 6, false); /* The rank is killed here. */
+    write_at(m, 6, false); /* The rank is killed before it publishes the state. */
     bt_memory_state_close(m);
     assert_true(bt_memory_state_find(shared, &id, NULL));
     assert_int_equal(id.step, 5);
@@ -203,7 +203,7 @@ static void test_two_segments(void **state) {
     check_ok(bt_memory_state_load(shared, &again, &want, 1, &err), &err);
     assert_true(w[0] == 5);
     bt_memory_state_publish(m);
-    /* After a rollback the newer attempt counts, not the larger step. */
+    /* After a rollback the newer attempt is used, although its step is smaller. */
     bt_memory_state_close(m);
     m = open_in(s, shared, 3, NULL, &err);
     write_at(m, 2, true);
@@ -237,7 +237,7 @@ static void test_every_byte(void **state) {
     assert_non_null(m);
     write_at(m, 3, true);
     bt_memory_state_close(m);
-    /* Finds the only segment that holds it. */
+    /* finds the only segment file */
     DIR *d = opendir(shared);
     for (struct dirent *e; (e = readdir(d));) {
         char other[400];
@@ -283,7 +283,7 @@ static void test_every_byte(void **state) {
     assert_false(bt_memory_state_find(shared, &id, NULL));
 }
 
-/* Another layout uses other segments, and the old ones are removed once they are not needed. */
+/* Another layout uses other segments; the old ones are removed when they are no longer needed. */
 static void test_other_layout(void **state) {
     world *s = *state;
     bt_err err;
@@ -313,11 +313,11 @@ static void test_other_layout(void **state) {
     DIR *d = opendir(shared);
     for (struct dirent *e; (e = readdir(d));) segments += e->d_name[0] != '.';
     closedir(d);
-    /* Segments of the first layout are removed, used or not. */
+    /* All segments of the first layout are removed. */
     assert_int_equal(segments, 2);
 }
 
-/* A lack of memory or space is returned as an error, and no files remain. */
+/* A lack of memory or space is an error that leaves no files. */
 static void test_refusals(void **state) {
     world *s = *state;
     bt_err err;
@@ -337,7 +337,7 @@ static void test_refusals(void **state) {
     char path[400];
     name_of_segment(path);
     assert_string_equal(path, "");
-    /* Foreign entries of the folder are ignored and do not block. */
+    /* Other entries of the folder are ignored. */
     snprintf(path, sizeof path, "%s/state-00000-1-x-0", shared);
     assert_int_equal(mkfifo(path, 0600), 0);
     snprintf(path, sizeof path, "%s/state-00000-1-x-1", shared);
@@ -353,7 +353,7 @@ static void test_refusals(void **state) {
     bt_memory_state_close(m);
 }
 
-/* Existing segments need no further space, and new ones leave some space free. */
+/* Existing segments need no more space; new ones must leave some space free. */
 static void test_room(void **state) {
     world *s = *state;
     bt_err err;
@@ -381,7 +381,7 @@ static void test_room(void **state) {
     free_bytes = UINT64_MAX;
 }
 
-/* The estimate before slices are known: two segments, each with head, table, data and gaps. */
+/* The estimate without slices: two segments, each with head, table, data and gaps. */
 static void test_estimate(void **state) {
     (void)state;
     const size_t head = sizeof(memory_head), row = sizeof(section_head),
@@ -392,8 +392,8 @@ static void test_estimate(void **state) {
     assert_int_equal(bt_memory_state_bytes(3 * one, 1), 2 * (head + 4 * row + 3 * one + 4 * 64));
 }
 
-/* A section consists of as many whole rows of a block as fit; it records its position in the tensor and is
- * 64-byte aligned. */
+/* A section contains as many whole rows of a block as fit, records its position in the tensor and is 64-byte
+ * aligned. */
 static void test_sections(void **state) {
     (void)state;
     enum { MOST = MEMORY_SECTION_ELEMS };
@@ -416,7 +416,7 @@ static void test_sections(void **state) {
          BT_CKPT_U8,
          3,
          {{5, MOST}, {5 + MOST, MOST}, {5 + 2 * MOST, MOST}}},
-        /* 30000 of every 50000: two rows a section */
+        /* 30000 of every 50000 elements: two rows per section */
         {500000, 7, 90000, 30000, 50000, BT_CKPT_F32, 2, {{7, 60000}, {100007, 30000}}},
         {500000, 0, 60000, 30000, 50000, BT_CKPT_BF16, 1, {{0, 60000}}},
         /* One row is longer than the usual section. */
@@ -476,7 +476,6 @@ static void test_sections(void **state) {
     free(data);
 }
 
-/* Names longer than their fields are refused. */
 static void test_long_names(void **state) {
     world *s = *state;
     char name[80], file[400];

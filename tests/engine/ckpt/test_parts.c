@@ -1,5 +1,5 @@
-/* test_parts.c - building blocks of a checkpoint: names of files, blocks of rows, finite values, reading and
- * writing of files, file heads, and the newest valid manifest of a folder. */
+/* test_parts.c - components of a checkpoint: names of files, blocks of rows, finite values, reading and writing of
+ * files, file heads, and the newest valid manifest of a folder. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@ static void test_names(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(ckpt_file_name_ok(bad[i]));
 }
 
-/* Number of elements from the first to the last of a block's rows; 0: invalid block. */
+/* ckpt_span returns the number of elements from the first to the last of a block's rows, and 0 for an invalid block. */
 static void test_span(void **state) {
     (void)state;
     assert_int_equal(ckpt_span(7, 0, 0), 7);
@@ -37,13 +37,12 @@ static void test_span(void **state) {
     assert_int_equal(ckpt_span(0, 4, 10), 0);
     assert_int_equal(ckpt_span(13, 4, 10), 0);
     assert_int_equal(ckpt_span(12, 11, 10), 0);
-    /* Arithmetic does not wrap: the last row would end beyond 64 bits. */
+    /* The product does not overflow: the last row would end beyond 64 bits. */
     assert_int_equal(ckpt_span((UINT64_C(1) << 40) + 1, 1, 1 << 24), 0);
     assert_true(ckpt_span(UINT64_C(1) << 40, 1, 1 << 24) == UINT64_MAX - (1 << 24) + 2);
 }
 
-/* A value that is not finite makes a checkpoint invalid, at any position; other element types are not
- * checked. */
+/* A value that is not finite, at any position, makes a checkpoint invalid; other types of elements are not checked. */
 static void test_finite(void **state) {
     (void)state;
     enum { N = 100 };
@@ -69,7 +68,6 @@ static void test_finite(void **state) {
     s[2].type = BT_CKPT_U8;
     err = (bt_err)BT_ERR_INIT;
     check_ok(ckpt_check_finite(s, 3, &err), &err);
-    /* The last byte is written and read. */
     char one = 0;
     int fd = memfd_create("byte", MFD_CLOEXEC);
     assert_true(fd >= 0);
@@ -80,7 +78,7 @@ static void test_finite(void **state) {
     close(fd);
 }
 
-/* Finds a value that is not finite at any index of any length, and reads nothing behind the last element. */
+/* The check finds a value that is not finite at any index and length, and reads nothing beyond the last element. */
 static void test_finite_in_few_bytes(void **state) {
     (void)state;
     static const struct {
@@ -97,7 +95,7 @@ static void test_finite_in_few_bytes(void **state) {
             float *x = malloc(n * sizeof *x);
             uint16_t *few = malloc((n + 1024) * sizeof *few);
             assert_true(x && few);
-            /* The elements behind the array are NaN. */
+            /* The elements after the array are NaN. */
             memset(few, 0xff, (n + 1024) * sizeof *few);
             for (size_t i = 0; i < n; i++) x[i] = (float)i / 4;
             bt_moment_convert(few, forms[f].form, x, BT_MOMENT_F32, n);
@@ -119,7 +117,7 @@ static void test_finite_in_few_bytes(void **state) {
         }
 }
 
-/* A save with such a value fails, blocking or not. */
+/* A save of a value that is not finite fails, blocking or not. */
 static void test_nothing_infinite_is_saved(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -168,7 +166,7 @@ static void test_head(void **state) {
     assert_int_equal(files, 1);
 }
 
-/* A checkpoint can be named by a path that contains a per cent sign. */
+/* A path that contains a per cent sign can be used for a checkpoint. */
 static void test_direct(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -180,7 +178,7 @@ static void test_direct(void **state) {
     assert_string_equal(found, odd);
 }
 
-/* Folders without a manifest or with a damaged one are skipped. */
+/* Folders with a missing or damaged manifest are skipped. */
 static void test_peek(void **state) {
     world *s = *state;
     char path[PATH_MAX], name[PATH_MAX + 16];

@@ -1,7 +1,7 @@
-/* test_read_faults.c - a checkpoint is found and loaded while one system call fails, is interrupted, returns
- * less than requested, nothing, or a flipped bit: the result is an error that names a file, or all elements
- * as saved. A save that reads back wrong data is no checkpoint. The system calls are defined here, as in
- * test_save_faults.c. */
+/* test_read_faults.c - a checkpoint is found and loaded while one system call fails, is interrupted, returns fewer
+ * bytes than requested, none, or a flipped bit: the result is an error that contains the name of a file, or all
+ * elements as saved. A save that reads back wrong data is not committed. The test replaces the system calls, as
+ * test_save_faults.c does. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <errno.h>
@@ -19,19 +19,19 @@ static bool armed, at_reads; /* at_reads: only reads count */
 ssize_t pread(int fd, void *data, size_t n, off_t at);
 int fstat(int fd, struct stat *st);
 
-static fault_kind strike(void) {
+static fault_kind fail_this_call(void) {
     if (!armed) return NONE;
     calls++;
     return --countdown == 0 ? kind : NONE;
 }
 
 int fstat(int fd, struct stat *st) {
-    if (!at_reads && strike() == BROKEN) return errno = EIO, -1;
+    if (!at_reads && fail_this_call() == BROKEN) return errno = EIO, -1;
     return (int)syscall(SYS_newfstatat, fd, "", st, 0x1000 /* AT_EMPTY_PATH */);
 }
 
 ssize_t pread(int fd, void *data, size_t n, off_t at) {
-    const fault_kind now = strike();
+    const fault_kind now = fail_this_call();
     if (now == BROKEN) return errno = EIO, -1;
     if (now == SIGNAL) return errno = EINTR, -1;
     if (now == NOTHING) return 0;
@@ -40,7 +40,7 @@ ssize_t pread(int fd, void *data, size_t n, off_t at) {
     return k;
 }
 
-static void fault(fault_kind k, long n) {
+static void run_with_fault(fault_kind k, long n) {
     kind = k;
     countdown = n;
     calls = 0;
@@ -48,7 +48,7 @@ static void fault(fault_kind k, long n) {
 }
 
 /* Loads halves of one tensor and the whole of another, in another order than saved. */
-static bt_code load(world *s, const char *folder, bt_err *err) {
+static bt_code load_all(world *s, const char *folder, bt_err *err) {
     static float embed[N_EMBED], w[N_W];
     memset(embed, 0, sizeof embed);
     memset(w, 0, sizeof w);
@@ -78,7 +78,7 @@ static bt_code find_it(world *s, char *path, bt_err *err) {
 }
 
 static bt_code find_or_load(world *s, bool loads, char *path, bt_err *err) {
-    return loads ? load(s, path, err) : find_it(s, path, err);
+    return loads ? load_all(s, path, err) : find_it(s, path, err);
 }
 
 static void save_one(world *s, char *path) {
@@ -97,18 +97,18 @@ static void a_fault_is_an_error_or_changes_nothing(void **state) {
     save_one(s, path);
     for (int loads = 0; loads < 2; loads++) {
         bt_err err = BT_ERR_INIT;
-        fault(NONE, 0);
+        run_with_fault(NONE, 0);
         check_ok(find_or_load(s, loads, path, &err), &err);
         const long total = calls;
         assert_true(total >= 8);
         for (fault_kind k = BROKEN; k <= SIGNAL; k++)
             for (long n = 1; n <= total; n++) {
                 err = (bt_err)BT_ERR_INIT;
-                fault(k, n);
+                run_with_fault(k, n);
                 const bt_code code = find_or_load(s, loads, path, &err);
                 if (k >= SHORT && code != BT_OK)
                     fail_msg("kind %d at call %ld of %ld: %s", (int)k, n, total, err.msg);
-                /* A manifest that is unreadable during listing is read again. */
+                /* A manifest that could not be read for the list is read again. */
                 if (k == BROKEN && code == BT_OK && loads)
                     fail_msg("call %ld of %ld fails without an error", n, total);
                 if (code != BT_OK && !strstr(err.msg, "'data-") && !strstr(err.msg, s->dir))
@@ -119,8 +119,8 @@ static void a_fault_is_an_error_or_changes_nothing(void **state) {
     }
 }
 
-/* A save reads manifests to decide which checkpoints to remove: twice BEFORE it, where the disk may lack
- * room, and twice after it. These reads do not belong to the saved data. */
+/* A save reads manifests to decide which checkpoints to remove: twice BEFORE it, because the disk may be full, and
+ * twice after it. These reads do not concern the saved data. */
 enum { BEFORE = 2, LISTED = 2 };
 
 static void wrong_data_are_not_committed(void **state) {
@@ -132,9 +132,9 @@ static void wrong_data_are_not_committed(void **state) {
     fill_meta(&meta, 200, 0);
     long total = LISTED;
     at_reads = true;
-    for (long n = 0; n <= total - LISTED; n++) { /* 0: none fails */
+    for (long n = 0; n <= total - LISTED; n++) { /* 0: no call fails */
         err = (bt_err)BT_ERR_INIT;
-        fault(n ? OTHER_BIT : NONE, n);
+        run_with_fault(n ? OTHER_BIT : NONE, n);
         const bt_code code = save_world(s, &meta, 4, NULL, &err);
         armed = false;
         if (n <= BEFORE) {
@@ -154,7 +154,7 @@ static void wrong_data_are_not_committed(void **state) {
     bt_ckpt_meta_release(&meta);
 }
 
-/* Slices of one file are read through one descriptor, so the file may be replaced meanwhile. */
+/* All slices of a file are read through one descriptor, so the file may be replaced meanwhile. */
 static void a_file_is_opened_once(void **state) {
     world *s = *state;
     char path[PATH_MAX], name[2 * PATH_MAX];

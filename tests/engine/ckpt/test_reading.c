@@ -1,4 +1,4 @@
-/* test_reading.c - verification of a file with a share of a processor, reserved zeros of its head, and
+/* test_reading.c - verification of a file with a limited share of a processor, reserved zero bytes of its head, and
  * folder names that contain format directives. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
@@ -8,7 +8,7 @@
 #include "engine/base/hash.h"
 #include "engine/ckpt/format.h"
 
-/* Saves one tensor in one file; path: the new checkpoint. */
+/* Saves one tensor in one file; path receives the path of the checkpoint. */
 static void save_elems(const char *dir, size_t elems, char *path) {
     bt_err err = BT_ERR_INIT;
     bt_ckpt_meta meta;
@@ -25,7 +25,7 @@ static void save_elems(const char *dir, size_t elems, char *path) {
 }
 
 /* A reader limited to a tenth of a processor sleeps nine tenths of its time. */
-static void a_share_of_a_processor_is_kept(void **state) {
+static void a_limited_reader_sleeps_most_of_the_time(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX];
@@ -60,7 +60,7 @@ static void reserved_bytes_are_zero(void **state) {
     ckpt_manifest_release(&m);
 }
 
-/* A block of columns is divided into as few sections as its elements need, each of whole rows. */
+/* A block of columns is divided into as few sections of whole rows as its elements need. */
 static void blocks_of_columns_have_few_sections(void **state) {
     world *s = *state;
     static const struct {
@@ -91,7 +91,7 @@ static void blocks_of_columns_have_few_sections(void **state) {
 }
 
 /* Flips a bit of byte `at` of a file. */
-static void flip(const char *file, uint64_t at) {
+static void flip_bit_of_byte(const char *file, uint64_t at) {
     FILE *f = fopen(file, "r+b");
     assert_non_null(f);
     assert_int_equal(fseek(f, (long)at, SEEK_SET), 0);
@@ -101,7 +101,7 @@ static void flip(const char *file, uint64_t at) {
     fclose(f);
 }
 
-/* The error names the first of two damaged tensors in one file, with its bytes. */
+/* Two tensors in a file are damaged; the error contains the name and the bytes of the first one. */
 static void the_first_damage_is_named(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -119,7 +119,7 @@ static void the_first_damage_is_named(void **state) {
     check_ok(ckpt_file_open(path, &m.files[0], m.generation, 1, NULL, &sections, &err), &err);
     snprintf(file, sizeof file, "%s/%s", path, m.files[0].name);
     for (int k = 3; k >= 0; k--) { /* damages the last section first */
-        flip(file, sections[k].data_offset + 5);
+        flip_bit_of_byte(file, sections[k].data_offset + 5);
         err = (bt_err)BT_ERR_INIT;
         assert_int_equal(ckpt_file_verify(path, &m.files[0], m.generation, 1, &err), BT_FORMAT);
         const section_head *h = &sections[k].head;
@@ -134,8 +134,8 @@ static void the_first_damage_is_named(void **state) {
     ckpt_manifest_release(&m);
 }
 
-/* For head, section heads, index and foot, the error states the first and last byte of the part, whichever
- * of its bytes is damaged. */
+/* If any byte of the head, a section head, the index or the foot is damaged, the error contains the first and the last
+ * byte of that part. */
 static void every_damaged_part_is_named(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -175,16 +175,16 @@ static void every_damaged_part_is_named(void **state) {
     snprintf(parts[n++].says, 64, "its last 48 bytes (foot) are damaged");
     for (size_t i = 0; i < n; i++)
         for (uint64_t at = parts[i].begin; at < parts[i].end; at++) {
-            flip(file, at);
+            flip_bit_of_byte(file, at);
             err = (bt_err)BT_ERR_INIT;
             assert_int_equal(ckpt_file_verify(path, f, m.generation, 1, &err), BT_FORMAT);
             if (!strstr(err.msg, parts[i].says))
                 fail_msg("byte %llu: '%s' does not contain '%s'", (unsigned long long)at, err.msg,
                          parts[i].says);
-            flip(file, at);
+            flip_bit_of_byte(file, at);
         }
     check_ok(ckpt_file_verify(path, f, m.generation, 1, &err), &err);
-    /* A valid file that differs from the manifest. */
+    /* The file is valid but differs from the manifest. */
     err = (bt_err)BT_ERR_INIT;
     assert_int_equal(ckpt_file_verify(path, f, m.generation + 1, 1, &err), BT_FORMAT);
     assert_int_equal(ckpt_file_verify(path, f, m.generation, 2, &err), BT_FORMAT);
@@ -282,7 +282,7 @@ static void sealed_invalid_parts_are_refused(void **state) {
         section_head x = sections[1].head;
         ckpt_section *list = NULL;
         if (how == 0) x.magic++;
-        if (how == 1) x.count--; /* The next section would be elsewhere. */
+        if (how == 1) x.count--; /* The next section would begin elsewhere. */
         if (how == 2) x.first = x.tensor_elems;
         x.self_hash = XXH3_64bits(&x, sizeof x - sizeof x.self_hash);
         write_at(file, sections[1].data_offset - sizeof x, &x, sizeof x);
@@ -311,8 +311,8 @@ static void sealed_invalid_parts_are_refused(void **state) {
     ckpt_manifest_release(&m);
 }
 
-/* Whole zero blocks, which a file system may leave after a crash, are reported as such; shorter runs of
- * zeros are not. */
+/* Whole zero blocks, which a file system may leave after a crash, are reported as such; shorter runs of zeros are
+ * not. */
 static void zero_blocks_are_reported(void **state) {
     world *s = *state;
     static float x[3 << 18];
@@ -386,10 +386,14 @@ int main(void) {
     }
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(a_share_of_a_processor_is_kept), TEST(reserved_bytes_are_zero),
-        TEST(the_first_damage_is_named),      TEST(blocks_of_columns_have_few_sections),
-        TEST(every_damaged_part_is_named),    TEST(zero_blocks_are_reported),
-        TEST(a_folder_may_have_any_name),     TEST(sealed_invalid_parts_are_refused),
+        TEST(a_limited_reader_sleeps_most_of_the_time),
+        TEST(reserved_bytes_are_zero),
+        TEST(the_first_damage_is_named),
+        TEST(blocks_of_columns_have_few_sections),
+        TEST(every_damaged_part_is_named),
+        TEST(zero_blocks_are_reported),
+        TEST(a_folder_may_have_any_name),
+        TEST(sealed_invalid_parts_are_refused),
     };
     const int rc = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();

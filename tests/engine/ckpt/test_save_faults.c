@@ -1,7 +1,7 @@
-/* test_save_faults.c - a save is interrupted at every system call it makes: by SIGKILL (in a child), a full
- * disk, an I/O error, a short write, a signal, a write of zero bytes. In each case a committed checkpoint
- * loads bit for bit, and a failed save leaves no files; this holds for blocking saves and for saves by
- * threads. The system calls are defined here: the statically linked engine uses these instead of libc's. */
+/* test_save_faults.c - a save is interrupted at every system call it makes: by SIGKILL (in a child), a full disk, an
+ * I/O error, a short write, a signal, a write of zero bytes. In each case a committed checkpoint loads bit for bit, and
+ * a failed save leaves no files; this holds for blocking saves and for saves by threads. The test replaces the system
+ * calls, which the statically linked engine then uses instead of libc's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -36,8 +36,8 @@ int posix_fallocate(int fd, off_t offset, off_t length);
 ssize_t pwrite(int fd, const void *data, size_t n, off_t at);
 int mkdir(const char *path, mode_t mode);
 
-/* Returns true if this call fails (errno is set). */
-static int strike(void) {
+/* Returns true and sets errno if this call has to fail. */
+static int must_fail_now(void) {
     calls++;
     if (kind == NONE || --countdown != 0) return 0;
     if (kind == KILL) syscall(SYS_kill, getpid(), SIGKILL);
@@ -45,14 +45,14 @@ static int strike(void) {
     return kind == FULL || kind == BROKEN;
 }
 
-/* files with data not yet followed by fsync, which a power cut may lose although the file's name survives */
+/* files with data after their last fsync, which a power cut may lose although the name of the file remains */
 enum { MAX_FILES = 256 };
 static struct {
     ino_t inode;
     int dirty;
 } * files; /* shared with the child */
 
-static void mark(int fd, int dirty) {
+static void mark_unsynced(int fd, int dirty) {
     struct stat st;
     if (!files || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return;
     int i = 0;
@@ -62,43 +62,41 @@ static void mark(int fd, int dirty) {
 }
 
 int fsync(int fd) {
-    if (strike()) return -1;
-    mark(fd, 0);
+    if (must_fail_now()) return -1;
+    mark_unsynced(fd, 0);
     return (int)syscall(SYS_fsync, fd);
 }
 int rename(const char *from, const char *to) {
-    return strike() ? -1 : (int)syscall(SYS_rename, from, to);
+    return must_fail_now() ? -1 : (int)syscall(SYS_rename, from, to);
 }
 int mkdir(const char *path, mode_t mode) {
-    return strike() ? -1 : (int)syscall(SYS_mkdir, path, mode);
+    return must_fail_now() ? -1 : (int)syscall(SYS_mkdir, path, mode);
 }
 int posix_fallocate(int fd, off_t offset, off_t length) {
-    /* the two errors of a file system without reservations */
+    /* the two errors of a file system that cannot reserve space */
     const int unable = kind == UNABLE && countdown == 1 ? (calls % 2 ? EINVAL : EOPNOTSUPP) : 0;
-    if (strike()) return errno;
+    if (must_fail_now()) return errno;
     return unable ? unable : (syscall(SYS_fallocate, fd, 0, offset, length) == 0 ? 0 : errno);
 }
 ssize_t pwrite(int fd, const void *data, size_t n, off_t at) {
     const fault_kind now = countdown == 1 ? kind : NONE;
     const int shorter = now == SHORT && n > 1;
-    if (strike()) return -1;
+    if (must_fail_now()) return -1;
     if (now == NOTHING) return 0;
     if (now == SIGNAL) return errno = EINTR, -1;
-    mark(fd, 1);
+    mark_unsynced(fd, 1);
     return (ssize_t)syscall(SYS_pwrite64, fd, data, shorter ? n / 2 : n, at);
 }
-
-/* ---- the thing under test -------------------------------------------------------------------- */
 
 enum { N = 3000 };
 static char dir[64];
 static float x[N];
 
-static void fill(int64_t step) {
+static void fill_arrays(int64_t step) {
     for (int i = 0; i < N; i++) x[i] = (float)(step * 100000 + i);
 }
 
-/* Simulates a training: the arrays change while the stages are done. */
+/* Simulates a training that changes the arrays between the stages of a save. */
 static bt_code save_beside(const bt_ckpt_job *job, bt_ckpt_meta *meta, bt_err *err) {
     bt_ckpt_async *a;
     bt_ckpt_saved saved = {0};
@@ -116,11 +114,11 @@ static bt_code save_beside(const bt_ckpt_job *job, bt_ckpt_meta *meta, bt_err *e
     return code;
 }
 
-static bool beside; /* The tests run with blocking saves and with threads. */
+static bool beside; /* false: blocking saves; true: saves by threads */
 
-static bt_code save(int64_t step, bt_err *err) {
+static bt_code save_step_now(int64_t step, bt_err *err) {
     bt_ckpt_meta meta;
-    fill(step);
+    fill_arrays(step);
     bt_ckpt_slice slices[] = {{"embed", "weight", N, 0, 1000, x, 0, 0, BT_CKPT_F32, false},
                               {"embed", "weight", N, 1000, N - 1000, x + 1000, 0, 0, BT_CKPT_F32,
                                false}};
@@ -135,7 +133,7 @@ static bt_code save(int64_t step, bt_err *err) {
 }
 
 /* Returns the step of the newest checkpoint after comparing its contents with those saved at that step. */
-static int64_t load(void) {
+static int64_t load_newest(void) {
     bt_ckpt_meta meta;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX];
@@ -144,7 +142,7 @@ static int64_t load(void) {
         fail_msg("nothing loads: %s", err.msg);
     bt_ckpt_slice want = {"embed", "weight", N, 0, N, y, 0, 0, BT_CKPT_F32, false};
     if (bt_ckpt_load(path, &want, 1, &err) != BT_OK) fail_msg("load: %s", err.msg);
-    fill(meta.step);
+    fill_arrays(meta.step);
     assert_memory_equal(x, y, sizeof x);
     const int64_t step = meta.step;
     bt_ckpt_meta_release(&meta);
@@ -156,10 +154,10 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     (void)st, (void)type, (void)ftw;
     return remove(path);
 }
-static void wipe(void) { nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
+static void remove_all(void) { nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
 
 /* Counts files and folders that belong to no committed checkpoint. */
-static int look_at(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+static int count_if_leftover(const char *path, const struct stat *st, int type, struct FTW *ftw) {
     (void)st;
     char manifest[PATH_MAX + 32], *text = NULL;
     size_t n = 0;
@@ -174,30 +172,31 @@ static int look_at(const char *path, const struct stat *st, int type, struct FTW
     return 0;
 }
 
-static int leftovers(void) {
+static int count_leftovers(void) {
     found = 0;
-    nftw(dir, look_at, 8, FTW_PHYS);
+    nftw(dir, count_if_leftover, 8, FTW_PHYS);
     return found;
 }
 
-static void begin(int64_t step) {
+static void begin_with_checkpoint(int64_t step) {
     bt_err err = BT_ERR_INIT;
     kind = NONE;
-    wipe();
-    if (bt_ckpt_begin(dir, 0, &err) != BT_OK || save(step, &err) != BT_OK) fail_msg("%s", err.msg);
+    remove_all();
+    if (bt_ckpt_begin(dir, 0, &err) != BT_OK || save_step_now(step, &err) != BT_OK)
+        fail_msg("%s", err.msg);
 }
 
 static long count_calls(int64_t step) {
     bt_err err = BT_ERR_INIT;
-    begin(10);
+    begin_with_checkpoint(10);
     calls = 0;
-    assert_int_equal(save(step, &err), BT_OK);
+    assert_int_equal(save_step_now(step, &err), BT_OK);
     return calls;
 }
 
 static void test_errors(void **state) {
     (void)state;
-    /* a new step, and the same step again */
+    /* a new step, then an existing one */
     const int64_t steps[] = {20, 10};
     for (int s = 0; s < 2; s++) {
         const long total = count_calls(steps[s]);
@@ -205,25 +204,25 @@ static void test_errors(void **state) {
         for (fault_kind k = FULL; k <= UNABLE; k++)
             for (long n = 1; n <= total; n++) {
                 bt_err err = BT_ERR_INIT;
-                begin(10);
+                begin_with_checkpoint(10);
                 kind = k;
                 countdown = n;
-                bt_code code = save(steps[s], &err);
+                bt_code code = save_step_now(steps[s], &err);
                 kind = NONE;
                 if (k >= SHORT && code != BT_OK)
                     fail_msg("kind %d at call %ld fails the save: %s", (int)k, n, err.msg);
                 if (code != BT_OK && code != BT_IO)
                     fail_msg("call %ld: code %s", n, bt_code_name(code));
-                const int64_t newest = load();
+                const int64_t newest = load_newest();
                 if (code == BT_OK && newest != steps[s])
                     fail_msg("call %ld: a good save does not load", n);
-                if (code != BT_OK && newest != steps[s] && leftovers())
+                if (code != BT_OK && newest != steps[s] && count_leftovers())
                     fail_msg("kind %d, call %ld of %ld: a failed save leaves files", (int)k, n,
                              total);
-                if (bt_ckpt_begin(dir, 0, &err) != BT_OK || leftovers())
+                if (bt_ckpt_begin(dir, 0, &err) != BT_OK || count_leftovers())
                     fail_msg("kind %d, call %ld of %ld: the next attempt leaves files", (int)k, n,
                              total);
-                if (save(30, &err) != BT_OK || load() != 30)
+                if (save_step_now(30, &err) != BT_OK || load_newest() != 30)
                     fail_msg("call %ld: the next save fails: %s", n, err.msg);
             }
     }
@@ -238,20 +237,20 @@ static void test_kill(void **state) {
         for (long n = 1; n <= total; n++) {
             bt_err err = BT_ERR_INIT;
             int status = 0;
-            begin(10);
+            begin_with_checkpoint(10);
             fflush(NULL);
             pid_t child = fork();
             if (child == 0) {
                 kind = KILL;
                 countdown = n;
-                (void)!save(steps[s], &err);
+                (void)!save_step_now(steps[s], &err);
                 _exit(0);
             }
             waitpid(child, &status, 0);
             assert_true(WIFSIGNALED(status));
-            fresh += load() == steps[s];
+            fresh += load_newest() == steps[s];
             if (bt_ckpt_begin(dir, 1, &err) != BT_OK) fail_msg("%s", err.msg);
-            if (leftovers())
+            if (count_leftovers())
                 fail_msg("killed at call %ld: the next attempt leaves a half-written folder", n);
         }
         /* The commit is one of the last calls. */
@@ -266,7 +265,7 @@ static int lose_unsynced(const char *path, const struct stat *st, int type, stru
     return 0;
 }
 
-/* The kernel may write names before data: all renames survive, data without fsync do not. */
+/* The kernel may write names before data: all renames survive a power cut, data without fsync do not. */
 static void test_power_cut(void **state) {
     (void)state;
     const int64_t steps[] = {20, 10};
@@ -277,7 +276,7 @@ static void test_power_cut(void **state) {
         const long total = count_calls(steps[s]);
         for (long n = 1; n <= total + 1; n++) {
             int status = 0;
-            begin(10);
+            begin_with_checkpoint(10);
             memset(files, 0, MAX_FILES * sizeof *files);
             fflush(NULL);
             pid_t child = fork();
@@ -285,13 +284,13 @@ static void test_power_cut(void **state) {
                 bt_err err = BT_ERR_INIT;
                 kind = KILL;
                 countdown = n;
-                (void)!save(steps[s], &err);
+                (void)!save_step_now(steps[s], &err);
                 _exit(0);
             }
             waitpid(child, &status, 0);
             assert_true(n > total ? WIFEXITED(status) : WIFSIGNALED(status));
             assert_int_equal(nftw(dir, lose_unsynced, 8, FTW_PHYS), 0);
-            const int64_t newest = load();
+            const int64_t newest = load_newest();
             /* The save was acknowledged, so it must survive. */
             if (n > total) assert_int_equal(newest, steps[s]);
         }
@@ -301,7 +300,7 @@ static void test_power_cut(void **state) {
 }
 
 int main(void) {
-    /* The folder is in memory where possible, because thousands of fsync calls are slow. */
+    /* The folder is in memory if possible, because thousands of fsync calls are slow. */
     strcpy(dir,
            access("/dev/shm", W_OK) == 0 ? "/dev/shm/bt-faults-XXXXXX" : "/tmp/bt-faults-XXXXXX");
     if (!mkdtemp(dir)) return 1;
@@ -310,6 +309,6 @@ int main(void) {
     int rc = cmocka_run_group_tests_name("training waits", tests, NULL, NULL);
     beside = true;
     rc += cmocka_run_group_tests_name("beside training", tests, NULL, NULL);
-    wipe();
+    remove_all();
     return rc;
 }

@@ -1,6 +1,6 @@
-/* test_source.c - assembling slices from sections: random divisions of a tensor into sections and random
- * slices, contiguous and in blocks of columns, compared with a plain search of every element; errors for
- * missing elements and wrong shapes or types; each section is read once. */
+/* test_source.c - slices are assembled from sections: random divisions of a tensor into sections and random slices,
+ * contiguous and in blocks of columns, compared with a plain search of every element; errors for missing elements and
+ * wrong shapes or types; each section is read once. */
 #include "engine/ckpt/section_source.h"
 #include "tests/engine/ckpt/ckpt_world.h"
 #include "tests/message.h"
@@ -8,7 +8,7 @@
 enum { ELEMS = 120, MOST_SECTIONS = 40, DRAWS = 3000 };
 
 static uint64_t drawn;
-static uint64_t draw(uint64_t below) { return bt_rng_u64(5, 1, drawn++) % below; }
+static uint64_t draw_under(uint64_t below) { return bt_rng_u64(5, 1, drawn++) % below; }
 
 typedef struct fake_source {
     ckpt_source from; /* must be the first member */
@@ -31,8 +31,8 @@ static bt_code fake_read(ckpt_source *from, const ckpt_section *s, void *out, bt
     return BT_OK;
 }
 
-static void add(fake_source *f, const char *tensor, const char *state, uint64_t first,
-                uint64_t count, uint32_t width, uint32_t stride) {
+static void add_section(fake_source *f, const char *tensor, const char *state, uint64_t first,
+                        uint64_t count, uint32_t width, uint32_t stride) {
     ckpt_section *s = &f->sections[f->from.n];
     assert_true(f->from.n < MOST_SECTIONS);
     memset(s, 0, sizeof *s);
@@ -45,44 +45,44 @@ static void add(fake_source *f, const char *tensor, const char *state, uint64_t 
     s->data_offset = f->from.n++;
 }
 
-static void begin(fake_source *f) {
+static void begin_source(fake_source *f) {
     memset(f, 0, sizeof *f);
     f->from.name = "fake";
     f->from.read = fake_read;
     f->from.sections = f->sections;
 }
 
-static void done(fake_source *f) {
-    f->from.sections = NULL; /* The array is not from malloc. */
+static void finish_source(fake_source *f) {
+    f->from.sections = NULL; /* The array was not allocated by malloc. */
     ckpt_source_release(&f->from);
     assert_null(f->from.scratch);
 }
 
-/* Divides the whole tensor into blocks of columns with one stride, or into contiguous ranges; some parts are
- * left out. */
+/* Divides the whole tensor into blocks of columns with one stride, or into contiguous ranges, and omits some parts. */
 static void draw_sections(fake_source *f, bool has[ELEMS]) {
-    const uint64_t leave_out = draw(4) ? 1000 : 4; /* One part of this number is left out. */
+    const uint64_t leave_out = draw_under(4) ? 1000 : 4; /* one part of this number is omitted */
     memset(has, 0, ELEMS);
-    add(f, "a", "weight", 0, 10, 0, 0); /* names that are adjacent in sorted order */
-    add(f, "w", "exp_avg", 0, ELEMS, 0, 0);
-    add(f, "w", "weight2", 0, ELEMS, 0, 0);
-    add(f, "x", "weight", 0, ELEMS, 0, 0);
+    add_section(f, "a", "weight", 0, 10, 0, 0); /* names that are adjacent in sorted order */
+    add_section(f, "w", "exp_avg", 0, ELEMS, 0, 0);
+    add_section(f, "w", "weight2", 0, ELEMS, 0, 0);
+    add_section(f, "x", "weight", 0, ELEMS, 0, 0);
     const size_t first = f->from.n;
-    if (draw(2)) {
+    if (draw_under(2)) {
         static const uint32_t strides[] = {6, 8, 10, 12, 20, 30};
-        const uint32_t stride = strides[draw(6)], rows = ELEMS / stride;
+        const uint32_t stride = strides[draw_under(6)], rows = ELEMS / stride;
         for (uint32_t at = 0, w; at < stride; at += w) {
-            w = 1 + (uint32_t)draw(stride - at);
+            w = 1 + (uint32_t)draw_under(stride - at);
             for (uint32_t row = 0, n; row < rows; row += n) {
-                n = 1 + (uint32_t)draw(rows - row);
-                if (f->from.n < MOST_SECTIONS && draw(leave_out) != 1)
-                    add(f, "w", "weight", at + (uint64_t)row * stride, (uint64_t)n * w, w, stride);
+                n = 1 + (uint32_t)draw_under(rows - row);
+                if (f->from.n < MOST_SECTIONS && draw_under(leave_out) != 1)
+                    add_section(f, "w", "weight", at + (uint64_t)row * stride, (uint64_t)n * w, w,
+                                stride);
             }
         }
     } else {
         for (uint64_t at = 0, n; at < ELEMS; at += n) {
-            n = 1 + draw(ELEMS - at < 30 ? ELEMS - at : 30);
-            if (draw(leave_out) != 1) add(f, "w", "weight", at, n, 0, 0);
+            n = 1 + draw_under(ELEMS - at < 30 ? ELEMS - at : 30);
+            if (draw_under(leave_out) != 1) add_section(f, "w", "weight", at, n, 0, 0);
         }
     }
     for (size_t k = first; k < f->from.n; k++)
@@ -92,15 +92,15 @@ static void draw_sections(fake_source *f, bool has[ELEMS]) {
 
 static bt_ckpt_slice draw_slice(float *x) {
     bt_ckpt_slice s = {"w", "weight", ELEMS, 0, 0, x, 0, 0, BT_CKPT_F32, false};
-    if (draw(2)) {
-        s.first = draw(ELEMS);
-        s.count = 1 + draw(ELEMS - s.first);
+    if (draw_under(2)) {
+        s.first = draw_under(ELEMS);
+        s.count = 1 + draw_under(ELEMS - s.first);
         return s;
     }
-    s.stride = 1 + (uint32_t)draw(30);
-    s.width = 1 + (uint32_t)draw(s.stride);
-    s.first = draw(ELEMS - s.width + 1);
-    s.count = s.width * (1 + draw((ELEMS - s.first - s.width) / s.stride + 1));
+    s.stride = 1 + (uint32_t)draw_under(30);
+    s.width = 1 + (uint32_t)draw_under(s.stride);
+    s.first = draw_under(ELEMS - s.width + 1);
+    s.count = s.width * (1 + draw_under((ELEMS - s.first - s.width) / s.stride + 1));
     return s;
 }
 
@@ -112,7 +112,7 @@ static void drawn_slices_of_drawn_sections(void **state) {
         bool has[ELEMS];
         float x[ELEMS + 1];
         bt_err err = BT_ERR_INIT;
-        begin(&f);
+        begin_source(&f);
         draw_sections(&f, has);
         ckpt_source_sort(&f.from);
         for (size_t k = 1; k < f.from.n; k++) {
@@ -122,7 +122,7 @@ static void drawn_slices_of_drawn_sections(void **state) {
             assert_true(d < 0 || (d == 0 && a->first < b->first));
         }
         for (int again = 0; again < 3;
-             again++) { /* The scratch memory still contains the last section. */
+             again++) { /* the second time the scratch memory still contains the last section */
             const bt_ckpt_slice want = draw_slice(x);
             const section_head at = {
                 .first = want.first, .width = want.width, .stride = want.stride};
@@ -148,20 +148,19 @@ static void drawn_slices_of_drawn_sections(void **state) {
                      (int)found, (int)want.count);
             assert_string_equal(err.msg, says);
         }
-        done(&f);
+        finish_source(&f);
     }
     assert_true(whole > DRAWS && partly > DRAWS / 20 && none > DRAWS / 100);
 }
 
-/* Only sections with requested elements are read, and a section that was read for one part is not read
- * again. */
+/* Only sections with requested elements are read, each of them once. */
 static void sections_are_read_once(void **state) {
     (void)state;
     fake_source f;
     float x[ELEMS];
     bt_err err = BT_ERR_INIT;
-    begin(&f);
-    for (uint64_t at = 0; at < ELEMS; at += 30) add(&f, "w", "weight", at, 30, 0, 0);
+    begin_source(&f);
+    for (uint64_t at = 0; at < ELEMS; at += 30) add_section(&f, "w", "weight", at, 30, 0, 0);
     ckpt_source_sort(&f.from);
     bt_ckpt_slice want = {"w", "weight", ELEMS, 40, 10, x, 0, 0, BT_CKPT_F32, false};
     for (int k = 0; k < 2; k++, want.first = 52, want.count = 8)
@@ -189,18 +188,18 @@ static void sections_are_read_once(void **state) {
     want.first = 61, want.count = 2;
     check_ok(ckpt_source_fill(&f.from, &want, &err), &err);
     assert_true(x[0] == 61 && f.reads[2] == 3);
-    done(&f);
+    finish_source(&f);
 }
 
-/* An absent optional tensor becomes zeros; a partially present one is an error. */
+/* An absent optional tensor becomes zeros; one that is partly present is an error. */
 static void absent_tensors(void **state) {
     (void)state;
     fake_source f;
     float x[ELEMS];
     char name[80];
     bt_err err = BT_ERR_INIT;
-    begin(&f);
-    add(&f, "w", "weight", 0, 50, 0, 0);
+    begin_source(&f);
+    add_section(&f, "w", "weight", 0, 50, 0, 0);
     ckpt_source_sort(&f.from);
     bt_ckpt_slice want = {"w", "exp_avg", ELEMS, 5, 20, x, 0, 0, BT_CKPT_F32, true};
     for (int i = 0; i < ELEMS; i++) x[i] = 7;
@@ -216,7 +215,7 @@ static void absent_tensors(void **state) {
     want.first = 0, want.tensor_elems = ELEMS - 1;
     assert_int_equal(ckpt_source_fill(&f.from, &want, &err), BT_FORMAT);
     message_has(err.msg, "'w' of checkpoint 'fake' has 120 elements");
-    /* Names that no section can have. */
+    /* No section can have these names. */
     for (int of_state = 0; of_state < 2; of_state++) {
         const size_t n = of_state ? 32 : 56;
         memset(name, 'w', n);
@@ -237,12 +236,12 @@ static void absent_tensors(void **state) {
         assert_false(ckpt_source_touches(&f.from, &want));
         check_ok(ckpt_source_fill(&f.from, &want, &err), &err);
     }
-    done(&f);
-    begin(&f); /* an empty slice */
+    finish_source(&f);
+    begin_source(&f); /* An empty slice is accepted. */
     want.optional = false;
     assert_false(ckpt_source_touches(&f.from, &want));
     assert_int_equal(ckpt_source_fill(&f.from, &want, &err), BT_FORMAT);
-    done(&f);
+    finish_source(&f);
 }
 
 /* Elements of another numeric type are converted; bytes are not. */
@@ -256,8 +255,8 @@ static void types_are_converted(void **state) {
         float plain[ELEMS];
         bt_moment_form form;
         bt_err err = BT_ERR_INIT;
-        begin(&f);
-        add(&f, "w", "weight", 0, ELEMS, 0, 0);
+        begin_source(&f);
+        add_section(&f, "w", "weight", 0, ELEMS, 0, 0);
         const size_t bytes = bt_ckpt_type_bytes(types[k]);
         for (int cut = 0; cut < 2; cut++) {
             const uint64_t first = cut ? 7 : 0, count = cut ? 50 : ELEMS;
@@ -278,7 +277,7 @@ static void types_are_converted(void **state) {
             assert_memory_equal(x, want_x, sizeof x);
             assert_true(x[count * bytes - 1] != 0x5a || types[k] != BT_CKPT_F32);
         }
-        done(&f);
+        finish_source(&f);
     }
 }
 

@@ -1,9 +1,9 @@
-/* The registry of state: each row survives a restart; a row that is absent from a checkpoint starts with its
- * default; text that is not a JSON object is refused. */
+/* The registry of state that checkpoints save: each row survives a restart; a row that is absent from a checkpoint gets
+ * its default; text that is not a JSON object is refused. */
 #include "engine/ckpt/state.h"
 #include "tests/engine/ckpt/ckpt_world.h"
 
-typedef struct owner { /* an owner of state */
+typedef struct owner {
     int64_t count;
     double rate;
     float array[4];
@@ -43,7 +43,6 @@ static bt_state registry_of(owner *o, const char *name) {
     return s;
 }
 
-/* Each row survives; a row that is absent from the checkpoint starts with its default. */
 static void test_registry(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -83,7 +82,7 @@ static void test_registry(void **state) {
     bt_text_release(&bad);
 }
 
-typedef struct seen { /* values that a row received */
+typedef struct seen { /* the values that a row received */
     int64_t ints[4], n_ints, whole;
     double real;
     bool yes;
@@ -101,8 +100,8 @@ static void read_seen_values(void *ctx, const bt_state_values *v) {
              bt_state_text(v, "text") ? bt_state_text(v, "text") : "none");
 }
 
-/* Values of each type; a missing value or one of another type becomes the default; of a long list the last
- * entries are kept. */
+/* A missing value, or one of another type, becomes the default; of a list that is too long the last entries are
+ * kept. */
 static void values_of_any_type(void **state) {
     (void)state;
     static const struct {
@@ -144,7 +143,7 @@ static void one_and_none(void *ctx, bt_state_use use, bt_slices *out) {
         bt_slices_add(out, &(bt_ckpt_slice){.tensor = ctx, .state = "mine", .count = count});
 }
 
-/* An empty slice is dropped, and the list starts anew whatever it contained. */
+/* An empty slice is dropped, and the list is built anew whatever it contained. */
 static void slices_without_elements_are_dropped(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -188,7 +187,7 @@ static void a_full_registry(void **state) {
     check_ok(bt_state_load_values(&t, &values, &err), &err);
     assert_memory_equal(in, out, sizeof in);
     bt_text_clear(&values);
-    check_ok(bt_state_save_values(&t, &values, &err), &err); /* No row saves anything. */
+    check_ok(bt_state_save_values(&t, &values, &err), &err); /* No row has anything to save. */
     assert_string_equal(bt_text_str(&values), "{}");
     bt_text_release(&values);
     check_ok(bt_state_slices(&s, BT_STATE_SAVE, &slices, &err), &err);

@@ -1,5 +1,4 @@
-/* settled.h - for tests of settings: parses arguments as `train` does and resolves them for a number of
- * ranks. */
+/* settled.h - for tests of settings: parses arguments as `train` does and resolves them for a number of ranks. */
 #ifndef BT_TESTS_ENGINE_CONFIG_SETTLED_H
 #define BT_TESTS_ENGINE_CONFIG_SETTLED_H
 
@@ -27,12 +26,14 @@ static inline bt_code read_words(const char *const *words) {
 }
 #define READ(...) read_words((const char *const[]){__VA_ARGS__, NULL})
 
-static inline bt_code settle(int world, const char *const *words) {
+static inline bt_code settle_settings(int world, const char *const *words) {
     BT_TRY(read_words(words));
     return bt_run_cfg_resolve_opts(&o, &c, world, &err);
 }
-#define SETTLE(world, ...) settle(world, (const char *const[]){__VA_ARGS__, NULL})
+#define SETTLE(world, ...) settle_settings(world, (const char *const[]){__VA_ARGS__, NULL})
 
-static inline const char *where(const char *key) { return o.where[bt_opt_find(o.table, o.n, key)]; }
+static inline const char *origin_of_setting(const char *key) {
+    return o.where[bt_opt_find(o.table, o.n, key)];
+}
 
 #endif

@@ -1,4 +1,4 @@
-/* test_environment.c - known variables BITRAIN_*, suggestions for unknown ones, in every locale. */
+/* test_environment.c - known variables BITRAIN_*, and suggestions for unknown ones, in every locale. */
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>

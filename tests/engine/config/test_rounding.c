@@ -1,10 +1,11 @@
-/* test_rounding.c - which matrix products use int8 by default. */
+/* test_rounding.c - the matrix products that use int8 by default. */
 #include "engine/config/agree/job_agreement.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "tests/engine/config/settled.h"
 
-/* int8 gradients are used where they are faster, never with an explicit precision or layers without codes. */
+/* int8 gradients are used on processors where they are faster, but not with an explicit precision or in layers without
+ * ternary codes. */
 static void test_gradients(void **state) {
     (void)state;
     const bt_cpu *cpu = bt_cpu_get();
@@ -23,7 +24,7 @@ static void test_gradients(void **state) {
         assert_int_equal(bt_kernels_int8_pays(isas[i].isa), isas[i].vectors);
         assert_int_equal(SETTLE(1, "--isa", isas[i].isa), BT_OK);
         assert_int_equal(c.train.grad, isas[i].vectors ? BT_GRAD_INT8 : BT_GRAD_FLOAT);
-        assert_string_equal(where("train.grad"), "auto");
+        assert_string_equal(origin_of_setting("train.grad"), "auto");
     }
     const char *const exact[][4] = {{"--precision", "fp32"},
                                     {"--precision", "fp16"},
@@ -41,8 +42,8 @@ static void test_gradients(void **state) {
     assert_int_equal(c.train.attention, BT_ATTENTION_INT8);
 }
 
-/* int8 attention is used for text with int8 gradients on processors with VNNI and without bf16 products,
- * never with an explicit float format. */
+/* int8 attention is used for text with int8 gradients, on processors with VNNI and without bf16 products, but not with
+ * an explicit float format. */
 static void test_attention(void **state) {
     (void)state;
     const bt_cpu *cpu = bt_cpu_found();
@@ -62,7 +63,7 @@ static void test_attention(void **state) {
         const bool pays = bt_kernels_int8_attention_pays(isas[k]);
         assert_int_equal(SETTLE(1, "--isa", isas[k]), BT_OK);
         assert_int_equal(c.train.attention, pays ? BT_ATTENTION_INT8 : BT_ATTENTION_FLOAT);
-        assert_string_equal(where("train.attention"), "auto");
+        assert_string_equal(origin_of_setting("train.attention"), "auto");
         const char *const floats[][4] = {{"--set", "train.attention=float"},
                                          {"--grad", "float"},
                                          {"--precision", "fp32"},
@@ -78,10 +79,10 @@ static void test_attention(void **state) {
     }
 }
 
-/* The common choice of all ranks, from the choice of each. */
+/* All ranks use int8 attention only if each of them would. */
 static void test_attention_of_all_ranks(void **state) {
     (void)state;
-    /* Int8 attention is slower than float on another rank of the job `some`. */
+    /* In `some`, int8 attention is slower than float on another rank. */
     const bt_isa_agreement all = {.isa = "avx2", .int8_attention = true}, some = {.isa = "avx2"};
     const struct {
         const bt_isa_agreement *job;
@@ -94,7 +95,7 @@ static void test_attention_of_all_ranks(void **state) {
         assert_int_equal(SETTLE(1, "--grad", "int8"), BT_OK);
         c.train.attention = cases[i].given;
         bt_isa_agreement_apply(cases[i].job, &c);
-        /* Resolving again, as for another number of ranks, changes nothing. */
+        /* Resolving the settings again, as for another number of ranks, does not change them. */
         for (int k = 0; k < 2; k++) assert_int_equal(bt_run_cfg_resolve(&c, 1, &err), BT_OK);
         assert_string_equal(c.launch.isa, "avx2");
         if (c.train.attention != cases[i].taken) fail_msg("case %zu", i);

@@ -1,4 +1,4 @@
-/* The settings as a text, which checkpoints keep and ranks receive: every value is read back as it was. */
+/* The settings as text, which checkpoints contain and ranks receive: every value is restored. */
 #include "settled.h"
 
 static bt_run_cfg back;
@@ -29,12 +29,11 @@ static void test_every_value(void **state) {
     assert_true(back.alert.bell);
     assert_int_equal(back.mesh.dp_shard, 2);
     assert_int_equal(back.launch.threads, c.launch.threads);
-    /* Resolving them again changes nothing. */
+    /* Resolving them again does not change them. */
     assert_int_equal(bt_run_cfg_resolve(&back, 2, &err), BT_OK);
     bt_text_clear(&again);
     bt_run_cfg_texts(&back, &again);
     assert_string_equal(bt_text_str(&again), bt_text_str(&texts));
-    /* The text is one line. */
     assert_null(strchr(bt_text_str(&texts), '\n'));
     bt_text_release(&again);
     bt_text_release(&texts);

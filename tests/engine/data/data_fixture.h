@@ -1,5 +1,4 @@
-/* data_fixture.h - temporary folders and files, and a loader configuration, for the tests of
- * engine/data. */
+/* data_fixture.h - temporary folders and files, and the configuration of a loader, for the tests of engine/data. */
 #ifndef BT_TESTS_DATA_FIXTURE_H
 #define BT_TESTS_DATA_FIXTURE_H
 
@@ -38,7 +37,7 @@ static inline int fixture_teardown(void **state) {
     return nftw(fixture_dir, fixture_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The result is one of eight rotating buffers. */
+/* The result is valid until seven more calls. */
 static inline const char *fixture_path(const char *name) {
     static char ring[8][256];
     static unsigned turn;
@@ -60,7 +59,7 @@ static inline const char *fixture_text(const char *name, const char *text) {
     return fixture_write(name, text, strlen(text));
 }
 
-/* Returns English-like text of n bytes (words, blanks, lines), which depends on n only. */
+/* Returns English-like text of n bytes (words, blanks, lines), which depends only on n. */
 static inline char *fixture_prose(size_t n) {
     static const char *const words[] = {"the",   "light", "and",     "darkness", "was",
                                         "upon",  "face",  "of",      "waters",   "earth,",

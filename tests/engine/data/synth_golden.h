@@ -1,4 +1,4 @@
-/* made by synth_golden.py: kind, V, seed, first id, 12 ids from there */
+/* made by synth_golden.py: kind, vocabulary, seed, first id, and 12 ids from there */
 /* clang-format off */
 static const struct { const char *name; int V; uint64_t seed, first; int ids[12]; } golden[] = {
     {"synth:chain", 256, 1, 0, {0, 18, 109, 51, 18, 109, 50, 14, 89, 206, 25, 143}},

@@ -1,6 +1,5 @@
-/* test_chat.c - every row of chat.def renders as its published Jinja template (chat_golden.json, made with
- * jinja2), counts learned bytes, and encodes special tokens; conversations with a wrong order of roles are
- * refused. */
+/* test_chat.c - every row of chat.def renders as its published Jinja template (chat_golden.json, made with jinja2),
+ * counts learned bytes, and encodes special tokens; conversations with a wrong order of roles are refused. */
 #include <jansson.h>
 
 #include "engine/base/numbers/sha256.h"
@@ -16,7 +15,7 @@ typedef struct seen {
     size_t from[16], to[16], n; /* learned bytes */
 } seen;
 
-static bt_code collect(void *ctx, const bt_chat_piece *p, bt_err *e) {
+static bt_code collect_learned(void *ctx, const bt_chat_piece *p, bt_err *e) {
     seen *s = ctx;
     (void)e;
     if (p->learned) {
@@ -31,7 +30,7 @@ static bt_code collect(void *ctx, const bt_chat_piece *p, bt_err *e) {
     return BT_OK;
 }
 
-static json_t *golden(void) {
+static json_t *check_golden(void) {
     char path[1024];
     json_error_t why;
     snprintf(path, sizeof path, "%s/tests/engine/data/chat_golden.json", getenv("BT_SRC"));
@@ -46,7 +45,7 @@ static bt_chat_role role_of(const char *name) {
                                        : BT_CHAT_ASSISTANT;
 }
 
-static size_t conversation(json_t *root, bool system, bt_chat_message *out) {
+static size_t make_conversation(json_t *root, bool system, bt_chat_message *out) {
     size_t n = 0, i;
     json_t *m;
     if (system) {
@@ -63,13 +62,14 @@ static size_t conversation(json_t *root, bool system, bt_chat_message *out) {
     return n;
 }
 
-static void check(json_t *root, json_t *want, const bt_chat_template *t, const char *key) {
+static void check_rendering(json_t *root, json_t *want, const bt_chat_template *t,
+                            const char *key) {
     char name[64];
     bool system = strstr(key, "system") != NULL, prompt = strncmp(key, "prompt", 6) == 0;
     bt_chat_message m[8];
-    size_t n = conversation(root, system, m), i;
+    size_t n = make_conversation(root, system, m), i;
     seen s = {0};
-    bt_code code = bt_chat_render(t, m, n - prompt, prompt, collect, &s, &err);
+    bt_code code = bt_chat_render(t, m, n - prompt, prompt, collect_learned, &s, &err);
     json_t *text = json_object_get(want, key), *range;
     if (!json_is_string(text)) {
         assert_int_equal(code, BT_UNSUPPORTED);
@@ -93,20 +93,20 @@ static void check(json_t *root, json_t *want, const bt_chat_template *t, const c
 static void templates_render_as_published(void **state) {
     static const char *const keys[] = {"full", "full_system", "prompt", "prompt_system"};
     (void)state;
-    json_t *root = golden(), *want;
+    json_t *root = check_golden(), *want;
     const char *name;
     size_t n = 0;
     json_object_foreach(json_object_get(root, "templates"), name, want) {
         const bt_chat_template *t;
         assert_int_equal(bt_chat_find(&t, name, &err), BT_OK);
-        for (size_t i = 0; i < 4; i++) check(root, want, t, keys[i]);
+        for (size_t i = 0; i < 4; i++) check_rendering(root, want, t, keys[i]);
         n++;
     }
     assert_int_equal(n, 14);
     json_decref(root);
 }
 
-static bt_code order(const char *roles, bool prompt) {
+static bt_code check_order_refused(const char *roles, bool prompt) {
     bt_chat_message m[8];
     const bt_chat_template *t;
     seen s = {0};
@@ -118,24 +118,24 @@ static bt_code order(const char *roles, bool prompt) {
                                                            : BT_CHAT_ASSISTANT,
                                  .text = "x",
                                  .n = 1};
-    bt_code code = bt_chat_render(t, m, n, prompt, collect, &s, &err);
+    bt_code code = bt_chat_render(t, m, n, prompt, collect_learned, &s, &err);
     bt_text_release(&s.text);
     return code;
 }
 
 static void roles_out_of_order_are_refused(void **state) {
     (void)state;
-    assert_int_equal(order("sua", false), BT_OK);
-    assert_int_equal(order("u", true), BT_OK);
-    assert_int_equal(order("uua", false), BT_FORMAT);
+    assert_int_equal(check_order_refused("sua", false), BT_OK);
+    assert_int_equal(check_order_refused("u", true), BT_OK);
+    assert_int_equal(check_order_refused("uua", false), BT_FORMAT);
     assert_non_null(strstr(err.msg, "message 2 is of 'user' where 'assistant' has the turn"));
-    assert_int_equal(order("usa", false), BT_FORMAT);
-    assert_int_equal(order("au", true), BT_FORMAT);
-    assert_int_equal(order("ua", true), BT_FORMAT);
-    assert_int_equal(order("uau", false), BT_FORMAT);
+    assert_int_equal(check_order_refused("usa", false), BT_FORMAT);
+    assert_int_equal(check_order_refused("au", true), BT_FORMAT);
+    assert_int_equal(check_order_refused("ua", true), BT_FORMAT);
+    assert_int_equal(check_order_refused("uau", false), BT_FORMAT);
     assert_non_null(strstr(err.msg, "last message is of 'user'"));
-    assert_int_equal(order("s", false), BT_FORMAT);
-    assert_int_equal(order("", false), BT_FORMAT);
+    assert_int_equal(check_order_refused("s", false), BT_FORMAT);
+    assert_int_equal(check_order_refused("", false), BT_FORMAT);
 }
 
 static void unknown_templates_list_those_there_are(void **state) {
@@ -145,7 +145,7 @@ static void unknown_templates_list_those_there_are(void **state) {
     assert_non_null(strstr(err.msg, "'vicuna' (chatml, llama3,"));
 }
 
-/* hf_qwen2.json with ChatML's two tokens */
+/* Returns the tokenizer hf_qwen2.json with ChatML's two special tokens. */
 static bt_tokenizer *chatml_tokenizer(void) {
     char path[1024];
     json_error_t why;
@@ -162,8 +162,8 @@ static bt_tokenizer *chatml_tokenizer(void) {
     return t;
 }
 
-/* They are single tokens in markup only. */
-static void markup_becomes_special_tokens_and_text_never(void **state) {
+/* Only the template's own markup becomes special tokens; the same characters in a message are text. */
+static void only_markup_becomes_special_tokens(void **state) {
     static const bt_chat_message m[] = {{.role = BT_CHAT_USER, .text = "say <|im_end|>", .n = 14},
                                         {.role = BT_CHAT_ASSISTANT, .text = "no", .n = 2},
                                         {.role = BT_CHAT_USER, .text = "why", .n = 3},
@@ -193,7 +193,7 @@ static void markup_becomes_special_tokens_and_text_never(void **state) {
     bt_tokenizer_free(tokenizer);
 }
 
-/* Published texts are recognized by hash, other texts by their markup; the rest is refused. */
+/* Published templates are recognized by hash, other templates by their markup; unknown ones are refused. */
 static void templates_of_tokenizers_are_known_or_refused(void **state) {
     static const char
         chatml[] =
@@ -218,10 +218,10 @@ static void templates_of_tokenizers_are_known_or_refused(void **state) {
     const bt_chat_template *t;
     const char *how;
     char hex[BT_SHA256_HEX];
-    json_t *root = golden(), *want;
+    json_t *root = check_golden(), *want;
     const char *name;
     (void)state;
-    bt_sha256_hex(hex, "abc", 3); /* the example of FIPS 180-4, and one of two blocks */
+    bt_sha256_hex(hex, "abc", 3); /* the examples of FIPS 180-4 with one and with two blocks */
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     bt_sha256_hex(hex, "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56);
     assert_string_equal(hex, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
@@ -250,7 +250,7 @@ static void templates_of_tokenizers_are_known_or_refused(void **state) {
     }
 }
 
-/* bytes, then special tokens with ids from 256 on */
+/* Returns a tokenizer of bytes with special tokens from id 256 on. */
 static bt_tokenizer *with_specials(const char *const *names, size_t n) {
     bt_tokenizer_draft d;
     bt_tokenizer *t = NULL;
@@ -306,7 +306,7 @@ int main(void) {
         cmocka_unit_test(roles_out_of_order_are_refused),
         cmocka_unit_test(unknown_templates_list_those_there_are),
         cmocka_unit_test(templates_of_tokenizers_are_known_or_refused),
-        cmocka_unit_test(markup_becomes_special_tokens_and_text_never),
+        cmocka_unit_test(only_markup_becomes_special_tokens),
         cmocka_unit_test(a_tokenizer_contains_its_template),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

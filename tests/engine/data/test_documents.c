@@ -1,5 +1,5 @@
-/* documents: pieces join to the file, cuts are at the documented places, valid and invalid JSONL lines,
- * binary files. */
+/* test_documents.c - documents read from files: joined pieces equal the file, long texts are cut at the documented
+ * places, valid and invalid JSONL lines, binary files. */
 #include "tests/engine/data/data_fixture.h"
 
 #include <fcntl.h>
@@ -78,7 +78,7 @@ static void long_words_are_cut_between_characters(void **state) {
     char *s = malloc(3 * N + 1);
     bt_documents *d;
     bt_piece p;
-    s[0] = 'x'; /* shifts the text so that a character crosses the megabyte */
+    s[0] = 'x'; /* shifts the text so that a character crosses the limit of a megabyte */
     for (size_t i = 0; i < N; i++) memcpy(s + 1 + 3 * i, "\xe6\x88\x91", 3);
     bt_source f = source_of(fixture_write("cjk.txt", s, 3 * N + 1), BT_SOURCE_TEXT);
     assert_int_equal(bt_documents_open(&d, &f, 1, "", NULL), BT_OK);
@@ -92,7 +92,7 @@ static void long_words_are_cut_between_characters(void **state) {
     free(s);
 }
 
-static void cuts(void **state) {
+static void long_texts_are_cut_at_the_documented_places(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -125,7 +125,7 @@ static void cuts(void **state) {
                      bt_text_cut(cases[i].text, strlen(cases[i].text)), cases[i].cut);
 }
 
-static void utf8(void **state) {
+static void lengths_of_valid_utf8_characters(void **state) {
     (void)state;
     static const struct {
         const char *s;
@@ -338,7 +338,7 @@ static void a_list_of_objects_is_rows(void **state) {
     }
 }
 
-/* rows longer than a piece, and lists longer than the buffer */
+/* The rows are longer than a piece, and the lists longer than the buffer. */
 static void long_lists_are_read(void **state) {
     (void)state;
     enum { N = 3000000 };
@@ -392,7 +392,7 @@ static void notes_of(const char *name, bt_source_kind kind, const char *text, co
     bt_documents_close(d);
 }
 
-/* At most this number of rows is read from each file, and the rest of a file may be anything. */
+/* At most this number of rows is read from each file; whatever follows is ignored. */
 static void rows_are_limited(void **state) {
     (void)state;
     static const char *const texts[] = {
@@ -470,7 +470,7 @@ static void binary_files_are_refused(void **state) {
         {"PK\x03\x04\x08\0\0x/data.pkl", 17, "a PyTorch checkpoint"},
         {"\x80\x04\x95\0", 4, "a Python pickle"},
         {"\x30\x06\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
-        /* safetensors headers of 640, 35615 and 65279 bytes begin like a pickle, gzip and UTF-16 */
+        /* safetensors headers of 640, 35615 and 65279 bytes begin like a pickle, gzip and UTF-16 file */
         {"\x80\x02\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
         {"\x1f\x8b\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
         {"\xff\xfe\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
@@ -496,7 +496,7 @@ static void binary_files_are_refused(void **state) {
     bt_source archive = source_of(fixture_write("a.txt", tar, sizeof tar), BT_SOURCE_TEXT);
     assert_int_equal(read_all(&archive, 1, "", false, &r), BT_FORMAT);
     assert_non_null(strstr(r.err.msg, "tar -xf"));
-    /* Text may begin like another kind of file. */
+    /* A text that begins with the letters of a binary format is text. */
     archive = source_of(fixture_text("a.txt", "PAR1 and ORC are words; BZh too\n"), BT_SOURCE_TEXT);
     assert_int_equal(read_all(&archive, 1, "", false, &r), BT_OK);
     bt_text_release(&r.all);
@@ -528,8 +528,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_files_are_read_completely),
         cmocka_unit_test(long_words_are_cut_between_characters),
-        cmocka_unit_test(cuts),
-        cmocka_unit_test(utf8),
+        cmocka_unit_test(long_texts_are_cut_at_the_documented_places),
+        cmocka_unit_test(lengths_of_valid_utf8_characters),
         cmocka_unit_test(byte_order_marks_are_removed),
         cmocka_unit_test(json_lines),
         cmocka_unit_test(long_json_lines),

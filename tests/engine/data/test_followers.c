@@ -1,4 +1,4 @@
-/* Counts of which token follows which, compared with a plain count over an epoch. */
+/* Counts of pairs of consecutive tokens, compared with a plain count over an epoch. */
 #include "tests/engine/data/data_fixture.h"
 
 #include "engine/data/shards/followers.h"
@@ -24,7 +24,7 @@ static void count_epoch(const bt_loader_cfg *cfg) {
     bt_loader_close(l);
 }
 
-static void check(const bt_loader_cfg *cfg) {
+static void check_counts(const bt_loader_cfg *cfg) {
     bt_followers f;
     bt_err err = BT_ERR_INIT;
     if (bt_followers_count(&f, cfg, &err) != BT_OK) fail_msg("%s", err.msg);
@@ -46,18 +46,19 @@ static void check(const bt_loader_cfg *cfg) {
     assert_null(f.at);
 }
 
-/* The count does not depend on the layout or on where the run resumes, also for an odd number of sequences. */
+/* The count depends neither on the layout nor on the step at which the run resumes, also for an odd number of
+ * sequences. */
 static void an_epoch_is_counted(void **state) {
     (void)state;
     char *text = fixture_prose(20011);
     bt_loader_cfg cfg = fixture_cfg(fixture_text("text.txt", text));
-    check(&cfg);
+    check_counts(&cfg);
     cfg.B = 3;
     cfg.first_step = 7;
     cfg.sequences_per_step = 12;
     cfg.first_sequence = 6;
     cfg.n_sequences = 6;
-    check(&cfg);
+    check_counts(&cfg);
     free(text);
 }
 
@@ -70,7 +71,7 @@ static void documents_are_counted_apart(void **state) {
     cfg.packing = BT_PACKING_DOCUMENTS;
     cfg.too_long = BT_TOO_LONG_TRUNCATE;
     cfg.T = 32;
-    check(&cfg);
+    check_counts(&cfg);
     free(text);
 }
 

@@ -1,7 +1,7 @@
-/* test_hostile_texts.c - 140 texts on which tokenizers disagree (contractions in any case, all kinds of
- * white space, combining marks, digits of other scripts, emoji, the last code points): ids equal those of
- * Hugging Face's library (hostile_tokens.py) for each word pattern and for tokenizers that mark spaces, also
- * after the tokenizer was written in Hugging Face's format and in ours; decoding gives the same texts. */
+/* test_hostile_texts.c - 140 texts that tokenizers often split differently (contractions in any case, all kinds of
+ * white space, combining marks, digits of other scripts, emoji, the last code points): the ids equal those of Hugging
+ * Face's library (hostile_tokens.py) for each word pattern and for tokenizers that mark spaces, also after the
+ * tokenizer was written in Hugging Face's format and in ours; decoding restores the texts. */
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,8 +45,8 @@ static int close_texts(void **state) {
     return 0;
 }
 
-static void decodes(const bt_tokenizer *t, const char *name, const char *form, size_t i,
-                    const int32_t *got, size_t n) {
+static void check_decoding(const bt_tokenizer *t, const char *name, const char *form, size_t i,
+                           const int32_t *got, size_t n) {
     char index[16];
     bt_text out = {0};
     snprintf(index, sizeof index, "%zu", i);
@@ -60,7 +60,7 @@ static void decodes(const bt_tokenizer *t, const char *name, const char *form, s
     bt_text_release(&out);
 }
 
-static void gives(const bt_tokenizer *t, const char *name, const char *form) {
+static void check_ids(const bt_tokenizer *t, const char *name, const char *form) {
     json_t *all = json_object_get(ids, name), *want, *text;
     size_t i, k;
     assert_int_equal(json_array_size(texts), 140);
@@ -79,7 +79,7 @@ static void gives(const bt_tokenizer *t, const char *name, const char *form) {
             if (got[k] != json_integer_value(json_array_get(want, k)))
                 fail_msg("%s, %s, text %zu: id %zu is %d, not %d", name, form, i, k, got[k],
                          (int)json_integer_value(json_array_get(want, k)));
-        decodes(t, name, form, i, got, n);
+        check_decoding(t, name, form, i, got, n);
         free(got);
     }
 }
@@ -99,19 +99,19 @@ static void equals_hugging_face(void **state) {
         bt_err err = BT_ERR_INIT;
         snprintf(file, sizeof file, "%shostile_%s.json", i < 4 ? "" : "tokenizer/", names[i]);
         if (bt_tokenizer_import(&t, path_of(file), &err) != BT_OK) fail_msg("%s", err.msg);
-        gives(t, names[i], "imported");
+        check_ids(t, names[i], "imported");
         if (bt_tokenizer_export(t, &json, &err) != BT_OK) fail_msg("%s", err.msg);
         FILE *f = fopen(copy, "w");
         assert_non_null(f);
         assert_int_equal(fwrite(json.data, 1, json.len, f), json.len);
         assert_int_equal(fclose(f), 0);
         if (bt_tokenizer_import(&again, copy, &err) != BT_OK) fail_msg("%s", err.msg);
-        gives(again, names[i], "exported");
+        check_ids(again, names[i], "exported");
         bt_text_clear(&json);
         bt_tokenizer_save(t, &json);
         if (bt_tokenizer_parse(&parsed, json.data, json.len, &err) != BT_OK)
             fail_msg("%s", err.msg);
-        gives(parsed, names[i], "saved");
+        check_ids(parsed, names[i], "saved");
         bt_text_release(&json);
         bt_tokenizer_free(t);
         bt_tokenizer_free(again);

@@ -1,5 +1,5 @@
-/* test_instruct.c - lines of instruction sets become rows: their tokens, the learned ones, packing; and
- * every kind of malformed line is refused with file, line and field. */
+/* test_instruct.c - lines of instruction data become rows: their tokens, the learned tokens, packing. Every kind of
+ * malformed line is refused with its file, line and field. */
 #include "engine/data/shards/corpus.h"
 #include "tests/engine/data/data_fixture.h"
 #include "tests/message.h"
@@ -37,7 +37,7 @@ static void first_row(const bt_loader_cfg *c, char *text, char *learned) {
     bt_loader_close(l);
 }
 
-static void expect(const bt_loader_cfg *c, const char *text, const char *learned) {
+static void check_first_row(const bt_loader_cfg *c, const char *text, const char *learned) {
     char got[600], marks[600];
     first_row(c, got, marks);
     assert_string_equal(got, text);
@@ -61,10 +61,10 @@ static void conversations_learn_answers_and_their_ends(void **state) {
     bt_loader_cfg c = cfg_of(path, BT_FORM_MESSAGES, 160);
     const char *text = USER("Hi") BOT("Yo") USER("A") BOT("B");
     /* A position is marked if the next token is learned. */
-    expect(&c, text,
-           DOTS_USER ".." DOTS_BOT "############.." DOTS_USER "." DOTS_BOT "###########..");
+    check_first_row(
+        &c, text, DOTS_USER ".." DOTS_BOT "############.." DOTS_USER "." DOTS_BOT "###########..");
     c.packing = BT_PACKING_PAD;
-    expect(&c, USER("Hi") BOT("Yo"), DOTS_USER ".." DOTS_BOT "############..");
+    check_first_row(&c, USER("Hi") BOT("Yo"), DOTS_USER ".." DOTS_BOT "############..");
 }
 
 static void a_long_row_takes_more_documents(void **state) {
@@ -77,11 +77,11 @@ static void a_long_row_takes_more_documents(void **state) {
     bt_loader_cfg c = cfg_of(path, BT_FORM_COMPLETION, 16);
     bt_loader *l;
     assert_int_equal(bt_loader_open(&l, &c, &err), BT_OK);
-    /* The oracle: documents in order; a row ends where the next document does not fit. */
+    /* The expected result: documents in order; a row ends where the next document does not fit. */
     int64_t rows = 1, used = 0, counted = 0, documents = 0, want[64] = {0};
     for (int i = 0; i < 40; i++) {
         int n = 1 + i * 7 % 13;
-        if (n == 1) continue; /* It contains no target. */
+        if (n == 1) continue; /* A document of one token contains no target. */
         if (used + n > 16) rows++, used = 0;
         used += n;
         counted += n - 1;
@@ -98,7 +98,7 @@ static void a_long_row_takes_more_documents(void **state) {
     free(path);
 }
 
-/* A split share that rounds to no document is reported as such, not as documents without learned tokens. */
+/* The share of the split is less than one document, which the error states. */
 static void a_split_without_documents_is_named(void **state) {
     (void)state;
     bt_loader *l;
@@ -110,7 +110,7 @@ static void a_split_without_documents_is_named(void **state) {
     message_has(err.msg, "data.val_frac=0.05 of 1 document leaves none");
 }
 
-/* The count of a step and its data do not depend on which rank reads which part. */
+/* The number of learned tokens in a step and its data do not depend on which rank reads which part. */
 static void a_step_counts_the_same_on_any_layout(void **state) {
     (void)state;
     char *path = strdup(fixture_path("steps.jsonl"));
@@ -191,7 +191,7 @@ static void a_muted_answer_is_not_learned(void **state) {
 
 #define TURN(role, content, more) "{\"role\": \"" role "\", \"content\": " content more "}"
 
-/* OpenAI, Axolotl and ms-swift each have a key for it. */
+/* OpenAI, Axolotl and ms-swift have different keys for the weight of an answer. */
 static void answers_of_no_weight_are_not_learned(void **state) {
     (void)state;
     static const char *const keys[] = {"\"weight\": 0", "\"weight\": 0.0", "\"train\": false",
@@ -234,14 +234,14 @@ static void prompts_with_completions_learn_the_completion(void **state) {
     bt_loader_cfg c =
         cfg_of(fixture_text("pc.jsonl", "{\"prompt\": \"ask: \", \"completion\": \"told\"}\n"),
                BT_FORM_COMPLETION, 40);
-    expect(&c, "ask: told", "....####.");
+    check_first_row(&c, "ask: told", "....####.");
     c.form.learn = BT_LEARN_ALL;
-    expect(&c, "ask: told", "########.");
+    check_first_row(&c, "ask: told", "########.");
     c = cfg_of(fixture_text("pcm.jsonl",
                             "{\"prompt\": [" TURN("user", "\"Hi\"", "") "], \"completion\": [" TURN(
                                 "assistant", "\"Yo\"", "") "]}\n"),
                BT_FORM_COMPLETION, 160);
-    expect(&c, USER("Hi") BOT("Yo"), DOTS_USER ".." DOTS_BOT "############..");
+    check_first_row(&c, USER("Hi") BOT("Yo"), DOTS_USER ".." DOTS_BOT "############..");
 }
 
 /* data.bad_rows=skip skips malformed rows; a cached shard gives the same notes. */
@@ -308,8 +308,6 @@ static void a_pair_is_left_out_whole(void **state) {
     assert_non_null(strstr(bt_loader_notes(l), "!1 of 3 rows"));
     bt_loader_close(l);
 }
-
-/* ---- malformed input ------------------------------------------------------------------------- */
 
 static void assert_line_refused(bt_form_kind kind, const char *line, const char *words) {
     char all[800];
@@ -417,7 +415,7 @@ static void forms_need_json_lines(void **state) {
     assert_non_null(strstr(err.msg, "no chat template 'none' (chatml,"));
 }
 
-/* Text is packed too: pieces of long documents never cross a border. */
+/* Text is packed by document; parts of long documents never cross the border between rows. */
 static void text_is_packed_by_document(void **state) {
     (void)state;
     const char *path = fixture_text("docs.jsonl",

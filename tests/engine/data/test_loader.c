@@ -1,4 +1,4 @@
-/* the loader: order, splits, ranks, resuming, bad data. */
+/* test_loader.c - the loader: order, splits, ranks, resuming, bad data. */
 #include "tests/engine/data/data_fixture.h"
 
 #include <sys/resource.h>
@@ -8,7 +8,7 @@
 #include "engine/data/shards/shard.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
-/* Joins steps [from, to) of `ranks` ranks: inputs and targets of every sequence in global order. */
+/* Returns the inputs and targets of every sequence of `ranks` ranks in steps [from, to), in global order. */
 static int32_t *steps_of(bt_loader_cfg cfg, int ranks, int64_t from, int64_t to) {
     size_t row = (size_t)cfg.T, per_step = (size_t)cfg.sequences_per_step * row * 2,
            part = (size_t)cfg.sequences_per_step / (size_t)ranks;
@@ -56,7 +56,7 @@ static void same_batches_on_any_ranks(void **state) {
     free(text);
 }
 
-/* With shares that change between steps, every sequence occurs once, as with a single rank. */
+/* Every sequence occurs once although the shares change between steps. */
 static void moved_shares_leave_no_gap(void **state) {
     (void)state;
     /* first sequence of rank 0 and rank 1 in each step */
@@ -101,7 +101,8 @@ static void moved_shares_leave_no_gap(void **state) {
 
 static void resume_continues(void **state) {
     (void)state;
-    char *text = fixture_prose(4000); /* An epoch has 237 sequences, so 100 steps cover several. */
+    char *text =
+        fixture_prose(4000); /* An epoch has 237 sequences, so 100 steps cover several epochs. */
     bt_loader_cfg cfg = fixture_cfg(fixture_text("resume.txt", text));
     size_t step = 4 * 2 * 16;
     int32_t *all = steps_of(cfg, 1, 0, 200);
@@ -148,15 +149,16 @@ static void epochs_are_permutations(void **state) {
     free(e);
 }
 
-/* Two files of known bytes: the beginning of each is training data, the end validation data; together they
- * cover everything once. */
+/* The beginning of each of two files is training data and its end validation data; together they contain every token
+ * once. */
 static void splits_are_disjoint(void **state) {
     (void)state;
     char *a = malloc(1000), *b = malloc(600), list[600];
     /* 1000 bytes with the newline: 100 for validation */
     for (int i = 0; i < 999; i++) a[i] = (char)(i < 899 ? '1' : '2');
     a[999] = '\n';
-    for (int i = 0; i < 599; i++) b[i] = (char)(i < 539 ? '3' : '4'); /* 600: val 60 */
+    for (int i = 0; i < 599; i++)
+        b[i] = (char)(i < 539 ? '3' : '4'); /* 600 bytes: 60 for validation */
     b[599] = '\n';
     snprintf(list, sizeof list, "%s\n%s", fixture_write("a.txt", a, 1000),
              fixture_write("b.txt", b, 600));
@@ -187,7 +189,8 @@ static void splits_are_disjoint(void **state) {
     free(b);
 }
 
-/* 1000 known bytes: with data.fold the held-out part is at the end of another stretch, and the rest is trained on. */
+/* data.fold moves the validation data to another part of the text, here of 1000 known bytes; all other bytes are
+ * training data. */
 static void folds_are_disjoint(void **state) {
     (void)state;
     enum { N = 1000 };
@@ -227,7 +230,7 @@ static void fold_texts(void **state) {
     static const struct {
         const char *text;
         double val_frac;
-        const char *fault; /* NULL: it is read */
+        const char *fault; /* NULL: the data are read */
     } rows[] = {{"", 0.05, NULL},
                 {"1/1", 0.9, NULL},
                 {"2/20", 0.05, NULL},
@@ -267,7 +270,7 @@ static void own_validation_files(void **state) {
     bt_loader_close(l);
 }
 
-static void expect(bt_loader_cfg cfg, bt_code code, const char *words) {
+static void check_refused_data(bt_loader_cfg cfg, bt_code code, const char *words) {
     bt_loader *l;
     bt_err err = BT_ERR_INIT;
     bt_code got = bt_loader_open(&l, &cfg, &err);
@@ -279,30 +282,33 @@ static void expect(bt_loader_cfg cfg, bt_code code, const char *words) {
 static void bad_data_is_named(void **state) {
     (void)state;
     bt_loader_cfg cfg;
-    expect(fixture_cfg(fixture_path("nothing.txt")), BT_NOTFOUND, "nothing.txt");
-    expect(fixture_cfg(fixture_text("empty.txt", "")), BT_ARG,
-           "0 tokens for training; one sequence needs 17");
-    expect(fixture_cfg(fixture_text("short.txt", "too short")), BT_ARG, "one sequence needs 17");
-    expect(fixture_cfg(fixture_write("binary.txt", "abc\0def", 7)), BT_FORMAT, "NUL at byte 3");
-    expect(fixture_cfg(fixture_write("packed.txt", "\x1f\x8b\x08\x00\x00", 5)), BT_FORMAT, "gzip");
-    expect(fixture_cfg(fixture_write("wide.txt",
-                                     "\xff\xfe"
-                                     "a\0b\0",
-                                     6)),
-           BT_FORMAT, "UTF-16");
-    expect(fixture_cfg("builtin"), BT_NOTFOUND, "install bible-kjv or pass --data");
+    check_refused_data(fixture_cfg(fixture_path("nothing.txt")), BT_NOTFOUND, "nothing.txt");
+    check_refused_data(fixture_cfg(fixture_text("empty.txt", "")), BT_ARG,
+                       "0 tokens for training; one sequence needs 17");
+    check_refused_data(fixture_cfg(fixture_text("short.txt", "too short")), BT_ARG,
+                       "one sequence needs 17");
+    check_refused_data(fixture_cfg(fixture_write("binary.txt", "abc\0def", 7)), BT_FORMAT,
+                       "NUL at byte 3");
+    check_refused_data(fixture_cfg(fixture_write("packed.txt", "\x1f\x8b\x08\x00\x00", 5)),
+                       BT_FORMAT, "gzip");
+    check_refused_data(fixture_cfg(fixture_write("wide.txt",
+                                                 "\xff\xfe"
+                                                 "a\0b\0",
+                                                 6)),
+                       BT_FORMAT, "UTF-16");
+    check_refused_data(fixture_cfg("builtin"), BT_NOTFOUND, "install bible-kjv or pass --data");
     cfg = fixture_cfg(
         fixture_text("fine.txt", "this is long enough for the sequence of sixteen bytes"));
     cfg.split = BT_SPLIT_VAL;
-    expect(cfg, BT_ARG, "raise data.val_frac");
+    check_refused_data(cfg, BT_ARG, "raise data.val_frac");
     cfg.V = 100;
-    expect(cfg, BT_ARG, "model.vocab=256");
+    check_refused_data(cfg, BT_ARG, "model.vocab=256");
     cfg = fixture_cfg("synth:chain");
     cfg.B = 3;
-    expect(cfg, BT_ARG, "not a multiple of the micro-batch of 3");
+    check_refused_data(cfg, BT_ARG, "not a multiple of the micro-batch of 3");
     cfg = fixture_cfg("synth:chain");
     cfg.first_sequence = 1;
-    expect(cfg, BT_ARG, "outside a step of 4");
+    check_refused_data(cfg, BT_ARG, "outside a step of 4");
 }
 
 static void folders_are_sorted_and_hidden_files_skipped(void **state) {
@@ -317,7 +323,7 @@ static void folders_are_sorted_and_hidden_files_skipped(void **state) {
              dir, dir, dir, dir, dir, dir, dir);
     assert_int_equal(system(command), 0);
     bt_loader_cfg cfg = fixture_cfg(dir);
-    /* A dangling link is skipped and reported; the remaining files are read. */
+    /* A dangling link is skipped and reported; all other files are read. */
     bt_sources found;
     assert_int_equal(bt_sources_list_glob(&found, dir, "", "", NULL), BT_OK);
     assert_int_equal(found.n, 3);
@@ -327,7 +333,7 @@ static void folders_are_sorted_and_hidden_files_skipped(void **state) {
     snprintf(command, sizeof command, "rm %s/b2 && ln -s b/c %s/c && ln -s . %s/loop", dir, dir,
              dir);
     assert_int_equal(system(command), 0);
-    expect(cfg, BT_ARG, "nested deeper");
+    check_refused_data(cfg, BT_ARG, "nested deeper");
     snprintf(command, sizeof command, "rm %s/loop", dir);
     assert_int_equal(system(command), 0);
     cfg.val_frac = 0;
@@ -344,7 +350,7 @@ static void folders_are_sorted_and_hidden_files_skipped(void **state) {
     free(e);
 }
 
-/* If there is no cache folder or it cannot be written, tokens are kept in memory. */
+/* If the cache folder is missing or cannot be written, tokens are kept in memory. */
 static void cache_is_optional(void **state) {
     (void)state;
     char *text = fixture_prose(5000);
@@ -364,7 +370,7 @@ static void cache_is_optional(void **state) {
     free(text);
 }
 
-/* There are more shards than the limit of open descriptors. */
+/* The number of shards exceeds the limit of open descriptors. */
 static void hundreds_of_shards(void **state) {
     (void)state;
     enum { N = 300 };
@@ -415,7 +421,7 @@ static void the_hash_distinguishes_data(void **state) {
     bt_loader_cfg cfg = fixture_cfg(fixture_text("hash.txt", text));
     for (int i = 0; i < 4; i++) {
         bt_loader *l;
-        /* another name, the same content */
+        /* another name with the same content */
         if (i == 1) cfg.paths = fixture_text("same.txt", text);
         if (i == 2) cfg.val_frac = 0.2;
         if (i == 3) {

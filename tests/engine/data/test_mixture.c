@@ -1,19 +1,21 @@
-/* test_mixture.c - shares of sources are exact for any resume and layout, and change at the configured step. */
+/* test_mixture.c - the shares of sources in a mixture are exact for any resume and layout, and change at the configured
+ * step. */
 #include "engine/base/rng.h"
 #include "engine/data/shards/mixture.h"
 #include "tests/engine/data/data_fixture.h"
 
 static bt_err err;
 
-static bt_mixture *made(const char *text, size_t n, int per_step) {
+static bt_mixture *make_mixture(const char *text, size_t n, int per_step) {
     bt_mixture *m;
     if (bt_mixture_create(&m, text, n, per_step, &err) != BT_OK) fail_msg("%s", err.msg);
     return m;
 }
 
-/* Reads every source's sequences in order, without gaps; shares are exact in each period. */
-static void walk(const char *text, size_t n, uint64_t period, const uint64_t *want) {
-    bt_mixture *m = made(text, n, 4);
+/* Checks that every source's sequences are read in order and without gaps, with exact shares in each period. */
+static void check_order_and_shares(const char *text, size_t n, uint64_t period,
+                                   const uint64_t *want) {
+    bt_mixture *m = make_mixture(text, n, 4);
     uint64_t next[4] = {0};
     for (uint64_t q = 0; q < 40 * period; q++) {
         bt_mixture_pick at = bt_mixture_at(m, q);
@@ -27,16 +29,16 @@ static void walk(const char *text, size_t n, uint64_t period, const uint64_t *wa
 
 static void sources_take_exact_turns(void **state) {
     (void)state;
-    walk("3:1", 2, 4, (const uint64_t[]){3, 1});
-    walk("6:2", 2, 4, (const uint64_t[]){3, 1});
-    walk("0.5:0.25:0.25", 3, 4, (const uint64_t[]){2, 1, 1});
-    walk("0:7", 2, 1, (const uint64_t[]){0, 1});
-    walk("5:3:11", 3, 19, (const uint64_t[]){5, 3, 11});
+    check_order_and_shares("3:1", 2, 4, (const uint64_t[]){3, 1});
+    check_order_and_shares("6:2", 2, 4, (const uint64_t[]){3, 1});
+    check_order_and_shares("0.5:0.25:0.25", 3, 4, (const uint64_t[]){2, 1, 1});
+    check_order_and_shares("0:7", 2, 1, (const uint64_t[]){0, 1});
+    check_order_and_shares("5:3:11", 3, 19, (const uint64_t[]){5, 3, 11});
 }
 
 static void stages_continue_where_the_previous_one_ends(void **state) {
     (void)state;
-    bt_mixture *m = made("3:1,10=1:3,13=1:0", 2, 5);
+    bt_mixture *m = make_mixture("3:1,10=1:3,13=1:0", 2, 5);
     uint64_t next[2] = {0};
     for (uint64_t q = 0; q < 200; q++) {
         bt_mixture_pick at = bt_mixture_at(m, q);
@@ -47,7 +49,8 @@ static void stages_continue_where_the_previous_one_ends(void **state) {
     bt_mixture_destroy(m);
 }
 
-/* A rank of a resumed run reads what a single rank would have read: 1 000 random pairs of resume and layout. */
+/* A rank of a resumed run reads the same sequences that a single rank would have read: 1 000 random pairs of resume and
+ * layout. */
 static void any_resume_and_layout_reads_the_same(void **state) {
     (void)state;
     enum { STEPS = 60, S = 12 };
@@ -88,7 +91,7 @@ static void any_resume_and_layout_reads_the_same(void **state) {
     free(text);
 }
 
-static void bad(const char *text, size_t n, const char *words) {
+static void check_refused_mixture(const char *text, size_t n, const char *words) {
     bt_mixture *m;
     assert_int_equal(bt_mixture_create(&m, text, n, 4, &err), BT_ARG);
     if (!strstr(err.msg, words)) fail_msg("%s", err.msg);
@@ -96,16 +99,16 @@ static void bad(const char *text, size_t n, const char *words) {
 
 static void bad_weights_are_refused(void **state) {
     (void)state;
-    bad("3", 2, "1 weight in '3' for 2 sources");
-    bad("1:2:3", 2, "3 weights");
-    bad("0:0", 2, "all sources have the weight 0");
-    bad("1:-1", 2, "no weight");
-    bad("1:x", 2, "'x' is no weight");
-    bad("1:1,5", 2, "is not ',STEP=WEIGHTS'");
-    bad("1:1;", 2, "is not ',STEP=WEIGHTS'");
-    bad("1:1,9=1:2,9=2:1", 2, "step 9 is not behind");
-    bad("1:1,9=0:0", 2, "all sources have the weight 0");
-    bad("99999.9999:0.0001", 2, "have a period of");
+    check_refused_mixture("3", 2, "1 weight in '3' for 2 sources");
+    check_refused_mixture("1:2:3", 2, "3 weights");
+    check_refused_mixture("0:0", 2, "all sources have the weight 0");
+    check_refused_mixture("1:-1", 2, "no weight");
+    check_refused_mixture("1:x", 2, "'x' is no weight");
+    check_refused_mixture("1:1,5", 2, "is not ',STEP=WEIGHTS'");
+    check_refused_mixture("1:1;", 2, "is not ',STEP=WEIGHTS'");
+    check_refused_mixture("1:1,9=1:2,9=2:1", 2, "step 9 is not behind");
+    check_refused_mixture("1:1,9=0:0", 2, "all sources have the weight 0");
+    check_refused_mixture("99999.9999:0.0001", 2, "have a period of");
 }
 
 int main(void) {

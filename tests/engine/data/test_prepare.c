@@ -1,5 +1,5 @@
-/* text to tokens: separators, segments, parts; the cache: created once by many processes, recreated when
- * damaged or stale. */
+/* test_prepare.c - texts are converted to shards of tokens: separators, segments, parts. The cache is created once by
+ * many processes and created again when it is damaged or stale. */
 #include "tests/engine/data/data_fixture.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static int teardown(void **state) {
     return fixture_teardown(state);
 }
 
-static bt_sources listed(const char *paths) {
+static bt_sources list_of_files(const char *paths) {
     bt_sources s;
     bt_err err;
     if (bt_sources_list_glob(&s, paths, "", "", &err) != BT_OK) fail_msg("%s", err.msg);
@@ -61,7 +61,7 @@ static void separators_and_segments(void **state) {
              fixture_text("s2.txt", ""), fixture_text("s3.txt", "two\n"),
              fixture_text("s4.jsonl",
                           "{\"text\":\"three\"}\n{\"text\":\"\"}\n{\"text\":\"four\\n\"}\n"));
-    bt_sources s = listed(list);
+    bt_sources s = list_of_files(list);
     static const struct {
         int which;
         const char *text;
@@ -87,11 +87,11 @@ static void separators_and_segments(void **state) {
     bt_sources_release(&s);
 }
 
-/* Text cut into pieces gives the ids of the whole. */
+/* Text that is read in pieces gives the ids of the whole text. */
 static void pieces_change_nothing(void **state) {
     (void)state;
     char *text = fixture_prose(2500000);
-    bt_sources s = listed(fixture_text("large.txt", text));
+    bt_sources s = list_of_files(fixture_text("large.txt", text));
     bt_prepare_cfg cfg = {.files = s.items, .n_files = s.n, .field = "text", .tokenizer = bpe};
     bt_shard *shard;
     int32_t *ids = NULL, *stored;
@@ -116,7 +116,7 @@ static void parts_join_to_the_whole(void **state) {
     for (int i = 0; i < 500; i++)
         at += sprintf(at, "{\"text\":\"document number %d of the parts\"}\n", i);
     strcpy(list, fixture_text("parts.jsonl", lines));
-    bt_sources s = listed(list);
+    bt_sources s = list_of_files(list);
     bt_prepare_cfg cfg = {.files = s.items,
                           .n_files = s.n,
                           .field = "text",
@@ -154,9 +154,7 @@ static void parts_join_to_the_whole(void **state) {
     free(lines);
 }
 
-/* ---- the cache ---- */
-
-static size_t matching(const char *pattern) {
+static size_t count_matching_files(const char *pattern) {
     glob_t found;
     size_t n = glob(fixture_path(pattern), 0, NULL, &found) == 0 ? found.gl_pathc : 0;
     if (n) globfree(&found);
@@ -177,7 +175,7 @@ static void many_processes_make_it_once(void **state) {
     (void)state;
     char dir[200], *text = fixture_prose(3000000);
     strcpy(dir, fixture_path("race"));
-    bt_sources s = listed(fixture_text("race.txt", text));
+    bt_sources s = list_of_files(fixture_text("race.txt", text));
     pid_t pids[5];
     for (int i = 0; i < 5; i++) {
         pids[i] = fork();
@@ -196,8 +194,8 @@ static void many_processes_make_it_once(void **state) {
         assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
         assert_int_equal(status, 0);
     }
-    assert_int_equal(matching("race/*.bts"), 1);
-    assert_int_equal(matching("race/*.tmp*"), 0);
+    assert_int_equal(count_matching_files("race/*.bts"), 1);
+    assert_int_equal(count_matching_files("race/*.tmp*"), 0);
     bt_sources_release(&s);
     free(text);
 }
@@ -207,23 +205,23 @@ typedef struct racer {
     const char *dir;
     uint64_t hash;
 } racer;
-static void *race(void *arg) {
+static void *prepare_in_processes(void *arg) {
     racer *r = arg;
     r->hash = cached_hash(r->s, bpe, r->dir);
     return NULL;
 }
 
-/* Threads share the tokenizer; its warm encoder serves one of them, and the rest create their own. */
+/* Threads share the tokenizer: one uses its encoder, and the others create their own. */
 static void threads_share_a_tokenizer(void **state) {
     (void)state;
     char *text = fixture_prose(400000);
-    bt_sources s = listed(fixture_text("threads.txt", text));
+    bt_sources s = list_of_files(fixture_text("threads.txt", text));
     racer r[4];
     pthread_t threads[4];
     uint64_t want = cached_hash(&s, bpe, "");
     for (int i = 0; i < 4; i++) {
         r[i] = (racer){&s, i % 2 ? "" : fixture_path("threads"), 0};
-        assert_int_equal(pthread_create(&threads[i], NULL, race, &r[i]), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, prepare_in_processes, &r[i]), 0);
     }
     for (int i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);
@@ -233,7 +231,7 @@ static void threads_share_a_tokenizer(void **state) {
     free(text);
 }
 
-/* A lock file that other users may open could be held by them indefinitely. */
+/* A lock file that other users can open could be locked by them. */
 static void assert_lock_files_are_private(const char *pattern) {
     glob_t found;
     struct stat st;
@@ -248,23 +246,24 @@ static void stale_and_damaged_shards_are_recreated(void **state) {
     char dir[200], path[300];
     strcpy(dir, fixture_path("cache"));
     strcpy(path, fixture_text("stale.txt", "the first text"));
-    bt_sources s = listed(path);
+    bt_sources s = list_of_files(path);
     uint64_t first = cached_hash(&s, bytes, dir);
-    assert_int_equal(matching("cache/stale-*.bts"), 1);
+    assert_int_equal(count_matching_files("cache/stale-*.bts"), 1);
     assert_lock_files_are_private("cache/stale-*.bts.lock");
     assert_true(cached_hash(&s, bytes, dir) == first);
-    assert_int_equal(matching("cache/stale-*.bts"), 1);
+    assert_int_equal(count_matching_files("cache/stale-*.bts"), 1);
     /* Another tokenizer gives another shard. */
     assert_true(cached_hash(&s, bpe, dir) != first);
-    assert_int_equal(matching("cache/stale-*.bts"), 2);
+    assert_int_equal(count_matching_files("cache/stale-*.bts"), 2);
     bt_sources_release(&s);
     /* Another modification time gives another shard. */
     struct timespec times[2] = {{0, UTIME_OMIT}, {1000, 5}};
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
-    s = listed(path);
+    s = list_of_files(path);
     assert_true(cached_hash(&s, bytes, dir) == first);
-    assert_int_equal(matching("cache/stale-*.bts"), 3);
-    /* Damage to a header or table is detected at open and repaired; remains of a killed process are removed. */
+    assert_int_equal(count_matching_files("cache/stale-*.bts"), 3);
+    /* Damage to a header or table is detected when the shard is opened, and repaired; temporary files of a killed
+     * process are removed. */
     glob_t found;
     assert_int_equal(glob(fixture_path("cache/stale-*.bts"), 0, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc; i++) {
@@ -278,13 +277,13 @@ static void stale_and_damaged_shards_are_recreated(void **state) {
     globfree(&found);
     assert_true(cached_hash(&s, bytes, dir) == first);
     /* temporary files of shards that were not requested */
-    assert_int_equal(matching("cache/stale-*.tmp*"), 2);
+    assert_int_equal(count_matching_files("cache/stale-*.tmp*"), 2);
     bt_sources_release(&s);
 }
 
 static void failures_leave_no_shard(void **state) {
     (void)state;
-    bt_sources s = listed(fixture_write("nul.txt", "abc\0", 4));
+    bt_sources s = list_of_files(fixture_write("nul.txt", "abc\0", 4));
     bt_prepare_cfg cfg = {.files = s.items,
                           .n_files = s.n,
                           .field = "text",
@@ -292,9 +291,9 @@ static void failures_leave_no_shard(void **state) {
                           .path = fixture_path("fail.bts")};
     bt_err err;
     assert_int_equal(bt_prepare(&cfg, NULL, NULL, &err), BT_FORMAT);
-    assert_int_equal(matching("fail.bts*"), 0);
+    assert_int_equal(count_matching_files("fail.bts*"), 0);
     bt_sources_release(&s);
-    s = listed(fixture_text("fine.txt", "abc"));
+    s = list_of_files(fixture_text("fine.txt", "abc"));
     cfg.files = s.items;
     cfg.path = fixture_path("no/folder.bts");
     assert_int_equal(bt_prepare(&cfg, NULL, NULL, &err), BT_IO);

@@ -1,5 +1,5 @@
-/* token shards: round trip at awkward sizes, every kind of damage refused with its position, files that
- * change while in use. */
+/* test_shard.c - shards of tokens: all sizes are restored, every kind of damage is refused with its position, and files
+ * that change while they are used are noticed. */
 #include "tests/engine/data/data_fixture.h"
 
 #include <fcntl.h>
@@ -23,7 +23,8 @@ static int32_t id_of(uint64_t i, uint32_t vocab) {
 }
 
 /* Writes ids id_of(0..n) in two segments. */
-static bt_shard *make(const char *path, uint64_t n, uint32_t vocab, uint64_t vocab_hash) {
+static bt_shard *write_two_segments(const char *path, uint64_t n, uint32_t vocab,
+                                    uint64_t vocab_hash) {
     bt_shard_writer *w;
     bt_shard *s;
     bt_err err = BT_ERR_INIT;
@@ -87,8 +88,8 @@ static void round_trips(void **state) {
                  {(1 << 18) * 2 + 3, 1 << 20, 4}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int memory = 0; memory < 2; memory++) {
-            bt_shard *s = make(memory ? NULL : fixture_path("round.bts"), cases[i].n,
-                               cases[i].vocab, 42);
+            bt_shard *s = write_two_segments(memory ? NULL : fixture_path("round.bts"), cases[i].n,
+                                             cases[i].vocab, 42);
             assert_int_equal(bt_shard_about(s)->id_bytes, cases[i].id_bytes);
             assert_int_equal(bt_shard_about(s)->vocab_hash, 42);
             assert_int_equal(bt_shard_verify(s, NULL, NULL, NULL), BT_OK);
@@ -105,9 +106,7 @@ static void round_trips(void **state) {
     }
 }
 
-/* ---- damage ---- */
-
-static unsigned char *whole(const char *path, size_t *n) {
+static unsigned char *read_whole_shard(const char *path, size_t *n) {
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
     unsigned char *data = malloc((size_t)st.st_size);
@@ -118,7 +117,7 @@ static unsigned char *whole(const char *path, size_t *n) {
     return data;
 }
 
-/* Opens and verifies the file; returns the error of whichever fails. */
+/* Opens and verifies the file; returns the first error. */
 static bt_code try_file(const char *path, bt_err *err) {
     bt_shard *s;
     *err = (bt_err)BT_ERR_INIT;
@@ -136,7 +135,7 @@ static void try_bytes(const void *data, size_t n, const char *words) {
         fail_msg("code %d: %s (wanted '%s')", code, err.msg, words);
 }
 
-static void seal(bt_shard_header *h) {
+static void seal_shard_header(bt_shard_header *h) {
     h->header_hash = XXH3_64bits(h, offsetof(bt_shard_header, header_hash));
 }
 
@@ -153,11 +152,11 @@ static void shards_of_version_1_are_read(void **state) {
         assert_int_equal(bt_shard_append(w, &(int32_t){id_of(i, 300)}, 1, lengths, &err), BT_OK);
     assert_int_equal(bt_shard_finish(w, &s, &err), BT_OK); /* ids outside a document */
     bt_shard_close(s);
-    unsigned char *file = whole(fixture_path("v1.bts"), &n);
+    unsigned char *file = read_whole_shard(fixture_path("v1.bts"), &n);
     bt_shard_header *h = (bt_shard_header *)file;
     assert_int_equal(h->flags, 0);
     h->version = 1;
-    seal(h);
+    seal_shard_header(h);
     assert_int_equal(bt_shard_open(&s, fixture_write("v1.bts", file, n), &err), BT_OK);
     check_all(s, 500, 300);
     assert_false(bt_shard_about(s)->has_documents);
@@ -167,7 +166,7 @@ static void shards_of_version_1_are_read(void **state) {
     free(file);
 }
 
-/* Documents and spans are restored; their tables are checked like the rest of the file. */
+/* Documents and spans are restored; their tables are verified like the tokens. */
 static void documents_and_spans_are_restored(void **state) {
     (void)state;
     enum { N = 5000 };
@@ -212,7 +211,7 @@ static void documents_and_spans_are_restored(void **state) {
     assert_int_equal(seen, want);
     const uint64_t n_spans = about->n_spans;
     bt_shard_close(s);
-    unsigned char *good = whole(fixture_path("d.bts"), &n), *bad = malloc(n);
+    unsigned char *good = read_whole_shard(fixture_path("d.bts"), &n), *bad = malloc(n);
     bt_shard_header *h = (bt_shard_header *)bad;
     uint64_t end = 128 + (uint64_t)N * 2, spans_at = n - n_spans * 16, ends_at = spans_at - d * 8;
     for (int what = 0; what < 3; what++) {
@@ -222,7 +221,7 @@ static void documents_and_spans_are_restored(void **state) {
         if (what == 1) row[d - 1]--;
         if (what == 2) row[2] = 0;
         h->tables_hash = XXH3_64bits(bad + end, n - end);
-        seal(h);
+        seal_shard_header(h);
         try_bytes(bad, n,
                   what == 0   ? "document 0 ends outside"
                   : what == 1 ? "do not cover"
@@ -236,8 +235,8 @@ static void documents_and_spans_are_restored(void **state) {
 static void headers_are_checked(void **state) {
     (void)state;
     size_t n;
-    bt_shard_close(make(fixture_path("good.bts"), 5000, 300, 7));
-    unsigned char *good = whole(fixture_path("good.bts"), &n), *bad = malloc(n + 64);
+    bt_shard_close(write_two_segments(fixture_path("good.bts"), 5000, 300, 7));
+    unsigned char *good = read_whole_shard(fixture_path("good.bts"), &n), *bad = malloc(n + 64);
     bt_shard_header *h = (bt_shard_header *)bad;
 #define WITH(change, words) \
     do { \
@@ -245,7 +244,7 @@ static void headers_are_checked(void **state) {
         change; \
         try_bytes(bad, n, words); \
     } while (0)
-#define SEALED(change, words) WITH(change; seal(h), words)
+#define SEALED(change, words) WITH(change; seal_shard_header(h), words)
     WITH(bad[0] = 'X', "wrong magic at byte 0");
     WITH(h->endian = 0x04030201, "other byte order");
     WITH(h->endian = 5, "byte order mark");
@@ -287,7 +286,7 @@ static void headers_are_checked(void **state) {
         change; \
         h->tables_hash = XXH3_64bits(bad + sizeof *h + h->count * h->id_bytes, \
                                      n - sizeof *h - h->count * h->id_bytes); \
-        seal(h); \
+        seal_shard_header(h); \
         try_bytes(bad, n, words); \
     } while (0)
     TABLES(tables[0]++, "content hash");
@@ -302,8 +301,8 @@ static void headers_are_checked(void **state) {
 static void no_truncation_passes(void **state) {
     (void)state;
     size_t n;
-    bt_shard_close(make(fixture_path("long.bts"), 700, 256, 7));
-    unsigned char *good = whole(fixture_path("long.bts"), &n);
+    bt_shard_close(write_two_segments(fixture_path("long.bts"), 700, 256, 7));
+    unsigned char *good = read_whole_shard(fixture_path("long.bts"), &n);
     for (size_t k = 0; k < n; k++) try_bytes(good, k, "");
     try_bytes(good, 0, "0 bytes");
     try_bytes(good, 127, "truncated");
@@ -316,8 +315,8 @@ static void no_flipped_bit_passes(void **state) {
     (void)state;
     size_t n;
     bt_err err;
-    bt_shard_close(make(fixture_path("flip.bts"), 97, 300, 7));
-    unsigned char *data = whole(fixture_path("flip.bts"), &n);
+    bt_shard_close(write_two_segments(fixture_path("flip.bts"), 97, 300, 7));
+    unsigned char *data = read_whole_shard(fixture_path("flip.bts"), &n);
     for (size_t bit = 0; bit < 8 * n; bit++) {
         data[bit / 8] ^= (unsigned char)(1u << bit % 8);
         const char *path = fixture_write("flipped.bts", data, n);
@@ -326,9 +325,9 @@ static void no_flipped_bit_passes(void **state) {
         data[bit / 8] ^= (unsigned char)(1u << bit % 8);
     }
     free(data);
-    bt_shard_close(make(fixture_path("blocks.bts"), 5 * (1 << 19) + 1000, 8192, 7));
+    bt_shard_close(write_two_segments(fixture_path("blocks.bts"), 5 * (1 << 19) + 1000, 8192, 7));
     const char *path = fixture_path("blocks.bts");
-    data = whole(path, &n);
+    data = read_whole_shard(path, &n);
     int fd = open(path, O_RDWR);
     uint32_t x = 1;
     for (int i = 0; i < 60; i++) {
@@ -350,7 +349,7 @@ static void no_flipped_bit_passes(void **state) {
 /* A block is verified when it is first used; unused blocks are not read. */
 static void blocks_are_checked_on_first_touch(void **state) {
     (void)state;
-    bt_shard_close(make(fixture_path("touch.bts"), 3 << 20, 256, 7));
+    bt_shard_close(write_two_segments(fixture_path("touch.bts"), 3 << 20, 256, 7));
     const char *path = fixture_path("touch.bts");
     int fd = open(path, O_RDWR), got;
     assert_int_equal(pwrite(fd, "\xff\xfe\xfd", 3, 128 + (2 << 20) + 77), 3);
@@ -372,20 +371,20 @@ static void files_that_change_are_noticed(void **state) {
     bt_err err;
     int32_t id;
     const char *path = fixture_path("change.bts");
-    s = make(path, 3000, 256, 7);
+    s = write_two_segments(path, 3000, 256, 7);
     assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_OK);
     assert_int_equal(truncate(path, 500), 0);
     assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "changed while in use"));
     bt_shard_close(s);
-    s = make(path, 3000, 256, 7);
+    s = write_two_segments(path, 3000, 256, 7);
     int fd = open(path, O_RDWR);
     struct timespec times[2] = {{0, UTIME_OMIT}, {1, 0}};
     assert_int_equal(pwrite(fd, "?", 1, 200), 1);
     assert_int_equal(futimens(fd, times), 0);
     assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "was changed while in use: block 0"));
-    /* The modification time does not prove the content. */
+    /* The modification time alone does not prove that the content is unchanged. */
     assert_int_equal(pwrite(fd, (const char[]){(char)id_of(72, 256)}, 1, 200), 1);
     times[1].tv_sec = 2;
     assert_int_equal(futimens(fd, times), 0);
@@ -393,9 +392,9 @@ static void files_that_change_are_noticed(void **state) {
     assert_int_equal(bt_shard_read(s, 72, 1, &id, &err), BT_OK);
     assert_int_equal(id, id_of(72, 256));
     bt_shard_close(s);
-    /* After a rename over its name the open file remains complete. */
-    s = make(path, 3000, 256, 7);
-    bt_shard_close(make(path, 10, 256, 7));
+    /* After another file was renamed to its name, the open file remains complete. */
+    s = write_two_segments(path, 3000, 256, 7);
+    bt_shard_close(write_two_segments(path, 10, 256, 7));
     assert_int_equal(bt_shard_read(s, 2999, 1, &id, &err), BT_OK);
     bt_shard_close(s);
     assert_int_equal(bt_shard_open(&s, path, &err), BT_OK);
@@ -408,7 +407,8 @@ static void parked_shards_are_reopened(void **state) {
     bt_err err;
     int32_t id;
     const char *path = fixture_path("park.bts");
-    bt_shard *s = make(path, 3000, 256, 7), *m = make(NULL, 3000, 256, 7);
+    bt_shard *s = write_two_segments(path, 3000, 256, 7),
+             *m = write_two_segments(NULL, 3000, 256, 7);
     for (int i = 0; i < 3; i++) {
         bt_shard_park(s);
         bt_shard_park(m);
@@ -421,11 +421,11 @@ static void parked_shards_are_reopened(void **state) {
     }
     bt_shard_close(m);
     bt_shard_park(s);
-    bt_shard_close(make(path, 3000, 256, 7)); /* the same bytes in another file */
+    bt_shard_close(write_two_segments(path, 3000, 256, 7)); /* the same bytes in another file */
     assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_OK);
     assert_int_equal(id, id_of(5, 256));
     bt_shard_park(s);
-    bt_shard_close(make(path, 3001, 256, 7));
+    bt_shard_close(write_two_segments(path, 3001, 256, 7));
     assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "replaced while in use by a file of other content"));
     unlink(path);
@@ -452,7 +452,7 @@ static void writer_refuses_and_cleans_up(void **state) {
     snprintf(command, sizeof command, "test -z \"$(ls %s/w.bts* 2>/dev/null)\"", fixture_dir);
     assert_int_equal(system(command), 0);
     assert_int_equal(bt_shard_writer_create(&w, "/dev/full/x", 256, 1, &err), BT_IO);
-    /* A lack of space is returned as an error, and no files remain. */
+    /* A lack of space is an error that leaves no files. */
     struct rlimit old, few;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     few = (struct rlimit){(1 << 20) + 500, old.rlim_max};

@@ -1,5 +1,5 @@
-/* synth:chain and synth:random equal the Python function at any first index; the loader takes sequences of T
- * + 1 ids. */
+/* test_synth.c - synth:chain and synth:random equal the Python function at any first index; the loader takes sequences
+ * of T + 1 ids. */
 #include "tests/engine/data/data_fixture.h"
 
 #include "engine/data/shards/synth.h"

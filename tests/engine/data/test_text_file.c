@@ -1,5 +1,5 @@
-/* test_text_file.c - compressed files give the text of plain ones, in pieces of any size; damaged ones are
- * refused by name. */
+/* test_text_file.c - compressed files give the text of plain ones, in pieces of any size; damaged files are refused by
+ * name. */
 #include <zlib.h>
 #include <zstd.h>
 
@@ -9,8 +9,9 @@
 
 static bt_err err;
 
-/* Compresses in `members` separate members. */
-static size_t gzipped(unsigned char *out, size_t room, const char *text, size_t n, int members) {
+/* Compresses the text in `members` separate gzip members. */
+static size_t compress_gzip(unsigned char *out, size_t room, const char *text, size_t n,
+                            int members) {
     size_t at = 0;
     for (int i = 0; i < members; i++) {
         const size_t from = n * (size_t)i / (size_t)members,
@@ -29,7 +30,8 @@ static size_t gzipped(unsigned char *out, size_t room, const char *text, size_t 
     return at;
 }
 
-static size_t zstandard(unsigned char *out, size_t room, const char *text, size_t n, int members) {
+static size_t compress_zstd(unsigned char *out, size_t room, const char *text, size_t n,
+                            int members) {
     size_t at = 0;
     for (int i = 0; i < members; i++) {
         const size_t from = n * (size_t)i / (size_t)members,
@@ -64,18 +66,20 @@ static void compressed_files_give_their_text(void **state) {
     unsigned char *out = malloc(2 * N);
     static const size_t steps[] = {1000, 65536, N, N + 1};
     for (int members = 1; members <= 3; members++) {
-        const char *gz = fixture_write("a.txt.gz", out, gzipped(out, 2 * N, text, N, members));
+        const char *gz = fixture_write("a.txt.gz", out,
+                                       compress_gzip(out, 2 * N, text, N, members));
         for (size_t i = 0; i < 4; i++) reads_back(gz, text, N, steps[i]);
-        const char *zst = fixture_write("a.txt.zst", out, zstandard(out, 2 * N, text, N, members));
+        const char *zst = fixture_write("a.txt.zst", out,
+                                        compress_zstd(out, 2 * N, text, N, members));
         for (size_t i = 0; i < 4; i++) reads_back(zst, text, N, steps[i]);
     }
     reads_back(fixture_text("a.txt", text), text, N, 4096);
-    reads_back(fixture_write("empty.gz", out, gzipped(out, 2 * N, text, 0, 1)), text, 0, 16);
+    reads_back(fixture_write("empty.gz", out, compress_gzip(out, 2 * N, text, 0, 1)), text, 0, 16);
     free(out);
     free(text);
 }
 
-/* gzip(1) accepts them: tapes and object stores pad with zeros. */
+/* gzip(1) accepts such files: tapes and object stores pad with zeros. */
 static void zeros_behind_gzip_data_are_skipped(void **state) {
     (void)state;
     enum { N = 3000, MANY = 600000 };
@@ -84,14 +88,14 @@ static void zeros_behind_gzip_data_are_skipped(void **state) {
     static const size_t zeros[] = {1, 512, MANY};
     for (size_t i = 0; i < 3; i++) {
         memset(out, 0, 2 * N + MANY);
-        const size_t n = gzipped(out, 2 * N, text, N, 2) + zeros[i];
+        const size_t n = compress_gzip(out, 2 * N, text, N, 2) + zeros[i];
         reads_back(fixture_write("padded.gz", out, n), text, N, 1000);
     }
     free(out);
     free(text);
 }
 
-/* A frame that declares a window of 2 GiB, as zstd --long=31 writes it, and uses little of it. */
+/* The frame declares a window of 2 GiB, as zstd --long=31 does, and uses little of it. */
 static void zstd_frames_with_a_long_window_are_read(void **state) {
     (void)state;
     static const char frame[] = "\x28\xb5\x2f\xfd\x00\xa8\x29\x00\x00hello";
@@ -116,13 +120,13 @@ static void damaged_files_are_refused(void **state) {
     enum { N = 100000 };
     char *text = fixture_prose(N);
     unsigned char *out = malloc(2 * N);
-    size_t n = gzipped(out, 2 * N, text, N, 1);
+    size_t n = compress_gzip(out, 2 * N, text, N, 1);
     assert_file_refused(fixture_write("cut.gz", out, n / 2), "ends in the middle of its gzip data");
     assert_file_refused(fixture_write("cut9.gz", out, n - 1),
                         "ends in the middle of its gzip data");
     out[n / 2] ^= 0x55;
     assert_file_refused(fixture_write("bad.gz", out, n), "is damaged, or no gzip data");
-    n = zstandard(out, 2 * N, text, N, 1);
+    n = compress_zstd(out, 2 * N, text, N, 1);
     assert_file_refused(fixture_write("cut.zst", out, n / 2),
                         "ends in the middle of its zstd data");
     out[0] ^= 1;
@@ -139,7 +143,7 @@ static void lines_of_a_compressed_file_are_documents(void **state) {
     static const char lines[] = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
     unsigned char out[512];
     const char *path = fixture_write("b.jsonl.gz", out,
-                                     gzipped(out, sizeof out, lines, sizeof lines - 1, 1));
+                                     compress_gzip(out, sizeof out, lines, sizeof lines - 1, 1));
     bt_sources s;
     bt_documents *d;
     bt_piece p;

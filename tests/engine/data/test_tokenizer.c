@@ -1,4 +1,4 @@
-/* tokenizers: decode(encode(x)) == x on any bytes, equality with a naive encoder and with Hugging Face's,
+/* test_tokenizer.c - decode(encode(x)) == x for any bytes, equality with a naive encoder and with Hugging Face's,
  * malformed files. */
 #include "tests/engine/data/data_fixture.h"
 
@@ -25,12 +25,12 @@ static int teardown(void **state) {
     return fixture_teardown(state);
 }
 
-static uint32_t rnd(uint32_t *x) {
+static uint32_t next_random_below(uint32_t *x) {
     *x = *x * 1664525u + 1013904223u;
     return *x >> 8;
 }
 
-static size_t encode(const bt_tokenizer *t, const char *s, size_t n, int32_t **ids) {
+static size_t encode_text(const bt_tokenizer *t, const char *s, size_t n, int32_t **ids) {
     size_t count, cap = 0;
     bt_err err;
     *ids = NULL;
@@ -41,7 +41,7 @@ static size_t encode(const bt_tokenizer *t, const char *s, size_t n, int32_t **i
 static void check_round_trip(const bt_tokenizer *t, const char *s, size_t n) {
     int32_t *ids;
     bt_text back = {0};
-    size_t count = encode(t, s, n, &ids);
+    size_t count = encode_text(t, s, n, &ids);
     for (size_t i = 0; i < count; i++) assert_in_range(ids[i], 0, bt_tokenizer_vocab(t) - 1);
     bt_tokenizer_decode(t, ids, count, &back);
     assert_int_equal(back.len, n);
@@ -50,8 +50,8 @@ static void check_round_trip(const bt_tokenizer *t, const char *s, size_t n) {
     free(ids);
 }
 
-/* Random text of many kinds, some of it not UTF-8. */
-static size_t wild(uint32_t *x, char *s, size_t max) {
+/* Makes random text of many kinds, some of it not UTF-8. */
+static size_t make_wild_text(uint32_t *x, char *s, size_t max) {
     static const char *const bits[] = {"the ",
                                        "light",
                                        "\n",
@@ -76,16 +76,16 @@ static size_t wild(uint32_t *x, char *s, size_t max) {
                                        "<|endoftext|>",
                                        "\t",
                                        "Ġ"};
-    size_t n = 0, want = rnd(x) % max;
+    size_t n = 0, want = next_random_below(x) % max;
     while (n < want) {
-        uint32_t kind = rnd(x) % 28;
+        uint32_t kind = next_random_below(x) % 28;
         const char *bit = kind < 24 ? bits[kind] : "";
         size_t k = strlen(bit);
         if (kind >= 24) {
-            s[n++] = (char)rnd(x);
+            s[n++] = (char)next_random_below(x);
             continue;
         }
-        uint32_t repeat = rnd(x) % 40 == 0 ? 1 + rnd(x) % 60 : 1;
+        uint32_t repeat = next_random_below(x) % 40 == 0 ? 1 + next_random_below(x) % 60 : 1;
         for (; repeat && n + k <= max; repeat--, n += k) memcpy(s + n, bit, k);
         if (repeat) break;
     }
@@ -106,7 +106,7 @@ static void any_bytes_are_restored(void **state) {
     const bt_tokenizer *all[] = {bytes, trained, gpt2, llama3};
     uint32_t x = 20260101;
     for (int i = 0; i < 1500; i++) {
-        size_t n = wild(&x, s, i < 1000 ? 200 : sizeof s);
+        size_t n = make_wild_text(&x, s, i < 1000 ? 200 : sizeof s);
         check_round_trip(all[i % 4], s, n);
     }
     for (int c = 0; c < 256; c++)
@@ -116,8 +116,9 @@ static void any_bytes_are_restored(void **state) {
     bt_tokenizer_free(llama3);
 }
 
-/* The definition: within each word, join the leftmost pair of lowest rank until none is left. */
-static size_t naive(const bt_tokenizer *t, bt_pretok *p, const char *s, size_t n, int32_t *ids) {
+/* The definition: within each word, join the leftmost pair with the lowest rank until no pair has a rank. */
+static size_t encode_naively(const bt_tokenizer *t, bt_pretok *p, const char *s, size_t n,
+                             int32_t *ids) {
     size_t total = 0;
     for (size_t at = 0, end; at < n; at = end) {
         int32_t *w = ids + total;
@@ -150,10 +151,10 @@ static void encoder_equals_the_definition(void **state) {
     uint32_t x = 5;
     assert_int_equal(bt_pretok_create(&p, BT_PATTERN_GPT2, NULL, NULL), BT_OK);
     for (int i = 0; i < 300; i++) {
-        size_t n = wild(&x, s, sizeof s);
-        if (i % 3 == 0) /* long words that need heap memory */
-            for (n = 0; n < 300; n++) s[n] = "aethdrnsw"[rnd(&x) % 9];
-        size_t k = naive(trained, p, s, n, want), count = encode(trained, s, n, &ids);
+        size_t n = make_wild_text(&x, s, sizeof s);
+        if (i % 3 == 0) /* long words need heap memory */
+            for (n = 0; n < 300; n++) s[n] = "aethdrnsw"[next_random_below(&x) % 9];
+        size_t k = encode_naively(trained, p, s, n, want), count = encode_text(trained, s, n, &ids);
         assert_int_equal(count, k);
         if (k) assert_memory_equal(ids, want, k * sizeof *ids);
         free(ids);
@@ -180,8 +181,8 @@ static void equals_hugging_face(void **state) {
         assert_true(bt_tokenizer_hash(t) == bt_tokenizer_hash(again)); \
         for (size_t i = 0; i < sizeof golden_texts / sizeof *golden_texts; i++) { \
             int32_t *ids; \
-            size_t count = encode(i % 2 ? t : again, golden_texts[i], strlen(golden_texts[i]), \
-                                  &ids); \
+            size_t count = encode_text(i % 2 ? t : again, golden_texts[i], \
+                                       strlen(golden_texts[i]), &ids); \
             if ((int)count != golden_##name[i].n) \
                 fail_msg(#name " text %zu: %zu ids, should be %d", i, count, golden_##name[i].n); \
             for (size_t k = 0; k < count; k++) \
@@ -199,8 +200,8 @@ static void equals_hugging_face(void **state) {
     CHECK(qwen2);
 }
 
-/* Pieces cut by bt_text_cut give the ids of the whole, with each pattern. */
-static void cuts_change_no_token(void **state) {
+/* Text that bt_text_cut divides into pieces gives the ids of the whole text, with each pattern. */
+static void pieces_of_a_text_have_its_tokens(void **state) {
     (void)state;
     static const char *const names[] = {"gpt2", "llama3", "qwen2"};
     char s[3000], path[300];
@@ -213,12 +214,12 @@ static void cuts_change_no_token(void **state) {
         int cuts = 0;
         for (int i = 0; i < 1000; i++) {
             int32_t *all, *left, *right;
-            size_t n = wild(&x, s, sizeof s), limit = n ? rnd(&x) % n : 0,
+            size_t n = make_wild_text(&x, s, sizeof s), limit = n ? next_random_below(&x) % n : 0,
                    cut = bt_text_cut(s, limit);
             if (cut == limit || cut == 0) continue;
             cuts++;
-            size_t a = encode(t, s, n, &all), l = encode(t, s, cut, &left),
-                   r = encode(t, s + cut, n - cut, &right);
+            size_t a = encode_text(t, s, n, &all), l = encode_text(t, s, cut, &left),
+                   r = encode_text(t, s + cut, n - cut, &right);
             assert_int_equal(a, l + r);
             assert_memory_equal(all, left, l * sizeof *all);
             assert_memory_equal(all + l, right, r * sizeof *all);
@@ -242,15 +243,15 @@ static void training_is_a_function_of_the_text(void **state) {
     assert_int_equal(bt_tokenizer_train(&t, &cfg, NULL), BT_OK);
     assert_true(bt_tokenizer_hash(t) == bt_tokenizer_hash(trained));
     assert_int_equal(bt_tokenizer_vocab(t), 300);
-    /* The text twice gives the same merges. */
+    /* Training on the text twice gives the same merges. */
     snprintf(two, sizeof two, "%s\n%s", fixture_path("prose.txt"), fixture_path("prose.txt"));
     cfg.paths = two;
     assert_int_equal(bt_tokenizer_train(&u, &cfg, NULL), BT_OK);
     assert_true(bt_tokenizer_hash(u) == bt_tokenizer_hash(t));
     bt_tokenizer_free(u);
     bt_tokenizer_free(t);
-    /* Computed by hand: "ab" 4 times beats "bc" 3; then "abc"; of equal counts the smaller left id wins (x
-     * y, y z: both twice). */
+    /* Computed by hand: "ab" occurs 4 times and "bc" 3 times, so "ab" is first, then "abc". Of equal counts the smaller
+     * left id is first (x y and y z: both twice). */
     cfg = (bt_tok_train_cfg){.paths = fixture_text("hand.txt", "abc abc abc ab xyz xyz"),
                              .field = "text",
                              .cache_dir = "",
@@ -262,7 +263,7 @@ static void training_is_a_function_of_the_text(void **state) {
     assert_int_equal(m[1].left, ' '); /* ' ' ab: 3 against ab c: 3 */
     assert_int_equal(m[1].right, 257);
     size_t n;
-    /* ' ' x, x y, y z, " ab" c: 2 each; the smallest left wins */
+    /* ' ' x, x y, y z, " ab" c: 2 each; the smallest left id is first */
     assert_int_equal(m[2].left, ' ');
     assert_int_equal(m[2].right, 'x');
     assert_int_equal(bt_tokenizer_bytes(t, 257, &n)[0], 'a');
@@ -270,7 +271,7 @@ static void training_is_a_function_of_the_text(void **state) {
     bt_tokenizer_free(t);
 }
 
-/* The validation share of each file is not used for training: changing it changes no merge. */
+/* The validation share of each file is not used for training, so changing it changes no merge. */
 static void training_reads_a_share(void **state) {
     (void)state;
     bt_tokenizer *half, *alone;
@@ -318,9 +319,7 @@ static void training_refuses(void **state) {
     assert_null(t);
 }
 
-/* ---- malformed files ---- */
-
-static char *replaced(const char *json, const char *from, const char *to) {
+static char *with_replaced_text(const char *json, const char *from, const char *to) {
     const char *at = strstr(json, from);
     if (!at) fail_msg("no '%s' in the file", from);
     char *s = malloc(strlen(json) + strlen(to) + 1);
@@ -328,7 +327,7 @@ static char *replaced(const char *json, const char *from, const char *to) {
     return s;
 }
 
-static void refuse(const char *json, size_t n, const char *words) {
+static void check_refused_file(const char *json, size_t n, const char *words) {
     bt_tokenizer *t;
     bt_err err = BT_ERR_INIT;
     bt_code code = bt_tokenizer_parse(&t, json, n, &err);
@@ -379,13 +378,13 @@ static void own_files_are_checked(void **state) {
     bt_text json = {0};
     bt_tokenizer_save(trained, &json);
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        char *bad = replaced(json.data, changes[i].from, changes[i].to);
-        refuse(bad, strlen(bad), changes[i].words);
+        char *bad = with_replaced_text(json.data, changes[i].from, changes[i].to);
+        check_refused_file(bad, strlen(bad), changes[i].words);
         free(bad);
     }
-    char *shifted = replaced(json.data, "\"eot\":256", "\"eot\":258"),
-         *same = replaced(shifted, "\"tokens\":[", "\"tokens\":[\"qqqq\",\"qqqq\",");
-    refuse(same, strlen(same), "tokens 0 and 1 are the same bytes");
+    char *shifted = with_replaced_text(json.data, "\"eot\":256", "\"eot\":258"),
+         *same = with_replaced_text(shifted, "\"tokens\":[", "\"tokens\":[\"qqqq\",\"qqqq\",");
+    check_refused_file(same, strlen(same), "tokens 0 and 1 are the same bytes");
     free(shifted);
     free(same);
     /* the first merge twice */
@@ -393,16 +392,16 @@ static void own_files_are_checked(void **state) {
     char twice[4096];
     snprintf(twice, sizeof twice, "\"merges\":[%.*s,", (int)(strchr(merges, ']') - merges + 1),
              merges);
-    char *bad = replaced(json.data, "\"merges\":[", twice);
-    refuse(bad, strlen(bad), "twice");
+    char *bad = with_replaced_text(json.data, "\"merges\":[", twice);
+    check_refused_file(bad, strlen(bad), "twice");
     free(bad);
     for (size_t n = 0; n + 1 < json.len; n += n < 400 ? 1 : 61)
-        if (json.data[n] != '\n' || n + 2 < json.len) refuse(json.data, n, "");
-    refuse("[]", 2, "not a JSON object");
-    refuse("{\"model\":{}}", 12, "tokenizer import");
+        if (json.data[n] != '\n' || n + 2 < json.len) check_refused_file(json.data, n, "");
+    check_refused_file("[]", 2, "not a JSON object");
+    check_refused_file("{\"model\":{}}", 12, "tokenizer import");
     char deep[400];
     memset(deep, '[', sizeof deep);
-    refuse(deep, sizeof deep, "nested deeper than 64");
+    check_refused_file(deep, sizeof deep, "nested deeper than 64");
     bt_text_release(&json);
 }
 
@@ -413,10 +412,10 @@ static void flipped_bytes_of_a_file(void **state) {
     bt_tokenizer_save(trained, &json);
     uint32_t x = 77;
     for (int i = 0; i < 3000; i++) {
-        size_t at = rnd(&x) % json.len;
+        size_t at = next_random_below(&x) % json.len;
         char old = json.data[at];
         bt_tokenizer *t;
-        json.data[at] = (char)(old ^ (1 << rnd(&x) % 8));
+        json.data[at] = (char)(old ^ (1 << next_random_below(&x) % 8));
         if (bt_tokenizer_parse(&t, json.data, json.len, NULL) == BT_OK)
             assert_true(bt_tokenizer_hash(t) == bt_tokenizer_hash(trained));
         bt_tokenizer_free(t);
@@ -473,7 +472,7 @@ static void import_refuses(void **state) {
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         bt_tokenizer *t;
         bt_err err = BT_ERR_INIT;
-        char *bad = replaced(json, changes[i].from, changes[i].to);
+        char *bad = with_replaced_text(json, changes[i].from, changes[i].to);
         bt_code code = bt_tokenizer_import(&t, fixture_text("bad.json", bad), &err);
         if (code != changes[i].code || !strstr(err.msg, changes[i].words))
             fail_msg("%zu: code %d: %s (wanted '%s')", i, code, err.msg, changes[i].words);
@@ -512,8 +511,8 @@ static void bytes_tokenizer(void **state) {
     bt_tokenizer_free(u);
 }
 
-/* One run of a megabyte: no pattern backtracks exponentially, and no merge is quadratic. */
-static void long_runs_end(void **state) {
+/* In a run of a megabyte no pattern backtracks exponentially and merging is not quadratic. */
+static void long_runs_are_encoded_in_linear_time(void **state) {
     (void)state;
     enum { N = 1 << 20 };
     char *s = malloc(N);
@@ -532,7 +531,7 @@ int main(void) {
         cmocka_unit_test(any_bytes_are_restored),
         cmocka_unit_test(encoder_equals_the_definition),
         cmocka_unit_test(equals_hugging_face),
-        cmocka_unit_test(cuts_change_no_token),
+        cmocka_unit_test(pieces_of_a_text_have_its_tokens),
         cmocka_unit_test(training_is_a_function_of_the_text),
         cmocka_unit_test(training_reads_a_share),
         cmocka_unit_test(training_refuses),
@@ -540,7 +539,7 @@ int main(void) {
         cmocka_unit_test(flipped_bytes_of_a_file),
         cmocka_unit_test(import_refuses),
         cmocka_unit_test(bytes_tokenizer),
-        cmocka_unit_test(long_runs_end),
+        cmocka_unit_test(long_runs_are_encoded_in_linear_time),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,5 @@
-/* unread_keys: every key outside the two sets is counted once per object and printed by name; none is lost
- * when there are many. */
+/* test_unread_keys.c - every key outside the sets of known and ignored keys is counted once per object and printed by
+ * name, however many there are. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 static const char *const used[] = {"hidden_size", "rope_parameters", NULL};
 static const char *const harmless[] = {"_*", "dtype", NULL};
 
-static json_t *object(const char *text) {
+static json_t *make_object(const char *text) {
     json_t *o = json_loads(text, 0, NULL);
     assert_non_null(o);
     return o;
@@ -39,7 +39,7 @@ static void sets_contain_keys_and_prefixes(void **state) {
 static void unread_keys_are_named(void **state) {
     (void)state;
     bt_unread u = {0};
-    json_t *o = object(
+    json_t *o = make_object(
         "{\"hidden_size\": 4, \"_path\": 1, \"dtype\": 2, \"off\": null, \"rope_parameters\": "
         "{\"factor\": 2}, \"scale\": 3, \"bad\\nkey\": 0}");
     assert_unread_keys_print(&u, 8, NULL, "");
@@ -58,7 +58,8 @@ static void unread_keys_are_named(void **state) {
 static void rows_are_counted_by_key(void **state) {
     (void)state;
     bt_unread u = {0};
-    json_t *both = object("{\"text\": 1, \"weight\": 0, \"id\": 7}"), *one = object("{\"id\": 8}");
+    json_t *both = make_object("{\"text\": 1, \"weight\": 0, \"id\": 7}"),
+           *one = make_object("{\"id\": 8}");
     for (int i = 0; i < 3; i++) bt_unread_add(&u, i ? one : both, NULL, NULL, NULL);
     assert_unread_keys_print(&u, 8, "row", "'text' (1 row), 'weight' (1 row), 'id' (3 rows)");
     json_decref(both);

@@ -1,5 +1,5 @@
-/* Continuous batching: texts generated together equal those generated alone; echo, log probabilities, stop
- * strings, limits, queue order, cancelling and stopping. */
+/* Continuous batching: texts generated together equal those generated alone; echo of the prompt, log probabilities,
+ * stop strings, limits, order of the queue, cancelling and stopping. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -108,7 +108,7 @@ static bt_generator *batch_of(int slots, size_t waiting, size_t prompt_rows) {
     return b;
 }
 
-static void submit(bt_generator *b, const bt_generate_request *requests, size_t n) {
+static void submit_request(bt_generator *b, const bt_generate_request *requests, size_t n) {
     bt_err err = BT_ERR_INIT;
     if (bt_generator_submit(b, requests, n, &err) != BT_OK) fail_msg("%s", err.msg);
 }
@@ -118,8 +118,8 @@ static void run_dry(bt_generator *b) {
     bt_generator_run(b);
 }
 
-/* Generates the text alone with a plain generator. */
-static size_t alone(int32_t *out, double *logprob, const bt_generate_request *a) {
+/* Generates the same text in a batch of one. */
+static size_t generate_alone(int32_t *out, double *logprob, const bt_generate_request *a) {
     bt_gen *g = NULL;
     bt_err err = BT_ERR_INIT;
     size_t n = 0;
@@ -162,13 +162,13 @@ static void texts_written_together_equal_those_written_alone(void **state) {
             requests[i].logprobs = i % 2;
             requests[i].top = i % 6;
             requests[i].group = i % 3;
-            submit(b, &requests[i], 1);
+            submit_request(b, &requests[i], 1);
         }
         run_dry(b);
         for (size_t i = 0; i < MANY; i++) {
             int32_t want[T];
             double logprob[T];
-            const size_t n = alone(want, logprob, &requests[i]);
+            const size_t n = generate_alone(want, logprob, &requests[i]);
             assert_true(h[i].done);
             assert_int_equal(h[i].why, BT_FINISH_LENGTH);
             assert_int_equal(h[i].n, n);
@@ -191,8 +191,8 @@ static void texts_written_together_equal_those_written_alone(void **state) {
     }
 }
 
-/* Evaluation harnesses need n + 1 entries, the first null, and a log probability of the likeliest token
- * exactly equal to that in the list. */
+/* Evaluation harnesses need n + 1 entries, the first null, and the log probability of the likeliest token must equal
+ * the one in the list exactly. */
 static void an_echoed_prompt_has_its_log_probabilities(void **state) {
     (void)state;
     static heard h, plain;
@@ -205,8 +205,8 @@ static void an_echoed_prompt_has_its_log_probabilities(void **state) {
                                 p = request_of(&plain, prompt, n, 0);
             a.echo = a.logprobs = p.echo = true;
             a.top = 1;
-            submit(b, &a, 1);
-            submit(b, &p, 1);
+            submit_request(b, &a, 1);
+            submit_request(b, &p, 1);
             run_dry(b);
             bt_generator_destroy(b);
             assert_int_equal(h.n, n + 1);
@@ -245,7 +245,7 @@ static void stop_strings_and_end_tokens_end_a_text(void **state) {
     double logprob[T];
     random_prompt(prompt, 3, 5);
     bt_generate_request a = request_of(&h[0], prompt, 5, 20);
-    assert_int_equal(alone(want, logprob, &a), 20);
+    assert_int_equal(generate_alone(want, logprob, &a), 20);
     char stop[] = {(char)want[6], (char)want[7], 0};
     if (want[6] == 0 || want[7] == 0) fail_msg("choose another seed of the prompt");
     const char *stops[] = {"", stop};
@@ -254,14 +254,14 @@ static void stop_strings_and_end_tokens_end_a_text(void **state) {
     bt_generator *b = batch_of(4, 4, 0);
     a.stops = stops;
     a.n_stops = 2;
-    submit(b, &a, 1);
+    submit_request(b, &a, 1);
     bt_generate_request e = request_of(&h[1], prompt, 5, 20);
     e.end = want[9];
     size_t end = 0;
     while (want[end] != want[9]) end++;
-    submit(b, &e, 1);
+    submit_request(b, &e, 1);
     bt_generate_request room = request_of(&h[2], prompt, 5, 1000);
-    submit(b, &room, 1);
+    submit_request(b, &room, 1);
     stop[0] = '?'; /* The batch has its own copy. */
     run_dry(b);
     bt_generator_destroy(b);
@@ -283,11 +283,13 @@ static void groups_take_turns(void **state) {
     bt_generator *b = batch_of(2, 20, 0);
     for (size_t i = 0; i < 12; i++) {
         requests[i] = request_of(&h[i], prompt, 3, 4);
-        requests[i].group = i < 10 ? 1 : i; /* ten of one group, then two of different groups */
+        requests[i].group = i < 10
+                                ? 1
+                                : i; /* ten requests of one group, then two of different groups */
     }
-    submit(b, requests, 10);
-    submit(b, requests + 10, 1);
-    submit(b, requests + 11, 1);
+    submit_request(b, requests, 10);
+    submit_request(b, requests + 10, 1);
+    submit_request(b, requests + 11, 1);
     run_dry(b);
     bt_generator_destroy(b);
     assert_int_equal(h[0].place, 0);
@@ -317,7 +319,7 @@ static void invalid_requests_are_refused(void **state) {
     const bt_generate_request two[] = {good, strange}, four[] = {good, good, good, good};
     assert_int_equal(bt_generator_submit(b, two, 2, &err), BT_ARG);
     assert_int_equal(bt_generator_submit(b, four, 4, &err), BT_BUSY);
-    assert_int_equal(bt_generator_now(b).waiting, 0); /* all or none */
+    assert_int_equal(bt_generator_now(b).waiting, 0); /* no request was accepted */
     bt_generator_stop(b, 0);
     assert_int_equal(bt_generator_submit(b, &good, 1, &err), BT_BUSY);
     bt_generator_run(b);
@@ -325,7 +327,7 @@ static void invalid_requests_are_refused(void **state) {
     bt_generator_destroy(NULL);
 }
 
-/* requests of other threads during generation */
+/* a thread that sends requests during generation */
 typedef struct client {
     bt_generator *b;
     uint64_t seed;
@@ -392,7 +394,7 @@ static void stopping_notifies_every_request(void **state) {
     bt_generate_request requests[5];
     bt_generator *b = batch_of(2, 20, 0);
     for (size_t i = 0; i < 5; i++) requests[i] = request_of(&h[i], prompt, 2, 40);
-    submit(b, requests, 5);
+    submit_request(b, requests, 5);
     bt_generator_stop(b, -1);
     bt_generator_run(b);
     for (size_t i = 0; i < 5; i++) {

@@ -1,5 +1,5 @@
-/* Generated text: complete characters, stop strings in portions of any size, compared with a plain search
- * over the whole text. */
+/* Generated text: only complete characters, and stop strings in portions of any size, compared with a plain search over
+ * the whole text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,7 +106,7 @@ static void mended_text_is_utf8(void **state) {
                         "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\x1b[\xc2\x9b\n"
                         "\xef\xbf\xbd");
     bt_text_clear(&out);
-    /* Equals Python's decode with errors="replace". */
+    /* Python's decode with errors="replace" gives the same text. */
     bt_utf8_mend(
         &out,
         "\xe2\x82|\xf0\x9f\x98|\xe2\x82\xe2\x82\xac|\xf0\x80\x80|\xf4\x90\x80|\xe0\x9f|\xf5\x80",

@@ -10,7 +10,7 @@
 
 enum { LOOKS = 400, LOOK_MS = 20 };
 
-typedef struct wire { /* a hub's socket, and clients with the keys a and b */
+typedef struct wire {
     world *w;
     bt_hub_socket *socket;
     void *context, *client[2];
@@ -68,7 +68,6 @@ static inline void close_wire(wire *x) {
     assert_int_equal(system(command), 0);
 }
 
-/* Runs one iteration of the hub's loop. */
 static inline void serve(wire *x) {
     bt_hub_peer from;
     const void *frame;
@@ -82,7 +81,7 @@ static inline void serve(wire *x) {
         fail_msg("%s", err.msg);
 }
 
-/* Takes the next reply to client k; returns false if none arrived in `looks` polls. */
+/* Takes the next reply to client k; returns false if none arrives within `looks` polls. */
 static inline bool take_answer(wire *x, int k, int looks, bt_island_head *head,
                                const void **payload) {
     bt_err err = BT_ERR_INIT;
@@ -98,7 +97,7 @@ static inline bool take_answer(wire *x, int k, int looks, bt_island_head *head,
     return false;
 }
 
-/* Takes replies until one of this type arrives; copies its payload to out. */
+/* Takes replies until one of this type arrives, and copies its payload to out. */
 static inline bt_island_head expect(wire *x, int k, bt_island_type type, void *out, size_t size) {
     bt_island_head head;
     const void *payload;
@@ -137,7 +136,7 @@ static inline void send_hello(wire *x, int k, const char *more) {
     bt_text_release(&t);
 }
 
-/* Sends an update of island 0 whose elements are all `value`. */
+/* Sends an update of island 0 in which every element is `value`. */
 static inline void push(wire *x, bt_push_kind kind, float value) {
     peer *p = &x->w->at[0];
     const size_t bytes = x->w->elements * sizeof(float);

@@ -1,4 +1,4 @@
-/* hub_world.h - a hub and simulated islands that exchange frames, for tests of its replies. */
+/* hub_world.h - a hub and simulated islands that exchange frames in one process, for tests of the hub's replies. */
 #ifndef BT_TESTS_ENGINE_ISLANDS_HUB_WORLD_H
 #define BT_TESTS_ENGINE_ISLANDS_HUB_WORLD_H
 
@@ -14,7 +14,7 @@ typedef struct peer { /* an island with the newest reply of the hub */
     int64_t gos, resends, strangers;
     char refused[512], notice[512];
     bool gone;
-    bool narrow; /* Its connection accepts a limited number of parts of the weights. */
+    bool narrow; /* the connection accepts only some parts of the weights at a time */
     int64_t room, parts, next_part;
     uint64_t seq, epoch;
 } peer;
@@ -119,7 +119,7 @@ static inline void hello(world *w, int i, const char *more) {
     bt_text_release(&t);
 }
 
-/* Sends an update whose elements are all `value`; a delta contains the fragment of its round. */
+/* Sends an update in which every element is `value`; a delta contains the fragment of its round. */
 static inline void send_update(world *w, int i, bt_push_kind kind, float value, int64_t tokens) {
     peer *p = &w->at[i];
     const bt_hub_model *m = w->hub->model;

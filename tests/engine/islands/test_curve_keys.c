@@ -1,5 +1,5 @@
-/* test_curve_keys.c - keys of a hub and its islands are created in an order in which an interruption is
- * harmless: the next call creates a matching pair. */
+/* test_curve_keys.c - keys of a hub and its islands: if their creation is interrupted, the next call creates a matching
+ * pair. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void must_make(const char *name, bool new) {
 }
 
 /* Checks that the hub accepts the island's key. */
-static void fits(const char *name) {
+static void check_accepted_key(const char *name) {
     bt_curve_keys hub, island;
     char listed[64];
     bt_err err = BT_ERR_INIT;
@@ -50,19 +50,19 @@ static void an_interruption_is_repaired(void **state) {
     bool made;
     must_make("first", true);
     must_make("first", false);
-    fits("first");
-    /* The public key cannot be written, so there is no secret key either. */
+    check_accepted_key("first");
+    /* If the public key cannot be written, no secret key is written either. */
     assert_int_equal(mkdir(in_dir("allowed/second.pub"), 0700), 0);
     assert_int_equal(bt_curve_make(dir, "second", &made, &err), BT_IO);
     assert_non_null(strstr(err.msg, "allowed/second.pub"));
     assert_int_equal(rmdir(in_dir("allowed/second.pub")), 0);
     must_make("second", true);
-    fits("second");
+    check_accepted_key("second");
     /* a secret key truncated by a crash */
     FILE *f = fopen(in_dir("third.key.tmp"), "w");
     assert_true(f && fputs("# keys of the bi", f) >= 0 && fclose(f) == 0);
     must_make("third", true);
-    fits("third");
+    check_accepted_key("third");
     struct stat st;
     assert_int_equal(stat(in_dir("third.key"), &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
@@ -79,7 +79,7 @@ static void keys_of_another_hub_are_reported(void **state) {
     assert_non_null(strstr(err.msg, "old.key' is of another hub"));
     assert_int_equal(unlink(in_dir("old.key")), 0);
     must_make("old", true);
-    fits("old");
+    check_accepted_key("old");
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* test_hub_copy.c - an island's copy of the weights equals the hub's, whatever an asynchronous hub does
+/* test_hub_copy.c - an island's copy of the weights equals the hub's, whatever updates an asynchronous hub applies
  * between its reply and the fetch, or between two chunks. */
 #include "engine/islands/island/hub_copy.h"
 
@@ -15,7 +15,7 @@ typedef struct line { /* connection of island 0 to the hub, in this process */
     size_t bytes[QUEUE], head, tail;
     int fetches;
     const char *refuses; /* reply of the hub to all fetches; NULL: the requested parts */
-    int late_at;         /* Island 1's next update reaches the hub before this fetch; 0: never */
+    int late_at;         /* island 1's next update reaches the hub before this fetch; 0: never */
 } line;
 
 static bt_port_state to_line(void *ctx, const bt_hub_peer *to, const void *frame, size_t bytes) {
@@ -43,7 +43,7 @@ static bt_port_state send_line(void *ctx, const void *frame, size_t bytes, int t
     if (head.type == BT_ISLAND_FETCH && l->refuses) {
         unsigned char out[BT_ISLAND_HEAD + 512];
         head = (bt_island_head){.type = BT_ISLAND_REFUSED, .bytes = (uint32_t)strlen(l->refuses)};
-        assert_true(l->fetches < 10000); /* limits the loop */
+        assert_true(l->fetches < 10000);
         return to_line(l, &from, out, bt_island_write(out, &head, l->refuses));
     }
     assert_int_equal(bt_hub_receive(l->w->hub, &from, frame, bytes, now_ns, &err), BT_OK);
@@ -71,7 +71,7 @@ typedef struct copy_world {
     bool fetched;
 } copy_world;
 
-static void follow(copy_world *c) {
+static void follow_hub(copy_world *c) {
     bt_err err = BT_ERR_INIT;
     if (bt_hub_copy_follow(&c->copy, &c->client, c->go.version, c->work, &c->fetched, &err) !=
         BT_OK)
@@ -79,7 +79,7 @@ static void follow(copy_world *c) {
 }
 
 /* Island 1 joins and uploads the weights, then island 0 joins through the client. */
-static void begin(copy_world *c, const char *vocab) {
+static void begin_copy(copy_world *c, const char *vocab) {
     bt_err err = BT_ERR_INIT;
     *c = (copy_world){.work = NULL};
     world *w = c->l.w = WORLD(2, "--mode", "ps", "--staleness", "-1", "--codec", "int8", "--steps",
@@ -102,11 +102,11 @@ static void begin(copy_world *c, const char *vocab) {
     if (bt_island_client_join(&c->client, c->copy.bytes, bt_vector_bytes(&c->copy.plain), &c->go,
                               &err) != BT_OK)
         fail_msg("%s", err.msg);
-    follow(c);
+    follow_hub(c);
     assert_true(c->fetched);
 }
 
-static void end(copy_world *c) {
+static void end_copy(copy_world *c) {
     bt_island_client_release(&c->client);
     bt_hub_copy_release(&c->copy);
     bt_text_release(&c->hello);
@@ -115,7 +115,7 @@ static void end(copy_world *c) {
     close_world(c->l.w);
 }
 
-/* Island 0 skips a step, so only updates of its peer raise the hub's version. */
+/* Island 0 skips a step, so only updates of island 1 raise the hub's version. */
 static void skip_step(copy_world *c) {
     bt_err err = BT_ERR_INIT;
     bool rejoined;
@@ -126,7 +126,7 @@ static void skip_step(copy_world *c) {
     assert_false(rejoined);
 }
 
-static double furthest(const copy_world *c) {
+static double largest_weight_difference(const copy_world *c) {
     const bt_hub_model *m = c->l.w->hub->model;
     double most = 0;
     for (size_t t = 0; t < m->setup.params.n; t++) {
@@ -137,68 +137,69 @@ static double furthest(const copy_world *c) {
     return most;
 }
 
-static void it_follows_by_updates(void **state) {
+static void the_copy_follows_the_updates(void **state) {
     copy_world c;
     (void)state;
-    begin(&c, "model.vocab=64");
+    begin_copy(&c, "model.vocab=64");
     for (int r = 0; r < 3; r++) {
         send_update(c.l.w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
         skip_step(&c);
         assert_int_equal(c.go.version, r + 1);
-        follow(&c);
-        assert_false(c.fetched); /* One update behind is recent enough. */
+        follow_hub(&c);
+        assert_false(c.fetched); /* A copy that is one update old is recent enough. */
         assert_int_equal(c.copy.version, r + 1);
-        assert_true(furthest(&c) < 1e-6);
+        assert_true(largest_weight_difference(&c) < 1e-6);
     }
-    end(&c);
+    end_copy(&c);
 }
 
-/* Weights newer than requested already contain the newer update. */
+/* If the fetched weights are newer than requested, the update they contain is not added again. */
 static void newer_weights_are_recognized(void **state) {
     copy_world c;
     (void)state;
-    begin(&c, "model.vocab=64");
+    begin_copy(&c, "model.vocab=64");
     for (int r = 0; r < 2; r++) send_update(c.l.w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
     skip_step(&c);
     assert_int_equal(c.go.version, 2);
     c.l.late_at = c.l.fetches + 1;
-    follow(&c);
+    follow_hub(&c);
     assert_true(c.fetched);
     assert_int_equal(c.l.w->hub->model->version, 3);
-    assert_true(furthest(&c) < 1e-6);
+    assert_true(largest_weight_difference(&c) < 1e-6);
     skip_step(&c);
     assert_int_equal(c.go.version, 3);
-    follow(&c);
-    assert_true(furthest(&c) < 1e-6); /* The third update is not added twice. */
-    end(&c);
+    follow_hub(&c);
+    assert_true(largest_weight_difference(&c) < 1e-6); /* The third update is not added twice. */
+    end_copy(&c);
 }
 
-/* chunks of two versions, some of which contain the newer update */
+/* Chunks of two versions arrive, some of which contain the newer update. */
 static void chunks_of_two_versions_are_recognized(void **state) {
     copy_world c;
     (void)state;
-    begin(&c, "model.vocab=8192");
+    begin_copy(&c, "model.vocab=8192");
     assert_true(bt_vector_bytes(&c.copy.plain) > 4 * (size_t)BT_ISLAND_CHUNK);
     for (int r = 0; r < 2; r++) send_update(c.l.w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
     skip_step(&c);
     c.l.late_at = c.l.fetches + 3; /* Two requests are in flight before the first reply. */
-    follow(&c);
+    follow_hub(&c);
     assert_true(c.fetched);
-    assert_true(furthest(&c) > 0.01); /* The first chunks belong to the previous version. */
+    assert_true(largest_weight_difference(&c) >
+                0.01); /* The first chunks belong to the previous version. */
     assert_int_equal(c.copy.version, 2);
     skip_step(&c);
     assert_int_equal(c.go.version, 3);
-    follow(&c);
-    assert_true(furthest(&c) < 1e-6);
+    follow_hub(&c);
+    assert_true(largest_weight_difference(&c) < 1e-6);
     assert_int_equal(c.copy.version, 3);
-    end(&c);
+    end_copy(&c);
 }
 
 /* A delayed chunk of an earlier request is ignored. */
 static void stale_chunks_are_ignored(void **state) {
     copy_world c;
     (void)state;
-    begin(&c, "model.vocab=64");
+    begin_copy(&c, "model.vocab=64");
     for (int r = 0; r < 2; r++) send_update(c.l.w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
     skip_step(&c);
     const bt_island_fetch old = {.kind = BT_FETCH_WEIGHTS, .version = 2, .n = 2};
@@ -208,34 +209,33 @@ static void stale_chunks_are_ignored(void **state) {
                                  .island = c.client.island,
                                  .incarnation = c.client.incarnation,
                                  .bytes = sizeof old};
-    /* The delayed reply arrives. */
     send_line(&c.l, frame, bt_island_write(frame, &head, &old), 0);
     free(frame);
     for (int r = 0; r < 2; r++) send_update(c.l.w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
     c.go.version = 4;
-    follow(&c);
+    follow_hub(&c);
     assert_int_equal(c.copy.version, 4);
-    assert_true(furthest(&c) < 1e-6);
-    end(&c);
+    assert_true(largest_weight_difference(&c) < 1e-6);
+    end_copy(&c);
 }
 
-/* A hub process listed in the wrong position of --hub refuses every request. One or two refusals may still
- * belong to an earlier request. */
+/* A hub process in the wrong position of --hub refuses every request. One or two refusals may still be replies to an
+ * earlier request. */
 static void a_hub_that_refuses_all_is_reported(void **state) {
     copy_world c;
     bt_err err = BT_ERR_INIT;
     (void)state;
-    begin(&c, "model.vocab=64");
+    begin_copy(&c, "model.vocab=64");
     c.l.refuses = "this is process 2 of the hub's 2";
     c.go.version = c.copy.version + 2;
     assert_int_equal(bt_hub_copy_follow(&c.copy, &c.client, c.go.version, c.work, &c.fetched, &err),
                      BT_BUSY);
     message_has(err.msg, "the hub refused this island");
-    end(&c);
+    end_copy(&c);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(it_follows_by_updates),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_copy_follows_the_updates),
                                        cmocka_unit_test(newer_weights_are_recognized),
                                        cmocka_unit_test(chunks_of_two_versions_are_recognized),
                                        cmocka_unit_test(stale_chunks_are_ignored),

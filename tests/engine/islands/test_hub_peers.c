@@ -1,5 +1,5 @@
-/* test_hub_peers.c - peers that are no islands: without a key, with another protocol, or with an accepted
- * key and heartbeats of libzmq. They do not affect the weights, and the hub continues. */
+/* test_hub_peers.c - peers that are no islands (without a key, with another protocol, or with an accepted key and
+ * libzmq heartbeats) do not affect the weights, and the hub continues. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -22,7 +22,7 @@ static void send_plain(wire *x, const void *bytes, size_t n) {
 }
 
 /* A libzmq client without keys; none of its messages arrive. */
-static void no_key(wire *x) {
+static void connect_without_key(wire *x) {
     char endpoint[160];
     const int linger = 0;
     bt_island_head head;
@@ -38,8 +38,8 @@ static void no_key(wire *x) {
     zmq_close(s);
 }
 
-/* the greeting of ZMTP 3.1 followed by another mechanism, frames that are too long, or unknown commands */
-static void odd_greetings(wire *x) {
+/* Sends the greeting of ZMTP 3.1 followed by another mechanism, frames that are too long, or unknown commands. */
+static void send_odd_greetings(wire *x) {
     enum { GREETING = 64, MORE = 512 };
     unsigned char bytes[GREETING + MORE];
     uint64_t seed = 88172645463325252ull;
@@ -63,8 +63,8 @@ static void odd_greetings(wire *x) {
     }
 }
 
-/* Another program with an accepted key requests a heartbeat every millisecond. */
-static void heartbeats(wire *x) {
+/* Another program with an accepted key sends a heartbeat request every millisecond. */
+static void send_heartbeat_requests(wire *x) {
     const int every_ms = 1, timeout_ms = 500;
     bt_island_head head;
     const void *payload;
@@ -76,7 +76,7 @@ static void heartbeats(wire *x) {
     assert_int_equal(zmq_setsockopt(s, ZMQ_HEARTBEAT_TIMEOUT, &timeout_ms, sizeof timeout_ms), 0);
     assert_int_equal(zmq_connect(s, endpoint), 0);
     x->client[1] = s;
-    bool answered = false; /* A message may be lost with a connection. */
+    bool answered = false; /* A message may be lost together with its connection. */
     for (int i = 0; i < 50 && !answered; i++) {
         send_hello(x, 1, "model=00\n");
         answered = take_answer(x, 1, 20, &head, &payload) && head.type == BT_ISLAND_REFUSED;
@@ -88,7 +88,8 @@ static void heartbeats(wire *x) {
 
 static void other_peers_change_nothing(void **state) {
     static const char http[] = "GET / HTTP/1.1\r\nHost: hub\r\n\r\n";
-    static void (*const peers[])(wire *) = {no_key, odd_greetings, heartbeats};
+    static void (*const peers[])(wire *) = {connect_without_key, send_odd_greetings,
+                                            send_heartbeat_requests};
     wire x;
     (void)state;
     open_wire(&x);
@@ -102,7 +103,7 @@ static void other_peers_change_nothing(void **state) {
         peers[i](&x);
         assert_int_equal(x.w->hub->model->version, version);
         assert_true(x.w->hub->model->theta[0] == theta);
-        push_new(&x, 0.01f); /* The hub continues. */
+        push_new(&x, 0.01f);
         assert_int_equal(x.w->hub->model->version, version + 1);
     }
     close_wire(&x);

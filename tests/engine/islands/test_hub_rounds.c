@@ -1,5 +1,5 @@
-/* test_hub_rounds.c - rounds that continue without an island, and updates that are applied one by one:
- * quorum and late updates, asynchronous deltas, data assignment, norms of each kind. */
+/* test_hub_rounds.c - rounds that continue without an island, and updates that are applied one by one: quorum and late
+ * updates, asynchronous deltas, assignment of data, norms of each kind. */
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -8,7 +8,7 @@
 #include "engine/islands/hub/hub_state.h"
 #include "tests/engine/islands/hub_world.h"
 
-/* The data of the next round are announced with each round and are used in it. */
+/* The hub announces the data of the next round with each round, and the next round uses them. */
 static void the_data_of_the_next_round_are_announced(void **state) {
     (void)state;
     world *w = WORLD(2, "--mode", "diloco", "--inner", "5", "--steps", "12", "--set",
@@ -35,7 +35,8 @@ static void the_data_of_the_next_round_are_announced(void **state) {
     close_world(w);
 }
 
-/* A round has a tenth of the steps before it, up to --inner, and begins with the announced data. */
+/* The length of a round is a tenth of the steps before it, at most --inner, and the round begins with the announced
+ * data. */
 static void rounds_grow(void **state) {
     static const int64_t want[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                    1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5, 5};
@@ -67,7 +68,7 @@ static void asynchronous_deltas_are_averaged(void **state) {
     double theta = 0.5;
     for (int r = 0; r < 3; r++) {
         send_update(w, 0, BT_PUSH_DELTA, 0.1f, 50);
-        theta -= 0.1 / 2; /* neither islands.outer_lr nor its momentum */
+        theta -= 0.1 / 2; /* Neither islands.outer_lr nor its momentum is applied. */
         assert_int_equal(w->at[0].go.clock, 5 * (r + 1));
     }
     send_update(w, 1, BT_PUSH_DELTA, 0.3f, 50);
@@ -76,8 +77,6 @@ static void asynchronous_deltas_are_averaged(void **state) {
     assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
     close_world(w);
 }
-
-/* ---- fragments ------------------------------------------------------------------------------------ */
 
 static void fragments_take_turns(void **state) {
     (void)state;
@@ -137,9 +136,7 @@ static void fragments_take_turns(void **state) {
     close_world(w);
 }
 
-/* ---- quorum ------------------------------------------------------------------------------------------ */
-
-static void pass(world *w, double seconds) {
+static void pass_time(world *w, double seconds) {
     bt_err err = BT_ERR_INIT;
     now_ns += (int64_t)(seconds * 1e9);
     assert_int_equal(bt_hub_tick(w->hub, now_ns, &err), BT_OK);
@@ -150,7 +147,7 @@ static const char *newest_event(const world *w) {
 }
 
 /* Checks the hub's counters for one island and for all. */
-static void counted(const world *w, int i, int64_t updates, int64_t left_out) {
+static void check_counters(const world *w, int i, int64_t updates, int64_t left_out) {
     uint64_t by_staleness = 0;
     int64_t all = 0;
     assert_int_equal(w->hub->members[i].updates, updates);
@@ -168,33 +165,33 @@ static void a_quorum_continues(void **state) {
     join(w, 3);
     const bt_island_go slow = w->at[2].go;
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
-    pass(w, 5);
+    pass_time(w, 5);
     assert_int_equal(w->hub->model->version, 0); /* One island is not a quorum. */
     send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
-    pass(w, 0.9);
+    pass_time(w, 0.9);
     assert_int_equal(w->hub->model->version, 0);
-    pass(w, 0.2);
+    pass_time(w, 0.2);
     assert_int_equal(w->hub->model->version, 1);
     assert_non_null(strstr(newest_event(w), "continues with 2 of 3 islands"));
     assert_int_equal(w->at[0].go.clock, 1);
-    /* The third island's gradient belongs to older weights. */
+    /* The third island's gradient was computed with older weights. */
     const int64_t tokens = w->hub->tokens;
     send_update(w, 2, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 1);
     assert_int_equal(w->hub->tokens, tokens);
     assert_non_null(strstr(newest_event(w), "left out, its data are returned"));
     assert_int_equal(w->at[2].go.outcome, BT_UPDATE_CLOSED);
-    counted(w, 2, 0, 1);
+    check_counters(w, 2, 0, 1);
     assert_int_equal(w->at[2].go.version, 1);
-    /* These sequences are assigned again first. */
+    /* The sequences of the late island are assigned again first. */
     assert_int_equal(w->at[2].go.begin, slow.begin);
-    /* All three are in time, so the hub does not wait. */
+    /* All three updates arrive in time, so the hub does not wait. */
     for (int i = 0; i < 3; i++) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 2);
     assert_int_equal(w->hub->tokens, tokens + 30);
     for (int i = 0; i < 3; i++) assert_int_equal(w->at[i].go.outcome, BT_UPDATE_APPLIED);
-    counted(w, 2, 1, 1);
-    /* The job ends for all islands, also for one with a step fewer. */
+    check_counters(w, 2, 1, 1);
+    /* The job ends for all islands, also for the one with one step fewer. */
     for (int i = 0; i < 3; i++) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
     for (int i = 0; i < 3; i++) assert_int_equal(w->at[i].go.steps, 0);
     close_world(w);
@@ -216,24 +213,24 @@ static void a_late_delta_is_averaged(void **state) {
     assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
     assert_int_equal(w->at[1].go.clock, 5);
     assert_int_equal(w->at[1].go.staleness, 1);
-    assert_int_equal(w->at[1].go.outcome, BT_UPDATE_APPLIED); /* in another way */
+    assert_int_equal(w->at[1].go.outcome,
+                     BT_UPDATE_APPLIED); /* A late delta is averaged instead of being part of the
+                                                               * round. */
     const bt_island_go slow = w->at[1].go;
-    for (int r = 0; r < 2; r++) { /* The remaining islands do not become late. */
+    for (int r = 0; r < 2; r++) { /* The other islands do not become late. */
         send_update(w, 0, BT_PUSH_DELTA, 0.1f, 50);
         theta -= 0.7 * 0.1;
     }
     assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
-    send_update(w, 1, BT_PUSH_DELTA, 0.2f, 50); /* Two rounds late: rejected. */
+    send_update(w, 1, BT_PUSH_DELTA, 0.2f, 50); /* An update two rounds late is rejected. */
     assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
     assert_non_null(strstr(newest_event(w), "2 rounds late: left out"));
     assert_int_equal(w->at[1].go.outcome, BT_UPDATE_LATE);
-    counted(w, 1, 1, 1);
+    check_counters(w, 1, 1, 1);
     assert_int_equal(w->at[1].go.clock, 5);
     assert_int_equal(w->at[1].go.begin, slow.begin);
     close_world(w);
 }
-
-/* ---- an island that sends no update ---------------------------------------------------------------- */
 
 static bool has_event(const world *w, const char *words) {
     for (size_t i = 0; i < w->sink->n_events; i++)
@@ -241,19 +238,19 @@ static bool has_event(const world *w, const char *words) {
     return false;
 }
 
-/* Rounds of one second in which all islands of the world push. */
+/* All islands of the world send updates in rounds of one second. */
 static void usual_rounds(world *w, int islands, int rounds) {
     for (int r = 0; r < rounds; r++) {
-        pass(w, 1);
+        pass_time(w, 1);
         for (int i = 0; i < islands; i++) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
     }
 }
 
-/* Island 1 sends only heartbeats, a tenth of a second apart. */
+/* The island sends only heartbeats, a tenth of a second apart. */
 static void only_beats(world *w, int i, double seconds) {
     for (double t = 0; t < seconds - 0.05; t += 0.1) {
         post(w, i, (bt_island_head){.type = BT_ISLAND_BEAT}, NULL);
-        pass(w, 0.1);
+        pass_time(w, 0.1);
     }
 }
 
@@ -273,15 +270,15 @@ static void a_frozen_island_is_named_and_left_behind(void **state) {
     assert_non_null(strstr(w->at[0].notice, "waits for island 'island-1'"));
     assert_string_equal(w->at[1].notice, "");
     assert_int_equal(w->hub->model->version, 4);
-    only_beats(w, 1, 1); /* 3 usual rounds have passed. */
+    only_beats(w, 1, 1); /* Three usual rounds have passed. */
     assert_int_equal(w->hub->model->version, 5);
     assert_true(has_event(w, "the job continues without it"));
-    /* The hub does not wait for it in the following rounds. */
+    /* The hub does not wait for the island in the following rounds. */
     for (int r = 0; r < 3; r++)
         for (int i = 0; i < 3; i += 2) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 8);
-    /* The island returns: its old update is rejected, its data are assigned again, and the hub waits for it
-     * as before. */
+    /* The island returns: its old update is rejected, its data are assigned again, and the hub waits for it as
+     * before. */
     send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->at[1].go.outcome, BT_UPDATE_CLOSED);
     assert_int_equal(w->at[1].go.begin, before.begin);
@@ -289,7 +286,7 @@ static void a_frozen_island_is_named_and_left_behind(void **state) {
     assert_int_equal(w->hub->model->version, 8);
     send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 9);
-    counted(w, 1, 5, 1);
+    check_counters(w, 1, 5, 1);
     close_world(w);
 }
 
@@ -304,7 +301,7 @@ static void heartbeats_without_updates_end_at_the_silence_limit(void **state) {
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     only_beats(w, 1, 5);
     assert_int_equal(w->hub->members[1].state, BT_MEMBER_TRAINS);
-    for (int k = 0; k < 5; k++) { /* The other island is healthy. */
+    for (int k = 0; k < 5; k++) { /* The other island sends updates as usual. */
         send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
         only_beats(w, 1, 4);
     }
@@ -332,8 +329,8 @@ static void a_long_round_of_all_excludes_no_island(void **state) {
     close_world(w);
 }
 
-/* Bounded staleness lets a frozen island stop its peers for a limited time, after which they continue
- * without it. */
+/* A frozen island blocks the others through the limit of staleness only for a limited time; then they continue without
+ * it. */
 static void a_bound_does_not_freeze_the_peers(void **state) {
     (void)state;
     world *w = WORLD(2, "--mode", "ps", "--staleness", "1", "--steps", "100");
@@ -344,7 +341,7 @@ static void a_bound_does_not_freeze_the_peers(void **state) {
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     const int64_t bound = w->hub->model->version, gos = w->at[0].gos;
     only_beats(w, 1, 1);
-    assert_int_equal(w->at[0].gos, gos); /* The island waits. */
+    assert_int_equal(w->at[0].gos, gos); /* This island waits for the frozen one. */
     only_beats(w, 1, 3);
     assert_int_equal(w->at[0].gos, gos + 1);
     for (int k = 0; k < 6; k++) send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
@@ -357,14 +354,12 @@ static void a_bound_does_not_freeze_the_peers(void **state) {
     close_world(w);
 }
 
-/* ---- a full disk ------------------------------------------------------------------------------------- */
-
 typedef struct full_disk {
     struct rlimit before;
     int waits, until;
 } full_disk;
 
-/* A limit of file sizes simulates a full disk: EFBIG is handled like ENOSPC. */
+/* A limit of file sizes simulates a full disk: the hub handles EFBIG like ENOSPC. */
 static void set_limit(rlim_t bytes, rlim_t most) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){bytes, most}), 0);
 }
@@ -387,7 +382,7 @@ static void a_full_disk_delays_answers(void **state) {
     world *w = WORLD(2, "--steps", "40");
     w->hub->cfg.wait = wait_for_room;
     w->hub->cfg.wait_ctx = &disk;
-    /* a new hub does not wait for the disk */
+    /* A new hub does not wait for the disk. */
     set_limit(100, disk.before.rlim_max);
     assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_IO);
     assert_int_equal(disk.waits, 0);
@@ -398,26 +393,26 @@ static void a_full_disk_delays_answers(void **state) {
     set_limit(100, disk.before.rlim_max);
     const int64_t gos = w->at[1].gos;
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
-    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10); /* returns when there is space */
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10); /* The call returns when there is space. */
     assert_int_equal(disk.waits, 2);
     assert_int_equal(w->at[1].gos, gos + 1);
     assert_true(has_event(w, "cannot write the log of updates in"));
     assert_true(has_event(w, "the disk takes updates again"));
     assert_string_equal(w->at[0].notice, "the hub's disk takes updates again");
-    /* A checkpoint that cannot be written does not end the hub either. */
+    /* A checkpoint that cannot be written does not end the hub. */
     set_limit(100, disk.before.rlim_max);
     assert_int_equal(bt_hub_save(w->hub, &err), BT_OK);
     assert_int_equal(w->hub->unsaved.code, BT_IO);
     set_limit(disk.before.rlim_cur, disk.before.rlim_max);
     usual_rounds(w, 2, 1);
     const int64_t version = w->hub->model->version;
-    /* The log contains every acknowledged update, completely and once. */
+    /* The log contains every acknowledged update completely and once. */
     const bt_hub_cfg cfg = w->hub->cfg;
     float *was = malloc(w->hub->model->n * sizeof *was);
     memcpy(was, w->hub->model->theta, w->hub->model->n * sizeof *was);
     bt_hub_state_close(w->hub->state);
     bt_hub_destroy(w->hub);
-    /* a hub that is started again waits for the disk */
+    /* A restarted hub waits for the disk. */
     disk.waits = 0;
     set_limit(100, disk.before.rlim_max);
     assert_int_equal(bt_hub_create(&w->hub, &cfg, &err), BT_OK);
@@ -432,8 +427,8 @@ static void a_full_disk_delays_answers(void **state) {
     assert_int_equal(system(command), 0);
 }
 
-/* Norms of gradients are not used for deltas. */
-static void norms_are_of_one_kind(void **state) {
+/* Norms of gradients are not compared with norms of deltas. */
+static void norms_of_gradients_and_deltas_are_separate(void **state) {
     (void)state;
     world *w = WORLD(1, "--mode", "diloco", "--inner", "2", "--steps", "50", "--set",
                      "islands.warmup=6");
@@ -444,16 +439,14 @@ static void norms_are_of_one_kind(void **state) {
     assert_int_equal(w->hub->model->version, 7);
     for (int i = 0; i < 4; i++) send_update(w, 0, BT_PUSH_DELTA, 0.1f, 20);
     send_update(w, 0, BT_PUSH_DELTA, 50, 20);
-    assert_int_equal(w->hub->model->version, 11); /* This update is rejected. */
+    assert_int_equal(w->hub->model->version, 11); /* The update is rejected. */
     assert_int_equal(w->at[0].go.outcome, BT_UPDATE_POISONED);
-    counted(w, 0, 11, 1);
+    check_counters(w, 0, 11, 1);
     close_world(w);
 }
 
-/* ---- repeated replies -------------------------------------------------------------------------------- */
-
-/* A lost reply is sent again, also by a hub that was restarted. */
-static void an_answer_outlives_the_hub(void **state) {
+/* A lost reply is sent again, even by a hub that was restarted. */
+static void a_restarted_hub_repeats_a_lost_reply(void **state) {
     (void)state;
     char dir[] = "/tmp/bitrain-hub-XXXXXX", command[64], was[200];
     bt_err err = BT_ERR_INIT;
@@ -466,13 +459,13 @@ static void an_answer_outlives_the_hub(void **state) {
     send_update(w, 0, BT_PUSH_GRADIENT, 1, 10);
     assert_int_equal(w->at[0].go.outcome, BT_UPDATE_POISONED);
     assert_int_equal(w->at[0].go.clock, 6);
-    counted(w, 0, 5, 1);
-    w->at[0].seq--; /* The same update again. */
+    check_counters(w, 0, 5, 1);
+    w->at[0].seq--; /* sends the same update again */
     const int64_t gos = w->at[0].gos;
     send_update(w, 0, BT_PUSH_GRADIENT, 1, 10);
     assert_int_equal(w->at[0].gos, gos + 1);
     assert_int_equal(w->at[0].go.outcome, BT_UPDATE_POISONED);
-    counted(w, 0, 5, 1);
+    check_counters(w, 0, 5, 1);
 
     const bt_hub_cfg cfg = w->hub->cfg;
     const peer before = w->at[0];
@@ -487,10 +480,10 @@ static void an_answer_outlives_the_hub(void **state) {
     hello(w, 0, was);
     assert_int_equal(w->at[0].welcome.had, 1);
     assert_int_equal(w->at[0].go.outcome, BT_UPDATE_POISONED);
-    counted(w, 0, 5, 1);
+    check_counters(w, 0, 5, 1);
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->at[0].go.outcome, BT_UPDATE_APPLIED);
-    counted(w, 0, 6, 1);
+    check_counters(w, 0, 6, 1);
     bt_hub_state_close(w->hub->state);
     close_world(w);
     snprintf(command, sizeof command, "rm -rf %s", dir);
@@ -510,8 +503,8 @@ int main(void) {
         cmocka_unit_test(a_long_round_of_all_excludes_no_island),
         cmocka_unit_test(a_bound_does_not_freeze_the_peers),
         cmocka_unit_test(a_full_disk_delays_answers),
-        cmocka_unit_test(norms_are_of_one_kind),
-        cmocka_unit_test(an_answer_outlives_the_hub)};
+        cmocka_unit_test(norms_of_gradients_and_deltas_are_separate),
+        cmocka_unit_test(a_restarted_hub_repeats_a_lost_reply)};
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

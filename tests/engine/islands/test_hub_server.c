@@ -1,5 +1,5 @@
-/* test_hub_server.c - the hub with simulated islands: when updates are applied, and never twice; bounded
- * staleness over 10 000 clocks; dead islands; refused messages. */
+/* test_hub_server.c - the hub with simulated islands: each update is applied once, at the right time; bounded staleness
+ * over 10 000 clocks; dead islands; refused messages. */
 #include "engine/islands/hub/hub_server.h"
 
 #include <errno.h>
@@ -14,15 +14,13 @@
 #include "engine/islands/rules/outer_step.h"
 #include "tests/engine/islands/hub_world.h"
 
-/* ---- together ---------------------------------------------------------------------------------- */
-
 static void gradients_are_added_by_tokens(void **state) {
     (void)state;
     world *w = WORLD(2, "--steps", "3", "--lr", "0.1", "--lr-schedule", "constant");
     hello(w, 0, "");
     assert_int_equal(w->at[0].welcome.want_weights, 1);
     send_update(w, 0, BT_PUSH_WEIGHTS, 0.5f, 0);
-    assert_int_equal(w->at[0].gos, 0); /* The job begins with the second island. */
+    assert_int_equal(w->at[0].gos, 0); /* The job begins when the second island has joined. */
     hello(w, 1, "");
     assert_int_equal(w->at[1].welcome.want_weights, 0);
     assert_int_equal(w->at[0].gos + w->at[1].gos, 2);
@@ -31,21 +29,21 @@ static void gradients_are_added_by_tokens(void **state) {
     assert_int_equal(w->at[1].go.stride, 8);
 
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 100);
-    assert_int_equal(w->at[0].gos, 1); /* The first waits for the second. */
+    assert_int_equal(w->at[0].gos, 1); /* The first island waits for the second. */
     send_update(w, 1, BT_PUSH_GRADIENT, 0.004f, 300);
     assert_int_equal(w->at[0].gos, 2);
     const double mean = (0.001 * 100 + 0.004 * 300) / 400, norm = mean * sqrt((double)w->elements);
     assert_true(fabs(w->at[1].go.grad_norm - norm) < 1e-6 * norm);
     assert_int_equal(w->at[1].go.tokens, 400);
     assert_int_equal(w->hub->model->version, 1);
-    /* AdamW's first step with equal gradients: lr for every element, decay separately. */
+    /* AdamW's first step with equal gradients changes every element by lr; weight decay is separate. */
     const bt_tensor *gain = NULL;
     for (size_t k = 0; k < w->hub->model->setup.params.n && !gain; k++)
         if (!w->hub->model->setup.params.tensors[k].decay)
             gain = &w->hub->model->setup.params.tensors[k];
     assert_true(fabs(w->hub->model->theta[gain->offset] - (0.5 - 0.1)) < 1e-4);
 
-    /* One island skips a step, then the job is finished, and both are notified. */
+    /* One island skips a step; then the job is finished, and both islands are notified. */
     send_update(w, 0, BT_PUSH_GRADIENT, 0, 0);
     send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 300);
     assert_int_equal(w->at[0].go.tokens, 300);
@@ -67,7 +65,7 @@ static void a_repeated_update_is_applied_once(void **state) {
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 1);
     assert_int_equal(w->at[0].gos, gos + 1);
-    w->at[0].seq -= 2; /* and the previous one */
+    w->at[0].seq -= 2; /* and the previous update */
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 1);
     assert_int_equal(w->at[0].gos, gos + 1);
@@ -96,7 +94,7 @@ static void a_dead_island_blocks_no_peer(void **state) {
         assert_int_equal(bt_hub_tick(w->hub, now_ns += 200000000, &err), BT_OK);
     assert_int_equal(w->hub->model->version, 1);
     assert_int_equal(w->at[0].go.clock, 1);
-    assert_int_equal(w->at[0].go.begin, 4); /* The data of the dead island are the first ones. */
+    assert_int_equal(w->at[0].go.begin, 4); /* The data of the dead island are assigned first. */
     /* Its update arrives too late; it joins again at the current round. */
     w->at[1].gone = false;
     w->at[1].strangers = 0;
@@ -114,7 +112,7 @@ static void ask_for_parts(world *w, int i, int64_t first, int64_t n) {
     post(w, i, (bt_island_head){.type = BT_ISLAND_FETCH, .bytes = sizeof f}, &f);
 }
 
-/* An island that had to request parts again would wait two seconds in each step. */
+/* If requests for parts were dropped instead of queued, an island would wait two seconds in each step. */
 static void parts_wait_for_room(void **state) {
     (void)state;
     world *w = WORLD(1, "--steps", "10", "--set", "model.d_model=256", "--set", "model.vocab=1024");
@@ -138,7 +136,7 @@ static void parts_wait_for_room(void **state) {
     p->room = 9;
     assert_false(bt_hub_serve(w->hub));
     assert_int_equal(p->parts, 4);
-    /* A new request replaces the waiting one. */
+    /* A new request replaces the queued one. */
     p->room = 0;
     ask_for_parts(w, 0, 0, 2);
     p->next_part = 3;
@@ -146,7 +144,7 @@ static void parts_wait_for_room(void **state) {
     ask_for_parts(w, 0, 3, 1);
     assert_int_equal(p->parts, 5);
     assert_false(bt_hub_serve(w->hub));
-    /* Requests beyond the end send what exists; a dead island receives nothing. */
+    /* A request beyond the end returns the existing parts; a dead island receives nothing. */
     p->next_part = chunks - 1;
     ask_for_parts(w, 0, chunks - 1, 64);
     assert_int_equal(p->parts, 6);
@@ -158,15 +156,13 @@ static void parts_wait_for_room(void **state) {
     close_world(w);
 }
 
-/* ---- bounded staleness ----------------------------------------------------------------------------- */
-
-static void the_bound_holds(void **state) {
+static void staleness_is_bounded(void **state) {
     (void)state;
     enum { ISLANDS = 3, BOUND = 4, CLOCKS = 10000, SEQUENCES = 8 * CLOCKS };
     static unsigned char trained[SEQUENCES];
     world *w = WORLD(ISLANDS, "--mode", "ps", "--staleness", "4", "--steps", "1000000", "--set",
                      "model.layers=1", "--lr-schedule", "constant", "--lr", "1e-6");
-    w->hub->cfg.sink = NULL; /* Its list of steps would be too short. */
+    w->hub->cfg.sink = NULL; /* The list of steps would be too short. */
     join(w, ISLANDS);
     int64_t seen[ISLANDS] = {0}, updates = 0, most = 0;
     uint64_t s = 99;
@@ -175,7 +171,7 @@ static void the_bound_holds(void **state) {
         /* One island is much faster. */
         const int i = (s >> 33) % 100 < 75 ? 0 : 1 + (int)((s >> 45) % 2);
         peer *p = &w->at[i];
-        if (p->gos == seen[i]) continue; /* waits for its next round */
+        if (p->gos == seen[i]) continue; /* The island waits for its next round. */
         seen[i] = p->gos;
         int64_t slowest = INT64_MAX;
         for (int k = 0; k < ISLANDS; k++)
@@ -209,8 +205,6 @@ static void asynchronous_steps_shrink(void **state) {
     assert_int_equal(w->hub->staleness[3], 1);
     close_world(w);
 }
-
-/* ---- local steps ----------------------------------------------------------------------------------- */
 
 static void deltas_take_an_outer_step(void **state) {
     (void)state;
@@ -261,7 +255,7 @@ static void keep_warning(void *ctx, bt_log_level level, const char *text) {
     if (level == BT_LOG_WARN) snprintf(warned, sizeof warned, "%s", text);
 }
 
-/* errno of the next read of a hub's log; 0: success. Defined here instead of libc's. */
+/* errno of the next read of a hub's log; 0: success. The test replaces libc's function. */
 static int log_errno;
 
 ssize_t read(int fd, void *to, size_t n) {
@@ -275,16 +269,14 @@ ssize_t read(int fd, void *to, size_t n) {
     return -1;
 }
 
-/* ---- a restarted hub --------------------------------------------------------------------------------- */
-
-static void keep_in(world *w, const char *dir, int64_t replayed) {
+static void keep_state_in(world *w, const char *dir, int64_t replayed) {
     bt_err err = BT_ERR_INIT;
     int64_t n;
     if (bt_hub_state_open(&w->hub->state, w->hub, dir, &n, &err) != BT_OK) fail_msg("%s", err.msg);
     assert_int_equal(n, replayed);
 }
 
-/* The island reports the update that it holds. */
+/* Joins again and reports the update that the island holds. */
 static void hello_again(world *w, int i, const peer *as) {
     char holds[128];
     snprintf(holds, sizeof holds, "holds=%d %d %d %d %d %d\n", (int)as->seq, (int)as->go.begin,
@@ -298,7 +290,7 @@ static void a_restarted_hub_continues(void **state) {
     bt_err err = BT_ERR_INIT;
     assert_non_null(mkdtemp(dir));
     world *w = WORLD(2, "--steps", "10", "--lr", "0.1");
-    keep_in(w, dir, 0);
+    keep_state_in(w, dir, 0);
     join(w, 2);
     peer first = w->at[1];
     first.seq++;
@@ -310,11 +302,11 @@ static void a_restarted_hub_continues(void **state) {
     const size_t n = w->hub->model->n;
     float *theta = malloc(n * sizeof *theta);
     memcpy(theta, w->hub->model->theta, n * sizeof *theta);
-    /* The hub dies without a checkpoint since the first weights. */
+    /* The hub dies without a checkpoint after that of the first weights. */
     bt_hub_state_close(w->hub->state);
     bt_hub_destroy(w->hub);
 
-    /* A log with a read error is not treated as complete: it is left unchanged. */
+    /* A log with a read error is not treated as complete, and is left unchanged. */
     int64_t replayed;
     log_errno = EIO;
     assert_int_equal(bt_hub_create(&w->hub, &cfg, &err), BT_OK);
@@ -325,12 +317,12 @@ static void a_restarted_hub_continues(void **state) {
     log_errno = EINTR;
     bt_log_set(keep_warning, NULL, BT_LOG_WARN);
     assert_int_equal(bt_hub_create(&w->hub, &cfg, &err), BT_OK);
-    keep_in(w, dir, 3);
+    keep_state_in(w, dir, 3);
     assert_int_equal(log_errno, 0);
     assert_int_equal(w->hub->model->version, 3);
     assert_memory_equal(w->hub->model->theta, theta, n * sizeof *theta);
     const peer held = w->at[0];
-    /* The newest applied update, whose reply was lost: the island continues with the same reply. */
+    /* The reply to the newest applied update was lost: the island continues with the same reply. */
     const peer newest = w->at[1];
     char was[200];
     snprintf(was, sizeof was, "was=%d\nholds=%d %d %d %d %d %d\n", (int)newest.welcome.incarnation,
@@ -340,7 +332,7 @@ static void a_restarted_hub_continues(void **state) {
     assert_int_equal(w->at[1].welcome.had, 1);
     assert_int_equal(w->at[1].welcome.resend, 0);
     assert_int_equal(w->at[1].seq, newest.seq);
-    /* An update of another incarnation is rejected. */
+    /* An update of another incarnation of the island is rejected. */
     hello(w, 1, was);
     assert_int_equal(w->at[1].welcome.had, 0);
     hello_again(w, 1, &first); /* The update was applied, so the hub does not request it again. */
@@ -355,7 +347,7 @@ static void a_restarted_hub_continues(void **state) {
     assert_int_equal(w->at[0].go.clock, 4);
     assert_int_equal(w->at[1].go.clock, 4);
 
-    /* another hub in the same folder, and one whose last log record is damaged */
+    /* A second hub in the same folder is refused; damage to the last record of the log drops that record. */
     bt_hub_state *second = NULL;
     bt_hub *other = NULL;
     assert_int_equal(bt_hub_create(&other, &cfg, &err), BT_OK);
@@ -377,7 +369,7 @@ static void a_restarted_hub_continues(void **state) {
     assert_int_equal(system(command), 0);
 }
 
-static void flip(const char *dir, int64_t at) {
+static void flip_bit_at(const char *dir, int64_t at) {
     char path[64], c;
     snprintf(path, sizeof path, "%s/updates.log", dir);
     FILE *f = fopen(path, "r+");
@@ -387,7 +379,7 @@ static void flip(const char *dir, int64_t at) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* The hub dies and another one starts in its folder. */
+/* The hub dies and another hub starts in its folder. */
 static void begin_anew(world *w, const char *dir, int64_t replayed) {
     const bt_hub_cfg cfg = w->hub->cfg;
     bt_err err = BT_ERR_INIT;
@@ -396,7 +388,7 @@ static void begin_anew(world *w, const char *dir, int64_t replayed) {
     warned[0] = 0;
     bt_log_set(keep_warning, NULL, BT_LOG_WARN);
     assert_int_equal(bt_hub_create(&w->hub, &cfg, &err), BT_OK);
-    keep_in(w, dir, replayed);
+    keep_state_in(w, dir, replayed);
     bt_log_set(NULL, NULL, BT_LOG_WARN);
 }
 
@@ -408,8 +400,8 @@ static off_t log_bytes(const char *dir) {
     return st.st_size;
 }
 
-/* A record in the middle of the log is damaged. The next record repeats a skipped step; an update is lost,
- * and later ones cannot be applied. */
+/* A record in the middle of the log is damaged. If the next record repeats a skipped step, nothing is lost; if an
+ * update is lost, later ones cannot be applied. */
 static void a_damaged_record_loses_its_own_update(void **state) {
     (void)state;
     char dir[] = "/tmp/bitrain-hub-XXXXXX", command[64];
@@ -417,13 +409,13 @@ static void a_damaged_record_loses_its_own_update(void **state) {
     for (int updates = 0; updates < 2; updates++) {
         world *w = WORLD(1, "--steps", "20");
         off_t begin[5];
-        keep_in(w, dir, 0);
+        keep_state_in(w, dir, 0);
         join(w, 1);
         for (int r = 0; r < 5; r++) { /* The second record is a skipped step or an update. */
             begin[r] = log_bytes(dir);
             send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, r == 1 && !updates ? 0 : 10);
         }
-        flip(dir, begin[2] - 2);
+        flip_bit_at(dir, begin[2] - 2);
         begin_anew(w, dir, updates ? 1 : 4);
         assert_int_equal(w->hub->model->version, updates ? 1 : 4);
         assert_int_equal(w->hub->tokens, updates ? 10 : 40);
@@ -440,7 +432,7 @@ static void a_damaged_record_loses_its_own_update(void **state) {
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* All assigned data ranges are returned, however many there are. */
+/* All assigned ranges of data are returned, however many there are. */
 static void assigned_data_are_returned(void **state) {
     (void)state;
     enum { N = 1000 };
@@ -448,7 +440,7 @@ static void assigned_data_are_returned(void **state) {
     bt_err err = BT_ERR_INIT;
     assert_non_null(mkdtemp(dir));
     world *w = WORLD(1, "--steps", "10");
-    keep_in(w, dir, 0);
+    keep_state_in(w, dir, 0);
     join(w, 1);
     bt_leases *l = &w->hub->leases;
     for (int64_t i = 1; i <= N; i++)
@@ -468,8 +460,6 @@ static void assigned_data_are_returned(void **state) {
     assert_int_equal(system(command), 0);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------- */
-
 static void assert_island_refused(world *w, int i, const char *part) {
     if (!strstr(w->at[i].refused, part))
         fail_msg("'%s' does not contain '%s'", w->at[i].refused, part);
@@ -481,7 +471,7 @@ static void foreign_messages_are_refused(void **state) {
     world *w = WORLD(1, "--steps", "10");
     bt_err err = BT_ERR_INIT;
     join(w, 1);
-    hello(w, 1, "optim.lr=0.5\n"); /* The first line of a key counts. */
+    hello(w, 1, "optim.lr=0.5\n"); /* If a key occurs twice, its first line counts. */
     assert_island_refused(w, 1, "optim.lr is '0.5' here");
     hello(w, 1, "model=00\n");
     assert_island_refused(w, 1, "the model");
@@ -501,7 +491,7 @@ static void foreign_messages_are_refused(void **state) {
                      BT_OK);
     assert_island_refused(w, 1, "longer");
 
-    /* sequence number too early or too late, not finite */
+    /* sequence number too early or too late, or values that are not finite */
     w->at[0].seq += 5;
     send_update(w, 0, BT_PUSH_GRADIENT, 0.1f, 10);
     assert_island_refused(w, 0, "out of order");
@@ -511,7 +501,7 @@ static void foreign_messages_are_refused(void **state) {
     post(w, 0, too_long, "abcd");
     assert_island_refused(w, 0, "longer than the model");
     assert_int_equal(w->hub->model->version, 0);
-    /* The last chunk is missing: the rest would be uninitialized memory. */
+    /* The last chunk is missing; without this check its memory would be uninitialized. */
     const uint32_t whole = (uint32_t)(w->elements * sizeof(float));
     assert_true(whole <= BT_ISLAND_CHUNK);
     w->at[0].seq++;
@@ -545,7 +535,7 @@ int main(void) {
                                        cmocka_unit_test(a_repeated_update_is_applied_once),
                                        cmocka_unit_test(a_dead_island_blocks_no_peer),
                                        cmocka_unit_test(parts_wait_for_room),
-                                       cmocka_unit_test(the_bound_holds),
+                                       cmocka_unit_test(staleness_is_bounded),
                                        cmocka_unit_test(asynchronous_steps_shrink),
                                        cmocka_unit_test(deltas_take_an_outer_step),
                                        cmocka_unit_test(momentum_follows_the_islands),

@@ -1,9 +1,7 @@
-/* test_hub_wire.c - a hub with its real socket, and a client with invalid messages: each is refused in one
- * line or reported as foreign, and the hub's weights do not change. */
+/* test_hub_wire.c - a hub with its real socket and a client that sends invalid messages: each is refused with one line
+ * or reported as foreign, and the hub's weights do not change. */
 #include "engine/islands/hub/hub_internal.h"
 #include "tests/engine/islands/hub_wire.h"
-
-/* ---- invalid messages -------------------------------------------------------------------------------- */
 
 static size_t a_hello(const wire *x, unsigned char *frame) {
     const char *text = bt_text_str(&x->w->hello);
@@ -21,12 +19,12 @@ static void too_short(wire *x) { send_bytes(x, 1, "short", 5); }
 static void other_version(wire *x) {
     unsigned char *frame = malloc(BT_ISLAND_FRAME);
     const size_t n = a_hello(x, frame);
-    frame[4]++; /* its low byte */
+    frame[4]++; /* changes the low byte */
     send_bytes(x, 1, frame, n);
     free(frame);
 }
 
-static void damaged(wire *x) {
+static void send_damaged_messages(wire *x) {
     unsigned char *frame = malloc(BT_ISLAND_FRAME);
     const size_t n = a_hello(x, frame);
     frame[n - 1] ^= 1;
@@ -108,7 +106,7 @@ static const struct {
     {"another program", other_program, 1, BT_ISLAND_REFUSED, "of another program"},
     {"too short", too_short, 1, BT_ISLAND_REFUSED, "shorter than its head"},
     {"a version to come", other_version, 1, BT_ISLAND_REFUSED, "of version 5 of the protocol"},
-    {"damaged", damaged, 1, BT_ISLAND_REFUSED, "its checksum does not fit"},
+    {"damaged", send_damaged_messages, 1, BT_ISLAND_REFUSED, "its checksum does not fit"},
     {"of a hub", of_a_hub, 1, BT_ISLAND_REFUSED, "unknown type"},
     {"a byte too long", a_byte_too_long, 1, BT_ISLAND_REFUSED, "longer than"},
     {"many frames", many_frames, 1, BT_ISLAND_REFUSED, "several frames"},
@@ -149,12 +147,12 @@ static void invalid_messages_are_refused(void **state) {
         if (x.w->hub->model->version != version || x.w->hub->model->theta[0] != theta)
             fail_msg("%s: changed the weights", rows[r].name);
     }
-    push_new(&x, 0.01f); /* The hub continues. */
+    push_new(&x, 0.01f);
     assert_int_equal(x.w->hub->model->version, version + 1);
     close_wire(&x);
 }
 
-/* libzmq closes such a connection; its peer reconnects and is served. */
+/* libzmq closes such a connection; the client reconnects and is served. */
 static void a_message_of_megabytes_is_not_delivered(void **state) {
     wire x;
     bt_island_head head;
@@ -170,7 +168,8 @@ static void a_message_of_megabytes_is_not_delivered(void **state) {
     assert_false(take_answer(&x, 1, 5, &head, &payload));
     assert_int_equal(x.w->hub->refused, 0);
     bool welcome = false;
-    for (int i = 0; i < 20 && !welcome; i++) { /* One message may be lost with the connection. */
+    for (int i = 0; i < 20 && !welcome;
+         i++) { /* One message may be lost together with the connection. */
         send_hello(&x, 1, "");
         welcome = take_answer(&x, 1, LOOKS / 20, &head, &payload) && head.type == BT_ISLAND_WELCOME;
     }
@@ -178,7 +177,7 @@ static void a_message_of_megabytes_is_not_delivered(void **state) {
     close_wire(&x);
 }
 
-/* Repeats the update as an island does, because a message may be lost with its connection. */
+/* Repeats the update as an island does, because a message may be lost together with its connection. */
 static void push_until_heard(wire *x, float value) {
     peer *p = &x->w->at[0];
     bt_island_head head;
@@ -195,7 +194,7 @@ static void push_until_heard(wire *x, float value) {
     fail_msg("the hub does not answer on a new connection");
 }
 
-/* A message of ever more frames is freed with its connection, and the islands reconnect. */
+/* A message with an unlimited number of frames is freed with its connection, and the islands reconnect. */
 static void connections_are_restored(void **state) {
     enum { FRAMES = 64 };
     wire x;
@@ -233,12 +232,12 @@ static void an_update_is_applied_once(void **state) {
     push_new(&x, 0.01f);
     const bt_island_go first = p->go;
     p->go.version = 0;
-    push(&x, BT_PUSH_DELTA, 0.01f); /* The same update again. */
+    push(&x, BT_PUSH_DELTA, 0.01f); /* sends the same update again */
     expect(&x, 0, BT_ISLAND_GO, &p->go, sizeof p->go);
     assert_memory_equal(&p->go, &first, sizeof first);
     assert_int_equal(x.w->hub->model->version, 1);
     push_new(&x, 0.01f);
-    p->seq -= 1; /* The previous update is older than the one with a reply. */
+    p->seq -= 1; /* The update before the newest acknowledged one is ignored. */
     push(&x, BT_PUSH_DELTA, 0.01f);
     p->seq += 1;
     push_new(&x, 0.01f);
@@ -291,8 +290,8 @@ static void a_poisoned_delta_is_left_out(void **state) {
     close_wire(&x);
 }
 
-/* The parts that one island may have in flight fit into the hub's queue, even while parts of earlier rounds
- * are counted; otherwise parts of weights would wait. */
+/* The parts that one island may have in flight fit into the hub's queue, even while parts of earlier rounds are
+ * counted; otherwise parts of weights would wait. */
 static void a_window_of_parts_finds_room(void **state) {
     enum { ROUNDS = 30, SENT = BT_ISLAND_WINDOW + 2 }; /* plus one reply and one ping */
     static unsigned char part[BT_ISLAND_CHUNK];

@@ -1,5 +1,5 @@
-/* test_island_rules.c - rules between islands compared with plain loops: outer step, staleness, clocks,
- * poisoned updates, leases of data, encoded arrays, frames, settings. */
+/* test_island_rules.c - the rules of islands compared with plain loops: outer step, staleness, clocks, poisoned
+ * updates, leases of data, encoded arrays, frames, settings. */
 #include "engine/islands/rules/data_lease.h"
 #include "engine/islands/rules/job_settings.h"
 #include "engine/islands/rules/outer_step.h"
@@ -9,8 +9,8 @@
 
 #include <math.h>
 
-/* torch.optim.SGD(lr, momentum, nesterov=True) on the gradient `delta`, in double precision */
-static void outer_step(void **state) {
+/* The outer step equals torch.optim.SGD(lr, momentum, nesterov=True) on the gradient `delta`, in double precision. */
+static void the_outer_step_equals_nesterov_sgd(void **state) {
     (void)state;
     enum { N = 5, ROUNDS = 6 };
     float theta[N], buf[N] = {0};
@@ -31,7 +31,7 @@ static void outer_step(void **state) {
     for (int i = 0; i < 2; i++) mean[i] = start[i] - (ends[0][i] + ends[1][i]) / 2;
     bt_outer_nesterov(start, none, mean, 2, 1, 0);
     assert_true(start[0] == 1.0f && start[1] == 2.5f);
-    /* The same, with updates applied one by one. */
+    /* Updates that are applied one by one give the same result. */
     float one[2] = {1, 2};
     for (int k = 0; k < 2; k++) {
         const float delta[2] = {1 - ends[k][0], 2 - ends[k][1]};
@@ -55,21 +55,21 @@ static void staleness_and_clocks(void **state) {
     assert_true(bt_clock_may_begin(1000, 0, -1));
 }
 
-static void poison(void **state) {
+static void poisoned_updates_are_recognized(void **state) {
     (void)state;
     const double norms[] = {1, 1.2, 0.8, 1.1, 0.9};
     assert_true(bt_poisoned(NAN, norms, 5, 0) && bt_poisoned(INFINITY, NULL, 0, 10));
     assert_false(bt_poisoned(9.9, norms, 5, 10));
     assert_true(bt_poisoned(10.1, norms, 5, 10));
-    assert_false(bt_poisoned(1e9, norms, 5, 0));  /* The norm is not checked. */
+    assert_false(bt_poisoned(1e9, norms, 5, 0));  /* A factor of 0 switches the check off. */
     assert_false(bt_poisoned(1e9, norms, 3, 10)); /* There are too few norms to compare with. */
     const float bad[3] = {1, NAN, 2};
     assert_false(bt_vector_finite(bad, 3));
     assert_true(bt_vector_finite(bad, 1));
 }
 
-/* Every sequence has at most one owner and is used once, whatever the islands do. */
-static void leases(void **state) {
+/* Every sequence is leased to at most one island and used once, whatever the islands do. */
+static void leases_use_every_sequence_once(void **state) {
     (void)state;
     enum { ISLANDS = 5, SEQUENCES = 1 << 16, ROUNDS = 4000 };
     static signed char owner[SEQUENCES], done[SEQUENCES];
@@ -84,7 +84,7 @@ static void leases(void **state) {
         s = s * 6364136223846793005u + 1442695040888963407u;
         const int i = (int)((s >> 33) % ISLANDS);
         const int64_t n = 1 + (int64_t)((s >> 40) % 8);
-        if ((s >> 50) % 10 == 0) { /* dies */
+        if ((s >> 50) % 10 == 0) { /* the island dies */
             const int64_t back = bt_leases_give_back(&l, i);
             assert_int_equal(back, has[i].end - has[i].begin);
             for (int64_t q = has[i].begin; q < has[i].end; q++) owner[q] = -1;
@@ -108,7 +108,7 @@ static void leases(void **state) {
     bt_leases_release(&l);
 }
 
-/* Adjacent returned ranges are joined, large enough for a larger step. */
+/* Adjacent returned ranges are joined, so that they suffice for a larger step. */
 static void leases_grow_together(void **state) {
     (void)state;
     bt_leases l = {.next = 0};
@@ -122,7 +122,7 @@ static void leases_grow_together(void **state) {
     bt_leases_release(&l);
 }
 
-static void encoded_arrays(void **state) {
+static void encoded_arrays_are_restored(void **state) {
     (void)state;
     bt_run_cfg cfg;
     bt_model_cfg model;
@@ -148,7 +148,7 @@ static void encoded_arrays(void **state) {
     assert_memory_equal(back, x, p.total * sizeof *x);
     assert_false(bt_vector_decode(&fp32, back, bytes, n - 1));
 
-    /* Error feedback: what encoding lost arrives later. */
+    /* Error feedback adds the rounding error of one message to the next. */
     n = bt_vector_bytes(&int8);
     assert_true(n < p.count * sizeof *x / 3);
     for (int r = 0; r < 20; r++) {
@@ -165,8 +165,8 @@ static void encoded_arrays(void **state) {
     bt_params_release(&p);
 }
 
-/* Fragments divide the array: each element is in exactly one of them. */
-static void fragments(void **state) {
+/* Each element of the array is in exactly one fragment. */
+static void fragments_divide_the_array(void **state) {
     (void)state;
     bt_run_cfg cfg;
     bt_model_cfg model;
@@ -213,7 +213,7 @@ static void fragments(void **state) {
     bt_params_release(&p);
 }
 
-static void frames(void **state) {
+static void damaged_frames_are_refused(void **state) {
     (void)state;
     static unsigned char frame[BT_ISLAND_FRAME];
     const bt_island_fetch f = {.kind = 1, .version = 7, .first = 3, .n = 2};
@@ -249,8 +249,8 @@ static void frames(void **state) {
     assert_false(bt_island_line(text, sizeof text - 1, "b", value, sizeof value));
 }
 
-/* Settings of any length and with several lines are transmitted and compared completely. */
-static void long_settings(void **state) {
+/* Settings of any length and with several lines are sent and compared completely. */
+static void long_settings_are_sent_completely(void **state) {
     bt_run_cfg cfg, read;
     bt_text mine, theirs;
     bt_err err = BT_ERR_INIT;
@@ -278,15 +278,15 @@ static void long_settings(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(outer_step),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_outer_step_equals_nesterov_sgd),
                                        cmocka_unit_test(the_momentum_of_many_is_more),
                                        cmocka_unit_test(staleness_and_clocks),
-                                       cmocka_unit_test(poison),
-                                       cmocka_unit_test(leases),
+                                       cmocka_unit_test(poisoned_updates_are_recognized),
+                                       cmocka_unit_test(leases_use_every_sequence_once),
                                        cmocka_unit_test(leases_grow_together),
-                                       cmocka_unit_test(encoded_arrays),
-                                       cmocka_unit_test(fragments),
-                                       cmocka_unit_test(frames),
-                                       cmocka_unit_test(long_settings)};
+                                       cmocka_unit_test(encoded_arrays_are_restored),
+                                       cmocka_unit_test(fragments_divide_the_array),
+                                       cmocka_unit_test(damaged_frames_are_refused),
+                                       cmocka_unit_test(long_settings_are_sent_completely)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* asked_set.h - BT_TEST_SET limits a test of all kernel sets to the reference "generic" and the named set. */
+/* asked_set.h - BT_TEST_SET limits a test of all kernel sets to the reference set "generic" and the named set. */
 #ifndef BT_TESTS_ASKED_SET_H
 #define BT_TESTS_ASKED_SET_H
 

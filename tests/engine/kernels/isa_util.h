@@ -26,7 +26,7 @@ static struct {
 static size_t n_buffers;
 static uint64_t draw; /* counter of random values */
 
-/* Allocates between guards, at an address that is 4 (elements of 4 bytes) or 1 (bytes) modulo 64. */
+/* Allocates between guard bytes, at an address that is 4 (elements of 4 bytes) or 1 (bytes) modulo 64. */
 static inline void *take(size_t bytes, size_t elem) {
     assert_true(n_buffers < BUFFERS);
     unsigned char *raw = aligned_alloc(64, (bytes + 2 * GUARD + 64 + 63) / 64 * 64);
@@ -39,7 +39,7 @@ static inline void *take(size_t bytes, size_t elem) {
     return raw + at;
 }
 
-/* Checks the guards and frees everything allocated since the last call. */
+/* Checks the guard bytes and frees everything allocated since the last call. */
 static inline void drop_all(const char *what) {
     for (size_t i = 0; i < n_buffers; i++) {
         for (size_t j = 0; j < GUARD; j++) {
@@ -54,7 +54,7 @@ static inline void drop_all(const char *what) {
 
 static inline double unit(void) { return bt_rng_unit(7, 1, draw++); }
 
-static inline float *floats(size_t n) { /* n values, mostly in (-1, 1), some larger */
+static inline float *floats(size_t n) { /* returns n values, mostly in (-1, 1), some larger */
     float *p = take(n * 4, 4);
     for (size_t i = 0; i < n; i++) {
         double u = 2 * unit() - 1;
@@ -111,8 +111,7 @@ static inline void near_rel(const char *what, const float *got, const float *wan
     }
 }
 
-/* Requires |got - want| <= tol * (|want| + root mean square of want) + floor, for sums of many terms of
- * either sign. */
+/* Requires |got - want| <= tol * (|want| + rms of want) + floor, for sums of many terms of either sign. */
 static inline void near_rms(const char *what, const float *got, const float *want, double tol,
                             double floor, size_t n) {
     double sq = 0;
@@ -136,7 +135,6 @@ static inline void same_bits(const char *what, const void *got, const void *want
     }
 }
 
-/* ---- slots called by a test ------------------------------------------------------------------ */
 enum { SLOTS_MOST = 64 };
 static jmp_buf slot_reached;
 static const char *slot_name_reached;
@@ -156,7 +154,7 @@ static inline void forget_all(void) {
 #undef BT_SLOT
 #undef BT_TERN_SLOT
 
-/* Lets the slot longjmp out (set) or restores generic's. */
+/* Makes the slot jump out of the test when it is called, or restores the slot of the generic set. */
 static inline void slot_put(bt_kernels *k, const char *name, bool jumps) {
 #define BT_SLOT(s) \
     if (strcmp(name, #s) == 0) \
@@ -167,7 +165,7 @@ static inline void slot_put(bt_kernels *k, const char *name, bool jumps) {
 #undef BT_TERN_SLOT
 }
 
-/* Adds the slots that `run` calls to `called`, an array of bt_kernels_slots(). */
+/* Marks the slots that `run` calls in `called`, an array of bt_kernels_slots(). */
 static inline void slots_called(bool *called, void (*run)(const bt_kernels *)) {
     static bt_kernels k;
     static volatile size_t left;
@@ -186,7 +184,7 @@ static inline void slots_called(bool *called, void (*run)(const bt_kernels *)) {
     fail_msg("a case never ends");
 }
 
-/* Slots tested in test_products.c; test_isa.c tests all remaining ones. */
+/* The slots that test_products.c tests; test_isa.c tests all other slots. */
 static const char *const product_slots[] = {
     "tern_bytes", "tern_pack", "packed_2bit_bytes", "packed_2bit_pack", "tern_fwd",  "tern_dx",
     "tern_dx8",   "w8_bytes",  "w8_pack",           "w8_dx8",           "w8_fwd",    "tern_dw",
@@ -211,8 +209,8 @@ static inline void *scratch_for(const bt_kernels *k, size_t M, size_t N, size_t 
     return (char *)take(k->scratch_bytes(M, N, K, T, D) + 60, 4) + 60;
 }
 
-/* The AMX set's code on emulated tiles, above the vector set to which it falls through; false: unsupported
- * by this processor. */
+/* Runs the code of the AMX set with emulated tiles, on the vector set that it falls back to. Returns false if this
+ * processor does not support that set. */
 static inline bool emulated_amx(bt_kernels *k) {
 #if defined(__x86_64__)
     bt_err err = BT_ERR_INIT;
@@ -237,7 +235,7 @@ static inline bool emulated_amx(bt_kernels *k) {
 static const size_t awkward[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 127, 255, 513};
 enum { N_AWKWARD = sizeof awkward / sizeof *awkward };
 
-/* Heads whose rows have a stride, which may be odd. */
+/* The rows of a head have a stride, which may be odd. */
 static inline bt_attn_shape uneven_heads(size_t T, size_t D, size_t window) {
     return (bt_attn_shape){.T = T,
                            .D = D,

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=600 labels=kernels
-# The ARM kernels compile on x86 and their rows, flat and ternary-code slots agree with generic under emulation. The products and
-# a training take minutes: tests/cross.sh arm64.
+# The ARM kernels compile on x86, and their slots for rows, flat arrays and ternary codes equal the generic ones under
+# emulation. Matrix products and a training take minutes, so tests/cross.sh arm64 tests them.
 set -u
 [ "$(uname -m)" = x86_64 ] || { echo "SKIP: the cross build is from x86"; exit 77; }
 [ -e "${CROSS:-$HOME/.cache/bitrain-cross}/arm64/.complete" ] ||

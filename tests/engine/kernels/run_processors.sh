@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # ctest: timeout=600 labels=kernels
-# Runs the tests of the kernels and of their selection as on older kinds of processors: BITRAIN_TEST_CPU hides the
+# Runs the tests of the kernels and of their selection for older kinds of processors: BITRAIN_TEST_CPU hides the
 # features that a kind lacks (engine/kernels/table/cpu.c). A feature that this processor lacks is not tested.
-# BT_TEST_SET limits the slow tests to the set that the kind selects: the remaining sets are tested without a kind.
-# Whole steps: engine.model.step itself follows the curves of blas, avx2-plain and avx512-plain, the sets of the kinds
-# westmere, haswell and skylake; icelake's (VNNI without bf16) is only here.
+# BT_TEST_SET limits the slow tests to the set that the kind selects, because all other sets are tested without a kind.
+# The test engine.model.step covers whole steps of blas, avx2-plain and avx512-plain, which the kinds westmere, haswell
+# and skylake select; only this script covers icelake's set (VNNI without bf16).
 set -u
 failed=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export BT_TEST_ORACLE=$work/oracle # what generic gives is the same on every kind
-# the kernel set that each kind chooses, on a processor that has all it has, and on one without AVX-512
+export BT_TEST_ORACLE=$work/oracle # The results of the generic set are the same for every kind.
+# kind, then the kernel set that it selects on a processor with all features, and on one without AVX-512
 kinds=("westmere blas blas" "haswell avx2 avx2" "skylake avx512 avx2" "icelake avx512 avx2" "zen4 avx512 avx2")
 programs=("$BT_BIN"/tests/t.engine.kernels.* "$BT_BIN"/tests/t.engine.{config.rounding,model.gradients}
     "$BT_BIN"/tests/t.engine.update.*)

@@ -1,5 +1,5 @@
 /* stored_results.h - results of the generic kernels, computed once and compared with those of every other set, in one
- * process or in several through a file. Included by one test. */
+ * process or, through a file, in several. Only one file of a test program may include it. */
 #ifndef BT_TESTS_STORED_RESULTS_H
 #define BT_TESTS_STORED_RESULTS_H
 
@@ -7,8 +7,8 @@
 
 #include "tests/engine/kernels/isa_util.h"
 
-/* The result of generic for a case and a shape is computed once and reused for every set. The sets run one
- * after the other, so a value is identified by its position in the sequence. */
+/* The generic result of a case and a shape is computed once and used for every set. The sets run one after the other in
+ * the same order of cases, so the position in this sequence identifies a value. */
 typedef struct known {
     void *bytes;
     size_t n;
@@ -20,8 +20,8 @@ static struct {
     bool on;
 } oracle;
 
-/* Returns true if `out` now holds generic's result for the same inputs. */
-static inline bool recalled(void *out, size_t bytes) {
+/* Returns true if `out` now contains the generic result for the same inputs. */
+static inline bool recall_result(void *out, size_t bytes) {
     if (!oracle.on || oracle.next == oracle.n) return false;
     const known *x = &oracle.list[oracle.next++];
     assert_true(x->n == bytes && x->draw == draw);
@@ -38,7 +38,7 @@ static inline void append_known(const known *x) {
     oracle.list[oracle.n++] = *x;
 }
 
-static inline void remember(const void *out, size_t bytes) {
+static inline void store_result(const void *out, size_t bytes) {
     if (!oracle.on) return;
     const known x = {malloc(bytes + 1), bytes, draw};
     assert_non_null(x.bytes);
@@ -47,7 +47,7 @@ static inline void remember(const void *out, size_t bytes) {
     oracle.next = oracle.n;
 }
 
-/* BT_TEST_ORACLE names a file with the values of generic, which the first process writes and later ones read. */
+/* BT_TEST_ORACLE is the path of a file with the generic results: the first process writes it and later ones read it. */
 static inline bool read_oracle(const char *path) {
     known x;
     FILE *f = fopen(path, "rb");
@@ -71,12 +71,12 @@ static inline void write_oracle(const char *path) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* `call` of generic writes `bytes` of `out` */
+/* Stores `bytes` bytes of the result `out` of the generic `call`, or compares them. */
 #define ORACLE(out, bytes, call) \
     do { \
-        if (!recalled(out, bytes)) { \
+        if (!recall_result(out, bytes)) { \
             call; \
-            remember(out, bytes); \
+            store_result(out, bytes); \
         } \
     } while (0)
 

@@ -1,11 +1,11 @@
-/* Attention with q, k, v and o in bf16 (bt_attn_shape.bf16) gives the bits of the same values as floats;
- * gradients rotated within the pass have the bits of a rotation after it. */
+/* Attention with q, k, v and o in bf16 (bt_attn_shape.bf16) gives the bits of the same values as floats; rotating
+ * gradients within the pass gives the bits of a rotation after it. */
 #include "tests/engine/kernels/isa_util.h"
 
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 
-/* Rounds x to bf16 and returns the same values as bf16. */
+/* Rounds x to bf16 in place and returns the same values as bf16. */
 static uint16_t *bf16_of(float *x, size_t n) {
     uint16_t *half = take(n * sizeof *half, 4);
     bt_kernels_generic.to_bf16(half, x, n);
@@ -21,7 +21,7 @@ static void heads(const bt_kernels *k, size_t T, size_t D, size_t window, bool i
     const size_t nq = T * s.ldq, nk = T * s.ldk, nv = T * s.ldv, no = T * s.ldo;
     float *q = floats(nq), *kk = floats(nk), *v = floats(nv), *go = floats(no), *o = filled(no, 9),
           *wo = filled(no, 9), *lse = filled(T, 9), *wl = filled(T, 9);
-    q[0] = 1e-40f; /* Products treat subnormals as zero in both forms. */
+    q[0] = 1e-40f; /* Products treat subnormals as zero in both formats. */
     uint16_t *q16 = bf16_of(q, nq), *k16 = bf16_of(kk, nk), *v16 = bf16_of(v, nv);
     void *tmp = scratch_for(k, 1, 1, 1, T, D);
     k->attn_fwd(wo, wl, q, kk, v, &s, 0, T, BT_PREC_BF16, tmp);
@@ -95,7 +95,7 @@ static void turned(void **state) {
         same_bits("dq turned back", dq, wdq, nq * 4);
         same_bits("dk turned back", dk, wdk, nk * 4);
         same_bits("dv beside them", dv, wdv, nk * 4);
-        /* also for heads that are saved rotated */
+        /* The heads may also be saved after rotation. */
         uint16_t *want = take(nq * sizeof *want, 4), *saved = take(nq * sizeof *saved, 4);
         float *x = copy_of(q, nq);
         bt_op_rope(q, H * D, cosines, sines, pos, 0, B * T, H, D);

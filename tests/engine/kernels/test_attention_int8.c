@@ -1,20 +1,19 @@
-/* Attention rounded to int8 (bt_attn_shape.int8): every set equals the generic one, which rounds and
- * multiplies plainly; the result is near attention in floats; scores of forward and backward agree; values
- * that are not finite remain so. */
+/* Attention rounded to int8 (bt_attn_shape.int8): every set equals the generic one, the result is near attention in
+ * floats, the forward and backward passes use the same scores, and values that are not finite remain so. */
 #include "tests/engine/kernels/isa_util.h"
 
-static double rms(const float *x, size_t n) {
+static double root_mean_square(const float *x, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
     return sqrt(sum / (double)(n ? n : 1));
 }
 
-/* Returns the root mean square of the difference relative to that of the second array. */
+/* Returns the rms of the difference relative to the rms of the second array. */
 static double apart(const float *a, const float *b, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-    return sqrt(sum / (double)(n ? n : 1)) / (rms(b, n) + 1e-30);
+    return sqrt(sum / (double)(n ? n : 1)) / (root_mean_square(b, n) + 1e-30);
 }
 
 typedef struct pass {
@@ -71,7 +70,7 @@ static void heads(const bt_kernels *k, size_t T, size_t D, size_t window) {
                coarse = made(k, &s, q, key, v, go, BT_PREC_BF16);
     same_bits("o made again", again.o, own.o, T * s.ldo * 4);
     same_bits("dk made again", again.dk, own.dk, T * s.ldk * 4);
-    /* dS of a single key is rounding error only. */
+    /* The gradient dS of a single key is only rounding error. */
     all_near("int8 and generic int8", &own, &plain, &s, T == 1 || window == 1 ? 0.05 : 2e-3, 0);
     if (T > 8 && D >= 16 && window != 1) all_near("int8 beside bf16", &coarse, &plain, &s, 0.08, 0);
     s.int8 = false;
@@ -80,7 +79,7 @@ static void heads(const bt_kernels *k, size_t T, size_t D, size_t window) {
     drop_all("attention of int8");
 }
 
-/* On sets that multiply bf16, floats are rounded to bf16 first: the bits equal those of saved bf16 values. */
+/* Sets that multiply bf16 round floats to bf16 first: the bits equal those of saved bf16 values. */
 static void as_they_would_be_kept(const bt_kernels *k, size_t T, size_t D) {
     bt_attn_shape s = uneven_heads(T, D, 0);
     s.int8 = true;
@@ -132,8 +131,8 @@ static void each_set(void **state) {
     if (set_is_asked_for("emulated-amx") && emulated_amx(&amx)) all_heads(&amx);
 }
 
-/* One key has a weight that leaves each remaining one below half a step, although together these weigh four
- * times as much: their share of the values must not vanish. */
+/* One key has so large a weight that each other weight is below half a step, although together they are four times as
+ * large: their share of the result must not vanish. */
 static void many_small_weights_keep_their_sum(void **state) {
     (void)state;
     enum { T = 2000, D = 16 };
@@ -144,7 +143,7 @@ static void many_small_weights_keep_their_sum(void **state) {
         s.int8 = true;
         float *q = filled(T * s.ldq, 1), *key = filled(T * s.ldk, 0), *v = filled(T * s.ldv, 1),
               *o = filled(T * s.ldo, 0), *lse = filled(T, 0);
-        const float score = logf(500); /* Each remaining key has 1/500 of it. */
+        const float score = logf(500); /* Every other key has 1/500 of this weight. */
         for (size_t d = 0; d < D; d++)
             key[7 * s.ldk + d] = score * sqrtf(D) / D, v[7 * s.ldv + d] = 0;
         bt_active_kernels()->attn_fwd(o, lse, q, key, v, &s, 0, T, BT_PREC_FP32,
@@ -176,8 +175,8 @@ static void is_seen(const bt_kernels *k, bool int8, bt_prec prec, int which, flo
     drop_all("not finite");
 }
 
-/* A value that is not finite in any operand shows in the result; in float attention a key of infinity may
- * also get weight zero. */
+/* An operand that is not finite makes the result not finite; in float attention a key of infinity may also get the
+ * weight zero. */
 static void nonfinite_values_remain(void **state) {
     (void)state;
     static const float bad[] = {NAN, INFINITY, -INFINITY};

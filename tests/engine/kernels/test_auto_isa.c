@@ -1,4 +1,4 @@
-/* test_auto_isa.c - the kernel set that "auto" selects on processors described here. */
+/* test_auto_isa.c - the kernel set that "auto" selects for descriptions of several processors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static void assert_auto(const char *isa, bt_cpu c) {
 
 static void the_fastest_set_that_a_processor_has(void **state) {
     (void)state;
-    if (bt_cpu_found()->neon) skip(); /* a build for ARM has no sets of x86 */
+    if (bt_cpu_found()->neon) skip(); /* A build for ARM has no sets of x86. */
     const bt_cpu none = {.vendor = "AuthenticAMD"};
     assert_auto("auto", none);
     assert_auto("avx2", haswell);
@@ -44,7 +44,7 @@ static void the_fastest_set_that_a_processor_has(void **state) {
     assert_auto("avx512-vnni", tiles);
 }
 
-/* Only aarch64 builds have the NEON set, and x86 builds theirs. */
+/* Builds for aarch64 have only the NEON set, and builds for x86 have no NEON set. */
 static void arm_has_one_set_and_its_extensions(void **state) {
     (void)state;
     bt_cpu arm = {.vendor = "ARM", .neon = true};

@@ -1,4 +1,4 @@
-/* test_cores.c - cores and their hardware threads, read from the system's files. */
+/* test_cores.c - the number of cores and of their hardware threads, read from the files of /sys. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void threads_of_a_core_count_once(void **state) {
     assert_int_equal(bt_cpu_count_cores((int[]){0, 1, 2, 3, 4, 5}, 6, root), 3);
     assert_int_equal(bt_cpu_count_cores((int[]){4, 5}, 2, root), 2);
     assert_int_equal(bt_cpu_count_cores((int[]){2, 3}, 2, root), 1);
-    assert_int_equal(bt_cpu_count_cores((int[]){6, 7}, 2, root), 2); /* The files are absent. */
+    assert_int_equal(bt_cpu_count_cores((int[]){6, 7}, 2, root), 2); /* The files are missing. */
     snprintf(remove, sizeof remove, "rm -r %s", root);
     assert_int_equal(system(remove), 0);
 }

@@ -1,5 +1,5 @@
-/* Sums without rounding: the same bits in any order and over any pieces, and near the true value for values
- * of all magnitudes. */
+/* Exact sums give the same bits in any order and any division into pieces, and are near the true value for values of
+ * all magnitudes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void order_and_pieces_do_not_matter(void **state) {
     }
 }
 
-/* Coarse units only, as for the scales of weights. */
+/* The sum uses only coarse units, as for the scales of weights. */
 static void one_unit_is_close_enough_for_a_mean(void **state) {
     (void)state;
     long double truth = 0;

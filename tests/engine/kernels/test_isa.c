@@ -1,7 +1,7 @@
 // ctest: timeout=300
-/* Row, flat and ternary-code slots of every set this CPU has, compared with generic, on awkward sizes and
- * unaligned pointers. Integer results: equal bits. Float results: the bound is written at each comparison.
- * Products: test_products.c. */
+/* Slots for rows, flat arrays and ternary codes of every set that this processor supports, compared with the generic
+ * set on awkward sizes and unaligned pointers. Integer results have equal bits; the bound of float results is at each
+ * comparison. test_products.c tests the products. */
 #include "tests/engine/kernels/isa_util.h"
 
 static const bt_kernels *const G = &bt_kernels_generic;
@@ -39,7 +39,7 @@ static void rmsnorm_backward(const bt_kernels *k) {
                 G->rmsnorm_dx(want, dy, x, gain, rs, acc, rows, C);
                 near_rel("rmsnorm_dx", dx, want, 2e-6, 2e-5, n);
             }
-            float *alias = copy_of(dy, n); /* dx may alias dy. */
+            float *alias = copy_of(dy, n); /* dx may be the array dy. */
             k->rmsnorm_dx(alias, alias, x, gain, rs, 0, rows, C);
             G->rmsnorm_dx(want, dy, x, gain, rs, 0, rows, C);
             near_rel("rmsnorm_dx in place", alias, want, 2e-6, 2e-5, n);
@@ -53,8 +53,7 @@ static void rmsnorm_backward(const bt_kernels *k) {
         }
 }
 
-/* A row processed in two parts gives the same result as the whole row: statistics, codes, gradients,
- * softmax. */
+/* A row processed in two parts gives the same statistics, codes, gradients and softmax as the whole row. */
 static void split_rows(const bt_kernels *k) {
     for (size_t i = 1; i < N_AWKWARD; i++)
         for (int with = 0; with < 2; with++) {
@@ -128,7 +127,7 @@ static void quant_rows(const bt_kernels *k) {
                   *wdq = filled(rows, 9);
             /* below the minimum of 1e-5 */
             for (size_t j = 0; kind == 2 && j < n; j++) x[j] *= 1e-7f;
-            /* ties after scaling */
+            /* values that are ties after scaling */
             for (size_t j = 0; kind == 3 && j < n; j++)
                 x[j] = (float)((int)j % 255 - 127) * 0.5f + 0.25f;
             int8_t *q = bytes_in(n, 0, 9), *want = bytes_in(n, 0, 9);
@@ -140,8 +139,8 @@ static void quant_rows(const bt_kernels *k) {
         }
 }
 
-/* The norm may differ from generic's in its last bits and so round differently; but the slot must agree with
- * itself: its codes are those of quant_rows on the y it writes, with and without y. */
+/* A norm may differ from generic's in its last bits and therefore round differently. The slot must be consistent: its
+ * codes are those of quant_rows on the y that it writes, whether or not the caller wants y. */
 static void rmsnorm_quant(const bt_kernels *k) {
     for (size_t i = 1; i < N_AWKWARD; i++)
         for (int with = 0; with < 2; with++) {
@@ -210,16 +209,16 @@ static void softmax_xent(const bt_kernels *k) {
         for (int grad = 0; grad < 2; grad++) {
             size_t V = awkward[i], rows = 5, n = rows * V;
             float *x = floats(n), *loss = filled(rows, 9), *wloss = filled(rows, 9);
-            /* one row with a very sharp softmax */
+            /* a row with a very sharp softmax */
             for (size_t j = 0; j < n; j++) x[j] *= j / V == 1 ? 40.0f : 3.0f;
-            /* one row far from zero */
+            /* a row far from zero */
             for (size_t j = 0; j < V; j++) x[3 * V + j] -= 1000.0f;
             float *want = copy_of(x, n), *before = copy_of(x, n);
             int32_t t[5] = {0, (int32_t)(V - 1), (int32_t)(V / 2), (int32_t)(V / 3), -1};
             k->softmax_xent(loss, x, t, grad ? 0.125f : 0.0f, rows, V);
             G->softmax_xent(wloss, want, t, grad ? 0.125f : 0.0f, rows, V);
             near_rel("softmax_xent loss", loss, wloss, 1e-6, 3e-6, rows - 2);
-            /* 1000 has an ulp of 6e-5 */
+            /* 1000 has an ulp of 6e-5. */
             near_rel("softmax_xent loss far from zero", loss + 3, wloss + 3, 1e-6, 1e-4, 2);
             if (grad)
                 near_rel("softmax_xent gradient", x, want, 2e-6, 1e-8, n);
@@ -288,7 +287,7 @@ static void adamw(const bt_kernels *k) {
     }
 }
 
-/* Equal bits on every set, because a sign that changes by rounding would be another update. */
+/* Every set gives equal bits, because rounding that changes a sign would change the update. */
 static void lion(const bt_kernels *k) {
     const bt_lion h = {0.7f, 2e-3f, 0.9f, 0.95f, 0.1f};
     for (size_t i = 0; i < N_AWKWARD; i++) {
@@ -307,7 +306,7 @@ static void lion(const bt_kernels *k) {
     }
 }
 
-/* States of few bytes with their noise, and the update between: equal bits on every set. */
+/* Every set gives equal bits for compressed states with their noise and for the update between them. */
 static void moments(const bt_kernels *k) {
     const bt_adamw h = {0.7f, 2e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f};
     for (size_t i = 0; i < N_AWKWARD; i++) {
@@ -359,7 +358,7 @@ static void tern_codes(const bt_kernels *k) {
         }
 }
 
-/* Integer results and sums without rounding have equal bits. */
+/* Integer results and exact sums have equal bits. */
 static void exact_sums(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++)
         for (int bad = 0; bad < 3; bad++) {

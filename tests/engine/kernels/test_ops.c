@@ -1,6 +1,6 @@
 // ctest: timeout=300 optimised
-/* Operations over the thread pool: 1, 2 and 3 threads give the same bits on every set this CPU has; sums and
- * the head compared with plain arithmetic; the profile counts operations. */
+/* Operations on the thread pool give the same bits with 1, 2 and 3 threads on every set that this processor supports;
+ * sums and the head are compared with plain arithmetic; the profile counts operations. */
 #include "tests/engine/kernels/isa_util.h"
 
 #include "engine/base/threads.h"
@@ -20,7 +20,7 @@ typedef struct results { /* all outputs of an operation */
     bt_tern_stats stats;
 } results;
 
-static void fill(float *x, size_t n, uint64_t stream) {
+static void fill_head_inputs(float *x, size_t n, uint64_t stream) {
     for (size_t i = 0; i < n; i++) x[i] = (float)(bt_rng_unit(11, stream, i) * 2 - 1);
 }
 
@@ -31,10 +31,12 @@ static void run_all(results *r, bt_prec prec) {
     static int8_t packed[1 << 20];
     int32_t pos[B * T], targets[M];
     memset(r, 0, sizeof *r);
-    fill(x, M * K, 1), fill(dy, M * N, 2), fill(gain, K, 3), fill(w, N * K, 4),
-        fill(q, B * T * H * D, 5), fill(k, B * T * KV * D, 6);
-    fill(v, B * T * KV * D, 7), fill(go, B * T * H * D, 8), fill(E, V * K, 9), fill(big, 70000, 10),
-        fill(cosines, T * D / 2, 12), fill(sines, T * D / 2, 13);
+    fill_head_inputs(x, M * K, 1), fill_head_inputs(dy, M * N, 2), fill_head_inputs(gain, K, 3),
+        fill_head_inputs(w, N * K, 4), fill_head_inputs(q, B * T * H * D, 5),
+        fill_head_inputs(k, B * T * KV * D, 6);
+    fill_head_inputs(v, B * T * KV * D, 7), fill_head_inputs(go, B * T * H * D, 8),
+        fill_head_inputs(E, V * K, 9), fill_head_inputs(big, 70000, 10),
+        fill_head_inputs(cosines, T * D / 2, 12), fill_head_inputs(sines, T * D / 2, 13);
     for (int i = 0; i < B * T; i++) pos[i] = i % T;
     for (int i = 0; i < M; i++) targets[i] = i % 9 == 4 ? -1 : i % V;
     bt_op_rmsnorm_quant(r->xq, r->dqs, r->rstd, NULL, x, gain, 1e-5f, M, K);
@@ -83,7 +85,7 @@ static void codes_of_bf16(void **state) {
     static float w[ALL];
     static uint16_t half[ALL];
     static int8_t codes[ALL], want[ALL];
-    fill(w, ALL, 14);
+    fill_head_inputs(w, ALL, 14);
     bt_op_save_bf16(half, w, ALL);
     bt_op_load_bf16(w, half, ALL);
     for (int sign = 0; sign < 2; sign++)
@@ -112,8 +114,9 @@ static void norms_of_saved_inputs(void **state) {
     for (int threads = 1; threads < 4; threads++)
         for (int acc = 0; acc < 2; acc++) {
             assert_int_equal(bt_threads_init(threads, &err), BT_OK);
-            fill(x, ALL, 21), fill(g, C, 22), fill(gy, ALL, 23), fill(dx, ALL, 24);
-            fill(dgain, C, 25);
+            fill_head_inputs(x, ALL, 21), fill_head_inputs(g, C, 22), fill_head_inputs(gy, ALL, 23),
+                fill_head_inputs(dx, ALL, 24);
+            fill_head_inputs(dgain, C, 25);
             memcpy(wdx, dx, sizeof dx), memcpy(wdgain, dgain, sizeof dgain);
             bt_op_rmsnorm_quant(wxq, wdq, wrstd, NULL, x, g, 1e-5f, ROWS, C);
             bt_op_save_bf16(want, x, ALL);
@@ -140,7 +143,7 @@ static void norms_of_saved_inputs(void **state) {
         }
 }
 
-/* Odd widths, whose last element has no partner; a quarter of the values is 0. */
+/* The widths are odd, so the last element has no partner; a quarter of the values becomes 0. */
 static void dropout_scales_what_it_keeps(void **state) {
     (void)state;
     enum { ROWS = 400, C = 1031 };
@@ -151,25 +154,26 @@ static void dropout_scales_what_it_keeps(void **state) {
     size_t zeros = 0, pairs = 0;
     assert_int_equal(bt_threads_init(2, &err), BT_OK);
     for (uint32_t r = 0; r < ROWS; r++) keys[r] = (uint32_t)bt_rng_u64(3, 1, r);
-    fill(x, ROWS * C, 31);
-    fill(sum, ROWS * C, 32);
+    fill_head_inputs(x, ROWS * C, 31);
+    fill_head_inputs(sum, ROWS * C, 32);
     bt_op_drop(y, x, &how, false, ROWS, C);
     for (size_t i = 0; i < ROWS * C; i++) {
         assert_true(y[i] == 0 || y[i] == how.scale * x[i]);
         zeros += y[i] == 0;
-        pairs += i % C < C / 2 && y[i] == 0 && y[i + C / 2 + 1] == 0; /* halves of one word */
+        pairs += i % C < C / 2 && y[i] == 0 &&
+                 y[i + C / 2 + 1] == 0; /* halves of one random word */
     }
     assert_true(fabs((double)zeros / (ROWS * C) - 0.25) < 0.004);
     assert_true(fabs((double)pairs / (ROWS * (C / 2)) - 0.0625) < 0.004);
-    fill(x, ROWS * C, 31);
+    fill_head_inputs(x, ROWS * C, 31);
     bt_op_drop(sum, x, &how, true, ROWS, C);
     bt_op_drop(x, x, &how, false, ROWS, C);
     assert_memory_equal(x, y, sizeof x);
-    fill(x, ROWS * C, 32);
+    fill_head_inputs(x, ROWS * C, 32);
     for (size_t i = 0; i < ROWS * C; i++) assert_true(sum[i] == x[i] + y[i]);
-    /* Parts of whole rows, as tensor parallelism divides them, have the mask of the whole. */
+    /* Parts of whole rows, as tensor parallelism divides them, have the same mask as the whole array. */
     static const size_t cuts[] = {0, 7, 515, 516, 900, C};
-    fill(x, ROWS * C, 31);
+    fill_head_inputs(x, ROWS * C, 31);
     for (size_t k = 0; k + 1 < sizeof cuts / sizeof *cuts; k++) {
         const size_t n = cuts[k + 1] - cuts[k];
         bt_drop part = how;
@@ -183,7 +187,7 @@ static void dropout_scales_what_it_keeps(void **state) {
     bt_threads_release();
 }
 
-static void plan(void) {
+static void scratch_of_plan(void) {
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_ops_plan(M, N, K, T, D, NULL, &err), BT_OK);
     assert_int_equal(bt_ops_plan(N, K, M, T, D, NULL, &err), BT_OK);
@@ -201,7 +205,7 @@ static void threads_agree(const char *isa) {
     for (int prec = 0; prec < 2; prec++) {
         for (int count = 1; count <= 3; count++) {
             assert_int_equal(bt_threads_init(count, &err), BT_OK);
-            plan();
+            scratch_of_plan();
             run_all(count == 1 ? &one : &more, (bt_prec)prec);
             if (count > 1) same_bits(isa, &more, &one, sizeof one);
         }
@@ -211,7 +215,7 @@ static void threads_agree(const char *isa) {
 
 enum { R = 2 * BT_GLU_BLOCK + 37, F = 1500, ONE_PASS = R * F };
 
-/* Both gradients as bf16: n floats each, rounded. */
+/* Compares both gradients, n floats each, with their rounded bf16 values. */
 static void same_rounded(const char *what, uint16_t (*got)[ONE_PASS], const float *dgate,
                          const float *dup, size_t n) {
     static uint16_t want[ONE_PASS];
@@ -227,7 +231,8 @@ static void one_pass(bt_act act) {
         rstd[2][R], dgate[2][R * F], dup[2][R * F];
     static uint16_t kept[4][R * F], got[2][R * F];
     static int8_t xq[2][R * F];
-    fill(gate, R * F, 21), fill(up, R * F, 22), fill(dy, R * F, 23), fill(gain, F, 24);
+    fill_head_inputs(gate, R * F, 21), fill_head_inputs(up, R * F, 22),
+        fill_head_inputs(dy, R * F, 23), fill_head_inputs(gain, F, 24);
     bt_op_glu(h, gate, up, act, R * F);
     bt_op_save_bf16(kept[0], gate, R * F);
     bt_op_save_bf16(kept[1], up, R * F);
@@ -292,7 +297,7 @@ static void one_pass(bt_act act) {
     bt_op_glu_norm_bwd(&b);
     same_rounded("glu_norm_bwd", got, dgate[0], dup[0], R * F);
     same_bits("glu_norm_bwd dgain", again, dgain[1], sizeof again);
-    /* Its sums are added by blocks. */
+    /* The fused pass adds these sums by blocks. */
     near_rms("glu_norm_bwd dgain", dgain[1], dgain[0], 1e-6, 0, F);
 }
 
@@ -311,10 +316,10 @@ static void test_one_pass(void **state) {
     }
 }
 
-/* The head's gradients in int8: the loss equals that without, or with int8 logits is near it, and is exact
- * where no gradient is computed. One draw is near the gradient and the mean of many equals it, except that E
- * and x are rounded to nearest (2^-8 of their largest). Any number of threads gives the same bits. Tokens
- * 0-9 have confident predictions. */
+/* The head's gradients in int8: the loss equals the loss without int8, or is near it if the logits are int8 too, and is
+ * exact where no gradient is computed. One draw of the noise is near the gradient, and the mean of many draws equals
+ * it, except that E and x are rounded to nearest (2^-8 of their largest). Any number of threads gives the same bits.
+ * Tokens 0-9 have confident predictions. */
 enum { HM = 70, HV = 2 * BT_W8_BLOCK + 52, HC = 40, HCHUNK = 48, DRAWS = 60 };
 typedef struct head {
     float dx[HM * HC], dE[HV * HC], row[HM];
@@ -332,7 +337,8 @@ static void head_run(head *h, const float *x, const float *E, const int32_t *tar
                               HCHUNK, h->row, HM, HV, HC, BT_PREC_FP32, int8, &form);
 }
 
-static double apart(const float *a, const float *b, size_t n) { /* |a - b| / |b| */
+static double relative_difference(const float *a, const float *b,
+                                  size_t n) { /* returns |a - b| / |b| */
     double d = 0, s = 0;
     for (size_t i = 0; i < n; i++)
         d += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]),
@@ -347,7 +353,7 @@ static void head_int8(bool of_rows) {
     uint32_t rows[HM];
     int32_t targets[HM];
     bt_err err = BT_ERR_INIT;
-    fill(x, HM * HC, 31), fill(E, HV * HC, 32);
+    fill_head_inputs(x, HM * HC, 31), fill_head_inputs(E, HV * HC, 32);
     for (size_t i = 0; i < 10 * HC; i++) x[i] = 6 * E[i * 7];
     for (int i = 0; i < HM; i++) targets[i] = i % 9 == 4 ? -1 : i * 31 % HV;
     assert_int_equal(bt_ops_plan(HM, HV, HC, 1, 1, NULL, &err), BT_OK);
@@ -365,14 +371,14 @@ static void head_int8(bool of_rows) {
             assert_true(one.loss != exact.loss && fabs(one.loss / exact.loss - 1) < 5e-4);
         else
             assert_true(one.loss == exact.loss);
-        assert_true(apart(one.dx, exact.dx, HM * HC) < 0.012 &&
-                    apart(one.dE, exact.dE, HV * HC) < (of_rows ? 0.016 : 0.008));
+        assert_true(relative_difference(one.dx, exact.dx, HM * HC) < 0.012 &&
+                    relative_difference(one.dE, exact.dE, HV * HC) < (of_rows ? 0.016 : 0.008));
         for (int i = 0; i < HM * HC; i++) mean_dx[i] += one.dx[i] / DRAWS;
         for (int i = 0; i < HV * HC; i++) mean_dE[i] += one.dE[i] / DRAWS;
     }
     /* The noise of the logits is not random, so it remains in the mean. */
-    assert_true(apart(mean_dx, exact.dx, HM * HC) < (of_rows ? 0.008 : 0.003) &&
-                apart(mean_dE, exact.dE, HV * HC) < (of_rows ? 0.013 : 0.004));
+    assert_true(relative_difference(mean_dx, exact.dx, HM * HC) < (of_rows ? 0.008 : 0.003) &&
+                relative_difference(mean_dE, exact.dE, HV * HC) < (of_rows ? 0.013 : 0.004));
     for (int i = 0; i < HM * HC; i++)
         if (i / HC % 9 == 4) assert_true(one.dx[i] == 0);
     assert_int_equal(bt_threads_init(3, &err), BT_OK);
@@ -429,7 +435,7 @@ static void test_meaning(void **state) {
     static results r;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_kernels_select("generic", &err), BT_OK);
-    plan();
+    scratch_of_plan();
     run_all(&r, BT_PREC_FP32);
     double loss = 0, sum = 0;
     for (int i = 0; i < M; i++) { /* near-uniform logits: about log V each */

@@ -1,11 +1,11 @@
-/* Products with stochastically rounded operands: the mean over many draws is the exact product, and a
- * gradient that is not finite remains visible. The mean is computed with the generic set, which all sets
- * equal (test_products.c). */
+/* Products with stochastically rounded operands: the mean over many draws is the exact product, and a gradient that is
+ * not finite makes the result not finite. The means are computed with the generic set, which test_products.c compares
+ * with all sets. */
 #include "tests/engine/kernels/isa_util.h"
 
 static const bt_kernels *const G = &bt_kernels_generic;
 
-static void test_noise(void **state) {
+static void the_mean_over_the_noise_is_the_product(void **state) {
     (void)state;
     enum { M = 8, N = 96, K = 5, DRAWS = 4000 };
     int8_t *w = bytes_in(N * K, -1, 1), *x = bytes_in(M * K, -127, 127);
@@ -24,8 +24,8 @@ static void test_noise(void **state) {
         for (int i = 0; i < M * K; i++) mean[i] += (double)dx[i] / DRAWS;
         for (int i = 0; i < N * K; i++) mean_dw[i] += (double)dw[i] / DRAWS;
     }
-    /* The largest |dy| is 4, so a step is 4/127 with a deviation of at most half; 64 of N codes are not 0;
-     * tolerance 6 deviations of the mean. */
+    /* The largest |dy| is 4, so a step is 4/127, with a deviation of at most half a step; 64 of N codes are not 0. The
+     * tolerance is 6 deviations of the mean. */
     for (int i = 0; i < M * K; i++)
         assert_true(fabs(mean[i] - (double)exact[i]) < 6 * 4.0 / 127 / 2 * sqrt(N) / sqrt(DRAWS));
     for (int i = 0; i < N * K; i++)
@@ -34,8 +34,8 @@ static void test_noise(void **state) {
     drop_all("noise");
 }
 
-/* Checked on every set; no other row or column is affected. */
-static void not_finite(void **state) {
+/* Every set is checked; no other row or column is affected. */
+static void gradients_that_are_not_finite_remain_so(void **state) {
     (void)state;
     enum { M = 8, N = 96, K = 5 };
     const char *isa;
@@ -66,6 +66,7 @@ static void not_finite(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_noise), cmocka_unit_test(not_finite)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_mean_over_the_noise_is_the_product),
+                                       cmocka_unit_test(gradients_that_are_not_finite_remain_so)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 // ctest: timeout=300 optimised
-/* Product slots of every set this CPU has, compared with generic: ternary, dense, attention, on awkward
- * sizes and strides, unaligned. tern_fwd, tern_dx8, w8_dx8, w8_fwd, tern_dw8 and tern_gemv: equal bits.
- * Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16; with fp16 the
- * operands of all sets are the same, but BLAS keeps fp32. */
+/* Product slots of every set that this processor supports, compared with the generic set: ternary, dense and attention
+ * products on awkward sizes, strides and unaligned pointers. tern_fwd, tern_dx8, w8_dx8, w8_fwd, tern_dw8 and tern_gemv
+ * give equal bits. For all other slots |got - want| <= tol * sum |a||b|, with tol = 2e-6 for fp32 operands and 2^-7 for
+ * bf16; with fp16 all sets round their operands equally, except BLAS, which keeps fp32. */
 
 #include "tests/engine/kernels/isa_util.h"
 #include "tests/engine/kernels/stored_results.h"
@@ -11,7 +11,7 @@
 
 static const bt_kernels *const G = &bt_kernels_generic;
 
-static double tol(const bt_kernels *k, int prec) {
+static double tolerance_of(const bt_kernels *k, int prec) {
     if (prec == BT_PREC_BF16) return 1.0 / 128;
     return prec == BT_PREC_FP16 && strcmp(k->name, "blas") == 0 ? 1.0 / 1024 : 2e-6;
 }
@@ -20,8 +20,8 @@ typedef struct shape {
     size_t M, N, K;
 } shape;
 
-/* Every awkward size for each dimension, then sizes that cross the blocking of a set. */
-static size_t shapes(shape *out) {
+/* Returns every awkward size for each dimension, then sizes that cross the blocking of a set. */
+static size_t list_shapes(shape *out) {
     static const size_t few[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 255};
     static const shape more[] = {{14, 32, 256},   {29, 64, 1030}, {300, 96, 70},  {5, 700, 2600},
                                  {130, 33, 1200}, {64, 530, 40},  {1, 192, 192},  {257, 40, 515},
@@ -31,7 +31,7 @@ static size_t shapes(shape *out) {
         out[n++] = (shape){few[i], few[(i * 5 + 3) % 12], few[(i * 7 + 4) % 12]};
         out[n++] = (shape){few[(i * 5 + 2) % 12], few[i], few[(i * 7 + 9) % 12]};
         out[n++] = (shape){few[(i * 7 + 10) % 12], few[(i * 5 + 8) % 12], few[i]};
-        if (i < 11) /* 255 for all dimensions: a fifth of the total time */
+        if (i < 11) /* 255 in all dimensions would take a fifth of the total time */
             out[n++] = (shape){few[i], few[i], few[i]};
     }
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) out[n++] = more[i];
@@ -45,7 +45,7 @@ static void *packed_by(const bt_kernels *k, const int8_t *codes, size_t N, size_
     return p;
 }
 
-/* The 2-bit form, in calls of any length, has the same bits. */
+/* Packing 2-bit codes in several calls of any length gives the same bits. */
 static void *packed_2bit_by(const bt_kernels *k, const int8_t *codes, size_t N, size_t K) {
     void *p = take(k->packed_2bit_bytes(N, K), 4);
     for (size_t n = 0, rows; n < N; n += rows) {
@@ -101,7 +101,7 @@ static void tern_dx(const bt_kernels *k, shape s) {
             near_scaled(prec == BT_PREC_FP16 ? "tern_dx fp16"
                         : prec               ? "tern_dx bf16"
                                              : "tern_dx fp32",
-                        dx, want, size, tol(k, prec), s.M * lddx);
+                        dx, want, size, tolerance_of(k, prec), s.M * lddx);
             k->tern_dx(packed_2bit, lddx, dy, lddy, tp, 0.37f, 0, s.M, s.N, s.K, (bt_prec)prec,
                        flags | BT_COMPACT, tmp);
             same_bits("tern_dx, 2 bits", packed_2bit, dx, s.M * lddx * 4);
@@ -128,7 +128,7 @@ static void tern_dw(const bt_kernels *k, shape s) {
         near_scaled(prec == BT_PREC_FP16 ? "tern_dw fp16"
                     : prec               ? "tern_dw bf16"
                                          : "tern_dw fp32",
-                    dw, want, size, 1.05 * tol(k, prec), n);
+                    dw, want, size, 1.05 * tolerance_of(k, prec), n);
     }
 }
 
@@ -139,7 +139,7 @@ static bt_noise noise_of(size_t M) {
 }
 
 /* Rounds n floats to bf16 in place and returns the same values as bf16. */
-static bt_grads rounded(float *dy, size_t n, size_t ld) {
+static bt_grads round_to_bf16(float *dy, size_t n, size_t ld) {
     uint16_t *half = take(n * sizeof *half, 4);
     G->to_bf16(half, dy, n);
     G->from_bf16(dy, half, n);
@@ -168,13 +168,13 @@ static void tern_dx8(const bt_kernels *k, shape s) {
                     tmp);
         same_bits("tern_dx8, 2 bits", packed_2bit, dx, s.M * lddx * 4);
     }
-    const bt_grads half = rounded(dy, s.M * lddy, lddy);
+    const bt_grads half = round_to_bf16(dy, s.M * lddy, lddy);
     k->tern_dx8(dx, lddx, g, p, 0.37f, 0, s.M, s.N, s.K, &noise, 0, tmp);
     k->tern_dx8(packed_2bit, lddx, half, p, 0.37f, 0, s.M, s.N, s.K, &noise, 0, tmp);
     same_bits("tern_dx8 of bf16", packed_2bit, dx, s.M * lddx * 4);
 }
 
-/* Weights of any int8 value, each row with its own scale. */
+/* The weights have any int8 value, and each row has its own scale. */
 static void w8_dx8(const bt_kernels *k, shape s) {
     size_t lddx = s.K + 1, lddy = s.N + 5;
     int8_t *w = bytes_in(s.N * s.K, -128, 127);
@@ -228,13 +228,13 @@ static void tern_dw8(const bt_kernels *k, shape s) {
     ORACLE(want, n * 4, G->tern_dw8(want, g, x, dq, s.M, s.N, s.K, 0, s.N, &noise, gtmp));
     same_bits("tern_dw8", dw, want, n * 4);
     float *of_bf16 = copy_of(dw, n);
-    const bt_grads half = rounded(dy, s.M * lddy, lddy);
+    const bt_grads half = round_to_bf16(dy, s.M * lddy, lddy);
     k->tern_dw8(dw, g, x, dq, s.M, s.N, s.K, 0, s.N, &noise, tmp);
     k->tern_dw8(of_bf16, half, x, dq, s.M, s.N, s.K, 0, s.N, &noise, tmp);
     same_bits("tern_dw8 of bf16", of_bf16, dw, n * 4);
 }
 
-static void gemm(const bt_kernels *k, shape s) {
+static void check_gemm(const bt_kernels *k, shape s) {
     for (int t = 0; t < 4; t++) {
         int ta = t & 1, tb = t >> 1;
         size_t lda = (ta ? s.M : s.K) + 3, ldb = (tb ? s.K : s.N) + 1, ldc = s.N + 2,
@@ -257,7 +257,7 @@ static void gemm(const bt_kernels *k, shape s) {
                 near_scaled(prec == BT_PREC_FP16 ? "gemm fp16"
                             : prec               ? "gemm bf16"
                                                  : "gemm fp32",
-                            c, want, size, tol(k, prec), s.M * ldc);
+                            c, want, size, tolerance_of(k, prec), s.M * ldc);
             }
         drop_all("gemm");
     }
@@ -309,8 +309,8 @@ static void tern_gemv(const bt_kernels *k, shape s) {
     }
 }
 
-/* Weights in each form, and the same bits for a single row. */
-static void gemv(const bt_kernels *k, shape s) {
+/* Products with one row give the same bits for each format of weights. */
+static void check_gemv(const bt_kernels *k, shape s) {
     size_t M = s.M < BT_FEW_ROWS ? s.M : BT_FEW_ROWS, n0 = s.N / 4, n = s.N * s.K;
     float *w = floats(n), *x = floats(M * s.K), *aw = abs_of(w, n), *ax = abs_of(x, M * s.K);
     uint16_t *half[3] = {NULL, take(n * 2, 4), take(n * 2, 4)};
@@ -330,22 +330,22 @@ static void gemv(const bt_kernels *k, shape s) {
     }
 }
 
-/* Bounds are relative to the root mean square: 5e-5 with fp32 operands, 0.06 with bf16 or fp16 (about 4
- * deviations of the sums' error, each operand rounded by 2^-9). */
-static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, int prec) {
+/* Bounds are relative to the rms: 5e-5 with fp32 operands, 0.06 with bf16 or fp16 (about 4 deviations of the sums'
+ * error if each operand is rounded by 2^-9). */
+static void check_attention(const bt_kernels *k, size_t T, size_t D, size_t window, int prec) {
     bt_attn_shape s = uneven_heads(T, D, window);
     float *q = floats(T * s.ldq), *kk = floats(T * s.ldk), *v = floats(T * s.ldv),
           *o = filled(T * s.ldo, 9), *wo = filled(T * s.ldo, 9);
     float *lse = filled(T, 9), *wl = filled(T, 9), *go = floats(T * s.ldo);
     void *tmp = scratch_for(k, 1, 1, 1, T, D), *gtmp = scratch_for(G, 1, 1, 1, T, D);
-    /* A query with few keys has a ds that is the difference of nearly equal dp and delta, so dp's rounding
-     * is the floor. */
+    /* For a query with few keys, ds is the difference of the nearly equal dp and delta, so the rounding of dp is the
+     * floor. */
     double within = prec ? 0.06 : 5e-5, floor = 1e-6, diff = prec ? 0.06 : 1e-6;
     k->attn_fwd(o, lse, q, kk, v, &s, 0, T, (bt_prec)prec, tmp);
-    if (!recalled(wo, T * s.ldo * 4) || !recalled(wl, T * 4)) {
+    if (!recall_result(wo, T * s.ldo * 4) || !recall_result(wl, T * 4)) {
         G->attn_fwd(wo, wl, q, kk, v, &s, 0, T, (bt_prec)prec, gtmp);
-        remember(wo, T * s.ldo * 4);
-        remember(wl, T * 4);
+        store_result(wo, T * s.ldo * 4);
+        store_result(wl, T * 4);
     }
     near_rms("attn_fwd o", o, wo, within, floor, T * s.ldo);
     near_rms("attn_fwd lse", lse, wl, within, floor, T);
@@ -354,12 +354,12 @@ static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, in
     for (size_t i = 0; i < T * s.ldv; i++) dv[i] *= 0.01f;
     float *wdq = filled(T * s.ldq, 9), *wdk = copy_of(dk, T * s.ldk), *wdv = copy_of(dv, T * s.ldv);
     k->attn_bwd(dq, dk, dv, go, wo, wl, q, kk, v, &s, (bt_prec)prec, tmp);
-    if (!recalled(wdq, T * s.ldq * 4) || !recalled(wdk, T * s.ldk * 4) ||
-        !recalled(wdv, T * s.ldv * 4)) {
+    if (!recall_result(wdq, T * s.ldq * 4) || !recall_result(wdk, T * s.ldk * 4) ||
+        !recall_result(wdv, T * s.ldv * 4)) {
         G->attn_bwd(wdq, wdk, wdv, go, wo, wl, q, kk, v, &s, (bt_prec)prec, gtmp);
-        remember(wdq, T * s.ldq * 4);
-        remember(wdk, T * s.ldk * 4);
-        remember(wdv, T * s.ldv * 4);
+        store_result(wdq, T * s.ldq * 4);
+        store_result(wdk, T * s.ldk * 4);
+        store_result(wdv, T * s.ldv * 4);
     }
     for (size_t i = 0; i < T * s.ldq; i++)
         if (i % s.ldq >= D) assert_true(dq[i] == 9), dq[i] = wdq[i] = 0;
@@ -378,7 +378,7 @@ static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, in
     drop_all("attention");
 }
 
-/* All forms represent these operands exactly, so that only the exponential differs, by 8e-5 in bf16. */
+/* All formats represent these operands exactly; only the exponential differs, by 8e-5 in bf16. */
 static void attention_of_whole_numbers(const bt_kernels *k, int prec) {
     enum { T = 70, D = 16 };
     bt_attn_shape s = {.T = T, .D = D, .ldq = D, .ldk = D, .ldv = D, .ldo = D, .scale = 0.25f};
@@ -394,11 +394,11 @@ static void attention_of_whole_numbers(const bt_kernels *k, int prec) {
     drop_all("attention of whole numbers");
 }
 
-/* Every fp16 value, the halfway points between two, and their neighbours: by instruction (avx2, avx512) and
- * by bt_half. */
-static void halves(const bt_kernels *k) {
+/* Conversions between fp16 and float, by instruction (avx2, avx512) and by bt_half: every fp16 value, the points
+ * halfway between two values, and their neighbours. */
+static void check_halves(const bt_kernels *k) {
     for (uint32_t i = 0; i < 0x10000; i += 7) {
-        /* a float with fp16's bits, exponent off by 112 */
+        /* the bits of an fp16 number as a float, whose exponent is 112 higher */
         uint32_t bits = (i & 0x8000u) << 16 | (i & 0x7fffu) << 13;
         float x, got, one = 1, inf = INFINITY;
         memcpy(&x, &bits, 4);
@@ -418,12 +418,14 @@ static void halves(const bt_kernels *k) {
     }
 }
 
-static void (*const cases[])(const bt_kernels *,
-                             shape) = {tern_fwd, tern_dx, tern_dw,      tern_dx8,  w8_dx8, w8_fwd,
-                                       tern_dw8, gemm,    gemm_of_bf16, tern_gemv, gemv};
+static void (*const cases[])(const bt_kernels *, shape) = {tern_fwd,  tern_dx,    tern_dw,
+                                                           tern_dx8,  w8_dx8,     w8_fwd,
+                                                           tern_dw8,  check_gemm, gemm_of_bf16,
+                                                           tern_gemv, check_gemv};
 
-/* There is no oracle: more rounds are more operations, and zero if the instruction is missing. */
-static void peak(const bt_kernels *k) {
+/* A benchmark loop has no expected result, so the test checks that more rounds count more operations, and zero if the
+ * instruction is missing. */
+static void check_peak(const bt_kernels *k) {
     for (int kind = 0; kind < 3; kind++) {
         double once = k->peak_ops((bt_peak)kind, 1);
         assert_true(once >= 0 && k->peak_ops((bt_peak)kind, 3) == 3 * once &&
@@ -431,14 +433,14 @@ static void peak(const bt_kernels *k) {
     }
 }
 
-/* Each case once, for every_slot_has_a_case. */
+/* Runs each case once, for every_slot_has_a_case. */
 static void run_few(const bt_kernels *k) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         cases[c](k, (shape){5, 17, 31});
         drop_all("product");
     }
-    attention(k, 17, 16, 0, 0);
-    peak(k);
+    check_attention(k, 17, 16, 0, 0);
+    check_peak(k);
 }
 
 static void every_slot_has_a_case(void **state) {
@@ -451,25 +453,27 @@ static void every_slot_has_a_case(void **state) {
 
 static void run_slots(const bt_kernels *k) {
     shape all[64];
-    size_t n = shapes(all);
+    size_t n = list_shapes(all);
     oracle.on = true;
     oracle.next = 0;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (size_t i = 0; i < n; i++) {
-            draw = (uint64_t)(c * n + i) << 32; /* Not every set has every case. */
+            draw = (uint64_t)(c * n + i)
+                   << 32; /* The inputs of a case depend only on its number, because not every set
+                                                 * has every case. */
             cases[c](k, all[i]);
             drop_all("product");
         }
-    halves(k);
-    peak(k);
-    /* Bounds of attention are statistical, so its inputs do not depend on the cases above. */
+    check_halves(k);
+    check_peak(k);
+    /* The bounds of attention are statistical, so its inputs do not depend on the cases above. */
     draw = 0;
     static const size_t T[] = {1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 129, 255, 300},
                         D[] = {2, 16, 30, 32, 64, 128};
     for (size_t i = 0; i < sizeof T / sizeof *T; i++)
         for (int prec = 0; prec < 3; prec++) {
-            attention(k, T[i], D[i % 6], 0, prec);
-            attention(k, T[i], D[(i + 3) % 6], i % 3 ? 1 + i * i : 0, prec);
+            check_attention(k, T[i], D[i % 6], 0, prec);
+            check_attention(k, T[i], D[(i + 3) % 6], i % 3 ? 1 + i * i : 0, prec);
         }
     for (int prec = 0; prec < 3; prec++) attention_of_whole_numbers(k, prec);
     assert_true(oracle.next == oracle.n);

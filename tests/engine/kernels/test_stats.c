@@ -1,4 +1,4 @@
-/* Statistics of every kernel set compared with the plain rule, over lengths around every block of the loops:
+/* Statistics of every kernel set compared with plain loops, for lengths around every block of the vector loops:
  * histories of codes, weights near a threshold, and the last AdamW update reconstructed from its moments. */
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static void histories_remember_two_codes(void **state) {
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
             size_t n = lengths[l];
             memset(history, 0, sizeof history);
-            history[(n + 1) / 2] = 0xa5; /* outside its own range */
+            history[(n + 1) / 2] = 0xa5; /* a byte outside the updated range */
             for (size_t step = 2; step < 2 + STEPS; step++) {
                 bt_code_seen seen = {0, 0, 0}, want = {0, 0, 0};
                 for (size_t i = 0; i < n; i++) {

@@ -1,4 +1,5 @@
-/* The 2-bit form: round trip, bit layout, padding, and products with it compared with the plain product. */
+/* The 2-bit format of ternary weights: round trip, bit layout, padding, and products compared with the plain
+ * product. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +13,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/kernels/table/ternary.h"
 
-static int8_t draw(uint64_t i) { return (int8_t)(bt_rng_u64(3, 4, i) % 3) - 1; }
+static int8_t draw_codes(uint64_t i) { return (int8_t)(bt_rng_u64(3, 4, i) % 3) - 1; }
 
 static void test_layout(void **state) {
     (void)state;
@@ -37,7 +38,7 @@ static void test_round_trip(void **state) {
         size_t N = 3, n = N * K[i];
         int8_t *codes = malloc(n), *back = malloc(n);
         uint8_t *packed = malloc(N * bt_tern2_row_bytes(K[i]));
-        for (size_t j = 0; j < n; j++) codes[j] = draw(j);
+        for (size_t j = 0; j < n; j++) codes[j] = draw_codes(j);
         bt_tern2_pack(packed, codes, N, K[i]);
         bt_err err = BT_ERR_INIT;
         assert_int_equal(bt_tern2_unpack(back, packed, N, K[i], &err), BT_OK);
@@ -50,14 +51,14 @@ static void test_round_trip(void **state) {
     }
 }
 
-/* Any range of a row is read; the error states the position of an invalid code 3. */
+/* Any range of a row is read; the error contains the position of an invalid code 3. */
 static void test_read_and_refuse(void **state) {
     (void)state;
     enum { K = 300 };
     int8_t codes[K], back[K];
     uint8_t packed[3 * 32];
     char place[32];
-    for (size_t i = 0; i < K; i++) codes[i] = draw(i + 7);
+    for (size_t i = 0; i < K; i++) codes[i] = draw_codes(i + 7);
     bt_tern2_pack(packed, codes, 1, K);
     for (size_t first = 0; first < K; first += 19) {
         for (size_t n = 1; first + n <= K; n += 23) {
@@ -82,7 +83,7 @@ static void test_gemv_of_packed(void **state) {
     static int8_t codes[N * K], x[K];
     static uint8_t packed[N * ((K + 127) / 128 * 32)];
     float y[N], want[N], dq = 0.03f;
-    for (size_t i = 0; i < N * K; i++) codes[i] = draw(i);
+    for (size_t i = 0; i < N * K; i++) codes[i] = draw_codes(i);
     for (size_t i = 0; i < K; i++) x[i] = (int8_t)((int)(bt_rng_u64(5, 6, i) % 255) - 127);
     bt_tern2_pack(packed, codes, N, K);
     bt_kernels_generic.tern_fwd(want, N, x, &dq, codes, 0.5f, 0, 1, N, K, 0, NULL);

@@ -1,4 +1,4 @@
-/* engine_fixture.h - group set-up and tear-down of tests that compute: the fastest kernels, two threads. */
+/* engine_fixture.h - set-up and tear-down of test groups that compute: the fastest kernels, two threads. */
 #ifndef BT_TESTS_ENGINE_MODEL_ENGINE_FIXTURE_H
 #define BT_TESTS_ENGINE_MODEL_ENGINE_FIXTURE_H
 

@@ -1,4 +1,4 @@
-/* golden.h - helpers for golden files: their path, and a training loop like nano's without the trainer. */
+/* golden.h - helpers for golden files: their path, and a training loop like that of nano without the trainer. */
 #ifndef BT_TESTS_MODEL_GOLDEN_H
 #define BT_TESTS_MODEL_GOLDEN_H
 
@@ -20,7 +20,7 @@ static inline FILE *golden_open(const char *name) {
     return fopen(path, "rb");
 }
 
-/* synth:chain as in PyTorch's script: token i + 1 of the endless sequence */
+/* Returns token i + 1 of the endless sequence of synth:chain, as PyTorch's script computes it. */
 static inline int32_t chain_next(int32_t t, uint64_t i, uint64_t seed, int32_t V) {
     return (int32_t)((5 * (int64_t)t + 17 + (int64_t)(bt_splitmix64(seed + i) & 3)) % V);
 }
@@ -30,7 +30,7 @@ typedef struct chain {
     int32_t t, V;
 } chain;
 
-/* the next B sequences of T + 1 tokens */
+/* Fills the next B sequences of T + 1 tokens. */
 static inline void chain_batch(chain *c, int32_t *inputs, int32_t *targets, int B, int T) {
     for (int b = 0; b < B; b++) {
         for (int t = 0; t <= T; t++) {
@@ -41,7 +41,7 @@ static inline void chain_batch(chain *c, int32_t *inputs, int32_t *targets, int 
     }
 }
 
-/* AdamW over all tensors of a model; *of: its spans, freed after it by the caller */
+/* Creates AdamW over all tensors of a model; the caller frees its spans, *of, after it. */
 static inline bt_optim *model_optim(bt_model *m, bt_optim_span **of) {
     const bt_params *p = bt_model_params(m);
     const bt_optim_cfg cfg = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
@@ -62,7 +62,7 @@ static inline bt_optim *model_optim(bt_model *m, bt_optim_span **of) {
     return o;
 }
 
-/* One optimizer step over `micros` micro-batches of m; returns the mean loss. */
+/* Makes one optimizer step over `micros` micro-batches of m; returns the mean loss. */
 static inline double train_step(bt_model *m, bt_optim *o, chain *data, int32_t *inputs,
                                 int32_t *targets, int B, int micros, int64_t t, float lr) {
     const bt_params *p = bt_model_params(m);

@@ -27,7 +27,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NORM, ACT, LINEAR = ["subln", "bitlinear", "pre"], ["relu2", "silu"], ["bitnet158", "bitnet1", "dense"]
 
 
-# ------------------------------------------------ engine/base/rng.c in numpy
 def splitmix64(i):
     with np.errstate(over="ignore"):
         z = np.asarray(i, dtype=np.uint64) + np.uint64(0x9E3779B97F4A7C15)

@@ -1,8 +1,7 @@
-/* ref_model.h - the network again, in double precision and in the plainest way, forward and backward: the
- * reference for engine/model. It shares only the tensor table with the engine. Every linear layer norms
- * (norm = bitlinear) and quantises its own input, attention builds the whole T x T matrix, every activation
- * is saved. Gradients follow the straight-through formula: y = deq(q(x)) deq(q(W))^T, dx = dy deq(q(W)), dW
- * = dy^T deq(q(x)). */
+/* ref_model.h - the network in double precision and in the simplest form, forward and backward, as the reference for
+ * engine/model. It shares only the tensor table with the engine. Every linear layer normalises (norm = bitlinear) and
+ * quantises its own input, attention computes the whole T x T matrix, and every activation is saved. Gradients follow
+ * the straight-through formula: y = deq(q(x)) deq(q(W))^T, dx = dy deq(q(W)), dW = dy^T deq(q(x)). */
 #ifndef BT_TESTS_REF_MODEL_H
 #define BT_TESTS_REF_MODEL_H
 
@@ -17,13 +16,13 @@ typedef struct ref_pass {
     const bt_model_cfg *c;
     const bt_params *p;
     const double *w;   /* flat array, as in the engine */
-    double *g;         /* flat array; NULL: loss only */
+    double *g;         /* flat array; NULL: only the loss is computed */
     void *taken[4096]; /* all allocations */
     size_t n_taken;
 } ref_pass;
 
-/* factor of value c of row m at a place where values enter the residual: 0 the embedding, 1 + 2 layer attention, 2 + 2
- * layer the feed-forward part; NULL: no dropout */
+/* Returns the dropout factor of value c of row m at a place where values are added to the residual: 0 the embedding, 1
+ * + 2 layer attention, 2 + 2 layer the feed-forward part. NULL: no dropout. */
 static double (*ref_dropout)(size_t place, size_t m, size_t c);
 
 typedef struct ref_norm {
@@ -131,7 +130,7 @@ static double *ref_linear_bwd(ref_pass *r, const ref_linear *l, const double *dy
     return l->normed ? ref_norm_bwd(r, &l->norm, dx) : dx;
 }
 
-/* rotates pairs (i, i + D/2) of every head by position; sign -1 rotates back */
+/* Rotates pairs (i, i + D/2) of every head by position; sign -1 rotates back. */
 static void ref_rope(const ref_pass *r, double *x, size_t M, size_t heads, double sign) {
     size_t D = (size_t)r->c->D, T = (size_t)r->c->T;
     const double by = bt_rope_attention(&r->c->rope);
@@ -150,7 +149,7 @@ static void ref_rope(const ref_pass *r, double *x, size_t M, size_t heads, doubl
     }
 }
 
-/* layer i has a rotary embedding */
+/* Returns whether layer i has a rotary embedding. */
 static bool ref_rotates(const ref_pass *r, int i) {
     return !r->c->no_rope_every || (i + 1) % r->c->no_rope_every != 0;
 }
@@ -301,7 +300,7 @@ static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t
     return z;
 }
 
-/* d: gradient of the layer's output; replaced by that of its input */
+/* d is the gradient of the layer's output; the function replaces it by the gradient of its input. */
 static void ref_layer_bwd(ref_pass *r, const ref_layer *l, int i, double *d, size_t B) {
     const bt_model_cfg *c = r->c;
     size_t M = B * (size_t)c->T, C = (size_t)c->C, H = (size_t)c->H, KV = (size_t)c->KV,
@@ -339,7 +338,8 @@ static void ref_layer_bwd(ref_pass *r, const ref_layer *l, int i, double *d, siz
     ref_add(d, pre ? ref_norm_bwd(r, &l->attn_norm, dn) : dn, M * C);
 }
 
-/* Sum of token losses; with g, adds gradients of scale * that sum. logits (M, V) may be NULL. */
+/* Returns the sum of the token losses; if g is not NULL, adds gradients of scale times that sum. logits (M, V) may be
+ * NULL. */
 static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w,
                       const int32_t *inputs, const int32_t *targets, size_t B, double scale,
                       double *g, double *logits) {

@@ -18,7 +18,8 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/model.h"
 
-/* `sequences` of `tokens` each over a vocabulary of `words`; four heads. A test changes the rest. */
+/* Returns a setup for `sequences` sequences of `tokens` tokens over a vocabulary of `words` words, with four heads;
+ * tests change other fields. */
 static inline bt_model_setup small_setup(int sequences, int tokens, int words, int width,
                                          int feed_forward) {
     return (bt_model_setup){.cfg = {.L = 2,
@@ -42,7 +43,7 @@ static inline bt_model_setup small_setup(int sequences, int tokens, int words, i
                             .n_threads = 2};
 }
 
-/* Random weights of a seed; destroyed by the caller. */
+/* Creates a model with random weights of a seed; the caller destroys it. */
 static inline bt_model *small_model(const bt_model_setup *s, uint64_t seed) {
     bt_model *m = NULL;
     bt_err err = BT_ERR_INIT;
@@ -51,9 +52,9 @@ static inline bt_model *small_model(const bt_model_setup *s, uint64_t seed) {
     return m;
 }
 
-/* Checks the change of the loss along a random direction of all weights against the gradients in m. loss: of
- * the present weights, in the gradients' scale; deviation: of the direction; h: step in both directions. The
- * weights are restored. */
+/* Checks that the loss changes along a random direction of all weights as the gradients in m predict. loss returns the
+ * loss of the present weights in the scale of the gradients; deviation is that of the direction; h is the step in both
+ * directions. The weights are restored. */
 static inline void small_slope(bt_model *m, double (*loss)(bt_model *m), float deviation, double h,
                                double tolerance) {
     const size_t n = bt_model_params(m)->total;

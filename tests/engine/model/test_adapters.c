@@ -1,5 +1,5 @@
-/* test_adapters.c - low-rank adapters beside a frozen base: the output equals the merged model's, the
- * gradients are those of the full weights projected through A and B, and the base has none. */
+/* test_adapters.c - low-rank adapters on a frozen base: the output equals that of the merged model, the gradients of A
+ * and B are projections of the full weights' gradients, and the base has no gradients. */
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
@@ -39,18 +39,18 @@ static void random_b(bt_model *m) {
                           9, i);
 }
 
-static const bt_tensor *part(const bt_model *m, const char *name, const char *which) {
+static const bt_tensor *half_of_pair(const bt_model *m, const char *name, const char *which) {
     char full[64];
     snprintf(full, sizeof full, "%s.%s", name, which);
     return bt_params_named(bt_model_params(m), full);
 }
 
-/* W += SCALE B A in `full` */
-static void merge(bt_model *full, bt_model *adapted) {
+/* Adds SCALE B A to the weights of `full`. */
+static void merge_adapters(bt_model *full, bt_model *adapted) {
     const bt_params *p = bt_model_params(full);
     for (size_t i = 0; i < p->n; i++) {
-        const bt_tensor *t = &p->tensors[i], *a = part(adapted, t->name, "lora_a"),
-                        *b = part(adapted, t->name, "lora_b");
+        const bt_tensor *t = &p->tensors[i], *a = half_of_pair(adapted, t->name, "lora_a"),
+                        *b = half_of_pair(adapted, t->name, "lora_b");
         float *w = bt_model_weights(full) + t->offset;
         for (size_t n = 0; a && n < t->rows; n++)
             for (size_t k = 0; k < t->cols; k++)
@@ -71,14 +71,14 @@ static void close_to(const float *got, const double *want, size_t n, const char 
     if (!(diff <= 1e-8 * norm)) fail_msg("%s differs by %.2e", what, sqrt(diff / norm));
 }
 
-/* dA = s B^T dW, dB = s dW A^T, with dW of the full model */
+/* Checks dA = s B^T dW and dB = s dW A^T, where dW is the gradient of the full model. */
 static void check_gradients(bt_model *full, bt_model *adapted) {
     const bt_params *p = bt_model_params(full);
     const float *w = bt_model_weights(adapted), *g = bt_model_grads(adapted);
     size_t seen = 0;
     for (size_t i = 0; i < p->n; i++) {
-        const bt_tensor *t = &p->tensors[i], *a = part(adapted, t->name, "lora_a"),
-                        *b = part(adapted, t->name, "lora_b");
+        const bt_tensor *t = &p->tensors[i], *a = half_of_pair(adapted, t->name, "lora_a"),
+                        *b = half_of_pair(adapted, t->name, "lora_b");
         if (!a) continue;
         const float *dw = bt_model_grads(full) + t->offset;
         double *da = calloc(a->count, sizeof *da), *db = calloc(b->count, sizeof *db);
@@ -98,7 +98,7 @@ static void check_gradients(bt_model *full, bt_model *adapted) {
     assert_int_equal(seen * 2, bt_model_params(adapted)->n);
 }
 
-static double train(bt_model *m) {
+static double train_scaled(bt_model *m) {
     bt_model_zero_grads(m);
     return bt_model_train_micro(m, inputs, targets, 0.01, NULL, NULL);
 }
@@ -109,11 +109,11 @@ static void dense_adapters_equal_the_merged_model(void **state) {
     for (size_t i = 0; i < 3; i++) {
         bt_model *full = model_of(BT_LIN_DENSE, 0), *adapted = model_of(BT_LIN_DENSE, some[i]);
         share_base(full, adapted);
-        double base = train(full), fresh = train(adapted);
-        assert_memory_equal(&base, &fresh, sizeof base); /* B is zero. */
+        double base = train_scaled(full), fresh = train_scaled(adapted);
+        assert_memory_equal(&base, &fresh, sizeof base); /* B is zero, so the outputs are equal. */
         random_b(adapted);
-        merge(full, adapted);
-        double want = train(full), got = train(adapted);
+        merge_adapters(full, adapted);
+        double want = train_scaled(full), got = train_scaled(adapted);
         assert_true(fabs(want - got) < 1e-6 * want && fabs(want - base) > 1e-3 * want);
         check_gradients(full, adapted);
         bt_model_destroy(full);
@@ -121,7 +121,7 @@ static void dense_adapters_equal_the_merged_model(void **state) {
     }
 }
 
-static double scaled_loss(bt_model *m) { /* as train() */
+static double scaled_loss(bt_model *m) { /* scales the loss as train() does */
     return 0.01 * bt_model_eval_micro(m, inputs, targets);
 }
 
@@ -130,13 +130,13 @@ static void dense_gradients_equal_finite_differences(void **state) {
     bt_model *full = model_of(BT_LIN_DENSE, 0), *adapted = model_of(BT_LIN_DENSE, BT_LORA_ALL);
     share_base(full, adapted);
     random_b(adapted);
-    train(adapted);
+    train_scaled(adapted);
     small_slope(adapted, scaled_loss, 1.0f, 1e-3, 2e-3);
     bt_model_destroy(full);
     bt_model_destroy(adapted);
 }
 
-/* The adapters alone read their inputs through masks, and only in passes that make gradients. */
+/* Dropout masks only the inputs of adapters, and only in passes that compute gradients. */
 static void dropout_of_inputs_has_the_slope_of_its_gradients(void **state) {
     (void)state;
     for (int kind = 0; kind < 2; kind++) {
@@ -147,15 +147,15 @@ static void dropout_of_inputs_has_the_slope_of_its_gradients(void **state) {
         share_base(full, m);
         bt_model_lora_dropout(m, 0.3, 7, 2, 40);
         bt_model_gradient_passes(m, true);
-        double base = train(full), fresh = train(m);
-        assert_memory_equal(&base, &fresh, sizeof base); /* B is zero. */
+        double base = train_scaled(full), fresh = train_scaled(m);
+        assert_memory_equal(&base, &fresh, sizeof base); /* B is zero, so the outputs are equal. */
         random_b(m);
-        const double dropped = train(m);
+        const double dropped = train_scaled(m);
         if (!kind) small_slope(m, scaled_loss, 1.0f, 1e-3, 2e-3);
         bt_model_lora_dropout(m, 0.3, 7, 3, 40);
-        assert_true(train(m) != dropped);
+        assert_true(train_scaled(m) != dropped);
         bt_model_lora_dropout(m, 0.3, 7, 2, 40);
-        const double again = train(m);
+        const double again = train_scaled(m);
         assert_memory_equal(&dropped, &again, sizeof again);
         bt_model_gradient_passes(m, false);
         const double evaluated = scaled_loss(m);
@@ -173,20 +173,20 @@ static void ternary_adapters_see_the_base_as_it_computes(void **state) {
     bt_model *full = model_of(BT_LIN_BITNET158, 0),
              *adapted = model_of(BT_LIN_BITNET158, BT_LORA_ALL);
     share_base(full, adapted);
-    double base = train(full), fresh = train(adapted);
+    double base = train_scaled(full), fresh = train_scaled(adapted);
     assert_memory_equal(&base, &fresh, sizeof base);
     check_gradients(full, adapted);
     random_b(adapted);
     bt_model_quantise(adapted);
-    assert_true(fabs(train(adapted) - base) > 1e-3 * base);
+    assert_true(fabs(train_scaled(adapted) - base) > 1e-3 * base);
     memset(bt_model_weights(adapted), 0, bt_model_params(adapted)->total * sizeof(float));
-    double without = train(adapted); /* The base has not changed. */
+    double without = train_scaled(adapted); /* The base has not changed. */
     assert_memory_equal(&base, &without, sizeof base);
     bt_model_destroy(full);
     bt_model_destroy(adapted);
 }
 
-/* difference over all adapters, relative to the norm */
+/* Checks the difference over all adapters, relative to the norm. */
 static void near_gradients(bt_model *a, bt_model *b, double most, size_t row) {
     double diff = 0, norm = 0;
     for (size_t i = 0; i < bt_model_params(a)->total; i++) {
@@ -198,16 +198,16 @@ static void near_gradients(bt_model *a, bt_model *b, double most, size_t row) {
         fail_msg("row %zu: gradients are %.3f apart", row, sqrt(diff / norm));
 }
 
-/* Embedding and head in 8 bits, with more rows than are widened at a time; with full recompute, bf16 rounds
- * the residuals equally in both passes. */
-static void a_lean_base_is_near(void **state) {
+/* Embedding and head have 8 bits and more rows than are converted at a time; with full recompute, bf16 rounds the
+ * residuals equally in both passes. */
+static void a_base_of_8_bits_gives_near_results(void **state) {
     (void)state;
     const struct {
         bt_linear_kind linear;
         bt_prec prec;
         bt_recompute recompute;
         double near;
-        bool int8; /* gradients, and the head's products, in int8 */
+        bool int8; /* gradients and the head's products in int8 */
     } rows[] = {{BT_LIN_DENSE, BT_PREC_FP32, BT_RECOMPUTE_NONE, 5e-3, false},
                 {BT_LIN_DENSE, BT_PREC_BF16, BT_RECOMPUTE_FULL, 2e-2, false},
                 {BT_LIN_BITNET158, BT_PREC_BF16, BT_RECOMPUTE_FULL, 2e-2, false},
@@ -227,7 +227,7 @@ static void a_lean_base_is_near(void **state) {
         share_base(full, lean);
         random_b(plain);
         random_b(lean);
-        const double want = train(plain), got = train(lean),
+        const double want = train_scaled(plain), got = train_scaled(lean),
                      seen = bt_model_eval_micro(lean, inputs, targets);
         if (!(fabs(got / want - 1) < rows[i].near && got != want))
             fail_msg("row %zu: %.9g, lean %.9g", i, want, got);
@@ -240,8 +240,8 @@ static void a_lean_base_is_near(void **state) {
     }
 }
 
-/* Full recompute processes the feed-forward part in blocks of rows; here in more than one. */
-static void recomputed_blocks_have_the_bits_of_kept_rows(void **state) {
+/* Full recompute processes the feed-forward part in several blocks of rows. */
+static void recomputing_in_blocks_gives_the_same_bits(void **state) {
     (void)state;
     enum { SEQUENCES = 4, ROWS = SEQUENCES * T };
     static int32_t in[ROWS], to[ROWS];
@@ -280,7 +280,7 @@ static void gradients_are_reported_once_from_the_end(void *ctx, size_t begin, si
     *at = begin;
 }
 
-/* A frozen base needs no gradients and no latent weights: 2 bits a weight. */
+/* A frozen base needs 2 bits per weight, without gradients and latent weights. */
 static void gradients_of_adapters_alone_take_memory(void **state) {
     (void)state;
     bt_model *full = model_of(BT_LIN_BITNET158, 0),
@@ -319,8 +319,7 @@ static void every_adapter_is_reported(void **state) {
     bt_model_destroy(adapted);
 }
 
-/* Each sequence is one pair; the documents of the chosen answer have other lengths than those of the
- * rejected one. */
+/* Each sequence is one pair; the documents of the chosen and the rejected answer have different lengths. */
 static void fill_pairs(int32_t *positions, int32_t *answers) {
     static const int lengths[B][2] = {{70, 40}, {33, 90}};
     for (int i = 0; i < M; i++) positions[i] = answers[i] = -1;
@@ -350,7 +349,7 @@ static double scaled_preference_loss(bt_model *m) {
     return 0.01 * bt_model_eval_micro(m, inputs, answers);
 }
 
-/* Summed log-probability of the learned targets of one answer of pair b; *n: their number. */
+/* Returns the summed log-probability of the learned targets of one answer of pair b; *n receives their number. */
 static double answer_log_prob(bt_model *m, int b, int which, double *n) {
     static const int lengths[B][2] = {{70, 40}, {33, 90}};
     static int32_t some[M];
@@ -363,7 +362,7 @@ static double answer_log_prob(bt_model *m, int b, int which, double *n) {
     return -bt_model_eval_micro(m, inputs, some);
 }
 
-/* ORPO and SimPO as their papers write them. */
+/* The losses of ORPO and SimPO equal the formulas of their papers. */
 static void losses_are_the_formulas(bt_model *m, const bt_dpo *how) {
     if (how->loss == BT_PREFER_DPO) return;
     double want = 0;
@@ -433,8 +432,8 @@ int main(void) {
         cmocka_unit_test(dense_gradients_equal_finite_differences),
         cmocka_unit_test(dropout_of_inputs_has_the_slope_of_its_gradients),
         cmocka_unit_test(ternary_adapters_see_the_base_as_it_computes),
-        cmocka_unit_test(a_lean_base_is_near),
-        cmocka_unit_test(recomputed_blocks_have_the_bits_of_kept_rows),
+        cmocka_unit_test(a_base_of_8_bits_gives_near_results),
+        cmocka_unit_test(recomputing_in_blocks_gives_the_same_bits),
         cmocka_unit_test(every_adapter_is_reported),
         cmocka_unit_test(preferences_begin_at_ln_2_and_have_the_slope_of_their_gradients),
         cmocka_unit_test(gradients_of_adapters_alone_take_memory),

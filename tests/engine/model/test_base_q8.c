@@ -1,4 +1,4 @@
-/* test_base_q8.c - a dense base in int8 blocks with a scale each: values that such blocks represent exactly
+/* test_base_q8.c - a dense base in blocks of int8 values with one scale each: values that such blocks represent exactly
  * compute as in fp32, other values are near, and 32 values take 34 bytes. */
 #include "engine/base/small.h"
 #include "tests/engine/model/engine_fixture.h"
@@ -35,8 +35,8 @@ static void round_weights(bt_model *full) {
             to_blocks_and_back(bt_model_weights(full) + p->tensors[i].offset, p->tensors[i].count);
 }
 
-/* Adapters whose B is not zero, on the weights of `full`. */
-static bt_model *beside(bt_model *full, bool q8) {
+/* Returns adapters whose B is not zero, on the weights of `full`. */
+static bt_model *adapters_on_base(bt_model *full, bool q8) {
     const bt_model_setup s = setup_of(4, q8);
     const bt_params *base = bt_model_params(full);
     bt_model *m = small_model(&s, 5);
@@ -48,14 +48,14 @@ static bt_model *beside(bt_model *full, bool q8) {
     return m;
 }
 
-static double train(bt_model *m) {
+static double train_once(bt_model *m) {
     bt_model_zero_grads(m);
     return bt_model_train_micro(m, inputs, targets, 0.01, NULL, NULL);
 }
 
 static double scaled_loss(bt_model *m) { return 0.01 * bt_model_eval_micro(m, inputs, targets); }
 
-static double apart(bt_model *a, bt_model *b) {
+static double difference_of(bt_model *a, bt_model *b) {
     double diff = 0, norm = 0;
     for (size_t i = 0; i < bt_model_params(a)->total; i++) {
         const double x = (double)bt_model_grads(a)[i], y = (double)bt_model_grads(b)[i];
@@ -82,7 +82,7 @@ static void blocks_represent_their_values(void **state) {
     }
     memcpy(x, y, sizeof x);
     to_blocks_and_back(y, N);
-    assert_memory_equal(x, y, sizeof x); /* Rounding again changes nothing. */
+    assert_memory_equal(x, y, sizeof x); /* Rounding again changes no bit. */
 }
 
 static void blocks_compute_as_their_values_do(void **state) {
@@ -90,11 +90,11 @@ static void blocks_compute_as_their_values_do(void **state) {
     const bt_model_setup s = setup_of(0, false);
     bt_model *full = small_model(&s, 5);
     round_weights(full);
-    bt_model *plain = beside(full, false), *q8 = beside(full, true);
-    const double want = train(plain), got = train(q8);
-    /* dx of the head adds 512 rows at a time, which is another order. */
+    bt_model *plain = adapters_on_base(full, false), *q8 = adapters_on_base(full, true);
+    const double want = train_once(plain), got = train_once(q8);
+    /* The head adds dx over 512 rows at a time, which is another order. */
     if (!(fabs(got / want - 1) < 1e-6)) fail_msg("%.9g, in blocks %.9g", want, got);
-    const double far = apart(plain, q8);
+    const double far = difference_of(plain, q8);
     if (!(far < 1e-5)) fail_msg("gradients are %.2e apart", far);
     bt_model_destroy(full);
     bt_model_destroy(plain);
@@ -104,11 +104,12 @@ static void blocks_compute_as_their_values_do(void **state) {
 static void other_values_are_near(void **state) {
     (void)state;
     const bt_model_setup s = setup_of(0, false);
-    bt_model *full = small_model(&s, 5), *plain = beside(full, false), *q8 = beside(full, true);
-    const double want = train(plain), got = train(q8);
+    bt_model *full = small_model(&s, 5), *plain = adapters_on_base(full, false),
+             *q8 = adapters_on_base(full, true);
+    const double want = train_once(plain), got = train_once(q8);
     if (!(fabs(got / want - 1) < 5e-3 && got < want + 1e9 && got != want))
         fail_msg("%.9g, in blocks %.9g", want, got);
-    const double far = apart(plain, q8);
+    const double far = difference_of(plain, q8);
     if (!(far > 1e-5 && far < 0.05)) fail_msg("gradients are %.2e apart", far);
     small_slope(q8, scaled_loss, 1.0f, 2e-4, 3e-3);
     bt_model_destroy(full);
@@ -128,7 +129,7 @@ static void a_value_uses_a_byte_and_a_sixteenth(void **state) {
     const size_t bytes = bt_model_base_bytes(&q8);
     assert_true(bytes >= values + values / 16 && bytes <= values + values / 16 + 128 * matrices);
     bt_params_release(&p);
-    /* widths that end within a block */
+    /* The widths end within a block. */
     bt_model_setup odd = q8;
     assert_true(bt_model_fits_q8(&odd));
     odd.cfg.F = 100;

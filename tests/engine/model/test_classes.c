@@ -1,5 +1,5 @@
-/* test_classes.c - a classifier: its gradient is the slope of the loss, a zero head predicts uniformly, only
- * the last token of a text is classified, and predictions are counted. */
+/* test_classes.c - a classifier: its gradient is the slope of the loss, a zero head predicts uniformly, only the last
+ * token of a text is classified, and predictions are counted. */
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
@@ -26,7 +26,7 @@ static void draw_score(bt_model *m) {
     bt_rng_normal(bt_model_weights(m) + score_of(m)->offset, score_of(m)->count, 0, 0.2f, 9, 1);
 }
 
-static double pass(bt_model *m) {
+static double loss_of_pass(bt_model *m) {
     bt_model_zero_grads(m);
     return bt_model_train_micro(m, inputs, targets, 0.25, NULL, NULL);
 }
@@ -38,8 +38,8 @@ static void a_zero_head_predicts_uniformly(void **state) {
     assert_int_equal(score->rows, K);
     for (size_t i = 0; i < score->count; i++)
         assert_true(bt_model_weights(m)[score->offset + i] == 0);
-    assert_true(fabs(pass(m) - TEXTS * log(K)) < 1e-5);
-    /* Only the head has a gradient yet. */
+    assert_true(fabs(loss_of_pass(m) - TEXTS * log(K)) < 1e-5);
+    /* Only the head has a gradient, because it is zero. */
     for (size_t i = 0; i < score->offset; i++) assert_true(bt_model_grads(m)[i] == 0);
     double largest = 0;
     for (size_t i = 0; i < score->count; i++)
@@ -50,29 +50,29 @@ static void a_zero_head_predicts_uniformly(void **state) {
 
 static double scaled_loss(bt_model *m) {
     bt_model_quantise(m);
-    return 0.25 * pass(m);
+    return 0.25 * loss_of_pass(m);
 }
 
 static void the_gradient_is_the_slope_of_the_loss(void **state) {
     (void)state;
     bt_model *m = classifier(24);
     draw_score(m);
-    pass(m);
+    loss_of_pass(m);
     small_slope(m, scaled_loss, 0.3f, 2e-4, 5e-3);
     bt_model_destroy(m);
 }
 
-/* Tokens behind a text and in other texts do not influence its class. */
+/* Tokens after the end of a text and tokens of other texts do not influence its class. */
 static void only_the_last_token_is_classified(void **state) {
     (void)state;
     bt_model *m = classifier(24);
     draw_score(m);
     const double whole = bt_model_eval_micro(m, inputs, targets);
-    for (int i = 0; i < M; i++) /* The class is the last token of the text. */
+    for (int i = 0; i < M; i++) /* the class is the last token of the text */
         if (i > 0 && targets[i - 1] >= 0) inputs[i] = (inputs[i] + 7) % V;
     assert_true(bt_model_eval_micro(m, inputs, targets) == whole);
     double sum = 0;
-    for (int k = 0; k < M; k++) { /* each one alone */
+    for (int k = 0; k < M; k++) { /* each text alone */
         int32_t one[M];
         for (int i = 0; i < M; i++) one[i] = i == k ? targets[i] : -1;
         if (targets[k] >= 0) sum += bt_model_eval_micro(m, inputs, one);

@@ -1,4 +1,5 @@
-/* Presets, counts and the tensor table: exact figures used for comparisons with other programs. */
+/* Presets, numbers of parameters and operations, and the tensor table: exact figures for comparisons with other
+ * programs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +13,6 @@
 
 static void presets_have_their_published_shapes(void **state) {
     (void)state;
-    /* layers, d_model, heads, kv_heads, d_ff, seq_len, vocab */
     const struct {
         const char *name;
         int n[7];
@@ -73,7 +73,7 @@ static void counts_are_exact(void **state) {
     assert_int_equal(qwen.params, 596049920); /* count of the published file */
 }
 
-/* Counts by hand: beside adapters a frozen weight has two products and a trained one three. */
+/* The counts are computed by hand: beside adapters a frozen weight has two products and a trained one three. */
 static void frozen_weights_have_two_products(void **state) {
     (void)state;
     bt_model_cfg c = {

@@ -1,5 +1,5 @@
-/* Decoding of many sequences at once: whatever sequences share a step, and in whatever portions a prompt is
- * read, the logits equal those of the sequence alone. */
+/* Decoding of many sequences at once gives the logits of each sequence alone, whatever sequences share a step and in
+ * whatever portions a prompt is read. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +41,7 @@ static bt_decoder *decoder_of(bt_model *m, int slots) {
 typedef struct got {
     float logits[SLOTS][T][V];
     const bt_decode_part *parts;
-    size_t at[SLOTS]; /* tokens before this step, by slot */
+    size_t at[SLOTS]; /* number of earlier tokens, by slot */
     size_t calls;
 } got;
 
@@ -52,7 +52,7 @@ static void copy_decoded_logits(void *ctx, size_t part, size_t i, const float *l
     g->calls++;
 }
 
-static void step(bt_decoder *d, const bt_decode_part *parts, size_t n, got *g) {
+static void decode_step(bt_decoder *d, const bt_decode_part *parts, size_t n, got *g) {
     g->parts = parts;
     for (size_t p = 0; p < n; p++) g->at[parts[p].slot] = bt_decoder_length(d, parts[p].slot);
     bt_decoder_step(d, parts, n, copy_decoded_logits, g);
@@ -73,15 +73,15 @@ static void other_sequences_change_nothing(void **state) {
     for (int k = 0; k < 6; k++) {
         const bt_linear_kind linear = k % 2 ? BT_LIN_DENSE : BT_LIN_BITNET158;
         const bt_prec prec = k / 2 == 1 ? BT_PREC_BF16 : BT_PREC_FP32;
-        /* Attention of a prompt, dense layers and a shared head round to bf16, and a rounded input may
-         * change an int8 code; another row differs by about 1. */
+        /* Attention of a prompt, dense layers and a shared head round to bf16, and a rounded input may change an int8
+         * code. The logits of another row would differ by about 1. */
         const double bound = prec == BT_PREC_BF16 ? 0.1 : 1e-5;
         bt_model *m = model_of(linear, prec, k / 2 == 2);
         bt_decoder *d = decoder_of(m, SLOTS), *one = decoder_of(m, 1);
         int32_t tokens[SLOTS][T];
         for (uint64_t i = 0; i < SLOTS * T; i++)
             tokens[i / T][i % T] = (int32_t)(bt_rng_u64(9, (uint64_t)k, i) % V);
-        for (int round = 0; round < 2; round++) { /* The second round reuses slots. */
+        for (int round = 0; round < 2; round++) { /* the second round uses the slots again */
             size_t have[SLOTS] = {0}, draw = 0;
             for (int s = 0; s < SLOTS; s++) bt_decoder_clear(d, s);
             for (size_t left = SLOTS * T; left > 0;) {
@@ -97,7 +97,7 @@ static void other_sequences_change_nothing(void **state) {
                     rows += take_n;
                 }
                 together.calls = 0;
-                step(d, parts, n, &together);
+                decode_step(d, parts, n, &together);
                 assert_int_equal(together.calls, rows);
                 left -= rows;
             }
@@ -106,7 +106,7 @@ static void other_sequences_change_nothing(void **state) {
                 bt_decoder_clear(one, 0);
                 for (size_t t = 0; t < T; t++) {
                     const bt_decode_part part = {0, tokens[s] + t, 1, BT_LOGITS_LAST};
-                    step(one, &part, 1, &alone);
+                    decode_step(one, &part, 1, &alone);
                     const double diff = difference(together.logits[s][t], alone.logits[0][t]);
                     if (!(diff < bound))
                         fail_msg("kind %d slot %d token %zu: logits differ by %.2e", k, s, t, diff);
@@ -130,7 +130,7 @@ static void requested_rows_are_in_order(void **state) {
                                     {0, tokens, 3, BT_LOGITS_NONE},
                                     {3, tokens, 2, BT_LOGITS_ALL},
                                     {1, tokens, 1, BT_LOGITS_NONE}};
-    step(d, parts, 4, &g);
+    decode_step(d, parts, 4, &g);
     assert_int_equal(g.calls, 3);
     assert_true(difference(g.logits[2][4], g.logits[3][1]) > 1e-3);
     assert_int_equal(bt_decoder_length(d, 0), 3);

@@ -1,5 +1,5 @@
-/* test_distil.c - distillation: the gradient is the slope of the loss, a teacher with the same weights gives
- * no gradient, and with share 0 the loss is that of the data. */
+/* test_distil.c - distillation: the gradient is the slope of the loss, a teacher with the same weights gives no
+ * gradient, and with share 0 the loss is that of the data. */
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
@@ -18,7 +18,7 @@ static bt_model *model_of(int width, unsigned lora, uint64_t seed) {
     return m;
 }
 
-/* A teacher of this width and seed, as the base of adapters that are never used. */
+/* Creates a teacher of this width and seed, as the base of adapters that are not used. */
 static bt_model *teacher_of(int width, uint64_t seed) {
     bt_model *full = model_of(width, 0, seed), *t = model_of(width, BT_LORA_Q, seed);
     const bt_params *p = bt_model_params(full);
@@ -30,24 +30,24 @@ static bt_model *teacher_of(int width, uint64_t seed) {
     return t;
 }
 
-static double pass(bt_model *m) {
+static double loss_of_distillation(bt_model *m) {
     bt_model_zero_grads(m);
     return bt_model_train_micro(m, inputs, targets, 0.01, NULL, NULL);
 }
 
 static double scaled_loss(bt_model *m) {
     bt_model_quantise(m);
-    return 0.01 * pass(m);
+    return 0.01 * loss_of_distillation(m);
 }
 
 static void the_gradient_is_the_slope_of_the_loss(void **state) {
     (void)state;
     bt_model *m = model_of(24, 0, 5), *t = teacher_of(32, 6);
     bt_model_distil(m, (bt_distil){.teacher = t, .mix = 0.7, .tau = 2});
-    pass(m);
+    loss_of_distillation(m);
     small_slope(m, scaled_loss, 0.3f, 2e-4, 5e-3);
-    bt_model_add_member(t, teacher_of(24, 7)); /* an ensemble as the teacher */
-    pass(m);
+    bt_model_add_member(t, teacher_of(24, 7)); /* The teacher is an ensemble. */
+    loss_of_distillation(m);
     small_slope(m, scaled_loss, 0.3f, 2e-4, 5e-3);
     bt_model_destroy(m);
     bt_model_destroy(t);
@@ -63,18 +63,20 @@ static double norm_of_gradients(bt_model *m) {
 static void shares_of_the_loss(void **state) {
     (void)state;
     bt_model *m = model_of(24, 0, 5), *same = teacher_of(24, 5), *other = teacher_of(32, 6);
-    const double plain = pass(m), plain_norm = norm_of_gradients(m);
+    const double plain = loss_of_distillation(m), plain_norm = norm_of_gradients(m);
     bt_model_distil(m, (bt_distil){.teacher = same, .mix = 1, .tau = 2});
-    assert_true(fabs(pass(m)) < 1e-5 * plain && norm_of_gradients(m) < 1e-5 * plain_norm);
-    bt_model_add_member(same, teacher_of(24, 5)); /* the mean of equal models is each of them */
-    assert_true(fabs(pass(m)) < 1e-5 * plain && norm_of_gradients(m) < 1e-5 * plain_norm);
+    assert_true(fabs(loss_of_distillation(m)) < 1e-5 * plain &&
+                norm_of_gradients(m) < 1e-5 * plain_norm);
+    bt_model_add_member(same, teacher_of(24, 5)); /* The mean of equal models is the model. */
+    assert_true(fabs(loss_of_distillation(m)) < 1e-5 * plain &&
+                norm_of_gradients(m) < 1e-5 * plain_norm);
     bt_model_distil(m, (bt_distil){.teacher = same, .mix = 0.25, .tau = 2});
-    assert_true(fabs(pass(m) - 0.75 * plain) < 1e-5 * plain);
+    assert_true(fabs(loss_of_distillation(m) - 0.75 * plain) < 1e-5 * plain);
     assert_true(fabs(norm_of_gradients(m) - 0.75 * plain_norm) < 1e-5 * plain_norm);
     bt_model_distil(m, (bt_distil){.teacher = other, .mix = 0, .tau = 2});
-    assert_true(fabs(pass(m) - plain) < 1e-5 * plain);
+    assert_true(fabs(loss_of_distillation(m) - plain) < 1e-5 * plain);
     bt_model_distil(m, (bt_distil){.teacher = other, .mix = 1, .tau = 2});
-    assert_true(fabs(pass(m) - plain) > 1e-2 * plain);
+    assert_true(fabs(loss_of_distillation(m) - plain) > 1e-2 * plain);
     bt_model_destroy(m);
     bt_model_destroy(same);
     bt_model_destroy(other);
@@ -107,18 +109,18 @@ static void kept_logits_teach_as_their_teacher(void **state) {
     const size_t n = bt_model_params(m)->total;
     assert_true(n <= sizeof want / sizeof *want);
     bt_model_distil(m, (bt_distil){.teacher = t, .mix = 0.7, .tau = 2});
-    const double loss = pass(m), norm = norm_of_gradients(m);
+    const double loss = loss_of_distillation(m), norm = norm_of_gradients(m);
     memcpy(want, bt_model_grads(m), n * sizeof *want);
     store_teacher_logits(&f, plain, V);
     bt_model_distil(m, (bt_distil){.rows = f.rows, .k = V, .mix = 0.7, .tau = 2});
-    assert_true(fabs(pass(m) - loss) < 1e-4 * loss);
+    assert_true(fabs(loss_of_distillation(m) - loss) < 1e-4 * loss);
     double apart = 0;
     for (size_t i = 0; i < n; i++) apart += pow((double)bt_model_grads(m)[i] - (double)want[i], 2);
     assert_true(sqrt(apart) < 2e-3 * norm);
-    /* Only some tokens are saved: the loss differs, and the gradient is its slope. */
+    /* Only some tokens are saved: the loss differs, and the gradient is still its slope. */
     store_teacher_logits(&f, plain, 5);
     bt_model_distil(m, (bt_distil){.rows = f.rows, .k = 5, .mix = 0.7, .tau = 2});
-    assert_true(fabs(pass(m) - loss) > 1e-3 * loss);
+    assert_true(fabs(loss_of_distillation(m) - loss) > 1e-3 * loss);
     small_slope(m, scaled_loss, 0.3f, 2e-4, 5e-3);
     bt_model_destroy(m);
     bt_model_destroy(t);

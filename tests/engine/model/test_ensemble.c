@@ -9,8 +9,8 @@ enum { B = 2, T = 12, V = 37, M = B * T, MEMBERS = 3, SLOTS = 2 };
 
 static int32_t inputs[M], targets[M], positions[M];
 
-/* the members differ in weights and width */
-static bt_model *member(int k) {
+/* Creates member k; the members differ in weights and width. */
+static bt_model *create_member(int k) {
     bt_model_setup s = small_setup(B, T, V, k == 1 ? 48 : 32, 40);
     s.train = false;
     s.documents = true;
@@ -20,14 +20,14 @@ static bt_model *member(int k) {
     return m;
 }
 
-static bt_model *ensemble(void) {
-    bt_model *m = member(0);
-    for (int k = 1; k < MEMBERS; k++) bt_model_add_member(m, member(k));
+static bt_model *create_ensemble(void) {
+    bt_model *m = create_member(0);
+    for (int k = 1; k < MEMBERS; k++) bt_model_add_member(m, create_member(k));
     assert_int_equal(bt_model_members(m), MEMBERS);
     return m;
 }
 
-/* log probabilities (M, V) at the targets of a pass; returns its loss */
+/* Computes the log probabilities (M, V) at the targets of a pass; returns its loss. */
 static double log_probabilities(bt_model *m, float out[M][V]) {
     static uint32_t ids[M * V];
     static float logs[M * V];
@@ -39,7 +39,7 @@ static double log_probabilities(bt_model *m, float out[M][V]) {
     return loss;
 }
 
-/* log of the mean of exp, of the same element of each member */
+/* Returns the logarithm of the mean of exp(logs) over the members. */
 static double log_mean(const double *logs, size_t n) {
     double most = logs[0], sum = 0;
     for (size_t k = 1; k < n; k++) most = fmax(most, logs[k]);
@@ -52,11 +52,11 @@ static void evaluations_have_the_mean_probabilities(void **state) {
     static float each[MEMBERS][M][V], mean[M][V];
     double want = 0, logs[MEMBERS];
     for (int k = 0; k < MEMBERS; k++) {
-        bt_model *m = member(k);
+        bt_model *m = create_member(k);
         log_probabilities(m, each[k]);
         bt_model_destroy(m);
     }
-    bt_model *m = ensemble();
+    bt_model *m = create_ensemble();
     const double loss = log_probabilities(m, mean);
     for (size_t i = 0; i < M; i++) {
         if (targets[i] < 0) continue;
@@ -72,7 +72,7 @@ static void evaluations_have_the_mean_probabilities(void **state) {
     bt_model_destroy(m);
 }
 
-/* logits of the last token of each slot as log probabilities */
+/* log probabilities of the last token of each slot */
 static float decoded[SLOTS][V];
 
 static void check_mean_logits(void *ctx, size_t part, size_t i, const float *logits) {
@@ -83,8 +83,8 @@ static void check_mean_logits(void *ctx, size_t part, size_t i, const float *log
     ++*calls;
 }
 
-/* a prompt of each slot, one token that is taken back, and the last token */
-static void decode(bt_model *m, float out[SLOTS][V]) {
+/* Decodes a prompt in each slot, removes one token from the cache, and decodes the last token. */
+static void decode_slots(bt_model *m, float out[SLOTS][V]) {
     bt_decoder *d = NULL;
     bt_err err = BT_ERR_INIT;
     size_t calls = 0;
@@ -109,13 +109,13 @@ static void decoding_has_the_mean_probabilities(void **state) {
     double logs[MEMBERS];
     size_t bytes = 0;
     for (int k = 0; k < MEMBERS; k++) {
-        bt_model *m = member(k);
-        decode(m, each[k]);
+        bt_model *m = create_member(k);
+        decode_slots(m, each[k]);
         bytes += bt_decoder_slot_bytes(m);
         bt_model_destroy(m);
     }
-    bt_model *m = ensemble();
-    decode(m, mean);
+    bt_model *m = create_ensemble();
+    decode_slots(m, mean);
     assert_true(bt_decoder_slot_bytes(m) == bytes);
     for (size_t s = 0; s < SLOTS; s++)
         for (size_t v = 0; v < V; v++) {

@@ -1,5 +1,5 @@
-/* test_fade.c - layers between full precision and ternary: lambda 0 equals the dense model bit for bit, 1
- * the ternary model; between them the loss changes gradually, and earlier calls have no influence. */
+/* test_fade.c - layers between full precision and ternary: lambda 0 equals the dense model bit for bit, 1 the ternary
+ * model; between them the loss changes gradually, and earlier values of lambda have no influence. */
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
@@ -19,7 +19,7 @@ static bt_model *model_of(bt_linear_kind linear, bt_norm_kind norm, bt_prec prec
 }
 
 /* Returns the loss, and a copy of the gradients that the caller frees. */
-static double pass(bt_model *m, float **grads) {
+static double loss_and_gradients(bt_model *m, float **grads) {
     const size_t n = bt_model_params(m)->total;
     bt_model_zero_grads(m);
     const double loss = bt_model_train_micro(m, inputs, targets, 1.0 / M, NULL, NULL);
@@ -28,7 +28,7 @@ static double pass(bt_model *m, float **grads) {
     return loss;
 }
 
-static double far(const float *a, const float *b, size_t n) {
+static double largest_change(const float *a, const float *b, size_t n) {
     double diff = 0, all = 0;
     for (size_t i = 0; i < n; i++) {
         diff += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
@@ -47,10 +47,10 @@ static void ends_are_the_dense_and_the_ternary_model(void **state) {
             for (int k = 0; k < 2; k++) {
                 bt_model *want = model_of(kinds[k], (bt_norm_kind)norm, p, false);
                 float *a, *b;
-                bt_model_lambda(fading, 0.4); /* Earlier settings have no effect. */
+                bt_model_lambda(fading, 0.4); /* Earlier values have no influence. */
                 (void)bt_model_eval_micro(fading, inputs, targets);
                 bt_model_lambda(fading, k);
-                const double x = pass(want, &a), y = pass(fading, &b);
+                const double x = loss_and_gradients(want, &a), y = loss_and_gradients(fading, &b);
                 if (memcmp(&x, &y, sizeof x) != 0)
                     fail_msg("norm %d, lambda %d: loss %.17g, not %.17g", norm, k, y, x);
                 assert_memory_equal(a, b, bt_model_params(want)->total * sizeof *a);
@@ -68,26 +68,26 @@ static void the_loss_changes_gradually(void **state) {
     bt_model *m = model_of(BT_LIN_BITNET158, BT_NORM_SUBLN, BT_PREC_FP32, true);
     const size_t n = bt_model_params(m)->total;
     float *ternary, *almost, *half, *again, *dense;
-    const double one = pass(m, &ternary);
+    const double one = loss_and_gradients(m, &ternary);
     bt_model_lambda(m, 1 - 1e-6);
-    const double near_one = pass(m, &almost);
+    const double near_one = loss_and_gradients(m, &almost);
     bt_model_lambda(m, 0);
-    const double zero = pass(m, &dense);
+    const double zero = loss_and_gradients(m, &dense);
     bt_model_lambda(m, 0.5);
-    const double middle = pass(m, &half);
+    const double middle = loss_and_gradients(m, &half);
     assert_true(fabs(near_one - one) < 1e-4 * one);
-    assert_true(far(almost, ternary, n) < 1e-3);
-    assert_true(far(half, ternary, n) > 0.02 && far(half, dense, n) > 0.02);
+    assert_true(largest_change(almost, ternary, n) < 1e-3);
+    assert_true(largest_change(half, ternary, n) > 0.02 && largest_change(half, dense, n) > 0.02);
     assert_true(middle != zero && middle != one);
     bt_model_quantise(m); /* The next pass reads the weights again. */
-    const double same = pass(m, &again);
+    const double same = loss_and_gradients(m, &again);
     assert_true(same == middle);
     assert_memory_equal(again, half, n * sizeof *half);
     float *w = bt_model_weights(m);
     for (size_t i = 0; i < n; i++) w[i] *= 1.5f;
     bt_model_quantise(m);
     free(again);
-    assert_true(pass(m, &again) != middle);
+    assert_true(loss_and_gradients(m, &again) != middle);
     free(ternary), free(almost), free(half), free(again), free(dense);
     bt_model_destroy(m);
 }

@@ -1,5 +1,5 @@
-/* Decoding: logits with the key-value cache equal those of the whole network, the cache slides, and sampling
- * follows the documented probabilities. */
+/* Decoding: logits with the key-value cache equal those of the whole network, a full cache drops its older half, and
+ * sampling follows the documented probabilities. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static bt_gen *gen_of(bt_model *m) {
     return g;
 }
 
-static void feed(bt_gen *g, const int32_t *tokens, size_t n) {
+static void feed_tokens(bt_gen *g, const int32_t *tokens, size_t n) {
     bt_err err = BT_ERR_INIT;
     if (bt_gen_feed(g, tokens, n, &err) != BT_OK) fail_msg("%s", err.msg);
 }
@@ -71,7 +71,8 @@ static void expect_logits(const bt_gen *g, const double *want, const char *what)
         fail_msg("%s: logits differ by %.2e of their norm", what, sqrt(diff / norm));
 }
 
-/* Token by token, the prompt at once, the prompt in pieces; with a model for inference and one that trains. */
+/* Decodes token by token, the whole prompt at once, and the prompt in pieces, with a model for inference and one for
+ * training. */
 static void cached_logits_equal_the_whole_forward(void **state) {
     (void)state;
     int32_t tokens[T], targets[T];
@@ -92,18 +93,18 @@ static void cached_logits_equal_the_whole_forward(void **state) {
                 free(w);
                 bt_gen *g = gen_of(m);
                 for (size_t t = 0; t < T; t++) {
-                    feed(g, tokens + t, 1);
+                    feed_tokens(g, tokens + t, 1);
                     expect_logits(g, want + t * V, "one by one");
                 }
                 bt_gen_reset(g);
-                feed(g, tokens, 6);
+                feed_tokens(g, tokens, 6);
                 expect_logits(g, want + 5 * V, "prompt");
-                feed(g, tokens + 6, 3);
+                feed_tokens(g, tokens + 6, 3);
                 expect_logits(g, want + 8 * V, "second piece");
-                feed(g, tokens + 9, 1);
+                feed_tokens(g, tokens + 9, 1);
                 expect_logits(g, want + 9 * V, "after it");
                 bt_gen_reset(g);
-                feed(g, tokens, T);
+                feed_tokens(g, tokens, T);
                 expect_logits(g, want + (T - 1) * V, "full context");
                 bt_gen_destroy(g);
                 bt_model_destroy(m);
@@ -119,27 +120,27 @@ static void the_context_slides(void **state) {
     bt_gen *g = gen_of(m), *fresh = gen_of(m);
     int32_t tokens[3 * T + 2];
     for (size_t i = 0; i < 3 * T + 2; i++) tokens[i] = (int32_t)(bt_rng_u64(6, 0, i) % V);
-    feed(g, tokens, T); /* The cache is full; the next token keeps the newer half. */
-    feed(g, tokens + T, 1);
-    feed(fresh, tokens + T - T / 2, T / 2 + 1);
+    feed_tokens(g, tokens, T); /* The cache is full; the next token keeps the newer half. */
+    feed_tokens(g, tokens + T, 1);
+    feed_tokens(fresh, tokens + T - T / 2, T / 2 + 1);
     double want[V];
     for (size_t v = 0; v < V; v++) want[v] = (double)bt_gen_logits(fresh)[v];
     expect_logits(g, want, "after sliding");
-    feed(g, tokens + T + 1, 2 * T + 1); /* more tokens at once than the context holds */
+    feed_tokens(g, tokens + T + 1, 2 * T + 1); /* more tokens at once than the context holds */
     for (size_t v = 0; v < V; v++) assert_true(isfinite(bt_gen_logits(g)[v]));
     bt_gen_destroy(fresh);
     bt_gen_destroy(g);
     bt_model_destroy(m);
 }
 
-/* Frequencies of each token over many seeds compared with the probabilities after top-k and top-p. */
+/* Compares the frequencies of each token over many seeds with the probabilities after top-k and top-p. */
 static void sampling_follows_the_probabilities(void **state) {
     (void)state;
     bt_model_cfg c = shape(BT_NORM_PRE, BT_LIN_BITNET158, true);
     bt_model *m = model_of(&c, 1, false);
     bt_gen *g = gen_of(m);
     const int32_t prompt[] = {3, 1, 4, 1, 5};
-    feed(g, prompt, 5);
+    feed_tokens(g, prompt, 5);
     const struct {
         double temperature, top_p;
         int top_k;
@@ -155,7 +156,7 @@ static void sampling_follows_the_probabilities(void **state) {
             sum += p[v] = exp((double)bt_gen_logits(g)[v] / cases[i].temperature);
             order[v] = v;
         }
-        for (int a = 0; a < V; a++) { /* likeliest first */
+        for (int a = 0; a < V; a++) { /* the likeliest token first */
             for (int b = a + 1; b < V; b++) {
                 if (p[order[b]] > p[order[a]]) {
                     int t = order[a];
@@ -179,7 +180,7 @@ static void sampling_follows_the_probabilities(void **state) {
             int32_t t = bt_gen_sample(g, &s);
             assert_in_range(t, 0, V - 1);
             count[t]++;
-            /* Sampling is a function of the seed. */
+            /* The same seed gives the same token. */
             if (seed < 50) assert_int_equal(t, bt_gen_sample(g, &s));
         }
         for (int v = 0; v < V; v++) {
@@ -210,7 +211,7 @@ static void a_seed_gives_one_text(void **state) {
         assert_int_equal(bt_threads_init(1 + i % 2, &err), BT_OK);
         bt_gen *g = gen_of(m);
         bt_sampling s = {.temperature = 2.0, .top_p = 0.95, .seed = i < 2 ? 1 : 2};
-        feed(g, &start_token, 1);
+        feed_tokens(g, &start_token, 1);
         for (int t = 0; t < 40; t++) assert_int_equal(bt_gen_next(g, &s, &text[i][t], &err), BT_OK);
         bt_gen_destroy(g);
     }

@@ -1,5 +1,5 @@
 // ctest: timeout=300 labels=golden
-/* The first ten losses of nano on synth:chain equal PyTorch's with the same initial weights
+/* The first ten losses of the preset nano on synth:chain equal PyTorch's with the same initial weights
  * (golden_losses.txt). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,7 @@ static void ten_losses(bt_norm_kind norm, int B, const double *want, double tole
     bt_model_destroy(m);
 }
 
-static void golden(const char *name, double lr, int B) {
+static void check_golden_losses(const char *name, double lr, int B) {
     FILE *f = golden_open("golden_losses.txt");
     assert_non_null(f);
     char line[512];
@@ -61,20 +61,20 @@ static void golden(const char *name, double lr, int B) {
     assert_true(found);
 }
 
-/* A rate at which ten losses can agree to 1e-4: see make_golden.py. */
+/* At this rate ten losses can agree to 1e-4: see make_golden.py. */
 static void nano_pre_small_rate(void **state) {
     (void)state;
-    golden("pre", 5e-5, 16);
+    check_golden_losses("pre", 5e-5, 16);
 }
 
 static void nano_pre(void **state) {
     (void)state;
-    golden("pre", 2e-3, 16);
+    check_golden_losses("pre", 2e-3, 16);
 }
 
 static void nano_subln_accumulated(void **state) {
     (void)state;
-    golden("subln", 2e-3, 4);
+    check_golden_losses("subln", 2e-3, 4);
 }
 
 int main(void) {

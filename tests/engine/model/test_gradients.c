@@ -1,7 +1,7 @@
 // ctest: timeout=120 optimised
-/* Every gradient of every variant: the engine compared with the plain reference in double precision, the
- * reference with finite differences (dense, where the loss is smooth), and the engine's gradient with its
- * own loss. */
+/* Every gradient of every variant of the model: the engine compared with the plain reference in double precision,
+ * the reference with finite differences (dense models, whose loss is smooth), and the engine's gradient with its own
+ * loss. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 
 enum { B = 2, T = 7, V = 19 };
 
-static bt_model_cfg variant(bt_norm_kind norm, bt_act act, bt_linear_kind linear, bool tied,
-                            bool qk) {
+static bt_model_cfg make_variant(bt_norm_kind norm, bt_act act, bt_linear_kind linear, bool tied,
+                                 bool qk) {
     bt_model_cfg c = small_setup(B, T, V, 24, 37).cfg;
     c.D = 10;
     c.norm = norm;
@@ -39,9 +39,9 @@ static bt_model_cfg with_bare_layers(bt_model_cfg c) {
 }
 
 /* Adds the biases of Qwen2, and yarn, which scales some of the rotary frequencies. */
-static bt_model_cfg biased(bt_model_cfg c) {
+static bt_model_cfg with_biases(bt_model_cfg c) {
     c.qkv_bias = true;
-    c.no_rope_every = 0; /* the bias of k has no gradient in a layer without rotation */
+    c.no_rope_every = 0; /* In a layer without rotation the bias of k has no gradient. */
     c.rope = (bt_rope_scaling){
         .method = BT_ROPE_YARN, .factor = 3, .context = 8, .low = 0.2, .high = 1.2};
     return c;
@@ -61,10 +61,8 @@ static void tokens_of(int32_t *inputs, int32_t *targets) {
         inputs[i] = (int32_t)(bt_rng_u64(5, 0, i) % V);
         targets[i] = (int32_t)(bt_rng_u64(5, 1, i) % V);
     }
-    targets[3] = -1; /* one token that is not trained */
+    targets[3] = -1; /* one token that is not learned */
 }
-
-/* ---- dropout: the masks once more, plainly --------------------------------------------------------- */
 
 enum { DROP_SEED = 5, DROP_STEP = 3, DROP_ROW = 40 };
 static double dropout_p; /* dropout of the models that are created next; 0: no dropout */
@@ -73,7 +71,7 @@ static double factor_of(size_t place, size_t m, size_t c) {
     const uint64_t stream = bt_rng_u64(DROP_SEED, bt_hash_name("dropout"), DROP_STEP);
     const uint32_t key = (uint32_t)bt_rng_u64(DROP_SEED, stream, DROP_ROW + m),
                    below = (uint32_t)(dropout_p * 65536 + 0.5);
-    const size_t half = 12; /* of 24 columns */
+    const size_t half = 12; /* one half of 24 columns */
     const uint32_t word = bt_noise_word(key, (uint32_t)(place * half + c % half));
     return (c < half ? word & 0xffff : word >> 16) < below ? 0 : 65536.0 / (65536 - below);
 }
@@ -95,7 +93,7 @@ static bt_model *model_of(const bt_model_cfg *c, bt_prec prec, bt_recompute reco
     bt_model_dropout(m, dropout_p, DROP_SEED, DROP_STEP, DROP_ROW);
     bt_model_gradient_passes(m, true);
     const bt_params *p = bt_model_params(m);
-    for (size_t i = 0; i < p->n; i++) { /* gains that differ from one */
+    for (size_t i = 0; i < p->n; i++) { /* gains other than one */
         const bt_tensor *t = &p->tensors[i];
         for (size_t k = 0; k < t->count && t->init_std == 0; k++) {
             bt_model_weights(m)[t->offset + k] =
@@ -106,7 +104,7 @@ static bt_model *model_of(const bt_model_cfg *c, bt_prec prec, bt_recompute reco
     return m;
 }
 
-static double *widen(const float *x, size_t n) {
+static double *widen_to_float(const float *x, size_t n) {
     double *d = calloc(n, sizeof *d);
     assert_non_null(d);
     for (size_t i = 0; i < n; i++) d[i] = (double)x[i];
@@ -117,7 +115,7 @@ typedef struct order {
     size_t next, calls;
 } order;
 
-/* The callbacks cover the flat array from its end to its beginning without gaps. */
+/* Checks that the callbacks cover the flat array from its end to its beginning without gaps. */
 static void on_ready(void *ctx, size_t begin, size_t end) {
     order *o = ctx;
     assert_int_equal(end, o->next);
@@ -126,7 +124,6 @@ static void on_ready(void *ctx, size_t begin, size_t end) {
     o->calls++;
 }
 
-/* attention weights */
 static bool is_attention(const bt_tensor *t) {
     return t->id >= BT_P_ATTN_NORM && t->id <= BT_P_ATTN_O;
 }
@@ -142,7 +139,7 @@ static void compare_tensors(const bt_model *m, const float *g, const double *ref
             norm += ref[k] * ref[k];
         }
         assert_true(norm > 0 || (diff == 0 && is_attention(t)));
-        /* the gradients of keys nearly cancel in their sum over the rows */
+        /* The gradients of keys nearly cancel in their sum over the rows. */
         const double of_this = t->id == BT_P_ATTN_K_BIAS ? 4 * bound : bound;
         if (!(sqrt(diff) <= of_this * sqrt(norm)))
             fail_msg("%s: gradient of %s differs by %.2e of its norm", name, t->name,
@@ -152,7 +149,7 @@ static void compare_tensors(const bt_model *m, const float *g, const double *ref
     }
 }
 
-/* The same bits with less memory. */
+/* Settings that save memory give the same bits. */
 static void same_from_less(const bt_model_cfg *c, bt_prec prec, double loss, const float *grads) {
     int32_t inputs[B * T], targets[B * T];
     tokens_of(inputs, targets);
@@ -167,8 +164,8 @@ static void same_from_less(const bt_model_cfg *c, bt_prec prec, double loss, con
     }
 }
 
-/* Rounds the weights that bf16 training reads rounded (embedding and head, dense layers), on processors that
- * do so. */
+/* Rounds the weights that bf16 training reads rounded (embedding, head, dense layers), on processors that use bf16
+ * products. */
 static void round_what_bf16_reads(bt_model *m) {
     const bt_params *p = bt_model_params(m);
     for (size_t i = 0; i < p->n; i++) {
@@ -184,8 +181,8 @@ static void round_what_bf16_reads(bt_model *m) {
     }
 }
 
-/* bf16: both sides round the weights that products read as bf16; activations saved for the backward pass are
- * rounded, and operands may be. Each tensor's gradient is near that of fp32. */
+/* Both sides round the weights that products read as bf16; activations saved for the backward pass are rounded, and
+ * operands may be rounded. Each tensor's gradient is near that of fp32. */
 /* Returns the relative difference of the losses. */
 static double check_bf16(const bt_model_cfg *c, double bound) {
     char name[96];
@@ -200,10 +197,10 @@ static double check_bf16(const bt_model_cfg *c, double bound) {
     bt_model_zero_grads(m);
     double want = bt_model_train_micro(exact, inputs, targets, 0.37, NULL, NULL);
     double got = bt_model_train_micro(m, inputs, targets, 0.37, NULL, NULL);
-    /* tolerates one code of a chaotic small model that rounds differently; all variants together are
-     * compared below */
+    /* The tolerance permits one code of a small model that rounds differently; all variants together are compared
+     * below. */
     if (!(fabs(got - want) < 1e-2 * want)) fail_msg("%s: loss %.9g, in fp32 %.9g", name, got, want);
-    double *ref = widen(bt_model_grads(exact), total);
+    double *ref = widen_to_float(bt_model_grads(exact), total);
     compare_tensors(m, bt_model_grads(m), ref, bound, name);
     same_from_less(c, BT_PREC_BF16, got, bt_model_grads(m));
     free(ref);
@@ -219,7 +216,7 @@ static void check_variant(const bt_model_cfg *c) {
     tokens_of(inputs, targets);
     bt_model *m = model_of(c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
     const bt_params *p = bt_model_params(m);
-    double *w = widen(bt_model_weights(m), p->total), *ref = calloc(p->total, sizeof *ref),
+    double *w = widen_to_float(bt_model_weights(m), p->total), *ref = calloc(p->total, sizeof *ref),
            scale = 0.37;
     assert_non_null(ref);
     double want = ref_run(c, p, w, inputs, targets, B, scale, ref, NULL);
@@ -256,13 +253,14 @@ static void engine_equals_reference(void **state) {
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
         for (int linear = BT_LIN_BITNET158; linear <= BT_LIN_DENSE; linear++) {
             for (int bits = 0; bits < 8; bits++) {
-                bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
-                                         (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
+                bt_model_cfg c =
+                    make_variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
+                                 (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
                 check_variant(&c);
                 c = with_bare_layers(c);
                 if (norm == BT_NORM_SUBLN && linear != BT_LIN_BITNET1 && bits < 2)
                     check_variant(&c);
-                c = biased(c);
+                c = with_biases(c);
                 if (norm != BT_NORM_BITLINEAR && linear != BT_LIN_BITNET1 && bits % 5 < 2)
                     check_variant(&c);
             }
@@ -277,8 +275,9 @@ static void dropout_equals_reference(void **state) {
     tokens_of(inputs, targets);
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
         for (int linear = BT_LIN_BITNET158; linear <= BT_LIN_DENSE; linear += 2) {
-            const bt_model_cfg c = variant((bt_norm_kind)norm, BT_ACT_SILU, (bt_linear_kind)linear,
-                                           linear == BT_LIN_DENSE, false);
+            const bt_model_cfg c = make_variant((bt_norm_kind)norm, BT_ACT_SILU,
+                                                (bt_linear_kind)linear, linear == BT_LIN_DENSE,
+                                                false);
             set_dropout(0);
             bt_model *plain = model_of(&c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
             set_dropout(0.3);
@@ -304,9 +303,10 @@ static void bf16_with(const char *isa, double bound) {
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
         for (int linear = BT_LIN_BITNET158; linear <= BT_LIN_DENSE; linear++) {
             for (int bits = 0; bits < 8; bits++) {
-                bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
-                                         (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
-                if (bits == 2) c = biased(c);
+                bt_model_cfg c =
+                    make_variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
+                                 (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
+                if (bits == 2) c = with_biases(c);
                 double off = check_bf16(&c, bound);
                 squares += off * off;
                 n++;
@@ -318,8 +318,8 @@ static void bf16_with(const char *isa, double bound) {
                  sqrt(squares / n), n);
 }
 
-/* Generic kernels use float operands, so only saved values differ. Other sets also round operands of
- * attention, which changes some int8 inputs: few in a usual model, many in one of two layers and 24 columns. */
+/* Generic kernels use float operands, so only saved values differ. Other sets also round operands of attention, which
+ * changes some int8 inputs: few in a usual model, many in a model of two layers and 24 columns. */
 static void bf16_is_near_and_recomputed_alike(void **state) {
     (void)state;
     const char *isa = getenv("BT_TEST_ISA");
@@ -327,25 +327,24 @@ static void bf16_is_near_and_recomputed_alike(void **state) {
     bf16_with(isa ? isa : "auto", 0.4);
 }
 
-/* Compares d loss / d t of w + t * direction at 0 with central differences, for every tensor and a random
- * direction. */
+/* Compares d loss / d t of w + t * direction at 0 with central differences, for every tensor and a random direction. */
 static void reference_equals_finite_differences(void **state) {
     (void)state;
     int32_t inputs[B * T], targets[B * T];
     tokens_of(inputs, targets);
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
         for (int bits = 0; bits < 8; bits++) {
-            bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
-                                     BT_LIN_DENSE, (bits & 2) != 0, (bits & 4) != 0);
+            bt_model_cfg c = make_variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
+                                          BT_LIN_DENSE, (bits & 2) != 0, (bits & 4) != 0);
             if (bits > 5) c = with_bare_layers(c);
             set_dropout(bits == 3 ? 0.3 : 0);
-            if (bits % 3 == 1) c = biased(c);
+            if (bits % 3 == 1) c = with_biases(c);
             char name[96];
             name_of(name, sizeof name, &c);
             bt_model *m = model_of(&c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
             const bt_params *p = bt_model_params(m);
-            double *w = widen(bt_model_weights(m), p->total), *g = calloc(p->total, sizeof *g),
-                   *at = calloc(p->total, sizeof *at);
+            double *w = widen_to_float(bt_model_weights(m), p->total),
+                   *g = calloc(p->total, sizeof *g), *at = calloc(p->total, sizeof *at);
             assert_non_null(g);
             assert_non_null(at);
             (void)ref_run(&c, p, w, inputs, targets, B, 1.0, g, NULL);
@@ -373,7 +372,7 @@ static void reference_equals_finite_differences(void **state) {
     set_dropout(0);
 }
 
-/* The engine's gradient compared with its own loss, without a reference; in fp32 and therefore coarser. */
+/* Compares the engine's gradient with its own loss; in fp32 the tolerance is larger. */
 static void check_slopes(const bt_model_cfg *c) {
     int32_t inputs[B * T], targets[B * T];
     tokens_of(inputs, targets);
@@ -388,7 +387,7 @@ static void check_slopes(const bt_model_cfg *c) {
         float *w = bt_model_weights(m) + t->offset, *g = bt_model_grads(m) + t->offset;
         double norm2 = 0, loss[2];
         for (size_t k = 0; k < t->count; k++) norm2 += (double)g[k] * (double)g[k];
-        /* along the gradient, so that the loss changes by 0.04 |g| */
+        /* The step is along the gradient, so that the loss changes by 0.04 |g|. */
         float h = (float)(0.02 / sqrt(norm2));
         float *keep = malloc(t->count * sizeof *keep);
         assert_non_null(keep);
@@ -439,8 +438,7 @@ static float *gradient_of(bt_model *m, const int32_t *inputs, const int32_t *tar
     return g;
 }
 
-/* A weight of 0.25 gives a quarter of the gradient of the shares and three quarters of that
- * of the targets. */
+/* A weight of 0.25 mixes a quarter of the gradient of the shares with three quarters of the gradient of the targets. */
 static void shares_are_mixed(bt_model *m, const bt_followers *f, const int32_t *inputs,
                              const int32_t *targets) {
     const bt_params *p = bt_model_params(m);
@@ -469,7 +467,7 @@ static void zero_attention_projection(const bt_model *m, float *of) {
 }
 
 /* If attention adds nothing, equal inputs have equal outputs, so the counts of a batch have the gradient of its
- * targets, except for the projection of attention. The loss is that of the targets in any case. */
+ * targets, except for the projection of attention. The loss is always that of the targets. */
 static void shares_of_the_batch_have_its_gradient(void **state) {
     (void)state;
     int32_t inputs[B * T], targets[B * T], token[B * T];
@@ -477,10 +475,10 @@ static void shares_of_the_batch_have_its_gradient(void **state) {
     float share[B * T];
     const bt_followers none = {.at = at};
     tokens_of(inputs, targets);
-    for (size_t i = 0; i < B * T; i++) inputs[i] %= 4; /* each several times */
+    for (size_t i = 0; i < B * T; i++) inputs[i] %= 4; /* each token several times */
     for (int bits = 0; bits < 4; bits++) {
-        bt_model_cfg c = variant(bits & 1 ? BT_NORM_PRE : BT_NORM_SUBLN, BT_ACT_RELU2,
-                                 BT_LIN_BITNET158, bits & 2, false);
+        bt_model_cfg c = make_variant(bits & 1 ? BT_NORM_PRE : BT_NORM_SUBLN, BT_ACT_RELU2,
+                                      BT_LIN_BITNET158, bits & 2, false);
         bt_model *m = model_of(&c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
         const bt_params *p = bt_model_params(m);
         uint32_t counted_at[V + 1];
@@ -494,7 +492,7 @@ static void shares_of_the_batch_have_its_gradient(void **state) {
         bt_model_zero_grads(m);
         loss[0] = bt_model_train_micro(m, inputs, targets, 0.5, NULL, NULL);
         zero_attention_projection(m, bt_model_grads(m));
-        want = widen(bt_model_grads(m), p->total);
+        want = widen_to_float(bt_model_grads(m), p->total);
         bt_model_follower_targets(m, (bt_follower_targets){&counted, 1});
         bt_model_zero_grads(m);
         loss[1] = bt_model_train_micro(m, inputs, targets, 0.5, NULL, NULL);
@@ -518,8 +516,8 @@ static void shares_of_the_batch_have_its_gradient(void **state) {
 static void engine_equals_its_finite_differences(void **state) {
     (void)state;
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
-        const bt_model_cfg c = variant((bt_norm_kind)norm, BT_ACT_SILU, BT_LIN_DENSE,
-                                       norm == BT_NORM_PRE, norm != BT_NORM_SUBLN);
+        const bt_model_cfg c = make_variant((bt_norm_kind)norm, BT_ACT_SILU, BT_LIN_DENSE,
+                                            norm == BT_NORM_PRE, norm != BT_NORM_SUBLN);
         check_slopes(&c);
     }
 }

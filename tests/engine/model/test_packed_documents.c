@@ -1,4 +1,4 @@
-/* test_packed_documents.c - documents packed into a sequence: each one's loss has the same bits as alone,
+/* test_packed_documents.c - documents packed into a sequence: the loss of each document has the same bits as alone,
  * gradients agree, and no document attends to another. */
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
@@ -22,9 +22,8 @@ typedef struct batch {
 
 static const int lengths[B][4] = {{33, 17, 40, 0}, {1, 64, 20, 0}};
 
-/* Fills document `only` of sequence `seq` at the beginning of its sequence if only >= 0, otherwise all
- * documents consecutively. */
-static void fill(batch *b, int seq, int only) {
+/* If only >= 0, puts document `only` at the beginning of sequence `seq`; otherwise all documents consecutively. */
+static void fill_sequence(batch *b, int seq, int only) {
     for (int i = 0; i < M; i++) b->inputs[i] = 0, b->targets[i] = b->positions[i] = -1;
     for (int s = 0; s < B; s++) {
         int at = s * T;
@@ -41,7 +40,7 @@ static void fill(batch *b, int seq, int only) {
     }
 }
 
-/* Keeps the targets of one document only. */
+/* Removes the targets of all other documents. */
 static void keep_one_document(batch *b, int seq, int doc) {
     int first = seq * T;
     for (int d = 0; d < doc; d++) first += lengths[seq][d];
@@ -56,9 +55,9 @@ static void packed_losses_are_those_of_each_document_alone(void **state) {
         for (int s = 0; s < B; s++) {
             for (int d = 0; lengths[s][d]; d++) {
                 batch packed, alone;
-                fill(&packed, 0, -1);
+                fill_sequence(&packed, 0, -1);
                 keep_one_document(&packed, s, d);
-                fill(&alone, s, d);
+                fill_sequence(&alone, s, d);
                 bt_model_documents(m, packed.positions);
                 double a = bt_model_eval_micro(m, packed.inputs, packed.targets);
                 bt_model_documents(m, alone.positions);
@@ -75,7 +74,7 @@ static void documents_do_not_see_each_other(void **state) {
     (void)state;
     bt_model *m = model_of(BT_LIN_BITNET158, false, BT_RECOMPUTE_NONE);
     batch b;
-    fill(&b, 0, -1);
+    fill_sequence(&b, 0, -1);
     keep_one_document(&b, 0, 2);
     bt_model_documents(m, b.positions);
     double before = bt_model_eval_micro(m, b.inputs, b.targets);
@@ -98,13 +97,13 @@ static void gradients_are_the_sum_of_the_documents(void **state) {
         double sum = 0, diff = 0, norm = 0;
         for (int s = 0; s < B; s++)
             for (int d = 0; lengths[s][d]; d++) {
-                fill(&b, s, d);
+                fill_sequence(&b, s, d);
                 bt_model_documents(m, b.positions);
                 sum += bt_model_train_micro(m, b.inputs, b.targets, 0.5, NULL, NULL);
             }
         memcpy(want, bt_model_grads(m), n * sizeof *want);
         bt_model_zero_grads(m);
-        fill(&b, 0, -1);
+        fill_sequence(&b, 0, -1);
         bt_model_documents(m, b.positions);
         double all = bt_model_train_micro(m, b.inputs, b.targets, 0.5, NULL, NULL);
         for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
-/* Sampling: every limit alone and all together compared with a sorted list of probabilities, the penalty
- * with its formula, and frequencies with the remaining probabilities. */
+/* Sampling: every limit (top-k, top-p, ...) alone and all together compared with a sorted list of probabilities, the
+ * penalty with its formula, and frequencies with the remaining probabilities. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,8 +34,9 @@ static double sum_of(const entry *e, int n) {
     return s;
 }
 
-/* The remaining probabilities, by sorting, in the documented order of the limits. */
-static void oracle(double out[V], const float *logits, const bt_sampling *how, bt_history h) {
+/* Computes the remaining probabilities by sorting, in the documented order of the limits. */
+static void remaining_probabilities(double out[V], const float *logits, const bt_sampling *how,
+                                    bt_history h) {
     double l[V];
     entry e[V];
     bool had[V] = {false};
@@ -98,7 +99,7 @@ static void draws_follow_the_remaining_probabilities(void **state) {
         double p[V];
         int count[V] = {0};
         random_logits(logits, 40 + c);
-        oracle(p, logits, &cases[c], h);
+        remaining_probabilities(p, logits, &cases[c], h);
         for (uint64_t draw = 0; draw < DRAWS; draw++) {
             const int32_t t = bt_sampler_draw(s, logits, &cases[c], h, draw);
             assert_in_range(t, 0, V - 1);
@@ -129,7 +130,8 @@ static void greedy_takes_the_likeliest_after_the_penalty(void **state) {
     assert_int_equal(bt_sampler_draw(s, logits, &plain, (bt_history){had, 1}, 0), 4);
     assert_int_equal(bt_sampler_draw(s, logits, &penalised, (bt_history){had, 1}, 0), 9);
     assert_int_equal(bt_sampler_draw(s, logits, &penalised, (bt_history){NULL, 0}, 0), 4);
-    for (int i = 0; i < V; i++) logits[i] = -1; /* Ties go to the smaller token. */
+    for (int i = 0; i < V; i++)
+        logits[i] = -1; /* The smaller of two tokens with equal logits is chosen first. */
     logits[11] = logits[7] = 1;
     assert_int_equal(bt_sampler_draw(s, logits, &plain, (bt_history){NULL, 0}, 0), 7);
     bt_sampler_destroy(s);

@@ -1,5 +1,5 @@
-/* test_slices.c - the layers of a pipeline's stages: each on one stage, in order, as evenly as the head
- * allows; the tensors of a slice and its chunks. */
+/* test_slices.c - the layers of a pipeline's stages: each is in one stage, in order, as evenly distributed as the head
+ * permits; the tensors of a slice and its chunks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 enum { LAYERS = 33, STAGES = 9, CHUNKS = 5 };
 
-static bt_model_cfg shape(const char *preset, int layers) {
+static bt_model_cfg shape_of_layers(const char *preset, int layers) {
     bt_model_cfg c = bt_preset_find(preset)->model;
     c.L = layers;
     return c;
@@ -48,7 +48,8 @@ static void check_order(const bt_model_cfg *c, int stages, int chunks) {
 static void layers_are_dealt_out_in_order(void **state) {
     (void)state;
     for (int L = 1; L < LAYERS; L++) {
-        const bt_model_cfg small = shape("small", L), large = shape("bitnet-2b4t", L);
+        const bt_model_cfg small = shape_of_layers("small", L),
+                           large = shape_of_layers("bitnet-2b4t", L);
         for (int n = 1; n < STAGES; n++)
             for (int v = 1; v < CHUNKS && (n == 1 || n * v <= L); v++)
                 check_order(&small, n, n > 1 ? v : 1), check_order(&large, n, n > 1 ? v : 1);
@@ -58,13 +59,12 @@ static void layers_are_dealt_out_in_order(void **state) {
 /* The head of bitnet-2b4t costs about as much as five of its layers. */
 static void the_last_stage_has_fewer_layers(void **state) {
     (void)state;
-    const bt_model_cfg c = shape("bitnet-2b4t", 30);
+    const bt_model_cfg c = shape_of_layers("bitnet-2b4t", 30);
     for (int v = 1; v <= 2; v++) {
         const int first = bt_slice_layers(&c, slice_of(4, 0, v)),
                   last = bt_slice_layers(&c, slice_of(4, 3, v));
         assert_in_range(first - last, 3, 6);
     }
-    /* Each chunk has at least one layer. */
     assert_int_equal(bt_slice_layers(&c, slice_of(15, 14, 2)), 2);
 }
 
@@ -72,7 +72,7 @@ static void tensors_know_their_numbers(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     bt_params whole, p;
-    const bt_model_cfg c = shape("nano", 7);
+    const bt_model_cfg c = shape_of_layers("nano", 7);
     assert_int_equal(bt_params_init(&whole, &c, (bt_model_slice){.tp_size = 1}, &err), BT_OK);
     for (int v = 1; v <= 3; v++) {
         size_t found = 0;
@@ -83,7 +83,7 @@ static void tensors_know_their_numbers(void **state) {
             for (size_t i = 0; i < p.n; i++)
                 assert_string_equal(p.tensors[i].name, whole.tensors[p.tensors[i].number].name);
             found += p.n;
-            /* The chunks divide the flat array, and each has its layers. */
+            /* The chunks divide the flat array, and each contains its layers. */
             size_t at = 0;
             for (int k = 0; k < v; k++) {
                 const bt_range r = bt_params_chunk(&p, &c, part, k);

@@ -1,6 +1,6 @@
 // ctest: timeout=200
-/* A complete training step: the same bits for any number of threads, no allocation within it, similar losses
- * on every kernel set, quantisation statistics, the memory plan. */
+/* A complete training step: the same bits for any number of threads, no allocation within it, similar losses on every
+ * kernel set, quantisation statistics, the memory plan. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,6 @@
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/golden.h"
 
-/* ---- counting the engine's allocations ------------------------------------------------------ */
 #if defined(__SANITIZE_ADDRESS__)
 #define COUNTS_MEMORY 0
 #elif defined(__has_feature)
@@ -37,39 +36,39 @@ void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 
-/* OpenBLAS's kernels for AVX-512 allocate within a product; these are not counted. */
-static void count(const void *caller) {
+/* OpenBLAS's kernels for AVX-512 allocate within a product; these allocations are not counted. */
+static void count_allocation(const void *caller) {
     Dl_info at;
     if (dladdr(caller, &at) && at.dli_fname && strstr(at.dli_fname, "openblas")) return;
     atomic_fetch_add(&allocations, 1);
 }
 
 void *malloc(size_t n) {
-    count(__builtin_return_address(0));
+    count_allocation(__builtin_return_address(0));
     return __libc_malloc(n);
 }
 
 void *calloc(size_t n, size_t size) {
-    count(__builtin_return_address(0));
+    count_allocation(__builtin_return_address(0));
     return __libc_calloc(n, size);
 }
 
 void *realloc(void *p, size_t n) {
-    count(__builtin_return_address(0));
+    count_allocation(__builtin_return_address(0));
     return __libc_realloc(p, n);
 }
 
 void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset) {
-    count(__builtin_return_address(0));
+    count_allocation(__builtin_return_address(0));
     long got = syscall(SYS_mmap, at, n, prot, flags, fd, offset);
     return (void *)got;
 }
 #endif
 
-/* ---- a small model of awkward sizes, and runs of it ------------------------------------------ */
+/* a small model of awkward sizes */
 enum { B = 3, ODD_T = 33 };
 
-static bt_model_cfg odd(bt_norm_kind norm, bt_linear_kind linear) {
+static bt_model_cfg make_odd_setup(bt_norm_kind norm, bt_linear_kind linear) {
     return (bt_model_cfg){.L = 2,
                           .C = 40,
                           .H = 4,
@@ -128,21 +127,21 @@ static void run_end(run *r) {
     bt_model_destroy(r->m);
 }
 
-static void isa(const char *name) {
+static void select_isa(const char *name) {
     bt_err err = BT_ERR_INIT;
     if (bt_kernels_select(name, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
-/* The fastest set without OpenBLAS, which chooses its inner loops by the shape of each call, so its last
+/* Selects the fastest set without OpenBLAS, which chooses its inner loops by the shape of each call, so that its last
  * bits depend on the number of threads. */
 static void own_isa(void) {
-    isa("auto");
+    select_isa("auto");
     for (size_t i = 0; i < bt_kernels_slots(); i++) {
-        if (strcmp(bt_kernels_slot_winner(i), "blas") == 0) isa("generic");
+        if (strcmp(bt_kernels_slot_winner(i), "blas") == 0) select_isa("generic");
     }
 }
 
-static void threads(int n) {
+static void set_threads(int n) {
     bt_err err = BT_ERR_INIT;
     bt_ops_release();
     if (bt_threads_init(n, &err) != BT_OK) fail_msg("%s", err.msg);
@@ -153,12 +152,12 @@ static void same_bits_for_any_number_of_threads(void **state) {
     own_isa();
     const bt_linear_kind kinds[] = {BT_LIN_BITNET158, BT_LIN_DENSE};
     for (size_t k = 0; k < 5; k++) {
-        bt_model_cfg c = odd(k & 1 ? BT_NORM_PRE : BT_NORM_SUBLN, kinds[k / 2 % 2]);
+        bt_model_cfg c = make_odd_setup(k & 1 ? BT_NORM_PRE : BT_NORM_SUBLN, kinds[k / 2 % 2]);
         grad_int8 = attention_int8 = k == 4;
         float *want = NULL;
         double loss = 0;
         for (int n = 1; n <= 4; n++) {
-            threads(n);
+            set_threads(n);
             run r;
             run_begin(&r, &c, k == 0 ? BT_PREC_BF16 : BT_PREC_FP32);
             double got = 0;
@@ -177,7 +176,7 @@ static void same_bits_for_any_number_of_threads(void **state) {
         }
         free(want);
     }
-    threads(2);
+    set_threads(2);
 }
 
 static void a_step_allocates_nothing(void **state) {
@@ -188,13 +187,13 @@ static void a_step_allocates_nothing(void **state) {
         bt_err err = BT_ERR_INIT;
         if (bt_kernels_select(sets[i], &err) != BT_OK) continue;
         /* OpenBLAS allocates a buffer the first time two threads use it at once. */
-        threads(i == 1 ? 1 : 2);
+        set_threads(i == 1 ? 1 : 2);
         run r;
-        bt_model_cfg c = odd(BT_NORM_SUBLN, i == 1 ? BT_LIN_DENSE : BT_LIN_BITNET158);
+        bt_model_cfg c = make_odd_setup(BT_NORM_SUBLN, i == 1 ? BT_LIN_DENSE : BT_LIN_BITNET158);
         run_begin(&r, &c, BT_PREC_FP32);
         (void)run_step(&r, 1e-3f);
         int before = atomic_load(&allocations);
-        void *volatile probe = malloc(1); /* The counter works. */
+        void *volatile probe = malloc(1); /* Checks that the counter works. */
         free(probe);
         assert_int_equal(atomic_load(&allocations), before + 1);
         for (int k = 0; k < 3; k++) (void)run_step(&r, 1e-3f);
@@ -202,14 +201,14 @@ static void a_step_allocates_nothing(void **state) {
         assert_int_equal(atomic_load(&allocations), before + 1);
         run_end(&r);
     }
-    threads(2);
+    set_threads(2);
 }
 
 /* int8 attention applies to passes with gradients; validation equals that in floats, bit for bit. */
 static void validation_attends_in_floats(void **state) {
     (void)state;
     own_isa();
-    const bt_model_cfg c = odd(BT_NORM_SUBLN, BT_LIN_BITNET158);
+    const bt_model_cfg c = make_odd_setup(BT_NORM_SUBLN, BT_LIN_BITNET158);
     double eval[2], train[2];
     for (int int8 = 0; int8 < 2; int8++) {
         run r;
@@ -229,8 +228,8 @@ static void validation_attends_in_floats(void **state) {
     assert_true(eval[0] == train[0]);
 }
 
-/* 20 steps on one batch. Dense models agree closely; rounding to ternary and int8 amplifies the last bit of
- * a float (see make_golden.py), especially in a small model, where only the curve is compared. */
+/* The model trains 20 steps on one batch. Dense models agree closely; rounding to ternary and int8 amplifies the last
+ * bit of a float (see make_golden.py), so ternary models have only similar losses. */
 static void every_kernel_set_follows_one_curve(void **state) {
     (void)state;
     const char *sets[] = {"generic", "blas", "avx2-plain", "avx2",         "avx512-plain",
@@ -238,14 +237,14 @@ static void every_kernel_set_follows_one_curve(void **state) {
     const bt_norm_kind norms[] = {BT_NORM_SUBLN, BT_NORM_BITLINEAR, BT_NORM_PRE};
     for (size_t k = 0; k < 6; k++) {
         bool dense = k >= 3;
-        bt_model_cfg c = odd(norms[k % 3], dense ? BT_LIN_DENSE : BT_LIN_BITNET158);
+        bt_model_cfg c = make_odd_setup(norms[k % 3], dense ? BT_LIN_DENSE : BT_LIN_BITNET158);
         double want[20];
         for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
             for (int mode = 0; mode < 4; mode++) {
                 int prec = mode == 0 ? BT_PREC_FP32 : BT_PREC_BF16;
                 bt_err err = BT_ERR_INIT;
                 if (i > 0 && !set_is_asked_for(sets[i])) continue;
-                /* not on this machine */
+                /* not supported by this machine */
                 if (bt_kernels_select(sets[i], &err) != BT_OK) continue;
                 /* The generic set always computes in fp32. */
                 if (i == 0 && mode == 1) continue;
@@ -277,16 +276,16 @@ static void every_kernel_set_follows_one_curve(void **state) {
         }
     }
     grad_int8 = attention_int8 = false;
-    isa("auto");
+    select_isa("auto");
 }
 
-/* With int8 gradients every draw of the noise is near the float gradient, the mean is nearer, another key
+/* Every draw of the noise of int8 gradients is near the float gradient, the mean over many draws is nearer, another key
  * gives another draw, and the same key the same bits. */
 static void int8_gradients_are_right_on_average(void **state) {
     (void)state;
     enum { DRAWS = 24 };
     own_isa();
-    bt_model_cfg c = odd(BT_NORM_SUBLN, BT_LIN_BITNET158);
+    bt_model_cfg c = make_odd_setup(BT_NORM_SUBLN, BT_LIN_BITNET158);
     run exact, noisy;
     grad_int8 = false;
     run_begin(&exact, &c, BT_PREC_FP32);
@@ -332,7 +331,7 @@ static void int8_gradients_are_right_on_average(void **state) {
     run_end(&noisy);
 }
 
-/* A model with int8 gradients, ready for micro-batches of this many sequences. */
+/* Creates a model with int8 gradients, ready for micro-batches of this many sequences. */
 static bt_model *int8_model(const bt_model_cfg *c, int sequences, bt_recompute recompute,
                             bool fades) {
     bt_model_setup s = {.cfg = *c,
@@ -352,15 +351,15 @@ static bt_model *int8_model(const bt_model_cfg *c, int sequences, bt_recompute r
     return m;
 }
 
-/* Between their computation and the products, the gradients of gate and up are bf16, or floats rounded to
- * it, depending on what a layer saves: equal bits. */
+/* Between their computation and the products, the gradients of gate and up are bf16, or floats rounded to bf16,
+ * depending on what a layer saves: the bits are equal. */
 static void one_gradient_whatever_is_kept(void **state) {
     (void)state;
     enum { SEQUENCES = 6 };
     static int32_t inputs[SEQUENCES * 256], targets[SEQUENCES * 256];
     own_isa();
     for (int norm = 0; norm < 3; norm++) {
-        bt_model_cfg c = odd((bt_norm_kind)norm, BT_LIN_BITNET158);
+        bt_model_cfg c = make_odd_setup((bt_norm_kind)norm, BT_LIN_BITNET158);
         c.T = 256;
         chain data = {.seed = 1, .V = c.V};
         chain_batch(&data, inputs, targets, SEQUENCES, c.T);
@@ -384,15 +383,15 @@ static void one_gradient_whatever_is_kept(void **state) {
     }
 }
 
-/* The backward pass processes the feed-forward part of a long micro-batch in pieces (bt_acts_wide): two
- * pieces and a rest give the bits of three micro-batches. */
+/* The backward pass processes the feed-forward part of a long micro-batch in pieces (bt_acts_wide): two full pieces and
+ * a shorter one give the bits of three micro-batches. */
 static void a_long_micro_batch_is_its_pieces(void **state) {
     (void)state;
     enum { PIECE = 1024, LONG = 2560 };
     static int32_t inputs[LONG], targets[LONG];
     own_isa();
     for (int norm = 0; norm < 3; norm++) {
-        bt_model_cfg c = odd((bt_norm_kind)norm, BT_LIN_BITNET158);
+        bt_model_cfg c = make_odd_setup((bt_norm_kind)norm, BT_LIN_BITNET158);
         c.T = 256;
         bt_model *m[2];
         for (int k = 0; k < 2; k++)
@@ -413,7 +412,7 @@ static void a_long_micro_batch_is_its_pieces(void **state) {
         }
         const bt_params *p = bt_model_params(m[0]);
         const float *a = bt_model_grads(m[0]), *b = bt_model_grads(m[1]);
-        /* The embedding's two sums are added in another order. */
+        /* The two sums of the embedding are added in another order. */
         for (size_t t = 0; t < p->n; t++) {
             bool any = !p->tensors[t].tern;
             for (size_t i = p->tensors[t].offset;
@@ -450,7 +449,7 @@ static void statistics_of_ternary_weights(void **state) {
     assert_true(fabs(q.scale - 0.02 * sqrt(2 / 3.14159265)) < 2e-4);
     assert_true(q.flip_frac == 0);
     float *w = bt_model_weights(r.m) + gate->offset;
-    /* A quarter changes sign: those that are not zero flip. */
+    /* A quarter of the weights changes sign: all codes in it that are not zero flip. */
     for (size_t k = 0; k < gate->count / 4; k++) w[k] = -w[k];
     bt_model_quantise(r.m);
     bt_quant_stat q2 = bt_model_quant_stat(r.m, i);
@@ -502,7 +501,7 @@ static void the_plan_equals_the_allocation(void **state) {
     s.B = 1;
     s.cfg.KV = 3;
     assert_int_equal(bt_model_create(&m, &s, &err), BT_ARG);
-    /* more than any machine has: an error, not a crash */
+    /* More memory than any machine has is an error, not a crash. */
     s.cfg = bt_preset_find("bitnet-2b4t")->model;
     s.B = 1 << 20;
     s.train = true;

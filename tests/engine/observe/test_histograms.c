@@ -1,6 +1,6 @@
-/* Histograms: every count equals that of a loop over the edges of the bins, for any number of threads and
- * division of the work; values on an edge, beyond the ends or not finite have a defined bin; the schedule of
- * histograms; and training has the same bits with and without them. */
+/* Histograms: every count equals that of a loop over the edges of the bins, for any number of threads and division of
+ * the work; values on an edge, beyond the ends or not finite have a defined bin; histograms follow their schedule; and
+ * training has the same bits with and without them. */
 #include <math.h>
 
 #include "engine/model/shape/config.h"
@@ -9,7 +9,7 @@
 
 enum { PARTS = 3 };
 
-/* Follows the text of the header, without its arithmetic. */
+/* Follows the description in the header with other arithmetic. */
 static int weight_bin(float scaled) {
     int bin = 0;
     while (bin < BT_HIST_BINS - 1 && !(scaled < (float)(bin + 1 - 16) * 0.25f)) bin++;
@@ -25,7 +25,7 @@ static int gradient_bin(float g) {
 
 static void bins_are_those_of_their_edges(void **state) {
     (void)state;
-    for (int i = -70; i <= 70; i++) { /* an edge, and its neighbours on both sides */
+    for (int i = -70; i <= 70; i++) { /* an edge and the floats next to it */
         const float edge = (float)i * 0.0625f;
         const float near[] = {nextafterf(edge, -INFINITY), edge, nextafterf(edge, INFINITY)};
         for (int k = 0; k < 3; k++)

@@ -1,4 +1,4 @@
-/* test_memory_peak.c - peak memory of several processes: shared pages count once, private ones for each
+/* test_memory_peak.c - the peak memory of several processes counts shared pages once and private pages for each
  * process. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,9 +16,8 @@
 
 enum { MIB = 1 << 20, SHARED = 48, OWN = 24 };
 
-/* Returns the peak of a process that touches all of `shared` and its own memory while the other process is
- * alive. */
-static double touch(char *shared, int *turn) {
+/* Returns the peak of a process that touches all of `shared` and its own memory while the other process is alive. */
+static double peak_after_touching(char *shared, int *turn) {
     char *own = malloc((size_t)OWN * MIB);
     char other;
     if (!own) return -1;
@@ -42,14 +41,14 @@ static void shared_memory_counts_once(void **state) {
     const pid_t child = fork();
     if (child == 0) {
         int turn[] = {there[0], back[1]};
-        *said = touch(shared, turn);
+        *said = peak_after_touching(shared, turn);
         _exit(0);
     }
     int turn[] = {back[0], there[1]}, status;
-    const double peak = touch(shared, turn);
+    const double peak = peak_after_touching(shared, turn);
     assert_int_equal(waitpid(child, &status, 0), child);
-    /* Memory allocated before the fork counts at most twice, once each process has written to its own pages.
-     * Libraries count less while other programs of the machine map them too. */
+    /* Memory allocated before the fork counts at most twice, once each process has written to its own pages. Libraries
+     * count less while other programs of the machine use them too. */
     const double together = peak + *said, want = SHARED + 2 * OWN;
     if (!(together > want && together < want + 2 * before + 6))
         fail_msg(

@@ -1,4 +1,4 @@
-/* Unit test of the loss scale: when it is halved and doubled, and its limits. */
+/* The loss scale of fp16: when it is halved and doubled, and its limits. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static void grows_after_good_steps_in_a_row(void **state) {
     assert_true(bt_loss_scale_good(&s));
     assert_true(s.value == 16);
     assert_false(bt_loss_scale_good(&s) || bt_loss_scale_good(&s));
-    assert_true(bt_loss_scale_overflow(&s)); /* The count restarts. */
+    assert_true(bt_loss_scale_overflow(&s)); /* The count of good steps begins again. */
     assert_true(s.value == 8);
     assert_false(bt_loss_scale_good(&s) || bt_loss_scale_good(&s));
     assert_true(bt_loss_scale_good(&s));

@@ -1,4 +1,4 @@
-/* Muon's direction compared with Newton-Schulz as plain loops in double precision; singular values are near
+/* Muon's direction equals Newton-Schulz iterations as plain loops in double precision; its singular values are near
  * one; the transpose of a matrix has the transposed direction; the number of threads changes no bit. */
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static void random_matrix(uint16_t *half, uint64_t seed, size_t n) {
     free(x);
 }
 
-static void direction(uint16_t *half, size_t rows, size_t cols) {
+static void muon_direction(uint16_t *half, size_t rows, size_t cols) {
     bt_err err = BT_ERR_INIT;
     bt_muon *m;
     size_t s = rows < cols ? rows : cols, l = rows < cols ? cols : rows;
@@ -34,7 +34,7 @@ static void direction(uint16_t *half, size_t rows, size_t cols) {
     bt_muon_destroy(m);
 }
 
-/* c (n, n) = a (n, k) b (n, k)^T */
+/* Computes c (n, n) = a (n, k) b (n, k)^T. */
 static void times_transposed(double *c, const double *a, const double *b, size_t n, size_t k) {
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n; j++) {
@@ -44,7 +44,7 @@ static void times_transposed(double *c, const double *a, const double *b, size_t
         }
 }
 
-static void reference(double *x) { /* (ROWS, COLS) in place */
+static void plain_direction(double *x) { /* x (ROWS, COLS) is replaced by its direction */
     static double gram[ROWS * ROWS], b[ROWS * ROWS], y[N];
     double norm = 0;
     for (size_t i = 0; i < N; i++) norm += x[i] * x[i];
@@ -72,25 +72,25 @@ static void the_direction_is_that_of_plain_loops(void **state) {
     random_matrix(half, 1, N);
     bt_active_kernels()->from_bf16(before, half, N);
     for (size_t i = 0; i < N; i++) want[i] = before[i];
-    reference(want);
-    direction(half, ROWS, COLS);
+    plain_direction(want);
+    muon_direction(half, ROWS, COLS);
     bt_active_kernels()->from_bf16(got, half, N);
     for (size_t i = 0; i < N; i++) {
         error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
         size += want[i] * want[i];
     }
-    /* products in bf16 with 8 bits of mantissa, in five iterations */
+    /* five iterations of products in bf16, with 8 bits of mantissa */
     if (!(sqrt(error / size) < 0.03)) fail_msg("relative error %g", sqrt(error / size));
 }
 
-/* The largest singular value by power iteration, and the mean of the squares. */
+/* Computes the largest singular value by power iteration, and the mean of the squares. */
 static void singular_values_are_near_one(void **state) {
     (void)state;
     static uint16_t half[N];
     static float got[N];
     static double x[N], gram[ROWS * ROWS], v[ROWS], w[ROWS];
     random_matrix(half, 2, N);
-    direction(half, ROWS, COLS);
+    muon_direction(half, ROWS, COLS);
     bt_active_kernels()->from_bf16(got, half, N);
     for (size_t i = 0; i < N; i++) x[i] = got[i];
     times_transposed(gram, x, x, ROWS, COLS);
@@ -116,9 +116,9 @@ static void a_transpose_has_the_transposed_direction(void **state) {
     random_matrix(wide, 3, N);
     for (size_t r = 0; r < ROWS; r++)
         for (size_t c = 0; c < COLS; c++) tall[c * ROWS + r] = wide[r * COLS + c];
-    direction(wide, ROWS, COLS);
-    direction(tall, COLS, ROWS);
-    /* The norm is added in another order: one unit in the last place of bf16. */
+    muon_direction(wide, ROWS, COLS);
+    muon_direction(tall, COLS, ROWS);
+    /* The norm is added in another order, which changes one unit in the last place of bf16. */
     static float a[N], b[N];
     bt_active_kernels()->from_bf16(a, wide, N);
     bt_active_kernels()->from_bf16(b, tall, N);
@@ -133,21 +133,21 @@ static void threads_change_no_bit(void **state) {
     bt_err err = BT_ERR_INIT;
     random_matrix(one, 4, N);
     memcpy(three, one, sizeof one);
-    direction(one, ROWS, COLS);
+    muon_direction(one, ROWS, COLS);
     bt_threads_release();
     assert_int_equal(bt_threads_init(3, &err), BT_OK);
-    direction(three, ROWS, COLS);
+    muon_direction(three, ROWS, COLS);
     assert_memory_equal(one, three, sizeof one);
 }
 
 static void zeros_remain_zeros(void **state) {
     (void)state;
     static uint16_t half[N];
-    direction(half, ROWS, COLS);
+    muon_direction(half, ROWS, COLS);
     for (size_t i = 0; i < N; i++) assert_int_equal(half[i], 0);
 }
 
-/* Two steps of the rule, and the matrix given to the exchange, compared with the formulas. */
+/* Two steps of the rule, and the matrix given to the exchange, equal the formulas. */
 static void momentum_is_nesterovs(void **state) {
     (void)state;
     enum { ELEMS = 1000 };

@@ -1,5 +1,5 @@
-/* Every optimizer compared with its formula, ranges with the whole, the reconstruction of an update, and
- * exact values of every schedule. */
+/* Every optimizer equals its formula, ranges equal the whole, an update can be reconstructed, and every schedule has
+ * exact values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,12 +22,12 @@ static bt_optim_cfg cfg_of(bt_optim_id kind) {
     return (bt_optim_cfg){.kind = kind, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .momentum = 0.95};
 }
 
-static bt_optim_span span(size_t begin, size_t end, bool decay, bool matrix, float lr_factor) {
+static bt_optim_span make_span(size_t begin, size_t end, bool decay, bool matrix, float lr_factor) {
     return (bt_optim_span){
         .begin = begin, .end = end, .decay = decay, .matrix = matrix, .lr_factor = lr_factor};
 }
 
-static float *normals(uint64_t stream, float sigma) {
+static float *draw_normals(uint64_t stream, float sigma) {
     float *x = malloc(N * sizeof *x);
     assert_non_null(x);
     bt_rng_normal(x, N, 0, sigma, 1, stream);
@@ -44,12 +44,12 @@ static bt_optim *optim_of(bt_optim_id kind, const bt_optim_span *spans, size_t n
     return o;
 }
 
-/* one element by its rule's formula, in double */
+/* one element computed in double precision by its rule's formula */
 typedef struct element {
     double w, m, v;
 } element;
 
-static int held_at; /* Update after which the second moment is constant; 0: never. */
+static int held_at; /* The second moment is constant after this update; 0: never. */
 
 static void adamw_formula(element *e, double g, double lr, double decay, int t) {
     e->m = 0.9 * e->m + 0.1 * g;
@@ -69,17 +69,18 @@ static void lion_formula(element *e, double g, double lr, double decay, int t) {
 static void assert_rule_formula(bt_optim_id kind, void (*formula)(element *e, double g, double lr,
                                                                   double decay, int t)) {
     /* elements 100 to 112 are padding and never changed */
-    const bt_optim_span spans[] = {span(0, 100, false, false, 1), span(112, 5000, true, true, 1),
-                                   span(5000, N, false, true, 0.25f)};
+    const bt_optim_span spans[] = {make_span(0, 100, false, false, 1),
+                                   make_span(112, 5000, true, true, 1),
+                                   make_span(5000, N, false, true, 0.25f)};
     bt_optim *o = optim_of(kind, spans, 3, 0, N);
-    float *w = normals(1, 0.1f), padding[12];
+    float *w = draw_normals(1, 0.1f), padding[12];
     element *want = calloc(N, sizeof *want);
     assert_non_null(want);
     for (size_t i = 0; i < N; i++) want[i].w = (double)w[i];
     memcpy(padding, w + 100, sizeof padding);
     bt_optim_update u = {.grad_scale = 0.5f, .lr = 1e-2f, .decay = 0.1f};
     for (u.t = 1; u.t <= 5; u.t++) {
-        float *g = normals(10 + (uint64_t)u.t, 1.0f);
+        float *g = draw_normals(10 + (uint64_t)u.t, 1.0f);
         u.held_at = u.t > held_at ? held_at : 0;
         bt_optim_step(o, w, g, &u);
         for (size_t i = 0; i < N; i++)
@@ -113,10 +114,11 @@ static void rules_follow_their_formulas(void **state) {
     held_at = 0;
 }
 
-/* States, names and bytes are those of each span's rule. */
+/* The number, names and bytes of states follow from the rule of each span. */
 static void states_are_those_of_the_rule(void **state) {
     (void)state;
-    const bt_optim_span spans[] = {span(0, 4096, true, true, 1), span(4096, 8192, false, false, 1)};
+    const bt_optim_span spans[] = {make_span(0, 4096, true, true, 1),
+                                   make_span(4096, 8192, false, false, 1)};
     for (int k = 0; k < BT_OPTIM_COUNT; k++) {
         const bt_optim_info *info = bt_optim_info_of((bt_optim_id)k);
         size_t elems = 4096 * (info->matrices->n_states + info->rest->n_states);
@@ -141,18 +143,19 @@ static void states_are_those_of_the_rule(void **state) {
 /* The change reconstructed from the states equals the change that was made. */
 static void an_update_can_be_reconstructed(void **state) {
     (void)state;
-    const bt_optim_span spans[] = {span(0, 5000, true, false, 1), span(5000, N, false, false, 1)};
+    const bt_optim_span spans[] = {make_span(0, 5000, true, false, 1),
+                                   make_span(5000, N, false, false, 1)};
     const struct {
         size_t span, begin, end;
     } looks[] = {{0, 1000, 5000}, {1, 5000, N}, {0, 1001, 1002}, {1, 7000, 7000}};
     const bt_optim_id kinds[] = {BT_OPTIM_ADAMW, BT_OPTIM_LION};
     for (size_t kind = 0; kind < 2; kind++) {
         bt_optim *o = optim_of(kinds[kind], spans, 2, 1000, N);
-        float *w = normals(1, 0.1f), *before = malloc(N * sizeof *before);
+        float *w = draw_normals(1, 0.1f), *before = malloc(N * sizeof *before);
         assert_non_null(before);
         bt_optim_update u = {.grad_scale = 0.5f, .lr = 1e-2f, .decay = 0.1f};
         for (u.t = 1; u.t <= 4; u.t++) {
-            float *g = normals(10 + (uint64_t)u.t, 1.0f);
+            float *g = draw_normals(10 + (uint64_t)u.t, 1.0f);
             memcpy(before, w, N * sizeof *w);
             bt_optim_step(o, w, g, &u);
             for (size_t k = 0; k < sizeof looks / sizeof looks[0]; k++) {
@@ -175,20 +178,21 @@ static void an_update_can_be_reconstructed(void **state) {
     }
 }
 
-/* Three owners of a third each give the same bits as one owner of everything. */
+/* Three owners of a third each give the same bits as one owner of the whole array. */
 static void ranges_equal_the_whole(void **state) {
     (void)state;
-    const bt_optim_span spans[] = {span(0, 3000, true, true, 1), span(3008, 7000, false, true, 1),
-                                   span(7008, N, true, false, 1)};
+    const bt_optim_span spans[] = {make_span(0, 3000, true, true, 1),
+                                   make_span(3008, 7000, false, true, 1),
+                                   make_span(7008, N, true, false, 1)};
     const size_t cuts[] = {0, 3333, 6500, N};
     for (int kind = 0; kind < BT_OPTIM_COUNT; kind++) {
-        float *whole = normals(1, 0.1f), *sliced = normals(1, 0.1f);
+        float *whole = draw_normals(1, 0.1f), *sliced = draw_normals(1, 0.1f);
         bt_optim *all = optim_of((bt_optim_id)kind, spans, 3, 0, N), *some[3];
         for (size_t i = 0; i < 3; i++)
             some[i] = optim_of((bt_optim_id)kind, spans, 3, cuts[i], cuts[i + 1]);
         bt_optim_update u = {.grad_scale = 1.0f, .lr = 1e-3f, .decay = 0.1f};
         for (u.t = 1; u.t <= 4; u.t++) {
-            float *g = normals(20 + (uint64_t)u.t, 1.0f);
+            float *g = draw_normals(20 + (uint64_t)u.t, 1.0f);
             bt_optim_step(all, whole, g, &u);
             for (size_t i = 0; i < 3; i++) bt_optim_step(some[i], sliced, g, &u);
             free(g);
@@ -213,14 +217,13 @@ static void ranges_equal_the_whole(void **state) {
     }
 }
 
-/* N elements in rows of COLS: the position of element i if the two halves of the columns are stored
- * separately. */
+/* N elements in rows of COLS: the position of element i if the two halves of the columns are stored separately. */
 enum { COLS = 100, HALF = COLS / 2 };
 static size_t cut_place(size_t i) { return i % COLS / HALF * (N / 2) + i / COLS * HALF + i % HALF; }
 
-/* the whole, and these halves; the noise key changes within a half */
+/* Returns the span of the whole and those of the halves; the noise key changes within a half. */
 static bt_optim_span span_in_halves(bt_optim_span half[2]) {
-    bt_optim_span one = span(0, N, true, true, 1);
+    bt_optim_span one = make_span(0, N, true, true, 1);
     one.name = 7;
     one.first = 60000;
     one.cols = one.stride = COLS;
@@ -234,8 +237,8 @@ static bt_optim_span span_in_halves(bt_optim_span half[2]) {
     return one;
 }
 
-/* Compressed states: a tensor divided into blocks of columns, each in two ranges, has the bits of the whole;
- * the weights are near those of fp32 states. */
+/* Compressed states of a tensor divided into blocks of columns, each in two ranges, have the bits of the whole; the
+ * weights are near those of fp32 states. */
 static void compressed_states_do_not_depend_on_the_division(void **state) {
     (void)state;
     for (int kind = 0; kind < BT_OPTIM_COUNT; kind++)
@@ -245,8 +248,8 @@ static void compressed_states_do_not_depend_on_the_division(void **state) {
             bt_err err = BT_ERR_INIT;
             bt_optim_span block[2];
             const bt_optim_span one = span_in_halves(block);
-            float *w = normals(1, 0.1f), *near = normals(1, 0.1f), *cut = normals(1, 0.1f),
-                  *cut_g = normals(1, 1);
+            float *w = draw_normals(1, 0.1f), *near = draw_normals(1, 0.1f),
+                  *cut = draw_normals(1, 0.1f), *cut_g = draw_normals(1, 1);
             for (size_t i = 0; i < N; i++) cut[cut_place(i)] = w[i];
             assert_int_equal(bt_optim_create(&exact, &cfg, &one, 1, (bt_range){0, N}, &err), BT_OK);
             cfg.states = (bt_states_kind)as;
@@ -258,7 +261,7 @@ static void compressed_states_do_not_depend_on_the_division(void **state) {
                                  BT_OK);
             bt_optim_update u = {.grad_scale = 1.0f, .lr = 1e-3f, .decay = 0.1f};
             for (u.t = 1; u.t <= 6; u.t++) {
-                float *g = normals(20 + (uint64_t)u.t, 0.01f);
+                float *g = draw_normals(20 + (uint64_t)u.t, 0.01f);
                 for (size_t i = 0; i < N; i++) cut_g[cut_place(i)] = g[i];
                 bt_optim_step(whole, w, g, &u);
                 bt_optim_step(exact, near, g, &u);
@@ -291,8 +294,8 @@ static void compressed_states_do_not_depend_on_the_division(void **state) {
         }
 }
 
-/* Weights in bf16 with states of any format: a tensor divided into blocks of columns has the bits of the
- * whole, and a single call with values rounds as the step does. */
+/* Weights in bf16 with states of any format: a tensor divided into blocks of columns has the bits of the whole, and a
+ * single call with values rounds as the step does. */
 static void weights_of_bf16_do_not_depend_on_the_division(void **state) {
     (void)state;
     for (int kind = 0; kind < BT_OPTIM_MUON; kind++)
@@ -301,7 +304,7 @@ static void weights_of_bf16_do_not_depend_on_the_division(void **state) {
             bt_optim *whole, *parts[2];
             bt_err err = BT_ERR_INIT;
             uint16_t *w = malloc(N * sizeof *w), *cut = malloc(N * sizeof *cut);
-            float *begin = normals(1, 0.1f), *cut_g = normals(1, 1);
+            float *begin = draw_normals(1, 0.1f), *cut_g = draw_normals(1, 1);
             assert_true(w && cut);
             bt_optim_span block[2], one = span_in_halves(block);
             one.weights = w;
@@ -318,7 +321,7 @@ static void weights_of_bf16_do_not_depend_on_the_division(void **state) {
                                  BT_OK);
             bt_optim_update u = {.grad_scale = 1.0f, .lr = 1e-3f, .decay = 0.1f};
             for (u.t = 1; u.t <= 4; u.t++) {
-                float *g = normals(20 + (uint64_t)u.t, 0.01f);
+                float *g = draw_normals(20 + (uint64_t)u.t, 0.01f);
                 for (size_t i = 0; i < N; i++) cut_g[cut_place(i)] = g[i];
                 bt_optim_step(whole, NULL, g, &u);
                 for (size_t i = 0; i < 2; i++) bt_optim_step(parts[i], NULL, cut_g, &u);
@@ -334,8 +337,8 @@ static void weights_of_bf16_do_not_depend_on_the_division(void **state) {
         }
 }
 
-/* Updates far smaller than the distance of two weights are applied in the mean: the sum of many equals that
- * of fp32. Without noise no weight would change. */
+/* Updates far smaller than the distance between two bf16 numbers are applied in the mean: the sum of many equals that
+ * of fp32. Rounding to nearest would change no weight. */
 static void small_updates_are_applied_in_the_mean(void **state) {
     (void)state;
     enum { STEPS = 64 };
@@ -347,7 +350,7 @@ static void small_updates_are_applied_in_the_mean(void **state) {
         uint16_t *w = malloc(N * sizeof *w);
         float *g = malloc(N * sizeof *g);
         assert_true(w && g);
-        bt_optim_span one = span(0, N, true, true, 1);
+        bt_optim_span one = make_span(0, N, true, true, 1);
         one.name = 7;
         one.weights = w;
         one.form = BT_MOMENT_BF16;
@@ -423,7 +426,7 @@ static void schedules(void **state) {
                         .lr_min_frac = 0.1,
                         .decay_frac = 0.2,
                         .weight_decay = 0.1};
-    /* Warm-up: a line that reaches the peak in its last step. */
+    /* The warm-up is linear and reaches the peak in its last step. */
     near(bt_schedule_lr(&s, 0), 2e-4);
     near(bt_schedule_lr(&s, 4), 1e-3);
     near(bt_schedule_lr(&s, 9), 2e-3);
@@ -440,7 +443,7 @@ static void schedules(void **state) {
     s.kind = BT_SCHED_COSINE;
     near(bt_schedule_lr(&s, 4), 1e-3);
     near(bt_schedule_lr(&s, 9), 2e-3);
-    /* a third of the way: cos(pi/3) = 1/2 */
+    /* After a third of the way cos(pi/3) = 1/2. */
     near(bt_schedule_lr(&s, 39), 2e-4 + 0.5 * 1.8e-3 * 1.5);
     near(bt_schedule_lr(&s, 54), 1.1e-3);
     near(bt_schedule_lr(&s, 99), 2e-4);
@@ -453,7 +456,7 @@ static void schedules(void **state) {
     s.decay_frac = 0;
     near(bt_schedule_lr(&s, 99), 2e-3);
 
-    s.kind = BT_SCHED_RANGE; /* A constant factor between steps, whatever the warm-up. */
+    s.kind = BT_SCHED_RANGE; /* A constant factor between steps, independent of the warm-up. */
     s.steps = 5, s.lr = 1, s.lr_min_frac = 1e-4;
     for (int i = 0; i < 5; i++) near(bt_schedule_lr(&s, i), pow(10, i - 4));
     near(bt_schedule_lr(&s, 9), 1);
@@ -481,7 +484,8 @@ static void schedules(void **state) {
     near(bt_schedule_lr(&s, 49), 0.5 * 1.5e-3 * (1 - 0.049));
     near(bt_schedule_lr(&s, 250), 1.5e-3 * 0.75);
     s.steps = 1;
-    near(bt_schedule_lr(&s, 0), 1.5e-5); /* shorter than its warm-up: still a finite number */
+    near(bt_schedule_lr(&s, 0),
+         1.5e-5); /* A run shorter than its warm-up still has a finite rate. */
     /* Every schedule of every length remains in [0, lr]. */
     for (int kind = BT_SCHED_CONSTANT; kind <= BT_SCHED_RANGE; kind++) {
         for (int64_t steps = 1; steps < 30; steps++) {
@@ -506,14 +510,14 @@ static int start(void **state) {
     return bt_kernels_select("auto", &err) != BT_OK;
 }
 
-/* Values below a share of the mean are raised to it; nothing else changes. */
+/* Values below a share of the mean are raised to it; no other value changes. */
 static void states_are_raised_to_a_share_of_their_mean(void **state) {
     (void)state;
     static const bt_states_kind kinds[] = {BT_STATES_FP32, BT_STATES_BF16, BT_STATES_LOG8};
-    const bt_optim_span all = span(0, N, false, true, 1);
+    const bt_optim_span all = make_span(0, N, false, true, 1);
     const bt_range r = {100, 9001};
     static float before[N], after[N];
-    float *w = normals(1, 1), *g = normals(2, 1);
+    float *w = draw_normals(1, 1), *g = draw_normals(2, 1);
     for (size_t i = 0; i < N; i += 3) g[i] *= 1e-3f;
     for (size_t k = 0; k < 3; k++) {
         bt_optim *o = NULL;

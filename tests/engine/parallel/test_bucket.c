@@ -1,4 +1,5 @@
-/* Buckets cover the array once, beginning at its end; a bucket is ready only when all of it is finished. */
+/* Buckets of gradients cover the array once, from its end to its beginning; a bucket is ready only when all its
+ * elements are finished. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +59,7 @@ static void gaps_between_tensors_are_padding(void **state) {
     bt_buckets_init(&b, 64, 64, 1);  /* buckets of 16 */
     bt_buckets_finished(&b, 50, 60); /* Elements 60 to 64 are padding. */
     assert_int_equal(bt_buckets_ready(&b), 0);
-    bt_buckets_finished(&b, 20, 40); /* 40..50 too */
+    bt_buckets_finished(&b, 20, 40); /* includes elements 40 to 50 */
     assert_int_equal(bt_buckets_ready(&b), 2);
 }
 

@@ -1,4 +1,4 @@
-/* test_clock_sync.c - clock offsets from messages with given travel times: the shortest round trip counts,
+/* test_clock_sync.c - clock offsets computed from messages with given travel times: the shortest round trip is used,
  * and half of it is the stated error. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,7 +59,7 @@ int MPI_Allreduce(const void *mine, void *all, int n, MPI_Datatype type, MPI_Op 
     return MPI_SUCCESS;
 }
 
-static bt_clock_sync ping(int rank) {
+static bt_clock_sync ping_rank_0(int rank) {
     bt_clock_sync s = {1, 1};
     bt_err err = BT_ERR_INIT;
     comm.rank = rank;
@@ -76,13 +76,13 @@ static void the_shortest_trip_counts(void **state) {
             there_ns[i] = i == shortest ? 300 : 400 + i;
             back_ns[i] = i == shortest ? 200 : 250;
         }
-        bt_clock_sync s = ping(1);
+        bt_clock_sync s = ping_rank_0(1);
         assert_true(n_sent == ROUNDS && n_received == ROUNDS);
         assert_int_equal(s.offset_ns, OFFSET_NS + 50); /* Both directions take equally long. */
         assert_int_equal(s.error_ns, 251);
         assert_int_equal(bt_clock_sync_common(&s, 1000), OFFSET_NS + 1050);
         others_error_ns = 900; /* The result is the largest error of all ranks. */
-        s = ping(2);
+        s = ping_rank_0(2);
         assert_int_equal(s.offset_ns, OFFSET_NS + 50);
         assert_int_equal(s.error_ns, 900);
     }
@@ -91,7 +91,7 @@ static void the_shortest_trip_counts(void **state) {
 static void rank_0_replies_to_each_rank_in_turn(void **state) {
     (void)state;
     others_error_ns = 70;
-    const bt_clock_sync s = ping(0);
+    const bt_clock_sync s = ping_rank_0(0);
     assert_int_equal(n_sent, (SIZE - 1) * ROUNDS);
     assert_int_equal(n_received, (SIZE - 1) * ROUNDS);
     assert_int_equal(s.offset_ns, 0);
@@ -101,7 +101,7 @@ static void rank_0_replies_to_each_rank_in_turn(void **state) {
 static void a_single_rank_sends_no_message(void **state) {
     (void)state;
     comm.size = 1;
-    const bt_clock_sync s = ping(0);
+    const bt_clock_sync s = ping_rank_0(0);
     comm.size = SIZE;
     assert_int_equal(calls, 0);
     assert_true(s.offset_ns == 0 && s.error_ns == 0);

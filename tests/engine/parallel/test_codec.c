@@ -1,5 +1,5 @@
-/* Each gradient codec compared with plain loops on awkward sizes: encoding, decoding, adding; conversion of
- * each kind of number to bf16; refusal of invalid payloads; and the names of the setting. */
+/* Each gradient codec equals plain loops on awkward sizes: encoding, decoding, adding; also conversion of each kind of
+ * number to bf16, refusal of invalid payloads, and the names in the setting. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,14 +27,12 @@ static float round_bf16(float x) {
     uint32_t below = bits & 0xffff0000u, above = below + 0x10000u;
     memcpy(&low, &below, sizeof low);
     memcpy(&high, &above, sizeof high);
-    /* Above the largest value, as if the exponent range continued. */
+    /* Above the largest value the exponent range would continue. */
     double next = isinf(high) ? copysign(0x1p128, (double)x) : (double)high;
     double down = fabs((double)x - (double)low), up = fabs(next - (double)x);
     if (down != up) return down < up ? low : high;
     return below & 0x10000u ? high : low;
 }
-
-/* ---- values of each codec, by plain loops ---------------------------------------------------- */
 
 typedef void (*loop)(float *y, const float *v, size_t n);
 
@@ -78,8 +76,8 @@ static void ternary_loop(float *y, const float *v, size_t n) {
     }
 }
 
-/* Sends the elements with fewer larger ones in their block than the block's share; ties go to the lower
- * index. */
+/* Sends the elements for which fewer than the block's share of elements are larger; of equal elements the lower index
+ * is sent. */
 static void topk_loop(float *y, const float *v, size_t n) {
     for (size_t i = 0; i < n; i++) {
         size_t first = i / 512 * 512, end = first + 512 < n ? first + 512 : n, before = 0;
@@ -99,7 +97,7 @@ static loop loop_of(const bt_codec *c) {
     return NULL;
 }
 
-static bool same(const float *a, const float *b, size_t n) {
+static bool check_same_values(const float *a, const float *b, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (!(isnan(a[i]) && isnan(b[i])) && memcmp(&a[i], &b[i], sizeof *a) != 0) return false;
     return true;
@@ -125,7 +123,7 @@ static void round_trip(const bt_codec *c, const float *x, size_t n, float *owed)
     }
     got[n] = sum[n] = 77;
     assert_true(c->decode(got, n, payload, bytes));
-    assert_true(same(got, want, n) && got[n] == 77);
+    assert_true(check_same_values(got, want, n) && got[n] == 77);
     for (size_t i = 0; i < n; i++) sum[i] = x[i];
     assert_true(c->decode_add(sum, n, payload, bytes) && c->decode_add(sum, n, payload, bytes));
     for (size_t i = 0; i < n; i++) assert_true(sum[i] == x[i] + want[i] + want[i]);
@@ -157,8 +155,8 @@ static void payloads_are_those_of_plain_loops(void **state) {
     }
 }
 
-/* A block with a value that is not finite decodes as not finite and leaves its residual unchanged; the
- * remaining blocks decode as usual. */
+/* A block with a value that is not finite decodes as not finite and leaves its residual unchanged; all other blocks
+ * decode as usual. */
 static void nonfinite_values_leave_the_residual(void **state) {
     (void)state;
     static const float bad[] = {INFINITY, -INFINITY, NAN};
@@ -207,7 +205,7 @@ static void invalid_payloads_are_refused(void **state) {
     }
 }
 
-/* An index beyond its block would write behind the gradients or into another block, so it is refused. */
+/* An index beyond its block would write beyond the gradients or into another block, so it is refused. */
 static void indices_beyond_their_block_are_refused(void **state) {
     (void)state;
     enum { N = 512 + 88, SENT = 16 + 3 };
@@ -231,9 +229,9 @@ static void indices_beyond_their_block_are_refused(void **state) {
     }
 }
 
-/* Sizes of the drawing at the head of each codec's file: `head` bytes per block of `block` values, and
- * `bytes` per `per` values or the rest of them. */
-static void payloads_have_the_bytes_of_the_drawing(void **state) {
+/* Sizes as drawn in the header of each codec's file: `head` bytes per block of `block` values, and `bytes` bytes per
+ * `per` values or remainder. */
+static void payloads_have_the_documented_size(void **state) {
     (void)state;
     static const struct {
         bt_codec_id id;
@@ -283,7 +281,7 @@ static void bf16_keeps_every_kind_of_number(void **state) {
         float y;
         assert_int_equal(c->encode(&payload, &rows[i].x, 1, NULL), 2);
         assert_true(c->decode(&y, 1, &payload, 2));
-        if (!same(&y, &rows[i].y, 1))
+        if (!check_same_values(&y, &rows[i].y, 1))
             fail_msg("%a became %a, not %a", (double)rows[i].x, (double)y, (double)rows[i].y);
     }
     static float x[MOST], y[MOST];
@@ -295,7 +293,7 @@ static void bf16_keeps_every_kind_of_number(void **state) {
         assert_true(fabs((double)y[i] - (double)x[i]) <= 0x1p-8 * fabs((double)x[i]));
 }
 
-static void the_words_of_the_setting_are_the_table(void **state) {
+static void the_setting_accepts_every_codec_by_name(void **state) {
     (void)state;
     const char *word = NULL;
     for (size_t i = 0; i < bt_run_opts_n; i++)
@@ -320,9 +318,9 @@ int main(void) {
         cmocka_unit_test(nonfinite_values_leave_the_residual),
         cmocka_unit_test(invalid_payloads_are_refused),
         cmocka_unit_test(indices_beyond_their_block_are_refused),
-        cmocka_unit_test(payloads_have_the_bytes_of_the_drawing),
+        cmocka_unit_test(payloads_have_the_documented_size),
         cmocka_unit_test(bf16_keeps_every_kind_of_number),
-        cmocka_unit_test(the_words_of_the_setting_are_the_table),
+        cmocka_unit_test(the_setting_accepts_every_codec_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

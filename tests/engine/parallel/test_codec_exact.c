@@ -1,6 +1,6 @@
-/* The lossless codec of reproducible training: every kind of number is restored bit for bit and added as if
- * it had not been encoded; multiples of a power of two take the bits of their range; random bytes are
- * refused or decoded without reading beyond their end; payloads follow the drawing. */
+/* The lossless codec of reproducible training: every kind of number is restored bit for bit and added as if it had not
+ * been encoded; multiples of a power of two take the bits of their range; random bytes are refused or decoded without
+ * reading beyond their end; payloads have the documented layout. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static float of_kind(int kind, uint64_t i) {
     case 5: return (float)((int)(u % 15) - 7) * (i / 256 % 2 ? 0x1p-30f : 0x1p-3f);
     case 6: return i == 300 ? -0.0f : (float)(u % 3) * 0.5f;
     case 7: return i == 3 ? 0x1.fffffep127f : (float)(u % 5) * 0x1p104f;
-    /* range too wide for some blocks */
+    /* The range is too wide for some blocks. */
     case 8: return (float)((int)(u % (1u << 24)) - (1 << 23)) * 0x1p-60f;
     /* Only the sign of zero distinguishes this block from zeros. */
     case 9: return i % 256 == 5 ? -0.0f : 0;
@@ -98,7 +98,7 @@ static void random_bytes_do_no_harm(void **state) {
     size_t decoded = 0;
     for (uint64_t k = 0; k < 20000; k++) {
         size_t n = 1 + bt_rng_u64(3, 1, k) % 600, bytes = bt_rng_u64(3, 2, k) % 700;
-        /* Allocated with its exact size, so that a sanitizer detects reads beyond its end. */
+        /* The buffer has the exact size, so that a sanitizer detects reads beyond its end. */
         unsigned char *payload = malloc(bytes + 1);
         assert_non_null(payload);
         for (size_t i = 0; i < bytes; i++)
@@ -111,15 +111,11 @@ static void random_bytes_do_no_harm(void **state) {
     assert_true(decoded < 200);
 }
 
-/* ---- the drawing
- * -----------------------------------------------------------------------------
- */
-
 /* Returns bit k of a byte array. */
 static unsigned bit_at(const unsigned char *bytes, size_t k) { return bytes[k / 8] >> k % 8 & 1; }
 
-/* Number i of the block behind a head according to the drawing: w bits, two's complement, times 2^e. */
-static float drawn(const unsigned char *block, size_t i, unsigned w, int e) {
+/* Returns number i of the block after a head as documented: w bits, two's complement, times 2^e. */
+static float documented_number(const unsigned char *block, size_t i, unsigned w, int e) {
     int64_t q = 0;
     float raw;
     memcpy(&raw, block + i * sizeof raw, w == 32 ? sizeof raw : 0);
@@ -129,9 +125,8 @@ static float drawn(const unsigned char *block, size_t i, unsigned w, int e) {
     return (float)ldexp((double)q, e);
 }
 
-/* Every possible head, some of them invalid: a block is decoded only if its length is the one that the head
- * states. */
-static void each_head_is_what_is_drawn(void **state) {
+/* Every possible head, valid or not: a block is decoded only if it has the length that the head states. */
+static void each_head_has_the_documented_meaning(void **state) {
     (void)state;
     enum { N = 5 };
     unsigned char payload[2 + 4 * N + 1];
@@ -155,16 +150,16 @@ static void each_head_is_what_is_drawn(void **state) {
         assert_false(c->decode(y, N, payload, bytes - 1) || c->decode(y, N, payload, 1));
         if (bytes < sizeof payload) assert_false(c->decode(y, N, payload, bytes + 1));
         for (size_t i = 0; i < N && good; i++) {
-            const float v = drawn(payload + 2, i, w, e);
+            const float v = documented_number(payload + 2, i, w, e);
             if (isnan(v)) continue;
             if (y[i] != v || sum[i] != 1 + v) fail_msg("head %u, number %zu", head, i);
         }
     }
 }
 
-/* The encoder uses the largest exponent of which all values are multiples and the least width; a block is
- * stored as fp32 if that is shorter. */
-static void each_block_is_what_is_drawn(void **state) {
+/* The encoder uses the largest exponent of which all values are multiples and the least width; a block is stored as
+ * fp32 if that is shorter. */
+static void each_block_has_the_documented_layout(void **state) {
     (void)state;
     static unsigned char payload[8 * MOST];
     const bt_codec *c = &bt_codec_exact;
@@ -190,7 +185,7 @@ static void each_block_is_what_is_drawn(void **state) {
             const int e = w == 0 || w == 32 ? 0 : low;
             assert_int_equal(from[0] | from[1] << 8, w << 10 | (unsigned)(e + 200));
             for (size_t i = 0; i < n; i++) {
-                const float v = drawn(from + 2, i, w, e);
+                const float v = documented_number(from + 2, i, w, e);
                 assert_true(memcmp(&v, &x[at + i], sizeof v) == 0);
             }
             from += 2 + (n * w + 7) / 8;
@@ -204,8 +199,8 @@ int main(void) {
         cmocka_unit_test(every_number_is_restored),
         cmocka_unit_test(small_multiples_take_few_bits),
         cmocka_unit_test(random_bytes_do_no_harm),
-        cmocka_unit_test(each_head_is_what_is_drawn),
-        cmocka_unit_test(each_block_is_what_is_drawn),
+        cmocka_unit_test(each_head_has_the_documented_meaning),
+        cmocka_unit_test(each_block_has_the_documented_layout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

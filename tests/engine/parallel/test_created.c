@@ -1,5 +1,5 @@
-/* Creation of exchanges without MPI: bytes as the plan counts them, sizes beyond any message, refused
- * memory, and the tensor-parallel group of one rank, which exchanges nothing. */
+/* Creation of exchanges without MPI: the bytes that the memory plan states, sizes beyond any message, refused memory,
+ * and the tensor-parallel group of one rank, which exchanges nothing. */
 #include "tests/memory/refuse_memory.h"
 
 #include <limits.h>
@@ -17,7 +17,7 @@
 
 enum { MIB = 1 << 20 };
 
-static bt_mesh mesh; /* a mesh of one rank */
+static bt_mesh mesh;
 
 static bt_code make_mailbox(void *ctx, bt_err *err) {
     bt_mailbox *b = ctx;
@@ -98,7 +98,7 @@ static void a_refused_request_is_an_error_and_frees_all(void **state) {
     static const struct {
         const char *what;
         needs_memory make;
-        int requests; /* requests that are refused, singly and with all later ones */
+        int requests; /* number of requests that are refused, singly and with all later ones */
     } rows[] = {{"a mailbox", make_mailbox, 2},
                 {"a gather of codes", make_flip_gather, 6},
                 {"a gather", make_all_gather, 3},
@@ -112,7 +112,7 @@ static void a_refused_request_is_an_error_and_frees_all(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_int_equal(survives_refusals(rows[i].what, rows[i].make, &something, true),
                          2 * rows[i].requests);
-        for (int k = 0; k < rows[i].requests; k++) { /* Every request is necessary. */
+        for (int k = 0; k < rows[i].requests; k++) { /* every request is necessary */
             bt_err err = BT_ERR_INIT;
             refuse_memory(&(refusal){.after = k, .own = true});
             const bt_code code = rows[i].make(&something, &err);
@@ -173,7 +173,7 @@ static void bytes_as_planned(void **state) {
     assert_int_equal(bt_prefetch_bytes(1000), 2000);
     assert_int_equal(bt_flip_gather_bytes(1000), 2000);
 
-    /* | lines | common | size x (partial, two outboxes) |, in pages; an outbox has at least 64 KiB */
+    /* In pages: lines, common, and for each rank a partial and two outboxes of at least 64 KiB. */
     static const struct {
         int size;
         size_t rows, cols, memory, messages;
@@ -187,7 +187,7 @@ static void bytes_as_planned(void **state) {
         {2, 640, 1024, 4096 + 640 * 4096 + 2 * (640 * 4096 + 2 * (320 * 4096 + 4096)),
          2 * 640 * 4096 + 5 * 2 * (MIB / 4)},
         {2, 648, 1024, 4096 + 648 * 4096 + 2 * (648 * 4096 + 2 * (324 * 4096 + 4096)),
-         2 * 648 * 4096 + 6 * 2 * (MIB / 4)}, /* An incomplete chunk counts as one. */
+         2 * 648 * 4096 + 6 * 2 * (MIB / 4)}, /* an incomplete chunk counts as one */
         {2, 100000, 1, 4096 + 401408 + 2 * (401408 + 2 * 1601536), 800000 + 2 * 2 * (MIB / 4)},
         {33, 1, 1, 8192 + 4096 + 33 * (4096 + 2 * 65536), 8 + 2 * 33 * (MIB / 4)},
     };
@@ -244,7 +244,7 @@ static void a_group_of_one_finds_its_results(void **state) {
     assert_int_equal(bt_tp_group_take_busy_ns(t), 7);
     assert_int_equal(bt_tp_group_take_busy_ns(t), 0);
     assert_int_equal(bt_tp_group_check(t, &err), BT_OK);
-    /* A failure is kept and returned with its message. */
+    /* A failure is stored and returned with its message. */
     t->failed = bt_fail(&t->why, BT_MPI, "the link is gone");
     assert_int_equal(bt_tp_group_check(t, NULL), BT_MPI);
     assert_int_equal(bt_tp_group_check(t, &err), BT_MPI);

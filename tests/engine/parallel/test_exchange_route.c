@@ -1,6 +1,6 @@
-/* Routes of the gradient exchange for every division of up to nine ranks into hosts and shards: each node of
- * each part reaches its owner once, each sum reaches each rank that needs it once, relays share the work,
- * and the memory plan equals the formula. */
+/* Routes of the gradient exchange for every division of up to nine ranks into hosts and shards: each node of each part
+ * reaches its owner once, each sum reaches each rank that needs it once, relays share the work, and the memory plan
+ * equals the formula. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@ typedef struct world {
     bt_route at[MOST];
 } world;
 
-/* hosts: bit d is set if rank d is on another host than rank d - 1 */
-static void make(world *w, int n, int shards, unsigned cuts) {
+/* hosts: bit d is set if rank d is on another host than rank d - 1. */
+static void make_route_world(world *w, int n, int shards, unsigned cuts) {
     bt_err err = BT_ERR_INIT;
     *w = (world){.n = n, .shards = shards};
     for (int d = 1; d < n; d++) w->hosts[d] = w->hosts[d - 1] + (int)(cuts >> d & 1);
@@ -31,11 +31,11 @@ static void make(world *w, int n, int shards, unsigned cuts) {
     }
 }
 
-static void release(world *w) {
+static void release_route_world(world *w) {
     for (int d = 0; d < w->n; d++) bt_route_release(&w->at[d]);
 }
 
-static void check(const world *w, unsigned cuts) {
+static void check_routes(const world *w, unsigned cuts) {
     const bt_route *r = &w->at[0];
     bool several = w->hosts[w->n - 1] > 0;
     int parts[MOST] = {0};
@@ -53,7 +53,7 @@ static void check(const world *w, unsigned cuts) {
                 needing += bt_route_needs(r, d, owner);
                 given++;
             }
-            /* The group's entry is a rank that needs the sum itself. */
+            /* A sum enters a group at a rank that needs it. */
             if (needing > 0) assert_true(bt_route_needs(r, relay, owner));
             got += needing;
         }
@@ -80,15 +80,15 @@ static void every_part_goes_to_its_owner_and_back_once(void **state) {
     for (int n = 2; n <= MOST; n++) {
         for (int shards = 1; shards <= n; shards++) {
             for (unsigned cuts = 0; cuts < 1u << n && n % shards == 0; cuts += 2) {
-                make(&w, n, shards, cuts);
-                check(&w, cuts);
-                release(&w);
+                make_route_world(&w, n, shards, cuts);
+                check_routes(&w, cuts);
+                release_route_world(&w);
             }
         }
     }
 }
 
-/* On hosts with equal numbers of ranks, each rank relays for equally many owners. */
+/* If hosts have equal numbers of ranks, each rank relays for equally many owners. */
 static void relays_share_the_work(void **state) {
     (void)state;
     static world w;
@@ -97,13 +97,13 @@ static void relays_share_the_work(void **state) {
         unsigned cuts;
     } rows[] = {{8, 1, 0x10}, {8, 1, 0x54}, {8, 4, 0x10}, {8, 2, 0x54}, {9, 1, 0x48}, {6, 3, 0x08}};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        make(&w, rows[k].n, rows[k].shards, rows[k].cuts);
+        make_route_world(&w, rows[k].n, rows[k].shards, rows[k].cuts);
         for (int d = 0; d < w.n; d++) assert_int_equal(w.at[d].n_relayed, w.at[0].n_host_groups);
-        release(&w);
+        release_route_world(&w);
     }
 }
 
-static size_t staging(int n, const char *hosts, const bt_codec *codec) {
+static size_t planned_staging_bytes(int n, const char *hosts, const bt_codec *codec) {
     const bt_mesh_shape shape = {1, n, 1, 1};
     const bt_reducer_cfg cfg = {.n = 1 << 20, .bucket_bytes = 4 << 14, .form.codec = codec};
     assert_int_equal(
@@ -111,23 +111,25 @@ static size_t staging(int n, const char *hosts, const bt_codec *codec) {
     return bt_reducer_staging(&cfg, &shape, n - 1);
 }
 
-/* Four buckets are in flight, two on a single host, each with the parts of all peers. With bf16 a part is
- * half as large, as much is sent as received, and parts that wait for their sibling in the tree are decoded:
+/* Four buckets are in flight, or two on a single host, each with the parts of all other ranks. A bf16 part has half the
+ * size, the same number of bytes is sent and received, and parts that wait for their sibling in the tree are decoded:
  * three parts. */
 static void the_memory_plan_is_the_formula(void **state) {
     (void)state;
     const size_t part = (4 << 14) / 8;
     const bt_codec *bf16 = bt_codec_at(BT_CODEC_BF16);
-    assert_int_equal(staging(1, NULL, NULL), 0);
-    assert_int_equal(staging(8, NULL, NULL), 2 * 7 * part);
-    assert_int_equal(staging(8, "4", NULL), 4 * 7 * part);
-    assert_int_equal(staging(8, "2", NULL), 4 * 7 * part);
-    assert_int_equal(staging(8, NULL, bf16), 2 * 7 * (part / 2 + part / 2) + 3 * part);
+    assert_int_equal(planned_staging_bytes(1, NULL, NULL), 0);
+    assert_int_equal(planned_staging_bytes(8, NULL, NULL), 2 * 7 * part);
+    assert_int_equal(planned_staging_bytes(8, "4", NULL), 4 * 7 * part);
+    assert_int_equal(planned_staging_bytes(8, "2", NULL), 4 * 7 * part);
+    assert_int_equal(planned_staging_bytes(8, NULL, bf16),
+                     2 * 7 * (part / 2 + part / 2) + 3 * part);
     /* two parts (own and relayed) of three ranks each as fp32; one payload in each direction */
-    assert_int_equal(staging(8, "4", bf16), 4 * (2 * 3 * part + part) + part);
+    assert_int_equal(planned_staging_bytes(8, "4", bf16), 4 * (2 * 3 * part + part) + part);
     bt_codec feedback = *bf16;
     feedback.state_bytes = 4;
-    assert_int_equal(staging(8, NULL, &feedback) - staging(8, NULL, bf16), 4 << 20);
+    assert_int_equal(
+        planned_staging_bytes(8, NULL, &feedback) - planned_staging_bytes(8, NULL, bf16), 4 << 20);
     assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
 }
 

@@ -1,5 +1,5 @@
-/* Changed ternary codes as bytes: decoding restores them for any share of changes and any size; a message is
- * never longer than all codes and is near the entropy of independent flips; damaged messages are refused. */
+/* The code for changed ternary values: decoding restores them for any share of changes and any size; a message is never
+ * longer than all values, and its length is near the entropy of independent changes; damaged messages are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,22 +16,22 @@
 enum { MOST = 40000 };
 static unsigned char from[MOST], to[MOST], got[MOST], message[MOST + BT_FLIPS_HEAD + 8];
 
-static void set(unsigned char *x, size_t i, unsigned v) {
+static void set_code(unsigned char *x, size_t i, unsigned v) {
     x[i / 4] = (unsigned char)((x[i / 4] & ~(3u << i % 4 * 2)) | v << i % 4 * 2);
 }
 
-/* Makes codes of which a given number per million flip, one in twenty of these from -1 to +1 or back. */
-static size_t make(size_t bytes, uint64_t per_million, uint64_t seed) {
+/* Makes ternary codes of which a given number per million change, one in twenty of these between -1 and +1. */
+static size_t make_changed_codes(size_t bytes, uint64_t per_million, uint64_t seed) {
     size_t flips = 0;
     for (size_t i = 0; i < 4 * bytes; i++) {
         unsigned v = (unsigned)(bt_rng_u64(seed, 1, i) % 3), other = v == 1 ? 0 : 1;
-        set(from, i, v);
+        set_code(from, i, v);
         if (bt_rng_u64(seed, 2, i) % 1000000 < per_million) {
             uint64_t u = bt_rng_u64(seed, 3, i) % 20;
             v = v == 1 ? (u < 10 ? 0 : 2) : u == 0 ? 2 - v : other;
             flips++;
         }
-        set(to, i, v);
+        set_code(to, i, v);
     }
     return flips;
 }
@@ -44,7 +44,7 @@ static void changed_codes_are_restored(void **state) {
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (size_t p = 0; p < sizeof shares / sizeof *shares; p++) {
             size_t bytes = sizes[s];
-            (void)make(bytes, shares[p], s * 100 + p);
+            (void)make_changed_codes(bytes, shares[p], s * 100 + p);
             memset(message, 0x5a, sizeof message);
             size_t n = bt_flip_encode(message, from, to, bytes);
             assert_true(n <= bytes + BT_FLIPS_HEAD);
@@ -60,8 +60,8 @@ static void changed_codes_are_restored(void **state) {
 /* An invalid field makes the encoder send all codes. */
 static void invalid_fields_are_restored_too(void **state) {
     (void)state;
-    (void)make(1000, 100, 3);
-    set(to, 17, 3);
+    (void)make_changed_codes(1000, 100, 3);
+    set_code(to, 17, 3);
     size_t n = bt_flip_encode(message, from, to, 1000);
     assert_int_equal(n, 1000 + BT_FLIPS_HEAD);
     assert_true(bt_flip_decode(from, 1000, message, n));
@@ -71,31 +71,31 @@ static void invalid_fields_are_restored_too(void **state) {
 static void length_is_near_the_entropy(void **state) {
     (void)state;
     for (size_t p = 2; p < 6; p++) {
-        size_t bytes = 39999, flips = make(bytes, shares[p], 7);
+        size_t bytes = 39999, flips = make_changed_codes(bytes, shares[p], 7);
         double n = 4.0 * (double)bytes, q = (double)flips / n,
                least = n * -(q * log2(q) + (1 - q) * log2(1 - q)),
                bits = 8.0 * (double)(bt_flip_encode(message, from, to, bytes) - BT_FLIPS_HEAD);
-        /* plus one bit per flip for the new value */
+        /* one more bit per change for the new value */
         if (!(bits < 1.01 * least + 1.06 * (double)flips + 16))
             fail_msg("%g flips: %.4f bits a code, entropy %.4f", q, bits / n, least / n);
     }
 }
 
-/* The message format is shared by all builds whose ranks train together. */
+/* All builds whose ranks train together must use the same format. */
 static void messages_are_the_same_bytes(void **state) {
     (void)state;
     uint64_t all = 0;
     static const unsigned char zeros[8], ones[8] = {0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (size_t p = 0; p < sizeof shares / sizeof *shares; p++) {
-            (void)make(sizes[s], shares[p], s * 100 + p);
+            (void)make_changed_codes(sizes[s], shares[p], s * 100 + p);
             all = XXH3_64bits_withSeed(message, bt_flip_encode(message, from, to, sizes[s]), all);
         }
     assert_int_equal(all, 0xe15e682e258dcc);
     /* All of 32 fields changed: gaps would be longer than fields. */
     assert_int_equal(bt_flip_encode(message, zeros, ones, 8), 8 + BT_FLIPS_HEAD);
     assert_memory_equal(message + BT_FLIPS_HEAD, ones, 8);
-    /* One of 32 changed: the parameter, a gap of 4 bits and more, and one bit for the new value. */
+    /* One of 32 fields changed: the parameter, a gap of at least 4 bits, and one bit for the new value. */
     unsigned char one[8] = {0, 0, 0, 0x10};
     assert_int_equal(bt_flip_encode(message, zeros, one, 8), BT_FLIPS_HEAD + 2);
     static const unsigned char body[] = {4, 0x1c};
@@ -105,7 +105,7 @@ static void messages_are_the_same_bytes(void **state) {
 static void damage_is_refused(void **state) {
     (void)state;
     for (size_t p = 0; p < sizeof shares / sizeof *shares; p++) {
-        (void)make(4096, shares[p], 11);
+        (void)make_changed_codes(4096, shares[p], 11);
         size_t n = bt_flip_encode(message, from, to, 4096);
         memcpy(got, from, sizeof got);
         for (uint64_t i = 0; i < 500; i++) {

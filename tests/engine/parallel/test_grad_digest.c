@@ -1,5 +1,5 @@
-/* test_grad_digest.c - the digest of gradients compared with its definition, bit by bit, for any array,
- * whole or in pieces, in any order. */
+/* test_grad_digest.c - the digest of gradients equals its definition, bit by bit, for any array, whole or in pieces, in
+ * any order. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,13 +31,13 @@ static bt_grad_digest by_definition(const float *v, size_t n) {
     return d;
 }
 
-static void same(bt_grad_digest got, bt_grad_digest want, size_t n) {
+static void check_same_digest(bt_grad_digest got, bt_grad_digest want, size_t n) {
     if (got.sum != want.sum || got.largest != want.largest)
         fail_msg("%zu: sum %x, not %x; largest %x, not %x", n, got.sum, want.sum, got.largest,
                  want.largest);
 }
 
-static void it_is_the_definition(void **state) {
+static void the_digest_equals_its_definition(void **state) {
     static const size_t sizes[] = {0, 1, 2, 65535, 65536, 65537, 131072, MOST - 1, MOST};
     (void)state;
     bt_rng_normal(x, MOST, 0, 1, 5, 1);
@@ -45,17 +45,17 @@ static void it_is_the_definition(void **state) {
         const size_t n = sizes[s];
         bt_grad_digest whole = {0}, pieces = {0};
         bt_grad_digest_add(&whole, x, n);
-        same(whole, by_definition(x, n), n);
+        check_same_digest(whole, by_definition(x, n), n);
         assert_true(bt_grad_digest_finite(&whole));
         for (size_t end = n, begin; end > 0; end = begin) {
             begin = end > 70001 ? end - 70001 : 0;
             bt_grad_digest_add(&pieces, x + begin, end - begin);
         }
-        same(pieces, whole, n);
+        check_same_digest(pieces, whole, n);
     }
 }
 
-/* Position and sign do not matter. */
+/* The digest changes with one element at any position and of either sign. */
 static void one_element_counts(void **state) {
     static const size_t places[] = {0, 1, 65535, 65536, 131071, 131072, MOST - 1};
     (void)state;
@@ -65,7 +65,7 @@ static void one_element_counts(void **state) {
             memset(x, 0, sizeof x);
             x[places[p]] = (float)sign * 3;
             bt_grad_digest_add(&d, x, MOST);
-            same(d, (bt_grad_digest){bits_of((float)sign * 3), bits_of(3)}, places[p]);
+            check_same_digest(d, (bt_grad_digest){bits_of((float)sign * 3), bits_of(3)}, places[p]);
         }
     }
 }
@@ -87,14 +87,14 @@ static void nonfinite_values_are_detected(void **state) {
         x[70000] = rows[i].v;
         bt_grad_digest_add(&d, x, MOST);
         assert_int_equal(bt_grad_digest_finite(&d), rows[i].finite);
-        bt_grad_digest_add(&d, x, 10); /* Later values do not hide it. */
+        bt_grad_digest_add(&d, x, 10); /* Later finite values do not hide it. */
         assert_int_equal(bt_grad_digest_finite(&d), rows[i].finite);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_the_definition),
+        cmocka_unit_test(the_digest_equals_its_definition),
         cmocka_unit_test(one_element_counts),
         cmocka_unit_test(nonfinite_values_are_detected),
     };

@@ -1,5 +1,5 @@
-/* test_host_memory.c - shared memory of the ranks of a host, with messages defined here: another rank maps
- * only the file that the first one created, whatever is at its path, and either all ranks have it or none. */
+/* test_host_memory.c - shared memory of the ranks on a host, with simulated messages: every rank maps the file that the
+ * first rank created, even if another file has its path, and either all ranks have the memory or none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ int MPI_Allreduce(const void *mine, void *all, int n, MPI_Datatype type, MPI_Op 
     return MPI_SUCCESS;
 }
 
-static bt_host_memory create(int rank) {
+static bt_host_memory create_memory(int rank) {
     bt_err err = BT_ERR_INIT;
     bt_host_memory m = {NULL, 7};
     comm.rank = rank;
@@ -69,7 +69,7 @@ static bt_host_memory create(int rank) {
     return m;
 }
 
-/* Creates a file of this size that ends with this token, at the path in the ticket. */
+/* Creates a file of this size that ends with this token, at the path in the message. */
 static void put_file(size_t bytes, uint64_t token, uint64_t told) {
     const int fd = memfd_create("bitrain-test", MFD_CLOEXEC);
     assert_true(fd > 0);
@@ -89,7 +89,7 @@ static int init(void **state) {
 
 static void the_first_rank_makes_zeros(void **state) {
     (void)state;
-    bt_host_memory m = create(0);
+    bt_host_memory m = create_memory(0);
     assert_non_null(m.at);
     assert_int_equal(m.bytes, BYTES);
     for (int i = 0; i < ASKED; i++) assert_int_equal(m.at[i], 0);
@@ -100,10 +100,10 @@ static void the_first_rank_makes_zeros(void **state) {
     assert_null(m.at);
     bt_host_memory_release(&m);
     others_have = false;
-    assert_null(create(0).at);
+    assert_null(create_memory(0).at);
     others_have = true;
     on_host = 1; /* A host with a single rank creates no file. */
-    assert_null(create(0).at);
+    assert_null(create_memory(0).at);
     assert_int_equal(sent.token, 0);
 }
 
@@ -115,16 +115,16 @@ static void another_rank_maps_only_this_file(void **state) {
         bool taken;
     } rows[] = {{BYTES, 5, 5, true},
                 {BYTES, 5, 6, false}, /* a file of another job */
-                {BYTES, 0, 0, false}, /* The first rank has none. */
+                {BYTES, 0, 0, false}, /* the first rank has none */
                 {BYTES - PAGE, 5, 5, false},
                 {BYTES + PAGE, 5, 5, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         put_file(rows[i].bytes, rows[i].token, rows[i].told);
-        bt_host_memory m = create(1);
+        bt_host_memory m = create_memory(1);
         if ((m.at != NULL) != rows[i].taken) fail_msg("row %zu", i);
         if (m.at) {
             assert_memory_equal(m.at, "abc", 3);
-            m.at[ASKED - 1] = 'x'; /* Writes are visible to the peers. */
+            m.at[ASKED - 1] = 'x'; /* Writes are visible to the other ranks. */
             char seen = 0;
             assert_int_equal(pread((int)sent.fd, &seen, 1, ASKED - 1), 1);
             assert_int_equal(seen, 'x');
@@ -132,13 +132,13 @@ static void another_rank_maps_only_this_file(void **state) {
         bt_host_memory_release(&m);
         close((int)sent.fd);
     }
-    assert_null(create(1).at); /* The file was removed. */
+    assert_null(create_memory(1).at); /* The file was removed. */
     put_file(BYTES, 5, 5);
     others_have = false;
-    assert_null(create(1).at);
+    assert_null(create_memory(1).at);
     others_have = true;
     on_host = 1;
-    assert_null(create(1).at);
+    assert_null(create_memory(1).at);
     close((int)sent.fd);
 }
 

@@ -1,4 +1,4 @@
-/* The model of a link from two rounds of messages, and measurements that give no model. */
+/* Latency and rate of a link from two rounds of messages, and measurements that give no such model. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ static void two_rounds_make_a_model(void **state) {
     assert_true(fabs(bt_link_s(&l, 2, 1e6) - 1.04e-3) < 1e-8);
 }
 
-/* Other load on the machine: a small round took as long as a large one, or longer. */
+/* On a busy machine a small round took as long as a large one, or longer. */
 static void a_busy_machine_gives_no_model(void **state) {
     static const double rounds[][2] = {{16e-3, 16e-3}, {16e-3, 9e-3}, {16e-3, 16.1e-3}, {0, 1e-7}};
     (void)state;
@@ -49,7 +49,7 @@ static void a_round_has_its_bounds(void **state) {
         assert_int_equal(bt_link_bytes_each(rows[i].bytes, rows[i].ranks), rows[i].each);
 }
 
-/* at the bounds of a rate: 1e12 bytes a second, two per cent longer */
+/* The rate is at most 1e12 bytes per second, and a large round takes at least two per cent longer. */
 static void bounds_of_a_model(void **state) {
     (void)state;
     assert_true(bt_link_of(0, 1e-6, 0, 1e6).bytes_per_s == 1e6 / 1e-6);

@@ -1,5 +1,4 @@
-/* Mesh arithmetic: the formula of mesh.h over many shapes in both directions; error messages contain the
- * numbers. */
+/* Mesh of ranks: the formula of mesh.h in both directions over many shapes; error messages contain the numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -86,7 +85,7 @@ static void an_axis_has_at_least_one_rank(void **state) {
             bt_mesh_shape s = {1, 1, 1, 1};
             int *const sizes[] = {&s.pp, &s.dp_shard, &s.tp, &s.dp_replicate};
             *sizes[axis] = n;
-            /* 0 replicas means as many as fit. */
+            /* 0 replicas: as many as fit */
             const bool good = n == 1 || (axis == 3 && n == 0);
             assert_int_equal(bt_mesh_resolve(&s, 1, &err), good ? BT_OK : BT_ARG);
             if (!good)
@@ -116,7 +115,7 @@ static void one_process_makes_a_mesh_without_mpi(void **state) {
     bt_comm_finalize();
 }
 
-/* 2 replicas of 2 shards with 2 tensor-parallel ranks each; the first host has the given number of ranks. */
+/* A mesh of 2 replicas of 2 shards with 2 tensor-parallel ranks each; the first host has the given number of ranks. */
 static void ranks_with_equal_state(void **state) {
     (void)state;
     const bt_mesh_shape s = {.pp = 1, .dp_replicate = 2, .dp_shard = 2, .tp = 2};
@@ -142,7 +141,7 @@ static void ranks_with_equal_state(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
 }
 
-/* 2 replicas of 2 shards with 2 tensor-parallel ranks each */
+/* A mesh of 2 replicas of 2 shards with 2 tensor-parallel ranks each. */
 static void state_on_the_first_host(void **state) {
     (void)state;
     const bt_mesh_shape s = {.pp = 1, .dp_replicate = 2, .dp_shard = 2, .tp = 2},
@@ -167,7 +166,7 @@ static void state_on_the_first_host(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
 }
 
-/* the plan of a job that has not been started */
+/* The plan of a job that has not been started. */
 static void hosts_that_are_expected(void **state) {
     (void)state;
     static const int slots[] = {3, 1, 2};

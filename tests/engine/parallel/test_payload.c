@@ -1,6 +1,6 @@
-/* Payloads of sealed codecs, divided at tensors, with plain ones and padding: for any range, each tensor
- * decodes as if encoded alone, and residuals are stored at its elements. A payload with one wrong bit or one
- * byte less is refused before anything is added. */
+/* Payloads with checksums, divided at tensors, some of them not encoded, with padding: for any range, each tensor
+ * decodes as if encoded alone, and residuals are stored at its elements. A payload with one wrong bit or one byte less
+ * is refused before anything is added. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 enum { N = 4096 };
 
-/* There is padding before, between and behind them; one has a single element */
+/* There is padding before, between and after the tensors; one has a single element. */
 static const bt_payload_tensor tensors[] = {
     {{16, 700}, false}, {{704, 720}, true},   {{720, 721}, false},
     {{736, 739}, true}, {{752, 3000}, false}, {{3008, 4001}, false},
@@ -30,10 +30,10 @@ enum { N_STRETCHES = sizeof stretches / sizeof *stretches };
 static float x[N], owed[N], alone_owed[N], y[N], want[N], sum[N];
 static unsigned char payload[8 * N], alone[8 * N];
 
-static void fill(void) {
+static void fill_gradients(void) {
     bt_rng_normal(x, N, 0, 1, 3, 1);
     bt_rng_normal(owed, N, 0, 1e-2f, 3, 2);
-    for (size_t i = 0; i < N; i++) { /* Padding is zero and has no residual. */
+    for (size_t i = 0; i < N; i++) { /* padding is zero and has no residual */
         bool in = false;
         for (size_t k = 0; k < N_TENSORS; k++)
             in |= i >= tensors[k].range.begin && i < tensors[k].range.end;
@@ -71,7 +71,7 @@ static void every_range_decodes_by_tensor(void **state) {
         for (size_t k = 0; k < N_STRETCHES && c->sealed; k++) {
             bt_range r = stretches[k];
             size_t n = r.end - r.begin;
-            fill();
+            fill_gradients();
             size_t bytes = bt_payload_encode(&form, payload, x + r.begin, r, owed),
                    wanted = by_tensors(c, r);
             assert_int_equal(bytes, wanted + 8);
@@ -92,7 +92,7 @@ static void one_tensor_by_default(void **state) {
     (void)state;
     const bt_codec *c = bt_codec_at(BT_CODEC_INT8);
     const bt_payload_form form = {c, NULL, 0};
-    fill();
+    fill_gradients();
     size_t n = c->encode(alone, x + 7, 1000, alone_owed + 7);
     assert_int_equal(bt_payload_encode(&form, payload, x + 7, (bt_range){7, 1007}, owed), n + 8);
     assert_memory_equal(payload + 8, alone, n);
@@ -105,7 +105,7 @@ static void a_damaged_payload_is_refused(void **state) {
         const bt_payload_form form = {c, tensors, N_TENSORS};
         const bt_range r = {690, 1300};
         if (!c->sealed) continue;
-        fill();
+        fill_gradients();
         size_t bytes = bt_payload_encode(&form, payload, x + r.begin, r, owed);
         memcpy(sum, x, sizeof sum);
         for (uint64_t i = 0; i < 2000; i++) {
@@ -125,9 +125,9 @@ static void a_damaged_payload_is_refused(void **state) {
     }
 }
 
-/* Payloads with a valid seal that no encoder produces are refused if any tensor is invalid; adding and
- * decoding agree. */
-static void sealed_garbage_is_refused_by_tensor(void **state) {
+/* Payloads with a valid checksum that no encoder produces are refused if any tensor is invalid; adding and decoding
+ * agree. */
+static void invalid_tensors_with_a_valid_checksum_are_refused(void **state) {
     (void)state;
     const bt_range r = {16, 3700};
     int good = 0, bad = 0;
@@ -135,7 +135,7 @@ static void sealed_garbage_is_refused_by_tensor(void **state) {
         const bt_codec *c = bt_codec_at((bt_codec_id)id);
         const bt_payload_form form = {c, tensors, N_TENSORS};
         if (!c->state_bytes) continue;
-        fill();
+        fill_gradients();
         const size_t bytes = bt_payload_encode(&form, payload, x + r.begin, r, owed);
         for (size_t i = 0; i < 400; i++) {
             /* changes a byte of any tensor, with unchanged payloads in between */
@@ -171,7 +171,7 @@ int main(void) {
         cmocka_unit_test(every_range_decodes_by_tensor),
         cmocka_unit_test(one_tensor_by_default),
         cmocka_unit_test(a_damaged_payload_is_refused),
-        cmocka_unit_test(sealed_garbage_is_refused_by_tensor),
+        cmocka_unit_test(invalid_tensors_with_a_valid_checksum_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

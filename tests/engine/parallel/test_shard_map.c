@@ -1,6 +1,5 @@
-/* test_shard_map.c - stripes and pieces: some sizes computed by hand, and for many sizes the guarantees of
- * shard_map.h: pieces are consecutive and disjoint, begin at blocks of sums, and in large models at huge
- * pages. */
+/* test_shard_map.c - stripes and pieces of ZeRO shards: some sizes computed by hand, and for many sizes the guarantees
+ * of shard_map.h: pieces are consecutive and disjoint, begin at blocks of sums, and in large models at huge pages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +13,7 @@
 
 enum { B = BT_SUM_BLOCK, PAGE = BT_ARENA_PAGE / sizeof(float) }; /* elements */
 
-static void sizes_are_those_by_hand(void **state) {
+static void sizes_equal_those_computed_by_hand(void **state) {
     (void)state;
     static const struct {
         size_t total, stripe_bytes;
@@ -23,7 +22,7 @@ static void sizes_are_those_by_hand(void **state) {
     } rows[] = {
         {0, 4 * B, 1, 4, 0, 0, 0},
         {0, 4 * B, 1, 1, 0, 0, 0},
-        {12345, 4 * B, 1, 1, 12345, 12345, 1}, /* no shards: one piece with everything */
+        {12345, 4 * B, 1, 1, 12345, 12345, 1}, /* one piece with everything */
         {12345, 4 * B, 8, 1, 12345, 12345, 1},
         {1, 4 * B, 1, 4, 4 * B, B, 1},
         {4 * B, 4, 1, 4, 4 * B, B, 1},
@@ -48,7 +47,7 @@ static void sizes_are_those_by_hand(void **state) {
     }
 }
 
-static void pieces_are_all_and_apart(void **state) {
+static void pieces_are_complete_and_disjoint(void **state) {
     (void)state;
     static const size_t totals[] = {1,
                                     B - 1,
@@ -82,7 +81,7 @@ static void pieces_are_all_and_apart(void **state) {
                         assert_int_equal(bt_shards_elems(&s, d), each[d]);
                     if (shard == 1) continue;
                     assert_int_equal(s.piece % ((size_t)B * (size_t)replicate), 0);
-                    /* The last stripe is not empty, and pages are used where they pay. */
+                    /* The last stripe is not empty, and stripes are aligned to pages if they are long enough. */
                     assert_true((s.n_stripes - 1) * s.stripe < totals[t]);
                     assert_int_equal(bt_shards_ragged(&s), s.piece % PAGE != 0);
                     if (bytes[k] >= BT_ARENA_PAGE && shard <= 16 &&
@@ -119,7 +118,7 @@ static void stripes_of_a_range_overlap_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(stripes_of_a_range_overlap_it),
-                                       cmocka_unit_test(sizes_are_those_by_hand),
-                                       cmocka_unit_test(pieces_are_all_and_apart)};
+                                       cmocka_unit_test(sizes_equal_those_computed_by_hand),
+                                       cmocka_unit_test(pieces_are_complete_and_disjoint)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

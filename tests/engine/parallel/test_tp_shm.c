@@ -1,7 +1,7 @@
-/* test_tp_shm.c - a tensor-parallel group over shared memory, with forked processes: results of each
- * exchange on each rank, order of sums, counters and times, sleeping and waking, and a group that cannot be
- * created. Clock, futexes and MPI are defined here: each clock read advances time by a microsecond, and a
- * sleeping process sleeps until it is woken. */
+/* test_tp_shm.c - a tensor-parallel group in shared memory, with forked processes as ranks: results of each exchange on
+ * each rank, order of sums, counters and times, sleeping and waking, and a group that cannot be created. The test
+ * replaces the clock, futexes and MPI: each clock read advances time by a microsecond, and a sleeping process sleeps
+ * until it is woken. */
 #include <dlfcn.h>
 #include <linux/futex.h>
 #include <setjmp.h>
@@ -51,7 +51,7 @@ static struct {
     size_t bytes; /* bytes of the group's memory */
 } world;
 
-/* for processes of a group: a failure ends the process */
+/* Ends a process of the group if the condition fails. */
 #define CHECK(x) \
     do { \
         if (!(x)) { \
@@ -112,9 +112,7 @@ int MPI_Allreduce(const void *x, void *y, int n, MPI_Datatype type, MPI_Op op, M
     return MPI_SUCCESS;
 }
 
-/* ---- processes ------------------------------------------------------------------------------- */
-
-/* Runs `run` on each rank of a group of n; a timeout ends a deadlock, as a failure does. */
+/* Calls `run` on each of n ranks; a failure or a timeout, which ends a deadlock, fails the test. */
 static void with_group(int n, void (*run)(void)) {
     enum { DEADLOCK_S = 20 };
     pid_t pids[RANKS_MOST];
@@ -146,17 +144,17 @@ static void with_group(int n, void (*run)(void)) {
 }
 
 static float numbers[RANKS_MOST][MOST_ROWS * 1000 + 4000];
-static float value(size_t i, int of) { return numbers[of][i]; }
+static float value_of_rank_and_row(size_t i, int of) { return numbers[of][i]; }
 static float tree_sum(size_t i, int first, int many) {
     int left = 1;
-    if (many == 1) return value(i, first);
+    if (many == 1) return value_of_rank_and_row(i, first);
     while (2 * left < many) left *= 2;
     return tree_sum(i, first, left) + tree_sum(i, first + left, many - left);
 }
 
-/* Checks the counters of one exchange of a kind since the last call: bytes sent, and meetings; time passes
- * only outside of them. */
-static void counted(bt_coll kind, uint64_t before, uint64_t bytes, int meetings) {
+/* Checks the counters of one exchange of a kind since the last call: bytes sent, and number of meetings of the ranks;
+ * time passes only outside meetings. */
+static void check_exchange_counters(bt_coll kind, uint64_t before, uint64_t bytes, int meetings) {
     CHECK(bt_comm_bytes_wire() - before == bytes);
     const bt_traffic *x = bt_traffic_get(kind, BT_AXIS_TP);
     CHECK(x->calls == 1 && x->bytes_wire == (int64_t)bytes && x->bytes_logical == (int64_t)bytes);
@@ -174,7 +172,7 @@ enum { N_ROWS = sizeof row_counts / sizeof *row_counts };
 
 static size_t first_row(size_t rows, int of) { return rows * (size_t)of / (size_t)size; }
 
-static void gather(void) {
+static void run_gathers(void) {
     static unsigned char a[MOST_ROWS * 5];
     static float c[MOST_ROWS * COLS], w[MOST_ROWS * 1000];
     for (size_t k = 0; k < N_ROWS; k++)
@@ -187,23 +185,26 @@ static void gather(void) {
             memset(c, 0, sizeof c);
             for (size_t i = first * 5; i < end * 5; i++) a[i] = (unsigned char)(i + more);
             for (size_t i = first * COLS; i < end * COLS; i++)
-                t->common[i] = c[i] = value(i + more, rank);
+                t->common[i] = c[i] = value_of_rank_and_row(i + more, rank);
             t->all_gather_rows(t, (const bt_tp_rows[]){{a, 5}, {c, COLS * 4}}, 2, rows);
-            counted(BT_COLL_ALL_GATHER, before, (uint64_t)(size - 1) * own * (5 + COLS * 4), 1);
+            check_exchange_counters(BT_COLL_ALL_GATHER, before,
+                                    (uint64_t)(size - 1) * own * (5 + COLS * 4), 1);
             before = bt_comm_bytes_wire();
             t->all_gather_rows(t, &(bt_tp_rows){t->common, COLS * 4}, 1, rows);
-            counted(BT_COLL_ALL_GATHER, before, (uint64_t)(size - 1) * own * COLS * 4, 1);
+            check_exchange_counters(BT_COLL_ALL_GATHER, before,
+                                    (uint64_t)(size - 1) * own * COLS * 4, 1);
             for (int r = 0; r < size; r++)
                 for (size_t i = first_row(rows, r) * COLS; i < first_row(rows, r + 1) * COLS; i++)
-                    CHECK(c[i] == value(i + more, r) && t->common[i] == c[i]);
+                    CHECK(c[i] == value_of_rank_and_row(i + more, r) && t->common[i] == c[i]);
             for (size_t i = 0; i < rows * 5; i++) CHECK(a[i] == (unsigned char)(i + more));
-            /* Nothing is written behind the rows. */
+            /* Nothing is written after the rows. */
             for (size_t i = rows * COLS; i < MOST_ROWS * COLS; i++) CHECK(c[i] == 0);
-            /* Rows of `common` are free for reuse after the next meeting. */
+            /* The rows of `common` may be used again after the next meeting. */
             before = bt_comm_bytes_wire();
             int all[RANKS_MOST], mine = rank * 3 + again;
             t->all_gather(t, &mine, all, sizeof mine);
-            counted(BT_COLL_ALL_GATHER, before, (uint64_t)(size - 1) * sizeof mine, 1);
+            check_exchange_counters(BT_COLL_ALL_GATHER, before, (uint64_t)(size - 1) * sizeof mine,
+                                    1);
             for (int r = 0; r < size; r++) CHECK(all[r] == r * 3 + again);
         }
     /* Rows longer than an outbox need several meetings. */
@@ -214,14 +215,14 @@ static void gather(void) {
         const size_t n = first_row(MOST_ROWS, r + 1) - first_row(MOST_ROWS, r);
         if (n > longest) longest = n;
     }
-    for (size_t i = first * 1000; i < end * 1000; i++) w[i] = value(i, rank);
+    for (size_t i = first * 1000; i < end * 1000; i++) w[i] = value_of_rank_and_row(i, rank);
     const uint64_t before = bt_comm_bytes_wire();
     t->all_gather_rows(t, &(bt_tp_rows){w, 4000}, 1, MOST_ROWS);
-    counted(BT_COLL_ALL_GATHER, before, (uint64_t)(size - 1) * (end - first) * 4000,
-            (int)((longest * 4000 + BOX - 1) / BOX));
+    check_exchange_counters(BT_COLL_ALL_GATHER, before, (uint64_t)(size - 1) * (end - first) * 4000,
+                            (int)((longest * 4000 + BOX - 1) / BOX));
     for (int r = 0; r < size; r++)
         for (size_t i = first_row(MOST_ROWS, r) * 1000; i < first_row(MOST_ROWS, r + 1) * 1000; i++)
-            CHECK(w[i] == value(i, r));
+            CHECK(w[i] == value_of_rank_and_row(i, r));
 }
 
 static void reduce_scatter(void) {
@@ -229,11 +230,12 @@ static void reduce_scatter(void) {
         const size_t rows = row_counts[k / 2], first = first_row(rows, rank) * COLS,
                      end = first_row(rows, rank + 1) * COLS;
         const uint64_t before = bt_comm_bytes_wire();
-        for (size_t i = 0; i < rows * COLS; i++) t->partial[i] = value(i + k, rank);
+        for (size_t i = 0; i < rows * COLS; i++) t->partial[i] = value_of_rank_and_row(i + k, rank);
         t->reduce_scatter_rows(t, rows, COLS);
-        counted(BT_COLL_REDUCE_SCATTER, before, (rows * COLS - (end - first)) * 4, 1);
+        check_exchange_counters(BT_COLL_REDUCE_SCATTER, before, (rows * COLS - (end - first)) * 4,
+                                1);
         for (size_t i = first; i < end; i++) CHECK(t->partial[i] == tree_sum(i + k, 0, size));
-        int all[RANKS_MOST]; /* `partial` may be overwritten after the exchange. */
+        int all[RANKS_MOST]; /* `partial` may be overwritten after the exchange */
         t->all_gather(t, &rank, all, sizeof rank);
         bt_traffic_reset();
         (void)bt_tp_group_take_busy_ns(t);
@@ -248,29 +250,29 @@ static void all_reduce(void) {
             if (size % group) continue;
             const size_t n = lengths[k];
             const uint64_t before = bt_comm_bytes_wire();
-            for (size_t i = 0; i < LONG; i++) x[i] = value(i + k, rank);
+            for (size_t i = 0; i < LONG; i++) x[i] = value_of_rank_and_row(i + k, rank);
             t->all_reduce(t, x, n, group);
-            counted(BT_COLL_ALL_REDUCE, before, 2 * (uint64_t)(group - 1) * n * 4 / (uint64_t)group,
-                    (int)((n * 4 + BOX - 1) / BOX));
+            check_exchange_counters(BT_COLL_ALL_REDUCE, before,
+                                    2 * (uint64_t)(group - 1) * n * 4 / (uint64_t)group,
+                                    (int)((n * 4 + BOX - 1) / BOX));
             for (size_t i = 0; i < n; i++)
                 CHECK(x[i] == tree_sum(i + k, rank / group * group, group));
-            for (size_t i = n; i < LONG; i += 777) CHECK(x[i] == value(i + k, rank));
+            for (size_t i = n; i < LONG; i += 777)
+                CHECK(x[i] == value_of_rank_and_row(i + k, rank));
         }
 }
 
 static void each_exchange_has_the_documented_result(void **state) {
     (void)state;
     for (int n = 2; n <= RANKS_MOST; n++) {
-        with_group(n, gather);
+        with_group(n, run_gathers);
         with_group(n, reduce_scatter);
         with_group(n, all_reduce);
     }
 }
 
-/* ---- a late rank ------------------------------------------------------------------------------ */
-
-/* The late rank arrives when all peers are asleep, wakes them, and does not sleep itself. */
-static void late(void) {
+/* The late rank arrives when all other ranks are asleep, wakes them, and does not sleep itself. */
+static void run_with_a_late_rank(void) {
     int all[RANKS_MOST];
     for (int k = 0; k < 3 * size; k++) {
         if (k % size == rank) {
@@ -293,15 +295,13 @@ static void late(void) {
 static void ranks_sleep_until_the_late_one_arrives(void **state) {
     (void)state;
     for (int n = 2; n <= 4; n++) {
-        with_group(n, late);
+        with_group(n, run_with_a_late_rank);
         assert_true(shared->slept >= 3 * n * (n - 1));
         assert_int_equal(shared->asleep, 0);
     }
 }
 
-/* ---- create ------------------------------------------------------------------------------------- */
-
-static size_t paged(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+static size_t rounded_to_pages(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 static void a_group_uses_its_planned_bytes(void **state) {
     (void)state;
@@ -311,13 +311,15 @@ static void a_group_uses_its_planned_bytes(void **state) {
     } rows[] = {{2, 64, 24},   {3, 1, 1},    {4, 1000, 1000},
                 {5, 7, 70000}, {40, 16, 16}, {8, 100000, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const size_t n = (size_t)rows[i].size, matrix = paged(rows[i].rows * rows[i].cols * 4);
+        const size_t n = (size_t)rows[i].size,
+                     matrix = rounded_to_pages(rows[i].rows * rows[i].cols * 4);
         /* own rows and a number for each, or the statistics of a row over the whole matrix */
         size_t own = (rows[i].rows + n - 1) / n * (rows[i].cols + 1) * 4,
-               stats = rows[i].rows * sizeof(bt_row_stat), box = paged(own > stats ? own : stats);
+               stats = rows[i].rows * sizeof(bt_row_stat),
+               box = rounded_to_pages(own > stats ? own : stats);
         if (box < BOX) box = BOX;
         assert_int_equal(bt_tp_group_shm_bytes(rows[i].size, rows[i].rows, rows[i].cols),
-                         paged(n * 128) + matrix + n * (matrix + 2 * box));
+                         rounded_to_pages(n * 128) + matrix + n * (matrix + 2 * box));
     }
 }
 

@@ -1,5 +1,5 @@
-/* test_traffic.c - costs of exchanges are summed by kind and axis and, up to a limit, by sender, and reset
- * when they are read; exchanges in progress are counted for other threads. */
+/* test_traffic.c - costs of exchanges are summed by kind, by axis and, up to a limit, by sender, and reset when they
+ * are read; exchanges in progress are counted for other threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,6 @@ static void exchanges_add_up_by_kind_and_axis(void **state) {
             assert_memory_equal(bt_traffic_get((bt_coll)c, (bt_axis)a), &none, sizeof none);
 }
 
-/* Names in the record are unique. */
 static void names_are_those_of_the_record(void **state) {
     (void)state;
     assert_string_equal(bt_axis_name(BT_AXIS_DP), "dp");
@@ -64,12 +63,12 @@ static void messages_are_counted_by_sender(void **state) {
         assert_memory_equal(bt_pair_get(from), &none, sizeof none);
 }
 
-/* All of its time is exposed; its bytes are those counted during the call. */
+/* The whole time of a blocking exchange is exposed; its bytes are those counted during the call. */
 static void a_blocking_exchange_is_measured(void **state) {
     (void)state;
     _Atomic int64_t begun = 7;
     bt_traffic_reset();
-    bt_traffic_next(); /* No thread reads the counters. */
+    bt_traffic_next(); /* Only this thread reads the counters. */
     bt_traffic_count_in(&begun);
     bt_comm_count(1000, 2000);
     const int64_t around_ns = bt_now_ns();
@@ -90,7 +89,7 @@ static void a_blocking_exchange_is_measured(void **state) {
     assert_int_equal(begun, 9);
 }
 
-/* Waiting inside an exchange is no time in flight; exchanges of an evaluation belong to no step. */
+/* Waiting inside an exchange does not count as time in flight; exchanges of an evaluation belong to no step. */
 static void waits_and_evaluations_are_no_exchange_of_a_step(void **state) {
     (void)state;
     static const bt_traffic none;

@@ -17,21 +17,21 @@ enum { N = 37, MAX_UNITS = 24 };
 
 static float leaves[MAX_UNITS][N];
 
-static void add(float *into, const float *x, size_t n) {
+static void add_leaf(float *into, const float *x, size_t n) {
     for (size_t i = 0; i < n; i++) into[i] += x[i];
 }
 
-/* the definition, directly from the drawing in tree_sum.h */
-static void tree(float *out, int64_t first, int64_t width, int64_t units) {
+/* Computes the definition in tree_sum.h. */
+static void sum_by_definition(float *out, int64_t first, int64_t width, int64_t units) {
     if (width == 1) {
         memcpy(out, leaves[first], sizeof leaves[0]);
         return;
     }
-    tree(out, first, width / 2, units);
+    sum_by_definition(out, first, width / 2, units);
     if (first + width / 2 >= units) return;
     float right[N];
-    tree(right, first + width / 2, width / 2, units);
-    add(out, right, N);
+    sum_by_definition(right, first + width / 2, width / 2, units);
+    add_leaf(out, right, N);
 }
 
 static void any_cut_gives_the_same_bits(void **state) {
@@ -41,27 +41,27 @@ static void any_cut_gives_the_same_bits(void **state) {
         float want[N];
         int64_t width = 1;
         while (width < units) width *= 2;
-        tree(want, 0, width, units);
+        sum_by_definition(want, 0, width, units);
         for (int64_t ranks = 1; ranks <= units && ranks <= 9; ranks++) {
             static float work[MAX_UNITS][N];
             memcpy(work, leaves, sizeof work);
             bt_tree_sum all = {.n = 0};
-            /* Each rank adds its own units, then its nodes are combined with those of its peers. */
+            /* Each rank adds its own units; then its nodes are combined with those of the other ranks. */
             for (int64_t r = 0; r < ranks; r++) {
                 bt_tree_sum mine = {.n = 0};
                 int64_t a = units * r / ranks, b = units * (r + 1) / ranks;
                 for (int64_t u = a; u < b; u++)
                     bt_tree_sum_push(&mine, (bt_node){u, 0, work[u]}, u == b - 1 ? work[u] : NULL,
-                                     N, add);
+                                     N, add_leaf);
                 bt_tree_sum shape = bt_tree_sum_shape(a, b - a);
                 assert_int_equal(shape.n, mine.n);
                 for (size_t i = 0; i < mine.n; i++) {
                     assert_int_equal(shape.at[i].index, mine.at[i].index);
                     assert_int_equal(shape.at[i].level, mine.at[i].level);
-                    bt_tree_sum_push(&all, mine.at[i], NULL, N, add);
+                    bt_tree_sum_push(&all, mine.at[i], NULL, N, add_leaf);
                 }
             }
-            assert_memory_equal(bt_tree_sum_root(&all, NULL, N, add), want, sizeof want);
+            assert_memory_equal(bt_tree_sum_root(&all, NULL, N, add_leaf), want, sizeof want);
         }
     }
 }
@@ -71,10 +71,11 @@ static void the_kept_array_receives_the_sum(void **state) {
     static float work[7][N];
     memcpy(work, leaves, sizeof work);
     bt_tree_sum f = {.n = 0};
-    for (int u = 0; u < 7; u++) bt_tree_sum_push(&f, (bt_node){u, 0, work[u]}, work[6], N, add);
-    assert_ptr_equal(bt_tree_sum_root(&f, work[6], N, add), work[6]);
+    for (int u = 0; u < 7; u++)
+        bt_tree_sum_push(&f, (bt_node){u, 0, work[u]}, work[6], N, add_leaf);
+    assert_ptr_equal(bt_tree_sum_root(&f, work[6], N, add_leaf), work[6]);
     f.n = 0;
-    assert_null(bt_tree_sum_root(&f, NULL, N, add));
+    assert_null(bt_tree_sum_root(&f, NULL, N, add_leaf));
 }
 
 static void shards_cover_the_array_once(void **state) {

@@ -1,5 +1,5 @@
-/* test_unit_accumulator.c - the units of a rank, accumulated in turn through one array of gradients, give
- * the sums of the fixed tree, for any first unit and any order of the last unit's ranges. */
+/* test_unit_accumulator.c - the units of a rank, whose gradients are computed one after the other in one array, are
+ * accumulated to the sums of the fixed addition tree, for any first unit and any order of the last unit's ranges. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,15 +20,15 @@ enum { N = 41, MOST_UNITS = 13, MOST_FIRST = 9 };
 /* leaves: of the trees; given: gradients of units, which differ from their leaves if units are rounded */
 static float leaves[MOST_FIRST + MOST_UNITS][N], given[MOST_FIRST + MOST_UNITS][N];
 
-/* the drawing in tree_sum.h, for a node whose units are all present */
-static void tree(float out[N], int64_t index, int level) {
+/* Computes a node of the tree in tree_sum.h whose units are all present. */
+static void node_by_definition(float out[N], int64_t index, int level) {
     if (level == 0) {
         memcpy(out, leaves[index], sizeof leaves[0]);
         return;
     }
     float right[N];
-    tree(out, 2 * index, level - 1);
-    tree(right, 2 * index + 1, level - 1);
+    node_by_definition(out, 2 * index, level - 1);
+    node_by_definition(right, 2 * index + 1, level - 1);
     for (int i = 0; i < N; i++) out[i] += right[i];
 }
 
@@ -36,8 +36,8 @@ static void is_zero(const float *x) {
     for (int i = 0; i < N; i++) assert_true(x[i] == 0);
 }
 
-/* A backward pass adds to its destination, which must therefore be zero. */
-static void backward(float *into, int64_t unit, bt_range r) {
+/* Adds a unit's gradients to their destination, as a backward pass does; the destination must be zero before. */
+static void add_gradients(float *into, int64_t unit, bt_range r) {
     for (size_t i = r.begin; i < r.end; i++) into[i] += given[unit][i];
 }
 
@@ -49,33 +49,33 @@ static void nodes_are_the_trees(const bt_unit_accumulator *p, const float *grads
         float want[N];
         assert_int_equal(got.at[k].index, shape.at[k].index);
         assert_int_equal(got.at[k].level, shape.at[k].level);
-        tree(want, got.at[k].index, got.at[k].level);
+        node_by_definition(want, got.at[k].index, got.at[k].level);
         assert_memory_equal(got.at[k].x, want, sizeof want);
         for (size_t m = 0; m < k; m++) assert_ptr_not_equal(got.at[k].x, got.at[m].x);
     }
     assert_ptr_equal(got.at[got.n - 1].x, grads);
 }
 
-static void step(bt_unit_accumulator *p, float grads[N], int64_t first, int64_t count) {
+static void accumulate_step(bt_unit_accumulator *p, float grads[N], int64_t first, int64_t count) {
     bt_accumulator_begin(p);
     memset(grads, 0, N * sizeof *grads);
     for (int64_t u = 0; u + 1 < count; u++) {
         float *at = bt_accumulator_unit(p, 0);
         is_zero(at);
-        backward(at, first + u, (bt_range){0, N});
+        add_gradients(at, first + u, (bt_range){0, N});
         bt_accumulator_unit_done(p, 0);
         is_zero(grads);
     }
     assert_ptr_equal(bt_accumulator_unit(p, 0), grads);
     static const bt_range ranges[] = {{30, N}, {7, 30}, {7, 7}, {0, 7}};
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        backward(grads, first + count - 1, ranges[i]);
+        add_gradients(grads, first + count - 1, ranges[i]);
         bt_accumulator_range(p, ranges[i]);
     }
     nodes_are_the_trees(p, grads, first, count);
 }
 
-/* one tensor of one group with the quantum 1/16 */
+/* Makes the rounding of one tensor in one group with the quantum 1/16. */
 static void make_rounding(bt_unit_rounding *r) {
     bt_err err = BT_ERR_INIT;
     bt_rounding_tensor *t = calloc(1, sizeof *t);
@@ -86,7 +86,7 @@ static void make_rounding(bt_unit_rounding *r) {
     bt_rounding_begin(r, 3, 1);
 }
 
-/* r: NULL, or the rounding of units before they enter the tree */
+/* r: rounds the units before they enter the tree; may be NULL */
 static void make_leaves(bt_unit_rounding *r) {
     for (int u = 0; u < MOST_FIRST + MOST_UNITS; u++) {
         bt_rng_normal(given[u], N, 0, 1, 11, (uint64_t)u);
@@ -106,8 +106,8 @@ static void units_leave_the_sums_of_the_tree(void **state) {
             const bt_accumulator_cfg cfg = {
                 .grads = grads, .n = N, .first_unit = first, .n_units = count};
             assert_int_equal(bt_accumulator_create(&p, &cfg, &err), BT_OK);
-            step(p, grads, first, count);
-            step(p, grads, first, count); /* No state remains for the next step. */
+            accumulate_step(p, grads, first, count);
+            accumulate_step(p, grads, first, count); /* No state remains for the next step. */
             bt_accumulator_destroy(p);
         }
     }
@@ -129,7 +129,7 @@ static void units_are_rounded_before_they_are_added(void **state) {
             const bt_accumulator_cfg cfg = {
                 .grads = grads, .n = N, .first_unit = first, .n_units = count, .rounding = &r};
             assert_int_equal(bt_accumulator_create(&p, &cfg, &err), BT_OK);
-            step(p, grads, first, count);
+            accumulate_step(p, grads, first, count);
             bt_accumulator_destroy(p);
         }
     }
@@ -137,7 +137,7 @@ static void units_are_rounded_before_they_are_added(void **state) {
     make_leaves(NULL);
 }
 
-/* Two lanes, one some units behind the other, give the same sums in the same arrays. */
+/* If one of two lanes is some units behind the other, the sums are the same, in the same arrays. */
 static void lanes_may_finish_at_different_times(void **state) {
     (void)state;
     static const bt_range lanes[] = {{0, 11}, {11, N}};
@@ -159,12 +159,12 @@ static void lanes_may_finish_at_different_times(void **state) {
                 for (int lane = 0; lane < 2; lane++) {
                     const int64_t at = lane == 1 ? u : u - 2;
                     if (at < 0 || at >= count) continue;
-                    backward(bt_accumulator_unit(p, lane), first + at, lanes[lane]);
+                    add_gradients(bt_accumulator_unit(p, lane), first + at, lanes[lane]);
                     if (at < count - 1) bt_accumulator_unit_done(p, lane);
                 }
             }
             bt_accumulator_range(p, (bt_range){20, N});
-            bt_accumulator_range(p, (bt_range){5, 20}); /* completes both */
+            bt_accumulator_range(p, (bt_range){5, 20}); /* completes both lanes */
             bt_accumulator_range(p, (bt_range){0, 5});
             nodes_are_the_trees(p, grads, first, count);
             bt_accumulator_destroy(p);
@@ -172,7 +172,7 @@ static void lanes_may_finish_at_different_times(void **state) {
     }
 }
 
-/* There are as many arrays as nodes ever wait; the first few are counted by hand. */
+/* There are as many arrays as nodes that wait at the same time; the first few numbers are counted by hand. */
 static void memory_is_that_of_the_nodes_that_wait(void **state) {
     (void)state;
     static const struct {

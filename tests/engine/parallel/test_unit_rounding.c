@@ -1,5 +1,5 @@
-/* Stochastic rounding of units: equal to a plain loop, independent of the division into ranges or
- * tensor-parallel slices, unbiased; and quanta follow the largest gradient. */
+/* Stochastic rounding of the gradients of units: equal to a plain loop, independent of the division into ranges or
+ * tensor-parallel slices, unbiased; the rounding step (quantum) follows the largest gradient. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +15,9 @@
 
 enum { ROWS = 130, COLS = 72, GAP = 8, SMALL = 5, N = ROWS * COLS + GAP + SMALL };
 
-/* A matrix and a vector with padding between them; slice: columns [col0, col0 + cols) of the matrix. */
-static void make(bt_unit_rounding *r, size_t col0, size_t cols) {
+/* Makes the rounding of a matrix and a vector with padding between them; slice: columns [col0, col0 + cols) of the
+ * matrix. */
+static void make_slice_rounding(bt_unit_rounding *r, size_t col0, size_t cols) {
     bt_rounding_tensor *t = calloc(2, sizeof *t);
     bt_err err = BT_ERR_INIT;
     assert_non_null(t);
@@ -37,20 +38,21 @@ static void make(bt_unit_rounding *r, size_t col0, size_t cols) {
 static float first[N], x[N], y[N];
 
 /* rows of very different magnitudes */
-static void fill(float *to) {
+static void fill_rows(float *to) {
     bt_rng_normal(to, N, 0, 1, 9, 1);
     for (size_t i = 0; i < ROWS * COLS; i++) to[i] *= ldexpf(1, (int)(i / COLS) % 11 - 20);
     memset(to + ROWS * COLS, 0, GAP * sizeof *to);
 }
 
 /* Simulates a step whose largest gradients are those of `first`. */
-static void learn(bt_unit_rounding *r) {
+static void learn_quanta(bt_unit_rounding *r) {
     bt_err err = BT_ERR_INIT;
-    fill(first);
+    fill_rows(first);
     memcpy(x, first, sizeof x);
     bt_rounding_begin(r, 0, 1);
     bt_rounding_range(r, x, (bt_range){0, N}, 0);
-    assert_memory_equal(x, first, sizeof x); /* No group has had a gradient. */
+    assert_memory_equal(x, first,
+                        sizeof x); /* No group has had a gradient, so nothing is rounded. */
     assert_int_equal(bt_rounding_agree(r, bt_comm_world(), &err), BT_OK);
 }
 
@@ -67,9 +69,9 @@ static float quantum_of(size_t row) {
 static void values_are_those_of_a_plain_loop(void **state) {
     (void)state;
     bt_unit_rounding r;
-    make(&r, 0, COLS);
-    learn(&r);
-    fill(x);
+    make_slice_rounding(&r, 0, COLS);
+    learn_quanta(&r);
+    fill_rows(x);
     bt_rounding_begin(&r, 5, 1);
     bt_rounding_range(&r, x, (bt_range){0, N}, 3);
     for (size_t i = 0; i < ROWS * COLS; i++) {
@@ -89,12 +91,12 @@ static void values_are_those_of_a_plain_loop(void **state) {
 static void no_cut_changes_a_bit(void **state) {
     (void)state;
     bt_unit_rounding r, half[2];
-    make(&r, 0, COLS);
-    learn(&r);
-    fill(x);
+    make_slice_rounding(&r, 0, COLS);
+    learn_quanta(&r);
+    fill_rows(x);
     bt_rounding_begin(&r, 7, 1);
     bt_rounding_range(&r, x, (bt_range){0, N}, 1);
-    fill(y);
+    fill_rows(y);
     bt_rounding_begin(&r, 7, 1);
     for (size_t at = 0, n = 1; at < N; at += n, n = n * 3 % 101) {
         size_t end = at + n < N ? at + n : N;
@@ -102,11 +104,11 @@ static void no_cut_changes_a_bit(void **state) {
         n = end - at;
     }
     assert_memory_equal(x, y, sizeof x);
-    /* Two ranks divide the columns and agree on quanta. */
+    /* Two ranks divide the columns and agree on the quanta. */
     for (size_t k = 0; k < 2; k++) {
-        make(&half[k], k * COLS / 2, COLS / 2);
+        make_slice_rounding(&half[k], k * COLS / 2, COLS / 2);
         memcpy(half[k].exponents, r.exponents, r.n_groups * sizeof *r.exponents);
-        fill(first);
+        fill_rows(first);
         for (size_t i = 0; i < ROWS * COLS / 2; i++)
             y[i] = first[i / (COLS / 2) * COLS + k * COLS / 2 + i % (COLS / 2)];
         bt_rounding_begin(&half[k], 7, 1);
@@ -124,8 +126,8 @@ static void the_mean_is_the_gradient(void **state) {
     static double sum[N];
     bt_unit_rounding r;
     double off = 0, other = 0;
-    make(&r, 0, COLS);
-    learn(&r);
+    make_slice_rounding(&r, 0, COLS);
+    learn_quanta(&r);
     memset(sum, 0, sizeof sum);
     for (int64_t k = 0; k < TRIES; k++) {
         memcpy(x, first, sizeof x);
@@ -133,7 +135,7 @@ static void the_mean_is_the_gradient(void **state) {
         bt_rounding_range(&r, x, (bt_range){0, N}, k % 16);
         for (size_t i = 0; i < ROWS * COLS; i++) sum[i] += (double)x[i];
     }
-    /* tolerance of one element: half a quantum's deviation / sqrt(tries), and the bias of 8 bits */
+    /* Tolerance of one element: the deviation of half a quantum divided by sqrt(tries), and the bias of 8 bits. */
     for (size_t i = 0; i < ROWS * COLS; i++) {
         double q = (double)quantum_of(i / COLS), d = (sum[i] / TRIES - (double)first[i]) / q;
         off = fmax(off, fabs(d));
@@ -158,7 +160,7 @@ static void quanta_follow(void **state) {
         {0, 1, -8},      {INFINITY, 1, -8}, {NAN, 1, -8},   {1024, 1, 4},
         {1024, 1024, 3}, {0x1p13f, 8, 4},   {1e-40f, 1, 3}, {0x1p40f, 1, 34},
     };
-    make(&r, 0, COLS);
+    make_slice_rounding(&r, 0, COLS);
     for (size_t k = 0; k < sizeof steps / sizeof *steps; k++) {
         memset(x, 0, sizeof x);
         x[4] = steps[k].largest;

@@ -1,4 +1,4 @@
-/* A process that no MPI launcher started: how it detects that, and its world of one rank. */
+/* A process that no MPI launcher started detects that and has a world of one rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static const char *const names[] = {
     "SLURM_PROCID",         "SLURM_STEP_ID", "PMI_JOBID", "PMIX_NAMESPACE"};
 enum { N = sizeof names / sizeof *names };
 
-static void clear(void) {
+static void clear_variables(void) {
     for (size_t i = 0; i < N; i++) unsetenv(names[i]);
 }
 
@@ -32,18 +32,18 @@ static void a_launcher_is_detected_by_its_variables(void **state) {
                 {"----00--", false}, {"----000-", true},  {"----00-0", true},  {"----0-0-", false},
                 {"-----00-", false}, {"----00e-", false}, {"----e00-", false}, {"------00", false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        clear();
+        clear_variables();
         for (size_t k = 0; k < N; k++)
             if (rows[i].set[k] != '-') setenv(names[k], rows[i].set[k] == 'e' ? "" : "0", 1);
         if (bt_comm_am_rank() != rows[i].rank) fail_msg("'%s' is taken for another", rows[i].set);
     }
-    clear();
+    clear_variables();
 }
 
 static void the_world_is_one(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
-    clear();
+    clear_variables();
     for (int i = 0; i < 2; i++) {
         assert_int_equal(bt_comm_init(&err), BT_OK);
         bt_comm *w = bt_comm_world();
@@ -53,11 +53,11 @@ static void the_world_is_one(void **state) {
         bt_comm_finalize();
     }
     char text[128] = "";
-    bt_comm_library(text, sizeof text); /* before bt_comm_init, too */
+    bt_comm_library(text, sizeof text); /* also before bt_comm_init */
     assert_true(text[0] != '\0');
 }
 
-/* The error is returned unchanged and does not name a rank. */
+/* The error is returned unchanged and does not contain a rank. */
 static void one_process_agrees_with_itself(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -69,7 +69,6 @@ static void one_process_agrees_with_itself(void **state) {
     assert_int_equal(bt_agree(bt_comm_world(), BT_NOMEM, NULL), BT_NOMEM);
 }
 
-/* An abort ends this process with the given code. */
 static void an_abort_ends_it(void **state) {
     (void)state;
     int status = 0;

@@ -1,5 +1,5 @@
-/* test_layout_order.c - the order of layouts: measured ones before predicted ones, and the simpler of two
- * equally fast ones first. */
+/* test_layout_order.c - the order of layouts: measured layouts before predicted ones, and of two equally fast layouts
+ * the simpler one first. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "engine/plan/layout_search.h"
 
-static bt_layout layout(int pp, int tp, int zero, double predicted_s, double trial_s) {
+static bt_layout make_layout(int pp, int tp, int zero, double predicted_s, double trial_s) {
     bt_layout l = {.shape = {.pp = pp, .dp_replicate = 1, .dp_shard = 2, .tp = tp},
                    .zero = zero,
                    .fits = true,
@@ -20,8 +20,8 @@ static bt_layout layout(int pp, int tp, int zero, double predicted_s, double tri
 
 static void measured_layouts_are_first(void **state) {
     (void)state;
-    bt_layout at[] = {layout(1, 1, 0, 1.0, 0), layout(1, 2, 0, 1.05, 1.2),
-                      layout(2, 1, 0, 1.1, 0.9), layout(1, 1, 1, 1.2, 0)};
+    bt_layout at[] = {make_layout(1, 1, 0, 1.0, 0), make_layout(1, 2, 0, 1.05, 1.2),
+                      make_layout(2, 1, 0, 1.1, 0.9), make_layout(1, 1, 1, 1.2, 0)};
     bt_layouts l = {.at = at, .n = 4};
     bt_layouts_prefer_tried(&l);
     assert_true(at[0].trial_s == 0.9 && at[1].trial_s == 1.2);
@@ -31,20 +31,21 @@ static void measured_layouts_are_first(void **state) {
 
 static void near_ones_are_the_same(void **state) {
     (void)state;
-    /* A group and shards gain 1 %: plain data parallelism is preferred, and the rest keeps its order. */
-    bt_layout at[] = {layout(1, 2, 0, 0.99, 1.0), layout(1, 1, 3, 1, 1.005),
-                      layout(1, 1, 0, 1, 1.01), layout(1, 1, 0, 1, 1.05)};
+    /* A tensor-parallel group and shards gain only 1 %: plain data parallelism is first, and the order of the others
+     * remains. */
+    bt_layout at[] = {make_layout(1, 2, 0, 0.99, 1.0), make_layout(1, 1, 3, 1, 1.005),
+                      make_layout(1, 1, 0, 1, 1.01), make_layout(1, 1, 0, 1, 1.05)};
     bt_layouts l = {.at = at, .n = 4};
     bt_layouts_prefer_tried(&l);
     assert_true(at[0].trial_s == 1.01);
     assert_true(at[1].trial_s == 1.0 && at[2].trial_s == 1.005 && at[3].trial_s == 1.05);
-    /* With a larger gain the faster layout is first. */
+    /* The faster layout gains more and is first. */
     at[0].trial_s = 1.03;
     bt_layouts_prefer_tried(&l);
     assert_true(at[0].trial_s == 1.005);
     /* A layout that exceeds the memory is last, however simple it is. */
-    at[0] = layout(1, 2, 0, 1, 0);
-    at[1] = layout(1, 1, 0, 1.001, 0);
+    at[0] = make_layout(1, 2, 0, 1, 0);
+    at[1] = make_layout(1, 1, 0, 1.001, 0);
     at[1].fits = false;
     l.n = 2;
     bt_layouts_prefer_tried(&l);

@@ -1,5 +1,5 @@
-/* test_layout_remedy.c - proposals for a model that exceeds the memory: each proposal is checked by a search
- * for a layout, and useless ones are not made. */
+/* test_layout_remedy.c - proposals for a model that exceeds the memory: a search for a layout checks that each proposal
+ * suffices, and changes that do not help are not proposed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static bt_layout_search search_of(int hosts, int ranks_per_host, double memory_b
                                           .memory_bytes = memory_bytes}};
 }
 
-static bool fits(bt_layout_search s, int hosts, int ranks_per_host) {
+static bool fits_in_memory(bt_layout_search s, int hosts, int ranks_per_host) {
     bt_layouts l;
     bt_err err = BT_ERR_INIT;
     s.cluster.ranks = hosts * ranks_per_host;
@@ -51,7 +51,7 @@ static size_t least_bytes(const bt_layout_search *s) {
     return bytes;
 }
 
-/* Creates a search on hosts with `part` of the memory that their ranks need at least. */
+/* Creates a search on hosts that have only `part` of the memory that their ranks need. */
 static bt_layout_search too_small(int hosts, int ranks_per_host, double part) {
     bt_layout_search s = search_of(hosts, ranks_per_host, 1048576);
     s.cluster.memory_bytes = part * (double)least_bytes(&s) * ranks_per_host;
@@ -68,10 +68,11 @@ static void proposals_fit(void **state) {
     bt_layout_remedies(&s, &out);
     if (sscanf(bt_text_str(&out), "%d hosts of %d ranks, %d", &hosts, &ranks, &fewer) != 3)
         fail_msg("message: %s", bt_text_str(&out));
-    assert_true(hosts > 2 && ranks == 4 && fits(s, hosts, ranks) && !fits(s, hosts / 2, ranks));
+    assert_true(hosts > 2 && ranks == 4 && fits_in_memory(s, hosts, ranks) &&
+                !fits_in_memory(s, hosts / 2, ranks));
     if (!strstr(bt_text_str(&out), " on each of the 2 hosts, or hosts with "))
         fail_msg("message: %s", bt_text_str(&out));
-    assert_true(fewer < 4 && fits(s, 2, fewer));
+    assert_true(fewer < 4 && fits_in_memory(s, 2, fewer));
     const char *more = strstr(bt_text_str(&out), "or hosts with ");
     assert_int_equal(sscanf(more, "or hosts with %lf", &gib), 1);
     bt_text_release(&out);
@@ -83,7 +84,7 @@ static void useless_changes_are_not_proposed(void **state) {
     const bt_layout_search s = too_small(1, 2, 0.3);
     bt_text out;
     bt_text_init(&out);
-    assert_false(fits(s, 1, 1));
+    assert_false(fits_in_memory(s, 1, 1));
     bt_layout_remedies(&s, &out);
     if (strstr(bt_text_str(&out), "on the 1 host")) fail_msg("message: %s", bt_text_str(&out));
     if (!strstr(bt_text_str(&out), "hosts with ")) fail_msg("message: %s", bt_text_str(&out));

@@ -1,5 +1,5 @@
-/* test_layout_why.c - the reason given for the first layout: trials are compared with trials and predictions
- * with predictions, and a phase is named only if it explains the difference. */
+/* test_layout_why.c - the reason given for the first layout: trials are compared with trials and predictions with
+ * predictions, and a phase is named only if it explains the difference. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include "engine/plan/layout_why.h"
 
-static bt_layout layout(int pp, double fwd_s, double wait_s, double trial_s) {
+static bt_layout make_measured_layout(int pp, double fwd_s, double wait_s, double trial_s) {
     bt_layout l = {.shape = {.pp = pp, .dp_replicate = 2 / pp, .dp_shard = 1, .tp = 1},
                    .virtual_stages = 1,
                    .micro_batch = 1,
@@ -39,33 +39,34 @@ static void assert_reason_text(bt_layout best, bt_layout other, const char *text
 static void predictions_name_the_phase_that_explains_them(void **state) {
     (void)state;
     assert_reason_text(
-        layout(1, 0.1, 0, 0), layout(2, 0.1, 0.1, 0),
+        make_measured_layout(1, 0.1, 0, 0), make_measured_layout(2, 0.1, 0.1, 0),
         "100 ms a step less (50.0 %, as predicted) than the next mesh, pp 2 x dp 1 x tp 1, 4 "
         "micro-batches of 1, which spends 100 ms more on wait",
         NULL);
-    /* 30 ms of 100: the cause is spread over several phases, and none is named. */
-    bt_layout spread = layout(2, 0.13, 0.03, 0);
+    /* The difference of 30 ms of 100 is spread over several phases, so none is named. */
+    bt_layout spread = make_measured_layout(2, 0.13, 0.03, 0);
     spread.time.step.phase_s[BT_PH_OPTIM] = 0.04;
     spread.time.step.step_s = 0.2;
-    assert_reason_text(layout(1, 0.1, 0, 0), spread, "100 ms a step less (50.0 %, as predicted)",
-                       "which spends");
+    assert_reason_text(make_measured_layout(1, 0.1, 0, 0), spread,
+                       "100 ms a step less (50.0 %, as predicted)", "which spends");
 }
 
 static void trials_are_compared_with_trials(void **state) {
     (void)state;
-    /* The model predicts a difference of 1 ms, which does not explain 100. */
-    assert_reason_text(layout(1, 0.1, 0, 0.9), layout(2, 0.1, 0.001, 1.0),
+    /* The predicted difference of 1 ms does not explain the measured 100 ms. */
+    assert_reason_text(make_measured_layout(1, 0.1, 0, 0.9),
+                       make_measured_layout(2, 0.1, 0.001, 1.0),
                        "100 ms a step less (10.0 %, as tried) than the next mesh", "which spends");
 }
 
 static void a_trial_is_not_compared_with_a_prediction(void **state) {
     (void)state;
     /* Other programs made the trial nine times as long. */
-    assert_reason_text(layout(1, 0.1, 0, 0.9), layout(2, 0.1, 0.1, 0),
+    assert_reason_text(make_measured_layout(1, 0.1, 0, 0.9), make_measured_layout(2, 0.1, 0.1, 0),
                        "100 ms a step less (50.0 %, as predicted) than the next mesh",
                        "which spends");
     assert_reason_text(
-        layout(1, 0.2, 0, 0.9), layout(2, 0.1, 0, 0),
+        make_measured_layout(1, 0.2, 0, 0.9), make_measured_layout(2, 0.1, 0, 0),
         "the fastest that was tried; pp 2 x dp 1 x tp 1, 4 micro-batches of 1, which was not, is "
         "predicted to take 100 ms less",
         NULL);
@@ -73,7 +74,8 @@ static void a_trial_is_not_compared_with_a_prediction(void **state) {
 
 static void chunks_are_compared_alike(void **state) {
     (void)state;
-    bt_layout one = layout(2, 0.1, 0.05, 1.2), two = layout(2, 0.1, 0.02, 1.0);
+    bt_layout one = make_measured_layout(2, 0.1, 0.05, 1.2),
+              two = make_measured_layout(2, 0.1, 0.02, 1.0);
     two.virtual_stages = 2;
     assert_reason_text(
         two, one, "with one chunk of layers a stage instead of 2 it takes 200 ms more, as tried",
@@ -99,7 +101,7 @@ static void a_trial_far_from_its_prediction_is_marked(void **state) {
         {0.050, 0.1, 0.1, ", 0.5 of it"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const bt_layout l = layout(1, 0.1, 0, rows[i].trial_s);
+        const bt_layout l = make_measured_layout(1, 0.1, 0, rows[i].trial_s);
         bt_text out;
         bt_text_init(&out);
         bt_layout_why_parted(&l, rows[i].rates_load, rows[i].load, &out);

@@ -1,4 +1,4 @@
-/* test_rates.c - measured rates: as text, in files, of other builds, and scaled to other shapes. */
+/* test_rates.c - measured rates: as text, in files, from other builds, and scaled to other shapes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static int begin(void **state) {
     return mkdtemp(folder) ? 0 : 1;
 }
 
-static void fill(bt_rates *r) {
+static void fill_rates(bt_rates *r) {
     bt_err err = BT_ERR_INIT;
     resolve_rates_settings(2);
     assert_int_equal(bt_rates_identify(r, &cfg.launch, 2, &err), BT_OK);
@@ -67,7 +67,7 @@ static void text_restores_everything(void **state) {
     bt_text out;
     bt_err err = BT_ERR_INIT;
     bt_text_init(&out);
-    fill(&a);
+    fill_rates(&a);
     bt_rates_put_json(&a, &out);
     assert_int_equal(bt_rates_take_json(&b, bt_text_str(&out), out.len, &err), BT_OK);
     assert_int_equal(b.n_parts, 2);
@@ -80,7 +80,7 @@ static void text_restores_everything(void **state) {
     assert_true(bt_rates_link(&b, 4, 2, 1)->grads_back_s == 2e-10);
     assert_string_equal(b.machine, a.machine);
     bt_part_shape other = b.groups[0].shape;
-    other.T *= 2; /* Another number of tokens is the same group. */
+    other.T *= 2; /* A different number of tokens belongs to the same group. */
     assert_true(bt_rates_group_like(&b.groups[0], 4, &other));
     assert_true(bt_rates_group(&b, 4, &other)->alone_s == 0.04);
     assert_false(bt_rates_group_like(&b.groups[0], 2, &other));
@@ -88,7 +88,7 @@ static void text_restores_everything(void **state) {
     assert_true(trial && trial->step_s == 0.25 && trial->load == 1.5);
     assert_null(bt_rates_trial(&b, "another"));
     assert_int_equal(bt_rates_take_json(&b, "{\"version\":2,\"parts\":[{}]}", 26, &err), BT_FORMAT);
-    /* a file from before gradients were exchanged through shared memory */
+    /* An older version, in which gradients were not exchanged through shared memory. */
     assert_int_equal(bt_rates_take_json(&b, "{\"version\":1}", 13, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "format 1"));
     assert_int_equal(bt_rates_take_json(&b, "{\"version\":7}", 13, &err), BT_FORMAT);
@@ -100,7 +100,7 @@ static void other_builds_are_refused(void **state) {
     (void)state;
     char path[512], why[240];
     bt_err err = BT_ERR_INIT;
-    fill(&a);
+    fill_rates(&a);
     char deep[64];
     snprintf(deep, sizeof deep, "%s/not/there", folder);
     bt_rates_path(&a, deep, path, sizeof path);
@@ -130,7 +130,7 @@ static void other_builds_are_refused(void **state) {
 static void shapes_scale_by_their_work(void **state) {
     (void)state;
     bt_part_rate out;
-    fill(&a);
+    fill_rates(&a);
     bt_part_shape s = a.parts[0].shape;
     s.B *= 2; /* twice the tokens */
     assert_true(bt_rates_part_near(&a, &s, &out));
@@ -140,20 +140,20 @@ static void shapes_scale_by_their_work(void **state) {
     assert_true(bt_rates_part_near(&a, &s, &out));
     assert_true(fabs(out.fwd_s - (2 * 0.008 + 4 * 0.002)) < 1e-12);
     s = a.parts[0].shape;
-    s.recompute = 2; /* The backward pass begins with another forward pass. */
+    s.recompute = 2; /* the backward pass begins with another forward pass */
     assert_true(bt_rates_part_near(&a, &s, &out));
     assert_true(fabs(out.bwd_s - 0.04) < 1e-12);
-    /* A layer does not predict a head. */
+    /* The rate of a layer does not predict that of a head. */
     a.n_parts = 1;
     s.kind = BT_PART_HEAD;
     assert_false(bt_rates_part_near(&a, &s, &out));
 }
 
-/* Twice the tokens in a third more than twice the time, compared with one sequence. */
+/* Twice the tokens in much more than twice the time of one sequence is implausible. */
 static void implausible_times_are_doubtful(void **state) {
     (void)state;
     static bt_rates none;
-    fill(&a);
+    fill_rates(&a);
     bt_part_rate two = a.parts[0];
     two.shape.B *= 2;
     two.fwd_s *= 2.4;
@@ -180,7 +180,7 @@ static void shapes_are_formatted_and_parsed(void **state) {
     assert_false(bt_part_parse("layer:1:2", &out));
     assert_false(bt_part_parse("layer:0:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0:0:0:0:0", &out));
     assert_false(bt_part_parse("tail:1:1:1:1:1:1:1:1:0:0:0:0:0:0:0:1:0:0:0:0:0", &out));
-    /* a slice of no group, and the word without it */
+    /* a slice of no group, and the text without a slice */
     assert_false(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:0:0:0:0:0:0", &out));
     assert_false(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0", &out));
     assert_true(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0:8:127:1:0", &out));
@@ -190,7 +190,7 @@ static void shapes_are_formatted_and_parsed(void **state) {
     bt_text_release(&word);
 }
 
-/* Two ranks have half of the products each, and both of two that share a kv head compute it. */
+/* Each of two ranks has half of the products, and both compute the kv head that they share. */
 static void slices_have_their_share_of_the_work(void **state) {
     (void)state;
     resolve_rates_settings(2);

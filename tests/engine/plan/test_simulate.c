@@ -1,5 +1,5 @@
-/* test_simulate.c - descriptions of clusters, checkpoint intervals compared with the papers' formulas and a
- * simulated job, and a simulated cluster with known arithmetic. */
+/* test_simulate.c - descriptions of clusters, checkpoint intervals compared with the papers' formulas and a simulated
+ * job, and a simulated cluster whose times are computed by hand. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static void intervals_are_youngs_and_dalys(void **state) {
     bt_goodput g = bt_goodput_of(10, 60, 8 * 3600);
     assert_true(fabs(g.young_s - sqrt(2 * 10 * 8 * 3600.0)) < 1e-9);
     assert_true(fabs(g.daly_s / g.young_s - 1) < 0.02);
-    /* Daly's interval is the best one, within its approximation. */
+    /* Daly's interval is the best one within the error of its approximation. */
     for (double f = 0.5; f < 2; f *= 1.1)
         assert_true(bt_goodput_at(f * g.daly_s, 10, 60, 8 * 3600) <= g.frac * (1 + 1e-4));
     g = bt_goodput_of(1000, 60, 300); /* a whole interval is almost never reached */
@@ -72,8 +72,8 @@ static void intervals_are_youngs_and_dalys(void **state) {
     assert_true(bt_goodput_of(10, 60, 0).frac == 1);
 }
 
-/* The formula compared with a job simulated failure by failure. */
-static void goodput_is_that_of_a_played_job(void **state) {
+/* The formula equals a job that is simulated failure by failure. */
+static void goodput_equals_that_of_a_simulated_job(void **state) {
     (void)state;
     const double interval = 600, ckpt = 30, restart = 90, mtbf = 7200;
     double wall = 0, useful = 0, fails = 0, began = 0;
@@ -96,8 +96,8 @@ static void goodput_is_that_of_a_played_job(void **state) {
     assert_true(fabs(useful / wall / want - 1) < 0.02);
 }
 
-/* 4 hosts of 2 ranks with replicas of a model: the two ranks of a host add, then the hosts exchange; bytes
- * and rounds are computed by hand. */
+/* 4 hosts of 2 ranks each with replicas of a model: the two ranks of a host add, then the hosts exchange; bytes and
+ * rounds are computed by hand. */
 static void bytes_between_hosts_are_counted(void **state) {
     (void)state;
     static bt_run_cfg cfg;
@@ -108,12 +108,11 @@ static void bytes_between_hosts_are_counted(void **state) {
         .ranks = 8, .ranks_per_host = 2, .simulated = true, .bytes_per_s = 1e9, .latency_s = 1e-5};
     const bt_mesh_shape all = {.pp = 1, .dp_replicate = 8, .dp_shard = 1, .tp = 1};
     bt_exchange_cost cost = bt_wire_exchange(&r, &c, &cfg, &all, 1e6);
-    /* Per element: 2 x 3/4 x 4 bytes between hosts, half by each of the two relays, each of which has half
-     * of the link. */
+    /* Per element: 2 x 3/4 x 4 bytes between hosts, half by each of two relays, which have half of the link each. */
     assert_true(fabs(cost.wire_s - 2 * 0.75 * 4 / 2 / (1e9 / 2)) < 1e-18);
     assert_true(fabs(cost.bytes - (2 * 0.75 * 4 / 2 + 2 * 0.5 * 4)) < 1e-12);
     assert_true(cost.latency_s >= 2e-5);
-    /* Tensor-parallel pairs: each group has one rank per host, so nothing is added within a host. */
+    /* In tensor-parallel pairs each group has one rank per host, so nothing is added within a host. */
     const bt_mesh_shape pairs = {.pp = 1, .dp_replicate = 4, .dp_shard = 1, .tp = 2};
     cost = bt_wire_exchange(&r, &c, &cfg, &pairs, 1e6);
     assert_true(fabs(cost.bytes - 2 * 0.75 * 4) < 1e-12);
@@ -152,7 +151,7 @@ static void too_little_memory_is_reported(void **state) {
     assert_non_null(strstr(p.refused, "too little"));
 }
 
-/* A probe that runs out of time has covered the slices of every tensor-parallel size. */
+/* A probe that runs out of time has measured the slices of every tensor-parallel size. */
 static void shapes_of_all_slices_are_first(void **state) {
     static bt_opts o;
     static bt_run_cfg cfg;
@@ -183,7 +182,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(descriptions_are_parsed),
         cmocka_unit_test(intervals_are_youngs_and_dalys),
-        cmocka_unit_test(goodput_is_that_of_a_played_job),
+        cmocka_unit_test(goodput_equals_that_of_a_simulated_job),
         cmocka_unit_test(bytes_between_hosts_are_counted),
         cmocka_unit_test(too_little_memory_is_reported),
         cmocka_unit_test(shapes_of_all_slices_are_first),

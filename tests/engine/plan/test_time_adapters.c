@@ -1,6 +1,6 @@
-/* test_time_adapters.c - predicted step of adapters on a frozen base, compared with arithmetic: parts cost
- * what was measured with adapters, the head counts learned tokens, a checkpoint its contents; and the probe
- * of such a layer computes no gradient of base weights. */
+/* test_time_adapters.c - predicted step of adapters on a frozen base, compared with arithmetic: parts cost what was
+ * measured with adapters, the head computes only learned tokens, a checkpoint costs the bytes of its contents; and the
+ * probe of such a layer computes no gradient of base weights. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static void resolve_adapter_settings(int mode) {
         fail_msg("%s", err.msg);
 }
 
-/* Sets the times of this job's parts, without attention's. */
+/* Sets the times of this job's parts, without attention. */
 static void put_parts(double layer_fwd, double layer_bwd, double head_fwd, double head_bwd) {
     const bt_part_rate layer = {.shape = bt_part_layer(&cfg, 1),
                                 .fwd_s = layer_fwd,
@@ -55,7 +55,7 @@ static void put_parts(double layer_fwd, double layer_bwd, double head_fwd, doubl
     bt_rates_put_part(&rates, &head);
 }
 
-static bt_prediction predicted(double learned_frac) {
+static bt_prediction predict_step(double learned_frac) {
     bt_cluster c = here;
     bt_prediction p;
     bt_err err = BT_ERR_INIT;
@@ -71,7 +71,7 @@ static void a_step_is_the_sum_of_its_parts(void **state) {
     resolve_adapter_settings(ADAPTERS);
     rates = (bt_rates){0};
     put_parts(0.010, 0.015, 0.004, 0.006);
-    const bt_prediction all = predicted(0), quarter = predicted(0.25);
+    const bt_prediction all = predict_step(0), quarter = predict_step(0.25);
     assert_false(all.scaled);
     assert_true(is_near_12(all.fwd_s, 6 * 0.010 + 0.004) &&
                 is_near_12(all.bwd_s, 6 * 0.015 + 0.006));
@@ -82,7 +82,7 @@ static void a_step_is_the_sum_of_its_parts(void **state) {
     assert_true(is_near_12(quarter.tokens_per_s, 3 * 2 * 256 / (3 * (6 * 0.025 + 0.0025))));
 }
 
-/* Attention covers a fifth of the usual positions: that share of forward, backward and recomputation counts. */
+/* Attention covers a fifth of the usual positions, and so do its forward, backward and recomputation times. */
 static void attention_is_within_documents(void **state) {
     (void)state;
     resolve_adapter_settings(ADAPTERS);
@@ -113,8 +113,8 @@ static void a_head_that_trains_has_all_rows(void **state) {
     resolve_adapter_settings(TRAINED);
     rates = (bt_rates){0};
     put_parts(0.010, 0.030, 0.004, 0.008);
-    assert_true(is_near_12(predicted(0.25).fwd_s, predicted(0).fwd_s));
-    assert_true(is_near_12(predicted(0.25).fwd_s, 6 * 0.010 + 0.004));
+    assert_true(is_near_12(predict_step(0.25).fwd_s, predict_step(0).fwd_s));
+    assert_true(is_near_12(predict_step(0.25).fwd_s, 6 * 0.010 + 0.004));
 }
 
 static void frozen_parts_are_another_kind(void **state) {
@@ -128,15 +128,15 @@ static void frozen_parts_are_another_kind(void **state) {
     assert_int_equal(bt_time_predict(&cfg, &rates, &here, &p, &err), BT_NOTFOUND);
     put_parts(0.010, 0.030, 0.004, 0.008);
     resolve_adapter_settings(ADAPTERS); /* Its own rates are already known. */
-    assert_true(is_near_12(predicted(0).bwd_s, 6 * 0.015 + 0.006));
-    /* With adapters one of two weight products remains in the backward pass, the head's gradient is omitted,
-     * and the adapters' products run at the rate of matrices: 2 operations per weight forward, 6 backward. */
+    assert_true(is_near_12(predict_step(0).bwd_s, 6 * 0.015 + 0.006));
+    /* If there are adapters, one of two weight products remains in the backward pass, the head's gradient is omitted,
+     * and the adapters' products run at the rate of dense matrices: 2 operations per weight forward, 6 backward. */
     resolve_adapter_settings(TRAINED);
     rates = (bt_rates){.matrix_op_s = 1e-9};
     put_parts(0.010, 0.030, 0.004, 0.008);
     resolve_adapter_settings(ADAPTERS);
     const double adapters = 8.0 * (4 * (192 + 192) + 3 * (192 + 512)), tokens = 2 * 256;
-    p = predicted(0);
+    p = predict_step(0);
     assert_true(p.scaled);
     assert_true(is_near_12(p.fwd_s, 6 * (0.010 + 2e-9 * adapters * tokens) + 0.004));
     assert_true(is_near_12(p.bwd_s, 6 * (0.015 + 6e-9 * adapters * tokens) + 0.004));
@@ -161,10 +161,11 @@ static void a_checkpoint_holds_the_adapters(void **state) {
     rates = (bt_rates){.disk_per_s = 1e6};
     put_parts(0.010, 0.015, 0.004, 0.006);
     const double adapters = 6 * 8.0 * (4 * (192 + 192) + 3 * (192 + 512));
-    assert_true(is_near_12(predicted(0).ckpt_s, 12 * adapters / 1e6)); /* a value and two states */
+    assert_true(
+        is_near_12(predict_step(0).ckpt_s, 12 * adapters / 1e6)); /* a value and two states */
 }
 
-/* The layer of the probe has products of adapters and no gradient of the base's weights. */
+/* The probe of a layer has products of adapters and no gradient of the base's weights. */
 static void the_probe_measures_a_frozen_layer(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;

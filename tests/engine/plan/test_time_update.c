@@ -1,5 +1,5 @@
-/* test_time_update.c - predicted time of updates with weights and states in fewer bytes than fp32, which no
- * layer probe contains; and the loss of ranks that share cores. */
+/* test_time_update.c - predicted time of updates with weights and states in fewer bytes than fp32, which no probe of a
+ * layer contains; and the time lost by ranks that share cores. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static void resolve_update_settings(char *one, char *other) {
     assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
 }
 
-/* Predicted update on a machine where an element takes a nanosecond and everything else no time. */
+/* Returns the predicted update on a machine where an element takes a nanosecond and nothing else takes time. */
 static double update_ns(void) {
     static const bt_cluster here = {.ranks = 1, .ranks_per_host = 1, .cores = 1};
     bt_rates r = {.states_bf16_x = 1.25, .states_log8_x = 1.5, .weights_bf16_x = 2};
@@ -65,8 +65,8 @@ static void compressed_formats_cost_their_time(void **state) {
     assert_true(is_near_9(update_ns(), 1.5 * all + linear));
 }
 
-/* Crowding of three ranks on two cores, for a model whose layer takes this long forward and backward. */
-static double crowd(double layer_s, const char *gather) {
+/* Returns the delay of three ranks on two cores, for a model whose layer takes this long forward and backward. */
+static double delay_of_shared_cores(double layer_s, const char *gather) {
     static const bt_cluster here = {.ranks = 3, .ranks_per_host = 3, .cores = 2};
     static bt_opts o;
     static bt_rates r;
@@ -101,20 +101,20 @@ static double crowd(double layer_s, const char *gather) {
     return p.crowd;
 }
 
-/* With weights gathered per layer, ranks may be apart by as many layers as weights are sent ahead. */
+/* If weights are gathered per layer, ranks may be apart by as many layers as weights are sent ahead. */
 static void ranks_that_may_run_ahead_lose_less(void **state) {
     (void)state;
     const double visit = 2.0 /
                          /* a layer time for which exchanges are a second apart */
                          BT_PREFETCH_AHEAD;
-    assert_true(is_near_9(crowd(visit * BT_SHARED_OFTEN_S, "layer"), 1.5 * 2));
-    assert_true(is_near_9(crowd(visit * BT_SHARED_OFTEN_S / 9, "layer"), 1.5 * 2));
-    assert_true(is_near_9(crowd(visit * BT_SHARED_S, "layer"), 1.5 * 1.1));
-    assert_true(is_near_9(crowd(visit * BT_SHARED_S * 9, "layer"), 1.5 * 1.1));
-    /* Each synchronization costs a loss: half as many cost half as much. */
+    assert_true(is_near_9(delay_of_shared_cores(visit * BT_SHARED_OFTEN_S, "layer"), 1.5 * 2));
+    assert_true(is_near_9(delay_of_shared_cores(visit * BT_SHARED_OFTEN_S / 9, "layer"), 1.5 * 2));
+    assert_true(is_near_9(delay_of_shared_cores(visit * BT_SHARED_S, "layer"), 1.5 * 1.1));
+    assert_true(is_near_9(delay_of_shared_cores(visit * BT_SHARED_S * 9, "layer"), 1.5 * 1.1));
+    /* Each synchronization costs time: half as many cost half as much. */
     const double half = (25.0 - 1 / BT_SHARED_S) / (1 / BT_SHARED_OFTEN_S - 1 / BT_SHARED_S);
-    assert_true(is_near_9(crowd(visit / 25, "layer"), 1.5 * (1.1 + 0.9 * half)));
-    assert_true(is_near_9(crowd(visit * BT_SHARED_OFTEN_S, "step"), 1.5 * 1.1));
+    assert_true(is_near_9(delay_of_shared_cores(visit / 25, "layer"), 1.5 * (1.1 + 0.9 * half)));
+    assert_true(is_near_9(delay_of_shared_cores(visit * BT_SHARED_OFTEN_S, "step"), 1.5 * 1.1));
 }
 
 int main(void) {

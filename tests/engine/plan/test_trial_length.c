@@ -1,4 +1,4 @@
-/* test_trial_length.c - number of steps in a trial of layouts within the given seconds. */
+/* test_trial_length.c - number of steps in the trial runs of layouts that fit into the given seconds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include "engine/plan/trial_length.h"
 
-/* A second for each micro-batch and one for the rest of a step; half of each is spent in layers. */
+/* A step takes a second for each micro-batch and one more second; half of each second is spent in layers. */
 static bool a_second_each(void *ctx, size_t i, bt_trial_length *x) {
     (void)ctx;
     (void)i;
@@ -16,7 +16,7 @@ static bool a_second_each(void *ctx, size_t i, bt_trial_length *x) {
     return true;
 }
 
-static size_t planned(bt_trial_length all[3], double seconds) {
+static size_t plan_trials(bt_trial_length all[3], double seconds) {
     const bt_trial_length of[] = {
         {.fewest = 1, .multiple = 1, .micros = 8, .run_s = 9},
         {.fewest = 2, .multiple = 2, .micros = 8, .run_s = 9},
@@ -29,13 +29,13 @@ static size_t planned(bt_trial_length all[3], double seconds) {
 static void steps_are_as_long_as_time_allows(void **state) {
     (void)state;
     bt_trial_length x[3];
-    /* one warm-up step and two counted ones of each layout */
-    assert_int_equal(planned(x, 3 * (9 + 9 + 2)), 3);
+    /* one warm-up step and two counted steps of each layout */
+    assert_int_equal(plan_trials(x, 3 * (9 + 9 + 2)), 3);
     assert_int_equal(x[0].micros, 8);
     assert_int_equal(x[1].micros, 8);
-    assert_int_equal(planned(x, 3 * (9 + 9)), 2); /* whole steps of fewer layouts */
+    assert_int_equal(plan_trials(x, 3 * (9 + 9)), 2); /* whole steps of fewer layouts */
     assert_int_equal(x[0].micros, 8);
-    assert_int_equal(planned(x, 3 * (9 + 9) - 1), 3); /* all layouts with half a step */
+    assert_int_equal(plan_trials(x, 3 * (9 + 9) - 1), 3); /* all layouts with half a step */
     assert_int_equal(x[0].micros, 4);
     assert_int_equal(x[1].micros, 4);
     assert_int_equal(x[2].micros, 1);
@@ -45,12 +45,12 @@ static void steps_are_as_long_as_time_allows(void **state) {
 static void a_step_has_its_fewest_micro_batches(void **state) {
     (void)state;
     bt_trial_length x[3];
-    assert_int_equal(planned(x, 3 * (2 + 3)), 2);
+    assert_int_equal(plan_trials(x, 3 * (2 + 3)), 2);
     assert_int_equal(x[0].micros, 1);
-    assert_int_equal(x[1].micros, 2);             /* a pipeline of two stages */
-    assert_int_equal(planned(x, 2 * (2 + 3)), 2); /* One run is better than none. */
+    assert_int_equal(x[1].micros, 2);                 /* a pipeline of two stages */
+    assert_int_equal(plan_trials(x, 2 * (2 + 3)), 2); /* one run is better than none */
     assert_int_equal(x[0].micros, 1);
-    assert_int_equal(planned(x, 2 * (2 + 3) - 1), 0); /* A single layout gives no comparison. */
+    assert_int_equal(plan_trials(x, 2 * (2 + 3) - 1), 0); /* a single layout gives no comparison */
     assert_int_equal(bt_trial_lengths(x, 1, &(bt_trial_time){.seconds = 1e9}), 0);
 }
 

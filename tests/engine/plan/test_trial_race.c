@@ -1,5 +1,5 @@
-/* test_trial_race.c - races with given times of every run: which layout wins, when the race ends, and its
- * cost. */
+/* test_trial_race.c - races between layouts with given times of every run: which layout wins, when the race ends, and
+ * its cost. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include "engine/base/rng.h"
 #include "engine/plan/trial_race.h"
 
-typedef struct track { /* true times; width of the noise, common drift per run, and spikes */
+typedef struct track { /* true times; width of the noise, common drift per run, and outliers */
     double truth[BT_RACE_MOST], predicted[BT_RACE_MOST];
     double noise, drift;
     size_t spike_every;
@@ -21,7 +21,7 @@ typedef struct track { /* true times; width of the noise, common drift per run, 
     size_t order[64];
 } track;
 
-static bt_code run(void *ctx, size_t i, double *took_s, double *spent_s, bt_err *err) {
+static bt_code run_of_layout(void *ctx, size_t i, double *took_s, double *spent_s, bt_err *err) {
     track *t = ctx;
     float x;
     bt_rng_normal(&x, 1, t->runs, 1, t->seed, 7);
@@ -34,8 +34,8 @@ static bt_code run(void *ctx, size_t i, double *took_s, double *spent_s, bt_err 
     return BT_OK;
 }
 
-static bt_race raced(track *t, size_t n, double budget_s) {
-    bt_race r = {.n = n, .budget_s = budget_s, .run = run, .ctx = t};
+static bt_race race_layouts(track *t, size_t n, double budget_s) {
+    bt_race r = {.n = n, .budget_s = budget_s, .run = run_of_layout, .ctx = t};
     bt_err err = BT_ERR_INIT;
     for (size_t i = 0; i < n; i++) r.racer[i].predicted_s = t->predicted[i];
     assert_int_equal(bt_race_run(&r, &err), BT_OK);
@@ -45,7 +45,7 @@ static bt_race raced(track *t, size_t n, double budget_s) {
 static void clear_winners_end_after_the_least_rounds(void **state) {
     (void)state;
     track t = {.truth = {1.2, 1, 1.5}};
-    const bt_race r = raced(&t, 3, 1000);
+    const bt_race r = race_layouts(&t, 3, 1000);
     assert_int_equal(r.best, 1);
     assert_int_equal(r.rounds, BT_RACE_ROUNDS_LEAST);
     assert_true(r.settled && r.racer[0].out && r.racer[2].out && !r.racer[1].out);
@@ -56,11 +56,11 @@ static void clear_winners_end_after_the_least_rounds(void **state) {
     assert_memory_equal(t.order, order, sizeof order);
 }
 
-/* Layouts far behind are not run again while the remaining ones are compared. */
+/* Layouts that are much slower are not run again while the others are compared. */
 static void the_slow_ones_drop_out(void **state) {
     (void)state;
     track t = {.truth = {1.5, 1, 1}, .noise = 0.1, .seed = 2};
-    const bt_race r = raced(&t, 3, 1e6);
+    const bt_race r = race_layouts(&t, 3, 1e6);
     assert_true(r.rounds > BT_RACE_ROUNDS_LEAST);
     assert_true(r.racer[0].out && r.racer[0].runs < r.rounds);
     assert_int_equal(r.racer[r.best].runs, r.rounds);
@@ -71,13 +71,13 @@ static void predictions_decide_what_runs_cannot(void **state) {
     size_t first = 0, rounds = 0, rounds_without = 0, misled = 0;
     for (uint64_t seed = 1; seed <= 100; seed++) {
         track t = {.truth = {1, 1.05}, .predicted = {10, 10.5}, .noise = 0.05, .seed = seed};
-        const bt_race r = raced(&t, 2, 1e6);
+        const bt_race r = race_layouts(&t, 2, 1e6);
         first += r.best == 0;
         rounds += r.rounds;
         track without = {.truth = {1, 1.05}, .noise = 0.05, .seed = seed};
-        rounds_without += raced(&without, 2, 1e6).rounds;
+        rounds_without += race_layouts(&without, 2, 1e6).rounds;
         track wrong = {.truth = {1.15, 1}, .predicted = {10, 10.5}, .noise = 0.02, .seed = seed};
-        misled += raced(&wrong, 2, 1e6).best == 0;
+        misled += race_layouts(&wrong, 2, 1e6).best == 0;
     }
     /* The average loss of the choice equals the configured one. */
     assert_true((double)(100 - first) * 0.05 <= 100 * BT_RACE_LOSS);
@@ -85,22 +85,22 @@ static void predictions_decide_what_runs_cannot(void **state) {
     assert_true(misled <= 1);
 }
 
-/* Losses follow the formula: equal times with a known deviation. */
+/* Losses equal the formula for equal times with a known deviation. */
 static void losses_are_those_of_the_formula(void **state) {
     (void)state;
     track t = {.truth = {1, 1}};
-    const bt_race r = raced(&t, 2, 0);
+    const bt_race r = race_layouts(&t, 2, 0);
     /* After one round the noise is an assumption, and there is no prediction. */
     const double width = sqrt(2.0) * 1.2533 * BT_RACE_NOISE;
     assert_true(fabs(r.loss_frac - width / sqrt(2 * acos(-1))) < 1e-9);
     assert_false(r.settled);
 }
 
-/* The machine becomes slower by 2 % with every run, so that single times are misleading. */
+/* The machine becomes slower by 2 % with every run, so single times are misleading. */
 static void drift_affects_all_equally(void **state) {
     (void)state;
     track t = {.truth = {1, 1.06}, .drift = 0.02};
-    const bt_race r = raced(&t, 2, 1000);
+    const bt_race r = race_layouts(&t, 2, 1000);
     assert_int_equal(r.best, 0);
     assert_true(r.settled);
 }
@@ -108,19 +108,19 @@ static void drift_affects_all_equally(void **state) {
 static void one_slow_run_decides_nothing(void **state) {
     (void)state;
     track t = {.truth = {1, 1.1, 1.1}, .spike_every = 4};
-    const bt_race r = raced(&t, 3, 1000);
+    const bt_race r = race_layouts(&t, 3, 1000);
     assert_int_equal(r.best, 0);
     assert_true(r.settled);
 }
 
-/* Noisy runs over many seeds: when the race is settled, the choice costs at most 5 %, except for one in
- * forty; and it takes longer than without noise. */
+/* Over many seeds, noisy races end with a choice that costs at most 5 %, except for one in forty, and take longer than
+ * races without noise. */
 static void noise_is_averaged_out(void **state) {
     (void)state;
     size_t wrong = 0, settled = 0, rounds = 0;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         track t = {.truth = {1.08, 1, 1.02}, .noise = 0.05, .seed = seed};
-        const bt_race r = raced(&t, 3, 1e6);
+        const bt_race r = race_layouts(&t, 3, 1e6);
         settled += r.settled;
         rounds += r.rounds;
         wrong += r.settled && t.truth[r.best] > 1.05;
@@ -132,12 +132,12 @@ static void noise_is_averaged_out(void **state) {
 
 static void the_budget_ends_it(void **state) {
     (void)state;
-    /* 4 s a run, 8 s a round: three rounds fit in 31 s, and one is always run. */
+    /* A run takes 4 s and a round 8 s: three rounds fit in 31 s, and one is always run. */
     track t = {.truth = {1, 1}, .noise = 0.3, .seed = 3};
-    bt_race r = raced(&t, 2, 31);
+    bt_race r = race_layouts(&t, 2, 31);
     assert_true(r.spent_s <= 31 && r.rounds <= 3);
     track again = {.truth = {1, 1.3}};
-    r = raced(&again, 2, 0);
+    r = race_layouts(&again, 2, 0);
     assert_int_equal(r.rounds, 1);
     assert_int_equal(r.best, 0);
     assert_false(r.settled);
@@ -147,7 +147,7 @@ static void the_budget_ends_it(void **state) {
 static void equal_layouts_end_the_race(void **state) {
     (void)state;
     track t = {.truth = {1, 1, 1.001}, .noise = 0.01, .seed = 5};
-    const bt_race r = raced(&t, 3, 1000);
+    const bt_race r = race_layouts(&t, 3, 1000);
     assert_true(r.settled);
     assert_true(r.rounds <= 6);
 }
@@ -155,7 +155,7 @@ static void equal_layouts_end_the_race(void **state) {
 static void a_failed_run_is_reported(void **state) {
     (void)state;
     track t = {.truth = {1, 1}, .fails_at = 4};
-    bt_race r = {.n = 2, .budget_s = 100, .run = run, .ctx = &t};
+    bt_race r = {.n = 2, .budget_s = 100, .run = run_of_layout, .ctx = &t};
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_race_run(&r, &err), BT_MPI);
     assert_int_equal(r.rounds, 1);

@@ -1,5 +1,5 @@
-/* test_virtual_choice.c - the planner chooses several chunks of layers per stage only if they outweigh their
- * messages, and explains it. Rates are given, so every machine decides equally. */
+/* test_virtual_choice.c - the planner chooses several chunks of layers per stage only if they save more than their
+ * messages cost, and explains the choice. Rates are given, so every machine makes the same choice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static bt_opts opts;
 static bt_run_cfg cfg;
 static bt_rates rates;
 
-/* Four sequences a step; a layer, and a head of negligible cost, as on one rank of each host. */
+/* Four sequences a step; measured shapes of a layer and of a head of negligible cost, as on one rank of each host. */
 static void read_settings_of(char *vocab) {
     char *words[] = {"--set",          "model.layers=16",
                      "--set",          "model.d_model=1024",
@@ -60,8 +60,8 @@ static bt_layout_search search_of(double bytes_per_s, double latency_s) {
                                           .latency_s = latency_s}};
 }
 
-/* Best of all layouts, and best of those that the user may choose. */
-static bt_sim_point planned(const bt_layout_search *all) {
+/* Returns the best of all layouts and the best of those that the user may choose. */
+static bt_sim_point plan_layouts(const bt_layout_search *all) {
     bt_sim_point p, quick;
     bt_err err = BT_ERR_INIT;
     bt_layout_search s = *all;
@@ -77,7 +77,7 @@ static bt_sim_point planned(const bt_layout_search *all) {
     return p;
 }
 
-static void check(const bt_sim_point *p, int stages, int64_t micros, int chunks) {
+static void check_choice(const bt_sim_point *p, int stages, int64_t micros, int chunks) {
     char words[160];
     if (p->layout.shape.pp != stages || p->layout.accum != micros ||
         p->layout.virtual_stages != chunks)
@@ -85,17 +85,17 @@ static void check(const bt_sim_point *p, int stages, int64_t micros, int chunks)
                  p->layout.time.step.step_s, p->why);
 }
 
-/* Few micro-batches, a deep pipeline, a link on which gradients would take longer than a step while messages
- * are cheap: the bubble of one chunk is 3/7 of the step, of four 3/19. */
+/* Few micro-batches, a deep pipeline, and a link on which gradients would take longer than a step while messages are
+ * cheap: the bubble of one chunk is 3/7 of the step, of four chunks 3/19. */
 static void a_fast_link_and_few_micro_batches_favour_chunks(void **state) {
     (void)state;
     read_settings();
     const bt_layout_search s = search_of(4e8, 1e-5);
-    const bt_sim_point p = planned(&s);
+    const bt_sim_point p = plan_layouts(&s);
     const double work_s = (FWD_S + BWD_S) *
                           LAYERS; /* work of a stage: four sequences, a quarter of the layers */
-    check(&p, STAGES, 4, 4);
-    /* (P - 1) / (v m) of the work in addition, and the messages */
+    check_choice(&p, STAGES, 4, 4);
+    /* The bubble of (P - 1) / (v m) of the work, and the messages, are added. */
     assert_true(p.layout.time.step.step_s > work_s * (1 + 3.0 / 16));
     assert_true(p.layout.time.step.step_s < work_s * (1 + 3.0 / 16) * 1.15);
     if (!strstr(p.why, "with one chunk of layers a stage instead of 4 it takes "))
@@ -103,14 +103,14 @@ static void a_fast_link_and_few_micro_batches_favour_chunks(void **state) {
     if (!strstr(p.why, ", and waits ")) fail_msg("message: %s", p.why);
 }
 
-/* A tied embedding of 134 MB crosses a link of 400 MB/s twice a step; its gradients do so while the first
- * stage computes, and so it does not count against chunks. */
+/* A tied embedding of 134 MB is sent over a link of 400 MB/s twice a step. Its gradients are sent while the first stage
+ * computes, so it does not count against chunks. */
 static void a_tied_embedding_does_not_count_against_chunks(void **state) {
     (void)state;
     read_settings_of("model.vocab=32768");
     const bt_layout_search s = search_of(4e8, 1e-5);
-    const bt_sim_point p = planned(&s);
-    check(&p, STAGES, 4, 4);
+    const bt_sim_point p = plan_layouts(&s);
+    check_choice(&p, STAGES, 4, 4);
 }
 
 /* Messages take longer than a chunk's work, so four times as many cost more than the bubble. */
@@ -118,8 +118,8 @@ static void a_slow_link_keeps_one_chunk(void **state) {
     (void)state;
     read_settings();
     const bt_layout_search s = search_of(12.5e6, 2e-4);
-    const bt_sim_point p = planned(&s);
-    check(&p, STAGES, p.layout.accum, 1);
+    const bt_sim_point p = plan_layouts(&s);
+    check_choice(&p, STAGES, p.layout.accum, 1);
     if (!strstr(p.why, " chunks of layers a stage ")) fail_msg("message: %s", p.why);
 }
 
@@ -130,7 +130,7 @@ static void given_chunks_are_kept(void **state) {
     cfg.parallel.virtual_stages = 1;
     bt_layout_search s = search_of(4e8, 1e-5);
     s.may.virtual_stages = false;
-    const bt_sim_point p = planned(&s);
+    const bt_sim_point p = plan_layouts(&s);
     assert_int_equal(p.layout.virtual_stages, 1);
     assert_null(strstr(p.why, "chunk"));
 }

@@ -1,5 +1,5 @@
-/* test_wires.c - cost of gradients within a host: through shared memory if that was measured and is used,
- * otherwise by messages. */
+/* test_wires.c - predicted cost of exchanging gradients within a host: through shared memory if that was measured and
+ * is used, otherwise by messages. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static bt_rates r;
 
 static void near(double a, double b) { assert_true(fabs(a - b) <= 1e-9 * fabs(b)); }
 
-/* four ranks of this machine, and pairs of them; only links, digests and sums cost time */
+/* Four ranks of this machine, and pairs of them; only links, digests and sums cost time. */
 static int begin(void **state) {
     (void)state;
     memset(&cfg, 0, sizeof cfg);
@@ -56,10 +56,10 @@ static void gradients_within_a_host_cost_memory_time(void **state) {
     bt_exchange_cost cost = exchange_time(&here, &REPLICAS);
     near(cost.cpu_s, 3e-9 + 1e-9); /* sums and digest are included */
     assert_true(cost.wire_s == 0 && cost.latency_s == 0);
-    near(cost.bytes, 2 * 0.75 * 4); /* The count of sent bytes does not change. */
+    near(cost.bytes, 2 * 0.75 * 4); /* the number of sent bytes does not change */
     cfg.mesh.zero = 1;
     near(exchange_time(&here, &SHARDS).cpu_s, 3e-9);
-    /* each sum is needed by one other rank instead of three */
+    /* One other rank needs each sum, instead of three. */
     near(exchange_time(&here, &BOTH).cpu_s, 3e-9 + 1e-9 / 3);
 }
 
@@ -81,7 +81,7 @@ static void gradients_without_shared_memory_are_messages(void **state) {
     near(cost.latency_s, 2e-6);
 }
 
-/* Two ranks of a host add through memory before anything leaves it, whatever the codec between hosts. */
+/* Two ranks of a host add through memory before anything is sent to another host, whatever the codec between hosts. */
 static void hosts_add_through_memory_first(void **state) {
     (void)state;
     const bt_cluster two = {
@@ -94,8 +94,7 @@ static void hosts_add_through_memory_first(void **state) {
     near(exchange_time(&two, &REPLICAS).cpu_s, 2e-9 + 1e-9);
 }
 
-/* Eight ranks of a simulated host, while the largest measured group has four: they send 7/8 of all, those
- * 3/4. */
+/* Eight ranks of a simulated host send 7/8 of the bytes, while the largest measured group of four ranks sends 3/4. */
 static void larger_groups_are_scaled(void **state) {
     (void)state;
     const bt_cluster host = {
@@ -104,8 +103,8 @@ static void larger_groups_are_scaled(void **state) {
     near(exchange_time(&host, &eight).cpu_s, 4e-9 * (7.0 / 8) / (3.0 / 4));
 }
 
-/* Six ranks on hosts with 4 and 2: pairs share a host, a group of four does not, and both hosts send. */
-static void unequal_hosts_are_no_equal_ones(void **state) {
+/* Six ranks on hosts with 4 and 2: pairs are on one host, a group of four is not, and both hosts send. */
+static void unequal_hosts_send_their_own_bytes(void **state) {
     (void)state;
     const bt_cluster unequal = {.ranks = 6,
                                 .ranks_per_host = 4,
@@ -134,7 +133,7 @@ int main(void) {
         cmocka_unit_test_setup(gradients_without_shared_memory_are_messages, begin),
         cmocka_unit_test_setup(hosts_add_through_memory_first, begin),
         cmocka_unit_test_setup(larger_groups_are_scaled, begin),
-        cmocka_unit_test_setup(unequal_hosts_are_no_equal_ones, begin),
+        cmocka_unit_test_setup(unequal_hosts_send_their_own_bytes, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* said.h - a text log of calls and events, filled by functions that a test defines instead of the real ones.
- * Include it in one test program only. */
+/* said.h - a text log of calls and events, filled by functions that a test defines instead of the real ones. Only one
+ * file of a test program may include it. */
 #ifndef BT_TESTS_SAID_H
 #define BT_TESTS_SAID_H
 
@@ -8,7 +8,7 @@
 #include "engine/observe/telemetry.h"
 #include "tests/heard.h"
 
-/* "kind step title body" */
+/* Appends "kind step title body" to the log. */
 void bt_telemetry_event(const bt_telemetry *of, bt_event_kind kind, int64_t step, const char *body,
                         const char *fmt, ...) {
     char title[512];

@@ -1,5 +1,5 @@
-/* Changes during a training: weights of its sources on request, and sequence and attention ramps. Each
- * change is reported, equals the same setting from the beginning, and survives a checkpoint. */
+/* Changes during a training: requested weights of its sources, ramps of the sequence length and of attention. Each
+ * change is reported, gives the same results as that setting from the beginning, and survives a checkpoint. */
 #include "tests/tiny_run.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static void on_event(void *arg, const bt_event *e) {
         atomic_fetch_or(&box.bits, BT_REQ_RESUME);
 }
 
-static bt_train_result run(fake_sink *f, const char *resume) {
+static bt_train_result run_with_requests(fake_sink *f, const char *resume) {
     memset(&box, 0, sizeof box);
     memset(f, 0, sizeof *f);
     f->on_step = on_step;
@@ -73,26 +73,24 @@ static void same_losses(const fake_sink *a, const fake_sink *b, size_t from) {
         assert_true(a->steps[from + i].v[BT_MS_LOSS] == b->steps[i].v[BT_MS_LOSS]);
 }
 
-/* ---- mixtures ----------------------------------------------------------------------------------- */
-
 static void weights_change_on_request(void **state) {
     (void)state;
     OF_TWO("--set", "data.mixture=3:1");
     ask.weights = "1:3";
     ask.at = 1;
-    run(&sink, "");
+    run_with_requests(&sink, "");
     assert_string_equal(events_of_kind(&sink, "control"),
                         "2 sources weigh 1:3 from now on (data.mixture=3:1,3=1:3)\n");
     OF_TWO("--set", "data.mixture=3:1,3=1:3");
-    run(&other, "");
+    run_with_requests(&other, "");
     same_losses(&sink, &other, 0);
     OF_TWO("--set", "data.mixture=3:1"); /* The weights influence the losses. */
-    run(&other, "");
+    run_with_requests(&other, "");
     assert_true(sink.steps[2].v[BT_MS_LOSS] == other.steps[2].v[BT_MS_LOSS]);
     assert_true(sink.steps[5].v[BT_MS_LOSS] != other.steps[5].v[BT_MS_LOSS]);
 }
 
-/* A stage that has sent no data yet is ignored. */
+/* A request replaces an earlier one for the same step. */
 static void the_newest_of_a_step_counts(void **state) {
     (void)state;
     OF_TWO("--set", "data.mixture=3:1,2=1:1");
@@ -100,12 +98,12 @@ static void the_newest_of_a_step_counts(void **state) {
     ask.again = "1:7";
     ask.at = 3;
     ask.verbs = BT_REQ_PAUSE;
-    run(&sink, "");
+    run_with_requests(&sink, "");
     assert_string_equal(events_of_kind(&sink, "control"),
                         "4 sources weigh 1:3 from now on (data.mixture=3:1,2=1:1,5=1:3)\n"
                         "4 sources weigh 1:7 from now on (data.mixture=3:1,2=1:1,5=1:7)\n");
     OF_TWO("--set", "data.mixture=3:1,2=1:1,5=1:7");
-    run(&other, "");
+    run_with_requests(&other, "");
     same_losses(&sink, &other, 0);
 }
 
@@ -132,7 +130,7 @@ static void equal_weights_are_no_change(void **state) {
         const char *before = rows[i].mixture;
         ask.weights = rows[i].weights;
         ask.at = 1;
-        run(&sink, "");
+        run_with_requests(&sink, "");
         assert_string_equal(events_of_kind(&sink, "control"), "");
         if (rows[i].says)
             assert_string_equal(events_of_kind(&sink, "refused"), rows[i].says);
@@ -149,27 +147,25 @@ static void the_newest_weights_survive(void **state) {
     OF_TWO("--set", "data.mixture=3:1", "--stop-after", "5", "--ckpt-every", "5");
     ask.weights = "1:3";
     ask.at = 1;
-    run(&sink, "");
+    run_with_requests(&sink, "");
     assert_int_equal(sink.n_steps, 5);
     snprintf(at, sizeof at, "%s", sink.checkpoint_path);
     OF_TWO("--set", "data.mixture=3:1,3=1:3");
-    run(&sink, ""); /* both runs from the first step */
+    run_with_requests(&sink, ""); /* both runs from the first step */
 
     static const char *const began[] = {"data.mixture=3:1", "data.mixture=3:1,3=1:3"};
     for (int i = 0; i < 2; i++) {
         OF_TWO("--set", began[i]);
-        run(&other, at);
+        run_with_requests(&other, at);
         same_losses(&sink, &other, 5);
     }
 }
-
-/* ---- ramps -------------------------------------------------------------------------------------- */
 
 static void sizes_grow_as_configured(void **state) {
     (void)state;
     TINY(&cfg, "--steps", "8", "--set", "ckpt.memory=off", "--set", "train.log_every=1", "--set",
          "train.seq_ramp=0.375,0.5");
-    const bt_train_result r = run(&sink, "");
+    const bt_train_result r = run_with_requests(&sink, "");
     assert_string_equal(events_of_kind(&sink, "ramp"),
                         "-1 from step 1 on attention sees stretches of 8\n"
                         "2 from step 4 on attention sees stretches of 16\n"
@@ -177,21 +173,19 @@ static void sizes_grow_as_configured(void **state) {
     assert_int_equal(r.steps, STEPS);
 }
 
-/* ---- other models and targets -------------------------------------------------------------------- */
-
-/* A run first predicts all following tokens with fading weight, then the next token only. */
-static void followers_are_learned_first(void **state) {
+/* A run first predicts all following tokens with fading weight, then only the next token. */
+static void all_following_tokens_are_learned_first(void **state) {
     (void)state;
     OF_TWO("--set", "train.share_steps=3", "--lr", "2e-2");
-    run(&sink, "");
+    run_with_requests(&sink, "");
     assert_string_equal(events_of_kind(&sink, "ramp"),
                         "-1 soft targets until step 3 (train.share_steps)\n");
     OF_TWO("--lr", "2e-2");
-    run(&other, "");
+    run_with_requests(&other, "");
     assert_true(other.steps[3].v[BT_MS_LOSS] != sink.steps[3].v[BT_MS_LOSS]);
 }
 
-/* The first steps equal those of a dense model bit for bit; afterwards the layers quantize the same weights. */
+/* The first steps equal those of a dense model bit for bit; afterwards the layers quantise the same weights. */
 static void layers_become_ternary(void **state) {
     (void)state;
     static const char *const kinds[][2] = {{"model.linear=bitnet158", "ternary"},
@@ -199,9 +193,9 @@ static void layers_become_ternary(void **state) {
     for (int k = 0; k < 2; k++) {
         char want[96];
         OF_TWO("--set", "model.linear=dense");
-        run(&other, "");
+        run_with_requests(&other, "");
         OF_TWO("--set", "train.dense_steps=3", "--set", kinds[k][0]);
-        run(&sink, "");
+        run_with_requests(&sink, "");
         snprintf(want, sizeof want, "2 from step 4 on linear layers are %s\n", kinds[k][1]);
         assert_string_equal(events_of_kind(&sink, "ramp"), want);
         for (int i = 0; i < 3; i++)
@@ -231,7 +225,7 @@ int main(void) {
         cmocka_unit_test(equal_weights_are_no_change),
         cmocka_unit_test(the_newest_weights_survive),
         cmocka_unit_test(sizes_grow_as_configured),
-        cmocka_unit_test(followers_are_learned_first),
+        cmocka_unit_test(all_following_tokens_are_learned_first),
         cmocka_unit_test(layers_become_ternary),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_ckpt_interval.c - the time between two checkpoints: the formula of Young and Daly, its limits, the
- * failure count in checkpoints; and which checkpoint is kept as the best. */
+/* test_ckpt_interval.c - the time between two checkpoints: the formula of Young and Daly, its limits, the number of
+ * failures in checkpoints; and which checkpoint is the best. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static void near(double got, double want) {
     if (!(fabs(got - want) <= 1e-9 * fabs(want))) fail_msg("%.12g, not %.12g", got, want);
 }
 
-static void by_the_formula(void **state) {
+static void the_interval_follows_the_formula(void **state) {
     (void)state;
     bt_ckpt_interval i = {.most_s = 1e9, .began_ns = 5 * S};
     bt_ckpt_interval_estimate(&i, 1000000000, true);
@@ -37,14 +37,13 @@ static void by_the_formula(void **state) {
     near(i.cost_s, 0.3);
     bt_ckpt_interval_estimate(&i, 1, true);
     near(i.cost_s, 0.3);
-    /* One hour and three failures later the interval is a quarter of the trained time; one day later it is
-     * longer. */
+    /* One hour and three failures later the interval is a quarter of the trained time; one day later it is longer. */
     i.failures = 3;
     near(bt_ckpt_interval_mtbf_s(&i, 3605 * S), (DAY_S + 3600.0) / 4);
     near(bt_ckpt_interval_s(&i, 3605 * S), sqrt(2 * 0.3 * (DAY_S + 3600.0) / 4) - 0.3);
 }
 
-static void within_its_limits(void **state) {
+static void the_interval_has_limits(void **state) {
     (void)state;
     bt_ckpt_interval i = {.most_s = 1800};
     bt_ckpt_interval_measured(&i, 1e-6, 0.01);
@@ -70,7 +69,7 @@ static bt_ckpt_interval after_restart(const bt_ckpt_interval *before) {
     return now;
 }
 
-static void failures_survive(void **state) {
+static void failures_are_counted_across_restarts(void **state) {
     (void)state;
     bt_ckpt_interval i = {.most_s = 1800, .before_s = 500, .failures = 2};
     /* The attempt ended after the save, so the failure counts. */
@@ -82,7 +81,7 @@ static void failures_survive(void **state) {
     assert_int_equal(next.failures, 2);
 }
 
-/* Rows of an older program and damaged rows are read where they are valid. */
+/* Rows of an older program and damaged rows are read as far as they are valid. */
 static void rows_of_any_kind_are_read(void **state) {
     (void)state;
     static const struct {
@@ -167,9 +166,9 @@ static void the_best_is_kept(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(by_the_formula),
-                                       cmocka_unit_test(within_its_limits),
-                                       cmocka_unit_test(failures_survive),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_interval_follows_the_formula),
+                                       cmocka_unit_test(the_interval_has_limits),
+                                       cmocka_unit_test(failures_are_counted_across_restarts),
                                        cmocka_unit_test(rows_of_any_kind_are_read),
                                        cmocka_unit_test(the_best_is_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);

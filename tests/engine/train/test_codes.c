@@ -1,5 +1,5 @@
-/* Statistics of codes between samples: sign flips and reverted changes are counted one by one, the share of
- * latents near a threshold is that of a Gaussian, and shares of the work add up to the whole. */
+/* Statistics of ternary codes between samples: sign flips and reverted changes are counted one by one, the share of
+ * latent weights near a threshold is that of a Gaussian, and shares of the work add up to the whole. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,12 +26,12 @@ static void changes_are_counted_and_shared_out(void **state) {
     bt_model_quantise(m);
     const bt_params *p = bt_model_params(m);
     const bt_tensor *gate = bt_params_get(p, 0, BT_P_FFN_GATE);
-    /* Slices of odd length are covered too. */
+    /* The slices include some of odd length. */
     size_t i = (size_t)(gate - p->tensors), quarter = gate->count / 4 + 1;
     assert_true(p->n <= TENSORS);
     bt_shards shards;
     bt_shards_init(&shards, p->total, p->total * sizeof(float), 1, 1);
-    /* one counter over all weights, and three that divide them */
+    /* one counter for all weights, and three that divide them */
     bt_codes *all[1 + PARTS];
     size_t bytes = 0;
     for (int k = 0; k <= PARTS; k++) {
@@ -70,7 +70,7 @@ static void changes_are_counted_and_shared_out(void **state) {
         if (sample > 1) assert_true(whole[i].back == whole[i].flips);
     }
     assert_true(fabs(whole[i].near / (double)gate->count - 0.0588) < 0.003);
-    /* Codes become 0: there is no sign flip and no reverted change. */
+    /* A code that becomes 0 is neither a sign flip nor a reverted change. */
     for (size_t k = 0; k < quarter; k++) w[k] = 0;
     bt_model_quantise(m);
     bt_codes_sample(all[0], whole);

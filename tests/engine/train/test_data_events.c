@@ -1,5 +1,5 @@
-/* test_data_events.c - the events about documents and sources, and new
- * mixture weights during a run: refusals, and their copy in checkpoints. The loader is defined here. */
+/* test_data_events.c - the events about documents and sources, and new mixture weights during a run: refusals, and the
+ * weights in checkpoints. The test replaces the loader. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,7 +30,7 @@ static struct {
     const char *before, *now; /* values in the checkpoint */
 } world;
 
-static bt_code done(const char *what, bt_err *e) {
+static bt_code finish_world(const char *what, bt_err *e) {
     return world.fails && strcmp(world.fails, what) == 0 ? bt_fail(e, BT_IO, "%s fails", what)
                                                          : BT_OK;
 }
@@ -54,7 +54,7 @@ char *bt_control_take_mixture(bt_request_box *box) {
 bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *e) {
     assert_true(c == t.mesh.world && bytes == 128 && root == 0);
     if (world.told) snprintf(x, bytes, "%s", world.told);
-    return done("tell", e);
+    return finish_world("tell", e);
 }
 bt_code(bt_agree)(bt_comm *c, bt_code mine, bt_err *e) {
     (void)e;
@@ -63,7 +63,7 @@ bt_code(bt_agree)(bt_comm *c, bt_code mine, bt_err *e) {
 }
 bt_code bt_trainer_open_data(bt_trainer *x, bt_err *e) {
     snprintf(world.opened, sizeof world.opened, "%s", x->cfg.data.mixture);
-    return done("open", e);
+    return finish_world("open", e);
 }
 void bt_state_add(bt_state *s, const bt_state_row *row) {
     assert_ptr_equal(s, &t.saver.state);
@@ -76,7 +76,7 @@ const char *bt_state_text(const bt_state_values *v, const char *key) {
                                               : "?";
 }
 
-static void begin(void) {
+static void begin_world(void) {
     free(part);
     memset(&t, 0, sizeof t);
     memset(&world, 0, sizeof world);
@@ -109,8 +109,6 @@ static void saved_is(const char *want) {
     assert_string_equal(bt_text_str(&text), want);
     bt_text_release(&text);
 }
-
-/* ---- settings and rows ----------------------------------------------------------------------- */
 
 static void events_about_documents(void **state) {
     (void)state;
@@ -154,21 +152,21 @@ static void events_about_documents(void **state) {
          "warning 39 1 conversation longer than 64 tokens cut off: their ends are not learned\n"
          "warning 39 5 documents left out: nothing of them is learned\n"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        begin();
+        begin_world();
         world.facts = &rows[i].f;
         world.sequences = 10;
         t.cfg.data.packing = rows[i].packing, t.cfg.data.form = rows[i].form;
         bt_run_data_describe(&t.telemetry, t.loader, &t.cfg, 39);
         heard_is(rows[i].want);
     }
-    begin(); /* A stream has no documents. */
+    begin_world(); /* A stream has no documents. */
     bt_run_data_describe(&t.telemetry, t.loader, &t.cfg, 39);
     heard_is("");
 }
 
 static void events_about_sources(void **state) {
     (void)state;
-    begin();
+    begin_world();
     world.sources = 3;
     world.shares[0] = (bt_loader_share){"a", 60, 40};
     world.shares[1] = (bt_loader_share){"b", 30, 120};
@@ -187,11 +185,9 @@ static void events_about_sources(void **state) {
     heard_is("");
 }
 
-/* ---- a mixture ------------------------------------------------------------------------------- */
-
 static void weights_change_from_the_next_step_on(void **state) {
     (void)state;
-    begin();
+    begin_world();
     world.asked = "1:1";
     assert_int_equal(request_mixture_change(&err), BT_OK);
     heard_is("control 39 sources weigh 1:1 from now on (data.mixture=3:1,40=1:1)\n");
@@ -216,7 +212,7 @@ static void invalid_mixtures_are_refused(void **state) {
     static const struct {
         size_t sources;
         bool island;
-        const char *asked, *says; /* `says` NULL: the mixture is accepted */
+        const char *asked, *says; /* NULL: the mixture is accepted */
     } rows[] = {{0, false, "1:1",
                  "the run has no data.mixture: its sources are read one after the other"},
                 {2, true, "1:1", "a hub deals out the data of its islands"},
@@ -226,7 +222,7 @@ static void invalid_mixtures_are_refused(void **state) {
                 {2, false, NULL, NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char want[600];
-        begin();
+        begin_world();
         world.sources = rows[i].sources;
         world.asked = rows[i].asked;
         if (rows[i].island) t.step.data_owner = "a hub deals out the data of its islands";
@@ -238,12 +234,12 @@ static void invalid_mixtures_are_refused(void **state) {
         assert_string_equal(t.cfg.data.mixture, "3:1");
         saved_is("{\"bytes_per_token\":3.5}");
     }
-    begin(); /* The caller passes no text. */
+    begin_world(); /* The caller passes no text. */
     world.asked = "x";
     assert_int_equal(request_mixture_change(NULL), BT_OK);
     heard_is("refused 39 the mixture stays: \n");
-    for (size_t more = 0; more < 2; more++) { /* The setting holds this number of stages. */
-        begin();
+    for (size_t more = 0; more < 2; more++) { /* the setting holds this number of stages */
+        begin_world();
         const size_t n = sizeof t.cfg.data.mixture - sizeof ",40=1:1" + more;
         memset(t.cfg.data.mixture, '0', n);
         memcpy(t.cfg.data.mixture + n - 2, ":1", 3);
@@ -254,7 +250,7 @@ static void invalid_mixtures_are_refused(void **state) {
     }
     static const char *const parts[] = {"tell", "open"};
     for (int i = 0; i < 2; i++) {
-        begin();
+        begin_world();
         world.asked = "1:1";
         world.fails = parts[i];
         assert_int_equal(request_mixture_change(&err), BT_IO);
@@ -266,18 +262,18 @@ static void a_checkpoint_keeps_the_newest_mixture(void **state) {
     (void)state;
     static const struct {
         const char *is, *before, *now, *becomes, *kept;
-    } rows[] = {/* Resumes with the weights of the start. */
+    } rows[] = {/* resumes with the weights of the start */
                 {"3:1", "3:1", "3:1,40=1:1", "3:1,40=1:1", "3:1"},
-                /* Resumes with the newest weights. */
+                /* resumes with the newest weights */
                 {"3:1,40=1:1", "3:1", "3:1,40=1:1", "3:1,40=1:1", "3:1"},
-                {"9:1", "3:1", "3:1,40=1:1", "9:1", ""}, /* Resumes with other weights. */
+                {"9:1", "3:1", "3:1,40=1:1", "9:1", ""}, /* resumes with other weights */
                 {"3:1", NULL, "3:1,40=1:1", "3:1", ""},
                 {"3:1", "3:1", NULL, "3:1", ""}};
-    begin();
+    begin_world();
     saved_is("{\"bytes_per_token\":3.5}");
     assert_string_equal(world.row.name, "data");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        begin();
+        begin_world();
         bt_part_mixture.add_state(part, &t, &t.saver.state);
         strcpy(t.cfg.data.mixture, rows[i].is), strcpy(t.now.data.mixture, rows[i].is);
         world.before = rows[i].before, world.now = rows[i].now;
@@ -296,7 +292,7 @@ static void a_checkpoint_keeps_the_newest_mixture(void **state) {
         char longest[sizeof t.cfg.data.mixture + 1];
         memset(longest, '1', sizeof longest);
         longest[sizeof t.cfg.data.mixture - 1 + more] = '\0';
-        begin();
+        begin_world();
         bt_part_mixture.add_state(part, &t, &t.saver.state);
         world.before = "3:1", world.now = longest;
         world.row.load(world.row.ctx, NULL);

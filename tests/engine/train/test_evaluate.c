@@ -1,5 +1,5 @@
-/* test_evaluate.c - the evaluator compared with plain loops: nats per token over a split read by a separate
- * loader, and macro F1 from precision and recall of each label. */
+/* test_evaluate.c - the evaluator compared with plain loops: nats per token over a split that a separate loader reads,
+ * and macro F1 from precision and recall of each label. */
 #include "engine/train/evaluate.h"
 
 #include "tests/engine/model/small_model.h"
@@ -9,7 +9,7 @@
 
 enum { B = 2, T = 32, V = 64, BYTES = 256, LABELS = 4, TEXTS = 40 };
 
-static bt_eval_result evaluate(bt_evaluator *e, bt_model *m) {
+static bt_eval_result evaluate_once(bt_evaluator *e, bt_model *m) {
     bt_eval_result r = {0};
     bt_err err = BT_ERR_INIT;
     if (bt_evaluator_run(e, m, NULL, &r, &err) != BT_OK) fail_msg("%s", err.msg);
@@ -30,7 +30,7 @@ static void nats_are_the_mean_over_the_learned_tokens(void **state) {
         fail_msg("%s", err.msg);
     assert_int_equal(bt_evaluator_micros(e), MICROS);
     assert_int_equal(bt_evaluator_bytes(e), MICROS * B * T * (sizeof(int32_t) + sizeof(int32_t)));
-    const bt_eval_result got = evaluate(e, m);
+    const bt_eval_result got = evaluate_once(e, m);
 
     bt_loader *l = NULL;
     cfg.split = BT_SPLIT_VAL;
@@ -53,13 +53,13 @@ static void nats_are_the_mean_over_the_learned_tokens(void **state) {
     assert_true(got.nats > 1);
     /* Tokens of the synthetic chain have no length in bytes. */
     assert_true(isnan(got.accuracy) && isnan(got.margin) && isnan(got.macro_f1));
-    assert_true(evaluate(e, m).nats == got.nats);
+    assert_true(evaluate_once(e, m).nats == got.nats);
     bt_evaluator_close(e);
     bt_model_destroy(m);
 }
 
-/* F1 of a label is the harmonic mean of its precision and recall; a label that neither occurs nor is
- * predicted does not count. */
+/* F1 of a label is the harmonic mean of its precision and recall; a label that neither occurs nor is predicted does not
+ * count. */
 static double f1_of(const double *table, int *counted) {
     double sum = 0;
     *counted = 0;
@@ -107,7 +107,7 @@ static void macro_f1_follows_from_precision_and_recall(void **state) {
     if (bt_evaluator_open(&e, &cfg, 4096, bt_comm_world(), &err) != BT_OK) fail_msg("%s", err.msg);
     assert_int_equal(bt_evaluator_bytes(e) % (3 * B * T * sizeof(int32_t)), 0);
     assert_null(bt_evaluator_confusion(e));
-    const bt_eval_result got = evaluate(e, m);
+    const bt_eval_result got = evaluate_once(e, m);
     const double *table = bt_evaluator_confusion(e);
     double all = 0, right = 0;
     int counted = 0;

@@ -1,6 +1,6 @@
 // ctest: ranks=3
-/* An evaluation shared by three ranks equals that of one rank: each sequence and each pair of preferences
- * counts exactly once, also with uneven shares. */
+/* An evaluation shared by three ranks equals that of one rank: each sequence and each pair of preferences counts
+ * exactly once, also if the shares are uneven. */
 #include "engine/train/evaluate.h"
 
 #include "tests/engine/model/small_model.h"
@@ -34,8 +34,8 @@ static bt_code count_evaluated(void *ctx, bt_model *m, const bt_batch *b, bt_err
     return BT_OK;
 }
 
-static bt_eval_result evaluate(bt_comm *ranks, const bt_loader_cfg *cfg, int64_t tokens,
-                               bt_model *m, seen *s) {
+static bt_eval_result evaluate_on_ranks(bt_comm *ranks, const bt_loader_cfg *cfg, int64_t tokens,
+                                        bt_model *m, seen *s) {
     bt_evaluator *e = NULL;
     bt_eval_result r = {0};
     bt_err err = BT_ERR_INIT;
@@ -59,8 +59,8 @@ static void each_sequence_counts_once(void **state) {
     for (size_t i = 0; i < sizeof sequences / sizeof *sequences; i++) {
         seen one, three;
         const int64_t tokens = (int64_t)sequences[i] * T;
-        const bt_eval_result want = evaluate(alone, &cfg, tokens, m, &one),
-                             got = evaluate(bt_comm_world(), &cfg, tokens, m, &three);
+        const bt_eval_result want = evaluate_on_ranks(alone, &cfg, tokens, m, &one),
+                             got = evaluate_on_ranks(bt_comm_world(), &cfg, tokens, m, &three);
         assert_int_equal(three.sequences, sequences[i]);
         assert_int_equal(three.hashes, one.hashes);
         assert_int_equal(got.tokens, tokens);
@@ -114,8 +114,8 @@ static void each_pair_counts_once(void **state) {
         .form = {.kind = BT_FORM_PREFERENCE, .template_name = "chatml", .field = "text"}};
     bt_model *m = preferring_model();
     seen one, three;
-    const bt_eval_result want = evaluate(alone, &cfg, 1 << 20, m, &one),
-                         got = evaluate(bt_comm_world(), &cfg, 1 << 20, m, &three);
+    const bt_eval_result want = evaluate_on_ranks(alone, &cfg, 1 << 20, m, &one),
+                         got = evaluate_on_ranks(bt_comm_world(), &cfg, 1 << 20, m, &three);
     assert_true(want.tokens >= PAIRS / 2 && want.margin != 0);
     assert_int_equal(three.sequences, one.sequences);
     assert_int_equal(three.hashes, one.hashes);

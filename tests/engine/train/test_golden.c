@@ -1,5 +1,5 @@
-/* Ten losses of a tiny run per variant, kept in golden_trainer_losses.txt, detect a change of numerics.
- * After an intended change rewrite the file: build/tests/t.engine.train.golden --write >
+/* Ten losses of a tiny run per variant, stored in golden_trainer_losses.txt, detect a change of numerics. After an
+ * intended change rewrite the file: build/tests/t.engine.train.golden --write >
  * tests/engine/train/golden_trainer_losses.txt */
 #include "tests/tiny_run.h"
 
@@ -33,10 +33,10 @@ static void losses_of(const struct variant *v, double out[STEPS]) {
     for (int i = 0; i < STEPS; i++) out[i] = sink.steps[i].v[BT_MS_LOSS];
 }
 
-/* On failure the variant runs again and all ten losses of both runs are printed, which distinguishes changed
+/* After a failure the variant runs again, and all ten losses of both runs are printed, which distinguishes changed
  * numerics from a run that is not deterministic. */
-static void explain(const struct variant *v, const double losses[STEPS], const double want[STEPS],
-                    int step) {
+static void print_both_runs(const struct variant *v, const double losses[STEPS],
+                            const double want[STEPS], int step) {
     double again[STEPS];
     losses_of(v, again);
     for (int i = 0; i < STEPS; i++)
@@ -62,10 +62,10 @@ static void ten_losses_of_every_variant(void **state) {
         losses_of(&variants[k], losses);
         for (int i = 0; i < STEPS; i++) assert_int_equal(fscanf(f, "%lf", &want[i]), 1);
         for (int i = 0; i < STEPS; i++) {
-            /* Another compiler rounds transcendental functions differently and may flip a ternary code, so
-             * losses are compared with a tolerance. */
+            /* Another compiler rounds transcendental functions differently and may change a ternary code, so losses are
+             * compared with a tolerance. */
             if (!(fabs(losses[i] - want[i]) <= 1e-4 * want[i]))
-                explain(&variants[k], losses, want, i);
+                print_both_runs(&variants[k], losses, want, i);
         }
     }
     fclose(f);

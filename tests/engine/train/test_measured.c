@@ -1,5 +1,5 @@
-/* test_measured.c - the file of measurements reaches a reader with the same placement, completely or not at all;
- * the peak of ranks that share cores. tests/cli/run_kill_rank.sh has the next attempt that reads it. */
+/* test_measured.c - the file of measurements is read only if it is complete and the ranks have the same placement; also
+ * the peak rate of ranks that share cores. In tests/cli/run_kill_rank.sh the next attempt reads the file. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -11,11 +11,9 @@
 #include "engine/train/measured.h"
 #include "tests/log_said.h"
 
-/* ---- the file --------------------------------------------------------------------------------------------------- */
-
 static char folder[64];
 
-static bt_measured example(void) {
+static bt_measured example_measurements(void) {
     bt_measured m = {.attempt = 3, .peak_flops = 1.25e12};
     m.links[BT_AXIS_DP] = (bt_link){.latency_s = 2e-5, .bytes_per_s = 3e9, .tried = true};
     return m;
@@ -25,7 +23,7 @@ static void path_of(char out[96]) { snprintf(out, 96, "%s/measured", folder); }
 
 static void a_record_survives(void **state) {
     (void)state;
-    bt_measured m = example(), back;
+    bt_measured m = example_measurements(), back;
     assert_false(bt_measured_read(&back, folder, 77));
     bt_measured_write(&m, folder, 77);
     assert_true(bt_measured_read(&back, folder, 77));
@@ -47,12 +45,12 @@ static void a_record_survives(void **state) {
 static void damaged_records_are_ignored(void **state) {
     (void)state;
     char path[96];
-    bt_measured m = example(), back;
+    bt_measured m = example_measurements(), back;
     struct stat st;
     path_of(path);
     bt_measured_write(&m, folder, 77);
     assert_int_equal(stat(path, &st), 0);
-    for (off_t at = 0; at < st.st_size; at++) { /* Damages every byte in turn. */
+    for (off_t at = 0; at < st.st_size; at++) { /* damages every byte in turn */
         unsigned char byte;
         int fd = open(path, O_RDWR);
         assert_int_equal(pread(fd, &byte, 1, at), 1);
@@ -64,7 +62,7 @@ static void damaged_records_are_ignored(void **state) {
         close(fd);
     }
     assert_true(bt_measured_read(&back, folder, 77));
-    /* Writes a valid, sealed record of a smaller or larger struct, as another program version would. */
+    /* Writes a valid record of a smaller or larger struct, as another version of the program would. */
     for (int more = -1; more <= 1; more += 2) {
         unsigned char all[1024];
         const size_t sealed = (size_t)st.st_size - sizeof(uint64_t);
@@ -82,7 +80,7 @@ static void damaged_records_are_ignored(void **state) {
     }
     assert_int_equal(truncate(path, st.st_size - 1), 0);
     assert_false(bt_measured_read(&back, folder, 77));
-    /* A FIFO or folder in place of the file neither blocks nor counts. */
+    /* A FIFO or folder in place of the file is ignored without blocking. */
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_false(bt_measured_read(&back, folder, 77));
@@ -91,7 +89,7 @@ static void damaged_records_are_ignored(void **state) {
 
 static void a_run_without_a_folder_keeps_no_record(void **state) {
     (void)state;
-    bt_measured m = example(), back;
+    bt_measured m = example_measurements(), back;
     bt_measured_write(&m, NULL, 1);
     bt_measured_write(&m, "", 1);
     heard_is("");
@@ -106,7 +104,7 @@ static void a_run_without_a_folder_keeps_no_record(void **state) {
 static void a_file_that_cannot_be_kept_leaves_nothing(void **state) {
     (void)state;
     char path[96], fresh[112], long_dir[PATH_MAX + 8];
-    bt_measured m = example(), back;
+    bt_measured m = example_measurements(), back;
     path_of(path);
     snprintf(fresh, sizeof fresh, "%s.new", path);
     assert_int_equal(mkdir(path, 0700), 0);
@@ -120,7 +118,7 @@ static void a_file_that_cannot_be_kept_leaves_nothing(void **state) {
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     heard_is("");
-    /* The longest possible name succeeds, and one character more fails. */
+    /* The longest possible name succeeds, and a name with one more character fails. */
     for (size_t more = 0; more < 2; more++) {
         const size_t n = PATH_MAX - sizeof "/measured" + more;
         memset(long_dir, '/', n);
@@ -146,7 +144,7 @@ static void shared_cores_count_once(void **state) {
         all[i] = (bt_peak_part){.flops = 10, .cores = 1, .threads = 1, .cpus = (uint64_t)i};
     assert_true(bt_measured_peak(all, 4) == 40);
     for (int i = 0; i < 2;
-         i++) /* The joint measurement is the limit if there are more threads than cores. */
+         i++) /* if there are more threads than cores, the joint measurement is the limit */
         all[i] = (bt_peak_part){.flops = 20, .cores = 2, .threads = 4, .cpus = 3};
     assert_true(bt_measured_peak(all, 1) == 20 && bt_measured_peak(all, 2) == 20);
 }

@@ -1,4 +1,4 @@
-/* The message for a plan that exceeds the available memory, with given numbers; and that the memory of this
+/* The message about a plan that exceeds the available memory contains the numbers and remedies; the memory of this
  * machine can be read. */
 #include "tests/tiny_run.h"
 
@@ -21,7 +21,7 @@ static void resolve_memory_settings(int world, const char *const *words) {
 }
 #define SETTLE(world, ...) resolve_memory_settings(world, (const char *const[]){__VA_ARGS__, NULL})
 
-static bt_code check(int local, size_t process, size_t host) {
+static bt_code check_plan(int local, size_t process, size_t host) {
     bt_memory_room room = {.process = process, .host = host, .host_limit = "memory available"};
     memset(&err, 0, sizeof err);
     return bt_memory_check(&cfg, 0, local, bt_parts_memory, &room, &err);
@@ -35,11 +35,11 @@ static void a_plan_that_fits_is_accepted(void **state) {
     (void)state;
     SETTLE(2, "--preset", "small", "--threads", "1");
     size_t need = bt_plan_bytes(&cfg, 0, bt_parts_memory);
-    assert_int_equal(check(2, SIZE_MAX, SIZE_MAX), BT_OK);
-    assert_int_equal(check(2, need, 2 * need), BT_OK);
-    assert_int_equal(check(2, need - 1, 2 * need), BT_NOMEM);
+    assert_int_equal(check_plan(2, SIZE_MAX, SIZE_MAX), BT_OK);
+    assert_int_equal(check_plan(2, need, 2 * need), BT_OK);
+    assert_int_equal(check_plan(2, need - 1, 2 * need), BT_NOMEM);
     assert_error_contains("address space");
-    /* The message names a limit that the user has set. */
+    /* The message contains a limit that the user has set. */
     const bt_memory_room limited = {.process = 2 * MIB,
                                     .host = SIZE_MAX,
                                     .host_limit = "memory available",
@@ -48,10 +48,10 @@ static void a_plan_that_fits_is_accepted(void **state) {
     assert_error_contains(
         "2.00 MiB of address space (ulimit -v is 200 MiB, and the program has mapped 198 MiB)");
     /* The ranks of a host share its memory. */
-    assert_int_equal(check(2, need, 2 * need - 2), BT_NOMEM);
+    assert_int_equal(check_plan(2, need, 2 * need - 2), BT_NOMEM);
     assert_error_contains("memory available");
     cfg.launch.memory_check = false;
-    assert_int_equal(check(2, 1, 1), BT_OK);
+    assert_int_equal(check_plan(2, 1, 1), BT_OK);
 }
 
 static void message_names_arena_and_remedy(void **state) {
@@ -59,25 +59,25 @@ static void message_names_arena_and_remedy(void **state) {
     /* Activations are the largest part. */
     SETTLE(2, "--preset", "small", "--threads", "1");
     size_t need = bt_plan_bytes(&cfg, 0, bt_parts_memory);
-    assert_int_equal(check(1, SIZE_MAX, need - 10 * MIB), BT_NOMEM);
+    assert_int_equal(check_plan(1, SIZE_MAX, need - 10 * MIB), BT_NOMEM);
     assert_error_contains("activations");
     assert_error_contains("--micro-batch 1 (");
     SETTLE(2, "--preset", "small", "--threads", "1", "--micro-batch", "1");
-    assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0, bt_parts_memory) - 10 * MIB),
+    assert_int_equal(check_plan(1, SIZE_MAX, bt_plan_bytes(&cfg, 0, bt_parts_memory) - 10 * MIB),
                      BT_NOMEM);
     assert_error_contains("optimizer");
     assert_error_contains("use --zero 1 (");
     assert_error_contains(" or --zero 2 (");
     SETTLE(2, "--preset", "small", "--threads", "1", "--micro-batch", "1", "--zero", "3", "--set",
            "parallel.gather=step");
-    assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0, bt_parts_memory) - 10 * MIB),
+    assert_int_equal(check_plan(1, SIZE_MAX, bt_plan_bytes(&cfg, 0, bt_parts_memory) - 10 * MIB),
                      BT_NOMEM);
     assert_error_contains("use --set parallel.gather=layer (");
     SETTLE(1, "--preset", "small", "--threads", "1", "--micro-batch", "1");
-    assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0, bt_parts_memory) - 10 * MIB),
+    assert_int_equal(check_plan(1, SIZE_MAX, bt_plan_bytes(&cfg, 0, bt_parts_memory) - 10 * MIB),
                      BT_NOMEM);
     assert_error_contains("use --recompute selective (");
-    assert_int_equal(check(1, SIZE_MAX, 100 * MIB), BT_NOMEM);
+    assert_int_equal(check_plan(1, SIZE_MAX, 100 * MIB), BT_NOMEM);
     assert_error_contains("even --recompute full --micro-batch 1 needs");
 }
 
@@ -87,7 +87,7 @@ static void each_remedy_helps(void **state) {
     SETTLE(4, "--preset", "base", "--threads", "1", "--batch-tokens", "16384");
     for (size_t room = bt_plan_bytes(&cfg, 0, bt_parts_memory) - MIB; room > 600 * (size_t)MIB;
          room -= room / 16) {
-        if (check(1, SIZE_MAX, room) == BT_OK) continue;
+        if (check_plan(1, SIZE_MAX, room) == BT_OK) continue;
         char words[256], *at = strstr(err.msg, "use --"), *argv[24];
         if (!at) continue;
         snprintf(words, sizeof words, "--preset base --threads 1 --batch-tokens 16384 %s", at + 4);
@@ -97,7 +97,7 @@ static void each_remedy_helps(void **state) {
         argv[n] = NULL;
         bt_err before = err;
         resolve_memory_settings(4, (const char *const *)argv);
-        if (check(1, SIZE_MAX, room) != BT_OK)
+        if (check_plan(1, SIZE_MAX, room) != BT_OK)
             fail_msg("'%s' is not true: '%s'", before.msg, err.msg);
         SETTLE(4, "--preset", "base", "--threads", "1", "--batch-tokens", "16384");
     }

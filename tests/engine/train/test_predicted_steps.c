@@ -1,5 +1,4 @@
-/* The prediction of a run's step time is recorded before the first step and compared with steps of full
- * size. */
+/* The predicted step time of a run is recorded before the first step and compared with steps of full size. */
 #include "tests/tiny_run.h"
 
 #include <unistd.h>
@@ -34,7 +33,7 @@ static void steps_are_compared_with_the_prediction(void **state) {
     assert_int_equal(
         count_prediction_events(fewer, "launch.predicted_ms=0.0001", "train.log_every=1"), 0);
     assert_int_equal(count_prediction_events(every, "launch.predicted_ms=0", "train.log_every=1"),
-                     0); /* The run has no prediction. */
+                     0); /* the run has no prediction */
     /* Steps with shorter sequences are not compared. */
     assert_int_equal(
         count_prediction_events(every, "launch.predicted_ms=0.0001", "train.seq_ramp=0.9"), 0);

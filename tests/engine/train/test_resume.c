@@ -1,5 +1,5 @@
-/* k steps, a checkpoint, a new trainer and 10 - k steps give the same bits as ten steps at once, for every
- * k, on shuffled text. */
+/* k steps, a checkpoint, a new trainer and 10 - k steps give the same bits as ten steps at once, for every k, on
+ * shuffled text. */
 #include "tests/tiny_run.h"
 
 #include <math.h>
@@ -42,8 +42,9 @@ static void cfg_of(bt_run_cfg *cfg, const char *stop_after, const char *more) {
     snprintf(cfg->data.path, sizeof cfg->data.path, "%s", text_path);
 }
 
-/* Trains and keeps the weights after the last step. */
-static void run(const bt_run_cfg *cfg, fake_sink *f, const char *resume_dir, float *weights) {
+/* Trains and stores the weights after the last step. */
+static void run_and_store_weights(const bt_run_cfg *cfg, fake_sink *f, const char *resume_dir,
+                                  float *weights) {
     memset(f, 0, offsetof(fake_sink, on_step));
     bt_trainer *t = tiny_create(cfg, f, NULL, resume_dir);
     bt_train_result r;
@@ -73,7 +74,7 @@ static void resumed_equals_uninterrupted(void **state) {
     cfg_of(&cfg, "0", "ckpt.final=false");
     final_weights = calloc(1 << 20, sizeof *final_weights);
     float *weights = calloc(1 << 20, sizeof *weights);
-    run(&cfg, &straight, "", final_weights);
+    run_and_store_weights(&cfg, &straight, "", final_weights);
     assert_int_equal(straight.n_steps, STEPS);
 
     for (int k = 1; k < STEPS; k += k < 3 ? 1 : 3) { /* 1 2 3 6 9 */
@@ -82,13 +83,13 @@ static void resumed_equals_uninterrupted(void **state) {
         assert_int_equal(system(command), 0);
         snprintf(after, sizeof after, "%d", k);
         cfg_of(&cfg, after, "ckpt.final=false");
-        run(&cfg, &first, "", NULL);
+        run_and_store_weights(&cfg, &first, "", NULL);
         assert_int_equal(first.n_steps, k);
         assert_int_equal(first.n_checkpoints, 1);
         assert_int_equal(first.last_checkpoint.step, k);
 
         cfg_of(&cfg, "0", "ckpt.final=false");
-        run(&cfg, &second, out_path, weights);
+        run_and_store_weights(&cfg, &second, out_path, weights);
         assert_int_equal(second.n_steps, STEPS - k);
         assert_int_equal(fake_events_of(&second, "resumed"), 1);
         for (int i = 0; i < STEPS; i++)
@@ -98,9 +99,8 @@ static void resumed_equals_uninterrupted(void **state) {
     free(weights);
 }
 
-/* Interrupts before, at and after every change: sequences grow at steps 2, 3 and 4, layers become ternary at
- * step 6. */
-static void goes_on(bool shares) {
+/* Interrupts before, at and after every change: sequences grow at steps 2, 3 and 4, layers become ternary at step 6. */
+static void check_interrupted_run(bool shares) {
     static const int after[] = {1, 2, 3, 5, 6, 8};
     float *weights = calloc(1 << 20, sizeof *weights), *want = calloc(1 << 20, sizeof *want);
     for (size_t k = 0; k <= sizeof after / sizeof *after; k++) {
@@ -118,7 +118,8 @@ static void goes_on(bool shares) {
             snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
             cfg.train.stop_after = part ? 0 : n;
             if (shares) cfg.shares.share_steps = 8;
-            run(&cfg, part ? &second : &first, part && k ? out_path : "", part ? weights : NULL);
+            run_and_store_weights(&cfg, part ? &second : &first, part && k ? out_path : "",
+                                  part ? weights : NULL);
         }
         if (k == 0) {
             straight = second;
@@ -137,42 +138,42 @@ static void goes_on(bool shares) {
 
 static void a_changing_run_resumes(void **state) {
     (void)state;
-    goes_on(false);
+    check_interrupted_run(false);
 }
 
 /* The soft targets end in step 8. */
 static void a_run_that_begins_with_soft_targets_resumes(void **state) {
     (void)state;
-    goes_on(true);
+    check_interrupted_run(true);
 }
 
 static void checkpoints_are_written_at_their_interval(void **state) {
     (void)state;
     bt_run_cfg cfg;
     cfg_of(&cfg, "0", "ckpt.every=4");
-    run(&cfg, &first, "", NULL);
+    run_and_store_weights(&cfg, &first, "", NULL);
     assert_int_equal(first.n_checkpoints, 2);
     cfg_of(&cfg, "0", "ckpt.final=true");
     cfg.ckpt.every = 4;
     cfg.ckpt.async = false; /* The next step is charged with the whole time of the checkpoint. */
     const int64_t began_ns = bt_now_ns();
-    run(&cfg, &first, "", NULL);
+    run_and_store_weights(&cfg, &first, "", NULL);
     assert_true(first.last_checkpoint.took_us > 0 &&
                 first.last_checkpoint.took_us <= (bt_now_ns() - began_ns) / 1000);
     assert_int_equal(first.n_checkpoints, 3);
     assert_int_equal(first.last_checkpoint.step, STEPS);
     assert_int_equal(fake_events_of(&first, "checkpoint"), 3);
-    /* Otherwise a rank killed here would leave a gap in the recorded steps. */
+    /* If a record were written later than its checkpoint, a killed rank would leave a gap in the recorded steps. */
     assert_int_equal(first.unsaid_checkpoints, 0);
     for (size_t i = 0; i < first.n_steps; i++)
         assert_true((first.steps[i].r[0][BT_MR_CKPT] > 0) == (i > 0 && i % 4 == 0));
     /* A finished run resumes and has no step left. */
-    run(&cfg, &second, out_path, NULL);
+    run_and_store_weights(&cfg, &second, out_path, NULL);
     assert_int_equal(second.n_steps, 0);
 }
 
-/* Five steps with generic kernels and five with the best give a warning that names both and losses near
- * those of one set. */
+/* Five steps with generic kernels and five with the best give a warning that contains both sets, and losses near those
+ * of one set. */
 static void resumed_on_other_kernels_warns(void **state) {
     (void)state;
     bt_run_cfg cfg;
@@ -180,10 +181,10 @@ static void resumed_on_other_kernels_warns(void **state) {
     snprintf(command, sizeof command, "rm -rf '%s'", out_path);
     assert_int_equal(system(command), 0);
     cfg_of(&cfg, "5", "ckpt.final=false");
-    run(&cfg, &first, "", NULL);
+    run_and_store_weights(&cfg, &first, "", NULL);
     cfg_of(&cfg, "0", "ckpt.final=false");
     memcpy(cfg.launch.isa, "auto", sizeof "auto");
-    run(&cfg, &second, out_path, NULL);
+    run_and_store_weights(&cfg, &second, out_path, NULL);
     assert_int_equal(second.n_steps, STEPS - 5);
     for (size_t i = 0; i < second.n_steps; i++) {
         double want = straight.steps[5 + i].v[BT_MS_LOSS], got = second.steps[i].v[BT_MS_LOSS];
@@ -200,8 +201,8 @@ static void resumed_on_other_kernels_warns(void **state) {
         second.events[i].body[0] ? second.events[i].body : second.events[i].title, "generic"));
 }
 
-/* Optimizer states resumed in another format give one warning and similar losses; in the same format they
- * give no warning and equal bits. */
+/* Optimizer states that are resumed in another format give one warning and similar losses; in the same format they give
+ * no warning and equal bits. */
 static void states_of_another_kind_are_converted(void **state) {
     (void)state;
     static const char *const kinds[] = {"optim.states=fp32", "optim.states=bf16",
@@ -211,15 +212,15 @@ static void states_of_another_kind_are_converted(void **state) {
         char command[160];
         cfg_of(&cfg, "0", kinds[from]);
         cfg.run.out[0] = '\0';
-        run(&cfg, &straight, "", NULL);
+        run_and_store_weights(&cfg, &straight, "", NULL);
         snprintf(command, sizeof command, "rm -rf '%s'", out_path);
         assert_int_equal(system(command), 0);
         cfg_of(&cfg, "5", kinds[from]);
-        run(&cfg, &first, "", NULL);
+        run_and_store_weights(&cfg, &first, "", NULL);
         for (int to = 0; to < 4; to++) {
             cfg_of(&cfg, "0", kinds[to]);
             cfg.run.out[0] = '\0';
-            run(&cfg, &second, out_path, NULL);
+            run_and_store_weights(&cfg, &second, out_path, NULL);
             assert_int_equal(second.n_steps, STEPS - 5);
             /* Conversions of weights and of states are separate warnings. */
             const int told = (from % 3 != to % 3) + ((from == 3) != (to == 3));
@@ -257,7 +258,7 @@ static void another_model_or_other_data_are_refused(void **state) {
     expect_refusal(&cfg, "--other-data");
     cfg.data.other = true;
     cfg.train.steps = 12;
-    run(&cfg, &second, out_path, NULL);
+    run_and_store_weights(&cfg, &second, out_path, NULL);
     assert_int_equal(second.n_steps, 2);
     assert_true(fake_events_of(&second, "warning") >= 1);
     for (size_t i = 0; i < second.n_events; i++)
@@ -272,7 +273,7 @@ static void init_from_takes_the_weights_only(void **state) {
     cfg.train.stop_after = 0;
     snprintf(cfg.model.init_from, sizeof cfg.model.init_from, "%s", out_path);
     cfg.run.out[0] = '\0';
-    run(&cfg, &second, "", NULL);
+    run_and_store_weights(&cfg, &second, "", NULL);
     assert_int_equal(second.n_steps, STEPS);
     /* The weights are already trained. */
     assert_true(second.steps[0].v[BT_MS_LOSS] < straight.steps[0].v[BT_MS_LOSS] - 0.1);
@@ -294,7 +295,7 @@ static void version_1_resumes(void **state) {
          "--lr", "2e-3", "--lr-schedule", "constant");
     tiny_run(&cfg, &first, NULL, from);
     assert_int_equal(first.n_steps, 3);
-    /* Version 1 contains fp32 only and resumes as fp32. */
+    /* Version 1 contains only fp32 and resumes as fp32. */
     for (size_t i = 0; i < first.n_events; i++)
         if (strstr(first.events[i].title, " and become ")) fail_msg("%s", first.events[i].title);
     for (int i = 0; i < 3; i++) {

@@ -1,4 +1,4 @@
-/* test_run_cfg.c - presets, checks between settings, automatic values, origins. */
+/* test_run_cfg.c - presets, checks between settings, automatic values, and the source of each value. */
 #include "engine/config/ramp.h"
 #include "engine/config/rank_setup.h"
 #include "engine/config/run_property.h"
@@ -33,8 +33,8 @@ static void test_defaults_are_nano(void **state) {
     (void)state;
     assert_int_equal(READ("--seed", "3"), BT_OK);
     const bt_preset *p = bt_preset_find("nano");
-    assert_string_equal(where("model.layers"), "preset nano");
-    assert_string_equal(where("run.seed"), "--seed");
+    assert_string_equal(origin_of_setting("model.layers"), "preset nano");
+    assert_string_equal(origin_of_setting("run.seed"), "--seed");
     assert_int_equal(bt_run_cfg_resolve_opts(&o, &c, 2, &err), BT_OK);
     assert_int_equal(c.model.layers, p->model.L);
     assert_int_equal(c.train.steps, p->steps);
@@ -43,12 +43,12 @@ static void test_defaults_are_nano(void **state) {
     assert_int_equal(c.train.micro_batch, 8); /* 2048 tokens of 256 */
     assert_int_equal(c.train.accum, 1);
     assert_string_equal(c.data.path, "builtin");
-    assert_string_equal(where("train.micro_batch"), "auto");
-    assert_string_equal(where("data.path"), "auto");
-    assert_string_equal(where("model.layers"), "preset nano");
+    assert_string_equal(origin_of_setting("train.micro_batch"), "auto");
+    assert_string_equal(origin_of_setting("data.path"), "auto");
+    assert_string_equal(origin_of_setting("model.layers"), "preset nano");
     bt_run_cfg once = c;
     assert_int_equal(bt_run_cfg_resolve(&c, 2, &err), BT_OK);
-    assert_memory_equal(&once, &c, sizeof c); /* Resolving twice changes nothing. */
+    assert_memory_equal(&once, &c, sizeof c); /* Resolving twice has the same result. */
 }
 
 static void test_stronger_than_preset(void **state) {
@@ -59,7 +59,7 @@ static void test_stronger_than_preset(void **state) {
     assert_int_equal(c.model.layers, 2);
     assert_true(c.optim.lr == 0.5);
     assert_int_equal(c.model.d_model, 512);
-    /* kv_heads follow heads where the preset has them equal. */
+    /* The number of kv heads follows the number of heads if they are equal in the preset. */
     assert_int_equal(SETTLE(1, "--set", "model.heads=3"), BT_OK);
     assert_int_equal(c.model.kv_heads, 3);
     assert_int_equal(c.model.head_dim, 64);
@@ -83,8 +83,8 @@ static void test_automatic_values(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--tokens", "100k"), BT_OK);
     assert_int_equal(c.train.steps, 25); /* 4096 tokens a step, rounded up */
-    /* Warm-up is a third of a short run, a tenth of a longer one or of one with initial weights, and at most
-     * the preset's. */
+    /* Warm-up is a third of a short run, a tenth of a longer one or of one with initial weights, and at most the
+     * preset's. */
     assert_int_equal(c.optim.warmup, 8);
     assert_int_equal(c.train.eval_every, 25);
     assert_int_equal(SETTLE(1, "--tokens", "100k", "--init-from", "base"), BT_OK);
@@ -125,10 +125,10 @@ static void test_rate_of_shape(void **state) {
     const double own = bt_preset_find("nano")->lr;
     assert_int_equal(SETTLE(1, "--set", "model.d_model=192"), BT_OK);
     assert_true(c.optim.lr == own);
-    assert_string_equal(where("optim.lr"), "preset nano");
+    assert_string_equal(origin_of_setting("optim.lr"), "preset nano");
     assert_int_equal(SETTLE(1, "--set", "model.d_model=120"), BT_OK);
     assert_true(close_to(c.optim.lr, own * 192 / 120));
-    assert_string_equal(where("optim.lr"), "preset nano, for a smaller model");
+    assert_string_equal(origin_of_setting("optim.lr"), "preset nano, for a smaller model");
     assert_int_equal(SETTLE(1, "--set", "model.layers=4"), BT_OK);
     assert_true(close_to(c.optim.lr, own * 1.5));
     assert_int_equal(SETTLE(1, "--set", "model.d_model=24"), BT_OK);
@@ -175,7 +175,7 @@ static void test_ranks(void **state) {
     assert_int_equal(READ("--tp", "2", "--pp", "2"), BT_OK);
     assert_int_equal(bt_run_cfg_ranks(&c, 64), 4);
     assert_int_equal(READ("--batch-tokens", "256"), BT_OK);
-    assert_int_equal(bt_run_cfg_ranks(&c, 2), 1); /* One sequence cannot be divided. */
+    assert_int_equal(bt_run_cfg_ranks(&c, 2), 1); /* one sequence cannot be divided */
     assert_int_equal(READ("--micro-batch", "3", "--accum", "1"), BT_OK);
     assert_int_equal(bt_run_cfg_ranks(&c, 2), 2);
 }
@@ -289,7 +289,7 @@ static void test_layouts(void **state) {
                             "--micro-batch", "1", "--set", "mesh.sequence=false"),
                      BT_OK);
 
-    /* Parts depend on the model, never on the ranks. */
+    /* The number of parts depends on the model and not on the ranks. */
     assert_int_equal(SETTLE(1, "--set", "train.reproducible=true", "--preset", "small"), BT_OK);
     assert_int_equal(c.train.parts, 8);
     assert_int_equal(
@@ -343,14 +343,14 @@ static void test_layouts(void **state) {
     assert_int_equal(SETTLE(2, "--codec", "none", "--set", "train.reproducible=true"), BT_OK);
     assert_int_equal(SETTLE(2, "--codec", "bf16"), BT_OK);
 
-    /* Units depend on the batch, never on ranks or --micro-batch. */
+    /* Units depend on the batch and neither on the ranks nor on --micro-batch. */
     for (int ranks = 1; ranks <= 4; ranks++) {
         assert_int_equal(SETTLE(ranks, "--set", "train.reproducible=true", "--micro-batch", "1"),
                          BT_OK);
         assert_int_equal(c.train.unit, 4);
         assert_int_equal(c.train.micro_batch, 4);
         assert_int_equal(c.train.accum, (4 + ranks - 1) / ranks);
-        /* Resolving twice changes nothing. */
+        /* Resolving twice has the same result. */
         assert_int_equal(bt_run_cfg_resolve_opts(&o, &c, ranks, &err), BT_OK);
         assert_int_equal(c.train.micro_batch, 4);
     }
@@ -412,7 +412,7 @@ static void test_unequal_shares(void **state) {
     assert_int_equal(SETTLE(3, "--balance", "auto"), BT_OK);
     assert_int_equal(c.train.micro_batch, 1);
     assert_int_equal(c.train.accum, 6);
-    /* Resolving twice changes nothing. */
+    /* Resolving twice has the same result. */
     assert_int_equal(bt_run_cfg_resolve_opts(&o, &c, 3, &err), BT_OK);
     assert_int_equal(c.train.micro_batch, 1);
     assert_int_equal(SETTLE(2, "--balance", "3,1", "--micro-batch", "4"), BT_OK);
@@ -450,8 +450,8 @@ static void test_small_vocab_without_bytes(void **state) {
 
 #define NANO "--preset", "nano", "--ranks", "1", "--data", "x.jsonl"
 #define ADAPTERS NANO, "--tune", "lora", "--set", "tune.base=x", "--set", "tune.rank=4"
-/* nano has 2,654,208 weights in layers, 49,152 in the head, and 1,769,472 operations of attention per token,
- * a third of them forward; adapters of rank 4 have 6 * 4 * (4 * 384 + 3 * 704) = 87,552 weights. */
+/* nano has 2,654,208 weights in layers, 49,152 in the head, and 1,769,472 operations of attention per token, a third of
+ * them forward; adapters of rank 4 have 6 * 4 * (4 * 384 + 3 * 704) = 87,552 weights. */
 static void test_operations_of_fine_tuning(void **state) {
     (void)state;
     const double forward = 2 * (2654208 + 49152) + 589824;

@@ -1,5 +1,5 @@
-/* test_run_control.c - the request box: each request is taken once, invalid factors are dropped, the newest text
- * wins. tests/cli/run_train_ctl.sh pauses ranks. */
+/* test_run_control.c - the box that passes requests to the trainer: each request is taken once, invalid factors are
+ * dropped, the newest text replaces earlier ones. tests/cli/run_train_ctl.sh pauses ranks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +53,7 @@ static void the_newest_text_is_taken(void **state) {
     assert_true(!bt_control_take_prompt(&box) && !bt_control_take_mixture(&box));
     char said_first[] = "first";
     assert_true(bt_control_request_sample(&box, said_first));
-    strcpy(said_first, "later"); /* The box copies the text, so that the caller may reuse it. */
+    strcpy(said_first, "later"); /* The box copies the text, so that the caller may change it. */
     assert_int_equal(atomic_load(&box.bits), BT_REQ_SAMPLE);
     assert_true(bt_control_request_mixture(&box, "3:1"));
     assert_int_equal(atomic_load(&box.bits), BT_REQ_SAMPLE | BT_REQ_MIXTURE);

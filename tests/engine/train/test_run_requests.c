@@ -1,13 +1,13 @@
-/* test_run_requests.c - requests to a running training: evaluation, sample, checkpoint, pause and stop,
- * alone and together, with the steps and titles of their events. The sink places a request in the box, so
- * that it arrives between two known steps. */
+/* test_run_requests.c - requests to a running training: evaluation, sample, checkpoint, pause and stop, alone and
+ * together, with the steps and titles of their events. The sink makes the request, so that it arrives between two known
+ * steps. */
 #include "tests/tiny_run.h"
 
 #include <unistd.h>
 
 #include "engine/train/run_control.h"
 
-/* step whose record triggers the request; the request takes effect after the next step */
+/* The record of this step triggers the request, which takes effect after the next step. */
 enum { ASKED = 1, STEPS = 8 };
 
 static char dir[64], out_path[128], text_path[128];
@@ -42,7 +42,7 @@ static void on_event(void *arg, const bt_event *e) {
 }
 
 /* Trains STEPS steps with the requests of `ask`; the first event is "started". */
-static void run(void) {
+static void run_with_request(void) {
     memset(&box, 0, sizeof box);
     memset(&sink, 0, sizeof sink);
     sink.on_step = on_step;
@@ -73,20 +73,20 @@ static void an_evaluation_needs_data(void **state) {
     (void)state;
     TINY_STEPS("--set", "train.log_every=1");
     ask.verbs = BT_REQ_EVAL;
-    run();
+    run_with_request();
     assert_int_equal(sink.n_events, 3);
     event_is(1, "warning", 2, "no validation data: data.val_frac is 0");
     assert_int_equal(result.steps, STEPS);
 }
 
-/* The weights after the step are evaluated once, and the record of that step contains the loss, whatever
- * other requests arrive. */
+/* The weights after the step are evaluated once, and the record of that step contains the loss, whatever other requests
+ * arrive. */
 static void an_evaluation_belongs_to_its_step(void **state) {
     (void)state;
     TINY_STEPS("--set", "data.val_frac=0.1", "--set", "train.eval_tokens=64", "--set",
                "train.eval_every=1000", "--set", "train.log_every=1");
     ask.verbs = BT_REQ_EVAL;
-    run();
+    run_with_request();
     assert_int_equal(sink.n_events, 4);
     event_is(1, "evaluation", 2, "validation ");
     event_is(2, "evaluation", STEPS - 1, "validation ");
@@ -99,7 +99,7 @@ static void a_sample_is_written_from_the_prompt(void **state) {
     (void)state;
     on_text("train.log_every=1");
     ask.prompt = "line 1";
-    run();
+    run_with_request();
     assert_int_equal(sink.n_events, 3);
     event_is(1, "sample", 2, "sample after '");
     const char *body = sink.events[1].body;
@@ -114,12 +114,12 @@ static void an_impossible_sample_is_refused(void **state) {
     (void)state;
     on_text("train.log_every=1");
     ask.prompt = "";
-    run();
+    run_with_request();
     assert_int_equal(sink.n_events, 3);
     event_is(1, "refused", 2, "no sample: the prompt is empty");
     TINY_STEPS("--set", "train.log_every=1");
     ask.prompt = "line 1";
-    run();
+    run_with_request();
     assert_int_equal(sink.n_events, 3);
     event_is(1, "refused", 2, "no sample: the data 'synth:chain' are not text");
     assert_int_equal(result.steps, STEPS);
@@ -129,7 +129,7 @@ static void a_run_without_a_mixture_keeps_its_data(void **state) {
     (void)state;
     TINY_STEPS("--set", "train.log_every=1");
     ask.mixture = "3:1";
-    run();
+    run_with_request();
     assert_int_equal(sink.n_events, 3);
     event_is(1, "refused", 2, "the mixture stays: the run has no data.mixture");
     assert_int_equal(result.steps, STEPS);
@@ -141,15 +141,15 @@ static void a_checkpoint_holds_its_step(void **state) {
         TINY_STEPS("--out", out_path, "--ckpt-every", "1000", "--set",
                    beside ? "ckpt.async=true" : "ckpt.async=false");
         ask.verbs = BT_REQ_CHECKPOINT;
-        run();
+        run_with_request();
         assert_int_equal(sink.n_checkpoints, 1);
         assert_int_equal(sink.last_checkpoint.step, 3);
         event_is(1, "checkpoint", 2, "checkpoint after step 3: ");
     }
-    /* There is no checkpoint if there is no output folder. */
+    /* A run without an output folder has no checkpoint. */
     TINY_STEPS("--set", "train.log_every=1");
     ask.verbs = BT_REQ_CHECKPOINT;
-    run();
+    run_with_request();
     assert_int_equal(sink.n_checkpoints, 0);
     assert_int_equal(sink.n_events, 2);
 }
@@ -158,7 +158,7 @@ static void a_stop_saves_a_checkpoint(void **state) {
     (void)state;
     TINY_STEPS("--out", out_path, "--ckpt-every", "1000");
     ask.verbs = BT_REQ_STOP;
-    run();
+    run_with_request();
     assert_true(result.stopped);
     assert_int_equal(result.steps, 3);
     assert_int_equal(sink.n_checkpoints, 1);
@@ -171,15 +171,15 @@ static void a_cancelled_pause_does_not_pause(void **state) {
     (void)state;
     TINY_STEPS("--set", "train.log_every=100");
     ask.verbs = 0;
-    run();
+    run_with_request();
     assert_int_equal(sink.n_steps, 2);
     assert_true(sink.steps[0].step == 0 && sink.steps[1].step == STEPS - 1);
     TINY_STEPS("--set", "train.log_every=1");
     ask.verbs = BT_REQ_PAUSE | BT_REQ_RESUME;
-    run();
+    run_with_request();
     assert_int_equal(sink.n_events, 2);
     ask.verbs = BT_REQ_PAUSE | BT_REQ_STOP;
-    run();
+    run_with_request();
     assert_int_equal(sink.n_events, 2);
     assert_true(result.stopped && result.steps == 3);
 }
@@ -190,7 +190,7 @@ static void requests_take_effect_during_a_pause(void **state) {
     ask.verbs = BT_REQ_PAUSE;
     ask.paused = BT_REQ_CHECKPOINT;
     ask.then = BT_REQ_RESUME;
-    run();
+    run_with_request();
     assert_int_equal(sink.n_events, 5);
     event_is(1, "paused", 2, "paused after step 3");
     event_is(2, "checkpoint", 2, "checkpoint after step 3: ");
@@ -200,7 +200,7 @@ static void requests_take_effect_during_a_pause(void **state) {
     assert_false(result.stopped);
 }
 
-/* A run stopped during a pause trains no further step. */
+/* A run that is stopped during a pause trains no further step. */
 static void a_pause_may_end_the_run(void **state) {
     (void)state;
     TINY_STEPS("--set", "data.val_frac=0.1", "--set", "train.eval_tokens=64", "--set",
@@ -208,7 +208,7 @@ static void a_pause_may_end_the_run(void **state) {
     ask.verbs = BT_REQ_PAUSE;
     ask.paused = BT_REQ_EVAL;
     ask.then = BT_REQ_STOP;
-    run();
+    run_with_request();
     assert_int_equal(sink.n_events, 5);
     event_is(1, "paused", 2, "paused after step 3");
     event_is(2, "evaluation", 2, "validation ");

@@ -1,6 +1,6 @@
-/* Over hundreds of meshes: every rank has its own coordinates, and exactly one data-parallel rank receives
- * each sample of every step (in each tensor and pipeline plane), also when another mesh does the second half
- * of the steps. Samples are identified by the tokens that the loader returns. */
+/* In hundreds of meshes every rank has its own coordinates, and exactly one data-parallel rank receives each sample of
+ * every step (in each tensor and pipeline plane), also if another mesh makes the second half of the steps. Samples are
+ * identified by the tokens that the loader returns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static int by_hash(const void *a, const void *b) {
 }
 
 /* Reads the samples of the run directly from the source. */
-static void learn(int per_step) {
+static void read_all_samples(int per_step) {
     bt_synth s;
     int32_t row[T + 1];
     bt_synth_init(&s, "synth:chain", V, 1);
@@ -56,8 +56,8 @@ static int64_t sample_of(const int32_t *tokens) {
 }
 
 /* Records the samples of one rank of the mesh in steps [from, to). */
-static void work(const bt_mesh_shape *s, int rank, int per_step, int micro, int from, int to,
-                 const int64_t *counts, unsigned char *seen) {
+static void record_samples_of_rank(const bt_mesh_shape *s, int rank, int per_step, int micro,
+                                   int from, int to, const int64_t *counts, unsigned char *seen) {
     bt_mesh_coord me = bt_mesh_coord_of(s, rank);
     int64_t first = 0;
     for (int d = 0; d < me.dp; d++) first += counts[d];
@@ -91,16 +91,16 @@ static void work(const bt_mesh_shape *s, int rank, int per_step, int micro, int 
     bt_loader_close(l);
 }
 
-static int pick(uint64_t k, uint64_t what, int most) {
+static int draw_divisor(uint64_t k, uint64_t what, int most) {
     return 1 + (int)(bt_rng_u64(11, what, k) % (uint64_t)most);
 }
 
-/* Draws a mesh of at most WORLD_MOST ranks with at most `most` data-parallel ones. */
-static bt_mesh_shape draw(uint64_t k, uint64_t salt, int most) {
+/* Draws a mesh of at most WORLD_MOST ranks, of which at most `most` are data-parallel. */
+static bt_mesh_shape draw_mesh(uint64_t k, uint64_t salt, int most) {
     for (uint64_t i = 0;; i++) {
         uint64_t at = k * 1000 + i;
-        bt_mesh_shape s = {pick(at, salt, 3), pick(at, salt + 1, 8), pick(at, salt + 2, 8),
-                           pick(at, salt + 3, 4)};
+        bt_mesh_shape s = {draw_divisor(at, salt, 3), draw_divisor(at, salt + 1, 8),
+                           draw_divisor(at, salt + 2, 8), draw_divisor(at, salt + 3, 4)};
         if (s.dp_replicate * s.dp_shard <= most &&
             s.pp * s.dp_replicate * s.dp_shard * s.tp <= WORLD_MOST)
             return s;
@@ -121,18 +121,19 @@ static void check_unique(const bt_mesh_shape *s, int world) {
     }
 }
 
-static void half(const bt_mesh_shape *s, uint64_t k, int per_step, int micro, int from, int to,
-                 unsigned char *seen) {
+static void run_half(const bt_mesh_shape *s, uint64_t k, int per_step, int micro, int from, int to,
+                     unsigned char *seen) {
     int dp = s->dp_replicate * s->dp_shard, world = s->pp * dp * s->tp, micros = per_step / micro;
     int64_t counts[WORLD_MOST];
     double cost[WORLD_MOST];
-    for (int d = 0; d < dp; d++) cost[d] = pick(k, 90 + (uint64_t)d, 5);
+    for (int d = 0; d < dp; d++) cost[d] = draw_divisor(k, 90 + (uint64_t)d, 5);
     if (k % 2)
         bt_balance_plan(counts, cost, (size_t)dp, micros); /* unequal shares */
     else
         bt_balance_even(counts, (size_t)dp, micros);
     check_unique(s, world);
-    for (int r = 0; r < world; r++) work(s, r, per_step, micro, from, to, counts, seen);
+    for (int r = 0; r < world; r++)
+        record_samples_of_rank(s, r, per_step, micro, from, to, counts, seen);
 }
 
 static void every_sample_once(void **state) {
@@ -140,14 +141,14 @@ static void every_sample_once(void **state) {
     unsigned char *seen = malloc(3 * 4 * STEPS * SEQUENCES_MOST);
     int loaders = 0;
     for (uint64_t k = 0; k < MESHES; k++) {
-        int micro = pick(k, 1, 3), micros = pick(k, 2, 24), per_step = micro * micros,
-            cut = pick(k, 3, STEPS - 1);
-        bt_mesh_shape a = draw(k, 10, micros), b = draw(k, 20, micros);
+        int micro = draw_divisor(k, 1, 3), micros = draw_divisor(k, 2, 24),
+            per_step = micro * micros, cut = draw_divisor(k, 3, STEPS - 1);
+        bt_mesh_shape a = draw_mesh(k, 10, micros), b = draw_mesh(k, 20, micros);
         const bt_mesh_shape *halves[] = {&a, &b};
-        learn(per_step);
+        read_all_samples(per_step);
         for (int h = 0; h < 2; h++) {
             memset(seen, 0, 3 * 4 * STEPS * SEQUENCES_MOST);
-            half(halves[h], k, per_step, micro, h ? cut : 0, h ? STEPS : cut, seen);
+            run_half(halves[h], k, per_step, micro, h ? cut : 0, h ? STEPS : cut, seen);
             for (int plane = 0; plane < halves[h]->pp * halves[h]->tp; plane++) {
                 const unsigned char *of = seen + (size_t)plane * STEPS * SEQUENCES_MOST;
                 for (int q = 0; q < STEPS * per_step; q++)

@@ -1,6 +1,6 @@
-/* test_saver.c - checkpoints of a training and their events: the tokenizer in them, failed saves, damaged
- * checkpoints that are skipped, repeated verification of the newest one, and resuming from a state in memory
- * only with the same data. */
+/* test_saver.c - checkpoints of a training and their events: the tokenizer in them, failed saves, damaged checkpoints
+ * that are skipped, repeated verification of the newest one, and resuming from a state in memory only with the same
+ * data. */
 #include <dirent.h>
 #include <limits.h>
 #include <math.h>
@@ -45,12 +45,12 @@ static double number_in(const char *body, const char *key) {
 }
 
 /* Returns the text after these words in a format; NULL if they are absent. */
-static const char *behind(const char *text, const char *words) {
+static const char *text_after(const char *text, const char *words) {
     const char *at = strstr(text, words);
     return at ? at + strlen(words) : NULL;
 }
 
-/* Also in a folder with a name of one letter. */
+/* The folder may have a name of one letter. */
 static void checkpoints_are_events_and_rows(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -61,7 +61,7 @@ static void checkpoints_are_events_and_rows(void **state) {
     TINY(&cfg, "--out", "o", "--steps", "2");
     tiny_run(&cfg, &second, NULL, "");
     assert_int_equal(chdir(home), 0);
-    /* Facts of the time-based interval, emitted at the start. */
+    /* facts about the time-based interval, emitted at the start */
     static const char *const facts[] = {"ckpt.interval_s", "ckpt.cost_s", "ckpt.mtbf_s"};
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         const char *value = fake_fact(&second, facts[i]);
@@ -92,8 +92,6 @@ static void rows_of_the_state_have_their_names(void **state) {
     bt_ckpt_meta_release(&meta);
 }
 
-/* ---- failed saves, skipped checkpoints ------------------------------------------------------- */
-
 /* Replaces the folder by a file at the third step. */
 static void spoil_folder(void *arg, const bt_step_record *r) {
     char command[300];
@@ -103,7 +101,7 @@ static void spoil_folder(void *arg, const bt_step_record *r) {
     assert_int_equal(system(command), 0);
 }
 
-/* A failed save loses the checkpoint only; its event names the step and the reason. */
+/* A failed save loses only the checkpoint; its event contains the step and the reason. */
 static void a_failed_save_is_an_event(void **state) {
     bt_run_cfg cfg;
     char spoilt[160];
@@ -127,7 +125,7 @@ static void a_failed_save_is_an_event(void **state) {
             char says[80];
             snprintf(says, sizeof says,
                      "checkpoint after step %zu failed, training continues: ", step);
-            const char *why = behind(first.events[i].title, says);
+            const char *why = text_after(first.events[i].title, says);
             assert_non_null(why);
             assert_non_null(strstr(why, spoilt));
             assert_int_equal(first.events[i].step, step - 1);
@@ -173,8 +171,8 @@ static void a_skipped_checkpoint_is_an_event(void **state) {
     }
 }
 
-/* Weights from a checkpoint with the same shapes give no warning; from another model those that fit are used
- * and the rest is reported. */
+/* Weights of a checkpoint with the same shapes give no warning; of another model the tensors that fit are used and the
+ * others are reported. */
 static void init_from_reports_what_differs(void **state) {
     bt_run_cfg cfg;
     char out[160];
@@ -202,7 +200,7 @@ static void take_words_away(void *arg, const bt_step_record *r) {
     if (r->step == 1) assert_int_equal(unlink(words_path), 0);
 }
 
-/* Deleting the tokenizer's file during a run has no effect: each checkpoint contains the tokenizer. */
+/* Each checkpoint contains the tokenizer, even if the tokenizer's file is deleted during the run. */
 static void checkpoints_have_the_tokenizer_of_the_start(void **state) {
     bt_run_cfg cfg;
     bt_err err = BT_ERR_INIT;
@@ -237,9 +235,7 @@ static void checkpoints_have_the_tokenizer_of_the_start(void **state) {
     bt_tokenizer_free(tok);
 }
 
-/* ---- verification of the newest checkpoint --------------------------------------------------- */
-
-/* Runs the verification to its end; returns when it began, in nanoseconds. */
+/* Runs the verification to its end; returns its start in nanoseconds. */
 static int64_t read_to_its_end(bt_saver *s) {
     int64_t began = bt_now_ns();
     for (int i = 0; i < 30000 && s->check; i++) {
@@ -284,7 +280,7 @@ static void the_newest_checkpoint_is_verified_later(void **state) {
     assert_string_equal(second.events[0].kind, "ckpt_verified");
     assert_int_equal(second.events[0].step, 11); /* current step of the training */
     assert_true(number_in(second.events[0].body, "\"step\":") == STEPS);
-    /* Verification may use a hundredth of the time: the next one waits a hundred times the duration of this
+    /* Verification may use a hundredth of the time: the next one begins after a hundred times the duration of this
      * one. */
     const double read_ns = 1e6 * number_in(second.events[0].body, "\"read_ms\":");
     assert_true(read_ns > 0 && (double)(s.next_check_ns - began) > 99 * read_ns);
@@ -296,7 +292,7 @@ static void the_newest_checkpoint_is_verified_later(void **state) {
     /* The checkpoint was deleted: the next one is due at once. */
     s.step = s.at->step = 13;
     snprintf(s.path, sizeof s.path, "%s/none", dir);
-    bt_saver_check(&s, true); /* A paused run writes no checkpoint by time. */
+    bt_saver_check(&s, true); /* a paused run writes no checkpoint by time */
     if (s.check) read_to_its_end(&s);
     assert_int_equal(second.n_events, 2);
     assert_string_equal(second.events[1].kind, "ckpt_damaged");
@@ -321,7 +317,7 @@ static void a_checkpoint_is_due_after_the_interval(void **state) {
     s.interval.most_s = 0;
     assert_false(bt_saver_due(&s));
     s.interval.most_s = 1000;
-    cfg.ckpt.every = 5; /* A number of steps replaces the time. */
+    cfg.ckpt.every = 5; /* a number of steps replaces the time */
     assert_false(bt_saver_due(&s));
     cfg.ckpt.every = 0;
     cfg.run.out[0] = '\0';
@@ -330,10 +326,8 @@ static void a_checkpoint_is_due_after_the_interval(void **state) {
     assert_true(bt_saver_due(&s));
 }
 
-/* ---- states in memory ------------------------------------------------------------------------- */
-
-static bt_code create(bt_trainer **t, const bt_run_cfg *cfg, fake_sink *f, const char *resume_dir,
-                      bt_err *err) {
+static bt_code create_trainer_resumed(bt_trainer **t, const bt_run_cfg *cfg, fake_sink *f,
+                                      const char *resume_dir, bt_err *err) {
     static bt_sink sink;
     memset(f, 0, offsetof(fake_sink, on_step));
     sink = fake_sink_of(f);
@@ -348,11 +342,12 @@ static bt_code create(bt_trainer **t, const bt_run_cfg *cfg, fake_sink *f, const
                              err);
 }
 
-static void train(const bt_run_cfg *cfg, fake_sink *f, const char *resume_dir) {
+static void train_once_more(const bt_run_cfg *cfg, fake_sink *f, const char *resume_dir) {
     bt_err err = BT_ERR_INIT;
     bt_trainer *t = NULL;
     bt_train_result r;
-    if (create(&t, cfg, f, resume_dir, &err) != BT_OK || bt_trainer_run(t, &r, &err) != BT_OK)
+    if (create_trainer_resumed(&t, cfg, f, resume_dir, &err) != BT_OK ||
+        bt_trainer_run(t, &r, &err) != BT_OK)
         fail_msg("%s", err.msg);
     bt_trainer_destroy(t);
     bt_threads_release();
@@ -363,7 +358,7 @@ static void assert_saver_refused(const bt_run_cfg *cfg, const char *says) {
     bt_trainer *t = NULL;
     bt_memory_id id;
     assert_true(bt_memory_state_find(shared, &id, NULL));
-    assert_int_equal(create(&t, cfg, &second, shared, &err), BT_ARG);
+    assert_int_equal(create_trainer_resumed(&t, cfg, &second, shared, &err), BT_ARG);
     assert_null(t);
     if (!strstr(err.msg, says)) fail_msg("'%s' does not contain '%s'", err.msg, says);
     assert_false(
@@ -371,7 +366,7 @@ static void assert_saver_refused(const bt_run_cfg *cfg, const char *says) {
     bt_threads_release();
 }
 
-/* Returns the configuration of a run on text with the additional settings of `more`. */
+/* Returns the configuration of a run on text with the additional settings `more`. */
 static bt_run_cfg on_text(const char *out, const char *stop_after, const char *more) {
     bt_run_cfg cfg;
     TINY(&cfg, "--set", "model.vocab=256", "--out", out, "--stop-after", stop_after, "--set", more);
@@ -379,9 +374,9 @@ static bt_run_cfg on_text(const char *out, const char *stop_after, const char *m
     return cfg;
 }
 
-static void interrupted(void) {
+static void train_interrupted(void) {
     const bt_run_cfg cfg = on_text(out_path, "5", "ckpt.memory=auto");
-    train(&cfg, &first, "");
+    train_once_more(&cfg, &first, "");
     assert_int_equal(first.n_steps, 5);
 }
 
@@ -390,17 +385,17 @@ static void a_run_resumes_from_its_state_in_memory(void **state) {
     bt_memory_id id;
     (void)state;
     cfg.run.out[0] = '\0';
-    train(&cfg, &straight, "");
+    train_once_more(&cfg, &straight, "");
     assert_int_equal(straight.n_steps, STEPS);
-    interrupted();
+    train_interrupted();
     const char *told = fake_fact(&first, "memory_states"),
-               *size = told ? behind(told, "two, ") : NULL;
+               *size = told ? text_after(told, "two, ") : NULL;
     assert_true(size == told + strlen("two, ") && atof(size) > 0);
     assert_string_equal(strstr(told, " on"), " on rank 0");
     assert_true(bt_memory_state_find(shared, &id, NULL));
     assert_true(id.step >= 1 && id.step <= 5);
     cfg = on_text(out_path, "0", "ckpt.memory=auto");
-    train(&cfg, &second, shared);
+    train_once_more(&cfg, &second, shared);
     assert_int_equal(second.n_steps, STEPS - id.step);
     for (size_t i = 0; i < second.n_steps; i++)
         if (second.steps[i].v[BT_MS_LOSS] != straight.steps[(size_t)id.step + i].v[BT_MS_LOSS])
@@ -409,11 +404,11 @@ static void a_run_resumes_from_its_state_in_memory(void **state) {
 
 static void a_state_in_memory_of_another_run_is_refused(void **state) {
     (void)state;
-    interrupted();
+    train_interrupted();
     bt_run_cfg cfg = on_text(out_path, "0", "ckpt.memory=auto");
     memcpy(cfg.data.path, "synth:chain", sizeof "synth:chain");
     assert_saver_refused(&cfg, "the data are not those of the checkpoint");
-    interrupted();
+    train_interrupted();
     cfg = on_text(out_path, "0", "model.d_ff=128");
     assert_saver_refused(&cfg, "the state in memory is of another model");
 }

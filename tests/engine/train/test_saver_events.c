@@ -1,5 +1,5 @@
-/* test_saver_events.c - events and facts about checkpoints: a finished save, warnings about checkpoints of
- * other kernels, compilers, data or optimizer states, verification, stalls, and the interval. */
+/* test_saver_events.c - events and facts about checkpoints: a finished save, warnings about checkpoints of other
+ * kernels, compilers, data or optimizer states, verification, delays, and the interval. */
 #include <inttypes.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,8 +44,6 @@ static bool same_json(const char *a, const char *b) {
     json_decref(y);
     return same;
 }
-
-/* ---- a finished save --------------------------------------------------------------------------------- */
 
 static void a_checkpoint_records_itself_and_its_run(void **state) {
     (void)state;
@@ -137,7 +135,7 @@ static void more_than_there_is(void *ctx, bt_state_use use, bt_slices *out) {
                                         .data = ctx});
 }
 
-/* If memory for a copy is refused, training waits for each checkpoint, and an event reports it. */
+/* If memory for a copy is refused, training waits for each checkpoint, and an event reports that. */
 static void a_copy_that_is_too_large_is_reported(void **state) {
     (void)state;
     bt_run_cfg cfg;
@@ -162,7 +160,7 @@ static void a_copy_that_is_too_large_is_reported(void **state) {
     bt_threads_release();
 }
 
-/* The facts state the interval's own numbers and are emitted again after a change by a tenth. */
+/* The facts contain the numbers of the interval and are emitted again after a change by a tenth. */
 static void the_interval_is_recorded_when_it_changes(void **state) {
     (void)state;
     bt_run_cfg cfg;
@@ -212,9 +210,7 @@ static void the_interval_is_recorded_when_it_changes(void **state) {
     bt_threads_release();
 }
 
-/* ---- a checkpoint of another program ----------------------------------------------------------------- */
-
-/* Writes a checkpoint of step 7, as another program, model or data set would have written it. */
+/* Writes a checkpoint of step 7 as another program, model or data set would have written it. */
 static void save_as(bool other_program, bool other_data, bool other_model) {
     bt_run_cfg cfg;
     bt_err err = BT_ERR_INIT;
@@ -243,8 +239,8 @@ static void save_as(bool other_program, bool other_data, bool other_model) {
     bt_threads_release();
 }
 
-/* Compares the warnings of a run resumed from it, one a line, and the restored state of the trainer. */
-static void resumed(const bt_run_cfg *cfg, const char *want) {
+/* Compares the warnings of a run resumed from it, one per line, and the restored state of the trainer. */
+static void check_warnings_of_resume(const bt_run_cfg *cfg, const char *want) {
     char told[1024] = "", path[200];
     memset(&sink, 0, sizeof sink);
     bt_trainer *t = tiny_create(cfg, &sink, NULL, other_path);
@@ -281,23 +277,24 @@ static void differences_are_reported(void **state) {
     char want[400];
     save_as(false, false, false);
     TINY(&cfg, "--set", "ckpt.memory=off");
-    resumed(&cfg, "");
+    check_warnings_of_resume(&cfg, "");
     save_as(true, true, false);
     assert_save_settings_refused(
         &cfg, "the data are not those of the checkpoint: a resumed run would see other tokens "
               "(give the same --data, or allow it with --other-data)");
     TINY(&cfg, "--set", "ckpt.memory=off", "--set", "optim.states=bf16", "--set",
          "optim.weights=bf16", "--other-data");
-    resumed(&cfg,
-            "resumed on other data than the checkpoint's\n"
-            "the checkpoint's optimizer states are fp32 and become bf16 (optim.states): each is "
-            "rounded to the nearest once\n"
-            "the checkpoint's weights of ternary layers are fp32 and become bf16 (optim.weights): "
-            "each is rounded to the nearest once\n"
-            "the checkpoint was written with abacus kernels, this run uses generic: losses may "
-            "differ in the last bits\n"
-            "the checkpoint was written by a build with another compiler (cc 0): losses may differ "
-            "in the last bits\n");
+    check_warnings_of_resume(
+        &cfg,
+        "resumed on other data than the checkpoint's\n"
+        "the checkpoint's optimizer states are fp32 and become bf16 (optim.states): each is "
+        "rounded to the nearest once\n"
+        "the checkpoint's weights of ternary layers are fp32 and become bf16 (optim.weights): "
+        "each is rounded to the nearest once\n"
+        "the checkpoint was written with abacus kernels, this run uses generic: losses may "
+        "differ in the last bits\n"
+        "the checkpoint was written by a build with another compiler (cc 0): losses may differ "
+        "in the last bits\n");
     save_as(false, false, true);
     TINY(&cfg, "--set", "ckpt.memory=off");
     snprintf(want, sizeof want,
@@ -307,9 +304,7 @@ static void differences_are_reported(void **state) {
     assert_save_settings_refused(&cfg, want);
 }
 
-/* ---- verification ------------------------------------------------------------------------------------ */
-
-static void look_again(bt_saver *s) {
+static void verify_again(bt_saver *s) {
     bt_saver_check(s, true);
     for (int i = 0; i < 30000 && s->check; i++) {
         bt_sleep_ns(1000000);
@@ -319,7 +314,7 @@ static void look_again(bt_saver *s) {
 }
 
 /* Compares the newest event, which is the only new one. */
-static void again_is(size_t n, const char *kind, int64_t step, const char *begins) {
+static void check_verification_event(size_t n, const char *kind, int64_t step, const char *begins) {
     double read_ms, of_step;
     char body[120];
     assert_int_equal(sink.n_events, n);
@@ -361,21 +356,21 @@ static void results_of_verification_are_reported(void **state) {
                   .at = &at,
                   .step = 7,
                   .checked_step = -1};
-    look_again(&s); /* No path is set yet. */
+    verify_again(&s); /* no path is set yet */
     snprintf(s.path, sizeof s.path, "%s", path);
     s.step = -1;
-    look_again(&s);
+    verify_again(&s);
     s.step = 7;
     cfg.ckpt.verify = false;
-    look_again(&s);
+    verify_again(&s);
     assert_true(sink.n_events == 0 && s.checked_step == -1 && s.next_check_ns == 0);
     cfg.ckpt.verify = true;
-    look_again(&s);
+    verify_again(&s);
     snprintf(says, sizeof says, "checkpoint after step 7 verified on disk (%s in ",
              bt_metric_format(size, sizeof size, (double)st.st_size, BT_UNIT_BYTES));
-    again_is(1, "ckpt_verified", 11, says);
+    check_verification_event(1, "ckpt_verified", 11, says);
     assert_true(s.checked_step == 7 && s.check_step == 7 && !s.damaged);
-    look_again(&s); /* once */
+    verify_again(&s); /* a second call has no effect */
     assert_int_equal(sink.n_events, 1);
     /* The file is truncated while it is the newest, and after another checkpoint has replaced it. */
     assert_int_equal(truncate(file, st.st_size - 1), 0);
@@ -388,9 +383,10 @@ static void results_of_verification_are_reported(void **state) {
     }
     assert_true(!s.check && sink.n_events == 1 && !s.damaged);
     s.step = 7, s.checked_step = -1;
-    look_again(&s);
-    again_is(2, "ckpt_damaged", 11,
-             "checkpoint after step 7 is damaged on disk, another one is written: '/tmp/");
+    verify_again(&s);
+    check_verification_event(
+        2, "ckpt_damaged", 11,
+        "checkpoint after step 7 is damaged on disk, another one is written: '/tmp/");
     assert_true(s.damaged);
     bt_telemetry_release(&telemetry);
 }

@@ -1,6 +1,6 @@
 // ctest: timeout=120
-/* The trainer in one process: the loss falls, phases add up to the step, gradients accumulate, requests and
- * bad steps are handled, and a step allocates nothing. */
+/* The trainer in one process: the loss falls, phases add up to the step, gradients accumulate, requests and bad steps
+ * are handled, and a step allocates nothing. */
 #include "tests/tiny_run.h"
 
 #include <malloc.h>
@@ -16,8 +16,6 @@
 
 static bt_run_cfg cfg;
 static fake_sink sink, other;
-
-/* ---- learning -------------------------------------------------------------------------------- */
 
 static void the_loss_falls_and_every_step_is_recorded(void **state) {
     (void)state;
@@ -191,8 +189,6 @@ static void threads_do_not_change_a_bit(void **state) {
     }
 }
 
-/* ---- measuring ------------------------------------------------------------------------------- */
-
 static void phases_add_up_to_the_step(void **state) {
     (void)state;
     TINY(&cfg, "--steps", "12", "--set", "data.val_frac=0.1", "--set", "train.eval_every=3",
@@ -203,7 +199,7 @@ static void phases_add_up_to_the_step(void **state) {
         const double *r = sink.steps[i].r[0];
         double step = r[BT_MR_STEP_TIME];
         assert_true(fabs(fake_phases_ms(r) - step) < 1e-6);
-        assert_true(r[BT_MR_OTHER] > -0.001); /* -1 us */
+        assert_true(r[BT_MR_OTHER] > -0.001); /* may be -1 us */
         assert_true(r[BT_MR_FWD] > 0 && r[BT_MR_BWD] > 0 && r[BT_MR_OPTIM] > 0);
         assert_true(r[BT_MR_COMM_EXPOSED] == 0 && r[BT_MR_WAIT] == 0 && r[BT_MR_COMM_BUSY] == 0 &&
                     r[BT_MR_BYTES_WIRE] == 0);
@@ -215,9 +211,9 @@ static void phases_add_up_to_the_step(void **state) {
     }
 }
 
-/* Spans nest: time is charged to the innermost span, transferred spans move, and an excluded interval counts
- * in no phase whatever spans it contains. The sum equals the elapsed time between a clock read inside the
- * window and one read around it. */
+/* Spans nest: time is charged to the innermost span, transferred spans move, and an excluded interval counts in no
+ * phase whatever spans it contains. The sum equals the elapsed time between a clock read inside the window and one read
+ * around it. */
 static void the_meter_is_a_conservation_law(void **state) {
     (void)state;
     bt_meter m;
@@ -303,8 +299,6 @@ static void a_step_allocates_nothing(void **state) {
     assert_false(heap.moved);
 }
 
-/* ---- guarding -------------------------------------------------------------------------------- */
-
 static struct {
     bt_trainer *t;
     int64_t at;
@@ -366,8 +360,6 @@ static void bad_steps_in_a_row_end_the_run_and_name_the_tensor(void **state) {
     assert_non_null(strstr(err.msg, "'embed'"));
 }
 
-/* ---- obeying --------------------------------------------------------------------------------- */
-
 static bt_request_box box;
 
 static void ask_stop_after_three(void *arg, const bt_step_record *r) {
@@ -419,7 +411,7 @@ static void a_learning_rate_factor_scales_the_schedule(void **state) {
 
 static void *resume_when_paused(void *arg) {
     (void)arg;
-    /* The request was taken: the trainer is about to pause. */
+    /* Once the request is taken, the trainer is about to pause. */
     while (atomic_load(&box.bits) & BT_REQ_PAUSE) bt_sleep_ns(1000000);
     bt_sleep_ns(60000000);
     atomic_fetch_or(&box.bits, BT_REQ_EVAL);
@@ -450,7 +442,7 @@ static void a_pause_waits_evaluates_and_belongs_to_no_step(void **state) {
     assert_int_equal(r.steps, 6);
     assert_int_equal(sink.n_steps, 6);
     for (int i = 0; i < 6; i++) steps_ms += sink.steps[i].v[BT_MS_STEP_TIME];
-    /* The sleeps of the pause count in no step. */
+    /* No step includes the time of the pause. */
     assert_true(whole_ms - steps_ms >= 100);
     /* one evaluation requested during the pause, and one at the end */
     assert_int_equal(fake_events_of(&sink, "evaluation"), 2);
@@ -468,8 +460,6 @@ static void a_pause_waits_evaluates_and_belongs_to_no_step(void **state) {
         assert_int_equal(sink.events[i].step, 2);
     }
 }
-
-/* ---- evaluating ------------------------------------------------------------------------------ */
 
 static void validation_repeats_and_ends_the_run(void **state) {
     (void)state;

@@ -1,6 +1,5 @@
-/* Which rank holds which part of a matrix, in layouts of every kind: the counted streams of each replica
- * form the matrix, each element once; a rank's stream contains its block and pieces in order; every matrix
- * has one owner. */
+/* The parts of a matrix that each rank holds, in layouts of every kind: the counted streams of each replica form the
+ * matrix, each element once; a rank's stream contains its block and pieces in order; every matrix has one owner. */
 #include "tests/tiny_run.h"
 
 #include "engine/update/matrix_map.h"
@@ -55,7 +54,6 @@ static void check_matrix(const bt_matrix_map *m, size_t k, uint16_t *whole, uint
     }
     for (size_t i = 0; i < n; i++)
         if (seen[i] != 1) fail_msg("%s: element %zu is counted %d times", x->name, i, seen[i]);
-    /* the reverse direction */
     uint16_t *again = calloc(n, sizeof *again);
     assert_non_null(again);
     for (int t = 0; t < m->tp; t++)

@@ -1,5 +1,5 @@
-/* test_replica_check.c - interval between comparisons of replicas: at most a four-hundredth of the time,
- * between 1 and 50 steps, and 10 while the cost is unknown. */
+/* test_replica_check.c - interval between comparisons of replicas: at most a four-hundredth of the time, between 1 and
+ * 50 steps, and 10 steps while the cost is unknown. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Residuals when the codec changes: without error feedback, the next step's gradients receive the whole
- * residual once; a step that is not applied restores it. */
+/* Residuals of error feedback when the codec changes: if the new codec has no error feedback, the whole residual is
+ * added once to the next step's gradients; a step that is not applied restores it. */
 #include "engine/update/residual.h"
 
 #include "tests/tiny_run.h"
@@ -7,14 +7,14 @@
 static float *grads;
 static size_t n;
 
-/* Returns whether all gradients are i times k. */
+/* Returns whether gradient i is i times k for all i. */
 static bool are_multiples(const float *x, float k) {
     for (size_t i = 0; i < n; i++)
         if (x[i] != k * (float)i) return false;
     return true;
 }
 
-static void step(bt_residual *r, bool feedback) {
+static void exchange_one_step(bt_residual *r, bool feedback) {
     memset(grads, 0, n * sizeof *grads);
     bt_residual_begin(r, grads, 1, feedback);
 }
@@ -34,21 +34,21 @@ static void a_residual_is_added_once(void **state) {
     assert_non_null(grads);
 
     for (size_t i = 0; i < n; i++) r.owed[i] = (float)i;
-    step(&r, true);
+    exchange_one_step(&r, true);
     assert_true(are_multiples(grads, 0) && are_multiples(r.owed, 1));
-    step(&r, false); /* another codec from this step on */
+    exchange_one_step(&r, false); /* The codec changes with this step. */
     assert_true(are_multiples(grads, 1) && are_multiples(r.owed, 0));
     bt_residual_undo(&r);
     assert_true(are_multiples(r.owed, 1));
-    step(&r, false);
+    exchange_one_step(&r, false);
     assert_true(are_multiples(grads, 1) && are_multiples(r.owed, 0));
-    step(&r, false);
+    exchange_one_step(&r, false);
     assert_true(are_multiples(grads, 0) && are_multiples(r.owed, 0));
-    bt_residual_undo(&r); /* This step used no residual. */
+    bt_residual_undo(&r); /* The undone step used no residual. */
     assert_true(are_multiples(r.owed, 0));
-    step(&r, true); /* the previous codec again */
+    exchange_one_step(&r, true); /* The previous codec is used again. */
     for (size_t i = 0; i < n; i++) r.owed[i] = 3 * (float)i;
-    step(&r, true);
+    exchange_one_step(&r, true);
     assert_true(are_multiples(grads, 0) && are_multiples(r.owed, 3));
 
     bt_residual_release(&r);

@@ -1,5 +1,5 @@
-/* Storage formats of optimizer states: every code is restored whatever the noise, codes are ordered, the
- * mean over all noise values is the number; limits and values that are not finite. */
+/* Storage formats of optimizer states (bf16 and 8-bit): every code is restored with any rounding noise, codes are
+ * ordered, the mean over all noise values is the number itself; limits, and values that are not finite. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +64,7 @@ static void the_range_equals_the_table(void **state) {
     }
 }
 
-/* Over all noise values, the mean is the number and no third value occurs. */
+/* Over all noise values, the mean is the number, and only its two neighbours occur. */
 static void the_mean_is_the_number(void **state) {
     (void)state;
     for (int f = BT_MOMENT_BF16; f < BT_MOMENT_FORMS; f++)
@@ -89,7 +89,7 @@ static void the_mean_is_the_number(void **state) {
             assert_true(low <= (double)x && (double)x <= high);
             if (!(fabs(sum / NOISES - (double)x) <= (high - low) * 0x1p-16))
                 fail_msg("form %d: the mean of %.9g is %.9g", f, (double)x, sum / NOISES);
-            /* the nearest of the two */
+            /* the nearest code */
             const double near = (double)encoded((bt_moment_form)f, x, BT_MOMENT_NEAREST);
             assert_true(fabs(near - (double)x) <= 0.5001 * (high - low));
         }
@@ -113,7 +113,8 @@ static void formats_convert_into_each_other(void **state) {
     uint16_t half[5];
     float y[5];
     bt_moment_convert(few, BT_MOMENT_ULOG8, x, BT_MOMENT_F32, 5);
-    bt_moment_convert(half, BT_MOMENT_BF16, few, BT_MOMENT_ULOG8, 5); /* exact */
+    bt_moment_convert(half, BT_MOMENT_BF16, few, BT_MOMENT_ULOG8,
+                      5); /* these values are exact in both formats */
     bt_moment_convert(y, BT_MOMENT_F32, half, BT_MOMENT_BF16, 5);
     for (int i = 0; i < 5; i++) {
         assert_true(y[i] == bt_moment_of_ulog8(few[i]));

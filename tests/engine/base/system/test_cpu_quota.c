@@ -1,5 +1,4 @@
-/* test_cpu_quota.c - the number of processors that control groups allow, read from folders laid out as Linux
- * does. */
+/* test_cpu_quota.c - the number of processors that control groups permit, read from files arranged as in Linux. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +10,7 @@
 
 #include "engine/base/system/cpu_quota.h"
 
-/* path '=' text pairs, separated by ';', below a folder; newlines as '|' */
+/* Returns the quota for these files, given as path=text pairs separated by ';' with '|' for newlines. */
 static double quota_of(const char *files) {
     char root[] = "/tmp/quota.XXXXXX", command[600];
     assert_non_null(mkdtemp(root));

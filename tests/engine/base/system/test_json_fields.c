@@ -1,4 +1,4 @@
-/* test_json_fields.c - every kind of member as JSON, and arrays of structs. */
+/* test_json_fields.c - structs and arrays of structs are written as JSON, with members of every kind. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* test_pid.c - a running process, a zombie, and an unused process id. */
+/* test_pid.c - a zombie and an unused process id do not count as living processes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_reserve.c - space for a file is reserved although signals arrive meanwhile. */
+/* test_reserve.c - disk space for a file is reserved although signals arrive meanwhile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -15,9 +15,9 @@
 
 static int calls, ends_at, others;
 
-static void note(int number) { others += number == SIGUSR1; }
+static void count_signal(int number) { others += number == SIGUSR1; }
 
-/* Linux before 6.18 returns EINTR in tmpfs and reserves nothing. Defined here instead of libc's. */
+/* Replaces libc's function: Linux before 6.18 returns EINTR in tmpfs and reserves nothing. */
 int posix_fallocate(int fd, off_t at, off_t n) {
     sigset_t held;
     raise(SIGUSR1);
@@ -30,7 +30,7 @@ int posix_fallocate(int fd, off_t at, off_t n) {
 
 static void signals_do_not_interrupt(void **state) {
     char path[] = "/tmp/bt-reserve-XXXXXX";
-    struct sigaction act = {.sa_handler = note}, before;
+    struct sigaction act = {.sa_handler = count_signal}, before;
     const int fd = mkstemp(path);
     (void)state;
     assert_true(fd >= 0);

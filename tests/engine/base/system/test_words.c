@@ -1,4 +1,4 @@
-/* test_words.c - the words of a command line as an argument list. */
+/* test_words.c - lists of arguments for a command line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@ static void test_argv(void **state) {
     (void)state;
     static const char *const want[] = {"train", "", "--set", "run.note=two\nlines", "abc"};
     bt_words w = {0};
-    for (int round = 0; round < 2; round++) { /* words of an earlier use are gone */
+    for (int round = 0; round < 2; round++) { /* the second list contains none of the first */
         bt_words_clear(&w);
         bt_words_put(&w, "train");
         bt_words_put(&w, "");
@@ -25,7 +25,7 @@ static void test_argv(void **state) {
         assert_null(argv[5]);
         free(argv);
     }
-    w.text.failed = true; /* memory was short */
+    w.text.failed = true; /* simulates a failed allocation */
     assert_null(bt_words_argv(&w));
     bt_words_release(&w);
     const char **none = bt_words_argv(&w);

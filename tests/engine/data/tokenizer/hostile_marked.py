@@ -20,9 +20,10 @@ t.pre_tokenizer = pre_tokenizers.Split(MARK, "merged_with_next")
 t.train_from_iterator(text, trainers.BpeTrainer(vocab_size=440, limit_alphabet=60, show_progress=False))
 learned = json.loads(t.to_str())["model"]
 pieces = [p for p, _ in sorted(learned["vocab"].items(), key=lambda kv: kv[1])]
-runs = [MARK * 2, MARK * 4, "a" + MARK]  # runs of spaces are tokens, as in Llama 2; one token has a space behind a letter
+runs = [MARK * 2, MARK * 4, "a" + MARK] # runs of spaces are tokens, as in Llama 2; one token has a space after a letter
 vocab = {p: i for i, p in enumerate(SPECIAL + ["<0x%02X>" % b for b in range(256)] + [p for p in pieces + runs if p not in SPECIAL])}
-# as transformers converts a file of SentencePiece: each pair of tokens that makes a token is a merge, by the scores of the results
+# transformers converts a SentencePiece file in this way: each pair of tokens that makes a token is a merge, ordered by
+# the scores of the results
 rank = {p: i for i, p in enumerate(dict.fromkeys([a + b for a, b in learned["merges"]] + runs))}
 pairs = [(p[:k], p[k:]) for p in rank for k in range(1, len(p)) if p[:k] in vocab and p[k:] in vocab]
 merges = sorted(pairs, key=lambda m: (rank[m[0] + m[1]], -len(m[0])))

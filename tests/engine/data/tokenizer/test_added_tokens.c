@@ -1,8 +1,8 @@
-/* test_added_tokens.c - added tokens in text: 280 texts, half of them with names of added tokens inside, get
- * the ids of Hugging Face's library (added_tokens.py), with and without special tokens and the tokens around
- * a text. Flags: special, lstrip, rstrip, single_word, normalized, a name of white space, a name that merges
- * produce as well. The ids are equal after the tokenizer was written in Hugging Face's format and in ours,
- * and when the text is processed in pieces. */
+/* test_added_tokens.c - added tokens in text: 280 texts, half of which contain names of added tokens, get the ids of
+ * Hugging Face's library (added_tokens.py), with and without special tokens and the tokens around a text. The cases
+ * cover the flags special, lstrip, rstrip, single_word and normalized, a name of white space, and a name that merges
+ * also produce. The ids are equal after the tokenizer was written in Hugging Face's format and in ours, and when the
+ * text is processed in pieces. */
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 static json_t *hostile, *golden;
 
-static json_t *load(const char *file) {
+static json_t *load_added_tokenizer(const char *file) {
     char path[600];
     json_error_t e;
     snprintf(path, sizeof path, "%s/tests/engine/data/%s",
@@ -29,8 +29,8 @@ static json_t *load(const char *file) {
 
 static int open_golden(void **state) {
     (void)state;
-    hostile = load("hostile_tokens.json");
-    golden = load("tokenizer/added_tokens.json");
+    hostile = load_added_tokenizer("hostile_tokens.json");
+    golden = load_added_tokenizer("tokenizer/added_tokens.json");
     return hostile && golden ? 0 : -1;
 }
 
@@ -41,7 +41,7 @@ static int close_golden(void **state) {
     return 0;
 }
 
-/* FNV-1a over the ids as little-endian int32 */
+/* Formats the FNV-1a hash of the ids as little-endian int32. */
 static void put_hash(char out[20], const int32_t *ids, size_t n) {
     uint64_t h = 0xCBF29CE484222325u;
     for (size_t i = 0; i < n; i++)
@@ -55,7 +55,8 @@ static json_t *text_at(size_t i) {
                                       : json_array_get(mixed, i - json_array_size(first));
 }
 
-static void gives(const bt_tokenizer *t, json_t *row, const char *mode, const char *form) {
+static void check_added_token_ids(const bt_tokenizer *t, json_t *row, const char *mode,
+                                  const char *form) {
     const unsigned how = strcmp(mode, "prompt") == 0 ? BT_ENCODE_SPECIAL | BT_ENCODE_WHOLE
                                                      : BT_ENCODE_TEXT;
     json_t *want;
@@ -82,13 +83,13 @@ static void gives(const bt_tokenizer *t, json_t *row, const char *mode, const ch
 static json_t *tree_of(json_t *row) {
     char file[64];
     snprintf(file, sizeof file, "hostile_%s.json", json_string_value(json_object_get(row, "base")));
-    json_t *root = load(file);
+    json_t *root = load_added_tokenizer(file);
     assert_non_null(root);
     assert_int_equal(json_object_update(root, json_object_get(row, "members")), 0);
     return root;
 }
 
-static bt_tokenizer *build(json_t *root) {
+static bt_tokenizer *build_added_tokenizer(json_t *root) {
     bt_tokenizer *t = NULL;
     bt_err err = BT_ERR_INIT;
     if (bt_tokenizer_build(&t, root, &err) != BT_OK) fail_msg("%s", err.msg);
@@ -96,9 +97,9 @@ static bt_tokenizer *build(json_t *root) {
     return t;
 }
 
-static void check(const bt_tokenizer *t, json_t *row, const char *form) {
-    gives(t, row, "text", form);
-    gives(t, row, "prompt", form);
+static void check_added_texts(const bt_tokenizer *t, json_t *row, const char *form) {
+    check_added_token_ids(t, row, "text", form);
+    check_added_token_ids(t, row, "prompt", form);
 }
 
 static void equals_hugging_face(void **state) {
@@ -107,20 +108,20 @@ static void equals_hugging_face(void **state) {
     (void)state;
     assert_int_equal(json_array_size(json_object_get(golden, "tokenizers")), 8);
     json_array_foreach(json_object_get(golden, "tokenizers"), i, row) {
-        bt_tokenizer *t = build(tree_of(row)), *parsed = NULL;
+        bt_tokenizer *t = build_added_tokenizer(tree_of(row)), *parsed = NULL;
         bt_text json = {0};
         bt_err err = BT_ERR_INIT;
         json_error_t e;
-        check(t, row, "built");
+        check_added_texts(t, row, "built");
         if (bt_tokenizer_export(t, &json, &err) != BT_OK) fail_msg("%s", err.msg);
-        bt_tokenizer *again = build(json_loadb(json.data, json.len, 0, &e));
-        check(again, row, "exported");
+        bt_tokenizer *again = build_added_tokenizer(json_loadb(json.data, json.len, 0, &e));
+        check_added_texts(again, row, "exported");
         assert_true(bt_tokenizer_hash(t) == bt_tokenizer_hash(again));
         bt_text_clear(&json);
         bt_tokenizer_save(t, &json);
         if (bt_tokenizer_parse(&parsed, json.data, json.len, &err) != BT_OK)
             fail_msg("%s", err.msg);
-        check(parsed, row, "saved");
+        check_added_texts(parsed, row, "saved");
         bt_text_release(&json);
         bt_tokenizer_free(parsed);
         bt_tokenizer_free(again);
@@ -128,10 +129,10 @@ static void equals_hugging_face(void **state) {
     }
 }
 
-/* A text cut at any permitted place gives the ids of the whole. */
+/* A text cut at any permitted place gives the ids of the whole text. */
 static void cuts_change_no_token(void **state) {
     json_t *row = json_array_get(json_object_get(golden, "tokenizers"), 7);
-    bt_tokenizer *t = build(tree_of(row));
+    bt_tokenizer *t = build_added_tokenizer(tree_of(row));
     bt_text text = {0};
     bt_err err = BT_ERR_INIT;
     size_t cuts = 0;
@@ -164,10 +165,10 @@ static void cuts_change_no_token(void **state) {
     bt_tokenizer_free(t);
 }
 
-/* which tokens are shown, and which are recognized by name */
+/* Checks which tokens are displayed and which are recognized by name. */
 static void kinds_of_tokens(void **state) {
     json_t *row = json_array_get(json_object_get(golden, "tokenizers"), 6);
-    bt_tokenizer *t = build(tree_of(row));
+    bt_tokenizer *t = build_added_tokenizer(tree_of(row));
     (void)state;
     const int32_t think = bt_tokenizer_named(t, "<think>", 7),
                   end = bt_tokenizer_named(t, "<|im_end|>", 10);
@@ -199,7 +200,7 @@ static void unknown_post_processors_are_refused(void **state) {
         json_error_t e;
         bt_tokenizer *t = NULL;
         bt_err err = BT_ERR_INIT;
-        json_t *root = load("hostile_512.json");
+        json_t *root = load_added_tokenizer("hostile_512.json");
         json_object_set_new(root, "post_processor", json_loads(rows[i].json, 0, &e));
         assert_int_not_equal(bt_tokenizer_build(&t, root, &err), BT_OK);
         if (!strstr(err.msg, rows[i].says)) fail_msg("'%s' has no '%s'", err.msg, rows[i].says);

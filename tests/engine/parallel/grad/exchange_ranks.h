@@ -1,7 +1,7 @@
-/* exchange_ranks.h - the ranks of a gradient exchange in one process: an exchange never blocks, so one
- * thread drives those of all ranks, in any order of their steps. MPI's messages, shared memory of a host,
- * the clock and futexes are defined here, and counters are kept per rank. Include it in one test program
- * only. */
+/* exchange_ranks.h - runs all ranks of a gradient exchange in one process. An exchange never blocks, so one thread
+ * drives the exchanges of all ranks in any order of their steps. This header replaces MPI's messages, the shared memory
+ * of a host, the clock and futexes, and keeps the counters of each rank. Only one file of a test program may include
+ * it. */
 #ifndef BT_TESTS_EXCHANGE_RANKS_H
 #define BT_TESTS_EXCHANGE_RANKS_H
 
@@ -57,7 +57,7 @@ static bool memory_refused;
 int64_t bt_now_ns(void) { return now_ns; }
 int64_t bt_thread_cpu_ns(void) { return 0; }
 
-/* ---- messages: each is delivered when its receiver tests for it ------------------------------------------ */
+/* Messages, each of which is delivered when its receiver tests for it. */
 
 typedef struct message {
     bool posted, came, sends;
@@ -99,7 +99,7 @@ int MPI_Isend(const void *from, int n, MPI_Datatype type, int to, int tag, MPI_C
     *r = post(true, (void *)(uintptr_t)from, n, to, tag);
     return outcome("isend");
 }
-/* Receives and sends of one pair and tag match in their order. */
+/* Sends and receives with the same pair of ranks and tag match in their order. */
 static void deliver(message *m) {
     for (int i = 0; i < n_messages && !m->came && !m->sends; i++) {
         message *s = &messages[i];
@@ -135,8 +135,7 @@ int MPI_Get_count(const MPI_Status *s, MPI_Datatype type, int *n) {
     return outcome("count");
 }
 
-/* ---- collective creation: the ranks of a host receive the same memory, one after the other
- * ------------------ */
+/* Collective creation: the ranks of a host receive the same memory one after the other. */
 
 int MPI_Allreduce(const void *x, void *y, int n, MPI_Datatype type, MPI_Op op, MPI_Comm c) {
     (void)x, (void)y, (void)n, (void)type, (void)op, (void)c;
@@ -197,15 +196,14 @@ void bt_host_memory_release(bt_host_memory *m) {
     *m = (bt_host_memory){0};
 }
 
-/* ---- released pages
- * --------------------------------------------------------------------------------------- */
+/* Memory that the ranks release to the system. */
 
 static struct {
     unsigned char *at[16];
     size_t pages[16];
     int n;
     bool refused;
-} given_back; /* ranges released by all ranks since it was cleared; further ones are not counted */
+} given_back; /* ranges released by all ranks since it was cleared; ranges beyond its capacity are not counted */
 long syscall(long number, ...);
 int madvise(void *at, size_t bytes, int advice) {
     const uintptr_t begin = (uintptr_t)ranks[now_is].grads;
@@ -225,8 +223,7 @@ int madvise(void *at, size_t bytes, int advice) {
     return 0;
 }
 
-/* ---- futexes: while a rank sleeps, `while_asleep` drives the remaining ones
- * --------------------------------- */
+/* Futexes: while a rank sleeps, `while_asleep` drives all other ranks. */
 
 static struct {
     int sleeps, wakes;
@@ -242,7 +239,7 @@ long syscall(long number, ...) {
     long a[6];
     for (int i = 0; i < 6; i++) a[i] = va_arg(ap, long);
     va_end(ap);
-    /* Libraries of Open MPI 5 call it before main, with futexes of this process alone. */
+    /* Libraries of Open MPI 5 use private futexes before main. */
     if (number != SYS_futex || (a[1] & FUTEX_PRIVATE_FLAG)) {
         long (*real)(long, ...) = (long (*)(long, ...))(uintptr_t)dlsym(RTLD_NEXT, "syscall");
         return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
@@ -266,8 +263,6 @@ long syscall(long number, ...) {
     return 0;
 }
 
-/* ---- a layout --------------------------------------------------------------------------------------------- */
-
 typedef struct layout {
     int ranks, shards;
     const char *hosts; /* number of ranks on each host */
@@ -281,8 +276,8 @@ static bt_buckets buckets;
 static bt_mesh_shape shape;
 static size_t usual_piece_bytes;
 
-/* Element i of leaf u: small multiples of a power of two, which a lossless codec shortens, and values with
- * wide exponents, whose sum depends on the order of additions. */
+/* Returns element i of leaf u: small multiples of a power of two, which a lossless codec shortens, and values with
+ * different exponents, whose sum depends on the order of additions. */
 static float leaf(int64_t u, size_t i) {
     const uint64_t r = bt_rng_u64(11, (uint64_t)u, i);
     return i % 3 ? (float)((int)(r % 2001) - 1000) * 0x1p-10f
@@ -301,7 +296,7 @@ static inline float whole_sum(size_t i) {
     return sum_of(0, width, i);
 }
 
-/* Assigns what was counted during a call to the rank that runs. */
+/* Assigns the counts of a call to the rank that runs. */
 static void count(void) {
     exchange_rank *r = &ranks[now_is];
     const bt_coll kind = is.shards > 1 ? BT_COLL_REDUCE_SCATTER : BT_COLL_ALL_REDUCE;
@@ -345,8 +340,8 @@ static inline bt_code create_one(int rank, bool discard) {
     return bt_exchange_create(&r->x, &cfg, &err);
 }
 
-/* Creates the exchanges of all ranks of a layout; elements: size of the whole array, whose first bucket may
- * be short. */
+/* Creates the exchanges of all ranks of a layout; elems is the size of the whole array, whose first bucket may be
+ * short. */
 static inline void create_all(const layout *l, size_t elems, bool discard) {
     is = *l;
     if (!is.codec) is.codec = bt_codec_at(BT_CODEC_NONE);
@@ -367,7 +362,7 @@ static inline void create_all(const layout *l, size_t elems, bool discard) {
     bt_pairs_reset();
 }
 
-/* Begins a step: each rank adds its leaves as far as its nodes of the tree allow. */
+/* Begins a step: each rank adds its leaves as far as its nodes of the tree permit. */
 static inline void begin_step(size_t elems) {
     for (now_is = 0; now_is < n_ranks; now_is++) {
         exchange_rank *r = &ranks[now_is];
@@ -388,7 +383,7 @@ static inline void begin_step(size_t elems) {
     }
 }
 
-/* Lets one rank do all it can; returns BT_OK unless a call fails. */
+/* Drives one rank until it has to wait; returns BT_OK unless a call fails. */
 static inline bt_code turn_of(int rank) {
     exchange_rank *r = &ranks[rank];
     now_is = rank;
@@ -401,8 +396,7 @@ static inline bt_code turn_of(int rank) {
     return code;
 }
 
-/* Runs the ranks in an order drawn from the seed until all have finished; a rank that never finishes is a
- * deadlock. */
+/* Runs the ranks in an order drawn from the seed until all have finished; a rank that never finishes is a deadlock. */
 static inline void finish_step(uint64_t seed) {
     int left = 0;
     for (uint64_t turn = 0; turn < 20000; turn++) {

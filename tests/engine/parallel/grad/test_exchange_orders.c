@@ -1,6 +1,6 @@
-/* test_exchange_orders.c - the gradient exchange of the ranks of one process in any order: equal bits of one
- * tree, released pages, each rank's counters of messages and times, sleeping and waking, and the error of
- * each call that fails. */
+/* test_exchange_orders.c - the gradient exchange among the ranks of one process, whose steps run in any order, gives
+ * the bits of one addition tree; also released pages, each rank's counters of messages and times, sleeping and waking,
+ * and the error of each call that fails. */
 #include "tests/engine/parallel/grad/exchange_ranks.h"
 
 #include "engine/parallel/grad/exchange_internal.h"
@@ -24,7 +24,7 @@ static const layout layouts[] = {
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
 /* Returns whether the rank receives the sum of this element; otherwise it belongs to other shards. */
-static bool gets(int rank, size_t i) {
+static bool receives_sum_of(int rank, size_t i) {
     for (size_t b = 0; b < buckets.n; b++) {
         const bt_range r = bt_bucket_at(&buckets, b);
         if (i < r.begin || i >= r.end) continue;
@@ -38,9 +38,9 @@ static void all_have_the_sum(size_t elems, bool discard) {
         const float want = whole_sum(i);
         for (int k = 0; k < n_ranks; k++) {
             const float got = ranks[k].grads[i];
-            if (gets(k, i) ? memcmp(&got, &want, sizeof got) != 0 : discard && got != 0)
+            if (receives_sum_of(k, i) ? memcmp(&got, &want, sizeof got) != 0 : discard && got != 0)
                 fail_msg("rank %d of %d, hosts of %s: element %zu is %a, not %a", k, n_ranks,
-                         is.hosts, i, (double)got, gets(k, i) ? (double)want : 0.0);
+                         is.hosts, i, (double)got, receives_sum_of(k, i) ? (double)want : 0.0);
         }
     }
 }
@@ -50,9 +50,9 @@ static int host_of(int rank) {
     return bt_comm_host(rank);
 }
 
-/* The bytes sent by all ranks equal those received. Between hosts a part is sent once per node of a host
- * group, and its sum returns once where it is needed; a message holds one part or one range of it. */
-static void what_is_sent_is_got(void) {
+/* The bytes sent by all ranks equal the bytes received. Between hosts a part is sent once per node of a host group, and
+ * its sum returns once to each host that needs it; a message holds one part or one range of it. */
+static void check_sent_equals_received(void) {
     int64_t sent = 0, logical = 0, got = 0;
     for (int k = 0; k < n_ranks; k++) {
         sent += ranks[k].counted.bytes_wire;
@@ -75,7 +75,7 @@ static void each_order_gives_the_bits_of_one_tree(void **state) {
     (void)state;
     static const size_t sizes[] = {WHOLE, SHORT};
     for (size_t l = 0; l < LAYOUTS; l++)
-        /* ways: short first bucket or not; through memory, by messages, encoded */
+        /* 6 combinations: short first bucket or not; shared memory, messages, encoded messages */
         for (int way = 0; way < 6; way++) {
             const size_t elems = sizes[way % 2];
             layout one = layouts[l];
@@ -87,7 +87,7 @@ static void each_order_gives_the_bits_of_one_tree(void **state) {
                 begin_step(elems);
                 finish_step(100 * l + 10 * (uint64_t)way + step);
                 all_have_the_sum(elems, discard);
-                what_is_sent_is_got();
+                check_sent_equals_received();
                 n_messages = 0;
             }
             for (int k = 0; k < n_ranks; k++) {
@@ -102,12 +102,12 @@ static void each_order_gives_the_bits_of_one_tree(void **state) {
     memory_refused = false;
 }
 
-/* Whole pages of parts that belong to other ranks are released to the system; if it refuses, they are
- * cleared like the rest. */
+/* Whole pages of parts that belong to other ranks are released to the system; if it refuses, they are set to zero like
+ * the other bytes. */
 static void pages_of_other_ranks_are_released(void **state) {
     (void)state;
     const layout two = {.ranks = 2, .shards = 2, .hosts = "2"};
-    for (int way = 0; way < 4; way++) { /* Parts begin at a page boundary or within a page. */
+    for (int way = 0; way < 4; way++) { /* parts begin at a page boundary or within a page */
         const size_t elems = way / 2 ? ELEMS_MOST - 96 : ELEMS_MOST;
         const bool refused = way % 2;
         int n = 0;
@@ -138,11 +138,8 @@ static void pages_of_other_ranks_are_released(void **state) {
     memset(&given_back, 0, sizeof given_back);
 }
 
-/* ---- counts ---------------------------------------------------------------------------------- */
-
-/* Counters of rank 0 and the last rank: rounds of the step's buckets, bytes sent, messages received. Bytes
- * and messages are equal for shared memory and messages, unless parts are divided; each exchange counts its
- * rounds. */
+/* Checks the counters of rank 0 and the last rank: rounds of the step's buckets, bytes sent, messages received. They
+ * are equal for shared memory and messages, unless parts are divided; each exchange counts its rounds. */
 static void each_rank_counts_its_messages(void **state) {
     (void)state;
     static const struct {
@@ -178,7 +175,7 @@ static void each_rank_counts_its_messages(void **state) {
     memory_refused = false;
 }
 
-/* Two ranks, bucket by bucket; the test's clock defines the duration of each message. */
+/* Two ranks exchange bucket by bucket; the test's clock defines the duration of each message. */
 static void flights_are_timed(void **state) {
     (void)state;
     for (int refused = 0; refused < 2; refused++) {
@@ -188,7 +185,7 @@ static void flights_are_timed(void **state) {
         now_ns = 1000;
         assert_int_equal(turn_of(0), BT_OK); /* posts its receive at time 1007 */
         now_ns = 5000;
-        /* At time 5007 the peer has posted its receive and tests at once. */
+        /* At time 5007 the other rank has posted its receive and tests at once. */
         assert_int_equal(turn_of(1), BT_OK);
         now_ns = 9000;
         assert_int_equal(turn_of(0), BT_OK);
@@ -202,9 +199,7 @@ static void flights_are_timed(void **state) {
     memory_refused = false;
 }
 
-/* ---- sleep ------------------------------------------------------------------------------------ */
-
-static void the_other_one_comes(void) {
+static void drive_rank_1(void) {
     const int me = now_is;
     assert_int_equal(turn_of(1), BT_OK);
     now_is = me;
@@ -220,7 +215,7 @@ static void a_rank_that_waits_sleeps_until_it_is_woken(void **state) {
     assert_int_equal(turn_of(0), BT_OK);
     assert_int_equal(turn_of(0), BT_OK);
     const int64_t still = now_ns;
-    /* The rank does not sleep yet: it has been idle for a moment only. */
+    /* A rank that has been idle only briefly does not sleep. */
     bt_exchange_rest(ranks[0].x);
     now_ns = still + 40000;
     bt_exchange_rest(ranks[0].x);
@@ -231,12 +226,12 @@ static void a_rank_that_waits_sleeps_until_it_is_woken(void **state) {
     assert_int_equal(futex.nap_ns, 1000000);
     assert_int_equal(futex.seen, 0);
     assert_int_equal(futex.wakes, 0);
-    while_asleep = the_other_one_comes;
+    while_asleep = drive_rank_1;
     bt_exchange_rest(ranks[0].x);
     assert_int_equal(futex.sleeps, 2);
     assert_true(futex.wakes > 0);
     while_asleep = NULL;
-    /* The peer wakes only ranks that sleep. */
+    /* Only a sleeping rank is woken. */
     const int wakes = futex.wakes;
     const size_t done = ranks[0].done;
     assert_int_equal(turn_of(1), BT_OK);
@@ -262,11 +257,11 @@ static void a_rank_that_waits_sleeps_until_it_is_woken(void **state) {
     memory_refused = false;
 }
 
-/* One rank runs ahead by several steps: it sleeps until those that still read its data have finished. */
+/* A rank that is several steps ahead sleeps until the ranks that still read its data have finished. */
 static void data_are_not_overwritten_while_read(void **state) {
     (void)state;
     create_all(&layouts[0], WHOLE, false);
-    for (uint64_t step = 0; step < 40; step++) { /* Slots are reused. */
+    for (uint64_t step = 0; step < 40; step++) { /* slots are used again */
         begin_step(WHOLE);
         finish_step(step);
         all_have_the_sum(WHOLE, false);
@@ -286,9 +281,7 @@ static void data_are_not_overwritten_while_read(void **state) {
     destroy_all();
 }
 
-/* ---- failures ---------------------------------------------------------------------------------- */
-
-/* Tags of a later round are above all tags of the previous round. */
+/* The tags of a later round are above all tags of the previous round. */
 static bool is_of_sums(int i) { return messages[i].tag >= messages[0].tag + 6000; }
 
 /* Invalid payloads are refused, both of gradients and of returning sums. */

@@ -1,5 +1,5 @@
-/* test_exchange_refused.c - memory for a gradient exchange is refused: whichever request fails, creation
- * fails with one error and frees everything. */
+/* test_exchange_refused.c - whichever request for memory fails, the creation of a gradient exchange returns one error
+ * and frees everything. */
 #include "tests/memory/refuse_memory.h"
 
 #include "tests/engine/parallel/grad/exchange_ranks.h"
@@ -15,7 +15,7 @@ static const layout layouts[] = {
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
-static bt_code make(void *ctx, bt_err *e) {
+static bt_code create_with_refusals(void *ctx, bt_err *e) {
     (void)ctx;
     ranks[0].x = (bt_exchange *)(void *)&shape;
     const bt_code code = create_one(0, false);
@@ -33,14 +33,15 @@ static void each_refused_request_fails_creation(void **state) {
         for (int encoded = 0; encoded < 2; encoded++) {
             layout one = layouts[l];
             if (encoded) one.codec = bt_codec_at(BT_CODEC_SIGN);
-            memory_refused = true; /* the shared memory */
+            memory_refused = true; /* the shared memory is refused */
             create_all(&one, WHOLE, false);
             destroy_all();
-            const long refused = survives_refusals("an exchange", make, NULL, true) / 2;
+            const long refused =
+                survives_refusals("an exchange", create_with_refusals, NULL, true) / 2;
             assert_true(refused > 15);
             for (long k = 0; k < refused; k++) {
                 refuse_memory(&(refusal){.after = k, .own = true});
-                const bt_code code = make(NULL, &err);
+                const bt_code code = create_with_refusals(NULL, &err);
                 assert_true(grant_memory());
                 if (code != BT_NOMEM) fail_msg("layout %zu does without request %ld", l, k);
             }

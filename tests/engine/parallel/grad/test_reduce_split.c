@@ -1,5 +1,5 @@
-/* test_reduce_split.c - division of the time that gradients delay a step into waiting for late ranks and the
- * exchange itself. */
+/* test_reduce_split.c - the time that gradients delay a step is divided into waiting for late ranks and the exchange
+ * itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Plans of unequal shares are complete, optimal and stable; and the syntax of the setting. */
+/* Plans of unequal numbers of micro-batches per rank are complete, optimal and stable; also the syntax of the
+ * setting. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,9 +11,11 @@
 #include "engine/base/rng.h"
 #include "engine/parallel/schedule/balance.h"
 
-static double draw(uint64_t i) { return 0.1 + 10 * (double)(bt_rng_u64(7, 1, i) >> 11) * 0x1p-53; }
+static double draw_number(uint64_t i) {
+    return 0.1 + 10 * (double)(bt_rng_u64(7, 1, i) >> 11) * 0x1p-53;
+}
 
-static int64_t sum(const int64_t *count, size_t n) {
+static int64_t sum_of_counts(const int64_t *count, size_t n) {
     int64_t s = 0;
     for (size_t i = 0; i < n; i++) s += count[i];
     return s;
@@ -33,9 +36,9 @@ static void plans_are_complete_and_optimal(void **state) {
         size_t n = 1 + k % 4;
         int64_t total = (int64_t)n + (int64_t)(k / 4 % 12), count[4];
         double cost[4];
-        for (size_t i = 0; i < n; i++) cost[i] = draw(4 * k + i);
+        for (size_t i = 0; i < n; i++) cost[i] = draw_number(4 * k + i);
         bt_balance_plan(count, cost, n, total);
-        assert_int_equal(sum(count, n), total);
+        assert_int_equal(sum_of_counts(count, n), total);
         for (size_t i = 0; i < n; i++) assert_true(count[i] >= 1);
         assert_true(fabs(bt_balance_time(count, cost, n) - best_time(cost, n, total)) < 1e-12);
     }
@@ -50,7 +53,7 @@ static void equal_speeds_share_equally(void **state) {
             for (size_t i = 0; i < n; i++) cost[i] = 0.25;
             bt_balance_plan(plan, cost, n, total);
             bt_balance_even(even, n, total);
-            assert_int_equal(sum(even, n), total);
+            assert_int_equal(sum_of_counts(even, n), total);
             assert_true(bt_balance_time(plan, cost, n) == bt_balance_time(even, cost, n));
             assert_false(bt_balance_worth(even, plan, cost, n));
         }
@@ -78,7 +81,7 @@ static void noise_changes_nothing(void **state) {
     for (uint64_t k = 0; k < 300; k++) {
         double cost[3];
         for (size_t i = 0; i < 3; i++)
-            cost[i] = speed[i] * (1 + 0.01 * (draw(3 * k + i) - 5.1) / 5);
+            cost[i] = speed[i] * (1 + 0.01 * (draw_number(3 * k + i) - 5.1) / 5);
         bt_balance_plan(next, cost, 3, 20);
         assert_false(bt_balance_worth(now, next, cost, 3));
     }

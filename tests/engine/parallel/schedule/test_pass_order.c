@@ -1,5 +1,5 @@
-/* test_pass_order.c - order of the passes of pipeline stages: each pass occurs once, the order is legal and
- * can be served by the exchange between stages, and the number of kept activations follows the formula. */
+/* test_pass_order.c - order of the forward and backward passes of pipeline stages: each pass occurs once, messages
+ * arrive before they are needed, and the number of kept activations follows the formula. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,8 +59,8 @@ static void the_head_goes_forward_and_back_at_once(const shape *s) {
     }
 }
 
-/* 1F1B keeps activations of passes whose gradients have not returned; with v chunks these are 2 (n-1-s) +
- * (v-1) n + 1 passes. */
+/* 1F1B keeps the activations of passes whose gradients have not returned: 2 (n-1-s) + (v-1) n + 1 passes for v
+ * chunks. */
 static void kept_activations_follow_the_formula(const shape *s) {
     for (int k = 0; k < s->stages; k++) {
         const bt_pass_order o = order_of(s, k);
@@ -90,12 +90,12 @@ typedef struct channel { /* messages from one stage to a neighbour */
 typedef struct machine {
     shape s;
     bool forward_only;
-    int64_t at[STAGES];                /* passes done */
+    int64_t at[STAGES];                /* number of completed passes */
     channel way[2][STAGES];            /* indexed by the receiving stage */
     int64_t tables_sent, tables_taken; /* embedding gradients of the head, one per micro-batch */
 } machine;
 
-/* Two receives are posted in advance; a message leaves when it is received; two may wait to be sent. */
+/* Each channel has two receives posted in advance and at most two messages that wait to be sent. */
 static bool may_send(const channel *c) { return c->sent - DEPTH < c->taken + DEPTH; }
 
 static bt_pass next_pass(const machine *m, int stage) {
@@ -103,7 +103,7 @@ static bt_pass next_pass(const machine *m, int stage) {
     return m->forward_only ? bt_pass_forward(&o, m->at[stage]) : bt_pass_at(&o, m->at[stage]);
 }
 
-static bool step(machine *m, int stage) {
+static bool run_one_pass(machine *m, int stage) {
     const shape *s = &m->s;
     if (m->at[stage] == (m->forward_only ? 1 : 2) * s->chunks * s->micros) return false;
     const bt_pass p = next_pass(m, stage);
@@ -112,11 +112,11 @@ static bool step(machine *m, int stage) {
     channel *in = &m->way[p.backward][stage],
             *out = &m->way[p.backward][(stage + (p.backward ? s->stages - 1 : 1)) % s->stages];
     const bool ties = p.backward && s->chunks > 1 && s->stages > 1;
-    /* The sender sends messages in the order in which this stage receives them. */
+    /* Messages are received in the order in which the sender sends them. */
     if (virtual != from && in->sent == in->taken) return false;
     if (virtual != to && !may_send(out)) return false;
-    /* The first stage receives an embedding gradient; the last stage has at most as many in flight as there
-     * are stages. */
+    /* The first stage receives an embedding gradient; the last stage has at most as many in flight as there are
+     * stages. */
     if (ties && virtual == 0 && m->tables_sent == p.micro) return false;
     if (ties && virtual == last && p.micro - s->stages >= m->tables_taken) return false;
     if (virtual != from) in->taken++;
@@ -127,12 +127,12 @@ static bool step(machine *m, int stage) {
     return true;
 }
 
-static void run(const shape *s, bool forward_only) {
+static void run_all_passes(const shape *s, bool forward_only) {
     machine m = {.s = *s, .forward_only = forward_only};
     for (bool moved = true; moved;) {
         moved = false;
         for (int k = 0; k < s->stages; k++)
-            while (step(&m, k)) moved = true;
+            while (run_one_pass(&m, k)) moved = true;
     }
     for (int k = 0; k < s->stages; k++)
         if (m.at[k] != (forward_only ? 1 : 2) * s->chunks * s->micros)
@@ -140,10 +140,10 @@ static void run(const shape *s, bool forward_only) {
                      s->stages, s->chunks, (int)s->micros, k, (int)m.at[k]);
 }
 
-static void no_stage_waits_for_ever(const shape *s) { run(s, false); }
+static void no_stage_waits_for_ever(const shape *s) { run_all_passes(s, false); }
 
-/* Each stage receives in the order in which its neighbour sends: the n-th message of a direction has the
- * same micro-batch on both sides. */
+/* Each stage receives in the order in which its neighbour sends: the n-th message in a direction has the same
+ * micro-batch on both sides. */
 static void messages_are_taken_in_the_order_in_which_they_were_sent(const shape *s) {
     const int last = s->stages * s->chunks - 1;
     for (int k = 0; k < s->stages; k++) {
@@ -168,13 +168,19 @@ static void messages_are_taken_in_the_order_in_which_they_were_sent(const shape 
     }
 }
 
-static void passes_once(void **state) { (void)state, for_all_shapes(every_pass_comes_once); }
-static void head(void **state) {
+static void each_pass_occurs_once(void **state) {
+    (void)state, for_all_shapes(every_pass_comes_once);
+}
+static void the_last_stage_runs_forward_and_backward_at_once(void **state) {
     (void)state, for_all_shapes(the_head_goes_forward_and_back_at_once);
 }
-static void kept(void **state) { (void)state, for_all_shapes(kept_activations_follow_the_formula); }
-static void ends(void **state) { (void)state, for_all_shapes(no_stage_waits_for_ever); }
-static void messages(void **state) {
+static void kept_activations_of_all_shapes(void **state) {
+    (void)state, for_all_shapes(kept_activations_follow_the_formula);
+}
+static void passes_end_without_deadlock(void **state) {
+    (void)state, for_all_shapes(no_stage_waits_for_ever);
+}
+static void messages_match_on_both_sides(void **state) {
     (void)state, for_all_shapes(messages_are_taken_in_the_order_in_which_they_were_sent);
 }
 
@@ -183,10 +189,10 @@ static void forward_alone_ends_too(void **state) {
     (void)state;
     for (int n = 1; n < STAGES; n++)
         for (int v = 1; v < CHUNKS; v++)
-            for (int64_t m = 1; m <= 3 * n; m++) run(&(shape){n, v, m}, true);
+            for (int64_t m = 1; m <= 3 * n; m++) run_all_passes(&(shape){n, v, m}, true);
 }
 
-/* Narayanan et al. 2021, figure 4: four stages of two chunks, eight micro-batches */
+/* Narayanan et al. 2021, figure 4: four stages of two chunks, eight micro-batches. */
 static void first_passes_are_those_of_the_paper(void **state) {
     (void)state;
     const bt_pass_order o = {4, 0, 2, 8};
@@ -204,11 +210,11 @@ static void first_passes_are_those_of_the_paper(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(passes_once),
-        cmocka_unit_test(head),
-        cmocka_unit_test(kept),
-        cmocka_unit_test(messages),
-        cmocka_unit_test(ends),
+        cmocka_unit_test(each_pass_occurs_once),
+        cmocka_unit_test(the_last_stage_runs_forward_and_backward_at_once),
+        cmocka_unit_test(kept_activations_of_all_shapes),
+        cmocka_unit_test(messages_match_on_both_sides),
+        cmocka_unit_test(passes_end_without_deadlock),
         cmocka_unit_test(forward_alone_ends_too),
         cmocka_unit_test(first_passes_are_those_of_the_paper),
     };

@@ -1,5 +1,5 @@
-/* test_text_recipe.c - what holds of the recipe however its tables are fitted: larger texts get no smaller vocabulary,
- * more time no smaller model, every value is one that the program takes. */
+/* test_text_recipe.c - properties of the recipe for a text that hold for any values in its tables: a larger text gets
+ * no smaller vocabulary, more time gives no smaller model, and the program accepts every value. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

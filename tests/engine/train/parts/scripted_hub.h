@@ -1,5 +1,5 @@
-/* scripted_hub.h - implements the functions of island.h with scripted replies and records their arguments,
- * for tests without a hub. Include it in one test program only. */
+/* scripted_hub.h - replaces the functions of island.h by scripted replies and records their arguments, for tests
+ * without a hub. Only one file of a test program may include it. */
 #ifndef BT_TESTS_ENGINE_TRAIN_SCRIPTED_HUB_H
 #define BT_TESTS_ENGINE_TRAIN_SCRIPTED_HUB_H
 
@@ -14,7 +14,7 @@ typedef enum { GRADIENT, DELTA, AHEAD, SKIP } call_kind;
 typedef struct answer {
     bt_code code;
     bool again; /* the update was rejected and must be repeated */
-    bool ahead; /* No reply to the delta has arrived yet. */
+    bool ahead; /* no reply to the delta has arrived yet */
     bt_update_outcome outcome;
     bt_island_go go;
 } answer;
@@ -22,7 +22,7 @@ typedef struct answer {
 typedef struct call {
     call_kind kind;
     bt_island_work work;
-    int64_t step, ahead; /* step of the training; steps done since the delta was sent */
+    int64_t step, ahead; /* step of the training; number of steps since the delta was sent */
 } call;
 
 struct bt_island {

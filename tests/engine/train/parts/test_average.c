@@ -1,4 +1,4 @@
-/* test_average.c - the average of the weights (optim.average): its formula, and that a checkpoint holds the weights
+/* test_average.c - the average of the weights (optim.average) equals its formula, and a checkpoint contains the weights
  * that were validated. */
 #include "tests/tiny_run.h"
 
@@ -24,7 +24,7 @@ static void average_step(void *arg, const bt_step_record *r) {
     for (size_t i = 0; i < seen.n; i++) seen.want[i] = rest * seen.want[i] + share * w[i];
 }
 
-static void it_has_the_half_life(void **state) {
+static void the_average_has_the_configured_half_life(void **state) {
     (void)state;
     bt_run_cfg cfg;
     bt_train_result result;
@@ -48,15 +48,15 @@ static void it_has_the_half_life(void **state) {
     bt_threads_release();
 }
 
-/* A run that begins with the weights of a checkpoint and does not change them has the loss that was recorded. */
-static void a_checkpoint_has_what_was_validated(void **state) {
+/* A run that begins with the weights of a checkpoint and does not change them has the recorded validation loss. */
+static void a_checkpoint_contains_the_validated_weights(void **state) {
     (void)state;
     bt_run_cfg cfg;
     char dir[] = "/tmp/bt-average-XXXXXX", command[64];
     double loss[3];
     first.on_step = NULL;
     assert_non_null(mkdtemp(dir));
-    for (int k = 0; k < 3; k++) { /* without average; with it; from its checkpoint */
+    for (int k = 0; k < 3; k++) { /* no average; an average; the checkpoint of that run */
         TINY(&cfg, "--steps", k < 2 ? "8" : "1", "--lr", k < 2 ? "3e-3" : "1e-30", "--set",
              k == 1 ? "optim.average=4" : "optim.average=0", "--set", "optim.weight_decay=0",
              "--set", "data.val_frac=0.1", "--set", "train.eval_every=8");
@@ -74,7 +74,8 @@ static void a_checkpoint_has_what_was_validated(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(it_has_the_half_life),
-                                       cmocka_unit_test(a_checkpoint_has_what_was_validated)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_average_has_the_configured_half_life),
+        cmocka_unit_test(a_checkpoint_contains_the_validated_weights)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_input_noise.c - noise of the inputs: its strength, the variables on which it depends, and inputs without noise.
- * */
+/* test_input_noise.c - noise of the input tokens: its strength, the variables on which it depends, and passes without
+ * noise. */
 #include "tests/tiny_run.h"
 
 #include "engine/train/trainer_impl.h"
@@ -8,7 +8,7 @@ enum { ROWS = 128, MICROS = 64 }; /* tokens of a micro-batch; micro-batches of a
 
 static fake_sink plain, noisy;
 
-static void change(bt_trainer *t, int32_t *out, int64_t step, int64_t first_row) {
+static void changed_share(bt_trainer *t, int32_t *out, int64_t step, int64_t first_row) {
     static const int32_t inputs[ROWS] = {0};
     bt_batch b = {.inputs = inputs, .targets = inputs};
     t->at.step = step;
@@ -23,7 +23,7 @@ static bt_trainer *noise_of(const char *replaced, const char *masked) {
     return tiny_create(&cfg, NULL, NULL, "");
 }
 
-static void probabilities_are_kept(void **state) {
+static void tokens_change_with_the_configured_probability(void **state) {
     (void)state;
     static const struct {
         const char *replaced, *masked;
@@ -36,7 +36,7 @@ static void probabilities_are_kept(void **state) {
         int n_replaced = 0, n_masked = 0, seen[64] = {0}, kinds = 0;
         int32_t inputs[ROWS];
         for (int64_t i = 0; i < MICROS; i++) {
-            change(t, inputs, 7, i * ROWS);
+            changed_share(t, inputs, 7, i * ROWS);
             for (int r = 0; r < ROWS; r++) {
                 assert_true(inputs[r] >= -1 && inputs[r] < 64);
                 n_replaced += inputs[r] > 0;
@@ -45,7 +45,7 @@ static void probabilities_are_kept(void **state) {
             }
         }
         for (int v = 0; v < 64; v++) kinds += seen[v];
-        /* one of 64 tokens is the one that was there; five standard deviations are at most 0.03 */
+        /* One of 64 random tokens equals the replaced one; five standard deviations are at most 0.03. */
         const double n = ROWS * MICROS;
         assert_true(n_replaced >= n * (rows[k].p_replaced * 63 / 64 - 0.03) &&
                     n_replaced <= n * (rows[k].p_replaced * 63 / 64 + 0.03));
@@ -56,35 +56,35 @@ static void probabilities_are_kept(void **state) {
     }
 }
 
-/* The noise follows the token's number in the global batch, however micro-batches divide it. */
-static void it_is_a_function_of_step_and_token(void **state) {
+/* The noise depends on the position of a token in the global batch and not on the division into micro-batches. */
+static void the_noise_depends_on_step_and_token_only(void **state) {
     (void)state;
     bt_trainer *t = noise_of("train.token_noise=0.4", "train.mask_inputs=0.2");
     int32_t here[ROWS], shifted[ROWS], later[ROWS];
-    change(t, here, 3, 0);
-    change(t, shifted, 3, ROWS / 2);
-    change(t, later, 4, 0);
+    changed_share(t, here, 3, 0);
+    changed_share(t, shifted, 3, ROWS / 2);
+    changed_share(t, later, 4, 0);
     assert_memory_equal(here + ROWS / 2, shifted, sizeof here / 2);
     assert_memory_not_equal(here, later, sizeof here);
     bt_trainer_destroy(t);
 }
 
-/* Soft targets of the first steps follow from the token that is in the data. */
-static void it_begins_after_the_soft_targets(void **state) {
+/* The soft targets of the first steps are derived from the original token, so the noise begins after them. */
+static void the_noise_begins_after_the_soft_targets(void **state) {
     (void)state;
     bt_run_cfg cfg;
     int32_t inputs[ROWS], zeros[ROWS] = {0};
     TINY(&cfg, "--set", "train.token_noise=0.5", "--set", "train.share_steps=5");
     bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
-    change(t, inputs, 4, 0);
+    changed_share(t, inputs, 4, 0);
     assert_memory_equal(inputs, zeros, sizeof zeros);
-    change(t, inputs, 5, 0);
+    changed_share(t, inputs, 5, 0);
     assert_memory_not_equal(inputs, zeros, sizeof zeros);
     bt_trainer_destroy(t);
 }
 
-/* A step of a vanishing learning rate leaves the weights as they are. */
-static void validations_have_none(void **state) {
+/* A vanishing learning rate leaves the weights unchanged, so the validation losses are equal. */
+static void validations_have_no_noise(void **state) {
     (void)state;
     bt_run_cfg cfg;
     for (int k = 0; k < 2; k++) {
@@ -101,10 +101,10 @@ static void validations_have_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(probabilities_are_kept),
-        cmocka_unit_test(it_is_a_function_of_step_and_token),
-        cmocka_unit_test(it_begins_after_the_soft_targets),
-        cmocka_unit_test(validations_have_none),
+        cmocka_unit_test(tokens_change_with_the_configured_probability),
+        cmocka_unit_test(the_noise_depends_on_step_and_token_only),
+        cmocka_unit_test(the_noise_begins_after_the_soft_targets),
+        cmocka_unit_test(validations_have_no_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* test_memory_saver.c - states in shared memory of a training: the interval between them, when a state becomes valid,
- * and how a training continues without them. Several ranks and hosts: test_memory_hosts.c, cli.recovery.kill_memory. */
+/* test_memory_saver.c - states of a training in shared memory: the interval between them, when a state becomes valid,
+ * and training without a folder for them. Tests with several ranks and hosts: test_memory_hosts.c,
+ * cli.recovery.kill_memory. */
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,12 +19,12 @@ static void steps_between_two_states(void **state) {
     } rows[] = {{false, 1, 1, 5, 1},
                 {true, 0, 1, 5, 1},
                 {true, 0, 0, 0, 1},
-                {true, 1, 0, 5, 1},        /* The step time is unknown, and a state exists, */
-                {true, 1, 0, 0, 1000},     /* or none exists yet. */
+                {true, 1, 0, 5, 1},        /* the step time is unknown and a state exists */
+                {true, 1, 0, 0, 1000},     /* no state exists yet */
                 {true, 0.015, 0.25, 5, 3}, /* a fiftieth of the time */
                 {true, 0.0151, 0.25, 5, 4},
                 {true, 0.0151, 0.499, 5, 2},
-                {true, 0.0051, 0.5, 5, 3}, /* a two-hundredth if steps are slow */
+                {true, 0.0051, 0.5, 5, 3}, /* a two-hundredth of the time if steps are slow */
                 {true, 0.0001, 0.25, 5, 1},
                 {true, 100, 0.25, 5, 1000},
                 {true, INFINITY, 0.25, 5, 1000},
@@ -40,8 +41,8 @@ static void steps_between_two_states(void **state) {
 static fake_sink sink;
 static char folder[64], out[64];
 
-/* Trains all ten steps; `row` is added to the state unless NULL. */
-static void train(const char *memory_dir, const bt_state_row *row) {
+/* Trains all ten steps; `row` is added to the state unless it is NULL. */
+static void train_ten_steps(const char *memory_dir, const bt_state_row *row) {
     bt_err err = BT_ERR_INIT;
     bt_run_cfg cfg;
     bt_trainer *t = NULL;
@@ -69,7 +70,7 @@ static int newest_step(void) {
 
 static int most_seen;
 
-/* A run that resumes from the state finds the record of every earlier step. */
+/* The record already contains every step before the state that a run resumes from. */
 static void a_state_is_not_ahead_of_the_record(void *arg, const bt_step_record *r) {
     (void)arg;
     const int step = newest_step();
@@ -82,7 +83,7 @@ static void a_state_becomes_valid_after_its_record(void **state) {
     (void)state;
     most_seen = 0;
     sink.on_step = a_state_is_not_ahead_of_the_record;
-    train(folder, NULL);
+    train_ten_steps(folder, NULL);
     sink.on_step = NULL;
     const char *fact = fake_fact(&sink, "memory_states");
     assert_true(fact && strncmp(fact, "two, ", 5) == 0);
@@ -94,14 +95,14 @@ static void without_a_folder_training_continues(void **state) {
     (void)state;
     char none[96];
     snprintf(none, sizeof none, "%s/missing", folder);
-    train(none, NULL);
+    train_ten_steps(none, NULL);
     const char *fact = fake_fact(&sink, "memory_states");
     assert_true(fact && strncmp(fact, "none: ", 6) == 0 && strstr(fact, none));
     assert_int_equal(fake_events_of(&sink, "checkpoint_failed"), 0);
 }
 
-/* A value that outgrows its space, which was allocated at the start. */
-static void grow(void *ctx, bt_json *j) {
+/* Writes a value that exceeds the space allocated at the start. */
+static void write_growing_value(void *ctx, bt_json *j) {
     static int calls;
     (void)ctx;
     for (int i = 0; calls > 3 && i < 1 << 16; i++) {
@@ -114,7 +115,7 @@ static void grow(void *ctx, bt_json *j) {
 
 static void a_state_that_cannot_be_written_is_the_last(void **state) {
     (void)state;
-    train(folder, &(bt_state_row){.name = "growing", .save = grow});
+    train_ten_steps(folder, &(bt_state_row){.name = "growing", .save = write_growing_value});
     assert_int_equal(fake_events_of(&sink, "checkpoint_failed"), 1);
     for (size_t i = 0; i < sink.n_events; i++)
         if (strcmp(sink.events[i].kind, "checkpoint_failed") == 0)
@@ -134,7 +135,8 @@ static int remove_folder(void **state) {
     (void)state;
     char command[160];
     snprintf(command, sizeof command, "rm -rf '%s'", out);
-    return rmdir(folder) != 0 || system(command) != 0; /* NOLINT: the folder is this test's */
+    return rmdir(folder) != 0 ||
+           system(command) != 0; /* NOLINT: the folder is created by this test */
 }
 
 int main(void) {

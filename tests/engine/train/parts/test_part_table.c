@@ -1,12 +1,12 @@
-/* test_part_table.c - the table of parts and the rules of part.h, tested with parts defined here: each part
- * keeps its notes, the first verdict decides, unused parts are not called, every part is ended and released. */
+/* test_part_table.c - the table of parts and the rules of part.h, tested with parts defined here: each part keeps its
+ * notes, the first verdict decides, unused parts are not called, every part is ended and released. */
 #include "tests/tiny_run.h"
 
 #include "engine/config/part_rules.h"
 #include "engine/train/trainer_impl.h"
 
 typedef struct probe {
-    int64_t sent, received; /* second of its notes */
+    int64_t sent, received; /* the second of its notes */
     int judged, ended, acted;
 } probe;
 
@@ -29,14 +29,14 @@ static bt_code create_unused(bt_trainer *t, const bt_trainer_setup *s, void **se
     (void)t, (void)s, (void)self, (void)err;
     return BT_OK;
 }
-/* The third part is released before the first. */
-static void release(void *self) { released = 10 * released + (self == &first ? 1 : 3); }
+/* Records the order: the third part is released before the first. */
+static void record_release(void *self) { released = 10 * released + (self == &first ? 1 : 3); }
 static void put_notes(void *self, bt_trainer *t, int64_t *notes) {
     (void)t;
     notes[1] = ((probe *)self)->sent;
 }
-static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
-                         const int64_t *notes, bt_err *err) {
+static bt_code record_exchange(void *self, bt_trainer *t, bt_step_outcome *o,
+                               const bt_reduce_times *took, const int64_t *notes, bt_err *err) {
     (void)t, (void)o, (void)took, (void)err;
     ((probe *)self)->received = notes[1];
     return BT_OK;
@@ -48,18 +48,19 @@ static bt_code count_verdict(void *self, bt_trainer *t, bt_step_outcome *o, bt_v
     *verdict = self == &first ? verdict_of_first : BT_ELSEWHERE;
     return BT_OK;
 }
-static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool evaluated, bt_err *err) {
+static bt_code record_act(void *self, bt_trainer *t, const bt_control *c, bool evaluated,
+                          bt_err *err) {
     (void)t, (void)c, (void)evaluated, (void)err;
     ((probe *)self)->acted++;
     return BT_OK;
 }
-static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
+static bt_code record_end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
     (void)t, (void)out;
     ((probe *)self)->ended++;
     const bt_code code = self == &first ? end_of_first : BT_IO;
     return code == BT_OK ? BT_OK : bt_fail(err, code, "the end of %s", self == &first ? "1" : "3");
 }
-static bool partial(void *self, const bt_trainer *t) {
+static bool fail_partly(void *self, const bt_trainer *t) {
     (void)t;
     return self == &third;
 }
@@ -76,12 +77,13 @@ static float *const *weights_for_use(void *self, const bt_trainer *t) {
 }
 
 #define POINTS \
-    .notes = 2, .release = release, .put_notes = put_notes, .exchanged = exchanged, \
-    .judge = count_verdict, .act = act, .end = end
+    .notes = 2, .release = record_release, .put_notes = put_notes, .exchanged = record_exchange, \
+    .judge = count_verdict, .act = record_act, .end = record_end
 static const bt_part one = {.name = "one", .create = create_first, POINTS};
 static const bt_part unused = {
     .name = "unused", .notes = 1, .create = create_unused, .put_notes = no_notes};
-static const bt_part three = {.name = "three", .create = create_third, .partial = partial, POINTS};
+static const bt_part three = {
+    .name = "three", .create = create_third, .partial = fail_partly, POINTS};
 
 static const bt_part provider = {
     .name = "provider", .create = create_first, .weights_for_use = weights_for_use};
@@ -175,8 +177,8 @@ static void one_part_replaces_the_weights_for_use(void **state) {
                  "programs use (leave the settings of one out)");
 }
 
-/* Checks every row for the mistakes that a new row may contain. */
-static void rows_of_the_table(void **state) {
+/* Checks every row for mistakes that a new row may contain. */
+static void rows_of_the_table_are_complete(void **state) {
     (void)state;
     int notes = 0;
     for (size_t i = 0; i < bt_parts_n; i++) {
@@ -214,7 +216,7 @@ int main(void) {
         cmocka_unit_test_setup(requests_reach_all_parts_in_use, begin),
         cmocka_unit_test_setup(every_part_ends_and_the_first_failure_counts, begin),
         cmocka_unit_test(one_part_replaces_the_weights_for_use),
-        cmocka_unit_test(rows_of_the_table),
+        cmocka_unit_test(rows_of_the_table_are_complete),
         cmocka_unit_test(forced_values_are_possible),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_prediction_check.c - why a step takes longer or shorter than predicted: the phase that deviates most,
- * and the cause named for each. */
+/* test_prediction_check.c - the reason given if a step takes longer or shorter than predicted: the phase that deviates
+ * most and the cause of its deviation. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "engine/train/parts/prediction/prediction_check.h"
 
 /* Sets forward 40, backward 80, wait 50, exchange 10 and every other phase 1 ms. */
-static void fill(double *ms) {
+static void set_phase_times(double *ms) {
     for (int i = 0; i < BT_PHASE_COUNT; i++) ms[i] = 1;
     ms[BT_PH_FWD] = 40;
     ms[BT_PH_BWD] = 80;
@@ -22,24 +22,24 @@ static void fill(double *ms) {
     ms[BT_PH_COMM_EXPOSED] = 10;
 }
 
-static double sum(const double *ms) {
+static double sum_of_phases(const double *ms) {
     double all = 0;
     for (int i = 0; i < BT_PHASE_COUNT; i++) all += ms[i];
     return all;
 }
 
-/* Checks the cause that is named when one phase deviates. */
+/* Checks the cause that is given if one phase deviates. */
 static void assert_cause(bt_phase phase, double ms, double load, bool predicted,
                          const char *cause) {
     char buf[240];
     bt_predicted p;
     (void)bt_predicted_read("", &p);
     bt_prediction_seen s = {.load = load};
-    fill(s.phase_ms);
-    const double planned_ms = sum(s.phase_ms);
-    if (predicted) fill(p.phase_ms);
+    set_phase_times(s.phase_ms);
+    const double planned_ms = sum_of_phases(s.phase_ms);
+    if (predicted) set_phase_times(p.phase_ms);
     s.phase_ms[phase] = ms;
-    s.step_ms = sum(s.phase_ms);
+    s.step_ms = sum_of_phases(s.phase_ms);
     s.ratio = s.step_ms / planned_ms;
     const bt_phase found = bt_prediction_phase(&s, &p);
     assert_int_equal(found, predicted ? phase : BT_PHASE_COUNT);
@@ -48,7 +48,7 @@ static void assert_cause(bt_phase phase, double ms, double load, bool predicted,
 
 static void every_phase_has_its_cause(void **state) {
     (void)state;
-    /* The pipeline waits 50 ms as predicted, which is not a cause. */
+    /* The pipeline waits 50 ms as predicted, so this is not the cause. */
     assert_cause(
         BT_PH_BWD, 160, 0.9, true,
         "computing is slower than when its rates were measured ('bitrain plan --measure' measures "
@@ -94,15 +94,15 @@ static void without_predicted_phases_the_cause_is_guessed(void **state) {
     assert_cause(BT_PH_BWD, 400, 2.5, false, "the machine is busy with other work, load 2.5");
 }
 
-/* The phase with the largest deviation in the direction of the step's deviation is found. */
+/* The chosen phase has the largest deviation in the direction of the step's deviation. */
 static void the_phase_that_deviates_most_is_found(void **state) {
     (void)state;
     char buf[240];
     bt_predicted p;
     bt_prediction_seen s = {.ratio = 1.5, .step_ms = 100};
     (void)bt_predicted_read("", &p);
-    fill(s.phase_ms);
-    fill(p.phase_ms);
+    set_phase_times(s.phase_ms);
+    set_phase_times(p.phase_ms);
     assert_int_equal(bt_prediction_phase(&s, &p), BT_PHASE_COUNT);
     for (int i = 0; i < BT_PHASE_COUNT; i++) {
         const int less = (i + 1) % BT_PHASE_COUNT;
@@ -116,12 +116,11 @@ static void the_phase_that_deviates_most_is_found(void **state) {
         assert_int_equal(bt_prediction_phase(&s, &p), i);
         s.phase_ms[i] = NAN;
         assert_int_equal(bt_prediction_phase(&s, &p), less);
-        fill(s.phase_ms);
+        set_phase_times(s.phase_ms);
     }
-    /* Limits: a load of 1.2 is not attributed to another job, and a quarter of the step is not a large
-     * share. */
+    /* Limits: a load of 1.2 is not attributed to another job, and a quarter of the step is not a large share. */
     (void)bt_predicted_read("", &p);
-    fill(s.phase_ms);
+    set_phase_times(s.phase_ms);
     static const struct {
         double wait, comm, load;
         const char *cause;
@@ -201,7 +200,7 @@ static void the_event_has_both_numbers_of_the_phase(void **state) {
     free(history);
 }
 
-/* Returns a trainer's telemetry with one step in its history. */
+/* Returns the history of a trainer's telemetry, which has one step. */
 static double (*history_of(bt_telemetry *t, told *x))[BT_MR_COUNT] {
     double(*history)[BT_MR_COUNT] = calloc(BT_HISTORY, sizeof *history);
     assert_non_null(history);
@@ -211,19 +210,19 @@ static double (*history_of(bt_telemetry *t, told *x))[BT_MR_COUNT] {
     return history;
 }
 
-/* The check runs at a fixed interval and reports when the deviation exceeds a fifth in either direction and
- * when it ends. */
+/* The check runs at a fixed interval. It reports when the deviation exceeds a fifth in either direction, and when the
+ * deviation ends. */
 static void a_changed_deviation_is_reported(void **state) {
     (void)state;
     static const struct {
         double ms;
-        const char *title; /* title of the event; NULL if there is none */
+        const char *title; /* title of the event; NULL: no event */
     } rows[] = {
         {119.9, NULL},
         {80.1, NULL},
         {121, "steps take 121 ms, 21 % longer than the 100 ms predicted: computing is slower than "
               "when its rates were measured ('bitrain plan --measure' measures again)"},
-        {75, NULL}, /* The deviation persists. */
+        {75, NULL}, /* the deviation continues */
         {NAN, NULL},
         {100, "steps take 100 ms, as expected (the 100 ms predicted)"},
         {100, NULL},

@@ -1,5 +1,6 @@
-/* test_sample_prompts.c - prompts of a sample: tokens of the data, a text, the lines of a file; the number of generated
- * tokens, and the errors. A small model generates the text; test_sample_text.c compares the texts of all layouts. */
+/* test_sample_prompts.c - prompts of a sample text: tokens of the data, a given text, or the lines of a file; the
+ * number of generated tokens, and the errors. A small model generates the text; test_sample_text.c compares the texts
+ * of all layouts. */
 #include <unistd.h>
 
 #include "engine/parallel/shard/shard_map.h"
@@ -15,7 +16,7 @@ static bt_mesh mesh;
 static bt_shards shards;
 static bt_model *model;
 static bt_weights *weights;
-static bt_text prompt, text; /* of the newest sample */
+static bt_text prompt, text; /* prompt and text of the newest sample */
 static int32_t beginning[300];
 
 static int make_model(void **state) {
@@ -57,15 +58,15 @@ static void settings(int seq_len, int sample_tokens, const char *of_sample) {
     err = (bt_err)BT_ERR_INIT;
 }
 
-static bt_sample_text *create(size_t n) {
+static bt_sample_text *create_sample(size_t n) {
     bt_sample_text *s = (bt_sample_text *)(void *)&err;
     if (bt_sample_text_create(&s, &cfg, bt_comm_world(), beginning, n, &err) != BT_OK)
         assert_null(s);
     return s;
 }
 
-/* Generates the text; checks the prompt and the number of generated tokens, which are bytes. */
-static void generates(bt_sample_text *s, const char *want, size_t n) {
+/* Generates a text; checks the prompt and the number of generated tokens, which are bytes. */
+static void check_generated(bt_sample_text *s, const char *want, size_t n) {
     assert_non_null(s);
     bt_text_clear(&prompt);
     bt_text_clear(&text);
@@ -75,7 +76,6 @@ static void generates(bt_sample_text *s, const char *want, size_t n) {
     assert_int_equal(text.len, n);
 }
 
-/* Checks that creation was refused with this code and key phrase. */
 static void assert_prompt_refused(const bt_sample_text *s, bt_code code, const char *phrase) {
     assert_null(s);
     assert_int_equal(err.code, code);
@@ -83,7 +83,7 @@ static void assert_prompt_refused(const bt_sample_text *s, bt_code code, const c
     err = (bt_err)BT_ERR_INIT;
 }
 
-/* A prompt from the data has at most 32 tokens and half a sequence; the text is as long as requested and fits. */
+/* A prompt from the data has at most 32 tokens and half a sequence; the text has the requested length if it fits. */
 static void data_begin_a_text(void **state) {
     (void)state;
     static const struct {
@@ -97,24 +97,24 @@ static void data_begin_a_text(void **state) {
         char want[64] = "";
         for (int k = 0; k < rows[i].prompt; k++) want[k] = (char)beginning[k];
         settings(rows[i].seq_len, rows[i].tokens, "");
-        bt_sample_text *s = create(rows[i].n);
-        generates(s, want, (size_t)rows[i].text);
+        bt_sample_text *s = create_sample(rows[i].n);
+        check_generated(s, want, (size_t)rows[i].text);
         assert_null(bt_sample_text_next(s));
         bt_sample_text_destroy(s);
     }
     settings(200, 8, "");
-    strcpy(cfg.data.path, "synthetic.txt"); /* a file, in spite of its name */
-    bt_sample_text *s = create(300);
+    strcpy(cfg.data.path, "synthetic.txt"); /* a file in spite of its name */
+    bt_sample_text *s = create_sample(300);
     assert_non_null(s);
     bt_sample_text_destroy(s);
-    /* There is no sample if none is requested, the data are not text, or there are no data. */
+    /* There is no sample if none is requested, if the data are not text, or if there are no data. */
     settings(200, 0, "");
-    assert_null(create(300));
+    assert_null(create_sample(300));
     settings(200, 8, "");
     strcpy(cfg.data.path, "synth:chain");
-    assert_null(create(300));
+    assert_null(create_sample(300));
     settings(200, 8, "");
-    assert_null(create(0));
+    assert_null(create_sample(0));
     assert_int_equal(err.code, BT_OK);
     bt_sample_text_destroy(NULL);
 }
@@ -124,18 +124,18 @@ static void a_text_can_be_repeated(void **state) {
     (void)state;
     char first[T + 1];
     settings(T, 150, "abcde");
-    bt_sample_text *s = create(0), *again = create(0);
-    generates(s, "abcde", 150);
+    bt_sample_text *s = create_sample(0), *again = create_sample(0);
+    check_generated(s, "abcde", 150);
     assert_int_equal(strlen(bt_text_str(&text)), 150);
     strcpy(first, bt_text_str(&text));
-    generates(s, "abcde", 150);
+    check_generated(s, "abcde", 150);
     assert_string_equal(bt_text_str(&text), first);
-    generates(again, "abcde", 150);
+    check_generated(again, "abcde", 150);
     assert_string_equal(bt_text_str(&text), first);
     bt_sample_text_destroy(again);
     cfg.run.seed = 6;
-    again = create(0);
-    generates(again, "abcde", 150);
+    again = create_sample(0);
+    check_generated(again, "abcde", 150);
     assert_string_not_equal(bt_text_str(&text), first);
     bt_sample_text_destroy(again);
     bt_sample_text_destroy(s);
@@ -144,36 +144,38 @@ static void a_text_can_be_repeated(void **state) {
 static void a_prompt_leaves_room_for_a_token(void **state) {
     (void)state;
     settings(6, 8, "abcde");
-    bt_sample_text *s = create(300);
-    generates(s, "abcde", 1);
+    bt_sample_text *s = create_sample(300);
+    check_generated(s, "abcde", 1);
     bt_sample_text_destroy(s);
     settings(5, 8, "abcde");
-    assert_prompt_refused(create(300), BT_ARG,
+    assert_prompt_refused(create_sample(300), BT_ARG,
                           "train.sample_prompt has 5 tokens, a sequence has 5");
     settings(50, 8, "abcde");
     cfg.model.vocab = 'e';
-    assert_prompt_refused(create(300), BT_ARG, "the token 101, the model's vocabulary has 101");
-    static const char *const outside[] = {"ea", "a~"}; /* first or last token; above the size */
+    assert_prompt_refused(create_sample(300), BT_ARG,
+                          "the token 101, the model's vocabulary has 101");
+    static const char *const outside[] = {
+        "ea", "a~"}; /* first or last token; larger than the vocabulary */
     for (int i = 0; i < 2; i++) {
         strcpy(cfg.samples.sample_prompt, outside[i]);
-        assert_prompt_refused(create(300), BT_ARG, "vocabulary");
+        assert_prompt_refused(create_sample(300), BT_ARG, "vocabulary");
     }
     strcpy(cfg.samples.sample_prompt, "abcde");
     cfg.model.vocab = 'e' + 1;
-    s = create(300);
+    s = create_sample(300);
     assert_non_null(s);
     bt_sample_text_destroy(s);
     strcpy(cfg.data.tokenizer, "/nowhere/words.json");
-    assert_prompt_refused(create(300), BT_NOTFOUND, "/nowhere/words.json");
+    assert_prompt_refused(create_sample(300), BT_NOTFOUND, "/nowhere/words.json");
 }
 
-static bt_sample_text *request(const char *of_user) {
+static bt_sample_text *request_prompt(const char *of_user) {
     bt_sample_text *s = NULL;
     (void)!bt_sample_text_for_prompt(&s, &cfg, bt_comm_world(), of_user, &err);
     return s;
 }
 
-static void a_requested_prompt(void **state) {
+static void a_requested_prompt_replaces_the_data(void **state) {
     (void)state;
     static const struct {
         int tokens;
@@ -182,24 +184,25 @@ static void a_requested_prompt(void **state) {
     } rows[] = {{0, "say", 64}, {4, "say", 4}, {4, "s\xc3\xa4y", 4}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         settings(200, rows[i].tokens, "");
-        bt_sample_text *s = request(rows[i].prompt);
-        generates(s, rows[i].prompt, rows[i].text);
+        bt_sample_text *s = request_prompt(rows[i].prompt);
+        check_generated(s, rows[i].prompt, rows[i].text);
         bt_sample_text_destroy(s);
     }
-    assert_prompt_refused(request(""), BT_ARG, "the prompt is empty");
-    assert_prompt_refused(request(NULL), BT_ARG, "the prompt is empty");
+    assert_prompt_refused(request_prompt(""), BT_ARG, "the prompt is empty");
+    assert_prompt_refused(request_prompt(NULL), BT_ARG, "the prompt is empty");
     settings(3, 4, "");
-    assert_prompt_refused(request("say"), BT_ARG, "the prompt has 3 tokens, a sequence has 3");
+    assert_prompt_refused(request_prompt("say"), BT_ARG,
+                          "the prompt has 3 tokens, a sequence has 3");
     settings(200, 4, "");
     strcpy(cfg.data.labels, "a");
-    assert_prompt_refused(request("say"), BT_UNSUPPORTED, "a classifier");
+    assert_prompt_refused(request_prompt("say"), BT_UNSUPPORTED, "a classifier");
     strcpy(cfg.data.path, "synth:chain");
-    assert_prompt_refused(request("say"), BT_UNSUPPORTED, "'synth:chain'");
+    assert_prompt_refused(request_prompt("say"), BT_UNSUPPORTED, "'synth:chain'");
 }
 
 static char path[] = "/tmp/bt-prompts-XXXXXX";
 
-static void put(const char *lines) {
+static void write_prompt_file(const char *lines) {
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     assert_true(fputs(lines, f) >= 0 && fclose(f) == 0);
@@ -211,30 +214,30 @@ static void lines_of_a_file_are_prompts(void **state) {
     char at[64], many[200] = "";
     int n = 0;
     snprintf(at, sizeof at, "@%s", path);
-    put("one\r\n\n two \nthree");
+    write_prompt_file("one\r\n\n two \nthree");
     settings(200, 4, at);
-    bt_sample_text *s = create(0);
+    bt_sample_text *s = create_sample(0);
     for (bt_sample_text *one = s; one; one = bt_sample_text_next(one), n++) {
         assert_true(n < 3);
-        generates(one, prompts[n], 4);
+        check_generated(one, prompts[n], 4);
     }
     assert_int_equal(n, 3);
     bt_sample_text_destroy(s);
     for (int i = 0; i < 32; i++) strcat(many, "a\n");
-    put(many);
-    s = create(0);
+    write_prompt_file(many);
+    s = create_sample(0);
     assert_non_null(s);
     bt_sample_text_destroy(s);
-    put(strcat(many, "a\n"));
-    assert_prompt_refused(create(0), BT_ARG, "more than 32 prompts");
-    put("\r\n\n");
-    assert_prompt_refused(create(0), BT_ARG, "no prompt");
-    put("a\nb\nabcdefgh\n"); /* the first two are freed */
+    write_prompt_file(strcat(many, "a\n"));
+    assert_prompt_refused(create_sample(0), BT_ARG, "more than 32 prompts");
+    write_prompt_file("\r\n\n");
+    assert_prompt_refused(create_sample(0), BT_ARG, "no prompt");
+    write_prompt_file("a\nb\nabcdefgh\n"); /* the first two prompts are freed */
     settings(8, 4, at);
-    assert_prompt_refused(create(0), BT_ARG,
+    assert_prompt_refused(create_sample(0), BT_ARG,
                           "prompt 3 of train.sample_prompt has 8 tokens, a sequence has 8");
     settings(200, 4, "@/nowhere/prompts");
-    assert_prompt_refused(create(0), BT_NOTFOUND, "/nowhere/prompts");
+    assert_prompt_refused(create_sample(0), BT_NOTFOUND, "/nowhere/prompts");
     /* A file above a mebibyte is refused as a whole. */
     for (int more = 0; more < 2; more++) {
         FILE *f = fopen(path, "w");
@@ -242,7 +245,7 @@ static void lines_of_a_file_are_prompts(void **state) {
         for (int i = 0; i < (1 << 20) - 1 + more; i++) fputc('a', f);
         assert_true(fputc('\n', f) >= 0 && fclose(f) == 0);
         settings(200, 4, at);
-        assert_null(create(0));
+        assert_null(create_sample(0));
         assert_int_equal(strstr(err.msg, "has 1048575 tokens") != NULL, !more);
     }
 }
@@ -255,7 +258,7 @@ int main(void) {
         cmocka_unit_test(data_begin_a_text),
         cmocka_unit_test(a_text_can_be_repeated),
         cmocka_unit_test(a_prompt_leaves_room_for_a_token),
-        cmocka_unit_test(a_requested_prompt),
+        cmocka_unit_test(a_requested_prompt_replaces_the_data),
         cmocka_unit_test(lines_of_a_file_are_prompts),
     };
     const int failed = cmocka_run_group_tests(tests, make_model, destroy_model);

@@ -1,13 +1,11 @@
-/* test_trainer_island.c - a training as an island of a scripted hub: the data of its steps, when it
- * exchanges and what it sends, where it continues after a reply, and its events. */
+/* test_trainer_island.c - a training as an island of a scripted hub: the data of its steps, its exchanges with the hub,
+ * where it continues after a reply, and its events. */
 #include <math.h>
 #include <unistd.h>
 
 #include "tests/engine/train/parts/scripted_hub.h"
 
 enum { BATCHES = 20 };
-
-/* ---- runs ------------------------------------------------------------------------------------- */
 
 static char dir[64], out_path[128];
 static double batch_loss[BATCHES]; /* losses of the initial weights, per batch */
@@ -16,8 +14,8 @@ static bt_request_box box;
 static bt_trainer *trainer;
 static bt_train_result result;
 
-/* Weights do not change, so the loss of a step identifies its batch. The hub's learning rate is reported,
- * not applied. */
+/* Weights do not change, so the loss of a step identifies its batch. The hub's learning rate is reported, not
+ * applied. */
 #define FROZEN "--lr", "1e-30", "--set", "train.spike_limit=0", "--set", "ckpt.memory=off"
 #define ISLAND FROZEN, "--hub", "127.0.0.1:9", "--keys", "none"
 
@@ -95,8 +93,6 @@ static void assert_event_told(const char *kind, int64_t step, const char *title)
     assert_int_equal(sink.events[i].step, step);
 }
 
-/* ---- updates by own steps ------------------------------------------------------------------------ */
-
 static void rounds_use_their_assigned_data(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -107,7 +103,7 @@ static void rounds_use_their_assigned_data(void **state) {
     hub.answers[0].go.decay = 0.5;
     hub.answers[0].go.grad_norm = 7;
     hub.answers[1].go = go_of(BT_PUSH_DELTA, 10, 1, 1, 3);
-    hub.answers[2].go = go_of(BT_PUSH_DELTA, 11, 0, 0, 1); /* The job is finished. */
+    hub.answers[2].go = go_of(BT_PUSH_DELTA, 11, 0, 0, 1); /* the job is finished */
     hub.count = (bt_island_count){3, 3072, 3, {0, 2, 0, 1}};
     run_without_error(&cfg);
     HAD(5, 3, 5, 7, 12, 13, 1);
@@ -169,7 +165,7 @@ static void the_last_step_ends_the_job(void **state) {
         "hub", 1, "hub '127.0.0.1:9' has applied 0 updates of this island, 0 tokens; 0 left out");
 }
 
-/* Steps ahead of a reply use data of the next round, which is shorter by as many. */
+/* Steps before the reply (steps ahead) use data of the next round, which is shorter by their number. */
 static void steps_ahead_belong_to_the_next_round(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -198,7 +194,7 @@ static void steps_ahead_belong_to_the_next_round(void **state) {
     assert_int_equal(hub.n_beats, 4);
 }
 
-/* If the reply arrives with the round's last step, the next delta leaves at once. */
+/* If the reply arrives with the round's last step, the next delta is sent at once. */
 static void a_round_may_be_done_ahead(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -216,8 +212,6 @@ static void a_round_may_be_done_ahead(void **state) {
     assert_int_equal(hub.calls[3].kind, DELTA);
     assert_int_equal(hub.calls[3].step, 2);
 }
-
-/* ---- repeated steps ------------------------------------------------------------------------------ */
 
 static void steps_with_a_rejected_update_are_repeated(void **state) {
     static const struct {
@@ -254,7 +248,7 @@ static void steps_with_a_rejected_update_are_repeated(void **state) {
     }
 }
 
-/* A rejoined island restarts its round and discards the steps done ahead. */
+/* An island that joins again restarts its round and discards the steps made before the reply. */
 static void steps_ahead_are_lost_with_the_delta(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -276,8 +270,6 @@ static void steps_ahead_are_lost_with_the_delta(void **state) {
     assert_true(sink.steps[n - 1].v[BT_MS_LOSS] == batch_loss[16]);
     assert_int_equal(result.tokens, 6 * STEP_TOKENS);
 }
-
-/* ---- one step shared by all islands -------------------------------------------------------------- */
 
 static void look_at_rows(bt_trainer *t) { assert_int_equal(t->micro.before_rows, 3 * 32); }
 
@@ -304,7 +296,7 @@ static void gradients_go_to_the_hub(void **state) {
     assert_int_equal(result.skipped, 0);
 }
 
-/* Overflowing fp16 gradients are reported to the hub as a skipped step until the loss scale fits. */
+/* Overflowing fp16 gradients are reported to the hub as a skipped step until the loss scale is small enough. */
 static void a_step_that_overflows_is_skipped(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -336,8 +328,6 @@ static void a_reproducible_island_sends_the_loss_of_all_ranks(void **state) {
     assert_true(hub.calls[0].work.loss == sink.steps[0].v[BT_MS_LOSS]);
 }
 
-/* ---- a hub without a reply ----------------------------------------------------------------------- */
-
 static bool asked[4];
 static int64_t stop_ns;
 
@@ -346,8 +336,8 @@ static void request_sweep_stop(void *arg, const bt_step_record *r) {
     atomic_fetch_or(&box.bits, BT_REQ_STOP);
 }
 
-/* stop requests to the waiting trainer: before it, for an hour, and now */
-static void interrupt(bt_trainer *t) {
+/* Sends stop requests to the waiting trainer: one before it waited, one from an hour ago, and one now. */
+static void request_stop(bt_trainer *t) {
     const bt_island_cfg *cfg = &hub.island.cfg;
     const int64_t hour_ns = 3600000000000;
     bt_island_part *p = bt_trainer_part(t, "island");
@@ -364,7 +354,7 @@ static void interrupt(bt_trainer *t) {
     atomic_store(&box.bits, 0);
 }
 
-/* A stop requested in an earlier step waits for a limited time, a new one ends the wait; the step is not
+/* A stop requested in an earlier step ends the wait after a limited time, a new stop at once; the step is not
  * counted. */
 static void a_stop_ends_the_wait(void **state) {
     bt_run_cfg cfg;
@@ -372,7 +362,7 @@ static void a_stop_ends_the_wait(void **state) {
     TINY(&cfg, ISLAND, "--steps", "9", "--out", out_path);
     for (int known = 0; known < 2; known++) {
         new_hub(go_of(BT_PUSH_GRADIENT, 3, 1, 4, 1));
-        hub.on_call = interrupt;
+        hub.on_call = request_stop;
         hub.answers[0].code = BT_STOPPED;
         if (known) atomic_store(&box.bits, BT_REQ_STOP);
         run_without_error(&cfg);
@@ -386,7 +376,7 @@ static void a_stop_ends_the_wait(void **state) {
     }
 }
 
-/* The same holds in a step ahead of the reply. */
+/* The same holds for a step made before the reply. */
 static void a_stop_ends_the_wait_ahead(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -395,7 +385,7 @@ static void a_stop_ends_the_wait_ahead(void **state) {
         new_hub(go_of(BT_PUSH_DELTA, 0, 1, 0, 1));
         hub.first.next_begin = BATCH;
         hub.first.next_steps = 3;
-        hub.on_call = interrupt;
+        hub.on_call = request_stop;
         hub.answers[0].ahead = true;
         hub.answers[1].code = BT_STOPPED;
         bt_err err = BT_ERR_INIT;

@@ -1,5 +1,5 @@
-/* Bad steps on one rank: garbage in the data is a spike and is skipped, ordinary data are never skipped, and
- * damaged weights are not blamed on the data. */
+/* Bad steps on one rank: garbage in the data is a spike and is skipped, ordinary data are never skipped, and damaged
+ * weights are not attributed to the data. */
 #include "tests/tiny_run.h"
 
 #include <math.h>
@@ -13,11 +13,9 @@
 
 static fake_sink sink, again;
 
-/* ---- data -------------------------------------------------------------------------------------- */
-
 enum { STEP_BYTES = 128, STEPS = 64, GARBAGE = 50 };
 
-/* Writes the same words repeatedly, except that the batches of some steps consist of bytes no text contains. */
+/* Writes the same words repeatedly, except that the batches of some steps contain random bytes. */
 static void write_garbage(const char *path, int first, int last) {
     static const char words[] = "the quick brown fox jumps over the lazy dog. ";
     FILE *f = fopen(path, "w");
@@ -42,8 +40,8 @@ static void cfg_of(bt_run_cfg *cfg, const char *path, const char *set, const cha
     snprintf(cfg->data.path, sizeof cfg->data.path, "%s", path);
 }
 
-static void train(fake_sink *f, const char *path, const char *set, const char *out,
-                  const char *resume, const char *stop) {
+static void train_on_file(fake_sink *f, const char *path, const char *set, const char *out,
+                          const char *resume, const char *stop) {
     bt_run_cfg cfg;
     cfg_of(&cfg, path, set, out, stop);
     (void)tiny_run(&cfg, f, NULL, resume);
@@ -64,7 +62,7 @@ static void garbage_in_the_data_is_skipped(void **state) {
     assert_true(fd >= 0);
     close(fd);
     write_text(path, GARBAGE);
-    train(&sink, path, "train.spike_limit=12", "", "", "0");
+    train_on_file(&sink, path, "train.spike_limit=12", "", "", "0");
     assert_int_equal(skipped_at(&sink, &n), GARBAGE);
     assert_int_equal(n, 1);
     assert_int_equal(fake_events_of(&sink, "bad_step"), 1);
@@ -73,20 +71,20 @@ static void garbage_in_the_data_is_skipped(void **state) {
                  after = sink.steps[GARBAGE + 1].v[BT_MS_LOSS];
     assert_true(with > 1.5 * before && after < 1.05 * before);
 
-    /* A limit of 0 switches the policy off. */
-    train(&again, path, "train.spike_limit=0", "", "", "0");
+    /* A limit of 0 switches the check off. */
+    train_on_file(&again, path, "train.spike_limit=0", "", "", "0");
     assert_int_equal(skipped_at(&again, &n), -1);
     assert_true(again.steps[GARBAGE].v[BT_MS_LOSS] == with);
     assert_true(again.steps[GARBAGE + 1].v[BT_MS_LOSS] != after);
 
-    /* Clean data produce no spike, from the first step on. */
+    /* Ordinary data produce no spike, even in the first steps. */
     write_text(path, -1);
-    train(&again, path, "train.spike_limit=12", "", "", "0");
+    train_on_file(&again, path, "train.spike_limit=12", "", "", "0");
     assert_int_equal(skipped_at(&again, &n), -1);
     unlink(path);
 }
 
-/* The checkpoint contains the history: a run resumed just before the spike decides in the same way. */
+/* The checkpoint contains the history of losses: a run resumed just before the spike skips the same step. */
 static void a_resumed_run_skips_the_same_step(void **state) {
     (void)state;
     char path[] = "/tmp/bt-bad-step-XXXXXX.txt", dir[] = "/tmp/bt-bad-step-XXXXXX", command[80];
@@ -94,10 +92,10 @@ static void a_resumed_run_skips_the_same_step(void **state) {
     assert_true(fd >= 0 && mkdtemp(dir));
     close(fd);
     write_text(path, GARBAGE);
-    train(&sink, path, "train.spike_window=64", "", "", "0");
+    train_on_file(&sink, path, "train.spike_window=64", "", "", "0");
     assert_int_equal(skipped_at(&sink, &n), GARBAGE);
-    train(&again, path, "train.spike_window=64", dir, "", "49");
-    train(&again, path, "train.spike_window=64", dir, dir, "0");
+    train_on_file(&again, path, "train.spike_window=64", dir, "", "49");
+    train_on_file(&again, path, "train.spike_window=64", dir, dir, "0");
     assert_int_equal(again.steps[0].step, 49);
     assert_int_equal(skipped_at(&again, &n), GARBAGE);
     for (size_t i = 0; i < again.n_steps; i++)
@@ -108,8 +106,6 @@ static void a_resumed_run_skips_the_same_step(void **state) {
     assert_int_equal(system(command), 0);
 }
 
-/* ---- weights ----------------------------------------------------------------------------------- */
-
 static bt_trainer *damaged;
 
 static void damage_after_two(void *arg, const bt_step_record *r) {
@@ -119,7 +115,7 @@ static void damage_after_two(void *arg, const bt_step_record *r) {
     bt_model_weights(m)[bt_params_get(bt_model_params(m), -1, BT_P_FINAL_NORM)->offset] = NAN;
 }
 
-/* When every batch looks bad, the weights are at fault, and the run returns to a checkpoint. */
+/* If every batch looks bad, the weights are damaged, and the run returns to a checkpoint. */
 static void damaged_weights_are_not_blamed_on_the_batch(void **state) {
     (void)state;
     char dir[] = "/tmp/bt-bad-step-XXXXXX", command[80];
@@ -151,9 +147,7 @@ static void damaged_weights_are_not_blamed_on_the_batch(void **state) {
     assert_int_equal(system(command), 0);
 }
 
-/* ---- events ------------------------------------------------------------------------------ */
-
-/* Runs a training in which a gradient of this rank becomes NaN, or none. */
+/* Runs a training in which a gradient of this rank becomes NaN, or none does. */
 static bt_code run_with_nan(const bt_run_cfg *cfg, const char *nan, bt_train_result *r,
                             bt_err *err) {
     *err = (bt_err)BT_ERR_INIT;
@@ -168,7 +162,7 @@ static bt_code run_with_nan(const bt_run_cfg *cfg, const char *nan, bt_train_res
     return code;
 }
 
-/* Expands %H to the name of this host. */
+/* Replaces %H by the name of this host. */
 static void with_host(char *out, size_t size, const char *text) {
     char host[BT_HOST_MAX] = "";
     gethostname(host, sizeof host - 1);
@@ -260,7 +254,7 @@ static void nan_gradients_are_reported(void **state) {
         assert_int_equal(sink.n_steps, 8);
         for (
             size_t k = 0; k < 8;
-            /* A step that is computed twice and then applied has the same bits as one computed once. */
+            /* A step that is computed twice and then applied has the same bits as a step computed once. */
             k++) {
             assert_int_equal(sink.steps[k].v[BT_MS_SKIPPED], skips && k == 5);
             if (!skips || k <= 5)
@@ -306,7 +300,7 @@ static void requests_during_a_repeated_step_take_effect(void **state) {
         assert_true(fabs(sink.steps[k].v[BT_MS_LR] - (k > 5 ? 1.5e-3 : 3e-3)) < 1e-12);
 }
 
-/* Compares the k-th event with this spike: its loss is that of the step, and `numbers` are its other fields. */
+/* Compares the k-th event with a spike whose loss is that of the step. */
 static void spike_is(size_t k, int64_t step, const char *action, const char *title) {
     double value, median, z;
     char what[128], want[512], body[256];
@@ -329,8 +323,8 @@ static void spike_is(size_t k, int64_t step, const char *action, const char *tit
     assert_kth_event("bad_step", k, step, want, body);
 }
 
-/* Two of three garbage batches in a row may be skipped; the third is accepted as the new level. In the last
- * case one garbage batch coincides with a hardware fault. */
+/* Two of three garbage batches in a row may be skipped; the third is accepted as the new level. In the last case one
+ * garbage batch coincides with a hardware fault. */
 static void spikes_in_a_row_are_a_new_level(void **state) {
     (void)state;
     char path[] = "/tmp/bt-bad-step-XXXXXX.txt", want[512];
@@ -371,8 +365,6 @@ static void spikes_in_a_row_are_a_new_level(void **state) {
     unlink(path);
 }
 
-/* ---- the set of skipped sequences --------------------------------------------------------------- */
-
 static void the_set_of_skipped_sequences_survives(void **state) {
     (void)state;
     bt_skipped a = {0}, b = {0};
@@ -404,7 +396,7 @@ static void the_set_of_skipped_sequences_survives(void **state) {
         assert_int_equal(bt_state_load_values(&to, &text, &err), BT_OK);
         assert_int_equal(b.n, 0);
     }
-    /* If memory for the set is refused, the result equals that of an empty set. */
+    /* If memory for the set is refused, the set is empty. */
     for (long k = 0; k < 8 && refuse_memory_works(); k++) {
         bt_text_clear(&text);
         bt_text_put(&text, "{\"skipped\":{\"sequences\":[0,16,32,48]}}");

@@ -1,4 +1,4 @@
-/* Unit test of the guard: which updates it skips, and when it ends the run. */
+/* The guard against bad steps: which updates it skips, and when it ends the run. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include "engine/train/parts/bad_steps/guard.h"
 
 /* Evaluates one step and adds it to the history, as the trainer does; returns true if the step is applied. */
-static bool step(bt_guard *g, double grad_norm, bool loss_finite) {
+static bool guard_step(bt_guard *g, double grad_norm, bool loss_finite) {
     const bt_step_facts f = {.loss = 1, .grad_norm = grad_norm, .loss_finite = loss_finite};
     const bool good = bt_guard_classify(g, &f, NULL) == BT_STEP_GOOD;
     if (good)
@@ -23,14 +23,14 @@ static bool step(bt_guard *g, double grad_norm, bool loss_finite) {
 static void skips_what_is_not_finite(void **state) {
     (void)state;
     bt_guard g = {.patience = BT_GUARD_PATIENCE};
-    assert_true(step(&g, 1.5, true));
-    assert_false(step(&g, NAN, true));
-    assert_false(step(&g, INFINITY, true));
+    assert_true(guard_step(&g, 1.5, true));
+    assert_false(guard_step(&g, NAN, true));
+    assert_false(guard_step(&g, INFINITY, true));
     /* One rank has an infinite loss although every gradient is finite. */
-    assert_false(step(&g, 1.5, false));
+    assert_false(guard_step(&g, 1.5, false));
     assert_int_equal(g.skipped, 3);
     assert_int_equal(g.in_row, 3);
-    assert_true(step(&g, 0, true));
+    assert_true(guard_step(&g, 0, true));
     assert_int_equal(g.skipped, 3);
     assert_int_equal(g.in_row, 0);
 }
@@ -40,24 +40,24 @@ static void ends_the_run_after_consecutive_bad_steps(void **state) {
     bt_guard g = {.patience = BT_GUARD_PATIENCE};
     bt_err err = BT_ERR_INIT;
     for (int i = 1; i < BT_GUARD_PATIENCE; i++) {
-        assert_false(step(&g, 1, false));
+        assert_false(guard_step(&g, 1, false));
         assert_int_equal(bt_guard_verdict(&g, i, NULL, &err), BT_OK);
     }
-    assert_false(step(&g, 1, false));
+    assert_false(guard_step(&g, 1, false));
     assert_int_equal(bt_guard_verdict(&g, 9, NULL, &err), BT_CHECK);
     assert_non_null(strstr(err.msg, "the loss was not finite"));
     assert_non_null(strstr(err.msg, "(last: 'loss';"));
     assert_int_equal(bt_guard_verdict(&g, 9, "layers.1.gate", &err), BT_CHECK);
     assert_non_null(strstr(err.msg, "the gradient was not finite"));
     assert_non_null(strstr(err.msg, "layers.1.gate"));
-    assert_true(step(&g, 1, true));
+    assert_true(guard_step(&g, 1, true));
     assert_int_equal(bt_guard_verdict(&g, 10, NULL, &err), BT_OK);
 }
 
 enum { WINDOW = 32 };
 
-/* a loss that falls and varies, a gradient norm that varies by a factor of two */
-static bt_step_facts ordinary(int i) {
+/* Returns a loss that falls and varies, and a gradient norm that varies by a factor of two. */
+static bt_step_facts ordinary_step(int i) {
     const double noise = (i * 7 % 11 - 5) / 5.0;
     return (bt_step_facts){.loss = 2 + 3 * exp(-i / 20.0) + 0.05 * noise,
                            .grad_norm = exp(0.7 * noise),
@@ -67,7 +67,7 @@ static bt_step_facts ordinary(int i) {
 static bt_guard guard_after(int steps) {
     bt_guard g = {.patience = BT_GUARD_PATIENCE, .spike_limit = 12, .window = WINDOW};
     for (int i = 0; i < steps; i++) {
-        const bt_step_facts f = ordinary(i);
+        const bt_step_facts f = ordinary_step(i);
         assert_int_equal(bt_guard_classify(&g, &f, NULL), BT_STEP_GOOD);
         bt_guard_good(&g, &f);
     }
@@ -94,7 +94,7 @@ static void a_spike_stands_out_from_the_median(void **state) {
     assert_true(s.value > 0.99e6 && s.value < 1.01e6 && s.median > 0.3 && s.median < 3);
     /* An unknown loss is never a spike. */
     assert_int_equal(classify_loss(&g, NAN, 1, NULL), BT_STEP_GOOD);
-    /* Outliers in less than half of the history move the limit little. */
+    /* Outliers in less than half of the history change the limit little. */
     for (int i = 0; i < WINDOW / 4; i++)
         bt_guard_good(&g, &(bt_step_facts){.loss = 50, .grad_norm = 1e9, .loss_finite = true});
     assert_int_equal(classify_loss(&g, 4, 1, NULL), BT_STEP_LOSS_SPIKE);
@@ -136,8 +136,7 @@ static void nothing_is_a_spike_without_a_history(void **state) {
     assert_int_equal(classify_loss(&g, 2, 21, NULL), BT_STEP_NORM_SPIKE);
 }
 
-/* The restored history has the same bits at every length; a window of another length takes the newest
- * entries. */
+/* The restored history has the same bits at every length; a window of another length takes the newest entries. */
 static void the_history_survives_a_checkpoint(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -156,7 +155,7 @@ static void the_history_survives_a_checkpoint(void **state) {
         assert_int_equal(bt_state_load_values(&other, &text, &err), BT_OK);
         assert_int_equal(b.in_row, 1);
         for (int i = steps; i < steps + 40; i++) {
-            const bt_step_facts f = ordinary(i);
+            const bt_step_facts f = ordinary_step(i);
             bt_spike x, y;
             assert_int_equal(classify_loss(&a, 3, 5, &x), classify_loss(&b, 3, 5, &y));
             assert_memory_equal(&x.z, &y.z, sizeof x.z);
@@ -164,12 +163,12 @@ static void the_history_survives_a_checkpoint(void **state) {
             bt_guard_good(&b, &f);
         }
         assert_int_equal(c.n, steps < 8 ? steps : 8);
-        if (steps > 0) assert_true(c.loss[c.n - 1] == ordinary(steps - 1).loss);
+        if (steps > 0) assert_true(c.loss[c.n - 1] == ordinary_step(steps - 1).loss);
     }
     bt_text_release(&text);
 }
 
-/* Malformed histories and counts above the patience are rejected. */
+/* Malformed histories and counts above the permitted number of bad steps are rejected. */
 static void malformed_histories_are_rejected(void **state) {
     (void)state;
 #define ONE "3ff0000000000000"
