@@ -23,6 +23,8 @@
 #include "cli/bench/http_client.h"
 #include "engine/base/clock.h"
 #include "engine/base/opt.h"
+#include "engine/base/os/process_info.h"
+#include "engine/base/os/process_usage.h"
 #include "engine/base/rng.h"
 #include "engine/base/small.h"
 #include "engine/base/system/start_process.h"
@@ -93,27 +95,14 @@ static bt_code start_server(http_bench *b, bt_err *err) {
 }
 
 static double rss_mib(int pid) {
-    char path[64], line[256];
-    double kib = NAN;
-    snprintf(path, sizeof path, "/proc/%d/status", pid);
-    FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f)) sscanf(line, "VmRSS: %lf", &kib);
-    if (f) fclose(f);
-    return kib / 1024;
+    size_t all, resident;
+    return bt_process_memory(pid, &all, &resident) ? (double)resident / 1048576 : NAN;
 }
 
 /* Returns the processor time of the server so far, in seconds. */
 static double cpu_of(int pid) {
-    char path[64], text[1024] = "";
-    unsigned long user = 0, system = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *f = fopen(path, "r");
-    const char *after = f && fgets(text, sizeof text, f) ? strrchr(text, ')') : NULL;
-    if (f) fclose(f);
-    if (!after ||
-        sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
-        return NAN;
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+    bt_process_info info;
+    return bt_process_info_read(pid, &info) ? info.cpu_s : NAN;
 }
 
 static bt_code get_ok(bt_http *h, const char *path, bt_err *err) {

@@ -4,11 +4,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/base/os/own_process.h"
 #include "monitor/job/launch/proc.h"
 
 static bt_request_box *the_box;
@@ -42,7 +42,7 @@ void bt_signals_rank(bt_request_box *box, int direct) {
     if (direct) sigaction(SIGINT, &a, NULL);
     /* If mpirun is killed or receives two SIGTERM (`timeout` sends two), it exits without notifying its ranks, which
      * MPI then ends within about a second. SIGUSR1 is used because a second SIGTERM ends at once. */
-    if (direct) prctl(PR_SET_PDEATHSIG, SIGUSR1);
+    if (direct) bt_signal_at_parent_end(SIGUSR1);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ,
            SIG_IGN); /* the file size limit becomes an error of write(), like a full disk */

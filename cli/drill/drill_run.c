@@ -1,5 +1,4 @@
 /* drill_run.c - starts the run of a drill, observes its database, injects a fault, and starts it again. */
-#include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
 #include <math.h>
@@ -12,6 +11,7 @@
 
 #include "cli/drill/drill.h"
 #include "engine/base/clock.h"
+#include "engine/base/os/process_info.h"
 #include "monitor/job/launch/child.h"
 
 static const int64_t LOOK_NS = 5000000;
@@ -102,25 +102,17 @@ int bt_drill_wait_end(bt_drill_run *r, double limit_s) {
 static bool is_drill_process(const bt_drill_run *r, int pid) {
     static const char *const programs[] = {"bitrain", "mpirun",  "orterun",
                                            "orted",   "prterun", "prted"};
-    char path[64], name[32] = "", words[8192];
+    char words[8192];
+    bt_process_info info;
     const size_t len = strlen(r->folder);
     if (!strstr(r->folder, "/bitrain-drill-") || strstr(r->folder, "XXXXXX")) return false;
-    snprintf(path, sizeof path, "/proc/%d/comm", pid);
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
-    const bool named = fgets(name, sizeof name, f) != NULL;
-    fclose(f);
-    name[strcspn(name, "\n")] = '\0';
+    if (!bt_process_info_read(pid, &info)) return false;
     /* the kernel stores 15 bytes of a program's name, and the program may have been renamed */
     const char *own = strrchr(r->program, '/');
-    bool known = named && own && own[1] && strncmp(name, own + 1, 15) == 0;
+    bool known = own && own[1] && strncmp(info.name, own + 1, 15) == 0;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
-        known |= named && strcmp(name, programs[i]) == 0;
-    snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
-    f = known ? fopen(path, "re") : NULL;
-    if (!f) return false;
-    const size_t n = fread(words, 1, sizeof words, f);
-    fclose(f);
+        known |= strcmp(info.name, programs[i]) == 0;
+    const size_t n = known ? bt_process_words(pid, words, sizeof words) : 0;
     return memmem(words, n, r->folder, len) != NULL;
 }
 
@@ -140,32 +132,23 @@ int bt_drill_ranks(bt_drill_run *r) {
                            0);
 }
 
-static pid_t parent_pid(pid_t pid) {
-    char path[64], line[256];
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    FILE *f = fopen(path, "re");
-    while (f && fgets(line, sizeof line, f))
-        if (strncmp(line, "PPid:", 5) == 0) parent = atoi(line + 5);
-    if (f) fclose(f);
-    return (pid_t)parent;
-}
-
 pid_t bt_drill_mpirun(bt_drill_run *r) {
-    const pid_t rank = bt_drill_rank(r, 0), parent = rank > 0 ? parent_pid(rank) : 0;
-    return parent > 1 && is_drill_process(r, parent) ? parent : 0;
+    bt_process_info info = {0};
+    const pid_t rank = bt_drill_rank(r, 0);
+    if (rank > 0) (void)bt_process_info_read(rank, &info);
+    return info.parent > 1 && is_drill_process(r, info.parent) ? info.parent : 0;
 }
 
 static int ranks_left(const bt_drill_run *r, bool kills) {
-    DIR *proc = opendir("/proc");
+    bt_process_scan scan;
     int n = 0;
-    for (struct dirent *d; proc && (d = readdir(proc));) {
-        const int pid = atoi(d->d_name);
+    bt_process_scan_begin(&scan);
+    for (pid_t pid; (pid = bt_process_scan_next(&scan)) > 0;) {
         if (pid <= 1 || pid == getpid() || !is_drill_process(r, pid)) continue;
         n++;
         if (kills) kill(pid, SIGKILL);
     }
-    if (proc) closedir(proc);
+    bt_process_scan_end(&scan);
     return n;
 }
 

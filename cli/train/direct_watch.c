@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/base/log.h"
+#include "engine/base/os/own_process.h"
 #include "engine/base/os/wake_fd.h"
 #include "engine/parallel/mpi/comm.h"
 #include "monitor/job/launch/rank_watch.h"
@@ -93,9 +93,7 @@ static void *watch_direct_ranks(void *arg) {
 }
 
 static peer describe_this_rank(void) {
-    struct stat st;
-    return (peer){.pid = getpid(),
-                  .space = stat("/proc/self/ns/pid", &st) == 0 ? (int64_t)st.st_ino : -1};
+    return (peer){.pid = getpid(), .space = bt_process_namespace()};
 }
 
 static bt_code add_host_ranks(bt_direct_watch *w, bt_err *err) {

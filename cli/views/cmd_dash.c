@@ -11,6 +11,7 @@
 #include "cli/common/run_folder.h"
 #include "cli/common/start_run.h"
 #include "cli/common/token_file.h"
+#include "engine/base/os/own_process.h"
 #include "engine/base/system/hangup.h"
 #include "monitor/job/launch/detach.h"
 #include "store/store.h"
@@ -145,7 +146,7 @@ static bt_code cmd_dash(bt_call *call, bt_err *err) {
                       .port = (int)c->port,
                       .socket = c->socket,
                       .control = c->control,
-                      .query_program = c->query ? "/proc/self/exe" : NULL,
+                      .query_program = c->query ? bt_program_file() : NULL,
                       .resume = resume_from_page,
                       .resume_ctx = store,
                       .remove = remove_run_from_page,

@@ -8,10 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/own_process.h"
 #include "engine/ckpt/format.h"
 
 struct bt_ckpt_reread {
@@ -24,11 +23,6 @@ struct bt_ckpt_reread {
 /* SCHED_IDLE is not used: a killed process exits when its last thread does, and on a busy machine such a thread was
  * not scheduled for seconds, which delayed the exit of the rank and its restart. */
 static const double SHARE = 0.01;
-
-static void use_idle_io_class(void) {
-    enum { WHO_THREAD = 1, CLASS_IDLE = 3, CLASS_SHIFT = 13 }; /* ioprio_set(2) */
-    (void)syscall(SYS_ioprio_set, WHO_THREAD, 0, CLASS_IDLE << CLASS_SHIFT);
-}
 
 static bt_code reread_all_files(bt_ckpt_reread *c, bt_err *err) {
     ckpt_manifest m;
@@ -47,7 +41,7 @@ static bt_code reread_all_files(bt_ckpt_reread *c, bt_err *err) {
 static void *reread_thread(void *arg) {
     bt_ckpt_reread *c = arg;
     const int64_t began = bt_now_ns();
-    use_idle_io_class();
+    bt_thread_use_idle_disk();
     c->found.code = reread_all_files(c, &c->found.err);
     c->found.took_s = (double)(bt_now_ns() - began) / 1e9;
     atomic_store_explicit(&c->over, true, memory_order_release);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "engine/base/os/own_process.h"
 #include "engine/base/system/folders.h"
 #include "engine/base/system/json_fields.h"
 #include "engine/kernels/table/cpu.h"
@@ -47,7 +48,7 @@ int bt_rates_concurrent(const bt_launch_settings *launch, int ranks_per_host) {
 bt_code bt_rates_identify(bt_rates *r, const bt_launch_settings *launch, int ranks, bt_err *err) {
     char host[64] = "";
     gethostname(host, sizeof host - 1);
-    uint64_t program = file_hash("/proc/self/exe"),
+    uint64_t program = file_hash(bt_program_file()),
              hosts = launch->hosts[0] ? file_hash(launch->hosts) : 0;
     if (!program) return bt_fail_errno(err, BT_IO, errno, "cannot read this program's own file");
     *r = (bt_rates){

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/process_usage.h"
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 
@@ -52,13 +53,9 @@ static void start_spare(bt_job *job) {
 static double resident_mib(const bt_spare_socket *s) {
     double sum = 0;
     for (int i = 0; i < s->n; i++) {
-        char path[64];
-        long pages = 0;
-        snprintf(path, sizeof path, "/proc/%d/statm", (int)bt_spare_pid(s, i));
-        FILE *f = fopen(path, "re");
-        if (f && fscanf(f, "%*s %ld", &pages) == 1)
-            sum += (double)pages * (double)sysconf(_SC_PAGESIZE) / 1048576;
-        if (f) fclose(f);
+        size_t all, resident;
+        const pid_t pid = bt_spare_pid(s, i);
+        if (pid > 0 && bt_process_memory(pid, &all, &resident)) sum += (double)resident / 1048576;
     }
     return sum;
 }

@@ -9,6 +9,7 @@
  * Activity of ranks on other hosts is not visible, so the deadline is longer with them. */
 #include <stdio.h>
 
+#include "engine/base/os/process_usage.h"
 #include "monitor/job/job.h"
 
 static const double WAITED_S = 2, NAMED_S = 30, UNSEEN = 6;
@@ -19,17 +20,8 @@ bool bt_job_has_stepped(const bt_job *job) { return job->health.last_ns > 0 || j
 /* Returns the bytes that a process has read and written, in units of 64 KiB; messages of an idle process are
  * smaller. */
 static uint64_t file_blocks(int pid) {
-    char path[40], line[128];
-    unsigned long long bytes = 0, n;
-    snprintf(path, sizeof path, "/proc/%d/io", pid);
-    FILE *f = pid > 0 ? fopen(path, "re") : NULL;
-    if (!f) return 0;
-    while (fgets(line, sizeof line, f))
-        if (sscanf(line, "rchar: %llu", &n) == 1 || sscanf(line, "wchar: %llu", &n) == 1 ||
-            sscanf(line, "read_bytes: %llu", &n) == 1)
-            bytes += n;
-    fclose(f);
-    return bytes >> 16;
+    bt_process_io io;
+    return bt_process_io_read(pid, &io) ? (io.read + io.written + io.disk_read) >> 16 : 0;
 }
 
 static void check_step_progress(bt_job *job, const bt_rank_seen *first) {

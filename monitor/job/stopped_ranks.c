@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/os/process_info.h"
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 
@@ -16,19 +17,11 @@ static const double QUIET_S = 0.2, QUIET_START_S = 1, LEAST_S = 2, START_S = 10;
 
 /* Reads the variables of Open MPI and MPICH, because a rank has no other identification before MPI_Init. */
 static int rank_in_environment(int pid) {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="};
-    char path[40], *word = NULL;
-    size_t room = 0;
-    int rank = -1;
-    snprintf(path, sizeof path, "/proc/%d/environ", pid);
-    FILE *f = fopen(path, "re");
-    while (f && rank < 0 && getdelim(&word, &room, '\0', f) > 0)
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if (strncmp(word, names[i], strlen(names[i])) == 0)
-                rank = atoi(word + strlen(names[i]));
-    free(word);
-    if (f) fclose(f);
-    return rank;
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+    char rank[16];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (bt_process_variable(pid, names[i], rank, sizeof rank)) return atoi(rank);
+    return -1;
 }
 
 /* Returns the rank of this process; -1: unknown. */

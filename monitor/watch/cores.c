@@ -1,7 +1,6 @@
-/* cores.c - differences between two readings of /proc/stat, /proc/diskstats and /proc/PID/stat. */
+/* cores.c - differences between two readings of /proc/stat, /proc/diskstats and the processes. */
 #include "monitor/watch/cores.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/process_info.h"
 #include "engine/base/text.h"
 
 static const double LEAST_CORES = 0.05;
@@ -123,26 +123,6 @@ static void read_disks(bt_cores *c, double seconds) {
     c->written = written;
 }
 
-static bool ticks_of(int pid, char name[24], double *ticks) {
-    char path[48], buf[1024];
-    double user, system;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
-    const size_t n = fread(buf, 1, sizeof buf - 1, f);
-    fclose(f);
-    buf[n] = 0;
-    char *open = strchr(buf, '('), *close = strrchr(buf, ')'); /* a name may hold anything */
-    if (!open || !close ||
-        sscanf(close + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lf %lf", &user, &system) !=
-            2)
-        return false;
-    *close = 0;
-    bt_text_plain(name, 24, open + 1);
-    *ticks = user + system;
-    return true;
-}
-
 static void keep_busiest(bt_cores *c, const bt_other *x) {
     int at = c->n_others < BT_OTHERS_MAX ? c->n_others++ : BT_OTHERS_MAX;
     while (at > 0 && x->cores > c->other[at - 1].cores) {
@@ -158,34 +138,34 @@ static bool is_own_pid(int pid, const int *ours, int n) {
     return found;
 }
 
-/* both lists are in the order of /proc, which is that of the numbers */
-static double ticks_before(const bt_cores *old, int n_old, int pid, int *at) {
+/* both lists are in the order of the numbers */
+static double cpu_s_before(const bt_cores *old, int n_old, int pid, int *at) {
     while (*at < n_old && old->seen[*at].pid < pid) ++*at;
-    return *at < n_old && old->seen[*at].pid == pid ? old->seen[*at].ticks : NAN;
+    return *at < n_old && old->seen[*at].pid == pid ? old->seen[*at].cpu_s : NAN;
 }
 
 static void measure_other_processes(bt_cores *c, const int *ours, int n, int64_t now_ns) {
     static bt_cores old; /* its list alone */
     const double seconds = c->looked_ns ? (double)(now_ns - c->looked_ns) / 1e9 : 0;
-    const double per_s = (double)sysconf(_SC_CLK_TCK);
     const int n_old = c->n_seen;
     const int64_t began = bt_now_ns();
-    DIR *d = opendir("/proc");
-    if (!d) return;
+    bt_process_scan scan;
+    bt_process_info info;
+    bt_process_scan_begin(&scan);
     memcpy(old.seen, c->seen, (size_t)n_old * sizeof *c->seen);
     c->n_seen = c->n_others = 0;
     int at = 0;
-    for (struct dirent *e; (e = readdir(d)) && c->n_seen < BT_SEEN_MAX;) {
-        bt_other x = {.pid = atoi(e->d_name)};
-        double ticks;
-        if (x.pid <= 0 || is_own_pid(x.pid, ours, n) || !ticks_of(x.pid, x.name, &ticks)) continue;
-        const double before = ticks_before(&old, n_old, x.pid, &at);
-        c->seen[c->n_seen].pid = x.pid;
-        c->seen[c->n_seen++].ticks = ticks;
-        x.cores = seconds > 0 ? (ticks - before) / per_s / seconds : NAN;
+    for (pid_t pid; c->n_seen < BT_SEEN_MAX && (pid = bt_process_scan_next(&scan)) > 0;) {
+        bt_other x = {.pid = pid};
+        if (is_own_pid(pid, ours, n) || !bt_process_info_read(pid, &info)) continue;
+        bt_text_plain(x.name, sizeof x.name, info.name);
+        const double before = cpu_s_before(&old, n_old, pid, &at);
+        c->seen[c->n_seen].pid = pid;
+        c->seen[c->n_seen++].cpu_s = info.cpu_s;
+        x.cores = seconds > 0 ? (info.cpu_s - before) / seconds : NAN;
         if (x.cores >= LEAST_CORES) keep_busiest(c, &x);
     }
-    closedir(d);
+    bt_process_scan_end(&scan);
     c->looked_ns = now_ns;
     c->look_cost_ns = bt_now_ns() - began;
 }

@@ -38,7 +38,7 @@ typedef struct bt_cores {
     int n_seen;
     struct {
         int pid;
-        double ticks;
+        double cpu_s;
     } seen[BT_SEEN_MAX];
 } bt_cores;
 

@@ -1,13 +1,15 @@
 /* procs.c - differences between two readings of /proc become rates. */
 #include "monitor/watch/procs.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "engine/base/os/process_info.h"
+#include "engine/base/os/process_usage.h"
 
 enum { FAULTS, SWITCHES, DISK };
 
@@ -26,37 +28,13 @@ static double number_after(const char *text, const char *word) {
     return at ? strtod(at + strlen(word), NULL) : NAN;
 }
 
-static double switches_of(int pid) {
-    char path[80], buf[4096];
-    double sum = 0;
-    snprintf(path, sizeof path, "/proc/%d/task", pid);
-    DIR *d = opendir(path);
-    if (!d) return NAN;
-    for (struct dirent *e; (e = readdir(d));) {
-        if (e->d_name[0] == '.') continue;
-        snprintf(path, sizeof path, "/proc/%d/task/%.16s/status", pid, e->d_name);
-        if (read_small_file(path, buf, sizeof buf))
-            sum += number_after(buf, "\nvoluntary_ctxt_switches:") +
-                   number_after(buf, "\nnonvoluntary_ctxt_switches:");
-    }
-    closedir(d);
-    return sum;
-}
-
 static bool sample_process(int pid, double *out) {
-    char path[64], buf[2048];
-    unsigned long minor = 0, major = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    if (!read_small_file(path, buf, sizeof buf)) return false;
-    const char *p = strrchr(buf, ')'); /* a name may hold anything */
-    if (!p || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %lu %*u %lu", &minor, &major) != 2)
-        return false;
-    out[FAULTS] = (double)(minor + major);
-    out[SWITCHES] = switches_of(pid);
-    snprintf(path, sizeof path, "/proc/%d/io", pid);
-    out[DISK] = read_small_file(path, buf, sizeof buf)
-                    ? number_after(buf, "\nread_bytes:") + number_after(buf, "\nwrite_bytes:")
-                    : NAN;
+    bt_process_info info;
+    bt_process_io io;
+    if (!bt_process_info_read(pid, &info)) return false;
+    out[FAULTS] = info.page_faults;
+    out[SWITCHES] = bt_process_switches(pid);
+    out[DISK] = bt_process_io_read(pid, &io) ? (double)io.disk_read + (double)io.disk_written : NAN;
     return true;
 }
 

@@ -1,7 +1,6 @@
 /* listen.c - binds the socket, and names the process that already uses a port. */
 #include "web/http/listen.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -12,64 +11,18 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "engine/base/system/ascii.h"
+#include "engine/base/os/process_info.h"
 #include "engine/base/text.h"
 
-enum { BACKLOG = 1024, STATE_LISTEN = 0x0a };
-
-/* Returns the inode of the listening socket on a port, from /proc/net/tcp or tcp6; 0: none. */
-static unsigned long listening_inode(const char *table, int port) {
-    char line[512];
-    unsigned long found = 0;
-    FILE *f = fopen(table, "r");
-    if (!f) return 0;
-    while (!found && fgets(line, sizeof line, f)) {
-        unsigned local, state;
-        unsigned long inode;
-        /* number, local address:port, remote, state, queues, timer, retransmits, user, timeout, inode */
-        if (sscanf(line, " %*d: %*[^:]:%x %*s %x %*s %*s %*s %*u %*d %lu", &local, &state,
-                   &inode) == 3 &&
-            (int)local == port && state == STATE_LISTEN)
-            found = inode;
-    }
-    fclose(f);
-    return found;
-}
-
-static bool process_holds(const char *pid, const char *socket) {
-    char dir[300], path[600], target[64];
-    snprintf(dir, sizeof dir, "/proc/%s/fd", pid);
-    DIR *d = opendir(dir);
-    if (!d) return false;
-    bool held = false;
-    for (struct dirent *e; !held && (e = readdir(d));) {
-        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        const ssize_t n = readlink(path, target, sizeof target - 1);
-        target[n > 0 ? n : 0] = '\0';
-        held = strcmp(target, socket) == 0;
-    }
-    closedir(d);
-    return held;
-}
+enum { BACKLOG = 1024 };
 
 void bt_listen_holder(int port, char *out, size_t size) {
-    char socket[64], path[300], name[64] = "", plain[64];
-    unsigned long inode = listening_inode("/proc/net/tcp", port);
-    if (!inode) inode = listening_inode("/proc/net/tcp6", port);
+    char name[64], plain[64];
+    const pid_t pid = bt_process_on_port(port, name, sizeof name);
     out[0] = '\0';
-    DIR *d = inode ? opendir("/proc") : NULL;
-    if (!d) return;
-    snprintf(socket, sizeof socket, "socket:[%lu]", inode);
-    for (struct dirent *e; !out[0] && (e = readdir(d));) {
-        if (!bt_ascii_digit(e->d_name[0]) || !process_holds(e->d_name, socket)) continue;
-        snprintf(path, sizeof path, "/proc/%s/comm", e->d_name);
-        FILE *f = fopen(path, "r");
-        if (f && fgets(name, sizeof name, f)) name[strcspn(name, "\n")] = '\0';
-        if (f) fclose(f);
-        bt_text_plain(plain, sizeof plain, name);
-        snprintf(out, size, "%s (pid %.12s)", plain, e->d_name);
-    }
-    closedir(d);
+    if (pid <= 0) return;
+    bt_text_plain(plain, sizeof plain, name);
+    snprintf(out, size, "%s (pid %d)", plain, (int)pid);
 }
 
 static bt_code fail_port_in_use(const char *host, int port, bt_err *err) {

@@ -7,9 +7,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "engine/base/os/own_process.h"
 #include "engine/base/system/own_symbols.h"
 
 enum { DEPTH = 32, OWN = 2 /* frames of the handler and of the kernel's return from it */ };
@@ -32,8 +32,8 @@ static const char *symbol_name(void *at, char *out, size_t size) {
 static void write_stack_on_signal(int sig) {
     char line[900];
     void *frames[DEPTH];
-    if (getpid() != (pid_t)syscall(SYS_gettid)) { /* MPI's threads receive signals, too */
-        (void)syscall(SYS_tgkill, getpid(), getpid(), sig);
+    if (!bt_is_main_thread()) { /* MPI's threads receive signals, too */
+        bt_signal_main_thread(sig);
         return;
     }
     const int depth = backtrace(frames, DEPTH);

@@ -1,4 +1,4 @@
-/* own_symbols.c - reads the symbol table of /proc/self/exe. */
+/* own_symbols.c - reads the symbol table of this program. */
 #include "engine/base/system/own_symbols.h"
 
 #include <elf.h>
@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "engine/base/os/own_process.h"
 
 static struct {
     const Elf64_Sym *symbols;
@@ -46,7 +48,7 @@ static void read_symbol_tables(const unsigned char *file, size_t bytes) {
 
 void bt_own_symbols_load(void) {
     struct stat st;
-    const int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    const int fd = open(bt_program_file(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
     if (fstat(fd, &st) == 0 && st.st_size > 0) {
         void *file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

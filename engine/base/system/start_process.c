@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "engine/base/os/own_process.h"
 
 /* Marks descriptors from 3 on as closed by exec, except the kept ones. */
 static void keep_only(const int *keep, size_t n) {
@@ -28,7 +29,7 @@ static _Noreturn void exec_in_child(const bt_start *s, pid_t parent, int null, i
     sigprocmask(SIG_SETMASK, s->blocked ? s->blocked : &none, NULL);
     if (s->session) setsid();
     if (s->group) setpgid(0, 0);
-    if (s->parent_signal) prctl(PR_SET_PDEATHSIG, s->parent_signal);
+    if (s->parent_signal) bt_signal_at_parent_end(s->parent_signal);
     if (s->parent_signal && getppid() != parent)
         _exit(127); /* the parent ended before the signal was requested */
     if (s->cores) sched_setaffinity(0, sizeof *s->cores, s->cores);
@@ -75,7 +76,7 @@ int bt_process_start(pid_t *pid, const bt_start *s) {
 }
 
 bt_code bt_own_program(char *out, size_t size, bt_err *err) {
-    const ssize_t n = readlink("/proc/self/exe", out, size - 1);
+    const ssize_t n = readlink(bt_program_file(), out, size - 1);
     if (n <= 0) return bt_fail_errno(err, BT_IO, errno, "cannot find the path of this program");
     out[n] = '\0';
     return BT_OK;

@@ -1,12 +1,13 @@
 /* hang_watch.c - maintains a clock for each rank, and reads their states from /proc. */
 #include "monitor/job/health/hang_watch.h"
 
-#include "engine/base/system/ascii.h"
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/base/os/process_info.h"
+#include "engine/base/os/process_usage.h"
 
 static const double LEAST_S = 2, LEAST_IO_S = 30, STEPS = 5, STAYS = 3, STAYS_IO = 10, RUNNING = 3;
 static const int64_t LATE_NS =
@@ -29,34 +30,15 @@ static bool read_proc_line(const char *path, char *line, size_t size) {
     return n > 0;
 }
 
-/* Returns the state from a file such as "4711 (name) R 1 4711 ..."; '\0' if the file is missing. */
-static char read_process_state(const char *path) {
-    char line[512];
-    if (!read_proc_line(path, line, sizeof line)) return '\0';
-    const char *after = strrchr(line, ')');
-    return after && after[1] == ' ' ? after[2] : '\0';
-}
-
 bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out) {
-    char path[300], line[512];
+    bt_process_info info;
+    bt_process_schedule times;
     (void)ctx;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    *out = (bt_rank_load){.state = read_process_state(path)};
-    if (!out->state) return false;
-    snprintf(path, sizeof path, "/proc/%d/task", pid);
-    DIR *d = opendir(path);
-    if (!d) return false;
-    for (struct dirent *e; (e = readdir(d));) {
-        long long ran, waited;
-        if (!bt_ascii_digit(e->d_name[0])) continue;
-        snprintf(path, sizeof path, "/proc/%d/task/%.20s/schedstat", pid, e->d_name);
-        if (read_proc_line(path, line, sizeof line) &&
-            sscanf(line, "%lld %lld", &ran, &waited) == 2)
-            out->ran_ns += ran, out->waited_ns += waited;
-        snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", pid, e->d_name);
-        if (out->state == 'S' && read_process_state(path) == 'R') out->state = 'R';
-    }
-    closedir(d);
+    *out = (bt_rank_load){0};
+    if (!bt_process_info_read(pid, &info) || !bt_process_schedule_read(pid, &times)) return false;
+    *out = (bt_rank_load){.state = info.state == 'S' && times.runs ? 'R' : info.state,
+                          .ran_ns = times.ran_ns,
+                          .waited_ns = times.waited_ns};
     return true;
 }
 
@@ -191,13 +173,12 @@ static void put_exchange_counts(const bt_hang_watch *h, const struct bt_hang_ran
 }
 
 static void describe_hang(const bt_hang_watch *h, const ranks_behind *b, bt_hang *out) {
-    char where[100], wchan[64] = "", path[64], exchanges[80];
+    char where[100], wchan[64], exchanges[80];
     const struct bt_hang_rank *k = &h->rank[out->rank >= 0 ? out->rank : b->rank];
     const double since_s = (double)(h->last_ns - k->seen.since_ns) / 1e9;
     bt_rank_progress_describe(where, sizeof where, &k->seen);
     put_exchange_counts(h, k, exchanges, sizeof exchanges);
-    snprintf(path, sizeof path, "/proc/%d/wchan", k->seen.pid);
-    if (!read_proc_line(path, wchan, sizeof wchan) || strcmp(wchan, "0") == 0) wchan[0] = '\0';
+    bt_process_sleeps_in(k->seen.pid, wchan, sizeof wchan);
     if (out->rank < 0)
         snprintf(
             out->what, sizeof out->what,

@@ -1,20 +1,20 @@
-/* rank_watch.c - waits for descriptors of processes in one poll set, and reads the exit code of a zombie from /proc. */
+/* rank_watch.c - waits for descriptors of processes in one poll set, and reads the end status of a process that was not
+ * reaped. */
 #include "monitor/job/launch/rank_watch.h"
 
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/own_process.h"
 #include "engine/base/os/poll_set.h"
 #include "engine/base/os/process_fd.h"
+#include "engine/base/os/process_info.h"
 
-void bt_rank_watch_adopt(void) { (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
+void bt_rank_watch_adopt(void) { bt_adopt_orphans(); }
 
 bool bt_rank_watch_open(bt_rank_watch *w) {
     memset(w, 0, sizeof *w);
@@ -35,19 +35,11 @@ void bt_rank_watch_add(bt_rank_watch *w, int rank, pid_t pid) {
     w->at[w->n++].fd = fd;
 }
 
-/* Returns the signal in a zombie's wait status, the last number of its stat line; 0 if it was reaped. */
+/* Returns the signal that ended a process; 0: none, or it was reaped. */
 static int read_end_signal(pid_t pid) {
-    char path[64], line[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *f = fopen(path, "re");
-    if (!f) return 0;
-    size_t n = fread(line, 1, sizeof line - 1, f);
-    fclose(f);
-    line[n] = '\0';
-    const char *after = strrchr(line, ')'), *last = strrchr(line, ' ');
-    if (!after || !last || last < after || after[1] != ' ' || after[2] != 'Z') return 0;
-    int status = (int)strtol(last, NULL, 10);
-    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    bt_process_info info;
+    if (!bt_process_info_read(pid, &info) || info.state != 'Z') return 0;
+    return WIFSIGNALED(info.end_status) ? WTERMSIG(info.end_status) : 0;
 }
 
 /* Removes it from the set, because a child that inherited the descriptor would keep it there. */

@@ -1,5 +1,6 @@
 /* server_guard.c - starts a server in a child process, and starts it again when a signal ends it. */
 #include "monitor/job/launch/server_guard.h"
+#include "engine/base/os/own_process.h"
 #include "engine/base/system/hangup.h"
 
 #include <errno.h>
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ static void block_guard_signals(guard *g) {
 /* The child has its own process group: a key of the terminal reaches only the guard, which forwards it. */
 static bool become_child(const guard *g, pid_t parent) {
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    bt_signal_at_parent_end(SIGKILL);
     sigprocmask(SIG_SETMASK, &g->before, NULL);
     return getppid() == parent;
 }

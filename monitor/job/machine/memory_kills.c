@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/os/own_process.h"
 #include "engine/base/text.h"
 
 /* Record: priority, number, microseconds since boot, flags; text: "6,4711,98765432,-;Out of memory: Killed process
@@ -33,18 +33,12 @@ bool bt_memory_kill_names(const char *record, const int *pids, size_t n, int64_t
     return false;
 }
 
-/* The first pid namespace of a machine has this inode number in every kernel (PROC_PID_INIT_INO). */
-static bool in_first_pid_namespace(void) {
-    struct stat st;
-    return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == 0xEFFFFFFCU;
-}
-
 int bt_memory_kill_lines(const int *pids, size_t n, int64_t since_ns, char (*lines)[BT_KERNEL_LINE],
                          int max) {
     char record[2048];
     int found = 0;
-    const int fd = in_first_pid_namespace() ? open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC)
-                                            : -1;
+    const int fd = bt_sees_all_processes() ? open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+                                           : -1;
     if (fd < 0) return -1;
     for (;;) {
         const ssize_t got = read(fd, record, sizeof record - 1);

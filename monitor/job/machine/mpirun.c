@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/own_process.h"
 #include "engine/base/system/ascii.h"
 #include "engine/base/system/start_process.h"
 #include "engine/base/text.h"
@@ -115,20 +116,6 @@ static bool find_in_path(const char *program, char *out, size_t size) {
     return false;
 }
 
-static bool find_library(char *out, size_t size) {
-    char line[PATH_MAX + 128];
-    bool found = false;
-    FILE *f = fopen("/proc/self/maps", "re");
-    while (f && !found && fgets(line, sizeof line, f)) {
-        const char *path = strchr(line, '/');
-        if (!path || !strstr(path, "/libmpi.so")) continue;
-        snprintf(out, size, "%.*s", (int)strcspn(path, "\n"), path);
-        found = true;
-    }
-    if (f) fclose(f);
-    return found;
-}
-
 /* Finds PREFIX/bin/mpirun of the library in PREFIX/lib or deeper; Debian names each MPI's own (mpirun.openmpi). */
 static bool find_beside(const char *library, char *out, size_t size) {
     static const char *const names[] = {"mpirun.openmpi", "mpirun"};
@@ -221,7 +208,7 @@ static bt_code choose_mpirun(bt_mpirun *m, bt_err *err) {
 bt_code bt_mpirun_find(bt_mpirun *out, bool ask, bt_err *err) {
     const char *given = getenv("BITRAIN_MPIRUN");
     memset(out, 0, sizeof *out);
-    (void)find_library(out->library, sizeof out->library);
+    (void)bt_loaded_library("/libmpi.so", out->library, sizeof out->library);
     out->major = find_library_major();
     if (given && given[0]) return read_explicit_mpirun(out, given, ask, err);
     BT_TRY(choose_mpirun(out, err));
