@@ -1,5 +1,6 @@
 /* cmd_data.c - `bitrain data`: converts text to token shards, and inspects data files. */
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +15,13 @@
 #include "engine/base/tables/metric.h"
 #include "engine/config/run_cfg.h"
 #include "engine/data/io/documents.h"
+#include "engine/data/shards/encode_pool.h"
 #include "engine/data/shards/prepare.h"
+#include "engine/parallel/mpi/comm.h"
 
 typedef struct data_cfg {
     char data[4096], glob[128], out[1024], tokenizer[1024], field[64];
-    int64_t shard_tokens, sample;
+    int64_t shard_tokens, sample, threads;
     bool json, quiet, force, verify;
     int bad_rows; /* one of BT_BAD_ROWS_... */
 } data_cfg;
@@ -39,6 +42,9 @@ static const bt_opt data_opts[] = {
     BT_ROW_INT(data_cfg, shard_tokens, "--shard-tokens", "0", 0, 1e15, "tokens",
                "size after which a document begins a new shard (x-00000.bts, x-00001.bts, "
                "...) (0: one shard)"),
+    BT_ROW_INT(data_cfg, threads, "--threads", "0", 0, BT_ENCODE_THREADS_MAX, NULL,
+               "threads that tokenise (0: one per processor that may be used; the shard does not "
+               "depend on it)"),
     BT_ROW_INT(data_cfg, sample, "--sample", "0", 0, 100000, "tokens",
                "show the first tokens of each shard as text"),
     BT_ROW_BOOL(data_cfg, verify, "--verify", "true",
@@ -110,6 +116,20 @@ static bt_code report_prepared_data(const data_cfg *cfg, const bt_tokenizer *t,
     return bt_printout_print(&o, err);
 }
 
+/* mpirun binds each process to a core; this one uses as many cores as there are processes. */
+static int prepare_threads(const data_cfg *cfg) {
+    int rank, ranks;
+    bt_comm_env_place(&rank, &ranks);
+    if (ranks > 1) {
+        cpu_set_t all;
+        memset(&all, 0xff, sizeof all); /* the system removes those that are not allowed */
+        (void)sched_setaffinity(0, sizeof all, &all);
+    }
+    const int allowed = bt_encode_threads_allowed();
+    const int wanted = cfg->threads ? (int)cfg->threads : ranks > 1 ? ranks : allowed;
+    return wanted < allowed || cfg->threads ? wanted : allowed;
+}
+
 static bt_code prepare_sources(const data_cfg *cfg, const bt_sources *s, const bt_tokenizer *t,
                                bt_err *err) {
     bt_prepare_result r;
@@ -122,6 +142,7 @@ static bt_code prepare_sources(const data_cfg *cfg, const bt_sources *s, const b
                         .skip_bad = cfg->bad_rows == BT_BAD_ROWS_SKIP,
                         .notes = &notes,
                         .tokenizer = t,
+                        .threads = prepare_threads(cfg),
                         .path = cfg->out,
                         .split_ids = (uint64_t)cfg->shard_tokens,
                         .progress = bt_progress_tokenising,
@@ -151,6 +172,9 @@ static bt_code data_prepare(void *ctx, const char *const *words, size_t n, bt_er
     const data_cfg *cfg = ctx;
     bt_sources s = {0};
     bt_tokenizer *t = NULL;
+    int rank, ranks;
+    bt_comm_env_place(&rank, &ranks);
+    if (rank > 0) return BT_OK; /* the first process has a thread for each of them */
     BT_TRY(check_out(cfg, err));
     bt_code code = list_sources(cfg, words, n, &s, err);
     if (code == BT_OK) code = only_text(&s, err);
@@ -346,8 +370,8 @@ static bt_code data_inspect(void *ctx, const char *const *words, size_t n, bt_er
 }
 
 static const bt_cli_verb verbs[] = {
-    {"prepare", " data glob out force tokenizer field bad_rows shard_tokens json quiet ", 0, 1000,
-     "PATH...", "text or JSONL to token shards", data_prepare},
+    {"prepare", " data glob out force tokenizer field bad_rows shard_tokens threads json quiet ", 0,
+     1000, "PATH...", "text or JSONL to token shards", data_prepare},
     {"inspect", " data glob tokenizer field bad_rows sample verify json quiet ", 0, 1000, "PATH...",
      "show the content of data files, and check shards", data_inspect},
 };

@@ -41,6 +41,11 @@ b data prepare books --tokenizer t.json --out books.bts --json >report
 "$BITRAIN" data prepare books --tokenizer t.json --out books.bts >out 2>err
 [ $? -eq 4 ] || fault "prepare replaced a file unasked"
 b data prepare books --tokenizer t.json --out books.bts --force >/dev/null
+# Threads, and processes under mpirun, divide the work: the shard does not depend on their number.
+b data prepare books --tokenizer t.json --threads 3 --out three.bts >/dev/null
+cmp -s books.bts three.bts || fault "three threads wrote another shard"
+mpirun -np 2 "$BITRAIN" data prepare books --tokenizer t.json --out ranks.bts >out 2>err || fault "mpirun data prepare: $(cat out err)"
+cmp -s books.bts ranks.bts && [ "$(grep -c 'tokens of bpe' out)" = 1 ] || fault "two processes wrote another shard: $(cat out err)"
 b data inspect books.bts --tokenizer t.json --json --sample 20 >about
 [ "$(field about segments)" = 2 ] && [ "$(field about fits_tokenizer)" = true ] && [ "$(field about verified)" = true ] || fault "inspect --json: $(cat about)"
 [ "$(field about tokens)" = "$(field report tokens)" ] || fault "tokens of prepare and inspect differ"

@@ -10,7 +10,8 @@
 #include "engine/data/io/text_file.h"
 #include "engine/data/io/utf8.h"
 
-enum { PIECE = 1 << 20, LINE_MAX_BYTES = 256 << 20, JSON_DEPTH = 64 };
+/* TEXT_PIECE: usual size of a piece of text; PIECE: its limit, where a text has no place for a cut */
+enum { TEXT_PIECE = 256 << 10, PIECE = 1 << 20, LINE_MAX_BYTES = 256 << 20, JSON_DEPTH = 64 };
 
 /* layout of the rows of a JSON file */
 typedef enum { ROWS_IN_LINES, ROWS_IN_LIST, ROWS_AFTER_EACH_OTHER } rows_form;
@@ -233,7 +234,10 @@ static bt_code next_text(bt_documents *d, bt_piece *out, bt_err *err) {
         return bt_fail(err, BT_FORMAT, "data '%s' is binary, not text: NUL at byte %llu",
                        document_path(d),
                        (unsigned long long)(d->offset - d->end + d->begin + (size_t)(nul - text)));
-    if (!d->eof || have > PIECE) {
+    const size_t usual = !d->eof || have > TEXT_PIECE ? bt_text_cut(text, TEXT_PIECE) : TEXT_PIECE;
+    if (usual < TEXT_PIECE) {
+        n = usual;
+    } else if (!d->eof || have > PIECE) {
         n = bt_text_cut(text, PIECE);
         if (n == PIECE) n = character_border(text, PIECE);
     }

@@ -231,6 +231,7 @@ static bt_code open_next(bt_shard **s, const bt_sources *sources, size_t i, size
                         .skip_bad = cfg->skip_bad_rows,
                         .notes = notes,
                         .tokenizer = t,
+                        .threads = cfg->threads,
                         .progress = cfg->progress,
                         .ctx = cfg->ctx};
     return bt_prepare_cached(&p, cfg->cache_dir, s, err);

@@ -50,6 +50,7 @@ typedef struct bt_loader_cfg {
     bt_too_long too_long;
     uint64_t max_rows;  /* maximum number of rows read from each JSON file; 0: all */
     bool skip_bad_rows; /* rows that cannot be used are skipped and counted, not refused */
+    int threads;        /* that tokenise texts; 0: the caller's only */
     /* folder for tokenised shards of text (created); "" keeps them in memory */
     const char *cache_dir;
     bt_split split;

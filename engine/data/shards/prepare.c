@@ -16,9 +16,13 @@
 #include "engine/base/system/folders.h"
 #include "engine/data/io/documents.h"
 #include "engine/data/io/file_io.h"
+#include "engine/data/shards/encode_pool.h"
 
 /* CACHE_VERSION: increase it if the same text gives other ids. */
 enum { CACHE_VERSION = 3, NOTES_MAX_BYTES = 1 << 20 };
+
+/* tags of the texts in a batch */
+enum { DOCUMENT_BEGINS = 1, DOCUMENT_ENDS = 2, FILE_ENDS = 4 };
 
 typedef struct run { /* one call of bt_prepare */
     const bt_prepare_cfg *cfg;
@@ -27,9 +31,11 @@ typedef struct run { /* one call of bt_prepare */
     uint32_t *lengths;
     int32_t *ids;
     size_t ids_cap;
-    uint64_t document_bytes; /* bytes of the current document so far */
+    bt_encode_pool *pool;
     bool holds_back;         /* tokens may span the ends of pieces, so text is held back: */
     bt_text held;            /* text that is not encoded yet */
+    bool inside;             /* a document whose text began was not read to its end */
+    uint64_t document_bytes; /* bytes of the current document that are written */
     char last;               /* its last byte */
     bt_form form;            /* form of instruction sets */
     bt_chat_ids row[2];      /* documents of one row */
@@ -96,17 +102,20 @@ static bt_code append_text(run *r, const char *text, size_t n, bt_err *err) {
     return bt_shard_append(r->writer, r->ids, count, r->lengths, err);
 }
 
-/* Appends a piece of a document. If added tokens include white space, the end of the text is held back until no
- * token can continue. */
-static bt_code append_piece(run *r, const bt_piece *p, bt_err *err) {
-    if (!r->holds_back) return append_text(r, p->text, p->n, err);
+/* Adds a piece of a document to the batch. If added tokens include white space, the end of the text is held back
+ * until no token can continue. */
+static bt_code add_piece(run *r, bt_encode_batch *b, const bt_piece *p, bt_err *err) {
+    const unsigned begins = p->n && !r->inside ? DOCUMENT_BEGINS : 0,
+                   ends = (p->document_ends ? DOCUMENT_ENDS : 0) | (p->file_ends ? FILE_ENDS : 0);
+    r->inside = !p->document_ends && (r->inside || p->n);
+    if (!r->holds_back) return bt_encode_batch_add(b, p->text, p->n, begins | ends, err);
     bt_text_putn(&r->held, p->text, p->n);
     if (r->held.failed)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %zu bytes of text", r->held.len);
     const size_t cut = p->document_ends ? r->held.len
                                         : bt_tokenizer_cut(r->cfg->tokenizer, bt_text_str(&r->held),
                                                            r->held.len);
-    BT_TRY(append_text(r, bt_text_str(&r->held), cut, err));
+    BT_TRY(bt_encode_batch_add(b, bt_text_str(&r->held), cut, begins | ends, err));
     if (cut) memmove(r->held.data, r->held.data + cut, r->held.len - cut + 1);
     r->held.len -= cut;
     return BT_OK;
@@ -175,25 +184,60 @@ static bt_code stream_objects(run *r, bt_err *err) {
     }
 }
 
-static bt_code write_token_stream(run *r, bt_err *err) {
-    uint64_t told = 0;
-    for (;;) {
+/* Reads pieces until the batch is large enough or the files end. */
+static bt_code read_batch(run *r, bt_encode_batch *b, bool *files_end, bt_err *err) {
+    while (b->text.len < BT_ENCODE_BATCH_BYTES && b->n_parts < BT_ENCODE_BATCH_BYTES / 64) {
         bt_piece p;
         BT_TRY(bt_documents_next(r->docs, &p, err));
-        if (!p.text) return BT_OK;
+        *files_end = !p.text;
+        if (*files_end) return BT_OK;
+        BT_TRY(add_piece(r, b, &p, err));
+    }
+    return BT_OK;
+}
+
+static bt_code write_batch(run *r, const bt_encode_batch *b, uint64_t *told, bt_err *err) {
+    const char *text = bt_text_str(&b->text);
+    const int32_t *ids = b->ids;
+    for (size_t i = 0; i < b->n_parts; i++) {
+        const bt_encode_part *p = &b->parts[i];
         if (!r->writer) BT_TRY(begin_shard(r, err));
-        if (p.n && !r->document_bytes) BT_TRY(append_affix(r, false, err));
-        BT_TRY(append_piece(r, &p, err));
-        if (p.n) r->last = p.text[p.n - 1];
-        r->document_bytes += p.n;
-        told += p.n + 64;
-        if (p.document_ends) BT_TRY(end_document(r, err));
-        if (p.file_ends) BT_TRY(bt_shard_end_segment(r->writer, err));
-        report_progress(r, &told);
-        if (r->cfg->split_ids && p.document_ends &&
+        if (p->tag & DOCUMENT_BEGINS) BT_TRY(append_affix(r, false, err));
+        if (p->n_ids) BT_TRY(bt_shard_append(r->writer, ids, p->n_ids, r->lengths, err));
+        ids += p->n_ids;
+        text += p->n;
+        if (p->n) r->last = text[-1];
+        r->document_bytes += p->n;
+        *told += p->n + 64;
+        if (p->tag & DOCUMENT_ENDS) BT_TRY(end_document(r, err));
+        if (p->tag & FILE_ENDS) BT_TRY(bt_shard_end_segment(r->writer, err));
+        report_progress(r, told);
+        if (r->cfg->split_ids && (p->tag & DOCUMENT_ENDS) &&
             bt_shard_written(r->writer) >= r->cfg->split_ids)
             BT_TRY(end_shard(r, NULL, err));
     }
+    return BT_OK;
+}
+
+static bt_code write_token_stream(run *r, bt_err *err) {
+    uint64_t told = 0;
+    bool files_end = false;
+    const int threads = strcmp(bt_tokenizer_kind(r->cfg->tokenizer), "bytes") == 0
+                            ? 1
+                            : r->cfg->threads;
+    BT_TRY(bt_encode_pool_create(&r->pool, r->cfg->tokenizer, threads, err));
+    while (!files_end || !bt_encode_pool_empty(r->pool)) {
+        bt_encode_batch *b;
+        if (!files_end && !bt_encode_pool_full(r->pool)) {
+            BT_TRY(read_batch(r, bt_encode_pool_begin(r->pool), &files_end, err));
+            bt_encode_pool_send(r->pool);
+            continue;
+        }
+        BT_TRY(bt_encode_pool_take(r->pool, &b, err));
+        BT_TRY(write_batch(r, b, &told, err));
+        bt_encode_pool_recycle(r->pool);
+    }
+    return BT_OK;
 }
 
 bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shard **opened,
@@ -217,6 +261,7 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
     if (code == BT_OK && r.writer) code = end_shard(&r, opened, err);
     bt_shard_abandon(r.writer);
     if (code == BT_OK && cfg->notes) bt_documents_notes(r.docs, cfg->notes);
+    bt_encode_pool_destroy(r.pool);
     bt_documents_close(r.docs);
     for (int i = 0; i < 2; i++) bt_chat_ids_release(&r.row[i]);
     bt_text_release(&r.held);

@@ -7,6 +7,7 @@
  * Cached shards are keyed by (path, size, time of change) of every file, field and tokenizer; a lock file lets one
  * of several processes do the work; a damaged cache file is made again. The notes of a cached shard are in a file
  * beside it.
+ * Texts are encoded on `threads` threads (encode_pool.h), rows of instruction sets on the caller's.
  * Threads: one caller; several processes may prepare the same data. */
 #ifndef BT_ENGINE_DATA_SHARDS_PREPARE_H
 #define BT_ENGINE_DATA_SHARDS_PREPARE_H
@@ -26,6 +27,7 @@ typedef struct bt_prepare_cfg {
     /* form of a line; NULL, or of kind TEXT: text in `field` */
     const bt_form_cfg *form;
     const bt_tokenizer *tokenizer;
+    int threads; /* encode plain texts; 0 and 1: only the caller. The shard does not depend on it. */
     const char *path; /* path of the shard; NULL: anonymous memory */
     /* > 0: begins another shard after the document that reaches this many ids; x.bts then becomes x-00000.bts,
      * x-00001.bts, ... */

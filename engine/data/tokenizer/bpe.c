@@ -33,7 +33,8 @@ typedef struct candidate {
     int32_t rank, at, left, right;
 } candidate;
 
-typedef struct encoder { /* working memory of one encoding call */
+typedef struct encoder {  /* working memory of one encoding call */
+    struct encoder *next; /* in the list of idle ones */
     bt_pretok *pretok;
     cached *slots;
     size_t used;
@@ -51,9 +52,9 @@ struct bt_bpe {
     size_t tokens_mask;
     merge_slot *merges;
     size_t merges_mask;
-    /* cached encoder with its words; a second concurrent caller creates another */
+    /* idle encoders with their cached words: as many as there were concurrent callers; under the lock */
     pthread_mutex_t lock;
-    encoder *kept;
+    encoder *idle;
 };
 
 /* ---- tables ---- */
@@ -196,7 +197,10 @@ bt_code bt_bpe_create(bt_bpe **out, bt_tokenizer *t, bt_err *err) {
 
 void bt_bpe_destroy(bt_bpe *b) {
     if (!b) return;
-    encoder_destroy(b->kept);
+    for (encoder *e; (e = b->idle) != NULL;) {
+        b->idle = e->next;
+        encoder_destroy(e);
+    }
     pthread_mutex_destroy(&b->lock);
     free(b->tokens);
     free(b->merges);
@@ -459,25 +463,34 @@ static bt_code encode_stretch(const encoding *c, const char *text, size_t n, bt_
     return code;
 }
 
+static encoder *take_idle_encoder(bt_bpe *b) {
+    pthread_mutex_lock(&b->lock);
+    encoder *e = b->idle;
+    if (e) b->idle = e->next;
+    pthread_mutex_unlock(&b->lock);
+    return e;
+}
+
+static void put_idle_encoder(bt_bpe *b, encoder *e) {
+    pthread_mutex_lock(&b->lock);
+    e->next = b->idle;
+    b->idle = e;
+    pthread_mutex_unlock(&b->lock);
+}
+
 bt_code bt_bpe_encode(const bt_tokenizer *t, unsigned how, const char *text, size_t n,
                       int32_t **ids, size_t *count, size_t *cap, bt_err *err) {
-    bt_bpe *b = t->bpe;
-    encoder *own = NULL;
-    bool kept = pthread_mutex_trylock(&b->lock) == 0;
-    bt_code code = BT_OK;
-    if (!kept || !b->kept) code = encoder_create(kept ? &b->kept : &own, t, err);
-    if (code == BT_OK) {
-        const encoding c = {.t = t,
-                            .e = kept ? b->kept : own,
-                            .special = how & BT_ENCODE_SPECIAL,
-                            .continues = how & BT_ENCODE_MORE,
-                            .text = text,
-                            .ids = ids,
-                            .count = count,
-                            .cap = cap};
-        code = encode_named(&c, t->names, text, n, encode_stretch, err);
-    }
-    if (kept) pthread_mutex_unlock(&b->lock);
-    encoder_destroy(own);
+    encoder *e = take_idle_encoder(t->bpe);
+    if (!e) BT_TRY(encoder_create(&e, t, err));
+    const encoding c = {.t = t,
+                        .e = e,
+                        .special = how & BT_ENCODE_SPECIAL,
+                        .continues = how & BT_ENCODE_MORE,
+                        .text = text,
+                        .ids = ids,
+                        .count = count,
+                        .cap = cap};
+    const bt_code code = encode_named(&c, t->names, text, n, encode_stretch, err);
+    put_idle_encoder(t->bpe, e);
     return code;
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/data/shards/encode_pool.h"
+
 _Static_assert((int)BT_PACKED_DOCUMENTS == (int)BT_PACKING_DOCUMENTS &&
                    (int)BT_PACKED_STREAM == (int)BT_PACKING_STREAM,
                "settings and data count packings alike");
@@ -18,6 +20,14 @@ static bt_fold data_fold(const bt_run_cfg *c) {
     return bt_fold_parse(&fold, c->data.fold, c->data.val_frac, &checked_when_resolved) == BT_OK
                ? fold
                : (bt_fold){0, 0};
+}
+
+/* The supervisor tokenises before the ranks start, so it uses the threads of all of them. */
+static int tokenising_threads(const bt_run_cfg *c) {
+    const int64_t allowed = bt_encode_threads_allowed(),
+                  ranks = c->launch.ranks > 0 ? c->launch.ranks : 1,
+                  wanted = c->launch.threads > 0 ? ranks * c->launch.threads : allowed;
+    return (int)(wanted < allowed ? wanted : allowed);
 }
 
 bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
@@ -36,6 +46,7 @@ bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
                            .too_long = (bt_too_long)c->data.too_long,
                            .max_rows = (uint64_t)c->data.max_rows,
                            .skip_bad_rows = c->data.bad_rows == BT_BAD_ROWS_SKIP,
+                           .threads = tokenising_threads(c),
                            .cache_dir = c->data.cache,
                            .split = BT_SPLIT_TRAIN,
                            .val_frac = c->data.val_frac,

@@ -110,6 +110,46 @@ static void pieces_change_nothing(void **state) {
     bt_sources_release(&s);
 }
 
+/* Any number of threads writes the same shard: texts, rows of JSON, empty documents, and a file with no place for a
+ * cut. */
+static void threads_change_nothing(void **state) {
+    (void)state;
+    char *prose = fixture_prose(1500000), *solid = malloc(700001), *rows = malloc(1000000),
+         *at = rows, list[1200];
+    memset(solid, 'x', 700000);
+    solid[700000] = '\0';
+    for (int i = 0; i < 9000; i++)
+        at += sprintf(at, "{\"text\":\"%s%.*s\"}\n", i % 7 ? "row " : "", i % 7 ? i % 60 : 0,
+                      "one two three four five six seven eight nine ten eleven twelve");
+    snprintf(list, sizeof list, "%s\n%s\n%s\n%s", fixture_text("many1.txt", prose),
+             fixture_text("many2.txt", solid), fixture_text("many3.txt", ""),
+             fixture_text("many4.jsonl", rows));
+    bt_sources s = listed(list);
+    for (int kind = 0; kind < 2; kind++) {
+        bt_shard_info one = {0};
+        for (int threads = 1; threads <= 5; threads += 2) {
+            bt_prepare_cfg cfg = {.files = s.items,
+                                  .n_files = s.n,
+                                  .field = "text",
+                                  .tokenizer = kind ? bpe : bytes,
+                                  .threads = threads};
+            bt_shard *shard;
+            bt_err err;
+            if (bt_prepare(&cfg, NULL, &shard, &err) != BT_OK) fail_msg("%s", err.msg);
+            const bt_shard_info *info = bt_shard_about(shard);
+            if (threads == 1) one = *info;
+            assert_int_equal(info->n_segments, 3); /* that of the empty file is left out */
+            assert_true(info->count == one.count && info->content_hash == one.content_hash &&
+                        info->tables_hash == one.tables_hash);
+            bt_shard_close(shard);
+        }
+    }
+    bt_sources_release(&s);
+    free(prose);
+    free(solid);
+    free(rows);
+}
+
 static void parts_join_to_the_whole(void **state) {
     (void)state;
     char *lines = malloc(100000), *at = lines, list[300];
@@ -304,6 +344,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(separators_and_segments),
         cmocka_unit_test(pieces_change_nothing),
+        cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(parts_join_to_the_whole),
         cmocka_unit_test(many_processes_make_it_once),
         cmocka_unit_test(threads_share_a_tokenizer),
