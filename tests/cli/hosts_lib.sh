@@ -1,15 +1,15 @@
 # hosts_lib.sh - two hosts made of network namespaces: own network, own host name, a script in place of ssh. Sourced
-# after train_lib.sh; needs root. With FAR_SHM=1 the second host has its own /dev/shm as well: the folder $far_shm,
-# which remains when its ranks end. hosts N M writes hosts.txt with this many slots on each; here... runs a command on
-# the first.
+# after train_lib.sh; needs root. With FAR_SHM=1 the second host also has its own /dev/shm: the folder $far_shm, which
+# remains when its ranks end. `hosts N M` writes hosts.txt with this many slots on each host; `here...` runs a command
+# on the first host.
 [ "$(id -u)" = 0 ] || skip "network namespaces need root"
 command -v ip >/dev/null || skip "no 'ip' (iproute2)"
 
 id=$((RANDOM % 200 + 20))
 ns=btt$$
-hn=n$$-                                        # host names: ${hn}1, ${hn}2
+hn=n$$- # host names: ${hn}1, ${hn}2
 cleanup() {
-    [ "$BASHPID" = $$ ] || return  # same as in end
+    [ "$BASHPID" = $$ ] || return # only the test itself cleans up, not its children
     local k p
     for k in 1 2; do
         for p in $(ip netns pids $ns$k 2>/dev/null); do kill -9 "$p" 2>/dev/null; done
@@ -35,13 +35,13 @@ cat >bin/ssh <<END
 #!/bin/sh
 while [ "\${1#-}" != "\$1" ]; do case \$1 in -x|-n|-q|-f) shift;; *) shift 2;; esac; done
 host=\$1; shift
-k=\${host##*.}                                  # 10.77.x.2, or node2.lab.test: no other name is known here
+k=\${host##*.} # 10.77.x.2, or node2.lab.test: no other name is known here
 case \$host in *[!0-9.]*) k=\${host#node}; k=\${k%%.*}; [ "\$host" = "node\$k.lab.test" ] || { echo "ssh: Could not resolve hostname \$host" >&2; exit 255; } ;; esac
 exec ip netns exec "$ns\$k" unshare -um sh -c "hostname $hn\$k; [ -z '$far_shm' ] || mount --bind '$far_shm' /dev/shm; mount -t tmpfs none '$TMPDIR'; \$*"
 END
 chmod +x bin/ssh
 hosts() { printf '10.77.%d.1 slots=%d\n10.77.%d.2 slots=%d\n' $id $1 $id $2 >hosts.txt; }
-# the same hosts by full names, which both resolve
+# The same hosts by full names, which both resolve.
 named_hosts() {
     local k
     printf 'node1.lab.test slots=%d\nnode2.lab.test slots=%d\n' $1 $2 >hosts.txt
@@ -53,7 +53,7 @@ named_hosts() {
 export OMPI_MCA_plm_rsh_agent="$tmp/bin/ssh"
 unset OMPI_MCA_rmaps_base_oversubscribe PRTE_MCA_rmaps_default_mapping_policy
 here=(ip netns exec ${ns}1 unshare -u sh -c "hostname ${hn}1; exec \"\$@\"" sh)
-# no segment of a rank of these hosts is left in /dev/shm (15 s)
+# lists segments of these hosts' ranks that remain in /dev/shm
 left() { ls /dev/shm/ $far_shm | grep "^\(vader\|sm\)_segment.$hn[12]\."; }
 no_segments() {
     local i

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # ctest: timeout=120
-# The backup at a run's end: of a large database it is made aside, the prompt does not wait; it is whole; a kill in its middle leaves the
-# backups that were there, and the next one clears up.
+# The backup at a run's end: a large database is copied in the background, so the prompt appears at once; the copy is
+# complete; a kill during the copy leaves the previous backups, and the next backup removes the temporary files.
 . "$BT_SRC/tests/cli/train_lib.sh"
 f=$BITRAIN_STORE
 
 whole() { [ "$(sqlite3 -readonly "$1" 'PRAGMA integrity_check')" = ok ] || fault "$1 is not whole"; }
 has() { sqlite3 -readonly "$1" "SELECT count(*) FROM runs WHERE run = '$2'"; }
-maker() { pgrep -f -- "--name $1" | head -n 1; }                # process that makes the copy: the child of an ended run
-until_true() {                                                  # COMMAND...: at most 30 s
+maker() { pgrep -f -- "--name $1" | head -n 1; } # the process that makes the copy, a child of an ended run
+until_true() { # COMMAND...: waits at most 30 s
     for _ in $(seq 600); do "$@" && return 0; sleep 0.05; done
     fault "never: $*"
     return 1
@@ -25,7 +25,7 @@ until_true latest_is one
 whole "$f.backup"
 before=$(stat -c %i "$f.backup")
 
-# the gate is shut: a run that waited for its backup would never end
+# The gate is closed, so a run that waited for its backup would never end.
 export BITRAIN_TEST_BACKUP=$tmp/gate
 ok train "${tiny[@]}" --steps 3 --name two
 until_true half_made
@@ -37,7 +37,7 @@ whole "$f.backup"
 [ "$(has "$f.backup" two)" = 0 ] || fault "a killed backup took the place of the old one"
 [ "$(q "SELECT state FROM runs WHERE run = 'two'")" = done ] || fault "the run whose backup was killed is not done"
 
-# killed between the two names: the newest is there under both
+# The process is killed between its two renames: both names exist and are the newest backup.
 touch gate.copy
 ok train "${tiny[@]}" --steps 3 --name three
 until_true second_name
@@ -46,7 +46,7 @@ kill -9 "$pid"
 for x in "$f.backup" "$f.backup.1"; do whole "$x"; latest_is one || fault "$x is not the one from before"; done
 half_made || fault "nothing was killed"
 
-# and now in peace: the newest has everything, the older is the one from before, nothing else is left
+# An undisturbed backup: the newest is complete, the older one is the previous backup, and no other file remains.
 touch gate.rename
 ok train "${tiny[@]}" --steps 3 --name four
 until_true latest_is four

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Bad input, table-driven: one clear line on standard error, the right exit code, no crash; nothing on standard output
-# unless it is a report that found something (5).
-#
-# Rows: exit code | words after 'bitrain' | what the line must contain. {tmp} is an empty folder, {store} a database that does
-# not exist, {junk} a binary file of no format, {empty} an empty file, {short} a text of
-# 17 bytes, {conf} a configuration file with a misspelt key.
+# Bad input, as a table: each case gives one line on standard error, the right exit code and no crash; standard output
+# is empty unless a report found something (exit code 5).
+# Rows: exit code | words after 'bitrain' | text that the line must contain. {tmp} is an empty folder, {store} a
+# database that does not exist, {junk} a binary file of no format, {empty} an empty file, {short} a text of 17 bytes,
+# {conf} a configuration file with a misspelt key.
 # Every command of 'bitrain help' needs a row.
 set -u
 rows=$(cat <<'END'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=120
-# bench train: one JSON object with every field that help promises, alone and on two ranks; errors of ranks arrive as one line.
+# bench train prints one JSON object with every field that help documents, on one rank and on two; errors of ranks
+# appear as one line.
 set -u
 bad=0
 fault() { echo "$*"; bad=1; }
@@ -22,7 +23,8 @@ check() {
 
 "$BITRAIN" bench train $tiny --steps 3 --set train.reproducible=true >"$tmp/out" 2>"$tmp/err" || fault "reproducible: exit $?: $(cat "$tmp/err")"
 grep -Eq 'reproducible +costs [+-][0-9.]+ % of a plain step, [+-][0-9.]+ % of its processor time' "$tmp/out" || fault "the cost of the reproducible mode is not printed: $(cat "$tmp/out")"
-# losses of two layouts: int8 gradients share scales between the tokens of a micro-batch, and these micro-batches differ
+# Losses of two layouts: int8 gradients share scales between the tokens of a micro-batch, and these micro-batches
+# differ.
 "$BITRAIN" bench train $tiny --grad float --steps 3 --json >"$tmp/out" 2>"$tmp/err" || fault "alone: exit $?: $(cat "$tmp/err")"
 [ -s "$tmp/err" ] && fault "alone: prints on standard error: $(cat "$tmp/err")"
 check alone
@@ -35,7 +37,7 @@ awk -v a="$alone" -v b="$(value loss)" 'BEGIN {d = a - b; exit !(d < 1e-3 * a &&
 "$BITRAIN" bench train $tiny --steps 2 >"$tmp/out" 2>&1 || fault "text: exit $?"
 grep -q 'speed .*tokens' "$tmp/out" || fault "text: $(cat "$tmp/out")"
 
-# the built-in text is put where a run would put it, though none was here
+# The built-in text is created in the folder that a run would use, although it did not exist.
 "$BITRAIN" bench train $tiny --data builtin --tokenizer bytes --steps 2 --ranks 2 >"$tmp/out" 2>&1 || fault "built-in text: exit $?: $(cat "$tmp/out")"
 [ -s "$tmp/bitrain/cache/builtin-kjv.txt" ] || fault "no built-in text in $tmp/bitrain/cache"
 (mkdir "$tmp/here" && cd "$tmp/here" && "$BITRAIN" bench train $tiny --data builtin --tokenizer bytes --steps 2 --store m.db) >"$tmp/out" 2>&1 ||
@@ -45,7 +47,7 @@ env -u HOME -u XDG_DATA_HOME "$BITRAIN" bench train $tiny --steps 2 >"$tmp/out" 
 
 # bench learn's bits per byte equal those of the run's own validation.
 head -c 400000 /dev/urandom | base64 -w 60 >"$tmp/text.txt"
-# The end differs from the rest: one of its tokens represents more text than one of the beginning.
+# The end of the text has longer tokens than the beginning.
 cat "$BT_SRC"/engine/*.md >>"$tmp/text.txt"
 "$BITRAIN" bench learn --seeds 1 --corpus text="$tmp/text.txt" --recipe 'x: data.tokenizer=bpe:512' --store "$tmp/bytes.db" --with train.steps=3 train.batch_tokens=256 \
     launch.ranks=1 launch.threads=1 model.layers=1 model.d_model=32 model.heads=2 model.kv_heads=2 model.d_ff=64 model.seq_len=32 --json >"$tmp/out" 2>"$tmp/err" ||
@@ -53,7 +55,8 @@ cat "$BT_SRC"/engine/*.md >>"$tmp/text.txt"
 said=$("$BITRAIN" query --store "$tmp/bytes.db" "SELECT json_extract(body, '\$.bits_per_byte') FROM events WHERE kind = 'evaluation' ORDER BY seq DESC LIMIT 1" --csv | tail -n 1)
 awk -v a="$said" -v b="$(value bits_per_byte)" 'BEGIN {d = a - b; exit !(a > 1 && d < 1e-6 && -d < 1e-6)}' || fault "the run prints $said bits per byte, bench learn $(value bits_per_byte)"
 
-# the profile's times are the step's: every operation once, the rest under "other"; measuring the peaks does not count as memory
+# The times of the profile add up to the step: every operation once, all remaining time under "other"; measuring the
+# peaks does not count as memory.
 "$BITRAIN" bench train $tiny --steps 4 --profile >"$tmp/out" 2>&1 || fault "profile: exit $?"
 awk '/ of a step/ { n[$1]++; for (i = 1; i < NF; i++) { if ($(i + 1) == "%" && !($1 in share)) share[$1] = $i; if ($(i + 1) == "calls,") calls[$1] = $i } last = $1 }
      / peak, all ranks/ { mib = $2 }
@@ -62,7 +65,7 @@ awk '/ of a step/ { n[$1]++; for (i = 1; i < NF; i++) { if ($(i + 1) == "%" && !
     fault "profile: figures that cannot be: $(cat "$tmp/out")"
 "$BITRAIN" bench train $tiny --steps 1 --profile --json >"$tmp/out"
 grep -q '"op":"tern_fwd","ms":' "$tmp/out" || fault "no operations in the JSON of a profile"
-# processor time of the phases: some, and not more than the clock saw
+# The processor time of the phases is above zero and at most the elapsed time.
 sed 's/.*"processor":{\([^}]*\)}.*/\1/' "$tmp/out" | tr , '\n' | awk -F: -v s="$(value step_ms)" '{sum += $2} /"bwd_ms"/ {bwd = $2} END {exit !(bwd > 0 && sum < 1.5 * s)}' || fault "processor time of phases: $(cat "$tmp/out")"
 "$BITRAIN" train $tiny --data synth:chain --ranks 1 --steps 4 --store "$tmp/p.db" --profile >"$tmp/out" 2>&1 || fault "train --profile: exit $?: $(cat "$tmp/out")"
 grep -q 'tern_fwd .* of a step, .* calls, .* % of' "$tmp/out" || fault "train --profile prints no operations: $(cat "$tmp/out")"
@@ -72,11 +75,11 @@ code=$?
 [ $code -ne 0 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] && grep -q "/nowhere/at.all" "$tmp/err" || fault "missing data on two ranks: exit $code, '$(cat "$tmp/err")'"
 "$BITRAIN" bench train $tiny --ranks 3 2>"$tmp/err" >/dev/null
 [ $? -eq 2 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] || fault "three ranks for eight sequences: $(cat "$tmp/err")"
-# bench comm: every codec and gather by size, on two ranks; bytes as the codecs have them
+# bench comm prints every codec and gather by size, on two ranks, with the bytes that the codecs send.
 "$BITRAIN" bench comm $tiny --json >"$tmp/out" 2>"$tmp/err" || fault "comm: exit $?: $(cat "$tmp/err")"
 rows=$(grep -o '{"what"[^}]*}' "$tmp/out")
 [ "$(wc -l <<<"$rows")" -eq 33 ] || fault "comm: not 33 rows: $(cat "$tmp/out")"
-# sent WHAT/CODEC: of 4 MiB of fp32, by a rank
+# sent WHAT/CODEC: prints the bytes that a rank sends for 4 MiB of fp32
 sent() { grep "\"what\":\"${1%/*}\",\"codec\":\"${1#*/}\",\"bytes\":4194304," <<<"$rows" | sed 's/.*"bytes_wire":\([0-9.]*\).*/\1/'; }
 for pair in exchange/none:4194304 exchange/bf16:2097152 exchange/int8:1064984 exchange/ternary:229400 exchange/sign:188440 exchange/topk:131096 \
     gather/fp32:2097152 gather/bf16:1048576 gather/codes:131084; do
@@ -84,8 +87,8 @@ for pair in exchange/none:4194304 exchange/bf16:2097152 exchange/int8:1064984 ex
 done
 awk -v exact="$(sent "exchange/int8 exact")" -v flips="$(sent gather/flips)" 'BEGIN {exit !(exact < 1000000 && flips < 13000 && flips > 5000)}' || fault "comm: $(sent "exchange/int8 exact") and $(sent gather/flips) bytes of exact int8 and flips"
 awk 'BEGIN {RS = "}"} /"ms":/ && !/"ms":[0-9]/ {exit 1}' <<<"$rows" || fault "comm: a row without a time: $rows"
-# Speed of each codec, and the link with which it keeps up, computed from the rest (for sign including the encoding of
-# the way back).
+# The speed of each codec, and the link up to which it saves time, computed from the other figures (for sign including
+# the encoding of the returning sums).
 codecs=$(grep -o '{"codec":"[a-z0-9]*","bits"[^}]*}' "$tmp/out")
 [ "$(wc -l <<<"$codecs")" -eq 5 ] || fault "comm: not 5 codecs: $(cat "$tmp/out")"
 grep -q '"codec":"sign","bits":1.125,' <<<"$codecs" || fault "comm: sign has no 1.125 bits: $codecs"
@@ -93,14 +96,15 @@ awk -F'[:,}]' '{ bits = $4; e = $6; d = $8; a = $10; link = $12; want = bits / 8
     fault "comm: rates of codecs that cannot be: $codecs"
 "$BITRAIN" bench comm $tiny --ranks 1 >"$tmp/out" 2>"$tmp/err"
 [ $? -eq 2 ] && grep -q "needs --ranks 2 or more" "$tmp/err" || fault "comm on one rank: $(cat "$tmp/err")"
-# bench learn: two recipes on a corpus; a curve's last point is the run's last validation; runs that are recorded are not done again
+# bench learn: two recipes on a corpus; a curve's last point is the run's last validation; recorded runs are not
+# repeated.
 seq 1 6000 | sed 's/$/ is a number/' >"$tmp/words.txt"
 learn() {
     "$BITRAIN" bench learn --seeds 1 --goal "$1" --recipe 'default:' 'muon: optim.name=muon train.batch_tokens=128' --corpus words="$tmp/words.txt" --store "$tmp/learn.db" \
         --with model.layers=2 model.d_model=64 model.heads=4 model.kv_heads=2 model.d_ff=128 model.seq_len=32 train.batch_tokens=256 train.steps=4 \
         train.eval_every=2 train.eval_tokens=512 launch.ranks=1 launch.threads=1 "${@:2}"
 }
-# one that is stopped goes on
+# A run that was stopped continues.
 steps_of() { "$BITRAIN" query --store "$tmp/learn.db" --csv "SELECT count(*) FROM steps WHERE run = 'default.words.1'" 2>/dev/null | tail -n 1; }
 export BITRAIN_TEST_SLOW=0:400
 learn 99 --json >"$tmp/out" 2>"$tmp/err" &
@@ -122,8 +126,8 @@ learn 0.5 --curves "$tmp/c.tsv" >"$tmp/out" 2>"$tmp/err" || fault "learn, a tabl
 grep -q '^# muon: optim.name=muon train.batch_tokens=128$' "$tmp/c.tsv" && [ "$(grep -c '^muon.words.1.[0-9.]*.512.[0-9.]*$' "$tmp/c.tsv")" = 1 ] &&
     "$BITRAIN" plot --curves "$tmp/c.tsv" --json | grep -q '"name":"muon","seeds":1,"points":\[{[^]]*"tokens":512,' || fault "learn: curves: $(cat "$tmp/c.tsv")"
 grep -Eq '^muon +words +[0-9.]+ +- +[+-][0-9.]+ % +- +[0-9.]+ +\|.* - +- +-$' "$tmp/out" || fault "learn: a goal that was not reached: $(cat "$tmp/out")"
-# Equal minutes: each recipe has as many steps as fit according to its short run, which is not recorded; compared with
-# the first recipe, seed by seed.
+# Equal minutes: each recipe makes as many steps as fit according to its short run, which is not recorded; it is
+# compared with the first recipe, seed by seed.
 learn 0.5 --seeds 2 --minutes 0.01 --store "$tmp/minutes.db" --json >"$tmp/out" 2>"$tmp/err" || fault "learn, minutes: exit $?: $(cat "$tmp/err")"
 sed -n 's/^\([a-z]*\): \([0-9.]*\) ms a step, \([0-9]*\) steps in 0.01 minutes$/\1 \2 \3/p' "$tmp/err" >"$tmp/steps"
 [ "$(wc -l <"$tmp/steps")" -eq 2 ] || fault "learn, minutes: $(cat "$tmp/err")"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=60
-# A run whose validation loss rose again: commands that use its newest weights name the better checkpoint and how to use
-# it; there is no such note if the newest are the best, or if the best are not kept.
+# The validation loss of a run rose again: commands that use its newest weights print the better checkpoint and how to
+# use it. There is no such note if the newest weights are the best, or if the best are not stored.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 command -v sqlite3 >/dev/null || skip "sqlite3 is missing"
@@ -11,7 +11,7 @@ grep -q "@best" out err && fault "the best is reported of a run that was never b
 ok eval fell
 grep -q "@best" out err && fault "the newest weights are the best, and other ones are reported"
 
-# simulates an earlier, better loss
+# Simulates an earlier, better loss.
 sqlite3 "$BITRAIN_STORE" "UPDATE run SET best_val = 0.5, best_val_step = 9 WHERE name = 'fell'" || fault "no such columns"
 newest=$(q "SELECT printf('%.4f', val_loss) FROM runs WHERE run = 'fell'")
 ok eval fell

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `bitrain data` and `bitrain tokenizer` end to end: text to tokens and back, JSONL, shards in parts, damage, no remaining files.
+# `bitrain data` and `bitrain tokenizer` from end to end: text to tokens and back, JSONL, shards in parts, damage, no
+# remaining files.
 set -u
 bad=0
 fault() { echo "$*"; bad=1; }
@@ -16,7 +17,7 @@ mkdir -p books/two
 cp prose.txt books/two/b.txt
 head -c 5000 prose.txt >books/a.txt
 
-# a tokenizer, twice the same
+# Two trainings give the same tokenizer.
 b tokenizer train books --vocab 320 --out t.json >/dev/null
 b tokenizer train --data books --vocab 320 --out u.json --json >report
 cmp -s t.json u.json || fault "the same text gave two tokenizers"
@@ -26,7 +27,7 @@ grep -q 'vocabulary.*320 tokens: 63 merges, 1 special' about || fault "inspect p
 b tokenizer inspect t.json --json --text 'the light' >about
 [ "$(field about hash)" = "$(field report hash)" ] || fault "two hashes of one tokenizer"
 
-# text and back
+# Text is encoded and decoded.
 b tokenizer encode t.json prose.txt >ids
 "$BITRAIN" tokenizer decode t.json <ids | cmp -s - prose.txt || fault "decode(encode(text)) is not the text"
 head -c 3000 /dev/urandom >noise
@@ -34,7 +35,7 @@ head -c 3000 /dev/urandom >noise
 [ "$("$BITRAIN" tokenizer encode bytes --text AZ)" = '65 90' ] || fault "bytes of AZ"
 [ "$("$BITRAIN" tokenizer decode bytes 65 90)" = AZ ] || fault "65 90 as bytes"
 
-# shards
+# Shards.
 b data prepare books --tokenizer t.json --out books.bts --json >report
 [ "$(field report documents)" = 2 ] || fault "prepare --json: $(cat report)"
 [ "$(field report source_bytes)" = $(($(wc -c <prose.txt) + 5000)) ] || fault "prepare counts $(field report source_bytes) bytes"
@@ -71,11 +72,11 @@ warned "2 files are" "mixed/cover.jpg"
 BITRAIN_STORE=$tmp/mixed.d/m.db "$BITRAIN" train --data mixed --glob '*.txt' --ranks 1 --threads 1 --dry-run >out 2>err || fault "train --glob: $(cat err)"
 warned "1 file is" "mixed/gone.txt"
 
-# JSONL in parts; bad lines by number
+# JSONL in parts; bad lines are reported with their numbers.
 for i in $(seq 1 200); do printf '{"id": %d, "meta": {"body": "document %d \\u00e9\\n"}}\n' "$i" "$i"; done >docs.jsonl
 "$BITRAIN" data prepare docs.jsonl --field meta.body --shard-tokens 1000 --out docs.bts --json >report 2>err || fault "JSONL in parts: $(cat err)"
 [ "$(cat err)" = 'note: keys of rows that are not used: id (200)' ] || fault "the note about unused keys is: $(cat err)"
-# every other reader of rows reports them as well: a tokenizer's training, --val-data, eval --data
+# All other readers of rows report them too: tokenizer training, --val-data, eval --data.
 "$BITRAIN" tokenizer train docs.jsonl --field meta.body --vocab 270 --out rows.json >out 2>err ||
     fault "a tokenizer of rows: $(cat err)"
 [ "$(grep -c 'keys of rows that are not used: id (200)' err)" = 1 ] ||
@@ -100,16 +101,16 @@ echo '{"id": 201}' >>docs.jsonl
 "$BITRAIN" data prepare docs.jsonl --field meta.body --bad-rows skip --out bad.bts --json >report 2>err || fault "--bad-rows skip: $(cat err)"
 [ "$(field report documents)" = 200 ] && grep -q "^warning: 1 of 201 rows are bad and left out; the first: 'docs.jsonl' line 201" err || fault "--bad-rows skip: $(cat report err)"
 
-# a tokenizer leaves them out as well
+# A tokenizer omits bad rows, too.
 "$BITRAIN" tokenizer train docs.jsonl --field meta.body --vocab 300 --out refused.json >report 2>err && fault "a tokenizer took a bad row"
 "$BITRAIN" tokenizer train docs.jsonl --field meta.body --vocab 300 --bad-rows skip --out skipped.json >report 2>err || fault "tokenizer train --bad-rows skip: $(cat err)"
 grep -q "^warning: 1 of 201 rows are bad and left out" err || fault "tokenizer train: the bad row is not reported: $(cat err)"
-# keys that no reader uses are reported by a rehearsal of a training too
+# A --dry-run of a training also reports keys that no reader uses.
 for i in $(seq 200); do printf '{"text": "%s of some words", "score": 1}\n' $i; done >scored.jsonl
 BITRAIN_STORE=$tmp/scored.d/m.db "$BITRAIN" train --data scored.jsonl --tokenizer bytes --ranks 1 --threads 1 --seq-len 32 --batch-tokens 64 --dry-run >out 2>err || fault "a rehearsal: $(cat err)"
 [ "$(grep -c '^note: .*score' err)" = 1 ] || fault "train --dry-run does not report the key that it does not read: $(cat err)"
 
-# epochs: 101 rows of 64 bytes, one held out byte more; 4 a step
+# Epochs of 101 rows of 64 bytes, 4 rows a step; one byte more is held out.
 head -c 6465 prose.txt >epochs.txt
 epochs() { BITRAIN_STORE=$tmp/epochs.d/m.db "$BITRAIN" train --data epochs.txt --set data.val_frac=0 --ranks 1 --threads 1 --seq-len 64 --batch-tokens 256 "$@" >out 2>err; }
 printf 'num_train_epochs: 3\nwarmup_ratio: 0.1\nevals_per_epoch: 4\nsaves_per_epoch: 2\n' >epochs.yaml
@@ -121,12 +122,12 @@ epochs --epochs 0.5 --print-config && grep -q '^# train.steps: 13 ' out || fault
 epochs --epochs 2 --steps 5 && fault "epochs and steps were taken"
 grep -q 'give only one of them' err || fault "epochs and steps: $(cat err)"
 
-# damage
+# Damage.
 printf '\377' | dd of=books.bts bs=1 seek=300 conv=notrunc 2>/dev/null
 "$BITRAIN" data inspect books.bts >out 2>err
 [ $? -eq 6 ] && grep -q "block 0 (bytes 128" err || fault "a damaged shard: $(cat err)"
 
-# a killed prepare leaves no shard, or a whole one
+# A killed `data prepare` leaves no shard or a complete one.
 for i in $(seq 1 60); do cat prose.txt; done >large.txt
 "$BITRAIN" data prepare large.txt --tokenizer t.json --out large.bts >out 2>err &
 pid=$!
@@ -141,7 +142,7 @@ if [ -w /dev/full ]; then
     [ $? -eq 1 ] && grep -q 'cannot write the output' err || fault "a full disk under encode: $(cat err)"
 fi
 
-# the built-in corpus, where its program is
+# The built-in corpus, if its program is installed.
 if command -v bible >/dev/null; then
     b data inspect builtin --json >about
     [ "$(field about tokens)" = 4137850 ] || fault "the built-in corpus has $(field about tokens) bytes"

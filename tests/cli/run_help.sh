@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Help of every command: exit 0, an example first, on standard output; help topics; man page and completion are well-formed.
+# Help of every command exits with 0 and prints an example first, on standard output; help topics exist; the man page
+# and the completion are well-formed.
 set -u
 bad=0
 fault() { echo "$*"; bad=1; }
@@ -25,7 +26,7 @@ for c in $commands; do
     cmp -s "$tmp/out" "$tmp/flag" || fault "'help $c' and '$c --help' differ"
     ok "$BITRAIN" "$c" -h
 done
-# an example runs as printed: its flags and settings are there (plan, sweep, drill and bench hand flags on to train)
+# An example runs as printed: its flags and settings exist (plan, sweep, drill and bench pass flags on to train).
 "$BITRAIN" train --help >"$tmp/train"
 "$BITRAIN" help options >"$tmp/settings"
 listed() { grep -qE -- "^ *(-[a-zA-Z], )?$1( |$)" "${@:2}"; }
@@ -51,7 +52,7 @@ for c in $commands; do
     done < <(grep -oE 'bitrain [a-z]+[^|&;`)]*' "$tmp/examples")
 done
 [ $n_examples -ge 60 ] || fault "only $n_examples examples"
-# train: in groups, the common eight first, with the values that hold when none is given
+# The help of train lists options in groups, the eight most common first, with their default values.
 ok "$BITRAIN" train --help
 [ "$(awk '/^most used/ {on = 1; next} on && !NF {exit} on && /^  --/ {print $1}' "$tmp/out" | tr '\n' ' ')" = "--data --tokenizer --preset --steps --name --ranks --resume --dry-run " ] ||
     fault "train --help does not begin with the common eight: $(head -40 "$tmp/out")"
@@ -62,14 +63,14 @@ tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[2000 steps, for the built-in
 tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[0.002, the preset's]" || fault "train --help does not print nano's learning rate: $(grep -A2 -- '--lr ' "$tmp/out")"
 if grep -qF "[bytes, automatic]" "$tmp/out"; then fault "train --help calls bytes the tokenizer of the built-in text"; fi
 "$BITRAIN" train --ranks 1 --threads 1 --dry-run >"$tmp/plan" 2>&1 && grep -q '2000 steps' "$tmp/plan" || fault "train --dry-run does not plan the 2000 steps that its help prints: $(cat "$tmp/plan")"
-# Every flag of every setting is listed in one of its groups.
+# Every flag of every setting is listed in one of the groups.
 for flag in $(awk '$2 ~ /^--/ {print $2}' "$tmp/settings"); do listed "$flag" "$tmp/train" || fault "train --help does not list $flag"; done
 ok "$BITRAIN" bench learn --help
 listed --recipe "$tmp/out" || fault "bench learn --help does not list its own options: $(cat "$tmp/out")"
 ok "$BITRAIN" bench --help
 grep -q "'bitrain bench VERB --help' shows the options of a verb" "$tmp/out" || fault "bench --help does not print where its options are"
 grep -qE '^  comm +the link between ranks' "$tmp/out" || fault "bench --help does not print what its verbs are for: $(cat "$tmp/out")"
-# Help on a verb: its own options, words and examples only, in each form of the request.
+# Help on a subcommand prints only its own options, words and examples, in each form of the request.
 ok "$BITRAIN" tokenizer inspect --help
 listed --text "$tmp/out" && listed --top "$tmp/out" && ! listed --vocab "$tmp/out" && ! grep -q 'tokenizer encode' "$tmp/out" &&
     grep -q '^usage: bitrain tokenizer inspect FILE \[options\]$' "$tmp/out" || fault "tokenizer inspect --help: $(cat "$tmp/out")"
@@ -83,7 +84,7 @@ ok "$BITRAIN" ctl last resize --help
 grep -q '^usage: bitrain ctl RUN resize RANKS ' "$tmp/out" || fault "ctl last resize --help: $(cat "$tmp/out")"
 ok "$BITRAIN" help ctl
 for verb in pause resume checkpoint stop eval sample mixture set resize status; do grep -qE "^  $verb .*[a-z]{3}" "$tmp/out" || fault "help ctl does not list $verb"; done
-# Each topic of help named in the documents exists.
+# Each help topic named in the documents exists.
 for topic in $(find "$BT_SRC" -path "$BT_SRC/build*" -prune -o -name '*.md' -exec cat {} + | tr '\n' ' ' | grep -oE '`bitrain help [a-z-]+' | awk '{print $3}' | sort -u); do
     ok "$BITRAIN" help "$topic"
 done
@@ -91,7 +92,7 @@ ok "$BITRAIN" help presets
 for p in nano small base bitnet-2b4t qwen3-0.6b; do grep -qE "^  $p .*[KMG]iB  ([0-9]+ (minutes|hours)|a cluster)$" "$tmp/out" || fault "help presets lacks $p: $(cat "$tmp/out")"; done
 grep -qE '^  small +27.8 M +23.7 M +8 +512 +512 +8192 +5000 ' "$tmp/out" || fault "help presets: $(grep small "$tmp/out")"
 
-# README's table agrees with each.
+# README's table agrees with each preset.
 while IFS='|' read -r _ name params bytes memory steps _; do
     row=$(sed 's/  */ /g' <<<"$(grep "^  $(tr -d ' `' <<<"$name") " "$tmp/out")")
     for word in "$params" "$bytes" "$memory"; do [[ $row == *"${word# }"* || "$row " == *"$word"* ]] || fault "README states$word of$name, help presets:$row"; done
@@ -122,7 +123,7 @@ fi
 ok "$BITRAIN" help --completion bash
 cp "$tmp/out" "$tmp/completion"
 bash -n "$tmp/completion" || fault "the completion script is not valid bash"
-complete_words() {                      # words as typed; the last one is completed
+complete_words() { # words as typed; the last one is completed
     bash -c 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { :; }; _bitrain; printf "%s\n" "${COMPREPLY[@]}"' "$tmp/completion" "$@"
 }
 [ "$(complete_words bitrain hel)" = help ] || fault "completion of 'hel' is '$(complete_words bitrain hel)'"

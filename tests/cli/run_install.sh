@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `cmake --install` gives the program, its man page and its completion.
+# `cmake --install` installs the program, its man page and its completion.
 set -u
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=300
-# Kill after kill, of everything there is: nothing is left in /tmp or /dev/shm, no process, no descriptor.
-# CYCLES=100 for the long form (target test-leaks).
+# Every process of a run is killed repeatedly: no file remains in /tmp or /dev/shm, no process, no descriptor.
+# CYCLES=100 is the long form (target test-leaks).
 . "$BT_SRC/tests/cli/train_lib.sh"
 cycles=${CYCLES:-4}
 seed=${SEED:-$$}
@@ -39,7 +39,7 @@ ok ctl victim stop
 wait $job
 [ $? -eq 0 ] || fault "the victim does not end in order"
 [ "$(q "SELECT count(*), count(DISTINCT step) FROM steps WHERE run='victim'" | tr , ' ' | awk '{ print $1 == $2 }')" = 1 ] || fault "double steps"
-# the supervisor and all it has at once; the next run sweeps
+# The supervisor and all other processes of a run are killed at once; the next run removes their files.
 "$BITRAIN" train "${slow[@]}" --steps 1000000 --name wiped >w.out 2>w.err &
 job=$!
 started+=($job)

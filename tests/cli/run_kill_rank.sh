@@ -5,8 +5,8 @@
 # forever.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
-export BITRAIN_TEST_DELAY=60                    # a fast machine is not to reach the next checkpoint between a look and a kill
-# continues from the disk, as after the loss of a host; cli.recovery.kill_memory tests states in memory
+export BITRAIN_TEST_DELAY=60 # the delay keeps a fast machine from reaching the next checkpoint before the kill
+# The run continues from the disk, as after the loss of a host; cli.recovery.kill_memory tests states in memory.
 run=(train "${light[@]}" --steps 40 --ckpt-every 15 --set ckpt.memory=off)
 BITRAIN_TEST_DELAY='' ok "${run[@]}" --name calm
 losses calm >calm.txt
@@ -14,12 +14,12 @@ losses calm >calm.txt
 
 rank_pid() { q "SELECT pid FROM ranks WHERE run='$1' AND rank=$2 ORDER BY attempt DESC LIMIT 1"; }
 
-disturbed() {                                   # disturbed NAME: same losses, one restart, reported correctly
+disturbed() { # disturbed NAME: same losses, one restart, reported correctly
     wait "$job"
     local got=$?
     [ $got -eq 0 ] || { fault "exit $got of the disturbed run $1"; tail -n 5 "$1.err"; }
     losses "$1" | cmp -s - calm.txt || { fault "run $1 has other losses"; losses "$1" | diff - calm.txt | head -n 4; }
-    # on a busy machine the run is a checkpoint further when it is disturbed
+    # On a busy machine the run may be a checkpoint further when it is disturbed.
     q "SELECT count(*), min(from_step), max(from_step) FROM attempts WHERE run='$1'" | grep -Eqx "2,0,${3:-(15|30)}" ||
         fault "attempts of $1: $(q "SELECT attempt, from_step, reason FROM attempts WHERE run='$1'" | tr '\n' ';') $(q "SELECT attempt, step, kind, title FROM events WHERE run='$1' AND kind IN ('failure', 'stalled', 'warning')" | tr '\n' ';')"
     q "SELECT title FROM events WHERE run='$1' AND kind='failure'" | grep -q "$2" || fault "no event of $1 prints '$2': $(q "SELECT title FROM events WHERE run='$1' AND kind='failure'")"
@@ -27,13 +27,13 @@ disturbed() {                                   # disturbed NAME: same losses, o
     [ "$(q "SELECT count(*), count(DISTINCT step) FROM steps WHERE run='$1'")" = 40,40 ] || fault "steps of $1 are missing or double"
 }
 
-start() {                                       # NAME STEP WORDS...: started, and at STEP
+start() { # NAME STEP WORDS...: starts a run and waits for STEP
     local name=$1 step=$2; shift 2
     b "${run[@]}" --name "$name" "$@" >"$name.out" 2>"$name.err" &
     job=$!
     started+=($job)
     wait_step "$name" "$step"
-    # a checkpoint is written beside the steps after it, which a slow disk makes many
+    # A checkpoint is written during later steps; a slow disk increases their number.
     for _ in $(seq 100); do
         [ "$step" -lt 16 ] || [ "$(q "SELECT count(*) FROM checkpoints WHERE run='$name' AND step = 15")" = 1 ] && break
         sleep 0.05
@@ -45,7 +45,7 @@ kill -9 "$(rank_pid one 1)"
 disturbed one "rank 1 was ended by signal 9"
 ok logs one --rank 1 --grep SIGNAL
 grep -q "rank 1 (.*signal 9" out || fault "the lines that were printed are not recorded: $(cat out err)"
-# the links and the peak are the first attempt's: a restart in the same place does not measure them again
+# A restart on the same processors uses the link rates and the peak that the first attempt measured.
 [ "$(q "SELECT value, attempt FROM facts WHERE run='one' AND key='measured.attempt'")" = "0,1" ] ||
     fault "attempt 1 does not take over what attempt 0 measured: $(q "SELECT * FROM facts WHERE run='one' AND key='measured.attempt'")"
 [ "$(q "SELECT attempt FROM facts WHERE run='one' AND key='peak_flops' AND value > 0")" = 1 ] || fault "attempt 1 does not know the peak"
@@ -73,7 +73,7 @@ code 0 autopsy spent
 says "before rank 0 had finished the run"
 unset BITRAIN_MPIRUN
 
-# Stopped, not dead: there is no signal, so the silence is detected.
+# A stopped rank gives no signal, so the missing steps are detected.
 start frozen 18 --set launch.hang_s=6
 kill -STOP "$(rank_pid frozen 1)"
 disturbed frozen "no progress"
@@ -92,7 +92,7 @@ kill -STOP "$pid"; sleep 1; kill -CONT "$pid"
 wait $job || fault "waited: exit $?"
 [ "$(q "SELECT count(*) FROM attempts WHERE run='waited'")" = 1 ] || fault "a rank that was stopped for a second cost a restart"
 
-# no restart allowed
+# No restart is allowed.
 start mourned 18 --max-restarts 0
 kill -9 "$(rank_pid mourned 1)"
 wait "$job"

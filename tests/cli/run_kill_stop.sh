@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # ctest: timeout=180
-# Signals and terminals: Ctrl-C once saves and stops, twice stops now; keys work in a pty and the terminal is given back;
-# a closed terminal, a closed pipe and Ctrl-Z do not disturb the training.
+# Signals and terminals: one Ctrl-C saves and stops, a second one stops at once; keys work in a pty, and the terminal is
+# restored; a closed terminal, a closed pipe and Ctrl-Z do not disturb the training.
 . "$BT_SRC/tests/cli/train_lib.sh"
 run=(train "${light[@]}" --steps 60)
-export BITRAIN_TEST_DELAY=15                    # a signal finds steps that are left, on any processor
+export BITRAIN_TEST_DELAY=15 # steps remain when a signal arrives, on any processor
 
 go() {                                          # NAME STEP WORDS...
     local name=$1 step=$2; shift 2
@@ -24,18 +24,19 @@ saved() { [ -e "$(printf 'runs/%s/step-%012d/manifest.json' "$1" $(($(q "SELECT 
 BITRAIN_TEST_DELAY='' ok "${run[@]}" --name calm
 losses calm >calm.txt
 
-# a background job of a script ignores SIGINT: give it back
+# A background job of a script ignores SIGINT; `env` restores the default.
 go_int() { local name=$1 step=$2; shift 2; env --default-signal=INT "$BITRAIN" "${run[@]}" --name "$name" "$@" >"$name.out" 2>"$name.err" & job=$!; started+=($job); wait_step "$name" "$step"; }
 
 go term 5
 kill -TERM $job
 ended term 143 stopped
 saved term || fault "SIGTERM: nothing saved at the last step"
-last=$(q "SELECT max(step) FROM steps WHERE run='term'")       # The signal may reach a run that has finished.
+last=$(q "SELECT max(step) FROM steps WHERE run='term'") # the signal may reach a run that has finished
 [ "$last" = 59 ] || ok train --resume term --threads 1 --ranks 2
 losses term | cmp -s - calm.txt || fault "stopped by SIGTERM and resumed: other losses"
 
-# Requested after the last step, during the final validation: the run is finished, and there is nothing to resume.
+# The signal arrives after the last step, during the final validation: the run is finished, and there is nothing to
+# resume.
 "$BITRAIN" train "${light[@]}" --steps 4 --set train.eval_tokens=3000000 --name late >late.out 2>late.err &
 job=$!
 started+=($job)
@@ -44,7 +45,8 @@ kill -TERM $job 2>/dev/null
 ended late 0 done
 [ "$(q "SELECT exit_kind, exit_code FROM runs WHERE run='late'")" = done,0 ] || fault "late: $(q "SELECT exit_kind, exit_code FROM runs WHERE run='late'")"
 
-# `timeout` signals its child and then its whole group: one request, not two, of which the second means "at once"
+# `timeout` signals its child and then its whole process group: the two signals are one request, although a second
+# request would stop the run at once.
 go group 5
 kill -TERM $job; kill -TERM $job
 ended group 143 stopped
@@ -68,16 +70,16 @@ kill -INT $job; sleep 0.15; kill -INT $job 2>/dev/null
 ended twice 130 stopped
 q "SELECT title FROM events WHERE run='twice'" | grep -q "stopping at once" || saved twice || fault "the second SIGINT left no trace"
 
-# stdout is a pipe whose reader goes away
+# The reader of standard output exits.
 ("$BITRAIN" "${run[@]}" --name piped 2>&1 | head -n 1 >/dev/null) &
 piped=$!
 started+=($piped)
 wait_step piped 59
 wait_gone || fault "the piped run hangs"
-wait $piped                                     # the supervisor has its last row to write
+wait $piped # the supervisor has its last row to write
 [ "$(q "SELECT state FROM runs WHERE run='piped'")" = done ] || fault "a closed pipe ended the run: $(q "SELECT state FROM runs WHERE run='piped'")"
 
-# Ctrl-Z and fg
+# Ctrl-Z and fg.
 go zed 5
 kill -TSTP $job
 for i in $(seq 100); do [ "$(cut -d' ' -f3 /proc/$job/stat)" = T ] && break; sleep 0.02; done
@@ -91,7 +93,7 @@ if ! script -qec true "$tmp/try.pty" >/dev/null 2>&1 </dev/null; then
     finish
 fi
 mkfifo keys
-pty() {                                         # NAME STEP WORDS...: in a terminal whose keyboard is the fifo
+pty() { # NAME STEP WORDS...: runs in a terminal whose keyboard is the fifo
     local name=$1 step=$2; shift 2
     printf '#!/bin/bash\n"%s"' "$BITRAIN" >"$name.sh"
     printf ' %q' "${run[@]}" --name "$name" "$@" >>"$name.sh"
@@ -102,7 +104,7 @@ pty() {                                         # NAME STEP WORDS...: in a termi
     exec 8>keys
     wait_step "$name" "$step"
 }
-shown() {                                       # NAME TEXT (10 s)
+shown() { # NAME TEXT: waits until the terminal shows the text (10 s)
     local i
     for i in $(seq 200); do
         grep -qF -- "$2" "$1.pty" && return 0

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # ctest: timeout=180
-# kill -9 of the supervisor: the ranks detect it, save and leave; no acknowledged step is lost; a new `train --resume`
-# continues, also while the old ranks are still stopping; two supervisors never share a run.
+# The supervisor is killed with -9: the ranks detect it, save and exit; no acknowledged step is lost; a new `train
+# --resume` continues, even while the old ranks are still stopping; two supervisors never share a run.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
-export BITRAIN_TEST_DELAY=40                    # a fast machine is not to end a run between a look and a kill
+export BITRAIN_TEST_DELAY=40 # the delay keeps a fast machine from ending the run before the kill
 run=(train "${light[@]}" --steps 60)
 BITRAIN_TEST_DELAY='' ok "${run[@]}" --name calm
 losses calm >calm.txt
@@ -14,18 +14,18 @@ job=$!
 started+=($job)
 wait_step orphan 15
 
-# a second one on the same run is refused while the first lives
+# A second supervisor for the same run is refused while the first is alive.
 code 4 train --resume orphan --threads 1 --ranks 2
 says "is being trained by pid"
 
 known=$(q "SELECT max(step) FROM steps WHERE run='orphan'")
 kill -9 $job
 wait $job 2>/dev/null
-ok train --resume orphan --threads 1 --ranks 2  # waits for the old ranks, then continues from their checkpoint
+ok train --resume orphan --threads 1 --ranks 2 # waits for the old ranks, then continues from their checkpoint
 from=$(q "SELECT from_step FROM attempts WHERE run='orphan' AND attempt=1")
 [ "${from:-0}" -gt "$known" ] || fault "the ranks did not save when their supervisor died: resumed from ${from:-nothing}, step $known was recorded"
 [ "$(q "SELECT count(*) FROM steps WHERE run='orphan' AND step <= $known")" = $((known + 1)) ] || fault "acknowledged steps are lost"
-# steps that the ranks did after their supervisor's death were kept in the ring
+# The ring contains the steps that the ranks made after their supervisor's death.
 missing=$((60 - $(q "SELECT count(*) FROM steps WHERE run='orphan'")))
 [ $missing -eq 0 ] || fault "$missing steps have no record"
 [ "$(q "SELECT count(*) FROM (SELECT kind, time, title FROM events WHERE run='orphan' GROUP BY kind, time, title HAVING count(*) > 1)")" = 0 ] || fault "events were recorded twice"
@@ -34,7 +34,8 @@ losses orphan >o.txt
 join -t, -j1 <(sort o.txt) <(sort calm.txt) | awk -F, '$2 != $3 { exit 1 }' || fault "losses differ after the supervisor's death"
 [ "$(q "SELECT state FROM runs WHERE run='orphan'")" = done ] || fault "the run did not end"
 
-# Killed without a successor: the ranks write a checkpoint and end; the next run removes their files in /tmp.
+# The supervisor is killed and not started again: the ranks write a checkpoint and end; the next run removes their files
+# in /tmp.
 "$BITRAIN" "${run[@]}" --name alone >a.out 2>a.err &
 job=$!
 started+=($job)
@@ -45,7 +46,7 @@ wait_gone || fault "the ranks outlive their supervisor"
 ls runs/alone/step-*/manifest.json >/dev/null 2>&1 || fault "the ranks saved nothing"
 [ "$("$BITRAIN" runs --json | grep -o '"run":"alone","state":"[a-z]*"')" = '"run":"alone","state":"lost"' ] || fault "a run whose supervisor died is not 'lost'"
 code 4 ctl alone status
-# one word everywhere, filters and SQL too
+# The state is the same in every list, filter and SQL.
 [ "$(q "SELECT state FROM runs WHERE run='alone'")" = lost ] || fault "SQL returns $(q "SELECT state FROM runs WHERE run='alone'")"
 ok runs state:lost
 says "alone"
@@ -62,8 +63,8 @@ ok top alone --once
 says "LOST"
 if grep -qE "ranks 2/2| now " out; then fault "top shows a lost run as live: $(grep -E "ranks|now" out)"; fi
 
-# A supervisor that receives nothing any more, then all processes killed at once: the steps trained and saved meanwhile
-# have their rows.
+# The supervisor no longer receives records, then all processes are killed at once: the steps trained and saved
+# meanwhile have their rows.
 "$BITRAIN" "${run[@]}" --steps 100000 --ckpt-every 5 --name wiped >w.out 2>w.err &
 job=$!
 started+=($job)
@@ -77,7 +78,7 @@ wait $job 2>/dev/null
 wait_gone || fault "ranks are left"
 reached=$(saved)
 [ "${reached:-0}" -gt $((known + 15)) ] || fault "the ranks did not go on beside a stopped supervisor: saved ${reached:-nothing}, known $known"
-ok runs                                         # any command that reads the database
+ok runs # any command that reads the database
 [ "$(q "SELECT count(*) FROM steps WHERE run='wiped' AND step < $reached")" = "$reached" ] || fault "steps below $reached that never got a row: $((reached - $(q "SELECT count(*) FROM steps WHERE run='wiped' AND step < $reached")))"
 [ "$(q "SELECT count(*) FROM rank_steps WHERE run='wiped' AND step < $reached")" = $((2 * reached)) ] || fault "rank rows were not rescued"
 [ ! -e runs/wiped/metrics.ring ] || fault "the ring remains after the rescue"

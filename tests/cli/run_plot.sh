@@ -1,6 +1,7 @@
 #!/bin/bash
 # ctest: timeout=60
-# `plot` in a pipe, which has no colour: one line without its min-max band, the usual values on the y axis, outliers marked at its edge.
+# The output of `plot` in a pipe, which has no colour, has one line without the band of minima and maxima, the usual
+# values on the y axis, and marks for outliers at its edge.
 set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -17,7 +18,7 @@ grep -q 'max 50[0-9]' <<<"$out" || bad "the foot does not tell the outliers: $ou
 out=$("$BITRAIN" plot demo loss --size 80x18 --all-y)
 grep -q '^ *200┤' <<<"$out" || bad "--all-y does not show all: $out"
 ! grep -q '▲' <<<"$out" || bad "--all-y marks what it shows: $out"
-# curves of a file: the mean over seeds at common numbers of tokens, one line per recipe; bad lines are reported
+# Curves of a file: the mean over seeds at common numbers of tokens, one line per recipe; bad lines are reported.
 {
     printf '# made by hand\nrecipe\tcorpus\tseed\tminutes\ttokens\tbits_per_byte\n'
     for seed in 1 2; do for i in 1 2 3 4; do printf 'plain\tkjv\t%d\t%d\t%d\t%.3f\n' $seed $i $((i * 1000)) "$((8 - i)).$((seed * 50 - 25))"; done; done
@@ -27,7 +28,7 @@ out=$("$BITRAIN" plot --curves "$dir/c.tsv" --json)
 grep -q '"name":"plain","seeds":2,"points":\[{"minutes":1,"tokens":1000,"bits_per_byte":7.5}' <<<"$out" && ! grep -q 5000 <<<"$out" || bad "means of curves: $out"
 out=$("$BITRAIN" plot --curves "$dir/c.tsv" --size 80x18)
 grep -q 'ends: plain 4.5000 · muon 3.2500' <<<"$out" && grep -q '^ *6┤' <<<"$out" || bad "curves: $out"
-# the same file as runs, which every view has: the last validations in nats; not a second time
+# The same file imported as runs, which every view shows, with the last validations in nats; a second import is refused.
 out=$("$BITRAIN" runs import "$dir/c.tsv" --store "$dir/c.db")
 [ "$out" = $'c.plain\nc.muon' ] || bad "imported: $out"
 out=$("$BITRAIN" runs group=c state:done --json --store "$dir/c.db")

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # ctest: timeout=200
-# Long operations show their progress on a terminal and nowhere else: tokenising (data prepare, and train before its
-# ranks start), tokenizer train, loading a model, eval, convert, export, plan, report, runs gc and repair.
+# Long operations show their progress on a terminal only: tokenising (data prepare, and train before its ranks start),
+# tokenizer train, loading a model, eval, convert, export, plan, report, runs gc and repair.
 . "$BT_SRC/tests/cli/train_lib.sh"
 if ! script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null; then skip "script cannot open a pseudo-terminal here"; fi
 
-# has_bar WORD COMMAND...: on a terminal a line with WORD, a bar and a percentage. bar: likewise, otherwise it is a fault
+# has_bar WORD COMMAND...: returns whether a line on a terminal has WORD, a bar and a percentage. bar: fails the test
+# otherwise.
 has_bar() {
     local word=$1; shift
     local line
@@ -14,7 +15,7 @@ has_bar() {
     tr '\r' '\n' <tty | grep -qE "$word [█░#-]{24} +[0-9]+ %"
 }
 bar() { has_bar "$@" || fault "no bar '$1' of: bitrain ${*:2}: $(tail -c 300 tty)"; }
-# quiet: no progress without a terminal
+# quiet: checks that no progress is shown without a terminal
 quiet() {
     local word=$1; shift
     ok "$@"
@@ -28,18 +29,18 @@ quiet "counting words" tokenizer train prose.txt --vocab 300 --out u.json
 bar tokenising data prepare prose.txt --tokenizer t.json --out p.bts
 quiet tokenising data prepare prose.txt --tokenizer t.json --out p.bts --force
 bar tokenising train "${tiny[@]/synth:chain/prose.txt}" --tokenizer t.json --dry-run
-# rates of the machine, then layouts that are about as fast
+# Rates of the machine, then layouts that are almost equally fast.
 quiet "measuring this machine" plan "${tiny[@]}" --trial 0
-# Under load the rates may exclude all layouts except the first one, and a single one is not tried.
+# On a loaded machine the rates may exclude all layouts except the first one, and a single layout is not tried.
 for _ in 1 2 3 4; do
     bar "measuring this machine" plan "${slow[@]}" --trial 1 --measure
     if tr '\r' '\n' <tty | grep -qE "trying layouts [█░#-]{24} +[0-9]+ %"; then tried=yes; break; fi
 done
 [ "${tried:-}" ] || fault "no bar while layouts are tried: $(tail -c 300 tty)"
 ok train "${slow[@]}" --steps 3 --name done
-# measurements of this machine: in this process, on ranks of their own, and row by row
+# Measurements of this machine: in this process, on separate ranks, and row by row.
 for quick in "train ${tiny[*]} --steps 1" "train ${tiny[*]} --steps 1 --ranks 2" "comm ${tiny[*]} --ranks 2" "kernels --isa generic --slot quant_rows"; do
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086  # several arguments
     bar measuring bench $quick
 done
 bar writing bench store --steps 100 --runs 1 --ranks 1
@@ -61,7 +62,7 @@ bar drawing report long -o long.html
 bar "making summaries" runs gc --rebuild
 bar checking runs repair
 quiet checking runs repair
-# pages of rows are overwritten: the rest is saved
+# Pages of rows are overwritten; all other rows are saved.
 dd if=/dev/zero of="$BITRAIN_STORE" bs=4096 seek=60 count=2 conv=notrunc status=none
 bar "saving rows" runs repair
 grep -q "rows saved from the damaged file" tty || fault "nothing was damaged: $(cat tty)"

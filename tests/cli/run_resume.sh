@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=180
-# k steps + resume + the rest = all at once, bit for bit, at the level of the command; flags of now win where they may.
+# A run that is interrupted after k steps and resumed equals an uninterrupted run, bit for bit, at the level of the
+# command; options of the new command replace those of the record if that is permitted.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 ok train "${tiny[@]}" --steps 10 --name whole
@@ -41,29 +42,29 @@ says "run again has done its 10 steps already"
 losses again | cmp -s - whole.txt || fault "three parts by --continue differ from 10"
 code 4 "${again[@]}" --set model.d_ff=128
 says "model.d_ff is 64 in run 'again'"
-# the checkpoints are there, the record is not: another store, or a lost one
+# The checkpoints exist and the record does not, because the database is another one or was lost.
 ok train "${tiny[@]}" --steps 12 --continue --name again --out runs/again --store other.db
 says "after step 10"
 
-# three attempts, by folder, in another place
+# Three attempts, resumed by folder, which has another path.
 ok train "${tiny[@]}" --steps 10 --stop-after 4 --name hop --out "$tmp/else where"
 ok train --resume hop --stop-after 3 --threads 1 --ranks 2
 says "after step 7"
 ok train --resume "$tmp/else where" --threads 1 --ranks 2
 losses hop | cmp -s - whole.txt || fault "4 + 3 + 3 differs from 10"
 
-# A branch under another name, from this very folder; its parent does not change.
+# A branch under another name begins from this folder; its parent does not change.
 ok train --resume "$tmp/runs/part5/step-000000000010" --steps 14 --name branch --threads 1 --ranks 2
 [ "$(q "SELECT min(step), max(step), count(*) FROM steps WHERE run='branch'")" = 10,13,4 ] || fault "the branch has other steps"
 [ "$(q "SELECT max(step) FROM steps WHERE run='part5'")" = 9 ] || fault "the branch wrote into its parent"
 
-# other number of ranks: the same curve within rounding
+# Another number of ranks gives the same curve within rounding.
 ok train "${tiny[@]}" --steps 10 --stop-after 5 --name lone
 ok train --resume lone --ranks 1 --threads 1
 losses lone | awk -F, 'NR == FNR { a[$1] = $2; next } { d = a[$1] - $2; if (d < 0) d = -d; if (d > 2e-3) exit 1 }' whole.txt - || fault "1 rank after 2 gives another curve"
 
-# Placement is the run's own unless another is given, and is printed: ranks and threads as they were given; the number
-# of ranks is dropped if this call gives a layout, and the threads if it gives the ranks.
+# The record contains numbers of ranks and threads, which a resumed run uses and prints. The number of ranks is dropped
+# if the new command gives a layout, and the number of threads if it gives the ranks.
 ok train "${tiny[@]}" --steps 10 --stop-after 2 --name placed --ranks 4
 ok train --resume placed --stop-after 2
 says "as the run was started: --ranks 4 --threads 1 (give another to change it)"
@@ -76,11 +77,11 @@ BITRAIN_THREADS=1 BITRAIN_RANKS=2 ok train --resume placed --stop-after 1
 ok train --resume placed --stop-after 1 --tp 2 --dp-replicate 1
 says "as the run was started: --threads 1 (give"
 [ "$(q "SELECT group_concat(world_size) FROM attempts WHERE run='placed'")" = "4,4,1,2,2" ] || fault "placed ran on $(q "SELECT group_concat(world_size) FROM attempts WHERE run='placed'") ranks"
-# files are kept by their whole paths: resumed from another folder, the run finds its data and its tokenizer
+# Files are recorded by absolute paths: a run that is resumed from another folder finds its data and its tokenizer.
 printf 'the light and the darkness %s\n' $(seq 1 4000) >words.txt
 ok tokenizer train words.txt --vocab 300 --out words.json
 ok train "${tiny[@]/synth:chain/words.txt}" --tokenizer words.json --steps 6 --stop-after 2 --name away
-# a resume that the ranks refuse leaves the record as it was, its settings too
+# A resume that the ranks refuse leaves the record and its settings unchanged.
 recorded() { q "SELECT * FROM configs WHERE run='away'" && q "SELECT run, state, exit_kind, attempts, out_dir, note FROM runs WHERE run='away'" && q "SELECT * FROM attempts WHERE run='away'"; }
 recorded >before.txt
 cp words.txt words.kept
@@ -90,7 +91,7 @@ says "the data are not those of the checkpoint"
 says "run 'away' did not complete a step: its record and settings are as before this command"
 recorded | cmp -s - before.txt || fault "a refused resume changes the record: $(recorded | diff - before.txt)"
 mv words.kept words.txt
-# nor with another tokenizer, which is refused separately and permitted by another option; the file is not the only copy
+# Another tokenizer is refused separately and permitted by another option; the checkpoint contains a copy of the file.
 mv words.json kept.json
 printf 'kan der Vogel am Fluss %s\n' $(seq 1 4000) >other.txt
 ok tokenizer train other.txt --vocab 280 --out words.json
@@ -100,7 +101,7 @@ code 2 train "${tiny[@]/synth:chain/words.txt}" --init-from away --tokenizer wor
 says "the tokenizer 'words.json' is not that of model.init_from"
 recorded | cmp -s - before.txt || fault "a refused tokenizer changes the record"
 mv kept.json words.json
-# the folder is not mounted, or an older copy: no beginning at step 0
+# The folder is not mounted, or an older copy: the run does not begin at step 0.
 mv runs/away gone
 code 3 train --resume away
 says "the checkpoint after step 2 of run 'away' is gone: there is none in '$tmp/runs/away'"
@@ -108,12 +109,12 @@ code 3 train "${tiny[@]/synth:chain/words.txt}" --tokenizer words.json --steps 6
 says "the checkpoint after step 2 of run 'away' is gone"
 [ ! -e runs/away ] || fault "a folder is made where the checkpoints were"
 mv gone runs/away
-# a folder that is named like a run does not hide it
+# A folder with the name of a run does not hide the run.
 mkdir away
 ok train --resume away --dry-run
 says "'away' is taken as the run of that name, not as the folder here (write './away')"
 ok eval away --tokens 64
-# any text of two tokens can be measured
+# Any text of two tokens can be evaluated.
 printf 'the light and' >short.txt
 ok eval away --data short.txt
 says "tokens of the data given"
@@ -128,19 +129,20 @@ rmdir away
 mkdir -p elsewhere
 (cd elsewhere && timeout 100 "$BITRAIN" train --resume away >../out 2>../err) || fault "the data is not found from another folder: $(cat err)"
 says "run away done after step 6"
-# a run that is extended climbs back on its curve
+# An extended run returns to its loss curve.
 ok train --resume away --steps 9 --dry-run
 says "the schedule has changed (train.steps 6 -> 9): the learning rate goes from 0.0004 at step 6 to"
-# a tokenizer that was learned from the data is in the checkpoint: with the cache emptied, the bits of a run that went through
+# A tokenizer learned from the data is in the checkpoint: without the cache, the bits equal those of an uninterrupted
+# run.
 text=("${tiny[@]/synth:chain/words.txt}" --tokenizer bpe:300 --steps 6)
 ok train "${text[@]}" --name learned
 ok train "${text[@]}" --stop-after 3 --name emptied
 rm cache/tokenizer-*.json
-touch words.txt                                       # the cache's key is another now
+touch words.txt # changes the key of the cache
 ok train --resume emptied
 says "run emptied done after step 6"
 [ "$(losses emptied)" = "$(losses learned)" ] || fault "another tokenizer after the cache was emptied"
-# --hosts is recorded as an absolute path; the error for a missing host file names the remedy
+# --hosts is recorded as an absolute path; the error for a missing host file contains the remedy.
 printf 'localhost slots=2\n' >hosts.txt
 ok train "${tiny[@]}" --hosts hosts.txt --steps 10 --stop-after 2 --name hosted
 (cd elsewhere && timeout 100 "$BITRAIN" train --resume hosted --dry-run >../out 2>../err) || fault "the host file is not found from another folder: $(cat err)"
@@ -150,7 +152,7 @@ code 3 train --resume hosted
 says "which run 'hosted' was started with (give another --hosts FILE, or --hosts '' to continue here)"
 ok train --resume hosted --hosts ''
 
-# reproducible: the same bits on any ranks, however often they change
+# Reproducible training gives the same bits on any ranks, however often they change.
 exact=("${tiny[@]}" --steps 10 --set train.reproducible=true --set train.unit=1)
 ok train "${exact[@]}" --ranks 1 --name exact
 ok train "${exact[@]}" --stop-after 3 --name moved
@@ -179,23 +181,23 @@ says "step-000000000008 passed over"
 says "resume after step 4"
 losses hurt | cmp -s - whole.txt || fault "after the fallback the losses differ"
 
-# all damaged: refused, nothing begun
+# All checkpoints are damaged: resuming is refused, and nothing begins.
 ok train "${tiny[@]}" --steps 10 --stop-after 4 --name dead
 for f in runs/dead/step-*/manifest.json; do printf '{' | dd of="$f" bs=1 seek=100 conv=notrunc status=none; done
 code 6 train --resume dead
 says "no checkpoint in"
 [ "$(q "SELECT count(*) FROM attempts WHERE run='dead'")" = 1 ] || fault "a refused resume is recorded as an attempt"
 
-# stopped before the first checkpoint: from the beginning
+# A run stopped before its first checkpoint resumes from the beginning.
 code 1 train "${tiny[@]}" --steps 10 --name early --set launch.mpirun_args=--no-such-option
 ok train --resume early --threads 1 --ranks 2
 losses early | cmp -s - whole.txt || fault "a run that never began does not begin"
-# a start that failed gives neither its name nor its settings to the next
+# A failed start leaves neither its name nor its settings to the next one.
 code 1 train "${tiny[@]}" --steps 10 --name anew --lr 9e-2 --set launch.mpirun_args=--no-such-option
 ok train "${tiny[@]}" --steps 10 --continue --name anew
 losses anew | cmp -s - whole.txt || fault "a failed start leaves its settings to the next"
-# the database may be removed, empty or full of rubbish: a run is resumed from its folder, and what was recorded is saved where a
-# backup has it
+# The database may be removed, empty or damaged: a run is resumed from its folder, and the records in a backup are
+# restored.
 for harm in 'rm $db $db-wal $db-shm' 'rm $db-wal $db-shm; : > $db' 'rm $db-wal $db-shm; head -c 90000 /dev/urandom > $db'; do
     db=$tmp/harmed.db
     rm -rf "$tmp/harmed" "$db"*

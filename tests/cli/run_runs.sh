@@ -1,5 +1,5 @@
 # ctest: timeout=60 waits
-# runs, show, compare, query and export on synthetic runs with known truth; bad input of each gives one line and its code.
+# runs, show, compare, query and export on synthetic runs with known values; bad input gives one line and its exit code.
 set -u
 d=$(mktemp -d) || exit 1
 trap 'rm -rf "$d"' EXIT
@@ -8,7 +8,7 @@ n_failed=0
 make=$BT_BIN/tests/t.store.synth_runs
 
 fail() { echo "FAIL: $*"; n_failed=$((n_failed + 1)); }
-# expect CODE PATTERN COMMAND...: exit code, and a line of output or error that fits
+# expect CODE PATTERN COMMAND...: checks the exit code, and that a line of output or error matches
 expect() {
     local code=$1 pattern=$2 got
     shift 2
@@ -19,7 +19,7 @@ expect() {
     if [ "$code" -ne 0 ] && [ "$(grep -c . "$d/err")" -ne 1 ]; then fail "not one line of error: $*"; cat "$d/err"; fi
 }
 
-# no database yet, a foreign one, an empty one, a truncated one, a folder
+# No database yet, a foreign one, an empty one, a truncated one, a folder.
 expect 3 "no metrics database at" "$BITRAIN" runs
 : > "$d/empty.db"
 expect 3 "empty file" "$BITRAIN" runs --store "$d/empty.db"
@@ -36,7 +36,7 @@ expect 0 "1 of 3 runs" "$BITRAIN" runs --limit 1
 expect 0 '"total":1,"runs":\[\{"run":"slow","state":"done","ranks":2,"steps":100' "$BITRAIN" runs 'ranks<3' --json
 expect 0 "^abl-3 " "$BITRAIN" runs abl lr=0.002
 expect 0 "no run matches" "$BITRAIN" runs 'lr>1'
-# text is not compared as a number: "base-1" is not 0, and "2-layers" not 2
+# Text is not compared as a number: "base-1" is not 0, and "2-layers" not 2.
 for f in run=0 run=1 tags=0 data.path=0 'run<0'; do expect 0 "no run matches" "$BITRAIN" runs "$f"; done
 expect 0 "^base-1 " "$BITRAIN" runs run:1
 expect 0 "^slow " "$BITRAIN" runs 'ranks=2.0'
@@ -46,7 +46,7 @@ expect 2 "did you mean 'optim.lr'" "$BITRAIN" runs 'optm.lr<1'
 expect 2 "no column, setting or fact 'quuxquux' .*help options" "$BITRAIN" runs 'quuxquux=1'
 expect 2 "^bitrain runs: filter 'loss<abc': < takes a number, not 'abc'" "$BITRAIN" runs 'loss<abc'
 expect 2 "filter 'lr>=' lacks a number after >=" "$BITRAIN" runs 'lr>='
-expect 0 "no run matches" "$BITRAIN" runs 'train.parts=63'            # a setting that no run has otherwise
+expect 0 "no run matches" "$BITRAIN" runs 'train.parts=63' # a setting that no other run has
 expect 2 "no such column" "$BITRAIN" runs --sort nothing
 expect 2 "unknown option" "$BITRAIN" runs --jsn
 
@@ -54,14 +54,14 @@ expect 0 "data +11.2 ms +9.5 % +15.0 ms +2" "$BITRAIN" show abl-3
 expect 0 "goodput 78.5 %" "$BITRAIN" show abl-3
 expect 0 "101 +2023-11-14T.* restart after rank 1 died .signal 9. +finished" "$BITRAIN" show abl-3
 expect 0 '"data_ms":\{"mean_ms":11.25,' "$BITRAIN" show abl-3 --json
-expect 0 "^base-1  done" "$BITRAIN" show last                  # the one with the newest record
+expect 0 "^base-1  done" "$BITRAIN" show last # the run with the newest record
 expect 3 "did you mean 'abl-3'" "$BITRAIN" show abl-33
 expect 2 "no run given" "$BITRAIN" show
 
-# facts are shown in their unit; those that are measured differ beyond their noise only
+# Facts are shown in their unit; measured facts are different only beyond their noise.
 expect 0 "peak_flops +360 GFLOP/s" "$BITRAIN" show abl-3
 expect 0 "link.dp.bytes_per_s +76.3 MiB/s" "$BITRAIN" show abl-3
-expect 0 "200 +1 +12.0 MiB +40.0 ms" "$BITRAIN" show abl-3         # a checkpoint: of 200 steps, by the second attempt
+expect 0 "200 +1 +12.0 MiB +40.0 ms" "$BITRAIN" show abl-3 # a checkpoint after 200 steps, by the second attempt
 expect 0 "^  world_size +4 +2" "$BITRAIN" compare base-1 slow
 "$BITRAIN" compare base-1 slow | grep -E "peak_flops|link" && fail "what was measured is no difference of the runs"
 "$BITRAIN" compare base-1 slow --json | grep -E "peak_flops" && fail "what was measured is no difference of the runs"
@@ -83,7 +83,7 @@ expect 0 '^\[\{"rank":0,"share":0.11016949152542373\},$' "$BITRAIN" query \
     "SELECT rank, avg(comm_exposed_ms+wait_ms)/avg(step_ms) AS share FROM rank_steps WHERE run='abl-3' GROUP BY rank" --json
 expect 0 "^2,6.77966101694915" "$BITRAIN" query "SELECT rank, 100*avg(comm_exposed_ms+wait_ms)/avg(step_ms) FROM rank_steps WHERE run='abl-3' GROUP BY rank" --csv
 expect 0 "only the first 10 rows are shown" "$BITRAIN" query "SELECT * FROM steps" --limit 10
-# a terminal gets no control bytes of the data; a file gets the data
+# A terminal gets no control bytes of the data; a file gets the data.
 sql="SELECT char(27) || '[31mred' AS a, 'b' || char(7) AS b"
 "$BITRAIN" query "$sql" --csv > "$d/raw.csv" 2> /dev/null
 grep -q $'\e\\[31mred,b\a' "$d/raw.csv" || fail "query --csv into a file changes the data"
@@ -121,7 +121,7 @@ done
 [ "$(grep -c '"ph":"X"' "$d/t.json")" -eq $((20 * (4 + 4 * 6 - 1))) ] || fail "trace has $(grep -c '"ph":"X"' "$d/t.json") spans"
 [ "$("$BITRAIN" query "SELECT json_valid('$(tr -d "\n'" < "$d/t.json" | head -c 100000)')" --csv 2>/dev/null | tail -1)" = 1 ] || fail "trace is not JSON"
 expect 0 "points in" "$BITRAIN" export abl-3 --format tensorboard --out "$d/tb"
-# steps are counted from 1, as by plot and on the screens; column step counts from 0
+# Steps are counted from 1, as by plot and on the screens; the column step counts from 0.
 "$BITRAIN" export abl-3 --from 100 --to 101 | tail -n +2 | cut -d, -f3 | tr '\n' ' ' > "$d/steps"
 [ "$(cat "$d/steps")" = "99 100 " ] || fail "export of steps 100 and 101 has rows $(cat "$d/steps")"
 [ "$("$BITRAIN" plot abl-3 loss --steps 100..101 --json | grep -o '"step":\[[0-9,]*\]')" = '"step":[99,100]' ] || fail "plot has other steps"
@@ -141,7 +141,7 @@ done
 "$BITRAIN" export abl-3 -o "$d/mine" --force || fail "export --force"
 [ "$(wc -l < "$d/mine")" -eq 201 ] || fail "--force did not replace the file"
 
-# names have capitals and are one without regard to case; tags and notes are any text
+# Names may have capitals and are compared without regard to case; tags and notes may be any text.
 expect 0 "^slow is Slow-INT now" "$BITRAIN" runs rename slow Slow-INT
 expect 4 "another run has the name" "$BITRAIN" runs rename abl-3 SLOW-int
 expect 2 "is no name for a run" "$BITRAIN" runs rename abl-3 LAST
@@ -165,7 +165,7 @@ expect 2 "no verb 'list' .did you mean 'bitrain runs'" "$BITRAIN" runs list
 expect 2 "no verb 'renmae' .did you mean 'rename'" "$BITRAIN" runs renmae a b
 expect 2 "is after" "$BITRAIN" export abl-3 --from 9 --to 3
 
-# Lenses: every shipped one gives a result, and a user's lens has priority.
+# Every shipped lens (saved query) gives a result, and a user's lens has priority.
 n=0
 for lens in $("$BITRAIN" query --lenses --json | tr ',' '\n' | sed -n 's/.*"name":"\([^"]*\)".*/\1/p'); do
     "$BITRAIN" query --lens "$lens" abl-3 --csv > "$d/out" 2> "$d/err" || { fail "lens $lens"; cat "$d/err"; }
@@ -182,7 +182,6 @@ BITRAIN_LENSES=$d/lenses expect 0 "^200$" "$BITRAIN" query --lens goodput abl-3 
 BITRAIN_LENSES=$d/lenses expect 0 "goodput +how many steps .own" "$BITRAIN" query --lenses
 expect 3 "did you mean 'phases'" "$BITRAIN" query --lens fases abl-3
 
-# tags, notes, gc, rm
 expect 0 "abl-3: paper v2" "$BITRAIN" runs tag abl-3 paper +v2
 expect 0 "^abl-3 .*paper v2" "$BITRAIN" runs tags:paper
 expect 2 "is not a tag" "$BITRAIN" runs tag abl-3 "$(printf 'a\tb')"
@@ -202,11 +201,11 @@ expect 0 "rows of removed runs" "$BITRAIN" runs gc --rebuild
 expect 0 '^\{"version":1,"orphan_rows":0,' "$BITRAIN" runs gc --json --keep-steps 100000
 expect 0 "^abl-3 .*paper v2" "$BITRAIN" runs
 
-# Cost of recording: too small a run for numbers, so only the format is checked.
+# The cost of recording: the run is too small for exact numbers, so only the format is checked.
 expect 0 '"rank_rows_per_s":[0-9].*"bytes_per_rank_row":[0-9].*"first_view_ms":[0-9]' "$BITRAIN" bench store --ranks 2 --steps 300 --runs 3 --dir "$d" --json
 [ -z "$(ls -d "$d"/bitrain-bench-* 2>/dev/null)" ] || fail "bench store left its folder"
 
-# a file that lost its end: one line, no crash
+# A truncated file gives one line and no crash.
 head -c 20000 "$BITRAIN_STORE" > "$d/short.db"
 expect 6 "damaged.*bitrain runs repair" "$BITRAIN" query "SELECT count(*) FROM rank_steps" --store "$d/short.db"
 
@@ -233,13 +232,13 @@ cp "$BITRAIN_STORE" "$d/s.db.backup"
 expect 0 "[1-9][0-9]* that only a backup had" "$BITRAIN" runs repair --store "$d/s.db"
 [ "$(count "$d/s.db")" = "$whole" ] || fail "file and backup together have $(count "$d/s.db"), not $whole"
 expect 0 "^abl-3 .*paper v2" "$BITRAIN" runs --store "$d/s.db"
-# a backup in which the same numbers belong to other runs restores nothing
+# A backup in which the same numbers belong to other runs restores nothing.
 sqlite3 "$d/s.db.backup" "UPDATE run SET name = 'other-' || name"
 cp "$damaged" "$d/u.db" && cp "$d/s.db.backup" "$d/u.db.backup"
 expect 0 " 0 that only a backup had" "$BITRAIN" runs repair --store "$d/u.db"
 
 [ $n_failed -eq 0 ] && echo ok
-# every command of store/QUERIES.md, as printed
+# Every command of store/QUERIES.md works as printed.
 n_typed=0
 while read -r line; do
     n_typed=$((n_typed + 1))

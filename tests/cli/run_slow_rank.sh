@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # ctest: timeout=120
-# A rank that is delayed for a few seconds, but alive, is named while its peers wait for it, with its position; the run
+# A rank that is delayed for a few seconds is reported with its position while the other ranks wait for it; the run
 # continues unharmed, and an undisturbed run raises no such alarm.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
-# hangs are not ended here: under load a stopped rank would be, before it is named
+# Hangs are not ended here: on a loaded machine a stopped rank would be ended before it is reported.
 b train "${slow[@]}" --set launch.hang_s=0 --steps 100000 --name held >h.out 2>h.err &
 job=$!
 started+=($job)
@@ -12,7 +12,8 @@ wait_step held 20
 pid=$(q "SELECT pid FROM ranks WHERE run='held' AND rank=1")
 slow_events() { q "SELECT count(*) FROM events WHERE run='held' AND kind='slow'"; }
 [ "$(slow_events)" = 0 ] || fault "a calm run is reported to be slow: $(q "SELECT title FROM events WHERE run='held'")"
-# stopped while it reads data or computes (2, 3 in its black box), not while it waits for the other one
+# The rank must be stopped while it reads data or computes (positions 2 and 3 in its shared page), not while it waits
+# for the other rank.
 place() { od -An -td4 -j64 -N4 "$TMPDIR"/bitrain-*/0/places | tr -d ' '; }
 for try in $(seq 200); do
     kill -STOP "$pid"

@@ -1,5 +1,6 @@
 # ctest: timeout=60
-# top and plot as text and JSON on synthetic runs with known truth; databases that cannot be read give one line and its code.
+# top and plot as text and JSON on synthetic runs with known values; databases that cannot be read give one line and its
+# exit code.
 set -u
 d=$(mktemp -d) || exit 1
 trap 'rm -rf "$d"' EXIT
@@ -28,7 +29,8 @@ expect 6 "not an SQLite file" "$BITRAIN" top --store "$d/noise.db"
 "$make" "$BITRAIN_STORE" base-1 ranks=4 steps=300 || fail "base-1"
 "$make" "$BITRAIN_STORE" demo ranks=8 straggler=5 phase=bwd_ms excess=0.5 fail_at=120 resume_from=100 down_s=4 || fail "demo"
 
-# Known values: bwd 60 ms, 1.5 times as long on rank 5: step 143 ms, 113 ms on the remaining ranks.
+# Known values: the backward pass takes 60 ms, and 1.5 times as long on rank 5: a step takes 143 ms, and 113 ms on all
+# other ranks.
 expect 0 '"stragglers":\[\{"rank":5,' "$BITRAIN" top demo --once --json
 for p in '"schema":"bitrain.view/1"' '"state":"done"' '"phase":"bwd","phase_frac":1' '"blame":1' '"step_ms":143' '"what_if":{"step_ms":113,"saved_ms":30' \
          '"heatmap":{"value":"busy"' '"layers":{' '"events":{' '"series":\[' '"goodput":0.8' '; 100 % of its delay is in bwd'; do
@@ -39,12 +41,12 @@ expect 0 "without rank 5: 143 ms → 113 ms \(-21 %\)" "$BITRAIN" top demo --scr
 expect 0 "^ demo  ○ DONE  ranks 8  " "$BITRAIN" top demo --once
 [ "$(wc -l < "$d/out")" -eq 30 ] || fail "the frame has not 30 lines"
 grep -q "$(printf '\033')" "$d/out" && fail "colour in a pipe"
-# the figure of monitor/README.md is of this program: what its parts are called, they are called here
+# The figure in monitor/README.md is of this program: it has the same titles.
 if command -v sqlite3 > /dev/null; then
     cp "$BITRAIN_STORE" "$d/figure.db"
     sqlite3 "$d/figure.db" "INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, 50 * v.column1, 'sample', 0, 'x', '{\"text\":\"x\"}' FROM run, (VALUES (1), (2)) v WHERE name = 'demo'"
     titles() { grep '──' | grep -oE '[[:alpha:]]{3,}' | sort -u; }
-    sed -n '/figure: live/,/end figure/p' "$BT_SRC/monitor/README.md" | titles | grep -vx now > "$d/figure"      # the run of the figure trains
+    sed -n '/figure: live/,/end figure/p' "$BT_SRC/monitor/README.md" | titles | grep -vx now > "$d/figure" # the run of the figure trains
     for size in 80x24 80x30; do "$BITRAIN" top demo --once --size $size --store "$d/figure.db"; done | titles > "$d/shown"
     [ "$(wc -l < "$d/figure")" -ge 8 ] || fail "no titles in the figure"
     old=$(comm -23 "$d/figure" "$d/shown")
@@ -65,7 +67,7 @@ expect 2 "no screen 'nonsense'" "$BITRAIN" top demo --screen nonsense
 expect 2 "no x axis 'miles'" "$BITRAIN" top demo --x miles
 expect 2 "not a size" "$BITRAIN" top demo --once --size 80
 expect 3 "no run 'nosuch'" "$BITRAIN" top demo --baseline nosuch --once
-timeout 20 "$BITRAIN" top demo --plain --watch 0.1 2> /dev/null | head -45 | tail -1 > "$d/out"       # two frames and a closed pipe
+timeout 20 "$BITRAIN" top demo --plain --watch 0.1 2> /dev/null | head -45 | tail -1 > "$d/out" # two frames and a closed pipe
 [ -s "$d/out" ] || fail "no second frame with --watch"
 
 expect 0 "^demo · loss" "$BITRAIN" plot demo
@@ -80,7 +82,7 @@ expect 2 "not a range of steps" "$BITRAIN" plot demo loss --steps 5
 expect 2 "plot needs a run" "$BITRAIN" plot
 LC_ALL=C "$BITRAIN" plot demo | LC_ALL=C grep -q '[^ -~]' && fail "a plot in the C locale is not ASCII"
 
-# newer, or held by somebody
+# A database of a newer version, or locked by another process.
 if command -v sqlite3 > /dev/null; then
     cp "$BITRAIN_STORE" "$d/newer.db"
     sqlite3 "$d/newer.db" "PRAGMA user_version=999" > /dev/null
@@ -97,7 +99,7 @@ if command -v sqlite3 > /dev/null; then
     wait
 fi
 
-# cut short: one line, and not by a crash
+# A truncated database gives one line and no crash.
 head -c 20000 "$BITRAIN_STORE" > "$d/short.db"
 "$BITRAIN" top demo --once --store "$d/short.db" > "$d/out" 2> "$d/err"
 got=$?

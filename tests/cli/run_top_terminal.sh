@@ -1,5 +1,6 @@
 # ctest: timeout=180 waits
-# top in a real terminal (tmux): keys, resizing down to 20x5 and back, suspend and resume, quit, signals, a terminal that goes away.
+# top in a real terminal (tmux): keys, resizing down to 20x5 and back, suspend and resume, quit, signals, a terminal
+# that is closed.
 set -u
 command -v tmux > /dev/null || { echo "tmux is not installed"; exit 77; }
 d=$(mktemp -d) || exit 1
@@ -15,7 +16,7 @@ fail() { echo "FAIL: $*"; $T capture-pane -p -t s 2> /dev/null | head -60; n_fai
 
 screen() { $T capture-pane -p -t s; }
 keys() { $T send-keys -t s "$@"; }
-sees() {                                # sees PATTERN [SECONDS]: waits until the screen shows the pattern, 10 s by default
+sees() { # sees PATTERN [SECONDS]: waits until the screen shows the pattern, 10 s by default
     local i
     for i in $(seq $((${2:-10} * 10))); do
         screen | grep -qE -- "$1" && return 0
@@ -49,10 +50,10 @@ keys '?'; sees 'go to a screen'
 keys Escape; sees 'slowest ranks'
 keys C; sees 'the run is not live'
 
-# colours in 256, none with NO_COLOR (below)
+# 256 colours, and none with NO_COLOR (below).
 $T capture-pane -e -p -t s | grep -q "$(printf '\033\\[')38;5;80m" || fail "no colours"
 
-# a storm of sizes: always a whole screen, and in the end the one from before
+# Many changes of the size always give a complete screen, and at the end the original screen.
 strip() { sed -E '1s/[0-9]+:[0-9]+:[0-9]+//; s/the run is not live//'; }
 keys End; keys 2; sees 'without rank 5'; sleep 0.5
 before=$(screen | strip)
@@ -67,7 +68,7 @@ sees 'without rank 5: 133 ms'
 sleep 0.5
 [ "$(screen | strip)" = "$before" ] || { fail "another screen after resizing"; echo "$before"; }
 
-# suspend, resume, redraw
+# Suspend, resume, redraw.
 keys C-z
 sees 'Stopped'
 sees 'ready>'
@@ -77,7 +78,7 @@ keys C-l; sees 'without rank 5: 133 ms'
 
 # A multiplexer's client detaches, and another one of another size attaches: its screen is complete.
 outer() { $O capture-pane -p -t o 2> /dev/null; }
-looks() {                               # looks PATTERN: waits until the attached client shows the pattern, at most 10 s
+looks() { # looks PATTERN: waits until the attached client shows the pattern, at most 10 s
     local i
     for i in $(seq 100); do outer | grep -qE -- "$1" && return 0; sleep 0.1; done
     fail "an attached client never shows: $1"
@@ -95,7 +96,7 @@ done
 $T resize-window -t s -x 80 -y 24
 sees 'without rank 5: 133 ms'
 
-# quit: the shell is back, the cursor and the echo too
+# Quitting restores the shell, the cursor and the echo.
 keys q
 sees 'STATUS=0'
 [ "$($T display -p -t s '#{alternate_on}#{cursor_flag}')" = 01 ] || fail "the terminal was not restored: $($T display -p -t s '#{alternate_on}#{cursor_flag}')"
@@ -103,7 +104,7 @@ keys 'stty -a | grep -o " echo "' Enter
 sees '^ echo'
 keys clear Enter
 
-# Ctrl-C quits; SIGTERM restores the terminal as well
+# Ctrl-C quits; SIGTERM restores the terminal as well.
 keys "'$BITRAIN' top demo; echo STATUS=\$?" Enter; sees 'slowest ranks'
 keys C-c; sees 'STATUS=0'
 keys clear Enter
@@ -114,7 +115,7 @@ sees 'STATUS='
 [ "$($T display -p -t s '#{alternate_on}')" = 0 ] || fail "SIGTERM left the alternate screen"
 keys clear Enter
 
-# other signals restore it as well: previous screen, echo and line mode
+# Other signals restore it as well: previous screen, echo and line mode.
 for signal in QUIT INT SEGV; do
     keys clear Enter
     keys "'$BITRAIN' top demo & echo pid=\$!; fg; echo STATUS=\$?" Enter; sees 'slowest ranks'
@@ -134,14 +135,14 @@ $T paste-buffer -p -t s; sees 'pasted text is taken after'
 keys R; sees 'start a run'
 $T paste-buffer -p -t s; sees 'nanoR y S q'
 keys Escape; sees '▸base-1|▸demo'
-# Unbracketed paste of old terminals: a confirmation pasted together with its question does not count.
+# Old terminals paste without brackets: a confirmation pasted together with its question does not count.
 keys -l "$(printf 'R\ry')"; sleep 0.5
 keys Escape; sees '▸base-1|▸demo'
 [ "$("$BITRAIN" runs --json | grep -c '"run"')" = "$runs_before" ] || fail "pasted bytes started a run"
 keys q; sees 'ready> *$'
 keys clear Enter
 
-# a terminal of any size that its kernel can report
+# The terminal has any size that its kernel can report.
 for size in '65535 50' '3000 2000' '2 60000'; do
     keys "stty cols ${size% *} rows ${size#* }; timeout -s TERM 3 '$BITRAIN' top demo > '$d/huge' < /dev/tty; echo STATUS=\$?; stty cols 80 rows 24" Enter
     sees 'STATUS=(0|124)' 15
@@ -149,7 +150,7 @@ for size in '65535 50' '3000 2000' '2 60000'; do
     keys clear Enter
 done
 
-# mono, ASCII, a terminal that can nothing
+# No colours, ASCII, and a terminal without capabilities.
 keys "NO_COLOR=1 '$BITRAIN' top demo" Enter; sees 'slowest ranks'
 $T capture-pane -e -p -t s | grep -q "$(printf '\033\\[')[0-9;]*3[0-8]" && fail "colours although NO_COLOR is set"
 keys q; sees 'ready> *$'
@@ -164,7 +165,7 @@ keys "TERM=nosuch '$BITRAIN' top demo; echo STATUS=\$?" Enter; sees 'slowest ran
 keys q; sees "terminal 'nosuch' is unknown here"; sees 'STATUS=0'
 keys clear Enter
 
-# alone on a terminal: the list of runs, and the form
+# `bitrain` without arguments on a terminal shows the list of runs, and the form.
 keys "'$BITRAIN'" Enter; sees '▸base-1'
 keys R; sees 'start a run'
 keys Escape; sees '▸base-1'
@@ -174,14 +175,14 @@ keys R; sees 'start a run'
 keys -l 'x'; keys Enter; sees 'start this training'; keys y; sees "unknown preset 'nanox'"
 keys BSpace Tab; keys -l 'synth:chain'; keys Tab; keys -l 2; keys Tab Tab; keys -l 1; keys Tab; keys -l 1; keys Tab Tab; keys -l 'from-form'; keys Enter
 sees 'start this training'; keys n; sees 'Tab next field'; keys Enter; sees 'start this training'; keys y
-sees 'from-form +(●|○)' 60               # The run has begun, and its overview opened automatically.
+sees 'from-form +(●|○)' 60 # the run has begun, and its overview opened automatically
 sees 'step 2/2' 60
 sees 'DONE' 60
 keys 7; sees '▸from-form'; keys Space c; sees 'settings that differ'; sees 'train.steps +200 +200 +2'
 keys q; sees 'ready> *$'
 keys clear Enter
 
-# the terminal goes away: top goes too
+# top ends when the terminal is closed.
 keys "'$BITRAIN' top demo" Enter; sees 'slowest ranks'
 pid=$(pgrep -P "$($T display -p -t s '#{pane_pid}')" | tail -1)
 $T kill-server

@@ -22,18 +22,18 @@ grep -q $'\033' err out && fault "escape sequences without a terminal"
 [ "$(q "SELECT group_concat(step) FROM (SELECT step FROM checkpoints WHERE run='first' ORDER BY step)")" = 5,10,12 ] || fault "checkpoints are missing in the record"
 [ "$(ls -d runs/first/step-* 2>/dev/null | wc -l)" = 2 ] || fault "ckpt.keep is not kept"
 [ "$(q "SELECT count(*) FROM events WHERE run='first' AND kind IN ('started', 'checkpoint', 'stopped')")" -ge 5 ] || fault "events are missing"
-# conservation: a step is the sum of its phases
+# The phases add up to the step.
 [ "$(q "SELECT max(abs(step_ms - data_ms - fwd_ms - bwd_ms - comm_exposed_ms - wait_ms - optim_ms - ckpt_ms - monitor_ms - other_ms)) < 0.02 FROM rank_steps WHERE run='first'")" = 1 ] ||
     fault "phases do not sum up"
 
-# a report needs no stdout, data do
+# A report needs no standard output, and data do.
 b train "${tiny[@]}" --steps 12 --name first --continue >&- 2>&- || fault "exit $? of train with closed output"
 b runs >&- 2>&- && fault "exit 0 of runs, whose table was not printed"
 
-# the same again: the same losses, bit for bit; the name must be new
+# A repeated run has the same losses, bit for bit; its name must be new.
 printf '#!/bin/sh\necho "$*" >"%s/mpirun.words"\nexec mpirun "$@"\n' "$tmp" >counted && chmod +x counted
 BITRAIN_MPIRUN="$tmp/counted" ok train "${tiny[@]}" --steps 12 --name second --ckpt-every 5 --quiet --set train.stats_every=2
-# settings are not in the command line of the ranks, which every user of the machine can read
+# Settings are not in the command line of the ranks, which every user of the machine can read.
 [ "$(wc -c <mpirun.words)" -lt 2000 ] && ! grep -q -e '--set' -e 'optim' mpirun.words || fault "the command line of the ranks: $(cat mpirun.words)"
 [ "$(grep -vc '^run second done\|^validation\|^checkpoint' out)" = 0 ] || fault "--quiet is not quiet: $(cat out)"
 [ ! -s err ] || fault "--quiet writes to stderr: $(cat err)"
@@ -41,19 +41,19 @@ BITRAIN_MPIRUN="$tmp/counted" ok train "${tiny[@]}" --steps 12 --name second --c
 # More frequent statistics change no result: tensors, links, pairs of ranks.
 [ "$(q "SELECT count(DISTINCT step), min(update_ratio) > 0, max(update_ratio) < 0.5 FROM layers WHERE run='second'")" = 6,1,1 ] || fault "updates of tensors are missing"
 [ "$(q "SELECT group_concat(DISTINCT step), count(*), min(bytes_wire) > 0, min(flight_ms) > 0 FROM comm_pairs WHERE run='second'")" = "2,10,4,1,1" ] || fault "pairs of ranks are missing"
-# A busy machine may hide the speed of its link, which the run then reports.
+# On a busy machine the speed of the link may be unknown, which the run then reports.
 measured=$(q "SELECT count(*) = 0 FROM facts WHERE run='second' AND key = 'link.dp.measured'")
 [ "$(q "SELECT count(*) > 0 FROM comm_ops WHERE run='second' AND op='all_reduce' AND axis='dp' AND model_ms > 0")" = "$measured" ] || fault "no exchange is held against the link"
 [ "$(q "SELECT count(*) FROM facts WHERE run='second' AND key IN ('link.dp.latency_s', 'link.dp.bytes_per_s') AND value > 0")" = $((2 * measured)) ] || fault "the link was not measured"
 code 4 train "${tiny[@]}" --steps 12 --name first
 says "holds checkpoints already"
 
-# names are made up; --json prints one object
+# A run gets an automatic name; --json prints one object.
 ok train "${tiny[@]}" --steps 3 --json
 [ "$(wc -l <out)" = 1 ] || fault "--json prints more than one line"
 python=$(command -v python3 || true)
 if [ -n "$python" ]; then
-    # the ranks trained with the settings that the run records
+    # The ranks trained with the settings that the run records.
     b query --json "SELECT config FROM runs WHERE run='second'" >recorded
     "$python" - recorded runs/second/step-000000000012/manifest.json <<'PY' || fault "the recorded settings are not those of the ranks"
 import json, sys
@@ -73,12 +73,12 @@ assert r["checkpoint"].endswith("step-000000000003") and r["params"] > 0 and "fw
 PY
 fi
 
-# settings with their origin; a plan that trains nothing
+# Settings with their source; a plan that trains nothing.
 printf 'optim:\n  lr: 3e-4\n' >conf.yaml
 before=$(q "SELECT count(*) FROM runs")
 ok train conf.yaml "${tiny[@]}" --set optim.clip=2 --print-config
 grep -q 'lr: *0.0003.*conf.yaml' out || fault "--print-config does not print where optim.lr is from"
-# the printed file gives the same settings, and accepts one more: automatic values are not fixed by it
+# The printed file gives the same settings, and accepts one more: automatic values are not fixed by it.
 without_origins() { sed 's/^# //; s/ *#.*//' "$1" | grep -v '^run\.\(name\|out\)\|^Lines'; }
 cp out full.yaml
 ok train full.yaml --print-config
@@ -92,17 +92,17 @@ ok train conf.yaml "${tiny[@]}" --dry-run
 says "parameters"
 says "mpirun -np 2"
 [ "$(q "SELECT count(*) FROM runs")" = "$before" ] || fault "a dry run is recorded"
-# Number of passes over the data and their duration: unknown before a run, then taken from the run of the same work, or
-# otherwise from another's.
+# Number of passes over the data and their duration: unknown before a run, then taken from a run with the same work, or
+# otherwise from another run.
 printf 'In the beginning God created the heaven and the earth.\n%.0s' $(seq 400) >book.txt
-text=("${tiny[@]/synth:chain/book.txt}" --steps 162)            # 162 steps of 256 tokens; 22000 bytes, 95 % of them to train on
+text=("${tiny[@]/synth:chain/book.txt}" --steps 162) # 162 steps of 256 tokens; 22000 bytes, 95 % of them for training
 ok train "${text[@]}" --dry-run
 says "data       20.9 k tokens to train on: 1.98 epochs; 1.10 k to validate with"
 ok train "${text[@]}" --threads 3 --dry-run
 says "time       not known yet: no run of such a size on 2 ranks x 3 is recorded here; to measure the speed: bitrain bench train --preset nano --ranks 2"
 ok train "${tiny[@]}" --steps 400 --dry-run
 says "the speed of run 'second' here"
-# the figure shown in every table
+# The figure in every table.
 speed=$(b runs second | awk '$1 == "second" { for (i = 2; i < NF; i++) if ($(i + 1) ~ "/s$") { sub("/s", "", $(i + 1)); print $i, $(i + 1) } }')
 says "at $speed tokens/s, the speed of run 'second' here"
 ok train "${text[@]}" --dry-run --json
@@ -129,12 +129,12 @@ ok tokenizer train book.txt --vocab 270 --out t.json
 same_refusal 2 "${text[@]}" --tokenizer t.json --set model.vocab=260
 same_refusal 4 "${tiny[@]}" --steps 12 --name first
 
-# nothing recorded: still trained
+# The model is trained even if nothing is recorded.
 ok train "${tiny[@]}" --steps 3 --name ghost --no-monitor
 [ "$(q "SELECT count(*) FROM runs WHERE run='ghost'")" = 0 ] || fault "--no-monitor records"
 [ -d runs/ghost/step-000000000003 ] || fault "--no-monitor leaves no checkpoint"
 
-# one clear line, the right code, nothing on stdout
+# refuse: one clear line, the right exit code, nothing on standard output
 refuse() {
     local want=$1 text=$2; shift 2
     code "$want" train "$@"
@@ -161,7 +161,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 (BITRAIN_MPIRUN=/nonexistent/mpirun; export BITRAIN_MPIRUN; code 1 train "${tiny[@]}" --steps 3; says "openmpi-bin"; [ $faults -eq 0 ]) || fault "a missing mpirun"
 
-# a host that cannot be reached: ssh's own line, not what mpirun guesses
+# A host that cannot be reached: ssh's own line is reported, not mpirun's list of causes.
 printf '#!/bin/sh\necho "ssh: connect to host $1 port 22: Connection refused" >&2\nexit 255\n' >ssh-that-fails
 chmod +x ssh-that-fails
 printf 'far.invalid slots=1\nlocalhost slots=1\n' >hosts.txt
@@ -169,7 +169,8 @@ OMPI_MCA_plm_rsh_agent=$tmp/ssh-that-fails code 1 train "${tiny[@]}" --steps 3 -
 grep -q "could not start the ranks (exit code [0-9]*): ssh: connect to host .*far.* port 22: Connection refused ('bitrain doctor --hosts FILE' tries every host); no restart" err ||
     fault "an unreachable host: $(cat err)"
 
-# a removed run's checkpoints: kept and named, or deleted with all that the run wrote, and nothing else; the name is free again
+# Checkpoints of a removed run are kept and listed, or deleted with all files that the run wrote and no others; the name
+# may be used again.
 ok train "${tiny[@]}" --steps 3 --name gone
 ok runs rm gone --yes
 says "checkpoints remain in '$tmp/runs/gone' (to delete them: --checkpoints with \`runs rm\`, or now: rm -r '$tmp/runs/gone')"
@@ -205,7 +206,7 @@ for i in $(seq 100); do [ "$(q "SELECT state FROM runs WHERE run='twice'")" = do
 [ "$(q "SELECT argv FROM runs WHERE run='twice'" | grep -o -e '--no-detach' -e '--name' | tr '\n' ' ')" = "--name " ] || fault "the command of a detached run: $(q "SELECT argv FROM runs WHERE run='twice'")"
 [ "$(q "SELECT place FROM configs WHERE run='twice' AND key='run.name'")" = --name ] || fault "the name given is from '$(q "SELECT place FROM configs WHERE run='twice' AND key='run.name'")'"
 
-# --dash: the address is shown, the dashboard ends with the run; a port in use is news, not a failure
+# --dash: the address is shown, the dashboard ends with the run; a port in use is reported and is no failure.
 ok doctor
 says "mpirun listens on 0.0.0.0 and [::]"
 if grep -q 'libmicrohttpd: bitrain dash serves' out; then
@@ -225,12 +226,12 @@ cmp -s out g1 || fault "the same seed gives another text"
 [ "$(head -c 3 out)" = abc ] || fault "the prompt is not repeated"
 ok generate first --prompt abc --tokens 20 --seed 3 --temperature 0 --threads 1
 grep -qE '^20 tokens, [0-9.]+ tokens/s \(prompt: 3 tokens, [0-9.]+ tokens/s\), fp32$' err || fault "generate does not print its speed: $(cat err)"
-# a stop string ends the text before it, and the rest is as without one
+# A stop string ends the text before it, and the text before it does not change.
 ok generate first --prompt abc --tokens 40 --seed 3 --json
 field_of() { sed -E 's/.*"text":"(.*)","tokens":([0-9]+),"finish_reason":"([a-z]+)".*/\'"$1"'/' "$2"; }
 whole=$(field_of 1 out)
 [ "$(field_of 3 out)" = length ] && [ "$(field_of 2 out)" = 40 ] || fault "40 tokens end otherwise: $(cat out)"
-plain=$(sed -E 's/\\u[0-9a-f]{4}|\\./ /g' <<<"${whole:8}" | grep -oE '[A-Za-z0-9]{2}' | head -1)       # two characters that JSON does not escape
+plain=$(sed -E 's/\\u[0-9a-f]{4}|\\./ /g' <<<"${whole:8}" | grep -oE '[A-Za-z0-9]{2}' | head -1) # two characters that JSON does not escape
 if [ -n "$plain" ]; then
     ok generate first --prompt abc --tokens 40 --seed 3 --json --stop 'never ever' "$plain"
     [ "$(field_of 1 out)" = "${whole%%"$plain"*}" ] || fault "--stop $plain: '$(field_of 1 out)' is not the beginning of '$whole'"

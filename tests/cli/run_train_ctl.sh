@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ctest: timeout=120
-# `bitrain ctl`: every verb reaches the ranks, answers in one line, and is an event; refusals have their codes.
+# `bitrain ctl`: every verb reaches the ranks, prints one line and is an event; refusals have their exit codes.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 BITRAIN_TEST_DELAY=10 b train "${light[@]}" --steps 100000 --name live >live.out 2>live.err &
@@ -9,7 +9,7 @@ started+=($job)
 wait_step live 3
 
 events() { q "SELECT count(*) FROM events WHERE run='live' AND title LIKE '$1'"; }
-wait_event() {                                  # PATTERN [N]: until N such events are there (10 s)
+wait_event() { # PATTERN [N]: waits until N such events exist (10 s)
     local i
     for i in $(seq 200); do
         [ "$(events "$1")" -ge "${2:-1}" ] && return 0
@@ -35,7 +35,7 @@ wait_event 'checkpoint after step %'
 ok ctl live eval
 wait_event 'validation %'
 validations() { q "SELECT count(val_loss) FROM steps WHERE run='live'"; }
-sleep 0.3                                       # the record of the step follows its evaluation
+sleep 0.3 # the record of the step follows its evaluation
 [ "$(validations)" = 1 ] || fault "an evaluation requested is no validation of its step"
 ok ctl live pause
 wait_event 'paused after step %'
@@ -45,7 +45,7 @@ ok ctl live status
 says "live: paused, "
 code 4 ctl live pause
 says "paused already"
-ok ctl live eval                                # also in a pause
+ok ctl live eval # also in a pause
 wait_event 'validation %' 2
 [ "$(q "SELECT val_loss IS NOT NULL FROM steps WHERE run='live' AND step=$at")" = 1 ] ||
     fault "an evaluation during a pause is no validation of the step before it"
@@ -55,7 +55,7 @@ wait_event 'resumed after%'
 code 4 ctl live resume
 wait_step live $((at + 3))
 
-code 2 ctl live sample 'go on'                  # refused by the ranks: numbers are no text
+code 2 ctl live sample 'go on' # refused by the ranks: synthetic data are not text
 says "are not text"
 code 2 ctl live sample ' '
 says "the prompt is empty"
@@ -81,7 +81,7 @@ code 3 ctl dead status
 says "no run 'dead'"
 
 ok ctl live stop
-says "live: stopped after step"                 # The run has ended when ctl returns: the next command finds its checkpoint.
+says "live: stopped after step" # the run has ended when ctl returns, so the next command finds its checkpoint
 [ "$(q "SELECT state FROM runs WHERE run='live'")" = stopped ] || fault "ctl stop returned before the run had ended"
 wait $job
 [ $? -eq 0 ] || fault "a run that was requested to stop does not exit 0"
@@ -97,7 +97,7 @@ done
 code 4 ctl live status
 code 4 ctl live sample 'x'
 
-# a checkpoint that was deleted is not offered as one that is there
+# A deleted checkpoint is not listed as existing.
 ok show live
 folder=$(q "SELECT path FROM checkpoints WHERE run='live' ORDER BY step DESC LIMIT 1")
 says "$folder"
@@ -122,7 +122,7 @@ code 2 ctl words sample "$(printf 'x%.0s' $(seq 64))"
 says "no room to continue"
 wait_step words $(($(q "SELECT max(step) FROM steps WHERE run='words'") + 3))
 ok ctl words pause
-ok ctl words sample 'And' --json                # also in a pause
+ok ctl words sample 'And' --json # also in a pause
 says '"verb":"sample","answer":"'
 code 4 runs rename words other
 ok ctl words stop

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # ctest: timeout=180 labels=mpi
 # --hosts with --tp: tensor-parallel ranks are neighbours on one host, replicas and shards span hosts; if that is
-# impossible, the run reports it. With any placement the losses have the bits of the same layout on one host, and
-# reproducible ones those of one rank. Needs root.
+# impossible, the run reports it. With any placement the losses have the bits of the same layout on one host, and those
+# of reproducible training the bits of one rank. The test needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 run=(train "${tiny[@]}" --precision fp32 --steps 12 --set ckpt.final=false)
 
-# far NAME WORDS...: on both hosts, then on one: the same losses; near NAME-near is left in the database
+# far NAME WORDS...: runs on both hosts, then on one, and compares the losses; the run NAME-near remains in the database
 far() {
     local name=$1; shift
     timeout 60 "${here[@]}" "$BITRAIN" "${run[@]}" "$@" --hosts hosts.txt --name "$name" >out 2>err || { fault "exit $? of $name"; tail -n 5 err; }

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # ctest: ranks=2 timeout=200 labels=mpi
-# --dry-run shows the memory of each rank for any number of ranks, and a run uses that memory; a rank whose plan does
-# not fit names the large arena and a remedy.
+# --dry-run shows the memory of each rank for any number of ranks, and a run uses that memory; if the plan of a rank
+# does not fit, the error contains the largest arena and a remedy.
 . "$(dirname "$0")/train_lib.sh"
 
-numbers() { grep -o "\"$1\":[0-9]*" out | cut -d: -f2; }        # all values of a key, in order
+numbers() { grep -o "\"$1\":[0-9]*" out | cut -d: -f2; } # all values of a key, in order
 
-# 512 ranks: every place of the mesh once; the shards of a replica hold two moments of every parameter together
+# 512 ranks: every position in the mesh occurs once; the shards of a replica together hold two moments of every
+# parameter.
 ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --tokenizer bytes --dry-run --json
 [ "$(numbers rank | sort -n | uniq | wc -l)" = 512 ] || fault "not 512 ranks"
 [ "$(grep -o '"pp":[0-9]*,"dp_replicate":[0-9]*,"dp_shard":[0-9]*,"tp":[0-9]*' out | sort | uniq | wc -l)" = 512 ] || fault "two ranks in one place"
@@ -16,22 +17,22 @@ grep -o '"arenas":{[^}]*},"bytes":[0-9]*' out | sed 's/"[a-z ]*"//g; s/[{}:]//g;
     awk '{s = 0; for (i = 1; i < NF; i++) s += $i; if (s != $NF) exit 1}' || fault "arenas do not add up to the bytes of a rank"
 ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --tokenizer bytes --dry-run
 says "memory of each rank"
-# near: memory of an arena is close to the formula of its ZeRO stage
+# near: checks that the memory of an arena is close to the formula of its ZeRO stage
 near() {
     awk -v arena="$1" -v text="$2" -v most="$3" 'BEGIN {unit["KiB"] = 1 / 1024; unit["MiB"] = 1; unit["GiB"] = 1024}
         $1 == arena && index($0, text " = ") {split(substr($0, index($0, text " = ") + length(text) + 3), w, " "); a = $2 * unit[$3]; b = w[1] * unit[w[2]]; ok = a / b > 0.97 && a / b < most}
         END {exit !ok}' out || fault "$1 is not near $2: $(grep "^  $1 " out)"
 }
-# embedding and head are shared out where products multiply bf16
+# Embedding and head are divided if products multiply bf16.
 if grep -q "embedding and head, S" out; then
     near params "4 (P - T - E) + 4 (T + E) / S" 1.03
-    near quantised "T / L + 2 E" 1.3                            # one tensor's codes besides
+    near quantised "T / L + 2 E" 1.3 # and the codes of one tensor
     ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --tokenizer bytes --precision fp32 --dry-run
 fi
 near params "4 (P - T) + 4 T / S" 1.03
-near grads "4 P / S" 5                                          # the embedding and four stripes besides
+near grads "4 P / S" 5 # the embedding and four stripes are added
 near optimizer "8 P / S" 1.03
-near quantised "T / L" 1.3                                      # one tensor's codes besides
+near quantised "T / L" 1.3 # and the codes of one tensor
 says "the other 504 are replicas"
 ok train --preset base --ranks 1 --threads 1 --tokenizer bytes --set optim.states=log8 --dry-run
 near optimizer "2 P" 1.03
@@ -43,7 +44,8 @@ near params "4 (P - T) + 2 T / S" 1.03
 ok train --preset base --ranks 3 --batch-tokens 6144 --set train.unit=1 --set train.reproducible=true --threads 1 --dry-run
 says "partial sums"
 
-# the vocabulary follows the tokenizer: a preset's 8192 rows would be 4.1 M parameters that bytes never use; who gives one keeps it
+# The vocabulary follows the tokenizer: the 8192 rows of a preset would be 4.1 M parameters that bytes never use. A
+# vocabulary that the user sets is kept.
 printf 'In the beginning God created the heaven and the earth.\n%.0s' $(seq 2000) >book.txt
 vocab_is() {
     local want=$1; shift
@@ -60,7 +62,8 @@ vocab_is "8192 (--set)" --set model.vocab=8192
 ok train --preset small --data synth:chain --ranks 1 --threads 1 --dry-run
 says "vocabulary 8192 (preset small): "
 
-# text of 1 MiB and more gives its own tokenizer, less of it bytes; the validation data do not contribute; it is learned once
+# A text of at least 1 MiB gets its own tokenizer, and a shorter one uses bytes; the validation data do not contribute;
+# the tokenizer is learned once.
 learns() {
     local want=$1; shift
     ok train --ranks 1 --threads 1 --dry-run "$@"
@@ -80,11 +83,11 @@ code 2 train --tokenizer bpe:300 --data synth:chain --dry-run
 says "cannot be learned: synthetic data consists of tokens"
 ok train --tokenizer bpe:300 --print-config
 grep -q '^data.tokenizer: "bpe:300"' out || fault "--print-config has $(grep data.tokenizer out)"
-# Runs on learned tokens have small steps if the ranks can divide them, and projections that begin as zeros; runs on
+# Runs on learned tokens have small steps if the ranks can divide them, and projections that begin as zeros. Runs on
 # long text with AdamW also have a faster embedding, a lower beta1, follower targets with the same number of tokens at
-# any step size and, at the preset's length, growing sequences, unless these are set; bytes and synthetic data keep
+# any step size and, at the preset's length, growing sequences, unless these are set. Bytes and synthetic data keep
 # their defaults.
-begins() {                                      # OUT EMBED BETA1 RAMP SHARES STEPS TOKENS words
+begins() { # OUT EMBED BETA1 RAMP SHARES STEPS TOKENS words
     local out_is=$1 embed=$2 beta1=$3 ramp=$4 shares=$5 steps=$6 tokens=$7; shift 7
     b train "$@" --print-config >settings 2>err || fault "train $* --print-config: $(cat err)"
     for want in "model.init_out: $out_is " "train.steps: $steps " "train.batch_tokens: $tokens " "optim.embed_lr: $embed " \
@@ -114,19 +117,19 @@ begins zero 6 0.8 0.4,0.7 400 2000 2048 --ranks 8
 begins zero 6 0.8 0.4,0.7 200 1000 4096 --ranks 16
 begins zero 6 0.8 0.4,0.7 200 1000 4096 --micro-batch 4
 begins zero 6 0.8 0.4,0.7 100 512 8192 --batch-tokens 8192 --tokens 4194304
-# text that has fewer tokens than it is long for
+# A text with few different tokens, although it is long.
 yes ab | head -c 1100000 >poor.txt
 learns "256 (preset nano)" --data poor.txt
 
-# Measured: the ranks' largest resident memory, within 5 % of the plan (sanitizers use memory of their own). Two
-# statistics samples, so that the code history is used. Stage 3 with full recompute may be 8 % below: the peaks of
-# gradients and of the exchange, a fourth of this small model's memory, do not coincide. On a busy machine a run may
-# need some 50 MiB more, probably messages in the transport's buffers, so the smallest of up to ten runs counts. The
-# first is enough on a quiet machine.
+# The ranks' largest resident memory is within 5 % of the plan (sanitizers use additional memory). Two statistics
+# samples make the run use the code history. Stage 3 with full recompute may be 8 % below: the peaks of gradients and of
+# the exchange, a fourth of this small model's memory, do not coincide. On a busy machine a run may need some 50 MiB
+# more, probably messages in the transport's buffers, so the smallest of up to ten runs counts. The first run suffices
+# on a quiet machine.
 if ! grep -q __asan_init "$BITRAIN"; then
     for layout in "--zero 0" "--zero 2" "--zero 3 --recompute full"; do
         words=(--preset small --ranks 2 --threads 1 --seq-len 256 --batch-tokens 512 --data synth:chain $layout)
-        ok train "${words[@]}" --set ckpt.memory=off --set ckpt.async=false --dry-run --json     # bench saves nothing
+        ok train "${words[@]}" --set ckpt.memory=off --set ckpt.async=false --dry-run --json # bench saves nothing
         planned=$(numbers bytes | awk '{s += $1} END {printf "%.1f", s / 1048576}')
         below=0.95; [ "$layout" = "--zero 3 --recompute full" ] && below=0.92
         measured=1e9
@@ -137,7 +140,7 @@ if ! grep -q __asan_init "$BITRAIN"; then
         done
         awk -v p="$planned" -v m="$measured" -v b=$below 'BEGIN {exit !(m > b * p && m < 1.05 * p)}' || fault "$layout: planned $planned MiB, measured $measured MiB"
     done
-    # including the copy of an asynchronous checkpoint and two states in shared memory, once both exist
+    # The plan includes the copy of an asynchronous checkpoint and two states in shared memory, and the run makes both.
     words=(--preset small --set model.layers=2 --ranks 2 --threads 1 --seq-len 256 --batch-tokens 512 --data synth:chain --zero 2)
     words+=(--set ckpt.memory=auto --set ckpt.async=true --set train.stats_every=1)
     ok train "${words[@]}" --dry-run --json
@@ -147,7 +150,7 @@ if ! grep -q __asan_init "$BITRAIN"; then
     awk -v p="$planned" -v m="$measured" 'BEGIN {exit !(m > 0.92 * p && m < 1.05 * p)}' || fault "with states kept: planned $planned MiB, measured $measured MiB"
 fi
 
-# too little room: one line that names arena and remedy, before anything is taken; no restart
+# Too little memory: one line with arena and remedy before anything is allocated; no restart.
 (ulimit -v 1500000; timeout 60 "$BITRAIN" train --preset base --ranks 2 --threads 1 --data synth:chain --steps 2 --name tight >out 2>err)
 [ $? = 1 ] || fault "exit $? without room"
 [ "$(grep -c . err)" = 1 ] || fault "not one line: $(cat err)"

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # ctest: timeout=240
-# Watching a run: a rank slowed by stopping and continuing it is named with its phase within 20 steps; viewers that are killed, or
-# stopped while they read, change nothing of the training; a database that cannot be read gives one line, whatever the command.
+# Watching a run: a rank slowed by stopping and continuing it is reported with its phase within 20 steps; viewers that
+# are killed, or stopped while they read, do not affect the training; a database that cannot be read gives one line in
+# every command.
 . "$BT_SRC/tests/cli/train_lib.sh"
 command -v sqlite3 >/dev/null || skip "needs the sqlite3 shell"
 
 rank_pid() { q "SELECT pid FROM ranks WHERE run='$1' AND rank=$2 ORDER BY attempt DESC LIMIT 1"; }
 newest() { q "SELECT max(step) FROM steps WHERE run='$1'"; }
 
-# ---- a slow rank: a step takes longer than the 40 ms that the rank is let run ----
+# A slow rank: a step takes longer than the 40 ms for which the rank may run.
 "$BITRAIN" train "${slow[@]}" --batch-tokens 8192 --steps 100000 --name slowed >s.out 2>s.err &
 job=$!
 started+=($job)
 wait_step slowed 5
 victim=$(rank_pid slowed 1)
-(while kill -STOP "$victim" && sleep 0.12 && kill -CONT "$victim" && sleep 0.04; do :; done) 2>/dev/null &     # a quarter of its time is left
+(while kill -STOP "$victim" && sleep 0.12 && kill -CONT "$victim" && sleep 0.04; do :; done) 2>/dev/null & # a quarter of its time is left
 duty=$!
 started+=($duty)
 since=$(newest slowed)
@@ -29,7 +30,7 @@ first=$(grep -o '"stragglers":\[{[^}]*' top.json)
 ok ctl slowed stop
 wait $job
 
-# ---- viewers ----
+# Viewers.
 run=(train "${light[@]}" --steps 120)
 ok "${run[@]}" --name calm
 losses calm >calm.txt
@@ -37,17 +38,17 @@ BITRAIN_TEST_DELAY=10 "$BITRAIN" "${run[@]}" --name watched >w.out 2>w.err &
 job=$!
 started+=($job)
 wait_step watched 5
-"$BITRAIN" query --timeout 100 "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM steps, c" >/dev/null 2>&1 &    # reads without end
+"$BITRAIN" query --timeout 100 "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM steps, c" >/dev/null 2>&1 & # reads without end
 reader=$!
 started+=($reader)
 "$BITRAIN" top watched --plain --watch 0.1 >/dev/null 2>&1 &
 viewer=$!
 started+=($viewer)
 wait_step watched 20
-kill -STOP $reader                              # stopped in its read transaction, which it holds until it continues
+kill -STOP $reader # stopped in its read transaction, which remains open until it continues
 kill -9 $viewer
 wait $viewer 2>/dev/null
-for i in $(seq 40); do ps -o state= -p $reader | grep -q T && break; sleep 0.05; done      # the signal takes its time
+for i in $(seq 40); do ps -o state= -p $reader | grep -q T && break; sleep 0.05; done # the signal needs some time
 ps -o state= -p $reader | grep -q T || fault "the reader had ended before it was stopped: it held nothing"
 wait $job || fault "the watched run failed: $(tail -n 3 w.err)"
 ps -o state= -p $reader | grep -q T || fault "the reader did not last as long as the run"
@@ -58,8 +59,8 @@ cmp -s calm.txt watched.txt || fault "watching changed the losses"
 kill -9 $reader
 wait $reader 2>/dev/null
 
-# ---- databases that cannot be read ----
-one_line() {                                    # exit, words, command...
+# Databases that cannot be read.
+one_line() { # exit code, words, command
     local want=$1 words=$2 got
     shift 2
     timeout 20 "$BITRAIN" "$@" >out 2>err
@@ -77,7 +78,7 @@ for bad in "newer.db newer" "other.db another.program" "text.db not.an.SQLite" "
     file=${bad%% *} words=${bad#* }
     for command in runs "show calm" "top calm --once" "top calm --once --json" "query SELECT/1" "export calm" "plot calm loss" "compare calm watched" dash; do
         read -ra argv <<<"$command"
-        [ "$command" != dash ] || "$BITRAIN" help dash >/dev/null 2>&1 || continue     # a build without it
+        [ "$command" != dash ] || "$BITRAIN" help dash >/dev/null 2>&1 || continue # a build without the dashboard
         one_line 6 "$words" "${argv[@]//\// }" --store "$tmp/$file"
     done
 done

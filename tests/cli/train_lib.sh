@@ -1,32 +1,34 @@
 # train_lib.sh - shared by the tests of `bitrain train`. Sourced, not run.
-# A private store and temporary folder, a model whose step takes a millisecond, and a check that no files or processes remain.
+# It provides a private database and temporary folder, a model whose step takes a millisecond, and a check that no files
+# or processes remain.
 set -u
-# The folder's name identifies our processes below; an empty name would match every process of the machine.
+# The folder's name identifies the processes of this test; an empty name would match every process of the machine.
 tmp=$(mktemp -d) || exit 1
 export BITRAIN_STORE="$tmp/m.db" TMPDIR="$tmp/t" XDG_DATA_HOME="$tmp/xdg"
 mkdir -p "$TMPDIR"
 cd "$tmp"
 faults=0
-started=()                                      # process ids of this test
+started=() # process ids of this test
 
 fault() { echo "FAULT: $*"; faults=$((faults + 1)); }
 skip() { echo "skipped: $*"; exit 77; }
-# A process of this test: its child, or with its folder in the environment. Another one may have got the number since.
+# A process of this test is its child or has its folder in the environment; the number may meanwhile belong to another
+# process.
 mine() { grep -qx "PPid:[[:space:]]*$$" "/proc/$1/status" 2>/dev/null || grep -qF -- "$tmp" "/proc/$1/environ" 2>/dev/null; }
-# A child of the shell that a signal reaches between its fork and its exec runs the trap as well: `X & kill $!`
+# A child of the shell that a signal reaches between its fork and its exec runs the trap as well: `X & kill $!`.
 end() {
     [ "$BASHPID" = $$ ] || return
     local p
     for p in "${started[@]:-}"; do [ -n "$p" ] && mine "$p" && kill -9 "$p" 2>/dev/null; done
-    # this test's ranks carry its folder in their command line
+    # The ranks of this test have its folder in their command line.
     for p in $(pgrep -f -- "$tmp" 2>/dev/null); do [ "$p" != $$ ] && kill -9 "$p" 2>/dev/null; done
     cd /
     rm -rf "$tmp"
 }
 trap end EXIT
 
-# tiny: one layer of 32, a step is below a millisecond. light: two layers, for every layout; with BITRAIN_TEST_DELAY its steps take
-# time without processor time. slow: about 20 ms of work
+# tiny: one layer of width 32, a step takes less than a millisecond. light: two layers, for every layout; with
+# BITRAIN_TEST_DELAY its steps take time without processor time. slow: about 20 ms of work per step.
 tiny=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
       --set model.seq_len=32 --batch-tokens 256 --data synth:chain --set train.eval_tokens=256 --eval-every 1000000 --threads 1 --ranks 2)
 light=("${tiny[@]}" --set model.layers=2)
@@ -34,10 +36,10 @@ slow=(--preset nano --set model.layers=2 --set model.d_model=128 --set model.hea
       --set model.seq_len=64 --batch-tokens 1024 --data synth:chain --set train.eval_tokens=256 --eval-every 1000000 --threads 1 --ranks 2)
 
 b() { timeout 100 "$BITRAIN" "$@"; }
-q() { b query --csv "$1" 2>>"$tmp/query.err" | tail -n +2 | tr -d '"'; }        # cells of the answer, without the head
+q() { b query --csv "$1" 2>>"$tmp/query.err" | tail -n +2 | tr -d '"'; } # prints the cells of the result without its header
 losses() { q "SELECT step, printf('%.17g', loss) FROM steps WHERE run='$1' ORDER BY step"; }
 
-# ok WORDS...: exits 0; code N WORDS...: exits N. Output in out and err
+# ok WORDS...: the command exits with 0; code N WORDS...: with N. Its output is in out and err.
 ok() { code 0 "$@"; }
 code() {
     local want=$1; shift
@@ -47,7 +49,7 @@ code() {
 }
 says() { grep -qF -- "$1" out err || { fault "no message contains \"$1\""; tail -n 3 out err; }; }
 
-# wait_step RUN N: until step N is in the database (20 s)
+# wait_step RUN N: waits until step N is in the database (20 s)
 wait_step() {
     local i
     for i in $(seq 200); do
@@ -57,7 +59,7 @@ wait_step() {
     fault "run $1 does not reach step $2"
     return 1
 }
-wait_gone() {                                   # waits until no process has our folder in its command line (10 s)
+wait_gone() { # waits until no process has our folder in its command line (10 s)
     local i
     for i in $(seq 200); do
         [ -z "$(ours)" ] && return 0
@@ -84,7 +86,7 @@ no_leftovers() {
     wait_gone || fault "processes are left: $(ps -o pid,args -p "$(ours | paste -sd,)" | cut -c1-150)"
     [ -z "$(ls -A "$TMPDIR")" ] || fault "left in TMPDIR: $(ls "$TMPDIR")"
     local d
-    for d in /dev/shm/bitrain-"$(id -u)"-*; do          # the lock names the folder of its job; locks of other jobs are ignored
+    for d in /dev/shm/bitrain-"$(id -u)"-*; do # the lock contains the folder of its job; locks of other jobs are ignored
         grep -qsF "$TMPDIR/" "$d/lock" && fault "left in /dev/shm: $d"
     done
 }

@@ -1,8 +1,9 @@
-// attack.mjs - measures how much an attack on the dashboard slows down training: intervals without
-// and with 200 clients that send a byte a second and 1000 silent ones, alternating (A B A B ... A),
-// on one training of two ranks; step and processor times of both kinds of interval, and the
-// differences between equal intervals.
-//     BT_BIN=build node tests/web/attack.mjs [seconds per interval = 30] [attacked intervals = 4] [train options]
+// attack.mjs - measures how much an attack on the dashboard slows down training: intervals without and with
+// 200 clients that send a byte a second and 1000 silent ones, alternating (A B A B ... A), during one
+// training of two ranks; step and processor times of both kinds of interval, and the differences between
+// equal intervals.
+//         BT_BIN=build node tests/web/attack.mjs [seconds per interval = 30] [attacked intervals = 4] [train
+//     options]
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
@@ -38,9 +39,8 @@ function sql(text) {
   return JSON.parse(execFileSync(`${bin}/bitrain`, args, options).toString());
 }
 
-// ---- the training
 
-/** Returns a free port, because --port 0 would be printed only in the log of the training. */
+/** Returns a free port; --port 0 would be printed only in the log of the training. */
 function freePort() {
   return new Promise((done) => {
     const server = net.createServer().listen(0, "127.0.0.1", () => {
@@ -63,12 +63,12 @@ async function untilItTrains() {
     try {
       if (sql("SELECT steps FROM runs")[0].steps > 10) return;
     } catch {
-      // The run does not exist yet.
+      // the run does not exist yet
     }
   }
 }
 
-/** Returns the dashboard's processor time so far, in seconds. */
+/** Returns the processor time that the dashboard has used, in seconds. */
 function dashboardSeconds() {
   for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
     try {
@@ -77,18 +77,17 @@ function dashboardSeconds() {
       const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").pop().split(" ");
       return (Number(fields[11]) + Number(fields[12])) / 100;
     } catch {
-      // The process has ended.
+      // the process has ended
     }
   }
   return 0;
 }
 
-// ---- the attackers
 
 /**
  * Attackers simulate other machines, so their processor time must not affect the measurement. If the kernel
  * divides time between sessions first (sched_autogroup), a priority has no effect outside its own session:
- * the training has its own session, and this one yields.
+ * this call lowers the priority of the attackers' session below that of the training.
  */
 function yieldToTraining() {
   setPriority(19);
@@ -101,7 +100,7 @@ function yieldToTraining() {
     try {
       writeFileSync("/proc/self/autogroup", "0");
     } catch {
-      // The file does not exist.
+      // the file does not exist
     }
   });
 }
@@ -144,11 +143,10 @@ class Attackers {
   }
 }
 
-// ---- the measurement
 
 /**
- * Returns intervals {attacked, from, to, cpu}; the first and last are quiet, so each attacked one is between
- * two.
+ * Returns intervals {attacked, from, to, cpu}; the first and last are quiet, so each attacked interval is
+ * between two quiet ones.
  */
 async function measure(attackers) {
   const blocks = [];
@@ -156,7 +154,7 @@ async function measure(attackers) {
     const attacked = i % 2 === 1;
     if (attacked) attackers.begin();
     else attackers.stop();
-    await rest(1500); // neither idle nor under attack
+    await rest(1500); // a pause that belongs to no interval
     const from = Date.now() / 1000;
     const used = dashboardSeconds();
     await rest(blockMs);
@@ -192,7 +190,7 @@ function middle(values) {
 
 /**
  * Compares a quantile of the steps' times. Each attacked interval is compared with the mean of the quiet
- * ones before and after it, which cancels slow drift; quiet intervals are compared with their quiet
+ * intervals before and after it, which cancels slow drift; quiet intervals are compared with their quiet
  * neighbours, which gives the noise of this machine.
  */
 function compare(what, key, name, q, blocks) {
@@ -253,7 +251,7 @@ try {
 } finally {
   attackers.stop();
   training.kill("SIGKILL");
-  await rest(3000); // Its ranks detect the signal and end.
+  await rest(3000); // the ranks detect the signal and end
   rmSync(dir, { recursive: true, force: true, maxRetries: 20, retryDelay: 500 });
   process.exit(0);
 }

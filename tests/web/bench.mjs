@@ -1,7 +1,7 @@
-// bench.mjs - cost of the page in a browser: time from a step's commit to its number and point on
-// the screen; processor time of a live page; drawing 100 000 points.
-//     cmake --build build --target browser-modules
-//     BT_BIN=build node tests/web/bench.mjs [seconds] [milliseconds a step]
+// bench.mjs - cost of the page in a browser: time from a step's commit to its number and point on the screen;
+// processor time of a live page; drawing 100 000 points.
+//         cmake --build build --target browser-modules
+//         BT_BIN=build node tests/web/bench.mjs [seconds] [milliseconds a step]
 import { spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -58,9 +58,11 @@ async function serve() {
   return `http://127.0.0.1:${JSON.parse(text).port}`;
 }
 
-// ---- from a step's commit to the screen
 
-/** In the page, after every frame: the step that the tile and the loss chart show, and since when. */
+/**
+ * In the page, after every frame: the step that the tile and the loss chart show, and the time at which it
+ * appeared.
+ */
 function watchFrames() {
   window.seen = { tile: [], chart: [] };
   const step = (selector) => {
@@ -102,7 +104,6 @@ async function latency(page, url, committed) {
   }
 }
 
-// ---- processor time, which other load does not inflate
 
 /** Returns the processor seconds in a stat file of /proc. */
 function processorSeconds(path) {
@@ -111,8 +112,8 @@ function processorSeconds(path) {
 }
 
 /**
- * Returns the seconds used so far by the page's own thread (script, style, layout, paint); its process,
- * including rasterization; and the compositing process, which uses a graphics card in a user's browser.
+ * Returns the seconds used so far by the page's own thread (script, style, layout, paint), by its process,
+ * which also rasterizes, and by the compositing process, which uses a graphics card in a user's browser.
  */
 function spent() {
   const out = { page: 0, renderer: 0, "gpu-process": 0 };
@@ -124,14 +125,14 @@ function spent() {
       out[kind] += processorSeconds(`/proc/${pid}/stat`);
       if (kind === "renderer") out.page += processorSeconds(`/proc/${pid}/task/${pid}/stat`);
     } catch {
-      // The process has ended.
+      // the process has ended
     }
   }
   return out;
 }
 
 async function processor(page, url) {
-  await page.goto("about:blank"); // The frame watcher ends.
+  await page.goto("about:blank"); // the script that watches frames ends
   for (const where of ["overview", "ranks", "steps", "comm", "ternary", "events"]) {
     await page.goto(`${url}/#/run/live/${where}`);
     await page.waitForSelector("figure figcaption:not(:empty)");
@@ -152,11 +153,9 @@ async function processor(page, url) {
   }
 }
 
-// ---- 100 000 points: ten lines of 10 000, the most that a screen would show
 
 /**
- * In the page: measures the milliseconds until the chart has drawn, and until the next frame, ten times
- * each.
+ * In the page: measures the milliseconds until the chart has drawn, and until the next frame, ten times each.
  */
 async function drawPoints() {
   const { Chart } = await import("/modules/figures/chart.js");
@@ -192,7 +191,7 @@ async function drawPoints() {
   return { drawn: drawn.slice(warmUp), "on the screen": shown.slice(warmUp) };
 }
 
-/** The page is a single script; its modules are loaded from the source tree. */
+/** The page is a single script, so its modules are loaded from the source tree. */
 async function points(page, url) {
   const tree = fileURLToPath(new URL("../../web/static/", import.meta.url));
   await page.route(`${url}/modules/**`, (route) => {

@@ -1,10 +1,10 @@
-// bench_many.mjs - cost of the page with many data: the list of 500 runs, the chart of 50 of them,
-// and the Overview of a long run with many ranks. Each figure is the median of its rounds with
-// minimum and maximum, and its parts.
-//     cmake --build build --target browser-modules
-//     BT_BIN=build node tests/web/bench_many.mjs [rounds=7] [runs=500] [steps=100000] [ranks=4]
-// steps=0 omits the long run. BITRAIN_STORE: an existing database of such runs (its newest run is
-// the long one), which is not changed.
+// bench_many.mjs - cost of the page with many data: the list of 500 runs, the chart of 50 of them, and the
+// Overview of a long run with many ranks. Each figure is the median of its rounds with minimum and maximum,
+// and its parts.
+//         cmake --build build --target browser-modules
+//         BT_BIN=build node tests/web/bench_many.mjs [rounds=7] [runs=500] [steps=100000] [ranks=4]
+// steps=0 omits the long run. BITRAIN_STORE: an existing database of such runs (its newest run is the long
+// one), which is not changed.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
@@ -43,7 +43,6 @@ function makeRuns() {
   if (asked.steps) synth(long, `ranks=${asked.ranks}`, `steps=${asked.steps}`);
 }
 
-// ---- figures
 
 const middle = (values) => values.slice().sort((a, b) => a - b)[values.length >> 1];
 
@@ -77,7 +76,7 @@ async function spent(session) {
 const minus = (after, before) =>
   Object.fromEntries(Object.entries(after).map(([key, value]) => [key, value - before[key]]));
 
-/** In the page: returns when the responses to its requests arrived, relative to `from`. */
+/** In the page: returns the times at which the responses to its requests arrived, relative to `from`. */
 function answersSince(from) {
   const out = {};
   for (const { name, requestStart, responseStart, responseEnd } of performance.getEntriesByType(
@@ -104,7 +103,7 @@ function frameWith([selector, n]) {
   });
 }
 
-/** In the page: returns the gaps between frames while a list scrolls by four rows a frame. */
+/** In the page: returns the gaps between frames while a list scrolls by four rows per frame. */
 function scrollThrough() {
   return new Promise((done) => {
     const box = document.querySelector(".runs-list .scroll");
@@ -123,7 +122,6 @@ function scrollThrough() {
   });
 }
 
-// ---- the measurements
 
 async function listOfRuns(page, session, url) {
   const [first, parts, gaps, longest, dropped] = [[], [], [], [], []];

@@ -1,6 +1,6 @@
-// browser.mjs - drives the dashboard and a report: every page, its numbers compared with the
-// store's, live updates, a server that restarts, zoom, keys, themes, widths, accessibility, hostile
-// texts. There must be no console error and no policy violation.
+// browser.mjs - drives the dashboard and a report in a browser: every page, its numbers compared with the
+// store's, live updates, a server that restarts, zoom, keys, themes, widths, accessibility, hostile texts. A
+// console error or a violation of the content policy fails the test.
 import assert from "node:assert";
 import { execFileSync } from "node:child_process";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -34,7 +34,6 @@ import { truths } from "./browser_truths.mjs";
 const anyRun = "#runs tr[data-run=base]";
 const currentTab = (name) => `.tabs a[href$="/${name}"][aria-current=page]`;
 
-// ---- the gate: no token, a wrong one, the right one
 
 async function gate({ browser, page, url }) {
   const anonymous = await (await newContext(browser)).newPage();
@@ -57,7 +56,6 @@ async function gate({ browser, page, url }) {
   assert(!page.url().includes(token), "the token stays in the address");
 }
 
-// ---- the table of runs
 
 async function runsTable({ page }) {
   const all = sql("SELECT * FROM runs ORDER BY run");
@@ -83,7 +81,7 @@ async function runsTable({ page }) {
   await page.emulateMedia({ colorScheme: "light" });
 }
 
-/** The chart beside the table: its legend hides and isolates lines, and the address encodes the view. */
+/** The legend of the chart beside the table hides and isolates lines, and the address encodes the view. */
 async function chartOfRuns(page) {
   const base = page.locator(".run-legend button", { hasText: "base" });
   const shown = (want) =>
@@ -110,7 +108,10 @@ async function chartOfRuns(page) {
   await shown("base,other");
 }
 
-/** The same runs as points and over parallel axes: the address encodes this, too; a click opens a run. */
+/**
+ * The same runs are drawn as points and over parallel axes; the address encodes that view, too, and a click
+ * opens a run.
+ */
 async function runsInPlanes(page) {
   const show = page.locator(".runs-chart select").first();
   const shapes = (name, n) =>
@@ -163,7 +164,7 @@ async function filters(page) {
   }
 }
 
-/** One column is removed, one for a setting is added, and the browser stores the selection. */
+/** One column is removed and one for a setting is added; the browser stores the selection. */
 async function columns(page) {
   const box = (name) => page.locator(".picker label", { hasText: name }).locator("input");
   const rateIsShown = () =>
@@ -199,7 +200,6 @@ async function sorting(page) {
   assert.equal(await page.locator("#runs th[aria-sort=ascending]").count(), 1);
 }
 
-// ---- each page of a run, in both themes, and on each axis
 
 async function pagesOfRun({ page, url }) {
   for (const scheme of ["light", "dark"]) {
@@ -346,7 +346,7 @@ async function zoomOfComparison(page) {
   assert.deepEqual(await rows(page, "Compare"), whole);
 }
 
-/** Two runs that differ in one bit of one loss. */
+/** The two runs differ in one bit of one loss. */
 async function differingRuns({ page }) {
   const attempt = "SELECT a.id FROM attempt a JOIN run r ON r.id = a.run WHERE r.name = 'other'";
   execFileSync("sqlite3", [
@@ -366,7 +366,6 @@ async function differingRuns({ page }) {
   await other.locator("td", { hasText: new RegExp(`^${nth(149)}$`) }).waitFor();
 }
 
-// ---- 400 px wide: no page is clipped
 
 async function narrow({ page, url }) {
   await page.setViewportSize({ width: 400, height: 900 });
@@ -380,7 +379,6 @@ async function narrow({ page, url }) {
   await page.setViewportSize({ width: 1280, height: 2600 });
 }
 
-// ---- a live run: it appears, two tabs follow it, the server restarts, and both continue
 
 /** Waits until the tile of a page shows a later step than n. */
 function reaches(page, n) {
@@ -429,7 +427,7 @@ async function liveRun(world) {
   await end(writer.child, "SIGKILL");
 }
 
-/** A proxy that buffers the stream. */
+/** A proxy that buffers the event stream does not block the page. */
 async function behindProxy({ browser, url }, writer) {
   const context = await newContext(browser);
   const page = await newPage(context, "behind a proxy");
@@ -442,7 +440,7 @@ async function behindProxy({ browser, url }, writer) {
   await context.close();
 }
 
-/** The curve itself reaches the newest step that the store had. */
+/** The curve reaches the newest step in the store. */
 async function curveGrows(page, writer) {
   const reached = writer.committed;
   await page.waitForFunction((want) => {
@@ -464,19 +462,18 @@ async function serverRestarts(world, both, writer) {
   await page.waitForFunction(() => document.getElementById("stream").textContent === "");
 }
 
-/** The tab with the stream is closed, and the other one takes over the stream. */
+/** The tab with the event stream is closed, and the other tab opens the stream. */
 async function tabTakesOver([page, second], streams, writer) {
   const holder = streams.at(-1) === "first" ? page : second;
   const heir = holder === page ? second : page;
   await holder.goto("about:blank");
   await reaches(heir, writer.committed + 20); // excludes steps that the closed tab forwarded
   assert.equal(streams.at(-1), heir === page ? "first" : "second", "the other tab listens now");
-  await heir.reload(); // This server was started without --control.
+  await heir.reload(); // this server was started without --control
   await drawn(heir, "a live run without control");
   assert.equal(await heir.locator(".verbs").count(), 0, "buttons that nobody allowed");
 }
 
-// ---- the report: a file, no server, the same pages and numbers
 
 async function report({ browser }) {
   const file = `${env.BT_DIR}/r.html`;

@@ -1,6 +1,6 @@
-// browser_kit.mjs - helpers of the browser tests: serve a store, collect errors, query expected
-// values, check that a page is drawn, accessible, and usable by keyboard. run_browser.sh sets the
-// environment; `problems` must be empty at the end.
+// browser_kit.mjs - helpers of the browser tests: serve a store, collect errors, query expected values, check
+// that a page is drawn, accessible, and usable by keyboard. run_browser.sh sets the environment; `problems`
+// must be empty at the end.
 import assert from "node:assert";
 import { execFileSync, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -24,7 +24,6 @@ const { chromium } = await import(pathToFileURL(`${env.BT_MODULES}/playwright-co
 const axe = readFileSync(`${env.BT_MODULES}/axe-core/axe.min.js`, "utf8");
 const children = [];
 
-// ---- processes
 
 export function bitrain(...args) {
   return execFileSync(env.BITRAIN, args, {
@@ -62,7 +61,6 @@ export async function end(child, signal) {
   });
 }
 
-// ---- expected values, and their format on the page
 
 export function sql(text) {
   return JSON.parse(bitrain("query", "--json", text));
@@ -77,7 +75,7 @@ export function count(value) {
   return value.toLocaleString("en-US").replaceAll(",", "\u202f");
 }
 
-/** The store counts steps from 0, the page from 1. */
+/** Converts a step of the store, which counts from 0, to the page, which counts from 1. */
 export function nth(step) {
   return count(step + 1);
 }
@@ -86,7 +84,6 @@ export function plain(text) {
   return Number(text.replace(/\D/g, ""));
 }
 
-// ---- browsers and pages
 
 /** Runs a whole test: body gets a browser; all problems must match `expected`, and the time is limited. */
 export async function tested(body, done, { expected = null, seconds = 210 } = {}) {
@@ -123,7 +120,7 @@ export function launch() {
   });
 }
 
-// Tests wait for conditions, never for a time; on a loaded machine this may take long.
+// Tests wait for conditions and not for fixed times; on a loaded machine this may take long.
 const patienceMs = 60000;
 
 export async function newContext(browser, options) {
@@ -184,9 +181,8 @@ export async function drag(page, box, from, to) {
   await page.mouse.up();
 }
 
-// ---- properties of every page
 
-/** All figures are drawn, none with an error, each with a name. */
+/** Checks that all figures are drawn, none with an error, each with a name. */
 export async function drawn(page, what) {
   await page.waitForFunction(() => {
     const figures = [...document.querySelectorAll("figure")];
@@ -216,7 +212,7 @@ export async function accessible(page, what) {
   assert(found.passes.length > 5, "axe looked at nothing");
 }
 
-/** No text of a run became markup. */
+/** Checks that no text of a run became markup. */
 export async function harmless(page, what) {
   const harm = await page.evaluate(() => [
     typeof window.hacked,
@@ -226,8 +222,8 @@ export async function harmless(page, what) {
 }
 
 /**
- * Tab reaches everything that a mouse does, visibly and with an outline; each drawing has its sentence and
- * its numbers.
+ * Checks that Tab reaches everything that a mouse reaches, visibly and with an outline, and that each drawing
+ * has its sentence and its numbers.
  */
 export async function walked(page, what) {
   await page.evaluate(() => {
@@ -243,7 +239,9 @@ export async function walked(page, what) {
   for (const wanting of await page.evaluate(findWanting)) problems.push(`${what}: ${wanting}`);
 }
 
-/** In the page: "" if the focus is visible, "end", "twice", or the element with the invisible focus. */
+/**
+ * In the page: returns "" if the focus is visible, "end", "twice", or the element with the invisible focus.
+ */
 function lookAtFocus() {
   const el = document.activeElement;
   if (!el || el === document.body) return "end";
@@ -260,7 +258,7 @@ function lookAtFocus() {
   return isSeen ? "" : el.outerHTML.slice(0, 120);
 }
 
-/** In the page: lists elements that Tab did not reach, and drawings without sentence or table. */
+/** In the page: lists elements that Tab did not reach, and drawings without a sentence or a table. */
 function findWanting() {
   const controls = "a[href], button, input, select, summary, [tabindex='0']";
   const isThere = (el) => !el.disabled && el.checkVisibility({ visibilityProperty: true });

@@ -1,5 +1,5 @@
-# browser_lib.sh - shared by the tests that drive a browser. Sourced, not run: skips, saying what is missing; then a folder of
-# its own, a store, a token, and the paths that the scripts of Node.js read.
+# browser_lib.sh - sourced by the tests that drive a browser. It skips the test with a message if a program is missing;
+# otherwise it creates a temporary folder, a store and a token, and sets the paths that the scripts of Node.js read.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 skip() { echo "SKIP: $*"; exit 77; }

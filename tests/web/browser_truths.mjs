@@ -84,7 +84,7 @@ async function zoomByDragging(page) {
   return [from, to];
 }
 
-/** The cursor moves by keys in all figures at once, and a screen reader announces it. */
+/** Keys move the cursor in all figures at once, and a screen reader announces it. */
 async function walkByKeys(page, from) {
   await figure(page, "Loss").focus();
   await page.keyboard.press("Home");
@@ -211,7 +211,7 @@ async function ternary(page) {
   await curvesOfLayers(page, want);
 }
 
-/** The newest sample of a tensor's histogram, as shares, equals the database's. */
+/** The newest sample of a tensor's histogram, as shares, equals that in the database. */
 async function distribution(page) {
   const title = "Distribution of a tensor";
   const card = figure(page, title);
@@ -231,13 +231,13 @@ async function distribution(page) {
   const caption = await card.locator("figcaption").textContent();
   assert.match(caption, /^0 attn_o: 66\.7\s% of the latent weights .* 0\.0\s% beyond 2 scales/);
   const tensors = card.locator("select").first();
-  if ((await tensors.locator("option").count()) < 2) return; // A report contains one tensor.
+  if ((await tensors.locator("option").count()) < 2) return; // a report contains one tensor
   await tensors.selectOption({ label: "0 ffn_up" });
   await card.locator("select").last().selectOption("weights");
   await card.locator(".empty", { hasText: "not ternary" }).waitFor();
 }
 
-/** Each layer of the chosen tensor has a curve that ends in its newest value. */
+/** Each layer of the chosen tensor has a curve that ends at its newest value. */
 async function curvesOfLayers(page, want) {
   const title = "Curves of the layers";
   await figure(page, title).locator("select").first().selectOption("zero_history");
@@ -289,7 +289,7 @@ async function system(page) {
   );
 }
 
-/** The page shows each metric of the database's table of metrics with its newest mean. */
+/** The page shows the newest mean of each metric in the database's table of metrics. */
 async function metrics(page) {
   const rows = await cellsOf(page.locator("figure tbody tr"));
   assert.equal(

@@ -1,5 +1,5 @@
-/* checked_suspends.h - part of tests of a server: libmicrohttpd may resume only suspended connections, and
- * suspend only active ones. A violation aborts the test. Any thread may call it. */
+/* checked_suspends.h - checks in tests of a server that libmicrohttpd resumes only suspended connections and suspends
+ * only active ones. A violation aborts the test. Any thread may call it. */
 #ifndef BT_TESTS_WEB_CHECKED_SUSPENDS_H
 #define BT_TESTS_WEB_CHECKED_SUSPENDS_H
 
@@ -15,7 +15,7 @@ static struct {
     const struct MHD_Connection *conn[256];
 } asleep = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Replaces one entry by the other: NULL by a connection, or a connection by NULL. */
+/* Replaces one entry by another: NULL by a connection, or a connection by NULL. */
 static void change_sleep(const struct MHD_Connection *from, const struct MHD_Connection *to) {
     enum { MOST = sizeof asleep.conn / sizeof *asleep.conn };
     int at = 0, known = 0;

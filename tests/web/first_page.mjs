@@ -1,6 +1,6 @@
-// first_page.mjs - the first page of a failed run: message, reason, remedy, chips, texts; the
-// initial range of a chart, its y axis, its readout; heat maps of equal and of many ranks; the
-// search in settings; the button that restarts an ended run. run_first_page.sh creates the runs.
+// first_page.mjs - the first page of a failed run: message, reason, remedy, chips, texts; the initial range
+// of a chart, its y axis, its readout; heat maps of equal and of many ranks; the search in settings; the
+// button that restarts an ended run. run_first_page.sh creates the runs.
 import assert from "node:assert";
 import {
   accessible,
@@ -72,7 +72,10 @@ async function chipsAndTexts(page) {
   assert.match(await page.locator("[data-tile=tokens] small").textContent(), /1\.50 passes$/);
 }
 
-/** A validation loss that rose again: its minimum and position, in the tile and in the chart's sentence. */
+/**
+ * If the validation loss rose again, the tile and the chart's sentence contain its minimum and the step of
+ * the minimum.
+ */
 async function validationRose(page) {
   const at = (step) =>
     truth(`SELECT val_loss FROM steps WHERE run = 'failed' AND step = ${step}`).toFixed(4);
@@ -85,7 +88,7 @@ async function validationRose(page) {
   assert(caption.includes(said), `${caption}, not ${said}`);
 }
 
-/** The labels of a chart's y axis are pixels, so its range is requested from the server. */
+/** The labels of a chart's y axis are pixels, so the expected range is requested from the server. */
 async function chartShowsTheRun(page, url) {
   const loss = figure(page, "Loss");
   const flip = loss.locator("button.range");
@@ -100,7 +103,7 @@ async function chartShowsTheRun(page, url) {
   );
   await flip.click();
   await loss.focus();
-  await page.keyboard.press("i"); // when zoomed in the button resets the zoom
+  await page.keyboard.press("i"); // when zoomed in, the button resets the zoom
   await page.waitForFunction(
     () => document.querySelector("button.range")?.textContent === "usual range",
   );
@@ -111,7 +114,7 @@ async function chartShowsTheRun(page, url) {
 }
 
 /**
- * The newest value is exact; the readout states which steps a bucket averages, and which values are
+ * The newest value is exact; the readout contains the steps that a bucket averages and the values that are
  * smoothed.
  */
 async function readoutTellsBuckets(page, url) {
@@ -171,7 +174,7 @@ async function smoothsByShare(page, loss) {
   assert.match(await loss.locator(".readout").textContent(), /over 60 steps/);
 }
 
-/** The sentence of a zoom names its first and last step, and the values there. */
+/** The sentence about a zoomed range contains its first and last step, and the values there. */
 async function zoomedSentence(page, loss) {
   await loss.focus();
   await page.keyboard.press("Home");
@@ -215,7 +218,7 @@ async function heatMaps(context, url) {
   await page.close();
 }
 
-/** A link hidden by a busy machine has no invented value. */
+/** If a busy machine prevented the measurement of the link, no rate is shown. */
 async function linkNotMeasured(page, url) {
   const sentence = (text) =>
     figure(page, "Kinds of exchange").locator("figcaption", { hasText: text });
@@ -240,7 +243,10 @@ async function settingsAreSearched(page, url) {
   assert.deepEqual(await keys(), ["optim.lr"]);
 }
 
-/** The chart of a range test: one point per step, the smoothed line, the rule at the suggested rate. */
+/**
+ * The chart of a range test has one point per step, the smoothed line, and a vertical line at the suggested
+ * rate.
+ */
 async function rateFinder(page, url) {
   await page.goto(`${url}/#/run/range/overview`);
   const card = figure(page, "Loss over learning rate");
@@ -305,7 +311,7 @@ async function textsAreWhole(context, url) {
   // The position of the last label depends on the width and on the steps.
   for (const width of [1600, 1280, 900, 640])
     for (const path of ["run/failed/overview", "run/long/steps", "compare?runs=failed,long"]) {
-      await page.setViewportSize({ width, height: 5000 }); // Everything is visible.
+      await page.setViewportSize({ width, height: 5000 }); // everything is visible
       await page.goto(`${url}/#/${path}`);
       await page.reload();
       await drawn(page, path);
@@ -334,7 +340,9 @@ async function comparisonTellsEnds(page, url) {
   }
 }
 
-/** With --control the button asks for confirmation and restarts the run; the page follows it. */
+/**
+ * If the server has --control, the button asks for confirmation and restarts the run; the page then shows it.
+ */
 async function resumes(context, page, url) {
   await page.goto(`${url}/#/run/trained/overview`);
   await page.waitForSelector(trouble);
@@ -392,7 +400,7 @@ async function starts(page, url) {
   refused.forEach((one) => problems.splice(problems.indexOf(one), 1));
 }
 
-/** The name of an island links to its run if the database has that run. */
+/** The name of an island links to its run if the database contains that run. */
 async function islandsAreLinked(page, url) {
   await page.goto(`${url}/#/run/hub/islands`);
   const names = figure(page, "Islands").locator("tbody tr td:first-child");

@@ -1,6 +1,6 @@
-// many_runs.mjs - the table of 500 runs: only visible rows are drawn, in the right order; focus and
-// selection survive scrolling; searching and printing draw all rows; screen readers get the total.
-// run_many_runs.sh creates the runs.
+// many_runs.mjs - the table of 500 runs: only visible rows are drawn, in the right order; focus and selection
+// survive scrolling; searching and printing draw all rows; screen readers get the total. run_many_runs.sh
+// creates the runs.
 import assert from "node:assert";
 import { execFileSync } from "node:child_process";
 import {
@@ -50,7 +50,7 @@ async function scrollTo(top) {
   return page.evaluate(look);
 }
 
-/** The rows that are drawn are consecutive, in order, and numbered as screen readers count. */
+/** Checks that the drawn rows are consecutive, in order, and numbered as screen readers count. */
 function checkDrawn({ drawn, indices, count }, order) {
   const from = order.indexOf(drawn[0]);
   assert.deepEqual(drawn, order.slice(from, from + drawn.length));
@@ -80,7 +80,7 @@ async function rowsComeAsItScrolls(order) {
   assert.equal(seen.size, order.length, "runs that were in sight at some time");
 }
 
-/** A long jump, as by dragging the bar; a column widened by a distant row remains wide. */
+/** Jumps far, as a user does who drags the scroll bar; a column widened by a distant row remains wide. */
 async function jumps(order) {
   const widths = () =>
     page.locator("#runs thead th").evaluateAll((all) => all.map((one) => one.offsetWidth));
@@ -138,7 +138,7 @@ async function newRunKeepsPlace(order) {
   checkDrawn(now, order);
 }
 
-/** A click, and one with Shift 300 rows below. */
+/** Selects a range by a click, and one with Shift 300 rows below. */
 async function rangesByShift(order) {
   await scrollTo(0);
   await tick(order[2]).click();
@@ -161,7 +161,7 @@ async function rangesByShift(order) {
   assert.match(page.url(), new RegExp(`runs=.*${order[302]}`), "the link is the choice");
 }
 
-/** Ctrl+F searches all runs; another order restores the short list. Printing draws all, too. */
+/** Ctrl+F searches all runs; another order restores the short list. Printing draws all runs, too. */
 async function searchAndPrint(order) {
   const far = order[444];
   const drawn = () => page.locator("#runs tbody tr[data-run]").count();

@@ -1,6 +1,6 @@
 #!/bin/bash
 # ctest: timeout=90 labels=web waits
-# bench http: every figure exists and is plausible, and neither files nor processes remain.
+# `bench http` prints plausible values for every figure, and neither files nor processes remain.
 set -u
 if "$BITRAIN" doctor --quick | grep -q "without the dashboard"; then echo "SKIP: built without the dashboard"; exit 77; fi
 dir=$(mktemp -d)

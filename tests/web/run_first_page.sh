@@ -2,7 +2,7 @@
 # ctest: timeout=240 labels=web,browser,mpi
 # The first page in a real browser: message of a failed run and the button that restarts it, the initial range of a
 # chart, its readout, heat maps of equal and of many ranks, a link that could not be measured, the search in settings.
-# Needs what run_browser.sh needs.
+# The test needs the programs that run_browser.sh needs.
 . "$(dirname "$0")/browser_lib.sh"
 "$BT_SYNTH" "$BITRAIN_STORE" failed ranks=2 steps=150 live=1 || exit 1
 "$BT_SYNTH" "$BITRAIN_STORE" long ranks=2 steps=3000 || exit 1

@@ -1,11 +1,12 @@
 #!/bin/bash
 # ctest: timeout=180 labels=web,browser
 # The table of 500 runs, of which only the visible ones are in the document: rows are drawn while it scrolls, focus and
-# selection by Shift survive, searching and printing find all of them, screen readers get the total. Needs what
-# run_browser.sh needs.
+# selection by Shift survive, searching and printing find all of them, screen readers get the total. The test needs the
+# programs that run_browser.sh needs.
 . "$(dirname "$0")/browser_lib.sh"
 "$BT_SYNTH" "$BITRAIN_STORE" run-001 ranks=1 steps=30 || exit 1
-# 499 more like it, each a second older, with a loss of its own and without steps: the table reads the summaries alone
+# Adds 499 runs of the same kind, each a second older, with another loss and without steps, because the table reads only
+# summaries.
 {
     echo "BEGIN; CREATE TEMP TABLE one AS SELECT * FROM run;"
     for i in $(seq 2 500); do

@@ -1,6 +1,7 @@
 #!/bin/bash
 # ctest: timeout=120 labels=web waits
-# The dashboard against a hostile client, over raw sockets: traversal, foreign Host and Origin, tokens, methods, sizes, slow requests.
+# The dashboard against a hostile client over raw sockets: path traversal, foreign Host and Origin, tokens, methods,
+# sizes, slow requests.
 set -u
 dir=$(mktemp -d)
 pid=""
@@ -18,10 +19,10 @@ failed=0
 BT_ASSETS=$(grep -o "/assets/[a-z.]*" "$(dirname "$0")/../../web/static/index.html")
 token="Authorization: Bearer $BITRAIN_DASH_TOKEN"
 
-# ask REQUEST: prints the complete response (the server closes). The request is one write: a part that arrives after the
-# server has refused the first and closed resets the connection, and the answer is lost.
+# ask REQUEST: prints the complete response until the server closes. The request is sent by one write, because data that
+# arrive after the server has refused and closed reset the connection, and the response would be lost.
 ask() { exec 3<>"/dev/tcp/127.0.0.1/$port" || return 1; printf '%b' "$1" | dd obs=1M status=none >&3; timeout 20 cat <&3 2>/dev/null | tr -d '\0'; exec 3>&- 3<&-; }
-# req METHOD PATH [header lines] -> the answer
+# req METHOD PATH [header lines]: prints the response
 req() { ask "$1 $2 HTTP/1.1\r\nHost: ${host-127.0.0.1:$port}\r\nConnection: close\r\n${3:+$3\r\n}\r\n"; }
 want() {                                # want CODE WHAT RESPONSE
     local got; got=$(printf '%s' "$3" | head -1 | cut -d' ' -f2)
@@ -44,7 +45,7 @@ want 403 "foreign Origin"     "$(req GET /api/v1/server "$token\r\nOrigin: http:
 want 403 "Origin null"        "$(req GET /api/v1/server "$token\r\nOrigin: null")"
 want 403 "cross-site fetch"   "$(req GET /api/v1/server "$token\r\nSec-Fetch-Site: cross-site")"
 for m in PUT DELETE PATCH OPTIONS TRACE POST; do want 405 "method $m" "$(req $m /api/v1/runs "$token\r\nContent-Length: 0")"; done
-# No spelling of a path leaves the table; the server decodes once only.
+# No spelling of a path leads outside the table of routes; the server decodes a path only once.
 for p in /../../etc/passwd /..%2f..%2fetc%2fpasswd /%2e%2e/%2e%2e/etc/passwd /%2E%2E%2F%2E%2E%2Fetc%2Fpasswd /%252e%252e/etc/passwd /%25%32%65%25%32%65/etc/passwd \
     /..%5c..%5cetc%5cpasswd '/..\\\\..\\\\etc\\\\passwd' /%c0%ae%c0%ae/etc/passwd /%c0%af..%c0%afetc/passwd /%e0%80%ae/etc/passwd /%uff0e%uff0e/etc/passwd /..%00/etc/passwd /....//....//etc/passwd \
     /..\;/..\;/etc/passwd //etc/passwd ///etc/passwd /./etc/passwd /assets/../../../etc/passwd /assets/..%2f..%2fetc%2fpasswd /assets/%2e%2e/%2e%2e/etc/passwd '/assets/..\\\\..\\\\etc\\\\passwd' \
@@ -55,14 +56,14 @@ for p in /../../etc/passwd /..%2f..%2fetc%2fpasswd /%2e%2e/%2e%2e/etc/passwd /%2
     case $(printf '%s' "$a" | head -1 | cut -d' ' -f2) in 404 | 400) ;; *) echo "FAIL: traversal $p: $(printf '%s' "$a" | head -1)"; failed=1 ;; esac
     if printf '%s' "$a" | grep -qE 'root:|BITRAIN_DASH'; then echo "FAIL: $p gave a file away"; failed=1; fi
 done
-# the server library cuts a path at a NUL: such a path is refused
+# The server library cuts a path at a NUL, so such a path is refused.
 want 400 "NUL after an asset"  "$(req GET '/assets/app.js%00/../../etc/passwd' "$token\r\nAccept-Encoding: gzip")"
 want 400 "NUL before a path"   "$(req GET '/%00/api/v1/runs' "$token")"
 want 413 "body of a GET"      "$(ask "GET /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1:$port\r\nConnection: close\r\n$token\r\nContent-Length: 4\r\n\r\nabcd")"
 want 405 "body of a POST when read-only" "$(ask "POST /api/v1/control HTTP/1.1\r\nHost: 127.0.0.1:$port\r\nConnection: close\r\n$token\r\nContent-Length: 4\r\n\r\nabcd")"
 want 405 "control when read-only" "$(req POST /api/v1/control "$token\r\nOrigin: http://127.0.0.1:$port\r\nX-Bitrain-Control: 1\r\nContent-Length: 0")"
 big=$(printf 'a%.0s' $(seq 20000))
-# refused, perhaps by closing before all was read (the answer is then lost with the reset)
+# Checks that a request is refused; the server may close before it has read everything, and the response is then lost.
 refused() { local got; got=$(printf '%s' "$2" | head -1 | cut -d' ' -f2); case "$got" in 431 | 414 | 413 | 400 | "") ;; *) echo "FAIL: $1: got '$got'"; failed=1 ;; esac; }
 refused "20 kB header"        "$(req GET /healthz "X-Big: $big")"
 refused "20 kB address"       "$(req GET "/$big")"
@@ -70,7 +71,7 @@ want 200 "after oversize"     "$(req GET /healthz)"
 want 400 "too many arguments" "$(req GET "/api/v1/runs?$(for i in $(seq 40); do printf 'a%d=1&' "$i"; done)" "$token")"
 want 400 "limit that is no number" "$(req GET '/api/v1/runs?limit=1e99' "$token")"
 
-# framing: one request is one request
+# A request cannot be interpreted as two.
 codes() { printf '%s' "$1" | grep -a '^HTTP/1\.1 ' | cut -d' ' -f2 | tr '\n' ' '; }
 host_line="Host: 127.0.0.1:$port"
 two=$(ask "GET /healthz HTTP/1.1\r\n$host_line\r\n\r\nGET /nothing HTTP/1.1\r\n$host_line\r\n$token\r\nConnection: close\r\n\r\n")
@@ -80,7 +81,7 @@ n=$(ask "${many}GET /healthz HTTP/1.1\r\n$host_line\r\nConnection: close\r\n\r\n
 [ "$n" -eq 61 ] || { echo "FAIL: $n of 61 pipelined answers"; failed=1; }
 both=$(ask "GET /healthz HTTP/1.1\r\n$host_line\r\nConnection: close\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 want 400 "length and chunks together" "$both"
-# libmicrohttpd 1.0 refuses it by itself
+# libmicrohttpd 1.0 refuses such a request itself.
 [[ $both == *"Content-Length and Transfer-Encoding together"* || $both == *"Transfer-Encoding and Content-Length headers"* ]] || { echo "FAIL: length and chunks together are not named"; failed=1; }
 smuggled=$(ask "GET /healthz HTTP/1.1\r\n$host_line\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /api/v1/server HTTP/1.1\r\n$host_line\r\n$token\r\nConnection: close\r\n\r\n")
 case $(codes "$smuggled") in *200*200*) echo "FAIL: a request was smuggled: $(codes "$smuggled")"; failed=1 ;; esac
@@ -95,7 +96,7 @@ refused "1000 headers"        "$(req GET /healthz "$(for i in $(seq 1000); do pr
 want 200 "after those"        "$(req GET /healthz)"
 case $(req HEAD /healthz | tr -d '\r' | sed '1,/^$/d') in "") ;; *) echo "FAIL: HEAD came with a body"; failed=1 ;; esac
 want 304 "unchanged asset"    "$(req GET /assets/app.js "Accept-Encoding: gzip\r\nIf-None-Match: $(req GET /assets/app.js 'Accept-Encoding: gzip' | tr -d '\r' | sed -n 's/^ETag: //p')")"
-# a client without gzip gets the same bytes as they are
+# A client without gzip gets the same bytes uncompressed.
 plain() { a=$(req GET /assets/uplot.css "$1" | tr -d '\r'); want 200 "plain asset ($1)" "$a"; printf '%s' "$a" | grep -aqi '^content-encoding' && { echo "FAIL: '$1' got gzip"; failed=1; }; printf '%s' "$a" | grep -aq 'uplot' || { echo "FAIL: '$1' got no text"; failed=1; }; }
 plain 'X-None: 1'
 plain 'Accept-Encoding: identity'
@@ -105,7 +106,7 @@ want 200 "the plain form's tag is not the other's" "$(req GET /assets/app.js "Ac
 for e in 'gzip' 'br, gzip' 'GZIP;q=0.5' 'deflate , gzip ;q=1.0'; do req GET /assets/app.js "Accept-Encoding: $e" | grep -aqi '^content-encoding: gzip' || { echo "FAIL: no gzip for '$e'"; failed=1; }; done
 want 501 "SQL that nobody enabled" "$(req GET '/api/v1/query?sql=SELECT+1' "$token")"
 want 401 "SQL without a token" "$(req GET '/api/v1/query?sql=SELECT+1')"
-# Errors state the cause and remedy, and contain no markup of the client and no unnecessary detail of the machine.
+# Errors contain the cause and remedy, and neither markup of the client nor unnecessary details of the machine.
 shape() { printf '%s' "$2" | grep -q '^{"error":{"code":"[a-z_]\+","message":"[^"]\+.*","hint":".\+"}}$' || { echo "FAIL: shape of the error $1: $(printf '%s' "$2" | tail -1)"; failed=1; }; }
 shape 400 "$(req GET '/api/v1/runs?limit=x' "$token")"
 shape 401 "$(req GET /api/v1/runs)"
@@ -115,7 +116,7 @@ shape 404 "$(req GET /nothing "$token")"
 shape 405 "$(req PUT /api/v1/runs "$token\r\nContent-Length: 0")"
 shape 413 "$(ask "GET /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1:$port\r\nConnection: close\r\n$token\r\nContent-Length: 4\r\n\r\nabcd")"
 shape 501 "$(req GET '/api/v1/query?sql=SELECT+1' "$token")"
-# beside the run, not in it: one thread responds, one watches the database, and both can only read it
+# Besides the main thread, one thread responds and one watches the database; both can only read it.
 [ "$(ls "/proc/$pid/task" | wc -l)" -eq 3 ] || { echo "FAIL: $(ls "/proc/$pid/task" | wc -l) threads"; failed=1; }
 readers=0
 for fd in "/proc/$pid/fd/"*; do
@@ -130,21 +131,21 @@ want 200 "the page" "$a"
 for hdr in "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'" 'X-Content-Type-Options: nosniff' 'Referrer-Policy: no-referrer' 'X-Frame-Options: DENY' 'Cross-Origin-Opener-Policy: same-origin'; do
     printf '%s' "$a" | grep -aqF "$hdr" || { echo "FAIL: header missing: $hdr"; failed=1; }
 done
-total=0                                  # The compressed size of everything the page loads is small.
+total=0 # the compressed size of everything the page loads is small
 for f in / $BT_ASSETS; do
     n=$(req GET "$f" 'Accept-Encoding: gzip' | grep -ai '^content-length:' | tr -dc 0-9)
     total=$((total + ${n:-1000000}))
 done
 most=82000
 command -v zopfli >/dev/null || most=83000
-command -v esbuild >/dev/null || most=99000        # If esbuild is missing the scripts are not minified.
+command -v esbuild >/dev/null || most=99000 # if esbuild is missing the scripts are not minified
 [ $total -le $most ] || { echo "FAIL: the page weighs $total bytes, more than $most"; failed=1; }
 a=$(req GET /api/v1/login "$token")
 printf '%s' "$a" | grep -q 'HttpOnly; SameSite=Strict' || { echo "FAIL: login cookie"; failed=1; }
 printf '%s' "$a" | grep -qi 'Access-Control-Allow' && { echo "FAIL: CORS header"; failed=1; }
 
-# 200 connections that send a byte at intervals, 1000 silent ones: a normal request is still served, the slow ones are
-# closed.
+# 200 connections send a byte at intervals and 1000 send nothing: a normal request is still served, and the slow
+# connections are closed.
 ulimit -n 4096 2>/dev/null || ulimit -n "$(ulimit -Hn)"
 slow=()
 for i in $(seq 1200); do exec {fd}<>"/dev/tcp/127.0.0.1/$port" && slow+=("$fd"); [ "$i" -le 200 ] && printf 'GET / HT' >&"$fd"; done 2>/dev/null
@@ -162,7 +163,7 @@ want 200 "after them" "$(req GET /healthz)"
 kill "$pid"; wait "$pid"; [ $? -eq 0 ] || { echo "FAIL: the end of the server: status $?"; failed=1; }
 pid=""
 
-# control: only with the option, a token, the page's own origin and its header; nonsense is refused; a body cannot dawdle
+# A control request needs the option, a token, the page's own origin and its header; an invalid or slow body is refused.
 "$BITRAIN" dash --port "$port" --control --enable-query --json >"$dir/out" 2>"$dir/err" &
 pid=$!
 for _ in $(seq 200); do grep -q port "$dir/out" && break; sleep 0.05; done
@@ -189,8 +190,8 @@ case $(req GET '/api/v1/query?sql=SELECT+steps+AS+n+FROM+runs' "$token" | tail -
 want 400 "SQL that writes"        "$(req GET '/api/v1/query?sql=DELETE+FROM+run' "$token")"
 kill "$pid"; wait "$pid"; pid=""
 
-# A Unix socket: only its owner can open it, no token is needed, foreign Hosts are still refused; a stale one is
-# replaced, a live one is not.
+# Only its owner can open a Unix socket, no token is needed, and foreign Hosts are still refused. A socket without a
+# server is replaced, a used one is not.
 "$BITRAIN" dash --socket "$dir/s" --json >"$dir/out" 2>"$dir/err" &
 pid=$!
 for _ in $(seq 200); do grep -q socket "$dir/out" && break; sleep 0.05; done
@@ -204,7 +205,7 @@ grep -q socket "$dir/out" || { echo "FAIL: a stale socket: $(cat "$dir/err")"; f
 kill "$pid"; wait "$pid"; pid=""
 [ ! -e "$dir/s" ] || { echo "FAIL: the socket stays behind"; failed=1; }
 
-# the port is taken: who and what next
+# If the port is used, the error contains the cause and the remedy.
 "$BITRAIN" dash --port "$port" --json >"$dir/out" 2>"$dir/err" &
 pid=$!
 for _ in $(seq 200); do grep -q port "$dir/out" && break; sleep 0.05; done

@@ -1,7 +1,7 @@
 #!/bin/bash
 # ctest: timeout=120 labels=web,mpi
-# `bitrain train --ranks 2 --dash`: prints an address that works beside the run, its buttons steer the run, and it goes when the run goes;
-# a port that is taken costs the dashboard, never the run.
+# `bitrain train --ranks 2 --dash` prints an address that works during the run, its buttons control the run, and the
+# dashboard ends with the run. If the port is used, only the dashboard is missing.
 set -u
 if "$BITRAIN" doctor --quick | grep -q "without the dashboard"; then echo "SKIP: built without the dashboard"; exit 77; fi
 dir=$(mktemp -d)
@@ -27,7 +27,7 @@ until_state() { for _ in $(seq 300); do [ "$(state)" = "$1" ] && return; sleep 0
 req GET / | head -1 | grep -q ' 200 ' || bad "the page"
 req GET /api/v1/runs | grep -q '"run":"demo"' || bad "the run is not listed"
 until_state running
-for c in /proc/[0-9]*/stat; do                         # It has a lower priority than the ranks if both need a core.
+for c in /proc/[0-9]*/stat; do # it has a lower priority than the ranks if both need a core
     if read -r -a f <"$c" && [ "${f[3]}" = "$pid" ] && tr '\0' ' ' <"${c%stat}cmdline" | grep -q ' dash '; then [ "${f[18]}" = 10 ] || bad "the dashboard's niceness is ${f[18]}"; nice_seen=1; fi
 done 2>/dev/null
 [ -n "${nice_seen:-}" ] || bad "no dashboard among the children of the run"
@@ -58,7 +58,7 @@ sleep 0.2
 if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then bad "the dashboard outlived the run"; fi
 [ "$("$BITRAIN" query --json "SELECT count(*) AS n FROM events WHERE run = 'demo' AND kind = 'control'" | tr -dc 0-9)" -ge 3 ] || bad "what was asked is not in the record"
 
-# A port in use: the run continues and ends well.
+# A port in use: the run continues and succeeds.
 "$BITRAIN" dash --port 0 --json >"$dir/holder" 2>/dev/null &
 holder=$!
 for _ in $(seq 200); do grep -q port "$dir/holder" && break; sleep 0.05; done

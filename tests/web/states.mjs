@@ -1,5 +1,5 @@
-// states.mjs - messages of the page when there are no data, or no further ones: one sentence each,
-// while earlier content remains dimmed. run_states.sh lists the states.
+// states.mjs - messages of the page if there are no data, or no further ones: each is one sentence, and
+// earlier content remains dimmed. run_states.sh lists the states.
 import assert from "node:assert";
 import {
   accessible,
@@ -50,7 +50,7 @@ const isDimmed = (selector) =>
     selector,
   );
 
-/** The database does not exist, then it does: the same page shows its run. */
+/** The database is created after the page was opened: the same page then shows its run. */
 async function noDatabase() {
   await again();
   await page.goto(`http://127.0.0.1:${port}/#token=${token}`);
@@ -79,8 +79,8 @@ async function serverGoes() {
 }
 
 /**
- * The server restarts with another token: earlier content remains below the question, then the page
- * continues.
+ * The server restarts with another token: earlier content remains below the question for the token, then the
+ * page continues.
  */
 async function tokenChanges(hash, selector) {
   await page.goto(address(hash));
@@ -130,7 +130,7 @@ async function linksOfBefore() {
   await says(/no run 'third'/, "a comparison of runs that are gone");
 }
 
-// expected: the browser's own message about a refused request
+// The browser prints a message about the refused request.
 await tested(
   async (browser) => {
     const context = await newContext(browser, { viewport: { width: 1280, height: 900 } });

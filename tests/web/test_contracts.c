@@ -1,9 +1,9 @@
 // ctest: timeout=60 labels=web
-/* The JSON of every route: names, types and, where known, values. Scripts and Grafana rely on these names. */
+/* The JSON of every route: names, types and, if known, values. Scripts and Grafana rely on these names. */
 #include "web_test.h"
 
-/* "head.loss": the member of a member; "rows.0": the first element of an array */
-static json_t *at(json_t *j, const char *path) {
+/* Returns an element: "head.loss" is the member of a member, "rows.0" the first element of an array. */
+static json_t *element_at(json_t *j, const char *path) {
     char copy[200], *next = copy;
     snprintf(copy, sizeof copy, "%s", path);
     for (char *word; j && (word = strsep(&next, ".")) && *word;)
@@ -12,13 +12,13 @@ static json_t *at(json_t *j, const char *path) {
 }
 
 static double num(json_t *j, const char *path) {
-    json_t *x = at(j, path);
+    json_t *x = element_at(j, path);
     if (!json_is_number(x)) fail_msg("'%s' is no number", path);
     return json_number_value(x);
 }
 
 static const char *str(json_t *j, const char *path) {
-    json_t *x = at(j, path);
+    json_t *x = element_at(j, path);
     if (!json_is_string(x)) fail_msg("'%s' is no text", path);
     return json_string_value(x);
 }
@@ -36,12 +36,12 @@ static bool of_kind(const json_t *x, char kind) {
     }
 }
 
-/* Checks type and path of a required member. */
+/* Checks path and type of a required member. */
 static void assert_members(json_t *j, const char *route, const char *list) {
     char copy[2000], *next = copy;
     snprintf(copy, sizeof copy, "%s", list);
     for (char *word; (word = strsep(&next, " "));) {
-        json_t *x = at(j, word + 2);
+        json_t *x = element_at(j, word + 2);
         if (!of_kind(x, word[0]))
             fail_msg("%s: '%s' is not of kind '%c'", route, word + 2, word[0]);
     }
@@ -215,7 +215,7 @@ static void the_numbers_are_those_of_the_run(void **state) {
                 fabs(num(j, "stragglers.0.what_if.step_ms") - 113) < 1e-9);
     assert_true(fabs(num(j, "what_if_worst.0") - 113) < 1e-9 &&
                 fabs(num(j, "breakdown.step_ms") - 153) < 1e-9);
-    /* the page shows the value unchanged */
+    /* The page shows the value unchanged. */
     assert_non_null(
         strstr(str(j, "what_if_worst_says.0"),
                "With the slowest rank at the median: 153 ms → 113 ms a step, 26.1 % less"));
@@ -224,7 +224,7 @@ static void the_numbers_are_those_of_the_run(void **state) {
     j = bt_web_json(api, "", "base", "");
     assert_int_equal((int)num(j, "redone.0.from_step"), 180);
     assert_int_equal((int)num(j, "redone.0.to_step"), 199);
-    assert_int_equal((int)json_array_size(at(j, "redone")), 1);
+    assert_int_equal((int)json_array_size(element_at(j, "redone")), 1);
     json_decref(j);
     bt_synth again = bt_synth_default("again"); /* one step */
     again.steps = 60;
@@ -236,11 +236,11 @@ static void the_numbers_are_those_of_the_run(void **state) {
     assert_int_equal((int)num(j, "redone.0.to_step"), 49);
     json_decref(j);
     j = bt_web_json(api, "series", "base", "metric=loss&x0=100&x1=109&width=50");
-    assert_int_equal((int)json_array_size(at(j, "series.0.step")), 10);
+    assert_int_equal((int)json_array_size(element_at(j, "series.0.step")), 10);
     assert_true(fabs(num(j, "series.0.mean.3") - bt_synth_loss(103)) < 1e-12);
     json_decref(j);
-    j = bt_web_json(api, "series", "base", "metric=loss&width=16"); /* Extreme values are kept. */
-    size_t n = json_array_size(at(j, "series.0.min"));
+    j = bt_web_json(api, "series", "base", "metric=loss&width=16"); /* extreme values are kept */
+    size_t n = json_array_size(element_at(j, "series.0.min"));
     assert_true(n > 0 && n <= 16);
     assert_true(fabs(num(j, "series.0.max.0") - bt_synth_loss(0)) < 1e-12);
     json_decref(j);
@@ -250,32 +250,33 @@ static void the_numbers_are_those_of_the_run(void **state) {
     j = bt_web_json(api, "/api/v1/query", NULL,
                     "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 20000) "
                     "SELECT x FROM c");
-    assert_int_equal((int)json_array_size(at(j, "rows")), 10000);
-    assert_true(json_is_true(at(j, "truncated")));
+    assert_int_equal((int)json_array_size(element_at(j, "rows")), 10000);
+    assert_true(json_is_true(element_at(j, "truncated")));
     json_decref(j);
     j = bt_web_json(api, "/api/v1/query", NULL,
                     "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 9000) "
                     "SELECT printf('%01000d', x) FROM c");
-    /* 4 MiB */
-    assert_true(json_array_size(at(j, "rows")) > 4000 && json_array_size(at(j, "rows")) < 4400);
-    assert_true(json_is_true(at(j, "truncated")));
+    /* The rows have 4 MiB. */
+    assert_true(json_array_size(element_at(j, "rows")) > 4000 &&
+                json_array_size(element_at(j, "rows")) < 4400);
+    assert_true(json_is_true(element_at(j, "truncated")));
     json_decref(j);
     j = bt_web_json(api, "/api/v1/compare", NULL, "runs=base,other");
-    assert_true(json_is_null(at(j, "levels.1.first_different_step")));
+    assert_true(json_is_null(element_at(j, "levels.1.first_different_step")));
     assert_int_equal((int)num(j, "levels.1.common_steps"), 200);
-    assert_string_equal(json_string_value(at(j, "levels.0.run")), "base");
-    assert_string_equal(json_string_value(at(j, "levels.1.run")), "other");
-    assert_string_equal(json_string_value(at(j, "configs.1.run")), "other");
+    assert_string_equal(json_string_value(element_at(j, "levels.0.run")), "base");
+    assert_string_equal(json_string_value(element_at(j, "levels.1.run")), "other");
+    assert_string_equal(json_string_value(element_at(j, "configs.1.run")), "other");
     json_decref(j);
     bt_web_odd_run(t->db);
     j = bt_web_json(api, "/api/v1/compare", NULL, "runs=base,odd");
-    assert_true(json_is_null(at(j, "levels.0.first_different_step")));
-    assert_true(json_is_integer(at(j, "levels.1.first_different_step")));
+    assert_true(json_is_null(element_at(j, "levels.0.first_different_step")));
+    assert_true(json_is_integer(element_at(j, "levels.1.first_different_step")));
     assert_int_equal((int)num(j, "levels.1.first_different_step"), 0);
     assert_int_equal((int)num(j, "levels.1.common_steps"), 1);
     json_decref(j);
     j = bt_web_json(api, "series", "base", "metric=loss&baseline=");
-    assert_true(json_is_false(at(j, "series.0.baseline")));
+    assert_true(json_is_false(element_at(j, "series.0.baseline")));
     json_decref(j);
     bt_api_close(api);
 }
@@ -291,8 +292,8 @@ static void the_longest_names_are_drawn_together(void **state) {
     bt_text_put(&args, "metric=loss&runs=base");
     for (int i = 0; i < 99; i++) bt_text_printf(&args, "%s%060d", i % 30 ? "," : "&runs=", i);
     json_t *j = bt_web_json(api, "/api/v1/curves", NULL, bt_text_str(&args));
-    assert_string_equal(json_string_value(at(j, "runs.0.run")), "base");
-    assert_int_equal(json_array_size(at(j, "missing")), 99);
+    assert_string_equal(json_string_value(element_at(j, "runs.0.run")), "base");
+    assert_int_equal(json_array_size(element_at(j, "missing")), 99);
     json_decref(j);
     bt_text_release(&args);
     bt_api_close(api);
@@ -330,7 +331,7 @@ static void bad_questions_are_refused_with_a_reason(void **state) {
         {"/api/v1/query", NULL, "sql=SELECT load_extension('x')", BT_ARG, ""},
         {"/api/v1/query", NULL, "sql=PRAGMA journal_mode=DELETE", BT_ARG, "may only read"},
         {"/api/v1/query", NULL, "sql=BEGIN", BT_ARG, "may only read"},
-        /* A pointer as a blob, and the address of a function: SQLite's full-text search. */
+        /* SQLite's full-text search accepts a pointer as a blob and returns the address of a function. */
         {"/api/v1/query", NULL, "sql=SELECT fts3_tokenizer('simple', x'4141414141414141')", BT_ARG,
          "not authorized to use function: fts3_tokenizer"},
         {"/api/v1/query", NULL, "sql=SELECT fts3_tokenizer('porter')", BT_ARG,
@@ -385,7 +386,7 @@ static char *read_all(const char *name) {
     return text;
 }
 
-/* web/README.md names each route of routes.def, and no other. */
+/* web/README.md contains each route of routes.def, and no other. */
 static void the_documentation_names_the_routes(void **state) {
     (void)state;
     char *doc = read_all("web/README.md");
@@ -406,7 +407,7 @@ static void the_documentation_names_the_routes(void **state) {
         char *end = strchr(line + 2, '|');
         for (char *p = line; p < end; p++) in_doc += *p == '`';
     }
-    /* login and stream are routes of the server itself */
+    /* The server itself has the routes login and stream. */
     assert_int_equal(in_doc / 2, listed + 2);
     free(doc);
 }

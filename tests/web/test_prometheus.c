@@ -1,7 +1,6 @@
 // ctest: timeout=60 labels=web
-/* /metrics: every line of the text format is well formed, each family is described once, the values are the
- * run's, and web/grafana.json requests existing metrics only. (`promtool check metrics` agrees:
- * tests/README.md.) */
+/* /metrics: every line of the text format is well formed, each family is described once, the values are the run's, and
+ * web/grafana.json requests only existing metrics. (`promtool check metrics` agrees: tests/README.md.) */
 #include <ctype.h>
 
 #include "web_test.h"
@@ -11,7 +10,7 @@ typedef struct seen {
     int n;
 } seen;
 
-static bool known(const seen *s, const char *name, size_t n) {
+static bool is_known_family(const seen *s, const char *name, size_t n) {
     for (int i = 0; i < s->n; i++)
         if (strlen(s->name[i]) == n && strncmp(s->name[i], name, n) == 0) return true;
     return false;
@@ -23,10 +22,10 @@ static size_t name_len(const char *s) {
     return n;
 }
 
-/* name{label="value",...} number */
+/* Checks a line of the form name{label="value",...} number. */
 static void check_sample(const char *line, const seen *families) {
     size_t n = name_len(line);
-    if (strncmp(line, "bitrain_", 8) != 0 || !known(families, line, n))
+    if (strncmp(line, "bitrain_", 8) != 0 || !is_known_family(families, line, n))
         fail_msg("a sample without HELP and TYPE before it: %.100s", line);
     const char *p = line + n;
     if (*p == '{') {
@@ -46,12 +45,12 @@ static void check_sample(const char *line, const seen *families) {
     if (end == p + 1 || *end) fail_msg("no number at the end: %.150s", line);
 }
 
-static void parse(char *text, seen *families) {
+static void parse_metrics(char *text, seen *families) {
     char type[64] = "", *next = text;
     for (char *line; (line = strsep(&next, "\n")) && *line;) {
         if (strncmp(line, "# HELP ", 7) == 0) {
             size_t n = name_len(line + 7);
-            if (known(families, line + 7, n)) fail_msg("described twice: %s", line);
+            if (is_known_family(families, line + 7, n)) fail_msg("described twice: %s", line);
             assert_true(line[7 + n] == ' ' && line[8 + n]);
             snprintf(families->name[families->n++], 64, "%.*s", (int)n, line + 7);
         } else if (strncmp(line, "# TYPE ", 7) == 0) {
@@ -74,7 +73,7 @@ static double value_of(const char *text, const char *sample) {
     return strtod(p + strlen(sample), NULL);
 }
 
-/* Generated from a row of metrics.def; the dashboard draws a selection of these. */
+/* Returns whether the family is generated from a row of metrics.def; the dashboard draws a selection of these. */
 static bool of_table(const char *family) {
     char prefix[64];
     for (int k = 0; k < BT_SCOPE_COUNT; k++) {
@@ -121,7 +120,7 @@ static void the_text_is_well_formed_and_correct(void **state) {
     assert_true(
         fabs(value_of(text, "bitrain_zero_ratio{run=\"live\",layer=\"0\",tensor=\"attn_q\"} ") -
              0.31) < 1e-9);
-    /* The remaining metrics of the tables, in base units, named by the view of their scope; each figure
+    /* The other metrics of the tables are in base units and named after the view of their scope; each figure occurs
      * once. */
     static const char *const once[] = {
         "bitrain_steps_loss_nats",         "bitrain_steps_tokens{",
@@ -131,7 +130,7 @@ static void the_text_is_well_formed_and_correct(void **state) {
         if (strstr(text, once[i])) fail_msg("%s is there twice", once[i]);
     assert_true(value_of(text, "bitrain_steps_skipped{run=\"live\",of=\"mean\"} ") == 0);
     seen families = {.n = 0};
-    parse(text, &families);
+    parse_metrics(text, &families);
     assert_true(families.n > 20);
     free(text);
     /* A run whose process died is omitted, too. */
@@ -175,7 +174,7 @@ static void labels_are_escaped_and_names_have_their_unit(void **state) {
         "# HELP bitrain_rank_steps_comm_busy_seconds "};
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
         if (!strstr(text, told[i])) fail_msg("no line '%s'", told[i]);
-    parse(text, &families);
+    parse_metrics(text, &families);
     free(text);
     /* A label that is too long ends with a complete character. */
     char many[200] = "kind=\"";
@@ -188,8 +187,8 @@ static void labels_are_escaped_and_names_have_their_unit(void **state) {
     free(text);
 }
 
-/* A run of 60 steps of 113 ms that began at a known time, read a second after its end: the parts of its time
- * add up. */
+/* A run of 60 steps of 113 ms began at a known time and is read a second after its end: the parts of its time add
+ * up. */
 static void times_of_a_live_run(void **state) {
     const bt_tmp *t = *state;
     bt_web_runs(t->db);
@@ -245,7 +244,7 @@ static void grafana_requests_existing_metrics(void **state) {
     seen families = {.n = 0};
     bt_web_runs(t->db);
     char *text = metrics_of(t->db);
-    parse(text, &families);
+    parse_metrics(text, &families);
     snprintf(path, sizeof path, "%s/web/grafana.json", getenv("BT_SRC"));
     json_t *board = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
     if (!board) fail_msg("%s:%d: %s", path, why.line, why.text);
@@ -253,7 +252,7 @@ static void grafana_requests_existing_metrics(void **state) {
     int asked = 0;
     for (const char *p = all; (p = strstr(p, "bitrain_")); asked++) {
         size_t n = name_len(p);
-        if (!known(&families, p, n))
+        if (!is_known_family(&families, p, n))
             fail_msg("the Grafana dashboard requests '%.*s', which /metrics lacks", (int)n, p);
         p += n;
     }
@@ -265,7 +264,7 @@ static void grafana_requests_existing_metrics(void **state) {
         assert_true(json_array_size(json_object_get(panel, "targets")) > 0);
     }
     assert_true(i > 10);
-    for (int f = 0; f < families.n; f++) { /* The dashboard draws all of them. */
+    for (int f = 0; f < families.n; f++) { /* the dashboard draws all of them */
         if (strstr(all, families.name[f]) || strcmp(families.name[f], "bitrain_live_runs") == 0 ||
             strcmp(families.name[f], "bitrain_build_info") == 0 ||
             strcmp(families.name[f], "bitrain_left_out") == 0 || of_table(families.name[f]))

@@ -61,7 +61,7 @@ static void hosts(void **state) {
             fail_msg("Host '%s'", rows[i].host);
     assert_false(bt_req_host_ok(NULL, "127.0.0.1", "", 1));
     assert_true(bt_req_host_ok("10.0.0.5:1", "10.0.0.5", "", 1));
-    /* An IPv6 address is bound without brackets, and named with them. */
+    /* An IPv6 address is bound without brackets, and written with them in a Host header. */
     static const struct {
         const char *host;
         bool ok;
@@ -73,7 +73,7 @@ static void hosts(void **state) {
     for (size_t i = 0; i < sizeof v6 / sizeof v6[0]; i++)
         if (bt_req_host_ok(v6[i].host, "fd00::5", "box,fd00::7,2001:db8::9", 1) != v6[i].ok)
             fail_msg("Host '%s'", v6[i].host);
-    /* this machine's own names, on any address */
+    /* The machine's own names are accepted on any address. */
     static const char *const own[] = {"localhost", "127.0.0.1", "[::1]", "10.0.0.5"},
                              *const none[] = {"127.0.0.0", "127.0.0.2", "::1",
                                               "[::2]",     "localhos",  "10.0.0.50"};
@@ -81,7 +81,7 @@ static void hosts(void **state) {
         if (!bt_req_host_ok(own[i], "10.0.0.5", "", 1)) fail_msg("Host '%s'", own[i]);
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
         if (bt_req_host_ok(none[i], "10.0.0.5", "", 1)) fail_msg("Host '%s'", none[i]);
-    /* A wildcard is an address to bind, not a name. */
+    /* A server may listen on a wildcard address, but no Host header contains it. */
     assert_false(bt_req_host_ok("0.0.0.0:1", "0.0.0.0", "", 1));
     assert_false(bt_req_host_ok("[::]:1", "::", "", 1));
     /* A Unix socket behind a forwarded port. */
@@ -178,13 +178,12 @@ static void tokens(void **state) {
         other[i] = t[i] == '0' ? '1' : '0';
         if (bt_token_equal(other, strlen(t), t)) fail_msg("token '%s'", other);
     }
-    /* A wrong token is refused. */
     assert_false(
         bt_req_token_ok("Bearer wrong", "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
     assert_false(bt_token_equal("", 0, t));
 }
 
-/* Number of instructions that a child executes for one comparison, by single-stepping; -1: tracing is not
+/* Returns the number of instructions that a child executes for one comparison, by single-stepping; -1: tracing is not
  * permitted here. */
 static long steps_of(const char *given, size_t n, const char *token) {
     bool (*volatile equal)(const char *, size_t, const char *) = bt_token_equal;
@@ -210,7 +209,7 @@ static long steps_of(const char *given, size_t n, const char *token) {
     return steps;
 }
 
-/* The duration of a comparison does not depend on how much of a guess is right. */
+/* The duration of a comparison does not depend on the number of right characters. */
 static void the_time_of_a_comparison_reveals_nothing(void **state) {
     (void)state;
     static const char t[] = "0123456789abcdef0123456789abcdef";
@@ -276,7 +275,8 @@ static void arguments(void **state) {
     (void)state;
     bt_req *r = calloc(1, sizeof *r);
     int64_t v = 5;
-    assert_true(bt_req_int(r, "limit", 1, 10, &v) && v == 5); /* absent: unchanged */
+    assert_true(bt_req_int(r, "limit", 1, 10, &v) &&
+                v == 5); /* an absent argument leaves the value unchanged */
     static const char *const bad[] = {"",   "x",   "1x", "0", "11", "1e1", "9999999999999999999999",
                                       "-1", "0x5", "5 "};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

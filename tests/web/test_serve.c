@@ -1,6 +1,6 @@
 // ctest: timeout=60 labels=web
-/* The model server over its sockets, with a source without a model: guards, limits, complete, late and
- * partial replies, clients that disconnect, and the stop. */
+/* The model server over its sockets, with replies made by the test instead of a model: guards, limits, complete, late
+ * and partial replies, clients that disconnect, and the stop. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,8 +20,6 @@
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
 
-/* ---- the source ---- */
-
 typedef struct work {
     bt_reply *reply;
     atomic_bool gone, go; /* go: ends the waiting replies */
@@ -33,7 +31,7 @@ enum { WORKS = 400 };
 static work works[WORKS];
 static atomic_int n_works, n_gone, n_ended;
 
-static void *later(void *ctx) {
+static void *reply_later(void *ctx) {
     work *w = ctx;
     if (strcmp(w->path, "/v1/stream") == 0) {
         for (int i = 0; i < 3; i++) {
@@ -89,7 +87,7 @@ static void pass_to_source(void *ctx, bt_reply *r, const char *method, const cha
     w->reply = r;
     snprintf(w->path, sizeof w->path, "%s", path);
     bt_reply_set(r, w);
-    pthread_create(&w->thread, NULL, later, w);
+    pthread_create(&w->thread, NULL, reply_later, w);
     pthread_detach(w->thread);
 }
 
@@ -100,7 +98,7 @@ static void note_gone(void *ctx, void *work_of) {
     atomic_store(&w->gone, true);
 }
 
-static bt_serve *serve(bool open, int max_replies, int64_t deadline_ns) {
+static bt_serve *serve_reply(bool open, int max_replies, int64_t deadline_ns) {
     bt_serve *s = NULL;
     bt_err err = BT_ERR_INIT;
     const bt_serve_cfg cfg = {.host = "127.0.0.1",
@@ -117,9 +115,7 @@ static bt_serve *serve(bool open, int max_replies, int64_t deadline_ns) {
     return s;
 }
 
-/* ---- the client ---- */
-
-/* "POST /v1/echo" with further header lines and a body */
+/* Sends a request such as "POST /v1/echo" with further header lines and a body. */
 static void send_to_serve(client *c, const bt_serve *s, const char *what, const char *more,
                           const char *body) {
     char text[2048];
@@ -159,12 +155,10 @@ static void wait_for(atomic_int *counter, int n, const char *what) {
             bt_sleep_ns(5000000);
 }
 
-/* ---- tests ---- */
-
 static void guards_admit_authorized_clients(void **state) {
     (void)state;
     static client c;
-    bt_serve *s = serve(false, 8, 0);
+    bt_serve *s = serve_reply(false, 8, 0);
     assert_string_equal(bt_serve_token(s), token);
     assert_int_equal(status_of(s, "GET /healthz", "", ""), 200);
     assert_int_equal(status_of(s, "POST /v1/echo", "", "x"), 401);
@@ -176,14 +170,15 @@ static void guards_admit_authorized_clients(void **state) {
     assert_int_equal(status_of(s, "GET /v1/echo", AUTH "Sec-Fetch-Site: cross-site\r\n", ""), 403);
     assert_int_equal(status_of(s, "PUT /v1/echo", AUTH, "x"), 405);
     assert_int_equal(status_of(s, "DELETE /", AUTH, ""), 405);
-    assert_int_equal(status_of(s, "GET /../../etc/passwd", AUTH "X: y\r\n", ""), 200); /* late */
+    assert_int_equal(status_of(s, "GET /../../etc/passwd", AUTH "X: y\r\n", ""),
+                     200); /* a late reply */
     dial(&c, bt_serve_port(s));
     static const char evil[] =
         "GET /healthz HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     say(&c, evil, sizeof evil - 1);
     assert_int_equal(read_until_close(&c), 403);
     assert_non_null(strstr(c.text, "\"error\":{\"message\":\"this Host is not served here"));
-    /* The page's login uses a cookie instead of the header. */
+    /* The page's login sets a cookie that replaces the header. */
     send_to_serve(&c, s, "GET /api/v1/login", AUTH, "");
     assert_int_equal(read_until_close(&c), 200);
     char cookie[128];
@@ -191,7 +186,7 @@ static void guards_admit_authorized_clients(void **state) {
     assert_non_null(strstr(c.text, "HttpOnly; SameSite=Strict"));
     assert_int_equal(status_of(s, "POST /v1/echo", cookie, "x"), 200);
     bt_serve_stop(s);
-    s = serve(true, 8, 0);
+    s = serve_reply(true, 8, 0);
     assert_int_equal(status_of(s, "POST /v1/echo", "", "x"), 200);
     assert_int_equal(status_of(s, "POST /v1/echo", "Authorization: Bearer \r\n", "x"), 200);
     assert_int_equal(status_of(s, "POST /v1/echo", "Origin: http://evil.example\r\n", "x"), 403);
@@ -203,7 +198,7 @@ static void the_page_is_compiled_in(void **state) {
     static client c;
     static const char *const paths[] = {"/", "/assets/chat.js", "/assets/chat.css",
                                         "/assets/style.css", "/assets/icon.svg"};
-    bt_serve *s = serve(false, 8, 0);
+    bt_serve *s = serve_reply(false, 8, 0);
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         char what[64];
@@ -220,7 +215,7 @@ static void the_page_is_compiled_in(void **state) {
 static void replies_may_be_complete_late_or_in_pieces(void **state) {
     (void)state;
     static client c;
-    bt_serve *s = serve(true, 8, 0);
+    bt_serve *s = serve_reply(true, 8, 0);
     send_to_serve(&c, s, "POST /v1/echo", "", "hello");
     assert_int_equal(read_until_close(&c), 200);
     assert_non_null(strstr(c.text, "\r\n\r\nPOST 5 hello"));
@@ -246,12 +241,12 @@ static void replies_may_be_complete_late_or_in_pieces(void **state) {
     assert_int_equal(atomic_load(&n_gone), 0);
 }
 
-/* Many at once, each with its own reply. */
+/* Many clients send requests at once, and each gets its own reply. */
 static void many_clients_at_once(void **state) {
     (void)state;
     enum { MANY = 64 };
     client *c = calloc(MANY, sizeof *c);
-    bt_serve *s = serve(true, MANY, 0);
+    bt_serve *s = serve_reply(true, MANY, 0);
     assert_non_null(c);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < MANY; i++)
@@ -269,7 +264,7 @@ static void many_clients_at_once(void **state) {
 static void a_body_that_is_too_large_is_not_kept(void **state) {
     (void)state;
     static client c;
-    bt_serve *s = serve(true, 3, (int64_t)60e9);
+    bt_serve *s = serve_reply(true, 3, (int64_t)60e9);
     assert_true(post_much(&c, bt_serve_port(s), "/v1/echo") < MUCH / 2);
     assert_int_equal(read_until_close(&c), 413);
     bt_serve_stop(s);
@@ -278,7 +273,7 @@ static void a_body_that_is_too_large_is_not_kept(void **state) {
 static void limits_hold(void **state) {
     (void)state;
     static client c, held[3];
-    bt_serve *s = serve(true, 3, (int64_t)300e6);
+    bt_serve *s = serve_reply(true, 3, (int64_t)300e6);
     /* a body over the limit */
     char head[128];
     dial(&c, bt_serve_port(s));
@@ -293,7 +288,7 @@ static void limits_hold(void **state) {
     say(&c, body, 200000);
     free(body);
     assert_int_equal(read_until_close(&c), 413);
-    /* A body that never arrives: closed after the deadline, not after libmicrohttpd's ten seconds. */
+    /* A body that never arrives: the connection is closed after the deadline, not after libmicrohttpd's ten seconds. */
     dial(&c, bt_serve_port(s));
     say(&c, head, (size_t)n);
     const int64_t began = bt_now_ns();
@@ -312,7 +307,7 @@ static void limits_hold(void **state) {
         assert_int_equal(read_until_close(&held[i]), 200);
     }
     assert_int_equal(status_of(s, "POST /v1/late", "", ""), 200);
-    /* Between two requests there is a deadline again, twice as long. */
+    /* Between two requests there is a deadline of twice the time. */
     dial(&c, bt_serve_port(s));
     n = snprintf(head, sizeof head,
                  "POST /v1/echo HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: 1\r\n\r\nx",
@@ -324,11 +319,11 @@ static void limits_hold(void **state) {
     bt_serve_stop(s);
 }
 
-/* Detected while the connection sleeps, and while a stream is not read. */
+/* A client that disconnects is detected while its connection sleeps, and while it does not read a stream. */
 static void the_source_is_notified_of_disconnected_clients(void **state) {
     (void)state;
     static client c;
-    bt_serve *s = serve(true, 8, 0);
+    bt_serve *s = serve_reply(true, 8, 0);
     send_to_serve(&c, s, "POST /v1/never", "", "");
     wait_for(&n_works, 1, "at work");
     close(c.fd);
@@ -340,7 +335,7 @@ static void the_source_is_notified_of_disconnected_clients(void **state) {
     close(c.fd);
     send_to_serve(&c, s, "POST /v1/flood", "", "");
     assert_true(recv(c.fd, c.text, 1000, 0) > 0);
-    close(c.fd); /* in the middle */
+    close(c.fd); /* in the middle of the reply */
     wait_for(&n_gone, 3, "gone in the middle");
     wait_for(&n_ended, 3, "ended");
     assert_int_equal(status_of(s, "POST /v1/late", "", ""), 200);
@@ -364,7 +359,7 @@ static void the_stop_waits_for_answers(void **state) {
     (void)state;
     static client c[2];
     pthread_t t;
-    bt_serve *s = serve(true, 8, 0);
+    bt_serve *s = serve_reply(true, 8, 0);
     for (int i = 0; i < 2; i++) send_to_serve(&c[i], s, "POST /v1/never", "", "");
     wait_for(&n_works, 2, "at work");
     pthread_create(&t, NULL, release_later, NULL);
@@ -379,7 +374,7 @@ static void the_stop_waits_for_answers(void **state) {
 
 static void a_failed_start_is_reported(void **state) {
     (void)state;
-    bt_serve *s = serve(true, 8, 0), *other = NULL;
+    bt_serve *s = serve_reply(true, 8, 0), *other = NULL;
     bt_err err = BT_ERR_INIT;
     bt_serve_cfg cfg = {.host = "127.0.0.1", .port = bt_serve_port(s), .max_replies = 1};
     assert_int_equal(bt_serve_start(&other, &cfg, &err), BT_BUSY);

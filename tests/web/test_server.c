@@ -1,6 +1,6 @@
 // ctest: timeout=60 labels=web
-/* The server over its sockets: event streams that resume, send heartbeats and are limited in number;
- * requests beyond their deadline. */
+/* The server over its sockets: event streams that resume, send heartbeats and are limited in number; requests beyond
+ * their deadline. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -11,7 +11,8 @@
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
 
-static bt_web *serve(const bt_tmp *t, int64_t heartbeat_ns, int64_t deadline_ns, bool control) {
+static bt_web *start_server_on(const bt_tmp *t, int64_t heartbeat_ns, int64_t deadline_ns,
+                               bool control) {
     bt_web *w = NULL;
     OK(bt_web_start(&w,
                     &(bt_web_cfg){.store = t->db,
@@ -24,8 +25,6 @@ static bt_web *serve(const bt_tmp *t, int64_t heartbeat_ns, int64_t deadline_ns,
                     err));
     return w;
 }
-
-/* ---- the client ---- */
 
 static void send_to_server(client *c, const bt_web *w, const char *path, const char *more) {
     char text[1024];
@@ -54,20 +53,18 @@ static const char *read_until_word(client *c, size_t from, const char *word) {
 
 static void hang_up(const client *c) { close(c->fd); }
 
-static int times(const char *text, const char *word) {
+static int count_of_word(const char *text, const char *word) {
     int n = 0;
     for (; (text = strstr(text, word)); text++) n++;
     return n;
 }
-
-/* ---- long queries ---- */
 
 #define ENDLESS \
     "/api/v1/" \
     "query?sql=WITH%20RECURSIVE%20c(x)%20AS%20(SELECT%201%20UNION%20ALL%20SELECT%20x%2B1%20" \
     "FROM%20c)%20SELECT%20sum(x)%20FROM%20c"
 
-/* Four at a time; meanwhile all other requests are served, and the server can be stopped. */
+/* Four long queries run at a time; meanwhile all other requests are served, and the server can be stopped. */
 static void a_long_query_blocks_no_other_request(void **state) {
     const bt_tmp *t = *state;
     static client slow[4], other;
@@ -107,8 +104,7 @@ static void a_long_query_blocks_no_other_request(void **state) {
     hang_up(&slow[0]);
 }
 
-/* No thread can be created (its stack is larger than memory): the connection is closed, and its place is
- * free again. */
+/* No thread can be created (its stack is larger than memory): the connection is closed, and its place is free again. */
 static void a_query_without_a_thread(void **state) {
     const bt_tmp *t = *state;
     static client c;
@@ -141,8 +137,8 @@ static void a_query_without_a_thread(void **state) {
     bt_web_stop(w);
 }
 
-/* 20 more steps of "live", as a second attempt */
-static void go_on(const bt_tmp *t) {
+/* Adds 20 steps to the run "live" as a second attempt. */
+static void write_second_attempt(const bt_tmp *t) {
     bt_writer *w = NULL;
     int attempt;
     bt_synth s = bt_synth_default("live");
@@ -169,8 +165,6 @@ static void go_on(const bt_tmp *t) {
     bt_writer_close(w);
 }
 
-/* ---- event streams ---- */
-
 static const char *const live = "/api/v1/runs/live/stream";
 
 static void a_stream_sends_news_and_resumes(void **state) {
@@ -178,7 +172,7 @@ static void a_stream_sends_news_and_resumes(void **state) {
     static client c, again;
     char last[64], more[128];
     bt_web_runs(t->db);
-    bt_web *w = serve(t, 50000000, 0, false);
+    bt_web *w = start_server_on(t, 50000000, 0, false);
     const int64_t began = bt_now_ns();
     send_to_server(&c, w, live, "");
     read_until_word(&c, 0, "Content-Type: text/event-stream");
@@ -196,67 +190,67 @@ static void a_stream_sends_news_and_resumes(void **state) {
     snprintf(last, sizeof last, "%.*s", (int)strcspn(id + 4, "\n"), id + 4);
     hang_up(&c);
     snprintf(more, sizeof more, "Last-Event-ID: %s\r\n", last);
-    send_to_server(&again, w, live, more); /* The same position again: no news. */
+    send_to_server(&again, w, live, more); /* the same position again: no news */
     read_until_word(&again, 0, ": hb\n\n");
     assert_null(strstr(again.text, "event:"));
     size_t before = again.n;
-    go_on(t);
+    write_second_attempt(t);
     read_until_word(&again, before, "\"newest_step\":79");
     read_until_word(&again, before, "id: 1.79.");
     hang_up(&again);
-    /* Reconnected after a while: one event with the present state arrives at once. */
+    /* After a reconnection one event with the present state arrives at once. */
     send_to_server(&c, w, live, more);
     read_until_word(&c, 0, "id: 1.79.");
     read_until_word(&c, 0, ": hb\n\n");
-    assert_int_equal(times(c.text, "event: tick"), 1);
+    assert_int_equal(count_of_word(c.text, "event: tick"), 1);
     hang_up(&c);
-    send_to_server(&c, w, live, "Last-Event-ID: <script>\r\n"); /* An invalid id counts as none. */
+    send_to_server(&c, w, live, "Last-Event-ID: <script>\r\n"); /* an invalid id counts as none */
     read_until_word(&c, 0, "event: tick");
-    bt_web_stop(w); /* The server ends although a stream is open. */
+    bt_web_stop(w); /* the server ends although a stream is open */
     hang_up(&c);
 }
 
-/* The default interval: 15 s of silence, which do not occur here. */
+/* The default interval of 15 s exceeds the duration of this test, so no heartbeat is sent. */
 static void no_heartbeat_of_a_moment(void **state) {
     const bt_tmp *t = *state;
     static client c;
     bt_web_runs(t->db);
-    bt_web *w = serve(t, 0, 0, false);
+    bt_web *w = start_server_on(t, 0, 0, false);
     const int64_t began = bt_now_ns();
     send_to_server(&c, w, live, "");
     read_until_word(&c, 0, "\"newest_step\":59");
     bt_sleep_ns(300000000); /* several polls of the publisher */
-    go_on(t);
+    write_second_attempt(t);
     read_until_word(&c, 0, "\"newest_step\":79");
     const int64_t most = (bt_now_ns() - began) / 15000000000;
-    assert_true(times(c.text, ": hb") <= most);
+    assert_true(count_of_word(c.text, ": hb") <= most);
     hang_up(&c);
     bt_web_stop(w);
 }
 
-/* One an hour: none between the initial state and the next news. */
+/* One heartbeat an hour: none is sent between the initial state and the next news. */
 static void heartbeats_are_sent_at_their_interval(void **state) {
     const bt_tmp *t = *state;
     static client c;
     bt_web_runs(t->db);
-    bt_web *w = serve(t, 3600000000000, 0, false);
+    bt_web *w = start_server_on(t, 3600000000000, 0, false);
     send_to_server(&c, w, live, "");
     read_until_word(&c, 0, "\"newest_step\":59");
-    go_on(t);
+    write_second_attempt(t);
     read_until_word(&c, 0, "\"newest_step\":79");
     assert_null(strstr(c.text, ": hb"));
     hang_up(&c);
     bt_web_stop(w);
 }
 
-/* A commit every ten milliseconds wakes pages at most every hundred, on any machine. */
+/* A commit every ten milliseconds wakes pages at most every hundred milliseconds, on any machine. */
 static void many_commits_wake_pages_rarely(void **state) {
     const bt_tmp *t = *state;
     bt_writer *writer = NULL;
     bt_fake f;
     int attempt;
     const bt_run_start run = bt_fake_run("quick");
-    bt_web *w = serve(t, 0, 0, false);
+    bt_web *w = start_server_on(t, 0, 0, false);
     OK(bt_writer_open(&writer, t->db, 10, err));
     OK(bt_writer_begin(writer, &run, &attempt, err));
     const bt_sink *sink = bt_writer_sink(writer);
@@ -282,7 +276,7 @@ static void a_reader_far_behind_must_start_again(void **state) {
     s.steps = 6000;
     s.layers_every = 0;
     OK(bt_synth_make(t->db, &s, err));
-    bt_web *w = serve(t, 0, 0, false);
+    bt_web *w = start_server_on(t, 0, 0, false);
     send_to_server(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.998.1\r\n");
     read_until_word(&c, 0, "event: resync");
     read_until_word(&c, 0, "id: 0.5999.");
@@ -297,7 +291,7 @@ static void a_reader_far_behind_must_start_again(void **state) {
     bt_web_stop(w);
 }
 
-/* A slow reader gets the newest state next, never a queue: each poll gives one event, whatever was missed. */
+/* A slow reader gets only the newest state: each poll gives one event, whatever was missed. */
 static void missed_changes_are_one_event(void **state) {
     const bt_tmp *t = *state;
     bt_api *api = NULL;
@@ -308,7 +302,7 @@ static void missed_changes_are_one_event(void **state) {
     bt_text_init(&out);
     bt_cursor_parse(&cursor, "0.3.1");
     OK(bt_stream_since(api, "live", &cursor, &out, err));
-    assert_int_equal(times(bt_text_str(&out), "event: "), 1);
+    assert_int_equal(count_of_word(bt_text_str(&out), "event: "), 1);
     assert_int_equal((int)cursor.step, 59);
     bt_text_clear(&out);
     OK(bt_stream_since(api, "live", &cursor, &out, err));
@@ -317,15 +311,14 @@ static void missed_changes_are_one_event(void **state) {
     bt_api_close(api);
 }
 
-/* A store moved aside by a writer because of damage, or removed by a user: the next one is another file of
- * the same name. */
+/* A writer moves a damaged store aside, or a user removes it: the next store is another file with the same name. */
 static void a_replaced_file_is_detected(void **state) {
     const bt_tmp *t = *state;
     static client c, list;
     char command[300], next[100];
     bt_synth s = bt_synth_default("live");
     bt_web_runs(t->db);
-    bt_web *w = serve(t, 3600000000000, 0, false);
+    bt_web *w = start_server_on(t, 3600000000000, 0, false);
     send_to_server(&c, w, live, "");
     read_until_word(&c, 0, "\"newest_step\":59");
     send_to_server(&list, w, "/api/v1/runs", "Connection: close\r\n");
@@ -352,7 +345,7 @@ static void responses_are_reused(void **state) {
     const bt_tmp *t = *state;
     static client first, second;
     bt_web_runs(t->db);
-    bt_web *w = serve(t, 0, 0, false);
+    bt_web *w = start_server_on(t, 0, 0, false);
     for (int tries = 0, same = 0; same < 2; tries++) {
         if (tries > 1000) fail_msg("a thousand pairs of answers, each of two: %s", second.text);
         send_to_server(&first, w, "/api/v1/runs?limit=1", "Connection: close\r\n");
@@ -373,7 +366,7 @@ static void streams_are_few(void **state) {
     const bt_tmp *t = *state;
     client *all = calloc(MOST + 1, sizeof *all);
     bt_web_runs(t->db);
-    bt_web *w = serve(t, 20000000, 0, false);
+    bt_web *w = start_server_on(t, 20000000, 0, false);
     for (int i = 0; i < MOST; i++) {
         send_to_server(&all[i], w, live, "");
         read_until_word(&all[i], 0, "event: tick");
@@ -384,8 +377,7 @@ static void streams_are_few(void **state) {
     read_until_word(late, 0, "Retry-After:");
     read_until_word(late, 0, "\"code\":\"too_many_streams\"");
     hang_up(late);
-    send_to_server(late, w, "/api/v1/runs/live/head",
-                   ""); /* All other requests are still served. */
+    send_to_server(late, w, "/api/v1/runs/live/head", ""); /* all other requests are still served */
     read_until_word(late, 0, "HTTP/1.1 200");
     hang_up(late);
     /* The next heartbeat to it fails, and its place is free. */
@@ -403,8 +395,6 @@ static void streams_are_few(void **state) {
     free(all);
 }
 
-/* ---- deadlines ---- */
-
 /* Sends a byte at intervals while the connection is open; returns false if it was never closed. */
 static bool is_cut(const client *c, char byte) {
     for (int i = 0; i < 400; i++) {
@@ -421,7 +411,7 @@ static void a_body_that_is_too_large_is_not_kept(void **state) {
     const bt_tmp *t = *state;
     static client c;
     for (int control = 0; control < 2; control++) {
-        bt_web *w = serve(t, 0, 60000000000, control);
+        bt_web *w = start_server_on(t, 0, 60000000000, control);
         assert_true(post_much(&c, bt_web_port(w), "/api/v1/control") < MUCH / 2);
         read_until_word(&c, 0, control ? "HTTP/1.1 413" : "HTTP/1.1 405");
         hang_up(&c);
@@ -434,7 +424,7 @@ static void a_request_has_a_deadline_as_a_whole(void **state) {
     static client c;
     char text[400];
     bt_web_runs(t->db);
-    bt_web *w = serve(t, 100000000, 300000000, true);
+    bt_web *w = start_server_on(t, 100000000, 300000000, true);
     dial(&c, bt_web_port(w));
     say(&c, "GET /healthz HTTP/1.1\r\nX-Slow: ",
         strlen("GET /healthz HTTP/1.1\r\nX-Slow: ")); /* a header that never ends */
@@ -460,7 +450,7 @@ static void a_request_has_a_deadline_as_a_whole(void **state) {
     /* A stream has no deadline: ten heartbeats are three deadlines. */
     send_to_server(&c, w, live, "");
     read_until_word(&c, 0, "event: tick");
-    while (times(c.text, ": hb\n\n") < 10) read_until_word(&c, c.n, ": hb\n\n");
+    while (count_of_word(c.text, ": hb\n\n") < 10) read_until_word(&c, c.n, ": hb\n\n");
     hang_up(&c);
     bt_web_stop(w);
 }

@@ -1,5 +1,5 @@
-// verbs.mjs - controls a training from its page: the buttons of each state, and the outcome of
-// each, which the run records. run_verbs.sh starts the runs: "live" takes long, "short" has ended.
+// verbs.mjs - controls a training from its page: the buttons of each state, and the outcome of each button,
+// which the run records. run_verbs.sh starts the runs: "live" takes long, "short" has ended.
 import assert from "node:assert";
 import { existsSync } from "node:fs";
 import {
@@ -43,7 +43,7 @@ async function offers(state) {
 const eventsOf = (run) =>
   sql(`SELECT seq, kind, title FROM events WHERE run = '${run}' ORDER BY seq`);
 
-/** fields: by label; a true value ticks a box. */
+/** Fills in a dialog; fields: values by label; true ticks a box. */
 async function answerDialog(title, fields, action) {
   const dialog = page.locator("dialog");
   await dialog.waitFor();
@@ -81,7 +81,7 @@ const onTheirOwn = ["checkpoint", "sample", "ckpt_verified"];
 
 /**
  * Presses a button, completes its dialog, and waits for the message in the bar. events: the kinds that the
- * run records in consequence, each once.
+ * run records as a result, each once.
  */
 async function does(run, { press, dialog, says, events }) {
   const before = eventsOf(run).length;
@@ -104,8 +104,7 @@ async function does(run, { press, dialog, says, events }) {
   for (let i = 0; i < 100 && !events.every(isThere); i++) await page.waitForTimeout(50);
   await page.waitForTimeout(150); // no further event
   const got = kinds().filter(({ kind }) => events.includes(kind) || !onTheirOwn.includes(kind));
-  // Kinds that also occur on their own, such as the checkpoint of every ten steps, may occur once
-  // more.
+  // Kinds that also occur on their own, such as the checkpoint of every ten steps, may occur once more.
   const once = got.filter(
     (one, i) =>
       !onTheirOwn.includes(one.kind) || got.findIndex(({ kind }) => kind === one.kind) === i,
@@ -208,7 +207,7 @@ async function whenItHasEnded(url) {
   assert.equal(await stops("live-2"), 2);
 }
 
-/** Removes a run; its checkpoints only if that box was ticked. */
+/** Removes a run; its checkpoints are removed only if that box was ticked. */
 async function removes(url, run, withCheckpoints) {
   const folder = truth(`SELECT out_dir FROM runs WHERE run = '${run}'`);
   const newest = () => truth(`SELECT max(path) FROM checkpoints WHERE run = '${run}'`);
@@ -225,7 +224,7 @@ async function removes(url, run, withCheckpoints) {
   assert.equal(there(), !withCheckpoints, `${folder}: checkpoints ${withCheckpoints}`);
 }
 
-/** Without --control the page has no buttons, and explains how to enable them. */
+/** A server without --control has no buttons, and the page explains how to enable them. */
 async function readOnly(context) {
   const { port } = await serve(0);
   const other = await newPage(context, "read-only");

@@ -1,4 +1,4 @@
-/* web_client.h - a client of a server on this machine: a socket, and the data received. */
+/* web_client.h - a client of a server on this machine: a socket, and the received data. */
 #ifndef BT_TESTS_WEB_CLIENT_H
 #define BT_TESTS_WEB_CLIENT_H
 
@@ -53,7 +53,7 @@ static inline void say(const client *c, const char *text, size_t n) {
     assert_int_equal(send(c->fd, text, n, MSG_NOSIGNAL), (ssize_t)n);
 }
 
-/* Posts a body of MUCH bytes; returns by how much the peak memory of this process increased. */
+/* Posts a body of MUCH bytes; returns the increase of this process's peak memory. */
 enum { MUCH = 96 << 20 };
 static inline int64_t post_much(client *c, int port, const char *path) {
     static char text[1 << 20];

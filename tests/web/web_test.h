@@ -1,5 +1,5 @@
-/* web_test.h - shared by tests of the dashboard's responses: a store with known runs, a request, its
- * response as JSON. */
+/* web_test.h - helpers for tests of the dashboard's responses: a store with known runs, a request, its response as
+ * JSON. */
 #ifndef BT_TESTS_WEB_TEST_H
 #define BT_TESTS_WEB_TEST_H
 
@@ -9,8 +9,8 @@
 #include "../store/synth_run.h"
 #include "web/api/api.h"
 
-/* "base": 4 ranks, 300 steps, rank 2 late in data, failed at 200 and repeated from 180. "other": the same
- * losses, no straggler. "live": 60 steps, not ended. */
+/* Records these runs. base: 4 ranks, 300 steps, rank 2 loads data slowly, failed at 200 and repeated from 180. other:
+ * the same losses, no straggler. live: 60 steps, not ended. */
 static inline void bt_web_runs(const char *db) {
     bt_err err = BT_ERR_INIT;
     bt_synth s = bt_synth_default("base");
@@ -31,7 +31,7 @@ static inline void bt_web_runs(const char *db) {
     assert_int_equal(bt_synth_make(db, &s, &err), BT_OK);
 }
 
-/* "odd": one step, and a tensor with an unusual name. What is derived from a run that has not ended changes with its
+/* Records the run odd: one step, and a tensor with an unusual name. Figures of a run that has not ended change with its
  * age: after some seconds without a record it is stalled. */
 static inline void bt_web_odd_run_of_state(const char *db, bool ended) {
     static const double values[BT_ML_COUNT] = {[BT_ML_ZERO] = 0.25};
@@ -55,8 +55,8 @@ static inline void bt_web_odd_run_of_state(const char *db, bool ended) {
 
 static inline void bt_web_odd_run(const char *db) { bt_web_odd_run_of_state(db, false); }
 
-/* Returns the response of a route ("series" of a run, or "/api/v1/runs"); args "metric=loss&x=tokens" (no
- * escapes). The caller frees the JSON. */
+/* Returns the response of a route ("series" of a run, or "/api/v1/runs"); args are like "metric=loss&x=tokens", without
+ * escapes. The caller frees the JSON. */
 static inline bt_code bt_web_ask(bt_api *api, const char *route, const char *run, const char *args,
                                  bt_answer *a, bt_err *err) {
     bt_req *r = calloc(1, sizeof *r);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=60
-# Alerts of a run: an event and a command for a rule that holds, once; the end of the run; a rule that cannot be read, and a webhook
-# without curl, are one line before anything begins.
+# Alerts of a run: a rule that becomes true gives one event and starts the command once; the end of the run is an alert;
+# an invalid rule, and a webhook without curl, are refused with one line before anything begins.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 code 2 train "${tiny[@]}" --steps 3 --name bad --alert 'loss >'
@@ -15,7 +15,7 @@ ok train "${tiny[@]}" --steps 5 --name told --alert 'loss > 0' 'tokens_per_s < 0
     --set alert.command="echo \"\$BITRAIN_RUN|\$BITRAIN_STEP|\$BITRAIN_ALERT\" >> $tmp/alerts"
 says "event=alert level=warning step=1 text=\"loss > 0: it is "
 for i in $(seq 100); do
-    [ "$(grep -c . alerts 2>/dev/null)" = 2 ] && break      # the commands run aside
+    [ "$(grep -c . alerts 2>/dev/null)" = 2 ] && break # the commands run in the background
     sleep 0.05
 done
 sort alerts >sorted

@@ -1,7 +1,7 @@
-/* io_fault.c - a library for LD_PRELOAD that lets the N-th call of one kind on files below a folder fail
- * once in each process. BITRAIN_TEST_IO=CALL:N:ERRNO:FOLDER; BITRAIN_TEST_IO_HIT names a file that then
- * gets a line. CALL: open write fsync rename allocate truncate mkdir unlink read. Calls inside the C
- * library itself (fopen's own writes) are not seen. */
+/* io_fault.c - a library for LD_PRELOAD in which the N-th call of one kind on files below a folder fails once in each
+ * process. BITRAIN_TEST_IO=CALL:N:ERRNO:FOLDER, where CALL is open, write, fsync, rename, allocate, truncate, mkdir,
+ * unlink or read. A line is added to the file BITRAIN_TEST_IO_HIT when a call fails. Calls inside the C library itself
+ * (such as those of stdio) cannot fail. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

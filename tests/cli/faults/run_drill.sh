@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # ctest: timeout=300
-# bitrain drill: every fault of the matrix once, and a short proof (resizes and kills, the weights compared); bad words.
+# bitrain drill: every fault once, and a short proof with resizes and kills whose weights are compared; invalid
+# arguments are refused.
 . "$BT_SRC/tests/cli/train_lib.sh"
-sleep 280 & bystander=$!                        # a drill ends no process but its own
+sleep 280 & bystander=$! # a drill must end only its own processes
 started+=($bystander)
 ok drill --quick
 for fault in "a rank killed" "rank 0 killed" "mpirun killed" "a rank stopped" "resized up" "resized down" "checkpoints cannot be written" \
@@ -12,7 +13,7 @@ done
 grep -q "of the undisturbed run .*: equal" out || fault "the weights differ: $(tail -n 3 out)"
 [ -z "$(ls -d "$TMPDIR"/bitrain-drill-* 2>/dev/null)" ] || fault "the drill's folder is left"
 
-# one that is stopped has shown nothing; what its supervisor leaves in TMPDIR the next one sweeps
+# A drill that is stopped has no result; the next one removes the files that its supervisor left in TMPDIR.
 timeout --preserve-status -s TERM 3 "$BITRAIN" drill --quick >out 2>err
 [ $? -eq 143 ] || { fault "a drill that was stopped did not exit with 143"; tail -n 3 out err; }
 [ -z "$(ls -d "$TMPDIR"/bitrain-drill-* 2>/dev/null)" ] || fault "the folder of a stopped drill is left"

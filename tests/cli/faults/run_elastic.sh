@@ -8,17 +8,17 @@ same=("${light[@]}" --set train.reproducible=true --set train.unit=2 --steps 120
 
 ok train "${same[@]}" --ranks 1 --name calm
 losses calm >calm.txt
-export BITRAIN_TEST_DELAY=10                    # The delay keeps a fast machine from ending the run before a request arrives.
+export BITRAIN_TEST_DELAY=10 # the delay keeps a fast machine from ending the run before a request arrives
 
-# paused RUN: pauses after step 5. A paused run remains paused over a resize: each layout trains a step or two, on any
-# machine.
+# paused RUN: pauses the run after step 5. A paused run remains paused after a resize, so each layout trains only a step
+# or two on any machine.
 paused() { wait_step $1 5 && ok ctl $1 pause; }
 go_on() {
     local i
     for i in $(seq 40); do b ctl $1 resume >out 2>err && return; sleep 0.25; done
     fault "'$1' does not go on: $(cat err)"
 }
-# resize RUN WHAT: requests it, and waits until the ranks of the new layout have trained a step.
+# resize RUN WHAT: requests the layout and waits until its ranks have trained a step.
 resize() {
     local run=$1 what=$2 i attempt
     attempt=$(q "SELECT max(attempt) FROM attempts WHERE run='$run'")
@@ -56,7 +56,7 @@ losses moved | cmp -s - calm.txt || fault "resized four times, the losses differ
 q "SELECT body FROM events WHERE run='moved' AND kind='resized'" | grep -q '{from:2,to:4,why:requested by ctl}' || fault "$(q "SELECT body FROM events WHERE run='moved' AND kind='resized'")"
 q "SELECT tp FROM ranks WHERE run='moved' AND attempt=1 AND rank=1" | grep -qx 1 || fault "attempt 1 is not tensor-parallel: $(q "SELECT * FROM ranks WHERE run='moved' AND attempt=1")"
 
-# a run whose ranks die on the way to another number of them arrives there
+# A rank dies during the change of the number of ranks: the run continues with the requested number.
 "$BITRAIN" train "${same[@]}" --ranks 2 --ckpt-every 10 --max-restarts 1 --name hurt >h.out 2>h.err &
 job=$!
 started+=($job)
@@ -69,7 +69,7 @@ if wait_step hurt 15 && ok ctl hurt pause; then
     [ "$(q "SELECT world_size FROM attempts WHERE run='hurt' ORDER BY attempt DESC LIMIT 1")" = 1 ] || fault "it did not become one rank"
 fi
 
-# --stop-after counts on over a resize; the range of --elastic is checked
+# --stop-after counts steps across a resize; the range of --elastic is checked.
 "$BITRAIN" train "${same[@]}" --elastic 1:2 --stop-after 60 --name part >p.out 2>p.err &
 job=$!
 started+=($job)

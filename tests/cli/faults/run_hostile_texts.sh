@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=240
-# Every text of a database is printed without escape sequences that act on a terminal: a copy of a database with a
-# hostile text in every column is shown by every command that reads it, as text and as JSON, which remains valid. (--csv
-# and export are data: they keep the bytes.)
+# Every text of a database is printed without escape sequences that act on a terminal: every command that reads a
+# database shows a copy with a hostile text in every column, as text and as JSON, which remains valid. (--csv and export
+# keep the bytes, because their output is data.)
 . "$BT_SRC/tests/cli/train_lib.sh"
 command -v python3 >/dev/null || skip "python3 is not installed"
 
@@ -17,12 +17,12 @@ for table in tables:
     for _, column, kind, _, _, key in list(c.execute('PRAGMA table_info("%s")' % table)):
         if kind != 'TEXT' or key or (table == 'run' and column in ('name', 'state')): continue
         try: c.execute('UPDATE OR IGNORE "%s" SET "%s" = ? WHERE "%s" IS NOT NULL' % (table, column, column), (TEXT,))
-        except sqlite3.Error: pass      # a column that is checked by the database
+        except sqlite3.Error: pass # the database checks this column
 c.execute("UPDATE run_doc SET config = json_object('run.name', json_object('value', ?, 'origin', ?, 'where', ?), ?, json_object('value', ?))", (TEXT,) * 5)
 if len(sys.argv) > 2: c.execute("UPDATE run SET name = ? WHERE name = 'second'", ('n' + TEXT,))
 c.commit()
 P
-# judge.py FILE...: the first line of each file is the command that printed the rest
+# judge.py FILE...: checks files whose first line is a command and whose other lines are its output
 cat >judge.py <<'P'
 import json, sys
 faults = 0
@@ -33,7 +33,7 @@ for file in sys.argv[1:]:
     except ValueError as e: wrong.append(str(e))
     bad = {hex(ord(x)) for x in text if (ord(x) < 32 and x not in '\n\t') or 0x7f <= ord(x) < 0xa0 or 0x202a <= ord(x) <= 0x202e or 0x2066 <= ord(x) <= 0x2069}
     if bad: wrong.append('characters %s' % sorted(bad))
-    # the lines of a note are printed as lines
+    # a note may have several lines
     if not command.startswith('runs note ') and any(line.startswith('Injected') for line in text.splitlines()): wrong.append('a line of its own')
     if file.endswith('.out') and ' --json' in command and text.strip():
         try: json.loads(text)
@@ -42,7 +42,7 @@ for file in sys.argv[1:]:
     faults += len(wrong) > 0
 sys.exit(min(faults, 100))
 P
-# The check itself can fail.
+# The check detects an escape sequence.
 mkdir wrong printed
 n=0
 for wrong in $'\e[2J' $'\u009b1m' $'\u202ex' $'x\rInjected' $'x\nInjected: 1'; do printf 'show\n%s' "$wrong" >wrong/$((n += 1)).err; done

@@ -2,8 +2,8 @@
 # ctest: timeout=240
 # --elastic on two hosts (network namespaces): the link to one is cut, and the run continues without it; the host
 # responds again and joins after the next checkpoint; a shutdown notice makes it leave, and the run continues without
-# it; the losses equal those of one undisturbed rank. A link that is cut for 2 s causes no restart. Without --elastic
-# the run waits for its host. Needs root.
+# it; the losses equal those of one undisturbed rank. A link that is cut for 2 s causes no restart. If the run has no
+# --elastic, it waits for its host. The test needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 hosts 1 1
@@ -11,7 +11,7 @@ run=(train "${light[@]}" --steps 20000 --ckpt-every 10 --set train.reproducible=
 down() { ip -n ${ns}2 link set v2$$ down; }
 up() { ip -n ${ns}2 link set v2$$ up; }
 count() { q "SELECT count(*) FROM $1" 2>/dev/null; }
-# waits until SECONDS FROM-AND-WHERE: until a row exists
+# until_row SECONDS FROM-AND-WHERE: waits until a row exists
 until_row() {
     local i
     for i in $(seq $((10 * $1))); do [ "$(count "$2")" -gt 0 ] 2>/dev/null && return 0; sleep 0.1; done
@@ -19,7 +19,7 @@ until_row() {
     q "SELECT kind, title FROM events ORDER BY time_s" | tail -n 8
     return 1
 }
-# the losses of a run that was stopped are the beginning of calm.txt
+# The losses of a run that was stopped are the beginning of calm.txt.
 same_as_calm() {
     losses $1 >this.txt
     local n m
@@ -29,7 +29,7 @@ same_as_calm() {
 }
 ok "${run[@]}" --ranks 1 --stop-after 400 --name calm
 losses calm >calm.txt
-export BITRAIN_TEST_DELAY=8                     # steps that take time, not the processor
+export BITRAIN_TEST_DELAY=8 # a delay makes steps longer without using the processor
 
 "${here[@]}" "$BITRAIN" "${run[@]}" --hosts hosts.txt --elastic 1:2 --name away >a.out 2>a.err &
 job=$!
@@ -48,8 +48,8 @@ if wait_step away 15; then
     until_row 30 "events WHERE run='away' AND kind='host_back'"
     until_row 30 "attempts WHERE run='away' AND attempt > 1 AND world_size = 2"
     until_row 30 "steps WHERE run='away' AND attempt > 1"
-    # A shutdown notice to the far host's rank and its daemon (not to the ssh session): the ranks save and leave, and
-    # the run continues without that host.
+    # A shutdown notice to the far host's rank and its daemon (not to the ssh session): the ranks save and exit, and the
+    # run continues without that host.
     for p in $(ip netns pids ${ns}2); do grep -qx 'bitrain\|orted\|prted' /proc/$p/comm && kill -TERM $p; done
     until_row 30 "steps WHERE run='away' AND attempt > 2"
     [ "$(count "events WHERE run='away' AND kind='rank_leaves' AND rank=1")" = 1 ] || fault "no message states which rank had to leave"
@@ -63,7 +63,7 @@ if wait_step away 15; then
     [ "$(count "events WHERE run='away' AND kind='resized'")" = 3 ] || fault "$(q "SELECT kind, title FROM events WHERE run='away' AND kind<>'checkpoint'")"
 fi
 
-# a link interrupted for 2 s: no restart
+# A link that is interrupted for 2 s causes no restart.
 "${here[@]}" "$BITRAIN" "${run[@]}" --hosts hosts.txt --elastic 1:2 --name blink >b.out 2>b.err &
 job=$!
 started+=($job)
@@ -89,7 +89,7 @@ if wait_step waits 15; then
     until_row 60 "steps WHERE run='waits' AND attempt > 0"
     ok ctl waits stop
     wait $job || fault "exit $? of a run that waited for its host"
-    # the far rank has nothing in its memory: the first host sends it
+    # The far rank has no state in memory, so the first host sends it.
     q "SELECT title FROM events WHERE run='waits' AND kind='resumed' ORDER BY time_s LIMIT 1" | grep -q "from memory on 2 ranks$" || fault "the state was not copied from the other host's memory"
     [ "$(count "attempts WHERE run='waits' AND world_size <> 2")" = 0 ] || fault "it continued with other ranks"
     same_as_calm waits

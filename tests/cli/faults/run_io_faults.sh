@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=400
-# The N-th call on a run's files fails, for every kind of call: the run ends with a documented exit code and one line, what it
-# recorded is right, and resumed without the fault it ends with the bits of the calm run. A seeded sample of the calls here, each
-# of them with FULL=1 (tests/HOOKS.md).
+# The N-th call on a run's files fails, for every kind of call: the run ends with a documented exit code and one line,
+# its record is right, and when it is resumed without the fault it ends with the bits of an undisturbed run. The test
+# runs a sample of the calls chosen by a seed, and all of them with FULL=1 (tests/HOOKS.md).
 . "$BT_SRC/tests/cli/train_lib.sh"
 ! ldd "$BITRAIN" | grep -q libasan || skip "a preloaded library and AddressSanitizer exclude each other"
 cc -shared -fPIC -O1 -o io_fault.so "$BT_SRC/tests/cli/faults/io_fault.c" -ldl 2>cc.err || skip "no compiler: $(head -n 1 cc.err)"
@@ -13,7 +13,7 @@ losses calm >calm.txt
 [ "$(wc -l <calm.txt)" = 9 ] || fault "the calm run has $(wc -l <calm.txt) steps"
 of() { sqlite3 "$tmp/case/m.db" "SELECT step, printf('%.17g', loss) FROM steps ORDER BY step" 2>/dev/null | tr '|' ','; }
 
-# try CALL N ERRNO FOLDER: 1 when the call is made less often than that
+# try CALL N ERRNO FOLDER: returns 1 if the run makes fewer such calls
 try() {
     local what="$1 $2 (errno $3) below $4" code part
     rm -rf case hit
@@ -29,13 +29,13 @@ try() {
     esac
     [ $code = 0 ] || [ -s err ] || fault "exit $code without a word after $what"
     if grep -qE "Assertion|Segmentation|signal 11|stack smashing" out err; then fault "a crash after $what: $(tail -n 3 err)"; fi
-    # whatever was recorded of a step is right
+    # Every recorded step has the right values.
     if [ -s case/m.db ]; then
         of >part.txt
         part=$(grep -vxFf calm.txt part.txt | head -n 1)
         [ -z "$part" ] || fault "a recorded loss differs after $what: $part"
     fi
-    # continues without the fault, from any existing checkpoint
+    # The run continues without the fault from any existing checkpoint.
     if compgen -G "case/out/step-*/manifest.json" >/dev/null; then
         timeout 60 "$BITRAIN" train --resume "$tmp/case/out" --store case/m.db >out 2>err
         code=$?
@@ -49,13 +49,13 @@ try() {
 }
 
 tried=0
-# errors a disk gives: 5 EIO, 28 ENOSPC, 13 EACCES
+# The errors of a disk: 5 EIO, 28 ENOSPC, 13 EACCES.
 for kind in "write 28" "write 5" "fsync 5" "open 13" "rename 5" "allocate 28" "mkdir 28" "truncate 5" "unlink 13" "read 5"; do
     read -r call errno <<<"$kind"
     for folder in out m.db; do
         if [ -n "${FULL:-}" ]; then
             for n in $(seq 400); do try "$call" "$n" "$errno" "$folder" || break; done
-        else # the first, and one that the seed of the day's tree picks
+        else # the first call, and one chosen by a seed derived from the source tree
             try "$call" 1 "$errno" "$folder" || continue
             try "$call" $((2 + $(cksum <<<"$call$errno$folder" | cut -d' ' -f1) % 7)) "$errno" "$folder"
         fi

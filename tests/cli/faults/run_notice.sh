@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # ctest: timeout=180
 # A shutdown notice: SIGTERM to every process of the job at once, including mpirun, as scancel and a systemd slice send
-# it; SIGUSR1 to the supervisor, as Slurm's --signal=B:USR1@N; each time a checkpoint of the last step is written, and
-# the same command with --continue ends with the bits of the undisturbed run. A TERM to rank 0 alone makes the ranks
-# save and leave, and the run continues.
+# it, or SIGUSR1 to the supervisor, as Slurm's --signal=B:USR1@N does. Each time a checkpoint of the last step is
+# written, and the same command with --continue ends with the bits of the undisturbed run. A TERM to rank 0 alone makes
+# the ranks save and exit, and the run continues.
 . "$BT_SRC/tests/cli/train_lib.sh"
-export BITRAIN_TEST_DELAY=10                    # a signal finds steps that are left, on any processor
+export BITRAIN_TEST_DELAY=10 # steps remain when a signal arrives, on any processor
 run=(train "${light[@]}" --steps 20000 --set train.reproducible=true --set train.unit=2 --set ckpt.minutes=0)
 everybody() { pgrep -f -- "$tmp/m.db|$tmp/runs|bitrain rank .*$tmp|(mpirun|prterun) .*$tmp" | grep -vx $$; }
-saved() { # RUN: the newest checkpoint is of the last step recorded
+saved() { # RUN: the newest checkpoint is that of the last recorded step
     local last=$(q "SELECT max(step) FROM steps WHERE run='$1'")
     [ -f "runs/$1/step-$(printf %012d $((last + 1)))/manifest.json" ] || fault "$1: no checkpoint of step $last: $(ls runs/$1)"
 }
@@ -39,17 +39,17 @@ if wait_step batch 10; then
     saved batch
 fi
 
-# systemd's default: TERM to every process of the service's group, then CONT to every one, whatever their order. The service is started
-# again with the same words, until the run is done; then nothing is left to do
+# systemd by default sends TERM to every process of the service's group, then CONT to every process, in any order. The
+# service is started again with the same command until the run is done; then the command does nothing.
 again=(train "${light[@]}" --steps 120 --continue)
-below() { local p; for p in $(pgrep -P "$1"); do below "$p"; done; echo "$1"; } # the ranks, mpirun, then the supervisor
+below() { local p; for p in $(pgrep -P "$1"); do below "$p"; done; echo "$1"; } # prints the ranks, mpirun, then the supervisor
 BITRAIN_TEST_DELAY='' ok "${again[@]}" --name calm
 losses calm >calm.txt
 for turn in 1 2; do
     "$BITRAIN" "${again[@]}" --name unit >"u$turn.out" 2>"u$turn.err" &
     job=$!
     started+=($job)
-    # steps of this start, not of those before: a fast machine has done many by then
+    # Counts only steps of this start, because a fast machine has done many before.
     for i in $(seq 400); do [ "$(q "SELECT count(*) FROM steps WHERE run='unit' AND attempt = $turn - 1")" -gt 4 ] && break; sleep 0.05; done
     group=$(below $job)
     [ "$(wc -w <<<"$group")" -ge 4 ] || fault "the group of the service is $group"
@@ -79,7 +79,7 @@ if wait_step limit 0; then
     saved limit
 fi
 
-# Only rank 0 gets the signal and leaves; the run continues.
+# Only rank 0 gets the signal and exits; the run continues.
 "$BITRAIN" "${run[@]}" --name rank >r.out 2>r.err &
 job=$!
 started+=($job)

@@ -1,6 +1,6 @@
 # ctest: timeout=120
-# Every view command and every screen on a run of each kind: a run of one rank, of four, resumed, live, of a hub, imported, failed in
-# its first step, fine-tuned. None ends by a signal, and no text or JSON contains an invalid number.
+# Every view command and every screen for a run of each kind: one rank, four ranks, resumed, live, a hub, imported,
+# failed in its first step, fine-tuned. None ends by a signal, and no text or JSON contains an invalid number.
 set -u
 d=$(mktemp -d) || exit 1
 trap 'rm -rf "$d"' EXIT
@@ -10,7 +10,7 @@ n_failed=0
 fail() { echo "FAIL: $*"; n_failed=$((n_failed + 1)); }
 "$BT_BIN/tests/t.store.synth_runs" "$BITRAIN_STORE" --kinds || exit 1
 
-# ok COMMAND...: it ends with 0, and prints no "nan", "inf" or empty JSON number
+# ok COMMAND...: the command exits with 0 and prints no "nan", "inf" or empty JSON number
 ok() {
     "$BITRAIN" "$@" > out 2> err < /dev/null
     local got=$?
@@ -43,16 +43,16 @@ done
 ok runs
 says "^labels +done .* 20.0 % " "runs"
 json runs --json
-# lists fit the terminal
+# Lists fit the width of the terminal.
 if script -qec true "$d/try" >/dev/null 2>&1 </dev/null; then
     for words in "runs" "show four" "show resumed --all" "show hub"; do
         script -qec "stty cols 80; '$BITRAIN' $words" "$d/pty" >/dev/null 2>&1 </dev/null
-        # the command is whole, so that it can be pasted
+        # A printed command is complete, so that it can be pasted.
         [ "$(grep -vE '^  command|^Script' "$d/pty" | tr -d '\r' | wc -L)" -le 80 ] || fail "wider than 80 columns: $words"
     done
 fi
 
-# parts that only one kind of run has
+# Some parts of the output exist only for one kind of run.
 ok show hub
 says "islands \(1 of 2 train; 2 joined, 0 left, 1 lost\)" "show hub"
 says "^ +north +n1 +trains +25 +30 " "show hub"
@@ -68,7 +68,7 @@ says "val accuracy 20 %  F1 20 %" "top labels"
 ok top hub --once --size 100x30
 says "islands -+ 1 of 2 train" "top hub"
 says "north +trains +step 25 +loss 2.0000" "top hub"
-# advice fits the kind
+# The advice depends on the kind of run.
 "$BITRAIN" ctl import-a status > out 2> err; says "is an imported record: no process trains it" "ctl import-a"
 "$BITRAIN" ctl hub status > out 2> err; says "is a hub of islands, which takes no requests" "ctl hub"
 "$BITRAIN" autopsy import-a > out 2> err; ! grep -q "folder is on" out || fail "autopsy of an imported run names a folder"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # ctest: timeout=240 waits
-# The figures of a run, computed a second time in SQL from its raw rows: the division of the wall time of a run that is
-# paused, validated, saved, killed and restarted, and its speed and communication; `runs`, `show`, `top` and the lens
-# agree.
+# The figures of a run, computed independently in SQL from its raw rows: the division of the wall time of a run that is
+# paused, validated, saved, killed and restarted, and its speed and communication; `runs`, `show`, `top` and the lens (a
+# saved query) agree.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/figures/figures_lib.sh"
 
-# a package that draws about 20 W
+# simulates a package that draws about 20 W
 export BITRAIN_TEST_POWERCAP=$PWD/powercap
 mkdir -p powercap/intel-rapl:0
 echo package-0 >powercap/intel-rapl:0/name
@@ -21,19 +21,19 @@ b train "${slow[@]}" --steps 120 --ckpt-every 25 --eval-every 15 --set train.eva
 job=$!
 started+=($job)
 wait_step a 12
-# each rank computes on cores of its own
+# Each rank computes on its own cores.
 cores_of() { sed -n 's/^Cpus_allowed_list:\s*//p' "/proc/$(q "SELECT pid FROM ranks WHERE run='a' AND rank=$1")/status"; }
 [ "$(nproc)" -lt 2 ] || [ "$(cores_of 0)" != "$(cores_of 1)" ] || fault "both ranks compute on $(cores_of 0)"
 ok ctl a pause
 for i in $(seq 400); do [ "$(q "SELECT count(*) FROM events WHERE run='a' AND kind='paused'")" = 1 ] && break; sleep 0.05; done
 sleep 0.5
-b show a --json >paused.json                    # No record arrives while the pause grows.
+b show a --json >paused.json # no record arrives while the pause continues
 early=$(grep -o '"goodput":[^,}]*' paused.json | cut -d: -f2)
 sleep 0.5
 b show a --json >paused.json
 late=$(grep -o '"goodput":[^,}]*' paused.json | cut -d: -f2)
 awk "BEGIN { exit !($late < $early) }" || fault "the goodput of a paused run remains at $early, $late"
-# All viewers use one clock: they count the pause up to now, and the parts add up to the total.
+# All viewers use one clock: they count the pause up to the present, and the parts add up to the total.
 b runs a --json >runs.json
 b top a --once --json >top.json
 parts_add_up runs.json duration_s
@@ -44,7 +44,7 @@ awk "BEGIN { exit !(0.4 < $(number_of paused.json paused_s) && $(number_of pause
     fault "paused for $(number_of paused.json paused_s), $(number_of runs.json paused_s), $(head_of paused_s) s"
 b query --lens goodput a --csv >lens.csv
 awk -F, 'NR == 2 { for (i = 2; i <= 9; i++) sum += $i; exit !($6 > 0.4 && sum - $1 < 0.05 && $1 - sum < 0.05) }' lens.csv || fault "lens: $(cat lens.csv)"
-# a run that waits is paused in every list, not running in one and paused in another
+# A paused run is shown as paused in every list.
 [ "$(q "SELECT state FROM runs WHERE run='a'")" = paused ] || fault "a paused run's state is $(q "SELECT state FROM runs WHERE run='a'")"
 for list in "runs" "show a" "runs state:paused"; do b $list | grep -qE '^a +paused' || fault "$list: $(b $list | grep '^a ')"; done
 ok ctl a eval
@@ -96,9 +96,9 @@ near goodput "$(row goodput)" "$(awk "BEGIN { print $productive / $elapsed }")" 
 awk "BEGIN { exit !($paused > 1 && $validation > 0) }" || fault "nothing to compare: $(cat again.csv)"
 awk "BEGIN { exit !($(row lost_s) > 0 && $(row startup_s) > 0) }" || fault "a killed rank cost $(row lost_s) s, two starts $(row startup_s) s"
 
-# its processes' share of the energy that the package counted during the run
+# The share of the run's processes in the energy that the package counted during the run.
 near "energy in J" "$(row energy_j)" "$(q "SELECT sum(energy_j) FROM all_steps WHERE run='a'")" 0.000001
-# the file may be empty for a moment while it is written
+# The file may be empty for a moment while it is written.
 until counted=$(cat powercap/intel-rapl:0/energy_uj) && [ -n "$counted" ]; do sleep 0.01; done
 counted=$((counted / 1000000))
 awk "BEGIN { exit !($(row energy_j) > 0.1 && $(row energy_j) <= $counted) }" || fault "energy is $(row energy_j) J of $counted"
@@ -115,18 +115,18 @@ near "goodput of top" "$(head_of goodput)" "$(row goodput)" 1e-6
 ok query --lens goodput a --csv
 says "$(awk "BEGIN { printf \"%.2f\", $(row paused_s) }" | sed 's/0*$//')"
 
-# speed and communication are of the newest 128 steps, also across a restart, everywhere
+# All viewers compute speed and communication from the newest 128 steps, also across a restart.
 [ "$(q "SELECT count(*), count(DISTINCT attempt) FROM ($(recent))")" = 120,2 ] || fault "not 120 steps of two attempts"
 figures_agree
-# MFU and overlap: of each step from the facts and the ranks' own times, of the run their medians
+# MFU and overlap of a step follow from the facts and the ranks' own times; those of the run are their medians.
 fact() { q "SELECT value FROM facts WHERE run='a' AND key='$1'"; }
-if [ -n "$(fact peak_flops)" ]; then            # facts of the newest attempt
+if [ -n "$(fact peak_flops)" ]; then # facts of the newest attempt
     near "MFU of the steps" "$(q "SELECT max(abs(mfu - tokens_per_s * $(fact flop_token) / $(fact peak_flops)) / mfu) FROM steps
       WHERE run='a' AND attempt = (SELECT max(attempt) FROM attempts WHERE run='a')")" 0 1e-6
     near MFU "$(row mfu)" "$(median_of mfu)" 1e-9
     near "MFU of top" "$(head_of mfu)" "$(row mfu)" 1e-6
 fi
-# A transfer of some microseconds has rounded times, which give no share.
+# The rounded times of a transfer of some microseconds give no share.
 near "overlap of the steps" "$(q "SELECT max(abs(s.overlap - r.hidden)) FROM steps s JOIN (SELECT attempt, step, min(comm_busy_ms) AS least,
   avg(max(0, 1 - comm_exposed_ms / comm_busy_ms)) AS hidden FROM rank_steps WHERE run='a' GROUP BY attempt, step) r USING (attempt, step)
   WHERE s.run='a' AND r.least > 0.1")" 0 0.02
@@ -140,7 +140,7 @@ says "(all 120 steps)"
 says "(mean of all 120 steps and of 2 ranks)"
 says "step 120, "
 
-# a checkpoint has the time of its event, also after the records that rank 0 kept were read again at the end
+# A checkpoint has the time of its event, even after the records that rank 0 kept were read again at the end.
 far=$(q "SELECT count(*) FROM checkpoints c JOIN events e ON e.run = c.run AND e.attempt = c.attempt AND e.kind = 'checkpoint' AND e.step = c.step - 1 WHERE c.run='a' AND abs(c.time_s - e.time_s) > 0.5")
 [ "$far" = 0 ] || fault "$far checkpoints have another time than their event"
 [ "$(q "SELECT count(DISTINCT round(time_s, 2)) = count(*) FROM checkpoints WHERE run='a'")" = 1 ] || fault "checkpoints share a time"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=240
-# The figures of runs that did not simply end, computed a second time in SQL from their raw rows: killed with all its processes,
-# so that its last steps are read from what rank 0 left behind; and resumed with fewer ranks.
+# The figures of two runs, computed independently in SQL from their raw rows: one was killed with all its processes, so
+# that its last steps are read from the records that rank 0 left; the other was resumed with fewer ranks.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/figures/figures_lib.sh"
 
@@ -34,7 +34,7 @@ grep -qE '^ +model.layers .*--set' out || fault "a setting of the first start ha
 grep -oE '[0-9.]+ k? ?tokens/s' closing | head -n 1 | grep -qF "$(grep -oE 'tokens/s [0-9.]+ k?' out | sed 's,tokens/s ,,')" ||
     fault "the closing line states $(grep tokens/s closing), show $(grep tokens/s out)"
 
-# a run that was done and is extended had ended meanwhile; one that was stopped was paused
+# A finished run that is extended had ended in between; a stopped run that is resumed was paused.
 waited=$(row paused_s)
 sleep 1
 ok train --resume fewer --ranks 1 --steps $(($(row steps) + 10))

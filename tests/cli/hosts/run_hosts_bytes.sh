@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ctest: ranks=8 timeout=180 labels=mpi,net
-# Traffic between two hosts of four ranks each: the ranks of a host add their gradients first, so at most 1/3.8 of the
-# bytes are sent that the same eight ranks send between the halves otherwise (1/4, plus message overhead), with the same
-# losses; a codec divides it again according to its bits. Needs root.
+# Traffic between two hosts of four ranks each: the ranks of a host add their gradients first, so at most 1/3.8 (1/4 and
+# message overhead) of the bytes are sent that the same eight ranks otherwise send between the halves, with the same
+# losses; a codec divides the bytes again according to its bits. The test needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 run=(train "${tiny[@]}" --ranks 8 --steps 3 --set ckpt.final=false --set train.stats_every=2 --set train.bucket_bytes=65536 --set train.distributions=0
@@ -12,7 +12,7 @@ far() {
     local name=$1; shift
     timeout 90 "${here[@]}" "$BITRAIN" "${run[@]}" "$@" --hosts hosts.txt --name "$name" >out 2>err || { fault "exit $? of $name"; tail -n 5 err; }
 }
-# bytes of a step between ranks 0 to 3 and ranks 4 to 7
+# Returns the bytes of a step between ranks 0 to 3 and ranks 4 to 7.
 crossing() { q "SELECT sum(bytes_wire / steps) FROM comm_pairs WHERE run='$1' AND (rank < 4) <> (peer < 4) AND step = (SELECT max(step) FROM comm_pairs WHERE run='$1')"; }
 # at_most A B PART: A is above 0 and at most PART of B
 at_most() { awk -v a="$1" -v b="$2" -v part="$3" 'BEGIN { exit !(b > 0 && a > 0.9 * b * part && a <= b * part) }'; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ctest: ranks=2 timeout=120 labels=mpi,net soak
 # A network between two hosts that transmits nothing for two seconds, with and without a codec: the run takes longer,
-# continues in the same attempt, and has the losses of an undisturbed one. Needs root.
+# continues in the same attempt, and has the losses of an undisturbed run. The test needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 run=(train "${slow[@]}" --steps 60 --set ckpt.final=false --hosts hosts.txt)

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # ctest: ranks=2 timeout=200 labels=mpi,net
-# States in memory that are copied to another host over a slow link (tc's tbf, 20 Mbit/s): the first one waits until it
-# pays, based on the measured link, so a short run sends none of it; over a fast link states are copied at once. Needs
-# root.
+# States in memory are copied to another host over a slow link (20 Mbit/s by tc's tbf): the measured link decides when
+# the first copy begins, so a short run copies nothing; over a fast link states are copied at once. The test needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 command -v tc >/dev/null || skip "no 'tc' (iproute2)"

@@ -1,16 +1,17 @@
-# islands_lib.sh - a hub and its islands on this machine, each with a store of its own. Sourced, not run; after train_lib.sh.
-# hub_at=HOST:PORT (127.0.0.1:0): where the hub listens.
-# overdue=SECONDS (60): a loaded machine may hold an island up for seconds, and which updates are left out decides the bits.
+# islands_lib.sh - a hub and its islands on this machine, each with its own store. Sourced after train_lib.sh, not run.
+# hub_at=HOST:PORT (127.0.0.1:0) is the address that the hub listens on. overdue=SECONDS (60) is the time after which
+# the hub continues without an island: a loaded machine may delay an island by seconds, and the updates that the hub
+# leaves out change the bits of the result.
 b hub --keys keys a b c >/dev/null 2>err || fault "no keys: $(cat err)"
 
 declare -A process=()
-hub_by=() island_by=()                          # words before `bitrain hub`, `bitrain train`
-# one run is islands of 16 sequences a step
+hub_by=() island_by=() # words before `bitrain hub`, `bitrain train`
+# One training divided over islands, 16 sequences a step.
 part=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
       --seq-len 32 --micro-batch 4 --data synth:chain --set model.vocab=64 --set data.val_frac=0 --threads 1
       --batch-tokens 512 --lr 3e-3 --warmup 0 --set islands.ramp=0 --quiet)
 
-# start_hub WORDS...: $address is its address, $hub its process
+# start_hub WORDS...: sets $address and $hub, its process id
 start_hub() {
     local i
     : >address
@@ -26,7 +27,7 @@ start_hub() {
     [ -n "$address" ] || fault "the hub does not start: $(cat hub.err)"
 }
 
-# start_island NAME WORDS...: with the key NAME and ${ranks:-1} ranks; its process is $island
+# start_island NAME WORDS...: starts ${ranks:-1} ranks with the key NAME and sets $island, the process id
 start_island() {
     local name=$1; shift
     "${island_by[@]}" timeout ${limit:-100} "$BITRAIN" train "${part[@]}" --hub "$address" --keys "keys/$name.key" --name "isl-$name" --ranks "${ranks:-1}" \
@@ -35,7 +36,7 @@ start_island() {
     started+=($island)
 }
 
-# wait_for PROCESS CODE NAME: it ends with this exit code
+# wait_for PROCESS CODE NAME: waits for the end of the process with this exit code
 wait_for() {
     wait "$1"
     local got=$?
@@ -43,7 +44,7 @@ wait_for() {
 }
 
 steps() { BITRAIN_STORE=$1.db q "SELECT coalesce(max(step) + 1, 0) FROM steps WHERE run='isl-$1'" 2>/dev/null; }
-until_step() {                                  # NAME N: this island has done N steps (40 s)
+until_step() { # NAME N: waits until the island has done N steps (40 s)
     local i n
     for i in $(seq 400); do
         n=$(steps "$1")
@@ -52,7 +53,7 @@ until_step() {                                  # NAME N: this island has done N
     done
     fault "island $1 is at step '$n', not at $2: $(tail -n 3 "$1.err" hub.err)"
 }
-until_says() {                                  # FILE TEXT: it is in the file (40 s)
+until_says() { # FILE TEXT: waits until the file contains the text (40 s)
     local i
     for i in $(seq 400); do
         grep -qF -- "$2" "$1" && return 0
@@ -61,10 +62,10 @@ until_says() {                                  # FILE TEXT: it is in the file (
     fault "'$1' does not print '$2': $(tail -n 3 "$1")"
 }
 
-# the process that serves: `bitrain hub` itself waits for it
+# Prints the process that serves; `bitrain hub` itself waits for it.
 serving() { pgrep -P $hub; }
 
-# kill_hub: -9, no time to keep anything. hub_again WORDS...: another one at the same address and in the same folder
+# kill_hub kills the hub with -9. hub_again WORDS... starts another one at the same address and in the same folder.
 kill_hub() {
     kill -9 $hub
     wait $hub 2>/dev/null
@@ -83,7 +84,7 @@ end_and_count() {
     kill "${process[@]}" 2>/dev/null
     wait "${process[@]}"
     rm -rf hub-copy
-    cp -r hub-out hub-copy                      # state that a crash of the hub would leave now
+    cp -r hub-out hub-copy # the state that a crash of the hub would leave
     kill $hub
     wait $hub
     manifest=$(ls -d hub-out/step-* | tail -n 1)
@@ -94,7 +95,7 @@ end_and_count() {
         told=$(grep -o '[0-9]* tokens' <<<"$told" | cut -d' ' -f1)
         k=$(tr -d '\n ' <"$manifest/manifest.json" | grep -o '"names":"[^"]*"' | grep -o 'isl-[a-z]*' | grep -nx "isl-$i" | cut -d: -f1)
         applied_tokens=$(tr -d '\n ' <"$manifest/manifest.json" | grep -o '"member_tokens":\[[^]]*' | cut -d'[' -f2 | cut -d, -f"$k")
-        # one whose answer was lost with the hub is in the hub's tokens, and among those the island takes for left out
+        # If the hub died before it replied, the update is in the hub's tokens, and the island counts it as left out.
         awk -v told="${told:-x}" -v n="$of" -v left="${left:-x}" -v hub="${applied_tokens:-x}" 'BEGIN {
             each = n > 0 ? told / n : 0
             exit !(told != "x" && hub != "x" && n > 0 && hub >= told && hub <= told + (left + 1) * each) }' ||
@@ -107,7 +108,7 @@ end_and_count() {
     until_says copy.err 'the hub continues'
     kill $copy
     wait $copy
-    # except the head of 64 bytes, which contains the time
+    # The head of 64 bytes contains the time and is not compared.
     cmp -s <(cat "$manifest"/data-* | tail -c +65) <(cat "hub-copy/${manifest#hub-out/}"/data-* | tail -c +65) ||
         fault "the log's replay is not the hub's state: $manifest, $(echo hub-copy/step-*)"
 }

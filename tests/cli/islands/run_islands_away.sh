@@ -1,6 +1,6 @@
 # ctest: timeout=120 labels=mpi waits
-# run_islands_away.sh - own steps continue while the hub is unreachable, up to a limit, and are part of the next delta;
-# a hub that never returns ends its island in one line, with a checkpoint.
+# run_islands_away.sh - an island continues with its own steps, up to a limit, while the hub is unreachable, and its
+# next delta includes them; if the hub never returns, the island saves a checkpoint and ends with one line.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db
@@ -13,7 +13,7 @@ until_step a 210
 kill_hub
 until_says a.err 'training continues without it for at most 150 steps'
 until_says b.err 'training continues without it for at most 150 steps'
-n=$(($(steps a) / 200 * 200))                   # at most 150 steps since the update that waits
+n=$(($(steps a) / 200 * 200)) # at most 150 steps since the update that waits for the hub
 until_step a $((n + 20))
 hub_again --islands 2 --name hub
 until_step a $((n + 220))
@@ -24,7 +24,7 @@ for i in a b; do
 done
 [ "$(grep -c "island 'isl-a' on .* joined" hub.err)" = 2 ] || fault "island a joined $(grep -c "island 'isl-a' on .* joined" hub.err) times"
 
-# The hub never returns: 150 steps, 8 s, and the end.
+# If the hub never returns, the island ends after 150 steps and 8 s.
 kill_hub
 wait_for "${process[b]}" 3 b
 until_says b.err "the hub has not answered for"

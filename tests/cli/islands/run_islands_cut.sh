@@ -1,8 +1,8 @@
 # ctest: timeout=400 labels=mpi waits
-# run_islands_cut.sh - a link between a hub and an island is cut silently, in both directions and in one (network
-# namespaces), and machines are switched off: both sides detect it. The hub declares the island dead and reassigns its
-# data, the other island continues; the island reports it, waits or continues with own steps, and returns with the link.
-# No update is lost or applied twice.
+# run_islands_cut.sh - a link between a hub and an island is cut without a message, in both directions and in one
+# (network namespaces), and machines are switched off: both sides detect it. The hub declares the island dead and
+# assigns its data again, and the other island continues; the island reports it, waits or continues with its own steps,
+# and joins again when the link works. No update is lost or applied twice.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 hub_at=10.77.$id.1:0
@@ -13,7 +13,7 @@ near=(ip netns exec ${ns}1) far=(ip netns exec ${ns}2)
 hub_by=("${near[@]}")
 times=(--set islands.link_timeout=1)
 
-begin() {                                       # GRACE WORDS...: the hub and island a on one host, island b on another
+begin() { # GRACE WORDS...: starts the hub and island a on one host, island b on another
     local grace=$1; shift
     rm -rf out-* hub-out ./*.db* ./*.err
     start_hub --islands 2 --name hub --grace "$grace" --link-timeout 1
@@ -29,8 +29,8 @@ mute() { ip -n $ns$1 neigh replace 10.77.$id.$((3 - $1)) lladdr 02:00:00:00:00:0
 cut_link() {
     case $1 in
     down) ip -n ${ns}2 link set v2$$ down ;;
-    near) mute 1 ;;                             # packets of the hub are lost
-    far) mute 2 ;;                              # packets of the island are lost
+    near) mute 1 ;; # packets of the hub are lost
+    far) mute 2 ;; # packets of the island are lost
     esac
 }
 mend_link() {
@@ -40,9 +40,9 @@ mend_link() {
     far) ip -n ${ns}2 neigh del 10.77.$id.1 dev v2$$ ;;
     esac
 }
-# connections of host K with the other one that its system takes for whole
+# Prints the number of connections of host K with the other host that its system considers established.
 whole() { ip netns exec $ns$1 ss -Htn state established dst 10.77.$id.$((3 - $1)) | wc -l; }
-until_broken() {                                # K (40 s)
+until_broken() { # K: waits until host K has no established connection (40 s)
     local i
     for i in $(seq 400); do
         [ "$(whole $1)" = 0 ] && return 0
@@ -50,7 +50,7 @@ until_broken() {                                # K (40 s)
     done
     fault "host $1 takes its connection for whole: $(ip netns exec $ns$1 ss -tnoi dst 10.77.$id.$((3 - $1)))"
 }
-until_count() {                                 # N FILE TEXT: N lines have it (40 s)
+until_count() { # N FILE TEXT: waits until N lines contain the text (40 s)
     local i
     for i in $(seq 400); do
         [ "$(grep -c -- "$3" "$2")" -ge "$1" ] && return 0
@@ -59,7 +59,7 @@ until_count() {                                 # N FILE TEXT: N lines have it (
     fault "'$2' does not print '$3' $1 times: $(tail -n 3 "$2")"
 }
 
-# One step of all islands: b is missed, a continues without it, b returns.
+# All islands make each step together: b is missed, a continues without it, b returns.
 begin 1 --mode sync
 [ "$(whole 1)" -ge 1 ] && [ "$(whole 2)" -ge 1 ] || fault "no connection is seen: $(whole 1), $(whole 2)"
 k=0
@@ -81,7 +81,7 @@ done
 [ "$(grep -c 'is declared dead' hub.err)" = 2 ] || fault "other ones were lost as well: $(grep 'declared dead' hub.err)"
 grep 'is declared dead' hub.err | grep -qv ' 0 sequences come back' || fault "no data was returned: $(grep 'declared dead' hub.err)"
 
-# machines that are switched off: nothing closes their connections. First the island's, then the hub's
+# A machine that is switched off does not close its connections: first the island's, then the hub's.
 cut_link down
 kill -9 $(ip netns pids ${ns}2) 2>/dev/null
 wait "${process[b]}" 2>/dev/null
@@ -100,9 +100,10 @@ until_step a $((n + 20))
 mend_link down
 until_step b $((n + 20))
 [ "$(q "SELECT count(*) - max(step) - 1 FROM steps WHERE run='hub'")" -le 0 ] || fault "the hub has steps twice"
-end_and_count a                                 # b was restarted, so it has no record of its earlier updates.
+end_and_count a # b was restarted, so it has no record of its earlier updates
 
-# Own steps: b continues with them, the hub waits for what b has sent or sends again, and b never has to join again.
+# Islands make own steps: b continues with them, the hub waits for the updates that b has sent or sends again, and b
+# never has to join again.
 begin 100 --mode diloco --inner 200 --batch-tokens 128 --set islands.warmup=0 --set islands.outer_momentum=0 --codec int8 --set islands.away=150
 until_step b 210
 cut_link near

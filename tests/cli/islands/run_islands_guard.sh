@@ -5,7 +5,7 @@
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db
-ulimit -c 0                                     # no core files
+ulimit -c 0 # no core files
 export BITRAIN_TEST_DELAY=10
 
 start_hub --islands 2 --name hub --grace 1
@@ -27,7 +27,7 @@ for sig in 6 11 9; do grep -q "ended by signal $sig (.*); it is started again" h
 end_and_count a b
 [ -z "$(serving)" ] || fault "a process serves after the hub's end"
 
-# killed with -9 itself: the process that serves goes with it
+# The guard itself is killed with -9, and the serving process ends too.
 rm -rf hub-out out-* ./*.db*
 start_hub --islands 1 --name hub
 old=$(serving)
@@ -35,8 +35,8 @@ kill_hub
 for i in $(seq 100); do kill -0 "$old" 2>/dev/null || break; sleep 0.05; done
 ! kill -0 "$old" 2>/dev/null || fault "process $old of a hub that was killed is left"
 
-# ended again and again without an update in between
-n=$(grep -c 'a new hub waits' hub.err)          # The killed process may not have printed it.
+# The hub is killed repeatedly without an update in between.
+n=$(grep -c 'a new hub waits' hub.err) # the killed process may not have printed it
 hub_again --islands 1 --name hub --restarts 1
 for k in 1 2; do
     for i in $(seq 200); do old=$(serving) && [ "$(grep -c 'a new hub waits' hub.err)" -ge $((n + k)) ] && break; sleep 0.05; done
@@ -45,7 +45,7 @@ done
 wait_for $hub 134 hub
 grep -q '2 times without progress: it is not started again (--restarts)' hub.err || fault "no message states why it ends: $(tail -n 2 hub.err)"
 
-# nothing to guard: the process itself serves
+# A hub without a guard serves in its own process.
 rm -rf hub-out hub.db*
 start_hub --islands 1 --restarts 0
 [ -z "$(serving)" ] || fault "--restarts 0 has a guard"

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # ctest: timeout=3600 soak
-# The hub of three islands is killed with -9 KILLS times (20), at moments drawn by SEED, while all updates are gradients, and then while they
-# are deltas of own steps: none is applied twice, none that was acknowledged is lost, and the log's replay is the hub's state.
+# The hub of three islands is killed with -9 KILLS times (20), at moments drawn by SEED, while all updates are
+# gradients, and then while they are deltas of own steps: no update is applied twice, no acknowledged update is lost,
+# and replaying the log gives the hub's state.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db
 kills=${KILLS:-20} RANDOM=${SEED:-1} limit=3600
 
-run() {                                         # WORDS...: of the islands
+run() { # WORDS...: options of the islands
     local i k n
     rm -rf out-* hub-out ./*.db* ./*.err
     start_hub --islands 3 --name hub --grace 2

@@ -1,5 +1,5 @@
 # ctest: timeout=120 labels=mpi waits
-# run_islands_killed.sh - an island killed with -9 costs its peers no step and returns; a hub killed with -9 continues
+# run_islands_killed.sh - an island killed with -9 delays no other island and returns; a hub killed with -9 continues
 # from its log, without losing or repeating an acknowledged update.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
@@ -12,16 +12,16 @@ until_step a 10
 kill -9 "$(BITRAIN_STORE=b.db q "SELECT pid FROM ranks WHERE run='isl-b' ORDER BY attempt DESC LIMIT 1")"
 n=$(steps a)
 until_step a $((n + 20))
-until_step b $((n + 20))                        # its supervisor has started it again
+until_step b $((n + 20)) # its supervisor has started it again
 grep -q "island 'isl-b' is declared dead" hub.err || fault "no message reports the loss of island b"
 [ "$(grep -c "island 'isl-b' on .* joined" hub.err)" -ge 2 ] || fault "island b did not join again"
 
-# the hub, three times
+# The hub is killed three times.
 for k in 1 2 3; do
     kill_hub
     hub_again --islands 2 --name hub --grace 1
     for i in $(seq 400); do [ "$(grep -c 'continues after update' hub.err)" -ge $k ] && break; sleep 0.1; done
-    # steps that the hub of now has made: of those before it the database may lack the newest
+    # Counts steps of the present hub, because the database may lack the newest steps of the previous one.
     n=$(grep -o 'continues after update [0-9]*' hub.err | tail -n 1 | grep -o '[0-9]*$')
     until_step a $((n + 10))
     until_step b $((n + 10))

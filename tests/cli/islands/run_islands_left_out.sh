@@ -1,16 +1,17 @@
 # ctest: timeout=240 labels=mpi waits
-# run_islands_left_out.sh - a round of three islands continues with two of them while the third does not compute; late
-# updates, and a delta damaged by a flipped bit, are rejected by the hub, reported by the island, counted equally by
-# both, and do not affect later updates.
+# run_islands_left_out.sh - a round of three islands continues with two of them while the third does not compute. The
+# hub rejects late updates and a delta damaged by a flipped bit; the island reports them, both count them equally, and
+# they do not affect later updates.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
-export BITRAIN_TEST_DELAY=10                    # a fast machine is not to end before it is disturbed
+export BITRAIN_TEST_DELAY=10 # the delay keeps a fast machine from ending before it is disturbed
 export BITRAIN_STORE=hub.db
 
 rank_of() { BITRAIN_STORE=$1.db q "SELECT pid FROM ranks WHERE run='isl-$1' ORDER BY attempt DESC LIMIT 1"; }
 last_event() { BITRAIN_STORE=$1.db q "SELECT title FROM events WHERE run='isl-$1' AND title LIKE 'hub % has applied %' ORDER BY rowid DESC LIMIT 1"; }
 hub_counts() { q "SELECT updates, left_out FROM islands WHERE run='hub' AND island='isl-$1' ORDER BY step DESC LIMIT 1"; }
-# both_count NAME REASON: the island and its hub have the same numbers, and at least one update was left out for this reason
+# both_count NAME REASON: the island and its hub have the same numbers, and at least one update was left out for this
+# reason
 both_count() {
     local told of left
     told=$(last_event "$1")
@@ -19,8 +20,8 @@ both_count() {
     [ "$of,$left" = "$(hub_counts "$1")" ] || fault "island $1 prints '$told', the hub counts '$(hub_counts "$1")'"
     [[ -z $2 && $left = 0 ]] || { [ "${left:-0}" -ge 1 ] && [[ $told == *"$2"* ]]; } || fault "island $1 does not print '$2': '$told'"
 }
-run() {                                         # AFTER STEPS WORDS...: three islands, of which the third is stopped after its step AFTER
-    local after=$1 further=$2; shift 2          # while the first does this number of steps
+run() { # AFTER STEPS WORDS...: runs three islands, of which the third is stopped after its step AFTER
+    local after=$1 further=$2; shift 2 # until the first island has made this many more steps
     rm -rf out-* hub-out ./*.db* ./*.err
     start_hub --islands 3 --quorum 2 --quorum-wait 0.2 --late 1 --grace 60 --name hub
     for i in a b c; do
@@ -34,14 +35,14 @@ run() {                                         # AFTER STEPS WORDS...: three is
     until_step a $((n + further))
     kill -CONT "$(rank_of c)"
 }
-all_end() {                                     # all_end REASON: the reason given to the third island
+all_end() { # all_end REASON: the reason given to the third island
     for i in a b c; do wait_for "${process[$i]}" 0 $i; done
     wait_for $hub 0 hub
     both_count c "$1"
     BITRAIN_STORE=c.db q "SELECT level || ': ' || title FROM events WHERE run='isl-c'" | grep -q "^warning: hub '.*left this island's newest update out" ||
         fault "no event of island c: $(BITRAIN_STORE=c.db q "SELECT title FROM events WHERE run='isl-c'" | tail -n 3)"
     [ "$(q "SELECT count(*) > 0 FROM events WHERE run='hub' AND kind='island_late'")" = 1 ] || fault "no event of the hub"
-    # each of its steps once, however often it was done
+    # Each step of the island counts once, however often it was repeated.
     [ "$(BITRAIN_STORE=c.db q "SELECT count(*) = max(step) + 1 FROM steps WHERE run='isl-c'")" = 1 ] || fault "the steps of island c have gaps"
 }
 run 4 4 --mode sync --steps 30
@@ -49,7 +50,8 @@ all_end closed
 run 5 20 --mode diloco --inner 5 --set islands.warmup=0 --codec int8 --steps 60
 all_end late
 
-# the first weight of the embedding becomes huge before the last step of a round: that step is bad, and the delta poisoned
+# The first weight of the embedding becomes huge before the last step of a round: that step is bad, and the delta is
+# rejected as poisoned.
 pair() {                                        # STEP WORDS...
     local at=$1; shift
     rm -rf out-* hub-out ./*.db* ./*.err

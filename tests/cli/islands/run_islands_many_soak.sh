@@ -2,7 +2,7 @@
 # ctest: timeout=3600 soak
 # ISLANDS islands (64) of one rank on this machine for LASTS seconds (600), with asynchronous updates: the hub remains
 # below 200 MB and does not grow after the first fifth of the time, no island is lost, and every island's updates are
-# applied. Prints the hub's memory.
+# applied. The script prints the hub's memory.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db
@@ -18,7 +18,7 @@ for i in "${names[@]}"; do
     start_island "$i" --mode ps --staleness -1 --batch-tokens 128 --steps 100000000 --set launch.hang_s=0
     process[$i]=$island
 done
-for k in $(seq 3000); do                        # the job begins with the last of them
+for k in $(seq 3000); do                        # the job begins when the last island has joined
     [ "$(grep -c ' joined at step' hub.err)" -ge "$many" ] && break
     sleep 0.2
 done

@@ -1,12 +1,12 @@
 # ctest: timeout=120 waits
-# run_islands_refused.sh - an island that may not join gets one line: no key, a wrong one, one that is not listed, a
-# file that other users may read, another hub's, another model, an address without a listener; and the hub continues. A
-# hub closes connections that use too much memory.
+# run_islands_refused.sh - an island that may not join gets one line, and the hub continues: no key, a wrong key, a key
+# that is not listed, a file that other users may read, a key of another hub, another model, an address without a
+# listener. A hub closes connections that use too much memory.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
-export BITRAIN_TEST_DELAY=10                    # a fast machine is not to end before it is disturbed
+export BITRAIN_TEST_DELAY=10 # the delay keeps a fast machine from ending before it is disturbed
 
-refuse() {                                      # refuse CODE TEXT WORDS...: `train` exits with CODE and prints TEXT in one line
+refuse() { # refuse CODE TEXT WORDS...: `train` exits with CODE and prints TEXT in one line
     local want=$1 text=$2; shift 2
     b train "${part[@]}" --ranks 1 --steps 2000 --lr 1e-5 --name other --store other.db --out "other-$RANDOM" "$@" >out 2>err
     local got=$?
@@ -33,7 +33,7 @@ grep -q 'a hub is one process' err || fault "no message states that a hub is one
 code 3 hub --listen :0 --keys nowhere/hub.key
 says 'nowhere/hub.key'
 
-# a port alone: this machine's own address
+# The address is a port without a host, which means this machine.
 hub_at=0
 start_hub --islands 1 --name hub
 [[ $address == 127.0.0.1:* ]] || fault "a port alone listens at '$address'"
@@ -63,7 +63,7 @@ wait $away
 [ $? -ne 0 ] || fault "an island without a hub ended well"
 kill -0 $a $hub || fault "the island or its hub have ended"
 
-# secret keys are in their files alone: on no command line, in no environment, record, log or checkpoint
+# Secret keys are only in their files: on no command line and in no environment, record, log or checkpoint.
 sed -n 's/^secret = //p' keys/*.key >secrets
 [ "$(wc -l <secrets)" = 4 ] || fault "$(wc -l <secrets) secret keys, not 4"
 for p in $hub $(serving) $a $(pgrep -f -- "rank .*$tmp"); do

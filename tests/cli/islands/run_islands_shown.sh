@@ -12,14 +12,14 @@ for i in a b; do start_island $i "${job[@]}"; process[$i]=$island; done
 BITRAIN_TEST_SLOW=0:4 start_island c "${job[@]}"; process[c]=$island
 for i in a b c; do until_step $i 10; done
 
-# One island is killed: its peers continue, and its supervisor restarts it.
+# One island is killed: the others continue, and its supervisor restarts it.
 kill -9 "$(BITRAIN_STORE=b.db q "SELECT pid FROM ranks WHERE run='isl-b' ORDER BY attempt DESC LIMIT 1")"
 until_says hub.err "island 'isl-b' is declared dead"
 n=$(steps a)
 until_step a $((n + 10))
 until_step b $((n + 10))
 
-# added: a key that was made while the hub runs; it begins where the slowest is
+# A key is added while the hub runs; its island begins at the step of the slowest island.
 b hub --keys keys d >/dev/null 2>err || fault "no key: $(cat err)"
 n=$(steps c)
 start_island d "${job[@]}"; process[d]=$island
@@ -29,7 +29,7 @@ began=$(BITRAIN_STORE=d.db q "SELECT title FROM events WHERE run='isl-d' AND tit
 until_step d $((n + 20))
 until_step a $((n + 20))
 
-# steps that islands have done at the same moment differ by no more than what one does that may begin at the bound
+# At any moment the steps of two islands differ by at most the bound and one more step.
 shown() { q "SELECT max(apart) FROM (SELECT max(steps) - min(steps) AS apart FROM islands WHERE run='hub' AND trains > 0 GROUP BY step)"; }
 apart=$(shown)
 awk -v x="${apart:-x}" -v most=$((bound + 1)) 'BEGIN { exit !(x != "x" && x + 0 <= most && x + 0 > 0) }' || fault "islands are '$apart' steps apart, the bound is $bound"

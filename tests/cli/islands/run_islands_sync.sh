@@ -1,11 +1,11 @@
 # ctest: timeout=240 labels=mpi
-# run_islands_sync.sh - two islands in step are one job: its losses to the last bit in reproducible training, to 1e-4 otherwise; also one
-# with AVX2 beside one with AVX-512.
+# run_islands_sync.sh - two islands that step together are one job: the losses equal those of one run, to the last bit
+# in reproducible training and to 1e-4 otherwise, also if one island uses AVX2 and the other AVX-512.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 
 a_words=() b_words=()
-both() {                                        # WORDS...: the two islands and the whole job, 20 steps
+both() { # WORDS...: runs the two islands and the whole job for 20 steps
     rm -rf out-* hub-out ./*.db*
     start_hub --islands 2
     start_island a --steps 20 "$@" "${a_words[@]}"; local a=$island
@@ -14,10 +14,10 @@ both() {                                        # WORDS...: the two islands and 
         >w.out 2>w.err || fault "the whole job: $(cat w.err)"
     wait_for $a 0 a
     wait_for $b 0 b
-    wait_for $hub 0 hub                          # its job is done
+    wait_for $hub 0 hub # the job is done
 }
 means() { BITRAIN_STORE=$1 q "SELECT step, printf('%.17g', loss), printf('%.17g', grad_norm) FROM steps WHERE run='$2' ORDER BY step"; }
-# largest difference between the mean of a and b, and w: of losses, and of the gradient norms
+# Prints the largest difference between the mean of a and b, and w: of losses, and of gradient norms.
 difference() {
     paste -d, <(means a.db isl-a) <(means b.db isl-b) <(means w.db whole) |
         awk -F, -v most="$1" 'function abs(x) { return x < 0 ? -x : x }
@@ -25,7 +25,7 @@ difference() {
             END { printf "%d steps, losses differ by %g, norms by %g\n", n, worst, norm; exit !(n == 20 && worst <= most && norm <= 100 * most) }'
 }
 
-# an island that shares its weights out over two ranks, and one that splits its layers; an update is several chunks
+# One island divides its weights over two ranks, and one its layers; an update has several chunks.
 ranks=2 a_words=(--zero 3 --dp-shard 2) b_words=(--tp 2)
 both --precision fp32 --set train.reproducible=true --set train.unit=4 --set model.vocab=2048
 difference 1e-14 || fault "reproducible islands of two ranks are not one job"
@@ -33,7 +33,8 @@ ranks=1 a_words=() b_words=()
 both --precision fp32 --lr 1e-3 --warmup 10
 difference 1e-4 || fault "islands are not one job"
 
-# unlike processors: float kernels differ by their rounding, so losses are near each other; whole jobs need not agree on a kernel set
+# On different processors float kernels round differently, so the losses are only near each other. Islands need not
+# agree on a kernel set.
 can() { grep -qwm1 "$1" /proc/cpuinfo; }
 if can avx2 && can avx512f && can avx512bw && can avx512vl && can avx512dq; then
     a_words=(--isa avx2) b_words=(--isa avx512)

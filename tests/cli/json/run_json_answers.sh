@@ -1,7 +1,8 @@
 # ctest: timeout=100
 # The answers of --json: exact ones of synthetic runs and files, and the keys of those that hold measured numbers. Some
-# answers as text, too: both are written by one function.
-# BT_UPDATE=1 in the environment writes the golden file anew.
+# The output of --json: exact for synthetic runs and files, and only the keys where it contains measured numbers. Some
+# commands are also compared as text, because one function writes both. BT_UPDATE=1 in the environment writes the golden
+# file.
 set -u
 . "$BT_SRC/tests/cli/train_lib.sh"
 export TZ=UTC
@@ -14,11 +15,11 @@ for i in 1 2 3 4 5 6 7 8; do echo "a book of words, number $i: some text to read
 printf '{"text":"one row"}\n{"text":"another row"}\n' >b.jsonl
 ok train "${tiny[@]}" --ranks 1 --steps 2 --name tiny --quiet
 
-# Objects and arrays end lines, so that a difference is near its key
+# Objects and arrays end lines, so that a difference is near its key.
 members() { sed 's/[]}],/&\n/g' out | sed "s|$tmp|TMP|g; s|$HOSTNAME|HOST|g; s|\"rev\":[0-9]*|\"rev\":N|" | fold -w 150 | sed "s| *\$||"; }
 keys() { grep -oE '"[A-Za-z_0-9.]+":' out | awk '!seen[$0]++' | paste -sd' ' | fold -sw 150 | sed 's| *$||'; }
 text() { sed "s|$tmp|TMP|g; s|$HOSTNAME|HOST|g; s| *\$||" out; }
-# answer members|keys|text CODE WORDS...
+# answer members|keys|text CODE WORDS...: compares the output in this form
 answer() {
     local how=$1 want=$2; shift 2
     echo "== bitrain $* -> $want"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=100 labels=mpi
-# `bitrain mcp`: messages of the Model Context Protocol and their answers. Tools read runs; start and steer need --control. Wrong messages get
-# an error and the server goes on.
+# `bitrain mcp`: messages of the Model Context Protocol and their replies. Tools read runs; those that start and control
+# runs need --control. The server answers invalid messages with an error and continues.
 . "$BT_SRC/tests/cli/train_lib.sh"
 ok train "${tiny[@]}" --ranks 1 --steps 3 --name first --quiet
 cat >client.py <<'PY'

@@ -41,7 +41,7 @@ def judge_of_mpijob(crd_file):
     crds = [d for d in yaml.safe_load_all(open(crd_file)) if d and d["kind"] == "CustomResourceDefinition"]
     version = next(v for v in crds[0]["spec"]["versions"] if v["name"] == "v2beta1")
     schema = closed(version["schema"]["openAPIV3Schema"])
-    # a custom resource's schema leaves these to Kubernetes
+    # a custom resource's schema leaves these fields to Kubernetes
     schema["properties"]["metadata"] = {"type": "object"}
     schema["properties"].setdefault("apiVersion", {})
     schema["properties"].setdefault("kind", {})
@@ -80,7 +80,7 @@ def main():
         if not faults(misspelt(doc, path, wrong)):
             print(f"{name}: the judge does not see '{wrong}'")
             bad = 1
-    # the pods of both are Kubernetes' own
+    # Kubernetes defines the pods of both resources
     for part in mpijob["spec"]["mpiReplicaSpecs"].values():
         as_job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": {"template": copy.deepcopy(part["template"])}}
         as_job["spec"]["template"]["spec"]["restartPolicy"] = "Never"

@@ -3,8 +3,8 @@
 # The image of cli/launch/Containerfile, built by buildah from Debian's packages, trains: a run as the image's user,
 # which continues from its checkpoint in another container, and a hub and an island in separate containers. The image's
 # second stage is that of the file; the program is that of this build. FULL=1 also builds the program in the first stage
-# (minutes). Needs root, buildah, debootstrap and a network (not in CI's packages), otherwise skips with a reason.
-# STORAGE=FOLDER: storage of buildah with an existing image localhost/debian12.
+# (minutes). The test needs root, buildah, debootstrap and a network (not in CI's packages); otherwise it is skipped
+# with a reason. STORAGE=FOLDER: storage of buildah with an existing image localhost/debian12.
 . "$BT_SRC/tests/cli/train_lib.sh"
 [ "$(id -u)" = 0 ] || skip "needs root (chroot, debootstrap)"
 command -v buildah >/dev/null || skip "no buildah (apt-get install buildah)"
@@ -32,7 +32,7 @@ build bud -q --build-arg BASE=localhost/debian12 -f tree/Containerfile -t $image
 mkdir -m 777 data
 chmod 711 "$tmp"
 printf 'the quick brown fox jumps over the lazy dog. %.0s' $(seq 2000) >book.txt
-inside() {                                      # WORDS...: as `podman run IMAGE WORDS` does, each in a container of its own
+inside() { # WORDS...: does what `podman run IMAGE WORDS` does, each time in a new container
     local c got
     c=$(build from --pull=never "$image") || return 1
     build run -v "$tmp/data:/data" -v "$tmp/book.txt:/book.txt:ro" "$c" -- bitrain "$@"

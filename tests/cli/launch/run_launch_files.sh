@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # ctest: timeout=180
-# The files of cli/launch used as by their services, without those services: the batch files with scripts in place of
-# srun and scontrol (a notice in the step requeues the job, which then continues), the command lines of the unit and of
-# the manifests, the unit checked by systemd itself, and the packages of the image, which must contain every library of
-# the program.
+# The files of cli/launch are used as their services use them, without those services: the batch files with scripts in
+# place of srun and scontrol (a notice in the step requeues the job, which then continues), the command lines of the
+# unit and of the manifests, the unit checked by systemd itself, and the packages of the image, which must contain every
+# library of the program.
 . "$BT_SRC/tests/cli/train_lib.sh"
 files=$BT_SRC/cli/launch
 cat >conf.yaml <<'Y'
@@ -25,11 +25,11 @@ chmod +x bin/srun bin/scontrol
 below() { local p; for p in $(pgrep -P "$1"); do below "$p"; done; echo "$1"; }
 batch() { PATH=$tmp/bin:$PATH CONF=conf.yaml SLURM_JOB_ID=7 SLURM_CPUS_PER_TASK=2 bash "$@"; }
 
-BITRAIN_TEST_DELAY=50 batch "$files/slurm.sbatch" >s.out 2>s.err & # Some steps are left when the notice arrives.
+BITRAIN_TEST_DELAY=50 batch "$files/slurm.sbatch" >s.out 2>s.err & # some steps are left when the notice arrives
 job=$!
 started+=($job)
 if wait_step slurm-7 5; then
-    kill -USR1 $(below "$(pgrep -f -- "^$BITRAIN train conf.yaml --continue --name slurm-7")") # the step's, mpirun too, not the script
+    kill -USR1 $(below "$(pgrep -f -- "^$BITRAIN train conf.yaml --continue --name slurm-7")") # the processes of the step including mpirun, not the script
     wait $job
     got=$?
     [ $got -eq 138 ] || { fault "exit $got of the batch file after a notice"; tail -n 3 s.err; }
@@ -45,7 +45,7 @@ SLURM_JOB_NAME=seeds SLURM_ARRAY_TASK_ID=3 BITRAIN_STEPS=3 batch "$files/slurm_a
 [ "$(q "SELECT state, steps FROM runs WHERE run='seeds-3'")" = done,3 ] || fault "the array's task: $(cat a.err | tail -n 3)"
 b show seeds-3 --json 2>/dev/null | grep -q '"seed": *3' || q "SELECT config FROM runs WHERE run='seeds-3'" | grep -q 'run.seed[^0-9]*3' || fault "the array's task has another seed"
 
-# two tasks of an array are the islands of one training
+# Two tasks of an array are the islands of one training.
 b hub --keys keys isl-1 isl-2 >/dev/null 2>err || fault "no keys: $(cat err)"
 timeout 60 "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys --store hub.db --out hub-out --islands 2 >address 2>hub.err &
 started+=($!)
@@ -60,14 +60,14 @@ done
 for n in 1 2; do wait ${tasks[n - 1]} || fault "exit $? of island $n: $(tail -n 3 "isl-$n.err" hub.err)"; done
 for n in 1 2; do [ "$(BITRAIN_STORE=isl-$n.db q "SELECT state, steps FROM runs")" = done,4 ] || fault "island $n: $(BITRAIN_STORE=isl-$n.db q "SELECT state, steps FROM runs")"; done
 
-# command lines: folders of the examples exist here
+# Command lines: the folders of the examples exist here.
 printf 'localhost slots=8\n' >hostfile
 here() {
     sed -e "s,/etc/bitrain/%i.yaml,$tmp/conf.yaml,; s,%d/\(hub\|island\).key,$tmp/keys/\1.key,; s,/etc/bitrain/allowed,$tmp/keys/allowed,; s,%i,unit," \
         -e "s,%S/bitrain[a-z-]*/,$tmp/data/,; s,/etc/mpi/,$tmp/,; s,/conf/,$tmp/,; s,/data/,$tmp/data/,; s,\$(INDEX),1,; s,0.0.0.0:8160,127.0.0.1:0," \
         -e "s,=/keys/,=$tmp/keys/,; s,=/allowed,=$tmp/keys/allowed,"
 }
-# args FILE [K]: of the K-th container (the first)
+# args FILE [K]: prints the command line of the K-th container (default: the first)
 args() {
     awk -v k="${2:-1}" '/^ *args:$/ {inside = ++seen == k; next} inside && /^ *- / {sub(/^ *- */, ""); print; next} {inside = 0}' "$1" | here
 }
@@ -78,14 +78,14 @@ mapfile -t island_unit < <(unit_words bitrain-island@.service)
 mapfile -t indexed < <(args "$files/indexed_job.yaml")
 mapfile -t mpijob < <(args "$files/mpijob.yaml")
 mapfile -t island_pod < <(args "$files/islands.yaml" 2)
-island_unit+=(--hub 127.0.0.1:8160)             # from its configuration
+island_unit+=(--hub 127.0.0.1:8160) # the address is set in its configuration
 for form in unit indexed mpijob island_unit island_pod; do
     declare -n w=$form
     [ "${w[0]:-}" = train ] && [[ " ${w[*]} " == *" --continue "* ]] || fault "$form: the command line is '${w[*]:-}'"
     ok "${w[@]}" --dry-run
 done
 
-# a hub begins to serve, and ends by SIGTERM as it should
+# A hub begins to serve, and SIGTERM ends it with exit code 0.
 mapfile -t hub_unit < <(unit_words bitrain-hub.service)
 mapfile -t hub_pod < <(args "$files/islands.yaml" 1)
 for form in hub_unit hub_pod; do

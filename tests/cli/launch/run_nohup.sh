@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ctest: timeout=60
-# nohup: a process that ignores the end of the terminal continues, supervised or in `dash`; without nohup a run saves
+# nohup: a process that ignores the end of the terminal continues, supervised or in `dash`; a run without nohup saves
 # and stops.
 . "$BT_SRC/tests/cli/train_lib.sh"
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # ctest: timeout=900 soak
 # Every form of cli/launch/README.md under a real Slurm of one node: srun with the supervisor and without, sbatch with a
-# requeue, with --signal, an array, and an array of islands; scancel, a killed rank. A notice saves and leaves with its
-# exit code although a step takes seconds, and a requeued job continues. Needs root, slurm-wlm and munge (not in CI's
-# packages), otherwise skips with a reason.
+# requeue, with --signal, an array, and an array of islands; scancel, a killed rank. After a notice the run saves and
+# exits with its exit code although a step takes seconds, and a requeued job continues. The test needs root, slurm-wlm
+# and munge (not in CI's packages); otherwise it is skipped with a reason.
 . "$BT_SRC/tests/cli/launch/slurm_lib.sh"
 begin_slurm 2 1
 PATH=$(dirname "$BITRAIN"):$PATH
@@ -16,7 +16,7 @@ launch: {threads: 1}
 ckpt: {minutes: 0}
 Y
 words=(train conf.yaml)
-long=BITRAIN_TEST_SLOW=0:100                    # steps of some seconds
+long=BITRAIN_TEST_SLOW=0:100 # steps of some seconds
 job() { squeue -h -n "$1" -o %i | head -n 1; }
 saved() { # RUN STATE
     local last=$(q "SELECT max(step) FROM steps WHERE run='$1'")
@@ -25,7 +25,7 @@ saved() { # RUN STATE
 }
 took() { echo "$1: $(awk -v a="$2" -v b="$(date +%s.%N)" 'BEGIN {printf "%.1f", b - a}') s${3:+, exit $3}"; }
 
-# srun with the supervisor, scancel in a step of seconds
+# srun starts the supervisor, and scancel arrives within a step of seconds.
 env $long srun -J sup --mpi=none -n 1 -c 2 "$BITRAIN" "${words[@]}" --ranks 2 --name sup >sup.out 2>&1 &
 step=$!
 started+=($step)
@@ -38,7 +38,8 @@ if wait_step sup 1; then
     saved sup stopped
 fi
 
-# the batch script becomes bitrain; a script that waits for it instead is ended at once by scancel, and Slurm then kills what it started
+# The batch script becomes bitrain by exec. scancel would end a script that waits for bitrain at once, and Slurm would
+# then kill its children.
 printf '#!/bin/bash\nexec bitrain train conf.yaml --ranks 2 --name batch\n' >batch.sh
 id=$(env $long sbatch --parsable -n 1 -c 2 -o batch.out batch.sh)
 if wait_step batch 1; then
@@ -50,7 +51,7 @@ if wait_step batch 1; then
     saved batch stopped
 fi
 
-# the batch file given to users: when requeued, it continues under the same job id
+# The batch file given to users: when it is requeued, it continues under the same job id.
 id=$(CONF=conf.yaml NAME=again sbatch --parsable -c 2 -o again.out "$BT_SRC/cli/launch/slurm.sbatch")
 if wait_step again 5; then
     t=$(date +%s.%N)
@@ -68,7 +69,8 @@ if wait_step again 5; then
     saved again stopped
 fi
 
-# the notice before the time limit (Slurm looks once in a while: within the minute): exit code 138, and the file queues itself again
+# The notice before the time limit, which Slurm checks about once a minute: exit code 138, and the batch file queues
+# itself again.
 id=$(CONF=conf.yaml NAME=limit sbatch --parsable -c 2 --time=1 --signal=USR1@50 -o limit.out "$BT_SRC/cli/launch/slurm.sbatch")
 if wait_step limit 5; then
     t=$(date +%s.%N)
@@ -80,18 +82,18 @@ if wait_step limit 5; then
     gone "$id"
 fi
 
-# an array: each task is a run
+# Each task of an array is a run.
 id=$(CONF=conf.yaml BITRAIN_STEPS=20 sbatch --parsable -c 1 --array=1-2 -J seeds -o seeds-%a.out "$BT_SRC/cli/launch/slurm_array.sbatch")
 gone "$id"
 for n in 1 2; do [ "$(q "SELECT state, steps FROM runs WHERE run='seeds-$n'")" = done,20 ] || fault "task $n of the array: $(tail -n 3 seeds-$n.out)"; done
 
-# An array whose tasks are islands of one training: a requeued one saves and leaves, the other continues, and the first
-# returns.
+# The tasks of an array are islands of one training: a requeued island saves and exits, the other continues, and the
+# first returns.
 b hub --keys keys isl-1 isl-2 >/dev/null 2>err || fault "no keys: $(cat err)"
 timeout 300 "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys --islands 2 --store hub.db --out hub-out --name hub >address 2>hub.err &
 started+=($!)
 for i in $(seq 400); do [ -s address ] && break; sleep 0.05; done
-island_step() { # N K: island N has done K steps
+island_step() { # N K: waits until island N has made K steps
     local i
     for i in $(seq 600); do
         [ "$(BITRAIN_STORE=isl-$1.db q "SELECT count(*) FROM steps WHERE step >= $2" 2>/dev/null)" -gt 0 ] 2>/dev/null && return 0
@@ -121,7 +123,7 @@ fi
 scancel "$id"
 gone "$id"
 
-# every process of srun is a rank
+# Every process of srun is a rank.
 srun -J direct --mpi=pmix -n 2 "$BITRAIN" "${words[@]}" --name direct >direct.out 2>&1 &
 step=$!
 started+=($step)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=600 soak
-# `bitrain sweep` under a real Slurm of one node (NODES=N: several, with one processor each): in a batch script its runs
-# are concurrent steps on all nodes; scancel saves, and the same command continues in another job, on fewer nodes if
-# there were several; halving ends with the same runs as without Slurm.
+# `bitrain sweep` under a real Slurm of one node (NODES=N: several nodes with one processor each): in a batch script its
+# runs are concurrent steps on all nodes; after scancel the runs are saved, and the same command continues in another
+# job, on fewer nodes if there were several; halving ends with the same runs as without Slurm.
 . "$BT_SRC/tests/cli/launch/slurm_lib.sh"
 nodes=${NODES:-1}
 cpus=$((nodes > 1 ? 1 : 2))
@@ -20,7 +20,7 @@ settings:
 space: {optim.lr: log 1e-4 .. 1e-2}
 Y
 sed 's/^name: hv/name: slow/; s/^method: halving/runs: 2/; /^runs: 4/d; /^halving:/d; s/steps: 24/steps: 100000/; s/log 1e-4 .. 1e-2/[1e-3, 2e-3]/' hv.yaml >slow.yaml
-submit() { # FILE NODES: its job's number
+submit() { # FILE NODES: prints the number of the job
     printf '#!/bin/bash\nexec "%s" sweep %s\n' "$BITRAIN" "$1" >batch.sh
     sbatch --parsable -N "$2" -n "$2" -c $cpus --mem=400 -o "$1.out" batch.sh
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # ctest: timeout=1800 soak
-# The units of cli/launch under a real systemd: process 1 of new namespaces in a folder of Debian's packages. A run is
-# started, stopped (also with systemd's default KillMode) and killed: each time it continues from its state, also beside
-# another run. A hub with three islands: killing or stopping an island, and killing or aborting the hub, has no effect
-# on the remaining ones. Needs root, debootstrap and a network (not in CI's packages), and a kernel that lets a
-# namespace mount systemd's group hierarchy, otherwise skips with a reason. DEBIAN=FOLDER: an existing folder of this
-# kind.
+# The units of cli/launch under a real systemd, which is process 1 of new namespaces in a folder of Debian's packages. A
+# run is started, stopped (also with systemd's default KillMode) and killed: each time it continues from its state, also
+# beside another run. A hub with three islands: killing or stopping an island, and killing or aborting the hub, has no
+# effect on the other islands. The test needs root, debootstrap and a network (not in CI's packages), and a kernel that
+# lets a namespace mount systemd's group hierarchy; otherwise it is skipped with a reason. DEBIAN=FOLDER: an existing
+# folder of this kind.
 . "$BT_SRC/tests/cli/train_lib.sh"
 [ "$(id -u)" = 0 ] || skip "needs root (namespaces, debootstrap)"
 command -v debootstrap >/dev/null || skip "no debootstrap (apt-get install debootstrap)"
@@ -57,7 +57,7 @@ mount --rbind /dev dev
 mkdir -p old
 pivot_root . old
 umount -l /old
-# as a container's manager does: without it LoadCredential= leaves an empty folder
+# A container manager does the same; otherwise LoadCredential= would leave an empty folder.
 mount --make-rshared /
 exec env -i container=lxc PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --log-target=console \
     systemd.unified_cgroup_hierarchy=0 systemd.legacy_systemd_cgroup_controller=1
@@ -70,7 +70,7 @@ inside() { timeout 150 nsenter -t "$(first)" -p -m -u -i -n -C env -i PATH=/usr/
 for i in $(seq 100); do [ "$(inside systemctl is-system-running 2>/dev/null)" = running ] && break; sleep 0.2; done
 [ "$(inside systemctl is-system-running 2>/dev/null)" = running ] || skip "systemd does not start in a namespace here: $(tail -n 1 boot.log)"
 qi() { inside bitrain query --csv "$1" 2>/dev/null | tail -n +2 | tr -d '"'; }
-after() { # STEP: until a later one is recorded
+after() { # STEP: waits until a later step is recorded
     local i
     for i in $(seq 300); do [ "$(qi "SELECT max(step) FROM steps")" -gt "$1" ] 2>/dev/null && return 0; sleep 0.1; done
     fault "no step after $1: $(inside journalctl -u bitrain@demo --no-pager -n 3 2>&1 | tail -n 3)"
@@ -91,8 +91,8 @@ after 10 && stopped "KillMode=mixed"
 inside sh -c 'mkdir -p /etc/systemd/system/bitrain@demo.service.d; printf "[Service]\nKillMode=control-group\nTimeoutStopSec=5\nRestartSec=1\n" >/etc/systemd/system/bitrain@demo.service.d/k.conf; systemctl daemon-reload'
 inside systemctl start bitrain@demo
 after $((last + 10)) && stopped "KillMode=control-group"
-# Killed: systemd restarts it (version 1 of the group hierarchy does not signal that the group is empty:
-# TimeoutStopSec).
+# The service is killed and systemd restarts it. (Version 1 of the group hierarchy does not signal that the group is
+# empty: TimeoutStopSec.)
 inside systemctl start bitrain@demo
 after $((last + 10))
 inside systemctl kill -s KILL bitrain@demo
@@ -101,7 +101,7 @@ for i in $(seq 300); do [ "$(inside systemctl show -p NRestarts --value bitrain@
 after $(($(qi "SELECT max(step) FROM steps") + 3)) && stopped "after a kill"
 [ "$(qi "SELECT count(*) FROM attempts WHERE from_step > 0")" = 3 ] || fault "the attempts began at $(qi "SELECT group_concat(from_step) FROM attempts")"
 
-# two runs at once share the folder and the database
+# Two concurrent runs share the folder and the database.
 inside systemctl start bitrain@demo bitrain@other || fault "two services do not start"
 after $((last + 10))
 last=$(qi "SELECT max(step) FROM steps WHERE run='demo'")
@@ -117,7 +117,7 @@ until_run demo $((last + 10)) bitrain@demo
 inside systemctl stop bitrain@demo bitrain@other
 for i in demo other; do [ "$(inside systemctl show -p Result --value bitrain@$i)" = success ] || fault "$i: result $(inside systemctl show -p Result --value bitrain@$i)"; done
 
-# a hub and three islands
+# A hub and three islands.
 qh() { inside env BITRAIN_STORE=/var/lib/bitrain-hub/hub.db bitrain query --csv "$1" 2>/dev/null | tail -n +2 | tr -d '"'; }
 restarts() { inside systemctl show -p NRestarts --value "$1"; }
 until_restarts() { # UNIT N
@@ -132,18 +132,18 @@ until_run a 10 bitrain-island@a && until_run b 10 bitrain-island@b && until_run 
 inside systemctl kill -s KILL bitrain-island@a
 until_restarts bitrain-island@a 1
 until_run a $(($(steps_of b) + 20)) bitrain-island@a
-# libzmq aborts: the hub's first process starts another one, and systemd has nothing to do
+# libzmq aborts: the hub's first process starts another one, and systemd does not intervene.
 inside sh -c 'kill -ABRT $(pgrep -P $(systemctl show -p MainPID --value bitrain-hub))'
 until_run a $(($(steps_of a) + 20)) bitrain-island@a
 [ "$(restarts bitrain-hub)" = 0 ] || fault "the hub's service was started again after an abort"
 [ "$(qh "SELECT count(*) FROM events WHERE kind='restarted'")" = 1 ] || fault "the abort is not recorded: $(qh "SELECT title FROM events")"
-# the whole service is killed
+# The whole service is killed.
 inside systemctl kill -s KILL bitrain-hub
 until_restarts bitrain-hub 1
 until_run a $(($(steps_of a) + 20)) bitrain-island@a
 for i in b c; do [ "$(restarts bitrain-island@$i)" = 0 ] || fault "island $i was started again"; done
 [ "$(qh "SELECT count(*) - max(step) - 1 FROM steps WHERE run='hub'")" -le 0 ] || fault "the hub has steps twice"
-# A notice to an island: it saves and leaves, and its peers continue.
+# A notice to an island: it saves and exits, and the other islands continue.
 inside systemctl stop bitrain-island@b
 [ "$(inside systemctl show -p Result --value bitrain-island@b)" = success ] || fault "island b: result $(inside systemctl show -p Result --value bitrain-island@b)"
 inside sh -c 'ls /var/lib/bitrain/runs/b/step-*/manifest.json' >/dev/null 2>&1 || fault "island b left no checkpoint"

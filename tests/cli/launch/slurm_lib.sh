@@ -1,5 +1,5 @@
-# slurm_lib.sh - shared by the tests under a real Slurm: starts a private one before the test and stops it afterwards. Sourced, not run.
-# They need root, slurm-wlm and munge (not in CI's packages), and skip with a reason where they are not.
+# slurm_lib.sh - starts a private Slurm before a test and stops it afterwards. Sourced, not run. Such tests need root,
+# slurm-wlm and munge (not in CI's packages); otherwise they are skipped with a reason.
 . "$BT_SRC/tests/cli/train_lib.sh"
 slurm="$BT_SRC/tests/cli/launch/slurm_nodes.sh"
 
@@ -14,7 +14,7 @@ begin_slurm() { # CPUS NODES
     trap 'sh "$slurm" stop "$tmp/slurm"; end' EXIT
 }
 field() { scontrol show job "$1" | tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1; }
-gone() { # JOB: until it has left the queue
+gone() { # JOB: waits until the job has left the queue
     local i
     for i in $(seq 900); do [ -n "$(squeue -h -j "$1" 2>/dev/null)" ] || return 0; sleep 0.1; done
     fault "job $1 is still there after 90 s"

@@ -1,11 +1,13 @@
 #!/bin/sh
-# slurm_nodes.sh: a private Slurm on loopback, for tests (root; Debian 12: slurm-wlm 22.05.8, munge 0.5.15). Several nodes are several
-# slurmd of this machine, each with a name, a port and a spool folder of its own; their processes share the processors of the machine.
-#   slurm_nodes.sh start DIR [CPUS [NODES]]     starts munged, slurmctld and a slurmd a node; prints "export SLURM_CONF=DIR/slurm.conf"
-#   slurm_nodes.sh stop  DIR                    cancels all jobs, ends exactly these daemons, removes DIR
-# One node has the machine's name; several are n1, n2, ... CPUS: of each node.
-# rc 0 ok, 77 not possible here (the reason is on stderr; a test prints it and skips), 1 failed.
-# No systemd, no cgroups, no database; own ports, own munge key and socket: it disturbs no other Slurm.
+# slurm_nodes.sh: a private Slurm on loopback, for tests (root; Debian 12: slurm-wlm 22.05.8, munge 0.5.15). Several
+# nodes are several slurmd of this machine, each with its own name, port and spool folder; their processes share the
+# processors of the machine.
+#         slurm_nodes.sh start DIR [CPUS [NODES]]  starts munged, slurmctld and a slurmd per node, and prints "export
+#     SLURM_CONF=DIR/slurm.conf"
+#         slurm_nodes.sh stop  DIR                 cancels all jobs, ends exactly these daemons and removes DIR
+# A single node has the machine's name; several are n1, n2, ...; each has CPUS processors.
+# Exit code: 0 success, 77 not possible here (the reason is on stderr; a test prints it and skips), 1 failure. It uses
+# no systemd, cgroups or database, and has its own ports, munge key and socket, so it does not disturb another Slurm.
 set -u
 skip() { echo "skip: $*" >&2; exit 77; }
 dir=${2:-}; [ -n "$dir" ] || { sed -n 2,9p "$0" >&2; exit 2; }
@@ -17,7 +19,7 @@ start)
 	mkdir -p "$dir" || exit 1
 	dir=$(cd "$dir" && pwd); chmod 755 "$dir"
 	mkdir -p "$dir/state" "$dir/munge"; chmod 700 "$dir/state"; chmod 711 "$dir/munge"
-	cpus=${3:-$(nproc)} # more than there are: the node stays "inval"
+	cpus=${3:-$(nproc)} # a node with more processors than the machine has remains "inval"
 	n=${4:-1}
 	mem=$(awk -v n="$n" '/MemTotal/{print int($2/1024*0.9/n)}' /proc/meminfo)
 	host=$(hostname -s); port=$((20000 + $$ % 20000))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=60
 # ./bootstrap on a machine whose package manager, compiler and build are replaced by scripts: it prints the packages and
-# their size, shows progress, distinguishes a certificate from a missing network, and the printed commands that put
-# 'bitrain' into the path work.
+# their size, shows progress, distinguishes a certificate error from a missing network, and prints commands that put
+# 'bitrain' into the path and work.
 set -u
 bad=0
 fault() { echo "FAULT: $*"; bad=1; }
@@ -10,7 +10,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir -p "$tmp/src" "$tmp/bin" "$tmp/home"
 cp "$BT_SRC/bootstrap" "$tmp/src/"
-mkdir "$tmp/few"                                # the programs that ./bootstrap itself calls, without zopfli
+mkdir "$tmp/few" # the programs that ./bootstrap itself calls, without zopfli
 for p in bash sh env awk sed grep head tail cat mkdir ln touch rm sort wc date nproc printf dirname chmod seq mktemp ninja mpicc mpirun; do
     path=$(command -v "$p" 2>/dev/null) && [ -x "$path" ] && ln -s "$path" "$tmp/few/$p"
 done
@@ -43,7 +43,7 @@ if [ "$1" = --build ]; then
     [ -z "${FAKE_BUILD-}" ] || exit 1
 elif [ -n "${FAKE_CHART-}" ]; then echo "-- dashboard: off, uPlot could not be fetched from x ($FAKE_CHART): is there a network?; BITRAIN_CHART"; fi'
 
-# fresh NAME=VALUE...: a bare machine with these settings; runs ./bootstrap build, output in out
+# fresh NAME=VALUE...: runs ./bootstrap build on a new machine with these settings; its output is in out
 fresh() {
     rm -rf "$tmp/fake" "$tmp/home" "$tmp/src/build"
     mkdir -p "$tmp/fake" "$tmp/home"
@@ -67,7 +67,7 @@ says "building: 100 %"
 says "x35.c:1: warning: odd"
 [ "$(grep -c Building "$tmp/out")" = 0 ] && [ "$(grep -c 'building: ' "$tmp/out")" = 10 ] || fault "not a line for every tenth of the build: $(cat "$tmp/out")"
 grep -q "Unpacking one" "$tmp/src/build/packages.log" || fault "the log lacks what apt-get prints"
-# the line it prints works as printed: the program can be typed in this terminal and in the next
+# The printed line works: the program can be called in this terminal and in the next.
 line=$(sed -n 's/^    \(export PATH=.*\)/\1/p' "$tmp/out")
 [ -n "$line" ] || fault "it does not print how to make 'bitrain' typeable: $(cat "$tmp/out")"
 [ "$(env -i HOME="$tmp/home" PATH=/usr/bin:/bin bash -c "$line; bitrain")" = typed ] || fault "'$line' does not make 'bitrain' typeable"
@@ -78,7 +78,7 @@ says "built; type 'bitrain'"
 [ ! -s "$tmp/fake/asked" ] || fault "the second run requests packages: $(cat "$tmp/fake/asked")"
 again FAKE_BUILD=1 && fault "a build that fails passes"
 says "the build failed"
-# another program of that name is not replaced
+# Another program with that name is not replaced.
 rm "$tmp/home/.local/bin/bitrain"; echo other >"$tmp/home/.local/bin/bitrain"
 again
 says "is another program: left as it is"
@@ -97,14 +97,14 @@ fresh FAKE_UPDATE="E: Release file for http://mirror.invalid/x is not valid yet 
 says "the clock of this machine is wrong"
 grep -q "install them, as root: apt-get install --no-install-recommends .* libyaml-dev" "$tmp/out" || fault "it does not print the command that installs: $(cat "$tmp/out")"
 
-# libraries of conda, spack or a module are used; a package that the build can do without does not end it
+# Libraries of conda, spack or a module are used; a missing package that the build does not need does not end it.
 fresh FAKE_LIBRARIES=1 || fault "exit $? with libraries from elsewhere"
 if grep -q "libyaml-dev" "$tmp/fake/asked"; then fault "a library that pkg-config finds is installed: $(cat "$tmp/fake/asked")"; fi
 touch "$tmp/fake/installed"
 again FAKE_LACKS=zopfli FAKE_INSTALL="E: Unable to locate package zopfli" PATH="$tmp/bin:$tmp/few" || fault "an optional package ends the build: $(cat "$tmp/out")"
 says "going on without: zopfli"
 
-# a tree that another user has built
+# Another user has built this tree.
 if [ "$(\id -u)" = 0 ] && command -v setpriv >/dev/null; then
     chmod -R a+rX "$tmp"
     env -i HOME=/nonexistent FAKE="$tmp/fake" PATH="$tmp/bin:/usr/bin:/bin" setpriv --reuid 54321 --regid 54321 --clear-groups bash "$tmp/src/bootstrap" train >"$tmp/out" 2>&1 </dev/null ||
@@ -113,7 +113,7 @@ if [ "$(\id -u)" = 0 ] && command -v setpriv >/dev/null; then
     says typed
 fi
 
-# the chart library: npm is used only if the build cannot fetch two files itself, and not after a certificate error
+# The chart library: npm is used only if the build cannot fetch two files itself, and not after a certificate error.
 fresh || fault "exit $?"
 if grep -q npm "$tmp/fake/asked"; then fault "npm is installed without need"; fi
 rm "$tmp/bin/npm"
@@ -128,7 +128,7 @@ if ! PATH=/usr/bin:/bin command -v npm >/dev/null; then
     says "update-ca-certificates"
 fi
 
-# on a terminal: a bar
+# On a terminal a bar shows the progress.
 if script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null; then
     rm -rf "$tmp/fake" "$tmp/src/build"; mkdir -p "$tmp/fake"
     env -i HOME="$tmp/home" FAKE="$tmp/fake" PATH="$tmp/bin:/usr/bin:/bin" TERM=xterm script -qec "bash $tmp/src/bootstrap build" "$tmp/tty" >/dev/null 2>&1 </dev/null

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # ctest: ranks=2 timeout=600
-# README.md, and the pages on fine-tuning and on several machines to which it links: every command of their blocks, as
-# printed, in order, in one folder and one shell. Quick form (ctest): the program of this build, a small model from the
-# environment, and scripts on this machine in place of ssh, its keys and rsync. FULL=1 on a bare Debian 12, as root in a
-# copy of the tree: only the second machine is simulated; ./bootstrap installs and builds, and the models are the
-# README's own.
+# README.md, and the pages on fine-tuning and on several machines to which it links: every command of their code blocks
+# runs as printed, in order, in one folder and one shell. Quick form (ctest): the program of this build, a small model
+# from the environment, and scripts on this machine in place of ssh, its keys and rsync. FULL=1 on a bare Debian 12, as
+# root in a copy of the tree: only the second machine is simulated; ./bootstrap installs and builds, and the models are
+# the README's own.
 set -u
 src=${BT_SRC:-$(cd "$(dirname "$0")/../../.." && pwd)}
 tmp=$(mktemp -d)
@@ -12,7 +12,7 @@ full=${FULL-}
 n_failed=0
 fault() { echo "FAULT: $*"; n_failed=$((n_failed + 1)); }
 end() {
-    [ "$BASHPID" = $$ ] || return  # a child before its exec (../train_lib.sh)
+    [ "$BASHPID" = $$ ] || return # a child before its exec (../train_lib.sh)
     [ -z "${dash-}" ] || kill "$dash" 2>/dev/null
     local p
     for p in $(pgrep -f -- "$tmp" 2>/dev/null); do [ "$p" != $$ ] && kill "$p" 2>/dev/null; done
@@ -22,7 +22,7 @@ end() {
 trap end EXIT
 script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null || { echo "skipped: script cannot open a pseudo-terminal here"; exit 77; }
 
-# "SECTION<tab>COMMAND" of every line of a block marked sh, in the order in which they lead to each other
+# Lists "SECTION<tab>COMMAND" for every line of a block marked sh, in the order in which the pages refer to each other.
 pages=("$src/README.md" "$src/engine/TUNING.md" "$src/cli/launch/README.md")
 commands() { awk '/^##? /{section = substr($0, index($0, " ") + 1)} /^```sh$/{on = 1; next} /^```/{on = 0} on && NF {print section "\t" $0}' "${pages[@]}"; }
 
@@ -32,7 +32,7 @@ unset BITRAIN_STORE
 if [ -z "$full" ]; then
     ln -s "${BITRAIN:-$src/build/bitrain}" "$tmp/bin/bitrain"
     export BITRAIN_MODEL_LAYERS=2 BITRAIN_MODEL_D_MODEL=96 BITRAIN_MODEL_HEADS=2 BITRAIN_MODEL_KV_HEADS=2 BITRAIN_MODEL_D_FF=192 BITRAIN_RANKS=2 BITRAIN_THREADS=1
-    # steps of little work that still last, so that the run is there to be stopped
+    # The steps have little work and a delay, so that the run is still active when it is stopped.
     export BITRAIN_TRAIN_BATCH_TOKENS=1024 BITRAIN_TEST_DELAY=10
 fi
 # The second machine: ssh runs its command here under the host's name, and no key is created.
@@ -40,10 +40,10 @@ printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\ne
 for p in ssh-keygen ssh-copy-id rsync; do printf '#!/bin/sh\necho "$0 $*" >>"%s/asked"\n' "$tmp" >"$tmp/bin/$p"; done
 chmod +x "$tmp"/bin/*
 export PATH=$tmp/bin:$PATH OMPI_MCA_plm_rsh_agent=$tmp/bin/ssh
-# Open MPI 5 finds no way from an address to itself, except that of the loopback interface.
+# Open MPI 5 finds no route from an address to itself except over the loopback interface.
 export OMPI_MCA_btl_tcp_if_include=lo
 
-# one command on a terminal; what shows a screen gets a 'q' after some seconds
+# Runs one command on a terminal; a command that shows a screen gets a 'q' after some seconds.
 type_it() {
     local line=$1 keys=/dev/null
     case $line in "bitrain top"*) (sleep 4; printf q; sleep 2; printf q) >"$tmp/keys" & exec 9< <(sleep 4; printf q; sleep 2; printf q); keys=/dev/fd/9 ;; esac
@@ -65,7 +65,7 @@ while IFS=$'\t' read -r section line; do
     esac
     total=$((total + 1))
     case $line in *--hosts*) [ -n "$two_hosts" ] || { echo "[$section] $line: not tried, unshare gives no second host name here"; continue; } ;; esac
-    # README names the package
+    # README names the package.
     case $line in *curl*) command -v curl >/dev/null || [ -z "$full" ] || apt-get -qq install -y --no-install-recommends curl >/dev/null 2>&1 ;; esac
     case $line in *curl*) command -v curl >/dev/null || { echo "[$section] $line: not tried, there is no curl here"; continue; } ;; esac
     before=$SECONDS
@@ -77,7 +77,7 @@ while IFS=$'\t' read -r section line; do
 done < <(commands)
 [ $total -ge 24 ] || fault "only $total commands in ${pages[*]}"
 
-# results: a run that was stopped once and is finished, a report, the continued prompt
+# Results: a run that was stopped once and is finished, a report, the continued prompt.
 [ "$(bitrain query "SELECT state, steps FROM runs WHERE run='book'" --csv | tail -1)" = done,300 ] || fault "the run is $(bitrain runs)"
 [ "$(bitrain query "SELECT count(*) FROM attempts WHERE run='book'" --csv | tail -1)" = 2 ] || fault "the run was not stopped and resumed"
 [ "$(wc -c <book.html)" -gt 50000 ] || fault "the report is $(wc -c <book.html) bytes"
@@ -90,7 +90,7 @@ answer=$(bitrain generate answers --chat --message "Which licence?" --tokens 20 
 grep -q "as in training" "$tmp/said" || fault "the template is not that of training: $(cat "$tmp/said")"
 [ -s answers-hf/model.safetensors ] || fault "no merged model"
 
-# commands inside sentences: each command and each of its flags exists
+# Each command inside a sentence, and each of its flags, exists.
 inline=$(grep -oE '`(bitrain|\./bootstrap) [^`]*`' -h "${pages[@]}" | tr -d '`' | sort -u)
 [ "$(wc -l <<<"$inline")" -ge 12 ] || fault "only $(wc -l <<<"$inline") commands inside sentences"
 while read -r program word rest; do
@@ -104,7 +104,7 @@ while read -r program word rest; do
     done
 done <<<"$inline"
 
-# the dashboard serves, and ends when it is interrupted
+# The dashboard serves, and ends when it is interrupted.
 if grep -q '`bitrain dash`' "$src/README.md" && bitrain doctor --quick 2>/dev/null | grep -q 'libmicrohttpd: bitrain dash serves'; then
     bitrain dash --port 0 >"$tmp/dash.out" 2>&1 &
     dash=$!

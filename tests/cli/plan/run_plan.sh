@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=240 labels=mpi
-# bitrain plan: rates are measured once and kept, layouts are ranked, a written plan can be trained, and impossible
-# requests are refused.
+# bitrain plan measures rates once and stores them, ranks layouts, and refuses impossible requests; a written plan can
+# be trained.
 . "$(dirname "$0")/../train_lib.sh"
 
 # A file that cannot be written is reported before anything is measured.
@@ -17,7 +17,7 @@ says "pp 1 x dp 1 x tp 2"
 says "storage    a checkpoint of "
 grep -q "measured " err || fault "nothing was measured: $(cat err)"
 ls "$tmp"/rates/*.json >/dev/null || fault "no rates beside the database"
-# a busy machine measures in several goes; in the end all is known
+# A busy machine needs several calls until all rates are measured.
 for _ in 1 2 3 4 5 6; do
     ok plan "${tiny[@]}" --json --trial 20
     grep -qE "^(measured|tried)" err || break
@@ -35,7 +35,7 @@ grep -q tried err && fault "tried without time for it: $(cat err)"
 awk -v first="$(python_free step_ms | head -1)" -v least="$(python_free step_ms | sort -g | head -1)" \
     'BEGIN {exit !(first <= 1.02 * least)}' || fault "the first is not predicted to be the fastest"
 
-# the race as started by plan: with persistent trainers, and with new trainers for every turn
+# The race between layouts as plan starts it: with persistent trainers, and with new trainers for every turn.
 for how in keep anew; do
     racer=(--racer 1 0.01 1 "${tiny[@]}")
     mpirun -np 2 --bind-to none "$BITRAIN" plan layout-race 60 $how "${racer[@]}" --tp 2 "${racer[@]}" --zero 3 >out 2>err || fault "$how: $(tail -n 2 err)"
@@ -46,7 +46,7 @@ done
 mpirun -np 2 --bind-to none "$BITRAIN" plan layout-race 60 keep "${racer[@]}" >out 2>err && fault "a race of one"
 grep -q "a race is of 2 to 8 layouts" out err || fault "a race of one: $(tail -n 3 err)"
 
-# advice with its source, for the ranks that share a batch
+# The plan prints advice with its source for the ranks that share a batch.
 ok plan "${tiny[@]}" --tp 1 --pp 1 --trial 0
 says "AdamW's grows by the square root (Malladi et al. 2022, arXiv:2205.10287)"
 says "energy     "
@@ -69,7 +69,7 @@ sed -i 's/"build":"[0-9a-f]*"/"build":"0123456789abcdef"/' "$tmp"/rates/*.json
 ok plan "${tiny[@]}"
 grep -q "measured with another build" err || fault "not reported: $(cat err)"
 
-# a written plan is a configuration
+# A written plan is a configuration file.
 ok plan "${tiny[@]}" --write best.yaml
 planned=$(grep -o '^time .* for .* steps of [^,:]*' out)
 ok train best.yaml --dry-run
@@ -79,7 +79,7 @@ grep -qF "$planned" out || fault "plan: $planned; dry run: $(grep ^time out)"
 says "layout"
 b train best.yaml --steps 2 --name written --quiet >out 2>err || fault "cannot train with it: $(cat err)"
 
-# Adapters: the shape is that of their base, a layer with adapters is measured, and --dry-run then uses it.
+# Adapters: the shape is that of their base, a layer with adapters is measured, and --dry-run then uses these rates.
 ok train "${tiny[@]}" --ranks 1 --steps 2 --name base
 lora=(--tune lora --set tune.rank=4 --init-from base --ranks 1 --threads 1 --batch-tokens 256 --data synth:chain)
 ok plan "${lora[@]}" --trial 0
@@ -88,7 +88,7 @@ grep -qh '"layer:32:2:2:16:64:0:32:[0-9:]*:4:127:0:0"' "$tmp"/rates/*.json || fa
 ok train "${lora[@]}" --dry-run
 says "a prediction, by this machine's measured rates"
 
-# too large for the memory there is, in one line
+# A model that is too large for the memory is refused in one line.
 b plan --preset bitnet-2b4t --ranks 1 --threads 1 --set model.vocab=256 --set model.layers=200 >out 2>err && fault "nothing is too large"
 grep -q "fits under no layout of 1 rank: the least is .* on a host of 1 rank, .* too little (would fit: " err || fault "prints: $(cat err)"
 [ "$(wc -l <err)" = 1 ] || fault "more than a line: $(cat err)"

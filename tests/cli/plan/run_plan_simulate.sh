@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # ctest: ranks=2 timeout=240 labels=mpi
-# bitrain plan --simulate: labelled as a simulation, larger clusters are not free, and what cannot be is refused in a line.
+# bitrain plan --simulate: its output says that it is a simulation, larger clusters are not free, and impossible
+# clusters are refused in one line.
 . "$(dirname "$0")/../train_lib.sh"
 
 number() { grep -o "\"$1\":[0-9.e+-]*" out | cut -d: -f2; }
@@ -10,9 +11,9 @@ says "simulated"
 says "Daly"
 says "why        "
 [ "$(grep -cE '^ *[0-9]+ +[0-9]+ ' out)" = 7 ] || fault "not 1, 2, 4 .. 64 hosts: $(cat out)"
-# quality of the rates: the load during their measurement, and a note that too much of it makes times too long
+# The plan prints the load during the measurement of the rates, and notes that a high load makes times too long.
 grep -qE "^taken .*measured at a machine load of [0-9.]+; all hosts alike" out || fault "not at which load: $(grep ^taken out)"
-# a busy machine measures in several goes, and between two of them other rates are scaled
+# A busy machine measures in several calls; between two calls the missing rates are scaled from other shapes.
 for _ in 1 2 3 4; do
     ok plan --preset small --simulate 64x8
     marked=$(grep -c "(scaled rates)" out)
@@ -38,16 +39,16 @@ grep -q '"simulation":true' out || fault "not labelled: $(cut -c1-200 out)"
 slow=$(number tokens_per_s | sort -g | tail -1)
 ok plan --preset small --simulate 16x4 --link 400Gbit,1us --json
 awk -v a="$slow" -v b="$(number tokens_per_s | sort -g | tail -1)" 'BEGIN {exit !(b > 1.05 * a)}' || fault "a link 400 times as fast changes nothing"
-# the same words, the same numbers
+# The same arguments give the same numbers.
 cp out first
 ok plan --preset small --simulate 16x4 --link 400Gbit,1us --json
 cmp -s out first || fault "a simulation is not repeatable"
-# thousands of ranks, with the rates known by now
+# Thousands of ranks are simulated quickly, because the rates are known.
 start=$SECONDS
 ok plan --preset small --simulate 512x8
 [ $((SECONDS - start)) -le 60 ] || fault "4096 ranks take $((SECONDS - start)) s"
 
-one_line() {                            # words, code, text
+one_line() { # words, code, text
     local text=$1 want=$2; shift 2
     b plan "$@" >out 2>err
     local got=$?
@@ -60,12 +61,13 @@ one_line "is no cluster" 2 --simulate many
 one_line "is beyond what a job can be: at most 65536 ranks" 2 --simulate 100000x8
 one_line "--simulate 99999999999999999999x8 is beyond" 2 --simulate 99999999999999999999x8
 one_line "too little); would fit: " 1 --preset small --simulate 2x4 --memory 200MiB
-# the missing amount and the remedy: the minimum of a rank and a host, beside the memory of a host
+# The message contains the missing amount and the remedy: the minimum for a rank and for a host, and the memory of a
+# host.
 grep -qE "no layout of 8 ranks fits: the least is [0-9.]+ [MG]iB a rank, [0-9.]+ MiB a host, which has 200(\.0*)? MiB \([0-9.]+ [MG]iB too little\)" err ||
     fault "not by how much: $(cat err)"
 one_line "no layout of 512 ranks is possible" 2 --simulate 64x8 --batch-tokens 4096 --pp 1 --tp 1
 # Rates of another build and a damaged file are reported, and rates are measured again.
-refused_rates() {                       # text
+refused_rates() { # text
     b plan --preset nano --simulate 4x4 >out 2>err || fault "exit $? with $1: $(cat err)"
     grep -qF -- "$1" err || fault "not reported ($1): $(cat err)"
     grep -q "^measured" err || fault "not measured again ($1): $(cat err)"
@@ -81,9 +83,9 @@ one_line "--mtbf describes a simulated cluster" 2 --mtbf 8h
 one_line "--write is of layouts on this machine" 2 --simulate 4x2 --write x.yaml
 one_line "--ranks is of layouts on this machine" 2 --simulate 4x2 --ranks 3
 one_line "--trial is of layouts on this machine" 2 --simulate 4x2 --trial 3
-# nothing is not the same as left out
+# An empty value is not the same as an omitted option.
 for word in simulate link memory mtbf write; do one_line "--$word is empty (leave it out, or: " 2 --simulate 4x2 --$word=; done
-# units that are right, and numbers that are of no cluster
+# The units are valid, but the numbers exceed those of any cluster.
 one_line "is beyond any link (1 kbit to 1000 Tbit a second, a latency of 60 s at most)" 2 --simulate 4x2 --link 1e300Gbit,1us
 one_line "--memory '0.5kB' is no size" 2 --simulate 4x2 --memory 0.5kB
 one_line "is beyond any machine" 2 --simulate 4x2 --memory 1e300TiB

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # ctest: timeout=240
-# An exponent bit flips in one rank's weights, or its gradients contain a NaN: the rank is named, and the run ends with
-# the losses of an undisturbed run, bit for bit. A checkpoint damaged on disk is detected.
+# An exponent bit flips in one rank's weights, or its gradients contain a NaN: an event contains the rank, and the run
+# ends with the losses of an undisturbed run, bit for bit. A checkpoint damaged on disk is detected.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 run=(train "${slow[@]}" --batch-tokens 256 --steps 70 --ckpt-every 15)
 event() { q "SELECT title FROM events WHERE run='$1' AND kind='$2'"; }
 host=$(uname -n)
 
-# compares with the undisturbed run; after the given number of attempts
+# Compares the losses with those of the undisturbed run, after the given number of attempts.
 like_calm() {                                   # NAME CALM ATTEMPTS
     losses "$1" | cmp -s - "$2.txt" || { fault "run $1 has other losses than $2"; losses "$1" | diff - "$2.txt" | head -n 4; }
     [ "$(q "SELECT count(*) FROM attempts WHERE run='$1'")" = "$3" ] || fault "$1 has not $3 attempts: $(q "SELECT attempt, from_step, reason FROM attempts WHERE run='$1'" | tr '\n' ';')"
@@ -16,7 +16,7 @@ like_calm() {                                   # NAME CALM ATTEMPTS
       "$(b eval "$2" --json | sed 's/"run":"[^"]*"//; s/"[a-z_]*\(_s\|_ms\|path\|checkpoint\)":[^,}]*//g')" ] || fault "the weights of $1 are not those of $2"
 }
 
-damaged() {                                     # NAME CALM HOOK WORDS...: by default within 50 steps, restarted from before it
+damaged() { # NAME CALM HOOK WORDS...: by default within 50 steps, restarted from a step before the damage
     local name=$1 calm=$2 hook=$3; shift 3
     BITRAIN_TEST_FLIP=$hook BITRAIN_TEST_ONCE=$tmp/once.$name ok "${run[@]}" --name "$name" "$@"
     [ -e "once.$name" ] || fault "nothing flipped in $name"
@@ -42,16 +42,17 @@ for rank in 0 1; do
     event "two$rank" hardware | grep -q "was repeated: rank $rank (host '$host') had damaged weights of layers.0.attn_q" || fault "two$rank: rank $rank is not named: $(event "two$rank" hardware)"
 done
 
-# the highest exponent bit: weights of 1e38, a loss that is not finite, long before weights are compared
+# The flip of the highest exponent bit gives weights of 1e38 and a loss that is not finite, long before weights are
+# compared.
 damaged huge calm2 1:21:layers.0.attn_q:30 --check-weights 1000000
 
-# once from one rank's gradients: the step is computed again, nothing is started again
+# One rank's gradients contain a NaN once: the step is computed again, without a restart.
 BITRAIN_TEST_NAN=1:21:embed ok "${run[@]}" --name nan
 like_calm nan calm2 1
 event nan hardware | grep -q "gradient of embed is not finite, but not when computed again: a fault of the hardware of rank 1 (host '$host')" || fault "nan: rank 1 is not named: $(event nan hardware)"
 
-# The newest checkpoint is read again when the machine is idle, and at once when the run is paused. One that the disk has damaged
-# is reported, and another is written.
+# The newest checkpoint is read again when the machine is idle, and at once when the run is paused. If the disk has
+# damaged it, that is reported, and another one is written.
 BITRAIN_TEST_DELAY=20 "$BITRAIN" train "${slow[@]}" --steps 100000 --set ckpt.minutes=0 --name disk >disk.out 2>disk.err &
 job=$!
 started+=($job)
@@ -59,7 +60,7 @@ until_event() { local i; for i in $(seq 900); do [ "$(q "SELECT count(*) FROM ev
 if wait_step disk 3; then
     ok ctl disk checkpoint
     until_event "kind='ckpt_verified' AND title LIKE 'checkpoint after step % verified on disk (%'"
-    for i in 1 2 3 4 5; do                      # before it is read: on a slow machine a later one
+    for i in 1 2 3 4 5; do # before it is read; on a slow machine a later checkpoint is damaged
         n=$(q "SELECT count(*) FROM checkpoints WHERE run='disk'")
         ok ctl disk checkpoint
         for k in $(seq 200); do [ "$(q "SELECT count(*) FROM checkpoints WHERE run='disk'")" -gt "$n" ] && break; sleep 0.05; done
@@ -79,7 +80,7 @@ if wait_step disk 3; then
     [ $got -eq 143 ] || fault "exit $got of a run whose checkpoint was damaged"
 fi
 
-# each time of six batches in a row: exit 5, one line
+# The NaN recurs each time in six consecutive batches: exit 5 with one line.
 BITRAIN_TEST_NAN=1:21-26:embed code 5 "${run[@]}" --name data
 says "the gradient was not finite in 5 consecutive steps"
 [ "$(q "SELECT count(*) FROM attempts WHERE run='data'")" = 1 ] || fault "data: a restart does not help against data"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ctest: timeout=150
-# A rank that hangs, running or asleep, is named with its position and ended by default within seconds; the run
+# A rank that hangs, running or asleep, is reported with its position and by default ended within seconds; the run
 # continues with the losses of an undisturbed one. A pause does not count as a hang.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
@@ -9,7 +9,7 @@ run=(train "${light[@]}" --steps 30 --ckpt-every 100)
 ok "${run[@]}" --name calm
 losses calm >calm.txt
 
-hang() {                                        # hang NAME RANK HOW WORDS: WORDS is the expected message
+hang() { # hang NAME RANK HOW WORDS: WORDS is the expected message
     local name=$1 rank=$2 how=$3 words=$4; shift 4
     BITRAIN_TEST_HANG="$rank:14:$how:$tmp/$name.hung" b "${run[@]}" --name "$name" "$@" >"$name.out" 2>"$name.err"
     local got=$?

@@ -5,8 +5,8 @@
 # damaged one, the run continues from the disk.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
-export BITRAIN_TEST_DELAY=60                    # a step is there to be killed in, whatever the processor
-# small steps are quick: a copy of the state may take more than 2 % of one, so that not every step has a state
+export BITRAIN_TEST_DELAY=60 # long steps, so that a kill happens within one on any processor
+# A copy of the state may take more than 2 % of such short steps, so not every step has a state.
 run=(train "${light[@]}" --steps 45 --ckpt-every 40)
 rank_pids() { q "SELECT pid FROM ranks WHERE run='$1' AND attempt = (SELECT max(attempt) FROM ranks WHERE run='$1')"; }
 attempts() { q "SELECT count(*) FROM attempts WHERE run='$1'"; }
@@ -15,14 +15,14 @@ seed=${SEED:-$RANDOM}
 echo "seed $seed (SEED=$seed repeats the choice of ranks and steps)"
 RANDOM=$seed
 
-start() {                                       # NAME STEP WORDS...: started, and at STEP
+start() { # NAME STEP WORDS...: starts a run and waits for STEP
     local name=$1 step=$2; shift 2
     b "${run[@]}" --name "$name" "$@" >"$name.out" 2>"$name.err" &
     job=$!
     started+=($job)
     wait_step "$name" "$step"
 }
-kill_one() {                                    # NAME: one of its ranks, drawn by chance; until the next attempt has begun
+kill_one() { # NAME: kills a random rank of the run and waits until the next attempt has begun
     local before pids i
     before=$(attempts "$1")
     mapfile -t pids < <(rank_pids "$1")
@@ -41,17 +41,17 @@ same() {                                        # NAME CALM
     [ "$(q "SELECT count(*), count(DISTINCT step) FROM steps WHERE run='$1'")" = 45,45 ] || fault "steps of $1 are missing or double"
 }
 
-layout() {                                      # NAME WORDS...: a calm run, and one with two kills before its first checkpoint on disk
+layout() { # NAME WORDS...: an undisturbed run, and a run with two kills before its first checkpoint on disk
     local name=$1; shift
     BITRAIN_TEST_DELAY='' ok "${run[@]}" --name "$name-calm" --set ckpt.memory=off "$@"
     losses "$name-calm" >"$name.txt"
-    start "$name" $((12 + RANDOM % 6)) "$@"          # Under load there may be a state only every tenth step.
+    start "$name" $((12 + RANDOM % 6)) "$@" # on a loaded machine only every tenth step may have a state
     kill_one "$name"
     wait_step "$name" $((27 + RANDOM % 8))
     kill_one "$name"
     same "$name" "$name.txt"
     [ "$(attempts "$name")" = 3 ] || fault "$name has $(attempts "$name") attempts, not 3"
-    # nothing on disk to begin from: memory it was, and not long ago
+    # There is no checkpoint on disk, so the run continued from memory, within a few steps.
     [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='resumed' AND title LIKE '%from memory%'")" = 2 ] ||
         fault "$name did not go on from memory: $(q "SELECT title FROM events WHERE run='$name' AND kind IN ('resumed', 'started')" | tr '\n' ';')"
     [ "$(q "SELECT count(*) FROM attempts WHERE run='$name' AND attempt > 0 AND from_step = 0")" = 0 ] || fault "$name began anew"
@@ -62,7 +62,8 @@ layout zero --zero 3
 layout tensor --tp 2
 layout pipe --pp 2 --micro-batch 4
 
-# two hosts: rank 0's keeps all of the state and gives it to the other's ranks; where it does not hold all of it, each keeps its part
+# Two simulated hosts: the first host keeps the whole state and sends it to the other host's ranks; in layouts where it
+# has only a part, each host keeps its part.
 export BITRAIN_TEST_HOSTS=1
 layout hosts
 layout apart --zero 3
@@ -74,7 +75,7 @@ says "at most, beside them"
 printf 'localhost slots=2\n' >hosts.txt
 code 2 train "${tiny[@]}" --hot-spare --hosts hosts.txt --name plan
 says "only for a run on one host"
-waits() { # number of spares that have waited so far
+waits() { # prints the number of spares that have waited so far
     local i
     for i in $(seq 400); do
         [ "$(q "SELECT count(*) FROM events WHERE run='spare' AND kind='spare' AND title LIKE 'a hot spare waits: 2 ranks,%'")" -ge "$1" ] && break
@@ -83,7 +84,7 @@ waits() { # number of spares that have waited so far
     [ $i -lt 400 ] || fault "no hot spare waits: $(q "SELECT kind, title FROM events WHERE run='spare'")"
 }
 start spare 4 --hot-spare
-ok ctl spare pause                              # the run does not end meanwhile
+ok ctl spare pause # keeps the run from ending
 waits 1
 kill -9 $(pgrep -f -- "bitrain rank .*--spare $TMPDIR" | tail -n 1)
 waits 2
@@ -99,19 +100,19 @@ same spare dp.txt
     fault "the spare did not go on: $(q "SELECT kind, title FROM events WHERE run='spare'")"
 [ "$(q "SELECT count(*) FROM events WHERE run='spare' AND kind='resumed' AND title LIKE '%from memory%'")" = 2 ] || fault "the spare did not begin from memory"
 
-# switched off: from the disk, that is here from the beginning
+# States are switched off: the run continues from the disk, here from the beginning.
 start off 8 --set ckpt.memory=off
 kill_one off
 same off dp.txt
 [ "$(q "SELECT group_concat(from_step, ' ') FROM attempts WHERE run='off'")" = "0 0" ] || fault "without states in memory the run continues from step $(q "SELECT max(from_step) FROM attempts WHERE run='off'")"
 
-# a state that is damaged after it was found costs an attempt, not the run
+# A state that is damaged after it was found costs an attempt, not the run.
 start hurt 8
 folder=$(grep -lsF "$TMPDIR/" /dev/shm/bitrain-"$(id -u)"-*/lock "$TMPDIR"/bitrain-*/lock | head -n 1)
 if [ -d "${folder%/lock}/states" ]; then
     mapfile -t pids < <(rank_pids hurt)
     kill -STOP "${pids[@]}"
-    for f in "${folder%/lock}"/states/state-*; do   # the last byte of the data: no head and no table shows it
+    for f in "${folder%/lock}"/states/state-*; do # the last byte of the data, which no head and no table covers
         printf '\377\377\377' | dd of="$f" bs=1 seek=$(($(stat -c %s "$f") - 67)) conv=notrunc status=none
     done
     kill -9 "${pids[@]}"

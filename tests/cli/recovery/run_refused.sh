@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=240
-# A resource of a restart is refused (a full disk, a folder without permission, a locked or removed database, ...) while
-# a rank is killed: in every row of the table the run continues from memory, and in the end no step and no row is lost.
+# A resource that a restart needs is refused (a full disk, a folder without permission, a locked or removed database,
+# ...) while a rank is killed: in every row of the table the run continues from memory, and at the end no step and no
+# row is missing.
 . "$BT_SRC/tests/cli/train_lib.sh"
 [ "$(id -u)" = 0 ] || skip "only root may mount small file systems and become another user"
 unshare -m true 2>/dev/null || skip "no permission to mount a small file system (unshare -m)"
@@ -26,9 +27,9 @@ as_other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 setpriv --reuid 65534 --regid 65534 --clear-groups ./program train $slow_words --steps 1000000 --ckpt-every 20 --out "$tmp/ck/run" --name refused >r.out 2>&1 &
 job=$!
 count() { grep -c "$1" r.out; }
-# steps that were done, by the newest line with this event
+# Prints the number of completed steps in the newest line with this event.
 after() { grep "event=$1 " r.out | tail -n 1 | sed 's/.* step=\([0-9]*\) .*/\1/'; }
-# until_more PATTERN N: until the output has more than N such lines (20 s)
+# until_more PATTERN N: waits until the output has more than N such lines (20 s)
 until_more() {
     local i
     for i in $(seq 400); do
@@ -67,14 +68,14 @@ for row in checkpoints_full checkpoints_no_inodes checkpoints_read_only database
     before=$(count event=resumed) saved=$(count "event=checkpoint ") failed=$(count event=checkpoint_failed)
     [ $row = checkpoints_full ] || until_more "event=checkpoint " "$saved" || fault "$row: no progress before it"
     refuse $row
-    # the folder is refused when a checkpoint has met it
+    # The refusal takes effect at the next checkpoint.
     case $row in checkpoints_*) until_more event=checkpoint_failed "$failed" || fault "$row: no checkpoint fails" ;; esac
     kill -9 "$(pgrep -f -- "program rank .*$tmp" | head -n 1)"
-    # without room for its own files mpirun cannot start: the run waits for it
+    # mpirun needs space for its own files, so the run waits for space.
     if [ $row = temporary_full ]; then sleep 0.7; grant $row; fi
     until_more event=resumed "$before" || fault "$row: the run does not continue: $(grep -v ^step= r.out | tail -n 3)"
     line=$(grep event=resumed r.out | tail -n 1)
-    # the copy in memory is a step or two old
+    # The copy in memory is a step or two old.
     [ "$(after resumed)" -ge $(($(after failure) - 15)) ] || fault "$row: steps before $(after failure) are lost: $line"
     grant $row
     kill -0 $job 2>/dev/null || { fault "$row: the run has ended: $(tail -n 2 r.out)"; break; }

@@ -4,8 +4,8 @@
 . "$BT_SRC/tests/cli/train_lib.sh"
 tiny+=(--ranks 1)
 
-# States of one optimizer do not fit another: refused before the run is started again; it remains finished, and its
-# checkpoint unchanged.
+# States of one optimizer do not fit another: this is refused before the run is started again; it remains finished, and
+# its checkpoint unchanged.
 for pair in "adamw muon" "adamw lion" "muon adamw" "lion adamw"; do
     read -r had wanted <<<"$pair"
     ok train "${tiny[@]}" --steps 3 --optimizer "$had" --name "of-$had-$wanted"
@@ -22,15 +22,15 @@ q "SELECT title FROM events WHERE run='ramp' AND kind='ramp'" >ramps
 [ "$(tail -n 1 ramps)" = "from step 11 on attention sees stretches of 32" ] || fault "the ramp returns: $(cat ramps)"
 ok train "${tiny[@]}" --ranks 1 --steps 20 --set train.seq_ramp=0.001 --dry-run
 says "train.seq_ramp 0.001: 0.001 of 20 steps is before the end of the first"
-# A run of an earlier version: a removed setting with its default is ignored, another value is refused by name, and the
-# run remains listed.
+# A run of an earlier version: a removed setting with its default value is ignored, another value is refused by name,
+# and the run remains listed.
 command -v sqlite3 >/dev/null || finish
 record() { sqlite3 "$BITRAIN_STORE" "UPDATE run_doc SET config = json_set(config, '\$.\"model.value_residual\"', $1)"; }
 record '0.5'
 code 1 train --resume ramp --steps 31
 says "run 'ramp' cannot be resumed: model.value_residual=0.5: this setting was removed (leave it out;"
 ok show ramp
-# a value that a setting no longer has can be replaced
+# A value that a setting no longer accepts can be replaced.
 record 0
 sqlite3 "$BITRAIN_STORE" "UPDATE run_doc SET config = json_set(config, '\$.\"parallel.codec\"', 'int4')"
 code 2 train --resume ramp --steps 31

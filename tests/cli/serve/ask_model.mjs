@@ -1,5 +1,5 @@
-// ask_model.mjs - sends the requests of `bitrain serve`'s clients and checks the responses: node
-// ask_model.mjs JSON_OF_SERVE PID
+// ask_model.mjs - sends the requests of `bitrain serve`'s clients and checks the responses.
+//         node ask_model.mjs JSON_OF_SERVE PID
 import { readFileSync } from "node:fs";
 
 const server = JSON.parse(process.argv[2]);
@@ -25,7 +25,7 @@ async function ask(path, body) {
 
 const complete = async (body) => (await ask("/v1/completions", body)).body;
 
-/** The objects of a stream; the last must be [DONE]. */
+/** Returns the objects of a stream; the last must be [DONE]. */
 async function stream(path, body) {
   const response = await post(path, { ...body, stream: true });
   check(response.headers.get("content-type") === "text/event-stream", "a stream has another type");
@@ -34,7 +34,6 @@ async function stream(path, body) {
   return parts.map((part) => JSON.parse(part.slice("data: ".length)));
 }
 
-// ---- the same texts as `bitrain generate`
 
 const greedy = JSON.parse(process.env.WANT_GREEDY);
 const seeded = JSON.parse(process.env.WANT_SEED);
@@ -56,7 +55,6 @@ async function equalsGenerate() {
   check(text === greedy.text, `streamed: '${text}'`);
 }
 
-// ---- evaluation harnesses: lists of lists of ids, echo, one token
 
 async function scoresPrompts() {
   const prompts = [[97, 98, 99], [120, 121], [97, 98, 99, 100, 101]];
@@ -91,7 +89,6 @@ async function scoresPrompts() {
   check(stop.choices[0].text === cut && stop.choices[0].finish_reason === "stop", `stop: '${stop.choices[0].text}', not '${cut}'`);
 }
 
-// ---- chat clients
 
 async function converses() {
   const messages = [{ role: "system", content: "S" }, { role: "user", content: [{ type: "text", text: "Hi" }] }];
@@ -111,7 +108,6 @@ async function converses() {
   check((await fetch(`${server.base_url}/v1/models/${server.model}`, { headers })).ok, "one model");
 }
 
-// ---- settings at their limits, harmless keys, a response prefix
 
 async function acceptsWhatRequestsNothing() {
   const nothing = { user: "u", metadata: { a: "b" }, store: false, logit_bias: {}, presence_penalty: 0, suffix: null, tempreature: null, mirostat: 0, typical_p: 1 };
@@ -127,7 +123,6 @@ async function acceptsWhatRequestsNothing() {
   check(begun.body.choices?.[0].message.content === whole.slice(2), `an answer that was begun: ${JSON.stringify(begun.body).slice(0, 200)}, not '${whole.slice(2)}'`);
 }
 
-// ---- tokens, metrics, request ids
 
 async function measures() {
   const { body } = await ask("/tokenize", { content: "a€" });
@@ -145,7 +140,6 @@ async function measures() {
   check(value("time_to_first_token_seconds_count") > 5 && value("request_duration_seconds_bucket{le=\"+Inf\"}") === value("request_duration_seconds_count"), "latencies are not counted");
 }
 
-// ---- a page of another site, if it is permitted
 
 async function servesListedPages() {
   const origin = "http://pages.example:3000";
@@ -159,7 +153,6 @@ async function servesListedPages() {
   check(key.ok, "the header api-key is not taken");
 }
 
-// ---- impossible requests are refused in OpenAI's format, without effects on the rest
 
 async function refuses() {
   const bad = [
@@ -209,7 +202,6 @@ async function refuses() {
   check((await fetch(`${server.base_url}/healthz`)).ok, "healthz wants a token");
 }
 
-// ---- many at once; some disconnect; memory remains constant
 
 const resident = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]) / 1024;
 

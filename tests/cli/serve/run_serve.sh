@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=240 labels=web,mpi
-# `bitrain serve` as its clients use it: what evaluation harnesses and chat clients send, its answers equal to those of `bitrain
-# generate`, 64 clients at once, thousands of requests in the same memory, the stop.
+# `bitrain serve` as its clients use it: requests of evaluation harnesses and chat clients, replies equal to those of
+# `bitrain generate`, 64 clients at once, thousands of requests in the same memory, the stop.
 . "$(dirname "$0")/../train_lib.sh"
 command -v node >/dev/null || skip "node is missing"
 node -e 'process.exit(typeof fetch === "function" ? 0 : 1)' || skip "node has no fetch"
@@ -10,7 +10,7 @@ client="$(dirname "$0")/ask_model.mjs"
 
 ok train "${tiny[@]}" --set model.seq_len=512 --batch-tokens 1024 --ranks 1 --name m --steps 30
 
-# conversations: one question, two lines of questions, a template by name, no such template
+# Conversations: one question, two lines of questions, a template by name, an unknown template.
 ok generate m --chat --message hi --tokens 8 --json
 grep -qF '"prompt":"User: hi\nAssistant:"' out || fault "the plain template is not: $(cat out)"
 printf 'one\n\n/new\ntwo\nthree\n' | b generate m --chat --system S --tokens 4 --json --template chatml --temperature 0 >out 2>err || fault "a conversation of three lines fails: $(cat err)"
@@ -29,8 +29,8 @@ if script -qec true try >/dev/null 2>&1 </dev/null; then
 fi
 code 2 generate m --chat --message hi --template chatmi
 says "chatml, llama3"
-# Greedy text, which the server must generate as well. In fp32, so that other requests in the batch change no relevant
-# bit.
+# The server must generate the same greedy text. It computes in fp32, so that other requests in the batch change no
+# relevant bit.
 ok generate m --prompt abc --tokens 12 --temperature 0 --json
 export WANT_GREEDY=$(cat out)
 ok generate m --prompt abc --tokens 12 --temperature 0.9 --top-p 1 --seed 5 --json
@@ -52,8 +52,8 @@ wait $pid
 grep -qE '^[0-9]+ texts: [0-9]+ tokens read' serve.err || fault "no summary: $(tail -1 serve.err)"
 ls "$tmp/bitrain"/serve-*.token >/dev/null 2>&1 && fault "the token's file remains"
 
-# a stop in the middle of a stream ends it as a stream ends
-: >serve.out                            # the first client's conversation does not reach the second one
+# A stop in the middle of a stream ends the stream regularly.
+: >serve.out # the first client's conversation does not reach the second one
 "$BITRAIN" serve m --port 0 --json --open >serve.out 2>serve.err &
 pid=$!
 started+=($pid)

@@ -16,7 +16,7 @@ space:
   optim.weight_decay: [0, 0.1]
 EOF
 line() { sed -e "$1" grid.yaml >changed.yaml; }
-# refused CODE TEXT SED: the file, changed, is refused in one line
+# refused CODE TEXT SED: the file, changed by SED, is refused in one line
 refused() {
     line "$3"
     code "$1" sweep changed.yaml
@@ -40,7 +40,7 @@ code 3 sweep none.yaml
 code 2 sweep
 [ ! -e m.db ] && [ ! -e sweeps ] || fault "a refused sweep left something: $(ls)"
 
-# a grid: its plan, then all runs, then no further run
+# A grid: its plan, then all runs; a second call starts no run.
 ok sweep grid.yaml --dry-run
 says "4 runs, grid over optim.lr, optim.weight_decay; 48 steps in all"
 [ ! -e m.db ] || fault "a dry run made a database"
@@ -48,7 +48,7 @@ line 's/^name: lr/name: lr\nbudget: {steps: 30}/'
 ok sweep changed.yaml --dry-run
 says "2 points of the space are omitted"
 
-# steps counted in epochs: 101 sequences of 32 bytes, two a step; the size of a step is an axis too
+# Steps counted in epochs: 101 sequences of 32 bytes, two per step; the size of a step is an axis of the grid too.
 head -c 3233 "$BT_SRC/tests/cli/sweep/run_sweep.sh" >epochs.txt
 epochs() { line "s/steps: 12/epochs: 2, eval_tokens: 32/; s/, eval_tokens: 64//; s/data.path: .*/data: {path: epochs.txt, val_frac: 0}/; $1"; }
 epochs ""
@@ -77,12 +77,12 @@ says "lr-004     0.004                 0.1"
 before=$(q "SELECT sum(attempts) FROM runs")
 ok sweep grid.yaml --json
 [ "$(q "SELECT sum(attempts) FROM runs")" = "$before" ] || fault "a sweep that is done trained again"
-# ranked by validation, as every run has one
+# Runs are ranked by validation loss if every run has one.
 best=$(q "SELECT run FROM runs ORDER BY best_val LIMIT 1")
 grep -q '"goal":"best_val"' out || fault "the goal is not reported: $(cut -c1-200 out)"
 grep -q "\"ended\":true,\"rungs\":\[\],\"runs\":\[{\"run\":\"$best\"" out || fault "the best run, $best, is not the first: $(cut -c1-300 out)"
 ok compare group=lr --group-by optim.lr --json
-# the mean over the two runs of a learning rate, by hand
+# The mean over the two runs of a learning rate, computed independently.
 want=$(q "SELECT printf('%.9f', avg(loss)) FROM steps WHERE run IN ('lr-001', 'lr-002')")
 got=$(sed 's/.*"optim.lr":"0.001"},"runs":2,"without_value":0,"mean":\([0-9.]*\).*/\1/' out)
 [ "$(printf '%.9f' "$got")" = "$want" ] || fault "group mean $got, not $want"
@@ -105,7 +105,7 @@ steepest=$(q "SELECT printf('%.2g', lr) FROM steps s JOIN events e ON e.run = s.
     WHERE s.run = 'find-001' AND e.kind = 'annotation'")
 ok sweep changed.yaml --json
 grep -q '"method":"find-lr","run":"find-001","suggested":[0-9]' out || fault "its JSON: $(cut -c1-200 out)"
-# the rate of the steepest step, or a lower one if the loss diverges soon after it
+# The rate is that of the steepest step, or a lower one if the loss diverges soon after it.
 rate=$(printf '%.2g' "$(sed 's/.*"suggested":\([0-9.e-]*\).*/\1/' out)")
 title="suggested learning rate $rate (steepest descent at $steepest)"
 [ "$(q "SELECT count(*) FROM events WHERE run = 'find-001' AND title = '$title'")" = 1 ] ||
@@ -126,7 +126,7 @@ code 2 sweep --find-lr --steps 3
 code 2 sweep grid.yaml --to 1
 says "is an option of --find-lr"
 
-# Halving, killed with -9 in its first rung and again later, ends as an undisturbed one does.
+# Halving, killed with -9 in its first rung and again later, ends as an undisturbed sweep does.
 line 's/^name: lr/name: hv\nmethod: halving\nruns: 4\nhalving: {keep: 2, first_steps: 6}/; s/ in 2//; s/steps: 12/steps: 24/'
 cp changed.yaml hv.yaml
 for rung in 5 11; do

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # ctest: timeout=120
 # `bitrain sweep` in the shell of a Slurm job, with a script in place of srun: each run is a step with its processors
-# and its share of a node's memory, as many at a time as the nodes hold; a sweep that is stopped lets its steps save,
-# and continues later; a run that fits on no node is refused, and without a job, in a step or with `on: local` srun is
-# not called. tests/cli/launch/run_slurm_sweep.sh uses a real Slurm.
+# and its share of a node's memory, and as many run at a time as the nodes hold; a sweep that is stopped lets its steps
+# save, and continues later; a run that fits on no node is refused; srun is not called without a job, in a step or with
+# `on: local`. tests/cli/launch/run_slurm_sweep.sh uses a real Slurm.
 . "$BT_SRC/tests/cli/train_lib.sh"
 unset SLURM_JOB_ID SLURM_STEP_ID SLURM_MEM_PER_CPU SLURM_MEM_PER_NODE SLURM_JOB_CPUS_PER_NODE
 mkdir bin
-# the first two wait for each other: runs that are trained in turn would never end
+# The first two runs wait for each other, so runs that are trained one after the other would never end.
 cat >bin/srun <<'S'
 #!/bin/bash
 echo "$*" >>"$SRUN_WORDS"
@@ -47,7 +47,7 @@ done
 line 's/^name: lr/on: local/'
 ok sweep changed.yaml --dry-run
 grep -q Slurm out && fault "on: local takes a job's nodes"
-# processors of unequal nodes, and runs whose size is not in the file
+# Nodes have unequal processors, and the size of the runs is not in the file.
 plan() { # CPUS SED WORDS
     line "$2"
     SLURM_JOB_CPUS_PER_NODE=$1 ok sweep changed.yaml --dry-run

@@ -21,12 +21,12 @@ sed 's/^name: .*/name: hv\nmethod: halving\nruns: 12\nhalving: {keep: 3, first_s
 
 # Two runs are active at a time, often at the same step: a kill must happen while one is active and neither is at its
 # end, where the last rows of its steps may not be in the database although its last checkpoint is written. under_way
-# NAME FIRST LAST: SQL condition for this.
+# NAME FIRST LAST: the SQL condition for this.
 under_way() {
     echo "(SELECT count(*) FROM runs WHERE run LIKE '$1-%' AND state='running' AND steps BETWEEN $2 AND $3) > 0 AND" \
         "(SELECT count(*) FROM runs WHERE run LIKE '$1-%' AND state='running' AND steps > $3) = 0"
 }
-# killed_when FILE QUERY: the sweep is killed as soon as the query finds something; so are the runs that it had going
+# killed_when FILE QUERY: kills the sweep and its active runs as soon as the query returns 1
 killed_when() {
     local pid i
     BITRAIN_TEST_DELAY=60 "$BITRAIN" sweep "$1" >killed.out 2>&1 &
@@ -40,7 +40,7 @@ killed_when() {
     kill -9 $(pgrep -f -- "bitrain .*$tmp|(mpirun|prterun) .*$tmp") 2>/dev/null
     wait $pid 2>/dev/null
     wait_gone || fault "runs of $1 are left"
-    rm -rf "$TMPDIR"/bitrain-* # A later start ignores for a while a folder whose process was killed before it wrote its owner.
+    rm -rf "$TMPDIR"/bitrain-* # a later start ignores for some time a folder whose process was killed before it wrote its owner
 }
 group() { q "SELECT count(*) FROM configs WHERE key='run.group' AND value='$1'"; }
 
@@ -56,10 +56,10 @@ grep -q '"ended":true' out || fault "it does not print that it has ended: $(cut 
 [ "$(q "SELECT count(*) FROM (SELECT run, count(*) AS n FROM steps WHERE run LIKE 'grid-%' GROUP BY run HAVING n <> 8)")" = 0 ] || fault "steps are missing or twice"
 [ "$(group grid)" = 12 ] || fault "the grid is no group of twelve: $(group grid)"
 
-# killed in the first rung, which has twelve runs, then in the second one, which has four
+# The sweep is killed in the first rung, which has twelve runs, then in the second one, which has four.
 killed_when hv.yaml "SELECT count(*) >= 3 AND $(under_way hv 1 2) FROM runs WHERE run LIKE 'hv-%' AND steps >= 4"
 killed_when hv.yaml "SELECT $(under_way hv 5 10)"
-# a run that was killed between its checkpoint and its end: it has no step left in this rung
+# A run that was killed between its checkpoint and its end has no step left in this rung.
 sqlite3 "$BITRAIN_STORE" "UPDATE run SET state = 'lost', ended_us = NULL WHERE name = (SELECT run FROM runs WHERE run LIKE 'hv-%' AND steps = 4 AND state = 'stopped' LIMIT 1)"
 ok sweep hv.yaml
 steps=$(q "SELECT group_concat(steps) FROM (SELECT steps FROM runs WHERE run LIKE 'hv-%' ORDER BY steps)")

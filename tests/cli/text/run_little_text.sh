@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # ctest: timeout=180
-# Little text: a run that memorises says so and ends early (train.stop_when), a budget of time is planned (--minutes),
-# and texts of one kilobyte and more train without a fault.
+# Small texts: a run that memorises its text reports that and ends early (train.stop_when), a budget of time is planned
+# (--minutes), and texts of at least one kilobyte train without an error.
 . "$BT_SRC/tests/cli/train_lib.sh"
 small=(--ranks 1 --threads 1 --set model.layers=2 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2
        --set model.d_ff=128 --set model.seq_len=64 --batch-tokens 512 --set data.tokenizer=bytes)
 head -c 6000 "$BT_SRC/engine/kernels/table/kernels.h" >book.txt
 
-# ---- a run that memorises, and its early end
+# A run that memorises, and its early end.
 book=("${small[@]}" --data book.txt --lr 5e-3 --steps 400 --eval-every 20 --set train.stop_when=3)
 ok train "${book[@]}" --name book
 says "ended early: 3 evaluations without a new best validation loss"
@@ -33,7 +33,7 @@ says "ended early after step"
 ok train --resume book --set train.stop_when=0 --stop-after 2
 says "run book stopped after step"
 
-# ---- a budget of time
+# A budget of time.
 ok train "${small[@]}" --data book.txt --name two --ranks 2 --minutes 0.2 --dry-run
 says "plan       0.2 minutes: "
 ok train "${small[@]}" --data book.txt --name timed --minutes 0.15
@@ -48,7 +48,7 @@ says "a resumed one keeps the schedule it began with"
 code 4 train --resume timed
 says "has done its"
 
-# ---- the number of steps is corrected during a run, and a resumed run keeps the corrected number
+# The number of steps is corrected during a run, and a resumed run uses the corrected number.
 ok train "${small[@]}" --data book.txt --name short --ranks 2 --steps 1000000 --set train.time_budget=0.5
 says "run short done after step"
 [ "$(q "SELECT (SELECT value FROM facts WHERE run = 'short' AND key = 'steps_total') = steps AND steps < 1000000 FROM runs WHERE run = 'short'")" = 1 ] ||
@@ -63,7 +63,8 @@ says "run long done after step 150"
 ok train --resume long --steps 155
 says "run long done after step 155"
 
-# ---- a kilobyte: sequences and the held-out share fit it, and a note states what to expect; given values are kept
+# A kilobyte: sequences and the held-out share fit the text, and a note states the expected result; given values are
+# kept.
 head -c 1000 "$BT_SRC/engine/kernels/table/kernels.h" >kilo.txt
 ok train --data kilo.txt --name kilo --ranks 1 --threads 1 --steps 40 --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 \
     --set model.d_ff=64 --batch-tokens 256 --eval-every 10

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=150 labels=mpi
-# A dense base in int8 (tune.base_type=q8): from a GGUF file of Q8_0 the losses of its values, from other files nearly
-# those; half of bf16's memory; the same bits on two tensor-parallel ranks, one copy for two data-parallel ones;
+# A dense base in int8 (tune.base_type=q8): from a GGUF file in Q8_0 the losses of its values, from other files similar
+# losses; half of bf16's memory; the same bits on two tensor-parallel ranks, one copy for two data-parallel ones;
 # settings without an effect on it are refused.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
@@ -27,7 +27,7 @@ last() { losses "$1" | tail -n 1 | cut -d, -f2; }
 is "$(last q8) / $(last bf16) < 1.01 && $(last q8) / $(last bf16) > 0.99 && $(last q8) != $(last bf16)" "q8 beside bf16"
 
 base_bytes() { b train "${lora[@]}" --ranks 1 --init-from dense "$@" --dry-run --json 2>/dev/null | grep -o '"quantised": *[0-9]*' | grep -o '[0-9]*$'; }
-values=$((2 * (4 * 64 * 64 + 3 * 64 * 128) + 256 * 64))     # number of values in layers and embedding
+values=$((2 * (4 * 64 * 64 + 3 * 64 * 128) + 256 * 64)) # number of values in layers and embedding
 got=$(base_bytes --precision bf16 "${q8[@]}")
 is "$got >= $values * 34 / 32 && $got < $values * 34 / 32 + 128 * 15" "$values values in $got bytes"
 
@@ -40,7 +40,7 @@ for r in tp2 dp2; do losses $r | cmp -s - want || fault "$r has other bits: $(lo
 ok train --resume tp2 --ranks 1 --tp 1 --steps 8
 ok eval tp2 --data chat.jsonl --form messages
 
-# other tools' key, and cases in which it has no effect
+# The keys of other tools, and cases in which they have no effect.
 printf 'base_model: dense\nload_in_8bit: true\nadapter: lora\n' >x.yaml
 b train x.yaml --print-config >config 2>err
 grep -qE '^(# )?tune.base_type: "?q8' config || fault "load_in_8bit: $(grep base_type config)"

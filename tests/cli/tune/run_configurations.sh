@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=200 labels=mpi
-# Configuration files with the keys of axolotl, LLaMA-Factory and ms-swift: each is a training, or one message answers for all of its keys.
-# The first lines of a file state the outcome: "runs", or "runs except" with the keys that the user must answer; options that answer them; and
-# settings that its keys become.
+# Configuration files with the keys of axolotl, LLaMA-Factory and ms-swift: each gives a training, or one message about
+# all of its keys. The first lines of a file state the outcome: "runs", or "runs except" with the keys for which the
+# user must give an option; these options; and settings that its keys become.
 . "$BT_SRC/tests/cli/train_lib.sh"
 mkdir data
 cp "$BT_SRC"/tests/examples/*.jsonl data/
@@ -30,9 +30,9 @@ shape=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.hea
 ok train "${shape[@]}" --name base
 ok train "${shape[@]}" --name dense --set model.linear=dense
 
-field() { sed -n "s/^# $2: *//p" "$1" | head -1; }                # of the head of a file
+field() { sed -n "s/^# $2: *//p" "$1" | head -1; } # a field in the header of a file
 each() { local IFS=';' item; set -f; for item in $1; do echo "${item# }"; done; set +f; }
-is_set() { # FILE: the settings of its head are in `out`
+is_set() { # FILE: the settings of its header are in `out`
     local want
     while read -r want; do
         [ -z "$want" ] || grep -qE "^(# )?${want%% *}: \"?${want##* }\"?( |\$)" out ||
@@ -60,13 +60,13 @@ for file in "$BT_SRC"/tests/cli/tune/configurations/*.yaml; do
 done
 [ $n -ge 20 ] || fault "there are only $n files"
 
-# Answers on the command line, and what stays wrong in a file.
+# Options on the command line, and keys of a file that remain wrong.
 cp "$BT_SRC/tests/cli/tune/configurations/llamafactory-hub-sets.yaml" x.yaml
 ok train x.yaml --ranks 1 --threads 1 --dry-run --data data/chat.jsonl --val-data data/chat2.jsonl --form messages
 printf '[' >data/dataset_info.json
 code 6 train "$BT_SRC/tests/cli/tune/configurations/llamafactory-qlora.yaml" --ranks 1 --dry-run
 says "data/dataset_info.json"
-# max_samples: this number of rows is read and reported
+# max_samples: this number of rows is read and reported.
 printf 'base_model: base\ndataset: data/chat.jsonl\nmax_samples: 3\nmax_steps: 1\nval_size: 0.4\nsequence_len: 512\ndata:\n  form: messages\n' >x.yaml
 ok train x.yaml --ranks 1 --threads 1 --name few
 [ "$(q "SELECT count(*) FROM events WHERE run='few' AND title LIKE '%only the first 3 rows%'")" -ge 1 ] || fault "the limit is not reported: $(q "SELECT title FROM events WHERE run='few'")"

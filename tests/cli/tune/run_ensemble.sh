@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # ctest: timeout=240 labels=mpi
-# A group of runs as one model: eval and generate use the mean of the probabilities, a student learns from it; members that do not fit together are
-# refused by name.
+# A group of runs as one model: eval and generate use the mean of the probabilities, and a student learns from it;
+# members that do not fit together are refused by name.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 900; i++) printf "%s has %d of the %d words, %c.\n", i % 3 ? "nobody" : "everybody", i * 7 % 90, i % 17, 97 + i * 5 % 26 }' >text.txt
 shape=(--preset nano --set model.layers=2 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
        --seq-len 64 --batch-tokens 512 --threads 1 --ranks 1 --data text.txt --set data.tokenizer=bytes --eval-every 20 --set train.eval_tokens=1024 --steps 40 --lr 5e-3)
 train() { ok train "${shape[@]}" "$@"; }
-# nats MODEL...: of an evaluation of the validation split
+# nats MODEL...: the loss on the validation split
 nats() { b eval "$@" --json 2>err | sed -n 's/.*"nats":\([0-9.e+-]*\),.*/\1/p'; }
 
 for k in 1 2 3; do train --seed $k --group abl --name abl-$k; done
 train --seed 1 --group one --name single
 for k in 1 2 3; do eval "n$k=$(nats abl-$k)"; done
 
-# the mean of probabilities is at least as good as the mean of losses, and its members may be listed in several ways
+# The mean of probabilities is at least as good as the mean of losses, and its members may be listed in several ways.
 mean=$(nats abl)
 awk -v m="$mean" -v a="$n1" -v b="$n2" -v c="$n3" 'BEGIN { exit !(m > 0 && m < (a + b + c) / 3) }' || fault "the ensemble has $mean nats, its members $n1, $n2, $n3"
 for words in "abl-1 abl-2 abl-3" "abl-1,abl-2,abl-3" "$tmp/runs/abl-1 abl-2,abl-3"; do
@@ -34,7 +34,7 @@ ok show abl
 says "abl-2"
 says "as one model: bitrain eval abl"
 
-# a student of the mean, without its own beginning
+# A student learns from the mean alone, with new weights.
 train --teacher abl --set tune.mix=1 --name student
 [ "$(q "SELECT value FROM configs WHERE run='student' AND key='tune.teacher'")" = "$tmp/runs/abl-1,$tmp/runs/abl-2,$tmp/runs/abl-3" ] ||
     fault "the teachers are $(q "SELECT value FROM configs WHERE run='student' AND key='tune.teacher'")"
@@ -43,7 +43,7 @@ says "teacher "
 code 1 train "${shape[@]}" --teacher abl --ranks 2 --tp 2
 says "with --tp 2 a run learns from one teacher, and these are 3"
 
-# what does not fit together
+# Members that do not fit together.
 train --seq-len 32 --name short
 train --set model.vocab=300 --name wide
 ok tokenizer train text.txt --vocab 300 --out other.json

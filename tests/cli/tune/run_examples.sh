@@ -11,7 +11,7 @@ ok train --preset nano --set model.layers=2 --set model.d_model=32 --set model.h
     --batch-tokens 1024 --threads 1 --ranks 1 --data README.md --steps 3 --name base
 ok train --preset nano --set model.layers=2 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64 --seq-len 256 \
     --batch-tokens 1024 --threads 1 --ranks 1 --data README.md --steps 3 --name dense --set model.linear=dense
-# 40 steps lower each loss by 0.03 to 2; how far exactly depends on the text of README.md, which trained the bases
+# 40 steps lower each loss by 0.03 to 2, depending on the text of README.md, on which the bases were trained.
 for e in tests/examples/*.yaml; do
     name=$(basename "$e" .yaml)
     ok train "$e" --ranks 1 --threads 1 --name "$name"
@@ -33,7 +33,7 @@ ok eval classify
 says "texts of the validation split"
 ok train tests/examples/lora.yaml --ranks 2 --threads 1 --name two --steps 2
 
-# settings that the other tools' keys became
+# Settings that the other tools' keys became.
 b train tests/examples/axolotl.yaml --print-config >config 2>err
 for want in 'tune.mode lora' 'tune.rank 8' 'tune.alpha 16' 'tune.dropout 0.05' 'tune.targets q_proj,v_proj,up_proj' 'data.form messages' 'data.packing documents' \
             'data.train_on answers' 'train.recompute full' 'optim.lr 0.002' 'optim.lr_min 0' 'train.steps 40' 'data.val_frac 0.1'; do
@@ -49,7 +49,7 @@ b train y.yaml --ranks 1 --print-config >out 2>err || fault "harmless keys: $(ca
 grep -q 'change nothing here: trust_remote_code, wandb_project, special_tokens.pad_token, ddp_timeout$' err && grep -q '^data.path:' out || fault "harmless keys: $(cat err)"
 refused 'dataset: identity,alpaca_en_demo' "data set 'identity' names neither a file nor an entry of 'data/dataset_info.json', which does not exist"
 code 2 train --learning-rate 1 --device cuda && says "2 settings are wrong, one in each line above"
-# also settings that contradict each other: of the model, the codec, the data
+# Settings that contradict each other are reported too: of the model, the codec, the data.
 code 2 train --data synth:chain --ranks 2 --set model.heads=5 --set train.loss_scale=3 --codec sign \
     --set train.reproducible=true --set data.packing=pad --dry-run
 says "4 settings are wrong, one in each line above"
@@ -57,7 +57,7 @@ for fault in "model.heads 5 does not divide" "loss_scale 3 is not a power of two
     "has no documents"; do
     says "$fault"
 done
-# several of one topic, and several combinations of the command line
+# Several errors of one topic, and several invalid combinations on the command line.
 code 2 train --data synth:chain --set data.labels=a --set tune.adapters=x --set tune.top_k=4 --set data.packing=pad \
     --set train.loss_scale=3 --set islands.outer_momentum=-0.5 --dry-run
 says "7 settings are wrong, one in each line above"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=300 labels=mpi
-# Low-rank adapters end to end: the base does not change, the checkpoints contain the adapters only, the losses have the
-# same bits on 1, 2 and 4 ranks, with a sharded optimizer, tensor and pipeline parallelism, and after a resume in
-# another layout; evaluation and generation find the base; another base is refused.
+# Low-rank adapters from end to end: the base does not change, the checkpoints contain only the adapters, the losses
+# have the same bits on 1, 2 and 4 ranks, with a sharded optimizer, tensor and pipeline parallelism, and after a resume
+# in another layout; evaluation and generation find the base; another base is refused.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 120; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
@@ -28,7 +28,7 @@ first=$(head -1 want | cut -d, -f2) last=$(tail -1 want | cut -d, -f2)
 awk -v a="$first" -v b="$last" 'BEGIN { exit !(b < a - 0.05) }' || fault "the loss went from $first to $last"
 [ "$(cat "$(q "SELECT out_dir FROM runs WHERE run='base'")"/step-*/* | cksum)" = "$before" ] || fault "the base has changed"
 
-# the first loss is the base's, since B is zero
+# The first loss is that of the base, because B is zero.
 ok train --init-from base --data chat.jsonl --form messages --batch-tokens 1536 --threads 1 --ranks 1 --steps 1 --set train.reproducible=true --set train.unit=1 --name full
 [ "$(losses full)" = "$(head -1 want)" ] || fault "the first loss is $(head -1 want), the base's $(losses full)"
 
@@ -36,7 +36,7 @@ ok train "${lora[@]}" --ranks 1 --stop-after 3 --name halves
 ok train --resume halves
 losses halves | cmp -s - want || fault "a resumed run differs: $(losses halves)"
 
-# embedding and head in 8 bits, residuals in bf16: near, and the same bits in slices
+# Embedding and head in 8 bits and residuals in bf16 give similar losses, with the same bits in slices.
 lean=("${lora[@]}" --set tune.lean=true --recompute full)
 ok train "${lean[@]}" --ranks 1 --name lean
 paste -d, want <(losses lean) | awk -F, '{ d = $2 / $4 - 1; if (d * d > 1e-3) far = 1 } END { exit far }' || fault "tune.lean: $(losses lean) | $(cat want)"
@@ -50,7 +50,8 @@ ok convert one --to hf -o peft1
 ok convert tp --to hf -o peft2
 cmp -s peft1/adapter_model.safetensors peft2/adapter_model.safetensors || fault "the adapters of --tp 2 are written differently"
 
-# a dense base with one kv head, which two tensor-parallel ranks share: the same bits, and near without a fixed order of sums
+# Two tensor-parallel ranks share the kv head of a dense base: the same bits, and similar losses if sums have no fixed
+# order.
 ok train "${shape[@]}" --data synth:chain --steps 3 --name shared --set model.kv_heads=1 --set model.linear=dense --set model.qk_norm=true
 ok train "${lora[@]}" --init-from shared --ranks 1 --steps 3 --name shared1
 ok train "${lora[@]}" --init-from shared --ranks 2 --tp 2 --steps 3 --name shared2
@@ -62,7 +63,7 @@ ok train "${lora[@]}" --init-from shared --ranks 2 --tp 2 --steps 3 --set train.
 killed lora-killed "${lora[@]}" --ranks 1
 losses lora-killed | cmp -s - want || fault "killed and resumed, adapters differ: $(losses lora-killed)"
 
-# adapters alone: 4 x (32 inputs + outputs) a matrix, of which there are 14, with two moments
+# The checkpoint contains only adapters: 4 x (32 inputs + outputs) for each of 14 matrices, with two moments.
 size() { du -sb "$(q "SELECT out_dir FROM runs WHERE run='$1'")" | cut -f1; }
 [ $((2 * $(size one))) -lt "$(size base)" ] || fault "$(size one) bytes of adapters, $(size base) of the base"
 ok eval one --precision bf16 --json
@@ -72,7 +73,8 @@ val=$(q "SELECT printf('%.6f', val_loss) FROM steps WHERE run='one' AND val_loss
 awk -v a="$val" -v b="$nats" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d < 1e-4) }' || fault "eval prints $nats, the run $val"
 ok generate one --prompt hi --tokens 4
 
-# preferences: ln 2 while the adapters are nothing; the same bits on 2 ranks and after a resume; from a teacher
+# Preferences: the loss is ln 2 while the adapters are zero; the same bits on 2 ranks, after a resume, and with a
+# teacher.
 awk 'BEGIN { for (i = 0; i < 60; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
     printf "{\"prompt\": \"say %s\", \"chosen\": \"%s\", \"rejected\": \"%s\"}\n", w, w, toupper(w) } }' >pairs.jsonl
 dpo=(--tune lora --set tune.rank=4 --set tune.alpha=8 --init-from base --data pairs.jsonl --form preference --batch-tokens 768 --threads 1
@@ -125,8 +127,8 @@ ok train "${taught[@]}" --ranks 1 --name taught
 ok train "${taught[@]}" --ranks 2 --zero 1 --name taught2 --stop-after 2
 ok train --resume taught2 --ranks 2
 [ "$(losses taught)" = "$(losses taught2)" ] || fault "from a teacher, on 2 ranks after a resume: $(losses taught2 | head -4)"
-# A file of the teacher's logits: with all of them equal to the teacher up to rounding; the same bits in any layout and
-# after a resume.
+# A file with all of the teacher's logits equals the teacher up to rounding, with the same bits in any layout and after
+# a resume.
 ok eval other --data chat.jsonl --form messages --logits all.btl --top-k 256
 grep -q 'logits each' err || fault "eval does not report what it wrote: $(tail -1 err)"
 filed=("${taught[@]/--teacher/--set}")
@@ -161,7 +163,7 @@ says "--logits needs --data"
 code 2 train "${taught[@]}" --ranks 1 --teacher one
 says "holds adapters alone"
 
-# impossible requests
+# Impossible requests.
 code 2 train --tune lora --data chat.jsonl --form messages --ranks 1
 says "tune.mode=lora needs a base"
 code 2 train "${lora[@]}" --ranks 1 --set tune.targets=attn_x

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=200
-# Adapters merged into their base: a dense base then gives the outputs of base and adapters; a ternary one loses little
-# as dense weights, more when it is quantised again, and the changed codes are reported. Adapters alone in the format of
-# PEFT. Impossible merges.
+# Adapters merged into their base: a dense base then gives the outputs of base and adapters; a ternary base loses little
+# as dense weights and more when it is quantised again, and the changed codes are reported. Adapters alone are written
+# in the format of PEFT. Impossible merges are refused.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 120; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
@@ -24,7 +24,7 @@ is "($merged - $adapted) ^ 2 < 1e-10" "merged against adapted"
 code 2 convert lora-dense --merge keep -o nothing
 says "is a dense model, which has no codes"
 
-# several adapters: two halves of an adapter equal the whole, weight 0 gives the base
+# Several adapters: two halves of an adapter equal the whole, and weight 0 gives the base.
 ok convert lora-dense --merge dense --weight 0.5 --add lora-dense:0.25,lora-dense:0.25 -o halves
 says "adapters of rank 4 merged (14 matrices), 0.25 of '"
 halves=$(nats ./halves)
@@ -32,7 +32,7 @@ is "($halves - $merged) ^ 2 < 1e-10" "halves $halves, merged $merged"
 ok convert lora-dense --merge dense --weight 0 -o without
 without=$(nats ./without)
 is "($without - $base) ^ 2 < 1e-10" "weight 0 $without, base $base"
-# used together without merging: the outputs of the merged model. Other ranks, other layers
+# Adapters used together without merging give the outputs of the merged model, although their ranks and layers differ.
 ok train "${chat[@]}" --tune lora --set tune.rank=3 --set tune.alpha=4 --set tune.targets=attn_q,ffn_up --init-from base-dense --steps 20 --lr 1e-2 --seed 7 --name other-dense
 nats_of() { b eval "$@" --data chat.jsonl --form messages --json 2>err | grep -o '"nats": *[0-9.]*' | cut -d: -f2; }
 halves=$(nats_of lora-dense --weight 0.5 --add lora-dense:0.25,lora-dense:0.25)
@@ -90,11 +90,11 @@ for name in layers.0.self_attn.q_proj.lora_A.weight\":{\"dtype\":\"F32\",\"shape
             layers.1.mlp.up_proj.lora_B.weight\":{\"dtype\":\"F32\",\"shape\":\[128,4\]; do
     grep -qF "base_model.model.model.$name" header || fault "the header lacks $name"
 done
-# 2 layers: q k v o 4 x (64 + 64), gate and up 4 x (64 + 128), down 4 x (128 + 64)
+# 2 layers: q k v o 4 x (64 + 64), gate and up 4 x (64 + 128), down 4 x (128 + 64).
 [ "$(stat -c %s peft/adapter_model.safetensors)" = $((8 + header + 4 * 2 * (4 * 512 + 3 * 768))) ] || fault "$(stat -c %s peft/adapter_model.safetensors) bytes, a header of $header"
 
-# begun with again, from PEFT's form and from ours: the same first loss, which is not the base's
-# rank, scale and layers are those of the adapters
+# Training begins with the adapters, in PEFT's format and in ours: the same first loss, which is not the base's.
+# Rank, scale and layers are those of the adapters.
 on=("${chat[@]}" --tune lora --init-from base-bitnet158 --steps 2 --lr 1e-3)
 ok train "${on[@]}" --set tune.adapters=peft --name from-peft
 ok train "${on[@]}" --set tune.adapters=lora-bitnet158 --name from-run
@@ -114,7 +114,8 @@ cp -r peft broken && head -c 900 peft/adapter_model.safetensors >broken/adapter_
 code 6 train "${on[@]}" --set tune.adapters=broken
 says "broken/adapter_model.safetensors"
 
-# a folder of PEFT beside its base: as the run that wrote it; scales of single modules count; unknown keys are refused or reported
+# A folder of PEFT beside its base is equivalent to the run that wrote it; scales of single modules count; unknown keys
+# are refused or reported.
 ok convert lora-dense --to hf -o peft-dense
 adapted=$(nats_of lora-dense) of_peft=$(nats_of ./peft-dense)
 is "($of_peft - $adapted) ^ 2 < 1e-10" "PEFT's folder $of_peft, the run $adapted"
@@ -136,7 +137,7 @@ is "($first - $(losses plain | head -1 | cut -d, -f2)) ^ 2 > 1e-8" "alpha_patter
 variant '"modules_to_save":["lm_head"]'
 code 1 generate ./variant --base base-dense --prompt say
 says "'modules_to_save' is "
-# adapters beside some of the layers, or beside another module
+# Adapters only in some of the layers, or in another module.
 variant '"layers_to_transform":[0]'
 sed -i 's/layers\.1\./layers.7./g' variant/adapter_model.safetensors
 code 1 generate ./variant --base base-dense --prompt say
@@ -152,7 +153,7 @@ says "names 'some/model' as the base"
 code 2 train "${chat[@]}" --init-from ./peft-dense
 says "holds adapters of PEFT alone"
 
-# impossible requests
+# Impossible requests.
 code 4 convert lora-bitnet158 --to hf -o peft
 says "exists already"
 code 2 convert lora-bitnet158 -o nothing

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=120 labels=mpi
-# Sources by weight: the contribution of each is counted and reported, the losses have the same bits on one rank and two
-# and after a resume; other weights from a step on; compressed files train like plain ones. Impossible mixtures.
+# Sources by weight: the contribution of each is counted and reported, the losses have the same bits on one rank, on two
+# and after a resume; the weights change at a step; compressed files train like plain ones. Impossible mixtures are
+# refused.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 400; i++) printf "the light of day %d was upon the face of the waters\n", i }' >a.txt
@@ -13,7 +14,7 @@ mix=("${base[@]}" --steps 8)
 ok train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=3:1,6=1:3 --name one
 losses one >want
 told() { q "SELECT title FROM events WHERE run='$1' AND kind='data' ORDER BY seq" >told; grep -qF -- "$2" told || fault "$1 does not report \"$2\": $(cat told)"; }
-# 6 steps of 8 sequences 3:1, 2 steps 1:3
+# 6 steps of 8 sequences 3:1, 2 steps 1:3.
 told one "a.txt': 40 sequences so far, 62.5 % of all"
 told one "b.txt': 24 sequences so far, 37.5 % of all"
 ok train "${mix[@]}" --ranks 2 --data a.txt b.txt --set data.mixture=3:1,6=1:3 --name two
@@ -26,7 +27,8 @@ losses compressed | cmp -s - want || fault "compressed data differ: $(losses com
 ok train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=1:3 --name other
 losses other | cmp -s - want && fault "other weights give the same losses"
 
-# Changed during the run, on two ranks: a stage from the step at which the request arrived, which checkpoints keep.
+# The weights are changed during the run, on two ranks: a stage begins at the step at which the request arrived, and
+# checkpoints contain it.
 BITRAIN_TEST_SLOW=0:60 "$BITRAIN" train "${base[@]}" --steps 2000 --lr-schedule constant --warmup 2 --ranks 2 --data a.txt b.txt --set data.mixture=3:1 --name live >live.out 2>&1 &
 started+=($!)
 wait_step live 3

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=300 labels=mpi
 # The modes of fine-tuning in layouts that divide the model: preferences, classes, distillation from a teacher and from
-# a file of its logits have the bits of one rank with --tp, --pp, virtual stages and both, and continue from either in
-# another layout, and after a kill. A teacher is wider than its student.
+# a file of its logits have the bits of one rank with --tp, --pp, virtual stages and both, and continue in another
+# layout and after a kill. The teacher is wider than its student.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 shape=(--preset nano --set model.layers=4 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
@@ -23,7 +23,7 @@ classes=("${same[@]}" --data labels.jsonl --form label)
 classes_lora=("${classes[@]}" "${lora[@]}")
 teacher=("${same[@]}" --data asked.jsonl --form alpaca --teacher wide)
 logits=("${same[@]}" --data asked.jsonl --form alpaca --set tune.logits=some.btl)
-# Measures besides the loss are computed on the last stage.
+# The last stage computes the measures other than the loss.
 judged() { q "SELECT step, printf('%.9g', accuracy), printf('%.9g', reward_margin), printf('%.9g', val_loss), printf('%.9g', val_accuracy), printf('%.9g', val_f1) FROM steps WHERE run='$1' ORDER BY step"; }
 
 for mode in preferences classes classes_lora teacher logits; do
@@ -42,8 +42,8 @@ for mode in preferences classes classes_lora teacher logits; do
     done
     killed $mode-killed "${words[@]}" --ranks 2 --pp 2 --virtual-stages 2
     losses $mode-killed | cmp -s - want || fault "$mode, killed and resumed: $(losses $mode-killed)"
-    # in another order of the sums it is near
-    case $mode in classes_lora | logits) continue ;; esac # as classes and teacher
+    # Sums in another order give similar losses.
+    case $mode in classes_lora | logits) continue ;; esac # similar to classes and teacher
     ok train "${words[@]}" --set train.reproducible=false --precision fp32 --set train.grad=float --ranks 1 --name $mode-free
     ok train "${words[@]}" --set train.reproducible=false --precision fp32 --set train.grad=float --ranks 2 --tp 2 --name $mode-free2
     paste -d, <(losses $mode-free) <(losses $mode-free2) | awk -F, '{ d = $2 / $4 - 1; if (d * d > 1e-6 || $4 == "") far = 1 } END { exit far }' ||

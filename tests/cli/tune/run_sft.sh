@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=300 labels=mpi
-# Supervised fine-tuning end to end: a base, then chats from JSONL with the loss on the answers only; the same bits on
-# 1, 2 and 4 ranks, in a pipeline and after a resume; conversations longer than a sequence are reported; bad lines are
-# named.
+# Supervised fine-tuning from end to end: a base, then chats from JSONL with the loss on the answers only; the same bits
+# on 1, 2 and 4 ranks, in a pipeline and after a resume; conversations longer than a sequence are reported; bad lines
+# are reported with their numbers.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 120; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
@@ -12,18 +12,18 @@ shape=(--preset nano --set model.layers=2 --set model.d_model=32 --set model.hea
 sft=("${shape[@]}" --data chat.jsonl --form messages --set train.reproducible=true --set train.unit=1 --steps 6)
 
 ok train "${shape[@]}" --ranks 1 --data synth:chain --steps 2 --name base
-# the shape follows the base
+# The shape follows the base.
 ok train --threads 1 --ranks 1 --init-from base --data chat.jsonl --form messages --steps 1 --batch-tokens 1536 --name follows
 ok train "${sft[@]}" --ranks 1 --init-from base --name one
 for n in 2 4; do ok train "${sft[@]}" --ranks $n --init-from base --name ranks$n; done
 losses one >want
 [ "$(wc -l <want)" = 6 ] || fault "$(wc -l <want) losses"
 for n in 2 4; do losses ranks$n | cmp -s - want || fault "the losses on $n ranks differ: $(losses ranks$n | head -3) | $(head -3 want)"; done
-# a quarter of the tokens or fewer are answers; all steps count some
+# At most a quarter of the tokens are answers; all steps have some.
 counted=$(q "SELECT min(counted), max(counted) FROM steps WHERE run='one'")
 [ "${counted%,*}" -gt 50 ] 2>/dev/null && [ "${counted#*,}" -lt 600 ] || fault "counted: $counted"
 
-# an epoch is every packed sequence once, padding and all: the plan, the screen and the sequences agree
+# An epoch is every packed sequence once, including padding: the plan, the screen and the sequences agree.
 ok train "${sft[@]}" --ranks 1 --init-from base --dry-run --json
 planned=$(sed 's/.*"epochs":\([0-9.]*\).*/\1/' out)
 made=$(q "SELECT title FROM events WHERE run='one' AND kind='data'" | sed 's/.* in \([0-9]*\) sequences.*/\1/')
@@ -34,15 +34,15 @@ ok train "${sft[@]}" --ranks 1 --init-from base --dry-run
 says "of them learned"
 says "of them counted"
 
-# a plain run counts every token of its batch
+# A plain run counts every token of its batch.
 [ "$(q "SELECT max(counted) FROM steps WHERE run='base'")" = 1536 ] || fault "plain: $(q "SELECT counted FROM steps WHERE run='base'")"
 
-# stopped and resumed; a pipeline of two and a sharded optimizer: the same numbers
+# A run that is stopped and resumed, a pipeline of two stages and a sharded optimizer give the same numbers.
 ok train "${sft[@]}" --ranks 1 --init-from base --stop-after 3 --name halves
 ok train --resume halves
 losses halves | cmp -s - want || fault "a resumed run differs: $(losses halves | head -4)"
-# If it has no checkpoint of its own it begins with the base again; --continue is the same command for the first start
-# and later ones.
+# A run without its own checkpoint begins with the base again; --continue is the same command for the first start and
+# later ones.
 KILLED_EVERY=1000 killed early "${sft[@]}" --ranks 1 --init-from base
 losses early | cmp -s - want || fault "a run resumed before its first checkpoint differs: $(losses early | head -4)"
 for _ in 1 2; do ok train "${sft[@]}" --ranks 1 --init-from base --name again --continue --stop-after 3; done
@@ -83,8 +83,8 @@ losses fade-three | cmp -s - want || fault "the way to ternary differs with --ze
 code 2 train "${fade[@]}" --ranks 2 --zero 3 --set parallel.gather=step
 says "needs parallel.gather=layer"
 
-# Classes: the loss of a zero head; the same bits on 2 ranks and after a resume, near with ZeRO; the checkpoint contains
-# the labels' names.
+# Classes: the loss of a zero head; the same bits on 2 ranks and after a resume, similar losses with ZeRO; the
+# checkpoint contains the labels' names.
 awk 'BEGIN { for (i = 0; i < 90; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
     print "{\"text\": \"" w (i % 3 ? i % 3 > 1 ? " not" : " so" : "?") "\", \"label\": " (i % 3 ? i % 3 > 1 ? "\"no\"" : "\"yes\"" : 7) "}" } }' >labels.jsonl
 kinds=("${shape[@]}" --init-from base --data labels.jsonl --form label --steps 6)
@@ -125,7 +125,7 @@ grep '"yes"' labels.jsonl >bad.jsonl
 code 2 train "${shape[@]}" --init-from base --data bad.jsonl --form label --steps 6 --ranks 1
 says "have the label 'yes': a classifier needs at least two"
 
-# validation, generation and evaluation of it
+# Validation, generation and evaluation of the run.
 ok eval one --json
 says '"nats"'
 
@@ -137,7 +137,7 @@ says "/long.jsonl' has 365 tokens, a sequence 192"
 ok train "${one[@]}" --data long.jsonl --set data.val_frac=0 --set data.too_long=skip --name skips
 says "1 conversation longer than 192 tokens left out"
 
-# bad lines, by file, line and field
+# Bad lines are reported with file, line and field.
 { head -3 chat.jsonl; echo '{"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}'; } >bad.jsonl
 code 6 train "${one[@]}" --data bad.jsonl
 says "bad.jsonl' line 4: message 2 is of 'user' where 'assistant' has the turn"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=240 labels=mpi
-# `bitrain train --ensemble`: members in turn as one group, continued after a kill, their mean measured and recorded, a student, a chain; settings that
-# have no meaning together are refused.
+# `bitrain train --ensemble`: members are trained one after the other as one group, which continues after a kill; their
+# mean is evaluated and recorded; a student; a chain of students; settings that contradict each other are refused.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 900; i++) printf "%s has %d of the %d words, %c.\n", i % 3 ? "nobody" : "everybody", i * 7 % 90, i % 17, 97 + i * 5 % 26 }' >text.txt
@@ -23,7 +23,7 @@ says "--ensemble is not possible with --detach"
 code 2 train "${shape[@]}" --ensemble 2 --chain --teacher text.txt
 says "leave --teacher out"
 
-# killed with its second member, and continued by the same command: the first one is not trained again
+# The command is killed during its second member and repeated: the first member is not trained again.
 both=("${shape[@]}" --ensemble 2 --distill --name abl --seed 7)
 "$BITRAIN" train "${both[@]}" >k.out 2>k.err &
 job=$!
@@ -41,12 +41,12 @@ mean=$(q "SELECT value FROM facts WHERE run='abl-1' AND key='ensemble.bits_per_b
 ok show abl --json
 says "\"ensemble_members\":2"
 awk -v m="$mean" 'BEGIN { exit !(m > 0) }' || fault "the mean is not recorded: '$mean'"
-# the student has learned from both, and a member is an ordinary training of its seed
+# The student has learned from both members, and a member is an ordinary training with its seed.
 q "SELECT value FROM configs WHERE run='abl-distilled' AND key='tune.teacher'" | grep -q 'abl-1.*,.*abl-2' || fault "the student's teachers: $(q "SELECT value FROM configs WHERE run='abl-distilled' AND key='tune.teacher'")"
 ok train "${shape[@]}" --seed 8 --name plain
 losses plain >want
 losses abl-2 | cmp -s - want || fault "member 2 is not the training of its seed"
-# again: nothing is trained; other settings are refused; another member is added
+# A repeated command trains nothing; other settings are refused; another member is added.
 attempts=$(q "SELECT count(*) FROM attempts")
 ok train "${both[@]}"
 [ "$(q "SELECT count(*) FROM attempts")" = "$attempts" ] || fault "a complete ensemble is trained again"
@@ -58,7 +58,7 @@ for k in 1 2 3; do
     have=$(q "SELECT value FROM configs WHERE run='line-$k' AND key='tune.teacher'")
     [ "${have%/best}" = "$want" ] || fault "the teacher of line-$k is '$have', not '$want'"
 done
-# a user who stops a member stops the ensemble, which does not start the member again
+# A user who stops a member stops the ensemble, which does not start the member again.
 "$BITRAIN" train "${shape[@]}" --ensemble 2 --name held --steps 100000 >held.out 2>held.err &
 job=$!
 started+=($job)
@@ -68,7 +68,7 @@ wait $job
 [ $? = 4 ] || fault "an ensemble with a stopped member ends otherwise: $(cat held.err)"
 grep -q "run 'held-1' was stopped (the same command continues it)" held.err || fault "held-1: $(cat held.err)"
 [ "$(q "SELECT count(*) FROM attempts WHERE run LIKE 'held-%'")" = 1 ] || fault "a stopped member is started again"
-# a budget of time is shared by the members and the student, which have one plan; a later command takes it from the folder
+# The members and the student share a budget of time and have one plan; a later command uses the plan in the folder.
 budget=("${shape[@]:0:24}" --ensemble 2 --distill --minutes 5)
 "$BITRAIN" train "${budget[@]}" --name budget >budget.out 2>budget.err &
 job=$!
@@ -86,7 +86,7 @@ ok train "${budget[@]}" --name later
 says "plan       as in '$tmp/runs/later/ensemble.plan'"
 [ "$(q "SELECT count(*) FROM runs WHERE run LIKE 'later-%' AND state='done' AND steps=20")" = 3 ] ||
     fault "the runs are $(q "SELECT run, state, steps FROM runs WHERE run LIKE 'later-%'")"
-# members that hold out different parts of the text
+# The members hold out different parts of the text.
 ok train "${shape[@]}" --ensemble 3 --folds --name fold
 says "held out in turn, 3 parts of the text: "
 [ "$(q "SELECT group_concat(value) FROM (SELECT value FROM configs WHERE run LIKE 'fold-%' AND key='data.fold' ORDER BY run)")" = "1/3,2/3,3/3" ] ||

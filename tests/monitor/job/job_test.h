@@ -1,5 +1,5 @@
-/* job_test.h - a supervisor's job without processes, for tests of its parts: a wire to which a simulated
- * rank 0 connects, and a screen that records its output. */
+/* job_test.h - a supervisor's job without processes, for tests of its parts: a wire to which a simulated rank 0
+ * connects, and a screen that records its output. */
 #ifndef BT_TESTS_MONITOR_JOB_TEST_H
 #define BT_TESTS_MONITOR_JOB_TEST_H
 

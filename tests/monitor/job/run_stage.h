@@ -1,6 +1,5 @@
-/* run_stage.h - whole runs of the supervisor, with the test program in place of mpirun and of rank 0: each
- * attempt plays one of the job's scripts, and the screen records its output. The test's main function is
- * `stage_main`. */
+/* run_stage.h - whole runs of the supervisor, with the test program in place of mpirun and of rank 0: each attempt runs
+ * one of the job's scripts, and the screen records its output. The test's main function is `stage_main`. */
 #ifndef BT_TESTS_MONITOR_JOB_RUN_STAGE_H
 #define BT_TESTS_MONITOR_JOB_RUN_STAGE_H
 
@@ -30,7 +29,7 @@
 #include "monitor/job/supervisor.h"
 #include "store/wire/control_client.h"
 
-/* ---- the rank -------------------------------------------------------------------------------- */
+/* The rank. */
 
 typedef struct rank {
     bt_wire *wire;
@@ -77,7 +76,7 @@ static inline void be_late(const rank *r, int ms) {
     munmap(first, 2 * sizeof *first);
 }
 
-/* Both ranks are in their start, and rank 0 has begun an exchange that rank 1 has not. */
+/* Both ranks are starting; rank 0 has begun an exchange that rank 1 has not. */
 static inline void start_late(const rank *r) {
     bt_progress_page *first = bt_rank_progress_map(r->places, 0);
     if (!first) exit(95);
@@ -87,8 +86,8 @@ static inline void start_late(const rank *r) {
     }
 }
 
-/* Plays a script such as "steps 3;die 9", one action after the other. */
-static inline int act(rank *r, char *what) {
+/* Runs a script such as "steps 3;die 9", one action after the other. */
+static inline int act_in_rank(rank *r, char *what) {
     double values[BT_MS_COUNT];
     char *value = strchr(what, ' ');
     if (value) *value++ = '\0';
@@ -125,7 +124,8 @@ static inline int act(rank *r, char *what) {
         while (!(r->told >> bt_verb_find(value) & 1)) bt_sleep_ns(1000000);
     } else if (strcmp(what, "appears") == 0) { /* a spare that connects and sends no greeting */
         while (access(getenv("STAGE_SILENT"), F_OK) != 0) bt_sleep_ns(1000000);
-    } else if (strcmp(what, "unmaps") == 0) { /* like a cleaner of temporary folders */
+    } else if (strcmp(what, "unmaps") ==
+               0) { /* removes the file as a cleaner of temporary folders does */
         if (getenv("HWLOC_XMLFILE")) unlink(getenv("HWLOC_XMLFILE"));
     } else if (strcmp(what, "maps") == 0) {
         if (getenv("HWLOC_XMLFILE") && access(getenv("HWLOC_XMLFILE"), R_OK) != 0) return 96;
@@ -139,8 +139,8 @@ static inline int act(rank *r, char *what) {
     return -1;
 }
 
-/* In a child: plays the rank whose attempt has the number of its script. */
-static inline int play(int argc, char **argv) {
+/* Runs, in a child, the script whose number is that of the attempt. */
+static inline int play_rank(int argc, char **argv) {
     const bt_wire_handlers h = {.control = on_told};
     int attempt = atoi(word_after(argc, argv, "--attempt"));
     const char *from = word_after(argc, argv, "--resume-from"),
@@ -150,17 +150,17 @@ static inline int play(int argc, char **argv) {
     bt_wire_handlers mine = h;
     bt_err err = BT_ERR_INIT;
     int code = 0;
-    alarm(60);      /* The supervisor died. */
-    if (spare[0]) { /* A rank of a hot spare waits, or ends with its own words. */
+    alarm(60);      /* ends the rank if the supervisor has died */
+    if (spare[0]) { /* a rank of a hot spare waits, or ends with its own words */
         if (silent) {
             close(open(silent, O_WRONLY | O_CREAT, 0600));
             for (;;) pause();
         }
-        /* All its words except the first one; playing it creates this file. */
+        /* The words contain several scripts; the first process creates this file and skips the first script. */
         const int first = but_one ? open(but_one, O_WRONLY | O_CREAT | O_EXCL, 0600) : -1;
         if (first >= 0) close(first);
         if (says && first < 0) {
-            const size_t half = strcspn(says, "|"); /* A pause separates them. */
+            const size_t half = strcspn(says, "|"); /* a pause separates the two parts */
             printf("%.*s\n", (int)half, says);
             fflush(stdout);
             if (says[half]) {
@@ -186,25 +186,25 @@ static inline int play(int argc, char **argv) {
         bt_wire_connect(&r.wire, word_after(argc, argv, "--wire"), attempt, &mine, &err) != BT_OK)
         return 98;
     char *next = words;
-    for (char *what; (what = strsep(&next, ";")) && (code = act(&r, what)) < 0;) continue;
+    for (char *what; (what = strsep(&next, ";")) && (code = act_in_rank(&r, what)) < 0;) continue;
     bt_wire_close(r.wire);
     return code < 0 ? 0 : code;
 }
 
-/* ---- the run --------------------------------------------------------------------------------- */
+/* The run. */
 
 typedef struct stage {
     char dir[64], shown[8192], memory[300];
     bt_job_setup setup;
     bt_job_result result;
     int64_t resume_at; /* 0: no checkpoint */
-    bool from_memory;  /* The first state to resume from is in memory. */
-    bool no_memory;    /* There is no folder for states in memory. */
+    bool from_memory;  /* the first state to resume from is in memory */
+    bool no_memory;    /* there is no folder for states in memory */
     int asked;         /* number of searches for a state to resume from */
-    int away;          /* The folder of checkpoints is missing this many times. */
-    /* "step 3 stop": when this is shown, that request is made */
+    int away;          /* the folder of checkpoints is missing this many times */
+    /* text on the screen that triggers the request, for example "step 3" and "stop" */
     const char *when, *verb, *value;
-    const char *next_when; /* made once more when this is shown */
+    const char *next_when; /* text that triggers the request a second time */
     int signal, key;       /* key: written to the supervisor's input */
     int ticks, taken;
     bool paused;
@@ -295,7 +295,7 @@ static inline int open_stage(void **state) {
     int keys[2];
     strcpy(s->dir, "/tmp/bt_run_XXXXXX");
     if (!mkdtemp(s->dir) || pipe2(keys, O_CLOEXEC) != 0) return -1;
-    alarm(30); /* ends a supervisor that hangs */
+    alarm(30); /* A supervisor that hangs is ended. */
     s->key = keys[1];
     snprintf(path, sizeof path, "%s/mpirun", s->dir);
     FILE *f = fopen(path, "w");
@@ -341,7 +341,7 @@ static inline int close_stage(void **state) {
     return rc;
 }
 
-/* Each line of the settings is what the rank of one attempt plays. */
+/* Writes the settings: each line is the script of the rank in one attempt. */
 static inline void put_plays(stage *s, const char *const *plays) {
     static char lines[4096];
     lines[0] = '\0';
@@ -360,16 +360,16 @@ static inline void run(stage *s, const char *const *plays, const char *shows) {
 #define PLAYS(...) \
     (const char *const[]) { __VA_ARGS__, NULL }
 
-/* In a rank plays its script, otherwise runs the tests. */
+/* Runs the script of a rank if this process is one, otherwise the tests. */
 static inline int stage_main(int argc, char **argv, int (*tests)(void)) {
     char self[1024];
-    if (argc > 1 && strcmp(argv[1], "rank") == 0) return play(argc, argv);
+    if (argc > 1 && strcmp(argv[1], "rank") == 0) return play_rank(argc, argv);
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n < 0) return 1;
     self[n] = '\0';
     setenv("STAGE", self, 1);
-    setenv("HWLOC_COMPONENTS", "-pci", 0); /* The library does not free its list of devices. */
-    /* Parents such as nohup and a shell's & may have had them ignored. */
+    setenv("HWLOC_COMPONENTS", "-pci", 0); /* the library does not free its list of devices */
+    /* Parents such as nohup and a shell's & may leave these signals ignored. */
     static const int heeded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
     for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++) signal(heeded[i], SIG_DFL);
     bt_job_block_signals();

@@ -1,4 +1,5 @@
-/* Alert rules: syntax, when each kind fires, and that it fires once until its condition was false again. */
+/* Alert rules: their syntax, the conditions under which each kind fires, and that a rule fires once until its condition
+ * has been false again. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +29,6 @@ static bt_alert_rules rules_of(const char *list) {
     return r;
 }
 
-/* Parses rules and compares all their fields. */
 static void rules_are_read(void **state) {
     static const struct {
         const char *text;
@@ -126,7 +126,7 @@ static void bad_rules_are_named(void **state) {
     message_has(err.msg, "alert.rules: 'lss > 10'");
 }
 
-/* Accepts the maximum number and length of rules, and refuses more. */
+/* The maximum number and length of rules are accepted, and more are refused. */
 static void rules_have_maximum_sizes(void **state) {
     char list[BT_ALERT_RULES * 12 + 40] = "", text[BT_ALERT_TEXT + 1];
     bt_alert_rules r;
@@ -148,7 +148,7 @@ static void rules_have_maximum_sizes(void **state) {
 
 static void a_limit_fires_once_until_the_value_was_within(void **state) {
     (void)state;
-    bt_alert_rules r = rules_of("loss<3 for 2"); /* without blanks */
+    bt_alert_rules r = rules_of("loss<3 for 2"); /* no blanks around the operator */
     assert_int_equal(r.rule[0].kind, BT_ALERT_BELOW);
     assert_true(r.rule[0].limit == 3);
     r = rules_of("loss > 3 for 2");
@@ -173,7 +173,7 @@ static void values_that_are_not_recorded_are_ignored(void **state) {
     assert_string_equal(bt_text_str(&heard), "loss > 1: it is - at step 7\n");
 }
 
-/* A value is counted once for all rules of its metric, and each metric separately. */
+/* A value is counted once for all rules of its metric, and each metric is counted separately. */
 static void a_step_is_counted_once(void **state) {
     (void)state;
     bt_alert_rules r =
@@ -195,7 +195,7 @@ static void a_step_is_counted_once(void **state) {
                         "val_loss not better for 1: it is 2.0000, the best was 2.0000 at step 3\n");
 }
 
-/* A value at the limit does not fire; one beyond it fires once, and again after it was within the limit. */
+/* A value at the limit does not fire; one beyond it fires once, and again after a value within the limit. */
 static void limits_are_not_included(void **state) {
     (void)state;
     bt_alert_rules r = rules_of("lr > 2\nlr < -2");
@@ -212,7 +212,7 @@ static void limits_are_not_included(void **state) {
         "disk < 2 GiB: 1.00 GiB (0.1 %) is free where the run keeps its checkpoints\n"
         "disk < 2 GiB: 1.00 GiB (0.1 %) is free where the run keeps its checkpoints\n");
     r = rules_of("run done\nrun failed\nrun stalled\nrun done");
-    r.tell = NULL; /* rules without a receiver */
+    r.tell = NULL; /* the rules have no receiver */
     bt_alert_happened(&r, BT_ALERT_DONE, "x");
     r.tell = collect_alert;
     bt_alert_happened(&r, BT_ALERT_DONE, "100 steps");
@@ -224,7 +224,7 @@ static void limits_are_not_included(void **state) {
                         "run done: 100 steps\nrun done: 100 steps\nrun failed: odd\n");
 }
 
-/* The number of tokens is metric 0, as in the zeroed rule behind the last. */
+/* The number of tokens is metric 0, which is also the metric of the zeroed rule after the last one. */
 static void only_listed_rules_fire(void **state) {
     (void)state;
     bt_alert_rules r = rules_of("tokens > 1000");
@@ -260,7 +260,7 @@ static void disk_and_event_rules(void **state) {
     assert_non_null(strstr(bt_text_str(&heard), "\ndisk < 2 GiB: 1.00 GiB (1.0 %)"));
     bt_text_clear(&heard);
     r = rules_of("disk < 10 %\ndisk < 2 GiB");
-    bt_alert_disk(&r, 0, 0);              /* A disk without a known size is ignored. */
+    bt_alert_disk(&r, 0, 0);              /* a disk of unknown size is ignored */
     bt_alert_disk(&r, 2 * gib, 20 * gib); /* exactly at both limits */
     assert_string_equal(bt_text_str(&heard), "");
     r = rules_of("rank lost");

@@ -1,5 +1,5 @@
-/* Alerts of a run: which events raise one, and its forms: an event, a command with the alert in its
- * environment, a webhook by curl (here a script); started programs inherit nothing from the supervisor. */
+/* Alerts of a run: the events that raise one, and its forms: an event, a command with the alert in its environment, a
+ * webhook by curl (here a script). Started programs inherit nothing from the supervisor. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 
 #include "job_test.h"
 
-static void rules(desk *d, const char *list) {
+static void use_rules(desk *d, const char *list) {
     static bt_alert_rules parsed;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_alert_parse(&parsed, list, &err), BT_OK);
@@ -15,7 +15,7 @@ static void rules(desk *d, const char *list) {
     bt_job_alerts_open(&d->job);
 }
 
-/* Emits an event of the supervisor; its own line is discarded. */
+/* Emits an event of the supervisor and discards the line it prints. */
 static void emit_supervisor_event(desk *d, bt_event_kind kind, const char *title) {
     char *own = d->shown + strlen(d->shown);
     bt_job_event(&d->job, kind, -1, "%s", title);
@@ -29,8 +29,8 @@ static void events_with_an_alert(void **state) {
     emit_supervisor_event(d, BT_EVENT_FAILURE, "rank 1 died");
     bt_job_alerts_tick(&d->job, 1);
     desk_shows(d, "");
-    assert_int_equal(d->job.alert_disk_ns, 0); /* The disk is not checked. */
-    rules(d, "rank lost\nrun stalled\nrun failed\nrun done");
+    assert_int_equal(d->job.alert_disk_ns, 0); /* the disk is not checked */
+    use_rules(d, "rank lost\nrun stalled\nrun failed\nrun done");
     static const bt_event_kind none[] = {BT_EVENT_WARNING, BT_EVENT_NOTICE, BT_EVENT_ALERT,
                                          BT_EVENT_HOST_BACK};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
@@ -43,8 +43,7 @@ static void events_with_an_alert(void **state) {
                   "alert -1 run stalled: no step\n");
 }
 
-/* The loss of an evaluation without a following record is counted at the next tick, once for each step of
- * training. */
+/* The loss of an evaluation that no record follows is counted at the next tick, once for each step of training. */
 static void losses_of_evaluations(void **state) {
     desk *d = *state;
     static const struct {
@@ -57,7 +56,7 @@ static void losses_of_evaluations(void **state) {
                 {10, "{\"val_loss\":1}", ""},
                 {10, "{\"val_loss\":4}", ""},
                 {11, "{\"val_loss\":null}", "alert -1 val_loss > 3: it is - at step 12\n"}};
-    rules(d, "val_loss > 3");
+    use_rules(d, "val_loss > 3");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         d->job.last_step = rows[i].step;
         bt_job_alerts_evaluation(&d->job, &(bt_event){.kind = BT_EVENT_EVALUATION,
@@ -69,10 +68,10 @@ static void losses_of_evaluations(void **state) {
     }
 }
 
-/* Checked every ten seconds of the given clock, for the run's own folder. */
+/* The disk of the run's folder is checked every ten seconds. */
 static void the_disk_is_checked(void **state) {
     desk *d = *state;
-    rules(d, "disk < 100000000 GiB");
+    use_rules(d, "disk < 100000000 GiB");
     bt_job_alerts_tick(&d->job, 5);
     assert_int_equal(d->job.alert_disk_ns, 10000000005);
     assert_non_null(strstr(d->shown, "alert -1 disk < 100000000 GiB: "));
@@ -92,7 +91,7 @@ static void the_disk_is_checked(void **state) {
     d->setup.out_dir = "/nonexistent";
     bt_job_alerts_tick(&d->job, 20000000005);
     desk_shows(d, "");
-    rules(d, "disk < 0.0000001 %");
+    use_rules(d, "disk < 0.0000001 %");
     d->setup.out_dir = "/dev/shm";
     bt_job_alerts_tick(&d->job, 30000000005);
     desk_shows(d, "");
@@ -100,7 +99,7 @@ static void the_disk_is_checked(void **state) {
 
 static void ends_of_runs(void **state) {
     desk *d = *state;
-    rules(d, "run failed\nrun done");
+    use_rules(d, "run failed\nrun done");
     d->job.last_step = 41;
     d->result.end = (bt_end){.kind = BT_END_DONE};
     bt_job_alerts_end(&d->job);
@@ -116,7 +115,7 @@ static void ends_of_runs(void **state) {
     desk_shows(d, ""); /* The user requested the end, so there is no alert. */
 }
 
-static void arrives(const char *path, const char *want) {
+static void wait_for_output(const char *path, const char *want) {
     char got[2048] = "";
     for (int i = 0; i < 20000; i++) {
         FILE *f = fopen(path, "r");
@@ -130,7 +129,7 @@ static void arrives(const char *path, const char *want) {
     assert_string_equal(got, want);
 }
 
-/* a clean environment: no terminal, signals, descriptors or children of the supervisor */
+/* Checks for a clean environment: no terminal, signals, descriptors or children of the supervisor. */
 #define OF_ITSELF \
     "[ $(cut -d' ' -f6 /proc/$$/stat) != %d ] && echo own session; readlink /proc/$$/fd/0 " \
     "/proc/$$/fd/2; " \
@@ -155,16 +154,16 @@ static void a_command_is_run(void **state) {
     dup2(open_here, 2);
     d->setup.alert.command = command;
     d->job.last_step = 6;
-    rules(d, "run done");
+    use_rules(d, "run done");
     d->result.end = (bt_end){.kind = BT_END_DONE};
     bt_job_alerts_end(&d->job);
     dup2(in, 0);
     dup2(out, 2);
     close(in);
     close(out);
-    arrives(path, "r|run done: after step 7|7|of ours\nown "
-                  "session\n/dev/null\n/dev/null\n0\n0000000000000000\n"
-                  "0000000000000000\nend\n");
+    wait_for_output(path, "r|run done: after step 7|7|of ours\nown "
+                          "session\n/dev/null\n/dev/null\n0\n0000000000000000\n"
+                          "0000000000000000\nend\n");
     sigprocmask(SIG_SETMASK, &before, NULL);
     signal(SIGUSR1, SIG_DFL);
     close(open_here);
@@ -186,11 +185,11 @@ static void a_webhook_is_called(void **state) {
     d->setup.alert.curl = curl;
     d->setup.alert.webhook = "http://there/\"hook\"";
     d->job.last_step = 6;
-    rules(d, "rank lost");
+    use_rules(d, "rank lost");
     emit_supervisor_event(d, BT_EVENT_FAILURE, "a \"word\"");
-    arrives(path, "-sS\n-m\n10\n-H\nContent-Type: application/json\n--data-binary\n"
-                  "{\"run\":\"r\",\"step\":7,\"alert\":\"rank lost: a \\\"word\\\"\"}\n--\n"
-                  "http://there/\"hook\"\nend\n");
+    wait_for_output(path, "-sS\n-m\n10\n-H\nContent-Type: application/json\n--data-binary\n"
+                          "{\"run\":\"r\",\"step\":7,\"alert\":\"rank lost: a \\\"word\\\"\"}\n--\n"
+                          "http://there/\"hook\"\nend\n");
     desk_shows(d, "alert -1 rank lost: a \"word\"\n");
 }
 

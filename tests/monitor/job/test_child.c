@@ -1,5 +1,5 @@
-/* test_child.c - this program as its own child: arguments, launcher, log, cores, group and signals; that it
- * ends with its parent; the last line of a log. Scratch folders. */
+/* test_child.c - this program as its own child: arguments, launcher, log, cores, process group and signals; the child
+ * ends with its parent; the last line of a log. */
 #include "monitor/job/launch/child.h"
 
 #include <fcntl.h>
@@ -37,15 +37,15 @@ static int drop(void **state) {
     return rmdir(folder);
 }
 
-static pid_t start(const bt_child_cfg *cfg) {
+static pid_t start_child(const bt_child_cfg *cfg) {
     pid_t pid = -1;
     bt_err err = BT_ERR_INIT;
     if (bt_child_start(&pid, cfg, &err) != BT_OK) fail_msg("%s", err.msg);
     return pid;
 }
 
-/* Waits for its end and returns its status. */
-static int ended(pid_t pid) {
+/* Waits for the end of the process and returns its status. */
+static int status_at_end(pid_t pid) {
     int status = -1;
     for (int i = 0; !bt_child_ended(pid, &status); i++) {
         if (i == 2000) fail_msg("the child still runs after 20 s");
@@ -68,10 +68,10 @@ static void a_child_has_its_arguments_log_and_group(void **state) {
     char text[1024];
     for (int turn = 0; turn < 2; turn++) {
         const bt_child_cfg cfg = {.words = words, .n_words = 3, .log = logged};
-        const int status = ended(start(&cfg));
+        const int status = status_at_end(start_child(&cfg));
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
     }
-    log_text(text, sizeof text); /* appended */
+    log_text(text, sizeof text); /* the second output is appended */
     assert_string_equal(text, "2 [two words] [] own group, input ends, SEEN none\non stderr\n"
                               "2 [two words] [] own group, input ends, SEEN none\non stderr\n");
 }
@@ -82,7 +82,7 @@ static void a_launcher_precedes_the_program(void **state) {
     char text[1024];
     const bt_child_cfg cfg = {
         .words = words, .n_words = 2, .log = logged, .launcher = launcher, .n_launcher = 2};
-    const int status = ended(start(&cfg));
+    const int status = status_at_end(start_child(&cfg));
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 2);
     log_text(text, sizeof text);
     assert_string_equal(text, "1 [x] own group, input ends, SEEN yes\non stderr\n");
@@ -96,7 +96,7 @@ static void a_launcher_precedes_the_program(void **state) {
     message_has(err.msg, "cannot start '/nowhere/launcher'");
 }
 
-/* The two parts are disjoint and as large as possible; with more parts than cores each has all cores. */
+/* The two parts are disjoint and as large as possible; if there are more parts than cores, each part is all cores. */
 static void parts_divide_the_cores(void **state) {
     (void)state;
     static const char *const words[] = {"cores"};
@@ -109,7 +109,7 @@ static void parts_divide_the_cores(void **state) {
         for (int part = 0; part < parts; part++) {
             cpu_set_t mine, both;
             unlink(logged);
-            (void)ended(start(&(bt_child_cfg){
+            (void)status_at_end(start_child(&(bt_child_cfg){
                 .words = words, .n_words = 1, .log = logged, .part = part, .parts = parts}));
             const int fd = open(logged, O_RDONLY);
             assert_int_equal(read(fd, &mine, sizeof mine), sizeof mine);
@@ -139,7 +139,7 @@ static void a_log_that_cannot_be_created_is_reported(void **state) {
     assert_non_null(strstr(err.msg, "No such file"));
 }
 
-/* If the process between parent and child dies, the child, now ours, receives TERM. */
+/* If the process between parent and child dies, the child, now a child of this test, receives TERM. */
 static void a_child_ends_with_its_parent(void **state) {
     (void)state;
     static const char *const words[] = {"stay"};
@@ -153,7 +153,8 @@ static void a_child_ends_with_its_parent(void **state) {
         const bt_child_cfg cfg = {.words = words, .n_words = 1, .log = logged};
         if (bt_child_start(&pid, &cfg, &err) != BT_OK) _exit(1);
         char line[32] = "";
-        for (int i = 0; i < 2000 && strcmp(line, "ready") != 0; i++) { /* its final state */
+        for (int i = 0; i < 2000 && strcmp(line, "ready") != 0;
+             i++) { /* waits for its final state */
             bt_sleep_ns(10000000);
             bt_child_last_line(logged, line, sizeof line);
         }
@@ -161,8 +162,8 @@ static void a_child_ends_with_its_parent(void **state) {
     }
     pid_t child = -1;
     assert_int_equal(read(tell[0], &child, sizeof child), sizeof child);
-    assert_int_equal(ended(between), 0);
-    const int status = ended(child);
+    assert_int_equal(status_at_end(between), 0);
+    const int status = status_at_end(child);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
     close(tell[0]);
     close(tell[1]);
@@ -179,14 +180,14 @@ static void ignored_signals_reach_the_child(void **state) {
     signal(SIGUSR2, SIG_IGN);
     static const int each[] = {SIGUSR1, SIGUSR2};
     for (int i = 0; i < 2; i++) {
-        const pid_t pid = start(&(bt_child_cfg){.words = words, .n_words = 1, .log = logged});
+        const pid_t pid = start_child(&(bt_child_cfg){.words = words, .n_words = 1, .log = logged});
         char line[32] = "";
         while (strcmp(line, "ready") != 0) {
             bt_sleep_ns(1000000);
             bt_child_last_line(logged, line, sizeof line);
         }
         bt_child_signal(pid, each[i]);
-        const int status = ended(pid);
+        const int status = status_at_end(pid);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == each[i]);
         unlink(logged);
     }
@@ -257,8 +258,6 @@ static void the_last_line_is_returned_as_plain_text(void **state) {
     assert_int_equal(strlen(line), sizeof line - 1);
 }
 
-/* ---- the child's part ----------------------------------------------------------------------- */
-
 static int print_descriptor_count(int argc, char **argv) {
     char none;
     printf("%d", argc - 2);
@@ -288,7 +287,7 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "tell") == 0) return print_descriptor_count(argc, argv);
     if (argc > 1 && strcmp(argv[1], "cores") == 0) return cores();
     if (argc > 1 && strcmp(argv[1], "stay") == 0) return run_until_signal();
-    signal(SIGHUP, SIG_DFL); /* A parent such as nohup may have had it ignored. */
+    signal(SIGHUP, SIG_DFL); /* a parent such as nohup may leave the signal ignored */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_child_has_its_arguments_log_and_group, make, drop),
         cmocka_unit_test_setup_teardown(a_launcher_precedes_the_program, make, drop),

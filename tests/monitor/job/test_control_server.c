@@ -1,4 +1,4 @@
-/* test_control_server.c - the control socket: replies, refusals, and clients that misbehave. */
+/* test_control_server.c - the control socket: replies, refusals, and clients that violate the protocol. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -37,7 +37,7 @@ static bt_code on_request(void *ctx, const char *verb, const char *arg, const ch
     return BT_OK;
 }
 
-static void *serve(void *arg) {
+static void *serve_once(void *arg) {
     (void)arg;
     while (!atomic_load(&over)) {
         bt_control_serve(server, on_request, NULL);
@@ -46,7 +46,7 @@ static void *serve(void *arg) {
     return NULL;
 }
 
-static int dial(void) {
+static int connect_client(void) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     memcpy(a.sun_path, path, strlen(path) + 1);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -120,22 +120,22 @@ static void test_misbehaving_clients(void **state) {
     char reply[256];
     bt_err err = BT_ERR_INIT;
     int fds[40];
-    /* more silent clients than it keeps */
-    for (int i = 0; i < 40; i++) fds[i] = dial();
+    /* more silent clients than places */
+    for (int i = 0; i < 40; i++) fds[i] = connect_client();
     assert_int_equal(bt_control_call(path, "eval", reply, sizeof reply, &err), BT_OK);
     for (int i = 0; i < 40; i++) close(fds[i]);
-    int fd = dial(); /* a line without end */
+    int fd = connect_client(); /* a line without an end */
     char junk[8192];
     memset(junk, 'j', sizeof junk);
     assert_true(send(fd, junk, sizeof junk, MSG_NOSIGNAL) > 0);
     char c;
     assert_true(recv(fd, &c, 1, 0) <= 0); /* The connection was closed. */
     close(fd);
-    /* sends a request and closes */
-    fd = dial();
+    /* A client sends a request and closes. */
+    fd = connect_client();
     assert_int_equal(send(fd, "stop\n", 5, MSG_NOSIGNAL), 5);
     close(fd);
-    fd = dial();
+    fd = connect_client();
     assert_int_equal(send(fd, "\0\0\0\n", 4, MSG_NOSIGNAL), 4);
     assert_true(recv(fd, reply, sizeof reply, 0) > 0);
     assert_int_equal(strncmp(reply, "no ", 3), 0);
@@ -143,7 +143,7 @@ static void test_misbehaving_clients(void **state) {
     assert_int_equal(bt_control_call(path, "eval", reply, sizeof reply, &err), BT_OK);
 }
 
-/* ---- a server driven by the test ------------------------------------------------------------------ */
+/* A server driven by the test. */
 
 typedef struct counter {
     char heard[200];
@@ -221,7 +221,7 @@ static void test_every_request(void **state) {
         assert_int_equal(c.n, rows[i].heard[0] != '\0');
         close(fd);
     }
-    /* the longest line allowed, and one byte more */
+    /* the longest line allowed, then one byte more */
     for (int more = 0; more < 2; more++) {
         counter c = {"", 0};
         char line[BT_CONTROL_LINE + 1];
@@ -258,7 +258,7 @@ static void test_the_oldest_client_is_dropped(void **state) {
                 fail_msg("asker %d of %d: '%s'", k, i, said);
         }
     }
-    assert_int_equal(send(fd[5], "eval\n", 5, 0), 5); /* This frees a place. */
+    assert_int_equal(send(fd[5], "eval\n", 5, 0), 5); /* the reply frees a place */
     bt_control_serve(s, count_request, &c);
     assert_string_equal(said_to(fd[5]), "ok eval\n");
     const int another = dial_at(at);
@@ -292,7 +292,7 @@ static void test_places_of_sockets(void **state) {
     snprintf(want, sizeof want, "cannot listen at '%s': Address already in use", path);
     assert_string_equal(err.msg, want);
     assert_int_equal(stat(path, &st), 0); /* The other server's socket remains. */
-    /* The file with the socket's path replaces whatever exists there. */
+    /* The file with the socket's path replaces any existing file. */
     char folder[104];
     snprintf(folder, sizeof folder, "%s.run", path);
     assert_int_equal(mkdir(folder, 0700), 0);
@@ -331,7 +331,7 @@ int main(void) {
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/control", folder);
     if (bt_control_listen(&server, path, &err) != BT_OK ||
-        pthread_create(&thread, NULL, serve, NULL) != 0)
+        pthread_create(&thread, NULL, serve_once, NULL) != 0)
         return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_replies),
                                        cmocka_unit_test(test_prompts),

@@ -1,5 +1,5 @@
-/* test_cpu_binding.c - machines described by hwloc, and properties of every placement: disjoint shares, ranks
- * inside one memory domain, groups inside one socket, a core for each thread. */
+/* test_cpu_binding.c - machines described by hwloc, and properties of every placement: disjoint shares, ranks within
+ * one memory domain, groups within one socket, a core for each thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 static bt_hardware_thread places[BT_HARDWARE_THREADS_MAX];
 
-/* Number of values of the field `what` among the processors of a set: 1 if they share it. */
+/* Returns the number of different values of the field `what` among the processors of a set. */
 typedef enum { PACKAGE, DOMAIN, CORE } part;
 
 static int parts_of(size_t n, const cpu_set_t *set, part what) {
@@ -54,7 +54,7 @@ static void machines_are_read(void **state) {
         assert_true(places[i].domain == places[i - 1].domain + (i % 8 == 0));
         assert_true(places[i].package == places[i - 1].package + (i % 16 == 0));
     }
-    /* numbered as usual: the first hardware thread of each core first */
+    /* Usual numbers: the first hardware threads of all cores, then the second ones. */
     static const int numbers[] = {0, 4, 1, 5, 2, 6, 3, 7};
     n = bt_hardware_threads(places, "core:4 pu:2(indexes=0,4,1,5,2,6,3,7)");
     assert_int_equal(n, 8);
@@ -88,9 +88,9 @@ static const row rows[] = {
     {"pack:1 numa:1 core:2 pu:1", 2, 1, 1, 1, true},
     {"pack:1 numa:1 core:8 pu:1", 2, 4, 1, 4, true},
     {"pack:1 numa:1 core:8 pu:2", 2, 4, 1, 4, true}, /* one core each: second threads are idle */
-    /* both threads if there are more software threads */
+    /* both hardware threads if there are more software threads */
     {"pack:1 numa:1 core:8 pu:2", 2, 8, 1, 8, true},
-    {"pack:1 numa:1 core:4 pu:2", 8, 1, 1, 1, true},  /* neighbours share a core */
+    {"pack:1 numa:1 core:4 pu:2", 8, 1, 1, 1, true},  /* neighbouring ranks share a core */
     {"pack:1 numa:1 core:4 pu:1", 6, 1, 1, 0, false}, /* fewer processors than ranks, unevenly */
     {"pack:1 numa:1 core:4 pu:1", 8, 2, 1, 0, false}, /* the same, with threads */
     {"pack:1 numa:1 core:4 pu:1", 2, 3, 1, 2, false}, /* fewer processors than threads */
@@ -121,7 +121,7 @@ static void every_rank_has_its_share(void **state) {
     }
 }
 
-/* k times as many ranks as hardware threads: k on each, neighbours on different ones. */
+/* k times as many ranks as hardware threads: k ranks on each, neighbouring ranks on different ones. */
 static void ranks_beyond_them_share_evenly(void **state) {
     (void)state;
     const size_t n = bt_hardware_threads(places, "pack:2 numa:1 core:2 pu:2");
@@ -136,7 +136,7 @@ static void ranks_beyond_them_share_evenly(void **state) {
     }
 }
 
-/* For every machine and job that divide: a rank in one domain, a group in one socket, a core per thread. */
+/* For every machine and job whose numbers divide: a rank in one domain, a group in one socket, a core per thread. */
 static void ranks_are_within_one_domain(void **state) {
     (void)state;
     static const char *const machines[] = {"pack:2 numa:1 core:6 pu:2", "pack:2 numa:2 core:6 pu:1",
@@ -172,13 +172,13 @@ static void ranks_are_within_one_domain(void **state) {
     assert_true(seen > 100);
 }
 
-/* Half of one socket is used by another job: shares divide the rest, and no core has two ranks. */
+/* Another job uses half of one socket: the ranks divide the other processors, and no core has two ranks. */
 static void free_processors_are_shared(void **state) {
     (void)state;
     size_t n = bt_hardware_threads(places, "pack:2 numa:1 core:8 pu:1");
     cpu_set_t all, mine, both;
     if (without_hwloc(n)) return;
-    memmove(places, places + 5, (n -= 5) * sizeof *places); /* 3 and 8 cores */
+    memmove(places, places + 5, (n -= 5) * sizeof *places); /* 3 and 8 cores remain */
     for (int ranks = 2; ranks <= 11; ranks++) {
         CPU_ZERO(&all);
         for (int r = 0; r < ranks; r++) {
@@ -210,8 +210,8 @@ static void bound_as(const bt_binding_job *job, const cpu_set_t *first, cpu_set_
     assert_int_equal(status, 0);
 }
 
-/* A rank takes its share of the available processors; a single rank, or one already bound to its share or
- * less, is left unchanged. */
+/* A rank takes its share of the available processors; a single rank, or a rank that is already bound to at most its
+ * share, is left unchanged. */
 static void a_rank_is_bound_to_its_share(void **state) {
     (void)state;
     cpu_set_t all, half, mine, after;

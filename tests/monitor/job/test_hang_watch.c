@@ -1,5 +1,5 @@
-/* test_hang_watch.c - ranks that hang, are starved of processors, wait for the disk or work long, with
- * positions and loads set by the test; and 10,000 steps in which none hangs. */
+/* test_hang_watch.c - the detection of ranks that hang, lack processors, wait for the disk or compute long, with
+ * positions and loads set by the test; and 10,000 steps in which no rank hangs. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,14 +18,14 @@
 #include "engine/base/rng.h"
 #include "monitor/job/health/hang_watch.h"
 
-enum { RANKS = 3, PID = 100000000 }; /* There are no processes with such numbers. */
+enum { RANKS = 3, PID = 100000000 }; /* no processes have such numbers */
 static const int64_t MS = 1000000;
 
 typedef struct world {
     bt_progress_page slot[RANKS];
     bt_rank_progress places;
     bt_rank_load load[RANKS];
-    int share[RANKS]; /* of a processor that a runnable rank gets, percent */
+    int share[RANKS]; /* percentage of a processor that a runnable rank gets */
     bt_hang_watch watch;
     bt_machine_time time, each; /* total so far, and added by each check */
     int64_t now;
@@ -35,7 +35,7 @@ typedef struct world {
 
 static bool load_of(void *ctx, int pid, bt_rank_load *out) {
     world *w = ctx;
-    *out = w->load[pid < PID ? 0 : pid - PID]; /* Rank 0 may be a real process. */
+    *out = w->load[pid < PID ? 0 : pid - PID]; /* rank 0 may be a real process */
     return out->state != '\0';
 }
 
@@ -47,7 +47,7 @@ static bool time_of(void *ctx, bt_machine_time *out) {
     return true;
 }
 
-static void enter(world *w, int rank, bt_activity at, int64_t step) {
+static void enter_position(world *w, int rank, bt_activity at, int64_t step) {
     w->slot[rank].since_ns = w->now;
     w->slot[rank].step = step;
     w->slot[rank].at = (int32_t)at;
@@ -55,7 +55,7 @@ static void enter(world *w, int rank, bt_activity at, int64_t step) {
 }
 
 static void all_enter(world *w, bt_activity at, int64_t step) {
-    for (int r = 0; r < RANKS; r++) enter(w, r, at, step);
+    for (int r = 0; r < RANKS; r++) enter_position(w, r, at, step);
 }
 
 static int make(void **state) {
@@ -80,7 +80,7 @@ static int drop(void **state) {
     return 0;
 }
 
-/* Checks every 100 ms; returns the time until a hang was found, -1: none. */
+/* Checks every 100 ms; returns the time until a hang was found, or -1. */
 static int64_t look_for(world *w, int64_t ms) {
     const int64_t began = w->now;
     while (w->now - began < ms * MS) {
@@ -95,7 +95,7 @@ static int64_t look_for(world *w, int64_t ms) {
 
 static void test_one_hangs(void **state) {
     world *w = *state;
-    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+    for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7);
     int64_t found = look_for(w, 10000);
     assert_true(found > 2000 && found <= 2300);
     assert_int_equal(w->hang.rank, 0);
@@ -104,20 +104,21 @@ static void test_one_hangs(void **state) {
                            "rank 0 (pid 100000000) is in forward and backward of step 8 since "
                            "2.2 s, asleep"));
     assert_non_null(strstr(w->hang.what, "the other ranks wait for it"));
-    /* Restarted: a second hang needs twice the time, because the first may have been a false alarm. */
+    /* Ranks that were restarted: a second hang is reported after twice the time, because the first may have been a
+     * false alarm. */
     bt_hang_anew(&w->watch);
     w->now += 1000 * MS;
     all_enter(w, BT_AT_COMPUTE, 7);
-    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+    for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7);
     found = look_for(w, 10000);
     assert_true(found > 4000 && found <= 4200);
 }
 
-/* A running rank may have only part of a processor, so it gets three times the patience, but not forever. */
+/* A running rank may have only part of a processor, so its limit is three times as long. */
 static void test_running(void **state) {
     world *w = *state;
     for (int r = 0; r < RANKS; r++) w->load[r].state = 'R';
-    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+    for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7);
     assert_int_equal(look_for(w, 10000), 6200);
     assert_int_equal(w->hang.rank, 0);
     assert_true(w->hang.limit_s == 6);
@@ -131,17 +132,17 @@ static void test_running(void **state) {
     assert_int_equal(w->hang.rank, 1);
 }
 
-/* The hypervisor gives the processors to other machines: they appear busy, and there is no progress. */
+/* The hypervisor gives the processors to other machines: they appear busy, and the ranks make no progress. */
 static void test_stolen_processors(void **state) {
     world *w = *state;
     w->each = (bt_machine_time){.worked = 1, .stolen = 19};
-    assert_int_equal(look_for(w, 30000), -1); /* It needs 1.5 s of its own time. */
+    assert_int_equal(look_for(w, 30000), -1); /* the rank needs 1.5 s of its own time */
     w->each = (bt_machine_time){.worked = 20};
     /* The processors are returned, and the rank makes no progress. */
     assert_in_range(look_for(w, 10000), 300, 900);
     bt_hang_anew(&w->watch);
     w->watch.found = 0;
-    /* Half of the processors are stolen: twice the time. */
+    /* Half of the processors are stolen, which doubles the time. */
     w->each = (bt_machine_time){.worked = 10, .stolen = 10};
     w->now += 1000 * MS;
     all_enter(w, BT_AT_COMPUTE, 8);
@@ -149,7 +150,7 @@ static void test_stolen_processors(void **state) {
 }
 
 static void test_asleep_among_waiting(void **state) {
-    world *w = *state; /* Tensor-parallel ranks wait for each other at the same position. */
+    world *w = *state; /* tensor-parallel ranks wait for each other at the same position */
     for (int r = 0; r < 2; r++) w->load[r].state = 'R';
     int64_t found = look_for(w, 10000);
     assert_true(found > 2000 && found <= 2200);
@@ -168,18 +169,19 @@ static void test_all_in_the_exchange(void **state) {
     assert_non_null(strstr(w->hang.what, "transport"));
 }
 
-/* A rank that makes progress is not blamed, although it is behind. */
+/* A rank that makes progress is not reported, although it is behind. */
 static void test_progress(void **state) {
     world *w = *state;
-    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+    for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7);
     for (int micro = 0; micro < 40; micro++) { /* 60 s of micro-batches of 1.5 s */
-        enter(w, 0, micro % 2 ? BT_AT_DATA : BT_AT_COMPUTE, 7);
+        enter_position(w, 0, micro % 2 ? BT_AT_DATA : BT_AT_COMPUTE, 7);
         assert_int_equal(look_for(w, 1500), -1);
     }
 }
 
-/* A minute with 2 % of a processor, then a whole one without progress. The kernel reports a wait when it has ended:
- * here, of a rank that slept at the time of the check; of a runnable one it reports that it hardly ran. */
+/* A rank has 2 % of a processor for a minute, then a whole processor without progress. The kernel reports waiting time
+ * when a wait has ended: here that of a rank that slept at the time of the check. For a runnable rank it reports that
+ * the rank hardly ran. */
 static void test_starved(void **state) {
     world *w = *state;
     for (int runnable = 0; runnable < 2; runnable++) {
@@ -188,7 +190,7 @@ static void test_starved(void **state) {
         w->load[0].state = runnable ? 'R' : 'S';
         w->share[0] = 2;
         all_enter(w, BT_AT_COMPUTE, 7 + runnable);
-        for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7 + runnable);
+        for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7 + runnable);
         for (int i = 0; i < 600; i++) {
             if (!runnable) w->load[0].waited_ns += 98 * MS;
             assert_int_equal(look_for(w, 100), -1);
@@ -231,7 +233,7 @@ static void test_long_work(void **state) {
     all_enter(w, BT_AT_CHECKPOINT, 9);
     int64_t found = look_for(w, 200000);
     assert_true(found > 79000 && found <= 80200);
-    /* no limit */
+    /* positions without a limit */
     static const bt_activity no_limit[] = {BT_AT_START, BT_AT_PAUSE, BT_AT_END, BT_AT_HUB};
     for (int i = 0; i < 4; i++) {
         all_enter(w, no_limit[i], 9);
@@ -241,7 +243,7 @@ static void test_long_work(void **state) {
 
 static void test_disk_and_signals(void **state) {
     world *w = *state;
-    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+    for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7);
     w->load[0].state = 'D';
     int64_t found = look_for(w, 60000);
     assert_true(found > 30000 && found <= 30200);
@@ -250,12 +252,12 @@ static void test_disk_and_signals(void **state) {
         w->load[0].state = i ? '\0' : 'T';
         assert_int_equal(look_for(w, 60000), -1);
     }
-    /* 1.5 s of waiting for the disk extend the limit by as much. */
+    /* 1.5 s of waiting for the disk extend the limit by 1.5 s. */
     bt_hang_anew(&w->watch);
     w->watch.found = 0;
     w->load[0].state = 'S';
-    enter(w, 0, BT_AT_COMPUTE, 8);
-    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 8);
+    enter_position(w, 0, BT_AT_COMPUTE, 8);
+    for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 8);
     assert_int_equal(look_for(w, 1000), -1);
     w->load[0].state = 'D';
     assert_int_equal(look_for(w, 1500), -1);
@@ -282,7 +284,7 @@ static void test_limits(void **state) {
     bt_hang_anew(&w->watch);
     w->watch.found = 0;
     w->watch.longest_s = 0;
-    w->median_s = 0.05; /* A false alarm after 1.5 s raises the limit to 4.5 s. */
+    w->median_s = 0.05; /* a false alarm after 1.5 s raises the limit to 4.5 s */
     all_enter(w, BT_AT_COMPUTE, 7);
     assert_int_equal(look_for(w, 1500), -1);
     all_enter(w, BT_AT_EXCHANGE, 7);
@@ -290,7 +292,7 @@ static void test_limits(void **state) {
     assert_true(found > 4000 && found <= 4700);
 }
 
-/* The message about three ranks, depending on their positions, process states and numbers of exchanges. */
+/* The message about three ranks depends on their positions, process states and numbers of exchanges. */
 static void test_messages(void **state) {
     world *w = *state;
     static const struct {
@@ -351,7 +353,7 @@ static void test_messages(void **state) {
         bt_hang_anew(&w->watch);
         w->watch.found = 0;
         for (int r = 0; r < RANKS; r++) {
-            enter(w, r, rows[i].at[r], 7);
+            enter_position(w, r, rows[i].at[r], 7);
             w->load[r].state = rows[i].states[r];
             w->slot[r].exchanges = rows[i].exchanges[r];
         }
@@ -363,8 +365,8 @@ static void test_messages(void **state) {
     }
 }
 
-/* The message contains the kernel function in which a process sleeps, if the kernel reveals it; "0": none,
- * or not permitted. */
+/* The message contains the kernel function in which a process sleeps, if the kernel permits reading it; "0" means
+ * none. */
 static void test_where_it_sleeps(void **state) {
     world *w = *state;
     const pid_t child = fork();
@@ -384,14 +386,14 @@ static void test_where_it_sleeps(void **state) {
             bt_hang_anew(&w->watch);
             w->watch.found = 0;
             w->load[0].state = asleep ? 'S' : 'R';
-            enter(w, 0, BT_AT_COMPUTE, 7);
-            for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+            enter_position(w, 0, BT_AT_COMPUTE, 7);
+            for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7);
             w->slot[0].pid = (int32_t)pids[i];
             snprintf(path, sizeof path, "/proc/%d/wchan", (int)pids[i]);
             FILE *f = fopen(path, "r");
             if (f && fread(wchan, 1, sizeof wchan - 1, f) == 1 && wchan[0] == '0') wchan[0] = '\0';
             if (f) fclose(f);
-            if (i == 0) assert_string_equal(wchan, ""); /* This one runs. */
+            if (i == 0) assert_string_equal(wchan, ""); /* this process runs */
             assert_true(look_for(w, 10000) > 0);
             snprintf(want, sizeof want,
                      "rank 0 (pid %d) is in forward and backward of step 8 since %s, %s%s%s; the "
@@ -404,8 +406,8 @@ static void test_where_it_sleeps(void **state) {
     waitpid(child, NULL, 0);
 }
 
-/* The limit of each position from the durations observed before; a false alarm doubles it, five times at
- * most. */
+/* The limit of each position follows from the durations observed before; each false alarm doubles it, at most five
+ * times. */
 static void test_each_limit(void **state) {
     world *w = *state;
     static const struct {
@@ -457,7 +459,7 @@ static void test_late_checks_do_not_count(void **state) {
         }
         assert_int_equal(found, !late);
     }
-    /* Stolen time is read from the same counters; a negative or absent value counts as none. */
+    /* Stolen time is read from the same counters; a negative or missing value counts as none. */
     w->each = (bt_machine_time){.worked = -1, .stolen = 1};
     bt_hang_anew(&w->watch);
     all_enter(w, BT_AT_COMPUTE, 8);
@@ -469,7 +471,7 @@ static void test_late_checks_do_not_count(void **state) {
     assert_int_equal(look_for(w, 10000), 2200);
 }
 
-/* There is no check if there are no positions, or more than clocks. */
+/* Nothing is checked if there are no positions, or more positions than clocks. */
 static void test_without_positions(void **state) {
     world *w = *state;
     const bt_rank_progress none = {.n = RANKS}, more = {.slot = w->slot, .n = RANKS + 1};
@@ -488,8 +490,8 @@ static void test_without_positions(void **state) {
     assert_true(h.n == 0 && h.found == 0 && !h.rank);
 }
 
-/* Durations measured on a loaded machine: 38 ms, one in a hundred above 96, one in a thousand above 293, the
- * longest 1,148; every tenth with a checkpoint of up to 1.8 s. */
+/* Durations measured on a loaded machine: 38 ms, one in a hundred above 96 ms, one in a thousand above 293 ms, the
+ * longest 1,148 ms; every tenth step has a checkpoint of up to 1.8 s. */
 static void test_ten_thousand_steps(void **state) {
     world *w = *state;
     int64_t next_look = w->now;
@@ -502,7 +504,7 @@ static void test_ten_thousand_steps(void **state) {
             float x[RANKS];
             bt_rng_normal(x, RANKS, (uint64_t)(step * 6 + p) * RANKS, 1.0f, 3, 4);
             for (int r = 0; r < RANKS; r++) {
-                enter(w, r, order[p], step);
+                enter_position(w, r, order[p], step);
                 u[r] = x[r] < 0 ? -x[r] : x[r];
             }
             double ms = 38.0 / places *

@@ -1,4 +1,4 @@
-/* test_health.c - silence raises an alarm, slow steps do not; with a clock of the test. */
+/* test_health.c - ranks that send nothing raise an alarm, slow steps do not; with simulated time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static void test_alarm_once(void **state) {
     bt_health_step(&h, now += S(40));
     assert_int_equal(bt_health_check(&h, now, 600), BT_HEALTH_RECOVERED);
     assert_int_equal(bt_health_check(&h, now + S(1), 600), BT_HEALTH_FINE);
-    assert_true(bt_health_limit_s(&h) == 30); /* A single stall does not change the limit. */
+    assert_true(bt_health_limit_s(&h) == 30); /* A single delay does not change the limit. */
     assert_int_equal(bt_health_check(&h, now + S(601), 600), BT_HEALTH_DEAD);
     /* 0: the run is never ended for it */
     assert_int_equal(bt_health_check(&h, now + S(100000), 0), BT_HEALTH_LATE);
@@ -69,7 +69,7 @@ static void test_short_deadline(void **state) {
     int64_t now = S(1);
     for (int i = 0; i < 20; i++) bt_health_step(&h, now += S(0.1));
     assert_int_equal(bt_health_check(&h, now + S(2.1), 2), BT_HEALTH_DEAD);
-    /* After a gap of 1 s, 2 s of silence prove nothing. */
+    /* After a gap of 1 s, 2 s without a message are no alarm. */
     bt_health_step(&h, now += S(1));
     assert_int_equal(bt_health_check(&h, now + S(2.1), 2), BT_HEALTH_FINE);
     assert_int_equal(bt_health_check(&h, now + S(3.1), 2), BT_HEALTH_DEAD);

@@ -1,5 +1,5 @@
-/* Errors in a host file are reported with their line before anything starts; slots are counted if every host
- * states them. */
+/* Errors in a host file are reported with their line before anything starts; slots are counted if every host states
+ * them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static const struct {
     {"a slots=1\na slots=1\n", 2, "", BT_OK, "", 2},
     {"a slots=1\n", 2, "--oversubscribe", BT_OK, "", 1},
     {"a slots=1\n", 2, "--map-by slot:OVERSUBSCRIBE", BT_OK, "", 1},
-    {"a\nb slots=1\n", 64, "", BT_OK, "", 0}, /* a has as many as its cores */
+    {"a\nb slots=1\n", 64, "", BT_OK, "", 0}, /* a has as many slots as cores */
     {"# two nodes\n\n  user@a max_slots=9 slots=1 # the first\n^c\nb\tslots=1\r\n", 2, "", BT_OK,
      "", 2},
     {"a slots=2\nb slots=two\n", 2, "", BT_ARG,
@@ -100,14 +100,15 @@ static void ranks_of_each_host(void **state) {
     static const struct {
         const char *text;
         int ranks, hosts, on[3];
-    } placed[] = {{"a slots=3\nb slots=1\nc slots=2\n", 6, 3, {3, 1, 2}},
-                  {"a slots=3\nb slots=1\nc slots=2\n", 5, 3, {3, 1, 1}},
-                  {"a slots=3\nb slots=1\nc slots=2\n", 3, 1, {3}},
-                  {"a slots=2\nb slots=2\n", 3, 2, {2, 1}},
-                  {"a\nb\n", 4, 2, {2, 2}},                 /* no slots: evenly */
-                  {"a slots=1\nb slots=1\n", 4, 2, {2, 2}}, /* too few: mpirun oversubscribes */
-                  {"a\nb slots=9\nc\n", 2, 2, {1, 1}},
-                  {"# none\n", 2, 0, {0}}};
+    } placed[] = {
+        {"a slots=3\nb slots=1\nc slots=2\n", 6, 3, {3, 1, 2}},
+        {"a slots=3\nb slots=1\nc slots=2\n", 5, 3, {3, 1, 1}},
+        {"a slots=3\nb slots=1\nc slots=2\n", 3, 1, {3}},
+        {"a slots=2\nb slots=2\n", 3, 2, {2, 1}},
+        {"a\nb\n", 4, 2, {2, 2}},                 /* no slots: evenly */
+        {"a slots=1\nb slots=1\n", 4, 2, {2, 2}}, /* too few slots: mpirun oversubscribes */
+        {"a\nb slots=9\nc\n", 2, 2, {1, 1}},
+        {"# none\n", 2, 0, {0}}};
     char path[] = "/tmp/bt-hosts-XXXXXX";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);

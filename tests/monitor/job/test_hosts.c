@@ -1,4 +1,4 @@
-/* test_hosts.c - hosts that respond, are silent, or return; simulated by sockets of this machine. */
+/* test_hosts.c - hosts that respond, do not respond, or respond again, simulated by sockets of this machine. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static char folder[] = "/tmp/bt_hosts_XXXXXX", path[64], out_path[64];
 static bt_hosts h;
 static bt_err err;
 
-/* result of a pending connection; poll and getsockopt are defined here */
+/* result of a pending connection; the test replaces poll and getsockopt */
 static bool ended;
 static int ends, asking_fails;
 
@@ -39,7 +39,7 @@ int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *res
     return asking_fails ? (errno = asking_fails, -1) : 0;
 }
 
-static void put(const char *text) {
+static void put_host_line(const char *text) {
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs(text, f);
@@ -57,9 +57,9 @@ static int port_of(bool listens, int *fd) {
     return ntohs(a.sin_port);
 }
 
-/* Addresses 127.x are this machine, which is never probed; this marks it as a remote one. */
+/* Addresses 127.x are this machine, which is never probed; this function marks the host as a remote one. */
 static void open_far(const char *text, int port) {
-    put(text);
+    put_host_line(text);
     assert_int_equal(bt_hosts_open(&h, path, port, &err), BT_OK);
     for (int i = 0; i < h.n; i++) {
         struct sockaddr_in a = {.sin_family = AF_INET,
@@ -82,8 +82,8 @@ static void is_written(const char *want) {
 
 static void test_the_file(void **state) {
     (void)state;
-    put("# hosts\n127.0.0.1 slots=2\n\n  192.0.2.7 slots=3 max-slots=4 # "
-        "far\n^192.0.2.8\nlocalhost\n");
+    put_host_line("# hosts\n127.0.0.1 slots=2\n\n  192.0.2.7 slots=3 max-slots=4 # "
+                  "far\n^192.0.2.8\nlocalhost\n");
     assert_int_equal(bt_hosts_open(&h, path, BT_SSH_PORT, &err), BT_OK);
     assert_int_equal(h.n, 3);
     assert_string_equal(h.host[0].name, "127.0.0.1");
@@ -101,7 +101,7 @@ static void test_the_file(void **state) {
     message_has(err.msg, "cannot read host file '/nonexistent/hosts'");
 }
 
-/* Each word of a line; entries that are not hosts are ignored. */
+/* Each word of a line may be a host; entries that are not hosts are ignored. */
 static void test_lines(void **state) {
     (void)state;
     char here[BT_HOST_NAME] = "", text[900], longest[BT_HOST_NAME + 1];
@@ -109,7 +109,7 @@ static void test_lines(void **state) {
     memset(longest, 'n', sizeof longest);
     longest[BT_HOST_NAME - 1] = '\0';
     const struct {
-        const char *line, *name; /* name NULL: no host */
+        const char *line, *name; /* NULL: no host */
         int slots;
         bool here;
     } rows[] = {{"", NULL, 0, false},
@@ -132,7 +132,7 @@ static void test_lines(void **state) {
                 {longest, longest, 0, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(text, sizeof text, "%s\n127.0.0.1 slots=77\n", rows[i].line);
-        put(text);
+        put_host_line(text);
         assert_int_equal(bt_hosts_open(&h, path, BT_SSH_PORT, &err), BT_OK);
         assert_int_equal(h.n, rows[i].name ? 2 : 1);
         assert_int_equal(h.host[h.n - 1].slots, 77);
@@ -151,11 +151,11 @@ static void test_lines(void **state) {
     }
     longest[BT_HOST_NAME - 1] = 'n'; /* one letter too many */
     longest[BT_HOST_NAME] = '\0';
-    put(longest);
+    put_host_line(longest);
     assert_int_equal(bt_hosts_open(&h, path, BT_SSH_PORT, &err), BT_OK);
     assert_int_equal(h.n, 0);
     bt_hosts_close(&h);
-    FILE *f = fopen(path, "w"); /* the maximum number */
+    FILE *f = fopen(path, "w"); /* the maximum number of hosts */
     for (int i = 0; i < BT_HOSTS_MAX + 3; i++) fprintf(f, "127.0.0.1 slots=%d\n", i);
     fclose(f);
     assert_int_equal(bt_hosts_open(&h, path, BT_SSH_PORT, &err), BT_OK);
@@ -187,8 +187,8 @@ static void test_accepted_and_refused_are_responses(void **state) {
     }
 }
 
-/* A port that accepts nothing: a listener with a full queue does not respond. Addresses outside this machine
- * are unsuitable, because the result depends on the network. */
+/* A host that does not respond is a listener with a full queue. Addresses outside this machine are unsuitable, because
+ * the result would depend on the network. */
 enum { QUEUED = 4 };
 static int silent_port(int *listener, int queued[QUEUED]) {
     const int port = port_of(true, listener);
@@ -213,7 +213,7 @@ static void test_silence_counts_after_a_response_only(void **state) {
     h.host[0].answered = true;
     const double s = bt_host_silence_s(&h.host[0], now + 5000000000);
     assert_true(s > 4.9 && s < 5.1);
-    /* Further probes do not restart the silence. */
+    /* Further probes do not restart the time without a response. */
     bt_hosts_test(&h, false, now + 1000000000);
     assert_true(bt_host_silence_s(&h.host[0], now + 5000000000) > 4.9);
     bt_hosts_close(&h);
@@ -254,7 +254,7 @@ static void open_nowhere(const char *text) {
     }
 }
 
-/* Probes of a silent host after 1, 2, 4 ... 60 s; the intervals continue when it is set aside again. */
+/* A host that does not respond is probed after 1, 2, 4 ... 60 s; the intervals continue when it is set aside again. */
 static void test_waits_grow(void **state) {
     (void)state;
     static const int waits[] = {1, 2, 4, 8, 16, 32, 60, 60};
@@ -275,7 +275,7 @@ static void test_waits_grow(void **state) {
         assert_true(x->look_ns == at && x->next_look_ns == at + waits[i] * s);
         assert_true(x->fd == -1 && !x->back && !x->answered);
     }
-    assert_true(h.host[1].look_ns == 0); /* This host is in use. */
+    assert_true(h.host[1].look_ns == 0); /* this host is in use */
     bt_hosts_set_aside(x, "again", 1000 * s);
     assert_true(x->next_look_ns == 1120 * s);
     assert_int_equal(bt_hosts_take_back(&h), 0);
@@ -288,14 +288,14 @@ static void test_waits_grow(void **state) {
     bt_hosts_close(&h);
 }
 
-/* Hosts in use are probed every quarter of a second; silence counts from the first probe. */
+/* Hosts in use are probed every quarter of a second; the time without a response counts from the first probe. */
 static void test_probes_are_repeated(void **state) {
     (void)state;
     const int64_t ms = 1000000, begin = 5000 * ms;
     open_nowhere("192.0.2.7 slots=1\n192.0.2.8 slots=1\n192.0.2.9 slots=1\n192.0.2.10 slots=1\n");
     h.host[1].here = true;
     h.host[2].aside = true;
-    h.host[3].address_len = 0; /* Its name cannot be resolved. */
+    h.host[3].address_len = 0; /* The name cannot be resolved. */
     const struct {
         int64_t at, looked;
     } rows[] = {{0, 0}, {249, 0}, {250, 250}, {499, 250}, {500, 500}, {900, 900}};
@@ -312,7 +312,7 @@ static void test_probes_are_repeated(void **state) {
     bt_hosts_close(&h);
 }
 
-/* A host that responds at once: no probe is pending, and no descriptor remains open. */
+/* If a host responds at once, no probe is pending and no descriptor remains open. */
 static void test_a_response_at_once(void **state) {
     (void)state;
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -333,7 +333,7 @@ static void test_a_response_at_once(void **state) {
     assert_true(h.host[0].asked_ns == 0 &&
                 h.host[0].look_ns == 2000000000); /* A refused connection is a response. */
     unlink(a.sun_path);
-    /* Lacking a descriptor proves nothing about the host. */
+    /* If no descriptor is available, the state of the host remains unknown. */
     struct rlimit before, none;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = before;
@@ -345,7 +345,6 @@ static void test_a_response_at_once(void **state) {
     bt_hosts_close(&h);
 }
 
-/* Results of a pending connection. */
 static void test_results_of_a_probe(void **state) {
     static const struct {
         int ends, fails; /* fails: the query of the result fails */
@@ -402,7 +401,7 @@ static void test_a_probe_is_abandoned(void **state) {
 
 static void test_a_message_names_a_host(void **state) {
     (void)state;
-    put("node1 slots=1\nnode10 slots=1\n10.0.0.2 slots=1\nnode2.lab.test slots=1\n");
+    put_host_line("node1 slots=1\nnode10 slots=1\n10.0.0.2 slots=1\nnode2.lab.test slots=1\n");
     assert_int_equal(bt_hosts_open(&h, path, 22, &err), BT_OK);
     assert_ptr_equal(bt_hosts_named(&h, "ssh: connect to host node10 port 22: No route to host"),
                      &h.host[1]);

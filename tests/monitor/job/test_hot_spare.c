@@ -1,12 +1,13 @@
 // ctest: timeout=60
-/* Whole runs with a hot spare: it takes over when ranks die, ends when the run ends or its layout changes,
- * and is abandoned if it ends itself. */
+/* Whole runs with a hot spare (ranks that wait to replace dead ones): it takes over when ranks die, ends when the run
+ * ends or its layout changes, and is abandoned if it ends before. */
 #include "run_stage.h"
 
-/* The rank's own report is missing, because mpirun is the rank here and its death may be seen first. */
+/* The rank's own report is missing, because mpirun and the rank are one process here and its death may be detected
+ * first. */
 
-/* The supervisor has reaped all processes that it started. */
-static void nobody_is_left(void) { assert_true(waitpid(-1, NULL, WNOHANG) == -1); }
+/* Checks that the supervisor has reaped all processes that it started. */
+static void check_all_reaped(void) { assert_true(waitpid(-1, NULL, WNOHANG) == -1); }
 
 /* messages when a waiting spare takes over */
 #define TAKEN_OVER \
@@ -29,11 +30,11 @@ static void it_takes_over(void **state) {
     run(s, PLAYS("steps 3;until checkpoint;leaves;die 9", "steps 2;result {}"), TAKEN_OVER);
     assert_int_equal(s->result.end.kind, BT_END_DONE);
     assert_int_equal(s->result.restarts, 1);
-    nobody_is_left();
+    check_all_reaped();
 }
 
-/* A spare that is not ready when the ranks die is abandoned, and they are started as usual. */
-static void one_that_is_not_ready(void **state) {
+/* A spare that is not ready when the ranks die is abandoned, and the ranks are started as usual. */
+static void a_spare_that_is_not_ready_is_abandoned(void **state) {
     stage *s = *state;
     char silent[96];
     snprintf(silent, sizeof silent, "%s/silent", s->dir);
@@ -51,11 +52,11 @@ static void one_that_is_not_ready(void **state) {
     unsetenv("STAGE_SILENT");
     assert_int_equal(s->result.end.kind, BT_END_DONE);
     assert_int_equal(s->result.restarts, 1);
-    nobody_is_left();
+    check_all_reaped();
 }
 
-/* After a spare has taken over, the next one has the full number of tries. */
-static void the_next_one_has_its_own_tries(void **state) {
+/* After a spare has taken over, the next spare may be started twice. */
+static void the_next_spare_has_its_own_tries(void **state) {
     stage *s = *state;
     char first[96];
     snprintf(first, sizeof first, "%s/first", s->dir);
@@ -74,11 +75,11 @@ static void the_next_one_has_its_own_tries(void **state) {
         "control -1 checkpoint requested by key\n");
     unsetenv("STAGE_SPARE");
     unsetenv("STAGE_SPARE_BUT_ONE");
-    nobody_is_left();
+    check_all_reaped();
 }
 
-/* It starts after two steps of an attempt, and only on request. */
-static void start_of_a_spare(void **state) {
+/* A spare starts after two steps of an attempt, and only if the user requested it. */
+static void a_spare_starts_after_two_steps(void **state) {
     stage *s = *state;
     s->resume_at = 7;
     s->setup.hot_spare = true;
@@ -86,7 +87,7 @@ static void start_of_a_spare(void **state) {
     s->verb = "checkpoint";
     run(s, PLAYS("steps 1;until checkpoint;result {}"),
         "attempt 0 from 0\nstep 0\ncontrol -1 checkpoint requested by key\n");
-    nobody_is_left();
+    check_all_reaped();
 }
 
 static void it_ends_with_the_run(void **state) {
@@ -98,11 +99,11 @@ static void it_ends_with_the_run(void **state) {
         "attempt 0 from 0\nstep 0\nstep 1\nspare -1 a hot spare waits: 1 rank, MiB\n"
         "control -1 checkpoint requested by key\n");
     assert_int_equal(s->result.restarts, 0);
-    nobody_is_left();
+    check_all_reaped();
 }
 
 /* A spare is started twice at most; the run continues. */
-static void one_that_ends_by_itself(void **state) {
+static void a_spare_that_ends_is_started_twice_at_most(void **state) {
     stage *s = *state;
     s->setup.hot_spare = true;
     s->when = "no other is started";
@@ -116,10 +117,10 @@ static void one_that_ends_by_itself(void **state) {
         "control -1 checkpoint requested by key\nstep 2\n");
     unsetenv("STAGE_SPARE");
     assert_int_equal(s->result.restarts, 0);
-    nobody_is_left();
+    check_all_reaped();
 }
 
-/* The reason given by a rank of the spare is reported instead of the last line. */
+/* The reason that a rank of the spare gives is reported instead of the last line. */
 static void a_rank_of_a_spare_reports_its_reason(void **state) {
     stage *s = *state;
     s->setup.hot_spare = true;
@@ -133,7 +134,7 @@ static void a_rank_of_a_spare_reports_its_reason(void **state) {
         "started\n"
         "control -1 checkpoint requested by key\n");
     unsetenv("STAGE_SPARE");
-    nobody_is_left();
+    check_all_reaped();
 }
 
 static bt_code on_layout(void *ctx, const bt_resize_request *w, bool take, bt_job_layout *out,
@@ -146,8 +147,8 @@ static bt_code on_layout(void *ctx, const bt_resize_request *w, bool take, bt_jo
     return BT_OK;
 }
 
-/* A spare of one rank is useless for two. */
-static void another_layout_has_no_use_for_it(void **state) {
+/* A spare of one rank cannot replace two ranks. */
+static void a_change_of_the_layout_ends_the_spare(void **state) {
     stage *s = *state;
     s->setup.hot_spare = true;
     s->setup.layout = on_layout;
@@ -162,7 +163,7 @@ static void another_layout_has_no_use_for_it(void **state) {
         "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
         "resized -1 continues with 2 ranks (1 before): requested by key\nattempt 1 from 2\nstep "
         "2\n");
-    nobody_is_left();
+    check_all_reaped();
 }
 
 #define IN_A_STAGE(test) cmocka_unit_test_setup_teardown(test, open_stage, close_stage)
@@ -170,13 +171,13 @@ static void another_layout_has_no_use_for_it(void **state) {
 static int tests_of_spares(void) {
     const struct CMUnitTest tests[] = {
         IN_A_STAGE(it_takes_over),
-        IN_A_STAGE(start_of_a_spare),
-        IN_A_STAGE(one_that_is_not_ready),
-        IN_A_STAGE(the_next_one_has_its_own_tries),
+        IN_A_STAGE(a_spare_starts_after_two_steps),
+        IN_A_STAGE(a_spare_that_is_not_ready_is_abandoned),
+        IN_A_STAGE(the_next_spare_has_its_own_tries),
         IN_A_STAGE(it_ends_with_the_run),
-        IN_A_STAGE(one_that_ends_by_itself),
+        IN_A_STAGE(a_spare_that_ends_is_started_twice_at_most),
         IN_A_STAGE(a_rank_of_a_spare_reports_its_reason),
-        IN_A_STAGE(another_layout_has_no_use_for_it),
+        IN_A_STAGE(a_change_of_the_layout_ends_the_spare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_job_attempt.c - the ranks of one attempt, with processes in their place: which are watched, the
- * reaction to the first one killed and the cases without reaction, and files left by an attempt. */
+/* test_job_attempt.c - the ranks of one attempt, with other processes in their place: the ranks that are watched, the
+ * reaction when one is killed and the cases without a reaction, and files left by an attempt. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -9,7 +9,7 @@
 #include "job_test.h"
 #include "monitor/job/launch/rank_watch.h"
 
-static pid_t sleeper(bool session) {
+static pid_t start_sleeper(bool session) {
     const pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* kills the processes of a failed test */
@@ -25,27 +25,27 @@ typedef struct cast {
     int says;
 } cast;
 
-static void enter(desk *d, cast *c) {
+static void enter_ranks(desk *d, cast *c) {
     int ends[2];
     assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
     c->says = ends[1];
     d->job.watch.epoll = -1;
     d->job.child.out = ends[0];
-    d->job.child.pid = sleeper(true);
+    d->job.child.pid = start_sleeper(true);
     d->job.output.log = -1;
     bt_output_reset(&d->job.output, 0);
     d->job.n_ranks = 2;
     for (int k = 0; k < 2; k++) {
-        c->rank[k] = sleeper(false);
+        c->rank[k] = start_sleeper(false);
         d->job.ranks[k].rank = 4 + k;
         d->job.ranks[k].pid = (int)c->rank[k];
     }
 }
 
 /* Returns whether the child is alive, that is, not reapable. */
-static bool lives(pid_t pid) { return waitpid(pid, NULL, WNOHANG) == 0; }
+static bool is_living_child(pid_t pid) { return waitpid(pid, NULL, WNOHANG) == 0; }
 
-static void leave(desk *d, const cast *c) {
+static void leave_ranks(desk *d, const cast *c) {
     for (int k = 0; k < 2; k++) {
         kill(c->rank[k], SIGKILL);
         (void)waitpid(c->rank[k], NULL, 0);
@@ -57,11 +57,11 @@ static void leave(desk *d, const cast *c) {
     close(c->says);
 }
 
-/* All ranks, if all are on this host. */
+/* All ranks are watched if all are on this host. */
 static void ranks_of_this_host_are_watched(void **state) {
     desk *d = *state;
     cast c;
-    enter(d, &c);
+    enter_ranks(d, &c);
     d->job.n_ranks = 1;
     bt_job_watch_ranks(&d->job);
     assert_int_equal(d->job.watch.epoll, -1);
@@ -72,23 +72,23 @@ static void ranks_of_this_host_are_watched(void **state) {
     d->setup.hosts = "";
     bt_job_watch_ranks(&d->job);
     assert_true(d->job.watch.epoll >= 0);
-    if (d->job.watch.n > 0) { /* The kernel has pidfds. */
+    if (d->job.watch.n > 0) { /* the kernel has pidfds */
         assert_int_equal(d->job.watch.n, 2);
         for (int k = 0; k < 2; k++)
             assert_int_equal(bt_rank_watch_pid(&d->job.watch, 4 + k), c.rank[k]);
     }
-    leave(d, &c);
+    leave_ranks(d, &c);
 }
 
-/* Waits until it is dead, without reaping it. */
-static void dies(pid_t pid, int signal) {
+/* Waits for the death of the process without reaping it. */
+static void kill_and_wait(pid_t pid, int signal) {
     siginfo_t info;
     kill(pid, signal);
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
 }
 
-/* The first rank killed from outside ends the remaining ranks and the launcher at once and is named, unless
- * the rank reported a reason, another signal came first, or the end is already known. */
+/* If another program kills a rank, the other ranks and the launcher are ended at once and the message contains the
+ * rank, unless it reported a reason, another signal came first, or the end is already known. */
 static void a_killed_rank_ends_the_remaining_ones(void **state) {
     desk *d = *state;
     enum { PLAIN, TOLD, SAID, OTHERWISE, ENDED, HUNG, STOPPED, COMPLETE, WAYS };
@@ -97,7 +97,7 @@ static void a_killed_rank_ends_the_remaining_ones(void **state) {
         cast c;
         char host[BT_HOST_MAX] = "", want[160];
         static const char why[] = "bitrain rank 1: error 4: 'x' is damaged\n";
-        enter(d, &c);
+        enter_ranks(d, &c);
         bt_job_watch_ranks(&d->job);
         if (d->job.watch.n == 0) skip();
         d->job.places = (bt_rank_progress){0};
@@ -109,8 +109,9 @@ static void a_killed_rank_ends_the_remaining_ones(void **state) {
         d->job.complete = way == COMPLETE;
         if (way == SAID) assert_int_equal(write(c.says, why, sizeof why - 1), sizeof why - 1);
         bt_job_read_deaths(&d->job);
-        assert_true(lives(c.rank[0]) && lives(c.rank[1]) && lives(d->job.child.pid));
-        dies(c.rank[1], SIGKILL);
+        assert_true(is_living_child(c.rank[0]) && is_living_child(c.rank[1]) &&
+                    is_living_child(d->job.child.pid));
+        kill_and_wait(c.rank[1], SIGKILL);
         bt_job_read_deaths(&d->job);
         if (way <= TOLD) {
             assert_int_equal(waitpid(c.rank[0], NULL, 0), c.rank[0]);
@@ -123,38 +124,38 @@ static void a_killed_rank_ends_the_remaining_ones(void **state) {
             assert_int_equal(d->job.output.rank, 5);
             assert_int_equal(d->job.output.signal, 9);
         } else {
-            assert_true(lives(c.rank[0]) && lives(d->job.child.pid));
+            assert_true(is_living_child(c.rank[0]) && is_living_child(d->job.child.pid));
             assert_int_equal(d->job.output.signal, 0);
         }
         assert_int_equal(d->job.ended_by_us, way <= TOLD || way == ENDED);
         assert_int_equal(d->job.died_otherwise, way == OTHERWISE);
         if (way == SAID) assert_string_equal(d->job.output.message, "'x' is damaged");
-        leave(d, &c);
+        leave_ranks(d, &c);
     }
     d->job.places = (bt_rank_progress){0};
     d->job.died_otherwise = d->job.ended_by_us = d->job.hung = d->job.stop_now = d->job.complete =
         false;
-    /* One rank died by another signal, and mpirun kills the second one, which is silent. */
+    /* One rank died by another signal, and mpirun kills the second one, which reports nothing. */
     cast c;
-    enter(d, &c);
+    enter_ranks(d, &c);
     bt_job_watch_ranks(&d->job);
-    dies(c.rank[0], SIGTERM);
+    kill_and_wait(c.rank[0], SIGTERM);
     bt_job_read_deaths(&d->job);
     assert_true(d->job.died_otherwise && !d->job.ended_by_us);
-    dies(c.rank[1], SIGKILL);
+    kill_and_wait(c.rank[1], SIGKILL);
     bt_job_read_deaths(&d->job);
-    assert_true(!d->job.ended_by_us && lives(d->job.child.pid));
-    leave(d, &c);
+    assert_true(!d->job.ended_by_us && is_living_child(d->job.child.pid));
+    leave_ranks(d, &c);
 }
 
-/* Folders of an attempt are removed once, together with the processes of its session. */
+/* The folders of an attempt are removed once, together with the processes of its session. */
 static void remains_of_an_attempt_are_removed(void **state) {
     desk *d = *state;
     char folder[2][280];
     snprintf(d->job.scratch.tmp, sizeof d->job.scratch.tmp, "%s/tmp", d->dir);
     snprintf(d->job.scratch.shm, sizeof d->job.scratch.shm, "%s/shm", d->dir);
     for (int again = 0; again < 2; again++) {
-        const pid_t pid = sleeper(true);
+        const pid_t pid = start_sleeper(true);
         bt_err err = BT_ERR_INIT;
         mkdir(d->job.scratch.tmp, 0700);
         mkdir(d->job.scratch.shm, 0700);
@@ -169,14 +170,14 @@ static void remains_of_an_attempt_are_removed(void **state) {
             assert_int_equal(d->job.past.session, pid);
             assert_int_equal(d->job.past.folder, 3);
         } else
-            d->job.past.session = 0; /* No process of the session remains. */
+            d->job.past.session = 0; /* no process of the session remains */
         signal(SIGCHLD, SIG_IGN);    /* reaps it at once */
         bt_job_clear_away(&d->job);
         signal(SIGCHLD, SIG_DFL);
         assert_int_equal(d->job.past.session, 0);
         for (int i = 0; i < 2; i++) assert_int_equal(access(folder[i], F_OK) == 0, again);
         if (again) {
-            assert_true(lives(pid));
+            assert_true(is_living_child(pid));
             kill(pid, SIGKILL);
             (void)waitpid(pid, NULL, 0);
         } else

@@ -1,5 +1,5 @@
-/* test_launch.c - the command line of mpirun, its session and environment, with a script in mpirun's place;
- * scratch folders. */
+/* test_launch.c - the command line of mpirun, its session and environment, with a script in mpirun's place; temporary
+ * folders of a job. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@
 
 static char folder[64];
 
-static void script(const char *body) {
+static void make_script(const char *body) {
     char path[128];
     snprintf(path, sizeof path, "%s/mpirun", folder);
     FILE *f = fopen(path, "w");
@@ -36,7 +36,7 @@ static void script(const char *body) {
     setenv("BITRAIN_MPIRUN", path, 1);
 }
 
-static bt_launch launch(void) {
+static bt_launch launch_and_read(void) {
     static const char *const words[] = {"rank", "--set", "run.note=two words"};
     return (bt_launch){.ranks = 3,
                        .mpi = 4,
@@ -75,7 +75,7 @@ static void test_arguments(void **state) {
     unsetenv("BITRAIN_MPIRUN");
     bt_text t;
     bt_text_init(&t);
-    bt_launch l = launch();
+    bt_launch l = launch_and_read();
     bt_launch_command(&l, &t);
     const char *s = bt_text_str(&t);
     assert_int_equal(strncmp(s, "mpirun\n-np\n3\n", 13), 0);
@@ -102,13 +102,13 @@ static void test_arguments(void **state) {
 
 static void test_session_and_environment(void **state) {
     (void)state;
-    script("env; echo sid=$(cut -d' ' -f6 /proc/$$/stat) pid=$$; read x && echo got=$x; echo "
-           "to-stderr >&2; exit 7");
+    make_script("env; echo sid=$(cut -d' ' -f6 /proc/$$/stat) pid=$$; read x && echo got=$x; echo "
+                "to-stderr >&2; exit 7");
     setenv("OMPI_COMM_WORLD_RANK", "0", 1);
     setenv("PMIX_RANK", "0", 1);
     setenv("OMPI_MCA_my_setting", "kept", 1);
     signal(SIGPIPE, SIG_IGN);
-    bt_launch l = launch();
+    bt_launch l = launch_and_read();
     bt_child c;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_launch_start(&l, &c, &err), BT_OK);
@@ -123,7 +123,7 @@ static void test_session_and_environment(void **state) {
     assert_null(strstr(out, "OMPI_COMM_WORLD_RANK"));
     assert_null(strstr(out, "PMIX_RANK"));
     assert_non_null(strstr(out, "OMPI_MCA_my_setting=kept"));
-    assert_null(strstr(out, "got=")); /* no stdin */
+    assert_null(strstr(out, "got=")); /* no standard input */
     assert_non_null(strstr(out, "to-stderr"));
 }
 
@@ -131,7 +131,7 @@ static void test_session_and_environment(void **state) {
 static void environment_of(const bt_launch *l, char *out, size_t size) {
     bt_child c;
     bt_err err = BT_ERR_INIT;
-    script("env");
+    make_script("env");
     assert_int_equal(bt_launch_start(l, &c, &err), BT_OK);
     read_all(&c, out, size);
     assert_int_equal(wait_for(c.pid), 0);
@@ -141,7 +141,7 @@ static void environment_of(const bt_launch *l, char *out, size_t size) {
 static void test_map_of_the_machine(void **state) {
     (void)state;
     char out[65536], path[128], line[16] = "";
-    bt_launch l = launch();
+    bt_launch l = launch_and_read();
     environment_of(&l, out, sizeof out);
     assert_null(strstr(out, "HWLOC_XMLFILE"));
     assert_non_null(strstr(out, "HWLOC_COMPONENTS=-gl,-opencl,-cuda,-nvml,-rsmi,-levelzero\n"));
@@ -187,7 +187,7 @@ static void test_settings_of_the_ranks(void **state) {
     char out[65536];
     bt_text words;
     bt_text_init(&words);
-    bt_launch l = launch();
+    bt_launch l = launch_and_read();
     environment_of(&l, out, sizeof out);
     assert_null(strstr(out, BT_LAUNCH_SETTINGS));
     l.settings = "{\"run.note\": \"a 'b'; {tmp}\"}";
@@ -199,15 +199,15 @@ static void test_settings_of_the_ranks(void **state) {
     bt_text_release(&words);
 }
 
-/* The child itself keeps a reader of its output. */
+/* The child itself holds the reading end of its output. */
 static void test_survives_its_parent(void **state) {
     (void)state;
     char done[128], body[300];
     snprintf(done, sizeof done, "%s/done", folder);
     snprintf(body, sizeof body,
              "sleep 0.2; for i in 1 2 3 4 5; do echo still here; done && touch %s", done);
-    script(body);
-    bt_launch l = launch();
+    make_script(body);
+    bt_launch l = launch_and_read();
     bt_child c;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_launch_start(&l, &c, &err), BT_OK);
@@ -220,7 +220,7 @@ static void test_survives_its_parent(void **state) {
 static void test_no_mpirun(void **state) {
     (void)state;
     setenv("BITRAIN_MPIRUN", "/nonexistent/mpirun", 1);
-    bt_launch l = launch();
+    bt_launch l = launch_and_read();
     bt_child c;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_launch_start(&l, &c, &err), BT_UNSUPPORTED);
@@ -229,8 +229,8 @@ static void test_no_mpirun(void **state) {
 
 static void test_kill_session(void **state) {
     (void)state;
-    script("sleep 60 & (trap '' TERM; sleep 60) & sleep 60");
-    bt_launch l = launch();
+    make_script("sleep 60 & (trap '' TERM; sleep 60) & sleep 60");
+    bt_launch l = launch_and_read();
     bt_child c;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_launch_start(&l, &c, &err), BT_OK);
@@ -254,7 +254,7 @@ static void test_traced(void **state) {
         pause();
     }
     assert_int_equal(waitpid(child, &status, WUNTRACED), child);
-    if (WIFEXITED(status)) skip(); /* Tracing is forbidden here. */
+    if (WIFEXITED(status)) skip(); /* tracing is forbidden here */
     assert_int_equal(bt_proc_session(child, list, 4), 1);
     assert_int_equal(list[0].state, 't');
     assert_int_equal(kill(child, SIGKILL), 0);
@@ -303,7 +303,7 @@ static void test_scratch(void **state) {
     bt_job_dirs_remove(&none);
 }
 
-/* A sweep removes folders of this user's dead jobs only. */
+/* A sweep removes only folders of this user's dead jobs. */
 static void test_sweep(void **state) {
     (void)state;
     char name[400], path[420];
@@ -342,7 +342,7 @@ static void test_sweep(void **state) {
     assert_int_equal(stat(path, &st), 0);
 }
 
-/* The lock names the job; if TMPDIR cannot be used, /tmp is; a folder that cannot be created is an error. */
+/* The lock file contains the job; if TMPDIR cannot be used, /tmp is; a folder that cannot be created is an error. */
 static void test_where_scratch_is(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -364,7 +364,7 @@ static void test_where_scratch_is(void **state) {
         snprintf(path, sizeof path, "%s/lock.new", half ? a.shm : a.tmp);
         assert_int_equal(stat(path, &st), -1);
     }
-    /* An attempt's folders may exist; a file in their place is an error, in both parts. */
+    /* An attempt's folders may exist; a file in place of either is an error. */
     assert_int_equal(bt_job_dirs_attempt(&a, 2, 3, tmp, shm, &err), BT_OK);
     assert_int_equal(bt_job_dirs_attempt(&a, 2, 3, tmp, shm, &err), BT_OK);
     assert_int_equal(stat(tmp, &st), 0);
@@ -373,7 +373,7 @@ static void test_where_scratch_is(void **state) {
     snprintf(path, sizeof path, "%s/3", a.shm);
     assert_string_equal(shm, path);
     bt_job_dirs_attempt_end(&a, 3);
-    /* If /dev/shm is missing the segments are beside the other files, or nowhere. */
+    /* If /dev/shm is missing, the segments are beside the other files, or nowhere. */
     bt_job_dirs half = a;
     strcpy(half.shm, "/proc/none");
     half.shm_lock = half.lock;
@@ -387,7 +387,7 @@ static void test_where_scratch_is(void **state) {
     assert_int_equal(bt_job_dirs_attempt(&half, 2, 4, tmp, shm, &err), BT_IO);
     assert_non_null(strstr(err.msg, "/proc/none/4"));
     bt_job_dirs_remove(&a);
-    /* More ranks than /dev/shm has space for: beside the other files. */
+    /* More ranks than /dev/shm has space for: their segments are beside the other files. */
     assert_int_equal(bt_job_dirs_create(&a, 1 << 30, &err), BT_OK);
     snprintf(path, sizeof path, "%s/shm", a.tmp);
     assert_string_equal(a.shm, path);

@@ -1,4 +1,4 @@
-/* test_output.c - output of ranks: cleaned, limited, with the error extracted. */
+/* test_output.c - output of ranks: control characters are removed, its size is limited, and the error is extracted. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include "monitor/job/launch/output.h"
 
-static void feed(bt_output *o, const char *s) { bt_output_feed(o, s, strlen(s)); }
+static void feed_output(bt_output *o, const char *s) { bt_output_feed(o, s, strlen(s)); }
 
 static void test_error_line(void **state) {
     (void)state;
@@ -21,19 +21,20 @@ static void test_error_line(void **state) {
     char line[640];
     bt_output_open(&o, "/nonexistent/log", 0);
     bt_output_error_line(line, sizeof line, 2, BT_FORMAT, "shard 'x' is damaged at byte 12");
-    feed(&o, "noise\n");
+    feed_output(&o, "noise\n");
     for (size_t i = 0; line[i]; i++) bt_output_feed(&o, line + i, 1); /* in pieces of any size */
     assert_true(o.reported);
     assert_int_equal(o.rank, 2);
     assert_int_equal(o.code, BT_FORMAT);
     assert_string_equal(o.message, "shard 'x' is damaged at byte 12");
-    feed(&o, "bitrain rank 0: error 3: a later one\n"); /* The first error counts. */
+    feed_output(&o, "bitrain rank 0: error 3: a later one\n"); /* The first error counts. */
     assert_int_equal(o.rank, 2);
     bt_output_reset(&o, 1);
     assert_false(o.reported);
     assert_int_equal(o.rank, -1);
-    feed(&o, "bitrain rank 0: error 0: impossible\nbitrain rank 0: error 99: impossible\nbitrain "
-             "rank x\n");
+    feed_output(
+        &o, "bitrain rank 0: error 0: impossible\nbitrain rank 0: error 99: impossible\nbitrain "
+            "rank x\n");
     assert_false(o.reported);
     bt_output_close(&o);
 }
@@ -42,36 +43,38 @@ static void test_mpirun_notice(void **state) {
     (void)state;
     bt_output o;
     bt_output_open(&o, "/nonexistent/log", 0);
-    feed(&o, "----------\nmpirun noticed that process rank 1 with PID 4711 on node vm exited on "
-             "signal 9 (Killed).\n----------\n");
+    feed_output(&o,
+                "----------\nmpirun noticed that process rank 1 with PID 4711 on node vm exited on "
+                "signal 9 (Killed).\n----------\n");
     assert_false(o.reported);
     assert_int_equal(o.rank, 1);
     assert_int_equal(o.signal, 9);
     bt_output_close(&o);
 }
 
-/* Open MPI 5 folds its notice, and both versions name the host of a lost daemon. */
+/* Open MPI 5 folds its notice, and both versions print the host of a lost daemon. */
 static void test_folded_notices(void **state) {
     (void)state;
     bt_output o;
     bt_output_open(&o, "/nonexistent/log", 0);
-    feed(&o, "---\nprterun noticed that process rank 1 with PID 21 on node vm exited on\n"
-             "signal 9 (Killed).\n---\n");
+    feed_output(&o, "---\nprterun noticed that process rank 1 with PID 21 on node vm exited on\n"
+                    "signal 9 (Killed).\n---\n");
     assert_int_equal(o.rank, 1);
     assert_int_equal(o.signal, 9);
     bt_output_reset(&o, 1);
-    feed(&o, "signal 9 is what a rank prints\nprterun noticed that process rank 1 with PID 21 on "
-             "node vm exited on\nanother line\nsignal 9 (Killed).\n");
+    feed_output(
+        &o, "signal 9 is what a rank prints\nprterun noticed that process rank 1 with PID 21 on "
+            "node vm exited on\nanother line\nsignal 9 (Killed).\n");
     assert_int_equal(o.signal, 0);
     assert_false(o.node_lost);
-    feed(&o, "PRTE has lost communication with a remote daemon.\n\n"
-             "  HNP daemon   : [prterun-a-1@0,0] on node node1\n"
-             "  Remote daemon: [prterun-a-1@0,1] on node node2\n");
+    feed_output(&o, "PRTE has lost communication with a remote daemon.\n\n"
+                    "  HNP daemon   : [prterun-a-1@0,0] on node node1\n"
+                    "  Remote daemon: [prterun-a-1@0,1] on node node2\n");
     assert_true(o.node_lost);
     assert_string_equal(o.lost_node, "node2");
     bt_output_reset(&o, 2);
-    feed(&o, "-----\nPRTE has lost communication with a remote daemon.\n\n"
-             "  Remote daemon: [prterun-a-1@0,1] on node node2\n");
+    feed_output(&o, "-----\nPRTE has lost communication with a remote daemon.\n\n"
+                    "  Remote daemon: [prterun-a-1@0,1] on node node2\n");
     assert_string_equal(o.said, "mpirun lost the connection to its daemon on 'node2'");
     bt_output_reset(&o, 2);
     assert_false(o.node_lost);
@@ -82,14 +85,14 @@ static void test_first_paragraph(void **state) {
     (void)state;
     bt_output o;
     bt_output_open(&o, "/nonexistent/log", 0);
-    feed(&o, "-----\nThere are not enough slots:\n    4\nAsk for fewer.\n\nlong "
-             "advice\n-----\nmore\n-----\nlast\n");
+    feed_output(&o, "-----\nThere are not enough slots:\n    4\nAsk for fewer.\n\nlong "
+                    "advice\n-----\nmore\n-----\nlast\n");
     assert_string_equal(o.said, "There are not enough slots: 4 Ask for fewer.");
     assert_string_equal(o.last_line, "last");
     bt_output_close(&o);
 }
 
-/* The line of ssh gives the reason; mpirun's text after it is a list of guesses. */
+/* The line of ssh gives the reason; mpirun's text after it is a list of possible causes. */
 static void test_the_line_of_ssh_has_priority(void **state) {
     (void)state;
     static const char *const lines[] = {
@@ -101,8 +104,8 @@ static void test_the_line_of_ssh_has_priority(void **state) {
         bt_output o;
         char want[256];
         bt_output_open(&o, "/nonexistent/log", 0);
-        feed(&o, lines[i]);
-        feed(&o, "\n-----\nORTE was unable to reliably start one or more daemons.\n-----\n");
+        feed_output(&o, lines[i]);
+        feed_output(&o, "\n-----\nORTE was unable to reliably start one or more daemons.\n-----\n");
         snprintf(want, sizeof want, "%s ('bitrain doctor --hosts FILE' tries every host)",
                  lines[i]);
         assert_string_equal(o.said, want);
@@ -110,8 +113,7 @@ static void test_the_line_of_ssh_has_priority(void **state) {
     }
 }
 
-/* The reason of a failure: the first report of a rank's death, the first paragraph of mpirun, and the last
- * line. */
+/* The reason of a failure is the first report of a rank's death, the first paragraph of mpirun, or the last line. */
 static void test_messages_of_mpirun(void **state) {
     static const struct {
         const char *text;
@@ -162,7 +164,7 @@ static void test_messages_of_mpirun(void **state) {
         bt_output o;
         bt_output_open(&o, "/nonexistent/log", 0);
         assert_true(o.log == -1 && o.logged_bytes == 0 && o.rank == -1 && o.code == BT_OK);
-        feed(&o, rows[i].text);
+        feed_output(&o, rows[i].text);
         assert_string_equal(o.said, rows[i].said);
         assert_string_equal(o.last_line, rows[i].last);
         if (o.rank != rows[i].rank || o.signal != rows[i].signal) fail_msg("row %zu", i);
@@ -183,7 +185,7 @@ static void test_codes_of_errors(void **state) {
     for (int code = -1; code <= BT_CODE_COUNT; code++) {
         bt_output_reset(&o, 0);
         snprintf(line, sizeof line, "[node1] bitrain rank 7: error %d: reason %d\n", code, code);
-        feed(&o, line);
+        feed_output(&o, line);
         const bool is = code > BT_OK && code < BT_CODE_COUNT;
         assert_true(o.reported == is && o.rank == (is ? 7 : -1) && (int)o.code == (is ? code : 0));
         snprintf(line, sizeof line, "reason %d", code);
@@ -193,17 +195,17 @@ static void test_codes_of_errors(void **state) {
     memset(many, 'm', sizeof many - 1);
     many[sizeof many - 1] = '\0';
     snprintf(line, sizeof line, "bitrain rank 0: error 3: %s\n", many);
-    feed(&o, line);
+    feed_output(&o, line);
     assert_int_equal(strlen(o.message), sizeof o.message - 1);
     bt_output_reset(&o, 0);
     snprintf(line, sizeof line, "----\n%s\n%s\n", many, many);
-    feed(&o, line);
+    feed_output(&o, line);
     assert_int_equal(strlen(o.said), sizeof o.said - 1);
     assert_int_equal(strlen(o.last_line), sizeof o.last_line - 1);
     bt_output_reset(&o, 0);
-    feed(&o, "half a line");
+    feed_output(&o, "half a line");
     bt_output_reset(&o, 1); /* left by the previous attempt */
-    feed(&o, "whole\n");
+    feed_output(&o, "whole\n");
     assert_string_equal(o.last_line, "whole");
     assert_int_equal(bt_output_error_line(line, sizeof line, 12, BT_MPI, "no route"), 35);
     assert_string_equal(line, "bitrain rank 12: error 5: no route\n");
@@ -224,18 +226,18 @@ static void test_notes(void **state) {
     char line[64];
     bt_output_open(&o, "/nonexistent/log", 0);
     o.note = on_note;
-    feed(
+    feed_output(
         &o,
         "bitrain: warning: disk is slow\nbitrain: warning: disk is slow\nbitrain: info: nothing\n");
     assert_int_equal(notes, 1);
     assert_string_equal(newest, "disk is slow");
     for (int i = 0; i < 1000; i++) {
         snprintf(line, sizeof line, "bitrain: error: number %d\n", i);
-        feed(&o, line);
+        feed_output(&o, line);
     }
     assert_int_equal(notes, BT_OUTPUT_NOTES);
     bt_output_reset(&o, 1);
-    feed(&o, "bitrain: error: in the next attempt\n");
+    feed_output(&o, "bitrain: error: in the next attempt\n");
     assert_int_equal(notes, BT_OUTPUT_NOTES + 1);
     bt_output_close(&o);
 }
@@ -246,14 +248,14 @@ static void test_log(void **state) {
     close(mkstemp(path));
     bt_output o;
     bt_output_open(&o, path, 3);
-    feed(&o, "plain\r\n\033[31mred\033[0m\nnul: ");
+    feed_output(&o, "plain\r\n\033[31mred\033[0m\nnul: ");
     bt_output_feed(&o, "\0x\n", 3);
     char *longer = malloc(100001);
     memset(longer, 'l', 100000);
     longer[100000] = '\n';
     bt_output_feed(&o, longer, 100001);
     free(longer);
-    feed(&o, "end\n");
+    feed_output(&o, "end\n");
     bt_output_close(&o);
     FILE *f = fopen(path, "r");
     size_t n = fread(text, 1, sizeof text - 1, f);
@@ -276,13 +278,13 @@ static void test_full_log(void **state) {
     bt_output_open(&o, path, 0);
     const int64_t before = o.logged_bytes;
     assert_int_equal(before, strlen("--- attempt 0\n"));
-    feed(&o, "four\n");
+    feed_output(&o, "four\n");
     assert_int_equal(o.logged_bytes, before + 5);
     o.logged_bytes = (64 << 20) - 6;
-    feed(&o, "fits.\n"); /* exactly */
-    feed(&o, "too much\n");
-    feed(&o, "more\n");
-    feed(&o, "bitrain rank 2: error 3: said all the same\n");
+    feed_output(&o, "fits.\n"); /* exactly */
+    feed_output(&o, "too much\n");
+    feed_output(&o, "more\n");
+    feed_output(&o, "bitrain rank 2: error 3: said all the same\n");
     assert_int_equal(o.rank, 2);
     bt_output_close(&o);
     assert_int_equal(o.log, -1); /* The file is closed once. */
@@ -341,20 +343,20 @@ static void test_lines(void **state) {
     bt_output_open(&o, "/nonexistent/log", 0);
     o.on_line = keep_line;
     n_lines = 0;
-    feed(&o, "rank 2: \x1b[1mbold\n\n   \nlast of three\n");
+    feed_output(&o, "rank 2: \x1b[1mbold\n\n   \nlast of three\n");
     assert_int_equal(n_lines, 2);
     assert_null(strchr(first_line, '\x1b'));
     assert_non_null(strstr(first_line, "rank 2: "));
     assert_string_equal(newest_line, "last of three");
-    for (int i = 0; i < BT_OUTPUT_LINES + 5; i++) feed(&o, "again\n");
+    for (int i = 0; i < BT_OUTPUT_LINES + 5; i++) feed_output(&o, "again\n");
     assert_int_equal(n_lines, BT_OUTPUT_LINES + 1);
     assert_non_null(strstr(newest_line, "log.txt only"));
     bt_output_reset(&o, 1);
-    feed(&o, "the next attempt\n");
+    feed_output(&o, "the next attempt\n");
     assert_string_equal(newest_line, "the next attempt");
     /* A folded notice is one line. */
-    feed(&o, "prterun noticed that process rank 1 with PID 21 on node vm exited on\n"
-             "signal 9 (Killed).\n");
+    feed_output(&o, "prterun noticed that process rank 1 with PID 21 on node vm exited on\n"
+                    "signal 9 (Killed).\n");
     assert_string_equal(newest_line, "prterun noticed that process rank 1 with PID 21 on node vm "
                                      "exited on signal 9 (Killed).");
     bt_output_close(&o);

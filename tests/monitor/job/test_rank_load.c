@@ -1,5 +1,5 @@
-/* test_rank_load.c - process data from /proc for hang_watch.h: states of threads, time waiting for a
- * processor, with any process name; and the time of all processors. */
+/* test_rank_load.c - process data from /proc for hang_watch.h: states of threads, time waiting for a processor, with
+ * any process name; and the time of all processors. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -34,12 +34,12 @@ static void *until_told(void *over) {
     return NULL;
 }
 
-static void *spins(void *over) {
+static void *spin_thread(void *over) {
     while (!atomic_load((atomic_bool *)over)) {}
     return NULL;
 }
 
-/* Waits until a process with a sleeping first thread is read in this state; its second thread runs `second`. */
+/* Waits until a process with a sleeping first thread is reported in this state; its second thread runs `second`. */
 static bool comes_to(char state, void *(*second)(void *)) {
     int ready[2];
     char c;
@@ -68,7 +68,7 @@ static bool comes_to(char state, void *(*second)(void *)) {
     return seen;
 }
 
-static void *sleeps(void *arg) {
+static void *sleep_thread(void *arg) {
     for (;;) pause();
     return arg;
 }
@@ -76,11 +76,11 @@ static void *sleeps(void *arg) {
 /* A rank whose first thread waits for a working one is not asleep. */
 static void test_threads(void **state) {
     (void)state;
-    assert_true(comes_to('R', spins));
-    assert_true(comes_to('S', sleeps));
+    assert_true(comes_to('R', spin_thread));
+    assert_true(comes_to('S', sleep_thread));
 }
 
-/* This process and a child, read from /proc; a name may contain any characters. */
+/* This process and a child are read from /proc; a name may contain any characters. */
 static void test_proc(void **state) {
     (void)state;
     bt_rank_load load;
@@ -89,7 +89,7 @@ static void test_proc(void **state) {
     int status;
     assert_int_equal(prctl(PR_SET_NAME, "a) S (b"), 0);
     assert_int_equal(pthread_create(&other, NULL, until_told, &over), 0);
-    for (int i = 0; i < 200; i++) usleep(10); /* Both have waited at some time. */
+    for (int i = 0; i < 200; i++) usleep(10); /* both have waited at some time */
     const int64_t before = waited_here();
     assert_true(bt_rank_load_read(NULL, (int)getpid(), &load));
     assert_int_equal(load.state, 'R');
@@ -118,8 +118,8 @@ static void test_proc(void **state) {
     assert_false(bt_rank_load_read(NULL, 0x7ffffff0, &load));
 }
 
-/* user, nice, system, irq, softirq, and steal, read from /proc/stat just before and after */
-static bt_machine_time machine(void) {
+/* Returns the fields user, nice, system, irq, softirq and steal of /proc/stat. */
+static bt_machine_time machine_time_of_stat(void) {
     long long t[8];
     FILE *f = fopen("/proc/stat", "r");
     assert_non_null(f);
@@ -133,9 +133,9 @@ static bt_machine_time machine(void) {
 static void test_machine_time(void **state) {
     (void)state;
     bt_machine_time now = {-1, -1};
-    const bt_machine_time before = machine();
+    const bt_machine_time before = machine_time_of_stat();
     assert_true(bt_machine_time_read(NULL, &now));
-    const bt_machine_time after = machine();
+    const bt_machine_time after = machine_time_of_stat();
     assert_true(before.worked > 0 && now.worked >= before.worked && now.worked <= after.worked);
     assert_true(now.stolen >= before.stolen && now.stolen <= after.stolen);
 }

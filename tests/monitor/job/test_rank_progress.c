@@ -1,5 +1,5 @@
-/* test_rank_progress.c - black boxes of ranks: which rank delays which one is derived from their positions,
- * also of dead ranks. */
+/* test_rank_progress.c - shared pages in which ranks record their positions: they show which rank delays which other
+ * rank, even after the ranks died. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -34,7 +34,8 @@ static int drop(void **state) {
     return rmdir(folder);
 }
 
-static void put(bt_rank_progress *p, int rank, bt_activity at, int64_t step, double since_s) {
+static void set_position(bt_rank_progress *p, int rank, bt_activity at, int64_t step,
+                         double since_s) {
     bt_progress_enter(&p->slot[rank], at, step);
     atomic_store(&p->slot[rank].since_ns, (int64_t)(since_s * 1e9));
 }
@@ -45,7 +46,7 @@ static void open_places(bt_rank_progress *p, int n) {
 }
 
 /* A rank maps its page for life; the test unmaps it. */
-static void unmap(bt_progress_page *mine) {
+static void unmap_page(bt_progress_page *mine) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     assert_non_null(mine);
     assert_int_equal(munmap((void *)((uintptr_t)mine / page * page), page), 0);
@@ -57,7 +58,7 @@ static const char *describe_progress(const bt_rank_progress *p, double now_s, in
                                                                                            : NULL;
 }
 
-/* It is set in a rank's own mapping and visible in the supervisor's. */
+/* The mark is set in a rank's own mapping and visible in the supervisor's. */
 static void a_rank_that_ends_itself_is_marked(void **state) {
     (void)state;
     bt_rank_progress p;
@@ -69,7 +70,7 @@ static void a_rank_that_ends_itself_is_marked(void **state) {
     assert_false(bt_rank_progress_failed(&p));
     atomic_store(&mine->failed, 1);
     assert_true(bt_rank_progress_failed(&p));
-    unmap(mine);
+    unmap_page(mine);
     bt_rank_progress_close(&p);
 }
 
@@ -79,25 +80,25 @@ static void the_rank_behind_is_found(void **state) {
     int rank;
     open_places(&p, 8);
     assert_null(describe_progress(&p, 100, &rank)); /* No rank is in the exchange. */
-    for (int r = 0; r < 8; r++) put(&p, r, BT_AT_EXCHANGE, 17, 60 + r);
+    for (int r = 0; r < 8; r++) set_position(&p, r, BT_AT_EXCHANGE, 17, 60 + r);
     assert_string_equal(describe_progress(&p, 100, &rank),
                         "all ranks are in the exchange of step 18 since 33.0 "
                         "s"); /* time since the last rank arrived */
     assert_string_equal(describe_progress(&p, 67.9, &rank),
                         "all ranks are in the exchange of step 18");
     assert_int_equal(rank, -1);
-    put(&p, 5, BT_AT_DATA, 17, 59);
+    set_position(&p, 5, BT_AT_DATA, 17, 59);
     assert_string_equal(
         describe_progress(&p, 100, &rank),
         "rank 5 is in data of step 18 since 41.0 s; other ranks wait in the exchange of step 18");
     assert_int_equal(rank, 5);
-    /* Data and compute alternate: neither precedes the other. */
-    put(&p, 2, BT_AT_COMPUTE, 17, 58);
+    /* Data and compute alternate, so neither precedes the other. */
+    set_position(&p, 2, BT_AT_COMPUTE, 17, 58);
     assert_string_equal(describe_progress(&p, 100, &rank),
                         "2 ranks (first of them rank 2) are in forward and backward of step 18 "
                         "since 42.0 s; other ranks wait in the exchange of step 18");
     assert_int_equal(rank, -1);
-    put(&p, 2, BT_AT_RECORD, 16, 58); /* a whole step behind */
+    set_position(&p, 2, BT_AT_RECORD, 16, 58); /* a whole step behind */
     describe_progress(&p, 100, &rank);
     assert_int_equal(rank, 2);
     bt_rank_progress_close(&p);
@@ -112,10 +113,10 @@ static void a_slow_rank_is_reported_once(void **state) {
     char out[200];
     int rank;
     open_places(&p, 4);
-    for (int r = 0; r < 4; r++) put(&p, r, BT_AT_EXCHANGE, 3, 10);
+    for (int r = 0; r < 4; r++) set_position(&p, r, BT_AT_EXCHANGE, 3, 10);
     /* All ranks wait: for the network, or for another host. */
     assert_false(bt_rank_progress_slow(&p, 50 * SECOND, 2, out, sizeof out, &rank));
-    put(&p, 1, BT_AT_COMPUTE, 3, 9);
+    set_position(&p, 1, BT_AT_COMPUTE, 3, 9);
     /* not long enough */
     assert_false(bt_rank_progress_slow(&p, 10 * SECOND, 2, out, sizeof out, &rank));
     assert_true(bt_rank_progress_slow(&p, 12 * SECOND, 2, out, sizeof out, &rank));
@@ -124,13 +125,13 @@ static void a_slow_rank_is_reported_once(void **state) {
         out,
         "rank 1 is in forward and backward of step 4 since 3.0 s, the other ranks wait for it");
     assert_false(bt_rank_progress_slow(&p, 13 * SECOND, 2, out, sizeof out, &rank));
-    put(&p, 1, BT_AT_DATA, 4, 14);
+    set_position(&p, 1, BT_AT_DATA, 4, 14);
     for (int r = 0; r < 4; r++)
-        if (r != 1) put(&p, r, BT_AT_EXCHANGE, 4, 14);
+        if (r != 1) set_position(&p, r, BT_AT_EXCHANGE, 4, 14);
     /* a second time at the same position */
     assert_true(bt_rank_progress_slow(&p, 17 * SECOND, 2, out, sizeof out, &rank));
-    put(&p, 1, BT_AT_CHECKPOINT, 3, 14);
-    /* It may itself be waiting, so it is not blamed. */
+    set_position(&p, 1, BT_AT_CHECKPOINT, 3, 14);
+    /* It may itself be waiting, so it is not reported. */
     assert_false(bt_rank_progress_slow(&p, 90 * SECOND, 2, out, sizeof out, &rank));
     bt_rank_progress_close(&p);
 }
@@ -142,12 +143,12 @@ static void one_of_two_ranks_is_slow(void **state) {
     char out[200];
     int rank;
     open_places(&p, 2);
-    put(&p, 1, BT_AT_DATA, 3, 9);
+    set_position(&p, 1, BT_AT_DATA, 3, 9);
     assert_false(bt_rank_progress_slow(&p, 90 * SECOND, 2, out, sizeof out, &rank));
     assert_string_equal(describe_progress(&p, 9.5, &rank),
                         "the ranks of this host are in data of step 4; "
                         "rank 0 is not seen from here");
-    put(&p, 0, BT_AT_EXCHANGE, 3, 8);
+    set_position(&p, 0, BT_AT_EXCHANGE, 3, 8);
     assert_string_equal(
         describe_progress(&p, 10, &rank),
         "rank 1 is in data of step 4 since 1.0 s; the other in the exchange of step 4");
@@ -155,8 +156,8 @@ static void one_of_two_ranks_is_slow(void **state) {
     assert_true(bt_rank_progress_slow(&p, 11 * SECOND, 2, out, sizeof out, &rank));
     assert_string_equal(out,
                         "rank 1 is in data of step 4 since 2.0 s, the other ranks wait for it");
-    put(&p, 0, BT_AT_START, 3, 8);
-    put(&p, 1, BT_AT_END, 3, 9);
+    set_position(&p, 0, BT_AT_START, 3, 8);
+    set_position(&p, 1, BT_AT_END, 3, 9);
     assert_string_equal(describe_progress(&p, 10, &rank),
                         "rank 0 is at the start since 2.0 s; the other at the end");
     bt_rank_progress_close(&p);
@@ -167,7 +168,7 @@ static void dead_ranks_keep_their_position(void **state) {
     bt_rank_progress p;
     int rank;
     open_places(&p, 2);
-    put(&p, 0, BT_AT_EXCHANGE, 7, 1);
+    set_position(&p, 0, BT_AT_EXCHANGE, 7, 1);
     pid_t child = fork();
     if (child == 0) {
         bt_progress_page *mine = bt_rank_progress_map(path, 1);
@@ -189,47 +190,48 @@ static void dead_ranks_keep_their_position(void **state) {
 }
 
 /* Ranks of other hosts have no slot here; their delay shows in the waiting time of local ranks. */
-static void a_remote_rank_that_does_not_arrive(void **state) {
+static void a_remote_rank_that_is_late_is_reported(void **state) {
     (void)state;
     char out[200];
     bt_rank_progress p;
     int rank;
     open_places(&p, 4);
-    put(&p, 0, BT_AT_EXCHANGE, 17, 60);
-    put(&p, 1, BT_AT_EXCHANGE, 17, 58);
+    set_position(&p, 0, BT_AT_EXCHANGE, 17, 60);
+    set_position(&p, 1, BT_AT_EXCHANGE, 17, 58);
     assert_string_equal(
         describe_progress(&p, 70, &rank),
         "the ranks of this host are in the exchange of step 18 since 10.0 s; ranks 2, 3 are not");
     assert_int_equal(rank, -1);
-    put(&p, 1, BT_AT_DATA, 17, 58); /* The ranks of this host wait for one of them. */
+    set_position(&p, 1, BT_AT_DATA, 17, 58); /* The ranks of this host wait for one of them. */
     assert_string_equal(
         describe_progress(&p, 70, &rank),
         "rank 1 is in data of step 18 since 12.0 s; the other in the exchange of step 18");
     assert_int_equal(rank, 1);
-    put(&p, 1, BT_AT_EXCHANGE, 17, 58);
-    put(&p, 2, BT_AT_EXCHANGE, 17, 61);
+    set_position(&p, 1, BT_AT_EXCHANGE, 17, 58);
+    set_position(&p, 2, BT_AT_EXCHANGE, 17, 61);
     /* The last of them arrived 9 s ago. */
     assert_false(bt_rank_progress_missing(&p, 70 * SECOND, 10, out, sizeof out, &rank));
     assert_true(bt_rank_progress_missing(&p, 72 * SECOND, 10, out, sizeof out, &rank));
     assert_string_equal(
         out, "rank 3 is not in the exchange of step 18, where the other ranks wait since 11.0 s");
     assert_int_equal(rank, 3);
-    /* Reported once while the rank remains there. */
+    /* A late rank is reported once while it remains at its position. */
     assert_false(bt_rank_progress_missing(&p, 80 * SECOND, 10, out, sizeof out, &rank));
-    put(&p, 1, BT_AT_DATA, 17, 58);
+    set_position(&p, 1, BT_AT_DATA, 17, 58);
     /* The late rank is on this host. */
     assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
-    for (int r = 0; r < 3; r++) put(&p, r, BT_AT_PAUSE, 18, 60);
+    for (int r = 0; r < 3; r++) set_position(&p, r, BT_AT_PAUSE, 18, 60);
     assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
-    for (int r = 0; r < 4; r++) put(&p, r, BT_AT_EXCHANGE, 19, 60);
+    for (int r = 0; r < 4; r++) set_position(&p, r, BT_AT_EXCHANGE, 19, 60);
     /* All ranks are in the exchange: the network is slow, no rank is late. */
     assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
     bt_rank_progress_close(&p);
 
     unlink(path);
-    open_places(&p, 8); /* Four ranks are named, the rest is counted. */
+    open_places(&p, 8); /* The message contains four ranks and the number of all others. */
     for (int n = 4; n >= 2; n--) {
-        for (int r = 0; r < 8; r++) put(&p, r, r < n ? BT_AT_EXCHANGE : BT_AT_NOWHERE, 17, 60);
+        for (int r = 0; r < 8; r++)
+            set_position(&p, r, r < n ? BT_AT_EXCHANGE : BT_AT_NOWHERE, 17, 60);
         describe_progress(&p, 70, &rank);
         assert_int_equal(rank, -1);
         const char *want = n == 4   ? "; ranks 4, 5, 6, 7 are not"
@@ -254,7 +256,7 @@ static void creation_errors_are_returned(void **state) {
     assert_non_null(strstr(err.msg, path));
     assert_int_equal(bt_rank_progress_open(&again, "/nowhere/places", 2, &err), BT_IO);
     assert_null(again.slot);
-    assert_int_equal(access(path, F_OK), 0); /* the first one's */
+    assert_int_equal(access(path, F_OK), 0); /* the file of the first rank */
     bt_rank_progress_close(&again);
     bt_rank_progress_close(&p);
 }
@@ -288,7 +290,7 @@ static void half_written_positions_are_repaired(void **state) {
     bt_rank_progress_close(&p);
 }
 
-/* within a step and across steps */
+/* Positions are ordered within a step and across steps. */
 static void positions_are_ordered(void **state) {
     (void)state;
     static const int order[] = {BT_AT_START,      BT_AT_DATA,       BT_AT_EXCHANGE,
@@ -304,8 +306,8 @@ static void positions_are_ordered(void **state) {
         }
 }
 
-/* The message for each position, and whether the peers wait for a rank there: a rank that may itself be
- * waiting is not blamed. */
+/* Each position has its message, and waiting for a rank there may be reported or not: a rank that may itself be waiting
+ * is not reported. */
 static void each_position_has_its_message(void **state) {
     (void)state;
     static const struct {
@@ -331,9 +333,9 @@ static void each_position_has_its_message(void **state) {
         bt_rank_seen s = {.at = rows[i].at, .step = 3};
         assert_int_equal(bt_rank_progress_describe(out, sizeof out, &s), strlen(rows[i].words));
         assert_string_equal(out, rows[i].words);
-        put(&p, 0, BT_AT_EXCHANGE, 4, 1);
-        put(&p, 1, rows[i].at, 3, 1);
-        put(&p, 2, BT_AT_OPTIMIZER, 4, 1);
+        set_position(&p, 0, BT_AT_EXCHANGE, 4, 1);
+        set_position(&p, 1, rows[i].at, 3, 1);
+        set_position(&p, 2, BT_AT_OPTIMIZER, 4, 1);
         snprintf(want, sizeof want,
                  "rank 1 is %s since 2.0 s; other ranks wait in the optimizer of step 5",
                  rows[i].words);
@@ -363,8 +365,8 @@ static void positions_where_ranks_wait_for_remote_ones(void **state) {
     int rank;
     open_places(&p, 3);
     for (int at = BT_AT_NOWHERE + 1; at < BT_AT_COUNT; at++) {
-        put(&p, 0, (bt_activity)at, 3, 1);
-        put(&p, 2, (bt_activity)at, 3, 2);
+        set_position(&p, 0, (bt_activity)at, 3, 1);
+        set_position(&p, 2, (bt_activity)at, 3, 2);
         const bt_rank_seen s = {.at = at, .step = 3};
         bt_rank_progress_describe(here, sizeof here, &s);
         memset(p.reported_since, 0, 3 * sizeof *p.reported_since);
@@ -400,10 +402,10 @@ static void positions_of_a_short_file(void **state) {
     for (int r = 0; r < 2; r++) assert_int_equal(atomic_load(&p.slot[r].pid), 0);
     assert_int_equal(truncate(path, 2 * sizeof(bt_progress_page) - 1), 0);
     assert_null(bt_rank_progress_map(path, 1));
-    unmap(bt_rank_progress_map(path, 0));
+    unmap_page(bt_rank_progress_map(path, 0));
     assert_int_equal(atomic_load(&p.slot[0].pid), getpid());
     assert_int_equal(truncate(path, 2 * sizeof(bt_progress_page)), 0);
-    unmap(bt_rank_progress_map(path, 1));
+    unmap_page(bt_rank_progress_map(path, 1));
     assert_int_equal(atomic_load(&p.slot[1].pid), getpid());
     bt_rank_progress_close(&p);
     assert_true(!p.slot && !p.reported_since && p.n == 0);
@@ -416,7 +418,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_rank_behind_is_found, make, drop),
         cmocka_unit_test_setup_teardown(a_slow_rank_is_reported_once, make, drop),
         cmocka_unit_test_setup_teardown(one_of_two_ranks_is_slow, make, drop),
-        cmocka_unit_test_setup_teardown(a_remote_rank_that_does_not_arrive, make, drop),
+        cmocka_unit_test_setup_teardown(a_remote_rank_that_is_late_is_reported, make, drop),
         cmocka_unit_test_setup_teardown(dead_ranks_keep_their_position, make, drop),
         cmocka_unit_test_setup_teardown(creation_errors_are_returned, make, drop),
         cmocka_unit_test(positions_are_ordered),

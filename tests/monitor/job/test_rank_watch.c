@@ -1,5 +1,5 @@
-/* test_rank_watch.c - processes in place of ranks: a death and its signal are detected at once, the
- * remaining ranks are ended, and orphans are reaped. */
+/* test_rank_watch.c - processes in place of ranks: a death and its signal are detected at once, the other ranks are
+ * ended, and orphans are reaped. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 #include "engine/base/clock.h"
 #include "monitor/job/launch/rank_watch.h"
 
-/* A kernel that watches no further descriptor, because the call is defined here. */
+/* the kernel refuses to watch this descriptor, because the test replaces the call */
 static int refused_fd;
 static bool refuses;
 int epoll_ctl(int epoll, int op, int fd, struct epoll_event *e) {
@@ -28,7 +28,7 @@ int epoll_ctl(int epoll, int op, int fd, struct epoll_event *e) {
     return -1;
 }
 
-static pid_t sleeper(void) {
+static pid_t start_sleeping_rank(void) {
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* kills the processes of a failed test */
@@ -38,7 +38,7 @@ static pid_t sleeper(void) {
 }
 
 /* Returns the next death within 10 s. */
-static int next(bt_rank_watch *w, int *signal) {
+static int next_death(bt_rank_watch *w, int *signal) {
     for (int i = 0; i < 5000; i++) {
         int rank = bt_rank_watch_next(w, signal);
         if (rank >= 0) return rank;
@@ -54,22 +54,22 @@ static void test_killed(void **state) {
     int signal = -1;
     if (!bt_rank_watch_open(&w)) skip();
     for (int i = 0; i < 3; i++) {
-        pids[i] = sleeper();
+        pids[i] = start_sleeping_rank();
         bt_rank_watch_add(&w, 10 + i, pids[i]);
     }
-    if (w.n == 0) skip(); /* The kernel lacks pidfds. */
+    if (w.n == 0) skip(); /* the kernel lacks pidfds */
     assert_int_equal(w.n, 3);
     assert_int_equal(bt_rank_watch_pid(&w, 11), pids[1]);
     assert_int_equal(bt_rank_watch_pid(&w, 99), 0);
     assert_int_equal(bt_rank_watch_next(&w, &signal), -1);
     kill(pids[1], SIGKILL);
-    assert_int_equal(next(&w, &signal), 11);
+    assert_int_equal(next_death(&w, &signal), 11);
     assert_int_equal(signal, SIGKILL);
     assert_int_equal(bt_rank_watch_next(&w, &signal), -1); /* reported once */
     assert_int_equal(bt_rank_watch_wait(&w, 0.05), 2);
     bt_rank_watch_kill(&w);
     assert_int_equal(bt_rank_watch_wait(&w, 10), 0);
-    for (int i = 0; i < 3; i++) /* All were reaped. */
+    for (int i = 0; i < 3; i++) /* all were reaped */
         assert_int_equal(waitpid(pids[i], NULL, WNOHANG), -1);
     bt_rank_watch_close(&w);
     assert_int_equal(w.epoll, -1);
@@ -86,18 +86,18 @@ static void test_other_ends(void **state) {
         bt_sleep_ns(20000000);
         _exit(3);
     }
-    pid_t crashes = sleeper();
+    pid_t crashes = start_sleeping_rank();
     bt_rank_watch_add(&w, 0, ends);
     bt_rank_watch_add(&w, 1, crashes);
     if (w.n == 0) skip();
-    assert_int_equal(next(&w, &signal), 0);
+    assert_int_equal(next_death(&w, &signal), 0);
     assert_int_equal(signal, 0); /* exited without a signal */
     kill(crashes, SIGTERM);
-    assert_int_equal(next(&w, &signal), 1);
+    assert_int_equal(next_death(&w, &signal), 1);
     assert_int_equal(signal, SIGTERM);
     assert_int_equal(waitpid(ends, &status, 0), ends);
     assert_int_equal(WEXITSTATUS(status), 3);
-    /* A process that can no longer be queried is left to mpirun. */
+    /* The death of a process that can no longer be queried is left to mpirun. */
     bt_rank_watch_add(&w, 2, ends);
     assert_int_equal(bt_rank_watch_next(&w, &signal), -1);
     bt_rank_watch_wait(&w, 1);
@@ -120,11 +120,11 @@ static void test_not_watched(void **state) {
     bt_rank_watch_add(&w, 3, -1);
     assert_int_equal(w.n, 0);
     bt_rank_watch_close(&w);
-    bt_rank_watch_add(&w, 3, getpid()); /* after closing, too */
+    bt_rank_watch_add(&w, 3, getpid()); /* The call is permitted after closing. */
     assert_int_equal(w.n, 0);
 }
 
-/* When mpirun is killed, its children become ours, and do not remain as zombies. */
+/* If mpirun is killed, its children become children of this process and do not remain as zombies. */
 static void test_orphans(void **state) {
     (void)state;
     int pipes[2];
@@ -135,7 +135,7 @@ static void test_orphans(void **state) {
     assert_int_equal(pipe(pipes), 0);
     pid_t launcher = fork();
     if (launcher == 0) {
-        pid_t rank = sleeper();
+        pid_t rank = start_sleeping_rank();
         (void)!write(pipes[1], &rank, sizeof rank);
         for (;;) pause();
     }

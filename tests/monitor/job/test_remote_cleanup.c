@@ -1,4 +1,4 @@
-/* test_remote_cleanup.c - files of killed ranks in /dev/shm of another host are removed through the agent;
+/* test_remote_cleanup.c - files of killed ranks in /dev/shm of another host are removed through the launch agent (ssh);
  * files that a process has mapped remain. */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -107,7 +107,7 @@ static bool is_removed_in_time(const char *path) { /* within 15 s */
     return access(path, F_OK) != 0;
 }
 
-/* Folders of states on that host: of old runs, and of this run after its end. */
+/* Folders of states on that host are removed: those of old runs, and those of this run after its end. */
 static void folders_of_states_are_removed(void **state) {
     (void)state;
     enum { STALE, YOUNG, LOCKED, OWN, N };

@@ -5,7 +5,7 @@
 #include "engine/base/text.h"
 #include "job_test.h"
 
-/* Sends a request; returns the reply or the refusal's message. */
+/* Sends a request; returns the reply or the message of the refusal. */
 static bt_code send_request_of_desk(desk *d, const char *verb, const char *arg, char *said,
                                     size_t size) {
     bt_text out;
@@ -179,7 +179,7 @@ static void texts_go_along(void **state) {
                          "no rank can receive 'mixture' yet (the run is restarting)");
 }
 
-/* Requests without a rank are sent to the next one. */
+/* If no rank is connected, requests are sent to the next one. */
 static void requests_wait_for_ranks(void **state) {
     desk *d = *state;
     assert_request_reply(d, "checkpoint", "", BT_BUSY,
@@ -191,7 +191,7 @@ static void requests_wait_for_ranks(void **state) {
     d->job.restarting = false;
     assert_request_reply(d, "pause", "", BT_OK, "pause");
     assert_int_equal(d->job.pending, BT_PENDING(PAUSE));
-    assert_request_reply(d, "resume", "", BT_OK, "resume"); /* The pause is not sent. */
+    assert_request_reply(d, "resume", "", BT_OK, "resume"); /* the pause is not sent */
     assert_int_equal(d->job.pending, BT_PENDING(RESUME));
     assert_request_reply(d, "pause", "", BT_OK, "pause");
     assert_int_equal(d->job.pending, BT_PENDING(PAUSE));
@@ -207,7 +207,7 @@ static void requests_wait_for_ranks(void **state) {
     desk_hears(d, "resume 0;stop 0;");
     assert_int_equal(d->job.pending, 0);
     bt_job_send_pending(&d->job);
-    /* A factor newer than the checkpoint from which they resumed. */
+    /* This factor is newer than the checkpoint from which the ranks resumed. */
     d->job.lr_factor = 0.25;
     bt_job_send_pending(&d->job);
     bt_job_send_pending(&d->job);
@@ -220,7 +220,8 @@ static void requests_wait_for_ranks(void **state) {
     assert_true(d->job.told_factor < 0.3);
 }
 
-/* The first signal stops in order, the second at once; one directly behind the first is the same request. */
+/* The first signal stops the run after its step, the second at once; a second signal directly after the first is the
+ * same request. */
 static void signals_stop(void **state) {
     desk *d = *state;
     static const struct {
@@ -266,7 +267,7 @@ static void signals_stop(void **state) {
     assert_true(d->job.stop_now);
 }
 
-/* After a stop by other means, the signal that ends it at once is reported. */
+/* After a stop by other means, the signal that ends the run at once is reported. */
 static void a_signal_after_a_stop(void **state) {
     desk *d = *state;
     assert_request_reply(d, "stop", "", BT_OK, "stop");

@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* Another number of ranks: which requests are accepted and their effect between two attempts; hosts that are
- * lost, excluded by request, and available again. */
+/* Changing the number of ranks: accepted requests and their effect between two attempts; hosts that are lost, excluded
+ * by request, and available again. */
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -45,7 +45,7 @@ static int open_elastic(void **state) {
     return 0;
 }
 
-static void refuses(desk *d, const char *arg, bt_code code, const char *says) {
+static void check_refused_request(desk *d, const char *arg, bt_code code, const char *says) {
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_job_request_resize(&d->job, arg, "ctl", &err), code);
     assert_string_equal(err.msg, says);
@@ -55,36 +55,44 @@ static void refuses(desk *d, const char *arg, bt_code code, const char *says) {
 static void invalid_layouts_are_refused(void **state) {
     desk *d = *state;
 #define AS_IN " (as in resize 4 or resize 4,tp=2,pp=1,zero=3)"
-    refuses(d, "", BT_ARG, "resize : the number of ranks must be a whole number from 1 on" AS_IN);
-    refuses(d, "0", BT_ARG, "resize 0: the number of ranks must be a whole number from 1 on" AS_IN);
-    refuses(d, "65537", BT_ARG,
-            "resize 65537: the number of ranks must be a whole number from 1 on" AS_IN);
-    refuses(d, "4x", BT_ARG,
-            "resize 4x: the number of ranks must be a whole number from 1 on" AS_IN);
-    refuses(d, "4,tp=0", BT_ARG, "resize 4,tp=0: tp must be a whole number from 1 on" AS_IN);
-    refuses(d, "4,pp=", BT_ARG, "resize 4,pp=: pp must be a whole number from 1 on" AS_IN);
-    refuses(d, "4,zero=-1", BT_ARG,
-            "resize 4,zero=-1: zero must be a whole number from 0 on" AS_IN);
-    refuses(
+    check_refused_request(d, "", BT_ARG,
+                          "resize : the number of ranks must be a whole number from 1 on" AS_IN);
+    check_refused_request(d, "0", BT_ARG,
+                          "resize 0: the number of ranks must be a whole number from 1 on" AS_IN);
+    check_refused_request(
+        d, "65537", BT_ARG,
+        "resize 65537: the number of ranks must be a whole number from 1 on" AS_IN);
+    check_refused_request(d, "4x", BT_ARG,
+                          "resize 4x: the number of ranks must be a whole number from 1 on" AS_IN);
+    check_refused_request(d, "4,tp=0", BT_ARG,
+                          "resize 4,tp=0: tp must be a whole number from 1 on" AS_IN);
+    check_refused_request(d, "4,pp=", BT_ARG,
+                          "resize 4,pp=: pp must be a whole number from 1 on" AS_IN);
+    check_refused_request(d, "4,zero=-1", BT_ARG,
+                          "resize 4,zero=-1: zero must be a whole number from 0 on" AS_IN);
+    check_refused_request(
         d, "4,dp=2", BT_ARG,
         "resize 4,dp=2: 'dp=2' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
-    refuses(
+    check_refused_request(
         d, "4,zp=2", BT_ARG,
         "resize 4,zp=2: 'zp=2' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
-    refuses(d, "4,t=2", BT_ARG,
-            "resize 4,t=2: 't=2' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
-    refuses(d, "4,tp", BT_ARG,
-            "resize 4,tp: 'tp' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
-    refuses(d, "9", BT_ARG, "9 ranks are too many or too few");
-    refuses(d, "2", BT_BUSY, "the run has 2 ranks already");
+    check_refused_request(
+        d, "4,t=2", BT_ARG,
+        "resize 4,t=2: 't=2' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
+    check_refused_request(
+        d, "4,tp", BT_ARG,
+        "resize 4,tp: 'tp' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
+    check_refused_request(d, "9", BT_ARG, "9 ranks are too many or too few");
+    check_refused_request(d, "2", BT_BUSY, "the run has 2 ranks already");
     d->setup.elastic_min = 2;
     d->setup.elastic_max = 4;
-    refuses(d, "1", BT_ARG, "1 rank: outside the 2 to 4 of --elastic");
-    refuses(d, "5", BT_ARG, "5 ranks: outside the 2 to 4 of --elastic");
+    check_refused_request(d, "1", BT_ARG, "1 rank: outside the 2 to 4 of --elastic");
+    check_refused_request(d, "5", BT_ARG, "5 ranks: outside the 2 to 4 of --elastic");
     d->job.stop_asked = true;
-    refuses(d, "4", BT_BUSY, "the run is stopping");
+    check_refused_request(d, "4", BT_BUSY, "the run is stopping");
     d->setup.layout = NULL;
-    refuses(d, "4", BT_UNSUPPORTED, "the ranks of this run were not started by bitrain");
+    check_refused_request(d, "4", BT_UNSUPPORTED,
+                          "the ranks of this run were not started by bitrain");
 }
 
 /* The ranks stop; the next attempt, and only that one, begins with the requested layout. */
@@ -105,7 +113,7 @@ static void from_the_request_to_the_next_attempt(void **state) {
                 heard.asked.pp == 1 && heard.asked.zero == 3 && heard.taken == 0);
     assert_int_equal(bt_job_request_resize(&d->job, "3", "ctl", &err), BT_BUSY);
     message_has(err.msg, "the run is already on its way to 4");
-    /* Only ranks that stopped in order, with steps left, continue in another layout. */
+    /* Only ranks that stopped after a step, with steps left, continue in another layout. */
     d->job.last_step = 41;
     assert_false(bt_job_ended_to_resize(&d->job, &done));
     d->result.result_json = strdup("{\"text\":\"\\\"stopped\\\":true\"}");
@@ -183,8 +191,6 @@ static void ranks_that_left_by_themselves(void **state) {
     assert_false(bt_job_left_unasked(&d->job, &done));
 }
 
-/* ---- hosts ----------------------------------------------------------------------------------- */
-
 enum { HOSTS = 3 };
 
 /* Three hosts with two slots each. They have no address, so the supervisor does not probe them. */
@@ -205,12 +211,12 @@ static void slots_limit_the_ranks(void **state) {
     bt_host hosts[HOSTS];
     have_hosts(d, hosts);
     hosts[2].aside = true;
-    refuses(d, "5", BT_ARG, "5 ranks: the hosts in use have 4 slots");
+    check_refused_request(d, "5", BT_ARG, "5 ranks: the hosts in use have 4 slots");
     hosts[0].aside = true;
     hosts[1].slots = 1;
-    refuses(d, "2", BT_ARG, "2 ranks: the hosts in use have 1 slot");
+    check_refused_request(d, "2", BT_ARG, "2 ranks: the hosts in use have 1 slot");
     hosts[1].slots = 0; /* 0: the number that mpirun determines */
-    refuses(d, "2", BT_BUSY, "the run has 2 ranks already");
+    check_refused_request(d, "2", BT_BUSY, "the run has 2 ranks already");
 }
 
 static void the_host_file_of_those_in_use(void **state) {
@@ -230,8 +236,8 @@ static void the_host_file_of_those_in_use(void **state) {
     assert_string_equal(text, "h0 slots=2\nh2 slots=2\n");
 }
 
-/* A host that does not respond is set aside, and the run continues on the remaining ones; if that is
- * impossible, it waits. */
+/* A host that does not respond is set aside, and the run continues on the other hosts; if that is impossible, it
+ * waits. */
 static void a_lost_host_is_set_aside(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
@@ -252,12 +258,12 @@ static void a_lost_host_is_set_aside(void **state) {
     assert_true(bt_job_take_layout(&d->job, told, sizeof told));
     assert_string_equal(told, "continues with 4 ranks (6 before): host h1 is away");
     assert_false(bt_job_hosts_ended(&d->job, &end)); /* No other host is at fault. */
-    /* A message about a host in another kind of end is not its cause. */
+    /* If the attempt ended in another way, a message about a host is not its cause. */
     end = (bt_end){.kind = BT_END_ERROR, .message = "ssh: connect to host h2 port 22: refused"};
     hosts[2].asked_ns = 1;
     assert_false(bt_job_hosts_ended(&d->job, &end));
     hosts[2].asked_ns = 0;
-    /* mpirun names the host that it could not reach; a host that never responded is named that way. */
+    /* mpirun prints the host that it could not reach. */
     end = (bt_end){.kind = BT_END_LAUNCH, .message = "ssh: connect to host h2 port 22: refused"};
     assert_true(bt_job_hosts_ended(&d->job, &end));
     desk_shows(d, "host_lost -1 host h2 is set aside: ssh: connect to host h2 port 22: refused\n");
@@ -337,7 +343,7 @@ static void a_host_is_taken_back(void **state) {
     assert_true(d->job.resize.wanted && d->job.resize.by_hosts);
     assert_string_equal(d->job.resize.why, "host h1 is back");
     assert_int_equal(heard.slots, 4); /* the slots in use and those of the returned host */
-    bt_job_hosts_checkpoint(&d->job); /* once */
+    bt_job_hosts_checkpoint(&d->job); /* a second call has no effect */
     d->job.lost_host = &hosts[0];
     bt_job_hosts_begin(&d->job);
     assert_null(d->job.lost_host);
@@ -428,7 +434,7 @@ static void returning_hosts_are_reported(void **state) {
 }
 
 /* A job on hosts that have all responded. */
-static void hosts_answered(desk *d, bt_host *hosts) {
+static void all_hosts_responded(desk *d, bt_host *hosts) {
     have_hosts(d, hosts);
     d->job.connected = true;
     d->job.child.pid = -2; /* no session has this number */
@@ -436,16 +442,16 @@ static void hosts_answered(desk *d, bt_host *hosts) {
     bt_health_start(&d->job.health);
 }
 
-/* If there are no steps the hosts are probed, and one that does not respond in time ends the attempt. */
+/* If there are no steps the hosts are probed, and a host that does not respond in time ends the attempt. */
 static void silence_of_a_host(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
     const int64_t now = INT64_C(1000000000000), s = 1000000000;
-    hosts_answered(d, hosts);
+    all_hosts_responded(d, hosts);
     bt_health_step(&d->job.health, now);
     hosts[1].asked_ns = now - 3 * s;
-    bt_job_hosts_check(
-        &d->job, now + s / 4); /* After a recent step an older probe does not count as silence. */
+    bt_job_hosts_check(&d->job,
+                       now + s / 4); /* After a recent step an earlier probe does not count. */
     assert_int_equal(hosts[1].asked_ns, 0);
     hosts[1].asked_ns = now - 3 * s;
     d->job.paused = true;
@@ -468,7 +474,7 @@ static void silence_of_a_host(void **state) {
     bt_job_hosts_check(&d->job, now + 2 * s);
     assert_ptr_equal(d->job.lost_host, &hosts[1]);
     desk_shows(d, "failure -1 host h1 has not answered for 3.0 s: the ranks are ended\n");
-    bt_job_hosts_check(&d->job, now + 3 * s); /* once */
+    bt_job_hosts_check(&d->job, now + 3 * s); /* a second call has no effect */
     desk_shows(d, "");
 }
 
@@ -477,7 +483,7 @@ static void long_steps_make_a_long_silence(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
     const int64_t now = INT64_C(1000000000000), s = 1000000000;
-    hosts_answered(d, hosts);
+    all_hosts_responded(d, hosts);
     for (int i = -6; i <= 0; i++) bt_health_step(&d->job.health, now + i * s);
     hosts[1].asked_ns = now;
     bt_job_hosts_check(&d->job, now + 5 * s - 1000000);

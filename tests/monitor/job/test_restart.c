@@ -1,4 +1,4 @@
-/* test_restart.c - each way an attempt can end is named correctly and leads to the right next step. */
+/* test_restart.c - each way in which an attempt can end is recognized and leads to the right next action. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #define EXIT(code) ((code) << 8)
 
-static bt_end_facts base(int wait_status) {
+static bt_end_facts facts_of_exit(int wait_status) {
     return (bt_end_facts){.wait_status = wait_status,
                           .started = true,
                           .rank = -1,
@@ -25,7 +25,7 @@ static void test_kinds(void **state) {
     (void)state;
     const struct {
         int status;
-        int signal; /* of a rank whose death was reported; 0: none */
+        int signal; /* signal of a rank whose death was reported; 0: none */
         bool finished;
         bt_end_kind kind;
     } rows[] = {
@@ -43,14 +43,14 @@ static void test_kinds(void **state) {
         {EXIT(205), 0, false, BT_END_NODE_LOST},
         {EXIT(110), 0, false, BT_END_HUNG},
         {EXIT(1), 0, false, BT_END_OTHER},
-        {9 /* mpirun killed */, 0, false, BT_END_SIGNAL},
+        {9 /* mpirun was killed */, 0, false, BT_END_SIGNAL},
         /* No rank exits with these codes. */
         {EXIT(75), 0, false, BT_END_OTHER},
         {EXIT(76), 0, false, BT_END_OTHER},
         {EXIT(78), 0, false, BT_END_OTHER},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bt_end_facts f = base(rows[i].status);
+        bt_end_facts f = facts_of_exit(rows[i].status);
         f.signal = rows[i].signal;
         f.finished = rows[i].finished;
         const bt_end e = bt_end_classify(&f);
@@ -58,9 +58,10 @@ static void test_kinds(void **state) {
             fail_msg("status %x is '%s', expected '%s'", (unsigned)rows[i].status,
                      bt_end_name(e.kind), bt_end_name(rows[i].kind));
     }
-    bt_end_facts f = base(9); /* mpirun was killed, as a shell reports it. */
+    bt_end_facts f = facts_of_exit(9); /* mpirun was killed, as a shell reports it. */
     assert_int_equal(bt_end_classify(&f).status, 137);
-    f = base(EXIT(0)); /* The run is not finished, and the reason is what mpirun printed. */
+    f = facts_of_exit(
+        EXIT(0)); /* The run is not finished, and the reason is the text that mpirun printed. */
     bt_end early = bt_end_classify(&f);
     char text[640];
     assert_string_equal(bt_end_describe(&early, text, sizeof text),
@@ -74,21 +75,21 @@ static void test_kinds(void **state) {
                         "node node2 was lost after step 8");
     f.started = false; /* A host that cannot be reached at first does not count as lost. */
     assert_int_equal(bt_end_classify(&f).kind, BT_END_LAUNCH);
-    f = base(EXIT(137));
+    f = facts_of_exit(EXIT(137));
     f.oom = true;
     assert_int_equal(bt_end_classify(&f).kind, BT_END_OOM);
-    f = base(EXIT(137));
+    f = facts_of_exit(EXIT(137));
     f.hung = true;
     assert_int_equal(bt_end_classify(&f).kind, BT_END_HUNG);
-    f = base(EXIT(143));
+    f = facts_of_exit(EXIT(143));
     f.stop_now = true;
     assert_int_equal(bt_end_classify(&f).kind, BT_END_STOPPED_NOW);
-    f = base(EXIT(1));
+    f = facts_of_exit(EXIT(1));
     f.started = false;
     bt_end e = bt_end_classify(&f);
     assert_int_equal(e.kind, BT_END_LAUNCH);
     assert_string_equal(e.message, "what mpirun said");
-    f = base(EXIT(6));
+    f = facts_of_exit(EXIT(6));
     f.reported = true;
     f.code = BT_FORMAT;
     f.rank = 1;
@@ -100,15 +101,15 @@ static void test_kinds(void **state) {
 }
 
 static bt_end end_of(int status, int64_t step) {
-    bt_end_facts f = base(status);
+    bt_end_facts f = facts_of_exit(status);
     const int code = WEXITSTATUS(status);
     if (code > 128 && code < 160) f.signal = code - 128; /* mpirun reports the death of a rank */
     f.step = step;
     return bt_end_classify(&f);
 }
 
-static bt_restart decide(bt_restart_history *h, int status, int64_t step, int64_t from,
-                         int64_t most) {
+static bt_restart decide_after_end(bt_restart_history *h, int status, int64_t step, int64_t from,
+                                   int64_t most) {
     bt_end e = end_of(status, step);
     return bt_restart_decide(h, &e, from, most);
 }
@@ -118,11 +119,11 @@ enum { KILLED = EXIT(137), CRASHED = EXIT(139), NODE_LOST = EXIT(205) };
 static void a_second_equal_crash_ends_the_run(void **state) {
     (void)state;
     bt_restart_history h = {0};
-    bt_restart r = decide(&h, CRASHED, 40, 0, 3);
+    bt_restart r = decide_after_end(&h, CRASHED, 40, 0, 3);
     assert_true(r.again);
     assert_true(r.delay_s == 0); /* There was progress, so the restart is immediate. */
-    assert_true(decide(&h, CRASHED, 55, 40, 3).again);
-    r = decide(&h, CRASHED, 55, 40, 3);
+    assert_true(decide_after_end(&h, CRASHED, 55, 40, 3).again);
+    r = decide_after_end(&h, CRASHED, 55, 40, 3);
     assert_false(r.again);
     assert_non_null(strstr(r.why, "same failure"));
 }
@@ -131,45 +132,45 @@ static void a_second_equal_crash_ends_the_run(void **state) {
 static void a_foreign_signal_may_occur_twice(void **state) {
     (void)state;
     bt_restart_history h = {0};
-    assert_true(decide(&h, KILLED, -1, 0, 3).again);
-    assert_true(decide(&h, KILLED, -1, 0, 3).again);
-    assert_true(decide(&h, EXIT(143), -1, 0, 3).again);
+    assert_true(decide_after_end(&h, KILLED, -1, 0, 3).again);
+    assert_true(decide_after_end(&h, KILLED, -1, 0, 3).again);
+    assert_true(decide_after_end(&h, EXIT(143), -1, 0, 3).again);
     h = (bt_restart_history){0};
-    for (int i = 0; i < 3; i++) assert_true(decide(&h, KILLED, 55, 40, 3).again);
+    for (int i = 0; i < 3; i++) assert_true(decide_after_end(&h, KILLED, 55, 40, 3).again);
 }
 
 static void waits_grow_without_a_new_step(void **state) {
     (void)state;
     bt_restart_history h = {0};
-    assert_true(decide(&h, KILLED, -1, 10, 9).delay_s == 1);
-    assert_true(decide(&h, CRASHED, -1, 10, 9).delay_s == 2);
-    assert_true(decide(&h, NODE_LOST, -1, 10, 9).delay_s == 4);
-    assert_true(decide(&h, NODE_LOST, 12, 10, 9).delay_s == 0); /* beyond the previous step */
-    assert_true(decide(&h, NODE_LOST, 12, 10, 9).delay_s == 2); /* the same steps again */
+    assert_true(decide_after_end(&h, KILLED, -1, 10, 9).delay_s == 1);
+    assert_true(decide_after_end(&h, CRASHED, -1, 10, 9).delay_s == 2);
+    assert_true(decide_after_end(&h, NODE_LOST, -1, 10, 9).delay_s == 4);
+    assert_true(decide_after_end(&h, NODE_LOST, 12, 10, 9).delay_s ==
+                0); /* beyond the previous step */
+    assert_true(decide_after_end(&h, NODE_LOST, 12, 10, 9).delay_s == 2); /* the same steps again */
     for (int steps = 0; steps < 3;
-         steps++) { /* The first step of the first attempt counts as new. */
+         steps++) { /* the first step of the first attempt counts as new */
         h = (bt_restart_history){0};
-        assert_true(decide(&h, KILLED, 9 + steps, 10, 9).delay_s == !steps);
+        assert_true(decide_after_end(&h, KILLED, 9 + steps, 10, 9).delay_s == !steps);
     }
 }
 
 static void the_budget_refills_with_new_steps(void **state) {
     (void)state;
     bt_restart_history h = {0};
-    for (int i = 0; i < 100; i++) assert_true(decide(&h, KILLED, 10 + i, 5, 3).again);
-    /* The steps are repeated without progress: by crashes three times. */
-    for (int i = 0; i < 2; i++) assert_true(decide(&h, CRASHED, 100 + i, 90, 3).again);
-    bt_restart r = decide(&h, CRASHED, 103, 90, 3);
+    for (int i = 0; i < 100; i++) assert_true(decide_after_end(&h, KILLED, 10 + i, 5, 3).again);
+    /* The steps are repeated without progress: crashes permit three tries. */
+    for (int i = 0; i < 2; i++) assert_true(decide_after_end(&h, CRASHED, 100 + i, 90, 3).again);
+    bt_restart r = decide_after_end(&h, CRASHED, 103, 90, 3);
     assert_false(r.again);
     assert_string_equal(r.why, "3 restarts in a row brought no new step (launch.max_restarts)");
     h = (bt_restart_history){0};
-    r = decide(&h, KILLED, 30, 5, 0);
+    r = decide_after_end(&h, KILLED, 30, 5, 0);
     assert_false(r.again);
     assert_string_equal(r.why, "0 restarts are allowed (launch.max_restarts)");
 }
 
-/* Kills by other processes end a run after minutes, not after seconds. A larger launch.max_restarts holds as
- * well. */
+/* Kills by other processes end a run after minutes, not after seconds, also with a larger launch.max_restarts. */
 static void kills_from_outside_have_a_limit_in_time(void **state) {
     (void)state;
     for (int most = 1; most <= 20; most += 19) {
@@ -177,7 +178,7 @@ static void kills_from_outside_have_a_limit_in_time(void **state) {
         double waited = 0;
         int tries = 0;
         bt_restart r;
-        while ((r = decide(&h, KILLED, -1, 0, most)).again && tries < 100)
+        while ((r = decide_after_end(&h, KILLED, -1, 0, most)).again && tries < 100)
             waited += r.delay_s, tries++;
         assert_int_equal(tries, most < 12 ? 12 : 20);
         assert_true(waited > 300);
@@ -188,7 +189,7 @@ static void kills_from_outside_have_a_limit_in_time(void **state) {
 }
 
 static bt_end assert_restart_refused(bt_code code, int64_t step) {
-    bt_end_facts f = base(EXIT(1));
+    bt_end_facts f = facts_of_exit(EXIT(1));
     f.reported = true;
     f.code = code;
     f.step = step;
@@ -196,8 +197,8 @@ static bt_end assert_restart_refused(bt_code code, int64_t step) {
     return bt_end_classify(&f);
 }
 
-/* A refusal by the machine is retried for an hour after a run has trained; at the first start it ends the
- * run. */
+/* If the machine refuses a restart, it is tried again for an hour after a run has trained; at the first start a refusal
+ * ends the run. */
 static void a_refused_restart_is_tried_again(void **state) {
     (void)state;
     static const bt_code codes[] = {BT_IO, BT_MPI, BT_DB, BT_NOMEM};
@@ -206,7 +207,7 @@ static void a_refused_restart_is_tried_again(void **state) {
         const bt_end e = assert_restart_refused(codes[i], -1);
         assert_false(bt_restart_decide(&h, &e, 0, 3).again);
         h = (bt_restart_history){0};
-        assert_true(decide(&h, KILLED, 20, 0, 3).again);
+        assert_true(decide_after_end(&h, KILLED, 20, 0, 3).again);
         double waited = 0;
         int tries = 0;
         for (bt_restart r; (r = bt_restart_decide(&h, &e, 20, 3)).again && tries < 100; tries++)
@@ -215,22 +216,22 @@ static void a_refused_restart_is_tried_again(void **state) {
     }
     bt_restart_history h = {0};
     const bt_end never = assert_restart_refused(BT_FORMAT, -1);
-    assert_true(decide(&h, KILLED, 20, 0, 3).again);
+    assert_true(decide_after_end(&h, KILLED, 20, 0, 3).again);
     assert_false(bt_restart_decide(&h, &never, 20, 3).again);
 }
 
 static bt_end out_of_memory(int64_t step) {
-    bt_end_facts f = base(EXIT(137));
+    bt_end_facts f = facts_of_exit(EXIT(137));
     f.oom = true;
     f.step = step;
     return bt_end_classify(&f);
 }
 
-/* A model that fitted for many steps fits again; one that does not is not retried forever. */
+/* A model that was in memory for many steps fits again; a model that never fitted is not retried forever. */
 static void one_end_by_lack_of_memory_is_retried(void **state) {
     (void)state;
     static const struct {
-        int64_t steps[3]; /* newest step at each end; each attempt begins 10 before */
+        int64_t steps[3]; /* newest step at each end; each attempt begins 10 steps before */
         bool again[3];
     } rows[] = {{{200, 400, 600}, {true, true, true}},
                 {{200, 299, 0}, {true, false, false}},
@@ -254,7 +255,7 @@ static void one_end_by_lack_of_memory_is_retried(void **state) {
 static void a_second_hang_ends_the_run(void **state) {
     (void)state;
     bt_restart_history h = {0};
-    bt_end_facts f = base(KILLED);
+    bt_end_facts f = facts_of_exit(KILLED);
     f.hung = true;
     f.signal = 9;
     const bt_end e = bt_end_classify(&f);
@@ -269,31 +270,31 @@ static void a_second_hang_ends_the_run(void **state) {
 static void other_machines_restart_the_count(void **state) {
     (void)state;
     bt_restart_history h = {0};
-    for (int i = 0; i < 12; i++) assert_true(decide(&h, KILLED, -1, 0, 3).again);
+    for (int i = 0; i < 12; i++) assert_true(decide_after_end(&h, KILLED, -1, 0, 3).again);
     const bt_restart r = bt_restart_elsewhere(&h);
     assert_true(r.again && r.delay_s == 0 && !r.why[0]);
     for (int i = 0; i < 12; i++) {
-        const bt_restart more = decide(&h, KILLED, -1, 0, 3);
+        const bt_restart more = decide_after_end(&h, KILLED, -1, 0, 3);
         assert_true(more.again && more.delay_s == (i < 6 ? 1 << i : 60));
     }
-    assert_false(decide(&h, KILLED, -1, 0, 3).again);
+    assert_false(decide_after_end(&h, KILLED, -1, 0, 3).again);
 }
 
 static bt_end launch_failure(void) {
-    bt_end_facts f = base(EXIT(1));
+    bt_end_facts f = facts_of_exit(EXIT(1));
     f.started = false;
     f.step = -1;
     return bt_end_classify(&f);
 }
 
-/* A machine that was in use and is unreachable is awaited; one that never responded is not. */
+/* The supervisor waits for a machine that was in use and is unreachable, but not for one that never responded. */
 static void a_lost_machine_is_waited_for(void **state) {
     (void)state;
     bt_restart_history h = {0};
     bt_end e = launch_failure();
     assert_false(bt_restart_decide(&h, &e, 0, 3).again);
     h = (bt_restart_history){0};
-    assert_true(decide(&h, NODE_LOST, 20, 0, 3).again);
+    assert_true(decide_after_end(&h, NODE_LOST, 20, 0, 3).again);
     double waited = 0;
     int tries = 0;
     for (bt_restart r = bt_restart_decide(&h, &e, 20, 3); r.again && tries < 100; tries++) {
@@ -303,14 +304,14 @@ static void a_lost_machine_is_waited_for(void **state) {
     assert_int_equal(tries, 11);
     assert_true(waited > 300 && waited < 600);
     h = (bt_restart_history){0};
-    assert_false(decide(&h, NODE_LOST, 20, 0, 0).again);
-    /* Only a launch is worth another try if no rank had started. */
-    bt_end_facts no_memory = base(EXIT(137));
+    assert_false(decide_after_end(&h, NODE_LOST, 20, 0, 0).again);
+    /* If no rank had started, only the launch is tried again. */
+    bt_end_facts no_memory = facts_of_exit(EXIT(137));
     no_memory.oom = true;
     no_memory.step = -1;
     e = bt_end_classify(&no_memory);
     h = (bt_restart_history){0};
-    assert_true(decide(&h, KILLED, 20, 0, 3).again);
+    assert_true(decide_after_end(&h, KILLED, 20, 0, 3).again);
     assert_false(bt_restart_decide(&h, &e, 0, 3).again);
 }
 
@@ -329,7 +330,7 @@ static void test_errors_are_not_looped(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_restart_history h;
         memset(&h, 0, sizeof h);
-        bt_end_facts f = base(EXIT(1));
+        bt_end_facts f = facts_of_exit(EXIT(1));
         f.reported = true;
         f.code = rows[i].code;
         f.step = rows[i].step;
@@ -337,13 +338,13 @@ static void test_errors_are_not_looped(void **state) {
         const bt_end e = bt_end_classify(&f);
         if (bt_restart_decide(&h, &e, 10, 3).again != rows[i].again) fail_msg("row %zu", i);
     }
-    /* The same text at another step is the same failure; another text is another one. */
+    /* The same text at another step is the same failure; another text is another failure. */
     static const char *const words[][2] = {{"b", "a"}, {"b", "c"}, {"b", "b"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         bt_restart_history h;
         memset(&h, 0, sizeof h);
         for (int k = 0; k < 2; k++) {
-            bt_end_facts f = base(EXIT(1));
+            bt_end_facts f = facts_of_exit(EXIT(1));
             f.reported = true;
             f.code = BT_IO;
             f.step = 20 + 5 * k;
@@ -353,7 +354,7 @@ static void test_errors_are_not_looped(void **state) {
                 fail_msg("'%s' after '%s'", words[i][1], words[i][0]);
         }
     }
-    /* Ranks that disagree, or hold different weights: the exit code is that of the error. */
+    /* Ranks that disagree, or have different weights: the exit code is that of the error. */
     const struct {
         bt_code code;
         int exit_code;
@@ -361,7 +362,7 @@ static void test_errors_are_not_looped(void **state) {
     for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
         bt_restart_history h;
         memset(&h, 0, sizeof h);
-        bt_end_facts f = base(EXIT(never[i].exit_code));
+        bt_end_facts f = facts_of_exit(EXIT(never[i].exit_code));
         f.reported = true;
         f.code = never[i].code;
         f.step = 20;
@@ -374,7 +375,7 @@ static void test_errors_are_not_looped(void **state) {
 static void test_messages(void **state) {
     (void)state;
     char buf[640];
-    bt_end_facts f = base(EXIT(137));
+    bt_end_facts f = facts_of_exit(EXIT(137));
     f.rank = 3;
     f.signal = 9;
     const bt_end e = bt_end_classify(&f);

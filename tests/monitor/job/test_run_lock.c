@@ -1,5 +1,5 @@
-/* One job per run: the holder of the lock is named; a running one is refused at once, one that is ending is
- * awaited. */
+/* One job per run: the error contains the job that holds the lock; a running job is refused at once, and the end of an
+ * ending job is awaited. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static void the_lock_is_signed_and_released(void **state) {
     snprintf(want, sizeof want, "pid %d on %s\n", (int)getpid(), host);
     assert_string_equal(got, want);
     close(fd);
-    struct stat st; /* Any process that may open the file could hold the lock forever. */
+    struct stat st; /* any process that may open the file could hold the lock forever */
     const mode_t mask = umask(0);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(bt_run_lock(&fd, dir, "r", 0, &err), BT_OK);
@@ -56,7 +56,7 @@ static void the_lock_is_signed_and_released(void **state) {
     assert_int_equal(fstat(fd, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     close(fd);
-    /* A lock file of an older version is closed to other users as well. */
+    /* Permissions of a lock file of an older version are removed for other users as well. */
     assert_int_equal(chmod(path, 0644), 0);
     assert_int_equal(bt_run_lock(&fd, dir, "r", 0, &err), BT_OK);
     assert_int_equal(fstat(fd, &st), 0);
@@ -64,7 +64,7 @@ static void the_lock_is_signed_and_released(void **state) {
     close(fd);
 }
 
-/* Text of the lock while it is held, and the message about it. */
+/* The text of the lock while it is held, and the message about it. */
 static void a_holder_is_named(void **state) {
     (void)state;
     char own[128], other[128], more[201];
@@ -92,7 +92,7 @@ static void a_holder_is_named(void **state) {
         assert_int_equal(fd, -1);
         char got[256];
         read_lock_text(got, sizeof got);
-        assert_string_equal(got, rows[i].text); /* Only its holder signs it. */
+        assert_string_equal(got, rows[i].text); /* Only the holder of the lock writes its text. */
         close(held);
     }
 }
@@ -103,7 +103,8 @@ static void keep_line(void *ctx, bt_log_level level, const char *line) {
     snprintf(told + strlen(told), sizeof told - strlen(told), "%s\n", line);
 }
 
-/* A dead supervisor whose ranks still hold the lock and exit; a wait of more than a second is reported once. */
+/* The supervisor died and its ranks still hold the lock while they exit; a wait of more than a second is reported
+ * once. */
 static void an_ending_holder_is_awaited(void **state) {
     (void)state;
     static const int64_t holds_ns[] = {100000000, 1300000000};
@@ -163,7 +164,7 @@ int main(void) {
     strcpy(dir, "/tmp/bt_lock_XXXXXX");
     if (!mkdtemp(dir) || gethostname(host, sizeof host - 1) != 0) return 1;
     snprintf(path, sizeof path, "%s/run.lock", dir);
-    alarm(30); /* ends a test that hangs */
+    alarm(30); /* a test that hangs is ended */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_lock_is_signed_and_released),
         cmocka_unit_test(a_holder_is_named),

@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* Records of the ranks reach the supervisor, the screen and the database; events of the supervisor, their
- * alerts and their form. */
+/* Records of the ranks reach the supervisor, the screen and the database; events of the supervisor, their alerts and
+ * their format. */
 #include <math.h>
 #include <sys/stat.h>
 
@@ -53,7 +53,7 @@ static void on_step(void *ctx, const bt_step_record *r) {
     snprintf(d->shown + n, sizeof d->shown - n, "step %d\n", (int)r->step);
 }
 
-/* Every record of a rank is inspected, shown, and stored. */
+/* The supervisor inspects, shows and stores every record of a rank. */
 static void records_of_ranks(void **state) {
     desk *d = *state;
     double values[BT_MS_COUNT];
@@ -111,7 +111,7 @@ static void records_of_ranks(void **state) {
     bt_writer_close(d->setup.writer);
 }
 
-/* Signs of progress before the end of a step. */
+/* Records before the end of a step count as signs of progress. */
 static void signs_of_life(void **state) {
     desk *d = *state;
     const bt_sink *look = &d->job.into.look;
@@ -124,8 +124,8 @@ static void signs_of_life(void **state) {
     assert_true(*last_ns > 1);
 }
 
-/* More ranks than the sink can store: the first ones are kept. */
-static void very_many_ranks(void **state) {
+/* If there are more ranks than the sink can store, the first ones are kept. */
+static void ranks_beyond_the_capacity_are_dropped(void **state) {
     desk *d = *state;
     enum { MANY = 700 };
     bt_rank_info *ranks = calloc(MANY, sizeof *ranks);
@@ -177,8 +177,6 @@ static void events_of_the_supervisor(void **state) {
     bt_writer_close(d->setup.writer);
 }
 
-/* ---- alerts ---------------------------------------------------------------------------------- */
-
 static bt_alert_rules rules_of(const char *text) {
     bt_alert_rules rules;
     bt_err err = BT_ERR_INIT;
@@ -194,7 +192,7 @@ static void alerts_are_raised_once_for_each_cause(void **state) {
     const bt_sink *look = &d->job.into.look;
     double values[BT_MS_COUNT];
     for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
-    bt_job_alerts_tick(&d->job, 1); /* No rules, no check. */
+    bt_job_alerts_tick(&d->job, 1); /* no rules, no check */
     assert_int_equal(d->job.alert_disk_ns, 0);
     d->setup.alert.rules = &rules;
     bt_job_alerts_open(&d->job);
@@ -246,11 +244,11 @@ static void alerts_are_raised_once_for_each_cause(void **state) {
     assert_int_equal(d->job.alert_disk_ns, INT64_C(10000000005));
     bt_job_alerts_tick(&d->job, INT64_C(10000000005));
     assert_int_equal(d->job.alert_disk_ns, INT64_C(20000000005));
-    desk_shows(d, ""); /* The condition still holds. */
+    desk_shows(d, ""); /* The condition is still true. */
 }
 
-/* Each evaluation reaches the supervisor as an event and in the record of its step: it is one evaluation for the
- * rules. The alert carries the evaluation's step and follows it in the record. */
+/* An evaluation arrives as an event and in the record of its step, and the rules count it once. The alert has the
+ * evaluation's step and follows it in the record. */
 static void an_evaluation_is_counted_once(void **state) {
     desk *d = *state;
     const bt_alert_rules rules = rules_of("val_loss not better for 3");
@@ -324,7 +322,8 @@ static void assert_file_content(const desk *d, const char *name, const char *wan
     unlink(path);
 }
 
-/* A command with the alert in its environment and without our descriptors; a webhook with it as JSON. */
+/* A command receives the alert in its environment and no descriptors of the supervisor; a webhook receives it as
+ * JSON. */
 static void an_alert_starts_programs(void **state) {
     desk *d = *state;
     const bt_alert_rules rules = rules_of("run done");
@@ -365,7 +364,7 @@ int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, desk_open, desk_close)
     const struct CMUnitTest tests[] = {
         T(records_of_ranks),
-        T(very_many_ranks),
+        T(ranks_beyond_the_capacity_are_dropped),
         T(signs_of_life),
         T(events_of_the_supervisor),
         T(alerts_are_raised_once_for_each_cause),

@@ -1,4 +1,4 @@
-/* test_spare_socket.c - waiting ranks are told to start, or end with their supervisor; a dead one is
+/* test_spare_socket.c - waiting ranks of a hot spare start on request, or end with their supervisor; a dead one is
  * detected before it is used. */
 #include <setjmp.h>
 #include <signal.h>
@@ -33,8 +33,8 @@ static int tear_down(void **state) {
     return rmdir(folder);
 }
 
-/* Exits with 7 after the right message, with 3 if it is not needed, otherwise with 1. */
-static pid_t waiter(void) {
+/* Starts a process that exits with 7 after the right message, with 3 if it is not needed, otherwise with 1. */
+static pid_t start_waiter(void) {
     pid_t pid = fork();
     if (pid != 0) return pid;
     bt_spare_go go;
@@ -60,7 +60,7 @@ static void wait_for(bt_spare_socket *s, int n) {
     assert_int_equal(s->n, n);
 }
 
-static bt_spare_go message(void) {
+static bt_spare_go start_message(void) {
     bt_spare_go go = {.attempt = 4, .fence = 9};
     strcpy(go.resume_from, "/dev/shm/states");
     return go;
@@ -71,11 +71,11 @@ static void test_go(void **state) {
     bt_spare_socket s;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_spare_listen(&s, path, &err), BT_OK);
-    const pid_t a = waiter(), b = waiter();
+    const pid_t a = start_waiter(), b = start_waiter();
     wait_for(&s, 2);
     assert_true((bt_spare_pid(&s, 0) == a && bt_spare_pid(&s, 1) == b) ||
                 (bt_spare_pid(&s, 0) == b && bt_spare_pid(&s, 1) == a));
-    const bt_spare_go go = message();
+    const bt_spare_go go = start_message();
     assert_true(bt_spare_send(&s, &go));
     bt_spare_close(&s);
     assert_int_equal(s.listen, -1);
@@ -88,12 +88,12 @@ static void test_not_needed(void **state) {
     bt_spare_socket s;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_spare_listen(&s, path, &err), BT_OK);
-    const pid_t a = waiter();
+    const pid_t a = start_waiter();
     wait_for(&s, 1);
     bt_spare_close(&s);
     assert_int_equal(end_of(a), 3);
     bt_spare_go go;
-    assert_int_equal(bt_spare_wait(path, &go, &err), BT_IO); /* There is no listener any more. */
+    assert_int_equal(bt_spare_wait(path, &go, &err), BT_IO); /* Nothing listens any more. */
 }
 
 static void test_one_is_gone(void **state) {
@@ -101,12 +101,12 @@ static void test_one_is_gone(void **state) {
     bt_spare_socket s;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_spare_listen(&s, path, &err), BT_OK);
-    const pid_t a = waiter(), b = waiter();
+    const pid_t a = start_waiter(), b = start_waiter();
     wait_for(&s, 2);
     kill(a, SIGKILL);
     assert_int_equal(end_of(a), 128 + SIGKILL);
     assert_false(bt_spare_accept(&s));
-    const bt_spare_go go = message();
+    const bt_spare_go go = start_message();
     assert_false(bt_spare_send(&s, &go));
     bt_spare_close(&s);
     (void)end_of(b);

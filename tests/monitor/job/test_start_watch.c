@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* Runs whose ranks connect and then hang before their first step: the rank awaited is named, the attempt has
- * a deadline, and the first stop request ends it. */
+/* Runs whose ranks connect and then hang before their first step: the message contains the rank that the others wait
+ * for, the attempt has a deadline, and the first stop request ends it. */
 #include "run_stage.h"
 
 static void play_all(stage *s, const char *const *plays) {
@@ -29,7 +29,7 @@ static void a_stopped_rank_is_named_before_the_first_step(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* The late one of ranks at the same position has begun the fewest exchanges. */
+/* The late one among ranks at the same position has begun the fewest exchanges. */
 static void the_rank_that_all_wait_for_is_named_after_two_seconds(void **state) {
     stage *s = *state;
     s->setup.ranks = 2;

@@ -1,10 +1,10 @@
 // ctest: timeout=110
-/* Whole runs: how attempts end, the next action, stop requests, and which silence is reported. */
+/* Whole runs: how attempts end, the next action, stop requests, and which delays are reported. */
 #include <sys/syscall.h>
 
 #include "run_stage.h"
 
-/* A folder for states in memory cannot be created, because the call is defined here. */
+/* The test replaces the creation of a folder for states in memory, which then fails. */
 static bool no_states;
 int mkdir(const char *path, mode_t mode) {
     const char *name = strrchr(path, '/');
@@ -34,8 +34,8 @@ static void a_run_that_is_done(void **state) {
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-/* Killed after a new step: it restarts at once; without one: later, from the beginning if there is no
- * checkpoint. */
+/* A rank that is killed after a new step is started again at once; without a new step it is started after a delay, at
+ * step 0 if there is no checkpoint. */
 static void a_killed_rank_is_started_again(void **state) {
     stage *s = *state;
     s->resume_at = 1;
@@ -79,8 +79,8 @@ static void an_early_end_without_restarts_fails(void **state) {
     assert_string_equal(s->result.why_not_again, "0 restarts are allowed (launch.max_restarts)");
 }
 
-/* A missing folder of checkpoints, such as one that is not mounted, is awaited: training does not restart at
- * step 0. */
+/* If the folder of checkpoints is missing, for example because it is not mounted, the supervisor waits: training does
+ * not restart at step 0. */
 static void missing_checkpoints_are_awaited(void **state) {
     stage *s = *state;
     char want[700];
@@ -167,7 +167,7 @@ static void a_paused_run_remains_paused(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* The same error ends a run whose ranks began from the disk: see what_cannot_help_is_not_tried. */
+/* The same error ends a run whose ranks resumed from the disk. */
 static void damaged_states_in_memory_are_no_end(void **state) {
     stage *s = *state;
     s->resume_at = 2;
@@ -207,7 +207,7 @@ static void without_memory_for_states_a_run_continues(void **state) {
 }
 
 /* If there is no keyboard input no key is read. */
-static void keys_without_a_taker(void **state) {
+static void keys_are_not_read_without_an_input(void **state) {
     stage *s = *state;
     s->setup.ui.input = NULL;
     assert_int_equal(write(s->key, "k", 1), 1);
@@ -217,8 +217,8 @@ static void keys_without_a_taker(void **state) {
     assert_int_equal(key, 'k');
 }
 
-/* Nothing is started, no files remain, and the reason is reported. */
-static void without_a_place_it_does_not_begin(void **state) {
+/* If the folders of the job cannot be created, nothing is started, no files remain, and the reason is reported. */
+static void a_job_without_folders_does_not_begin(void **state) {
     stage *s = *state;
     char control[96], *before = getenv("TMPDIR") ? strdup(getenv("TMPDIR")) : NULL;
     bt_err err = BT_ERR_INIT;
@@ -239,7 +239,7 @@ static void without_a_place_it_does_not_begin(void **state) {
 }
 
 /* The reason given by a rank is reported; because it recurs there is no third attempt. */
-static void what_cannot_help_is_not_tried(void **state) {
+static void an_error_that_recurs_is_not_tried_again(void **state) {
     stage *s = *state;
     run(s, PLAYS("steps 1;says bitrain rank 0: error 4: 'x' is damaged;exit 3"),
         "attempt 0 from 0\nstep 0\n");
@@ -260,8 +260,8 @@ static void no_restart_is_allowed(void **state) {
     assert_string_equal(s->result.why_not_again, "0 restarts are allowed (launch.max_restarts)");
 }
 
-/* The training is finished and saved: a rank that fails while exiting is no failure. */
-static void a_rank_that_stumbles_at_the_end(void **state) {
+/* The training is finished and saved, so a rank that fails while exiting is no failure. */
+static void a_rank_that_fails_after_the_end_is_no_failure(void **state) {
     stage *s = *state;
     run(s, PLAYS("steps 1;result {};leaves;exit 7"),
         "attempt 0 from 0\nstep 0\n"
@@ -300,7 +300,7 @@ static void stopped_by(stage *s, int signal, const char *name) {
     memset(&s->result, 0, sizeof s->result);
 }
 
-/* The end of a terminal is a signal as well, if there is no terminal, or no handler. */
+/* The end of the terminal (SIGHUP) stops the run too, even if there is no terminal or no handler. */
 static void a_signal_stops_it(void **state) {
     stage *s = *state;
     stopped_by(s, SIGTERM, "SIGTERM");
@@ -312,7 +312,7 @@ static void a_signal_stops_it(void **state) {
     stopped_by(s, SIGHUP, "SIGHUP");
 }
 
-/* all at once: the ranks are killed, and nothing is started again */
+/* A quit request kills the ranks at once, and nothing is started again. */
 static void quit_stops_at_once(void **state) {
     stage *s = *state;
     s->when = "step 0\n";
@@ -356,7 +356,7 @@ static void the_terminal_is_closed(void **state) {
     assert_false(s->result.stopped);
 }
 
-/* A pause requested before a rank was connected, and its end. */
+/* The pause was requested before a rank was connected. */
 static void a_pause_is_shown(void **state) {
     stage *s = *state;
     s->when = "attempt 0";
@@ -366,7 +366,7 @@ static void a_pause_is_shown(void **state) {
     assert_true(s->paused || s->ticks > 0);
 }
 
-/* Steps are missing for longer than allowed: the ranks are ended and restarted. */
+/* If no step arrives for longer than the limit, the ranks are ended and restarted. */
 static void ranks_that_hang_are_ended(void **state) {
     stage *s = *state;
     s->setup.hang_s = 0.5;
@@ -380,7 +380,7 @@ static void ranks_that_hang_are_ended(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* A rank stopped by a signal is named, and ended if a restart is allowed. */
+/* The message contains a rank stopped by a signal; the rank is ended if a restart is permitted. */
 static void a_stopped_rank_is_named(void **state) {
     stage *s = *state;
     s->setup.hang_s = 60;
@@ -399,7 +399,7 @@ static void a_stopped_rank_is_named(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* A warning of the ranks is an event, once each. */
+/* Each warning of the ranks becomes an event, once. */
 static void warnings_of_ranks_are_events(void **state) {
     stage *s = *state;
     s->when = "warning -1 odd";
@@ -410,8 +410,6 @@ static void warnings_of_ranks_are_events(void **state) {
         "attempt 0 from 0\nwarning -1 odd\ncontrol -1 stop requested by key\nstep 0\n");
     assert_true(s->result.stopped);
 }
-
-/* ---- requests of other processes -------------------------------------------------------------- */
 
 static void status_by_the_socket(void **state) {
     stage *s = *state;
@@ -464,12 +462,12 @@ static int tests(void) {
         T(a_paused_run_remains_paused),
         T(damaged_states_in_memory_are_no_end),
         T(without_memory_for_states_a_run_continues),
-        T(keys_without_a_taker),
-        T(without_a_place_it_does_not_begin),
+        T(keys_are_not_read_without_an_input),
+        T(a_job_without_folders_does_not_begin),
         T(a_run_continues_after_a_stop_signal),
-        T(what_cannot_help_is_not_tried),
+        T(an_error_that_recurs_is_not_tried_again),
         T(no_restart_is_allowed),
-        T(a_rank_that_stumbles_at_the_end),
+        T(a_rank_that_fails_after_the_end_is_no_failure),
         T(a_run_stops_on_request),
         T(a_signal_stops_it),
         T(quit_stops_at_once),

@@ -1,5 +1,5 @@
 // ctest: timeout=60
-/* Runs of two ranks: which of them is named, and when one counts as late. */
+/* Runs of two ranks: the messages contain the right rank, and a rank counts as late after two seconds. */
 #include "run_stage.h"
 
 static void the_stopped_one_of_two_is_named(void **state) {
@@ -20,7 +20,7 @@ static void the_stopped_one_of_two_is_named(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* However short steps are, half a second is not reported; two seconds are. */
+/* However short steps are, a delay of half a second is not reported, and one of two seconds is. */
 static void a_late_rank_is_reported_after_two_seconds(void **state) {
     stage *s = *state;
     s->setup.ranks = 2;

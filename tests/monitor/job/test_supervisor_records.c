@@ -2,7 +2,7 @@
 /* Whole runs: other numbers of ranks, a viewer beside the run, records of its attempts in the database. */
 #include "run_stage.h"
 
-/* Up to two ranks; from step 100 on training is complete. */
+/* Permits up to two ranks; from step 100 on training is complete. */
 static bt_code on_layout(void *ctx, const bt_resize_request *w, bool take, bt_job_layout *out,
                          bt_err *err) {
     stage *s = ctx;
@@ -33,7 +33,7 @@ static void a_run_continues_with_other_ranks(void **state) {
     assert_false(s->result.stopped);
 }
 
-/* Only the ranks received the stop signal, not the run. */
+/* Only the ranks received the stop signal, not the supervisor. */
 static void a_signal_to_the_ranks_alone(void **state) {
     stage *s = *state;
     s->setup.layout = on_layout;
@@ -70,7 +70,7 @@ static double value_of(const char *path, const char *sql) {
     return x;
 }
 
-/* The run's first attempt is open in a database. */
+/* Opens a database that contains the run and its first attempt. */
 static void open_writer(stage *s, char path[96]) {
     bt_err err = BT_ERR_INIT;
     snprintf(path, 96, "%s/m.db", s->dir);

@@ -1,5 +1,5 @@
-/* monkey.h - a terminal that presses random keys and changes its size, and counts invalid frames. The same
- * seed gives the same keys. */
+/* monkey.h - a terminal that presses random keys and changes its size, and counts invalid frames. The same seed gives
+ * the same keys. */
 #ifndef BT_TESTS_MONKEY_H
 #define BT_TESTS_MONKEY_H
 
@@ -11,7 +11,7 @@
 typedef struct monkey {
     bt_term base;
     uint32_t dice;
-    int32_t last; /* key */
+    int32_t last; /* the previous key */
     int left, w, h, frames;
     int idle;                     /* calls without a key */
     int wrong;                    /* frames of another size, cells that cannot be displayed */
@@ -24,7 +24,7 @@ static inline uint32_t monkey_dice(uint32_t *dice, uint32_t n) {
     return (*dice >> 8) % n;
 }
 
-static inline uint32_t roll(monkey *m, uint32_t n) { return monkey_dice(&m->dice, n); }
+static inline uint32_t random_below(monkey *m, uint32_t n) { return monkey_dice(&m->dice, n); }
 
 static inline void monkey_size(bt_term *t, int *w, int *h) {
     *w = ((monkey *)t)->w;
@@ -55,18 +55,19 @@ static inline int32_t monkey_key(bt_term *t, int timeout_ms) {
     if (m->idle++ % 3 == 2) return BT_KEY_NONE;
     if (--m->left <= 0) return BT_KEY_HANGUP;
     if (m->meanwhile) m->meanwhile(m->ctx);
-    if (roll(m, 20) == 0) {
-        m->w = 1 + (int)roll(m, roll(m, 2) ? 220 : 40);
-        m->h = 1 + (int)roll(m, roll(m, 2) ? 70 : 14);
+    if (random_below(m, 20) == 0) {
+        m->w = 1 + (int)random_below(m, random_below(m, 2) ? 220 : 40);
+        m->h = 1 + (int)random_below(m, random_below(m, 2) ? 70 : 14);
         return BT_KEY_RESIZE;
     }
-    int32_t key = roll(m, 3) == 0 ? special[roll(m, sizeof special / sizeof special[0])]
-                                  : (int32_t)(' ' + roll(m, 95));
+    int32_t key = random_below(m, 3) == 0
+                      ? special[random_below(m, sizeof special / sizeof special[0])]
+                      : (int32_t)(' ' + random_below(m, 95));
     /* Questions are sometimes answered with yes. */
-    if (m->last == '\r' && roll(m, 2)) key = 'y';
+    if (m->last == '\r' && random_below(m, 2)) key = 'y';
     m->last = key;
     /* q would end the session, w would write files. */
-    return key == 'q' || key == 'w' ? '1' + (int32_t)roll(m, 9) : key;
+    return key == 'q' || key == 'w' ? '1' + (int32_t)random_below(m, 9) : key;
 }
 
 static inline bt_code monkey_present(bt_term *t, const bt_canvas *c, bt_err *err) {
@@ -84,7 +85,7 @@ static inline bt_code monkey_present(bt_term *t, const bt_canvas *c, bt_err *err
 
 static inline void monkey_close(bt_term *t) { (void)t; }
 
-/* ---- actions: every second one is refused, with an escape sequence in its message ------------- */
+/* Actions: every second one is refused, with an escape sequence in its message. */
 
 static int asked, started, marked;
 

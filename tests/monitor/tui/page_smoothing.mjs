@@ -1,11 +1,12 @@
-// page_smoothing.mjs SERIES.json - computes the smoothed lines of the page's charts, for
-// test_smoothing.c: prints the stops of its slider on the first line, then for each series and stop
-// the decay of the average per step, and the average at each point ("nan": none). The page's files
+// page_smoothing.mjs SERIES.json - computes the smoothed lines of the page's charts for test_smoothing.c. The
+// first line of the output contains the positions of the page's slider; then follow, for each series and
+// position, the decay of the average per step and the average at each point ("nan": none). The page's files
 // are read from BT_SRC.
 import { readFileSync } from "node:fs";
 
 const page = (name) => readFileSync(`${process.env.BT_SRC}/web/static/${name}`, "utf8");
-// It imports nothing, so its text is a module; loaded by path, Node.js would treat it as a script.
+// The script imports nothing, so its text is a module; loaded by its path, Node.js would treat it as a
+// script.
 const lines = encodeURIComponent(page("figures/chart_lines.js"));
 const { keepOf, stepsCovered, smoothed } = await import(`data:text/javascript,${lines}`);
 const stops = /^const smoothings = \[(.*)\];$/m.exec(page("frame/header.js"))[1];

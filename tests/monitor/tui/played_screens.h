@@ -5,10 +5,8 @@
 
 #include "scripted_term.h"
 
-/* ---- actions ---- */
-
 static char done[256];    /* arguments of the last action */
-static bool by_the_clock; /* the runs are written by this process, now */
+static bool by_the_clock; /* this process writes the runs, at the present time */
 static void (*on_control)(const char *run, const char *verb); /* NULL: the request has no effect */
 
 static inline bt_code fake_control(void *ctx, const char *run, const char *verb, const char *value,

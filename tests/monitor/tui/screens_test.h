@@ -1,5 +1,5 @@
-/* screens_test.h - a database of two runs with known values, for tests of the screens: base-1 (4 ranks),
- * demo (8 ranks, rank 5 late in data, one failure). */
+/* screens_test.h - a database of two runs with known values for tests of the screens: base-1 (4 ranks) and demo (8
+ * ranks, rank 5 loads data slowly, one failure). */
 #ifndef BT_TESTS_SCREENS_TEST_H
 #define BT_TESTS_SCREENS_TEST_H
 
@@ -55,7 +55,7 @@ static inline bt_top_cfg config(bt_db *db) {
                         .now_us = INT64_C(1700000000000000) + 7290 * INT64_C(1000000)};
 }
 
-/* Returns a screen as text, freed by the caller; cfg from `config`, with its own database. */
+/* Returns a screen as text, which the caller frees; cfg is from screen_config, with its own database. */
 static inline char *frame_text(bt_top_cfg *cfg, bt_term_caps caps, int w, int h) {
     bt_db *db = NULL;
     bt_err err = BT_ERR_INIT;

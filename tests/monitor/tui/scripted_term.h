@@ -1,4 +1,4 @@
-/* scripted_term.h - a terminal that reads keys from a text and keeps its newest frame as text. */
+/* scripted_term.h - a terminal that reads keys from a text and stores its newest frame as text. */
 #ifndef BT_TESTS_MONITOR_SCRIPTED_TERM_H
 #define BT_TESTS_MONITOR_SCRIPTED_TERM_H
 
@@ -13,7 +13,7 @@
 #define PAGE_DOWN "\206"
 #define BACKTAB "\207"
 #define ESC "\210"
-#define CLICK "\211" /* followed by column and row, each as a character above the blank */
+#define CLICK "\211" /* followed by column and row, each as a character after the blank */
 #define WHEEL_DOWN "\212"
 
 typedef struct script {
@@ -28,7 +28,7 @@ static inline void script_size(bt_term *t, int *w, int *h) {
     *h = ((script *)t)->h;
 }
 
-/* '~' waits for a frame; the terminal ends with its keys */
+/* Returns the next key; '~' waits for a frame. The terminal closes after the last key. */
 static inline int32_t script_key(bt_term *t, int timeout_ms) {
     static const int32_t named[] = {BT_KEY_HOME,       BT_KEY_END,     BT_KEY_CTRL_LEFT,
                                     BT_KEY_CTRL_RIGHT, BT_KEY_DOWN,    BT_KEY_UP,

@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* The cell grid: escape sequences are removed, drawing is clipped, wide glyphs are complete, ASCII shows the
- * same as Unicode. */
+/* The grid of cells that screens are drawn on: escape sequences are removed, drawing is clipped, wide glyphs are
+ * complete, ASCII shows the same as Unicode. */
 #include <unistd.h>
 
 #include "monitor/tui/draw/panes.h"
@@ -50,9 +50,9 @@ static void wide_glyphs_are_complete(void **state) {
     bt_canvas_text(&c, 0, 0, 6, (bt_style){0}, "日本語");
     /* the right half of the second glyph */
     bt_canvas_put(&c, 3, 0, '!', (bt_style){0});
-    /* Two glyphs exceed the width: one and a mark. */
+    /* Two wide glyphs exceed the width: one and a mark of truncation are drawn. */
     bt_canvas_text(&c, 0, 1, 3, (bt_style){0}, "日本");
-    bt_canvas_put(&c, 5, 2, 0x65E5, (bt_style){0}); /* Half of it would exceed the edge. */
+    bt_canvas_put(&c, 5, 2, 0x65E5, (bt_style){0}); /* half of it would exceed the edge */
     bt_same_text(&c, "日 !語\n日…\n\n");
     /* A combining accent has no width. */
     assert_int_equal(bt_canvas_text_width("e\xcc\x81"), 1);
@@ -73,7 +73,7 @@ static void clips_nest_and_only_narrow(void **state) {
     bt_canvas_release(&c);
 }
 
-static void drawings(bt_canvas *c) {
+static void compare_drawings(bt_canvas *c) {
     const double v[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, NAN, 4, 2};
     bt_canvas_box(c, (bt_rect){0, 0, 30, 8}, (bt_style){0}, "box");
     bt_canvas_rule(c, (bt_rect){2, 1, 26, 1}, (bt_style){0}, "heading", "right");
@@ -85,11 +85,11 @@ static void drawings(bt_canvas *c) {
 static void drawings_in_every_alphabet(void **state) {
     (void)state;
     bt_canvas c = bt_new_canvas(32, 8, BT_CHARS_BRAILLE);
-    drawings(&c);
+    compare_drawings(&c);
     bt_golden_canvas("canvas_unicode", &c);
     bt_canvas_release(&c);
     c = bt_new_canvas(32, 8, BT_CHARS_ASCII);
-    drawings(&c);
+    compare_drawings(&c);
     bt_golden_canvas("canvas_ascii", &c);
     for (int i = 0; i < c.w * c.h; i++) assert_true(c.cells[i].glyph < 0x7F);
     bt_canvas_release(&c);
@@ -116,28 +116,29 @@ static void colours_fall_back(void **state) {
 }
 
 static uint32_t dice_state = 1;
-static uint32_t dice(uint32_t n) {
+static uint32_t random_number(uint32_t n) {
     dice_state = dice_state * 1664525u + 1013904223u;
     return (dice_state >> 8) % n;
 }
 
-/* Any drawing call keeps the grid consistent: no half of a wide glyph without the other. */
+/* Any drawing call keeps the grid consistent: a wide glyph always has both halves. */
 static void random_drawing_keeps_the_grid_sound(void **state) {
     (void)state;
     static const uint32_t glyphs[] = {'a', 0x65E5, 0x1F600, 0x301, 0, 0x202E, 0x2588, 0x10FFFF};
     for (int round = 0; round < 200; round++) {
-        bt_canvas c = bt_new_canvas(1 + (int)dice(20), 1 + (int)dice(8), (bt_chars)dice(3));
+        bt_canvas c = bt_new_canvas(1 + (int)random_number(20), 1 + (int)random_number(8),
+                                    (bt_chars)random_number(3));
         for (int i = 0; i < 60; i++) {
-            bt_rect r = {(int)dice(40) - 10, (int)dice(20) - 6, (int)dice(30) - 5,
-                         (int)dice(20) - 5};
-            double v[5] = {dice(9), NAN, dice(4), INFINITY, -1.0};
-            switch (dice(6)) {
-            case 0: bt_canvas_fill(&c, r, glyphs[dice(8)], (bt_style){0}); break;
+            bt_rect r = {(int)random_number(40) - 10, (int)random_number(20) - 6,
+                         (int)random_number(30) - 5, (int)random_number(20) - 5};
+            double v[5] = {random_number(9), NAN, random_number(4), INFINITY, -1.0};
+            switch (random_number(6)) {
+            case 0: bt_canvas_fill(&c, r, glyphs[random_number(8)], (bt_style){0}); break;
             case 1: bt_canvas_box(&c, r, (bt_style){0}, "t日tle"); break;
             case 2: bt_canvas_text(&c, r.x, r.y, r.w, (bt_style){0}, "a日b本c\xff"); break;
             case 3: bt_canvas_rule(&c, r, (bt_style){0}, "日本", "ri語ht"); break;
-            case 4: bt_canvas_bar(&c, r.x, r.y, r.w, v[dice(5)], (bt_style){0}); break;
-            default: bt_canvas_put(&c, r.x, r.y, glyphs[dice(8)], (bt_style){0});
+            case 4: bt_canvas_bar(&c, r.x, r.y, r.w, v[random_number(5)], (bt_style){0}); break;
+            default: bt_canvas_put(&c, r.x, r.y, glyphs[random_number(8)], (bt_style){0});
             }
         }
         for (int y = 0; y < c.h; y++)
@@ -172,14 +173,14 @@ static void layout_fills_drops_and_never_overlaps(void **state) {
             shown++;
         }
         assert_true(y <= 7 + h);
-        /* Everything is shown, without a remainder. */
+        /* The rectangles fill the whole height. */
         if (h >= 19) assert_int_equal(y, 7 + h);
         assert_int_equal(shown, h >= 19 ? 4 : h >= 17 ? 3 : h >= 12 ? 2 : h >= 8 ? 1 : 0);
     }
     bt_layout_cols((bt_rect){0, 0, 50, 3},
                    (bt_pane_size[]){{.min = 10, .weight = 1}, {.min = 10, .weight = 3}}, 2, 2, out);
     assert_int_equal(out[0].w + out[1].w + 2, 50);
-    assert_int_equal(out[0].w, 17); /* 10 + a quarter of the rest */
+    assert_int_equal(out[0].w, 17); /* 10 columns and a quarter of the remaining width */
 }
 
 static void themes_change_roles(void **state) {
@@ -198,7 +199,7 @@ static void themes_change_roles(void **state) {
     fflush(f);
     assert_int_equal(bt_color_theme(path, &err), BT_ARG);
     assert_non_null(strstr(err.msg, ":5: no role 'ACENT' (did you mean 'ACCENT'?)"));
-    /* An invalid value changes nothing. */
+    /* An invalid value has no effect. */
     assert_int_not_equal(bt_color_index(BT_C_ACCENT, BT_DEPTH_256), 200);
     assert_int_equal(ftruncate(fd, 0), 0);
     rewind(f);

@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* The first frame of a long run shows its numbers and a note that charts are being read; the next one shows
- * the charts. A short run is drawn at once. */
+/* The first frame of a long run shows its numbers and a note that charts are being read; the next frame shows the
+ * charts. A short run is drawn at once. */
 #include "screens_test.h"
 
 enum { FRAMES = 2 };
@@ -19,7 +19,7 @@ static void watcher_size(bt_term *t, int *w, int *h) {
 
 static int32_t watcher_key(bt_term *t, int timeout_ms) {
     (void)timeout_ms;
-    /* Requests another frame. */
+    /* requests another frame */
     return ((watcher *)t)->n >= FRAMES ? BT_KEY_HANGUP : BT_CTRL('L');
 }
 
@@ -32,7 +32,7 @@ static bt_code watcher_present(bt_term *t, const bt_canvas *c, bt_err *err) {
 
 static void watcher_close(bt_term *t) { (void)t; }
 
-static void watch(watcher *w, const char *run, int screen) {
+static void open_watched(watcher *w, const char *run, int screen) {
     bt_db *db = NULL;
     bt_err err = BT_ERR_INIT;
     *w = (watcher){.base = {{BT_CHARS_BRAILLE, BT_DEPTH_MONO, true},
@@ -54,7 +54,7 @@ static void watch(watcher *w, const char *run, int screen) {
     assert_int_equal(w->n, FRAMES);
 }
 
-static void release(watcher *w) {
+static void close_watched(watcher *w) {
     for (int i = 0; i < FRAMES; i++) bt_text_release(&w->frame[i]);
 }
 
@@ -72,12 +72,12 @@ static void numbers_are_drawn_before_charts(void **state) {
     assert_int_equal(bt_synth_make(db_path, &s, &err), BT_OK);
     for (int screen = 1; screen <= 5; screen++) {
         watcher w;
-        watch(&w, "long", screen);
+        open_watched(&w, "long", screen);
         if (!frame_contains(&w, 0, "step 8,300") || !frame_contains(&w, 0, "reading ...") ||
             frame_contains(&w, 1, "reading ...") || !frame_contains(&w, 1, "step 8,300"))
             fail_msg("screen %d:\n%s\nthen\n%s", screen, bt_text_str(&w.frame[0]),
                      bt_text_str(&w.frame[1]));
-        release(&w);
+        close_watched(&w);
     }
 }
 
@@ -85,9 +85,9 @@ static void a_short_run_is_drawn_at_once(void **state) {
     (void)state;
     for (int screen = 1; screen <= 8; screen++) {
         watcher w;
-        watch(&w, "demo", screen);
+        open_watched(&w, "demo", screen);
         assert_false(frame_contains(&w, 0, "reading ..."));
-        release(&w);
+        close_watched(&w);
     }
 }
 

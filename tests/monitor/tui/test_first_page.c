@@ -1,6 +1,6 @@
 // ctest: timeout=120
-/* The first page at 80x24: events of a run, the model, progress, sample text, the machine before a rank;
- * settings found by the filter; charts of the usual values. */
+/* The first page at 80x24: events of a run, the model, progress, sample text, a crowded machine instead of a rank;
+ * settings found by the filter; charts of the usual range of values. */
 #include <sqlite3.h>
 
 #include "screens_test.h"
@@ -13,8 +13,8 @@ static void run_sql(const char *path, const char *sql) {
     sqlite3_close(db);
 }
 
-/* A database of one run, after this SQL. */
-static void make(const char *name, const bt_synth *s, const char *sql) {
+/* Makes a database of one run and executes this SQL in it. */
+static void make_page_database(const char *name, const bt_synth *s, const char *sql) {
     bt_err err = BT_ERR_INIT;
     snprintf(db_path, sizeof db_path, "%s/%s.db", dir, name);
     if (bt_synth_make(db_path, s, &err) != BT_OK) fail_msg("%s", err.msg);
@@ -22,7 +22,7 @@ static void make(const char *name, const bt_synth *s, const char *sql) {
 }
 
 /* Returns the frame of a screen, 100 s after the run's newest record. */
-static char *frame(const char *run, int screen, int w, int h, bt_color_depth depth) {
+static char *frame_of_screen(const char *run, int screen, int w, int h, bt_color_depth depth) {
     bt_db *db = NULL;
     bt_err err = BT_ERR_INIT;
     bt_term *term = NULL;
@@ -79,8 +79,8 @@ static void a_failed_run_at_80_columns(void **state) {
              "INSERT INTO event(run, t_us, step, rank, kind, level, title) SELECT 1, last_us, "
              "119, 1, 'failure', 2, 'rank 1 was ended by signal 9 (Killed)' FROM run",
              here);
-    make("bad", &s, sql);
-    char *x = frame("bad", 1, 80, 24, BT_DEPTH_MONO);
+    make_page_database("bad", &s, sql);
+    char *x = frame_of_screen("bad", 1, 80, 24, BT_DEPTH_MONO);
     assert_text_has(x, "failed after step 120 of 240, 1m 40s ago");
     assert_text_has(x, "press P to resume");
     assert_text_has(x, "why    rank 1 was ended by signal 9 (Killed)");
@@ -90,7 +90,7 @@ static void a_failed_run_at_80_columns(void **state) {
     assert_text_has(x, "loss ─");
     assert_text_has(x, "████░░░░ 50 %");
     free(x);
-    x = frame("bad", 1, 60, 14, BT_DEPTH_MONO);
+    x = frame_of_screen("bad", 1, 60, 14, BT_DEPTH_MONO);
     assert_text_has(x, "rank 1 was ended by signal 9");
     free(x);
 }
@@ -98,8 +98,8 @@ static void a_failed_run_at_80_columns(void **state) {
 static void header_chips_and_samples_at_80_columns(void **state) {
     bt_synth s = bt_synth_default("fine");
     (void)state;
-    make("fine", &s, SETTINGS SAMPLES);
-    char *x = frame("fine", 1, 80, 24, BT_DEPTH_MONO);
+    make_page_database("fine", &s, SETTINGS SAMPLES);
+    char *x = frame_of_screen("fine", 1, 80, 24, BT_DEPTH_MONO);
     assert_text_has(x, "██████▋░ 83 %");
     assert_text_has(x, "val 2.460 best 2.460");
     assert_text_has(x, "passes 2.00");
@@ -113,7 +113,7 @@ static void header_chips_and_samples_at_80_columns(void **state) {
     assert_text_has(x, "In the beginning");
     assert_text_has(x, "before, step 50");
     assert_text_has(x,
-                    "the of of"); /* Its text begins with an empty line, and two lines are shown. */
+                    "the of of"); /* its text begins with an empty line, and two lines are shown */
     assert_text_lacks(x, "\033[2J");
     free(x);
 }
@@ -124,9 +124,9 @@ static void the_machine_is_named_before_a_rank(void **state) {
     s.straggler = 2;
     s.excess = 3;
     s.load = 4;
-    make("crowd", &s, "SELECT 1");
+    make_page_database("crowd", &s, "SELECT 1");
     for (int screen = 1; screen <= 2; screen++) {
-        char *x = frame("crowd", screen, 80, 24, BT_DEPTH_MONO);
+        char *x = frame_of_screen("crowd", screen, 80, 24, BT_DEPTH_MONO);
         const char *machine = strstr(x, "host node0 was overloaded"),
                    *rank = screen == 1 ? strstr(x, "rank 2 ") : strstr(x, "without rank 2");
         if (!machine) fail_msg("no machine:\n%s", x);
@@ -140,8 +140,8 @@ static void the_chart_shows_the_run(void **state) {
     bt_synth s = bt_synth_default("run");
     (void)state;
     s.steps = 400;
-    make("run", &s, "UPDATE step SET loss = loss + 90 WHERE step < 5");
-    char *x = frame("run", 1, 80, 24, BT_DEPTH_MONO), *chart = strstr(x, " loss ─");
+    make_page_database("run", &s, "UPDATE step SET loss = loss + 90 WHERE step < 5");
+    char *x = frame_of_screen("run", 1, 80, 24, BT_DEPTH_MONO), *chart = strstr(x, " loss ─");
     assert_non_null(chart);
     assert_text_has(chart, "▲");
     assert_text_has(chart, "4┤");
@@ -149,12 +149,12 @@ static void the_chart_shows_the_run(void **state) {
     free(x);
 }
 
-/* 7 columns of 4 steps each hold values from 1 to 9, whose band would fill the plot. */
+/* 7 columns of 4 steps each contain values from 1 to 9, whose band would fill the plot. */
 static void charts_without_colour_have_no_band(void **state) {
     bt_synth s = bt_synth_default("band");
     (void)state;
     s.steps = 2000;
-    make("band", &s, "UPDATE step SET grad_norm = 1 + 8 * (step % 2)");
+    make_page_database("band", &s, "UPDATE step SET grad_norm = 1 + 8 * (step % 2)");
     bt_db *db = NULL;
     bt_err err = BT_ERR_INIT;
     bt_term *term = NULL;
@@ -178,19 +178,19 @@ static void charts_without_colour_have_no_band(void **state) {
     bt_db_close(db);
 }
 
-/* A link hidden by a busy machine has no invented value. */
+/* If a busy machine prevented the measurement of the link, no rate is shown. */
 static void a_link_is_shown_or_marked_unknown(void **state) {
     bt_synth s = bt_synth_default("links");
     const int comm = bt_top_screen_by_name("comm");
     (void)state;
-    make("links", &s, "SELECT 1");
-    char *x = frame("links", comm, 160, 40, BT_DEPTH_MONO);
+    make_page_database("links", &s, "SELECT 1");
+    char *x = frame_of_screen("links", comm, 160, 40, BT_DEPTH_MONO);
     assert_text_has(x, "dp link 20 us + 76.3 MiB/s");
     free(x);
-    make("busy", &s,
-         "DELETE FROM fact WHERE key LIKE 'link.%'; INSERT INTO fact SELECT id, "
-         "'link.dp.measured', 'no: the machine was busy', 0 FROM run");
-    x = frame("links", comm, 160, 40, BT_DEPTH_MONO);
+    make_page_database("busy", &s,
+                       "DELETE FROM fact WHERE key LIKE 'link.%'; INSERT INTO fact SELECT id, "
+                       "'link.dp.measured', 'no: the machine was busy', 0 FROM run");
+    x = frame_of_screen("links", comm, 160, 40, BT_DEPTH_MONO);
     assert_text_has(x, "dp link not measurable");
     free(x);
 }
@@ -198,8 +198,8 @@ static void a_link_is_shown_or_marked_unknown(void **state) {
 static void system_lists_every_setting(void **state) {
     bt_synth s = bt_synth_default("fine");
     (void)state;
-    make("settings", &s, SETTINGS);
-    char *x = frame("fine", bt_top_screen_by_name("system"), 80, 30, BT_DEPTH_MONO);
+    make_page_database("settings", &s, SETTINGS);
+    char *x = frame_of_screen("fine", bt_top_screen_by_name("system"), 80, 30, BT_DEPTH_MONO);
     assert_text_has(x, "/ searches all 14");
     assert_text_has(x, "model.preset");
     free(x);
@@ -210,8 +210,9 @@ static void an_axis_of_zeros_is_of_readable_values(void **state) {
     bt_synth s = bt_synth_default("alone");
     (void)state;
     s.ranks = 1;
-    make("alone", &s, "UPDATE step SET comm_overhead = 0, overlap = NULL, bytes_wire = 0");
-    char *x = frame("alone", bt_top_screen_by_name("comm"), 120, 40, BT_DEPTH_MONO);
+    make_page_database("alone", &s,
+                       "UPDATE step SET comm_overhead = 0, overlap = NULL, bytes_wire = 0");
+    char *x = frame_of_screen("alone", bt_top_screen_by_name("comm"), 120, 40, BT_DEPTH_MONO);
     assert_text_has(x, "0.5 %");
     assert_text_lacks(x, "e-");
     free(x);

@@ -1,4 +1,4 @@
-/* The key table: one meaning per key, help for every action, no action on a function key only. */
+/* The key table: every key has one meaning, every action has a help text, and no action is only on a function key. */
 #include "monitor/tui/draw/keys.h"
 #include "tui_test.h"
 

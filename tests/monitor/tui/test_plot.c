@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* Plots: ticks at round numbers, labels with units, gaps where values are missing, golden files in three
- * alphabets. */
+/* Plots: ticks at round numbers, labels with units, gaps where values are missing, golden files for ASCII, braille and
+ * block characters. */
 #include "monitor/tui/draw/plot.h"
 #include "tui_test.h"
 
@@ -18,7 +18,7 @@ static void ticks_are_round(void **state) {
     for (size_t i = 0; i < n; i++) assert_true(fabs(log10(t[i]) - round(log10(t[i]))) < 1e-9);
     assert_int_equal(bt_plot_ticks(5, 5, 4, false, t), 0);
     assert_int_equal(bt_plot_ticks(NAN, 5, 4, false, t), 0);
-    /* Never more ticks than requested, all inside the range, in rising order. */
+    /* The ticks are in rising order inside the range, and at most as many as requested. */
     for (int k = 0; k < 2000; k++) {
         double lo = pow(10, k % 13 - 6) * (k % 7 - 3), hi = lo + pow(10, k % 11 - 5) * (1 + k % 5);
         size_t max = 1 + (size_t)k % 9;
@@ -52,7 +52,7 @@ static void labels_are_short(void **state) {
 
 enum { N = 120 };
 
-static void draw(bt_canvas *c, bool log_y) {
+static void draw_plot(bt_canvas *c, bool log_y) {
     static double x[N], y[N], lo[N], hi[N];
     for (int i = 0; i < N; i++) {
         x[i] = i * 10000.0;
@@ -83,7 +83,7 @@ static void draw(bt_canvas *c, bool log_y) {
     bt_plot_draw(c, (bt_rect){0, 0, c->w, c->h}, &p, s, 1);
 }
 
-/* A single tick shows its own value with all digits. */
+/* A single tick is labelled with its own value and all digits. */
 static void a_lone_tick_is_labelled_right(void **state) {
     (void)state;
     static const double x[2] = {0, 1}, y[2] = {5.492, 5.598};
@@ -106,12 +106,12 @@ static void goldens(void **state) {
     static const char *const names[] = {"plot_ascii", "plot_block", "plot_braille"};
     for (int chars = BT_CHARS_ASCII; chars <= BT_CHARS_BRAILLE; chars++) {
         bt_canvas c = bt_new_canvas(70, 16, (bt_chars)chars);
-        draw(&c, false);
+        draw_plot(&c, false);
         bt_golden_canvas(names[chars], &c);
         bt_canvas_release(&c);
     }
     bt_canvas c = bt_new_canvas(70, 16, BT_CHARS_BRAILLE);
-    draw(&c, true);
+    draw_plot(&c, true);
     bt_golden_canvas("plot_log", &c);
     bt_canvas_release(&c);
 }
@@ -139,12 +139,12 @@ static void any_size_any_numbers(void **state) {
     }
 }
 
-static double cell(void *ctx, size_t row, size_t col) {
+static double cell_at(void *ctx, size_t row, size_t col) {
     (void)ctx;
     return row == 1 && col == 3 ? NAN : ((double)row * 12 + (double)col) / 36;
 }
 
-static void label(void *ctx, size_t row, char *buf, size_t size) {
+static void label_of_tick(void *ctx, size_t row, char *buf, size_t size) {
     (void)ctx;
     snprintf(buf, size, "rank %zu", row);
 }
@@ -154,8 +154,8 @@ static void heat_is_coded_twice(void **state) {
     bt_canvas c = bt_new_canvas(32, 6, BT_CHARS_BRAILLE);
     const bt_heat h = {.rows = 3,
                        .cols = 12,
-                       .value = cell,
-                       .label = label,
+                       .value = cell_at,
+                       .label = label_of_tick,
                        .label_w = 8,
                        .cursor_col = -1,
                        .selected_row = 2};
@@ -177,7 +177,7 @@ static void stacked_bars_fill_by_share(void **state) {
     bt_canvas c = bt_new_canvas(20, 3, BT_CHARS_ASCII);
     bt_stack_draw(&c, 0, 0, 20, 40, s, 5, true);
     bt_stack_draw(&c, 0, 1, 20, 80, s, 5, true);
-    /* longer than its scale: clipped */
+    /* longer than its scale, so it is clipped */
     bt_stack_draw(&c, 0, 2, 20, 20, s, 5, true);
     bt_same_text(&c, "dddddffffffffffbbbbb\ndddfffffbb\nddddddddddffffffffff\n");
     bt_canvas_release(&c);

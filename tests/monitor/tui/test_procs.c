@@ -1,6 +1,6 @@
 // ctest: timeout=20
-/* Process data from /proc: page faults of this process, a missing pid, rates from the second sample on; and
- * the machine's line on the screens. */
+/* Process data from /proc: page faults of this process, a missing pid, rates from the second sample on; and the line
+ * about the machine on the screens. */
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 #include "monitor/watch/procs.h"
 #include "tui_test.h"
 
-static void touch(size_t pages) {
+static void touch_pages(size_t pages) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *m = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(m != MAP_FAILED);
@@ -34,8 +34,8 @@ static void our_own_faults(void **state) {
     assert_true(isnan(me->faults_per_s) && isnan(me->switches_per_s));
     assert_true(p.cpus >= 1 && p.load >= 0 && p.mem_mib > 16 && p.mem_used_mib > 0 &&
                 p.mem_used_mib < p.mem_mib);
-    touch(3000);
-    /* gives up the processor at least once */
+    touch_pages(3000);
+    /* The process gives up the processor at least once. */
     bt_sleep_ns(1000000);
     bt_procs_sample(&p, pids, 1, 12 * second); /* simulates two seconds */
     me = bt_procs_of(&p, (int)getpid());
@@ -87,7 +87,7 @@ static void cores_and_their_users(void **state) {
     for (int i = 0; i < c.n_others; i++) assert_int_not_equal(c.other[i].pid, child);
 }
 
-/* Items of the machine's line are omitted completely, never cut, at any width. */
+/* Items of the line about the machine that do not fit are omitted completely at any width. */
 static void items_that_do_not_fit_are_omitted(void **state) {
     (void)state;
     bt_top *t = calloc(1, sizeof *t);

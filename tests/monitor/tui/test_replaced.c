@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* The database is removed and replaced while the screens are open: old data are marked as such until the new
- * file exists, then it is shown; keys act on the new one. */
+/* The database is removed and replaced while the screens are open: old data are marked until the new file exists, which
+ * is then shown; keys act on the new file. */
 #include <stdio.h>
 
 #include "played_screens.h"
@@ -26,7 +26,7 @@ static void make_other(const char *run) {
 static int stage;             /* stage of the current test */
 static const char *other_run; /* run in the replacing database */
 
-/* '!' in the keys begins the next stage; every other key is the script's. */
+/* A '!' in the keys begins the next stage; every other key is one of the script. */
 static int32_t staged_key(bt_term *t, int timeout_ms) {
     script *s = (script *)t;
     while (*s->keys == '!') {
@@ -64,7 +64,7 @@ static void play_stages(const char *keys, const char *other, const char *want) {
     if (!strstr(bt_text_str(&s.last), want))
         fail_msg("keys '%s' do not show '%s':\n%s", keys, want, bt_text_str(&s.last));
     bt_text_release(&s.last);
-    if (stage == 2) { /* The reader's lock file exists for the new file, too. */
+    if (stage == 2) { /* the reader's lock file exists for the new file, too */
         assert_int_equal(
             bt_db_query(db, &(bt_query){.sql = "DELETE FROM events"}, NULL, NULL, &err), BT_ARG);
     }
@@ -75,7 +75,7 @@ static void play_stages(const char *keys, const char *other, const char *want) {
     remove(aside);
 }
 
-#define L "\014~" /* Ctrl-L reads again, then a frame is drawn. */
+#define L "\014~" /* Ctrl-L reads the data again, then a frame is drawn. */
 
 static void a_removed_database_is_reported(void **state) {
     (void)state;

@@ -9,8 +9,7 @@ static int make_hub(void **state) {
     return 0;
 }
 
-/* Checks that the screen contains all texts. */
-static void frame(const char *run, int w, int h, const char *const *texts) {
+static void check_island_screen(const char *run, int w, int h, const char *const *texts) {
     bt_top_cfg cfg = config(NULL);
     cfg.run = run;
     cfg.screen = 10;
@@ -41,9 +40,9 @@ static void islands_as_text(void **state) {
                              *const narrow[] = {"north", "training", "mean 0.75", NULL},
                              *const none[] = {"this run is not a hub of islands", NULL};
     (void)state;
-    frame("hub", 120, 32, wide);
-    frame("hub", 80, 24, narrow);
-    frame("demo", 80, 24, none);
+    check_island_screen("hub", 120, 32, wide);
+    check_island_screen("hub", 80, 24, narrow);
+    check_island_screen("demo", 80, 24, none);
 }
 
 int main(void) {

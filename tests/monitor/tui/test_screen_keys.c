@@ -1,10 +1,8 @@
 // ctest: timeout=120
-/* Effect of every key of the table on each screen: keys are pressed and the screen is compared as text. */
+/* The effect of every key of the table on each screen: keys are pressed and the screen is compared as text. */
 #include <unistd.h>
 
 #include "played_screens.h"
-
-/* ---- the table, group by group ---- */
 
 static void time_can_be_moved(void **state) {
     (void)state;
@@ -64,7 +62,7 @@ static void axes_and_smoothing(void **state) {
     shows("~:x miles\r~", "no x axis 'miles'");
     shows("~y~", "log y");
     hides("~yy~", "log y");
-    /* the newest value unsmoothed, and smoothed over 2, 5, 10 % of the steps shown */
+    /* the newest value without smoothing, then smoothed over 2, 5, 10 % of the shown steps */
     shows("~~", "2.4101 nats · 2.4253 over 4 steps");
     shows("~s~", "over 10 steps");
     shows("~ss~", "over 20 steps");
@@ -74,7 +72,7 @@ static void axes_and_smoothing(void **state) {
         shows(*k, "over 10 steps");
     /* Figures of the screen Comm belong to the steps of its table. */
     shows("~4s~", "50 %, steps 73 to 200");
-    check("demo", "~8s~", "over 10 steps", true, 160, 40); /* Its charts are narrow. */
+    check("demo", "~8s~", "over 10 steps", true, 160, 40); /* its charts are narrow */
     /* A shorter range is smoothed over fewer steps. */
     shows("~:step 100\r~", "over 2 steps");
     shows("~z~", "y x2");
@@ -92,7 +90,7 @@ static void axes_and_smoothing(void **state) {
     shows("~:metric los\r~", "did you mean 'loss'?");
 }
 
-/* The key that resumes a paused run also resumes a failed one. */
+/* The key that resumes a paused run also resumes a failed run. */
 static void a_failed_run_is_resumed(void **state) {
     (void)state;
     char here[64] = "", sql[200];
@@ -104,7 +102,7 @@ static void a_failed_run_is_resumed(void **state) {
     check("base-1", "~P~", "base-1: resume the training?", true, 100, 30);
     check("base-1", "~P~n~", "nothing was done", true, 100, 30);
     assert_string_equal(done, "");
-    check("base-1", "~Py~", "base-1: resumed", false, 100, 30); /* Pasted text starts nothing. */
+    check("base-1", "~Py~", "base-1: resumed", false, 100, 30); /* pasted text starts nothing */
     assert_string_equal(done, "");
     check("base-1", "~P~y~", "base-1: resumed", true, 100, 30);
     assert_string_equal(done, "start base-1: --resume base-1");
@@ -115,7 +113,7 @@ static void a_failed_run_is_resumed(void **state) {
 
 static void lists_are_filtered_and_sorted(void **state) {
     (void)state;
-    /* Settings have their own cursor and count if no rank matches. */
+    /* Settings have their own cursor and are counted if no rank matches. */
     shows("~8/optim\r~", "1 of 7 match");
     shows("~8/optim\r~", "optim.lr");
     hides("~8/optim\r~", "train.steps");
@@ -167,7 +165,7 @@ static void lists_are_filtered_and_sorted(void **state) {
     shows("~7Gg~", "▸demo");
     shows("~2G~", "▸   7");
     shows("~2" PAGE_DOWN "~", "▸   7");
-    shows("~2 ~", "without rank 5: 133 ms"); /* Marked ranks are removed together. */
+    shows("~2 ~", "without rank 5: 133 ms"); /* marked ranks are removed together */
     shows("~2  ~", "without ranks 5, 0: 133 ms");
     shows("~2  ~", "●   0");
     shows("~2   " ESC "~", "without rank 2 the step");
@@ -219,7 +217,7 @@ static void panes_modes_and_values(void **state) {
     hides("~4\t\t\te~", "per rank and step");
     shows("~4\t\t\t\te~", "per rank and step");
     shows("~4\t\t\t\t\te~", "from rank 5 take");
-    /* Without a slow rank no rank is named. */
+    /* If no rank is slow, no rank is named. */
     check("base-1", "~4" BACKTAB "~", "messages from rank", false, 100, 30);
     check("demo", "~4~", "dp link 20 us + 76.3 MiB/s", true, 120, 40);
     shows("~5~", "t: all tensors");
@@ -236,7 +234,7 @@ static void panes_modes_and_values(void **state) {
     shows("~2\r~", "▸    5"); /* the chosen rank */
     shows("~:rank 3\r~", "▸    3");
     shows("~:rank 12\r~", "no rank '12' (0 to 7)");
-    shows("~6jj\r~", "step 100/200"); /* An event opens its step. */
+    shows("~6jj\r~", "step 100/200"); /* an event opens its step */
     shows("~:screen comm\r~", "per rank and step");
     shows("~8" ESC "~", "slowest ranks");
     shows("~?~", "go to a screen");
@@ -344,7 +342,7 @@ static void actions_on_a_run_require_confirmation(void **state) {
     assert_string_equal(done, "remove demo");
     shows("~D~c~", "removed the records of demo");
     assert_string_equal(done, "remove demo and checkpoints");
-    /* For other questions c does not confirm. */
+    /* For other questions the key c does not confirm. */
     check("now", "~S~c~", "nothing was done", true, 100, 30);
     shows("~R~", "start a run");
     hides("~R" ESC "~", "Enter start");
@@ -383,7 +381,7 @@ static void the_mouse_chooses_tabs_and_rows(void **state) {
     snprintf(keys, sizeof keys, "~" CLICK "%c\"~", (char)(' ' + (tab - line)));
     free(frame);
     shows(keys, "ranks x time");
-    /* In the list of runs the first click selects a row, the second opens it. */
+    /* In the list of runs the first click selects a row and the second opens it. */
     frame = play_on("demo", "~7~", 100, 30);
     const char row = (char)(' ' + line_of(frame, "base-1"));
     free(frame);
@@ -428,7 +426,8 @@ static void a_small_terminal_has_its_screens(void **state) {
     check("demo", "~C~", "the run is not", true, 20, 5);
 }
 
-/* The end of log.txt is shown below the events: cleaned, coloured by level, filtered like them. */
+/* The end of log.txt is shown below the events: without control characters, coloured by level, filtered like the
+ * events. */
 static void the_log_is_under_the_events(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -438,7 +437,7 @@ static void the_log_is_under_the_events(void **state) {
     s.steps = 20;
     s.ranks = 1;
     assert_int_equal(bt_synth_make(db_path, &s, &err), BT_OK);
-    check("logged", "~6~", "log.txt", false, 100, 30); /* Without a log there is no empty pane. */
+    check("logged", "~6~", "log.txt", false, 100, 30); /* A run without a log has no empty pane. */
     snprintf(path, sizeof path, "%s/log.txt", dir);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -450,12 +449,12 @@ static void the_log_is_under_the_events(void **state) {
     check("logged", "~6~", "is late", true, 100, 30);
     check("logged", "~6~", "\033", false, 100, 30);
     check("logged", "~6~", "last words without a newline", true, 100, 30);
-    check("logged", "~6t~", "line 2999", false, 100, 30); /* warnings and errors only */
+    check("logged", "~6t~", "line 2999", false, 100, 30); /* only warnings and errors */
     check("logged", "~6t~", "is late", true, 100, 30);
     check("logged", "~6\te~", "line 2985", true, 100, 30);
     check("logged", "~6~", "line 2999", true, 80, 24);
     check("demo", "~6~", "log.txt", false, 100, 30);
-    /* A single rank has no peers to compare with. */
+    /* A single rank has no other rank to compare with. */
     check("logged", "~2~", "─ step · v:", true, 100, 30);
     check("logged", "~2~", "without rank", false, 100, 30);
 }
@@ -463,7 +462,7 @@ static void the_log_is_under_the_events(void **state) {
 static int make_three(void **state) {
     bt_err err = BT_ERR_INIT;
     if (make_store(state) != 0) return -1;
-    /* paced: written by this process, so that it is alive */
+    /* paced: written by this process, so the run is alive */
     bt_synth s = bt_synth_default("now");
     s.ranks = 2;
     s.steps = 4;

@@ -1,8 +1,7 @@
-/* The chart of a learning-rate range test on the screen Overview: loss over the rate, and the suggested
- * rate. */
+/* The chart of a learning-rate range test on the screen Overview: loss over the rate, and the suggested rate. */
 #include "played_screens.h"
 
-/* rates from 1e-6 to 1 by equal factors; the loss falls around 1e-3 */
+/* Makes a test with rates from 1e-6 to 1 by equal factors, in which the loss falls around 1e-3. */
 static void make_range_test(void) {
     store_sql(
         "UPDATE run_doc SET config = '{\\\"optim.schedule\\\":{\\\"value\\\":\\\"range\\\"}}' "

@@ -1,11 +1,11 @@
 // ctest: timeout=120
-/* Actions offered by keys in each state of a run, and the message after the run has executed them. */
+/* Actions that keys offer in each state of a run, and the message after the run has executed them. */
 #include <unistd.h>
 
 #include "played_screens.h"
 
-/* running, paused: trained by this process; lost: trained by a dead one; stopped: here, with steps left;
- * done: all steps */
+/* A live process trains the runs running and paused; a dead one trained lost; stopped ended on this host with steps
+ * left; done made all steps. */
 static const char *const states[] = {"running", "paused", "lost", "stopped", "done"};
 enum { STATES = sizeof states / sizeof states[0] };
 
@@ -50,8 +50,8 @@ static void actions_depend_on_the_state(void **state) {
         }
 }
 
-/* The records that a run writes after a request. */
-static void comes_true(const char *run, const char *verb) {
+/* Writes the records that a run writes after a request. */
+static void write_outcome(const char *run, const char *verb) {
     static const struct {
         const char *verb, *kind, *title;
     } of[] = {{"pause", "paused", "paused after step 13"},
@@ -98,13 +98,13 @@ static void the_message_is_the_outcome(void **state) {
         {"running", "~S~y~~", "control running stop", "running: stopped after step 13 of 20"},
     };
     (void)state;
-    on_control = comes_true;
+    on_control = write_outcome;
     for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++) {
         check(asks[i].run, asks[i].keys, asks[i].says, true, 110, 30);
         assert_string_equal(done, asks[i].does);
     }
     on_control = NULL;
-    /* Without an outcome yet, the request itself is shown, and no older event is taken for the outcome. */
+    /* The request itself is shown until there is an outcome, and no older event is shown as the outcome. */
     check("paused", "~C~y~~", "checkpoint is under way", true, 110, 30);
     check("paused", "~L3e-4\r~~", "set lr=3e-4 is under way", true, 110, 30);
 }
@@ -116,7 +116,8 @@ static int make_states(void **state) {
     FILE *out = stdout;
     stdout = fopen("/dev/null", "w");
     bt_code code = BT_OK;
-    for (int s = 0; s < STATES && code == BT_OK; s++) { /* paced: written by this process, now */
+    for (int s = 0; s < STATES && code == BT_OK;
+         s++) { /* paced: this process writes the run at the present time */
         bt_synth made = bt_synth_default(states[s]);
         made.ranks = 1;
         made.steps = 4;

@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* Charts of the page and of `top` are smoothed equally: the page's functions, run by Node.js, give the
- * numbers of the view model for the same series. */
+/* The charts of the page and of `top` are smoothed equally: the page's functions, run by Node.js, give the numbers of
+ * the view model for the same series. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

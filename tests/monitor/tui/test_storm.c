@@ -1,13 +1,12 @@
 // ctest: timeout=120
-/* Random keys on terminals of any size, in every drawing mode, on every screen of a finished, a live and an
- * empty run: no crash, the canvas has the terminal's size, every cell can be displayed. BT_STORM=N
- * multiplies the duration. */
+/* Random keys on terminals of any size, in every drawing mode, on every screen of a finished, a live and an empty run:
+ * no crash, the canvas has the terminal's size, every cell can be displayed. BT_STORM=N multiplies the duration. */
 #include "monkey.h"
 #include "screens_test.h"
 
 enum { SIZES = 40, KEYS = 60 };
 
-static int times(void) {
+static int storm_factor(void) {
     const char *v = getenv("BT_STORM");
     return v && atoi(v) > 0 ? atoi(v) : 1;
 }
@@ -42,7 +41,7 @@ static void any_keys_in_any_order(void **state) {
                              0,
                              0},
                     .dice = (k + 1) * 7919,
-                    .left = KEYS * times(),
+                    .left = KEYS * storm_factor(),
                     .w = 80,
                     .h = 24};
         let_loose(db, &m, runs[k % 5], (int)(k / 9) + 1);
@@ -53,14 +52,14 @@ static void any_keys_in_any_order(void **state) {
     bt_db_close(db);
 }
 
-/* Every screen at sizes from 1x1 to 250x80, in each drawing mode: no keys, only SIGWINCH. */
+/* Shows every screen at sizes from 1x1 to 250x80 in each drawing mode; it sends no keys, only SIGWINCH. */
 static int32_t storm_key(bt_term *t, int timeout_ms) {
     monkey *m = (monkey *)t;
     (void)timeout_ms;
     if (m->idle++ % 2) return BT_KEY_NONE;
     if (--m->left <= 0) return BT_KEY_HANGUP;
-    m->w = 1 + (int)roll(m, m->left % 2 ? 250 : 24);
-    m->h = 1 + (int)roll(m, m->left % 3 ? 80 : 8);
+    m->w = 1 + (int)random_below(m, m->left % 2 ? 250 : 24);
+    m->h = 1 + (int)random_below(m, m->left % 3 ? 80 : 8);
     return BT_KEY_RESIZE;
 }
 
@@ -79,7 +78,7 @@ static void a_storm_of_sizes(void **state) {
                              0,
                              0},
                     .dice = (k + 1) * 104729,
-                    .left = SIZES * times(),
+                    .left = SIZES * storm_factor(),
                     .w = 80,
                     .h = 24};
         let_loose(db, &m, k % 4 == 3 ? "now" : "demo", (int)(k / 9) + 1);

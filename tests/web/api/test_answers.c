@@ -1,6 +1,6 @@
 // ctest: timeout=60 labels=web
-/* Responses of routes for runs with known properties, compared with readable files in golden (BT_UPDATE=1
- * rewrites them). Parts that a route takes unchanged from the view model are tested in store.view_answers. */
+/* Responses of routes for runs with known properties, compared with files in golden/ (BT_UPDATE=1 rewrites them). Parts
+ * that a route takes unchanged from the view model are tested in store.view_answers. */
 #include <jansson.h>
 
 #include "../../golden_json.h"
@@ -37,7 +37,7 @@ static void answers_of_routes(void **state) {
     bt_api *api = NULL;
     bt_web_runs(t->db);
     run_sql(t->db, "UPDATE run SET state = 'done', ended_us = last_us WHERE name = 'live'");
-    char path[120], sql[300]; /* One of its checkpoints still exists. */
+    char path[120], sql[300]; /* one of its checkpoints still exists */
     snprintf(path, sizeof path, "%s/manifest.json", t->dir);
     fclose(fopen(path, "w"));
     snprintf(sql, sizeof sql,
@@ -62,7 +62,7 @@ static void answers_of_routes(void **state) {
     bt_api_close(api);
 }
 
-/* Formats a metric's line with its value to nine digits, and "" for one that depends on the clock or the
+/* Formats the line of a metric with its value to nine digits, or "" if the value depends on the clock or the
  * version. */
 static void put_line(bt_text *out, const char *line) {
     static const char *const of_now[] = {"bitrain_time_seconds{", "bitrain_goodput_ratio{",
@@ -102,8 +102,8 @@ static void metrics_of_live_runs(void **state) {
     bt_api_close(api);
 }
 
-/* The last 64 KiB of a long log are returned without the truncated line: here 4096 lines of 16 bytes, the
- * first of which may be incomplete. */
+/* The last 64 KiB of a long log are returned without the truncated line: here 4096 lines of 16 bytes, the first of
+ * which may be incomplete. */
 static void the_end_of_a_long_log(void **state) {
     const bt_tmp *t = *state;
     bt_api *api = NULL;
@@ -160,7 +160,7 @@ static const struct refusal {
      "no metric 'lr' of a rank (`bitrain help metrics` lists them)"},
     {"series", "base", "metric=lr", "metric=data_ms", BT_ARG,
      "no metric 'data_ms' of a step (`bitrain help metrics` lists them)"},
-    /* the last of each table */
+    /* the last metric of each table */
     {"series", "base", "metric=micro_batches&rank=0", "metric=micro_batches", BT_ARG,
      "no metric 'micro_batches' of a step (`bitrain help metrics` lists them)"},
     {"series", "base", "metric=plan_ratio", "metric=plan_ratio&rank=0", BT_ARG,
@@ -235,7 +235,7 @@ static void refuses(bt_api *api, const char *route, const char *run, const char 
         fail_msg("%s?%s: %s: %s", route, args, bt_code_name(code), why.msg);
 }
 
-/* A path is not used as a format. */
+/* A per cent sign in the path of the database is not a format directive. */
 static void a_database_with_a_per_cent_sign(void **state) {
     const bt_tmp *t = *state;
     char path[200];
@@ -305,7 +305,7 @@ static void arguments_at_their_bounds(void **state) {
     bt_api_close(api);
 }
 
-/* A database that is created later; SQL where it is not permitted. */
+/* The database is created later; SQL is sent although it is not permitted. */
 static void a_store_created_later(void **state) {
     const bt_tmp *t = *state;
     bt_api *api = NULL;
@@ -314,7 +314,7 @@ static void a_store_created_later(void **state) {
     OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
     assert_string_equal(bt_api_store(api), t->db);
     assert_int_equal(bt_api_version(api), -1);
-    /* Routes that need no database respond, all remaining ones return an error. */
+    /* Routes that need no database respond, all other routes return an error. */
     for (size_t i = 0; i < bt_routes_n; i++) {
         const bt_route *r = &bt_routes[i];
         static const char *const needs_none[] = {"/healthz", "/api/v1/server", "/api/v1/metrics",
@@ -336,7 +336,7 @@ static void a_store_created_later(void **state) {
     bt_text_release(&a.body);
     const int64_t first = bt_api_version(api);
     assert_true(first > 0);
-    /* The same file has the same version; another file of its name does not. */
+    /* The same file has the same version; another file with its name has another version. */
     bt_api_refresh(api);
     assert_int_equal(bt_api_version(api), first);
     char other[120];
@@ -368,18 +368,19 @@ static size_t length_of(bt_api *api, const char *route, const char *run, const c
     return n;
 }
 
-/* The default widths: buckets of a power of two steps. */
+/* The default sizes are buckets of a power of two steps. */
 static void default_sizes(void **state) {
     static const struct {
         const char *route, *run, *args, *path;
         size_t n;
     } sizes[] = {
         {"/api/v1/curves", NULL, "runs=wide&metric=loss", "runs.0.curve.series.0.x",
-         115}, /* of 200 */
+         115}, /* steps in 200 columns */
         {"/api/v1/curves", NULL, "runs=longer&metric=loss", "runs.0.curve.series.0.x", 101},
-        {"/api/v1/compare", NULL, "runs=wide&metric=loss", "runs.0.series.0.x", 230}, /* of 256 */
+        {"/api/v1/compare", NULL, "runs=wide&metric=loss", "runs.0.series.0.x",
+         230}, /* steps in 256 columns */
         {"series", "wide", "metric=loss", "series.0.x", 230},
-        {"heatmap", "wide", "", "heatmap.step", 115}, /* of 120 */
+        {"heatmap", "wide", "", "heatmap.step", 115}, /* steps in 120 columns */
         {"events", "wide", "", "events.rows", 200},
         {"panel", "wide", "", "panel.metrics.0.history", 32},
         {"stragglers", "wide", "", "stragglers", 4},
@@ -405,7 +406,7 @@ static void default_sizes(void **state) {
     bt_api_close(api);
 }
 
-/* 64 views are kept, each for its own run; one more replaces the least recently used. */
+/* 64 views are kept, each for one run; one more replaces the least recently used. */
 static void views_of_runs(void **state) {
     enum { KEPT = 64 };
     const bt_tmp *t = *state;
@@ -415,7 +416,7 @@ static void views_of_runs(void **state) {
     bt_err why = BT_ERR_INIT;
     bt_web_runs(t->db);
     OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
-    /* names before and behind each other in sorted order */
+    /* The names precede and follow each other in sorted order. */
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < KEPT; i++) {
             snprintf(name, sizeof name, "run-%d", i * 37 % KEPT);
@@ -426,7 +427,7 @@ static void views_of_runs(void **state) {
             view[i] = v;
         }
     }
-    snprintf(name, sizeof name, "run-0"); /* The oldest is now the second. */
+    snprintf(name, sizeof name, "run-0"); /* The oldest run is now the second. */
     assert_ptr_equal(bt_api_view(api, name, &why), view[0]);
     assert_non_null(bt_api_view(api, "one-more", &why));
     for (int i = 0; i < KEPT; i++) {

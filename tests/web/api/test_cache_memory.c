@@ -1,6 +1,6 @@
 // ctest: labels=web
-/* Cached responses without memory: no response is stored under an incomplete key, and later requests are
- * cached as usual. */
+/* Cached responses if memory is refused: no response is stored under an incomplete key, and later requests are cached
+ * as usual. */
 #include "../../memory/refuse_memory.h"
 #include "web/api/cache.h"
 
@@ -11,8 +11,7 @@ static bt_answer answer_of(size_t n) {
     return a;
 }
 
-/* Refuses memory request number k during an insertion or a search; returns false if there is no such
- * request. */
+/* Refuses memory request number k during an insertion or a search; returns false if there is no such request. */
 static bool refused_once(bool finding, long k) {
     enum { LONG = 3000 };
     static char path[LONG + 1], half[LONG / 2 + 1];
@@ -34,10 +33,11 @@ static bool refused_once(bool finding, long k) {
         assert_null(bt_cache_find(c, &shorter, 1, 5));
         assert_null(bt_cache_find(c, &none, 1, 5));
     }
-    for (int i = 0; i < BT_CACHE_ANSWERS; i++) bt_cache_keep(c, &r, 2, 5, &a); /* each slot once */
+    for (int i = 0; i < BT_CACHE_ANSWERS; i++)
+        bt_cache_keep(c, &r, 2, 5, &a); /* uses each slot once */
     assert_int_equal(bt_cache_find(c, &r, 2, 5)->body.len, 2000);
     const bt_answer other = {.status = 200, .type = "text/x"};
-    for (int i = 0; i < BT_CACHE_ANSWERS; i++) { /* No slot is lost. */
+    for (int i = 0; i < BT_CACHE_ANSWERS; i++) { /* no slot is lost */
         assert_non_null(bt_cache_find(c, &r, 2, 5));
         bt_cache_keep(c, &shorter, 2, 5, &other);
     }

@@ -1,5 +1,5 @@
 // ctest: timeout=120 labels=web
-/* /metrics, the routes and a report without memory: each refused request of the program's own code gives an
+/* /metrics, the routes and a report if memory is refused: each refused request of the program's own code gives an
  * error, and no response lacks a line. */
 #include "../../memory/refuse_memory.h"
 #include "../web_test.h"
@@ -8,7 +8,7 @@
 typedef struct asked {
     const char *db;
     size_t lines; /* lines of a complete response */
-    bool cut;     /* Some lines were missing without an error. */
+    bool cut;     /* some lines were missing without an error */
 } asked;
 
 static bt_code ask_metrics(void *ctx, bt_err *err) {

@@ -1,6 +1,6 @@
 // ctest: timeout=60 labels=web
-/* The process that executes a user's SQL, with shell scripts in its place: its input, every way to end, and
- * limits on long and missing responses. */
+/* The process that executes a user's SQL, with shell scripts in its place: its input, every way in which it can end,
+ * and limits on long and missing responses. */
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -43,14 +43,14 @@ static asked run_query_script(const bt_tmp *t, const char *body, const char *sql
     return a;
 }
 
-static void gives(const bt_tmp *t, const char *body, const char *sql, const char *want) {
+static void check_response(const bt_tmp *t, const char *body, const char *sql, const char *want) {
     asked a = run_query_script(t, body, sql, 1 << 20, 50);
     if (a.code != BT_OK) fail_msg("%s: %s", body, a.err.msg);
     assert_string_equal(bt_text_str(&a.out), want);
     bt_text_release(&a.out);
 }
 
-static void fails(const bt_tmp *t, const char *body, bt_code code, const char *says) {
+static void check_failure(const bt_tmp *t, const char *body, bt_code code, const char *says) {
     asked a = run_query_script(t, body, "SELECT 1", 1 << 20, 50);
     if (a.code != code) fail_msg("%s: %s: %s", body, bt_code_name(a.code), a.err.msg);
     assert_int_equal(a.err.code, code);
@@ -59,22 +59,23 @@ static void fails(const bt_tmp *t, const char *body, bt_code code, const char *s
 }
 
 static void it_is_given_the_statement_and_its_limits(void **state) {
-    gives(*state, "for w; do echo \"<$w>\"; done", "SELECT 1",
-          "<query>\n<->\n<--json-table>\n<--limit>\n<7>\n<--timeout>\n<50.000>\n<--memory>\n<64>\n<"
-          "--store>\n<the store>\n");
-    gives(*state, "cat", "SELECT 'a\nb'", "SELECT 'a\nb'");
-    gives(*state, "cat", "", "");
-    gives(*state, "echo to the page; echo only a remark >&2", "SELECT 1", "to the page\n");
+    check_response(
+        *state, "for w; do echo \"<$w>\"; done", "SELECT 1",
+        "<query>\n<->\n<--json-table>\n<--limit>\n<7>\n<--timeout>\n<50.000>\n<--memory>\n<64>\n<"
+        "--store>\n<the store>\n");
+    check_response(*state, "cat", "SELECT 'a\nb'", "SELECT 'a\nb'");
+    check_response(*state, "cat", "", "");
+    check_response(*state, "echo to the page; echo only a remark >&2", "SELECT 1", "to the page\n");
 }
 
-/* more than sockets buffer, in both directions at once */
+/* Statement and response exceed the buffers of sockets, in both directions at once. */
 static void long_statements_and_answers_pass(void **state) {
     const size_t n = 900000;
     char *sql = malloc(n + 1);
     for (size_t i = 0; i < n; i++) sql[i] = (char)('a' + i % 23);
     sql[n] = '\0';
-    gives(*state, "cat", sql, sql);
-    gives(*state, "echo does not read", sql, "does not read\n");
+    check_response(*state, "cat", sql, sql);
+    check_response(*state, "echo does not read", sql, "does not read\n");
     free(sql);
 }
 
@@ -84,15 +85,17 @@ static void each_way_to_fail_has_its_code(void **state) {
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
         snprintf(body, sizeof body, "echo 'bitrain query: no such column: x' >&2; exit %d",
                  bt_exit_code(kept[i]));
-        fails(*state, body, kept[i], "no such column: x");
+        check_failure(*state, body, kept[i], "no such column: x");
     }
-    fails(*state, "echo 'a warning' >&2; echo 'bitrain query: the reason' >&2; echo >&2; exit 99",
-          BT_IO, "the reason");
-    fails(*state, "echo 'cannot load a library' >&2; exit 127", BT_IO, "cannot load a library");
-    fails(*state, "printf '\\n\\n' >&2; exit 99", BT_IO, "the query's process failed");
-    fails(*state, "exit 99", BT_IO, "the query's process failed");
-    fails(*state, "kill -9 $$", BT_BUSY,
-          "query took too much time or memory (50 s, 64 MiB) and was stopped");
+    check_failure(*state,
+                  "echo 'a warning' >&2; echo 'bitrain query: the reason' >&2; echo >&2; exit 99",
+                  BT_IO, "the reason");
+    check_failure(*state, "echo 'cannot load a library' >&2; exit 127", BT_IO,
+                  "cannot load a library");
+    check_failure(*state, "printf '\\n\\n' >&2; exit 99", BT_IO, "the query's process failed");
+    check_failure(*state, "exit 99", BT_IO, "the query's process failed");
+    check_failure(*state, "kill -9 $$", BT_BUSY,
+                  "query took too much time or memory (50 s, 64 MiB) and was stopped");
 }
 
 static void too_much_is_stopped(void **state) {
@@ -106,13 +109,13 @@ static void too_much_is_stopped(void **state) {
     assert_int_equal(a.code, BT_BUSY);
     assert_string_equal(a.err.msg, stopped);
     bt_text_release(&a.out);
-    fails(*state, "head -c 4097 /dev/zero >&2; exec sleep 100", BT_BUSY, stopped);
+    check_failure(*state, "head -c 4097 /dev/zero >&2; exec sleep 100", BT_BUSY, stopped);
     a = run_query_script(*state, "head -c 4096 /dev/zero >&2", "SELECT 1", 10, 50);
     assert_int_equal(a.code, BT_OK);
     bt_text_release(&a.out);
 }
 
-/* The limits that the server sets for a statement of a page. */
+/* These are the limits that the server sets for a statement of a page. */
 static void limits_of_the_route(void **state) {
     static const struct {
         const char *body;

@@ -1,6 +1,6 @@
 // ctest: timeout=60 labels=web
-/* A run as one file: it contains the responses that the page would request, under their names and as the
- * server sends them; texts of a run are not markup; progress is reported. */
+/* A run as one file: it contains the responses that the page would request, under their names and as the server sends
+ * them; texts of a run are not markup; progress is reported. */
 #include "../web_test.h"
 
 #include "tests/message.h"
@@ -13,7 +13,7 @@ typedef struct listener {
     int calls;
 } listener;
 
-static void listen(void *ctx, const char *what, double done) {
+static void record_progress(void *ctx, const char *what, double done) {
     listener *l = ctx;
     assert_string_equal(what, "drawing");
     assert_true(done > l->done && done <= 1);
@@ -37,8 +37,8 @@ static json_t *data_of(const char *page) {
     return data;
 }
 
-/* Compares except for digits behind the seventh, times behind the millisecond, and the age of records. */
-static bool alike(const json_t *a, const json_t *b) {
+/* Compares two responses except for digits after the seventh, times below a millisecond, and the age of records. */
+static bool are_equal_responses(const json_t *a, const json_t *b) {
     const char *key;
     json_t *x;
     size_t i;
@@ -50,12 +50,12 @@ static bool alike(const json_t *a, const json_t *b) {
         if (json_object_size(a) != json_object_size(b)) return false;
         json_object_foreach((json_t *)(uintptr_t)a, key,
                             x) if (strcmp(key, "age_s") != 0 &&
-                                   !alike(x, json_object_get(b, key))) return false;
+                                   !are_equal_responses(x, json_object_get(b, key))) return false;
         return true;
     }
     if (json_is_array(a) && json_is_array(b)) {
         if (json_array_size(a) != json_array_size(b)) return false;
-        json_array_foreach(a, i, x) if (!alike(x, json_array_get(b, i))) return false;
+        json_array_foreach(a, i, x) if (!are_equal_responses(x, json_array_get(b, i))) return false;
         return true;
     }
     return json_equal(a, b);
@@ -77,11 +77,11 @@ static void assert_report_answer(const json_t *answers, bt_api *api, const char 
     json_t *want = bt_web_json(api, route, run, args);
     const json_t *got = json_object_get(answers, key);
     if (!got) fail_msg("no answer '%s'", key);
-    if (!alike(got, want)) fail_msg("another answer '%s'", key);
+    if (!are_equal_responses(got, want)) fail_msg("another answer '%s'", key);
     json_decref(want);
 }
 
-/* Checks each response that a report contains; returns how many there are. */
+/* Checks each response that a report contains; returns their number. */
 static int holds_all(const json_t *answers, bt_api *api, const char *run, const int *ranks,
                      int n_ranks) {
     static const char *const plain[][2] = {
@@ -180,7 +180,7 @@ static void a_report_holds_the_answers(void **state) {
     bt_api *api = NULL;
     bt_text page;
     listener heard = {0};
-    const bt_store_progress progress = {listen, &heard};
+    const bt_store_progress progress = {record_progress, &heard};
     bt_web_runs(t->db);
     run_sql(t->db, "UPDATE run SET note = '</script><b a=\"1\">&amp; \\\"-12.34567890123\"', tags "
                    "= 'x' WHERE name = "

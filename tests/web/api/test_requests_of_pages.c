@@ -1,6 +1,6 @@
 // ctest: labels=web
-/* POST requests of a page: annotations of a run, starts of runs, comparison of settings; each with its
- * complete response or the reason of its refusal. Then cached responses. */
+/* POST requests of a page: annotations of a run, starts of runs, comparison of settings; each with its complete
+ * response or the reason of its refusal. Also the cache of responses. */
 #include "../../store/wire/answering.h"
 #include "../web_test.h"
 
@@ -52,7 +52,7 @@ static void open_api(const bt_tmp *t, bool able) {
 }
 
 /* Returns the response of a route to a body; for a refusal its code and message. */
-static bt_code post(const char *path, const char *body, char *out, size_t size) {
+static bt_code post_from_page(const char *path, const char *body, char *out, size_t size) {
     static bt_req r;
     bt_answer a = {.status = 200, .type = "application/json"};
     bt_err why = BT_ERR_INIT;
@@ -75,13 +75,13 @@ static bt_code post(const char *path, const char *body, char *out, size_t size) 
 typedef struct row {
     const char *body;
     bt_code code;
-    const char *says, *asks; /* `asks`: expected arguments of the program */
+    const char *says, *asks; /* asks: expected arguments of the program */
 } row;
 
-static void answers(const char *path, const row *rows, size_t n) {
+static void check_answers(const char *path, const row *rows, size_t n) {
     char got[4096];
     for (size_t i = 0; i < n; i++) {
-        const bt_code code = post(path, rows[i].body, got, sizeof got);
+        const bt_code code = post_from_page(path, rows[i].body, got, sizeof got);
         if (code != rows[i].code)
             fail_msg("%s: %d, %s", rows[i].body ? rows[i].body : "", (int)code, got);
         if (rows[i].says)
@@ -91,12 +91,10 @@ static void answers(const char *path, const row *rows, size_t n) {
         assert_string_equal(asked.said, rows[i].asks ? rows[i].asks : "");
     }
 }
-#define ANSWERS(path, rows) answers(path, rows, sizeof rows / sizeof *rows)
+#define ANSWERS(path, rows) check_answers(path, rows, sizeof rows / sizeof *rows)
 #define SAID(text) "{\"ok\":true,\"reply\":\"" text "\"}"
 #define BASE(verb, more) "{\"run\":\"base\",\"verb\":\"" verb "\"" more "}"
 #define VALUE(text) ",\"value\":\"" text "\""
-
-/* ---- control ------------------------------------------------------------------------------------ */
 
 static void annotations_of_a_run(void **state) {
     static const row rows[] = {
@@ -155,7 +153,7 @@ static void annotations_of_a_run(void **state) {
 
 #define OF(run, verb, more) "{\"run\":\"" run "\",\"verb\":\"" verb "\"" more "}"
 
-/* A request to a live run as its supervisor receives it, and the response to the page. */
+/* The supervisor receives a request to a live run, and the page receives the response. */
 static void requests_reach_a_live_run(void **state) {
     static const struct {
         const char *body, *asks, *script;
@@ -187,7 +185,7 @@ static void requests_reach_a_live_run(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         answering a;
         answering_begin(&a, path, rows[i].script);
-        const bt_code code = post("/api/v1/control", rows[i].body, got, sizeof got);
+        const bt_code code = post_from_page("/api/v1/control", rows[i].body, got, sizeof got);
         answering_end(&a, path);
         assert_string_equal(a.asked, rows[i].asks);
         assert_string_equal(got, rows[i].says);
@@ -197,7 +195,7 @@ static void requests_reach_a_live_run(void **state) {
     bt_api_close(api);
 }
 
-/* A run that ended here has no supervisor: the server restarts it, if it may. */
+/* A run that ended on this host has no supervisor: the server restarts it, if it is permitted. */
 static void an_ended_run_is_restarted(void **state) {
     static const row able[] = {{BASE("resume", ""), BT_OK, SAID("base is started again"),
                                 "resume base"},
@@ -243,7 +241,8 @@ static void a_missing_store(void **state) {
     char got[400];
     const bt_tmp *t = *state;
     open_api(t, true);
-    assert_int_equal(post("/api/v1/control", BASE("stop", ""), got, sizeof got), BT_NOTFOUND);
+    assert_int_equal(post_from_page("/api/v1/control", BASE("stop", ""), got, sizeof got),
+                     BT_NOTFOUND);
     assert_non_null(strstr(got, t->db));
     bt_api_close(api);
 }
@@ -284,8 +283,6 @@ static void invalid_requests_are_refused(void **state) {
     ANSWERS("/api/v1/control", rows);
     bt_api_close(api);
 }
-
-/* ---- starts ------------------------------------------------------------------------------------- */
 
 static void starts_of_runs(void **state) {
 #define STARTING(name) "{\"ok\":true,\"run\":\"" name "\",\"reply\":\"run " name " is starting\"}"
@@ -335,9 +332,7 @@ static void starts_of_runs(void **state) {
     bt_api_close(api);
 }
 
-/* ---- cached responses ----------------------------------------------------------------------------- */
-
-static const char *found(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns) {
+static const char *find_cached(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns) {
     const bt_answer *a = bt_cache_find(c, r, version, now_ns);
     if (!a) return "";
     assert_int_equal(a->status, 200);
@@ -364,31 +359,31 @@ static void responses_are_cached_for_a_limited_time(void **state) {
     (void)state;
     bt_cache *c = bt_cache_open();
     const bt_req r = request_of("/a", "x", "1");
-    assert_string_equal(found(c, &r, 0, 1), "");
+    assert_string_equal(find_cached(c, &r, 0, 1), "");
     store_cached_answer(c, &r, 7, 1000, 200, "one", 3);
-    assert_string_equal(found(c, &r, 7, 1000), "one");
-    assert_string_equal(found(c, &r, 7, 1000 + BT_CACHE_NS - 1), "one");
-    assert_string_equal(found(c, &r, 7, 1000 + BT_CACHE_NS), ""); /* too old */
-    assert_string_equal(found(c, &r, 8, 1000), ""); /* for another version of the store */
+    assert_string_equal(find_cached(c, &r, 7, 1000), "one");
+    assert_string_equal(find_cached(c, &r, 7, 1000 + BT_CACHE_NS - 1), "one");
+    assert_string_equal(find_cached(c, &r, 7, 1000 + BT_CACHE_NS), ""); /* too old */
+    assert_string_equal(find_cached(c, &r, 8, 1000), ""); /* for another version of the store */
     const bt_req others[] = {request_of("/b", "x", "1"), request_of("/a", "y", "1"),
                              request_of("/a", "x", "2"), request_of("/a", "x1", ""),
                              request_of("/a", NULL, NULL)};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        assert_string_equal(found(c, &others[i], 7, 1000), "");
+        assert_string_equal(find_cached(c, &others[i], 7, 1000), "");
     bt_req two = request_of("/a", "x", "1\n1 1 y2"), one = request_of("/a", "x", "1");
     bt_req_add_arg(&one, "y", "2"); /* A value cannot imitate a separator. */
     store_cached_answer(c, &two, 7, 1000, 200, "two", 3);
-    assert_string_equal(found(c, &one, 7, 1000), "");
+    assert_string_equal(find_cached(c, &one, 7, 1000), "");
     /* Errors and responses that are too long are not cached. */
     store_cached_answer(c, &one, 7, 1000, 404, "no", 2);
     static char body[BT_CACHE_BYTES + 1];
     memset(body, 'b', sizeof body);
     store_cached_answer(c, &one, 7, 1000, 200, body, BT_CACHE_BYTES + 1);
-    assert_string_equal(found(c, &one, 7, 1000), "");
+    assert_string_equal(find_cached(c, &one, 7, 1000), "");
     store_cached_answer(c, &one, 7, 1000, 200, body, BT_CACHE_BYTES);
-    assert_int_equal(strlen(found(c, &one, 7, 1000)), BT_CACHE_BYTES);
+    assert_int_equal(strlen(find_cached(c, &one, 7, 1000)), BT_CACHE_BYTES);
     bt_cache_close(c);
-    assert_null(bt_cache_find(NULL, &r, 7, 1000)); /* Nothing is cached when memory is refused. */
+    assert_null(bt_cache_find(NULL, &r, 7, 1000)); /* Nothing is cached if memory is refused. */
     store_cached_answer(NULL, &r, 7, 1000, 200, "x", 1);
     bt_cache_close(NULL);
 }
@@ -401,11 +396,11 @@ static void the_oldest_response_is_replaced(void **state) {
         snprintf(path[i], sizeof path[i], "/%d", i);
         const bt_req r = request_of(path[i], NULL, NULL), first = request_of("/0", NULL, NULL);
         store_cached_answer(c, &r, 1, 5, 200, path[i], strlen(path[i]));
-        assert_string_equal(found(c, &first, 1, 5), i < BT_CACHE_ANSWERS ? "/0" : "");
+        assert_string_equal(find_cached(c, &first, 1, 5), i < BT_CACHE_ANSWERS ? "/0" : "");
     }
     for (int i = 1; i <= BT_CACHE_ANSWERS; i++) {
         const bt_req r = request_of(path[i], NULL, NULL);
-        assert_string_equal(found(c, &r, 1, 5), path[i]);
+        assert_string_equal(find_cached(c, &r, 1, 5), path[i]);
     }
     bt_cache_close(c);
 }

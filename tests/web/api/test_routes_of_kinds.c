@@ -7,8 +7,7 @@ static const char *const runs[] = {"one",      "four", "resumed",      "live", "
                                    "import-b", "sft",  "failed-first", "dpo",  "labels"};
 enum { N_RUNS = sizeof runs / sizeof *runs };
 
-/* Returns the arguments that a route needs; NULL: not tested, because it streams, changes data or needs a
- * query. */
+/* Returns the arguments that a route needs; NULL: not tested, because it streams, changes data or needs a query. */
 static const char *arguments_of(const bt_route *r) {
     static const char *const left_out[] = {"stream", "/api/v1/control", "/api/v1/start",
                                            "/api/v1/query", "/api/v1/login"};
@@ -21,7 +20,7 @@ static const char *arguments_of(const bt_route *r) {
                                                       : "";
 }
 
-static void answers(bt_api *api, const bt_route *r, const char *run, const char *args) {
+static void check_route(bt_api *api, const bt_route *r, const char *run, const char *args) {
     bt_err err = BT_ERR_INIT;
     bt_answer a;
     const bt_code code = bt_web_ask(api, r->path, run, args, &a, &err);
@@ -47,8 +46,8 @@ static void every_route_answers_for_every_kind(void **state) {
         const bt_route *r = &bt_routes[i];
         const char *args = arguments_of(r);
         for (size_t k = 0; args && r->per_run && k < N_RUNS; k++, asked++)
-            answers(api, r, runs[k], args);
-        if (args && !r->per_run) answers(api, r, NULL, args), asked++;
+            check_route(api, r, runs[k], args);
+        if (args && !r->per_run) check_route(api, r, NULL, args), asked++;
     }
     assert_true(asked > 12 * N_RUNS);
     bt_api_close(api);

@@ -161,7 +161,7 @@ static bt_code record_started_run(void *ctx, int n, const char *const *words,
 }
 
 /* Returns the response, or the error. */
-static bt_code post(bt_api *api, const char *body, char *said, size_t size) {
+static bt_code post_start(bt_api *api, const char *body, char *said, size_t size) {
     bt_req *r = calloc(1, sizeof *r);
     bt_answer a = {.status = 200, .type = "application/json"};
     bt_err why = BT_ERR_INIT;
@@ -185,19 +185,19 @@ static void a_run_by_its_form(void **state) {
                    &(bt_api_allows){.control = true, .start = record_started_run, .resume_ctx = &b},
                    err));
     OK(bt_api_open(&closed, t->db, &(bt_api_allows){.control = true}, err));
-    assert_int_equal(post(api, "{}", said, sizeof said), BT_OK);
+    assert_int_equal(post_start(api, "{}", said, sizeof said), BT_OK);
     assert_string_equal(said,
                         "{\"ok\":true,\"run\":\"made-up\",\"reply\":\"run made-up is starting\"}");
     assert_string_equal(b.words, "");
-    assert_int_equal(post(api,
-                          "{\"name\":\"demo\",\"settings\":{\"steps\":\"100\",\"preset\":\"\"}}",
-                          said, sizeof said),
-                     BT_OK);
+    assert_int_equal(
+        post_start(api, "{\"name\":\"demo\",\"settings\":{\"steps\":\"100\",\"preset\":\"\"}}",
+                   said, sizeof said),
+        BT_OK);
     assert_string_equal(said, "{\"ok\":true,\"run\":\"demo\",\"reply\":\"run demo is starting\"}");
     snprintf(want, sizeof want, "%s 100 ", bt_start_field_find("steps")->flag);
     assert_string_equal(b.words, want);
     assert_string_equal(b.name, "demo");
-    assert_int_equal(post(api, "{\"name\":\"taken\"}", said, sizeof said), BT_BUSY);
+    assert_int_equal(post_start(api, "{\"name\":\"taken\"}", said, sizeof said), BT_BUSY);
     assert_string_equal(said, "there is such a run");
     /* in the order of the table, not of the request */
     const char *choice = first->choices[0] ? first->choices : "x";
@@ -205,7 +205,7 @@ static void a_run_by_its_form(void **state) {
              (int)strcspn(last->choices[0] ? last->choices : "y", "|"),
              last->choices[0] ? last->choices : "y", first->name, (int)strcspn(choice, "|"),
              choice);
-    assert_int_equal(post(api, body, said, sizeof said), BT_OK);
+    assert_int_equal(post_start(api, body, said, sizeof said), BT_OK);
     assert_true(strncmp(b.words, first->flag, strlen(first->flag)) == 0 &&
                 strstr(b.words, last->flag));
     const int n = b.n;
@@ -227,7 +227,7 @@ static void a_run_by_its_form(void **state) {
          "'steps' must be one line that does not begin with '-'"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        const bt_code code = post(api, refused[i].body, said, sizeof said);
+        const bt_code code = post_start(api, refused[i].body, said, sizeof said);
         if (code != BT_ARG ||
             (refused[i].says ? strcmp(said, refused[i].says) != 0
                              : strncmp(said, "the body is no JSON object: ", 28) != 0))
@@ -238,18 +238,18 @@ static void a_run_by_its_form(void **state) {
         snprintf(body, sizeof body, "{\"settings\":{\"%s\":\"no such\"}}", bt_start_fields[i].name);
         snprintf(want, sizeof want, "'%s' must be one of %s", bt_start_fields[i].name,
                  bt_start_fields[i].choices);
-        assert_int_equal(post(api, body, said, sizeof said), BT_ARG);
+        assert_int_equal(post_start(api, body, said, sizeof said), BT_ARG);
         assert_string_equal(said, want);
     }
     memset(longest, '1', sizeof longest);
     longest[513] = '\0';
     snprintf(body, sizeof body, "{\"settings\":{\"steps\":\"%s\"}}", longest);
-    assert_int_equal(post(api, body, said, sizeof said), BT_ARG);
+    assert_int_equal(post_start(api, body, said, sizeof said), BT_ARG);
     assert_string_equal(said, "'steps' has 513 bytes, at most 512 are possible");
     assert_int_equal(b.n, n);
     snprintf(body, sizeof body, "{\"settings\":{\"steps\":\"%s\"}}", longest + 1);
-    assert_int_equal(post(api, body, said, sizeof said), BT_OK);
-    assert_int_equal(post(closed, "{}", said, sizeof said), BT_UNSUPPORTED);
+    assert_int_equal(post_start(api, body, said, sizeof said), BT_OK);
+    assert_int_equal(post_start(closed, "{}", said, sizeof said), BT_UNSUPPORTED);
     assert_string_equal(said, "this server starts no runs: use 'bitrain train'");
     /* The page receives the list of fields. */
     json_t *server = bt_web_json(api, "/api/v1/server", NULL, "");

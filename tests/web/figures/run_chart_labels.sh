@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ctest: timeout=30
-# Labels of charts avoid the lines: the chosen position covers no part of a line that leaves space, also between two
-# points, and if every position covers some, the one that covers fewest is chosen.
+# Labels of charts avoid the lines, including the parts between two points: the chosen position covers no part of a line
+# if there is such a position, and otherwise the smallest part.
 set -u
 command -v node >/dev/null || { echo "skipped: node is not installed"; exit 77; }
 tmp=$(mktemp -d)

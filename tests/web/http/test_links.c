@@ -1,5 +1,5 @@
-/* test_links.c - accepted connections: one with a request beyond its deadline is closed, an idle one after
- * twice the time, one whose response may take long never; of too many the oldest. */
+/* test_links.c - accepted connections: one with a request beyond its deadline is closed, an idle one after twice the
+ * time, one whose response may take long is never closed; if there are too many, the oldest is closed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -96,7 +96,7 @@ static void a_crowd_loses_its_oldest(void **state) {
     close_crowd(&c);
 }
 
-/* The time of a request begins at acceptance of the connection or at its first line, whichever applies. */
+/* The time of a request begins at its first line, or at the acceptance of the connection if it is the first request. */
 static void requests_have_their_clock(void **state) {
     (void)state;
     crowd c;
@@ -121,7 +121,7 @@ static void requests_have_their_clock(void **state) {
     close_crowd(&c);
 }
 
-/* Links are removed at the beginning, middle and end: the rest keeps its order. */
+/* Links are removed at the beginning, middle and end; the others keep their order. */
 static void links_are_removed_in_any_order(void **state) {
     (void)state;
     for (int first = 0; first < 3; first++)

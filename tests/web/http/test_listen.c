@@ -1,6 +1,6 @@
 // ctest: labels=web
-/* Listening addresses of servers: a free or given port, a socket not used by another server, and errors that
- * name the obstacle. */
+/* Listening addresses of servers: a free or given port, a socket that no other server uses, and errors that contain the
+ * cause. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -78,7 +78,7 @@ static void ports_are_found_and_taken(void **state) {
     snprintf(want, sizeof want,
              "cannot listen on 192.0.2.1 port %d: Cannot assign requested address", port);
     assert_string_equal(err.msg, want);
-    /* a link-local address without its interface */
+    /* A link-local address without its interface is refused. */
     const bt_code code = bt_listen_tcp("fe80::1", port, &other, &none, &err);
     if (strstr(err.msg, "cannot make a socket") || strstr(err.msg, "cannot listen on 'fe80::1'"))
         return; /* this system lacks IPv6 */
@@ -163,7 +163,7 @@ static void sockets_have_one_owner(void **state) {
     assert_string_equal(err.msg, want);
     unlink(path);
     const int packets = socket(AF_UNIX, SOCK_DGRAM,
-                               0); /* A datagram socket: whether it has a reader is unknown. */
+                               0); /* A datagram socket may or may not have a reader. */
     assert_int_equal(bind(packets, (struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(bt_listen_unix(path, &other, &err), BT_BUSY);
     snprintf(want, sizeof want, "cannot replace the socket '%s': Protocol wrong type for socket",

@@ -1,5 +1,5 @@
-/* test_token.c - the token of a server: random bytes as hex digits, and an error if the system returns
- * fewer. getrandom is defined here. */
+/* test_token.c - the token of a server: random bytes as hex digits, and an error if the system returns fewer bytes. The
+ * test replaces getrandom. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include "web/http/http_server.h"
 
-static ssize_t given; /* number of bytes that it returns */
+static ssize_t given; /* number of bytes that getrandom returns */
 
 ssize_t getrandom(void *bytes, size_t n, unsigned flags) {
     (void)flags;

@@ -1,6 +1,5 @@
-// chart_lines.mjs - numbers of a chart's lines (web/static/figures/chart_lines.js) compared with
-// their definitions on small lines. Averages are compared with the program's in
-// monitor.tui.smoothing.
+// chart_lines.mjs - numbers of a chart's lines (web/static/figures/chart_lines.js) compared with their
+// definitions on small lines. monitor.tui.smoothing compares averages with the program's.
 import assert from "node:assert";
 
 const c = await import(`${process.env.BT_PAGE}/figures/chart_lines.js`);
@@ -27,7 +26,7 @@ for (const at of [0, 2, 3, 4]) {
   near(averages[at], above / below);
 }
 assert.deepStrictEqual(c.smoothed({ mean: [1, 2, 4] }, 0), [1, 2, 4]);
-// within the surrounding values: here a bucket of many rows
+// The average is within the surrounding values, here of a bucket of many rows.
 assert.deepStrictEqual(
   c.smoothed({ mean: [1, 9], lo: [0, 8], hi: [2, 9.5], n: [20, 20] }, 0.99),
   [2, 8],
@@ -53,7 +52,7 @@ const lines = [
 ];
 assert.deepStrictEqual(c.usualRange(lines), [1, 5]);
 assert.strictEqual(c.usualRange(lines.slice(2)), null);
-// One diverged run does not flatten the rest.
+// One diverged run does not flatten the other lines.
 assert.deepStrictEqual(c.usualRange([...lines, { x: [1], low: 2, high: 3.7e10 }]), [1, 5]);
 assert.deepStrictEqual(c.usualRange([{ x: [1], low: 2, high: 3.7e10 }]), [2, 3.7e10]);
 
@@ -65,7 +64,7 @@ const [low, high] = c.zoomedRange([1, 10 ** 4], at, true);
 near(low, 100);
 near(high, 10 ** 4);
 
-// A common x axis: sorted, without duplicates; each line keeps its values at its positions.
+// The common x axis is sorted and without duplicates; each line keeps its values at its positions.
 const a = { x: [1, 3, 5], step: [10, 30, 50] };
 const b = { x: [2, 3, null, 9], step: [21, 31, 41, 91] };
 assert.deepStrictEqual(c.commonX([a, { x: [1, 3, 5] }]), { x: a.x, slots: [null, null] });

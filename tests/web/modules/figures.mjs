@@ -1,5 +1,5 @@
-// figures.mjs - scales of planes, the area that represents a dense line, and the responses stored
-// in a report (web/static/figures/plane.js, envelope.js, base/kept_answers.js).
+// figures.mjs - scales of charts, the area that represents a dense line, and the responses stored in a report
+// (web/static/figures/plane.js, envelope.js, base/kept_answers.js).
 import assert from "node:assert";
 
 const page = process.env.BT_PAGE;
@@ -53,7 +53,6 @@ const { keptAnswer, report } = await import(`${page}/base/kept_answers.js`);
 const { plane, scaleOf, short, wantsLog } = await import(`${page}/figures/plane.js`);
 const { envelope } = await import(`${page}/figures/envelope.js`);
 
-// ---- stored responses
 
 assert.strictEqual(report.run, "a");
 assert.deepStrictEqual(keptAnswer("runs/a/head", {}), { one: 1 });
@@ -71,7 +70,7 @@ assert.deepStrictEqual(
 assert.deepStrictEqual(whole.series[0], series("lr"));
 assert.strictEqual(keptAnswer("runs/a/series", { metric: "busy", rank: 0 }).series.length, 1);
 assert.strictEqual(keptAnswer("runs/a/series", { metric: "busy" }).series.length, 0);
-// a part: the points from one step to another, and the usual values of the rest
+// A part contains the points from one step to another, and the usual values of the whole line.
 const [part] = keptAnswer("runs/a/series", { metric: "loss", x0: 10, x1: 20, x: "step" }).series;
 assert.deepStrictEqual(
   [part.step, part.x, part.n],
@@ -105,7 +104,7 @@ const [nowhere] = keptAnswer("runs/a/series", { metric: "loss", x1: 0 }).series;
 assert.deepStrictEqual(nowhere.step, all.step);
 const [end] = keptAnswer("runs/a/series", { metric: "loss", x0: 30, x1: 40 }).series;
 assert.deepStrictEqual([end.low, end.high], [7, 8]);
-// Another axis: its positions of the steps; a step between two positions uses the later one.
+// On another axis, a step between two positions uses the later one.
 const [timed] = keptAnswer("runs/a/series", { metric: "loss", x: "time" }).series;
 assert.deepStrictEqual(
   [timed.step, timed.x],
@@ -120,7 +119,6 @@ report.answers["runs/a/series"].series[0].low = 100;
 const [rare] = keptAnswer("runs/a/series", { metric: "loss", x0: 0, x1: 10 }).series;
 assert.deepStrictEqual([rare.low, rare.high], [1, 4]);
 
-// ---- scales
 
 assert.ok(wantsLog([1, 31, null, NaN]) && wantsLog([0.001, 0.5]));
 assert.ok(!wantsLog([1, 30]) && !wantsLog([0, 100]) && !wantsLog([-1, 100]) && !wantsLog([]));
@@ -154,7 +152,7 @@ for (const [low, high] of [
     assert.ok(Math.abs(tick - (ticks[0] + i * step)) < 1e-6 * step);
     assert.ok(Math.abs(tick / step - Math.round(tick / step)) < 1e-6, `${tick} is not round`);
   });
-  assert.ok(ticks[0] - step < low && ticks.at(-1) + step > high); // and no tick is missing
+  assert.ok(ticks[0] - step < low && ticks.at(-1) + step > high); // no tick is missing
 }
 assert.ok(
   Object.is(
@@ -183,7 +181,7 @@ for (const one of [0, 5, -5]) {
 }
 assert.deepStrictEqual([scaleOf([4], true).low, scaleOf([4], true).high], [2, 8]);
 
-// ---- a plane: 300 wide and 150 high, with margins 62, 14, 12 and 38
+// The chart is 300 wide and 150 high, with margins 62, 14, 12 and 38.
 
 const picked = [];
 const points = [
@@ -255,7 +253,6 @@ assert.strictEqual(
   0,
 );
 
-// ---- an area for a dense line
 
 let drawn = [];
 globalThis.Path2D = class {
@@ -281,7 +278,7 @@ const area = (x, y, more) => {
   assert.ok(path instanceof Path2D && drawn.every((one) => one.closed));
   return drawn.map((one) => [...one]);
 };
-// two columns: maximum and minimum of each, the second including the last of the first
+// Two columns: maximum and minimum of each, where the second includes the last point of the first.
 assert.deepStrictEqual(area([0, 0.5, 1, 1.5], [1, 2, 3, 1]), [
   [
     [100, 46.5],
@@ -302,7 +299,7 @@ assert.deepStrictEqual(area([0, 1.5], [0, 10]), [
   ],
 ]);
 assert.strictEqual(area([0, 1.5], [0, 3])[0].length, 4);
-// A gap divides it; a missing point does not; the last column contains all later points.
+// A gap divides the area and a missing point does not; the last column contains all later points.
 assert.strictEqual(area([0, 1.5, 2.5], [1, null, 2]).length, 2);
 assert.strictEqual(area([0, 1.5, 2.5], [1, undefined, 2]).length, 1);
 assert.deepStrictEqual(area([0, 1.5, 2.5], [1, null, 2])[1], [

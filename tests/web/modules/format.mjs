@@ -1,5 +1,5 @@
-// format.mjs - numbers as text (web/static/base/format.js): each format at its limits; parsing the
-// text gives the number.
+// format.mjs - numbers as text (web/static/base/format.js): each format at its limits; parsing the text gives
+// the number.
 import assert from "node:assert";
 
 const f = await import(`${process.env.BT_PAGE}/base/format.js`);

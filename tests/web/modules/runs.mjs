@@ -5,7 +5,6 @@ import assert from "node:assert";
 const filter = await import(`${process.env.BT_PAGE}/pages/run_filter.js`);
 const { meanLines } = await import(`${process.env.BT_PAGE}/pages/run_means.js`);
 
-// ---- the filter
 
 const row = {
   run: "Warm-1",
@@ -65,10 +64,10 @@ const verdicts = {
   'tags:"words two"': false,
   "name=bitnet": true,
   "teps>100": false, // A part of a name is an ordinary word, which no run contains.
-  "nothing<1": false, // An unknown setting satisfies no comparison,
+  "nothing<1": false, // An unknown setting satisfies no comparison.
   "nothing>=0": false,
   "nothing=null": false,
-  "nothing:null": true, // but the displayed text can be searched.
+  "nothing:null": true, // The displayed text can be searched.
   "bad<": false,
 };
 for (const [words, wanted] of Object.entries(verdicts))
@@ -80,7 +79,6 @@ assert.deepStrictEqual(filter.settingsIn("lr<1 loss<2 steps>3 word teps<1 nothin
 ]);
 assert.deepStrictEqual(filter.settingsIn("lr<1", null, names), []);
 
-// ---- means
 
 const range = (from, to) => Array.from({ length: (to - from) / 2 + 1 }, (_, i) => from + 2 * i);
 const straight = (label, from, to, slope, more) => {
@@ -137,7 +135,7 @@ const twice = {
   low: 0,
   high: 3,
 };
-// Between two points a curve is straight, and it has no value elsewhere.
+// Between two points a curve is straight, and it has no value outside them.
 const bent = {
   ...twice,
   x: [0, 1, 7, 8, 50, 160],
@@ -154,7 +152,7 @@ line.x.forEach((x, i) => {
   const wanted = bent.y[k - 1] + share * (bent.y[k] - bent.y[k - 1]);
   assert.ok(Math.abs(line.y[i] - wanted) < 1e-9, `${x}: ${line.y[i]}, not ${wanted}`);
 });
-// two points at one position, and text values in their order
+// Two points at one position, and text values in their order.
 assert.ok(meanLines([twice], "k", () => 1)[0].y.every(Number.isFinite));
 const named = ["b", "a", "c"].map((label) => ({ ...twice, label }));
 const words = meanLines(named, "k", (label) => label).map((line) => line.label);

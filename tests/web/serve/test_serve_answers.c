@@ -1,6 +1,6 @@
 // ctest: timeout=60 labels=web
-/* Responses of the model server: status, headers and body of each guard and each kind of reply; accepted
- * tokens and hosts; open replies while others end. */
+/* Responses of the model server: status, headers and body of each guard and each kind of reply; accepted tokens and
+ * hosts; unfinished replies while others end. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,8 +24,6 @@
 
 enum { BODY_MOST = 1000, HELD = 8 };
 
-/* ---- the source ---- */
-
 static bt_reply *_Atomic held[HELD]; /* replies that the test itself ends */
 static atomic_int n_held, gone[HELD];
 static int numbers[HELD]; /* work: pointer to its own number */
@@ -48,7 +46,7 @@ static void pass_to_source(void *ctx, bt_reply *r, const char *method, const cha
                        &(bt_serve_error){.type = "of_the_source", .message = "it says why"});
     } else if (strcmp(path, "/v1/json") == 0) {
         bt_reply_send(r, 201, NULL, "[1]", 3);
-        bt_reply_put(r, "more", 4); /* A complete reply has no further pieces. */
+        bt_reply_put(r, "more", 4); /* a complete reply has no further pieces */
     } else if (strcmp(path, "/v1/pieces") == 0) {
         bt_reply_put(r, "data: a\n\n", 9);
         /* A reply in pieces cannot also be complete. */
@@ -78,8 +76,6 @@ static bt_serve *start(bt_serve_cfg cfg) {
     if (bt_serve_start(&s, &cfg, &err) != BT_OK) fail_msg("%s", err.msg);
     return s;
 }
-
-/* ---- the client ---- */
 
 static void send_serve_request(client *c, const bt_serve *s, const char *what, const char *more,
                                const char *body, const char *host) {
@@ -231,7 +227,7 @@ static void bodies_up_to_the_limit(void **state) {
     assert_string_equal(body_of(&c), WRONG("the request body is too large", "request_too_large"));
     send_serve_request(&c, s, "POST /v1/x", "Transfer-Encoding: chunked\r\n", "1\r\nx\r\n0\r\n\r\n",
                        "localhost");
-    read_serve_response(&c); /* libmicrohttpd may refuse it itself. */
+    read_serve_response(&c); /* libmicrohttpd may refuse it itself */
     assert_non_null(strstr(c.text, "HTTP/1.1 400 "));
     if (strstr(c.text, "error"))
         assert_string_equal(body_of(&c),
@@ -253,7 +249,7 @@ static void a_request_without_a_host(void **state) {
     bt_serve_stop(s);
 }
 
-/* Two requests on one connection, with a body each. */
+/* Two requests with a body each use one connection. */
 static void a_connection_is_kept(void **state) {
     (void)state;
     static client c;
@@ -382,7 +378,8 @@ static void replies_end_in_any_order(void **state) {
         wait_for(&gone[last], 1);
         end_held(last);
         bt_serve_stop(s);
-        for (int i = 0; i < 3; i++) assert_int_equal(gone[i], i == last); /* once */
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(gone[i], i == last); /* each client is reported once */
     }
 }
 
@@ -419,8 +416,8 @@ static void waiting_connections_sleep(void **state) {
     bt_serve_stop(s);
 }
 
-/* No new reply begins while the rest is completed; a reply without work has no recipient. */
-static void *stop(void *ctx) {
+/* While the server stops, it completes its replies and begins no new one; a reply without work has no recipient. */
+static void *stop_server(void *ctx) {
     bt_serve_stop(ctx);
     return NULL;
 }
@@ -435,7 +432,7 @@ static void a_stop_refuses_new_requests(void **state) {
     send_serve_request(&silent, s, "POST /v1/without_work", "", "", "localhost");
     wait_for(&n_held, 2);
     close(silent.fd);
-    pthread_create(&t, NULL, stop, s);
+    pthread_create(&t, NULL, stop_server, s);
     do { /* waits until the stop takes effect */
         send_serve_request(&more, s, "GET /v1/x", "", "", "localhost");
         read_serve_response(&more);
@@ -452,7 +449,7 @@ static void a_stop_refuses_new_requests(void **state) {
 }
 
 int main(void) {
-    alarm(30); /* ends a test that hangs */
+    alarm(30); /* a test that hangs is ended */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_reply_is_complete),     cmocka_unit_test(bodies_up_to_the_limit),
         cmocka_unit_test(a_request_without_a_host),    cmocka_unit_test(a_connection_is_kept),

@@ -1,16 +1,16 @@
 // ctest: timeout=90 labels=web
-/* The model server while memory is refused to its threads: each request of the program's own code, then also
- * of its libraries, once. The client gets a response or a closed connection; the next one is served as
- * usual, and no place is lost. */
+/* The model server while its threads are refused memory: each request of the program's own code, then also of its
+ * libraries, is refused once. The client gets a response or a closed connection; the next client is served as usual,
+ * and no place is lost. */
 #include "../../memory/refuse_memory.h"
 #include "../web_client.h"
 #include "web/serve/serve.h"
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
 
-/* /v1/pieces replies in two pieces; other paths with the size of the body and the way it ended. */
-static void source(void *ctx, bt_reply *r, const char *method, const char *path, const char *body,
-                   size_t n) {
+/* Replies to /v1/pieces in two pieces, and to other paths with the size of the body and the way it ended. */
+static void reply_by_path(void *ctx, bt_reply *r, const char *method, const char *path,
+                          const char *body, size_t n) {
     char text[100];
     (void)ctx;
     (void)method;
@@ -33,7 +33,7 @@ static void ignore_disconnect(void *ctx, void *work) {
     (void)work;
 }
 
-/* Returns the status of the response, 0: none; `answer` is the text after the headers. */
+/* Returns the status of the response, or 0; `answer` is the text after the headers. */
 static int request_with_memory_refused(client *c, const bt_serve *s, const char *what,
                                        size_t n_body, const char **answer) {
     static char text[40000];
@@ -45,7 +45,8 @@ static int request_with_memory_refused(client *c, const bt_serve *s, const char 
     assert_true((size_t)n + n_body < sizeof text);
     memset(text + n, 'b', n_body);
     if (n_body >= 9) memcpy(text + (size_t)n + n_body - 9, "the end.\n", 9);
-    for (size_t sent = 0; sent < (size_t)n + n_body;) { /* The server may close it meanwhile. */
+    for (size_t sent = 0;
+         sent < (size_t)n + n_body;) { /* the server may close the connection meanwhile */
         const ssize_t k = send(c->fd, text + sent, (size_t)n + n_body - sent, MSG_NOSIGNAL);
         if (k <= 0) break;
         sent += (size_t)k;
@@ -84,7 +85,7 @@ static void each_request_for_memory_refused_once(void **state) {
                                        .token = token,
                                        .max_replies = 1,
                                        .max_body = 100000,
-                                       .source = {NULL, source, ignore_disconnect}},
+                                       .source = {NULL, reply_by_path, ignore_disconnect}},
                        &err) != BT_OK)
         fail_msg("%s", err.msg);
     for (size_t i = 0; i < 2 * (sizeof rows / sizeof *rows); i++) {

@@ -1,6 +1,6 @@
 // ctest: labels=web
-/* Servers that are refused memory, files or threads one by one while they start: they return an error and
- * leak no socket, thread or memory. */
+/* Servers that are refused memory, files or threads one by one while they start: they return an error and leak no
+ * socket, thread or memory. */
 #include "tests/memory/refuse_memory.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@
 static char dir[64], store[96];
 static atomic_int threads = INT_MAX; /* number of threads that may be created */
 
-/* Replaces that of the C library. */
+/* Replaces the function of the C library. */
 int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *ctx) {
     int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     *(void **)&create = dlsym(RTLD_NEXT, "pthread_create");
@@ -37,8 +37,8 @@ static int entries_of(const char *path) {
     return n;
 }
 
-static void nothing(void *ctx, bt_reply *r, const char *method, const char *path, const char *body,
-                    size_t n) {
+static void accept_nothing(void *ctx, bt_reply *r, const char *method, const char *path,
+                           const char *body, size_t n) {
     (void)ctx, (void)method, (void)path, (void)body, (void)n;
     bt_reply_end(r);
 }
@@ -46,8 +46,9 @@ static void ignore_gone_client(void *ctx, void *work) { (void)ctx, (void)work; }
 
 static bt_code start_and_stop_serve(bt_err *err) {
     bt_serve *s = NULL;
-    const bt_serve_cfg cfg = {
-        .host = "127.0.0.1", .max_replies = 1, .source = {NULL, nothing, ignore_gone_client}};
+    const bt_serve_cfg cfg = {.host = "127.0.0.1",
+                              .max_replies = 1,
+                              .source = {NULL, accept_nothing, ignore_gone_client}};
     const bt_code code = bt_serve_start(&s, &cfg, err);
     assert_true((s != NULL) == (code == BT_OK));
     bt_serve_stop(s);
@@ -68,12 +69,13 @@ typedef struct kept {
     long blocks;
 } kept;
 
-static kept now(void) {
+static kept start_now(void) {
     return (kept){entries_of("/proc/self/fd"), entries_of("/proc/self/task"), memory_blocks(false)};
 }
 
-static void same(const char *what, long k, const kept *before, bt_code code, const bt_err *err) {
-    const kept after = now();
+static void check_same_counts(const char *what, long k, const kept *before, bt_code code,
+                              const bt_err *err) {
+    const kept after = start_now();
     if (after.files == before->files && after.threads == before->threads &&
         after.blocks == before->blocks && (code == BT_OK || (err->code == code && err->msg[0])))
         return;
@@ -83,7 +85,7 @@ static void same(const char *what, long k, const kept *before, bt_code code, con
              after.blocks - before->blocks);
 }
 
-/* Only requests of our own code, because libmicrohttpd leaks a descriptor after its own failures. */
+/* Refuses only requests of our own code, because libmicrohttpd leaks a descriptor after its own failures. */
 static void assert_start_refused(const char *what, bt_code (*start)(bt_err *err)) {
     bt_err err = BT_ERR_INIT;
     struct rlimit given, limit;
@@ -92,12 +94,12 @@ static void assert_start_refused(const char *what, bt_code (*start)(bt_err *err)
         if (start(&err) != BT_OK) fail_msg("%s: %s", what, err.msg);
     int failed = 0;
     for (long k = 0;; k++) {
-        const kept before = now();
+        const kept before = start_now();
         err = (bt_err)BT_ERR_INIT;
         refuse_memory(&(refusal){.after = k, .own = true});
         const bt_code code = start(&err);
         const bool any = grant_memory();
-        same(what, k, &before, code, &err);
+        check_same_counts(what, k, &before, code, &err);
         failed += code == BT_NOMEM;
         if (!any) break;
     }
@@ -105,7 +107,7 @@ static void assert_start_refused(const char *what, bt_code (*start)(bt_err *err)
     failed = 0;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &given), 0);
     for (int more = 0; more < 3; more++) {
-        const kept before = now();
+        const kept before = start_now();
         err = (bt_err)BT_ERR_INIT;
         const int next = dup(0);
         close(next);
@@ -113,29 +115,29 @@ static void assert_start_refused(const char *what, bt_code (*start)(bt_err *err)
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
         const bt_code code = start(&err);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &given), 0);
-        same(what, more, &before, code, &err);
+        check_same_counts(what, more, &before, code, &err);
         failed += code == BT_IO;
     }
     assert_int_equal(failed, 3);
-    for (int more = 0; more < 3; more++) { /* libmicrohttpd's, our own, and no refusal */
-        const kept before = now();
+    for (int more = 0; more < 3; more++) { /* refuses libmicrohttpd's thread, our own, then none */
+        const kept before = start_now();
         err = (bt_err)BT_ERR_INIT;
         atomic_store(&threads, more);
         const bt_code code = start(&err);
         atomic_store(&threads, INT_MAX);
-        same(what, more, &before, code, &err);
+        check_same_counts(what, more, &before, code, &err);
         assert_int_equal(code, more == 0 ? BT_IO : more == 1 ? BT_NOMEM : BT_OK);
     }
 }
 
-/* Any character in a key: those that would end or change a header, a cookie or a quoted text are refused. */
+/* A key may contain any character except those that would end or change a header, a cookie or a quoted text. */
 static void invalid_tokens_are_refused(void **state) {
     (void)state;
     char token[] = "0123456789abcdef0123456789abcde?";
     bt_serve_cfg cfg = {.host = "127.0.0.1",
                         .max_replies = 1,
                         .token = token,
-                        .source = {NULL, nothing, ignore_gone_client}};
+                        .source = {NULL, accept_nothing, ignore_gone_client}};
     for (int c = 1; c < 256; c++) {
         bt_serve *s = NULL;
         bt_err err = BT_ERR_INIT;
@@ -155,7 +157,7 @@ static void bad_starts_of_the_dashboard(void **state) {
     bt_web_cfg cfg = {.store = store, .host = "127.0.0.1", .socket = ""};
     (void)state;
     assert_int_equal(bt_web_start(&w, &cfg, &err), BT_OK);
-    const kept before = now();
+    const kept before = start_now();
     atomic_store(&threads, 0);
     cfg.port = bt_web_port(w);
     assert_int_equal(bt_web_start(&other, &cfg, &err), BT_BUSY);
@@ -167,7 +169,7 @@ static void bad_starts_of_the_dashboard(void **state) {
     assert_string_equal(err.msg, "the token must be 32 hex digits");
     atomic_store(&threads, INT_MAX);
     assert_null(other);
-    const kept after = now();
+    const kept after = start_now();
     assert_int_equal(after.files, before.files);
     bt_web_stop(w);
 }
@@ -236,7 +238,7 @@ int main(void) {
         cmocka_unit_test(a_request_without_memory),
         cmocka_unit_test(a_connection_without_memory),
     };
-    alarm(60); /* ends a test that hangs */
+    alarm(60); /* a test that hangs is ended */
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", dir);
     return failed + system(cmd);

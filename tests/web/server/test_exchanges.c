@@ -1,6 +1,6 @@
 // ctest: timeout=60 labels=web
-/* Responses of the server to valid and invalid requests: status, headers and body, compared with a readable
- * file (golden/exchanges.txt; BT_UPDATE=1 rewrites it). */
+/* Responses of the server to valid and invalid requests: status, headers and body, compared with a file
+ * (golden/exchanges.txt; BT_UPDATE=1 rewrites it). */
 #include <strings.h>
 
 #include "../../golden_json.h"
@@ -77,7 +77,7 @@ static const struct row {
     {"POST / HTTP/1.1\r\n" HOST, "{}", false},
 };
 
-/* Lines that differ between libraries, pages and times. */
+/* Returns false for lines that differ between libraries, pages and times. */
 static bool is_compared_line(const char *line) {
     static const char *const not_told[] = {"Date:", "Connection:", "Content-Length:", "ETag:"};
     for (size_t i = 0; i < sizeof not_told / sizeof *not_told; i++)
@@ -115,7 +115,7 @@ static void put_compared_lines(bt_text *out, char *answer) {
 }
 
 /* Returns the value of a response header in c, or "". */
-static const char *header(const client *c, const char *name) {
+static const char *header_in_response(const client *c, const char *name) {
     static char value[200];
     char line[64];
     snprintf(line, sizeof line, "\r\n%s: ", name);
@@ -127,15 +127,16 @@ static const char *header(const client *c, const char *name) {
     return value;
 }
 
-/* Returns the length of a text body, without zero bytes, or of a compressed one as received. */
+/* Returns the length of a text body, without zero bytes, or of a compressed body as received. */
 static int whole_body(const client *c) {
     const char *body = strstr(c->text, "\r\n\r\n") + 4;
     const size_t n = c->n - (size_t)(body - c->text);
-    if (strcmp(header(c, "Content-Encoding"), "gzip") != 0) assert_null(memchr(body, 0, n));
+    if (strcmp(header_in_response(c, "Content-Encoding"), "gzip") != 0)
+        assert_null(memchr(body, 0, n));
     return (int)n;
 }
 
-static void exchange(bt_text *out, const bt_web *w, const struct row *r) {
+static void exchange_request(bt_text *out, const bt_web *w, const struct row *r) {
     static client c;
     char port[16];
     bt_text text;
@@ -153,8 +154,8 @@ static void exchange(bt_text *out, const bt_web *w, const struct row *r) {
         c.n += (size_t)k;
     c.text[c.n] = '\0';
     close(c.fd);
-    if (strncmp(r->head, "HEAD", 4) != 0 && header(&c, "Content-Length")[0])
-        assert_int_equal(atoi(header(&c, "Content-Length")), whole_body(&c));
+    if (strncmp(r->head, "HEAD", 4) != 0 && header_in_response(&c, "Content-Length")[0])
+        assert_int_equal(atoi(header_in_response(&c, "Content-Length")), whole_body(&c));
     put_compared_lines(out, c.text);
     bt_golden_replace(out, port, "PORT");
     bt_text_release(&text);
@@ -175,14 +176,14 @@ static void requests_and_answers(void **state) {
     assert_string_equal(bt_web_token(w[0]), token);
     bt_text_init(&out);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        exchange(&out, w[rows[i].control], &rows[i]);
+        exchange_request(&out, w[rows[i].control], &rows[i]);
     bt_golden_replace(&out, t->dir, "PLACE");
     bt_golden_text("web/server/golden/exchanges.txt", bt_text_str(&out));
     bt_text_release(&out);
     for (int k = 0; k < 2; k++) bt_web_stop(w[k]);
 }
 
-/* Returns the status of a response to HEAD, or to GET with `more` lines. */
+/* Returns the status of a response to HEAD, or to GET with the lines in `more`. */
 static int ask_file(client *c, const bt_web *w, const char *method, const char *path,
                     const char *more) {
     char text[400];
@@ -198,8 +199,8 @@ static int ask_file(client *c, const bt_web *w, const char *method, const char *
     return atoi(c->text + strlen("HTTP/1.1 "));
 }
 
-/* Each file in both encodings, without a token: length, type and entity tag; a file with a known tag is not
- * sent again, and the tag of the other encoding does not match. */
+/* Each file has both encodings, without a token: length, type and entity tag; a file with a known tag is not sent
+ * again, and the tag of the other encoding does not match. */
 static void files_of_the_page(void **state) {
     const bt_tmp *t = *state;
     static client c;
@@ -217,17 +218,17 @@ static void files_of_the_page(void **state) {
             snprintf(bytes, sizeof bytes, "%zu", (size_t)f->bytes);
             snprintf(more, sizeof more, "%sIf-None-Match: %s\r\n", takes, other->etag);
             assert_int_equal(ask_file(&c, w, "HEAD", a->path, i % 2 ? more : takes), 200);
-            assert_string_equal(header(&c, "Content-Length"), bytes);
-            assert_string_equal(header(&c, "Content-Type"), a->type);
-            assert_string_equal(header(&c, "Content-Encoding"), gzip ? "gzip" : "");
-            assert_string_equal(header(&c, "ETag"), f->etag);
-            assert_string_equal(header(&c, "Cache-Control"), "no-cache");
-            assert_string_equal(header(&c, "Vary"), "Accept-Encoding");
+            assert_string_equal(header_in_response(&c, "Content-Length"), bytes);
+            assert_string_equal(header_in_response(&c, "Content-Type"), a->type);
+            assert_string_equal(header_in_response(&c, "Content-Encoding"), gzip ? "gzip" : "");
+            assert_string_equal(header_in_response(&c, "ETag"), f->etag);
+            assert_string_equal(header_in_response(&c, "Cache-Control"), "no-cache");
+            assert_string_equal(header_in_response(&c, "Vary"), "Accept-Encoding");
             snprintf(more, sizeof more, "%sIf-None-Match: %s\r\n", takes, f->etag);
             assert_int_equal(ask_file(&c, w, "GET", a->path, more), 304);
-            assert_string_equal(header(&c, "Content-Type"), "");
-            assert_string_equal(header(&c, "Content-Encoding"), "");
-            assert_string_equal(header(&c, "ETag"), f->etag);
+            assert_string_equal(header_in_response(&c, "Content-Type"), "");
+            assert_string_equal(header_in_response(&c, "Content-Encoding"), "");
+            assert_string_equal(header_in_response(&c, "ETag"), f->etag);
             assert_string_equal(strstr(c.text, "\r\n\r\n"), "\r\n\r\n");
             if (f->bytes > 8192) continue;
             assert_int_equal(ask_file(&c, w, "GET", a->path, takes), 200);

@@ -1,6 +1,6 @@
 // ctest: timeout=90 labels=web
-/* The server while memory is refused to its threads: each request of the program's own code, then also of
- * its libraries, once. The client gets a response or a closed connection; the next one is served as usual. */
+/* The server while its threads are refused memory: each request of the program's own code, then also of its libraries,
+ * is refused once. The client gets a response or a closed connection; the next client is served as usual. */
 #include "../../memory/refuse_memory.h"
 #include "../web_client.h"
 #include "../web_test.h"
@@ -8,7 +8,7 @@
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
 
-/* Reads until the end or until `enough` arrives; returns the status, 0: no data. */
+/* Reads until the end or until `enough` arrives; returns the status, or 0 if there are no data. */
 static int request_page(client *c, const bt_web *w, const char *path, const char *enough) {
     char text[512];
     dial(c, bt_web_port(w));
@@ -33,7 +33,9 @@ static const struct row {
     {"/healthz", "\r\nok"},
     {"/api/v1/login", "\r\n\r\n{"},
     {"/api/v1/runs?limit=1", "no such text"},
-    {"/api/v1/runs/base/series?metric=loss&width=300", "no such text"}, /* packed */
+    {"/api/v1/runs/base/series?metric=loss&width=300",
+     "no such text"}, /* no such text, because the response is
+                                                                         * compressed */
     {"/assets/style.css", "no such text"},
     {"/api/v1/runs/live/stream", "event: tick"},
     {"/api/v1/query?sql=SELECT%2040%2B2", "[[42]]"},

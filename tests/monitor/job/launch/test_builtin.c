@@ -1,5 +1,5 @@
-/* The built-in corpus, with a script in place of the program `bible`: references and other lines are
- * removed, and only a complete text gets its final name. */
+/* The built-in corpus, with a script in place of the program `bible`: references and other lines are removed, and only
+ * a complete text gets its final name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,8 +17,8 @@
 
 static char folder[64];
 
-/* Prints this number of verses, then runs `end`. */
-static void bible(int verses, const char *end) {
+/* Makes a script that prints this number of verses, then runs `end`. */
+static void make_bible_script(int verses, const char *end) {
     char path[96];
     snprintf(path, sizeof path, "%s/bible", folder);
     FILE *f = fopen(path, "w");
@@ -50,7 +50,7 @@ static void the_text_is_created_once(void **state) {
     bt_err err = BT_ERR_INIT;
     snprintf(dir, sizeof dir, "%s/a/b", folder);
     snprintf(path, sizeof path, "%s/text", dir);
-    bible(31102, "");
+    make_bible_script(31102, "");
     const mode_t mask = umask(0);
     assert_int_equal(bt_builtin_make(path, &err), BT_OK);
     umask(mask);
@@ -64,7 +64,7 @@ static void the_text_is_created_once(void **state) {
     fclose(f);
     assert_int_equal(n, 31102);
     assert_int_equal(files_in(dir), 1);
-    struct stat st; /* The umask decides who may use the folders. */
+    struct stat st; /* the umask decides who may use the folders */
     assert_int_equal(stat(dir, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0777);
     snprintf(words, sizeof words, "%s/words", folder);
@@ -72,7 +72,7 @@ static void the_text_is_created_once(void **state) {
     assert_true(f && fgets(line, sizeof line, f));
     fclose(f);
     assert_string_equal(line, "-f gen1:1-rev22:21\n");
-    bible(1, "exit 1"); /* The program is not started again. */
+    make_bible_script(1, "exit 1"); /* The program is not started again. */
     assert_int_equal(bt_builtin_make(path, &err), BT_OK);
     f = fopen(path, "w"); /* An empty file does not count. */
     fclose(f);
@@ -94,7 +94,7 @@ static void incomplete_texts_are_not_used(void **state) {
     snprintf(path, sizeof path, "%s/none/text", folder);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_err err = BT_ERR_INIT;
-        bible(rows[i].verses, rows[i].end);
+        make_bible_script(rows[i].verses, rows[i].end);
         assert_int_equal(bt_builtin_make(path, &err), BT_IO);
         snprintf(want, sizeof want,
                  "'bible' printed %d verses of 31102: reinstall bible-kjv and bible-kjv-text, or "
@@ -111,7 +111,7 @@ static void write_errors_are_reported(void **state) {
     (void)state;
     char path[6000];
     bt_err err = BT_ERR_INIT;
-    bible(31102, "");
+    make_bible_script(31102, "");
     snprintf(path, sizeof path, "%s/bible/text", folder); /* a file in place of a folder */
     assert_int_equal(bt_builtin_make(path, &err), BT_IO);
     assert_non_null(strstr(err.msg, "/bible' is not a folder"));
@@ -126,7 +126,7 @@ static void write_errors_are_reported(void **state) {
     memset(path, 'x', sizeof path);
     char suffix[32];
     snprintf(suffix, sizeof suffix, ".tmp.%d", (int)getpid());
-    path[4095 - strlen(suffix)] = '\0'; /* The longest path that fits: the system refuses it. */
+    path[4095 - strlen(suffix)] = '\0'; /* The longest path that fits; the system refuses it. */
     assert_int_equal(bt_builtin_make(path, &err), BT_IO);
     strcat(path, "x");
     assert_int_equal(bt_builtin_make(path, &err), BT_ARG);

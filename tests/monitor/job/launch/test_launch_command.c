@@ -1,5 +1,5 @@
-/* The complete command line of mpirun, on one host and several; its environment, signals and descriptors, as
- * seen by a script in its place. */
+/* The complete command line of mpirun, on one host and several; its environment, signals and descriptors, recorded by a
+ * script in its place. */
 #include <fcntl.h>
 #include <pwd.h>
 #include <sched.h>
@@ -25,7 +25,7 @@ static char folder[64];
 
 static const char *const words[] = {"rank", "--set", "a b"};
 
-static bt_launch launch(void) {
+static bt_launch run_launch_script(void) {
     return (bt_launch){.ranks = 1,
                        .mpi = 4,
                        .hosts = "",
@@ -37,14 +37,14 @@ static bt_launch launch(void) {
                        .n_words = 3};
 }
 
-/* Returns whether this kernel lets a process read another one's memory; here its own. */
+/* Returns whether this kernel permits a process to read another one's memory; here its own. */
 static bool reads_memory(void) {
     char from = 'x', to = 0;
     return process_vm_readv(getpid(), &(struct iovec){&to, 1}, 1, &(struct iovec){&from, 1}, 1,
                             0) == 1;
 }
 
-static int cores(void) {
+static int cores_setting(void) {
     cpu_set_t set;
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
     return CPU_COUNT(&set);
@@ -54,13 +54,13 @@ static void the_whole_command(void **state) {
     (void)state;
     char want[2048];
     bt_text got;
-    bt_launch l = launch();
+    bt_launch l = run_launch_script();
     const char *root = geteuid() == 0 ? "--allow-run-as-root\n" : "",
                *cma = reads_memory() ? "" : "--mca\nbtl_vader_single_copy_mechanism\nnone\n";
     bt_text_init(&got);
     unsetenv("BITRAIN_MPIRUN");
     for (int crowded = 0; crowded < 2; crowded++) {
-        l.ranks = cores() + crowded;
+        l.ranks = cores_setting() + crowded;
         bt_text_clear(&got);
         bt_launch_command(&l, &got);
         snprintf(want, sizeof want,
@@ -111,8 +111,8 @@ static void the_whole_command(void **state) {
     bt_text_release(&got);
 }
 
-/* Each name is passed to the versions of Open MPI that know it; an unknown version is taken as 4.1. */
-static void rows_of_versions(void **state) {
+/* Each parameter is passed to the versions of Open MPI that have it; an unknown version is treated as 4.1. */
+static void parameters_depend_on_the_version(void **state) {
     (void)state;
     static const struct {
         const char *words;
@@ -134,10 +134,10 @@ static void rows_of_versions(void **state) {
     }
 }
 
-/* The agent that was named for Open MPI 4.1 is passed to Open MPI 5 by its new name, unless that is set. */
+/* The agent that the user set for Open MPI 4.1 is passed to Open MPI 5 by its new name, unless that is set. */
 static void the_agent_of_an_older_version(void **state) {
     (void)state;
-    bt_launch l = launch();
+    bt_launch l = run_launch_script();
     unsetenv("PRTE_MCA_plm_ssh_agent");
     unsetenv("OMPI_MCA_plm_rsh_agent");
     assert_string_equal(bt_launch_agent(), "");
@@ -155,7 +155,7 @@ static void the_agent_of_an_older_version(void **state) {
 
 static void rows_that_apply(void **state) {
     (void)state;
-    bt_launch l = launch();
+    bt_launch l = run_launch_script();
     const bool homeless = !getpwuid(geteuid());
     const char *home = getenv("HOME");
     char kept[512];
@@ -173,7 +173,7 @@ static void rows_that_apply(void **state) {
             assert_int_equal(bt_launch_applies(BT_LAUNCH_ROOT, &l), geteuid() == 0);
             assert_int_equal(bt_launch_applies(BT_LAUNCH_NO_CMA, &l), !reads_memory());
             for (int more = -1; more <= 1; more++) {
-                l.ranks = cores() + more;
+                l.ranks = cores_setting() + more;
                 assert_int_equal(bt_launch_applies(BT_LAUNCH_CROWDED, &l), !hosts && more == 1);
             }
         }
@@ -187,7 +187,7 @@ static void rows_that_apply(void **state) {
         unsetenv("HOME");
 }
 
-static void outcome(const bt_launch *l, const char *body, char *out, size_t size) {
+static void outcome_of_launch(const bt_launch *l, const char *body, char *out, size_t size) {
     char path[128];
     bt_child c;
     bt_err err = BT_ERR_INIT;
@@ -201,7 +201,7 @@ static void outcome(const bt_launch *l, const char *body, char *out, size_t size
     assert_int_equal(chmod(path, 0700), 0);
     setenv("BITRAIN_MPIRUN", path, 1);
     assert_int_equal(bt_launch_start(l, &c, &err), BT_OK);
-    assert_int_equal(waitpid(c.pid, NULL, 0), c.pid); /* Its output fits into the pipe. */
+    assert_int_equal(waitpid(c.pid, NULL, 0), c.pid); /* the output fits into the pipe */
     while (n + 1 < size && (k = read(c.out, out + n, size - 1 - n)) > 0) n += (size_t)k;
     out[n] = '\0';
     close(c.out);
@@ -235,10 +235,10 @@ static void variables_of_an_enclosing_job_are_removed(void **state) {
                                        "PMIX_MCA_x"};
     static char got[65536];
     char word[64];
-    const bt_launch l = launch();
+    const bt_launch l = run_launch_script();
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) setenv(gone[i], "1", 1);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) setenv(kept[i], "1", 1);
-    outcome(&l, "env", got, sizeof got);
+    outcome_of_launch(&l, "env", got, sizeof got);
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
         snprintf(word, sizeof word, "\n%s=", gone[i]);
         if (strstr(got, word)) fail_msg("%s is passed on", gone[i]);
@@ -251,16 +251,16 @@ static void variables_of_an_enclosing_job_are_removed(void **state) {
     }
 }
 
-/* Each setting of the table is set once, whatever the user has. */
+/* Each setting of the table is set once, even if the user has set it. */
 static void settings_of_the_table(void **state) {
     (void)state;
     char got[4096];
-    bt_launch l = launch();
+    bt_launch l = run_launch_script();
     setenv("HWLOC_THISSYSTEM", "0", 1);
     setenv("TMPDIR", folder, 1);
     static const char print[] = "env | grep -E '^(HWLOC_|PMIX_|TMPDIR)' | sort";
     l.map = "/m m";
-    outcome(&l, print, got, sizeof got);
+    outcome_of_launch(&l, print, got, sizeof got);
     char want[512];
     snprintf(want, sizeof want,
              "HWLOC_COMPONENTS=xml,stop\nHWLOC_LIBXML=0\nHWLOC_PLUGINS_PATH=/"
@@ -274,7 +274,7 @@ static void settings_of_the_table(void **state) {
     assert_non_null(f);
     assert_true(fputs("a slots=1\n", f) >= 0 && fclose(f) == 0);
     l.hosts = hosts;
-    outcome(&l, print, got, sizeof got);
+    outcome_of_launch(&l, print, got, sizeof got);
     assert_string_equal(got, "HWLOC_COMPONENTS=-gl,-opencl,-cuda,-nvml,-rsmi,-levelzero\nHWLOC_"
                              "THISSYSTEM=0\nTMPDIR=/t\n");
     unsetenv("HWLOC_THISSYSTEM");
@@ -295,12 +295,12 @@ static void without_numbers(char *text) {
     *to = '\0';
 }
 
-/* TERM and INT are blocked, and no signal is ignored (of the first 28: the C library keeps two for itself);
- * its descriptors are its own, the pipe's reading end and those it inherits by request. */
+/* mpirun has TERM and INT blocked and ignores no signal (of the first 28: the C library reserves two others). Its
+ * descriptors are the standard ones, the reading end of the pipe and those it inherits by request. */
 static void signals_and_descriptors(void **state) {
     (void)state;
     char got[4096], want[256];
-    bt_launch l = launch();
+    bt_launch l = run_launch_script();
     sigset_t hup, before;
     const int mine = open("/proc/self/status", O_RDONLY | O_CLOEXEC),
               other = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -309,7 +309,7 @@ static void signals_and_descriptors(void **state) {
     sigaddset(&hup, SIGHUP);
     sigprocmask(SIG_BLOCK, &hup, &before);
     signal(SIGUSR1, SIG_IGN);
-    outcome(
+    outcome_of_launch(
         &l,
         /* The shell has no pipe of its own open while readlink runs. */
         "exec 9<&-; grep -E '^Sig(Blk|Ign)' /proc/$$/status | grep -o '.\\{7\\}$'; cd /proc/$$/fd; "
@@ -330,11 +330,11 @@ int main(void) {
     closefrom(3); /* The parent process may have left files open. */
     strcpy(folder, "/tmp/bt_cmd_XXXXXX");
     if (!mkdtemp(folder)) return 1;
-    alarm(30); /* ends a test that hangs */
+    alarm(30); /* A test that hangs is ended. */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_whole_command),
         cmocka_unit_test(rows_that_apply),
-        cmocka_unit_test(rows_of_versions),
+        cmocka_unit_test(parameters_depend_on_the_version),
         cmocka_unit_test(the_agent_of_an_older_version),
         cmocka_unit_test(variables_of_an_enclosing_job_are_removed),
         cmocka_unit_test(settings_of_the_table),

@@ -1,5 +1,5 @@
-/* test_launch_names.c - the Open MPI of this machine has every parameter that the launch table gives it.
- * Reads: the lists that ompi_info and prte_info print. */
+/* test_launch_names.c - the Open MPI of this machine has every parameter that the launch table gives it, according to
+ * the lists of ompi_info and prte_info. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,17 +13,18 @@
 #include "engine/base/text.h"
 #include "monitor/job/launch/launch.h"
 
-/* ompi_info: "mca:pml:base:param:pml:value:..." a line; prte_info: `MCA plm: "plm_ssh_agent" (current value: ...` */
+/* ompi_info prints lines "mca:pml:base:param:pml:value:...", prte_info prints `MCA plm: "plm_ssh_agent" (current value:
+ * ...`. */
 static bt_text known;
 
-static bool has(const char *name) {
+static bool list_contains(const char *name) {
     char parsable[160], printed[160];
     snprintf(parsable, sizeof parsable, ":param:%s:", name);
     snprintf(printed, sizeof printed, "\"%s\" (", name);
     return strstr(bt_text_str(&known), parsable) || strstr(bt_text_str(&known), printed);
 }
 
-/* Appends what a program prints. False: the machine has no such program. */
+/* Appends the output of a program; returns false if the machine has no such program. */
 static bool append_list(const char *command) {
     char buf[8192];
     const size_t before = known.len;
@@ -42,12 +43,13 @@ static int unknown_names(const bt_launch_row *row) {
     for (char *w = strtok_r(words, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
         char *equals = strchr(w, '=');
         const char *name = name_next ? w : NULL;
-        if (strncmp(w, "PRTE_MCA_", 9) == 0 && equals) { /* PMIx's have no list in Debian */
+        if (strncmp(w, "PRTE_MCA_", 9) == 0 &&
+            equals) { /* Debian has no list of PMIx's parameters */
             *equals = '\0';
             name = w + 9;
         }
         name_next = strcmp(w, "--mca") == 0;
-        if (!name || has(name)) continue;
+        if (!name || list_contains(name)) continue;
         print_error("this Open MPI has no parameter '%s'\n", name);
         unknown++;
     }
@@ -62,8 +64,8 @@ static void every_parameter_exists(void **state) {
     assert_non_null(version);
     const int major = atoi(version + strlen(key));
     assert_true(major >= 4);
-    assert_true(has("pml"));
-    assert_false(has("orte_no_such_parameter"));
+    assert_true(list_contains("pml"));
+    assert_false(list_contains("orte_no_such_parameter"));
     for (size_t i = 0; i < bt_launch_rows_n; i++)
         if (bt_launch_known(&bt_launch_rows[i], major)) {
             names++;

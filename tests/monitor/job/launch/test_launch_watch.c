@@ -1,12 +1,12 @@
 // ctest: timeout=110
-/* Whole runs whose start is refused or hangs: a launch without ranks has a deadline and ends at the first
- * stop request; a restart refused by the machine is tried again. */
+/* Whole runs whose start is refused or hangs: a launch without ranks has a deadline and ends at the first stop request;
+ * a restart that the machine refuses is tried again. */
 #include <errno.h>
 #include <sys/syscall.h>
 
 #include "../run_stage.h"
 
-/* Creating an attempt's folders fails this many times, because the call is defined here. */
+/* The test replaces the creation of an attempt's folders, which fails this many times. */
 static int refusals;
 static const char *refused = "";
 int mkdir(const char *path, mode_t mode) {
@@ -37,7 +37,7 @@ static void a_launch_that_hangs_is_ended(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* A second hang in a run that never had a rank is final. */
+/* A second hang ends a run that never had a rank. */
 static void a_launch_that_always_hangs_ends_the_run(void **state) {
     stage *s = *state;
     s->setup.launch_s = 0.1;
@@ -66,7 +66,6 @@ static void a_stop_ends_a_launch(void **state) {
     assert_int_equal(s->result.end.kind, BT_END_DONE);
 }
 
-/* The folder of the attempt cannot be created at first. */
 static void a_start_that_is_refused_is_tried_again(void **state) {
     stage *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -117,7 +116,7 @@ static void a_log_that_cannot_be_written_is_reported(void **state) {
     assert_int_equal(s->result.end.kind, BT_END_DONE);
 }
 
-static int tests(void) {
+static int run_unit_tests_of_launch_watch(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_stage, close_stage)
     const struct CMUnitTest all[] = {
         T(a_launch_that_hangs_is_ended),
@@ -130,4 +129,4 @@ static int tests(void) {
     return cmocka_run_group_tests(all, NULL, NULL);
 }
 
-int main(int argc, char **argv) { return stage_main(argc, argv, tests); }
+int main(int argc, char **argv) { return stage_main(argc, argv, run_unit_tests_of_launch_watch); }

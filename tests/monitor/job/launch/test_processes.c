@@ -1,6 +1,6 @@
-/* Programs beside a run: a viewer whose lines are read, a background program, this program started again
- * without a terminal, a function in a child. Each has the descriptors, signals and session stated in its
- * header. */
+/* Programs started beside a run: a viewer whose lines are read, a background program, this program started again
+ * without a terminal, a function in a child. Each has the descriptors, signals and session that its header
+ * documents. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 
 static char self[1024], dir[64];
 
-/* ---- the started process describes itself ------------------------------------------------------- */
+/* The started process describes itself. */
 
 static bool same_file(int a, int b) {
     struct stat x, y;
@@ -41,13 +41,13 @@ static bool is_null(int fd) {
     return is;
 }
 
-static int descriptors(void) {
+static int count_descriptors(void) {
     int n = 0;
     for (int fd = 0; fd < 256; fd++) n += fcntl(fd, F_GETFD) >= 0;
     return n;
 }
 
-/* "session 1 null 1 files 3 blocked 0 usr1 0 pipe 0 death 15" */
+/* Formats "session 1 null 1 files 3 blocked 0 usr1 0 pipe 0 death 15". */
 static void tell_of_self(char *out, size_t size) {
     sigset_t set;
     struct sigaction usr1, pipe_;
@@ -58,11 +58,11 @@ static void tell_of_self(char *out, size_t size) {
     sigaction(SIGPIPE, NULL, &pipe_);
     prctl(PR_GET_PDEATHSIG, &death);
     snprintf(out, size, "session %d null %d files %d blocked %d usr1 %d pipe %d death %d",
-             getsid(0) == getpid(), is_null(0), descriptors(), blocked, usr1.sa_handler != SIG_DFL,
-             pipe_.sa_handler != SIG_DFL, death);
+             getsid(0) == getpid(), is_null(0), count_descriptors(), blocked,
+             usr1.sa_handler != SIG_DFL, pipe_.sa_handler != SIG_DFL, death);
 }
 
-static int act(int argc, char **argv) {
+static int act_as_started(int argc, char **argv) {
     char text[256];
     const char *what = argv[1];
     if (strcmp(what, "tells") == 0) {
@@ -95,8 +95,6 @@ static int act(int argc, char **argv) {
     return 0;
 }
 
-/* ---- viewers ------------------------------------------------------------------------------------ */
-
 static const char *line_of(bt_viewer *v, bool *ended) {
     for (const int64_t until = bt_now_ns() + (int64_t)20e9; bt_now_ns() < until;
          bt_sleep_ns(1000000)) {
@@ -118,7 +116,7 @@ static void a_viewer_is_read_line_by_line(void **state) {
     assert_true(v.pid > 0 && v.out >= 0);
     assert_true(fcntl(v.out, F_GETFL) & O_NONBLOCK);
     assert_true(fcntl(v.out, F_GETFD) & FD_CLOEXEC);
-    assert_string_equal(line_of(&v, &ended), "and says dash"); /* unbuffered */
+    assert_string_equal(line_of(&v, &ended), "and says dash"); /* The line is not buffered. */
     assert_false(ended);
     assert_string_equal(line_of(&v, &ended),
                         "session 1 null 1 files 3 blocked 0 usr1 0 pipe 0 death 15");
@@ -129,13 +127,13 @@ static void a_viewer_is_read_line_by_line(void **state) {
     assert_false(ended);
     bt_viewer_stop(&v);
     assert_true(v.pid == 0 && v.out == -1);
-    bt_viewer_stop(&v); /* No viewer runs. */
+    bt_viewer_stop(&v); /* A second stop has no effect. */
 
     char want[512];
     for (int i = 0; i < 511; i++) want[i] = (char)('a' + i % 26);
     want[511] = '\0';
     assert_int_equal(bt_viewer_start(&v, longs, &err), BT_OK);
-    assert_string_equal(line_of(&v, &ended), want); /* truncated at the size of the buffer */
+    assert_string_equal(line_of(&v, &ended), want); /* truncated to the size of the buffer */
     assert_string_equal(line_of(&v, &ended), "");
     assert_null(line_of(&v, &ended)); /* A line without a newline is not returned. */
     assert_true(ended);
@@ -153,7 +151,8 @@ static void a_viewer_is_stopped(void **state) {
         assert_int_equal(bt_viewer_start(&v, argv, &err), BT_OK);
         const pid_t pid = v.pid;
         assert_string_equal(line_of(&v, &ended), "here");
-        assert_null(bt_viewer_line(&v, &ended)); /* Returns although the program writes no more. */
+        assert_null(bt_viewer_line(
+            &v, &ended)); /* The call returns although the program writes nothing more. */
         assert_false(ended);
         bt_viewer_stop(&v);
         assert_true(v.pid == 0 && v.out == -1);
@@ -166,8 +165,6 @@ static void a_viewer_is_stopped(void **state) {
     message_has(err.msg, "cannot start '/nowhere/program'");
     assert_true(v.pid == 0 && v.out == -1);
 }
-
-/* ---- programs ----------------------------------------------------------------------------------- */
 
 static void read_all(const char *path, char *out, size_t size) {
     FILE *f = fopen(path, "r");
@@ -186,7 +183,7 @@ static void a_program_receives_what_it_is_given(void **state) {
     sigset_t two;
     snprintf(log, sizeof log, "%s/log", dir);
     const int out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600),
-              kept = open("/dev/null", O_RDONLY | O_CLOEXEC), before = descriptors();
+              kept = open("/dev/null", O_RDONLY | O_CLOEXEC), before = count_descriptors();
     sigemptyset(&two);
     sigaddset(&two, SIGINT);
     sigaddset(&two, SIGTERM);
@@ -207,14 +204,12 @@ static void a_program_receives_what_it_is_given(void **state) {
     assert_int_equal(pid, -1);
     assert_int_equal(bt_process_start(&pid, &(bt_start){.argv = unknown, .orphan = true}), ENOENT);
     assert_true(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
-    assert_int_equal(descriptors(), before);
+    assert_int_equal(count_descriptors(), before);
     close(out);
     close(kept);
 }
 
-/* ---- this program started again --------------------------------------------------------------------- */
-
-static bt_code detach(const char *what, double patience_s, bt_err *err) {
+static bt_code start_detached(const char *what, double patience_s, bt_err *err) {
     const char *const argv[] = {what};
     return bt_job_detach(1, argv, patience_s, err);
 }
@@ -231,21 +226,21 @@ static void a_run_that_ends_at_once_reports_its_error(void **state) {
                 {"tells", BT_OK, ""}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_err err = BT_ERR_INIT;
-        assert_int_equal(detach(rows[i].what, 20, &err), rows[i].code);
+        assert_int_equal(start_detached(rows[i].what, 20, &err), rows[i].code);
         assert_string_equal(err.msg, rows[i].says);
     }
 }
 
-/* A program that continues is left running, and reaped at the next start. */
+/* A program that continues is not ended, and it is reaped at the next start. */
 static void a_run_that_continues_is_left_alone(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     char name[64], line[512];
     int status;
     pid_t left = 0;
-    assert_int_equal(detach("sleeps", 0.05, &err), BT_OK);
+    assert_int_equal(start_detached("sleeps", 0.05, &err), BT_OK);
     DIR *d = opendir("/proc");
-    for (const struct dirent *e; (e = readdir(d));) { /* our only child */
+    for (const struct dirent *e; (e = readdir(d));) { /* finds the only child */
         int ppid = 0;
         snprintf(name, sizeof name, "/proc/%.20s/stat", e->d_name);
         FILE *f = fopen(name, "r");
@@ -257,11 +252,9 @@ static void a_run_that_continues_is_left_alone(void **state) {
     closedir(d);
     assert_true(left > 0 && getsid(left) == left);
     assert_int_equal(kill(left, SIGKILL), 0);
-    while (kill(left, 0) == 0 && detach("tells", 20, &err) == BT_OK) continue;
+    while (kill(left, 0) == 0 && start_detached("tells", 20, &err) == BT_OK) continue;
     assert_true(waitpid(-1, &status, WNOHANG) == -1 && errno == ECHILD);
 }
-
-/* ---- a function in a child -------------------------------------------------------------------------- */
 
 static void write_of_self(const void *ctx) {
     char text[256];
@@ -309,7 +302,7 @@ static void on_usr1(int sig) { (void)sig; }
 
 int main(int argc, char **argv) {
     sigset_t some;
-    if (argc > 1) return act(argc, argv);
+    if (argc > 1) return act_as_started(argc, argv);
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n < 0) return 1;
     self[n] = '\0';
@@ -322,7 +315,7 @@ int main(int argc, char **argv) {
     sigaddset(&some, SIGHUP);
     sigaddset(&some, SIGTERM);
     sigprocmask(SIG_BLOCK, &some, NULL);
-    alarm(30); /* ends a test that hangs */
+    alarm(30); /* A test that hangs is ended. */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_viewer_is_read_line_by_line),
         cmocka_unit_test(a_viewer_is_stopped),

@@ -1,6 +1,5 @@
-/* test_refused_calls.c - system calls that fail when a run starts: creating a process, a lock, space in
- * /dev/shm. The error states the cause, and no files remain. The system calls are replaced by functions defined here.
- * */
+/* test_refused_calls.c - system calls that fail when a run starts: creating a process, a lock, or space in /dev/shm.
+ * The error contains the cause, and no files remain. The test replaces the system calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -47,13 +46,13 @@ int access(const char *path, int how) {
     return (int)syscall(SYS_faccessat, AT_FDCWD, path, how, 0);
 }
 
-static int descriptors(void) {
+static int open_descriptors(void) {
     int n = 0;
     for (int fd = 0; fd < 256; fd++) n += fcntl(fd, F_GETFD) >= 0;
     return n;
 }
 
-/* Returns whether the message names the lock of a folder in `base` that was removed. */
+/* Returns whether the message is about the lock of a folder in `base` that was removed. */
 static bool lock_of_gone(const char *message, const char *base) {
     char want[120], folder[200];
     snprintf(want, sizeof want, "cannot lock '%.60s/bitrain-%u-", base, (unsigned)getuid());
@@ -67,13 +66,13 @@ static bool lock_of_gone(const char *message, const char *base) {
 static void without_a_process(void **state) {
     (void)state;
     static const char *const words[] = {"train"};
-    const int before = descriptors();
+    const int before = open_descriptors();
     bt_err err = BT_ERR_INIT;
     bt_guarded *shared;
     int status;
     assert_int_equal(bt_job_detach(1, words, 1, &err), BT_IO);
     message_has(err.msg, "cannot start a run: Resource temporarily");
-    assert_int_equal(descriptors(), before);
+    assert_int_equal(open_descriptors(), before);
     assert_int_equal(bt_guard_begin(&shared, 3, NULL, &status, &err), BT_IO);
     message_has(err.msg, "cannot start a second process");
     assert_null(shared);
@@ -82,22 +81,23 @@ static void without_a_process(void **state) {
 
 static void without_a_lock(void **state) {
     (void)state;
-    const int before = descriptors();
+    const int before = open_descriptors();
     bt_err err = BT_ERR_INIT;
     bt_job_dirs d;
     if (access("/dev/shm", W_OK) != 0) skip();
     room = UINT64_MAX;
-    for (int granted = 0; granted < 2; granted++) { /* for the first folder, then for the second */
+    for (int granted = 0; granted < 2;
+         granted++) { /* refused for the first folder, then for the second */
         locks = granted;
         assert_int_equal(bt_job_dirs_create(&d, 2, &err), BT_IO);
         assert_true(lock_of_gone(err.msg, granted ? "/dev/shm" : dir));
-        assert_int_equal(descriptors(), before);
+        assert_int_equal(open_descriptors(), before);
         assert_true(d.lock == -1 && d.shm_lock == -1);
     }
     locks = 100;
 }
 
-/* Ranks need 5 MiB each in /dev/shm; otherwise shared memory is placed beside the other files. */
+/* Ranks need 5 MiB each in /dev/shm; if it has less, shared memory is placed beside the other files. */
 static void memory_where_there_is_room(void **state) {
     (void)state;
     static const struct {

@@ -1,5 +1,5 @@
-/* This program started once on several ranks, with a script in place of mpirun: which output is result,
- * progress or error; how each end is reported; a signal ends it; its folders are removed. */
+/* This program started once on several ranks, with a script in place of mpirun: its output is divided into result,
+ * progress and errors; each end is reported; a signal ends it; its folders are removed. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 static char folder[64], heard[1024];
 static int ticks;
 
-static void script(const char *body) {
+static void make_mpirun_script(const char *body) {
     char path[96];
     snprintf(path, sizeof path, "%s/mpirun", folder);
     FILE *f = fopen(path, "w");
@@ -38,7 +38,7 @@ static void collect_line(void *ctx, const char *line) {
         ticks++;
 }
 
-static bt_code once(bool listens, char *result, size_t size, bt_err *err) {
+static bt_code run_script_once(bool listens, char *result, size_t size, bt_err *err) {
     static const char *const words[] = {"rank", "--bench", "two words"};
     const bt_run_once o = {.ranks = 3,
                            .hosts = "",
@@ -96,8 +96,8 @@ static void ends_are_reported(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char result[256];
         bt_err err;
-        script(rows[i].body);
-        const bt_code code = once(true, result, sizeof result, &err);
+        make_mpirun_script(rows[i].body);
+        const bt_code code = run_script_once(true, result, sizeof result, &err);
         if (code != rows[i].code) fail_msg("%s: %d, %s", rows[i].body, (int)code, err.msg);
         assert_string_equal(result, rows[i].result);
         assert_string_equal(heard, rows[i].heard);
@@ -106,21 +106,20 @@ static void ends_are_reported(void **state) {
     }
     char result[64];
     bt_err err;
-    script(PROGRESS "to nobody'; " RESULT "r'");
-    assert_int_equal(once(false, result, sizeof result, &err), BT_OK);
+    make_mpirun_script(PROGRESS "to nobody'; " RESULT "r'");
+    assert_int_equal(run_script_once(false, result, sizeof result, &err), BT_OK);
     assert_string_equal(result, "r");
 }
 
-/* A line longer than several reads arrives in one piece; during pauses the caller's progress function is
- * called. */
+/* A line longer than several reads arrives in one piece; during pauses the caller's progress function is called. */
 static void long_lines_and_pauses(void **state) {
     (void)state;
     static char result[40000], want[30001];
     bt_err err;
-    script("printf '" BT_RUN_ONCE_RESULT
-           "'; head -c 30000 /dev/zero | tr '\\0' 'z'; echo; sleep 0.5");
+    make_mpirun_script("printf '" BT_RUN_ONCE_RESULT
+                       "'; head -c 30000 /dev/zero | tr '\\0' 'z'; echo; sleep 0.5");
     ticks = 0;
-    assert_int_equal(once(true, result, sizeof result, &err), BT_OK);
+    assert_int_equal(run_script_once(true, result, sizeof result, &err), BT_OK);
     memset(want, 'z', sizeof want - 1);
     assert_string_equal(result, want);
     assert_true(ticks >= 2);
@@ -135,10 +134,11 @@ static void arguments_and_folders(void **state) {
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(n > 0);
     self[n] = '\0';
-    script("t=; for w; do [ \"${t#*te_}\" = tmpdir_base ] || [ \"$t\" = prte_local_tmpdir_base ] "
-           "&& d=$w; t=$w; done; [ -d \"$d\" ] && "
-           "printf '" BT_RUN_ONCE_RESULT "%s|' \"$d\" \"$@\"; echo");
-    assert_int_equal(once(true, result, sizeof result, &err), BT_OK);
+    make_mpirun_script(
+        "t=; for w; do [ \"${t#*te_}\" = tmpdir_base ] || [ \"$t\" = prte_local_tmpdir_base ] "
+        "&& d=$w; t=$w; done; [ -d \"$d\" ] && "
+        "printf '" BT_RUN_ONCE_RESULT "%s|' \"$d\" \"$@\"; echo");
+    assert_int_equal(run_script_once(true, result, sizeof result, &err), BT_OK);
     snprintf(want, sizeof want, "|" BT_RUN_ONCE_RESULT "-np|" BT_RUN_ONCE_RESULT "3|");
     assert_non_null(strstr(result, want));
     snprintf(want, sizeof want,
@@ -157,16 +157,16 @@ static void arguments_and_folders(void **state) {
         if (strncmp(e->d_name, "bitrain-", 8) == 0) fail_msg("%s is left", e->d_name);
     closedir(d);
     setenv("BITRAIN_MPIRUN", "/nonexistent/mpirun", 1);
-    assert_int_equal(once(true, result, sizeof result, &err), BT_UNSUPPORTED);
+    assert_int_equal(run_script_once(true, result, sizeof result, &err), BT_UNSUPPORTED);
     setenv("TMPDIR", "/proc/nothing", 1);
-    assert_int_equal(once(true, result, sizeof result, &err), BT_IO);
+    assert_int_equal(run_script_once(true, result, sizeof result, &err), BT_IO);
     assert_non_null(strstr(err.msg, "cannot create '/proc/nothing/"));
     setenv("TMPDIR", folder, 1);
 }
 
-static void mine(int sig) { (void)sig; }
+static void own_folders(int sig) { (void)sig; }
 
-/* Its ranks are ended, and the previous signal handler is restored. */
+/* The signal ends the ranks, and the previous signal handler is restored. */
 static void a_signal_ends_it(void **state) {
     (void)state;
     static const int sent[] = {SIGTERM, SIGINT};
@@ -175,13 +175,13 @@ static void a_signal_ends_it(void **state) {
         struct sigaction now;
         long pid = 0;
         bt_err err;
-        signal(SIGINT, mine);
-        signal(SIGTERM, mine);
+        signal(SIGINT, own_folders);
+        signal(SIGTERM, own_folders);
         snprintf(path, sizeof path, "%s/pid", folder);
         snprintf(body, sizeof body, "echo $$ > %s; kill -%d %d; exec sleep 60", path, sent[i],
                  (int)getpid());
-        script(body);
-        assert_int_equal(once(true, result, sizeof result, &err), BT_STOPPED);
+        make_mpirun_script(body);
+        assert_int_equal(run_script_once(true, result, sizeof result, &err), BT_STOPPED);
         snprintf(want, sizeof want, "stopped by signal %d", sent[i]);
         assert_string_equal(err.msg, want);
         FILE *f = fopen(path, "r");
@@ -189,9 +189,9 @@ static void a_signal_ends_it(void **state) {
         fclose(f);
         assert_int_equal(kill((pid_t)pid, 0), -1);
         sigaction(SIGINT, NULL, &now);
-        assert_ptr_equal(now.sa_handler, mine);
+        assert_ptr_equal(now.sa_handler, own_folders);
         sigaction(SIGTERM, NULL, &now);
-        assert_ptr_equal(now.sa_handler, mine);
+        assert_ptr_equal(now.sa_handler, own_folders);
     }
 }
 
@@ -200,12 +200,13 @@ int main(void) {
     strcpy(folder, "/tmp/bt_once_XXXXXX");
     if (!mkdtemp(folder)) return 1;
     setenv("TMPDIR", folder, 1);
-    setenv("HWLOC_COMPONENTS", "-pci", 0); /* The library does not free its list of devices. */
-    alarm(30);                             /* ends a test that hangs */
+    setenv("HWLOC_COMPONENTS", "-pci", 0); /* the library does not free its list of devices */
+    alarm(30);                             /* a test that hangs is ended */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_are_reported), cmocka_unit_test(long_lines_and_pauses),
         cmocka_unit_test(arguments_and_folders),
-        cmocka_unit_test(a_signal_ends_it), /* must be last: this process keeps the signal's flag */
+        cmocka_unit_test(
+            a_signal_ends_it), /* the last test, because this process stores the signal's flag */
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", folder);

@@ -1,6 +1,6 @@
-/* A server under its guard: which ends are followed by a new process, what the new one receives from the
- * previous one, forwarding of signals, messages and exit code of the guard. The first process, a child of
- * the test, writes its log to a pipe. */
+/* A server under its guard, which starts it again after it dies: the ends after which it is started again, data passed
+ * to the new process, forwarded signals, messages and exit code of the guard. The first process, a child of the test,
+ * writes its log to a pipe. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,13 +17,13 @@
 
 #include "monitor/job/launch/server_guard.h"
 
-static int story; /* pipe end of the first process and those it starts */
+static int story; /* the pipe to which the first process and its children write */
 
 static void write_story_line(const char *line) { dprintf(story, "%s\n", line); }
 
-/* One life of the server, described by words: s: it serves; p: it made progress; a signal's number: it dies
- * by it; e and a number: it exits; w: it waits for a signal. */
-static void live(bt_guarded *g, const char *life, pid_t first) {
+/* Runs the server as these words describe: s: it serves; p: it made progress; a signal's number: the signal kills it; e
+ * and a number: it exits; w: it waits for a signal. */
+static void live_one_life(bt_guarded *g, const char *life, pid_t first) {
     int death = 0, number;
     sigset_t blocked;
     prctl(PR_GET_PDEATHSIG, &death);
@@ -48,25 +48,25 @@ static void live(bt_guarded *g, const char *life, pid_t first) {
     _exit(98);
 }
 
-/* The first process: lives as given, repeating the last one. */
+/* Runs the first process: each start of the server follows the next text of `lives`, and the last text is repeated. */
 static void first_process(int64_t most, const char *const *lives) {
     bt_guarded *g = NULL;
     bt_err err = BT_ERR_INIT;
     int status = 5;
     const pid_t first = getpid();
-    signal(SIGCHLD, SIG_IGN); /* Some parents leave SIGCHLD ignored. */
-    /* Parents such as nohup and a shell's & may have had them ignored. */
+    signal(SIGCHLD, SIG_IGN); /* some parents leave SIGCHLD ignored */
+    /* Parents such as nohup and a shell's & may leave these signals ignored. */
     static const int heeded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
     for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++) signal(heeded[i], SIG_DFL);
     prctl(PR_SET_PDEATHSIG, 0);
     if (bt_guard_begin(&g, most, write_story_line, &status, &err) != BT_OK) _exit(97);
-    if (status == -1) live(g, lives[g->restarts], first);
+    if (status == -1) live_one_life(g, lives[g->restarts], first);
     dprintf(story, "over: %d\n", status);
     exit(0);
 }
 
-/* Starts it; *pid, unless NULL, receives the first process, which is then not reaped. */
-static int begin(int64_t most, const char *const *lives, pid_t *pid) {
+/* Starts the first process; if pid is not NULL, it receives its id and the process is not reaped. */
+static int begin_guard(int64_t most, const char *const *lives, pid_t *pid) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
@@ -91,7 +91,7 @@ static void read_until(int fd, char *out, size_t size, const char *until) {
 static void assert_story(int64_t most, const char *const *lives, const char *want) {
     char got[4096] = "";
     pid_t pid;
-    int status, fd = begin(most, lives, &pid);
+    int status, fd = begin_guard(most, lives, &pid);
     read_until(fd, got, sizeof got, NULL);
     close(fd);
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -123,7 +123,7 @@ static void a_server_that_never_served_is_not_restarted(void **state) {
                  "life 0 after signal 0\nits process was ended by signal 9 (Killed)\nover: 137\n");
 }
 
-/* The first restart is immediate, the second after a second; progress resets the count. */
+/* The first restart is immediate and the second follows after a second; progress resets the count. */
 static void restarts_without_progress_end(void **state) {
     (void)state;
     assert_story(
@@ -143,7 +143,7 @@ static void restarts_without_progress_end(void **state) {
         "not started again (--restarts)\nover: 137\n");
 }
 
-/* Signals to the first process are forwarded to the server in its own group, HUP as TERM. */
+/* Signals to the first process are forwarded to the server, which has its own process group; HUP is sent as TERM. */
 static void signals_are_forwarded_to_the_server(void **state) {
     (void)state;
     static const struct {
@@ -157,7 +157,7 @@ static void signals_are_forwarded_to_the_server(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char got[1024] = "", want[1024];
         pid_t pid;
-        const int fd = begin(3, LIVES("sw"), &pid);
+        const int fd = begin_guard(3, LIVES("sw"), &pid);
         read_until(fd, got, sizeof got, "waits\n");
         assert_int_equal(kill(pid, rows[i].sent), 0);
         read_until(fd, got, sizeof got, NULL);
@@ -171,12 +171,12 @@ static void signals_are_forwarded_to_the_server(void **state) {
     }
 }
 
-/* A stop request during the delay before a restart ends it without an error. */
+/* A stop request during the delay before a restart ends the server without an error. */
 static void a_signal_while_it_waits(void **state) {
     (void)state;
     char got[1024] = "";
     pid_t pid;
-    const int fd = begin(9, LIVES("s6", "s6", "sw"), &pid);
+    const int fd = begin_guard(9, LIVES("s6", "s6", "sw"), &pid);
     read_until(fd, got, sizeof got, " in 1 s\n");
     assert_int_equal(kill(pid, SIGTERM), 0);
     read_until(fd, got, sizeof got, NULL);
@@ -190,7 +190,7 @@ static void a_child_that_ends_while_it_waits(void **state) {
     (void)state;
     char got[1024] = "";
     pid_t pid;
-    const int fd = begin(9, LIVES("s6", "s6", "se4"), &pid);
+    const int fd = begin_guard(9, LIVES("s6", "s6", "se4"), &pid);
     read_until(fd, got, sizeof got, " in 1 s\n");
     assert_int_equal(kill(pid, SIGCHLD), 0);
     read_until(fd, got, sizeof got, NULL);
@@ -206,12 +206,12 @@ static void waits_grow_up_to_a_minute(void **state) {
     assert_int_equal(bt_guard_delay_s(1000), 60);
 }
 
-/* If the first process is killed, the server is killed. */
+/* If the guard is killed, the server is killed. */
 static void the_server_does_not_outlive_its_guard(void **state) {
     (void)state;
     char got[1024] = "";
     pid_t pid;
-    const int fd = begin(9, LIVES("sw"), &pid);
+    const int fd = begin_guard(9, LIVES("sw"), &pid);
     read_until(fd, got, sizeof got, "waits\n");
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
@@ -231,7 +231,7 @@ static void without_a_guard_the_caller_serves(void **state) {
 }
 
 int main(void) {
-    alarm(30); /* ends a test that hangs */
+    alarm(30); /* a test that hangs is ended */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_exit_ends_both),
         cmocka_unit_test(a_signal_is_followed_by_another_process),

@@ -1,5 +1,5 @@
-/* test_memory_kills.c - which lines of the kernel's log concern a process of this job, and which file counts
- * the kills of its memory group. */
+/* test_memory_kills.c - lines of the kernel's log that concern a process of this job, and the file that counts the
+ * kills of its memory control group. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static void the_counter_of_a_group(void **state) {
     }
 }
 
-/* Kills elsewhere on this machine are no evidence about a process that is alive. */
+/* Kills of other processes on this machine are not attributed to a process that is alive. */
 static void a_living_process_was_not_killed(void **state) {
     (void)state;
     const int me[] = {(int)getpid()};

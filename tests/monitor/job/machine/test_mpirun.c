@@ -1,4 +1,4 @@
-/* test_mpirun.c - to which MPI library an mpirun belongs, and which of several is used. */
+/* test_mpirun.c - the MPI library that an mpirun belongs to, and the mpirun that is used if there are several. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ static void owners(void **state) {
 
 static char dir[] = "/tmp/bt-mpirun-XXXXXX";
 
-static void make(const char *name, const char *prints) {
+static void make_mpirun(const char *name, const char *prints) {
     char path[100];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = fopen(path, "w");
@@ -47,7 +47,7 @@ static void make(const char *name, const char *prints) {
     assert_int_equal(chmod(path, 0755), 0);
 }
 
-/* This test program is linked with Open MPI or with none: in both cases MPICH's mpirun is reported. */
+/* This test program is linked with Open MPI or with none; in both cases MPICH's mpirun is reported. */
 static void another_mpi_is_named(void **state) {
     (void)state;
     char path[200], was[4096];
@@ -55,7 +55,7 @@ static void another_mpi_is_named(void **state) {
     bt_err err = BT_ERR_INIT;
     assert_non_null(mkdtemp(dir));
     snprintf(was, sizeof was, "%s", getenv("PATH"));
-    make("mpirun", "HYDRA build details:\\n    Version: 4.2.0");
+    make_mpirun("mpirun", "HYDRA build details:\\n    Version: 4.2.0");
     setenv("PATH", dir, 1);
     unsetenv("BITRAIN_MPIRUN");
     snprintf(path, sizeof path, "%s/mpirun", dir);
@@ -65,14 +65,14 @@ static void another_mpi_is_named(void **state) {
     assert_non_null(strstr(words, "MPICH 4.2.0"));
     assert_non_null(strstr(words, "Open MPI"));
     if (code == BT_OK) assert_string_not_equal(m.path, path);
-    /* The user's choice is used, and named by the error. */
+    /* The user's choice is used, and the error contains it. */
     setenv("BITRAIN_MPIRUN", path, 1);
     assert_int_equal(bt_mpirun_find(&m, false, &err), BT_OK);
     assert_string_equal(m.command, path);
     assert_int_equal(bt_mpirun_find(&m, true, &err), BT_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "MPICH 4.2.0"));
-    /* An unknown one may be a script around the right one. */
-    make("mpirun", "hello");
+    /* An unknown mpirun may be a script that calls the right one. */
+    make_mpirun("mpirun", "hello");
     assert_int_equal(bt_mpirun_find(&m, true, &err), BT_OK);
     setenv("BITRAIN_MPIRUN", "nosuch", 1);
     assert_int_equal(bt_mpirun_find(&m, false, &err), BT_UNSUPPORTED);
