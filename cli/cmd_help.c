@@ -10,13 +10,15 @@
 enum { MAX_WORDS = 3 }; /* a command, its verb, and one more word, so that the error can name it */
 
 typedef struct help_cfg {
-    bool markdown, man;
+    bool markdown, man, json;
     char completion[16];
 } help_cfg;
 
 static const bt_opt help_opts[] = {
     BT_ROW_FLAG(help_cfg, markdown, "--markdown", "the generated blocks of cli/REFERENCE.md"),
     BT_ROW_FLAG(help_cfg, man, "--man", "the man page, as roff"),
+    BT_ROW_FLAG(help_cfg, json, "--json",
+                "one JSON object with all commands, settings, metrics and exit codes"),
     BT_ROW_TEXT(help_cfg, completion, "--completion", "",
                 "completion script of a shell: bash, zsh or fish"),
 };
@@ -81,6 +83,8 @@ static bt_code cmd_help(bt_call *call, bt_err *err) {
         bt_help_markdown(&out);
     else if (cfg->man)
         bt_help_man(&out);
+    else if (cfg->json)
+        bt_help_json(&out);
     else if (cfg->completion[0])
         code = bt_help_completion(cfg->completion, &out, err);
     else if (call->n)
@@ -105,6 +109,7 @@ const bt_command bt_cmd_help = {
         "bitrain help presets # the models, with parameters and memory\n"
         "bitrain help metrics # every figure that is recorded\n"
         "bitrain help keys # the keys of bitrain top\n"
+        "bitrain help --json | jq -r '.settings[].key'\n"
         "bitrain help --completion bash > ~/.local/share/bash-completion/completions/bitrain",
     .options = BT_OPTION_SET(help_opts, help_cfg),
     .max_words = MAX_WORDS,

@@ -169,8 +169,24 @@ void bt_help_metrics(bt_text *out) {
     }
 }
 
+static const bt_exit_meaning exit_codes[] = {{0, "success"},
+                                             {1, "failure"},
+                                             {2, "wrong usage"},
+                                             {3, "not found"},
+                                             {4, "busy or refused"},
+                                             {5, "a check failed"},
+                                             {6, "corrupt input or state"},
+                                             {130, "interrupted"},
+                                             {143, "terminated"}};
+size_t bt_help_exit_code_count(void) { return sizeof exit_codes / sizeof *exit_codes; }
+const bt_exit_meaning *bt_help_exit_code_at(size_t i) { return &exit_codes[i]; }
+
 void bt_help_exit_codes(bt_text *out) {
-    bt_text_put(out, "0 success, 1 failure, 2 wrong usage, 3 not found, 4 busy or refused, 5 a "
-                     "check failed, 6 corrupt input or state,\n"
-                     "130 interrupted, 143 terminated\n");
+    for (size_t i = 0; i < bt_help_exit_code_count(); i++)
+        bt_text_printf(out, "%s%d %s",
+                       !i                          ? ""
+                       : exit_codes[i].code == 130 ? ",\n"
+                                                   : ", ",
+                       exit_codes[i].code, exit_codes[i].meaning);
+    bt_text_put(out, "\n");
 }

@@ -20,6 +20,14 @@ void bt_help_run_options(bt_text *out);
 void bt_help_presets(bt_text *out);
 void bt_help_metrics(bt_text *out);
 void bt_help_exit_codes(bt_text *out);
+typedef struct bt_exit_meaning {
+    int code;
+    const char *meaning;
+} bt_exit_meaning;
+size_t bt_help_exit_code_count(void);
+const bt_exit_meaning *bt_help_exit_code_at(size_t i);
+/* Prints one JSON object: "commands", "settings", "metrics" and "exit_codes". */
+void bt_help_json(bt_text *out);
 /* generated blocks of README.md, between their markers */
 void bt_help_markdown(bt_text *out);
 void bt_help_man(bt_text *out); /* roff */

@@ -112,6 +112,17 @@ ok "$BITRAIN" --help
 ok "$BITRAIN" --version
 grep -qxE 'bitrain [0-9]+\.[0-9]+\.[0-9]+( \([0-9a-f]{7,12}\+?\))?' "$tmp/out" || fault "--version prints '$(cat "$tmp/out")'"
 
+# one JSON object with every command that `help` lists and every setting that `help options` lists
+ok "$BITRAIN" help --json
+sqlite3 :memory: "WITH help AS (SELECT readfile('$tmp/out') AS j)
+    SELECT 'command ' || (c.value ->> 'name') FROM help, json_each(j, '\$.commands') c
+    UNION ALL SELECT 'verb ' || (v.value ->> 'name') FROM help, json_each(j, '\$.commands') c, json_each(c.value, '\$.verbs') v
+    UNION ALL SELECT 'setting ' || (s.value ->> 'key') || ' ' || (s.value ->> 'type') FROM help, json_each(j, '\$.settings') s
+    UNION ALL SELECT 'metric ' || (m.value ->> 'key') FROM help, json_each(j, '\$.metrics') m
+    UNION ALL SELECT 'code ' || (e.value ->> 'code') FROM help, json_each(j, '\$.exit_codes') e" >"$tmp/names" || fault "help --json is not valid"
+for c in $commands; do grep -qx "command $c" "$tmp/names" || fault "help --json lacks the command $c"; done
+for key in $(awk '/^  [a-z_]+\./ {print $1}' "$tmp/settings"); do grep -q "^setting $key " "$tmp/names" || fault "help --json lacks $key"; done
+for line in "setting optim.lr number" "code 6" "metric loss" "verb prepare"; do grep -qx "$line" "$tmp/names" || fault "help --json lacks '$line'"; done
 ok "$BITRAIN" help --man
 grep -q '^\.TH BITRAIN 1' "$tmp/out" || fault "the man page has no title"
 for c in $commands; do grep -qF ".SS \"bitrain $c" "$tmp/out" || fault "the man page lacks $c"; done
