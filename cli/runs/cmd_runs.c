@@ -13,7 +13,7 @@
 #include "engine/base/tables/metric.h"
 
 typedef struct runs_cfg {
-    char store[1024], sort[64];
+    char store[1024], sort[64], name[BT_NAME_MAX];
     bool json, reverse, yes, clear, checkpoints, rebuild, wide;
     int64_t limit, keep_steps;
 } runs_cfg;
@@ -30,6 +30,7 @@ static const bt_opt runs_opts[] = {
     BT_ROW_INT(runs_cfg, keep_steps, "--keep-steps", "-1", -1, 1e15, "steps",
                "gc: from now on keep rows of ranks for the newest N steps of a run (0: for "
                "ever, -1: unchanged)"),
+    BT_ROW_TEXT(runs_cfg, name, "--name", "", "import: name of the run (default: from the file)"),
     BT_ROW_FLAG(runs_cfg, rebuild, "--rebuild", "gc: compute the summaries again from the rows"),
     BT_ROW_STORE(runs_cfg),
 };
@@ -262,6 +263,7 @@ static bt_code cmd_runs(int argc, char **argv, int *exit_status, bt_err *err) {
     for (size_t i = 0; i < n_removed; i++) words[n++] = removed[i];
     if (n && bt_runs_is_verb(words[0])) {
         bt_runs_verb_cfg verb = {.store = cfg.store,
+                                 .name = cfg.name,
                                  .yes = cfg.yes,
                                  .clear = cfg.clear,
                                  .checkpoints = cfg.checkpoints,
@@ -298,7 +300,9 @@ const bt_command bt_cmd_runs = {
         "backups "
         "hold\n"
         "bitrain runs import nano-150.tsv # curves of 'bench learn --curves' as ended runs, "
-        "which all views draw\n",
+        "which all views draw\n"
+        "bitrain runs import out/trainer_state.json # a run of another program: CSV, JSON rows, "
+        "TensorBoard's event files\n",
     .options = BT_OPTION_SET(runs_opts, runs_cfg),
     .run_argv = cmd_runs,
 };

@@ -259,11 +259,14 @@ static bt_code run_repair(const char *path, const char *const *words, size_t n,
 
 static bt_code run_import(const char *path, const char *const *words, size_t n,
                           const bt_runs_verb_cfg *cfg, bt_err *err) {
-    (void)cfg;
     if (n == 0)
-        return bt_fail(err, BT_ARG,
-                       "no file given (curves, made by: bitrain bench learn --curves FILE)");
-    for (size_t i = 0; i < n; i++) BT_TRY(bt_curves_import(path, words[i], WAIT_S, err));
+        return bt_fail(
+            err, BT_ARG,
+            "no file given (TensorBoard's event files, CSV, trainer_state.json, or curves "
+            "of 'bitrain bench learn --curves FILE')");
+    if (cfg->name[0] && n > 1)
+        return bt_fail(err, BT_ARG, "--name is for one file, and %zu are given", n);
+    for (size_t i = 0; i < n; i++) BT_TRY(bt_curves_import(path, words[i], cfg->name, WAIT_S, err));
     return BT_OK;
 }
 

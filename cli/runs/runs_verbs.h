@@ -9,6 +9,7 @@
 
 typedef struct bt_runs_verb_cfg {
     const char *store;
+    const char *name; /* import: name of the run; "": from the file */
     bool clear, yes, checkpoints, rebuild, json;
     int64_t keep_steps; /* -1: unchanged */
 } bt_runs_verb_cfg;

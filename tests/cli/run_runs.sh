@@ -121,6 +121,13 @@ done
 [ "$(grep -c '"ph":"X"' "$d/t.json")" -eq $((20 * (4 + 4 * 6 - 1))) ] || fail "trace has $(grep -c '"ph":"X"' "$d/t.json") spans"
 [ "$("$BITRAIN" query "SELECT json_valid('$(tr -d "\n'" < "$d/t.json" | head -c 100000)')" --csv 2>/dev/null | tail -1)" = 1 ] || fail "trace is not JSON"
 expect 0 "points in" "$BITRAIN" export abl-3 --format tensorboard --out "$d/tb"
+# An exported run can be imported under another name, with the same values (event files have 32 bits for each).
+expect 0 "" "$BITRAIN" runs import "$d/tb/abl-3" --name again
+[ "$("$BITRAIN" query --csv "SELECT count(*) || ' ' || sum(abs(a.loss / b.loss - 1) < 1e-6 AND abs(a.lr - b.lr) <= 1e-6 * a.lr)
+    FROM steps a JOIN steps b ON a.step = b.step AND b.run = 'again' WHERE a.run = 'abl-3'" 2>/dev/null | tail -1)" = "$("$BITRAIN" query --csv "SELECT count(*) || ' ' || count(*) FROM steps WHERE run = 'abl-3'" | tail -1)" ] ||
+    fail "the imported run has other values"
+expect 4 "--name gives it another name" "$BITRAIN" runs import "$d/tb/abl-3" --name again
+"$BITRAIN" runs rm again --yes >/dev/null 2>&1
 # Steps are counted from 1, as by plot and on the screens; the column step counts from 0.
 "$BITRAIN" export abl-3 --from 100 --to 101 | tail -n +2 | cut -d, -f3 | tr '\n' ' ' > "$d/steps"
 [ "$(cat "$d/steps")" = "99 100 " ] || fail "export of steps 100 and 101 has rows $(cat "$d/steps")"
