@@ -56,6 +56,7 @@ int bt_output_error_line(char *buf, size_t size, int rank, bt_code code, const c
 }
 
 #define HOSTS "'bitrain doctor --hosts FILE' tries every host"
+#define SLOTS "two names in the file of --hosts lead to one machine, or it has too few slots"
 #define FILE_SIZE "'ulimit -f' is less than the shared memory of a rank: raise it"
 #define DESCRIPTORS "too few file descriptors: raise the limit, 'ulimit -n 1024'"
 
@@ -81,9 +82,10 @@ static const struct {
 };
 
 /* Returns the remedy for the cause that the line names, or NULL. Open MPI prints the error number of a failed system
- * call after a paragraph of guesses; first: no line has named a cause yet. */
+ * call after a paragraph of guesses, and the cause of a failed map inside one; first: no line has named a cause yet. */
 static const char *remedy_for(const char *line, bool first) {
     if (strstr(line, "File too large (errno")) return FILE_SIZE;
+    if (strstr(line, "Your job failed to map")) return SLOTS;
     if (!first) return NULL;
     if (strncmp(line, "ssh: ", 5) == 0) return HOSTS;
     for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++)
@@ -91,7 +93,8 @@ static const char *remedy_for(const char *line, bool first) {
     return NULL;
 }
 
-/* Removes Open MPI's prefix "[host:pid] [[job],rank] ORTE_ERROR_LOG: ", or "PRTE ERROR: ", and its source file */
+/* Keeps the first sentence, without the prefix "[host:pid] [[job],rank] ORTE_ERROR_LOG: ", or "PRTE ERROR: ", and
+ * without its source file. */
 static void keep_cause(bt_output *o, const char *line, const char *remedy) {
     static const char *const marks[] = {"ORTE_ERROR_LOG: ", "PRTE ERROR: "};
     const char *at = line + strspn(line, " "), *end = NULL;
@@ -102,6 +105,7 @@ static void keep_cause(bt_output *o, const char *line, const char *remedy) {
         end = strstr(at, " in file ");
     }
     if (strncmp(at, "Error:", 6) == 0) at += 6 + strspn(at + 6, " ");
+    if (!end) end = strstr(at, ". ");
     const int n = end ? (int)(end - at) : (int)strlen(at);
     snprintf(o->said, sizeof o->said, "%.*s (%s)", n < 150 ? n : 150, at, remedy);
     o->said_state = 2;

@@ -42,18 +42,28 @@ chmod +x "$tmp"/bin/*
 export PATH=$tmp/bin:$PATH OMPI_MCA_plm_rsh_agent=$tmp/bin/ssh
 # Open MPI 5 finds no route from an address to itself except over the loopback interface.
 export OMPI_MCA_btl_tcp_if_include=lo
+# A name of a second machine must not lead to this one, which Open MPI 5 would then take for both: /etc/hosts of the
+# commands with --hosts has no such name.
+grep -vwE 'node[0-9]+' /etc/hosts >"$tmp/hosts"
 
 # Runs one command on a terminal; a command that shows a screen gets a 'q' after some seconds.
 type_it() {
     local line=$1 keys=/dev/null
     case $line in "bitrain top"*) (sleep 4; printf q; sleep 2; printf q) >"$tmp/keys" & exec 9< <(sleep 4; printf q; sleep 2; printf q); keys=/dev/fd/9 ;; esac
     printf '%s\n' "$line" >"$tmp/line.sh"
+    # Each host runs as many ranks as it has slots, not all of them.
+    case $line in *--hosts*)
+        mv "$tmp/line.sh" "$tmp/hosts.sh"
+        printf '%s\n' 'unset OMPI_MCA_rmaps_base_oversubscribe PRTE_MCA_rmaps_default_mapping_policy' \
+            "exec unshare -m sh -c 'mount --bind $tmp/hosts /etc/hosts; exec bash $tmp/hosts.sh'" >"$tmp/line.sh"
+        ;;
+    esac
     timeout "${full:+1}200" script -qefc "bash $tmp/line.sh" "$tmp/tty" >/dev/null 2>&1 <"$keys"
 }
 
 cd "$tmp/work" || exit 1
 two_hosts=
-unshare -u true 2>/dev/null && two_hosts=1
+unshare -um true 2>/dev/null && two_hosts=1
 total=0
 while IFS=$'\t' read -r section line; do
     case $line in
@@ -82,6 +92,7 @@ done < <(commands)
 [ "$(bitrain query "SELECT count(*) FROM attempts WHERE run='book'" --csv | tail -1)" = 2 ] || fault "the run was not stopped and resumed"
 [ "$(wc -c <book.html)" -gt 50000 ] || fault "the report is $(wc -c <book.html) bytes"
 [ -z "$two_hosts" ] || [ "$(bitrain query "SELECT state FROM runs WHERE run='far'" --csv | tail -1)" = done ] || fault "the run on two machines is $(bitrain runs far)"
+[ -z "$two_hosts" ] || [ "$(bitrain query "SELECT DISTINCT host FROM ranks WHERE run='far' ORDER BY host" --csv | tail -n +2 | tr '\n' ' ')" = "node1 node2 " ] || fault "the ranks are on $(bitrain query "SELECT rank, host FROM ranks WHERE run='far'")"
 [ -z "$two_hosts" ] || [ "$(bitrain query "SELECT count(DISTINCT rank) FROM rank_steps WHERE run='far'" --csv | tail -1)" = 4 ] || fault "the run on two machines has not 4 ranks"
 
 # The adapters have learned their only reply, and generate uses the prompt format of training.

@@ -137,6 +137,11 @@ static void test_messages_of_mpirun(void **state) {
          "interfaces\n",
          -1, 0, "Out of resource (too few file descriptors: raise the limit, 'ulimit -n 1024')",
          "No network interfaces"},
+        {"----\nYour job failed to map. Either no mapper was available, or none of\nthe others\n",
+         -1, 0,
+         "Your job failed to map (two names in the file of --hosts lead to one machine, or it has "
+         "too few slots)",
+         "the others"},
         {"It appears as if there is not enough space for /dev/shm/x (the shared-memory backing\n",
          -1, 0,
          "It appears as if there is not enough space for /dev/shm/x (the shared-memory backing "
