@@ -147,6 +147,15 @@ static bt_code agree_on_kernels(const char *isa0, const char *isa1, const char *
     return code;
 }
 
+/* The kernel sets of BT_LEVEL_AVX2 on this family of processors, which compute on 8 numbers at once. */
+#ifdef __aarch64__
+#define EIGHT "neon"
+#define EIGHT_PLAIN "neon-plain"
+#else
+#define EIGHT "avx2"
+#define EIGHT_PLAIN "avx2-plain"
+#endif
+
 static void ranks_take_the_best_set_that_all_have(void **state) {
     (void)state;
     static const struct {
@@ -155,7 +164,7 @@ static void ranks_take_the_best_set_that_all_have(void **state) {
     } rows[] = {
         {BT_LEVEL_GENERIC, {"auto", "auto"}, "", {"auto", "auto"}, ""},
         {BT_LEVEL_GENERIC, {"generic", "generic"}, "", {"generic", "generic"}, ""},
-        {BT_LEVEL_AVX2, {"avx2", "avx2-plain"}, "", {"avx2", "avx2-plain"}, ""},
+        {BT_LEVEL_AVX2, {EIGHT, EIGHT_PLAIN}, "", {EIGHT, EIGHT_PLAIN}, ""},
         {BT_LEVEL_AVX2, {"auto", "generic"}, "", {"generic", "generic"}, "was given --isa generic"},
         {BT_LEVEL_AVX2, {"auto", "auto"}, "generic", {"generic", "generic"}, "processor of rank 1"},
         {BT_LEVEL_AVX512, {"avx2", "avx512"}, "", {"avx2", "avx2"}, "rank 0 on host"},
@@ -217,11 +226,11 @@ static void a_set_that_a_processor_lacks_is_refused_by_rank_and_host(void **stat
     gethostname(host, sizeof host - 1);
     snprintf(where, sizeof where, "(rank 1 on host '%s')", host);
     if (bt_kernels_level("auto") < BT_LEVEL_AVX2) {
-        print_message("needs a processor with avx2\n");
+        print_message("needs a processor with " EIGHT "\n");
         return;
     }
-    assert_int_equal(agree_on_kernels("auto", "avx2", "generic", &got, &err), BT_UNSUPPORTED);
-    if (err.rank != 1 || !strstr(err.msg, where) || !strstr(err.msg, "kernel set 'avx2'"))
+    assert_int_equal(agree_on_kernels("auto", EIGHT, "generic", &got, &err), BT_UNSUPPORTED);
+    if (err.rank != 1 || !strstr(err.msg, where) || !strstr(err.msg, "kernel set '" EIGHT "'"))
         fail_msg("rank %d: %s", err.rank, err.msg);
     assert_int_equal(agree_on_kernels("auto", "nonsense", "", &got, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "unknown kernel set 'nonsense'"));
@@ -261,16 +270,16 @@ static bt_code train_with(const char *const isa[2], const char *precision, bt_er
  * differently, so ranks must agree on one. */
 static void sets_of_one_level_train_together(void **state) {
     (void)state;
-    static const char *const avx2[2] = {"avx2", "avx2-plain"},
+    static const char *const eight[2] = {EIGHT, EIGHT_PLAIN},
                              *const avx512[2] = {"avx512-vnni", "avx512-plain"},
-                             *const apart[2] = {"avx2", "generic"};
+                             *const apart[2] = {EIGHT, "generic"};
     const bt_isa_level here = bt_kernels_level("auto");
     bt_err err = BT_ERR_INIT;
     if (here < BT_LEVEL_AVX2) {
-        print_message("needs a processor with avx2\n");
+        print_message("needs a processor with " EIGHT "\n");
         return;
     }
-    if (train_with(avx2, "bf16", &err) != BT_OK) fail_msg("%s", err.msg);
+    if (train_with(eight, "bf16", &err) != BT_OK) fail_msg("%s", err.msg);
     if (here >= BT_LEVEL_AVX512 && train_with(avx512, "bf16", &err) != BT_OK)
         fail_msg("%s", err.msg);
     assert_int_equal(train_with(apart, "bf16", &err), BT_DAMAGED);
