@@ -98,8 +98,9 @@ train)
     ;;
 test) run='./bootstrap test "$@"' ;;
 deb)
-    run='./bootstrap build && rm -f build/*.deb && cmake --build build --target deb >build/package.log 2>&1 && ls -l build/*.deb &&
-        { command -v lintian >/dev/null || apt-get install -y --no-install-recommends lintian >/dev/null; } &&
+    run='./bootstrap build &&
+        { command -v lintian >/dev/null || apt-get install -y --no-install-recommends lintian dpkg-dev file >/dev/null; } &&
+        rm -f build/*.deb && { cmake --build build --target deb >build/package.log 2>&1 || { tail -n 5 build/package.log; exit 1; }; } && ls -l build/*.deb &&
         { lintian --no-cfg --allow-root --fail-on error build/*.deb || { echo "lintian: exit $?"; exit 1; }; }'
     ;;
 sh) run=$1 && shift ;;
