@@ -3,6 +3,7 @@
 #
 #   tests/cross.sh arm64|riscv64 sysroot    fetches the libraries of that processor into a folder, from packages of Debian
 #   tests/cross.sh arm64|riscv64 build      builds build-arm64/bitrain or build-riscv64/bitrain
+#   tests/cross.sh arm64|riscv64 deb        the same, then its .deb, and whether apt finds all that it depends on
 #   tests/cross.sh arm64|riscv64 rows       builds the kernels alone and runs their test without products under qemu-user
 #   tests/cross.sh arm64|riscv64 kernels    runs all tests of the kernels under qemu-user
 #   tests/cross.sh arm64|riscv64 train      compares the losses of three steps with those of this machine
@@ -15,13 +16,13 @@
 # values, not times.
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-usage() { sed -n '4,9s/^# *//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+usage() { sed -n '4,10s/^# *//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 die() { echo "cross: $*" >&2; exit 1; }
 
 arch=${1-}
 goal=${2:-all}
 case $arch in arm64) cpu=aarch64 ;; riscv64) cpu=riscv64 ;; *) usage ;; esac
-case $goal in sysroot | build | rows | kernels | train | all) ;; *) usage ;; esac
+case $goal in sysroot | build | deb | rows | kernels | train | all) ;; *) usage ;; esac
 triple=$cpu-linux-gnu
 root=${CROSS:-$HOME/.cache/bitrain-cross}/$arch
 build=$top/build-$arch
@@ -38,30 +39,39 @@ if [ -n "$missing" ]; then
 fi
 
 # ---- the libraries ---------------------------------------------------------------------------------------------
-make_sysroot() {
-    [ ! -e "$root/.complete" ] || return 0
-    local suite=${CROSS_SUITE-} mirror=${MIRROR-} apt="$root.apt" packages deb link target up
+use_apt() {
+    suite=${CROSS_SUITE-} mirror=${MIRROR-} apt=$root.apt
     [ -n "$suite" ] || [ "$arch" != riscv64 ] || suite=trixie
     [ -n "$suite" ] || suite=$(. /etc/os-release && [ "${ID-}" = debian ] && echo "${VERSION_CODENAME-}" || true)
     [ -n "$mirror" ] || mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
         awk '($1 == "URIs:" || $1 == "deb") && $2 ~ /\/debian\/?$/ && !found {print $2; found = 1}' || true)
     [ -n "$mirror" ] || die "no package server is known: name one with MIRROR=http://..."
-    rm -rf "$root" "$apt"
-    mkdir -p "$apt"/{state/lists/partial,cache/archives/partial,parts} "$root"/usr/{lib,bin,sbin}
+    rm -rf "$apt"
+    mkdir -p "$apt"/{state/lists/partial,cache/archives/partial,parts}
     echo "deb $mirror ${suite:-trixie} main" >"$apt/sources.list"
     : >"$apt/status"
-    local options=(-o "APT::Architecture=$arch" -o "APT::Architectures::=$arch" -o "Dir::State=$apt/state"
+    options=(-o "APT::Architecture=$arch" -o "APT::Architectures::=$arch" -o "Dir::State=$apt/state"
         -o "Dir::State::status=$apt/status" -o "Dir::Cache=$apt/cache" -o "Dir::Etc::sourcelist=$apt/sources.list"
         -o "Dir::Etc::sourceparts=$apt/parts" -o APT::Install-Recommends=false -o APT::Sandbox::User= -o Debug::NoLocking=1)
+    apt-get "${options[@]}" update >"$root.log" 2>&1 || { tail -n 5 "$root.log" >&2; die "the package lists of $arch could not be fetched ($root.log)"; }
+}
+
+make_sysroot() {
+    [ ! -e "$root/.complete" ] || [ ! -e "$root/DEBIAN/shlibs" ] || return 0
+    local suite mirror apt options packages deb link target up
+    use_apt
+    rm -rf "$root"
+    mkdir -p "$root"/usr/{lib,bin,sbin} "$root/DEBIAN"     # dpkg-shlibdeps looks in DEBIAN for the packages of the libraries
     # ./bootstrap lists the libraries of the build and of the unit tests.
     packages=$(grep -oE '^(lib[a-z0-9.+-]+|zlib1g)-dev ' "$top/bootstrap")
     # shellcheck disable=SC2086
-    { apt-get "${options[@]}" update && apt-get "${options[@]}" install -y --download-only $packages; } >"$root.log" 2>&1 ||
+    apt-get "${options[@]}" install -y --download-only $packages >"$root.log" 2>&1 ||
         { tail -n 5 "$root.log" >&2; die "the packages of $arch could not be fetched ($root.log)"; }
     # An installed system has links into /usr: packages use both paths.
     for link in lib bin sbin lib64; do ln -s "usr/${link%64}" "$root/$link"; done
     for deb in "$apt"/cache/archives/*.deb; do
         dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$root" --keep-directory-symlink
+        dpkg-deb --info "$deb" shlibs >>"$root/DEBIAN/shlibs" 2>/dev/null || true
     done
     # An absolute link would lead out of the folder.
     (cd "$root" && find . -type l -lname '/*' -print0 | while IFS= read -r -d '' link; do
@@ -85,6 +95,19 @@ configure() {
 build_targets() {
     cmake --build "$build" --target "$@" >"$root.build.log" 2>&1 ||
         { grep -E -m 10 'error|FAILED|undefined' "$root.build.log" >&2 || tail -n 10 "$root.build.log" >&2; die "the build failed ($root.build.log)"; }
+}
+
+# The package, and what apt would install with it on a machine of that processor
+build_deb() {
+    local suite mirror apt options package
+    rm -f "$build"/*.deb
+    build_targets deb
+    package=$(echo "$build"/*.deb)
+    echo "cross: $package: $(dpkg-deb -f "$package" Depends)"
+    use_apt
+    apt-get "${options[@]}" -s install "$package" >"$root.log" 2>&1 || { tail -n 8 "$root.log" >&2; die "apt does not find what '$package' depends on ($root.log)"; }
+    echo "cross: apt would install it with $(($(grep -c '^Inst ' "$root.log") - 1)) packages of ${suite:-trixie} $arch"
+    rm -rf "$apt"
 }
 
 emulated() { "$qemu" -L "$root" "$@"; }
@@ -205,6 +228,7 @@ make_sysroot
 configure
 case $goal in
 build) build_targets bitrain ;;
+deb) build_deb ;;
 rows)
     build_targets kernels_alone
     run_rows

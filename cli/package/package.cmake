@@ -40,9 +40,15 @@ set(CPACK_DEBIAN_PACKAGE_DEPENDS openmpi-bin)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libopenblas0-pthread | libopenblas0, openssh-client")      # other processors, other machines
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS bible-kjv)                                                     # the built-in text
 set(CPACK_PRE_BUILD_SCRIPTS ${package}/compress.cmake)
+set(package_env)
+if(CMAKE_CROSSCOMPILING)
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE ${BITRAIN_CROSS})
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${BITRAIN_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} ${BITRAIN_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openmpi/lib)
+  set(package_env ${CMAKE_COMMAND} -E env DEB_HOST_ARCH=${BITRAIN_CROSS})
+endif()
 include(CPack)
 # unlike CPack's target 'package' without the tests
-add_custom_target(deb COMMAND ${CMAKE_CPACK_COMMAND} --config ${CMAKE_BINARY_DIR}/CPackConfig.cmake WORKING_DIRECTORY ${CMAKE_BINARY_DIR} VERBATIM)
+add_custom_target(deb COMMAND ${package_env} ${CMAKE_CPACK_COMMAND} --config ${CMAKE_BINARY_DIR}/CPackConfig.cmake WORKING_DIRECTORY ${CMAKE_BINARY_DIR} VERBATIM)
 add_dependencies(deb bitrain docs)
 
 # The two files of the chart library with their notice, which a build without a network needs (web/CMakeLists.txt)
