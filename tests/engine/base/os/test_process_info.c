@@ -19,32 +19,33 @@
 #include "engine/base/os/process_info.h"
 #include "engine/base/os/process_usage.h"
 
-/* Returns the state of a process when it differs from `not`, or after 10 s. */
-static bt_process_info state_after(pid_t pid, char not ) {
-    bt_process_info info = {.state = not };
-    for (int i = 0; i < 2000 && info.state == not ; i++) {
+/* Reads a process until it is in a state, for at most 10 s. */
+static bt_process_info read_in_state(pid_t pid, char state) {
+    bt_process_info info = {0};
+    for (int i = 0; i < 2000 && info.state != state; i++) {
+        if (i) bt_sleep_ns(5000000);
         assert_true(bt_process_info_read(pid, &info));
-        if (info.state == not ) bt_sleep_ns(5000000);
     }
+    assert_int_equal(info.state, state);
     return info;
 }
 
 static void test_states(void **state) {
     (void)state;
     const pid_t child = fork();
-    if (child == 0)
+    if (child == 0) {
+        bt_signal_at_parent_end(SIGKILL);
         for (;;) pause();
-    bt_process_info info = state_after(child, 'R');
-    assert_int_equal(info.state, 'S');
+    }
+    bt_process_info info = read_in_state(child, 'S');
     assert_int_equal(info.pid, child);
     assert_int_equal(info.parent, getpid());
     assert_int_equal(info.session, getsid(0));
     assert_int_equal(info.end_status, 0);
     kill(child, SIGSTOP);
-    assert_int_equal(state_after(child, 'S').state, 'T');
+    read_in_state(child, 'T');
     kill(child, SIGKILL);
-    info = state_after(child, 'T');
-    for (int i = 0; i < 2000 && info.state != 'Z'; i++) info = state_after(child, info.state);
+    info = read_in_state(child, 'Z');
     assert_true(WIFSIGNALED(info.end_status) && WTERMSIG(info.end_status) == SIGKILL);
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_false(bt_process_info_read(child, &info));
