@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <malloc.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,6 +20,7 @@
 #include "cli/version/version.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/base/os/memory_pages.h"
 #include "engine/islands/hub/hub_changes.h"
 #include "engine/observe/meter.h"
 #include "store/store.h"
@@ -212,7 +212,7 @@ static bt_code bound_memory(const bt_hub_settings *s, bt_hub *h, bt_hub_socket *
                  over_mib = bt_rss_mib() - own_mib - *base_mib;
     if (!(s->memory_mib > 0) || !(over_mib > s->memory_mib)) return BT_OK;
     BT_TRY(bt_hub_socket_renew(socket, err));
-    malloc_trim(0);
+    bt_pages_return_free();
     *base_mib = fmax(0, bt_rss_mib() - own_mib);
     bt_hub_refuse_memory(h, over_mib, s->memory_mib);
     return BT_OK;

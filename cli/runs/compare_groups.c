@@ -9,6 +9,7 @@
 #include "cli/common/database.h"
 #include "cli/common/printout/printout.h"
 #include "cli/runs/run_filter.h"
+#include "engine/base/os/control_group.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/run_cfg.h"
 

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "engine/base/os/memory_pages.h"
+
 void bt_arena_plan(bt_arena *a, const char *name) {
     memset(a, 0, sizeof *a);
     a->name = name;
@@ -43,7 +45,7 @@ bt_code bt_arena_commit(bt_arena *a, bt_err *err) {
         return bt_fail_errno(err, BT_NOMEM, errno, "cannot take %.1f MiB for arena '%s'",
                              (double)a->bytes / 1048576.0, a->name);
     }
-    (void)madvise(p, a->bytes, MADV_HUGEPAGE); /* only a hint: if it is refused, pages are small */
+    bt_pages_prefer_huge(p, a->bytes);
     a->base = p;
     return BT_OK;
 }

@@ -7,18 +7,17 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/memory_wait.h"
 
 /* POLL_NS: interval between two calls of the idle hooks while the training thread sleeps */
 enum { SPIN_NS = 50000, POLL_NS = 200000, HOOKS = 4 };
@@ -61,17 +60,15 @@ static struct {
 } pool = {.count = 1};
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_ns) {
-    struct timespec t = {.tv_nsec = timeout_ns};
     atomic_fetch_add(&pool.asleep, 1);
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, timeout_ns > 0 ? &t : NULL, NULL, 0);
+    bt_memory_wait(word, seen, timeout_ns, BT_WAIT_PROCESS);
     atomic_fetch_sub(&pool.asleep, 1);
 }
 
 /* Called after the word has changed. A sleeping thread increments `asleep` before the kernel compares the word. Both
  * are sequentially consistent: either this call sees the sleeper, or the sleeper sees the new word. */
 static void futex_wake_all(_Atomic uint32_t *word) {
-    if (atomic_load(&pool.asleep))
-        syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    if (atomic_load(&pool.asleep)) bt_memory_wake(word, BT_WAIT_PROCESS);
 }
 
 /* Waits until *word differs from `seen` or, with until_zero, is 0. */

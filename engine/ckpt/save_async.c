@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/memory_pages.h"
 #include "engine/base/stream_copy.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/save_steps.h"
@@ -99,7 +100,7 @@ bt_code bt_ckpt_async_create(bt_ckpt_async **out, size_t bytes, bt_err *err) {
         *out = NULL;
         return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for a copy of the state", bytes);
     }
-    (void)madvise(a->room, bytes, MADV_HUGEPAGE);
+    bt_pages_prefer_huge(a->room, bytes);
     memset(a->room, 0, bytes);
     return BT_OK;
 }
@@ -142,7 +143,7 @@ static bt_code run_stage(bt_ckpt_async *a, bt_err *err) {
 
 static void *async_save_thread(void *arg) {
     bt_ckpt_async *a = arg;
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), WRITER_NICE);
+    (void)setpriority(PRIO_PROCESS, (id_t)bt_thread_number(), WRITER_NICE);
     a->code = run_stage(a, &a->err);
     a->cpu_ns += bt_thread_cpu_ns();
     atomic_store_explicit(&a->busy, false, memory_order_release);

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
-#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include <xxhash.h>
 
 #include "engine/base/log.h"
+#include "engine/base/os/processors.h"
 #include "engine/base/threads.h"
 #include "engine/bench/peak.h"
 #include "engine/kernels/table/cpu.h"
@@ -100,8 +100,7 @@ double bt_measured_peak(const bt_peak_part *all, size_t n) {
 static bt_code peak_of_all(bt_comm *world, double *out, bt_err *err) {
     cpu_set_t cpus;
     const size_t n = (size_t)bt_comm_size(world);
-    CPU_ZERO(&cpus);
-    if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) CPU_ZERO(&cpus);
+    (void)bt_processors_allowed(&cpus);
     bt_peak_part mine, *all = calloc(n, sizeof *all);
     memset(&mine, 0, sizeof mine);
     mine.flops = bt_peak_flops(bt_threads_count());

@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/memory_pages.h"
 #include "engine/base/small.h"
 #include "engine/base/span.h"
 #include "engine/kernels/ops/ops.h"
@@ -253,7 +253,7 @@ static void use_small_pages(bt_weights *w) {
         to = bt_max_size(to, (uintptr_t)bt_latent_at(latent, p->tensors[k].count));
     }
     if (from < to)
-        (void)madvise((void *)from, (to - from + page - 1) / page * page, MADV_NOHUGEPAGE);
+        bt_pages_prefer_small((void *)from, (to - from + page - 1) / page * page);
 }
 
 static void need_prefetched_layer(bt_layer_source *source, int layer);

@@ -10,6 +10,7 @@
 
 #include "engine/base/os/process_info.h"
 #include "engine/base/os/process_usage.h"
+#include "engine/base/os/processors.h"
 
 enum { FAULTS, SWITCHES, DISK };
 
@@ -67,7 +68,7 @@ static double hottest_sensor(void) {
 
 static void sample_machine(bt_procs *p, double seconds) {
     char buf[4096];
-    p->cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    p->cpus = bt_processors_online();
     p->load = read_small_file("/proc/loadavg", buf, sizeof buf) ? strtod(buf, NULL) : NAN;
     bool memory = read_small_file("/proc/meminfo", buf, sizeof buf);
     p->mem_mib = memory ? number_after(buf, "MemTotal:") / 1024 : NAN;

@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static const char NAMESPACE[] = "/proc/self/ns/pid";
@@ -39,7 +40,15 @@ int64_t bt_process_namespace(void) {
 /* The first pid namespace of a machine has this inode number in every kernel (PROC_PID_INIT_INO). */
 bool bt_sees_all_processes(void) { return bt_process_namespace() == 0xEFFFFFFCU; }
 
-bool bt_is_main_thread(void) { return getpid() == (pid_t)syscall(SYS_gettid); }
+bool bt_may_read_processes(void) {
+    char from = 'x', to = 0;
+    struct iovec local = {&to, 1}, remote = {&from, 1};
+    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
+}
+
+long bt_thread_number(void) { return syscall(SYS_gettid); }
+
+bool bt_is_main_thread(void) { return getpid() == (pid_t)bt_thread_number(); }
 
 void bt_signal_main_thread(int signal) { (void)syscall(SYS_tgkill, getpid(), getpid(), signal); }
 

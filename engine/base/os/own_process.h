@@ -21,9 +21,13 @@ void bt_adopt_orphans(void);
 
 /* Returns a number of the process namespace that is equal for processes which see each other's numbers; -1: unknown. */
 int64_t bt_process_namespace(void);
+/* True if this process may copy from the memory of other processes of its user. */
+bool bt_may_read_processes(void);
 /* True if this process sees all processes of the machine under the kernel's own numbers. */
 bool bt_sees_all_processes(void);
 
+/* Returns a number that no other thread of this machine has now; a process number if there is one thread. */
+long bt_thread_number(void);
 /* True in the thread that runs main. May be called in a signal handler. */
 bool bt_is_main_thread(void);
 /* Sends a signal to the thread that runs main. May be called in a signal handler. */

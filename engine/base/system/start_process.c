@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/base/os/own_process.h"
+#include "engine/base/os/processors.h"
 
 /* Marks descriptors from 3 on as closed by exec, except the kept ones. */
 static void keep_only(const int *keep, size_t n) {
@@ -32,7 +33,7 @@ static _Noreturn void exec_in_child(const bt_start *s, pid_t parent, int null, i
     if (s->parent_signal) bt_signal_at_parent_end(s->parent_signal);
     if (s->parent_signal && getppid() != parent)
         _exit(127); /* the parent ended before the signal was requested */
-    if (s->cores) sched_setaffinity(0, sizeof *s->cores, s->cores);
+    if (s->cores) (void)bt_processors_bind(s->cores);
     for (int fd = 0; fd < 3 && !e; fd++)
         if (dup2(streams[fd] > 0 ? streams[fd] : null, fd) < 0) e = errno;
     if (!e && s->fn) {

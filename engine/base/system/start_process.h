@@ -5,12 +5,12 @@
 #ifndef BT_BASE_SYSTEM_START_PROCESS_H
 #define BT_BASE_SYSTEM_START_PROCESS_H
 
-#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "engine/base/os/processors.h"
 #include "engine/base/status.h"
 
 typedef struct bt_start {

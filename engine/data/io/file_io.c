@@ -97,7 +97,7 @@ static bt_code write_into(const char *path, const char *data, size_t n, bt_err *
 bt_code bt_file_replace(const char *path, const char *data, size_t n, bt_err *err) {
     char tmp[PATH_MAX];
     if (bt_file_is_device(path)) return write_into(path, data, n, err);
-    if (snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)gettid()) >= (int)sizeof tmp)
+    if (snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, bt_thread_number()) >= (int)sizeof tmp)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);
     int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);

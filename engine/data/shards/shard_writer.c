@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/base/hash.h"
+#include "engine/base/os/unnamed_file.h"
 #include "engine/data/io/file_io.h"
 #include "engine/data/shards/shard_format.h"
 #include "engine/data/shards/shard_open.h"
@@ -54,19 +55,16 @@ void bt_shard_abandon(bt_shard_writer *w) {
 static int open_unnamed(const char *path) {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    if (access("/proc/self/fd", F_OK) != 0) return -1; /* required by give_name */
     if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1,
                  slash ? path : ".") >= (int)sizeof folder)
         return -1;
-    return open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    return bt_file_create_unnamed(folder, 0666);
 }
 
 static bt_code give_name(bt_shard_writer *w, bt_err *err) {
     if (!w->tmp_exists) {
-        char self[64];
-        snprintf(self, sizeof self, "/proc/self/fd/%d", w->fd);
         unlink(w->tmp);
-        if (linkat(AT_FDCWD, self, AT_FDCWD, w->tmp, AT_SYMLINK_FOLLOW) != 0)
+        if (!bt_file_give_name(w->fd, w->tmp))
             return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", w->tmp);
         w->tmp_exists = true;
     }
@@ -97,14 +95,14 @@ bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t
         return bt_fail(err, BT_NOMEM, "cannot take memory for a token shard");
     }
     if (path) {
-        snprintf(w->tmp, n, "%s.tmp.%ld", path, (long)gettid());
+        snprintf(w->tmp, n, "%s.tmp.%ld", path, bt_thread_number());
         w->fd = open_unnamed(path);
         if (w->fd < 0) {
             w->fd = open(w->tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
             w->tmp_exists = w->fd >= 0;
         }
     } else {
-        w->fd = memfd_create("bitrain-shard", MFD_CLOEXEC);
+        w->fd = bt_memory_file_create("bitrain-shard");
     }
     if (w->fd < 0) {
         bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", writer_name(w));

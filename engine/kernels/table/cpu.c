@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "engine/base/os/processors.h"
 #include "engine/base/system/cpu_quota.h"
 #include "engine/base/testing/testing.h"
 #include "engine/kernels/table/cpu_arm.h"
@@ -22,29 +23,6 @@
 static bt_cpu found, cpu;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Returns the first hardware thread of its core, or its own number if the system does not list the core. */
-static int core_of(int cpu_number, const char *root) {
-    char path[256];
-    int first = cpu_number;
-    snprintf(path, sizeof path, "%s/cpu%d/topology/thread_siblings_list", root, cpu_number);
-    FILE *f = fopen(path, "re");
-    if (!f) return cpu_number;
-    if (fscanf(f, "%d", &first) != 1) first = cpu_number;
-    fclose(f);
-    return first;
-}
-
-int bt_cpu_count_cores(const int *cpus, int n, const char *root) {
-    int cores = 0, seen[CPU_SETSIZE];
-    for (int i = 0; i < n; i++) {
-        const int core = core_of(cpus[i], root);
-        int k = 0;
-        while (k < cores && seen[k] != core) k++;
-        if (k == cores && cores < CPU_SETSIZE) seen[cores++] = core;
-    }
-    return cores;
-}
-
 int bt_cpu_usable_cores(int visible, double quota) {
     const double whole = quota + 0.01; /* a quota of 1.999 counts as 2 */
     if (!(quota > 0) || whole >= visible) return visible;
@@ -54,13 +32,12 @@ int bt_cpu_usable_cores(int visible, double quota) {
 static void count_cores(bt_cpu *c) {
     cpu_set_t set;
     int cpus[CPU_SETSIZE], n = 0;
-    const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    c->visible_cores = c->hw_threads = online > 0 ? (int)online : 1;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    c->visible_cores = c->hw_threads = bt_processors_online();
+    if (bt_processors_allowed(&set) > 0) {
         for (int i = 0; i < CPU_SETSIZE; i++)
             if (CPU_ISSET((size_t)i, &set)) cpus[n++] = i;
         c->hw_threads = n;
-        c->visible_cores = bt_cpu_count_cores(cpus, n, "/sys/devices/system/cpu");
+        c->visible_cores = bt_processors_cores(cpus, n, NULL);
     }
     c->quota = bt_cpu_quota("");
     c->cores = bt_cpu_usable_cores(c->visible_cores, c->quota);

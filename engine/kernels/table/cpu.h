@@ -39,9 +39,6 @@ enum {
     BT_HIDE_I8MM = 16
 };
 void bt_cpu_hide(unsigned features);
-/* Number of cores of the n hardware threads in `cpus`, from `root`/cpuN/topology/thread_siblings_list
- * (/sys/devices/system/cpu); a thread without this file counts as a core */
-int bt_cpu_count_cores(const int *cpus, int n, const char *root);
 /* number of cores to use: whole ones, at least 1. visible: number of visible cores; quota: in processors, 0: none */
 int bt_cpu_usable_cores(int visible, double quota);
 /* OPENBLAS_CORETYPE for this processor (SKYLAKEX, HASWELL, ZEN, ...); NULL: OpenBLAS chooses */

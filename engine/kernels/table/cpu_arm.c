@@ -70,24 +70,20 @@ void bt_cpu_arm_model(const uint64_t *midr, size_t n, char *out, size_t size) {
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 
+#include "engine/base/os/processors.h"
+
 enum { KINDS_MOST = 8 };
 
 /* the different values of MIDR_EL1 of the first 1024 hardware threads; returns their number */
 static size_t read_midr(uint64_t kinds[KINDS_MOST]) {
     size_t n = 0;
     for (int cpu = 0; cpu < 1024 && n < KINDS_MOST; cpu++) {
-        char path[96];
-        unsigned long long midr = 0;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/regs/identification/midr_el1",
-                 cpu);
-        FILE *f = fopen(path, "re");
-        if (!f) break;
-        const bool got = fscanf(f, "%llx", &midr) == 1;
-        fclose(f);
+        unsigned long long midr;
+        if (!bt_processor_midr(cpu, &midr)) break;
         size_t i = 0;
         while (i < n && (kinds[i] ^ midr) >> 4 & 0xff0ffff)
             i++; /* the variant and revision are no kind */
-        if (got && i == n) kinds[n++] = midr;
+        if (i == n) kinds[n++] = midr;
     }
     if (n == 0 && getauxval(AT_HWCAP) & HWCAP_CPUID) { /* the kernel answers for the current core */
         __asm__("mrs %0, midr_el1" : "=r"(kinds[0]));

@@ -14,14 +14,13 @@
  *
  * A rank that waits for long sleeps on a futex of the mark, so that a late rank gets the core it needs. */
 #include <limits.h>
-#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/memory_wait.h"
 #include "engine/base/small.h"
 #include "engine/parallel/grad/exchange_internal.h"
 
@@ -53,15 +52,14 @@ static bool has_reached(const _Atomic uint32_t *at, uint64_t item) {
 /* A sleeper counts itself before the kernel compares the mark, so it is either counted here, or reads the new mark. */
 static void set_mark(mark *m, _Atomic uint32_t *at, uint64_t item) {
     atomic_store(at, (uint32_t)(item + 1));
-    if (atomic_load(&m->sleepers)) syscall(SYS_futex, at, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    if (atomic_load(&m->sleepers)) bt_memory_wake(at, BT_WAIT_SHARED);
 }
 
 static void sleep_on(mark *m, _Atomic uint32_t *at, uint64_t item) {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
     atomic_fetch_add(&m->sleepers, 1);
     const uint32_t seen = atomic_load(at);
     if ((int32_t)(seen - (uint32_t)(item + 1)) < 0)
-        syscall(SYS_futex, at, FUTEX_WAIT, seen, &nap, NULL, 0);
+        bt_memory_wait(at, seen, NAP_NS, BT_WAIT_SHARED);
     atomic_fetch_sub(&m->sleepers, 1);
 }
 

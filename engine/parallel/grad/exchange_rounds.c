@@ -6,9 +6,9 @@
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "engine/base/os/memory_pages.h"
 #include "engine/base/small.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/grad/exchange_internal.h"
@@ -279,7 +279,7 @@ static bt_code back_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
 static void zero_pages(float *from, float *to) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), lo = (uintptr_t)from, hi = (uintptr_t)to;
     uintptr_t a = (lo + page - 1) / page * page, b = hi / page * page;
-    if (a >= b || madvise((void *)a, b - a, MADV_DONTNEED) != 0) {
+    if (a >= b || !bt_pages_return((void *)a, b - a)) {
         memset(from, 0, hi - lo);
         return;
     }

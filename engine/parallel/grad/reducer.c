@@ -3,9 +3,9 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/memory_pages.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/parallel/grad/exchange.h"
@@ -69,7 +69,7 @@ size_t bt_reducer_staging(const bt_reducer_cfg *c, const bt_mesh_shape *shape, i
 static bt_code create_exchange(bt_reducer *r, bt_err *err) {
     const bt_reducer_cfg *c = &r->cfg;
     if (c->discard && bt_shards_ragged(c->shards))
-        (void)madvise(c->grads, c->n * sizeof(float), MADV_NOHUGEPAGE);
+        bt_pages_prefer_small(c->grads, c->n * sizeof(float));
     bt_exchange_cfg x = {.plan = plan_reducer_exchange(c, &c->mesh->shape,
                                                        bt_comm_rank(c->mesh->world), &r->buckets),
                          .mesh = c->mesh,

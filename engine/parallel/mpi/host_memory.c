@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/memory_pages.h"
+#include "engine/base/os/unnamed_file.h"
 #include "engine/base/rng.h"
 #include "engine/parallel/mpi/comm_internal.h"
 
@@ -27,12 +29,12 @@ static bool one_host(const bt_comm *c) {
 static bool map_host_memory(bt_host_memory *m, int fd) {
     void *at = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at != MAP_FAILED)
-        m->at = at, (void)madvise(at, m->bytes, MADV_HUGEPAGE); /* may fail without harm */
+        m->at = at, bt_pages_prefer_huge(at, m->bytes);
     return at != MAP_FAILED;
 }
 
 /* Location of the file and its last bytes. The token detects a process number that belongs to another process in
- * another rank's /proc. */
+ * another rank's namespace. */
 typedef struct ticket {
     int64_t pid, fd;
     uint64_t token;
@@ -43,7 +45,7 @@ static uint64_t *ready_mark(const bt_host_memory *m) {
 }
 
 static int create_with_ticket(bt_host_memory *m, const char *name, ticket *t) {
-    int fd = memfd_create(name, MFD_CLOEXEC);
+    int fd = bt_memory_file_create(name);
     if (fd < 0 || ftruncate(fd, (off_t)m->bytes) != 0 || !map_host_memory(m, fd)) return fd;
     *t = (ticket){getpid(), fd,
                   bt_splitmix64((uint64_t)bt_now_ns() ^ (uint64_t)getpid() << 32) | 1};
@@ -52,9 +54,7 @@ static int create_with_ticket(bt_host_memory *m, const char *name, ticket *t) {
 }
 
 static int open_by_ticket(bt_host_memory *m, const ticket *t) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)t->pid, (long long)t->fd);
-    int fd = t->token ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    int fd = t->token ? bt_file_of_process((pid_t)t->pid, (int)t->fd) : -1;
     if (fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)m->bytes && map_host_memory(m, fd) &&
         *ready_mark(m) != t->token) {
         munmap(m->at, m->bytes);

@@ -14,7 +14,7 @@ typedef struct bt_host_memory {
 } bt_host_memory;
 
 /* Collective. If the ranks are on several hosts or the system refuses, m->at is NULL on all ranks and the result is
- * BT_OK. name: file name in /proc/PID/maps. */
+ * BT_OK. name: file name in lists of mapped files. */
 bt_code bt_host_memory_create(bt_host_memory *m, bt_comm *c, size_t bytes, const char *name,
                               bt_err *err) BT_MUST_CHECK;
 void bt_host_memory_release(bt_host_memory *m); /* accepts an all-zero struct */

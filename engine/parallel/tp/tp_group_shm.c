@@ -8,15 +8,14 @@
  * barriers. */
 #include "engine/parallel/tp/tp_group_internal.h"
 
-#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/memory_wait.h"
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
@@ -96,11 +95,10 @@ static void wait_for_meeting(line *l, uint32_t meeting) {
         /* The awaited rank may itself wait for messages of this one. */
         int polled = bt_threads_poll();
         if (bt_now_ns() < until) continue;
-        const struct timespec nap = {.tv_nsec = polled > 0 ? POLL_NS : NAP_NS};
         uint32_t seen = atomic_load(&l->arrived);
         if ((int32_t)(seen - meeting) >= 0) return;
         atomic_fetch_add(&l->sleepers, 1);
-        syscall(SYS_futex, &l->arrived, FUTEX_WAIT, seen, &nap, NULL, 0);
+        bt_memory_wait(&l->arrived, seen, polled > 0 ? POLL_NS : NAP_NS, BT_WAIT_SHARED);
         atomic_fetch_sub(&l->sleepers, 1);
     }
 }
@@ -111,7 +109,7 @@ static void arrive_and_wait(shm_group *m) {
     int64_t start = bt_now_ns();
     atomic_store(&mine->arrived, meeting);
     if (atomic_load(&mine->sleepers))
-        syscall(SYS_futex, &mine->arrived, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+        bt_memory_wake(&mine->arrived, BT_WAIT_SHARED);
     bt_span_begin(BT_MR_WAIT);
     for (int k = 0; k < m->t.size; k++)
         if (k != m->t.rank) wait_for_meeting(rank_line(m, k), meeting);

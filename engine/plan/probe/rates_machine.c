@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <xxhash.h>
 
 #include "engine/base/arena.h"
 #include "engine/base/clock.h"
+#include "engine/base/os/memory_pages.h"
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
@@ -266,7 +266,7 @@ static bt_code probe_pages(bt_rates *r, bt_err *err) {
     memset(x, 1, PAGE_ELEMS * sizeof *x);
     for (int i = 0; i < ROUNDS; i++) {
         double start = bt_probe_clock();
-        (void)madvise(x, PAGE_ELEMS * sizeof *x, MADV_DONTNEED);
+        (void)bt_pages_return(x, PAGE_ELEMS * sizeof *x);
         for (size_t k = 0; k < PAGE_ELEMS; k += 1024) ((volatile float *)x)[k] = 1;
         took[i] = probe_seconds_since(start);
     }

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/base/os/processors.h"
 #include "engine/base/system/hangup.h"
 #include "engine/base/system/start_process.h"
 #include "engine/base/text.h"
@@ -35,9 +35,8 @@ int bt_child_signals(bool begin) {
 /* Computes the cores of a part; returns false for all cores. */
 static bool cores_of_part(int part, int parts, cpu_set_t *mine) {
     cpu_set_t all;
-    if (parts < 2 || sched_getaffinity(0, sizeof all, &all) != 0) return false;
-    const int count = CPU_COUNT(&all);
-    if (count < parts) return false; /* the kernel distributes them */
+    const int count = parts < 2 ? 0 : bt_processors_allowed(&all);
+    if (parts < 2 || count < parts) return false; /* the kernel distributes them */
     CPU_ZERO(mine);
     int at = 0;
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {

@@ -10,11 +10,12 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/unnamed_file.h"
 #include "engine/base/system/start_process.h"
 #include "monitor/job/launch/child.h"
 
 static int open_unnamed_file(void) {
-    int fd = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    int fd = bt_file_create_unnamed("/tmp", 0600);
     if (fd >= 0) return fd;
     /* used if the file system does not support O_TMPFILE */
     char path[] = "/tmp/bitrain_XXXXXX";

@@ -3,11 +3,12 @@
  * Open MPI 5 has another launcher, PRRTE, which ignores most parameters of 4.1 without a word: each name has the
  * versions that know it (tried with 4.1.4 and 5.0.7). vader is a synonym of sm in 5. */
 #include <pwd.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "engine/base/os/own_process.h"
+#include "engine/base/os/processors.h"
 #include "monitor/job/launch/launch.h"
 
 #define FULL_NAMES \
@@ -88,16 +89,10 @@ const bt_launch_row bt_launch_rows[] = {
 };
 const size_t bt_launch_rows_n = sizeof bt_launch_rows / sizeof bt_launch_rows[0];
 
-static bool cma_allowed(void) {
-    char from = 'x', to = 0;
-    struct iovec local = {&to, 1}, remote = {&from, 1};
-    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
-}
-
 static int allowed_cores(void) {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return CPU_COUNT(&set);
+    const int n = bt_processors_allowed(&set);
+    return n > 0 ? n : 1;
 }
 
 /* the variable of Open MPI 5, or NULL */
@@ -122,7 +117,7 @@ bool bt_launch_applies(bt_launch_when when, const bt_launch *l) {
     case BT_LAUNCH_HOSTS: return l->hosts[0] != '\0';
     case BT_LAUNCH_TRAINS: return l->settings != NULL;
     case BT_LAUNCH_ROOT: return geteuid() == 0;
-    case BT_LAUNCH_NO_CMA: return !cma_allowed();
+    case BT_LAUNCH_NO_CMA: return !bt_may_read_processes();
     case BT_LAUNCH_HOMELESS: return !getenv("HOME") && !getpwuid(geteuid());
     case BT_LAUNCH_CROWDED: return !l->hosts[0] && l->ranks > allowed_cores();
     case BT_LAUNCH_OLD_AGENT:

@@ -2,7 +2,8 @@
 #include "monitor/job/machine/cpu_binding.h"
 
 #include <stdio.h>
-#include <unistd.h>
+
+#include "engine/base/os/processors.h"
 
 /* True if places[i] begins another socket, domain or core than places[i - 1]. */
 typedef bool (*begins)(const bt_hardware_thread *p, size_t i);
@@ -118,8 +119,8 @@ bool bt_bind_rank(const bt_binding_job *j) {
     bt_hardware_thread places[BT_HARDWARE_THREADS_MAX];
     cpu_set_t mine;
     const size_t n = j->ranks < 2 ? 0 : bt_hardware_threads(places, NULL);
-    if (n == 0 || (long)n * j->ranks <= sysconf(_SC_NPROCESSORS_ONLN)) return true;
-    return !bt_cpus_of_rank(places, n, j, &mine) || sched_setaffinity(0, sizeof mine, &mine) == 0;
+    if (n == 0 || (long)n * j->ranks <= bt_processors_online()) return true;
+    return !bt_cpus_of_rank(places, n, j, &mine) || bt_processors_bind(&mine);
 }
 
 const char *bt_hardware_threads_text(const bt_hardware_thread *p, size_t n, char *out,

@@ -13,9 +13,10 @@
 #ifndef BT_MONITOR_JOB_MACHINE_CPU_BINDING_H
 #define BT_MONITOR_JOB_MACHINE_CPU_BINDING_H
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "engine/base/os/processors.h"
 
 enum { BT_HARDWARE_THREADS_MAX = CPU_SETSIZE };
 

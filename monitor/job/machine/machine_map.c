@@ -1,13 +1,8 @@
 /* machine_map.c - exports hwloc's topology of the machine as XML and as a list of hardware threads. The only file
  * that uses hwloc. */
 #include "monitor/job/machine/machine_map.h"
+#include "engine/base/os/processors.h"
 #include "monitor/job/machine/cpu_binding.h"
-
-/* Returns the number of processors that this process may use, and their set; 0: unknown. */
-static size_t allowed_processors(cpu_set_t *set) {
-    CPU_ZERO(set);
-    return sched_getaffinity(0, sizeof *set, set) == 0 ? (size_t)CPU_COUNT(set) : 0;
-}
 
 #ifdef BITRAIN_HAVE_HWLOC
 
@@ -85,7 +80,7 @@ size_t bt_hardware_threads(bt_hardware_thread places[BT_HARDWARE_THREADS_MAX],
     hwloc_obj_t pu = NULL;
     cpu_set_t may;
     size_t n = 0;
-    if (allowed_processors(&may) == 0 || hwloc_topology_init(&topology) != 0) return 0;
+    if (bt_processors_allowed(&may) == 0 || hwloc_topology_init(&topology) != 0) return 0;
     const bool ok = load_places(topology, machine);
     while (ok && n < BT_HARDWARE_THREADS_MAX &&
            (pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu))) {
@@ -114,7 +109,7 @@ size_t bt_hardware_threads(bt_hardware_thread places[BT_HARDWARE_THREADS_MAX],
                            const char *machine) {
     cpu_set_t may;
     size_t n = 0;
-    if (machine || allowed_processors(&may) == 0) return 0;
+    if (machine || bt_processors_allowed(&may) == 0) return 0;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET((size_t)cpu, &may))
             places[n++] = (bt_hardware_thread){.cpu = cpu, .core = cpu};

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "engine/base/os/processors.h"
 #include "engine/kernels/table/cpu.h"
 
 static void write_core_files(const char *root, int cpu, const char *siblings) {
@@ -36,10 +37,10 @@ static void threads_of_a_core_count_once(void **state) {
     write_core_files(root, 2, "2-3\n"); /* numbered as AMD does on some machines */
     write_core_files(root, 3, "2-3\n");
     write_core_files(root, 6, "no number\n");
-    assert_int_equal(bt_cpu_count_cores((int[]){0, 1, 2, 3, 4, 5}, 6, root), 3);
-    assert_int_equal(bt_cpu_count_cores((int[]){4, 5}, 2, root), 2);
-    assert_int_equal(bt_cpu_count_cores((int[]){2, 3}, 2, root), 1);
-    assert_int_equal(bt_cpu_count_cores((int[]){6, 7}, 2, root), 2); /* The files are missing. */
+    assert_int_equal(bt_processors_cores((int[]){0, 1, 2, 3, 4, 5}, 6, root), 3);
+    assert_int_equal(bt_processors_cores((int[]){4, 5}, 2, root), 2);
+    assert_int_equal(bt_processors_cores((int[]){2, 3}, 2, root), 1);
+    assert_int_equal(bt_processors_cores((int[]){6, 7}, 2, root), 2); /* The files are missing. */
     snprintf(remove, sizeof remove, "rm -r %s", root);
     assert_int_equal(system(remove), 0);
 }
