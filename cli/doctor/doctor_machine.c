@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,10 @@
 #include <unistd.h>
 
 #include "cli/doctor/doctor.h"
+#include "engine/base/os/control_group.h"
+#include "engine/base/os/machine_info.h"
+#include "engine/base/os/memory_pages.h"
+#include "engine/base/os/processors.h"
 #include "engine/base/system/ascii.h"
 #include "engine/base/system/start_process.h"
 #include "engine/base/tables/metric.h"
@@ -20,15 +25,6 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/observe/energy.h"
 #include "monitor/job/machine/cpu_binding.h"
-
-static bool first_line(const char *path, char *buf, size_t size) {
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
-    bool got = fgets(buf, (int)size, f) != NULL;
-    fclose(f);
-    if (got) buf[strcspn(buf, "\n")] = '\0';
-    return got;
-}
 
 static const char *format_bytes(char *buf, size_t size, double n) {
     return bt_metric_format(buf, size, n, BT_UNIT_BYTES);
@@ -49,25 +45,11 @@ static void report_quota(bt_doctor *d, const bt_cpu *c) {
 }
 
 #if defined(__x86_64__)
-static bool file_has_word(const char *path, const char *word) {
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
-    char *line = NULL;
-    size_t cap = 0, n = strlen(word);
-    bool found = false;
-    while (!found && getline(&line, &cap, f) > 0)
-        for (const char *p = line; (p = strstr(p, word)) && !found; p += n)
-            found = (p == line || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\n');
-    free(line);
-    fclose(f);
-    return found;
-}
-
 static void missing_instructions(bt_doctor *d, const bt_cpu *c, bt_finding *f) {
     if (!c->avx2)
         bt_finding_remedy(
             f, "expect OpenBLAS speed only; on a virtual machine request the host's CPU model");
-    if (!c->amx_tile && file_has_word("/proc/cpuinfo", "amx_tile"))
+    if (!c->amx_tile && bt_processors_have("amx_tile"))
         bt_finding_remedy(
             bt_doctor_report(d, BT_FINDING_WARN, "cpu",
                              "the processor has AMX but the kernel gives no permission for it"),
@@ -128,11 +110,11 @@ void bt_doctor_processor(bt_doctor *d) {
                      format_bytes(l2, sizeof l2, (double)c->l2_bytes),
                      format_bytes(l3, sizeof l3, (double)c->l3_bytes));
 
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    const int online = bt_processors_online();
     if (online > c->hw_threads)
         bt_finding_remedy(
             bt_doctor_report(d, BT_FINDING_WARN, "cores",
-                             "this process may use %d of %ld hardware threads (affinity)",
+                             "this process may use %d of %d hardware threads (affinity)",
                              c->hw_threads, online),
             "taskset -p shows the mask; a batch system sets it to the requested cores");
     else
@@ -146,8 +128,7 @@ void bt_doctor_processor(bt_doctor *d) {
         bt_doctor_report(d, BT_DOC_INFO, "cores", "%s",
                          bt_hardware_threads_text(places, n, words, sizeof words));
     char clock[64];
-    if (first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", clock,
-                   sizeof clock) &&
+    if (bt_machine_clock(clock, sizeof clock) &&
         (strcmp(clock, "hpet") == 0 || strcmp(clock, "acpi_pm") == 0))
         bt_finding_remedy(bt_doctor_report(d, BT_FINDING_WARN, "clock",
                                            "clock source '%s' takes about a microsecond to read",
@@ -256,30 +237,17 @@ void bt_doctor_kernels(bt_doctor *d) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static double meminfo_bytes(const char *key) {
-    FILE *f = fopen("/proc/meminfo", "re");
-    char line[128];
-    double kib = 0;
-    size_t n = strlen(key);
-    while (f && fgets(line, sizeof line, f))
-        if (strncmp(line, key, n) == 0 && line[n] == ':') kib = strtod(line + n + 1, NULL);
-    if (f) fclose(f);
-    return kib * 1024;
-}
-
 static void report_memory(bt_doctor *d) {
-    char a[24], b[24], line[64];
-    double total = meminfo_bytes("MemTotal"), available = meminfo_bytes("MemAvailable"), limit = 0,
-           used = 0;
-    /* strtod reads "max" as 0 */
-    if (first_line("/sys/fs/cgroup/memory.max", line, sizeof line)) limit = strtod(line, NULL);
-    if (limit > 0 && first_line("/sys/fs/cgroup/memory.current", line, sizeof line))
-        used = strtod(line, NULL);
-    if (limit > 0 && limit - used < available) available = limit - used;
+    char a[24], b[24];
+    const bt_machine_memory memory = bt_machine_memory_read();
+    const double total = isnan(memory.total) ? 0 : memory.total;
+    double available = isnan(memory.available) ? 0 : memory.available, limit = 0, used = 0;
+    const bool limited = bt_group_memory_of_container(&limit, &used);
+    if (limited && limit - used < available) available = limit - used;
     bt_finding *f =
         bt_doctor_report(d, available < 512.0 * 1048576 ? BT_FINDING_WARN : BT_FINDING_OK, "memory",
                          "%s free of %s", format_bytes(a, sizeof a, available),
-                         format_bytes(b, sizeof b, limit > 0 && limit < total ? limit : total));
+                         format_bytes(b, sizeof b, limited && limit < total ? limit : total));
     if (f->state == BT_FINDING_WARN)
         bt_finding_remedy(
             f,
@@ -343,9 +311,7 @@ static void report_limits(bt_doctor *d) {
 void bt_doctor_memory(bt_doctor *d) {
     report_memory(d);
     report_shared_memory(d);
-    char pages[96];
-    if (first_line("/sys/kernel/mm/transparent_hugepage/enabled", pages, sizeof pages) &&
-        strstr(pages, "[never]"))
+    if (bt_pages_huge_off())
         bt_finding_remedy(
             bt_doctor_report(d, BT_FINDING_WARN, "memory",
                              "huge pages are switched off: large models lose a few per cent"),

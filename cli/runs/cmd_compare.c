@@ -9,7 +9,6 @@
 #include "cli/common/database.h"
 #include "cli/common/printout/printout.h"
 #include "cli/runs/compare_groups.h"
-#include "engine/base/os/control_group.h"
 #include "engine/base/tables/fact.h"
 #include "engine/base/tables/figure.h"
 #include "engine/base/tables/metric.h"

@@ -9,7 +9,6 @@
 #include "cli/common/database.h"
 #include "cli/common/printout/printout.h"
 #include "cli/runs/run_filter.h"
-#include "engine/base/os/control_group.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/run_cfg.h"
 

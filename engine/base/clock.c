@@ -10,6 +10,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "engine/base/os/machine_info.h"
+
 int64_t bt_now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -41,21 +43,11 @@ static int64_t clock_us(clockid_t id) {
 /* time since boot, including the time in which the machine was suspended */
 static int64_t since_boot_us(void) { return clock_us(CLOCK_BOOTTIME); }
 
-static bool read_boot_id(char out[40]) {
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    out[0] = '\0';
-    if (!f) return false;
-    const bool read = fgets(out, 40, f) != NULL;
-    fclose(f);
-    out[strcspn(out, "\n")] = '\0';
-    return read && out[0];
-}
-
 /* Reads the offset from a clock's name; false if the clock is of another boot. */
 static bool offset_of(const char *name, int64_t *offset_us) {
     char boot[40];
     const size_t n = name ? strcspn(name, " ") : 0;
-    return n && read_boot_id(boot) && strlen(boot) == n && strncmp(name, boot, n) == 0 &&
+    return n && bt_machine_boot(boot) && strlen(boot) == n && strncmp(name, boot, n) == 0 &&
            sscanf(name + n, "%" SCNd64, offset_us) == 1;
 }
 
@@ -72,7 +64,7 @@ int64_t bt_wall_us(void) { return wall_offset() + since_boot_us(); }
 const char *bt_clock_name(char buf[BT_CLOCK_NAME]) {
     char boot[40];
     buf[0] = '\0';
-    if (read_boot_id(boot)) snprintf(buf, BT_CLOCK_NAME, "%s %" PRId64, boot, wall_offset());
+    if (bt_machine_boot(boot)) snprintf(buf, BT_CLOCK_NAME, "%s %" PRId64, boot, wall_offset());
     return buf;
 }
 

@@ -13,6 +13,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/os/memory_pages.h"
+#include "engine/base/os/own_process.h"
 #include "engine/base/stream_copy.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/save_steps.h"

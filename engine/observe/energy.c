@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/machine_info.h"
 
-static const char ROOT[] = "/sys/class/powercap";
 static const int64_t LEAST_NS = 250000000;
 
 /* Uses read, because stdio would allocate memory inside a step. */
@@ -54,24 +54,20 @@ static bool is_package_zone(const char *root, const char *zone) {
            (strncmp(name, "package-", 8) == 0 || strncmp(name, "dram", 4) == 0);
 }
 
-/* user, nice, system, irq and softirq of all processors: "cpu  4705 150 1120 16250 520 30 45 ..." */
+/* Returns the time in which the processors worked, in ticks. */
 static uint64_t busy_now(const bt_energy *e) {
-    static const bool busy[] = {true, true, true, false, false, true, true};
-    char text[256], *at = text + 3;
-    uint64_t sum = 0;
-    if (e->stat < 0 || !read_text(e->stat, text, sizeof text) || strncmp(text, "cpu", 3) != 0)
-        return 0;
-    for (size_t i = 0; i < sizeof busy / sizeof busy[0]; i++) {
-        const uint64_t ticks = strtoull(at, &at, 10);
-        if (busy[i]) sum += ticks;
-    }
-    return sum;
+    char text[256];
+    bt_processor_times times;
+    const bool known = e->stat < 0 ? bt_machine_times(&times)
+                                   : read_text(e->stat, text, sizeof text) &&
+                                         bt_machine_times_parse(text, &times);
+    return known ? (uint64_t)times.worked : 0;
 }
 
 bool bt_energy_open(bt_energy *e, const char *root, char *why, size_t size) {
     memset(e, 0, sizeof *e);
     e->stat = -1;
-    if (!root) root = ROOT;
+    if (!root) root = bt_machine_energy_folder();
     DIR *folder = opendir(root);
     const struct dirent *entry;
     int found = 0;
@@ -107,7 +103,6 @@ bool bt_energy_open(bt_energy *e, const char *root, char *why, size_t size) {
         return false;
     }
     e->stat = open_in(root, ".", "stat");
-    if (e->stat < 0) e->stat = open("/proc/stat", O_RDONLY | O_CLOEXEC);
     e->ticks_per_s = sysconf(_SC_CLK_TCK);
     e->busy_ticks = busy_now(e);
     e->own_ns = bt_cpu_ns();

@@ -1,45 +1,26 @@
 /* meter.c - time of one rank in windows of a step; memory and load of the machine. */
 #include "engine/observe/meter.h"
 
-#include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/machine_info.h"
+#include "engine/base/os/process_usage.h"
+#include "engine/base/os/processors.h"
 #include "engine/base/span.h"
 #include "engine/parallel/mpi/comm.h"
 
-/* Uses read, because stdio would allocate memory inside a step. */
 double bt_rss_mib(void) {
-    char text[128];
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return NAN;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0) return NAN;
-    text[n] = '\0';
-    const char *resident = strchr(text, ' ');
-    return resident ? strtod(resident, NULL) * (double)sysconf(_SC_PAGESIZE) / 1048576.0 : NAN;
+    size_t all, resident;
+    return bt_process_memory(0, &all, &resident) ? (double)resident / 1048576.0 : NAN;
 }
 
 double bt_machine_load(void) {
-    static long processors; /* cached, because sysconf takes longer than reading the load */
-    char text[96];
-    int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return NAN;
-    const ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    /* "0.20 0.18 0.12 1/80 11206": the fourth field is the number of runnable tasks / all tasks */
-    const char *slash = strchr(text, '/');
-    while (slash && slash > text && slash[-1] != ' ') slash--;
-    const long running = slash ? strtol(slash, NULL, 10) : 0;
-    if (processors == 0) processors = sysconf(_SC_NPROCESSORS_ONLN);
-    return running > 0 && processors > 0 ? (double)running / (double)processors : NAN;
+    static int processors; /* cached, because counting takes longer than reading the load */
+    if (processors == 0) processors = bt_processors_online();
+    return bt_machine_load_read().runnable / processors;
 }
 
 double bt_machine_load_of_others(void) {
@@ -50,28 +31,14 @@ double bt_machine_load_of_others(void) {
         bt_sleep_ns((int64_t)EVERY_MS * 1000000);
     }
     /* each sample includes the task that reads it; fmax(NaN, 0) would hide an unknown load */
-    const double others = sum / SAMPLES - 1.0 / (double)sysconf(_SC_NPROCESSORS_ONLN);
+    const double others = sum / SAMPLES - 1.0 / bt_processors_online();
     return others < 0 ? 0 : others;
-}
-
-/* Returns the value of a line "KEY:   123 kB"; NaN: there is none. */
-static double kib_in(const char *path, const char *key) {
-    char line[256];
-    double kib = NAN;
-    FILE *f = fopen(path, "r");
-    const size_t n = strlen(key);
-    while (f && isnan(kib) && fgets(line, sizeof line, f))
-        if (strncmp(line, key, n) == 0 && line[n] == ':') kib = strtod(line + n + 1, NULL);
-    if (f) fclose(f);
-    return kib;
 }
 
 double bt_memory_peak_mib(void) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    const double peak = (double)u.ru_maxrss,
-                 others = kib_in("/proc/self/status", "RssShmem") -
-                          kib_in("/proc/self/smaps_rollup", "Pss_Shmem");
+    const double peak = (double)u.ru_maxrss, others = bt_process_memory_of_others() / 1024;
     return (others > 0 ? peak - others : peak) / 1024.0;
 }
 

@@ -1,96 +1,35 @@
-/* memory.c - reads /proc and cgroup limits, compares the plan with them, and names the largest row and the remedies. */
+/* memory.c - reads the limits of memory, compares the plan with them, and names the largest row and the remedies. */
 #include "engine/plan/memory.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "engine/base/os/control_group.h"
+#include "engine/base/os/machine_info.h"
+#include "engine/base/os/process_usage.h"
 #include "engine/base/small.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/rank_setup.h"
 
-/* Reads the number after `key` from a file of "key value" lines, or the file's first word if key is "". Returns
- * false if there is none. */
-static bool read_keyed_number(const char *path, const char *key, size_t unit, size_t *out) {
-    char line[256];
-    bool found = false;
-    FILE *f = fopen(path, "r");
-    if (!f) return false;
-    while (!found && fgets(line, sizeof line, f)) {
-        size_t n = strlen(key);
-        if (strncmp(line, key, n) != 0) continue;
-        char *end;
-        unsigned long long v = strtoull(line + n, &end, 10);
-        if (end == line + n) continue; /* "max" */
-        *out = (size_t)v * unit;
-        found = true;
-    }
-    fclose(f);
-    return found;
-}
-
-/* Memory below the limits of a control group and all its parents; their file cache counts as available. */
-static size_t cgroup_room(const char *root, const char *group, const char *limit_name,
-                          const char *usage_name) {
-    char folder[512], path[640];
-    size_t room = SIZE_MAX;
-    snprintf(folder, sizeof folder, "%s%s", root, group);
-    for (;;) {
-        size_t limit, used, cache = 0;
-        snprintf(path, sizeof path, "%s/%s", folder, limit_name);
-        bool limited = read_keyed_number(path, "", 1, &limit);
-        snprintf(path, sizeof path, "%s/%s", folder, usage_name);
-        if (limited && read_keyed_number(path, "", 1, &used)) {
-            snprintf(path, sizeof path, "%s/memory.stat", folder);
-            (void)read_keyed_number(path, "inactive_file ", 1, &cache);
-            used -= bt_min_size(used, cache);
-            room = bt_min_size(room, limit > used ? limit - used : 0);
-        }
-        char *up = strrchr(folder, '/');
-        if (!up || strlen(folder) <= strlen(root)) return room;
-        *up = '\0';
-    }
-}
-
-static size_t cgroups_room(void) {
-    char line[512];
-    size_t room = SIZE_MAX;
-    FILE *f = fopen("/proc/self/cgroup", "r");
-    while (f && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = '\0';
-        char *controllers = strchr(line, ':'),
-             *group = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!group) continue;
-        *group++ = '\0';
-        if (strcmp(group, "/") == 0) group = "";
-        if (controllers[1] == '\0')
-            room = bt_min_size(room, cgroup_room("/sys/fs/cgroup", group, "memory.max",
-                                                 "memory.current"));
-        else if (strstr(controllers, "memory"))
-            room = bt_min_size(room, cgroup_room("/sys/fs/cgroup/memory", group,
-                                                 "memory.limit_in_bytes", "memory.usage_in_bytes"));
-    }
-    if (f) fclose(f);
-    return room;
-}
-
 void bt_memory_room_of(bt_memory_room *room) {
     struct rlimit limit;
-    size_t available, swap = 0, pages;
+    const bt_machine_memory memory = bt_machine_memory_read();
+    size_t address_space, resident;
     *room =
         (bt_memory_room){.process = SIZE_MAX, .host = SIZE_MAX, .host_limit = "memory available"};
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        read_keyed_number("/proc/self/statm", "", (size_t)sysconf(_SC_PAGESIZE), &pages)) {
+        bt_process_memory(0, &address_space, &resident)) {
         room->address_space = (size_t)limit.rlim_cur;
-        room->process = limit.rlim_cur > pages ? (size_t)limit.rlim_cur - pages : 0;
+        room->process = limit.rlim_cur > address_space ? (size_t)limit.rlim_cur - address_space : 0;
     }
-    if (read_keyed_number("/proc/meminfo", "MemAvailable:", 1024, &available)) {
-        (void)read_keyed_number("/proc/meminfo", "SwapFree:", 1024, &swap);
-        room->host = available + swap;
-    }
-    size_t group = cgroups_room();
+    if (!isnan(memory.available))
+        room->host = (size_t)memory.available +
+                     (isnan(memory.swap_free) ? 0 : (size_t)memory.swap_free);
+    const size_t group = bt_group_memory_room();
     if (group < room->host) {
         room->host = group;
         room->host_limit = "cgroup limit";

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/base/os/control_group.h"
 #include "engine/config/rank_setup.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/model/shape/params.h"

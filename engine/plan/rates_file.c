@@ -12,7 +12,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "engine/base/os/control_group.h"
 #include "engine/base/os/own_process.h"
 #include "engine/base/system/folders.h"
 #include "engine/base/system/json_fields.h"

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/os/control_group.h"
 #include "engine/base/rng.h"
 #include "engine/config/rank_setup.h"
 #include "engine/config/tune_cfg.h"

@@ -252,8 +252,7 @@ static void use_small_pages(bt_weights *w) {
         from = bt_min_size(from, (uintptr_t)latent.at / page * page);
         to = bt_max_size(to, (uintptr_t)bt_latent_at(latent, p->tensors[k].count));
     }
-    if (from < to)
-        bt_pages_prefer_small((void *)from, (to - from + page - 1) / page * page);
+    if (from < to) bt_pages_prefer_small((void *)from, (to - from + page - 1) / page * page);
 }
 
 static void need_prefetched_layer(bt_layer_source *source, int layer);

@@ -86,7 +86,7 @@ struct bt_job {
     int attempt;
     int64_t last_step; /* last recorded step of this attempt, or -1 */
     int64_t started_ns, restart_at_ns;
-    int64_t memory_kills; /* bt_memory_kills_of_group at the start of the attempt */
+    int64_t memory_kills; /* bt_group_memory_kills at the start of the attempt */
     int fence,
         /* fences of this attempt and the previous one, which increase even without a checkpoint folder */
         last_fence;

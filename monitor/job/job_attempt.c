@@ -14,6 +14,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/base/os/control_group.h"
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 #include "monitor/job/machine/machine_map.h"
@@ -171,7 +172,7 @@ static void begin_to_watch(bt_job *job) {
     job->launch_named = false;
     memset(&job->start, 0, sizeof job->start);
     job->start.first_step = job->start.awaited = -1;
-    job->memory_kills = bt_memory_kills_of_group();
+    job->memory_kills = bt_group_memory_kills();
     job->started_ns = bt_now_ns();
     bt_health_start(&job->health);
     watch_for_hangs(job);

@@ -1,8 +1,8 @@
 /* cores.h - load of this machine's cores, the busiest other processes, and the disks' read and
- * write rates, from /proc and /sys; nothing is stored.
+ * write rates; nothing is stored.
  *
- * Rates need two samples and are NaN until then. Frequency and temperature are NaN if /sys lacks
- * them, as in most virtual machines. A sample costs some 20 us and 10 us per core; the scan for
+ * Rates need two samples and are NaN until then. Frequency and temperature are NaN if the
+ * system lacks them, as in most virtual machines. A sample costs some 20 us and 10 us per core; the scan for
  * other processes costs some 10 us per process and is limited to 1/300 of a core (after the
  * first two scans).
  * Threads:  one caller per bt_cores. */

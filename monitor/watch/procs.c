@@ -1,33 +1,15 @@
-/* procs.c - differences between two readings of /proc become rates. */
+/* procs.c - computes rates from two readings of the system's counters. */
 #include "monitor/watch/procs.h"
 
-#include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "engine/base/os/machine_info.h"
 #include "engine/base/os/process_info.h"
 #include "engine/base/os/process_usage.h"
 #include "engine/base/os/processors.h"
 
 enum { FAULTS, SWITCHES, DISK };
-
-static bool read_small_file(const char *path, char *buf, size_t size) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    ssize_t n = read(fd, buf, size - 1);
-    close(fd);
-    buf[n > 0 ? n : 0] = 0;
-    return n > 0;
-}
-
-/* the number after a word; NaN where the word is not */
-static double number_after(const char *text, const char *word) {
-    const char *at = strstr(text, word);
-    return at ? strtod(at + strlen(word), NULL) : NAN;
-}
 
 static bool sample_process(int pid, double *out) {
     bt_process_info info;
@@ -39,42 +21,14 @@ static bool sample_process(int pid, double *out) {
     return true;
 }
 
-static double network_bytes(void) {
-    char buf[8192];
-    double sum = 0;
-    if (!read_small_file("/proc/net/dev", buf, sizeof buf)) return NAN;
-    for (char *line = strtok(buf, "\n"); line; line = strtok(NULL, "\n")) {
-        char *colon = strchr(line, ':');
-        double in, out;
-        if (!colon || sscanf(colon + 1, "%lf %*f %*f %*f %*f %*f %*f %*f %lf", &in, &out) != 2)
-            continue;
-        *colon = 0;
-        if (strcmp(line + strspn(line, " "), "lo") != 0) sum += in + out;
-    }
-    return sum;
-}
-
-static double hottest_sensor(void) {
-    double most = NAN;
-    for (int i = 0; i < 32; i++) {
-        char path[64], buf[32];
-        snprintf(path, sizeof path, "/sys/class/thermal/thermal_zone%d/temp", i);
-        if (!read_small_file(path, buf, sizeof buf)) break;
-        double c = strtod(buf, NULL) / 1e3;
-        if (c > 0 && c < 150) most = fmax(most, c);
-    }
-    return most;
-}
-
 static void sample_machine(bt_procs *p, double seconds) {
-    char buf[4096];
+    const bt_machine_memory memory = bt_machine_memory_read();
     p->cpus = bt_processors_online();
-    p->load = read_small_file("/proc/loadavg", buf, sizeof buf) ? strtod(buf, NULL) : NAN;
-    bool memory = read_small_file("/proc/meminfo", buf, sizeof buf);
-    p->mem_mib = memory ? number_after(buf, "MemTotal:") / 1024 : NAN;
-    p->mem_used_mib = memory ? p->mem_mib - number_after(buf, "MemAvailable:") / 1024 : NAN;
-    p->celsius = hottest_sensor();
-    double net = network_bytes();
+    p->load = bt_machine_load_read().average;
+    p->mem_mib = memory.total / 1048576;
+    p->mem_used_mib = (memory.total - memory.available) / 1048576;
+    p->celsius = bt_machine_celsius();
+    const double net = bt_machine_network_bytes();
     p->net_per_s = seconds > 0 ? (net - p->net_bytes) / seconds : NAN;
     p->net_bytes = net;
 }

@@ -1,4 +1,4 @@
-/* procs.h - rates of processes and of this machine, from /proc and /sys; nothing is stored.
+/* procs.h - rates of processes and of this machine; nothing is stored.
  *
  * It covers processes of this host only. Rates need two samples and are NaN until then. A sample
  * costs some 50 us per process; take at most one per second.

@@ -10,9 +10,9 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "engine/base/os/file_system.h"
 #include "engine/base/system/reserve.h"
 #include "store/sql/sql.h"
 
@@ -64,7 +64,7 @@ static uint64_t entry_checksum(const entry *e, const unsigned char *data) {
 static size_t entry_span(const entry *e) { return sizeof *e + pad_to_8(e->head.bytes); }
 
 static bt_code open_ring_file(const char *path, size_t all, int *fd, bt_err *err) {
-    struct statfs fs;
+    long kind;
     unlink(path); /* another process may still read the old file, so it is not overwritten */
     *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (*fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
@@ -72,8 +72,8 @@ static bt_code open_ring_file(const char *path, size_t all, int *fd, bt_err *err
     snprintf(folder, sizeof folder, "%s", path);
     char *slash = strrchr(folder, '/');
     if (slash && slash > folder) *slash = '\0';
-    const char *far = fstatfs(*fd, &fs) == 0 ? bt_fs_fault(slash ? folder : ".", (long)fs.f_type)
-                                             : NULL;
+    const char *far = bt_file_system_of_file(*fd, &kind) ? bt_fs_fault(slash ? folder : ".", kind)
+                                                         : NULL;
     if (far) return bt_fail(err, BT_UNSUPPORTED, "'%s' lies on %s", path, far);
     /* Reserves space, because a full disk would otherwise raise SIGBUS in a step. */
     int rc = bt_file_reserve(*fd, all);

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "engine/base/os/file_system.h"
 #include "store/sql/sql.h"
 #include "store/store.h"
 
@@ -27,7 +27,7 @@ static bool parent_folder(char *path) {
 
 bt_code bt_store_check_folder(bt_store_check *out, const char *path, bt_err *err) {
     struct stat st;
-    struct statfs fs;
+    long kind;
     struct statvfs space;
     memset(out, 0, sizeof *out);
     out->sqlite = sqlite3_libversion();
@@ -38,10 +38,10 @@ bt_code bt_store_check_folder(bt_store_check *out, const char *path, bt_err *err
     if (stat(out->folder, &st) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot look at '%s'", out->folder);
     if (!S_ISDIR(st.st_mode)) return bt_fail(err, BT_IO, "'%s' is not a folder", out->folder);
-    if (statfs(out->folder, &fs) != 0 || statvfs(out->folder, &space) != 0)
+    if (!bt_file_system_of_path(out->folder, &kind) || statvfs(out->folder, &space) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot look at the file system of '%s'",
                              out->folder);
-    out->refused = bt_fs_fault(out->folder, (long)fs.f_type);
+    out->refused = bt_fs_fault(out->folder, kind);
     out->writable = access(out->folder, W_OK | X_OK) == 0 &&
                     (access(path, F_OK) != 0 || access(path, R_OK | W_OK) == 0);
     out->free_bytes = (uint64_t)space.f_bavail * space.f_frsize;

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/vfs.h>
 
 #include "engine/base/log.h"
+#include "engine/base/os/file_system.h"
 #include "engine/base/system/folders.h"
 #include "store/sql/sql.h"
 
@@ -117,15 +117,15 @@ static bt_code check_place(const char *path, bool writes, bt_err *err) {
         slash[slash == dir] = 0;
     else
         snprintf(dir, sizeof dir, ".");
-    struct statfs fs;
+    long kind;
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return bt_fail(err, BT_FORMAT, "'%s' is not a file", path);
-    if (statfs(dir, &fs) != 0)
+    if (!bt_file_system_of_path(dir, &kind))
         return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno,
                              "cannot look at folder '%s' of the metrics database", dir);
-    const bool fuse = bt_fs_is_fuse((long)fs.f_type);
-    const char *name = bt_fs_fault(dir, (long)fs.f_type);
+    const bool fuse = bt_file_system_is_fuse(kind);
+    const char *name = bt_fs_fault(dir, kind);
     if (name && strcmp(name, "FUSE") == 0)
         return bt_fail(
             err, BT_UNSUPPORTED,

@@ -8,13 +8,12 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "engine/base/os/file_system.h"
 #include "store/sql/sql.h"
 
-enum { FUSE_MAGIC = 0x65735546, PAGE = 4096 };
+enum { PAGE = 4096 };
 
 static bool shares_memory(int a, int b) {
     char *map = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, a, 0), seen = 0;
@@ -89,19 +88,19 @@ const char *bt_fs_network_fuse(FILE *mounts, unsigned major, unsigned minor) {
 }
 
 static const char *network_fuse(const char *folder) {
-    struct stat st;
-    FILE *mounts = stat(folder, &st) == 0 ? fopen("/proc/self/mountinfo", "re") : NULL;
+    unsigned a, b;
+    FILE *mounts = bt_file_system_device(folder, &a, &b) ? bt_file_system_mounts() : NULL;
     if (!mounts) return NULL;
-    const char *name = bt_fs_network_fuse(mounts, major(st.st_dev), minor(st.st_dev));
+    const char *name = bt_fs_network_fuse(mounts, a, b);
     fclose(mounts);
     return name;
 }
 
-bool bt_fs_is_fuse(long f_type) { return f_type == FUSE_MAGIC; }
-
-const char *bt_fs_fault(const char *folder, long f_type) {
-    const char *network = bt_fs_is_fuse(f_type) ? network_fuse(folder) : NULL;
+/* SQLite's WAL needs shared memory between all processes: one host, one kernel (sqlite.org/wal.html). */
+const char *bt_fs_fault(const char *folder, long kind) {
+    const bool fuse = bt_file_system_is_fuse(kind);
+    const char *network = fuse ? network_fuse(folder) : NULL;
     if (network) return network;
-    if (bt_fs_is_fuse(f_type) && fuse_works(folder)) return NULL;
-    return bt_fs_refusal(f_type);
+    if (fuse && fuse_works(folder)) return NULL;
+    return bt_file_system_shared(kind);
 }

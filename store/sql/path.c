@@ -1,6 +1,5 @@
-/* path.c - location of the database, and unsuitable file systems. */
+/* path.c - location of the database. */
 #include <limits.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,27 +58,6 @@ void bt_store_flag(bt_text *out, const char *path) {
         return;
     bt_text_put(out, " --store ");
     shell_word(out, path);
-}
-
-/* SQLite's WAL needs shared memory between all processes: one host, one kernel
- * (sqlite.org/wal.html) */
-const char *bt_fs_refusal(long f_type) {
-    static const struct {
-        long magic;
-        const char *name;
-    } refused[] = {
-        {NFS_SUPER_MAGIC, "NFS"},     {SMB_SUPER_MAGIC, "SMB"},      {0xFF534D42L, "CIFS"},
-        {0xFE534D42L, "SMB2"},        {0x0BD00BD0L, "Lustre"},       {0x47504653L, "GPFS"},
-        {0x19830326L, "BeeGFS"},      {0x00C36400L, "CephFS"},       {AFS_SUPER_MAGIC, "AFS"},
-        {0x6B414653L, "AFS"},         {CODA_SUPER_MAGIC, "Coda"},    {NCP_SUPER_MAGIC, "NCP"},
-        {OCFS2_SUPER_MAGIC, "OCFS2"}, {0x01161970L, "GFS2"},         {0x65735546L, "FUSE"},
-        {V9FS_MAGIC, "9p"},           {0xAAD7AAEAL, "PanFS"},        {0x013111A8L, "IBRIX"},
-        {0x20030528L, "OrangeFS"},    {0x858458F6L, "remote ramfs"},
-    };
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        if (refused[i].magic == f_type) return refused[i].name;
-    }
-    return NULL;
 }
 
 bool bt_checkpoint_there(const char *path) {

@@ -57,12 +57,10 @@ int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise);
  * of ints. */
 bt_code bt_sql_put_row(sqlite3 *db, const char *path, const char *sql, const char *types,
                        const char *const *texts, const int64_t *ints, bt_err *err) BT_MUST_CHECK;
-/* Returns the name of a file system that does not support WAL, including all of FUSE, or NULL. */
-const char *bt_fs_refusal(long f_type);
-/* Returns the same for one folder. A FUSE file system is named by its program ("sshfs") if it is a network's, or if
- * a temporary file in the folder shows that processes of this host do not share its memory or locks. */
-const char *bt_fs_fault(const char *folder, long f_type);
-bool bt_fs_is_fuse(long f_type);
+/* Returns the name of a folder's file system if it does not support WAL, or NULL; kind: bt_file_system_of_path. A
+ * FUSE file system is named by its program ("sshfs") if it is a network's, and "FUSE" if a temporary file in the
+ * folder shows that processes of this host do not share its memory or locks. */
+const char *bt_fs_fault(const char *folder, long kind);
 /* Returns the program of a network's FUSE file system on the device major:minor, from lines like those of
  * /proc/self/mountinfo; NULL: none. */
 const char *bt_fs_network_fuse(FILE *mounts, unsigned major, unsigned minor);

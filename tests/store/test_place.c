@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
+#include "engine/base/os/file_system.h"
 #include "engine/base/tables/event.h"
 #include "store/sql/expand.h"
 #include "store/sql/sql.h"
@@ -151,7 +152,7 @@ static void remote_file_systems_are_refused(void **state) {
                 {0x58465342, NULL},       {0x2FC12FC1, NULL},
                 {0x794c7630, NULL},       {0, NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const char *name = bt_fs_refusal(rows[i].magic);
+        const char *name = bt_file_system_shared(rows[i].magic);
         assert_int_equal(name != NULL, rows[i].name != NULL);
         if (name) assert_string_equal(name, rows[i].name);
     }

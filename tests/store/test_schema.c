@@ -3,6 +3,7 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 
+#include "engine/base/os/file_system.h"
 #include "old_file.h"
 #include "store/sql/sql.h"
 #include "store_test.h"
@@ -248,10 +249,10 @@ static void places_are_chosen_and_refused(void **state) {
     assert_string_equal(out, "/home/me/.local/share/bitrain/bitrain.db");
     assert_int_equal(bt_store_path(out, 10, "", &why), BT_ARG);
     assert_int_equal(bt_store_path(out, sizeof out, ":memory:", &why), BT_ARG);
-    assert_string_equal(bt_fs_refusal(0x6969), "NFS");
-    assert_string_equal(bt_fs_refusal(0x0BD00BD0), "Lustre");
-    assert_null(bt_fs_refusal(0xEF53));
-    assert_null(bt_fs_refusal(0x01021994));
+    assert_string_equal(bt_file_system_shared(0x6969), "NFS");
+    assert_string_equal(bt_file_system_shared(0x0BD00BD0), "Lustre");
+    assert_null(bt_file_system_shared(0xEF53));
+    assert_null(bt_file_system_shared(0x01021994));
     snprintf(deep, sizeof deep, "%s/some/new/folders/m.db", t->dir);
     make_new(deep);
     assert_true(file_bytes(deep) > 0);

@@ -17,7 +17,9 @@ int bt_processors_allowed(cpu_set_t *out) {
     return 0;
 }
 
-bool bt_processors_bind(const cpu_set_t *set) { return sched_setaffinity(0, sizeof *set, set) == 0; }
+bool bt_processors_bind(const cpu_set_t *set) {
+    return sched_setaffinity(0, sizeof *set, set) == 0;
+}
 
 int bt_processors_online(void) {
     const long n = sysconf(_SC_NPROCESSORS_ONLN);

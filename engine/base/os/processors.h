@@ -1,7 +1,7 @@
 /* processors.h - the processors that this process may use.
  *
- * Sets are cpu_set_t with the macros of sched.h: glibc, musl and FreeBSD have them. Threads: any; a set belongs to the
- * calling thread, and threads and processes that it starts later inherit it. */
+ * Sets are cpu_set_t with the macros CPU_SET, CPU_COUNT and so on: glibc, musl and FreeBSD have them. Threads: any; a
+ * set belongs to the calling thread, and threads and processes that it starts later inherit it. */
 #ifndef BT_ENGINE_BASE_OS_PROCESSORS_H
 #define BT_ENGINE_BASE_OS_PROCESSORS_H
 

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Creates an empty file without a path, which is deleted when its last descriptor is closed; exec closes the descriptor.
- * name: for lists of mapped files. Returns the descriptor; -1: error in errno. */
+/* Creates an empty file without a path, which is deleted when its last descriptor is closed; exec closes the
+ * descriptor. name: for lists of mapped files. Returns the descriptor; -1: error in errno. */
 int bt_memory_file_create(const char *name);
 /* Opens the file behind a descriptor of another process of this user for reading and writing. Returns the descriptor;
  * -1: error in errno. */

@@ -1,15 +1,14 @@
 /* memory_state.c - writes a rank's part of a state: fills the sections of the table, then makes it valid. */
 #include <errno.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statfs.h>
 #include <sys/statvfs.h>
 
 #include "engine/base/hash.h"
+#include "engine/base/os/file_system.h"
 #include "engine/base/stream_copy.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/memory/memory_format.h"
@@ -88,8 +87,8 @@ static bt_code make_table(bt_memory_state *m, const bt_ckpt_slice *slices, size_
 }
 
 static bool is_memory(const char *dir) {
-    struct statfs fs;
-    return statfs(dir, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+    long kind;
+    return bt_file_system_of_path(dir, &kind) && bt_file_system_in_memory(kind);
 }
 
 /* Compares the memory needed by all ranks of this host with the free space. */

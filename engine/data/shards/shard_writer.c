@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/base/hash.h"
+#include "engine/base/os/own_process.h"
 #include "engine/base/os/unnamed_file.h"
 #include "engine/data/io/file_io.h"
 #include "engine/data/shards/shard_format.h"

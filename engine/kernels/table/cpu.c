@@ -3,15 +3,13 @@
 #include "engine/kernels/table/cpu.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "engine/base/os/control_group.h"
 #include "engine/base/os/processors.h"
-#include "engine/base/system/cpu_quota.h"
 #include "engine/base/testing/testing.h"
 #include "engine/kernels/table/cpu_arm.h"
 
@@ -39,7 +37,7 @@ static void count_cores(bt_cpu *c) {
         c->hw_threads = n;
         c->visible_cores = bt_processors_cores(cpus, n, NULL);
     }
-    c->quota = bt_cpu_quota("");
+    c->quota = bt_group_processors("");
     c->cores = bt_cpu_usable_cores(c->visible_cores, c->quota);
 }
 
@@ -69,7 +67,7 @@ static uint64_t xcr0(void) {
 }
 
 static bool request_tiles(void) { /* ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA */
-    return syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+    return bt_processors_allow_tiles();
 }
 
 static void read_cpu_names(void) {

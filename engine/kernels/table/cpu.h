@@ -14,7 +14,7 @@ typedef struct bt_cpu {
     int cores;
     int visible_cores,
         hw_threads; /* from the affinity alone: number of cores, and of their hardware threads */
-    double quota;   /* processors that its control groups allow (bt_cpu_quota); 0: no limit */
+    double quota; /* processors that its control groups allow (bt_group_processors); 0: no limit */
     size_t l1d_bytes, l2_bytes, l3_bytes;
     bool avx2, fma, f16c; /* reported by CPUID and enabled in XCR0 */
     bool avx512;          /* F, BW, VL, DQ */

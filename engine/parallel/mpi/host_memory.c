@@ -28,8 +28,7 @@ static bool one_host(const bt_comm *c) {
 
 static bool map_host_memory(bt_host_memory *m, int fd) {
     void *at = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (at != MAP_FAILED)
-        m->at = at, bt_pages_prefer_huge(at, m->bytes);
+    if (at != MAP_FAILED) m->at = at, bt_pages_prefer_huge(at, m->bytes);
     return at != MAP_FAILED;
 }
 

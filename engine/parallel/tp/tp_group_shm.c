@@ -108,8 +108,7 @@ static void arrive_and_wait(shm_group *m) {
     line *mine = rank_line(m, m->t.rank);
     int64_t start = bt_now_ns();
     atomic_store(&mine->arrived, meeting);
-    if (atomic_load(&mine->sleepers))
-        bt_memory_wake(&mine->arrived, BT_WAIT_SHARED);
+    if (atomic_load(&mine->sleepers)) bt_memory_wake(&mine->arrived, BT_WAIT_SHARED);
     bt_span_begin(BT_MR_WAIT);
     for (int k = 0; k < m->t.size; k++)
         if (k != m->t.rank) wait_for_meeting(rank_line(m, k), meeting);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
-#include "engine/base/os/control_group.h"
 #include "engine/base/small.h"
 #include "engine/base/span.h"
 #include "engine/base/tables/derived.h"

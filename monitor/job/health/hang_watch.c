@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/os/machine_info.h"
 #include "engine/base/os/process_info.h"
 #include "engine/base/os/process_usage.h"
 
@@ -21,15 +22,6 @@ struct bt_hang_rank {
     int64_t stuck_ns; /* value of the clock at the newest check, with the disk wait */
 };
 
-static bool read_proc_line(const char *path, char *line, size_t size) {
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
-    size_t n = fread(line, 1, size - 1, f);
-    fclose(f);
-    line[n] = '\0';
-    return n > 0;
-}
-
 bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out) {
     bt_process_info info;
     bt_process_schedule times;
@@ -42,16 +34,11 @@ bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out) {
     return true;
 }
 
-/* Reads user, nice, system, irq, softirq and steal time: "cpu 4705 150 1120 16250 520 30 45 99 ..." */
 bool bt_machine_time_read(void *ctx, bt_machine_time *out) {
-    long long t[8];
-    char line[512];
+    bt_processor_times times;
     (void)ctx;
-    if (!read_proc_line("/proc/stat", line, sizeof line) ||
-        sscanf(line, "cpu %lld %lld %lld %lld %lld %lld %lld %lld", &t[0], &t[1], &t[2], &t[3],
-               &t[4], &t[5], &t[6], &t[7]) != 8)
-        return false;
-    *out = (bt_machine_time){.worked = t[0] + t[1] + t[2] + t[5] + t[6], .stolen = t[7]};
+    if (!bt_machine_times(&times)) return false;
+    *out = (bt_machine_time){.worked = times.worked, .stolen = times.stolen};
     return true;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/os/control_group.h"
 #include "engine/base/os/own_process.h"
 #include "engine/base/text.h"
 
@@ -55,52 +56,8 @@ int bt_memory_kill_lines(const int *pids, size_t n, int64_t since_ns, char (*lin
     return found;
 }
 
-/* Parses lines "N:controllers:PATH": version 1 has a separate line for memory, version 2 is line 0. */
-bool bt_memory_group_file(const char *cgroups, const char *root, char *path, size_t size) {
-    path[0] = '\0';
-    for (const char *line = cgroups; line && *line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        const char *names = strchr(line, ':'), *at = names ? strchr(names + 1, ':') : NULL;
-        if (!at) break;
-        const int length = (int)strcspn(++at, "\n");
-        const size_t n = (size_t)(at - 1 - (names + 1));
-        const bool old = n >= 6 && (strncmp(names + 1, "memory", n) == 0 ||
-                                    strncmp(names + 1, "memory,", 7) == 0 ||
-                                    strncmp(at - 1 - 7, ",memory", 7) == 0);
-        if (old) {
-            snprintf(path, size, "%s/memory%.*s/memory.oom_control", root, length, at);
-            return true;
-        }
-        if (n == 0) snprintf(path, size, "%s%.*s/memory.events", root, length, at);
-    }
-    return path[0] != '\0';
-}
-
-static int64_t kills_in(const char *cgroups) {
-    char path[PATH_MAX];
-    int64_t kills = -1;
-    if (!bt_memory_group_file(cgroups, "/sys/fs/cgroup", path, sizeof path)) return -1;
-    FILE *f = fopen(path, "re");
-    if (!f) return -1;
-    for (char line[128]; kills < 0 && fgets(line, sizeof line, f);)
-        if (sscanf(line, "oom_kill %" SCNd64, &kills) != 1) kills = -1;
-    fclose(f);
-    return kills;
-}
-
-int64_t bt_memory_kills_of_group(void) {
-    char text[4096];
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    if (!f) return -1;
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    fclose(f);
-    const int64_t kills = kills_in(text);
-    /* A container may have its own group as the root although its path differs. */
-    return kills >= 0 ? kills : kills_in("1:memory:/\n");
-}
-
 bool bt_memory_killed(const int *pids, size_t n, int64_t since_ns, int64_t before) {
     char line[1][BT_KERNEL_LINE];
     const int found = bt_memory_kill_lines(pids, n, since_ns, line, 1);
-    return found >= 0 ? found > 0 : before >= 0 && bt_memory_kills_of_group() > before;
+    return found >= 0 ? found > 0 : before >= 0 && bt_group_memory_kills() > before;
 }

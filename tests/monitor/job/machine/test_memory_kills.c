@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/os/control_group.h"
 #include "monitor/job/machine/memory_kills.h"
 
 static void records_of_the_kernel(void **state) {
@@ -59,7 +60,7 @@ static void the_counter_of_a_group(void **state) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char path[200];
-        assert_int_equal(bt_memory_group_file(rows[i].cgroups, "/r", path, sizeof path),
+        assert_int_equal(bt_group_memory_file(rows[i].cgroups, "/r", path, sizeof path),
                          rows[i].path[0] != 0);
         assert_string_equal(path, rows[i].path);
     }
@@ -70,7 +71,7 @@ static void a_living_process_was_not_killed(void **state) {
     (void)state;
     const int me[] = {(int)getpid()};
     char lines[2][BT_KERNEL_LINE];
-    const int64_t before = bt_memory_kills_of_group();
+    const int64_t before = bt_group_memory_kills();
     assert_true(before >= -1);
     assert_false(bt_memory_killed(me, 1, bt_now_ns(), before));
     assert_false(bt_memory_killed(me, 0, 0, -1));

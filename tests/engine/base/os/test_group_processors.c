@@ -1,4 +1,4 @@
-/* test_cpu_quota.c - the number of processors that control groups permit, read from files arranged as in Linux. */
+/* test_group_processors.c - quotas of control groups, versions 1 and 2, from files in the form of the system's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "engine/base/system/cpu_quota.h"
+#include "engine/base/os/control_group.h"
 
 /* Returns the quota for these files, given as path=text pairs separated by ';' with '|' for newlines. */
 static double quota_of(const char *files) {
@@ -25,7 +25,7 @@ static double quota_of(const char *files) {
         for (int i = 0; i < text; i++) fputc(at[name + 1 + i] == '|' ? '\n' : at[name + 1 + i], f);
         fclose(f);
     }
-    const double quota = bt_cpu_quota(root);
+    const double quota = bt_group_processors(root);
     snprintf(command, sizeof command, "rm -r %s", root);
     assert_int_equal(system(command), 0);
     return quota;
