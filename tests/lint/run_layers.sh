@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The layer law on include lines, owners of foreign headers, who may print and exit, file sizes.
+# The layer law on include lines, owners of foreign headers, who may print, exit and use what Linux alone has, file sizes.
 set -u
 cd "$BT_SRC" || exit 1
 
@@ -71,6 +71,16 @@ check_calls() {                         # $1: file, comments and texts taken out
 export -f check_calls
 export speaks standard starts
 
+# Headers, calls and paths that Linux alone has belong to engine/base/os. Exceptions, as FILE:TEXT: features of ARM processors, as those
+# of x86 belong to cpu.c; a command for the shell of another host; a remedy that is printed.
+linux_only='#[[:space:]]*include[[:space:]]*<((linux|asm)/|(sched|malloc)\.h|sys/(auxv|epoll|eventfd|inotify|pidfd|prctl|ptrace|sendfile|signalfd|statfs|syscall|sysinfo|sysmacros|timerfd|vfs|xattr)\.h)'
+linux_only+='|(^|[^_[:alnum:].>])(epoll_[a-z0-9_]+|eventfd(_[a-z]+)?|signalfd|timerfd_[a-z]+|inotify_[a-z0-9_]+|memfd_create|pidfd_[a-z_]+|prctl|syscall|sched_[gs]etaffinity|madvise|f?statfs|process_vm_[a-z]+|gettid|malloc_trim)[[:space:]]*\('
+linux_only+='|O_TMPFILE|SO_PEERCRED|"([^"\\]|\\.)*/(proc|sys)/'
+linux_exempt='^(engine/kernels/table/cpu_arm\.c:.*<(asm/hwcap|sys/auxv)\.h>|monitor/job/launch/remote_cleanup\.c:.* grep .*/proc/|cli/doctor/doctor_machine\.c:.*"echo madvise > )'
+check_system() {                        # stdin: names of files
+    grep -v '^engine/base/os/' | xargs -d '\n' grep -nHE "$linux_only" | grep -vE "$linux_exempt" | sed 's,$, (belongs to engine/base/os),'
+}
+
 # A setting of one part (engine/train/parts/NAME/NAME_settings.def) is read by the files of that part alone. A field has the
 # last word of its key as its name.
 check_settings() {
@@ -88,6 +98,7 @@ check_settings() {
 all() {                                 # every fault of the tree below the current folder
     check_settings
     sources | check_includes
+    sources | check_system
     # The source itself is searched only if a line contains one of the words, which may be in a comment or a text.
     sources | grep -v '\.def$' | xargs -d '\n' grep -lE "$speaks|$standard|$starts" | xargs -r -d '\n' -P "$(nproc)" -I{} bash -c 'check_calls {}'
     sources | grep -v '\.def$' | xargs -d '\n' wc -l | awk '$1 > 600 && $2 != "total" {print $2 ": " $1 " lines; at 500 look for the second responsibility"}'
@@ -100,12 +111,14 @@ mkdir -p "$probe"/{engine/model/net,store,monitor,web,cli,engine/odd}
 printf '#include "store/store.h"\n#include <sqlite3.h>\n#include "nowhere.h"\nvoid f(void) { printf("x"); }\nvoid g(void) { fork(); }\n' >"$probe/engine/model/net/wrong.c"
 printf '#include "store/store.h"\n' >"$probe/engine/odd.c"
 yes '' | head -601 >>"$probe/engine/model/net/wrong.c"
+printf '#include <sys/epoll.h>\nint k(void) { return prctl(1); }\nconst char *p = "/proc/self/stat";\n' >"$probe/monitor/odd.c"
 touch "$probe/store/store.h"
 mkdir -p "$probe/engine/train/parts/odd"
 printf 'BT_INT (oddness, "train.oddity", NULL, 0, 0, 1, NULL, "odd")\n' >"$probe/engine/train/parts/odd/odd_settings.def"
 printf 'int h(const struct bt_run_cfg *c) { return c->odd.oddness; }\n' >>"$probe/engine/odd.c"
 caught=$(cd "$probe" && all)
 for want in "may not include store/store.h" "<sqlite3.h> belongs to" "not written from the repository root" "prints or exits" "starting processes" \
+    "odd.c:1:#include <sys/epoll.h> (belongs to engine/base/os)" "odd.c:2:int k(void) { return prctl(1); } (belongs" "odd.c:3:const char *p = " \
     "606 lines" "odd.c: its folder has no row" "c->odd.oddness; } (a setting of engine/train/parts/odd alone)" "named oddity is oddness"; do
     grep -qF "$want" <<<"$caught" || { echo "the test itself is blind to: $want"; exit 1; }
 done
