@@ -101,9 +101,10 @@ static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
                        bt_arch_at(g->arch)->gguf);
     if (c->act != BT_ACT_SILU && !g->job->any_activation)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "llama.cpp computes silu for every file; this model has relu2 and "
-                       "would generate other text (--any-activation writes it for programs "
-                       "that read the key)");
+                       "llama.cpp computes silu in every file of this kind; this model has relu2 "
+                       "and would generate other text (for GGUF train with --set "
+                       "model.act=silu; --to hf keeps relu2; --any-activation writes the file "
+                       "for programs that read its hidden_activation)");
     return check_rows(g, err);
 }
 

@@ -239,6 +239,8 @@ static void traps_are_refused_or_reported(void **state) {
     (void)state;
     assert_gguf_refused("bitnet/hf", (bt_convert_job){.number = BT_NUM_F32},
                         "llama.cpp computes silu");
+    assert_gguf_refused("bitnet/hf", (bt_convert_job){.number = BT_NUM_F32},
+                        "train with --set model.act=silu");
     assert_gguf_refused("bitnet/hf",
                         (bt_convert_job){.number = BT_NUM_TQ2_0, .any_activation = true},
                         "rows of 32 elements, tq2_0 needs multiples of 256");
