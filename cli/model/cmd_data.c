@@ -1,6 +1,5 @@
 /* cmd_data.c - `bitrain data`: converts text to token shards, and inspects data files. */
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "cli/common/progress.h"
 #include "cli/common/skipped.h"
 #include "cli/common/verbs.h"
+#include "engine/base/os/processors.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/run_cfg.h"
 #include "engine/data/io/documents.h"
@@ -123,7 +123,7 @@ static int prepare_threads(const data_cfg *cfg) {
     if (ranks > 1) {
         cpu_set_t all;
         memset(&all, 0xff, sizeof all); /* the system removes those that are not allowed */
-        (void)sched_setaffinity(0, sizeof all, &all);
+        (void)bt_processors_bind(&all);
     }
     const int allowed = bt_encode_threads_allowed();
     const int wanted = cfg->threads ? (int)cfg->threads : ranks > 1 ? ranks : allowed;

@@ -1,8 +1,8 @@
 /* metric_names.c - the metric that a name of another program means. */
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/system/ascii.h"
 #include "store/import/foreign_run.h"
 
 static const struct {
@@ -45,7 +45,7 @@ static void lower_name(char *out, size_t size, const char *name) {
     const char *from = name;
     for (const char *cut = strstr(name, " - "); cut; cut = strstr(cut + 3, " - ")) from = cut + 3;
     size_t n = 0;
-    for (; from[n] && n + 1 < size; n++) out[n] = (char)tolower((unsigned char)from[n]);
+    for (; from[n] && n + 1 < size; n++) out[n] = bt_ascii_lower(from[n]);
     out[n] = '\0';
 }
 

@@ -1,5 +1,5 @@
-/* fuzz_foreign_run.c - arbitrary bytes as the file of another program: TensorBoard's events, CSV or JSON rows. Either the
- * steps are in ascending order, or it is refused with a message. */
+/* fuzz_foreign_run.c - arbitrary bytes as the file of another program: TensorBoard's events, CSV or JSON rows. Either
+ * the steps are in ascending order, or it is refused with a message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>

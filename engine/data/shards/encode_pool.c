@@ -3,10 +3,11 @@
 #include "engine/data/shards/encode_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/base/os/processors.h"
 
 enum { RING = BT_ENCODE_THREADS_MAX + 2 };
 
@@ -36,7 +37,7 @@ struct bt_encode_pool {
 
 int bt_encode_threads_allowed(void) {
     cpu_set_t set;
-    const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    const int n = bt_processors_allowed(&set);
     return n < 1 ? 1 : n > BT_ENCODE_THREADS_MAX ? BT_ENCODE_THREADS_MAX : n;
 }
 

@@ -311,8 +311,8 @@ static void signals_and_descriptors(void **state) {
     signal(SIGUSR1, SIG_IGN);
     outcome_of_launch(
         &l,
-        /* The shell has no pipe of its own open while readlink runs. A program that it starts has its signals; the shell
-         * itself blocks all of them for a moment when it starts one. */
+        /* The shell has no pipe of its own open while readlink runs. A program that it starts has its signals; the
+         * shell itself blocks all of them for a moment when it starts one. */
         "exec 9<&-; grep -E '^Sig(Blk|Ign)' /proc/self/status | grep -o '.\\{7\\}$'; cd "
         "/proc/$$/fd; "
         "readlink 0 1 2 3 4 5 6 7 8; true",
