@@ -124,7 +124,7 @@ static void threads_change_nothing(void **state) {
     snprintf(list, sizeof list, "%s\n%s\n%s\n%s", fixture_text("many1.txt", prose),
              fixture_text("many2.txt", solid), fixture_text("many3.txt", ""),
              fixture_text("many4.jsonl", rows));
-    bt_sources s = listed(list);
+    bt_sources s = list_of_files(list);
     for (int kind = 0; kind < 2; kind++) {
         bt_shard_info one = {0};
         for (int threads = 1; threads <= 5; threads += 2) {
