@@ -63,7 +63,7 @@ make_sysroot() {
     rm -rf "$root"
     mkdir -p "$root"/usr/{lib,bin,sbin} "$root/DEBIAN"     # dpkg-shlibdeps looks in DEBIAN for the packages of the libraries
     # ./bootstrap lists the libraries of the build and of the unit tests.
-    packages=$(grep -oE '^(lib[a-z0-9.+-]+|zlib1g)-dev ' "$top/bootstrap")
+    packages="base-files $(grep -oE '^(lib[a-z0-9.+-]+|zlib1g)-dev ' "$top/bootstrap")"  # base-files: the release, for the package
     # shellcheck disable=SC2086
     apt-get "${options[@]}" install -y --download-only $packages >"$root.log" 2>&1 ||
         { tail -n 5 "$root.log" >&2; die "the packages of $arch could not be fetched ($root.log)"; }
