@@ -10,12 +10,14 @@
 /* Adopts the model's settings except the sequence length. */
 static bt_code adopt_foreign_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err) {
     static const char *const keys[] = {
-        "model.layers",         "model.d_model",       "model.heads",    "model.kv_heads",
-        "model.head_dim",       "model.d_ff",          "model.norm",     "model.act",
-        "model.linear",         "model.tied",          "model.vocab",    "model.qk_norm",
-        "model.rope_theta",     "model.norm_eps",      "model.qkv_bias", "model.rope_scaling",
-        "model.rope_factor",    "model.rope_context",  "model.rope_low", "model.rope_high",
-        "model.rope_attention", "model.no_rope_every", "model.window"};
+        "model.layers",           "model.d_model",       "model.heads",       "model.kv_heads",
+        "model.head_dim",         "model.d_ff",          "model.norm",        "model.act",
+        "model.linear",           "model.tied",          "model.vocab",       "model.qk_norm",
+        "model.rope_theta",       "model.norm_eps",      "model.qkv_bias",    "model.rope_scaling",
+        "model.rope_factor",      "model.rope_context",  "model.rope_low",    "model.rope_high",
+        "model.rope_attention",   "model.no_rope_every", "model.window",      "model.window_every",
+        "model.rope_local_theta", "model.post_norm",     "model.embed_scale", "model.query_scale",
+        "model.attention_cap",    "model.rotary_dim",    "model.logit_cap"};
     const bt_opts from = {.table = bt_run_opts, .n = bt_run_opts_n, .values = of};
     bt_text value = {0};
     bt_code code = BT_OK;

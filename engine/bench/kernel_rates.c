@@ -120,7 +120,8 @@ static void run_rmsnorm_quant(const work *w) {
 }
 static void run_quant(const work *w) { bt_op_quant(w->xq, w->scale, w->f[1], w->M, w->K); }
 static void run_rope(const work *w) {
-    bt_op_rope(w->f[0], w->K, w->f[1], w->f[2], w->index, 0, w->M, w->K / 64, 64);
+    const bt_rotation by = {w->f[1], w->f[2], w->index, 64};
+    bt_op_rope(w->f[0], w->K, &by, 0, w->M, w->K / 64, 64);
 }
 static void run_relu2(const work *w) {
     bt_op_glu(w->f[0], w->f[1], w->f[2], BT_ACT_RELU2, w->M * w->K);

@@ -78,6 +78,13 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     out->model.rope_theta = m->rope_theta;
     out->model.no_rope_every = m->no_rope_every;
     out->model.window = m->window;
+    out->model.window_every = m->window_every;
+    out->model.rope_local_theta = m->rope_local_theta;
+    out->model.post_norm = m->post_norm;
+    out->model.embed_scale = m->embed_scale;
+    out->model.query_scale = m->query_scale;
+    out->model.attention_cap = m->attention_cap;
+    out->model.rotary_dim = m->rotary_dim;
     if (m->rope.method != BT_ROPE_PLAIN) {
         out->model.rope_scaling = (int)m->rope.method;
         out->model.rope_factor = m->rope.factor;
@@ -89,6 +96,7 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     out->model.norm_eps = m->norm_eps;
     out->model.init_std = m->init_std;
     out->model.init_out = (int)m->init_out;
+    out->model.logit_cap = m->logit_cap;
     out->train.precision = BT_PREC_FP32;
     out->train.micro_batch = 1;
     out->train.batch_tokens = m->T;

@@ -107,6 +107,7 @@ begins zero 2 0.8 0.4,0.7 400 2000 2048 --set optim.embed_lr=2
 begins zero 6 0.9 0.4,0.7 400 2000 2048 --set optim.beta1=0.9
 begins zero 6 0.8 "" 400 2000 2048 --set train.seq_ramp=
 begins zero 6 0.8 0.4,0.7 0 2000 2048 --set train.share_steps=0
+begins zero 6 0.8 0.4,0.7 0 2000 2048 --set model.logit_cap=8
 begins zero 6 0.8 0.5 400 2000 2048 --set train.seq_ramp=0.5
 begins zero 6 0.8 "" 400 2000 2048 --seq-len 128
 begins zero 6 0.8 "" 400 2000 2048 --set data.packing=documents

@@ -11,6 +11,12 @@
 #define REST_TP "1"
 #define SHARES "9,1,6"
 #endif
+/* Properties of Gemma 2 and 3. */
+#define GEMMA \
+    "--set", "model.act=gelu", "--set", "model.post_norm=true", "--set", "model.embed_scale=true", \
+        "--set", "model.window=9", "--set", "model.window_every=2", "--set", \
+        "model.rope_local_theta=500", "--set", "model.attention_cap=3", "--set", \
+        "model.rotary_dim=4",
 #if RANKS == 2 || RANKS == 4 /* The model divides into eight parts. */
 #define MODEL
 #define MANY_HEADS "--set", "model.heads=8", "--set", "model.kv_heads=4"
@@ -32,7 +38,7 @@
 enum { R2 = 1 << 2, R3 = 1 << 3, R4 = 1 << 4, R6 = 1 << 6 };
 
 typedef struct shape {
-    const char *name, *words[40];
+    const char *name, *words[56];
 } shape;
 
 enum {
@@ -72,10 +78,27 @@ static const shape shapes[N_SHAPES] = {
              {MODEL ODD_CUTS, "--precision", "bf16", "--seq-len", "37", "--batch-tokens", "592",
               "--set", "train.unit=1"}},
     [CHANGING] = {"a run that changes, int8 gradients",
-                  {MODEL "--precision", "bf16", "--grad", "int8", "--set", "train.attention=int8",
-                   "--set", "model.no_rope_every=2", "--set", "model.init_out=plain", "--set",
-                   "optim.embed_lr=2", "--set", "train.seq_ramp=0.4", "--set",
-                   "train.dense_steps=6", "--set", "train.unit=2", NOISE}},
+                  {MODEL "--precision",
+                   "bf16",
+                   "--grad",
+                   "int8",
+                   "--set",
+                   "train.attention=int8",
+                   GEMMA "--set",
+                   "model.logit_cap=4",
+                   "--set",
+                   "model.no_rope_every=2",
+                   "--set",
+                   "model.init_out=plain",
+                   "--set",
+                   "optim.embed_lr=2",
+                   "--set",
+                   "train.seq_ramp=0.4",
+                   "--set",
+                   "train.dense_steps=6",
+                   "--set",
+                   "train.unit=2",
+                   NOISE}},
     /* the settings of the preset nano, for data with learnable tokens */
     [NANO] = {"nano's recipe",
               {MODEL "--precision", "bf16", "--grad", "int8", "--set", "model.init_out=zero",
@@ -200,7 +223,7 @@ static bool runs_on_these_ranks(const layout *l) { return l->ranks & 1 << RANKS;
 
 /* A high rate without warm-up: different bits separate the losses within a few steps. */
 static const char *const *words_of(int s, const char *const *more) {
-    static const char *words[64];
+    static const char *words[96];
     static const char *const base[] = {"--set", "train.reproducible=true",
                                        "--lr",  "5e-3",
                                        "--set", "train.unit=4",

@@ -92,7 +92,9 @@ static inline void tp_goes_on(const tp_shape *shapes, const tp_layout *writer,
 
 /* settings that change sizes and precision during the run */
 #define TP_CHANGING \
-    "--set", "train.seq_ramp=0.4", "--set", "train.dense_steps=6", "--set", "model.init_out=zero"
+    "--set", "train.seq_ramp=0.4", "--set", "train.dense_steps=6", "--set", "model.logit_cap=8", \
+        "--set", "model.init_out=zero", "--set", "model.post_norm=true", "--set", \
+        "model.embed_scale=true"
 
 static inline void tp_run_reproducible(fake_sink *f, const char *const *more) {
     const char *words[48] = {0};

@@ -187,6 +187,11 @@ static inline float exp_neg(float x) {
     return p * pow2;
 }
 
+/* n scores in place */
+static void cap_scores(float *x, size_t n, float cap) {
+    for (size_t i = 0; cap > 0 && i < n; i++) x[i] = cap * tanhf(x[i] / cap);
+}
+
 /* keys [from, to) that queries [t, t + rows) may see, and where row i's own span begins and ends
  * inside them */
 typedef struct span {
@@ -209,6 +214,7 @@ static void blas_attn_fwd(float *o, float *lse, const void *q_, const void *k_, 
         size_t n = all.to - all.from;
         sgemm(0, 1, rows, n, s->D, s->scale, q + t * s->ldq, s->ldq, k + all.from * s->ldk, s->ldk,
               0, p, n);
+        cap_scores(p, rows * n, s->cap);
         for (size_t i = 0; i < rows; i++) {
             span own = keys_of(s, t + i, t + i);
             float *row = p + i * n, top = -INFINITY;
@@ -240,6 +246,7 @@ static void blas_attn_bwd(float *dq, float *dk, float *dv, const float *dout, co
         size_t n = all.to - all.from;
         const float *kk = k + all.from * s->ldk, *vv = v + all.from * s->ldv;
         sgemm(0, 1, rows, n, s->D, s->scale, q + t * s->ldq, s->ldq, kk, s->ldk, 0, p, n);
+        cap_scores(p, rows * n, s->cap);
         sgemm(0, 1, rows, n, s->D, 1, dout + t * s->ldo, s->ldo, vv, s->ldv, 0, ds, n);
         for (size_t i = 0; i < rows; i++) {
             span own = keys_of(s, t + i, t + i);
@@ -248,8 +255,9 @@ static void blas_attn_bwd(float *dq, float *dk, float *dv, const float *dout, co
             size_t a = own.from - all.from, b = own.to - all.from;
             for (size_t d = 0; d < s->D; d++) delta += go[d] * ot[d];
             for (size_t j = a; j < b; j++) {
+                const float of_cap = s->cap > 0 ? pr[j] / s->cap : 0;
                 pr[j] = exp_neg(pr[j] - l);
-                dr[j] = pr[j] * (dr[j] - delta) * s->scale;
+                dr[j] = pr[j] * (dr[j] - delta) * (1 - of_cap * of_cap) * s->scale;
             }
             memset(pr, 0, a * sizeof *pr);
             memset(dr, 0, a * sizeof *dr);

@@ -58,7 +58,8 @@ typedef struct scores {
 
 /* queries i and, of a form with two elements in a dword, i + 1: P = 2^(s - lse), dS = P (dP - delta).
  * whole: they see all NR keys; else zeros where they do not */
-BT_INLINE void score_rows(const scores *k, size_t i, const bt_prec prec, const int whole) {
+BT_INLINE void score_rows(const scores *k, size_t i, const bt_prec prec, const int whole,
+                          const int capped) {
     const size_t g = prec == BT_PREC_BF16 ? 2 : 1;
     vf p[2][2], ds[2][2];
     BT_UNROLL for (size_t r = 0; r < g; r++) {
@@ -67,6 +68,11 @@ BT_INLINE void score_rows(const scores *k, size_t i, const bt_prec prec, const i
             size_t at = (i + r) * NR + h * VL;
             p[r][h] = exp2_prec(v_sub(v_load(k->s + at), l), prec);
             ds[r][h] = v_mul(p[r][h], v_sub(v_load(k->dp + at), d));
+            if (capped) { /* the derivative of tanh */
+                const vf x = v_mul(v_load(k->s + at),
+                                   v_set(1.0f / (k->shape->cap * (float)LOG2_E)));
+                ds[r][h] = v_mul(ds[r][h], v_fnma(x, x, v_set(1.0f)));
+            }
         }
         if (!whole) {
             size_t low = first_visible_key(k->shape, k->t + i + r), a = low > k->j ? low - k->j : 0,
@@ -81,7 +87,7 @@ BT_INLINE void score_rows(const scores *k, size_t i, const bt_prec prec, const i
     b_put(k->pb + i / g * NR, p[0], p[g - 1], prec);
 }
 
-BT_INLINE void score_panel(const scores *k, const bt_prec prec) {
+BT_INLINE void score_panel(const scores *k, const bt_prec prec, const int capped) {
     const size_t g = prec == BT_PREC_BF16 ? 2 : 1, last = k->j + NR - 1, W = k->shape->window;
     /* queries [from, to) see all NR keys */
     size_t from = k->n < NR     ? k->rows
@@ -92,18 +98,29 @@ BT_INLINE void score_panel(const scores *k, const bt_prec prec) {
                                   : 0;
     for (size_t i = 0; i < k->rows; i += g) {
         if (i >= from && i + g <= to)
-            score_rows(k, i, prec, 1);
+            score_rows(k, i, prec, 1, capped);
         else
-            score_rows(k, i, prec, 0);
+            score_rows(k, i, prec, 0, capped);
     }
 }
-static void score_put(const scores *k, bt_prec prec) {
+static void score_put_plain(const scores *k, bt_prec prec) {
     if (prec == BT_PREC_BF16)
-        score_panel(k, BT_PREC_BF16);
+        score_panel(k, BT_PREC_BF16, 0);
     else if (prec == BT_PREC_FP16)
-        score_panel(k, BT_PREC_FP16);
+        score_panel(k, BT_PREC_FP16, 0);
     else
-        score_panel(k, BT_PREC_FP32);
+        score_panel(k, BT_PREC_FP32, 0);
+}
+static void score_put_capped(const scores *k, bt_prec prec) {
+    if (prec == BT_PREC_BF16)
+        score_panel(k, BT_PREC_BF16, 1);
+    else if (prec == BT_PREC_FP16)
+        score_panel(k, BT_PREC_FP16, 1);
+    else
+        score_panel(k, BT_PREC_FP32, 1);
+}
+static void score_put(const scores *k, bt_prec prec) {
+    (k->shape->cap > 0 ? score_put_capped : score_put_plain)(k, prec);
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
@@ -138,6 +155,7 @@ static void attn_fwd(float *o, float *lse, const void *q_, const void *k_, const
         small_product qk = {f,  qa, kt + from * dg,           dg, dg * NR, rows, n,
                             dg, sc, s->scale * (float)LOG2_E, n,  0};
         small(&qk, t - from);
+        cap_scores(sc, rows, n, s->cap);
         float inv[TQ];
         for (size_t i = 0; i < rows; i++) {
             float top,
@@ -230,6 +248,7 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
                     small(&qk, SIZE_MAX);
                     small(&gv, SIZE_MAX);
                 }
+                cap_scores(p, see, NR, s->cap);
                 scores here = {.shape = s,
                                .t = u,
                                .j = j + c,

@@ -84,11 +84,12 @@ static void rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const fl
     }
 }
 
-static void rope(float *x, size_t ld, const float *cosines, const float *sines, const int32_t *pos,
-                 int inverse, size_t rows, size_t heads, size_t D) {
-    size_t half = D / 2;
+static void rope(float *x, size_t ld, const bt_rotation *by, int inverse, size_t rows, size_t heads,
+                 size_t D) {
+    size_t half = by->dims / 2;
     for (size_t r = 0; r < rows; r++) {
-        const float *co = cosines + (size_t)pos[r] * half, *si = sines + (size_t)pos[r] * half;
+        const size_t at = (size_t)by->pos[r] * half;
+        const float *co = by->cos + at, *si = by->sin + at;
         for (size_t h = 0; h < heads; h++) {
             float *p = x + r * ld + h * D;
             for (size_t i = 0; i < half; i++) {
@@ -100,13 +101,22 @@ static void rope(float *x, size_t ld, const float *cosines, const float *sines, 
     }
 }
 
+static float gelu_gate(float g) {
+    return 1.0f / (1.0f + expf(-BT_GELU * g * (1.0f + BT_GELU_CUBE * g * g)));
+}
+
 static float act_value(float g, bt_act act) {
     if (act == BT_ACT_RELU2) return g > 0 ? g * g : 0.0f;
+    if (act == BT_ACT_GELU) return g * gelu_gate(g);
     return g / (1.0f + expf(-g));
 }
 
 static float act_slope(float g, bt_act act) {
     if (act == BT_ACT_RELU2) return g > 0 ? 2.0f * g : 0.0f;
+    if (act == BT_ACT_GELU) {
+        const float p = gelu_gate(g);
+        return p + p * (1.0f - p) * BT_GELU * g * (1.0f + 3.0f * BT_GELU_CUBE * g * g);
+    }
     float s = 1.0f / (1.0f + expf(-g));
     return s * (1.0f + g * (1.0f - s));
 }

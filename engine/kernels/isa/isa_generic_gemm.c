@@ -205,6 +205,8 @@ static size_t generic_first_key(size_t t, size_t window) {
     return window && t + 1 > window ? t + 1 - window : 0;
 }
 
+static float capped(float score, float cap) { return cap > 0 ? cap * tanhf(score / cap) : score; }
+
 static float dot_f32(const float *a, const float *b, size_t n) {
     float s = 0;
     for (size_t i = 0; i < n; i++) s += a[i] * b[i];
@@ -252,7 +254,7 @@ void bt_generic_attn_fwd(float *o, float *lse, const void *q_, const void *k_, c
         size_t from = generic_first_key(t, s->window);
         float top = -INFINITY;
         for (size_t j = from; j <= t; j++) {
-            p[j] = s->scale * dot_f32(q + t * ldq, k + j * ldk, s->D);
+            p[j] = capped(s->scale * dot_f32(q + t * ldq, k + j * ldk, s->D), s->cap);
             top = fmaxf(top, p[j]);
         }
         double sum = 0, weights = 0;
@@ -300,8 +302,11 @@ void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, con
         memset(gq, 0, s->D * sizeof *gq);
         for (size_t j = generic_first_key(t, s->window); j <= t; j++) {
             const float *kj = k + j * s->ldk;
-            float p = expf(s->scale * dot_f32(q8 + t * ldq, k8 + j * ldk, s->D) - lse[t]);
-            float ds = p * (dot_f32(g8 + t * ldg, v8 + j * ldv, s->D) - delta) * s->scale;
+            const float score = capped(s->scale * dot_f32(q8 + t * ldq, k8 + j * ldk, s->D),
+                                       s->cap),
+                        of_cap = s->cap > 0 ? score / s->cap : 0, p = expf(score - lse[t]);
+            float ds = p * (dot_f32(g8 + t * ldg, v8 + j * ldv, s->D) - delta) *
+                       (1 - of_cap * of_cap) * s->scale;
             for (size_t d = 0; d < s->D; d++) {
                 gq[d] += ds * kj[d];
                 dk[j * s->ldk + d] += ds * qt[d];

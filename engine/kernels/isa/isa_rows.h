@@ -205,12 +205,13 @@ static void rows_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, con
     }
 }
 
-static void rows_rope(float *x, size_t row_ld, const float *cosines, const float *sines,
-                      const int32_t *pos, int inverse, size_t rows, size_t heads, size_t D) {
-    size_t half = D / 2;
+static void rows_rope(float *x, size_t row_ld, const bt_rotation *by, int inverse, size_t rows,
+                      size_t heads, size_t D) {
+    size_t half = by->dims / 2;
     vf sign = v_set(inverse ? -1.0f : 1.0f);
     for (size_t r = 0; r < rows; r++) {
-        const float *co = cosines + (size_t)pos[r] * half, *si = sines + (size_t)pos[r] * half;
+        const size_t at = (size_t)by->pos[r] * half;
+        const float *co = by->cos + at, *si = by->sin + at;
         for (size_t h = 0; h < heads; h++) {
             float *p = x + r * row_ld + h * D;
             EACH_VECTOR(half, vf a = ld(p + i, n); vf b = ld(p + half + i, n); vf c = ld(co + i, n);
@@ -224,10 +225,18 @@ BT_INLINE vf sigmoid(vf g) {
     return v_div(v_set(1.0f), v_add(v_set(1.0f), v_exp(v_sub(v_set(0), g))));
 }
 
+BT_INLINE vf gelu_gate(vf g) {
+    const vf cube = v_fma(v_mul(g, g), v_set(BT_GELU_CUBE), v_set(1.0f));
+    return sigmoid(v_mul(v_mul(g, v_set(BT_GELU)), cube));
+}
+
 static void rows_glu(float *y, const float *gate, const float *up, bt_act act, size_t count) {
     if (act == BT_ACT_RELU2) {
         EACH_VECTOR(count, vf g = v_max(ld(gate + i, n), v_set(0));
                     st(y + i, v_mul(v_mul(g, g), ld(up + i, n)), n));
+    } else if (act == BT_ACT_GELU) {
+        EACH_VECTOR(count, vf g = ld(gate + i, n);
+                    st(y + i, v_mul(v_mul(g, gelu_gate(g)), ld(up + i, n)), n));
     } else {
         EACH_VECTOR(count, vf g = ld(gate + i, n);
                     st(y + i, v_mul(v_mul(g, sigmoid(g)), ld(up + i, n)), n));
@@ -240,6 +249,13 @@ static void rows_glu_bwd(float *dgate, float *dup, const float *dy, const float 
         EACH_VECTOR(count, vf g = v_max(ld(gate + i, n), v_set(0)); vf d = ld(dy + i, n);
                     vf u = ld(up + i, n); st(dgate + i, v_mul(v_mul(d, u), v_add(g, g)), n);
                     st(dup + i, v_mul(d, v_mul(g, g)), n));
+    } else if (act == BT_ACT_GELU) {
+        EACH_VECTOR(count, vf g = ld(gate + i, n); vf d = ld(dy + i, n); vf u = ld(up + i, n);
+                    vf p = gelu_gate(g); vf rest = v_mul(p, v_sub(v_set(1.0f), p));
+                    vf inner = v_fma(v_mul(g, g), v_set(3.0f * BT_GELU_CUBE), v_set(1.0f));
+                    vf slope = v_fma(v_mul(rest, v_mul(g, v_set(BT_GELU))), inner, p);
+                    st(dgate + i, v_mul(v_mul(d, u), slope), n);
+                    st(dup + i, v_mul(d, v_mul(g, p)), n));
     } else {
         EACH_VECTOR(count, vf g = ld(gate + i, n); vf d = ld(dy + i, n); vf u = ld(up + i, n);
                     vf s = sigmoid(g);

@@ -113,8 +113,8 @@ typedef struct rows_job {
     float *y, *dq, *rstd;
     int8_t *xq;
     uint16_t *saved;
-    const float *x, *dy, *gain, *rstd_in, *cosines, *sines;
-    const int32_t *index;
+    const float *x, *dy, *gain, *rstd_in;
+    const bt_rotation *by;
     float eps;
     int flag;
     size_t C, ld, heads, rows;
@@ -258,20 +258,14 @@ void bt_op_rmsnorm_quant_save(uint16_t *saved, int8_t *xq, float *dq, float *rst
 static void do_rope(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
     (void)thread;
-    bt_active_kernels()->rope(j->y + a * j->ld, j->ld, j->cosines, j->sines, j->index + a, j->flag,
-                              b - a, j->heads, j->C);
+    bt_rotation by = *j->by;
+    by.pos += a;
+    bt_active_kernels()->rope(j->y + a * j->ld, j->ld, &by, j->flag, b - a, j->heads, j->C);
 }
 
-void bt_op_rope(float *x, size_t ld, const float *cosines, const float *sines, const int32_t *pos,
-                int inverse, size_t rows, size_t heads, size_t D) {
-    rows_job j = {.y = x,
-                  .ld = ld,
-                  .cosines = cosines,
-                  .sines = sines,
-                  .index = pos,
-                  .flag = inverse,
-                  .heads = heads,
-                  .C = D};
+void bt_op_rope(float *x, size_t ld, const bt_rotation *by, int inverse, size_t rows, size_t heads,
+                size_t D) {
+    rows_job j = {.y = x, .ld = ld, .by = by, .flag = inverse, .heads = heads, .C = D};
     bt_ops_timed("rope", 0, 8.0 * product(rows, heads, D), rows, bt_ops_row_grain(heads * D),
                  do_rope, &j);
 }
@@ -279,24 +273,18 @@ void bt_op_rope(float *x, size_t ld, const float *cosines, const float *sines, c
 static void do_rope_save(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
     (void)thread;
-    for (size_t r = a; r < b; r++) {
+    bt_rotation by = *j->by;
+    by.pos += a;
+    for (size_t r = a; r < b; r++, by.pos++) {
         float *x = j->y + r * j->ld;
-        bt_active_kernels()->rope(x, j->ld, j->cosines, j->sines, j->index + r, 0, 1, j->heads,
-                                  j->C);
+        bt_active_kernels()->rope(x, j->ld, &by, 0, 1, j->heads, j->C);
         bt_active_kernels()->to_bf16(j->saved + r * j->ld, x, j->ld);
     }
 }
 
 void bt_op_rope_save(uint16_t *saved, float *x, const bt_rotation *by, size_t rows, size_t heads,
                      size_t D) {
-    rows_job j = {.y = x,
-                  .saved = saved,
-                  .ld = heads * D,
-                  .cosines = by->cos,
-                  .sines = by->sin,
-                  .index = by->pos,
-                  .heads = heads,
-                  .C = D};
+    rows_job j = {.y = x, .saved = saved, .ld = heads * D, .by = by, .heads = heads, .C = D};
     bt_ops_timed("rope", 0, 6.0 * product(rows, heads, D), rows, bt_ops_row_grain(heads * D),
                  do_rope_save, &j);
 }

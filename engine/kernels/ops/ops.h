@@ -72,8 +72,8 @@ typedef struct bt_drop {
     size_t whole, col0; /* whole 0: the rows are whole */
 } bt_drop;
 void bt_op_drop(float *y, const float *x, const bt_drop *how, bool add, size_t rows, size_t C);
-void bt_op_rope(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos,
-                int inverse, size_t rows, size_t heads, size_t D);
+void bt_op_rope(float *x, size_t ld, const bt_rotation *by, int inverse, size_t rows, size_t heads,
+                size_t D);
 /* Rotates (rows, heads D) and stores the result as bf16 only; x is undefined afterwards. */
 void bt_op_rope_save(uint16_t *saved, float *x, const bt_rotation *by, size_t rows, size_t heads,
                      size_t D);
@@ -253,14 +253,17 @@ typedef struct bt_head_targets {
     const int32_t *index;
     size_t from, to;
     float dscale;
+    const float *slopes; /* (rows) factors of dscale; NULL: all 1 */
     size_t rows, C;
 } bt_head_targets;
 void bt_op_head_targets(const bt_head_targets *j);
 /* optional changes of the logits before the softmax, and of the targets */
 typedef struct bt_head_form {
+    float cap; /* logits become cap tanh(logits / cap) (Gemma 2, arXiv:2408.00118); 0: unchanged */
+    float *slopes; /* (M) with cap: its derivative at each row's target. The caller's memory */
     /* Mixes targets: the gradient is that of the cross-entropy with weight x the shares of all followers of a
      * row's input in the text + (1 - weight) x its target. The loss is that of the targets. inputs (M); NULL: no
-     * mixing */
+     * mixing. Not combined with cap */
     const bt_followers *followers;
     const int32_t *inputs;
     float weight;
@@ -276,6 +279,20 @@ typedef struct bt_head_follower_targets {
     size_t first, rows, V, ld;
 } bt_head_follower_targets;
 void bt_op_head_follower_targets(const bt_head_follower_targets *j);
+/* logits (rows, V) every ld floats := cap tanh(logits / cap) */
+void bt_op_soft_cap(float *logits, size_t ld, float cap, size_t rows, size_t V);
+/* row_softmax of logits that soft_cap made, and its gradient with respect to what soft_cap was given;
+ * slopes (rows): soft_cap's derivative at the target, 0 where target < 0 */
+typedef struct bt_capped_rows {
+    float *logits;
+    size_t ld;
+    const float *top, *k;
+    const int32_t *targets;
+    float dscale, cap;
+    float *slopes;
+    size_t rows, V;
+} bt_capped_rows;
+void bt_op_row_softmax_capped(const bt_capped_rows *j);
 /* Head and loss in row chunks, never the whole (M, V) logits: logits = x E^T (x (M, C), E (V, C));
  * loss summed in fixed order in double; when dscale != 0: dx (M, C) written, dE (V, C) added to, in
  * int8 where int8 is given; the loss is the cross-entropy alone. chunk rows of logits live in `logits`

@@ -76,8 +76,10 @@ void bt_op_attn_fwd(float *o, float *lse, const void *q, const void *k, const vo
 
 /* rotates a head's gradient back while it is in the cache */
 static void turn_back(const bt_attn_shape *s, float *d, size_t ld, size_t row) {
-    const bt_rotation *t = s->turned;
-    if (t) bt_active_kernels()->rope(d, ld, t->cos, t->sin, t->pos + row, 1, s->T, 1, s->D);
+    if (!s->turned) return;
+    bt_rotation by = *s->turned;
+    by.pos += row;
+    bt_active_kernels()->rope(d, ld, &by, 1, s->T, 1, s->D);
 }
 
 /* units: (range, kv head, run of its query heads in order) */

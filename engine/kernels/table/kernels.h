@@ -27,7 +27,11 @@
  * not faster keeps fp32 operands. fp16 becomes infinity beyond 65504. The order is that of the choices of
  * train.precision. */
 typedef enum { BT_PREC_FP32, BT_PREC_BF16, BT_PREC_FP16 } bt_prec;
-typedef enum { BT_ACT_RELU2, BT_ACT_SILU } bt_act;
+/* GELU: the form with tanh (arXiv:1606.08415) */
+typedef enum { BT_ACT_RELU2, BT_ACT_SILU, BT_ACT_GELU } bt_act;
+/* gelu(x) = x sigmoid(BT_GELU x (1 + BT_GELU_CUBE x^2)): 2 sqrt(2 / pi), 0.044715 */
+#define BT_GELU 1.5957691216057308F
+#define BT_GELU_CUBE 0.044715F
 
 /* products whose peak rate is measured */
 typedef enum { BT_PEAK_FP32, BT_PEAK_BF16, BT_PEAK_INT8 } bt_peak;
@@ -74,15 +78,17 @@ typedef struct bt_attn_document {
 
 /* arguments of bt_op_rope: rotation of queries and keys by their position */
 typedef struct bt_rotation {
-    const float *cos, *sin;
-    const int32_t *pos; /* (B T) position of each row */
+    const float *cos, *sin; /* (positions, dims / 2) */
+    const int32_t *pos;     /* (B T) position of each row */
+    size_t dims;            /* the first elements of each head that rotate, an even number */
 } bt_rotation;
 
 typedef struct bt_attn_shape {
     size_t T, D; /* sequence length, head size */
     /* elements from one token to the next in q/dq, k/dk, v/dv, o/do */
     size_t ldq, ldk, ldv, ldo;
-    float scale;   /* 1/sqrt(D) */
+    float scale; /* usually 1/sqrt(D) */
+    float cap;   /* scores become cap tanh(score / cap) (Gemma 2, arXiv:2408.00118); 0: unchanged */
     size_t window; /* 0: whole causal prefix */
     /* group: query heads per kv head (0: H / KV). skip: query heads of the first kv head that precede q */
     size_t group, skip;
@@ -156,11 +162,10 @@ typedef struct bt_kernels {
     /* rmsnorm and quant_rows in one pass over x; y (may be NULL) also receives the normed floats */
     void (*rmsnorm_quant)(int8_t *xq, float *dq, float *rstd, float *y, const float *x,
                           const float *gain, float eps, size_t rows, size_t C);
-    /* rotary embedding, half-split pairs (i, i + D/2), in place on `heads` heads of each row (row
-     * stride ld); pos[r] selects the row of cos/sin (positions, D/2); inverse: rotate back (the
-     * gradient) */
-    void (*rope)(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos,
-                 int inverse, size_t rows, size_t heads, size_t D);
+    /* rotary embedding, half-split pairs (i, i + dims/2), in place on `heads` heads of D elements in each row (row
+     * stride ld); by->pos[r] selects the row of cos and sin; inverse: rotate back (the gradient) */
+    void (*rope)(float *x, size_t ld, const bt_rotation *by, int inverse, size_t rows, size_t heads,
+                 size_t D);
     /* y = act(gate) * up */
     void (*glu)(float *y, const float *gate, const float *up, bt_act act, size_t n);
     /* dgate = dy * up * act'(gate); dup = dy * act(gate). dgate may be gate, dup may be up (in

@@ -121,6 +121,8 @@ static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
         inputs[k]->ops = bt_input_ops_of(inputs[k]);
     l->q_norm = gain_of(m, n, BT_P_Q_NORM);
     l->k_norm = gain_of(m, n, BT_P_K_NORM);
+    l->attn_post = gain_of(m, n, BT_P_ATTN_POST_NORM);
+    l->ffn_post = gain_of(m, n, BT_P_FFN_POST_NORM);
     l->q_bias = gain_of(m, n, BT_P_ATTN_Q_BIAS);
     l->k_bias = gain_of(m, n, BT_P_ATTN_K_BIAS);
     l->v_bias = gain_of(m, n, BT_P_ATTN_V_BIAS);
@@ -137,17 +139,29 @@ static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
 
 /* In float like the published implementations, so that a model imported from them rotates by the
  * same angles. */
-static void fill_rope(bt_model *m) {
-    const bt_model_cfg *c = &m->setup.cfg;
-    const size_t half = (size_t)c->D / 2;
-    const float by = (float)bt_rope_attention(&c->rope);
+static void fill_rotation(const bt_model_cfg *c, float *cosines, float *sines, double theta,
+                          const bt_rope_scaling *scaling) {
+    const size_t dims = bt_model_rotary(c), half = dims / 2;
+    const float by = (float)bt_rope_attention(scaling);
     for (size_t i = 0; i < half; i++) {
-        const float freq = bt_rope_frequency((int)i, c->rope_theta, &c->rope, c->D);
+        const float freq = bt_rope_frequency((int)i, theta, scaling, (int)dims);
         for (size_t t = 0; t < (size_t)c->T; t++) {
-            m->rope_cos[t * half + i] = by * cosf((float)t * freq);
-            m->rope_sin[t * half + i] = by * sinf((float)t * freq);
+            cosines[t * half + i] = by * cosf((float)t * freq);
+            sines[t * half + i] = by * sinf((float)t * freq);
         }
     }
+}
+
+static void fill_rope(bt_model *m, const bt_model_memory *p) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    const bt_rope_scaling none = {0};
+    m->local_cos = m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
+    m->local_sin = m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
+    fill_rotation(c, m->rope_cos, m->rope_sin, c->rope_theta, &c->rope);
+    if (!(c->rope_local_theta > 0)) return;
+    m->local_cos = bt_arena_at(&m->scratch_arena, p->local_cos);
+    m->local_sin = bt_arena_at(&m->scratch_arena, p->local_sin);
+    fill_rotation(c, m->local_cos, m->local_sin, c->rope_local_theta, &none);
 }
 
 /* embedding or head of a frozen base, at `at` of the arena */
@@ -257,9 +271,11 @@ static void connect_tensor_parallel(bt_model *m, const bt_model_memory *p) {
     m->counted = bt_arena_at(&m->scratch_arena, p->counted);
     m->logits = bt_arena_at(&m->scratch_arena, p->logits);
     m->logits_rows = p->logits_rows;
+    m->head_form = (bt_head_form){.cap = (float)c->logit_cap,
+                                  .slopes = m->setup.train && c->logit_cap > 0
+                                                ? bt_arena_at(&m->scratch_arena, p->head_slopes)
+                                                : NULL};
     connect_int8_head(m, p);
-    m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
-    m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
     m->pos = bt_arena_at(&m->scratch_arena, p->pos);
     m->documents = m->setup.documents ? bt_arena_at(&m->scratch_arena, p->documents) : NULL;
     m->heads_per_run = (size_t)c->H / bt_slice_leaves(m->setup.slice, m->setup.leaves);
@@ -267,7 +283,7 @@ static void connect_tensor_parallel(bt_model *m, const bt_model_memory *p) {
     m->block = bt_acts_block(&m->setup, (size_t)m->setup.B * (size_t)c->T);
     if (bt_acts_again(&m->setup))
         m->again = bt_acts_wide(&m->setup, (size_t)m->setup.B * (size_t)c->T);
-    fill_rope(m);
+    fill_rope(m, p);
     bt_model_grads_into(m, NULL);
 }
 

@@ -209,10 +209,18 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->counted = bt_arena_reserve(&p->scratch, 2 * M, sizeof(int32_t));
+    p->head_slopes = s->train && c->logit_cap > 0 ? bt_arena_reserve(&p->scratch, M, sizeof(float))
+                                                  : 0;
     p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * bt_ops_logits_ld((size_t)c->V),
                                  sizeof(float));
     p->rope_cos = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->rope_sin = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
+    if (c->rope_local_theta > 0) {
+        p->local_cos = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2,
+                                        sizeof(float));
+        p->local_sin = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2,
+                                        sizeof(float));
+    }
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
     p->documents = s->documents ? bt_arena_reserve(&p->scratch, M, sizeof(bt_attn_document)) : 0;
     p->reference = s->pairs ? bt_arena_reserve(&p->scratch, M, sizeof(double)) : 0;

@@ -86,7 +86,9 @@ BT_WIDEST static void weighted_sum(float *o, const float *w, const bt_cached *c)
 void bt_cache_attend(float *o, const float *q, const bt_cached *c, float *weights) {
     const int32_t none = -1;
     bt_row_stat stat;
-    scores(weights, q, c, 1.0f / sqrtf((float)c->D));
+    scores(weights, q, c, c->scale);
+    for (size_t i = 0; c->cap > 0 && i < c->seen; i++)
+        weights[i] = c->cap * tanhf(weights[i] / c->cap);
     bt_active_kernels()->row_lse(&stat, weights, &none, 1, c->seen);
     const float share = (float)(1.0 / stat.sum);
     bt_active_kernels()->row_softmax(weights, &stat.a, &share, &none, 0, 1, c->seen);

@@ -12,9 +12,10 @@
 typedef struct bt_cached { /* keys and values of one head */
     const float *k, *v;    /* (seen, D), rows `ld` apart */
     size_t ld, seen, D;
+    float scale, cap; /* see bt_attn_shape */
 } bt_cached;
 
-/* o (D) = softmax(q k^T / sqrt(D)) v; weights: memory of `seen` floats */
+/* o (D) = softmax(scale q k^T, with the soft limit) v; weights: memory of `seen` floats */
 void bt_cache_attend(float *o, const float *q, const bt_cached *c, float *weights);
 
 #endif

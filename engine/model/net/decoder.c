@@ -2,7 +2,6 @@
 #include "engine/model/net/decoder.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +201,8 @@ static float *cache_at(const bt_decoder *d, float *cache, int slot, size_t layer
 typedef struct attend_job {
     const bt_decoder *d;
     size_t layer, first; /* first: row of job item 0 */
+    size_t window;       /* 0: none */
+    float scale;
     float *o;
     const float *q;
 } attend_job;
@@ -217,13 +218,15 @@ static void attend_heads(void *ctx, int thread, size_t begin, size_t end) {
     for (size_t i = begin; i < end; i++) {
         const row *r = &d->rows[j->first + i / H];
         const size_t h = i % H, at = (j->first + i / H) * H * D + h * D,
-                     seen = c->window ? bt_min_size(r->seen, (size_t)c->window) : r->seen,
+                     seen = j->window ? bt_min_size(r->seen, j->window) : r->seen,
                      from = (r->seen - seen) * KVD + h / group * D;
         const bt_cached head = {.k = cache_at(d, d->k, r->slot, j->layer) + from,
                                 .v = cache_at(d, d->v, r->slot, j->layer) + from,
                                 .ld = KVD,
                                 .seen = seen,
-                                .D = D};
+                                .D = D,
+                                .scale = j->scale,
+                                .cap = (float)c->attention_cap};
         bt_cache_attend(j->o + at, j->q + at, &head, weights);
     }
 }
@@ -231,7 +234,13 @@ static void attend_heads(void *ctx, int thread, size_t begin, size_t end) {
 static void decode_attention(const bt_decoder *d, bt_layer *l, size_t layer, size_t first,
                              size_t rows) {
     const bt_model_cfg *c = &d->m->setup.cfg;
-    attend_job j = {d, layer, first, l->a.o, bt_net_q(l)};
+    attend_job j = {.d = d,
+                    .layer = layer,
+                    .first = first,
+                    .window = bt_net_window(d->m, l),
+                    .scale = bt_model_query_factor(c),
+                    .o = l->a.o,
+                    .q = bt_net_q(l)};
     const size_t work = d->rows[first].seen * (size_t)c->D;
     bt_parallel_for(rows * (size_t)c->H, 1 + 16384 / work, attend_heads, &j);
 }
@@ -247,8 +256,9 @@ static void attend_prompt(const bt_decoder *d, bt_layer *l, size_t first, size_t
                                  .ldk = KVD,
                                  .ldv = KVD,
                                  .ldo = HD,
-                                 .scale = 1.0f / sqrtf((float)D),
-                                 .window = (size_t)c->window};
+                                 .scale = bt_model_query_factor(c),
+                                 .cap = (float)c->attention_cap,
+                                 .window = bt_net_window(d->m, l)};
     bt_op_attn_fwd(l->a.o + first * HD, l->a.lse, bt_net_q(l) + first * HD,
                    bt_net_k(l) + first * KVD, l->a.v + first * KVD, &shape, 1, (size_t)c->H,
                    (size_t)c->KV, BT_PREC_FP32);
@@ -311,6 +321,7 @@ static void decode_head(bt_decoder *d, const float *x, size_t n, bool all) {
         bt_op_gemv(m->logits, d->head, d->head_as, x, n, V, C);
     else
         bt_op_gemm_table(m->logits, V, x, C, m->head, C, 1, n, V, C, m->setup.prec, 0);
+    if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, V, m->head_form.cap, n, V);
 }
 
 typedef struct wanted {
@@ -364,6 +375,7 @@ static void step_one(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_lo
     const size_t M = lay_out_rows(d, parts, n);
     if (M == 0) return;
     embed_parts(d, parts, n);
+    bt_net_scale_embedding(m, m->layers[0].a.x, M);
     for (int i = 0; i < m->setup.cfg.L; i++) {
         bt_layer *l = &m->layers[i];
         bt_net_qkv(m, l, M);

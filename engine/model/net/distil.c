@@ -26,6 +26,7 @@ typedef struct rows_job {
     const int32_t *targets;
     float *loss;
     bt_distil how;
+    bt_head_form form;
     bt_vocab_part vocab;
     bt_distil_part *mine;      /* (rows) results of this rank's range */
     const bt_distil_part *all; /* (ranks, rows) */
@@ -186,6 +187,12 @@ static void do_parts(void *ctx, int thread, size_t begin, size_t end) {
 
 /* ---- loss and gradient of a row ---------------------------------------------------------------- */
 
+/* Derivative of a soft-capped logit, from its capped value x. */
+static double softcap_slope(const rows_job *j, double x) {
+    const double cap = (double)j->form.cap;
+    return cap > 0 ? 1 - x / cap * (x / cap) : 1;
+}
+
 static void whole_gradient(const rows_job *j, size_t r, const bt_distil_part *sums) {
     const double tau = j->how.tau, mix = j->how.mix, own = 1 - mix;
     float p[DISTIL_BLOCK], q[DISTIL_BLOCK], plain[DISTIL_BLOCK];
@@ -202,7 +209,8 @@ static void whole_gradient(const rows_job *j, size_t r, const bt_distil_part *su
         }
         for (size_t i = 0; i < n; i++) {
             const double whole = (double)plain[i], soft = tau == 1 ? whole : (double)q[i];
-            s[i] = (float)(j->dscale * (own * whole + mix * tau * (soft - (double)p[i])));
+            s[i] = (float)(j->dscale * softcap_slope(j, (double)s[i]) *
+                           (own * whole + mix * tau * (soft - (double)p[i])));
         }
     }
 }
@@ -218,10 +226,11 @@ static void kept_gradient(const rows_job *j, size_t r, double own, double plain,
     for (size_t i = 0; i < k; i++) {
         const size_t at = (size_t)t->ids[i] - j->vocab.first;
         const double x = at < j->V ? (double)s[at] : 0;
-        g[i] = j->dscale * mix * tau * (exp(x / tau - soft) - exp(g[i]));
+        g[i] = j->dscale * softcap_slope(j, x) * mix * tau * (exp(x / tau - soft) - exp(g[i]));
     }
     for (size_t i = 0; i < j->V; i++) {
-        s[i] = (float)(j->dscale * own * exp((double)s[i] - plain));
+        const double x = (double)s[i];
+        s[i] = (float)(j->dscale * softcap_slope(j, x) * own * exp(x - plain));
     }
     for (size_t i = 0; i < k; i++) {
         const size_t at = (size_t)t->ids[i] - j->vocab.first;
@@ -240,7 +249,9 @@ static void distil_row(const rows_job *j, size_t r, const bt_distil_part *p) {
         whole_gradient(j, r, p);
     else
         kept_gradient(j, r, own, plain, soft);
-    if (target < j->V) j->student[r * j->ld + target] -= (float)(j->dscale * (1 - mix));
+    if (target < j->V)
+        j->student[r * j->ld + target] -=
+            (float)(j->dscale * (1 - mix) * softcap_slope(j, p->target));
     j->loss[r] = (float)((1 - mix) * (plain - p->target) + mix * tau * tau * kl);
 }
 
@@ -304,6 +315,7 @@ double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *tar
                       .targets = targets + at,
                       .loss = m->row_loss + at,
                       .how = m->distil,
+                      .form = m->head_form,
                       .vocab = m->tp->vocab(m),
                       .mine = m->distil_parts,
                       .dscale = grad_scale,

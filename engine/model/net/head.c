@@ -235,6 +235,7 @@ void bt_net_logits(bt_model *m, size_t at, size_t n, size_t ld) {
         const size_t C = (size_t)x->setup.cfg.C, V = (size_t)x->setup.cfg.V;
         bt_op_gemm_table(x->logits, ld, x->layers[0].a.xn + at * C, C, x->head, C, 1, n, V, C,
                          x->setup.prec, 0);
+        if (x->head_form.cap > 0) bt_op_soft_cap(x->logits, ld, x->head_form.cap, n, V);
         j.of = x;
         if (m->member) bt_parallel_for(n, 1, mean_logits_range, &j);
     }

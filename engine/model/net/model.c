@@ -60,9 +60,9 @@ void bt_model_grads_into(bt_model *m, float *grads) {
     for (int i = 0; i < m->setup.cfg.L; i++) {
         bt_layer *l = &m->layers[i];
         bt_linear *linears[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
-        bt_gain *gains[] = {&l->attn_in.gain, &l->o_in.gain, &l->ffn_in.gain,
-                            &l->down_in.gain, &l->q_norm,    &l->k_norm,
-                            &l->q_bias,       &l->k_bias,    &l->v_bias};
+        bt_gain *gains[] = {&l->attn_in.gain, &l->o_in.gain, &l->ffn_in.gain, &l->down_in.gain,
+                            &l->q_norm,       &l->k_norm,    &l->q_bias,      &l->k_bias,
+                            &l->v_bias,       &l->attn_post, &l->ffn_post};
         for (size_t k = 0; k < sizeof linears / sizeof *linears; k++)
             linears[k]->dw = bt_at_tensor(g, linears[k]->tensor);
         for (size_t k = 0; k < sizeof gains / sizeof *gains; k++)

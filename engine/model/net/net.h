@@ -141,6 +141,7 @@ struct bt_layer {
     float *x_out; /* residual that leaves the layer: x of the next one */
     bt_linear_input attn_in, o_in, ffn_in, down_in;
     bt_gain q_norm, k_norm;
+    bt_gain attn_post, ffn_post;    /* norms behind the branches, or absent */
     bt_gain q_bias, k_bias, v_bias; /* (N) of q, k, v, or absent */
     bt_linear q, k, v, o, gate, up, down;
     bt_glu glu;
@@ -234,8 +235,9 @@ struct bt_model {
     /* w.packed is NULL: the head's gradients are in the precision of its logits */
     bt_head8 head8;
     bt_head_form head_form;
-    float *rope_cos, *rope_sin; /* (T, D/2) */
-    int32_t *pos;               /* (M) position of each token in its sequence or document */
+    float *rope_cos, *rope_sin;   /* (T, D/2) */
+    float *local_cos, *local_sin; /* for local layers; the same arrays without rope_local_theta */
+    int32_t *pos;                 /* (M) position of each token in its sequence or document */
     /* (n_documents) documents of the following passes; room for M, NULL without setup.documents */
     bt_attn_document *documents;
     size_t n_documents;   /* 0: each sequence is one document */
@@ -379,7 +381,9 @@ void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first);
 void bt_net_qkv(bt_model *m, bt_layer *l, size_t M);
 void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M); /* o -> x_mid */
 void bt_net_ffn(bt_model *m, bt_layer *l, size_t M);      /* x_mid -> x_out */
-float *bt_net_q(const bt_layer *l);                       /* inputs of attention */
+/* Returns the window of the layer's attention, 0: none. */
+size_t bt_net_window(const bt_model *m, const bt_layer *l);
+float *bt_net_q(const bt_layer *l); /* inputs of attention */
 float *bt_net_k(const bt_layer *l);
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T); /* -> x_final */
 /* Passes the input and the documents of m to a member of its ensemble, or to a teacher. */
@@ -389,16 +393,18 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
                      void *ready_ctx);
 void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx);
 
-/* ---- dropout.c ---- */
+/* ---- into_residual.c ---- */
 /* Places of separate dropout: the embedding, and two branches of each layer. */
 typedef enum { BT_DROP_EMBED, BT_DROP_ATTN, BT_DROP_FFN } bt_drop_at;
-/* Returns the array to which the product of a branch is added: zeros or, without dropout, the residual `x` itself. */
-float *bt_net_branch_begin(bt_model *m, float *x, size_t M);
-/* Adds own rows of the branch, after dropout, to the residual. */
+/* Returns the array to which the product of a branch is added: zeros or, without dropout and norm behind the branch,
+ * the residual `x` itself. */
+float *bt_net_branch_begin(bt_model *m, float *x, const bt_layer *l, bt_drop_at at, size_t M);
+/* Adds own rows of the branch, after its norm and dropout, to the residual. x NULL: computes only what backward needs. */
 void bt_net_branch_end(bt_model *m, float *x, const bt_layer *l, bt_drop_at at, size_t M);
-/* Returns own rows of the gradient of a branch's output: a.dx or, with dropout, a changed copy of it. */
+/* Returns own rows of the gradient of a branch's product: a.dx or, with dropout or a norm, a changed copy of it. Adds
+ * to the gradient of the norm's gain. */
 const float *bt_net_branch_grad(bt_model *m, const bt_layer *l, bt_drop_at at, size_t M);
-/* Applies dropout to own rows of the embedding, or of its gradient, in place. */
-void bt_net_drop_embedding(bt_model *m, float *x, size_t M);
+/* Scales own rows of the embedding, or of its gradient, in place, and applies dropout. */
+void bt_net_scale_embedding(bt_model *m, float *x, size_t M);
 
 #endif

@@ -168,6 +168,7 @@ static int32_t one_rank_draw(bt_model *m, const bt_draw *how, size_t M) {
     size_t V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C;
     bt_op_gemm_table(m->logits, V, m->layers[0].a.xn + (M - 1) * C, C, m->head, C, 1, 1, V, C,
                      m->setup.prec, 0);
+    if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, V, m->head_form.cap, 1, V);
     return (int32_t)bt_net_draw(m->logits, V, 0, how).token;
 }
 

@@ -2,21 +2,20 @@
  *
  * A layer, with n = RMSNorm, Q = quantise (ternary layers), W* = BitLinear:
  *     q, k, v = W{q,k,v} Q(n(x)) [+ b]   q, k = rope([qk-norm] q, k)      o = attention(q, k, v)
- *     x_mid   = x + Wo Q([n] o)
+ *     x_mid   = x + [post-norm] Wo Q([n] o)
  *     gate,up = W{gate,up} Q(n(x_mid))   h = act(gate) * up
- *     x_out   = x_mid + Wdown Q([n] h)
+ *     x_out   = x_mid + [post-norm] Wdown Q([n] h)
  *
- * The norms in brackets exist for `subln` (with gain) and `bitlinear` (without; there the first and third have
+ * The norms [n] exist for `subln` (with gain) and `bitlinear` (without; there the first and third have
  * none either). Backward runs through the same lines in reverse and reports every tensor's gradient when it is
  * final, from the end of the flat array to its beginning. The feed-forward part runs in blocks of rows, so that
  * its widest floats fit the cache.
  *
- * With dropout (dropout.c) the embedding and both products that are added to x pass through a mask.
+ * With dropout (into_residual.c) the embedding and both products that are added to x pass through a mask.
  *
  * m->tp has the operations of tensor parallelism (tp_ops.h); on one rank these do nothing, or compute the named
  * product or norm. */
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 #include "engine/base/span.h"
@@ -92,7 +91,17 @@ void bt_model_follower_targets(bt_model *m, bt_follower_targets how) {
 
 void bt_model_gradient_passes(bt_model *m, bool on) { m->gradient_passes = on; }
 
-static bt_attn_shape layer_attn_shape(const bt_model *m, size_t T) {
+/* Returns the number of the layer in the whole model. */
+static int layer_number(const bt_model *m, const bt_layer *l) {
+    return m->chunk->number + (int)(l - m->layers) - m->chunk->first;
+}
+
+size_t bt_net_window(const bt_model *m, const bt_layer *l) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    return bt_model_layer_is_local(c, layer_number(m, l)) ? (size_t)c->window : 0;
+}
+
+static bt_attn_shape layer_attn_shape(const bt_model *m, const bt_layer *l, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
     return (bt_attn_shape){.T = T,
@@ -101,8 +110,9 @@ static bt_attn_shape layer_attn_shape(const bt_model *m, size_t T) {
                            .ldk = KVD,
                            .ldv = KVD,
                            .ldo = HD,
-                           .scale = 1.0f / sqrtf((float)D),
-                           .window = (size_t)c->window,
+                           .scale = bt_model_query_factor(c),
+                           .cap = (float)c->attention_cap,
+                           .window = bt_net_window(m, l),
                            .group = (size_t)c->group,
                            .skip = (size_t)c->skip,
                            .int8 = m->gradient_passes && m->setup.attention_int8,
@@ -115,7 +125,16 @@ float *bt_net_k(const bt_layer *l) { return l->a.kr ? l->a.kr : l->a.k; }
 
 static bool layer_rotates(const bt_model *m, const bt_layer *l) {
     const int every = m->setup.cfg.no_rope_every;
-    return !every || (m->chunk->number + (int)(l - m->layers) - m->chunk->first + 1) % every != 0;
+    return !every || (layer_number(m, l) + 1) % every != 0;
+}
+
+/* rotation of the rows from `row` on */
+static bt_rotation rotation_of(const bt_model *m, const bt_layer *l, size_t row) {
+    const bool local = bt_model_layer_is_local(&m->setup.cfg, layer_number(m, l));
+    return (bt_rotation){.cos = local ? m->local_cos : m->rope_cos,
+                         .sin = local ? m->local_sin : m->rope_sin,
+                         .pos = m->pos + row,
+                         .dims = bt_model_rotary(&m->setup.cfg)};
 }
 
 /* Processes heads of q or k: norm (if there is one), then rotation by position. */
@@ -126,7 +145,8 @@ static void norm_and_rotate(const bt_model *m, const bt_layer *l, bool kv, float
     size_t D = (size_t)c->D, heads = (size_t)(kv ? c->KV : c->H);
     if (gain->tensor) bt_op_rmsnorm(out, rstd, x, gain->w, (float)c->norm_eps, M * heads, D);
     if (!layer_rotates(m, l)) return;
-    bt_op_rope(out, heads * D, m->rope_cos, m->rope_sin, m->pos, 0, M, heads, D);
+    const bt_rotation by = rotation_of(m, l, 0);
+    bt_op_rope(out, heads * D, &by, 0, M, heads, D);
 }
 
 /* Only the rounded residual is kept (acts.def, lean), so a layer begins with it in both passes. */
@@ -139,10 +159,6 @@ static bool reloads_bf16_input(const bt_model *m, const bt_acts *a) {
 static bool attention_reads_saved_bf16(const bt_model *m, const bt_acts *a) {
     return a->q_saved && !m->setup.cfg.qk_norm && m->setup.prec == BT_PREC_BF16 &&
            bt_kernels_multiply_bf16();
-}
-
-static bt_rotation rotation_of(const bt_model *m, size_t row) {
-    return (bt_rotation){m->rope_cos, m->rope_sin, m->pos + row};
 }
 
 /* Computes rows r0 .. r0+rows of q, k or v. */
@@ -168,7 +184,7 @@ static void qkv_saved(bt_model *m, bt_layer *l, size_t M) {
     read_residual(m, &l->attn_in, a->x, reloads_bf16_input(m, a) ? NULL : a->x_saved, M);
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         const size_t rows = M - r0 < m->block ? M - r0 : m->block, q = r0 * l->q.N, k = r0 * l->k.N;
-        const bt_rotation rotation = rotation_of(m, r0),
+        const bt_rotation rotation = rotation_of(m, l, r0),
                           *by = layer_rotates(m, l) ? &rotation : NULL;
         project_qkv_rows(&l->q, &l->q_bias, a->q, &l->attn_in, a->x, r0, rows);
         save_heads(a->q_saved + q, a->q, by, rows, (size_t)c->H, (size_t)c->D);
@@ -194,7 +210,7 @@ void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M) {
     bt_acts *a = &l->a;
     read_saving(&l->o_in, a->o_saved, a->o, 0, M);
     bt_net_copy(a->x_mid, a->x, m->tp->own_rows(m, M).n * l->o.N);
-    float *y = bt_net_branch_begin(m, a->x_mid, M);
+    float *y = bt_net_branch_begin(m, a->x_mid, l, BT_DROP_ATTN, M);
     m->tp->add_product(m, y, &l->o, &l->o_in, a->o, 0, M);
     m->tp->finish_product(m, y, &l->o, &l->o_in, M);
     bt_net_branch_end(m, a->x_mid, l, BT_DROP_ATTN, M);
@@ -218,18 +234,19 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
     size_t C = (size_t)c->C;
+    const bool adds = x_out || l->ffn_post.tensor; /* its norm reads the sum in backward */
     read_residual(m, &l->ffn_in, a->x_mid, a->x_mid_saved, M);
-    if (!x_out && m->again) return; /* backward repeats this part */
+    if (!adds && m->again) return; /* backward repeats this part */
     if (x_out) bt_net_copy(x_out, a->x_mid, m->tp->own_rows(m, M).n * C);
-    float *y = x_out ? bt_net_branch_begin(m, x_out, M) : NULL;
+    float *y = adds ? bt_net_branch_begin(m, x_out, l, BT_DROP_FFN, M) : NULL;
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         size_t rows = M - r0 < m->block ? M - r0 : m->block;
         gate_up(m, l, r0, rows);
         l->glu.fwd(m, l, gate_up_at(m, l, r0), r0, rows);
-        if (x_out) m->tp->add_product(m, y, &l->down, &l->down_in, a->h, r0, rows);
+        if (adds) m->tp->add_product(m, y, &l->down, &l->down_in, a->h, r0, rows);
         poll_layer_source(m);
     }
-    if (!x_out) return;
+    if (!adds) return;
     m->tp->finish_product(m, y, &l->down, &l->down_in, M);
     bt_net_branch_end(m, x_out, l, BT_DROP_FFN, M);
 }
@@ -238,7 +255,7 @@ void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
 
 static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
-    bt_attn_shape shape = layer_attn_shape(m, T);
+    bt_attn_shape shape = layer_attn_shape(m, l, T);
     bt_acts *a = &l->a;
     size_t M = B * T, own = m->tp->own_rows(m, M).n * (size_t)c->C;
     if (reloads_bf16_input(m, a)) {
@@ -270,7 +287,7 @@ void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     if (!m->n_documents) bt_net_positions(m, B, T, 0);
     if (bt_net_begins(m)) {
         m->tp->embed(m, inputs, B * T);
-        bt_net_drop_embedding(m, m->layers[0].a.x, B * T);
+        bt_net_scale_embedding(m, m->layers[0].a.x, B * T);
     }
     for (int i = c->first; i < c->first + c->n; i++) {
         need_layer_weights(m, i);
@@ -389,6 +406,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     size_t F = (size_t)c->F, C = (size_t)c->C, wide = bt_acts_wide(&m->setup, p->M);
     bt_rows own = m->tp->own_rows(m, p->M);
     const float *dx = m->tp->gather_grad(m, bt_net_branch_grad(m, l, BT_DROP_FFN, p->M), p->M);
+    gradient_done(p, l->ffn_post.tensor);
     const bt_glu_grads d = glu_grads_at(a, 0, F);
     const bt_grads dgate = {d.gate, d.gate_bf16, F}, dup = {d.up, d.up_bf16, F};
     const bool kept = norm_reads_saved(m, &l->ffn_in, a->x_mid_saved);
@@ -424,8 +442,8 @@ static float *undo_norm_and_rotate(const backward *p, const bt_layer *l, bool kv
     bt_model *m = p->m;
     const bt_gain *gain = kv ? &l->k_norm : &l->q_norm;
     size_t D = (size_t)m->setup.cfg.D, heads = (size_t)(kv ? m->setup.cfg.KV : m->setup.cfg.H);
-    if (!turns_back(m) && layer_rotates(m, l))
-        bt_op_rope(dy, heads * D, m->rope_cos, m->rope_sin, m->pos, 1, p->M, heads, D);
+    const bt_rotation by = rotation_of(m, l, 0);
+    if (!turns_back(m) && layer_rotates(m, l)) bt_op_rope(dy, heads * D, &by, 1, p->M, heads, D);
     if (!gain->tensor) return dy;
     m->tp->heads_bwd(m, l, kv, spare, dy, x, p->M);
     gradient_done(p, gain->tensor);
@@ -436,11 +454,12 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_model *m = p->m;
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
-    bt_attn_shape shape = layer_attn_shape(m, p->T);
+    bt_attn_shape shape = layer_attn_shape(m, l, p->T);
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
     shape.run = m->heads_per_run;
     const float *dx = m->tp->gather_grad(m, bt_net_branch_grad(m, l, BT_DROP_ATTN, p->M), p->M);
-    const bt_rotation by = rotation_of(m, 0);
+    gradient_done(p, l->attn_post.tensor);
+    const bt_rotation by = rotation_of(m, l, 0);
     if (turns_back(m) && layer_rotates(m, l)) shape.turned = &by;
     shape.bf16 = attention_reads_saved_bf16(m, a);
     const bool o_kept = shape.bf16 && l->o_in.tern && l->o_in.normed && l->o_in.ops->bwd_saved &&
@@ -512,7 +531,7 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
         attn_backward(&p, l);
     }
     if (bt_net_begins(m)) {
-        bt_net_drop_embedding(m, m->layers[0].a.dx, p.M);
+        bt_net_scale_embedding(m, m->layers[0].a.dx, p.M);
         m->tp->embed_bwd(m, inputs, p.M);
         gradient_done(&p, &m->params.tensors[0]);
     }

@@ -1,6 +1,7 @@
 /* config.c - presets, checks of a shape, exact counts. */
 #include "engine/model/shape/config.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Shapes are a contract. Learning rate, warm-up and length are those of the preset's default run.
@@ -154,7 +155,7 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
                        "model.head_dim = %d must be even: rotary embedding turns pairs", c->D);
     if (c->norm < BT_NORM_SUBLN || c->norm > BT_NORM_PRE)
         return bt_fail(err, BT_ARG, "unknown model.norm %d", (int)c->norm);
-    if (c->act != BT_ACT_RELU2 && c->act != BT_ACT_SILU)
+    if (c->act < BT_ACT_RELU2 || c->act > BT_ACT_GELU)
         return bt_fail(err, BT_ARG, "unknown model.act %d", (int)c->act);
     if (c->linear < BT_LIN_BITNET158 || c->linear > BT_LIN_DENSE)
         return bt_fail(err, BT_ARG, "unknown model.linear %d", (int)c->linear);
@@ -170,6 +171,25 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
                        c->no_rope_every);
     if (c->window < 0)
         return bt_fail(err, BT_ARG, "model.window is %d but must be 0 or more", c->window);
+    if (c->window_every < 0)
+        return bt_fail(err, BT_ARG, "model.window_every is %d but must be 0 or more",
+                       c->window_every);
+    if (!(c->rope_local_theta >= 0))
+        return bt_fail(err, BT_ARG, "model.rope_local_theta is %g but must be 0 or more",
+                       c->rope_local_theta);
+    if (!(c->logit_cap >= 0))
+        return bt_fail(err, BT_ARG, "model.logit_cap is %g but must be 0 or more", c->logit_cap);
+    if (!(c->attention_cap >= 0))
+        return bt_fail(err, BT_ARG, "model.attention_cap is %g but must be 0 or more",
+                       c->attention_cap);
+    if (c->rotary_dim < 0 || c->rotary_dim > c->D || c->rotary_dim % 2)
+        return bt_fail(err, BT_ARG,
+                       "model.rotary_dim is %d but must be an even number up to model.head_dim = "
+                       "%d: rotary embedding turns pairs",
+                       c->rotary_dim, c->D);
+    if (!(c->query_scale >= 0))
+        return bt_fail(err, BT_ARG, "model.query_scale is %g but must be 0 or more",
+                       c->query_scale);
     if (!(c->norm_eps > 0))
         return bt_fail(err, BT_ARG, "model.norm_eps is %g but must be positive", c->norm_eps);
     if (!(c->init_std > 0))
@@ -204,6 +224,7 @@ bt_model_counts bt_model_count(const bt_model_cfg *c) {
     if (c->norm != BT_NORM_BITLINEAR) n.norms += L * 2 * C;
     if (c->norm == BT_NORM_SUBLN) n.norms += L * (HD + F);
     if (c->qk_norm) n.norms += L * 2 * (uint64_t)c->D;
+    if (c->post_norm) n.norms += L * 2 * C;
     if (c->qkv_bias) n.norms += L * (HD + 2 * KVD);
     if (c->classes) n.head = (uint64_t)c->classes * C;
     n.params = n.linear + n.embedding + n.head + n.norms;
@@ -218,4 +239,16 @@ bt_model_counts bt_model_count(const bt_model_cfg *c) {
     n.flop_forward = 2.0 * (double)(n.linear + n.adapters + (c->classes ? 0 : V * C)) +
                      n.flop_attention / 3;
     return n;
+}
+
+bool bt_model_layer_is_local(const bt_model_cfg *c, int layer) {
+    return !c->window_every || (layer + 1) % c->window_every != 0;
+}
+
+float bt_model_query_factor(const bt_model_cfg *c) {
+    return 1.0f / sqrtf(c->query_scale > 0 ? (float)c->query_scale : (float)c->D);
+}
+
+size_t bt_model_rotary(const bt_model_cfg *c) {
+    return (size_t)(c->rotary_dim ? c->rotary_dim : c->D);
 }

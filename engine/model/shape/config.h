@@ -49,11 +49,23 @@ typedef struct bt_model_cfg {
     bt_act act;
     bt_linear_kind linear;
     bool tied, qk_norm, qkv_bias;
+    /* post_norm: attention and feed-forward end in a norm, before they are added to the residual. embed_scale: the
+     * embedding enters the residual times sqrt(C) */
+    bool post_norm, embed_scale;
     int no_rope_every; /* layers N-1, 2N-1, ... have no rotary embedding; 0: all layers have it */
     int window;        /* a token attends to so many tokens, itself included; 0: to all before it */
+    /* layers N-1, 2N-1, ... are global: the window and rope_local_theta are of the other layers, the local ones; 0:
+     * all layers are local */
+    int window_every;
     double rope_theta, norm_eps, init_std;
+    double
+        rope_local_theta; /* base of unscaled rotary frequencies in local layers; 0: rope_theta, and `rope` */
+    double query_scale;   /* attention divides q k by the square root of this; 0: of D */
+    double attention_cap; /* soft limit of these scores (bt_attn_shape.cap); 0: none */
+    int rotary_dim;       /* the first elements of each head, which rotate; 0: all D */
     bt_rope_scaling rope;
     bt_init_out init_out;
+    double logit_cap; /* logits become logit_cap tanh(logits / logit_cap); 0: unchanged */
     bt_lora lora;
     /* a classifier with this number of classes: a head of its own scores the last token of a text, and the
      * vocabulary is used for the embedding only (tied). 0: a language model */
@@ -92,5 +104,11 @@ const bt_preset *bt_preset_at(size_t i);
 /* The error names the numbers that do not divide. */
 bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) BT_MUST_CHECK;
 bt_model_counts bt_model_count(const bt_model_cfg *c);
+/* Returns true if the layer with this number is local (window_every). */
+bool bt_model_layer_is_local(const bt_model_cfg *c, int layer);
+/* Returns the factor on q k in attention. */
+float bt_model_query_factor(const bt_model_cfg *c);
+/* Returns the number of elements of a head that rotate. */
+size_t bt_model_rotary(const bt_model_cfg *c);
 
 #endif

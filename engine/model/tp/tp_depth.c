@@ -37,6 +37,7 @@ static void depth_int8(const depth_job *j, size_t leaf, float *out) {
                                           .from = k,
                                           .to = end,
                                           .dscale = p->dscale,
+                                          .slopes = p->slopes,
                                           .rows = p->M,
                                           .C = p->N});
 }

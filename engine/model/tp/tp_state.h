@@ -96,10 +96,11 @@ typedef struct bt_depth_product {
     int tb;
     bt_prec prec;
     bool vocab;
-    /* b as int8, and a the probabilities; index, dscale: of bt_head_targets */
+    /* b as int8, and a the probabilities; index, dscale, slopes: of bt_head_targets */
     const bt_head8 *int8;
     const int32_t *index;
     float dscale;
+    const float *slopes;
 } bt_depth_product;
 void bt_tp_depth_product(bt_model *m, float *out, const bt_depth_product *p);
 /* head8.w := the head, leaf by leaf */

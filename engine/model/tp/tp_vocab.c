@@ -61,7 +61,19 @@ static void part_gradients(bt_model *m, const int32_t *targets, float dscale, si
     const size_t V = (size_t)m->setup.cfg.V;
     const bt_followers *followers = m->head_form.followers;
     const float at_target = m->head8.w.packed || followers ? 0 : dscale;
-    bt_op_row_softmax(m->logits, p->a, p->b, p->index, at_target, rows, V);
+    if (m->head_form.cap > 0)
+        bt_op_row_softmax_capped(&(bt_capped_rows){.logits = m->logits,
+                                                   .ld = V,
+                                                   .top = p->a,
+                                                   .k = p->b,
+                                                   .targets = p->index,
+                                                   .dscale = at_target,
+                                                   .cap = m->head_form.cap,
+                                                   .slopes = m->head_form.slopes,
+                                                   .rows = rows,
+                                                   .V = V});
+    else
+        bt_op_row_softmax(m->logits, p->a, p->b, p->index, at_target, rows, V);
     if (followers)
         bt_op_head_follower_targets(&(bt_head_follower_targets){.logits = m->logits,
                                                                 .followers = followers,
@@ -111,12 +123,14 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
         size_t rows = M - r0 < m->logits_rows ? M - r0 : m->logits_rows;
         const float *x = a->xn + r0 * C;
         bt_op_gemm_table(m->logits, V, x, C, m->head, C, 1, rows, V, C, prec, 0);
+        if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, V, m->head_form.cap, rows, V);
         part_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
         if (!grad) continue;
         part_gradients(m, targets + r0, dscale, r0, rows);
         if (h.w.packed) {
             const int32_t *index = m->tp_state->index;
             const float at_target = m->head_form.followers ? 0 : dscale;
+            const float *slopes = m->head_form.cap > 0 ? m->head_form.slopes : NULL;
             bt_tp_depth_product(m, a->dxn + r0 * C,
                                 &(bt_depth_product){.a = m->logits,
                                                     .b = m->head,
@@ -127,7 +141,8 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
                                                     .vocab = true,
                                                     .int8 = &h,
                                                     .index = index,
-                                                    .dscale = at_target});
+                                                    .dscale = at_target,
+                                                    .slopes = slopes});
             if (!m->d_head) continue; /* frozen */
             bt_op_head_dE8(m->d_head, m->logits, V, x, &h, rows, V, C);
             bt_op_head_targets(&(bt_head_targets){.dE = m->d_head,
@@ -135,6 +150,7 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
                                                   .index = index,
                                                   .to = V,
                                                   .dscale = at_target,
+                                                  .slopes = slopes,
                                                   .rows = rows,
                                                   .C = C});
             continue;
@@ -157,6 +173,7 @@ int32_t bt_tp_draw(bt_model *m, const bt_draw *how, size_t M) {
                   "a draw takes no more room than a row's statistics");
     bt_tp_gather_final(m, M);
     bt_op_gemm_table(m->logits, V, xn + (M - 1) * C, C, m->head, C, 1, 1, V, C, m->setup.prec, 0);
+    if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, V, m->head_form.cap, 1, V);
     mine = bt_net_draw(m->logits, V, (int64_t)p->vocab0, how);
     p->group->all_gather(p->group, &mine, all, sizeof mine);
     for (int i = 0; i < p->group->size; i++) {

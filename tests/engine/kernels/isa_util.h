@@ -244,7 +244,8 @@ static inline bt_attn_shape uneven_heads(size_t T, size_t D, size_t window) {
                            .ldv = D,
                            .ldo = D + 3,
                            .scale = 1.0f / sqrtf((float)D),
-                           .window = window};
+                           .window = window,
+                           .cap = window ? 0.9f : 0};
 }
 
 #endif

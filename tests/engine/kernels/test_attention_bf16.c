@@ -83,13 +83,13 @@ static void turned(void **state) {
               *dk = filled(nk, 9), *dv = filled(nk, 9), *wdq = filled(nq, 9), *wdk = filled(nk, 9),
               *wdv = filled(nk, 9);
         float *cosines = floats(T * D / 2), *sines = floats(T * D / 2);
-        const bt_rotation by = {cosines, sines, pos};
+        const bt_rotation by = {cosines, sines, pos, D};
         assert_int_equal(bt_threads_init(2, &err), BT_OK);
         assert_int_equal(bt_ops_plan(1, 1, 1, T, D, NULL, &err), BT_OK);
         bt_op_attn_fwd(o, lse, q, k, v, &s, B, H, KV, BT_PREC_FP32);
         bt_op_attn_bwd(wdq, wdk, wdv, go, o, lse, q, k, v, &s, B, H, KV, 1, BT_PREC_FP32);
-        bt_op_rope(wdq, H * D, cosines, sines, pos, 1, B * T, H, D);
-        bt_op_rope(wdk, KV * D, cosines, sines, pos, 1, B * T, KV, D);
+        bt_op_rope(wdq, H * D, &by, 1, B * T, H, D);
+        bt_op_rope(wdk, KV * D, &by, 1, B * T, KV, D);
         s.turned = &by;
         bt_op_attn_bwd(dq, dk, dv, go, o, lse, q, k, v, &s, B, H, KV, 1, BT_PREC_FP32);
         same_bits("dq turned back", dq, wdq, nq * 4);
@@ -98,7 +98,7 @@ static void turned(void **state) {
         /* The heads may also be saved after rotation. */
         uint16_t *want = take(nq * sizeof *want, 4), *saved = take(nq * sizeof *saved, 4);
         float *x = copy_of(q, nq);
-        bt_op_rope(q, H * D, cosines, sines, pos, 0, B * T, H, D);
+        bt_op_rope(q, H * D, &by, 0, B * T, H, D);
         bt_op_save_bf16(want, q, nq);
         bt_op_rope_save(saved, x, &by, B * T, H, D);
         same_bits("turned heads as bf16", saved, want, nq * 2);

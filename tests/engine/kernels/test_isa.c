@@ -172,8 +172,10 @@ static void rope(const bt_kernels *k) {
             float *x = floats(n), *want = copy_of(x, n), *c = floats(9 * D / 2),
                   *s = floats(9 * D / 2);
             int32_t pos[5] = {0, 8, 3, 3, 1};
-            k->rope(x, ld, c, s, pos, inv, rows, heads, D);
-            G->rope(want, ld, c, s, pos, inv, rows, heads, D);
+            /* heads of D elements, of which all or some rotate */
+            const bt_rotation by = {c, s, pos, i % 2 ? (D + 3) / 4 * 2 : D};
+            k->rope(x, ld, &by, inv, rows, heads, D);
+            G->rope(want, ld, &by, inv, rows, heads, D);
             near_rel("rope", x, want, 1e-6, 4e-6, n);
             for (size_t r = 0; r < rows; r++)
                 same_bits("rope between rows", x + r * ld + heads * D, want + r * ld + heads * D,
@@ -184,7 +186,7 @@ static void rope(const bt_kernels *k) {
 
 static void glu(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++)
-        for (int act = 0; act < 2; act++) {
+        for (int act = 0; act <= BT_ACT_GELU; act++) {
             size_t n = awkward[i];
             float *g = floats(n), *u = floats(n), *dy = floats(n), *y = filled(n, 9),
                   *want = filled(n, 9);

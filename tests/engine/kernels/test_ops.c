@@ -64,7 +64,7 @@ static void run_all(results *r, bt_prec prec) {
         assert_true(r->emb[i] == (tokens[i / K] < 0 ? 0 : E[(size_t)tokens[i / K] * K + i % K]));
     bt_op_embed_bwd(r->dE, x, tokens, 0, V, M, K);
     memcpy(r->rope, q, sizeof r->rope);
-    bt_op_rope(r->rope, H * D, cosines, sines, pos, 1, B * T, H, D);
+    bt_op_rope(r->rope, H * D, &(bt_rotation){cosines, sines, pos, D}, 1, B * T, H, D);
     bt_op_glu(r->glu, dy, r->c, BT_ACT_SILU, M * N);
     bt_op_glu_bwd(r->dgate, r->dup, dy, r->c, r->y, BT_ACT_RELU2, M * N);
     bt_op_add(r->dup, r->glu, M * N);
@@ -311,6 +311,7 @@ static void test_one_pass(void **state) {
             assert_int_equal(bt_threads_init(threads, &err), BT_OK);
             one_pass(BT_ACT_RELU2);
             one_pass(BT_ACT_SILU);
+            one_pass(BT_ACT_GELU);
             bt_threads_release();
         }
     }
@@ -401,6 +402,10 @@ static void test_head_int8(void **state) {
         for (int of_rows = 0; of_rows < 2; of_rows++)
             if (set_is_asked_for(isas[i]) && bt_kernels_select(isas[i], &err) == BT_OK)
                 head_int8(of_rows);
+        static float slopes[HM];
+        form = (bt_head_form){.cap = 3, .slopes = slopes};
+        if (i == 0 && set_is_asked_for(isas[i])) head_int8(false);
+        form = (bt_head_form){0};
     }
 }
 

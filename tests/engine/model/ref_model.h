@@ -130,20 +130,23 @@ static double *ref_linear_bwd(ref_pass *r, const ref_linear *l, const double *dy
     return l->normed ? ref_norm_bwd(r, &l->norm, dx) : dx;
 }
 
-/* Rotates pairs (i, i + D/2) of every head by position; sign -1 rotates back. */
-static void ref_rope(const ref_pass *r, double *x, size_t M, size_t heads, double sign) {
-    size_t D = (size_t)r->c->D, T = (size_t)r->c->T;
-    const double by = bt_rope_attention(&r->c->rope);
+/* Rotates pairs (i, i + R/2) of every head by position; sign -1 rotates back. */
+static void ref_rope(const ref_pass *r, int layer, double *x, size_t M, size_t heads, double sign) {
+    size_t D = (size_t)r->c->D, T = (size_t)r->c->T, R = bt_model_rotary(r->c);
+    const bt_rope_scaling none = {0};
+    const bool local = r->c->rope_local_theta > 0 && bt_model_layer_is_local(r->c, layer);
+    const bt_rope_scaling *scaling = local ? &none : &r->c->rope;
+    const double by = bt_rope_attention(scaling),
+                 theta = local ? r->c->rope_local_theta : r->c->rope_theta;
     for (size_t m = 0; m < M; m++) {
         for (size_t h = 0; h < heads; h++) {
             double *v = x + (m * heads + h) * D;
-            for (size_t i = 0; i < D / 2; i++) {
+            for (size_t i = 0; i < R / 2; i++) {
                 double angle = sign * (double)(m % T) *
-                               (double)bt_rope_frequency((int)i, r->c->rope_theta, &r->c->rope,
-                                                         (int)D),
-                       a = by * v[i], b = by * v[i + D / 2];
+                               (double)bt_rope_frequency((int)i, theta, scaling, (int)R),
+                       a = by * v[i], b = by * v[i + R / 2];
                 v[i] = a * cos(angle) - b * sin(angle);
-                v[i + D / 2] = b * cos(angle) + a * sin(angle);
+                v[i + R / 2] = b * cos(angle) + a * sin(angle);
             }
         }
     }
@@ -154,21 +157,31 @@ static bool ref_rotates(const ref_pass *r, int i) {
     return !r->c->no_rope_every || (i + 1) % r->c->no_rope_every != 0;
 }
 
+static const double GELU_ROOT = 0.7978845608028654; /* sqrt(2 / pi) */
+
 static double ref_act(const ref_pass *r, double x) {
+    if (r->c->act == BT_ACT_GELU)
+        return 0.5 * x * (1 + tanh(GELU_ROOT * (x + 0.044715 * x * x * x)));
     return r->c->act == BT_ACT_RELU2 ? (x > 0 ? x * x : 0) : x / (1 + exp(-x));
 }
 
 static double ref_dact(const ref_pass *r, double x) {
     if (r->c->act == BT_ACT_RELU2) return x > 0 ? 2 * x : 0;
+    if (r->c->act == BT_ACT_GELU) {
+        const double t = tanh(GELU_ROOT * (x + 0.044715 * x * x * x));
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * GELU_ROOT * (1 + 3 * 0.044715 * x * x);
+    }
     double s = 1 / (1 + exp(-x));
     return s * (1 + x * (1 - s));
 }
 
 typedef struct ref_layer {
-    ref_norm attn_norm, ffn_norm, attn_sub, ffn_sub, q_norm, k_norm;
+    ref_norm attn_norm, ffn_norm, attn_sub, ffn_sub, q_norm, k_norm, attn_post, ffn_post;
+    size_t window;
+    double query_factor, cap;
     ref_linear q, k, v, o, gate, up, down;
-    /* rotated heads; (B, H, T, T); attention output; act(gate) * up */
-    double *qr, *kr, *prob, *att, *h;
+    /* rotated heads; (B, H, T, T), and the derivative of the soft limit; attention output; act(gate) * up */
+    double *qr, *kr, *prob, *slope, *att, *h;
 } ref_layer;
 
 static void ref_attention(const ref_pass *r, ref_layer *l, size_t B) {
@@ -177,11 +190,13 @@ static void ref_attention(const ref_pass *r, ref_layer *l, size_t B) {
         size_t b = bh / H, h = bh % H, j = h / (H / KV);
         for (size_t t = 0; t < T; t++) {
             double *p = l->prob + (bh * T + t) * T, top = -INFINITY, sum = 0;
-            const size_t W = (size_t)r->c->window, first = W && t + 1 > W ? t + 1 - W : 0;
+            const size_t W = l->window, first = W && t + 1 > W ? t + 1 - W : 0;
             for (size_t u = first; u <= t; u++) {
                 for (size_t d = 0; d < D; d++)
                     p[u] += l->qr[((b * T + t) * H + h) * D + d] *
-                            l->kr[((b * T + u) * KV + j) * D + d] / sqrt((double)D);
+                            l->kr[((b * T + u) * KV + j) * D + d] * l->query_factor;
+                if (l->cap > 0) p[u] = l->cap * tanh(p[u] / l->cap);
+                l->slope[(bh * T + t) * T + u] = l->cap > 0 ? 1 - p[u] / l->cap * p[u] / l->cap : 1;
                 top = fmax(top, p[u]);
             }
             for (size_t u = first; u <= t; u++) sum += p[u] = exp(p[u] - top);
@@ -211,7 +226,8 @@ static void ref_attention_bwd(const ref_pass *r, const ref_layer *l, size_t B, c
                     for (size_t d = 0; d < D; d++) dp += datt[q + d] * l->v.y[k + d];
                     if (pass == 0) mean += p[u] * dp;
                     for (size_t d = 0; d < D && pass == 1; d++) {
-                        double ds = p[u] * (dp - mean) / sqrt((double)D);
+                        double ds = p[u] * (dp - mean) * l->query_factor *
+                                    l->slope[(bh * T + t) * T + u];
                         dv[k + d] += p[u] * datt[q + d];
                         dq[q + d] += ds * l->kr[k + d];
                         dk[k + d] += ds * l->qr[q + d];
@@ -273,10 +289,14 @@ static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t
             M * KV * D);
     }
     if (ref_rotates(r, i)) {
-        ref_rope(r, l->qr, M, H, 1);
-        ref_rope(r, l->kr, M, KV, 1);
+        ref_rope(r, i, l->qr, M, H, 1);
+        ref_rope(r, i, l->kr, M, KV, 1);
     }
+    l->window = bt_model_layer_is_local(c, i) ? (size_t)c->window : 0;
+    l->query_factor = 1 / sqrt(c->query_scale > 0 ? c->query_scale : (double)D);
     l->prob = ref_take(r, B * H * (size_t)c->T * (size_t)c->T);
+    l->slope = ref_take(r, B * H * (size_t)c->T * (size_t)c->T);
+    l->cap = c->attention_cap;
     l->att = ref_take(r, M * H * D);
     ref_attention(r, l, B);
     double *a = sub ? ref_norm_fwd(r, &l->attn_sub, bt_params_get(r->p, i, BT_P_ATTN_SUBNORM),
@@ -284,6 +304,8 @@ static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t
                     : l->att;
     double *y = ref_copy(r, x, M * C);
     double *o = ref_linear_fwd(r, &l->o, bt_params_get(r->p, i, BT_P_ATTN_O), a, M);
+    if (c->post_norm)
+        o = ref_norm_fwd(r, &l->attn_post, bt_params_get(r->p, i, BT_P_ATTN_POST_NORM), o, M, C);
     ref_add(y, ref_dropped(r, 1 + 2 * (size_t)i, o, M), M * C);
     double *n2 = pre ? ref_norm_fwd(r, &l->ffn_norm, bt_params_get(r->p, i, BT_P_FFN_NORM), y, M, C)
                      : y;
@@ -296,6 +318,9 @@ static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t
                      : l->h;
     double *z = ref_copy(r, y, M * C);
     double *down = ref_linear_fwd(r, &l->down, bt_params_get(r->p, i, BT_P_FFN_DOWN), hn, M);
+    if (c->post_norm)
+        down = ref_norm_fwd(r, &l->ffn_post, bt_params_get(r->p, i, BT_P_FFN_POST_NORM), down, M,
+                            C);
     ref_add(z, ref_dropped(r, 2 + 2 * (size_t)i, down, M), M * C);
     return z;
 }
@@ -306,7 +331,9 @@ static void ref_layer_bwd(ref_pass *r, const ref_layer *l, int i, double *d, siz
     size_t M = B * (size_t)c->T, C = (size_t)c->C, H = (size_t)c->H, KV = (size_t)c->KV,
            D = (size_t)c->D, F = (size_t)c->F;
     bool pre = c->norm != BT_NORM_BITLINEAR, sub = c->norm == BT_NORM_SUBLN;
-    double *dh = ref_linear_bwd(r, &l->down, ref_dropped(r, 2 + 2 * (size_t)i, d, M));
+    double *ddown = ref_dropped(r, 2 + 2 * (size_t)i, d, M);
+    if (c->post_norm) ddown = ref_norm_bwd(r, &l->ffn_post, ddown);
+    double *dh = ref_linear_bwd(r, &l->down, ddown);
     if (sub) dh = ref_norm_bwd(r, &l->ffn_sub, dh);
     double *dgate = ref_take(r, M * F), *dup = ref_take(r, M * F);
     for (size_t k = 0; k < M * F; k++) {
@@ -316,14 +343,16 @@ static void ref_layer_bwd(ref_pass *r, const ref_layer *l, int i, double *d, siz
     double *dn = ref_linear_bwd(r, &l->gate, dgate);
     ref_add(dn, ref_linear_bwd(r, &l->up, dup), M * C);
     ref_add(d, pre ? ref_norm_bwd(r, &l->ffn_norm, dn) : dn, M * C);
-    double *da = ref_linear_bwd(r, &l->o, ref_dropped(r, 1 + 2 * (size_t)i, d, M));
+    double *doo = ref_dropped(r, 1 + 2 * (size_t)i, d, M);
+    if (c->post_norm) doo = ref_norm_bwd(r, &l->attn_post, doo);
+    double *da = ref_linear_bwd(r, &l->o, doo);
     if (sub) da = ref_norm_bwd(r, &l->attn_sub, da);
     double *dq = ref_take(r, M * H * D), *dk = ref_take(r, M * KV * D),
            *dv = ref_take(r, M * KV * D);
     ref_attention_bwd(r, l, B, da, dq, dk, dv);
     if (ref_rotates(r, i)) {
-        ref_rope(r, dq, M, H, -1);
-        ref_rope(r, dk, M, KV, -1);
+        ref_rope(r, i, dq, M, H, -1);
+        ref_rope(r, i, dk, M, KV, -1);
     }
     if (c->qk_norm) {
         dq = ref_norm_bwd(r, &l->q_norm, dq);
@@ -351,7 +380,9 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
     size_t embed = bt_params_get(p, -1, BT_P_EMBED)->offset,
            head = c->tied ? embed : bt_params_get(p, -1, BT_P_HEAD)->offset;
     double *x = ref_take(r, M * C), *dn = ref_take(r, M * C), *row = ref_take(r, V), total = 0;
-    for (size_t i = 0; i < M * C; i++) x[i] = w[embed + (size_t)inputs[i / C] * C + i % C];
+    const double embed_factor = c->embed_scale ? sqrt((double)C) : 1;
+    for (size_t i = 0; i < M * C; i++)
+        x[i] = embed_factor * w[embed + (size_t)inputs[i / C] * C + i % C];
     x = ref_dropped(r, 0, x, M);
     for (int i = 0; i < c->L; i++) x = ref_layer_fwd(r, &layers[i], i, x, B);
     ref_norm last;
@@ -361,6 +392,7 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
         for (size_t v = 0; v < V; v++) {
             row[v] = 0;
             for (size_t k = 0; k < C; k++) row[v] += n[m * C + k] * w[head + v * C + k];
+            if (c->logit_cap > 0) row[v] = c->logit_cap * tanh(row[v] / c->logit_cap);
             top = fmax(top, row[v]);
             if (logits) logits[m * V + v] = row[v];
         }
@@ -370,6 +402,7 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
         total += lse - row[targets[m]];
         for (size_t v = 0; v < V && g; v++) {
             double q = exp(row[v] - top) / sum, d = (q - (v == (size_t)targets[m])) * scale;
+            if (c->logit_cap > 0) d *= 1 - row[v] / c->logit_cap * (row[v] / c->logit_cap);
             for (size_t k = 0; k < C; k++) {
                 dn[m * C + k] += d * w[head + v * C + k];
                 g[head + v * C + k] += d * n[m * C + k];
@@ -380,7 +413,8 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
         double *d = ref_norm_bwd(r, &last, dn);
         for (int i = c->L - 1; i >= 0; i--) ref_layer_bwd(r, &layers[i], i, d, B);
         d = ref_dropped(r, 0, d, M);
-        for (size_t i = 0; i < M * C; i++) g[embed + (size_t)inputs[i / C] * C + i % C] += d[i];
+        for (size_t i = 0; i < M * C; i++)
+            g[embed + (size_t)inputs[i / C] * C + i % C] += embed_factor * d[i];
     }
     for (size_t i = 0; i < r->n_taken; i++) free(r->taken[i]);
     free(layers);

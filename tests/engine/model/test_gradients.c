@@ -31,8 +31,11 @@ static bt_model_cfg make_variant(bt_norm_kind norm, bt_act act, bt_linear_kind l
     return c;
 }
 
-/* Adds layers without rotary embedding. */
-static bt_model_cfg with_bare_layers(bt_model_cfg c) {
+/* Adds soft limits that reduce large logits and scores, heads that rotate in part, and layers that do not. */
+static bt_model_cfg with_limits(bt_model_cfg c) {
+    c.logit_cap = 1.5;
+    c.attention_cap = 0.9;
+    c.rotary_dim = 6;
     c.no_rope_every = 2;
     c.window = 3;
     return c;
@@ -47,13 +50,26 @@ static bt_model_cfg with_biases(bt_model_cfg c) {
     return c;
 }
 
+/* Adds what Gemma 3 computes besides: norms behind the branches, local and global layers, GELU. */
+static bt_model_cfg like_gemma(bt_model_cfg c) {
+    c.act = BT_ACT_GELU;
+    c.post_norm = c.embed_scale = true;
+    c.query_scale = 7;
+    c.no_rope_every = 0;
+    c.window = 3;
+    c.window_every = 2;
+    c.rope_local_theta = 100;
+    c.rope = (bt_rope_scaling){.method = BT_ROPE_LINEAR, .factor = 3};
+    return c;
+}
+
 static void name_of(char *buf, size_t size, const bt_model_cfg *c) {
     const char *norm[] = {"subln", "bitlinear", "pre"},
-               *linear[] = {"bitnet158", "bitnet1", "dense"};
-    (void)snprintf(buf, size, "%s %s %s %s %s%s%s", norm[c->norm],
-                   c->act == BT_ACT_RELU2 ? "relu2" : "silu", linear[c->linear],
-                   c->tied ? "tied" : "untied", c->qk_norm ? "qk_norm" : "",
-                   c->no_rope_every ? " no_rope" : "", c->qkv_bias ? " biased" : "");
+               *linear[] = {"bitnet158", "bitnet1", "dense"}, *act[] = {"relu2", "silu", "gelu"};
+    (void)snprintf(buf, size, "%s %s %s %s %s%s%s%s%s", norm[c->norm], act[c->act],
+                   linear[c->linear], c->tied ? "tied" : "untied", c->qk_norm ? "qk_norm" : "",
+                   c->no_rope_every ? " no_rope" : "", c->qkv_bias ? " biased" : "",
+                   c->post_norm ? " post_norm" : "", c->logit_cap > 0 ? " capped" : "");
 }
 
 static void tokens_of(int32_t *inputs, int32_t *targets) {
@@ -257,12 +273,14 @@ static void engine_equals_reference(void **state) {
                     make_variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
                                  (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
                 check_variant(&c);
-                c = with_bare_layers(c);
+                c = with_limits(c);
                 if (norm == BT_NORM_SUBLN && linear != BT_LIN_BITNET1 && bits < 2)
                     check_variant(&c);
                 c = with_biases(c);
                 if (norm != BT_NORM_BITLINEAR && linear != BT_LIN_BITNET1 && bits % 5 < 2)
                     check_variant(&c);
+                c = like_gemma(c);
+                if (linear != BT_LIN_BITNET1 && bits % 3 == 0) check_variant(&c);
             }
         }
     }
@@ -282,6 +300,8 @@ static void dropout_equals_reference(void **state) {
             bt_model *plain = model_of(&c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
             set_dropout(0.3);
             check_variant(&c);
+            const bt_model_cfg normed = like_gemma(c);
+            check_variant(&normed);
             bt_model *m = model_of(&c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
             const double trained = bt_model_eval_micro(m, inputs, targets);
             bt_model_gradient_passes(m, false);
@@ -307,6 +327,7 @@ static void bf16_with(const char *isa, double bound) {
                     make_variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
                                  (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
                 if (bits == 2) c = with_biases(c);
+                if (bits == 4) c = like_gemma(c);
                 double off = check_bf16(&c, bound);
                 squares += off * off;
                 n++;
@@ -336,9 +357,10 @@ static void reference_equals_finite_differences(void **state) {
         for (int bits = 0; bits < 8; bits++) {
             bt_model_cfg c = make_variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
                                           BT_LIN_DENSE, (bits & 2) != 0, (bits & 4) != 0);
-            if (bits > 5) c = with_bare_layers(c);
+            if (bits > 5) c = with_limits(c);
             set_dropout(bits == 3 ? 0.3 : 0);
             if (bits % 3 == 1) c = with_biases(c);
+            if (bits % 4 == 3) c = like_gemma(c);
             char name[96];
             name_of(name, sizeof name, &c);
             bt_model *m = model_of(&c, BT_PREC_FP32, BT_RECOMPUTE_NONE);

@@ -112,12 +112,12 @@ static void check_interrupted_run(bool shares) {
         for (int part = k ? 0 : 1; part < 2; part++) {
             TINY(&cfg, "--set", "model.vocab=256", "--out", out_path, "--set",
                  "train.seq_ramp=0.2,0.3,0.4", "--set", "train.dense_steps=6", "--set",
-                 "optim.embed_lr=2", "--set", "train.token_noise=0.1", "--set",
-                 "train.mask_inputs=0.1", "--set", "train.dropout=0.2", "--set", "optim.average=3",
-                 "--optimizer", "muon");
+                 "model.logit_cap=8", "--set", "optim.embed_lr=2", "--set", "train.token_noise=0.1",
+                 "--set", "train.mask_inputs=0.1", "--set", "train.dropout=0.2", "--set",
+                 "optim.average=3", "--optimizer", "muon");
             snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
             cfg.train.stop_after = part ? 0 : n;
-            if (shares) cfg.shares.share_steps = 8;
+            if (shares) cfg.shares.share_steps = 8, cfg.model.logit_cap = 0;
             run_and_store_weights(&cfg, part ? &second : &first, part && k ? out_path : "",
                                   part ? weights : NULL);
         }

@@ -392,6 +392,8 @@ static void test_ramps(void **state) {
                             "use train.share_steps, or leave it out");
     assert_refusal_contains(SETTLE(1, "--set", "train.share_steps=3", "--init-from", "x"),
                             "train.share_steps 3 with --init-from");
+    assert_refusal_contains(SETTLE(1, "--set", "train.share_steps=3", "--set", "model.logit_cap=8"),
+                            "train.share_steps 3 with model.logit_cap");
     assert_int_equal(SETTLE(1, "--set", "train.share_steps=99", "--set", "model.init_out=depth",
                             "--steps", "9"),
                      BT_OK);

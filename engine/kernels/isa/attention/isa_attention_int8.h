@@ -238,6 +238,7 @@ static void attn_fwd8(float *o, float *lse, const void *q_, const void *k_, cons
                            .ldy = n,
                            .by = by + from};
         small_i8(&qk, t - from);
+        cap_scores(sc, rows, n, s->cap);
         for (size_t i = 0; i < rows; i++) {
             int8_t *p = pa.x + i * pa.ld;
             int32_t whole;

@@ -152,6 +152,16 @@ BT_INLINE vf exp2_prec(vf x, const bt_prec prec) {
     return prec == BT_PREC_BF16 ? v_exp2_coarse(x) : v_exp2(x);
 }
 
+/* scores in place, in powers of two: limit tanh(x / limit), limit = cap log2(e) */
+static void cap_scores(float *x, size_t rows, size_t n, float cap) {
+    const vf limit = v_set(cap * (float)LOG2_E), by = v_set(2.0f / (cap * (float)LOG2_E));
+    if (!(cap > 0)) return;
+    for (size_t i = 0; i < rows * n; i += VL) {
+        const vf rest = v_add(v_exp(v_mul(v_load(x + i), by)), v_set(1.0f));
+        v_store(x + i, v_mul(limit, v_sub(v_set(1.0f), v_div(v_set(2.0f), rest))));
+    }
+}
+
 static float row_most(const float *row, size_t a, size_t b) {
     vf top = v_set(-INFINITY), top2 = top;
     size_t i = a;

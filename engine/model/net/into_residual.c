@@ -1,6 +1,7 @@
-/* dropout.c - dropout of what enters the residual: the embedding, and the branches of each layer. Products of the
- * branches are added to zeros first; the sum then passes through the mask to the residual. The mask is computed
- * again in each pass and never stored. */
+/* into_residual.c - what enters the residual: the embedding with its scale, and the branches of each layer, with the norm
+ * behind them (cfg.post_norm); all of them with dropout. Products of a branch with a norm or dropout are added to zeros
+ * first; the sum then passes through both to the residual. The mask is computed again in each pass and never stored. */
+#include <math.h>
 #include <string.h>
 
 #include "engine/base/rng.h"
@@ -49,24 +50,59 @@ static void drop_rows(const bt_model *m, float *y, const float *x, const bt_laye
     bt_op_drop(y, x, &how, add, own.n, (size_t)m->setup.cfg.C);
 }
 
-float *bt_net_branch_begin(bt_model *m, float *x, size_t M) {
-    float *branch = m->layers[0].a.branch;
-    if (!model_drops(m)) return x;
+/* norm behind a branch; gain.tensor is NULL if there is none */
+typedef struct post_norm {
+    const bt_gain *gain;
+    float *sum, *rstd; /* own rows of its input; (M) */
+} post_norm;
+
+static post_norm post_norm_of(const bt_layer *l, bt_drop_at at) {
+    const bt_acts *a = &l->a;
+    return at == BT_DROP_ATTN ? (post_norm){&l->attn_post, a->attn_post, a->attn_post_rstd}
+                              : (post_norm){&l->ffn_post, a->ffn_post, a->ffn_post_rstd};
+}
+
+float *bt_net_branch_begin(bt_model *m, float *x, const bt_layer *l, bt_drop_at at, size_t M) {
+    const post_norm norm = post_norm_of(l, at);
+    float *branch = norm.gain->tensor ? norm.sum : m->layers[0].a.branch;
+    if (!norm.gain->tensor && !model_drops(m)) return x;
     bt_op_zero(branch, own_elems(m, M));
     return branch;
 }
 
 void bt_net_branch_end(bt_model *m, float *x, const bt_layer *l, bt_drop_at at, size_t M) {
-    if (model_drops(m)) drop_rows(m, x, m->layers[0].a.branch, l, at, M, true);
+    const post_norm norm = post_norm_of(l, at);
+    const bt_rows own = m->tp->own_rows(m, M);
+    float *branch = m->layers[0].a.branch;
+    if (norm.gain->tensor)
+        bt_op_rmsnorm(branch, norm.rstd + own.first, norm.sum, norm.gain->w,
+                      (float)m->setup.cfg.norm_eps, own.n, (size_t)m->setup.cfg.C);
+    if (!x) return;
+    if (model_drops(m))
+        drop_rows(m, x, branch, l, at, M, true);
+    else if (norm.gain->tensor)
+        bt_op_add(x, branch, own_elems(m, M));
 }
 
 const float *bt_net_branch_grad(bt_model *m, const bt_layer *l, bt_drop_at at, size_t M) {
+    const post_norm norm = post_norm_of(l, at);
     const bt_acts *a = &m->layers[0].a;
-    if (!model_drops(m)) return a->dx;
-    drop_rows(m, a->branch, a->dx, l, at, M, false);
+    const float *dy = a->dx;
+    if (model_drops(m)) {
+        drop_rows(m, a->branch, a->dx, l, at, M, false);
+        dy = a->branch;
+    }
+    if (!norm.gain->tensor) return dy;
+    m->tp->norm_bwd(m, &(bt_norm_bwd){.gain = norm.gain,
+                                      .dx = a->branch,
+                                      .dy = dy,
+                                      .x = norm.sum,
+                                      .rstd = norm.rstd,
+                                      .M = M});
     return a->branch;
 }
 
-void bt_net_drop_embedding(bt_model *m, float *x, size_t M) {
+void bt_net_scale_embedding(bt_model *m, float *x, size_t M) {
+    if (m->setup.cfg.embed_scale) bt_op_scale(x, sqrtf((float)m->setup.cfg.C), own_elems(m, M));
     if (model_drops(m)) drop_rows(m, x, x, NULL, BT_DROP_EMBED, M, false);
 }
