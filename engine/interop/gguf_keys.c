@@ -165,14 +165,15 @@ static bt_code check_gguf_kind(const bt_gguf_kv *kv, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_gguf_keys_check(const bt_gguf *g, const char *arch, bt_text *notes, bt_err *err) {
+bt_code bt_gguf_keys_check(const bt_gguf *g, const bt_arch_row *arch, bt_text *notes, bt_err *err) {
     bt_unread unread = {0};
     double neutral, also;
     for (size_t i = 0; i < g->n; i++) {
-        const char *name = key_of_model(&g->kv[i], arch);
+        const char *name = key_of_model(&g->kv[i], arch->gguf);
         BT_TRY(check_gguf_kind(&g->kv[i], err));
         if (name) BT_TRY(check_numeric(&g->kv[i], name, err));
-        if (name ? !bt_key_in(known_of_model, name) && !is_numeric(name, &neutral, &also)
+        if (name ? !bt_key_in(known_of_model, name) && !bt_key_in(arch->own_keys, name) &&
+                       !is_numeric(name, &neutral, &also)
                  : !bt_key_in(known, g->kv[i].key))
             bt_unread_add_key(&unread, NULL, g->kv[i].key);
     }

@@ -32,10 +32,16 @@ typedef struct bt_gguf_pre {
 extern const bt_gguf_pre bt_gguf_pres[];
 extern const size_t bt_gguf_pres_n;
 
-/* Compares all keys of a file with those that are used here. arch: the prefix of the model's keys. BT_UNSUPPORTED names
- * a key that changes what the model computes (a scaled rotary embedding, experts, attention to later tokens) or a file
- * that holds no whole model (adapters, a part of a split file). notes gets at most one line: the keys without a use. */
-bt_code bt_gguf_keys_check(const bt_gguf *g, const char *arch, bt_text *notes, bt_err *err)
+/* Compares all keys of a file with those that are used here; keys of the model begin with arch->gguf. BT_UNSUPPORTED
+ * names a key that changes what the model computes (a scaled rotary embedding, experts, attention to later tokens) or
+ * a file that holds no whole model (adapters, a part of a split file). notes gets at most one line: the keys without
+ * a use. */
+bt_code bt_gguf_keys_check(const bt_gguf *g, const bt_arch_row *arch, bt_text *notes, bt_err *err)
+    BT_MUST_CHECK;
+
+/* BT_UNSUPPORTED: llama.cpp computes the model in another way, or ends the process at it. any_activation: permits
+ * another activation */
+bt_code bt_gguf_arch_check(bt_arch arch, const bt_model_cfg *c, bool any_activation, bt_err *err)
     BT_MUST_CHECK;
 
 #endif

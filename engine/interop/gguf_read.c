@@ -84,7 +84,10 @@ static bt_code read_gguf_sizes(bt_gguf_reader *r, bt_err *err) {
     BT_TRY(read_gguf_integer(r, "attention.key_length", 0, 1024, &m->D, err));
     BT_TRY(read_gguf_integer(r, "attention.value_length", 0, 1024, &value, err));
     BT_TRY(read_gguf_integer(r, "rope.dimension_count", 0, 1024, &rope, err));
-    if (value != m->D || (find_model_key(r, "rope.dimension_count") && rope != m->D))
+    const bool partial = bt_arch_at(r->s->arch)->partial && rope < m->D && rope % 2 == 0;
+    if (partial && find_model_key(r, "rope.dimension_count")) m->rotary_dim = rope;
+    if (value != m->D ||
+        (find_model_key(r, "rope.dimension_count") && (size_t)rope != bt_model_rotary(m)))
         return bt_fail(err, BT_UNSUPPORTED,
                        "keys of %d, values of %d, rotated %d: heads here have one size", m->D,
                        value, rope);
@@ -95,17 +98,22 @@ static bt_code read_gguf_sizes(bt_gguf_reader *r, bt_err *err) {
     return BT_OK;
 }
 
-/* llama.cpp always computes SiLU; our own key has the activation with which the model was trained */
+/* llama.cpp computes one activation in all files of an architecture; our own key has the activation with which the
+ * model was trained */
 static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
     const char *word = bt_gguf_text(&r->g, BT_KEY_ACT);
     const bt_gguf_kv *theirs = find_model_key(r, "hidden_activation");
     if (!word && theirs) word = theirs->text;
-    r->s->cfg.act = word && strcmp(word, "relu2") == 0 ? BT_ACT_RELU2 : BT_ACT_SILU;
-    if (word && strcmp(word, "relu2") != 0 && strcmp(word, "silu") != 0)
+    const bt_act by_arch = bt_arch_gguf_act(bt_arch_at(r->s->arch));
+    int act = by_arch;
+    if (word) act = bt_arch_act_of(word);
+    if (act < 0)
         return bt_fail(err, BT_UNSUPPORTED, "the activation '%.40s' is not computed here", word);
-    if (r->s->cfg.act == BT_ACT_RELU2)
-        bt_text_put(&r->s->notes, "the model has the activation relu2, which llama.cpp computes as "
-                                  "silu\n");
+    r->s->cfg.act = (bt_act)act;
+    if (r->s->cfg.act != by_arch)
+        bt_text_printf(&r->s->notes,
+                       "the model has the activation %s, which llama.cpp computes as %s\n",
+                       bt_arch_act_word(r->s->cfg.act), bt_arch_act_word(by_arch));
     return BT_OK;
 }
 
@@ -200,10 +208,31 @@ static void find_linear(bt_gguf_reader *r) {
 
 /* A window that is at least as long as every text has no effect. */
 static bt_code read_gguf_window(bt_gguf_reader *r, bt_err *err) {
-    int window = 0;
-    if (!find_model_key(r, "attention.sliding_window")) return BT_OK;
+    bt_model_cfg *m = &r->s->cfg;
+    const bt_arch_row *row = bt_arch_at(r->s->arch);
+    const bool named = find_model_key(r, "attention.sliding_window"),
+               local = row->local_theta > 0; /* llama.cpp has local layers if the window is named */
+    int window = row->window_every && !local ? row->sliding_window : 0;
+    m->window_every = local && !named ? 1 : row->window_every;
     BT_TRY(read_gguf_integer(r, "attention.sliding_window", 0, 1 << 30, &window, err));
-    r->s->cfg.window = window < r->s->cfg.T ? window : 0;
+    m->window = window < m->T ? window : 0;
+    if (!row->window_every || !named) return BT_OK;
+    return read_gguf_integer(r, "attention.sliding_window_pattern", 0, 1024, &m->window_every, err);
+}
+
+/* Factor of queries, limits and the rotary base of local layers, as llama.cpp has them for the architecture. */
+static bt_code read_gguf_attention(bt_gguf_reader *r, const bt_arch_row *row, bt_err *err) {
+    bt_model_cfg *m = &r->s->cfg;
+    if (!(row->query_scale > 0)) return BT_OK;
+    m->query_scale = bt_arch_gguf_query_scale(row, m);
+    m->attention_cap = row->attention_cap;
+    m->logit_cap = row->logit_cap;
+    m->rope_local_theta = row->local_theta;
+    if (row->attention_cap > 0)
+        BT_TRY(read_real_key(r, "attn_logit_softcapping", false, &m->attention_cap, err));
+    BT_TRY(read_real_key(r, "final_logit_softcapping", false, &m->logit_cap, err));
+    if (row->local_theta > 0)
+        BT_TRY(read_real_key(r, "rope.freq_base_swa", false, &m->rope_local_theta, err));
     return BT_OK;
 }
 
@@ -220,17 +249,20 @@ static bt_code split_gguf_tensors(bt_model_file *s, bt_err *err) {
 
 static bt_code read_gguf_model(bt_gguf_reader *r, bt_err *err) {
     BT_TRY(find_arch(r, err));
-    BT_TRY(bt_gguf_keys_check(&r->g, r->arch, &r->s->notes, err));
     const bt_arch_row *row = bt_arch_at(r->s->arch);
+    BT_TRY(bt_gguf_keys_check(&r->g, row, &r->s->notes, err));
     bt_model_cfg *m = &r->s->cfg;
     *m = (bt_model_cfg){.norm = row->norm,
                         .qk_norm = row->qk_norm,
                         .qkv_bias = row->qkv_bias,
+                        .post_norm = row->post_norm,
+                        .embed_scale = row->embed_scale,
                         .no_rope_every = row->no_rope,
                         .rope_theta = 10000, /* llama.cpp's default for a missing key */
                         .init_std = 0.02};
     BT_TRY(read_gguf_sizes(r, err));
     BT_TRY(read_gguf_window(r, err));
+    BT_TRY(read_gguf_attention(r, row, err));
     if (row->joined) BT_TRY(split_gguf_tensors(r->s, err));
     BT_TRY(read_real_key(r, "attention.layer_norm_rms_epsilon", true, &m->norm_eps, err));
     BT_TRY(read_real_key(r, "rope.freq_base", false, &m->rope_theta, err));

@@ -21,6 +21,7 @@ typedef struct entry { /* a tensor of the file */
     char name[BT_FOREIGN_NAME];
     size_t tensor;
     bool is_scale;
+    int part;         /* place in a joined tensor; -1: it is a whole tensor */
     bool is_divisors; /* the divisors of the rotary frequencies, which are no tensor of the model */
     bt_form form;
     uint64_t bytes, at; /* at: in the data */
@@ -67,11 +68,7 @@ static bt_code check_rows(const gguf_out *g, bt_err *err) {
 static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
     const bt_model_cfg *c = &g->s->cfg;
     BT_TRY(bt_arch_of_model(&g->arch, c, err));
-    if (!bt_arch_at(g->arch)->gguf)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "llama.cpp computes no sliding window in files of this architecture "
-                       "(model.window=%d); with --context %d it has no effect",
-                       c->window, c->window);
+    BT_TRY(bt_gguf_arch_check(g->arch, c, g->job->any_activation, err));
     g->ternary = c->linear == BT_LIN_BITNET158;
     g->number = g->job->number;
     if (g->number == BT_NUM_COUNT)
@@ -85,41 +82,23 @@ static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
     if (row->coded && !g->ternary)
         return bt_fail(err, BT_ARG, "type '%s' is for ternary models; this one is dense",
                        row->word);
-    if (g->arch == BT_ARCH_BITNET && !c->tied)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "llama.cpp ends the process at a BitNet file whose head is not the "
-                       "embedding (model.tied=false)");
-    if (c->no_rope_every != bt_arch_at(g->arch)->no_rope)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "llama.cpp leaves the rotary embedding out of every layer %d of %s, not of "
-                       "every layer %d (model.no_rope_every)",
-                       bt_arch_at(g->arch)->no_rope, bt_arch_at(g->arch)->gguf, c->no_rope_every);
-    if (c->rope.method == BT_ROPE_LLAMA3 && g->arch != BT_ARCH_LLAMA)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "llama.cpp scales rotary frequencies by llama3 in files of the architecture "
-                       "llama only, this is %s (model.rope_scaling)",
-                       bt_arch_at(g->arch)->gguf);
-    if (c->act != BT_ACT_SILU && !g->job->any_activation)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "llama.cpp computes silu in every file of this kind; this model has relu2 "
-                       "and would generate other text (for GGUF train with --set "
-                       "model.act=silu; --to hf keeps relu2; --any-activation writes the file "
-                       "for programs that read its hidden_activation)");
     return check_rows(g, err);
 }
 
 static void add_entry(gguf_out *g, entry *e, uint64_t bytes) {
+    const bool continues = e > g->e && e->part > 0; /* the joined tensor of the entry before */
     e->bytes = bytes;
-    e->at = g->data_bytes;
-    g->data_bytes = (g->data_bytes + e->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    e->at = continues ? e[-1].at + e[-1].bytes : g->data_bytes;
+    g->data_bytes = (e->at + e->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 static void add_gguf_tensor(gguf_out *g, size_t i, const char *suffix, bool is_scale,
                             const bt_form *form) {
     entry *e = &g->e[g->n++];
     const bt_tensor *t = &g->s->params.tensors[i];
-    bt_name_gguf(e->name, t, suffix);
+    bt_name_gguf_out(e->name, g->arch, t, suffix);
     e->tensor = i;
+    e->part = bt_arch_part(g->arch, t);
     e->is_scale = is_scale;
     e->form = *form;
     add_entry(g, e, is_scale ? sizeof(float) : bt_form_bytes(t, form));
@@ -137,6 +116,7 @@ static bt_code add_divisors(gguf_out *g, bt_err *err) {
     entry *e = &g->e[g->n++];
     snprintf(e->name, sizeof e->name, "rope_freqs.weight");
     e->is_divisors = true;
+    e->part = -1;
     e->form = (bt_form){.number = BT_NUM_F32};
     add_entry(g, e, n * sizeof(float));
     return BT_OK;
@@ -231,9 +211,23 @@ static void put_scaling(gguf_out *g) {
         f32_key(g, "rope.scaling.attn_factor", r->attention / bt_rope_attention(&automatic));
 }
 
+/* a window without effect is longer than every text; all layers are local with a pattern beyond their number */
+static void put_attention_keys(gguf_out *g, const bt_arch_row *row) {
+    const bt_model_cfg *c = &g->s->cfg;
+    if (!row->window_every) return;
+    u32_key(g, "attention.sliding_window", c->window > 0 ? c->window : c->T);
+    if (row->local_theta > 0) {
+        u32_key(g, "attention.sliding_window_pattern",
+                c->window_every ? c->window_every : c->L + 1);
+        f32_key(g, "rope.freq_base_swa", c->rope_local_theta);
+    }
+    if (c->attention_cap > 0) f32_key(g, "attn_logit_softcapping", c->attention_cap);
+    if (c->logit_cap > 0) f32_key(g, "final_logit_softcapping", c->logit_cap);
+}
+
 static void put_model_keys(gguf_out *g, const char *name) {
     const bt_model_cfg *c = &g->s->cfg;
-    const char *act = c->act == BT_ACT_SILU ? "silu" : "relu2";
+    const char *act = bt_arch_act_word(c->act);
     put_text_key(g, "general.architecture", bt_arch_at(g->arch)->gguf);
     put_text_key(g, "general.name", name);
     put_gguf_key(g, "general.file_type", BT_GGUF_U32);
@@ -248,11 +242,12 @@ static void put_model_keys(gguf_out *g, const char *name) {
     u32_key(g, "attention.head_count_kv", c->KV);
     u32_key(g, "attention.key_length", c->D);
     u32_key(g, "attention.value_length", c->D);
-    u32_key(g, "rope.dimension_count", c->D);
+    u32_key(g, "rope.dimension_count", (int)bt_model_rotary(c));
     u32_key(g, "vocab_size", c->V);
     f32_key(g, "attention.layer_norm_rms_epsilon", c->norm_eps);
     f32_key(g, "rope.freq_base", c->rope_theta);
     put_scaling(g);
+    put_attention_keys(g, bt_arch_at(g->arch));
     if (g->arch == BT_ARCH_BITNET) {
         put_model_key(g, "hidden_activation", BT_GGUF_TEXT);
         put_gguf_text(&g->head, act, strlen(act));
@@ -444,6 +439,10 @@ static void put_infos(gguf_out *g) {
         const entry *e = &g->e[k];
         const bt_tensor *t = &g->s->params.tensors[e->tensor];
         const bool matrix = !e->is_scale && !e->is_divisors && (t->linear || t->decay);
+        uint64_t rows = t->rows;
+        if (e->part > 0) continue;
+        for (size_t p = k + 1; p < g->n && g->e[p].part > 0; p++)
+            rows += g->s->params.tensors[g->e[p].tensor].rows;
         put_gguf_text(&g->head, e->name, strlen(e->name));
         put_number(&g->head, matrix ? 2 : 1, 4);
         put_number(&g->head,
@@ -452,10 +451,17 @@ static void put_infos(gguf_out *g) {
                    : e->is_divisors ? (uint64_t)g->s->cfg.D / 2
                                     : t->count,
                    8);
-        if (matrix) put_number(&g->head, t->rows, 8);
+        if (matrix) put_number(&g->head, rows, 8);
         put_number(&g->head, (uint64_t)bt_number_at(e->form.number)->ggml, 4);
         put_number(&g->head, e->at, 8);
     }
+}
+
+/* Returns the number of tensors in the file; a joined one has several entries. */
+static uint64_t whole_tensors(const gguf_out *g) {
+    uint64_t n = 0;
+    for (size_t k = 0; k < g->n; k++) n += g->e[k].part <= 0;
+    return n;
 }
 
 /* the keys are written first, because their number precedes them */
@@ -466,7 +472,7 @@ static bt_code make_head(gguf_out *g, const char *name, bt_err *err) {
     g->head = (bt_text){0};
     bt_text_put(&g->head, "GGUF");
     put_number(&g->head, VERSION, 4);
-    put_number(&g->head, g->n, 8);
+    put_number(&g->head, whole_tensors(g), 8);
     put_number(&g->head, g->n_keys, 8);
     bt_text_putn(&g->head, bt_text_str(&keys), keys.len);
     g->head.failed |= keys.failed;
@@ -530,9 +536,12 @@ static void add_gguf_notes(const gguf_out *g, bt_text *notes) {
     bt_tokenizer_summarise(g->s->tokenizer, &about);
     bt_text_printf(notes, "loads in llama.cpp and what is built on it as '%s', type %s\n",
                    bt_arch_at(g->arch)->gguf, bt_number_at(g->number)->word);
-    if (g->s->cfg.act != BT_ACT_SILU)
-        bt_text_put(notes, "llama.cpp computes silu where this model has relu2: the text that "
-                           "it generates is not the model's\n");
+    const bt_act act = g->s->cfg.act, computed = bt_arch_gguf_act(bt_arch_at(g->arch));
+    if (act != computed)
+        bt_text_printf(notes,
+                       "llama.cpp computes %s where this model has %s: the text that it generates "
+                       "is not the model's\n",
+                       bt_arch_act_word(computed), bt_arch_act_word(act));
     if (g->ternary && bt_number_at(g->number)->coded)
         bt_text_put(notes, "llama.cpp rounds the inputs of ternary layers to int8 by 256, here a "
                            "whole row has one scale: log probabilities differ by up to 0.25\n");

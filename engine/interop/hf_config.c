@@ -61,7 +61,6 @@ static const bt_arch_row onebit = {.hf_class = "BitnetForCausalLM",
                                    .theta = 10000,
                                    .eps = 1e-5,
                                    .act = "silu"};
-enum { MISTRAL_WINDOW = 4096 }; /* if config.json has no sliding_window */
 
 static void known_classes(bt_text *out) {
     for (int a = 0; a < BT_ARCH_COUNT; a++)
@@ -104,22 +103,15 @@ static bt_code read_arch(json_t *o, bt_arch *out, const bt_arch_row **row, bt_er
 }
 
 /* keys that change the computation, with the values that have no effect */
-static bt_code refuse_the_unknown(json_t *o, bt_err *err) {
+static bt_code refuse_the_unknown(json_t *o, const bt_arch_row *row, bt_err *err) {
     static const char *const off[] = {"attention_bias", "mlp_bias", "use_sliding_window",
                                       "qkv_bias", "use_bias"};
-    json_t *v = json_object_get(o, "layer_types"), *kind;
-    size_t i;
-    for (i = 0; i < sizeof off / sizeof *off; i++)
+    json_t *v;
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
         if (!bt_hf_is_off(json_object_get(o, off[i])))
             return bt_fail(err, BT_UNSUPPORTED, "'%s' is true: models here have none", off[i]);
-    json_array_foreach(
-        v, i, kind) if (!json_is_string(kind) ||
-                        strcmp(json_string_value(kind), "full_attention") !=
-                            0) return bt_fail(err, BT_UNSUPPORTED,
-                                              "layer %zu has attention of the kind '%.40s'", i,
-                                              json_is_string(kind) ? json_string_value(kind) : "?");
     v = json_object_get(o, "partial_rotary_factor");
-    if (!is_absent_or_null(v) && json_number_value(v) != 1)
+    if (!row->partial && !is_absent_or_null(v) && json_number_value(v) != 1)
         return bt_fail(err, BT_UNSUPPORTED, "'partial_rotary_factor' is not 1");
     return BT_OK;
 }
@@ -158,9 +150,8 @@ static bt_code check_unnamed_rope(json_t *rope, const char *key, bt_err *err) {
     return BT_OK;
 }
 
-/* The words of rope_type, in the order of bt_rope_method. */
-static const char *const rope_types[] = {"default", "linear", "llama3", "yarn"};
-enum { ROPE_TYPES = sizeof rope_types / sizeof *rope_types };
+const char *const bt_hf_rope_types[] = {"default", "linear", "llama3", "yarn"};
+enum { ROPE_TYPES = sizeof bt_hf_rope_types / sizeof *bt_hf_rope_types };
 
 /* the factor on cosine and sine of DeepSeek's variant of yarn */
 static double yarn_scale(double factor, double by) {
@@ -183,19 +174,20 @@ static bt_code read_yarn(json_t *rope, bt_rope_scaling *s, bt_err *err) {
     return BT_OK;
 }
 
-/* rope: rope_parameters (transformers 5) or rope_scaling; length: max_position_embeddings */
-static bt_code read_scaling(json_t *rope, const char *key, int length, bt_rope_scaling *out,
-                            bt_err *err) {
+/* rope: rope_parameters (transformers 5) or rope_scaling; partial: heads of the class may rotate in part; length:
+ * max_position_embeddings */
+static bt_code read_scaling(json_t *rope, const char *key, bool partially, int length,
+                            bt_rope_scaling *out, bt_err *err) {
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
     json_t *partial = json_object_get(rope, "partial_rotary_factor");
     int method = 0;
     if (!type) type = json_string_value(json_object_get(rope, "type"));
     if (is_absent_or_null(rope)) return BT_OK;
     if (!json_is_object(rope)) return bt_fail(err, BT_FORMAT, "'%s' is no object", key);
-    if (!is_absent_or_null(partial) && json_number_value(partial) != 1)
+    if (!partially && !is_absent_or_null(partial) && json_number_value(partial) != 1)
         return bt_fail(err, BT_UNSUPPORTED, "'partial_rotary_factor' of '%s' is not 1", key);
     if (!type) return check_unnamed_rope(rope, key, err);
-    while (method < ROPE_TYPES && strcmp(type, rope_types[method]) != 0) method++;
+    while (method < ROPE_TYPES && strcmp(type, bt_hf_rope_types[method]) != 0) method++;
     if (method == ROPE_TYPES)
         return bt_fail(err, BT_UNSUPPORTED,
                        "'%s' scales the rotary embedding by the method '%.40s', which is not "
@@ -213,13 +205,47 @@ static bt_code read_scaling(json_t *rope, const char *key, int length, bt_rope_s
     return real_or(rope, "high_freq_factor", 4, &out->high, err);
 }
 
-static bt_code read_rope(json_t *o, double otherwise, bt_model_cfg *m, bt_text *notes,
+/* Bases and scaling of a class with local layers: rope_parameters has one object for each kind of layer. */
+static bt_code read_local_rope(json_t *o, const bt_arch_row *row, json_t **now, bt_model_cfg *m,
+                               bt_err *err) {
+    json_t *local = json_object_get(*now, "sliding_attention");
+    bt_rope_scaling scaling = {0};
+    double top;
+    BT_TRY(real_or(o, "rope_local_base_freq", row->local_theta, &top, err));
+    BT_TRY(real_or(local, "rope_theta", top, &m->rope_local_theta, err));
+    BT_TRY(read_scaling(local, "rope_parameters.sliding_attention", false, m->T, &scaling, err));
+    if (scaling.method != BT_ROPE_PLAIN)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "'rope_parameters.sliding_attention' is scaled: local layers here are not");
+    if (local || json_object_get(*now, "full_attention"))
+        *now = json_object_get(*now, "full_attention");
+    return BT_OK;
+}
+
+/* The share of a head that rotates; transformers cuts it to a whole number. */
+static bt_code read_partial_rotary(json_t *o, json_t *rope, bt_model_cfg *m, bt_err *err) {
+    double top, factor;
+    BT_TRY(real_or(o, "partial_rotary_factor", 1, &top, err));
+    BT_TRY(real_or(rope, "partial_rotary_factor", top, &factor, err));
+    const double dims = floor(factor * m->D);
+    if (factor > 1 || dims < 2 || fmod(dims, 2) != 0)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "'partial_rotary_factor' is %g: %g of %d elements of a head would rotate, "
+                       "an even number is possible here",
+                       factor, dims, m->D);
+    m->rotary_dim = (int)dims < m->D ? (int)dims : 0;
+    return BT_OK;
+}
+
+static bt_code read_rope(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_text *notes,
                          bt_err *err) {
     json_t *now = json_object_get(o, "rope_parameters"), *old = json_object_get(o, "rope_scaling");
     double top, *theta = &m->rope_theta;
-    BT_TRY(read_scaling(old, "rope_scaling", m->T, &m->rope, err));
-    BT_TRY(read_scaling(now, "rope_parameters", m->T, &m->rope, err));
-    BT_TRY(real_or(o, "rope_theta", otherwise, &top, err));
+    if (row->local_theta > 0) BT_TRY(read_local_rope(o, row, &now, m, err));
+    BT_TRY(read_scaling(old, "rope_scaling", row->partial, m->T, &m->rope, err));
+    BT_TRY(read_scaling(now, "rope_parameters", row->partial, m->T, &m->rope, err));
+    if (row->partial) BT_TRY(read_partial_rotary(o, now, m, err));
+    BT_TRY(real_or(o, "rope_theta", row->theta, &top, err));
     BT_TRY(real_or(now, "rope_theta", top, theta, err));
     if (notes && *theta != top && !is_absent_or_null(json_object_get(o, "rope_theta")))
         bt_text_printf(notes,
@@ -266,18 +292,28 @@ static bt_code read_linear(json_t *o, bt_hf_linear *out, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code read_hf_activation(json_t *o, const char *otherwise, bt_act *out, bt_err *err) {
-    json_t *v = json_object_get(o, "hidden_act");
-    const char *word = is_absent_or_null(v) ? otherwise : json_string_value(v);
-    if (word && strcmp(word, "silu") == 0)
-        *out = BT_ACT_SILU;
-    else if (word && strcmp(word, "relu2") == 0)
-        *out = BT_ACT_RELU2;
-    else
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "the activation '%.40s' is not computed here (relu2, silu)",
-                       word ? word : "?");
-    return BT_OK;
+static bt_code read_hf_activation(json_t *o, const bt_arch_row *row, bt_act *out, bt_err *err) {
+    static const struct {
+        const char *word;
+        bt_act act;
+    } known[] = {{"silu", BT_ACT_SILU},
+                 {"relu2", BT_ACT_RELU2},
+                 {"gelu_pytorch_tanh", BT_ACT_GELU},
+                 {"gelu_new", BT_ACT_GELU}};
+    const bool gemma = strcmp(row->act, "gelu") == 0;
+    json_t *v = json_object_get(o, "hidden_activation");
+    if (!gemma || is_absent_or_null(v)) v = json_object_get(o, "hidden_act");
+    const char *word = is_absent_or_null(v) ? row->act : json_string_value(v);
+    /* the first files of Gemma have this word; transformers computes the form with tanh */
+    if (gemma && word && strcmp(word, "gelu") == 0) word = "gelu_pytorch_tanh";
+    for (size_t i = 0; word && i < sizeof known / sizeof *known; i++)
+        if (strcmp(word, known[i].word) == 0) {
+            *out = known[i].act;
+            return BT_OK;
+        }
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "the activation '%.40s' is not computed here (relu2, silu, gelu_pytorch_tanh)",
+                   word ? word : "?");
 }
 
 /* Token id, or -1 if the key is null, absent, or not a token id, which adds a note. */
@@ -315,7 +351,11 @@ static bt_code read_hf_sizes(json_t *o, const bt_arch_row *row, bt_model_cfg *m,
     BT_TRY(read_hf_integer(o, "vocab_size", 2, 1048576, &m->V, err));
     BT_TRY(read_hf_integer(o, "num_attention_heads", 1, 1024, &m->H, err));
     BT_TRY(whole_or(o, "num_key_value_heads", row->kv ? row->kv : m->H, 1024, &m->KV, err));
-    BT_TRY(whole_or(o, "head_dim", row->qk_norm ? 128 : m->C / m->H, 1024, &m->D, err));
+    BT_TRY(whole_or(o, "head_dim",
+                    row->head_dim  ? row->head_dim
+                    : row->qk_norm ? 128
+                                   : m->C / m->H,
+                    1024, &m->D, err));
     return whole_or(o, "max_position_embeddings", 2048, 1 << 30, &m->T, err);
 }
 
@@ -342,11 +382,51 @@ static bt_code read_no_rope(json_t *o, const bt_arch_row *row, bt_model_cfg *m, 
 /* A window that is at least as long as every text has no effect. */
 static bt_code read_hf_window(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_err *err) {
     json_t *v = json_object_get(o, "sliding_window");
-    const bool mistral = row == bt_arch_at(BT_ARCH_MISTRAL);
-    int window = MISTRAL_WINDOW;
-    if (!row->window || json_is_null(v) || (!v && !mistral)) return BT_OK;
+    int window = row->sliding_window;
+    if (!row->window || json_is_null(v) || (!v && !window)) return BT_OK;
     if (v) BT_TRY(read_hf_integer(o, "sliding_window", 1, 1 << 30, &window, err));
     m->window = window < m->T ? window : 0;
+    return BT_OK;
+}
+
+/* Kinds of layers: every Nth one is global, as a list or as a number; classes without local layers have global ones. */
+static bt_code read_layer_kinds(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_err *err) {
+    json_t *list = json_object_get(o, "layer_types"), *kind;
+    const bool listed = !is_absent_or_null(list);
+    int every = 0;
+    size_t i = 0;
+    if (row->window_every)
+        BT_TRY(whole_or(o, "sliding_window_pattern", row->window_every, 1024, &every, err));
+    if (listed) every = 0;
+    json_array_foreach(list, i, kind) {
+        const char *word = json_is_string(kind) ? json_string_value(kind) : "?";
+        const bool full = strcmp(word, "full_attention") == 0;
+        if (!full && (!row->window_every || strcmp(word, "sliding_attention") != 0))
+            return bt_fail(err, BT_UNSUPPORTED, "layer %zu has attention of the kind '%.40s'", i,
+                           word);
+        if (full && !every) every = (int)i + 1;
+        if (row->window_every && full != (every && ((int)i + 1) % every == 0))
+            return bt_fail(err, BT_UNSUPPORTED,
+                           "'layer_types' is not every Nth layer with full_attention");
+    }
+    if (!row->window_every) return BT_OK;
+    if (listed && i < (size_t)m->L)
+        return bt_fail(err, BT_FORMAT, "'layer_types' is no list of %d layers", m->L);
+    m->window_every = every;
+    return BT_OK;
+}
+
+/* Factor of queries, and soft limits. null, as transformers writes it, is no limit. */
+static bt_code read_attention(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_err *err) {
+    static const char *const keys[] = {"attn_logit_softcapping", "final_logit_softcapping"};
+    double *caps[] = {&m->attention_cap, &m->logit_cap};
+    if (!(row->query_scale > 0)) return BT_OK;
+    BT_TRY(real_or(o, "query_pre_attn_scalar", row->query_scale, &m->query_scale, err));
+    for (int i = 0; i < 2; i++) {
+        json_t *v = json_object_get(o, keys[i]);
+        *caps[i] = v ? 0 : i ? row->logit_cap : row->attention_cap;
+        if (v && !json_is_null(v)) BT_TRY(real_or(o, keys[i], 0, caps[i], err));
+    }
     return BT_OK;
 }
 
@@ -356,13 +436,17 @@ static bt_code read_hf_keys(bt_hf_config *c, json_t *o, bt_text *notes, bt_err *
     BT_TRY(read_arch(o, &c->arch, &row, err));
     *m = (bt_model_cfg){
         .norm = row->norm, .qk_norm = row->qk_norm, .qkv_bias = row->qkv_bias, .init_std = 0.02};
+    m->post_norm = row->post_norm;
+    m->embed_scale = row->embed_scale;
     BT_TRY(read_hf_sizes(o, row, m, err));
     BT_TRY(read_hf_window(o, row, m, err));
-    BT_TRY(refuse_the_unknown(o, err));
+    BT_TRY(refuse_the_unknown(o, row, err));
+    BT_TRY(read_layer_kinds(o, row, m, err));
     BT_TRY(read_no_rope(o, row, m, err));
-    BT_TRY(bt_hf_keys_check(o, row->no_rope > 0, notes, err));
-    BT_TRY(read_hf_activation(o, row->act, &m->act, err));
-    BT_TRY(read_rope(o, row->theta, m, notes, err));
+    BT_TRY(bt_hf_keys_check(o, row->own_keys, notes, err));
+    BT_TRY(read_attention(o, row, m, err));
+    BT_TRY(read_hf_activation(o, row, &m->act, err));
+    BT_TRY(read_rope(o, row, m, notes, err));
     BT_TRY(real_or(o, "rms_norm_eps", row->eps, &m->norm_eps, err));
     BT_TRY(read_hf_flag(o, "tie_word_embeddings", row->tied, &m->tied, err));
     BT_TRY(check_bits(o, row, err));
@@ -406,129 +490,4 @@ bt_code bt_hf_generation_read(bt_token_roles *roles, const char *path, bt_text *
     if (code == BT_OK) read_hf_roles(root, roles, notes);
     json_decref(root);
     return code == BT_OK ? BT_OK : bt_fail(err, code, "'%s': %s", path, why.msg);
-}
-
-/* ---- writing --------------------------------------------------------------------------------- */
-
-static const char *dtype_of(bt_number number) {
-    return number == BT_NUM_BF16 ? "bfloat16" : number == BT_NUM_F16 ? "float16" : "float32";
-}
-
-/* Writes a decimal point, even for a whole number: typed readers distinguish 10000 from 10000.0. */
-static void write_real(bt_json *j, const char *key, double v) {
-    char text[40];
-    if (fabs(v) < 1e15 && v == floor(v))
-        snprintf(text, sizeof text, "%.1f", v);
-    else
-        for (int digits = 1; digits <= 17; digits++) {
-            snprintf(text, sizeof text, "%.*g", digits, v);
-            if (strtod(text, NULL) == v) break;
-        }
-    bt_json_raw(j, key, text);
-}
-
-static void write_scaling(bt_json *j, const bt_rope_scaling *r) {
-    bt_json_str(j, "rope_type", rope_types[r->method]);
-    if (r->method == BT_ROPE_PLAIN) return;
-    write_real(j, "factor", r->factor);
-    if (r->method == BT_ROPE_LINEAR) return;
-    bt_json_int(j, "original_max_position_embeddings", r->context);
-    write_real(j, r->method == BT_ROPE_YARN ? "beta_slow" : "low_freq_factor", r->low);
-    write_real(j, r->method == BT_ROPE_YARN ? "beta_fast" : "high_freq_factor", r->high);
-    if (r->attention > 0) write_real(j, "attention_factor", r->attention);
-}
-
-static void write_rope(bt_json *j, const bt_model_cfg *m) {
-    bt_json_object(j, "rope_parameters");
-    write_scaling(j, &m->rope);
-    write_real(j, "rope_theta", m->rope_theta);
-    bt_json_end(j, '}');
-    write_real(j, "rope_theta", m->rope_theta); /* transformers 4 */
-    if (m->rope.method == BT_ROPE_PLAIN) return;
-    bt_json_object(j, "rope_scaling");
-    write_scaling(j, &m->rope);
-    bt_json_end(j, '}');
-}
-
-static void write_linear(bt_json *j, bt_hf_linear linear) {
-    if (linear == BT_HF_DENSE) return;
-    bt_json_object(j, "quantization_config");
-    bt_json_str(j, "quant_method", "bitnet");
-    bt_json_str(j, "linear_class", linear == BT_HF_CODES_INVERSE ? "bitlinear" : "autobitlinear");
-    bt_json_str(j, "quantization_mode", linear == BT_HF_LATENT ? "online" : "offline");
-    bt_json_end(j, '}');
-}
-
-void bt_hf_roles_write(bt_json *j, const bt_token_roles *r, bool generation) {
-    if (r->bos >= 0)
-        bt_json_int(j, "bos_token_id", r->bos);
-    else if (!generation)
-        bt_json_null(j, "bos_token_id");
-    if (r->n_ends > 1) {
-        bt_json_array(j, "eos_token_id");
-        for (size_t i = 0; i < r->n_ends; i++) bt_json_int(j, NULL, r->ends[i]);
-        bt_json_end(j, ']');
-    } else if (r->n_ends) {
-        bt_json_int(j, "eos_token_id", r->ends[0]);
-    } else if (!generation) {
-        bt_json_null(j, "eos_token_id");
-    }
-    if (r->pad >= 0)
-        bt_json_int(j, "pad_token_id", r->pad);
-    else if (!generation)
-        bt_json_null(j, "pad_token_id");
-}
-
-void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number) {
-    const bt_model_cfg *m = &c->model;
-    const bt_arch_row *row = bt_arch_at(c->arch);
-    bt_json j;
-    bt_json_begin(&j, out);
-    bt_json_object(&j, NULL);
-    bt_json_array(&j, "architectures");
-    bt_json_str(&j, NULL, row->hf_class);
-    bt_json_end(&j, ']');
-    bt_json_str(&j, "model_type", row->model_type);
-    bt_json_int(&j, "vocab_size", m->V);
-    bt_json_int(&j, "hidden_size", m->C);
-    bt_json_int(&j, "intermediate_size", m->F);
-    bt_json_int(&j, "num_hidden_layers", m->L);
-    bt_json_int(&j, "num_attention_heads", m->H);
-    bt_json_int(&j, "num_key_value_heads", m->KV);
-    if (c->arch != BT_ARCH_BITNET && c->arch != BT_ARCH_QWEN2) bt_json_int(&j, "head_dim", m->D);
-    bt_json_int(&j, "max_position_embeddings", m->T);
-    bt_json_str(&j, "hidden_act", m->act == BT_ACT_SILU ? "silu" : "relu2");
-    write_real(&j, "rms_norm_eps", m->norm_eps);
-    write_rope(&j, m);
-    bt_json_bool(&j, "tie_word_embeddings", m->tied);
-    if (c->arch != BT_ARCH_QWEN2) bt_json_bool(&j, "attention_bias", false);
-    write_real(&j, "attention_dropout", 0);
-    if (row->window) bt_json_int(&j, "sliding_window", m->window);
-    if (c->arch == BT_ARCH_LLAMA) {
-        bt_json_bool(&j, "mlp_bias", false);
-        bt_json_int(&j, "pretraining_tp", 1);
-    }
-    if (c->arch == BT_ARCH_SMOLLM3) {
-        bt_json_bool(&j, "mlp_bias", false);
-        bt_json_array(&j, "no_rope_layers");
-        for (int i = 0; i < m->L; i++) bt_json_int(&j, NULL, (i + 1) % m->no_rope_every != 0);
-        bt_json_end(&j, ']');
-        bt_json_int(&j, "no_rope_layer_interval", m->no_rope_every);
-    }
-    if (c->arch == BT_ARCH_QWEN3 || c->arch == BT_ARCH_QWEN2) {
-        bt_json_array(&j, "layer_types");
-        for (int i = 0; i < m->L; i++) bt_json_str(&j, NULL, "full_attention");
-        bt_json_end(&j, ']');
-        bt_json_int(&j, "max_window_layers", m->L);
-        bt_json_null(&j, "sliding_window");
-        bt_json_bool(&j, "use_sliding_window", false);
-    }
-    bt_hf_roles_write(&j, &c->roles, false);
-    write_real(&j, "initializer_range", m->init_std);
-    bt_json_bool(&j, "use_cache", true);
-    bt_json_str(&j, "dtype", dtype_of(number));
-    bt_json_str(&j, "torch_dtype", dtype_of(number)); /* transformers 4 */
-    write_linear(&j, c->linear);
-    bt_json_end(&j, '}');
-    bt_text_put(out, "\n");
 }

@@ -2,7 +2,7 @@
  *
  * Reading: a missing key has the default of its class in `transformers` (formats.def). Refused by name:
  *          architectures that are not rows of formats.def, and every key whose value changes the computation in an
- *          unsupported way (biases, sliding windows, scaled rotary embeddings, other quantisation methods).
+ *          unsupported way (biases, other scaled rotary embeddings, other quantisation methods).
  * Threads: any; no shared state. */
 #ifndef BT_ENGINE_INTEROP_HF_CONFIG_H
 #define BT_ENGINE_INTEROP_HF_CONFIG_H
@@ -43,6 +43,9 @@ void bt_hf_roles_write(bt_json *j, const bt_token_roles *roles, bool generation)
  * is read alone. */
 bt_code bt_hf_tokenizer_read(bt_tokenizer **out, const char *path, bt_text *notes, bt_err *err)
     BT_MUST_CHECK;
+
+/* words of rope_type, in the order of bt_rope_method */
+extern const char *const bt_hf_rope_types[];
 
 /* config.json for a model whose tensors are written as `number`; both spellings of the keys that
  * transformers 4 and 5 spell differently */

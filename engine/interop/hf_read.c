@@ -18,18 +18,19 @@ static bt_code find_hf_tensor(bt_model_file *s, const bt_hf_config *c, size_t i,
     const bt_tensor *t = &s->params.tensors[i];
     bt_stored_location *p = &s->places[i];
     char name[BT_FOREIGN_NAME];
-    bt_name_hf(name, t, ".weight");
+    bt_name_hf(name, s->arch, t, ".weight");
     bt_stored *f = bt_stored_find(&s->stored, name), *scale;
     if (!f && bt_name_hf_other(name, t, ".weight")) f = bt_stored_find(&s->stored, name);
     if (!f) return BT_OK; /* reported by bt_model_file_complete */
     const bool coded = t->linear && (c->linear == BT_HF_CODES || c->linear == BT_HF_CODES_INVERSE);
     p->stored = f;
+    p->add = bt_arch_gain_offset(s->arch, t);
     f->used = true;
     if ((f->number == BT_NUM_PACKED) != coded)
         return bt_fail(err, BT_FORMAT, "tensor '%s' is %s, but by config.json linear layers are %s",
                        name, coded ? "not packed" : "U8", coded ? "packed codes" : "floats");
     if (!coded) return bt_model_file_check_shape(t, f, BT_ROWS_PLAIN, err);
-    bt_name_hf(name, t, ".weight_scale");
+    bt_name_hf(name, s->arch, t, ".weight_scale");
     scale = bt_stored_find(&s->stored, name);
     if (!scale || scale->number == BT_NUM_PACKED || scale->rows * scale->cols != 1)
         return bt_fail(err, BT_FORMAT, "tensor '%s' is missing, or is not one number", name);

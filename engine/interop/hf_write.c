@@ -19,6 +19,7 @@ typedef struct entry { /* a tensor of the folder */
     char name[BT_FOREIGN_NAME];
     size_t tensor;
     bool is_scale; /* weight_scale of the tensor */
+    int part; /* place in a joined tensor, which begins with part 0; -1: it is a whole tensor */
     bt_form form;
     uint64_t bytes, at; /* at: in the data of its shard */
     int shard;
@@ -54,22 +55,37 @@ static size_t type_bytes(const entry *e) {
 static int by_type_and_name(const void *a, const void *b) {
     const entry *x = a, *y = b;
     if (type_bytes(x) != type_bytes(y)) return type_bytes(x) > type_bytes(y) ? -1 : 1;
-    return strcmp(x->name, y->name);
+    const int order = strcmp(x->name, y->name);
+    return order ? order : x->part - y->part;
 }
 
 static void add_hf_tensor(folder *f, size_t i, const char *suffix, bool is_scale,
                           const bt_form *form) {
     entry *e = &f->e[f->n++];
-    bt_name_hf(e->name, &f->s->params.tensors[i], suffix);
+    bt_name_hf_out(e->name, f->config.arch, &f->s->params.tensors[i], suffix);
     e->tensor = i;
+    e->part = bt_arch_part(f->config.arch, &f->s->params.tensors[i]);
     e->is_scale = is_scale;
     e->form = *form;
     e->bytes = is_scale ? sizeof(float) : bt_form_bytes(&f->s->params.tensors[i], form);
 }
 
+/* Returns the bytes of the tensor that begins with entry k, in the order of the file. */
+static uint64_t joined_bytes(const folder *f, size_t k) {
+    uint64_t bytes = f->e[k].bytes;
+    while (++k < f->n && f->e[k].part > 0) bytes += f->e[k].bytes;
+    return bytes;
+}
+
+/* Returns the rows of that tensor. */
+static size_t joined_rows(const folder *f, size_t k) {
+    size_t rows = f->s->params.tensors[f->e[k].tensor].rows;
+    while (++k < f->n && f->e[k].part > 0) rows += f->s->params.tensors[f->e[k].tensor].rows;
+    return rows;
+}
+
 static bt_code plan_hf_folder(folder *f, bt_err *err) {
     const bt_params *p = &f->s->params;
-    const bt_form floats = {.number = f->number};
     const bt_form codes = {.number = BT_NUM_PACKED, .order = BT_ROWS_PACKED, .quantise = true};
     f->e = calloc(2 * p->n, sizeof *f->e);
     f->scales = calloc(p->n, sizeof *f->scales);
@@ -82,13 +98,15 @@ static bt_code plan_hf_folder(folder *f, bt_err *err) {
                            "'%s' has %zu rows; packed are four in a byte: a multiple of 4 (choose "
                            "another --type)",
                            t->name, t->rows);
-        add_hf_tensor(f, i, ".weight", false, coded ? &codes : &floats);
+        const bt_form gain = {.number = f->number,
+                              .subtract = bt_arch_gain_offset(f->config.arch, t)};
+        add_hf_tensor(f, i, ".weight", false, coded ? &codes : &gain);
         if (coded) add_hf_tensor(f, i, ".weight_scale", true, &(bt_form){.number = BT_NUM_F32});
     }
     qsort(f->e, f->n, sizeof *f->e, by_type_and_name);
     uint64_t at = 0;
     for (size_t k = 0; k < f->n; k++) {
-        if (at > 0 && at + f->e[k].bytes > f->shard_bytes) {
+        if (at > 0 && f->e[k].part <= 0 && at + joined_bytes(f, k) > f->shard_bytes) {
             f->shards++;
             at = 0;
         }
@@ -120,7 +138,7 @@ static void put_hf_header(const folder *f, int shard, bt_text *out, uint64_t *da
     for (size_t k = 0; k < f->n; k++) {
         const entry *e = &f->e[k];
         const bt_tensor *t = &f->s->params.tensors[e->tensor];
-        if (e->shard != shard) continue;
+        if (e->shard != shard || e->part > 0) continue;
         bt_json_object(&j, e->name);
         bt_json_str(&j, "dtype", bt_number_at(e->form.number)->safetensors);
         bt_json_array(&j, "shape");
@@ -128,17 +146,18 @@ static void put_hf_header(const folder *f, int shard, bt_text *out, uint64_t *da
             bt_json_int(&j, NULL, 1);
         else if (t->decay || t->linear) {
             bt_json_int(&j, NULL,
-                        (int64_t)(e->form.order == BT_ROWS_PACKED ? t->rows / 4 : t->rows));
+                        (int64_t)(e->form.order == BT_ROWS_PACKED ? t->rows / 4
+                                                                  : joined_rows(f, k)));
             bt_json_int(&j, NULL, (int64_t)t->cols);
         } else
             bt_json_int(&j, NULL, (int64_t)t->count);
         bt_json_end(&j, ']');
         bt_json_array(&j, "data_offsets");
         bt_json_int(&j, NULL, (int64_t)e->at);
-        bt_json_int(&j, NULL, (int64_t)(e->at + e->bytes));
+        bt_json_int(&j, NULL, (int64_t)(e->at + joined_bytes(f, k)));
         bt_json_end(&j, ']');
         bt_json_end(&j, '}');
-        *data = e->at + e->bytes;
+        *data = e->at + joined_bytes(f, k);
     }
     bt_json_end(&j, '}');
     while (out->len % 8 != 0 && !out->failed) bt_text_put(out, " ");
@@ -192,6 +211,7 @@ static void put_index(const folder *f, bt_text *out) {
     bt_json_object(&j, "weight_map");
     for (size_t k = 0; k < f->n; k++) {
         char name[64];
+        if (f->e[k].part > 0) continue;
         shard_name(f, f->e[k].shard, name);
         bt_json_str(&j, f->e[k].name, name);
     }
@@ -337,6 +357,11 @@ static bt_code choose_quantisation(folder *f, const bt_convert_job *job, bt_err 
     if (row && !row->safetensors)
         return bt_fail(err, BT_ARG, "safetensors have no type '%s' (f32, f16, bf16, packed)",
                        row->word);
+    if (ternary && bt_arch_at(f->config.arch)->joined)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "%s joins q, k and v in one tensor: ternary layers with a scale each do "
+                       "not fit (model.rotary_dim)",
+                       bt_arch_at(f->config.arch)->hf_class);
     if (f->number != BT_NUM_PACKED) return BT_OK;
     if (!ternary)
         return bt_fail(err, BT_ARG, "type 'packed' is for ternary models; this one is dense");

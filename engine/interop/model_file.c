@@ -248,6 +248,7 @@ static bt_code finish_rows(const rows_job *j, uint64_t row, float *out, size_t e
     const bt_stored_location *p = j->p;
     for (size_t k = 0; p->coded && k < elems; k++)
         out[k] = out[k] > 0 ? p->level : out[k] < 0 ? -p->level : 0;
+    for (size_t k = 0; p->add != 0 && k < elems; k++) out[k] += p->add;
     unsigned wrong = 0; /* x - x is 0 for every number but infinities */
     for (size_t k = 0; k < elems; k++) wrong |= out[k] - out[k] != 0;
     if (!wrong) return BT_OK;

@@ -27,6 +27,7 @@ typedef struct bt_stored_location {  /* location of one of our tensors */
     bt_row_order order;
     bool inverse; /* the scale divides */
     bool coded;   /* only -s, 0, s occur */
+    float add;    /* to every element: the offset of a norm's gain */
     bool counted; /* the following fields are set */
     float s, level;
 } bt_stored_location;

@@ -219,6 +219,8 @@ static bt_code put_tensor(bt_model_file *s, size_t i, tensor_job *j, bt_err *err
     for (size_t row = 0, n; row < t->rows; row += n) {
         n = bt_min_size(j->step, t->rows - row);
         if (!j->codes) BT_TRY(bt_model_file_read(s, i, row * t->cols, n * t->cols, j->x, err));
+        for (size_t k = 0; j->form->subtract != 0 && k < n * t->cols; k++)
+            j->x[k] -= j->form->subtract;
         BT_TRY(put_tensor_rows(j, row, n, err));
         bt_model_file_passed(s, n * t->cols);
     }

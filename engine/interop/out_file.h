@@ -23,8 +23,9 @@ bt_code bt_out_close(bt_out_file *f, bt_code code, bt_err *err) BT_MUST_CHECK;
 typedef struct bt_form {
     bt_number number;
     bt_row_order order;
-    bool quantise; /* codes times their scale instead of latent weights */
-    bool unit;     /* quantise: codes times 1; the scale is written separately */
+    bool quantise;  /* codes times their scale instead of latent weights */
+    bool unit;      /* quantise: codes times 1; the scale is written separately */
+    float subtract; /* subtracted from every element, unless it is a code */
 } bt_form;
 
 uint64_t bt_form_bytes(const bt_tensor *t, const bt_form *form);

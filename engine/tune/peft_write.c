@@ -17,7 +17,8 @@ void bt_peft_name(char out[BT_PEFT_NAME], const bt_tensor *t) {
     char base[BT_FOREIGN_NAME];
     bt_tensor layer = *t;
     layer.id = bt_adapter_layer(t->id);
-    bt_name_hf(base, &layer, t->id == bt_adapter_a(layer.id) ? ".lora_A.weight" : ".lora_B.weight");
+    bt_name_hf(base, BT_ARCH_LLAMA, &layer,
+               t->id == bt_adapter_a(layer.id) ? ".lora_A.weight" : ".lora_B.weight");
     (void)snprintf(out, BT_PEFT_NAME, "base_model.model.%s", base);
 }
 
@@ -150,6 +151,11 @@ bt_code bt_peft_write(bt_model_file *s, const char *dest, const char *base, bt_t
     bt_model_cfg plain = s->cfg;
     plain.lora = (bt_lora){0};
     BT_TRY(bt_arch_of_model(&arch, &plain, err));
+    if (bt_arch_at(arch)->joined)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "%s joins q, k and v in one layer, which has no adapters of its own here "
+                       "(convert without --adapter merges them)",
+                       bt_arch_at(arch)->hf_class);
     BT_TRY(bt_out_prepare(dest, part, err));
     if (mkdir(part, 0777) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", part);

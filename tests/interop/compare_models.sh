@@ -37,7 +37,11 @@ dense() {
     for type in f32 f16 bf16 q8_0; do convert "$1" gguf $type "$2-$type.gguf"; done
     for type in f32 bf16 f16; do convert "$1" hf $type "$2-$type"; done
     folders+=("$work/$2-"{f32,bf16,f16})
-    exact+=("$work/$2-f32.gguf") half+=("$work/$2-f16.gguf") loose+=("$work/$2-"{bf16,q8_0}.gguf)
+    case $2 in # llama.cpp computes GELU by a table of f16
+    *gemma*) half+=("$work/$2-f32.gguf") ;;
+    *) exact+=("$work/$2-f32.gguf") ;;
+    esac
+    half+=("$work/$2-f16.gguf") loose+=("$work/$2-"{bf16,q8_0}.gguf)
 }
 ternary() { # SOURCE NAME TYPE...
     for type in "${@:3}"; do

@@ -19,6 +19,8 @@ def rope(kind="default", theta=10000.0, **more): return dict(rope_type=kind, rop
 LLAMA3 = rope("llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
 YARN = rope("yarn", factor=4.0, original_max_position_embeddings=32)
 # contexts are short, so that prompts of 64 tokens are longer; judges of GGUF know the published context 8192
+# heads wider than hidden_size / heads, tied
+GEMMA = dict(head_dim=32, tie_word_embeddings=True, pad_token_id=None)
 MODELS = {
     "llama-llama3": ("llama", dict(rope_parameters=dict(LLAMA3, original_max_position_embeddings=8192), max_position_embeddings=65536)),
     "llama-linear": ("llama", dict(rope_parameters=rope("linear", factor=3.0))),
@@ -29,8 +31,17 @@ MODELS = {
     "qwen3-yarn": ("qwen3", dict(rope_parameters=YARN, head_dim=32)),
     "smollm3": ("smollm3", dict(rope_parameters=rope(theta=2000000.0), num_hidden_layers=5, pad_token_id=None)),
     "phi": ("phi3", dict(rope_parameters=rope(), pad_token_id=None)), # llama.cpp requires tokens of Phi-3 in a file whose name has "phi3"
+    "phi-partial": ("phi3", dict(rope_parameters=rope(partial_rotary_factor=0.75), pad_token_id=None)),
     "mistral": ("mistral", dict(rope_parameters=rope(), sliding_window=None)),
     "mistral-window": ("mistral", dict(rope_parameters=rope(), sliding_window=12)),
+    "gemma": ("gemma", dict(GEMMA, rope_parameters=rope(), num_key_value_heads=1)),
+    "gemma2": ("gemma2", dict(GEMMA, rope_parameters=rope(), sliding_window=12, num_hidden_layers=4, query_pre_attn_scalar=32,
+                              attn_logit_softcapping=4.0, final_logit_softcapping=6.0)),
+    "gemma3": ("gemma3_text", dict(GEMMA, rope_parameters=dict(full_attention=rope("linear", 1000000.0, factor=4.0), sliding_attention=rope()),
+                                   sliding_window=12, num_hidden_layers=7, query_pre_attn_scalar=32)),
+    "gemma3-every2": ("gemma3_text", dict(GEMMA, rope_parameters=dict(full_attention=rope("linear", 1000000.0, factor=4.0), sliding_attention=
+                      rope(theta=500.0)), sliding_window=12, num_hidden_layers=4, query_pre_attn_scalar=32, final_logit_softcapping=6.0,
+                      layer_types=["sliding_attention", "full_attention"] * 2)),
 }
 VARIANTS = {
     "plain": rope(), "linear": rope("linear", factor=3.0), "llama3": LLAMA3, "yarn": YARN,
@@ -40,10 +51,10 @@ VARIANTS = {
 
 def make(kind, members, sizes, seed):
     torch.manual_seed(seed)
-    m = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**sizes, **members})).float().eval()
+    m = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**sizes, **members}), attn_implementation="eager").float().eval()
     gen = torch.Generator().manual_seed(seed)
     for name, p in sorted(m.named_parameters()):
-        if "norm" in name: p.data = torch.rand(p.shape, generator=gen) + 0.5
+        if "norm" in name: p.data = torch.rand(p.shape, generator=gen) + (-0.5 if "gemma" in kind else 0.5) # Gemma adds 1
         elif p.ndim == 1: p.data = torch.randn(p.shape, generator=gen)                          # a bias
         else: p.data = torch.randn(p.shape, generator=gen) * (0.15 if "embed" in name or "head" in name else 1.5 / p.shape[1] ** 0.5)
     return m
@@ -111,6 +122,24 @@ def golden(out):
         save(m, os.path.join(out, name, "hf"), tokenizer=False)
         if name == "phi3": write_phi3_gguf(m, os.path.join(out, "phi3/phi3-f32.gguf"))
         rows = [{"name": name, "rope_parameters": rope(), "prompts": predictions(m)}]
+        if name == "phi3":
+            config = copy.deepcopy(m.config); config.rope_parameters = rope(partial_rotary_factor=0.75)
+            v = AutoModelForCausalLM.from_config(config).float().eval()
+            v.load_state_dict(m.state_dict())
+            rows.append({"name": "phi3, heads that rotate in part", "rope_parameters": config.rope_parameters, "prompts": predictions(v)})
+        with open(os.path.join(out, name, "variants.json"), "w") as f: json.dump(rows, f, separators=(",", ":"))
+    # weights in bf16, to which the offset of the gains adds no rounding
+    tiny = {**tiny, "num_key_value_heads": 1, "intermediate_size": 24}
+    for seed, (name, kind, more) in enumerate((
+            ("gemma2", "gemma2", dict(rope_parameters=rope(), sliding_window=12, num_hidden_layers=2, query_pre_attn_scalar=8,
+                                      attn_logit_softcapping=3.0, final_logit_softcapping=5.0)),
+            ("gemma3", "gemma3_text", dict(rope_parameters=dict(full_attention=rope("linear", 1000000.0, factor=4.0), sliding_attention=rope()),
+                                           sliding_window=12, num_hidden_layers=3, query_pre_attn_scalar=8, layer_types=
+                                           ["sliding_attention", "full_attention", "sliding_attention"])))):
+        m = make(kind, dict(GEMMA, head_dim=8, **more), tiny, 40 + seed)
+        for p in m.parameters(): p.data = p.data.bfloat16().float()
+        rows = [{"name": name, "rope_parameters": more["rope_parameters"], "prompts": predictions(m)}]
+        save(m.bfloat16(), os.path.join(out, name, "hf"))
         with open(os.path.join(out, name, "variants.json"), "w") as f: json.dump(rows, f, separators=(",", ":"))
     m = make("qwen2", dict(rope_parameters=rope()), small, 7)
     save(m, os.path.join(out, "qwen2/hf"), tokenizer=False)

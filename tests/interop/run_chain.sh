@@ -138,7 +138,7 @@ code 6 convert cutf -o x
 code 3 convert nowhere/ -o x
 sed 's/BitNetForCausalLM/MambaForCausalLM/' folder/config.json >cutf/config.json
 code 1 convert cutf -o x
-has "'MambaForCausalLM' is not known here (known: BitNetForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM, Phi3ForCausalLM, MistralForCausalLM, BitnetForCausalLM)" err
+has "'MambaForCausalLM' is not known here (known: BitNetForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM, Phi3ForCausalLM, MistralForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, BitnetForCausalLM)" err
 code 1 convert "$golden/bitnet/hf" --to gguf -o x
 has "llama.cpp computes silu" err
 code 3 convert "$golden/bitnet/hf-packed-bitlinear" -o x

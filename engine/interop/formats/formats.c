@@ -28,6 +28,17 @@ static const struct {
 };
 #undef BT_NAME
 #define BT_NAME(...)
+#define BT_POST_NORM_NAME(id, hf) [BT_P_##id] = hf,
+static const char *const post_norm_names[BT_P_COUNT] = {
+#include "engine/interop/formats/formats.def"
+};
+#define BT_JOINED_NAME(id, hf, gguf, part) [BT_P_##id] = {hf, gguf, part},
+static const struct {
+    const char *hf, *gguf;
+    int part;
+} joined_names[BT_P_COUNT] = {
+#include "engine/interop/formats/formats.def"
+};
 #define BT_OTHER_NAME(id, hf) [BT_P_##id] = hf,
 static const char *const other_names[BT_P_COUNT] = {
 #include "engine/interop/formats/formats.def"
@@ -66,8 +77,53 @@ static void put_foreign_name(char out[BT_FOREIGN_NAME], const bt_tensor *t, cons
         snprintf(out, BT_FOREIGN_NAME, "%s.%d.%s%s", layers, t->layer, name, suffix);
 }
 
-void bt_name_hf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix) {
-    put_foreign_name(out, t, "model.layers", names[t->id].hf, suffix);
+void bt_name_hf(char out[BT_FOREIGN_NAME], bt_arch arch, const bt_tensor *t, const char *suffix) {
+    const char *other = archs[arch].post_norm ? post_norm_names[t->id] : NULL;
+    put_foreign_name(out, t, "model.layers", other ? other : names[t->id].hf, suffix);
+}
+
+int bt_arch_part(bt_arch arch, const bt_tensor *t) {
+    return archs[arch].joined && joined_names[t->id].hf ? joined_names[t->id].part : -1;
+}
+
+void bt_name_hf_out(char out[BT_FOREIGN_NAME], bt_arch arch, const bt_tensor *t,
+                    const char *suffix) {
+    if (bt_arch_part(arch, t) >= 0)
+        put_foreign_name(out, t, "model.layers", joined_names[t->id].hf, suffix);
+    else
+        bt_name_hf(out, arch, t, suffix);
+}
+
+void bt_name_gguf_out(char out[BT_FOREIGN_NAME], bt_arch arch, const bt_tensor *t,
+                      const char *suffix) {
+    if (bt_arch_part(arch, t) >= 0)
+        put_foreign_name(out, t, "blk", joined_names[t->id].gguf, suffix);
+    else
+        bt_name_gguf(out, t, suffix);
+}
+
+static const char *const act_words[] = {
+    [BT_ACT_RELU2] = "relu2", [BT_ACT_SILU] = "silu", [BT_ACT_GELU] = "gelu"};
+
+const char *bt_arch_act_word(bt_act act) { return act_words[act]; }
+
+int bt_arch_act_of(const char *word) {
+    for (int a = 0; a < (int)(sizeof act_words / sizeof *act_words); a++)
+        if (strcmp(word, act_words[a]) == 0) return a;
+    return -1;
+}
+
+bt_act bt_arch_gguf_act(const bt_arch_row *r) {
+    return strcmp(r->act, act_words[BT_ACT_GELU]) == 0 ? BT_ACT_GELU : BT_ACT_SILU;
+}
+
+double bt_arch_gguf_query_scale(const bt_arch_row *r, const bt_model_cfg *c) {
+    return r->wide_layers == c->L ? (double)c->C / c->H : (double)c->D;
+}
+
+float bt_arch_gain_offset(bt_arch arch, const bt_tensor *t) {
+    const bool gain = !t->decay && !t->linear && !t->zero && !t->adapter;
+    return gain ? archs[arch].gain_offset : 0;
 }
 
 bool bt_name_hf_other(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix) {
@@ -78,6 +134,19 @@ bool bt_name_hf_other(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char 
 
 void bt_name_gguf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix) {
     put_foreign_name(out, t, "blk", names[t->id].gguf, suffix);
+}
+
+/* Windows, rotary bases, factors and limits of the model are possible in the class. */
+static bool class_has_attention(const bt_arch_row *r, const bt_model_cfg *c) {
+    const bool window = c->window > 0 && c->window < c->T && c->window_every != 1,
+               scaled = c->query_scale > 0 && c->query_scale != (double)c->D,
+               capped = c->attention_cap > 0 || c->logit_cap > 0,
+               partial = c->rotary_dim && c->rotary_dim != c->D;
+    if ((scaled || capped) && !(r->query_scale > 0)) return false;
+    if ((r->local_theta > 0) != (c->rope_local_theta > 0)) return false;
+    /* a joined class only for what no other class computes */
+    if (partial ? !r->partial : r->joined) return false;
+    return r->window_every || ((r->joined || r->window == window) && !(window && c->window_every));
 }
 
 bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
@@ -95,8 +164,8 @@ bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
                        "layer (model.norm=bitlinear)");
     for (int a = 0; a < BT_ARCH_COUNT; a++) {
         if (archs[a].norm != c->norm || archs[a].qk_norm != c->qk_norm ||
-            archs[a].qkv_bias != c->qkv_bias || archs[a].joined ||
-            archs[a].window != (c->window > 0 && c->window < c->T) ||
+            archs[a].qkv_bias != c->qkv_bias || archs[a].post_norm != c->post_norm ||
+            archs[a].embed_scale != c->embed_scale || !class_has_attention(&archs[a], c) ||
             (archs[a].no_rope > 0) != (c->no_rope_every > 0))
             continue;
         if (a == BT_ARCH_BITNET && c->H * c->D != c->C)
@@ -107,10 +176,13 @@ bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
         *out = (bt_arch)a;
         return BT_OK;
     }
-    return bt_fail(err, BT_UNSUPPORTED,
-                   "no other program computes this combination of sub-norms, QK-norm, biases and "
-                   "layers without rotary embedding (model.norm=%s, model.qk_norm=%s, "
-                   "model.qkv_bias=%s, model.no_rope_every=%d, model.window=%d)",
-                   c->norm == BT_NORM_SUBLN ? "subln" : "pre", c->qk_norm ? "true" : "false",
-                   c->qkv_bias ? "true" : "false", c->no_rope_every, c->window);
+    return bt_fail(
+        err, BT_UNSUPPORTED,
+        "no other program computes this combination of sub-norms, QK-norm, biases, rotary "
+        "embedding, windows and limits (model.norm=%s, qk_norm=%d, post_norm=%d, embed_scale=%d, "
+        "qkv_bias=%d, no_rope_every=%d, rotary_dim=%d, rope_local_theta=%g, window=%d, "
+        "window_every=%d, query_scale=%g, attention_cap=%g, logit_cap=%g)",
+        c->norm == BT_NORM_SUBLN ? "subln" : "pre", c->qk_norm, c->post_norm, c->embed_scale,
+        c->qkv_bias, c->no_rope_every, c->rotary_dim, c->rope_local_theta, c->window,
+        c->window_every, c->query_scale, c->attention_cap, c->logit_cap);
 }

@@ -35,6 +35,19 @@ typedef struct bt_arch_row {
     double theta, eps;
     const char *act;
     int kv;
+    /* few classes have the following; zeros: what the other classes compute */
+    bool post_norm, embed_scale; /* as in bt_model_cfg */
+    bool partial;                /* heads may rotate in part (model.rotary_dim) */
+    float gain_offset;  /* Hugging Face stores the gains of norms minus this; GGUF does not */
+    int head_dim;       /* default for a missing key; 0: hidden_size / heads, 128 with QK-norm */
+    int sliding_window; /* default for a missing key; 0: none */
+    /* The class has local and global layers, window_every by default. Rows with query_scale have such a factor, those
+     * with local_theta a second rotary base, and those with attention_cap soft limits in llama.cpp */
+    int window_every;
+    double query_scale, local_theta, attention_cap, logit_cap;
+    int wide_layers; /* llama.cpp scales queries of a model of so many layers by C / H instead of D; 0: of none */
+    const char *own_keys
+        [10]; /* keys of config.json and GGUF that only such classes use; NULL behind the last */
 } bt_arch_row;
 
 typedef struct bt_number_row {
@@ -55,11 +68,27 @@ size_t bt_number_bytes(bt_number t, size_t n);
 
 /* "model.layers.3.mlp.up_proj.weight", "blk.3.ffn_up.weight"; suffix is ".weight" or another */
 enum { BT_FOREIGN_NAME = 96 };
-void bt_name_hf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix);
+void bt_name_hf(char out[BT_FOREIGN_NAME], bt_arch arch, const bt_tensor *t, const char *suffix);
+/* The place of a tensor in a joined one of the architecture, else -1; *hf, *gguf (may be NULL): the names of bt_name_*
+ * for writing, which are those of the joined tensor */
+int bt_arch_part(bt_arch arch, const bt_tensor *t);
+void bt_name_hf_out(char out[BT_FOREIGN_NAME], bt_arch arch, const bt_tensor *t,
+                    const char *suffix);
+void bt_name_gguf_out(char out[BT_FOREIGN_NAME], bt_arch arch, const bt_tensor *t,
+                      const char *suffix);
 /* the name in folders of older classes; false: there is no other one */
 bool bt_name_hf_other(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix);
 void bt_name_gguf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix);
 
+/* "relu2", "silu", "gelu"; back: -1 for an unknown word */
+const char *bt_arch_act_word(bt_act act);
+int bt_arch_act_of(const char *word);
+/* Returns the activation that llama.cpp computes in files of the architecture. */
+bt_act bt_arch_gguf_act(const bt_arch_row *r);
+/* Returns the query_scale that llama.cpp computes for a model of an architecture with query_scale. */
+double bt_arch_gguf_query_scale(const bt_arch_row *r, const bt_model_cfg *c);
+/* Returns the gain's offset of the architecture for a gain of a norm, 0 for every other tensor. */
+float bt_arch_gain_offset(bt_arch arch, const bt_tensor *t);
 /* the architecture that computes the same as the model; BT_UNSUPPORTED: there is none, err has the reason */
 bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) BT_MUST_CHECK;
 

@@ -37,8 +37,6 @@ static const char *const used[] = {"architectures",
                                    "weight_bits",
                                    "input_bits",
                                    NULL};
-/* keys of classes with layers that have no rotary embedding */
-static const char *const used_without_rope[] = {"no_rope_layers", "no_rope_layer_interval", NULL};
 static const char *const used_of_rope[] = {"rope_type",
                                            "type",
                                            "rope_theta",
@@ -53,6 +51,8 @@ static const char *const used_of_rope[] = {"rope_type",
                                            "mscale",
                                            "mscale_all_dim",
                                            "truncate",
+                                           "full_attention",
+                                           "sliding_attention",
                                            NULL};
 static const char *const used_of_quantisation[] = {"quant_method",      "linear_class",
                                                    "quantization_mode", "modules_to_not_convert",
@@ -127,6 +127,7 @@ static const char *const numeric[] = {"logit_scale",
                                       "use_qk_norm",
                                       "qk_norm",
                                       "attn_output_gate",
+                                      "use_bidirectional_attention",
                                       "attention_sink*",
                                       "num_experts",
                                       "num_local_experts",
@@ -167,12 +168,12 @@ static bool is_unit_multiplier(const json_t *v) {
     return bt_hf_is_off(v) || (json_is_number(v) && json_number_value(v) == 1);
 }
 
-static bt_code refuse_numeric(json_t *root, bool no_rope, bt_err *err) {
+static bt_code refuse_numeric(json_t *root, const char *const *own, bt_err *err) {
     const char *key;
     json_t *v;
     json_object_foreach(root, key, v) {
         if (!bt_key_in(numeric, key) || is_unit_multiplier(v)) continue;
-        if (no_rope && bt_key_in(used_without_rope, key)) continue;
+        if (bt_key_in(own, key)) continue;
         char *value = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
         bt_code code =
             bt_fail(err, BT_UNSUPPORTED,
@@ -190,20 +191,24 @@ static bt_code refuse_numeric(json_t *root, bool no_rope, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_hf_keys_check(json_t *root, bool no_rope, bt_text *notes, bt_err *err) {
+bt_code bt_hf_keys_check(json_t *root, const char *const *own, bt_text *notes, bt_err *err) {
+    static const char *const kinds[] = {"full_attention", "sliding_attention"};
     bt_unread unread = {0};
     const char *key;
     json_t *v;
-    BT_TRY(refuse_numeric(root, no_rope, err));
+    BT_TRY(refuse_numeric(root, own, err));
     json_object_foreach(root, key, v) {
         if (!json_is_null(v) && !bt_key_in(used, key) && !bt_key_in(harmless, key) &&
-            !bt_key_in(numeric, key))
+            !bt_key_in(numeric, key) && !bt_key_in(own, key))
             bt_unread_add_key(&unread, NULL, key);
     }
     bt_unread_add(&unread, json_object_get(root, "rope_parameters"), "rope_parameters",
                   used_of_rope, NULL);
     bt_unread_add(&unread, json_object_get(root, "rope_scaling"), "rope_scaling", used_of_rope,
                   NULL);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        bt_unread_add(&unread, json_object_get(json_object_get(root, "rope_parameters"), kinds[i]),
+                      kinds[i], used_of_rope, NULL);
     bt_unread_add(&unread, json_object_get(root, "quantization_config"), "quantization_config",
                   used_of_quantisation, NULL);
     if (!notes || !unread.n) return BT_OK;

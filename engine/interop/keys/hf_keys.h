@@ -12,8 +12,9 @@
 
 /* null, false, 0, "" or an empty list: the key is disabled */
 bool bt_hf_is_off(const json_t *v);
-/* root: all of config.json. no_rope: the class has layers without rotary embedding, whose keys are read. notes (may be
- * NULL) gets at most one line. BT_UNSUPPORTED names the key */
-bt_code bt_hf_keys_check(json_t *root, bool no_rope, bt_text *notes, bt_err *err) BT_MUST_CHECK;
+/* root: all of config.json. own: further keys that the class uses, NULL behind the last. notes (may be NULL) gets at
+ * most one line. BT_UNSUPPORTED names the key */
+bt_code bt_hf_keys_check(json_t *root, const char *const *own, bt_text *notes, bt_err *err)
+    BT_MUST_CHECK;
 
 #endif

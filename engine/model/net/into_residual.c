@@ -1,6 +1,7 @@
-/* into_residual.c - what enters the residual: the embedding with its scale, and the branches of each layer, with the norm
- * behind them (cfg.post_norm); all of them with dropout. Products of a branch with a norm or dropout are added to zeros
- * first; the sum then passes through both to the residual. The mask is computed again in each pass and never stored. */
+/* into_residual.c - what enters the residual: the embedding with its scale, and the branches of each layer, with
+ * the norm behind them (cfg.post_norm); all of them with dropout. Products of a branch with a norm or dropout are
+ * added to zeros first; the sum then passes through both to the residual. The mask is computed again in each pass
+ * and never stored. */
 #include <math.h>
 #include <string.h>
 

@@ -399,7 +399,8 @@ typedef enum { BT_DROP_EMBED, BT_DROP_ATTN, BT_DROP_FFN } bt_drop_at;
 /* Returns the array to which the product of a branch is added: zeros or, without dropout and norm behind the branch,
  * the residual `x` itself. */
 float *bt_net_branch_begin(bt_model *m, float *x, const bt_layer *l, bt_drop_at at, size_t M);
-/* Adds own rows of the branch, after its norm and dropout, to the residual. x NULL: computes only what backward needs. */
+/* Adds own rows of the branch, after its norm and dropout, to the residual. x NULL: computes only what backward
+ * needs. */
 void bt_net_branch_end(bt_model *m, float *x, const bt_layer *l, bt_drop_at at, size_t M);
 /* Returns own rows of the gradient of a branch's product: a.dx or, with dropout or a norm, a changed copy of it. Adds
  * to the gradient of the norm's gain. */

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "engine/interop/formats/gguf.h"
+#include "engine/interop/gguf_keys.h"
 #include "tests/engine/interop/interop_fixture.h"
 
 typedef struct made {
@@ -269,6 +270,105 @@ static void traps_are_refused_or_reported(void **state) {
 }
 
 /* two tokens with one text: a special one spelled like a plain one */
+/* Read again, the file has the same configuration and weights. */
+static void gemma_is_read_as_it_was_written(void **state) {
+    (void)state;
+    static const char *const models[] = {"gemma2/hf", "gemma3/hf"};
+    for (size_t k = 0; k < 2; k++) {
+        bt_err err = BT_ERR_INIT;
+        bt_model_file *a = open_golden(models[k]), *b = NULL;
+        const made m = write_as(models[k], "g.gguf", (bt_convert_job){.number = BT_NUM_F32});
+        if (m.code != BT_OK) fail_msg("%s: %s", models[k], m.err.msg);
+        if (bt_model_file_open(&b, fixture_path("g.gguf"), &err) != BT_OK) fail_msg("%s", err.msg);
+        const bt_model_cfg *x = &a->cfg, *y = &b->cfg;
+        assert_int_equal(x->window, 12);
+        assert_int_equal(x->window_every, 2);
+        assert_true(x->post_norm && x->embed_scale && x->act == BT_ACT_GELU && x->tied);
+        assert_true(x->attention_cap == (k ? 0 : 3) && x->logit_cap == (k ? 0 : 5));
+        assert_true(x->rope_local_theta == (k ? 10000 : 0) && x->query_scale == 8);
+        assert_int_equal(bt_params_hash(&a->params), bt_params_hash(&b->params));
+        assert_true(y->window == x->window && y->window_every == x->window_every);
+        assert_true(y->post_norm && y->embed_scale && y->act == BT_ACT_GELU && y->tied);
+        assert_true(y->attention_cap == x->attention_cap && y->logit_cap == x->logit_cap);
+        assert_true(y->rope_local_theta == x->rope_local_theta && y->query_scale == 8);
+        assert_true(y->rope_theta == x->rope_theta && y->rope.factor == x->rope.factor);
+        for (size_t i = 0; i < a->params.n; i++) {
+            const size_t n = a->params.tensors[i].count;
+            float *u = malloc(n * sizeof *u), *v = malloc(n * sizeof *v);
+            assert_true(u && v);
+            assert_int_equal(bt_model_file_read(a, i, 0, n, u, &err), BT_OK);
+            assert_int_equal(bt_model_file_read(b, i, 0, n, v, &err), BT_OK);
+            assert_memory_equal(u, v, n * sizeof *u);
+            free(u);
+            free(v);
+        }
+        bt_model_file_close(a);
+        bt_model_file_close(b);
+    }
+}
+
+/* The file has the joined tensors of the package gguf, in any order. */
+static void heads_that_rotate_in_part_are_written_as_phi3(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    bt_text notes = {0};
+    int64_t bytes;
+    const bt_convert_job job = {
+        .to = BT_TO_GGUF, .dest = fixture_path("x.gguf"), .number = BT_NUM_F32};
+    bt_model_file *s = open_golden("phi3/hf"), *t = open_golden("gemma3/hf"), *back = NULL;
+    s->tokenizer = t->tokenizer; /* the golden folder has none */
+    t->tokenizer = NULL;
+    s->cfg.rotary_dim = 12;
+    unlink(job.dest);
+    if (bt_convert(s, &job, &notes, &bytes, &err) != BT_OK) fail_msg("%s", err.msg);
+    same_tensors("x.gguf", "phi3/phi3-f32.gguf");
+    if (bt_model_file_open(&back, job.dest, &err) != BT_OK) fail_msg("%s", err.msg);
+    assert_int_equal(back->cfg.rotary_dim, 12);
+    s->cfg.window = 9;
+    assert_int_equal(bt_gguf_arch_check(BT_ARCH_PHI3, &s->cfg, false, &err), BT_UNSUPPORTED);
+    bt_text_release(&notes);
+    bt_model_file_close(back);
+    bt_model_file_close(t);
+    bt_model_file_close(s);
+}
+
+/* llama.cpp has no keys for these properties of Gemma. */
+static void gemma_that_llama_cpp_computes_otherwise_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *words;
+        size_t member;
+        double value;
+    } bad[] = {
+        {"gemma2/hf", "by the square root of 8, this model by that of 9",
+         offsetof(bt_model_cfg, query_scale), 9},
+        {"gemma2/hf", "limits attention scores of gemma2", offsetof(bt_model_cfg, attention_cap),
+         0},
+        {"gemma3/hf", "does not limit attention scores", offsetof(bt_model_cfg, attention_cap), 9},
+        {"gemma2/hf", "limits logits of gemma2", offsetof(bt_model_cfg, logit_cap), 0},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        bt_model_file *s = open_golden(bad[i].model);
+        bt_err err = BT_ERR_INIT;
+        bt_arch arch;
+        memcpy((char *)&s->cfg + bad[i].member, &bad[i].value, sizeof bad[i].value);
+        assert_int_equal(bt_arch_of_model(&arch, &s->cfg, &err), BT_OK);
+        assert_int_equal(bt_gguf_arch_check(arch, &s->cfg, false, &err), BT_UNSUPPORTED);
+        if (!strstr(err.msg, bad[i].words)) fail_msg("%s", err.msg);
+        bt_model_file_close(s);
+    }
+    bt_model_file *s = open_golden("gemma2/hf");
+    bt_err err = BT_ERR_INIT;
+    s->cfg.window_every = 3;
+    assert_int_equal(bt_gguf_arch_check(BT_ARCH_GEMMA2, &s->cfg, false, &err), BT_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "a global layer every 2 of gemma2, this model every 3"));
+    s->cfg.window_every = 2;
+    s->cfg.act = BT_ACT_SILU;
+    assert_int_equal(bt_gguf_arch_check(BT_ARCH_GEMMA2, &s->cfg, false, &err), BT_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "computes gelu in every file of gemma2; this model has silu"));
+    bt_model_file_close(s);
+}
+
 static void tokens_with_one_text_are_refused(void **state) {
     (void)state;
     bt_model_file *s = open_golden("llama/hf");
@@ -305,6 +405,9 @@ int main(void) {
         cmocka_unit_test(scaling_of_frequencies_comes_back),
         cmocka_unit_test(everything_is_restored),
         cmocka_unit_test(traps_are_refused_or_reported),
+        cmocka_unit_test(gemma_is_read_as_it_was_written),
+        cmocka_unit_test(heads_that_rotate_in_part_are_written_as_phi3),
+        cmocka_unit_test(gemma_that_llama_cpp_computes_otherwise_is_refused),
         cmocka_unit_test(tokens_with_one_text_are_refused),
     };
     return cmocka_run_group_tests(tests, interop_setup, interop_teardown);

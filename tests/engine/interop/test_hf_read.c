@@ -128,7 +128,9 @@ static void models_compute_what_transformers_does(void **state) {
     compare_variants("qwen2", 6, NULL);
     compare_variants("smollm3", 1, NULL);
     compare_variants("mistral", 1, NULL); /* prompts longer than the window */
-    compare_variants("phi3", 1, "phi3/phi3-f32.gguf");
+    compare_variants("phi3", 2, "phi3/phi3-f32.gguf");
+    compare_variants("gemma2", 1, NULL);
+    compare_variants("gemma3", 1, NULL);
 }
 
 static void layers_without_rope_must_be_every_nth(void **state) {

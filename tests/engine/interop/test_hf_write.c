@@ -45,6 +45,17 @@ static void must_write(const char *from, const char *name, bt_convert_job job) {
     if (write_as(from, name, job, &err) != BT_OK) fail_msg("%s: %s", name, err.msg);
 }
 
+/* The written folder is read without notes, and its configuration is that of the golden one. */
+static void must_read_as_golden(const char *folder, const char *golden) {
+    bt_model_file *a = open_golden(golden), *b = NULL;
+    bt_err err = BT_ERR_INIT;
+    if (bt_model_file_open(&b, fixture_path(folder), &err) != BT_OK) fail_msg("%s", err.msg);
+    assert_string_equal(bt_text_str(&b->notes), "");
+    assert_memory_equal(&a->cfg, &b->cfg, sizeof a->cfg);
+    bt_model_file_close(a);
+    bt_model_file_close(b);
+}
+
 static void weights_have_the_bytes_of_transformers(void **state) {
     (void)state;
     must_write("bitnet/hf", "b", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_BF16});
@@ -52,6 +63,24 @@ static void weights_have_the_bytes_of_transformers(void **state) {
     must_write("qwen3/hf", "q", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_F16});
     same_file(in("q", "model.safetensors"), golden_path("qwen3/hf/model.safetensors"));
     same_file(in("b", "tokenizer.json"), in("q", "tokenizer.json"));
+    /* norms of Gemma are stored minus 1 */
+    must_write("gemma3/hf", "g", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_BF16});
+    same_file(in("g", "model.safetensors"), golden_path("gemma3/hf/model.safetensors"));
+    must_write("gemma2/hf", "g2", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_BF16});
+    same_file(in("g2", "model.safetensors"), golden_path("gemma2/hf/model.safetensors"));
+    must_read_as_golden("g", "gemma3/hf");
+    must_read_as_golden("g2", "gemma2/hf");
+    /* Phi-3 joins q, k, v and gate, up; a class with separate tensors computes it unless heads rotate in part */
+    bt_model_file *s = open_golden("phi3/hf");
+    bt_err err = BT_ERR_INIT;
+    bt_text notes = {0};
+    int64_t bytes;
+    s->cfg.rotary_dim = 12;
+    const bt_convert_job job = {.to = BT_TO_HF, .number = BT_NUM_F32, .dest = fixture_path("phi")};
+    if (bt_convert(s, &job, &notes, &bytes, &err) != BT_OK) fail_msg("%s", err.msg);
+    same_file(in("phi", "model.safetensors"), golden_path("phi3/hf/model.safetensors"));
+    bt_text_release(&notes);
+    bt_model_file_close(s);
 }
 
 static bt_code as_floats(void *ctx, bt_model_file *s, size_t i, uint64_t first, uint64_t count,

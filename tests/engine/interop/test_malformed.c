@@ -170,15 +170,55 @@ static char *with(const char *text, const char *from, const char *to) {
     return out;
 }
 
+typedef struct bad_config {
+    const char *from, *to, *words;
+} bad_config;
+
+static void refuse_configurations(const char *folder, const bad_config *bad, size_t n_bad) {
+    size_t n;
+    char *good = slurp(golden_path(folder), &n);
+    good[n] = '\0';
+    for (size_t i = 0; i < n_bad; i++) {
+        bt_hf_config c;
+        bt_err err = BT_ERR_INIT;
+        char *text = with(good, bad[i].from, bad[i].to);
+        const char *path = fixture_text("config.json", text);
+        says(bt_hf_config_read(&c, path, NULL, &err), &err, bad[i].words);
+        free(text);
+    }
+    free(good);
+}
+
+static void configurations_of_gemma(void **state) {
+    (void)state;
+    static const bad_config bad[] = {
+        {"\"use_bidirectional_attention\": false", "\"use_bidirectional_attention\": true",
+         "'use_bidirectional_attention' is true"},
+        {"\"full_attention\",", "\"full_attention\", \"full_attention\",",
+         "is not every Nth layer with full_attention"},
+        {"\"full_attention\",", "", "'layer_types' is no list of 3 layers"},
+        {"\"full_attention\",", "\"chunked_attention\",", "of the kind 'chunked_attention'"},
+        {"\"query_pre_attn_scalar\": 8", "\"query_pre_attn_scalar\": -8",
+         "'query_pre_attn_scalar' is not a positive number"},
+        {"\"final_logit_softcapping\": null", "\"final_logit_softcapping\": \"30\"",
+         "'final_logit_softcapping' is not a positive number"},
+        {"\"gelu_pytorch_tanh\"", "\"quick_gelu\"", "'quick_gelu' is not computed here"},
+        {"\"rope_type\": \"default\"", "\"rope_type\": \"linear\", \"factor\": 8",
+         "'rope_parameters.sliding_attention' is scaled"},
+        {"\"Gemma3ForCausalLM\"", "\"Gemma3nForConditionalGeneration\"",
+         "'Gemma3nForConditionalGeneration' is not known here"},
+    };
+    refuse_configurations("gemma3/hf/config.json", bad, sizeof bad / sizeof *bad);
+}
+
 static void configurations(void **state) {
     (void)state;
-    static const struct {
-        const char *from, *to, *words;
-    } bad[] = {
+    static const bad_config bad[] = {
         {"\"LlamaForCausalLM\"", "\"MambaForCausalLM\"",
          "'MambaForCausalLM' is not known here (known: BitNetForCausalLM, LlamaForCausalLM, "
          "Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM, Phi3ForCausalLM, "
-         "MistralForCausalLM, BitnetForCausalLM)"},
+         "MistralForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, "
+         "BitnetForCausalLM)"},
         {"\"model_type\": \"llama\"", "\"model_type\": \"mistral\"",
          "'model_type' is 'mistral', but 'architectures' is 'LlamaForCausalLM'"},
         {"\"use_cache\": true", "\"logit_scale\": 0.0625",
@@ -222,18 +262,7 @@ static void configurations(void **state) {
          "of the kind 'sliding_attention'"},
         {"{", "[", "not valid JSON"},
     };
-    size_t n;
-    char *good = slurp(golden_path("llama/hf/config.json"), &n);
-    good[n] = '\0';
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        bt_hf_config c;
-        bt_err err = BT_ERR_INIT;
-        char *text = with(good, bad[i].from, bad[i].to);
-        const char *path = fixture_text("config.json", text);
-        says(bt_hf_config_read(&c, path, NULL, &err), &err, bad[i].words);
-        free(text);
-    }
-    free(good);
+    refuse_configurations("llama/hf/config.json", bad, sizeof bad / sizeof *bad);
 }
 
 /* a file with tensors of another shape or kind */
@@ -316,6 +345,7 @@ int main(void) {
         cmocka_unit_test(shards_and_their_index),
         cmocka_unit_test(well_known_files_in_place_of_weights),
         cmocka_unit_test(configurations),
+        cmocka_unit_test(configurations_of_gemma),
         cmocka_unit_test(tensors_that_do_not_fit),
         cmocka_unit_test(cut_and_flipped),
     };

@@ -1,0 +1,72 @@
+/* gguf_arch.c - refuses models that llama.cpp would compute in another way than here, by their architecture. */
+#include "engine/interop/gguf_keys.h"
+
+/* llama.cpp takes these from the architecture and the sizes alone, or has no key for them. */
+static bt_code check_gguf_attention(const bt_model_cfg *c, const bt_arch_row *row, bt_err *err) {
+    if (!(row->query_scale > 0)) return BT_OK;
+    const double computed = bt_arch_gguf_query_scale(row, c),
+                 here = c->query_scale > 0 ? c->query_scale : (double)c->D;
+    if (here != computed)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp divides queries of %s by the square root of %g, this model by "
+                       "that of %g (model.query_scale)",
+                       row->gguf, computed, here);
+    if ((c->attention_cap > 0) != (row->attention_cap > 0))
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp %s attention scores of %s, this model has model.attention_cap=%g",
+                       row->attention_cap > 0 ? "limits" : "does not limit", row->gguf,
+                       c->attention_cap);
+    if (row->logit_cap > 0 && !(c->logit_cap > 0))
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp limits logits of %s, this model has model.logit_cap=0",
+                       row->gguf);
+    if (!(row->local_theta > 0) && c->window_every != row->window_every)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp has a global layer every %d of %s, this model every %d "
+                       "(model.window_every)",
+                       row->window_every, row->gguf, c->window_every);
+    return BT_OK;
+}
+
+bt_code bt_gguf_arch_check(bt_arch arch, const bt_model_cfg *c, bool any_activation, bt_err *err) {
+    const bt_arch_row *row = bt_arch_at(arch);
+    if (!row->gguf)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp computes no sliding window in files of this architecture "
+                       "(model.window=%d); with --context %d it has no effect",
+                       c->window, c->window);
+    if (row->joined && c->window > 0 && c->window < c->T)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp computes no sliding window in files of %s (model.window=%d)",
+                       row->gguf, c->window);
+    if (row->joined && c->linear != BT_LIN_DENSE)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "files of %s join q, k and v in one tensor: ternary layers with a scale "
+                       "each do not fit (model.rotary_dim)",
+                       row->gguf);
+    if (arch == BT_ARCH_BITNET && !c->tied)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp ends the process at a BitNet file whose head is not the "
+                       "embedding (model.tied=false)");
+    if (c->no_rope_every != row->no_rope)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp leaves the rotary embedding out of every layer %d of %s, not of "
+                       "every layer %d (model.no_rope_every)",
+                       row->no_rope, row->gguf, c->no_rope_every);
+    if (c->rope.method == BT_ROPE_LLAMA3 && arch != BT_ARCH_LLAMA)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp scales rotary frequencies by llama3 in files of the architecture "
+                       "llama only, this is %s (model.rope_scaling)",
+                       row->gguf);
+    const bt_act act = bt_arch_gguf_act(row);
+    if (c->act != act && !any_activation)
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "llama.cpp computes %s in every file of %s; this model has %s and would generate "
+            "other text (for GGUF train with --set model.act=%s; --to hf keeps %s; "
+            "--any-activation writes the file for programs that read its "
+            "hidden_activation)",
+            bt_arch_act_word(act), row->gguf, bt_arch_act_word(c->act), bt_arch_act_word(act),
+            bt_arch_act_word(c->act));
+    return check_gguf_attention(c, row, err);
+}
