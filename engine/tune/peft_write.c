@@ -152,10 +152,11 @@ bt_code bt_peft_write(bt_model_file *s, const char *dest, const char *base, bt_t
     plain.lora = (bt_lora){0};
     BT_TRY(bt_arch_of_model(&arch, &plain, err));
     if (bt_arch_at(arch)->joined)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "%s joins q, k and v in one layer, which has no adapters of its own here "
-                       "(convert without --adapter merges them)",
-                       bt_arch_at(arch)->hf_class);
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "%s joins q, k and v in one layer, for which PEFT has other adapters (merge these "
+            "into their base: --merge dense)",
+            bt_arch_at(arch)->hf_class);
     BT_TRY(bt_out_prepare(dest, part, err));
     if (mkdir(part, 0777) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", part);
