@@ -147,12 +147,13 @@ static bt_code adopt_one_checkpoint(bt_train_plan *p, const char *key, const cha
 
 static bt_code adopt_peft_folder(bt_train_plan *p, const char *folder, bt_err *err) {
     bt_peft *peft = malloc(sizeof *peft);
-    char rank[16], alpha[40], targets[96];
+    char rank[16], alpha[40], dropout[40], targets[96];
     bt_code code = peft ? bt_peft_read(peft, folder, NULL, err)
                         : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", folder);
     if (code == BT_OK) {
         (void)snprintf(rank, sizeof rank, "%d", peft->rank);
         (void)snprintf(alpha, sizeof alpha, "%.17g", peft->alpha);
+        (void)snprintf(dropout, sizeof dropout, "%.17g", peft->dropout);
         bt_tune_targets_write(peft->targets, targets, sizeof targets);
         code = adopt_one_checkpoint(p, "tune.rank", rank, err);
     }
@@ -160,13 +161,15 @@ static bt_code adopt_peft_folder(bt_train_plan *p, const char *folder, bt_err *e
     if (code == BT_OK)
         code = adopt_one_checkpoint(p, "tune.rslora", peft->rslora ? "true" : "false", err);
     if (code == BT_OK) code = adopt_one_checkpoint(p, "tune.targets", targets, err);
+    if (code == BT_OK) code = adopt_one_checkpoint(p, "tune.dropout", dropout, err);
     free(peft);
     return code;
 }
 
-/* Adopts rank, scale and layers of the adapters that the training starts from, unless they were given. */
+/* Adopts rank, scale, layers and dropout of the adapters that the training starts from, unless they were given. */
 static bt_code adopt_adapter_settings(bt_train_plan *p, const char *folder, bt_err *err) {
-    static const char *const keys[] = {"tune.rank", "tune.alpha", "tune.rslora", "tune.targets"};
+    static const char *const keys[] = {"tune.rank", "tune.alpha", "tune.rslora", "tune.targets",
+                                       "tune.dropout"};
     char path[PATH_MAX];
     bt_ckpt_meta meta;
     bt_text why = {0};

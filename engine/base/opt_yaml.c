@@ -250,10 +250,14 @@ static bt_code set_alias(reader *r, const bt_opt_alias *a, bool in_list, const c
     if (more) *more++ = '\0';
     if (*value && !(in_list && is_repeated(r, a->ours, value)))
         BT_TRY(set_value(r, a->ours, value, mark));
-    char *is = more ? strchr(more, '=') : NULL;
-    if (!is) return BT_OK;
-    *is = '\0';
-    return bt_opts_set(r->o, more, is + 1, BT_FROM_PRESET, a->key, r->err);
+    for (char *rest = NULL, *one = more ? strtok_r(more, ";", &rest) : NULL; one;
+         one = strtok_r(NULL, ";", &rest)) {
+        char *is = strchr(one, '=');
+        if (!is) continue;
+        *is = '\0';
+        BT_TRY(bt_opts_set(r->o, one, is + 1, BT_FROM_PRESET, a->key, r->err));
+    }
+    return BT_OK;
 }
 
 typedef struct map_list { /* a list of mappings */

@@ -20,6 +20,7 @@ static const char *const used[] = {"peft_type",
                                    "task_type",
                                    "r",
                                    "lora_alpha",
+                                   "lora_dropout",
                                    "use_rslora",
                                    "alpha_pattern",
                                    "rank_pattern",
@@ -30,25 +31,13 @@ static const char *const used[] = {"peft_type",
                                    NULL};
 
 /* keys that concern only training, or list the modules with adapters, which the weights' file contains */
-static const char *const harmless[] = {"peft_version",
-                                       "revision",
-                                       "inference_mode",
-                                       "auto_mapping",
-                                       "lora_dropout",
-                                       "target_modules",
-                                       "exclude_modules",
-                                       "layers_pattern",
-                                       "loftq_config",
-                                       "eva_config",
-                                       "corda_config",
-                                       "lora_ga_config",
-                                       "velora_config",
-                                       "megatron_core",
-                                       "megatron_config",
-                                       "runtime_config",
-                                       "ensure_weight_tying",
-                                       "qalora_group_size",
-                                       NULL};
+static const char *const harmless[] = {
+    "peft_version",        "revision",          "inference_mode",
+    "auto_mapping",        "target_modules",    "exclude_modules",
+    "layers_pattern",      "loftq_config",      "eva_config",
+    "corda_config",        "lora_ga_config",    "velora_config",
+    "megatron_core",       "megatron_config",   "runtime_config",
+    "ensure_weight_tying", "qalora_group_size", NULL};
 
 /* keys with which PEFT computes something else */
 static const char *const unsupported[] = {"modules_to_save",
@@ -172,6 +161,10 @@ static bt_code read_peft_object(bt_peft *p, json_t *o, bt_text *notes, bt_err *e
         return bt_fail(err, BT_FORMAT, "it names no rank (r)");
     p->rank = (int)json_integer_value(r);
     p->alpha = json_is_number(alpha) ? json_number_value(alpha) : 8; /* PEFT's default */
+    const json_t *dropout = json_object_get(o, "lora_dropout");
+    p->dropout = json_number_value(dropout);
+    if (!is_off(dropout) && !(p->dropout > 0 && p->dropout < 1))
+        return bt_fail(err, BT_FORMAT, "'lora_dropout' is no probability");
     p->rslora = json_is_true(json_object_get(o, "use_rslora"));
     p->some_layers = !is_off(json_object_get(o, "layers_to_transform")) ||
                      json_is_integer(json_object_get(o, "layers_to_transform"));

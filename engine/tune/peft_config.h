@@ -1,8 +1,8 @@
 /* peft_config.h - adapter_config.json of PEFT: rank, scale and layers of the adapters in a folder.
  *
- * Used: r, lora_alpha, use_rslora, alpha_pattern, base_model_name_or_path. Refused by name: every setting with
- *       which PEFT computes something else (rank_pattern, modules_to_save, bias, DoRA, an initialisation that
- *       changes the base). Any other key that is not in a list of harmless ones is reported.
+ * Used: r, lora_alpha, lora_dropout, use_rslora, alpha_pattern, base_model_name_or_path. Refused by name: every
+ *       setting with which PEFT computes something else (rank_pattern, modules_to_save, bias, DoRA, an
+ *       initialisation that changes the base). Any other key that is not in a list of harmless ones is reported.
  * Threads: any; no shared state. */
 #ifndef BT_ENGINE_TUNE_PEFT_CONFIG_H
 #define BT_ENGINE_TUNE_PEFT_CONFIG_H
@@ -19,7 +19,7 @@ enum { BT_PEFT_PATTERNS = 256 };
 
 typedef struct bt_peft {
     int rank;
-    double alpha;
+    double alpha, dropout;
     bool rslora;
     unsigned targets;  /* BT_LORA_*: the layers that have adapters in the weights' file */
     bool some_layers;  /* layers_to_transform is set */

@@ -10,6 +10,7 @@
 
 #include "engine/config/tune_cfg.h"
 #include "engine/data/io/file_io.h"
+#include "engine/interop/native.h"
 #include "engine/interop/out_file.h"
 #include "engine/tune/peft_config.h"
 
@@ -30,7 +31,18 @@ static int by_peft_name(const void *a, const void *b, void *ctx) {
     return strcmp(x, y);
 }
 
-static void put_peft_config(const bt_model_file *s, const char *base, bt_text *out) {
+/* The training's dropout, with which PEFT continues; 0 for adapters that are not those of one training. */
+static bt_code read_dropout(const bt_model_file *s, double *dropout, bt_err *err) {
+    static bt_run_cfg cfg;
+    *dropout = 0;
+    if (!s->meta.config.len) return BT_OK;
+    BT_TRY(bt_native_settings(&cfg, &s->meta, s->path, err));
+    *dropout = cfg.tune.dropout;
+    return BT_OK;
+}
+
+static void put_peft_config(const bt_model_file *s, const char *base, double dropout,
+                            bt_text *out) {
     const bt_lora *l = &s->cfg.lora;
     bt_json j;
     bt_json_begin(&j, out);
@@ -40,7 +52,7 @@ static void put_peft_config(const bt_model_file *s, const char *base, bt_text *o
     bt_json_str(&j, "base_model_name_or_path", base);
     bt_json_int(&j, "r", l->rank);
     bt_json_num(&j, "lora_alpha", l->scale * l->rank); /* rsLoRA's factor is in it */
-    bt_json_num(&j, "lora_dropout", 0);
+    bt_json_num(&j, "lora_dropout", dropout);
     bt_json_str(&j, "bias", "none");
     bt_json_bool(&j, "use_rslora", false);
     bt_json_bool(&j, "inference_mode", true);
@@ -124,8 +136,10 @@ static bt_code write_weights(bt_model_file *s, const char *path, int64_t *bytes,
 static bt_code write_folder(bt_model_file *s, const char *folder, const char *base, int64_t *bytes,
                             bt_err *err) {
     char path[4400];
+    double dropout;
     bt_text text = {0};
-    put_peft_config(s, base, &text);
+    BT_TRY(read_dropout(s, &dropout, err));
+    put_peft_config(s, base, dropout, &text);
     (void)snprintf(path, sizeof path, "%s/%s", folder, BT_PEFT_CONFIG);
     bt_code code = text.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for '%s'", path)
                                : bt_file_replace(path, bt_text_str(&text), text.len, err);

@@ -33,7 +33,7 @@ ok convert lora-dense --merge dense --weight 0 -o without
 without=$(nats ./without)
 is "($without - $base) ^ 2 < 1e-10" "weight 0 $without, base $base"
 # Adapters used together without merging give the outputs of the merged model, although their ranks and layers differ.
-ok train "${chat[@]}" --tune lora --set tune.rank=3 --set tune.alpha=4 --set tune.targets=attn_q,ffn_up --init-from base-dense --steps 20 --lr 1e-2 --seed 7 --name other-dense
+ok train "${chat[@]}" --tune lora --set tune.rank=3 --set tune.alpha=4 --set tune.dropout=0.125 --set tune.targets=attn_q,ffn_up --init-from base-dense --steps 20 --lr 1e-2 --seed 7 --name other-dense
 nats_of() { b eval "$@" --data chat.jsonl --form messages --json 2>err | grep -o '"nats": *[0-9.]*' | cut -d: -f2; }
 halves=$(nats_of lora-dense --weight 0.5 --add lora-dense:0.25,lora-dense:0.25)
 is "($halves - $adapted) ^ 2 < 1e-10" "halves at once $halves, whole $adapted"
@@ -83,7 +83,7 @@ says "the same after 4 of 4 prompts"
 
 # For PEFT: names, shapes, and a file of the length that its header states.
 ok convert lora-bitnet158 --to hf -o peft
-grep -qF '"peft_type":"LORA"' peft/adapter_config.json && grep -qF '"r":4,"lora_alpha":8' peft/adapter_config.json || fault "$(cat peft/adapter_config.json)"
+grep -qF '"peft_type":"LORA"' peft/adapter_config.json && grep -qF '"r":4,"lora_alpha":8,"lora_dropout":0' peft/adapter_config.json || fault "$(cat peft/adapter_config.json)"
 header=$(od -An -t u8 -N 8 peft/adapter_model.safetensors | tr -d ' ')
 head -c $((8 + header)) peft/adapter_model.safetensors | tail -c "$header" >header
 for name in layers.0.self_attn.q_proj.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":\[4,64\] layers.1.mlp.down_proj.lora_B.weight\":{\"dtype\":\"F32\",\"shape\":\[64,4\] \
@@ -102,6 +102,10 @@ ok train "${on[@]}" --set tune.rank=4 --set tune.alpha=8 --name fresh
 losses from-run >want
 losses from-peft | cmp -s - want || fault "from PEFT: $(losses from-peft), from the run: $(cat want)"
 is "$(head -1 want | cut -d, -f2) < $(losses fresh | head -1 | cut -d, -f2) - 0.03" "the first loss with and without adapters"
+ok convert other-dense --to hf -o peft-other
+grep -qF '"lora_dropout":0.125' peft-other/adapter_config.json || fault "$(cat peft-other/adapter_config.json)"
+ok train "${on[@]}" --init-from base-dense --set tune.adapters=peft-other --print-config
+grep -qE '^(# )?tune.dropout: "?0.125' out || fault "the dropout of PEFT's folder: $(grep dropout out)"
 code 2 train "${on[@]}" --set tune.adapters=peft --set tune.rank=8
 says "have the rank 4, those of this run 8"
 code 2 train "${on[@]}" --set tune.adapters=peft --set tune.alpha=4

@@ -59,6 +59,7 @@ static void a_usual_configuration_is_read(void **state) {
     assert_int_equal(p.rank, 4);
     assert_int_equal(p.targets, BT_LORA_Q | BT_LORA_DOWN);
     assert_true(fabs(bt_peft_scale(&p) - 2) < 1e-12);
+    assert_true(fabs(p.dropout - 0.05) < 1e-12);
     bt_peft_compare_base(&p, "/models/base/", &notes);
     assert_string_equal(bt_text_str(&notes), "");
     bt_peft_compare_base(&p, "/models/other", &notes);
@@ -88,6 +89,8 @@ static void settings_of_other_adapters_are_refused(void **state) {
          "'init_lora_weights' is \"pissa\""},
         {"\"alpha_pattern\": {}", "\"alpha_pattern\": {\"v_pro[jk]\": 4}",
          "'alpha_pattern' has the key 'v_pro[jk]'"},
+        {"0.05", "1.5", "'lora_dropout' is no probability"},
+        {"0.05", "\"some\"", "'lora_dropout' is no probability"},
         {"\"r\": 4", "\"r\": \"4\"", "names no rank"},
         {"\"r\": 4", "\"r\": 4, \"r\": 8", "duplicate"},
     };
