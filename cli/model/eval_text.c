@@ -12,6 +12,7 @@
 #include "cli/common/verbs.h"
 #include "cli/model/classify.h"
 #include "engine/base/tables/metric.h"
+#include "engine/config/tune_cfg.h"
 #include "engine/train/data/run_data.h"
 #include "engine/tune/logit_file.h"
 
@@ -105,7 +106,7 @@ static bt_code check_logits(const bt_trained *t, const bt_eval_job *job, bt_err 
 
 /* Checks that the measured kind of data is the one for which the model was trained. */
 static bt_code check_eval_kind(const bt_trained *t, bt_err *err) {
-    if (t->cfg.data.form == BT_FORMED_PREFERENCE && !bt_model_base(t->model))
+    if (bt_tune_has_reference(&t->cfg) && !bt_model_base(t->model))
         return bt_fail(err, BT_ARG,
                        "'%.100s' has no adapters: preferences are judged by what adapters change "
                        "in the probabilities of their base",

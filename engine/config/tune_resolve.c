@@ -33,13 +33,18 @@ static bt_code check_rank(const bt_run_cfg *c, unsigned bits, bt_err *err) {
     return BT_OK;
 }
 
-/* preferences need the base without its adapters as the reference */
 static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
     if (c->data.form != BT_FORMED_PREFERENCE) return BT_OK;
-    if (c->tune.mode != BT_TUNE_LORA)
+    if (c->tune.mode != BT_TUNE_LORA && bt_tune_has_reference(c))
         return bt_fail(err, BT_ARG,
                        "data.form=preference trains adapters: the reference is the base without "
-                       "them (set tune.mode=lora and model.init_from)");
+                       "them (set tune.mode=lora and model.init_from, or "
+                       "tune.preference=orpo or simpo, which have no reference)");
+    if (c->tune.mode != BT_TUNE_LORA && c->mesh.tp > 1)
+        return bt_fail(err, BT_ARG,
+                       "data.form=preference with --tp %" PRId64
+                       " trains adapters only (set tune.mode=lora, or --tp 1)",
+                       c->mesh.tp);
     if (c->data.mixture[0])
         return bt_fail(err, BT_UNSUPPORTED,
                        "data.form=preference takes no data.mixture: give the files one after the "

@@ -8,6 +8,7 @@ and a classification head.  Everything is a pure function of the options: no dow
   python peer_tune.py --dir OUT all                        # data, start weights, every mode; a table and OUT/losses.json
   python peer_tune.py --dir OUT --shape nano sft lora      # only these modes (the start weights are made when absent)
   python peer_tune.py --dir OUT check                      # packed = alone, parts = whole, DPO's first loss = ln 2
+  python peer_tune.py --dir OUT ties                       # the twin's own losses of pairs, fp32 against fp64
   python peer_tune.py --dir OUT measure                    # what an adapter sees; what merging does to codes and loss
 
 In OUT: *.jsonl (data; train_* and held_* without the last 8 rows, and these alone), base.safetensors (ternary: fp32 latent weights), dense.safetensors (the full-precision model;
@@ -43,7 +44,7 @@ import sys
 
 MODES = ["dense", "sft", "lora", "lora_int8", "dpo", "dpo_int8", "orpo", "orpo_int8", "simpo", "simpo_int8", "convert", "convert_none", "distil", "distil_topk", "classify"]
 ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-ap.add_argument("what", nargs="+", help="all, data, check, measure, or modes: " + " ".join(MODES))
+ap.add_argument("what", nargs="+", help="all, data, check, ties, measure, or modes: " + " ".join(MODES))
 ap.add_argument("--dir", required=True)
 ap.add_argument("--shape", choices=["tiny", "nano"], default="tiny")
 ap.add_argument("--rslora", action="store_true", help="scale alpha/sqrt(r) instead of alpha/r")
@@ -453,6 +454,22 @@ def check():
     return out
 
 @torch.no_grad()
+def ties():
+    """First losses of pairs in fp32 against fp64: on a ternary base int8 codes at their thresholds turn by rounding alone."""
+    out = {}
+    for base, quant, sees in (("base", "bitnet", "int8"), ("dense", "none", "float")):
+        for mode in ("nll", "orpo", "simpo"):
+            both = []
+            for double in (False, True):
+                m = add_lora(build(quant, weights_of(base)), sees)
+                m = m.double() if double else m
+                steps = [[torch.cat(c) for c in zip(*(batch(x, s, PAIRS) for x in pairs()))] for s in range(8)]
+                both.append([(mean_nll(m, b) if mode == "nll" else mean_loss(m, b, mode)[0]).item() for b in steps])
+            out["%s %s" % (base, mode)] = [abs(x / y - 1) for x, y in zip(*both)]
+            print(base, mode, "relative:", " ".join("%.0e" % x for x in out["%s %s" % (base, mode)]), flush=True)
+    return out
+
+@torch.no_grad()
 def merged(m, chat, how):
     """The held-out loss and the share of turned codes after merging the adapters of m into its base, which is put back."""
     flips, total, kept = 0, 0, []
@@ -507,8 +524,8 @@ def main():
     found["options"] = {k: v for k, v in vars(OPT).items() if k not in ("dir", "what", "base")}
     found["torch"] = torch.__version__.split("+")[0]
     for w in what:
-        if w in ("check", "measure"):
-            found[w] = check() if w == "check" else measure()
+        if w in ("check", "measure", "ties"):
+            found[w] = {"check": check, "measure": measure, "ties": ties}[w]()
         elif w in MODES:
             found[w] = run(w)[0]
             r = found[w]

@@ -267,6 +267,9 @@ typedef struct bt_head_form {
     const bt_followers *followers;
     const int32_t *inputs;
     float weight;
+    /* (M) factors of the rows' gradients; NULL: 1. The products are then in the precision of the call instead of int8,
+     * and targets are not mixed */
+    const float *row_weights;
 } bt_head_form;
 /* logits (rows, V) every ld floats, dscale times the softmax of each row, for tokens first .. first + V: subtracts
  * dscale times (weight x the shares of the followers of the row's input + (1 - weight) x its target; only the

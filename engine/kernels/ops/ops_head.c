@@ -1,4 +1,5 @@
 /* ops_head.c - head with cross-entropy in chunks of rows. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -91,15 +92,24 @@ void bt_op_head_follower_targets(const bt_head_follower_targets *j) {
 }
 
 static bool mixes_follower_targets(const head_job *j) {
-    return j->form.followers && j->dscale != 0;
+    return j->form.followers && !j->form.row_weights && j->dscale != 0;
+}
+
+/* The kernel takes a factor of 0 for a loss without gradients. */
+static float row_factor(const head_job *j, size_t r) {
+    const float factor = j->form.row_weights ? j->dscale * j->form.row_weights[j->first + r]
+                                             : j->dscale;
+    return factor != 0 || j->dscale == 0 ? factor : FLT_MIN;
 }
 
 static void do_capped_xent(void *ctx, int thread, size_t a, size_t b) {
     const head_job *j = ctx;
-    const float cap = j->form.cap, at_target = j->int8 || mixes_follower_targets(j) ? 0 : j->dscale;
+    const float cap = j->form.cap;
     (void)thread;
     for (size_t r = a; r < b; r++) {
         float *l = j->logits + r * j->ld;
+        const float factor = row_factor(j, r),
+                    at_target = j->int8 || mixes_follower_targets(j) ? 0 : factor;
         const int32_t target = j->targets[r];
         bt_row_stat s;
         soft_cap(l, cap, j->V);
@@ -107,7 +117,7 @@ static void do_capped_xent(void *ctx, int thread, size_t a, size_t b) {
         const double lse = log(s.sum) + (double)s.a;
         j->loss[r] = target < 0 ? 0.0f : (float)(lse - (double)s.b);
         if (j->dscale == 0) continue;
-        const float k = target < 0 ? 0.0f : (float)((double)j->dscale / s.sum);
+        const float k = target < 0 ? 0.0f : (float)((double)factor / s.sum);
         j->form.slopes[r] = capped_softmax(l, s.a, k, target, at_target, cap, j->V);
     }
 }
@@ -117,7 +127,8 @@ static void do_xent(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t r = a; r < b; r++) {
         float *logits = j->logits + r * j->ld;
-        bt_active_kernels()->softmax_xent(j->loss + r, logits, j->targets + r, j->dscale, 1, j->V);
+        bt_active_kernels()->softmax_xent(j->loss + r, logits, j->targets + r, row_factor(j, r), 1,
+                                          j->V);
         /* leaves the probability, because the target's term is added separately */
         if ((j->int8 || mixes_follower_targets(j)) && j->targets[r] >= 0)
             logits[j->targets[r]] += j->dscale;
@@ -180,6 +191,7 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
     const bool capped = form && form->cap > 0;
     size_t ld = bt_ops_logits_ld(V);
     const bool rows8 = int8 && int8->w.rows;
+    if (form && form->row_weights && !rows8) int8 = NULL;
     if (int8 && dscale != 0 && !rows8) bt_op_w8_pack(&int8->w, &E, V, C);
     for (size_t m = 0; m < M; m += chunk) {
         size_t rows = M - m < chunk ? M - m : chunk;

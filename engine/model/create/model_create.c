@@ -250,6 +250,9 @@ static void connect_tensor_parallel(bt_model *m, const bt_model_memory *p) {
                             : NULL;
     m->acts_plan = p->acts_plan;
     m->reference = m->setup.pairs ? bt_arena_at(&m->scratch_arena, p->reference) : NULL;
+    m->row_weights = m->setup.pairs && !m->setup.cfg.lora.rank
+                         ? bt_arena_at(&m->scratch_arena, p->row_weights)
+                         : NULL;
     m->distil_parts = m->setup.taught ? bt_arena_at(&m->scratch_arena, p->distil_parts) : NULL;
     if (c->classes) wire_classes(m, p);
     m->lambda = 1;

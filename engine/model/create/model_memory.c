@@ -224,6 +224,8 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
     p->documents = s->documents ? bt_arena_reserve(&p->scratch, M, sizeof(bt_attn_document)) : 0;
     p->reference = s->pairs ? bt_arena_reserve(&p->scratch, M, sizeof(double)) : 0;
+    p->row_weights = s->pairs && !s->cfg.lora.rank ? bt_arena_reserve(&p->scratch, M, sizeof(float))
+                                                   : 0;
     if (s->taught)
         p->distil_parts = bt_arena_reserve(
             &p->scratch, (1 + (size_t)bt_tp_size(s)) * BT_DISTIL_ROWS, sizeof(bt_distil_part));

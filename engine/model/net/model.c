@@ -104,7 +104,7 @@ double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *t
     if (!c->tied && !m->adapters.n)
         bt_net_ready(m, bt_params_get(&m->params, -1, BT_P_HEAD), ready, ready_ctx);
     float *dy = m->tp->reduce_grad(m, a->dxn, B * T);
-    if (m->dpo.on) bt_net_preference_scale(m, dy);
+    if (m->dpo.on && m->adapters.n) bt_net_preference_scale(m, dy);
     m->tp->norm_bwd(m, &(bt_norm_bwd){.gain = &m->final_norm,
                                       .dx = a->dx,
                                       .dy = dy,
@@ -146,7 +146,7 @@ double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *ta
 
 void bt_model_dpo(bt_model *m, bt_dpo how) {
     m->dpo = how;
-    m->dpo.on = how.on && m->reference && m->adapters.n;
+    m->dpo.on = how.on && m->reference && (m->adapters.n || how.loss != BT_PREFER_DPO);
 }
 
 bt_score bt_model_take_score(bt_model *m) {

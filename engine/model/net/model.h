@@ -265,7 +265,8 @@ typedef enum { BT_PREFER_DPO, BT_PREFER_ORPO, BT_PREFER_SIMPO } bt_preference;
  * rejected one. The loss of a pair is -log sigmoid(beta m), m = (log p(c) - log ref(c)) - (log p(r) -
  * log ref(r)), p the summed log-probabilities of learned targets, ref those of the base without its
  * adapters; to which sft_share times the mean loss of the chosen answer's targets is added.
- * smoothing: the share of pairs taken to be the wrong way round. Needs setup.pairs and adapters. */
+ * smoothing: the share of pairs taken to be the wrong way round. Needs setup.pairs, and DPO needs adapters. Without
+ * adapters all weights train, on one rank of a tensor-parallel group. */
 typedef struct bt_dpo {
     bool on; /* false: the loss is that of tokens */
     bt_preference loss;

@@ -220,6 +220,7 @@ struct bt_model {
     bt_distil distil;
     bt_distil_part *distil_parts; /* (1 + ranks, BT_DISTIL_ROWS); NULL without setup.taught */
     double *reference;            /* (M) of each document: summed log-probabilities of the base */
+    float *row_weights; /* (M) preferences without adapters: factors of the rows' gradients */
     bt_class_head classes;
     bt_score score;
     double lambda; /* value set by bt_model_lambda; initially 1 */

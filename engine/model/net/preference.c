@@ -124,13 +124,35 @@ void bt_net_reference(bt_model *m, const int32_t *inputs, const int32_t *targets
     bt_net_adapters(m, true);
 }
 
+/* The gradient of a frozen head's input is a product of each row alone, so bt_net_preference_scale weighs it
+ * afterwards. The gradient of a head that trains is a sum over rows, which must have their weights before it is
+ * computed. */
+static double loss_of_trained_head(bt_model *m, const int32_t *targets, float grad_scale) {
+    bt_net_head_loss(m, targets, 0);
+    const double loss = all_pairs(m, targets, true);
+    for (size_t i = 0; i < m->n_documents; i++) {
+        const bt_attn_document *d = &m->documents[i];
+        for (size_t r = 0; r < d->n; r++)
+            m->row_weights[d->row + r] = d->padding ? 0 : (float)m->reference[i];
+    }
+    m->head_form.row_weights = m->row_weights;
+    bt_net_head_loss(m, targets, grad_scale);
+    m->head_form.row_weights = NULL;
+    return loss;
+}
+
 double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                               double grad_scale) {
     if (bt_net_begins(m) && m->dpo.loss == BT_PREFER_DPO) bt_net_reference(m, inputs, targets);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
     bt_span_begin(BT_MR_BWD);
-    bt_net_head_loss(m, targets, (float)grad_scale);
-    double loss = all_pairs(m, targets, grad_scale != 0);
+    double loss;
+    if (grad_scale != 0 && !m->adapters.n) {
+        loss = loss_of_trained_head(m, targets, (float)grad_scale);
+    } else {
+        bt_net_head_loss(m, targets, (float)grad_scale);
+        loss = all_pairs(m, targets, grad_scale != 0);
+    }
     bt_span_end();
     return loss;
 }

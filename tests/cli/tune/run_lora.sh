@@ -98,6 +98,18 @@ code 6 train "${dpo[@]/pairs.jsonl/bad.jsonl}" --ranks 1
 says "bad.jsonl' line 4: field 'rejected' is missing"
 code 2 train "${dpo[@]}" --ranks 1 --tune full
 says "data.form=preference trains adapters"
+# ORPO has no reference, so all weights can train: the same bits on 2 ranks and in a pipeline
+all=("${dpo[@]}" --tune full --set tune.preference=orpo --steps 3)
+ok train "${all[@]}" --ranks 1 --name orpo
+losses orpo >want
+for how in zero pp; do
+    ok train "${all[@]}" --ranks 2 --$how 2 --name orpo-$how
+    losses orpo-$how | cmp -s - want || fault "ORPO of all weights with --$how 2: $(losses orpo-$how)"
+done
+ok eval orpo
+says "nats per preference"
+code 2 train "${all[@]}" --ranks 2 --tp 2
+says "data.form=preference with --tp 2"
 code 2 train "${dpo[@]}" --ranks 1 --set tune.adapters=one
 says "are trained, and the reference would be their base without them"
 # Classes: adapters and a head of zeros train; the checkpoint finds its base and contains its labels.

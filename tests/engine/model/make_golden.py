@@ -2,6 +2,7 @@
 """make_golden.py: the golden files of tests/engine/model, from PyTorch (any version from 1.13 on) and numpy.
 
     python3 make_golden.py                    # writes golden_tiny.bin and golden_losses.txt beside this script
+    python3 make_golden.py --preferences      # writes golden_preferences.txt alone
     python3 make_golden.py --peer FILE        # also trains the Model of a peer_torch.py from the same weights and compares
 
 golden_tiny.bin    per variant: the configuration, the summed loss of one batch, and every gradient by autograd through the
@@ -11,6 +12,9 @@ golden_losses.txt  the first ten losses of `nano` on synth:chain, 4096 tokens a 
                    the gradient) amplify the last bit of a float: at the full rate 2e-3 PyTorch itself, from the same weights,
                    differs by up to 4e-3 (pre) and 9e-3 (subln) within ten steps when its number of threads changes. At 5e-5
                    it repeats itself within 5e-5: that is where ten losses can agree to 1e-4.
+
+golden_preferences.txt  twenty losses of small dense models that learn from pairs of answers, in float64: adapters or all weights, the
+                   loss, its settings, the losses.
 
 Weights are not stored: bitrain's are a function of (seed, tensor name, index), and this script computes the same ones.
 """
@@ -185,9 +189,9 @@ def chain(n, V, seed):
     return t
 
 
-def ten_losses(params, loss, lr, steps=10):
+def ten_losses(params, loss, lr, steps=10, decay=0.1):
     """params: list of tensors; loss(step) -> scalar"""
-    groups = [dict(params=[p for p in params if p.dim() > 1], weight_decay=0.1), dict(params=[p for p in params if p.dim() <= 1], weight_decay=0.0)]
+    groups = [dict(params=[p for p in params if p.dim() > 1], weight_decay=decay), dict(params=[p for p in params if p.dim() <= 1], weight_decay=0.0)]
     opt = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8)
     out = []
     for s in range(steps):
@@ -235,11 +239,86 @@ def write_losses(path, peer, seed=1, steps=10):
                 print("peer", theirs, "largest difference %.1e" % max(abs(a - b) for a, b in zip(losses, theirs)))
 
 
+# ------------------------------------------------------- golden_preferences.txt
+PAIRS = dict(L=2, C=32, H=4, KV=2, D=8, F=48, T=64, V=48, eps=1e-5, std=0.08, theta=10000.0, norm="subln", act="relu2", linear="dense", tied=True, qk=False)
+RANK, SCALE, PROMPT, ROWS, BATCHES, RATE = 4, 2.0, 5, 4, 2, 2e-3
+LAYERS = ["attn_q", "attn_k", "attn_v", "attn_o", "ffn_gate", "ffn_up", "ffn_down"]
+
+
+def answers(batch):
+    """Pairs of documents (chosen, rejected) that share a prompt of PROMPT tokens."""
+    out = []
+    for row in range(ROWS):
+        at = batch * ROWS + row
+        draw = lambda i: int(rng_u64(5, at, i))  # noqa: E731
+        prompt = [draw(100 + i) % PAIRS["V"] for i in range(PROMPT)]
+        lengths = [4 + draw(which) % 20 for which in range(2)]
+        out.append([prompt + [draw(1000 * (which + 1) + i) % PAIRS["V"] for i in range(n)] for which, n in enumerate(lengths)])
+    return out
+
+
+def adapters(c, seed, dtype):
+    w = {}
+    for name, shape, _ in tensors(c):
+        if name.split(".")[-1] in LAYERS:
+            for part, size in ((".lora_a", (RANK, shape[1])), (".lora_b", (shape[0], RANK))):
+                n = size[0] * size[1]
+                w[name + part] = torch.from_numpy(rng_normal(n, 0.1, seed, hash_name(name + part)).reshape(size)).to(dtype).requires_grad_()
+    return w
+
+
+def adapted(w, a):
+    return {n: t + SCALE * a[n + ".lora_b"] @ a[n + ".lora_a"] if n + ".lora_a" in a else t for n, t in w.items()} if a else w
+
+
+def log_probs(c, w, document):
+    """Log-probabilities of the tokens behind the prompt."""
+    tokens = torch.tensor([document])
+    return -loss_of(c, w, tokens[:, :-1], tokens[:, 1:], "none")[PROMPT - 1:]
+
+
+def preference(kind, beta, gamma, c, w, a, pairs):
+    total = 0
+    for chosen, rejected in pairs:
+        x, y = (log_probs(c, adapted(w, a), d) for d in (chosen, rejected))
+        if kind == "dpo":
+            with torch.no_grad():
+                rx, ry = (log_probs(c, w, d).sum() for d in (chosen, rejected))
+            total = total - F.logsigmoid(beta * ((x.sum() - rx) - (y.sum() - ry)))
+        elif kind == "simpo":
+            total = total - F.logsigmoid(beta * (x.mean() - y.mean()) - gamma)
+        else:
+            odds = [m - torch.log1p(-torch.exp(m)) for m in (x.mean(), y.mean())]
+            total = total - x.mean() - beta * F.logsigmoid(odds[0] - odds[1])
+    return total / len(pairs)
+
+
+def write_preferences(path, seed=3, steps=20):
+    with open(path, "w") as f:
+        f.write("# 20 steps on pairs of answers, AdamW at %g, float64: make_golden.py --preferences\n"
+                "# lora or full, the loss, beta, gamma, twenty losses\n" % RATE)
+        for what, kind, beta, gamma in (("lora", "dpo", 0.3, 0), ("lora", "orpo", 0.4, 0), ("lora", "simpo", 2, 0.5), ("full", "orpo", 0.4, 0),
+                                        ("full", "simpo", 2, 0.5)):
+            w = initial(PAIRS, seed, torch.float64)
+            a = adapters(PAIRS, seed, torch.float64) if what == "lora" else {}
+            for t in w.values() if a else ():
+                t.requires_grad_(False)
+            losses = ten_losses(list((a or w).values()), lambda s: preference(kind, beta, gamma, PAIRS, w, a, answers(s % BATCHES)), RATE, steps,
+                                0.0 if a else 0.1)
+            f.write("%s %s %g %g" % (what, kind, beta, gamma) + "".join(" %.9f" % x for x in losses) + "\n")
+            print(what, kind, losses[0], losses[-1], flush=True)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--peer", default="", help="a peer_torch.py to compare with")
+    p.add_argument("--preferences", action="store_true", help="write golden_preferences.txt alone")
     p.add_argument("--out", default=HERE)
     a = p.parse_args()
+    torch.set_num_threads(1)
+    write_preferences(os.path.join(a.out, "golden_preferences.txt"))
+    if a.preferences:
+        return
     torch.set_num_threads(2)
     write_tiny(os.path.join(a.out, "golden_tiny.bin"))
     write_losses(os.path.join(a.out, "golden_losses.txt"), a.peer)
