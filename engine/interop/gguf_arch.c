@@ -1,6 +1,8 @@
 /* gguf_arch.c - refuses models that llama.cpp would compute in another way than here, by their architecture. */
 #include "engine/interop/gguf_keys.h"
 
+#include <string.h>
+
 /* llama.cpp takes these from the architecture and the sizes alone, or has no key for them. */
 static bt_code check_gguf_attention(const bt_model_cfg *c, const bt_arch_row *row, bt_err *err) {
     if (!(row->query_scale > 0)) return BT_OK;
@@ -25,6 +27,28 @@ static bt_code check_gguf_attention(const bt_model_cfg *c, const bt_arch_row *ro
                        "llama.cpp has a global layer every %d of %s, this model every %d "
                        "(model.window_every)",
                        row->window_every, row->gguf, c->window_every);
+    return BT_OK;
+}
+
+const char *bt_gguf_word(bt_arch arch, bt_act act, bt_number number) {
+    const bool b158 = number == BT_NUM_I2_S && arch == BT_ARCH_BITNET && act == BT_ACT_RELU2;
+    return b158 ? BT_GGUF_B158 : bt_arch_at(arch)->gguf;
+}
+
+bt_act bt_gguf_act(bt_arch arch, const char *word) {
+    return word && strcmp(word, BT_GGUF_B158) == 0 ? BT_ACT_RELU2
+                                                   : bt_arch_gguf_act(bt_arch_at(arch));
+}
+
+bt_code bt_gguf_i2_s_check(bt_arch arch, bool scale_tensors, bt_err *err) {
+    if (bt_arch_at(arch)->joined)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "files of %s join matrices, and a matrix of type 'i2_s' has one scale",
+                       bt_arch_at(arch)->gguf);
+    if (scale_tensors)
+        return bt_fail(err, BT_ARG,
+                       "type 'i2_s' has the scale of a tensor behind its codes (leave out "
+                       "--scale-tensors)");
     return BT_OK;
 }
 

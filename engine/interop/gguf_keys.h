@@ -11,6 +11,8 @@
  * which the model was trained, and whether text is normalised to NFC */
 #define BT_KEY_LINEAR "bitrain.linear"
 #define BT_KEY_ACT "bitrain.hidden_activation"
+/* the architecture of bitnet.cpp for BitNet b1.58 2B4T: that of llama.cpp's bitnet, with relu2 */
+#define BT_GGUF_B158 "bitnet-b1.58"
 #define BT_KEY_NFC "bitrain.normalizer_nfc"
 
 /* tokenizer.ggml.token_type */
@@ -39,6 +41,12 @@ extern const size_t bt_gguf_pres_n;
 bt_code bt_gguf_keys_check(const bt_gguf *g, const bt_arch_row *arch, bt_text *notes, bt_err *err)
     BT_MUST_CHECK;
 
+/* Returns the name of the architecture in a file whose matrices have this type; NULL: there is none. */
+const char *bt_gguf_word(bt_arch arch, bt_act act, bt_number number);
+/* Returns the activation that programs compute for files with this name. */
+bt_act bt_gguf_act(bt_arch arch, const char *word);
+/* Refuses what files of the type i2_s cannot hold. */
+bt_code bt_gguf_i2_s_check(bt_arch arch, bool scale_tensors, bt_err *err) BT_MUST_CHECK;
 /* BT_UNSUPPORTED: llama.cpp computes the model in another way, or ends the process at it. any_activation: permits
  * another activation */
 bt_code bt_gguf_arch_check(bt_arch arch, const bt_model_cfg *c, bool any_activation, bt_err *err)

@@ -53,6 +53,11 @@ static bt_code find_arch(bt_gguf_reader *r, bt_err *err) {
     const char *name = bt_gguf_text(&r->g, "general.architecture");
     bt_text known = {0};
     if (!name) return bt_fail(err, BT_FORMAT, "the key 'general.architecture' is missing");
+    if (strcmp(name, BT_GGUF_B158) == 0) {
+        r->arch = BT_GGUF_B158;
+        r->s->arch = BT_ARCH_BITNET;
+        return BT_OK;
+    }
     for (int a = 0; a < BT_ARCH_COUNT; a++) {
         r->arch = bt_arch_at((bt_arch)a)->gguf;
         r->s->arch = (bt_arch)a;
@@ -98,13 +103,13 @@ static bt_code read_gguf_sizes(bt_gguf_reader *r, bt_err *err) {
     return BT_OK;
 }
 
-/* llama.cpp computes one activation in all files of an architecture; our own key has the activation with which the
- * model was trained */
+/* llama.cpp computes one activation in all files of an architecture, bitnet.cpp relu2 for its own one; our key has the
+ * activation with which the model was trained. */
 static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
     const char *word = bt_gguf_text(&r->g, BT_KEY_ACT);
     const bt_gguf_kv *theirs = find_model_key(r, "hidden_activation");
     if (!word && theirs) word = theirs->text;
-    const bt_act by_arch = bt_arch_gguf_act(bt_arch_at(r->s->arch));
+    const bt_act by_arch = bt_gguf_act(r->s->arch, r->arch);
     int act = by_arch;
     if (word) act = bt_arch_act_of(word);
     if (act < 0)
@@ -250,7 +255,9 @@ static bt_code split_gguf_tensors(bt_model_file *s, bt_err *err) {
 static bt_code read_gguf_model(bt_gguf_reader *r, bt_err *err) {
     BT_TRY(find_arch(r, err));
     const bt_arch_row *row = bt_arch_at(r->s->arch);
-    BT_TRY(bt_gguf_keys_check(&r->g, row, &r->s->notes, err));
+    bt_arch_row named = *row; /* with the file's name */
+    named.gguf = r->arch;
+    BT_TRY(bt_gguf_keys_check(&r->g, &named, &r->s->notes, err));
     bt_model_cfg *m = &r->s->cfg;
     *m = (bt_model_cfg){.norm = row->norm,
                         .qk_norm = row->qk_norm,

@@ -31,6 +31,7 @@ typedef struct gguf_out {
     bt_model_file *s;
     const bt_convert_job *job;
     bt_arch arch;
+    const char *word; /* its name in the file */
     bt_number number;
     bool ternary;           /* linear layers become codes */
     const bt_gguf_pre *pre; /* NULL: the vocabulary has scores */
@@ -68,7 +69,9 @@ static bt_code check_rows(const gguf_out *g, bt_err *err) {
 static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
     const bt_model_cfg *c = &g->s->cfg;
     BT_TRY(bt_arch_of_model(&g->arch, c, err));
-    BT_TRY(bt_gguf_arch_check(g->arch, c, g->job->any_activation, err));
+    g->word = bt_gguf_word(g->arch, c->act, g->job->number);
+    BT_TRY(bt_gguf_arch_check(
+        g->arch, c, g->job->any_activation || c->act == bt_gguf_act(g->arch, g->word), err));
     g->ternary = c->linear == BT_LIN_BITNET158;
     g->number = g->job->number;
     if (g->number == BT_NUM_COUNT)
@@ -77,11 +80,13 @@ static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
                         : BT_NUM_F32;
     const bt_number_row *row = bt_number_at(g->number);
     if (row->ggml < 0 || row->file_type < 0)
-        return bt_fail(err, BT_ARG, "GGUF has no type '%s' (f32, f16, bf16, q8_0, tq1_0, tq2_0)",
+        return bt_fail(err, BT_ARG,
+                       "GGUF has no type '%s' (f32, f16, bf16, q8_0, tq1_0, tq2_0, i2_s)",
                        row->word);
     if (row->coded && !g->ternary)
         return bt_fail(err, BT_ARG, "type '%s' is for ternary models; this one is dense",
                        row->word);
+    if (g->number == BT_NUM_I2_S) BT_TRY(bt_gguf_i2_s_check(g->arch, g->job->scale_tensors, err));
     return check_rows(g, err);
 }
 
@@ -167,7 +172,7 @@ static void put_gguf_key(gguf_out *g, const char *name, bt_gguf_type type) {
 
 static void put_model_key(gguf_out *g, const char *name, bt_gguf_type type) {
     char whole[128];
-    snprintf(whole, sizeof whole, "%s.%s", bt_arch_at(g->arch)->gguf, name);
+    snprintf(whole, sizeof whole, "%s.%s", g->word, name);
     put_gguf_key(g, whole, type);
 }
 
@@ -228,7 +233,7 @@ static void put_attention_keys(gguf_out *g, const bt_arch_row *row) {
 static void put_model_keys(gguf_out *g, const char *name) {
     const bt_model_cfg *c = &g->s->cfg;
     const char *act = bt_arch_act_word(c->act);
-    put_text_key(g, "general.architecture", bt_arch_at(g->arch)->gguf);
+    put_text_key(g, "general.architecture", g->word);
     put_text_key(g, "general.name", name);
     put_gguf_key(g, "general.file_type", BT_GGUF_U32);
     put_number(&g->head, (uint64_t)bt_number_at(g->number)->file_type, 4);
@@ -534,18 +539,23 @@ static void add_tokenizer_notes(const bt_tokenizer *t, bt_text *notes) {
 static void add_gguf_notes(const gguf_out *g, bt_text *notes) {
     bt_tokenizer_about about;
     bt_tokenizer_summarise(g->s->tokenizer, &about);
-    bt_text_printf(notes, "loads in llama.cpp and what is built on it as '%s', type %s\n",
-                   bt_arch_at(g->arch)->gguf, bt_number_at(g->number)->word);
-    const bt_act act = g->s->cfg.act, computed = bt_arch_gguf_act(bt_arch_at(g->arch));
+    const bool i2_s = g->number == BT_NUM_I2_S;
+    if (i2_s)
+        bt_text_printf(notes, "loads in bitnet.cpp as '%s', type i2_s, which llama.cpp lacks\n",
+                       g->word);
+    else
+        bt_text_printf(notes, "loads in llama.cpp and what is built on it as '%s', type %s\n",
+                       g->word, bt_number_at(g->number)->word);
+    const bt_act act = g->s->cfg.act, computed = bt_gguf_act(g->arch, g->word);
     if (act != computed)
         bt_text_printf(notes,
                        "llama.cpp computes %s where this model has %s: the text that it generates "
                        "is not the model's\n",
                        bt_arch_act_word(computed), bt_arch_act_word(act));
-    if (g->ternary && bt_number_at(g->number)->coded)
+    if (g->ternary && bt_number_at(g->number)->coded && !i2_s)
         bt_text_put(notes, "llama.cpp rounds the inputs of ternary layers to int8 by 256, here a "
                            "whole row has one scale: log probabilities differ by up to 0.25\n");
-    else if (g->ternary)
+    else if (g->ternary && !i2_s)
         bt_text_put(notes, "llama.cpp does not round the inputs of these layers to int8, as the "
                            "model was trained: log probabilities differ by up to 0.15\n");
     add_tokenizer_notes(g->s->tokenizer, notes);

@@ -61,7 +61,8 @@ bt_code bt_out_close(bt_out_file *f, bt_code code, bt_err *err) {
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 uint64_t bt_form_bytes(const bt_tensor *t, const bt_form *form) {
-    return (uint64_t)t->rows * bt_number_bytes(form->number, t->cols);
+    return (uint64_t)t->rows * bt_number_bytes(form->number, t->cols) +
+           (form->number == BT_NUM_I2_S ? BT_I2_S_TAIL : 0);
 }
 
 /* ---- absmean: in the blocks of the flat array in which the model adds (model/net/quantise.c) ---- */
@@ -227,6 +228,15 @@ static bt_code put_tensor(bt_model_file *s, size_t i, tensor_job *j, bt_err *err
     return BT_OK;
 }
 
+/* I2_S has the scale behind its codes, also that of a tensor of zeros. */
+static bt_code put_i2_s_scale(const tensor_job *j, bt_err *err) {
+    unsigned char tail[BT_I2_S_TAIL] = {0};
+    if (j->form->number != BT_NUM_I2_S) return BT_OK;
+    memcpy(tail, &j->scale, sizeof j->scale);
+    return bt_out_put(j->f, tail, sizeof tail, j->at + bt_form_bytes(j->t, j->form) - sizeof tail,
+                      err);
+}
+
 bt_code bt_tensor_write(bt_model_file *s, size_t i, const bt_form *form, const bt_out_file *f,
                         uint64_t at, float *scale, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
@@ -239,6 +249,7 @@ bt_code bt_tensor_write(bt_model_file *s, size_t i, const bt_form *form, const b
     bt_code code = j.bytes && j.turned && j.x
                        ? put_tensor(s, i, &j, err)
                        : bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", t->name);
+    if (code == BT_OK) code = put_i2_s_scale(&j, err);
     if (scale) *scale = j.scale;
     free(j.bytes);
     free(j.turned);

@@ -205,8 +205,20 @@ static void encode_tq1(unsigned char *out, const int8_t *c) {
     for (size_t m = 0; m < 4; m++) out[48 + m] = pack_base3_digits(c + 240 + m, 4, 4);
 }
 
+/* Byte j of a block has the codes j, 32 + j, 64 + j and 96 + j, the first one in the upper bits. */
+static void encode_i2_s(unsigned char *out, const int8_t *codes, size_t n) {
+    for (size_t i = 0; i < n; i += 128, codes += 128)
+        for (size_t j = 0; j < 32; j++)
+            *out++ = (unsigned char)((codes[j] + 1) << 6 | (codes[32 + j] + 1) << 4 |
+                                     (codes[64 + j] + 1) << 2 | (codes[96 + j] + 1));
+}
+
 void bt_number_encode_codes(bt_number t, unsigned char *out, const int8_t *codes, float scale,
                             size_t n) {
+    if (t == BT_NUM_I2_S) {
+        encode_i2_s(out, codes, n);
+        return;
+    }
     const size_t bytes = bt_number_bytes(t, TQ);
     for (size_t b = 0; b < n / TQ; b++, out += bytes, codes += TQ) {
         bool any = false;

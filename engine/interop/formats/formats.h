@@ -92,6 +92,9 @@ float bt_arch_gain_offset(bt_arch arch, const bt_tensor *t);
 /* the architecture that computes the same as the model; BT_UNSUPPORTED: there is none, err has the reason */
 bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) BT_MUST_CHECK;
 
+/* bytes behind the codes of a tensor of I2_S; the first four are its scale */
+enum { BT_I2_S_TAIL = 32 };
+
 /* ---- elements ---- */
 /* Decodes n elements, whole blocks; PACKED is not supported (its rows are interleaved). BT_FORMAT: an invalid code */
 bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_t n, bt_err *err)
@@ -104,7 +107,7 @@ bool bt_number_codes(bt_number t, int8_t *codes, const unsigned char *in, size_t
 /* F32, F16, BF16, Q8_0 */
 void bt_number_encode(bt_number t, unsigned char *out, const float *in, size_t n);
 /* TQ1_0, TQ2_0: codes -1, 0, 1 and one scale for all; a block of zeros has the scale 0, as the
- * packers of llama.cpp write it */
+ * packers of llama.cpp write it. I2_S: the codes alone, whose scale is behind those of the tensor */
 void bt_number_encode_codes(bt_number t, unsigned char *out, const int8_t *codes, float scale,
                             size_t n);
 

@@ -8,7 +8,6 @@
 enum {
     KEY_MAX = 256,
     TEXT_MAX = 1 << 20,
-    I2_S_TAIL = 32,     /* bytes behind the codes of a tensor */
     NAME_MAX_GGUF = 63, /* llama.cpp: 64 with the end */
     ALIGNMENT = 32,
     ALIGNMENT_MAX = 65536,
@@ -241,7 +240,7 @@ static bt_code read_tensor_info(cursor *c, bt_stored *t, bt_err *err) {
                        "stores together",
                        t->name, (unsigned long long)t->cols, bt_number_at(t->number)->block,
                        bt_number_at(t->number)->word);
-    if (t->number == BT_NUM_I2_S) t->bytes += I2_S_TAIL;
+    if (t->number == BT_NUM_I2_S) t->bytes += BT_I2_S_TAIL;
     return BT_OK;
 }
 
@@ -280,7 +279,7 @@ static bt_code add_i2_s_scales(bt_stored_list *l, size_t first, bt_err *err) {
             continue;
         (void)snprintf(scale.name, sizeof scale.name, "%.*s.scale", (int)(k - (sizeof tail - 1)),
                        t->name);
-        scale.at = t->at + t->bytes - I2_S_TAIL;
+        scale.at = t->at + t->bytes - BT_I2_S_TAIL;
         scale.bytes = sizeof(float);
         BT_TRY(bt_stored_add(l, &scale, err));
     }

@@ -53,6 +53,12 @@ static void codes_are_restored(void **state) {
     static unsigned char out[N];
     bt_err err = BT_ERR_INIT;
     draw(x, codes);
+    bt_number_encode_codes(BT_NUM_I2_S, out, codes, 0.5f, N);
+    assert_int_equal(bt_number_decode(BT_NUM_I2_S, back, out, N, &err), BT_OK);
+    for (size_t i = 0; i < N; i++) assert_true(back[i] == (float)codes[i]);
+    for (size_t j = 0; j < 32; j++)
+        assert_int_equal(out[j], (codes[j] + 1) << 6 | (codes[32 + j] + 1) << 4 |
+                                     (codes[64 + j] + 1) << 2 | (codes[96 + j] + 1));
     const bt_number types[] = {BT_NUM_TQ1_0, BT_NUM_TQ2_0};
     for (size_t k = 0; k < 2; k++) {
         bt_number_encode_codes(types[k], out, codes, 0.5f, N);

@@ -228,6 +228,49 @@ static void scaling_of_frequencies_comes_back(void **state) {
     }
 }
 
+/* Codes and scales of a file of bitnet.cpp are those of its source. A model with relu2 has the architecture for which
+ * that program computes it. */
+static void i2_s_is_read_back(void **state) {
+    (void)state;
+    static float want[256 * 256], got[256 * 256];
+    for (int relu2 = 0; relu2 < 2; relu2++) {
+        bt_model_file *a = open_golden("bitnet-tq/bitnet-tq-tq2_0-scale.gguf"), *b;
+        bt_text notes = {0};
+        bt_err err = BT_ERR_INIT;
+        int64_t bytes;
+        const bt_convert_job job = {
+            .to = BT_TO_GGUF, .dest = fixture_path("i2_s.gguf"), .number = BT_NUM_I2_S};
+        unlink(job.dest);
+        if (relu2) a->cfg.act = BT_ACT_RELU2;
+        if (bt_convert(a, &job, &notes, &bytes, &err) != BT_OK) fail_msg("%s", err.msg);
+        assert_null(strstr(bt_text_str(&notes), "silu"));
+        bt_text_release(&notes);
+        if (bt_model_file_open(&b, fixture_path("i2_s.gguf"), &err) != BT_OK)
+            fail_msg("%s", err.msg);
+        assert_int_equal(b->cfg.act, a->cfg.act);
+        assert_int_equal(b->cfg.linear, BT_LIN_BITNET158);
+        assert_int_equal(a->params.n, b->params.n);
+        for (size_t i = 0; i < a->params.n; i++) {
+            const bt_tensor *t = &a->params.tensors[i];
+            if (!t->linear) continue;
+            assert_true(t->count <= sizeof want / sizeof *want);
+            assert_int_equal(bt_model_file_read(a, i, 0, t->count, want, &err), BT_OK);
+            assert_int_equal(bt_model_file_read(b, i, 0, t->count, got, &err), BT_OK);
+            assert_memory_equal(want, got, t->count * sizeof *want);
+        }
+        bt_gguf g;
+        bt_stored_list l = {0};
+        assert_int_equal(bt_gguf_read(&g, &l, fixture_path("i2_s.gguf"), &err), BT_OK);
+        assert_string_equal(bt_gguf_text(&g, "general.architecture"),
+                            relu2 ? "bitnet-b1.58" : "bitnet");
+        assert_int_equal(bt_gguf_find(&g, "general.file_type")->whole, 40);
+        bt_gguf_release(&g);
+        bt_stored_release(&l);
+        bt_model_file_close(a);
+        bt_model_file_close(b);
+    }
+}
+
 static void assert_gguf_refused(const char *from, bt_convert_job job, const char *words) {
     const made m = write_as(from, "no.gguf", job);
     struct stat st;
@@ -245,6 +288,9 @@ static void traps_are_refused_or_reported(void **state) {
     assert_gguf_refused("bitnet/hf",
                         (bt_convert_job){.number = BT_NUM_TQ2_0, .any_activation = true},
                         "rows of 32 elements, tq2_0 needs multiples of 256");
+    assert_gguf_refused("bitnet-tq/bitnet-tq-tq1_0.gguf",
+                        (bt_convert_job){.number = BT_NUM_I2_S, .scale_tensors = true},
+                        "has the scale of a tensor behind its codes");
     assert_gguf_refused("llama/hf", (bt_convert_job){.number = BT_NUM_TQ2_0},
                         "is for ternary models");
     assert_gguf_refused("llama/hf", (bt_convert_job){.number = BT_NUM_PACKED},
@@ -400,6 +446,7 @@ static void tokens_with_one_text_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(i2_s_is_read_back),
         cmocka_unit_test(tensors_have_the_bytes_of_the_package),
         cmocka_unit_test(keys_are_those_of_the_package),
         cmocka_unit_test(scaling_of_frequencies_comes_back),
