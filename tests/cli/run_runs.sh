@@ -1,4 +1,4 @@
-# ctest: timeout=60 waits
+# ctest: timeout=180 waits
 # runs, show, compare, query and export on synthetic runs with known values; bad input gives one line and its exit code.
 set -u
 d=$(mktemp -d) || exit 1
