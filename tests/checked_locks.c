@@ -1,6 +1,6 @@
-/* checked_locks.c - part of every unit test: checks the program's use of mutexes and threads. Unlocking a
- * mutex held by another thread, locking one twice, destroying a locked one, or joining a thread that does
- * not exist aborts the test; a mutex left undestroyed makes the test fail. */
+/* checked_locks.c - part of every unit test: checks the program's use of mutexes and threads. Unlocking a mutex that
+ * another thread holds, locking one twice, destroying a locked one, or joining a thread that does not exist aborts the
+ * test; a mutex that is not destroyed makes the test fail. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 #ifndef __SANITIZE_THREAD__ /* ThreadSanitizer defines these functions itself and checks more. */
 
-/* limits of the program's code, defined by the linker */
+/* The linker defines these limits of the program's code. */
 extern const char __executable_start, etext;
 
 static int (*make)(pthread_mutex_t *, const pthread_mutexattr_t *);
@@ -44,7 +44,7 @@ static bool is_own(const void *caller) {
     return at >= &__executable_start && at < &etext;
 }
 
-static void expect(bool well, const char *what) {
+static void check_or_abort(bool well, const char *what) {
     if (well) return;
     fprintf(stderr, "checked_locks: %s\n", what);
     abort();
@@ -66,29 +66,29 @@ int pthread_mutex_destroy(pthread_mutex_t *m) {
     if (!drop) find();
     const int code = drop(m);
     if (is_own(__builtin_return_address(0))) atomic_fetch_sub(&there, 1);
-    expect(code != EBUSY, "a mutex is destroyed while it is locked");
+    check_or_abort(code != EBUSY, "a mutex is destroyed while it is locked");
     return code;
 }
 
 int pthread_mutex_lock(pthread_mutex_t *m) {
     if (!take) find();
     const int code = take(m);
-    expect(code != EDEADLK, "a thread locks a mutex that it holds already");
+    check_or_abort(code != EDEADLK, "a thread locks a mutex that it holds already");
     return code;
 }
 
 int pthread_mutex_unlock(pthread_mutex_t *m) {
     if (!give) find();
     const int code = give(m);
-    expect(code != EPERM, "a thread unlocks a mutex that it does not hold");
+    check_or_abort(code != EPERM, "a thread unlocks a mutex that it does not hold");
     return code;
 }
 
 int pthread_join(pthread_t t, void **result) {
     if (!join) find();
     const int code = join(t, result);
-    expect(code == 0 || !is_own(__builtin_return_address(0)),
-           "a thread is joined that does not exist");
+    check_or_abort(code == 0 || !is_own(__builtin_return_address(0)),
+                   "a thread is joined that does not exist");
     return code;
 }
 

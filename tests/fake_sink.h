@@ -1,4 +1,4 @@
-/* fake_sink.h - for tests: a sink that stores everything it receives, and a tiny training run that fills it. */
+/* fake_sink.h - a sink for tests that stores everything it receives, and a tiny training run that fills it. */
 #ifndef BT_TESTS_FAKE_SINK_H
 #define BT_TESTS_FAKE_SINK_H
 
@@ -39,7 +39,7 @@ typedef struct fake_sink {
     struct {
         char key[64], value[128];
     } facts[FAKE_FACTS];
-    /* newest call */
+    /* arguments of the newest call */
     struct {
         char tensor[48];
         int layer;
@@ -47,7 +47,7 @@ typedef struct fake_sink {
     } layers[256];
     bt_rank_info ranks[FAKE_RANKS];
     size_t n_comm, n_comm_calls;
-    /* newest call */
+    /* arguments of the newest call */
     struct {
         char op[24], axis[16];
         int rank;
@@ -55,14 +55,14 @@ typedef struct fake_sink {
         double v[BT_MC_COUNT];
     } comm[128];
     size_t n_bins, n_bin_calls;
-    /* newest call */
+    /* arguments of the newest call */
     struct {
         char tensor[24];
         int layer, bin;
         double v[BT_MD_COUNT];
     } bins[FAKE_BINS];
     size_t n_pairs, n_pair_calls;
-    /* newest call */
+    /* arguments of the newest call */
     struct {
         int rank, peer;
         int64_t step;
@@ -70,7 +70,7 @@ typedef struct fake_sink {
     } pairs[FAKE_RANKS * FAKE_RANKS];
     /* checkpoints recorded before the record of their last step */
     size_t unsaid_checkpoints;
-    /* the following members are pointers of this process */
+    /* The following members are pointers of this process. */
     bt_ckpt_record last_checkpoint;
     char checkpoint_path[1024];
     void (*on_step)(void *arg, const bt_step_record *r); /* hook of the test */

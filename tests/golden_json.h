@@ -1,6 +1,6 @@
-/* golden_json.h - comparison of JSON with readable golden files: one paragraph per object with its path, its
- * scalars and lists of scalars; numbers to nine digits, times of day to the millisecond. With BT_UPDATE=1 in
- * the environment a test rewrites the files. */
+/* golden_json.h - comparison of JSON with golden files: one paragraph per object with its path, its scalars and lists
+ * of scalars; numbers to nine digits, times of day to the millisecond. With BT_UPDATE=1 in the environment a test
+ * rewrites the files. */
 #ifndef BT_TESTS_GOLDEN_JSON_H
 #define BT_TESTS_GOLDEN_JSON_H
 
@@ -19,7 +19,7 @@
 
 enum { BT_GOLDEN_WIDTH = 110 };
 
-/* Returns whether it is a scalar or a list of scalars. */
+/* Returns whether x is a scalar or a list of scalars. */
 static inline bool bt_golden_flat(const json_t *x) {
     for (size_t i = 0; i < json_array_size(x); i++)
         if (json_is_array(json_array_get(x, i)) || json_is_object(json_array_get(x, i)))
@@ -112,7 +112,7 @@ static inline void bt_golden_replace(bt_text *text, const char *word, const char
     *text = out;
 }
 
-/* got: the lines; file: path below tests/ */
+/* Compares the lines `got` with a file, whose path is relative to tests/. */
 static inline void bt_golden_text(const char *file, const char *got) {
     char path[512];
     const char *src = getenv("BT_SRC"), *at = got;
@@ -139,7 +139,7 @@ static inline void bt_golden_text(const char *file, const char *got) {
     fclose(f);
 }
 
-/* Masks what differs between runs: the text `place` becomes PLACE, and members named `but` are omitted ("":
+/* Masks text that differs between runs: the text `place` becomes PLACE, and members named `but` are omitted ("":
  * none). */
 static inline void bt_golden_json(const char *file, const char *json, const char *place,
                                   const char *but) {

@@ -1,5 +1,5 @@
-/* heard.h - a text log of calls, compared as a whole; filled by functions that a test defines instead of the
- * real ones. Include it in one test program only. */
+/* heard.h - a text log of calls, compared as a whole; functions that a test defines instead of the real ones fill it.
+ * Only one file of a test program may include it. */
 #ifndef BT_TESTS_HEARD_H
 #define BT_TESTS_HEARD_H
 
@@ -27,7 +27,7 @@ static void said(const char *fmt, ...) {
     bt_text_printf(&heard, "%s\n", line);
 }
 
-/* Logs the call; returns this code if `fails` names the function. */
+/* Logs the call; returns this code if `fails` is the name of the function. */
 static inline bt_code said_or_fails(const char *what, const char *fails, bt_code code,
                                     bt_err *err) {
     said("%s", what);

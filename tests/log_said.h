@@ -1,4 +1,4 @@
-/* log_said.h - captures the program's log as lines "log LEVEL TEXT". Include it in one test program only. */
+/* log_said.h - captures the program's log as lines "log LEVEL TEXT". Only one file of a test program may include it. */
 #ifndef BT_TESTS_LOG_SAID_H
 #define BT_TESTS_LOG_SAID_H
 

@@ -1,4 +1,4 @@
-/* message.h - for tests: a message is compared by its key phrase, so that its wording may change. */
+/* message.h - compares only the key phrase of a message, so that its wording may change. */
 #ifndef BT_TESTS_MESSAGE_H
 #define BT_TESTS_MESSAGE_H
 

@@ -1,6 +1,6 @@
-/* open_files.c - part of every unit test of one process: the test fails if it ends with an open file, or a
- * shared mapping of one, that did not exist at its start. Every error path that a test takes must therefore
- * close its files. */
+/* open_files.c - part of every unit test of one process: the test fails if it ends with an open file, or a shared
+ * mapping of a file, that did not exist at its start. Every error path that a test takes must therefore close its
+ * files. */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@ static bool before[MOST];
 static int shared_before;
 static pid_t owner;
 
-/* Counts the shared mappings of this process and prints those after the first `known`. The C library keeps
- * its list of character sets mapped after the first setlocale. */
+/* Counts the shared mappings of this process and prints those after the first `known`. The C library keeps its list of
+ * character sets mapped after the first setlocale. */
 static int shared_mappings(int known) {
     char line[512], rights[8];
     int n = 0;

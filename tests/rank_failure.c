@@ -1,6 +1,6 @@
-/* rank_failure.c - part of every unit test of several ranks: when a test fails on one rank, the job ends
- * after cmocka's next line has named test and reason. Otherwise the remaining ranks would wait in an
- * exchange until the test's timeout. */
+/* rank_failure.c - part of every unit test of several ranks: if a test fails on one rank, the job ends after cmocka's
+ * next line, which contains the test and the reason. Otherwise the other ranks would wait in an exchange until the
+ * test's timeout. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@ enum { MOST = 64 };
 
 static const struct CMUnitTest *given;
 static CMFixtureFunction given_end;
-static size_t begun; /* tests */
+static size_t begun; /* number of tests that have begun */
 /* The newest test has failed; unknown while it runs, because a failing test does not return. */
 static bool failed;
 

@@ -1,4 +1,4 @@
-/* tiny_run.h - for tests: settings of a run that takes a second: two layers, 32 wide, synthetic tokens. */
+/* tiny_run.h - settings of a test run that takes a second: two layers, 32 wide, synthetic tokens. */
 #ifndef BT_TESTS_TINY_RUN_H
 #define BT_TESTS_TINY_RUN_H
 
@@ -7,8 +7,8 @@
 #include "engine/train/trainer.h"
 #include "tests/fake_sink.h"
 
-/* The tiny defaults followed by `words` (options as on the command line, NULL-terminated, may be NULL),
- * resolved for this number of ranks. */
+/* Sets the tiny defaults, then `words` (options as on the command line, NULL-terminated, may be NULL), resolved for
+ * this number of ranks. */
 static inline void tiny_cfg_for(bt_run_cfg *cfg, const char *const *words, int ranks) {
     static const char *const base[] = {"--set",          "model.layers=2",
                                        "--set",          "model.d_model=32",
@@ -45,7 +45,7 @@ static inline void tiny_cfg_for(bt_run_cfg *cfg, const char *const *words, int r
     if (bt_run_cfg_resolve_opts(&o, cfg, ranks, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
-/* resolved for the current ranks */
+/* Resolves the settings for the current number of ranks. */
 static inline void tiny_cfg(bt_run_cfg *cfg, const char *const *words) {
     tiny_cfg_for(cfg, words, bt_comm_size(bt_comm_world()));
 }
@@ -68,7 +68,7 @@ static inline bt_trainer *tiny_create(const bt_run_cfg *cfg, fake_sink *f, bt_re
     return t;
 }
 
-/* Creates, runs and destroys a trainer; the sink keeps its records. */
+/* Creates, runs and destroys a trainer; the sink stores its records. */
 static inline bt_train_result tiny_run(const bt_run_cfg *cfg, fake_sink *f, bt_request_box *box,
                                        const char *resume_dir) {
     memset(f, 0, offsetof(fake_sink, on_step));

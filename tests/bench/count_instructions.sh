@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Instructions of the kernels by count, not time: of NEON sets under qemu-aarch64 and of AVX2 sets under qemu-x86_64.
+# Number of instructions that the kernels execute (not their time): of NEON sets under qemu-aarch64 and of AVX2 sets
+# under qemu-x86_64.
 # Usage: tests/bench/count_instructions.sh >table; needs tests/cross.sh arm64 build, Debian's qemu-user (the static one
 # has no plugins) and, for x86, the target kernel_calls of build/.
 set -euo pipefail

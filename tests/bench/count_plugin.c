@@ -1,5 +1,6 @@
-/* count_plugin.c - counts the instructions that qemu-user emulates: a plugin of QEMU's API of version 1. Debian does
- * not package its header, so this file declares the functions that it calls. It prints the number at the end. */
+/* count_plugin.c - a plugin of QEMU's API of version 1 that counts the instructions that qemu-user emulates and prints
+ * the number at the end. Debian does not package the header of this API, so this file declares the functions that it
+ * calls. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# islands_modes.sh - validation loss of the modes of islands at equal tokens: islands of one rank on this machine, which together
-# train on the same number of tokens a step, 2 of them or 4.
+# islands_modes.sh - validation loss of the modes of islands (trainings that exchange updates through a hub) at equal
+# numbers of tokens: 2 or 4 islands of one rank on this machine, which together train on the same number of tokens per
+# step.
 #
-#     tests/bench/islands_modes.sh [STEPS [SEEDS [WORDS...]]]     WORDS go to `bitrain train` (default: a model of 117 k parameters)
+#     tests/bench/islands_modes.sh [STEPS [SEEDS [WORDS...]]]     WORDS: options of `bitrain train` (default: a model of 117 k parameters)
 #     FIRST=2 ISLANDS='2 4' BATCH=512 WAYS='sync;diloco H=50|--mode diloco --inner 50' tests/bench/islands_modes.sh 1000 3
-#     MODEL=small tests/bench/islands_modes.sh 500 1              the preset `small` on bytes, two islands: one job of two ranks, whose losses
-#                                                                 are those of `sync` without its gradients of 95 MB, and H = 50; 1.0 M tokens
-# SEEDS is the last seed, FIRST (1) the first one. One line a mode, number of islands and seed: validation loss at the end, nats, of the island
-# that ends last (islands that do not step together end one after another, and its weights alone have all updates in them); bytes of all
-# messages both ways; seconds. Then a table of means over seeds with half of their range, and of what a mode costs against the first one with
-# the same seeds. A way is NAME|WORDS of `train`; JOB as its first word is one job of as many ranks.
+#     MODEL=small tests/bench/islands_modes.sh 500 1
+# With MODEL=small: the preset `small` on bytes and two islands; one job of two ranks, which has the losses of `sync` without
+# sending its gradients of 95 MB, and H = 50; 1.0 M tokens.
+# SEEDS is the last seed, FIRST (1) the first one. Each mode, number of islands and seed gives one line: validation loss
+# at the end, in nats, of the island that ends last (if islands do not step together they end one after another, and
+# only the last has all updates in its weights); bytes of all messages in both directions; seconds. Then a table
+# contains the means over seeds with half of their range, and the loss of each mode relative to the first one with the
+# same seeds. A mode is NAME|WORDS of `train`; JOB as its first word is one job of as many ranks.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 bitrain=$(realpath "${BITRAIN:-$here/build/bitrain}")
@@ -37,7 +40,7 @@ cd "$work"
 "$bitrain" hub --keys keys a b c d >/dev/null 2>&1
 
 of() { "$bitrain" query --csv --store "$1" "$2" | tail -n 1 | tr -d '"'; }
-last_of() {                                     # NAMES...: the island that ended last
+last_of() { # NAMES...: prints the island that ended last
     local i
     for i in "$@"; do echo "$(of $i.db "SELECT max(ended_s) FROM attempts") $i"; done | sort -n | tail -n 1 | cut -d' ' -f2
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# islands_network.sh [RATE...] - how much of its time an island holds still for the hub over a slow link: two network namespaces joined by a
-# veth pair that tc's tbf limits to RATE each way (100mbit unless named), the hub in one, two islands of one rank in the other.
-# For every way of exchanging one line: milliseconds of a step, the share of all steps' time that exchanges held up, the same
-# without the last step (the exchange after it has no further steps to hide behind: the shorter the run, the more it counts), the
-# bytes of all messages both ways for each step and island, the last loss. Needs root, iproute2, and BITRAIN=path/to/bitrain.
+# islands_network.sh [RATE...] - the share of its time that an island waits for the hub over a slow link: two network
+# namespaces joined by a veth pair that tc's tbf limits to RATE in each direction (default 100mbit), with the hub in one
+# and two islands of one rank in the other. Every way of exchanging gives one line: milliseconds of a step, the share of
+# all steps' time spent waiting for exchanges, the same without the last step (no further steps hide the exchange after
+# it, which counts more in a short run), the bytes of all messages in both directions per step and island, the last
+# loss. Needs root, iproute2, and BITRAIN=path/to/bitrain.
 #
 #     PRESET=nano BATCH=2048 STEPS=400 WAYS='--codec int8 --set islands.overlap=-1' BITRAIN=build/bitrain tests/bench/islands_network.sh 100mbit
 BT_SRC=${BT_SRC:-$(cd "$(dirname "$0")/../.." && pwd)}

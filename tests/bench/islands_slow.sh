@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# islands_slow.sh - what an island that is SLOW times slower (4) costs another one, and how soon an island that was killed is back.
-# Two islands of one rank on this machine, asynchronous (--staleness -1), SECONDS_EACH (8) a phase: both at their full speed, then one of
-# them SLOW times slower (it sleeps). The other's speed is its steps a second, second phase against first; phases are measured in turn,
-# ROUNDS (3) times, so that other load falls on both. Then island b is killed with -9 KILLS (5) times: from the start of its next
-# attempt until the hub has its first update again, seconds; and steps of island a that were lost meanwhile.
+# islands_slow.sh - how much an island that is SLOW times slower (4) delays another island, and how soon a killed island
+# is back. Two asynchronous islands (--staleness -1) of one rank on this machine, SECONDS_EACH (8) per phase: both at
+# full speed, then one of them SLOW times slower (it sleeps). The result is the other island's steps per second in the
+# second phase relative to the first; the phases are measured in turn ROUNDS (3) times, so that other load affects both
+# equally. Then island b is killed with -9 KILLS (5) times: the script prints the seconds from the start of its next
+# attempt until the hub has its first update again, and the steps of island a that were lost meanwhile.
 #
-#     BITRAIN=build/bitrain tests/bench/islands_slow.sh            about two minutes
+#     BITRAIN=build/bitrain tests/bench/islands_slow.sh     takes about two minutes
 BT_SRC=${BT_SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 BITRAIN=$(realpath "${BITRAIN:-$BT_SRC/build/bitrain}")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 BITRAIN
@@ -16,11 +17,11 @@ slow=${SLOW:-4} each=${SECONDS_EACH:-8} rounds=${ROUNDS:-3} kills=${KILLS:-5} li
 job=(--mode ps --staleness -1 --steps 100000000 --lr 1e-4 --lr-schedule constant --batch-tokens 4096 --eval-every 1000000
      --set train.eval_tokens=64)
 
-pair() {                                        # FACTOR: of island b
+pair() { # FACTOR: that of island b
     rm -rf out-* hub-out ./*.db* ./*.err
     start_hub --islands 2 --name hub --grace 1
     start_island a "${job[@]}"; process[a]=$island
-    export BITRAIN_TEST_SLOW=0:$1               # of island b's rank, in later attempts too
+    export BITRAIN_TEST_SLOW=0:$1 # slows the rank of island b, also in later attempts
     start_island b "${job[@]}"; process[b]=$island
     unset BITRAIN_TEST_SLOW
     until_step a 20
@@ -62,11 +63,11 @@ for k in $(seq "$kills"); do
     done
     until_step b $(($(steps b) + 5))
 done
-# the supervisor's record of when it started the ranks again, and the first step of that attempt
+# The supervisor's record of the time at which it started the ranks again, and the first step of that attempt.
 BITRAIN_STORE=b.db q "SELECT printf('%.2f', min(s.time_s) - (a.started_s - r.started_s)) FROM attempts a JOIN runs r USING (run) JOIN steps s USING (run, attempt)
     WHERE a.attempt > 0 GROUP BY a.attempt" 2>/dev/null >back
 echo "back after its start, s: $(sort -n back | tr '\n' ' ')(asked 2)"
-last=$(steps a)                                  # The run continues meanwhile: only steps done so far count.
+last=$(steps a) # the run continues meanwhile, so only steps completed so far count
 done_once=$(BITRAIN_STORE=a.db q "SELECT count(*) FROM steps WHERE run='isl-a' AND step < $last")
 again=$(BITRAIN_STORE=a.db q "SELECT count(*) FROM events WHERE run='isl-a' AND (title LIKE '%left out%' OR title LIKE 'joined hub % again %')")
 echo "island a lost $((last - done_once)) of $last steps, and did $again again"

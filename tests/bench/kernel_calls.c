@@ -1,6 +1,6 @@
 /* kernel_calls.c - calls one kernel slot a given number of times, for count_instructions.sh: kernel_calls ISA SLOT
- * CALLS. It prints the multiply-adds (or elements) of one call. The difference of the instructions of two runs with
- * different CALLS is that of the calls alone. */
+ * CALLS. It prints the multiply-adds (or elements) of one call. Two runs with different CALLS differ only by the
+ * instructions of the calls. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static uint32_t keys[1024];
 static bt_attn_shape heads = {
     .T = T, .D = D, .ldq = D, .ldk = D, .ldv = D, .ldo = D, .scale = 0.125f};
 
-static void *zeros(size_t bytes) {
+static void *allocate_zeros(size_t bytes) {
     void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
     if (!p) exit(1);
     memset(p, 0, (bytes + 127) / 64 * 64);
@@ -79,8 +79,9 @@ int main(int argc, char **argv) {
     }
     k = bt_active_kernels();
     const size_t floats = (size_t)N * K + 4 * T * D + 4096;
-    x = zeros(4 * floats), y = zeros(4 * floats), z = zeros(4 * floats), w = zeros(4 * floats);
-    dq = zeros(4 * floats), q = zeros(floats), codes = zeros(floats);
+    x = allocate_zeros(4 * floats), y = allocate_zeros(4 * floats), z = allocate_zeros(4 * floats),
+    w = allocate_zeros(4 * floats);
+    dq = allocate_zeros(4 * floats), q = allocate_zeros(floats), codes = allocate_zeros(floats);
     for (size_t i = 0; i < floats; i++) {
         x[i] = (float)(i * 2654435761u % 1000) / 1000 - 0.5f;
         w[i] = (float)(i * 2246822519u % 1000) / 1000 - 0.5f;
@@ -89,8 +90,9 @@ int main(int argc, char **argv) {
         codes[i] = (int8_t)(i * 40503u % 3 - 1);
         dq[i] = 1;
     }
-    packed = zeros(k->tern_bytes(N, K)), two = zeros(k->packed_2bit_bytes(N, K) + N * K);
-    scratch = zeros(k->scratch_bytes(M, N, K, T, D));
+    packed = allocate_zeros(k->tern_bytes(N, K)),
+    two = allocate_zeros(k->packed_2bit_bytes(N, K) + N * K);
+    scratch = allocate_zeros(k->scratch_bytes(M, N, K, T, D));
     k->tern_pack(packed, codes, N, K, 0, N);
     k->packed_2bit_pack(two, codes, N, K, 0, N);
     double work = 0;

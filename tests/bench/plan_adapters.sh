@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# plan_adapters.sh - the step time of adapters predicted by 'bitrain plan' and the measured one: processor time, so that other programs on the
-# machine disturb it little. Random bases (random_bitnet.py) of a few layers: ternary, dense in bf16, dense in int8.
+# plan_adapters.sh - the step time of adapters that 'bitrain plan' predicts and the measured one: processor time, which
+# other programs on the machine disturb little. The bases are random (random_bitnet.py) and have a few layers: ternary,
+# dense in bf16, dense in int8.
 #
 #     tests/bench/plan_adapters.sh [TIMES [THREADS]]     with several THREADS predictions are wall time, so the machine must be idle
-# Prints a line per base and repetition: predicted and measured milliseconds of a step with 2 x 512 tokens, of which about 28 % are learned.
-# The measured value is the processor time of a run of 6 steps minus that of a run of 2 steps, divided by 4.
+# Prints a line per base and repetition: predicted and measured milliseconds of a step with 2 x 512 tokens, of which
+# about 28 % are learned. The measured value is the processor time of a run of 6 steps minus that of a run of 2 steps,
+# divided by 4.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 bitrain=${BITRAIN:-$here/build/bitrain}

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# slow_network.sh [RATE...] - training over a slow network: two network namespaces joined by a veth pair that tc's tbf
-# limits to RATE each way (none, or a rate of tc such as 1gbit, 100mbit, 20mbit; all four unless named), one rank in each.
-# For every way of sending gradients one line: milliseconds of a step and the share of it that exchanges held up, medians
-# over the last steps; bytes of a step (both ranks); the loss of the last step; what the dial decided. Rates and ways take
-# turns ROUNDS times, and each line is the median round. Needs root, iproute2, and BITRAIN=path/to/bitrain.
+# slow_network.sh [RATE...] - training over a slow network: two network namespaces with one rank each, joined by a veth
+# pair that tc's tbf limits to RATE in each direction (none, or a rate of tc such as 1gbit, 100mbit, 20mbit; by default
+# all four). Every way of sending gradients gives one line: milliseconds of a step and the share of it spent waiting for
+# exchanges, medians over the last steps; bytes of a step (both ranks); the loss of the last step; the codec that the
+# dial chose. Rates and ways are measured in turn ROUNDS times, and each line is the median round. Needs root, iproute2,
+# and BITRAIN=path/to/bitrain.
 #
 #     PRESET=small BATCH=32768 STEPS=24 ROUNDS=3 BITRAIN=build/bitrain tests/bench/slow_network.sh none 1gbit 100mbit
 BT_SRC=${BT_SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -25,7 +26,7 @@ limit() {
         [ "$1" = none ] || ip netns exec $ns$k tc qdisc add dev v$k$$ root tbf rate "$1" burst 128kb latency 50ms || skip "no tbf here"
     done
 }
-# the median of a column of steps over the last steps
+# Prints the median of a column of steps over the last steps.
 median() { q "SELECT $2 FROM steps WHERE run='$1' AND step >= $((steps - last)) ORDER BY 1" |
     awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 newest() { q "$1 ORDER BY $2 DESC LIMIT 1"; }

@@ -25,7 +25,7 @@ async function open(file) {
   const context = await model.createContext({contextSize: 1024, batchSize: 512, threads: +threads});
   const sequence = context.getSequence();
   const ids = model.tokenize(prompt).slice(0, 500);
-  // seconds per token: of the prompt without its last token, and of generated text
+  // Returns seconds per token: of the prompt without its last token, and of generated text.
   const ask = async () => {
     await sequence.clearHistory();
     const read = await seconds(() => sequence.evaluateWithoutGeneratingNewTokens(ids.slice(0, -1)));

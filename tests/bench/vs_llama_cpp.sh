@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # vs_llama_cpp.sh - tokens per second of bitrain and llama.cpp on the same GGUF files (TQ2_0) with equal numbers of
-# threads; one command:
+# threads, by one command:
 #     tests/bench/vs_llama_cpp.sh [BUILD] [THREADS] [ROUNDS]
-# BUILD: folder of the program (default: build). Fetches node-llama-cpp (npm, prebuilt) into BUILD/other-programs/node, which
-# tests/interop/compare_models.sh uses too. Files: the preset `base` with a vocabulary of 32000, and four layers of BitNet b1.58
-# 2B4T; weights are random (random_bitnet.py). The figures depend on the machine and its load.
+# BUILD: folder of the program (default: build). The script installs node-llama-cpp (npm, prebuilt) into
+# BUILD/other-programs/node, which tests/interop/compare_models.sh uses too. Its files are the preset `base` with a
+# vocabulary of 32000, and four layers of BitNet b1.58 2B4T; the weights are random (random_bitnet.py). The figures
+# depend on the machine and its load.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(realpath "${1:-$root/build}")

@@ -1,7 +1,6 @@
-/* new_rows.c - cost of a new table row: this program is compiled with additional rows in metrics.def,
- * scopes.def and phases.def (added by tests/CMakeLists.txt) and the unchanged store, screens and dashboard.
- * The new metric, scope and phase must appear in SQL, the API, Prometheus and the screen Metrics without a
- * change of any other file. */
+/* new_rows.c - a new row in a table needs no change of another file: this program is compiled with additional rows in
+ * metrics.def, scopes.def and phases.def (added by tests/CMakeLists.txt) and the unchanged store, screens and
+ * dashboard. The new metric, scope and phase must appear in SQL, the API, Prometheus and the screen Metrics. */
 #include "../monitor/tui/tui_test.h"
 #include "../web/web_test.h"
 #include "engine/observe/sample.h"
@@ -11,8 +10,7 @@
 
 enum { STEPS = 40, NEWEST_SAMPLE = 30 };
 
-/* Records run "a": a new metric of each step, the new phase of each rank, and the new scope every tenth
- * step. */
+/* Records run "a": a new metric of each step, the new phase of each rank, and the new scope every tenth step. */
 static void record_run(const char *path) {
     bt_writer *w = NULL;
     bt_sample caches;
@@ -160,7 +158,7 @@ static void new_rows_are_transmitted(void **state) {
     bt_record *sent = bt_record_rows(&r);
     assert_non_null(sent);
     assert_true(bt_record_deliver(&sent->head, sent->data, &(bt_sink){.rows = take_rows}));
-    sent->head.rows = 2; /* more rows than it holds */
+    sent->head.rows = 2; /* more rows than it contains */
     assert_false(bt_record_deliver(&sent->head, sent->data, &(bt_sink){.rows = take_rows}));
     assert_int_equal(delivered, 1);
     bt_records_free(sent);

@@ -1,6 +1,6 @@
-/* fuzz_checkpoint.c - arbitrary bytes as manifest.json (first byte even) or as a data file (odd) of a
- * checkpoint. Bit 1 of the first byte: hashes are corrected, so that later checks are reached. Bit 2: the
- * bytes are a state in memory left by a rank, with a head shortened to 256 bytes. */
+/* fuzz_checkpoint.c - arbitrary bytes as manifest.json (first byte even) or as a data file (odd) of a checkpoint. If
+ * bit 1 of the first byte is set, hashes are corrected, so that later checks are reached. If bit 2 is set, the bytes
+ * are a state in memory left by a rank, with a head shortened to 256 bytes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 enum { GENERATION = 0x1234, STEP = 7 };
-static void put(const char *name, const void *data, size_t n) {
+static void write_fuzz_file(const char *name, const void *data, size_t n) {
     char path[160];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -32,16 +32,16 @@ static void read_manifest(const uint8_t *body, size_t n, bool sealed) {
         const int head = sprintf(text, "{\"seal\":\"%s\",\"manifest\":", hash);
         memcpy(text + head, body, n);
         memcpy(text + head + n, "}\n", 2);
-        put("manifest.json", text, (size_t)head + n + 2);
+        write_fuzz_file("manifest.json", text, (size_t)head + n + 2);
         free(text);
     } else
-        put("manifest.json", body, n);
+        write_fuzz_file("manifest.json", body, n);
     if (ckpt_manifest_read(dir, &m, &err) != BT_OK) {
         if (!err.msg[0]) abort();
         return;
     }
     for (size_t i = 0; i < m.n_files; i++) {
-        /* The name must not leave the folder. */
+        /* The name must not lead out of the folder. */
         if (!ckpt_file_name_ok(m.files[i].name) || strchr(m.files[i].name, '/')) abort();
         (void)(ckpt_file_open(dir, &m.files[i], m.generation, m.meta.step, NULL, NULL, &err) ==
                BT_OK);
@@ -49,12 +49,12 @@ static void read_manifest(const uint8_t *body, size_t n, bool sealed) {
     ckpt_manifest_release(&m);
 }
 
-static uint64_t seal(const void *s, size_t bytes) {
+static uint64_t correct_hash(const void *s, size_t bytes) {
     return XXH3_64bits(s, bytes - sizeof(uint64_t));
 }
 
-/* Corrects head, foot, index and section heads where they are inside the file. */
-static void make_right(uint8_t *s, size_t n, uint64_t n_sections) {
+/* Corrects head, foot, index and section heads if they are inside the file. */
+static void correct_hashes(uint8_t *s, size_t n, uint64_t n_sections) {
     file_head head;
     file_foot foot;
     memcpy(&head, s, sizeof head);
@@ -65,7 +65,7 @@ static void make_right(uint8_t *s, size_t n, uint64_t n_sections) {
     head.n_sections = n_sections;
     head.file_bytes = n;
     head.step = STEP;
-    head.self_hash = seal(&head, sizeof head);
+    head.self_hash = correct_hash(&head, sizeof head);
     memcpy(s, &head, sizeof head);
     const size_t index = n - sizeof foot - n_sections * 8;
     memset(&foot, 0, sizeof foot);
@@ -79,13 +79,13 @@ static void make_right(uint8_t *s, size_t n, uint64_t n_sections) {
         if (at + sizeof h > index) break;
         memcpy(&h, s + at, sizeof h);
         h.magic = CKPT_SECTION_MAGIC;
-        h.self_hash = seal(&h, sizeof h);
+        h.self_hash = correct_hash(&h, sizeof h);
         memcpy(s + at, &h, sizeof h);
         const uint64_t room = index - at - sizeof h, bytes = h.count * (uint64_t)h.elem_bytes;
         at += sizeof h + (bytes <= room ? bytes : 0);
     }
     foot.index_hash = XXH3_64bits(s + index, n_sections * 8);
-    foot.self_hash = seal(&foot, sizeof foot);
+    foot.self_hash = correct_hash(&foot, sizeof foot);
     memcpy(s + n - sizeof foot, &foot, sizeof foot);
 }
 
@@ -98,10 +98,10 @@ static void read_file(const uint8_t *data, size_t n, bool sealed) {
     memcpy(copy, data, n);
     f.n_sections = n > 80 ? data[n / 2] % 4 : 0;
     if (sealed && n >= sizeof(file_head) + sizeof(file_foot) + 8 * f.n_sections)
-        make_right(copy, n, f.n_sections);
+        correct_hashes(copy, n, f.n_sections);
     ckpt_file_name(f.name, sizeof f.name, 0, GENERATION);
     ckpt_hash_hex(f.hash, copy, n);
-    put(f.name, copy, n);
+    write_fuzz_file(f.name, copy, n);
     if (ckpt_file_open(dir, &f, GENERATION, STEP, &fd, &sections, &err) == BT_OK) {
         for (uint64_t i = 0; i < f.n_sections; i++)
             if (sections[i].data_offset + sections[i].head.count * sections[i].head.elem_bytes > n)
@@ -145,9 +145,9 @@ static void read_memory(const uint8_t *data, size_t n, bool sealed) {
             at = memory_next(at, &table[i]);
         }
         h->table_hash = XXH3_64bits(h + 1, h->n_sections * sizeof(section_head));
-        h->self_hash = seal(h, sizeof *h);
+        h->self_hash = correct_hash(h, sizeof *h);
     }
-    put(MEMORY_PREFIX "one", segment, bytes);
+    write_fuzz_file(MEMORY_PREFIX "one", segment, bytes);
     free(segment);
     if (bt_memory_state_find(dir, &id, &meta)) {
         const bt_ckpt_slice want[] = {{.tensor = "embed",

@@ -1,8 +1,7 @@
-/* fuzz_codec.c - arbitrary bytes as gradients or flipped codes of another rank: they are decoded or refused,
- * and no element outside the message's range is changed.
- * | codec: a row of codec.def, the exact one, or flips | begin | length | flags | payload
- * begin, length: range in steps of 5 elements. flags of a payload: 1 divides it at tensors; 4 sets its
- * length and seal correctly, so that later checks are reached. */
+/* fuzz_codec.c - arbitrary bytes as gradients or changed codes of another rank: they are decoded or refused, and no
+ * element outside the message's range is changed. | codec: a row of codec.def, the lossless one, or changed codes |
+ * begin | length | flags | payload | begin, length: range in steps of 5 elements. flags of a payload: 1 divides it at
+ * tensors; 4 corrects its length and checksum, so that later checks are reached. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,20 +20,20 @@ enum { TENSORS = 1, SEALED = 4 };
 static const bt_payload_tensor tensors[] = {
     {{8, 700}, false}, {{704, 720}, true}, {{720, 721}, false}, {{736, 2990}, false}};
 
-static void seal(unsigned char *message, size_t n) {
+static void correct_checksum(unsigned char *message, size_t n) {
     const uint32_t bytes = (uint32_t)(n - SEAL),
                    hash = (uint32_t)XXH3_64bits(message + SEAL, bytes);
     memcpy(message, &hash, sizeof hash);
     memcpy(message + sizeof hash, &bytes, sizeof bytes);
 }
 
-static void untouched(const float *x, size_t begin, size_t end) {
+static void check_untouched(const float *x, size_t begin, size_t end) {
     for (size_t i = 0; i < N; i++)
         if ((i < begin || i >= end) && x[i] != MARK) abort();
 }
 
-static void gradients(const bt_codec *c, bt_range r, unsigned flags, const uint8_t *data,
-                      size_t n) {
+static void decode_gradients(const bt_codec *c, bt_range r, unsigned flags, const uint8_t *data,
+                             size_t n) {
     static float x[N];
     const bool feedback = c->state_bytes > 0;
     const bt_payload_form form = {.codec = c,
@@ -45,12 +44,12 @@ static void gradients(const bt_codec *c, bt_range r, unsigned flags, const uint8
     unsigned char *payload = malloc(bytes + 1);
     if (!payload) return;
     for (size_t i = 0; i < bytes; i++) payload[i] = n ? data[i % n] : 0;
-    if (c->sealed && flags & SEALED && bytes >= SEAL) seal(payload, bytes);
+    if (c->sealed && flags & SEALED && bytes >= SEAL) correct_checksum(payload, bytes);
     for (int add = 0; add < 2; add++) {
         for (size_t i = 0; i < N; i++) x[i] = MARK;
         (void)(add ? bt_payload_decode_add(&form, x + r.begin, r, payload, bytes)
                    : bt_payload_decode(&form, x + r.begin, r, payload, bytes));
-        untouched(x, r.begin, r.end);
+        check_untouched(x, r.begin, r.end);
     }
     free(payload);
 }
@@ -60,7 +59,7 @@ static void flips(size_t bytes, unsigned flags, const uint8_t *data, size_t n) {
     if (fields && message) {
         memset(fields, 0x55, bytes + 1); /* all codes are 0 */
         memcpy(message, data, n);
-        if (flags & SEALED && n >= SEAL) seal(message, n);
+        if (flags & SEALED && n >= SEAL) correct_checksum(message, n);
         (void)bt_flip_decode(fields, bytes, message, n);
         if (fields[bytes] != 0x55) abort();
     }
@@ -83,6 +82,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     if (kind == FLIPS)
         flips(length, flags, data + HEAD, n - HEAD);
     else if (c->encode)
-        gradients(c, (bt_range){begin, begin + length}, flags, data + HEAD, n - HEAD);
+        decode_gradients(c, (bt_range){begin, begin + length}, flags, data + HEAD, n - HEAD);
     return 0;
 }

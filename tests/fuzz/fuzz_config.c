@@ -1,5 +1,5 @@
-/* fuzz_config.c - arbitrary bytes as a configuration file: refused with a message, or parsed into settings
- * whose texts give the same settings again. */
+/* fuzz_config.c - arbitrary bytes as a configuration file: refused with a message, or parsed into settings whose texts
+ * give the same settings again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     if (code == BT_OK)
         round_trip(&o);
     else if (!err.msg[0])
-        abort(); /* It was refused without a message. */
+        abort(); /* it was refused without a message */
     close(fd);
     return 0;
 }

@@ -16,7 +16,7 @@ static void remove_dir(void) {
     if (system(command) != 0) _exit(1);
 }
 
-/* Creates `dir` at the first call, which returns true; it exists until the program ends. */
+/* Creates `dir` at the first call, which returns true; the folder exists until the program ends. */
 static bool make_dir(void) {
     if (dir[0]) return false;
     strcpy(dir, "/dev/shm/bt-fuzz-XXXXXX");

@@ -1,4 +1,4 @@
-/* fuzz_documents.c - arbitrary bytes as text or JSON lines (first byte): read to the end or refused with a
+/* fuzz_documents.c - arbitrary bytes as text or JSON lines (first byte) are read to the end or refused with a
  * message. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
-/* fuzz_island.c - arbitrary bytes as messages between hub and islands: as a frame (first byte 0), or as a
- * list of messages with valid heads for a hub with one member (1: ps; 3: diloco with 4-bit fragments). Each
- * message is a byte of type, of sequence number, of chunk and of number of chunks, two bytes of length, and
- * the payload. */
+/* fuzz_island.c - arbitrary bytes as messages between hub and islands: as a frame (first byte 0), or as a list of
+ * messages with valid heads for a hub with one member (1: ps; 3: diloco with 4-bit fragments). Each message consists of
+ * one byte each for type, sequence number, chunk and number of chunks, two bytes of length, and the payload. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +13,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static bt_text settings[2]; /* ps, diloco */
+static bt_text settings[2]; /* for ps and diloco */
 static size_t elements;
 static uint32_t incarnation;
 
-static bt_port_state answer(void *ctx, const bt_hub_peer *to, const void *frame, size_t bytes) {
+static bt_port_state check_answer(void *ctx, const bt_hub_peer *to, const void *frame,
+                                  size_t bytes) {
     bt_island_head head;
     const void *payload;
     bt_err err = BT_ERR_INIT;
@@ -28,7 +28,7 @@ static bt_port_state answer(void *ctx, const bt_hub_peer *to, const void *frame,
     return BT_PORT_SENT;
 }
 
-static void begin(bt_text *job, bool diloco) {
+static void begin_hub(bt_text *job, bool diloco) {
     static const char *const words[] = {"--set",          "model.layers=1",
                                         "--set",          "model.d_model=16",
                                         "--set",          "model.heads=1",
@@ -73,7 +73,7 @@ static void begin(bt_text *job, bool diloco) {
     bt_params_release(&p);
 }
 
-static void give(bt_hub *h, bt_island_head head, const void *payload) {
+static void give_message(bt_hub *h, bt_island_head head, const void *payload) {
     static unsigned char frame[BT_ISLAND_FRAME];
     const bt_hub_peer from = {.n = 1, .key = "k"};
     bt_err err = BT_ERR_INIT;
@@ -87,29 +87,30 @@ static void give(bt_hub *h, bt_island_head head, const void *payload) {
 static void as_messages(const bt_text *job, const uint8_t *data, size_t n) {
     enum { HEAD = 6 };
     const bt_hub_cfg cfg = {
-        .port = {.send = answer}, .islands = 1, .grace_s = 1, .silence_s = 1e9, .epoch = 5};
+        .port = {.send = check_answer}, .islands = 1, .grace_s = 1, .silence_s = 1e9, .epoch = 5};
     bt_hub *h = NULL;
     bt_err err = BT_ERR_INIT;
     if (bt_hub_create(&h, &cfg, &err) != BT_OK) abort();
-    give(h, (bt_island_head){.type = BT_ISLAND_HELLO, .bytes = (uint32_t)job->len},
-         bt_text_str(job));
+    give_message(h, (bt_island_head){.type = BT_ISLAND_HELLO, .bytes = (uint32_t)job->len},
+                 bt_text_str(job));
     float *weights = calloc(elements, sizeof *weights);
     const uint32_t bytes = (uint32_t)(elements * sizeof *weights);
     const bt_island_push push = {.kind = BT_PUSH_WEIGHTS, .bytes = bytes, .sequences = 1};
-    give(h,
-         (bt_island_head){.type = BT_ISLAND_CHUNK_MESSAGE, .seq = 1, .chunks = 1, .bytes = bytes},
-         weights);
-    give(h, (bt_island_head){.type = BT_ISLAND_PUSH, .seq = 1, .bytes = sizeof push}, &push);
+    give_message(
+        h, (bt_island_head){.type = BT_ISLAND_CHUNK_MESSAGE, .seq = 1, .chunks = 1, .bytes = bytes},
+        weights);
+    give_message(h, (bt_island_head){.type = BT_ISLAND_PUSH, .seq = 1, .bytes = sizeof push},
+                 &push);
     free(weights);
     while (n >= HEAD) {
         const size_t len = (size_t)(data[4] | data[5] << 8) % (n - HEAD + 1);
-        give(h,
-             (bt_island_head){.type = (bt_island_type)(data[0] % (BT_ISLAND_TYPES + 1)),
-                              .seq = data[1],
-                              .chunk = data[2],
-                              .chunks = data[3],
-                              .bytes = (uint32_t)len},
-             data + HEAD);
+        give_message(h,
+                     (bt_island_head){.type = (bt_island_type)(data[0] % (BT_ISLAND_TYPES + 1)),
+                                      .seq = data[1],
+                                      .chunk = data[2],
+                                      .chunks = data[3],
+                                      .bytes = (uint32_t)len},
+                     data + HEAD);
         data += HEAD + len;
         n -= HEAD + len;
         if (bt_hub_tick(h, 1, &err) != BT_OK) abort();
@@ -120,8 +121,8 @@ static void as_messages(const bt_text *job, const uint8_t *data, size_t n) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     if (!settings[0].len) {
-        begin(&settings[0], false);
-        begin(&settings[1], true);
+        begin_hub(&settings[0], false);
+        begin_hub(&settings[1], true);
     }
     if (n == 0) return 0;
     if (data[0] % 2) {

@@ -1,6 +1,6 @@
-/* fuzz_launch.c - further input of a supervisor, and its output; first byte modulo 5:
- * 0: output of mpirun and the ranks, in two pieces; 1: a host file; 2: rules of alert.rules;
- * 3: the message to a waiting rank; 4: stored rates of a machine, as JSON */
+/* fuzz_launch.c - other inputs of a supervisor as arbitrary bytes, by the first byte modulo 5: 0: output of mpirun and
+ * the ranks, in two pieces; 1: a host file; 2: rules of alert.rules; 3: the message to a waiting rank; 4: stored rates
+ * of a machine, as JSON. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static void as_output(const uint8_t *data, size_t n) {
         if ((unsigned char)*p < ' ') abort();
 }
 
-/* Not bt_hosts_open, which resolves names over the network. */
+/* bt_hosts_open would resolve names over the network. */
 static void as_hosts(const uint8_t *data, size_t n) {
     char path[96];
     int slots[8];

@@ -1,5 +1,5 @@
-/* fuzz_model_file.c - arbitrary bytes as a model of another program, by the first byte: a GGUF file, a
- * safetensors file, a config.json. A file that opens is read completely. */
+/* fuzz_model_file.c - arbitrary bytes as a model of another program, depending on the first byte a GGUF file, a
+ * safetensors file or a config.json. A file that opens is read completely. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static void gguf(const char *path) {
+static void open_gguf(const char *path) {
     bt_model_file *s = NULL;
     bt_err err = BT_ERR_INIT;
     if (bt_model_file_open(&s, path, &err) != BT_OK) return;
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     if (fd < 0) return 0;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (write(fd, data + 1, n - 1) == (ssize_t)(n - 1)) {
-        if (data[0] % 3 == 0) gguf(path);
+        if (data[0] % 3 == 0) open_gguf(path);
         if (data[0] % 3 == 1 && bt_safetensors_read(&l, path, &err) != BT_OK && !err.msg[0])
             abort();
         if (data[0] % 3 == 2 && bt_hf_config_read(&c, path, NULL, &err) != BT_OK && !err.msg[0])

@@ -1,5 +1,5 @@
-/* fuzz_query.c - arbitrary text as an SQL statement of `bitrain query` and the dashboard: executed or
- * refused in bounded time, without any change of the database or the disk. */
+/* fuzz_query.c - arbitrary text as an SQL statement of `bitrain query` and the dashboard: executed or refused in
+ * bounded time, without any change of the database or the disk. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,9 +39,8 @@ static bool on_row(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* SQLite writes a precision of 2000000000 byte by byte in one operation, which only the end of its process
- * interrupts (web/api/query_process.h, tested in tests/web/test_contracts.c); such statements are skipped
- * here. */
+/* SQLite writes a precision of 2000000000 byte by byte in one operation, which only the end of its process interrupts
+ * (web/api/query_process.h, tested in tests/web/test_contracts.c). Such statements are skipped here. */
 static bool takes_long(const char *sql) {
     if (!strcasestr(sql, "printf") && !strcasestr(sql, "format")) return false;
     for (const char *p = sql; *p; p++)

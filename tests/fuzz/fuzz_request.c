@@ -1,6 +1,6 @@
-/* fuzz_request.c - arbitrary bytes as a client's request: one line each for path, Host, Origin,
- * Sec-Fetch-Site, Authorization, Cookie, Last-Event-ID, then key=value arguments. Checked without sockets:
- * every accepted request must satisfy the rules. */
+/* fuzz_request.c - arbitrary bytes as a client's request: one line each for path, Host, Origin, Sec-Fetch-Site,
+ * Authorization, Cookie, Last-Event-ID, then key=value arguments. No socket is used: every accepted request must
+ * satisfy the rules. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* fuzz_serve.c - arbitrary bytes as the body of a request to `bitrain serve`: a completion (first byte even)
- * or a chat (odd), with bytes as tokens and every template in turn. Accepted values are within their limits. */
+/* fuzz_serve.c - arbitrary bytes as the body of a request to `bitrain serve`: a completion (first byte even) or a chat
+ * (odd), with bytes as tokens and every template in turn. Accepted values are within their limits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void check(const bt_openai_request *r) {
             if (r->prompts[i].at[k] < 0) abort();
     }
     for (size_t i = 0; i < r->n_stops; i++)
-        if (strlen(r->stops[i]) == SIZE_MAX) abort(); /* reads each to its end */
+        if (strlen(r->stops[i]) == SIZE_MAX) abort(); /* reads each string to its end */
     const bt_sampling *s = &r->sampling;
     if (!(s->temperature >= 0 && s->temperature <= 100) || !(s->top_p >= 0 && s->top_p <= 1))
         abort();

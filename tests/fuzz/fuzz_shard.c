@@ -1,5 +1,5 @@
-/* fuzz_shard.c - arbitrary bytes as a token shard: opened, checked and read without a fault. In every second
- * input the hashes are corrected, so that later checks are reached. */
+/* fuzz_shard.c - arbitrary bytes as a shard of tokens are opened, checked and read without a fault. The hashes of every
+ * second input are corrected, so that later checks are reached. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,8 +11,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* Hashes the ranges named in the header, where they are inside the file. */
-static void seal(uint8_t *s, size_t n) {
+/* Hashes the ranges in the header if they are inside the file. */
+static void correct_shard_hashes(uint8_t *s, size_t n) {
     bt_shard_header h;
     memcpy(&h, s, sizeof h);
     memcpy(h.magic, BT_SHARD_MAGIC, 8);
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     size_t m = n - 1;
     uint8_t *s = malloc(m + 1);
     memcpy(s, data + 1, m);
-    if ((data[0] & 1) && m >= sizeof(bt_shard_header)) seal(s, m);
+    if ((data[0] & 1) && m >= sizeof(bt_shard_header)) correct_shard_hashes(s, m);
     int fd = memfd_create("fuzz", 0);
     bt_shard *shard;
     bt_err err;

@@ -1,5 +1,5 @@
-/* fuzz_supervisor.c - input of the supervisor besides records: arbitrary bytes on the control socket (first
- * byte even), or in the ranks' black boxes (odd), which a dying rank may leave half written. */
+/* fuzz_supervisor.c - inputs of the supervisor other than records: arbitrary bytes on the control socket (first byte
+ * even), or in the shared pages with the ranks' positions (odd), which a dying rank may leave half written. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static void as_requests(const uint8_t *data, size_t n) {
     if (bt_control_listen(&server, a.sun_path, &err) != BT_OK) abort();
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&a, sizeof a) != 0) abort();
-    const size_t half = n / 2; /* A line may arrive in parts. */
+    const size_t half = n / 2; /* a line may arrive in parts */
     if (half) (void)!send(fd, data, half, MSG_DONTWAIT | MSG_NOSIGNAL);
     bt_control_serve(server, on_request, &sum);
     if (n - half) (void)!send(fd, data + half, n - half, MSG_DONTWAIT | MSG_NOSIGNAL);

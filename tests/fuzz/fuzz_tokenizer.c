@@ -1,6 +1,5 @@
-/* fuzz_tokenizer.c - arbitrary bytes as a tokenizer file, ours or Hugging Face's (first byte), and as text
- * for a small tokenizer: decode(encode(x)) == x. A wrong hash is corrected once, so that later checks are
- * reached. */
+/* fuzz_tokenizer.c - arbitrary bytes as a tokenizer file, ours or Hugging Face's (first byte), and as text for a small
+ * tokenizer: decode(encode(x)) == x. A wrong hash is corrected once, so that later checks are reached. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,7 @@ static void round_trip(const bt_tokenizer *t, const char *s, size_t n) {
     bt_err err;
     if (bt_tokenizer_encode(t, s, n, &ids, &count, &cap, &err) == BT_OK && !t->nfc) {
         bt_tokenizer_decode(t, ids, count, &back);
-        /* Marks, and spaces at the beginning, are not always kept. */
+        /* Tokenizers that mark spaces do not always keep marks and leading spaces. */
         if (bt_tokenizer_marks(t)) {
             if (back.len > n + t->n_added * n) abort();
         } else if (back.len != n || (n && memcmp(back.data, s, n) != 0))
@@ -29,7 +28,7 @@ static void round_trip(const bt_tokenizer *t, const char *s, size_t n) {
     free(ids);
 }
 
-static bt_tokenizer *small(void) { /* three merges over the bytes */
+static bt_tokenizer *small_tokenizer(void) { /* three merges over the bytes */
     bt_tokenizer_draft d;
     bt_tokenizer *t;
     bt_err err;
@@ -80,7 +79,7 @@ static void foreign_file(const char *s, size_t n) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     static bt_tokenizer *t;
-    if (!t) t = small();
+    if (!t) t = small_tokenizer();
     if (!n) return 0;
     const char *s = (const char *)data + 1;
     if (data[0] % 3 == 0)

@@ -1,5 +1,5 @@
-/* fuzz_wire.c - arbitrary bytes as records of a run: as frames on the supervisor's socket (first byte 0), as
- * the ring file of a killed rank (1), as one record with a valid head (2). */
+/* fuzz_wire.c - arbitrary bytes as records of a run: as frames on the supervisor's socket (first byte 0), as the ring
+ * file of a killed rank (1), as one record with a valid head (2). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* Delivered records are valid: texts are terminated, numbers of rows are those that were sent. */
+/* Delivered records are valid: texts are terminated, and the numbers of rows are those that were sent. */
 static size_t said;
 static void on_step(void *ctx, const bt_step_record *r) {
     (void)ctx;
@@ -36,7 +36,7 @@ static void on_result(void *ctx, const char *json) {
 }
 static void on_checkpoint(void *ctx, const bt_ckpt_record *c) {
     (void)ctx;
-    /* Texts may be absent from a record. */
+    /* A record may lack texts. */
     said += (c->path ? strlen(c->path) : 0) + (c->hash ? strlen(c->hash) : 0);
 }
 static const bt_sink look = {.step = on_step,
@@ -55,7 +55,7 @@ static void as_frames(const uint8_t *data, size_t n) {
         abort();
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&a, sizeof a) != 0) abort();
-    /* every second time after a valid greeting */
+    /* Every second input follows a valid greeting. */
     const bt_hello_frame hello = {bt_frame_of(BT_FRAME_HELLO, 1, sizeof hello - sizeof hello.frame),
                                   bt_record_mark()};
     if (n > 0 && data[0] & 1) (void)!write(fd, &hello, sizeof hello);

@@ -1,10 +1,9 @@
-/* soak_top.c - `top` under the sanitizers on malformed runs while they are written:
- * soak_top [ROUNDS [SEED]]
- * Every round creates a database with an interrupted run, and draws it with random keys and sizes while more
- * records are written: values that are not finite or absurd, steps without some ranks, jumps and replays,
- * attempts that end and begin, titles with escape sequences. Even rounds draw into a cell grid; odd ones run
- * the program's terminal code in a pseudo-terminal. After each round the file is truncated and every screen
- * is drawn from the rest. The seed of a round is printed before it. */
+/* soak_top.c - `top` under the sanitizers on malformed runs while they are written: soak_top [ROUNDS [SEED]]. Every
+ * round creates a database with an interrupted run, and draws it with random keys and sizes while more records are
+ * written: values that are not finite or absurd, steps without some ranks, jumps and repeated steps, attempts that end
+ * and begin, titles with escape sequences. Even rounds draw into a cell grid; odd ones run the program's terminal code
+ * in a pseudo-terminal. After each round the file is truncated and every screen is drawn from the remaining bytes. The
+ * seed of a round is printed before it. */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -25,8 +24,6 @@ static void give_up(const char *what, const char *why) {
     exit(1);
 }
 
-/* ---- a malformed run ---- */
-
 typedef struct scribe {
     bt_writer *w;
     uint32_t dice;
@@ -35,9 +32,9 @@ typedef struct scribe {
     bool open;
 } scribe;
 
-static uint32_t any(scribe *s, uint32_t n) { return monkey_dice(&s->dice, n); }
+static uint32_t any_below(scribe *s, uint32_t n) { return monkey_dice(&s->dice, n); }
 
-static void attempt(scribe *s) {
+static void write_attempt(scribe *s) {
     bt_err err = BT_ERR_INIT;
     int number;
     bt_run_start start = {.name = "half",
@@ -47,8 +44,8 @@ static void attempt(scribe *s) {
                           .user = "nobody",
                           .build = "soak",
                           .mpi = "none",
-                          .config_json = any(s, 2) ? "{\"train.steps\":{\"value\":200}}"
-                                                   : "{not json",
+                          .config_json = any_below(s, 2) ? "{\"train.steps\":{\"value\":200}}"
+                                                         : "{not json",
                           .out_dir = ".",
                           .world_size = s->s.ranks,
                           .seed = 1,
@@ -58,13 +55,13 @@ static void attempt(scribe *s) {
                           .from_step = s->step};
     if (bt_writer_begin(s->w, &start, &number, &err) != BT_OK) give_up("begin", err.msg);
     s->open = true;
-    if (any(s, 4) == 0) return; /* no greeting */
+    if (any_below(s, 4) == 0) return; /* no greeting */
     bt_rank_info info[64] = {{0}};
-    int known = 1 + (int)any(s, (uint32_t)s->s.ranks);
+    int known = 1 + (int)any_below(s, (uint32_t)s->s.ranks);
     for (int r = 0; r < known; r++) {
         info[r] = (bt_rank_info){.rank = r,
                                  .pid = (int)getpid(),
-                                 .threads = (int)any(s, 3),
+                                 .threads = (int)any_below(s, 3),
                                  .isa = "\033[7mgeneric",
                                  .dp_replicate = r};
         snprintf(info[r].host, sizeof info[r].host, "n\xc3%d", r / 2);
@@ -73,8 +70,8 @@ static void attempt(scribe *s) {
     sink->ranks(sink->ctx, info, (size_t)known);
 }
 
-static double absurd(scribe *s, double v) {
-    switch (any(s, 40)) {
+static double absurd_value(scribe *s, double v) {
+    switch (any_below(s, 40)) {
     case 0: return NAN;
     case 1: return INFINITY;
     case 2: return -v;
@@ -84,23 +81,25 @@ static double absurd(scribe *s, double v) {
     }
 }
 
-static void step(scribe *s) {
+static void write_absurd_step(scribe *s) {
     const bt_sink *sink = bt_writer_sink(s->w);
     double values[BT_MS_COUNT], ranks[64 * BT_MR_COUNT];
     bt_synth_step(&s->s, s->step, values, ranks);
-    for (int i = 0; i < BT_MS_COUNT; i++) values[i] = absurd(s, values[i]);
-    for (int i = 0; i < s->s.ranks * BT_MR_COUNT; i++) ranks[i] = absurd(s, ranks[i]);
-    s->clock_us += any(s, 10) ? 120000 : -5000000;
-    int n = any(s, 8) ? s->s.ranks : (int)any(s, (uint32_t)s->s.ranks + 1);
+    for (int i = 0; i < BT_MS_COUNT; i++) values[i] = absurd_value(s, values[i]);
+    for (int i = 0; i < s->s.ranks * BT_MR_COUNT; i++) ranks[i] = absurd_value(s, ranks[i]);
+    s->clock_us += any_below(s, 10) ? 120000 : -5000000;
+    int n = any_below(s, 8) ? s->s.ranks : (int)any_below(s, (uint32_t)s->s.ranks + 1);
     sink->step(sink->ctx, &(bt_step_record){.step = s->step,
                                             .wall_us = s->clock_us,
                                             .values = values,
                                             .n_ranks = n,
                                             .rank_values = ranks});
-    if (any(s, 12) == 0) bt_synth_layers(sink, s->step);
-    if (any(s, 12) == 0) bt_synth_comm(sink, &s->s, s->step, 1 + any(s, 20));
-    if (any(s, 12) == 0) bt_synth_pairs(sink, &s->s, s->step, 1 + any(s, 20));
-    s->step += any(s, 15) ? 1 : any(s, 3) ? 1 + any(s, 3000) : -(int64_t)any(s, 5);
+    if (any_below(s, 12) == 0) bt_synth_layers(sink, s->step);
+    if (any_below(s, 12) == 0) bt_synth_comm(sink, &s->s, s->step, 1 + any_below(s, 20));
+    if (any_below(s, 12) == 0) bt_synth_pairs(sink, &s->s, s->step, 1 + any_below(s, 20));
+    s->step += any_below(s, 15)  ? 1
+               : any_below(s, 3) ? 1 + any_below(s, 3000)
+                                 : -(int64_t)any_below(s, 5);
     if (s->step < 0) s->step = 0;
 }
 
@@ -117,7 +116,7 @@ static void foreign_kind(void) {
     sqlite3_close(db);
 }
 
-static void event(scribe *s) {
+static void write_absurd_event(scribe *s) {
     static const char *const titles[] = {
         "paused",
         "resumed after a pause of 3 s",
@@ -126,27 +125,27 @@ static void event(scribe *s) {
         "",
         "日本語のとても長い題名 日本語のとても長い題名 日本語のとても長い題名"};
     const bt_sink *sink = bt_writer_sink(s->w);
-    sink->event(sink->ctx, &(bt_event){.kind = (bt_event_kind)any(s, BT_EVENT_COUNT),
-                                       .step = any(s, 3) ? s->step : -1,
-                                       .rank = (int)any(s, 4) - 1,
+    sink->event(sink->ctx, &(bt_event){.kind = (bt_event_kind)any_below(s, BT_EVENT_COUNT),
+                                       .step = any_below(s, 3) ? s->step : -1,
+                                       .rank = (int)any_below(s, 4) - 1,
                                        .wall_us = s->clock_us,
-                                       .title = titles[any(s, 6)]});
-    if (any(s, 20) == 0) foreign_kind();
+                                       .title = titles[any_below(s, 6)]});
+    if (any_below(s, 20) == 0) foreign_kind();
 }
 
 static void write_more(void *ctx) {
     scribe *s = ctx;
     bt_err err = BT_ERR_INIT;
     if (!s->open) {
-        if (any(s, 3) == 0) attempt(s);
+        if (any_below(s, 3) == 0) write_attempt(s);
         return;
     }
-    for (uint32_t i = any(s, 4); i > 0; i--) step(s);
-    if (any(s, 10) == 0) event(s);
-    if (any(s, 3) == 0 && bt_writer_flush(s->w, &err) != BT_OK) give_up("flush", err.msg);
-    if (any(s, 120) == 0) {
+    for (uint32_t i = any_below(s, 4); i > 0; i--) write_absurd_step(s);
+    if (any_below(s, 10) == 0) write_absurd_event(s);
+    if (any_below(s, 3) == 0 && bt_writer_flush(s->w, &err) != BT_OK) give_up("flush", err.msg);
+    if (any_below(s, 120) == 0) {
         static const char *const ends[] = {"failed", "done", "stopped"};
-        if (bt_writer_end(s->w, ends[any(s, 3)], "\033[1mrank 1 died", 1, &err) != BT_OK)
+        if (bt_writer_end(s->w, ends[any_below(s, 3)], "\033[1mrank 1 died", 1, &err) != BT_OK)
             give_up("end", err.msg);
         s->open = false;
     }
@@ -157,16 +156,14 @@ static void scribe_open(scribe *s, uint32_t seed) {
     *s = (scribe){.dice = seed * 2654435761u + 1,
                   .s = bt_synth_default("half"),
                   .clock_us = bt_wall_us() - 60000000};
-    s->s.ranks = 1 + (int)any(s, any(s, 3) ? 4 : 40);
-    s->s.straggler = (int)any(s, 5) - 1;
+    s->s.ranks = 1 + (int)any_below(s, any_below(s, 3) ? 4 : 40);
+    s->s.straggler = (int)any_below(s, 5) - 1;
     s->s.excess = 2;
     if (bt_writer_open(&s->w, "m.db", 5, &err) != BT_OK) give_up("open", err.msg);
-    attempt(s);
-    for (uint32_t i = any(s, 300); i > 0; i--) step(s);
+    write_attempt(s);
+    for (uint32_t i = any_below(s, 300); i > 0; i--) write_absurd_step(s);
     if (bt_writer_flush(s->w, &err) != BT_OK) give_up("flush", err.msg);
 }
-
-/* ---- the cell grid ---- */
 
 static bt_top_cfg config(bt_db *db, uint32_t *dice) {
     return (
@@ -201,9 +198,7 @@ static void in_a_grid(scribe *s, uint32_t seed) {
     bt_db_close(db);
 }
 
-/* ---- a pseudo-terminal ---- */
-
-static int view(const char *seed) {
+static int view_in_terminal(const char *seed) {
     uint32_t dice = (uint32_t)strtoul(seed, NULL, 10);
     bt_err err = BT_ERR_INIT;
     bt_db *db = NULL;
@@ -235,7 +230,7 @@ static pid_t start_view(const char *self, uint32_t seed, int *fd) {
     _exit(127);
 }
 
-static void drain(int fd, int ms) {
+static void drain_terminal(int fd, int ms) {
     char buf[65536];
     struct pollfd p = {.fd = fd, .events = POLLIN};
     while (poll(&p, 1, ms) > 0 && read(fd, buf, sizeof buf) > 0) ms = 0;
@@ -257,7 +252,7 @@ static void in_a_terminal(scribe *s, const char *self, uint32_t seed) {
     uint32_t dice = seed * 7919u;
     int fd = -1, status = 0;
     pid_t pid = start_view(self, seed, &fd);
-    drain(fd, 20000); /* the first frame */
+    drain_terminal(fd, 20000); /* the first frame */
     for (int i = 0; i < KEYS; i++) {
         char key[2] = {(char)(' ' + monkey_dice(&dice, 95)), 0};
         const char *send = monkey_dice(&dice, 3)
@@ -270,13 +265,13 @@ static void in_a_terminal(scribe *s, const char *self, uint32_t seed) {
                                  .ws_col = (unsigned short)(1 + monkey_dice(&dice, 220))};
             ioctl(fd, TIOCSWINSZ, &ws);
         }
-        /* It has ended; the exit status shows why. */
+        /* The program has ended; the exit status shows the cause. */
         if (write(fd, send, strlen(send)) < 0) break;
-        drain(fd, i % 16 == 0 ? 120 : 1);
+        drain_terminal(fd, i % 16 == 0 ? 120 : 1);
     }
     kill(pid, SIGTERM);
     for (int i = 0; i < 3000 && waitpid(pid, &status, WNOHANG) == 0; i++) {
-        drain(fd, 0);
+        drain_terminal(fd, 0);
         bt_sleep_ns(10000000);
     }
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || kill(pid, 0) == 0) {
@@ -293,9 +288,7 @@ static void in_a_terminal(scribe *s, const char *self, uint32_t seed) {
     close(fd);
 }
 
-/* ---- a truncated file ---- */
-
-static void from_a_torn_file(uint32_t seed) {
+static void draw_truncated_file(uint32_t seed) {
     bt_err err = BT_ERR_INIT;
     bt_db *db = NULL;
     struct stat st;
@@ -328,7 +321,7 @@ static void from_a_torn_file(uint32_t seed) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 3 && strcmp(argv[1], "--view") == 0) return view(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--view") == 0) return view_in_terminal(argv[2]);
     uint32_t rounds = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 100,
              seed = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1;
     char self[PATH_MAX], dir[] = "/tmp/bt_soak_XXXXXX", clean[64];
@@ -343,7 +336,7 @@ int main(int argc, char **argv) {
             in_a_grid(&s, seed + r);
         else
             in_a_terminal(&s, self, seed + r);
-        from_a_torn_file(seed + r);
+        draw_truncated_file(seed + r);
         bt_writer_close(s.w);
         if (system("rm -rf ./* ") != 0) give_up("rm", dir);
     }

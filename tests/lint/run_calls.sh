@@ -7,7 +7,8 @@
 set -u
 cd "$BT_SRC" || exit 1
 
-# stdin: lines "FILE U|D SYMBOL" (needed or defined); prints each need across rooms that no row of layers.txt allows
+# stdin: lines "FILE U|D SYMBOL" (needed or defined); prints each use of another folder's symbol that no row of
+# layers.txt permits
 judge() {
     awk -v rules="$1" '
         BEGIN {
@@ -47,7 +48,7 @@ find_cycles() {
             for (i = 2; i <= m; i++) list = list " " w[i]
             return list
         }
-        function visit(f,   w, m, i, g) {               # Tarjan: strongly connected components
+        function visit(f,   w, m, i, g) { # Tarjan: strongly connected components
             order[f] = low[f] = ++visited; stack[++depth] = f; open[f] = 1
             m = split(calls[f], w, " ")
             for (i = 1; i <= m; i++) {
@@ -77,7 +78,7 @@ find_cycles() {
         }'
 }
 
-symbols() {                             # symbols of every object of the product
+symbols() { # prints the symbols of every object of the product
     find "$BT_BIN"/engine "$BT_BIN"/store "$BT_BIN"/monitor "$BT_BIN"/web "$BT_BIN"/cli -name '*.c.o' -print0 | xargs -0 nm -A |
         sed -nE "s,^$BT_BIN/(.*)/CMakeFiles/[^/]*\\.dir/([^:]*)\\.o:[0-9a-f ]*([A-Za-z]) ([^ ]+)$,\\1/\\2 \\3 \\4,p" |
         awk '!($1 in there) { there[$1] = (getline line < $1) >= 0; close($1) } # neither generated, nor of a removed source
@@ -90,7 +91,7 @@ trap 'rm -f "$probe"' EXIT
 printf 'engine/base/a.c U bt_open\nstore/sql/b.c D bt_open\n' | judge tests/lint/layers.txt | grep -q 'engine/base/a.c: calls bt_open' ||
     { echo "the test itself is blind"; exit 1; }
 
-# two cycles, a -> b -> c -> a over two folders and d <-> e; f is in none, though it calls and is called
+# Two cycles, a -> b -> c -> a over two folders and d <-> e; f is in none, although it calls and is called.
 cat >"$probe" <<'END'
 x/c.c D c
 x/a.c D a

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The wall clock of the system is read in engine/base/clock.c only, once in a process (bt_wall_us): every duration and every order is of the
-# monotonic clock, of steps and of attempts.
+# Only engine/base/clock.c reads the wall clock of the system, once per process (bt_wall_us): every duration and order
+# uses the monotonic clock, steps or attempts.
 set -u
 cd "$BT_SRC" || exit 1
 files() { if [ -e .git ]; then git ls-files -co --exclude-standard; else find . -path ./build -prune -o -type f -print | sed 's,^\./,,'; fi; }
 
-check() {                               # list of files on standard input; prints the faults
+check() { # list of files on standard input; prints the faults
     xargs -d '\n' perl -0777 -ne '
         s{/\*.*?\*/}{$& =~ s/[^\n]//gr}gse;
         my $line = 0;
@@ -20,7 +20,7 @@ check() {                               # list of files on standard input; print
         }'
 }
 
-# the check itself can fail
+# The check itself can fail.
 probe=$(mktemp -d) || exit 1
 trap 'rm -rf "$probe"' EXIT
 mkdir -p "$probe/engine/base"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ctest: timeout=300
-# Layout is the formatters' business: clang-format for C (.clang-format), prettier for the page (.prettierrc.json).
-# `cmake --build build --target format` applies both. Widths that no formatter holds are checked here: 120 columns in C and in
-# the page's files, 160 in tables (.def); so are the page's files' lengths: 600 lines. With --write: formats.
+# The formatters decide the layout: clang-format for C (.clang-format), prettier for the page (.prettierrc.json). `cmake
+# --build build --target format` applies both. This script checks limits that no formatter enforces: 120 columns in C
+# and in the page's files, 160 in tables (.def), and 600 lines in the page's files. With --write it formats.
 set -u
 cd "$BT_SRC" || exit 1
 bad=0

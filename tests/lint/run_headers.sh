@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # ctest: timeout=300
-# Every header compiles alone: it includes what its own declarations need. A header that some source includes first was
-# compiled alone by the build, so only the remaining ones are compiled here.
+# Every header compiles alone: it includes everything its own declarations need. The build has compiled each header that
+# some source includes first, so only the other headers are compiled here.
 set -u
 cd "$BT_SRC" || exit 1
 cc=${CC:-cc}
 flags="-std=gnu17 -D_GNU_SOURCE -I. -I$BT_BIN/generated -Wall -Wextra -Wpedantic -Werror -Wno-unused -fsyntax-only -x c"
 mpi=$(mpicc --showme:compile 2>/dev/null)
-check() {                               # kernels' own headers are for files built with vector flags
+check() { # the kernels' own headers are for files built with vector flags
     local isa= errors
     grep -qE '^#ifndef BT_[A-Z0-9_]+_H$' "$1" || echo "FAULT $1: no BT_..._H guard"
     [ "${2:-}" != guard ] || return

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# The language of comments, help strings and messages, measured by folder: verbs of speech, sight and posture said of programs
-# and data per 1,000 words, and the share of comments that begin as a subordinate clause ("of the ...", "what ..."), in per cent.
-# language.txt holds the limits. A figure above its limit fails the test. Adjacent comment lines of scripts are one comment. Messages of tests are not measured: most are expected output.
-#   --write         lowers the limits to the present figures; it never raises one
-#   --quote FOLDER  prints the sentences that count in this folder
+# Measures the language of comments, help strings and messages by folder: verbs of speech, sight and posture that are
+# used for programs and data, per 1,000 words, and the percentage of comments that begin as a subordinate clause ("of
+# the ...", "what ..."). language.txt contains the limits; a figure above its limit fails the test. Adjacent comment
+# lines of scripts are one comment. Messages of tests are not measured, because most are expected output.
+#     --write           lowers the limits to the present figures; it never raises one
+#     --quote FOLDER    prints the sentences that count in this folder
 set -u
 cd "${BT_SRC:-$(dirname "$0")/../..}" || exit 1
 limits=tests/lint/language.txt
 
-# stdin: names of files; prints FOLDER WORDS VERBS FRAGMENTS VERBS FRAGMENTS, the second pair with messages in the code. A folder is a row
-# of the table $1, else the first two levels of a file's path. With a name as $2 it prints the sentences that count in that folder.
+# stdin: names of files; prints FOLDER WORDS VERBS FRAGMENTS VERBS FRAGMENTS, the second pair including messages in the
+# code. A folder is a row of the table $1, or else the first two levels of a file's path. With a folder as $2 it prints
+# the sentences that count there.
 measure() {
     perl -Mopen=:std,:encoding\(UTF-8\) -e '
         use strict;
@@ -99,7 +101,8 @@ judge() {
         }'
 }
 
-# stdin: output of measure; prints table $1 with limits lowered to the figures, but not below the aim of 2 verbs and 2 % fragments
+# stdin: output of measure; prints table $1 with limits lowered to the figures, but not below the aim of 2 verbs and 2 %
+# fragments
 lower() {
     awk -v rules="$1" '
         function least(figure, limit, aim) { if (figure < aim) figure = aim; return figure < limit ? figure : limit }
@@ -123,7 +126,7 @@ files() {
 probe=$(mktemp -d) || exit 1
 trap 'rm -rf "$probe"' EXIT
 
-# the measure finds each kind of fault in a folder of its own, and none in good sentences
+# The measure finds each kind of fault in its own folder, and none in good sentences.
 mkdir -p "$probe"/x/{verbs,clauses,help,messages,good,scripts}
 cat >"$probe/x/verbs/a.c" <<'END'
 /* The others' codes come a layer ahead of its pass. */
@@ -162,7 +165,7 @@ faults=$(judge $limits <"$probe/figures")
     echo "that count. A limit is never raised."
     exit 1
 }
-# limits at least 0.5 above the figure
+# These limits are at least 0.5 above the figure.
 lower $limits <"$probe/figures" | awk -v rules=$limits '
     BEGIN { while ((getline row < rules) > 0) if (row !~ /^#/ && split(row, w, " ") == 5) for (i = 2; i <= 5; i++) limit[w[1], i] = w[i] }
     /^#/ { next }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The layer law on include lines, owners of foreign headers, who may print, exit and use what Linux alone has, file sizes.
+# The rules for layers on include lines, the files that may include a foreign header, that may print, exit and use what
+# Linux alone has, and file sizes.
 set -u
 cd "$BT_SRC" || exit 1
 
@@ -25,7 +26,7 @@ zmq\.h                        engine/islands/zmq/[^/]*
 
 sources() { find engine store monitor web cli -name node_modules -prune -o \( -name '*.c' -o -name '*.h' -o -name '*.def' \) -type f -print; }
 
-check_includes() {                      # stdin: names of files
+check_includes() { # stdin: names of files
     xargs -d '\n' grep -nHE '^[[:space:]]*#[[:space:]]*include' | RULES=$rules OWNERS=$owners awk '
         BEGIN {
             n = split(ENVIRON["RULES"], row, "\n")
@@ -56,7 +57,8 @@ check_includes() {                      # stdin: names of files
         }'
 }
 
-# every word of the first list ends or speaks for the program: cli alone may. _exit is for a forked child and MPI's abort.
+# Only cli may use the words of the first list, which end the program or print. _exit is for a forked child and MPI's
+# abort.
 speaks='(^|[^_[:alnum:].>])(exit|abort|quick_exit|printf|vprintf|puts|putchar|perror|err|errx|warn|warnx|psignal)[[:space:]]*\('
 standard='(fprintf|fputs|fputc|fwrite|vfprintf)[[:space:]]*\([^;]*\<(stdout|stderr)\>'
 starts='(^|[^_[:alnum:].>])(fork|vfork|posix_spawnp?|exec[lv][pe]*|system|popen)[[:space:]]*\('
@@ -64,7 +66,7 @@ check_calls() {                         # $1: file, comments and texts taken out
     local code hits
     code=$(gcc -fpreprocessed -E -P -x c "$1" 2>/dev/null | sed -E 's/"([^"\\]|\\.)*"//g')
     case $1 in cli/*) ;; *) hits=$(grep -E "$speaks|$standard" <<<"$code") && echo "$1: library code prints or exits: $hits" ;; esac
-    case $1 in engine/base/system/start_process.c|monitor/job/launch/server_guard.c) ;; # The guard continues in both processes.
+    case $1 in engine/base/system/start_process.c|monitor/job/launch/server_guard.c) ;; # the guard continues in both processes
     *) hits=$(grep -E "$starts" <<<"$code") && echo "$1: starting processes belongs to engine/base/system/start_process.c: $hits" ;;
     esac
 }
@@ -81,8 +83,8 @@ check_system() {                        # stdin: names of files
     grep -v '^engine/base/os/' | xargs -d '\n' grep -nHE "$linux_only" | grep -vE "$linux_exempt" | sed 's,$, (belongs to engine/base/os),'
 }
 
-# A setting of one part (engine/train/parts/NAME/NAME_settings.def) is read by the files of that part alone. A field has the
-# last word of its key as its name.
+# Only the files of a part read its settings (engine/train/parts/NAME/NAME_settings.def). The name of a field is the
+# last word of its key.
 check_settings() {
     local table folder
     for table in engine/train/parts/*/*_settings.def; do
@@ -92,10 +94,10 @@ check_settings() {
             sed "s,\$, (a setting of $folder alone),"
     done
     find engine -name '*_settings.def' -print0 | xargs -0 -r sed -nE 's/^BT_[A-Z]+ *\(([a-z_0-9]+), *"[a-z]+\.([a-z_0-9]+)".*/\1 \2/p' |
-        awk '$1 != $2 && $2 != "continue" {print "the field of a setting named " $2 " is " $1}' # a word of C cannot be a field
+        awk '$1 != $2 && $2 != "continue" {print "the field of a setting named " $2 " is " $1}' # a keyword of C cannot be a field
 }
 
-all() {                                 # every fault of the tree below the current folder
+all() { # prints every fault of the tree below the current folder
     check_settings
     sources | check_includes
     sources | check_system
@@ -104,7 +106,7 @@ all() {                                 # every fault of the tree below the curr
     sources | grep -v '\.def$' | xargs -d '\n' wc -l | awk '$1 > 600 && $2 != "total" {print $2 ": " $1 " lines; at 500 look for the second responsibility"}'
 }
 
-# the law must be able to fail: one file that breaks it in each respect
+# The check itself can fail: one file violates the rules in each respect.
 probe=$(mktemp -d)
 trap 'rm -rf "$probe"' EXIT
 mkdir -p "$probe"/{engine/model/net,store,monitor,web,cli,engine/odd}

@@ -6,9 +6,9 @@ set -u
 cd "$BT_SRC" || exit 1
 files() { if [ -e .git ]; then git ls-files -co --exclude-standard; else find . -path ./build -prune -o -type f -print | sed 's,^\./,,'; fi; }
 
-check() {                               # list of files on standard input; prints the faults
+check() { # list of files on standard input; prints the faults
     xargs -d '\n' perl -0777 -ne '
-        s{/\*.*?\*/}{$& =~ s/[^\n]//gr}gse;                             # comments and texts may use the words
+        s{/\*.*?\*/}{$& =~ s/[^\n]//gr}gse; # comments and texts may contain the words
         s{"(?:\\.|[^"\\\n])*"}{""}g;
         my ($line, $home) = (0, $ARGV eq "engine/base/system/locale.c");
         for (split /\n/) {
@@ -20,7 +20,7 @@ check() {                               # list of files on standard input; print
         }'
 }
 
-# the check itself can fail
+# The check itself can fail.
 probe=$(mktemp -d) || exit 1
 trap 'rm -rf "$probe"' EXIT
 mkdir -p "$probe/engine/base/system"

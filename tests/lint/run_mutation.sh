@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A mutant is killed by an output only: failed assertions inside functions with which a test replaces those of the program do not
-# count (tests/mutation/mutants.py). Checked with planted sources and outputs.
+# Only an output kills a mutant: failed assertions inside functions with which a test replaces those of the program do
+# not count (tests/mutation/mutants.py). Sources and outputs made for this test are checked.
 set -u
 command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
 cd "${BT_SRC:-$(dirname "$0")/../..}/tests/mutation" || exit 1

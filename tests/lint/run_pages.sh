@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The pages (*.md): at most 1,000 words each and 45 words a table cell, links that lead to files and headings of the tree, and a
-# Chinese README with the headings, commands and pictures of the English one. Generated pages may be long; they are named below.
+# The pages (*.md) have at most 1,000 words each and 45 words per table cell, their links lead to existing files and
+# headings, and the Chinese README has the headings, commands and pictures of the English one. Generated pages, which
+# are listed below, may be long.
 set -u
 cd "$BT_SRC" || exit 1
 generated='^cli/REFERENCE\.md$'
@@ -10,7 +11,7 @@ check() {                               # $1: pattern of generated pages; names 
     GENERATED=$1 perl -CSD -e '
 use strict; use warnings;
 my %anchors;
-sub anchors {                           # anchors of a page, as generated from its headings
+sub anchors { # the anchors of a page, as generated from its headings
     my $page = shift;
     return $anchors{$page} if $anchors{$page};
     my (%of, $code);
@@ -52,7 +53,7 @@ while (my $page = <STDIN>) {
 }'
 }
 
-same() {                                # two READMEs: headings by level, commands, code in sentences and tables, pictures
+same() { # compares two READMEs: headings by level, commands, code in sentences and tables, pictures
     skeleton() {
         awk '/^```/{code = !code; print; next} code' "$1"
         sed '/^```/,/^```/d' "$1" | grep -oE '^#+ ' | tr -d ' '
@@ -62,7 +63,7 @@ same() {                                # two READMEs: headings by level, comman
     diff <(skeleton "$1") <(skeleton "$2") >"$probe/difference" || { echo "$2 differs from $1 in headings, commands, code or links:"; cat "$probe/difference"; }
 }
 
-# the check itself can fail
+# The check itself can fail.
 probe=$(mktemp -d) || exit 1
 trap 'rm -rf "$probe"' EXIT
 {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The generated blocks of the reference equal `bitrain help --markdown`. To renew them: tests/lint/run_readme.sh --write
+# The generated blocks of the reference equal `bitrain help --markdown`. tests/lint/run_readme.sh --write updates them.
 set -u
 src=${BT_SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 bitrain=${BITRAIN:-$src/build/bitrain}

@@ -6,13 +6,13 @@ set -u
 cd "$BT_SRC" || exit 1
 files() { if [ -e .git ]; then git ls-files -co --exclude-standard; else find . -path ./build -prune -o -type f -print | sed 's,^\./,,'; fi; }
 
-check() {                               # list of files on standard input; prints the faults
+check() { # list of files on standard input; prints the faults
     perl -e '
 use strict; use warnings;
 chomp(my @files = <STDIN>);
 @files = grep { -f } @files;
 my (%base, %tail);
-for my $f (@files) {                    # a path is known by all its ends
+for my $f (@files) { # a path may be given by any end of it
     my @parts = split m{/}, $f;
     $base{$parts[-1]} = 1;
     $tail{join "/", @parts[$_ .. $#parts]} = 1 for 0 .. $#parts;
@@ -29,14 +29,14 @@ for my $f (@files) {
         print "$f: $&: not in the tree\n" while $part =~ m{\bDESIGN\b|\bHOUSE\b|\bfacts[:/]}g;
         while ($part =~ m{$name}g) {
             my $word = $&;
-            next if $word =~ m{_x\.[a-z]+$|^sqlite3\.h$};                # a pattern for names; of another library
+            next if $word =~ m{_x\.[a-z]+$|^sqlite3\.h$}; # a pattern for names; a file of another library
             print "$f: $word: no such file\n" unless $tail{$word};
         }
     }
 }'
 }
 
-# the check itself can fail
+# The check itself can fail.
 probe=$(mktemp -d) || exit 1
 trap 'rm -rf "$probe"' EXIT
 printf '/* wrong.c - see wrong.h. The rest is in nowhere/else.md, DESIGN 5. right.h is here. */\n' > "$probe/wrong.c"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # ctest: timeout=300
-# -DBITRAIN_WEB=OFF: builds without npm, does not link the HTTP library, and commands that need the dashboard report
-# that.
+# -DBITRAIN_WEB=OFF: the build needs no npm and does not link the HTTP library, and commands that need the dashboard
+# report that.
 set -u
 command -v cmake >/dev/null || { echo "SKIP: cmake is missing"; exit 77; }
 generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$BT_BIN/CMakeCache.txt")
@@ -15,8 +15,8 @@ failed=0
 bad() { echo "FAIL: $*"; failed=1; }
 PATH=$dir/bin:$PATH cmake -S "$BT_SRC" -B "$dir/b" -G "$generator" -DBITRAIN_WEB=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O0 "-DCMAKE_C_COMPILER_LAUNCHER=$launcher" >"$dir/log" 2>&1 || { tail -20 "$dir/log"; exit 1; }
 grep -q "dashboard: off, BITRAIN_WEB is OFF" "$dir/log" || bad "configuring does not say that the dashboard is off"
-# Only the dashboard's archive and the sources that depend on it differ: if this build is plain and uses Ninja, all
-# remaining objects and archives are linked instead of built again.
+# Only the dashboard's archive and the sources that depend on it differ. If this build is plain and uses Ninja, all
+# other objects and archives are linked instead of built again.
 build() {
     local link asks object
     if [ "$generator" = Ninja ] && ! grep -qE '^BITRAIN_(SANITIZE|FUZZ|COVERAGE):BOOL=ON' "$BT_BIN/CMakeCache.txt"; then

@@ -15,7 +15,7 @@ git ls-files "$@" | grep -E '\.(c|h|def|js|mjs|sh)$' | grep -v -e /golden/ -e /v
         my ($seed, $count) = @ARGV;
         my (%sentence, %name);
 
-        sub add { # the sentences of one comment or help text; code: the code in front of it on its line
+        sub add { # adds the sentences of one comment or help text; code: the code in front of it on its line
             my ($file, $text, $code) = @_;
             $text =~ s/\n\s*\*?/ /g;
             $text =~ s/\s+/ /g;
@@ -38,7 +38,7 @@ git ls-files "$@" | grep -E '\.(c|h|def|js|mjs|sh)$' | grep -v -e /golden/ -e /v
                 next;
             }
             if ($file =~ /\.m?js$/) { 1 while $text =~ s{(^[ \t]*//[^\n]*)\n[ \t]*//}{$1}mg; }
-            # strings are read as well, because they may contain the signs of a comment
+            # strings are read as well, because they may contain comment markers
             while ($text =~ m{("(?:[^"\\\n]|\\.)*"|\x27(?:[^\x27\\\n]|\\.)*\x27)|/\*(.*?)\*/|(?<![:\w])//([^\n]*)}gs) {
                 my ($string, $comment, $at) = ($1, $2 // $3, $-[0]);
                 if (defined $string) {
@@ -50,7 +50,7 @@ git ls-files "$@" | grep -E '\.(c|h|def|js|mjs|sh)$' | grep -v -e /golden/ -e /v
                 add($file, $comment, $file =~ /\.def$/ ? "" : $code);
             }
             next unless $file =~ /\.c$/;
-            # a definition: its name at the beginning of a line with the type, and the body behind its arguments
+            # a definition: its name at the beginning of a line with the type, and the body after its arguments
             $name{$1} = "$file: " while $text =~ /^(?!typedef|return|else|if)[A-Za-z_][\w \*]*?[ \*](\w+)\([^;{}()]*(?:\([^()]*\)[^;{}()]*)*\)\s*\{/mg;
         }
 

@@ -24,13 +24,13 @@ void tell_refused(void) {}
 
 #else
 
-/* the C library's functions, by the names under which a replacement of malloc may call them */
+/* The functions of the C library, by the names under which a replacement of malloc may call them. */
 extern void *__libc_malloc(size_t n);
 extern void *__libc_calloc(size_t n, size_t size);
 extern void *__libc_realloc(void *p, size_t n);
 extern void *__libc_memalign(size_t align, size_t n);
 extern void __libc_free(void *p);
-/* limits of the program's code, defined by the linker */
+/* The linker defines these limits of the program's code. */
 extern const char __executable_start, etext;
 
 enum { FRAMES = 24, DEEP = 100, PLACES = 1 << 14 };
@@ -49,8 +49,8 @@ static int n_frames;
 static bool record_own;
 static atomic_bool recording;
 static pthread_t recorder;
-static int outer_frames; /* number of frames of record_requests' caller */
-/* hash of the call stack of each recorded request of the program's own code, those of earlier recordings first */
+static int outer_frames; /* number of stack frames of record_requests' caller */
+/* hashes of the call stacks of the program's own requests, those of earlier recordings first */
 static uint64_t places[PLACES];
 static long old_places, n_places;
 
@@ -59,8 +59,9 @@ static bool is_own(const void *caller) {
     return at >= &__executable_start && at < &etext;
 }
 
-/* a request by the thread of record_requests; the frames outside the function that is recorded are left out */
-static void record(const void *caller) {
+/* Counts a request by the thread that called record_requests; stack frames outside the recorded function are
+ * omitted. */
+static void record_request(const void *caller) {
     void *at[DEEP];
     if (record_own && !is_own(caller)) return;
     if (record_own && old_places + n_places < PLACES) {
@@ -72,14 +73,14 @@ static void record(const void *caller) {
     n_places++;
 }
 
-static bool refuses(const void *caller) {
-    if (recording && pthread_equal(pthread_self(), recorder)) record(caller);
+static bool must_refuse(const void *caller) {
+    if (recording && pthread_equal(pthread_self(), recorder)) record_request(caller);
     state *s = atomic_load(&everywhere) ? &of_all : &of_thread;
     if (!atomic_load(&s->armed) || (s->r.own && !is_own(caller))) return false;
     const long k = atomic_fetch_add(&s->asked, 1);
     if (k < s->r.after || (k > s->r.after && !s->r.all)) return false;
     if (!atomic_exchange(&s->refused, true)) {
-        atomic_store(&s->armed, false); /* Reading the stack may allocate. */
+        atomic_store(&s->armed, false); /* reading the stack may allocate */
         n_frames = backtrace(frames, FRAMES);
         atomic_store(&s->armed, true);
     }
@@ -87,50 +88,52 @@ static bool refuses(const void *caller) {
     return true;
 }
 
-static void count(long n, const void *caller) {
+static void count_block_change(long n, const void *caller) {
     atomic_fetch_add(&blocks, n);
     if (is_own(caller)) atomic_fetch_add(&own_blocks, n);
 }
 
-static void *counted(void *p, const void *caller) {
-    if (p) count(1, caller);
+static void *check_counted(void *p, const void *caller) {
+    if (p) count_block_change(1, caller);
     return p;
 }
 
 #define CALLER __builtin_return_address(0)
 
-void *malloc(size_t n) { return refuses(CALLER) ? NULL : counted(__libc_malloc(n), CALLER); }
+void *malloc(size_t n) {
+    return must_refuse(CALLER) ? NULL : check_counted(__libc_malloc(n), CALLER);
+}
 
 void *calloc(size_t n, size_t size) {
-    return refuses(CALLER) ? NULL : counted(__libc_calloc(n, size), CALLER);
+    return must_refuse(CALLER) ? NULL : check_counted(__libc_calloc(n, size), CALLER);
 }
 
 void *realloc(void *p, size_t n) {
-    if (refuses(CALLER)) return NULL;
+    if (must_refuse(CALLER)) return NULL;
     void *q = __libc_realloc(p, n);
-    if (!p) return counted(q, CALLER);
-    if (n == 0 && !q) count(-1, CALLER);
+    if (!p) return check_counted(q, CALLER);
+    if (n == 0 && !q) count_block_change(-1, CALLER);
     return q;
 }
 
 void *aligned_alloc(size_t align, size_t n) {
-    return refuses(CALLER) ? NULL : counted(__libc_memalign(align, n), CALLER);
+    return must_refuse(CALLER) ? NULL : check_counted(__libc_memalign(align, n), CALLER);
 }
 
 int posix_memalign(void **out, size_t align, size_t n) {
-    void *p = refuses(CALLER) ? NULL : counted(__libc_memalign(align, n), CALLER);
+    void *p = must_refuse(CALLER) ? NULL : check_counted(__libc_memalign(align, n), CALLER);
     if (p) *out = p;
     return p ? 0 : ENOMEM;
 }
 
 void free(void *p) {
-    if (p) count(-1, CALLER);
+    if (p) count_block_change(-1, CALLER);
     __libc_free(p);
 }
 
 bool refuse_memory_works(void) {
     void *here[1];
-    (void)backtrace(here, 1); /* Loads what backtrace needs, once. */
+    (void)backtrace(here, 1); /* loads the library that backtrace needs, once */
     return true;
 }
 

@@ -1,7 +1,7 @@
-/* refuse_memory.h - for unit tests: memory that is refused. A test that includes this is linked with
- * refuse_memory.c, whose malloc, calloc, realloc, aligned_alloc and posix_memalign replace those of the C
- * library, also for libraries (strdup, fopen and SQLite use them). Threads: only requests of the thread that
- * called refuse_memory are refused, or of all threads with `everywhere`. */
+/* refuse_memory.h - refuses memory in unit tests. A test that includes this header is linked with refuse_memory.c,
+ * whose malloc, calloc, realloc, aligned_alloc and posix_memalign replace those of the C library, also for libraries
+ * (strdup, fopen and SQLite use them). Only requests of the thread that called refuse_memory are refused, or those of
+ * all threads with `everywhere`. */
 #ifndef BT_TESTS_MEMORY_REFUSE_MEMORY_H
 #define BT_TESTS_MEMORY_REFUSE_MEMORY_H
 
@@ -18,9 +18,9 @@
 #include "engine/base/status.h"
 
 typedef struct refusal {
-    long after; /* This number of requests is granted, and the next one is refused. */
+    long after; /* this number of requests is granted, and the next one is refused */
     bool all;   /* all later requests are refused as well */
-    /* only requests of the program's own code count; libraries are always granted theirs */
+    /* only requests of the program's own code count; requests of libraries are always granted */
     bool own;
     bool everywhere; /* requests of every thread count */
 } refusal;
@@ -30,13 +30,13 @@ bool refuse_memory_works(void);
 void refuse_memory(const refusal *r);
 /* Grants all requests from now on; returns whether any was refused. */
 bool grant_memory(void);
-/* Counts the requests of this thread (own: those of the program's own code, whose call stacks are recorded) until
+/* Counts the requests of this thread (own: only those of the program's own code, whose call stacks are recorded) until
  * recorded_requests, which returns their number. */
 void record_requests(bool own);
 long recorded_requests(void);
-/* Returns true if no own request before the kth, in this recording and the earlier ones, has the same call stack. */
+/* Returns true if no own request before the k-th, in this recording and the earlier ones, has the same call stack. */
 bool is_of_new_place(long k);
-/* Turns the recording into an earlier one. */
+/* Makes the present recording an earlier one. */
 void forget_requests(void);
 /* Returns the number of allocated blocks; own: only those of the program's own code. */
 long memory_blocks(bool own);
@@ -46,10 +46,11 @@ void tell_refused(void);
 /* A function that allocates, and frees everything whether it succeeds or not. */
 typedef bt_code (*needs_memory)(void *ctx, bt_err *err);
 
-/* Calls the function with a single request refused, and with one and all later ones: it must fail with one line and the
- * code for memory, or succeed, and leak nothing. Of the program's own requests (own) one of each call stack that no
- * earlier call has refused, and the last; of the thousands that libraries make, a sample. Three calls before it let
- * libraries allocate their permanent memory. Returns twice the number of requests. */
+/* Calls the function with a single request refused, then with that request and all later ones refused: it must fail
+ * with one line and the code for memory, or succeed, and leak nothing. For the program's own requests (own) it tries
+ * one request of each call stack that no earlier call has refused, and the last; for the thousands of requests of
+ * libraries, a sample. Three calls before it let libraries allocate their permanent memory. Returns twice the number of
+ * requests. */
 static inline long survives_refusals(const char *what, needs_memory fn, void *ctx, bool own) {
     bt_err err = BT_ERR_INIT;
     for (int i = 0; i < 3; i++) {

@@ -1,6 +1,6 @@
-/* test_refused.c - every single request for memory is refused, and every one with all later ones, while a
- * configuration is read, a checkpoint is written, found and loaded, a database is written, read and viewed,
- * and a layout is planned: one clear error with the code for memory, or success; no crash, and no leak. */
+/* test_refused.c - each request for memory is refused, alone and with all later ones, while a configuration is read, a
+ * checkpoint is written, found and loaded, a database is written, read and viewed, and a layout is planned: the result
+ * is one clear error with the code for memory, or success, without a crash or a leak. */
 #include "tests/memory/refuse_memory.h"
 
 #include <stdlib.h>
@@ -131,7 +131,7 @@ static bt_code write_run(void *ctx, bt_err *err) {
     return code;
 }
 
-/* Creates a database: all tables, columns and views, or nothing. */
+/* Creates a database with all tables, columns and views, or nothing. */
 static bt_code make_database(void *ctx, bt_err *err) {
     const bt_tmp *t = ctx;
     char path[160];
@@ -214,7 +214,7 @@ static void databases(void **state) {
     assert_true(survives_refusals("writing a database", write_run, t, true) > 5);
 }
 
-static bt_code plan(void *ctx, bt_err *err) {
+static bt_code plan_layout_once(void *ctx, bt_err *err) {
     const bt_layout_search s = {
         .cfg = &cfg,
         .may = bt_layout_freedom_of(&opts),
@@ -244,7 +244,7 @@ static void planning(void **state) {
                        head = {.shape = bt_part_head(&one, 1), .fwd_s = 1e-4, .bwd_s = 2e-4};
     bt_rates_put_part(&rates, &layer);
     bt_rates_put_part(&rates, &head);
-    assert_true(survives_refusals("planning", plan, &rates, false) > 20);
+    assert_true(survives_refusals("planning", plan_layout_once, &rates, false) > 20);
 }
 
 int main(void) {

@@ -1,7 +1,7 @@
 // ctest: ranks=3
-/* test_refused_ranks.c - memory of one rank is refused, request by request, while all ranks create a mesh
- * and a gradient exchange through shared memory and by messages. All ranks return that rank's error, none
- * waits for another, none leaks, and with memory the same call succeeds. */
+/* test_refused_ranks.c - one rank's memory requests are refused, one after the other, while all ranks create a mesh and
+ * a gradient exchange through shared memory and by messages. All ranks return that rank's error, none waits for another
+ * rank, none leaks, and the same call succeeds when memory is granted. */
 #include "tests/memory/refuse_memory.h"
 
 #include <stdlib.h>
@@ -32,11 +32,11 @@ static bt_code make_reducer(void *ctx, bt_err *err) {
     return code;
 }
 
-/* Runs once with the k-th request of rank `poor` refused; returns whether it was. */
+/* Runs once with the k-th request of rank `poor` refused; returns whether it was refused. */
 static bool fail_together(const char *what, needs_memory fn, void *ctx, int poor, long k,
                           long *left) {
     bt_err err = BT_ERR_INIT, told = BT_ERR_INIT;
-    const long before = memory_blocks(true); /* MPI may keep memory. */
+    const long before = memory_blocks(true); /* MPI may keep memory */
     if (rank == poor) refuse_memory(&(refusal){.after = k, .own = true});
     const bt_code code = fn(ctx, &err);
     int64_t any = rank == poor && grant_memory();

@@ -1,6 +1,6 @@
-/* test_refused_trainer.c - every single request for memory is refused, and every one with all later ones,
- * while a trainer is created, changes from dense to ternary layers, validates and saves: one clear error
- * with the code for memory, or success; no crash, and no leak. */
+/* test_refused_trainer.c - each request for memory is refused, alone and with all later ones, while a trainer is
+ * created, changes from dense to ternary layers, validates and saves: the result is one clear error with the code for
+ * memory, or success, without a crash or a leak. */
 #include "tests/memory/refuse_memory.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "tests/store/store_test.h"
 #include "tests/tiny_run.h"
 
-static bt_code train(void *ctx, bt_err *err) {
+static bt_code train_and_save(void *ctx, bt_err *err) {
     const bt_run_cfg *cfg = ctx;
     fake_sink heard = {0};
     const bt_sink sink = fake_sink_of(&heard);
@@ -26,7 +26,7 @@ static bt_run_cfg cfg;
 static void a_training_that_becomes_ternary(void **state) {
     (void)state;
     TINY(&cfg, "--steps", "3", "--batch-tokens", "128", "--set", "train.dense_steps=1");
-    assert_true(survives_refusals("a training", train, &cfg, true) > 50);
+    assert_true(survives_refusals("a training", train_and_save, &cfg, true) > 50);
 }
 
 static void a_training_that_validates_and_saves(void **state) {
@@ -34,20 +34,20 @@ static void a_training_that_validates_and_saves(void **state) {
     TINY(&cfg, "--steps", "3", "--batch-tokens", "128", "--set", "data.val_frac=0.1", "--set",
          "train.eval_every=2", "--set", "train.eval_tokens=128", "--out", t->dir, "--ckpt-every",
          "2", "--set", "ckpt.final=true");
-    assert_true(survives_refusals("a training that saves", train, &cfg, true) > 50);
+    assert_true(survives_refusals("a training that saves", train_and_save, &cfg, true) > 50);
 }
 
 static void trainings_with_other_parts(void **state) {
     (void)state;
     TINY(&cfg, "--steps", "3", "--batch-tokens", "256", "--optimizer", "muon", "--set",
          "train.reproducible=true", "--set", "optim.states=log8");
-    assert_true(survives_refusals("a reproducible training", train, &cfg, true) > 50);
+    assert_true(survives_refusals("a reproducible training", train_and_save, &cfg, true) > 50);
     TINY(&cfg, "--steps", "3", "--batch-tokens", "256", "--codec", "int8", "--zero", "3", "--set",
          "train.profile=true", "--set", "train.seq_ramp=0.5");
-    assert_true(survives_refusals("a training with a codec", train, &cfg, true) > 50);
+    assert_true(survives_refusals("a training with a codec", train_and_save, &cfg, true) > 50);
     TINY(&cfg, "--steps", "3", "--batch-tokens", "256", "--set", "train.share_steps=2", "--set",
          "train.recompute=full");
-    assert_true(survives_refusals("a training of shares", train, &cfg, true) > 50);
+    assert_true(survives_refusals("a training of shares", train_and_save, &cfg, true) > 50);
 }
 
 int main(void) {

@@ -50,7 +50,7 @@ const rules = [
   [/(?<=\n\s*)(continue|break);/g, () => [";"]],
 ];
 
-/** Numbers in [0, 1), the same for the same text. */
+/** Returns numbers in [0, 1), the same for the same text. */
 function dice(text) {
   let a = 2166136261;
   for (const c of text) a = Math.imul(a ^ c.codePointAt(0), 16777619);
@@ -64,7 +64,7 @@ function dice(text) {
 
 const squeeze = (text) => text.split(/\s+/).filter(Boolean).join(" ");
 
-/** Every mutant of a text: {line, old, now, text}. */
+/** Returns every mutant of a text: {line, old, now, text}. */
 function mutantsOf(text) {
   const code = text.replace(/\/\*[^]*?\*\/|(?<=^|\s)\/\/[^\n]*/g, (comment) =>
     comment.replace(/[^\n]/g, " "),

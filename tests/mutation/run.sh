@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# Seeded mutations of source files, tested by their tests (tests.txt): which faults would no test detect?
+# Makes mutants (small random changes) of source files and runs their tests (tests.txt) on each: a mutant that passes is
+# a fault that no test detects.
 #     tests/mutation/run.sh [-n MUTANTS] [-f FILES | -a MUTANTS] [-s SEED] [-j JOBS] [-t COLUMNS] [-b SECONDS] [-v] [FILE | FOLDER]...
-#     tests/mutation/run.sh -r OUTPUT       only the survivors that an earlier run printed
-# -n mutants of each file (8); in a folder -f files (3), long ones more likely, or with -a this number of mutants over all of its
-# files, each equally likely, whose share is that of the folder; by default the files changed by the last commit. A mutant is
-# given to the tests in its file's row of tests.txt that run its line (counted once with instrumented files), in the order of the
-# columns, quick ones first, for at most -b seconds (120). -t: only the first columns, for a quick check. -v prints killed mutants
-# as well, with the test. A test kills a mutant by an output, never by assertions about internal calls alone.
-# mutants.py creates them with universalmutator (PyPI) and tests them; equivalent.txt lists those that behave like the program.
-# Prints the survivors and the share that was killed, exits with 1 if there is a survivor. Not in CI: a mutant takes the time of
-# its tests. Needs a build in build/ (BT_BIN names another one), python3-venv, and a network for the first run.
+#     tests/mutation/run.sh -r OUTPUT     only the survivors that an earlier run printed
+# -n mutants of each file (8); in a folder -f files (3), long ones more likely, or with -a this number of mutants over
+# all of its files, each equally likely, which gives the share of the folder; by default the files changed by the last
+# commit. The tests in the file's row of tests.txt that execute the changed line (determined once with instrumented
+# files) run in the order of the columns, quick ones first, for at most -b seconds (120). -t: only the first columns,
+# for a quick check. -v also prints killed mutants with the test. A test kills a mutant by an output, never by
+# assertions about internal calls alone.
+# mutants.py creates the mutants with universalmutator (PyPI) and tests them; equivalent.txt lists those that behave
+# like the program. Prints the survivors and the share that was killed, and exits with 1 if there is a survivor. Not in
+# CI: a mutant takes the time of its tests. Needs a build in build/ (or the folder BT_BIN), python3-venv, and a network
+# for the first run.
 set -u
 options=()
 again=

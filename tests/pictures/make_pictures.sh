@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the two pictures of README.md from a training that is running: `bitrain top` as SVG, the dashboard as PNG.
+# Makes the two pictures of README.md from an active training: `bitrain top` as SVG, the dashboard as PNG.
 # Needs tmux, Python and Chromium. Usage: tests/pictures/make_pictures.sh [BITRAIN [STEPS]]
 set -eu
 src=$(cd "$(dirname "$0")/../.." && pwd)
@@ -16,7 +16,7 @@ end() {
 }
 trap end EXIT
 
-# the tour of README.md, with two ranks
+# The tour of README.md, with two ranks.
 cd "$tmp"
 cat /usr/share/common-licenses/* >book.txt
 "$bitrain" tokenizer train book.txt --vocab 1000 --out book.json >/dev/null
@@ -31,7 +31,7 @@ tmux new-session -d -s "$session" -x 100 -y 30 "TERM=screen-256color '$bitrain' 
 sleep 2
 tmux capture-pane -ep -t "$session" | python3 "$src/tests/pictures/terminal_svg.py" 100 >"$src/cli/pictures/terminal.svg"
 
-# a report shows the pages of the dashboard without a server
+# A report shows the pages of the dashboard without a server.
 "$bitrain" report book -o book.html >/dev/null
 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$tmp/profile" --window-size=1100,760 --virtual-time-budget=8000 \
     --screenshot="$src/cli/pictures/page.png" "file://$tmp/book.html#/run/book/overview" >/dev/null 2>&1
