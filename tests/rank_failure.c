@@ -48,7 +48,7 @@ static int before(void **state) {
     return failed;
 }
 
-static int after_all(void **state) {
+static int check_after_group(void **state) {
     end_job_if_failed();
     return given_end ? given_end(state) : 0;
 }
@@ -65,5 +65,5 @@ int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *te
         watched[i].test_func = run;
         watched[i].setup_func = before;
     }
-    return __real__cmocka_run_group_tests(name, watched, n, begin, after_all);
+    return __real__cmocka_run_group_tests(name, watched, n, begin, check_after_group);
 }

@@ -84,7 +84,7 @@ static void give_message(bt_hub *h, bt_island_head head, const void *payload) {
     if (bt_hub_receive(h, &from, frame, n, 1, &err) != BT_OK) abort();
 }
 
-static void as_messages(const bt_text *job, const uint8_t *data, size_t n) {
+static void handle_as_messages(const bt_text *job, const uint8_t *data, size_t n) {
     enum { HEAD = 6 };
     const bt_hub_cfg cfg = {
         .port = {.send = check_answer}, .islands = 1, .grace_s = 1, .silence_s = 1e9, .epoch = 5};
@@ -126,7 +126,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     }
     if (n == 0) return 0;
     if (data[0] % 2) {
-        as_messages(&settings[data[0] >> 1 & 1], data + 1, n - 1);
+        handle_as_messages(&settings[data[0] >> 1 & 1], data + 1, n - 1);
         return 0;
     }
     bt_island_head head;

@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static void count_note(void *ctx, const char *text) { *(size_t *)ctx += strlen(text); }
 
-static void as_output(const uint8_t *data, size_t n) {
+static void parse_as_output(const uint8_t *data, size_t n) {
     static bt_output o;
     size_t noted = 0;
     o.log = -1;
@@ -40,7 +40,7 @@ static void as_output(const uint8_t *data, size_t n) {
 }
 
 /* bt_hosts_open would resolve names over the network. */
-static void as_hosts(const uint8_t *data, size_t n) {
+static void parse_as_hosts(const uint8_t *data, size_t n) {
     char path[96];
     int slots[8];
     bt_err err = BT_ERR_INIT;
@@ -54,7 +54,7 @@ static void as_hosts(const uint8_t *data, size_t n) {
     if (each < 0 || each > 8) abort();
 }
 
-static void as_rules(const uint8_t *data, size_t n) {
+static void parse_as_rules(const uint8_t *data, size_t n) {
     static bt_alert_rules r;
     char *text = malloc(n + 1);
     bt_err err = BT_ERR_INIT;
@@ -90,7 +90,7 @@ static void *serve_fuzz_bytes(void *ctx) {
     return NULL;
 }
 
-static void as_message(const uint8_t *data, size_t n) {
+static void parse_as_spare_message(const uint8_t *data, size_t n) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     bt_spare_go go;
     bt_err err = BT_ERR_INIT;
@@ -111,7 +111,7 @@ static void as_message(const uint8_t *data, size_t n) {
     close(fd);
 }
 
-static void as_rates(const uint8_t *data, size_t n) {
+static void parse_as_rates(const uint8_t *data, size_t n) {
     static bt_rates r;
     bt_err err = BT_ERR_INIT;
     if (bt_rates_take_json(&r, (const char *)data, n, &err) != BT_OK && !err.msg[0]) abort();
@@ -121,11 +121,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     (void)make_dir();
     if (n == 0) return 0;
     switch (data[0] % 5) {
-    case 0: as_output(data + 1, n - 1); break;
-    case 1: as_hosts(data + 1, n - 1); break;
-    case 2: as_rules(data + 1, n - 1); break;
-    case 3: as_message(data + 1, n - 1); break;
-    default: as_rates(data + 1, n - 1); break;
+    case 0: parse_as_output(data + 1, n - 1); break;
+    case 1: parse_as_hosts(data + 1, n - 1); break;
+    case 2: parse_as_rules(data + 1, n - 1); break;
+    case 3: parse_as_spare_message(data + 1, n - 1); break;
+    default: parse_as_rates(data + 1, n - 1); break;
     }
     return 0;
 }

@@ -17,7 +17,7 @@ static struct stat before;
 
 static void close_db(void) { bt_db_close(db); }
 
-static void begin(void) {
+static void open_fuzz_database(void) {
     bt_err err = BT_ERR_INIT;
     bt_writer *w;
     atexit(close_db); /* runs before the folder is removed */
@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     bt_err err = BT_ERR_INIT;
     struct stat now;
     size_t sum = 0;
-    if (make_dir()) begin();
+    if (make_dir()) open_fuzz_database();
     char *sql = malloc(n + 1);
     memcpy(sql, data, n);
     sql[n] = '\0';

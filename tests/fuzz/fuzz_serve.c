@@ -16,7 +16,7 @@ static bt_chat_encoder encoder[TEMPLATES];
 
 static void release(void) { bt_tokenizer_free(tokenizer); }
 
-static void prepare(void) {
+static void make_tokenizer_once(void) {
     bt_err err = BT_ERR_INIT;
     const bt_chat_template *t;
     if (bt_tokenizer_load(&tokenizer, "bytes", &err) != BT_OK) abort();
@@ -27,7 +27,7 @@ static void prepare(void) {
     atexit(release);
 }
 
-static void check(const bt_openai_request *r) {
+static void check_accepted_request(const bt_openai_request *r) {
     if (r->n_prompts == 0 || r->n == 0 || r->n_prompts * r->n > BT_OPENAI_CHOICES) abort();
     if (r->n_stops > sizeof r->stops / sizeof *r->stops || r->top > BT_TOP_MAX) abort();
     for (size_t i = 0; i < r->n_prompts; i++) {
@@ -45,14 +45,14 @@ static void check(const bt_openai_request *r) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     bt_openai_request r = {0};
     bt_err err = BT_ERR_INIT;
-    if (!tokenizer) prepare();
+    if (!tokenizer) make_tokenizer_once();
     if (n == 0) return 0;
     const bt_chat_encoder *e = &encoder[data[0] / 2 % TEMPLATES];
     const char *body = (const char *)data + 1;
     const bt_code code = data[0] & 1 ? bt_openai_chat(&r, body, n - 1, e, &err)
                                      : bt_openai_completion(&r, body, n - 1, tokenizer, &err);
     if (code == BT_OK)
-        check(&r);
+        check_accepted_request(&r);
     else if (!err.msg[0])
         abort();
     bt_openai_request_release(&r);

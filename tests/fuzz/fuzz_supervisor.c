@@ -23,7 +23,7 @@ static bt_code on_request(void *ctx, const char *verb, const char *arg, const ch
     return BT_OK;
 }
 
-static void as_requests(const uint8_t *data, size_t n) {
+static void serve_as_requests(const uint8_t *data, size_t n) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     bt_control_server *server;
     bt_err err = BT_ERR_INIT;
@@ -45,7 +45,7 @@ static void as_requests(const uint8_t *data, size_t n) {
     bt_control_close(server);
 }
 
-static void as_places(const uint8_t *data, size_t n) {
+static void read_as_positions(const uint8_t *data, size_t n) {
     enum { RANKS = 3 };
     bt_rank_progress p = {0};
     bt_err err = BT_ERR_INIT;
@@ -69,8 +69,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     (void)make_dir();
     if (n == 0) return 0;
     if (data[0] & 1)
-        as_places(data + 1, n - 1);
+        read_as_positions(data + 1, n - 1);
     else
-        as_requests(data + 1, n - 1);
+        serve_as_requests(data + 1, n - 1);
     return 0;
 }

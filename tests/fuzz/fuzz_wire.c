@@ -45,7 +45,7 @@ static const bt_sink look = {.step = on_step,
                              .result = on_result,
                              .checkpoint = on_checkpoint};
 
-static void as_frames(const uint8_t *data, size_t n) {
+static void serve_as_frames(const uint8_t *data, size_t n) {
     struct sockaddr_un a;
     bt_wire_server *server;
     bt_err err = BT_ERR_INIT;
@@ -67,7 +67,7 @@ static void as_frames(const uint8_t *data, size_t n) {
     bt_wire_server_close(server);
 }
 
-static void as_ring(const uint8_t *data, size_t n) {
+static void read_as_ring(const uint8_t *data, size_t n) {
     char path[96];
     bt_err err = BT_ERR_INIT;
     bt_record *list = NULL;
@@ -83,7 +83,7 @@ static void as_ring(const uint8_t *data, size_t n) {
     bt_records_free(list);
 }
 
-static void as_record(const uint8_t *data, size_t n) {
+static void deliver_as_record(const uint8_t *data, size_t n) {
     bt_record_head head;
     if (n < sizeof head) return;
     memcpy(&head, data, sizeof head);
@@ -100,9 +100,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     (void)make_dir();
     if (n == 0) return 0;
     switch (data[0] % 3) {
-    case 0: as_frames(data + 1, n - 1); break;
-    case 1: as_ring(data + 1, n - 1); break;
-    default: as_record(data + 1, n - 1); break;
+    case 0: serve_as_frames(data + 1, n - 1); break;
+    case 1: read_as_ring(data + 1, n - 1); break;
+    default: deliver_as_record(data + 1, n - 1); break;
     }
     return 0;
 }

@@ -177,7 +177,7 @@ static bt_top_cfg config(bt_db *db, uint32_t *dice) {
                     .actions = {.control = fake_control, .start = fake_start, .mark = fake_mark}};
 }
 
-static void in_a_grid(scribe *s, uint32_t seed) {
+static void draw_into_grid(scribe *s, uint32_t seed) {
     bt_err err = BT_ERR_INIT;
     bt_db *db = NULL;
     monkey m = {.base = {.caps = {(bt_chars)(seed % 3), (bt_color_depth)(seed / 3 % 3), true},
@@ -243,7 +243,7 @@ static void say_log(void) {
     if (f) fclose(f);
 }
 
-static void in_a_terminal(scribe *s, const char *self, uint32_t seed) {
+static void draw_into_terminal(scribe *s, const char *self, uint32_t seed) {
     static const char *const bytes[] = {
         "\033[A", "\033[B", "\033OC",    "\033OD",        "\033[5~", "\033[6~",
         "\033[H", "\033[F", "\033[Z",    "\033[1;5D",     "\033OP",  "\033",
@@ -333,9 +333,9 @@ int main(int argc, char **argv) {
         fflush(stdout);
         scribe_open(&s, seed + r);
         if ((seed + r) % 2 == 0)
-            in_a_grid(&s, seed + r);
+            draw_into_grid(&s, seed + r);
         else
-            in_a_terminal(&s, self, seed + r);
+            draw_into_terminal(&s, self, seed + r);
         draw_truncated_file(seed + r);
         bt_writer_close(s.w);
         if (system("rm -rf ./* ") != 0) give_up("rm", dir);

@@ -88,7 +88,7 @@ static bt_code save_older(world *s) {
     return code;
 }
 
-static void checkpoints(void **state) {
+static void checkpoints_survive_refused_memory(void **state) {
     const bt_tmp *t = *state;
     world *s = calloc(1, sizeof *s);
     assert_non_null(s);
@@ -205,7 +205,7 @@ static void views_and_exports(void **state) {
     assert_true(survives_refusals("exporting a run", export_run, t, true) > 10);
 }
 
-static void databases(void **state) {
+static void databases_survive_refused_memory(void **state) {
     bt_tmp *t = *state;
     OK(write_run(t, err));
     assert_true(survives_refusals("making a database", make_database, t, false) > 100);
@@ -229,7 +229,7 @@ static bt_code plan_layout_once(void *ctx, bt_err *err) {
     return code;
 }
 
-static void planning(void **state) {
+static void planning_survives_refused_memory(void **state) {
     (void)state;
     static bt_rates rates;
     static bt_run_cfg one;
@@ -253,10 +253,11 @@ int main(void) {
     if (bt_kernels_select("auto", NULL) != BT_OK || bt_comm_init(&err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reading_a_configuration, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(checkpoints, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(databases, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(checkpoints_survive_refused_memory, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(databases_survive_refused_memory, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(views_and_exports, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(planning, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(planning_survives_refused_memory, bt_tmp_make, bt_tmp_drop),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();

@@ -67,12 +67,12 @@ static void all_fail_together(const char *what, needs_memory fn, void *ctx) {
     assert_int_equal(fn(ctx, &err), BT_OK);
 }
 
-static void a_mesh(void **state) {
+static void creating_a_mesh_fails_on_all_ranks(void **state) {
     (void)state;
     all_fail_together("a mesh", make_mesh, NULL);
 }
 
-static void a_reducer(void **state) {
+static void creating_a_reducer_fails_on_all_ranks(void **state) {
     (void)state;
     const bt_range lanes[] = {{0, N / 2}, {N / 2, N}};
     bt_reducer_cfg plain = {.mesh = &mesh, .grads = grads, .n = N, .bucket_bytes = 4096},
@@ -99,8 +99,8 @@ int main(void) {
     const bt_mesh_shape replicas = {1, size, 1, 1};
     if (bt_mesh_create(&mesh, &replicas, w, &err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mesh),
-        cmocka_unit_test(a_reducer),
+        cmocka_unit_test(creating_a_mesh_fails_on_all_ranks),
+        cmocka_unit_test(creating_a_reducer_fails_on_all_ranks),
     };
     int failed = size > 1 ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
     bt_mesh_release(&mesh);

@@ -48,12 +48,12 @@ static void add_unit(float *into, int64_t u) {
     for (size_t i = 0; i < N; i++) into[i] += numbers[u * SHIFT + (int64_t)i];
 }
 
-static bool given(const job *j) { return j->shares[0] > 0; }
+static bool gradient_element(const job *j) { return j->shares[0] > 0; }
 
 /* The leaves of the addition tree that belong to rank d are [first, end). */
 static int64_t first_leaf(const job *j, int d) {
     if (!j->units) return d;
-    if (!given(j)) return j->units * d / size;
+    if (!gradient_element(j)) return j->units * d / size;
     int64_t first = 0;
     for (int i = 0; i < d; i++) first += j->shares[i];
     return first;
@@ -70,7 +70,7 @@ typedef struct setup {
     bt_reducer *r;
 } setup;
 
-static void begin(setup *s, const job *j) {
+static void create_setup(setup *s, const job *j) {
     bt_err err = BT_ERR_INIT;
     *s = (setup){.shape = shape_of(j)};
     if (j->hosts)
@@ -88,11 +88,11 @@ static void begin(setup *s, const job *j) {
                           .form.codec = j->codec,
                           .shards = &s->shards,
                           .units = j->units,
-                          .shares = given(j) ? j->shares : NULL};
+                          .shares = gradient_element(j) ? j->shares : NULL};
     if (bt_reducer_create(&s->r, &cfg, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
-static void end(setup *s) {
+static void destroy_setup(setup *s) {
     bt_reducer_destroy(s->r);
     bt_mesh_release(&s->mesh);
 }
@@ -128,9 +128,9 @@ static void exchange_step(setup *s, const job *j, float *out) {
 
 static void exchange_job(const job *j, float *out) {
     setup s;
-    begin(&s, j);
+    create_setup(&s, j);
     exchange_step(&s, j, out);
-    end(&s);
+    destroy_setup(&s);
 }
 
 static double sum_over_ranks(double x) {
@@ -216,7 +216,7 @@ static job job_at(size_t k, const char *hosts_of) {
     job j = jobs[k];
     j.hosts = hosts_of;
     if (j.shards == 0) j.shards = size;
-    for (int d = 4; d < size && given(&j); d++) j.units += j.shares[d] = d - 2;
+    for (int d = 4; d < size && gradient_element(&j); d++) j.units += j.shares[d] = d - 2;
     return j;
 }
 
@@ -271,7 +271,7 @@ static void shared_memory_changes_no_bit(void **state) {
             setup s;
             bt_testing_exchange_messages = i == 0;
             bt_exchange_piece_bytes = i == 0 ? whole : sizes[i];
-            begin(&s, &j);
+            create_setup(&s, &j);
             bool alone = j.hosts && host_of(j.hosts, rank) != host_of(j.hosts, (rank + 1) % size) &&
                          host_of(j.hosts, rank) != host_of(j.hosts, (rank + size - 1) % size);
             assert_int_equal(maps_memory_of_others(), i > 0 && !alone);
@@ -291,7 +291,7 @@ static void shared_memory_changes_no_bit(void **state) {
                             k, i, (long long)came_here[d], (long long)messages_here[d], d,
                             (long long)came[d], (long long)messages[d]);
             }
-            end(&s);
+            destroy_setup(&s);
             if (i > 0) assert_memory_equal(one_host, several, N * sizeof *several);
         }
     }
@@ -384,7 +384,7 @@ static void bf16_is_within_its_bound(void **state) {
             job j = job_at(k, h < N_HOSTS ? hosts[h] : NULL);
             setup s;
             j.codec = bt_codec_at(BT_CODEC_BF16);
-            begin(&s, &j);
+            create_setup(&s, &j);
             exchange_step(&s, &j, one_host);
             exchange_step(&s, &j, several);
             assert_memory_equal(one_host, several, N * sizeof *several);
@@ -402,7 +402,7 @@ static void bf16_is_within_its_bound(void **state) {
             bt_comm *copies = j.shards == 1 ? s.mesh.dp : s.mesh.replicate;
             assert_int_equal(bt_broadcast(copies, several, N * sizeof *several, 0, &err), BT_OK);
             assert_memory_equal(one_host, several, N * sizeof *several);
-            end(&s);
+            destroy_setup(&s);
         }
     }
     free(sum);
@@ -488,14 +488,14 @@ static double drift_of_sum(job *j, int steps) {
     setup s;
     exact_sum(j, sum, magnitude);
     memset(total, 0, sizeof total);
-    begin(&s, j);
+    create_setup(&s, j);
     for (int t = 0; t < steps; t++) {
         exchange_step(&s, j, several);
         for (size_t i = 0; i < N; i++) total[i] += (double)several[i];
     }
     for (size_t i = 0; i < N; i++)
         if (holds_element(&s, j, i)) worst = fmax(worst, fabs(total[i] - steps * sum[i]));
-    end(&s);
+    destroy_setup(&s);
     return worst;
 }
 
@@ -532,7 +532,7 @@ static void invalid_payloads_are_never_added(void **state) {
     bt_err err = BT_ERR_INIT;
     size_t done = 0;
     bt_code code = BT_OK;
-    begin(&s, &j);
+    create_setup(&s, &j);
     bt_buckets_init(&b, N, N * sizeof(float), size);
     const bt_exchange_cfg cfg = {.plan = {.shape = &s.shape,
                                           .rank = rank,
@@ -557,7 +557,7 @@ static void invalid_payloads_are_never_added(void **state) {
     assert_memory_equal(grads, several, N * sizeof *grads);
     assert_int_equal(bt_barrier(w, &err), BT_OK);
     bt_exchange_destroy(x);
-    end(&s);
+    destroy_setup(&s);
 }
 
 int main(void) {

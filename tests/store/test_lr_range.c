@@ -18,7 +18,7 @@ static void make_curve(size_t n, double steep, double end) {
     bt_lr_range_evaluate(&r);
 }
 
-static bool within(double value, double wanted, double factor) {
+static bool is_within_factor(double value, double wanted, double factor) {
     return value > wanted / factor && value < wanted * factor;
 }
 
@@ -27,9 +27,11 @@ static void the_steepest_descent_is_suggested(void **state) {
     for (size_t n = BT_LR_RANGE_LEAST; n <= BT_LR_RANGE_MOST; n *= 3) {
         make_curve(n, 1e-3, 1e-1);
         assert_null(r.nothing);
-        assert_true(within(r.steepest, 1e-3, 2)); /* within one step of the steepest descent */
+        assert_true(
+            is_within_factor(r.steepest, 1e-3, 2)); /* within one step of the steepest descent */
         assert_true(r.suggested == r.steepest);
-        assert_true(within(r.diverged, 0.17, 2)); /* The loss has risen by half of its decrease. */
+        assert_true(is_within_factor(r.diverged, 0.17,
+                                     2)); /* The loss has risen by half of its decrease. */
         assert_true(r.lr[r.step] >= r.suggested && (!r.step || r.lr[r.step - 1] < r.suggested));
     }
 }
@@ -37,7 +39,7 @@ static void the_steepest_descent_is_suggested(void **state) {
 static void never_less_than_ten_times_below_the_divergence(void **state) {
     (void)state;
     make_curve(200, 1e-3, 2e-3);
-    assert_true(within(r.diverged, 4e-3, 2));
+    assert_true(is_within_factor(r.diverged, 4e-3, 2));
     assert_true(fabs(r.suggested / (r.diverged / 10) - 1) < 1e-9 && r.suggested < r.steepest);
     r.loss[140] = NAN; /* A loss that is not finite counts as divergence and ends the curve. */
     for (size_t i = 0; i < 200; i++) r.loss[i] = i == 140 ? NAN : 5 - 0.01 * (double)i;

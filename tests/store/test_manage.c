@@ -11,7 +11,7 @@
 #include "store_test.h"
 #include "synth_run.h"
 
-static int64_t count(const char *path, const char *sql) {
+static int64_t count_run_rows(const char *path, const char *sql) {
     sqlite3 *db = NULL;
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     int64_t n = bt_sql_int(db, sql, -1);
@@ -43,30 +43,36 @@ static void a_removed_run_leaves_nothing(void **state) {
                                                                             * none. */
     OK(bt_runs_remove(t->db, both, 2, 1, err));
     assert_true(bt_number(t->db, "SELECT count(*) FROM runs", NULL) == 1);
-    assert_int_equal(count(t->db, "SELECT count(*) FROM rank_step"), b_rows);
-    assert_int_equal(count(t->db, "SELECT count(*) FROM step"), 310);
-    assert_int_equal(count(t->db, "SELECT count(*) FROM attempt"), 2);
-    assert_int_equal(count(t->db, "SELECT count(*) FROM run_doc"), 1);
+    assert_int_equal(count_run_rows(t->db, "SELECT count(*) FROM rank_step"), b_rows);
+    assert_int_equal(count_run_rows(t->db, "SELECT count(*) FROM step"), 310);
+    assert_int_equal(count_run_rows(t->db, "SELECT count(*) FROM attempt"), 2);
+    assert_int_equal(count_run_rows(t->db, "SELECT count(*) FROM run_doc"), 1);
     assert_int_equal(
-        count(t->db, "SELECT count(*) FROM event WHERE run NOT IN (SELECT id FROM run)"), 0);
-    assert_int_equal(
-        count(t->db, "SELECT count(*) FROM roll WHERE (key >> 42) NOT IN (SELECT id FROM attempt)"),
+        count_run_rows(t->db, "SELECT count(*) FROM event WHERE run NOT IN (SELECT id FROM run)"),
         0);
     assert_int_equal(
-        count(t->db, "SELECT count(*) FROM layer_stat WHERE aid NOT IN (SELECT id FROM attempt)"),
+        count_run_rows(
+            t->db, "SELECT count(*) FROM roll WHERE (key >> 42) NOT IN (SELECT id FROM attempt)"),
         0);
     assert_int_equal(
-        count(t->db, "SELECT count(*) FROM comm_pair WHERE aid NOT IN (SELECT id FROM attempt)"),
+        count_run_rows(t->db,
+                       "SELECT count(*) FROM layer_stat WHERE aid NOT IN (SELECT id FROM attempt)"),
         0);
     assert_int_equal(
-        count(t->db, "SELECT count(*) FROM comm_op WHERE aid NOT IN (SELECT id FROM attempt)"), 0);
+        count_run_rows(t->db,
+                       "SELECT count(*) FROM comm_pair WHERE aid NOT IN (SELECT id FROM attempt)"),
+        0);
+    assert_int_equal(
+        count_run_rows(t->db,
+                       "SELECT count(*) FROM comm_op WHERE aid NOT IN (SELECT id FROM attempt)"),
+        0);
     write_run_of_steps(t->db, "a", 50); /* The name may be used again, and no old row reappears. */
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 50);
     assert_true(bt_number(t->db, "SELECT count(*) FROM all_steps WHERE run = ?1", "a") == 60);
 }
 
 /* The process was killed between two transactions of a removal; gc removes the rest of the run. */
-static void orphans_are_swept(void **state) {
+static void rows_of_a_killed_removal_are_removed(void **state) {
     const bt_tmp *t = *state;
     bt_gc_result r;
     sqlite3 *db = NULL;
@@ -80,7 +86,7 @@ static void orphans_are_swept(void **state) {
     OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = -1, .compact = true}, 1, &r, err));
     assert_true(r.orphan_rows >= 310 * 5);
     assert_true(r.bytes_after < r.bytes_before);
-    assert_int_equal(count(t->db, "SELECT count(*) FROM rank_step"), 4 * 110 + 4 * 70);
+    assert_int_equal(count_run_rows(t->db, "SELECT count(*) FROM rank_step"), 4 * 110 + 4 * 70);
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "b") == 400);
 }
 
@@ -272,7 +278,7 @@ static void a_long_run_keeps_its_newest(void **state) {
     int64_t raw_from = 0;
     for (int i = 0; i < 1000 && raw_from < 3840; i++) {
         bt_sleep_ns(10000000);
-        raw_from = count(t->db, "SELECT raw_from FROM attempt");
+        raw_from = count_run_rows(t->db, "SELECT raw_from FROM attempt");
     }
     bt_writer_close(w);
     /* 15 chunks of 256 rows; a 16th chunk would overlap the newest 2000 steps */
@@ -309,27 +315,27 @@ static void damaged_rows_are_not_summarized(void **state) {
                              *const page = "SELECT max(pageno) - 1 FROM dbstat WHERE name = "
                                            "'rank_step' AND pagetype = 'leaf'";
     write_run_of_steps(t->db, "a", 3000);
-    const int64_t n = count(t->db, rolls), length = count(t->db, bytes);
+    const int64_t n = count_run_rows(t->db, rolls), length = count_run_rows(t->db, bytes);
     OK(bt_store_gc(t->db, &cfg, 1, &r, err));
-    assert_int_equal(count(t->db, rolls), n);
-    assert_int_equal(count(t->db, bytes), length);
+    assert_int_equal(count_run_rows(t->db, rolls), n);
+    assert_int_equal(count_run_rows(t->db, bytes), length);
     assert_true(told[0] > 0.9 && told[1] > 10);
     run_sql(t->db, "PRAGMA wal_checkpoint(TRUNCATE)");
-    const int64_t at = count(t->db, page);
+    const int64_t at = count_run_rows(t->db, page);
     if (at < 0) skip(); /* This SQLite lacks dbstat. */
     FILE *f = fopen(t->db, "r+b");
     assert_non_null(f);
-    assert_int_equal(fseek(f, (long)(at * count(t->db, "PRAGMA page_size")), SEEK_SET), 0);
+    assert_int_equal(fseek(f, (long)(at * count_run_rows(t->db, "PRAGMA page_size")), SEEK_SET), 0);
     for (int i = 0; i < 4096; i++) fputc(0, f);
     fclose(f);
     told[0] = 0;
     assert_int_equal(bt_store_gc(t->db, &cfg, 1, &r, &why), BT_FORMAT);
-    assert_int_equal(count(t->db, rolls), n);
-    assert_int_equal(count(t->db, bytes), length);
+    assert_int_equal(count_run_rows(t->db, rolls), n);
+    assert_int_equal(count_run_rows(t->db, bytes), length);
 }
 
 /* A backup taken while another process writes the run is a complete snapshot, and the previous backup is kept. */
-static void backups(void **state) {
+static void a_backup_is_a_complete_snapshot(void **state) {
     bt_tmp *t = *state;
     char copy[128], older[128], tmp[160];
     bt_writer *w = NULL;
@@ -354,10 +360,12 @@ static void backups(void **state) {
     snprintf(older, sizeof older, "%s.backup.1", t->db);
     snprintf(tmp, sizeof tmp, "%s.backup-%ld.tmp", t->db, (long)getpid());
     assert_int_equal(
-        count(copy, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
+        count_run_rows(copy,
+                       "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"),
+        1);
     assert_true(bt_number(copy, "SELECT count(*) FROM steps WHERE run = ?1", "first") == 40);
     assert_true(bt_number(copy, "SELECT count(*) FROM steps WHERE run = ?1", "second") >= 21);
-    assert_int_equal(count(older, "SELECT count(*) FROM run"), 1);
+    assert_int_equal(count_run_rows(older, "SELECT count(*) FROM run"), 1);
     assert_int_not_equal(access(tmp, F_OK), 0);
     /* Training can continue in the copy. */
     OK(bt_writer_open(&w, copy, 5, err));
@@ -367,7 +375,7 @@ static void backups(void **state) {
 }
 
 /* Temporary files of a killed backup are removed for any folder name, and other files remain. */
-static void backups_left_behind(void **state) {
+static void temporary_backups_are_removed(void **state) {
     bt_tmp *t = *state;
     static const char *const rests[] = {".tmp", ".tmp-journal", ".tmp.1", ".tmp.keep"};
     char db[160], rest[4][200], other[200];
@@ -391,15 +399,16 @@ static void backups_left_behind(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_removed_run_leaves_nothing, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(orphans_are_swept, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(rows_of_a_killed_removal_are_removed, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_live_run_is_not_removed, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(tags_and_notes, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_run_gets_another_name, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(old_rank_rows_are_removed_and_their_means_kept, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(damaged_rows_are_not_summarized, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(backups, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(backups_left_behind, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_backup_is_a_complete_snapshot, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(temporary_backups_are_removed, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_long_run_keeps_its_newest, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -354,7 +354,7 @@ static void levels_and_ranks_of_lines(void **state) {
     }
 }
 
-static void log_is(bt_db *db, size_t bytes, const char *want) {
+static void check_log_end(bt_db *db, size_t bytes, const char *want) {
     bt_text out;
     bt_json j;
     bt_text_init(&out);
@@ -454,25 +454,28 @@ static void the_end_of_a_log(void **state) {
     char path[96];
     record_named_run(t->db, "r", t->dir, 1700000000000000);
     OK(bt_db_open(&db, t->db, err));
-    log_is(db, 100, "{\"readable\":false,\"cut\":false,\"lines\":[]}");
+    check_log_end(db, 100, "{\"readable\":false,\"cut\":false,\"lines\":[]}");
     snprintf(path, sizeof path, "%s/log.txt", t->dir);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fwrite(text, 1, sizeof text - 1, f);
     assert_int_equal(fclose(f), 0);
 #define REST LINE("warning", "1", "rank 1: warning x") "," LINE("error", "null", "last error") "]}"
-    log_is(db, sizeof text - 1,
-           "{\"readable\":true,\"cut\":false,\"lines\":[" LINE("info", "null", "first") "," REST);
-    log_is(db, 1000,
-           "{\"readable\":true,\"cut\":false,\"lines\":[" LINE("info", "null", "first") "," REST);
+    check_log_end(db, sizeof text - 1,
+                  "{\"readable\":true,\"cut\":false,\"lines\":[" LINE("info", "null",
+                                                                      "first") "," REST);
+    check_log_end(db, 1000,
+                  "{\"readable\":true,\"cut\":false,\"lines\":[" LINE("info", "null",
+                                                                      "first") "," REST);
     /* A line without its beginning is omitted. */
-    log_is(db, sizeof text - 2, "{\"readable\":true,\"cut\":true,\"lines\":[" REST);
-    log_is(db, 12,
-           "{\"readable\":true,\"cut\":true,\"lines\":[" LINE("error", "null", "last error") "]}");
-    log_is(db, 3, "{\"readable\":true,\"cut\":true,\"lines\":[]}");
+    check_log_end(db, sizeof text - 2, "{\"readable\":true,\"cut\":true,\"lines\":[" REST);
+    check_log_end(db, 12,
+                  "{\"readable\":true,\"cut\":true,\"lines\":[" LINE("error", "null",
+                                                                     "last error") "]}");
+    check_log_end(db, 3, "{\"readable\":true,\"cut\":true,\"lines\":[]}");
     assert_int_equal(remove(path), 0);
     assert_int_equal(symlink("/dev/null", path), 0); /* not a regular file */
-    log_is(db, 100, "{\"readable\":false,\"cut\":false,\"lines\":[]}");
+    check_log_end(db, 100, "{\"readable\":false,\"cut\":false,\"lines\":[]}");
     bt_db_close(db);
 }
 

@@ -136,7 +136,7 @@ static const struct {
                  {BT_REC_CKPT, 10, 3 * 8 + 8 + 8 + 8 + 16, 0, 0, "10 1111 /a/b 2222 3333 00ff00ff"},
                  {BT_REC_RESULT, -1, 8 + 8, 0, 0, "{}"}};
 
-static void says_of(int i, char out[500]) {
+static void text_of_record(int i, char out[500]) {
     switch (i) {
     case 3:
         snprintf(out, 500, "77 123456 %g %g 3 %g %g", bt_truth(77, 0),
@@ -174,7 +174,7 @@ static void each_kind_is_restored(void **state) {
             r->head.rank_rows != want[i].rank_rows)
             fail_msg("example %d: kind %u, step %lld, %u bytes, %u and %u rows", i, r->head.kind,
                      (long long)r->head.step, r->head.bytes, r->head.rows, r->head.rank_rows);
-        says_of(i, says);
+        text_of_record(i, says);
         assert_true(deliver_record(&r->head, r->data, &t));
         assert_string_equal(t.text, says);
         /* A sink need not implement every callback. */
@@ -309,7 +309,7 @@ static void rank_values_are_dropped(void **state) {
     assert_int_equal(bt_record_drop_ranks(r), 3);
     assert_int_equal(r->head.bytes, want[4].bytes);
     assert_int_equal(r->head.rank_rows, 0);
-    says_of(4, says);
+    text_of_record(4, says);
     assert_true(deliver_record(&r->head, r->data, &t));
     assert_string_equal(t.text, says);
     assert_int_equal(bt_record_drop_ranks(r), 0);
@@ -333,7 +333,7 @@ static size_t sum_of_bytes(const bt_record *r) {
     return n;
 }
 
-static bt_record *of_kind(bt_rec_kind kind, uint32_t bytes, int64_t step, uint32_t rows) {
+static bt_record *record_of_kind(bt_rec_kind kind, uint32_t bytes, int64_t step, uint32_t rows) {
     bt_record *r = bt_record_empty(
         &(bt_record_head){.kind = kind, .bytes = bytes, .step = step, .rows = rows});
     assert_non_null(r);
@@ -358,7 +358,7 @@ static void records_are_taken_in_order(void **state) {
     assert_int_equal(q.wake_fd, -1);
     assert_null(bt_queue_take(&q, 1000));
     assert_true(bt_queue_wait_drained(&q, 0));
-    for (int64_t i = 1; i <= 5; i++) bt_queue_push(&q, of_kind(BT_REC_FACT, 80, i, 0));
+    for (int64_t i = 1; i <= 5; i++) bt_queue_push(&q, record_of_kind(BT_REC_FACT, 80, i, 0));
     assert_int_equal(q.bytes, 5 * one);
     assert_false(bt_queue_wait_drained(&q, 0));
     /* Takes at most this many bytes, but at least one record. */
@@ -379,16 +379,16 @@ static void records_are_taken_in_order(void **state) {
     assert_string_equal(steps_in_list(a), "5 ");
     assert_true(q.bytes == 0 && !q.head && !q.tail && q.in_flight == 1);
     assert_false(bt_queue_wait_drained(&q, 1000)); /* The taken record has not been acknowledged. */
-    bt_queue_push(&q, of_kind(BT_REC_FACT, 80, 6, 0));
+    bt_queue_push(&q, record_of_kind(BT_REC_FACT, 80, 6, 0));
     bt_queue_requeue(&q, a);
     assert_string_equal(steps_in_list(q.head), "5 6 ");
-    bt_queue_push(&q, of_kind(BT_REC_FACT, 80, 7, 0));
+    bt_queue_push(&q, record_of_kind(BT_REC_FACT, 80, 7, 0));
     assert_string_equal(steps_in_list(q.head), "5 6 7 ");
     assert_int_equal(q.tail->head.step, 7);
     bt_queue_requeue(&q, NULL);
     a = bt_queue_take(&q, SIZE_MAX);
     bt_queue_requeue(&q, a); /* into an empty queue */
-    bt_queue_push(&q, of_kind(BT_REC_FACT, 80, 8, 0));
+    bt_queue_push(&q, record_of_kind(BT_REC_FACT, 80, 8, 0));
     assert_string_equal(steps_in_list(q.head), "5 6 7 8 ");
     assert_true(q.bytes == sum_of_bytes(q.head));
     a = bt_queue_take(&q, SIZE_MAX);
@@ -398,10 +398,10 @@ static void records_are_taken_in_order(void **state) {
     assert_int_equal(bt_queue_dropped(&q), 0);
     bt_queue_push(&q, NULL); /* The allocation of a record failed. */
     assert_int_equal(bt_queue_dropped(&q), 1);
-    bt_queue_push(&q, of_kind(BT_REC_FACT, 80, 9, 0));
+    bt_queue_push(&q, record_of_kind(BT_REC_FACT, 80, 9, 0));
     bt_queue_close(&q);
     assert_true(!q.head && !q.tail && q.bytes == 0 && q.closed && !q.sleeping);
-    bt_queue_push(&q, of_kind(BT_REC_FACT, 80, 9, 0));
+    bt_queue_push(&q, record_of_kind(BT_REC_FACT, 80, 9, 0));
     assert_true(!q.head && q.bytes == 0);
     assert_int_equal(bt_queue_dropped(&q), 1);
     bt_queue_release(&q);
@@ -416,11 +416,11 @@ static void a_full_queue_drops_the_oldest_samples(void **state) {
     bt_fake f;
     const size_t row = sizeof(bt_record) + 1000, fact = sizeof(bt_record) + 40;
     assert_true(bt_queue_init(&q, 8 * row));
-    bt_queue_push(&q, of_kind(BT_REC_FACT, 40, 0, 0));
-    for (int64_t i = 1; i <= 7; i++) bt_queue_push(&q, of_kind(BT_REC_ROWS, 1000, i, 3));
+    bt_queue_push(&q, record_of_kind(BT_REC_FACT, 40, 0, 0));
+    for (int64_t i = 1; i <= 7; i++) bt_queue_push(&q, record_of_kind(BT_REC_ROWS, 1000, i, 3));
     assert_int_equal(q.bytes, 7 * row + fact); /* exactly full */
     assert_int_equal(bt_queue_dropped(&q), 0);
-    bt_queue_push(&q, of_kind(BT_REC_ROWS, 1000, 8, 3));
+    bt_queue_push(&q, record_of_kind(BT_REC_ROWS, 1000, 8, 3));
     /* Dropping ends at seven eighths of the capacity. */
     assert_string_equal(steps_in_list(q.head), "0 3 4 5 6 7 8 ");
     assert_int_equal(bt_queue_dropped(&q), 6);
@@ -453,10 +453,10 @@ static void a_full_queue_drops_the_oldest_samples(void **state) {
     assert_string_equal(steps_in_list(q.head), "10 11 12 13 14 ");
     for (const bt_record *x = q.head; x; x = x->next) assert_int_equal(x->head.rank_rows, 0);
     assert_true(q.bytes == sum_of_bytes(q.head) && q.bytes > q.max_bytes);
-    bt_queue_push(&q, of_kind(BT_REC_ROWS, 1000, 15, 5)); /* This row does not fit. */
+    bt_queue_push(&q, record_of_kind(BT_REC_ROWS, 1000, 15, 5)); /* This row does not fit. */
     assert_string_equal(steps_in_list(q.head), "10 11 12 13 14 ");
     assert_int_equal(q.tail->head.step, 14);
-    bt_queue_push(&q, of_kind(BT_REC_FACT, 40, 16, 0));
+    bt_queue_push(&q, record_of_kind(BT_REC_FACT, 40, 16, 0));
     assert_int_equal(q.tail->head.step, 16);
     bt_queue_release(&q);
 }
@@ -469,12 +469,12 @@ static void the_reader_is_woken(void **state) {
     assert_true(bt_queue_init(&q, 1 << 20));
     q.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     assert_true(q.wake_fd >= 0);
-    bt_queue_push(&q, of_kind(BT_REC_FACT, 8, 1, 0));
+    bt_queue_push(&q, record_of_kind(BT_REC_FACT, 8, 1, 0));
     assert_int_equal(eventfd_read(q.wake_fd, &n),
                      -1); /* The eventfd is written only while a reader sleeps.
                                                         * */
     q.sleeping = true;
-    bt_queue_push(&q, of_kind(BT_REC_FACT, 8, 2, 0));
+    bt_queue_push(&q, record_of_kind(BT_REC_FACT, 8, 2, 0));
     assert_int_equal(eventfd_read(q.wake_fd, &n), 0);
     assert_int_equal(n, 1);
     q.sleeping = false;

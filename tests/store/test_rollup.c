@@ -133,7 +133,7 @@ static void rebuild_summaries(const char *path) {
     sqlite3_close(db);
 }
 
-static void written_as_it_goes_equals_made_later(const char *path) {
+static void check_incremental_equals_rebuilt(const char *path) {
     char *before = summaries_as_text(path);
     rebuild_summaries(path);
     char *after = summaries_as_text(path);
@@ -150,7 +150,7 @@ static void written_as_it_goes_equals_made_later(const char *path) {
     free(after);
 }
 
-static void a_plain_run(void **state) {
+static void summaries_of_a_plain_run(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
     s.steps = 9000;
@@ -160,18 +160,18 @@ static void a_plain_run(void **state) {
     OK(bt_synth_make(t->db, &s, err));
     assert_true(bt_number(t->db, "SELECT count(*) FROM roll", NULL) > 9000 / 16 * 2);
     check_ranges(t->db);
-    written_as_it_goes_equals_made_later(t->db);
+    check_incremental_equals_rebuilt(t->db);
 }
 
 /* A rank's summary is smaller than a step's, and both are written to the same buffer. */
-static void a_single_rank(void **state) {
+static void summaries_of_a_single_rank(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
     s.ranks = 1;
     s.steps = 700;
     OK(bt_synth_make(t->db, &s, err));
     assert_true(bt_number(t->db, "SELECT count(*) FROM roll", NULL) > 700 / 16 * 2);
-    written_as_it_goes_equals_made_later(t->db);
+    check_incremental_equals_rebuilt(t->db);
 }
 
 static void a_run_with_a_restart(void **state) {
@@ -183,7 +183,7 @@ static void a_run_with_a_restart(void **state) {
     s.resume_from = 4500;
     OK(bt_synth_make(t->db, &s, err));
     check_ranges(t->db);
-    written_as_it_goes_equals_made_later(t->db);
+    check_incremental_equals_rebuilt(t->db);
 }
 
 /* Steps have records every 7th step and ranks every 21st. The attempt goes back twice, and transactions fail. */
@@ -226,7 +226,7 @@ static void gaps_returns_and_failures(void **state) {
     sqlite3_close(other);
     OK(bt_writer_end(w, "done", "finished", 0, err));
     bt_writer_close(w);
-    written_as_it_goes_equals_made_later(t->db);
+    check_incremental_equals_rebuilt(t->db);
 }
 
 /* A validation loss that arrives during a pause is added to the block of its step, also if the step is the last one of
@@ -263,7 +263,7 @@ static void late_evaluations_are_in_their_blocks(void **state) {
     bt_writer_close(w);
     assert_true(bt_number(t->db, "SELECT count(val_loss) FROM steps WHERE run = ?1", "s") == 5);
     check_ranges(t->db);
-    written_as_it_goes_equals_made_later(t->db);
+    check_incremental_equals_rebuilt(t->db);
 }
 
 static void child_writes(const char *path, int64_t next, _Atomic int64_t *written) {
@@ -311,7 +311,7 @@ static void a_writer_killed_again_and_again(void **state) {
     }
     munmap((void *)written, 4096);
     check_ranges(t->db);
-    written_as_it_goes_equals_made_later(t->db);
+    check_incremental_equals_rebuilt(t->db);
 }
 
 static void damaged_blobs_are_refused(void **state) {
@@ -423,8 +423,8 @@ static void steps_without_ranks(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(steps_without_ranks, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_plain_run, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_single_rank, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(summaries_of_a_plain_run, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(summaries_of_a_single_rank, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_run_with_a_restart, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(gaps_returns_and_failures, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(late_evaluations_are_in_their_blocks, bt_tmp_make,

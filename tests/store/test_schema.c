@@ -8,7 +8,7 @@
 #include "store/sql/sql.h"
 #include "store_test.h"
 
-static int64_t one_int(const char *path, const char *sql) {
+static int64_t read_one_integer(const char *path, const char *sql) {
     sqlite3 *db = NULL;
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     int64_t v = bt_sql_int(db, sql, -1);
@@ -25,8 +25,8 @@ static void make_new(const char *path) {
 static void a_new_file_is_marked(void **state) {
     const bt_tmp *t = *state;
     make_new(t->db);
-    assert_int_equal(one_int(t->db, "PRAGMA application_id"), BT_APPLICATION_ID);
-    assert_int_equal(one_int(t->db, "PRAGMA user_version"), BT_SCHEMA_VERSION);
+    assert_int_equal(read_one_integer(t->db, "PRAGMA application_id"), BT_APPLICATION_ID);
+    assert_int_equal(read_one_integer(t->db, "PRAGMA user_version"), BT_SCHEMA_VERSION);
     assert_string_equal(bt_word(t->db,
                                 "SELECT (SELECT count(*) FROM sqlite_schema WHERE type = 'table' "
                                 "AND sql NOT LIKE '%STRICT%' AND name NOT LIKE 'sqlite_%')",
@@ -162,9 +162,9 @@ static void an_older_file_is_updated(void **state) {
     int attempt;
     bt_fake f;
     bt_old_file(t->db);
-    assert_int_equal(one_int(t->db, "PRAGMA user_version"), 1);
+    assert_int_equal(read_one_integer(t->db, "PRAGMA user_version"), 1);
     check_fixture(t->db);
-    assert_int_equal(one_int(t->db, "PRAGMA user_version"), BT_SCHEMA_VERSION);
+    assert_int_equal(read_one_integer(t->db, "PRAGMA user_version"), BT_SCHEMA_VERSION);
     OK(bt_writer_open(&w, t->db, 1, err));
     bt_run_start s = bt_fake_run("old-1");
     s.resume = true;

@@ -356,7 +356,7 @@ typedef struct standing {
     int seen;
 } standing;
 
-static bool stands_still(void *ctx, const bt_row *row) {
+static bool check_snapshot_is_unchanged(void *ctx, const bt_row *row) {
     standing *s = ctx;
     (void)row;
     /* During the read the run continues and commits. */
@@ -385,8 +385,8 @@ static void a_blocked_reader_delays_no_writer(void **state) {
         bt_writer_sink(s.w)->step(bt_writer_sink(s.w)->ctx, bt_fake_step(&f, step, 2));
     OK(bt_writer_flush(s.w, err));
     bt_view *v = open_view(t->db, &db);
-    OK(bt_vq_rows(v->impl, "SELECT step FROM steps WHERE run = ?1", "s", NULL, 0, stands_still, &s,
-                  err));
+    OK(bt_vq_rows(v->impl, "SELECT step FROM steps WHERE run = ?1", "s", NULL, 0,
+                  check_snapshot_is_unchanged, &s, err));
     assert_int_equal(s.seen, 100); /* The reader sees the data of one instant. */
     bt_view_close(v);
     bt_db_close(db);

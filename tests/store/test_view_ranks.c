@@ -220,7 +220,7 @@ static bt_view_rank verdict_of(const char *path, const char *run, int rank) {
     return x;
 }
 
-static void verdicts_tell_patterns_apart(void **state) {
+static void verdicts_distinguish_patterns(void **state) {
     const bt_tmp *t = *state;
     write_busy(t->db, "steady", 4, 4, 240, busy_steady);
     write_busy(t->db, "bursty", 4, 4, 240, busy_bursty);
@@ -336,7 +336,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(the_slow_rank_is_named_with_its_phase),
         T(ranks_without_a_step),
-        T(verdicts_tell_patterns_apart),
+        T(verdicts_distinguish_patterns),
         T(heat_map_shows_who_and_when),
         T(heat_map_against_a_baseline),
         T(present_delays_precede_earlier_ones),

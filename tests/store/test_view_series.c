@@ -109,7 +109,7 @@ static void a_series_holds_every_step_once(void **state) {
     bt_db_close(db);
 }
 
-static void every_axis_is_right(void **state) {
+static void values_on_every_axis(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
     bt_db *db = NULL;
@@ -130,7 +130,7 @@ static void every_axis_is_right(void **state) {
     bt_db_close(db);
 }
 
-static void the_past_is_what_it_was(void **state) {
+static void past_instants_are_unchanged(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
     bt_db *db = NULL;
@@ -310,8 +310,8 @@ int main(void) {
         T(goodput_adds_up),
         T(an_evaluation_during_a_pause_is_seen),
         T(a_series_holds_every_step_once),
-        T(every_axis_is_right),
-        T(the_past_is_what_it_was),
+        T(values_on_every_axis),
+        T(past_instants_are_unchanged),
         T(following_equals_a_new_view),
         T(long_runs_are_read_from_summaries),
     };

@@ -183,7 +183,7 @@ static void a_slow_rank_of_many_reaches_the_end_of_the_scale(void **state) {
 }
 
 /* In a comparison with another run, one late rank of 64 does not widen the scale. */
-static void a_comparison_has_round_ends(void **state) {
+static void a_comparison_has_a_round_scale(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("slow"), b = bt_synth_default("even");
     bt_view *v;
@@ -248,7 +248,7 @@ static void a_slow_rank_is_named_on_a_crowded_machine(void **state) {
     bt_db_close(db);
 }
 
-static void a_machine_with_room_leaves_the_blame_with_the_rank(void **state) {
+static void an_idle_machine_is_not_named(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
     bt_view *v;
@@ -272,10 +272,10 @@ int main(void) {
         cmocka_unit_test(smoothing_does_not_lag),
         TEST(noise_is_not_drawn_as_a_difference),
         TEST(a_slow_rank_of_many_reaches_the_end_of_the_scale),
-        TEST(a_comparison_has_round_ends),
+        TEST(a_comparison_has_a_round_scale),
         TEST(a_crowded_machine_is_named_before_a_rank),
         TEST(a_slow_rank_is_named_on_a_crowded_machine),
-        TEST(a_machine_with_room_leaves_the_blame_with_the_rank),
+        TEST(an_idle_machine_is_not_named),
     };
     return cmocka_run_group_tests_name("view_shape", tests, NULL, NULL);
 }

@@ -88,13 +88,13 @@ static void h_take(void *ctx, struct bt_record *r) {
 static bt_sink recording_sink(heard *h) {
     return (bt_sink){h, h_ranks, h_fact, h_step, h_rows, h_event, h_ckpt, h_result};
 }
-static bt_wire_into into_of(heard *h) {
+static bt_wire_into handlers_for(heard *h) {
     return (bt_wire_into){.look = recording_sink(h), .taker = h, .take = h_take};
 }
 
 static void serve_for(bt_wire_server *s, int attempt, heard *h, int ms, const int *count,
                       int wanted) {
-    bt_wire_into into = into_of(h);
+    bt_wire_into into = handlers_for(h);
     int64_t end = bt_now_ns() + (int64_t)ms * 1000000;
     while (bt_now_ns() < end && (!count || *count < wanted)) {
         struct pollfd p = {bt_wire_fd(s), POLLIN, 0};
@@ -315,7 +315,7 @@ static void invalid_frames_close_only_their_connection(void **state) {
                          bt_record_rows(&comm_rows),
                          bt_record_rows(&pair_rows),
                          bt_record_result("{}")};
-    bt_wire_into into = into_of(&h);
+    bt_wire_into into = handlers_for(&h);
     for (int round = 0; round < 600; round++) {
         unsigned char bytes[8192];
         size_t n;
@@ -402,7 +402,7 @@ static void truncated_records_are_never_read_beyond_their_end(void **state) {
 }
 
 /* Returns the reply to a request sent to the run `r`. */
-static const char *answer_of(const char *db_path) {
+static const char *reply_of_run(const char *db_path) {
     static bt_err why;
     bt_db *db = NULL;
     char reply[64];
@@ -438,21 +438,23 @@ static void an_unreachable_run_has_a_fitting_message(void **state) {
         "supervisor, as when mpirun starts 'bitrain train' (to stop it with a checkpoint: kill "
         "%d)",
         (int)getpid(), (int)getpid());
-    assert_string_equal(answer_of(t->db), want);
+    assert_string_equal(reply_of_run(t->db), want);
     bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, 0, 2));
     OK(bt_writer_end(w, "stopped", "", 0, err));
     snprintf(want, sizeof want,
              "run 'r' is not live: it was stopped after 1 step (to continue it: bitrain train "
              "--resume r --store %s)",
              t->db);
-    assert_string_equal(answer_of(t->db), want);
+    assert_string_equal(reply_of_run(t->db), want);
 
     start_run(w, t->dir, "elsewhere", (int)getpid(), true);
-    assert_string_equal(answer_of(t->db), "run 'r' is not live on this host: its supervisor takes "
-                                          "requests on host 'elsewhere' only");
+    assert_string_equal(reply_of_run(t->db),
+                        "run 'r' is not live on this host: its supervisor takes "
+                        "requests on host 'elsewhere' only");
     bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, 1, 2));
     OK(bt_writer_end(w, "failed", "error", 1, err));
-    assert_non_null(strstr(answer_of(t->db), "is not live: it failed after 2 steps (to continue"));
+    assert_non_null(
+        strstr(reply_of_run(t->db), "is not live: it failed after 2 steps (to continue"));
 
     /* A killed supervisor leaves its socket file behind. */
     snprintf(path, sizeof path, "%s/control", t->dir);
@@ -465,7 +467,7 @@ static void an_unreachable_run_has_a_fitting_message(void **state) {
              "run 'r' is not live: its process %d has ended (to continue it: bitrain train "
              "--resume r --store %s)",
              0x7ffffff0, t->db);
-    assert_string_equal(answer_of(t->db), want);
+    assert_string_equal(reply_of_run(t->db), want);
     for (int64_t step = 2; step < 36; step++)
         bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, step, 2));
     OK(bt_writer_end(w, "done", "", 0, err));
@@ -474,7 +476,7 @@ static void an_unreachable_run_has_a_fitting_message(void **state) {
         "run 'r' is not live: it has done its 36 steps (to train it for as many again: bitrain "
         "train --resume r --steps 72 --store %s)",
         t->db);
-    assert_string_equal(answer_of(t->db), want);
+    assert_string_equal(reply_of_run(t->db), want);
     bt_writer_close(w);
 
     setenv("HOME", t->dir, 1); /* Commands omit --store for the default path. */

@@ -76,7 +76,7 @@ static void unknown_values_are_null(void **state) {
                         "9223372036854775807");
 }
 
-static void everything_else_arrives(void **state) {
+static void all_other_records_are_stored(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     int attempt;
@@ -141,7 +141,7 @@ static void everything_else_arrives(void **state) {
     bt_writer_close(w);
 }
 
-static void evaluation_into(const bt_sink *sink, int64_t step, const char *body) {
+static void record_evaluation(const bt_sink *sink, int64_t step, const char *body) {
     sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_EVALUATION,
                                        .step = step,
                                        .rank = -1,
@@ -164,9 +164,9 @@ static void a_late_evaluation_is_a_validation_of_its_step(void **state) {
         bt_fake_step(&f, step, 2);
         f.values[BT_MS_VAL_LOSS] = NAN;
         sink->step(sink->ctx, &f.r);
-        if (step == 7) evaluation_into(sink, 7, "{\"val_loss\":3.5,\"took_ms\":2}");
-        if (step == 255) evaluation_into(sink, 255, "{\"val_loss\":2.25,\"took_ms\":2}");
-        if (step == 260) evaluation_into(sink, 260, "{\"val_loss\":null,\"took_ms\":2}");
+        if (step == 7) record_evaluation(sink, 7, "{\"val_loss\":3.5,\"took_ms\":2}");
+        if (step == 255) record_evaluation(sink, 255, "{\"val_loss\":2.25,\"took_ms\":2}");
+        if (step == 260) record_evaluation(sink, 260, "{\"val_loss\":null,\"took_ms\":2}");
     }
     OK(bt_writer_end(w, "done", "finished", 0, err));
     bt_writer_close(w);
@@ -179,7 +179,7 @@ static void a_late_evaluation_is_a_validation_of_its_step(void **state) {
 }
 
 /* Attempts record steps 0 to 99, 60 to 79 (killed) and 70 to 119. */
-static void a_replayed_step_supersedes(void **state) {
+static void a_repeated_step_replaces_the_first(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     bt_fake f;
@@ -261,7 +261,7 @@ static void names_and_states_are_checked(void **state) {
 }
 
 /* One writer records several attempts: their times, their ends, and the ring file. */
-static void the_life_of_a_writer(void **state) {
+static void one_writer_records_several_attempts(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     int attempt = -1;
@@ -330,12 +330,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(values_are_conserved, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(unknown_values_are_null, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(everything_else_arrives, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(all_other_records_are_stored, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_late_evaluation_is_a_validation_of_its_step, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_replayed_step_supersedes, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_repeated_step_replaces_the_first, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(names_and_states_are_checked, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(the_life_of_a_writer, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(one_writer_records_several_attempts, bt_tmp_make,
+                                        bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

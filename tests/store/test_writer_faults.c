@@ -106,7 +106,7 @@ static void a_foreign_lock_costs_nothing(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") == 8000);
 }
 
-static void *let_go_late(void *db) {
+static void *release_lock_late(void *db) {
     bt_sleep_ns(2600000000);
     sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
     return NULL;
@@ -123,7 +123,7 @@ static void a_foreign_lock_is_waited_for(void **state) {
     bt_run_start s = bt_fake_run("a");
     assert_int_equal(sqlite3_open(t->db, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
-    assert_int_equal(pthread_create(&late, NULL, let_go_late, db), 0);
+    assert_int_equal(pthread_create(&late, NULL, release_lock_late, db), 0);
     OK(bt_writer_begin(w, &s, &attempt, err));
     pthread_join(late, NULL);
     sqlite3_close(db);

@@ -11,19 +11,19 @@ static json_t *element_at(json_t *j, const char *path) {
     return j;
 }
 
-static double num(json_t *j, const char *path) {
+static double number_member(json_t *j, const char *path) {
     json_t *x = element_at(j, path);
     if (!json_is_number(x)) fail_msg("'%s' is no number", path);
     return json_number_value(x);
 }
 
-static const char *str(json_t *j, const char *path) {
+static const char *text_member(json_t *j, const char *path) {
     json_t *x = element_at(j, path);
     if (!json_is_string(x)) fail_msg("'%s' is no text", path);
     return json_string_value(x);
 }
 
-static bool of_kind(const json_t *x, char kind) {
+static bool has_json_type(const json_t *x, char kind) {
     switch (kind) {
     case 's': return json_is_string(x);
     case 'n': return json_is_number(x);
@@ -42,7 +42,7 @@ static void assert_members(json_t *j, const char *route, const char *list) {
     snprintf(copy, sizeof copy, "%s", list);
     for (char *word; (word = strsep(&next, " "));) {
         json_t *x = element_at(j, word + 2);
-        if (!of_kind(x, word[0]))
+        if (!has_json_type(x, word[0]))
             fail_msg("%s: '%s' is not of kind '%c'", route, word + 2, word[0]);
     }
 }
@@ -208,22 +208,22 @@ static void the_numbers_are_those_of_the_run(void **state) {
     OK(bt_api_open(&api, t->db, &(bt_api_allows){.query = true, .program = getenv("BITRAIN")},
                    err));
     json_t *j = bt_web_json(api, "stragglers", "base", "");
-    assert_int_equal((int)num(j, "stragglers.0.rank"), 2);
-    assert_string_equal(str(j, "stragglers.0.phase"), "data");
-    assert_string_equal(str(j, "stragglers.0.verdict"), "late");
-    assert_true(fabs(num(j, "stragglers.0.excess_ms") - 40) < 1e-9 &&
-                fabs(num(j, "stragglers.0.what_if.step_ms") - 113) < 1e-9);
-    assert_true(fabs(num(j, "what_if_worst.0") - 113) < 1e-9 &&
-                fabs(num(j, "breakdown.step_ms") - 153) < 1e-9);
+    assert_int_equal((int)number_member(j, "stragglers.0.rank"), 2);
+    assert_string_equal(text_member(j, "stragglers.0.phase"), "data");
+    assert_string_equal(text_member(j, "stragglers.0.verdict"), "late");
+    assert_true(fabs(number_member(j, "stragglers.0.excess_ms") - 40) < 1e-9 &&
+                fabs(number_member(j, "stragglers.0.what_if.step_ms") - 113) < 1e-9);
+    assert_true(fabs(number_member(j, "what_if_worst.0") - 113) < 1e-9 &&
+                fabs(number_member(j, "breakdown.step_ms") - 153) < 1e-9);
     /* The page shows the value unchanged. */
     assert_non_null(
-        strstr(str(j, "what_if_worst_says.0"),
+        strstr(text_member(j, "what_if_worst_says.0"),
                "With the slowest rank at the median: 153 ms → 113 ms a step, 26.1 % less"));
-    assert_non_null(strstr(str(j, "what_if_worst_says.1"), "With the slowest 2 ranks"));
+    assert_non_null(strstr(text_member(j, "what_if_worst_says.1"), "With the slowest 2 ranks"));
     json_decref(j);
     j = bt_web_json(api, "", "base", "");
-    assert_int_equal((int)num(j, "redone.0.from_step"), 180);
-    assert_int_equal((int)num(j, "redone.0.to_step"), 199);
+    assert_int_equal((int)number_member(j, "redone.0.from_step"), 180);
+    assert_int_equal((int)number_member(j, "redone.0.to_step"), 199);
     assert_int_equal((int)json_array_size(element_at(j, "redone")), 1);
     json_decref(j);
     bt_synth again = bt_synth_default("again"); /* one step */
@@ -232,20 +232,20 @@ static void the_numbers_are_those_of_the_run(void **state) {
     again.resume_from = 49;
     OK(bt_synth_make(t->db, &again, err));
     j = bt_web_json(api, "", "again", "");
-    assert_int_equal((int)num(j, "redone.0.from_step"), 49);
-    assert_int_equal((int)num(j, "redone.0.to_step"), 49);
+    assert_int_equal((int)number_member(j, "redone.0.from_step"), 49);
+    assert_int_equal((int)number_member(j, "redone.0.to_step"), 49);
     json_decref(j);
     j = bt_web_json(api, "series", "base", "metric=loss&x0=100&x1=109&width=50");
     assert_int_equal((int)json_array_size(element_at(j, "series.0.step")), 10);
-    assert_true(fabs(num(j, "series.0.mean.3") - bt_synth_loss(103)) < 1e-12);
+    assert_true(fabs(number_member(j, "series.0.mean.3") - bt_synth_loss(103)) < 1e-12);
     json_decref(j);
     j = bt_web_json(api, "series", "base", "metric=loss&width=16"); /* extreme values are kept */
     size_t n = json_array_size(element_at(j, "series.0.min"));
     assert_true(n > 0 && n <= 16);
-    assert_true(fabs(num(j, "series.0.max.0") - bt_synth_loss(0)) < 1e-12);
+    assert_true(fabs(number_member(j, "series.0.max.0") - bt_synth_loss(0)) < 1e-12);
     json_decref(j);
     j = bt_web_json(api, "/api/v1/query", NULL, "sql=SELECT steps FROM runs WHERE run = 'base'");
-    assert_int_equal((int)num(j, "rows.0.0"), 300);
+    assert_int_equal((int)number_member(j, "rows.0.0"), 300);
     json_decref(j);
     j = bt_web_json(api, "/api/v1/query", NULL,
                     "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 20000) "
@@ -263,7 +263,7 @@ static void the_numbers_are_those_of_the_run(void **state) {
     json_decref(j);
     j = bt_web_json(api, "/api/v1/compare", NULL, "runs=base,other");
     assert_true(json_is_null(element_at(j, "levels.1.first_different_step")));
-    assert_int_equal((int)num(j, "levels.1.common_steps"), 200);
+    assert_int_equal((int)number_member(j, "levels.1.common_steps"), 200);
     assert_string_equal(json_string_value(element_at(j, "levels.0.run")), "base");
     assert_string_equal(json_string_value(element_at(j, "levels.1.run")), "other");
     assert_string_equal(json_string_value(element_at(j, "configs.1.run")), "other");
@@ -272,8 +272,8 @@ static void the_numbers_are_those_of_the_run(void **state) {
     j = bt_web_json(api, "/api/v1/compare", NULL, "runs=base,odd");
     assert_true(json_is_null(element_at(j, "levels.0.first_different_step")));
     assert_true(json_is_integer(element_at(j, "levels.1.first_different_step")));
-    assert_int_equal((int)num(j, "levels.1.first_different_step"), 0);
-    assert_int_equal((int)num(j, "levels.1.common_steps"), 1);
+    assert_int_equal((int)number_member(j, "levels.1.first_different_step"), 0);
+    assert_int_equal((int)number_member(j, "levels.1.common_steps"), 1);
     json_decref(j);
     j = bt_web_json(api, "series", "base", "metric=loss&baseline=");
     assert_true(json_is_false(element_at(j, "series.0.baseline")));

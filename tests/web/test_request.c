@@ -16,7 +16,7 @@
 #include "web/api/api.h"
 #include "web/http/http_server.h"
 
-static void hosts(void **state) {
+static void host_headers_are_checked(void **state) {
     (void)state;
     static const struct {
         const char *host;
@@ -98,7 +98,7 @@ static void hosts(void **state) {
             fail_msg("Host '%s'", ports[i].host);
 }
 
-static void encodings(void **state) {
+static void accepted_encodings_are_read(void **state) {
     (void)state;
     static const char *const takes[] = {"gzip",           "GZIP",
                                         "br, gzip",       "gzip;q=0.5",
@@ -113,7 +113,7 @@ static void encodings(void **state) {
         if (bt_http_takes_gzip(not [i])) fail_msg("Accept-Encoding '%s'", not [i]);
 }
 
-static void origins(void **state) {
+static void foreign_origins_are_refused(void **state) {
     (void)state;
     assert_true(bt_req_origin_ok(NULL, NULL, "127.0.0.1", "", 80));
     assert_true(bt_req_origin_ok(NULL, "same-origin", "127.0.0.1", "", 80));
@@ -135,7 +135,7 @@ static void origins(void **state) {
         if (bt_req_origin_ok(bad[i], NULL, "127.0.0.1", "", 80)) fail_msg("Origin '%s'", bad[i]);
 }
 
-static void tokens(void **state) {
+static void tokens_are_compared_completely(void **state) {
     (void)state;
     static const char t[] = "0123456789abcdef0123456789abcdef";
     assert_true(bt_req_token_ok("Bearer 0123456789abcdef0123456789abcdef", NULL, t, 7));
@@ -226,7 +226,7 @@ static void the_time_of_a_comparison_reveals_nothing(void **state) {
         assert_int_equal((int)steps_of(guesses[i], 32, t), (int)right);
 }
 
-static void run_paths(void **state) {
+static void run_paths_are_split(void **state) {
     (void)state;
     char run[BT_NAME_MAX], verb[32];
     assert_true(bt_req_run_path("/api/v1/runs/demo/head", run, verb, sizeof verb));
@@ -271,7 +271,7 @@ static void run_paths(void **state) {
     }
 }
 
-static void arguments(void **state) {
+static void arguments_are_decoded(void **state) {
     (void)state;
     bt_req *r = calloc(1, sizeof *r);
     int64_t v = 5;
@@ -326,7 +326,7 @@ static void arguments(void **state) {
     free(r);
 }
 
-static void cursors(void **state) {
+static void event_ids_are_parsed(void **state) {
     (void)state;
     bt_cursor c;
     bt_cursor_parse(&c, "1.200.33");
@@ -356,11 +356,14 @@ static void entity_tags(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts),       cmocka_unit_test(encodings),
-        cmocka_unit_test(entity_tags), cmocka_unit_test(origins),
-        cmocka_unit_test(tokens),      cmocka_unit_test(the_time_of_a_comparison_reveals_nothing),
-        cmocka_unit_test(run_paths),   cmocka_unit_test(arguments),
-        cmocka_unit_test(cursors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(host_headers_are_checked),
+                                       cmocka_unit_test(accepted_encodings_are_read),
+                                       cmocka_unit_test(entity_tags),
+                                       cmocka_unit_test(foreign_origins_are_refused),
+                                       cmocka_unit_test(tokens_are_compared_completely),
+                                       cmocka_unit_test(the_time_of_a_comparison_reveals_nothing),
+                                       cmocka_unit_test(run_paths_are_split),
+                                       cmocka_unit_test(arguments_are_decoded),
+                                       cmocka_unit_test(event_ids_are_parsed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -270,7 +270,7 @@ static void a_body_that_is_too_large_is_not_kept(void **state) {
     bt_serve_stop(s);
 }
 
-static void limits_hold(void **state) {
+static void limits_of_requests_and_replies(void **state) {
     (void)state;
     static client c, held[3];
     bt_serve *s = serve_reply(true, 3, (int64_t)300e6);
@@ -392,7 +392,7 @@ int main(void) {
         cmocka_unit_test(replies_may_be_complete_late_or_in_pieces),
         cmocka_unit_test(many_clients_at_once),
         cmocka_unit_test(a_body_that_is_too_large_is_not_kept),
-        cmocka_unit_test(limits_hold),
+        cmocka_unit_test(limits_of_requests_and_replies),
         cmocka_unit_test(the_source_is_notified_of_disconnected_clients),
         cmocka_unit_test(the_stop_waits_for_answers),
         cmocka_unit_test(a_failed_start_is_reported),

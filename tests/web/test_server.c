@@ -35,7 +35,7 @@ static void send_to_server(client *c, const bt_web *w, const char *path, const c
     say(c, text, strlen(text));
 }
 
-static bool heard_more(client *c) {
+static bool received_more(client *c) {
     const ssize_t k = recv(c->fd, c->text + c->n, sizeof c->text - c->n - 1, 0);
     c->n += k > 0 ? (size_t)k : 0;
     c->text[c->n] = '\0';
@@ -46,7 +46,7 @@ static bool heard_more(client *c) {
 static const char *read_until_word(client *c, size_t from, const char *word) {
     const char *found;
     while (!(found = strstr(c->text + from, word))) {
-        if (!heard_more(c)) fail_msg("'%s' never came; what came was: %s", word, c->text);
+        if (!received_more(c)) fail_msg("'%s' never came; what came was: %s", word, c->text);
     }
     return found;
 }
@@ -350,10 +350,10 @@ static void responses_are_reused(void **state) {
         if (tries > 1000) fail_msg("a thousand pairs of answers, each of two: %s", second.text);
         send_to_server(&first, w, "/api/v1/runs?limit=1", "Connection: close\r\n");
         read_until_word(&first, 0, "\"age_s\":");
-        while (heard_more(&first)) {}
+        while (received_more(&first)) {}
         send_to_server(&second, w, "/api/v1/runs?limit=1", "Connection: close\r\n");
         read_until_word(&second, 0, "\"age_s\":");
-        while (heard_more(&second)) {}
+        while (received_more(&second)) {}
         hang_up(&first);
         hang_up(&second);
         same += strcmp(strstr(first.text, "\"age_s\":"), strstr(second.text, "\"age_s\":")) == 0;
@@ -361,7 +361,7 @@ static void responses_are_reused(void **state) {
     bt_web_stop(w);
 }
 
-static void streams_are_few(void **state) {
+static void the_number_of_streams_is_limited(void **state) {
     enum { MOST = 32 };
     const bt_tmp *t = *state;
     client *all = calloc(MOST + 1, sizeof *all);
@@ -481,7 +481,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(missed_changes_are_one_event, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_replaced_file_is_detected, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(responses_are_reused, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(streams_are_few, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(the_number_of_streams_is_limited, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_body_that_is_too_large_is_not_kept, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_request_has_a_deadline_as_a_whole, bt_tmp_make,

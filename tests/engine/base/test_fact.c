@@ -53,7 +53,7 @@ static void settings_have_one_form(void **state) {
     assert_string_equal(bt_setting_format(text, sizeof text, NULL), "-");
 }
 
-static void noise_is_no_difference(void **state) {
+static void facts_within_their_noise_are_equal(void **state) {
     (void)state;
     assert_true(bt_fact_same("peak_flops", "1.00e12", "1.24e12"));
     assert_false(bt_fact_same("peak_flops", "1.00e12", "1.26e12"));
@@ -76,7 +76,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_have_their_unit),
         cmocka_unit_test(settings_have_one_form),
-        cmocka_unit_test(noise_is_no_difference),
+        cmocka_unit_test(facts_within_their_noise_are_equal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,7 +76,7 @@ static void upper_halves_are_clear(void **state) {
 }
 #endif
 
-static void all_forms_are_one_hash(void **state) {
+static void vectorized_hashes_equal_the_plain_one(void **state) {
     (void)state;
     for (size_t n = 0; n < BYTES; n = 2 * n + 13)
         assert_true(XXH3_64bits(data, n) == plain_64(data, n));
@@ -86,7 +86,7 @@ static void all_forms_are_one_hash(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(upper_halves_are_clear),
-                                       cmocka_unit_test(all_forms_are_one_hash)};
+                                       cmocka_unit_test(vectorized_hashes_equal_the_plain_one)};
     for (int i = 0; i < BYTES; i++) data[i] = (unsigned char)(i * 7919 >> 5);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

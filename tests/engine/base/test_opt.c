@@ -430,7 +430,7 @@ static void test_keys_of_other_programs(void **state) {
 }
 
 /* A message about an invalid value names the option of the command line; lists contain every key. */
-static void test_answers_on_the_command_line(void **state) {
+static void test_errors_name_the_command_line_option(void **state) {
     (void)state;
     static const bt_opt_alias aliases[] = {{"optimizer", "run.name", "adamw=a", "is not there"},
                                            {"noise", "", "~", ""}};
@@ -500,7 +500,7 @@ int main(void) {
         cmocka_unit_test_setup(test_yaml_empty_keys, setup),
         cmocka_unit_test_setup(test_all_faults, setup),
         cmocka_unit_test_setup(test_keys_of_other_programs, setup),
-        cmocka_unit_test_setup(test_answers_on_the_command_line, setup),
+        cmocka_unit_test_setup(test_errors_name_the_command_line_option, setup),
         cmocka_unit_test_setup(test_values_read_back, setup),
         cmocka_unit_test_setup(test_help_lists_every_flag, setup),
     };

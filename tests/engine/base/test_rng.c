@@ -11,7 +11,7 @@
 
 #include "engine/base/rng.h"
 
-static void known_values(void **state) {
+static void first_numbers_are_known(void **state) {
     (void)state;
     assert_true(bt_splitmix64(0) == 0xe220a8397b1dcdafu);
     assert_true(bt_rng_u64(1, 2, 0) == 0xe68e6fc01df08360u);
@@ -58,7 +58,7 @@ static void normals_are_those_of_libm(void **state) {
     free(got);
 }
 
-static void moments(void **state) {
+static void moments_of_the_distributions(void **state) {
     (void)state;
     enum { N = 200000 };
     float *x = malloc(N * sizeof *x);
@@ -105,10 +105,10 @@ static void permutations_visit_everything_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_values),
+        cmocka_unit_test(first_numbers_are_known),
         cmocka_unit_test(any_slice_equals_the_slice_of_the_whole),
         cmocka_unit_test(normals_are_those_of_libm),
-        cmocka_unit_test(moments),
+        cmocka_unit_test(moments_of_the_distributions),
         cmocka_unit_test(permutations_visit_everything_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
 
 #include "engine/base/text.h"
 
-static void test_growth(void **state) {
+static void test_text_grows_as_needed(void **state) {
     (void)state;
     bt_text t;
     bt_text_init(&t);
@@ -142,7 +142,7 @@ static void test_json_too_deep(void **state) {
     bt_text_release(&t);
 }
 
-static void test_nearest(void **state) {
+static void test_nearest_name_is_suggested(void **state) {
     (void)state;
     const char *const names[] = {"train", "top", "runs", "show", NULL, "optim.lr", "optim.lr_min"};
     const size_t n = sizeof names / sizeof names[0];
@@ -177,7 +177,7 @@ static void test_name_ok(void **state) {
     assert_false(bt_name_ok(name));
 }
 
-static void test_plain(void **state) {
+static void test_plain_text_has_no_control_characters(void **state) {
     (void)state;
     char out[64];
     bt_text_plain(out, sizeof out,
@@ -194,7 +194,7 @@ static void test_plain(void **state) {
     for (int i = 0; i < 9; i++) assert_memory_equal(out + 3 * i, "\xef\xbf\xbd", 3);
 }
 
-static void test_duration(void **state) {
+static void test_durations_are_formatted(void **state) {
     (void)state;
     const struct {
         double s;
@@ -211,17 +211,17 @@ static void test_duration(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_text_grows_as_needed),
         cmocka_unit_test(test_refused_allocation),
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_json_bytes),
         cmocka_unit_test(test_long_messages_lose_their_middle),
         cmocka_unit_test(test_json_numbers_read_back),
         cmocka_unit_test(test_json_too_deep),
-        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_nearest_name_is_suggested),
         cmocka_unit_test(test_name_ok),
-        cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_duration),
+        cmocka_unit_test(test_plain_text_has_no_control_characters),
+        cmocka_unit_test(test_durations_are_formatted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static void check_bench_row(void *ctx, const bt_bench_row *r) {
         s->faults++;
 }
 
-static void test_rows(void **state) {
+static void rows_of_kernel_rates_are_complete(void **state) {
     (void)state;
     seen s = {0, 0};
     bt_err err = BT_ERR_INIT;
@@ -48,7 +48,7 @@ static void test_unknown_set(void **state) {
     assert_int_equal(s.rows, 0);
 }
 
-static void test_peaks(void **state) {
+static void measured_peaks_are_ordered(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_kernels_select("generic", &err), BT_OK);
@@ -64,8 +64,8 @@ static void test_peaks(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_of_kernel_rates_are_complete),
                                        cmocka_unit_test(test_unknown_set),
-                                       cmocka_unit_test(test_peaks)};
+                                       cmocka_unit_test(measured_peaks_are_ordered)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

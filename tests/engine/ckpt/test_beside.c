@@ -77,7 +77,7 @@ static bt_code start_save(world *s, beside *b, bt_err *err) {
     return bt_ckpt_async_start(b->a, bt_comm_world(), &job, &b->meta, err);
 }
 
-static void wait_for(bt_ckpt_async *a) {
+static void wait_for_stage(bt_ckpt_async *a) {
     while (bt_ckpt_async_busy(a)) bt_sleep_ns(20000);
 }
 
@@ -134,7 +134,7 @@ static void arrays_change_while_they_are_saved(void **state) {
         memset(b.bytes, 0, sizeof b.bytes);
         for (int stage = 0; stage < 3; stage++) {
             assert_true(bt_ckpt_async_pending(b.a) && !finished);
-            wait_for(b.a);
+            wait_for_stage(b.a);
             check_ok(bt_ckpt_async_advance(b.a, &finished, &saved, &err), &err);
         }
         no_threads = false;
@@ -159,7 +159,7 @@ static void arrays_change_while_they_are_saved(void **state) {
 }
 
 /* A save that is cancelled at any stage leaves no checkpoint, and the next attempt removes its files. */
-static void a_save_is_given_up_at_any_stage(void **state) {
+static void a_save_can_be_cancelled_at_any_stage(void **state) {
     world *s = *state;
     for (int stages = 0; stages < 3; stages++) {
         bt_err err = BT_ERR_INIT;
@@ -171,7 +171,7 @@ static void a_save_is_given_up_at_any_stage(void **state) {
         copy_beside(s, &b);
         check_ok(start_save(s, &b, &err), &err);
         for (int i = 0; i < stages; i++) {
-            wait_for(b.a);
+            wait_for_stage(b.a);
             check_ok(bt_ckpt_async_advance(b.a, &finished, &saved, &err), &err);
             assert_false(finished);
         }
@@ -205,7 +205,7 @@ static void a_stage_that_fails_ends_the_save(void **state) {
         check_ok(start_save(s, &b, &err), &err);
         s->w[3] = was;
         for (; code == BT_OK && !finished; done++) {
-            wait_for(b.a);
+            wait_for_stage(b.a);
             if (stage == 2 && done == 1) /* Another attempt begins. */
                 check_ok(ckpt_replace_file(s->dir, "attempt", "5", 1, NULL, NULL, &err), &err);
             code = bt_ckpt_async_advance(b.a, &finished, &saved, &err);
@@ -220,7 +220,7 @@ static void a_stage_that_fails_ends_the_save(void **state) {
             fill_meta(&b.meta, 40, 0);
             check_ok(start_save(s, &b, &err), &err);
             while (!finished) {
-                wait_for(b.a);
+                wait_for_stage(b.a);
                 check_ok(bt_ckpt_async_advance(b.a, &finished, NULL, &err), &err);
             }
             assert_int_equal(files_in(path), 2);
@@ -306,9 +306,9 @@ int main(void) {
     if (bt_comm_init(&err) != BT_OK) return 1;
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_are_aligned),  TEST(arrays_change_while_they_are_saved),
-        TEST(a_save_is_given_up_at_any_stage), TEST(a_stage_that_fails_ends_the_save),
-        TEST(read_again_without_a_thread),     TEST(verification_during_training)};
+        cmocka_unit_test(copies_are_aligned),       TEST(arrays_change_while_they_are_saved),
+        TEST(a_save_can_be_cancelled_at_any_stage), TEST(a_stage_that_fails_ends_the_save),
+        TEST(read_again_without_a_thread),          TEST(verification_during_training)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();
     return failed;

@@ -133,7 +133,7 @@ static void write_whole_file(const char *path, const char *data, size_t n) {
     fclose(f);
 }
 
-static void test_checked_again(void **state) {
+static void test_idle_verification(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX], file[PATH_MAX];
@@ -252,7 +252,7 @@ static void test_place_of_damage(void **state) {
 }
 
 /* Bytes that change between the search for a checkpoint and its loading are detected. */
-static void test_damage_after_the_look(void **state) {
+static void test_damage_after_the_search(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX], data[PATH_MAX], c;
@@ -274,7 +274,7 @@ static void test_damage_after_the_look(void **state) {
 }
 
 /* A FIFO in place of a file is refused without blocking. */
-static void test_pipes(void **state) {
+static void test_fifos_are_refused(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX], data[PATH_MAX], manifest[PATH_MAX + 32];
@@ -367,7 +367,7 @@ static void renew_seal(const char *manifest, const char *from, const char *to) {
     free(text);
 }
 
-static void test_forgeries(void **state) {
+static void test_sealed_forgeries_are_refused(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX], old[PATH_MAX], data[PATH_MAX], other[PATH_MAX], manifest[PATH_MAX + 32];
@@ -414,7 +414,7 @@ static int count_folders(const char *dir) {
     return n;
 }
 
-static void test_keep(void **state) {
+static void test_old_checkpoints_are_removed(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX];
@@ -437,7 +437,7 @@ static void test_keep(void **state) {
     assert_int_equal(files, 2);
 }
 
-static void test_fence(void **state) {
+static void test_older_attempts_cannot_save(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX];
@@ -489,7 +489,7 @@ static void test_cannot_write(void **state) {
 
 /* Elements of other types, including a block of columns; types that do not match are refused; absent optional tensors
  * become zeros. */
-static void test_types(void **state) {
+static void test_element_types(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     uint16_t half[64], half_back[64];
@@ -560,17 +560,17 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_long_tensor, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_checked_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_idle_verification, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_every_bit_flip, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_place_of_damage, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_damage_after_the_look, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_pipes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_damage_after_the_search, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_fifos_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_truncations, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_forgeries, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_keep, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_fence, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_sealed_forgeries_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_old_checkpoints_are_removed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_older_attempts_cannot_save, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cannot_write, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_types, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_element_types, set_up, tear_down),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();

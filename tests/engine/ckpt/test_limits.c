@@ -271,7 +271,7 @@ static void files_are_read_up_to_a_limit(void **state) {
     assert_null(r);
 }
 
-static void attempt_is(world *s, const char *text) {
+static void expect_attempt(world *s, const char *text) {
     bt_err err = BT_ERR_INIT;
     check_ok(ckpt_replace_file(s->dir, "attempt", text, strlen(text), NULL, NULL, &err), &err);
 }
@@ -293,18 +293,18 @@ static void attempts_count_up(void **state) {
     check_ok(save_world(s, &meta, 1, NULL, &err), &err);
     bt_ckpt_meta_release(&meta);
     assert_int_equal(bt_ckpt_next_attempt(s->dir, 0), 9);
-    attempt_is(s, "no number");
+    expect_attempt(s, "no number");
     assert_int_equal(bt_ckpt_next_attempt(s->dir, 0), 9);
     assert_int_equal(bt_ckpt_begin(s->dir, 9, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "does not hold an attempt number"));
     static const char *const bad[] = {"-1", "2147483648", "7x", ""};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        attempt_is(s, bad[i]);
+        expect_attempt(s, bad[i]);
         assert_int_equal(bt_ckpt_begin(s->dir, 9, &err), BT_FORMAT);
     }
-    attempt_is(s, "2147483647");
+    expect_attempt(s, "2147483647");
     assert_int_equal(bt_ckpt_begin(s->dir, 9, &err), BT_BUSY);
-    attempt_is(s, "0");
+    expect_attempt(s, "0");
     check_ok(bt_ckpt_begin(s->dir, 0, &err), &err);
 }
 

@@ -74,7 +74,7 @@ static void put_part(world *w, int file, const part *p) {
     free(s.at);
 }
 
-static bool is_there(const world *w, int file) {
+static bool is_part_found(const world *w, int file) {
     char path[128];
     snprintf(path, sizeof path, "%s/" MEMORY_PREFIX "%d", w->dir, file);
     return access(path, F_OK) == 0;
@@ -140,7 +140,7 @@ static void only_whole_parts_are_taken(void **state) {
     free(s.at);
 }
 
-static void a_part_is_of_one_state(void **state) {
+static void a_part_belongs_to_one_state(void **state) {
     (void)state;
     memory_head h = {.attempt = 5, .number = 6, .step = 7};
     for (int64_t a = 4; a <= 6; a++)
@@ -252,9 +252,9 @@ static void older_attempts_are_dropped(void **state) {
     put_segment(w, 4, &torn);
     free(torn.at);
     ckpt_memory_drop_older(w->dir, 5);
-    for (int i = 0; i < 5; i++) assert_int_equal(is_there(w, i), i >= 2);
+    for (int i = 0; i < 5; i++) assert_int_equal(is_part_found(w, i), i >= 2);
     bt_memory_state_drop(w->dir);
-    for (int i = 0; i < 5; i++) assert_false(is_there(w, i));
+    for (int i = 0; i < 5; i++) assert_false(is_part_found(w, i));
 }
 
 /* Existing files of the right length are reused, and remain when newly created ones are removed. */
@@ -342,7 +342,7 @@ int main(void) {
     if (bt_comm_init(&err) != BT_OK) return 1;
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {cmocka_unit_test(only_whole_parts_are_taken),
-                                       cmocka_unit_test(a_part_is_of_one_state),
+                                       cmocka_unit_test(a_part_belongs_to_one_state),
                                        TEST(the_newest_that_is_complete_is_found),
                                        TEST(parts_of_other_states_complete_nothing),
                                        TEST(parts_of_one_state_are_loaded),

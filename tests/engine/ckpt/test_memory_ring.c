@@ -36,7 +36,7 @@ static int list_hosts(int out[MOST]) {
     return n;
 }
 
-static void neighbours_are_in_turn(const int *all, int n) {
+static void hosts_follow_one_another(const int *all, int n) {
     for (int i = 0; i < n; i++) {
         assert_int_equal(bt_memory_neighbour(all[i], 1, size), all[(i + 1) % n]);
         assert_int_equal(bt_memory_neighbour(all[i], -1, size), all[(i + n - 1) % n]);
@@ -63,7 +63,7 @@ static void all_layouts(int at) {
     int all[MOST];
     if (at == size) {
         const int n = list_hosts(all);
-        neighbours_are_in_turn(all, n);
+        hosts_follow_one_another(all, n);
         parts_go_to_the_next_host(all, n);
         return;
     }

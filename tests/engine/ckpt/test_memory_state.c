@@ -318,7 +318,7 @@ static void test_other_layout(void **state) {
 }
 
 /* A lack of memory or space is an error that leaves no files. */
-static void test_refusals(void **state) {
+static void test_lack_of_space_is_an_error(void **state) {
     world *s = *state;
     bt_err err;
     bt_memory_id id;
@@ -354,7 +354,7 @@ static void test_refusals(void **state) {
 }
 
 /* Existing segments need no more space; new ones must leave some space free. */
-static void test_room(void **state) {
+static void test_free_space_is_kept(void **state) {
     world *s = *state;
     bt_err err;
     char says[200];
@@ -382,7 +382,7 @@ static void test_room(void **state) {
 }
 
 /* The estimate without slices: two segments, each with head, table, data and gaps. */
-static void test_estimate(void **state) {
+static void test_estimated_bytes(void **state) {
     (void)state;
     const size_t head = sizeof(memory_head), row = sizeof(section_head),
                  one = 4 * MEMORY_SECTION_ELEMS;
@@ -394,7 +394,7 @@ static void test_estimate(void **state) {
 
 /* A section contains as many whole rows of a block as fit, records its position in the tensor and is 64-byte
  * aligned. */
-static void test_sections(void **state) {
+static void test_rows_per_section(void **state) {
     (void)state;
     enum { MOST = MEMORY_SECTION_ELEMS };
     static const struct {
@@ -510,11 +510,16 @@ static void test_long_names(void **state) {
 int main(void) {
     if (access("/dev/shm", W_OK) != 0) return 77;
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up_shared, tear_down_shared)
-    const struct CMUnitTest tests[] = {TEST(test_round_trip),  TEST(test_long_array),
-                                       TEST(test_long_values), TEST(test_two_segments),
-                                       TEST(test_every_byte),  TEST(test_other_layout),
-                                       TEST(test_refusals),    TEST(test_room),
-                                       TEST(test_estimate),    TEST(test_sections),
+    const struct CMUnitTest tests[] = {TEST(test_round_trip),
+                                       TEST(test_long_array),
+                                       TEST(test_long_values),
+                                       TEST(test_two_segments),
+                                       TEST(test_every_byte),
+                                       TEST(test_other_layout),
+                                       TEST(test_lack_of_space_is_an_error),
+                                       TEST(test_free_space_is_kept),
+                                       TEST(test_estimated_bytes),
+                                       TEST(test_rows_per_section),
                                        TEST(test_long_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include "engine/ckpt/format.h"
 #include "engine/ckpt/save_steps.h"
 
-static void test_names(void **state) {
+static void test_file_names(void **state) {
     (void)state;
     assert_true(ckpt_file_name_ok("data-00000-0123456789abcdef.btck"));
     assert_true(ckpt_file_name_ok("data-123456-0123456789abcdef.btck"));
@@ -28,7 +28,7 @@ static void test_names(void **state) {
 }
 
 /* ckpt_span returns the number of elements from the first to the last of a block's rows, and 0 for an invalid block. */
-static void test_span(void **state) {
+static void test_span_of_rows(void **state) {
     (void)state;
     assert_int_equal(ckpt_span(7, 0, 0), 7);
     assert_int_equal(ckpt_span(7, 0, 1), 0);
@@ -43,7 +43,7 @@ static void test_span(void **state) {
 }
 
 /* A value that is not finite, at any position, makes a checkpoint invalid; other types of elements are not checked. */
-static void test_finite(void **state) {
+static void test_infinite_values_are_found(void **state) {
     (void)state;
     enum { N = 100 };
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -141,7 +141,7 @@ static void save_at(world *s, int64_t step, int attempt, char *path) {
 }
 
 /* Reserved bytes are 0, so that a later version can use them. */
-static void test_head(void **state) {
+static void test_reserved_bytes_of_the_head(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX], name[2 * PATH_MAX];
@@ -167,7 +167,7 @@ static void test_head(void **state) {
 }
 
 /* A path that contains a per cent sign can be used for a checkpoint. */
-static void test_direct(void **state) {
+static void test_a_path_with_a_per_cent_sign(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX], odd[PATH_MAX], found[PATH_MAX];
@@ -179,7 +179,7 @@ static void test_direct(void **state) {
 }
 
 /* Folders with a missing or damaged manifest are skipped. */
-static void test_peek(void **state) {
+static void test_damaged_folders_are_skipped(void **state) {
     world *s = *state;
     char path[PATH_MAX], name[PATH_MAX + 16];
     int attempt = -1;
@@ -202,14 +202,14 @@ static void test_peek(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_span),
-        cmocka_unit_test(test_finite),
+        cmocka_unit_test(test_file_names),
+        cmocka_unit_test(test_span_of_rows),
+        cmocka_unit_test(test_infinite_values_are_found),
         cmocka_unit_test(test_finite_in_few_bytes),
         cmocka_unit_test_setup_teardown(test_nothing_infinite_is_saved, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_head, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_direct, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_peek, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_reserved_bytes_of_the_head, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_path_with_a_per_cent_sign, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_damaged_folders_are_skipped, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

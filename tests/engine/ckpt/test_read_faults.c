@@ -66,7 +66,7 @@ static bt_code load_all(world *s, const char *folder, bt_err *err) {
     return code;
 }
 
-static bt_code find_it(world *s, char *path, bt_err *err) {
+static bt_code find_saved_checkpoint(world *s, char *path, bt_err *err) {
     bt_ckpt_meta meta;
     const bt_code code = find(s, path, &meta, NULL, err);
     armed = false;
@@ -78,7 +78,7 @@ static bt_code find_it(world *s, char *path, bt_err *err) {
 }
 
 static bt_code find_or_load(world *s, bool loads, char *path, bt_err *err) {
-    return loads ? load_all(s, path, err) : find_it(s, path, err);
+    return loads ? load_all(s, path, err) : find_saved_checkpoint(s, path, err);
 }
 
 static void save_one(world *s, char *path) {
@@ -147,7 +147,7 @@ static void wrong_data_are_not_committed(void **state) {
             continue;
         }
         if (code == BT_OK) fail_msg("read %ld of %ld gives another bit, and it is saved", n, total);
-        check_ok(find_it(s, found, &err), &err);
+        check_ok(find_saved_checkpoint(s, found, &err), &err);
         assert_string_equal(found, path);
     }
     at_reads = false;

@@ -18,7 +18,7 @@ typedef struct fake_source {
 } fake_source;
 
 /* Returns the position in the tensor of element i of a section that begins at `first`. */
-static uint64_t place_of(const section_head *h, uint64_t i) {
+static uint64_t position_of_element(const section_head *h, uint64_t i) {
     return h->first + (h->width ? i / h->width * h->stride + i % h->width : i);
 }
 
@@ -27,7 +27,7 @@ static bt_code fake_read(ckpt_source *from, const ckpt_section *s, void *out, bt
     float *x = out;
     f->reads[s->data_offset]++;
     if (f->fails) return bt_fail(err, BT_IO, "it cannot be read");
-    for (uint64_t i = 0; i < s->head.count; i++) x[i] = (float)place_of(&s->head, i);
+    for (uint64_t i = 0; i < s->head.count; i++) x[i] = (float)position_of_element(&s->head, i);
     return BT_OK;
 }
 
@@ -87,7 +87,7 @@ static void draw_sections(fake_source *f, bool has[ELEMS]) {
     }
     for (size_t k = first; k < f->from.n; k++)
         for (uint64_t i = 0; i < f->sections[k].head.count; i++)
-            has[place_of(&f->sections[k].head, i)] = true;
+            has[position_of_element(&f->sections[k].head, i)] = true;
 }
 
 static bt_ckpt_slice draw_slice(float *x) {
@@ -129,12 +129,12 @@ static void drawn_slices_of_drawn_sections(void **state) {
             uint64_t found = 0;
             for (uint64_t k = 0; k <= ELEMS; k++) x[k] = -1;
             memset(f.reads, 0, sizeof f.reads);
-            for (uint64_t k = 0; k < want.count; k++) found += has[place_of(&at, k)];
+            for (uint64_t k = 0; k < want.count; k++) found += has[position_of_element(&at, k)];
             assert_int_equal(ckpt_source_touches(&f.from, &want), found > 0);
             const bt_code code = ckpt_source_fill(&f.from, &want, &err);
             assert_int_equal(code, found == want.count ? BT_OK : BT_FORMAT);
             for (uint64_t k = 0; k < want.count; k++) {
-                const uint64_t place = place_of(&at, k);
+                const uint64_t place = position_of_element(&at, k);
                 if (x[k] != (has[place] ? (float)place : -1.0f))
                     fail_msg("draw %d: element %d is %g", i, (int)place, (double)x[k]);
             }
@@ -192,7 +192,7 @@ static void sections_are_read_once(void **state) {
 }
 
 /* An absent optional tensor becomes zeros; one that is partly present is an error. */
-static void absent_tensors(void **state) {
+static void absent_tensors_are_zero_or_an_error(void **state) {
     (void)state;
     fake_source f;
     float x[ELEMS];
@@ -284,7 +284,7 @@ static void types_are_converted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(drawn_slices_of_drawn_sections),
                                        cmocka_unit_test(sections_are_read_once),
-                                       cmocka_unit_test(absent_tensors),
+                                       cmocka_unit_test(absent_tensors_are_zero_or_an_error),
                                        cmocka_unit_test(types_are_converted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

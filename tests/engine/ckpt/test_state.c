@@ -102,7 +102,7 @@ static void read_seen_values(void *ctx, const bt_state_values *v) {
 
 /* A missing value, or one of another type, becomes the default; of a list that is too long the last entries are
  * kept. */
-static void values_of_any_type(void **state) {
+static void values_of_any_type_are_restored(void **state) {
     (void)state;
     static const struct {
         const char *row;
@@ -166,7 +166,7 @@ static void load_rank(void *ctx, const bt_state_values *v) {
 }
 
 /* The registry accepts rows up to its capacity, each with its own values and slices. */
-static void a_full_registry(void **state) {
+static void a_registry_has_a_capacity(void **state) {
     (void)state;
     static char names[BT_STATE_ROWS][8];
     int64_t out[BT_STATE_ROWS], in[BT_STATE_ROWS];
@@ -201,10 +201,11 @@ static void a_full_registry(void **state) {
 int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_registry, set_up, tear_down),
-        cmocka_unit_test(values_of_any_type), cmocka_unit_test(slices_without_elements_are_dropped),
-        cmocka_unit_test(a_full_registry)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_registry, set_up,
+                                                                       tear_down),
+                                       cmocka_unit_test(values_of_any_type_are_restored),
+                                       cmocka_unit_test(slices_without_elements_are_dropped),
+                                       cmocka_unit_test(a_registry_has_a_capacity)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();
     return rc;

@@ -12,7 +12,7 @@
 #include "engine/base/system/locale.h"
 #include "engine/config/environment.h"
 
-static void test_names(void **state) {
+static void test_known_variables(void **state) {
     (void)state;
     static const struct {
         const char *entry;
@@ -68,7 +68,7 @@ static void test_locales(void **state) {
     unsetenv("LC_ALL");
 }
 
-static void test_ascii(void **state) {
+static void test_ascii_classification(void **state) {
     (void)state;
     assert_true(bt_ascii_equal("Gzip", "gZIP") && !bt_ascii_equal("gzip", "gzip2"));
     assert_true(bt_ascii_equal_n("q=0.5", "Q=", 2) && !bt_ascii_equal_n("q", "q=", 2));
@@ -88,9 +88,9 @@ static void test_ascii(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_known_variables),
                                        cmocka_unit_test(test_hostile_name),
                                        cmocka_unit_test(test_locales),
-                                       cmocka_unit_test(test_ascii)};
+                                       cmocka_unit_test(test_ascii_classification)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 /* int8 gradients are used on processors where they are faster, but not with an explicit precision or in layers without
  * ternary codes. */
-static void test_gradients(void **state) {
+static void int8_gradients_are_chosen_where_faster(void **state) {
     (void)state;
     const bt_cpu *cpu = bt_cpu_get();
     const bool avx2 = cpu->avx2 && cpu->fma && cpu->f16c, any = avx2 || cpu->neon;
@@ -44,7 +44,7 @@ static void test_gradients(void **state) {
 
 /* int8 attention is used for text with int8 gradients, on processors with VNNI and without bf16 products, but not with
  * an explicit float format. */
-static void test_attention(void **state) {
+static void int8_attention_is_chosen_where_supported(void **state) {
     (void)state;
     const bt_cpu *cpu = bt_cpu_found();
     const bool avx512 = cpu->avx512 && cpu->avx512_vnni, avx2 = cpu->avx_vnni;
@@ -80,7 +80,7 @@ static void test_attention(void **state) {
 }
 
 /* All ranks use int8 attention only if each of them would. */
-static void test_attention_of_all_ranks(void **state) {
+static void all_ranks_agree_on_int8_attention(void **state) {
     (void)state;
     /* In `some`, int8 attention is slower than float on another rank. */
     const bt_isa_agreement all = {.isa = "avx2", .int8_attention = true}, some = {.isa = "avx2"};
@@ -104,9 +104,9 @@ static void test_attention_of_all_ranks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_attention_of_all_ranks),
+        cmocka_unit_test(int8_gradients_are_chosen_where_faster),
+        cmocka_unit_test(int8_attention_is_chosen_where_supported),
+        cmocka_unit_test(all_ranks_agree_on_int8_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

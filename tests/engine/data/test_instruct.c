@@ -325,7 +325,7 @@ static void assert_line_refused(bt_form_kind kind, const char *line, const char 
         fail_msg("code %d: %s (wanted '%s')", code, err.msg, words);
 }
 
-static void lines_that_are_not_of_the_form(void **state) {
+static void lines_of_another_form_are_refused(void **state) {
     (void)state;
     assert_line_refused(BT_FORM_COMPLETION, "{\"body\": \"x\"}", "field 'text' is missing");
     assert_line_refused(BT_FORM_COMPLETION, "{\"text\": 3}", "field 'text' is not a string");
@@ -451,7 +451,7 @@ int main(void) {
         cmocka_unit_test(prompts_with_completions_learn_the_completion),
         cmocka_unit_test(bad_rows_are_left_out_on_demand),
         cmocka_unit_test(a_pair_is_left_out_whole),
-        cmocka_unit_test(lines_that_are_not_of_the_form),
+        cmocka_unit_test(lines_of_another_form_are_refused),
         cmocka_unit_test(long_conversations_are_never_cut_silently),
         cmocka_unit_test(forms_need_json_lines),
         cmocka_unit_test(text_is_packed_by_document),

@@ -77,7 +77,7 @@ static void validation_has_other_noise(void **state) {
     bt_loader_close(v);
 }
 
-static void refusals(void **state) {
+static void unknown_synthetic_data_are_refused(void **state) {
     (void)state;
     bt_loader *l;
     bt_err err;
@@ -95,7 +95,7 @@ int main(void) {
         cmocka_unit_test(any_order_gives_the_same),
         cmocka_unit_test(the_loader_takes_consecutive_sequences),
         cmocka_unit_test(validation_has_other_noise),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(unknown_synthetic_data_are_refused),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

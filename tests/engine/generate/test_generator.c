@@ -113,7 +113,7 @@ static void submit_request(bt_generator *b, const bt_generate_request *requests,
     if (bt_generator_submit(b, requests, n, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
-static void run_dry(bt_generator *b) {
+static void run_until_idle(bt_generator *b) {
     bt_generator_stop(b, (int64_t)100e9);
     bt_generator_run(b);
 }
@@ -164,7 +164,7 @@ static void texts_written_together_equal_those_written_alone(void **state) {
             requests[i].group = i % 3;
             submit_request(b, &requests[i], 1);
         }
-        run_dry(b);
+        run_until_idle(b);
         for (size_t i = 0; i < MANY; i++) {
             int32_t want[T];
             double logprob[T];
@@ -207,7 +207,7 @@ static void an_echoed_prompt_has_its_log_probabilities(void **state) {
             a.top = 1;
             submit_request(b, &a, 1);
             submit_request(b, &p, 1);
-            run_dry(b);
+            run_until_idle(b);
             bt_generator_destroy(b);
             assert_int_equal(h.n, n + 1);
             assert_int_equal(h.n_echoed, n);
@@ -263,7 +263,7 @@ static void stop_strings_and_end_tokens_end_a_text(void **state) {
     bt_generate_request room = request_of(&h[2], prompt, 5, 1000);
     submit_request(b, &room, 1);
     stop[0] = '?'; /* The batch has its own copy. */
-    run_dry(b);
+    run_until_idle(b);
     bt_generator_destroy(b);
     assert_int_equal(h[0].why, BT_FINISH_STOP);
     assert_int_equal(h[0].n_text, first);
@@ -290,7 +290,7 @@ static void groups_take_turns(void **state) {
     submit_request(b, requests, 10);
     submit_request(b, requests + 10, 1);
     submit_request(b, requests + 11, 1);
-    run_dry(b);
+    run_until_idle(b);
     bt_generator_destroy(b);
     assert_int_equal(h[0].place, 0);
     assert_int_equal(h[10].place, 1);
@@ -334,7 +334,7 @@ typedef struct client {
     int cancelled, finished;
 } client;
 
-static void *ask_often(void *ctx) {
+static void *send_requests_repeatedly(void *ctx) {
     client *c = ctx;
     static const int32_t prompt[] = {9, 8, 7, 6};
     heard h[3];
@@ -357,10 +357,10 @@ static void *ask_often(void *ctx) {
     return NULL;
 }
 
-static void *stop_it(void *ctx) {
+static void *stop_from_thread(void *ctx) {
     client *c = ctx;
     pthread_t t[6];
-    for (int i = 0; i < 6; i++) pthread_create(&t[i], NULL, ask_often, &c[i]);
+    for (int i = 0; i < 6; i++) pthread_create(&t[i], NULL, send_requests_repeatedly, &c[i]);
     for (int i = 0; i < 6; i++) pthread_join(t[i], NULL);
     bt_generator_stop(c->b, 0);
     return NULL;
@@ -372,7 +372,7 @@ static void threads_send_requests_during_generation(void **state) {
     pthread_t stopper;
     bt_generator *b = batch_of(4, 16, 0);
     for (uint64_t i = 0; i < 6; i++) c[i] = (client){.b = b, .seed = i};
-    pthread_create(&stopper, NULL, stop_it, c);
+    pthread_create(&stopper, NULL, stop_from_thread, c);
     bt_generator_run(b);
     pthread_join(stopper, NULL);
     int finished = 0, cancelled = 0;

@@ -37,7 +37,7 @@ static void the_data_of_the_next_round_are_announced(void **state) {
 
 /* The length of a round is a tenth of the steps before it, at most --inner, and the round begins with the announced
  * data. */
-static void rounds_grow(void **state) {
+static void rounds_grow_with_the_training(void **state) {
     static const int64_t want[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                    1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5, 5};
     enum { ROUNDS = sizeof want / sizeof *want };
@@ -239,7 +239,7 @@ static bool has_event(const world *w, const char *words) {
 }
 
 /* All islands of the world send updates in rounds of one second. */
-static void usual_rounds(world *w, int islands, int rounds) {
+static void push_usual_rounds(world *w, int islands, int rounds) {
     for (int r = 0; r < rounds; r++) {
         pass_time(w, 1);
         for (int i = 0; i < islands; i++) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
@@ -247,7 +247,7 @@ static void usual_rounds(world *w, int islands, int rounds) {
 }
 
 /* The island sends only heartbeats, a tenth of a second apart. */
-static void only_beats(world *w, int i, double seconds) {
+static void send_only_heartbeats(world *w, int i, double seconds) {
     for (double t = 0; t < seconds - 0.05; t += 0.1) {
         post(w, i, (bt_island_head){.type = BT_ISLAND_BEAT}, NULL);
         pass_time(w, 0.1);
@@ -259,18 +259,18 @@ static void a_frozen_island_is_named_and_left_behind(void **state) {
     world *w = WORLD(3, "--steps", "40", "--lr", "0.1");
     w->hub->cfg.overdue_s = 2;
     join(w, 3);
-    usual_rounds(w, 3, 4);
+    push_usual_rounds(w, 3, 4);
     assert_int_equal(w->hub->model->version, 4);
     const bt_island_go before = w->at[1].go;
     for (int i = 0; i < 3; i += 2) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
-    only_beats(w, 1, 1.8);
+    send_only_heartbeats(w, 1, 1.8);
     assert_false(has_event(w, "is waited for"));
-    only_beats(w, 1, 0.4);
+    send_only_heartbeats(w, 1, 0.4);
     assert_true(has_event(w, "island 'island-1' on 'h' is waited for"));
     assert_non_null(strstr(w->at[0].notice, "waits for island 'island-1'"));
     assert_string_equal(w->at[1].notice, "");
     assert_int_equal(w->hub->model->version, 4);
-    only_beats(w, 1, 1); /* Three usual rounds have passed. */
+    send_only_heartbeats(w, 1, 1); /* Three usual rounds have passed. */
     assert_int_equal(w->hub->model->version, 5);
     assert_true(has_event(w, "the job continues without it"));
     /* The hub does not wait for the island in the following rounds. */
@@ -297,13 +297,13 @@ static void heartbeats_without_updates_end_at_the_silence_limit(void **state) {
     w->hub->cfg.overdue_s = 2;
     w->hub->cfg.silence_s = 20;
     join(w, 2);
-    usual_rounds(w, 2, 4);
+    push_usual_rounds(w, 2, 4);
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
-    only_beats(w, 1, 5);
+    send_only_heartbeats(w, 1, 5);
     assert_int_equal(w->hub->members[1].state, BT_MEMBER_TRAINS);
     for (int k = 0; k < 5; k++) { /* The other island sends updates as usual. */
         send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
-        only_beats(w, 1, 4);
+        send_only_heartbeats(w, 1, 4);
     }
     assert_int_equal(w->hub->members[1].state, BT_MEMBER_DEAD);
     assert_int_equal(w->hub->members[0].state, BT_MEMBER_TRAINS);
@@ -315,13 +315,13 @@ static void a_long_round_of_all_excludes_no_island(void **state) {
     world *w = WORLD(2, "--steps", "40");
     w->hub->cfg.overdue_s = 2;
     join(w, 2);
-    usual_rounds(w, 2, 4);
+    push_usual_rounds(w, 2, 4);
     for (int k = 0; k < 40; k++) {
         post(w, 0, (bt_island_head){.type = BT_ISLAND_BEAT}, NULL);
-        only_beats(w, 1, 0.5);
+        send_only_heartbeats(w, 1, 0.5);
     }
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
-    only_beats(w, 1, 8);
+    send_only_heartbeats(w, 1, 8);
     assert_int_equal(w->hub->model->version, 4);
     send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 5);
@@ -331,18 +331,18 @@ static void a_long_round_of_all_excludes_no_island(void **state) {
 
 /* A frozen island blocks the others through the limit of staleness only for a limited time; then they continue without
  * it. */
-static void a_bound_does_not_freeze_the_peers(void **state) {
+static void a_frozen_island_blocks_others_for_a_limited_time(void **state) {
     (void)state;
     world *w = WORLD(2, "--mode", "ps", "--staleness", "1", "--steps", "100");
     w->hub->cfg.overdue_s = 2;
     join(w, 2);
-    usual_rounds(w, 2, 5);
+    push_usual_rounds(w, 2, 5);
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     const int64_t bound = w->hub->model->version, gos = w->at[0].gos;
-    only_beats(w, 1, 1);
+    send_only_heartbeats(w, 1, 1);
     assert_int_equal(w->at[0].gos, gos); /* This island waits for the frozen one. */
-    only_beats(w, 1, 3);
+    send_only_heartbeats(w, 1, 3);
     assert_int_equal(w->at[0].gos, gos + 1);
     for (int k = 0; k < 6; k++) send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, bound + 6);
@@ -360,13 +360,13 @@ typedef struct full_disk {
 } full_disk;
 
 /* A limit of file sizes simulates a full disk: the hub handles EFBIG like ENOSPC. */
-static void set_limit(rlim_t bytes, rlim_t most) {
+static void limit_file_size(rlim_t bytes, rlim_t most) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){bytes, most}), 0);
 }
 
 static bool wait_for_room(void *ctx) {
     full_disk *d = ctx;
-    if (++d->waits == d->until) set_limit(d->before.rlim_cur, d->before.rlim_max);
+    if (++d->waits == d->until) limit_file_size(d->before.rlim_cur, d->before.rlim_max);
     return d->waits < 10;
 }
 
@@ -383,14 +383,14 @@ static void a_full_disk_delays_answers(void **state) {
     w->hub->cfg.wait = wait_for_room;
     w->hub->cfg.wait_ctx = &disk;
     /* A new hub does not wait for the disk. */
-    set_limit(100, disk.before.rlim_max);
+    limit_file_size(100, disk.before.rlim_max);
     assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_IO);
     assert_int_equal(disk.waits, 0);
-    set_limit(disk.before.rlim_cur, disk.before.rlim_max);
+    limit_file_size(disk.before.rlim_cur, disk.before.rlim_max);
     assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_OK);
     join(w, 2);
-    usual_rounds(w, 2, 2);
-    set_limit(100, disk.before.rlim_max);
+    push_usual_rounds(w, 2, 2);
+    limit_file_size(100, disk.before.rlim_max);
     const int64_t gos = w->at[1].gos;
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10); /* The call returns when there is space. */
@@ -400,11 +400,11 @@ static void a_full_disk_delays_answers(void **state) {
     assert_true(has_event(w, "the disk takes updates again"));
     assert_string_equal(w->at[0].notice, "the hub's disk takes updates again");
     /* A checkpoint that cannot be written does not end the hub. */
-    set_limit(100, disk.before.rlim_max);
+    limit_file_size(100, disk.before.rlim_max);
     assert_int_equal(bt_hub_save(w->hub, &err), BT_OK);
     assert_int_equal(w->hub->unsaved.code, BT_IO);
-    set_limit(disk.before.rlim_cur, disk.before.rlim_max);
-    usual_rounds(w, 2, 1);
+    limit_file_size(disk.before.rlim_cur, disk.before.rlim_max);
+    push_usual_rounds(w, 2, 1);
     const int64_t version = w->hub->model->version;
     /* The log contains every acknowledged update completely and once. */
     const bt_hub_cfg cfg = w->hub->cfg;
@@ -414,7 +414,7 @@ static void a_full_disk_delays_answers(void **state) {
     bt_hub_destroy(w->hub);
     /* A restarted hub waits for the disk. */
     disk.waits = 0;
-    set_limit(100, disk.before.rlim_max);
+    limit_file_size(100, disk.before.rlim_max);
     assert_int_equal(bt_hub_create(&w->hub, &cfg, &err), BT_OK);
     assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_OK);
     assert_int_equal(disk.waits, 2);
@@ -493,7 +493,7 @@ static void a_restarted_hub_repeats_a_lost_reply(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_data_of_the_next_round_are_announced),
-        cmocka_unit_test(rounds_grow),
+        cmocka_unit_test(rounds_grow_with_the_training),
         cmocka_unit_test(asynchronous_deltas_are_averaged),
         cmocka_unit_test(fragments_take_turns),
         cmocka_unit_test(a_quorum_continues),
@@ -501,7 +501,7 @@ int main(void) {
         cmocka_unit_test(a_frozen_island_is_named_and_left_behind),
         cmocka_unit_test(heartbeats_without_updates_end_at_the_silence_limit),
         cmocka_unit_test(a_long_round_of_all_excludes_no_island),
-        cmocka_unit_test(a_bound_does_not_freeze_the_peers),
+        cmocka_unit_test(a_frozen_island_blocks_others_for_a_limited_time),
         cmocka_unit_test(a_full_disk_delays_answers),
         cmocka_unit_test(norms_of_gradients_and_deltas_are_separate),
         cmocka_unit_test(a_restarted_hub_repeats_a_lost_reply)};

@@ -380,7 +380,7 @@ static void flip_bit_at(const char *dir, int64_t at) {
 }
 
 /* The hub dies and another hub starts in its folder. */
-static void begin_anew(world *w, const char *dir, int64_t replayed) {
+static void restart_hub_from(world *w, const char *dir, int64_t replayed) {
     const bt_hub_cfg cfg = w->hub->cfg;
     bt_err err = BT_ERR_INIT;
     bt_hub_state_close(w->hub->state);
@@ -416,7 +416,7 @@ static void a_damaged_record_loses_its_own_update(void **state) {
             send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, r == 1 && !updates ? 0 : 10);
         }
         flip_bit_at(dir, begin[2] - 2);
-        begin_anew(w, dir, updates ? 1 : 4);
+        restart_hub_from(w, dir, updates ? 1 : 4);
         assert_int_equal(w->hub->model->version, updates ? 1 : 4);
         assert_int_equal(w->hub->tokens, updates ? 10 : 40);
         if (updates)
@@ -447,7 +447,7 @@ static void assigned_data_are_returned(void **state) {
         assert_int_equal(bt_leases_return(l, 100 * i, 100 * i + 7, &err), BT_OK);
     l->next = 1 << 20;
     assert_int_equal(bt_hub_state_save(w->hub->state, &err), BT_OK);
-    begin_anew(w, dir, 0);
+    restart_hub_from(w, dir, 0);
     int64_t sum = 0;
     l = &w->hub->leases;
     for (size_t i = 0; i < l->n; i++) sum += l->at[i].end - l->at[i].begin;

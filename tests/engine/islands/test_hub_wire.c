@@ -3,22 +3,22 @@
 #include "engine/islands/hub/hub_internal.h"
 #include "tests/engine/islands/hub_wire.h"
 
-static size_t a_hello(const wire *x, unsigned char *frame) {
+static size_t write_hello_frame(const wire *x, unsigned char *frame) {
     const char *text = bt_text_str(&x->w->hello);
     return bt_island_write(
         frame, &(bt_island_head){.type = BT_ISLAND_HELLO, .bytes = (uint32_t)strlen(text)}, text);
 }
 
-static void other_program(wire *x) {
+static void send_message_of_another_program(wire *x) {
     static const char text[] = "GET / HTTP/1.1\r\nHost: hub.example.org\r\nAccept: */*\r\n"
                                "User-Agent: somebody/1.0\r\nConnection: close\r\n\r\n";
     send_bytes(x, 1, text, sizeof text - 1);
 }
-static void too_short(wire *x) { send_bytes(x, 1, "short", 5); }
+static void send_message_too_short(wire *x) { send_bytes(x, 1, "short", 5); }
 
-static void other_version(wire *x) {
+static void send_message_of_another_version(wire *x) {
     unsigned char *frame = malloc(BT_ISLAND_FRAME);
-    const size_t n = a_hello(x, frame);
+    const size_t n = write_hello_frame(x, frame);
     frame[4]++; /* changes the low byte */
     send_bytes(x, 1, frame, n);
     free(frame);
@@ -26,45 +26,45 @@ static void other_version(wire *x) {
 
 static void send_damaged_messages(wire *x) {
     unsigned char *frame = malloc(BT_ISLAND_FRAME);
-    const size_t n = a_hello(x, frame);
+    const size_t n = write_hello_frame(x, frame);
     frame[n - 1] ^= 1;
     send_bytes(x, 1, frame, n);
     free(frame);
 }
 
-static void of_a_hub(wire *x) {
+static void send_message_of_a_hub(wire *x) {
     send_message(x, 1, (bt_island_head){.type = BT_ISLAND_PING}, NULL);
 }
 
-static void a_byte_too_long(wire *x) {
+static void send_message_a_byte_too_long(wire *x) {
     unsigned char *bytes = calloc(1, BT_ISLAND_FRAME + 1);
     send_bytes(x, 1, bytes, BT_ISLAND_FRAME + 1);
     free(bytes);
 }
 
-static void many_frames(wire *x) {
+static void send_many_frames(wire *x) {
     unsigned char *frame = malloc(BT_ISLAND_FRAME);
-    const size_t n = a_hello(x, frame);
+    const size_t n = write_hello_frame(x, frame);
     for (int i = 0; i < 50; i++)
         assert_int_equal(zmq_send(x->client[1], frame, n, ZMQ_SNDMORE), (int)n);
     send_bytes(x, 1, frame, n);
     free(frame);
 }
 
-static void other_model(wire *x) { send_hello(x, 1, "model=00\n"); }
-static void other_tokenizer(wire *x) { send_hello(x, 1, "data=00\n"); }
-static void other_program_version(wire *x) { send_hello(x, 1, "program=0.0.1\n"); }
-static void other_setting(wire *x) { send_hello(x, 1, "islands.inner=3\n"); }
-static void name_of_another(wire *x) { send_hello(x, 1, "name=island-0\n"); }
+static void send_hello_with_another_model(wire *x) { send_hello(x, 1, "model=00\n"); }
+static void send_hello_with_another_tokenizer(wire *x) { send_hello(x, 1, "data=00\n"); }
+static void send_hello_of_another_program_version(wire *x) { send_hello(x, 1, "program=0.0.1\n"); }
+static void send_hello_with_another_setting(wire *x) { send_hello(x, 1, "islands.inner=3\n"); }
+static void send_hello_with_another_name(wire *x) { send_hello(x, 1, "name=island-0\n"); }
 
-static void out_of_order(wire *x) {
+static void send_update_out_of_order(wire *x) {
     peer *p = &x->w->at[0];
     p->seq += 5;
     push(x, BT_PUSH_DELTA, 0.1f);
     p->seq -= 5;
 }
 
-static void longer_than_the_model(wire *x) {
+static void send_update_longer_than_the_model(wire *x) {
     send_message(x, 0,
                  (bt_island_head){.type = BT_ISLAND_CHUNK_MESSAGE,
                                   .seq = x->w->at[0].seq + 1,
@@ -73,7 +73,7 @@ static void longer_than_the_model(wire *x) {
                  "abcd");
 }
 
-static void of_weights_to_come(wire *x) {
+static void send_delta_of_future_weights(wire *x) {
     peer *p = &x->w->at[0];
     p->go.version += 100;
     p->seq++;
@@ -82,7 +82,7 @@ static void of_weights_to_come(wire *x) {
     p->go.version -= 100;
 }
 
-static void an_update_of_long_ago(wire *x) {
+static void send_old_update(wire *x) {
     const bt_island_fetch f = {.kind = BT_FETCH_UPDATE, .version = 1, .n = 1};
     send_message(x, 0, (bt_island_head){.type = BT_ISLAND_FETCH, .bytes = sizeof f}, &f);
 }
@@ -91,7 +91,7 @@ static void send_to_another_hub(wire *x) {
     send_message(x, 0, (bt_island_head){.type = BT_ISLAND_BEAT, .epoch = 5}, NULL);
 }
 
-static void not_yet_known(wire *x) {
+static void send_heartbeat_before_hello(wire *x) {
     send_message(x, 1, (bt_island_head){.type = BT_ISLAND_BEAT, .epoch = x->w->hub->cfg.epoch},
                  NULL);
 }
@@ -103,24 +103,30 @@ static const struct {
     bt_island_type answer;
     const char *says; /* text of the refusal */
 } rows[] = {
-    {"another program", other_program, 1, BT_ISLAND_REFUSED, "of another program"},
-    {"too short", too_short, 1, BT_ISLAND_REFUSED, "shorter than its head"},
-    {"a version to come", other_version, 1, BT_ISLAND_REFUSED, "of version 5 of the protocol"},
+    {"another program", send_message_of_another_program, 1, BT_ISLAND_REFUSED,
+     "of another program"},
+    {"too short", send_message_too_short, 1, BT_ISLAND_REFUSED, "shorter than its head"},
+    {"a version to come", send_message_of_another_version, 1, BT_ISLAND_REFUSED,
+     "of version 5 of the protocol"},
     {"damaged", send_damaged_messages, 1, BT_ISLAND_REFUSED, "its checksum does not fit"},
-    {"of a hub", of_a_hub, 1, BT_ISLAND_REFUSED, "unknown type"},
-    {"a byte too long", a_byte_too_long, 1, BT_ISLAND_REFUSED, "longer than"},
-    {"many frames", many_frames, 1, BT_ISLAND_REFUSED, "several frames"},
-    {"another model", other_model, 1, BT_ISLAND_REFUSED, "the model (by hash)"},
-    {"another tokenizer", other_tokenizer, 1, BT_ISLAND_REFUSED, "the data or the tokenizer"},
-    {"another program's version", other_program_version, 1, BT_ISLAND_REFUSED,
+    {"of a hub", send_message_of_a_hub, 1, BT_ISLAND_REFUSED, "unknown type"},
+    {"a byte too long", send_message_a_byte_too_long, 1, BT_ISLAND_REFUSED, "longer than"},
+    {"many frames", send_many_frames, 1, BT_ISLAND_REFUSED, "several frames"},
+    {"another model", send_hello_with_another_model, 1, BT_ISLAND_REFUSED, "the model (by hash)"},
+    {"another tokenizer", send_hello_with_another_tokenizer, 1, BT_ISLAND_REFUSED,
+     "the data or the tokenizer"},
+    {"another program's version", send_hello_of_another_program_version, 1, BT_ISLAND_REFUSED,
      "program is '0.0.1'"},
-    {"another setting", other_setting, 1, BT_ISLAND_REFUSED, "islands.inner is '3' here"},
-    {"the name of another", name_of_another, 1, BT_ISLAND_REFUSED, "another key"},
-    {"not a member", not_yet_known, 1, BT_ISLAND_STRANGER, NULL},
-    {"out of order", out_of_order, 0, BT_ISLAND_REFUSED, "out of order"},
-    {"longer than the model", longer_than_the_model, 0, BT_ISLAND_REFUSED, "longer than the model"},
-    {"of weights to come", of_weights_to_come, 0, BT_ISLAND_REFUSED, "does not fit this job"},
-    {"an update of long ago", an_update_of_long_ago, 0, BT_ISLAND_REFUSED, "too old"},
+    {"another setting", send_hello_with_another_setting, 1, BT_ISLAND_REFUSED,
+     "islands.inner is '3' here"},
+    {"the name of another", send_hello_with_another_name, 1, BT_ISLAND_REFUSED, "another key"},
+    {"not a member", send_heartbeat_before_hello, 1, BT_ISLAND_STRANGER, NULL},
+    {"out of order", send_update_out_of_order, 0, BT_ISLAND_REFUSED, "out of order"},
+    {"longer than the model", send_update_longer_than_the_model, 0, BT_ISLAND_REFUSED,
+     "longer than the model"},
+    {"of weights to come", send_delta_of_future_weights, 0, BT_ISLAND_REFUSED,
+     "does not fit this job"},
+    {"an update of long ago", send_old_update, 0, BT_ISLAND_REFUSED, "too old"},
     {"of another hub", send_to_another_hub, 0, BT_ISLAND_STRANGER, NULL},
 };
 
@@ -141,8 +147,7 @@ static void invalid_messages_are_refused(void **state) {
         if (rows[r].says && !strstr(text, rows[r].says))
             fail_msg("%s: '%.*s' does not contain '%s'", rows[r].name, (int)head.bytes, text,
                      rows[r].says);
-        if (rows[r].says && rows[r].send != an_update_of_long_ago &&
-            x.w->hub->refused != refused + 1)
+        if (rows[r].says && rows[r].send != send_old_update && x.w->hub->refused != refused + 1)
             fail_msg("%s: the hub did not count it", rows[r].name);
         if (x.w->hub->model->version != version || x.w->hub->model->theta[0] != theta)
             fail_msg("%s: changed the weights", rows[r].name);

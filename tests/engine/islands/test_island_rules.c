@@ -40,14 +40,14 @@ static void the_outer_step_equals_nesterov_sgd(void **state) {
     assert_true(one[0] == 1.0f && one[1] == 2.5f);
 }
 
-static void the_momentum_of_many_is_more(void **state) {
+static void momentum_grows_with_the_number_of_islands(void **state) {
     (void)state;
     assert_true(bt_outer_momentum(1) == 0 && bt_outer_momentum(2) == 0 &&
                 bt_outer_momentum(8) == 0.5);
     assert_true(fabs(bt_outer_momentum(4) - (1 - sqrt(0.5))) < 1e-12);
 }
 
-static void staleness_and_clocks(void **state) {
+static void staleness_is_counted_in_clocks(void **state) {
     (void)state;
     assert_true(bt_staleness_factor(0) == 1 && bt_staleness_factor(3) == 0.25);
     assert_true(bt_clock_may_begin(4, 4, 0) && !bt_clock_may_begin(5, 4, 0));
@@ -279,8 +279,8 @@ static void long_settings_are_sent_completely(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_outer_step_equals_nesterov_sgd),
-                                       cmocka_unit_test(the_momentum_of_many_is_more),
-                                       cmocka_unit_test(staleness_and_clocks),
+                                       cmocka_unit_test(momentum_grows_with_the_number_of_islands),
+                                       cmocka_unit_test(staleness_is_counted_in_clocks),
                                        cmocka_unit_test(poisoned_updates_are_recognized),
                                        cmocka_unit_test(leases_use_every_sequence_once),
                                        cmocka_unit_test(leases_grow_together),

@@ -13,7 +13,7 @@ static uint16_t *bf16_of(float *x, size_t n) {
     return half;
 }
 
-static void heads(const bt_kernels *k, size_t T, size_t D, size_t window, bool int8) {
+static void check_bf16_heads(const bt_kernels *k, size_t T, size_t D, size_t window, bool int8) {
     bt_attn_shape s = uneven_heads(T, D, window);
     s.int8 = int8;
     bt_attn_shape kept = s;
@@ -39,28 +39,28 @@ static void heads(const bt_kernels *k, size_t T, size_t D, size_t window, bool i
     drop_all("attention of bf16");
 }
 
-static void all_heads(const bt_kernels *k) {
+static void check_all_bf16_heads(const bt_kernels *k) {
     static const size_t T[] = {1, 2, 15, 17, 33, 64, 65, 129, 200},
                         D[] = {2, 16, 30, 32, 64, 66, 128};
     for (size_t i = 0; i < sizeof T / sizeof *T; i++)
         for (size_t j = 0; j < sizeof D / sizeof *D; j++)
             for (int int8 = 0; int8 < 2; int8++)
-                heads(k, T[i], D[j], (i + j) % 3 ? 0 : 1 + i * i, int8);
+                check_bf16_heads(k, T[i], D[j], (i + j) % 3 ? 0 : 1 + i * i, int8);
 }
 
-static void bf16_heads(void **state) {
+static void bf16_attention_equals_floats(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
     if (!bt_kernels_multiply_bf16()) skip();
-    all_heads(bt_active_kernels());
+    check_all_bf16_heads(bt_active_kernels());
     bt_kernels amx;
-    if (emulated_amx(&amx)) all_heads(&amx);
+    if (emulated_amx(&amx)) check_all_bf16_heads(&amx);
 }
 
 enum { B = 2, T = 37, H = 4, KV = 2, D = 6 };
 
-static void turned(void **state) {
+static void rotated_gradients_equal_a_separate_rotation(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     static int32_t pos[B * T];
@@ -109,6 +109,8 @@ static void turned(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bf16_heads), cmocka_unit_test(turned)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bf16_attention_equals_floats),
+        cmocka_unit_test(rotated_gradients_equal_a_separate_rotation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

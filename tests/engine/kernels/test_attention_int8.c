@@ -9,7 +9,7 @@ static double root_mean_square(const float *x, size_t n) {
 }
 
 /* Returns the rms of the difference relative to the rms of the second array. */
-static double apart(const float *a, const float *b, size_t n) {
+static double relative_rms_difference(const float *a, const float *b, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
@@ -50,7 +50,7 @@ static void all_near(const char *what, const pass *a, const pass *b, const bt_at
                  {"dk", a->dk, b->dk, s->T * s->ldk},
                  {"dv", a->dv, b->dv, s->T * s->ldv}};
     for (size_t i = 0; i < 5; i++) {
-        const double d = apart(parts[i].a, parts[i].b, parts[i].n);
+        const double d = relative_rms_difference(parts[i].a, parts[i].b, parts[i].n);
         if (!(d <= within))
             fail_msg("%s, T %zu, D %zu, window %zu: %s is %.3g apart, at most %.3g", what, s->T,
                      s->D, s->window, parts[i].name, d, within);
@@ -58,7 +58,7 @@ static void all_near(const char *what, const pass *a, const pass *b, const bt_at
     }
 }
 
-static void heads(const bt_kernels *k, size_t T, size_t D, size_t window) {
+static void check_int8_heads(const bt_kernels *k, size_t T, size_t D, size_t window) {
     bt_attn_shape s = uneven_heads(T, D, window);
     float *q = floats(T * s.ldq), *key = floats(T * s.ldk), *v = floats(T * s.ldv),
           *go = floats(T * s.ldo);
@@ -80,7 +80,7 @@ static void heads(const bt_kernels *k, size_t T, size_t D, size_t window) {
 }
 
 /* Sets that multiply bf16 round floats to bf16 first: the bits equal those of saved bf16 values. */
-static void as_they_would_be_kept(const bt_kernels *k, size_t T, size_t D) {
+static void check_saved_bf16_operands(const bt_kernels *k, size_t T, size_t D) {
     bt_attn_shape s = uneven_heads(T, D, 0);
     s.int8 = true;
     const size_t n[3] = {T * s.ldq, T * s.ldk, T * s.ldv};
@@ -102,13 +102,14 @@ static void as_they_would_be_kept(const bt_kernels *k, size_t T, size_t D) {
     drop_all("unrounded floats");
 }
 
-static void all_heads(const bt_kernels *k) {
+static void check_all_int8_heads(const bt_kernels *k) {
     static const size_t T[] = {1, 2, 15, 17, 33, 64, 65, 129, 200},
                         D[] = {2, 6, 16, 30, 32, 64, 66, 128};
     for (size_t i = 0; i < sizeof T / sizeof *T; i++)
         for (size_t j = 0; j < sizeof D / sizeof *D; j++) {
-            heads(k, T[i], D[j], (i + j) % 3 ? 0 : 1 + i * i);
-            if (k->multiplies_bf16 && k->multiplies_bf16()) as_they_would_be_kept(k, T[i], D[j]);
+            check_int8_heads(k, T[i], D[j], (i + j) % 3 ? 0 : 1 + i * i);
+            if (k->multiplies_bf16 && k->multiplies_bf16())
+                check_saved_bf16_operands(k, T[i], D[j]);
         }
 }
 
@@ -117,18 +118,18 @@ static const char *const sets[] = {"generic",      "avx2-plain", "avx2", "avx512
                                    "neon-dotprod", "neon"};
 enum { N_SETS = sizeof sets / sizeof *sets };
 
-static void each_set(void **state) {
+static void int8_attention_of_each_set(void **state) {
     (void)state;
     int seen = 0;
     for (size_t i = 0; i < N_SETS; i++) {
         bt_err err = BT_ERR_INIT;
         if (!set_is_asked_for(sets[i]) || bt_kernels_select(sets[i], &err) != BT_OK) continue;
-        all_heads(bt_active_kernels());
+        check_all_int8_heads(bt_active_kernels());
         seen++;
     }
     assert_true(seen > 0 || !set_is_asked_for("generic"));
     bt_kernels amx;
-    if (set_is_asked_for("emulated-amx") && emulated_amx(&amx)) all_heads(&amx);
+    if (set_is_asked_for("emulated-amx") && emulated_amx(&amx)) check_all_int8_heads(&amx);
 }
 
 /* One key has so large a weight that each other weight is below half a step, although together they are four times as
@@ -194,7 +195,7 @@ static void nonfinite_values_remain(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_set),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(int8_attention_of_each_set),
                                        cmocka_unit_test(many_small_weights_keep_their_sum),
                                        cmocka_unit_test(nonfinite_values_remain)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@
 
 static const bt_kernels *const G = &bt_kernels_generic;
 
-static void rmsnorm(const bt_kernels *k) {
+static void check_rmsnorm(const bt_kernels *k) {
     for (size_t i = 1; i < N_AWKWARD; i++)
         for (size_t rows = 0; rows < 4; rows += 3) {
             size_t C = awkward[i], n = rows * C;
@@ -26,7 +26,7 @@ static void rmsnorm(const bt_kernels *k) {
         }
 }
 
-static void rmsnorm_backward(const bt_kernels *k) {
+static void check_rmsnorm_backward(const bt_kernels *k) {
     for (size_t i = 1; i < N_AWKWARD; i++)
         for (int with = 0; with < 2; with++) {
             size_t C = awkward[i], rows = 5, n = rows * C;
@@ -54,7 +54,7 @@ static void rmsnorm_backward(const bt_kernels *k) {
 }
 
 /* A row processed in two parts gives the same statistics, codes, gradients and softmax as the whole row. */
-static void split_rows(const bt_kernels *k) {
+static void check_split_rows(const bt_kernels *k) {
     for (size_t i = 1; i < N_AWKWARD; i++)
         for (int with = 0; with < 2; with++) {
             size_t C = awkward[i], rows = 3, n = rows * C;
@@ -93,7 +93,7 @@ static void split_rows(const bt_kernels *k) {
         }
 }
 
-static void split_softmax(const bt_kernels *k) {
+static void check_split_softmax(const bt_kernels *k) {
     for (size_t i = 1; i < N_AWKWARD; i++) {
         size_t V = awkward[i], rows = 3, n = rows * V;
         float *l = floats(n), *whole = copy_of(l, n), *loss = filled(rows, 9),
@@ -119,7 +119,7 @@ static void split_softmax(const bt_kernels *k) {
     }
 }
 
-static void quant_rows(const bt_kernels *k) {
+static void check_quant_rows(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++)
         for (int kind = 0; kind < 4; kind++) {
             size_t C = awkward[i], rows = 3, n = rows * C;
@@ -141,7 +141,7 @@ static void quant_rows(const bt_kernels *k) {
 
 /* A norm may differ from generic's in its last bits and therefore round differently. The slot must be consistent: its
  * codes are those of quant_rows on the y that it writes, whether or not the caller wants y. */
-static void rmsnorm_quant(const bt_kernels *k) {
+static void check_rmsnorm_quant(const bt_kernels *k) {
     for (size_t i = 1; i < N_AWKWARD; i++)
         for (int with = 0; with < 2; with++) {
             size_t C = awkward[i], rows = 3, n = rows * C;
@@ -164,7 +164,7 @@ static void rmsnorm_quant(const bt_kernels *k) {
         }
 }
 
-static void rope(const bt_kernels *k) {
+static void check_rope(const bt_kernels *k) {
     static const size_t dims[] = {2, 4, 6, 16, 30, 32, 34, 64, 128};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
         for (int inv = 0; inv < 2; inv++) {
@@ -184,7 +184,7 @@ static void rope(const bt_kernels *k) {
         }
 }
 
-static void glu(const bt_kernels *k) {
+static void check_glu(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++)
         for (int act = 0; act <= BT_ACT_GELU; act++) {
             size_t n = awkward[i];
@@ -206,7 +206,7 @@ static void glu(const bt_kernels *k) {
         }
 }
 
-static void softmax_xent(const bt_kernels *k) {
+static void check_softmax_xent(const bt_kernels *k) {
     for (size_t i = 1; i < N_AWKWARD; i++)
         for (int grad = 0; grad < 2; grad++) {
             size_t V = awkward[i], rows = 5, n = rows * V;
@@ -233,7 +233,7 @@ static void softmax_xent(const bt_kernels *k) {
         }
 }
 
-static void flat(const bt_kernels *k) {
+static void check_flat(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++) {
         size_t n = awkward[i] * 7 + awkward[i] % 3;
         float *x = floats(n), *y = floats(n), *want = copy_of(y, n);
@@ -271,7 +271,7 @@ static void flat(const bt_kernels *k) {
     }
 }
 
-static void adamw(const bt_kernels *k) {
+static void check_adamw(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++) {
         size_t n = awkward[i];
         float *w = floats(n), *g = floats(n), *m = floats(n), *v = abs_of(floats(n), n);
@@ -290,7 +290,7 @@ static void adamw(const bt_kernels *k) {
 }
 
 /* Every set gives equal bits, because rounding that changes a sign would change the update. */
-static void lion(const bt_kernels *k) {
+static void check_lion(const bt_kernels *k) {
     const bt_lion h = {0.7f, 2e-3f, 0.9f, 0.95f, 0.1f};
     for (size_t i = 0; i < N_AWKWARD; i++) {
         size_t n = awkward[i];
@@ -309,7 +309,7 @@ static void lion(const bt_kernels *k) {
 }
 
 /* Every set gives equal bits for compressed states with their noise and for the update between them. */
-static void moments(const bt_kernels *k) {
+static void check_moments(const bt_kernels *k) {
     const bt_adamw h = {0.7f, 2e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f};
     for (size_t i = 0; i < N_AWKWARD; i++) {
         const size_t n = awkward[i];
@@ -341,7 +341,7 @@ static void moments(const bt_kernels *k) {
     }
 }
 
-static void tern_codes(const bt_kernels *k) {
+static void check_tern_codes(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++)
         for (int sign = 0; sign < 2; sign++) {
             size_t n = awkward[i] * 5 + awkward[i] % 4;
@@ -361,7 +361,7 @@ static void tern_codes(const bt_kernels *k) {
 }
 
 /* Integer results and exact sums have equal bits. */
-static void exact_sums(const bt_kernels *k) {
+static void check_exact_sums(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++)
         for (int bad = 0; bad < 3; bad++) {
             size_t n = awkward[i] * 3 + awkward[i] % 5;
@@ -379,7 +379,7 @@ static void exact_sums(const bt_kernels *k) {
         }
 }
 
-static void statistics(const bt_kernels *k) {
+static void check_statistics(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++) {
         size_t n = awkward[i] * 3 + awkward[i] % 5, half = (n + 1) / 2;
         uint8_t *h = take(half, 1), *wh = take(half, 1);
@@ -403,10 +403,14 @@ static void statistics(const bt_kernels *k) {
     }
 }
 
-static void (*const cases[])(const bt_kernels *) = {
-    rmsnorm,    rmsnorm_backward, quant_rows, rmsnorm_quant, split_rows, split_softmax, rope,
-    glu,        softmax_xent,     flat,       adamw,         lion,       tern_codes,    exact_sums,
-    statistics, moments};
+static void (*const cases[])(const bt_kernels *) = {check_rmsnorm,      check_rmsnorm_backward,
+                                                    check_quant_rows,   check_rmsnorm_quant,
+                                                    check_split_rows,   check_split_softmax,
+                                                    check_rope,         check_glu,
+                                                    check_softmax_xent, check_flat,
+                                                    check_adamw,        check_lion,
+                                                    check_tern_codes,   check_exact_sums,
+                                                    check_statistics,   check_moments};
 
 static void run_set(const char *isa) {
     bt_err err = BT_ERR_INIT;

@@ -15,7 +15,7 @@
 
 static int8_t draw_codes(uint64_t i) { return (int8_t)(bt_rng_u64(3, 4, i) % 3) - 1; }
 
-static void test_layout(void **state) {
+static void bits_are_packed_as_documented(void **state) {
     (void)state;
     int8_t codes[130];
     uint8_t packed[64];
@@ -92,7 +92,7 @@ static void test_gemv_of_packed(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layout),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_packed_as_documented),
                                        cmocka_unit_test(test_round_trip),
                                        cmocka_unit_test(test_read_and_refuse),
                                        cmocka_unit_test(test_gemv_of_packed)};

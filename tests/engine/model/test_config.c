@@ -92,7 +92,7 @@ static void frozen_weights_have_two_products(void **state) {
     assert_int_equal(bt_model_count(&c).adapters, 2 * 2 * (16 + 24));
 }
 
-static void table_agrees_with_counts(void **state) {
+static void the_tensor_table_agrees_with_the_counts(void **state) {
     (void)state;
     for (size_t i = 0; i < bt_preset_count(); i++) {
         for (int bits = 0; bits < 12; bits++) {
@@ -183,7 +183,7 @@ int main(void) {
         cmocka_unit_test(presets_have_their_published_shapes),
         cmocka_unit_test(counts_are_exact),
         cmocka_unit_test(frozen_weights_have_two_products),
-        cmocka_unit_test(table_agrees_with_counts),
+        cmocka_unit_test(the_tensor_table_agrees_with_the_counts),
         cmocka_unit_test(names_and_hash_follow_the_layout),
         cmocka_unit_test(impossible_shapes_name_their_numbers),
     };

@@ -113,7 +113,7 @@ static void cached_logits_equal_the_whole_forward(void **state) {
     }
 }
 
-static void the_context_slides(void **state) {
+static void a_full_cache_drops_its_older_half(void **state) {
     (void)state;
     bt_model_cfg c = shape(BT_NORM_SUBLN, BT_LIN_BITNET158, false);
     bt_model *m = model_of(&c, 1, false);
@@ -239,7 +239,7 @@ static void bad_prompts_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cached_logits_equal_the_whole_forward),
-        cmocka_unit_test(the_context_slides),
+        cmocka_unit_test(a_full_cache_drops_its_older_half),
         cmocka_unit_test(sampling_follows_the_probabilities),
         cmocka_unit_test(a_seed_gives_one_text),
         cmocka_unit_test(bad_prompts_are_named),

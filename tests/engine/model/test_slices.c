@@ -45,7 +45,7 @@ static void check_order(const bt_model_cfg *c, int stages, int chunks) {
     assert_true(chunks > 1 || stages == 1 || most - least <= 1);
 }
 
-static void layers_are_dealt_out_in_order(void **state) {
+static void layers_are_distributed_in_order(void **state) {
     (void)state;
     for (int L = 1; L < LAYERS; L++) {
         const bt_model_cfg small = shape_of_layers("small", L),
@@ -68,7 +68,7 @@ static void the_last_stage_has_fewer_layers(void **state) {
     assert_int_equal(bt_slice_layers(&c, slice_of(15, 14, 2)), 2);
 }
 
-static void tensors_know_their_numbers(void **state) {
+static void tensors_have_their_numbers_in_the_model(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     bt_params whole, p;
@@ -106,9 +106,9 @@ static void tensors_know_their_numbers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_are_dealt_out_in_order),
+        cmocka_unit_test(layers_are_distributed_in_order),
         cmocka_unit_test(the_last_stage_has_fewer_layers),
-        cmocka_unit_test(tensors_know_their_numbers),
+        cmocka_unit_test(tensors_have_their_numbers_in_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

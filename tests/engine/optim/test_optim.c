@@ -417,7 +417,7 @@ static void near(double got, double want) {
         fail_msg("%.15g, expected %.15g", got, want);
 }
 
-static void schedules(void **state) {
+static void every_schedule_has_its_rates(void **state) {
     (void)state;
     bt_lr_schedule s = {.kind = BT_SCHED_CONSTANT,
                         .steps = 100,
@@ -558,7 +558,7 @@ int main(void) {
         cmocka_unit_test(weights_of_bf16_do_not_depend_on_the_division),
         cmocka_unit_test(small_updates_are_applied_in_the_mean),
         cmocka_unit_test(bad_settings_are_refused),
-        cmocka_unit_test(schedules),
+        cmocka_unit_test(every_schedule_has_its_rates),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -18,7 +18,7 @@ static const size_t sizes[] = {0, 1, 2, 7, 8, 9, 255, 256, 257, 511, 513, 1024, 
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
 /* Returns element i of a kind of numbers. */
-static float of_kind(int kind, uint64_t i) {
+static float number_of_kind(int kind, uint64_t i) {
     uint64_t u = bt_rng_u64(7, (uint64_t)kind, i);
     uint32_t bits = (uint32_t)u;
     float x;
@@ -51,7 +51,7 @@ static void every_number_is_restored(void **state) {
             unsigned char *payload = malloc(bound + GUARD);
             assert_non_null(payload);
             memset(payload, 0x5a, bound + (size_t)GUARD);
-            for (size_t i = 0; i < n; i++) x[i] = of_kind(kind, i);
+            for (size_t i = 0; i < n; i++) x[i] = number_of_kind(kind, i);
             size_t bytes = c->encode(payload, x, n, NULL);
             assert_true(bytes <= bound);
             for (size_t i = 0; i < GUARD; i++) assert_int_equal(payload[bound + i], 0x5a);
@@ -92,7 +92,7 @@ static void small_multiples_take_few_bits(void **state) {
     assert_int_equal(c->encode(payload, x, 1024, NULL), 4 * 2);
 }
 
-static void random_bytes_do_no_harm(void **state) {
+static void random_bytes_are_refused_or_decoded(void **state) {
     (void)state;
     const bt_codec *c = &bt_codec_exact;
     size_t decoded = 0;
@@ -165,7 +165,7 @@ static void each_block_has_the_documented_layout(void **state) {
     const bt_codec *c = &bt_codec_exact;
     for (int kind = 0; kind < KINDS; kind++) {
         const unsigned char *from = payload;
-        for (size_t i = 0; i < MOST; i++) x[i] = of_kind(kind, i);
+        for (size_t i = 0; i < MOST; i++) x[i] = number_of_kind(kind, i);
         const size_t bytes = c->encode(payload, x, MOST, NULL);
         for (size_t at = 0; at < MOST; at += 256) {
             const size_t n = MOST - at < 256 ? MOST - at : 256;
@@ -198,7 +198,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_is_restored),
         cmocka_unit_test(small_multiples_take_few_bits),
-        cmocka_unit_test(random_bytes_do_no_harm),
+        cmocka_unit_test(random_bytes_are_refused_or_decoded),
         cmocka_unit_test(each_head_has_the_documented_meaning),
         cmocka_unit_test(each_block_has_the_documented_layout),
     };

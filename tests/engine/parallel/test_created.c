@@ -159,7 +159,7 @@ static void sizes_beyond_a_message_are_refused(void **state) {
     bt_tp_group_destroy(NULL);
 }
 
-static void bytes_as_planned(void **state) {
+static void exchanges_use_their_planned_bytes(void **state) {
     (void)state;
     static const struct {
         int stages, stage, chunks;
@@ -220,7 +220,7 @@ static void each_walk_visits_its_parts(void **state) {
     }
 }
 
-static void a_group_of_one_finds_its_results(void **state) {
+static void a_group_of_one_rank_keeps_its_results(void **state) {
     (void)state;
     bt_tp_group *t = (bt_tp_group *)&mesh;
     bt_err err = BT_ERR_INIT;
@@ -259,9 +259,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_request_is_an_error_and_frees_all),
         cmocka_unit_test(sizes_beyond_a_message_are_refused),
-        cmocka_unit_test(bytes_as_planned),
+        cmocka_unit_test(exchanges_use_their_planned_bytes),
         cmocka_unit_test(each_walk_visits_its_parts),
-        cmocka_unit_test(a_group_of_one_finds_its_results),
+        cmocka_unit_test(a_group_of_one_rank_keeps_its_results),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_mesh_release(&mesh);

@@ -15,16 +15,16 @@
 enum { MOST = 3 * 65536 + 5 };
 static float x[MOST];
 
-static uint32_t bits_of(float v) {
+static uint32_t bits_of_number(float v) {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
     return bits;
 }
 
-static bt_grad_digest by_definition(const float *v, size_t n) {
+static bt_grad_digest digest_by_definition(const float *v, size_t n) {
     bt_grad_digest d = {0};
     for (size_t i = 0; i < n; i++) {
-        const uint32_t bits = bits_of(v[i]), magnitude = bits_of(fabsf(v[i]));
+        const uint32_t bits = bits_of_number(v[i]), magnitude = bits_of_number(fabsf(v[i]));
         d.sum += bits;
         if (magnitude > d.largest) d.largest = magnitude;
     }
@@ -45,7 +45,7 @@ static void the_digest_equals_its_definition(void **state) {
         const size_t n = sizes[s];
         bt_grad_digest whole = {0}, pieces = {0};
         bt_grad_digest_add(&whole, x, n);
-        check_same_digest(whole, by_definition(x, n), n);
+        check_same_digest(whole, digest_by_definition(x, n), n);
         assert_true(bt_grad_digest_finite(&whole));
         for (size_t end = n, begin; end > 0; end = begin) {
             begin = end > 70001 ? end - 70001 : 0;
@@ -65,7 +65,8 @@ static void one_element_counts(void **state) {
             memset(x, 0, sizeof x);
             x[places[p]] = (float)sign * 3;
             bt_grad_digest_add(&d, x, MOST);
-            check_same_digest(d, (bt_grad_digest){bits_of((float)sign * 3), bits_of(3)}, places[p]);
+            check_same_digest(
+                d, (bt_grad_digest){bits_of_number((float)sign * 3), bits_of_number(3)}, places[p]);
         }
     }
 }

@@ -31,7 +31,7 @@ static void a_busy_machine_gives_no_model(void **state) {
     }
 }
 
-static void a_round_has_its_bounds(void **state) {
+static void implausible_rounds_give_no_model(void **state) {
     static const struct {
         size_t bytes;
         int ranks;
@@ -50,7 +50,7 @@ static void a_round_has_its_bounds(void **state) {
 }
 
 /* The rate is at most 1e12 bytes per second, and a large round takes at least two per cent longer. */
-static void bounds_of_a_model(void **state) {
+static void rates_of_a_model_are_limited(void **state) {
     (void)state;
     assert_true(bt_link_of(0, 1e-6, 0, 1e6).bytes_per_s == 1e6 / 1e-6);
     assert_true(bt_link_of(0, 0.999e-6, 0, 1e6).bytes_per_s == 0);
@@ -66,8 +66,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_rounds_make_a_model),
         cmocka_unit_test(a_busy_machine_gives_no_model),
-        cmocka_unit_test(a_round_has_its_bounds),
-        cmocka_unit_test(bounds_of_a_model),
+        cmocka_unit_test(implausible_rounds_give_no_model),
+        cmocka_unit_test(rates_of_a_model_are_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,7 +167,7 @@ static void state_on_the_first_host(void **state) {
 }
 
 /* The plan of a job that has not been started. */
-static void hosts_that_are_expected(void **state) {
+static void expected_hosts_are_used_before_the_start(void **state) {
     (void)state;
     static const int slots[] = {3, 1, 2};
     assert_int_equal(bt_comm_host(5), 0);
@@ -189,7 +189,7 @@ int main(void) {
         cmocka_unit_test(an_axis_has_at_least_one_rank),
         cmocka_unit_test(ranks_with_equal_state),
         cmocka_unit_test(state_on_the_first_host),
-        cmocka_unit_test(hosts_that_are_expected),
+        cmocka_unit_test(expected_hosts_are_used_before_the_start),
         cmocka_unit_test(one_process_makes_a_mesh_without_mpi),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

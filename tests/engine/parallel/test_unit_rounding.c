@@ -147,7 +147,7 @@ static void the_mean_is_the_gradient(void **state) {
     bt_rounding_release(&r);
 }
 
-static void quanta_follow(void **state) {
+static void quanta_follow_the_largest_gradient(void **state) {
     (void)state;
     bt_unit_rounding r;
     bt_err err = BT_ERR_INIT;
@@ -179,7 +179,7 @@ int main(void) {
         cmocka_unit_test(values_are_those_of_a_plain_loop),
         cmocka_unit_test(no_cut_changes_a_bit),
         cmocka_unit_test(the_mean_is_the_gradient),
-        cmocka_unit_test(quanta_follow),
+        cmocka_unit_test(quanta_follow_the_largest_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void a_launcher_is_detected_by_its_variables(void **state) {
     clear_variables();
 }
 
-static void the_world_is_one(void **state) {
+static void the_world_has_one_rank(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     clear_variables();
@@ -69,7 +69,7 @@ static void one_process_agrees_with_itself(void **state) {
     assert_int_equal(bt_agree(bt_comm_world(), BT_NOMEM, NULL), BT_NOMEM);
 }
 
-static void an_abort_ends_it(void **state) {
+static void an_abort_ends_the_process(void **state) {
     (void)state;
     int status = 0;
     const pid_t pid = fork();
@@ -81,9 +81,9 @@ static void an_abort_ends_it(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_launcher_is_detected_by_its_variables),
-        cmocka_unit_test(the_world_is_one),
+        cmocka_unit_test(the_world_has_one_rank),
         cmocka_unit_test(one_process_agrees_with_itself),
-        cmocka_unit_test(an_abort_ends_it),
+        cmocka_unit_test(an_abort_ends_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

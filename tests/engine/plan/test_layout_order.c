@@ -29,7 +29,7 @@ static void measured_layouts_are_first(void **state) {
     assert_true(at[3].time.step.step_s == 1.2);
 }
 
-static void near_ones_are_the_same(void **state) {
+static void the_simpler_of_equal_layouts_is_first(void **state) {
     (void)state;
     /* A tensor-parallel group and shards gain only 1 %: plain data parallelism is first, and the order of the others
      * remains. */
@@ -55,7 +55,7 @@ static void near_ones_are_the_same(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(measured_layouts_are_first),
-        cmocka_unit_test(near_ones_are_the_same),
+        cmocka_unit_test(the_simpler_of_equal_layouts_is_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

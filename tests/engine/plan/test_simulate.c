@@ -59,7 +59,7 @@ static void descriptions_are_parsed(void **state) {
         assert_int_equal(bt_sim_parse_time(times[i], "--mtbf", &x, &err), BT_ARG);
 }
 
-static void intervals_are_youngs_and_dalys(void **state) {
+static void intervals_follow_young_and_daly(void **state) {
     (void)state;
     bt_goodput g = bt_goodput_of(10, 60, 8 * 3600);
     assert_true(fabs(g.young_s - sqrt(2 * 10 * 8 * 3600.0)) < 1e-9);
@@ -181,7 +181,7 @@ static void shapes_of_all_slices_are_first(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(descriptions_are_parsed),
-        cmocka_unit_test(intervals_are_youngs_and_dalys),
+        cmocka_unit_test(intervals_follow_young_and_daly),
         cmocka_unit_test(goodput_equals_that_of_a_simulated_job),
         cmocka_unit_test(bytes_between_hosts_are_counted),
         cmocka_unit_test(too_little_memory_is_reported),

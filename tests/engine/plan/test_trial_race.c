@@ -57,7 +57,7 @@ static void clear_winners_end_after_the_least_rounds(void **state) {
 }
 
 /* Layouts that are much slower are not run again while the others are compared. */
-static void the_slow_ones_drop_out(void **state) {
+static void slow_layouts_are_not_run_again(void **state) {
     (void)state;
     track t = {.truth = {1.5, 1, 1}, .noise = 0.1, .seed = 2};
     const bt_race r = race_layouts(&t, 3, 1e6);
@@ -130,7 +130,7 @@ static void noise_is_averaged_out(void **state) {
     assert_true(wrong <= 10);
 }
 
-static void the_budget_ends_it(void **state) {
+static void the_budget_ends_the_race(void **state) {
     (void)state;
     /* A run takes 4 s and a round 8 s: three rounds fit in 31 s, and one is always run. */
     track t = {.truth = {1, 1}, .noise = 0.3, .seed = 3};
@@ -165,13 +165,13 @@ static void a_failed_run_is_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clear_winners_end_after_the_least_rounds),
-        cmocka_unit_test(the_slow_ones_drop_out),
+        cmocka_unit_test(slow_layouts_are_not_run_again),
         cmocka_unit_test(predictions_decide_what_runs_cannot),
         cmocka_unit_test(losses_are_those_of_the_formula),
         cmocka_unit_test(drift_affects_all_equally),
         cmocka_unit_test(one_slow_run_decides_nothing),
         cmocka_unit_test(noise_is_averaged_out),
-        cmocka_unit_test(the_budget_ends_it),
+        cmocka_unit_test(the_budget_ends_the_race),
         cmocka_unit_test(equal_layouts_end_the_race),
         cmocka_unit_test(a_failed_run_is_reported),
     };

@@ -97,7 +97,7 @@ static bt_code request_mixture_change(bt_err *e) {
 }
 
 /* Compares the values that the part saves in a checkpoint. */
-static void saved_is(const char *want) {
+static void check_saved_values(const char *want) {
     bt_text text;
     bt_json j;
     bt_part_mixture.add_state(part, &t, &t.saver.state);
@@ -202,8 +202,8 @@ static void weights_change_from_the_next_step_on(void **state) {
     world.told = "1:9";
     assert_int_equal(request_mixture_change(&err), BT_OK);
     assert_string_equal(t.cfg.data.mixture, "3:1,40=5:1,50=1:9");
-    saved_is("{\"bytes_per_token\":3.5,\"mixture_before\":\"3:1\","
-             "\"mixture\":\"3:1,40=5:1,50=1:9\"}");
+    check_saved_values("{\"bytes_per_token\":3.5,\"mixture_before\":\"3:1\","
+                       "\"mixture\":\"3:1,40=5:1,50=1:9\"}");
     bt_text_clear(&heard);
 }
 
@@ -232,7 +232,7 @@ static void invalid_mixtures_are_refused(void **state) {
         if (rows[i].says) assert_string_equal(err.msg, rows[i].says);
         assert_true(err.msg[0] != 0);
         assert_string_equal(t.cfg.data.mixture, "3:1");
-        saved_is("{\"bytes_per_token\":3.5}");
+        check_saved_values("{\"bytes_per_token\":3.5}");
     }
     begin_world(); /* The caller passes no text. */
     world.asked = "x";
@@ -270,7 +270,7 @@ static void a_checkpoint_keeps_the_newest_mixture(void **state) {
                 {"3:1", NULL, "3:1,40=1:1", "3:1", ""},
                 {"3:1", "3:1", NULL, "3:1", ""}};
     begin_world();
-    saved_is("{\"bytes_per_token\":3.5}");
+    check_saved_values("{\"bytes_per_token\":3.5}");
     assert_string_equal(world.row.name, "data");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin_world();
@@ -285,7 +285,7 @@ static void a_checkpoint_keeps_the_newest_mixture(void **state) {
             snprintf(want, sizeof want,
                      "{\"bytes_per_token\":3.5,\"mixture_before\":\"%s\",\"mixture\":\"%s\"}",
                      rows[i].kept, rows[i].becomes);
-        saved_is(want);
+        check_saved_values(want);
     }
     /* A mixture that is longer than the setting is ignored. */
     for (size_t more = 0; more < 2; more++) {

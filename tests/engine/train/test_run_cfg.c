@@ -51,7 +51,7 @@ static void test_defaults_are_nano(void **state) {
     assert_memory_equal(&once, &c, sizeof c); /* Resolving twice has the same result. */
 }
 
-static void test_stronger_than_preset(void **state) {
+static void test_settings_override_the_preset(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--preset", "small", "--set", "model.layers=2", "--lr", "0.5",
                             "--set", "optim.lr=0.1"),
@@ -66,7 +66,7 @@ static void test_stronger_than_preset(void **state) {
 }
 
 /* The default is PyTorch's constant rate. */
-static void test_synth_is_for_comparison(void **state) {
+static void test_synthetic_data_use_a_constant_rate(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--data", "synth:chain"), BT_OK);
     assert_int_equal(c.optim.schedule, 0);
@@ -180,7 +180,7 @@ static void test_ranks(void **state) {
     assert_int_equal(bt_run_cfg_ranks(&c, 2), 2);
 }
 
-static void test_refusals(void **state) {
+static void test_contradictions_are_refused(void **state) {
     (void)state;
     assert_refusal_contains(
         SETTLE(1, "--preset", "naon"),
@@ -522,12 +522,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_preset_resolves),
         cmocka_unit_test(test_defaults_are_nano),
-        cmocka_unit_test(test_stronger_than_preset),
+        cmocka_unit_test(test_settings_override_the_preset),
         cmocka_unit_test(test_automatic_values),
         cmocka_unit_test(test_rate_of_shape),
-        cmocka_unit_test(test_synth_is_for_comparison),
+        cmocka_unit_test(test_synthetic_data_use_a_constant_rate),
         cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_contradictions_are_refused),
         cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_ramps),
         cmocka_unit_test(test_micro_batches_of_virtual_stages),

@@ -93,7 +93,7 @@ static void rows_of_the_state_have_their_names(void **state) {
 }
 
 /* Replaces the folder by a file at the third step. */
-static void spoil_folder(void *arg, const bt_step_record *r) {
+static void replace_folder_by_file(void *arg, const bt_step_record *r) {
     char command[300];
     if (r->step != 2) return;
     snprintf(command, sizeof command, "rm -rf '%s' && echo >'%s'", (const char *)arg,
@@ -110,7 +110,7 @@ static void a_failed_save_is_an_event(void **state) {
         snprintf(spoilt, sizeof spoilt, "%s/spoilt%d", dir, beside);
         TINY(&cfg, "--out", spoilt, "--ckpt-every", "4", "--set", "ckpt.memory=off", "--set",
              beside ? "ckpt.async=true" : "ckpt.async=false");
-        first.on_step = spoil_folder;
+        first.on_step = replace_folder_by_file;
         first.arg = spoilt;
         const int64_t began_ns = bt_now_ns();
         const bt_train_result r = tiny_run(&cfg, &first, NULL, "");
@@ -137,7 +137,7 @@ static void a_failed_save_is_an_event(void **state) {
 }
 
 /* Truncates the data of the newest checkpoint. */
-static void cut_newest(const char *out, const char *checkpoint) {
+static void truncate_newest(const char *out, const char *checkpoint) {
     char path[600];
     snprintf(path, sizeof path, "%s/%s", out, checkpoint);
     DIR *d = opendir(path);
@@ -160,7 +160,7 @@ static void a_skipped_checkpoint_is_an_event(void **state) {
     TINY(&cfg, "--out", out, "--ckpt-every", "3", "--set", "ckpt.memory=off");
     tiny_run(&cfg, &first, NULL, "");
     assert_int_equal(first.last_checkpoint.step, 9);
-    cut_newest(out, "step-000000000009");
+    truncate_newest(out, "step-000000000009");
     tiny_run(&cfg, &second, NULL, out);
     assert_int_equal(second.n_steps, STEPS - 6);
     assert_int_equal(fake_events_of(&second, "ckpt_damaged"), 1);
@@ -195,7 +195,7 @@ static void init_from_reports_what_differs(void **state) {
 
 static char words_path[128];
 
-static void take_words_away(void *arg, const bt_step_record *r) {
+static void delete_tokenizer_file(void *arg, const bt_step_record *r) {
     (void)arg;
     if (r->step == 1) assert_int_equal(unlink(words_path), 0);
 }
@@ -222,7 +222,7 @@ static void checkpoints_have_the_tokenizer_of_the_start(void **state) {
          "ckpt.memory=off");
     snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
     snprintf(cfg.data.tokenizer, sizeof cfg.data.tokenizer, "%s", words_path);
-    first.on_step = take_words_away;
+    first.on_step = delete_tokenizer_file;
     tiny_run(&cfg, &first, NULL, "");
     first.on_step = NULL;
     assert_int_equal(first.n_steps, STEPS);
@@ -367,7 +367,7 @@ static void assert_saver_refused(const bt_run_cfg *cfg, const char *says) {
 }
 
 /* Returns the configuration of a run on text with the additional settings `more`. */
-static bt_run_cfg on_text(const char *out, const char *stop_after, const char *more) {
+static bt_run_cfg config_on_text(const char *out, const char *stop_after, const char *more) {
     bt_run_cfg cfg;
     TINY(&cfg, "--set", "model.vocab=256", "--out", out, "--stop-after", stop_after, "--set", more);
     snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
@@ -375,13 +375,13 @@ static bt_run_cfg on_text(const char *out, const char *stop_after, const char *m
 }
 
 static void train_interrupted(void) {
-    const bt_run_cfg cfg = on_text(out_path, "5", "ckpt.memory=auto");
+    const bt_run_cfg cfg = config_on_text(out_path, "5", "ckpt.memory=auto");
     train_once_more(&cfg, &first, "");
     assert_int_equal(first.n_steps, 5);
 }
 
 static void a_run_resumes_from_its_state_in_memory(void **state) {
-    bt_run_cfg cfg = on_text(out_path, "0", "ckpt.memory=off");
+    bt_run_cfg cfg = config_on_text(out_path, "0", "ckpt.memory=off");
     bt_memory_id id;
     (void)state;
     cfg.run.out[0] = '\0';
@@ -394,7 +394,7 @@ static void a_run_resumes_from_its_state_in_memory(void **state) {
     assert_string_equal(strstr(told, " on"), " on rank 0");
     assert_true(bt_memory_state_find(shared, &id, NULL));
     assert_true(id.step >= 1 && id.step <= 5);
-    cfg = on_text(out_path, "0", "ckpt.memory=auto");
+    cfg = config_on_text(out_path, "0", "ckpt.memory=auto");
     train_once_more(&cfg, &second, shared);
     assert_int_equal(second.n_steps, STEPS - id.step);
     for (size_t i = 0; i < second.n_steps; i++)
@@ -405,11 +405,11 @@ static void a_run_resumes_from_its_state_in_memory(void **state) {
 static void a_state_in_memory_of_another_run_is_refused(void **state) {
     (void)state;
     train_interrupted();
-    bt_run_cfg cfg = on_text(out_path, "0", "ckpt.memory=auto");
+    bt_run_cfg cfg = config_on_text(out_path, "0", "ckpt.memory=auto");
     memcpy(cfg.data.path, "synth:chain", sizeof "synth:chain");
     assert_saver_refused(&cfg, "the data are not those of the checkpoint");
     train_interrupted();
-    cfg = on_text(out_path, "0", "model.d_ff=128");
+    cfg = config_on_text(out_path, "0", "model.d_ff=128");
     assert_saver_refused(&cfg, "the state in memory is of another model");
 }
 

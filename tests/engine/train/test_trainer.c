@@ -65,7 +65,7 @@ static void facts_and_ranks_are_recorded_once(void **state) {
 }
 
 /* Counts the facts whose key begins with this text. */
-static size_t facts_like(const char *begin) {
+static size_t count_facts_with_prefix(const char *begin) {
     size_t n = 0;
     for (size_t i = 0; i < sink.n_facts; i++)
         n += strncmp(sink.facts[i].key, begin, strlen(begin)) == 0;
@@ -101,12 +101,12 @@ static void facts_are_complete(void **state) {
          "--set", "ckpt.memory=off");
     tiny_run(&cfg, &sink, NULL, "");
     for (size_t i = 0; i < N_WANT; i++) {
-        assert_int_equal(facts_like(want[i][0]) > 0, 1);
+        assert_int_equal(count_facts_with_prefix(want[i][0]) > 0, 1);
         if (want[i][1]) assert_string_equal(fake_fact(&sink, want[i][0]), want[i][1]);
     }
     const size_t slots = bt_kernels_slots(),
                  arenas = bt_plan_memory(&cfg, 0, bt_parts_memory, rows);
-    assert_int_equal(facts_like("kernel."), slots);
+    assert_int_equal(count_facts_with_prefix("kernel."), slots);
     for (size_t i = 0; i < slots; i++) {
         snprintf(key, sizeof key, "kernel.%s", bt_kernels_slot_name(i));
         assert_string_equal(fake_fact(&sink, key), bt_kernels_slot_winner(i));
@@ -118,7 +118,7 @@ static void facts_are_complete(void **state) {
         assert_string_equal(fake_fact(&sink, key), bytes);
     }
     assert_true(atof(fake_fact(&sink, "arena.validation")) > 0);
-    assert_int_equal(facts_like("arena."), arenas + 1);
+    assert_int_equal(count_facts_with_prefix("arena."), arenas + 1);
     assert_int_equal(sink.n_facts, N_WANT + slots + arenas + 1);
     assert_int_equal(sink.ranks[0].threads, 1);
     assert_int_equal(sink.ranks[0].rank, 0);
@@ -279,7 +279,7 @@ static struct {
     size_t arena, steps;
     bool moved;
 } heap;
-static void look_at_heap(void *arg, const bt_step_record *r) {
+static void check_heap(void *arg, const bt_step_record *r) {
     (void)arg;
     struct mallinfo2 now = mallinfo2();
     size_t used = now.uordblks + now.hblkhd;
@@ -292,7 +292,7 @@ static void a_step_allocates_nothing(void **state) {
     (void)state;
     memset(&heap, 0, sizeof heap);
     TINY(&cfg, "--steps", "12", "--set", "train.stats_every=2");
-    sink.on_step = look_at_heap;
+    sink.on_step = check_heap;
     tiny_run(&cfg, &sink, NULL, "");
     sink.on_step = NULL;
     assert_int_equal(heap.steps, 12);

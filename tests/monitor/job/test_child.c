@@ -270,7 +270,7 @@ static int print_descriptor_count(int argc, char **argv) {
     return argc - 1;
 }
 
-static int cores(void) {
+static int print_own_cores(void) {
     cpu_set_t mine;
     if (sched_getaffinity(0, sizeof mine, &mine) != 0) return 1;
     return fwrite(&mine, sizeof mine, 1, stdout) != 1;
@@ -285,7 +285,7 @@ static int run_until_signal(void) {
 
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "tell") == 0) return print_descriptor_count(argc, argv);
-    if (argc > 1 && strcmp(argv[1], "cores") == 0) return cores();
+    if (argc > 1 && strcmp(argv[1], "cores") == 0) return print_own_cores();
     if (argc > 1 && strcmp(argv[1], "stay") == 0) return run_until_signal();
     signal(SIGHUP, SIG_DFL); /* a parent such as nohup may leave the signal ignored */
     const struct CMUnitTest tests[] = {

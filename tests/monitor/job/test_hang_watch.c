@@ -81,7 +81,7 @@ static int drop(void **state) {
 }
 
 /* Checks every 100 ms; returns the time until a hang was found, or -1. */
-static int64_t look_for(world *w, int64_t ms) {
+static int64_t time_until_hang(world *w, int64_t ms) {
     const int64_t began = w->now;
     while (w->now - began < ms * MS) {
         w->now += 100 * MS;
@@ -96,7 +96,7 @@ static int64_t look_for(world *w, int64_t ms) {
 static void test_one_hangs(void **state) {
     world *w = *state;
     for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7);
-    int64_t found = look_for(w, 10000);
+    int64_t found = time_until_hang(w, 10000);
     assert_true(found > 2000 && found <= 2300);
     assert_int_equal(w->hang.rank, 0);
     assert_true(w->hang.limit_s == 2);
@@ -110,7 +110,7 @@ static void test_one_hangs(void **state) {
     w->now += 1000 * MS;
     all_enter(w, BT_AT_COMPUTE, 7);
     for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7);
-    found = look_for(w, 10000);
+    found = time_until_hang(w, 10000);
     assert_true(found > 4000 && found <= 4200);
 }
 
@@ -119,7 +119,7 @@ static void test_running(void **state) {
     world *w = *state;
     for (int r = 0; r < RANKS; r++) w->load[r].state = 'R';
     for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7);
-    assert_int_equal(look_for(w, 10000), 6200);
+    assert_int_equal(time_until_hang(w, 10000), 6200);
     assert_int_equal(w->hang.rank, 0);
     assert_true(w->hang.limit_s == 6);
     assert_non_null(strstr(w->hang.what, "since 6.2 s, running"));
@@ -128,7 +128,7 @@ static void test_running(void **state) {
     w->watch.found = 0;
     all_enter(w, BT_AT_COMPUTE, 8);
     w->load[1].state = 'S';
-    assert_int_equal(look_for(w, 10000), 2200);
+    assert_int_equal(time_until_hang(w, 10000), 2200);
     assert_int_equal(w->hang.rank, 1);
 }
 
@@ -136,23 +136,23 @@ static void test_running(void **state) {
 static void test_stolen_processors(void **state) {
     world *w = *state;
     w->each = (bt_machine_time){.worked = 1, .stolen = 19};
-    assert_int_equal(look_for(w, 30000), -1); /* the rank needs 1.5 s of its own time */
+    assert_int_equal(time_until_hang(w, 30000), -1); /* the rank needs 1.5 s of its own time */
     w->each = (bt_machine_time){.worked = 20};
     /* The processors are returned, and the rank makes no progress. */
-    assert_in_range(look_for(w, 10000), 300, 900);
+    assert_in_range(time_until_hang(w, 10000), 300, 900);
     bt_hang_anew(&w->watch);
     w->watch.found = 0;
     /* Half of the processors are stolen, which doubles the time. */
     w->each = (bt_machine_time){.worked = 10, .stolen = 10};
     w->now += 1000 * MS;
     all_enter(w, BT_AT_COMPUTE, 8);
-    assert_in_range(look_for(w, 20000), 3800, 4400);
+    assert_in_range(time_until_hang(w, 20000), 3800, 4400);
 }
 
 static void test_asleep_among_waiting(void **state) {
     world *w = *state; /* tensor-parallel ranks wait for each other at the same position */
     for (int r = 0; r < 2; r++) w->load[r].state = 'R';
-    int64_t found = look_for(w, 10000);
+    int64_t found = time_until_hang(w, 10000);
     assert_true(found > 2000 && found <= 2200);
     assert_int_equal(w->hang.rank, 2);
     assert_non_null(
@@ -163,7 +163,7 @@ static void test_asleep_among_waiting(void **state) {
 static void test_all_in_the_exchange(void **state) {
     world *w = *state;
     all_enter(w, BT_AT_EXCHANGE, 7);
-    assert_true(look_for(w, 10000) > 0);
+    assert_true(time_until_hang(w, 10000) > 0);
     assert_int_equal(w->hang.rank, -1);
     assert_non_null(strstr(w->hang.what, "all 3 ranks are in the exchange of step 8"));
     assert_non_null(strstr(w->hang.what, "transport"));
@@ -175,7 +175,7 @@ static void test_progress(void **state) {
     for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7);
     for (int micro = 0; micro < 40; micro++) { /* 60 s of micro-batches of 1.5 s */
         enter_position(w, 0, micro % 2 ? BT_AT_DATA : BT_AT_COMPUTE, 7);
-        assert_int_equal(look_for(w, 1500), -1);
+        assert_int_equal(time_until_hang(w, 1500), -1);
     }
 }
 
@@ -193,10 +193,10 @@ static void test_starved(void **state) {
         for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7 + runnable);
         for (int i = 0; i < 600; i++) {
             if (!runnable) w->load[0].waited_ns += 98 * MS;
-            assert_int_equal(look_for(w, 100), -1);
+            assert_int_equal(time_until_hang(w, 100), -1);
         }
         w->share[0] = 100;
-        assert_true(look_for(w, 6000) > 0);
+        assert_true(time_until_hang(w, 6000) > 0);
         assert_int_equal(w->hang.rank, 0);
     }
 }
@@ -207,7 +207,7 @@ static void test_late_looks(void **state) {
         w->now += 180000 * MS;
         assert_false(bt_hang_check(&w->watch, &w->places, w->now, w->median_s, &w->hang));
     }
-    int64_t found = look_for(w, 10000);
+    int64_t found = time_until_hang(w, 10000);
     assert_true(found > 1500 && found <= 2200);
 }
 
@@ -219,7 +219,7 @@ static void test_long_work(void **state) {
         w->watch.found = 0;
         w->watch.longest_io = 0;
         all_enter(w, patient[i], 7);
-        int64_t found = look_for(w, 60000);
+        int64_t found = time_until_hang(w, 60000);
         assert_true(found > 30000 && found <= 30200);
     }
     /* A position that once took 8 s may take 80 s. */
@@ -227,17 +227,17 @@ static void test_long_work(void **state) {
     w->watch.found = 0;
     w->watch.longest_io = 0;
     all_enter(w, BT_AT_CHECKPOINT, 7);
-    assert_int_equal(look_for(w, 8000), -1);
+    assert_int_equal(time_until_hang(w, 8000), -1);
     all_enter(w, BT_AT_COMPUTE, 8);
-    assert_int_equal(look_for(w, 200), -1);
+    assert_int_equal(time_until_hang(w, 200), -1);
     all_enter(w, BT_AT_CHECKPOINT, 9);
-    int64_t found = look_for(w, 200000);
+    int64_t found = time_until_hang(w, 200000);
     assert_true(found > 79000 && found <= 80200);
     /* positions without a limit */
     static const bt_activity no_limit[] = {BT_AT_START, BT_AT_PAUSE, BT_AT_END, BT_AT_HUB};
     for (int i = 0; i < 4; i++) {
         all_enter(w, no_limit[i], 9);
-        assert_int_equal(look_for(w, 1000000), -1);
+        assert_int_equal(time_until_hang(w, 1000000), -1);
     }
 }
 
@@ -245,12 +245,12 @@ static void test_disk_and_signals(void **state) {
     world *w = *state;
     for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 7);
     w->load[0].state = 'D';
-    int64_t found = look_for(w, 60000);
+    int64_t found = time_until_hang(w, 60000);
     assert_true(found > 30000 && found <= 30200);
     bt_hang_anew(&w->watch);
     for (int i = 0; i < 2; i++) { /* Stopped and dead ranks are handled elsewhere. */
         w->load[0].state = i ? '\0' : 'T';
-        assert_int_equal(look_for(w, 60000), -1);
+        assert_int_equal(time_until_hang(w, 60000), -1);
     }
     /* 1.5 s of waiting for the disk extend the limit by 1.5 s. */
     bt_hang_anew(&w->watch);
@@ -258,37 +258,37 @@ static void test_disk_and_signals(void **state) {
     w->load[0].state = 'S';
     enter_position(w, 0, BT_AT_COMPUTE, 8);
     for (int r = 1; r < RANKS; r++) enter_position(w, r, BT_AT_EXCHANGE, 8);
-    assert_int_equal(look_for(w, 1000), -1);
+    assert_int_equal(time_until_hang(w, 1000), -1);
     w->load[0].state = 'D';
-    assert_int_equal(look_for(w, 1500), -1);
+    assert_int_equal(time_until_hang(w, 1500), -1);
     w->load[0].state = 'S';
-    assert_int_equal(look_for(w, 10000), 3700 - 2500);
+    assert_int_equal(time_until_hang(w, 10000), 3700 - 2500);
     assert_true(w->hang.limit_s == 3.5);
     /* Ranks that have not started. */
     w->slot[2].at = BT_AT_NOWHERE;
-    assert_int_equal(look_for(w, 60000), -1);
+    assert_int_equal(time_until_hang(w, 60000), -1);
 }
 
 static void test_limits(void **state) {
     world *w = *state;
     w->median_s = 0; /* There are too few steps for a median. */
-    int64_t found = look_for(w, 60000);
+    int64_t found = time_until_hang(w, 60000);
     assert_true(found > 30000 && found <= 30200);
     bt_hang_anew(&w->watch);
     w->watch.found = 0;
     w->watch.longest_s = 0;
     w->median_s = 3; /* steps of 3 s */
     all_enter(w, BT_AT_COMPUTE, 7);
-    found = look_for(w, 60000);
+    found = time_until_hang(w, 60000);
     assert_true(found > 15000 && found <= 15200);
     bt_hang_anew(&w->watch);
     w->watch.found = 0;
     w->watch.longest_s = 0;
     w->median_s = 0.05; /* a false alarm after 1.5 s raises the limit to 4.5 s */
     all_enter(w, BT_AT_COMPUTE, 7);
-    assert_int_equal(look_for(w, 1500), -1);
+    assert_int_equal(time_until_hang(w, 1500), -1);
     all_enter(w, BT_AT_EXCHANGE, 7);
-    found = look_for(w, 60000);
+    found = time_until_hang(w, 60000);
     assert_true(found > 4000 && found <= 4700);
 }
 
@@ -358,7 +358,7 @@ static void test_messages(void **state) {
             w->slot[r].exchanges = rows[i].exchanges[r];
         }
         const int limit = strstr(rows[i].what, "6.2 s") ? 6 : 2; /* running or asleep */
-        assert_int_equal(look_for(w, 10000), limit * 1000 + 200);
+        assert_int_equal(time_until_hang(w, 10000), limit * 1000 + 200);
         assert_int_equal(w->hang.rank, rows[i].rank);
         assert_string_equal(w->hang.what, rows[i].what);
         assert_true(w->hang.stuck_s == limit + 0.1 && w->hang.limit_s == limit);
@@ -394,7 +394,7 @@ static void test_where_it_sleeps(void **state) {
             if (f && fread(wchan, 1, sizeof wchan - 1, f) == 1 && wchan[0] == '0') wchan[0] = '\0';
             if (f) fclose(f);
             if (i == 0) assert_string_equal(wchan, ""); /* this process runs */
-            assert_true(look_for(w, 10000) > 0);
+            assert_true(time_until_hang(w, 10000) > 0);
             snprintf(want, sizeof want,
                      "rank 0 (pid %d) is in forward and backward of step 8 since %s, %s%s%s; the "
                      "other ranks wait for it",
@@ -436,10 +436,10 @@ static void test_each_limit(void **state) {
         w->watch.longest_io = rows[i].longest_io;
         w->median_s = rows[i].median_s;
         all_enter(w, BT_AT_PAUSE, 7);
-        assert_int_equal(look_for(w, 300), -1);
+        assert_int_equal(time_until_hang(w, 300), -1);
         all_enter(w, rows[i].at, 7);
         for (int r = 0; r < RANKS; r++) w->load[r].state = rows[i].process;
-        if (look_for(w, 100000) < 0 || w->hang.limit_s != rows[i].limit_s)
+        if (time_until_hang(w, 100000) < 0 || w->hang.limit_s != rows[i].limit_s)
             fail_msg("row %zu: %g s", i, w->hang.limit_s);
         assert_int_equal(w->watch.found, rows[i].found + 1);
     }
@@ -463,12 +463,12 @@ static void test_late_checks_do_not_count(void **state) {
     w->each = (bt_machine_time){.worked = -1, .stolen = 1};
     bt_hang_anew(&w->watch);
     all_enter(w, BT_AT_COMPUTE, 8);
-    assert_int_equal(look_for(w, 10000), 2200);
+    assert_int_equal(time_until_hang(w, 10000), 2200);
     w->each = (bt_machine_time){.worked = 20, .stolen = -1};
     bt_hang_anew(&w->watch);
     w->watch.found = 0;
     all_enter(w, BT_AT_COMPUTE, 9);
-    assert_int_equal(look_for(w, 10000), 2200);
+    assert_int_equal(time_until_hang(w, 10000), 2200);
 }
 
 /* Nothing is checked if there are no positions, or more positions than clocks. */
@@ -482,7 +482,7 @@ static void test_without_positions(void **state) {
     for (int i = 0; i < 2; i++) {
         bt_hang_anew(&w->watch);
         w->load[2].state = stopped[i];
-        assert_int_equal(look_for(w, 10000), -1);
+        assert_int_equal(time_until_hang(w, 10000), -1);
     }
     bt_hang_watch h = {.n = 5, .found = 3};
     bt_hang_anew(&h); /* a job without clocks */

@@ -58,7 +58,7 @@ static int port_of(bool listens, int *fd) {
 }
 
 /* Addresses 127.x are this machine, which is never probed; this function marks the host as a remote one. */
-static void open_far(const char *text, int port) {
+static void open_remote_host(const char *text, int port) {
     put_host_line(text);
     assert_int_equal(bt_hosts_open(&h, path, port, &err), BT_OK);
     for (int i = 0; i < h.n; i++) {
@@ -178,7 +178,7 @@ static void test_accepted_and_refused_are_responses(void **state) {
         int fd;
         const int port = port_of(listens, &fd);
         if (!listens) close(fd);
-        open_far("192.0.2.7 slots=1\n", port);
+        open_remote_host("192.0.2.7 slots=1\n", port);
         bt_hosts_connect(&h, 5);
         assert_true(h.host[0].answered);
         assert_true(bt_host_silence_s(&h.host[0], bt_now_ns()) == 0);
@@ -205,7 +205,7 @@ static int silent_port(int *listener, int queued[QUEUED]) {
 static void test_silence_counts_after_a_response_only(void **state) {
     (void)state;
     int listener, queued[QUEUED];
-    open_far("192.0.2.7 slots=1\n", silent_port(&listener, queued));
+    open_remote_host("192.0.2.7 slots=1\n", silent_port(&listener, queued));
     const int64_t now = bt_now_ns();
     bt_hosts_test(&h, false, now);
     assert_false(h.host[0].answered);
@@ -226,7 +226,7 @@ static void test_a_host_set_aside_returns(void **state) {
     int fd;
     const int port = port_of(true, &fd);
     const int64_t s = 1000000000;
-    open_far("192.0.2.7 slots=1\n", port);
+    open_remote_host("192.0.2.7 slots=1\n", port);
     int64_t now = bt_now_ns();
     bt_hosts_set_aside(&h.host[0], "it does not answer", now);
     bt_hosts_test(&h, true, now + s / 2);
@@ -247,7 +247,7 @@ static void test_a_host_set_aside_returns(void **state) {
 /* A host whose connection fails at once on any network. */
 static void open_nowhere(const char *text) {
     const struct sockaddr_un nowhere = {.sun_family = AF_UNIX, .sun_path = "/nowhere/socket"};
-    open_far(text, 22);
+    open_remote_host(text, 22);
     for (int i = 0; i < h.n; i++) {
         memcpy(&h.host[i].address, &nowhere, sizeof nowhere);
         h.host[i].address_len = sizeof nowhere;
@@ -361,7 +361,7 @@ static void test_results_of_a_probe(void **state) {
     const int port = silent_port(&listener, queued);
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        open_far("192.0.2.7 slots=1\n", port);
+        open_remote_host("192.0.2.7 slots=1\n", port);
         bt_host *x = &h.host[0];
         bt_hosts_test(&h, false, 1000000000);
         assert_true(x->fd >= 0 && x->asked_ns == 1000000000);
@@ -384,7 +384,7 @@ static void test_a_probe_is_abandoned(void **state) {
     (void)state;
     int listener, queued[QUEUED];
     const int64_t ms = 1000000;
-    open_far("192.0.2.7 slots=1\n", silent_port(&listener, queued));
+    open_remote_host("192.0.2.7 slots=1\n", silent_port(&listener, queued));
     bt_host *x = &h.host[0];
     bt_hosts_set_aside(x, "x", 0);
     bt_hosts_test(&h, true, 1000 * ms);

@@ -21,7 +21,7 @@ static void check_all_reaped(void) { assert_true(waitpid(-1, NULL, WNOHANG) == -
     "step 3\n" \
     "attempt 1 from 2\nstep 2\nstep 3\n"
 
-static void it_takes_over(void **state) {
+static void a_spare_takes_over(void **state) {
     stage *s = *state;
     s->setup.hot_spare = true;
     s->resume_at = 2;
@@ -90,7 +90,7 @@ static void a_spare_starts_after_two_steps(void **state) {
     check_all_reaped();
 }
 
-static void it_ends_with_the_run(void **state) {
+static void a_spare_ends_with_the_run(void **state) {
     stage *s = *state;
     s->setup.hot_spare = true;
     s->when = "a hot spare waits";
@@ -170,11 +170,11 @@ static void a_change_of_the_layout_ends_the_spare(void **state) {
 
 static int tests_of_spares(void) {
     const struct CMUnitTest tests[] = {
-        IN_A_STAGE(it_takes_over),
+        IN_A_STAGE(a_spare_takes_over),
         IN_A_STAGE(a_spare_starts_after_two_steps),
         IN_A_STAGE(a_spare_that_is_not_ready_is_abandoned),
         IN_A_STAGE(the_next_spare_has_its_own_tries),
-        IN_A_STAGE(it_ends_with_the_run),
+        IN_A_STAGE(a_spare_ends_with_the_run),
         IN_A_STAGE(a_spare_that_ends_is_started_twice_at_most),
         IN_A_STAGE(a_rank_of_a_spare_reports_its_reason),
         IN_A_STAGE(a_change_of_the_layout_ends_the_spare),

@@ -243,7 +243,7 @@ static void test_kill_session(void **state) {
 }
 
 /* A process stopped by a debugger is alive, a zombie is not. */
-static void test_traced(void **state) {
+static void test_a_stopped_process_is_alive(void **state) {
     (void)state;
     bt_proc list[4];
     int status;
@@ -264,7 +264,7 @@ static void test_traced(void **state) {
     assert_int_equal(waitpid(child, &status, 0), child);
 }
 
-static void test_scratch(void **state) {
+static void test_temporary_folders_are_removed(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     bt_job_dirs a, b;
@@ -343,7 +343,7 @@ static void test_sweep(void **state) {
 }
 
 /* The lock file contains the job; if TMPDIR cannot be used, /tmp is; a folder that cannot be created is an error. */
-static void test_where_scratch_is(void **state) {
+static void test_place_of_temporary_folders(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     bt_job_dirs a;
@@ -427,10 +427,10 @@ int main(void) {
                                        cmocka_unit_test(test_survives_its_parent),
                                        cmocka_unit_test(test_no_mpirun),
                                        cmocka_unit_test(test_kill_session),
-                                       cmocka_unit_test(test_traced),
-                                       cmocka_unit_test(test_scratch),
+                                       cmocka_unit_test(test_a_stopped_process_is_alive),
+                                       cmocka_unit_test(test_temporary_folders_are_removed),
                                        cmocka_unit_test(test_sweep),
-                                       cmocka_unit_test(test_where_scratch_is)};
+                                       cmocka_unit_test(test_place_of_temporary_folders)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     char cmd[128];
     snprintf(cmd, sizeof cmd, "rm -rf %s", folder);

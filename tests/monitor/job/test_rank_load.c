@@ -29,7 +29,7 @@ static int64_t waited_here(void) {
     return sum;
 }
 
-static void *until_told(void *over) {
+static void *wait_until_released(void *over) {
     while (!atomic_load((atomic_bool *)over)) usleep(100);
     return NULL;
 }
@@ -40,7 +40,7 @@ static void *spin_thread(void *over) {
 }
 
 /* Waits until a process with a sleeping first thread is reported in this state; its second thread runs `second`. */
-static bool comes_to(char state, void *(*second)(void *)) {
+static bool reaches_state(char state, void *(*second)(void *)) {
     int ready[2];
     char c;
     bool seen = false;
@@ -76,8 +76,8 @@ static void *sleep_thread(void *arg) {
 /* A rank whose first thread waits for a working one is not asleep. */
 static void test_threads(void **state) {
     (void)state;
-    assert_true(comes_to('R', spin_thread));
-    assert_true(comes_to('S', sleep_thread));
+    assert_true(reaches_state('R', spin_thread));
+    assert_true(reaches_state('S', sleep_thread));
 }
 
 /* This process and a child are read from /proc; a name may contain any characters. */
@@ -88,7 +88,7 @@ static void test_proc(void **state) {
     atomic_bool over = false;
     int status;
     assert_int_equal(prctl(PR_SET_NAME, "a) S (b"), 0);
-    assert_int_equal(pthread_create(&other, NULL, until_told, &over), 0);
+    assert_int_equal(pthread_create(&other, NULL, wait_until_released, &over), 0);
     for (int i = 0; i < 200; i++) usleep(10); /* both have waited at some time */
     const int64_t before = waited_here();
     assert_true(bt_rank_load_read(NULL, (int)getpid(), &load));

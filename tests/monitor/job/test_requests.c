@@ -131,7 +131,7 @@ static void a_learning_rate_is_set_in_bounds(void **state) {
     desk_hears(d, "set 2;");
 }
 
-static void texts_go_along(void **state) {
+static void texts_are_sent_with_requests(void **state) {
     desk *d = *state;
     char many[BT_PROMPT_MAX + 2], says[120];
     desk_connect(d);
@@ -276,7 +276,7 @@ static void a_signal_after_a_stop(void **state) {
     assert_int_equal(d->result.signal, SIGTERM);
 }
 
-static void status_says(desk *d, const char *want) {
+static void check_status(desk *d, const char *want) {
     char said[600], *silence;
     assert_int_equal(send_request_of_desk(d, "status", "", said, sizeof said), BT_OK);
     silence = strstr(said, ",\"silence_s\":");
@@ -297,18 +297,18 @@ static void status_states_the_run(void **state) {
     d->job.history.restarts = 3;
     d->job.from.step = 5;
     d->job.last_step = 4;
-    status_says(d, TELLS("starting", "4"));
+    check_status(d, TELLS("starting", "4"));
     d->job.last_step = 5;
-    status_says(d, TELLS("running", "5"));
+    check_status(d, TELLS("running", "5"));
     d->job.paused = true;
-    status_says(d, TELLS("paused", "5"));
+    check_status(d, TELLS("paused", "5"));
     d->job.stop_asked = true;
-    status_says(d, TELLS("stopping", "5"));
+    check_status(d, TELLS("stopping", "5"));
     bt_job_read_view(&d->job, &v);
     assert_true(!v.late && !(v.restart_in_s > 0));
     d->job.restarting = d->job.health.warned = true;
     d->job.restart_at_ns = bt_now_ns() + INT64_C(3600000000000);
-    status_says(d, TELLS("restarting", "5"));
+    check_status(d, TELLS("restarting", "5"));
     bt_job_read_view(&d->job, &v);
     assert_true(v.late && v.restart_in_s > 3500 && v.restart_in_s <= 3600);
     d->job.restart_at_ns = 1;
@@ -319,9 +319,12 @@ static void status_states_the_run(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, desk_open, desk_close)
     const struct CMUnitTest tests[] = {
-        T(ranks_receive_requests), T(a_learning_rate_is_set_in_bounds),
-        T(texts_go_along),         T(requests_wait_for_ranks),
-        T(signals_stop),           T(a_signal_after_a_stop),
+        T(ranks_receive_requests),
+        T(a_learning_rate_is_set_in_bounds),
+        T(texts_are_sent_with_requests),
+        T(requests_wait_for_ranks),
+        T(signals_stop),
+        T(a_signal_after_a_stop),
         T(status_states_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,7 +144,7 @@ static void from_the_request_to_the_next_attempt(void **state) {
 }
 
 /* Between two attempts no rank has to stop; if the layout has become impossible, the previous one is kept. */
-static void a_layout_that_cannot_be(void **state) {
+static void an_impossible_layout_is_not_used(void **state) {
     desk *d = *state;
     bt_err err = BT_ERR_INIT;
     char told[480] = "";
@@ -219,7 +219,7 @@ static void slots_limit_the_ranks(void **state) {
     check_refused_request(d, "2", BT_BUSY, "the run has 2 ranks already");
 }
 
-static void the_host_file_of_those_in_use(void **state) {
+static void the_host_file_contains_the_hosts_in_use(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
     char path[96], text[200] = "";
@@ -288,7 +288,7 @@ static void a_lost_host_is_set_aside(void **state) {
     assert_false(bt_job_hosts_ended(&d->job, &end));
 }
 
-static void a_rank_with_a_shutdown_notice(void **state) {
+static void a_shutdown_notice_of_a_rank_excludes_its_host(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
     have_hosts(d, hosts);
@@ -443,7 +443,7 @@ static void all_hosts_responded(desk *d, bt_host *hosts) {
 }
 
 /* If there are no steps the hosts are probed, and a host that does not respond in time ends the attempt. */
-static void silence_of_a_host(void **state) {
+static void a_host_that_does_not_respond_ends_the_attempt(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
     const int64_t now = INT64_C(1000000000000), s = 1000000000;
@@ -500,16 +500,16 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(invalid_layouts_are_refused),
         T(from_the_request_to_the_next_attempt),
-        T(a_layout_that_cannot_be),
+        T(an_impossible_layout_is_not_used),
         T(ranks_that_left_by_themselves),
         T(slots_limit_the_ranks),
-        T(the_host_file_of_those_in_use),
+        T(the_host_file_contains_the_hosts_in_use),
         T(a_lost_host_is_set_aside),
-        T(a_rank_with_a_shutdown_notice),
+        T(a_shutdown_notice_of_a_rank_excludes_its_host),
         T(hosts_of_elastic_runs_have_slots),
         T(returning_hosts_are_reported),
         T(a_host_is_taken_back),
-        T(silence_of_a_host),
+        T(a_host_that_does_not_respond_ends_the_attempt),
         T(long_steps_make_a_long_silence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

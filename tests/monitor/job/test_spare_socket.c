@@ -66,7 +66,7 @@ static bt_spare_go start_message(void) {
     return go;
 }
 
-static void test_go(void **state) {
+static void test_a_spare_starts_on_request(void **state) {
     (void)state;
     bt_spare_socket s;
     bt_err err = BT_ERR_INIT;
@@ -96,7 +96,7 @@ static void test_not_needed(void **state) {
     assert_int_equal(bt_spare_wait(path, &go, &err), BT_IO); /* Nothing listens any more. */
 }
 
-static void test_one_is_gone(void **state) {
+static void test_a_dead_spare_is_detected(void **state) {
     (void)state;
     bt_spare_socket s;
     bt_err err = BT_ERR_INIT;
@@ -114,9 +114,9 @@ static void test_one_is_gone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_go, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_spare_starts_on_request, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_not_needed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_one_is_gone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_dead_spare_is_detected, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,7 +112,7 @@ static void a_branch_begins_again_where_it_began(void **state) {
     assert_int_equal(s->result.end.kind, BT_END_DONE);
 }
 
-static void without_a_new_step_it_waits(void **state) {
+static void a_restart_without_a_new_step_is_delayed(void **state) {
     stage *s = *state;
     const int64_t began = bt_now_ns();
     run(s, PLAYS("alone;die 9", "steps 1;result {}"),
@@ -140,7 +140,7 @@ static void a_stop_ends_the_wait(void **state) {
     assert_false(s->result.stopped);
 }
 
-static void one_that_dies_while_it_stops(void **state) {
+static void a_rank_that_dies_while_stopping(void **state) {
     stage *s = *state;
     s->when = "step 0\n";
     s->verb = "stop";
@@ -456,9 +456,9 @@ static int tests(void) {
         T(a_killed_rank_is_started_again),
         T(missing_checkpoints_are_awaited),
         T(a_branch_begins_again_where_it_began),
-        T(without_a_new_step_it_waits),
+        T(a_restart_without_a_new_step_is_delayed),
         T(a_stop_ends_the_wait),
-        T(one_that_dies_while_it_stops),
+        T(a_rank_that_dies_while_stopping),
         T(a_paused_run_remains_paused),
         T(damaged_states_in_memory_are_no_end),
         T(without_memory_for_states_a_run_continues),

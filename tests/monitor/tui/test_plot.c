@@ -101,7 +101,7 @@ static void a_lone_tick_is_labelled_right(void **state) {
     bt_canvas_release(&c);
 }
 
-static void goldens(void **state) {
+static void plots_equal_golden_files(void **state) {
     (void)state;
     static const char *const names[] = {"plot_ascii", "plot_block", "plot_braille"};
     for (int chars = BT_CHARS_ASCII; chars <= BT_CHARS_BRAILLE; chars++) {
@@ -188,7 +188,7 @@ int main(void) {
         cmocka_unit_test(ticks_are_round),
         cmocka_unit_test(labels_are_short),
         cmocka_unit_test(a_lone_tick_is_labelled_right),
-        cmocka_unit_test(goldens),
+        cmocka_unit_test(plots_equal_golden_files),
         cmocka_unit_test(any_size_any_numbers),
         cmocka_unit_test(heat_is_coded_twice),
         cmocka_unit_test(stacked_bars_fill_by_share),

@@ -21,7 +21,7 @@ static void touch_pages(size_t pages) {
     munmap(m, pages * page);
 }
 
-static void our_own_faults(void **state) {
+static void page_faults_of_this_process(void **state) {
     (void)state;
     static bt_procs p;
     const int64_t second = INT64_C(1000000000);
@@ -120,7 +120,7 @@ static void items_that_do_not_fit_are_omitted(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(our_own_faults),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(page_faults_of_this_process),
                                        cmocka_unit_test(cores_and_their_users),
                                        cmocka_unit_test(items_that_do_not_fit_are_omitted)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@ static int storm_factor(void) {
     return v && atoi(v) > 0 ? atoi(v) : 1;
 }
 
-static void let_loose(bt_db *db, monkey *m, const char *run, int screen) {
+static void press_random_keys(bt_db *db, monkey *m, const char *run, int screen) {
     bt_err err = BT_ERR_INIT;
     bt_top_cfg cfg = config(db);
     cfg.run = run;
@@ -44,7 +44,7 @@ static void any_keys_in_any_order(void **state) {
                     .left = KEYS * storm_factor(),
                     .w = 80,
                     .h = 24};
-        let_loose(db, &m, runs[k % 5], (int)(k / 9) + 1);
+        press_random_keys(db, &m, runs[k % 5], (int)(k / 9) + 1);
         frames += m.frames;
     }
     assert_true(frames > 9 * 8 * 10);
@@ -81,7 +81,7 @@ static void a_storm_of_sizes(void **state) {
                     .left = SIZES * storm_factor(),
                     .w = 80,
                     .h = 24};
-        let_loose(db, &m, k % 4 == 3 ? "now" : "demo", (int)(k / 9) + 1);
+        press_random_keys(db, &m, k % 4 == 3 ? "now" : "demo", (int)(k / 9) + 1);
         assert_true(m.frames >= SIZES / 2);
     }
     bt_db_close(db);

@@ -9,7 +9,7 @@
 #include "engine/parallel/mpi/comm.h"
 #include "tests/mpi/layouts.h"
 
-static int me(void) { return bt_comm_rank(bt_comm_world()); }
+static int own_rank(void) { return bt_comm_rank(bt_comm_world()); }
 
 /* Changes the field of row i to another value. */
 static void change_field(bt_run_cfg *cfg, const bt_opt *opt) {
@@ -32,7 +32,7 @@ static void a_difference_in_a_setting_is_refused_by_name(void **state) {
         bt_err err = BT_ERR_INIT;
         TINY(&cfg, "--steps", "4");
         assert_int_equal(bt_agree_settings(bt_comm_world(), &cfg, &err), BT_OK);
-        if (me() == 1) change_field(&cfg, opt);
+        if (own_rank() == 1) change_field(&cfg, opt);
         bt_code code = bt_agree_settings(bt_comm_world(), &cfg, &err);
         if (bt_setting_scope_of(opt->key).ranks == BT_SETTING_OWN) {
             if (code != BT_OK) fail_msg("%s may differ: %s", opt->key, err.msg);
@@ -69,7 +69,7 @@ static void a_long_value_is_compared_to_its_end(void **state) {
     memset(value, 'x', sizeof value);
     value[sizeof value - 1] = '\0';
     assert_int_equal(bt_agree_value(bt_comm_world(), "a text", value, &err), BT_OK);
-    value[300] = (char)('a' + me());
+    value[300] = (char)('a' + own_rank());
     assert_int_equal(bt_agree_value(bt_comm_world(), "a text", value, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "differ in a text"));
 }
@@ -82,15 +82,16 @@ static void data_are_compared_by_content(void **state) {
     for (int other = 0; other < 2; other++) {
         bt_run_cfg cfg;
         bt_err err = BT_ERR_INIT;
-        snprintf(path, sizeof path, "%s/text-%d", dir, me());
+        snprintf(path, sizeof path, "%s/text-%d", dir, own_rank());
         FILE *f = fopen(path, "w");
         assert_non_null(f);
         for (int i = 0; i < 400; i++)
-            fprintf(f, "line %d of a text that is long enough%s\n", i, other && me() ? "!" : "");
+            fprintf(f, "line %d of a text that is long enough%s\n", i,
+                    other && own_rank() ? "!" : "");
         fclose(f);
         TINY(&cfg, "--steps", "2", "--set", "model.vocab=256", "--set", "data.val_frac=0.2");
         snprintf(cfg.data.path, sizeof cfg.data.path, "%s", path);
-        snprintf(cfg.data.cache, sizeof cfg.data.cache, "%s/cache-%d-%d", dir, other, me());
+        snprintf(cfg.data.cache, sizeof cfg.data.cache, "%s/cache-%d-%d", dir, other, own_rank());
         assert_int_equal(bt_kernels_select(cfg.launch.isa, &err), BT_OK);
         assert_int_equal(bt_threads_init(1, &err), BT_OK);
         const bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
@@ -114,15 +115,16 @@ static void data_missing_on_one_rank_end_the_start_of_all(void **state) {
         bt_run_cfg cfg;
         bt_err err = BT_ERR_INIT;
         char path[96];
-        snprintf(path, sizeof path, "%s/text-%d", dir, me());
+        snprintf(path, sizeof path, "%s/text-%d", dir, own_rank());
         FILE *f = fopen(path, "w");
         assert_non_null(f);
         for (int i = 0; i < 400; i++) fprintf(f, "line %d of a text that is long enough\n", i);
         fclose(f);
         TINY(&cfg, "--steps", "2", "--set", "model.vocab=256", "--set", "data.val_frac=0.2",
              "--set", "train.sample_tokens=4");
-        snprintf(cfg.data.path, sizeof cfg.data.path, "%s%s", path, me() == lacks ? "-gone" : "");
-        snprintf(cfg.data.cache, sizeof cfg.data.cache, "%s/cache-%d-%d", dir, lacks, me());
+        snprintf(cfg.data.path, sizeof cfg.data.path, "%s%s", path,
+                 own_rank() == lacks ? "-gone" : "");
+        snprintf(cfg.data.cache, sizeof cfg.data.cache, "%s/cache-%d-%d", dir, lacks, own_rank());
         assert_int_equal(bt_kernels_select(cfg.launch.isa, &err), BT_OK);
         assert_int_equal(bt_threads_init(1, &err), BT_OK);
         const bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
@@ -142,7 +144,7 @@ static bt_code agree_on_kernels(const char *isa0, const char *isa1, const char *
     snprintf(hook, sizeof hook, "1:%s", pretends);
     if (pretends[0]) assert_int_equal(setenv("BITRAIN_TEST_PROCESSOR", hook, 1), 0);
     *err = (bt_err)BT_ERR_INIT;
-    bt_code code = bt_agree_isa(bt_comm_world(), me() ? isa1 : isa0, out, err);
+    bt_code code = bt_agree_isa(bt_comm_world(), own_rank() ? isa1 : isa0, out, err);
     assert_int_equal(unsetenv("BITRAIN_TEST_PROCESSOR"), 0);
     return code;
 }
@@ -186,17 +188,17 @@ static void ranks_take_the_best_set_that_all_have(void **state) {
         bt_isa_agreement got;
         bt_err err;
         if (here < rows[i].needs) {
-            if (me() == 0)
+            if (own_rank() == 0)
                 print_message("row %zu needs a processor with %s\n", i,
                               bt_kernels_level_isa(rows[i].needs));
             continue;
         }
         if (agree_on_kernels(rows[i].isa[0], rows[i].isa[1], rows[i].pretends, &got, &err) != BT_OK)
             fail_msg("row %zu: %s", i, err.msg);
-        if (strcmp(got.isa, rows[i].agreed[me()]) != 0 || !strstr(got.note, rows[i].note) ||
+        if (strcmp(got.isa, rows[i].agreed[own_rank()]) != 0 || !strstr(got.note, rows[i].note) ||
             !rows[i].note[0] != !got.note[0])
-            fail_msg("row %zu: rank %d takes '%s': '%s'", i, me(), got.isa, got.note);
-        assert_int_equal(got.changed, strcmp(got.isa, rows[i].isa[me()]) != 0);
+            fail_msg("row %zu: rank %d takes '%s': '%s'", i, own_rank(), got.isa, got.note);
+        assert_int_equal(got.changed, strcmp(got.isa, rows[i].isa[own_rank()]) != 0);
         assert_int_equal(got.int8_attention, bt_kernels_int8_attention_pays(rows[i].agreed[0]) &&
                                                  bt_kernels_int8_attention_pays(rows[i].agreed[1]));
         assert_int_equal(bt_kernels_select(got.isa, &err), BT_OK);
@@ -251,8 +253,8 @@ static void openblas_is_common_where_it_is_the_same(void **state) {
 /* Trains 6 steps with the kernel set isa[rank], without agreement, and compares the weights after each step. */
 static bt_code train_with(const char *const isa[2], const char *precision, bt_err *err) {
     bt_run_cfg cfg;
-    TINY(&cfg, "--steps", "6", "--precision", precision, "--isa", isa[me()], "--check-weights", "1",
-         "--set", "model.d_model=64");
+    TINY(&cfg, "--steps", "6", "--precision", precision, "--isa", isa[own_rank()],
+         "--check-weights", "1", "--set", "model.d_model=64");
     cfg.train.grad = BT_GRAD_FLOAT;
     assert_int_equal(bt_kernels_select(cfg.launch.isa, err), BT_OK);
     assert_int_equal(bt_threads_init(1, err), BT_OK);

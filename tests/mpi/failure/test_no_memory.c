@@ -56,11 +56,11 @@ void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset) {
 }
 #endif
 
-static int me(void) { return bt_comm_rank(bt_comm_world()); }
+static int own_rank(void) { return bt_comm_rank(bt_comm_world()); }
 
 static void begin_counting(int64_t which) {
     asked = 0;
-    refused = me() == 1 ? which : -1;
+    refused = own_rank() == 1 ? which : -1;
 }
 
 /* Ends the counting; returns whether the chosen allocation was refused. */
@@ -77,8 +77,8 @@ static bool check_equal_codes(bt_code code, const bt_err *err, bool hit, int64_t
     int64_t same[3] = {code, -(int64_t)code, hit};
     assert_int_equal(bt_all_reduce_i64(bt_comm_world(), same, 3, BT_MAX, &why), BT_OK);
     if (same[0] != -same[1])
-        fail_msg("allocation %lld: rank %d returns %d '%s'", (long long)which, me(), (int)code,
-                 err->msg);
+        fail_msg("allocation %lld: rank %d returns %d '%s'", (long long)which, own_rank(),
+                 (int)code, err->msg);
     if (code != BT_OK && code != BT_NOMEM)
         fail_msg("allocation %lld: %d '%s'", (long long)which, (int)code, err->msg);
     return same[2] > 0;
@@ -94,7 +94,7 @@ static bt_code create_trainer(const bt_run_cfg *cfg, const char *resume_dir, bt_
 }
 
 static void must(bt_code code, const bt_err *err) {
-    if (code != BT_OK) fail_msg("rank %d: %s", me(), err->msg);
+    if (code != BT_OK) fail_msg("rank %d: %s", own_rank(), err->msg);
 }
 
 static bt_code resume_created_run(const bt_run_cfg *cfg, bt_err *err) {
@@ -161,13 +161,13 @@ int main(void) {
     if (!dladdr((void *)(uintptr_t)main, &at)) return 3;
     own_program = at.dli_fbase;
     if (bt_comm_init(&err) != BT_OK || bt_kernels_select("generic", &err) != BT_OK ||
-        bt_threads_init(1, &err) != BT_OK || (me() == 0 && !mkdtemp(dir)) ||
+        bt_threads_init(1, &err) != BT_OK || (own_rank() == 0 && !mkdtemp(dir)) ||
         bt_broadcast(bt_comm_world(), dir, sizeof dir, 0, &err) != BT_OK)
         return 3;
     folder = dir;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    if (me() == 0 && system(command) != 0) return 3;
+    if (own_rank() == 0 && system(command) != 0) return 3;
     bt_threads_release();
     bt_comm_finalize();
     return failed;

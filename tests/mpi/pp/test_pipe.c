@@ -166,7 +166,7 @@ static void set(unsigned char *x, int number) {
     for (int i = 0; i < TABLE; i++) x[i] = (unsigned char)(i + 31 * number);
 }
 
-static void same(const unsigned char *x, int number) {
+static void is_equal_table(const unsigned char *x, int number) {
     unsigned char want[TABLE];
     set(want, number);
     assert_memory_equal(x, want, TABLE);
@@ -198,7 +198,7 @@ static void tables_pass_between_the_ends(void **state) {
         for (int k = 0; k < STAGES; k++)
             assert_int_equal(bt_pair_get(k)->bytes, stage == to && k == from ? TABLE : 0);
         if (stage == from || stage == to)
-            same(x, way);
+            is_equal_table(x, way);
         else
             assert_int_equal(x[TABLE - 1], 0);
     }
@@ -218,12 +218,12 @@ static void tables_pass_between_the_ends(void **state) {
         memset(x, 0, sizeof x);
         assert_int_equal(bt_pipe_expect(p, x, &err), BT_OK);
         assert_int_equal(bt_pipe_take(p, &err), BT_OK);
-        same(x, 7);
+        is_equal_table(x, 7);
         assert_int_equal(bt_pair_get(LAST)->bytes, TABLE);
         assert_int_equal(bt_pair_get(LAST)->messages, 1);
         assert_true(bt_traffic_get(BT_COLL_SEND, BT_AXIS_PP)->wait_ns > 0);
         assert_int_equal(bt_pipe_copy(p, BT_PIPE_UP, x, TABLE, &err), BT_OK);
-        same(x, 8);
+        is_equal_table(x, 8);
         assert_true(bt_pipe_take_busy_ns(p) > 0);
     }
     bt_pipe_destroy(p);

@@ -9,7 +9,7 @@
 static char base[64];
 static bt_comm *alone;
 
-static int me(void) { return bt_comm_rank(bt_comm_world()); }
+static int own_rank(void) { return bt_comm_rank(bt_comm_world()); }
 
 static void wait_for_both(void) {
     bt_err err = BT_ERR_INIT;
@@ -31,7 +31,7 @@ static void save_alone(int64_t step) {
     bt_err err = BT_ERR_INIT;
     bt_ckpt_meta meta;
     bt_ckpt_slice slice = {"w", "weight", 100, 0, 100, x, 0, 0, BT_CKPT_F32, false};
-    for (int i = 0; i < 100; i++) x[i] = (float)(step + me() + i);
+    for (int i = 0; i < 100; i++) x[i] = (float)(step + own_rank() + i);
     fill_meta(&meta, step, 0);
     const bt_ckpt_job job = {.dir = "out", .meta = &meta, .slices = &slice, .n = 1, .keep = 9};
     check_ok(bt_ckpt_save(alone, &job, NULL, &err), &err);
@@ -40,7 +40,7 @@ static void save_alone(int64_t step) {
 
 static void copy_to_other(void) {
     wait_for_both();
-    if (me() == 1) run_shell("rm -rf out && cp -r ../0/out out");
+    if (own_rank() == 1) run_shell("rm -rf out && cp -r ../0/out out");
     wait_for_both();
 }
 
@@ -69,7 +69,7 @@ static void expect_file(const char *want, const char *reason) {
     check_ok(find_both(path, &why, &err), &err);
     assert_string_equal(path, want);
     if (reason && !strstr(bt_text_str(&why), reason))
-        fail_msg("rank %d: '%s' does not contain '%s'", me(), bt_text_str(&why), reason);
+        fail_msg("rank %d: '%s' does not contain '%s'", own_rank(), bt_text_str(&why), reason);
     if (!reason) assert_string_equal(bt_text_str(&why), "");
     bt_text_release(&why);
 }
@@ -80,14 +80,14 @@ static void refuse_checkpoint(bt_code want, const char *says) {
     bt_err err;
     assert_int_equal(find_both(path, &why, &err), want);
     if (!strstr(err.msg, says))
-        fail_msg("rank %d: '%s' does not contain '%s'", me(), err.msg, says);
+        fail_msg("rank %d: '%s' does not contain '%s'", own_rank(), err.msg, says);
     bt_text_release(&why);
 }
 
 static void the_same_on_both_is_taken(void **state) {
     (void)state;
     clear_folder();
-    if (me() == 0) save_alone(10);
+    if (own_rank() == 0) save_alone(10);
     copy_to_other();
     expect_file("out/step-000000000010", NULL);
 }
@@ -96,7 +96,7 @@ static void the_same_on_both_is_taken(void **state) {
 static void a_different_checkpoint_with_the_same_name_is_skipped(void **state) {
     (void)state;
     clear_folder();
-    if (me() == 0) save_alone(10);
+    if (own_rank() == 0) save_alone(10);
     copy_to_other();
     save_alone(20);
     expect_file(
@@ -111,17 +111,17 @@ static void a_different_checkpoint_with_the_same_name_is_skipped(void **state) {
 static void one_that_a_rank_lacks_is_skipped(void **state) {
     (void)state;
     clear_folder();
-    if (me() == 0) save_alone(10);
+    if (own_rank() == 0) save_alone(10);
     copy_to_other();
-    if (me() == 0) save_alone(20);
+    if (own_rank() == 0) save_alone(20);
     wait_for_both();
     expect_file("out/step-000000000010", "step-000000000020 passed over (rank 1): ");
     /* Rank 0's folder lacks this checkpoint, so it is not considered. */
-    if (me() == 0) run_shell("rm -rf out/step-000000000020");
-    if (me() == 1) save_alone(30);
+    if (own_rank() == 0) run_shell("rm -rf out/step-000000000020");
+    if (own_rank() == 1) save_alone(30);
     wait_for_both();
     expect_file("out/step-000000000010", NULL);
-    if (me() == 0) run_shell("rm -rf out/step-*");
+    if (own_rank() == 0) run_shell("rm -rf out/step-*");
     wait_for_both();
     refuse_checkpoint(BT_NOTFOUND, "no checkpoint in 'out'");
 }
@@ -130,15 +130,15 @@ static void one_that_a_rank_lacks_is_skipped(void **state) {
 static void a_checkpoint_damaged_on_one_rank_is_skipped(void **state) {
     (void)state;
     clear_folder();
-    if (me() == 0) save_alone(10);
+    if (own_rank() == 0) save_alone(10);
     copy_to_other();
-    if (me() == 0) {
+    if (own_rank() == 0) {
         save_alone(20);
         run_shell("printf x | dd of=$(ls out/step-000000000020/data-*) bs=1 seek=400 conv=notrunc "
                   "status=none");
     }
     wait_for_both();
-    if (me() == 1) run_shell("rm -rf out && cp -r ../0/out out");
+    if (own_rank() == 1) run_shell("rm -rf out && cp -r ../0/out out");
     wait_for_both();
     expect_file("out/step-000000000010", "step-000000000020 passed over (rank 0): ");
 }
@@ -147,12 +147,12 @@ static void a_checkpoint_damaged_on_one_rank_is_skipped(void **state) {
 static void a_rank_without_the_folder_is_reported(void **state) {
     (void)state;
     clear_folder();
-    if (me() == 0) save_alone(10);
-    if (me() == 1) run_shell("rm -rf out");
+    if (own_rank() == 0) save_alone(10);
+    if (own_rank() == 1) run_shell("rm -rf out");
     wait_for_both();
     refuse_checkpoint(BT_FORMAT, "no checkpoint in 'out' can be used");
-    if (me() == 0) run_shell("rm -rf out");
-    if (me() == 1) save_alone(10);
+    if (own_rank() == 0) run_shell("rm -rf out");
+    if (own_rank() == 1) save_alone(10);
     wait_for_both();
     refuse_checkpoint(BT_NOTFOUND, "cannot open checkpoint folder 'out'");
 }
@@ -162,11 +162,11 @@ int main(void) {
     char own[80];
     if (bt_comm_init(&err) != BT_OK) return 1;
     strcpy(base, "/tmp/bt-ckpt-hosts-XXXXXX");
-    if (me() == 0 && !mkdtemp(base)) bt_comm_abort(1);
+    if (own_rank() == 0 && !mkdtemp(base)) bt_comm_abort(1);
     if (bt_broadcast(bt_comm_world(), base, sizeof base, 0, &err) != BT_OK) return 1;
-    snprintf(own, sizeof own, "%s/%d", base, me());
+    snprintf(own, sizeof own, "%s/%d", base, own_rank());
     if (mkdir(own, 0700) != 0 || chdir(own) != 0 ||
-        bt_comm_split(&alone, bt_comm_world(), me(), 0, &err) != BT_OK)
+        bt_comm_split(&alone, bt_comm_world(), own_rank(), 0, &err) != BT_OK)
         bt_comm_abort(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_on_both_is_taken),
@@ -178,7 +178,7 @@ int main(void) {
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     if (rc) bt_comm_abort(1); /* The other rank may wait for this rank, so the job is aborted. */
     wait_for_both();
-    if (me() == 0) {
+    if (own_rank() == 0) {
         snprintf(own, sizeof own, "rm -rf '%s'", base);
         rc = system(own);
     }

@@ -24,7 +24,7 @@ enum { RANKS = 4, EACH = 100000, N = RANKS * EACH }; /* A part has more than one
 static char base[64];
 static float part[EACH], whole[N];
 
-static int me(void) { return bt_comm_rank(bt_comm_world()); }
+static int own_rank(void) { return bt_comm_rank(bt_comm_world()); }
 static float value_at(int64_t step, int i) { return (float)(step * 1000 + i % 977); }
 
 static void simulate_hosts(const char *text) {
@@ -40,7 +40,7 @@ static const char *folder_of_host(int host) {
 }
 
 static void check_ok(bt_code code, const bt_err *err) {
-    if (code != BT_OK) fail_msg("rank %d: %s: %s", me(), bt_code_name(code), err->msg);
+    if (code != BT_OK) fail_msg("rank %d: %s: %s", own_rank(), bt_code_name(code), err->msg);
 }
 
 static void wait_for_all_ranks(void) {
@@ -52,7 +52,7 @@ static void write_step(bt_memory_state *m, int64_t step, bool publish) {
     bt_ckpt_meta meta = {.step = step, .tokens = 4096 * step, .params_hash = 77, .run = "spread"};
     bt_err err = BT_ERR_INIT;
     bt_text_put(&meta.state, "{\"progress\": {\"updates\": 5}}");
-    for (int i = 0; i < EACH; i++) part[i] = value_at(step, me() * EACH + i);
+    for (int i = 0; i < EACH; i++) part[i] = value_at(step, own_rank() * EACH + i);
     wait_for_all_ranks(); /* All ranks of a step write before one continues. */
     check_ok(bt_memory_state_write(m, &meta, 9, &err), &err);
     if (publish) bt_memory_state_publish(m);
@@ -63,7 +63,7 @@ static bt_memory_state *open_state(const char *dir, int attempt, const bt_memory
     const bt_ckpt_slice mine = {.tensor = "w",
                                 .state = "weight",
                                 .tensor_elems = N,
-                                .first = (uint64_t)me() * EACH,
+                                .first = (uint64_t)own_rank() * EACH,
                                 .count = EACH,
                                 .data = part};
     const bt_memory_cfg cfg = {.dir = dir,
@@ -101,7 +101,7 @@ static bt_code read_back(const char *dir, uint64_t first, uint64_t count, int64_
         assert_true(bt_ckpt_state_real(&meta, "progress", "updates", 0) == 5);
         for (uint64_t i = 0; i < count; i++)
             if (whole[i] != value_at(step, (int)(first + i)))
-                fail_msg("rank %d, element %d of step %d", me(), (int)(first + i), (int)step);
+                fail_msg("rank %d, element %d of step %d", own_rank(), (int)(first + i), (int)step);
     }
     bt_ckpt_meta_release(&meta);
     bt_memory_found_close(f);
@@ -123,7 +123,7 @@ static void remove_segments(const char *what) {
     char cmd[256];
     wait_for_all_ranks();
     snprintf(cmd, sizeof cmd, "rm -rf %s/%s", base, what);
-    if (me() == 0) assert_int_equal(system(cmd), 0);
+    if (own_rank() == 0) assert_int_equal(system(cmd), 0);
     wait_for_all_ranks();
 }
 
@@ -132,7 +132,7 @@ static void the_whole_state_is_restored(void **state) {
     bt_err err;
     bt_memory_id id, seen;
     simulate_hosts("2,2");
-    const char *dir = folder_of_host(me() / 2);
+    const char *dir = folder_of_host(own_rank() / 2);
     bt_memory_state *m = open_state(dir, 1, NULL);
     for (int64_t step = 1; step <= 4; step++) write_step(m, step, true);
     wait_for_all_ranks();
@@ -141,23 +141,24 @@ static void the_whole_state_is_restored(void **state) {
     assert_int_equal(seen.step, 4);
     assert_int_equal(files_in(folder_of_host(0), "state-"), 8);
     assert_int_equal(files_in(folder_of_host(1), "state-"), 4);
-    assert_int_equal(bt_memory_state_total(m) > (me() < 2 ? 4u : 2u) * EACH * sizeof(float), 1);
+    assert_int_equal(bt_memory_state_total(m) > (own_rank() < 2 ? 4u : 2u) * EACH * sizeof(float),
+                     1);
 
     check_ok(read_back(dir, 0, N, 4, &id, &err), &err);
     /* Each rank reads its own part, so no message is sent. */
-    check_ok(read_back(dir, (uint64_t)me() * EACH, EACH, 4, &id, &err), &err);
-    check_ok(read_back(dir, (uint64_t)(3 - me()) * EACH + 7, EACH - 9, 4, &id, &err), &err);
+    check_ok(read_back(dir, (uint64_t)own_rank() * EACH, EACH, 4, &id, &err), &err);
+    check_ok(read_back(dir, (uint64_t)(3 - own_rank()) * EACH + 7, EACH - 9, 4, &id, &err), &err);
     assert_int_equal(files_in(dir, "copy"), 0);
 
     /* All ranks wrote this state but rank 0 did not publish it, so it is not used. */
-    write_step(m, 5, me() != 0);
+    write_step(m, 5, own_rank() != 0);
     wait_for_all_ranks();
     check_ok(read_back(dir, 0, N, 4, &id, &err), &err);
     bt_memory_state_close(m);
 
     /* The next attempt overwrites the state that was not published. */
     m = open_state(dir, 2, &id);
-    write_step(m, 5, me() != 0);
+    write_step(m, 5, own_rank() != 0);
     wait_for_all_ranks();
     check_ok(read_back(dir, 0, N, 4, &id, &err), &err);
     bt_memory_state_publish(m);
@@ -177,11 +178,13 @@ static void one_host_has_everything(void **state) {
     check_ok(read_back(folder_of_host(0), 0, N, 5, &id, &err), &err);
     /* The second host returns without segments and receives the parts that its ranks need. */
     simulate_hosts("2,2");
-    check_ok(read_back(folder_of_host(me() / 2), (uint64_t)me() * EACH, EACH, 5, &id, &err), &err);
+    check_ok(read_back(folder_of_host(own_rank() / 2), (uint64_t)own_rank() * EACH, EACH, 5, &id,
+                       &err),
+             &err);
     assert_int_equal(files_in(folder_of_host(1), "state-"), 0);
     /* The ranks of this host need a segment of the other host. */
     simulate_hosts("3,1");
-    check_ok(read_back(folder_of_host(me() / 3), 0, N, 5, &id, &err), &err);
+    check_ok(read_back(folder_of_host(own_rank() / 3), 0, N, 5, &id, &err), &err);
 }
 
 static void a_missing_part_is_reported(void **state) {
@@ -190,15 +193,15 @@ static void a_missing_part_is_reported(void **state) {
     bt_memory_id id;
     simulate_hosts("2,2");
     remove_segments("0/states/state-00002-*");
-    assert_int_equal(read_back(folder_of_host(me() / 2), 0, N, 5, &id, &err), BT_FORMAT);
+    assert_int_equal(read_back(folder_of_host(own_rank() / 2), 0, N, 5, &id, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "has 3 of 4 ranks' parts of step 5"));
     /* The copy was damaged after it was written. */
-    bt_memory_state *m = open_state(folder_of_host(me() / 2), 3, NULL);
+    bt_memory_state *m = open_state(folder_of_host(own_rank() / 2), 3, NULL);
     write_step(m, 6, true);
     wait_for_all_ranks();
     bt_memory_state_close(m);
     remove_segments("1");
-    if (me() == 0) {
+    if (own_rank() == 0) {
         DIR *d = opendir(folder_of_host(0));
         for (struct dirent *e; (e = readdir(d));) {
             char path[400];
@@ -213,10 +216,10 @@ static void a_missing_part_is_reported(void **state) {
         closedir(d);
     }
     wait_for_all_ranks();
-    assert_int_equal(read_back(folder_of_host(me() / 2), 0, N, 6, &id, &err), BT_FORMAT);
+    assert_int_equal(read_back(folder_of_host(own_rank() / 2), 0, N, 6, &id, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "is damaged: 'w' weight, rank 3's part"));
     /* Ranks that do not need the damaged part receive no error. */
-    assert_int_equal(read_back(folder_of_host(me() / 2), 0, 3 * EACH, 6, &id, &err), BT_OK);
+    assert_int_equal(read_back(folder_of_host(own_rank() / 2), 0, 3 * EACH, 6, &id, &err), BT_OK);
 }
 
 /* Ranks alternate between hosts, so the first host's parts have no copy. */
@@ -246,7 +249,7 @@ static void folders_are_removed_with_their_states(void **state) {
     char lock[128];
     simulate_hosts(NULL);
     snprintf(lock, sizeof lock, "%s/0/lock", base);
-    if (me() == 0) {
+    if (own_rank() == 0) {
         bt_err err = BT_ERR_INIT;
         close(open(lock, O_CREAT | O_WRONLY, 0600));
         bt_memory_dir_remove(folder_of_host(0));
@@ -269,7 +272,7 @@ int main(void) {
     if (access("/dev/shm", W_OK) != 0) return 77;
     if (bt_comm_init(&err) != BT_OK) return 1;
     strcpy(base, "/dev/shm/bt-spread-XXXXXX");
-    if (me() == 0 && !mkdtemp(base)) bt_comm_abort(1);
+    if (own_rank() == 0 && !mkdtemp(base)) bt_comm_abort(1);
     if (bt_broadcast(bt_comm_world(), base, sizeof base, 0, &err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_part_has_its_keeper),
                                        cmocka_unit_test(the_whole_state_is_restored),
@@ -279,7 +282,7 @@ int main(void) {
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", base);
     if (failed) bt_comm_abort(1); /* Other ranks may wait for this rank, so the job is aborted. */
-    if (me() == 0 && system(cmd) != 0) return 1;
+    if (own_rank() == 0 && system(cmd) != 0) return 1;
     bt_comm_finalize();
     return 0;
 }

@@ -11,7 +11,7 @@
 static char base[64], out[96], folder[96];
 static fake_sink sink;
 
-static int me(void) { return bt_comm_rank(bt_comm_world()); }
+static int own_rank(void) { return bt_comm_rank(bt_comm_world()); }
 
 static void train(const char *const *words) {
     bt_err err = BT_ERR_INIT;
@@ -65,7 +65,7 @@ static void each_layout_keeps_its_state(void **state) {
     sink.on_step = count_segments;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         train(rows[i].words);
-        if (me() == 0) {
+        if (own_rank() == 0) {
             const char *fact = fake_fact(&sink, "memory_states");
             assert_true(fact && strncmp(fact, "two, ", 5) == 0);
             assert_int_equal(strstr(fact, "copied to the next host") != NULL, rows[i].spread);
@@ -84,15 +84,16 @@ int main(void) {
     setenv("BITRAIN_TEST_HOSTS", "2,2", 1);
     if (bt_comm_init(&err) != BT_OK) return 1;
     strcpy(base, "/dev/shm/bt-run-XXXXXX");
-    if (me() == 0 && !mkdtemp(base)) bt_comm_abort(1);
+    if (own_rank() == 0 && !mkdtemp(base)) bt_comm_abort(1);
     if (bt_broadcast(bt_comm_world(), base, sizeof base, 0, &err) != BT_OK) return 1;
     snprintf(out, sizeof out, "%s/out", base);
-    snprintf(folder, sizeof folder, "%s/%d/states", base, me() / 2);
+    snprintf(folder, sizeof folder, "%s/%d/states", base, own_rank() / 2);
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_layout_keeps_its_state)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (failed) bt_comm_abort(1); /* Other ranks may wait for this rank, so the job is aborted. */
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", base);
-    if (me() == 0 && system(cmd) != 0) return 1; /* NOLINT: the folder is created by this test */
+    if (own_rank() == 0 && system(cmd) != 0)
+        return 1; /* NOLINT: the folder is created by this test */
     bt_comm_finalize();
     return 0;
 }

@@ -12,17 +12,17 @@ enum { RANKS = 4, EACH = 100, ALL = RANKS * EACH, SILENT = 1 }; /* Rank SILENT h
 static char base[64];
 static float values[ALL];
 
-static int me(void) { return bt_comm_rank(bt_comm_world()); }
+static int own_rank(void) { return bt_comm_rank(bt_comm_world()); }
 
 static bt_code save_on_ranks(const char *dir, int64_t step, int attempt, bt_ckpt_saved *out,
                              bt_err *err) {
     bt_ckpt_meta meta;
     const bt_ckpt_slice own = {
-        "w", "weight",    ALL,  (uint64_t)(me() * EACH), EACH, values + me() * EACH, 0,
+        "w", "weight",    ALL,  (uint64_t)(own_rank() * EACH), EACH, values + own_rank() * EACH, 0,
         0,   BT_CKPT_F32, false};
     fill_meta(&meta, step, attempt);
     const bt_ckpt_job job = {
-        .dir = dir, .meta = &meta, .slices = &own, .n = me() != SILENT, .keep = 2};
+        .dir = dir, .meta = &meta, .slices = &own, .n = own_rank() != SILENT, .keep = 2};
     *err = (bt_err)BT_ERR_INIT;
     const bt_code code = bt_ckpt_save(bt_comm_world(), &job, out, err);
     bt_ckpt_meta_release(&meta);
@@ -73,14 +73,14 @@ static void an_error_of_one_rank_is_that_of_all(void **state) {
                 {-1, 2, false, BT_BUSY}}; /* A later attempt (3) uses the folder. */
     bt_err err;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const bool here = rows[i].rank == me();
-        const float before = values[me() * EACH + 7];
-        if (here && rows[i].not_finite) values[me() * EACH + 7] = NAN;
-        if (rows[i].attempt && me() == 0) check_ok(bt_ckpt_begin(base, 3, &err), &err);
+        const bool here = rows[i].rank == own_rank();
+        const float before = values[own_rank() * EACH + 7];
+        if (here && rows[i].not_finite) values[own_rank() * EACH + 7] = NAN;
+        if (rows[i].attempt && own_rank() == 0) check_ok(bt_ckpt_begin(base, 3, &err), &err);
         const char *dir = here && !rows[i].not_finite ? "/proc/none" : base;
         assert_int_equal(save_on_ranks(dir, 200, rows[i].attempt, NULL, &err), rows[i].code);
         assert_int_equal(err.rank, rows[i].rank < 0 ? 0 : rows[i].rank);
-        values[me() * EACH + 7] = before;
+        values[own_rank() * EACH + 7] = before;
         newest_is(100);
     }
 }
@@ -90,7 +90,7 @@ int main(void) {
     char cmd[128];
     if (bt_comm_init(&err) != BT_OK) return 1;
     strcpy(base, "/tmp/bt-save-XXXXXX");
-    if (me() == 0 && !mkdtemp(base)) bt_comm_abort(1);
+    if (own_rank() == 0 && !mkdtemp(base)) bt_comm_abort(1);
     if (bt_broadcast(bt_comm_world(), base, sizeof base, 0, &err) != BT_OK) return 1;
     for (int i = 0; i < ALL; i++) values[i] = (float)i / 8;
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_rank_writes_its_own),
@@ -98,7 +98,7 @@ int main(void) {
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     if (bt_barrier(bt_comm_world(), &err) != BT_OK) rc = 1;
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", base);
-    if (me() == 0 && system(cmd) != 0) rc = 1;
+    if (own_rank() == 0 && system(cmd) != 0) rc = 1;
     bt_comm_finalize();
     return rc;
 }

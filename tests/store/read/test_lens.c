@@ -137,7 +137,7 @@ static void the_longest_lens(void **state) {
 }
 
 /* The folders that are searched for lenses, in order of precedence. */
-static void places_of_lenses(void **state) {
+static void folders_of_lenses_in_order(void **state) {
     const bt_tmp *t = *state;
     char made[300];
     bt_lens l;
@@ -174,6 +174,6 @@ static void places_of_lenses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {CASE(files_of_a_folder_are_lenses), CASE(invalid_lenses),
-                                       CASE(the_longest_lens), CASE(places_of_lenses)};
+                                       CASE(the_longest_lens), CASE(folders_of_lenses_in_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,13 +30,13 @@ static const char allowed_pragmas[] = " table_info table_xinfo table_list index_
                                       "function_list compile_options quick_check integrity_check "
                                       "collation_list ";
 
-static bool listed(const char *list, const char *word) {
+static bool is_listed_function(const char *list, const char *word) {
     char with[80];
     snprintf(with, sizeof with, " %s ", word);
     return strstr(list, with) != NULL;
 }
 
-static int prepared(sqlite3 *db, const char *sql) {
+static int is_prepared(sqlite3 *db, const char *sql) {
     sqlite3_stmt *st = NULL;
     const int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
     sqlite3_finalize(st);
@@ -68,8 +68,8 @@ static void functions_are_listed(void **state) {
         for (int k = 0; k < atoi(bar + 1) || (k == 0 && atoi(bar + 1) < 0); k++)
             n += snprintf(sql + n, sizeof sql - (size_t)n, "%s1", k ? "," : "");
         snprintf(sql + n, sizeof sql - (size_t)n, ")");
-        const int rc = prepared(guarded, sql);
-        const bool may = listed(allowed_functions, line);
+        const int rc = is_prepared(guarded, sql);
+        const bool may = is_listed_function(allowed_functions, line);
         const bool denied = strstr(sqlite3_errmsg(guarded), "not authorized to use function") !=
                             NULL;
         if (may ? denied : rc == SQLITE_OK) fail_msg("%s: %s", sql, sqlite3_errmsg(guarded));
@@ -78,10 +78,10 @@ static void functions_are_listed(void **state) {
     }
     free(all);
     assert_true(allowed > 80 && refused > 3);
-    assert_int_equal(prepared(guarded, "SELECT load_extension('x')"), SQLITE_ERROR);
+    assert_int_equal(is_prepared(guarded, "SELECT load_extension('x')"), SQLITE_ERROR);
     assert_string_equal(sqlite3_errmsg(guarded), "not authorized to use function: load_extension");
-    assert_int_equal(prepared(guarded, "SELECT ABS(-1), '{}' -> 'a', '{}' ->> 'a', 'a' LIKE 'A'"),
-                     SQLITE_OK);
+    assert_int_equal(
+        is_prepared(guarded, "SELECT ABS(-1), '{}' -> 'a', '{}' ->> 'a', 'a' LIKE 'A'"), SQLITE_OK);
     bt_db_close(db);
 }
 
@@ -94,16 +94,16 @@ static void pragmas_are_listed(void **state) {
     for (char *line; (line = strsep(&next, "\n")) && *line;) {
         char sql[100];
         snprintf(sql, sizeof sql, "PRAGMA %s", line);
-        const bool may = listed(allowed_pragmas, line);
-        const int rc = prepared(guarded, sql);
+        const bool may = is_listed_function(allowed_pragmas, line);
+        const int rc = is_prepared(guarded, sql);
         if (rc != (may ? SQLITE_OK : SQLITE_AUTH)) fail_msg("%s: %s", sql, sqlite3_errmsg(guarded));
         allowed += may;
     }
     free(all);
     assert_true(allowed > 12);
-    assert_int_equal(prepared(guarded, "PRAGMA user_version = 1"), SQLITE_AUTH);
-    assert_int_equal(prepared(guarded, "PRAGMA table_info(run)"), SQLITE_OK);
-    assert_int_equal(prepared(guarded, "SELECT * FROM pragma_table_info('run')"), SQLITE_OK);
+    assert_int_equal(is_prepared(guarded, "PRAGMA user_version = 1"), SQLITE_AUTH);
+    assert_int_equal(is_prepared(guarded, "PRAGMA table_info(run)"), SQLITE_OK);
+    assert_int_equal(is_prepared(guarded, "SELECT * FROM pragma_table_info('run')"), SQLITE_OK);
     bt_db_close(db);
 }
 
@@ -152,7 +152,7 @@ static void statements_only_read(void **state) {
                 fail_msg("%s: %s", refused[i], why.msg);
         }
         for (size_t i = 0; i < sizeof read / sizeof *read; i++)
-            if (prepared(guarded, read[i]) != SQLITE_OK)
+            if (is_prepared(guarded, read[i]) != SQLITE_OK)
                 fail_msg("%s: %s", read[i], sqlite3_errmsg(guarded));
         if (round == 0) OK(bt_db_snapshot(db, err));
     }
@@ -162,7 +162,7 @@ static void statements_only_read(void **state) {
                                           "SELECT * FROM bytecode('SELECT 1')",
                                           "SELECT * FROM sqlite_stmt"};
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
-        if (prepared(guarded, modules[i]) == SQLITE_OK) fail_msg("%s", modules[i]);
+        if (is_prepared(guarded, modules[i]) == SQLITE_OK) fail_msg("%s", modules[i]);
     bt_db_close(db);
     bt_table_is(t->db, "SELECT count(*) FROM sqlite_schema WHERE name = 'x'", "0\n");
 }

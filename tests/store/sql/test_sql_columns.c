@@ -5,7 +5,7 @@
 #include "store/sql/sql.h"
 #include "tests/store/store_test.h"
 
-static void expects(const char *sql, const char *want) {
+static void check_sql_of_figure(const char *sql, const char *want) {
     bt_text out;
     bt_text_init(&out);
     OK(bt_sql_expand(&out, sql, err));
@@ -29,10 +29,10 @@ static void lists_become_columns(void **state) {
         snprintf(want + strlen(want), sizeof want - strlen(want), "%sa(%s) AS '%s'", p ? ", " : "",
                  bt_rank_metrics[bt_phases[p].metric].key, bt_phases[p].title);
     strcat(want, " FROM x");
-    expects("SELECT {phases, |a(@) AS '#'} FROM x", want);
-    expects("", "");
-    expects("{", "{");
-    expects("a {b} {} {phase, |@} {1}", "a {b} {} {phase, |@} {1}");
+    check_sql_of_figure("SELECT {phases, |a(@) AS '#'} FROM x", want);
+    check_sql_of_figure("", "");
+    check_sql_of_figure("{", "{");
+    check_sql_of_figure("a {b} {} {phase, |@} {1}", "a {b} {} {phase, |@} {1}");
     assert_query_text("{phases, @}", "'{phases' is not closed by '|...}'");
     assert_query_text("{phases, |@", "'{phases' is not closed by '|...}'");
     bt_text out;
@@ -96,8 +96,8 @@ static void figures_become_formulas(void **state) {
     assert_query_text("{overlap(1, 2, 3)}", "'{overlap(...)}' has 3 arguments, it is made from 2");
     assert_query_text("{overlap(1, {overlap(2)})}",
                       "'{overlap(...)}' has 1 arguments, it is made from 2");
-    expects("{overlap}", "{overlap}");
-    expects("{nothing(1)}", "{nothing(1)}");
+    check_sql_of_figure("{overlap}", "{overlap}");
+    check_sql_of_figure("{nothing(1)}", "{nothing(1)}");
 }
 
 static void metrics_are_kept_as_columns(void **state) {

@@ -3,7 +3,7 @@
 #include "tests/store/view/recorded.h"
 
 /* Compares a bucket of a series in which steps a to b have records. */
-static void bucket_is(const bt_view_series *s, size_t i, int64_t a, int64_t b, double extra) {
+static void check_bucket(const bt_view_series *s, size_t i, int64_t a, int64_t b, double extra) {
     assert_int_equal(s->step[i], b);
     assert_int_equal(s->count[i], b - a + 1);
     NEAR(s->first[i], (double)a + extra);
@@ -59,7 +59,7 @@ static void long_series_of_steps_and_ranks(void **state) {
                 for (size_t b = 0; b < s->n; b++) {
                     const int64_t first = (int64_t)b * size,
                                   last = first + size > p.steps ? p.steps - 1 : first + size - 1;
-                    if (exact) bucket_is(s, b, first, last, 0);
+                    if (exact) check_bucket(s, b, first, last, 0);
                     NEAR(s->mean[b], (double)(first + last) / 2);
                     near(s->x[b], x_after((bt_x_axis)x, last, k == 1), 1e-5,
                          bt_x_axis_name((bt_x_axis)x));
@@ -72,7 +72,7 @@ static void long_series_of_steps_and_ranks(void **state) {
 }
 
 /* A metric that at least half of the buckets contain has gaps; a rarer metric becomes a line through its points. */
-static void holes_and_sparse_lines(void **state) {
+static void gaps_and_sparse_lines(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         int known;
@@ -133,7 +133,7 @@ static void a_series_reads_each_step_once(void **state) {
 }
 
 /* Series of forty ranks of two runs exceed the cache. Dropped entries are read again with the same result. */
-static void many_series_take_turns(void **state) {
+static void series_beyond_the_cache_are_read_again(void **state) {
     const bt_tmp *t = *state;
     static const int first[] = {0, 14, 12, 8, 0, 14};
     const plan p = {"s", 40, 0, 12, 1}, other = {"other", 40, 0, 9, 1};
@@ -156,7 +156,7 @@ static void many_series_take_turns(void **state) {
             assert_int_equal(s->what.rank, rank);
             assert_int_equal(s->n, s->ghost ? 9 : 12);
             assert_string_equal(s->key, "fwd_ms");
-            for (size_t k = 0; k < s->n; k++) bucket_is(s, k, (int64_t)k, (int64_t)k, rank);
+            for (size_t k = 0; k < s->n; k++) check_bucket(s, k, (int64_t)k, (int64_t)k, rank);
         }
     }
     bt_view_close(v);
@@ -164,7 +164,7 @@ static void many_series_take_turns(void **state) {
 }
 
 /* A request for series leaves the other parts of the view unchanged; a missing run gives an empty series. */
-static void series_alone(void **state) {
+static void series_requests_leave_other_parts_unchanged(void **state) {
     const bt_tmp *t = *state;
     const plan p = {"s", 2, 0, 30, 1}, other = {"other", 1, 0, 20, 1};
     bt_db *db = NULL;
@@ -183,7 +183,7 @@ static void series_alone(void **state) {
     assert_int_equal(v->head.n_attempts, 1);
     assert_int_equal(v->head.step, 29);
     assert_int_equal(v->series[0].n, 20);
-    for (size_t k = 0; k < 20; k++) bucket_is(&v->series[0], k, (int64_t)k, (int64_t)k, 0);
+    for (size_t k = 0; k < 20; k++) check_bucket(&v->series[0], k, (int64_t)k, (int64_t)k, 0);
     a.run = "nobody";
     assert_int_equal(bt_view_load(v, &a, &why), BT_NOTFOUND);
     assert_string_equal(why.msg, "no run 'nobody'");
@@ -276,8 +276,12 @@ static void heat_maps_of_many_rows(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        T(long_series_of_steps_and_ranks), T(holes_and_sparse_lines), T(many_series_take_turns),
-        T(a_series_reads_each_step_once),  T(series_alone),           T(columns_of_heat_maps),
+        T(long_series_of_steps_and_ranks),
+        T(gaps_and_sparse_lines),
+        T(series_beyond_the_cache_are_read_again),
+        T(a_series_reads_each_step_once),
+        T(series_requests_leave_other_parts_unchanged),
+        T(columns_of_heat_maps),
         T(heat_maps_of_many_rows),
     };
     return cmocka_run_group_tests_name("buckets", tests, NULL, NULL);

@@ -228,7 +228,7 @@ static const struct {
     {BT_HEAT_STEP, true, 1, 4, {0.4, 1, 1, 1.3}, 0, 2},
 };
 
-static void scale_is(bt_view *v, double low, double high, const char *what) {
+static void check_scale_of_values(bt_view *v, double low, double high, const char *what) {
     OK(bt_view_heat_scale(v, err));
     if (isnan(low)) {
         assert_true(isnan(v->heat.low) && isnan(v->heat.high));
@@ -253,7 +253,7 @@ static void scales_of_heat_maps(void **state) {
                                  .rows = scales[i].rows,
                                  .cols = scales[i].cols,
                                  .cell = scales[i].cell};
-        scale_is(v, scales[i].low, scales[i].high, what);
+        check_scale_of_values(v, scales[i].low, scales[i].high, what);
     }
     bt_view_close(v);
 }
@@ -268,18 +268,18 @@ static void a_few_cells_do_not_stretch_the_scale(void **state) {
     for (int i = 0; i < 100; i++) cell[i] = 100;
     cell[7] = cell[57] = 1000;
     cell[21] = cell[83] = 1;
-    scale_is(v, 80, 190, "one of ten cells of a row");
+    check_scale_of_values(v, 80, 190, "one of ten cells of a row");
     cell[33] = 1000;
-    scale_is(v, 80, 1000, "three of a hundred");
+    check_scale_of_values(v, 80, 1000, "three of a hundred");
     cell[33] = 1;
-    scale_is(v, 1, 190, "three at the other end");
+    check_scale_of_values(v, 1, 190, "three at the other end");
     for (int i = 0; i < 100; i++)
         cell[i] = i == 47 ? 1000 : i / 10 == 4 || i / 10 == 9 ? NONE : 100;
-    scale_is(v, 80, 1000, "a row with one value alone");
+    check_scale_of_values(v, 80, 1000, "a row with one value alone");
     v->heat.against = true;
     for (int i = 0; i < 100; i++)
         cell[i] = i == 3 ? 1.4 : i == 9 ? 9 : i == 40 ? 0.6 : i == 45 ? 0 : 1;
-    scale_is(v, 0.75, 1.25, "against a baseline");
+    check_scale_of_values(v, 0.75, 1.25, "against a baseline");
     bt_view_close(v);
 }
 
@@ -395,7 +395,7 @@ static void arrays_grow_by_half(void **state) {
     free(v);
 }
 
-static void names_of_everything(void **state) {
+static void names_of_all_values(void **state) {
     (void)state;
     static const char *const verdicts[] = {"ok",         "late",    "bursty", "node-wide",
                                            "recovering", "crowded", ""};
@@ -488,7 +488,7 @@ int main(void) {
         cmocka_unit_test(steps_of_a_share),
         cmocka_unit_test(quantiles_are_nearest_ranks),
         cmocka_unit_test(arrays_grow_by_half),
-        cmocka_unit_test(names_of_everything),
+        cmocka_unit_test(names_of_all_values),
         cmocka_unit_test(troubles_as_line_and_as_json),
     };
     return cmocka_run_group_tests_name("judgement", tests, NULL, NULL);

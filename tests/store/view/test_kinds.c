@@ -129,7 +129,7 @@ static void load_and_judge(bt_view *v, const bt_view_request *ask, const char *w
     (void)bt_view_what_if(v, v->ranks.order, v->ranks.n);
 }
 
-static void every_part(bt_view *v, const char *run, const char *baseline) {
+static void request_every_part(bt_view *v, const char *run, const char *baseline) {
     static const int metrics[] = {BT_MS_LOSS, BT_MS_VAL_LOSS, BT_MS_GRAD_NORM, BT_MS_VAL_F1};
     bt_view_request a = ask_all(run);
     bt_err err = BT_ERR_INIT;
@@ -186,12 +186,12 @@ static void every_function_over_every_kind(void **state) {
                    err));
     assert_true(all.n >= 15);
     for (int i = 0; i < all.n; i++) {
-        every_part(v, all.name[i], NULL);
-        every_part(v, all.name[i], all.name[(i + 1) % all.n]);
+        request_every_part(v, all.name[i], NULL);
+        request_every_part(v, all.name[i], all.name[(i + 1) % all.n]);
         /* Compares with a view that has shown no other run. */
         bt_db *alone = NULL;
         bt_view *fresh = open_view(t->db, &alone);
-        every_part(fresh, all.name[i], NULL);
+        request_every_part(fresh, all.name[i], NULL);
         bt_view_close(fresh);
         bt_db_close(alone);
     }

@@ -9,7 +9,7 @@ typedef struct told {
 } told;
 
 /* Formats the number or text of each cell, and "-" for other types. */
-static bool tell_row(void *ctx, const bt_row *row) {
+static bool format_cells(void *ctx, const bt_row *row) {
     told *t = ctx;
     size_t n = strlen(t->text);
     t->columns = row->n;
@@ -24,7 +24,7 @@ static bool tell_row(void *ctx, const bt_row *row) {
     return ++t->rows != t->most;
 }
 
-static bool tell_numbers(void *ctx, const double *col, int n) {
+static bool format_numbers(void *ctx, const double *col, int n) {
     told *t = ctx;
     size_t at = strlen(t->text);
     t->columns = n;
@@ -83,17 +83,17 @@ static void cells_and_bindings(void **state) {
     for (int round = 0; round < 2; round++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             told cells = {0}, numbers = {0}, first = {.most = 1};
-            OK(bt_vq_rows(v->impl, rows[i].sql, rows[i].run, rows[i].args, rows[i].n_args, tell_row,
-                          &cells, err));
+            OK(bt_vq_rows(v->impl, rows[i].sql, rows[i].run, rows[i].args, rows[i].n_args,
+                          format_cells, &cells, err));
             assert_string_equal(cells.text, rows[i].text);
             OK(bt_vq_each(v->impl, rows[i].sql, rows[i].run, rows[i].args, rows[i].n_args,
-                          tell_numbers, &numbers, err));
+                          format_numbers, &numbers, err));
             assert_string_equal(numbers.text, rows[i].numbers);
-            OK(bt_vq_rows(v->impl, rows[i].sql, rows[i].run, rows[i].args, rows[i].n_args, tell_row,
-                          &first, err));
+            OK(bt_vq_rows(v->impl, rows[i].sql, rows[i].run, rows[i].args, rows[i].n_args,
+                          format_cells, &first, err));
             assert_int_equal(first.rows, rows[i].text[0] ? 1 : 0);
             OK(bt_vq_each(v->impl, rows[i].sql, rows[i].run, rows[i].args, rows[i].n_args,
-                          tell_numbers, &(told){.most = 1}, err));
+                          format_numbers, &(told){.most = 1}, err));
         }
     assert_int_equal(v->impl->n_statements, 5);
     bt_view_close(v);
@@ -155,12 +155,13 @@ static void a_failing_query_is_reported(void **state) {
             bt_err why = BT_ERR_INIT;
             snprintf(want, sizeof want, rows[i].why, t->db);
             OK(bt_vq_row(v->impl, "SELECT 42", NULL, NULL, 0, &x, 1, err));
-            assert_int_equal(bt_vq_each(v->impl, rows[i].sql, NULL, NULL, 0, tell_numbers,
+            assert_int_equal(bt_vq_each(v->impl, rows[i].sql, NULL, NULL, 0, format_numbers,
                                         &(told){0}, &why),
                              BT_DB);
             assert_string_equal(why.msg, want);
-            assert_int_equal(
-                bt_vq_rows(v->impl, rows[i].sql, NULL, NULL, 0, tell_row, &(told){0}, &why), BT_DB);
+            assert_int_equal(bt_vq_rows(v->impl, rows[i].sql, NULL, NULL, 0, format_cells,
+                                        &(told){0}, &why),
+                             BT_DB);
             assert_string_equal(why.msg, want);
             OK(bt_vq_row(v->impl, "SELECT 42", NULL, NULL, 0, &x, 1, err));
             assert_true(x == 42);

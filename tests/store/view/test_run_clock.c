@@ -5,7 +5,7 @@
 static const int64_t hour_us = 3600 * INT64_C(1000000);
 
 /* Opens a shared clock that is this much behind the clock of this process. */
-static void join_clock(int64_t behind_us) {
+static void open_shared_clock(int64_t behind_us) {
     char name[BT_CLOCK_NAME], boot[BT_CLOCK_NAME];
     assert_true(bt_clock_name(name)[0]);
     snprintf(boot, sizeof boot, "%.*s", (int)strcspn(name, " "), name);
@@ -31,7 +31,7 @@ static double value_of(const bt_tmp *t, const char *sql) {
     return x;
 }
 
-static void looks_alive(const bt_tmp *t) {
+static void check_shown_as_live(const bt_tmp *t) {
     bt_db *db = NULL;
     bt_view *v = open_view(t->db, &db);
     bt_view_request ask = ask_all("a");
@@ -61,17 +61,17 @@ static void a_clock_that_was_set_moves_no_time(void **state) {
     /* The system clock was set back or forward before the viewer started. */
     static const int64_t by_hours[] = {-24, 25, -2};
     for (int i = 0; i < 3; i++) {
-        join_clock(by_hours[i] * hour_us);
-        looks_alive(t);
+        open_shared_clock(by_hours[i] * hour_us);
+        check_shown_as_live(t);
     }
     bt_clock_join(clock_of_run, 0);
     OK(bt_writer_end(w, "failed", "error", 1, err));
-    join_clock(48 * hour_us);
+    open_shared_clock(48 * hour_us);
     s.resume = true;
     s.from_step = 10;
     OK(bt_writer_begin(w, &s, &attempt, err));
     record(w, 10, 30);
-    looks_alive(t);
+    check_shown_as_live(t);
     bt_writer_close(w);
     assert_true(value_of(t, "SELECT max(time_s) - min(time_s) FROM steps WHERE run = ?1") < 60);
     assert_true(value_of(t, "SELECT min(time_s) FROM steps WHERE run = ?1") >= 0);
@@ -89,7 +89,7 @@ static void a_record_of_another_boot_continues_after_its_newest_time(void **stat
     record(w, 0, 10);
     OK(bt_writer_end(w, "stopped", "stopped", 0, err));
     run_sql(t->db, "UPDATE fact SET value = 'another-boot 12' WHERE key = 'clock'");
-    join_clock(hour_us);
+    open_shared_clock(hour_us);
     s.resume = true;
     s.from_step = 10;
     OK(bt_writer_begin(w, &s, &attempt, err));

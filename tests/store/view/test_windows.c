@@ -69,7 +69,7 @@ static void a_long_series_is_continued(void **state) {
 }
 
 /* A view that follows a run forwards and backwards in steps of any size uses the same steps as a new view. */
-static void the_head_follows(void **state) {
+static void the_head_of_a_followed_run_equals_a_new_one(void **state) {
     const bt_tmp *t = *state;
     static const int64_t at[] = {10,   11,   200,  255,  256, 511, 512,  768,
                                  1024, 1030, 1285, 1286, 300, 301, 1400, 1399};
@@ -345,7 +345,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(the_head_uses_the_newest_256_recorded_steps),
         T(a_long_series_is_continued),
-        T(the_head_follows),
+        T(the_head_of_a_followed_run_equals_a_new_one),
         T(windows_of_ranks),
         T(remaining_time),
         T(error_of_the_remaining_time),

@@ -315,8 +315,8 @@ static void a_run_is_found_by_its_name(void **state) {
 }
 
 /* Replaces @D by the database, @H by this host and @P by a process. */
-static void fill_in(char *out, size_t size, const char *says, const char *db, const char *host,
-                    int pid) {
+static void fill_placeholders(char *out, size_t size, const char *says, const char *db,
+                              const char *host, int pid) {
     size_t n = 0;
     for (const char *c = says; *c; c++) {
         if (*c != '@') {
@@ -388,7 +388,7 @@ static void the_reason_of_a_missing_reply(void **state) {
                  "UPDATE run SET state = '%s', host = '%s', pid = nullif(%d, -1), last_step = %s",
                  rows[i].run_state, rows[i].host[0] ? rows[i].host : here, pid, rows[i].last_step);
         run_sql(t->db, sql);
-        fill_in(want, sizeof want, rows[i].says, t->db, here, pid);
+        fill_placeholders(want, sizeof want, rows[i].says, t->db, here, pid);
         for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
             bt_err why = BT_ERR_INIT;
             unlink(file);

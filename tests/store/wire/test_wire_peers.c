@@ -56,13 +56,13 @@ static void put(int fd, const void *bytes, size_t n) {
     assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), (ssize_t)n);
 }
 
-static bt_hello_frame hello(uint32_t attempt) {
+static bt_hello_frame send_greeting(uint32_t attempt) {
     bt_hello_frame f = {bt_frame_of(BT_FRAME_HELLO, attempt, sizeof f.mark), bt_record_mark()};
     return f;
 }
 
 static int dial_with_hello(scene *s, uint32_t attempt) {
-    const bt_hello_frame f = hello(attempt);
+    const bt_hello_frame f = send_greeting(attempt);
     const int fd = connect_peer(s->path);
     put(fd, &f, sizeof f);
     return fd;
@@ -138,14 +138,14 @@ static void a_peer_that_violates_the_protocol_is_disconnected(void **state) {
         changed_frame_is_refused(&s, &g);
     }
 
-    bt_hello_frame h = hello(3);
+    bt_hello_frame h = send_greeting(3);
     is_refused(&s, GREETED, &h, sizeof h); /* a second greeting */
     h.mark ^= 1;
     is_refused(&s, UNGREETED, &h, sizeof h); /* a peer with other metric tables */
-    h = hello(3);
+    h = send_greeting(3);
     h.frame.head.bytes = 4;
     is_refused(&s, UNGREETED, &h, sizeof h);
-    h = hello(3);
+    h = send_greeting(3);
     h.frame.head.bytes = 16;
     memcpy(bytes, &h, sizeof h);
     is_refused(&s, UNGREETED, bytes, sizeof h + 8);
@@ -234,7 +234,7 @@ static void at_most_eight_connections_are_kept(void **state) {
 }
 
 /* Returns the next control frame that a simulated rank 0 receives. */
-static bt_control_frame control_at(int fd, char text[BT_PROMPT_MAX + 1]) {
+static bt_control_frame control_received_by(int fd, char text[BT_PROMPT_MAX + 1]) {
     bt_control_frame f = {.verb = BT_VERB_COUNT};
     if (recv(fd, &f, sizeof f, MSG_DONTWAIT) != (ssize_t)sizeof f) return f;
     assert_true(f.text_bytes <= BT_PROMPT_MAX);
@@ -256,25 +256,25 @@ static void the_newest_connection_gets_the_controls(void **state) {
     const int newer = dial_with_hello(&s, 3), another = dial_with_hello(&s, 4);
     serve_well(&s, 3);
     OK(bt_wire_send_control(s.server, &lr, err));
-    bt_control_frame f = control_at(newer, text);
+    bt_control_frame f = control_received_by(newer, text);
     assert_int_equal(f.frame.attempt, 3);
     assert_int_equal(f.verb, BT_VERB_LR);
     assert_true(f.value == 0.25);
     assert_int_equal(f.text_bytes, 0);
-    assert_int_equal(control_at(older, text).verb, BT_VERB_COUNT);
+    assert_int_equal(control_received_by(older, text).verb, BT_VERB_COUNT);
     close(newer); /* The older connection of the rank remains. */
     serve_well(&s, 3);
     serve_well(&s, 3);
     memset(longer, 'y', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
     OK(bt_wire_send_control(s.server, &(bt_ctl){BT_VERB_SAMPLE, 0, longer}, err));
-    assert_int_equal(control_at(older, text).verb, BT_VERB_SAMPLE);
+    assert_int_equal(control_received_by(older, text).verb, BT_VERB_SAMPLE);
     assert_int_equal(strlen(text), BT_PROMPT_MAX); /* The text was truncated to this length. */
-    assert_int_equal(control_at(another, text).verb, BT_VERB_COUNT);
+    assert_int_equal(control_received_by(another, text).verb, BT_VERB_COUNT);
     serve_well(&s, 4); /* The rank of the new attempt was connected before. */
     OK(bt_wire_send_control(s.server, &lr, err));
-    assert_int_equal(control_at(another, text).frame.attempt, 4);
-    assert_int_equal(control_at(older, text).verb, BT_VERB_COUNT);
+    assert_int_equal(control_received_by(another, text).frame.attempt, 4);
+    assert_int_equal(control_received_by(older, text).verb, BT_VERB_COUNT);
     serve_well(&s, 5);
     assert_false(bt_wire_connected(s.server));
     assert_int_equal(bt_wire_send_control(s.server, &lr, &why), BT_BUSY);
@@ -320,9 +320,9 @@ static void a_rank_that_does_not_read_receives_nothing(void **state) {
     assert_int_equal(why.code, BT_BUSY);
     message_has(why.msg, "rank 0 does not listen");
     assert_true(bt_wire_connected(s.server));
-    for (; told > 0; told--) assert_int_equal(control_at(fd, text).verb, BT_VERB_EVAL);
+    for (; told > 0; told--) assert_int_equal(control_received_by(fd, text).verb, BT_VERB_EVAL);
     OK(bt_wire_send_control(s.server, &c, err));
-    assert_int_equal(control_at(fd, text).verb, BT_VERB_EVAL);
+    assert_int_equal(control_received_by(fd, text).verb, BT_VERB_EVAL);
     close(fd);
     assert_int_equal(bt_wire_send_control(s.server, &c, &why), BT_BUSY);
     assert_false(bt_wire_connected(s.server));
@@ -386,7 +386,7 @@ static void connect_rank(rank_end *r, const bt_tmp *t) {
     OK(bt_wire_connect(&r->wire, a.sun_path, 7, &(bt_wire_handlers){r, on_control, on_lost}, err));
     r->fd = accept(r->listen_fd, NULL, NULL);
     assert_int_equal(recv(r->fd, &f, sizeof f, MSG_WAITALL), sizeof f);
-    const bt_hello_frame want = hello(7);
+    const bt_hello_frame want = send_greeting(7);
     assert_memory_equal(&f, &want, sizeof f);
     unlink(a.sun_path);
 }

@@ -440,7 +440,7 @@ static void each_record_has_its_row(void **state) {
 }
 
 /* A record that is already stored is skipped. */
-static void repeated_records(void **state) {
+static void repeated_records_are_skipped(void **state) {
     base one, *b = &one;
     open_base(b, *state);
     bt_run_start s = bt_fake_run("a");
@@ -564,7 +564,7 @@ int main(void) {
                                        TEST(recent_figures_continue),
                                        TEST(a_failed_transaction_changes_nothing),
                                        TEST(each_record_has_its_row),
-                                       TEST(repeated_records),
+                                       TEST(repeated_records_are_skipped),
                                        TEST(rank_rows_outside_their_key_are_dropped),
                                        TEST(old_rows_are_deleted_in_chunks)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -218,21 +218,21 @@ static void blocks_of_a_small_run(void **state) {
 }
 
 /* Formats the steps of each block and its number of ranks: "0-15:0 16-31:3". */
-static bool tell_block(void *ctx, const bt_block *x) {
+static bool format_block(void *ctx, const bt_block *x) {
     const size_t n = strlen(ctx);
     snprintf((char *)ctx + n, 200 - n, "%s%d-%d:%d", n ? " " : "", (int)x->step0, (int)x->step1,
              x->n_ranks);
     return true;
 }
 
-static void walks_as(const char *path, bool ranks, int64_t most, const char *want) {
+static void check_walk(const char *path, bool ranks, int64_t most, const char *want) {
     char told[200] = "";
     bt_db *db = NULL;
     OK(bt_db_open(&db, path, err));
     OK(bt_blocks_walk(db,
                       &(bt_blocks_request){
                           .run = "a", .step0 = 0, .step1 = 34, .max_steps = most, .ranks = ranks},
-                      tell_block, told, err));
+                      format_block, told, err));
     assert_string_equal(told, want);
     bt_db_close(db);
 }
@@ -255,8 +255,8 @@ static void ranks_may_be_recorded_later(void **state) {
     OK(bt_sql_exec(b->db, b->path, "COMMIT", err));
     close_base(b);
     /* Steps without ranks have none, and neither has any step in a query without ranks. */
-    walks_as(b->path, true, 16, "0-15:0 16-31:3 32-32:3 33-33:3 34-34:0");
-    walks_as(b->path, false, 16, "0-15:0 16-31:0 32-32:0 33-33:0 34-34:0");
+    check_walk(b->path, true, 16, "0-15:0 16-31:3 32-32:3 33-33:3 34-34:0");
+    check_walk(b->path, false, 16, "0-15:0 16-31:0 32-32:0 33-33:0 34-34:0");
 }
 
 int main(void) {

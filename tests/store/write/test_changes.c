@@ -7,7 +7,7 @@
 #include "tests/store/store_test.h"
 #include "tests/store/synth_run.h"
 
-static void make(const char *path, const char *name, int64_t steps) {
+static void make_two_attempts(const char *path, const char *name, int64_t steps) {
     bt_synth s = bt_synth_default(name);
     s.steps = steps;
     s.fail_at = steps / 2;
@@ -16,7 +16,7 @@ static void make(const char *path, const char *name, int64_t steps) {
 }
 
 /* Returns the cells of the first row separated by blanks. */
-static const char *row_of(const char *path, const char *sql) {
+static const char *first_row_of(const char *path, const char *sql) {
     static char out[600];
     sqlite3 *db = NULL;
     sqlite3_stmt *st = NULL;
@@ -91,7 +91,7 @@ static void tags_are_words(void **state) {
         if (rows[i].after) assert_string_equal(tags, rows[i].after);
         snprintf(sql, sizeof sql, "%s %d", rows[i].after ? rows[i].after : rows[i].before,
                  rows[i].after ? 8 : 7);
-        assert_string_equal(row_of(t->db, "SELECT coalesce(tags, ''), rev FROM run"), sql);
+        assert_string_equal(first_row_of(t->db, "SELECT coalesce(tags, ''), rev FROM run"), sql);
     }
     /* All tags together have 255 characters, then one more. */
     static const char word[] = "x1234567890123456789012345678901234567890123456789";
@@ -110,7 +110,7 @@ static void tags_are_words(void **state) {
     last[51] = '\0';
     OK(bt_run_tag(t->db, "r", words, 1, 1, tags, err));
     assert_int_equal(strlen(tags), 255);
-    assert_string_equal(row_of(t->db, "SELECT length(tags) FROM run"), "255");
+    assert_string_equal(first_row_of(t->db, "SELECT length(tags) FROM run"), "255");
 }
 
 /* The settings contain the name of the run in one of two forms, or not at all. */
@@ -130,15 +130,17 @@ static void a_name_is_changed_in_the_settings(void **state) {
         run_sql(t->db, "UPDATE run SET rev = 5");
         OK(bt_run_rename(t->db, "r", "new", 1, err));
         assert_string_equal(
-            row_of(t->db, "SELECT config FROM run_doc JOIN run ON run = id WHERE name = 'new'"),
+            first_row_of(t->db,
+                         "SELECT config FROM run_doc JOIN run ON run = id WHERE name = 'new'"),
             rows[i].after);
         assert_string_equal(
-            row_of(t->db, "SELECT config FROM run_doc JOIN run ON run = id WHERE name = 'other'"),
+            first_row_of(t->db,
+                         "SELECT config FROM run_doc JOIN run ON run = id WHERE name = 'other'"),
             rows[0].before);
         assert_string_equal(
-            row_of(t->db,
-                   "SELECT (SELECT rev FROM run WHERE name = 'new'), rev FROM run WHERE name "
-                   "= 'other'"),
+            first_row_of(t->db,
+                         "SELECT (SELECT rev FROM run WHERE name = 'new'), rev FROM run WHERE name "
+                         "= 'other'"),
             "6 5");
         OK(bt_runs_remove(t->db, both, 2, 1, err));
     }
@@ -163,23 +165,24 @@ static void a_name_is_changed_in_the_settings(void **state) {
  * the newest attempt. */
 static void marks_are_events(void **state) {
     const bt_tmp *t = *state;
-    make(t->db, "a", 60); /* attempt 1 has steps steps 0 to 29, attempt 2: 20 to 59 */
+    make_two_attempts(t->db, "a", 60); /* attempt 1 has steps steps 0 to 29, attempt 2: 20 to 59 */
     begin_run(t->db, "b", "/tmp", "{}");
     run_sql(t->db, "DELETE FROM event; UPDATE run SET rev = 0");
 #define MARK \
     "SELECT run, aid, step, kind, level, title, body, rank FROM event ORDER BY seq DESC LIMIT 1"
     OK(bt_run_mark(t->db, "a", 10, BT_EVENT_ANNOTATION, "early", 1, err));
-    assert_string_equal(row_of(t->db, MARK), "1 1 10 annotation 0 early - -");
+    assert_string_equal(first_row_of(t->db, MARK), "1 1 10 annotation 0 early - -");
     assert_string_equal(
-        row_of(t->db, "SELECT e.t_us - s.wall_us FROM event e JOIN step s USING (aid, step)"), "0");
+        first_row_of(t->db, "SELECT e.t_us - s.wall_us FROM event e JOIN step s USING (aid, step)"),
+        "0");
     OK(bt_run_mark(t->db, "a", 25, BT_EVENT_ANNOTATION, "late", 1, err));
-    assert_string_equal(row_of(t->db, MARK), "1 2 25 annotation 0 late - -");
+    assert_string_equal(first_row_of(t->db, MARK), "1 2 25 annotation 0 late - -");
     OK(bt_run_mark(t->db, "a", 1000, BT_EVENT_WARNING, "never", 1, err));
-    assert_string_equal(row_of(t->db, MARK), "1 2 - warning 1 never - -");
-    assert_string_equal(row_of(t->db, "SELECT max(t_us) > 1750000000000000 FROM event"), "1");
+    assert_string_equal(first_row_of(t->db, MARK), "1 2 - warning 1 never - -");
+    assert_string_equal(first_row_of(t->db, "SELECT max(t_us) > 1750000000000000 FROM event"), "1");
     OK(bt_run_mark(t->db, "b", 10, BT_EVENT_ACKNOWLEDGED, "x", 1, err));
-    assert_string_equal(row_of(t->db, MARK), "2 3 - acknowledged 0 x - -");
-    assert_string_equal(row_of(t->db, "SELECT count(*) FROM event"), "4");
+    assert_string_equal(first_row_of(t->db, MARK), "2 3 - acknowledged 0 x - -");
+    assert_string_equal(first_row_of(t->db, "SELECT count(*) FROM event"), "4");
 }
 
 /* A run may be removed or renamed unless a live process of this machine trains it. */
@@ -216,7 +219,7 @@ static void live_runs_are_recognized(void **state) {
     }
 }
 
-static int64_t bytes_of(const char *path) {
+static int64_t file_and_log_bytes(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 ? st.st_size : 0;
 }
@@ -230,21 +233,22 @@ static void retention_is_kept(void **state) {
     } rows[] = {{-1, "50000"}, {77, "77"}, {-1, "77"}, {0, "0"}};
     bt_gc_result r;
     char wal[128];
-    make(t->db, "a", 60);
+    make_two_attempts(t->db, "a", 60);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         memset(&r, 0x5a, sizeof r);
         OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = rows[i].keep}, 1, &r, err));
-        assert_string_equal(row_of(t->db, "SELECT value FROM meta WHERE key = 'keep_rank_steps'"),
+        assert_string_equal(first_row_of(t->db,
+                                         "SELECT value FROM meta WHERE key = 'keep_rank_steps'"),
                             rows[i].is);
         assert_true(r.orphan_rows == 0 && r.rank_rows == 0);
     }
     snprintf(wal, sizeof wal, "%s-wal", t->db);
     for (int k = 0; k < 2; k++) { /* The log is counted too; compacting empties it. */
-        const int64_t before = bytes_of(t->db) + bytes_of(wal);
+        const int64_t before = file_and_log_bytes(t->db) + file_and_log_bytes(wal);
         OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = 5, .compact = k == 1}, 1, &r, err));
         assert_int_equal(r.bytes_before, before);
-        assert_int_equal(r.bytes_after, bytes_of(t->db) + bytes_of(wal));
-        assert_int_equal(bytes_of(wal) > 0, k == 0);
+        assert_int_equal(r.bytes_after, file_and_log_bytes(t->db) + file_and_log_bytes(wal));
+        assert_int_equal(file_and_log_bytes(wal) > 0, k == 0);
     }
 }
 
@@ -264,7 +268,7 @@ static void missing_summaries_are_recomputed(void **state) {
     static const char *const all = "SELECT key, hex(data) FROM roll ORDER BY key",
                              *const each = "SELECT key >> 42, count(*) > 0 FROM roll GROUP BY 1";
     const bt_tmp *t = *state;
-    make(t->db, "a", 60);
+    make_two_attempts(t->db, "a", 60);
     bt_table_is(t->db, each, "1|1\n2|1\n");
     bt_table_is(t->db, "SELECT min(raw_from), max(raw_from), count(ended_us) FROM attempt",
                 "0|0|2\n");
@@ -284,7 +288,7 @@ static void missing_summaries_are_recomputed(void **state) {
 }
 
 /* Makes one of the changes that a user can request. */
-static bt_code change(const bt_tmp *t, int what, bt_err *err) {
+static bt_code change_by_number(const bt_tmp *t, int what, bt_err *err) {
     const char *run = "r", *word = "x";
     char tags[256];
     bt_gc_result result;
@@ -299,10 +303,10 @@ static bt_code change(const bt_tmp *t, int what, bt_err *err) {
 }
 
 static void is_unchanged(const bt_tmp *t) {
-    assert_string_equal(row_of(t->db, "SELECT group_concat(name) FROM run"), "r");
-    assert_string_equal(row_of(t->db, "SELECT coalesce(note, '') || coalesce(tags, '') FROM run"),
-                        "");
-    assert_string_equal(row_of(t->db, "SELECT count(*) FROM event WHERE title = 'x'"), "0");
+    assert_string_equal(first_row_of(t->db, "SELECT group_concat(name) FROM run"), "r");
+    assert_string_equal(
+        first_row_of(t->db, "SELECT coalesce(note, '') || coalesce(tags, '') FROM run"), "");
+    assert_string_equal(first_row_of(t->db, "SELECT count(*) FROM event WHERE title = 'x'"), "0");
 }
 
 /* While another process holds the lock or a transaction, changes are refused with an error. */
@@ -310,12 +314,12 @@ static void changes_are_refused_beside_a_writer(void **state) {
     const bt_tmp *t = *state;
     bt_lock l = {.fd = -1};
     sqlite3 *db = NULL;
-    make(t->db, "r", 40);
+    make_two_attempts(t->db, "r", 40);
     OK(bt_lock_open(&l, t->db, err));
     OK(bt_lock_take(&l, 0, err));
     for (int what = 0; what < 6; what++) {
         bt_err why = BT_ERR_INIT;
-        assert_int_equal(change(t, what, &why), BT_BUSY);
+        assert_int_equal(change_by_number(t, what, &why), BT_BUSY);
         assert_non_null(strstr(why.msg, "metrics database is being written by pid "));
     }
     bt_lock_drop(&l);
@@ -325,7 +329,7 @@ static void changes_are_refused_beside_a_writer(void **state) {
     assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     for (int what = 0; what < 2; what++) { /* Each request waits for two seconds. */
         bt_err why = BT_ERR_INIT;
-        assert_int_not_equal(change(t, what, &why), BT_OK);
+        assert_int_not_equal(change_by_number(t, what, &why), BT_OK);
         assert_true(why.msg[0] != '\0');
     }
     sqlite3_close(db);

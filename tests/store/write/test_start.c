@@ -33,7 +33,7 @@ static char *record_of(const char *path) {
     return text;
 }
 
-static bt_run_start resumed(void) {
+static bt_run_start resumed_start(void) {
     bt_run_start s = bt_fake_run("a");
     s.resume = true;
     s.from_step = 1;
@@ -75,7 +75,7 @@ static void a_refused_start_leaves_no_trace(void **state) {
     bt_writer *w = NULL;
     int attempt;
     bool withdrawn = false;
-    bt_run_start s = resumed();
+    bt_run_start s = resumed_start();
     make_run(t);
     char *before = record_of(t->db);
     OK(bt_writer_open(&w, t->db, 1, err));
@@ -102,7 +102,7 @@ static void settings_are_those_of_the_first_step(void **state) {
     bt_fake f;
     int attempt;
     bool withdrawn = true;
-    const bt_run_start s = resumed();
+    const bt_run_start s = resumed_start();
     make_run(t);
     OK(bt_writer_open(&w, t->db, 1, err));
     OK(bt_writer_begin(w, &s, &attempt, err));

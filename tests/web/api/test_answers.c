@@ -225,8 +225,8 @@ static const struct refusal {
 #undef WANTS
 };
 
-static void refuses(bt_api *api, const char *route, const char *run, const char *args, bt_code want,
-                    const char *says) {
+static void check_refusal(bt_api *api, const char *route, const char *run, const char *args,
+                          bt_code want, const char *says) {
     bt_answer a;
     bt_err why = BT_ERR_INIT;
     const bt_code code = bt_web_ask(api, route, run, args, &a, &why);
@@ -245,7 +245,7 @@ static void a_database_with_a_per_cent_sign(void **state) {
     OK(bt_synth_make(path, &s, err));
     OK(bt_api_open(&api, path, &(bt_api_allows){.control = false}, err));
     assert_string_equal(bt_api_store(api), path);
-    refuses(api, "head", "base", "", BT_OK, "");
+    check_refusal(api, "head", "base", "", BT_OK, "");
     bt_api_close(api);
 }
 
@@ -260,14 +260,14 @@ static void arguments_at_their_bounds(void **state) {
                    err));
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         const struct refusal *r = &refusals[i];
-        if (r->taken) refuses(api, r->route, r->run, r->taken, BT_OK, "");
-        if (r->refused) refuses(api, r->route, r->run, r->refused, r->code, r->says);
+        if (r->taken) check_refusal(api, r->route, r->run, r->taken, BT_OK, "");
+        if (r->refused) check_refusal(api, r->route, r->run, r->refused, r->code, r->says);
     }
     for (size_t i = 0; i < sizeof records / sizeof *records; i++)
-        refuses(api, records[i], "nobody", "", BT_NOTFOUND,
-                "no run 'nobody' (`bitrain runs` lists them)");
+        check_refusal(api, records[i], "nobody", "", BT_NOTFOUND,
+                      "no run 'nobody' (`bitrain runs` lists them)");
     for (size_t i = 0; i < sizeof views / sizeof *views; i++)
-        refuses(api, views[i], "nobody", "", BT_NOTFOUND, "no run 'nobody'");
+        check_refusal(api, views[i], "nobody", "", BT_NOTFOUND, "no run 'nobody'");
     /* the maximum number, and one more */
     static const struct {
         const char *route, *word, *also;
@@ -292,15 +292,15 @@ static void arguments_at_their_bounds(void **state) {
                 for (int k = 24; k < 100 + more; k++) bt_text_put(&many, ",gone");
             }
             bt_text_put(&many, counts[i].also);
-            refuses(api, counts[i].route, counts[i].run, bt_text_str(&many), more ? BT_ARG : BT_OK,
-                    more ? counts[i].says : "");
+            check_refusal(api, counts[i].route, counts[i].run, bt_text_str(&many),
+                          more ? BT_ARG : BT_OK, more ? counts[i].says : "");
             bt_text_release(&many);
         }
     }
     bt_text_init(&many); /* the maximum number of arguments in a request */
     for (int k = 0; k < BT_REQ_ARGS - 1; k++) bt_text_put(&many, "width=9&");
     bt_text_put(&many, "metric=loss");
-    refuses(api, "series", "base", bt_text_str(&many), BT_OK, "");
+    check_refusal(api, "series", "base", bt_text_str(&many), BT_OK, "");
     bt_text_release(&many);
     bt_api_close(api);
 }
@@ -351,8 +351,9 @@ static void a_store_created_later(void **state) {
     bt_text_release(&a.body);
     OK(bt_web_ask(api, "head", "new", "", &a, err));
     bt_text_release(&a.body);
-    refuses(api, "/api/v1/query", NULL, "sql=SELECT 1", BT_UNSUPPORTED,
-            "this server takes no SQL (start it with --enable-query, or use `bitrain query`)");
+    check_refusal(
+        api, "/api/v1/query", NULL, "sql=SELECT 1", BT_UNSUPPORTED,
+        "this server takes no SQL (start it with --enable-query, or use `bitrain query`)");
     bt_api_close(api);
 }
 

@@ -47,7 +47,7 @@ static bool refused_once(bool finding, long k) {
     return any;
 }
 
-static void memory_that_is_not_there(void **state) {
+static void refused_memory_stores_no_response(void **state) {
     (void)state;
     for (int finding = 0; finding < 2; finding++) {
         long k = 0;
@@ -58,6 +58,6 @@ static void memory_that_is_not_there(void **state) {
 
 int main(void) {
     if (!refuse_memory_works()) return 77;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_that_is_not_there)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(refused_memory_stores_no_response)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

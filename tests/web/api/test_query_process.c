@@ -58,7 +58,7 @@ static void check_failure(const bt_tmp *t, const char *body, bt_code code, const
     bt_text_release(&a.out);
 }
 
-static void it_is_given_the_statement_and_its_limits(void **state) {
+static void the_process_receives_statement_and_limits(void **state) {
     check_response(
         *state, "for w; do echo \"<$w>\"; done", "SELECT 1",
         "<query>\n<->\n<--json-table>\n<--limit>\n<7>\n<--timeout>\n<50.000>\n<--memory>\n<64>\n<"
@@ -98,7 +98,7 @@ static void each_way_to_fail_has_its_code(void **state) {
                   "query took too much time or memory (50 s, 64 MiB) and was stopped");
 }
 
-static void too_much_is_stopped(void **state) {
+static void output_above_the_limit_is_stopped(void **state) {
     static const char stopped[] =
         "query took too much time or memory (50 s, 64 MiB) and was stopped";
     asked a = run_query_script(*state, "printf 1234567890", "SELECT 1", 10, 50);
@@ -170,10 +170,10 @@ static void a_missing_program(void **state) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {CASE(it_is_given_the_statement_and_its_limits),
+    const struct CMUnitTest tests[] = {CASE(the_process_receives_statement_and_limits),
                                        CASE(long_statements_and_answers_pass),
                                        CASE(each_way_to_fail_has_its_code),
-                                       CASE(too_much_is_stopped),
+                                       CASE(output_above_the_limit_is_stopped),
                                        CASE(limits_of_the_route),
                                        CASE(one_that_never_answers_is_stopped),
                                        cmocka_unit_test(a_missing_program)};

@@ -82,8 +82,8 @@ static void assert_report_answer(const json_t *answers, bt_api *api, const char 
 }
 
 /* Checks each response that a report contains; returns their number. */
-static int holds_all(const json_t *answers, bt_api *api, const char *run, const int *ranks,
-                     int n_ranks) {
+static int count_contained_answers(const json_t *answers, bt_api *api, const char *run,
+                                   const int *ranks, int n_ranks) {
     static const char *const plain[][2] = {
         {"/head", "head"},           {"/superseded", "superseded"},
         {"/lr_range", "lr_range"},   {"/log", "log"},
@@ -143,7 +143,7 @@ static size_t most_digits(const char *page) {
 }
 
 /* Checks the parts around the data: style sheet and scripts, whose hashes the page's policy permits. */
-static void is_framed(const char *page) {
+static void check_frame_of_page(const char *page) {
     static const char *const parts[] = {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src "
@@ -189,7 +189,7 @@ static void a_report_holds_the_answers(void **state) {
     OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
     bt_text_init(&page);
     OK(bt_report(&page, t->db, "base", &progress, err));
-    is_framed(bt_text_str(&page));
+    check_frame_of_page(bt_text_str(&page));
     /* digits of a time of day to the millisecond */
     assert_int_equal(most_digits(bt_text_str(&page)), 14);
     json_t *data = data_of(bt_text_str(&page));
@@ -198,7 +198,7 @@ static void a_report_holds_the_answers(void **state) {
     assert_true(json_number_value(json_object_get(data, "made_s")) > 1.75e9);
     assert_int_equal(json_object_size(data), 4);
     const json_t *answers = json_object_get(data, "answers");
-    const int n = holds_all(answers, api, "base", (const int[]){0, 1, 2, 3}, 4);
+    const int n = count_contained_answers(answers, api, "base", (const int[]){0, 1, 2, 3}, 4);
     assert_int_equal(json_object_size(answers), n);
     assert_int_equal(heard.calls, n);
     assert_true(heard.done == 1);
@@ -234,7 +234,7 @@ static void the_slowest_ranks_are_kept(void **state) {
     bt_text_release(&page);
 }
 
-static void a_run_that_is_not_there(void **state) {
+static void a_report_of_a_missing_run_is_an_error(void **state) {
     const bt_tmp *t = *state;
     bt_text page;
     bt_err why = BT_ERR_INIT;
@@ -250,6 +250,6 @@ static void a_run_that_is_not_there(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {T(a_report_holds_the_answers), T(the_slowest_ranks_are_kept),
-                                       T(a_run_that_is_not_there)};
+                                       T(a_report_of_a_missing_run_is_an_error)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

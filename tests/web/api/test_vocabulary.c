@@ -174,7 +174,7 @@ static bt_code post_start(bt_api *api, const char *body, char *said, size_t size
     return code;
 }
 
-static void a_run_by_its_form(void **state) {
+static void a_run_is_started_by_its_form_fields(void **state) {
     const bt_tmp *t = *state;
     const bt_start_field *first = &bt_start_fields[0],
                          *last = &bt_start_fields[BT_START_FIELDS - 1];
@@ -270,7 +270,8 @@ static void a_run_by_its_form(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_tables_as_they_are, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_run_by_its_form, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_run_is_started_by_its_form_fields, bt_tmp_make,
+                                        bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ static void a_code_reads_back_as_itself(void **state) {
     }
 }
 
-static void the_range_equals_the_table(void **state) {
+static void codes_cover_the_documented_range(void **state) {
     (void)state;
     assert_true(bt_moment_of_log8(0) == 0 && bt_moment_of_ulog8(0) == 0);
     assert_true(bt_moment_of_log8(1) == 0x1p-29f && bt_moment_of_ulog8(1) == 0x1p-58f);
@@ -127,7 +127,7 @@ static void formats_convert_into_each_other(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_code_reads_back_as_itself),
-        cmocka_unit_test(the_range_equals_the_table),
+        cmocka_unit_test(codes_cover_the_documented_range),
         cmocka_unit_test(the_mean_is_the_number),
         cmocka_unit_test(larger_numbers_have_no_lower_code),
         cmocka_unit_test(formats_convert_into_each_other),

@@ -31,7 +31,7 @@ static double quota_of(const char *files) {
     return quota;
 }
 
-static void test_layouts(void **state) {
+static void quotas_of_every_control_group_layout(void **state) {
     (void)state;
     static const struct {
         const char *what, *files;
@@ -96,6 +96,6 @@ static void test_layouts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layouts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(quotas_of_every_control_group_layout)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

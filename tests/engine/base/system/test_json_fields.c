@@ -22,7 +22,7 @@ typedef struct sample {
 
 static const char *colour_name(int c) { return c == GREEN ? "green" : "red"; }
 
-static void test_kinds(void **state) {
+static void members_of_every_kind_are_written(void **state) {
     (void)state;
     const sample x = {.text = "a\"b",
                       .word = NULL,
@@ -53,7 +53,7 @@ static void test_kinds(void **state) {
     bt_text_release(&out);
 }
 
-static void test_rows(void **state) {
+static void arrays_of_structs_are_written(void **state) {
     (void)state;
     const sample x[] = {{.step = 0, .index = 3}, {.step = 9}};
     bt_text out = {0};
@@ -70,6 +70,7 @@ static void test_rows(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(members_of_every_kind_are_written),
+                                       cmocka_unit_test(arrays_of_structs_are_written)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

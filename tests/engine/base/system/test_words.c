@@ -9,7 +9,7 @@
 
 #include "engine/base/system/words.h"
 
-static void test_argv(void **state) {
+static void words_become_an_argument_list(void **state) {
     (void)state;
     static const char *const want[] = {"train", "", "--set", "run.note=two\nlines", "abc"};
     bt_words w = {0};
@@ -34,6 +34,6 @@ static void test_argv(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_argv)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(words_become_an_argument_list)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

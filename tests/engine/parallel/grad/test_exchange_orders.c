@@ -282,7 +282,7 @@ static void data_are_not_overwritten_while_read(void **state) {
 }
 
 /* The tags of a later round are above all tags of the previous round. */
-static bool is_of_sums(int i) { return messages[i].tag >= messages[0].tag + 6000; }
+static bool is_message_of_sums(int i) { return messages[i].tag >= messages[0].tag + 6000; }
 
 /* Invalid payloads are refused, both of gradients and of returning sums. */
 static void invalid_payloads_are_refused(void **state) {
@@ -298,7 +298,8 @@ static void invalid_payloads_are_refused(void **state) {
             const int before = n_messages;
             code = turn_of(k % 2);
             for (int i = before; i < n_messages; i++)
-                if (messages[i].sends && is_of_sums(i) == back) messages[i].bytes--, damaged++;
+                if (messages[i].sends && is_message_of_sums(i) == back)
+                    messages[i].bytes--, damaged++;
         }
         assert_true(damaged > 0);
         assert_int_equal(code, BT_CHECK);

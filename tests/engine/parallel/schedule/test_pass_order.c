@@ -28,7 +28,7 @@ static bt_pass_order order_of(const shape *s, int stage) {
     return (bt_pass_order){s->stages, stage, s->chunks, s->micros};
 }
 
-static void every_pass_comes_once(const shape *s) {
+static void check_each_pass_once(const shape *s) {
     for (int k = 0; k < s->stages; k++) {
         static bool done[2][CHUNKS][MICROS];
         const bt_pass_order o = order_of(s, k);
@@ -49,7 +49,7 @@ static void every_pass_comes_once(const shape *s) {
     }
 }
 
-static void the_head_goes_forward_and_back_at_once(const shape *s) {
+static void check_last_stage_order(const shape *s) {
     const bt_pass_order o = order_of(s, s->stages - 1);
     for (int64_t i = 0; i < bt_pass_count(&o); i++) {
         const bt_pass p = bt_pass_at(&o, i);
@@ -61,7 +61,7 @@ static void the_head_goes_forward_and_back_at_once(const shape *s) {
 
 /* 1F1B keeps the activations of passes whose gradients have not returned: 2 (n-1-s) + (v-1) n + 1 passes for v
  * chunks. */
-static void kept_activations_follow_the_formula(const shape *s) {
+static void check_kept_activations(const shape *s) {
     for (int k = 0; k < s->stages; k++) {
         const bt_pass_order o = order_of(s, k);
         const int64_t behind = s->stages - 1 - k, all = s->chunks * s->micros,
@@ -140,11 +140,11 @@ static void run_all_passes(const shape *s, bool forward_only) {
                      s->stages, s->chunks, (int)s->micros, k, (int)m.at[k]);
 }
 
-static void no_stage_waits_for_ever(const shape *s) { run_all_passes(s, false); }
+static void check_no_deadlock(const shape *s) { run_all_passes(s, false); }
 
 /* Each stage receives in the order in which its neighbour sends: the n-th message in a direction has the same
  * micro-batch on both sides. */
-static void messages_are_taken_in_the_order_in_which_they_were_sent(const shape *s) {
+static void check_message_order(const shape *s) {
     const int last = s->stages * s->chunks - 1;
     for (int k = 0; k < s->stages; k++) {
         for (int back = 0; back < 2; back++) {
@@ -169,23 +169,23 @@ static void messages_are_taken_in_the_order_in_which_they_were_sent(const shape 
 }
 
 static void each_pass_occurs_once(void **state) {
-    (void)state, for_all_shapes(every_pass_comes_once);
+    (void)state, for_all_shapes(check_each_pass_once);
 }
 static void the_last_stage_runs_forward_and_backward_at_once(void **state) {
-    (void)state, for_all_shapes(the_head_goes_forward_and_back_at_once);
+    (void)state, for_all_shapes(check_last_stage_order);
 }
 static void kept_activations_of_all_shapes(void **state) {
-    (void)state, for_all_shapes(kept_activations_follow_the_formula);
+    (void)state, for_all_shapes(check_kept_activations);
 }
 static void passes_end_without_deadlock(void **state) {
-    (void)state, for_all_shapes(no_stage_waits_for_ever);
+    (void)state, for_all_shapes(check_no_deadlock);
 }
 static void messages_match_on_both_sides(void **state) {
-    (void)state, for_all_shapes(messages_are_taken_in_the_order_in_which_they_were_sent);
+    (void)state, for_all_shapes(check_message_order);
 }
 
 /* An evaluation may have any number of micro-batches. */
-static void forward_alone_ends_too(void **state) {
+static void evaluations_end_without_deadlock(void **state) {
     (void)state;
     for (int n = 1; n < STAGES; n++)
         for (int v = 1; v < CHUNKS; v++)
@@ -215,7 +215,7 @@ int main(void) {
         cmocka_unit_test(kept_activations_of_all_shapes),
         cmocka_unit_test(messages_match_on_both_sides),
         cmocka_unit_test(passes_end_without_deadlock),
-        cmocka_unit_test(forward_alone_ends_too),
+        cmocka_unit_test(evaluations_end_without_deadlock),
         cmocka_unit_test(first_passes_are_those_of_the_paper),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

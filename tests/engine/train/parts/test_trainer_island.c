@@ -63,7 +63,7 @@ static void run_without_error(const bt_run_cfg *cfg) {
 }
 
 /* Checks that the recorded steps from `first` on used these batches. */
-static void had_batches(int64_t first, const int *batches, size_t n) {
+static void check_batches(int64_t first, const int *batches, size_t n) {
     assert_int_equal(sink.n_steps, n);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(sink.steps[i].step, first + (int64_t)i);
@@ -72,10 +72,11 @@ static void had_batches(int64_t first, const int *batches, size_t n) {
     }
 }
 #define HAD(first, ...) \
-    had_batches(first, (const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+    check_batches(first, (const int[]){__VA_ARGS__}, \
+                  sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
 
 /* Returns the only event whose title begins with this text. */
-static size_t event_of(const char *begins) {
+static size_t only_event_titled(const char *begins) {
     size_t found = FAKE_EVENTS;
     for (size_t i = 0; i < sink.n_events; i++)
         if (strncmp(sink.events[i].title, begins, strlen(begins)) == 0) {
@@ -87,7 +88,7 @@ static size_t event_of(const char *begins) {
 }
 
 static void assert_event_told(const char *kind, int64_t step, const char *title) {
-    const size_t i = event_of(title);
+    const size_t i = only_event_titled(title);
     assert_string_equal(sink.events[i].title, title);
     assert_string_equal(sink.events[i].kind, kind);
     assert_int_equal(sink.events[i].step, step);
@@ -271,7 +272,9 @@ static void steps_ahead_are_lost_with_the_delta(void **state) {
     assert_int_equal(result.tokens, 6 * STEP_TOKENS);
 }
 
-static void look_at_rows(bt_trainer *t) { assert_int_equal(t->micro.before_rows, 3 * 32); }
+static void check_rows_before_step(bt_trainer *t) {
+    assert_int_equal(t->micro.before_rows, 3 * 32);
+}
 
 static void gradients_go_to_the_hub(void **state) {
     bt_run_cfg cfg;
@@ -279,7 +282,7 @@ static void gradients_go_to_the_hub(void **state) {
     TINY(&cfg, ISLAND, "--steps", "3");
     new_hub(go_of(BT_PUSH_GRADIENT, 0, 1, 4, 1));
     hub.first.offset = 3;
-    hub.on_call = look_at_rows;
+    hub.on_call = check_rows_before_step;
     for (int64_t i = 0; i < 3; i++) {
         hub.answers[i].go = go_of(BT_PUSH_GRADIENT, i + 1, i < 2, 6 + i, 1);
         hub.answers[i].go.offset = 3;
@@ -331,7 +334,7 @@ static void a_reproducible_island_sends_the_loss_of_all_ranks(void **state) {
 static bool asked[4];
 static int64_t stop_ns;
 
-static void request_sweep_stop(void *arg, const bt_step_record *r) {
+static void request_stop_before(void *arg, const bt_step_record *r) {
     (void)arg, (void)r;
     atomic_fetch_or(&box.bits, BT_REQ_STOP);
 }
@@ -391,7 +394,7 @@ static void a_stop_ends_the_wait_ahead(void **state) {
         bt_err err = BT_ERR_INIT;
         memset(&sink, 0, sizeof sink);
         trainer = tiny_create(&cfg, &sink, &box, NULL);
-        sink.on_step = known ? request_sweep_stop : NULL;
+        sink.on_step = known ? request_stop_before : NULL;
         assert_int_equal(bt_trainer_run(trainer, &result, &err), BT_OK);
         bt_trainer_destroy(trainer);
         bt_threads_release();

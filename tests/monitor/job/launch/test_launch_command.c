@@ -281,7 +281,7 @@ static void settings_of_the_table(void **state) {
 }
 
 /* Replaces numbers: "pipe:[4711]" becomes "pipe", "/proc/4711/status" becomes "/proc/N/status". */
-static void without_numbers(char *text) {
+static void remove_numbers(char *text) {
     char *to = text;
     for (const char *c = text; *c; c++) {
         if (*c == ':') c += strcspn(c, "\n");
@@ -321,7 +321,7 @@ static void signals_and_descriptors(void **state) {
     signal(SIGUSR1, SIG_DFL);
     close(mine);
     close(other);
-    without_numbers(got);
+    remove_numbers(got);
     snprintf(want, sizeof want, "0004002\n0000000\n/dev/null\npipe\npipe\n%s",
              mine == 3 ? "/proc/N/status\npipe\n" : "");
     assert_string_equal(got, want);

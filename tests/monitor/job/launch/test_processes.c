@@ -48,7 +48,7 @@ static int count_descriptors(void) {
 }
 
 /* Formats "session 1 null 1 files 3 blocked 0 usr1 0 pipe 0 death 15". */
-static void tell_of_self(char *out, size_t size) {
+static void describe_self(char *out, size_t size) {
     sigset_t set;
     struct sigaction usr1, pipe_;
     int blocked = 0, death = 0;
@@ -66,7 +66,7 @@ static int act_as_started(int argc, char **argv) {
     char text[256];
     const char *what = argv[1];
     if (strcmp(what, "tells") == 0) {
-        tell_of_self(text, sizeof text);
+        describe_self(text, sizeof text);
         printf("%s\n", text);
         fprintf(stderr, "and says %s\n", argc > 2 ? argv[2] : "nothing");
     } else if (strcmp(what, "long") == 0) {
@@ -256,9 +256,9 @@ static void a_run_that_continues_is_left_alone(void **state) {
     assert_true(waitpid(-1, &status, WNOHANG) == -1 && errno == ECHILD);
 }
 
-static void write_of_self(const void *ctx) {
+static void write_description(const void *ctx) {
     char text[256];
-    tell_of_self(text, sizeof text);
+    describe_self(text, sizeof text);
     const int fd = open(ctx, O_WRONLY | O_CREAT | O_EXCL, 0600);
     const bool quiet = is_null(1) && is_null(2);
     if (fd >= 0 && dprintf(fd, "%s quiet %d", text, quiet) > 0) close(fd);
@@ -271,7 +271,7 @@ static void a_function_runs_without_inherited_state(void **state) {
     snprintf(path, sizeof path, "%s/aside", dir);
     const int ours = open("/proc/self/status", O_RDONLY | O_CLOEXEC), kept[] = {dup(1), dup(2)};
     for (int k = 0; k < 2; k++) dup2(ours, k + 1);
-    const bool began = bt_job_aside(write_of_self, path);
+    const bool began = bt_job_aside(write_description, path);
     for (int k = 0; k < 2; k++) {
         dup2(kept[k], k + 1);
         close(kept[k]);

@@ -12,7 +12,7 @@
 
 #include "monitor/job/machine/mpirun.h"
 
-static void owners(void **state) {
+static void libraries_of_mpirun_programs(void **state) {
     (void)state;
     static const struct {
         const char *version, *owner;
@@ -84,7 +84,7 @@ static void another_mpi_is_named(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(owners),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(libraries_of_mpirun_programs),
                                        cmocka_unit_test(another_mpi_is_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
