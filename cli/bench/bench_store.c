@@ -42,7 +42,7 @@ static const bt_opt store_opts[] = {
 
 const bt_option_set bt_bench_store_opts = BT_OPTION_SET(store_opts, store_cfg);
 
-/* 60 ms apart, so that the writer sleeps before each of them, as for steps slower than 20/s */
+/* The steps are 60 ms apart, so that the writer sleeps before each step, as it does for steps slower than 20/s. */
 enum { PROBES = 60 };
 
 typedef struct figures {

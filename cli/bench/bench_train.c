@@ -23,7 +23,7 @@
 
 enum { WARMUP = 2, STEPS = 5 };
 
-/* time and memory beyond those of a run without train.reproducible */
+/* additional time and memory compared with a run without train.reproducible */
 typedef struct reproducible_cost {
     bool known;
     double step_frac, cpu_frac;

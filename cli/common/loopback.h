@@ -18,7 +18,8 @@ static inline bool bt_is_loopback(const char *address) {
     return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
 }
 
-/* BT_ARG: an address with a port, as "localhost:8159". option: the one that gave the address, beside --port */
+/* BT_ARG: an address with a port, such as "localhost:8159". option: the option for the address, which the error
+ * contains beside --port */
 static inline bt_code bt_address_without_port(const char *address, const char *option,
                                               bt_err *err) {
     const char *colon = strchr(address, ':');

@@ -16,8 +16,8 @@ static volatile sig_atomic_t seen;
 static int is_direct, repeats_notices;
 static time_t seen_s; /* time of the first signal */
 
-/* A second signal ends at once. Two SIGTERM within a second count as one, and so do all under a batch system
- * (bt_job_signal). */
+/* A second signal ends the process at once. Two SIGTERM within a second count as one, and so do all under a batch
+ * system (bt_job_signal). */
 static void on_stop(int sig) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -41,7 +41,7 @@ void bt_signals_rank(bt_request_box *box, int direct) {
     sigaction(SIGXCPU, &a, NULL); /* the soft limit of processor time is an advance notice */
     if (direct) sigaction(SIGINT, &a, NULL);
     /* If mpirun is killed or receives two SIGTERM (`timeout` sends two), it exits without notifying its ranks, which
-     * MPI then ends within about a second. SIGUSR1 is used because a second SIGTERM ends at once. */
+     * MPI then ends within about a second. SIGUSR1 is used because a second SIGTERM would end the process at once. */
     if (direct) bt_signal_at_parent_end(SIGUSR1);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ,

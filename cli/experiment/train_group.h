@@ -67,8 +67,8 @@ typedef struct bt_training_group {
 /* Reads done and state from the record; a run without a record has none. BT_BUSY: the record belongs to another folder.
  * */
 bt_code bt_training_read(const bt_training_group *g, bt_training *r, bt_err *err) BT_MUST_CHECK;
-/* Trains every run that is not left out up to its target. After an error, the running children save, and the first
- * error is returned. BT_STOPPED: a signal or the deadline stopped the group. */
+/* Trains every run that is not excluded until its target number of steps. After an error, the running children save,
+ * and the first error is returned. BT_STOPPED: a signal or the deadline stopped the group. */
 bt_code bt_train_group(bt_training_group *g, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -14,7 +14,7 @@ enum { BT_MEMBERS_MOST = 64 };
 typedef struct bt_members {
     char *words[BT_MEMBERS_MOST]; /* a run ("RUN", "RUN@best") or a path for each model; owned */
     size_t n;
-    char name[BT_NAME_MAX]; /* name of the ensemble: that of its group, or its words */
+    char name[BT_NAME_MAX]; /* name of the ensemble: its group, or the words on the command line */
 } bt_members;
 
 /* Words are separated by '\n'. A word is a run or a path, as for bt_trained_folder; else a group ("GROUP",

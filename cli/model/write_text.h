@@ -29,7 +29,7 @@ bt_code bt_write_tokens(bt_trained *t, bt_gen *gen, const bt_write_how *how, bt_
  * of the model. */
 void bt_show(const char *s, size_t n);
 double bt_per_second(int64_t n, double seconds); /* NaN: no time has passed */
-/* tokens per second behind the first token; NaN if there is none */
+/* tokens per second after the first token; NaN if there is none */
 double bt_written_rate(const bt_written *w);
 /* "20 tokens, 31.2 tokens/s (prompt: ...), fp32" on standard error */
 void bt_show_speed(const bt_trained *t, const bt_written *w);

@@ -171,7 +171,7 @@ static bt_bill fill_plan_bill(const bt_layout_choice *c, const bt_train_time *ti
                               const bt_bill *asked) {
     const bt_cluster *k = &c->search.cluster;
     const bool given = asked->host_watts > 0;
-    /* ranks beyond those that can compute at the same time use no more power */
+    /* ranks above the number that can compute at the same time use no additional power */
     const int busy = c->rates.ranks < k->ranks_per_host ? c->rates.ranks : k->ranks_per_host;
     return (bt_bill){.host_watts = given ? asked->host_watts : c->rates.rank_watts * busy,
                      .given = given,

@@ -38,7 +38,7 @@ typedef struct shown {
     int width;     /* columns of the terminal; 0: no limit */
     bt_view *view; /* head of the view, and how its time is spent */
     double steps;  /* number of steps of the run */
-    double recent; /* number of records behind figures of span RECENT */
+    double recent; /* number of records that figures of span RECENT use */
 } shown;
 
 /* "all 36 steps", "newest 128 steps"; "12 recorded steps" of a run that records only some steps */

@@ -15,7 +15,7 @@ static void list_begin(bt_openai_list *l) {
     bt_json_array(&l->json, NULL);
 }
 
-/* Writes the closed list; the next entry begins a new one. */
+/* Writes the complete list; the next entry begins a new list. */
 static void list_put(bt_openai_list *l, bt_json *j, const char *key) {
     bt_json_end(&l->json, ']');
     bt_json_raw(j, key, bt_text_str(&l->text));

@@ -3,7 +3,7 @@
  * model.vocab, unless given, is the number of tokens of the tokenizer, because embedding rows of tokens that never
  * occur are not trained. Synthetic data has no tokenizer and uses the preset's vocabulary.
  *
- * data.template of conversations, unless given, is the one with which the base model was tuned. */
+ * data.template of conversations, unless given, is the template with which the base model was tuned. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>

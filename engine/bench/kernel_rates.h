@@ -1,8 +1,8 @@
 /* kernel_rates.h - every slot of every kernel set at model-shaped sizes, compared with the machine's measured peak.
  *
- * Products are held against the register-only rate of the instruction they use (int8, bf16 or fp32
- * of that set), everything else against the memory triad; `bound` is that rate. Runs on the pool as
- * it is; the kernel choice is "auto" afterwards.
+ * `bound` is the rate that limits a kernel: for products the rate of their instruction on registers alone (int8, bf16
+ * or fp32 of that set), for all other kernels that of the memory triad. Runs on the pool as it is; the kernel choice is
+ * "auto" afterwards.
  * Threads: the training thread. Cost: about 0.1 s a row, more for slow sets. */
 #ifndef BT_ENGINE_BENCH_KERNEL_RATES_H
 #define BT_ENGINE_BENCH_KERNEL_RATES_H

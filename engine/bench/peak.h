@@ -10,7 +10,7 @@
 /* operations per second of `threads` threads (at most the pool's) doing one kind of multiply-add; 0
  * when no set in use has it */
 double bt_peak_rate(bt_peak kind, int threads);
-/* FLOP/s that mfu is held against: bf16 (AMX where there is AMX), else fp32 vectors. Under 0.15
+/* the peak FLOP/s of which MFU is a fraction: bf16 (AMX if the processor has it), else fp32 vectors. Under 0.15
  * s. */
 double bt_peak_flops(int threads);
 /* bytes per second of a[i] = b[i] + s c[i] over `mib` MiB in all on the whole pool, 16 bytes an

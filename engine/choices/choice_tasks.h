@@ -1,5 +1,5 @@
-/* choice_tasks.h - questions with choices, in the forms of well-known benchmarks, as
- * lm-evaluation-harness 0.4.13 puts them to a model.
+/* choice_tasks.h - multiple-choice questions of well-known benchmarks, with the prompts of lm-evaluation-harness
+ * 0.4.13.
  *
  * Owns: a question its texts. Threads: pure functions. */
 #ifndef BT_ENGINE_CHOICES_CHOICE_TASKS_H

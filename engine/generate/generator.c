@@ -318,7 +318,8 @@ static size_t cached_prefix(const bt_generator *b, const text *t, int i) {
     return n;
 }
 
-/* Returns the free slot that contains most of the prompt, else the one that contains least of anything; -1: none. */
+/* Returns the free slot whose cache contains most of the prompt or, if none contains any of it, the slot with the
+ * shortest cache; -1: no slot is free. */
 static int free_slot(const bt_generator *b, const text *t) {
     int best = -1;
     size_t most = 0, least = 0;

@@ -100,7 +100,7 @@ static bool is_normal(const vocab *v, json_t *id) {
     return id && ((uint64_t)i >= v->n_types || v->types[i] == BT_GGUF_NORMAL);
 }
 
-/* Finds the splits of one token, or counts them if `out` is NULL. */
+/* Finds the ways to split a token into two tokens, or counts them if `out` is NULL. */
 static size_t find_splits(const vocab *v, const char *text, json_t *id, split *out, bt_text *left) {
     const size_t n = strlen(text);
     size_t found = 0;

@@ -72,7 +72,7 @@ static bool is_class(const bt_arch_row *row, const char *name, const char *type)
     return name ? strcmp(name, row->hf_class) == 0 : type && strcmp(type, row->model_type) == 0;
 }
 
-/* *row: the defaults of the class, *out: what computes it */
+/* *row: the defaults of the class; *out: the architecture that computes it */
 static bt_code read_arch(json_t *o, bt_arch *out, const bt_arch_row **row, bt_err *err) {
     const char *name = json_string_value(json_array_get(json_object_get(o, "architectures"), 0)),
                *type = json_string_value(json_object_get(o, "model_type"));
@@ -359,7 +359,8 @@ static bt_code read_hf_sizes(json_t *o, const bt_arch_row *row, bt_model_cfg *m,
     return whole_or(o, "max_position_embeddings", 2048, 1 << 30, &m->T, err);
 }
 
-/* The layers without rotary embedding of SmolLM3: every Nth one. transformers takes the list if there is one. */
+/* The layers of SmolLM3 without rotary embedding: every Nth layer, or those of the list if there is one, as in
+ * transformers. */
 static bt_code read_no_rope(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_err *err) {
     json_t *list = json_object_get(o, "no_rope_layers");
     int every = 0;

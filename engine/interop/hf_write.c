@@ -336,7 +336,8 @@ static void remove_hf_folder(const folder *f) {
 
 /* ---- all of it --------------------------------------------------------------------------------- */
 
-/* Roles as in the source. A tokenizer that was trained here uses its end token for both, as GPT-2's does. */
+/* Roles as in the source. A tokenizer that was trained here uses its end token as beginning and end, as GPT-2's does.
+ * */
 static bt_token_roles roles_of(const bt_model_file *s) {
     if (s->tokenizer && bt_tokenizer_roles(s->tokenizer)->known)
         return *bt_tokenizer_roles(s->tokenizer);

@@ -1,4 +1,4 @@
-/* micro_schedule.h - in which order the passes of a step's micro-batches run.
+/* micro_schedule.h - the order of the passes of a step's micro-batches.
  *
  *     plain     forward and backward of one micro-batch after the other
  *     pipeline  a stage: one forward and one backward in turn, of one chunk of layers or several

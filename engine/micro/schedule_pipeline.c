@@ -204,7 +204,7 @@ static bt_code stage_backward(pipeline *p, bt_micro *m, const bt_pass *x, double
         BT_TRY(stage_backward_pass(p, m, b, tie, ready, err));
     if (!bt_model_begins(m->model))
         BT_TRY(bt_pipe_send(p->base.pipe, BT_PIPE_UP, bt_model_stage_dx(m->model), err));
-    /* after the message without which the first stage could not proceed to receive them */
+    /* They are sent after the message that the first stage needs before it can receive them. */
     if (tie && ends)
         BT_TRY(p->sent ? start_head_grads(p, m->model, x->micro, err)
                        : send_head_grads(p, m->model, err));

@@ -1,8 +1,8 @@
 /* telemetry.h - collects the values of a step from all ranks on rank 0 and passes them to the sink, without a barrier.
  *
  * `post` starts a small gather of this rank's values and returns. The gather completes while the next step computes,
- * and `poll`, called between micro-batches, passes the values on. A record may thus reach the sink a moment after its
- * step; `flush` waits for it. Rank 0 keeps the last BT_HISTORY steps for the medians in the run's result.
+ * and `poll`, called between micro-batches, passes the values on. A record may therefore reach the sink shortly after
+ * its step; `flush` waits for it. Rank 0 keeps the last BT_HISTORY steps for the medians in the run's result.
  * Order:    init -> { post, poll* }* -> flush -> release. post and flush are collective.
  * No allocation after init.
  * Threads:  the training thread. */

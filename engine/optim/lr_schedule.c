@@ -2,7 +2,7 @@
  * the BitNet training FAQ.
  *
  * Update number t = step + 1 runs over 1..steps. Warm-up rises linearly and reaches the peak at t =
- * warmup; the curve after it spans the rest and reaches its final value at the last update. */
+ * warmup; the curve after the warm-up reaches its final value at the last update. */
 #include <math.h>
 
 #include "engine/optim/lr_schedule.h"

@@ -1,7 +1,7 @@
 /* optim.h - optimizers over slices of the flat parameter array, independent of the model.
  *
  *     rule        update of one tensor: AdamW, Lion, Muon (one file each)
- *     optimizer   the rule of the weight matrices of the layers and that of the rest
+ *     optimizer   a rule for the weight matrices of the layers, and a rule for all other tensors
  *                 (embedding, norms, head): a row of optim.def
  *     bt_optim    the optimizer's state for one range of the flat array, which one rank owns
  *

@@ -6,7 +6,7 @@
 #include "engine/plan/plan.h"
 
 typedef struct bt_memory_room {
-    /* bytes left to this process (RLIMIT_AS) and to this host or container; SIZE_MAX if no limit is known */
+    /* bytes available to this process (RLIMIT_AS) and to this host or container; SIZE_MAX if no limit is known */
     size_t process, host;
     /* name of the host's limit: "memory available", "cgroup limit" */
     const char *host_limit;

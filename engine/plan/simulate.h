@@ -16,7 +16,7 @@ bt_code bt_sim_parse_hosts(const char *text, int *hosts, int *ranks_per_host, bt
  * message. */
 bt_code bt_sim_parse_link(const char *text, const char *flag, double *bytes_per_s,
                           double *latency_s, bt_err *err) BT_MUST_CHECK;
-/* Parse "64GiB" and "8h" (s m h d). what is named in the message. */
+/* Parse "64GiB" and "8h" (s m h d). what: name of the value, which the error contains. */
 bt_code bt_sim_parse_bytes(const char *text, const char *what, double *bytes, bt_err *err)
     BT_MUST_CHECK;
 bt_code bt_sim_parse_time(const char *text, const char *what, double *seconds, bt_err *err)

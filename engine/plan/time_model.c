@@ -376,7 +376,7 @@ static void plan_messages(const model *m, bt_step_simulation *w) {
     double rows = m->cfg->mesh.sequence && m->shape.tp > 1 ? m->tokens / m->shape.tp : m->tokens,
            elems = rows * (double)m->cfg->model.d_model,
            sent = m->cfg->comm.pipe == BT_PIPE_BF16 ? sizeof(uint16_t) : sizeof(float);
-    /* one copy into a buffer and one from it */
+    /* one copy into a buffer and one out of it */
     w->copy_s = m->r->triad_per_s > 0 ? elems * (sizeof(float) + sent) / m->r->triad_per_s : 0;
     w->flight_s = bt_wire_s(&wire, 1, elems * sent);
     w->wire_s = wire.copies ? 0 : bt_wire_s(&wire, 0, elems * sent);

@@ -1,4 +1,5 @@
-/* trial_length.c - whole steps, shorter ones, smaller models, fewer rounds, fewer layouts. */
+/* trial_length.c - chooses the length of trials: whole steps if the time suffices, otherwise shorter steps, smaller
+ * models, fewer rounds, fewer layouts. */
 #include "engine/plan/trial_length.h"
 
 #include <math.h>

@@ -6,9 +6,8 @@
  *              probabilities (fp16): 6 k bytes, to a multiple of 4
  *     index    of each document its key and its first row, in the order of the keys
  *
- * A document's key is a hash of its tokens and of which of them are learned. So what a student finds is a
- * function of the data alone: not of the step, the layout, or of how documents are packed. Documents that are
- * alike are kept once.
+ * A document's key is a hash of its tokens and of which of them are learned. So the logits that a student finds depend
+ * only on the data, and not on the step, the layout or the packing of documents. Equal documents are stored once.
  *
  * Order:    a writer: create -> add* -> close. A reader: open -> batch* -> close.
  * Threads:  one caller each. Numbers are as the processor has them (little endian). */

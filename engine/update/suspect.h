@@ -1,4 +1,4 @@
-/* suspect.h - identifies the damaged one of two replicas that differ, where there is no majority, by repeating the step
+/* suspect.h - identifies the damaged one of two replicas that differ, if there is no majority, by repeating the step
  * from an earlier checkpoint.
  *
  *     ranks differ after step s       suspect.json stores the two values of an element

@@ -97,7 +97,7 @@ void bt_job_hosts_checkpoint(bt_job *job) {
         bt_job_request_hosts(job, "host %.60s is back", back);
 }
 
-/* Finds a host in use that is at fault, and the reason; NULL: no further one. */
+/* Finds a host in use that is at fault, and the reason; NULL: no further host. */
 static bt_host *find_lost_host(bt_job *job, const bt_end *end, char *why, size_t size) {
     bt_hosts *h = &job->hosts;
     const int64_t now = bt_now_ns();

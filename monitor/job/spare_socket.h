@@ -32,7 +32,7 @@ bt_code bt_spare_listen(bt_spare_socket *s, const char *path, bt_err *err) BT_MU
 /* Accepts waiting ranks; returns false if one of them sent a message or disconnected. */
 bool bt_spare_accept(bt_spare_socket *s);
 pid_t bt_spare_pid(const bt_spare_socket *s, int i); /* pid of the i-th connection; 0: unknown */
-/* Sends to all; returns false if one of them has exited, which makes the spare unusable. */
+/* Sends the message to all waiting ranks; returns false if one of them has exited, which makes the spare unusable. */
 bool bt_spare_send(bt_spare_socket *s, const bt_spare_go *go);
 void bt_spare_close(bt_spare_socket *s); /* ends the waiting ranks. Sets listen to -1 and n to 0 */
 

@@ -330,7 +330,7 @@ static bool state_to_save(bt_job *job) {
     return memory;
 }
 
-/* True if the machine may grant later what it refuses now. */
+/* Returns whether the machine may later grant a resource that it refuses now. */
 static bool may_be_granted(bt_code code) {
     return code == BT_IO || code == BT_NOMEM || code == BT_MPI || code == BT_DB ||
            code == BT_BUSY || code == BT_UNSUPPORTED;

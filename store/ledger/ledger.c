@@ -205,7 +205,7 @@ static void read_attempt_bounds(reading *r) {
     }
 }
 
-/* ---- the base: parts one after the other ----------------------------------------------------- */
+/* ---- the base of the ledger: parts that follow one another ----------------------------------------------------- */
 
 static bt_code put_edges(reading *r, int64_t from, int64_t to, edge e, bt_err *err) {
     if (to <= from) return BT_OK;
@@ -394,7 +394,7 @@ static int mark_by_time(const void *a, const void *b) {
     return x->at_us < y->at_us ? -1 : x->at_us > y->at_us;
 }
 
-/* Records recovered after a kill of rank 0 are stored after younger ones. */
+/* Records recovered after a kill of rank 0 are stored after more recent records. */
 static void order_marks(bt_ledger *l) {
     for (size_t i = 1; i < l->n_marks; i++)
         if (l->mark[i].at_us < l->mark[i - 1].at_us) {

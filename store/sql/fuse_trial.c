@@ -25,8 +25,8 @@ static bool shares_memory(int a, int b) {
     return ok;
 }
 
-/* These locks belong to open file descriptions, so that two of one process exclude each other like those of two
- * processes. */
+/* These locks belong to open file descriptions, so that two descriptors of one process exclude each other like those of
+ * two processes. */
 static bool lock_excludes(int a, int b) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
     if (fcntl(a, F_OFD_SETLK, &lock) != 0) return false;

@@ -497,8 +497,8 @@ double bt_view_keep(double share, double steps);
 /* number of steps that the series covers */
 double bt_view_steps_shown(const bt_view_series *s);
 /* The default y range of a run: the 5th to the 95th percentile of its steps and at least the
- * quartiles plus three times their distance on each side, limited to the actual values. The
- * initial descent, outliers and explosions are outside of it, including the newest value. */
+ * quartiles plus three times their distance on each side, limited to the actual values. The initial descent, outliers
+ * and divergence are outside of this range, even if they include the newest value. */
 void bt_view_usual_range(const bt_view_series *s, double *low, double *high);
 /* The default range of several lines in one chart from their ranges {low, high} (NaN: none). A
  * line of another order of magnitude, such as a run that diverged, does not widen it. */

@@ -413,7 +413,7 @@ static int load_open_blocks(bt_roll *r, int64_t next) {
             if (rc != SQLITE_DONE) return rc;
         }
     }
-    r->silent = true; /* closed blocks among them are in the file */
+    r->silent = true; /* complete blocks of these steps are already in the file */
     rc = replay_raw_rows(r, step >> (2 * BT_ROLL_SHIFT) << (2 * BT_ROLL_SHIFT), next);
     r->silent = false;
     return rc;

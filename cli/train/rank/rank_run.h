@@ -34,7 +34,7 @@ typedef struct bt_rank_run {
 bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sample, bool *in_step,
                       bt_err *err) BT_MUST_CHECK;
 /* Ends the job if a rank failed during a step. A rank without its own reason first waits half a second for one that
- * has a reason. Before the first step it returns at once, because all ranks fail together. */
+ * has a reason. Before the first step the function returns at once, because all ranks fail together. */
 void bt_rank_leave(bool in_step, const bt_err *err, int exit_status);
 
 /* Writes the result of a training as a JSON object, with the sample unless it is empty. Commands add `run` and other

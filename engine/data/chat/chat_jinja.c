@@ -1,6 +1,6 @@
 /* chat_jinja.c - finds the row of chat.def that equals a tokenizer's own template. Its Jinja is not executed: a
- * text is identified by its hash, or by containing the parts of a row's rendering and nothing that would render
- * more. */
+ * text is identified by its hash, or because it contains the parts of a row's rendering and no code that would render
+ * other text. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,9 +4,9 @@
  * learned; a conversation is refused, skipped, or truncated, as data.too_long selects. A text with a class keeps
  * its end, where the class is learned. Documents without learned targets are skipped. Skipped and cut documents
  * are counted.
- * In their order (next fit): a row ends where the next document does not fit. So a row is a function of its number
- * and the data alone. Of preferences two successive documents are a pair, the chosen answer first: both are in one
- * row, or neither is.
+ * In their order (next fit): a row ends where the next document does not fit. So a row depends only on its number and
+ * the data. Of preferences two successive documents are a pair, the chosen answer first: both are in one row, or
+ * neither is.
  * Memory: 24 bytes a document, 16 a row.
  * Threads: one caller; constant after finish. */
 #ifndef BT_ENGINE_DATA_SHARDS_ROW_SET_H

@@ -28,7 +28,7 @@ bt_code bt_tokenizer_scores(const bt_tokenizer *t, float *scores, size_t n, bool
         if (before >= 0) ended[before] = true;
         before = made;
         if (ended[made])
-            *same = false; /* its merges are not in one stretch of ranks */
+            *same = false; /* the merges of the token are not consecutive in rank */
         else if ((size_t)made < n)
             scores[made] = -(float)rank;
     }

@@ -158,7 +158,7 @@ static bt_code match_rule(bt_pretok *p, const word_rule *r, const char *text, si
     return BT_OK;
 }
 
-/* Finds the word at `at` by all rules: each keeps its current piece, which the next one cuts. */
+/* Finds the word at `at` by all rules: each rule stores its current piece, which the next rule cuts. */
 static bt_code next_by_rules(bt_pretok *p, const char *text, size_t at, bool fresh, size_t *end,
                              bt_err *err) {
     size_t begin = p->valid_begin, stop = p->valid_end;

@@ -1,8 +1,8 @@
 /* pretok.h - cuts text into the words that BPE merges inside of: by three fixed patterns, or by the rules of a
  * tokenizer.json.
  *
- * Rules are regular expressions in lines. The first one cuts a text into its matches and the stretches between them,
- * each further one cuts the pieces of the one before it.
+ * Rules are regular expressions in lines. The first expression cuts a text into its matches and the stretches between
+ * them, and each further expression cuts the pieces of the previous one.
  * Threads:  bt_pretok is one caller's; the compiled patterns are shared. */
 #ifndef BT_ENGINE_DATA_TOKENIZER_PRETOK_H
 #define BT_ENGINE_DATA_TOKENIZER_PRETOK_H

@@ -80,8 +80,8 @@ typedef struct bt_tokenizer_about {
 } bt_tokenizer_about;
 void bt_tokenizer_summarise(const bt_tokenizer *t, bt_tokenizer_about *out);
 
-/* the template that chats are rendered with, Jinja text as its author wrote it; NULL: none. It is not
- * part of the hash: it changes no id */
+/* the template that chats are rendered with, Jinja text as its author wrote it; NULL: none. It is not part of the hash,
+ * because it does not affect the ids */
 const char *bt_tokenizer_chat_template(const bt_tokenizer *t);
 bt_code bt_tokenizer_set_chat_template(bt_tokenizer *t, const char *text, bt_err *err)
     BT_MUST_CHECK;

@@ -29,7 +29,7 @@ typedef struct bt_hub_model {
     size_t n; /* elements of each array */
     float *theta, *published, *mean, *momentum, *work;
     bool has_weights;
-    int64_t version;         /* updates of theta so far */
+    int64_t version;         /* number of updates that theta has had */
     int64_t updates;         /* updates made by the optimizer: its step count */
     bt_vector_code up, down; /* of the fragment in use */
     int64_t fragments;       /* number of fragments of a delta */
@@ -51,8 +51,8 @@ size_t bt_hub_model_memory(const bt_hub_model *m); /* bytes of its arrays */
 /* Sets weights from fp32 values in the form of vector_code; false: wrong number, or a value is not finite. */
 bool bt_hub_model_set_weights(bt_hub_model *m, const void *bytes, size_t n);
 
-/* Selects the fragment that the following calls use; -1: all tensors. Gradients cover all, deltas the fragment
- * of their round. */
+/* Selects the fragment that the following calls use; -1: all tensors. A gradient covers all elements, and a delta
+ * covers the fragment of its round. */
 void bt_hub_model_use(bt_hub_model *m, int64_t fragment);
 /* Returns the fragment of the round that begins. */
 int64_t bt_hub_model_fragment(const bt_hub_model *m);

@@ -1,7 +1,7 @@
 /* hub_overdue.c - islands that delay the job: reported after two seconds, overdue after three rounds.
  *
  * Signs of life are no proof of progress: an island whose exchange hangs still sends them. An overdue island remains a
- * member. Its next update is late (hub_rounds.c), and after it the job waits for the island again. */
+ * member. The island's next update is late (hub_rounds.c), and after that update the job waits for the island again. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

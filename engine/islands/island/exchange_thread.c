@@ -49,7 +49,7 @@ void bt_exchange_thread_start(bt_exchange_thread *x) {
     x->err = (bt_err)BT_ERR_INIT;
     x->busy = true;
     atomic_store(&x->cancel, false);
-    sigfillset(&all); /* signals belong to the other threads */
+    sigfillset(&all); /* other threads handle signals */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     x->started = pthread_create(&x->thread, NULL, exchange_thread, x) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -47,7 +47,7 @@ static bt_code listen_on(bt_hub_socket *s, const char *address, bt_err *err) {
 }
 
 static bt_code open_router(bt_hub_socket *s, const char *address, bt_err *err) {
-    /* the ZAP handler first, because libzmq accepts every key while there is none */
+    /* The ZAP handler is created first, because libzmq accepts every key while there is no handler. */
     if (!(s->context = zmq_ctx_new()) || !(s->zap = zmq_socket(s->context, ZMQ_REP)) ||
         zmq_bind(s->zap, "inproc://zeromq.zap.01") != 0 ||
         !(s->router = zmq_socket(s->context, ZMQ_ROUTER)))

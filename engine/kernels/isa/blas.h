@@ -5,8 +5,8 @@
 
 #include "engine/base/status.h"
 
-/* loads once, sets one BLAS thread (our pool does the splitting). BT_UNSUPPORTED when the library
- * is missing. */
+/* loads the library once and sets one BLAS thread, because our thread pool divides the work. BT_UNSUPPORTED when the
+ * library is missing. */
 bt_code bt_blas_load(bt_err *err) BT_MUST_CHECK;
 const char *bt_blas_corename(void); /* core name reported by the library, "" if not loaded */
 const char *bt_blas_config(void);   /* its version and options */

@@ -8,12 +8,12 @@
  * 4 tile products (16 x 16 x 64 bytes each) against 4 tile loads. One tile product takes 16 cycles, a load from L1
  * 10; with both operands in L1/L2 the loop alone runs at 82 % of the int8 peak (Xeon with AMX, 2 MiB of L2; 512 x
  * 512 x 512). int8 and scaled C are stored to 4 KiB of stack (L1), where the epilogue of the vector set reads
- * them: with it the same product runs at 44 %, with C in L2, and 20 to 25 % with C in memory. Three variants
- * gained nothing or lost: deferring the epilogue of a tile behind the products of the next, B as contiguous tiles
- * of 1 KiB, and prefetching the next A tile. If the core's other hardware thread is busy, a tile product takes 34
- * to 40 cycles: a third of all this.
- * Other C is loaded and stored by the tiles. Edges use the tile configuration: fewer rows, fewer groups; nothing
- * is read beyond an operand. int8: tdpbsud, signed A by unsigned B (code + 1, or xq + 128). */
+ * them: with it the same product runs at 44 %, with C in L2, and 20 to 25 % with C in memory. Three variants were not
+ * faster: deferring the epilogue of a tile behind the products of the next, B as contiguous tiles of 1 KiB, and
+ * prefetching the next A tile. If the core's other hardware thread is busy, a tile product takes 34 to 40 cycles: a
+ * third of all this. Other C is loaded and stored by the tiles. At the edges of an operand the tile configuration has
+ * fewer rows and groups, so nothing is read beyond it. int8: tdpbsud, signed A by unsigned B (code + 1, or xq +
+ * 128). */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AMX_TILE_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AMX_TILE_H
 

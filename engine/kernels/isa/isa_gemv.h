@@ -266,7 +266,7 @@ BT_INLINE void head_block(const int rows, const int few, const bt_stored_as as, 
         BT_UNROLL for (int m = 0; m < few; m++) v[m] = v_load(x + (size_t)m * K + k);
         BT_UNROLL for (int r = 0; r < rows; r++) {
             const size_t at = first + (size_t)r * K + k;
-            /* prefetches the next rows, which may be beyond the end */
+            /* prefetches the next rows, which may be beyond the end of the matrix */
             __builtin_prefetch((const char *)w +
                                (at + (size_t)rows * K) * (as == BT_AS_F32 ? 4 : 2));
             vf a = head_weights(w, at, as);

@@ -249,7 +249,8 @@ static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows,
 #endif
 }
 
-/* four codes a dword, `bias` added to each: VL rows by VL dwords at a time, then dword by dword */
+/* Packs four codes into a dword and adds `bias` to each: VL rows by VL dwords at a time, then the remaining dwords one
+ * by one. */
 static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t rows, int bias) {
     size_t whole = K / (4 * VL) * VL;
     const uint32_t four = 0x01010101u * (uint32_t)bias;
@@ -283,7 +284,7 @@ static void prod_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K
     uint8_t *fwd = packed, *dx = fwd + fwd_bytes(N, K);
     for (size_t n = n0; n < n1; n += NR)
         pack_fwd_panel(fwd + n * round_up(K, 4), codes + n * K, K, smaller_size(NR, n1 - n), 1);
-    /* panels are far apart in memory: writes a run of rows to one before the next */
+    /* Panels are far apart in memory, so this writes several rows of one panel before the next panel. */
     for (size_t r = n0, end; r < n1; r = end) {
         end = smaller_size(r + BT_TERN_ROWS, n1);
         for (size_t k = 0; k < K; k += NR) {

@@ -207,8 +207,8 @@ typedef struct drop_job {
 } drop_job;
 enum { DROP_PIECE = 512 };
 
-/* Factors 0 or scale, from the halves of words from bit `shift` on. They are chosen as bits, which compilers do
- * without branches. */
+/* Factors 0 or scale, from the halves of words from bit `shift` on. They are selected by their bits, for which
+ * compilers need no branch. */
 static void drop_factors(float *restrict factors, const uint32_t *restrict words, int shift,
                          const bt_drop *how, size_t n) {
     const int32_t below = (int32_t)how->below;

@@ -123,7 +123,7 @@ static counted_rows select_rows_with_target(bt_model *m, const int32_t *targets,
     return c;
 }
 
-/* Moves rows from the last one on, so that no row is overwritten before it is moved. */
+/* Moves rows in descending order, so that no row is overwritten before it is moved. */
 static void restore_row_order(bt_model *m, const counted_rows *c, float *dx, size_t M) {
     const size_t C = (size_t)m->setup.cfg.C;
     for (size_t r = M, left = c->n; r-- > 0;) {

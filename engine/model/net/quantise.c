@@ -2,8 +2,8 @@
  * (ZeRO-3).
  *
  * The scale of a tensor is the mean of |w|. Its sum is taken over blocks that begin at multiples of
- * BT_SUM_BLOCK of the flat array, added in order: pieces of the flat array begin at such multiples,
- * so whoever holds which piece, the bits are the same.
+ * BT_SUM_BLOCK of the flat array, added in order: pieces of the flat array begin at such multiples, so the bits do not
+ * depend on the ranks that hold the pieces.
  *
  * In a slice of a model, elements that another rank counts add nothing.
  * In a model with leaves the sums are exact (of |w| to a unit that suits means up to 4), since other

@@ -107,7 +107,7 @@ static size_t drop_unlikely(candidate *c, size_t V, size_t n, double min, double
     return left;
 }
 
-/* A token that occurs often is penalised once. */
+/* A token that occurs several times is penalised only once. */
 static const float *penalise(bt_sampler *s, const float *logits, double penalty, bt_history h) {
     if (!(penalty > 0) || penalty == 1 || h.n == 0) return logits;
     memcpy(s->penalised, logits, s->V * sizeof *logits);

@@ -88,7 +88,7 @@ void bt_tp_leaves_norm_bwd(bt_model *m, const bt_norm_bwd *j) {
     size_t C = (size_t)m->setup.cfg.C, n = s->sequence ? s->leaves : s->total_leaves,
            first = s->sequence ? s->first_leaf : 0;
     memset(s->gains, 0, n * C * sizeof *s->gains);
-    /* rows as one rank would divide them, whichever of them are here */
+    /* rows divided as on one rank, although this rank has only some of them */
     for (size_t i = 0; i < n; i++) {
         size_t begin = bt_tp_first_row(j->M, (int)(first + i), (int)s->total_leaves) - own.first,
                end = bt_tp_first_row(j->M, (int)(first + i + 1), (int)s->total_leaves) - own.first;

@@ -1,4 +1,4 @@
-/* tp_slice.h - tensor parallelism of a model: the slice of each rank, and sums over leaves. It implements
+/* tp_slice.h - tensor parallelism of a model: the slice of each rank, and sums over leaves. This module implements
  * engine/model/net/tp_ops.h.
  *
  * Order:    reserve (its scratch, in the model's) -> create -> wire, after the memory is committed and before the

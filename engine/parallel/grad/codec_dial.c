@@ -7,7 +7,8 @@
 
 static double payload_bits(const bt_codec *c) {
     enum { N = 1 << 16 };
-    static const double EXACT = 9; /* its blocks have as many bits as their largest integer needs */
+    /* A block of the lossless codec has as many bits per value as its largest integer needs. */
+    static const double EXACT = 9;
     if (!c->bound) return 32;
     return c == &bt_codec_exact ? EXACT : 8.0 * (double)c->bound(N) / N;
 }

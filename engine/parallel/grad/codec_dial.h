@@ -8,9 +8,9 @@
  *     exposed(c) = max(0, busy * bits(c) / bits(now) - room)
  *
  * room is the time of a step that computation can hide: the maximum of busy - exposed so far, or its current
- * value if the link needs longer than was hidden. Up: to the first rung whose exposed time is at most BT_DIAL_UP of
- * a step, or to the last, as soon as more than BT_DIAL_UP is exposed. Down: to the first rung with at most
- * BT_DIAL_DOWN, when two successive windows agree.
+ * value if the link needs longer than was hidden. The dial moves up as soon as more than BT_DIAL_UP of a step is
+ * exposed: to the first rung whose exposed time is at most BT_DIAL_UP, or to the last rung. It moves down when two
+ * successive windows agree: to the first rung with at most BT_DIAL_DOWN exposed.
  *
  * A rank that does not get its core replies late, which looks like a slow link. So before it goes up the dial
  * requests the time that the bytes of a step take on an idle link (parallel/mpi/link.h, minimum of several

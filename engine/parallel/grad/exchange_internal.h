@@ -6,7 +6,7 @@
  *     exchange_messages.c  messages, payloads and their counts
  *     exchange_memory.c    create, destroy, and the memory plan
  *
- * Included by these alone, because it exposes MPI types.
+ * Only these files include this header, because it exposes MPI types.
  *
  * Items: a bucket is one item. If all ranks share memory it is several, each with a piece of every part, so that
  *        data written by one rank are still cached when another reads them. Items are counted from create on; item

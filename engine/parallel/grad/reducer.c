@@ -13,7 +13,8 @@
 #include "engine/parallel/grad/unit_accumulator.h"
 #include "engine/parallel/mpi/clock_sync.h"
 
-/* More frequent polling only takes time from compute (measured: every 20 us hides no more than every ms). */
+/* More frequent polling only takes time from computation: polling every 20 us hides no more time than polling every ms
+ * (measured). */
 enum { POLL_NS = 50000 };
 
 struct bt_reducer {

@@ -1,9 +1,9 @@
 /* unit_accumulator.h - adds this rank's units (logical micro-batches) in the fixed tree of tree_sum.h.
  *
- * A model adds gradients to one array. In reproducible training every unit starts from zero and its gradient is
- * added to its sibling's, which needs a few more arrays of that size. A unit that must wait for its sibling has an
- * array of its own; all other units, and the last one, use the array of gradients. The last unit is added range by
- * range as backward finishes it.
+ * The backward pass of a model adds gradients to one array. In reproducible training every unit starts from zero and
+ * its gradient is added to its sibling's, which needs a few more arrays of that size. A unit that must wait for its
+ * sibling has an array of its own; all other units, and the last one, use the array of gradients. The last unit is
+ * added range by range as backward finishes it.
  * Lanes:    parts of the array in which units arrive at different times (chunks of layers of an interleaved
  *           pipeline): each has all units, in order, in the same buffers.
  * Order:    create -> { begin -> (unit -> unit_done)* (all units but the last, in every lane) -> range* }* ->

@@ -1,8 +1,7 @@
 /* comm.c - MPI start and end, communicators, blocking and non-blocking collectives.
  *
  * A communicator of one never calls MPI, so a single process needs no MPI_Init at all: Open MPI's
- * singleton start would spawn a daemon. Errors are returned (MPI_ERRORS_RETURN) as far as the MPI
- * lets them be. */
+ * singleton start would spawn a daemon. MPI returns errors (MPI_ERRORS_RETURN) as far as the library supports that. */
 #include "engine/parallel/mpi/comm_internal.h"
 
 #include <limits.h>
@@ -31,7 +30,7 @@ static bool has_shared_library(const char *name) {
     return v && v[0];
 }
 
-/* SLURM_PROCID alone proves nothing: a batch script has it too. */
+/* SLURM_PROCID alone does not show that this is a rank, because a batch script has the variable too. */
 bool bt_comm_am_rank(void) {
     return has_shared_library("OMPI_COMM_WORLD_RANK") || has_shared_library("PMIX_RANK") ||
            has_shared_library("PMI_RANK") || has_shared_library("PMI_FD") ||
@@ -170,7 +169,7 @@ void bt_comm_free(bt_comm *c) {
 
 static void count_plain(uint64_t bytes) { bt_comm_count(bytes, bytes); }
 
-/* An exchange beside a larger one has no time of its own. */
+/* The time of an exchange that runs beside a larger one is not counted separately. */
 static void count_started(const bt_comm *c, bt_coll coll, uint64_t bytes) {
     count_plain(bytes);
     bt_traffic_add(

@@ -25,7 +25,7 @@ bt_link bt_link_of(double small_s, double large_s, double small_bytes, double mo
 /* bytes that a rank sends to each other rank in a large round of `bytes`: 4 KiB to 256 MiB; ranks: 2 at least */
 size_t bt_link_bytes_each(size_t bytes, int ranks);
 
-/* a rank that is alone has no links */
+/* a single rank has no links */
 bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) BT_MUST_CHECK;
 /* Measures with more rounds, each of which sends other memory than the previous one, from a buffer of `memory`
  * bytes (a multiple of `bytes`). So links within a host, which copy memory, are measured without cache hits; and

@@ -1,4 +1,4 @@
-/* pipe.c - messages between neighbouring pipeline stages: buffers in turn, received ahead of need. */
+/* pipe.c - messages between neighbouring pipeline stages: alternating buffers, whose receives are posted in advance. */
 #include "engine/parallel/pp/pipe.h"
 
 #include <limits.h>
@@ -14,7 +14,7 @@
 enum { DEPTH = 2, TAG = 30400, COPY_TAG = 30410, COPY_MOST = 1 << 30, POLL_NS = 50000 };
 
 typedef struct channel { /* one way to or from one neighbour */
-    int peer;            /* in the axis; -1: none there */
+    int peer;            /* index in the pipeline axis; -1: no neighbour */
     float *buf[DEPTH];
     MPI_Request requests[DEPTH];
     int64_t started, done, expected; /* messages; expected: of a receiving one */

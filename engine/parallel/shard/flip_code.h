@@ -1,5 +1,5 @@
-/* flip_code.h - ternary codes that changed, as bytes: what a rank sends of its codes to ranks that have
- * its codes of the step before.
+/* flip_code.h - encodes the changes of ternary codes, which a rank sends to ranks that have its codes of the previous
+ * step.
  *
  * Codes are fields of 2 bits (kernels/table/ternary.h: code + 1). A message is
  *

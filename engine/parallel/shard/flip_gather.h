@@ -1,6 +1,6 @@
-/* flip_gather.h - every shard's ternary codes to all ranks of the shard axis once a step, as what
- * changed since the last gather (flip_code.h). The first gather sends all codes; so nothing of it is
- * part of a checkpoint. Each rank keeps all shards' codes of the last gather, 2 bits each.
+/* flip_gather.h - sends every shard's ternary codes to all ranks of the shard axis once a step, as the changes since
+ * the last gather (flip_code.h). The first gather after a start sends all codes, so a checkpoint contains no state of
+ * this module. Each rank keeps all shards' codes of the last gather, 2 bits each.
  *
  * Collective over the shard axis. Threads: the training thread. No allocation after create. */
 #ifndef BT_ENGINE_PARALLEL_SHARD_FLIP_GATHER_H

@@ -1,4 +1,4 @@
-/* shard_all_gather.c - weights from their owners to everybody, straight between each two ranks. */
+/* shard_all_gather.c - sends weights from their owners directly to each other rank. */
 #include "engine/parallel/shard/shard_all_gather.h"
 
 #include <stdlib.h>

@@ -83,7 +83,8 @@ static bool has_arrived(const line *l, uint32_t meeting) {
     return (int32_t)(atomic_load_explicit(&l->arrived, memory_order_acquire) - meeting) >= 0;
 }
 
-/* A sleeper counts itself before the kernel compares the word, so it is either counted here, or reads the new word. */
+/* A sleeping rank increases the count before the kernel compares the word, so this rank either finds it counted, or it
+ * reads the new word and does not sleep. */
 static void wait_for_meeting(line *l, uint32_t meeting) {
     int64_t until = bt_now_ns() + SPIN_NS;
     while (!has_arrived(l, meeting)) {

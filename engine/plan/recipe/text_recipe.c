@@ -12,8 +12,8 @@ static const struct {
 } vocabs[] = {{64 << 20, 8192}, {16 << 20, 4096}, {2 << 20, 2048},
               {1 << 20, 1024},  {1 << 17, 512},   {0, 0}};
 
-/* Models to choose from, smallest first: layers, width, heads, feed-forward width. The largest model that trains at
- * least TOKENS_PER_PARAM tokens for each of its parameters in the time is taken; the smallest, if none does. */
+/* Models to choose from, smallest first: layers, width, heads, feed-forward width. Selects the largest model that
+ * trains at least TOKENS_PER_PARAM tokens for each of its parameters in the time, or else the smallest model. */
 static const bt_recipe_shape shapes[] = {
     {4, 128, 4, 344}, {6, 192, 6, 512}, {6, 256, 8, 688}, {8, 320, 10, 856}, {8, 384, 12, 1024}};
 static const double TOKENS_PER_PARAM = 1.2;

@@ -86,7 +86,7 @@ int bt_rank_progress_describe(char *out, size_t size, const bt_rank_seen *s) {
     return snprintf(out, size, "%s of step %lld", places[s->at].words, (long long)s->step + 1);
 }
 
-/* Names the ranks without a slot: "rank 3", "ranks 2, 3 and 5 more". Returns the only one, or -1. */
+/* Names the ranks without a slot: "rank 3", "ranks 2, 3 and 5 more". Returns the only rank behind, or -1. */
 static int put_unseen_ranks(const bt_rank_progress *p, char *out, size_t size) {
     int n = 0, only = -1;
     size_t used = 0;

@@ -87,7 +87,7 @@ size_t bt_rank_watch_wait(bt_rank_watch *w, double wait_s) {
             remove_pidfd(w, i);
         }
         (void)waitpid(w->at[i].pid, NULL,
-                      WNOHANG); /* an adopted process; fails harmlessly for others */
+                      WNOHANG); /* fails without effect if the process is not a child of this one */
     }
     return left;
 }

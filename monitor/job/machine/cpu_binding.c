@@ -91,7 +91,7 @@ bool bt_cpus_of_rank(const bt_hardware_thread *p, size_t n, const bt_binding_job
     const int cores = count_groups(p, n, new_core);
     CPU_ZERO(mine);
     if (j->ranks < 1 || n == 0) return false;
-    /* the same number on each; ranks that exchange most use different ones */
+    /* each hardware thread has the same number of ranks; ranks that exchange most use different hardware threads */
     if ((size_t)j->ranks > n) {
         if (j->threads > 1 || (size_t)j->ranks % n != 0) return false;
         CPU_SET((size_t)p[(size_t)j->rank % n].cpu, mine);

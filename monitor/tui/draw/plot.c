@@ -53,7 +53,7 @@ static size_t log_ticks(double lo, double hi, size_t max, double *out) {
                 if (v >= lo * 0.9999 && v <= hi * 1.0001 && n++ < max) out[n - 1] = v;
             }
         if (n >= 2 && n <= max) return n;
-        /* Only decades, if necessary every few of them. */
+        /* Ticks are at decades or, if there are too many, at every second, third, ... decade. */
         if (n > 0 && per == 1) {
             every = (int)((n + max - 1) / max);
             n = 0;

@@ -341,7 +341,7 @@ class RunsTable {
     this.takeRows((await asked[0]).runs);
     if (!this.wantedSettings().length && !state.columns.metrics?.length) this.drawChanges();
     if (this.takeSettings(await asked[1])) {
-      // it was unknown whether a word of the filter is a setting
+      // before the settings are loaded it is unknown whether a word of the filter is a setting
       const more = this.wantedSettings().some((name) => !this.isLoaded(name));
       if (more) this.takeSettings(await this.askSettings());
     }

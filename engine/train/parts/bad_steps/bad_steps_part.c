@@ -257,7 +257,7 @@ static bt_code classify_repetition(bad_steps *s, bt_trainer *t, const bt_step_ou
     s->repeating = false;
     BT_TRY(compare_times(t, &s->step, o, err));
     if (!s->step.same) return blame_hardware(s, t, o, err);
-    /* damaged weights make every batch bad, and a checkpoint has the correct ones */
+    /* damaged weights make every batch bad, and a checkpoint contains correct weights */
     BT_TRY(bt_parts_check_weights(t, BT_CHECK_SUSPECTED, err));
     if (t->cfg.bad_steps.on_bad_step == ON_BAD_RETRY)
         return end_run_after_bad_step(t, &s->step, ", the same bits when computed again", err);

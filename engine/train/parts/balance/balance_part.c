@@ -6,7 +6,7 @@
 
 static bt_code balance_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
-    *self = t; /* the part has no state of its own */
+    *self = t; /* the part needs no state besides the trainer */
     return BT_OK;
 }
 
