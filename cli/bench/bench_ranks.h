@@ -13,7 +13,7 @@ typedef struct bt_bench_bar {
     bt_progress bar;
     bool marked;
 } bt_bench_bar;
-/* marked: as for bt_bench_print_result; quiet: a single process draws nothing. */
+/* marked: as for bt_bench_print_result; quiet: a single process shows no progress. */
 void bt_bench_bar_begin(bt_bench_bar *b, bool marked, bool quiet);
 /* done: 0..1. Draws at once, because the next part may take long. */
 void bt_bench_bar_show(bt_bench_bar *b, double done, const char *note);

@@ -45,8 +45,8 @@ void bt_run_shown_progress(double done, const char *note) {
     fflush(stdout);
 }
 
-/* The parent of a rank parses the first error line. All failed ranks print one, because the first to exit ends the
- * others. */
+/* The parent of a rank parses the first error line. Every failed rank prints this line, because the first rank that
+ * exits ends the others. */
 void bt_run_shown_fail(bt_code code, const bt_err *err, int *exit_status) {
     char line[640];
     *exit_status = bt_exit_code(code);

@@ -6,8 +6,8 @@
 #include "cli/plan/plan_bill.h"
 #include "cli/train/train_parts.h"
 
-/* rows: maximum number of layouts. time: prediction for the first layout. asked: watts (0: those of the rates) and
- * price (0: none). */
+/* rows: maximum number of layouts. time: prediction for the first layout. asked: requested watts (0: those of the
+ * rates) and price (0: none). */
 void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_train_time *time,
                       const bt_bill *asked, bt_text *out);
 void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_train_time *time,

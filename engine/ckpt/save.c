@@ -50,7 +50,7 @@ static int lock_fence(const char *dir, bt_err *err) {
     }
     while (flock(fd, LOCK_EX) != 0) {
         if (errno == EINTR) continue;
-        /* On file systems without locks, only the number fences. */
+        /* On file systems without locks, only the attempt number keeps older attempts from committing. */
         if (errno == ENOLCK || errno == EOPNOTSUPP) return fd;
         bt_fail_errno(err, BT_IO, errno, "cannot lock '%s'", path);
         close(fd);

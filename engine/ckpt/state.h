@@ -35,7 +35,7 @@ bool bt_state_bool(const bt_state_values *v, const char *key, bool otherwise);
 size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, size_t most);
 size_t bt_state_count(const bt_state_values *v,
                       const char *key); /* number of elements of an array */
-/* Returns NULL if there is no such text. Valid as long as the values. */
+/* Returns NULL if there is no such text. The result is valid as long as the values. */
 const char *bt_state_text(const bt_state_values *v, const char *key);
 
 typedef enum {
@@ -55,7 +55,8 @@ typedef struct bt_state_row {
     /* each function may be NULL */
     void (*slices)(void *ctx, bt_state_use use, bt_slices *out);
     void (*save)(void *ctx, bt_json *j); /* writes the members of the row's object */
-    /* Reads the values; called before the slices, only for RESUME. Empty if the checkpoint lacks them. */
+    /* Reads the values; called before the slices, only for RESUME. The result is empty if the checkpoint lacks the
+     * values. */
     void (*load)(void *ctx, const bt_state_values *v);
 } bt_state_row;
 

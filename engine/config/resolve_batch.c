@@ -178,7 +178,7 @@ static bt_code divide_step_tokens(bt_run_cfg *c, bt_err *err) {
                        nearest_multiples(b, sizeof b, c->train.batch_tokens, dp * T));
     int64_t mine = sequences / dp;
     if (!c->train.micro_batch && !c->train.accum) {
-        /* a pipeline idles during its first and last micro-batches */
+        /* A pipeline is partly idle during its first and last micro-batches. */
         int64_t most = micro_tokens(c) / T,
                 many = c->mesh.pp > 1 ? mine / (PIPE_MICROS * c->mesh.pp) : most;
         if (many < most) most = many;

@@ -107,7 +107,7 @@ void bt_run_cfg_texts(const bt_run_cfg *cfg, bt_text *out);
 typedef bt_code bt_set_text(void *ctx, const char *key, const char *value, bt_err *err);
 bt_code bt_run_cfg_each_text(const char *texts, bt_set_text *set, void *ctx, bt_err *err)
     BT_MUST_CHECK;
-/* The settings of such a text. Those of a resolved run are resolved, and need no bt_run_cfg_resolve. */
+/* Parses the settings of such a text. Those of a resolved run are resolved, and need no bt_run_cfg_resolve. */
 bt_code bt_run_cfg_from_texts(bt_run_cfg *cfg, const char *texts, bt_err *err) BT_MUST_CHECK;
 /* tokens of all steps of a resolved run */
 int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg);

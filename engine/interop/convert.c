@@ -1,4 +1,4 @@
-/* convert.c - to each of the formats. */
+/* convert.c - converts a model to each of the formats. */
 #include "engine/interop/convert.h"
 
 #include "engine/interop/native.h"

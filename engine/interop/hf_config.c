@@ -133,7 +133,7 @@ static bt_code check_bits(json_t *o, const bt_arch_row *row, bt_err *err) {
     return BT_OK;
 }
 
-/* a factor that no type explains scales in some program and not in another */
+/* A factor without a type scales the rotary embedding in some programs and has no effect in others. */
 static bt_code check_unnamed_rope(json_t *rope, const char *key, bt_err *err) {
     const char *name;
     json_t *v;

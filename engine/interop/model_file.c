@@ -1,5 +1,5 @@
-/* model_file.c - any stretch of a tensor as fp32, from a file of any format; tensor tables and checks for the readers
- * of formats. */
+/* model_file.c - reads any range of a tensor as fp32 from a file of any format; builds and checks tables of tensors for
+ * the readers of formats. */
 #include "engine/interop/model_file.h"
 
 #include <math.h>

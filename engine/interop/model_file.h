@@ -1,5 +1,5 @@
-/* model_file.h - a model to read: our checkpoint, a folder of Hugging Face, a GGUF file. All look alike
- * from here: a shape, a tokenizer, and the elements of our tensors (params.def) as fp32.
+/* model_file.h - a model to read: our checkpoint, a folder of Hugging Face, a GGUF file. Every format has the same
+ * interface here: a shape, a tokenizer, and the elements of our tensors (params.def) as fp32.
  *
  * Order:    open -> read* -> close. `read` takes any stretch of any tensor, in our row order; what is
  *           kept in memory is a buffer of about a MiB, never a tensor.
@@ -95,10 +95,10 @@ bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *er
  * they must be made from its latent weights */
 bt_code bt_model_file_codes(bt_model_file *s, size_t i, int8_t *codes, bool *direct, bt_err *err)
     BT_MUST_CHECK;
-/* all elements into the flat array of a model of this shape */
+/* Reads all elements into the flat array of a model of this shape. */
 bt_code bt_model_file_weights(bt_model_file *s, float *weights, bt_err *err) BT_MUST_CHECK;
 
-/* ---- for writers of a format, and readers of a whole model: reports further elements as done ---- */
+/* ---- Reports further elements as done; called by writers of a format and by readers of a whole model. ---- */
 void bt_model_file_passed(bt_model_file *s, uint64_t elems);
 
 /* ---- for the readers of formats: hf_read.c, gguf_read.c, native.c ---- */

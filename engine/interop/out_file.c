@@ -96,7 +96,7 @@ float bt_absmean(const bt_tensor *t, const float *x) {
     return fmaxf((float)(sum / (double)t->count), 1e-5f);
 }
 
-/* ---- a piece of a tensor, over the thread pool -------------------------------------------------- */
+/* ---- Converts a piece of a tensor on the thread pool. -------------------------------------------------- */
 
 /* rows of whole heads from ours to pairs (model_file.h) */
 static void reorder_rotary_rows(unsigned char *out, const unsigned char *in, size_t rows,

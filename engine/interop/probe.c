@@ -1,4 +1,4 @@
-/* probe.c - a model's predictions after a few prompts, for comparison with its conversion. */
+/* probe.c - computes a model's predictions after a few prompts, to compare it with its conversion. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

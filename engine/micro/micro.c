@@ -1,4 +1,4 @@
-/* micro.c - tokens, rounding keys, gradient destinations and checks around a pass. */
+/* micro.c - prepares tokens, rounding keys and gradient destinations of a pass, and checks its results. */
 #include "engine/micro/micro.h"
 
 #include <inttypes.h>

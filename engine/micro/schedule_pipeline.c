@@ -80,7 +80,7 @@ static void copy_tokens(const int32_t *from, int32_t *kept, size_t at, size_t n)
     if (kept) memcpy(kept + at, from, n * sizeof *from);
 }
 
-/* Tokens of micro-batch i as needed by the pass of any chunk. */
+/* Returns the tokens of micro-batch i for the pass of any chunk. */
 static bt_batch stored_batch(const pipeline *p, int64_t i) {
     const size_t at = ring_at(p, i);
     return (bt_batch){.inputs = p->inputs + at,

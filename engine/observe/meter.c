@@ -1,4 +1,4 @@
-/* meter.c - time of one rank in windows of a step; memory and load of the machine. */
+/* meter.c - measures the time of one rank in windows of a step, and memory and load of the machine. */
 #include "engine/observe/meter.h"
 
 #include <math.h>

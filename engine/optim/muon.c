@@ -1,4 +1,4 @@
-/* muon.c - Newton-Schulz iteration on whole matrices, with products over the thread pool. */
+/* muon.c - computes Newton-Schulz iterations on whole matrices, with products on the thread pool. */
 #include "engine/optim/muon.h"
 
 #include <math.h>

@@ -29,7 +29,7 @@ typedef struct bt_goodput {
     double young_s, daly_s, frac;
 } bt_goodput;
 bt_goodput bt_goodput_of(double ckpt_s, double restart_s, double mtbf_s);
-/* Useful time over total time at any interval. */
+/* Returns the ratio of useful time to total time at any checkpoint interval. */
 double bt_goodput_at(double interval_s, double ckpt_s, double restart_s, double mtbf_s);
 
 #define BT_SIM_LAUNCH_S 30.0 /* assumed time from a failure until ranks read their checkpoint */

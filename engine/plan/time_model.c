@@ -267,8 +267,8 @@ static double weights_out_s(const model *m, const bt_rank_setup *s, double hidde
     return wire.copies ? took : fmax(0, took - hidden_by * m->crowd);
 }
 
-/* Latent weights to codes and panels. Under ZeRO-3 only own pieces, through the 2 bits in which they are kept and
- * sent; if all layers are gathered once a step, their panels follow at once. */
+/* Time of converting latent weights to codes and panels. Under ZeRO-3 only own pieces, through the 2 bits in which they
+ * are kept and sent; if all layers are gathered once a step, their panels follow at once. */
 static double quantise_s(const model *m, const bt_rank_setup *s) {
     double whole = m->layer.quantise_s * s->model.cfg.L, ternary = 0;
     bt_weight_source source = bt_run_cfg_weight_source(m->cfg);

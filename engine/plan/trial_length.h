@@ -16,8 +16,8 @@ typedef struct bt_trial_length { /* one layout */
     int64_t fewest,
         multiple;   /* minimum of a step's micro-batches; their number is a multiple of this */
     int64_t chunks; /* a model's layers are a multiple of this; 0 keeps all layers */
-    /* Input: a whole step of the model. Result: the step to run. Micro-batches, layers, predicted seconds of a step,
-     * seconds to build the model. */
+    /* Input: a whole step of the model. Result: the step to run. Number of micro-batches and layers, predicted seconds
+     * of a step, seconds to build the model. */
     int64_t micros, layers;
     double run_s, make_s;
 } bt_trial_length;

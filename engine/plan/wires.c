@@ -159,7 +159,7 @@ double bt_wire_agree_s(const bt_rates *r, const bt_cluster *c) {
     if (c->ranks == 1) return 0;
     const bt_link_rate *l = c->simulated ? NULL : bt_rates_link(r, c->ranks, c->ranks, 1);
     if (!c->simulated) return l ? l->agree_s : 0;
-    /* a tree over hosts and back */
+    /* The messages follow a tree over hosts, and return on it. */
     double rounds = 2 * ceil(log2((double)(bt_cluster_hosts(c) > 1 ? bt_cluster_hosts(c) : 1))) + 2;
     return rounds * (bt_cluster_hosts(c) > 1 ? c->latency_s : SHM_LATENCY_S);
 }

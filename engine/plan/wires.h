@@ -28,7 +28,7 @@ bt_exchange_cost bt_wire_exchange(const bt_rates *r, const bt_cluster *c, const 
  * synchronisations. */
 double bt_wire_rows_s(const bt_rates *r, const bt_cluster *c, int tp, double meetings,
                       double bytes);
-/* Agreement of all ranks after a step's backward pass. */
+/* Time in which all ranks agree after a step's backward pass. */
 double bt_wire_agree_s(const bt_rates *r, const bt_cluster *c);
 
 #endif

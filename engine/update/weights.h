@@ -18,8 +18,8 @@
  *                                         last gather are sent (flip_gather.h)
  *                   While layers fade to ternary (bt_model_lambda below 1; PREFETCHED alone) the owners send
  *                   mixtures of values and codes instead, as bf16 or fp32.
- *                   Embedding and head: once a step, in pieces, while the next is updated. If products
- *                   round to bf16 they are sharded too, and received into a table of bf16 on every rank;
+ *                   Embedding and head are sent once a step in pieces, each while the next piece is updated. If
+ *                   products round to bf16 they are sharded too, and received into a table of bf16 on every rank;
  *                   else every rank holds them, like all norms, as fp32.
  *
  * Bytes a rank sends per step for T parameters in linear layers, with L layers, S shards, m micro-batches and b

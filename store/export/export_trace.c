@@ -1,4 +1,4 @@
-/* export_trace.c - Chrome trace JSON (chrome://tracing, Perfetto): ts and dur in microseconds. */
+/* export_trace.c - writes Chrome trace JSON (chrome://tracing, Perfetto), in which ts and dur are microseconds. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

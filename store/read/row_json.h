@@ -1,4 +1,4 @@
-/* row_json.h - rows of a query as JSON: numbers as numbers; infinite values and NULL as null. */
+/* row_json.h - writes rows of a query as JSON: numbers as numbers, infinite values and NULL as null. */
 #ifndef BT_STORE_READ_ROW_JSON_H
 #define BT_STORE_READ_ROW_JSON_H
 

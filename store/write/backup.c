@@ -91,8 +91,8 @@ static void remove_stale_backups(const char *path) {
     if (d) closedir(d);
 }
 
-/* The newest copy becomes the older one, and the fresh one the newest; after a kill at any point there is a complete
- * file of each name. */
+/* The newest copy becomes the older one, and the new copy becomes the newest; after a kill at any point both names have
+ * a complete file. */
 static bt_code rotate_backups(const char *fresh, const char *newest, const char *older,
                               bt_err *err) {
     char second[BT_PATH_BYTES + 64];

@@ -1,4 +1,4 @@
-/* rollup.c - open blocks in memory, closed blocks in the file. */
+/* rollup.c - keeps incomplete blocks in memory and writes complete ones to the file. */
 #include "store/write/rollup.h"
 
 #include <math.h>

@@ -17,9 +17,9 @@
  * loss of any one host but the first, but not of two neighbours. Rank 0's head is made valid only after all ranks
  * have written and sent theirs, so that it is valid for all.
  *
- * A state survives the death of ranks, not of the first host. The supervisor creates DIR in its scratch folder in
- * /dev/shm; on other hosts ranks create it (bt_memory_dir_make). The next attempt reuses segments of the same
- * layout, because their first use costs ten times a later one.
+ * A state survives the death of any ranks, but not the loss of the first host. The supervisor creates DIR in its
+ * scratch folder in /dev/shm; on other hosts ranks create it (bt_memory_dir_make). The next attempt reuses segments of
+ * the same layout, because their first use costs ten times a later one.
  *
  * Order:    open -> {write -> publish}* -> close. In the next attempt, before open: the supervisor calls find, its
  *           ranks found_open -> found_load -> found_close.

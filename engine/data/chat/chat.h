@@ -83,7 +83,7 @@ typedef bt_code (*bt_chat_emit_fn)(void *ctx, const bt_chat_piece *piece, bt_err
 bt_code bt_chat_render(const bt_chat_template *t, const bt_chat_message *messages, size_t n,
                        bool prompt, bt_chat_emit_fn emit, void *ctx, bt_err *err) BT_MUST_CHECK;
 
-/* a template with its tokenizer; both borrowed */
+/* A template with its tokenizer, both of which are borrowed. */
 typedef struct bt_chat_encoder {
     const bt_chat_template *t;
     const bt_tokenizer *tokenizer;

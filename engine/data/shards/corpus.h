@@ -1,4 +1,4 @@
-/* corpus.h - all the data of one split as a single stream of ids.
+/* corpus.h - presents all the data of one split as a single stream of ids.
  *
  * With packing (row_set.h) documents are laid into rows instead, and the split is one of documents.
  * val_frac of every text file, and of every segment of a shard, is held out for validation: the

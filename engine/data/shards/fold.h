@@ -1,4 +1,4 @@
-/* fold.h - the position of the held-out part of a text (data.fold).
+/* fold.h - computes the position of the held-out part of a text (data.fold).
  * Threads: any. Pure functions. */
 #ifndef BT_ENGINE_DATA_SHARDS_FOLD_H
 #define BT_ENGINE_DATA_SHARDS_FOLD_H

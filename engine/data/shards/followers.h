@@ -9,8 +9,8 @@
 enum { BT_FOLLOWERS_TOKENS = 1 << 22 };
 
 /* Counts learned targets of the first sequences of `cfg`, in the order of training: one epoch, at most
- * BT_FOLLOWERS_TOKENS tokens. A function of the data, V and T: the same on every rank of every layout. Uses 16
- * bytes a token while counting, and keeps 8 bytes for each pair that occurs. */
+ * BT_FOLLOWERS_TOKENS tokens. The counts depend only on the data, V and T, so they are the same on every rank of every
+ * layout. Uses 16 bytes a token while counting, and keeps 8 bytes for each pair that occurs. */
 bt_code bt_followers_count(bt_followers *out, const bt_loader_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_followers_release(bt_followers *f);
 

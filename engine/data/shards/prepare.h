@@ -1,4 +1,4 @@
-/* prepare.h - tokenises text: documents through a tokenizer into a token shard, streaming.
+/* prepare.h - tokenises text: reads documents as a stream and writes their tokens into a shard.
  *
  * Each document is surrounded by the tokens that the tokenizer adds to a text (BOS) and followed by a separator:
  * the end-of-text token, or a newline if the vocabulary has none (bytes) and the document does not end with one.

@@ -1,5 +1,5 @@
-/* shard_open.h - inside engine/data: a reader over an open descriptor (the writer's finished file,
- * the fuzzer's memory). */
+/* shard_open.h - private to engine/data: opens a shard from a descriptor (the writer's finished file, the fuzzer's
+ * memory). */
 #ifndef BT_ENGINE_DATA_SHARDS_SHARD_OPEN_H
 #define BT_ENGINE_DATA_SHARDS_SHARD_OPEN_H
 

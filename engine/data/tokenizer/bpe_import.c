@@ -1,4 +1,4 @@
-/* bpe_import.c - Hugging Face's tokenizer.json to our tables.
+/* bpe_import.c - converts Hugging Face's tokenizer.json to our tables.
  *
  * Taken: byte-level BPE: merges as "a b" or ["a", "b"], steps Split and Digits before ByteLevel, whose regular
  * expressions are run by PCRE2 (word_rules.c), normaliser none or NFC, ignore_merges, added tokens with their flags,

@@ -1,4 +1,4 @@
-/* bpe_scores.c - scores of tokens, by which SentencePiece and llama.cpp merge instead of by ranked pairs. */
+/* bpe_scores.c - converts between ranked merges and the scores of tokens by which SentencePiece and llama.cpp merge. */
 #include <stdlib.h>
 
 #include "engine/data/tokenizer/tokenizer_impl.h"

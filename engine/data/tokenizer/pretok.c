@@ -1,4 +1,5 @@
-/* pretok.c - the patterns, and the rules of files, for PCRE2. With JIT it runs these patterns at ~100 MB/s. */
+/* pretok.c - cuts text into words with PCRE2, by the fixed patterns or the rules of a file. With JIT it runs these
+ * patterns at ~100 MB/s. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/data/tokenizer/pretok.h"
 

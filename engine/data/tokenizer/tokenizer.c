@@ -1,4 +1,4 @@
-/* tokenizer.c - text to ids and back, by bytes or BPE; tokenizers from files and checkpoints. */
+/* tokenizer.c - converts text to ids and back, by bytes or BPE; loads tokenizers from files and checkpoints. */
 #include "engine/data/tokenizer/tokenizer.h"
 
 #include <stdlib.h>

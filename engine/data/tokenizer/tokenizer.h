@@ -64,7 +64,7 @@ bt_code bt_tokenizer_scores(const bt_tokenizer *t, float *scores, size_t n, bool
     BT_MUST_CHECK;
 /* True for a token that merges make, even if text can name it as well. */
 bool bt_tokenizer_is_merged(const bt_tokenizer *t, int32_t id);
-/* True for a token <0x0A> of such a tokenizer. */
+/* Returns true for a token such as <0x0A> of a tokenizer that marks spaces, which represents a single byte. */
 bool bt_tokenizer_is_byte(const bt_tokenizer *t, int32_t id);
 /* Appends ids as text; a tokenizer that puts a mark in front of texts loses one space at the beginning of `out`.
  * decode(encode(x)) == x for any bytes x, except for U+2581, which a tokenizer that marks spaces

@@ -1,4 +1,4 @@
-/* unicode.c - normalisation and character classes, by utf8proc. */
+/* unicode.c - normalises text and classifies characters with utf8proc. */
 #include "engine/data/tokenizer/unicode.h"
 
 #include <stdlib.h>

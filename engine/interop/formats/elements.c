@@ -1,4 +1,4 @@
-/* elements.c - elements of each type to floats and back: fp16, bf16, and the blocks of ggml.
+/* elements.c - converts elements of each type to floats and back: fp16, bf16, and the blocks of ggml.
  *
  *     Q8_0   32: fp16 d, 32 x int8 q                  x = d q
  *     TQ2_0  256: 64 bytes of codes, fp16 d           two blocks of kernels/table/ternary.h

@@ -1,4 +1,4 @@
-/* quantised.c - blocks of llama.cpp's quantised types, to floats.
+/* quantised.c - converts blocks of llama.cpp's quantised types to floats.
  *
  *     Q4_0, Q5_0   32: fp16 d, [4 bytes of fifth bits], 16 bytes of two elements: x = d (q - 8 or 16)
  *     Q4_1, Q5_1   32: fp16 d, fp16 m, likewise: x = d q + m

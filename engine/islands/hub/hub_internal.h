@@ -56,7 +56,7 @@ void bt_hub_send_go(bt_hub *h, const bt_member *m);
 /* Reports islands that delay the job and marks those that take far too long as overdue. Returns true if one more
  * is overdue: the remaining islands may begin (bt_hub_advance). */
 bool bt_hub_watch(bt_hub *h);
-/* The member's update is complete. Returns true if the job had continued without it. */
+/* The member's update is complete. Returns true if the job had continued without this member. */
 bool bt_hub_returns(bt_hub *h, bt_member *m);
 /* Called after a member began, pushed, joined or left: updates the time since when an island waits. */
 void bt_hub_note_waits(bt_hub *h);

@@ -25,7 +25,8 @@ typedef struct bt_island_client_cfg {
         lost_s; /* maximum silence of a hub that responded before; then BT_NOTFOUND. 0: no limit */
 } bt_island_client_cfg;
 
-/* Data and weights of the next update. A restarted hub receives this claim and reserves the data for this island. */
+/* Describes the data and the weights of the next update. A restarted hub receives this claim and reserves the data for
+ * this island. */
 typedef struct bt_island_claim {
     int64_t begin, end;           /* sequences */
     int64_t next_begin, next_end; /* sequences leased for the next update; equal: none */
@@ -38,7 +39,7 @@ typedef struct bt_island_client {
     uint32_t island, incarnation;
     bool want_weights; /* the hub's welcome requested the first weights */
     bool resend;       /* the welcome requested the update named in the hello */
-    bool had;          /* the hub had handled that update; only its go was lost */
+    bool had;          /* the hub had already handled this update, and only its reply was lost */
     bool
         left_behind; /* a welcome between two steps did not request the update: the next push is left out */
     char refusal[512];     /* the hub's reason for refusing the newest fetch */

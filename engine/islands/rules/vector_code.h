@@ -1,4 +1,4 @@
-/* vector_code.h - a flat array of a whole model as the bytes that travel between hub and island.
+/* vector_code.h - encodes a flat array of a whole model as the bytes that hub and island exchange.
  *
  * Tensors follow one another without padding. Weight matrices are encoded by a codec of the gradient exchange
  * (parallel/grad/codec.h); tensors of one row (norm gains), and all tensors if there is no codec, are fp32. The

@@ -69,7 +69,7 @@ static void amx_fit(int c, int a, int b) {
     AMX_MUST(amx.cfg.rows[c] && amx.cfg.rows[c] == amx.cfg.rows[a] &&
              amx.cfg.colsb[c] == amx.cfg.colsb[b] && amx.cfg.colsb[a] == 4 * amx.cfg.rows[b]);
 }
-/* TDPBSUD: four products of signed a and unsigned b a dword, wrapping */
+/* TDPBSUD adds four products of signed a and unsigned b to each dword, wrapping around. */
 static void amx_dot_su8(int c, int a, int b) {
     amx_fit(c, a, b);
     for (size_t m = 0; m < amx.cfg.rows[c]; m++)
@@ -81,7 +81,7 @@ static void amx_dot_su8(int c, int a, int b) {
             memcpy(amx.tile[c][m] + 4 * n, &sum, 4);
         }
 }
-/* TDPBUSD: four products of unsigned a and signed b a dword, wrapping */
+/* TDPBUSD adds four products of unsigned a and signed b to each dword, wrapping around. */
 static void amx_dot_us8(int c, int a, int b) {
     amx_fit(c, a, b);
     for (size_t m = 0; m < amx.cfg.rows[c]; m++)
@@ -101,7 +101,7 @@ static float amx_widen(const uint8_t *p) {
     memcpy(&f, &bits, 4);
     return f;
 }
-/* TDPBF16PS: even and odd products by themselves, then added to c */
+/* TDPBF16PS sums even and odd products separately and then adds both sums to c. */
 static void amx_dot_bf16(int c, int a, int b) {
     amx_fit(c, a, b);
     for (size_t m = 0; m < amx.cfg.rows[c]; m++)

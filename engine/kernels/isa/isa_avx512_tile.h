@@ -26,7 +26,7 @@
 #include <string.h>
 
 /* ---- asm ------------------------------------------------------------------------------------- */
-/* += 4 products of unsigned u and signed s bytes */
+/* Adds 4 products of unsigned u and signed s bytes to each dword. */
 BT_INLINE __m512i x_dpbusd(__m512i acc, __m512i u, __m512i s) {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(u), "v"(s));
     return acc;
@@ -207,7 +207,7 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
     TILE_STORE(tile_store_i8, tile_i8_out, rows, total);
 }
 
-/* The same for any unsigned b: its even and odd bytes as 16-bit words, two vpmaddwd a group */
+/* The same for any unsigned b, whose even and odd bytes become 16-bit words: two vpmaddwd per group. */
 BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
                           const uint8_t *b, size_t groups) {
     __m512i acc[14][2];

@@ -25,7 +25,7 @@ typedef struct few_rows {
     int32_t all[BT_FEW_ROWS]; /* sums of the rows of inputs */
 } few_rows;
 
-/* bytes of the inputs, in the order used with 64 bytes of weights */
+/* bytes of the inputs, in the order of the codes in 64 bytes of weights */
 static size_t few_stride(size_t K) { return round_up(K, 256); }
 
 #endif /* BT_VECTORS */

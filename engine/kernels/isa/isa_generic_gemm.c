@@ -27,7 +27,7 @@ void bt_generic_packed_2bit_pack(void *packed, const int8_t *codes, size_t N, si
     bt_tern2_pack((uint8_t *)packed + n0 * bt_tern2_row_bytes(K), codes, n1 - n0, K);
 }
 
-/* row n of W, out of either packed form */
+/* Unpacks row n of W from either packed form. */
 typedef struct codes_of {
     const void *packed;
     size_t K;
@@ -213,7 +213,7 @@ static float dot_f32(const float *a, const float *b, size_t n) {
     return s;
 }
 
-/* n elements, `step` apart, to whole multiples of their largest magnitude / 127 */
+/* Rounds n elements, `step` apart, to whole multiples of their largest magnitude / 127. */
 static void round_to_int8(float *to, size_t to_step, const float *x, size_t step, size_t n) {
     float top = 0, trouble = 0;
     for (size_t i = 0; i < n; i++) {

@@ -81,7 +81,7 @@ BT_INLINE vi noise_fours(vi bytes) {
         bytes, VI_QUARTERS(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)));
 }
 
-/* the bytes of v[i] to `to` + 16 i */
+/* Stores the bytes of v[i] at `to` + 16 i. */
 BT_INLINE void noise_store(int8_t *to, vi bytes) {
 #if defined(__AVX512F__)
     const vi order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -220,7 +220,7 @@ typedef struct grad_source {
 /* AHEAD: number of tokens prefetched */
 enum { AHEAD = 8, G_PLANE = BT_GRAD_BLOCK * VL };
 
-/* outputs j..j+cols, at most a strip: out of memory into the strip, and their scales */
+/* Copies outputs j..j+cols, at most a strip, and their scales from memory into the strip. */
 BT_INLINE void scales_of(const grad_block *b, const grad_source *s, size_t j, size_t cols,
                          const int bf16) {
     vi top[4];

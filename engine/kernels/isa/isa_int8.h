@@ -141,7 +141,7 @@ static i8_block i8_block_of(void *scratch, size_t K, int packed_2bit) {
                       (uint8_t *)block + rows * stride};
 }
 
-/* row i of the block := x, zeros up to a group */
+/* Copies x to row i of the block, with zeros up to a group. */
 static void i8_put(const i8_block *b, size_t i, const int8_t *x) {
     int8_t *to = b->rows + i * b->ld;
     size_t k = 0;

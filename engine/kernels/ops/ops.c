@@ -1,4 +1,4 @@
-/* ops.c - the kernel table over whole problems.
+/* ops.c - applies the kernel table to whole arrays, divided over threads.
  *
  * Every operation divides its outputs (rows, columns or heads) among the threads of the pool, so that each output
  * is computed by one thread. A sum over a divided dimension is computed in blocks of fixed size, which are added in

@@ -31,7 +31,8 @@ static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
                         .model = m};
 }
 
-/* Table of a frozen base, (rows, cols) in `memory`; blocks: a scale for each block, otherwise for each row. */
+/* Makes a table of a frozen base, (rows, cols), in `memory`; blocks: it has a scale for each block, otherwise for each
+ * row. */
 static bt_table int8_of(const bt_model *m, const bt_model_memory *p, const void *memory,
                         size_t rows, size_t cols, bool blocks) {
     return (bt_table){.i8 = (const int8_t *)memory + bt_net_int8_values(rows, cols, blocks),

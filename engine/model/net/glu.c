@@ -5,7 +5,7 @@
 
 static uint16_t *saved_at(uint16_t *saved, size_t i) { return saved ? saved + i : NULL; }
 
-/* int8 of whole rows, with or without norm */
+/* Rounds whole rows to int8, with or without norm. */
 static void fused_fwd(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r0, size_t rows) {
     const bt_acts *a = &l->a;
     const bt_linear_input *in = &l->down_in;
@@ -56,7 +56,7 @@ static void fused_norm_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_ga
                                           .F = F});
 }
 
-/* Backward from gate and up in bf16, without norm. */
+/* Backward pass from gate and up in bf16, without norm. */
 static void saved_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y, size_t r0,
                       size_t rows) {
     (void)y;

@@ -299,8 +299,8 @@ typedef struct bt_distil {
 void bt_model_top_logits(bt_model *m, const int32_t *targets, size_t k, uint32_t *ids, float *logs);
 void bt_model_distil(bt_model *m, bt_distil how);
 /* In the following passes the gradient of the head gives this weight to all followers of a token in the text
- * (ops.h; borrowed); followers NULL: none. All ranks must pass the same. Not used by decoding; not combined with a soft
- * cap, adapters, classes or a teacher. */
+ * (ops.h; borrowed); followers NULL: none. All ranks must pass the same. Decoding does not use it, and it cannot be
+ * combined with a soft cap, adapters, classes or a teacher. */
 typedef struct bt_follower_targets {
     const bt_followers *followers;
     float weight; /* 0 to 1 */

@@ -98,7 +98,7 @@ static void embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
                         (size_t)m->setup.cfg.C);
 }
 
-/* A loss on answers leaves most prompts without one. A head that trains keeps all rows, because its
+/* If only answers are learned, most tokens of prompts have no loss. A head that trains keeps all rows, because its
  * gradient is a sum over blocks of them. */
 typedef struct counted_rows {
     int32_t *rows, *targets;

@@ -54,7 +54,7 @@ float *bt_tp_reduce_grad(bt_model *m, float *x, size_t M) {
 void bt_tp_add_product(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *in,
                        const float *src, size_t r0, size_t rows) {
     float *part = m->layers[0].a.dxn + r0 * l->N;
-    /* the same bits in one step */
+    /* On one rank a single product gives the same bits. */
     if (l->tern && m->tp_state->group->size == 1) {
         l->ops->fwd(l, y + r0 * l->N, in, src, r0, rows, BT_ACC);
         return;

@@ -31,7 +31,7 @@ typedef struct dx_job {
     size_t n, at, r0, rows;
 } dx_job;
 
-/* out := the terms' products over one leaf */
+/* Sets out to the products of the terms over one leaf. */
 static void dx_leaf(const dx_job *j, size_t leaf, size_t leaves, float *out) {
     int flags = 0;
     for (size_t i = 0; i < j->n; i++) {

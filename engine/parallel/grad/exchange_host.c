@@ -35,7 +35,7 @@ typedef struct mark { /* state of one rank and slot, on a cache line of its own 
 static int group_size(const bt_route *r) { return r->first[r->mine + 1] - r->first[r->mine]; }
 static int group_first(const bt_route *r) { return r->first[r->mine]; }
 
-/* The k-th other rank of the host group, counted from this rank. */
+/* Returns the k-th other rank of the host group, counted from this rank. */
 static int other_rank(const bt_route *r, int k) {
     return group_first(r) + (r->me - group_first(r) + k) % group_size(r);
 }

@@ -1,4 +1,4 @@
-/* payload.h - a range of the gradient array as the bytes of one message.
+/* payload.h - encodes a range of the gradient array as the bytes of one message.
  *
  * A codec that is not sealed encodes the range as it is. A sealed payload is
  *
@@ -7,7 +7,7 @@
  * With error feedback it is cut at tensors, so that blocks with a common scale are in one tensor, and the padding
  * between tensors (zeros) is not sent. Each tensor is encoded, or is plain: fp32. Norm gains are plain, because
  * they are few, and so are all tensors replicated over tensor-parallel ranks: their copies must be equal, and
- * blocks would mix them with different neighbours. A lossless codec encodes the range as one.
+ * blocks would mix them with different neighbours. A lossless codec encodes the whole range as one tensor.
  * A payload that is truncated, or whose hash (XXH3) differs, is refused before anything is added.
  * Threads: pure. Private to engine/parallel; tables of tensors are made by config/rank_setup.h. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_PAYLOAD_H

@@ -1,4 +1,4 @@
-/* mesh.c - the rank formula of mesh.h, both ways, and one communicator per axis. */
+/* mesh.c - converts between ranks and coordinates (mesh.h), and creates one communicator per axis. */
 #include "engine/parallel/mpi/mesh.h"
 
 #include <stdio.h>

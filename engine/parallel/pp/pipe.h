@@ -30,7 +30,7 @@ bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, const bt_pipe_cfg *cf
 /* memory used by create; 0 for one stage */
 size_t bt_pipe_bytes(const bt_mesh_shape *shape, int stage, const bt_pipe_cfg *cfg);
 void bt_pipe_destroy(bt_pipe *p); /* accepts NULL */
-/* announces how many messages pass each border between two virtual stages */
+/* Announces the number of messages that cross each border between two virtual stages. */
 bt_code bt_pipe_begin(bt_pipe *p, int64_t down, int64_t up, bt_err *err) BT_MUST_CHECK;
 bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_err *err) BT_MUST_CHECK;
 bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_err *err) BT_MUST_CHECK;

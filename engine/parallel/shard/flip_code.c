@@ -1,4 +1,4 @@
-/* flip_code.c - gaps between changed fields, in bits. */
+/* flip_code.c - encodes the gaps between changed fields in bits. */
 #include "engine/parallel/shard/flip_code.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* flip_gather.c - one message from each shard to each other. */
+/* flip_gather.c - sends one message from each shard to each other shard. */
 #include "engine/parallel/shard/flip_gather.h"
 
 #include <limits.h>

@@ -20,8 +20,7 @@ bt_code bt_shard_all_gather_create(bt_shard_all_gather **out, const bt_mesh *mes
                                    const bt_shards *shards, const bt_gathered *ranges,
                                    size_t n_ranges, bt_err *err) BT_MUST_CHECK;
 void bt_shard_all_gather_destroy(bt_shard_all_gather *p); /* accepts NULL */
-/* every shard's part of the stripe to every shard, in place; stripes in the same order on all
- * ranks */
+/* Sends every shard's part of the stripe to every shard, in place; all ranks gather the stripes in the same order. */
 bt_code bt_shard_all_gather_start(bt_shard_all_gather *p, size_t stripe, bt_err *err) BT_MUST_CHECK;
 /* waits for all that was started */
 bt_code bt_shard_all_gather_finish(bt_shard_all_gather *p, bt_err *err) BT_MUST_CHECK;

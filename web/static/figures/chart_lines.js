@@ -1,4 +1,4 @@
-// chart_lines.js - the numbers of a chart's lines: a common x, averages, ranges of axes. Pure functions. A
+// chart_lines.js - computes the numbers of a chart's lines: a common x, averages, ranges of axes. Pure functions. A
 // line is {label, color, x, y, n, lo, hi, step, ...}, see chart.js.
 
 const bandRows = 16;

@@ -44,7 +44,7 @@ function curveOf({ run, curve }, i, state) {
   };
 }
 
-/** The part of a line between two positions of the axis. */
+/** Returns the part of a line between two positions of the axis. */
 function cut(line, [from, to]) {
   const inside = [...line.x.keys()].filter((k) => line.x[k] >= from && line.x[k] <= to);
   const at = (values) => values && inside.map((k) => values[k]);

@@ -137,7 +137,7 @@ static void head_rows8(const rows8 *to, size_t at, const head *h, size_t t, size
     }
 }
 
-/* n <= NR rows as a panel of columns, and their scales; `room`: of NR rows */
+/* Rounds n <= NR rows to a panel of columns, and stores their scales; `room` has space for NR rows. */
 static void head_panel8(uint8_t *panel, float *by, const rows8 *room, const head *h, size_t t,
                         size_t n, size_t D) {
     head_rows8(room, 0, h, t, n, D);

@@ -128,7 +128,7 @@ static void head_b_cols(const form *f, uint32_t *dst, const head *h, size_t t, s
     else
         f->b_cols(dst, floats_at(h, t, 0), h->ld, rows, D);
 }
-/* row t with a row of floats; `some`: memory of D floats */
+/* Returns row t as floats; `some` is memory for D floats. */
 static float head_dot(const float *y, const head *h, size_t t, size_t D, float *some) {
     if (!h->bf16) return row_dot(y, floats_at(h, t, 0), D);
     rows_from_bf16(some, kept_at(h, t, 0), D);

@@ -110,7 +110,8 @@ void bt_codec_choice_add_state(bt_codec_choice *c, bt_trainer *t, bt_state *s) {
 /* ---- selection --------------------------------------------------------------------------------- */
 
 /* Returns the highest rung during the warm-up. For a codec with its own warm-up: the last rung without error
- * feedback, whose gradients are exact enough for AdamW's second moment. For another explicit codec: the top. */
+ * feedback, whose gradients are exact enough for AdamW's second moment. If the user chose another codec, this is the
+ * top rung. */
 static int last_rung(const bt_codec_choice *c, const bt_trainer *t) {
     const bool waits = c->ladder.at[c->most]->warms_up;
     if (t->at.step >= t->cfg.parallel.codec_warmup || (c->by_budget && !waits)) return c->most;
