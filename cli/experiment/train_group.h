@@ -64,8 +64,7 @@ typedef struct bt_training_group {
     bool out_of_time; /* stopped by the deadline */
 } bt_training_group;
 
-/* Reads done and state from the record; a run without a record has none. BT_BUSY: the record belongs to another folder.
- * */
+/* Reads `done` and `state` of a run from its record (if there is one). BT_BUSY: the record is another folder's. */
 bt_code bt_training_read(const bt_training_group *g, bt_training *r, bt_err *err) BT_MUST_CHECK;
 /* Trains every run that is not excluded until its target number of steps. After an error, the running children save,
  * and the first error is returned. BT_STOPPED: a signal or the deadline stopped the group. */

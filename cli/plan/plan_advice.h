@@ -7,8 +7,7 @@
 
 /* Appends the lines "otherwise", "codec" and "batch". */
 void bt_plan_put_advice(const bt_layout_choice *c, bt_text *out);
-/* Writes the fields "codecs" and "larger_batches", with the rule of the learning rate and its source (null: unknown).
- * */
+/* Writes the fields "codecs" and "larger_batches"; the latter names the rule of the learning rate (null: unknown). */
 void bt_plan_advice_json(const bt_layout_choice *c, bt_json *j);
 
 #endif

@@ -82,8 +82,7 @@ static bool read_summary_row(void *ctx, const bt_row *row) {
 
 static const char *const axis_words[] = {"tokens", "steps", "seconds"};
 
-/* Checks that all runs reach the point; the end of a shorter run would be compared with an earlier point of the others.
- * */
+/* Checks that all runs reach the point: a shorter run's end would be compared with earlier points of longer runs. */
 static bt_code all_reach(comparison *c, bt_at at, bt_err *err) {
     for (size_t i = 0; i < c->n; i++) {
         double end;

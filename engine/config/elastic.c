@@ -136,7 +136,7 @@ static bt_code nearest_layout(const bt_run_cfg *given, const bt_run_cfg *settled
                 w->tp ? w->tp : (int)given->mesh.tp, w->pp ? w->pp : (int)given->mesh.pp, ranks);
     for (size_t i = 0; i < n && code != BT_OK; i++) {
         const bt_layout_request one = {.tp = list[i].tp, .pp = list[i].pp, .zero = w->zero};
-        /* report the error of the nearest candidate */
+        /* if no candidate fits, the caller gets the error of the nearest one */
         code = try_layout(given, settled, ranks, &one, out, i == 0 ? err : NULL);
     }
     free(list);

@@ -106,8 +106,7 @@ static int parts_for(const bt_model_cfg *m, int tp) {
     return bt_leaves_fit(m, n) ? n : 0;
 }
 
-/* Reproducible training sums over equal parts of the model; every tensor-parallel rank computes 1, 2, 4, ... of them.
- * */
+/* Reproducible training sums over equal parts of the model; a tensor-parallel rank computes 1, 2, 4, ... of them. */
 static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) {
     char buf[48], or [64] = "";
     if (!c->train.reproducible) {

@@ -80,8 +80,7 @@ bt_code bt_generator_create(bt_generator **out, const bt_generator_cfg *cfg, bt_
 void bt_generator_destroy(bt_generator *b); /* accepts NULL; after run has returned */
 
 /* Accepts all n requests or none; the first callback may be called before this returns. BT_ARG: a prompt is too long
- * for the context, or a token is outside the vocabulary. BT_BUSY: too many texts are waiting, or the batch is stopping.
- * */
+ * for the context, or a token is outside the vocabulary. BT_BUSY: too many texts wait, or the batch is stopping. */
 bt_code bt_generator_submit(bt_generator *b, const bt_generate_request *requests, size_t n,
                             bt_err *err) BT_MUST_CHECK;
 

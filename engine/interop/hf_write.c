@@ -336,8 +336,7 @@ static void remove_hf_folder(const folder *f) {
 
 /* ---- all of it --------------------------------------------------------------------------------- */
 
-/* Roles as in the source. A tokenizer that was trained here uses its end token as beginning and end, as GPT-2's does.
- * */
+/* Returns the source's token roles. A tokenizer trained by this program begins and ends texts with its end token, like GPT-2's. */
 static bt_token_roles roles_of(const bt_model_file *s) {
     if (s->tokenizer && bt_tokenizer_roles(s->tokenizer)->known)
         return *bt_tokenizer_roles(s->tokenizer);

@@ -14,8 +14,7 @@
 #include "engine/base/threads.h"
 #include "engine/parallel/grad/grad_digest.h"
 
-/* RANGE: elements of one hash, computed by one thread (1 MiB of fp32). BLOCK: elements that fit the first-level cache.
- * */
+/* RANGE: elements of one hash, computed by one thread (1 MiB of fp32). BLOCK: elements that fit the L1 cache. */
 enum { RANGE = 1 << 18, BLOCK = 4096 };
 
 /* first and largest interval in steps */

@@ -42,8 +42,7 @@ typedef struct bt_replica_check {
     bt_hashed_range *ranges; /* (n_ranges), ordered by tensor */
     uint64_t *hashes;        /* (n_ranges) */
     size_t n_ranges;
-    /* (2 * tensors) a hash and its negative: of the tensors compared along dp, then of those compared along replicate
-     * */
+    /* (2 * tensors) each tensor's hash and its negative: first tensors compared along dp, then along replicate */
     int64_t (*pairs)[2];
 } bt_replica_check;
 

@@ -67,8 +67,7 @@ bool bt_update_sharded(const bt_update *u);
 void bt_update_zero_grads(bt_update *u);
 /* Initialises the weights that this rank holds, as a function of the seed and of the element's position alone. */
 void bt_update_init_weights(bt_update *u, uint64_t seed);
-/* Computes scales, codes and packed weights from the latent weights. Called before the first step; apply includes it.
- * */
+/* Computes scales, codes and packed weights from the latent weights, before the first step; apply includes it. */
 bt_code bt_update_quantise(bt_update *u, bt_err *err) BT_MUST_CHECK;
 /* Norm of the gradients divided by the loss scale; unscale: 1 / loss scale. */
 bt_code bt_update_norm(bt_update *u, double unscale, double *norm, bt_err *err) BT_MUST_CHECK;

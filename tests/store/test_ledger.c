@@ -118,8 +118,8 @@ static void check_ledger(const bt_tmp *t, bt_ledger_until until, const seconds *
         assert_true(fabs((double)(l.end_us - l.begin_us) / 1e6 - sum) < 1e-5);
         assert_true(fabs(bt_ledger_goodput(&l) - want->productive / (sum - want->finished)) < 1e-7);
         at = l.begin_us;
-        for (size_t i = 0; i < l.n;
-             i++) { /* The intervals of the ledger have no gaps and the same sums. */
+        /* The intervals of the ledger have no gaps and the same sums. */
+        for (size_t i = 0; i < l.n; i++) {
             assert_true(l.span[i].begin_us == at && l.span[i].end_us > at);
             assert_true(i == 0 || l.span[i].part != l.span[i - 1].part ||
                         l.span[i].attempt != l.span[i - 1].attempt);
@@ -138,8 +138,8 @@ static void check_row(const bt_tmp *t, const seconds *want) {
     const double *w = &want->productive;
     double sum = 0;
     bt_writer *writer = NULL;
-    OK(bt_writer_open(&writer, t->db, 1,
-                      err)); /* sets the end of the run again, which attempt_ends removed */
+    /* Opening sets the end of the run again, which attempt_ends removed. */
+    OK(bt_writer_open(&writer, t->db, 1, err));
     bt_writer_close(writer);
     for (int p = 0; p < BT_TIME_PARTS; p++) {
         char sql[80];
@@ -305,8 +305,8 @@ static void skipped_steps_are_not_productive(void **state) {
     write_steps(&y, 11, 19, 1, 1);
     emit_ledger_event(&y, BT_EVENT_BAD_STEP, 24, "{\"action\":\"skipped\"}");
     write_steps(&y, 20, 40, 1, 20);
-    emit_ledger_event(&y, BT_EVENT_BAD_STEP, 41,
-                      "{\"action\":\"skipped\"}"); /* This step does not end. */
+    /* This step does not end. */
+    emit_ledger_event(&y, BT_EVENT_BAD_STEP, 41, "{\"action\":\"skipped\"}");
     emit_ledger_event(&y, BT_EVENT_STOPPED, 40, NULL);
     attempt_ends(&y, "stopped", 0);
     bt_writer_close(y.w);

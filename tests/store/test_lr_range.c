@@ -27,11 +27,11 @@ static void the_steepest_descent_is_suggested(void **state) {
     for (size_t n = BT_LR_RANGE_LEAST; n <= BT_LR_RANGE_MOST; n *= 3) {
         make_curve(n, 1e-3, 1e-1);
         assert_null(r.nothing);
-        assert_true(
-            is_within_factor(r.steepest, 1e-3, 2)); /* within one step of the steepest descent */
+        /* The curve falls most steeply at 1e-3. */
+        assert_true(is_within_factor(r.steepest, 1e-3, 2));
         assert_true(r.suggested == r.steepest);
-        assert_true(is_within_factor(r.diverged, 0.17,
-                                     2)); /* The loss has risen by half of its decrease. */
+        /* The loss has risen by half of its decrease. */
+        assert_true(is_within_factor(r.diverged, 0.17, 2));
         assert_true(r.lr[r.step] >= r.suggested && (!r.step || r.lr[r.step - 1] < r.suggested));
     }
 }

@@ -343,8 +343,8 @@ static void a_backup_is_a_complete_snapshot(void **state) {
     int attempt;
     bt_run_start s = bt_fake_run("second");
     bt_err why = BT_ERR_INIT;
-    assert_int_equal(bt_store_backup(t->db, &why),
-                     BT_UNSUPPORTED); /* The database does not exist yet. */
+    /* The database does not exist yet. */
+    assert_int_equal(bt_store_backup(t->db, &why), BT_UNSUPPORTED);
     write_run_of_steps(t->db, "first", 40);
     OK(bt_store_backup(t->db, err));
     OK(bt_writer_open(&w, t->db, 5, err));

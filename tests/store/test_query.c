@@ -111,8 +111,8 @@ static void questions_are_limited(void **state) {
         .max_s = 0.05};
     assert_int_equal(bt_db_query(db, &endless, format_seen_row, &s, &why), BT_BUSY);
     message_has(why.msg, "query took longer than 0.05 s and was");
-    OK(query_seen_rows(db, three, &s,
-                       err)); /* The previous query's time limit no longer applies. */
+    /* The previous query's time limit no longer applies. */
+    OK(query_seen_rows(db, three, &s, err));
     /* A query with much work ends within its time limit, and a query with endless rows ends at the requested number. */
     double n = 0;
     bool truncated = false;
@@ -263,8 +263,8 @@ static void a_snapshot_is_one_instant(void **state) {
     assert_int_equal((int)n, 1);
     seen s = {0};
     bt_err why = BT_ERR_INIT;
-    assert_int_equal(query_seen_rows(db, "DELETE FROM run", &s, &why),
-                     BT_ARG); /* The connection refuses writes again. */
+    /* The connection refuses writes again. */
+    assert_int_equal(query_seen_rows(db, "DELETE FROM run", &s, &why), BT_ARG);
     bt_db_close(db);
 }
 
@@ -289,8 +289,8 @@ static void names_of_runs(void **state) {
     record_named_run(t->db, "beta", "/tmp/longer", 1600000000000000);
     OK(bt_db_run(db, "beta", run, err));
     assert_string_equal(run, "beta");
-    OK(bt_db_run(db, "last", run,
-                 err)); /* The newest run has the newest record, not the highest number. */
+    /* The newest run has the newest record, not the highest number. */
+    OK(bt_db_run(db, "last", run, err));
     assert_string_equal(run, "alpha");
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         assert_int_equal(bt_db_run(db, none[i].wanted, run, &why), BT_NOTFOUND);
@@ -300,8 +300,8 @@ static void names_of_runs(void **state) {
         t->db,
         "UPDATE run SET created_us = 1, last_us = 5; UPDATE run SET last_us = NULL, created_us = 5 "
         "WHERE name = 'beta'");
-    OK(bt_db_run(db, "last", run,
-                 err)); /* If two runs have equal times, the later row is the newest. */
+    /* If two runs have equal times, the later row is the newest. */
+    OK(bt_db_run(db, "last", run, err));
     assert_string_equal(run, "beta");
     run_sql(t->db, "UPDATE run SET last_us = 6 WHERE name = 'alpha'");
     OK(bt_db_run(db, "last", run, err));

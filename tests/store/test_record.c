@@ -470,9 +470,8 @@ static void the_reader_is_woken(void **state) {
     q.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     assert_true(q.wake_fd >= 0);
     bt_queue_push(&q, record_of_kind(BT_REC_FACT, 8, 1, 0));
-    assert_int_equal(eventfd_read(q.wake_fd, &n),
-                     -1); /* The eventfd is written only while a reader sleeps.
-                                                        * */
+    /* The eventfd is written only while a reader sleeps. */
+    assert_int_equal(eventfd_read(q.wake_fd, &n), -1);
     q.sleeping = true;
     bt_queue_push(&q, record_of_kind(BT_REC_FACT, 8, 2, 0));
     assert_int_equal(eventfd_read(q.wake_fd, &n), 0);

@@ -431,8 +431,8 @@ static void a_viewer_finds_every_acknowledged_step(void **state) {
             for (int64_t step = next;; step++) {
                 step_into(bt_writer_sink(w), step);
                 *said = step;
-                bt_sleep_ns(
-                    100000); /* The ring holds more records than are written between two commits. */
+                /* The ring holds more records than are written between two commits. */
+                bt_sleep_ns(100000);
             }
         }
         int status = 0;

@@ -488,9 +488,8 @@ static void an_unreachable_run_has_a_fitting_message(void **state) {
     bt_text_init(&flag);
     bt_store_flag(&flag, usual);
     assert_string_equal(bt_text_str(&flag), "");
-    setenv("BITRAIN_STORE", usual,
-           1); /* Commands include --store if the variable sets the path, because another shell
-                                        * may lack the variable. */
+    /* Commands include --store if the variable sets the path, because another shell may lack the variable. */
+    setenv("BITRAIN_STORE", usual, 1);
     bt_store_flag(&flag, usual);
     snprintf(want, sizeof want, " --store %s", usual);
     assert_string_equal(bt_text_str(&flag), want);

@@ -426,8 +426,8 @@ static void a_request_has_a_deadline_as_a_whole(void **state) {
     bt_web_runs(t->db);
     bt_web *w = start_server_on(t, 100000000, 300000000, true);
     dial(&c, bt_web_port(w));
-    say(&c, "GET /healthz HTTP/1.1\r\nX-Slow: ",
-        strlen("GET /healthz HTTP/1.1\r\nX-Slow: ")); /* a header that never ends */
+    /* The header never ends. */
+    say(&c, "GET /healthz HTTP/1.1\r\nX-Slow: ", strlen("GET /healthz HTTP/1.1\r\nX-Slow: "));
     assert_true(is_cut(&c, 'a'));
     hang_up(&c);
     dial(&c, bt_web_port(w)); /* a body that never ends */

@@ -1,4 +1,4 @@
-/* memory_dir.c - the folder of states in memory on a host without a supervisor. */
+/* memory_dir.c - makes and finds the folder of in-memory states on a host without a supervisor. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

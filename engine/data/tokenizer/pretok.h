@@ -1,4 +1,4 @@
-/* pretok.h - cuts text into the words that BPE merges inside of: by three fixed patterns, or by the rules of a
+/* pretok.h - cuts text into words, across which BPE merges nothing: by three fixed patterns, or by the rules of a
  * tokenizer.json.
  *
  * Rules are regular expressions in lines. The first expression cuts a text into its matches and the stretches between

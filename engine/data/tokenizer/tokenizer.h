@@ -33,7 +33,7 @@ bt_code bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t n, i
                             size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
 /* BT_ENCODE_SPECIAL: names of special tokens become these tokens. BT_ENCODE_WHOLE: the text is a whole
  * document or prompt, and gets the tokens that the tokenizer puts around one (BOS, EOS). BT_ENCODE_MORE: the text
- * continues another one, so no mark of a space is put in front of it. */
+ * continues an earlier text, so no mark of a space is put in front of it. */
 enum { BT_ENCODE_TEXT = 0, BT_ENCODE_SPECIAL = 1, BT_ENCODE_WHOLE = 2, BT_ENCODE_MORE = 4 };
 bt_code bt_tokenizer_encode_as(const bt_tokenizer *t, unsigned how, const char *text, size_t n,
                                int32_t **ids, size_t *count, size_t *cap, bt_err *err)

@@ -33,7 +33,7 @@ static size_t property_length(const char *s) {
     return s[n] == '}' && n > 3 ? n + 1 : 0;
 }
 
-/* an escape at s; *used is its length */
+/* Translates the escape at s; *used becomes its length. */
 static bt_code translate_escape(translation *t, const char *s, size_t *used, bt_err *err) {
     char name[24];
     const char c = s[1];

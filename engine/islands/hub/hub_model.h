@@ -34,7 +34,8 @@ typedef struct bt_hub_model {
     bt_vector_code up, down; /* of the fragment in use */
     int64_t fragments;       /* number of fragments of a delta */
     size_t begin, part;      /* elements of the fragment in use: the first one, and how many */
-    unsigned char *update;   /* (update_bytes) that led to `version`; update_version -1: none */
+    unsigned char *
+        update; /* (update_bytes) the encoded step that led to `version`; update_version -1: none */
     size_t update_bytes;
     int64_t update_version;
     int encoded; /* content of `work` for fetches (bt_fetch_kind), with its version and length; -1: none */

@@ -59,8 +59,7 @@ static bt_code take_lease(bt_hub *h, bt_member *m, int64_t steps, bt_err *err) {
     return BT_OK;
 }
 
-/* With inner steps, also leases the data of the next round, for an island that continues while its update is in flight.
- * */
+/* If islands push deltas, leases the next round's data too: an island may continue while its update is in flight. */
 static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const int64_t then = m->clock + m->go.steps, most = inner_steps(h, then);

@@ -186,8 +186,7 @@ typedef struct grad_block { /* scratch: G_ROWS outputs of a block of tokens */
     int8_t *q;              /* (G_ROWS, tokens) */
     float *scale, *inv;     /* (G_ROWS); inv in steps of 1/256 */
     int32_t *sums;          /* BYTE_BIAS times a row's sum */
-    /* dy dq of the outputs at work, VL of all tokens by themselves: dy's rows may share a cache
-     * set */
+    /* dy dq of the VL outputs in use, for all tokens; a copy, because dy's rows may share a cache set */
     float *strip;
 } grad_block;
 /* number of outputs whose scales are in registers */

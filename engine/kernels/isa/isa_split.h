@@ -1,7 +1,8 @@
 /* isa_split.h - row slots for ranks that have only some columns of a row, over isa_vec.h: one source for AVX2 and
  * AVX-512.
  *
- * Roofline: as in isa_rows.h every array moves once. Data of other ranks' columns are exchanged between two slots. */
+ * Roofline: as in isa_rows.h every array moves once. Between two slots the caller exchanges the results of the ranks'
+ * columns. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_SPLIT_H
 #define BT_ENGINE_KERNELS_ISA_ISA_SPLIT_H
 

@@ -34,8 +34,7 @@ size_t bt_ops_profile_rows(bt_op_profile *rows, size_t max);
 enum { BT_NORM_BLOCK = 64 };
 void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows,
                    size_t C);
-/* dgain (NULL: there is no gain) receives sums over blocks of BT_NORM_BLOCK rows, added in order. acc != 0 adds to dx.
- * */
+/* dgain (NULL: no gain) receives sums over blocks of BT_NORM_BLOCK rows, added in order. acc != 0 adds to dx. */
 void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x, const float *gain,
                        const float *rstd, int acc, size_t rows, size_t C);
 void bt_op_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C);

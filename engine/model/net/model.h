@@ -48,10 +48,10 @@ size_t bt_read_bytes(bt_read as, size_t n);
 bool bt_model_shares_out(const bt_tensor *t, bt_prec prec);
 
 /* Source of the weights that products of linear layers read (panels: packed codes, or the values of dense layers).
- * LOCAL: made here by bt_model_quantise, together with the codes; dense layers read the latent weights. Otherwise
- * their owners have them (ZeRO-3), and this model holds no codes: GATHERED, panels of all layers, or PREFETCHED,
- * of one at a time, which a bt_layer_source fills before the layer is used. Sharded embedding and head are tables
- * of bf16 (bt_model_table), always complete. */
+ * LOCAL: bt_model_quantise makes panels and codes on this rank; dense layers read the latent weights. With ZeRO-3 the
+ * shards' owners hold the codes, and this model only panels: GATHERED, those of all layers, or PREFETCHED, those of one
+ * layer at a time, which a bt_layer_source fills before the layer is used. Sharded embedding and head are tables of
+ * bf16 (bt_model_table), always complete. */
 typedef enum { BT_WEIGHTS_LOCAL, BT_WEIGHTS_GATHERED, BT_WEIGHTS_PREFETCHED } bt_weight_source;
 
 typedef struct bt_layer_source bt_layer_source;

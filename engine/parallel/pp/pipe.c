@@ -113,7 +113,7 @@ static size_t message_bytes(const bt_pipe *p) {
     return p->cfg.elems * (p->cfg.bf16 ? sizeof(uint16_t) : sizeof(float));
 }
 
-/* elements of this type; their number is that of floats */
+/* type of a message's elements */
 static MPI_Datatype message_type(const bt_pipe *p) {
     return p->cfg.bf16 ? MPI_UINT16_T : MPI_FLOAT;
 }
@@ -145,7 +145,7 @@ static bt_code post_receive(bt_pipe *p, channel *c, bt_pipe_way way, bt_err *err
 bt_code bt_pipe_begin(bt_pipe *p, int64_t down, int64_t up, bt_err *err) {
     const int stage = bt_comm_rank(p->mesh->pp), last = bt_comm_size(p->mesh->pp) - 1,
               chunks = p->cfg.chunks;
-    /* a message for each chunk that does not begin, or end, the model */
+    /* each chunk receives a message, except the model's first chunk (down) and its last one (up) */
     const int64_t expected[2] = {down * (chunks - (stage == 0)), up * (chunks - (stage == last))};
     for (int way = 0; way < 2; way++) {
         channel *c = &p->in[way];

@@ -121,8 +121,7 @@ static void arrive_and_wait(shm_group *m) {
 
 static void count_shm_bytes(uint64_t bytes) { bt_comm_count(bytes, bytes); }
 
-/* Copies bytes [from, from + n) of a rank's own rows of the arrays, one array after the other, into or out of the box.
- * */
+/* Copies bytes [from, from + n) of a rank's own rows of the arrays, one array after another, into or out of the box. */
 static void copy_group_rows(const bt_tp_rows *arrays, size_t n_arrays, size_t first, size_t end,
                             size_t from, size_t n, unsigned char *box, bool out) {
     size_t at = 0;

@@ -47,8 +47,8 @@ static void upper_halves_are_clear(void **state) {
     (void)state;
     if (!__builtin_cpu_supports("avx")) skip();
     dirty_vector_registers();
-    assert_int_equal(dirty_upper_halves(),
-                     0x81); /* The check detects registers that were not cleared. */
+    /* The check detects registers that were not cleared. */
+    assert_int_equal(dirty_upper_halves(), 0x81);
     XXH3_state_t *s = XXH3_createState();
     (void)XXH3_64bits_reset(s);
     dirty_vector_registers();

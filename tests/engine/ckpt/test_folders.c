@@ -210,8 +210,8 @@ static void the_newest_checkpoint_is_listed_first(void **state) {
     bt_ckpt_saved saved;
     char path[PATH_MAX + 16];
     for (int i = 0; i < N; i++) save_step(s, 100 + i * 7 % N, i % 3, N, false, &saved);
-    for (int64_t step = 103; step <= 110;
-         step += 7) { /* one manifest is damaged, and one file is not a manifest */
+    /* One manifest is damaged, and one file is not a manifest. */
+    for (int64_t step = 103; step <= 110; step += 7) {
         snprintf(path, sizeof path, "%s/step-%012d/manifest.json", s->dir, (int)step);
         assert_int_equal(step == 103 ? truncate(path, 9) : unlink(path), 0);
     }
@@ -362,8 +362,8 @@ static void results_of_a_save(void **state) {
     tmp[sizeof tmp - 1] = '\0';
     job.dir = tmp;
     static const size_t lengths[] = {PATH_MAX - 1, PATH_MAX - 80 - 18, PATH_MAX - 80 - 19};
-    for (size_t i = 0; i < 3;
-         i++) { /* The last path would fit even with its file names, but no such folder exists. */
+    /* The last path would fit even with its file names, but no such folder exists. */
+    for (size_t i = 0; i < 3; i++) {
         tmp[lengths[i]] = '\0';
         assert_int_equal(bt_ckpt_save(bt_comm_world(), &job, NULL, &err), i < 2 ? BT_ARG : BT_IO);
         assert_int_equal(strncmp(err.msg, i < 2 ? "checkpoint folder 'xxx" : "cannot create", 13),

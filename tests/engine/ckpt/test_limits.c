@@ -266,8 +266,8 @@ static void files_are_read_up_to_a_limit(void **state) {
     assert_null(r);
     assert_int_equal(strncmp(err.msg, "path 'xxx", 9), 0);
     longest[PATH_MAX - 1] = '\0';
-    assert_int_equal(bt_ckpt_reader_open(&r, longest, &err),
-                     BT_ARG); /* The path of its manifest is too long. */
+    /* The path of its manifest is too long. */
+    assert_int_equal(bt_ckpt_reader_open(&r, longest, &err), BT_ARG);
     assert_null(r);
 }
 

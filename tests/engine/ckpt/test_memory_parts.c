@@ -207,8 +207,8 @@ static void parts_of_other_states_complete_nothing(void **state) {
             put_segment(w, 0, &first);
             put_segment(w, 1, &other);
             if (bt_memory_state_find(w->dir, &id, NULL)) fail_msg("field %d, %+d", field, by);
-            put_segment(w, 3,
-                        &other); /* parts of other states from the same ranks, one of them twice */
+            /* The folder holds parts of other states from the same ranks, one of them twice. */
+            put_segment(w, 3, &other);
             change_part_field(&other, field, -by);
             put_segment(w, 2, &other);
             if (!bt_memory_state_find(w->dir, &id, NULL)) fail_msg("field %d, %+d", field, by);

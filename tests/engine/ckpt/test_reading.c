@@ -294,8 +294,7 @@ static void sealed_invalid_parts_are_refused(void **state) {
                                            "section 1 describes an impossible slice"};
         if (!strstr(err.msg, says[how])) fail_msg("section %d: '%s'", how, err.msg);
         assert_null(list);
-        check_ok(ckpt_file_open(saved.path, f, m.generation, 1, NULL, NULL, &err),
-                 &err); /* unused */
+        check_ok(ckpt_file_open(saved.path, f, m.generation, 1, NULL, NULL, &err), &err);
     }
     /* The last section ends before the index begins. */
     write_at(file, sections[1].data_offset - sizeof(section_head), &sections[1].head,

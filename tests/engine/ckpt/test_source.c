@@ -121,8 +121,8 @@ static void drawn_slices_of_drawn_sections(void **state) {
             if (d == 0) d = strcmp(a->state, b->state);
             assert_true(d < 0 || (d == 0 && a->first < b->first));
         }
-        for (int again = 0; again < 3;
-             again++) { /* the second time the scratch memory still contains the last section */
+        /* The second time the scratch memory still contains the last section. */
+        for (int again = 0; again < 3; again++) {
             const bt_ckpt_slice want = draw_slice(x);
             const section_head at = {
                 .first = want.first, .width = want.width, .stride = want.stride};

@@ -95,9 +95,9 @@ static void test_model_parallel_sizes_are_kept(void **state) {
     (void)state;
     RUN(4, "--tp", "2", "--batch-tokens", "4096");
     check_layout_for_ranks(1, 4, "4 ranks: tp 2 x dp 2");
-    check_layout_for_ranks(1, 3,
-                           "2 ranks: tp 2"); /* preferred to three replicas of the whole model */
-    check_layout_for_ranks(1, 1, "1 rank");  /* the nearest possible layout */
+    /* This layout is preferred to three replicas of the whole model. */
+    check_layout_for_ranks(1, 3, "2 ranks: tp 2");
+    check_layout_for_ranks(1, 1, "1 rank"); /* the nearest possible layout */
     RUN(4, "--tp", "2", "--pp", "2", "--batch-tokens", "4096");
     check_layout_for_ranks(1, 8, "8 ranks: tp 2 x pp 2 x dp 2");
     check_layout_for_ranks(1, 3, "2 ranks: tp 2"); /* tp 4 is halved */
@@ -138,8 +138,8 @@ static void test_a_requested_layout(void **state) {
     assert_described_as("4 ranks: pp 2 x dp 2, zero 3");
     w = (bt_layout_request){.least = 7, .most = 7, .pp = 7, .zero = -1};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_ARG);
-    assert_non_null(
-        strstr(err.msg, "7")); /* The message of the resolver contains the six layers. */
+    /* The message names the seven stages, more than the model has layers. */
+    assert_non_null(strstr(err.msg, "7"));
     w = (bt_layout_request){.least = 2, .most = 2, .pp = 2, .zero = 0};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_OK);
     assert_described_as("2 ranks: pp 2");

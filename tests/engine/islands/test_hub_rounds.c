@@ -213,9 +213,8 @@ static void a_late_delta_is_averaged(void **state) {
     assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
     assert_int_equal(w->at[1].go.clock, 5);
     assert_int_equal(w->at[1].go.staleness, 1);
-    assert_int_equal(w->at[1].go.outcome,
-                     BT_UPDATE_APPLIED); /* A late delta is averaged instead of being part of the
-                                                               * round. */
+    /* A late delta is averaged instead of being part of the round. */
+    assert_int_equal(w->at[1].go.outcome, BT_UPDATE_APPLIED);
     const bt_island_go slow = w->at[1].go;
     for (int r = 0; r < 2; r++) { /* The other islands do not become late. */
         send_update(w, 0, BT_PUSH_DELTA, 0.1f, 50);

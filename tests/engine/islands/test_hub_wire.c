@@ -173,8 +173,8 @@ static void a_message_of_megabytes_is_not_delivered(void **state) {
     assert_false(take_answer(&x, 1, 5, &head, &payload));
     assert_int_equal(x.w->hub->refused, 0);
     bool welcome = false;
-    for (int i = 0; i < 20 && !welcome;
-         i++) { /* One message may be lost together with the connection. */
+    /* One message may be lost together with the connection. */
+    for (int i = 0; i < 20 && !welcome; i++) {
         send_hello(&x, 1, "");
         welcome = take_answer(&x, 1, LOOKS / 20, &head, &payload) && head.type == BT_ISLAND_WELCOME;
     }

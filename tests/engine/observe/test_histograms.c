@@ -120,8 +120,8 @@ static void training_keeps_its_bits(void **state) {
     tiny_run(&cfg, &with, NULL, NULL);
     TINY(&cfg, "--steps", "9", "--set", "train.stats_every=2", "--set", "train.distributions=0");
     tiny_run(&cfg, &without, NULL, NULL);
-    assert_int_equal(with.n_bin_calls,
-                     3); /* steps 0, 4 and 6: the first statistics of each third */
+    /* Steps 0, 4 and 6 are the first with statistics in each third of the run. */
+    assert_int_equal(with.n_bin_calls, 3);
     assert_int_equal(without.n_bin_calls, 0);
     assert_int_equal(with.n_steps, without.n_steps);
     for (size_t i = 0; i < with.n_steps; i++) {

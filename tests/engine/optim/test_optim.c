@@ -484,8 +484,8 @@ static void every_schedule_has_its_rates(void **state) {
     near(bt_schedule_lr(&s, 49), 0.5 * 1.5e-3 * (1 - 0.049));
     near(bt_schedule_lr(&s, 250), 1.5e-3 * 0.75);
     s.steps = 1;
-    near(bt_schedule_lr(&s, 0),
-         1.5e-5); /* A run shorter than its warm-up still has a finite rate. */
+    /* A run shorter than its warm-up still has a finite rate. */
+    near(bt_schedule_lr(&s, 0), 1.5e-5);
     /* Every schedule of every length remains in [0, lr]. */
     for (int kind = BT_SCHED_CONSTANT; kind <= BT_SCHED_RANGE; kind++) {
         for (int64_t steps = 1; steps < 30; steps++) {

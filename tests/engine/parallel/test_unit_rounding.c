@@ -51,8 +51,8 @@ static void learn_quanta(bt_unit_rounding *r) {
     memcpy(x, first, sizeof x);
     bt_rounding_begin(r, 0, 1);
     bt_rounding_range(r, x, (bt_range){0, N}, 0);
-    assert_memory_equal(x, first,
-                        sizeof x); /* No group has had a gradient, so nothing is rounded. */
+    /* No group has had a gradient, so nothing is rounded. */
+    assert_memory_equal(x, first, sizeof x);
     assert_int_equal(bt_rounding_agree(r, bt_comm_world(), &err), BT_OK);
 }
 

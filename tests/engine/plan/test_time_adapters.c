@@ -161,8 +161,8 @@ static void a_checkpoint_holds_the_adapters(void **state) {
     rates = (bt_rates){.disk_per_s = 1e6};
     put_parts(0.010, 0.015, 0.004, 0.006);
     const double adapters = 6 * 8.0 * (4 * (192 + 192) + 3 * (192 + 512));
-    assert_true(
-        is_near_12(predict_step(0).ckpt_s, 12 * adapters / 1e6)); /* a value and two states */
+    /* A checkpoint holds a value and two states of each element. */
+    assert_true(is_near_12(predict_step(0).ckpt_s, 12 * adapters / 1e6));
 }
 
 /* The probe of a layer has products of adapters and no gradient of the base's weights. */

@@ -58,8 +58,8 @@ static void compressed_formats_cost_their_time(void **state) {
     assert_true(is_near_9(update_ns(), 1.25 * all));
     resolve_update_settings("optim.states=log8", "optim.weights=fp32");
     assert_true(is_near_9(update_ns(), 1.5 * all));
-    resolve_update_settings("optim.states=fp32",
-                            "optim.weights=bf16"); /* elements of ternary layers */
+    /* bf16 weights apply to the elements of ternary layers. */
+    resolve_update_settings("optim.states=fp32", "optim.weights=bf16");
     assert_true(is_near_9(update_ns(), all + linear));
     resolve_update_settings("optim.states=log8", "optim.weights=bf16");
     assert_true(is_near_9(update_ns(), 1.5 * all + linear));

@@ -125,8 +125,8 @@ static void a_file_that_cannot_be_kept_leaves_nothing(void **state) {
         memcpy(long_dir, folder, strlen(folder));
         long_dir[n] = 0;
         assert_int_equal(bt_measured_read(&back, long_dir, 1), more == 0);
-        bt_measured_write(&m, long_dir,
-                          1); /* The temporary name would be too long, so nothing is written. */
+        /* The temporary name would be too long, so nothing is written. */
+        bt_measured_write(&m, long_dir, 1);
         bt_text_clear(&heard);
     }
 }

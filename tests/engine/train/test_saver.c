@@ -361,8 +361,8 @@ static void assert_saver_refused(const bt_run_cfg *cfg, const char *says) {
     assert_int_equal(create_trainer_resumed(&t, cfg, &second, shared, &err), BT_ARG);
     assert_null(t);
     if (!strstr(err.msg, says)) fail_msg("'%s' does not contain '%s'", err.msg, says);
-    assert_false(
-        bt_memory_state_find(shared, &id, NULL)); /* The next attempt resumes from the disk. */
+    /* The next attempt resumes from the disk. */
+    assert_false(bt_memory_state_find(shared, &id, NULL));
     bt_threads_release();
 }
 

@@ -153,8 +153,8 @@ static void a_child_ends_with_its_parent(void **state) {
         const bt_child_cfg cfg = {.words = words, .n_words = 1, .log = logged};
         if (bt_child_start(&pid, &cfg, &err) != BT_OK) _exit(1);
         char line[32] = "";
-        for (int i = 0; i < 2000 && strcmp(line, "ready") != 0;
-             i++) { /* waits for its final state */
+        /* The loop waits until the child has written "ready". */
+        for (int i = 0; i < 2000 && strcmp(line, "ready") != 0; i++) {
             bt_sleep_ns(10000000);
             bt_child_last_line(logged, line, sizeof line);
         }
@@ -244,8 +244,8 @@ static void the_last_line_is_returned_as_plain_text(void **state) {
     bt_child_last_line(logged, line, sizeof line);
     assert_string_equal(line, "last");
     static const size_t lengths[] = {4094, 4095, 4096, 4097, sizeof much};
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths;
-         i++) { /* The read ends at the end of the file. */
+    /* The read ends at the end of the file. */
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         memcpy(much + lengths[i] - 4, "\nABC", 4);
         write_log(much, lengths[i]);
         bt_child_last_line(logged, line, sizeof line);

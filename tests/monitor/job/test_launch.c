@@ -80,8 +80,8 @@ static void test_arguments(void **state) {
     const char *s = bt_text_str(&t);
     assert_int_equal(strncmp(s, "mpirun\n-np\n3\n", 13), 0);
     assert_non_null(strstr(s, "--mca\nbtl\nself,vader\n"));
-    assert_non_null(
-        strstr(s, "--mca\nplm\n^slurm,tm,lsf\n")); /* does not use the nodes of a batch job */
+    /* mpirun does not use the nodes of a batch job. */
+    assert_non_null(strstr(s, "--mca\nplm\n^slurm,tm,lsf\n"));
     /* A blank in a value does not separate arguments. */
     assert_non_null(strstr(s, "--mca\norte_tmpdir_base\n/t m p\n"));
     assert_non_null(strstr(s, "\n-x\nFOO\n/bin/bitrain\nrank\n--set\nrun.note=two words\n"));

@@ -450,8 +450,8 @@ static void a_host_that_does_not_respond_ends_the_attempt(void **state) {
     all_hosts_responded(d, hosts);
     bt_health_step(&d->job.health, now);
     hosts[1].asked_ns = now - 3 * s;
-    bt_job_hosts_check(&d->job,
-                       now + s / 4); /* After a recent step an earlier probe does not count. */
+    /* After a recent step an earlier probe does not count. */
+    bt_job_hosts_check(&d->job, now + s / 4);
     assert_int_equal(hosts[1].asked_ns, 0);
     hosts[1].asked_ns = now - 3 * s;
     d->job.paused = true;

@@ -60,8 +60,8 @@ static void test_kinds(void **state) {
     }
     bt_end_facts f = facts_of_exit(9); /* mpirun was killed, as a shell reports it. */
     assert_int_equal(bt_end_classify(&f).status, 137);
-    f = facts_of_exit(
-        EXIT(0)); /* The run is not finished, and the reason is the text that mpirun printed. */
+    /* The run is not finished, and the reason is the text that mpirun printed. */
+    f = facts_of_exit(EXIT(0));
     bt_end early = bt_end_classify(&f);
     char text[640];
     assert_string_equal(bt_end_describe(&early, text, sizeof text),
@@ -148,8 +148,8 @@ static void waits_grow_without_a_new_step(void **state) {
     assert_true(decide_after_end(&h, NODE_LOST, 12, 10, 9).delay_s ==
                 0); /* beyond the previous step */
     assert_true(decide_after_end(&h, NODE_LOST, 12, 10, 9).delay_s == 2); /* the same steps again */
-    for (int steps = 0; steps < 3;
-         steps++) { /* the first step of the first attempt counts as new */
+    /* The first step of the first attempt counts as new. */
+    for (int steps = 0; steps < 3; steps++) {
         h = (bt_restart_history){0};
         assert_true(decide_after_end(&h, KILLED, 9 + steps, 10, 9).delay_s == !steps);
     }

@@ -112,8 +112,8 @@ static void header_chips_and_samples_at_80_columns(void **state) {
     assert_text_has(x, "the model writes, step 100");
     assert_text_has(x, "In the beginning");
     assert_text_has(x, "before, step 50");
-    assert_text_has(x,
-                    "the of of"); /* its text begins with an empty line, and two lines are shown */
+    /* The text begins with an empty line, and two lines are shown. */
+    assert_text_has(x, "the of of");
     assert_text_lacks(x, "\033[2J");
     free(x);
 }

@@ -116,8 +116,8 @@ static int make_states(void **state) {
     FILE *out = stdout;
     stdout = fopen("/dev/null", "w");
     bt_code code = BT_OK;
-    for (int s = 0; s < STATES && code == BT_OK;
-         s++) { /* paced: this process writes the run at the present time */
+    /* This process writes the run at the present time. */
+    for (int s = 0; s < STATES && code == BT_OK; s++) {
         bt_synth made = bt_synth_default(states[s]);
         made.ranks = 1;
         made.steps = 4;

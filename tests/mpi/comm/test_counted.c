@@ -141,8 +141,8 @@ static void an_exchange_that_cannot_start(void **state) {
     assert_int_equal(bt_mailbox_send(b, 0, &x, (size_t)INT_MAX + 1, 1, &err), BT_UNSUPPORTED);
     message_has(err.msg, "a message of 2147483648 bytes is longer than");
     assert_int_equal(bt_mailbox_recv(b, 0, &x, (size_t)INT_MAX + 1, &err), BT_UNSUPPORTED);
-    assert_int_equal(bt_mailbox_wait(b, &err),
-                     BT_OK); /* No message was posted, so waiting ends at once. */
+    /* No message was posted, so waiting ends at once. */
+    assert_int_equal(bt_mailbox_wait(b, &err), BT_OK);
     bt_mailbox_destroy(b);
     bt_mailbox_destroy(NULL);
 }
@@ -268,8 +268,8 @@ static void ranks_of_this_host(void **state) {
     assert_int_equal(bt_comm_local_rank(), rank);
     assert_int_equal(bt_comm_local_size(), size);
     for (int r = 0; r < size; r++) assert_int_equal(bt_comm_host(r), 0);
-    bt_comm_expect_hosts((const int[]){1, 1, 1, 1, 1},
-                         5); /* MPI has the host name of each rank of the world. */
+    /* MPI has the host name of each rank of the world. */
+    bt_comm_expect_hosts((const int[]){1, 1, 1, 1, 1}, 5);
     for (int r = 0; r < size; r++) assert_int_equal(bt_comm_host(r), 0);
     assert_int_equal(bt_comm_host(size), size);
     bt_comm_expect_hosts(NULL, 0);

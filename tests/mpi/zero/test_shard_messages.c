@@ -114,8 +114,8 @@ static size_t codes_of(int shard, int step, unsigned char *x) {
     static const size_t sizes[] = {4001, 60, 0};
     for (size_t i = 0; i < sizes[shard]; i++) {
         unsigned v = 0;
-        for (int k = 0; k < 4;
-             k++) { /* One in a hundred codes changes from step to step; all change in step 3. */
+        /* One in a hundred codes changes from step to step; all change in step 3. */
+        for (int k = 0; k < 4; k++) {
             const uint64_t u = bt_rng_u64(5, (uint64_t)(shard + 10 * step), 4 * i + (uint64_t)k),
                            still = bt_rng_u64(5, (uint64_t)shard, 4 * i + (uint64_t)k);
             v |= (unsigned)((u % 100 == 0 || step == 3 ? u / 100 : still) % 3) << 2 * k;

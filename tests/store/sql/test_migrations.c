@@ -297,8 +297,8 @@ static void outdated_files(void **state) {
     unlink(t->db);
     OK(apply_schema(t->db, err));
     run_sql(t->db, "UPDATE meta SET value = 1 WHERE key = 'views'; DROP VIEW facts");
-    OK(apply_schema(t->db,
-                    err)); /* Views are created again only when their definition has changed. */
+    /* Views are created again only when their definition has changed. */
+    OK(apply_schema(t->db, err));
     bt_table_is(t->db, "SELECT name FROM sqlite_schema WHERE name = 'facts'", "facts\n");
     OK(check_column_texts(t->db, &outdated, err));
     assert_false(outdated);

@@ -320,8 +320,8 @@ static void usual_ranges(void **state) {
     make_ascending_points(&p, 20);
     check_usual_range(&p, 20, -9, 30, "all of it");
     p.max[3] = 1000;
-    check_usual_range(&p, 20, -9, 56,
-                      "without one value that is far above"); /* The quartiles are 16 and 26. */
+    /* The quartiles are 16 and 26. */
+    check_usual_range(&p, 20, -9, 56, "without one value that is far above");
     p.max[3] = 50;
     check_usual_range(&p, 20, -9, 50, "no further than the values");
     make_ascending_points(&p, 40);

@@ -214,8 +214,8 @@ static void words_of_a_request(void **state) {
     assert_string_equal(fits, "a");
     OK(bt_control_word(fits, sizeof fits, "", err));
     assert_string_equal(fits, "%");
-    OK(bt_control_word(fits, sizeof fits, "abc ",
-                       err)); /* The last byte of the buffer is the terminator. */
+    /* The last byte of the buffer is the terminator. */
+    OK(bt_control_word(fits, sizeof fits, "abc ", err));
     assert_string_equal(fits, "abc%20");
     assert_int_equal(bt_control_word(fits, sizeof fits, "abcd ", &why), BT_ARG);
     message_has(why.msg, "the text of 5 bytes is too long for a");

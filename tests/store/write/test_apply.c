@@ -119,8 +119,8 @@ static void a_run_and_its_attempts(void **state) {
                            .pid = 56};
     const int64_t rev = bt_sql_int(b->db, "SELECT rev FROM run", -1);
     begin_attempt(b, &again);
-    assert_int_equal(bt_sql_int(b->db, "SELECT rev FROM run", -1),
-                     rev + 1); /* The revision changes, which a viewer detects. */
+    /* The revision changes, which a viewer detects. */
+    assert_int_equal(bt_sql_int(b->db, "SELECT rev FROM run", -1), rev + 1);
     CELLS("SELECT ended_us, exit_kind, exit_code FROM attempt WHERE id = 2", "1070 lost -");
     CELLS("SELECT exit_kind, ended_us FROM attempt WHERE id = 1", "killed 888");
     CELLS("SELECT host, build, mpi, note, out_dir FROM run", "other test none  /tmp");
@@ -128,8 +128,8 @@ static void a_run_and_its_attempts(void **state) {
     assert_int_equal(apply_record(b, step_of(8, 2, 10), 0), SQLITE_OK);
     CELLS("SELECT host, build, mpi, note, out_dir FROM run", "other new open hello /o");
     CELLS("SELECT argv, config FROM run_doc", "args {}");
-    CELLS("SELECT started_us > 1600000000000000 FROM attempt WHERE id = 3",
-          "1"); /* the present time */
+    /* The attempt starts at the present time. */
+    CELLS("SELECT started_us > 1600000000000000 FROM attempt WHERE id = 3", "1");
     /* Numbers of removed attempts are not used again. */
     OK(bt_sql_exec(b->db, b->t->db, "DELETE FROM run", err));
     s.name = "b";
@@ -289,8 +289,8 @@ static void a_summary_is_of_its_steps(void **state) {
         apply_record(
             b, full_step(1, (double[]){NAN, NAN, INFINITY, NAN, NAN, NAN, -500, -1, 1e15}, 40), 0),
         SQLITE_OK);
-    CELLS("SELECT bytes_wire, rss_kib FROM step WHERE step = 1",
-          "-500 -1024"); /* NULL in the record */
+    /* The step's row keeps impossible values; the run's row ignores them. */
+    CELLS("SELECT bytes_wire, rss_kib FROM step WHERE step = 1", "-500 -1024");
     CELLS("SELECT last_step, last_us, tokens, loss, val_loss, best_val, best_val_step, step_us, "
           "bytes_wire, "
           "rss_kib, energy_j, spark, dropped FROM run",
@@ -467,8 +467,8 @@ static void repeated_records_are_skipped(void **state) {
         bt_records_free(list);
     }
     CELLS("SELECT count(*) FROM event", "4");
-    assert_int_equal(apply_record(b, bt_record_event(&e), 0),
-                     SQLITE_OK); /* Unlike bt_apply_again, this call stores it again. */
+    /* Unlike bt_apply_again, this call stores it again. */
+    assert_int_equal(apply_record(b, bt_record_event(&e), 0), SQLITE_OK);
     CELLS("SELECT count(*) FROM event", "5");
     bt_apply_reread(b->a);
     assert_int_equal(apply_record(b, step_of(3, 1, 10), 0), SQLITE_OK);

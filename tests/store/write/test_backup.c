@@ -47,9 +47,8 @@ static int files_with(const bt_tmp *t, const char *part) {
 
 static void the_newest_two_are_kept(void **state) {
     const bt_tmp *t = *state;
-    for (int without = 0; without < 2;
-         without++) { /* The second round has no hard links, which some file systems lack.
-                                                     * */
+    /* The second round has no hard links, which some file systems lack. */
+    for (int without = 0; without < 2; without++) {
         no_links = without;
         for (int k = 1; k <= 4; k++) {
             char name[8];
@@ -183,8 +182,8 @@ static void only_what_is_damaged_is_repaired(void **state) {
              path);
     assert_string_equal(why.msg, says);
     assert_int_equal(access(path, F_OK), 0);
-    snprintf(says, sizeof says, "%s.lock",
-             path); /* Repair moves an existing file of this name aside. */
+    /* Repair moves an existing file of this name aside. */
+    snprintf(says, sizeof says, "%s.lock", path);
     fclose(fopen(says, "w"));
     OK(bt_store_repair(path, 1, NULL, &r, err));
     assert_true(!r.sound && r.rows == 0 && r.incomplete_tables > 0);

@@ -136,8 +136,8 @@ static bool read_one_block(base *b, int kind, int level, int64_t at, int rank, i
     return there;
 }
 
-static double sum_of(int64_t first,
-                     int64_t end) { /* The sum of the whole numbers first to end - 1. */
+/* The sum of the whole numbers first to end - 1. */
+static double sum_of(int64_t first, int64_t end) {
     return (double)(end * (end - 1) - first * (first - 1)) / 2;
 }
 

@@ -70,8 +70,8 @@ static void ports_are_found_and_taken(void **state) {
     close(fd);
     bt_listen_holder(port, holder, sizeof holder);
     assert_string_equal(holder, "");
-    assert_int_equal(bt_listen_tcp("127.0.0.1", port, &fd, &none, &err),
-                     BT_OK); /* the requested port */
+    /* The requested port is free again. */
+    assert_int_equal(bt_listen_tcp("127.0.0.1", port, &fd, &none, &err), BT_OK);
     assert_int_equal(none, port);
     close(fd);
     assert_int_equal(bt_listen_tcp("192.0.2.1", port, &other, &none, &err), BT_IO);
@@ -145,8 +145,8 @@ static void sockets_have_one_owner(void **state) {
     assert_string_equal(err.msg, want);
     assert_int_equal(other, -7);
     close(fd);
-    assert_int_equal(bt_listen_unix(path, &fd, &err),
-                     BT_OK); /* replaces a socket without a listener */
+    /* The call replaces a socket without a listener. */
+    assert_int_equal(bt_listen_unix(path, &fd, &err), BT_OK);
     const int client = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(connect(client, (const struct sockaddr *)&at, sizeof at), 0);
     close(client);
@@ -162,8 +162,8 @@ static void sockets_have_one_owner(void **state) {
     assert_int_equal(bt_listen_unix(path, &other, &err), BT_BUSY);
     assert_string_equal(err.msg, want);
     unlink(path);
-    const int packets = socket(AF_UNIX, SOCK_DGRAM,
-                               0); /* A datagram socket may or may not have a reader. */
+    /* A datagram socket may or may not have a reader. */
+    const int packets = socket(AF_UNIX, SOCK_DGRAM, 0);
     assert_int_equal(bind(packets, (struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(bt_listen_unix(path, &other, &err), BT_BUSY);
     snprintf(want, sizeof want, "cannot replace the socket '%s': Protocol wrong type for socket",

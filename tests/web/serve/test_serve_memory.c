@@ -45,8 +45,8 @@ static int request_with_memory_refused(client *c, const bt_serve *s, const char 
     assert_true((size_t)n + n_body < sizeof text);
     memset(text + n, 'b', n_body);
     if (n_body >= 9) memcpy(text + (size_t)n + n_body - 9, "the end.\n", 9);
-    for (size_t sent = 0;
-         sent < (size_t)n + n_body;) { /* the server may close the connection meanwhile */
+    /* The server may close the connection meanwhile. */
+    for (size_t sent = 0; sent < (size_t)n + n_body;) {
         const ssize_t k = send(c->fd, text + sent, (size_t)n + n_body - sent, MSG_NOSIGNAL);
         if (k <= 0) break;
         sent += (size_t)k;

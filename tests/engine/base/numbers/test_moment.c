@@ -113,8 +113,8 @@ static void formats_convert_into_each_other(void **state) {
     uint16_t half[5];
     float y[5];
     bt_moment_convert(few, BT_MOMENT_ULOG8, x, BT_MOMENT_F32, 5);
-    bt_moment_convert(half, BT_MOMENT_BF16, few, BT_MOMENT_ULOG8,
-                      5); /* these values are exact in both formats */
+    /* These values are exact in both formats. */
+    bt_moment_convert(half, BT_MOMENT_BF16, few, BT_MOMENT_ULOG8, 5);
     bt_moment_convert(y, BT_MOMENT_F32, half, BT_MOMENT_BF16, 5);
     for (int i = 0; i < 5; i++) {
         assert_true(y[i] == bt_moment_of_ulog8(few[i]));

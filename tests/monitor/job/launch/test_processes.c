@@ -151,8 +151,8 @@ static void a_viewer_is_stopped(void **state) {
         assert_int_equal(bt_viewer_start(&v, argv, &err), BT_OK);
         const pid_t pid = v.pid;
         assert_string_equal(line_of(&v, &ended), "here");
-        assert_null(bt_viewer_line(
-            &v, &ended)); /* The call returns although the program writes nothing more. */
+        /* The call returns although the program writes nothing more. */
+        assert_null(bt_viewer_line(&v, &ended));
         assert_false(ended);
         bt_viewer_stop(&v);
         assert_true(v.pid == 0 && v.out == -1);

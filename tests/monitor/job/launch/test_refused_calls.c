@@ -86,8 +86,8 @@ static void without_a_lock(void **state) {
     bt_job_dirs d;
     if (access("/dev/shm", W_OK) != 0) skip();
     room = UINT64_MAX;
-    for (int granted = 0; granted < 2;
-         granted++) { /* refused for the first folder, then for the second */
+    /* The call is refused for the first folder, then for the second. */
+    for (int granted = 0; granted < 2; granted++) {
         locks = granted;
         assert_int_equal(bt_job_dirs_create(&d, 2, &err), BT_IO);
         assert_true(lock_of_gone(err.msg, granted ? "/dev/shm" : dir));
