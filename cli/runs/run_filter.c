@@ -109,7 +109,7 @@ static bool names_setting(const char *word, const char *key) {
     return strcmp(key, word) == 0 || (dot && strcmp(dot + 1, word) == 0);
 }
 
-/* Also true for a setting that no recorded run has. */
+/* True for every setting, even if no recorded run has it. */
 static bool is_run_setting(const char *word) {
     for (size_t i = 0; i < bt_run_opts_n; i++)
         if (names_setting(word, bt_run_opts[i].key)) return true;

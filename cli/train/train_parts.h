@@ -52,7 +52,7 @@ typedef struct bt_train_plan {
     bt_text place;    /* launch.* and mesh.* settings adopted from the record, as flags */
     bt_text why;      /* skipped checkpoints, one per line */
     bt_text recorded; /* settings of the resumed run, as JSON */
-    bt_text before;   /* the same, also if a checkpoint folder is resumed */
+    bt_text before;   /* settings before this attempt, also if a checkpoint folder is resumed */
     bt_text
         tokenizer_of; /* serialised tokenizer of the resumed checkpoint or of model.init_from; empty: none */
     int64_t began_ns; /* start of the time of --minutes; 0: no time budget */

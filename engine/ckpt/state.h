@@ -40,7 +40,7 @@ const char *bt_state_text(const bt_state_values *v, const char *key);
 
 typedef enum {
     BT_STATE_SAVE, /* slices that this rank writes: every element of a tensor is written by exactly one rank */
-    /* the same slices, written only by the ranks of rank 0's host as far as they have the state */
+    /* slices as with SAVE, but written by ranks of rank 0's host as far as these have the state */
     BT_STATE_SAVE_HOST,
     BT_STATE_RESUME, /* state that this rank needs to resume */
     BT_STATE_WEIGHTS /* weights that this rank needs for a new training */

@@ -87,7 +87,7 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *e
 /* Cross-field checks and automatic values for `world_size` ranks; afterwards every number is final. Fails with
  * BT_ARG; messages contain the numbers. */
 bt_code bt_run_cfg_resolve(bt_run_cfg *cfg, int world_size, bt_err *err) BT_MUST_CHECK;
-/* The same, and marks automatic values in `o` ("auto"). */
+/* Resolves like bt_run_cfg_resolve and marks automatic values in `o` ("auto"). */
 bt_code bt_run_cfg_resolve_opts(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err)
     BT_MUST_CHECK;
 /* Sets an automatic launch.threads to this rank's share of the cores of its host. It remains automatic in a process

@@ -15,7 +15,7 @@
 
 typedef struct bt_micro_schedule bt_micro_schedule;
 struct bt_micro_schedule {
-    /* all of this rank's micro-batches of a step: gradients into the model's arrays times
+    /* computes all of this rank's micro-batches of a step: gradients into the model's arrays times
      * grad_scale, losses of every micro-batch into m->losses on every stage */
     bt_code (*run)(bt_micro_schedule *s, bt_micro *m, double grad_scale, bt_err *err);
     /* the weights have changed: sends a tied embedding's new values to the last stage's head */

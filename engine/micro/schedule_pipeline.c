@@ -131,16 +131,16 @@ static bt_code stage_forward(pipeline *p, bt_micro *m, const bt_batch *b, bt_err
     return bt_pipe_send(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_out(m->model), err);
 }
 
-/* Posts the receive of the only table of a step while the first stage computes. If each micro-batch sends one,
- * they are received one at a time. */
+/* Posts the receive of the head's gradient while the first stage computes, if the step has only one message. With
+ * reproducible training each micro-batch sends a message, received when it is needed. */
 static bt_code expect_head_grads(pipeline *p, const bt_micro *m, bt_err *err) {
     return p->tied && p->order.stage == 0 && !m->reproducible
                ? bt_pipe_expect(p->base.pipe, p->head_grads, err)
                : BT_OK;
 }
 
-/* the head's part of the tied embedding's gradient, added in the order of one rank: before the
- * embedding's own */
+/* Receives the head's part of the tied embedding's gradient and adds it before the embedding's own part, as one rank
+ * would. */
 static bt_code receive_head_grads(pipeline *p, const bt_micro *m, bt_err *err) {
     bt_model *model = m->model;
     BT_TRY(m->reproducible ? bt_pipe_copy(p->base.pipe, BT_PIPE_UP, p->head_grads,

@@ -32,7 +32,8 @@ double bt_rss_mib(void); /* resident memory now */
 double bt_memory_peak_mib(void);
 /* Number of runnable tasks of this machine per processor; NaN: unknown. */
 double bt_machine_load(void);
-/* The same without the calling task: the mean of samples over 50 ms, during which this thread sleeps; NaN: unknown. */
+/* Number of runnable tasks per processor without the calling task: the mean of samples over 50 ms, during which this
+ * thread sleeps; NaN: unknown. */
 double bt_machine_load_of_others(void);
 
 #endif

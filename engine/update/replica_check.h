@@ -56,7 +56,7 @@ bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_replica_blame
  * of the time, at intervals of 1 to 50 steps; 10 if step_ns is unknown (0). */
 int64_t bt_replica_check_every(double cost_ns, double step_ns);
 /* Checks that every weight of every rank is finite. BT_DAMAGED names a tensor, and the lowest rank with a weight that
- * is not. Collective over the world. */
+ * is not finite. Collective over the world. */
 bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err *err) BT_MUST_CHECK;
 
 /* Flips a bit if bt_testing_flip requests it. */

@@ -1,8 +1,7 @@
 /* run_lock.h - one job per run: the supervisor and its mpirun hold OUT/run.lock until both have ended.
  *
  * A new start waits for ranks that outlived their supervisor (they save and exit), and is refused at once while the run
- * is
- * alive. */
+ * is alive. */
 #ifndef BT_MONITOR_JOB_RUN_LOCK_H
 #define BT_MONITOR_JOB_RUN_LOCK_H
 

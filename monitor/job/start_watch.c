@@ -4,8 +4,7 @@
  * from which a limit could be computed, and reading a large checkpoint takes minutes. Ranks must therefore show
  * activity:
  * entering another position, beginning an exchange, reading or writing a file. Without activity, the rank that delays
- * the
- * others is named after WAITED_S, all positions after NAMED_S, and the ranks are ended after launch.hang_s.
+ * the others is named after WAITED_S, all positions after NAMED_S, and the ranks are ended after launch.hang_s.
  * Activity of ranks on other hosts is not visible, so the deadline is longer with them. */
 #include <stdio.h>
 

@@ -2,14 +2,11 @@
  * restarts them. It does not use MPI.
  *
  * mpirun has its own session, so neither Ctrl-C nor a closed terminal reaches the ranks; their output is drained until
- * the
- * end. TERM and INT: the first one saves a checkpoint and stops, the second one stops immediately. HUP: with a
- * terminal,
- * releases it and training continues; without one, acts like TERM. PIPE is ignored.
+ * the end. TERM and INT: the first one saves a checkpoint and stops, the second one stops immediately. HUP: with a
+ * terminal, releases it and training continues; without one, acts like TERM. PIPE is ignored.
  * Order: bt_job_run blocks until the run is over; its callbacks call everything else.
  * Threads: one (the writer has its own). Signals are read from a signalfd: call bt_job_block_signals before starting
- * other
- * threads. */
+ * other threads. */
 #ifndef BT_MONITOR_JOB_SUPERVISOR_H
 #define BT_MONITOR_JOB_SUPERVISOR_H
 

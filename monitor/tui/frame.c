@@ -456,7 +456,7 @@ static void draw_small(bt_top *t) {
         bt_canvas_text(c, 0, --r.h, r.w, (bt_style){.fg = t->message_color}, t->message);
     bt_rect old = bt_canvas_clip(c, r);
     t->page = r.h - 1;
-    /* Other screens have no room here. */
+    /* Without a run only the list of runs can be drawn. */
     if (!t->has_run) t->screen = BT_SCREEN_RUNS;
     if (t->help && list)
         bt_screen_help_draw(t, r);

@@ -73,7 +73,7 @@ static bool is_own_pid(int pid, const int *ours, int n) {
     return found;
 }
 
-/* both lists are in the order of the numbers */
+/* Both lists are sorted by process number. */
 static double cpu_s_before(const bt_cores *old, int n_old, int pid, int *at) {
     while (*at < n_old && old->seen[*at].pid < pid) ++*at;
     return *at < n_old && old->seen[*at].pid == pid ? old->seen[*at].cpu_s : NAN;

@@ -64,8 +64,7 @@ const char *bt_fs_fault(const char *folder, long kind);
 /* Returns the program of a network's FUSE file system on the device major:minor, from lines like those of
  * /proc/self/mountinfo; NULL: none. */
 const char *bt_fs_network_fuse(FILE *mounts, unsigned major, unsigned minor);
-/* Tests with two descriptors of one empty file whether mappings, reads, writes and locks of one are visible to the
- * other. */
+/* Tests whether mappings, reads, writes and locks of an empty file through descriptor a are visible through b. */
 bool bt_fs_shares(int a, int b);
 
 /* Returns a cell as a number; NaN for NULL. */

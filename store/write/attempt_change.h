@@ -1,6 +1,5 @@
 /* attempt_change.h - private to store/: the end of an attempt and the beginning of the next one as records of the
- * writer's
- * queue.
+ * writer's queue.
  *
  * The writer's thread executes them in order with the surrounding records, so a run whose database is full or locked
  * restarts without waiting for it. Such a record never leaves the process. */

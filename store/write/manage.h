@@ -1,8 +1,7 @@
 /* manage.h - changes recorded runs (remove, tag, note) and compacts the file.
  *
  * Each call takes the lock file for a short time (waits wait_s, then BT_BUSY) and works in short transactions, so that
- * it
- * never delays a run in progress. A run with a live process cannot be removed (BT_BUSY). */
+ * it never delays a run in progress. A run with a live process cannot be removed (BT_BUSY). */
 #ifndef BT_STORE_WRITE_MANAGE_H
 #define BT_STORE_WRITE_MANAGE_H
 

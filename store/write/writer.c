@@ -1,10 +1,8 @@
 /* writer.c - the only writer of this process: begin and end of attempts, and the thread that commits queued records.
  *
  * The thread commits 50 ms after the previous commit: each step up to 20 steps/s. A failed transaction (locked by
- * another
- * program, disk full, I/O error) keeps its records at the front of the queue and is repeated, first after 20 ms,
- * finally
- * every second. Training never waits for the database and never fails because of it. */
+ * another program, disk full, I/O error) keeps its records at the front of the queue and is repeated, first after 20
+ * ms, finally every second. Training never waits for the database and never fails because of it. */
 #include "store/store.h"
 
 #include <errno.h>

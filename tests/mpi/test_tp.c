@@ -65,8 +65,7 @@ static void messages_make_no_difference(void **state) {
  * - divided by tokens: (n-1)/n of 2 int8 rows and scales, 2 rows of integers and 2 + 2 rows of fp32
  * gradients per layer; 4 rows in addition for embedding and head
  * - on every rank: 2 (n-1)/n of 4 rows per layer, and of 3 for embedding and head
- * - to n-1 ranks: 16 bytes a token for the statistics of o and down (forward), 8 (backward) per layer, 16
- * for the loss
+ * - to n-1 ranks: 16 bytes a token for the statistics of o and down (forward), 8 (backward) per layer, 16 for the loss
  * and small sums once a step: norm gains, scales of tensors. */
 static void bytes_follow_the_formula(void **state) {
     (void)state;

@@ -17,7 +17,7 @@ typedef struct exchange { /* one request in progress */
     bt_text body;
     bool too_large;
     bt_reply *reply; /* NULL: the server itself responds, or has not responded yet */
-    char path[256];  /* the same path without a trailing slash */
+    char path[256];  /* path of the request without a trailing slash */
 } exchange;
 
 static enum MHD_Result send_text(const bt_serve *s, struct MHD_Connection *c, int status,

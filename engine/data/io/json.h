@@ -13,7 +13,7 @@ bt_code bt_json_parse(json_t **out, const char *json, size_t n, bt_err *err) BT_
 /* Parses whole numbers beyond 64 bits as reals, because some programs write 1e30 as 1000...0. */
 bt_code bt_json_parse_big(json_t **out, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;
 
-/* Also allows the character \u0000 inside texts, which are then read by json_string_length. */
+/* Parses and allows the character \u0000 inside texts, whose length json_string_length returns. */
 bt_code bt_json_parse_nul(json_t **out, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;
 
 /* *out: text of an object's member, borrowed from it; BT_FORMAT if there is none. */

@@ -68,7 +68,7 @@ bt_code bt_shard_read(bt_shard *s, uint64_t first, size_t n, int32_t *out, bt_er
 void bt_shard_segment(const bt_shard *s, uint64_t i, uint64_t *count, uint64_t *source_bytes);
 /* Returns the end of each document, in ids; NULL if unknown. Valid while s is open. */
 const uint64_t *bt_shard_document_ends(const bt_shard *s);
-const bt_shard_span *bt_shard_spans(const bt_shard *s); /* likewise */
+const bt_shard_span *bt_shard_spans(const bt_shard *s); /* NULL: unknown; valid while s is open */
 /* Returns the source bytes of the ids before `first`: exact at block borders, otherwise id_lengths (bytes of each
  * id) of that block are added. */
 bt_code bt_shard_bytes_before(bt_shard *s, uint64_t first, const uint32_t *id_lengths,

@@ -47,8 +47,8 @@ struct bt_tokenizer {
 
     char *bytes;  /* bytes of all tokens, concatenated */
     uint32_t *at; /* [V + 1] token i is bytes[at[i] .. at[i+1]) */
-    char
-        *shown; /* the same as text, with spaces for marks and bytes for byte tokens; NULL: bytes */
+    char *
+        shown; /* all tokens as text, with spaces for marks and bytes for byte tokens; NULL: as `bytes` */
     uint32_t *shown_at;     /* [V + 1] */
     bt_byte_pairs *pairs;   /* adjacent bytes of its tokens; NULL unless it marks spaces */
     unsigned char *special; /* [V] BT_TOKEN_PLAIN, .. */

@@ -103,7 +103,7 @@ static const char *const harmless[] = {"_*",
                                        "unsloth_*",
                                        NULL};
 
-/* other classes compute something else by these, or a class of custom code does */
+/* numbers by which other classes, or classes of custom code, compute something that this program does not */
 static const char *const numeric[] = {"logit_scale",
                                       "logits_scaling",
                                       "logits_scale",

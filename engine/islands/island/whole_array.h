@@ -28,7 +28,7 @@ bt_code bt_whole_array_weights(bt_whole_array *a, bt_err *err) BT_MUST_CHECK;
 bt_code bt_whole_array_gradients(bt_whole_array *a, float by, bt_err *err) BT_MUST_CHECK;
 /* Copies x of rank 0 to all ranks and into the latent weights (bf16: rounded to nearest). The caller quantises. */
 bt_code bt_whole_array_place(bt_whole_array *a, bt_err *err) BT_MUST_CHECK;
-/* The same for state k of the optimizer, for tensors whose rule has such a state (optim/optim.h). */
+/* Copies state k of the optimizer to all ranks, for tensors whose rule has such a state (optim/optim.h). */
 bt_code bt_whole_array_place_state(bt_whole_array *a, size_t k, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -91,7 +91,7 @@ static void sgemm(int ta, int tb, size_t M, size_t N, size_t K, float alpha, con
                (blasint)(ldb ? ldb : 1), beta, c, (blasint)(ldc ? ldc : 1));
 }
 
-/* the same, CHUNK rows of c at a time */
+/* Calls sgemm for CHUNK rows of c at a time. */
 static void sgemm_rows(int ta, int tb, size_t M, size_t N, size_t K, float alpha, const float *a,
                        size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc) {
     for (size_t m = 0; m < M; m += CHUNK) {

@@ -207,7 +207,7 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
     TILE_STORE(tile_store_i8, tile_i8_out, rows, total);
 }
 
-/* The same for any unsigned b, whose even and odd bytes become 16-bit words: two vpmaddwd per group. */
+/* Computes the product for any unsigned b, whose even and odd bytes become 16-bit words: two vpmaddwd per group. */
 BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
                           const uint8_t *b, size_t groups) {
     __m512i acc[14][2];
@@ -342,7 +342,7 @@ BT_INLINE __m512i pair16(__m512i lo, __m512i hi, const int last) {
                                      hi);
 }
 
-/* the same values as both: rows of A `ld` apart (with bf16 two, else one) and a group of B */
+/* Stores the same values as rows of A, `ld` apart (with bf16 two, else one), and as a group of B. */
 BT_INLINE void ab_put(uint32_t *a, size_t ld, uint32_t *b, const vf x[2][2], const bt_prec prec) {
     if (prec != BT_PREC_BF16) {
         a_put(a, 0, x[0], prec);

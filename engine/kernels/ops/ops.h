@@ -178,8 +178,8 @@ typedef struct bt_table {
     void *wide;                 /* (BT_TABLE8_ROWS, width), memory of the caller */
     size_t width;               /* elements from one row to the next */
 } bt_table;
-/* The same table from an element on. With i8 it is the first element of a row or, for a product that reads columns
- * from there on, of a block. */
+/* Returns the part of the table that begins at an element. With i8 this is the first element of a row or, for a product
+ * that reads columns from there on, of a block. */
 static inline bt_table bt_table_from(bt_table t, size_t element) {
     bt_table from = t;
     if (t.f32) from.f32 = t.f32 + element;

@@ -208,7 +208,7 @@ typedef struct bt_kernels {
     /* rounds half to even; NaN is preserved; all sets give the same bits */
     void (*to_bf16)(uint16_t *y, const float *x, size_t n);
     void (*from_bf16)(float *y, const uint16_t *x, size_t n); /* exact */
-    /* the same conversions for fp16 (half.h) */
+    /* conversions to and from fp16 (half.h) */
     void (*to_half)(uint16_t *y, const float *x, size_t n);
     void (*from_half)(float *y, const uint16_t *x, size_t n);
     /* callers pass blocks of fixed size, so that the bits do not depend on the division */
@@ -273,9 +273,9 @@ typedef struct bt_kernels {
     void (*tern_dw)(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
                     size_t M, size_t N, size_t K, size_t n0, size_t n1, bt_prec prec,
                     void *scratch);
-    /* The same two products with dy rounded to int8 (noise.h). Sums are exact in int32: all sets give the same bits,
-     * and bf16 gradients those of the same values as floats. dx8: the scale of a row is s = max|dy[m]| / 127;
-     * dx (+)= (float)sum_n(q[m, n] w[n, k]) * (s * scale). noise->rows[0] belongs to row 0 */
+    /* The products of tern_dx and tern_dw with dy rounded to int8 (noise.h). Sums are exact in int32: all sets give the
+     * same bits, and bf16 gradients those of the same values as floats. dx8: the scale of a row is s = max|dy[m]| /
+     * 127; dx (+)= (float)sum_n(q[m, n] w[n, k]) * (s * scale). noise->rows[0] belongs to row 0 */
     void (*tern_dx8)(float *dx, size_t lddx, bt_grads dy, const void *packed, float scale,
                      size_t m0, size_t m1, size_t N, size_t K, const bt_noise *noise, int flags,
                      void *scratch);

@@ -206,10 +206,9 @@ typedef struct bt_quant_stat {
 void bt_model_quantise(bt_model *m);
 /* on: bt_model_quant_stat keeps the values of the previous quantise, until off. */
 void bt_model_quant_hold(bt_model *m, bool on);
-/* The same in steps, for ranks that hold the latent weights of [begin, end) only (ZeRO-3); begin is
- *     a multiple of BT_SUM_BLOCK:
- *     once a step     fill (own pieces, into zeros) -> add the ranks' sums -> scales -> own (own runs of codes) -> done
- *     for a layer     of each tensor: take (every run of it) -> place
+/* Quantises in steps, on ranks that hold only the latent weights of [begin, end) (ZeRO-3); begin is a multiple of
+ *     BT_SUM_BLOCK: once a step     fill (own pieces, into zeros) -> add the ranks' sums -> scales -> own (own runs of
+ *     codes) -> done for a layer     of each tensor: take (every run of it) -> place
  * Codes are kept, and travel, in the 2-bit form of kernels/table/ternary.h, bt_tern2_row_bytes(n)
  * for n codes of one tensor. `own` writes new codes over old ones and counts what changed; the
  * first time they are zeros. The panels have the bits of bt_model_quantise. take: BT_FORMAT when
@@ -247,8 +246,8 @@ void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_ro
  * multiplied by 1 / (1 - p). A function of (seed, step, first_row + row, layer, branch, channel): the same in every
  * layout. Called before the forward and before the backward pass of a micro-batch. p = 0: none. Needs setup.drops. */
 void bt_model_dropout(bt_model *m, double p, uint64_t seed, uint64_t step, uint64_t first_row);
-/* The same for the inputs of adapters: each adapter reads its layer's input with a mask of its own, as in PEFT; the
- * frozen layer reads all of it. Needs setup.drops_lora. */
+/* Dropout of the inputs of adapters: each adapter reads its layer's input with a mask of its own, as in PEFT; the
+ * frozen layer reads the whole input. Needs setup.drops_lora. */
 void bt_model_lora_dropout(bt_model *m, double p, uint64_t seed, uint64_t step, uint64_t first_row);
 
 /* The next passes use sequences of documents: positions (B, T) of each token in its document, -1 behind the last

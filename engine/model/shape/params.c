@@ -47,7 +47,7 @@ static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
 #undef BT_R
 }
 
-/* both shapes of every row: of the tensor, and of its block in this part */
+/* for every row the shape of the tensor, and that of its block in this part */
 typedef struct table {
     const bt_model_cfg *c;
     bt_model_slice slice;

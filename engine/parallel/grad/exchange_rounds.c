@@ -1,8 +1,7 @@
 /* exchange_rounds.c - messages of the rounds of a bucket, and the order of additions.
  *
  * Each rank begins with another peer, which spreads the load. Senders and receivers iterate over owners and nodes in
- * the
- * same order, so that messages with one tag match. */
+ * the same order, so that messages with one tag match. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>

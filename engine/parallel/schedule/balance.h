@@ -45,9 +45,9 @@ typedef struct bt_balance_meter { /* one rank's time per micro-batch */
 } bt_balance_meter;
 
 void bt_balance_saw(bt_balance_meter *m, double seconds_per_micro);
-/* keeps the measurements; the next steps are not measured */
+/* Keeps the measurements; the next steps are not measured. */
 void bt_balance_changed(bt_balance_meter *m);
-/* the same on all ranks, as it depends on the number of steps only */
+/* Returns the same on all ranks, as it depends on the number of steps only. */
 bool bt_balance_due(const bt_balance_meter *m);
 
 #endif

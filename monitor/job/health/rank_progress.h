@@ -2,8 +2,7 @@
  * delays the run.
  *
  * A rank is behind if it is in an earlier step, or in the same step before the gradient exchange while other ranks are
- * in
- * it or past it. A rank that waits in an exchange is never behind the ranks it waits for.
+ * in it or past it. A rank that waits in an exchange is never behind the ranks it waits for.
  * Order: open -> (describe | slow)* -> close; ranks map the file meanwhile (bt_rank_progress_map). Threads: one. */
 #ifndef BT_MONITOR_JOB_HEALTH_RANK_PROGRESS_H
 #define BT_MONITOR_JOB_HEALTH_RANK_PROGRESS_H

@@ -1,10 +1,8 @@
 /* hosts.h - tests which hosts of a host file respond, and sets others aside.
  *
  * A test is a non-blocking connection to the ssh port. Accepted and refused connections count as a response (0.1 to 9
- * ms,
- * measured); a machine that is off, or whose link is down, does not respond. A host that never responded may be behind
- * a
- * firewall that drops packets, so its silence is ignored.
+ * ms, measured); a machine that is off, or whose link is down, does not respond. A host that never responded may be
+ * behind a firewall that drops packets, so its silence is ignored.
  * Order: open -> (test | set_aside | take_back | write)* -> close. Threads: one.
  * Cost: a test makes at most one connection per host and LOOK_S, and does not wait. */
 #ifndef BT_MONITOR_JOB_LAUNCH_HOSTS_H

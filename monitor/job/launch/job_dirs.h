@@ -1,8 +1,7 @@
 /* job_dirs.h - folders that exist as long as a job: its sockets, mpirun's files, shared-memory segments of the ranks.
  *
  * Each folder has a file `lock`, which contains the job's folder in TMPDIR. The supervisor and mpirun share a file lock
- * on
- * it. After both have ended, the next supervisor of the same user removes the folder, so killed jobs leave nothing
+ * on it. After both have ended, the next supervisor of the same user removes the folder, so killed jobs leave nothing
  * behind. */
 #ifndef BT_MONITOR_JOB_LAUNCH_JOB_DIRS_H
 #define BT_MONITOR_JOB_LAUNCH_JOB_DIRS_H

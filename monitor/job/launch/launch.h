@@ -63,9 +63,9 @@ typedef struct bt_child {
 } bt_child;
 
 bool bt_launch_applies(bt_launch_when when, const bt_launch *l);
-/* whether this major version of Open MPI knows the words of the row; 0: unknown, taken as 4 */
+/* true if this major version of Open MPI knows the words of the row; 0: unknown, taken as 4 */
 bool bt_launch_known(const bt_launch_row *row, int mpi);
-/* both, for the version l->mpi */
+/* true if the row applies to l and is known to the version l->mpi */
 bool bt_launch_in_effect(const bt_launch_row *row, const bt_launch *l);
 /* the program with its words that the user's environment names instead of ssh, or "" */
 const char *bt_launch_agent(void);

@@ -2,8 +2,7 @@
  * extracts errors and warnings for restart.h.
  *
  * A failing rank writes one line `bitrain rank R: error C: message` (bt_output_error_line); mpirun reports a dead rank
- * in
- * its own format. */
+ * in its own format. */
 #ifndef BT_MONITOR_JOB_LAUNCH_OUTPUT_H
 #define BT_MONITOR_JOB_LAUNCH_OUTPUT_H
 

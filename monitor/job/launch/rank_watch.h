@@ -1,8 +1,7 @@
 /* rank_watch.h - watches the ranks of this host as processes: deaths, signals, and the end of all.
  *
  * A killed rank's pidfd is readable after 2 to 9 ms. mpirun detects the death as soon, but needs 20 to 40 ms more to
- * end
- * the other ranks and itself; the supervisor ends them immediately.
+ * end the other ranks and itself; the supervisor ends them immediately.
  * Threads: one. */
 #ifndef BT_MONITOR_JOB_LAUNCH_RANK_WATCH_H
 #define BT_MONITOR_JOB_LAUNCH_RANK_WATCH_H

@@ -1,9 +1,8 @@
 /* run_once.h - runs this program once on several ranks until it ends, without wire, restart or record, for benchmarks.
  *
  * The last line that begins with BT_RUN_ONCE_RESULT is the result, lines that begin with BT_RUN_ONCE_PROGRESS are
- * passed
- * to `heard`, an error line becomes the error, and after a failure the remaining output is passed to the log callback.
- * INT and TERM end the ranks and return BT_STOPPED. */
+ * passed to `heard`, an error line becomes the error, and after a failure the remaining output is passed to the log
+ * callback. INT and TERM end the ranks and return BT_STOPPED. */
 #ifndef BT_MONITOR_JOB_LAUNCH_RUN_ONCE_H
 #define BT_MONITOR_JOB_LAUNCH_RUN_ONCE_H
 

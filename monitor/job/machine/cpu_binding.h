@@ -1,15 +1,12 @@
 /* cpu_binding.h - assigns processors to ranks and threads by sockets, memory domains and cores.
  *
  * Processors are ordered by socket, memory domain and core. A memory domain takes the tensor-parallel groups whose
- * middle
- * is in it, and divides its cores among their ranks in equal ranges. Ranks that exchange most are thus neighbours, and
- * memory that a rank touches first belongs to its domain. If domains are too small for whole groups, sockets are used;
- * if
- * these are too small, domains take single ranks; fewer ranks than domains have equal shares of all cores. Each thread
- * of
- * a rank gets its own core, not a second hardware thread, unless the rank has more threads than cores.
- * If there are k times as many one-thread ranks as hardware threads, each hardware thread has k of them: rank r uses
- * number r modulo nth, so that neighbours compute at the same time, and pipeline stages share. */
+ * middle is in it, and divides its cores among their ranks in equal ranges. Ranks that exchange most are thus
+ * neighbours, and memory that a rank touches first belongs to its domain. If domains are too small for whole groups,
+ * sockets are used; if these are too small, domains take single ranks; fewer ranks than domains have equal shares of
+ * all cores. Each thread of a rank gets its own core, not a second hardware thread, unless the rank has more threads
+ * than cores. If there are k times as many one-thread ranks as hardware threads, each hardware thread has k of them:
+ * rank r uses number r modulo nth, so that neighbours compute at the same time, and pipeline stages share. */
 #ifndef BT_MONITOR_JOB_MACHINE_CPU_BINDING_H
 #define BT_MONITOR_JOB_MACHINE_CPU_BINDING_H
 

@@ -76,8 +76,8 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
         for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, total[i][j]);
 }
 
-/* The same for any unsigned b: its even and odd bytes as 16-bit words, two vpmaddwd a group; three
- * rows at a time, for b takes four registers */
+/* Computes the product for any unsigned b: its even and odd bytes become 16-bit words, two vpmaddwd per group. It takes
+ * three rows at a time, because b takes four registers. */
 BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
                           const uint8_t *b, size_t groups) {
     prefetch_c(o->y, o->ldy, (size_t)rows);

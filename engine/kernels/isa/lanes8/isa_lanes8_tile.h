@@ -99,7 +99,7 @@ BT_INLINE void b_put(uint32_t *dst, const vf x[2], const vf next[2], const bt_pr
     (void)next;
     a_put(dst, 0, x, prec);
 }
-/* the same values as a row of A and a group of B */
+/* Stores the same values as a row of A and as a group of B. */
 BT_INLINE void ab_put(uint32_t *a, size_t ld, uint32_t *b, const vf x[2][2], const bt_prec prec) {
     (void)ld;
     a_put(a, 0, x[0], prec);

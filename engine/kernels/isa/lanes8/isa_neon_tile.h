@@ -31,7 +31,7 @@ BT_INLINE int32x4_t q_dot(int32x4_t acc, int8x16_t a, int8x16_t b, const dot_for
                     high = vpaddlq_s16(vmull_high_s8(a, b));
     return vaddq_s32(acc, vpaddq_s32(low, high));
 }
-/* the same by the four bytes at `a` */
+/* Multiplies b by the four bytes of `a` and adds to acc. */
 BT_INLINE int32x4_t q_dot_by(int32x4_t acc, int8x16_t b, float a, const dot_form how) {
     if (how == DOT_SDOT) {
         __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.4b[0]"

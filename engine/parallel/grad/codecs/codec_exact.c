@@ -6,8 +6,7 @@
  *
  * with the largest e of which every value of the block is a multiple, and the least w. A block that needs more than 24
  * bits, or has an infinity, a NaN or a -0, is sent as fp32 (w 32). A block of zeros has only its 16 bits. Sums of
- * decoded
- * values have the same bits as sums of the originals, in any order. */
+ * decoded values have the same bits as sums of the originals, in any order. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

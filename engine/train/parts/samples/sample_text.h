@@ -3,8 +3,7 @@
  *
  * The prompt is a setting (@FILE: one sample for each line) or the first tokens of the validation data. Every rank
  * computes every token, in any layout; only rank 0 has the text. Without a key-value cache, a sample of n tokens costs
- * n
- * forward passes of up to prompt + n tokens. A user may request one sample of another prompt (for_prompt).
+ * n forward passes of up to prompt + n tokens. A user may request one sample of another prompt (for_prompt).
  *
  * Order: create -> run* -> destroy. create and run are collective over all ranks.
  * Threads: the training thread. */
