@@ -62,7 +62,7 @@ typedef struct measured {
 } measured;
 
 /* Measures the median of several rounds after one warm-up round. A round takes as long as its slowest rank. */
-static bt_code time_it(const measured *m, row *r, bt_err *err) {
+static bt_code measure_row(const measured *m, row *r, bt_err *err) {
     double took[ROUNDS];
     char note[64];
     bt_comm *c = m->b->mesh.dp;
@@ -121,7 +121,7 @@ static bt_code measure_exchange(bench *b, const bt_codec *codec, const char *nam
             b->numbers[i] = (float)((int)(bt_rng_u64(1, 2, i) % 61) - 30) * 0x1p-20f;
     BT_TRY(bt_reducer_create(&e.reducer, &cfg, err));
     const measured m = {b, begin_afresh, exchange_once, &e, 2 * ceil((double)bytes / (4 << 20))};
-    bt_code code = time_it(&m, r, err);
+    bt_code code = measure_row(&m, r, err);
     bt_reducer_destroy(e.reducer);
     return code;
 }
@@ -159,7 +159,7 @@ static bt_code measure_gather(bench *b, size_t elem, size_t bytes, bt_err *err) 
     const bt_gathered range = {{0, n}, b->x, elem};
     BT_TRY(bt_shard_all_gather_create(&g.pieces, &b->mesh, &shards, &range, 1, err));
     const measured m = {b, NULL, gather_once, &g, 1};
-    bt_code code = time_it(&m, r, err);
+    bt_code code = measure_row(&m, r, err);
     bt_shard_all_gather_destroy(g.pieces);
     return code;
 }
@@ -197,7 +197,7 @@ static bt_code measure_flips(bench *b, bool all, size_t bytes, bt_err *err) {
     for (int s = 0; s < shards && of; s++) of[s] = f.bytes;
     if (code == BT_OK) code = bt_flip_gather_create(&f.gather, &b->mesh, of, err);
     const measured m = {b, flip_all_codes, flips_once, &f, 1};
-    if (code == BT_OK) code = time_it(&m, r, err);
+    if (code == BT_OK) code = measure_row(&m, r, err);
     bt_flip_gather_destroy(f.gather);
     free(f.codes);
     free(of);
@@ -301,7 +301,7 @@ static bt_code read_comm_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **
     return BT_OK;
 }
 
-static bt_code measure_all(bench *b, const bt_run_cfg *cfg, bt_err *err) {
+static bt_code measure_all_rows(bench *b, const bt_run_cfg *cfg, bt_err *err) {
     bt_rank_setup s;
     size_t most = 0;
     BT_TRY(bt_rank_prepare(cfg, cfg->launch.isa, err));
@@ -343,7 +343,7 @@ static bt_code bench_comm_as_rank(int argc, char **argv, bt_run_cfg *cfg, bt_err
     bt_code code = bt_agree(world,
                             read_comm_settings(&o, cfg, argc, argv, bt_comm_size(world), err), err);
     bt_bench_bar_begin(&b.bar, true, true);
-    if (code == BT_OK) code = measure_all(&b, cfg, err);
+    if (code == BT_OK) code = measure_all_rows(&b, cfg, err);
     if (code == BT_OK && bt_comm_rank(world) == 0) {
         bt_printout report;
         bt_printout_begin(&report, cfg->run.json);

@@ -40,7 +40,7 @@ typedef struct report {
     bt_progress bar; /* shows the row that is being measured */
 } report;
 
-static void show_next(void *ctx, const char *isa, const char *slot, const char *size) {
+static void show_current_case(void *ctx, const char *isa, const char *slot, const char *size) {
     report *p = ctx;
     char note[96];
     snprintf(note, sizeof note, "%s %s %s", isa, slot, size);
@@ -86,7 +86,7 @@ bt_code bt_bench_kernels_verb(bt_call *call, bt_err *err) {
     bt_bench_kernels_cfg bench = {.isa = cfg->isa,
                                   .slot = cfg->slot[0] ? cfg->slot : NULL,
                                   .seconds = cfg->seconds,
-                                  .before = show_next,
+                                  .before = show_current_case,
                                   .row = put_kernel_row,
                                   .ctx = &p};
     bt_progress_begin(&p.bar, cfg->json);

@@ -61,7 +61,7 @@ void bt_signals_restore_terminal(void) {
 }
 
 /* SA_RESETHAND: raising the signal again ends the process as without a handler. */
-static void on_fatal(int sig) {
+static void end_after_fatal_signal(int sig) {
     static const char leave[] = /* bracketed paste and colours off, cursor on, primary screen */
         "\033[?2004l\033[0m\033[?25h\033[?1049l";
     bt_signals_restore_terminal();
@@ -75,7 +75,7 @@ void bt_signals_guard_terminal(int fd) {
     atexit(bt_signals_restore_terminal);
     struct sigaction a;
     memset(&a, 0, sizeof a);
-    a.sa_handler = on_fatal;
+    a.sa_handler = end_after_fatal_signal;
     a.sa_flags = (int)(SA_RESETHAND | SA_NODEFER);
     static const int fatal[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
     for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) sigaction(fatal[i], &a, NULL);

@@ -72,7 +72,7 @@ static void missing_instructions(bt_doctor *d, const bt_cpu *c, bt_finding *f) {
 }
 #endif
 
-static void instructions(bt_doctor *d, const bt_cpu *c) {
+static void check_instruction_sets(bt_doctor *d, const bt_cpu *c) {
     const struct {
         const char *name;
         bool has;
@@ -104,7 +104,7 @@ void bt_doctor_processor(bt_doctor *d) {
     const bt_cpu *c = bt_cpu_get();
     char l1[24], l2[24], l3[24];
     bt_doctor_report(d, BT_FINDING_OK, "cpu", "%s", c->model[0] ? c->model : "unknown model");
-    instructions(d, c);
+    check_instruction_sets(d, c);
     bt_doctor_report(d, BT_DOC_INFO, "cpu", "caches: L1d %s, L2 %s, L3 %s",
                      format_bytes(l1, sizeof l1, (double)c->l1d_bytes),
                      format_bytes(l2, sizeof l2, (double)c->l2_bytes),

@@ -382,7 +382,7 @@ void bt_trained_put_members(const bt_trained *t, bt_json *j) {
     bt_json_end(j, ']');
 }
 
-static void release_one(bt_trained *t) {
+static void release_trained_model(bt_trained *t) {
     bt_model_destroy(t->model);
     bt_model_file_close(t->file);
     bt_tokenizer_free(t->tokenizer);
@@ -392,8 +392,8 @@ static void release_one(bt_trained *t) {
 }
 
 void bt_trained_release(bt_trained *t) {
-    release_one(t);
-    for (size_t i = 0; i < t->n_others; i++) release_one(&t->others[i]);
+    release_trained_model(t);
+    for (size_t i = 0; i < t->n_others; i++) release_trained_model(&t->others[i]);
     free(t->others);
     bt_threads_release();
     memset(t, 0, sizeof *t);

@@ -89,7 +89,8 @@ static bt_code read_shot(choices *c, bt_choice_item *item, bt_err *err) {
     return ok ? BT_OK : bt_fail(err, BT_FORMAT, "an example is not UTF-8, or memory is short");
 }
 
-static bt_code put_before(const choices *c, const bt_choice_item *item, bt_text *out, bt_err *err) {
+static bt_code put_description_and_examples(const choices *c, const bt_choice_item *item,
+                                            bt_text *out, bt_err *err) {
     json_t *shots = json_object_get(c->subjects, item->subject);
     if (c->job->task->describe) c->job->task->describe(item->subject, out);
     if (c->job->shots && json_integer_value(json_object_get(shots, "n")) < c->job->shots)
@@ -143,7 +144,7 @@ static bt_code read_question(choices *c, bt_choice_item *item, bt_err *err) {
         if (!rows || !gold) return bt_fail(err, BT_NOMEM, "cannot take memory for the questions");
         c->n_cap = cap;
     }
-    bt_code code = put_before(c, item, &context, err);
+    bt_code code = put_description_and_examples(c, item, &context, err);
     bt_text_put(&context, bt_text_str(&item->context));
     c->first_row[c->n] = c->n_rows;
     c->gold[c->n] = item->gold;

@@ -200,7 +200,7 @@ static void print_figures(const shown *s, const bt_row *row, bt_figure_span span
 }
 
 /* Prints a text of any length without control characters; a truncated command could not be pasted. */
-static void print_whole(const char *label, const char *text) {
+static void print_untruncated(const char *label, const char *text) {
     const size_t size = 3 * strlen(text) + 1; /* an invalid byte becomes three bytes */
     char *plain = malloc(size);
     if (!plain) return;
@@ -271,7 +271,7 @@ static bool head_row(void *ctx, const bt_row *row) {
     if (bt_cli_num(row, "dropped") > 0)
         printf("  dropped   %s rank records: the disk could not follow\n",
                bt_cli_cell(row, "dropped"));
-    print_whole("  command   ", bt_cli_cell(row, "argv"));
+    print_untruncated("  command   ", bt_cli_cell(row, "argv"));
     return true;
 }
 

@@ -75,7 +75,8 @@ static bt_code unknown_name(const bt_text *columns, const char *key, const char 
 }
 
 /* Refuses "loss<abc": SQLite sorts every number before every text. */
-static bt_code not_a_number(const char *value, const char *op, const char *word, bt_err *err) {
+static bt_code refuse_text_for_number(const char *value, const char *op, const char *word,
+                                      bt_err *err) {
     char shown[96], text[64];
     bt_text_plain(shown, sizeof shown, word);
     bt_text_plain(text, sizeof text, value);
@@ -208,7 +209,8 @@ static bt_code append_filter_word(bt_run_filter *f, bt_db *db, const bt_text *co
         bool known = column || is_run_setting(key);
         if (!known) BT_TRY(is_recorded(db, key, &known, err));
         if (!known) return unknown_name(columns, key, word, err);
-        if (strchr("<>", *op) && !is_number(value)) return not_a_number(value, op, word, err);
+        if (strchr("<>", *op) && !is_number(value))
+            return refuse_text_for_number(value, op, word, err);
         if (strcmp(key, "state") == 0) BT_TRY(check_state(value, op, word, err));
         if (column)
             append_comparison(f, strcmp(key, "tags") == 0 ? TAGS : key, op, value, true);

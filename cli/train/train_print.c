@@ -161,7 +161,7 @@ static void print_best(const bt_train_plan *p, const char *in) {
     bt_db_close(db);
 }
 
-static void print_next(const bt_train_plan *p, bool done) {
+static void print_next_commands(const bt_train_plan *p, bool done) {
     bt_text store;
     bt_text_init(&store);
     bt_store_flag(&store, p->store);
@@ -262,6 +262,6 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
     if (ckpt && ckpt[0]) printf("checkpoint: %s\n", ckpt);
     const char *done = strcmp(state, "done") == 0 ? "yes" : NULL;
     if (sample && sample[0] && done && !p->cfg.run.quiet) print_sample(sample);
-    if (!p->cfg.run.quiet && ckpt && ckpt[0]) print_next(p, done != NULL);
+    if (!p->cfg.run.quiet && ckpt && ckpt[0]) print_next_commands(p, done != NULL);
     json_decref(r);
 }

@@ -200,7 +200,7 @@ static bool placed_as_recorded(const bt_train_plan *p, const json_t *config) {
     return same;
 }
 
-static void keep_origin(bt_opts *o, size_t i, const json_t *recorded) {
+static void restore_origin(bt_opts *o, size_t i, const json_t *recorded) {
     const char *origin = json_string_value(json_object_get(recorded, "origin")),
                *where = json_string_value(json_object_get(recorded, "where"));
     /* an automatic value became a setting of the run with its first step */
@@ -222,7 +222,7 @@ bt_code bt_train_config_json(bt_train_plan *p, bt_err *err) {
     *shown = p->opts;
     for (size_t i = 0; config && i < shown->n; i++)
         if (strcmp(shown->where[i], "the run's record") == 0)
-            keep_origin(shown, i, json_object_get(config, shown->table[i].key));
+            restore_origin(shown, i, json_object_get(config, shown->table[i].key));
     bt_run_cfg_json(shown, &p->config_json);
     json_decref(config);
     free(shown);

@@ -319,7 +319,7 @@ static void announce_case(const bt_bench_kernels_cfg *cfg, const char *isa, cons
     if (cfg->before) cfg->before(cfg->ctx, isa, slot, size);
 }
 
-static bool slow_set(const char *isa) { return strcmp(isa, "generic") == 0; }
+static bool is_slow_kernel_set(const char *isa) { return strcmp(isa, "generic") == 0; }
 
 static bt_code run_case(const bt_bench_kernels_cfg *cfg, const kcase *c, const char *isa,
                         const bounds *b, bt_err *err) {
@@ -336,7 +336,7 @@ static bt_code run_case(const bt_bench_kernels_cfg *cfg, const kcase *c, const c
         s += used;
         while (*s == ' ') s++;
         /* seconds a repetition */
-        if (slow_set(isa) && 2e-9 * case_operations(c, &w) > 2.0) continue;
+        if (is_slow_kernel_set(isa) && 2e-9 * case_operations(c, &w) > 2.0) continue;
         bt_arena mem;
         bt_code code = make_work(&w, &mem, c, err);
         for (int p = c->precs - 1; p >= 0 && code == BT_OK; p--) {
@@ -364,8 +364,8 @@ static void put_peak(const bt_bench_kernels_cfg *cfg, bt_bench_row *r) {
     if (!cfg->slot) cfg->row(cfg->ctx, r);
 }
 
-static bt_code run_set(const bt_bench_kernels_cfg *cfg, const char *isa, double triad,
-                       double vector_fp32, bt_err *err) {
+static bt_code run_kernel_set(const bt_bench_kernels_cfg *cfg, const char *isa, double triad,
+                              double vector_fp32, bt_err *err) {
     static const char *const slots[] = {"peak fp32", "peak bf16", "peak int8"};
     bounds b = {.triad = triad};
     int threads = bt_threads_count();
@@ -407,11 +407,12 @@ bt_code bt_bench_kernels(const bt_bench_kernels_cfg *cfg, bt_err *err) {
                                   .bound_name = "triad"});
     bt_code code = BT_OK;
     if (!all)
-        code = run_set(cfg, strcmp(cfg->isa, "auto") == 0 ? best : cfg->isa, triad, fp32, err);
+        code = run_kernel_set(cfg, strcmp(cfg->isa, "auto") == 0 ? best : cfg->isa, triad, fp32,
+                              err);
     const char *name;
     for (size_t i = 1; all && code == BT_OK && (name = bt_kernels_isa_name(i)) != NULL; i++) {
         if (!strchr(name, '-') && bt_kernels_select(name, NULL) == BT_OK)
-            code = run_set(cfg, name, triad, fp32, err);
+            code = run_kernel_set(cfg, name, triad, fp32, err);
     }
     bt_code back = bt_kernels_select("auto", code == BT_OK ? err : NULL);
     bt_ops_release();

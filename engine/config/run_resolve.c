@@ -457,7 +457,7 @@ static const unsigned needs[TOPICS] = {
 
 /* faults: receives one line per fault of settings that do not depend on each other; NULL: the first fault ends the
  * check. */
-static bt_code resolve_all(bt_run_cfg *c, int world_size, bt_text *faults, bt_err *err) {
+static bt_code resolve_all_topics(bt_run_cfg *c, int world_size, bt_text *faults, bt_err *err) {
     unsigned failed = 0;
     for (int t = 0; t < TOPICS; t++) {
         const size_t before = faults ? faults->len : 0;
@@ -472,7 +472,7 @@ static bt_code resolve_all(bt_run_cfg *c, int world_size, bt_text *faults, bt_er
 }
 
 bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
-    return resolve_all(c, world_size, NULL, err);
+    return resolve_all_topics(c, world_size, NULL, err);
 }
 
 bt_code bt_run_cfg_resolve_opts(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err) {
@@ -480,7 +480,7 @@ bt_code bt_run_cfg_resolve_opts(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_
     if (!before) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *before = *cfg;
     bt_text faults = {0};
-    bt_code code = resolve_all(cfg, world_size, &faults, err);
+    bt_code code = resolve_all_topics(cfg, world_size, &faults, err);
     code = bt_report_faults(&faults, code, err);
     bt_text_release(&faults);
     for (size_t i = 0; code == BT_OK && i < o->n; i++) {

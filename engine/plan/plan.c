@@ -21,7 +21,7 @@ enum { PROGRAM_BYTES = 20 << 20 };
 
 /* ZeRO-2 keeps own pieces, the stripes in transit and incomplete gradients: at the end of backward the tied
  * embedding. On a slow link more stripes can queue (reducer.h). */
-static size_t grads_kept(const bt_rank_setup *s) {
+static size_t kept_gradient_bytes(const bt_rank_setup *s) {
     const bt_tensor *embed = bt_params_get(&s->params, -1, BT_P_EMBED);
     size_t own = bt_shards_elems(&s->shards, s->shard),
            stripes = s->cfg->launch.hosts[0] ? BT_STRIPES_IN_FLIGHT : BT_STRIPES_ON_HOST;
@@ -43,7 +43,7 @@ static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t 
                     : "latent weights, fp32: own pieces, and what every rank holds (norms)"};
         if (zero >= 2 && one_micro && strcmp(rows[i].name, "grads") == 0)
             rows[i] = (bt_arena_row){
-                "grads", grads_kept(s),
+                "grads", kept_gradient_bytes(s),
                 "own pieces; at the peak the embedding and the stripes on their way besides"};
     }
 }

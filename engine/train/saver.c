@@ -500,7 +500,7 @@ static bt_code fill_from(bt_saver *s, const char *path, bt_text *notes, bt_err *
     return code;
 }
 
-static bt_code init_from_other(bt_saver *s, const char *path, bt_err *err) {
+static bt_code init_from_path(bt_saver *s, const char *path, bt_err *err) {
     bt_text notes = {0};
     bt_code code = bt_agree(s->world, fill_from(s, path, &notes, err), err);
     for (char *line = notes.data, *end; code == BT_OK && line && *line; line = end) {
@@ -516,10 +516,10 @@ static bt_code init_from_other(bt_saver *s, const char *path, bt_err *err) {
 bt_code bt_saver_init_from(bt_saver *s, const char *dir, bt_err *err) {
     char path[1024];
     bt_ckpt_meta meta;
-    if (bt_model_file_kind(dir) != BT_IN_NATIVE) return init_from_other(s, dir, err);
+    if (bt_model_file_kind(dir) != BT_IN_NATIVE) return init_from_path(s, dir, err);
     BT_TRY(find_common_checkpoint(s, dir, path, sizeof path, &meta, err));
     const bool same = meta.params_hash == s->params_hash;
     bt_code code = same ? load_state(s, path, &meta, BT_STATE_WEIGHTS, err) : BT_OK;
     bt_ckpt_meta_release(&meta);
-    return same ? bt_agree(s->world, code, err) : init_from_other(s, path, err);
+    return same ? bt_agree(s->world, code, err) : init_from_path(s, path, err);
 }

@@ -240,16 +240,16 @@ static bt_code find_targets(bt_peft *p, const char *folder, bt_err *err) {
     return code;
 }
 
-static bool is_there(const char *folder, const char *name) {
+static bool folder_has_file(const char *folder, const char *name) {
     char path[4400];
     (void)snprintf(path, sizeof path, "%.4000s/%s", folder, name);
     return access(path, F_OK) == 0;
 }
 
 bool bt_peft_is(const char *folder) {
-    return is_there(folder, BT_PEFT_CONFIG) && !is_there(folder, "manifest.json") &&
-           !is_there(folder, "model.safetensors") &&
-           !is_there(folder, "model.safetensors.index.json");
+    return folder_has_file(folder, BT_PEFT_CONFIG) && !folder_has_file(folder, "manifest.json") &&
+           !folder_has_file(folder, "model.safetensors") &&
+           !folder_has_file(folder, "model.safetensors.index.json");
 }
 
 bt_code bt_peft_read(bt_peft *out, const char *folder, bt_text *notes, bt_err *err) {

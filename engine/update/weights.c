@@ -352,7 +352,7 @@ bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) {
 }
 
 /* Before the first update, all ranks have the weights that they read, except the tables. */
-static bt_code gather_all(bt_weights *w, bt_err *err) {
+static bt_code gather_all_stripes(bt_weights *w, bt_err *err) {
     for (size_t i = w->shards->n_stripes; i-- > 0;) BT_TRY(bt_weights_gather(w, i, err));
     return BT_OK;
 }
@@ -470,7 +470,7 @@ static bt_code quantise_shards(bt_weights *w, bt_err *err) {
 }
 
 bt_code bt_weights_quantise(bt_weights *w, bt_err *err) {
-    if (w->apart && !w->gathering) BT_TRY(gather_all(w, err));
+    if (w->apart && !w->gathering) BT_TRY(gather_all_stripes(w, err));
     w->gathering = false;
     if (w->pieces) {
         int64_t start = begin_blocked();

@@ -9,8 +9,8 @@
 
 #include "monitor/job/job.h"
 
-static bt_code parse_number(const char *word, const char *what, const char *arg, int least,
-                            int *out, bt_err *err) {
+static bt_code parse_resize_number(const char *word, const char *what, const char *arg, int least,
+                                   int *out, bt_err *err) {
     char *end = NULL;
     const long n = strtol(word, &end, 10);
     if (end == word || *end || n < least || n > 65536)
@@ -33,7 +33,7 @@ static bt_code parse_resize(const char *arg, bt_resize_request *w, bt_err *err) 
     *w = (bt_resize_request){.zero = -1};
     snprintf(words, sizeof words, "%s", arg);
     char *word = strtok_r(words, ",", &rest);
-    BT_TRY(parse_number(word ? word : "", "the number of ranks", arg, 1, &w->most, err));
+    BT_TRY(parse_resize_number(word ? word : "", "the number of ranks", arg, 1, &w->most, err));
     w->least = w->most;
     while ((word = strtok_r(NULL, ",", &rest))) {
         size_t i = 0;
@@ -44,7 +44,8 @@ static bt_code parse_resize(const char *arg, bt_resize_request *w, bt_err *err) 
                            "resize %.60s: '%s' is none of tp=N, pp=N, zero=N (as in resize "
                            "4,tp=2,pp=1,zero=3)",
                            arg, word);
-        BT_TRY(parse_number(word + n + 1, sizes[i].name, arg, sizes[i].least, sizes[i].to, err));
+        BT_TRY(parse_resize_number(word + n + 1, sizes[i].name, arg, sizes[i].least, sizes[i].to,
+                                   err));
     }
     return BT_OK;
 }

@@ -35,7 +35,7 @@ static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-static void signal_set(sigset_t *set) {
+static void fill_signal_set(sigset_t *set) {
     sigemptyset(set);
     static const int taken[] = {SIGTERM, SIGINT,  SIGQUIT, SIGCHLD, SIGTSTP,
                                 SIGCONT, SIGUSR1, SIGUSR2, SIGXCPU};
@@ -45,7 +45,7 @@ static void signal_set(sigset_t *set) {
 
 void bt_job_block_signals(void) {
     sigset_t set;
-    signal_set(&set);
+    fill_signal_set(&set);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGTTOU,
@@ -429,7 +429,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     sigset_t set;
     /* The ranks of this machine use the clock of this process for records. */
     if (bt_clock_name(clock_name)[0]) setenv("BITRAIN_CLOCK", clock_name, 1);
-    signal_set(&set);
+    fill_signal_set(&set);
     job->signals = bt_signal_fd_create(&set);
     if (job->signals < 0) return bt_fail_errno(err, BT_IO, errno, "cannot take signals");
     bt_rank_watch_adopt();

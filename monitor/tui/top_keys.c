@@ -46,7 +46,7 @@ static void jump_to_event(bt_top *t, int dir) {
 }
 
 /* spans longer than the run equal the whole run and are skipped */
-static void change_span(bt_top *t, int by) {
+static void change_time_span(bt_top *t, int by) {
     int k = t->span + by;
     while (k > 0 && k < bt_top_spans_n - 1 && t->view->head.elapsed_s > 0 &&
            bt_top_spans[k] > t->view->head.elapsed_s)
@@ -469,8 +469,8 @@ static void execute_action(bt_top *t, bt_action a) {
         t->frozen = !t->frozen;
         t->reload = !t->frozen;
         break;
-    case BT_DO_SPAN_MORE: change_span(t, 1); break;
-    case BT_DO_SPAN_LESS: change_span(t, -1); break;
+    case BT_DO_SPAN_MORE: change_time_span(t, 1); break;
+    case BT_DO_SPAN_LESS: change_time_span(t, -1); break;
     case BT_DO_X_AXIS:
         t->x = (bt_x_axis)((t->x + 1) % BT_X_COUNT);
         t->reload = true;

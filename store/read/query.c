@@ -99,7 +99,7 @@ bt_code bt_db_reopen(bt_db *d, bt_err *err) {
 
 /* ---- snapshots ---- */
 
-static int run_kept(bt_db *d, sqlite3_stmt **st, const char *sql) {
+static int run_kept_statement(bt_db *d, sqlite3_stmt **st, const char *sql) {
     d->snapping = true;
     int rc = *st ? SQLITE_OK
                  : sqlite3_prepare_v3(d->db, sql, -1, SQLITE_PREPARE_PERSISTENT, st, NULL);
@@ -110,12 +110,12 @@ static int run_kept(bt_db *d, sqlite3_stmt **st, const char *sql) {
 }
 
 bt_code bt_db_snapshot(bt_db *d, bt_err *err) {
-    int rc = run_kept(d, &d->begin, "BEGIN");
+    int rc = run_kept_statement(d, &d->begin, "BEGIN");
     return rc == SQLITE_DONE ? BT_OK : bt_sql_fail(d->db, rc, d->path, "read", err);
 }
 
 void bt_db_snapshot_end(bt_db *d) {
-    if (!sqlite3_get_autocommit(d->db)) run_kept(d, &d->end, "ROLLBACK");
+    if (!sqlite3_get_autocommit(d->db)) run_kept_statement(d, &d->end, "ROLLBACK");
 }
 
 sqlite3 *bt_db_handle(bt_db *d) { return d->db; }

@@ -102,7 +102,7 @@ static void put_series_json(const bt_view *v, bt_json *j) {
     bt_json_end(j, ']');
 }
 
-static void phases(bt_json *j, const char *key, const double *mean) {
+static void put_mean_phases(bt_json *j, const char *key, const double *mean) {
     bt_json_object(j, key);
     for (int p = 0; p < BT_PHASE_COUNT; p++)
         bt_json_num(j, bt_rank_metrics[bt_phases[p].metric].key, mean[bt_phases[p].metric]);
@@ -132,7 +132,7 @@ static void put_breakdown(const bt_view *v, bt_json *j) {
     bt_json_end(j, '}');
     BT_JSON_FIELDS(j, r, F(busy_median_ms), F(skew_p50_ms), F(skew_p95_ms),
                    F_KIND("crowded", crowded, BT_JSON_SAID));
-    phases(j, "median", r->median);
+    put_mean_phases(j, "median", r->median);
     put_predicted(&v->head.predicted, j);
     bt_json_array(j, "ranks");
     for (size_t k = 0; k < r->n; k++) {
@@ -140,7 +140,7 @@ static void put_breakdown(const bt_view *v, bt_json *j) {
         bt_json_object(j, NULL);
         BT_JSON_FIELDS(j, x, F(rank), F_AS("step_ms", mean[BT_MR_STEP_TIME]), F(step_p50_ms),
                        F(step_p95_ms), F(step_p99_ms), F(step_max_ms));
-        phases(j, "phases", x->mean);
+        put_mean_phases(j, "phases", x->mean);
         bt_json_num(j, "comm_busy_ms", x->mean[BT_MR_COMM_BUSY]);
         bt_json_num(j, "comm_hidden_ms",
                     bt_derived_hidden(x->mean[BT_MR_COMM_EXPOSED], x->mean[BT_MR_COMM_BUSY]));

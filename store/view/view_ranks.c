@@ -83,7 +83,7 @@ bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) {
 }
 
 /* Keeps the last `window` steps and occasionally moves them to the front of the array. */
-static void keep_last(bt_view_impl *m, size_t window) {
+static void keep_last_judged_steps(bt_view_impl *m, size_t window) {
     for (; m->n_judged - m->judged_first > window; m->judged_first++)
         m->row_first += m->judged[m->judged_first].rows;
     if (m->judged_first < 2 * window) return;
@@ -558,7 +558,7 @@ bt_code bt_view_load_ranks(bt_view *v, const bt_view_request *ask, bt_err *err) 
     v->head.ranks_reporting = 0;
     if (m->n_rows == 0) return BT_OK;
     BT_TRY(evaluate_new_steps(m, r->n, err));
-    keep_last(m, (size_t)window);
+    keep_last_judged_steps(m, (size_t)window);
     r->steps = m->n_judged - m->judged_first;
     r->step0 = m->judged[m->judged_first].step;
     r->step1 = m->judged[m->n_judged - 1].step;

@@ -92,7 +92,7 @@ static void halve_resolution(bt_stream *s) {
 }
 
 /* Drops the buckets before `from`; a bucket that contains `from` remains complete. */
-static void drop_before(bt_stream *s, int64_t from) {
+static void drop_buckets_before(bt_stream *s, int64_t from) {
     size_t k = 0, per = (size_t)s->n_metrics;
     while (k < s->n && s->bucket[k].step < from) k++;
     if (k == 0) return;
@@ -304,7 +304,7 @@ static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64
         s->exact = true;
     }
     while (s->size < size) halve_resolution(s);
-    drop_before(s, from);
+    drop_buckets_before(s, from);
     s->from = from;
     *out = s;
     return read_metric_stream(v, s, to, err);

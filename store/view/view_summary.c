@@ -297,7 +297,7 @@ const char *bt_view_trouble_line(const bt_view_trouble *t, char *buf, size_t siz
     return buf;
 }
 
-static bool is_here(const char *host) {
+static bool is_this_host(const char *host) {
     char here[BT_HOST_MAX] = "";
     gethostname(here, sizeof here - 1);
     return strcmp(here, host) == 0;
@@ -315,7 +315,7 @@ static void put_resume_command(bt_view *v, const bt_summary *s, const char *firs
                  first);
         return;
     }
-    t->resumes = is_here(v->head.host);
+    t->resumes = is_this_host(v->head.host);
     snprintf(resume, sizeof resume, "%sresume%s%s", first[0] ? "then " : "",
              t->resumes ? "" : " on ", t->resumes ? "" : v->head.host);
     if (s->ckpt_step < 0)

@@ -501,7 +501,7 @@ static bt_code rebuild_attempt(session *s, int64_t aid, int64_t newest, void *ct
     return code;
 }
 
-static bt_code rebuild_all(session *s, const bt_gc_cfg *cfg, bt_err *err) {
+static bt_code rebuild_all_attempts(session *s, const bt_gc_cfg *cfg, bt_err *err) {
     enum { OPS = 10000 }; /* SQLite instructions between two callbacks */
     rebuilding x = {.all = cfg->rebuild, .progress = &cfg->progress};
     BT_TRY(bt_roll_open(&x.roll, s->db, s->path, err));
@@ -532,7 +532,7 @@ static bt_code collect_garbage(session *s, const bt_gc_cfg *cfg, bt_gc_result *o
         BT_TRY(end_session(s, run_text(s, sql, NULL, NULL, err), err));
     }
     BT_TRY(delete_orphan_rows(s, &out->orphan_rows, err));
-    BT_TRY(rebuild_all(s, cfg, err));
+    BT_TRY(rebuild_all_attempts(s, cfg, err));
     BT_TRY(each_attempt(s, retain_attempt, out, err));
     return cfg->compact ? compact_database(s, err) : BT_OK;
 }

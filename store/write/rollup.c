@@ -419,7 +419,7 @@ static int load_open_blocks(bt_roll *r, int64_t next) {
     return rc;
 }
 
-static int drop_from(bt_roll *r, int64_t step) {
+static int drop_blocks_from(bt_roll *r, int64_t step) {
     for (int kind = BT_ROLL_STEPS; kind <= BT_ROLL_RANKS; kind++) {
         for (int level = 1; level <= BT_ROLL_LEVELS; level++) {
             sqlite3_bind_int64(r->drop, 1,
@@ -452,7 +452,7 @@ int64_t bt_roll_newest(const bt_roll *r) { return r->last; }
 int bt_roll_add(bt_roll *r, const bt_step_record *rec) {
     int rc = SQLITE_OK;
     if (r->stale || rec->step <= r->last) {
-        if (rec->step <= r->last) rc = drop_from(r, rec->step);
+        if (rec->step <= r->last) rc = drop_blocks_from(r, rec->step);
         if (rc == SQLITE_OK) rc = load_open_blocks(r, rec->step);
         if (rc != SQLITE_OK) {
             r->stale = true;
@@ -478,7 +478,7 @@ int bt_roll_add(bt_roll *r, const bt_step_record *rec) {
 
 bt_code bt_roll_rebuild(bt_roll *r, int64_t aid, bt_err *err) {
     bt_roll_start(r, aid);
-    int rc = drop_from(r, 0);
+    int rc = drop_blocks_from(r, 0);
     if (rc == SQLITE_OK) rc = replay_raw_rows(r, 0, INT64_MAX);
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(r->db, rc, r->path, "rebuild summaries of", err);
 }

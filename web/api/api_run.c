@@ -43,7 +43,7 @@ static bool put_run_config(void *ctx, const bt_row *row) {
     return false;
 }
 
-static bool put_kept(void *ctx, const bt_row *row) {
+static bool put_existing_checkpoint(void *ctx, const bt_row *row) {
     if (bt_checkpoint_there(row->cells[1])) bt_json_int(ctx, NULL, (int64_t)row->nums[0]);
     return true;
 }
@@ -108,7 +108,7 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
                     .params = &p,
                     .n_params = 1,
                     .max_s = BT_WEB_QUERY_S},
-        put_kept, &j, err));
+        put_existing_checkpoint, &j, err));
     bt_json_end(&j, ']');
     bt_json_array(&j, "facts");
     BT_TRY(

@@ -153,7 +153,7 @@ static bt_code send_part(gather *g, bt_mailbox *box, int part, int to, bt_err *e
 }
 
 /* All ranks use the same order, so that both sides wait for the oldest message. */
-static bt_code send_all(gather *g, bt_err *err) {
+static bt_code send_all_parts(gather *g, bt_err *err) {
     bt_comm *c = NULL;
     bt_mailbox *box = NULL;
     BT_TRY(bt_comm_split(&c, g->s->world, 0, g->rank, err));
@@ -192,7 +192,7 @@ bt_code ckpt_memory_gather(memory_segments *all, const memory_spread *s,
     if (code == BT_OK) code = list_memory_states(&g, err);
     if (code == BT_OK) code = find_needed_parts(&g, slices, n, err);
     if (code == BT_OK) code = bt_agree(s->world, allocate_gathered(&g, err), err);
-    if (code == BT_OK) code = send_all(&g, err);
+    if (code == BT_OK) code = send_all_parts(&g, err);
     if (code == BT_OK) code = remap_segments(&g, err);
     release_gather(&g);
     return code;

@@ -78,7 +78,7 @@ static bt_code add_history(conversation *c, json_t *pairs, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code alpaca(const bt_form *f, json_t *o, conversation *c, bt_err *err) {
+static bt_code read_alpaca(const bt_form *f, json_t *o, conversation *c, bt_err *err) {
     const char *instruction, *input, *system;
     json_t *output = json_object_get(o, "output");
     bool preamble = f->encoder.t->flags & BT_CHAT_PREAMBLE;
@@ -171,7 +171,7 @@ static bt_code add_json_message(conversation *c, json_t *m, size_t i, bt_err *er
     return add_content(c, content, i, err);
 }
 
-static bt_code messages(const bt_form *f, json_t *o, conversation *c, bt_err *err) {
+static bt_code read_message_list(const bt_form *f, json_t *o, conversation *c, bt_err *err) {
     static const char *const names[] = {"messages", "conversations", "conversation"};
     const char *system;
     json_t *list = NULL, *m;
@@ -277,8 +277,9 @@ _Static_assert((int)BT_LEARN_LAST == (int)BT_CHAT_LEARN_LAST &&
 /* ---- forms ----------------------------------------------------------------------------------- */
 
 typedef bt_code (*read_fn)(const bt_form *f, json_t *object, conversation *c, bt_err *err);
-static const read_fn readers[BT_FORM_COUNT] = {
-    [BT_FORM_ALPACA] = alpaca, [BT_FORM_MESSAGES] = messages, [BT_FORM_SHAREGPT] = messages};
+static const read_fn readers[BT_FORM_COUNT] = {[BT_FORM_ALPACA] = read_alpaca,
+                                               [BT_FORM_MESSAGES] = read_message_list,
+                                               [BT_FORM_SHAREGPT] = read_message_list};
 
 static bt_code find_text_field(const bt_form *f, json_t *o, json_t **out, const char **field,
                                bt_err *err) {

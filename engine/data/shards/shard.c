@@ -342,7 +342,7 @@ void bt_shard_park(bt_shard *s) {
 bool bt_shard_is_parked(const bt_shard *s) { return s->fd < 0; }
 
 /* Every block is checked again at its next read. */
-static void recheck_all(bt_shard *s, const struct stat *now) {
+static void unmark_checked_blocks(bt_shard *s, const struct stat *now) {
     s->seen = *now;
     s->touched = true;
     memset(s->checked, 0, (size_t)s->info.n_blocks);
@@ -358,7 +358,7 @@ static bt_code open_again(bt_shard *s, bt_err *err) {
     if (bt_file_pread(s->fd, s->name, &h, sizeof h, 0, &got, err) == BT_OK && got == sizeof h &&
         h.header_hash == s->header_hash &&
         XXH3_64bits(&h, offsetof(bt_shard_header, header_hash)) == h.header_hash) {
-        recheck_all(s, &now);
+        unmark_checked_blocks(s, &now);
         return BT_OK;
     }
     close(s->fd);
@@ -377,7 +377,7 @@ static bt_code check_unchanged(bt_shard *s, bt_err *err) {
                        (long long)now.st_size, (long long)s->seen.st_size);
     if (now.st_mtim.tv_sec != s->seen.st_mtim.tv_sec ||
         now.st_mtim.tv_nsec != s->seen.st_mtim.tv_nsec)
-        recheck_all(s, &now);
+        unmark_checked_blocks(s, &now);
     return BT_OK;
 }
 

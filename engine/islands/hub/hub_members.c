@@ -137,8 +137,8 @@ static bool restore_member_update(bt_hub *h, bt_member *m, const char *text, siz
 
 /* True if the update named in an island's hello ("was=INCARNATION", under its earlier name) is the newest acknowledged
  * one, so that only its go was lost. m: the member before this hello. */
-static bool had_it(const bt_member *m, const char *text, size_t n, long long *next,
-                   long long *next_end) {
+static bool was_applied_before(const bt_member *m, const char *text, size_t n, long long *next,
+                               long long *next_end) {
     char line[192];
     long long seq, ignored[5];
     *next = *next_end = 0;
@@ -205,7 +205,7 @@ bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_
     const uint64_t applied = m->applied;
     const int64_t outcome = m->outcome;
     long long next, next_end;
-    const bool had = h->model->has_weights && had_it(m, text, n, &next, &next_end);
+    const bool had = h->model->has_weights && was_applied_before(m, text, n, &next, &next_end);
     fill_member(h, m, from, text, n);
     record_members(h);
     set_start_clock(h, m);

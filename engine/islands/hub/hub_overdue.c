@@ -13,13 +13,13 @@ static const double named_s = 2;    /* a wait that exceeds the usual one by this
 static const double unknown_s = 30; /* minimum limit for an island whose usual round is unknown */
 enum { ROUNDS = 3 };                /* an island is overdue after this number of its usual rounds */
 
-static double seconds(int64_t ns) { return (double)ns / 1e9; }
+static double to_seconds(int64_t ns) { return (double)ns / 1e9; }
 
 /* NaN: fewer than three durations are known */
 static double median_round_s(const int64_t *ns, size_t n) {
     double known[BT_HUB_ROUNDS];
     const size_t kept = n < BT_HUB_ROUNDS ? n : BT_HUB_ROUNDS;
-    for (size_t i = 0; i < kept; i++) known[i] = seconds(ns[i]);
+    for (size_t i = 0; i < kept; i++) known[i] = to_seconds(ns[i]);
     return kept < 3 ? (double)NAN : bt_median_known(known, kept);
 }
 
@@ -104,9 +104,9 @@ bool bt_hub_watch(bt_hub *h) {
         bt_member *m = &h->members[i];
         if (!holds_up(h, m)) continue;
         const int64_t since = m->worked_ns > h->held_ns ? m->worked_ns : h->held_ns;
-        const double waited_s = seconds(h->now_ns - since), usual = round_s(h, m);
+        const double waited_s = to_seconds(h->now_ns - since), usual = round_s(h, m);
         /* in a round in which all islands take long (an evaluation), one island may take half as long again */
-        double most_s = fmax(h->cfg.overdue_s, 0.5 * seconds(h->held_ns - m->go_ns));
+        double most_s = fmax(h->cfg.overdue_s, 0.5 * to_seconds(h->held_ns - m->go_ns));
         most_s = fmax(most_s, isnan(usual) ? unknown_s : ROUNDS * usual);
         const double wait_s = median_round_s(h->waits_ns, h->n_waits);
         const double report_s = fmin(most_s, named_s + (isnan(wait_s) ? 0 : wait_s));

@@ -60,7 +60,7 @@ static bt_code take_lease(bt_hub *h, bt_member *m, int64_t steps, bt_err *err) {
 }
 
 /* If islands push deltas, leases the next round's data too: an island may continue while its update is in flight. */
-static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
+static bt_code lease_next_round(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const int64_t then = m->clock + m->go.steps, most = inner_steps(h, then);
     int64_t steps = c->train.steps - then;
@@ -342,7 +342,7 @@ static bt_code send_gos(bt_hub *h, bt_member *const *to, size_t n, bt_err *err) 
         bt_member *m = to[i];
         m->go_ns = m->worked_ns = h->now_ns;
         m->go.offset = m->lease > h->round_begin ? m->lease - h->round_begin : 0;
-        BT_TRY(take_next(h, m, err));
+        BT_TRY(lease_next_round(h, m, err));
         bt_hub_send_go(h, m);
     }
     return BT_OK;

@@ -9,7 +9,7 @@
 #include "engine/kernels/table/half.h"
 #include "engine/kernels/table/ternary.h"
 
-static float operand(float x, bt_prec prec) { return prec == BT_PREC_FP16 ? bt_half(x) : x; }
+static float round_operand(float x, bt_prec prec) { return prec == BT_PREC_FP16 ? bt_half(x) : x; }
 
 size_t bt_generic_tern_bytes(size_t N, size_t K) { return N * K; }
 
@@ -70,7 +70,7 @@ void bt_generic_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, co
         float *out = dx + m * lddx;
         if (!(flags & BT_ACC)) memset(out, 0, K * sizeof *out);
         for (size_t n = 0; n < N; n++) {
-            float a = operand(dy[m * lddy + n], prec) * scale;
+            float a = round_operand(dy[m * lddy + n], prec) * scale;
             for (size_t k = 0; k < K; k++) out[k] += a * (float)code_at(&w, n, k);
         }
     }
@@ -83,7 +83,7 @@ void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *x
     (void)scratch;
     for (size_t m = 0; m < M; m++) {
         for (size_t n = n0; n < n1; n++) {
-            float a = operand(dy[m * lddy + n] * dq[m], prec);
+            float a = round_operand(dy[m * lddy + n] * dq[m], prec);
             for (size_t k = 0; k < K; k++) dw[n * K + k] += a * (float)xq[m * K + k];
         }
     }
@@ -189,7 +189,7 @@ void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, c
         float *out = c + m * ldc;
         if (!(flags & BT_ACC)) memset(out, 0, N * sizeof *out);
         for (size_t k = 0; k < K; k++) {
-            float x = alpha * operand(ta ? a[k * lda + m] : a[m * lda + k], prec);
+            float x = alpha * round_operand(ta ? a[k * lda + m] : a[m * lda + k], prec);
             if (prec == BT_PREC_FP16)
                 for (size_t n = 0; n < N; n++)
                     out[n] += x * bt_half(tb ? b[n * ldb + k] : b[k * ldb + n]);

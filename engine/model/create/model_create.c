@@ -402,7 +402,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     return code;
 }
 
-static void destroy_one(bt_model *m) {
+static void destroy_single_model(bt_model *m) {
     bt_arena_release(&m->params_arena);
     bt_arena_release(&m->grads_arena);
     bt_arena_release(&m->quant_arena);
@@ -422,6 +422,6 @@ static void destroy_one(bt_model *m) {
 void bt_model_destroy(bt_model *m) {
     for (bt_model *next; m; m = next) {
         next = m->member;
-        destroy_one(m);
+        destroy_single_model(m);
     }
 }

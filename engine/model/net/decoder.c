@@ -92,7 +92,8 @@ static bt_stored_as head_form(const bt_model *m) {
 }
 
 /* Creates the decoder of one model; mixes: it is the first model of an ensemble and keeps the mean. */
-static bt_code create_one(bt_decoder **out, bt_model *m, int slots, bool mixes, bt_err *err) {
+static bt_code create_single_decoder(bt_decoder **out, bt_model *m, int slots, bool mixes,
+                                     bt_err *err) {
     if (m->setup.slice.tp_size > 1 || m->setup.slice.pp_size > 1)
         return bt_fail(err, BT_UNSUPPORTED,
                        "one slice of a model cannot generate: load its checkpoint as a whole");
@@ -147,7 +148,7 @@ bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err)
     bt_decoder **end = out;
     *out = NULL;
     for (bt_model *x = m; x; x = x->member, end = &(*end)->member) {
-        const bt_code code = create_one(end, x, slots, x == m && m->member, err);
+        const bt_code code = create_single_decoder(end, x, slots, x == m && m->member, err);
         if (code == BT_OK) continue;
         bt_decoder_destroy(*out);
         *out = NULL;
@@ -369,8 +370,8 @@ static void report_logits(bt_decoder *d, const bt_decode_part *parts, size_t n, 
     flush_rows(&c);
 }
 
-static void step_one(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
-                     void *ctx) {
+static void step_single_model(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
+                              void *ctx) {
     bt_model *m = d->m;
     const size_t M = lay_out_rows(d, parts, n);
     if (M == 0) return;
@@ -408,13 +409,13 @@ void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_lo
     mixing x = {.mean = d->mean, .V = (size_t)d->m->setup.cfg.V};
     float *mean = d->mean;
     if (!d->member) {
-        step_one(d, parts, n, fn, ctx);
+        step_single_model(d, parts, n, fn, ctx);
         return;
     }
     for (bt_decoder *member = d; member; member = member->member) {
         x.n = 0;
         x.first = member == d;
-        step_one(member, parts, n, fn ? add_member_probabilities : NULL, &x);
+        step_single_model(member, parts, n, fn ? add_member_probabilities : NULL, &x);
     }
     for (size_t p = 0; p < n && fn; p++) {
         const size_t want = parts[p].want;

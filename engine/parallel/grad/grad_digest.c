@@ -16,7 +16,7 @@ typedef struct job {
     _Atomic uint32_t sum, largest;
 } job;
 
-static void raise_to(_Atomic uint32_t *largest, uint32_t v) {
+static void raise_to_at_least(_Atomic uint32_t *largest, uint32_t v) {
     uint32_t seen = atomic_load_explicit(largest, memory_order_relaxed);
     while (seen < v && !atomic_compare_exchange_weak_explicit(
                            largest, &seen, v, memory_order_relaxed, memory_order_relaxed)) {}
@@ -35,7 +35,7 @@ static void read_chunks(void *ctx, int thread, size_t begin, size_t end) {
         largest = magnitude > largest ? magnitude : largest;
     }
     atomic_fetch_add_explicit(&j->sum, sum, memory_order_relaxed);
-    raise_to(&j->largest, (uint32_t)largest);
+    raise_to_at_least(&j->largest, (uint32_t)largest);
 }
 
 void bt_grad_digest_add(bt_grad_digest *d, const float *x, size_t n) {

@@ -220,7 +220,7 @@ bt_reduce_times bt_reduce_split(int64_t blocked_ns, int64_t skew_ns, int64_t err
 }
 
 /* A bucket is added up and digested just before it is sent, while it is in a cache. */
-static void exchange_the_rest(bt_reducer *r) {
+static void finish_exchanges(bt_reducer *r) {
     while ((r->started < r->buckets.n || r->done < r->started) && !r->failed) {
         if (r->started < r->buckets.n && bt_exchange_has_room(r->exchange))
             start_bucket(r);
@@ -245,7 +245,7 @@ bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_redu
     for (size_t i = 0; i < n_notes; i++) said[1 + i] = notes[i];
     bt_request arrivals;
     BT_TRY(bt_all_reduce_i64_start(r->cfg.mesh->world, said, 1 + n_notes, BT_MAX, &arrivals, err));
-    if (!r->alone) exchange_the_rest(r);
+    if (!r->alone) finish_exchanges(r);
     if (r->failed) {
         if (err) *err = r->failure;
         return r->failure.code;

@@ -168,7 +168,8 @@ void bt_accumulator_unit_done(bt_unit_accumulator *p, int i) {
 }
 
 /* Returns the nodes including the last unit, with arrays from `begin` on. Adds n elements; n 0: shape only. */
-static bt_tree_sum with_last(const bt_unit_accumulator *p, const lane *l, size_t begin, size_t n) {
+static bt_tree_sum fold_with_last_unit(const bt_unit_accumulator *p, const lane *l, size_t begin,
+                                       size_t n) {
     bt_tree_sum f = l->fold;
     for (size_t i = 0; i < f.n; i++) f.at[i].x += begin;
     bt_tree_sum_push(&f, (bt_node){p->first + p->count - 1, 0, p->grads + begin}, p->grads + begin,
@@ -185,11 +186,11 @@ void bt_accumulator_range(bt_unit_accumulator *p, bt_range r) {
         assert(l->done == p->count - 1);
         if (p->rounding)
             bt_rounding_range(p->rounding, p->grads + part.begin, part, p->first + l->done);
-        if (l->fold.n > 0) with_last(p, l, part.begin, part.end - part.begin);
+        if (l->fold.n > 0) fold_with_last_unit(p, l, part.begin, part.end - part.begin);
     }
 }
 
 /* All lanes take buffers in the same order. */
 bt_tree_sum bt_accumulator_nodes(const bt_unit_accumulator *p) {
-    return with_last(p, &p->lanes[p->n_lanes - 1], 0, 0);
+    return fold_with_last_unit(p, &p->lanes[p->n_lanes - 1], 0, 0);
 }

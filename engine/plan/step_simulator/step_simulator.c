@@ -274,7 +274,7 @@ static void simulate_update(simulator *s) {
     }
 }
 
-static double bubble(const simulator *s) {
+static double bubble_fraction(const simulator *s) {
     double waited = 0, all = 0;
     for (int i = 0; i < s->w->pp * s->w->dp; i++)
         waited += s->ranks[i].phase[BT_PH_WAIT] - s->ranks[i].tp_wait_s;
@@ -338,7 +338,7 @@ bt_code bt_simulate_step(const bt_step_simulation *w, bt_step_time *out, bt_err 
     bt_code code = BT_OK;
     if (s.ranks && s.finals && s.down && s.up) {
         for (int d = 0; d < w->dp; d++) simulate_pipeline(&s, d);
-        out->bubble_frac = bubble(&s);
+        out->bubble_frac = bubble_fraction(&s);
         out->exchange_s = simulate_exchange(&s);
         synchronise_all(&s, latest_of(&s));
         for (size_t i = 0; i < ranks; i++) spend_phase(&s.ranks[i], BT_PH_COMM_EXPOSED, w->agree_s);

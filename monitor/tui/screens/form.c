@@ -9,7 +9,7 @@
 enum { CONFIG = BT_START_FIELDS, NAME, FIELDS };
 _Static_assert((int)FIELDS == (int)BT_FORM_FIELDS, "a line for each field");
 
-static bt_start_field start_field(int i) {
+static bt_start_field field_of_form(int i) {
     static const bt_start_field own[] = {{"config", NULL, "", "",
                                           "a YAML file with more settings; empty: none"},
                                          {"name", NULL, "", "", "empty: one is made up"}};
@@ -34,7 +34,7 @@ void bt_form_open(bt_top *t) {
         return;
     }
     for (int i = 0; i < FIELDS; i++)
-        snprintf(t->form[i], sizeof t->form[i], "%s", start_field(i).first);
+        snprintf(t->form[i], sizeof t->form[i], "%s", field_of_form(i).first);
     t->form_field = 0;
     t->form_asks = false;
     t->input = BT_INPUT_FORM;
@@ -51,7 +51,7 @@ static void start_from_form(bt_top *t) {
     snprintf(name, sizeof name, "%.63s", t->form[NAME]);
     if (t->form[CONFIG][0]) argv[n++] = t->form[CONFIG];
     for (int i = 0; i < BT_START_FIELDS; i++) {
-        const bt_start_field f = start_field(i);
+        const bt_start_field f = field_of_form(i);
         if (!t->form[i][0]) continue;
         /* Fields that were not changed keep the value of the configuration. */
         if (t->form[CONFIG][0] && strcmp(t->form[i], f.first) == 0) continue;
@@ -95,7 +95,7 @@ void bt_screen_form_draw(bt_top *t, bt_rect r) {
     if (r.h < h) y = r.y - (t->form_field + 4 > r.h ? t->form_field + 4 - r.h : 0);
     bt_canvas_box(c, (bt_rect){x, y, w, h}, (bt_style){.fg = BT_C_ACCENT}, "start a run");
     for (int i = 0; i < FIELDS; i++) {
-        const bt_start_field f = start_field(i);
+        const bt_start_field f = field_of_form(i);
         char words[120];
         bool on = i == t->form_field;
         int row = y + 2 + i, at = x + 14;

@@ -27,7 +27,7 @@ int bt_machine_height(const bt_top *t, int w) {
     return 1 + core_rows(t, w) + (t->cores.n_others > 0);
 }
 
-static bool add_whole(char *out, size_t size, int w, const char *text) {
+static bool append_if_fits(char *out, size_t size, int w, const char *text) {
     const size_t n = strlen(out);
     if (bt_canvas_text_width(out) + bt_canvas_text_width(text) > w || n + strlen(text) >= size)
         return false;
@@ -43,25 +43,25 @@ const char *bt_machine_summary(const bt_top *t, int w, char *out, size_t size) {
     snprintf(text, sizeof text, " · memory %s of %s",
              bt_fmt(b, sizeof b, p->mem_used_mib, BT_UNIT_MIB),
              bt_fmt(c, sizeof c, p->mem_mib, BT_UNIT_MIB));
-    add_whole(out, size, w, text);
+    append_if_fits(out, size, w, text);
     if (!isnan(p->net_per_s)) {
         snprintf(text, sizeof text, " · network %s/s",
                  bt_fmt(b, sizeof b, floor(p->net_per_s), BT_UNIT_BYTES));
-        add_whole(out, size, w, text);
+        append_if_fits(out, size, w, text);
     }
     if (!isnan(read) && !isnan(written)) {
         snprintf(text, sizeof text, " · disks read %s/s, written %s/s",
                  bt_fmt(b, sizeof b, floor(read), BT_UNIT_BYTES),
                  bt_fmt(c, sizeof c, floor(written), BT_UNIT_BYTES));
-        if (!add_whole(out, size, w, text)) { /* both directions together */
+        if (!append_if_fits(out, size, w, text)) { /* both directions together */
             snprintf(text, sizeof text, " · disks %s/s",
                      bt_fmt(b, sizeof b, floor(read + written), BT_UNIT_BYTES));
-            add_whole(out, size, w, text);
+            append_if_fits(out, size, w, text);
         }
     }
     if (!isnan(p->celsius)) {
         snprintf(text, sizeof text, " · %.0f °C", p->celsius);
-        add_whole(out, size, w, text);
+        append_if_fits(out, size, w, text);
     }
     return out;
 }

@@ -30,16 +30,18 @@ static const bt_list_col columns[] = {
     {"loss", 8, true, false, 1}};
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
-static const bt_view_islands *islands(const bt_top *t) { return &t->view->islands; }
-static const double *values(const bt_top *t, size_t row) { return islands(t)->island[row].value; }
+static const bt_view_islands *islands_of_view(const bt_top *t) { return &t->view->islands; }
+static const double *island_values(const bt_top *t, size_t row) {
+    return islands_of_view(t)->island[row].value;
+}
 
 static double island_row_number(bt_top *t, size_t i, int col) {
-    const double *v = values(t, i);
+    const double *v = island_values(t, i);
     switch (col) {
     case C_STATE: return v[BT_MI_TRAINS];
     case C_STEPS:
     case C_BAR: return v[BT_MI_CLOCK];
-    case C_BEHIND: return islands(t)->fastest - v[BT_MI_CLOCK];
+    case C_BEHIND: return islands_of_view(t)->fastest - v[BT_MI_CLOCK];
     case C_UPDATES: return v[BT_MI_UPDATES];
     case C_LEFT_OUT: return v[BT_MI_LEFT_OUT];
     case C_TOKENS: return v[BT_MI_TOKENS];
@@ -52,7 +54,8 @@ static double island_row_number(bt_top *t, size_t i, int col) {
 }
 
 static const char *island_row_text(bt_top *t, size_t i, char *buf, size_t size) {
-    snprintf(buf, size, "%s %s", islands(t)->island[i].name, islands(t)->island[i].host);
+    snprintf(buf, size, "%s %s", islands_of_view(t)->island[i].name,
+             islands_of_view(t)->island[i].host);
     return buf;
 }
 
@@ -62,10 +65,10 @@ static void island_cell(void *ctx, size_t row, int col, char *buf, size_t size, 
     const double x = island_row_number(t, i, col);
     switch (col) {
     case C_NAME:
-        snprintf(buf, size, "%s", islands(t)->island[i].name);
+        snprintf(buf, size, "%s", islands_of_view(t)->island[i].name);
         s->fg = BT_C_BRIGHT;
         break;
-    case C_HOST: snprintf(buf, size, "%s", islands(t)->island[i].host); break;
+    case C_HOST: snprintf(buf, size, "%s", islands_of_view(t)->island[i].host); break;
     case C_STATE:
         snprintf(buf, size, "%s", x > 0 ? "training" : "away");
         s->fg = x > 0 ? BT_C_GOOD : BT_C_WARN;
@@ -93,13 +96,14 @@ static void island_cell(void *ctx, size_t row, int col, char *buf, size_t size, 
 static bool paint_island_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     bt_top *t = ctx;
     if (col != C_BAR) return false;
-    const double most = islands(t)->fastest, x = island_row_number(t, t->rows[row], C_STEPS);
+    const double most = islands_of_view(t)->fastest,
+                 x = island_row_number(t, t->rows[row], C_STEPS);
     if (most > 0) bt_canvas_bar(c, r.x, r.y, r.w, fmin(1, x / most), (bt_style){.fg = BT_C_SECOND});
     return true;
 }
 
 static void draw_islands_summary(bt_top *t, bt_rect r) {
-    const bt_view_islands *l = islands(t);
+    const bt_view_islands *l = islands_of_view(t);
     char a[40], b[40], c[40];
     bt_canvas_textf(&t->canvas, r.x, r.y, r.w, (bt_style){.fg = BT_C_LABEL},
                     "%.0f of %zu training · steps %s to %s · effective batch %s tokens per update "
@@ -118,7 +122,7 @@ static void draw_islands_summary(bt_top *t, bt_rect r) {
 
 /* Draws a bar for each staleness, as many as there are rows; the last bar is the sum of the remaining ones. */
 static void histogram(bt_top *t, bt_rect r) {
-    const bt_view_islands *l = islands(t);
+    const bt_view_islands *l = islands_of_view(t);
     char right[64], b[40];
     double most = 0, rest = 0;
     snprintf(right, sizeof right, "%s updates · mean %.2f",
@@ -165,7 +169,7 @@ static void draw_event_counts(bt_top *t, bt_rect r) {
 }
 
 void bt_screen_islands(bt_top *t, bt_rect r) {
-    const bt_view_islands *l = islands(t);
+    const bt_view_islands *l = islands_of_view(t);
     char right[64] = "", b[40];
     bt_top_rows(t, l->n, island_row_text, island_row_number, true);
     if (l->step >= 0)

@@ -119,8 +119,8 @@ static bt_code read_prompt_lines(const char *path, char **text, char *line[PROMP
                         path);
 }
 
-static bt_code create_all(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
-                          bt_err *err) {
+static bt_code create_from_prompt_file(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
+                                       bt_err *err) {
     char *text = NULL, *line[PROMPTS_MOST] = {0};
     int64_t n = 0;
     bt_code code = bt_comm_rank(world) == 0
@@ -146,7 +146,7 @@ bt_code bt_sample_text_create(bt_sample_text **out, const bt_run_cfg *cfg, bt_co
     if (cfg->samples.sample_tokens == 0 || !has_text_tokens(cfg)) return BT_OK;
     if (cfg->samples.sample_prompt[0] != '@')
         return create_sample_text(out, cfg, world, &from, err);
-    bt_code code = create_all(out, cfg, world, err);
+    bt_code code = create_from_prompt_file(out, cfg, world, err);
     if (code != BT_OK) {
         bt_sample_text_destroy(*out);
         *out = NULL;
