@@ -54,7 +54,7 @@ static void decode_gradients(const bt_codec *c, bt_range r, unsigned flags, cons
     free(payload);
 }
 
-static void flips(size_t bytes, unsigned flags, const uint8_t *data, size_t n) {
+static void decode_flip_message(size_t bytes, unsigned flags, const uint8_t *data, size_t n) {
     unsigned char *fields = malloc(bytes + 1), *message = malloc(n + 1);
     if (fields && message) {
         memset(fields, 0x55, bytes + 1); /* all codes are 0 */
@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
                  length = (size_t)data[2] * STEP < most ? (size_t)data[2] * STEP : most;
     const bt_codec *c = kind < BT_CODEC_COUNT ? bt_codec_at((bt_codec_id)kind) : &bt_codec_exact;
     if (kind == FLIPS)
-        flips(length, flags, data + HEAD, n - HEAD);
+        decode_flip_message(length, flags, data + HEAD, n - HEAD);
     else if (c->encode)
         decode_gradients(c, (bt_range){begin, begin + length}, flags, data + HEAD, n - HEAD);
     return 0;

@@ -143,7 +143,7 @@ static bt_code make_database(void *ctx, bt_err *err) {
     return BT_OK;
 }
 
-static bool one_more(void *ctx, const bt_row *row) {
+static bool add_row_number(void *ctx, const bt_row *row) {
     *(int64_t *)ctx += row->n;
     return true;
 }
@@ -161,7 +161,7 @@ static bt_code read_run(void *ctx, bt_err *err) {
     bt_code code = bt_db_run(db, "last", run, err);
     if (code == BT_OK)
         code = bt_db_value(db, "SELECT steps FROM runs WHERE run = ?1", run, &steps, err);
-    if (code == BT_OK) code = bt_db_query(db, &q, one_more, &cells, err);
+    if (code == BT_OK) code = bt_db_query(db, &q, add_row_number, &cells, err);
     if (code == BT_OK) assert_true(steps == 3 && cells > 3);
     bt_db_close(db);
     return code;

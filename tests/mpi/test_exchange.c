@@ -472,7 +472,7 @@ static bool quarters_decode_add(float *x, size_t n, const void *payload, size_t 
     return true;
 }
 
-static bt_codec quarters(size_t state_bytes) {
+static bt_codec quarters_codec(size_t state_bytes) {
     return (bt_codec){.name = "quarters",
                       .state_bytes = state_bytes,
                       .bound = quarters_bound,
@@ -504,7 +504,7 @@ static double drift_of_sum(job *j, int steps) {
 static void error_feedback_repays_what_rounding_lost(void **state) {
     (void)state;
     enum { STEPS = 16 };
-    const bt_codec with = quarters(sizeof(float)), without = quarters(0);
+    const bt_codec with = quarters_codec(sizeof(float)), without = quarters_codec(0);
     static const size_t rows[] = {
         0, 1, 2, 6}; /* In the last of these jobs each rank has several partial sums. */
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
@@ -524,7 +524,7 @@ static void error_feedback_repays_what_rounding_lost(void **state) {
  * exchanged, and adds none. */
 static void invalid_payloads_are_never_added(void **state) {
     (void)state;
-    const bt_codec codec = quarters(0);
+    const bt_codec codec = quarters_codec(0);
     const job j = {.shards = size};
     setup s;
     bt_exchange *x = NULL;

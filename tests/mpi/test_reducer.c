@@ -21,7 +21,7 @@ static float grads[N];
 
 static bt_mesh plain; /* all ranks are replicas */
 
-static void one_round(bt_reducer *r, size_t piece, bt_reduce_times *times) {
+static void reduce_one_round(bt_reducer *r, size_t piece, bt_reduce_times *times) {
     bt_err err = BT_ERR_INIT;
     for (int i = 0; i < N; i++) grads[i] = -1;
     bt_reducer_begin(r);
@@ -58,7 +58,7 @@ static void sums_are_right_for_any_cut(void **state) {
             assert_int_equal(bt_reducer_create(&r, &cfg, &err), BT_OK);
             for (size_t p = 0; p < 4; p++) {
                 bt_reduce_times times;
-                one_round(r, pieces[p], &times);
+                reduce_one_round(r, pieces[p], &times);
             }
             bt_reducer_destroy(r);
         }
@@ -77,7 +77,7 @@ static void messages_are_in_flight_part_of_the_time(void **state) {
     assert_int_equal(bt_reducer_create(&r, &cfg, &err), BT_OK);
     assert_false(bt_reducer_shares_memory(r));
     bt_pairs_reset();
-    one_round(r, 500, &times);
+    reduce_one_round(r, 500, &times);
     const int64_t took_ns = bt_now_ns() - began_ns;
     for (int from = 0; from < size; from++) {
         const bt_pair *pair = bt_pair_get(from);
@@ -99,7 +99,7 @@ static void early_ranks_wait(void **state) {
     assert_int_equal(bt_reducer_create(&r, &cfg, &err), BT_OK);
     assert_int_equal(bt_barrier(w, &err), BT_OK);
     if (rank == size - 1) bt_sleep_ns(200000000);
-    one_round(r, 500, &times);
+    reduce_one_round(r, 500, &times);
     if (rank == size - 1)
         assert_true(times.wait_ns < 50000000);
     else
@@ -138,7 +138,7 @@ static void a_transfer_is_exposed_not_waited_for(void **state) {
     for (int i = 0; i < 50; i++) {
         bt_reduce_times times;
         assert_int_equal(bt_barrier(w, &err), BT_OK);
-        one_round(r, N, &times);
+        reduce_one_round(r, N, &times);
         exposed += times.exposed_ns > times.wait_ns;
     }
     assert_int_equal(bt_all_reduce_i64(w, &exposed, 1, BT_MIN, &err), BT_OK);

@@ -216,7 +216,7 @@ static void through_messages(void **state) {
     check_exchanges(true);
 }
 
-static int on_axis(bt_comm *c) {
+static int run_tests_on_axis(bt_comm *c) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(through_memory),
                                        cmocka_unit_test(through_messages),
                                        cmocka_unit_test(memory_is_freed)};
@@ -233,7 +233,7 @@ int main(void) {
     if (bt_comm_split(&half, bt_comm_world(), bt_comm_rank(bt_comm_world()) / 2,
                       bt_comm_rank(bt_comm_world()), &err) != BT_OK)
         return 1;
-    int failed = on_axis(bt_comm_world()) + on_axis(half);
+    int failed = run_tests_on_axis(bt_comm_world()) + run_tests_on_axis(half);
     if (failed) bt_comm_abort(1);
     bt_comm_free(half);
     bt_comm_finalize();

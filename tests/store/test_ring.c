@@ -13,7 +13,7 @@
 #include "store/write/manage.h"
 #include "store_test.h"
 
-static bt_record *numbered(int64_t n, size_t words) {
+static bt_record *numbered_record(int64_t n, size_t words) {
     bt_record *r = bt_record_empty(
         &(bt_record_head){.kind = BT_REC_FACT, .bytes = (uint32_t)(8 * words), .step = n});
     assert_non_null(r);
@@ -55,7 +55,7 @@ static void the_newest_records_are_kept(void **state) {
     assert_null(list);
     assert_int_equal(attempt, 3);
     for (int64_t n = 0; n < 5000; n++) {
-        bt_record *r = numbered(n, 1 + (size_t)(n * 37 % 300));
+        bt_record *r = numbered_record(n, 1 + (size_t)(n * 37 % 300));
         bt_ring_append(ring, r);
         bt_records_free(r);
         if (n % 97 && n > 40) continue;
@@ -69,7 +69,7 @@ static void the_newest_records_are_kept(void **state) {
     OK(bt_ring_read(path, &attempt, &list, err));
     assert_null(list);
     bt_record *big =
-        numbered(1, 4000); /* A record as large as the ring replaces all earlier records. */
+        numbered_record(1, 4000); /* A record as large as the ring replaces all earlier records. */
     bt_ring_append(ring, big);
     bt_records_free(big);
     OK(bt_ring_read(path, &attempt, &list, err));
@@ -92,7 +92,7 @@ static void kill_9_in_an_append(void **state) {
             bt_err err;
             if (bt_ring_create(&ring, path, round, 64 << 10, &err) != BT_OK) _exit(1);
             for (int64_t n = 0;; n++) {
-                bt_record *r = numbered(n, 1 + (size_t)(n % 120));
+                bt_record *r = numbered_record(n, 1 + (size_t)(n % 120));
                 bt_ring_append(ring, r);
                 *done = n;
                 bt_records_free(r);
@@ -125,7 +125,7 @@ static void other_files_are_not_read(void **state) {
     assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_NOTFOUND);
     OK(bt_ring_create(&ring, path, 0, 64 << 10, err));
     for (int64_t n = 0; n < 40; n++) {
-        bt_record *r = numbered(n, 20);
+        bt_record *r = numbered_record(n, 20);
         bt_ring_append(ring, r);
         bt_records_free(r);
     }

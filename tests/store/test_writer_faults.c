@@ -223,7 +223,7 @@ static void several_runs_share_a_new_file(void **state) {
 }
 
 /* Mounts a disk of 1 MiB in a separate mount namespace, fills it and frees space again. */
-static int on_a_tiny_disk(const char *dir) {
+static int write_on_tiny_disk(const char *dir) {
     char db[128], filler[128];
     bt_writer *w = NULL;
     bt_err err = BT_ERR_INIT;
@@ -264,7 +264,7 @@ static int on_a_tiny_disk(const char *dir) {
 static void a_full_disk_only_delays(void **state) {
     const bt_tmp *t = *state;
     pid_t pid = fork();
-    if (pid == 0) _exit(on_a_tiny_disk(t->dir));
+    if (pid == 0) _exit(write_on_tiny_disk(t->dir));
     int status = 0;
     waitpid(pid, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {

@@ -106,7 +106,7 @@ static void free_threads_do_the_work_of_a_delayed_one(void **state) {
     bt_threads_release();
 }
 
-static void one_call_each(void *ctx, int thread, size_t begin, size_t end) {
+static void check_one_call_per_thread(void *ctx, int thread, size_t begin, size_t end) {
     assert_int_equal(begin, thread);
     assert_int_equal(end, begin + 1);
     if (thread == 1) sleep_ms(2);
@@ -118,10 +118,10 @@ static void each_thread_is_called_once(void **state) {
     bt_err err = BT_ERR_INIT;
     atomic_int calls[4] = {0};
     assert_int_equal(bt_threads_init(4, &err), BT_OK);
-    for (int i = 0; i < 20; i++) bt_threads_each(one_call_each, calls);
+    for (int i = 0; i < 20; i++) bt_threads_each(check_one_call_per_thread, calls);
     for (int k = 0; k < 4; k++) assert_int_equal(atomic_load(&calls[k]), 20);
     bt_threads_release();
-    bt_threads_each(one_call_each, calls);
+    bt_threads_each(check_one_call_per_thread, calls);
     assert_int_equal(atomic_load(&calls[0]), 21);
 }
 

@@ -81,7 +81,7 @@ static void wait_for_stage(bt_ckpt_async *a) {
     while (bt_ckpt_async_busy(a)) bt_sleep_ns(20000);
 }
 
-static int files_in(const char *dir) {
+static int count_visible_files(const char *dir) {
     int n = 0;
     DIR *d = opendir(dir);
     for (struct dirent *e; d && (e = readdir(d));) n += e->d_name[0] != '.';
@@ -182,7 +182,7 @@ static void a_save_can_be_cancelled_at_any_stage(void **state) {
         bt_ckpt_meta_release(&meta);
         check_ok(bt_ckpt_begin(s->dir, 0, &err), &err);
         /* the files attempt and attempt.lock */
-        assert_int_equal(files_in(s->dir), stages == 2 ? 3 : 2);
+        assert_int_equal(count_visible_files(s->dir), stages == 2 ? 3 : 2);
     }
 }
 
@@ -223,7 +223,7 @@ static void a_stage_that_fails_ends_the_save(void **state) {
                 wait_for_stage(b.a);
                 check_ok(bt_ckpt_async_advance(b.a, &finished, NULL, &err), &err);
             }
-            assert_int_equal(files_in(path), 2);
+            assert_int_equal(count_visible_files(path), 2);
             snprintf(path, sizeof path, "rm -r '%s/step-000000000040'", s->dir);
             assert_int_equal(system(path), 0);
         }

@@ -29,7 +29,7 @@ static void expect_text(const char *folder, const char *name, const char *text) 
     free(data);
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(a, b); }
+static int compare_names(const void *a, const void *b) { return strcmp(a, b); }
 
 /* Writes the sorted names of a folder's entries, each followed by a blank. */
 static void list_names(const char *folder, char out[1000]) {
@@ -40,7 +40,7 @@ static void list_names(const char *folder, char out[1000]) {
     for (struct dirent *e; (e = readdir(d)) && n < 16;)
         if (e->d_name[0] != '.') snprintf(names[n++], sizeof *names, "%.63s", e->d_name);
     closedir(d);
-    qsort(names, n, sizeof *names, by_name);
+    qsort(names, n, sizeof *names, compare_names);
     out[0] = '\0';
     for (size_t i = 0; i < n; i++) strcat(strcat(out, names[i]), " ");
 }

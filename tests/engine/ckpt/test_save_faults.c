@@ -37,7 +37,7 @@ ssize_t pwrite(int fd, const void *data, size_t n, off_t at);
 int mkdir(const char *path, mode_t mode);
 
 /* Returns true and sets errno if this call has to fail. */
-static int must_fail_now(void) {
+static int should_call_fail(void) {
     calls++;
     if (kind == NONE || --countdown != 0) return 0;
     if (kind == KILL) syscall(SYS_kill, getpid(), SIGKILL);
@@ -62,26 +62,26 @@ static void mark_unsynced(int fd, int dirty) {
 }
 
 int fsync(int fd) {
-    if (must_fail_now()) return -1;
+    if (should_call_fail()) return -1;
     mark_unsynced(fd, 0);
     return (int)syscall(SYS_fsync, fd);
 }
 int rename(const char *from, const char *to) {
-    return must_fail_now() ? -1 : (int)syscall(SYS_rename, from, to);
+    return should_call_fail() ? -1 : (int)syscall(SYS_rename, from, to);
 }
 int mkdir(const char *path, mode_t mode) {
-    return must_fail_now() ? -1 : (int)syscall(SYS_mkdir, path, mode);
+    return should_call_fail() ? -1 : (int)syscall(SYS_mkdir, path, mode);
 }
 int posix_fallocate(int fd, off_t offset, off_t length) {
     /* the two errors of a file system that cannot reserve space */
     const int unable = kind == UNABLE && countdown == 1 ? (calls % 2 ? EINVAL : EOPNOTSUPP) : 0;
-    if (must_fail_now()) return errno;
+    if (should_call_fail()) return errno;
     return unable ? unable : (syscall(SYS_fallocate, fd, 0, offset, length) == 0 ? 0 : errno);
 }
 ssize_t pwrite(int fd, const void *data, size_t n, off_t at) {
     const fault_kind now = countdown == 1 ? kind : NONE;
     const int shorter = now == SHORT && n > 1;
-    if (must_fail_now()) return -1;
+    if (should_call_fail()) return -1;
     if (now == NOTHING) return 0;
     if (now == SIGNAL) return errno = EINTR, -1;
     mark_unsynced(fd, 1);

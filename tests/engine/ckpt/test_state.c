@@ -137,7 +137,7 @@ static void values_of_any_type_are_restored(void **state) {
     }
 }
 
-static void one_and_none(void *ctx, bt_state_use use, bt_slices *out) {
+static void add_slices_of_0_and_1(void *ctx, bt_state_use use, bt_slices *out) {
     (void)use;
     for (uint64_t count = 0; count < 2; count++)
         bt_slices_add(out, &(bt_ckpt_slice){.tensor = ctx, .state = "mine", .count = count});
@@ -150,7 +150,7 @@ static void slices_without_elements_are_dropped(void **state) {
     char name[] = "w";
     bt_state s = {.n = 0};
     bt_slices out;
-    bt_state_add(&s, &(bt_state_row){.name = "row", .ctx = name, .slices = one_and_none});
+    bt_state_add(&s, &(bt_state_row){.name = "row", .ctx = name, .slices = add_slices_of_0_and_1});
     memset(&out, 0, sizeof out);
     out.failed = true; /* left from an earlier use */
     check_ok(bt_state_slices(&s, BT_STATE_SAVE, &out, &err), &err);
@@ -177,9 +177,10 @@ static void a_registry_has_a_capacity(void **state) {
     for (int i = 0; i < BT_STATE_ROWS; i++) {
         snprintf(names[i], sizeof names[i], "r%d", i);
         out[i] = 100 + i, in[i] = 0;
-        bt_state_add(
-            &s, &(bt_state_row){
-                    .name = names[i], .ctx = &out[i], .save = save_rank, .slices = one_and_none});
+        bt_state_add(&s, &(bt_state_row){.name = names[i],
+                                         .ctx = &out[i],
+                                         .save = save_rank,
+                                         .slices = add_slices_of_0_and_1});
         bt_state_add(&t, &(bt_state_row){.name = names[i], .ctx = &in[i], .load = load_rank});
     }
     bt_text_init(&values);

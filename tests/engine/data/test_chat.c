@@ -251,7 +251,7 @@ static void templates_of_tokenizers_are_known_or_refused(void **state) {
 }
 
 /* Returns a tokenizer of bytes with special tokens from id 256 on. */
-static bt_tokenizer *with_specials(const char *const *names, size_t n) {
+static bt_tokenizer *tokenizer_with_specials(const char *const *names, size_t n) {
     bt_tokenizer_draft d;
     bt_tokenizer *t = NULL;
     assert_int_equal(bt_draft_begin(&d, &err), BT_OK);
@@ -288,7 +288,7 @@ static void a_tokenizer_contains_its_template(void **state) {
     const char *stops[BT_CHAT_STOPS];
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        bt_tokenizer *t = with_specials(cases[i].specials, cases[i].n);
+        bt_tokenizer *t = tokenizer_with_specials(cases[i].specials, cases[i].n);
         const bt_chat_template *c = bt_chat_of_tokenizer(t), *alpaca;
         assert_string_equal(c->name, cases[i].template);
         assert_int_equal(bt_chat_end_token(c, t), cases[i].end);

@@ -18,7 +18,8 @@ typedef struct line { /* connection of island 0 to the hub, in this process */
     int late_at;         /* island 1's next update reaches the hub before this fetch; 0: never */
 } line;
 
-static bt_port_state to_line(void *ctx, const bt_hub_peer *to, const void *frame, size_t bytes) {
+static bt_port_state queue_for_line(void *ctx, const bt_hub_peer *to, const void *frame,
+                                    size_t bytes) {
     line *l = ctx;
     if (to->id[0] != 0) return to_peer(l->w, to, frame, bytes);
     const size_t k = l->tail++ % QUEUE;
@@ -44,7 +45,7 @@ static bt_port_state send_line(void *ctx, const void *frame, size_t bytes, int t
         unsigned char out[BT_ISLAND_HEAD + 512];
         head = (bt_island_head){.type = BT_ISLAND_REFUSED, .bytes = (uint32_t)strlen(l->refuses)};
         assert_true(l->fetches < 10000);
-        return to_line(l, &from, out, bt_island_write(out, &head, l->refuses));
+        return queue_for_line(l, &from, out, bt_island_write(out, &head, l->refuses));
     }
     assert_int_equal(bt_hub_receive(l->w->hub, &from, frame, bytes, now_ns, &err), BT_OK);
     return BT_PORT_SENT;
@@ -84,7 +85,7 @@ static void begin_copy(copy_world *c, const char *vocab) {
     *c = (copy_world){.work = NULL};
     world *w = c->l.w = WORLD(2, "--mode", "ps", "--staleness", "-1", "--codec", "int8", "--steps",
                               "100", "--lr", "0.1", "--lr-schedule", "constant", "--set", vocab);
-    w->hub->cfg.port = (bt_hub_port){&c->l, to_line};
+    w->hub->cfg.port = (bt_hub_port){&c->l, queue_for_line};
     hello(w, 1, "");
     send_update(w, 1, BT_PUSH_WEIGHTS, 0.5f, 0);
     bt_text_init(&c->hello);

@@ -20,8 +20,8 @@ typedef struct pass {
     float *o, *lse, *dq, *dk, *dv;
 } pass;
 
-static pass made(const bt_kernels *k, const bt_attn_shape *s, const float *q, const float *key,
-                 const float *v, const float *go, bt_prec prec) {
+static pass run_attention_pass(const bt_kernels *k, const bt_attn_shape *s, const float *q,
+                               const float *key, const float *v, const float *go, bt_prec prec) {
     const size_t T = s->T;
     const pass p = {.o = filled(T * s->ldo, 0),
                     .lse = filled(T, 0),
@@ -38,8 +38,8 @@ static pass made(const bt_kernels *k, const bt_attn_shape *s, const float *q, co
     return p;
 }
 
-static void all_near(const char *what, const pass *a, const pass *b, const bt_attn_shape *s,
-                     double within, double least) {
+static void assert_passes_near(const char *what, const pass *a, const pass *b,
+                               const bt_attn_shape *s, double within, double least) {
     const struct {
         const char *name;
         const float *a, *b;
@@ -64,18 +64,20 @@ static void check_int8_heads(const bt_kernels *k, size_t T, size_t D, size_t win
           *go = floats(T * s.ldo);
     for (size_t i = 0; i < T * s.ldo; i++) go[i] *= 1e-7f; /* Gradients are small. */
     s.int8 = true;
-    const pass plain = made(&bt_kernels_generic, &s, q, key, v, go, BT_PREC_FP32),
-               own = made(k, &s, q, key, v, go, BT_PREC_FP32),
-               again = made(k, &s, q, key, v, go, BT_PREC_FP32),
-               coarse = made(k, &s, q, key, v, go, BT_PREC_BF16);
+    const pass plain = run_attention_pass(&bt_kernels_generic, &s, q, key, v, go, BT_PREC_FP32),
+               own = run_attention_pass(k, &s, q, key, v, go, BT_PREC_FP32),
+               again = run_attention_pass(k, &s, q, key, v, go, BT_PREC_FP32),
+               coarse = run_attention_pass(k, &s, q, key, v, go, BT_PREC_BF16);
     same_bits("o made again", again.o, own.o, T * s.ldo * 4);
     same_bits("dk made again", again.dk, own.dk, T * s.ldk * 4);
     /* The gradient dS of a single key is only rounding error. */
-    all_near("int8 and generic int8", &own, &plain, &s, T == 1 || window == 1 ? 0.05 : 2e-3, 0);
-    if (T > 8 && D >= 16 && window != 1) all_near("int8 beside bf16", &coarse, &plain, &s, 0.08, 0);
+    assert_passes_near("int8 and generic int8", &own, &plain, &s,
+                       T == 1 || window == 1 ? 0.05 : 2e-3, 0);
+    if (T > 8 && D >= 16 && window != 1)
+        assert_passes_near("int8 beside bf16", &coarse, &plain, &s, 0.08, 0);
     s.int8 = false;
-    const pass exact = made(k, &s, q, key, v, go, BT_PREC_FP32);
-    if (T > 8 && D >= 16) all_near("int8 and floats", &own, &exact, &s, 0.08, 1e-4);
+    const pass exact = run_attention_pass(k, &s, q, key, v, go, BT_PREC_FP32);
+    if (T > 8 && D >= 16) assert_passes_near("int8 and floats", &own, &exact, &s, 0.08, 1e-4);
     drop_all("attention of int8");
 }
 
@@ -92,8 +94,8 @@ static void check_saved_bf16_operands(const bt_kernels *k, size_t T, size_t D) {
         k->to_bf16(kept, x[i], n[i]);
         k->from_bf16(near[i], kept, n[i]);
     }
-    const pass a = made(k, &s, x[0], x[1], x[2], go, BT_PREC_BF16),
-               b = made(k, &s, near[0], near[1], near[2], go, BT_PREC_BF16);
+    const pass a = run_attention_pass(k, &s, x[0], x[1], x[2], go, BT_PREC_BF16),
+               b = run_attention_pass(k, &s, near[0], near[1], near[2], go, BT_PREC_BF16);
     same_bits("o of unrounded floats", a.o, b.o, T * s.ldo * 4);
     same_bits("lse of unrounded floats", a.lse, b.lse, T * 4);
     same_bits("dq of unrounded floats", a.dq, b.dq, T * s.ldq * 4);
@@ -166,7 +168,7 @@ static void is_seen(const bt_kernels *k, bool int8, bt_prec prec, int which, flo
     float *x[4] = {floats(T * s.ldq), floats(T * s.ldk), floats(T * s.ldv), floats(T * s.ldo)};
     const size_t ld[4] = {s.ldq, s.ldk, s.ldv, s.ldo};
     x[which][5 * ld[which] + 3] = bad;
-    const pass p = made(k, &s, x[0], x[1], x[2], x[3], prec);
+    const pass p = run_attention_pass(k, &s, x[0], x[1], x[2], x[3], prec);
     double sum = 0;
     for (size_t i = 0; i < T * s.ldo && which < 3; i++) sum += (double)p.o[i];
     for (size_t i = 0; i < T * s.ldq && which == 3; i++) sum += (double)p.dq[i];

@@ -13,7 +13,7 @@
 
 static const bt_cpu haswell = {.vendor = "GenuineIntel", .avx2 = true, .fma = true, .f16c = true};
 
-static bt_cpu with_avx512(bool vnni, bool bf16, bool slow) {
+static bt_cpu haswell_with_avx512(bool vnni, bool bf16, bool slow) {
     bt_cpu c = haswell;
     c.avx512 = true;
     c.avx512_vnni = vnni;
@@ -35,9 +35,9 @@ static void the_fastest_set_that_a_processor_has(void **state) {
     bt_cpu half = haswell;
     half.fma = false;
     assert_auto("auto", half);
-    assert_auto("avx512", with_avx512(false, false, false)); /* Skylake-X */
-    assert_auto("avx512", with_avx512(true, true, false));   /* Zen 4, Cooper Lake */
-    bt_cpu tiles = with_avx512(true, true, true);            /* Sapphire Rapids */
+    assert_auto("avx512", haswell_with_avx512(false, false, false)); /* Skylake-X */
+    assert_auto("avx512", haswell_with_avx512(true, true, false));   /* Zen 4, Cooper Lake */
+    bt_cpu tiles = haswell_with_avx512(true, true, true);            /* Sapphire Rapids */
     tiles.amx_tile = tiles.amx_int8 = tiles.amx_bf16 = true;
     assert_auto("amx", tiles);
     tiles.amx_bf16 = false;
@@ -96,7 +96,7 @@ static void arm_cores_have_names(void **state) {
 static void bf16_is_left_out_where_it_is_slower_than_fp32(void **state) {
     (void)state;
     if (bt_cpu_found()->neon) skip();
-    assert_auto("avx512-vnni", with_avx512(true, true, true));
+    assert_auto("avx512-vnni", haswell_with_avx512(true, true, true));
 }
 
 static void auto_selects_the_named_set(void **state) {

@@ -29,7 +29,7 @@ static bt_model *model_of(const bt_model_cfg *c, int B, bool train) {
     return m;
 }
 
-static bt_model_cfg shape(bt_norm_kind norm, bt_linear_kind linear, bool qk) {
+static bt_model_cfg small_model_cfg(bt_norm_kind norm, bt_linear_kind linear, bool qk) {
     return (bt_model_cfg){.L = 2,
                           .C = 24,
                           .H = 4,
@@ -83,7 +83,8 @@ static void cached_logits_equal_the_whole_forward(void **state) {
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
         for (int linear = BT_LIN_BITNET158; linear <= BT_LIN_DENSE; linear++) {
             for (int bits = 0; bits < 4; bits++) {
-                bt_model_cfg c = shape((bt_norm_kind)norm, (bt_linear_kind)linear, bits & 1);
+                bt_model_cfg c = small_model_cfg((bt_norm_kind)norm, (bt_linear_kind)linear,
+                                                 bits & 1);
                 bt_model *m = model_of(&c, bits & 2 ? 2 : 1, (bits & 2) != 0);
                 const bt_params *p = bt_model_params(m);
                 double *w = calloc(p->total, sizeof *w), want[T * V];
@@ -115,7 +116,7 @@ static void cached_logits_equal_the_whole_forward(void **state) {
 
 static void a_full_cache_drops_its_older_half(void **state) {
     (void)state;
-    bt_model_cfg c = shape(BT_NORM_SUBLN, BT_LIN_BITNET158, false);
+    bt_model_cfg c = small_model_cfg(BT_NORM_SUBLN, BT_LIN_BITNET158, false);
     bt_model *m = model_of(&c, 1, false);
     bt_gen *g = gen_of(m), *fresh = gen_of(m);
     int32_t tokens[3 * T + 2];
@@ -136,7 +137,7 @@ static void a_full_cache_drops_its_older_half(void **state) {
 /* Compares the frequencies of each token over many seeds with the probabilities after top-k and top-p. */
 static void sampling_follows_the_probabilities(void **state) {
     (void)state;
-    bt_model_cfg c = shape(BT_NORM_PRE, BT_LIN_BITNET158, true);
+    bt_model_cfg c = small_model_cfg(BT_NORM_PRE, BT_LIN_BITNET158, true);
     bt_model *m = model_of(&c, 1, false);
     bt_gen *g = gen_of(m);
     const int32_t prompt[] = {3, 1, 4, 1, 5};
@@ -201,7 +202,7 @@ static void sampling_follows_the_probabilities(void **state) {
 
 static void a_seed_gives_one_text(void **state) {
     (void)state;
-    bt_model_cfg c = shape(BT_NORM_SUBLN, BT_LIN_BITNET158, false);
+    bt_model_cfg c = small_model_cfg(BT_NORM_SUBLN, BT_LIN_BITNET158, false);
     bt_model *m = model_of(&c, 1, false);
     int32_t text[3][40];
     const int32_t start_token = 7;
@@ -222,7 +223,7 @@ static void a_seed_gives_one_text(void **state) {
 
 static void bad_prompts_are_named(void **state) {
     (void)state;
-    bt_model_cfg c = shape(BT_NORM_SUBLN, BT_LIN_BITNET158, false);
+    bt_model_cfg c = small_model_cfg(BT_NORM_SUBLN, BT_LIN_BITNET158, false);
     bt_model *m = model_of(&c, 1, false);
     bt_gen *g = gen_of(m);
     bt_err err = BT_ERR_INIT;

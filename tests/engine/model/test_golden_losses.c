@@ -11,7 +11,8 @@
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/golden.h"
 
-static void ten_losses(bt_norm_kind norm, int B, const double *want, double tolerance, float lr) {
+static void check_ten_losses(bt_norm_kind norm, int B, const double *want, double tolerance,
+                             float lr) {
     bt_model_setup s = {.cfg = bt_preset_find("nano")->model,
                         .B = B,
                         .prec = BT_PREC_FP32,
@@ -54,8 +55,8 @@ static void check_golden_losses(const char *name, double lr, int B) {
         char *p = line + at;
         for (int i = 0; i < 10; i++) want[i] = strtod(p, &p);
         found = true;
-        ten_losses(strcmp(name, "pre") == 0 ? BT_NORM_PRE : BT_NORM_SUBLN, B, want, tolerance,
-                   (float)lr);
+        check_ten_losses(strcmp(name, "pre") == 0 ? BT_NORM_PRE : BT_NORM_SUBLN, B, want, tolerance,
+                         (float)lr);
     }
     (void)fclose(f);
     assert_true(found);

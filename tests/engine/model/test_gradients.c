@@ -182,7 +182,7 @@ static void same_from_less(const bt_model_cfg *c, bt_prec prec, double loss, con
 
 /* Rounds the weights that bf16 training reads rounded (embedding, head, dense layers), on processors that use bf16
  * products. */
-static void round_what_bf16_reads(bt_model *m) {
+static void round_operands_to_bf16(bt_model *m) {
     const bt_params *p = bt_model_params(m);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
@@ -208,7 +208,7 @@ static double check_bf16(const bt_model_cfg *c, double bound) {
     bt_model *exact = model_of(c, BT_PREC_FP32, BT_RECOMPUTE_NONE),
              *m = model_of(c, BT_PREC_BF16, BT_RECOMPUTE_NONE);
     size_t total = bt_model_params(m)->total;
-    round_what_bf16_reads(exact);
+    round_operands_to_bf16(exact);
     bt_model_zero_grads(exact);
     bt_model_zero_grads(m);
     double want = bt_model_train_micro(exact, inputs, targets, 0.37, NULL, NULL);

@@ -113,7 +113,7 @@ int MPI_Allreduce(const void *x, void *y, int n, MPI_Datatype type, MPI_Op op, M
 }
 
 /* Calls `run` on each of n ranks; a failure or a timeout, which ends a deadlock, fails the test. */
-static void with_group(int n, void (*run)(void)) {
+static void run_on_group(int n, void (*run)(void)) {
     enum { DEADLOCK_S = 20 };
     pid_t pids[RANKS_MOST];
     size = n;
@@ -265,9 +265,9 @@ static void all_reduce(void) {
 static void each_exchange_has_the_documented_result(void **state) {
     (void)state;
     for (int n = 2; n <= RANKS_MOST; n++) {
-        with_group(n, run_gathers);
-        with_group(n, reduce_scatter);
-        with_group(n, all_reduce);
+        run_on_group(n, run_gathers);
+        run_on_group(n, reduce_scatter);
+        run_on_group(n, all_reduce);
     }
 }
 
@@ -295,7 +295,7 @@ static void run_with_a_late_rank(void) {
 static void ranks_sleep_until_the_late_one_arrives(void **state) {
     (void)state;
     for (int n = 2; n <= 4; n++) {
-        with_group(n, run_with_a_late_rank);
+        run_on_group(n, run_with_a_late_rank);
         assert_true(shared->slept >= 3 * n * (n - 1));
         assert_int_equal(shared->asleep, 0);
     }

@@ -367,7 +367,7 @@ static void assert_saver_refused(const bt_run_cfg *cfg, const char *says) {
 }
 
 /* Returns the configuration of a run on text with the additional settings `more`. */
-static bt_run_cfg config_on_text(const char *out, const char *stop_after, const char *more) {
+static bt_run_cfg config_for_text_file(const char *out, const char *stop_after, const char *more) {
     bt_run_cfg cfg;
     TINY(&cfg, "--set", "model.vocab=256", "--out", out, "--stop-after", stop_after, "--set", more);
     snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
@@ -375,13 +375,13 @@ static bt_run_cfg config_on_text(const char *out, const char *stop_after, const 
 }
 
 static void train_interrupted(void) {
-    const bt_run_cfg cfg = config_on_text(out_path, "5", "ckpt.memory=auto");
+    const bt_run_cfg cfg = config_for_text_file(out_path, "5", "ckpt.memory=auto");
     train_once_more(&cfg, &first, "");
     assert_int_equal(first.n_steps, 5);
 }
 
 static void a_run_resumes_from_its_state_in_memory(void **state) {
-    bt_run_cfg cfg = config_on_text(out_path, "0", "ckpt.memory=off");
+    bt_run_cfg cfg = config_for_text_file(out_path, "0", "ckpt.memory=off");
     bt_memory_id id;
     (void)state;
     cfg.run.out[0] = '\0';
@@ -394,7 +394,7 @@ static void a_run_resumes_from_its_state_in_memory(void **state) {
     assert_string_equal(strstr(told, " on"), " on rank 0");
     assert_true(bt_memory_state_find(shared, &id, NULL));
     assert_true(id.step >= 1 && id.step <= 5);
-    cfg = config_on_text(out_path, "0", "ckpt.memory=auto");
+    cfg = config_for_text_file(out_path, "0", "ckpt.memory=auto");
     train_once_more(&cfg, &second, shared);
     assert_int_equal(second.n_steps, STEPS - id.step);
     for (size_t i = 0; i < second.n_steps; i++)
@@ -405,11 +405,11 @@ static void a_run_resumes_from_its_state_in_memory(void **state) {
 static void a_state_in_memory_of_another_run_is_refused(void **state) {
     (void)state;
     train_interrupted();
-    bt_run_cfg cfg = config_on_text(out_path, "0", "ckpt.memory=auto");
+    bt_run_cfg cfg = config_for_text_file(out_path, "0", "ckpt.memory=auto");
     memcpy(cfg.data.path, "synth:chain", sizeof "synth:chain");
     assert_saver_refused(&cfg, "the data are not those of the checkpoint");
     train_interrupted();
-    cfg = config_on_text(out_path, "0", "model.d_ff=128");
+    cfg = config_for_text_file(out_path, "0", "model.d_ff=128");
     assert_saver_refused(&cfg, "the state in memory is of another model");
 }
 

@@ -126,7 +126,7 @@ static void the_best_is_known_by_its_loss(void **state) {
     }
 }
 
-static void more_than_there_is(void *ctx, bt_state_use use, bt_slices *out) {
+static void add_huge_slice(void *ctx, bt_state_use use, bt_slices *out) {
     (void)use;
     bt_slices_add(out, &(bt_ckpt_slice){.tensor = "w",
                                         .state = "weight",
@@ -144,7 +144,7 @@ static void a_copy_that_is_too_large_is_reported(void **state) {
     memset(&sink, 0, sizeof sink);
     bt_trainer *t = tiny_create(&cfg, &sink, NULL, "");
     bt_state_add(&t->saver.state,
-                 &(bt_state_row){.name = "more", .ctx = t, .slices = more_than_there_is});
+                 &(bt_state_row){.name = "more", .ctx = t, .slices = add_huge_slice});
     t->at.step = 4;
     assert_int_equal(bt_saver_start(&t->saver, &err), BT_OK);
     assert_null(t->saver.async);

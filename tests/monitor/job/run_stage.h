@@ -51,7 +51,7 @@ static inline const char *word_after(int argc, char **argv, const char *flag) {
 }
 
 /* Starts a second process that only waits: it is rank 0, and this one becomes rank 1. */
-static inline void be_two(rank *r, const bt_sink *to) {
+static inline void start_second_rank(rank *r, const bt_sink *to) {
     const pid_t me = getpid();
     r->second = fork();
     if (r->second == 0) {
@@ -65,7 +65,7 @@ static inline void be_two(rank *r, const bt_sink *to) {
 }
 
 /* Rank 0 waits in an exchange for rank 1, which computes. */
-static inline void be_late(const rank *r, int ms) {
+static inline void let_rank_1_be_late(const rank *r, int ms) {
     bt_progress_page *first = bt_rank_progress_map(r->places, 0), *late;
     if (!first) exit(95);
     late = first + 1;
@@ -87,7 +87,7 @@ static inline void start_late(const rank *r) {
 }
 
 /* Runs a script such as "steps 3;die 9", one action after the other. */
-static inline int act_in_rank(rank *r, char *what) {
+static inline int run_rank_script(rank *r, char *what) {
     double values[BT_MS_COUNT];
     char *value = strchr(what, ' ');
     if (value) *value++ = '\0';
@@ -102,13 +102,13 @@ static inline int act_in_rank(rank *r, char *what) {
         gethostname(me.host, sizeof me.host - 1);
         to->ranks(to->ctx, &me, 1);
     } else if (strcmp(what, "two") == 0) {
-        be_two(r, to);
+        start_second_rank(r, to);
     } else if (strcmp(what, "stops") == 0) {
         kill(r->second, SIGSTOP);
     } else if (strcmp(what, "starts_late") == 0) {
         start_late(r);
     } else if (strcmp(what, "late") == 0) {
-        be_late(r, number);
+        let_rank_1_be_late(r, number);
     } else if (strcmp(what, "steps") == 0) {
         for (int i = 0; i < number; i++, r->step++)
             to->step(to->ctx,
@@ -186,7 +186,8 @@ static inline int play_rank(int argc, char **argv) {
         bt_wire_connect(&r.wire, word_after(argc, argv, "--wire"), attempt, &mine, &err) != BT_OK)
         return 98;
     char *next = words;
-    for (char *what; (what = strsep(&next, ";")) && (code = act_in_rank(&r, what)) < 0;) continue;
+    for (char *what; (what = strsep(&next, ";")) && (code = run_rank_script(&r, what)) < 0;)
+        continue;
     bt_wire_close(r.wire);
     return code < 0 ? 0 : code;
 }

@@ -169,7 +169,7 @@ static int dial_at(const char *at) {
 }
 
 /* Returns the reply to a client; "-": none yet, "": closed without a reply. */
-static const char *said_to(int fd) {
+static const char *received_by(int fd) {
     static char got[400];
     const ssize_t n = recv(fd, got, sizeof got - 1, MSG_DONTWAIT);
     got[n > 0 ? n : 0] = '\0';
@@ -211,12 +211,12 @@ static void test_every_request(void **state) {
         assert_int_equal(send(fd, rows[i].line, half, 0), half);
         bt_control_serve(s, count_request, &c);
         const bool whole = memchr(rows[i].line, '\n', half) != NULL;
-        if (!whole) assert_string_equal(said_to(fd), "-");
+        if (!whole) assert_string_equal(received_by(fd), "-");
         if (!whole) assert_int_equal(poll(&ready, 1, 0), 0);
         (void)!send(fd, rows[i].line + half, strlen(rows[i].line + half), MSG_NOSIGNAL);
         bt_control_serve(s, count_request, &c);
-        assert_string_equal(said_to(fd), rows[i].said);
-        assert_string_equal(said_to(fd), ""); /* The connection was closed. */
+        assert_string_equal(received_by(fd), rows[i].said);
+        assert_string_equal(received_by(fd), ""); /* The connection was closed. */
         assert_string_equal(c.heard, rows[i].heard);
         assert_int_equal(c.n, rows[i].heard[0] != '\0');
         close(fd);
@@ -232,7 +232,7 @@ static void test_every_request(void **state) {
                          BT_CONTROL_LINE - 1 + more);
         bt_control_serve(s, count_request, &c);
         assert_int_equal(c.n, !more);
-        assert_string_equal(said_to(fd), more ? "" : "ok xxxxxxxxxxxxxxxxxxxx\n");
+        assert_string_equal(received_by(fd), more ? "" : "ok xxxxxxxxxxxxxxxxxxxx\n");
         close(fd);
     }
     bt_control_close(s);
@@ -253,23 +253,23 @@ static void test_the_oldest_client_is_dropped(void **state) {
         fd[i] = dial_at(at);
         bt_control_serve(s, count_request, &c);
         for (int k = 0; k <= i; k++) {
-            const char *said = said_to(fd[k]);
+            const char *said = received_by(fd[k]);
             if (strcmp(said, k < i - MOST + 1 ? "" : "-") != 0)
                 fail_msg("asker %d of %d: '%s'", k, i, said);
         }
     }
     assert_int_equal(send(fd[5], "eval\n", 5, 0), 5); /* the reply frees a place */
     bt_control_serve(s, count_request, &c);
-    assert_string_equal(said_to(fd[5]), "ok eval\n");
+    assert_string_equal(received_by(fd[5]), "ok eval\n");
     const int another = dial_at(at);
     bt_control_serve(s, count_request, &c);
-    for (int i = 3; i < ALL; i++) assert_string_equal(said_to(fd[i]), i == 5 ? "" : "-");
+    for (int i = 3; i < ALL; i++) assert_string_equal(received_by(fd[i]), i == 5 ? "" : "-");
     assert_int_equal(send(another, "stop\n", 5, 0), 5);
     bt_control_serve(s, count_request, &c);
-    assert_string_equal(said_to(another), "ok stop\n");
+    assert_string_equal(received_by(another), "ok stop\n");
     assert_int_equal(c.n, 2);
     bt_control_close(s);
-    for (int i = 3; i < ALL; i++) assert_string_equal(said_to(fd[i]), "");
+    for (int i = 3; i < ALL; i++) assert_string_equal(received_by(fd[i]), "");
     for (int i = 0; i < ALL; i++) close(fd[i]);
     close(another);
 }

@@ -62,7 +62,7 @@ static const struct {
     {"a slots=65536\nb slots=65536\n", 65536, "", BT_OK, "", 65536},
 };
 
-static void every_file(void **state) {
+static void files_are_accepted_or_refused_with_a_reason(void **state) {
     (void)state;
     char dir[] = "/tmp/bt-hosts-XXXXXX", path[64];
     assert_non_null(mkdtemp(dir));
@@ -160,8 +160,8 @@ static void windows_files_are_copied(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_file),
-                                       cmocka_unit_test(ranks_of_each_host),
-                                       cmocka_unit_test(windows_files_are_copied)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files_are_accepted_or_refused_with_a_reason),
+        cmocka_unit_test(ranks_of_each_host), cmocka_unit_test(windows_files_are_copied)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

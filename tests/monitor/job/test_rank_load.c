@@ -19,7 +19,7 @@
 #include "monitor/job/launch/proc.h"
 
 /* Returns how long the threads of this process have waited for a processor, read independently. */
-static int64_t waited_here(void) {
+static int64_t waiting_time_of_process(void) {
     int64_t sum = 0;
     FILE *f = popen("cat /proc/$PPID/task/*/schedstat", "r");
     assert_non_null(f);
@@ -90,10 +90,11 @@ static void test_proc(void **state) {
     assert_int_equal(prctl(PR_SET_NAME, "a) S (b"), 0);
     assert_int_equal(pthread_create(&other, NULL, wait_until_released, &over), 0);
     for (int i = 0; i < 200; i++) usleep(10); /* both have waited at some time */
-    const int64_t before = waited_here();
+    const int64_t before = waiting_time_of_process();
     assert_true(bt_rank_load_read(NULL, (int)getpid(), &load));
     assert_int_equal(load.state, 'R');
-    assert_true(before > 0 && load.waited_ns >= before && load.waited_ns <= waited_here());
+    assert_true(before > 0 && load.waited_ns >= before &&
+                load.waited_ns <= waiting_time_of_process());
     const int64_t ran = load.ran_ns;
     for (volatile int i = 0; i < 20000000; i++) {}
     assert_true(bt_rank_load_read(NULL, (int)getpid(), &load));

@@ -32,13 +32,13 @@ enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0], STEPS = 12, BAD = 5 };
 
 static fake_sink calm, other;
 
-static void nan_at(int rank, const char *steps, const char *tensor) {
+static void inject_nan_at(int rank, const char *steps, const char *tensor) {
     char hook[96];
     snprintf(hook, sizeof hook, "%d:%s:%s", rank, steps, tensor);
     assert_int_equal(setenv("BITRAIN_TEST_NAN", hook, 1), 0);
 }
 
-static void no_nan(void) {
+static void remove_nan(void) {
     assert_int_equal(unsetenv("BITRAIN_TEST_NAN"), 0);
     (void)bt_testing_nan(0, 0, ""); /* Re-arms the NaN for the next run. */
 }
@@ -95,9 +95,9 @@ static void a_single_fault_costs_one_computation(void **state) {
         const struct layout *l = &layouts[i];
         run(&calm, l, NULL, "", &r);
         assert_int_equal(event_of(&calm, "hardware"), -1);
-        nan_at(1, "5", l->tensor);
+        inject_nan_at(1, "5", l->tensor);
         run(&other, l, NULL, "", &r);
-        no_nan();
+        remove_nan();
         const int e = event_of(&other, "hardware");
         if (e < 0) fail_msg("%s: there is no message", l->name);
         if (!strstr(other.events[e].title, "of rank 1 (host '") ||
@@ -117,9 +117,9 @@ static void ranks_that_err_at_once_are_all_named(void **state) {
     bt_train_result r;
     const int rank = bt_comm_rank(bt_comm_world());
     for (int first = 2; first >= 1; first--) {
-        nan_at(rank < first ? 9 : rank, "5", "embed");
+        inject_nan_at(rank < first ? 9 : rank, "5", "embed");
         run(&other, &layouts[0], NULL, "", &r);
-        no_nan();
+        remove_nan();
         const int e = event_of(&other, "hardware");
         assert_true(e >= 0);
         assert_non_null(
@@ -132,9 +132,9 @@ static void a_batch_that_is_bad_each_time_is_skipped(void **state) {
     bt_train_result r;
     for (size_t i = 0; i < N_LAYOUTS; i++) {
         const struct layout *l = &layouts[i];
-        nan_at(1, "5-5", l->tensor);
+        inject_nan_at(1, "5-5", l->tensor);
         run(&other, l, NULL, "", &r);
-        no_nan();
+        remove_nan();
         const int e = event_of(&other, "bad_step");
         if (e < 0) fail_msg("%s: there is no message", l->name);
         if (!strstr(other.events[e].title, "(sequences 80 to 95), 1 in a row") ||
@@ -172,7 +172,7 @@ static void skipped_sequences_survive_a_resume(void **state) {
                                shards = {
                                    "shards", {REPRODUCIBLE, "--zero", "3", "--dp-shard", "4"}, ""};
     bt_train_result r;
-    nan_at(2, "5-6", "layers.0.attn_k");
+    inject_nan_at(2, "5-6", "layers.0.attn_k");
     run(&calm, &whole, NULL, "", &r);
     assert_int_equal(r.skipped, 2);
     static const char *const stops[] = {"4", "6", "7", "9"};
@@ -190,14 +190,14 @@ static void skipped_sequences_survive_a_resume(void **state) {
         if (bt_comm_rank(bt_comm_world()) == 0) assert_skipped(dir, "\"sequences\":[80,112]");
         layout_remove(dir);
     }
-    no_nan();
+    remove_nan();
 }
 
 static void too_many_in_a_row_end_the_run(void **state) {
     (void)state;
     bt_train_result r;
     bt_err err;
-    nan_at(3, "2-9", "layers.0.attn_k");
+    inject_nan_at(3, "2-9", "layers.0.attn_k");
     assert_int_equal(train_with_events(&other, &layouts[0], NULL, "", &r, &err), BT_CHECK);
     assert_non_null(
         strstr(err.msg, "the gradient was not finite in 5 consecutive steps, the last one step 7"));
@@ -206,7 +206,7 @@ static void too_many_in_a_row_end_the_run(void **state) {
     assert_int_equal(train_with_events(&other, &layouts[0], three, "", &r, &err), BT_CHECK);
     assert_non_null(
         strstr(err.msg, "the gradient was not finite in 3 consecutive steps, the last one step 5"));
-    no_nan();
+    remove_nan();
 }
 
 static void the_policy_decides(void **state) {
@@ -215,23 +215,23 @@ static void the_policy_decides(void **state) {
                              *const stop[] = {"--set", "train.on_bad_step=stop", NULL};
     bt_train_result r;
     bt_err err;
-    nan_at(3, "2-2", "layers.0.attn_k");
+    inject_nan_at(3, "2-2", "layers.0.attn_k");
     assert_int_equal(train_with_events(&other, &layouts[0], retry, "", &r, &err), BT_CHECK);
     assert_non_null(strstr(err.msg, "the same bits when computed again"));
     assert_non_null(strstr(err.msg, "train.on_bad_step=retry ends the run"));
     assert_non_null(strstr(other.events[event_of(&other, "bad_step")].body, "\"ended\""));
-    no_nan();
-    nan_at(
+    remove_nan();
+    inject_nan_at(
         3, "2",
         "layers.0.attn_k"); /* This replaces the NaN, which the second computation would not have. */
     assert_int_equal(train_with_events(&other, &layouts[0], stop, "", &r, &err), BT_CHECK);
     assert_non_null(strstr(err.msg, "gradient of layers.0.attn_k is not finite"));
     assert_non_null(strstr(err.msg, "train.on_bad_step=stop ends the run"));
-    no_nan();
-    nan_at(3, "2", "layers.0.attn_k");
+    remove_nan();
+    inject_nan_at(3, "2", "layers.0.attn_k");
     run(&other, &layouts[0], retry, "", &r);
     assert_int_equal(r.skipped, 0);
-    no_nan();
+    remove_nan();
 }
 
 /* A checkpoint that is due at a bad step is written after the next good step. */
@@ -240,11 +240,11 @@ static void no_checkpoint_is_made_of_a_bad_step(void **state) {
     char dir[64];
     bt_train_result r;
     layout_folder(dir);
-    nan_at(0, "5-6", "layers.0.attn_k");
+    inject_nan_at(0, "5-6", "layers.0.attn_k");
     run(&other, &layouts[0],
         (const char *const[]){"--out", dir, "--ckpt-every", "6", "--set", "ckpt.keep=9", NULL}, "",
         &r);
-    no_nan();
+    remove_nan();
     if (bt_comm_rank(bt_comm_world()) == 0) {
         char command[200];
         snprintf(command, sizeof command,

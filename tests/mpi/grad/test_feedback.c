@@ -89,7 +89,7 @@ static void every_layout_trains_equally_and_repeatably(void **state) {
 }
 
 /* Returns the bytes of one payload that contains every gradient once, in parts of `part` elements. */
-static double gradient_bytes(const bt_codec *codec, size_t part) {
+static double gradient_bytes(const bt_codec *codec, size_t run_part_of_training) {
     bt_params p;
     bt_run_cfg cfg;
     bt_model_cfg m;
@@ -97,8 +97,8 @@ static double gradient_bytes(const bt_codec *codec, size_t part) {
     TINY(&cfg, LAYOUT_WIDE);
     bt_run_cfg_model(&cfg, &m);
     assert_int_equal(bt_params_init(&p, &m, (bt_model_slice){.tp_size = 1}, NULL), BT_OK);
-    for (size_t at = 0; at < p.total; at += part) {
-        size_t end = at + part < p.total ? at + part : p.total;
+    for (size_t at = 0; at < p.total; at += run_part_of_training) {
+        size_t end = at + run_part_of_training < p.total ? at + run_part_of_training : p.total;
         bytes += 8; /* checksum of the payload */
         for (size_t k = 0; k < p.n; k++) {
             const bt_tensor *t = &p.tensors[k];
@@ -143,7 +143,8 @@ static void bytes_follow_the_formula(void **state) {
 static char dir[64];
 
 /* Settings for eight steps of which the run makes `stop` steps. */
-static void part_cfg(bt_run_cfg *cfg, const layout *l, const char *codec, const char *stop_after) {
+static void fill_part_cfg(bt_run_cfg *cfg, const layout *l, const char *codec,
+                          const char *stop_after) {
     const char *words[WORDS + 8] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after};
     const char *const *more = with_codec(l, codec);
     size_t n = 6;
@@ -177,13 +178,13 @@ static double residuals_of_all_ranks(const bt_trainer *t, double *size) {
 }
 
 /* Runs some steps; returns the residuals at their beginning and end. */
-static void part(fake_sink *f, const layout *l, const char *codec, const char *stop_after,
-                 const char *resume_dir, double owed[2]) {
+static void run_part_of_training(fake_sink *f, const layout *l, const char *codec,
+                                 const char *stop_after, const char *resume_dir, double owed[2]) {
     bt_run_cfg cfg;
     bt_train_result r;
     bt_err err = BT_ERR_INIT;
     double size;
-    part_cfg(&cfg, l, codec, stop_after);
+    fill_part_cfg(&cfg, l, codec, stop_after);
     memset(f, 0, sizeof *f);
     bt_trainer *t = tiny_create(&cfg, f, NULL, resume_dir);
     owed[0] = residuals_of_all_ranks(t, &size);
@@ -207,13 +208,14 @@ static void a_checkpoint_restores_residuals(void **state) {
             double at[2], of[2];
             if (codecs[c].few && writers[w] != 3) continue;
             layout_folder(dir);
-            part(&together, from, codecs[c].name, "0", "", at);
+            run_part_of_training(&together, from, codecs[c].name, "0", "", at);
             assert_true(at[0] == 0);
-            part(&first, from, codecs[c].name, "5", "", at);
+            run_part_of_training(&first, from, codecs[c].name, "5", "", at);
             for (size_t k = 0; k <= N_LAYOUTS; k++) {
                 const layout *to = k < N_LAYOUTS ? &layouts[k] : &none;
                 if (k < N_LAYOUTS && !tested_in_layout(&codecs[c], k)) continue;
-                part(&rest, to, k < N_LAYOUTS ? codecs[c].name : "none", "0", dir, of);
+                run_part_of_training(&rest, to, k < N_LAYOUTS ? codecs[c].name : "none", "0", dir,
+                                     of);
                 if (!(fabs(of[0] - at[1]) <= 1e-9 * fabs(at[1])))
                     fail_msg(
                         "%s, %s: %.12g is the residual when it resumes as %s, %.12g at the end",

@@ -109,7 +109,7 @@ static bt_code read_back(const char *dir, uint64_t first, uint64_t count, int64_
     return code;
 }
 
-static int files_in(const char *dir, const char *with) {
+static int count_files_with(const char *dir, const char *with) {
     int n = 0;
     DIR *d = opendir(dir);
     for (struct dirent *e; d && (e = readdir(d));)
@@ -139,8 +139,8 @@ static void the_whole_state_is_restored(void **state) {
     /* Each rank has two alternating segments, and the first host has copies of the other host's parts. */
     assert_true(bt_memory_state_find(folder_of_host(0), &seen, NULL));
     assert_int_equal(seen.step, 4);
-    assert_int_equal(files_in(folder_of_host(0), "state-"), 8);
-    assert_int_equal(files_in(folder_of_host(1), "state-"), 4);
+    assert_int_equal(count_files_with(folder_of_host(0), "state-"), 8);
+    assert_int_equal(count_files_with(folder_of_host(1), "state-"), 4);
     assert_int_equal(bt_memory_state_total(m) > (own_rank() < 2 ? 4u : 2u) * EACH * sizeof(float),
                      1);
 
@@ -148,7 +148,7 @@ static void the_whole_state_is_restored(void **state) {
     /* Each rank reads its own part, so no message is sent. */
     check_ok(read_back(dir, (uint64_t)own_rank() * EACH, EACH, 4, &id, &err), &err);
     check_ok(read_back(dir, (uint64_t)(3 - own_rank()) * EACH + 7, EACH - 9, 4, &id, &err), &err);
-    assert_int_equal(files_in(dir, "copy"), 0);
+    assert_int_equal(count_files_with(dir, "copy"), 0);
 
     /* All ranks wrote this state but rank 0 did not publish it, so it is not used. */
     write_step(m, 5, own_rank() != 0);
@@ -181,7 +181,7 @@ static void one_host_has_everything(void **state) {
     check_ok(read_back(folder_of_host(own_rank() / 2), (uint64_t)own_rank() * EACH, EACH, 5, &id,
                        &err),
              &err);
-    assert_int_equal(files_in(folder_of_host(1), "state-"), 0);
+    assert_int_equal(count_files_with(folder_of_host(1), "state-"), 0);
     /* The ranks of this host need a segment of the other host. */
     simulate_hosts("3,1");
     check_ok(read_back(folder_of_host(own_rank() / 3), 0, N, 5, &id, &err), &err);
@@ -253,7 +253,7 @@ static void folders_are_removed_with_their_states(void **state) {
         bt_err err = BT_ERR_INIT;
         close(open(lock, O_CREAT | O_WRONLY, 0600));
         bt_memory_dir_remove(folder_of_host(0));
-        assert_true(files_in(folder_of_host(0), "state-") > 0);
+        assert_true(count_files_with(folder_of_host(0), "state-") > 0);
         unlink(lock);
         bt_memory_dir_remove(folder_of_host(0));
         *strrchr(lock, '/') = '\0';

@@ -4,8 +4,8 @@
 #include "store/write/rollup.h"
 #include "tests/store/store_test.h"
 
-static void check_stat(const bt_block_stat *s, double n, double min, double max, double first,
-                       double last, double sum) {
+static void assert_block_stat(const bt_block_stat *s, double n, double min, double max,
+                              double first, double last, double sum) {
     if (s->n != n || s->min != min || s->max != max || s->first != first || s->last != last ||
         s->sum != sum)
         fail_msg("%g: %g..%g, %g to %g, sum %g", s->n, s->min, s->max, s->first, s->last, s->sum);
@@ -16,24 +16,24 @@ static void values_add_up(void **state) {
     bt_block_stat s = {0}, later = {0};
     bt_block_stat_add(&s, NAN);
     bt_block_stat_add(&s, INFINITY);
-    check_stat(&s, 0, 0, 0, 0, 0, 0);
+    assert_block_stat(&s, 0, 0, 0, 0, 0, 0);
     bt_block_stat_add(&s, -2);
-    check_stat(&s, 1, -2, -2, -2, -2, -2);
+    assert_block_stat(&s, 1, -2, -2, -2, -2, -2);
     bt_block_stat_add(&s, 5);
-    check_stat(&s, 2, -2, 5, -2, 5, 3);
+    assert_block_stat(&s, 2, -2, 5, -2, 5, 3);
     bt_block_stat_add(&s, -INFINITY);
     bt_block_stat_add(&s, 1);
-    check_stat(&s, 3, -2, 5, -2, 1, 4);
+    assert_block_stat(&s, 3, -2, 5, -2, 1, 4);
     bt_block_stat_add(&s, -3);
-    check_stat(&s, 4, -3, 5, -2, -3, 1);
+    assert_block_stat(&s, 4, -3, 5, -2, -3, 1);
     bt_block_stat_merge(&s, &later); /* a block without values */
-    check_stat(&s, 4, -3, 5, -2, -3, 1);
+    assert_block_stat(&s, 4, -3, 5, -2, -3, 1);
     bt_block_stat_merge(&later, &s);
-    check_stat(&later, 4, -3, 5, -2, -3, 1);
+    assert_block_stat(&later, 4, -3, 5, -2, -3, 1);
     bt_block_stat_merge(&s, &(bt_block_stat){2, -1, 4, 4, -1, 3});
-    check_stat(&s, 6, -3, 5, -2, -1, 4);
+    assert_block_stat(&s, 6, -3, 5, -2, -1, 4);
     bt_block_stat_merge(&s, &(bt_block_stat){2, -9, 9, 9, -9, 0});
-    check_stat(&s, 8, -9, 9, -2, -9, 4);
+    assert_block_stat(&s, 8, -9, 9, -2, -9, 4);
 }
 
 static void keys_are_adjacent(void **state) {
@@ -154,27 +154,27 @@ static void check_blocks(base *b, int64_t steps, int n_ranks) {
             const double n = (double)size, a = (double)from, z = (double)(end - 1);
             bt_block_stat s;
             assert_true(read_one_block(b, BT_ROLL_STEPS, level, k, 0, loss, &s));
-            check_stat(&s, n, a, z, a, z, sum_of(from, end));
+            assert_block_stat(&s, n, a, z, a, z, sum_of(from, end));
             assert_true(read_one_block(b, BT_ROLL_STEPS, level, k, 0, 0, &s));
-            check_stat(&s, n, 5 * a, 5 * z, 5 * a, 5 * z, 5 * sum_of(from, end));
+            assert_block_stat(&s, n, 5 * a, 5 * z, 5 * a, 5 * z, 5 * sum_of(from, end));
             assert_true(read_one_block(b, BT_ROLL_STEPS, level, k, 0, seconds, &s));
-            check_stat(&s, n, 2000, 2000, 2000, 2000, 2000 * n);
+            assert_block_stat(&s, n, 2000, 2000, 2000, 2000, 2000 * n);
             assert_true(
                 read_one_block(b, BT_ROLL_STEPS, level, k, 0, b->slots.step[BT_MS_MFU], &s));
-            check_stat(&s, 0, 0, 0, 0, 0, 0);
+            assert_block_stat(&s, 0, 0, 0, 0, 0, 0);
             for (int r = 0; r < n_ranks; r++) {
                 const double more = 1000 * r, mean = (a + z) / 2 + more;
                 assert_true(read_one_block(b, BT_ROLL_RANKS, level, k, r, ms, &s));
                 if (level == 1)
-                    check_stat(&s, n, mean, mean, mean, mean, n * mean);
+                    assert_block_stat(&s, n, mean, mean, mean, mean, n * mean);
                 else
-                    check_stat(&s, n, a + more, z + more, a + more, z + more,
-                               sum_of(from, end) + n * more);
+                    assert_block_stat(&s, n, a + more, z + more, a + more, z + more,
+                                      sum_of(from, end) + n * more);
             }
             assert_true(read_one_block(b, BT_ROLL_RANKS, level, k, n_ranks, ms, &s));
-            check_stat(&s, 0, 0, 0, 0, 0, 0);
+            assert_block_stat(&s, 0, 0, 0, 0, 0, 0);
             assert_true(read_one_block(b, BT_ROLL_RANKS, level, k, 0, b->slots.n_ranks, &s));
-            check_stat(&s, 0, 0, 0, 0, 0, 0);
+            assert_block_stat(&s, 0, 0, 0, 0, 0, 0);
         }
     }
 }
@@ -248,9 +248,9 @@ static void ranks_may_be_recorded_later(void **state) {
     const int ms = b->slots.rank[BT_MR_STEP_TIME];
     assert_false(read_one_block(b, BT_ROLL_RANKS, 1, 0, 0, ms, &s));
     assert_true(read_one_block(b, BT_ROLL_RANKS, 1, 1, 0, ms, &s));
-    check_stat(&s, 16, 23.5, 23.5, 23.5, 23.5, 16 * 23.5);
+    assert_block_stat(&s, 16, 23.5, 23.5, 23.5, 23.5, 16 * 23.5);
     assert_true(read_one_block(b, BT_ROLL_RANKS, 1, 1, 2, ms, &s));
-    check_stat(&s, 12, 2025.5, 2025.5, 2025.5, 2025.5, 12 * 2025.5);
+    assert_block_stat(&s, 12, 2025.5, 2025.5, 2025.5, 2025.5, 12 * 2025.5);
     for (int64_t step = 33; step < 35; step++) add_step(b, step, step == 33 ? 3 : 0);
     OK(bt_sql_exec(b->db, b->path, "COMMIT", err));
     close_base(b);

@@ -14,7 +14,7 @@
 
 enum { NOISES = 65536 };
 
-static float encoded(bt_moment_form as, float x, uint32_t noise) {
+static float encode_and_decode(bt_moment_form as, float x, uint32_t noise) {
     switch (as) {
     case BT_MOMENT_BF16: return bt_moment_of_bf16(bt_moment_to_bf16(x, noise));
     case BT_MOMENT_LOG8: return bt_moment_of_log8(bt_moment_to_log8(x, noise));
@@ -50,17 +50,18 @@ static void codes_cover_the_documented_range(void **state) {
     assert_true(bt_moment_of_log8(4) == 0x1p-27f && bt_moment_of_ulog8(4) == 0x1p-56f);
     assert_true(bt_moment_of_log8(0x7f) == 14 && bt_moment_of_ulog8(0xff) == 112);
     for (uint32_t u = 0; u < NOISES; u += 4369) {
-        assert_true(encoded(BT_MOMENT_LOG8, 1e30f, u) == 14);
-        assert_true(encoded(BT_MOMENT_LOG8, -1e30f, u) == -14);
-        assert_true(encoded(BT_MOMENT_LOG8, 15.9f, u) == 14);
-        assert_true(encoded(BT_MOMENT_ULOG8, 1e30f, u) == 112);
-        assert_true(encoded(BT_MOMENT_LOG8, 0, u) == 0 && encoded(BT_MOMENT_ULOG8, 0, u) == 0);
-        assert_false(signbit(encoded(BT_MOMENT_LOG8, 0, u)));
-        assert_true(isinf(encoded(BT_MOMENT_BF16, INFINITY, u)));
-        assert_true(isnan(encoded(BT_MOMENT_BF16, NAN, u)));
-        assert_true(encoded(BT_MOMENT_LOG8, -INFINITY, u) == -14);
-        assert_true(encoded(BT_MOMENT_LOG8, NAN, u) == 14);
-        assert_true(encoded(BT_MOMENT_ULOG8, INFINITY, u) == 112);
+        assert_true(encode_and_decode(BT_MOMENT_LOG8, 1e30f, u) == 14);
+        assert_true(encode_and_decode(BT_MOMENT_LOG8, -1e30f, u) == -14);
+        assert_true(encode_and_decode(BT_MOMENT_LOG8, 15.9f, u) == 14);
+        assert_true(encode_and_decode(BT_MOMENT_ULOG8, 1e30f, u) == 112);
+        assert_true(encode_and_decode(BT_MOMENT_LOG8, 0, u) == 0 &&
+                    encode_and_decode(BT_MOMENT_ULOG8, 0, u) == 0);
+        assert_false(signbit(encode_and_decode(BT_MOMENT_LOG8, 0, u)));
+        assert_true(isinf(encode_and_decode(BT_MOMENT_BF16, INFINITY, u)));
+        assert_true(isnan(encode_and_decode(BT_MOMENT_BF16, NAN, u)));
+        assert_true(encode_and_decode(BT_MOMENT_LOG8, -INFINITY, u) == -14);
+        assert_true(encode_and_decode(BT_MOMENT_LOG8, NAN, u) == 14);
+        assert_true(encode_and_decode(BT_MOMENT_ULOG8, INFINITY, u) == 112);
     }
 }
 
@@ -76,13 +77,13 @@ static void the_mean_is_the_number(void **state) {
             double sum = 0, low = INFINITY, high = -INFINITY;
             int others = 0;
             for (uint32_t u = 0; u < NOISES; u++) {
-                const double y = (double)encoded((bt_moment_form)f, x, u);
+                const double y = (double)encode_and_decode((bt_moment_form)f, x, u);
                 sum += y;
                 low = y < low ? y : low;
                 high = y > high ? y : high;
             }
             for (uint32_t u = 0; u < NOISES; u++) {
-                const double y = (double)encoded((bt_moment_form)f, x, u);
+                const double y = (double)encode_and_decode((bt_moment_form)f, x, u);
                 others += y > low && y < high;
             }
             assert_int_equal(others, 0);
@@ -90,7 +91,7 @@ static void the_mean_is_the_number(void **state) {
             if (!(fabs(sum / NOISES - (double)x) <= (high - low) * 0x1p-16))
                 fail_msg("form %d: the mean of %.9g is %.9g", f, (double)x, sum / NOISES);
             /* the nearest code */
-            const double near = (double)encoded((bt_moment_form)f, x, BT_MOMENT_NEAREST);
+            const double near = (double)encode_and_decode((bt_moment_form)f, x, BT_MOMENT_NEAREST);
             assert_true(fabs(near - (double)x) <= 0.5001 * (high - low));
         }
 }
@@ -100,7 +101,7 @@ static void larger_numbers_have_no_lower_code(void **state) {
     float last[BT_MOMENT_FORMS] = {0};
     for (uint32_t bits = 0; bits < 0x7f800000u; bits += 40961)
         for (int f = BT_MOMENT_BF16; f < BT_MOMENT_FORMS; f++) {
-            const float y = encoded((bt_moment_form)f, bt_moment_float(bits), 12345);
+            const float y = encode_and_decode((bt_moment_form)f, bt_moment_float(bits), 12345);
             assert_true(y >= last[f]);
             last[f] = y;
         }

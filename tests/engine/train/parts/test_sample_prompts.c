@@ -46,7 +46,7 @@ static int destroy_model(void **state) {
     return engine_stop(state);
 }
 
-static void settings(int seq_len, int sample_tokens, const char *of_sample) {
+static void set_sample_settings(int seq_len, int sample_tokens, const char *of_sample) {
     memset(&cfg, 0, sizeof cfg);
     strcpy(cfg.data.path, "text.txt");
     strcpy(cfg.data.tokenizer, "bytes");
@@ -96,24 +96,24 @@ static void data_begin_a_text(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char want[64] = "";
         for (int k = 0; k < rows[i].prompt; k++) want[k] = (char)beginning[k];
-        settings(rows[i].seq_len, rows[i].tokens, "");
+        set_sample_settings(rows[i].seq_len, rows[i].tokens, "");
         bt_sample_text *s = create_sample(rows[i].n);
         check_generated(s, want, (size_t)rows[i].text);
         assert_null(bt_sample_text_next(s));
         bt_sample_text_destroy(s);
     }
-    settings(200, 8, "");
+    set_sample_settings(200, 8, "");
     strcpy(cfg.data.path, "synthetic.txt"); /* a file in spite of its name */
     bt_sample_text *s = create_sample(300);
     assert_non_null(s);
     bt_sample_text_destroy(s);
     /* There is no sample if none is requested, if the data are not text, or if there are no data. */
-    settings(200, 0, "");
+    set_sample_settings(200, 0, "");
     assert_null(create_sample(300));
-    settings(200, 8, "");
+    set_sample_settings(200, 8, "");
     strcpy(cfg.data.path, "synth:chain");
     assert_null(create_sample(300));
-    settings(200, 8, "");
+    set_sample_settings(200, 8, "");
     assert_null(create_sample(0));
     assert_int_equal(err.code, BT_OK);
     bt_sample_text_destroy(NULL);
@@ -123,7 +123,7 @@ static void data_begin_a_text(void **state) {
 static void a_text_can_be_repeated(void **state) {
     (void)state;
     char first[T + 1];
-    settings(T, 150, "abcde");
+    set_sample_settings(T, 150, "abcde");
     bt_sample_text *s = create_sample(0), *again = create_sample(0);
     check_generated(s, "abcde", 150);
     assert_int_equal(strlen(bt_text_str(&text)), 150);
@@ -143,14 +143,14 @@ static void a_text_can_be_repeated(void **state) {
 
 static void a_prompt_leaves_room_for_a_token(void **state) {
     (void)state;
-    settings(6, 8, "abcde");
+    set_sample_settings(6, 8, "abcde");
     bt_sample_text *s = create_sample(300);
     check_generated(s, "abcde", 1);
     bt_sample_text_destroy(s);
-    settings(5, 8, "abcde");
+    set_sample_settings(5, 8, "abcde");
     assert_prompt_refused(create_sample(300), BT_ARG,
                           "train.sample_prompt has 5 tokens, a sequence has 5");
-    settings(50, 8, "abcde");
+    set_sample_settings(50, 8, "abcde");
     cfg.model.vocab = 'e';
     assert_prompt_refused(create_sample(300), BT_ARG,
                           "the token 101, the model's vocabulary has 101");
@@ -183,17 +183,17 @@ static void a_requested_prompt_replaces_the_data(void **state) {
         size_t text;
     } rows[] = {{0, "say", 64}, {4, "say", 4}, {4, "s\xc3\xa4y", 4}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        settings(200, rows[i].tokens, "");
+        set_sample_settings(200, rows[i].tokens, "");
         bt_sample_text *s = request_prompt(rows[i].prompt);
         check_generated(s, rows[i].prompt, rows[i].text);
         bt_sample_text_destroy(s);
     }
     assert_prompt_refused(request_prompt(""), BT_ARG, "the prompt is empty");
     assert_prompt_refused(request_prompt(NULL), BT_ARG, "the prompt is empty");
-    settings(3, 4, "");
+    set_sample_settings(3, 4, "");
     assert_prompt_refused(request_prompt("say"), BT_ARG,
                           "the prompt has 3 tokens, a sequence has 3");
-    settings(200, 4, "");
+    set_sample_settings(200, 4, "");
     strcpy(cfg.data.labels, "a");
     assert_prompt_refused(request_prompt("say"), BT_UNSUPPORTED, "a classifier");
     strcpy(cfg.data.path, "synth:chain");
@@ -215,7 +215,7 @@ static void lines_of_a_file_are_prompts(void **state) {
     int n = 0;
     snprintf(at, sizeof at, "@%s", path);
     write_prompt_file("one\r\n\n two \nthree");
-    settings(200, 4, at);
+    set_sample_settings(200, 4, at);
     bt_sample_text *s = create_sample(0);
     for (bt_sample_text *one = s; one; one = bt_sample_text_next(one), n++) {
         assert_true(n < 3);
@@ -233,10 +233,10 @@ static void lines_of_a_file_are_prompts(void **state) {
     write_prompt_file("\r\n\n");
     assert_prompt_refused(create_sample(0), BT_ARG, "no prompt");
     write_prompt_file("a\nb\nabcdefgh\n"); /* the first two prompts are freed */
-    settings(8, 4, at);
+    set_sample_settings(8, 4, at);
     assert_prompt_refused(create_sample(0), BT_ARG,
                           "prompt 3 of train.sample_prompt has 8 tokens, a sequence has 8");
-    settings(200, 4, "@/nowhere/prompts");
+    set_sample_settings(200, 4, "@/nowhere/prompts");
     assert_prompt_refused(create_sample(0), BT_NOTFOUND, "/nowhere/prompts");
     /* A file above a mebibyte is refused as a whole. */
     for (int more = 0; more < 2; more++) {
@@ -244,7 +244,7 @@ static void lines_of_a_file_are_prompts(void **state) {
         assert_non_null(f);
         for (int i = 0; i < (1 << 20) - 1 + more; i++) fputc('a', f);
         assert_true(fputc('\n', f) >= 0 && fclose(f) == 0);
-        settings(200, 4, at);
+        set_sample_settings(200, 4, at);
         assert_null(create_sample(0));
         assert_int_equal(strstr(err.msg, "has 1048575 tokens") != NULL, !more);
     }

@@ -33,7 +33,7 @@ static void make_bible_script(int verses, const char *end) {
     assert_int_equal(chmod(path, 0700), 0);
 }
 
-static int files_in(const char *dir) {
+static int count_entries(const char *dir) {
     char cmd[160];
     int n = -1;
     snprintf(cmd, sizeof cmd, "ls -A '%s' | wc -l", dir);
@@ -63,7 +63,7 @@ static void the_text_is_created_once(void **state) {
     }
     fclose(f);
     assert_int_equal(n, 31102);
-    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(count_entries(dir), 1);
     struct stat st; /* the umask decides who may use the folders */
     assert_int_equal(stat(dir, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0777);
@@ -102,7 +102,7 @@ static void incomplete_texts_are_not_used(void **state) {
                  rows[i].counted);
         assert_string_equal(err.msg, want);
         *strrchr(path, '/') = '\0';
-        assert_int_equal(files_in(path), 0);
+        assert_int_equal(count_entries(path), 0);
         strcat(path, "/text");
     }
 }

@@ -88,7 +88,7 @@ static void read_until(int fd, char *out, size_t size, const char *until) {
         out[n += (size_t)k] = '\0';
 }
 
-static void assert_story(int64_t most, const char *const *lives, const char *want) {
+static void assert_output_of_lives(int64_t most, const char *const *lives, const char *want) {
     char got[4096] = "";
     pid_t pid;
     int status, fd = begin_guard(most, lives, &pid);
@@ -103,37 +103,38 @@ static void assert_story(int64_t most, const char *const *lives, const char *wan
 
 static void an_exit_ends_both(void **state) {
     (void)state;
-    assert_story(5, LIVES("se0"), "life 0 after signal 0\nover: 0\n");
-    assert_story(5, LIVES("se7"), "life 0 after signal 0\nover: 7\n");
+    assert_output_of_lives(5, LIVES("se0"), "life 0 after signal 0\nover: 0\n");
+    assert_output_of_lives(5, LIVES("se7"), "life 0 after signal 0\nover: 7\n");
 }
 
 static void a_signal_is_followed_by_another_process(void **state) {
     (void)state;
-    assert_story(5, LIVES("sp6", "sp9", "se3"),
-                 "life 0 after signal 0\n"
-                 "its process was ended by signal 6 (Aborted); it is started again\n"
-                 "life 1 after signal 6\n"
-                 "its process was ended by signal 9 (Killed); it is started again\n"
-                 "life 2 after signal 9\nover: 3\n");
+    assert_output_of_lives(5, LIVES("sp6", "sp9", "se3"),
+                           "life 0 after signal 0\n"
+                           "its process was ended by signal 6 (Aborted); it is started again\n"
+                           "life 1 after signal 6\n"
+                           "its process was ended by signal 9 (Killed); it is started again\n"
+                           "life 2 after signal 9\nover: 3\n");
 }
 
 static void a_server_that_never_served_is_not_restarted(void **state) {
     (void)state;
-    assert_story(5, LIVES("p9"),
-                 "life 0 after signal 0\nits process was ended by signal 9 (Killed)\nover: 137\n");
+    assert_output_of_lives(
+        5, LIVES("p9"),
+        "life 0 after signal 0\nits process was ended by signal 9 (Killed)\nover: 137\n");
 }
 
 /* The first restart is immediate and the second follows after a second; progress resets the count. */
 static void restarts_without_progress_end(void **state) {
     (void)state;
-    assert_story(
+    assert_output_of_lives(
         1, LIVES("sp6", "sp6", "s6", "s6"),
         "life 0 after signal 0\nits process was ended by signal 6 (Aborted); it is started again\n"
         "life 1 after signal 6\nits process was ended by signal 6 (Aborted); it is started again\n"
         "life 2 after signal 6\nits process was ended by signal 6 (Aborted), 2 times without "
         "progress: it is "
         "not started again (--restarts)\nover: 134\n");
-    assert_story(
+    assert_output_of_lives(
         2, LIVES("s6", "s6", "s9"),
         "life 0 after signal 0\nits process was ended by signal 6 (Aborted); it is started again\n"
         "life 1 after signal 6\n"

@@ -163,7 +163,7 @@ static bt_code run_with_nan(const bt_run_cfg *cfg, const char *nan, bt_train_res
 }
 
 /* Replaces %H by the name of this host. */
-static void with_host(char *out, size_t size, const char *text) {
+static void put_host_in_text(char *out, size_t size, const char *text) {
     char host[BT_HOST_MAX] = "";
     gethostname(host, sizeof host - 1);
     const char *at = strstr(text, "%H");
@@ -177,10 +177,10 @@ static void assert_kth_event(const char *kind, size_t k, int64_t step, const cha
     char want[512];
     for (size_t i = 0; i < sink.n_events; i++) {
         if (strcmp(sink.events[i].kind, kind) != 0 || k-- > 0) continue;
-        with_host(want, sizeof want, title);
+        put_host_in_text(want, sizeof want, title);
         want[sizeof sink.events[i].title - 1] = '\0';
         assert_string_equal(sink.events[i].title, want);
-        with_host(want, sizeof want, body);
+        put_host_in_text(want, sizeof want, body);
         assert_string_equal(sink.events[i].body, want);
         assert_int_equal(sink.events[i].step, step);
         return;
@@ -356,10 +356,11 @@ static void spikes_in_a_row_are_a_new_level(void **state) {
         "{\"cause\":\"not_finite\",\"action\":\"ended\",\"same_bits\":false,\"tensor\":"
         "\"layers.0.attn_k\",\"rank\":0,\"host\":\"%H\",\"first_sequence\":200,"
         "\"sequences\":4}");
-    with_host(want, sizeof want,
-              "step 51: " NAN_OF
-              ", computed again with other bits and no better: a fault of the hardware of rank 0 "
-              "(host '%H') (resume from the newest checkpoint)");
+    put_host_in_text(
+        want, sizeof want,
+        "step 51: " NAN_OF
+        ", computed again with other bits and no better: a fault of the hardware of rank 0 "
+        "(host '%H') (resume from the newest checkpoint)");
     want[sizeof err.msg - 1] = '\0';
     assert_string_equal(err.msg, want);
     unlink(path);
