@@ -24,7 +24,8 @@ static const bt_opt help_opts[] = {
 };
 
 /* Prints the help of a command, or of one of its verbs (words after the command). */
-static bt_code of_command(const bt_command *c, const char *const *words, size_t n, bt_err *err) {
+static bt_code print_command_help(const bt_command *c, const char *const *words, size_t n,
+                                  bt_err *err) {
     char *argv[MAX_WORDS + 1] = {0};
     bt_verb_help verb;
     bool found = false;
@@ -52,7 +53,7 @@ static bt_code help_topic(const char *const *words, size_t n_words, bt_text *out
                   {"exit-codes", bt_help_exit_codes}};
     enum { N_TOPICS = sizeof topics / sizeof topics[0] };
     const bt_command *c = bt_command_find(word);
-    if (c) return of_command(c, words + 1, n_words - 1, err);
+    if (c) return print_command_help(c, words + 1, n_words - 1, err);
     if (n_words > 1) return bt_fail(err, BT_ARG, "unexpected word '%s'", words[1]);
     const char *names[64 + N_TOPICS];
     size_t n = 0;

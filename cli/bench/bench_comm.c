@@ -181,7 +181,7 @@ static void flip_all_codes(void *ctx) {
             f->codes[i / 4] = (unsigned char)(f->codes[i / 4] ^ 1u << i % 4 * 2);
 }
 
-static bt_code flips_once(void *ctx, bt_err *err) {
+static bt_code gather_flips_once(void *ctx, bt_err *err) {
     flips *f = ctx;
     return bt_flip_gather_run(f->gather, f->codes, err);
 }
@@ -196,7 +196,7 @@ static bt_code measure_flips(bench *b, bool all, size_t bytes, bt_err *err) {
     bt_code code = of && f.codes ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for ternary codes");
     for (int s = 0; s < shards && of; s++) of[s] = f.bytes;
     if (code == BT_OK) code = bt_flip_gather_create(&f.gather, &b->mesh, of, err);
-    const measured m = {b, flip_all_codes, flips_once, &f, 1};
+    const measured m = {b, flip_all_codes, gather_flips_once, &f, 1};
     if (code == BT_OK) code = measure_row(&m, r, err);
     bt_flip_gather_destroy(f.gather);
     free(f.codes);

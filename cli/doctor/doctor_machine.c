@@ -164,7 +164,7 @@ static void write_blas_core(const void *ctx) {
 }
 
 /* Writes the core type that OpenBLAS chooses without the setting of this program. */
-static bool blas_left_alone(char *out, size_t size) {
+static bool read_default_blas_core(char *out, size_t size) {
     int ends[2];
     pid_t pid;
     out[0] = '\0';
@@ -184,7 +184,7 @@ static void report_openblas(bt_doctor *d) {
     const char *deserved = bt_cpu_blas_core(), *told = getenv("OPENBLAS_CORETYPE");
     char told_copy[32];
     snprintf(told_copy, sizeof told_copy, "%s", told ? told : "");
-    bool known = blas_left_alone(alone, sizeof alone);
+    bool known = read_default_blas_core(alone, sizeof alone);
     bt_err err = BT_ERR_INIT;
     if (bt_blas_load(&err) != BT_OK) {
         bt_finding_remedy(bt_doctor_report(d, BT_FINDING_WARN, "openblas", "%s", err.msg),

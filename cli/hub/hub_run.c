@@ -90,7 +90,7 @@ static bt_code choose_places(record *r, bt_err *err) {
 }
 
 /* True if a hub of this name ended before an island joined, so that it has no state to resume. */
-static bool only_waited(const record *r) {
+static bool never_had_an_island(const record *r) {
     bt_db *db = NULL;
     double yes = 0;
     bt_err ignored = BT_ERR_INIT;
@@ -110,7 +110,7 @@ static bt_code begin_run(record *r, const bt_hub *h, bt_err *err) {
     if (r->settings->no_monitor) return BT_OK;
     gethostname(host, sizeof host - 1);
     bt_run_start start = {.name = r->name,
-                          .resume = h->model || only_waited(r),
+                          .resume = h->model || never_had_an_island(r),
                           .from_step = h->model ? h->model->version : 0,
                           .reason = h->model ? "the hub was started again" : "start",
                           .argv = "bitrain hub",
@@ -218,7 +218,7 @@ static bt_code bound_memory(const bt_hub_settings *s, bt_hub *h, bt_hub_socket *
     return BT_OK;
 }
 
-static bool all_gone(const bt_hub *h) {
+static bool have_all_islands_left(const bt_hub *h) {
     for (size_t i = 0; i < h->n; i++)
         if (h->members[i].state == BT_MEMBER_JOINS ||
             (h->members[i].state == BT_MEMBER_TRAINS && !h->members[i].overdue))
@@ -226,7 +226,7 @@ static bool all_gone(const bt_hub *h) {
     return true;
 }
 
-static bt_code one_message(bt_hub *h, bt_hub_socket *socket, int timeout_ms, bt_err *err) {
+static bt_code receive_message(bt_hub *h, bt_hub_socket *socket, int timeout_ms, bt_err *err) {
     bt_hub_peer from;
     const void *frame;
     size_t bytes;
@@ -277,7 +277,7 @@ static bt_code serve_hub_sockets(bt_hub *h, bt_hub_socket *socket, record *r, bt
     bool need_reported = false;
     double base_mib = 0;
     while (!(atomic_load(&box.bits) & BT_REQ_STOP)) {
-        BT_TRY(one_message(h, socket, bt_hub_serve(h) ? ROOM_MS : TICK_MS, err));
+        BT_TRY(receive_message(h, socket, bt_hub_serve(h) ? ROOM_MS : TICK_MS, err));
         const int64_t now = bt_now_ns();
         if (bt_hub_state_due(h->state) && (h->room_again || now - tried >= again_ns)) {
             h->room_again = false;
@@ -292,7 +292,7 @@ static bt_code serve_hub_sockets(bt_hub *h, bt_hub_socket *socket, record *r, bt
         BT_TRY(bt_hub_tick(h, now, err));
         report_refused_keys(r, socket);
         BT_TRY(bound_memory(r->settings, h, socket, &base_mib, err));
-        if (h->finished && all_gone(h)) return BT_OK;
+        if (h->finished && have_all_islands_left(h)) return BT_OK;
     }
     return BT_OK;
 }

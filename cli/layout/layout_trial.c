@@ -39,7 +39,7 @@ static bool starts_with(const char *s, const char *with) {
 }
 
 /* True for settings that affect the time of a step and are not part of a layout. */
-static bool of_the_work(const char *key) {
+static bool affects_step_but_not_layout(const char *key) {
     static const char *const all[] = {"model.",          "parallel.codec",    "comm.",
                                       "mesh.sequence",   "optim.name",        "train.batch_tokens",
                                       "train.attention", "train.overlap",     "train.reproducible",
@@ -59,7 +59,8 @@ static void append_trial_settings(bt_words *w, const bt_opts *o, const bt_run_cf
     bt_words_put(w, "--preset");
     bt_words_put(w, cfg->model.preset);
     for (size_t i = 0; i < o->n; i++) {
-        if (!of_the_work(o->table[i].key) || o->origin[i] <= BT_FROM_PRESET) continue;
+        if (!affects_step_but_not_layout(o->table[i].key) || o->origin[i] <= BT_FROM_PRESET)
+            continue;
         if (layers > 0 && strcmp(o->table[i].key, "model.layers") == 0) continue;
         bt_text_clear(&value);
         bt_opt_value(o, i, &value);
@@ -150,7 +151,7 @@ const bt_trial_rate *bt_layout_tried(const bt_opts *o, const bt_run_cfg *cfg, in
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-static bool plain_training(const bt_layout_job *job) {
+static bool is_plain_training(const bt_layout_job *job) {
     const bt_run_cfg *c = job->cfg;
     return c->data.form == BT_FORMED_TEXT && c->tune.mode == BT_TUNE_FULL && !c->tune.teacher[0] &&
            !c->tune.logits[0] && !c->islands.hub[0];
@@ -262,7 +263,7 @@ typedef struct trials {
 } trials;
 
 /* True if the trainers of the first k candidates fit in memory at the same time. */
-static bool all_fit(const trials *t, size_t k) {
+static bool candidates_fit_together(const trials *t, size_t k) {
     const bt_cluster *c = &t->c->search.cluster;
     double bytes = 0;
     for (size_t i = 0; i < k; i++) bytes += t->all[i].layout->all_bytes;
@@ -276,7 +277,7 @@ static void put_race(trials *t, size_t k, double seconds) {
     bt_words_put(w, "plan");
     bt_words_put(w, BT_LAYOUT_RACE_WORD);
     put_real(w, seconds - START_S);
-    bt_words_put(w, all_fit(t, k) ? "keep" : "anew");
+    bt_words_put(w, candidates_fit_together(t, k) ? "keep" : "anew");
     for (size_t i = 0; i < k; i++) {
         const bt_layout *l = t->all[i].layout;
         bt_words_put(w, BT_RACE_WORD);
@@ -430,7 +431,7 @@ bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, double sp
     char path[1200];
     bool fresh = false;
     bt_words w = {0};
-    if (!plain_training(job)) return BT_OK;
+    if (!is_plain_training(job)) return BT_OK;
     BT_TRY(bt_layout_settings(&c->search, &c->layouts.at[0], &c->settings, err));
     trials t = {.c = c, .job = job, .w = &w, .spent_s = spent_s};
     bt_code code = run_trials(&t, budget_s(job, spent_s), &fresh, notes, &why);

@@ -71,7 +71,7 @@ static bt_code check_out(const data_cfg *cfg, bt_err *err) {
     return bt_verbs_may_write(cfg->out, cfg->force, err);
 }
 
-static bt_code only_text(const bt_sources *s, bt_err *err) {
+static bt_code refuse_sources_without_text(const bt_sources *s, bt_err *err) {
     for (size_t i = 0; i < s->n; i++) {
         if (s->items[i].kind == BT_SOURCE_SHARD)
             return bt_fail(err, BT_ARG, "'%s' holds tokens already; prepare takes text",
@@ -177,7 +177,7 @@ static bt_code data_prepare(void *ctx, const char *const *words, size_t n, bt_er
     if (rank > 0) return BT_OK; /* the first process has a thread for each of them */
     BT_TRY(check_out(cfg, err));
     bt_code code = list_sources(cfg, words, n, &s, err);
-    if (code == BT_OK) code = only_text(&s, err);
+    if (code == BT_OK) code = refuse_sources_without_text(&s, err);
     if (code == BT_OK) code = bt_tokenizer_load(&t, cfg->tokenizer, err);
     if (code == BT_OK) code = prepare_sources(cfg, &s, t, err);
     bt_tokenizer_free(t);

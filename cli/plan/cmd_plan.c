@@ -123,7 +123,7 @@ static bt_code write_layout_settings(bt_opts *o, const bt_layout *best, int n_ra
 }
 
 /* Predicts the time of the first layout and replaces the settings of the plan by those of the choice. */
-static void first_time(bt_train_plan *p, const bt_layout_choice *c, bt_train_time *out) {
+static void predict_first_layout(bt_train_plan *p, const bt_layout_choice *c, bt_train_time *out) {
     const bt_layout *l = &c->layouts.at[0];
     const bt_trial_rate tried = {.step_s = l->trial_s, .load = l->trial_load};
     p->cfg = c->settings;
@@ -225,7 +225,7 @@ static bt_code plan_this_machine(bt_train_plan *p, const plan_cfg *cfg, bt_err *
     if (code == BT_OK) {
         bt_train_time time;
         const bool json = p->cfg.run.json;
-        first_time(p, choice, &time);
+        predict_first_layout(p, choice, &time);
         code = print_plan(choice, cfg, &time, json, err);
     }
     if (code == BT_OK && cfg->write[0])

@@ -25,7 +25,7 @@ static void put_larger(const bt_layout_choice *c, bt_text *out) {
 }
 
 /* Predicted seconds of a step of the chosen layout with another codec; NaN: not possible. */
-static double with_codec(const bt_layout_choice *c, int codec) {
+static double step_seconds_with_codec(const bt_layout_choice *c, int codec) {
     bt_layout other = c->layouts.at[0];
     bt_run_cfg *cfg = malloc(sizeof *cfg);
     bt_err why = BT_ERR_INIT;
@@ -50,7 +50,7 @@ static void put_codecs(const bt_layout_choice *c, bt_text *out) {
         "codec      %s, as set: the other codecs round gradients, so none is chosen for its speed",
         codec_name(best->codec));
     for (int k = 0; k < BT_CODEC_COUNT; k++) {
-        const double step_s = k == best->codec ? (double)NAN : with_codec(c, k);
+        const double step_s = k == best->codec ? (double)NAN : step_seconds_with_codec(c, k);
         if (!(step_s < 0.99 * best->time.step.step_s)) continue;
         bt_text_printf(out, "%s--codec %s: %s a step", any ? ", " : "; predicted with ",
                        codec_name(k), bt_metric_format(ms, sizeof ms, 1e3 * step_s, BT_UNIT_MS));
@@ -110,7 +110,7 @@ void bt_plan_advice_json(const bt_layout_choice *c, bt_json *j) {
         if (k == c->layouts.at[0].codec) continue;
         bt_json_object(j, NULL);
         bt_json_str(j, "codec", codec_name(k));
-        bt_json_num(j, "step_ms", 1e3 * with_codec(c, k));
+        bt_json_num(j, "step_ms", 1e3 * step_seconds_with_codec(c, k));
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');

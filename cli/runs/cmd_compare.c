@@ -83,7 +83,7 @@ static bool read_summary_row(void *ctx, const bt_row *row) {
 static const char *const axis_words[] = {"tokens", "steps", "seconds"};
 
 /* Checks that all runs reach the point: a shorter run's end would be compared with earlier points of longer runs. */
-static bt_code all_reach(comparison *c, bt_at at, bt_err *err) {
+static bt_code check_all_reach(comparison *c, bt_at at, bt_err *err) {
     for (size_t i = 0; i < c->n; i++) {
         double end;
         char a[64], b[64];
@@ -101,7 +101,7 @@ static bt_code read_metric_levels(comparison *c, const char *metric, bt_at at,
     if (isnan(at.x))
         BT_TRY(bt_db_common_end(c->db, c->names, c->n, at.axis, &at.x, err));
     else
-        BT_TRY(all_reach(c, at, err));
+        BT_TRY(check_all_reach(c, at, err));
     for (size_t i = 0; i < c->n; i++)
         BT_TRY(bt_db_level(c->db, c->names[i], metric, &at, (int)c->cfg->window, &out[i], err));
     return BT_OK;

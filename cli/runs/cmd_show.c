@@ -42,7 +42,7 @@ typedef struct shown {
 } shown;
 
 /* "all 36 steps", "newest 128 steps"; "12 recorded steps" of a run that records only some steps */
-static const char *which_steps(char *buf, size_t size, double n, const shown *s) {
+static const char *describe_steps(char *buf, size_t size, double n, const shown *s) {
     const char *many = n == 1 ? "" : "s";
     if (n >= s->steps && n > 1)
         snprintf(buf, size, "all %.0f steps", n);
@@ -107,7 +107,7 @@ static void print_phases(const shown *s) {
     else
         snprintf(of, sizeof of, "%d rank%s", r->ranks_most, r->ranks_most == 1 ? "" : "s");
     printf("\nwhere a step goes (mean of %s and of %s)\n",
-           which_steps(b, sizeof b, (double)r->steps, s), of);
+           describe_steps(b, sizeof b, (double)r->steps, s), of);
     bt_table_print(&t, stdout, "  ");
     bt_table_release(&t);
     if (isfinite(s->view->head.predicted.tried_ms))
@@ -194,7 +194,7 @@ static void print_figures(const shown *s, const bt_row *row, bt_figure_span span
     }
     const bool none = !between[0];
     if (span == BT_SPAN_RECENT)
-        bt_text_printf(&line, " (%s)", which_steps(text, sizeof text, s->recent, s));
+        bt_text_printf(&line, " (%s)", describe_steps(text, sizeof text, s->recent, s));
     if (!none) print_wrapped(&line, s->width);
     bt_text_release(&line);
 }

@@ -19,7 +19,7 @@ enum { NAMES_MAX = 64 };
 #define WAIT_S 5.0
 
 /* Removes repeated names, such as "last" beside the run's own, keeping the first; returns how many remain. */
-static size_t once_each(char names[][BT_NAME_MAX], size_t n) {
+static size_t remove_repeated_names(char names[][BT_NAME_MAX], size_t n) {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
         size_t k = 0;
@@ -113,7 +113,7 @@ static bt_code run_rm(const char *path, const char *const *words, size_t n,
     const char *list[NAMES_MAX];
     bt_db *db = NULL;
     BT_TRY(resolve_run_names(path, words, n, names, err));
-    n = once_each(names, n);
+    n = remove_repeated_names(names, n);
     BT_TRY(confirm_removal(n, cfg->yes, err));
     folders *f = calloc(1, sizeof *f);
     if (!f) return bt_fail(err, BT_NOMEM, "no memory for the folders of %zu runs", n);

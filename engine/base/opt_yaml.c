@@ -159,7 +159,7 @@ static const bt_opt_alias *alias_of(const reader *r, const char *key) {
 }
 
 /* True if all names, one per line, are files or folders. */
-static bool all_exist(const char *names) {
+static bool all_files_exist(const char *names) {
     char path[1024];
     for (size_t n; *names; names += n + (names[n] == '\n')) {
         n = strcspn(names, "\n");
@@ -175,7 +175,7 @@ static bool all_exist(const char *names) {
 static bool translate_alias_value(const bt_opt_alias *a, const char *text, char *out, size_t size) {
     for (const char *item = a->values; *item;) {
         const size_t n = strcspn(item, "|"), k = strcspn(item, "=|");
-        if (n == 1 && (*item == '*' || (*item == '@' && all_exist(text)) ||
+        if (n == 1 && (*item == '*' || (*item == '@' && all_files_exist(text)) ||
                        (*item == '%' && strspn(text, "0123456789., ") == strlen(text)))) {
             (void)snprintf(out, size, "%s", text);
             for (char *c = out; *item == '%' && *c; c++)

@@ -285,7 +285,7 @@ static void receive_logits(void *ctx, size_t p, size_t i, const float *logits) {
 }
 
 /* ---- slots -------------------------------------------------------------------------------- */
-static size_t of_group(const bt_generator *b, uint64_t group) {
+static size_t texts_in_group(const bt_generator *b, uint64_t group) {
     size_t n = 0;
     for (int i = 0; i < b->cfg.slots; i++) {
         const text *t = b->slots[i].at_work;
@@ -299,7 +299,7 @@ static text *next_waiting(const bt_generator *b) {
     size_t fewest = 0;
     for (text *t = b->texts; t; t = t->next) {
         if (t->slot >= 0 || t->done) continue;
-        const size_t n = of_group(b, t->request.group);
+        const size_t n = texts_in_group(b, t->request.group);
         if (best && n >= fewest) continue;
         best = t;
         fewest = n;

@@ -70,7 +70,9 @@ size_t bt_schedule_pipeline_bytes(const bt_model_setup *s, const bt_mesh_shape *
 
 /* ---- stored micro-batches ----------------------------------------------------------------------------- */
 
-static size_t ring_at(const pipeline *p, int64_t i) { return (size_t)(i % p->ring) * p->tokens; }
+static size_t ring_offset(const pipeline *p, int64_t i) {
+    return (size_t)(i % p->ring) * p->tokens;
+}
 
 static int *activation_slot(const pipeline *p, const bt_pass *x) {
     return &p->slot_of[x->chunk * p->ring + (int)(x->micro % p->ring)];
@@ -82,7 +84,7 @@ static void copy_tokens(const int32_t *from, int32_t *kept, size_t at, size_t n)
 
 /* Returns the tokens of micro-batch i for the pass of any chunk. */
 static bt_batch stored_batch(const pipeline *p, int64_t i) {
-    const size_t at = ring_at(p, i);
+    const size_t at = ring_offset(p, i);
     return (bt_batch){.inputs = p->inputs + at,
                       .targets = p->targets ? p->targets + at : NULL,
                       .positions = p->documents ? p->positions + at : NULL};
@@ -90,7 +92,7 @@ static bt_batch stored_batch(const pipeline *p, int64_t i) {
 
 /* Takes the next micro-batch and stores its tokens. */
 static bt_code take_tokens(pipeline *p, bt_micro *m, int64_t i, bt_err *err) {
-    const size_t at = ring_at(p, i);
+    const size_t at = ring_offset(p, i);
     bt_batch batch;
     BT_TRY(bt_micro_tokens(m, i, &batch, err));
     p->documents = batch.positions != NULL;

@@ -4,7 +4,7 @@
 
 #include "engine/micro/micro_schedule.h"
 
-static bt_code one_micro(bt_micro *m, int64_t i, double grad_scale, bt_err *err) {
+static bt_code train_micro_batch(bt_micro *m, int64_t i, double grad_scale, bt_err *err) {
     bt_batch batch;
     BT_TRY(bt_micro_tokens(m, i, &batch, err));
     BT_TRY(bt_micro_look_up(m, &batch, err));
@@ -20,7 +20,7 @@ static bt_code one_micro(bt_micro *m, int64_t i, double grad_scale, bt_err *err)
 static bt_code run_plain_schedule(bt_micro_schedule *s, bt_micro *m, double grad_scale,
                                   bt_err *err) {
     (void)s;
-    for (int64_t i = 0; i < m->plan->n; i++) BT_TRY(one_micro(m, i, grad_scale, err));
+    for (int64_t i = 0; i < m->plan->n; i++) BT_TRY(train_micro_batch(m, i, grad_scale, err));
     return BT_OK;
 }
 

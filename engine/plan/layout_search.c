@@ -360,7 +360,7 @@ bool bt_layout_same_mesh(const bt_layout *a, const bt_layout *b) {
 
 /* Longest time that is still relevant: a longer layout is neither the choice, nor near it, nor the first of another
  * mesh. */
-static double longest_of_use(const bounded *all, size_t n) {
+static double longest_useful_step(const bounded *all, size_t n) {
     const bt_layout *best = NULL, *other = NULL;
     for (size_t i = 0; i < n; i++) {
         const bt_layout *x = all[i].layout;
@@ -394,7 +394,7 @@ static bt_code predict_choice(const predictor *p, bt_err *err) {
     if (code == BT_OK && n > 0) qsort(all, n, sizeof *all, by_lower_bound);
     for (size_t i = 0; code == BT_OK && i < n && all[i].least_s <= longest; i++) {
         code = predict_layout(p, all[i].layout, err);
-        longest = longest_of_use(all, i + 1);
+        longest = longest_useful_step(all, i + 1);
     }
     free(all);
     return code;

@@ -123,7 +123,7 @@ static void put_refusal_reason(bt_sim_point *out, const bt_layouts *l) {
     bt_text_release(&text);
 }
 
-static void why_not(bt_sim_point *out, const bt_layouts *l, const bt_cluster *c) {
+static void put_refusal(bt_sim_point *out, const bt_layouts *l, const bt_cluster *c) {
     char rank[32], host[32], have[32], lacks[32];
     const int here = bt_cluster_fullest(c);
     double need = (double)l->least_bytes * here;
@@ -161,7 +161,7 @@ bt_code bt_sim_point_of(bt_sim_point *out, const bt_layout_search *search, const
         snprintf(out->refused, sizeof out->refused, "%.230s", trouble.msg);
         code = BT_OK;
     } else if (code == BT_OK && l.fitting == 0) {
-        why_not(out, &l, &s.cluster);
+        put_refusal(out, &l, &s.cluster);
     } else if (code == BT_OK) {
         out->legal = l.n;
         out->fitting = l.fitting;

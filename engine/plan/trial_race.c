@@ -15,7 +15,7 @@ typedef struct split {
 } split;
 
 /* residual of candidate i in round k; dropped candidates ran in the first rounds only */
-static double left_over(const bt_race *r, const split *s, size_t i, size_t k) {
+static double residual_of_racer(const bt_race *r, const split *s, size_t i, size_t k) {
     return log(r->racer[i].took_s[k]) - s->round[k] - s->part[i];
 }
 
@@ -24,12 +24,12 @@ static void remove_common_factors(const bt_race *r, split *s) {
     for (size_t k = 0; k < r->rounds; k++) {
         size_t n = 0;
         for (size_t i = 0; i < r->n; i++)
-            if (k < r->racer[i].runs) x[n++] = left_over(r, s, i, k);
+            if (k < r->racer[i].runs) x[n++] = residual_of_racer(r, s, i, k);
         s->round[k] += bt_median_known(x, n);
     }
     for (size_t i = 0; i < r->n; i++) {
         const size_t n = r->racer[i].runs;
-        for (size_t k = 0; k < n; k++) x[k] = left_over(r, s, i, k);
+        for (size_t k = 0; k < n; k++) x[k] = residual_of_racer(r, s, i, k);
         s->part[i] += bt_median_known(x, n);
     }
 }
@@ -40,7 +40,7 @@ static double noise_of(const bt_race *r, const split *s) {
     double x[RUNS_MOST] = {0};
     size_t n = 0, absorbed = r->rounds + r->n - 1;
     for (size_t i = 0; i < r->n; i++)
-        for (size_t k = 0; k < r->racer[i].runs; k++) x[n++] = fabs(left_over(r, s, i, k));
+        for (size_t k = 0; k < r->racer[i].runs; k++) x[n++] = fabs(residual_of_racer(r, s, i, k));
     qsort(x, n, sizeof *x, bt_compare_doubles);
     const size_t free_runs = n > absorbed ? n - absorbed : 0;
     const double seen = free_runs ? 1.4826 * bt_median_known(x + absorbed, free_runs) : 0;
@@ -105,7 +105,7 @@ static void estimate_candidates(bt_race *r) {
 }
 
 /* A dropped candidate has missed rounds, cannot be compared in them, and is never run again. */
-static bool runs_now(const bt_race *r, size_t i) {
+static bool takes_part_in_round(const bt_race *r, size_t i) {
     return r->racer[i].runs == r->rounds && !r->racer[i].out;
 }
 
@@ -115,7 +115,7 @@ static bt_code run_round(bt_race *r, double *round_s, bt_err *err) {
         const size_t i = r->rounds % 2 ? r->n - 1 - k : k;
         bt_racer *x = &r->racer[i];
         double took_s, spent_s;
-        if (!runs_now(r, i)) continue;
+        if (!takes_part_in_round(r, i)) continue;
         BT_TRY(r->run(r->ctx, i, &took_s, &spent_s, err));
         x->took_s[x->runs++] = took_s;
         *round_s += spent_s;
@@ -127,7 +127,7 @@ static bt_code run_round(bt_race *r, double *round_s, bt_err *err) {
 
 static size_t count_running(const bt_race *r) {
     size_t n = 0;
-    for (size_t i = 0; i < r->n; i++) n += runs_now(r, i);
+    for (size_t i = 0; i < r->n; i++) n += takes_part_in_round(r, i);
     return n;
 }
 

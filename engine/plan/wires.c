@@ -7,7 +7,7 @@
 static const double SHM_LATENCY_S = 2e-6, SHM_BYTES_PER_S = 3e9, MEET_S = 3e-6;
 
 /* Ranks of a group on one host; the mean if the group spans hosts with unequal numbers of ranks. */
-static int on_host(const bt_cluster *c, int n, int stride) {
+static int group_ranks_on_host(const bt_cluster *c, int n, int stride) {
     if (bt_cluster_together(c) / stride >= n) return n;
     const int most = c->hosts > 0 ? (c->ranks + c->hosts - 1) / c->hosts : c->ranks_per_host,
               here = most / stride;
@@ -31,7 +31,7 @@ static bt_wire wire_inside_group(const bt_rates *r, const bt_cluster *c, int n, 
 }
 
 bt_wire bt_wire_of(const bt_rates *r, const bt_cluster *c, int n, int stride) {
-    if (on_host(c, n, stride) == n) return wire_inside_group(r, c, n, stride);
+    if (group_ranks_on_host(c, n, stride) == n) return wire_inside_group(r, c, n, stride);
     if (!c->simulated) return measured_wire(r, c->ranks, n, stride);
     /* All ranks of a host send at the same time. */
     const int senders = bt_cluster_fullest(c);
@@ -138,7 +138,7 @@ static bt_exchange_cost by_hosts(const bt_rates *r, const bt_cluster *c, const b
 
 bt_exchange_cost bt_wire_exchange(const bt_rates *r, const bt_cluster *c, const bt_run_cfg *cfg,
                                   const bt_mesh_shape *shape, double elems) {
-    int n = shape->dp_replicate * shape->dp_shard, here = on_host(c, n, shape->tp);
+    int n = shape->dp_replicate * shape->dp_shard, here = group_ranks_on_host(c, n, shape->tp);
     return bt_cluster_hosts(c) > 1 && here > 1 && here < n && n % here == 0
                ? by_hosts(r, c, cfg, shape, here, elems)
                : flat_all_reduce_time(r, c, cfg, shape, elems);
@@ -148,7 +148,7 @@ double bt_wire_rows_s(const bt_rates *r, const bt_cluster *c, int tp, double mee
                       double bytes) {
     const bt_link_rate *l = bt_rates_link(r, c->simulated ? tp : c->ranks, tp, 1);
     double moved = bytes * (tp - 1) / tp;
-    if (on_host(c, tp, 1) == tp && l && l->rows_bytes_per_s > 0)
+    if (group_ranks_on_host(c, tp, 1) == tp && l && l->rows_bytes_per_s > 0)
         return meetings * l->meet_s + moved / l->rows_bytes_per_s;
     bt_wire w = bt_wire_of(r, c, tp, 1);
     return meetings * (w.copies ? fmax(w.latency_s, MEET_S) : w.latency_s) +

@@ -194,7 +194,7 @@ static bt_code receive_matrix_part(bt_matrix_update *m, int from, uint16_t *x, s
 }
 
 /* Returns the part of this rank's stream that counts. */
-static uint16_t *own_counted(const bt_matrix_update *m, size_t k, size_t *n) {
+static uint16_t *counted_directions(const bt_matrix_update *m, size_t k, size_t *n) {
     size_t all = bt_matrix_map_elems(&m->map, matrix_share(&m->map, k, m->rank, false));
     *n = bt_matrix_map_elems(&m->map, matrix_share(&m->map, k, m->rank, true));
     return m->direction + m->at[k] + (all - *n);
@@ -226,7 +226,7 @@ static void unpack_momentum(bt_matrix_update *m, size_t k) {
     const uint16_t *at = m->streams;
     int first = first_source(m, m->rank);
     size_t mine;
-    const uint16_t *own = own_counted(m, k, &mine);
+    const uint16_t *own = counted_directions(m, k, &mine);
     for (int g = first; g < first + m->map.shards * m->map.tp; g++) {
         bt_matrix_share who = matrix_share(&m->map, k, g, true);
         bt_matrix_map_unpack(&m->map, who, g == m->rank ? own : at, m->matrix);
@@ -242,7 +242,7 @@ static bt_code gather_matrix(bt_matrix_update *m, const wave *w, bt_optim_update
         if (first_source(m, j) != first_source(m, m->rank)) continue;
         each_stretch(m, w->k[j], copy_momentum, u);
         size_t n;
-        const uint16_t *own = own_counted(m, w->k[j], &n);
+        const uint16_t *own = counted_directions(m, w->k[j], &n);
         if (j != m->rank) BT_TRY(send_matrix_part(m, j, own, n, err));
     }
     BT_TRY(bt_mailbox_wait(m->mailbox, err));

@@ -15,7 +15,7 @@ typedef struct lost {
 } lost;
 
 /* Finds the next run of this host with a dead supervisor and a ring file without a writer. */
-static bool next_lost(sqlite3_stmt *st, lost *l) {
+static bool find_next_lost_run(sqlite3_stmt *st, lost *l) {
     while (sqlite3_step(st) == SQLITE_ROW) {
         const int pid = sqlite3_column_int(st, 2);
         snprintf(l->run, sizeof l->run, "%s", (const char *)sqlite3_column_text(st, 0));
@@ -39,7 +39,7 @@ void bt_store_rescue(bt_db *db, double wait_s) {
                                   "host = ? AND out_dir <> '' AND pid > 0",
                                   &st, &err);
     if (code == BT_OK) sqlite3_bind_text(st, 1, here, -1, SQLITE_STATIC);
-    while (code == BT_OK && next_lost(st, &l)) {
+    while (code == BT_OK && find_next_lost_run(st, &l)) {
         int64_t steps = 0;
         if (!w) code = bt_writer_open(&w, bt_db_path(db), wait_s, &err);
         if (code == BT_OK) code = bt_writer_recover(w, l.run, l.ring, &steps, &err);

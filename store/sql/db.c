@@ -13,7 +13,7 @@
 #include "store/sql/sql.h"
 
 /* Detects a lack of inodes: SQLite reports only the error number of its second, read-only attempt to open the file. */
-static bool no_inodes(const char *path) {
+static bool has_no_inodes(const char *path) {
     char folder[BT_PATH_BYTES];
     struct statvfs space;
     snprintf(folder, sizeof folder, "%s", path);
@@ -50,7 +50,7 @@ bt_code bt_sql_fail(sqlite3 *db, int rc, const char *path, const char *doing, bt
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
     case SQLITE_READONLY:
-        if (no_inodes(path))
+        if (has_no_inodes(path))
             return bt_fail(err, BT_IO,
                            "cannot %s '%s': %s: its file system has no free inodes (df -i)", doing,
                            path, strerror(ENOSPC));

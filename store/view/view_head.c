@@ -318,7 +318,7 @@ static void estimate_time_left(bt_view_head *h, const tail *t, const bt_ledger *
     h->eta_err_s = left * sqrt(variance / 8);
 }
 
-static bt_code from_tail(bt_view *v, bt_err *err) {
+static bt_code compute_from_tail(bt_view *v, bt_err *err) {
     bt_view_head *h = &v->head;
     tail t = {0};
     bt_code code = load_steps_tail(v, &t, err);
@@ -516,7 +516,7 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_request *ask, bt_err *err) {
     h->age_s = isnan(x.last_s) ? fmax(0, now_s - x.created_s) : fmax(0, now_s - x.last_s);
     h->state = bt_run_state_of(x.state, h->age_s, NAN, last.ended);
     h->live = bt_run_states[h->state].live;
-    if (m->at_step >= 0) BT_TRY(from_tail(v, err));
+    if (m->at_step >= 0) BT_TRY(compute_from_tail(v, err));
     h->state = bt_run_state_of(x.state, h->age_s, h->step_p95_ms / 1e3, last.ended);
     BT_TRY(load_times(v, err));
     if (m->at_step >= 0)

@@ -398,7 +398,7 @@ static size_t block_medians(const bt_view *v, const grouped *g, double *median, 
     return blocks;
 }
 
-static bool late_now(const bt_view_rank *x) {
+static bool is_late_now(const bt_view_rank *x) {
     return x->verdict == BT_VERDICT_STEADY || x->verdict == BT_VERDICT_BURSTY ||
            x->verdict == BT_VERDICT_NODE_WIDE || x->verdict == BT_VERDICT_CROWDED;
 }
@@ -407,7 +407,7 @@ static bool late_now(const bt_view_rank *x) {
 static int by_blame(const void *a, const void *b, void *ctx) {
     const bt_view_ranks *r = ctx;
     const bt_view_rank *x = &r->rank[*(const int *)a], *y = &r->rank[*(const int *)b];
-    bool x_late = late_now(x), y_late = late_now(y);
+    bool x_late = is_late_now(x), y_late = is_late_now(y);
     if (x_late != y_late) return y_late - x_late;
     double d = zero_if_nan(y->lost_s) - zero_if_nan(x->lost_s),
            e = zero_if_nan(y->busy_p50_ms) - zero_if_nan(x->busy_p50_ms);

@@ -104,7 +104,7 @@ static bt_code read_run_record(bt_db *db, const char *name, record *r, bt_err *e
 }
 
 /* Explains why no supervisor answers, and names the remedy for the run's state. */
-static bt_code not_live(bt_db *db, const char *name, const record *r, bt_err *err) {
+static bt_code fail_as_not_live(bt_db *db, const char *name, const record *r, bt_err *err) {
     char here[BT_HOST_MAX] = "";
     bt_text store;
     bt_text_init(&store);
@@ -163,7 +163,7 @@ static bt_code find_control_socket(bt_db *db, const char *name, const record *r,
         fclose(f);
     }
     path[strcspn(path, "\n")] = '\0';
-    return path[0] ? BT_OK : not_live(db, name, r, err);
+    return path[0] ? BT_OK : fail_as_not_live(db, name, r, err);
 }
 
 static bt_code wait_for_socket(int fd, short what, int64_t until, const char *path, bt_err *err) {
@@ -256,7 +256,7 @@ bt_code bt_control_request(bt_db *db, const char *run, const char *request, char
     BT_TRY(find_control_socket(db, name, &r, path, err));
     const bt_code code = connect_and_exchange(path, request, line, sizeof line, err);
     /* A killed supervisor leaves its file behind. */
-    if (code == BT_NOTFOUND) return not_live(db, name, &r, err);
+    if (code == BT_NOTFOUND) return fail_as_not_live(db, name, &r, err);
     BT_TRY(code);
     return parse_reply_line(line, reply, size, err);
 }

@@ -315,7 +315,7 @@ static int enter_step(bt_roll *r, int64_t step) {
     return rc;
 }
 
-static double as_kept(double v, const bt_column *c) { /* as stored in the file */
+static double value_as_kept(double v, const bt_column *c) { /* as stored in the file */
     return c->integer && isfinite(v) ? (double)llround(v * c->scale) / c->scale : v;
 }
 
@@ -378,7 +378,7 @@ static void fold_blob(bt_roll *r, int kind, int level, const void *blob, size_t 
 }
 
 /* Returns the newest recorded step of the attempt before `step`; -1: none. */
-static int64_t newest_before(bt_roll *r, int64_t step) {
+static int64_t newest_step_before(bt_roll *r, int64_t step) {
     int64_t at = -1;
     sqlite3_bind_int64(r->before, 1, r->aid);
     sqlite3_bind_int64(r->before, 2, step);
@@ -392,7 +392,7 @@ static int64_t newest_before(bt_roll *r, int64_t step) {
  * rows. */
 static int load_open_blocks(bt_roll *r, int64_t next) {
     int rc = SQLITE_OK;
-    const int64_t step = newest_before(r, next);
+    const int64_t step = newest_step_before(r, next);
     for (int level = 1; level <= BT_ROLL_LEVELS; level++) {
         clear_roll_level(r, level);
         r->block[level] = -1;
@@ -465,13 +465,13 @@ int bt_roll_add(bt_roll *r, const bt_step_record *rec) {
     bt_block_stat_add(&r->steps[1][0], (double)rec->wall_us);
     for (int i = 0; i < BT_MS_COUNT; i++)
         bt_block_stat_add(&r->steps[1][r->slots.step[i]],
-                          as_kept(rec->values[i], &r->step_cols[i]));
+                          value_as_kept(rec->values[i], &r->step_cols[i]));
     if (!grow_rank_slots(r, rec->n_ranks)) return SQLITE_NOMEM;
     for (int k = 0; k < rec->n_ranks; k++) {
         bt_block_stat *row = r->ranks[1] + (size_t)k * (size_t)r->slots.n_ranks;
         const double *v = rec->rank_values + (size_t)k * BT_MR_COUNT;
         for (int i = 0; i < BT_MR_COUNT; i++)
-            bt_block_stat_add(&row[r->slots.rank[i]], as_kept(v[i], &r->rank_cols[i]));
+            bt_block_stat_add(&row[r->slots.rank[i]], value_as_kept(v[i], &r->rank_cols[i]));
     }
     return SQLITE_OK;
 }

@@ -82,8 +82,8 @@ bt_metric_panel bt_panel_find(const char *name) {
 }
 
 /* Formats three or four significant digits with a prefix: 8.93 k, 15.1 M. */
-static void with_prefix(char *buf, size_t size, double v, double base, const char *const *prefixes,
-                        const char *suffix) {
+static void format_with_prefix(char *buf, size_t size, double v, double base,
+                               const char *const *prefixes, const char *suffix) {
     int i = 0;
     double a = fabs(v);
     while (a >= 999.5 && prefixes[i + 1]) {
@@ -139,14 +139,14 @@ const char *bt_metric_format(char *buf, size_t size, double value, bt_unit unit)
         else
             snprintf(buf, size, "%.0f ns", value * 1e6);
         break;
-    case BT_UNIT_MIB: with_prefix(buf, size, value * 1048576.0, 1024.0, binary, "B"); break;
-    case BT_UNIT_BYTES: with_prefix(buf, size, value, 1024.0, binary, "B"); break;
-    case BT_UNIT_COUNT: with_prefix(buf, size, value, 1000.0, si, ""); break;
-    case BT_UNIT_PER_S: with_prefix(buf, size, value, 1000.0, si, "/s"); break;
+    case BT_UNIT_MIB: format_with_prefix(buf, size, value * 1048576.0, 1024.0, binary, "B"); break;
+    case BT_UNIT_BYTES: format_with_prefix(buf, size, value, 1024.0, binary, "B"); break;
+    case BT_UNIT_COUNT: format_with_prefix(buf, size, value, 1000.0, si, ""); break;
+    case BT_UNIT_PER_S: format_with_prefix(buf, size, value, 1000.0, si, "/s"); break;
     case BT_UNIT_FRAC: snprintf(buf, size, "%.1f %%", value * 100.0); break;
     case BT_UNIT_J:
         if (a >= 0.0995 || a == 0)
-            with_prefix(buf, size, value, 1000.0, si, "J");
+            format_with_prefix(buf, size, value, 1000.0, si, "J");
         else if (a >= 0.995e-4)
             snprintf(buf, size, "%.*f mJ", a >= 9.995e-3 ? 1 : 2, value * 1e3);
         else

@@ -73,7 +73,7 @@ static bool skip_value(scan *p) {
     return false;
 }
 
-static bool in_list(const char *const *list, const char *key, size_t n) {
+static bool list_has_key(const char *const *list, const char *key, size_t n) {
     for (; list && *list; list++)
         if (strlen(*list) == n && memcmp(*list, key, n) == 0) return true;
     return false;
@@ -90,7 +90,7 @@ static bool on_path(const char *path, bool inner, const char *key, size_t n) {
 }
 
 static bool is_selected_key(const bt_json_selection *w, bool inner, const char *key, size_t n) {
-    return in_list(inner ? w->inner : w->row, key, n) || on_path(w->path, inner, key, n) ||
+    return list_has_key(inner ? w->inner : w->row, key, n) || on_path(w->path, inner, key, n) ||
            memchr(key, '\\', n); /* an escaped key is left to the parser */
 }
 

@@ -58,7 +58,7 @@ const float *bt_adapter_input(const bt_linear *l, const bt_linear_input *in, con
     return x;
 }
 
-static void times_a(const bt_linear *l, const float *x, size_t n) {
+static void multiply_by_a(const bt_linear *l, const float *x, size_t n) {
     const bt_adapter *a = &l->adapter;
     bt_op_gemm(a->u, a->rank, x, l->K, 0, a->a, l->K, 1, a->scale, n, a->rank, l->K, l->prec, 0);
 }
@@ -74,7 +74,7 @@ static void adapter_forward(const bt_linear *l, float *y, const bt_linear_input 
     l->frozen->fwd(l, y, in, src, r0, rows, flags);
     for (size_t at = 0, n; a->rank && at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
-        times_a(l, bt_adapter_input(l, in, src, r0 + at, n), n);
+        multiply_by_a(l, bt_adapter_input(l, in, src, r0 + at, n), n);
         bt_adapter_add(l, y + at * l->N, a->u, n);
     }
 }
@@ -102,7 +102,7 @@ static void adapter_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *i
     for (size_t at = 0, n; a->rank && at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
         const float *x = bt_adapter_input(l, in, src, r0 + at, n), *d = dy.f32 + at * l->N;
-        times_a(l, x, n);
+        multiply_by_a(l, x, n);
         bt_op_gemm(a->db, a->rank, d, l->N, 1, a->u, a->rank, 0, 1, l->N, a->rank, n, l->prec,
                    BT_ACC);
         bt_op_gemm(a->du, a->rank, d, l->N, 0, a->b, a->rank, 0, a->scale, n, a->rank, l->N,

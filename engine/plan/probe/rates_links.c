@@ -46,7 +46,7 @@ typedef struct tp_times {
 
 /* Exchanges like one layer: every rank has just written the values that other ranks add, and the rows that they
  * read. Copying and adding are measured as processor time, synchronisation as wall time. */
-static void one_exchange(bt_tp_group *t, float *x, tp_times *took, int i) {
+static void time_one_exchange(bt_tp_group *t, float *x, tp_times *took, int i) {
     const size_t elems = (size_t)ROWS * COLS;
     char mine[64] = {0}, all[64 * TP_MOST];
     bt_tp_rows rows = {x, COLS * sizeof *x};
@@ -72,7 +72,7 @@ static bt_code probe_tp(bt_link_rate *l, bt_comm *group, bt_err *err) {
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) code = bt_tp_group_create(&t, group, ROWS, COLS, err);
     for (int i = 0; code == BT_OK && i < ROUNDS; i++) {
-        one_exchange(t, x, &took, i);
+        time_one_exchange(t, x, &took, i);
         code = bt_tp_group_check(t, err);
     }
     bt_tp_group_destroy(t);

@@ -146,7 +146,7 @@ static bool may_help(const bt_restart_history *h, const bt_end *e, bool progress
 }
 
 /* The recorded step of an end may be outdated; the message of a failed rank contains its own step. */
-static bool same_again(const bt_restart_history *h, const bt_end *e) {
+static bool is_same_failure(const bt_restart_history *h, const bt_end *e) {
     const bool same_message = e->kind == BT_END_ERROR && e->message[0] &&
                               strcmp(h->last.message, e->message) == 0;
     return h->any && h->last.kind == e->kind && (h->last.step == e->step || same_message) &&
@@ -172,7 +172,7 @@ bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t fro
     const bool progress = e->step >= from_step, new_ground = e->step > h->furthest,
                oom = e->kind == BT_END_OOM;
     const int in_time = limit_in_time(h, e, progress);
-    const bool same = !in_time && !oom && same_again(h, e);
+    const bool same = !in_time && !oom && is_same_failure(h, e);
     if (new_ground) h->furthest = e->step, h->without_new_step = 0;
     const bool longer = max_restarts > 0 && max_restarts < in_time;
     const int64_t most = longer ? in_time : max_restarts;

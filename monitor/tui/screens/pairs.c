@@ -49,7 +49,7 @@ static void draw_value(bt_top *t, bt_rect cell, double v, double frac, bool byte
 }
 
 /* median of the messages from one rank (peer >= 0), or from all other ranks (-1 - peer) */
-static double median_from(const bt_view_comm *c, int peer, double *work) {
+static double median_flight_ms(const bt_view_comm *c, int peer, double *work) {
     size_t n = 0;
     for (size_t i = 0; i < c->n_pairs; i++) {
         bool wanted = peer >= 0 ? c->pair[i].peer == peer : c->pair[i].peer != -1 - peer;
@@ -65,7 +65,7 @@ static void slowest_sender(bt_top *t, bt_rect row) {
     char a[32], b[32];
     int slow = -1;
     for (int p = 0; work && p < c->pair_ranks && c->pair_ranks > 2; p++) {
-        double own = median_from(c, p, work), rest = median_from(c, -1 - p, work);
+        double own = median_flight_ms(c, p, work), rest = median_flight_ms(c, -1 - p, work);
         if (own > 1.5 * rest && own > most) slow = p, most = own, others = rest;
     }
     free(work);

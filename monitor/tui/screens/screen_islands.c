@@ -149,7 +149,7 @@ static void histogram(bt_top *t, bt_rect r) {
     }
 }
 
-static bool of_islands(const bt_view_event *e) {
+static bool is_island_event(const bt_view_event *e) {
     const bt_event_kind k = bt_event_find(e->kind);
     return k == BT_EVENT_ISLAND_JOINED || k == BT_EVENT_ISLAND_LEFT || k == BT_EVENT_ISLAND_LOST ||
            k == BT_EVENT_ISLAND_LATE || k == BT_EVENT_REFUSED;
@@ -162,7 +162,7 @@ static void draw_event_counts(bt_top *t, bt_rect r) {
                    "joins, losses, late updates, refusals", "6: all events");
     int row = 1;
     for (size_t i = e->n; i-- > 0 && row < r.h;) {
-        if (!of_islands(&e->event[i])) continue;
+        if (!is_island_event(&e->event[i])) continue;
         bt_event_line(t, (bt_rect){r.x, r.y + row, r.w, 1}, &e->event[i], false);
         row++;
     }

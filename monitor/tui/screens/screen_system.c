@@ -35,7 +35,7 @@ static const bt_list_col columns[C_COUNT] = {
     {"monitor", 8, true, false, 5}};
 
 /* values of /proc; NaN for a rank of another machine or of an ended run */
-static double right_now(const bt_top *t, const bt_view_rank *x, int col) {
+static double present_proc_value(const bt_top *t, const bt_view_rank *x, int col) {
     const bt_proc_now *p = t->view->head.live && t->at_step < 0 ? bt_procs_of(&t->procs, x->pid)
                                                                 : NULL;
     return !p                  ? NAN
@@ -49,7 +49,7 @@ static double system_row_number(bt_top *t, size_t i, int col) {
     switch (col) {
     case C_FAULTS:
     case C_SWITCHES:
-    case C_DISK: return right_now(t, x, col);
+    case C_DISK: return present_proc_value(t, x, col);
     case C_PID: return x->pid;
     case C_THREADS: return x->threads;
     case C_CPU:
