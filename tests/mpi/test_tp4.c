@@ -1,6 +1,6 @@
 // ctest: ranks=4
 /* Tensor parallelism on four ranks, alone and with ZeRO, replicas and shared kv heads: the losses equal those of one
- * rank; a checkpoint of one layout resumes in the others. */
+ * rank; a checkpoint of one layout resumes in every other layout. */
 #include <unistd.h>
 
 #include "tests/mpi/tp.h"

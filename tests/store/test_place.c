@@ -180,7 +180,7 @@ static void file_systems_must_share_maps_and_locks(void **state) {
         close(ends[i]);
     }
     assert_null(bt_fs_fault(t->dir, 0xEF53));
-    assert_null(bt_fs_fault(t->dir, 0x65735546)); /* The type says FUSE, but the trial succeeds. */
+    assert_null(bt_fs_fault(t->dir, 0x65735546)); /* The type is FUSE, but the trial succeeds. */
     assert_string_equal(bt_fs_fault(t->dir, 0x6969), "NFS");
     snprintf(path, sizeof path, "ls -A '%s' | grep -q probe", t->dir);
     assert_int_not_equal(system(path), 0);

@@ -200,7 +200,7 @@ static void names_of_checkpoints(void **state) {
     assert_int_equal(ckpt_list_read(path, &list, &err), BT_IO);
 }
 
-/* Unreadable checkpoints are listed first, the others by attempt and step; the list grows beyond its initial
+/* Unreadable checkpoints are listed first, readable ones by attempt and step; the list grows beyond its initial
  * capacity. */
 static void the_newest_checkpoint_is_listed_first(void **state) {
     world *s = *state;

@@ -328,8 +328,8 @@ static void a_long_round_of_all_excludes_no_island(void **state) {
     close_world(w);
 }
 
-/* A frozen island blocks the others through the limit of staleness only for a limited time; then they continue without
- * it. */
+/* A frozen island blocks the other islands through the limit of staleness only for a limited time; then they continue
+ * without it. */
 static void a_frozen_island_blocks_others_for_a_limited_time(void **state) {
     (void)state;
     world *w = WORLD(2, "--mode", "ps", "--staleness", "1", "--steps", "100");

@@ -87,7 +87,7 @@ static inline int8_t *bytes_in(size_t n, int lo, int hi) {
     return p;
 }
 
-/* Requires |got - want| <= tol * size[i] + tiny for each element. */
+/* Requires |got - expected| <= tol * size[i] + tiny for each element. */
 static inline void near_scaled(const char *what, const float *got, const float *want,
                                const float *size, double tol, size_t n) {
     for (size_t i = 0; i < n; i++) {

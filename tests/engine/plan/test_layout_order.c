@@ -31,8 +31,8 @@ static void measured_layouts_are_first(void **state) {
 
 static void the_simpler_of_equal_layouts_is_first(void **state) {
     (void)state;
-    /* A tensor-parallel group and shards gain only 1 %: plain data parallelism is first, and the order of the others
-     * remains. */
+    /* A tensor-parallel group and shards gain only 1 %: plain data parallelism is first, and the order of the remaining
+     * layouts is unchanged. */
     bt_layout at[] = {make_layout(1, 2, 0, 0.99, 1.0), make_layout(1, 1, 3, 1, 1.005),
                       make_layout(1, 1, 0, 1, 1.01), make_layout(1, 1, 0, 1, 1.05)};
     bt_layouts l = {.at = at, .n = 4};

@@ -56,7 +56,7 @@ static void clear_winners_end_after_the_least_rounds(void **state) {
     assert_memory_equal(t.order, order, sizeof order);
 }
 
-/* Layouts that are much slower are not run again while the others are compared. */
+/* Layouts that are much slower are not run again while the remaining layouts are compared. */
 static void slow_layouts_are_not_run_again(void **state) {
     (void)state;
     track t = {.truth = {1.5, 1, 1}, .noise = 0.1, .seed = 2};

@@ -172,7 +172,7 @@ static void a_skipped_checkpoint_is_an_event(void **state) {
 }
 
 /* Weights of a checkpoint with the same shapes give no warning; of another model the tensors that fit are used and the
- * others are reported. */
+ * remaining tensors are reported. */
 static void init_from_reports_what_differs(void **state) {
     bt_run_cfg cfg;
     char out[160];

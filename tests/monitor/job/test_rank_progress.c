@@ -228,7 +228,7 @@ static void a_remote_rank_that_is_late_is_reported(void **state) {
     bt_rank_progress_close(&p);
 
     unlink(path);
-    open_places(&p, 8); /* The message contains four ranks and the number of all others. */
+    open_places(&p, 8); /* The message contains four ranks and the number of the remaining ranks. */
     for (int n = 4; n >= 2; n--) {
         for (int r = 0; r < 8; r++)
             set_position(&p, r, r < n ? BT_AT_EXCHANGE : BT_AT_NOWHERE, 17, 60);

@@ -1,6 +1,6 @@
 // ctest: timeout=60
-/* Runs whose ranks connect and then hang before their first step: the message contains the rank that the others wait
- * for, the attempt has a deadline, and the first stop request ends it. */
+/* Runs whose ranks connect and then hang before their first step: the message contains the rank that all other ranks
+ * wait for, the attempt has a deadline, and the first stop request ends it. */
 #include "run_stage.h"
 
 static void play_all(stage *s, const char *const *plays) {

@@ -121,7 +121,7 @@ static void requests_have_their_clock(void **state) {
     close_crowd(&c);
 }
 
-/* Links are removed at the beginning, middle and end; the others keep their order. */
+/* Links are removed at the beginning, middle and end; the remaining links keep their order. */
 static void links_are_removed_in_any_order(void **state) {
     (void)state;
     for (int first = 0; first < 3; first++)

@@ -1,6 +1,6 @@
 // ctest: timeout=60 labels=web
 /* Responses of the model server: status, headers and body of each guard and each kind of reply; accepted tokens and
- * hosts; unfinished replies while others end. */
+ * hosts; unfinished replies while other replies end. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -295,7 +295,7 @@ static void remove_numbers(char *text) {
     *to = '\0';
 }
 
-/* mpirun has TERM and INT blocked and ignores no signal (of the first 28: the C library reserves two others). Its
+/* mpirun has TERM and INT blocked and ignores no signal (of the first 28: the C library reserves two more). Its
  * descriptors are the standard ones, the reading end of the pipe and those it inherits by request. */
 static void signals_and_descriptors(void **state) {
     (void)state;
