@@ -64,7 +64,7 @@ static void sums_are_right_for_any_cut(void **state) {
         }
 }
 
-/* This holds also within a host without shared memory. Each message arrived, and not before it was sent. */
+/* Messages within a host without shared memory, too, arrive, and not before they were sent. */
 static void messages_are_in_flight_part_of_the_time(void **state) {
     (void)state;
     bt_reducer_cfg cfg = {

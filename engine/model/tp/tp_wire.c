@@ -13,11 +13,11 @@
     .draw = bt_tp_draw, .complete_grad = bt_tp_complete_grad, .total_sums = bt_tp_total_sums, \
     .meet = bt_tp_synchronise
 
-/* True for a slice whose sums are added by the group alone. */
+/* operations of a slice whose sums the group alone adds */
 static const bt_tp_ops slices = {SLICE_OPS, .dx = bt_one_rank_dx, .norm_bwd = bt_tp_norm_bwd,
                                  .heads_bwd = bt_one_rank_heads_bwd, .sum_kv = bt_one_rank_sum_kv};
 
-/* True if sums are trees of leaves, whose upper branches are added by the group. */
+/* operations of a slice whose sums are trees of leaves: the group adds their upper branches */
 static const bt_tp_ops slices_of_leaves = {SLICE_OPS, .dx = bt_tp_leaves_dx,
                                            .norm_bwd = bt_tp_leaves_norm_bwd,
                                            .heads_bwd = bt_tp_leaves_heads_bwd,

@@ -379,7 +379,7 @@ static void a_stop_ends_the_wait(void **state) {
     }
 }
 
-/* The same holds for a step made before the reply. */
+/* A stop also ends the wait for a reply after a step that the island made ahead. */
 static void a_stop_ends_the_wait_ahead(void **state) {
     bt_run_cfg cfg;
     (void)state;
