@@ -336,7 +336,8 @@ static void remove_hf_folder(const folder *f) {
 
 /* ---- all of it --------------------------------------------------------------------------------- */
 
-/* Returns the source's token roles. A tokenizer trained by this program begins and ends texts with its end token, like GPT-2's. */
+/* Returns the source's token roles. A tokenizer trained by this program begins and ends texts with its end token, like
+ * GPT-2's. */
 static bt_token_roles roles_of(const bt_model_file *s) {
     if (s->tokenizer && bt_tokenizer_roles(s->tokenizer)->known)
         return *bt_tokenizer_roles(s->tokenizer);

@@ -85,7 +85,8 @@ static bt_code sample_traffic(bt_exchange_watch *w, const bt_telemetry *t, int64
     return BT_OK;
 }
 
-/* The first sample is not recorded, because it includes the start of the run. Of the following samples one in PAIRS_EVERY is recorded, because a sample has n^2 rows. */
+/* The first sample is not recorded, because it includes the start of the run. Of the following samples one in
+ * PAIRS_EVERY is recorded, because a sample has n^2 rows. */
 static bt_code sample_pairs(bt_exchange_watch *w, const bt_telemetry *t, int64_t step,
                             bt_err *err) {
     size_t n = (size_t)bt_comm_size(t->comm);
