@@ -1,4 +1,4 @@
-/* arena.h - large memory: planned, then allocated once, freed as one block.
+/* arena.h - plans memory for large arrays, then allocates and frees it as one block.
  *
  * Order:    plan -> reserve* -> commit -> at* -> release. `reserve` only adds sizes and returns an offset;
  *           `commit` maps the whole block (zeroed, with huge pages requested); `at` turns an offset into a

@@ -1,4 +1,5 @@
-/* clock.h - monotonic time for durations, wall time for records. Logic uses the monotonic clock only.
+/* clock.h - reads the monotonic clock for durations and the wall clock for records. Logic uses only the monotonic
+ * clock.
  *
  * The wall clock of the system is read once in a process: bt_wall_us adds the time since boot to it, so that the
  * times of a run keep their order and their distances when the system's clock is set. Processes that record or
@@ -11,17 +12,17 @@
 #include <stdint.h>
 
 int64_t bt_now_ns(void);        /* CLOCK_MONOTONIC, nanoseconds; ~20 ns a call */
-int64_t bt_cpu_ns(void);        /* processor time of all threads of this process so far */
-int64_t bt_thread_cpu_ns(void); /* processor time of the calling thread so far */
+int64_t bt_cpu_ns(void);        /* processor time that all threads of this process have used */
+int64_t bt_thread_cpu_ns(void); /* processor time that the calling thread has used */
 int64_t bt_wall_us(void);       /* microseconds since 1970; never decreases */
 void bt_sleep_ns(int64_t ns);   /* sleeps at least ns, also across signals */
 
 enum { BT_CLOCK_NAME = 80 };
-/* The name of this process's clock: the machine's boot and the offset from the time since then. "" if the system
- * has no boot id. Returns buf. */
+/* Writes the name of this process's clock: the machine's boot id and the clock's offset from the time since boot; "" if
+ * the system has no boot id. Returns buf. */
 const char *bt_clock_name(char buf[BT_CLOCK_NAME]);
-/* Now by the clock of that name, microseconds since 1970; by this process's clock when the name is NULL or of another
- * boot. */
+/* Returns the present time of the clock with this name, in microseconds since 1970; that of this process's clock if the
+ * name is NULL or belongs to another boot. */
 int64_t bt_clock_now_us(const char *name);
 /* Makes bt_wall_us use the clock of that name, if it is of this boot, and never return less than `not_before_us`. */
 void bt_clock_join(const char *name, int64_t not_before_us);

@@ -1,4 +1,4 @@
-/* opt.h - typed options declared in tables: parsing, defaults, validation, origins, help.
+/* opt.h - parses and validates typed options declared in tables, and keeps their defaults, origins and help.
  *
  * A table describes the fields of one struct. A setting may be given by several sources; the strongest origin wins:
  * flag > set > env > file > preset > default. The type in the table determines how text is parsed, also for YAML
@@ -105,8 +105,8 @@ typedef struct bt_opt_set_state { /* origins of one struct's fields */
     size_t n_aliases;
     const bt_opt_removed *removed; /* set after init; NULL: none */
     size_t n_removed;
-    /* set after init, may be NULL: a table whose flags users give to this one by mistake, the hint for them, and the
-     * hint for a word too many */
+    /* set after init, may be NULL: a table whose flags users pass to this one by mistake, the hint for such flags, and
+     * the hint for a superfluous word */
     const bt_opt *other_table;
     size_t n_other;
     const char *other_hint, *word_hint;
@@ -127,10 +127,10 @@ bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt
  * wrong. where: source of the setting, for messages and origins. */
 bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from,
                     const char *where, bt_err *err) BT_MUST_CHECK;
-/* *found: the key is a removed setting. BT_ARG: the text is not its former default, or is a removed value. */
+/* Sets *found if the key is a removed setting. BT_ARG: the text is not its former default, or is a removed value. */
 bt_code bt_opt_check_removed(const bt_opt_removed *table, size_t n, const char *key,
                              const char *text, bool *found, bt_err *err) BT_MUST_CHECK;
-/* The environment variable of a key, or of a flag without dashes: "optim.lr" gives BITRAIN_OPTIM_LR. */
+/* Writes the environment variable of a key, or of a flag without dashes: "optim.lr" gives BITRAIN_OPTIM_LR. */
 void bt_opt_env_name(char *out, size_t size, const char *name);
 /* Reads BITRAIN_<KEY> (BITRAIN_OPTIM_LR) and then BITRAIN_<FLAG> (BITRAIN_LR) of every option. */
 bt_code bt_opts_env(bt_opts *o, bt_err *err) BT_MUST_CHECK;

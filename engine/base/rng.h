@@ -13,8 +13,8 @@
 uint64_t bt_splitmix64(uint64_t i);
 uint64_t bt_rng_u64(uint64_t seed, uint64_t stream, uint64_t index);
 double bt_rng_unit(uint64_t seed, uint64_t stream, uint64_t index); /* [0, 1), 53 bits */
-/* out[i] is normal with mean 0 and standard deviation sigma, for global indices first .. first+n-1. Any slice equals
- * that slice of the whole. */
+/* out[i] is normal with mean 0 and standard deviation sigma, for global indices first .. first+n-1. A slice equals the
+ * same part of a longer array. */
 void bt_rng_normal(float *out, size_t n, uint64_t first, float sigma, uint64_t seed,
                    uint64_t stream);
 /* FNV-1a hash of a tensor's name, used as a stream number. */

@@ -24,7 +24,7 @@ typedef struct bt_rank_info { /* one row of the `ranks` view */
 
 typedef struct bt_step_record {
     int64_t step;              /* 0-based: the first update is step 0 */
-    int64_t wall_us;           /* when the step ended, microseconds since 1970 */
+    int64_t wall_us;           /* end of the step, microseconds since 1970 */
     const double *values;      /* [BT_MS_COUNT] */
     int n_ranks;               /* 0: ranks were not sampled at this step */
     const double *rank_values; /* (n_ranks, BT_MR_COUNT) */
@@ -36,8 +36,7 @@ typedef union bt_key {
     const char *s; /* "attn_q" */
 } bt_key;
 
-/* Rows of one scope sampled at one step, such as the statistics of tensors, or of exchanges since the previous sample.
- * */
+/* Rows of one scope sampled at one step, such as statistics of tensors, or of exchanges since the previous sample. */
 typedef struct bt_row_record {
     bt_scope scope;
     int64_t step;

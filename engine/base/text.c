@@ -73,8 +73,7 @@ const char *bt_text_str(const bt_text *t) { return t->data ? t->data : ""; }
 
 /* ---- UTF-8 ----------------------------------------------------------------------------------- */
 
-/* Returns the length (1..4) and the code point of the well-formed UTF-8 character at s; 0: it is malformed (RFC 3629).
- * */
+/* Returns the length (1..4) and code point of the well-formed UTF-8 character at s; 0: it is malformed (RFC 3629). */
 static size_t utf8_char(const char *s, uint32_t *code) {
     const unsigned char *u = (const unsigned char *)s;
     if (u[0] < 0x80) {

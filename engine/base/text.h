@@ -46,7 +46,7 @@ void bt_json_bytes(bt_json *j, const char *key, const char *s);
 /* Appends the bytes from which bt_json_bytes made s. */
 void bt_text_put_bytes(bt_text *t, const char *s);
 void bt_json_num(bt_json *j, const char *key, double v);
-/* The same with at most `digits` significant digits (1 to 17). */
+/* Writes a number with at most `digits` significant digits (1 to 17). */
 void bt_json_rounded(bt_json *j, const char *key, double v, int digits);
 void bt_json_int(bt_json *j, const char *key, int64_t v);
 void bt_json_ints(bt_json *j, const char *key, const int64_t *v, size_t n); /* an array */
@@ -61,8 +61,9 @@ const char *bt_nearest(const char *word, const char *const *candidates, size_t n
 bool bt_name_ok(const char *name); /* [A-Za-z0-9][A-Za-z0-9._-]{0,63} */
 /* Copies s without C0, C1 and escape bytes and with invalid UTF-8 replaced by '?', for output on a terminal. */
 void bt_text_plain(char *out, size_t size, const char *s);
-/* The same for an argument of printf; used for every text from a database, a file or another host. The result is in
- * static storage of the thread, valid until the eighth further call, and at most 1,023 bytes long; "" for NULL. */
+/* Returns such a copy for an argument of printf; used for every text from a database, a file or another host. The
+ * result is in static storage of the thread, valid until the eighth further call, and at most 1,023 bytes long; "" for
+ * NULL. */
 const char *bt_text_shown(const char *s);
 /* "3m 12s", "1h 04m", "12.3s" */
 const char *bt_duration(char *buf, size_t size, double seconds);

@@ -1,4 +1,4 @@
-/* moment.h - an optimizer's state in fewer bytes: the upper bits of an fp32, rounded stochastically.
+/* moment.h - stores an optimizer's state in fewer bytes: the upper bits of an fp32, rounded stochastically.
  *
  *     form    bits                     least magnitude   largest
  *     f32     32                       as fp32
@@ -70,8 +70,8 @@ static inline uint16_t bt_moment_to_bf16(float x, uint32_t noise) {
 }
 static inline float bt_moment_of_bf16(uint16_t x) { return bt_moment_float((uint32_t)x << 16); }
 
-/* Converts a magnitude to a code 0 .. last; first: exponent of the first octave. Adding the beginning of that octave to
- * smaller magnitudes spaces them evenly. */
+/* Converts a magnitude to a code 0 .. last; first: exponent of the first octave. Magnitudes below the first octave are
+ * spaced evenly, because its beginning is added to them. */
 static inline uint32_t bt_moment_code(uint32_t size, uint32_t noise, uint32_t first,
                                       uint32_t last) {
     const uint32_t begin = first << 23, low = bt_moment_if((int32_t)size < (int32_t)begin);

@@ -20,7 +20,7 @@ static inline char bt_ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)
 
 /* True if a and b are equal, ignoring the case of ASCII letters. */
 bool bt_ascii_equal(const char *a, const char *b);
-/* The same for at most the first n bytes, like strncasecmp(a, b, n) == 0. */
+/* True if at most the first n bytes are equal in this sense, like strncasecmp(a, b, n) == 0. */
 bool bt_ascii_equal_n(const char *a, const char *b, size_t n);
 /* Returns the first occurrence of `part` in `text`, ignoring the case of ASCII letters, or NULL. */
 char *bt_ascii_find(const char *text, const char *part);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 /* Gives SIGHUP the disposition again that the parent left. UCX, which Open MPI 5 loads, takes SIGHUP for its debugger
- * before main begins: nohup would have no effect. main calls it first. */
+ * before main begins: nohup would have no effect. main calls this function before all others. */
 void bt_hangup_restore(void);
 
 /* False if this process ignores SIGHUP because its parent did, as with nohup. An ignored signal that is blocked is

@@ -2,7 +2,7 @@
  *
  * All categories except LC_CTYPE are "C", so numbers have a decimal point. LC_CTYPE becomes C.UTF-8 or "C", not
  * the user's own: otherwise a library that compares letters by locale would treat 'i' and 'I' as different letters
- * in Turkish. This is the only caller of setlocale. Threads: call before any thread is started. */
+ * in Turkish. Only this module calls setlocale. Threads: call before any thread is started. */
 #ifndef BT_ENGINE_BASE_SYSTEM_LOCALE_H
 #define BT_ENGINE_BASE_SYSTEM_LOCALE_H
 

@@ -1,4 +1,4 @@
-/* start_process.h - starts a program, or a function in a process of its own.
+/* start_process.h - starts a program, or a function, in a child process.
  *
  * The child receives three standard streams and no other descriptor, no blocked signal, and default signal handling.
  * Threads: any; to start a function, the process must have one thread. */

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Like SQL's max, min and ifnull: unknown if one of them is. */
+/* max, min and ifnull of SQL: max and min are unknown if an operand is; ifnull replaces an unknown first operand. */
 static inline double bt_known_max(double a, double b) {
     return isnan(a) || isnan(b) ? NAN : fmax(a, b);
 }

@@ -19,15 +19,14 @@ int bt_testing_host(int rank);
  * this rank, else NULL. */
 const char *bt_testing_processor(int rank);
 /* BITRAIN_TEST_CPU=NAME hides the features of this machine's processor that processors of the kind NAME lack (westmere,
- * haswell, skylake, icelake or zen4: kernels/table/cpu.c). Returns NAME, else NULL; it is read once with the features.
- * */
+ * haswell, skylake, icelake or zen4: kernels/table/cpu.c). Returns NAME, or NULL; it is read once with the features. */
 const char *bt_testing_cpu(void);
 /* BITRAIN_TEST_FLIP=RANK:STEP:TENSOR[:BIT] flips a bit (default 0, the lowest; 30 belongs to the exponent) of the first
  * weight of TENSOR that a rank holds, after this number of steps. Returns true, with the tensor's name and the bit, for
  * this rank and step. */
 bool bt_testing_flip(int rank, int64_t step, char tensor[64], uint32_t *bit);
 /* With BITRAIN_TEST_ONCE=FILE the flip, or the NaN, is injected only if FILE does not exist, and then FILE is created.
- * It is thus injected in one attempt of a run, and not again after a restart. */
+ * A restarted run is therefore not disturbed again. */
 /* BITRAIN_TEST_NAN=RANK:STEP:TENSOR puts a NaN into a rank's own gradient of TENSOR when it computes that step
  * (counted from 0): true for this rank, step and tensor. It is injected once, like a fault of the hardware; with
  * =RANK:STEP-LAST:TENSOR each time one of these steps is computed, like a fault of the data. */
