@@ -178,7 +178,7 @@ static bt_code resolve_packing(bt_run_cfg *c, bool synthetic, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code check_fold(const bt_run_cfg *c, bool synthetic, bt_err *err) {
+static bt_code check_fold_has_a_text(const bt_run_cfg *c, bool synthetic, bt_err *err) {
     bt_fold fold;
     const char *without = synthetic ? "synthetic data" : c->data.val_path[0] ? "--val-data" : NULL;
     if (c->data.fold[0] && without)
@@ -203,7 +203,7 @@ bt_code bt_resolve_data(bt_run_cfg *c, bt_text *faults, bt_err *err) {
     bool synthetic = strncmp(c->data.path, "synth:", 6) == 0;
     BT_TRY(bt_tune_resolve(c, faults, err));
     BT_TRY(bt_collect_fault(faults, resolve_packing(c, synthetic, err), err));
-    BT_TRY(bt_collect_fault(faults, check_fold(c, synthetic, err), err));
+    BT_TRY(bt_collect_fault(faults, check_fold_has_a_text(c, synthetic, err), err));
     if (!c->data.path[0]) memcpy(c->data.path, "builtin", sizeof "builtin");
     /* `train` has replaced auto according to the text; no other command learns a tokenizer */
     if (strcmp(c->data.tokenizer, "auto") == 0) memcpy(c->data.tokenizer, "bytes", sizeof "bytes");

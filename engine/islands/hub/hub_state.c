@@ -427,7 +427,7 @@ static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_er
 }
 
 /* A record cut off when the hub died was never acknowledged. A longer damaged end is caused by the disk. */
-static void report_log_rest(const bt_hub_state *s) {
+static void warn_of_dropped_log_end(const bt_hub_state *s) {
     struct stat info;
     if (fstat(s->log, &info) != 0 || info.st_size <= s->log_bytes) return;
     bt_log(BT_LOG_WARN, "the last %" PRId64 " bytes of the log of updates in '%s' %s",
@@ -480,7 +480,7 @@ static bt_code resume_from_log(bt_hub_state *s, int64_t *replayed, bt_err *err) 
     code = load_checkpoint(s, path, &meta, err);
     bt_ckpt_meta_release(&meta);
     for (bool more = true; code == BT_OK && more;) code = next_record(s, &more, replayed, err);
-    if (code == BT_OK) report_log_rest(s);
+    if (code == BT_OK) warn_of_dropped_log_end(s);
     return code;
 }
 

@@ -1,8 +1,8 @@
 /* tp_slice.h - tensor parallelism of a model: the slice of each rank, and sums over leaves. This module implements
  * engine/model/net/tp_ops.h.
  *
- * Order:    reserve (its scratch, in the model's) -> create -> wire, after the memory is committed and before the
- *           layers; wire_layer for each of them -> release. */
+ * Order:    reserve (scratch memory in the model's arena) -> create -> wire, after the memory is committed and before
+ * the layers are wired; wire_layer for each layer -> release. */
 #ifndef BT_ENGINE_MODEL_TP_TP_SLICE_H
 #define BT_ENGINE_MODEL_TP_TP_SLICE_H
 

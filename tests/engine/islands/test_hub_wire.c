@@ -298,7 +298,10 @@ static void a_poisoned_delta_is_left_out(void **state) {
 /* The parts that one island may have in flight fit into the hub's queue, even while parts of earlier rounds are
  * counted; otherwise parts of weights would wait. */
 static void a_window_of_parts_finds_room(void **state) {
-    enum { ROUNDS = 30, SENT = BT_ISLAND_WINDOW + 2 }; /* plus one reply and one ping */
+    enum {
+        ROUNDS = 30,
+        SENT = BT_ISLAND_WINDOW + 2
+    }; /* a whole window of parts, one reply and one ping */
     static unsigned char part[BT_ISLAND_CHUNK];
     wire x;
     (void)state;

@@ -83,7 +83,7 @@ static void silence_depends_on_the_step_time(void **state) {
 }
 
 /* One statement selects several runs; one run and one figure are missing. */
-static void each_run_has_its_own(void **state) {
+static void each_run_has_its_own_duration(void **state) {
     const bt_tmp *t = *state;
     char sql[200];
     record_ten_steps(t->db, "a", NO_PROCESS, 1700000000 * SECOND_US, 2);
@@ -110,6 +110,6 @@ static void each_run_has_its_own(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {CASE(times_of_a_lost_run),
                                        CASE(silence_depends_on_the_step_time),
-                                       CASE(each_run_has_its_own)};
+                                       CASE(each_run_has_its_own_duration)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
