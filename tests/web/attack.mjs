@@ -39,7 +39,6 @@ function sql(text) {
   return JSON.parse(execFileSync(`${bin}/bitrain`, args, options).toString());
 }
 
-
 /** Returns a free port; --port 0 would be printed only in the log of the training. */
 function freePort() {
   return new Promise((done) => {
@@ -82,7 +81,6 @@ function dashboardSeconds() {
   }
   return 0;
 }
-
 
 /**
  * Attackers simulate other machines, so their processor time must not affect the measurement. If the kernel
@@ -142,7 +140,6 @@ class Attackers {
     });
   }
 }
-
 
 /**
  * Returns intervals {attacked, from, to, cpu}; the first and last are quiet, so each attacked interval is

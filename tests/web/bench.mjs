@@ -58,7 +58,6 @@ async function serve() {
   return `http://127.0.0.1:${JSON.parse(text).port}`;
 }
 
-
 /**
  * In the page, after every frame: the step that the tile and the loss chart show, and the time at which it
  * appeared.
@@ -103,7 +102,6 @@ async function latency(page, url, committed) {
     );
   }
 }
-
 
 /** Returns the processor seconds in a stat file of /proc. */
 function processorSeconds(path) {
@@ -152,7 +150,6 @@ async function processor(page, url) {
     );
   }
 }
-
 
 /**
  * In the page: measures the milliseconds until the chart has drawn, and until the next frame, ten times each.

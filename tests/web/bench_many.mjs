@@ -43,7 +43,6 @@ function makeRuns() {
   if (asked.steps) synth(long, `ranks=${asked.ranks}`, `steps=${asked.steps}`);
 }
 
-
 const middle = (values) => values.slice().sort((a, b) => a - b)[values.length >> 1];
 
 function tell(what, values, unit, wanted) {
@@ -121,7 +120,6 @@ function scrollThrough() {
     requestAnimationFrame(step);
   });
 }
-
 
 async function listOfRuns(page, session, url) {
   const [first, parts, gaps, longest, dropped] = [[], [], [], [], []];

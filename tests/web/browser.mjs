@@ -34,7 +34,6 @@ import { truths } from "./browser_truths.mjs";
 const anyRun = "#runs tr[data-run=base]";
 const currentTab = (name) => `.tabs a[href$="/${name}"][aria-current=page]`;
 
-
 async function gate({ browser, page, url }) {
   const anonymous = await (await newContext(browser)).newPage();
   const enter = async (text) => {
@@ -55,7 +54,6 @@ async function gate({ browser, page, url }) {
   await page.waitForSelector(anyRun);
   assert(!page.url().includes(token), "the token stays in the address");
 }
-
 
 async function runsTable({ page }) {
   const all = sql("SELECT * FROM runs ORDER BY run");
@@ -199,7 +197,6 @@ async function sorting(page) {
   assert.deepEqual(await order(), ["other", "base"]);
   assert.equal(await page.locator("#runs th[aria-sort=ascending]").count(), 1);
 }
-
 
 async function pagesOfRun({ page, url }) {
   for (const scheme of ["light", "dark"]) {
@@ -366,7 +363,6 @@ async function differingRuns({ page }) {
   await other.locator("td", { hasText: new RegExp(`^${nth(149)}$`) }).waitFor();
 }
 
-
 async function narrow({ page, url }) {
   await page.setViewportSize({ width: 400, height: 900 });
   for (const place of ["runs", "compare?runs=base,other", ...pages.map((p) => `run/base/${p}`)]) {
@@ -378,7 +374,6 @@ async function narrow({ page, url }) {
   await accessible(page, "400 px");
   await page.setViewportSize({ width: 1280, height: 2600 });
 }
-
 
 /** Waits until the tile of a page shows a later step than n. */
 function reaches(page, n) {
@@ -473,7 +468,6 @@ async function tabTakesOver([page, second], streams, writer) {
   await drawn(heir, "a live run without control");
   assert.equal(await heir.locator(".verbs").count(), 0, "buttons that nobody allowed");
 }
-
 
 async function report({ browser }) {
   const file = `${env.BT_DIR}/r.html`;

@@ -24,7 +24,6 @@ const { chromium } = await import(pathToFileURL(`${env.BT_MODULES}/playwright-co
 const axe = readFileSync(`${env.BT_MODULES}/axe-core/axe.min.js`, "utf8");
 const children = [];
 
-
 export function bitrain(...args) {
   return execFileSync(env.BITRAIN, args, {
     encoding: "utf8",
@@ -61,7 +60,6 @@ export async function end(child, signal) {
   });
 }
 
-
 export function sql(text) {
   return JSON.parse(bitrain("query", "--json", text));
 }
@@ -83,7 +81,6 @@ export function nth(step) {
 export function plain(text) {
   return Number(text.replace(/\D/g, ""));
 }
-
 
 /** Runs a whole test: body gets a browser; all problems must match `expected`, and the time is limited. */
 export async function tested(body, done, { expected = null, seconds = 210 } = {}) {
@@ -180,7 +177,6 @@ export async function drag(page, box, from, to) {
   await page.mouse.move(box.x + box.width * to, box.y + 60, { steps: 4 });
   await page.mouse.up();
 }
-
 
 /** Checks that all figures are drawn, none with an error, each with a name. */
 export async function drawn(page, what) {

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BT_ARCH(id, ...) [BT_ARCH_##id] = {__VA_ARGS__},
+/* A row with a designator may leave out members. */
+#define BT_ARCH(id, ...) [BT_ARCH_##id] = {.hf_class = __VA_ARGS__},
 #define BT_NUMBER(...)
 #define BT_NAME(...)
 static const bt_arch_row archs[BT_ARCH_COUNT] = {

@@ -53,7 +53,6 @@ const { keptAnswer, report } = await import(`${page}/base/kept_answers.js`);
 const { plane, scaleOf, short, wantsLog } = await import(`${page}/figures/plane.js`);
 const { envelope } = await import(`${page}/figures/envelope.js`);
 
-
 assert.strictEqual(report.run, "a");
 assert.deepStrictEqual(keptAnswer("runs/a/head", {}), { one: 1 });
 assert.strictEqual(keptAnswer("runs/a/log", {}), undefined);
@@ -118,7 +117,6 @@ kept["runs/a/series"].series[0].low = 100;
 report.answers["runs/a/series"].series[0].low = 100;
 const [rare] = keptAnswer("runs/a/series", { metric: "loss", x0: 0, x1: 10 }).series;
 assert.deepStrictEqual([rare.low, rare.high], [1, 4]);
-
 
 assert.ok(wantsLog([1, 31, null, NaN]) && wantsLog([0.001, 0.5]));
 assert.ok(!wantsLog([1, 30]) && !wantsLog([0, 100]) && !wantsLog([-1, 100]) && !wantsLog([]));
@@ -252,7 +250,6 @@ assert.strictEqual(
   bare.kids.filter((one) => one.class === "way" || one.class === "rule").length,
   0,
 );
-
 
 let drawn = [];
 globalThis.Path2D = class {

@@ -5,7 +5,6 @@ import assert from "node:assert";
 const filter = await import(`${process.env.BT_PAGE}/pages/run_filter.js`);
 const { meanLines } = await import(`${process.env.BT_PAGE}/pages/run_means.js`);
 
-
 const row = {
   run: "Warm-1",
   state: "done",
@@ -78,7 +77,6 @@ assert.deepStrictEqual(filter.settingsIn("lr<1 loss<2 steps>3 word teps<1 nothin
   "data.nothing",
 ]);
 assert.deepStrictEqual(filter.settingsIn("lr<1", null, names), []);
-
 
 const range = (from, to) => Array.from({ length: (to - from) / 2 + 1 }, (_, i) => from + 2 * i);
 const straight = (label, from, to, slope, more) => {
