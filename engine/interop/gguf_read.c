@@ -110,7 +110,7 @@ static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
     const bt_gguf_kv *theirs = find_model_key(r, "hidden_activation");
     if (!word && theirs) word = theirs->text;
     const bt_act by_arch = bt_gguf_act(r->s->arch, r->arch);
-    int act = by_arch;
+    int act = (int)by_arch;
     if (word) act = bt_arch_act_of(word);
     if (act < 0)
         return bt_fail(err, BT_UNSUPPORTED, "the activation '%.40s' is not computed here", word);
