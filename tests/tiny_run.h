@@ -30,7 +30,7 @@ static inline void tiny_cfg_for(bt_run_cfg *cfg, const char *const *words, int r
                                        "--warmup",       "0",
                                        "--threads",      "1",
                                        "--isa",          "generic"};
-    enum { N_BASE = sizeof base / sizeof base[0], MAX = 128 };
+    enum { N_BASE = sizeof base / sizeof base[0], MAX = 192 };
     const char *argv[MAX];
     int n = 0;
     for (; n < N_BASE; n++) argv[n] = base[n];

@@ -82,10 +82,12 @@ static inline bool layout_begin(int ranks) {
 
 /* Trains and copies the records of rank 0 to f on every rank. Before layout_begin rank 0 trains alone. */
 static inline bt_train_result layout_run(fake_sink *f, const char *const *words, float **weights) {
-    const char *all[64] = {LAYOUT_BASE};
+    enum { WORDS = 128 };
+    const char *all[WORDS] = {LAYOUT_BASE};
     size_t n = 0;
     while (all[n]) n++;
-    while (words && *words) all[n++] = *words++;
+    while (words && *words && n + 1 < WORDS) all[n++] = *words++;
+    assert_true(!words || !*words);
     bt_run_cfg cfg;
     tiny_cfg(&cfg, all);
     memset(f, 0, sizeof *f);

@@ -38,7 +38,7 @@
 enum { R2 = 1 << 2, R3 = 1 << 3, R4 = 1 << 4, R6 = 1 << 6 };
 
 typedef struct shape {
-    const char *name, *words[56];
+    const char *name, *words[80];
 } shape;
 
 enum {
@@ -223,7 +223,7 @@ static bool runs_on_these_ranks(const layout *l) { return l->ranks & 1 << RANKS;
 
 /* A high rate without warm-up: different bits separate the losses within a few steps. */
 static const char *const *words_of(int s, const char *const *more) {
-    static const char *words[96];
+    static const char *words[128];
     static const char *const base[] = {"--set", "train.reproducible=true",
                                        "--lr",  "5e-3",
                                        "--set", "train.unit=4",
