@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-#include "engine/base/os/local_peer.h"
+#include "engine/base/os/process_fd.h"
 #include "engine/base/os/poll_set.h"
 #include "store/wire/control_client.h"
 

@@ -8,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "engine/base/os/local_peer.h"
+#include "engine/base/os/process_fd.h"
 
 static const uint32_t MAGIC = 0x42545350; /* BTSP */
 

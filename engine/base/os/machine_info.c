@@ -8,14 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Reads at most size - 1 bytes. Uses read, because stdio allocates memory. */
-static bool read_small_file(const char *path, char *out, size_t size) {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd >= 0 ? read(fd, out, size - 1) : -1;
-    if (fd >= 0) close(fd);
-    out[n > 0 ? n : 0] = '\0';
-    return n > 0;
-}
+#include "engine/base/os/small_file.h"
 
 /* Returns the value of a line "KEY:   123 kB" in bytes; NaN: there is none. */
 static double kib_after(const char *text, const char *key) {
@@ -25,7 +18,7 @@ static double kib_after(const char *text, const char *key) {
 
 bt_machine_memory bt_machine_memory_read(void) {
     char text[4096];
-    (void)read_small_file("/proc/meminfo", text, sizeof text);
+    (void)bt_read_small_file("/proc/meminfo", text, sizeof text);
     return (bt_machine_memory){.total = kib_after(text, "MemTotal:"),
                                .available = kib_after(text, "MemAvailable:"),
                                .swap_free = kib_after(text, "SwapFree:")};
@@ -35,7 +28,7 @@ bt_machine_memory bt_machine_memory_read(void) {
 bt_machine_load_now bt_machine_load_read(void) {
     char text[96];
     bt_machine_load_now out = {NAN, NAN};
-    if (!read_small_file("/proc/loadavg", text, sizeof text)) return out;
+    if (!bt_read_small_file("/proc/loadavg", text, sizeof text)) return out;
     out.average = strtod(text, NULL);
     const char *slash = strchr(text, '/');
     while (slash && slash > text && slash[-1] != ' ') slash--;
@@ -67,7 +60,7 @@ bool bt_machine_times_parse(const char *text, bt_processor_times *out) {
 
 bool bt_machine_times(bt_processor_times *out) {
     char text[512];
-    return read_small_file("/proc/stat", text, sizeof text) && bt_machine_times_parse(text, out);
+    return bt_read_small_file("/proc/stat", text, sizeof text) && bt_machine_times_parse(text, out);
 }
 
 size_t bt_machine_times_each(bt_processor_times *out, size_t max) {
@@ -112,7 +105,7 @@ bool bt_machine_disk_bytes(double *read, double *written) {
 double bt_machine_network_bytes(void) {
     char buf[8192], *rest = NULL;
     double sum = 0;
-    if (!read_small_file("/proc/net/dev", buf, sizeof buf)) return NAN;
+    if (!bt_read_small_file("/proc/net/dev", buf, sizeof buf)) return NAN;
     for (char *line = strtok_r(buf, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char *colon = strchr(line, ':');
         double in, out;
@@ -129,7 +122,7 @@ double bt_machine_celsius(void) {
     for (int i = 0; i < 32; i++) {
         char path[64], buf[32];
         snprintf(path, sizeof path, "/sys/class/thermal/thermal_zone%d/temp", i);
-        if (!read_small_file(path, buf, sizeof buf)) break;
+        if (!bt_read_small_file(path, buf, sizeof buf)) break;
         const double c = strtod(buf, NULL) / 1e3;
         if (c > 0 && c < 150) most = fmax(most, c);
     }
@@ -143,11 +136,11 @@ void bt_machine_core_celsius(void (*fn)(void *ctx, int core, double celsius), vo
             char path[96], text[64], *end;
             int core;
             snprintf(path, sizeof path, "/sys/class/hwmon/hwmon%d/temp%d_label", chip, t);
-            const bool named = read_small_file(path, text, sizeof text);
+            const bool named = bt_read_small_file(path, text, sizeof text);
             if (!named && t > 1) break;
             if (!named || sscanf(text, "Core %d", &core) != 1 || core < 0) continue;
             snprintf(path, sizeof path, "/sys/class/hwmon/hwmon%d/temp%d_input", chip, t);
-            if (!read_small_file(path, text, sizeof text)) continue;
+            if (!bt_read_small_file(path, text, sizeof text)) continue;
             const double millidegrees = strtod(text, &end);
             if (end != text) fn(ctx, core, millidegrees / 1e3);
         }
@@ -157,7 +150,7 @@ void bt_machine_core_celsius(void (*fn)(void *ctx, int core, double celsius), vo
 const char *bt_machine_energy_folder(void) { return "/sys/class/powercap"; }
 
 static bool read_first_line(const char *path, char *out, size_t size) {
-    if (!read_small_file(path, out, size)) return false;
+    if (!bt_read_small_file(path, out, size)) return false;
     out[strcspn(out, "\n")] = '\0';
     return out[0];
 }

@@ -10,16 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/os/small_file.h"
 #include "engine/base/system/ascii.h"
-
-/* Reads at most size - 1 bytes. Uses read, because stdio allocates memory. */
-static bool read_small_file(const char *path, char *out, size_t size) {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd >= 0 ? read(fd, out, size - 1) : -1;
-    if (fd >= 0) close(fd);
-    out[n > 0 ? n : 0] = '\0';
-    return n > 0;
-}
 
 /* Returns the number after a word; NaN: the text does not contain the word. */
 static double number_after(const char *text, const char *word) {
@@ -30,7 +22,7 @@ static double number_after(const char *text, const char *word) {
 bool bt_process_memory(pid_t pid, size_t *address_space, size_t *resident) {
     char path[64] = "/proc/self/statm", text[128], *end;
     if (pid) snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
-    if (!read_small_file(path, text, sizeof text)) return false;
+    if (!bt_read_small_file(path, text, sizeof text)) return false;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     *address_space = strtoull(text, &end, 10) * page;
     *resident = strtoull(end, NULL, 10) * page;
@@ -39,10 +31,10 @@ bool bt_process_memory(pid_t pid, size_t *address_space, size_t *resident) {
 
 double bt_process_memory_of_others(void) {
     char text[8192];
-    const double touched = read_small_file("/proc/self/status", text, sizeof text)
+    const double touched = bt_read_small_file("/proc/self/status", text, sizeof text)
                                ? number_after(text, "\nRssShmem:")
                                : NAN;
-    return read_small_file("/proc/self/smaps_rollup", text, sizeof text)
+    return bt_read_small_file("/proc/self/smaps_rollup", text, sizeof text)
                ? (touched - number_after(text, "\nPss_Shmem:")) * 1024
                : NAN;
 }
@@ -51,7 +43,7 @@ bool bt_process_io_read(pid_t pid, bt_process_io *out) {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/io", (int)pid);
     *out = (bt_process_io){0};
-    if (pid <= 0 || !read_small_file(path, text, sizeof text)) return false;
+    if (pid <= 0 || !bt_read_small_file(path, text, sizeof text)) return false;
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         (void)(sscanf(line, "rchar: %" SCNu64, &out->read) == 1 ||
@@ -68,7 +60,7 @@ static bool read_thread_file(const char *task, const struct dirent *e, const cha
     char path[128];
     if (!bt_ascii_digit(e->d_name[0])) return false;
     snprintf(path, sizeof path, "%s/%.20s/%s", task, e->d_name, name);
-    return read_small_file(path, out, size);
+    return bt_read_small_file(path, out, size);
 }
 
 double bt_process_switches(pid_t pid) {
@@ -107,5 +99,5 @@ bool bt_process_schedule_read(pid_t pid, bt_process_schedule *out) {
 void bt_process_sleeps_in(pid_t pid, char *out, size_t size) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/wchan", (int)pid);
-    if (!read_small_file(path, out, size) || strcmp(out, "0") == 0) out[0] = '\0';
+    if (!bt_read_small_file(path, out, size) || strcmp(out, "0") == 0) out[0] = '\0';
 }

@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "engine/base/os/local_peer.h"
 #include "engine/base/os/poll_set.h"
 #include "engine/base/os/process_fd.h"
 #include "engine/base/os/signal_fd.h"
