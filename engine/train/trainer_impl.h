@@ -62,8 +62,10 @@ typedef struct bt_step_state { /* values that one step passes to the next */
     int64_t
         grad_fingerprint; /* bits of the last gradient norm; equal on all ranks unless hardware failed */
     double seconds;
-    bool stop;       /* this attempt ends after the current step */
-    bool ends_early; /* the run is complete after the current step, before train.steps */
+    int64_t
+        planned_steps; /* train.steps at the start of the run, if it has changed since; otherwise 0 */
+    bool stop;         /* this attempt ends after the current step */
+    bool ends_early;   /* the run is complete after the current step, before train.steps */
     /* Set if a part assigns the sequences of each step in begin_gradients, where it also sets o->counted. The text
      * is the reason for refusing other changes of the data. NULL: the loader advances on its own. */
     const char *data_owner;

@@ -55,6 +55,14 @@ says "run short done after step"
     fault "the number of steps was not corrected"
 code 4 train --resume short
 says "has done its $(q "SELECT steps FROM runs WHERE run = 'short'") steps"
+# The sequences reach their full length, and the layers become ternary, in the shorter run, too.
+ok train "${small[@]}" --data book.txt --name ramp --steps 1000000 --set train.time_budget=0.5 --set train.seq_ramp=0.4,0.7
+[ "$(q "SELECT count(*) FROM events WHERE run = 'ramp' AND title LIKE '%attention sees stretches of 64'")" = 1 ] || fault "the sequences did not reach their full length"
+for start in dense_steps lambda_steps; do
+    ok train "${small[@]}" --data book.txt --name $start --steps 1000000 --set train.time_budget=0.1 --set train.$start=400
+    [ "$(q "SELECT steps BETWEEN 401 AND 10000 FROM runs WHERE run = '$start'")" = 1 ] ||
+        fault "$start=400: the run ended after $(q "SELECT steps FROM runs WHERE run = '$start'") steps"
+done
 ok train "${small[@]}" --data book.txt --name long --steps 100 --set train.time_budget=100 --stop-after 140
 says "run long stopped after step 140"
 ok train --resume long

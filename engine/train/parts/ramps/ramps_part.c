@@ -16,10 +16,19 @@ static bt_code ramps_create(bt_trainer *t, const bt_trainer_setup *s, void **sel
     return bt_ramp_read(r, "train.seq_ramp", c->ramps.seq_ramp, c->ramps.ramp_steps, err);
 }
 
+/* The shares refer to the current number of steps, also where it has changed during the run. */
+static int64_t step_of_plan(const bt_trainer *t) {
+    if (!t->step.planned_steps) return t->at.step;
+    return (int64_t)((double)t->at.step * (double)t->step.planned_steps /
+                     (double)t->cfg.train.steps);
+}
+
 static bt_code ramps_before_step(void *self, bt_trainer *t, bt_err *err) {
-    const int64_t step = t->at.step, stretch = t->cfg.model.seq_len >> bt_ramp_halvings(self, step);
+    const bool first = t->at.step == t->attempt.first_step;
+    const int64_t step = t->at.step,
+                  stretch = t->cfg.model.seq_len >> bt_ramp_halvings(self, step_of_plan(t));
     (void)err;
-    if (step != t->attempt.first_step && stretch == t->micro.stretch) return BT_OK;
+    if (!first && stretch <= t->micro.stretch) return BT_OK; /* sequences do not shrink again */
     t->micro.stretch = stretch;
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, step - 1, NULL,
                        "from step %" PRId64 " on attention sees stretches of %" PRId64, step + 1,
