@@ -31,7 +31,7 @@ typedef enum {
 
 typedef struct bt_launch_row {
     int since,
-        until; /* versions of Open MPI that know these words: since <= major < until; 0: no limit */
+        until; /* these words exist in the major versions from `since` to before `until`; 0: no limit */
     bt_launch_when when;
     /* separated by blanks; the placeholders {ranks} {hosts} {shm} {tmp} {map} {orted} {prted} {agent} {settings} are
      * one word each; NAME=... is environment */

@@ -62,7 +62,7 @@ static char *body_with_value(const char *body, const char *key, const char *valu
 #define SIXTEEN_UPPER "\"0123456789ABCDEF\""
 
 static void invalid_fields_are_refused(void **state) {
-    /* says NULL: the manifest is accepted */
+    /* A row without words is a manifest that the reader accepts. */
     static const struct {
         const char *key, *value, *says;
     } rows[] = {
@@ -189,7 +189,7 @@ static void invalid_parts_are_refused(void **state) {
 /* Version 1 stores its state in separate fields, which are read as rows of the registry. */
 static void version_1_is_read(void **state) {
     static const struct {
-        const char *fields, *want; /* want NULL: the fields are refused */
+        const char *fields, *want; /* a row without `want` has fields that are refused */
     } rows[] = {
         {"\"lr_factor\": 0.5, \"loss_scale\": 1024.0, \"extra\": {\"updates\": 7, "
          "\"loss_scale_good\": 3, \"bytes_per_token\": 4.25}",

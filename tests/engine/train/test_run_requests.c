@@ -41,7 +41,7 @@ static void on_event(void *arg, const bt_event *e) {
     }
 }
 
-/* Trains STEPS steps with the requests of `ask`; the first event is "started". */
+/* Trains STEPS steps and sends the requests of `ask` meanwhile. Checks that the first event is "started". */
 static void run_with_request(void) {
     memset(&box, 0, sizeof box);
     memset(&sink, 0, sizeof sink);

@@ -75,7 +75,7 @@ static bt_code post_from_page(const char *path, const char *body, char *out, siz
 typedef struct row {
     const char *body;
     bt_code code;
-    const char *says, *asks; /* asks: expected arguments of the program */
+    const char *says, *asks; /* expected reply, and expected arguments of the program that runs */
 } row;
 
 static void check_answers(const char *path, const row *rows, size_t n) {
