@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-#include "engine/base/os/process_fd.h"
 #include "engine/base/os/poll_set.h"
+#include "engine/base/os/process_fd.h"
 #include "store/wire/control_client.h"
 
 enum { MAX_CLIENTS = 16 };

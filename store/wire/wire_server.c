@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/base/os/process_fd.h"
 #include "engine/base/os/poll_set.h"
+#include "engine/base/os/process_fd.h"
 #include "engine/base/small.h"
 #include "store/record/wire_frame.h"
 

@@ -1,4 +1,5 @@
-/* process_fd.c - pidfds, SO_PEERCRED. The calls of pidfds are made by number, because glibc has functions for them from 2.36 on only. */
+/* process_fd.c - pidfds, SO_PEERCRED. The calls of pidfds are made by number, because glibc has functions for them from
+ * 2.36 on only. */
 #include "engine/base/os/process_fd.h"
 
 #include <stddef.h>

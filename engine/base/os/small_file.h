@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <unistd.h>
 
-/* Reads at most size - 1 bytes and ends them with NUL. Returns false if there are none. Uses read, because stdio allocates
- * memory. */
+/* Reads at most size - 1 bytes and ends them with NUL. Returns false if there are none. Uses read, because stdio
+ * allocates memory. */
 static inline bool bt_read_small_file(const char *path, char *out, size_t size) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     const ssize_t n = fd >= 0 ? read(fd, out, size - 1) : -1;
