@@ -148,10 +148,17 @@ static void put_foreign_steps(const bt_sink *sink, const bt_foreign_run *r, int6
     }
 }
 
-static void print_unused_names(const bt_foreign_run *r, const char *file) {
+static void print_import_notes(const bt_foreign_run *r, const char *file) {
     enum { SHOWN = 12 };
     size_t n = 0;
     if (r->notes.len) fputs(bt_text_str(&r->notes), stderr);
+    bool has_tokens = false;
+    for (size_t i = 0; i < r->n; i++) has_tokens |= !isnan(r->at[i].values[BT_MS_TOKENS]);
+    if (!has_tokens)
+        fprintf(stderr,
+                "note: '%s' has no number of tokens, so the dashboard's curves over tokens are empty "
+                "(choose x: step on a run's page)\n",
+                file);
     if (!r->n_unused) return;
     fprintf(stderr,
             "note: '%s' has names that are not metrics of bitrain, and were not imported: ", file);
@@ -184,7 +191,7 @@ static bt_code import_foreign_run(const char *store, const char *file, const cha
         put_foreign_steps(bt_writer_sink(w), &r, date_us);
         code = end_import(w, name, err);
     }
-    if (code == BT_OK) print_unused_names(&r, file);
+    if (code == BT_OK) print_import_notes(&r, file);
     bt_writer_close(w);
     bt_foreign_run_release(&r);
     return code;

@@ -126,6 +126,9 @@ expect 0 "" "$BITRAIN" runs import "$d/tb/abl-3" --name again
 [ "$("$BITRAIN" query --csv "SELECT count(*) || ' ' || sum(abs(a.loss / b.loss - 1) < 1e-6 AND abs(a.lr - b.lr) <= 1e-6 * a.lr)
     FROM steps a JOIN steps b ON a.step = b.step AND b.run = 'again' WHERE a.run = 'abl-3'" 2>/dev/null | tail -1)" = "$("$BITRAIN" query --csv "SELECT count(*) || ' ' || count(*) FROM steps WHERE run = 'abl-3'" | tail -1)" ] ||
     fail "the imported run has other values"
+printf 'step,loss,epoch\n1,3,0.1\n2,2,0.2\n' > "$d/plain.csv"
+expect 0 "has no number of tokens" "$BITRAIN" runs import "$d/plain.csv"
+expect 0 "" "$BITRAIN" runs rm plain --yes
 expect 4 "--name gives it another name" "$BITRAIN" runs import "$d/tb/abl-3" --name again
 "$BITRAIN" runs rm again --yes >/dev/null 2>&1
 # Steps are counted from 1, as by plot and on the screens; the column step counts from 0.
