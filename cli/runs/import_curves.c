@@ -155,10 +155,11 @@ static void print_import_notes(const bt_foreign_run *r, const char *file) {
     bool has_tokens = false;
     for (size_t i = 0; i < r->n; i++) has_tokens |= !isnan(r->at[i].values[BT_MS_TOKENS]);
     if (!has_tokens)
-        fprintf(stderr,
-                "note: '%s' has no number of tokens, so the dashboard's curves over tokens are empty "
-                "(choose x: step on a run's page)\n",
-                file);
+        fprintf(
+            stderr,
+            "note: '%s' has no number of tokens, so the dashboard's curves over tokens are empty "
+            "(choose x: step on a run's page)\n",
+            file);
     if (!r->n_unused) return;
     fprintf(stderr,
             "note: '%s' has names that are not metrics of bitrain, and were not imported: ", file);
