@@ -140,9 +140,8 @@ pid_t bt_drill_mpirun(bt_drill_run *r) {
 }
 
 static int ranks_left(const bt_drill_run *r, bool kills) {
-    bt_process_scan scan;
+    bt_process_scan scan = {NULL};
     int n = 0;
-    bt_process_scan_begin(&scan);
     for (pid_t pid; (pid = bt_process_scan_next(&scan)) > 0;) {
         if (pid <= 1 || pid == getpid() || !is_drill_process(r, pid)) continue;
         n++;

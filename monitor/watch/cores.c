@@ -84,9 +84,8 @@ static void measure_other_processes(bt_cores *c, const int *ours, int n, int64_t
     const double seconds = c->looked_ns ? (double)(now_ns - c->looked_ns) / 1e9 : 0;
     const int n_old = c->n_seen;
     const int64_t began = bt_now_ns();
-    bt_process_scan scan;
+    bt_process_scan scan = {NULL};
     bt_process_info info;
-    bt_process_scan_begin(&scan);
     memcpy(old.seen, c->seen, (size_t)n_old * sizeof *c->seen);
     c->n_seen = c->n_others = 0;
     int at = 0;

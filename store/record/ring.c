@@ -72,8 +72,8 @@ static bt_code open_ring_file(const char *path, size_t all, int *fd, bt_err *err
     snprintf(folder, sizeof folder, "%s", path);
     char *slash = strrchr(folder, '/');
     if (slash && slash > folder) *slash = '\0';
-    const char *far = bt_file_system_of_file(*fd, &kind) ? bt_fs_fault(slash ? folder : ".", kind)
-                                                         : NULL;
+    const char *far = bt_file_system_of_path(path, &kind) ? bt_fs_fault(slash ? folder : ".", kind)
+                                                          : NULL;
     if (far) return bt_fail(err, BT_UNSUPPORTED, "'%s' lies on %s", path, far);
     /* Reserves space, because a full disk would otherwise raise SIGBUS in a step. */
     int rc = bt_file_reserve(*fd, all);

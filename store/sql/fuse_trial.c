@@ -89,7 +89,7 @@ const char *bt_fs_network_fuse(FILE *mounts, unsigned major, unsigned minor) {
 
 static const char *network_fuse(const char *folder) {
     unsigned a, b;
-    FILE *mounts = bt_file_system_device(folder, &a, &b) ? bt_file_system_mounts() : NULL;
+    FILE *mounts = bt_file_system_mounts(folder, &a, &b);
     if (!mounts) return NULL;
     const char *name = bt_fs_network_fuse(mounts, a, b);
     fclose(mounts);

@@ -32,10 +32,7 @@ static const char *symbol_name(void *at, char *out, size_t size) {
 static void write_stack_on_signal(int sig) {
     char line[900];
     void *frames[DEPTH];
-    if (!bt_is_main_thread()) { /* MPI's threads receive signals, too */
-        bt_signal_main_thread(sig);
-        return;
-    }
+    if (bt_signal_main_thread(sig)) return; /* a thread of MPI received it */
     const int depth = backtrace(frames, DEPTH);
     size_t n = (size_t)snprintf(line, sizeof line, "bitrain: warning: stack of rank %d:", me);
     for (int i = OWN; i < depth; i++) {

@@ -16,13 +16,6 @@ bool bt_file_system_of_path(const char *path, long *kind) {
     return true;
 }
 
-bool bt_file_system_of_file(int fd, long *kind) {
-    struct statfs fs;
-    if (fstatfs(fd, &fs) != 0) return false;
-    *kind = (long)fs.f_type;
-    return true;
-}
-
 const char *bt_file_system_shared(long kind) {
     static const struct {
         long magic;
@@ -45,12 +38,10 @@ bool bt_file_system_is_fuse(long kind) { return kind == FUSE_MAGIC; }
 
 bool bt_file_system_in_memory(long kind) { return kind == TMPFS_MAGIC || kind == RAMFS_MAGIC; }
 
-bool bt_file_system_device(const char *path, unsigned *major_number, unsigned *minor_number) {
+FILE *bt_file_system_mounts(const char *path, unsigned *major_number, unsigned *minor_number) {
     struct stat st;
-    if (stat(path, &st) != 0) return false;
+    if (stat(path, &st) != 0) return NULL;
     *major_number = major(st.st_dev);
     *minor_number = minor(st.st_dev);
-    return true;
+    return fopen("/proc/self/mountinfo", "re");
 }
-
-FILE *bt_file_system_mounts(void) { return fopen("/proc/self/mountinfo", "re"); }

@@ -48,9 +48,11 @@ bool bt_may_read_processes(void) {
 
 long bt_thread_number(void) { return syscall(SYS_gettid); }
 
-bool bt_is_main_thread(void) { return getpid() == (pid_t)bt_thread_number(); }
-
-void bt_signal_main_thread(int signal) { (void)syscall(SYS_tgkill, getpid(), getpid(), signal); }
+bool bt_signal_main_thread(int signal) {
+    if (getpid() == (pid_t)bt_thread_number()) return false;
+    (void)syscall(SYS_tgkill, getpid(), getpid(), signal);
+    return true;
+}
 
 void bt_thread_use_idle_disk(void) {
     enum { WHO_THREAD = 1, CLASS_IDLE = 3, CLASS_SHIFT = 13 }; /* ioprio_set(2) */

@@ -45,9 +45,8 @@ bool bt_process_info_read(pid_t pid, bt_process_info *out) {
     return true;
 }
 
-void bt_process_scan_begin(bt_process_scan *s) { s->folder = opendir("/proc"); }
-
 pid_t bt_process_scan_next(bt_process_scan *s) {
+    if (!s->folder) s->folder = opendir("/proc");
     for (const struct dirent *e; s->folder && (e = readdir(s->folder));)
         if (bt_ascii_digit(e->d_name[0])) return (pid_t)atoi(e->d_name);
     return 0;
@@ -117,7 +116,7 @@ static bool process_holds(pid_t pid, const char *socket) {
 
 pid_t bt_process_on_port(int port, char *name, size_t size) {
     char socket[64];
-    bt_process_scan scan;
+    bt_process_scan scan = {NULL};
     bt_process_info info;
     pid_t pid = 0;
     unsigned long inode = listening_inode("/proc/net/tcp", port);
@@ -125,7 +124,6 @@ pid_t bt_process_on_port(int port, char *name, size_t size) {
     name[0] = '\0';
     if (!inode) return 0;
     snprintf(socket, sizeof socket, "socket:[%lu]", inode);
-    bt_process_scan_begin(&scan);
     do {
         pid = bt_process_scan_next(&scan);
     } while (pid > 0 && !process_holds(pid, socket));

@@ -23,13 +23,12 @@ typedef struct bt_process_info {
 /* Returns false if there is no such process. */
 bool bt_process_info_read(pid_t pid, bt_process_info *out);
 
-/* Lists processes in ascending order of their numbers: begin, next until it returns 0, end. Processes that start or end
- * meanwhile may be missing. */
+/* Lists processes in ascending order of their numbers: next until it returns 0, then end. Processes that start or end
+ * meanwhile may be missing. A system that does not list processes has none. */
 typedef struct bt_process_scan {
-    void *folder; /* NULL: the system does not list processes */
+    void *folder; /* NULL before the first call of next */
 } bt_process_scan;
 
-void bt_process_scan_begin(bt_process_scan *s);
 pid_t bt_process_scan_next(bt_process_scan *s);
 void bt_process_scan_end(bt_process_scan *s);
 

@@ -23,9 +23,8 @@ bool bt_proc_read(pid_t pid, bt_proc *out) {
 
 size_t bt_proc_session(pid_t session, bt_proc *out, size_t max) {
     size_t n = 0;
-    bt_process_scan scan;
+    bt_process_scan scan = {NULL};
     bt_process_info info;
-    bt_process_scan_begin(&scan);
     for (pid_t pid; n < max && (pid = bt_process_scan_next(&scan)) > 0;) {
         if (!bt_process_info_read(pid, &info) || info.session != session) continue;
         if (info.state != 'Z' && info.state != 'X') n += bt_proc_read(pid, &out[n]);

@@ -63,10 +63,11 @@ static void test_file_system(void **state) {
     assert_null(bt_file_system_shared(kind));
     assert_true(bt_file_system_of_path("/proc", &other) && !bt_file_system_in_memory(other));
     assert_false(bt_file_system_of_path("/proc/no such file", &other));
-    assert_false(bt_file_system_of_file(-1, &other));
     unsigned a, b;
-    assert_true(bt_file_system_device("/", &a, &b));
-    assert_false(bt_file_system_device("/proc/no such file", &a, &b));
+    FILE *mounts = bt_file_system_mounts("/", &a, &b);
+    assert_non_null(mounts);
+    fclose(mounts);
+    assert_null(bt_file_system_mounts("/proc/no such file", &a, &b));
 }
 
 int main(void) {

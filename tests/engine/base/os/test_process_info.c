@@ -54,10 +54,9 @@ static void test_states(void **state) {
 
 static void test_scan(void **state) {
     (void)state;
-    bt_process_scan scan;
+    bt_process_scan scan = {NULL};
     pid_t before = 0;
     bool found = false;
-    bt_process_scan_begin(&scan);
     for (pid_t pid; (pid = bt_process_scan_next(&scan)) > 0; before = pid) {
         assert_true(pid > before);
         found |= pid == getpid();
@@ -122,30 +121,28 @@ static void test_io(void **state) {
     assert_false(bt_process_io_read(0, &after));
 }
 
-static void *is_main(void *out) {
-    *(bool *)out = bt_is_main_thread();
-    return NULL;
+static volatile sig_atomic_t taken_in_main;
+static pthread_t main_thread;
+static void note_thread(int sig) {
+    taken_in_main = pthread_equal(pthread_self(), main_thread) ? sig : 0;
 }
 
-static volatile sig_atomic_t taken_in_main;
-static void note_thread(int sig) { taken_in_main = bt_is_main_thread() ? sig : 0; }
-
-static void *signal_main(void *unused) {
-    bt_signal_main_thread(SIGUSR1);
-    return unused;
+static void *signal_main(void *sent) {
+    *(bool *)sent = bt_signal_main_thread(SIGUSR1);
+    return NULL;
 }
 
 static void test_threads(void **state) {
     (void)state;
-    bool other = true;
+    bool sent = false;
     pthread_t thread;
-    assert_true(bt_is_main_thread());
-    assert_int_equal(pthread_create(&thread, NULL, is_main, &other), 0);
-    pthread_join(thread, NULL);
-    assert_false(other);
+    main_thread = pthread_self();
     signal(SIGUSR1, note_thread);
-    assert_int_equal(pthread_create(&thread, NULL, signal_main, NULL), 0);
+    assert_false(bt_signal_main_thread(SIGUSR1));
+    assert_int_equal(taken_in_main, 0);
+    assert_int_equal(pthread_create(&thread, NULL, signal_main, &sent), 0);
     pthread_join(thread, NULL);
+    assert_true(sent);
     for (int i = 0; i < 2000 && !taken_in_main; i++) bt_sleep_ns(5000000);
     assert_int_equal(taken_in_main, SIGUSR1);
 }
