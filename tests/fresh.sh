@@ -4,7 +4,9 @@
 #   tests/fresh.sh 12|13|sid [build]         ./bootstrap build, bitrain doctor --quick
 #   tests/fresh.sh 12|13|sid train [...]     the same, then ./bootstrap train [...] (20 steps without words)
 #   tests/fresh.sh 12|13|sid test [...]      ./bootstrap test [...]
-#   tests/fresh.sh 12|13|sid deb             builds the .deb, checks it with lintian, installs it in a bare chroot and trains 3 steps
+#   tests/fresh.sh 12|13|sid deb             builds the .deb, checks it with lintian, then 'install'
+#   tests/fresh.sh 12|13|sid install FILE    installs a .deb in a bare chroot, trains 3 steps and removes it
+#   tests/fresh.sh 12|13|sid archive FILE    builds an archive of the sources without git and npm, and trains 3 steps
 #   tests/fresh.sh 12|13|sid sh COMMAND      a command in the chroot, in the copy of the tree
 #
 # Needs root, debootstrap (a package of Debian) and a package server: MIRROR, or else that of this machine or of debootstrap. The chroot
@@ -13,7 +15,7 @@
 # qemu-user-static and binfmt-support must be installed. The chroot has its own mounts, process ids and /dev/shm.
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-usage() { sed -n '4,8s/^# *//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+usage() { sed -n '4,10s/^# *//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 die() { echo "fresh: $*" >&2; exit 1; }
 
 case ${1-} in
@@ -25,7 +27,7 @@ esac
 goal=${2:-build}
 shift
 [ $# -eq 0 ] || shift
-case $goal in build | train | test | deb) ;; sh) [ $# -gt 0 ] || usage ;; *) usage ;; esac
+case $goal in build | train | test | deb) ;; sh) [ $# -gt 0 ] || usage ;; install | archive) [ $# -eq 1 ] && [ -f "$1" ] || usage ;; *) usage ;; esac
 [ "$(id -u)" = 0 ] || die "a chroot needs root"
 command -v debootstrap >/dev/null || die "there is no debootstrap (Debian: debootstrap)"
 unshare -m -p -f true 2>/dev/null || die "no permission for mount and process namespaces"
@@ -51,7 +53,7 @@ make_chroot() {                                  # FOLDER
     cp /etc/resolv.conf /etc/hosts "$folder/etc/" 2>/dev/null || true
     touch "$folder/root/.fresh"
 }
-mapfile -t proxies < <(env | grep -iE '^(http|https|no)_proxy=|^npm_config_|^SSL_CERT|^NODE_EXTRA' || true)
+mapfile -t proxies < <(env | grep -iE '^(http|https|no)_proxy=|^npm_config_|^SSL_CERT|^NODE_EXTRA|^DEB(EMAIL|FULLNAME)=' || true)
 # enter FOLDER SCRATCH COMMAND...: runs the command in the chroot FOLDER. If SCRATCH is not empty, it receives all writes, and FOLDER does not change.
 enter() {
     unshare -m -p -f bash -c '
@@ -70,6 +72,33 @@ enter() {
         exec chroot . env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM="${TERM:-dumb}" LANG=C.UTF-8 \
             "${proxies[@]}" bash -c "cd /root/bitrain && $1" fresh "${@:2}"' _ "$1" "$2" "${#proxies[@]}" "${proxies[@]}" "${@:3}"
 }
+three_steps='set -o pipefail; bitrain --version && bitrain doctor --quick | tail -n 1 && bitrain train --data synth:chain --steps 3 --name three | tail -n 12 && bitrain runs'
+
+# This script installs the package, runs its program and removes it.
+installed='set -e; began=$(date +%s); before=$(du -sxm / | cut -f1); apt-get update -qq && apt-get install -y --no-install-recommends ./bitrain.deb >install.log 2>&1 || { tail -n 5 install.log; exit 1; }
+    echo "installed in $(($(date +%s) - began)) s, $(($(du -sxm / | cut -f1) - before)) MB on disk, $(grep -c "^Setting up" install.log) packages"
+    dpkg -s bitrain | grep -E "^(Version|Maintainer|Architecture)"; '$three_steps'
+    for f in man/man1/bitrain.1.gz doc/bitrain/copyright doc/bitrain/README.md bash-completion/completions/bitrain; do
+        [ -e "/usr/share/$f" ] || grep -rqs path-exclude /etc/dpkg/dpkg.cfg.d || { echo "not installed: $f"; exit 1; }
+    done
+    dpkg -r bitrain >/dev/null; [ ! -e /usr/bin/bitrain ]'
+install_deb() {                                  # FILE
+    make_chroot "$folder-bare"
+    rm -rf "$folder-scratch"
+    mkdir -p "$folder-scratch/upper/root/bitrain"
+    cp "$1" "$folder-scratch/upper/root/bitrain/bitrain.deb"
+    enter "$folder-bare" "$folder-scratch" "$installed" || status=$?
+    rm -rf "$folder-scratch"
+}
+report() { echo "fresh: $suite $arch, $goal: exit $status after $(((SECONDS - began) / 60)) min $(((SECONDS - began) % 60)) s, $(du -sxm "$1" | cut -f1) MB in '$1'" >&2; }
+
+began=$SECONDS
+status=0
+if [ "$goal" = install ]; then
+    install_deb "$1"
+    report "$folder-bare"
+    exit "$status"
+fi
 make_chroot "$folder"
 
 # The files of the working tree that git does not ignore; the build folder in the chroot is kept. An unchanged file keeps
@@ -103,28 +132,17 @@ deb)
         rm -f build/*.deb && { cmake --build build --target deb >build/package.log 2>&1 || { tail -n 5 build/package.log; exit 1; }; } && ls -l build/*.deb &&
         { lintian --no-cfg --allow-root --fail-on error build/*.deb || { echo "lintian: exit $?"; exit 1; }; }'
     ;;
+archive)
+    rm -rf "$folder/root/archive"
+    mkdir "$folder/root/archive"
+    tar -xz --strip-components=1 -C "$folder/root/archive" <"$1"
+    run='cd ../archive && { for p in git npm; do ! command -v $p || { echo "archive: this chroot has $p"; exit 1; }; done; } && ./bootstrap build && bitrain --help >/dev/null &&
+        { [ ! -e build/web/node_modules ] && bitrain dash --help >/dev/null || { echo "archive: the chart library is not that of the archive"; exit 1; }; } && '$three_steps
+    ;;
 sh) run=$1 && shift ;;
 esac
 
-# This script installs the package, runs its program and removes it.
-installed='set -e; began=$(date +%s); before=$(du -sxm / | cut -f1); apt-get update -qq && apt-get install -y --no-install-recommends ./bitrain.deb >install.log 2>&1 || { tail -n 5 install.log; exit 1; }
-    echo "installed in $(($(date +%s) - began)) s, $(($(du -sxm / | cut -f1) - before)) MB on disk, $(grep -c "^Setting up" install.log) packages"
-    bitrain --version; bitrain doctor --quick | tail -n 1; bitrain train --data synth:chain --steps 3 --name three | tail -n 12; bitrain runs
-    for f in man/man1/bitrain.1.gz doc/bitrain/copyright doc/bitrain/README.md bash-completion/completions/bitrain; do
-        [ -e "/usr/share/$f" ] || grep -rqs path-exclude /etc/dpkg/dpkg.cfg.d || { echo "not installed: $f"; exit 1; }
-    done
-    dpkg -r bitrain >/dev/null; [ ! -e /usr/bin/bitrain ]'
-
-began=$SECONDS
-status=0
 enter "$folder" "" "$run" "$@" || status=$?
-if [ "$goal" = deb ] && [ "$status" = 0 ]; then
-    make_chroot "$folder-bare"
-    rm -rf "$folder-scratch"
-    mkdir -p "$folder-scratch/upper/root/bitrain"
-    cp "$folder"/root/bitrain/build/*.deb "$folder-scratch/upper/root/bitrain/bitrain.deb"
-    enter "$folder-bare" "$folder-scratch" "$installed" || status=$?
-    rm -rf "$folder-scratch"
-fi
-echo "fresh: $suite $arch, $goal: exit $status after $(((SECONDS - began) / 60)) min $(((SECONDS - began) % 60)) s, $(du -sxm "$folder" | cut -f1) MB in '$folder'" >&2
+if [ "$goal" = deb ] && [ "$status" = 0 ]; then install_deb "$folder"/root/bitrain/build/*.deb; fi
+report "$folder"
 exit "$status"
