@@ -220,14 +220,30 @@ static bt_code finish_trainings(floor_of_work *f, bt_err *err) {
     return BT_OK;
 }
 
+/* Reads the record again before a launch: a process of an earlier, killed group may save another checkpoint, so that
+ * fewer steps remain. ready: false while such a process trains the run, and if no step remains. */
+static bt_code check_before_launch(floor_of_work *f, bt_training *r, bool *ready, bt_err *err) {
+    BT_TRY(update_training(f->g, r, err));
+    const bool waits = r->at == BT_TRAINING_WAITS, live = strcmp(r->state, "running") == 0;
+    *ready = waits && (!live || r->tries >= BUSY_TRIES);
+    if (!waits) f->g->n_ended++;
+    if (!waits || *ready) return BT_OK;
+    r->tries++;
+    f->wait_until_ns = bt_now_ns() + (int64_t)BUSY_MS * 1000000;
+    return BT_OK;
+}
+
 static bt_code fill_training_slots(floor_of_work *f, size_t *left, bt_err *err) {
+    bool ready;
     *left = 0;
     for (size_t i = 0; i < f->g->n; i++) {
         bt_training *r = f->g->runs[i];
         if (r->at != BT_TRAINING_WAITS || r->left_out) continue;
         ++*left;
-        if (f->n_running < f->g->parallel && !f->n_stops && bt_now_ns() >= f->wait_until_ns)
-            BT_TRY(launch_training(f, r, err));
+        if (f->n_running == f->g->parallel || f->n_stops || bt_now_ns() < f->wait_until_ns)
+            continue;
+        BT_TRY(check_before_launch(f, r, &ready, err));
+        if (ready) BT_TRY(launch_training(f, r, err));
     }
     return BT_OK;
 }
