@@ -112,7 +112,11 @@ bt_code bt_run_or_path(const char *store, const char *word, const char *name, bo
     }
     *is_path = code != BT_OK && exists;
     if (*is_path) code = BT_OK;
-    if (code == BT_NOTFOUND && db) explain_suffix(db, word, &why);
+    if (code == BT_NOTFOUND && db && strchr(word, '.') && !strchr(word, '@'))
+        bt_fail(&why, code,
+                "there is neither a file nor a run '%.200s' (`bitrain runs` lists runs)", word);
+    else if (code == BT_NOTFOUND && db)
+        explain_suffix(db, word, &why);
     bt_db_close(db);
     if (code != BT_OK && err) *err = why;
     return code;

@@ -41,12 +41,13 @@ static const char *nearest_name(const bt_text *columns, const char *key, char li
     const char *names[NEAR_MAX];
     char copy[64];
     size_t n = 0;
-    for (size_t i = 0; i < bt_run_opts_n && n + 1 < NEAR_MAX; i++) {
+    for (size_t i = 0; i < bt_run_opts_n && n + 2 < NEAR_MAX; i++) {
         const char *dot = strrchr(bt_run_opts[i].key, '.');
         names[n++] = bt_run_opts[i].key;
         if (dot) names[n++] = dot + 1;
     }
-    const char *best = bt_nearest(key, names, n);
+    names[n++] = "state";
+    const char *best = strcmp(key, "status") == 0 ? "state" : bt_nearest(key, names, n);
     snprintf(line, 64, "%s", best ? best : "");
     /* Columns come last, so that a column wins over a key of equal distance. */
     for (const char *c = bt_text_str(columns); *c; c += strcspn(c, "\n"), c += *c == '\n') {

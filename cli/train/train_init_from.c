@@ -33,7 +33,21 @@ static bool has_chat_template(const json_t *config) {
     return false;
 }
 
+/* A preset that was given keeps its settings of training alone. */
+static void note_other_preset(const bt_train_plan *p, const json_t *config) {
+    const char *stored = json_string_value(json_object_get(config, "model.preset"));
+    const bt_run_cfg *c = &p->cfg;
+    if (c->run.quiet || c->run.json || !stored || !bt_opts_given(&p->opts, "model.preset") ||
+        strcmp(stored, c->model.preset) == 0)
+        return;
+    fprintf(stderr,
+            "note: the model keeps the shape of '%.80s' (preset %.40s): --preset %s gives only the "
+            "settings of training\n",
+            c->model.init_from, stored, c->model.preset);
+}
+
 static bt_code adopt_checkpoint_shape(bt_train_plan *p, const json_t *config, bt_err *err) {
+    note_other_preset(p, config);
     for (size_t i = 0; i < p->opts.n; i++) {
         const char *key = p->opts.table[i].key,
                    *stored = json_string_value(json_object_get(config, key));

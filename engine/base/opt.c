@@ -115,8 +115,16 @@ static bt_code fail_option_value(const bt_opts *o, size_t i, const char *text, b
     return bt_fail(err, BT_ARG, "%s must be %s, not '%s'", subject, wanted, shown);
 }
 
+/* Writes whole numbers with all their digits. */
+static const char *write_limit(double limit, char out[32]) {
+    snprintf(out, 32, fabs(limit) < 1e16 && floor(limit) == limit ? "%.0f" : "%.15g", limit);
+    return out;
+}
+
 static void range_text(const bt_opt *opt, const char *noun, char *buf, size_t size) {
-    snprintf(buf, size, "%s from %.15g to %.15g", noun, opt->min, opt->max);
+    char min[32], max[32];
+    snprintf(buf, size, "%s from %s to %s", noun, write_limit(opt->min, min),
+             write_limit(opt->max, max));
     if (opt->unit) {
         size_t n = strlen(buf);
         snprintf(buf + n, size - n, " %s", opt->unit);

@@ -10,6 +10,7 @@ rows=$(cat <<'END'
 2 | hlep                                        | unknown command 'hlep' (did you mean 'help'?)
 2 | stop book                                   | did you mean 'bitrain ctl RUN stop'?
 2 | ps                                          | did you mean 'bitrain runs state:running'?
+2 | log book                                    | did you mean 'bitrain logs RUN'?
 2 | delete book                                 | did you mean 'bitrain runs rm RUN'?
 2 | chat book                                   | did you mean 'bitrain serve RUN'?
 2 | version                                     | did you mean 'bitrain --version'?
@@ -54,6 +55,10 @@ rows=$(cat <<'END'
 2 | plan --simulate 4x2 --memory 64             | --memory '64' is no size (as 64GiB)
 2 | plan --simulate 4x2 --hosts {conf}          | --simulate is of hosts that are not here (leave --hosts out)
 2 | train --stpes 5                             | did you mean '--steps'?
+2 | train --save-every 5                        | did you mean '--ckpt-every'?
+2 | train --config {conf}                       | it is a word of its own: bitrain train FILE.yaml
+2 | train --seed abc                            | from 0 to 9007199254740991
+2 | train --ranks 1 --tp 2                      | does not divide the 1 ranks (use 2 ranks)
 2 | train --minutes 1 --steps 5                 | train.minutes and train.steps determine the same value: give only one of them
 2 | train --minutes 1 --tokens 5k               | train.minutes and train.tokens determine the same value
 2 | train --minutes 1 --epochs 2                | train.minutes and train.epochs determine the same value

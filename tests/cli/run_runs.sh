@@ -43,6 +43,7 @@ expect 0 "^slow " "$BITRAIN" runs 'ranks=2.0'
 expect 2 "^bitrain runs: filter 'losss<2': runs have no column, setting or fact 'losss' \(did you mean 'loss'\?\)" "$BITRAIN" runs 'losss<2'
 expect 2 "did you mean 'weight_decay'" "$BITRAIN" runs 'weight_dcay=0'
 expect 2 "did you mean 'optim.lr'" "$BITRAIN" runs 'optm.lr<1'
+expect 2 "did you mean 'state'" "$BITRAIN" runs status:done
 expect 2 "no column, setting or fact 'quuxquux' .*help options" "$BITRAIN" runs 'quuxquux=1'
 expect 2 "^bitrain runs: filter 'loss<abc': < takes a number, not 'abc'" "$BITRAIN" runs 'loss<abc'
 expect 2 "filter 'lr>=' lacks a number after >=" "$BITRAIN" runs 'lr>='
@@ -207,6 +208,7 @@ expect 4 "needs --yes" "$BITRAIN" runs rm slow
 expect 3 "no run 'nobody'" "$BITRAIN" runs rm slow nobody --yes
 expect 0 "removed 1 run" "$BITRAIN" runs rm slow --yes
 expect 3 "no run 'slow'" "$BITRAIN" show slow
+expect 3 "neither a file nor a run 'model.gguf'" "$BITRAIN" eval model.gguf
 expect 0 "rows of removed runs" "$BITRAIN" runs gc --rebuild
 expect 0 '^\{"version":1,"orphan_rows":0,' "$BITRAIN" runs gc --json --keep-steps 100000
 expect 0 "^abl-3 .*paper v2" "$BITRAIN" runs

@@ -16,12 +16,14 @@ bt_code bt_mesh_resolve(bt_mesh_shape *s, int world_size, bt_err *err) {
     int64_t inner = (int64_t)s->pp * s->dp_shard * s->tp;
     if (s->dp_replicate == 0) {
         if (world_size % inner != 0) {
+            const int64_t below = world_size / inner * inner;
+            char fewer[32] = "";
+            if (below) snprintf(fewer, sizeof fewer, "%lld or ", (long long)below);
             return bt_fail(err, BT_ARG,
                            "pp %d x dp_shard %d x tp %d = %lld does not divide the %d ranks (use "
-                           "%lld or %lld ranks)",
-                           s->pp, s->dp_shard, s->tp, (long long)inner, world_size,
-                           (long long)(world_size >= inner ? world_size / inner * inner : inner),
-                           (long long)((world_size / inner + 1) * inner));
+                           "%s%lld ranks)",
+                           s->pp, s->dp_shard, s->tp, (long long)inner, world_size, fewer,
+                           (long long)(below + inner));
         }
         s->dp_replicate = (int)(world_size / inner);
     }
