@@ -57,7 +57,7 @@ rows=$(cat <<'END'
 2 | train --stpes 5                             | did you mean '--steps'?
 2 | train --save-every 5                        | did you mean '--ckpt-every'?
 2 | train --config {conf}                       | it is a word of its own: bitrain train FILE.yaml
-2 | train --seed abc                            | from 0 to 9007199254740991
+2 | train --seed abc                            | from 0 to 9007199254740992
 2 | train --ranks 1 --tp 2                      | does not divide the 1 ranks (use 2 ranks)
 2 | train --minutes 1 --steps 5                 | train.minutes and train.steps determine the same value: give only one of them
 2 | train --minutes 1 --tokens 5k               | train.minutes and train.tokens determine the same value

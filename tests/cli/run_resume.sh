@@ -101,6 +101,8 @@ code 2 train "${tiny[@]/synth:chain/words.txt}" --init-from away --tokenizer wor
 says "the tokenizer 'words.json' is not that of model.init_from"
 recorded | cmp -s - before.txt || fault "a refused tokenizer changes the record"
 mv kept.json words.json
+ok train "${tiny[@]/synth:chain/words.txt}" --init-from away --tokenizer words.json --preset small --steps 2 --dry-run
+says "the model keeps the shape of 'away' (preset nano): --preset small gives only the settings of training"
 # The folder is not mounted, or an older copy: the run does not begin at step 0.
 mv runs/away gone
 code 3 train --resume away

@@ -99,8 +99,12 @@ static const char *last_error_line(bt_text *said) {
     return strncmp(line, prefix, sizeof prefix - 1) == 0 ? line + sizeof prefix - 1 : line;
 }
 
-static bt_code query_failure(int status, bt_text *said, const bt_query_process *q, bt_err *err) {
+/* late: this process stopped the child, because it had not reported its own time limit. */
+static bt_code query_failure(int status, bool late, bt_text *said, const bt_query_process *q,
+                             bt_err *err) {
     const char *why = last_error_line(said);
+    if (late)
+        return bt_fail(err, BT_BUSY, "query took longer than %.3g s and was stopped", q->seconds);
     if (!WIFEXITED(status))
         return bt_fail(err, BT_BUSY,
                        "query took too much time or memory (%g s, %lld MiB) and was stopped",
@@ -116,14 +120,18 @@ bt_code bt_query_process_run(const bt_query_process *q, bt_text *out, bt_err *er
     child c = {.fd = {-1, -1, -1}, .input = q->sql, .n_input = strlen(q->sql)};
     bt_text said;
     int status = 0;
+    bool late = false;
     bt_text_init(&said);
     bt_code code = start_query_process(&c, q, err);
     if (code == BT_OK) {
         int64_t until = bt_now_ns() + (int64_t)((q->seconds + GRACE_S) * 1e9);
-        if (!exchange_with_child(&c, until, q->bytes, out, &said)) kill(c.pid, SIGKILL);
+        if (!exchange_with_child(&c, until, q->bytes, out, &said)) {
+            late = bt_now_ns() >= until;
+            kill(c.pid, SIGKILL);
+        }
         while (waitpid(c.pid, &status, 0) < 0 && errno == EINTR) {}
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            code = query_failure(status, &said, q, err);
+            code = query_failure(status, late, &said, q, err);
     }
     for (int i = 0; i < ENDS; i++) close_end(&c.fd[i]);
     bt_text_release(&said);
