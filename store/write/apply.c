@@ -356,7 +356,10 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
     bt_spark_text(&s->spark, spark, sizeof spark);
     sqlite3_bind_int64(st, 1, s->last_step);
     sqlite3_bind_int64(st, 2, s->last_us);
-    sqlite3_bind_int64(st, 3, s->tokens);
+    if (s->tokens > 0)
+        sqlite3_bind_int64(st, 3, s->tokens);
+    else
+        sqlite3_bind_null(st, 3);
     bind_metric(st, 4, s->loss, &real);
     bind_metric(st, 5, s->val_loss, &real);
     bind_metric(st, 6, s->best_val, &real);

@@ -21,6 +21,21 @@ export const state = {
   zoom: null,
 };
 
+let hasTokens = true;
+
+/**
+ * The quantity on x: the chosen one, or the step if the runs of the page have no number of tokens, as imported
+ * runs may.
+ */
+export function axisNow() {
+  return state.x === "tokens" && !hasTokens ? "step" : state.x;
+}
+
+/** Takes the numbers of tokens of the page's runs; null: unknown. */
+export function tellTokens(tokens) {
+  hasTokens = tokens.length === 0 || tokens.some((n) => n !== null && n !== undefined);
+}
+
 const listeners = new Set();
 
 /** Changes fields of the state, stores them and notifies all listeners of the changes. */

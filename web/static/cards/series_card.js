@@ -1,7 +1,7 @@
 // series_card.js - a card with a chart of metrics of one run.
 import { askEarly, series } from "../base/api.js";
 import { dash, digits, nth, onAxis, reach, unit } from "../base/format.js";
-import { state } from "../base/state.js";
+import { axisNow, state } from "../base/state.js";
 import { number } from "../base/table.js";
 import { axes } from "../base/vocabulary.js";
 import { Chart } from "../figures/chart.js";
@@ -18,7 +18,7 @@ export function zoomRange() {
 
 /** Returns the positions of a series' points on the current axis. */
 export function placesOf(one) {
-  return state.x === "step" ? one.step.map((step) => step + 1) : one.x;
+  return axisNow() === "step" ? one.step.map((step) => step + 1) : one.x;
 }
 
 /**
@@ -50,7 +50,7 @@ export function seriesCard(ctx, spec) {
     chart.set({
       lines: [...lines, ...ghosts],
       unit: lines[0] && lines[0].unit,
-      axis: state.x,
+      axis: axisNow(),
       stacked: spec.stacked,
       rules: spec.rules && spec.rules(),
       floor: spec.stacked ? 0 : spec.floor,
@@ -79,7 +79,7 @@ export function seriesCard(ctx, spec) {
 
 function argumentsOf(spec) {
   return {
-    x: state.x,
+    x: axisNow(),
     rank: spec.rank ? spec.rank() : null,
     width: points(),
     ...zoomRange(),
@@ -226,7 +226,7 @@ function lineSentence(line) {
   const at = line.x.length - 1;
   const where = state.zoom
     ? `between steps ${nth(firstStep(line))} and ${nth(line.step[at])}`
-    : reach(state.x, line.x[at]);
+    : reach(axisNow(), line.x[at]);
   const how = turn ? turn.how : last > first ? "rose" : "fell";
   return `${name} ${how} from ${was} to ${turn ? turn.text : ""}${now} ${where}${lost}.`;
 }
@@ -280,7 +280,7 @@ function tableOf(lines) {
   return {
     columns: [
       number("step", (i) => nth(first.step[i])),
-      number(axes[state.x].title, (i) => onAxis(state.x, first.x[i])),
+      number(axes[axisNow()].title, (i) => onAxis(axisNow(), first.x[i])),
       ...lines.map((line) => number(line.label, (i) => value(line, i))),
     ],
     rows: [...first.x.keys()].slice(-tableRows).reverse(),

@@ -1,7 +1,7 @@
 // view.js - the open page: its cards, the data of the run that they share, and the functions to call when the
 // page closes.
 // Pages and cards receive it as `ctx`.
-import { onChoice } from "../base/state.js";
+import { axisNow, onChoice, tellTokens } from "../base/state.js";
 
 export class View {
   /** server: permissions of the server, {control, resume}. */
@@ -55,8 +55,11 @@ export class View {
   }
 
   setHead(head) {
+    const axis = axisNow();
     this.head = head;
+    tellTokens(head.newest_step > 0 ? [head.tokens] : []);
     this.headListeners.forEach((listener) => listener(head));
+    if (axisNow() !== axis) this.reload();
   }
 
   /** tick: true after new records, false after a choice of the user. */

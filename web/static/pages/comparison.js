@@ -1,7 +1,7 @@
 // comparison.js - data of the page that compares runs: their series, the selected range of the axis, their
 // events and hardware.
 import { get, series } from "../base/api.js";
-import { state } from "../base/state.js";
+import { axisNow, tellTokens } from "../base/state.js";
 import { comparedMetrics, isMarked, isRoutine } from "../base/vocabulary.js";
 import { placesOf } from "../cards/series_card.js";
 import { listedRuns, tellGone } from "./runs_view.js";
@@ -11,6 +11,7 @@ const marksMost = 200; // number of events of a run that the chart marks, the mo
 export class Comparison {
   constructor(runs) {
     this.runs = runs;
+    tellTokens([]);
     this.metric = comparedMetrics[0][0];
     this.whole = null; // response for the whole axis
     this.part = null; // [from, to] on the axis: the selected range; null: all
@@ -22,15 +23,17 @@ export class Comparison {
 
   /** Loads the response of the route `compare`; series of a selected range have more points. */
   async load(width) {
-    const question = `${state.x} ${this.metric}`;
+    const question = `${axisNow()} ${this.metric}`;
     if (this.asked !== question) {
       this.asked = question;
       this.part = null;
       this.whole = null;
     }
     if (this.part && this.whole) return this.loadPart(width);
-    const args = { x: state.x, metric: this.metric, width: Math.round(width / 2) };
-    const data = await this.askAll(args);
+    const args = { x: axisNow(), metric: this.metric, width: Math.round(width / 2) };
+    let data = await this.askAll(args);
+    tellTokens(data.runs.map(({ series: [one] }) => one?.x.find((x) => x !== null)));
+    if (axisNow() !== args.x) data = await this.askAll({ ...args, x: axisNow() });
     this.whole = data;
     if (!this.events) await this.loadHistory();
     return data;
@@ -84,7 +87,7 @@ export class Comparison {
     if (!inside.length) return { ...run, series: [{ ...one, x: [], step: [], mean: [], n: [] }] };
     const before = one.step[one.step.indexOf(inside[0]) - 1] ?? -1;
     const steps = { x0: before + 1, x1: inside[inside.length - 1] };
-    const args = { x: state.x, ...steps, width: Math.round(width / 2) };
+    const args = { x: axisNow(), ...steps, width: Math.round(width / 2) };
     const closer = await series(this.runs[i], [this.metric], args);
     return { ...run, series: closer.series };
   }

@@ -3,7 +3,7 @@
 import { button, select } from "../base/controls.js";
 import { h, hiddenTitle } from "../base/dom.js";
 import { dash, digits, nth, onAxis, setting, si, unit } from "../base/format.js";
-import { state } from "../base/state.js";
+import { axisNow } from "../base/state.js";
 import { number, table, tallTable, text } from "../base/table.js";
 import { axes, beyondCurve, comparedMetrics } from "../base/vocabulary.js";
 import { Card } from "../cards/card.js";
@@ -63,7 +63,7 @@ function tableOf(data, metric) {
     columns: [
       text("run", ({ line }) => line.label),
       number("step", ({ line, i }) => nth(line.step[i])),
-      number(axes[state.x].title, ({ x }) => onAxis(state.x, x)),
+      number(axes[axisNow()].title, ({ x }) => onAxis(axisNow(), x)),
       number(metric, ({ line, i }) => digits(line.y[i], 6)),
     ],
     rows: points.slice(0, tableRows),
@@ -87,7 +87,7 @@ function overlayCard(comparison, ondraw) {
     if (!chart) chart = new Chart(body, true);
     const lines = linesOf(data);
     const { events } = comparison;
-    chart.set({ lines, unit: lines[0] && lines[0].unit, axis: state.x, events, onzoom: see });
+    chart.set({ lines, unit: lines[0] && lines[0].unit, axis: axisNow(), events, onzoom: see });
     reset.hidden = !comparison.part;
     ondraw(data);
   };

@@ -5,7 +5,7 @@ import { get } from "../base/api.js";
 import { button, select } from "../base/controls.js";
 import { empty, h, say } from "../base/dom.js";
 import { nth, unit } from "../base/format.js";
-import { onChoice, state } from "../base/state.js";
+import { axisNow, onChoice, tellTokens } from "../base/state.js";
 import { number, table, text } from "../base/table.js";
 import { beyondCurve, metricsOfSteps } from "../base/vocabulary.js";
 import { placesOf } from "../cards/series_card.js";
@@ -182,6 +182,7 @@ export class RunsChart {
     const untold = this.as || this.group ? most : filteredMost;
     this.rows = ticked.length ? ticked : rows.slice(0, untold);
     this.settingOf = settingOf;
+    tellTokens(this.rows.map((row) => row.tokens));
     const left = (ticked.length ? chosen.size : rows.length) - this.rows.length;
     say(this.note, left > 0 ? `${left} more: tick those that you want` : "");
     this.load();
@@ -191,7 +192,7 @@ export class RunsChart {
     const runs = [];
     for (let at = 0; at < names.length; at += namesAtOnce)
       runs.push(names.slice(at, at + namesAtOnce).join());
-    return get("curves", { runs, metric: this.metric, x: state.x, width });
+    return get("curves", { runs, metric: this.metric, x: axisNow(), width });
   }
 
   /** Requests curves of these runs before the table is loaded. */
@@ -203,7 +204,7 @@ export class RunsChart {
   }
 
   keyOf(names) {
-    return [...names].sort().join() + this.metric + state.x;
+    return [...names].sort().join() + this.metric + axisNow();
   }
 
   async load(anew) {
@@ -212,7 +213,7 @@ export class RunsChart {
     this.plane.tools.hidden = !this.as;
     if (this.as) return this.drawPlane();
     const runs = this.rows.map(({ run, steps }) => `${run} ${steps}`).join();
-    const asked = `${runs} ${this.metric} ${state.x}`;
+    const asked = `${runs} ${this.metric} ${axisNow()}`;
     if (!this.rows.length) {
       this.data = null;
       this.asked = "";
@@ -270,7 +271,7 @@ export class RunsChart {
     }
     const none = this.hidden.size ? "all runs are switched off" : "nothing recorded of this metric";
     const onzoom = (from, to) => this.see(from, to);
-    const axis = state.x;
+    const axis = axisNow();
     this.chart.set({ lines: shown, unit: lines[0]?.unit, axis, events: [], empty: none, onzoom });
     this.drawLegend(lines);
     const kind = `${this.group ? "group" : "run"}${shown.length === 1 ? "" : "s"}`;
