@@ -102,7 +102,7 @@ static void put_option(const bt_opts *o, size_t i, bt_text *out) {
 /* `bitrain train` alone learns its tokens from the built-in text, for which a preset may have another step size. */
 static bt_code words_of_builtin(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
     if (cfg->data.path[0] || strcmp(cfg->data.tokenizer, "auto") != 0) return BT_OK;
-    return bt_run_cfg_words(o, cfg, ranks, err);
+    return bt_run_cfg_words(o, cfg, ranks, true, err);
 }
 
 void bt_help_run_options(bt_text *out) {

@@ -129,6 +129,10 @@ static double trainings_of_time(const bt_train_plan *p) {
            (p->cfg.run.distill ? 1 + n * TEACHER : 0);
 }
 
+double bt_train_minutes_of_one(const bt_train_plan *p) {
+    return p->cfg.train.minutes / trainings_of_time(p);
+}
+
 /* Returns the time for the steps of one training. */
 static double minutes_left_s(const bt_train_plan *p) {
     const double all_s = 60 * p->cfg.train.minutes - (double)(bt_now_ns() - p->began_ns) / 1e9;

@@ -168,6 +168,8 @@ bt_code bt_train_resolve_open(const bt_train_plan *p, bt_run_cfg **out, bt_err *
  * settings are resolved. */
 bt_code bt_train_minutes_begin(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_minutes(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* minutes of one training: an ensemble shares those of --minutes */
+double bt_train_minutes_of_one(const bt_train_plan *p);
 /* true if --minutes chose the value of setting i of p->opts */
 bool bt_train_minutes_chose(const bt_train_plan *p, size_t i);
 /* Writes the choices of --minutes into the folder of an ensemble, for the commands that continue it. */

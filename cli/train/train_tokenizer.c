@@ -139,12 +139,12 @@ static const char *reason_not_to_learn(const bt_train_plan *p) {
 }
 
 /* A model without initial weights uses the preset's values for such tokens. */
-static bt_code use_subword_defaults(bt_train_plan *p, bt_err *err) {
+static bt_code use_subword_defaults(bt_train_plan *p, bool learned, bt_err *err) {
     if (p->resume || p->from.dir[0] || p->cfg.model.init_from[0]) return BT_OK;
     const int ranks = p->world   ? p->world
                       : p->ranks ? p->ranks
                                  : bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
-    return bt_run_cfg_words(&p->opts, &p->cfg, ranks, err);
+    return bt_run_cfg_words(&p->opts, &p->cfg, ranks, learned, err);
 }
 
 /* Learns a BPE with N tokens ("bpe:N"); 0: as many as suit the text. */
@@ -163,14 +163,15 @@ static bt_code train_bpe(bt_train_plan *p, int requested, bt_err *err) {
         return bt_fail(err, code, "%s", why.msg);
     }
     const bool text = is_text_corpus(&found, &bytes);
-    const int of_bytes = p->began_ns ? bt_recipe_vocab(bytes) : auto_vocab(bytes);
+    const int of_bytes = p->began_ns ? bt_recipe_vocab(bytes, bt_train_minutes_of_one(p))
+                                     : auto_vocab(bytes);
     const int vocab = requested ? requested : text ? of_bytes : 0;
     if (vocab) code = find_or_learn_bpe(p, &found, vocab, path, sizeof path, &why);
     bt_sources_release(&found);
     if (!vocab) return set_tokenizer_setting(p, "bytes", "as data.path", err);
     if (code == BT_OK) {
         BT_TRY(set_tokenizer_setting(p, path, "learned from data.path", err));
-        return use_subword_defaults(p, err);
+        return use_subword_defaults(p, !requested || (text && auto_vocab(bytes) > 0), err);
     }
     if (requested) return bt_fail(err, code, "%s", why.msg);
     /* a text with few different words */
@@ -206,7 +207,7 @@ static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
     if (strcmp(word, "bytes") == 0) return BT_OK;
     if (!is_auto && strncmp(word, "bpe:", 4) != 0) {
         BT_TRY(restore_tokenizer_file(p, err));
-        return use_subword_defaults(p, err);
+        return use_subword_defaults(p, false, err);
     }
     if (!is_auto) BT_TRY(parse_bpe_size(word + 4, &requested, err));
     const char *reason = reason_not_to_learn(p);

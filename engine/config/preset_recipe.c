@@ -20,15 +20,16 @@ static bool is_any_set(const bt_opts *o, const char *const *keys) {
  * model would move too fast. */
 static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, int64_t step_tokens,
                          bt_err *err) {
-    char embed_lr[32], beta1[32], where[64];
+    char embed_lr[32], init_embed[32], beta1[32], where[64];
     snprintf(where, sizeof where, "preset %s, for tokens learned from long text", p->name);
     snprintf(embed_lr, sizeof embed_lr, "%g", p->word_embed_lr);
+    snprintf(init_embed, sizeof init_embed, "%g", p->word_init_embed);
     snprintf(beta1, sizeof beta1, "%g", p->word_beta1);
     const struct {
         const char *key, *value;
-    } better[] = {{"optim.embed_lr", embed_lr}, {"optim.beta1", beta1}};
-    if (is_set(o, "data.tokenizer") || cfg->model.init_from[0] ||
-        cfg->optim.name != BT_OPTIM_ADAMW || !cfg->model.tied)
+    } better[] = {
+        {"optim.embed_lr", embed_lr}, {"model.init_embed", init_embed}, {"optim.beta1", beta1}};
+    if (cfg->model.init_from[0] || cfg->optim.name != BT_OPTIM_ADAMW || !cfg->model.tied)
         return BT_OK;
     for (size_t i = 0; i < sizeof better / sizeof better[0]; i++)
         if (!is_set(o, better[i].key))
@@ -70,7 +71,7 @@ static int64_t step_tokens(const bt_run_cfg *cfg, const bt_preset *p, int ranks)
     return parts ? parts : p->batch_tokens;
 }
 
-bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
+bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bool learned, bt_err *err) {
     const bt_preset *p = bt_preset_find(cfg->model.preset);
     char text[32], where[64];
     if (!p || p->word_embed_lr == 0) return BT_OK;
@@ -78,7 +79,7 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *e
     snprintf(where, sizeof where, "preset %s, for learned tokens", p->name);
     if (!is_set(o, "model.init_out"))
         BT_TRY(bt_opts_set(o, "model.init_out", "zero", BT_FROM_PRESET, where, err));
-    BT_TRY(long_text(o, cfg, p, small ? small : step_tokens(cfg, p, ranks), err));
+    if (learned) BT_TRY(long_text(o, cfg, p, small ? small : step_tokens(cfg, p, ranks), err));
     if (!small) return BT_OK;
     snprintf(text, sizeof text, "%" PRId64, small);
     BT_TRY(bt_opts_set(o, "train.batch_tokens", text, BT_FROM_PRESET, where, err));

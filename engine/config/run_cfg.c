@@ -440,6 +440,7 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
                  .attention = cfg->model.rope_attention},
         .norm_eps = cfg->model.norm_eps,
         .init_std = cfg->model.init_std,
+        .init_embed = cfg->model.init_embed,
         .init_out = (bt_init_out)cfg->model.init_out,
         .logit_cap = cfg->model.logit_cap,
         .lora = bt_tune_lora(cfg),

@@ -95,6 +95,7 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     }
     out->model.norm_eps = m->norm_eps;
     out->model.init_std = m->init_std;
+    out->model.init_embed = m->init_embed;
     out->model.init_out = (int)m->init_out;
     out->model.logit_cap = m->logit_cap;
     out->train.precision = BT_PREC_FP32;

@@ -84,15 +84,16 @@ says "cannot be learned: synthetic data consists of tokens"
 ok train --tokenizer bpe:300 --print-config
 grep -q '^data.tokenizer: "bpe:300"' out || fault "--print-config has $(grep data.tokenizer out)"
 # Runs on learned tokens have small steps if the ranks can divide them, and projections that begin as zeros. Runs on
-# long text with AdamW also have a faster embedding, a lower beta1, follower targets with the same number of tokens at
+# long text with AdamW also have a faster embedding with smaller initial values (nano), a lower beta1, follower targets with the same number of tokens at
 # any step size and, at the preset's length, growing sequences, unless these are set. Bytes and synthetic data keep
 # their defaults.
 begins() { # OUT EMBED BETA1 RAMP SHARES STEPS TOKENS words
-    local out_is=$1 embed=$2 beta1=$3 ramp=$4 shares=$5 steps=$6 tokens=$7; shift 7
+    local out_is=$1 embed=$2 beta1=$3 ramp=$4 shares=$5 steps=$6 tokens=$7 init=0; shift 7
+    [[ $embed == 1 || " $* " == *" small "* ]] || init=0.02
     b train "$@" --print-config >settings 2>err || fault "train $* --print-config: $(cat err)"
-    for want in "model.init_out: $out_is " "train.steps: $steps " "train.batch_tokens: $tokens " "optim.embed_lr: $embed " \
+    for want in "model.init_out: $out_is " "train.steps: $steps " "train.batch_tokens: $tokens " "optim.embed_lr: $embed " "model.init_embed: $init " \
         "optim.beta1: $beta1 " "train.share_steps: $shares " "train.seq_ramp: \"?$ramp\"?( |$)"; do
-        grep -qE "^(# )?$want" settings || fault "train $*: not $want: $(grep -E "init_out|train.steps|batch_tokens|embed_lr|beta1|share_steps|seq_ramp" settings | tr -s ' ')"
+        grep -qE "^(# )?$want" settings || fault "train $*: not $want: $(grep -E "init_out|init_embed|train.steps|batch_tokens|embed_lr|beta1|share_steps|seq_ramp" settings | tr -s ' ')"
     done
 }
 begins zero 6 0.8 0.4,0.7 400 2000 2048

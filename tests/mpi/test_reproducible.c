@@ -102,8 +102,9 @@ static const shape shapes[N_SHAPES] = {
     /* the settings of the preset nano, for data with learnable tokens */
     [NANO] = {"nano's recipe",
               {MODEL "--precision", "bf16", "--grad", "int8", "--set", "model.init_out=zero",
-               "--set", "optim.embed_lr=6", "--set", "optim.beta1=0.8", "--set",
-               "train.seq_ramp=0.4,0.7", "--set", "train.share_steps=4"}},
+               "--set", "model.init_embed=0.02", "--set", "optim.embed_lr=6", "--set",
+               "optim.beta1=0.8", "--set", "train.seq_ramp=0.4,0.7", "--set",
+               "train.share_steps=4"}},
     [UNITS_OF_TWO] = {"8 units, int8 attention",
                       {MODEL "--isa", "generic", "--set", "train.unit=2", "--set",
                        "train.attention=int8"}},

@@ -32,6 +32,7 @@ static const bt_preset presets[] = {
      .word_steps = 2000,
      .word_batch_tokens = 2048,
      .word_embed_lr = 6,
+     .word_init_embed = 0.02,
      .word_beta1 = 0.8},
     {"small",
      {.L = 8,

@@ -58,6 +58,7 @@ typedef struct bt_model_cfg {
      * all layers are local */
     int window_every;
     double rope_theta, norm_eps, init_std;
+    double init_embed; /* initial deviation of the embedding and of the head; 0: init_std */
     double
         rope_local_theta; /* base of unscaled rotary frequencies in local layers; 0: rope_theta, and `rope` */
     double query_scale;   /* attention divides q k by the square root of this; 0: of D */
@@ -82,9 +83,10 @@ typedef struct bt_preset {
     int64_t batch_tokens;
     /* default run if tokens are parts of words: smaller steps (0: as above) and residual projections that begin as
      * zeros. With a tokenizer trained automatically from long text and AdamW also: a factor on the embedding's
-     * learning rate (0: as above), beta1, and the values of parts (config/preset_recipe.c) */
+     * learning rate (0: as above), its initial deviation (0: as above), beta1, and the values of parts
+     * (config/preset_recipe.c) */
     int64_t word_steps, word_batch_tokens;
-    double word_embed_lr, word_beta1;
+    double word_embed_lr, word_init_embed, word_beta1;
 } bt_preset;
 
 typedef struct bt_model_counts {

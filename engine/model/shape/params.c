@@ -115,6 +115,7 @@ static bool in_stage(const table *b, const param_row *r, int layer) {
 }
 
 static double initial_deviation(const param_row *r, const bt_model_cfg *c) {
+    if ((r->id == BT_P_EMBED || r->id == BT_P_HEAD) && c->init_embed > 0) return c->init_embed;
     if (r->init != RESID || c->init_out == BT_INIT_OUT_PLAIN) return c->init_std;
     return c->init_out == BT_INIT_OUT_ZERO ? 0 : c->init_std / sqrt(2.0 * c->L);
 }

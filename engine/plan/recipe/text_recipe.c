@@ -4,13 +4,15 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Tokens of the vocabulary that is learned from at least so many bytes of text; 0: bytes are the tokens. Larger
- * tokens let a step read more text, but each is seen less often. */
+/* Tokens of the vocabulary that is learned from at least so many bytes of text, for a training of fewer than
+ * LONG_MINUTES and for a longer one; 0: bytes are the tokens. Larger tokens let a step read more text, but each is seen
+ * less often. */
 static const struct {
     uint64_t bytes;
-    int tokens;
-} vocabs[] = {{64 << 20, 8192}, {16 << 20, 4096}, {2 << 20, 2048},
-              {1 << 20, 1024},  {1 << 17, 512},   {0, 0}};
+    int tokens, tokens_of_long;
+} vocabs[] = {{64 << 20, 8192, 8192}, {16 << 20, 4096, 4096}, {2 << 20, 2048, 4096},
+              {1 << 20, 1024, 1024},  {1 << 17, 512, 512},    {0, 0, 0}};
+static const double LONG_MINUTES = 5;
 
 /* Models to choose from, smallest first: layers, width, heads, feed-forward width. Selects the largest model that
  * trains at least TOKENS_PER_PARAM tokens for each of its parameters in the time, or else the smallest model. */
@@ -43,10 +45,10 @@ static const double FREE_PASSES = 4;
 static const char *const AVERAGE = "optim.average";
 static const double AVERAGE_SHARE = 1.0 / 15;
 
-int bt_recipe_vocab(uint64_t text_bytes) {
+int bt_recipe_vocab(uint64_t text_bytes, double minutes) {
     size_t i = 0;
     while (text_bytes < vocabs[i].bytes) i++;
-    return vocabs[i].tokens;
+    return minutes < LONG_MINUTES ? vocabs[i].tokens : vocabs[i].tokens_of_long;
 }
 
 size_t bt_recipe_shapes(void) { return sizeof shapes / sizeof shapes[0]; }

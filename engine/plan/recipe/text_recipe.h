@@ -18,8 +18,8 @@ typedef struct bt_recipe_strength {
     char value[32];  /* "": its default */
 } bt_recipe_strength;
 
-/* tokens of the vocabulary that is learned from a text; 0: bytes are the tokens */
-int bt_recipe_vocab(uint64_t text_bytes);
+/* tokens of the vocabulary that is learned from a text for a training of so many minutes; 0: bytes are the tokens */
+int bt_recipe_vocab(uint64_t text_bytes, double minutes);
 size_t bt_recipe_shapes(void);
 const bt_recipe_shape *bt_recipe_shape_at(size_t i);
 /* Index of the shape to train. tokens, params: (bt_recipe_shapes()) tokens that each shape trains in the time, and its

@@ -141,13 +141,15 @@ static void names_and_hash_follow_the_layout(void **state) {
     assert_null(bt_params_get(&a, 0, BT_P_Q_NORM));
     assert_null(bt_params_get(&a, -1, BT_P_HEAD));
     c.init_std = 0.5; /* does not change the layout */
+    c.init_embed = 0.25;
     c.init_out = BT_INIT_OUT_ZERO;
     assert_int_equal(bt_params_init(&b, &c, (bt_model_slice){0}, &err), BT_OK);
     assert_int_equal(bt_params_hash(&a), bt_params_hash(&b));
     for (size_t i = 0; i < b.n; i++) {
         const bt_tensor *t = &b.tensors[i];
         const bool out = t->id == BT_P_ATTN_O || t->id == BT_P_FFN_DOWN, gain = t->rows == 1;
-        assert_true(t->zero == out && t->init_std == (out || gain ? 0.0f : 0.5f));
+        const float std = t->id == BT_P_EMBED ? 0.25f : 0.5f;
+        assert_true(t->zero == out && t->init_std == (out || gain ? 0.0f : std));
         assert_true(!a.tensors[i].zero && (a.tensors[i].init_std > 0) == !gain);
     }
     bt_params_release(&b);

@@ -65,6 +65,19 @@ static void test_settings_override_the_preset(void **state) {
     assert_int_equal(c.model.head_dim, 64);
 }
 
+static void test_values_for_learned_tokens_need_long_text(void **state) {
+    (void)state;
+    assert_int_equal(READ("--preset", "nano"), BT_OK);
+    assert_int_equal(bt_run_cfg_words(&o, &c, 1, false, &err), BT_OK);
+    assert_int_equal(c.model.init_out, BT_INIT_OUT_ZERO);
+    assert_true(c.optim.embed_lr == 1 && c.model.init_embed == 0 && c.optim.beta1 == 0.9);
+    assert_int_equal(bt_run_cfg_words(&o, &c, 1, true, &err), BT_OK);
+    assert_true(c.optim.embed_lr == 6 && c.model.init_embed == 0.02 && c.optim.beta1 == 0.8);
+    assert_int_equal(READ("--preset", "nano", "--optimizer", "muon"), BT_OK);
+    assert_int_equal(bt_run_cfg_words(&o, &c, 1, true, &err), BT_OK);
+    assert_true(c.optim.embed_lr == 1 && c.model.init_embed == 0);
+}
+
 /* The default is PyTorch's constant rate. */
 static void test_synthetic_data_use_a_constant_rate(void **state) {
     (void)state;
@@ -533,6 +546,7 @@ int main(void) {
         cmocka_unit_test(test_micro_batches_of_virtual_stages),
         cmocka_unit_test(test_unequal_shares),
         cmocka_unit_test(test_settings_reach_their_parts),
+        cmocka_unit_test(test_values_for_learned_tokens_need_long_text),
         cmocka_unit_test(test_small_vocab_without_bytes),
         cmocka_unit_test(test_operations_of_fine_tuning),
         cmocka_unit_test(test_json_and_text_agree),

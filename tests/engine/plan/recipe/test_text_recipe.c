@@ -13,15 +13,18 @@
 
 enum { MOST = 16 };
 
-static void vocabulary_grows_with_the_text(void **state) {
+static void vocabulary_grows_with_text_and_time(void **state) {
     (void)state;
-    assert_int_equal(bt_recipe_vocab(0), 0);
-    assert_int_equal(bt_recipe_vocab(1000), 0);
-    int before = 0;
+    assert_int_equal(bt_recipe_vocab(0, 1), 0);
+    assert_int_equal(bt_recipe_vocab(1000, 60), 0);
+    assert_true(bt_recipe_vocab(4 << 20, 15) > bt_recipe_vocab(4 << 20, 1));
+    int before = 0, before_long = 0;
     for (uint64_t bytes = 1; bytes < UINT64_C(1) << 40; bytes *= 2) {
-        const int vocab = bt_recipe_vocab(bytes);
-        assert_true(vocab >= before && (vocab == 0 || vocab >= 257));
+        const int vocab = bt_recipe_vocab(bytes, 1), vocab_of_long = bt_recipe_vocab(bytes, 600);
+        assert_true(vocab >= before && vocab_of_long >= before_long && vocab_of_long >= vocab);
+        assert_true(vocab == 0 || vocab >= 257);
         before = vocab;
+        before_long = vocab_of_long;
     }
 }
 
@@ -67,7 +70,7 @@ static void every_value_is_a_setting(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(vocabulary_grows_with_the_text),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(vocabulary_grows_with_text_and_time),
                                        cmocka_unit_test(model_grows_with_the_time),
                                        cmocka_unit_test(every_value_is_a_setting)};
     return cmocka_run_group_tests(tests, NULL, NULL);
