@@ -82,8 +82,8 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) BT_MUST_CHEC
 /* Computes optim.lr again, unless it was given, after the model's shape has changed. */
 bt_code bt_run_cfg_preset_rate(bt_opts *o, const bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 /* After the preset, applies its values for a tokenizer that learned its tokens from text to settings that nothing else
- * has set. The size of a step changes only in an unmodified run of the preset, and if `ranks` ranks can divide it. learned: the text is that of the run, and long;
- * then AdamW with tied weights has further values. */
+ * has set. The size of a step changes only in an unmodified run of the preset, and if `ranks` ranks can divide it.
+ * learned: the text is that of the run, and long; then AdamW with tied weights has further values. */
 bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bool learned, bt_err *err)
     BT_MUST_CHECK;
 /* Cross-field checks and automatic values for `world_size` ranks; afterwards every number is final. Fails with
