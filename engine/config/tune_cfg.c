@@ -15,11 +15,14 @@ bt_dpo bt_tune_dpo(const bt_run_cfg *c) {
                     .beta = c->tune.beta,
                     .gamma = c->tune.gamma,
                     .sft_share = c->tune.sft_share,
-                    .smoothing = c->tune.label_smoothing};
+                    .smoothing = c->tune.label_smoothing,
+                    .desirable = c->tune.desirable_weight,
+                    .undesirable = c->tune.undesirable_weight};
 }
 
 bool bt_tune_has_reference(const bt_run_cfg *c) {
-    return c->data.form == BT_FORMED_PREFERENCE && c->tune.preference == BT_PREFER_DPO;
+    return c->data.form == BT_FORMED_PREFERENCE &&
+           bt_prefer_has_reference((bt_preference)c->tune.preference);
 }
 
 enum { SHAPE_NUMBERS = 12 };

@@ -35,6 +35,11 @@ static bt_code check_rank(const bt_run_cfg *c, unsigned bits, bt_err *err) {
 
 static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
     if (c->data.form != BT_FORMED_PREFERENCE) return BT_OK;
+    if (c->tune.label_smoothing > 0 && bt_prefer_is_single((bt_preference)c->tune.preference))
+        return bt_fail(
+            err, BT_ARG,
+            "tune.label_smoothing is of pairs of answers, and tune.preference=kto learns "
+            "from single ones (leave it out)");
     if (c->tune.mode != BT_TUNE_LORA && bt_tune_has_reference(c))
         return bt_fail(err, BT_ARG,
                        "data.form=preference trains adapters: the reference is the base without "

@@ -69,6 +69,19 @@ static const column_rule message_rules[] = {
     {"tags", "observation_tag", NULL}, /* rows with such turns are refused when they are read */
     {"tags", "function_tag", NULL},
     {NULL, NULL, NULL}};
+static const column_rule single_rules[] = {{"columns", "prompt", "|instruction|prompt|question|"},
+                                           {"columns", "query", "|input|"},
+                                           {"columns", "response", "|output|completion|response|"},
+                                           {"columns", "messages", "|conversations|messages|"},
+                                           {"columns", "kto_tag", "|kto_tag|label|"},
+                                           {"columns", "system", "|system|"},
+                                           {"columns", "history", "|history|"},
+                                           {"tags", "role_tag", "|from|role|"},
+                                           {"tags", "content_tag", "|value|content|"},
+                                           {"tags", "user_tag", "|user|human|"},
+                                           {"tags", "assistant_tag", "|assistant|gpt|bot|model|"},
+                                           {"tags", "system_tag", "|system|developer|"},
+                                           {NULL, NULL, NULL}};
 static const column_rule pair_rules[] = {{"columns", "prompt", "|instruction|prompt|question|"},
                                          {"columns", "query", "|input|"},
                                          {"columns", "messages", "|conversations|messages|"},
@@ -137,6 +150,9 @@ static bt_code form_of_entry(data_names *d, const char *name, json_t *entry, bt_
     if (json_is_true(ranking)) {
         form = "preference";
         rules = pair_rules;
+    } else if (json_object_get(json_object_get(entry, "columns"), "kto_tag")) {
+        form = "preference";
+        rules = single_rules;
     } else if (strcmp(as, "alpaca") != 0) {
         form = "messages";
         rules = message_rules;

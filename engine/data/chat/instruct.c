@@ -6,6 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "engine/base/system/ascii.h"
 #include "engine/base/text.h"
 #include "engine/data/chat/content.h"
 #include "engine/data/chat/labels.h"
@@ -248,6 +249,63 @@ static bt_code add_prompt(const bt_form *f, json_t *o, conversation *c, bool ans
     return add_turn(c, BT_CHAT_USER, bt_text_str(&c->joined[0]), c->joined[0].len, err);
 }
 
+/* true, false, 1 or 0, also as text */
+static bt_code read_binary_label(json_t *v, const char *field, bool *out, bt_err *err) {
+    const char *s = json_string_value(v);
+    const double n = json_is_boolean(v) ? json_is_true(v) : json_number_value(v);
+    const bool yes = s && (bt_ascii_equal(s, "true") || strcmp(s, "1") == 0),
+               no = s && (bt_ascii_equal(s, "false") || strcmp(s, "0") == 0);
+    if (s ? !yes && !no : !(json_is_boolean(v) || json_is_number(v)) || (n != 0 && n != 1))
+        return fail_field(err, field, "is neither true nor false");
+    *out = s ? yes : n != 0;
+    return BT_OK;
+}
+
+static json_t *first_field(json_t *o, const char *const *names, const char **field) {
+    for (; *names; names++) {
+        json_t *v = json_object_get(o, *field = *names);
+        if (v && !json_is_null(v)) return v;
+    }
+    return NULL;
+}
+
+/* Reads a preference of one answer, which a label marks as desirable or not. *absent: document `which` has no
+ * answer. */
+static bt_code encode_single(const bt_form *f, json_t *o, int which, conversation *c, bool *absent,
+                             bt_err *err) {
+    static const char *const answers[] = {"completion", "response", "output", NULL},
+                             *const labels[] = {"label", "kto_tag", NULL};
+    const char *field, *label_field;
+    bool desirable = false;
+    json_t *answer = first_field(o, answers, &field), *label = first_field(o, labels, &label_field);
+    if (!label)
+        return fail_field(err, "label",
+                          "is missing (true or false; or 'kto_tag'), and so is 'chosen'");
+    BT_TRY(read_binary_label(label, label_field, &desirable, err));
+    *absent = desirable != (which == 0);
+    BT_TRY(add_prompt(f, o, c, true, err));
+    if (json_is_string(answer))
+        BT_TRY(add_turn(c, BT_CHAT_ASSISTANT, json_string_value(answer), json_string_length(answer),
+                        err));
+    else if (json_is_array(answer))
+        BT_TRY(add_message_list(c, answer, field, err));
+    else if (json_is_object(answer))
+        BT_TRY(add_json_message(c, answer, c->n, err));
+    else if (answer)
+        return fail_field(err, field, "is neither a text, nor a message, nor a conversation");
+    return c->n && c->m[c->n - 1].role == BT_CHAT_ASSISTANT
+               ? BT_OK
+               : fail_field(err, answer ? field : "completion",
+                            answer ? "does not end in an answer of the assistant" : "is missing");
+}
+
+/* A label without a chosen or rejected answer, or an answer under another name, is a preference of one answer. */
+static bool is_single(json_t *o) {
+    static const char *const names[] = {"label", "kto_tag", "completion", "response", NULL};
+    const char *field;
+    return !side_of(o, 0, &field) && !side_of(o, 1, &field) && first_field(o, names, &field);
+}
+
 static bt_code encode_preference(const bt_form *f, json_t *o, int which, conversation *c,
                                  bt_err *err) {
     const char *field, *other;
@@ -385,30 +443,20 @@ bt_code bt_form_init(bt_form *f, const bt_form_cfg *cfg, const bt_tokenizer *tok
 int bt_form_documents(const bt_form *f) { return f->cfg.kind == BT_FORM_PREFERENCE ? 2 : 1; }
 
 bt_json_selection bt_form_keys(const bt_form_cfg *cfg) {
-    static const char *const inner[] = {"role", "from", "content", "value",    "weight", "train",
-                                        "loss", "type", "text",    "messages", NULL},
-                             *const alpaca_row[] = {"instruction", "input",   "output",
-                                                    "system",      "history", NULL},
-                             *const messages_row[] = {"messages", "conversations", "conversation",
-                                                      "system", NULL},
-                             *const completion_row[] = {"prompt", "completion", NULL},
-                             *const preference_row[] = {"prompt",
-                                                        "chosen",
-                                                        "rejected",
-                                                        "system",
-                                                        "chosen_response",
-                                                        "rejected_response",
-                                                        "question",
-                                                        "messages",
-                                                        "preferred_output",
-                                                        "instruction",
-                                                        "input",
-                                                        "non_preferred_output",
-                                                        "conversations",
-                                                        "conversation",
-                                                        "history",
-                                                        NULL},
-                             *const label_row[] = {"label", NULL};
+    static const char *const
+        inner[] = {"role", "from", "content", "value",    "weight", "train",
+                   "loss", "type", "text",    "messages", NULL},
+        *const alpaca_row[] = {"instruction", "input", "output", "system", "history", NULL},
+        *const messages_row[] = {"messages", "conversations", "conversation", "system", NULL},
+        *const completion_row[] = {"prompt", "completion", NULL},
+        *const preference_row[] = {"prompt",        "chosen",          "rejected",
+                                   "system",        "chosen_response", "rejected_response",
+                                   "question",      "messages",        "preferred_output",
+                                   "instruction",   "input",           "non_preferred_output",
+                                   "conversations", "conversation",    "history",
+                                   "completion",    "response",        "output",
+                                   "label",         "kto_tag",         NULL},
+        *const label_row[] = {"label", NULL};
     static const struct {
         const char *form;
         const char *const *row;
@@ -435,12 +483,19 @@ bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids 
     if (f->cfg.kind == BT_FORM_LABEL) return encode_labelled_text(f, object, out, err);
     conversation *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
-    bt_code code = pair ? encode_preference(f, object, which, c, err)
-                        : readers[f->cfg.kind](f, object, c, err);
+    const size_t first = out->n;
+    bool absent = false;
+    bt_code code = !pair               ? readers[f->cfg.kind](f, object, c, err)
+                   : is_single(object) ? encode_single(f, object, which, c, &absent, err)
+                                       : encode_preference(f, object, which, c, err);
     if (code == BT_OK)
         code = bt_chat_encode(&f->encoder, c->m, c->n, false,
                               pair ? BT_CHAT_LEARN_LAST : (bt_chat_learn)f->cfg.learn, out, err);
     release_conversation(c);
+    if (code == BT_OK && absent && out->n > first) {
+        out->n = first + 1;
+        out->learned[first] = 0;
+    }
     return code;
 }
 

@@ -8,10 +8,11 @@ enum { MAX_LEVEL = 64 };
 /* values of data.form, each with a key that only its rows have */
 static const struct {
     const char *key, *form;
-} signs[] = {{"rejected", "preference"},    {"rejected_response", "preference"},
-             {"conversations", "sharegpt"}, {"messages", "messages"},
-             {"instruction", "alpaca"},     {"label", "label"},
-             {"completion", "completion"},  {"text", "completion"}};
+} signs[] = {{"rejected", "preference"}, {"rejected_response", "preference"},
+             {"kto_tag", "preference"},  {"conversations", "sharegpt"},
+             {"messages", "messages"},   {"instruction", "alpaca"},
+             {"label", "label"},         {"completion", "completion"},
+             {"text", "completion"}};
 enum { N_SIGNS = sizeof signs / sizeof *signs };
 
 typedef struct scan {

@@ -145,7 +145,9 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
     const bt_shard_info *info = bt_shard_about(s);
     const uint64_t *ends = bt_shard_document_ends(s);
     const bool pairs = cfg->form.kind == BT_FORM_PREFERENCE;
-    uint64_t at = 0, d = 0, facts[4] = {info->content_hash, info->tables_hash, cfg->packing, c->T};
+    const uint64_t singles = cfg->preferences >= BT_ROWS_SINGLES ? cfg->preferences : 0;
+    uint64_t at = 0, d = 0,
+             facts[4] = {info->content_hash, info->tables_hash, cfg->packing | singles << 8, c->T};
     if (!info->has_documents)
         return bt_fail(
             err, BT_UNSUPPORTED,
@@ -183,6 +185,23 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
     }
     c->hash = XXH3_64bits_withSeed(facts, sizeof facts, c->hash);
     return BT_OK;
+}
+
+static bt_row_kind rows_of(const bt_loader_cfg *cfg) {
+    if (cfg->form.kind == BT_FORM_LABEL) return BT_ROWS_LABELLED;
+    if (cfg->form.kind != BT_FORM_PREFERENCE) return BT_ROWS_TEXTS;
+    return cfg->preferences ? cfg->preferences : BT_ROWS_PAIRS;
+}
+
+/* Fails if all single answers to train on have the same label. */
+static bt_code check_labels_differ(const bt_corpus *c, const bt_loader_cfg *cfg, bt_err *err) {
+    const bt_row_facts *f = c->rows ? bt_row_set_facts(c->rows) : NULL;
+    if (!f || cfg->split != BT_SPLIT_TRAIN || !f->desirable == !f->undesirable) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "all %llu answers to train on are %s, and tune.preference=kto needs desirable "
+                   "and undesirable ones (label or kto_tag: true and false)",
+                   (unsigned long long)(f->desirable + f->undesirable),
+                   f->desirable ? "desirable" : "undesirable");
 }
 
 /* Fails if a split has no document: its share of a few documents is rounded to none. */
@@ -253,11 +272,7 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
                        : bt_fail(err, BT_NOMEM, "cannot take memory for %zu data files",
                                  sources->n);
     if (code == BT_OK && cfg->packing > BT_PACKING_STREAM)
-        code = bt_row_set_create(&c->rows, cfg->T, cfg->packing, cfg->too_long,
-                                 cfg->form.kind == BT_FORM_PREFERENCE ? BT_ROWS_PAIRS
-                                 : cfg->form.kind == BT_FORM_LABEL    ? BT_ROWS_LABELLED
-                                                                      : BT_ROWS_TEXTS,
-                                 err);
+        code = bt_row_set_create(&c->rows, cfg->T, cfg->packing, cfg->too_long, rows_of(cfg), err);
     for (size_t i = 0, next; code == BT_OK && i < sources->n; i = next) {
         bt_shard *s;
         code = open_next(&s, sources, i, &next, cfg, tokenizer, &c->notes, err);
@@ -269,6 +284,7 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
     }
     if (code == BT_OK) code = check_split(c, cfg, err);
     if (code == BT_OK && c->rows) code = bt_row_set_finish(c->rows, err);
+    if (code == BT_OK) code = check_labels_differ(c, cfg, err);
     free(lengths);
     if (code != BT_OK) {
         bt_corpus_close(c);
@@ -328,14 +344,16 @@ double bt_corpus_bytes_per_token(const bt_corpus *c) {
 static bt_code read_piece(bt_corpus *c, const bt_row_piece *p, const bt_corpus_row *out, size_t at,
                           bt_err *err) {
     bt_shard *s = c->shards[p->shard];
+    const int32_t position = p->joined ? out->positions[at - 1] + 1 : 0;
     if (bt_shard_is_parked(s)) keep_open(c, s);
     BT_TRY(bt_shard_read(s, p->first, p->n, c->ids, err));
     bt_shard_learned(s, p->first, p->n, c->marks);
     for (size_t i = 0; i < p->n; i++) {
         out->inputs[at + i] = c->ids[i];
         out->targets[at + i] = i + 1 < p->n && c->marks[i + 1] ? c->ids[i + 1] : -1;
-        out->positions[at + i] = (int32_t)i;
+        out->positions[at + i] = position + (int32_t)i;
     }
+    if (p->joined) out->targets[at - 1] = c->marks[0] ? c->ids[0] : -1;
     return BT_OK;
 }
 

@@ -46,7 +46,9 @@ typedef struct bt_loader_cfg {
     const char *tokenizer; /* "bytes" or a tokenizer file */
     const char *field;     /* text field of JSONL objects */
     bt_form_cfg form;      /* form of the lines */
-    bt_packing packing;    /* AUTO means STREAM here */
+    /* form.kind PREFERENCE: BT_ROWS_PAIRS (also 0), BT_ROWS_SINGLES or BT_ROWS_MISMATCHED */
+    bt_row_kind preferences;
+    bt_packing packing; /* AUTO means STREAM here */
     bt_too_long too_long;
     uint64_t max_rows;  /* maximum number of rows read from each JSON file; 0: all */
     bool skip_bad_rows; /* rows that cannot be used are skipped and counted, not refused */

@@ -146,7 +146,7 @@ double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *ta
 
 void bt_model_dpo(bt_model *m, bt_dpo how) {
     m->dpo = how;
-    m->dpo.on = how.on && m->reference && (m->adapters.n || how.loss != BT_PREFER_DPO);
+    m->dpo.on = how.on && m->reference && (m->adapters.n || !bt_prefer_has_reference(how.loss));
 }
 
 bt_score bt_model_take_score(bt_model *m) {

@@ -259,17 +259,35 @@ void bt_model_documents(bt_model *m, const int32_t *positions);
  * (arXiv:2405.14734) have no reference. With a the mean log-probability of an answer's learned targets,
  *     ORPO    -a(c) - beta log sigmoid(log odds(c) - log odds(r)), log odds = a - log(1 - e^a)
  *     SimPO   -log sigmoid(beta (a(c) - a(r)) - gamma) */
-typedef enum { BT_PREFER_DPO, BT_PREFER_ORPO, BT_PREFER_SIMPO } bt_preference;
+typedef enum {
+    BT_PREFER_DPO,
+    BT_PREFER_ORPO,
+    BT_PREFER_SIMPO,
+    BT_PREFER_KTO,     /* from here on: single answers, each marked as desirable or undesirable */
+    BT_PREFER_APO_ZERO /* KTO with z0 = 0 */
+} bt_preference;
+static inline bool bt_prefer_is_single(bt_preference p) { return p >= BT_PREFER_KTO; }
+static inline bool bt_prefer_has_reference(bt_preference p) {
+    return p == BT_PREFER_DPO || bt_prefer_is_single(p);
+}
 /* Direct preference optimisation (arXiv:2305.18290): documents are pairs, the chosen answer, then the
  * rejected one. The loss of a pair is -log sigmoid(beta m), m = (log p(c) - log ref(c)) - (log p(r) -
  * log ref(r)), p the summed log-probabilities of learned targets, ref those of the base without its
  * adapters; to which sft_share times the mean loss of the chosen answer's targets is added.
- * smoothing: the share of pairs taken to be the wrong way round. Needs setup.pairs, and DPO needs adapters. Without
- * adapters all weights train, on one rank of a tensor-parallel group. */
+ * smoothing: the share of pairs taken to be the wrong way round. Needs setup.pairs; a loss with a reference needs
+ * adapters. Without adapters all weights train, on one rank of a tensor-parallel group.
+ *
+ * KTO (arXiv:2402.01306, equation 8): documents are examples (row_set.h): the chosen and the rejected answer, one of
+ * which has no learned target, then, for KTO alone, the prompt with the answer of another example. With the log-ratio
+ * r = log p - log ref of the answer that exists, the loss is
+ *     chosen    desirable (1 - sigmoid(beta (r - z0)))
+ *     rejected  undesirable (1 - sigmoid(beta (z0 - r)))
+ * Evaluations have z0 = 0, so they depend on the weights alone. */
 typedef struct bt_dpo {
     bool on; /* false: the loss is that of tokens */
     bt_preference loss;
     double beta, gamma, sft_share, smoothing;
+    double desirable, undesirable, z0;
 } bt_dpo;
 void bt_model_dpo(bt_model *m, bt_dpo how);
 /* Distillation: the loss of a learned token is (1 - mix) times its cross-entropy and mix times tau^2
@@ -309,9 +327,11 @@ void bt_model_follower_targets(bt_model *m, bt_follower_targets how);
  * without them. A backward pass uses the mode of its forward pass. */
 void bt_model_gradient_passes(bt_model *m, bool on);
 /* Counts over the micro-batches since the last call: number scored, number right (the reward of the chosen answer
- * is above the rejected one's; the likeliest class is the true one), and the sum of the reward margins beta m. */
+ * is above the rejected one's; the likeliest class is the true one), and the sum of the reward margins beta m. KTO:
+ * the reward beta r is taken negative for rejected answers; ratios: sum of the log-ratios of answers to other
+ * examples' prompts, each rounded to a multiple of 2^-20, so that the sum does not depend on its order. */
 typedef struct bt_score {
-    double n, right, margin;
+    double n, right, margin, ratios;
 } bt_score;
 bt_score bt_model_take_score(bt_model *m);
 /* A classifier (cfg.classes): the target of a text's last token is the number of its class, all other targets are

@@ -1,6 +1,6 @@
 /* preference.c - preference optimisation: the loss of pairs of answers, and its gradient by the weight of each
  * answer's tokens (DPO: arXiv:2305.18290, equations 7 and 8; ORPO: arXiv:2403.07691, equations 6 to 10; SimPO:
- * arXiv:2405.14734, equations 6 and 7). */
+ * arXiv:2405.14734, equations 6 and 7; KTO, of single answers: arXiv:2402.01306, equations 7 and 8). */
 #include <math.h>
 #include <string.h>
 
@@ -98,9 +98,52 @@ static double pair_loss(bt_model *m, size_t i, const int32_t *targets, bool grad
            x.sft_share * chosen / n;
 }
 
+/* Processes document i, the answer of an example of KTO. */
+static double single_loss(bt_model *m, size_t i, bool desirable, size_t n_learned, bool grad) {
+    const bt_dpo *how = &m->dpo;
+    const double sign = desirable ? 1 : -1, weight = desirable ? how->desirable : how->undesirable,
+                 learned = log_prob(m, &m->documents[i]), ratio = learned - m->reference[i],
+                 x = how->beta * sign * (ratio - (grad ? how->z0 : 0)), wrong = sigmoid_double(-x),
+                 sft = desirable ? how->sft_share / (double)n_learned : 0;
+    if (grad) m->reference[i] = weight * how->beta * sign * wrong * (1 - wrong) + sft;
+    m->score.n++;
+    m->score.right += sign * ratio > 0;
+    m->score.margin += how->beta * sign * ratio;
+    return weight * wrong - sft * learned;
+}
+
+/* Returns the log-ratio of document i, without a gradient. */
+static double mismatched_ratio(bt_model *m, size_t i) {
+    const double ratio = log_prob(m, &m->documents[i]) - m->reference[i];
+    m->reference[i] = 0;
+    return isfinite(ratio) ? ldexp(nearbyint(ldexp(ratio, 20)), -20) : ratio;
+}
+
+/* Examples without a learned target are padding of a validation and do not count. */
+static double all_singles(bt_model *m, const int32_t *targets, bool grad) {
+    const size_t each = m->dpo.loss == BT_PREFER_KTO ? 3 : 2;
+    double sum = 0;
+    for (size_t i = 0; i + each <= m->n_documents;) {
+        if (m->documents[i].padding) {
+            i++;
+            continue;
+        }
+        const size_t chosen = learned_of(&m->documents[i], targets),
+                     rejected = learned_of(&m->documents[i + 1], targets);
+        if (chosen)
+            sum += single_loss(m, i, true, chosen, grad);
+        else if (rejected)
+            sum += single_loss(m, i + 1, false, rejected, grad);
+        if ((chosen || rejected) && each == 3) m->score.ratios += mismatched_ratio(m, i + 2);
+        i += each;
+    }
+    return sum;
+}
+
 /* Pairs without a learned target are padding of a validation and do not count. */
 static double all_pairs(bt_model *m, const int32_t *targets, bool grad) {
     double sum = 0;
+    if (bt_prefer_is_single(m->dpo.loss)) return all_singles(m, targets, grad);
     for (size_t i = 0; i + 1 < m->n_documents; i++) {
         if (m->documents[i].padding) continue;
         if (learned_of(&m->documents[i], targets))
@@ -143,7 +186,8 @@ static double loss_of_trained_head(bt_model *m, const int32_t *targets, float gr
 
 double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                               double grad_scale) {
-    if (bt_net_begins(m) && m->dpo.loss == BT_PREFER_DPO) bt_net_reference(m, inputs, targets);
+    if (bt_net_begins(m) && bt_prefer_has_reference(m->dpo.loss))
+        bt_net_reference(m, inputs, targets);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
     bt_span_begin(BT_MR_BWD);
     double loss;

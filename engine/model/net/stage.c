@@ -32,7 +32,9 @@ void bt_model_stage_synchronise(bt_model *m) {
     if (m->n_chunks > 1) m->tp->meet(m);
 }
 
-bool bt_model_has_reference(const bt_model *m) { return m->dpo.on && m->dpo.loss == BT_PREFER_DPO; }
+bool bt_model_has_reference(const bt_model *m) {
+    return m->dpo.on && bt_prefer_has_reference(m->dpo.loss);
+}
 
 void bt_model_stage_reference(bt_model *m, const int32_t *inputs, const int32_t *targets) {
     m->tp->meet(m);

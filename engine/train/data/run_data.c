@@ -1,5 +1,6 @@
 /* run_data.c - converts settings to a loader's configuration. */
 #include "engine/train/data/run_data.h"
+#include "engine/config/tune_cfg.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,6 +31,13 @@ static int tokenising_threads(const bt_run_cfg *c) {
     return (int)(wanted < allowed ? wanted : allowed);
 }
 
+static bt_row_kind preference_rows(const bt_run_cfg *c) {
+    const bt_preference how = bt_tune_dpo(c).loss;
+    return how == BT_PREFER_KTO        ? BT_ROWS_MISMATCHED
+           : how == BT_PREFER_APO_ZERO ? BT_ROWS_SINGLES
+                                       : BT_ROWS_PAIRS;
+}
+
 bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
     return (bt_loader_cfg){.paths = c->data.path,
                            .val_paths = c->data.val_path,
@@ -42,6 +50,7 @@ bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
                                     .template_name = c->data.template,
                                     .field = c->data.field,
                                     .labels = c->data.labels},
+                           .preferences = preference_rows(c),
                            .packing = (bt_packing)c->data.packing,
                            .too_long = (bt_too_long)c->data.too_long,
                            .max_rows = (uint64_t)c->data.max_rows,

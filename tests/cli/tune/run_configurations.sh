@@ -14,11 +14,13 @@ chat = [json.loads(l)["messages"] for l in open("data/chat.jsonl")]
 json.dump(read, open("data/alpaca.json", "w")); json.dump(read, open("data/identity.json", "w"))
 names = {"user": "human", "assistant": "gpt", "system": "system"}
 json.dump([{"conversations": [{"from": names[m["role"]], "value": m["content"]} for m in c]} for c in chat], open("data/sharegpt.json", "w"))
+with open("data/kto.jsonl", "w") as f:
+    for i, c in enumerate(chat): f.write(json.dumps({"messages": c, "label": i % 2 == 0}) + "\n")
 with open("data/text.jsonl", "w") as f:
     for r in read * 400: f.write(json.dumps({"body": r["instruction"] + r["output"], "text": r["instruction"] + r["output"]}) + "\n")
 json.dump({"identity": {"file_name": "identity.json"}, "alpaca_en_demo": {"file_name": "alpaca.json"},
            "c4_demo": {"file_name": "text.jsonl", "columns": {"prompt": "text"}},
-           "kto_en_demo": {"file_name": "chat.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages", "kto_tag": "label"}},
+           "kto_en_demo": {"file_name": "kto.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages", "kto_tag": "label"}},
            "glaive_toolcall_en_demo": {"file_name": "chat.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages", "tools": "tools"}},
            "dpo_en_demo": {"file_name": "preference.jsonl", "ranking": True, "columns": {"prompt": "prompt", "chosen": "chosen", "rejected": "rejected"}}},
           open("data/dataset_info.json", "w"))

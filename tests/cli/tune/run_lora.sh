@@ -110,6 +110,17 @@ ok eval orpo
 says "nats per preference"
 code 2 train "${all[@]}" --ranks 2 --tp 2
 says "data.form=preference with --tp 2"
+# KTO: the reference point is the same in every layout and after a resume.
+awk 'BEGIN { for (i = 0; i < 60; i++) { w = sprintf("%c%c", 97 + i % 26, 97 + i * 7 % 26); printf "{\"prompt\": \"%s\", \"completion\": \"%s\", \"label\": %s}\n",
+    w, i % 2 ? w : toupper(w), i % 2 ? "true" : "false" } }' >singles.jsonl
+kto=("${dpo[@]/pairs.jsonl/singles.jsonl}" --set tune.preference=kto --set tune.desirable_weight=4)
+ok train "${kto[@]}" --ranks 1 --name kto
+losses kto >want
+ok train "${kto[@]}" --ranks 2 --pp 2 --name kto2 --stop-after 3
+ok train --resume kto2 --ranks 2 --pp 1 --tp 2
+losses kto2 | cmp -s - want || fault "KTO in a pipeline, resumed with --tp 2: $(losses kto2) | $(cat want)"
+code 2 train "${kto[@]}" --ranks 1 --set tune.label_smoothing=0.1
+says "tune.label_smoothing is of pairs of answers"
 code 2 train "${dpo[@]}" --ranks 1 --set tune.adapters=one
 says "are trained, and the reference would be their base without them"
 # Classes: adapters and a head of zeros train; the checkpoint finds its base and contains its labels.

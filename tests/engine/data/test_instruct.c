@@ -309,12 +309,81 @@ static void a_pair_is_left_out_whole(void **state) {
     bt_loader_close(l);
 }
 
+/* Opens the rows of single answers, and fails unless the error contains `words` (NULL: no error). */
+static bt_loader *open_singles(const char *rows, bt_row_kind kind, int T, const char *words) {
+    bt_loader_cfg c = cfg_of(fixture_text("singles.jsonl", rows), BT_FORM_PREFERENCE, T);
+    bt_loader *l = NULL;
+    c.preferences = kind;
+    const bt_code code = bt_loader_open(&l, &c, &err);
+    if (!words && code != BT_OK) fail_msg("%s", err.msg);
+    if (words && (code == BT_OK || !strstr(err.msg, words)))
+        fail_msg("code %d: %s (wanted '%s')", code, code == BT_OK ? "" : err.msg, words);
+    return words ? NULL : l;
+}
+
+#define GOOD(q, a) "{\"prompt\": \"" q "\", \"completion\": \"" a "\", \"label\": true}\n"
+#define BAD(q, a) \
+    "{\"messages\": [" TURN("user", "\"" q "\"", "") ", " TURN("assistant", "\"" a "\"", \
+                                                               "") "], \"kto_tag\": \"False\"}\n"
+
+/* An example is the answer, one token in place of the other one, and the prompt with the answer of the next example. */
+static void single_answers_have_a_mismatched_one(void **state) {
+    (void)state;
+    static const char want[] = USER("p") BOT("a") "<" USER("p") BOT("bb") "<" USER("q") BOT("bb")
+        USER("q") BOT("a");
+    bt_batch b;
+    bt_loader *l = open_singles(GOOD("p", "a") BAD("q", "bb"), BT_ROWS_MISMATCHED, 400, NULL);
+    assert_int_equal(bt_loader_next(l, &b, &err), BT_OK);
+    assert_int_equal(bt_loader_counted_in(l, 0, 1), 2);
+    int learned = 0, documents = 0;
+    for (int t = 0; t < 400; t++) {
+        if (t < (int)strlen(want)) assert_int_equal(b.inputs[t], want[t]);
+        assert_int_equal(b.positions[t] < 0, t >= (int)strlen(want));
+        documents += b.positions[t] == 0;
+        learned += b.targets[t] >= 0;
+        if (b.targets[t] >= 0) assert_int_equal(b.targets[t], b.inputs[t + 1]);
+    }
+    assert_int_equal(documents, 6);
+    assert_int_equal(learned,
+                     2 * (11 + 12)); /* each answer with <|im_end|>, matched and mismatched */
+    bt_loader_close(l);
+
+    l = open_singles(GOOD("p", "a") BAD("q", "bb"), BT_ROWS_SINGLES, 130, NULL);
+    assert_int_equal(bt_loader_sequences(l), 1);
+    assert_int_equal(bt_loader_row_facts(l)->documents, 2);
+    bt_loader_close(l);
+    /* both answers of a pair are examples, each with the answer of the other pair */
+    l = open_singles("{\"prompt\": \"p\", \"chosen\": \"a\", \"rejected\": \"b\"}\n"
+                     "{\"prompt\": \"p\", \"chosen\": \"c\", \"rejected\": \"d\"}\n",
+                     BT_ROWS_MISMATCHED, 150, NULL);
+    assert_int_equal(bt_loader_counted_in(l, 0, bt_loader_sequences(l)), 4);
+    bt_loader_close(l);
+    /* a mismatched answer is cut where its row ends */
+    l = open_singles(GOOD("p", "a") BAD("q", "a much longer answer"), BT_ROWS_MISMATCHED, 135,
+                     NULL);
+    assert_int_equal(bt_loader_sequences(l), 2);
+    bt_loader_close(l);
+}
+
+static void unusable_single_answers_are_refused(void **state) {
+    (void)state;
+    open_singles(GOOD("p", "a") GOOD("q", "b"), BT_ROWS_SINGLES, 200,
+                 "all 2 answers to train on are desirable");
+    open_singles(BAD("p", "a"), BT_ROWS_MISMATCHED, 200,
+                 "all 1 answers to train on are undesirable");
+    open_singles(GOOD("p", "a") BAD("q", "b"), BT_ROWS_PAIRS, 200,
+                 "is one answer with a label, and tune.preference compares two");
+    open_singles(GOOD("p", "a") BAD("q", "b"), BT_ROWS_MISMATCHED, 64, "raise model.seq_len");
+}
+
 static void assert_line_refused(bt_form_kind kind, const char *line, const char *words) {
     char all[800];
     bt_loader *l;
     snprintf(all, sizeof all, "%s%s\n",
              kind == BT_FORM_COMPLETION ? "{\"text\": \"fine\"}\n"
-             : kind == BT_FORM_ALPACA   ? "{\"instruction\": \"a\", \"output\": \"b\"}\n"
+             : kind == BT_FORM_PREFERENCE
+                 ? "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": true}\n"
+             : kind == BT_FORM_ALPACA ? "{\"instruction\": \"a\", \"output\": \"b\"}\n"
                                       : "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
                                         "{\"role\": \"assistant\", \"content\": \"b\"}]}\n",
              line);
@@ -341,6 +410,17 @@ static void lines_of_another_form_are_refused(void **state) {
     assert_line_refused(BT_FORM_ALPACA,
                         "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"q\"]]}",
                         "field 'history': entry 1 is not a pair");
+    assert_line_refused(BT_FORM_PREFERENCE, "{\"prompt\": \"a\", \"completion\": \"b\"}",
+                        "field 'label' is missing");
+    assert_line_refused(BT_FORM_PREFERENCE,
+                        "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": \"maybe\"}",
+                        "field 'label' is neither true nor false");
+    assert_line_refused(BT_FORM_PREFERENCE, "{\"prompt\": \"a\", \"kto_tag\": true}",
+                        "field 'completion' is missing");
+    assert_line_refused(BT_FORM_PREFERENCE, "{\"completion\": \"b\", \"label\": 1}",
+                        "field 'prompt' is missing");
+    assert_line_refused(BT_FORM_PREFERENCE, "{\"prompt\": \"a\", \"completion\": 3, \"label\": 0}",
+                        "field 'completion' is neither a text");
     assert_line_refused(BT_FORM_MESSAGES, "{\"text\": \"x\"}", "field 'messages' is missing");
     assert_line_refused(BT_FORM_MESSAGES, "{\"instruction\": \"x\"}",
                         "(it looks like data.form=alpaca)");
@@ -451,6 +531,8 @@ int main(void) {
         cmocka_unit_test(prompts_with_completions_learn_the_completion),
         cmocka_unit_test(bad_rows_are_left_out_on_demand),
         cmocka_unit_test(a_pair_is_left_out_whole),
+        cmocka_unit_test(single_answers_have_a_mismatched_one),
+        cmocka_unit_test(unusable_single_answers_are_refused),
         cmocka_unit_test(lines_of_another_form_are_refused),
         cmocka_unit_test(long_conversations_are_never_cut_silently),
         cmocka_unit_test(forms_need_json_lines),

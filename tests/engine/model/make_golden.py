@@ -277,8 +277,27 @@ def log_probs(c, w, document):
     return -loss_of(c, w, tokens[:, :-1], tokens[:, 1:], "none")[PROMPT - 1:]
 
 
-def preference(kind, beta, gamma, c, w, a, pairs):
+def singles(kind, beta, weight, c, w, a, pairs, state):
+    """KTO: of each pair the answer that the row's number selects; z0 is the clamped mean of the previous step's mismatched log-ratios,
+    of each prompt with the answer of the next row. kto: weight of desirable answers; apo: weight of undesirable ones, and z0 = 0."""
+    kept = [pair[row % 2] for row, pair in enumerate(pairs)]
+    total, ratios = 0, []
+    for row, document in enumerate(kept):
+        other = document[:PROMPT] + kept[(row + 1) % len(kept)][PROMPT:]
+        p = log_probs(c, adapted(w, a), document).sum()
+        with torch.no_grad():
+            q = log_probs(c, w, document).sum()
+            ratios.append((log_probs(c, adapted(w, a), other).sum() - log_probs(c, w, other).sum()).item())
+        x = beta * (p - q - (state.get("z0", 0) if kind == "kto" else 0))
+        total = total + (weight if (kind == "kto") == (row % 2 == 0) else 1) * (1 - torch.sigmoid(x if row % 2 == 0 else -x))
+    state["z0"] = max(0, sum(ratios) / len(ratios))
+    return total / len(kept)
+
+
+def preference(kind, beta, gamma, c, w, a, pairs, state):
     total = 0
+    if kind in ("kto", "apo"):
+        return singles(kind, beta, gamma, c, w, a, pairs, state)
     for chosen, rejected in pairs:
         x, y = (log_probs(c, adapted(w, a), d) for d in (chosen, rejected))
         if kind == "dpo":
@@ -296,14 +315,15 @@ def preference(kind, beta, gamma, c, w, a, pairs):
 def write_preferences(path, seed=3, steps=20):
     with open(path, "w") as f:
         f.write("# 20 steps on pairs of answers, AdamW at %g, float64: make_golden.py --preferences\n"
-                "# lora or full, the loss, beta, gamma, twenty losses\n" % RATE)
+                "# lora or full, the loss, beta, gamma (kto: weight of desirable answers; apo: of undesirable ones), twenty losses\n" % RATE)
         for what, kind, beta, gamma in (("lora", "dpo", 0.3, 0), ("lora", "orpo", 0.4, 0), ("lora", "simpo", 2, 0.5), ("full", "orpo", 0.4, 0),
-                                        ("full", "simpo", 2, 0.5)):
+                                        ("full", "simpo", 2, 0.5), ("lora", "kto", 0.3, 8), ("lora", "apo", 0.3, 0.7)):
+            state = {}
             w = initial(PAIRS, seed, torch.float64)
             a = adapters(PAIRS, seed, torch.float64) if what == "lora" else {}
             for t in w.values() if a else ():
                 t.requires_grad_(False)
-            losses = ten_losses(list((a or w).values()), lambda s: preference(kind, beta, gamma, PAIRS, w, a, answers(s % BATCHES)), RATE, steps,
+            losses = ten_losses(list((a or w).values()), lambda s: preference(kind, beta, gamma, PAIRS, w, a, answers(s % BATCHES), state), RATE, steps,
                                 0.0 if a else 0.1)
             f.write("%s %s %g %g" % (what, kind, beta, gamma) + "".join(" %.9f" % x for x in losses) + "\n")
             print(what, kind, losses[0], losses[-1], flush=True)

@@ -382,6 +382,45 @@ static void losses_are_the_formulas(bt_model *m, const bt_dpo *how) {
     if (!(fabs(got - want) < 1e-6 * fabs(want))) fail_msg("a loss of %.9g, not %.9g", got, want);
 }
 
+/* Sequence 0 has a desirable answer and one token, sequence 1 one token and an undesirable answer, and both the
+ * mismatched answer. The loss and its slope equal the formula, and the mismatched answers have no gradient. */
+static void single_answers_have_the_slope_of_their_gradients(void **state) {
+    (void)state;
+    static const int lengths[B][3] = {{40, 1, 50}, {1, 60, 30}};
+    static int32_t positions[M];
+    bt_model *full = model_of(BT_LIN_DENSE, 0);
+    bt_dpo how = {
+        .on = true, .loss = BT_PREFER_KTO, .beta = 0.3, .desirable = 1.5, .undesirable = 0.5};
+    bt_model *m = preferring_model(full, how);
+    for (int i = 0; i < M; i++) positions[i] = answers[i] = -1;
+    for (int b = 0; b < B; b++)
+        for (int k = 0, at = b * T; k < 3; at += lengths[b][k++])
+            for (int i = 0; i < lengths[b][k]; i++) {
+                positions[at + i] = i;
+                if (i > 10 && i + 1 < lengths[b][k]) answers[at + i] = inputs[at + i + 1];
+            }
+    bt_model_documents(m, positions);
+    bt_model_zero_grads(m);
+    double loss = bt_model_train_micro(m, inputs, answers, 1, NULL, NULL);
+    assert_true(fabs(loss - 1) < 1e-12); /* (1.5 + 0.5) / 2 while B is zero */
+    bt_score s = bt_model_take_score(m);
+    assert_true(s.n == 2 && s.ratios == 0 && s.margin == 0);
+    random_b(m);
+    bt_model_zero_grads(m);
+    bt_model_train_micro(m, inputs, answers, 0.01, NULL, NULL);
+    small_slope(m, scaled_preference_loss, 1.0f, 2e-4, 3e-3);
+    (void)bt_model_take_score(m);
+    (void)bt_model_eval_micro(m, inputs, answers);
+    s = bt_model_take_score(m);
+    assert_true(s.ratios != 0 && s.ratios == ldexp(nearbyint(ldexp(s.ratios, 20)), -20));
+    how.z0 = 2; /* is used in training alone */
+    bt_model_dpo(m, how);
+    loss = bt_model_eval_micro(m, inputs, answers);
+    assert_true(loss != bt_model_train_micro(m, inputs, answers, 1, NULL, NULL));
+    bt_model_destroy(full);
+    bt_model_destroy(m);
+}
+
 static void preferences_begin_at_ln_2_and_have_the_slope_of_their_gradients(void **state) {
     (void)state;
     static int32_t positions[M];
@@ -435,6 +474,7 @@ int main(void) {
         cmocka_unit_test(a_base_of_8_bits_gives_near_results),
         cmocka_unit_test(recomputing_in_blocks_gives_the_same_bits),
         cmocka_unit_test(every_adapter_is_reported),
+        cmocka_unit_test(single_answers_have_the_slope_of_their_gradients),
         cmocka_unit_test(preferences_begin_at_ln_2_and_have_the_slope_of_their_gradients),
         cmocka_unit_test(gradients_of_adapters_alone_take_memory),
     };

@@ -1,6 +1,7 @@
 // ctest: timeout=120 labels=golden optimised
 /* Twenty losses of small dense models that learn from pairs of answers equal PyTorch's in float64, with the same
- * initial weights and the same pairs (golden_preferences.txt): DPO, ORPO and SimPO, adapters and all weights. */
+ * initial weights and the same pairs (golden_preferences.txt): DPO, ORPO and SimPO, adapters and all weights; KTO with
+ * and without its reference point, of one answer of each pair. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -38,6 +39,33 @@ static void fill_batch(pair_batch *b, int batch) {
             }
             at += n;
         }
+    }
+}
+
+static int put_token(pair_batch *b, int at, int position, int32_t id, bool learned) {
+    b->inputs[at] = id;
+    b->positions[at] = position;
+    if (learned) b->targets[at - 1] = id;
+    return at + 1;
+}
+
+static int answer_of(int row) { return PROMPT + 4 + (int)(draw(row, row % 2) % 20); }
+static int32_t answer_token(int row, int i) {
+    return (int32_t)(draw(row, i < PROMPT ? 100 + i : 1000 * (row % 2 + 1) + i - PROMPT) % V);
+}
+
+/* Each row has an example (row_set.h): the answer that the row's number selects, one token in place of the other, and
+ * with `mismatched` the prompt with the answer of the next row. */
+static void fill_singles(pair_batch *b, int batch, bool mismatched) {
+    for (int i = 0; i < ROWS * T; i++) b->inputs[i] = 0, b->targets[i] = b->positions[i] = -1;
+    for (int r = 0; r < ROWS; r++) {
+        const int row = batch * ROWS + r, other = batch * ROWS + (r + 1) % ROWS;
+        int at = r * T;
+        for (int which = 0; which < 2; which++)
+            for (int i = 0; i < (which == row % 2 ? answer_of(row) : 1); i++)
+                at = put_token(b, at, i, answer_token(row, i), i >= PROMPT);
+        for (int i = 0; mismatched && i < answer_of(other); i++)
+            at = put_token(b, at, i, answer_token(i < PROMPT ? row : other, i), i >= PROMPT);
     }
 }
 
@@ -113,11 +141,18 @@ static void twenty_losses(bool lora, bt_dpo how, const double *want, const char 
     bt_model *m = model_of(lora, how);
     if (lora) fill_adapters(m);
     bt_optim *o = model_optim(m, &spans);
-    for (int i = 0; i < BATCHES; i++) fill_batch(&batches[i], i);
+    for (int i = 0; i < BATCHES; i++)
+        if (bt_prefer_is_single(how.loss))
+            fill_singles(&batches[i], i, how.loss == BT_PREFER_KTO);
+        else
+            fill_batch(&batches[i], i);
     bt_model_quantise(m);
     for (int step = 0; step < STEPS; step++) {
         const double got = preference_step(m, o, &batches[step % BATCHES], step + 1,
                                            lora ? 0 : 0.1f);
+        const bt_score s = bt_model_take_score(m);
+        how.z0 = fmax(0, s.ratios / s.n);
+        bt_model_dpo(m, how);
         print_message("%s step %d: %.9f, PyTorch %.9f, relative difference %+.1e\n", name, step,
                       got, want[step], got / want[step] - 1);
         if (!(fabs(got / want[step] - 1) < TOLERANCE))
@@ -130,7 +165,7 @@ static void twenty_losses(bool lora, bt_dpo how, const double *want, const char 
 
 static void losses_equal_pytorch(void **state) {
     (void)state;
-    static const char *const kinds[] = {"dpo", "orpo", "simpo"};
+    static const char *const kinds[] = {"dpo", "orpo", "simpo", "kto", "apo"};
     FILE *f = golden_open("golden_preferences.txt");
     char line[1024], what[8], kind[8];
     int lines = 0;
@@ -142,15 +177,17 @@ static void losses_equal_pytorch(void **state) {
             continue;
         char *p = line + at;
         for (int i = 0; i < STEPS; i++) want[i] = strtod(p, &p);
-        bt_dpo how = {.on = true, .beta = beta, .gamma = gamma};
-        for (int k = 0; k < 3; k++)
+        bt_dpo how = {.on = true, .beta = beta, .gamma = gamma, .desirable = 1, .undesirable = 1};
+        if (strcmp(kind, "kto") == 0) how.desirable = gamma;
+        if (strcmp(kind, "apo") == 0) how.undesirable = gamma;
+        for (int k = 0; k < 5; k++)
             if (strcmp(kind, kinds[k]) == 0) how.loss = (bt_preference)k;
         line[at] = '\0';
         twenty_losses(strcmp(what, "lora") == 0, how, want, line);
         lines++;
     }
     (void)fclose(f);
-    assert_int_equal(lines, 5);
+    assert_int_equal(lines, 7);
 }
 
 int main(void) {
