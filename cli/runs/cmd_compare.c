@@ -19,7 +19,7 @@ enum { RUNS_MAX = 12, GATES_MAX = 16, WORDS_MAX = 512 };
     0.98 /* share of the compared point that suffices: a run of 2 M tokens may end some steps earlier */
 
 typedef struct compare_cfg {
-    char store[1024], metric[64], at[64], fail_if[2048], group_by[256];
+    char store[1024], metric[64], at[64], fail_if[2048], group_by[256], paired[64];
     int64_t window;
     bool json;
 } compare_cfg;
@@ -36,6 +36,9 @@ static const bt_opt compare_opts[] = {
     BT_ROW_TEXT(
         compare_cfg, group_by, "--group-by", "",
         "KEY or KEY,KEY: mean and spread over the runs that share the value of these settings"),
+    BT_ROW_TEXT(compare_cfg, paired, "--paired", "",
+                "KEY, with --group-by: pair the runs with the same value, such as run.seed, and "
+                "print the best group with its confidence"),
     BT_ROW_STORE(compare_cfg),
 };
 
@@ -357,6 +360,7 @@ static bt_code compare_by_groups(const compare_cfg *cfg, const char *const *word
                                  bt_err *err) {
     bt_db *db = NULL;
     bt_group_cfg g = {.keys = cfg->group_by,
+                      .paired = cfg->paired,
                       .metric = cfg->metric,
                       .window = (int)cfg->window,
                       .json = cfg->json};
@@ -373,6 +377,8 @@ static bt_code cmd_compare(bt_call *call, bt_err *err) {
     compare_cfg *cfg = call->cfg;
     const char *const *words = call->words;
     if (cfg->group_by[0]) return compare_by_groups(cfg, words, call->n, err);
+    if (cfg->paired[0])
+        return bt_fail(err, BT_ARG, "--paired compares groups of runs (give --group-by KEY)");
     if (call->n > RUNS_MAX)
         return bt_fail(err, BT_ARG, "at most %d runs side by side (many: --group-by KEY)",
                        RUNS_MAX);
@@ -405,7 +411,9 @@ const bt_command bt_cmd_compare = {
                 "bitrain compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=2M' 'tokens_per_s < "
                 "-5%'   # exit 5\n"
                 "bitrain compare group=lr --group-by optim.lr # mean and spread of the runs of a "
-                "sweep\n",
+                "sweep\n"
+                "bitrain compare group=lr --group-by optim.lr --paired run.seed # and the best, "
+                "with its confidence\n",
     .options = BT_OPTION_SET(compare_opts, compare_cfg),
     .max_words = WORDS_MAX,
     .run = cmd_compare,

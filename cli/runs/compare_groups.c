@@ -1,4 +1,5 @@
-/* compare_groups.c - mean and spread of a metric over the runs that share the value of a setting. */
+/* compare_groups.c - mean and spread of a metric over the runs that share the value of a setting; the best group, and
+ * the confidence that it is the best, from runs that form pairs. */
 #include "cli/runs/compare_groups.h"
 
 #include <math.h>
@@ -8,6 +9,7 @@
 
 #include "cli/common/database.h"
 #include "cli/common/printout/printout.h"
+#include "cli/runs/paired.h"
 #include "cli/runs/run_filter.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/run_cfg.h"
@@ -15,7 +17,7 @@
 enum { KEYS = 4, VALUE = 64, RUNS_MOST = 4096 };
 
 typedef struct member {
-    char run[BT_NAME_MAX], value[KEYS][VALUE];
+    char run[BT_NAME_MAX], value[KEYS][VALUE], pair[VALUE];
     double steps;
     bt_level level;
 } member;
@@ -25,34 +27,42 @@ typedef struct group {
     const member *best;
     size_t n, without; /* number of runs with a value, and without */
     double sum, sum_squares;
+    bt_paired behind; /* differences from the best group's runs of the same pairs */
 } group;
 
 typedef struct job {
     const bt_group_cfg *cfg;
-    const char *keys[KEYS];
+    const char *keys[KEYS], *paired; /* paired: setting whose value forms pairs; NULL: none */
     size_t n_keys, n, n_groups;
     const char *const *names; /* given names; none: all runs that match the filters */
     size_t n_names;
     member *members;
     group *groups;
+    const group *winner;
+    double confidence; /* that the winner is the best */
     bool full;
 } job;
 
+/* option: the one that has the key, for the message */
+static bt_code find_whole_key(const char **whole, const char *option, const char *key,
+                              bt_err *err) {
+    for (size_t i = 0; i < bt_run_opts_n; i++) {
+        const char *dot = strrchr(bt_run_opts[i].key, '.');
+        *whole = bt_run_opts[i].key;
+        if (strcmp(*whole, key) == 0 || (dot && strcmp(dot + 1, key) == 0)) return BT_OK;
+    }
+    return bt_fail(err, BT_ARG, "%s: no setting '%.60s' (`bitrain help options` lists them)",
+                   option, key);
+}
+
 static bt_code split_keys(job *j, char *text, bt_err *err) {
     for (char *rest = text, *key; (key = strsep(&rest, ",")) != NULL;) {
-        const char *whole = NULL;
-        for (size_t i = 0; i < bt_run_opts_n && !whole; i++) {
-            const char *dot = strrchr(bt_run_opts[i].key, '.');
-            if (strcmp(bt_run_opts[i].key, key) == 0 || (dot && strcmp(dot + 1, key) == 0))
-                whole = bt_run_opts[i].key;
-        }
-        if (!whole)
-            return bt_fail(err, BT_ARG,
-                           "--group-by: no setting '%.60s' (`bitrain help options` lists them)",
-                           key);
+        const char *whole;
+        BT_TRY(find_whole_key(&whole, "--group-by", key, err));
         if (j->n_keys == KEYS) return bt_fail(err, BT_ARG, "--group-by: at most %d settings", KEYS);
         j->keys[j->n_keys++] = whole;
     }
+    if (j->cfg->paired[0]) BT_TRY(find_whole_key(&j->paired, "--paired", j->cfg->paired, err));
     return BT_OK;
 }
 
@@ -70,6 +80,8 @@ static bool read_member(void *ctx, const bt_row *row) {
     m->steps = row->nums[1];
     for (size_t k = 0; k < j->n_keys; k++)
         snprintf(m->value[k], VALUE, "%s", row->cells[2 + k] ? row->cells[2 + k] : "-");
+    if (j->paired)
+        snprintf(m->pair, VALUE, "%s", row->cells[2 + j->n_keys] ? row->cells[2 + j->n_keys] : "-");
     return true;
 }
 
@@ -81,10 +93,10 @@ static bt_code load_group_members(job *j, bt_db *db, const char *const *filters,
     bt_code code = bt_run_filter_init(&f, db, filters, n, err);
     if (code == BT_OK) {
         bt_text_put(&sql, "SELECT run, steps");
-        for (size_t k = 0; k < j->n_keys; k++)
+        for (size_t k = 0; k < j->n_keys + (j->paired != NULL); k++)
             bt_text_printf(
                 &sql, ", (SELECT value FROM configs c WHERE c.run = runs.run AND c.key = '%s')",
-                j->keys[k]);
+                k < j->n_keys ? j->keys[k] : j->paired);
         bt_text_printf(&sql, " FROM runs%s ORDER BY started_s", bt_text_str(&f.where));
         code = bt_db_query(
             db, &(bt_query){.sql = bt_text_str(&sql), .params = f.params, .n_params = f.n_params},
@@ -131,14 +143,16 @@ static int by_values(const void *a, const void *b) {
     return 0;
 }
 
+static bool is_in_group(const job *j, const group *g, const member *m) {
+    for (size_t k = 0; k < j->n_keys; k++)
+        if (compare_values(g->first->value[k], m->value[k]) != 0) return false;
+    return true;
+}
+
 static void add_group_member(job *j, const member *m) {
     group *g = NULL;
-    for (size_t i = 0; i < j->n_groups && !g; i++) {
-        bool same = true;
-        for (size_t k = 0; k < j->n_keys; k++)
-            same &= compare_values(j->groups[i].first->value[k], m->value[k]) == 0;
-        if (same) g = &j->groups[i];
-    }
+    for (size_t i = 0; i < j->n_groups && !g; i++)
+        if (is_in_group(j, &j->groups[i], m)) g = &j->groups[i];
     if (!g) {
         g = &j->groups[j->n_groups++];
         *g = (group){.first = m};
@@ -181,18 +195,97 @@ static bt_code compare_with_base_group(job *j, bt_db *db, bt_at *at, bt_err *err
     return BT_OK;
 }
 
-static void put_compared_group(bt_printout *o, const job *j, const group *g) {
-    bt_printout_row(o);
+/* *out: the run of the group with this pair value; NULL: it has none */
+static bt_code find_pair(const job *j, const group *g, const char *pair, const member **out,
+                         bt_err *err) {
+    *out = NULL;
+    for (size_t i = 0; i < j->n; i++) {
+        const member *m = &j->members[i];
+        if (isnan(m->level.value) || strcmp(m->pair, pair) != 0 || !is_in_group(j, g, m)) continue;
+        if (*out)
+            return bt_fail(err, BT_ARG,
+                           "runs '%s' and '%s' have the same settings and %s=%s: of a group only "
+                           "one run can be of a pair (name the runs to compare)",
+                           (*out)->run, m->run, j->paired, pair);
+        *out = m;
+    }
+    return BT_OK;
+}
+
+static bt_code pair_group(const job *j, group *g, double *differences, bt_err *err) {
+    size_t n = 0;
+    for (size_t i = 0; i < j->n; i++) {
+        const member *best, *own, *m = &j->members[i];
+        if (isnan(m->level.value) || !is_in_group(j, g, m)) continue;
+        BT_TRY(find_pair(j, g, m->pair, &own, err));
+        BT_TRY(find_pair(j, j->winner, m->pair, &best, err));
+        if (best) differences[n++] = m->level.value - best->level.value;
+    }
+    g->behind = bt_paired_of(differences, n);
+    return BT_OK;
+}
+
+/* The best group has the smallest mean. It was chosen after the measurement, so its confidence is corrected for all
+ * pairs of groups (Bonferroni): 1 - pairs * (largest p against another group). */
+static bt_code find_winner(job *j, bt_err *err) {
+    double *differences = calloc(j->n, sizeof *differences), p = 0;
+    const double k = (double)j->n_groups;
+    if (!differences) return bt_fail(err, BT_NOMEM, "cannot compare: out of memory");
+    for (size_t i = 0; i < j->n_groups; i++)
+        if (j->groups[i].n && (!j->winner || group_mean(&j->groups[i]) < group_mean(j->winner)))
+            j->winner = &j->groups[i];
+    bt_code code = BT_OK;
+    for (size_t i = 0; code == BT_OK && j->winner && i < j->n_groups; i++) {
+        group *g = &j->groups[i];
+        code = pair_group(j, g, differences, err);
+        const bool ahead = g->behind.mean > 0 && !isnan(g->behind.confidence);
+        if (g != j->winner) p = fmax(p, ahead ? 1 - g->behind.confidence : 1);
+    }
+    j->confidence = j->n_groups > 1 ? fmax(0, 1 - k * (k - 1) / 2 * p) : NAN;
+    free(differences);
+    return code;
+}
+
+static void put_group_settings(bt_printout *o, const job *j, const group *g) {
     bt_printout_object(o, "settings");
     for (size_t k = 0; k < j->n_keys; k++)
         bt_printout_str(o, j->keys[k], j->keys[k], g->first->value[k]);
     if (o->json) bt_json_end(&o->j, '}');
+}
+
+static void put_winner(bt_printout *o, const job *j) {
+    if (!j->winner) return;
+    if (o->json) {
+        bt_printout_object(o, "winner");
+        put_group_settings(o, j, j->winner);
+        bt_printout_num(o, "confidence", NULL, j->confidence, BT_UNIT_NONE);
+        bt_printout_end(o);
+        return;
+    }
+    bt_printout_line(o, "smallest mean:");
+    for (size_t k = 0; k < j->n_keys; k++)
+        bt_printout_line(o, " %s=%s", j->keys[k], bt_text_shown(j->winner->first->value[k]));
+    bt_printout_line(o, "; confidence that it is the best of %zu: %.1f %% (runs paired by %s)\n",
+                     j->n_groups, 100 * j->confidence, j->paired);
+}
+
+static void put_compared_group(bt_printout *o, const job *j, const group *g) {
+    bt_printout_row(o);
+    put_group_settings(o, j, g);
     bt_printout_int(o, "runs", "RUNS", (int64_t)(g->n + g->without));
     bt_printout_int(o, "without_value", NULL, (int64_t)g->without);
     bt_printout_numf(o, "mean", "MEAN", group_mean(g), 1, "%.6g");
     bt_printout_numf(o, "spread", "SPREAD", group_deviation(g), 1, "%.6g");
     bt_printout_numf(o, "smallest", "SMALLEST", g->best ? g->best->level.value : NAN, 1, "%.6g");
     bt_printout_str(o, "smallest_run", "OF RUN", g->best ? g->best->run : NULL);
+    if (j->paired) {
+        const bt_paired none = {.mean = NAN, .error = NAN, .confidence = NAN}, *b = &g->behind;
+        if (g == j->winner) b = &none;
+        bt_printout_int(o, "pairs", "PAIRS", (int64_t)b->n);
+        bt_printout_numf(o, "behind", "BEHIND", b->mean, 1, "%+.6g");
+        bt_printout_numf(o, "behind_error", "+-", b->error, 1, "%.2g");
+        bt_printout_numf(o, "confidence", "CONFIDENCE", b->confidence, 100, "%.1f %%");
+    }
     if (g->without)
         bt_printout_cellf(o, "", "(%zu without a value)", g->without);
     else
@@ -218,6 +311,7 @@ static bt_code print_groups(const job *j, const bt_at *at, bt_err *err) {
     bt_printout_rows(&o, "groups");
     for (size_t i = 0; i < j->n_groups; i++) put_compared_group(&o, j, &j->groups[i]);
     bt_printout_rows_end(&o, "  ");
+    if (j->paired) put_winner(&o, j);
     return bt_printout_print(&o, err);
 }
 
@@ -239,6 +333,7 @@ bt_code bt_compare_groups(bt_db *db, const bt_group_cfg *cfg, const char *const 
     if (code == BT_OK) code = load_group_members(&j, db, sorted + n, n_filters, err);
     if (code == BT_OK && j.n == 0) code = bt_fail(err, BT_NOTFOUND, "no run matches");
     if (code == BT_OK) code = compare_with_base_group(&j, db, &at, err);
+    if (code == BT_OK && j.paired) code = find_winner(&j, err);
     if (code == BT_OK) code = print_groups(&j, &at, err);
     free(sorted);
     free(j.members);

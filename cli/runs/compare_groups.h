@@ -7,7 +7,9 @@
 #include "store/read/compare_runs.h"
 
 typedef struct bt_group_cfg {
-    const char *keys;   /* settings, separated by commas: "optim.lr,model.norm" */
+    const char *keys; /* settings, separated by commas: "optim.lr,model.norm" */
+    const char
+        *paired; /* setting whose equal values form pairs of runs, such as run.seed; "": none */
     const char *metric; /* metric of a step, or column of `runs` */
     bt_at at;           /* x NaN: the largest progress that all runs have reached */
     int window;         /* number of values to average */

@@ -134,6 +134,7 @@ rows=$(cat <<'END'
 2 | drill --quick --elastic 1:2                 | two drills
 2 | drill --elastic 2                           | MIN:MAX
 2 | compare one                                 | two runs at least
+2 | compare one two --paired run.seed           | give --group-by
 3 | compare one two                             | none.db
 2 | plot                                        | plot needs a run
 3 | plot last                                   | none.db

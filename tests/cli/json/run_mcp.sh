@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# ctest: timeout=100 labels=mpi
+# ctest: timeout=200 labels=mpi
 # `bitrain mcp`: messages of the Model Context Protocol and their replies. Tools read runs; those that start and control
-# runs need --control. The server answers invalid messages with an error and continues.
+# runs need --control; an agent's loop of paired runs ends with a winner and its confidence. The server answers invalid messages with an error and continues.
 . "$BT_SRC/tests/cli/train_lib.sh"
 ok train "${tiny[@]}" --ranks 1 --steps 3 --name first --quiet
 cat >client.py <<'PY'
-import json, subprocess, sys
+import json, subprocess, sys, time
 bad = 0
 def fault(what):
     global bad
@@ -36,7 +36,7 @@ if hello["protocolVersion"] != "2025-06-18" or "tools" not in hello["capabilitie
 if s.ask("initialize", protocolVersion="1999-01-01")["result"]["protocolVersion"] != "2025-11-25": fault("an unknown version")
 s.line('{"jsonrpc":"2.0","method":"notifications/initialized"}')
 tools = {t["name"]: t for t in s.ask("tools/list")["result"]["tools"]}
-want = {"list_runs", "show_run", "autopsy", "query", "metrics", "curve", "events", "compare", "settings", "evaluate", "generate"}
+want = {"list_runs", "show_run", "autopsy", "query", "metrics", "curve", "events", "compare", "compare_groups", "settings", "evaluate", "generate"}
 if set(tools) != want: fault("tools: %s" % sorted(tools))
 if tools["curve"]["inputSchema"]["required"] != ["run", "metric"] or not tools["curve"]["annotations"]["readOnlyHint"]: fault(tools["curve"])
 if s.ask("ping")["result"] != {}: fault("ping")
@@ -82,6 +82,31 @@ if not failed or "no.setting" not in text: fault("start with a wrong setting: " 
 failed, text = s.call("steer", run="second", verb="stop")
 if failed or "second" not in text: fault("steer: " + text)
 if "second" not in json.dumps(answer("list_runs", filter=["run:second"])): fault("list_runs with a filter")
+
+# The loop of an agent (cli/mcp/README.md): runs of two candidates with the same seeds, the best one and its confidence.
+names = ["loop-%s-%d" % (lr, seed) for seed in (1, 2, 3) for lr in ("low", "high")]
+for name in names:
+    rate, seed = {"low": 1e-6, "high": 3e-2}[name.split("-")[1]], int(name[-1])
+    failed, text = s.call("start", name=name, preset="nano", data=["synth:chain"], steps=40, ranks=1, settings=dict(settings, **{"optim.warmup": 0, "optim.lr": rate, "run.seed": seed, "train.batch_tokens": 128}))
+    if failed: fault("start of %s: %s" % (name, text))
+    while answer("query", sql="SELECT count(*) FROM runs WHERE run = '%s' AND state = 'done'" % name)["rows"] != [[1]]:
+        state = answer("query", sql="SELECT state FROM runs WHERE run = '%s'" % name)["rows"]
+        if state and state[0][0] not in ("running", "done"): fault("%s is %s" % (name, state)); break
+        time.sleep(0.1)
+r = answer("compare_groups", runs=names, group_by="optim.lr", paired="run.seed", metric="loss")
+loss = dict(answer("query", sql="SELECT run, avg(loss) FROM steps WHERE run LIKE 'loop-%' AND step >= 20 GROUP BY run")["rows"])
+apart = [loss["loop-low-%d" % i] - loss["loop-high-%d" % i] for i in (1, 2, 3)]
+mean = sum(apart) / 3
+error = (sum((x - mean) ** 2 for x in apart) / 6) ** 0.5
+within = mean / error / (2 + (mean / error) ** 2) ** 0.5 # Student's t with two degrees of freedom
+behind = [g for g in r["groups"] if g["pairs"]]
+if len(behind) != 1 or behind[0]["pairs"] != 3: fault("pairs: %s" % r)
+elif abs(behind[0]["behind"] - mean) > 1e-6 * mean or abs(behind[0]["behind_error"] - error) > 1e-4 * error or abs(behind[0]["confidence"] - within) > 1e-6: fault("%s: %s" % (r, (mean, error, within)))
+if float(r["winner"]["settings"]["optim.lr"]) != 3e-2 or not 0.9 < r["winner"]["confidence"] < 1 or abs(r["winner"]["confidence"] - within) > 1e-6: fault("winner: %s" % r)
+failed, text = s.call("compare_groups", runs=names, group_by="train.batch_tokens", paired="run.seed")
+if not failed or "have the same settings and run.seed=1" not in text: fault("two runs of one pair: " + text)
+failed, text = s.call("compare_groups", runs=names, group_by="optim.lr", paired="no.seed")
+if not failed or "--paired: no setting 'no.seed'" not in text: fault("a wrong pair: " + text)
 s.end()
 sys.exit(bad > 0)
 PY
