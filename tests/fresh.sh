@@ -127,10 +127,13 @@ train)
     ;;
 test) run='./bootstrap test "$@"' ;;
 deb)
+    # Without DEBEMAIL the maintainer is the user of this machine, an address that lintian refuses.
+    local_address=
+    [ -n "${DEBEMAIL-}" ] || local_address='--suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,root-in-contact'
     run='./bootstrap build &&
         { command -v lintian >/dev/null || apt-get install -y --no-install-recommends lintian dpkg-dev file >/dev/null; } &&
         rm -f build/*.deb && { cmake --build build --target deb >build/package.log 2>&1 || { tail -n 5 build/package.log; exit 1; }; } && ls -l build/*.deb &&
-        { lintian --no-cfg --allow-root --fail-on error build/*.deb || { echo "lintian: exit $?"; exit 1; }; }'
+        { lintian --no-cfg --allow-root --fail-on error '$local_address' build/*.deb || { echo "lintian: exit $?"; exit 1; }; }'
     ;;
 archive)
     rm -rf "$folder/root/archive"

@@ -1,5 +1,5 @@
 # maintainer.cmake - read by cpack before it makes the .deb: the maintainer of a package is the person who builds it, named as Debian's tools
-# name it, by DEBFULLNAME and DEBEMAIL, else EMAIL. The project has no address of its own.
+# name it, by DEBFULLNAME and DEBEMAIL, else EMAIL, else user@host. The project has no address of its own.
 if(NOT CPACK_PACKAGE_CONTACT)
   set(address "$ENV{DEBEMAIL}")
   if(NOT address)

@@ -22,7 +22,9 @@ cmake_host_system_information(RESULT release QUERY DISTRIB_VERSION_ID)       # "
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME bitrain)
 set(CPACK_PACKAGE_VENDOR "the bitrain authors")
-set(CPACK_PROJECT_CONFIG_FILE ${package}/maintainer.cmake)                                        # unless -DCPACK_PACKAGE_CONTACT="NAME <ADDRESS>"
+set(BITRAIN_MAINTAINER "" CACHE STRING "maintainer of the package, 'NAME <ADDRESS>'; empty: who builds it (maintainer.cmake)")
+set(CPACK_PACKAGE_CONTACT "${BITRAIN_MAINTAINER}")
+set(CPACK_PROJECT_CONFIG_FILE ${package}/maintainer.cmake)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "train ternary language models on CPUs over MPI, and watch it")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "bitrain trains BitNet language models, whose weights are -1, 0 or +1, on the
 processors of one machine or of an MPI cluster. Every step of every rank is

@@ -37,7 +37,7 @@ static void a_new_file_is_marked(void **state) {
     sqlite3_stmt *st = NULL;
     sqlite3_prepare_v2(db, "PRAGMA journal_mode", -1, &st, NULL);
     assert_int_equal(sqlite3_step(st), SQLITE_ROW);
-    assert_string_equal(sqlite3_column_text(st, 0), "wal");
+    assert_string_equal((const char *)sqlite3_column_text(st, 0), "wal");
     sqlite3_finalize(st);
     sqlite3_close(db);
 }
