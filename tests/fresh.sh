@@ -72,7 +72,7 @@ enter() {
         exec chroot . env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM="${TERM:-dumb}" LANG=C.UTF-8 \
             "${proxies[@]}" bash -c "cd /root/bitrain && $1" fresh "${@:2}"' _ "$1" "$2" "${#proxies[@]}" "${proxies[@]}" "${@:3}"
 }
-three_steps='set -o pipefail; bitrain --version && bitrain doctor --quick | tail -n 1 && bitrain train --data synth:chain --steps 3 --name three | tail -n 12 && bitrain runs'
+three_steps='set -o pipefail; bitrain --version && bitrain doctor --quick | tail -n 1 && bitrain train --data synth:chain --steps 3 --set train.eval_tokens=16384 --name three | tail -n 12 && bitrain runs'
 
 # This script installs the package, runs its program and removes it.
 installed='set -e; began=$(date +%s); before=$(du -sxm / | cut -f1); apt-get update -qq && apt-get install -y --no-install-recommends ./bitrain.deb >install.log 2>&1 || { tail -n 5 install.log; exit 1; }

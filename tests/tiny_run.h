@@ -51,6 +51,8 @@ static inline void tiny_cfg(bt_run_cfg *cfg, const char *const *words) {
 }
 #define TINY(cfg, ...) tiny_cfg(cfg, (const char *const[]){__VA_ARGS__, NULL})
 
+static bt_progress_page tiny_page; /* of the newest run */
+
 static inline bt_trainer *tiny_create(const bt_run_cfg *cfg, fake_sink *f, bt_request_box *box,
                                       const char *resume_dir) {
     static bt_sink sink;
@@ -61,6 +63,7 @@ static inline bt_trainer *tiny_create(const bt_run_cfg *cfg, fake_sink *f, bt_re
     bt_trainer_setup s = {.cfg = cfg,
                           .sink = f ? &sink : NULL,
                           .requests = box,
+                          .page = &tiny_page,
                           .resume_dir = resume_dir ? resume_dir : "",
                           .attempt = 1};
     bt_trainer *t = NULL;

@@ -31,8 +31,17 @@ static void on_step(void *arg, const bt_step_record *r) {
     atomic_fetch_or(&box.bits, ask.verbs);
 }
 
+static int n_continued; /* evaluations that entered their activity again in their second half */
+
+static void note_evaluation(const char *body) {
+    const char *took = strstr(body, "\"took_ms\":");
+    const int64_t ns = took ? (int64_t)(1e6 * atof(took + 10)) : 0, now = bt_now_ns();
+    n_continued += took && tiny_page.at == BT_AT_EVALUATION && tiny_page.since_ns > now - ns / 2;
+}
+
 static void on_event(void *arg, const bt_event *e) {
     (void)arg;
+    if (e->kind == BT_EVENT_EVALUATION) note_evaluation(e->body);
     if (e->kind == BT_EVENT_PAUSED)
         atomic_fetch_or(&box.bits, ask.paused);
     else if (ask.then && (e->kind == BT_EVENT_CHECKPOINT || e->kind == BT_EVENT_EVALUATION)) {
@@ -93,6 +102,16 @@ static void an_evaluation_belongs_to_its_step(void **state) {
     for (int i = 0; i < STEPS; i++)
         assert_int_equal(sink.steps[i].v[BT_MS_VAL_LOSS] > 0, i == 2 || i == STEPS - 1);
     assert_true(result.val_loss == sink.steps[STEPS - 1].v[BT_MS_VAL_LOSS]);
+}
+
+/* The supervisor takes a long activity for a hang. */
+static void an_evaluation_shows_that_it_continues(void **state) {
+    (void)state;
+    TINY_STEPS("--set", "data.val_frac=0.1", "--set", "train.eval_tokens=4096", "--set",
+               "train.eval_every=1");
+    n_continued = 0;
+    run_with_request();
+    assert_true(n_continued > 0);
 }
 
 static void a_sample_is_written_from_the_prompt(void **state) {
@@ -240,6 +259,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_evaluation_needs_data),
         cmocka_unit_test(an_evaluation_belongs_to_its_step),
+        cmocka_unit_test(an_evaluation_shows_that_it_continues),
         cmocka_unit_test(a_sample_is_written_from_the_prompt),
         cmocka_unit_test(an_impossible_sample_is_refused),
         cmocka_unit_test(a_run_without_a_mixture_keeps_its_data),

@@ -28,6 +28,13 @@ static void evaluation_release(void *self) {
     free(e);
 }
 
+/* The watch for hangs allows a time for each micro-batch, not for the whole of an evaluation. */
+static void enter_next_micro(void *ctx, double done) {
+    bt_trainer *t = ctx;
+    (void)done;
+    bt_progress_enter(t->page, BT_AT_EVALUATION, t->at.step - 1);
+}
+
 static bt_code evaluation_build(void *self, bt_trainer *t, bt_err *err) {
     evaluation *e = self;
     char hash[32];
@@ -38,8 +45,9 @@ static bt_code evaluation_build(void *self, bt_trainer *t, bt_err *err) {
     BT_TRY(bt_agree(t->mesh.world, code, err));
     snprintf(hash, sizeof hash, "%016" PRIx64, bt_evaluator_hash(e->evaluator));
     BT_TRY(bt_agree_value(t->mesh.world, "the validation data (by hash)", hash, err));
-    if (e->evaluator)
-        t->validation.first_tokens = bt_evaluator_tokens(e->evaluator, &t->validation.n_tokens);
+    if (!e->evaluator) return BT_OK;
+    bt_evaluator_watch(e->evaluator, enter_next_micro, t);
+    t->validation.first_tokens = bt_evaluator_tokens(e->evaluator, &t->validation.n_tokens);
     return BT_OK;
 }
 

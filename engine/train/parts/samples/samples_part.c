@@ -57,6 +57,7 @@ static bt_code write_sample_text(bt_trainer *t, bt_sample_text *s, bool asked, b
     int64_t start = bt_now_ns();
     bt_text_init(&prompt);
     bt_text_init(&text);
+    bt_progress_enter(t->page, BT_AT_EVALUATION, t->at.step - 1);
     bt_code code = bt_sample_text_run(s, t->model, t->schedule->pipe, t->update.weights, &prompt,
                                       &text, err);
     if (code == BT_OK && text.len > 0)
