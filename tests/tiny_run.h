@@ -51,7 +51,8 @@ static inline void tiny_cfg(bt_run_cfg *cfg, const char *const *words) {
 }
 #define TINY(cfg, ...) tiny_cfg(cfg, (const char *const[]){__VA_ARGS__, NULL})
 
-static bt_progress_page tiny_page; /* of the newest run */
+/* The newest run writes its activity here. */
+static bt_progress_page tiny_page;
 
 static inline bt_trainer *tiny_create(const bt_run_cfg *cfg, fake_sink *f, bt_request_box *box,
                                       const char *resume_dir) {
