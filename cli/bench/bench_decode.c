@@ -87,10 +87,10 @@ static double decode_prompts(batch *b) {
     for (int32_t i = 0; i < PROMPT; i++) prompt[i] = i;
     const int64_t from = bt_now_ns();
     for (size_t i = 0; i < b->n; i++) {
-        const bt_decode_part p = {(int)i, prompt, PROMPT, BT_LOGITS_LAST};
+        const bt_decode_part p = {(int)i, prompt, PROMPT, BT_LOGITS_LAST, 0};
         bt_decoder_step(b->decoder, &p, 1, choose_likeliest, b);
         b->tokens[i] = b->tokens[0];
-        b->parts[i] = (bt_decode_part){(int)i, &b->tokens[i], 1, BT_LOGITS_LAST};
+        b->parts[i] = (bt_decode_part){(int)i, &b->tokens[i], 1, BT_LOGITS_LAST, 0};
     }
     return (double)b->n * PROMPT * 1e9 / (double)(bt_now_ns() - from);
 }

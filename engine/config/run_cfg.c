@@ -446,6 +446,8 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
         .lora = bt_tune_lora(cfg),
         .classes = bt_run_cfg_classes(cfg),
     };
+    bt_rope_divisors_read(&out->rope.shorter, cfg->model.rope_short);
+    bt_rope_divisors_read(&out->rope.longer, cfg->model.rope_long);
 }
 
 void bt_run_cfg_mesh(const bt_run_cfg *cfg, bt_mesh_shape *out) {

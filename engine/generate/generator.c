@@ -406,6 +406,7 @@ static void add_decode_part(bt_generator *b, size_t *n, text *t, size_t rows) {
     b->parts[*n] = (bt_decode_part){.slot = t->slot,
                                     .tokens = t->tokens + t->fed,
                                     .n = rows,
+                                    .known = t->n,
                                     .want = all            ? BT_LOGITS_ALL
                                             : rows == left ? BT_LOGITS_LAST
                                                            : BT_LOGITS_NONE};

@@ -66,7 +66,7 @@ bt_code bt_gguf_arch_check(bt_arch arch, const bt_model_cfg *c, bool any_activat
     if (row->joined && c->linear != BT_LIN_DENSE)
         return bt_fail(err, BT_UNSUPPORTED,
                        "files of %s join q, k and v in one tensor: ternary layers with a scale "
-                       "each do not fit (model.rotary_dim)",
+                       "each do not fit (model.rotary_dim, model.rope_scaling)",
                        row->gguf);
     if (arch == BT_ARCH_BITNET && !c->tied)
         return bt_fail(err, BT_UNSUPPORTED,
@@ -81,6 +81,11 @@ bt_code bt_gguf_arch_check(bt_arch arch, const bt_model_cfg *c, bool any_activat
         return bt_fail(err, BT_UNSUPPORTED,
                        "llama.cpp scales rotary frequencies by llama3 in files of the architecture "
                        "llama only, this is %s (model.rope_scaling)",
+                       row->gguf);
+    if (c->rope.method == BT_ROPE_LONGROPE && arch != BT_ARCH_PHI3)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp scales rotary frequencies by longrope in files of the "
+                       "architecture phi3 only, this is %s (model.rope_scaling)",
                        row->gguf);
     const bt_act act = bt_arch_gguf_act(row);
     if (c->act != act && !any_activation)

@@ -2,9 +2,11 @@
 #include "engine/interop/gguf_keys.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/data/io/unread_keys.h"
+#include "engine/interop/gguf_reader.h"
 
 const bt_gguf_pre bt_gguf_pres[] = {
     {"gpt-2", "gpt2", false},
@@ -181,5 +183,45 @@ bt_code bt_gguf_keys_check(const bt_gguf *g, const bt_arch_row *arch, bt_text *n
     bt_text_put(notes, "the file has keys that are not used here: ");
     bt_unread_print(notes, &unread, 8, NULL);
     bt_text_put(notes, "\n");
+    return BT_OK;
+}
+
+/* ---- values of keys ---------------------------------------------------------------------------- */
+
+const bt_gguf_kv *bt_gguf_model_key(const bt_gguf_reader *r, const char *name) {
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", r->arch, name);
+    return bt_gguf_find(&r->g, key);
+}
+
+bt_code bt_gguf_read_integer(const bt_gguf_reader *r, const char *name, int least, int most,
+                             int *out, bt_err *err) {
+    const bt_gguf_kv *kv = bt_gguf_model_key(r, name);
+    if (!kv && least == 0) return BT_OK;
+    if (!kv) return bt_fail(err, BT_FORMAT, "the key '%s.%s' is missing", r->arch, name);
+    if (kv->type >= BT_GGUF_F32 && kv->type != BT_GGUF_U64 && kv->type != BT_GGUF_I64)
+        return bt_fail(err, BT_UNSUPPORTED, "'%s' is not one whole number", kv->key);
+    if (kv->whole < 1 || kv->whole > most)
+        return bt_fail(err, BT_UNSUPPORTED, "'%s' is %lld; 1 to %d is possible here", kv->key,
+                       (long long)kv->whole, most);
+    *out = (int)kv->whole;
+    return BT_OK;
+}
+
+bt_code bt_gguf_read_real(const bt_gguf_reader *r, const char *name, bool needed, double *out,
+                          bt_err *err) {
+    const bt_gguf_kv *kv = bt_gguf_model_key(r, name);
+    if (!kv && needed) return bt_fail(err, BT_FORMAT, "the key '%s.%s' is missing", r->arch, name);
+    if (!kv) return BT_OK;
+    if ((kv->type != BT_GGUF_F32 && kv->type != BT_GGUF_F64) || !(kv->real > 0))
+        return bt_fail(err, BT_FORMAT, "'%s' is not a positive number", kv->key);
+    /* written as fp32: 1e-5, not 9.99999975e-06 */
+    char shortest[32];
+    snprintf(shortest, sizeof shortest, "%.8g", kv->real);
+    for (int digits = 1; kv->type == BT_GGUF_F32 && digits < 9; digits++) {
+        snprintf(shortest, sizeof shortest, "%.*g", digits, kv->real);
+        if (strtof(shortest, NULL) == (float)kv->real) break;
+    }
+    *out = kv->type == BT_GGUF_F32 ? strtod(shortest, NULL) : kv->real;
     return BT_OK;
 }

@@ -41,6 +41,25 @@ extern const size_t bt_gguf_pres_n;
 bt_code bt_gguf_keys_check(const bt_gguf *g, const bt_arch_row *arch, bt_text *notes, bt_err *err)
     BT_MUST_CHECK;
 
+typedef struct bt_gguf_rope_key { /* an f32 or a u32, without the prefix of the architecture */
+    const char *name;
+    bool real;
+    double value;
+} bt_gguf_rope_key;
+typedef struct bt_gguf_rope_tensor { /* a divisor of each rotary frequency */
+    const char *name;
+    size_t n;
+    float by[512];
+} bt_gguf_rope_tensor;
+/* the scaling of rotary frequencies in a file */
+typedef struct bt_gguf_rope {
+    const char *type; /* rope.scaling.type, or NULL */
+    bt_gguf_rope_key keys[6];
+    size_t n_keys, n_tensors;
+    bt_gguf_rope_tensor tensors[2];
+} bt_gguf_rope;
+void bt_gguf_rope_write(bt_gguf_rope *out, const bt_model_cfg *c);
+
 /* Returns the name of the architecture in a file whose matrices have this type; NULL: there is none. */
 const char *bt_gguf_word(bt_arch arch, bt_act act, bt_number number);
 /* Returns the activation that programs compute for files with this name. */

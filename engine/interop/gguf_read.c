@@ -1,5 +1,4 @@
 /* gguf_read.c - a GGUF file as a source: the model's configuration from its keys, its tensors. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,45 +8,6 @@
 #include "engine/interop/gguf_reader.h"
 
 /* ---- the model --------------------------------------------------------------------------------- */
-
-static const bt_gguf_kv *find_model_key(const bt_gguf_reader *r, const char *name) {
-    char key[128];
-    snprintf(key, sizeof key, "%s.%s", r->arch, name);
-    return bt_gguf_find(&r->g, key);
-}
-
-/* least 0: the key is optional, and *out is unchanged if it is missing */
-static bt_code read_gguf_integer(const bt_gguf_reader *r, const char *name, int least, int most,
-                                 int *out, bt_err *err) {
-    const bt_gguf_kv *kv = find_model_key(r, name);
-    if (!kv && least == 0) return BT_OK;
-    if (!kv) return bt_fail(err, BT_FORMAT, "the key '%s.%s' is missing", r->arch, name);
-    if (kv->type >= BT_GGUF_F32 && kv->type != BT_GGUF_U64 && kv->type != BT_GGUF_I64)
-        return bt_fail(err, BT_UNSUPPORTED, "'%s' is not one whole number", kv->key);
-    if (kv->whole < 1 || kv->whole > most)
-        return bt_fail(err, BT_UNSUPPORTED, "'%s' is %lld; 1 to %d is possible here", kv->key,
-                       (long long)kv->whole, most);
-    *out = (int)kv->whole;
-    return BT_OK;
-}
-
-static bt_code read_real_key(const bt_gguf_reader *r, const char *name, bool needed, double *out,
-                             bt_err *err) {
-    const bt_gguf_kv *kv = find_model_key(r, name);
-    if (!kv && needed) return bt_fail(err, BT_FORMAT, "the key '%s.%s' is missing", r->arch, name);
-    if (!kv) return BT_OK;
-    if ((kv->type != BT_GGUF_F32 && kv->type != BT_GGUF_F64) || !(kv->real > 0))
-        return bt_fail(err, BT_FORMAT, "'%s' is not a positive number", kv->key);
-    /* written as fp32: 1e-5, not 9.99999975e-06 */
-    char shortest[32];
-    snprintf(shortest, sizeof shortest, "%.8g", kv->real);
-    for (int digits = 1; kv->type == BT_GGUF_F32 && digits < 9; digits++) {
-        snprintf(shortest, sizeof shortest, "%.*g", digits, kv->real);
-        if (strtof(shortest, NULL) == (float)kv->real) break;
-    }
-    *out = kv->type == BT_GGUF_F32 ? strtod(shortest, NULL) : kv->real;
-    return BT_OK;
-}
 
 static bt_code find_arch(bt_gguf_reader *r, bt_err *err) {
     const char *name = bt_gguf_text(&r->g, "general.architecture");
@@ -78,21 +38,21 @@ static bt_code find_arch(bt_gguf_reader *r, bt_err *err) {
 static bt_code read_gguf_sizes(bt_gguf_reader *r, bt_err *err) {
     bt_model_cfg *m = &r->s->cfg;
     int value = 0, rope = 0;
-    BT_TRY(read_gguf_integer(r, "block_count", 1, 1024, &m->L, err));
-    BT_TRY(read_gguf_integer(r, "embedding_length", 1, 65536, &m->C, err));
-    BT_TRY(read_gguf_integer(r, "feed_forward_length", 1, 1048576, &m->F, err));
-    BT_TRY(read_gguf_integer(r, "context_length", 1, 1 << 30, &m->T, err));
-    BT_TRY(read_gguf_integer(r, "attention.head_count", 1, 1024, &m->H, err));
+    BT_TRY(bt_gguf_read_integer(r, "block_count", 1, 1024, &m->L, err));
+    BT_TRY(bt_gguf_read_integer(r, "embedding_length", 1, 65536, &m->C, err));
+    BT_TRY(bt_gguf_read_integer(r, "feed_forward_length", 1, 1048576, &m->F, err));
+    BT_TRY(bt_gguf_read_integer(r, "context_length", 1, 1 << 30, &m->T, err));
+    BT_TRY(bt_gguf_read_integer(r, "attention.head_count", 1, 1024, &m->H, err));
     m->KV = m->H;
-    BT_TRY(read_gguf_integer(r, "attention.head_count_kv", 0, 1024, &m->KV, err));
+    BT_TRY(bt_gguf_read_integer(r, "attention.head_count_kv", 0, 1024, &m->KV, err));
     m->D = value = rope = m->C / m->H;
-    BT_TRY(read_gguf_integer(r, "attention.key_length", 0, 1024, &m->D, err));
-    BT_TRY(read_gguf_integer(r, "attention.value_length", 0, 1024, &value, err));
-    BT_TRY(read_gguf_integer(r, "rope.dimension_count", 0, 1024, &rope, err));
+    BT_TRY(bt_gguf_read_integer(r, "attention.key_length", 0, 1024, &m->D, err));
+    BT_TRY(bt_gguf_read_integer(r, "attention.value_length", 0, 1024, &value, err));
+    BT_TRY(bt_gguf_read_integer(r, "rope.dimension_count", 0, 1024, &rope, err));
     const bool partial = bt_arch_at(r->s->arch)->partial && rope < m->D && rope % 2 == 0;
-    if (partial && find_model_key(r, "rope.dimension_count")) m->rotary_dim = rope;
+    if (partial && bt_gguf_model_key(r, "rope.dimension_count")) m->rotary_dim = rope;
     if (value != m->D ||
-        (find_model_key(r, "rope.dimension_count") && (size_t)rope != bt_model_rotary(m)))
+        (bt_gguf_model_key(r, "rope.dimension_count") && (size_t)rope != bt_model_rotary(m)))
         return bt_fail(err, BT_UNSUPPORTED,
                        "keys of %d, values of %d, rotated %d: heads here have one size", m->D,
                        value, rope);
@@ -107,7 +67,7 @@ static bt_code read_gguf_sizes(bt_gguf_reader *r, bt_err *err) {
  * activation with which the model was trained. */
 static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
     const char *word = bt_gguf_text(&r->g, BT_KEY_ACT);
-    const bt_gguf_kv *theirs = find_model_key(r, "hidden_activation");
+    const bt_gguf_kv *theirs = bt_gguf_model_key(r, "hidden_activation");
     if (!word && theirs) word = theirs->text;
     const bt_act by_arch = bt_gguf_act(r->s->arch, r->arch);
     int act = (int)by_arch;
@@ -120,81 +80,6 @@ static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
                        "the model has the activation %s, which llama.cpp computes as %s\n",
                        bt_arch_act_word(r->s->cfg.act), bt_arch_act_word(by_arch));
     return BT_OK;
-}
-
-static bt_code read_scaling(bt_gguf_reader *r, bt_err *err) {
-    bt_model_cfg *m = &r->s->cfg;
-    const bt_gguf_kv *type = find_model_key(r, "rope.scaling.type");
-    const char *word = type ? type->text : NULL;
-    double attention = 1;
-    bt_rope_scaling s = {.factor = 1, .low = 1, .high = 32};
-    BT_TRY(read_real_key(r, "rope.scaling.factor", false, &s.factor, err));
-    BT_TRY(read_real_key(r, "rope.scaling.attn_factor", false, &attention, err));
-    if (type && !word) return bt_fail(err, BT_FORMAT, "'%s' is no text", type->key);
-    const bool yarn = word && strcmp(word, "yarn") == 0;
-    if (word && !yarn && strcmp(word, "none") != 0 && strcmp(word, "linear") != 0)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "it scales the rotary embedding by the method '%.40s', which is not "
-                       "computed here (known: none, linear, yarn)",
-                       word);
-    if (!yarn && attention != 1)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "'%s.rope.scaling.attn_factor' is %g without yarn, which is not computed "
-                       "here",
-                       r->arch, attention);
-    if (word && strcmp(word, "none") == 0) return BT_OK;
-    if (!yarn) { /* llama.cpp takes a factor without a method as linear */
-        if (s.factor != 1)
-            m->rope = (bt_rope_scaling){.method = BT_ROPE_LINEAR, .factor = s.factor};
-        return BT_OK;
-    }
-    s.method = BT_ROPE_YARN;
-    s.context = m->T;
-    BT_TRY(
-        read_gguf_integer(r, "rope.scaling.original_context_length", 0, 1 << 30, &s.context, err));
-    BT_TRY(read_real_key(r, "rope.scaling.yarn_beta_slow", false, &s.low, err));
-    BT_TRY(read_real_key(r, "rope.scaling.yarn_beta_fast", false, &s.high, err));
-    if (attention != 1) s.attention = attention * bt_rope_attention(&s);
-    m->rope = s;
-    return BT_OK;
-}
-
-/* A file of Llama 3 has a divisor for each frequency instead of the settings from which they were computed. The
- * published models share all settings but factor and context; other divisors are refused. */
-static bt_code read_divisors(bt_gguf_reader *r, bt_err *err) {
-    static const int contexts[] = {8192, 2048, 4096, 16384, 32768, 65536, 131072};
-    enum { MOST = 512 };
-    bt_model_cfg *m = &r->s->cfg;
-    bt_stored *t = bt_stored_find(&r->s->stored, "rope_freqs.weight");
-    float by[MOST], top = 1;
-    if (!t) return BT_OK;
-    t->used = true;
-    const int n = m->D / 2;
-    if (t->number != BT_NUM_F32 || t->rows != 1 || n > MOST || t->cols != (uint64_t)n)
-        return bt_fail(err, BT_FORMAT, "tensor '%s' is not %d numbers of type f32", t->name, n);
-    BT_TRY(bt_foreign_read(&r->s->stored.files[t->file], by, (size_t)n * sizeof *by, t->at, err));
-    for (int i = 0; i < n; i++) top = by[i] > top ? by[i] : top;
-    char factor[32];
-    (void)snprintf(factor, sizeof factor, "%.6g",
-                   (double)top); /* exact, because no quotient is rounded */
-    for (size_t k = 0; k < sizeof contexts / sizeof *contexts; k++) {
-        const bt_rope_scaling s = {.method = BT_ROPE_LLAMA3,
-                                   .factor = strtod(factor, NULL),
-                                   .context = contexts[k],
-                                   .low = 1,
-                                   .high = 4};
-        int equal = 0;
-        while (equal < n &&
-               fabsf(by[equal] / bt_rope_divisor(equal, m->rope_theta, &s, m->D) - 1) < 1e-5F)
-            equal++;
-        if (equal < n) continue;
-        m->rope = s;
-        return BT_OK;
-    }
-    return bt_fail(err, BT_UNSUPPORTED,
-                   "tensor '%s' scales the rotary frequencies in another way than Llama 3, which "
-                   "is not computed here",
-                   t->name);
 }
 
 /* Ternary if the file's key states it; otherwise if its tensors are codes. */
@@ -215,14 +100,15 @@ static void find_linear(bt_gguf_reader *r) {
 static bt_code read_gguf_window(bt_gguf_reader *r, bt_err *err) {
     bt_model_cfg *m = &r->s->cfg;
     const bt_arch_row *row = bt_arch_at(r->s->arch);
-    const bool named = find_model_key(r, "attention.sliding_window"),
+    const bool named = bt_gguf_model_key(r, "attention.sliding_window"),
                local = row->local_theta > 0; /* llama.cpp has local layers if the window is named */
     int window = row->window_every && !local ? row->sliding_window : 0;
     m->window_every = local && !named ? 1 : row->window_every;
-    BT_TRY(read_gguf_integer(r, "attention.sliding_window", 0, 1 << 30, &window, err));
+    BT_TRY(bt_gguf_read_integer(r, "attention.sliding_window", 0, 1 << 30, &window, err));
     m->window = window < m->T ? window : 0;
     if (!row->window_every || !named) return BT_OK;
-    return read_gguf_integer(r, "attention.sliding_window_pattern", 0, 1024, &m->window_every, err);
+    return bt_gguf_read_integer(r, "attention.sliding_window_pattern", 0, 1024, &m->window_every,
+                                err);
 }
 
 /* Factor of queries, limits and the rotary base of local layers, as llama.cpp has them for the architecture. */
@@ -234,10 +120,10 @@ static bt_code read_gguf_attention(bt_gguf_reader *r, const bt_arch_row *row, bt
     m->logit_cap = row->logit_cap;
     m->rope_local_theta = row->local_theta;
     if (row->attention_cap > 0)
-        BT_TRY(read_real_key(r, "attn_logit_softcapping", false, &m->attention_cap, err));
-    BT_TRY(read_real_key(r, "final_logit_softcapping", false, &m->logit_cap, err));
+        BT_TRY(bt_gguf_read_real(r, "attn_logit_softcapping", false, &m->attention_cap, err));
+    BT_TRY(bt_gguf_read_real(r, "final_logit_softcapping", false, &m->logit_cap, err));
     if (row->local_theta > 0)
-        BT_TRY(read_real_key(r, "rope.freq_base_swa", false, &m->rope_local_theta, err));
+        BT_TRY(bt_gguf_read_real(r, "rope.freq_base_swa", false, &m->rope_local_theta, err));
     return BT_OK;
 }
 
@@ -271,10 +157,9 @@ static bt_code read_gguf_model(bt_gguf_reader *r, bt_err *err) {
     BT_TRY(read_gguf_window(r, err));
     BT_TRY(read_gguf_attention(r, row, err));
     if (row->joined) BT_TRY(split_gguf_tensors(r->s, err));
-    BT_TRY(read_real_key(r, "attention.layer_norm_rms_epsilon", true, &m->norm_eps, err));
-    BT_TRY(read_real_key(r, "rope.freq_base", false, &m->rope_theta, err));
-    BT_TRY(read_scaling(r, err));
-    BT_TRY(read_divisors(r, err));
+    BT_TRY(bt_gguf_read_real(r, "attention.layer_norm_rms_epsilon", true, &m->norm_eps, err));
+    BT_TRY(bt_gguf_read_real(r, "rope.freq_base", false, &m->rope_theta, err));
+    BT_TRY(bt_gguf_rope_read(r, err));
     BT_TRY(read_gguf_activation(r, err));
     find_linear(r);
     m->tied = !bt_stored_find(&r->s->stored, "output.weight");

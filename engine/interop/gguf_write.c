@@ -21,8 +21,8 @@ typedef struct entry { /* a tensor of the file */
     char name[BT_FOREIGN_NAME];
     size_t tensor;
     bool is_scale;
-    int part;         /* place in a joined tensor; -1: it is a whole tensor */
-    bool is_divisors; /* the divisors of the rotary frequencies, which are no tensor of the model */
+    int part;                            /* place in a joined tensor; -1: it is a whole tensor */
+    const bt_gguf_rope_tensor *divisors; /* NULL: it is a tensor of the model */
     bt_form form;
     uint64_t bytes, at; /* at: in the data */
 } entry;
@@ -38,8 +38,8 @@ typedef struct gguf_out {
     bool same_merges;       /* its scores give the merges of the tokenizer */
     entry *e;
     size_t n;
-    float *scales;   /* [params.n] */
-    float *divisors; /* [head_dim / 2] for llama3, else NULL */
+    float *scales; /* [params.n] */
+    bt_gguf_rope rope;
     bt_text head;
     uint64_t n_keys, data_bytes;
 } gguf_out;
@@ -109,29 +109,24 @@ static void add_gguf_tensor(gguf_out *g, size_t i, const char *suffix, bool is_s
     add_entry(g, e, is_scale ? sizeof(float) : bt_form_bytes(t, form));
 }
 
-/* llama.cpp reads the scaling of Llama 3 as a divisor for each frequency. */
-static bt_code add_divisors(gguf_out *g, bt_err *err) {
-    const bt_model_cfg *c = &g->s->cfg;
-    const size_t n = (size_t)c->D / 2;
-    if (c->rope.method != BT_ROPE_LLAMA3) return BT_OK;
-    g->divisors = calloc(n, sizeof *g->divisors);
-    if (!g->divisors) return bt_fail(err, BT_NOMEM, "cannot take memory for the plan");
-    for (size_t i = 0; i < n; i++)
-        g->divisors[i] = bt_rope_divisor((int)i, c->rope_theta, &c->rope, c->D);
-    entry *e = &g->e[g->n++];
-    snprintf(e->name, sizeof e->name, "rope_freqs.weight");
-    e->is_divisors = true;
-    e->part = -1;
-    e->form = (bt_form){.number = BT_NUM_F32};
-    add_entry(g, e, n * sizeof(float));
-    return BT_OK;
+static void add_divisors(gguf_out *g) {
+    bt_gguf_rope_write(&g->rope, &g->s->cfg);
+    for (size_t i = 0; i < g->rope.n_tensors; i++) {
+        const bt_gguf_rope_tensor *t = &g->rope.tensors[i];
+        entry *e = &g->e[g->n++];
+        snprintf(e->name, sizeof e->name, "%s", t->name);
+        e->divisors = t;
+        e->part = -1;
+        e->form = (bt_form){.number = BT_NUM_F32};
+        add_entry(g, e, t->n * sizeof(float));
+    }
 }
 
 static bt_code plan_gguf_file(gguf_out *g, bt_err *err) {
     const bt_params *p = &g->s->params;
     const bool turned = bt_arch_at(g->arch)->turned;
     const bool coded = bt_number_at(g->number)->coded;
-    g->e = calloc(2 * p->n + 1, sizeof *g->e);
+    g->e = calloc(2 * p->n + 2, sizeof *g->e);
     g->scales = calloc(p->n, sizeof *g->scales);
     if (!g->e || !g->scales) return bt_fail(err, BT_NOMEM, "cannot take memory for the plan");
     for (size_t i = 0; i < p->n; i++) {
@@ -150,7 +145,8 @@ static bt_code plan_gguf_file(gguf_out *g, bt_err *err) {
         if (t->linear && g->ternary && g->job->scale_tensors)
             add_gguf_tensor(g, i, ".scale", true, &(bt_form){.number = BT_NUM_F32});
     }
-    return add_divisors(g, err);
+    add_divisors(g);
+    return BT_OK;
 }
 
 /* ---- bytes of the head --------------------------------------------------------------------------- */
@@ -199,21 +195,18 @@ static void bool_key(gguf_out *g, const char *name, bool value) {
     put_number(&g->head, value, 1);
 }
 
-/* llama3 has a tensor instead (add_divisors) */
 static void put_scaling(gguf_out *g) {
-    const bt_rope_scaling *r = &g->s->cfg.rope;
-    if (r->method != BT_ROPE_LINEAR && r->method != BT_ROPE_YARN) return;
-    const char *word = r->method == BT_ROPE_YARN ? "yarn" : "linear";
-    put_model_key(g, "rope.scaling.type", BT_GGUF_TEXT);
-    put_gguf_text(&g->head, word, strlen(word));
-    f32_key(g, "rope.scaling.factor", r->factor);
-    if (r->method == BT_ROPE_LINEAR) return;
-    const bt_rope_scaling automatic = {.method = BT_ROPE_YARN, .factor = r->factor};
-    u32_key(g, "rope.scaling.original_context_length", r->context);
-    f32_key(g, "rope.scaling.yarn_beta_slow", r->low);
-    f32_key(g, "rope.scaling.yarn_beta_fast", r->high);
-    if (r->attention > 0)
-        f32_key(g, "rope.scaling.attn_factor", r->attention / bt_rope_attention(&automatic));
+    if (g->rope.type) {
+        put_model_key(g, "rope.scaling.type", BT_GGUF_TEXT);
+        put_gguf_text(&g->head, g->rope.type, strlen(g->rope.type));
+    }
+    for (size_t i = 0; i < g->rope.n_keys; i++) {
+        const bt_gguf_rope_key *k = &g->rope.keys[i];
+        if (k->real)
+            f32_key(g, k->name, k->value);
+        else
+            u32_key(g, k->name, (int)k->value);
+    }
 }
 
 /* a window without effect is longer than every text; all layers are local with a pattern beyond their number */
@@ -239,7 +232,7 @@ static void put_model_keys(gguf_out *g, const char *name) {
     put_number(&g->head, (uint64_t)bt_number_at(g->number)->file_type, 4);
     put_gguf_key(g, "general.quantization_version", BT_GGUF_U32);
     put_number(&g->head, QUANTIZATION_VERSION, 4);
-    u32_key(g, "context_length", c->T);
+    u32_key(g, "context_length", bt_arch_longest_text(c));
     u32_key(g, "embedding_length", c->C);
     u32_key(g, "block_count", c->L);
     u32_key(g, "feed_forward_length", c->F);
@@ -443,7 +436,7 @@ static void put_infos(gguf_out *g) {
     for (size_t k = 0; k < g->n; k++) {
         const entry *e = &g->e[k];
         const bt_tensor *t = &g->s->params.tensors[e->tensor];
-        const bool matrix = !e->is_scale && !e->is_divisors && (t->linear || t->decay);
+        const bool matrix = !e->is_scale && !e->divisors && (t->linear || t->decay);
         uint64_t rows = t->rows;
         if (e->part > 0) continue;
         for (size_t p = k + 1; p < g->n && g->e[p].part > 0; p++)
@@ -451,10 +444,10 @@ static void put_infos(gguf_out *g) {
         put_gguf_text(&g->head, e->name, strlen(e->name));
         put_number(&g->head, matrix ? 2 : 1, 4);
         put_number(&g->head,
-                   matrix           ? t->cols
-                   : e->is_scale    ? 1
-                   : e->is_divisors ? (uint64_t)g->s->cfg.D / 2
-                                    : t->count,
+                   matrix        ? t->cols
+                   : e->is_scale ? 1
+                   : e->divisors ? e->divisors->n
+                                 : t->count,
                    8);
         if (matrix) put_number(&g->head, rows, 8);
         put_number(&g->head, (uint64_t)bt_number_at(e->form.number)->ggml, 4);
@@ -495,8 +488,8 @@ static bt_code write_gguf_data(gguf_out *g, const bt_out_file *f, bt_err *err) {
         const uint64_t at = g->head.len + e->at, end = at + e->bytes;
         if (e->is_scale) /* follows its tensor */
             BT_TRY(bt_out_put(f, &g->scales[e->tensor], sizeof(float), at, err));
-        else if (e->is_divisors)
-            BT_TRY(bt_out_put(f, g->divisors, (size_t)e->bytes, at, err));
+        else if (e->divisors)
+            BT_TRY(bt_out_put(f, e->divisors->by, (size_t)e->bytes, at, err));
         else
             BT_TRY(bt_tensor_write(g->s, e->tensor, &e->form, f, at, &g->scales[e->tensor], err));
         BT_TRY(bt_out_put(f, zeros, (size_t)(-end % ALIGNMENT), end, err));
@@ -558,6 +551,11 @@ static void add_gguf_notes(const gguf_out *g, bt_text *notes) {
     else if (g->ternary && !i2_s)
         bt_text_put(notes, "llama.cpp does not round the inputs of these layers to int8, as the "
                            "model was trained: log probabilities differ by up to 0.15\n");
+    if (g->s->cfg.rope.method == BT_ROPE_LONGROPE)
+        bt_text_printf(notes,
+                       "llama.cpp chooses the factors of longrope by the context size of the "
+                       "process, not by the text: those for long texts above %d tokens\n",
+                       g->s->cfg.rope.context);
     add_tokenizer_notes(g->s->tokenizer, notes);
     const char *spaces = bt_tokenizer_spaces(g->s->tokenizer);
     if (spaces && !g->same_merges)
@@ -592,6 +590,5 @@ bt_code bt_gguf_write(bt_model_file *s, const bt_convert_job *job, bt_text *note
     bt_text_release(&g.head);
     free(g.e);
     free(g.scales);
-    free(g.divisors);
     return code;
 }

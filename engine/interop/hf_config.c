@@ -150,7 +150,7 @@ static bt_code check_unnamed_rope(json_t *rope, const char *key, bt_err *err) {
     return BT_OK;
 }
 
-const char *const bt_hf_rope_types[] = {"default", "linear", "llama3", "yarn"};
+const char *const bt_hf_rope_types[] = {"default", "linear", "llama3", "yarn", "longrope"};
 enum { ROPE_TYPES = sizeof bt_hf_rope_types / sizeof *bt_hf_rope_types };
 
 /* the factor on cosine and sine of DeepSeek's variant of yarn */
@@ -174,10 +174,48 @@ static bt_code read_yarn(json_t *rope, bt_rope_scaling *s, bt_err *err) {
     return BT_OK;
 }
 
-/* rope: rope_parameters (transformers 5) or rope_scaling; partial: heads of the class may rotate in part; length:
- * max_position_embeddings */
-static bt_code read_scaling(json_t *rope, const char *key, bool partially, int length,
-                            bt_rope_scaling *out, bt_err *err) {
+static bt_code read_hf_divisors(json_t *rope, const char *key, bt_rope_divisors *out, bt_err *err) {
+    json_t *list = json_object_get(rope, key), *v;
+    size_t i;
+    if (!json_is_array(list) || json_array_size(list) > BT_ROPE_PAIRS)
+        return bt_fail(err, BT_FORMAT, "'%s' of longrope is %s", key,
+                       list ? "no list of at most 128 numbers" : "missing");
+    out->n = (int)json_array_size(list);
+    json_array_foreach(list, i, v) {
+        out->by[i] = (float)json_number_value(v);
+        if (!(out->by[i] > 0) || isinf(out->by[i]))
+            return bt_fail(err, BT_FORMAT, "number %zu of '%s' is not positive", i, key);
+    }
+    return BT_OK;
+}
+
+/* m: T is max_position_embeddings, by which transformers computes the factor; top: config.json, whose length of texts
+ * before the scaling has priority; phi: of the class of Phi-3 */
+static bt_code read_longrope(json_t *rope, json_t *top, bool phi, const bt_model_cfg *m,
+                             bt_rope_scaling *s, bt_err *err) {
+    static const char *const other[] = {"short_mscale", "long_mscale"};
+    static const char key[] = "original_max_position_embeddings";
+    const int pairs = (int)bt_model_rotary(m) / 2;
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        if (!is_absent_or_null(json_object_get(rope, other[i])))
+            return bt_fail(err, BT_UNSUPPORTED, "'%s' of longrope is not computed here", other[i]);
+    BT_TRY(read_hf_divisors(rope, "short_factor", &s->shorter, err));
+    BT_TRY(read_hf_divisors(rope, "long_factor", &s->longer, err));
+    if (s->shorter.n != pairs || s->longer.n != pairs)
+        return bt_fail(err, BT_FORMAT,
+                       "longrope has %d short factors and %d long ones, but %d pairs of each head "
+                       "rotate",
+                       s->shorter.n, s->longer.n, pairs);
+    s->context = phi ? 4096 : m->T; /* transformers' defaults */
+    if (!is_absent_or_null(json_object_get(top, key))) rope = top;
+    if (is_absent_or_null(json_object_get(rope, key))) return BT_OK;
+    return read_hf_integer(rope, key, 2, 1 << 30, &s->context, err);
+}
+
+/* rope: rope_parameters (transformers 5) or rope_scaling; top: config.json; partial: heads of the class may rotate in
+ * part; m: T is max_position_embeddings */
+static bt_code read_scaling(json_t *rope, const char *key, json_t *top, bool partially,
+                            const bt_model_cfg *m, bt_rope_scaling *out, bt_err *err) {
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
     json_t *partial = json_object_get(rope, "partial_rotary_factor");
     int method = 0;
@@ -187,19 +225,29 @@ static bt_code read_scaling(json_t *rope, const char *key, bool partially, int l
     if (!partially && !is_absent_or_null(partial) && json_number_value(partial) != 1)
         return bt_fail(err, BT_UNSUPPORTED, "'partial_rotary_factor' of '%s' is not 1", key);
     if (!type) return check_unnamed_rope(rope, key, err);
+    /* names of Phi-3's first files, also for transformers' class */
+    if (json_object_get(rope, "short_factor") &&
+        (strcmp(type, "su") == 0 || strcmp(type, "yarn") == 0))
+        type = "longrope";
     while (method < ROPE_TYPES && strcmp(type, bt_hf_rope_types[method]) != 0) method++;
     if (method == ROPE_TYPES)
         return bt_fail(err, BT_UNSUPPORTED,
                        "'%s' scales the rotary embedding by the method '%.40s', which is not "
-                       "computed here (known: default, linear, llama3, yarn)",
+                       "computed here (known: default, linear, llama3, yarn, longrope)",
                        key, type);
     if (method == BT_ROPE_PLAIN) return BT_OK;
     *out = (bt_rope_scaling){.method = (bt_rope_method)method, .low = 1, .high = 4};
+    if (method == BT_ROPE_LONGROPE) {
+        BT_TRY(read_longrope(rope, top, partially, m, out, err));
+        BT_TRY(real_or(rope, "factor", (double)m->T / out->context, &out->factor, err));
+        if (out->factor < 1) out->factor = 1; /* as in transformers */
+        return real_or(rope, "attention_factor", 0, &out->attention, err);
+    }
     if (is_absent_or_null(json_object_get(rope, "factor")))
         return bt_fail(err, BT_FORMAT, "'%s' has no 'factor' for the method '%s'", key, type);
     BT_TRY(real_or(rope, "factor", 1, &out->factor, err));
     if (method == BT_ROPE_LINEAR) return BT_OK;
-    BT_TRY(whole_or(rope, "original_max_position_embeddings", length, 1 << 30, &out->context, err));
+    BT_TRY(whole_or(rope, "original_max_position_embeddings", m->T, 1 << 30, &out->context, err));
     if (method == BT_ROPE_YARN) return read_yarn(rope, out, err);
     BT_TRY(real_or(rope, "low_freq_factor", 1, &out->low, err));
     return real_or(rope, "high_freq_factor", 4, &out->high, err);
@@ -213,7 +261,7 @@ static bt_code read_local_rope(json_t *o, const bt_arch_row *row, json_t **now, 
     double top;
     BT_TRY(real_or(o, "rope_local_base_freq", row->local_theta, &top, err));
     BT_TRY(real_or(local, "rope_theta", top, &m->rope_local_theta, err));
-    BT_TRY(read_scaling(local, "rope_parameters.sliding_attention", false, m->T, &scaling, err));
+    BT_TRY(read_scaling(local, "rope_parameters.sliding_attention", o, false, m, &scaling, err));
     if (scaling.method != BT_ROPE_PLAIN)
         return bt_fail(err, BT_UNSUPPORTED,
                        "'rope_parameters.sliding_attention' is scaled: local layers here are not");
@@ -242,9 +290,9 @@ static bt_code read_rope(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_
     json_t *now = json_object_get(o, "rope_parameters"), *old = json_object_get(o, "rope_scaling");
     double top, *theta = &m->rope_theta;
     if (row->local_theta > 0) BT_TRY(read_local_rope(o, row, &now, m, err));
-    BT_TRY(read_scaling(old, "rope_scaling", row->partial, m->T, &m->rope, err));
-    BT_TRY(read_scaling(now, "rope_parameters", row->partial, m->T, &m->rope, err));
     if (row->partial) BT_TRY(read_partial_rotary(o, now, m, err));
+    BT_TRY(read_scaling(old, "rope_scaling", o, row->partial, m, &m->rope, err));
+    BT_TRY(read_scaling(now, "rope_parameters", o, row->partial, m, &m->rope, err));
     BT_TRY(real_or(o, "rope_theta", row->theta, &top, err));
     BT_TRY(real_or(now, "rope_theta", top, theta, err));
     if (notes && *theta != top && !is_absent_or_null(json_object_get(o, "rope_theta")))

@@ -22,9 +22,23 @@ static void write_real(bt_json *j, const char *key, double v) {
     bt_json_raw(j, key, text);
 }
 
+static void write_hf_divisors(bt_json *j, const char *key, const bt_rope_divisors *d) {
+    bt_json_array(j, key);
+    for (int i = 0; i < d->n; i++) write_real(j, NULL, (double)d->by[i]);
+    bt_json_end(j, ']');
+}
+
 static void write_scaling(bt_json *j, const bt_rope_scaling *r) {
     bt_json_str(j, "rope_type", bt_hf_rope_types[r->method]);
     if (r->method == BT_ROPE_PLAIN) return;
+    if (r->method == BT_ROPE_LONGROPE) {
+        write_hf_divisors(j, "short_factor", &r->shorter);
+        write_hf_divisors(j, "long_factor", &r->longer);
+        bt_json_int(j, "original_max_position_embeddings", r->context);
+        write_real(j, "factor", r->factor);
+        if (r->attention > 0) write_real(j, "attention_factor", r->attention);
+        return;
+    }
     write_real(j, "factor", r->factor);
     if (r->method == BT_ROPE_LINEAR) return;
     bt_json_int(j, "original_max_position_embeddings", r->context);
@@ -58,7 +72,15 @@ static void write_rope(bt_json *j, const bt_model_cfg *m) {
     write_real(j, "rope_theta", m->rope_theta); /* transformers 4 */
     if (m->rope.method == BT_ROPE_PLAIN) return;
     bt_json_object(j, "rope_scaling");
-    write_scaling(j, &m->rope);
+    if (m->rope.method == BT_ROPE_LONGROPE) {
+        /* Phi-3 of transformers 4 permits three keys only, and refuses the fourth */
+        bt_json_str(j, "type", bt_hf_rope_types[m->rope.method]);
+        write_hf_divisors(j, "short_factor", &m->rope.shorter);
+        write_hf_divisors(j, "long_factor", &m->rope.longer);
+        if (m->rope.attention > 0) write_real(j, "attention_factor", m->rope.attention);
+    } else {
+        write_scaling(j, &m->rope);
+    }
     bt_json_end(j, '}');
 }
 
@@ -139,7 +161,9 @@ void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number) {
     bt_json_int(&j, "num_attention_heads", m->H);
     bt_json_int(&j, "num_key_value_heads", m->KV);
     if (c->arch != BT_ARCH_BITNET && c->arch != BT_ARCH_QWEN2) bt_json_int(&j, "head_dim", m->D);
-    bt_json_int(&j, "max_position_embeddings", m->T);
+    bt_json_int(&j, "max_position_embeddings", bt_arch_longest_text(m));
+    if (m->rope.method == BT_ROPE_LONGROPE) /* Phi-3 */
+        bt_json_int(&j, "original_max_position_embeddings", m->rope.context);
     bt_json_str(&j, "hidden_act", activation_word(m->act));
     if (row->embed_scale) bt_json_str(&j, "hidden_activation", activation_word(m->act));
     write_real(&j, "rms_norm_eps", m->norm_eps);

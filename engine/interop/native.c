@@ -92,6 +92,9 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
         out->model.rope_low = m->rope.low;
         out->model.rope_high = m->rope.high;
         out->model.rope_attention = m->rope.attention;
+        bt_rope_divisors_write(&m->rope.shorter, out->model.rope_short,
+                               sizeof out->model.rope_short);
+        bt_rope_divisors_write(&m->rope.longer, out->model.rope_long, sizeof out->model.rope_long);
     }
     out->model.norm_eps = m->norm_eps;
     out->model.init_std = m->init_std;

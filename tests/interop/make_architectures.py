@@ -32,6 +32,8 @@ MODELS = {
     "smollm3": ("smollm3", dict(rope_parameters=rope(theta=2000000.0), num_hidden_layers=5, pad_token_id=None)),
     "phi": ("phi3", dict(rope_parameters=rope(), pad_token_id=None)), # llama.cpp requires tokens of Phi-3 in a file whose name has "phi3"
     "phi-partial": ("phi3", dict(rope_parameters=rope(partial_rotary_factor=0.75), pad_token_id=None)),
+    "phi-longrope": ("phi3", dict(rope_parameters=rope("longrope", short_factor=[1 + 0.1 * i for i in range(8)], long_factor=[1.0 + i * i for i in
+                                  range(8)]), original_max_position_embeddings=32, pad_token_id=None)),
     "mistral": ("mistral", dict(rope_parameters=rope(), sliding_window=None)),
     "mistral-window": ("mistral", dict(rope_parameters=rope(), sliding_window=12)),
     "gemma": ("gemma", dict(GEMMA, rope_parameters=rope(), num_key_value_heads=1)),
@@ -127,6 +129,15 @@ def golden(out):
             v = AutoModelForCausalLM.from_config(config).float().eval()
             v.load_state_dict(m.state_dict())
             rows.append({"name": "phi3, heads that rotate in part", "rope_parameters": config.rope_parameters, "prompts": predictions(v)})
+            for part, more in ((1.0, {}), (0.75, dict(attention_factor=0.8))): # the shorter prompt has the short factors
+                pairs = int(16 * part) // 2
+                members = dict(rope_parameters=rope("longrope", partial_rotary_factor=part, short_factor=[1 + 0.1 * i for i in range(pairs)],
+                                                    long_factor=[1.0 + i * i for i in range(pairs)], **more), original_max_position_embeddings=32)
+                config = type(m.config)(**{**m.config.to_dict(), **copy.deepcopy(members)})
+                v = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+                v.load_state_dict(m.state_dict())
+                rows.append({"name": "phi3, longrope, %g of a head" % part, "rope_parameters": members["rope_parameters"], "members": members,
+                             "prompts": predictions(v)})
         with open(os.path.join(out, name, "variants.json"), "w") as f: json.dump(rows, f, separators=(",", ":"))
     # weights in bf16, to which the offset of the gains adds no rounding
     tiny = {**tiny, "num_key_value_heads": 1, "intermediate_size": 24}

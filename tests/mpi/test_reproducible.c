@@ -31,6 +31,11 @@
 #define ODD_CUTS "--set", "model.vocab=61", "--set", "model.d_ff=102", "--set", "model.head_dim=6"
 #endif
 
+#define LONGROPE \
+    "--set", "model.rotary_dim=4", "--set", "model.rope_scaling=longrope", "--set", \
+        "model.rope_context=16", "--set", "model.rope_factor=4", "--set", "model.rope_short=1,1", \
+        "--set", "model.rope_long=1.5,12"
+
 #define NOISE \
     "--set", "train.token_noise=0.1", "--set", "train.mask_inputs=0.1", "--set", \
         "train.dropout=0.2", "--set", "optim.average=4"
@@ -65,7 +70,7 @@ static const shape shapes[N_SHAPES] = {
                    {MODEL "--set", "model.norm=bitlinear", "--set", "model.kv_heads=1"}},
     [PRE_NORM] = {"no norm before o and down, heads' norms",
                   {MODEL "--set", "model.norm=pre", "--set", "model.qk_norm=true", "--set",
-                   "model.no_rope_every=2", "--set", "model.window=9"}},
+                   "model.no_rope_every=2", "--set", "model.window=9", LONGROPE}},
     [DENSE] = {"dense, one kv head, heads' norms",
                {MODEL "--set", "model.linear=dense", "--set", "model.qk_norm=true", "--set",
                 "model.kv_heads=1", "--set", "model.qkv_bias=true", "--set",

@@ -142,12 +142,18 @@ static bool class_has_attention(const bt_arch_row *r, const bt_model_cfg *c) {
     const bool window = c->window > 0 && c->window < c->T && c->window_every != 1,
                scaled = c->query_scale > 0 && c->query_scale != (double)c->D,
                capped = c->attention_cap > 0 || c->logit_cap > 0,
-               partial = c->rotary_dim && c->rotary_dim != c->D;
+               partial = c->rotary_dim && c->rotary_dim != c->D,
+               own = partial || c->rope.method == BT_ROPE_LONGROPE;
     if ((scaled || capped) && !(r->query_scale > 0)) return false;
     if ((r->local_theta > 0) != (c->rope_local_theta > 0)) return false;
     /* a joined class only for what no other class computes */
-    if (partial ? !r->partial : r->joined) return false;
+    if (r->joined ? !own : partial) return false;
     return r->window_every || ((r->joined || r->window == window) && !(window && c->window_every));
+}
+
+int bt_arch_longest_text(const bt_model_cfg *c) {
+    const double scaled = c->rope.factor * c->rope.context;
+    return c->rope.method == BT_ROPE_LONGROPE && scaled < 1 << 30 ? (int)(scaled + 0.5) : c->T;
 }
 
 bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
@@ -163,7 +169,11 @@ bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
         return bt_fail(err, BT_UNSUPPORTED,
                        "no other program computes norms without gain in front of every linear "
                        "layer (model.norm=bitlinear)");
-    for (int a = 0; a < BT_ARCH_COUNT; a++) {
+    /* only the code of Phi-3 computes a text again when it grows beyond the length at which longrope changes */
+    const bool longrope = c->rope.method == BT_ROPE_LONGROPE && c->linear == BT_LIN_DENSE;
+    const int first = longrope ? BT_ARCH_PHI3 : 0;
+    for (int i = 0; i < BT_ARCH_COUNT; i++) {
+        const int a = (first + i) % BT_ARCH_COUNT;
         if (archs[a].norm != c->norm || archs[a].qk_norm != c->qk_norm ||
             archs[a].qkv_bias != c->qkv_bias || archs[a].post_norm != c->post_norm ||
             archs[a].embed_scale != c->embed_scale || !class_has_attention(&archs[a], c) ||

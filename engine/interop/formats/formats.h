@@ -89,6 +89,9 @@ bt_act bt_arch_gguf_act(const bt_arch_row *r);
 double bt_arch_gguf_query_scale(const bt_arch_row *r, const bt_model_cfg *c);
 /* Returns the gain's offset of the architecture for a gain of a norm, 0 for every other tensor. */
 float bt_arch_gain_offset(bt_arch arch, const bt_tensor *t);
+/* Returns the length of texts that a file names: T, or with BT_ROPE_LONGROPE the one from which other programs compute
+ * the factor. */
+int bt_arch_longest_text(const bt_model_cfg *c);
 /* the architecture that computes the same as the model; BT_UNSUPPORTED: there is none, err has the reason */
 bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) BT_MUST_CHECK;
 

@@ -141,12 +141,12 @@ static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
 /* In float like the published implementations, so that a model imported from them rotates by the
  * same angles. */
 static void fill_rotation(const bt_model_cfg *c, float *cosines, float *sines, double theta,
-                          const bt_rope_scaling *scaling) {
+                          const bt_rope_scaling *scaling, int length) {
     const size_t dims = bt_model_rotary(c), half = dims / 2;
     const float by = (float)bt_rope_attention(scaling);
     for (size_t i = 0; i < half; i++) {
-        const float freq = bt_rope_frequency((int)i, theta, scaling, (int)dims);
-        for (size_t t = 0; t < (size_t)c->T; t++) {
+        const float freq = bt_rope_frequency((int)i, theta, scaling, (int)dims, length);
+        for (size_t t = 0; t < (size_t)length; t++) {
             cosines[t * half + i] = by * cosf((float)t * freq);
             sines[t * half + i] = by * sinf((float)t * freq);
         }
@@ -158,11 +158,14 @@ static void fill_rope(bt_model *m, const bt_model_memory *p) {
     const bt_rope_scaling none = {0};
     m->local_cos = m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
     m->local_sin = m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
-    fill_rotation(c, m->rope_cos, m->rope_sin, c->rope_theta, &c->rope);
+    fill_rotation(c, m->rope_cos, m->rope_sin, c->rope_theta, &c->rope, c->T);
+    const int shorter = (int)bt_model_short_rows(c);
+    const size_t behind = (size_t)c->T * bt_model_rotary(c) / 2;
+    fill_rotation(c, m->rope_cos + behind, m->rope_sin + behind, c->rope_theta, &c->rope, shorter);
     if (!(c->rope_local_theta > 0)) return;
     m->local_cos = bt_arena_at(&m->scratch_arena, p->local_cos);
     m->local_sin = bt_arena_at(&m->scratch_arena, p->local_sin);
-    fill_rotation(c, m->local_cos, m->local_sin, c->rope_local_theta, &none);
+    fill_rotation(c, m->local_cos, m->local_sin, c->rope_local_theta, &none, c->T);
 }
 
 /* embedding or head of a frozen base, at `at` of the arena */

@@ -213,8 +213,9 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
                                                   : 0;
     p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * bt_ops_logits_ld((size_t)c->V),
                                  sizeof(float));
-    p->rope_cos = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
-    p->rope_sin = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
+    const size_t rotations = ((size_t)c->T + bt_model_short_rows(c)) * (size_t)c->D / 2;
+    p->rope_cos = bt_arena_reserve(&p->scratch, rotations, sizeof(float));
+    p->rope_sin = bt_arena_reserve(&p->scratch, rotations, sizeof(float));
     if (c->rope_local_theta > 0) {
         p->local_cos = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2,
                                         sizeof(float));

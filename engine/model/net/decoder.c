@@ -37,6 +37,8 @@ struct bt_decoder {
     bt_stored_as head_as;
     row *rows;      /* (M) */
     size_t *length; /* (slots) */
+    /* (slots, T) tokens of each slot, NULL without bt_model_short_rows; (slots) first row of its rotation */
+    int32_t *tokens, *rotation;
 };
 
 static size_t slot_bytes(const bt_model_cfg *c) {
@@ -120,7 +122,10 @@ static bt_code create_single_decoder(bt_decoder **out, bt_model *m, int slots, b
                  head = d->head_as != BT_AS_F32 ? bt_arena_reserve(&d->arena, VC, sizeof(uint16_t))
                                                 : 0,
                  mean = mixes ? bt_arena_reserve(&d->arena, M * (size_t)c->V, sizeof(float)) : 0,
-                 length = bt_arena_reserve(&d->arena, (size_t)slots, sizeof(size_t));
+                 length = bt_arena_reserve(&d->arena, (size_t)slots, sizeof(size_t)),
+                 n_tokens = bt_model_short_rows(c) ? (size_t)slots * T : 0,
+                 tokens = bt_arena_reserve(&d->arena, n_tokens, sizeof(int32_t)),
+                 rotation = bt_arena_reserve(&d->arena, (size_t)slots, sizeof(int32_t));
     bt_code code = bt_arena_commit(&d->arena, err);
     if (code != BT_OK) {
         bt_decoder_destroy(d);
@@ -133,6 +138,9 @@ static bt_code create_single_decoder(bt_decoder **out, bt_model *m, int slots, b
     d->rows = bt_arena_at(&d->arena, rows);
     d->length = bt_arena_at(&d->arena, length);
     if (mixes) d->mean = bt_arena_at(&d->arena, mean);
+    if (n_tokens) d->tokens = bt_arena_at(&d->arena, tokens);
+    d->rotation = bt_arena_at(&d->arena, rotation);
+    memset(d->rotation, 0, (size_t)slots * sizeof *d->rotation);
     memset(d->length, 0, (size_t)slots * sizeof *d->length);
     d->head = m->head.f32;
     if (d->head_as != BT_AS_F32) {
@@ -296,7 +304,7 @@ static size_t lay_out_rows(bt_decoder *d, const bt_decode_part *parts, size_t n)
         const size_t length = d->length[parts[p].slot];
         assert(length + parts[p].n <= (size_t)d->m->setup.cfg.T);
         for (size_t i = 0; i < parts[p].n; i++, M++) {
-            d->m->pos[M] = (int32_t)(length + i);
+            d->m->pos[M] = (int32_t)(length + i) + d->rotation[parts[p].slot];
             d->rows[M] = (row){parts[p].slot, length + i + 1};
         }
     }
@@ -370,11 +378,10 @@ static void report_logits(bt_decoder *d, const bt_decode_part *parts, size_t n, 
     flush_rows(&c);
 }
 
-static void step_single_model(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
-                              void *ctx) {
+/* Appends the tokens of the parts to the caches of their slots. */
+static void decode_layers(bt_decoder *d, const bt_decode_part *parts, size_t n) {
     bt_model *m = d->m;
     const size_t M = lay_out_rows(d, parts, n);
-    if (M == 0) return;
     embed_parts(d, parts, n);
     bt_net_scale_embedding(m, m->layers[0].a.x, M);
     for (int i = 0; i < m->setup.cfg.L; i++) {
@@ -385,6 +392,29 @@ static void step_single_model(bt_decoder *d, const bt_decode_part *parts, size_t
         bt_net_ffn(m, l, M);
     }
     for (size_t p = 0; p < n; p++) d->length[parts[p].slot] += parts[p].n;
+}
+
+/* Chooses the rotary frequencies of a slot by the length of its text, and computes its cache again if they change. */
+static void rotate_by_length(bt_decoder *d, const bt_decode_part *part) {
+    const bt_model_cfg *c = &d->m->setup.cfg;
+    const size_t before = d->length[part->slot], after = bt_max_size(before + part->n, part->known);
+    int32_t *tokens = d->tokens + (size_t)part->slot * (size_t)c->T;
+    const int32_t first = after <= bt_model_short_rows(c) ? c->T : 0;
+    if (before && first != d->rotation[part->slot]) {
+        const bt_decode_part again = {.slot = part->slot, .tokens = tokens, .n = before};
+        d->length[part->slot] = 0;
+        d->rotation[part->slot] = first;
+        decode_layers(d, &again, 1);
+    }
+    d->rotation[part->slot] = first;
+    memcpy(tokens + before, part->tokens, part->n * sizeof *tokens);
+}
+
+static void step_single_model(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
+                              void *ctx) {
+    if (n == 0) return;
+    for (size_t p = 0; p < n && d->tokens; p++) rotate_by_length(d, &parts[p]);
+    decode_layers(d, parts, n);
     if (fn) report_logits(d, parts, n, fn, ctx);
 }
 

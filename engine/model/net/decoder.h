@@ -13,6 +13,9 @@
  *           slot is touched when it is first used.
  * Ensemble: if the model has members (bt_model_add_member), each has its own cache of every slot, and the logits
  *           are logarithms of mean probabilities.
+ * Rotation: of a model with BT_ROPE_LONGROPE the length of a text decides its rotary frequencies. A text that grows
+ *           beyond the length at which they change is computed again from its beginning, as in transformers; so is
+ *           one that was rewound below it.
  * Exact:    logits equal those of the training forward within fp32 rounding, whatever else is in
  *           the step.
  * Threads:  the training thread; kernels split over the pool. No allocation after create. */
@@ -30,6 +33,8 @@ typedef struct bt_decode_part { /* tokens of one slot in a step; a slot may occu
     const int32_t *tokens; /* (n) n >= 1, borrowed */
     size_t n;
     bt_logits_want want;
+    /* length of the text so far as it is known, if this step computes a part of it only (bt_rope_scaling) */
+    size_t known;
 } bt_decode_part;
 
 /* Called with the logits (V) after token i of part p, in the order of parts and tokens; they are valid during the

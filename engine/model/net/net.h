@@ -236,7 +236,8 @@ struct bt_model {
     /* w.packed is NULL: the head's gradients are in the precision of its logits */
     bt_head8 head8;
     bt_head_form head_form;
-    float *rope_cos, *rope_sin;   /* (T, D/2) */
+    /* (T + bt_model_short_rows, D/2): of sequences of T tokens, then of short ones, which only a decoder has */
+    float *rope_cos, *rope_sin;
     float *local_cos, *local_sin; /* for local layers; the same arrays without rope_local_theta */
     int32_t *pos;                 /* (M) position of each token in its sequence or document */
     /* (n_documents) documents of the following passes; room for M, NULL without setup.documents */

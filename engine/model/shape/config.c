@@ -166,7 +166,6 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
                        c->classes, c->V);
     if (!(c->rope_theta > 0))
         return bt_fail(err, BT_ARG, "model.rope_theta is %g but must be positive", c->rope_theta);
-    BT_TRY(bt_rope_check(&c->rope, err));
     if (c->no_rope_every < 0)
         return bt_fail(err, BT_ARG, "model.no_rope_every is %d but must be 0 or more",
                        c->no_rope_every);
@@ -188,6 +187,10 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
                        "model.rotary_dim is %d but must be an even number up to model.head_dim = "
                        "%d: rotary embedding turns pairs",
                        c->rotary_dim, c->D);
+    BT_TRY(bt_rope_check(&c->rope, (int)bt_model_rotary(c) / 2, err));
+    if (c->rope.method == BT_ROPE_LONGROPE && c->rope_local_theta > 0)
+        return bt_fail(err, BT_ARG,
+                       "model.rope_scaling=longrope is not possible with model.rope_local_theta");
     if (!(c->query_scale >= 0))
         return bt_fail(err, BT_ARG, "model.query_scale is %g but must be 0 or more",
                        c->query_scale);
@@ -252,4 +255,9 @@ float bt_model_query_factor(const bt_model_cfg *c) {
 
 size_t bt_model_rotary(const bt_model_cfg *c) {
     return (size_t)(c->rotary_dim ? c->rotary_dim : c->D);
+}
+
+size_t bt_model_short_rows(const bt_model_cfg *c) {
+    const bool two = c->rope.method == BT_ROPE_LONGROPE && c->T > c->rope.context;
+    return two ? (size_t)c->rope.context : 0;
 }

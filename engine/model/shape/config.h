@@ -112,5 +112,8 @@ bool bt_model_layer_is_local(const bt_model_cfg *c, int layer);
 float bt_model_query_factor(const bt_model_cfg *c);
 /* Returns the number of elements of a head that rotate. */
 size_t bt_model_rotary(const bt_model_cfg *c);
+/* Returns the number of tokens up to which a text has other rotary frequencies than a sequence of T tokens; 0: all
+ * texts have the same. */
+size_t bt_model_short_rows(const bt_model_cfg *c);
 
 #endif

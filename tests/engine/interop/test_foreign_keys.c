@@ -153,7 +153,7 @@ static void keys_that_change_the_numbers_are_refused(void **state) {
         const char *words; /* NULL: the value has no effect */
     } rows[] = {
         {{"llama.rope.scale_linear", 6, 4, NULL}, "'llama.rope.scale_linear' is 4"},
-        {{"llama.rope.scaling.type", 8, 0, "longrope"}, "by the method 'longrope'"},
+        {{"llama.rope.scaling.type", 8, 0, "longrope"}, "no tensors 'rope_factors_short.weight'"},
         {{"llama.rope.scaling.type", 4, 1, NULL}, "is no text"},
         {{"llama.rope.scaling.attn_factor", 6, 0.5, NULL},
          "'llama.rope.scaling.attn_factor' is 0.5"},

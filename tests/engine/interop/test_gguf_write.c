@@ -218,6 +218,21 @@ static void scaling_of_frequencies_comes_back(void **state) {
         {.method = BT_ROPE_LLAMA3, .factor = 32, .context = 8192, .low = 1, .high = 4},
         {.method = BT_ROPE_YARN, .factor = 4, .context = 32768, .low = 1, .high = 32},
         {.method = BT_ROPE_YARN, .factor = 8, .context = 100, .low = 2, .high = 16, .attention = 2},
+        {.method = BT_ROPE_LONGROPE,
+         .factor = 32,
+         .context = 4096,
+         .low = 1,
+         .high = 4,
+         .shorter = {4, {1, 1.05F, 1.1F, 2}},
+         .longer = {4, {1, 3.5F, 40, 64}}},
+        {.method = BT_ROPE_LONGROPE,
+         .factor = 2,
+         .context = 100,
+         .low = 1,
+         .high = 4,
+         .attention = 1.5,
+         .shorter = {4, {1, 1, 1, 1}},
+         .longer = {4, {1, 2, 3, 4}}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const bt_rope_scaling got = written(&rows[i]);
@@ -225,6 +240,8 @@ static void scaling_of_frequencies_comes_back(void **state) {
         assert_true(got.factor == rows[i].factor && got.context == rows[i].context);
         assert_true(got.low == rows[i].low && got.high == rows[i].high);
         assert_true(fabs(got.attention - rows[i].attention) < 1e-6);
+        assert_memory_equal(&got.shorter, &rows[i].shorter, sizeof got.shorter);
+        assert_memory_equal(&got.longer, &rows[i].longer, sizeof got.longer);
     }
 }
 

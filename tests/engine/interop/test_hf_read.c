@@ -86,7 +86,7 @@ static void head_of_its_own_is_used_though_config_ties_it(void **state) {
     bt_model_file_close(s);
 }
 
-/* NAME/variants.json: other rope_parameters over the weights of NAME/hf, and what transformers computes. gguf: a file
+/* NAME/variants.json: other rope_parameters (and other members of config.json, if there are any) over the weights of NAME/hf, and what transformers computes. gguf: a file
  * with the weights of the first variant, or NULL */
 static void compare_variants(const char *name, size_t n, const char *gguf) {
     json_error_t why;
@@ -100,6 +100,7 @@ static void compare_variants(const char *name, size_t n, const char *gguf) {
     json_array_foreach(rows, k, row) {
         json_t *edit = json_pack("{s:O}", "rope_parameters",
                                  json_object_get(row, "rope_parameters"));
+        json_object_update(edit, json_object_get(row, "members"));
         char *members = json_dumps(edit, 0);
         bt_model_file *s = open_edited(path, members);
         expected e = {.n = json_array_size(json_object_get(row, "prompts"))};
@@ -128,7 +129,7 @@ static void models_compute_what_transformers_does(void **state) {
     compare_variants("qwen2", 6, NULL);
     compare_variants("smollm3", 1, NULL);
     compare_variants("mistral", 1, NULL); /* prompts longer than the window */
-    compare_variants("phi3", 2, "phi3/phi3-f32.gguf");
+    compare_variants("phi3", 4, "phi3/phi3-f32.gguf");
     compare_variants("gemma2", 1, NULL);
     compare_variants("gemma3", 1, NULL);
 }

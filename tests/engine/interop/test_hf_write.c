@@ -227,6 +227,46 @@ static void config_has_both_spellings(void **state) {
     free(s);
 }
 
+/* Longrope in both spellings: rope_scaling has the keys that transformers 4 permits. A factor on cosine
+ * and sine is written if it is not that of the lengths. */
+static void longrope_is_read_back(void **state) {
+    (void)state;
+    for (int given = 0; given < 2; given++) {
+        const char *const folder = given ? "longrope-given" : "longrope";
+        bt_model_file *a = open_golden("llama/hf"), *b = NULL;
+        bt_text notes = {0};
+        bt_err err = BT_ERR_INIT;
+        int64_t bytes = 0;
+        size_t n;
+        a->cfg.rope = (bt_rope_scaling){.method = BT_ROPE_LONGROPE,
+                                        .factor = 8,
+                                        .context = 32,
+                                        .low = 1,
+                                        .high = 4,
+                                        .attention = given ? 1.5 : 0,
+                                        .shorter = {4, {1, 1.05F, 1.1F, 2}},
+                                        .longer = {4, {1, 3.5F, 40, 64}}};
+        const bt_convert_job job = {
+            .to = BT_TO_HF, .number = BT_NUM_F32, .dest = fixture_path(folder)};
+        if (bt_convert(a, &job, &notes, &bytes, &err) != BT_OK) fail_msg("%s", err.msg);
+        if (bt_model_file_open(&b, job.dest, &err) != BT_OK) fail_msg("%s", err.msg);
+        assert_string_equal(bt_text_str(&b->notes), "");
+        assert_int_equal(b->cfg.T, 256);
+        assert_memory_equal(&a->cfg.rope, &b->cfg.rope, sizeof a->cfg.rope);
+        char *s = slurp(in(folder, "config.json"), &n);
+        static const char *const parts[] = {
+            "\"architectures\":[\"Phi3ForCausalLM\"]",
+            "\"original_max_position_embeddings\":32,\"hidden_act\"",
+            "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":["};
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+            if (!strstr(s, parts[i])) fail_msg("no %s in %s", parts[i], s);
+        free(s);
+        bt_text_release(&notes);
+        bt_model_file_close(a);
+        bt_model_file_close(b);
+    }
+}
+
 /* The tokenizer is converted: tokenizer.json -> ours -> tokenizer.json -> ours. */
 static void the_tokenizer_is_restored(void **state) {
     (void)state;
@@ -304,6 +344,7 @@ int main(void) {
         cmocka_unit_test(a_file_becomes_the_folder),
         cmocka_unit_test(shards_and_packed_codes_are_equal),
         cmocka_unit_test(config_has_both_spellings),
+        cmocka_unit_test(longrope_is_read_back),
         cmocka_unit_test(the_tokenizer_is_restored),
         cmocka_unit_test(unsupported_models_are_refused),
         cmocka_unit_test(models_without_a_transformers_class),

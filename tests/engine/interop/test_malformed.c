@@ -211,6 +211,8 @@ static void configurations_of_gemma(void **state) {
     refuse_configurations("gemma3/hf/config.json", bad, sizeof bad / sizeof *bad);
 }
 
+#define LONGROPE "\"rope_type\": \"longrope\", \"short_factor\": "
+
 static void configurations(void **state) {
     (void)state;
     static const bad_config bad[] = {
@@ -246,6 +248,24 @@ static void configurations(void **state) {
          "\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4", "below the latter"},
         {"\"rope_type\": \"default\"",
          "\"rope_type\": \"yarn\", \"factor\": 2, \"truncate\": false", "'truncate' of yarn"},
+        {"\"rope_type\": \"default\"", "\"rope_type\": \"longrope\"",
+         "'short_factor' of longrope is missing"},
+        {"\"rope_type\": \"default\"", LONGROPE "[1, 1, 1, 1]",
+         "'long_factor' of longrope is missing"},
+        {"\"rope_type\": \"default\"", LONGROPE "7", "'short_factor' of longrope is no list"},
+        {"\"rope_type\": \"default\"", LONGROPE "[1, -1], \"long_factor\": [1, 1]",
+         "number 1 of 'short_factor' is not positive"},
+        {"\"rope_type\": \"default\"", LONGROPE "[1, \"a\"], \"long_factor\": [1, 1]",
+         "number 1 of 'short_factor' is not positive"},
+        {"\"rope_type\": \"default\"", LONGROPE "[1, 1, 1], \"long_factor\": [1, 1, 1, 1]",
+         "3 short factors and 4 long ones, but 4 pairs"},
+        {"\"rope_type\": \"default\"",
+         LONGROPE "[1, 1, 1, 1], \"long_factor\": [1, 1, 1, 1], \"short_mscale\": 1.2",
+         "'short_mscale' of longrope is not computed"},
+        {"\"rope_type\": \"default\"",
+         LONGROPE "[1, 1, 1, 1], \"long_factor\": [1, 1, 1, 1], "
+                  "\"original_max_position_embeddings\": 1.5",
+         "'original_max_position_embeddings' is not a whole number"},
         {"\"attention_bias\": false", "\"attention_bias\": true", "'attention_bias' is true"},
         {"\"mlp_bias\": false", "\"mlp_bias\": true", "'mlp_bias' is true"},
         {"\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 1", "not true or false"},

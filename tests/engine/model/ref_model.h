@@ -143,7 +143,7 @@ static void ref_rope(const ref_pass *r, int layer, double *x, size_t M, size_t h
             double *v = x + (m * heads + h) * D;
             for (size_t i = 0; i < R / 2; i++) {
                 double angle = sign * (double)(m % T) *
-                               (double)bt_rope_frequency((int)i, theta, scaling, (int)R),
+                               (double)bt_rope_frequency((int)i, theta, scaling, (int)R, (int)T),
                        a = by * v[i], b = by * v[i + R / 2];
                 v[i] = a * cos(angle) - b * sin(angle);
                 v[i + R / 2] = b * cos(angle) + a * sin(angle);

@@ -92,7 +92,7 @@ static void other_sequences_change_nothing(void **state) {
                     if (take_n == 5) take_n = 12;
                     if (take_n > T - have[s]) take_n = T - have[s];
                     if (take_n == 0 || rows + take_n > bt_decoder_rows(d)) continue;
-                    parts[n++] = (bt_decode_part){s, tokens[s] + have[s], take_n, BT_LOGITS_ALL};
+                    parts[n++] = (bt_decode_part){s, tokens[s] + have[s], take_n, BT_LOGITS_ALL, 0};
                     have[s] += take_n;
                     rows += take_n;
                 }
@@ -105,7 +105,7 @@ static void other_sequences_change_nothing(void **state) {
                 assert_int_equal(bt_decoder_length(d, s), T);
                 bt_decoder_clear(one, 0);
                 for (size_t t = 0; t < T; t++) {
-                    const bt_decode_part part = {0, tokens[s] + t, 1, BT_LOGITS_LAST};
+                    const bt_decode_part part = {0, tokens[s] + t, 1, BT_LOGITS_LAST, 0};
                     decode_step(one, &part, 1, &alone);
                     const double diff = difference(together.logits[s][t], alone.logits[0][t]);
                     if (!(diff < bound))
@@ -119,6 +119,55 @@ static void other_sequences_change_nothing(void **state) {
     }
 }
 
+/* A model whose rotary frequencies depend on the length of a text: a text that grows token by token beyond the length
+ * at which they change, one that was rewound below it, and a prompt in portions have the logits of the same text read
+ * at once. */
+static void rotation_follows_the_length(void **state) {
+    (void)state;
+    enum { CONTEXT = 10 };
+    static got once, steps;
+    bt_model_setup s = small_setup(2, T, V, 64, 96);
+    s.cfg.linear = BT_LIN_DENSE;
+    s.cfg.init_std = 0.25;
+    s.cfg.rotary_dim = 4;
+    s.cfg.rope = (bt_rope_scaling){.method = BT_ROPE_LONGROPE,
+                                   .factor = 4,
+                                   .context = CONTEXT,
+                                   .shorter = {2, {1, 1}},
+                                   .longer = {2, {2, 9}}};
+    bt_model *m = small_model(&s, 5);
+    bt_decoder *d = decoder_of(m, 2);
+    int32_t tokens[T];
+    for (uint64_t i = 0; i < T; i++) tokens[i] = (int32_t)(bt_rng_u64(9, 1, i) % V);
+    for (size_t t = 0; t < T; t++) { /* slot 0: the whole text; slot 1: one token more */
+        const bt_decode_part parts[] = {
+            {.slot = 0, .tokens = tokens, .n = t + 1, .want = BT_LOGITS_LAST},
+            {.slot = 1, .tokens = tokens + t, .n = 1, .want = BT_LOGITS_LAST}};
+        bt_decoder_clear(d, 0);
+        decode_step(d, parts, 1, &once);
+        decode_step(d, parts + 1, 1, &steps);
+        assert_true(difference(once.logits[0][t], steps.logits[1][t]) < 1e-5);
+    }
+    const bt_decode_part again = {.slot = 1, .tokens = tokens + 7, .n = 1, .want = BT_LOGITS_LAST};
+    bt_decoder_rewind(d, 1, 7);
+    static got rewound;
+    decode_step(d, &again, 1, &rewound);
+    assert_true(difference(rewound.logits[1][7], steps.logits[1][7]) < 1e-5);
+    const bt_decode_part whole = {.slot = 0, .tokens = tokens, .n = T, .want = BT_LOGITS_ALL};
+    bt_decoder_clear(d, 0);
+    decode_step(d, &whole, 1, &once);
+    bt_decoder_clear(d, 1);
+    for (size_t t = 0; t < T; t += 6) { /* a long prompt in portions, the first of which is short */
+        const bt_decode_part part = {
+            .slot = 1, .tokens = tokens + t, .n = 6, .want = BT_LOGITS_ALL, .known = T};
+        decode_step(d, &part, 1, &rewound);
+        assert_true(difference(rewound.logits[1][t], once.logits[0][t]) < 1e-5);
+    }
+    assert_true(difference(once.logits[0][7], steps.logits[1][7]) > 1e-3); /* long and short */
+    bt_decoder_destroy(d);
+    bt_model_destroy(m);
+}
+
 /* Only requested rows are returned, in the order of the parts. */
 static void requested_rows_are_in_order(void **state) {
     (void)state;
@@ -126,10 +175,10 @@ static void requested_rows_are_in_order(void **state) {
     bt_model *m = model_of(BT_LIN_BITNET158, BT_PREC_FP32, false);
     bt_decoder *d = decoder_of(m, 4);
     const int32_t tokens[] = {1, 2, 3, 4, 5};
-    const bt_decode_part parts[] = {{2, tokens, 5, BT_LOGITS_LAST},
-                                    {0, tokens, 3, BT_LOGITS_NONE},
-                                    {3, tokens, 2, BT_LOGITS_ALL},
-                                    {1, tokens, 1, BT_LOGITS_NONE}};
+    const bt_decode_part parts[] = {{2, tokens, 5, BT_LOGITS_LAST, 0},
+                                    {0, tokens, 3, BT_LOGITS_NONE, 0},
+                                    {3, tokens, 2, BT_LOGITS_ALL, 0},
+                                    {1, tokens, 1, BT_LOGITS_NONE, 0}};
     decode_step(d, parts, 4, &g);
     assert_int_equal(g.calls, 3);
     assert_true(difference(g.logits[2][4], g.logits[3][1]) > 1e-3);
@@ -145,6 +194,7 @@ static void requested_rows_are_in_order(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_sequences_change_nothing),
+        cmocka_unit_test(rotation_follows_the_length),
         cmocka_unit_test(requested_rows_are_in_order),
     };
     return cmocka_run_group_tests(tests, engine_start, engine_stop);

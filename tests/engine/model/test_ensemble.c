@@ -89,11 +89,11 @@ static void decode_slots(bt_model *m, float out[SLOTS][V]) {
     bt_err err = BT_ERR_INIT;
     size_t calls = 0;
     if (bt_decoder_create(&d, m, SLOTS, &err) != BT_OK) fail_msg("%s", err.msg);
-    const bt_decode_part prompts[] = {{0, inputs, 5, BT_LOGITS_NONE},
-                                      {1, inputs + T, 4, BT_LOGITS_ALL}};
-    const bt_decode_part wrong = {0, inputs + 9, 1, BT_LOGITS_NONE};
-    const bt_decode_part last[] = {{0, inputs + 5, 1, BT_LOGITS_LAST},
-                                   {1, inputs + T + 4, 2, BT_LOGITS_LAST}};
+    const bt_decode_part prompts[] = {{0, inputs, 5, BT_LOGITS_NONE, 0},
+                                      {1, inputs + T, 4, BT_LOGITS_ALL, 0}};
+    const bt_decode_part wrong = {0, inputs + 9, 1, BT_LOGITS_NONE, 0};
+    const bt_decode_part last[] = {{0, inputs + 5, 1, BT_LOGITS_LAST, 0},
+                                   {1, inputs + T + 4, 2, BT_LOGITS_LAST, 0}};
     bt_decoder_step(d, prompts, 2, check_mean_logits, &calls);
     bt_decoder_step(d, &wrong, 1, NULL, NULL);
     bt_decoder_rewind(d, 0, 5);

@@ -31,13 +31,19 @@ static bt_model_cfg make_variant(bt_norm_kind norm, bt_act act, bt_linear_kind l
     return c;
 }
 
-/* Adds soft limits that reduce large logits and scores, heads that rotate in part, and layers that do not. */
+/* Adds soft limits that reduce large logits and scores, heads that rotate in part, by longrope, and layers that do
+ * not rotate. */
 static bt_model_cfg with_limits(bt_model_cfg c) {
     c.logit_cap = 1.5;
     c.attention_cap = 0.9;
     c.rotary_dim = 6;
     c.no_rope_every = 2;
     c.window = 3;
+    c.rope = (bt_rope_scaling){.method = BT_ROPE_LONGROPE,
+                               .factor = 4,
+                               .context = 5,
+                               .shorter = {3, {1, 1, 1}},
+                               .longer = {3, {1.1F, 2, 7}}};
     return c;
 }
 
