@@ -82,8 +82,37 @@ static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
     return BT_OK;
 }
 
+/* *one: false if rows of a tensor of codes, in equal distances, have several scales */
+static bt_code sample_scales(bt_gguf_reader *r, const bt_stored *t, bool *one, bt_err *err) {
+    enum { SAMPLES = 64 };
+    const size_t cols = (size_t)t->cols, bytes = bt_number_bytes(t->number, cols);
+    unsigned char *raw = malloc(bytes + cols);
+    float size = 0;
+    bt_code code = raw ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", t->name);
+    for (uint64_t k = 0; k < SAMPLES && k < t->rows && code == BT_OK && *one; k++) {
+        const uint64_t row = t->rows <= SAMPLES ? k : k * (t->rows - 1) / (SAMPLES - 1);
+        code = bt_foreign_read(&r->s->stored.files[t->file], raw, bytes, t->at + row * bytes, err);
+        if (code == BT_OK)
+            *one = bt_number_codes(t->number, (int8_t *)raw + bytes, raw, cols, &size);
+    }
+    free(raw);
+    return code;
+}
+
+/* Ternary models here have one scale for each tensor. */
+static bt_code have_one_scale(bt_gguf_reader *r, bool *one, bt_err *err) {
+    *one = true;
+    for (size_t i = 0; i < r->s->stored.n && *one; i++) {
+        const bt_stored *t = &r->s->stored.at[i];
+        if (strncmp(t->name, "blk.", 4) == 0 && bt_number_at(t->number)->coded &&
+            t->number != BT_NUM_I2_S)
+            BT_TRY(sample_scales(r, t, one, err));
+    }
+    return BT_OK;
+}
+
 /* Ternary if the file's key states it; otherwise if its tensors are codes. */
-static void find_linear(bt_gguf_reader *r) {
+static bt_code find_linear(bt_gguf_reader *r, bt_err *err) {
     const char *word = bt_gguf_text(&r->g, BT_KEY_LINEAR);
     bool codes = r->s->arch == BT_ARCH_BITNET;
     for (size_t i = 0; i < r->s->stored.n; i++) {
@@ -93,7 +122,15 @@ static void find_linear(bt_gguf_reader *r) {
                  (n > 6 && strcmp(t->name + n - 6, ".scale") == 0);
     }
     if (word) codes = strcmp(word, "dense") != 0;
-    r->s->cfg.linear = codes ? BT_LIN_BITNET158 : BT_LIN_DENSE;
+    bool one = true;
+    if (codes) BT_TRY(have_one_scale(r, &one, err));
+    if (!one)
+        bt_text_put(&r->s->notes,
+                    "its ternary weights have a scale for each block or row, not one for each "
+                    "tensor: they are computed as full-precision weights, and inputs of linear "
+                    "layers are not rounded to int8\n");
+    r->s->cfg.linear = codes && one ? BT_LIN_BITNET158 : BT_LIN_DENSE;
+    return BT_OK;
 }
 
 /* A window that is at least as long as every text has no effect. */
@@ -161,7 +198,7 @@ static bt_code read_gguf_model(bt_gguf_reader *r, bt_err *err) {
     BT_TRY(bt_gguf_read_real(r, "rope.freq_base", false, &m->rope_theta, err));
     BT_TRY(bt_gguf_rope_read(r, err));
     BT_TRY(read_gguf_activation(r, err));
-    find_linear(r);
+    BT_TRY(find_linear(r, err));
     m->tied = !bt_stored_find(&r->s->stored, "output.weight");
     return bt_model_cfg_check(m, err);
 }

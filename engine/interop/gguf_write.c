@@ -81,7 +81,7 @@ static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
     const bt_number_row *row = bt_number_at(g->number);
     if (row->ggml < 0 || row->file_type < 0)
         return bt_fail(err, BT_ARG,
-                       "GGUF has no type '%s' (f32, f16, bf16, q8_0, tq1_0, tq2_0, i2_s)",
+                       "GGUF has no type '%s' (f32, f16, bf16, q8_0, tq1_0, tq2_0, q2_0, i2_s)",
                        row->word);
     if (row->coded && !g->ternary)
         return bt_fail(err, BT_ARG, "type '%s' is for ternary models; this one is dense",
@@ -539,6 +539,8 @@ static void add_gguf_notes(const gguf_out *g, bt_text *notes) {
     else
         bt_text_printf(notes, "loads in llama.cpp and what is built on it as '%s', type %s\n",
                        g->word, bt_number_at(g->number)->word);
+    if (g->number == BT_NUM_Q2_0)
+        bt_text_put(notes, "llama.cpp has the type q2_0 since July 2026\n");
     const bt_act act = g->s->cfg.act, computed = bt_gguf_act(g->arch, g->word);
     if (act != computed)
         bt_text_printf(notes,

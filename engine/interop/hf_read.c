@@ -32,8 +32,13 @@ static bt_code find_hf_tensor(bt_model_file *s, const bt_hf_config *c, size_t i,
     if (!coded) return bt_model_file_check_shape(t, f, BT_ROWS_PLAIN, err);
     bt_name_hf(name, s->arch, t, ".weight_scale");
     scale = bt_stored_find(&s->stored, name);
-    if (!scale || scale->number == BT_NUM_PACKED || scale->rows * scale->cols != 1)
-        return bt_fail(err, BT_FORMAT, "tensor '%s' is missing, or is not one number", name);
+    if (!scale || scale->number == BT_NUM_PACKED)
+        return bt_fail(err, BT_FORMAT, "tensor '%s' is missing, or is no number", name);
+    if (scale->rows * scale->cols != 1)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "tensor '%s' has %llu scales: packed weights here have one scale for each "
+                       "tensor (a folder with unpacked weights, or a GGUF file, is read)",
+                       name, (unsigned long long)(scale->rows * scale->cols));
     scale->used = true;
     p->scale = scale;
     p->coded = true;

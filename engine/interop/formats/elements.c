@@ -213,10 +213,26 @@ static void encode_i2_s(unsigned char *out, const int8_t *codes, size_t n) {
                                      (codes[64 + j] + 1) << 2 | (codes[96 + j] + 1));
 }
 
+static void encode_q2_0(unsigned char *out, const int8_t *codes, float scale, size_t n) {
+    for (size_t b = 0; b < n / 64; b++, out += 18, codes += 64) {
+        bool any = false;
+        memset(out, 0, 18);
+        for (size_t i = 0; i < 64; i++) {
+            any |= codes[i] != 0;
+            out[2 + i / 4] |= (unsigned char)((codes[i] + 1) << i % 4 * 2);
+        }
+        put_u16(out, any ? bt_float_to_half(scale) : 0);
+    }
+}
+
 void bt_number_encode_codes(bt_number t, unsigned char *out, const int8_t *codes, float scale,
                             size_t n) {
     if (t == BT_NUM_I2_S) {
         encode_i2_s(out, codes, n);
+        return;
+    }
+    if (t == BT_NUM_Q2_0) {
+        encode_q2_0(out, codes, scale, n);
         return;
     }
     const size_t bytes = bt_number_bytes(t, TQ);

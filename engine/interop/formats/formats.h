@@ -109,7 +109,7 @@ bool bt_number_codes(bt_number t, int8_t *codes, const unsigned char *in, size_t
     BT_MUST_CHECK;
 /* F32, F16, BF16, Q8_0 */
 void bt_number_encode(bt_number t, unsigned char *out, const float *in, size_t n);
-/* TQ1_0, TQ2_0: codes -1, 0, 1 and one scale for all; a block of zeros has the scale 0, as the
+/* TQ1_0, TQ2_0, Q2_0: codes -1, 0, 1 and one scale for all; a block of zeros has the scale 0, as the
  * packers of llama.cpp write it. I2_S: the codes alone, whose scale is behind those of the tensor */
 void bt_number_encode_codes(bt_number t, unsigned char *out, const int8_t *codes, float scale,
                             size_t n);

@@ -198,7 +198,7 @@ static bt_code refuse_type(const char *tensor, uint32_t type, bt_err *err) {
     const char *name = type < sizeof names / sizeof *names ? names[type] : NULL;
     return bt_fail(err, BT_UNSUPPORTED,
                    "tensor '%s' has ggml's type %s (read are f32, f16, bf16, q8_0, tq1_0, tq2_0, "
-                   "q4_0 to q5_1, q2_k to q6_k, i2_s)",
+                   "q4_0 to q5_1, q2_k to q6_k, q1_0, q2_0, i2_s)",
                    tensor, name ? name : number);
 }
 
@@ -266,6 +266,26 @@ static bt_code place_tensors(bt_stored *t, size_t n, uint64_t data, uint64_t ali
     return BT_OK;
 }
 
+/* Files of PrismML's fork have blocks of 128 elements under the number of ggml's Q2_0, whose blocks have 64: the place of
+ * the tensor behind one, or the end of the file, shows which they are. */
+static void find_q2_0_blocks(bt_stored *t, size_t n, uint64_t data, uint64_t alignment,
+                             uint64_t end) {
+    size_t i = 0;
+    while (i < n && t[i].number != BT_NUM_Q2_0) i++;
+    if (i == n || end < data || t[i].cols % 128) return;
+    bt_stored wide = t[i];
+    wide.number = BT_NUM_Q2_0_128;
+    const uint64_t room = (i + 1 < n ? t[i + 1].at : end - data) - t[i].at;
+    if (!bt_stored_bytes(&wide, &wide.bytes) || room >= t[i].bytes || room < wide.bytes ||
+        room - wide.bytes >= alignment)
+        return;
+    for (; i < n; i++)
+        if (t[i].number == BT_NUM_Q2_0 && t[i].cols % 128 == 0) {
+            t[i].number = BT_NUM_Q2_0_128;
+            (void)bt_stored_bytes(&t[i], &t[i].bytes);
+        }
+}
+
 /* A tensor of I2_S ends with 32 bytes that begin with its scale: lists it as a tensor NAME.scale. */
 static bt_code add_i2_s_scales(bt_stored_list *l, size_t first, bt_err *err) {
     static const char tail[] = ".weight";
@@ -306,6 +326,7 @@ static bt_code read_tensor_infos(const bt_gguf *g, cursor *c, bt_stored_list *l,
     }
     const uint64_t data = (c->at + alignment - 1) / alignment * alignment;
     if (n == 0) return BT_OK; /* a vocabulary alone */
+    find_q2_0_blocks(l->at + first, l->n - first, data, alignment, c->f->bytes);
     BT_TRY(place_tensors(l->at + first, l->n - first, data, alignment, c->f->bytes, err));
     BT_TRY(add_i2_s_scales(l, first, err));
     return bt_stored_sort(l, err);

@@ -7,6 +7,10 @@
  *     I2_S         128, of bitnet.cpp: byte j holds codes j, 32 + j, 64 + j, 96 + j from the upper bits on, 0, 1, 2
  *                  for -1, 0, 1. The scale of the tensor follows its codes (gguf.c)
  *
+ *     Q2_0         64: fp16 d, then two bits for each element q in order, the first ones in the lower bits: x = d (q - 1);
+ *                  128 in files of PrismML's fork of llama.cpp, under the same number (gguf.c)
+ *     Q1_0         128: fp16 d, then one bit for each element likewise: x = d (2 q - 1)
+ *
  * Values equal those of the function `dequantize` of the package gguf (tests/engine/interop). */
 #include "engine/interop/formats/quantised.h"
 
@@ -109,6 +113,18 @@ static void q6_k(float *y, const unsigned char *b) {
     }
 }
 
+static void q2_0_of(float *y, const unsigned char *b, int n) {
+    const float d = half_at(b);
+    for (int i = 0; i < n; i++) y[i] = d * (float)((int)(b[2 + i / 4] >> i % 4 * 2 & 3) - 1);
+}
+static void q2_0(float *y, const unsigned char *b) { q2_0_of(y, b, 64); }
+static void q2_0_128(float *y, const unsigned char *b) { q2_0_of(y, b, 128); }
+
+static void q1_0(float *y, const unsigned char *b) {
+    const float d = half_at(b);
+    for (int i = 0; i < 128; i++) y[i] = b[2 + i / 8] >> i % 8 & 1 ? d : -d;
+}
+
 /* the code 3 does not exist */
 static bool i2_s(float *y, const unsigned char *b, size_t n) {
     unsigned wrong = 0;
@@ -122,6 +138,7 @@ static bool i2_s(float *y, const unsigned char *b, size_t n) {
 
 bool bt_quantised_decode(bt_number t, float *out, const unsigned char *in, size_t n) {
     static void (*const blocks[BT_NUM_COUNT])(float *, const unsigned char *) = {
+        [BT_NUM_Q1_0] = q1_0, [BT_NUM_Q2_0] = q2_0, [BT_NUM_Q2_0_128] = q2_0_128,
         [BT_NUM_Q4_0] = q4_0, [BT_NUM_Q4_1] = q4_1, [BT_NUM_Q5_0] = q5_0,
         [BT_NUM_Q5_1] = q5_1, [BT_NUM_Q2_K] = q2_k, [BT_NUM_Q3_K] = q3_k,
         [BT_NUM_Q4_K] = q4_k, [BT_NUM_Q5_K] = q5_k, [BT_NUM_Q6_K] = q6_k};

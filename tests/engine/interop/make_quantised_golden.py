@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """golden/quantised: blocks of llama.cpp's quantised types with their values by the package gguf, a small model in one file and in
-two parts, and one of I2_S, which the package does not write.
+two parts, and some of I2_S and Q2_0, which the package does not write.
 Run: python3 make_quantised_golden.py   (gguf 0.19, numpy)"""
 import json, os, struct
 import gguf
@@ -18,6 +18,13 @@ for kind, at in SCALES.items():
     for k in at: raw[:, k:k + 2] = rng.normal(0, 0.1, (2, 1)).astype("<f2").view(np.uint8)
     values = gguf.quants.dequantize(raw, kind).reshape(-1)
     blocks[kind.name.lower()] = {"hex": raw.tobytes().hex(), "values": [float("%.9g" % v) for v in values]}
+# Q2_0 and Q1_0 of llama.cpp (ggml-common.h, July 2026), which the package lacks: fp16 d, then codes from the lower bits on
+others = np.random.default_rng(9)
+for word, elements, bits in (("q2_0", 64, 2), ("q2_0 with blocks of 128", 128, 2), ("q1_0", 128, 1)):
+    d, q = others.normal(0, 0.1, (2, 1)).astype("<f2"), others.integers(0, 1 << bits, (2, elements))
+    packed = (q.reshape(2, -1, 8 // bits) << np.arange(0, 8, bits)).sum(-1).astype(np.uint8)
+    x = d.astype(np.float32) * (q - 1 if bits == 2 else 2 * q - 1)
+    blocks[word] = {"hex": np.concatenate([d.view(np.uint8), packed], 1).tobytes().hex(), "values": [float("%.9g" % v) for v in x.reshape(-1)]}
 with open(os.path.join(OUT, "blocks.json"), "w") as f: json.dump(blocks, f, separators=(",", ":"))
 
 V = C = F = 32
@@ -67,3 +74,16 @@ kinds += [("blk.0." + n, [N], 0, np.ones(N, "<f4").tobytes()) for n in ("attn_no
 for k, n in enumerate(("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")):
     kinds.append(("blk.0." + n, [N, N], 36, i2_s((i * 7 + i // N * 3 + k) % 3 - 1, 0.03125 * (k + 1))))
 raw_gguf(os.path.join(OUT, "i2_s.gguf"), keys, [(n + ".weight", d, t, b) for n, d, t, b in kinds])
+
+# Q2_0 with a scale for each block, of 64 elements as in llama.cpp and of 128 as in PrismML's fork
+def q2_0(codes, k, size):
+    q = (codes.reshape(-1, size // 4, 4) + 1 << np.arange(0, 8, 2)).sum(-1).astype(np.uint8)
+    row, block = np.divmod(np.arange(len(q)), N // size)
+    d = ((1 + (2 * row + block + k) % 7) / 32).astype("<f2").reshape(-1, 1)
+    return np.concatenate([d.view(np.uint8), q], 1).tobytes()
+for size in (64, 128):
+    at = len(kinds) - 7
+    for k in range(7):
+        name, dims, _, _ = kinds[at + k]
+        kinds[at + k] = (name, dims, 42, q2_0((i * 7 + i // N * 3 + k) % 3 - 1, k, size))
+    raw_gguf(os.path.join(OUT, "q2_0-%d.gguf" % size), keys, [(n + ".weight", d, t, b) for n, d, t, b in kinds])

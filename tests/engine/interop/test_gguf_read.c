@@ -138,6 +138,39 @@ static void i2_s_has_codes_and_scales(void **state) {
     log_probs_of(golden_path("quantised/i2_s.gguf"), probabilities);
 }
 
+/* Ternary weights with a scale for each block are read as they are, without quantisation: codes as above, and the scale
+ * (1 + (2 row + block + k) mod 7) / 32 of a block in matrix k. Blocks have 64 elements in llama.cpp and 128 in a fork, under
+ * one number. */
+static void scales_of_blocks_are_kept(void **state) {
+    (void)state;
+    enum { N = 128 };
+    static float w[N * N];
+    for (int size = 64; size <= 128; size *= 2) {
+        bt_err err = BT_ERR_INIT;
+        float probabilities[32];
+        bt_model_file *s = open_golden(size == 64 ? "quantised/q2_0-64.gguf"
+                                                  : "quantised/q2_0-128.gguf");
+        assert_int_equal(s->cfg.linear, BT_LIN_DENSE);
+        assert_int_equal(s->number, size == 64 ? BT_NUM_Q2_0 : BT_NUM_Q2_0_128);
+        assert_non_null(strstr(bt_text_str(&s->notes), "a scale for each block or row"));
+        int k = 0;
+        for (size_t t = 0; t < s->params.n; t++) {
+            if (!s->params.tensors[t].linear) continue;
+            assert_int_equal(bt_model_file_read(s, t, 0, N * N, w, &err), BT_OK);
+            for (int i = 0; i < N * N; i++) {
+                const int code = (i * 7 + i / N * 3 + k) % 3 - 1,
+                          step = 1 + (2 * (i / N) + i % N / size + k) % 7;
+                assert_true(w[i] == (float)(code * step) / 32);
+            }
+            k++;
+        }
+        assert_int_equal(k, 7);
+        bt_model_file_close(s);
+        log_probs_of(golden_path(size == 64 ? "quantised/q2_0-64.gguf" : "quantised/q2_0-128.gguf"),
+                     probabilities);
+    }
+}
+
 /* A split file is named by its first part. */
 static void parts_are_one_model(void **state) {
     (void)state;
@@ -166,6 +199,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_one_model),
         cmocka_unit_test(i2_s_has_codes_and_scales),
+        cmocka_unit_test(scales_of_blocks_are_kept),
         cmocka_unit_test(fp32_files_hold_the_folder),
         cmocka_unit_test(every_type_gives_the_same_output_within_rounding),
         cmocka_unit_test(keys_are_applied),

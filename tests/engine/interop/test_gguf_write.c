@@ -245,6 +245,40 @@ static void scaling_of_frequencies_comes_back(void **state) {
     }
 }
 
+/* Q2_0 of llama.cpp: the scale is in a tensor of its own, or rounded to fp16 in each block. */
+static void q2_0_is_read_back(void **state) {
+    (void)state;
+    static float want[256 * 256], got[256 * 256];
+    for (int scale_tensors = 0; scale_tensors < 2; scale_tensors++) {
+        bt_model_file *a = open_golden("bitnet-tq/bitnet-tq-tq2_0-scale.gguf"), *b;
+        bt_text notes = {0};
+        bt_err err = BT_ERR_INIT;
+        int64_t bytes;
+        const bt_convert_job job = {.to = BT_TO_GGUF,
+                                    .dest = fixture_path("q2_0.gguf"),
+                                    .number = BT_NUM_Q2_0,
+                                    .scale_tensors = scale_tensors};
+        unlink(job.dest);
+        if (bt_convert(a, &job, &notes, &bytes, &err) != BT_OK) fail_msg("%s", err.msg);
+        assert_non_null(strstr(bt_text_str(&notes), "July 2026"));
+        bt_text_release(&notes);
+        if (bt_model_file_open(&b, job.dest, &err) != BT_OK) fail_msg("%s", err.msg);
+        assert_int_equal(b->number, BT_NUM_Q2_0);
+        assert_int_equal(b->cfg.linear, BT_LIN_BITNET158);
+        for (size_t i = 0; i < a->params.n; i++) {
+            const bt_tensor *t = &a->params.tensors[i];
+            if (!t->linear) continue;
+            assert_int_equal(bt_model_file_read(a, i, 0, t->count, want, &err), BT_OK);
+            assert_int_equal(bt_model_file_read(b, i, 0, t->count, got, &err), BT_OK);
+            for (size_t k = 0; k < t->count; k++)
+                assert_true(fabsf(got[k] - want[k]) <=
+                            (scale_tensors ? 0 : 6e-4F * fabsf(want[k])));
+        }
+        bt_model_file_close(a);
+        bt_model_file_close(b);
+    }
+}
+
 /* Codes and scales of a file of bitnet.cpp are those of its source. A model with relu2 has the architecture for which
  * that program computes it. */
 static void i2_s_is_read_back(void **state) {
@@ -464,6 +498,7 @@ static void tokens_with_one_text_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(i2_s_is_read_back),
+        cmocka_unit_test(q2_0_is_read_back),
         cmocka_unit_test(tensors_have_the_bytes_of_the_package),
         cmocka_unit_test(keys_are_those_of_the_package),
         cmocka_unit_test(scaling_of_frequencies_comes_back),
