@@ -15,8 +15,8 @@ const char *bt_file_system_shared(long kind);
 bool bt_file_system_is_fuse(long kind);
 /* True if the files are in memory, and end with the machine. */
 bool bt_file_system_in_memory(long kind);
-/* Opens the table of mounted file systems in the form of Linux's /proc/self/mountinfo for reading, and writes the numbers
- * of the device on which a file or folder is. NULL: there is no such table, file or folder. */
+/* Opens the table of mounted file systems in the form of Linux's /proc/self/mountinfo for reading, and writes the
+ * numbers of the device on which a file or folder is. NULL: there is no such table, file or folder. */
 FILE *bt_file_system_mounts(const char *path, unsigned *major_number, unsigned *minor_number);
 
 #endif

@@ -28,8 +28,8 @@ bool bt_sees_all_processes(void);
 
 /* Returns a number that no other thread of this machine has now; a process number if there is one thread. */
 long bt_thread_number(void);
-/* Sends a signal to the thread that runs main. Returns false, and sends nothing, in that thread itself. May be called in
- * a signal handler. */
+/* Sends a signal to the thread that runs main. Returns false, and sends nothing, in that thread itself. May be called
+ * in a signal handler. */
 bool bt_signal_main_thread(int signal);
 /* Gives files that the calling thread reads and writes the lowest priority at the disk. */
 void bt_thread_use_idle_disk(void);
