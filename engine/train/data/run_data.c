@@ -32,7 +32,7 @@ static int tokenising_threads(const bt_run_cfg *c) {
 }
 
 static bt_row_kind preference_rows(const bt_run_cfg *c) {
-    const bt_preference how = bt_tune_dpo(c).loss;
+    const bt_preference how = (bt_preference)c->tune.preference;
     return how == BT_PREFER_KTO        ? BT_ROWS_MISMATCHED
            : how == BT_PREFER_APO_ZERO ? BT_ROWS_SINGLES
                                        : BT_ROWS_PAIRS;
