@@ -12,7 +12,8 @@ typedef struct bt_paired {
 } bt_paired;
 
 bt_paired bt_paired_of(const double *differences, size_t n);
-/* Probability that |T| < t for Student's t with `freedom` degrees of freedom (Abramowitz and Stegun, 26.7.3, 26.7.4). */
+/* Probability that |T| < t for Student's t with `freedom` degrees of freedom (Abramowitz and Stegun, 26.7.3 and
+ * 26.7.4). */
 double bt_student_within(double t, size_t freedom);
 
 #endif

@@ -1,4 +1,5 @@
-/* gguf_rope.c - the scaling of rotary frequencies in GGUF files: keys, and tensors with a divisor for each frequency. */
+/* gguf_rope.c - the scaling of rotary frequencies in GGUF files: keys, and tensors with a divisor for each
+ * frequency. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -266,8 +266,8 @@ static bt_code place_tensors(bt_stored *t, size_t n, uint64_t data, uint64_t ali
     return BT_OK;
 }
 
-/* Files of PrismML's fork have blocks of 128 elements under the number of ggml's Q2_0, whose blocks have 64: the place of
- * the tensor behind one, or the end of the file, shows which they are. */
+/* Files of PrismML's fork have blocks of 128 elements under the number of ggml's Q2_0, whose blocks have 64: the place
+ * of the tensor behind one, or the end of the file, shows which they are. */
 static void find_q2_0_blocks(bt_stored *t, size_t n, uint64_t data, uint64_t alignment,
                              uint64_t end) {
     size_t i = 0;

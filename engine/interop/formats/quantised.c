@@ -7,8 +7,8 @@
  *     I2_S         128, of bitnet.cpp: byte j holds codes j, 32 + j, 64 + j, 96 + j from the upper bits on, 0, 1, 2
  *                  for -1, 0, 1. The scale of the tensor follows its codes (gguf.c)
  *
- *     Q2_0         64: fp16 d, then two bits for each element q in order, the first ones in the lower bits: x = d (q - 1);
- *                  128 in files of PrismML's fork of llama.cpp, under the same number (gguf.c)
+ *     Q2_0         64: fp16 d, then two bits for each element q in order, the first ones in the lower bits:
+ *                  x = d (q - 1); 128 in files of PrismML's fork of llama.cpp, under the same number (gguf.c)
  *     Q1_0         128: fp16 d, then one bit for each element likewise: x = d (2 q - 1)
  *
  * Values equal those of the function `dequantize` of the package gguf (tests/engine/interop). */

@@ -139,8 +139,8 @@ static void i2_s_has_codes_and_scales(void **state) {
 }
 
 /* Ternary weights with a scale for each block are read as they are, without quantisation: codes as above, and the scale
- * (1 + (2 row + block + k) mod 7) / 32 of a block in matrix k. Blocks have 64 elements in llama.cpp and 128 in a fork, under
- * one number. */
+ * (1 + (2 row + block + k) mod 7) / 32 of a block in matrix k. Blocks have 64 elements in llama.cpp and 128 in a
+ * fork, under one number. */
 static void scales_of_blocks_are_kept(void **state) {
     (void)state;
     enum { N = 128 };

@@ -86,8 +86,8 @@ static void head_of_its_own_is_used_though_config_ties_it(void **state) {
     bt_model_file_close(s);
 }
 
-/* NAME/variants.json: other rope_parameters (and other members of config.json, if there are any) over the weights of NAME/hf, and what transformers computes. gguf: a file
- * with the weights of the first variant, or NULL */
+/* NAME/variants.json: other rope_parameters (and other members of config.json, if there are any) over the weights of
+ * NAME/hf, and what transformers computes. gguf: a file with the weights of the first variant, or NULL */
 static void compare_variants(const char *name, size_t n, const char *gguf) {
     json_error_t why;
     bt_err err = BT_ERR_INIT;

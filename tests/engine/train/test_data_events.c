@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/config/tune_cfg.h"
 #include "engine/data/shards/mixture.h"
 #include "engine/train/data/run_data.h"
 #include "tests/engine/train/said.h"
@@ -44,10 +43,6 @@ bt_loader_share bt_loader_source(const bt_loader *l, size_t k, int64_t step) {
     return world.shares[k];
 }
 double bt_loader_bytes_per_token(const bt_loader *l) { return l ? 3.5 : 0; }
-bt_dpo bt_tune_dpo(const bt_run_cfg *c) {
-    (void)c;
-    return (bt_dpo){0};
-}
 int bt_comm_rank(const bt_comm *c) {
     assert_ptr_equal(c, t.mesh.world);
     return world.rank;
