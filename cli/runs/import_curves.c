@@ -157,8 +157,8 @@ static void print_import_notes(const bt_foreign_run *r, const char *file) {
     if (!has_tokens)
         fprintf(
             stderr,
-            "note: '%s' has no number of tokens, so the dashboard's curves over tokens are empty "
-            "(choose x: step on a run's page)\n",
+            "note: '%s' has no number of tokens, so the dashboard draws the run by step (beside "
+            "runs with tokens, choose x: step)\n",
             file);
     if (!r->n_unused) return;
     fprintf(stderr,
