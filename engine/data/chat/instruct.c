@@ -269,6 +269,17 @@ static json_t *first_field(json_t *o, const char *const *names, const char **fie
     return NULL;
 }
 
+/* Adds an answer: a text, a message or a conversation. NULL: adds nothing. */
+static bt_code add_answer(conversation *c, json_t *answer, const char *field, bt_err *err) {
+    if (json_is_string(answer))
+        return add_turn(c, BT_CHAT_ASSISTANT, json_string_value(answer), json_string_length(answer),
+                        err);
+    if (json_is_array(answer)) return add_message_list(c, answer, field, err);
+    if (json_is_object(answer)) return add_json_message(c, answer, c->n, err);
+    return answer ? fail_field(err, field, "is neither a text, nor a message, nor a conversation")
+                  : BT_OK;
+}
+
 /* Reads a preference of one answer, which a label marks as desirable or not. *absent: document `which` has no
  * answer. */
 static bt_code encode_single(const bt_form *f, json_t *o, int which, conversation *c, bool *absent,
@@ -284,15 +295,7 @@ static bt_code encode_single(const bt_form *f, json_t *o, int which, conversatio
     BT_TRY(read_binary_label(label, label_field, &desirable, err));
     *absent = desirable != (which == 0);
     BT_TRY(add_prompt(f, o, c, true, err));
-    if (json_is_string(answer))
-        BT_TRY(add_turn(c, BT_CHAT_ASSISTANT, json_string_value(answer), json_string_length(answer),
-                        err));
-    else if (json_is_array(answer))
-        BT_TRY(add_message_list(c, answer, field, err));
-    else if (json_is_object(answer))
-        BT_TRY(add_json_message(c, answer, c->n, err));
-    else if (answer)
-        return fail_field(err, field, "is neither a text, nor a message, nor a conversation");
+    BT_TRY(add_answer(c, answer, field, err));
     return c->n && c->m[c->n - 1].role == BT_CHAT_ASSISTANT
                ? BT_OK
                : fail_field(err, answer ? field : "completion",
@@ -314,15 +317,7 @@ static bt_code encode_preference(const bt_form *f, json_t *o, int which, convers
     const bool last = which == 0 && !answer && side_of(o, 1, &other);
     if (!answer && !last) return fail_field(err, field, "is missing");
     if (!has_several_parts(answer)) BT_TRY(add_prompt(f, o, c, last, err));
-    if (json_is_string(answer))
-        BT_TRY(add_turn(c, BT_CHAT_ASSISTANT, json_string_value(answer), json_string_length(answer),
-                        err));
-    else if (json_is_array(answer))
-        BT_TRY(add_message_list(c, answer, field, err));
-    else if (json_is_object(answer))
-        BT_TRY(add_json_message(c, answer, c->n, err));
-    else if (answer)
-        return fail_field(err, field, "is neither a text, nor a message, nor a conversation");
+    BT_TRY(add_answer(c, answer, field, err));
     return c->n && c->m[c->n - 1].role == BT_CHAT_ASSISTANT
                ? BT_OK
                : fail_field(err, field, "does not end in an answer of the assistant");
