@@ -1,8 +1,8 @@
 /* blas.c - products through OpenBLAS sgemm, for processors without one of our vector sets, and as an independent
  * reference.
  *
- * The library is opened at run time with its core type in the environment (see blas.h) and one BLAS thread.
- * Ternary weights are stored as one byte; blocks of them are widened to floats in scratch before their sgemm:
+ * The library is opened at run time with one BLAS thread; blas.h says why its core type is in the environment. Ternary
+ * weights are stored as one byte; blocks of them are widened to floats in scratch before their sgemm:
  *     fwd  y tile (MB, NB) = xq block (MB, K) as floats . w block (NB, K)^T, then the row scale
  *     dx   (rows, K) += dy (rows, NB) . w block (NB, K)
  *     dw   (outputs, K) += dy block (MB, outputs)^T . dq xq block (MB, K)
@@ -80,7 +80,7 @@ bt_code bt_blas_load(bt_err *err) {
 const char *bt_blas_corename(void) { return blas.core; }
 const char *bt_blas_config(void) { return blas.config; }
 
-/* rows and outputs widened at a time, rows of one sgemm, queries of an attention tile */
+/* MB, NB: rows and outputs widened at a time; CHUNK: rows of one sgemm; TQ: queries of an attention tile */
 enum { MB = 512, NB = 256, CHUNK = 128, TQ = BT_ATTN_ROWS };
 
 static void sgemm(int ta, int tb, size_t M, size_t N, size_t K, float alpha, const float *a,
@@ -168,8 +168,7 @@ static void blas_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, 
     sgemm_rows(ta, tb, M, N, K, alpha, a, lda, b, ldb, flags & BT_ACC ? 1.0f : 0.0f, c, ldc);
 }
 
-/* exp for x <= 0 without branches, so that compilers vectorise the loop around it; relative error
- * below 2^-21 */
+/* exp(x) for x <= 0 without branches, so that compilers vectorise loops that call it; relative error below 2^-21 */
 static inline float exp_neg(float x) {
     x = x < -87.0f ? -87.0f : x;
     float n = x * 1.44269504f + 12582912.0f; /* rounds to an integer in the low bits */
@@ -192,8 +191,7 @@ static void cap_scores(float *x, size_t n, float cap) {
     for (size_t i = 0; cap > 0 && i < n; i++) x[i] = cap * tanhf(x[i] / cap);
 }
 
-/* keys [from, to) that queries [t, t + rows) may see, and where row i's own span begins and ends
- * inside them */
+/* the keys that a tile of queries may see, and the part of them that each query may see */
 typedef struct span {
     size_t from, to;
 } span;

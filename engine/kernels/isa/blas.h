@@ -1,5 +1,6 @@
-/* blas.h - OpenBLAS, loaded at run time: its core type must be in the environment before its constructor runs,
- * because Debian's 0.3.21 does not recognize recent CPUs (it uses its Prescott kernels: a fifth of the speed). */
+/* blas.h - OpenBLAS, loaded at run time. The core type must be in the environment before the library is loaded,
+ * because Debian's 0.3.21 does not recognise recent CPUs and then uses its Prescott kernels, at a fifth of the
+ * speed. */
 #ifndef BT_ENGINE_KERNELS_ISA_BLAS_H
 #define BT_ENGINE_KERNELS_ISA_BLAS_H
 
@@ -9,6 +10,6 @@
  * library is missing. */
 bt_code bt_blas_load(bt_err *err) BT_MUST_CHECK;
 const char *bt_blas_corename(void); /* core name reported by the library, "" if not loaded */
-const char *bt_blas_config(void);   /* its version and options */
+const char *bt_blas_config(void);   /* version and build options of OpenBLAS */
 
 #endif

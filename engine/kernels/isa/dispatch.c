@@ -1,5 +1,5 @@
-/* dispatch.c - merges the kernel sets this CPU and the user allow, slowest to fastest, and
- * remembers who won each slot. */
+/* dispatch.c - merges the kernel sets that this CPU and the user allow, from slowest to fastest, and records which
+ * set fills each slot. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static const char *const slot_names[SLOT_COUNT] = {
 
 enum { AVX2 = 2, AVX512, AMX, NEON, SETS };
 
-/* a word of --isa: the fastest set, and the extensions to hide */
+/* one value of --isa: the fastest set that it allows, and the extensions that it hides */
 typedef struct cap {
     const char *name;
     size_t set;
@@ -67,8 +67,8 @@ static struct {
     bool ready;
 } choice;
 
-static const bt_kernels *set_on(size_t i,
-                                const bt_cpu *c) { /* returns NULL on a processor without it */
+static const bt_kernels *set_on(
+    size_t i, const bt_cpu *c) { /* returns NULL if the processor lacks this set */
     bool avx2 = c->avx2 && c->fma && c->f16c, avx512 = avx2 && c->avx512,
          amx = avx512 && c->avx512_bf16 && c->amx_int8 && c->amx_bf16;
     switch (i) {
@@ -140,7 +140,8 @@ static void choose_kernels(void) {
     choice.ready = true;
 }
 
-static const char *missing_feature(size_t i) { /* why set i is not on this machine */
+static const char *missing_feature(
+    size_t i) { /* returns the feature that this machine lacks for set i, or NULL */
     const bt_cpu *c = bt_cpu_found();
     if (i == NEON) return "it has no NEON";
     if (i == AMX && c->avx512 && !c->amx_tile)
@@ -164,7 +165,7 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
                        isa, bt_cpu_get()->model, missing_feature(wanted->set));
     }
     bt_cpu_hide(wanted ? wanted->hide : 0);
-    /* a vector set has every product, so OpenBLAS is not loaded */
+    /* OpenBLAS is loaded only if no vector set is used, because vector sets have every product */
     bool vector = false;
     for (size_t i = 2; i <= best; i++)
         if (set_at(i) && set_at(i)->gemm && set_at(i)->tern_fwd && set_at(i)->attn_fwd)

@@ -1,7 +1,7 @@
 /* isa_amx.c - the AMX set on real tiles (isa_amx_set.h). */
 #include "engine/kernels/table/kernels.h"
 
-/* clang before 15 writes the names without the second underline */
+/* clang before 15 defines these macros without the second underscore */
 #if ((defined(__AMX_INT8__) && defined(__AMX_BF16__)) || \
      (defined(__AMXINT8__) && defined(__AMXBF16__))) && \
     defined(__AVX512F__)

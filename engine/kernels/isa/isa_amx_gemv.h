@@ -4,8 +4,8 @@
  *       for 256 inputs                64 bytes of each row -> 4 places of 2 bits: A, 8 KiB of stack (L1)
  *         for each place              codes + 1 (unsigned) by inputs (signed): tdpbusd
  *     C leaves by way of a transpose of 16 x 16 dwords, so that a row of outputs is written on end.
- * A place costs 16 cycles of loads and 16 of products a tile, and unpacking 2 instructions and a
- * store for 64 weights, so four rows of inputs cost nearly what 16 do. Fewer have the vectors. */
+ * A place costs 16 cycles of loads and 16 of products a tile, and unpacking 2 instructions and a store for 64
+ * weights, so four rows of inputs cost nearly what 16 do. With fewer rows the vector kernel is faster. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AMX_GEMV_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AMX_GEMV_H
 
@@ -13,10 +13,10 @@
 
 #if defined(BT_AMX_TILES)
 
-/* fewer rows of inputs are faster on vectors */
+/* smallest number of input rows for which tiles are faster than vectors */
 enum { AMX_FEW_LEAST = 4 };
 
-/* B: of every 64 bytes of inputs [16 groups][16 rows][4]; zeros for rows that are not there */
+/* Copies 64 bytes of each input row to B [16 groups][16 rows][4]; missing rows become zeros. */
 static void amx_few_inputs(int8_t *b, const int8_t *xq, size_t M, size_t K) {
     const size_t ldx = few_stride(K);
     int8_t *xs = b + ldx * BT_FEW_ROWS;
@@ -32,7 +32,7 @@ static void amx_few_inputs(int8_t *b, const int8_t *xq, size_t M, size_t K) {
     }
 }
 
-/* rows of weights from w, those beyond `have` anything -> [4 places][32][64] */
+/* Unpacks `have` rows of weights into A [4 positions][32][64]; the contents of missing rows are undefined. */
 static void amx_few_weights(uint8_t *a, const uint8_t *w, size_t have, size_t at, size_t stride) {
     const __m512i three = _mm512_set1_epi8(3);
     for (size_t r = 0; r < MR; r++) {
@@ -44,7 +44,7 @@ static void amx_few_weights(uint8_t *a, const uint8_t *w, size_t have, size_t at
     }
 }
 
-/* 16 rows of weights from n by 16 rows of inputs from m; c: rows of NR */
+/* Writes the results of 16 weight rows from n and 16 input rows from m; c has rows of NR sums. */
 static void amx_few_out(const few_rows *p, const int32_t *c, size_t n, size_t m) {
     vi t[VL];
     const size_t have = smaller_size(VL, p->N - n), rows = smaller_size(VL, p->M - m);
@@ -94,7 +94,7 @@ static void amx_few(const few_rows *p, int8_t *b) {
     }
 }
 
-/* inputs in two orders: as rows for a moment, 16 of them, and as tiles */
+/* scratch for the inputs in row order (16 rows at a time) and as tiles */
 static size_t amx_gemv_scratch(size_t K) { return (BT_FEW_ROWS + 16) * few_stride(K); }
 
 static void amx_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *dq, size_t M,

@@ -1,7 +1,6 @@
-/* isa_amx_ops.h - the nine tile operations that the AMX set is written in: the instructions, or
- * (BT_AMX_EMULATED) the same in software, bit for bit for integers and by the manual's order of
- * sums for bf16, so that everything above them is tested on machines without AMX. The emulation
- * traps where the processor would fault: a shape that does not fit, a tile not configured. */
+/* isa_amx_ops.h - the nine tile operations of the AMX set, as instructions or (BT_AMX_EMULATED) in software. The
+ * software form has the same bits, including the order of sums of bf16 products, so that tests run on machines
+ * without AMX. The emulation traps where the processor would fault: at a wrong shape or an unconfigured tile. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AMX_OPS_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AMX_OPS_H
 

@@ -2,8 +2,8 @@
  * only).
  *
  * It is the AVX-512 set with other tiles: 32 x 32 results in four tile registers instead of 14 x 32 in vectors.
- * Forward and int8 gradients use tdpbsud, few rows by 2-bit weights tdpbusd (isa_amx_gemv.h), bf16 products and
- * attention tdpbf16ps; fp32 operands use vectors; row slots are those of avx512.
+ * Forward and int8 gradients use tdpbsud. Products of few rows with 2-bit weights use tdpbusd (isa_amx_gemv.h).
+ * Products of bf16 and attention use tdpbf16ps. fp32 operands and row slots use the code of AVX-512.
  *
  * Blocking (isa_products.h, isa_int8.h), from a probe of a Xeon with 2 MiB of L2 and 48 KiB of L1 a core: operands
  * as contiguous tiles of 1 KiB (74-81 % of peak from L2 against about 50 % for rows with a stride), A in blocks of
@@ -17,7 +17,7 @@
 #if defined(__AVX512F__)
 #define BT_AMX_TILES 1
 
-/* vector tiles that the shared headers define for the other sets */
+/* the shared headers define vector tiles that this set does not use */
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "engine/kernels/isa/isa_amx_gemv.h"
 #include "engine/kernels/isa/isa_attention.h"
@@ -25,7 +25,7 @@
 #include "engine/kernels/isa/isa_products.h"
 #include "engine/kernels/isa/isa_rows.h"
 
-/* four independent results; operands remain loaded */
+/* four independent accumulators; operands stay in registers */
 #define PEAK_LOOP(name, dot) \
     static void name(size_t rounds) { \
         amx_shape(32, CHUNK); \
@@ -53,7 +53,7 @@ static double peak_ops(bt_peak kind, size_t rounds) {
     return (kind == BT_PEAK_INT8 ? 32768.0 : 16384.0) * 64 * (double)rounds;
 }
 
-/* tiles multiply bf16 only; all other operands use the AVX-512 set, whose packed form is the same */
+/* Only bf16 is multiplied by tiles; other operands use the AVX-512 set, which has the same packed form. */
 static void amx_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b,
                      size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
                      int flags, void *scratch) {

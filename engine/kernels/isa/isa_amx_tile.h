@@ -7,13 +7,13 @@
  *
  * 4 tile products (16 x 16 x 64 bytes each) against 4 tile loads. One tile product takes 16 cycles, a load from L1
  * 10; with both operands in L1/L2 the loop alone runs at 82 % of the int8 peak (Xeon with AMX, 2 MiB of L2; 512 x
- * 512 x 512). int8 and scaled C are stored to 4 KiB of stack (L1), where the epilogue of the vector set reads
- * them: with it the same product runs at 44 %, with C in L2, and 20 to 25 % with C in memory. Three variants were not
- * faster: deferring the epilogue of a tile behind the products of the next, B as contiguous tiles of 1 KiB, and
- * prefetching the next A tile. If the core's other hardware thread is busy, a tile product takes 34 to 40 cycles: a
- * third of all this. Other C is loaded and stored by the tiles. At the edges of an operand the tile configuration has
- * fewer rows and groups, so nothing is read beyond it. int8: tdpbsud, signed A by unsigned B (code + 1, or xq +
- * 128). */
+ * 512 x 512). int8 and scaled C are stored to 4 KiB of stack (L1), where the epilogue of the vector set reads them:
+ * with it the same product runs at 44 %, with C in L2, and 20 to 25 % with C in memory. Three variants were not
+ * faster: delaying a tile's epilogue until after the products of the next tile, B as contiguous tiles of 1 KiB, and
+ * prefetching the next A tile. A tile product takes 34 to 40 cycles, and rates are a third, if the core's other
+ * hardware thread is busy. All other C is loaded and stored by tile instructions. At the edges of an operand the
+ * tile configuration has fewer rows and groups, so nothing is read beyond it. int8: tdpbsud, signed A by unsigned B
+ * (code + 1, or xq + 128). */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AMX_TILE_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AMX_TILE_H
 
@@ -22,8 +22,8 @@
 
 #if defined(BT_AMX_TILES)
 
-/* The configuration is per thread and this program's alone (OpenBLAS, which might use tiles, is not
- * loaded beside vector sets): it changes only when the shape does. Changing it zeroes all tiles. */
+/* The tile configuration belongs to a thread. No other code of the program changes it (OpenBLAS is not loaded with
+ * vector sets), so it is set only when the shape changes. Changing it zeroes all tiles. */
 static void amx_shape(size_t rows, size_t groups) {
     static _Thread_local size_t now;
     size_t want = rows << 8 | groups, high = rows < 16 ? rows : 16, low = rows > 16 ? rows - 16 : 0;
@@ -76,7 +76,7 @@ static void amx_in(const char *c, size_t ldc, int low) {
         for (size_t i = 0; i <= whole; i++, a += a_step, b += CHUNK * AMX_LD) { \
             if (i == whole) { \
                 if (rest == 0) break; \
-                if (whole) { /* the last groups: another shape, C by way of memory */ \
+                if (whole) { /* the last groups have another shape, so C passes through memory */ \
                     amx_out(c, ldc, low); \
                     amx_shape(rows, rest); \
                     amx_in(c, ldc, low); \

@@ -25,8 +25,7 @@
 
 #if defined(BT_VECTORS)
 
-/* 2^(row - max) over [a, b), zero elsewhere in [0, n), as an A row; returns the sum, and the
- * maximum */
+/* Stores 2^(row - max) over [a, b), and zero elsewhere in [0, n), as a row of A. Returns the sum, and the maximum. */
 BT_INLINE float softmax_row(uint32_t *dst, const float *row, size_t a, size_t b, size_t n,
                             float *max, const bt_prec prec) {
     vf sum[2] = {v_set(0), v_set(0)}, m = v_set(*max = row_most(row, a, b));
@@ -44,20 +43,20 @@ static float softmax_put(uint32_t *dst, const float *row, size_t a, size_t b, si
     return softmax_row(dst, row, a, b, n, max, BT_PREC_FP32);
 }
 
-/* `rows` queries from t by n <= NR keys from j */
+/* scores of `rows` queries from t and n <= NR keys from j */
 typedef struct scores {
     const bt_attn_shape *shape;
     size_t t, j, rows, n;
-    /* (rows, NR): scores in powers of two, dP; columns beyond n hold anything */
+    /* (rows, NR): scores in powers of two, and dP; columns from n on are undefined */
     const float *s, *dp;
     const float *lse, *delta; /* values of query t; lse in powers of two */
-    /* dS as A rows of ld_a; dS and P as B panels */
+    /* sa: dS as A rows of ld_a; sb, pb: dS and P as B panels */
     uint32_t *sa, *sb, *pb;
     size_t ld_a;
 } scores;
 
-/* queries i and, of a form with two elements in a dword, i + 1: P = 2^(s - lse), dS = P (dP - delta).
- * whole: they see all NR keys; else zeros where they do not */
+/* Computes P = 2^(s - lse) and dS = P (dP - delta) of query i, and of query i + 1 if a dword has two elements. whole:
+ * these queries see all NR keys; otherwise keys that they do not see give zeros */
 BT_INLINE void score_rows(const scores *k, size_t i, const bt_prec prec, const int whole,
                           const int capped) {
     const size_t g = prec == BT_PREC_BF16 ? 2 : 1;
@@ -68,7 +67,7 @@ BT_INLINE void score_rows(const scores *k, size_t i, const bt_prec prec, const i
             size_t at = (i + r) * NR + h * VL;
             p[r][h] = exp2_prec(v_sub(v_load(k->s + at), l), prec);
             ds[r][h] = v_mul(p[r][h], v_sub(v_load(k->dp + at), d));
-            if (capped) { /* the derivative of tanh */
+            if (capped) { /* multiplies by the derivative of the tanh */
                 const vf x = v_mul(v_load(k->s + at),
                                    v_set(1.0f / (k->shape->cap * (float)LOG2_E)));
                 ds[r][h] = v_mul(ds[r][h], v_fnma(x, x, v_set(1.0f)));
@@ -171,7 +170,7 @@ static void attn_fwd(float *o, float *lse, const void *q_, const void *k_, const
     }
 }
 
-/* out[j][d] += in[d][j], in (D, NR), for n keys; tmp holds NR * TQ floats */
+/* Adds the transpose of the first n columns of `in` (D, NR) to `out`. tmp holds NR * TQ floats */
 static void add_transposed(float *out, size_t ldo, const float *in, size_t D, size_t n,
                            float *tmp) {
     for (size_t d = 0; d < D; d += TQ) {
@@ -198,7 +197,7 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
     float *p = piece(&mem, TQ * NR), *dp = piece(&mem, TQ * NR), *tmp = piece(&mem, TQ * NR),
           *dkt = piece(&mem, D * KB), *dvt = piece(&mem, D * KB), *delta = piece(&mem, T + PAD),
           *lse2 = piece(&mem, T + PAD);
-    /* tiles that store what they summed have it done afterwards */
+    /* sets whose tiles store sums unscaled apply the factor afterwards */
     const float alpha = IN_TILES ? 1 : s->scale;
     const head dout_ = {dout, s->ldo, false, false};
     const left8 l8 = left8_of(s, &mem, &q, &dout_);
@@ -232,7 +231,7 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
         for (size_t t = j / TQ * TQ; t < last; t += TQ) {
             size_t rows = smaller_size(TQ, T - t), n = smaller_size(keys, t + rows - j);
             for (size_t c = 0; c < n; c += NR) {
-                /* a panel of keys is seen from its own first query on */
+                /* queries before the first one that sees a key of this panel are skipped */
                 size_t skip = j + c > t ? (j + c - t) / g * g : 0, u = t + skip, see = rows - skip;
                 for (size_t i = 0; i < skip; i++) memset(sa + i * ld_s + c / g, 0, NR / g * 4);
                 small_product qk = {f,           qa + u * dg,
@@ -270,7 +269,7 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
                 small(&qs, SIZE_MAX);
                 small(&gp, SIZE_MAX);
             }
-            /* an earlier block of keys has begun these rows */
+            /* true if an earlier block of keys has already written these rows of dq */
             int begun = j > 0 && (s->window == 0 || t < j - 1 + s->window);
             small_product sk = {
                 f,     sa,     kb,   ld_s, KB / g * NR, rows, D, (n + g - 1) / g, dq + t * s->ldq,

@@ -18,7 +18,7 @@
 #include "engine/kernels/isa/isa_rows.h"
 #include "engine/kernels/isa/isa_split.h"
 
-/* 16 independent chains; x -> 0.5 x + 0.5 is always finite, and integer overflow is harmless */
+/* 16 independent chains hide latency; x -> 0.5 x + 0.5 stays finite, and integer overflow is harmless */
 enum { CHAINS = 16, TURNS = 64 };
 #define PEAK_LOOP(name, vec, zero, term) \
     static void name(size_t rounds) { \
@@ -35,7 +35,7 @@ enum { CHAINS = 16, TURNS = 64 };
 PEAK_LOOP(peak_f32, __m512, v_set(0), __asm__("vfmadd213ps %1, %1, %0" : "+v"(x[i]) : "v"(half)))
 PEAK_LOOP(peak_bf16, __m512, v_set(0), x[i] = x_dpbf16(x[i], bf, bf))
 PEAK_LOOP(peak_i8, __m512i, _mm512_setzero_si512(), x[i] = x_dpbusd(x[i], one, one))
-/* the pair a group costs without VNNI */
+/* the two instructions that replace one VNNI instruction */
 PEAK_LOOP(peak_maddubs, __m512i, _mm512_setzero_si512(), x[i] = x_maddubs(x[i], one, one))
 
 static double avx512_peak_ops(bt_peak kind, size_t rounds) {

@@ -1,5 +1,5 @@
-/* isa_avx512_kept.h - bf16 operands from values stored as bf16: the forms of isa_avx512_tile.h without conversion,
- * with the same bits. */
+/* isa_avx512_kept.h - operand forms of isa_avx512_tile.h for values that are already stored as bf16, with the same
+ * bits. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AVX512_KEPT_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AVX512_KEPT_H
 
@@ -7,7 +7,7 @@
 
 #if defined(__AVX512F__)
 
-/* min(have, 32) values, zeros beyond */
+/* min(have, 32) values, then zeros */
 BT_INLINE __m512i load16(const uint16_t *p, size_t have) {
     return have >= 32 ? _mm512_loadu_si512(p)
                       : _mm512_maskz_loadu_epi16(((__mmask32)1 << have) - 1, p);
@@ -19,7 +19,7 @@ static void a_rows_kept(uint32_t *dst, size_t ld, const uint16_t *src, size_t ld
         const uint16_t *s = src + i * lds;
         uint32_t *d = dst + i * ld;
         size_t j = 0;
-        /* short rows far apart: heads of attention */
+        /* heads of attention have short rows that are far apart */
         for (size_t l = 0; k <= 128 && l < k; l += 32)
             _mm_prefetch((const char *)(s + 8 * lds + l), _MM_HINT_T0);
         for (; j + 32 <= k; j += 32, d += 16) _mm512_storeu_si512(d, _mm512_loadu_si512(s + j));
@@ -49,7 +49,7 @@ static void a_cols_kept(uint32_t *dst, size_t ld, const uint16_t *src, size_t ld
     }
 }
 
-/* B panel [groups][NR] from a (k, cols) matrix, cols <= NR; columns beyond are zero */
+/* B panel [groups][NR] from a (k, cols) matrix with cols <= NR; missing columns are zero */
 static void b_rows_kept(uint32_t *dst, const uint16_t *src, size_t lds, size_t cols, size_t k) {
     for (size_t j = 0; j < k; j += 2, dst += NR) {
         const uint16_t *s = src + j * lds;

@@ -40,7 +40,7 @@ BT_INLINE __m512 x_dpbf16(__m512 acc, __m512i a, __m512i b) {
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
     return acc;
 }
-/* 16 bf16 of lo, then 16 of hi; nearest even */
+/* rounds lo, then hi, to 16 bf16 values each; ties to even */
 BT_INLINE __m512i x_pack_bf16(__m512 lo, __m512 hi) {
     __m512i r;
     __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(r) : "v"(hi), "v"(lo));
@@ -49,21 +49,20 @@ BT_INLINE __m512i x_pack_bf16(__m512 lo, __m512 hi) {
 
 BT_INLINE __m512i dwords(const void *p) { return _mm512_loadu_si512(p); }
 BT_INLINE __m512i broadcast_group(const uint32_t *p) { return _mm512_set1_epi32((int)*p); }
-/* bytes p[0..3] in every dword */
+/* bytes p[0] to p[3], repeated in every dword */
 BT_INLINE __m512i four(const int8_t *p) {
     int32_t w;
     memcpy(&w, p, 4);
     return _mm512_set1_epi32(w);
 }
-/* min(have, 16) lanes, zeros beyond; have may be 0 */
+/* min(have, 16) values, then zeros; have may be 0 */
 BT_INLINE vf load_tail(const float *p, size_t have) {
     return have >= 16 ? v_load(p) : have ? v_load_n(p, have) : v_set(0);
 }
 
 /* ---- register tiles -------------------------------------------------------------------------- */
-/* Fourteen rows of A from seven registers: every fifth row has a pointer, the rows between are
- * reached by 1, 2, 4 and 3 times lda. Left to itself the compiler keeps fourteen offsets, and
- * fetches some of them from vector registers within the loop. */
+/* Fourteen rows of A from seven registers: every fifth row has a pointer, the rows between are reached by 1, 2, 4
+ * and 3 times lda. Without this, compilers keep fourteen offsets and reload some of them within the loop. */
 typedef struct a_walk {
     const char *at[3];
     size_t ld, ld3;
@@ -88,8 +87,8 @@ BT_INLINE __mmask16 columns(size_t cols, int half) {
     return cols >= from + 16 ? 0xffff : cols > from ? v_first(cols - from) : 0;
 }
 
-/* A row's two vectors; whole: all columns are there, and nothing needs a mask. `o` is the tile's
- * own copy, which stores cannot change. */
+/* The two vectors of one row of the tile. whole: all columns exist, so no mask is needed. `o` is a local copy,
+ * because stores could change the original */
 BT_INLINE void store_tile_row(float *p, size_t cols, __m512 f[2], const int acc, const int whole) {
     BT_UNROLL for (int j = 0; j < 2; j++) {
         __mmask16 m = whole ? 0xffff : columns(cols, j);
@@ -234,7 +233,7 @@ BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a,
     TILE_STORE(tile_store_i8, tile_i8_out, rows, acc);
 }
 
-/* one body per row count, so that every accumulator has a register */
+/* one instance for each number of rows, so that every accumulator has a register */
 #define TILE_SWITCH(name, body, out, ta, tb) \
     static void name(size_t rows, const out *o, const ta *a, size_t lda, const tb *b, \
                      size_t groups) { \
@@ -268,7 +267,7 @@ static tile_i8_fn tile_u8(void) { return bt_cpu_get()->avx512_vnni ? run_vnni : 
 static int32_t sum_i8(const int8_t *x, size_t n) {
     const __m512i flip = _mm512_set1_epi8((char)0x80);
     __m512i s = _mm512_setzero_si512();
-    /* bytes beyond n become 0x80: 128 each, as every byte is off by 128 */
+    /* bytes from n on become 0x80 and add 128 each to the sum; the bias of the other bytes is also 128 */
     for (size_t i = 0; i < n; i += 64) {
         __mmask64 m = n - i >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (n - i)) - 1;
         s = _mm512_add_epi64(
@@ -309,14 +308,15 @@ BT_INLINE void transpose16(__m512i r[16]) {
 
 BT_INLINE void transpose(vi r[VL]) { transpose16(r); }
 
-/* lane i = bf16 pair (lo[i], hi[i]) */
+/* lane i becomes the bf16 pair (lo[i], hi[i]) */
 BT_INLINE __m512i pair_bf16(__m512 lo, __m512 hi) {
     const __m512i zip = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
                                          8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return _mm512_permutexvar_epi16(zip, x_pack_bf16(lo, hi));
 }
 
-/* stores NR values: columns k.. of A row `dst`; a group of a B panel, for bf16 from two rows */
+/* Stores NR values as columns from k on of A row `dst`, and as one group of a B panel. bf16 joins two rows in a
+ * group. */
 BT_INLINE void a_put(uint32_t *dst, size_t k, const vf x[2], const bt_prec prec) {
     if (prec == BT_PREC_BF16) {
         _mm512_storeu_si512(dst + k / 2, x_pack_bf16(x[0], x[1]));
@@ -334,7 +334,7 @@ BT_INLINE void b_put(uint32_t *dst, const vf x[2], const vf next[2], const bt_pr
     }
 }
 
-/* lane i = (lo[i], hi[i]), of the first 16 values, or of the last */
+/* lane i becomes the pair (lo[i], hi[i]) of the first 16 values, or with `last` of the last 16 */
 BT_INLINE __m512i pair16(__m512i lo, __m512i hi, const int last) {
     const __m512i zip = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
                                          8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
@@ -342,7 +342,7 @@ BT_INLINE __m512i pair16(__m512i lo, __m512i hi, const int last) {
                                      hi);
 }
 
-/* Stores the same values as rows of A, `ld` apart (with bf16 two, else one), and as a group of B. */
+/* Stores equal values as rows of A, `ld` apart, and as one group of B. bf16 stores two rows, other types one */
 BT_INLINE void ab_put(uint32_t *a, size_t ld, uint32_t *b, const vf x[2][2], const bt_prec prec) {
     if (prec != BT_PREC_BF16) {
         a_put(a, 0, x[0], prec);
@@ -366,7 +366,7 @@ static void a_rows_bf16(uint32_t *dst, size_t ld, const float *src, size_t lds, 
         const float *s = src + i * lds;
         uint32_t *d = dst + i * ld;
         size_t j = 0;
-        /* short rows far apart: heads of attention */
+        /* heads of attention have short rows that are far apart */
         for (size_t l = 0; k <= 128 && l < k; l += 16)
             _mm_prefetch((const char *)(s + 8 * lds + l), _MM_HINT_T0);
         for (; j + 32 <= k; j += 32, d += 16)
@@ -395,7 +395,7 @@ BT_INLINE void a_cols(uint32_t *dst, size_t ld, const float *src, size_t lds, co
                       size_t rows, size_t k, const bt_prec prec) {
     const int bf16 = prec == BT_PREC_BF16;
     const size_t group = bf16 ? 2 : 1, groups = (k + group - 1) / group;
-    /* along a row of src first, prefetching its next line */
+    /* goes along a row of src first and prefetches that row's next cache line */
     for (size_t g = 0; g < groups; g += 16) {
         __mmask16 m = groups - g < 16 ? v_first(groups - g) : 0xffff;
         for (size_t r = 0; r < rows; r += 16) {
@@ -430,7 +430,7 @@ static void a_cols_half(uint32_t *dst, size_t ld, const float *src, size_t lds, 
     a_cols(dst, ld, src, lds, scale, rows, k, BT_PREC_FP16);
 }
 
-/* B panel [groups][NR] from a (k, cols) matrix, cols <= NR; columns beyond are zero */
+/* B panel [groups][NR] from a (k, cols) matrix with cols <= NR; missing columns are zero */
 BT_INLINE void b_rows(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k,
                       const bt_prec prec) {
     for (size_t j = 0; j < k; j++, dst += NR) {
@@ -465,7 +465,7 @@ BT_INLINE __m512i b_col(const float *s, size_t have, const bt_prec prec, const i
     }
     return _mm512_castps_si512(rounded(whole ? v_load(s) : load_tail(s, have), prec));
 }
-/* 16 columns from src; whole: all 16 exist, with 16 groups each. Prefetches the rows after these. */
+/* Converts 16 columns from src. whole: all 16 exist, with 16 groups each. Prefetches the rows after these. */
 BT_INLINE void b_square(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t have,
                         size_t groups, const bt_prec prec, const int whole) {
     const size_t group = prec == BT_PREC_BF16 ? 2 : 1;
@@ -505,7 +505,7 @@ static void b_cols_half(uint32_t *dst, const float *src, size_t lds, size_t cols
     b_cols(dst, src, lds, cols, k, BT_PREC_FP16);
 }
 
-/* B panel from int8 rows (k, cols): xq as an operand of dw; exact in both forms */
+/* B panel from rows of xq, int8 (k, cols), for dw; floats and bf16 both represent int8 exactly */
 BT_INLINE __m512 i8_row(const int8_t *p, size_t have) {
     __mmask16 m = have >= 16 ? 0xffff : v_first(have);
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(m, p)));
@@ -529,8 +529,7 @@ static void b_i8_bf16(uint32_t *dst, const int8_t *src, size_t lds, size_t cols,
     }
 }
 
-/* B panel from codes + 1 in fours along k: ternary weights as an operand of dx. Writes whole
- * fours. */
+/* B panel for dx from ternary codes + 1, interleaved in fours along k. Writes a multiple of four rows. */
 static void b_codes_f32(uint32_t *dst, const uint8_t *fours, size_t k) {
     const __m512i low = _mm512_set1_epi32(255), one = _mm512_set1_epi32(1);
     for (size_t j = 0; j < k; j += 4, fours += 4 * NR, dst += 4 * NR) {
@@ -544,7 +543,8 @@ static void b_codes_f32(uint32_t *dst, const uint8_t *fours, size_t k) {
         }
     }
 }
-/* -1, 0, 1 are bf80, 0000, 3f80: every byte looked up; 4 marks the upper one */
+/* -1, 0 and 1 are 0xbf80, 0 and 0x3f80 as bf16; a table gives each byte, and bit 2 of the index selects the upper
+ * one */
 static void b_codes_bf16(uint32_t *dst, const uint8_t *fours, size_t k) {
     const __m512i lo =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));

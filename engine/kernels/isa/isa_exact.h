@@ -1,6 +1,5 @@
-/* isa_exact.h - the sums of exact.h in plain loops, one text that every set compiles with its own
- * instructions. No vector types: without rounding any order gives the same bits, so the compiler
- * may vectorise as it likes. */
+/* isa_exact.h - the sums of exact.h in plain loops, compiled once with the instructions of each set. No vector
+ * types: without rounding any order gives the same bits, so the compiler may vectorise as it likes. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_EXACT_H
 #define BT_ENGINE_KERNELS_ISA_ISA_EXACT_H
 
@@ -9,7 +8,7 @@
 
 #include "engine/kernels/table/exact.h"
 
-/* number of independent chains that hides the latency of an addition */
+/* EXACT_LANES: independent chains that hide the latency of an addition */
 enum { EXACT_LANES = 32, MOST_LANES = 64 };
 
 static inline double exact_value(float x, const bt_exact_of of) {
@@ -17,7 +16,7 @@ static inline double exact_value(float x, const bt_exact_of of) {
     return of == BT_EXACT_SQUARE ? d * d : of == BT_EXACT_ABS ? fabs(d) : d;
 }
 
-/* d + (1.5 * 2^52 * unit) - (the same) rounds d to a multiple of the unit */
+/* d + c - c with c = 1.5 * 2^52 * unit rounds d to a multiple of the unit */
 static inline void exact_partial_sums(double sum[2], const float *x, size_t n, const bt_exact_of of,
                                       double coarse, double fine) {
     double a[EXACT_LANES] = {0}, b[EXACT_LANES] = {0};

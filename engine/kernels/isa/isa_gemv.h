@@ -1,14 +1,15 @@
-/* isa_gemv.h - decoding: few rows of inputs x matrices that are read once, directly from memory: 2-bit ternary
- * weights x int8, and the head (fp32, bf16, fp16) x fp32. Included once by each set's file.
+/* isa_gemv.h - products for decoding: few rows of inputs with matrices that are read once from memory, which are 2-bit
+ * ternary weights (int8 inputs) or the head (fp32, bf16 or fp16 weights, fp32 inputs). Included once by each set's
+ * file.
  *
  * A ternary row is blocks of 32 bytes for 128 inputs: bits 2i, 2i+1 of byte j hold code + 1 of input 32 i + j
  * (kernels/table/ternary.h), so a shift and a mask give 32 consecutive unsigned operands. sum w x = sum (w + 1) x
  * - sum x.
  *
- * Roofline: one byte holds four weights; a core that reads B bytes/s multiplies 4 B weights/s. AVX-512 with VNNI,
- *           one row of inputs, per 64 bytes: 4 masks, 4 vpdpbusd, ~3 cycles, more than memory delivers to one
- *           core. With more rows of inputs four rows of weights are unpacked once for four rows of inputs, and are
- *           in L1 for the next four. */
+ * Roofline: one byte holds four weights; a core that reads B bytes/s multiplies 4 B weights/s. AVX-512 with VNNI
+ *           needs 4 masks and 4 vpdpbusd for 64 bytes of one row: about 3 cycles, less time than memory needs to
+ *           deliver them to one core. With more rows of inputs, four rows of weights are unpacked once for four
+ *           rows of inputs and remain in L1 for the next four. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_GEMV_H
 #define BT_ENGINE_KERNELS_ISA_ISA_GEMV_H
 
@@ -19,7 +20,7 @@
 
 #if !defined(BT_NEON)
 /* ---- 2-bit ternary weights, 32 bytes at a time ------------------------------------------------- */
-/* the first `have` bytes, zeros beyond */
+/* loads the first `have` bytes, then zeros */
 BT_INLINE __m256i load_32(const int8_t *x, size_t have) {
     if (have >= 32) return bytes32(x);
     int8_t tmp[32] = {0};
@@ -33,7 +34,7 @@ BT_INLINE int32_t hsum_i32(__m256i v) {
     return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
-/* `rows` rows at once; 4 vpmaddubsw of a block add up within 4 * 512, 8 blocks within 16 bits */
+/* `rows` rows at once. The 4 vpmaddubsw of a block sum to at most 4 * 512, so 8 blocks fit in 16 bits */
 BT_INLINE void gemv_rows_256(const int rows, int32_t *sum, const int8_t *xq, const uint8_t *w,
                              size_t stride, size_t K) {
     const __m256i three = _mm256_set1_epi8(3), ones = _mm256_set1_epi16(1);
@@ -82,11 +83,10 @@ static void gemv_256(const few_rows *p) {
 }
 
 #if defined(__AVX512F__)
-/* rows are too short for the hardware to see a stream */
+/* prefetch distance in bytes; hardware does not detect a stream in rows this short */
 enum { GEMV_AHEAD = 4096 };
 
-/* Two blocks of x side by side, so that one load serves bits 2i, 2i+1 of 64 packed bytes; zeros
- * beyond K. */
+/* Copies pairs of 32-byte blocks of x so that one load matches the same two bits of 64 packed bytes; zeros beyond K. */
 static void few_inputs(int8_t *xs, const int8_t *xq, size_t K) {
     const size_t whole = K / 256 * 256;
     int8_t last[256] = {0};
@@ -100,8 +100,7 @@ static void few_inputs(int8_t *xs, const int8_t *xq, size_t K) {
     }
 }
 
-/* 64 bytes of a row of `stride` bytes; of its last half step the 32 that are there: a weight of 0 by
- * an input of 0 */
+/* Loads 64 bytes of a row of `stride` bytes, or the last 32 followed by zeros, which are multiplied by inputs of 0. */
 BT_INLINE __m512i few_weights(const uint8_t *w, size_t at, size_t stride) {
     return at + 64 <= stride ? dwords(w + at) : _mm512_maskz_loadu_epi32(0x00ff, w + at);
 }
@@ -110,8 +109,8 @@ BT_INLINE int32_t hsum_512(__m512i v) {
     return hsum_i32(_mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)));
 }
 
-/* One row of inputs: the two bits are not shifted; position i has the factor 4^i, in an accumulator of its own
- * that is shifted down at the end (every term is a multiple). */
+/* One row of inputs: instead of shifting its two bits, the code at position i keeps the factor 4^i in its own
+ * accumulator, which is shifted down once at the end. */
 BT_INLINE void gemv_one_512(const int rows, int32_t *sum, const int8_t *xs, const uint8_t *w,
                             size_t stride) {
     __m512i acc[4][4], place[4];
@@ -136,7 +135,7 @@ BT_INLINE void gemv_one_512(const int rows, int32_t *sum, const int8_t *xs, cons
     }
 }
 
-/* `few` rows of inputs: weights are unpacked once for all; sum[m * 4 + r] */
+/* Unpacks weights once for `few` rows of inputs; sum[m * 4 + r] belongs to input row m and weight row r. */
 BT_INLINE void gemv_few_512(const int rows, const int few, int32_t *sum, const int8_t *xs,
                             size_t ldx, const uint8_t *w, size_t stride) {
     const __m512i three = _mm512_set1_epi8(3);
@@ -180,7 +179,7 @@ static void gemv_512(const few_rows *p, int8_t *xs) {
         const size_t rows = smaller_size(4, p->N - n);
         const uint8_t *w = p->w + n * stride;
         int32_t sum[16];
-        /* may be beyond the end */
+        /* the address may be beyond the end, which a prefetch permits */
         for (size_t o = 0; o < 4 * stride; o += 64)
             _mm_prefetch((const char *)w + o + GEMV_AHEAD, _MM_HINT_T0);
         for (size_t m = 0; m < p->M; m += 4) {
@@ -238,7 +237,7 @@ static void prod_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *
 }
 
 /* ---- the head ---------------------------------------------------------------------------------- */
-/* rows of inputs that share four rows of weights in registers */
+/* number of input rows that share four rows of weights in registers */
 enum { FEW = VL == 16 ? 4 : 2 };
 
 BT_INLINE vf head_weights(const void *w, size_t i, const bt_stored_as as) {
@@ -247,7 +246,7 @@ BT_INLINE vf head_weights(const void *w, size_t i, const bt_stored_as as) {
     return as == BT_AS_F16 ? v_load_half(h) : v_bits(vi_sll(vi_from_u16(h), 16));
 }
 
-/* n < VL of them, zeros beyond */
+/* loads n < VL weights of the head, then zeros */
 BT_INLINE vf head_weights_n(const void *w, size_t i, size_t n, const bt_stored_as as) {
     if (as == BT_AS_F32) return v_load_n((const float *)w + i, n);
     uint16_t some[VL] = {0};
@@ -255,7 +254,8 @@ BT_INLINE vf head_weights_n(const void *w, size_t i, size_t n, const bt_stored_a
     return head_weights(some, 0, as);
 }
 
-/* one sum an element, over K in ascending order: the same bits whatever shares the registers */
+/* Computes one sum for each output over K in ascending order, so that the bits do not depend on how many rows are
+ * computed together. */
 BT_INLINE void head_block(const int rows, const int few, const bt_stored_as as, float *y,
                           size_t ldy, const void *w, size_t first, const float *x, size_t K) {
     vf acc[4][FEW], v[FEW];

@@ -328,7 +328,7 @@ static void row_softmax(float *logits, const float *top, const float *k, const i
     }
 }
 
-/* independent chains of the vectors of the baseline; the values are always finite: x -> 0.5 x + 1 */
+/* independent chains of baseline vectors; x -> 0.5 x + 1 stays finite */
 static double generic_peak_ops(bt_peak kind, size_t rounds) {
     enum { CHAINS = 32, TURNS = 64 };
     float x[CHAINS] = {0};

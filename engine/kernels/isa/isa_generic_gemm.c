@@ -27,7 +27,7 @@ void bt_generic_packed_2bit_pack(void *packed, const int8_t *codes, size_t N, si
     bt_tern2_pack((uint8_t *)packed + n0 * bt_tern2_row_bytes(K), codes, n1 - n0, K);
 }
 
-/* Unpacks row n of W from either packed form. */
+/* one row of W in either packed form */
 typedef struct codes_of {
     const void *packed;
     size_t K;
@@ -89,12 +89,12 @@ void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *x
     }
 }
 
-/* 127 / absmax and absmax / 127 of bits that bt_noise_absmax gave */
+/* to_int8, from_int8: 127 / absmax and absmax / 127 of a value returned by bt_noise_absmax */
 static float to_int8(uint32_t top) { return 127.0f / bt_noise_bits(top); }
 static float from_int8(uint32_t top) { return bt_noise_bits(top) / 127.0f; }
 
 static int stochastic_round(float v, uint32_t word, size_t byte) {
-    /* not finite: the scale is NaN or infinite */
+    /* the result is 0 if v is not finite; its scale is then NaN or infinite */
     return v >= -128.0f && v <= 128.0f ? bt_noise_round(v, word >> (8 * byte) & 255u) : 0;
 }
 
@@ -103,8 +103,8 @@ static float grad_at(bt_grads g, size_t row, size_t col) {
     return g.bf16 ? bt_bf16_to_float(g.bf16[at]) : g.f32[at];
 }
 
-/* out (+)= a row of gradients, each times by[n] (NULL: 1) and rounded with `key`, times w (N, K)
- * and scale; sum: memory of (K) */
+/* Writes or adds to `out` the product of a row of gradients, rounded with `key`, with w (N, K) and scale. by: factors
+ * of the gradients, NULL: 1. sum: scratch of K elements. */
 static void row_dx8(float *out, bt_grads row, const float *by, const void *packed, float scale,
                     size_t N, size_t K, uint32_t key, int flags, int32_t *sum) {
     const codes_of w = codes_in(packed, K, flags);
@@ -218,13 +218,13 @@ static void round_to_int8(float *to, size_t to_step, const float *x, size_t step
     float top = 0, trouble = 0;
     for (size_t i = 0; i < n; i++) {
         top = fmaxf(top, fabsf(x[i * step]));
-        trouble += 0.0f * x[i * step]; /* NaN, where one is not finite */
+        trouble += 0.0f * x[i * step]; /* becomes NaN if an element is not finite */
     }
     const float by = top > 0 ? 127.0f / top : 0, scale = top / 127.0f + trouble;
     for (size_t i = 0; i < n; i++) to[i * to_step] = rintf(x[i * step] * by) * scale;
 }
 
-/* (T, D) by rows; or by columns of rows [from, T) */
+/* rounds (T, D) by rows, or rows [from, T) by columns */
 static const float *rounded_rows(float *to, const float *x, size_t ld, size_t T, size_t D) {
     for (size_t t = 0; t < T; t++) round_to_int8(to + t * D, 1, x + t * ld, 1, D);
     return to;
@@ -240,7 +240,7 @@ void bt_generic_attn_fwd(float *o, float *lse, const void *q_, const void *k_, c
                          const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec,
                          void *scratch) {
     const float *q = q_, *k = k_, *v = v_;
-    float *p = scratch, *room = p + t1; /* (t1) scores of one query */
+    float *p = scratch, *room = p + t1; /* p: (t1) scores of one query */
     size_t ldq = s->ldq, ldk = s->ldk, ldv = s->ldv;
     (void)prec;
     if (s->int8) {
@@ -283,7 +283,7 @@ void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, con
                          const float *lse, const void *q_, const void *k_, const void *v_,
                          const bt_attn_shape *s, bt_prec prec, void *scratch) {
     const float *o = o_, *q = q_, *k = k_, *v = v_;
-    /* operands of the products over D */
+    /* operands of the products whose depth is D */
     const float *q8 = q, *k8 = k, *v8 = v, *g8 = dout;
     size_t ldq = s->ldq, ldk = s->ldk, ldv = s->ldv, ldg = s->ldo;
     (void)prec;

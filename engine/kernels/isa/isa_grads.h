@@ -9,9 +9,9 @@
 
 enum { I8_CHUNK = 4 * CHUNK };
 
-/* ---- noise (noise.h) -------------------------------------------------------------------------
- * Four vectors share their words. In steps of 1/256 a value and its noise fit in 16 bits (|v| <= 127 *
- * 256, u <= 255), so two vectors become one before the noise is added, and four one of bytes after it:
+/* ---- noise (noise.h) ------------------------------------------------------------------------- Four vectors share
+ * one vector of noise words. In steps of 1/256 a value and its noise fit in 16 bits (|v| <= 127 * 256, u <= 255), so
+ * two vectors become one before the noise is added, and four one of bytes after it:
  *     words   | u0 u1 u2 u3 of lane 0 | of lane 1 ...     a byte for each vector
  *     rint    | v0 lanes 0-3, v1 lanes 0-3 |              16 bits, in each quarter of 128 bits
  *     + u     | u0 of 0-3, u1 of 0-3 |                    one shuffle of the words
@@ -25,7 +25,7 @@ BT_INLINE vi noise_words(vi x) {
 }
 
 #if defined(BT_NEON)
-/* the low or the high half of noise_round: the word's bytes and their places in 16-bit lanes, 255: none */
+/* Narrows two halves to 16 bits and adds a noise byte to each lane; `at`: index of that byte in the words, 255: none */
 BT_INLINE int16x8_t noise_add(int32x4_t a, int32x4_t b, int32x4_t words, const uint8_t at[16]) {
     const uint8x16_t u = vqtbl1q_u8(vreinterpretq_u8_s32(words), vld1q_u8(at));
     return vaddq_s16(vqmovn_high_s32(vqmovn_s32(a), b), vreinterpretq_s16_u8(u));
@@ -62,7 +62,8 @@ BT_INLINE vi noise_sum(vi sum, vi bytes) {
                 vpadalq_s16(sum.h, vpaddlq_s8(vreinterpretq_s8_s32(bytes.h)))};
 }
 #else
-/* v: values in steps of 1/256, of which byte i of the words decides v[i] -> bytes as above */
+/* Rounds values v in steps of 1/256 with noise: byte i of the words rounds v[i]. Returns the bytes in the order shown
+ * above. */
 BT_INLINE vi noise_round(const vf v[4], vi words) {
     const vi first = VI_QUARTERS(
                  _mm_setr_epi8(0, -1, 4, -1, 8, -1, 12, -1, 1, -1, 5, -1, 9, -1, 13, -1)),
@@ -114,8 +115,8 @@ BT_INLINE vf load_bf16_tail(const uint16_t *p, size_t have) {
 /* storage type of gradients, and whether each is multiplied by its own factor */
 typedef enum { GRADS_F32, GRADS_BF16, GRADS_SCALED } grads_form;
 
-/* a row of n gradients -> q, zeros up to a group, its sum and its scale; `step` bytes from one chunk of
- * q to the next */
+/* Rounds n gradients to q with zeros up to a whole group, stores the scale and returns the sum. `step`: bytes between
+ * chunks of q */
 BT_INLINE int32_t quantise_row(int8_t *q, size_t step, float *scale, bt_grads dy, const float *by,
                                size_t n, uint32_t key, const grads_form as) {
 #define GRAD(at) \
@@ -182,11 +183,11 @@ enum {
 };
 enum { G_BYTES = IN_TILES ? G_ROWS * BT_GRAD_BLOCK : G_ROWS * G_LD };
 
-typedef struct grad_block { /* scratch: G_ROWS outputs of a block of tokens */
+typedef struct grad_block { /* scratch for G_ROWS outputs of one block of tokens */
     int8_t *q;              /* (G_ROWS, tokens) */
-    float *scale, *inv;     /* (G_ROWS); inv in steps of 1/256 */
-    int32_t *sums;          /* BYTE_BIAS times a row's sum */
-    /* dy dq of the VL outputs in use, for all tokens; a copy, because dy's rows may share a cache set */
+    float *scale, *inv;     /* (G_ROWS) scales and their inverses; inverses are in steps of 1/256 */
+    int32_t *sums;          /* sum of each row times BYTE_BIAS */
+    /* dy dq of the outputs in use for all tokens; copied, because rows of dy may share a cache set */
     float *strip;
 } grad_block;
 /* number of outputs whose scales are in registers */
@@ -198,7 +199,7 @@ enum {
     G_ALL = G_BYTES + 3 * G_LANES * 4
 };
 enum { G_TILE = MR * NR * 4, G_FRONT = G_TILE + G_COPY + G_DEPTH * G_PANEL };
-/* a tile of C, a strip of gradients, panels of xq, the blocks */
+/* bytes of a tile of C, a strip of gradients, panels of xq and the blocks */
 static size_t grad_bytes(void) { return G_FRONT + G_DEPTH * G_ALL; }
 static grad_block grad_block_of(void *scratch, size_t i) {
     int8_t *q = (int8_t *)scratch + G_FRONT + i * G_ALL;
@@ -209,17 +210,17 @@ static grad_block grad_block_of(void *scratch, size_t i) {
 static uint8_t *grad_panels(void *scratch) { return (uint8_t *)scratch + G_TILE + G_COPY; }
 
 typedef struct grad_source {
-    bt_grads dy; /* from the first token and output of the block on */
+    bt_grads dy; /* gradients from the first token and output of the block on */
     size_t tokens, rows;
     const float *dq; /* its tokens' */
     const uint32_t *keys;
-    uint32_t salt, first; /* first: the output's number in the tensor */
+    uint32_t salt, first; /* salt of the noise; number of the first output in its tensor */
 } grad_source;
 
 /* AHEAD: number of tokens prefetched */
 enum { AHEAD = 8, G_PLANE = BT_GRAD_BLOCK * VL };
 
-/* Copies outputs j..j+cols, at most a strip, and their scales from memory into the strip. */
+/* Copies outputs j to j + cols (at most a strip) and their scales from memory. */
 BT_INLINE void scales_of(const grad_block *b, const grad_source *s, size_t j, size_t cols,
                          const int bf16) {
     vi top[4];
@@ -256,8 +257,7 @@ static void grad_scales(const grad_block *b, const grad_source *s, size_t j, siz
         scales_of(b, s, j, cols, 0);
 }
 
-/* 4 VL tokens from m of VL outputs from j, whose gradients are in g; whole: all the tokens are
- * there */
+/* Rounds 4 VL tokens from m of the VL outputs from j, whose gradients are in g; whole: all these tokens exist */
 BT_INLINE void grad_square(const grad_block *b, const grad_source *s, const float *g, size_t j,
                            size_t m, vi *sum, const int whole) {
     size_t have = smaller_size(VL, s->rows - j);

@@ -1,6 +1,6 @@
-/* isa_inline.h - attributes of the vector kernels. BT_VECTORS is defined in a file that is compiled for a vector set:
- * with AVX2, or with NEON. Every aarch64 compiler has NEON, so isa_neon.c alone is compiled with BT_NEON, and the
- * generic set remains plain loops there. */
+/* isa_inline.h - compiler attributes of the vector kernels. BT_VECTORS is defined while a file is compiled for a
+ * vector set (AVX2 or NEON and above). Every aarch64 compiler has NEON, so isa_neon.c alone is compiled with
+ * BT_NEON, and the generic set remains plain loops there. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_INLINE_H
 #define BT_ENGINE_KERNELS_ISA_ISA_INLINE_H
 

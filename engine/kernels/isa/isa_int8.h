@@ -23,7 +23,7 @@
 
 #if defined(BT_VECTORS)
 
-/* y (rows, cols) (+)= (float)(a panels - sums) * (dq * scale) */
+/* y (rows, cols) (+)= (float)(product - sums) * (dq * scale), where product = a panels */
 typedef struct i8_product {
     tile_i8_fn tile;
     float *y;
@@ -37,16 +37,16 @@ typedef struct i8_product {
     float scale;
     int acc;
     size_t a_step;
-    /* form of `panels`: panels; or 2-bit weights (isa_packed_2bit.h), or rows of int8, from which panels of
-     * outputs, or of inputs (across), are made one after the other in `room` */
+    /* Form of `panels`: READY panels, 2-bit weights (isa_packed_2bit.h), or rows of int8. The latter two are unpacked
+     * to panels of outputs, or of inputs (ACROSS), one at a time in `room` */
     enum { READY, PACKED_2BIT, PACKED_2BIT_ACROSS, ROWS, ROWS_ACROSS } form;
     uint8_t *room;
-    size_t depth;    /* groups of four are whole */
-    const float *by; /* multiplies each column at last; NULL: nothing does */
+    size_t depth;    /* number of int8 elements along K, a multiple of four */
+    const float *by; /* (cols) factors applied to the result; NULL: none */
 } i8_product;
 
-/* Number of panels of inputs made together from rows, each row of which is a line or two of memory; rows are
- * prefetched. */
+/* ROWS_TOGETHER: panels of inputs made at once, so that whole cache lines of each row are used; ROWS_AHEAD: rows
+ * prefetched */
 enum { ROWS_TOGETHER = 128 / NR, ROWS_DEPTH = 1024, ROWS_AHEAD = 16 };
 
 static size_t rows_together(size_t depth) { return depth <= ROWS_DEPTH ? ROWS_TOGETHER : 1; }
@@ -114,7 +114,7 @@ typedef struct i8_block { /* scratch of a block of rows */
     int32_t *sums;
     float *dq;
     int8_t *rows;
-    uint8_t *room; /* room for an unpacked panel */
+    uint8_t *room; /* space for one unpacked panel */
 } i8_block;
 
 static size_t i8_rows(size_t K, int packed_2bit) {
@@ -141,7 +141,7 @@ static i8_block i8_block_of(void *scratch, size_t K, int packed_2bit) {
                       (uint8_t *)block + rows * stride};
 }
 
-/* Copies x to row i of the block, with zeros up to a group. */
+/* Copies x to row i of the block and fills the last group with zeros. */
 static void i8_put(const i8_block *b, size_t i, const int8_t *x) {
     int8_t *to = b->rows + i * b->ld;
     size_t k = 0;
@@ -152,7 +152,8 @@ static void i8_put(const i8_block *b, size_t i, const int8_t *x) {
     memset(to + n, 0, round_up(n, 4) - n);
 }
 
-/* rows m0 .. m1 of xq (., depth) -> of y; bias: what the panels' bytes have added. p: what the blocks share */
+/* Computes rows m0 to m1 of y from xq (rows, depth). bias: what the bytes of panels have added to each code. p:
+ * arguments common to all blocks. */
 static void run_fwd(i8_product p, float *y, const int8_t *xq, const float *dq, size_t m0, size_t m1,
                     int32_t bias, void *scratch) {
     const size_t K = p.depth;
@@ -202,8 +203,8 @@ static void prod_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
 }
 
 /* ---- dx8 ------------------------------------------------------------------------------------- */
-/* gradients (., N), column n times by[n] unless by is NULL; bias: what the panels' bytes have
- * added */
+/* gradients (rows, N), of which column n is multiplied by by[n] unless by is NULL. bias: what the bytes of panels
+ * have added to each code */
 typedef struct dx8_source {
     bt_grads dy;
     const float *by;
@@ -212,7 +213,7 @@ typedef struct dx8_source {
     const bt_noise *noise;
 } dx8_source;
 
-/* p: what the blocks share */
+/* p: arguments common to all blocks */
 static void run_dx8(i8_product p, float *dx, const dx8_source *s, void *scratch) {
     i8_block b = i8_block_of(scratch, s->N, p.form != READY);
     const size_t chunk = IN_TILES ? b.step : I8_CHUNK;
@@ -277,12 +278,12 @@ static void prod_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, co
 }
 
 /* ---- dw8 ------------------------------------------------------------------------------------- */
-/* the blocks of tokens from m, outputs n..n+rows */
+/* the blocks of tokens from m on, for outputs n to n + rows */
 typedef struct grad_span {
     size_t m, tokens, n, rows;
 } grad_span;
 
-/* a panel of xq + BYTE_BIAS */
+/* Packs a panel of xq + BYTE_BIAS. */
 static void dw8_panel(uint8_t *panel, const int8_t *x, size_t K, size_t tokens, size_t cols) {
     for (size_t g = 0; 4 * g < tokens; g++) {
         for (size_t i = 0; i < 4 && 4 * (g + 8) + i < tokens; i++)
@@ -298,15 +299,15 @@ BT_INLINE void dw8_move(float *to, size_t ld_to, const float *from, size_t ld_fr
             v_store(to + i * ld_to + j * VL, v_load(from + i * ld_from + j * VL));
 }
 
-/* Processes a panel's blocks tile by tile, so that each tile of C, whose rows may be a power of two apart, is read
- * and written once. */
+/* Computes a panel of inputs tile by tile over all blocks of tokens, so that each tile of C is read and written
+ * once. */
 static void dw8_tiles(float *c, size_t K, const grad_span *s, const uint8_t *panels, size_t cols,
                       void *scratch) {
     size_t blocks = (s->tokens + BT_GRAD_BLOCK - 1) / BT_GRAD_BLOCK,
            tiles = (s->rows + MR - 1) / MR;
     tile_i8_fn tile = tile_u8();
     float *own = scratch;
-    /* C's rows share a set of L1: the tile's sums in `own` */
+    /* sums the tile in `own` first where rows of C map to the same set of L1 */
     int apart = K % 1024 == 0 && cols >= NR;
     for (size_t t = 0; t < tiles; t++) {
         size_t r0 = s->rows * t / tiles, r1 = s->rows * (t + 1) / tiles,
@@ -352,7 +353,7 @@ static void prod_tern_dw8(float *dw, bt_grads dy, const int8_t *xq, const float 
                           size_t N, size_t K, size_t n0, size_t n1, const bt_noise *noise,
                           void *scratch) {
     (void)N;
-    /* even runs of outputs */
+    /* divides the outputs evenly */
     size_t spans = (n1 - n0 + G_ROWS - 1) / G_ROWS,
            each = spans ? round_up((n1 - n0 + spans - 1) / spans, 32) : 0;
     for (size_t m = 0; m < M; m += G_DEPTH * BT_GRAD_BLOCK) {

@@ -1,9 +1,9 @@
-/* isa_moments.h - optimizer states in few bytes, their stochastic rounding, and AdamW on them: plain loops that
- * every set compiles with its own instructions, and vectors for the bytes, for which compilers generate long code.
+/* isa_moments.h - optimizer states of 8 or 16 bits, their stochastic rounding, and AdamW on them. Plain loops, which
+ * every set compiles with its own instructions, except conversions of bytes, for which compilers generate slow code.
  * The same bits on all sets: no fused multiply-add; division and root are exact.
  *
- * Callers pass a few hundred elements at a time, which fit the first-level cache, so that only the states' own
- * bytes move through memory, once. */
+ * Callers pass a few hundred elements at a time, which fit L1, so that each byte of the states moves through memory
+ * once. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_MOMENTS_H
 #define BT_ENGINE_KERNELS_ISA_ISA_MOMENTS_H
 
@@ -19,14 +19,15 @@ static void moments_noise(uint32_t *restrict words, uint32_t key, uint32_t lane,
 
 #if defined(BT_VECTORS)
 
-/* representation of a number in a byte: moment.h */
+/* the 8-bit number format of moment.h */
 typedef struct moment_byte {
-    uint32_t first, size, sign; /* exponent of the first octave; the code's bits; the sign's */
+    uint32_t first, size,
+        sign; /* exponent of the first octave; mask of the code; mask of the sign */
 } moment_byte;
 static const moment_byte moment_log8 = {BT_MOMENT_FIRST, 0x7f, 0x80};
 static const moment_byte moment_ulog8 = {BT_MOMENT_UFIRST, 0xff, 0};
 
-/* bt_moment_size and bt_moment_code in whole vectors; how many elements they did */
+/* Decodes or encodes whole vectors (bt_moment_size, bt_moment_code) and returns the number of elements processed. */
 BT_INLINE size_t moment_bytes_load(float *y, const uint8_t *x, const moment_byte b, size_t n) {
     const vi four = vi_set(4), begin = vi_set(b.first << 23), base = vi_set((b.first - 1) << 2);
     size_t i = 0;
@@ -53,7 +54,7 @@ BT_INLINE size_t moment_bytes_store(uint8_t *y, const float *x, const uint32_t *
                                vi_add(base, vi_and(low, vi_set(0u - 4u)))),
                  byte = vi_or(vi_min(code, vi_set(b.size)),
                               vi_and(vi_srl(bits, 24), vi_set(b.sign)));
-        /* as int8, the type with which bytes are stored */
+        /* sign-extended, because only int8 has a store of bytes */
         vi_store_i8_n((int8_t *)y + i, vi_sra(vi_sll(byte, 24), 24), VL);
     }
     return i;

@@ -1,5 +1,5 @@
-/* isa_packed_2bit.h - ternary weights in 2 bits a code, from which a product makes one panel of bytes at a time in its
- * scratch (panels: isa_products.h). Included once by each set's file.
+/* isa_packed_2bit.h - ternary weights with 2 bits a code. Products unpack one panel of bytes at a time to scratch
+ * (panels: isa_products.h). Included once by each set's file.
  *
  *     2-bit      [N/NR panels][K/16][NR][4] bytes; byte b of an output's four holds the codes + 1 of the inputs
  *                16 q + b, 16 q + 4 + b, 16 q + 8 + b and 16 q + 12 + b, the lowest bits first
@@ -20,17 +20,17 @@
 #if defined(BT_VECTORS)
 #include <string.h>
 
-enum { K_2BIT = 16, STEP_2BIT = NR * 4 }; /* inputs of a step along K, its bytes */
+enum { K_2BIT = 16, STEP_2BIT = NR * 4 }; /* inputs and bytes of one step along K */
 
 static size_t steps_2bit(size_t K) { return (K + K_2BIT - 1) / K_2BIT; }
 static size_t panel_2bit(size_t K) { return steps_2bit(K) * STEP_2BIT; }
 static size_t prod_packed_2bit_bytes(size_t N, size_t K) {
     return (N + NR - 1) / NR * panel_2bit(K);
 }
-/* bytes of a panel of bytes, in either direction */
+/* bytes of an unpacked panel of outputs or inputs */
 static size_t room_2bit(size_t depth) { return (depth + K_2BIT - 1) / K_2BIT * K_2BIT * NR; }
 
-/* four codes as bytes, + 1 each */
+/* packs four codes + 1 as bytes of one dword */
 static uint32_t four_codes(const int8_t *codes, size_t have) {
     uint32_t w = 0;
     memcpy(&w, codes, have < 4 ? have : 4);
@@ -54,7 +54,7 @@ static void prod_packed_2bit_pack(void *packed, const int8_t *codes, size_t N, s
     }
 }
 
-/* one panel of outputs, `depth` inputs: [depth/4][NR][4] */
+/* Unpacks one panel of outputs with `depth` inputs: [depth/4][NR][4]. */
 static void open_2bit(uint8_t *dst, const uint8_t *panel, size_t depth) {
     const vi low = vi_set(0x03030303u);
     for (size_t s = steps_2bit(depth); s > 0; s--, panel += STEP_2BIT, dst += 4 * STEP_2BIT) {
@@ -66,7 +66,7 @@ static void open_2bit(uint8_t *dst, const uint8_t *panel, size_t depth) {
     }
 }
 
-/* 16 inputs of four outputs: [16][4] */
+/* Unpacks 16 inputs of four outputs: [16][4]. */
 BT_INLINE void square_2bit(uint8_t *dst, const uint8_t *four) {
 #if defined(BT_NEON)
     static const uint8_t turn[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
@@ -101,8 +101,8 @@ BT_INLINE void square_2bit(uint8_t *dst, const uint8_t *four) {
 /* number of panels of outputs prefetched */
 enum { AHEAD_2BIT = 4 };
 
-/* one panel of inputs k .. k+NR (k a multiple of NR), outputs n0 .. n1 (n0 a multiple of 4): [(n1 - n0)/4][NR][4].
- * Inputs from K on are anything. */
+/* Unpacks the panel of inputs k to k + NR (k a multiple of NR) for outputs n0 to n1 (n0 a multiple of 4): [(n1 -
+ * n0)/4][NR][4]. Inputs from K on are undefined. */
 static void across_2bit(uint8_t *dst, const uint8_t *packed_2bit, size_t K, size_t k, size_t n0,
                         size_t n1) {
     const size_t panel = panel_2bit(K), at = k / K_2BIT * STEP_2BIT;

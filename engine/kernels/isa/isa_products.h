@@ -21,7 +21,7 @@
 #if defined(BT_VECTORS)
 #include <string.h>
 
-/* groups, rows, columns; padded row of the A block */
+/* KC: groups, MC: rows, NC: columns of a block; A_LD: padded row of the A block */
 enum {
     KC = IN_TILES ? 1024 : 256,
     MC = IN_TILES   ? 4 * MR
@@ -41,12 +41,13 @@ typedef struct product {
     size_t ldc, M, N, K;
     float alpha;
     int acc;
-    /* a_scale: multiplies a's rows when it is taken by columns */
+    /* a_scale: factors of the rows of a, applied when they become columns of the product */
     const float *a, *a_scale;
     size_t lda;
     int a_by_cols; /* a is (K, M) */
     enum { B_ROWS, B_COLS, B_ROWS16, B_COLS16, B_I8, B_CODES, B_2BIT } b_kind;
-    /* (K, N) floats, (N, K) floats, the same two as bf16, (K, N) int8, codes + 1 in panels, 2-bit (K, N) */
+    /* one of: (K, N) floats, (N, K) floats, either of them as bf16, (K, N) int8, codes + 1 in panels, (K, N) 2-bit
+     * codes */
     const void *b;
     size_t ldb; /* B_CODES: bytes of one panel */
 } product;
@@ -68,10 +69,10 @@ static void widen(float *restrict out, const uint16_t *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++) bits[i] = (uint32_t)x[i] << 16;
 }
 
-/* Packs bf16 through floats in L1, with the bits of the same values given as floats. */
+/* Packs bf16 values by way of floats in L1, with the bits that floats give. */
 static void pack_b16(const product *p, uint32_t *dst, size_t n, size_t cols, size_t k,
                      size_t depth) {
-    enum { SOME = 64 }; /* a whole number of groups */
+    enum { SOME = 64 }; /* a multiple of the elements of a group */
     _Alignas(64) float some[NR * SOME];
     const uint16_t *b = p->b;
     if (p->f->b_rows_kept) {
@@ -93,7 +94,7 @@ static void pack_b16(const product *p, uint32_t *dst, size_t n, size_t cols, siz
     }
 }
 
-/* Packs 2-bit weights through bytes in L1. */
+/* Packs 2-bit weights by way of bytes in L1. */
 static void pack_2bit(const product *p, uint32_t *dst, size_t n, size_t k, size_t depth) {
     enum { SOME = 64 };
     _Alignas(64) uint8_t some[NR * SOME];
@@ -122,13 +123,13 @@ static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_
     }
 }
 
-/* bits of |x|, which as whole numbers are in the order of the magnitudes */
+/* Returns the bits of |x|, whose order as integers is the order of the magnitudes. */
 BT_INLINE vi magnitude(vf x) { return vi_and(vi_bits(x), vi_set(0x7fffffffu)); }
 
 static size_t smaller_size(size_t a, size_t b) { return a < b ? a : b; }
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
-/* panels x tiles of one packed (rows, depth) x (depth, cols) block */
+/* Multiplies all panels and tiles of a packed (rows, depth) block and a packed (depth, cols) block. */
 static void tile_panel_block(const product *p, const uint32_t *a, const uint32_t *b, size_t m,
                              size_t rows, size_t n, size_t cols, size_t groups, int acc) {
     size_t tiles = (rows + MR - 1) / MR;
@@ -197,8 +198,8 @@ static size_t prod_tern_bytes(size_t N, size_t K) {
     return fwd_bytes(N, K) + round_up(K, NR) * round_up(N, 4);
 }
 
-/* dst [NR][4]: bytes of up to four rows, interleaved, `bias` added; zeros (plus bias) where there
- * is no row or column */
+/* Interleaves up to four rows of bytes to dst [NR][4] and adds `bias`; missing rows and columns become zero plus
+ * bias. */
 static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows, size_t cols,
                         int bias) {
     int8_t edge[4][NR];
@@ -211,7 +212,7 @@ static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows,
         }
     }
 #if defined( \
-    __AVX512F__) /* quarters of 8 columns as 0 2 1 3: the unpacks within lanes leave them in order */
+    __AVX512F__) /* quarters of 8 columns in the order 0 2 1 3, which unpacking within 128-bit lanes restores */
     const __m256i add = _mm256_set1_epi8((char)bias);
     __m256i v[4];
     BT_UNROLL for (int i = 0; i < 4; i++)
@@ -249,8 +250,7 @@ static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows,
 #endif
 }
 
-/* Packs four codes into a dword and adds `bias` to each: VL rows by VL dwords at a time, then the remaining dwords one
- * by one. */
+/* Packs four codes plus `bias` to each dword: VL rows by VL dwords at a time, then the remaining dwords singly. */
 static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t rows, int bias) {
     size_t whole = K / (4 * VL) * VL;
     const uint32_t four = 0x01010101u * (uint32_t)bias;
@@ -284,7 +284,7 @@ static void prod_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K
     uint8_t *fwd = packed, *dx = fwd + fwd_bytes(N, K);
     for (size_t n = n0; n < n1; n += NR)
         pack_fwd_panel(fwd + n * round_up(K, 4), codes + n * K, K, smaller_size(NR, n1 - n), 1);
-    /* Panels are far apart in memory, so this writes several rows of one panel before the next panel. */
+    /* panels are far apart in memory, so several rows of one panel are written before the next panel */
     for (size_t r = n0, end; r < n1; r = end) {
         end = smaller_size(r + BT_TERN_ROWS, n1);
         for (size_t k = 0; k < K; k += NR) {

@@ -17,8 +17,8 @@
 
 #if defined(BT_VECTORS)
 
-/* runs `body` with (i, n) over [0, count) in whole vectors, then once for the tail; n == VL lets
- * the compiler drop masks */
+/* Calls `body` with (i, n) for each whole vector of [0, count), then once for the rest. With n == VL the compiler
+ * removes masks. */
 #define EACH_VECTOR(count, body) \
     do { \
         size_t i = 0, whole_ = (count) - (count) % VL; \
@@ -58,9 +58,8 @@ BT_INLINE float row_dot(const float *a, const float *b, size_t C) {
     return v_hsum(v_add(v_add(s[0], s[1]), v_add(s[2], s[3])));
 }
 
-/* The sum of squares by strips of 32 columns, which are added in double: where a row is cut at such
- * a strip between ranks, their sums make the whole row's, down to an error far below one
- * float's. */
+/* Sums squares by strips of 32 columns, added in double. Ranks that divide a row at such strips obtain the sum of the
+ * whole row, up to an error far below that of a float. */
 BT_INLINE double row_squares(const float *x, size_t C) {
     enum { STRIP = 32 };
     vd low = d_zero(), high = low;
@@ -138,7 +137,7 @@ static void rows_rmsnorm_dx(float *dx, const float *dy, const float *x, const fl
     }
 }
 
-/* Processes columns in strips of four vectors, which remain in registers over all rows. */
+/* Keeps a strip of four vectors of columns in registers over all rows. */
 static void rows_rmsnorm_dgain(float *dgain, const float *dy, const float *x, const float *rstd,
                                size_t rows, size_t C, size_t c0, size_t c1) {
     size_t c = c0;
@@ -265,8 +264,8 @@ static void rows_glu_bwd(float *dgate, float *dup, const float *dy, const float 
     }
 }
 
-/* Two passes over the row: sums of exp relative to a reference need the maximum, the gradient needs the sum.
- * Partial sums are in vectors over BT_SUM_BLOCK logits, then in double. */
+/* Reads the row twice: the sum of exp needs the maximum, and the gradient needs the sum. Partial sums are in
+ * vectors over BT_SUM_BLOCK logits, then in double. */
 static void rows_softmax_xent(float *loss, float *logits, const int32_t *targets, float dscale,
                               size_t rows, size_t V) {
     for (size_t r = 0; r < rows; r++) {
@@ -293,7 +292,7 @@ static void rows_softmax_xent(float *loss, float *logits, const int32_t *targets
             size_t count = V - b < BT_SUM_BLOCK ? V - b : BT_SUM_BLOCK;
             float *lb = l + b;
             vf s = v_set(0);
-            if (dscale != 0) { /* keep exp in place of the logit */
+            if (dscale != 0) { /* the logit is replaced by its exp */
                 EACH_VECTOR(count, vf e = v_exp(v_sub(ld(lb + i, n), vtop)); st(lb + i, e, n);
                             s = v_add(s, v_where_n(e, v_set(0), n)));
             } else {
@@ -422,8 +421,8 @@ static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, 
         vst1_s8(codes + i, c);
     }
 #elif defined(__AVX512F__)
-/* 64 codes at a time, all in masks: halves round to even, so rint(x) > 0 exactly where x > 1/2. A
- * masked store of bytes takes 50 cycles on some processors: the tail is generic's. */
+/* Converts 64 codes at a time as masks: ties round to even, so rint(x) > 0 exactly where x > 1/2. The last codes
+ * use the generic loop, because a masked store of bytes takes 50 cycles on some processors. */
 static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale,
                                      int sign, size_t count) {
     bt_tern_stats st_ = {0, 0, 0};

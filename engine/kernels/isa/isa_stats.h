@@ -18,7 +18,7 @@
 
 enum { STATS_LANES = 64 };
 
-/* one history (four bits) and one code -> the new history; adds to the three counts */
+/* Computes the new history (four bits) from the old one and a code, and adds to the three counts. */
 #define STATS_LOOK(seen, code, flips, signs, back, next) \
     do { \
         uint8_t seen_ = (uint8_t)(seen), last_ = seen_ & 3, now_ = (uint8_t)(code)&3, \
@@ -84,7 +84,7 @@ static void stats_adamw_undo(float *restrict change, float *restrict before,
     }
 }
 
-/* Chen et al., arXiv:2302.06675; without fused multiply-add, so that every set has the same bits */
+/* Lion: Chen et al., arXiv:2302.06675; without fused multiply-add, so that every set gives the same bits */
 static void stats_lion(float *restrict w, const float *restrict g, float *restrict m,
                        const bt_lion *h, size_t n) {
     float keep = 1.0f - h->lr * h->decay;

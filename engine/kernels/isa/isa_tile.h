@@ -20,22 +20,21 @@ enum { MR = 14, NR = 32, IN_TILES = 0 };
 /* AVX2: 12 accumulators of 16 registers; NEON: 24 of 32 */
 enum { MR = 6, NR = 16, IN_TILES = 0 };
 #endif
-/* IN_TILES: packed A blocks are [K / CHUNK][rows][CHUNK] groups, so that 16 rows of a chunk are 1
- * KiB on end */
+/* IN_TILES: packed A blocks are [K / CHUNK][rows][CHUNK] groups, so that 16 rows of a chunk are 1 KiB of contiguous
+ * memory */
 enum { CHUNK = 16 };
 
-/* a finished float tile becomes c = alpha * sum (+ c), `cols` columns of it */
+/* where a finished tile of floats is stored: c = alpha * sum (+ c), `cols` columns */
 typedef struct tile_out {
     float *c;
     size_t ldc, cols;
     float alpha;
     int acc;
-    /* dwords from one CHUNK of A to the next; 0: CHUNK. Tiles of vectors take 0 only */
+    /* dwords between CHUNKs of A; 0: CHUNK. Tiles of vectors require 0 */
     size_t a_step;
 } tile_out;
 
-/* Number added to the bytes of a B operand of int8: x86 instructions multiply unsigned by signed bytes, ARM
- * instructions signed bytes */
+/* Number added to int8 bytes of a B operand: x86 multiplies unsigned by signed bytes, ARM signed by signed bytes */
 #if defined(BT_NEON)
 enum { BYTE_BIAS = 0 };
 #else
@@ -52,10 +51,10 @@ typedef struct tile_i8_out {
     float scale;
     int acc;
     size_t a_step;   /* bytes, likewise */
-    const float *by; /* (cols) multiplies y's columns, before y is added to; NULL: nothing does */
+    const float *by; /* (cols) factors of the new results; NULL: 1 */
 } tile_i8_out;
 
-/* rows: 1 .. MR. lda: dwords for floats and bf16, bytes for int8 */
+/* rows: 1 .. MR. lda: in dwords for floats and bf16, in bytes for int8 */
 typedef void (*tile_fn)(size_t rows, const tile_out *o, const uint32_t *a, size_t lda,
                         const uint32_t *b, size_t groups);
 typedef void (*tile_i8_fn)(size_t rows, const tile_i8_out *o, const int8_t *a, size_t lda,
@@ -63,20 +62,19 @@ typedef void (*tile_i8_fn)(size_t rows, const tile_i8_out *o, const int8_t *a, s
 
 typedef struct form { /* one operand type */
     size_t group;     /* elements of K in a dword */
-    bt_prec prec;     /* precision to which they are rounded */
-    /* A from a row-major (rows, k) matrix; from a (k, rows) matrix, its row j times scale[j] unless
-     * scale is NULL */
+    bt_prec prec;     /* precision to which operands are rounded */
+    /* converts A from (rows, k), or from (k, rows) with row j multiplied by scale[j] unless scale is NULL */
     void (*a_rows)(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k);
     void (*a_cols)(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale,
                    size_t rows, size_t k);
-    /* one B panel, cols <= NR, columns beyond are zero: from (k, cols); from (cols, k); from int8
-     * (k, cols); from codes + 1 in fours [k/4][NR][4] */
+    /* one B panel of at most NR columns, missing columns zero, from: (k, cols); (cols, k); int8 (k, cols); codes + 1
+     * as [k/4][NR][4] */
     void (*b_rows)(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k);
     void (*b_cols)(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k);
     void (*b_i8)(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k);
     void (*b_codes)(uint32_t *dst, const uint8_t *fours, size_t k);
     tile_fn tile;
-    /* for bf16: the first four from values stored as bf16, without scale; NULL in other forms */
+    /* with bf16: the first four conversions from values stored as bf16, without scale; NULL in other forms */
     void (*a_rows_kept)(uint32_t *dst, size_t ld, const uint16_t *src, size_t lds, size_t rows,
                         size_t k);
     void (*a_cols_kept)(uint32_t *dst, size_t ld, const uint16_t *src, size_t lds, size_t rows,
@@ -86,8 +84,8 @@ typedef struct form { /* one operand type */
 } form;
 
 #if defined(BT_VECTORS)
-/* Prefetches the lines of C, which usually miss the caches, when a tile begins, so that they are present when it
- * ends. prefetchw does nothing on processors without it. */
+/* Prefetches the lines of C at the beginning of a tile, because they usually miss the caches. prefetchw has no effect
+ * on processors without it. */
 BT_INLINE void prefetch_c(const float *c, size_t ldc, const size_t rows) {
     BT_UNROLL for (size_t i = 0; i < rows; i++) BT_UNROLL for (size_t j = 0; j < NR; j += 16) {
 #if defined(BT_NEON)
@@ -100,7 +98,7 @@ BT_INLINE void prefetch_c(const float *c, size_t ldc, const size_t rows) {
 
 _Static_assert(NR == 2 * (int)VL, "a panel is two vectors wide");
 
-/* the share of BYTE_BIAS in the sums of a product, from the sums of A */
+/* Returns what BYTE_BIAS adds to a product, from the sums of A. */
 BT_INLINE vi biased(vi sum) { return BYTE_BIAS ? vi_sll(sum, 7) : vi_set(0); }
 
 BT_INLINE vf rounded(vf v, const bt_prec prec) { return prec == BT_PREC_FP16 ? v_half(v) : v; }

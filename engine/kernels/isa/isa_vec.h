@@ -36,7 +36,7 @@ BT_INLINE vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 BT_INLINE vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 BT_INLINE vf v_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 BT_INLINE vf v_abs(vf a) { return _mm512_abs_ps(a); }
-/* a in the first n lanes, else b */
+/* takes the first n lanes of a, the other lanes of b */
 BT_INLINE vf v_where_n(vf a, vf b, size_t n) { return _mm512_mask_blend_ps(v_first(n), b, a); }
 /* x == y ? a : b */
 BT_INLINE vf v_where_eq(vf x, vf y, vf a, vf b) {
@@ -46,7 +46,7 @@ BT_INLINE float v_hsum(vf a) { return _mm512_reduce_add_ps(a); }
 BT_INLINE float v_hmax(vf a) { return _mm512_reduce_max_ps(a); }
 typedef __m512d vd;
 BT_INLINE vd d_zero(void) { return _mm512_setzero_pd(); }
-/* the lower half of a's lanes */
+/* adds the lower half of a's lanes */
 BT_INLINE vd d_add_low(vd s, vf a) {
     return _mm512_add_pd(s, _mm512_cvtps_pd(_mm512_castps512_ps256(a)));
 }
@@ -70,7 +70,7 @@ BT_INLINE void v_store_half(uint16_t *p, vf a) {
 }
 BT_INLINE int v_any_nan(vf a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q) != 0; }
 /* half to even, saturated to int8 */
-/* whole vectors without a mask: bytes under one are slow on some processors */
+/* stores whole vectors without a mask, because masked stores of bytes are slow on some processors */
 BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) {
     if (n == VL)
         _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a)));
@@ -82,7 +82,7 @@ BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
 }
 
 typedef __m512i vi; /* VL lanes of 32 bits */
-/* operations with the same names for both widths; sixteen bytes in each quarter, or half, of a vector */
+/* operations with the same names for 8 and 16 lanes; VI_QUARTERS repeats sixteen bytes over the vector */
 #define VI_OP(name) _mm512_##name
 #define VI_QUARTERS(q) _mm512_broadcast_i32x4(q)
 BT_INLINE vi vi_set(uint32_t a) { return _mm512_set1_epi32((int)a); }
@@ -288,11 +288,11 @@ BT_INLINE vf v_exp2(vf x) {
     return v_pow2(p, n);
 }
 
-/* 2^x with an error below 8e-5 of it, for values that are rounded to bf16 (2e-3) next; x below -125 is clamped, x
- * above 127 is not allowed. NaN is preserved. Minimax on [-1/2, 1/2]. The low bits of the sum are the whole
- * number: shifted into the exponent they need no conversion */
+/* 2^x with relative error below 8e-5, for values that are then rounded to bf16 (2e-3). x below -125 is clamped; x
+ * above 127 is not allowed. NaN is preserved. Minimax on [-1/2, 1/2]. The low bits of the sum are the integer part
+ * of x, which a shift moves into the exponent */
 BT_INLINE vf v_exp2_coarse(vf x) {
-    const vf whole = v_set(12582912.0f); /* 1.5 * 2^23: one unit is its last bit */
+    const vf whole = v_set(12582912.0f); /* 1.5 * 2^23: its last bit has the value 1 */
     x = v_max(v_set(-125.0f), x);
     vf t = v_add(x, whole), f = v_sub(x, v_sub(t, whole));
     vf p = v_fma(v_set(5.517166909e-2f), f, v_set(2.426111222e-1f));

@@ -1,8 +1,8 @@
 /* ops.c - applies the kernel table to whole arrays, divided over threads.
  *
- * Every operation divides its outputs (rows, columns or heads) among the threads of the pool, so that each output
- * is computed by one thread. A sum over a divided dimension is computed in blocks of fixed size, which are added in
- * order. Results therefore do not depend on the number of threads. */
+ * Every operation divides its outputs (rows, columns or heads) among the threads of the pool; one thread computes
+ * each output. A sum over a divided dimension is computed in blocks of fixed size, which are added in order.
+ * Results therefore do not depend on the number of threads. */
 #include "engine/kernels/ops/ops.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ bt_code bt_ops_plan(size_t M, size_t N, size_t K, size_t T, size_t D, size_t *by
     scratch.D = bt_max_size(D, scratch.D);
     size_t need = bt_active_kernels()->scratch_bytes(scratch.M, scratch.N, scratch.K, scratch.T,
                                                      scratch.D);
-    /* one extra page: scratch of two threads never shares a cache line or a set of aliasing addresses */
+    /* one extra page, so that the scratch of two threads never shares a cache line or maps to the same cache sets */
     need = (need + 4095) / 4096 * 4096 + 4096;
     if (need > scratch.per_thread || bt_threads_count() > scratch.threads) {
         bt_arena fresh;

@@ -196,8 +196,7 @@ void bt_table_read(float *out, const bt_table *t, size_t element, size_t n);
 void bt_op_q8_put(int8_t *codes, uint16_t *scales, const float *x, size_t n);
 void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b, size_t ldb,
                 int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec, int flags);
-/* gemm with a table as b. A rounded table needs a kernel set that rounds the operands of products. An int8 table's
- * row stride is its width; the product may read fewer columns. */
+/* Computes columns a to b in the blocks of rows that bt_op_rmsnorm_bwd_saved uses, so that the bits are equal. */
 void bt_op_gemm_table(float *c, size_t ldc, const float *a, size_t lda, bt_table b, size_t ldb,
                       int tb, size_t M, size_t N, size_t K, bt_prec prec, int flags);
 /* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at
@@ -323,7 +322,7 @@ void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain,
 void bt_op_row_dgain(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows,
                      size_t C);
 void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_t C);
-/* leaf p: columns at[p] .. at[p + 1]; of one leaf at is not read */
+/* leaf p has columns at[p] to at[p + 1]; with one leaf `at` is not read */
 void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows,
                    size_t V, const size_t *at, size_t leaves);
 /* out (leaves, D): the gain's gradient of each range of heads, x and dy (M, heads, D), rstd (M,

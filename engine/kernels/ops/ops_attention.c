@@ -82,7 +82,7 @@ static void turn_back(const bt_attn_shape *s, float *d, size_t ld, size_t row) {
     bt_active_kernels()->rope(d, ld, &by, 1, s->T, 1, s->D);
 }
 
-/* units: (range, kv head, run of its query heads in order) */
+/* one unit of work is a range, a kv head and a run of its query heads, in this order */
 static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {
     const attn_job *j = ctx;
     size_t group = query_group(j), each = j->s->run ? j->s->run : group / j->runs;

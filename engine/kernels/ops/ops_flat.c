@@ -43,7 +43,7 @@ void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate,
 
 static void do_glu_quant(void *ctx, int thread, size_t a, size_t b) {
     const bt_glu_quant *j = ctx;
-    float *h = j->h + a * j->F; /* one row, which fits L1 */
+    float *h = j->h + a * j->F; /* scratch for one row, which fits L1 */
     (void)thread;
     for (size_t r = a; r < b; r++) {
         size_t at = r * j->F;
@@ -63,14 +63,14 @@ void bt_op_glu_quant(const bt_glu_quant *j) {
                bt_ops_row_grain(j->F), do_glu_quant, (void *)(uintptr_t)j);
 }
 
-/* gate and up as bf16 in pieces whose floats fit L1 */
+/* processes gate and up, stored as bf16, in pieces whose floats fit L1 */
 typedef struct glu_saved {
     const uint16_t *gate, *up;
     bt_act act;
 } glu_saved;
 enum { GLU_PIECE = 1024 };
 
-/* n gradients from element `at` on; dy: the first one's */
+/* n gradients from element `at` on; dy points to the first of them */
 static void glu_bwd_pieces(const glu_saved *s, bt_glu_grads d, const float *dy, size_t at,
                            size_t n) {
     const bt_kernels *k = bt_active_kernels();
@@ -124,7 +124,7 @@ static void do_glu_norm_bwd(void *ctx, int thread, size_t a, size_t b) { /* bloc
     for (size_t block = a; block < b; block++) {
         size_t first = block * BT_GLU_BLOCK,
                end = first + BT_GLU_BLOCK < j->rows ? first + BT_GLU_BLOCK : j->rows;
-        /* one row each, which fit L1 */
+        /* scratch for one row each, which fits L1 */
         float *h = j->h + first * j->F, *sums = j->sums + first * j->F;
         memset(sums, 0, j->F * sizeof *sums);
         for (size_t r = first; r < end; r++) {
@@ -243,7 +243,7 @@ static void drop_piece(float *y, const float *x, const uint32_t *words, int shif
         set_products(y, x, factors, n);
 }
 
-/* Columns c0 .. c0+n of whole rows, as far as the rows have them. */
+/* Drops columns c0 to c0+n of whole rows, where the caller holds them. */
 static void drop_columns(const drop_job *j, float *y, const float *x, const uint32_t *words,
                          int shift, size_t c0, size_t n) {
     const size_t from = bt_max_size(c0, j->how.col0), to = bt_min_size(c0 + n, j->how.col0 + j->C);

@@ -135,7 +135,7 @@ static void do_xent(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-/* columns a..b, all rows in ascending order */
+/* columns a to b of all rows, in ascending order of rows */
 static void do_head_targets(void *ctx, int thread, size_t a, size_t b) {
     const bt_head_targets *j = ctx;
     (void)thread;

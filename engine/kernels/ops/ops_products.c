@@ -337,7 +337,7 @@ static void do_gemm(void *ctx, int thread, size_t a, size_t b) {
                               bt_ops_scratch(thread));
 }
 
-/* columns a..b of all rows */
+/* columns a to b of all rows */
 static void do_gemm_columns(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
     const size_t size = j->flags & BT_B_BF16 ? sizeof(uint16_t) : sizeof(float);

@@ -217,7 +217,7 @@ void bt_op_embed(float *x, bt_table E, const int32_t *tokens, size_t first, size
     bt_ops_run("embed", split_row_bytes(M, C, 8), M, 16, split_embed_unit, &j);
 }
 
-/* columns a..b, all rows in ascending order */
+/* columns a to b of all rows, in ascending order of rows */
 static void split_embed_bwd_unit(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;

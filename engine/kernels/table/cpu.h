@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 typedef struct bt_cpu {
-    char model[64]; /* brand string; of ARM the names of its kinds of cores */
+    char model[64]; /* brand string; on ARM the names of its kinds of cores */
     char vendor[16];
     int family, model_number;
     /* Number of cores that this process may use: those of its affinity, at most the quota of its control groups, at

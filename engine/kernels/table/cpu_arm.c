@@ -74,7 +74,7 @@ void bt_cpu_arm_model(const uint64_t *midr, size_t n, char *out, size_t size) {
 
 enum { KINDS_MOST = 8 };
 
-/* the different values of MIDR_EL1 of the first 1024 hardware threads; returns their number */
+/* Returns the number of different values of MIDR_EL1 among the first 1024 hardware threads. */
 static size_t read_midr(uint64_t kinds[KINDS_MOST]) {
     size_t n = 0;
     for (int cpu = 0; cpu < 1024 && n < KINDS_MOST; cpu++) {
@@ -85,7 +85,9 @@ static size_t read_midr(uint64_t kinds[KINDS_MOST]) {
             i++; /* the variant and revision are no kind */
         if (i == n) kinds[n++] = midr;
     }
-    if (n == 0 && getauxval(AT_HWCAP) & HWCAP_CPUID) { /* the kernel answers for the current core */
+    if (n == 0 &&
+        getauxval(AT_HWCAP) & HWCAP_CPUID) { /* reads MIDR_EL1 of the current core, which the kernel
+                                                        * emulates */
         __asm__("mrs %0, midr_el1" : "=r"(kinds[0]));
         n = 1;
     }

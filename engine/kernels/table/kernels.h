@@ -146,8 +146,7 @@ typedef struct bt_kernels {
     bool (*multiplies_bf16)(void);
 
     /* ---- rows of a (rows, C) matrix ---------------------------------------------------------- */
-    /* rstd[r] = 1/sqrt(mean(x^2) + eps); y = x * rstd * gain (gain NULL: 1). y or rstd may be
-     * NULL. */
+    /* rstd[r] = 1/sqrt(mean(x^2) + eps); y = x * rstd * gain. gain NULL: 1; y or rstd NULL: not stored */
     void (*rmsnorm)(float *y, float *rstd, const float *x, const float *gain, float eps,
                     size_t rows, size_t C);
     /* dx = gradient of rmsnorm; acc != 0 adds to dx. dx may be dy or x */
@@ -182,8 +181,8 @@ typedef struct bt_kernels {
     /* sum of x^2, and the x and gain (NULL: 1) of the largest |x gain|, from which the absmax of the whole row is
      * computed with the same bits */
     void (*row_stats)(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C);
-    /* y = x * rstd * gain (y, gain, rstd may be NULL: not needed, 1, 1); xq (may be NULL): y as absmax int8, where
-     * dq[r] holds max |y| of the whole row when called and the scale afterwards, both as in quant_rows */
+    /* y = x * rstd * gain; gain NULL: 1, rstd NULL: 1, y NULL: not stored. xq (NULL: not stored) receives y as int8:
+     * dq[r] is max |y| of the whole row before the call and the scale after the call, as in quant_rows */
     void (*row_apply)(int8_t *xq, float *dq, float *y, const float *x, const float *gain,
                       const float *rstd, size_t rows, size_t C);
     /* out[r] = sum of gain dy x */

@@ -1,5 +1,5 @@
-/* isa_attention_int8.h - products of attention in int8 (bt_attn_shape.int8): those of the forward pass, and the
- * two of depth D in backward. Included once by each set's file, by isa_attention.h.
+/* isa_attention_int8.h - int8 products of attention (bt_attn_shape.int8): both products of the forward pass, and the
+ * two products of the backward pass whose depth is D. Included once by each set's file, by isa_attention.h.
  *
  *     q, k, dout, v   rounded by rows; rows as A, panels of NR rows as B (+ BYTE_BIAS)
  *     v               in the forward pass by columns over all keys, in panels whose depth is the keys
@@ -14,7 +14,7 @@
 
 #if defined(BT_VECTORS)
 
-/* rows as the left operand: bytes, the scale of each, and what panels add to its sums */
+/* rows rounded to int8, as left operand of a product */
 typedef struct rows8 {
     int8_t *x;
     size_t ld; /* bytes */
@@ -22,7 +22,7 @@ typedef struct rows8 {
     int32_t *sums;
 } rows8;
 
-/* y (rows, cols) = scale a_scale[row] by[col] (a b) */
+/* the product y (rows, cols) = scale a_scale[row] by[col] (a b) */
 typedef struct small8 {
     const rows8 *a;
     size_t row; /* first row in a */
@@ -64,10 +64,10 @@ static void small_deep_i8(const small8 *p, size_t diagonal) {
     }
 }
 
-/* bytes of a row of D that vectors read as a whole */
+/* returns the bytes of a row of D int8 elements, rounded up to whole vectors */
 static size_t row8(size_t D) { return round_up(D, 4 * VL); }
 
-/* zeros, behind D of which nothing is written */
+/* Allocates rows of zeros; later writes change only the first D elements of a row. */
 static rows8 rows8_of(pool *mem, size_t rows, size_t ld) {
     const rows8 r = {piece(mem, rows * ld / 4), ld, piece(mem, round_up(rows, VL)),
                      piece(mem, round_up(rows, VL))};
@@ -75,7 +75,7 @@ static rows8 rows8_of(pool *mem, size_t rows, size_t ld) {
     return r;
 }
 
-/* n <= VL elements of row t from d on, zeros behind them */
+/* Returns elements [d, d + n) of row t, n <= VL, followed by zeros. */
 BT_INLINE vf head_vector(const head *h, size_t t, size_t d, size_t n) {
     if (!h->bf16) {
         const vf v = n == VL ? v_load(floats_at(h, t, d)) : v_load_n(floats_at(h, t, d), n);
@@ -87,12 +87,13 @@ BT_INLINE vf head_vector(const head *h, size_t t, size_t d, size_t n) {
     return v_bits(vi_sll(vi_from_u16(x), 16));
 }
 
-/* 127 / top, or 0 for 0; if top is not finite, neither is the scale, top / 127 */
+/* Returns the factor 127 / top, or 0 if top is 0. The scale top / 127 is not finite if top is not finite. */
 BT_INLINE vf int8_steps(vf top) {
     return v_where_eq(top, v_set(0), v_set(0), v_div(v_set(127), top));
 }
 
-/* `some` <= VL rows from t on; per-row numbers of a batch are in one vector. even: VL rows of whole vectors */
+/* A batch of at most VL rows from t on, whose per-row numbers share one vector. even: there are VL rows of whole
+ * vectors */
 BT_INLINE void head_batch8(const rows8 *to, size_t at, const head *h, size_t t, size_t some,
                            size_t D, const bool even) {
     const size_t rows = even ? VL : some;
@@ -120,7 +121,7 @@ BT_INLINE void head_batch8(const rows8 *to, size_t at, const head *h, size_t t, 
     vi_store(to->sums + at, biased(sum));
 }
 
-/* rows [t, t + rows) rounded, as rows `at` on */
+/* Rounds rows [t, t + rows) of the head and stores them from row `at` on. */
 static void head_rows8(const rows8 *to, size_t at, const head *h, size_t t, size_t rows, size_t D) {
     const head floats = {h->x, h->ld, false, false}, rounded = {h->x, h->ld, false, true},
                kept = {h->x, h->ld, true, false};
@@ -145,8 +146,8 @@ static void head_panel8(uint8_t *panel, float *by, const rows8 *room, const head
     pack_fwd_panel(panel, room->x, room->ld, n, BYTE_BIAS);
 }
 
-/* rows [low, T) rounded by columns, as panels of NR columns whose depth are `keys` rows; by (up(D, NR)): scales.
- * four: of 4 up(D, NR) bytes */
+/* Rounds each column of rows [low, T) and stores panels of NR columns whose depth is `keys` rows. by receives the
+ * scales; four is scratch of 4 up(D, NR) bytes */
 static void head_depth8(uint8_t *panels, float *by, const head *h, size_t low, size_t T,
                         size_t keys, size_t D, float *steps, int8_t *four) {
     const size_t wide = round_up(D, NR);
@@ -177,8 +178,9 @@ static void head_depth8(uint8_t *panels, float *by, const head *h, size_t low, s
 
 /* ---- the forward pass ------------------------------------------------------------------------ */
 
-/* 2^(row - max) in whole steps, as bytes, and their sum. The rounding error is carried to a later key of the same
- * lane, so that many small weights keep their sum. `from`: key of row[0] */
+/* Stores the weights 2^(row - max) as int8 multiples of 1/126, their sum as integers, and returns their sum as
+ * floats. The rounding error is carried to a later key of the same lane, so that many small weights keep their sum.
+ * `from`: key of row[0] */
 BT_INLINE float softmax_row8(int8_t *dst, const float *row, size_t from, size_t a, size_t b,
                              size_t n, float *max, int32_t *weight, const bt_prec prec) {
     enum { LANES = BT_ATTN_LANES };
@@ -245,7 +247,8 @@ static void attn_fwd8(float *o, float *lse, const void *q_, const void *k_, cons
             float top, sum = softmax_put8(p, sc + i * n, from, first_visible_key(s, t + i) - from,
                                           t + i + 1 - from, n, &top, &whole, f->prec);
             pa.sums[i] = BYTE_BIAS * whole;
-            /* the largest value of a row has nearly all steps, so its sum is never 0. NaN is preserved */
+            /* the largest weight is about 126, so the sum is never 0. The added term makes the scale NaN where the
+             * sum is NaN */
             pa.scale[i] = 1.0f / (float)whole + 0.0f * sum;
             lse[t + i] = (float)((double)top * LN_2) + logf(sum);
         }
@@ -265,7 +268,7 @@ static void attn_fwd8(float *o, float *lse, const void *q_, const void *k_, cons
 
 /* ---- the backward pass ----------------------------------------------------------------------- */
 
-/* rounded operands of the backward pass: queries and dout, whole; keys and values of a block, in panels */
+/* operands of the backward pass: rounded queries and dout of the whole head; keys and values of one block as panels */
 typedef struct left8 {
     rows8 q, g, room;
     uint8_t *k, *v;
@@ -287,7 +290,7 @@ static left8 left8_of(const bt_attn_shape *s, pool *mem, const head *q, const he
     return l;
 }
 
-/* n <= NR keys and values from t on, as column c on of the block */
+/* Stores n <= NR keys and values, from row t on, as columns [c, c + n) of the block. */
 static void right8_put(const left8 *l, size_t c, const head *k, const head *v, size_t t, size_t n,
                        size_t D) {
     const size_t deep = row8(D);
@@ -295,7 +298,7 @@ static void right8_put(const left8 *l, size_t c, const head *k, const head *v, s
     head_panel8(l->v + c * deep, l->by_v + c, &l->room, v, t, n, D);
 }
 
-/* s and dp (rows, NR) of queries from u on and the panel at column c */
+/* Computes s and dp (rows, NR) of the queries from u on and the panel at column c. */
 static void scores8(const left8 *l, const bt_attn_shape *s, size_t u, size_t rows, size_t c,
                     float *scores_, float *dp) {
     const size_t deep = row8(s->D);

@@ -27,20 +27,19 @@ static size_t attn_dwords(size_t T, size_t D) {
                                              TQ * keys + TQ * (keys + PAD) + 8 * PAD;
     size_t backward = 2 * keys * D + 2 * D * (keys + PAD) + 2 * KB * D + round_up(D, NR) * KB +
                       TQ * (KB + PAD) + 5 * TQ * NR + 2 * D * KB + 2 * keys + 24 * PAD;
-    /* for int8: bytes instead of elements, and rows of a whole vector */
+    /* with int8, operands take a byte an element and rows are whole vectors */
     size_t deep = round_up(D, 4 * VL), rows = 2 * T + TQ + KB + 3 * NR;
     size_t of_int8 = rows * (deep / 4 + 2) + (2 * KB + keys) * (deep / 4 + 1) +
                      TQ * (keys / 4 + PAD) + 4 * round_up(D, NR) + deep + 40 * PAD;
     return most(forward, backward) + of_int8;
 }
 
-/* keys [from, to) that query t may see */
+/* Returns the first key that query t may see. */
 static size_t first_visible_key(const bt_attn_shape *s, size_t t) {
     return s->window && t + 1 > s->window ? t + 1 - s->window : 0;
 }
 
-/* c (rows, cols) = alpha a b (+ c): a in A form, b panels of `panel` dwords; the depth is
- * `groups` */
+/* the product c (rows, cols) = alpha a b (+ c) of depth `groups`: a in A form, b in panels of `panel` dwords */
 typedef struct small_product {
     const form *f;
     const uint32_t *a, *b;
@@ -50,8 +49,8 @@ typedef struct small_product {
     int acc;
 } small_product;
 
-/* Tiles whose first column is beyond `diagonal` + their last row are all masked and are not computed (SIZE_MAX:
- * compute all). */
+/* Skips tiles in which all scores are masked: those whose first column is beyond `diagonal` + their last row.
+ * SIZE_MAX skips none. */
 static void small(const small_product *p, size_t diagonal) {
     size_t tiles = (p->rows + MR - 1) / MR;
     for (size_t j = 0; j < p->cols; j += NR) {
@@ -66,8 +65,8 @@ static void small(const small_product *p, size_t diagonal) {
     }
 }
 
-/* the depth is the keys, of which row r uses the first `diagonal` + r + 1: a tile's depth ends with that of its
- * last row */
+/* Row r uses only the first `diagonal` + r + 1 of the keys along the depth, so each tile ends at the depth of its
+ * last row. */
 static void small_deep(const small_product *p, size_t diagonal) {
     size_t tiles = (p->rows + MR - 1) / MR;
     for (size_t t = 0; t < tiles; t++) {
@@ -81,15 +80,16 @@ static void small_deep(const small_product *p, size_t diagonal) {
     }
 }
 
-/* rows of a head: (rows, D) of floats, or stored as bf16, `ld` apart */
+/* (rows, D) values of one head, floats or bf16, with rows `ld` elements apart */
 typedef struct head {
     const void *x;
     size_t ld;
     bool bf16;
-    bool rounds; /* floats for int8 are first rounded to bf16, as if they had been stored so */
+    bool
+        rounds; /* int8 attention rounds floats to bf16 first, so that its bits do not depend on the storage type */
 } head;
 
-/* q, k or v; the bits do not depend on the storage type */
+/* Returns a head of q, k or v. */
 static head head_of(const void *x, size_t ld, const bt_attn_shape *s, const form *f) {
     return (head){x, ld, s->bf16, !s->bf16 && f->prec == BT_PREC_BF16};
 }
@@ -135,7 +135,7 @@ static float head_dot(const float *y, const head *h, size_t t, size_t D, float *
     return row_dot(y, some, D);
 }
 
-/* lanes of vector [i, i + VL) inside [a, b), else zero */
+/* Keeps the lanes of the elements [i, i + VL) that are inside [a, b); all other lanes become zero. */
 BT_INLINE vf mask_lanes(vf v, size_t i, size_t a, size_t b) {
     if (i >= a && i + VL <= b) return v;
     if (i >= b || i + VL <= a) return v_set(0);
@@ -147,12 +147,12 @@ BT_INLINE vf mask_lanes(vf v, size_t i, size_t a, size_t b) {
 #define LOG2_E 1.44269504088896340736
 #define LN_2 0.69314718055994530942
 
-/* 2^x, as precise as operands of this form need it */
+/* 2^x with the accuracy that operands of this precision need */
 BT_INLINE vf exp2_prec(vf x, const bt_prec prec) {
     return prec == BT_PREC_BF16 ? v_exp2_coarse(x) : v_exp2(x);
 }
 
-/* scores in place, in powers of two: limit tanh(x / limit), limit = cap log2(e) */
+/* Caps scores, which are in powers of two, in place: limit tanh(x / limit) with limit = cap log2(e). */
 static void cap_scores(float *x, size_t rows, size_t n, float cap) {
     const vf limit = v_set(cap * (float)LOG2_E), by = v_set(2.0f / (cap * (float)LOG2_E));
     if (!(cap > 0)) return;
@@ -175,7 +175,7 @@ static float row_most(const float *row, size_t a, size_t b) {
     return v_hmax(v_max(top, top2));
 }
 
-/* e = 2^(row - m) of NR keys from i on, zero outside [a, b); added to sum */
+/* Computes e = 2^(row - m) of NR keys from i on, zero outside [a, b), and adds e to sum. */
 BT_INLINE void row_weights(vf e[2], vf sum[2], const float *row, vf m, size_t i, size_t a, size_t b,
                            const bt_prec prec) {
     BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = v_set(0);

@@ -33,7 +33,7 @@ static void peak_vnni(size_t rounds) {
     BT_UNROLL for (int i = 0; i < CHAINS; i++) __asm__ volatile("" ::"x"(x[i]));
 }
 
-/* the pair of instructions a group costs without VNNI */
+/* the two instructions that replace one VNNI instruction */
 static void peak_maddubs(size_t rounds) {
     __m256i x[CHAINS], one = _mm256_set1_epi8(1);
     BT_UNROLL for (int i = 0; i < CHAINS; i++) x[i] = _mm256_setzero_si256();

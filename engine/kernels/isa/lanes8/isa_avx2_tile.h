@@ -27,7 +27,7 @@ BT_INLINE __m256i y_madd(__m256i acc, __m256i a, __m256i b) {
     __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(acc), "=&x"(t) : "x"(a), "x"(b));
     return acc;
 }
-/* bytes p[0..3] in every dword */
+/* bytes p[0] to p[3], repeated in every dword */
 BT_INLINE __m256i four(const int8_t *p) {
     int32_t w;
     memcpy(&w, p, 4);

@@ -78,7 +78,7 @@ BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, int j, vi sum) {
     put(o->y + (size_t)i * o->ldy + from, f, here, o->acc);
 }
 
-/* one body per row count, so that every accumulator has a register */
+/* one instance for each number of rows, so that every accumulator has a register */
 #define TILE_SWITCH(name, body, out, ta, tb) \
     static void name(size_t rows, const out *o, const ta *a, size_t lda, const tb *b, \
                      size_t groups) { \
@@ -90,7 +90,7 @@ BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, int j, vi sum) {
 TILE_SWITCH(run_f32, tile_f32, tile_out, uint32_t, uint32_t)
 
 /* ---- operand forms --------------------------------------------------------------------------- */
-/* stores NR values: columns k.. of A row `dst`; a group of a B panel */
+/* Stores NR values as columns from k on of A row `dst`, and as one group of a B panel. */
 BT_INLINE void a_put(uint32_t *dst, size_t k, const vf x[2], const bt_prec prec) {
     BT_UNROLL for (int h = 0; h < 2; h++)
         v_store((float *)(void *)(dst + k) + h * VL, rounded(x[h], prec));
@@ -189,7 +189,7 @@ static void b_i8_f32(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, 
     }
 }
 
-/* Converts codes + 1 in fours along k; writes whole fours. */
+/* Converts codes + 1, interleaved in fours along k; writes a multiple of four rows. */
 static void b_codes_f32(uint32_t *dst, const uint8_t *fours, size_t k) {
     const vi low = vi_set(255), minus_one = vi_set(0u - 1u);
     for (size_t j = 0; j < k; j += 4, fours += 4 * NR, dst += 4 * NR) {

@@ -11,7 +11,7 @@
 #include "engine/kernels/isa/isa_rows.h"
 #include "engine/kernels/isa/isa_split.h"
 
-/* 16 independent chains: x -> x + x * 0.5 is finite for a while, then infinite at the same speed */
+/* 16 independent chains: x -> x + x * 0.5 becomes infinite, at the same speed */
 enum { CHAINS = 16, TURNS = 64 };
 
 #define NEON_PEAK(name, type, zero, instruction) \

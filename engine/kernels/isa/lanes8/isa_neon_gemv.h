@@ -2,7 +2,7 @@
  * time, by up to four rows of inputs.
  *
  * One row of inputs: bits are not shifted; position i has the factor 4^i, in an accumulator of its own that is
- * shifted down at the end. The highest position has no room in a signed byte and is shifted. */
+ * shifted down at the end. The highest position does not fit a signed byte and is shifted. */
 #ifndef BT_ENGINE_KERNELS_ISA_LANES8_ISA_NEON_GEMV_H
 #define BT_ENGINE_KERNELS_ISA_LANES8_ISA_NEON_GEMV_H
 
@@ -21,7 +21,7 @@ BT_INLINE void gemv_one(const int rows, int32_t *sum, const int8_t *xs, const ui
     BT_UNROLL for (int r = 0; r < rows; r++) BT_UNROLL for (int i = 0; i < 3; i++)
         acc[r][i] = vdupq_n_s32(0);
     for (size_t at = 0; at < stride; at += 16) {
-        /* 32 bytes of a row are a block of 128 inputs */
+        /* a block is 32 bytes of weights and 128 inputs */
         const int8_t *x = xs + at / 32 * 128 + at % 32;
         int8x16_t v[4];
         BT_UNROLL for (int i = 0; i < 4; i++) v[i] = vld1q_s8(x + 32 * i);
@@ -36,7 +36,7 @@ BT_INLINE void gemv_one(const int rows, int32_t *sum, const int8_t *xs, const ui
         sum[r] = vaddvq_s32(vsraq_n_s32(vsraq_n_s32(acc[r][0], acc[r][1], 2), acc[r][2], 4));
 }
 
-/* sum[m * 4 + r]: weights are unpacked once for `few` rows of inputs, ldx apart */
+/* Unpacks weights once for `few` rows of inputs, ldx apart; sum[m * 4 + r] belongs to input row m and weight row r. */
 BT_INLINE void gemv_few(const int rows, const int few, int32_t *sum, const int8_t *xs, size_t ldx,
                         const uint8_t *w, size_t stride, const dot_form how) {
     int32x4_t acc[4][4];
@@ -84,7 +84,7 @@ BT_INLINE void gemv_rows(const few_rows *p, int8_t *xs, const dot_form how) {
         const size_t rows = smaller_size(4, p->N - n);
         const uint8_t *w = p->w + n * stride;
         int32_t sum[16];
-        /* may be beyond the end */
+        /* the address may be beyond the end, which a prefetch permits */
         for (size_t o = 0; o < 4 * stride; o += 64) __builtin_prefetch(w + o + GEMV_AHEAD);
         for (size_t m = 0; m < p->M; m += 4) {
             const size_t few = smaller_size(4, p->M - m);

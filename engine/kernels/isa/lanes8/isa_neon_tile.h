@@ -19,7 +19,7 @@
 
 typedef enum { DOT_BASE, DOT_SDOT } dot_form;
 
-/* each dword of acc: the four products of that dword's bytes are added */
+/* adds the four products of the bytes of each dword to that dword of acc */
 BT_INLINE int32x4_t q_dot(int32x4_t acc, int8x16_t a, int8x16_t b, const dot_form how) {
     if (how == DOT_SDOT) {
         __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.16b"
@@ -48,7 +48,7 @@ BT_INLINE int32x4_t q_mmla(int32x4_t acc, int8x16_t a, int8x16_t b) {
     return acc;
 }
 
-/* a scalar float register is loaded by one instruction and serves as an element operand */
+/* one instruction loads a float register, which then serves as an element operand */
 BT_INLINE float four_of(const int8_t *p) {
     float w;
     memcpy(&w, p, 4);
@@ -81,10 +81,10 @@ BT_INLINE void tile_sdot(const int rows, const tile_i8_out *o, const int8_t *a, 
     tile_dot(rows, o, a, lda, b, groups, DOT_SDOT);
 }
 
-/* b is code + 1; three rows at a time: their sums in 16 bits take 24 registers */
+/* b holds code + 1; three rows at a time, because their 16-bit sums take 24 registers */
 BT_INLINE void tile_codes(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
                           const uint8_t *b, size_t groups) {
-    enum { BLOCK = 127 }; /* groups; each adds at most 2 * 128 to a lane */
+    enum { BLOCK = 127 }; /* number of groups, each of which adds at most 2 * 128 to a lane */
     prefetch_c(o->y, o->ldy, (size_t)rows);
     for (int r0 = 0; r0 < rows; r0 += 3, a += 3 * lda) {
         const int have = rows - r0 < 3 ? rows - r0 : 3;

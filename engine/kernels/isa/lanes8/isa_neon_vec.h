@@ -20,7 +20,7 @@ typedef struct vd {
     float64x2_t l, h;
 } vd;
 
-/* one operation on both registers */
+/* applies one operation to both registers */
 #define EACH_HALF(type, f, a, b) ((type){f((a).l, (b).l), f((a).h, (b).h)})
 
 BT_INLINE vf v_set(float a) { return (vf){vdupq_n_f32(a), vdupq_n_f32(a)}; }
@@ -29,7 +29,7 @@ BT_INLINE void v_store(float *p, vf a) {
     vst1q_f32(p, a.l);
     vst1q_f32(p + 4, a.h);
 }
-/* lanes below n are ones */
+/* lanes below n have all bits set */
 BT_INLINE uint32x4_t q_first(size_t from, size_t n) {
     const uint32x4_t lanes = {0, 1, 2, 3};
     return vcltq_u32(vaddq_u32(lanes, vdupq_n_u32((uint32_t)from)), vdupq_n_u32((uint32_t)n));
@@ -68,7 +68,7 @@ BT_INLINE vf v_fma(vf a, vf b, vf c) {
 BT_INLINE vf v_fnma(vf a, vf b, vf c) {
     return (vf){vfmsq_f32(c.l, a.l, b.l), vfmsq_f32(c.h, a.h, b.h)};
 }
-/* the second operand if one is NaN: fmax and fmaxnm do neither */
+/* returns the second operand if one is NaN, unlike fmax and fmaxnm */
 BT_INLINE float32x4_t q_max(float32x4_t a, float32x4_t b) {
     return vbslq_f32(vcgtq_f32(a, b), a, b);
 }
@@ -194,7 +194,7 @@ BT_INLINE vf v_pow2(vf x, vf n) {
     return v_mul(x, v_bits(vi_sll(vi_add(vi_round(n), vi_set(127)), 23)));
 }
 
-/* four rows of four lanes become four columns */
+/* transposes four rows of four lanes */
 BT_INLINE void q_transpose4(int32x4_t r[4]) {
     const int64x2_t a = vreinterpretq_s64_s32(vtrn1q_s32(r[0], r[1])),
                     b = vreinterpretq_s64_s32(vtrn2q_s32(r[0], r[1])),
@@ -206,7 +206,7 @@ BT_INLINE void q_transpose4(int32x4_t r[4]) {
     r[3] = vreinterpretq_s32_s64(vtrn2q_s64(b, d));
 }
 BT_INLINE void transpose(vi r[VL]) {
-    int32x4_t ll[4], lh[4], hl[4], hh[4]; /* rows below and from 4 on, halves */
+    int32x4_t ll[4], lh[4], hl[4], hh[4]; /* halves of the rows below and from 4 on */
     BT_UNROLL for (int i = 0; i < 4; i++) ll[i] = r[i].l, lh[i] = r[i].h, hl[i] = r[4 + i].l,
                                           hh[i] = r[4 + i].h;
     q_transpose4(ll);
