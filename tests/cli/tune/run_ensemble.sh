@@ -30,6 +30,21 @@ says '"members":["abl-1@best","abl-2@best","abl-3@best"]'
 ok generate abl --prompt everybody --tokens 8 --temperature 0 --json
 says '"members":["abl-1","abl-2","abl-3"]'
 says '"run":"abl"'
+# A server answers with the mean, too: its greedy text is that of generate.
+greedy=$(sed -n 's/.*"text":\("[^"]*"\).*/\1/p' out)
+"$BITRAIN" serve abl --port 0 --json --open >serve.out 2>serve.err &
+pid=$!
+started+=($pid)
+for _ in $(seq 200); do [ -s serve.out ] && break; sleep 0.05; done
+port=$(sed -n 's/.*127\.0\.0\.1:\([0-9]*\).*/\1/p' serve.out | head -1)
+body='{"model":"abl","prompt":"everybody","max_tokens":8,"temperature":0}'
+exec 9<>"/dev/tcp/127.0.0.1/${port:-1}" || fault "serve abl does not start: $(cat serve.err)"
+printf 'POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s' "$port" ${#body} "$body" >&9
+cat <&9 >reply
+exec 9>&-
+[ -n "$greedy" ] && grep -qF "\"text\":$greedy" reply || fault "the server of the group answers $(cat reply), generate $greedy"
+kill -TERM $pid
+wait $pid || fault "the server of the group does not end with 0"
 ok show abl
 says "abl-2"
 says "as one model: bitrain eval abl"
