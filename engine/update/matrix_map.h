@@ -37,7 +37,7 @@ typedef struct bt_matrix_share {
 
 /* Number of elements of the stream. */
 size_t bt_matrix_map_elems(const bt_matrix_map *m, bt_matrix_share who);
-/* Copies between the stream and the whole matrix (whole_rows, whole_cols). */
+/* Copies between the stream and the whole matrix of (whole_rows, whole_cols). */
 void bt_matrix_map_unpack(const bt_matrix_map *m, bt_matrix_share who, const uint16_t *stream,
                           uint16_t *whole);
 void bt_matrix_map_pack(const bt_matrix_map *m, bt_matrix_share who, uint16_t *stream,

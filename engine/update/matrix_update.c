@@ -32,7 +32,7 @@ struct bt_matrix_update {
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
-/* Reserves direction, matrix and streams in the arena; at: may be NULL. */
+/* Reserves direction, matrix and streams in the arena. `at` may be NULL. */
 static void plan_matrix_memory(bt_arena *a, const bt_matrix_map *m, bt_matrix_share own,
                                size_t offsets[3], size_t *at) {
     size_t elems = 0;
@@ -193,7 +193,7 @@ static bt_code receive_matrix_part(bt_matrix_update *m, int from, uint16_t *x, s
     return n == 0 ? BT_OK : bt_mailbox_recv(m->mailbox, from, x, n * sizeof *x, err);
 }
 
-/* Returns the part of this rank's stream that counts. */
+/* Returns the part of the stream whose elements this rank counts in sums over ranks. */
 static uint16_t *counted_directions(const bt_matrix_update *m, size_t k, size_t *n) {
     size_t all = bt_matrix_map_elems(&m->map, matrix_share(&m->map, k, m->rank, false));
     *n = bt_matrix_map_elems(&m->map, matrix_share(&m->map, k, m->rank, true));

@@ -40,7 +40,7 @@ bt_code bt_matrix_update_create(bt_matrix_update **out, const bt_matrix_update_c
 /* Accepts NULL; all ranks return the same code. */
 bt_code bt_matrix_update_synchronise(bt_matrix_update *m, bt_err *err) BT_MUST_CHECK;
 void bt_matrix_update_destroy(bt_matrix_update *m);    /* accepts NULL */
-size_t bt_matrix_update_bytes(const bt_rank_setup *s); /* memory used by create */
+size_t bt_matrix_update_bytes(const bt_rank_setup *s); /* memory that create uses */
 bt_code bt_matrix_update_apply(bt_matrix_update *m, const bt_optim_update *u, bt_err *err)
     BT_MUST_CHECK;
 /* Adds the squares of the changes that the newest apply made to elements of tensor k inside r (a range of the flat

@@ -125,7 +125,7 @@ static int count_equal_hashes(const holder *all, int n, int r) {
     return same;
 }
 
-/* Determines the rank to blame: the one that differs from a majority, else the first two that differ. */
+/* Determines which ranks to report: the rank that differs from a majority, or else the first two that differ. */
 static bt_replica_blame blame_ranks(const bt_replica_check *c, const holder *all, int n,
                                     bt_axis axis, const char *tensor) {
     int good = 0, bad = 0;
@@ -194,7 +194,7 @@ static bt_code first_difference(const bt_replica_check *c, bt_comm *comm, bt_axi
     return code;
 }
 
-/* Collective over the group that differs in the tensor. */
+/* Collective over the group whose ranks differ in the tensor. */
 static bt_code report_unequal_weights(const bt_replica_check *c, bt_axis axis, size_t tensor,
                                       int64_t step, bt_replica_blame *blame, bt_err *err) {
     const bt_mesh *mesh = c->update->mesh;
@@ -272,7 +272,7 @@ bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err 
     const bt_mesh *mesh = c->update->mesh;
     const int64_t above = bt_comm_size(mesh->world) - bt_comm_rank(mesh->world);
     int64_t worst =
-        0; /* number of the tensor in the whole model, from 1, on the lowest rank that found one */
+        0; /* number of the tensor in the whole model, counted from 1, on the lowest rank that found a difference */
     for (size_t i = 0; i < c->n_ranges && !worst; i++) {
         const bt_hashed_range *r = &c->ranges[i];
         if (!finite_range(c, r)) worst = above << 32 | (int64_t)(p->tensors[r->tensor].number + 1);

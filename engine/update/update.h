@@ -57,7 +57,7 @@ bt_code bt_update_synchronise(bt_update *u, bt_err *err)
     BT_MUST_CHECK;                    /* all ranks return the same code */
 void bt_update_release(bt_update *u); /* accepts an all-zero struct */
 
-/* memory of a rank's optimizer states and weight exchange, for the memory plan */
+/* memory of a rank's optimizer states and of its weight exchange, for the memory plan */
 typedef struct bt_update_sizes {
     size_t optimizer, exchange, work; /* bytes */
 } bt_update_sizes;

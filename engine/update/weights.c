@@ -49,11 +49,11 @@ struct bt_weights {
     sent_form forms[FORMS]; /* FADING: empty unless the model fades */
     int form;               /* form in this pass */
     bool fades;
-    bt_flip_gather *flips; /* NULL: codes are prefetched layer by layer */
-    size_t *passes;        /* (shards) number of passes of each */
-    int64_t busy_ns;       /* duration of transfers in flight since it was last read */
+    bt_flip_gather *flips; /* NULL if codes are prefetched layer by layer */
+    size_t *passes;        /* (shards) number of passes of each shard */
+    int64_t busy_ns;       /* duration of transfers in flight since the value was last read */
     int64_t blocked_ns;    /* duration of waits for layers in this pass */
-    int placed;            /* layer whose panels are filled; -1: none */
+    int placed;            /* layer whose panels are filled; -1 if none */
     bt_code failed;        /* error in a pass, which has no return code */
     bt_err why;
 };
@@ -123,7 +123,7 @@ size_t bt_weights_bytes(const bt_rank_setup *s) {
     return bytes + m.own + bt_prefetch_bytes(m.longest);
 }
 
-/* Returns the bytes of a tensor's latent weights in own pieces. */
+/* Returns the bytes of a tensor's latent weights in the pieces of this rank. */
 static size_t own_bytes(const bt_rank_setup *s, const bt_tensor *t) {
     size_t elems = 0;
     const bt_range stripes = bt_shards_stripes(&s->shards,
@@ -337,7 +337,7 @@ static void fill_tables(bt_weights *w, size_t stripe) {
         uint16_t *table = bt_model_table(w->model, k);
         size_t begin = bt_max_size(own.begin, t->offset),
                end = bt_min_size(own.end, t->offset + t->count);
-        if (table && begin < end) /* embedding and head: fp32 */
+        if (table && begin < end) /* embedding and head are stored as fp32 */
             bt_op_save_bf16(table + (begin - t->offset),
                             bt_latent_at(bt_model_latent(w->model, k), begin - t->offset),
                             end - begin);
@@ -351,7 +351,7 @@ bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) {
     return bt_shard_all_gather_start(w->pieces, stripe, err);
 }
 
-/* Before the first update, all ranks have the weights that they read, except the tables. */
+/* Before the first update, all ranks already have the weights that they read, except the tables. */
 static bt_code gather_all_stripes(bt_weights *w, bt_err *err) {
     for (size_t i = w->shards->n_stripes; i-- > 0;) BT_TRY(bt_weights_gather(w, i, err));
     return BT_OK;
@@ -384,7 +384,7 @@ static bt_code sum_of_all(bt_weights *w, bt_err *err) {
     return BT_OK;
 }
 
-/* Computes own weights in the form that fading layers read, from the codes made of them. */
+/* Computes this rank's weights in the form that fading layers read, from the codes made of these weights. */
 static void fill_fading(bt_weights *w) {
     for (size_t k = 0; k < w->n_runs; k++) {
         const code_run *r = &w->runs[k];
@@ -456,7 +456,7 @@ static bt_code fill_all_panels(bt_weights *w, bt_err *err) {
     return end_walk(w, err);
 }
 
-/* Quantises own latent weights into the form that is sent; the parts of other ranks are received when needed. */
+/* Quantises this rank's latent weights into the form that is sent; data of other ranks are received when needed. */
 static bt_code quantise_shards(bt_weights *w, bt_err *err) {
     BT_TRY(sum_of_all(w, err));
     for (size_t k = 0; k < w->n_runs; k++) {

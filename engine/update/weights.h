@@ -45,9 +45,9 @@ typedef struct bt_weights_cfg {
     bt_model *model; /* all borrowed */
     const bt_mesh *mesh;
     const bt_shards *shards;
-    bool flips;                     /* if weights are GATHERED */
-    bool fades;                     /* the model's; if they are PREFETCHED */
-    bt_weight_source weight_source; /* the model's, like the next */
+    bool flips;                     /* sends only changed codes; used if weights are GATHERED */
+    bool fades;                     /* the model fades to ternary; used if weights are PREFETCHED */
+    bt_weight_source weight_source; /* source of the weights for the model, like the next member */
     bt_prec prec;
 } bt_weights_cfg;
 
@@ -55,21 +55,20 @@ bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *e
 void bt_weights_destroy(bt_weights *w); /* accepts NULL */
 /* memory used by create */
 size_t bt_weights_bytes(const bt_rank_setup *s);
-/* bytes of latent weights that a rank holds, and of those that it updates */
+/* Returns the bytes of the latent weights that a rank holds, and of those that it updates. */
 size_t bt_weights_latent_bytes(const bt_rank_setup *s);
 size_t bt_weights_own_bytes(const bt_rank_setup *s);
-/* a part of the flat array that this rank computes with as fp32, from its own updates or
- * gathered */
+/* true if this rank computes with the tensor's fp32 values in the flat array, from its own updates or gathered */
 bool bt_weights_holds(const bt_weights *w, const bt_tensor *t);
 /* true if the counts in bt_model_quant_stat must be summed over ranks */
 bool bt_weights_counts(const bt_weights *w);
-/* n codes of the last quantise, for a piece whose latent weights are on this rank; `spare` has room for them.
- * NULL: not on this rank */
+/* Returns n codes of the last quantise, for a piece whose latent weights are on this rank; `spare` has space for n
+ * codes. NULL: not on this rank */
 const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first, size_t n,
                                int8_t *spare);
 /* starts; quantise waits */
 bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) BT_MUST_CHECK;
-/* computes scales and own codes, and panels of all weights unless they arrive by layers */
+/* Computes scales, own codes, and the panels of all weights unless these arrive layer by layer. */
 bt_code bt_weights_quantise(bt_weights *w, bt_err *err) BT_MUST_CHECK;
 
 /* Passes of the model; all four do nothing unless panels arrive by layers. begin: micro-batches of each

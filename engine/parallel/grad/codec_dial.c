@@ -7,7 +7,8 @@
 
 static double payload_bits(const bt_codec *c) {
     enum { N = 1 << 16 };
-    /* A block of the lossless codec has as many bits per value as its largest integer needs. */
+    /* Bits per value of the lossless codec, estimated: each block has as many bits per value as its largest integer
+     * needs. */
     static const double EXACT = 9;
     if (!c->bound) return 32;
     return c == &bt_codec_exact ? EXACT : 8.0 * (double)c->bound(N) / N;
@@ -25,7 +26,7 @@ double bt_codec_bits(const bt_codec *c) {
 bt_codec_ladder bt_codec_ladder_to(const bt_codec *strongest) {
     bt_codec_ladder l = {.at = {bt_codec_at(BT_CODEC_NONE)}, .n = 1};
     if (strongest == l.at[0]) return l;
-    /* Every rung has fewer bits than the previous one, and more than the last. */
+    /* keeps codecs with fewer bits than the previous rung and more than the last rung */
     for (int i = 1; i < BT_CODEC_COUNT && !strongest->order_exact; i++) {
         const bt_codec *c = bt_codec_at((bt_codec_id)i);
         if (c != strongest && !c->warms_up && bt_codec_bits(c) < bt_codec_bits(l.at[l.n - 1]) &&
@@ -36,7 +37,7 @@ bt_codec_ladder bt_codec_ladder_to(const bt_codec *strongest) {
     return l;
 }
 
-/* wire_s: time over the measured link if requested, otherwise the time in flight. */
+/* wire_s: time of the exchange over the measured link if that was requested, otherwise its time in flight. */
 typedef struct per_step {
     double compute_s, busy_s, exposed_s, wire_s, bytes;
     bool asked;
@@ -61,8 +62,8 @@ static int first_within(const bt_codec_dial *d, const bt_codec_ladder *l, int no
     return most;
 }
 
-/* `room` is the time that computation hid. It might hide more, so the maximum so far counts, unless the link needs
- * longer than that and steps were delayed. */
+/* `room` is the time of communication that computation has hidden. Computation might hide more, so the maximum so
+ * far counts, unless the link needs longer than that and delayed the steps. */
 static void learn_room(bt_codec_dial *d, const per_step *s) {
     const double hidden = s->busy_s - s->exposed_s, some = 0.01 * s->compute_s;
     const bool all = s->exposed_s > some && s->asked && s->wire_s - hidden > some;
@@ -99,10 +100,10 @@ int bt_codec_dial_turn(bt_codec_dial *d, const bt_codec_ladder *l, int now, int 
         up = first_within(d, l, now, most, &s, given ? 1 : BT_DIAL_UP);
     else
         down = first_within(d, l, now, now, &s, given ? BT_DIAL_MARGIN : BT_DIAL_DOWN);
-    /* Chooses the more cautious rung of two windows. */
+    /* of the rungs chosen in two windows, the one with more bits is used */
     d->calm = down < now ? d->calm + 1 : 0;
     d->calm_at = d->calm > 1 && d->calm_at > down ? d->calm_at : down;
-    /* A decision based on the link must be confirmed by the next window's link. */
+    /* The next window measures the link again before a decision that depends on the link. */
     if (d->calm == 1 && s.asked) d->unasked = BT_DIAL_ASK - 1;
     int rung = up > now ? up : d->calm > 1 ? d->calm_at : now;
     if (rung != now) d->calm = 0;

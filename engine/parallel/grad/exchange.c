@@ -26,7 +26,7 @@ static bt_code begin_round(bt_exchange *x, bt_exchange_slot *s, bt_round round, 
     return BT_OK;
 }
 
-/* Finishes rounds whose messages are complete, and begins the next ones. */
+/* Finishes each round whose messages are complete and begins the slot's next round. */
 static bt_code next_rounds(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     while (s->round != BT_ROUND_NONE && s->n_left == 0) {
         const bt_round_ops *ops = ops_of(x, s->round);

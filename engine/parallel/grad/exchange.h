@@ -47,7 +47,7 @@ typedef struct bt_exchange_cfg {
 bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
 void bt_exchange_destroy(bt_exchange *x); /* accepts NULL */
-/* Returns the memory used by create, including the codec's state; 0 if out of memory. */
+/* Returns the memory used by create, including the codec's state; 0 if memory for the plan is missing. */
 size_t bt_exchange_staging(const bt_exchange_plan *plan);
 /* Returns reduce-scatter if sharded, otherwise all-reduce. */
 bt_coll bt_exchange_kind(const bt_exchange *x);
@@ -61,11 +61,11 @@ bool bt_exchange_shares_memory(const bt_exchange *x);
 bool bt_exchange_has_room(const bt_exchange *x);
 /* Advances the exchange; buckets 0 .. done-1 are complete. */
 bt_code bt_exchange_progress(bt_exchange *x, size_t *done, bt_err *err) BT_MUST_CHECK;
-/* Called when the caller has nothing else to do. If nothing has moved for a while and no message is in flight,
+/* Called when this rank has nothing to compute. If nothing has moved for a while and no message is in flight,
  * sleeps for at most 1 ms or until another rank may have arrived. */
 void bt_exchange_rest(const bt_exchange *x);
-/* maximum size of a piece that ranks of one host exchange through memory at a time, so that it is cached when the
- * next rank reads it; smaller in tests that need several pieces */
+/* maximum bytes of a piece that ranks of one host exchange through shared memory, so that it is still cached when the
+ * next rank reads it; tests set it lower */
 extern size_t bt_exchange_piece_bytes;
 
 #endif

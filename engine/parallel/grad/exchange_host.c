@@ -83,7 +83,7 @@ static float *receive_boxes(const bt_exchange *x, int relay, size_t slot, int ow
            slot * slot_elems(x, relay) + h->number[owner] * places * x->piece;
 }
 
-/* Buffer of the relay for node i of this rank. */
+/* Returns the relay's buffer for node i of this rank. */
 static float *box_of_mine(const bt_exchange *x, const bt_exchange_slot *s, int relay, int owner,
                           size_t i) {
     const bt_route *r = &x->route;

@@ -70,8 +70,8 @@ typedef struct bt_exchange_host {
     bt_host_memory memory; /* memory.at NULL: the ranks send messages */
     size_t *region;        /* (ranks) offset of each rank's boxes in bytes */
     size_t *relayed;       /* (ranks) number of owners that it relays */
-    size_t *number;        /* (all ranks) index of an owner among them */
-    size_t *before;        /* (ranks + 1) number of nodes of earlier ranks */
+    size_t *number; /* (all ranks) index of an owner among the owners that its relay serves */
+    size_t *before; /* (ranks + 1) number of nodes of earlier ranks */
 } bt_exchange_host;
 
 struct bt_exchange {
@@ -83,7 +83,7 @@ struct bt_exchange {
     size_t part, piece;   /* numbers of elements; piece: part of an item */
     size_t pieces;        /* number of items per bucket */
     size_t place_bytes;   /* bytes between two buffers of in or out */
-    float *scratch;       /* (nodes that wait at the same time) decoded parts */
+    float *scratch;       /* decoded parts of the nodes that wait for a sibling at the same time */
     unsigned char *state; /* (elements) state of error feedback, perhaps borrowed; NULL: none */
     bt_tree_sum mine;     /* this rank's nodes, with arrays */
     bt_arena arena;
@@ -93,7 +93,7 @@ struct bt_exchange {
     MPI_Status *statuses;
     /* numbers of items: first of the bucket; started by the caller, in flight, complete */
     uint64_t first, asked, posted, done;
-    bool moved; /* a message was sent or received */
+    bool moved; /* a message was sent or received in this poll */
     int64_t still_since_ns;
 };
 

@@ -8,7 +8,8 @@
 
 size_t bt_exchange_piece_bytes = 256 << 10;
 
-/* Pieces in a slot: from ranks of the host group, received payloads, payloads to send. */
+/* Each function returns a number of buffers in a slot: for ranks of the host group, for received payloads, and for
+ * payloads to send. */
 static size_t inside_pieces(const bt_route *r) { return r->n_relayed * bt_route_places(r); }
 static size_t out_places(const bt_route *r, const bt_codec *codec) {
     return codec->encode ? (r->n_relayed - 1) * r->sums[r->mine].n : 0;
@@ -29,7 +30,7 @@ static size_t place_bytes_of(const bt_exchange_plan *p, size_t n) {
     return (bytes + BT_ALIGN - 1) / BT_ALIGN * BT_ALIGN;
 }
 
-/* Returns the number of parts for decoded nodes. */
+/* Returns the number of scratch parts for decoded nodes. */
 static size_t scratch_parts(const bt_route *r, const bt_codec *codec) {
     return codec->encode ? r->waiting : 0;
 }
@@ -67,7 +68,7 @@ static cut cut_of(const bt_route *r, const bt_exchange_plan *p, bool one_host) {
 /* Gradients that are not encoded use shared memory if available. */
 static bool may_share(const bt_exchange_plan *p) { return !p->form.codec->encode; }
 
-/* together: the ranks of one host are one host group. */
+/* together: all ranks are on one host and are one host group. */
 static bt_code make_route(bt_route *r, cut *c, const bt_exchange_plan *p, bool together,
                           bt_err *err) {
     bt_mesh_coord me = bt_mesh_coord_of(p->shape, p->rank);

@@ -42,7 +42,7 @@ static float *part_at(float *base, const bt_exchange *x, size_t i) { return base
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* Buffer for node i of another rank of this host group. */
+/* Returns the buffer for node i of another rank of this host group. */
 static float *inside_at(const bt_exchange *x, const bt_exchange_slot *s, int owner, int from,
                         size_t i) {
     const bt_route *r = &x->route;
@@ -50,7 +50,7 @@ static float *inside_at(const bt_exchange *x, const bt_exchange_slot *s, int own
                    (size_t)r->relayed[owner] * bt_route_places(r) + r->before[from] + i);
 }
 
-/* Returns the nodes of this host group for a part that it relays, added as far as the tree allows. */
+/* Returns this host group's nodes of a part that this rank relays, added as far as the tree allows. */
 static bt_tree_sum group_sum(const bt_exchange *x, const bt_exchange_slot *s, int owner) {
     const bt_route *r = &x->route;
     bt_range p = bt_exchange_owned_by(x, s, owner);
@@ -147,7 +147,8 @@ static bt_code sum_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     return BT_OK;
 }
 
-/* Sends this host group's nodes of the part of an owner elsewhere; `places` counts the payloads of the round. */
+/* Sends this host group's nodes of a part whose owner is in another host group; `places` counts the payloads of the
+ * round. */
 static bt_code send_sums(bt_exchange *x, bt_exchange_slot *s, int to, size_t *places, bt_err *err) {
     bt_range p = bt_exchange_owned_by(x, s, to);
     size_t n = round_range_length(p);
@@ -274,7 +275,7 @@ static bt_code back_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     return BT_OK;
 }
 
-/* Zeroes the range: returns whole pages to the system and clears the rest at both ends. */
+/* Zeroes a range: returns its whole pages to the system and clears the incomplete pages at both ends. */
 static void zero_pages(float *from, float *to) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), lo = (uintptr_t)from, hi = (uintptr_t)to;
     uintptr_t a = (lo + page - 1) / page * page, b = hi / page * page;

@@ -56,7 +56,7 @@ static void make_nodes(bt_route *r, const bt_route_cfg *cfg) {
     }
 }
 
-/* Counts the received nodes and their positions. */
+/* Counts the nodes received from other ranks, and their positions. */
 static void count_arrivals(bt_route *r) {
     bt_tree_sum all = {.n = 0};
     for (int d = 0; d < r->n; d++) {

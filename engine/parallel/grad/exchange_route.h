@@ -1,9 +1,9 @@
 /* exchange_route.h - the route of every part of a bucket between the ranks of one data-parallel group.
  *
- * Every rank owns one part of a bucket: it computes that part's sum. In a job on several hosts the neighbouring
- * ranks of one host are a host group: they add their gradients before anything leaves the host, so that a part
- * crosses the network once per host instead of once per rank. A host group has a relay for every owner outside it;
- * different owners have different relays.
+ * Every rank owns one part of a bucket and computes the sum of this part. In a job on several hosts the neighbouring
+ * ranks of one host are a host group: they add their gradients before anything leaves the host, so that a part crosses
+ * the network once per host instead of once per rank. A host group has a relay for every owner outside it; different
+ * owners have different relays.
  *
  *  ranks 0 1 | 2 3 on two hosts, the part of rank 3 -> within a host => between hosts
  *  inside 0 -> 1 (the relay), 2 -> 3
@@ -60,8 +60,8 @@ bt_code bt_route_init(bt_route *r, const bt_route_cfg *cfg, bt_err *err) BT_MUST
 void bt_route_release(bt_route *r); /* accepts an all-zero struct */
 /* Returns the index of the part that an owner owns, of the n parts of a bucket. */
 size_t bt_route_part(const bt_route *r, int owner);
-/* Returns the rank of a host group that sends its nodes of an owner's part to the owner, and receives the sum if the
- * host group needs it. An owner is its own host group's relay. */
+/* Returns the rank of a host group that sends its nodes of an owner's part to the owner, and receives the sum if
+ * the host group needs it. An owner is the relay of its own host group. */
 int bt_route_relay(const bt_route *r, int host_group, int owner);
 /* Returns the number of buffers of a rank of this host group for the nodes of other ranks, per owner that it relays. */
 size_t bt_route_places(const bt_route *r);

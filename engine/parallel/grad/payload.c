@@ -14,7 +14,7 @@ typedef struct seal {
     uint32_t hash, bytes;
 } seal;
 
-/* one tensor's share of a range */
+/* the elements of one tensor within a range */
 typedef struct share {
     bt_range range;
     bool plain;

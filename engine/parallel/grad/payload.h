@@ -28,7 +28,7 @@ typedef struct bt_payload_form {
     size_t n_tensors;
 } bt_payload_form;
 
-/* Returns the form of payloads with sums. */
+/* Returns the payload format of sums. */
 bt_payload_form bt_payload_form_back(const bt_payload_form *f);
 /* Returns the maximum size of a payload of the elements of r. */
 size_t bt_payload_bound(const bt_payload_form *f, bt_range r);

@@ -85,7 +85,8 @@ static bt_code build_reducer(bt_reducer *r, bt_err *err) {
     int n = bt_comm_size(c->mesh->dp), me = bt_comm_rank(c->mesh->dp);
     r->alone = n == 1;
     cut_buckets(&r->buckets, c, n);
-    if (!r->alone) BT_TRY(create_exchange(r, err)); /* first, because it is collective */
+    if (!r->alone)
+        BT_TRY(create_exchange(r, err)); /* first, because creating the exchange is collective */
     if (c->units > 0) {
         bt_unit_run mine = bt_unit_run_of(c->units, c->shares, n, me);
         const bt_accumulator_cfg units = {c->grads,    c->n,     mine.first, mine.count,
@@ -126,7 +127,7 @@ static void keep_failure(bt_reducer *r, bt_code code) {
     if (code != BT_OK) r->failed = true;
 }
 
-/* Only this rank has the bucket at this point. */
+/* Adds a bucket to the digest before the exchange, while it contains this rank's gradients only. */
 static void digest_bucket(bt_reducer *r, bt_range b) {
     if (!r->partial) {
         bt_grad_digest_add(&r->digest, r->cfg.grads + b.begin, b.end - b.begin);
@@ -260,7 +261,7 @@ bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_redu
                        .busy_ns = times->busy_ns,
                        .exposed_ns = times->exposed_ns,
                        .wait_ns = times->wait_ns};
-    /* receives only the arrival times */
+    /* with one rank there are no gradients to exchange, only the arrival times */
     if (r->alone)
         bt_traffic_add(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD, &cost);
     else

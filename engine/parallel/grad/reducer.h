@@ -65,9 +65,9 @@ typedef struct bt_reduce_times {
     int64_t busy_ns, wait_ns, exposed_ns;
 } bt_reduce_times;
 
-/* Splits the time for which a rank was blocked in an exchange: wait until the last rank arrived (skew: how much
- * later than this one, below 0 for the last itself), and exposed, the rest. error_ns: error of the ranks' common
- * clock; a skew within three times that is ignored. */
+/* Splits the time for which a rank was blocked in an exchange: `wait` until the last rank arrived, and `exposed`, the
+ * rest. skew_ns: time from this rank's arrival to the last arrival. error_ns: error of the common clock; skews up to
+ * three times that are ignored. */
 bt_reduce_times bt_reduce_split(int64_t blocked_ns, int64_t skew_ns, int64_t error_ns);
 
 /* Collective over world. */
@@ -81,7 +81,7 @@ void bt_reducer_begin(bt_reducer *r);   /* begins a step */
  * of gradients. */
 float *bt_reducer_unit(bt_reducer *r, int lane);
 void bt_reducer_unit_done(bt_reducer *r, int lane); /* the unit in that array is complete */
-/* The following backward is the step's last, of the last lane. */
+/* Announces that the following backward pass is the last one of the step and of the last lane. */
 void bt_reducer_last(bt_reducer *r);
 void bt_reducer_ready(void *reducer, size_t begin, size_t end);
 bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times,

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-/* Adds two neighbours into one of their arrays. */
+/* Adds two neighbouring nodes into the array of one of them. */
 static bt_node join_nodes(bt_node left, bt_node right, const float *keep, size_t n,
                           bt_tree_sum_add add) {
     float *x = NULL;

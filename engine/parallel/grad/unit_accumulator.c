@@ -33,7 +33,7 @@ struct bt_unit_accumulator {
 
 typedef struct pass {
     float *into, *unit;
-    size_t first;               /* element of the arrays */
+    size_t first;               /* first element of this lane in the arrays */
     bt_unit_rounding *rounding; /* NULL: none */
     int64_t index;              /* index of the unit */
 } pass;
@@ -53,7 +53,7 @@ static void add_unit_range(void *ctx, int thread, size_t begin, size_t end) {
     memset(p->unit + begin, 0, (end - begin) * sizeof(float));
 }
 
-/* Returns the number of further arrays: the maximum number of nodes that wait for the next unit. */
+/* Returns the maximum number of nodes that wait for the next unit, each of which needs a further array. */
 static size_t most_waiting(int64_t first, int64_t count) {
     size_t most = 0;
     for (int64_t k = 1; k < count; k++) {
@@ -124,7 +124,7 @@ static float *free_buffer(const bt_unit_accumulator *p, const lane *l) {
     return NULL;
 }
 
-/* True if the unit is added to the previous node, which waits for nothing else. */
+/* True if the unit completes a pair with the previous node and no earlier node waits. */
 static bool completes_a_pair(const bt_unit_accumulator *p, const lane *l) {
     const bt_tree_sum *f = &l->fold;
     return f->n > 0 && ((p->first + l->done) & 1) && f->at[f->n - 1].level == 0;

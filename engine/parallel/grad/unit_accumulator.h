@@ -38,7 +38,7 @@ void bt_accumulator_begin(bt_unit_accumulator *p);
 /* Returns the array (from its beginning) to which the gradients of a lane's next unit are added, zeroed in the
  * lane's range: `grads` or a further array. */
 float *bt_accumulator_unit(bt_unit_accumulator *p, int lane);
-/* The unit in that array is complete; zeroes the lane's range of `grads`. */
+/* Declares the unit in that array complete; zeroes the lane's range of `grads`. */
 void bt_accumulator_unit_done(bt_unit_accumulator *p, int lane);
 /* Adds the last unit's finished range to its siblings; bt_accumulator_nodes is then valid for this range. */
 void bt_accumulator_range(bt_unit_accumulator *p, bt_range r);

@@ -114,7 +114,7 @@ void bt_rounding_range(bt_unit_rounding *r, float *x, bt_range range, int64_t un
     }
 }
 
-/* A gradient that is not finite cannot estimate later ones. */
+/* a gradient that is not finite does not change the estimate for later gradients */
 static void update_exponent(int16_t *exponent, uint32_t largest, int scale) {
     int e;
     if (largest == 0 || largest >= FINITE) return;

@@ -15,9 +15,9 @@ typedef struct bt_clock_sync {
 } bt_clock_sync;
 
 bt_code bt_clock_sync_measure(bt_clock_sync *s, bt_comm *c, bt_err *err) BT_MUST_CHECK;
-/* Measures even on one host. */
+/* Measures the offset even between ranks of one host. */
 bt_code bt_clock_sync_ping(bt_clock_sync *s, bt_comm *c, bt_err *err) BT_MUST_CHECK;
-/* Converts a local time to rank 0's scale. */
+/* Converts a local time to the clock of rank 0. */
 int64_t bt_clock_sync_common(const bt_clock_sync *s, int64_t now_ns);
 
 #endif

@@ -169,7 +169,7 @@ void bt_comm_free(bt_comm *c) {
 
 static void count_plain(uint64_t bytes) { bt_comm_count(bytes, bytes); }
 
-/* The time of an exchange that runs beside a larger one is not counted separately. */
+/* Exchanges that run beside a larger one count bytes but no time. */
 static void count_started(const bt_comm *c, bt_coll coll, uint64_t bytes) {
     count_plain(bytes);
     bt_traffic_add(

@@ -17,7 +17,7 @@ typedef struct bt_comm bt_comm; /* a communicator; opaque */
 
 /* Returns true if mpirun, hydra or srun with PMI has set the environment. */
 bool bt_comm_am_rank(void);
-/* Returns rank and number of ranks from the environment, before MPI starts; 0 and 1 without them. */
+/* Reads the rank and the number of ranks from the environment before MPI starts; defaults are 0 and 1. */
 void bt_comm_env_place(int *rank, int *size);
 void bt_comm_library(char *out, size_t size); /* "Open MPI v4.1.4, ..."; valid before init */
 bt_code bt_comm_init(bt_err *err) BT_MUST_CHECK;
@@ -50,7 +50,7 @@ bt_code bt_all_reduce_f64(bt_comm *c, double *x, size_t n, bt_reduce_op op, bt_e
 bt_code bt_all_reduce_i64(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_err *err)
     BT_MUST_CHECK;
 bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *err) BT_MUST_CHECK;
-/* all: size * bytes on root. */
+/* all: receives size * bytes on root. */
 bt_code bt_gather(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_err *err)
     BT_MUST_CHECK;
 bt_code bt_all_gather(bt_comm *c, const void *x, size_t bytes, void *all, bt_err *err)

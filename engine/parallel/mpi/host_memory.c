@@ -32,8 +32,8 @@ static bool map_host_memory(bt_host_memory *m, int fd) {
     return at != MAP_FAILED;
 }
 
-/* Location of the file and its last bytes. The token detects a process number that belongs to another process in
- * another rank's namespace. */
+/* The process and descriptor of the file, and a token that the file also contains. The token detects a process
+ * number that belongs to another process in another rank's namespace. */
 typedef struct ticket {
     int64_t pid, fd;
     uint64_t token;

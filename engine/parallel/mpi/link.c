@@ -16,7 +16,7 @@ static const double FASTEST = 1e12, JITTER = 0.02;
 typedef struct room {
     unsigned char *out, *in;
     MPI_Request *requests;
-    size_t bytes, places; /* `out` has `places` buffers of `bytes` bytes */
+    size_t bytes, places; /* `out` has `places` buffers of `bytes` bytes each */
     int rounds;
     bool processor;
 } room;
@@ -52,8 +52,8 @@ static bt_code one_round(const bt_comm *c, const room *r, int round, int part, d
     return BT_OK;
 }
 
-/* Minimum over several rounds of the slowest rank's time. The first round, which may have to connect, does not
- * count. */
+/* Minimum over several rounds of the slowest rank's time. The first round is excluded, because it may include
+ * connecting. */
 static bt_code time_rounds(bt_comm *c, const room *r, int part, double *best, bt_err *err) {
     double took;
     BT_TRY(one_round(c, r, 0, part, &took, err));

@@ -18,11 +18,13 @@ typedef struct bt_link {
     bool tried;
 } bt_link; /* rates of zero: unknown */
 
-/* Computes the link from a round that took small_s and one with `more` bytes more that took large_s. The result is
- * unknown if the difference is within the noise of a busy machine or the rate is implausible. */
+/* Computes latency and rate from a round that took small_s and a round with `more` additional bytes that took
+ * large_s. The result is unknown if the difference is within the noise of a busy machine or the rate is
+ * implausible. */
 bt_link bt_link_of(double small_s, double large_s, double small_bytes, double more);
 
-/* bytes that a rank sends to each other rank in a large round of `bytes`: 4 KiB to 256 MiB; ranks: 2 at least */
+/* Returns the bytes that a rank sends to each other rank in a large round of `bytes`: 4 KiB to 256 MiB; ranks: at
+ * least 2 */
 size_t bt_link_bytes_each(size_t bytes, int ranks);
 
 /* a single rank has no links */

@@ -96,14 +96,14 @@ bool bt_mesh_first_host_has_all(const bt_mesh_shape *s, bool sharded) {
     for (int r = 0; r < size; r++) {
         bt_mesh_coord c = bt_mesh_coord_of(s, r);
         int which;
-        /* same group as its first member, which was checked */
+        /* this rank is in the same group as the group's first member, which was checked */
         if (c.dp_replicate > 0 || (!sharded && c.dp_shard > 0)) continue;
         if (bt_mesh_sharers(s, &c, sharded, true, &which) == 0) return false;
     }
     return true;
 }
 
-/* The ranks that share all coordinates but one axis: their colour is the rank with that axis set to
+/* Ranks of one communicator share all coordinates but one; their colour is the rank whose coordinate on that axis is
  * 0. */
 bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err) {
     memset(m, 0, sizeof *m);

@@ -44,10 +44,10 @@ void bt_traffic_add(bt_coll c, bt_axis a, const bt_traffic *more);
 const bt_traffic *bt_traffic_get(bt_coll c, bt_axis a);
 void bt_traffic_reset(void);
 
-/* Messages that this rank received from each other rank of the world, for exchanges between pairs of ranks:
- * gradients, gathered weights, tensor-parallel groups over MPI. flight: time from posting the receive to detecting
- * its completion, for the `timed` messages (gradients). */
-/* larger worlds count nothing, because n^2 numbers cannot be displayed */
+/* Messages that this rank received from each other rank of the world in exchanges between pairs of ranks: gradients,
+ * gathered weights, tensor-parallel groups over MPI. flight: time from posting the receive to detecting its
+ * completion, over the `timed` messages (gradients). */
+/* larger worlds count no pairs, because n^2 numbers cannot be displayed */
 enum { BT_PAIRS_MAX = 32 };
 typedef struct bt_pair {
     int64_t messages, bytes, timed, flight_ns;
@@ -56,17 +56,18 @@ void bt_pair_add(int from, const bt_pair *more); /* `from`: rank of the world */
 const bt_pair *bt_pair_get(int from);            /* below BT_PAIRS_MAX */
 void bt_pairs_reset(void);
 
-/* Sets a counter *at, readable by other processes, of the exchanges of all kinds that this rank has begun; NULL:
- * none. Ranks at the same position of a data-parallel job have equal counts. */
+/* Sets a counter *at that other processes may read: the number of exchanges of all kinds that this rank has begun.
+ * NULL: none. Ranks at the same position of a data-parallel job have equal counts. */
 void bt_traffic_count_in(_Atomic int64_t *at);
-void bt_traffic_next(void); /* counts the begin of an exchange; bt_traffic_begin calls it, too */
+void bt_traffic_next(
+    void); /* counts the beginning of an exchange; bt_traffic_begin calls it, too */
 
-/* bytes that this rank sends; bt_comm_bytes_logical and _wire (comm.h) are the sums */
+/* Counts bytes sent by this rank; bt_comm_bytes_logical and bt_comm_bytes_wire (comm.h) return the sums */
 void bt_comm_count(uint64_t logical_bytes, uint64_t wire_bytes);
 
-/* around a blocking exchange: counts its time, and the bytes counted by comm.h in between */
+/* measures a blocking exchange: its time, and the bytes that comm.h counts meanwhile */
 typedef struct bt_traffic_mark {
-    int64_t begin_ns, wait_ns; /* wait: charged as WAIT until then (base/span.h) */
+    int64_t begin_ns, wait_ns; /* wait: time charged as WAIT before the exchange (base/span.h) */
     uint64_t bytes_logical, bytes_wire;
 } bt_traffic_mark;
 bt_traffic_mark bt_traffic_begin(void);

@@ -14,10 +14,10 @@
 enum { DEPTH = 2, TAG = 30400, COPY_TAG = 30410, COPY_MOST = 1 << 30, POLL_NS = 50000 };
 
 typedef struct channel { /* one way to or from one neighbour */
-    int peer;            /* index in the pipeline axis; -1: no neighbour */
+    int peer;            /* index of the neighbour on the pipeline axis; -1: no neighbour */
     float *buf[DEPTH];
     MPI_Request requests[DEPTH];
-    int64_t started, done, expected; /* messages; expected: of a receiving one */
+    int64_t started, done, expected; /* numbers of messages; expected: by a receiving channel */
 } channel;
 
 struct bt_pipe {
@@ -25,7 +25,7 @@ struct bt_pipe {
     bt_pipe_cfg cfg;
     channel in[2], out[2]; /* by way */
     float *memory;
-    MPI_Request *tables; /* (cfg.tables, parts of a table) */
+    MPI_Request *tables; /* (cfg.tables, parts of a table) requests */
     int64_t polled_at, busy_ns;
 };
 
@@ -35,11 +35,11 @@ static void poll_pipe(void *pipe) {
     int flag;
     if (now - p->polled_at < POLL_NS) return;
     p->polled_at = now;
-    /* errors show in the calls that wait */
+    /* later calls that wait for messages return the error */
     (void)MPI_Iprobe(MPI_ANY_SOURCE, COPY_TAG, p->mesh->pp->mpi, &flag, MPI_STATUS_IGNORE);
 }
 
-/* a ring has no ends */
+/* with several chunks the stages form a ring */
 static int neighbour(int stage, int by, int stages, int chunks) {
     const int at = stage + by;
     if (at >= 0 && at < stages) return at;
@@ -158,7 +158,7 @@ bt_code bt_pipe_begin(bt_pipe *p, int64_t down, int64_t up, bt_err *err) {
     return BT_OK;
 }
 
-/* *waited_ns (may be NULL) receives how long */
+/* waited_ns: receives the duration of the wait; may be NULL */
 static bt_code wait_for_request(MPI_Request *r, int64_t *waited_ns, const char *what, bt_err *err) {
     int64_t start = bt_now_ns();
     bt_span_begin(BT_MR_WAIT);
@@ -215,7 +215,7 @@ bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_err *err) {
 bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_err *err) {
     channel *c = &p->out[way];
     int k = (int)(c->started++ % DEPTH);
-    /* the message before the last */
+    /* waits for the message before the last, which used the same buffer */
     BT_TRY(wait_for_request(&c->requests[k], NULL, "sending to a pipeline stage", err));
     int64_t start = begin_move();
     pack_boundary(p, c->buf[k], from);

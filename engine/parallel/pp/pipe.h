@@ -34,11 +34,11 @@ void bt_pipe_destroy(bt_pipe *p); /* accepts NULL */
 bt_code bt_pipe_begin(bt_pipe *p, int64_t down, int64_t up, bt_err *err) BT_MUST_CHECK;
 bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_err *err) BT_MUST_CHECK;
 bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_err *err) BT_MUST_CHECK;
-/* everything sent has left */
+/* Returns when all messages that this rank sent have left it. */
 bt_code bt_pipe_end(bt_pipe *p, bt_err *err) BT_MUST_CHECK;
 
-/* Copies n bytes between the first and the last stage; called by both, other stages return at once. UP: last to
- * first. */
+/* Copies n bytes between the first and the last stage, both of which call it; other stages return at once. UP: last
+ * to first. */
 bt_code bt_pipe_copy(bt_pipe *p, bt_pipe_way way, void *x, size_t n, bt_err *err) BT_MUST_CHECK;
 /* Copies UP without waiting for the first stage, which receives it with bt_pipe_copy: table_bytes bytes, in slot
  * `at` of cfg.tables. x must not change until copy_up_wait of the same slot, which accepts a slot that was never

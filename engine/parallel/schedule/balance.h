@@ -17,7 +17,7 @@
 
 #include "engine/base/status.h"
 
-/* steps between plans; after a start or a change that are not measured */
+/* EVERY: steps between plans; SETTLE: unmeasured steps after a start or a new plan */
 enum { BT_BALANCE_EVERY = 8, BT_BALANCE_SETTLE = 2 };
 #define BT_BALANCE_GAIN 0.05  /* a new plan must shorten the step by this share */
 #define BT_BALANCE_MEMORY 0.7 /* weight of the past in a rank's smoothed time */
@@ -29,25 +29,25 @@ typedef enum { BT_BALANCE_EVEN, BT_BALANCE_SHARES, BT_BALANCE_AUTO } bt_balance_
 bt_code bt_balance_parse(const char *text, bt_balance_kind *kind, int64_t *shares, size_t n,
                          bt_err *err) BT_MUST_CHECK;
 
-/* at least one for each, n <= total */
+/* Divides `total` as evenly as possible over n ranks, at least one for each; n <= total */
 void bt_balance_even(int64_t *count, size_t n, int64_t total);
 /* Distributes `total` units over n ranks so that the slowest rank takes the least possible time. cost[i]: seconds per
  * unit on rank i (> 0, finite). count[i] receives the number of units of rank i. */
 void bt_balance_plan(int64_t *count, const double *cost, size_t n, int64_t total);
-/* time of the slowest rank */
+/* Returns the time of the slowest rank. */
 double bt_balance_time(const int64_t *count, const double *cost, size_t n);
 /* true if the gain of `next` over `now` is large enough */
 bool bt_balance_worth(const int64_t *now, const int64_t *next, const double *cost, size_t n);
 
 typedef struct bt_balance_meter { /* one rank's time per micro-batch */
     double smoothed;              /* seconds; 0: none yet */
-    int64_t seen;                 /* steps since the last change */
+    int64_t seen;                 /* number of steps since the last change of the plan */
 } bt_balance_meter;
 
 void bt_balance_saw(bt_balance_meter *m, double seconds_per_micro);
-/* Keeps the measurements; the next steps are not measured. */
+/* Announces a new plan: keeps the measurements, but excludes the next steps. */
 void bt_balance_changed(bt_balance_meter *m);
-/* Returns the same on all ranks, as it depends on the number of steps only. */
+/* Returns the same value on all ranks, because it depends only on the number of steps. */
 bool bt_balance_due(const bt_balance_meter *m);
 
 #endif

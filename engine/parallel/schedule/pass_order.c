@@ -7,7 +7,7 @@ static int64_t forwards(const bt_pass_order *o) { return o->chunks * o->micros; 
 
 int64_t bt_pass_count(const bt_pass_order *o) { return 2 * forwards(o); }
 
-/* forward passes before the first backward one */
+/* Returns the number of forward passes before the first backward pass. */
 static int64_t passes_ahead(const bt_pass_order *o) {
     const int64_t behind = o->stages - 1 - o->stage;
     return smaller_i64(forwards(o),
@@ -39,13 +39,13 @@ int64_t bt_passes_in_flight(const bt_pass_order *o) {
     return smaller_i64(forwards(o), passes_ahead(o) + 1);
 }
 
-/* micro-batches that have begun when k forward passes are done */
+/* Returns the number of micro-batches that have begun after k forward passes. */
 static int64_t count_begun_micros(const bt_pass_order *o, int64_t k) {
     const int64_t round = (int64_t)o->chunks * o->stages;
     return smaller_i64(o->micros, k / round * o->stages + smaller_i64(o->stages, k % round));
 }
 
-/* Micro-batch i is done with its pass back through chunk 0; the rounds of n micro-batches repeat. */
+/* a micro-batch is finished after its backward pass through chunk 0; rounds of n micro-batches repeat */
 int64_t bt_micros_in_flight(const bt_pass_order *o) {
     const int64_t round = (int64_t)o->chunks * o->stages, ahead = passes_ahead(o);
     int64_t most = 0;

@@ -26,7 +26,7 @@
 
 typedef struct bt_pass_order {
     int stages, stage, chunks;
-    int64_t micros; /* with several chunks: a multiple of `stages` */
+    int64_t micros; /* number of micro-batches; with several chunks a multiple of `stages` */
 } bt_pass_order;
 
 typedef struct bt_pass {
@@ -35,15 +35,15 @@ typedef struct bt_pass {
     int64_t micro;
 } bt_pass;
 
-/* passes of a step, half of them backward */
+/* Returns the number of passes in a step, half of which are backward passes. */
 int64_t bt_pass_count(const bt_pass_order *o);
-/* the i-th of them, 0 <= i < bt_pass_count */
+/* Returns pass i of the step, 0 <= i < bt_pass_count. */
 bt_pass bt_pass_at(const bt_pass_order *o, int64_t i);
-/* the k-th forward pass, 0 <= k < chunks * micros; without backward passes `micros` may be any number */
+/* Returns forward pass k, 0 <= k < chunks * micros; without backward passes `micros` may be any number. */
 bt_pass bt_pass_forward(const bt_pass_order *o, int64_t k);
 /* maximum number of forward passes whose activations backward has yet to read: min(chunks * micros, ahead + 1) */
 int64_t bt_passes_in_flight(const bt_pass_order *o);
-/* micro-batches that have begun and are not done, at most: from the lowest of them to the highest */
+/* Returns the maximum distance between the first and the last unfinished micro-batch that has begun. */
 int64_t bt_micros_in_flight(const bt_pass_order *o);
 
 #endif

@@ -33,7 +33,7 @@ typedef struct bit_reader {
     const unsigned char *at, *end;
     uint64_t bits;
     unsigned have;
-    bool over; /* read beyond the end */
+    bool over; /* true after a read beyond the end */
 } bit_reader;
 
 static uint32_t read_bits(bit_reader *r, unsigned n) {
@@ -48,7 +48,7 @@ static uint32_t read_bits(bit_reader *r, unsigned n) {
     return value;
 }
 
-/* mean gap times ln 2, as a power of two */
+/* Returns the Golomb-Rice parameter for the mean gap: the exponent of the power of two near mean gap times ln 2. */
 static unsigned parameter_of(size_t fields, size_t flips) {
     double mean = (double)fields / (double)flips * 0.6931;
     unsigned k = 0;
@@ -72,7 +72,7 @@ static unsigned field_at(const unsigned char *x, size_t i) {
     return x[i / FIELDS] >> i % FIELDS * 2 & 3;
 }
 
-/* the first field from i on that differs */
+/* Returns the first field from index i on that differs. */
 static size_t next_change(const unsigned char *a, const unsigned char *b, size_t i, size_t fields) {
     while (i < fields) {
         if (i % 32 == 0 && fields - i >= 32 && memcmp(a + i / FIELDS, b + i / FIELDS, 8) == 0) {
@@ -89,15 +89,15 @@ static size_t next_change(const unsigned char *a, const unsigned char *b, size_t
     return fields;
 }
 
-/* 0: to the code zero, or from it to -1; 1: to the other extreme */
+/* Returns 0 for a change to code zero or from zero to -1, and 1 for all other changes. */
 static unsigned flip_direction(unsigned from, unsigned to) { return from == 1 ? to == 2 : to != 1; }
 static unsigned changed_code(unsigned from, unsigned bit) {
     if (from == 1) return bit ? 2 : 0;
     return bit ? 2 - from : 1;
 }
 
-/* Number of changed fields. BT_FLIPS_ALL: a field is not a ternary code, or more than half differ, so that their
- * gaps and bits are hardly shorter than all fields. */
+/* Returns the number of changed fields. BT_FLIPS_ALL: a field is not a ternary code, or more than half differ, so
+ * that their gaps and bits are hardly shorter than all fields. */
 static uint32_t count_flips(const unsigned char *from, const unsigned char *to, size_t fields) {
     uint32_t n = 0;
     for (size_t i = 0; (i = next_change(from, to, i, fields)) < fields; i++, n++)
@@ -117,7 +117,7 @@ static size_t seal_message(unsigned char *message, uint32_t flips, size_t body) 
     return sizeof h + body;
 }
 
-/* the body's bytes; 0: not less than all fields */
+/* Returns the bytes of the body; 0 if it is not shorter than all fields. */
 static size_t encode_flips(unsigned char *body, const unsigned char *from, const unsigned char *to,
                            size_t bytes, uint32_t flips) {
     size_t fields = bytes * FIELDS, after = 0;

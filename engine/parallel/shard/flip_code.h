@@ -5,12 +5,11 @@
  *
  *     | hash of what follows, 4 bytes | length of what follows, 4 bytes | flips, 4 bytes | body |
  *
- * flips: how many fields changed, and the body their gaps (unchanged fields before each) as Golomb-Rice
- * codes whose parameter, its first byte, suits the mean gap, then a bit for each of what the field
- * became. Gaps of independent flips are geometric, for which these codes are within 0.03 bits of a
- * flip's entropy (R. Gallager, D. van Voorhis 1975). Or flips is BT_FLIPS_ALL, and the body all fields,
- * where that is shorter: a message is never more than BT_FLIPS_HEAD bytes longer than the fields.
- * Lossless. A message that was cut short or changed is refused (XXH3).
+ * flips: how many fields changed, and the body their gaps (unchanged fields before each) as Golomb-Rice codes whose
+ * parameter, its first byte, suits the mean gap, then a bit for each of what the field became. Gaps of independent
+ * flips are geometric, for which these codes are within 0.03 bits of a flip's entropy (R. Gallager, D. van Voorhis
+ * 1975). If that is not shorter than all fields, flips is BT_FLIPS_ALL and the body contains all fields, so a message
+ * exceeds the fields by at most BT_FLIPS_HEAD bytes. Lossless. A truncated or corrupted message is refused (XXH3).
  * Threads: pure. */
 #ifndef BT_ENGINE_PARALLEL_SHARD_FLIP_CODE_H
 #define BT_ENGINE_PARALLEL_SHARD_FLIP_CODE_H
@@ -26,8 +25,9 @@ enum { BT_FLIPS_HEAD = 12 };
  * Returns its length. */
 size_t bt_flip_encode(unsigned char *message, const unsigned char *from, const unsigned char *to,
                       size_t bytes);
-/* fields: equal to the sender's `from`; become its `to`. Returns false for a message that does not have this many
- * fields; then they are unchanged, or undefined if the message was never encoded. */
+/* fields: on entry equal to the sender's `from`, on success equal to its `to`. Returns false for a message that
+ * does not encode this many fields. The fields are then unchanged, or undefined if bt_flip_encode did not make the
+ * message. */
 bool bt_flip_decode(unsigned char *fields, size_t bytes, const unsigned char *message,
                     size_t length);
 

@@ -10,15 +10,15 @@
 
 typedef struct bt_flip_gather bt_flip_gather;
 
-/* bytes: (shards) of each shard's codes */
+/* bytes: (shards) size of each shard's codes */
 bt_code bt_flip_gather_create(bt_flip_gather **out, const bt_mesh *mesh, const size_t *bytes,
                               bt_err *err) BT_MUST_CHECK;
 void bt_flip_gather_destroy(bt_flip_gather *f); /* accepts NULL */
-/* memory used by create, for shards of `all` bytes together */
+/* Returns the memory used by create for shards of `all` bytes in total. */
 size_t bt_flip_gather_bytes(size_t all);
 /* own: this shard's codes */
 bt_code bt_flip_gather_run(bt_flip_gather *f, const unsigned char *own, bt_err *err) BT_MUST_CHECK;
-/* a shard's codes after the last gather */
+/* Returns a shard's codes after the last gather. */
 const unsigned char *bt_flip_gather_from(const bt_flip_gather *f, int shard);
 
 #endif

@@ -17,13 +17,13 @@ struct bt_shard_all_gather {
     int started;
 };
 
-/* a message: values in place */
+/* one message, whose values are sent from or received into their final place */
 typedef struct part {
     char *at;
     size_t n, elem;
 } part;
 
-/* Returns the next part of a piece that is gathered; advances *k. n is 0 at the end. */
+/* Returns the next part of a piece that is gathered and advances *k. At the end n is 0. */
 static part next_part(const bt_shard_all_gather *p, bt_range piece, size_t *k) {
     for (; *k < p->n_ranges; (*k)++) {
         const bt_gathered *g = &p->ranges[*k];
@@ -38,7 +38,7 @@ static part next_part(const bt_shard_all_gather *p, bt_range piece, size_t *k) {
 
 static MPI_Datatype part_mpi_type(const part *x) { return x->elem == 2 ? MPI_UINT16_T : MPI_FLOAT; }
 
-/* messages of all stripes and shards together, sent and received */
+/* Returns the number of requests, sent and received, for all stripes and shards. */
 static size_t max_gather_requests(const bt_shard_all_gather *p) {
     size_t parts = 0;
     for (size_t i = 0; i < p->shards->n_stripes; i++) {
@@ -49,7 +49,7 @@ static size_t max_gather_requests(const bt_shard_all_gather *p) {
             }
         }
     }
-    /* own parts are sent to n - 1 ranks and the parts of all other ranks received once */
+    /* each own part is sent to n - 1 ranks; each part of the other ranks is received once */
     return parts * (size_t)p->shards->n;
 }
 

@@ -22,7 +22,7 @@ bt_code bt_shard_all_gather_create(bt_shard_all_gather **out, const bt_mesh *mes
 void bt_shard_all_gather_destroy(bt_shard_all_gather *p); /* accepts NULL */
 /* Sends every shard's part of the stripe to every shard, in place; all ranks gather the stripes in the same order. */
 bt_code bt_shard_all_gather_start(bt_shard_all_gather *p, size_t stripe, bt_err *err) BT_MUST_CHECK;
-/* waits for all that was started */
+/* Waits until all started exchanges are complete. */
 bt_code bt_shard_all_gather_finish(bt_shard_all_gather *p, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -14,7 +14,7 @@ void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_repl
     *s = (bt_shards){
         .total = total, .stripe = total, .piece = total, .n_stripes = total > 0, .n = 1};
     if (dp_shard == 1 || total == 0) return;
-    /* minimum stripe whose pieces are huge pages */
+    /* elements of the smallest stripe whose pieces are whole huge pages */
     size_t huge = BT_ARENA_PAGE / sizeof(float) * (size_t)dp_shard;
     bool pages = stripe_bytes >= BT_ARENA_PAGE && dp_shard <= MOST_PAGED &&
                  total >= LEAST_STRIPES * huge;
@@ -22,7 +22,7 @@ void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_repl
     if (unit / (size_t)dp_shard % ((size_t)BT_SUM_BLOCK * (size_t)dp_replicate) != 0)
         unit *= (size_t)dp_replicate;
     size_t wanted = stripe_bytes / sizeof(float) > unit ? stripe_bytes / sizeof(float) : unit;
-    /* stripes of about that size, all of nearly the same */
+    /* stripes of about the wanted size, and of nearly equal size */
     size_t even = (total + wanted - 1) / wanted;
     s->n = dp_shard;
     s->stripe = ((total + even - 1) / even + unit - 1) / unit * unit;

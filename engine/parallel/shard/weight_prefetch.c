@@ -24,12 +24,13 @@ struct bt_prefetch {
     MPI_Comm mpi;
     size_t slot_bytes;
     unsigned char *ring;       /* (RING, slot_bytes) */
-    MPI_Request *asks, *sends; /* (RING, shards); (SENDS, shards) */
+    MPI_Request *asks, *sends; /* requests: (RING, shards) and (SENDS, shards) */
     bt_passes walk;
     size_t *visits; /* (shards) number of visits in this walk */
     size_t most_visits;
-    size_t sent;                  /* visits whose data were sent to all ranks */
-    size_t asked, arrived, place; /* own visits: requested, received, in use */
+    size_t sent; /* visits whose data were sent to all ranks */
+    size_t asked, arrived,
+        place; /* number of this rank's visits that were requested, have arrived, or are in use */
     int64_t busy_since, busy_ns, polled_at;
 };
 
@@ -159,8 +160,8 @@ static bt_code progress_prefetch(bt_prefetch *f, bt_err *err) {
     return BT_OK;
 }
 
-/* An error here recurs in `wait`, which returns it. A rank without own messages still makes progress for those of
- * other ranks. */
+/* bt_prefetch_wait reports the same error again and returns it. A rank without own messages still makes progress
+ * for those of other ranks. */
 void bt_prefetch_poll(void *feed) {
     bt_prefetch *f = feed;
     int64_t now = bt_now_ns();

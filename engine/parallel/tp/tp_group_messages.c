@@ -46,7 +46,7 @@ static MPI_Request *next_request(message_group *m, int slot) {
 
 static void receive_from_peer(message_group *m, int slot, void *to, size_t bytes, int from) {
     if (bytes == 0 || m->t.failed != BT_OK) return;
-    /* tp is the fastest axis */
+    /* tp is the fastest axis of the mesh, so the world ranks of a group are consecutive */
     bt_pair_add(bt_comm_rank(bt_comm_world()) - m->comm->rank + from,
                 &(bt_pair){.messages = 1, .bytes = (int64_t)bytes});
     check_message_mpi(m, MPI_Irecv(to, (int)bytes, MPI_BYTE, from, TAG, m->comm->mpi,
@@ -103,7 +103,7 @@ static void gather_among(message_group *m, group g, const bt_tp_rows *arrays, si
     for (size_t s = 0; s < m->slots; s++) finish_slot(m, (int)s);
 }
 
-/* elements [begin, end) of x that rank k owns; c is the index of a chunk */
+/* elements [begin, end) of x that rank k owns; c: index of the chunk */
 typedef struct span {
     size_t begin, n;
 } span;

@@ -34,7 +34,7 @@ enum {
 
 typedef struct line {          /* state of one rank, on cache lines of its own */
     _Atomic uint32_t arrived;  /* futex: number of barriers at which this rank has arrived */
-    _Atomic uint32_t sleepers; /* number of sleeping ranks */
+    _Atomic uint32_t sleepers; /* number of ranks that sleep */
     char rest[120];
 } line;
 
@@ -83,8 +83,8 @@ static bool has_arrived(const line *l, uint32_t meeting) {
     return (int32_t)(atomic_load_explicit(&l->arrived, memory_order_acquire) - meeting) >= 0;
 }
 
-/* A sleeping rank increases the count before the kernel compares the word, so this rank either finds it counted, or it
- * reads the new word and does not sleep. */
+/* A sleeping rank increases the count before the kernel compares the word. So the waking rank either finds it
+ * counted, or the sleeper reads the new word and does not sleep. */
 static void wait_for_meeting(line *l, uint32_t meeting) {
     int64_t until = bt_now_ns() + SPIN_NS;
     while (!has_arrived(l, meeting)) {
@@ -93,7 +93,7 @@ static void wait_for_meeting(line *l, uint32_t meeting) {
             __builtin_ia32_pause();
 #endif
         }
-        /* The awaited rank may itself wait for messages of this one. */
+        /* polls, because the awaited rank may itself wait for messages of this rank */
         int polled = bt_threads_poll();
         if (bt_now_ns() < until) continue;
         uint32_t seen = atomic_load(&l->arrived);
@@ -183,8 +183,8 @@ static const float *box_of(const shm_group *m, int rank) {
 }
 static const float *matrix_of(const shm_group *m, int rank) { return partial_of(m, rank); }
 
-/* Sets sum to the elements `at` of n ranks from `first` on, added as a tree. After them there is room for a sum of
- * every level. */
+/* Sets sum to the elements `at` of n ranks from `first` on, added as a tree. The memory behind the sum has space
+ * for one sum of each level. */
 static void add_ranks_as_tree(const shm_group *m, const float *(*of_rank)(const shm_group *, int),
                               int first, int n, size_t at, size_t elems, float *sum) {
     if (n == 1) {

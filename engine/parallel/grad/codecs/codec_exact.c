@@ -141,7 +141,7 @@ static bool is_valid_exact_payload(size_t n, const void *payload, size_t bytes) 
     return bytes == 0;
 }
 
-/* Decodes a block into y and returns the beginning of the next one. */
+/* Decodes a block into y and returns the address of the next block. */
 static const unsigned char *exact_decode_block(float *y, size_t n, const unsigned char *from) {
     size_t left = SIZE_MAX;
     shape s;

@@ -15,7 +15,7 @@
 
 enum { BLOCK = 256 };
 
-/* Adding it to a float below 2^22 leaves the rounded integer (half to even) in the low bits. */
+/* Adding this number to a float below 2^22 leaves the rounded integer (ties to even) in the low bits. */
 #define ROUNDER 12582912.0f
 
 static size_t int8_blocks(size_t n) { return (n + BLOCK - 1) / BLOCK; }
