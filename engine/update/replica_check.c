@@ -271,8 +271,8 @@ bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err 
     const bt_params *p = bt_model_params(c->update->model);
     const bt_mesh *mesh = c->update->mesh;
     const int64_t above = bt_comm_size(mesh->world) - bt_comm_rank(mesh->world);
-    int64_t worst =
-        0; /* number of the tensor in the whole model, counted from 1, on the lowest rank that found a difference */
+    /* number, from 1, of a tensor with a value that is not finite, on the lowest rank that found one; 0: none */
+    int64_t worst = 0;
     for (size_t i = 0; i < c->n_ranges && !worst; i++) {
         const bt_hashed_range *r = &c->ranges[i];
         if (!finite_range(c, r)) worst = above << 32 | (int64_t)(p->tensors[r->tensor].number + 1);

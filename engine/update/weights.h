@@ -47,7 +47,7 @@ typedef struct bt_weights_cfg {
     const bt_shards *shards;
     bool flips;                     /* sends only changed codes; used if weights are GATHERED */
     bool fades;                     /* the model fades to ternary; used if weights are PREFETCHED */
-    bt_weight_source weight_source; /* source of the weights for the model, like the next member */
+    bt_weight_source weight_source; /* setting of the model, as is prec */
     bt_prec prec;
 } bt_weights_cfg;
 

@@ -67,8 +67,8 @@ static struct {
     bool ready;
 } choice;
 
-static const bt_kernels *set_on(
-    size_t i, const bt_cpu *c) { /* returns NULL if the processor lacks this set */
+/* Returns NULL if the processor lacks this set. */
+static const bt_kernels *set_on(size_t i, const bt_cpu *c) {
     bool avx2 = c->avx2 && c->fma && c->f16c, avx512 = avx2 && c->avx512,
          amx = avx512 && c->avx512_bf16 && c->amx_int8 && c->amx_bf16;
     switch (i) {
@@ -140,8 +140,8 @@ static void choose_kernels(void) {
     choice.ready = true;
 }
 
-static const char *missing_feature(
-    size_t i) { /* returns the feature that this machine lacks for set i, or NULL */
+/* Says why set i, which was asked for, is not available on this machine. */
+static const char *missing_feature(size_t i) {
     const bt_cpu *c = bt_cpu_found();
     if (i == NEON) return "it has no NEON";
     if (i == AMX && c->avx512 && !c->amx_tile)

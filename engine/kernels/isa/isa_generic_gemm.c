@@ -27,7 +27,7 @@ void bt_generic_packed_2bit_pack(void *packed, const int8_t *codes, size_t N, si
     bt_tern2_pack((uint8_t *)packed + n0 * bt_tern2_row_bytes(K), codes, n1 - n0, K);
 }
 
-/* one row of W in either packed form */
+/* W (N, K) in either packed form; see code_at */
 typedef struct codes_of {
     const void *packed;
     size_t K;

@@ -9,9 +9,9 @@
 
 enum { I8_CHUNK = 4 * CHUNK };
 
-/* ---- noise (noise.h) ------------------------------------------------------------------------- Four vectors share
- * one vector of noise words. In steps of 1/256 a value and its noise fit in 16 bits (|v| <= 127 * 256, u <= 255), so
- * two vectors become one before the noise is added, and four one of bytes after it:
+/* ---- noise (noise.h) ------------------------------------------------------------------------- */
+/* Four vectors share one vector of noise words. In steps of 1/256 a value and its noise fit in 16 bits (|v| <= 127 *
+ * 256, u <= 255), so two vectors become one before the noise is added, and four one of bytes after it:
  *     words   | u0 u1 u2 u3 of lane 0 | of lane 1 ...     a byte for each vector
  *     rint    | v0 lanes 0-3, v1 lanes 0-3 |              16 bits, in each quarter of 128 bits
  *     + u     | u0 of 0-3, u1 of 0-3 |                    one shuffle of the words

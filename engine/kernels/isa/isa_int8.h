@@ -41,7 +41,7 @@ typedef struct i8_product {
      * to panels of outputs, or of inputs (ACROSS), one at a time in `room` */
     enum { READY, PACKED_2BIT, PACKED_2BIT_ACROSS, ROWS, ROWS_ACROSS } form;
     uint8_t *room;
-    size_t depth;    /* number of int8 elements along K, a multiple of four */
+    size_t depth;    /* int8 elements along K; zeros fill the last group of four */
     const float *by; /* (cols) factors applied to the result; NULL: none */
 } i8_product;
 

@@ -21,8 +21,8 @@ static void moments_noise(uint32_t *restrict words, uint32_t key, uint32_t lane,
 
 /* the 8-bit number format of moment.h */
 typedef struct moment_byte {
-    uint32_t first, size,
-        sign; /* exponent of the first octave; mask of the code; mask of the sign */
+    uint32_t first;      /* exponent of the first octave */
+    uint32_t size, sign; /* masks of the code and of the sign */
 } moment_byte;
 static const moment_byte moment_log8 = {BT_MOMENT_FIRST, 0x7f, 0x80};
 static const moment_byte moment_ulog8 = {BT_MOMENT_UFIRST, 0xff, 0};

@@ -24,7 +24,7 @@ enum { MR = 6, NR = 16, IN_TILES = 0 };
  * memory */
 enum { CHUNK = 16 };
 
-/* where a finished tile of floats is stored: c = alpha * sum (+ c), `cols` columns */
+/* The destination of a finished tile of floats: `cols` columns of c = alpha * sum (+ c). */
 typedef struct tile_out {
     float *c;
     size_t ldc, cols;
@@ -74,7 +74,8 @@ typedef struct form { /* one operand type */
     void (*b_i8)(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k);
     void (*b_codes)(uint32_t *dst, const uint8_t *fours, size_t k);
     tile_fn tile;
-    /* with bf16: the first four conversions from values stored as bf16, without scale; NULL in other forms */
+    /* In the bf16 form, the first four conversions for values that are stored as bf16, without scale. NULL in other
+     * forms. */
     void (*a_rows_kept)(uint32_t *dst, size_t ld, const uint16_t *src, size_t lds, size_t rows,
                         size_t k);
     void (*a_cols_kept)(uint32_t *dst, size_t ld, const uint16_t *src, size_t lds, size_t rows,

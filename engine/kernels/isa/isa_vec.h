@@ -69,8 +69,8 @@ BT_INLINE void v_store_half(uint16_t *p, vf a) {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
 BT_INLINE int v_any_nan(vf a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q) != 0; }
-/* half to even, saturated to int8 */
-/* stores whole vectors without a mask, because masked stores of bytes are slow on some processors */
+/* Rounds ties to even and saturates to int8. A whole vector is stored without a mask, because masked stores of bytes
+ * are slow on some processors. */
 BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) {
     if (n == VL)
         _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a)));

@@ -143,7 +143,7 @@ static void do_rmsnorm_dx(void *ctx, int thread, size_t a, size_t b) {
                                     j->rstd_in + a, j->flag, b - a, j->C);
 }
 
-/* The columns a..b, in the same blocks of rows as bt_op_rmsnorm_bwd_saved, so that the bits are equal. */
+/* Computes columns a to b in the blocks of rows that bt_op_rmsnorm_bwd_saved uses, so that the bits are equal. */
 static void do_rmsnorm_dgain(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
     enum { STRIP = 64 };

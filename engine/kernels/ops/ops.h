@@ -196,7 +196,8 @@ void bt_table_read(float *out, const bt_table *t, size_t element, size_t n);
 void bt_op_q8_put(int8_t *codes, uint16_t *scales, const float *x, size_t n);
 void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b, size_t ldb,
                 int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec, int flags);
-/* Computes columns a to b in the blocks of rows that bt_op_rmsnorm_bwd_saved uses, so that the bits are equal. */
+/* Computes gemm with a table as b. A rounded table needs a kernel set that rounds the operands of products. An int8
+ * table's row stride is its width; the product may read fewer columns. */
 void bt_op_gemm_table(float *c, size_t ldc, const float *a, size_t lda, bt_table b, size_t ldb,
                       int tb, size_t M, size_t N, size_t K, bt_prec prec, int flags);
 /* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at

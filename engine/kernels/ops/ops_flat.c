@@ -12,7 +12,7 @@ typedef struct flat_job {
     uint16_t *kept;
     float a, lr, b1, b2, eps, decay, c1, c2;
     bt_act act;
-    size_t rows, width; /* of a matrix */
+    size_t rows, width; /* size of the matrix */
 } flat_job;
 
 enum { FLAT_GRAIN = BT_SUM_BLOCK };
@@ -243,7 +243,7 @@ static void drop_piece(float *y, const float *x, const uint32_t *words, int shif
         set_products(y, x, factors, n);
 }
 
-/* Drops columns c0 to c0+n of whole rows, where the caller holds them. */
+/* Applies dropout to those of columns c0 to c0 + n of whole rows that the arrays contain. */
 static void drop_columns(const drop_job *j, float *y, const float *x, const uint32_t *words,
                          int shift, size_t c0, size_t n) {
     const size_t from = bt_max_size(c0, j->how.col0), to = bt_min_size(c0 + n, j->how.col0 + j->C);

@@ -12,8 +12,7 @@ typedef struct bt_cpu {
     /* Number of cores that this process may use: those of its affinity, at most the quota of its control groups, at
      * least 1. Compute threads are counted by cores, because the hardware threads of a core share its multipliers. */
     int cores;
-    int visible_cores,
-        hw_threads; /* from the affinity alone: number of cores, and of their hardware threads */
+    int visible_cores, hw_threads; /* cores of the affinity, and their hardware threads */
     double quota; /* processors that its control groups allow (bt_group_processors); 0: no limit */
     size_t l1d_bytes, l2_bytes, l3_bytes;
     bool avx2, fma, f16c; /* reported by CPUID and enabled in XCR0 */
@@ -22,13 +21,13 @@ typedef struct bt_cpu {
     /* vdpbf16ps has half the rate of fp32: Intel from Sapphire Rapids on, which has tiles for bf16 (measured: 65
      * against 133 GFLOP/s a core). On AMD it has twice the rate of fp32; the same is assumed for Cooper Lake. */
     bool bf16_slow;
-    /* from CPUID, XCR0 and the kernel's permission, which the first call requests */
+    /* CPUID and XCR0 report them, and the kernel gives permission, which the first call requests */
     bool amx_tile, amx_int8, amx_bf16;
     bool neon, dotprod, i8mm; /* aarch64, from the kernel's HWCAP */
 } bt_cpu;
 
 const bt_cpu *bt_cpu_get(void);
-/* the features without those hidden by bt_cpu_hide taken away */
+/* Returns all features of the machine, including those that bt_cpu_hide hides. */
 const bt_cpu *bt_cpu_found(void);
 /* Features to hide (0: none). bt_kernels_select hides them for the plain sets. */
 enum {

@@ -85,9 +85,8 @@ static size_t read_midr(uint64_t kinds[KINDS_MOST]) {
             i++; /* the variant and revision are no kind */
         if (i == n) kinds[n++] = midr;
     }
-    if (n == 0 &&
-        getauxval(AT_HWCAP) & HWCAP_CPUID) { /* reads MIDR_EL1 of the current core, which the kernel
-                                                        * emulates */
+    /* the kernel emulates reading MIDR_EL1 of the current core */
+    if (n == 0 && getauxval(AT_HWCAP) & HWCAP_CPUID) {
         __asm__("mrs %0, midr_el1" : "=r"(kinds[0]));
         n = 1;
     }

@@ -100,7 +100,7 @@ int bt_codec_dial_turn(bt_codec_dial *d, const bt_codec_ladder *l, int now, int 
         up = first_within(d, l, now, most, &s, given ? 1 : BT_DIAL_UP);
     else
         down = first_within(d, l, now, now, &s, given ? BT_DIAL_MARGIN : BT_DIAL_DOWN);
-    /* of the rungs chosen in two windows, the one with more bits is used */
+    /* of the rungs that two windows chose, the one with fewer bits is used */
     d->calm = down < now ? d->calm + 1 : 0;
     d->calm_at = d->calm > 1 && d->calm_at > down ? d->calm_at : down;
     /* The next window measures the link again before a decision that depends on the link. */

@@ -85,8 +85,8 @@ static bt_code build_reducer(bt_reducer *r, bt_err *err) {
     int n = bt_comm_size(c->mesh->dp), me = bt_comm_rank(c->mesh->dp);
     r->alone = n == 1;
     cut_buckets(&r->buckets, c, n);
-    if (!r->alone)
-        BT_TRY(create_exchange(r, err)); /* first, because creating the exchange is collective */
+    /* first, because creating the exchange is collective */
+    if (!r->alone) BT_TRY(create_exchange(r, err));
     if (c->units > 0) {
         bt_unit_run mine = bt_unit_run_of(c->units, c->shares, n, me);
         const bt_accumulator_cfg units = {c->grads,    c->n,     mine.first, mine.count,

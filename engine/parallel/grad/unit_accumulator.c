@@ -124,7 +124,7 @@ static float *free_buffer(const bt_unit_accumulator *p, const lane *l) {
     return NULL;
 }
 
-/* True if the unit completes a pair with the previous node and no earlier node waits. */
+/* Returns true if the unit has an odd index and the unit before it waits to be added to it. */
 static bool completes_a_pair(const bt_unit_accumulator *p, const lane *l) {
     const bt_tree_sum *f = &l->fold;
     return f->n > 0 && ((p->first + l->done) & 1) && f->at[f->n - 1].level == 0;

@@ -59,8 +59,8 @@ void bt_pairs_reset(void);
 /* Sets a counter *at that other processes may read: the number of exchanges of all kinds that this rank has begun.
  * NULL: none. Ranks at the same position of a data-parallel job have equal counts. */
 void bt_traffic_count_in(_Atomic int64_t *at);
-void bt_traffic_next(
-    void); /* counts the beginning of an exchange; bt_traffic_begin calls it, too */
+/* Counts the beginning of an exchange; bt_traffic_begin calls it, too. */
+void bt_traffic_next(void);
 
 /* Counts bytes sent by this rank; bt_comm_bytes_logical and bt_comm_bytes_wire (comm.h) return the sums */
 void bt_comm_count(uint64_t logical_bytes, uint64_t wire_bytes);

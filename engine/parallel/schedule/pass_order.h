@@ -43,7 +43,7 @@ bt_pass bt_pass_at(const bt_pass_order *o, int64_t i);
 bt_pass bt_pass_forward(const bt_pass_order *o, int64_t k);
 /* maximum number of forward passes whose activations backward has yet to read: min(chunks * micros, ahead + 1) */
 int64_t bt_passes_in_flight(const bt_pass_order *o);
-/* Returns the maximum distance between the first and the last unfinished micro-batch that has begun. */
+/* Returns the maximum number of micro-batches from the lowest to the highest one that has begun and is unfinished. */
 int64_t bt_micros_in_flight(const bt_pass_order *o);
 
 #endif

@@ -29,8 +29,8 @@ struct bt_prefetch {
     size_t *visits; /* (shards) number of visits in this walk */
     size_t most_visits;
     size_t sent; /* visits whose data were sent to all ranks */
-    size_t asked, arrived,
-        place; /* number of this rank's visits that were requested, have arrived, or are in use */
+    /* numbers of this rank's visits that were requested, have arrived, and are in use */
+    size_t asked, arrived, place;
     int64_t busy_since, busy_ns, polled_at;
 };
 

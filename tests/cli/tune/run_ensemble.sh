@@ -39,10 +39,14 @@ for _ in $(seq 200); do [ -s serve.out ] && break; sleep 0.05; done
 port=$(sed -n 's/.*127\.0\.0\.1:\([0-9]*\).*/\1/p' serve.out | head -1)
 body='{"model":"abl","prompt":"everybody","max_tokens":8,"temperature":0}'
 exec 9<>"/dev/tcp/127.0.0.1/${port:-1}" || fault "serve abl does not start: $(cat serve.err)"
-printf 'POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s' "$port" ${#body} "$body" >&9
+{
+    printf 'POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nContent-Type: application/json\r\n' "$port"
+    printf 'Content-Length: %d\r\nConnection: close\r\n\r\n%s' ${#body} "$body"
+} >&9
 cat <&9 >reply
 exec 9>&-
-[ -n "$greedy" ] && grep -qF "\"text\":$greedy" reply || fault "the server of the group answers $(cat reply), generate $greedy"
+[ -n "$greedy" ] && grep -qF "\"text\":$greedy" reply ||
+    fault "the server of the group answers $(cat reply), generate $greedy"
 kill -TERM $pid
 wait $pid || fault "the server of the group does not end with 0"
 ok show abl

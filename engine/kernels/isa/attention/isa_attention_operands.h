@@ -85,8 +85,8 @@ typedef struct head {
     const void *x;
     size_t ld;
     bool bf16;
-    bool
-        rounds; /* int8 attention rounds floats to bf16 first, so that its bits do not depend on the storage type */
+    /* int8 attention rounds floats to bf16 first, so that its bits do not depend on the storage type */
+    bool rounds;
 } head;
 
 /* Returns a head of q, k or v. */
