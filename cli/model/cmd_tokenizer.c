@@ -99,6 +99,7 @@ static void put_about(bt_printout *o, const char *path, const bt_tokenizer *t) {
         put_id_array(&o->j, behind ? "suffix" : "prefix", ids, n);
     }
     bt_printout_int(o, "eot", NULL, bt_tokenizer_eot(t));
+    bt_printout_int(o, "unknown", NULL, bt_tokenizer_unknown(t));
     bt_printout_str(o, "pattern", NULL, about.pattern);
     bt_printout_str(o, "normalizer", NULL, about.normalizer);
     bt_printout_str(o, "hash", NULL, hash);
@@ -114,6 +115,9 @@ static void put_about(bt_printout *o, const char *path, const bt_tokenizer *t) {
         bt_printout_line(o, "%-12s %d %s\n", "end of text", bt_tokenizer_eot(t), bt_text_str(&eot));
     bt_tokenizer_describe_affixes(t, &around);
     if (around.len) bt_printout_line(o, "%-12s %s\n", "each text", bt_text_str(&around));
+    if (bt_tokenizer_unknown(t) >= 0)
+        bt_printout_line(o, "%-12s %d: replaces characters without a token, which are lost\n",
+                         "unknown", bt_tokenizer_unknown(t));
     bt_printout_line(o, "%-12s %s\n", "hash", hash);
     bt_text_release(&around);
     bt_text_release(&eot);

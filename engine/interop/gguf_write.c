@@ -264,6 +264,10 @@ static bt_code find_pre(gguf_out *g, bt_err *err) {
                        "llama.cpp loads no model without its vocabulary, and '%.200s' has none "
                        "that can be used (name one with --tokenizer FILE): %s",
                        g->s->path, g->s->no_tokenizer.msg);
+    if (bt_tokenizer_is_unigram(t))
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "a Unigram tokenizer is not written to GGUF files: llama.cpp would merge by "
+                       "its scores and give other ids ('bitrain convert --to hf' keeps it)");
     if (bt_tokenizer_spaces(t)) return BT_OK;
     bt_tokenizer_summarise(t, &about);
     const char *rules = bt_tokenizer_rules(t), *pattern = rules ? rules

@@ -20,7 +20,8 @@ static void round_trip(const bt_tokenizer *t, const char *s, size_t n) {
         bt_tokenizer_decode(t, ids, count, &back);
         /* Tokenizers that mark spaces do not always keep marks and leading spaces. */
         if (bt_tokenizer_marks(t)) {
-            if (back.len > n + t->n_added * n) abort();
+            /* The text of an unknown token can be longer than the character. */
+            if (!bt_tokenizer_is_unigram(t) && back.len > n + t->n_added * n) abort();
         } else if (back.len != n || (n && memcmp(back.data, s, n) != 0))
             abort();
     }

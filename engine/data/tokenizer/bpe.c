@@ -1,5 +1,5 @@
 /* bpe.c - cuts a text into words (pretok.h). The ids of a repeated word are cached; a new word is merged pair by
- * pair, lowest rank first, leftmost first. Short words search the best pair linearly, long ones keep a heap. */
+ * pair, lowest rank first, leftmost first, or divided by scores (unigram.h). Short words search the best pair linearly, long ones keep a heap. */
 #include "engine/data/tokenizer/bpe.h"
 
 #include <pthread.h>
@@ -45,6 +45,7 @@ typedef struct encoder {  /* working memory of one encoding call */
     node *nodes;
     candidate *heap;
     size_t nodes_cap, heap_cap, n_heap;
+    bt_lattice lattice;
 } encoder;
 
 struct bt_bpe {
@@ -158,6 +159,7 @@ static void encoder_destroy(encoder *e) {
     free(e->ids);
     free(e->nodes);
     free(e->heap);
+    free(e->lattice.ends);
     free(e);
 }
 
@@ -327,6 +329,7 @@ static bt_code merge_long(const bt_tokenizer *t, encoder *e, const char *word, s
 
 static bt_code merge_word(const bt_tokenizer *t, encoder *e, const char *word, size_t n,
                           int32_t *ids, size_t *count, bt_err *err) {
+    if (t->scores) return bt_unigram_word(t, &e->lattice, word, n, ids, count, err);
     int32_t whole = t->ignore_merges ? find_token(t, t->bpe, word, n) : -1;
     if (whole >= 0) {
         ids[0] = whole;
@@ -342,7 +345,8 @@ static bt_code merge_word(const bt_tokenizer *t, encoder *e, const char *word, s
 
 static bt_code encode_word(const bt_tokenizer *t, encoder *e, const char *word, size_t n,
                            int32_t *ids, size_t *count, bt_err *err) {
-    if (n > CACHE_WORD) return merge_word(t, e, word, n, ids, count, err);
+    const bool continues = t->scores && !t->marked.split; /* its ids depend on the words before */
+    if (n > CACHE_WORD || continues) return merge_word(t, e, word, n, ids, count, err);
     uint64_t hash = XXH3_64bits(word, n) | 1; /* 0: free slot */
     size_t i = hash >> 16 & (CACHE_SLOTS - 1);
     for (; e->slots[i].hash; i = (i + 1) & (CACHE_SLOTS - 1)) {
@@ -381,10 +385,12 @@ static bt_code grow_ids(int32_t **ids, size_t *cap, size_t want, bt_err *err) {
 static bt_code encode_with(const bt_tokenizer *t, encoder *e, const char *text, size_t n,
                            int32_t **ids, size_t *count, size_t *cap, bt_err *err) {
     size_t done = *count;
+    const bool apart = t->scores && t->marked.split; /* marks alone separate words */
     for (size_t at = 0, end; at < n; at = end) {
         size_t k;
+        if (apart || at == 0) e->lattice.score = 0, e->lattice.unknown = false;
         if (t->pairs)
-            end = bt_marked_word_end(t->pairs, t->marked.split, text, n, at);
+            end = bt_marked_word_end(apart ? NULL : t->pairs, t->marked.split, text, n, at);
         else
             BT_TRY(bt_pretok_next(e->pretok, text, n, at, &end, err));
         if (done + (end - at) > *cap)

@@ -9,6 +9,7 @@
 #include "engine/data/tokenizer/marked_json.h"
 #include "engine/data/tokenizer/tokenizer_build.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
+#include "engine/data/tokenizer/unigram_import.h"
 
 bool bt_tokenizer_is_hole(const bt_tokenizer *t, int32_t id) {
     return id < 0 || id >= t->V || t->special[id] == BT_TOKEN_HOLE;
@@ -136,6 +137,14 @@ static json_t *byte_level_decoder(void) {
                      "trim_offsets", 1, "use_regex", 1);
 }
 
+static json_t *bpe_model(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
+    const int marks = bt_tokenizer_marks(t);
+    return json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:o}", "type", "BPE", "dropout",
+                     "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+                     marks, "byte_fallback", marks, "ignore_merges", (int)t->ignore_merges, "vocab",
+                     vocab, "merges", merges_of(t, word));
+}
+
 static json_t *tree_of(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
     const bool marks = bt_tokenizer_marks(t);
     json_t *normalizer = marks    ? bt_marked_normalizer(&t->marked)
@@ -146,16 +155,11 @@ static json_t *tree_of(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
                       : bt_tokenizer_pre_tokenizer(t->rules      ? t->rules
                                                    : t->is_bytes ? bt_pattern_name(BT_PATTERN_GPT2)
                                                                  : bt_pattern_name(t->pattern));
-    return json_pack("{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:o, "
-                     "s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:o}}",
-                     "version", "1.0", "truncation", "padding", "added_tokens", added_tokens(t),
-                     "normalizer", normalizer, "pre_tokenizer", pre, "post_processor",
-                     export_post_processor(t), "decoder",
-                     marks ? bt_marked_decoder(&t->marked) : byte_level_decoder(), "model", "type",
-                     "BPE", "dropout", "unk_token", "continuing_subword_prefix",
-                     "end_of_word_suffix", "fuse_unk", (int)marks, "byte_fallback", (int)marks,
-                     "ignore_merges", (int)t->ignore_merges, "vocab", vocab, "merges",
-                     merges_of(t, word));
+    return json_pack("{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:o, s:o}", "version", "1.0",
+                     "truncation", "padding", "added_tokens", added_tokens(t), "normalizer",
+                     normalizer, "pre_tokenizer", pre, "post_processor", export_post_processor(t),
+                     "decoder", marks ? bt_marked_decoder(&t->marked) : byte_level_decoder(),
+                     "model", t->scores ? bt_unigram_model(t) : bpe_model(t, vocab, word));
 }
 
 bt_code bt_tokenizer_export(const bt_tokenizer *t, bt_text *out, bt_err *err) {

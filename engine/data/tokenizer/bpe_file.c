@@ -1,8 +1,8 @@
 /* bpe_file.c - our tokenizer files. One JSON object:
  *
  *   format         "bitrain-tokenizer"
- *   version        1; 2 or 3 where a key or form is used that version 1 does not have
- *   kind           "bpe" (or "bytes", with nothing else)
+ *   version        1; 2, 3 or 4 where a key or form is used that version 1 does not have
+ *   kind           "bpe" (or "bytes", with nothing else); version 4: "unigram"
  *   pattern        "gpt2", "llama3", "qwen2" or "rules": how text is cut into words (pretok.c)
  *   rules          version 2: with the pattern "rules", its regular expressions in lines (pretok.h)
  *   normalizer     "none" or "nfc"
@@ -17,6 +17,9 @@
  *                  "single_word", "normalized" (added.h), "merges" (the bytes are an ordinary token, too)
  *                  Version 3 also has {"byte": 10}
  *   spaces         version 3: {"how": "prepend", "split": false, "strip": true} (marked_spaces.h)
+ *   scores         version 4: of the first tokens, by id
+ *   unknown        version 4: id of the token of characters without one
+ *   byte_fallback  version 4: true: these characters become byte tokens
  *   prefix, suffix version 2: ids around a whole text
  *   roles          version 2, of either kind: {"bos": id or -1, "pad": id or -1, "ends": [id, ...]}
  *   files          version 2: {"tokenizer.json": text, ...}, the files that it was imported from (packed.h)
@@ -91,6 +94,7 @@ static bool is_of_version_2(const bt_tokenizer *t, const bt_added *a) {
 }
 
 static int version_of(const bt_tokenizer *t) {
+    if (t->scores) return 4;
     if (bt_tokenizer_marks(t)) return 3;
     if (t->n_prefix || t->n_suffix || t->roles.known || t->rules) return 2;
     for (size_t i = 0; i < BT_KEPT_FILES; i++)
@@ -152,6 +156,17 @@ static void put_token_list(bt_json *j, const bt_tokenizer *t) {
     bt_text_release(&word);
 }
 
+static void put_unigram(bt_json *j, const bt_tokenizer *t) {
+    bt_json_int(j, "unknown", t->unknown);
+    bt_json_bool(j, "byte_fallback", t->byte_fallback);
+    bt_json_array(j, "scores");
+    for (size_t i = 0; i < t->n_scores; i++) {
+        bt_text_put(j->out, i % 16 == 0 ? "\n" : "");
+        bt_json_num(j, NULL, t->scores[i]);
+    }
+    bt_json_end(j, ']');
+}
+
 static void put_files(bt_json *j, const bt_tokenizer *t) {
     bool any = false;
     for (size_t i = 0; i < BT_KEPT_FILES; i++) {
@@ -171,7 +186,7 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
     bt_json_object(&j, NULL);
     bt_json_str(&j, "format", "bitrain-tokenizer");
     bt_json_int(&j, "version", version_of(t));
-    bt_json_str(&j, "kind", t->is_bytes ? "bytes" : "bpe");
+    bt_json_str(&j, "kind", t->is_bytes ? "bytes" : t->scores ? "unigram" : "bpe");
     put_token_roles(&j, &t->roles);
     if (!t->is_bytes) {
         bt_json_str(&j, "pattern", bt_pattern_name(t->pattern));
@@ -192,6 +207,7 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
         put_files(&j, t);
         bt_json_str(&j, "hash", hash);
         put_token_list(&j, t);
+        if (t->scores) put_unigram(&j, t);
         bt_json_array(&j, "merges");
         for (size_t i = 0; i < t->n_merges; i++) {
             char pair[32];
@@ -207,10 +223,11 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
 
 /* ---- reading ---- */
 
-static const char *const keys[] = {"format",        "version", "kind",   "pattern", "normalizer",
-                                   "ignore_merges", "eot",     "hash",   "tokens",  "merges",
-                                   "chat_template", "prefix",  "suffix", "roles",   "files",
-                                   "rules",         "spaces"};
+static const char *const keys[] = {"format",     "version",       "kind",          "pattern",
+                                   "normalizer", "ignore_merges", "eot",           "hash",
+                                   "tokens",     "merges",        "chat_template", "prefix",
+                                   "suffix",     "roles",         "files",         "rules",
+                                   "spaces",     "scores",        "unknown",       "byte_fallback"};
 
 static bt_code check_tokenizer_keys(json_t *o, bt_err *err) {
     const char *key;
@@ -371,6 +388,26 @@ static bt_code read_token(json_t *v, bt_tokenizer_draft *d, bt_text *word, bt_er
     return bt_draft_token(d, bt_text_str(word), word->len, BT_TOKEN_PLAIN, err);
 }
 
+static bt_code read_scores(json_t *o, bt_tokenizer *t, bt_err *err) {
+    json_t *scores = json_object_get(o, "scores"), *unknown = json_object_get(o, "unknown"),
+           *fallback = json_object_get(o, "byte_fallback"), *v;
+    const size_t n = json_array_size(scores);
+    size_t i;
+    if (!n || n > BT_MAX_VOCAB || !json_is_integer(unknown) || json_integer_value(unknown) < 0 ||
+        json_integer_value(unknown) >= BT_MAX_VOCAB || !json_is_boolean(fallback))
+        return bt_fail(err, BT_FORMAT, "it does not hold scores, unknown and byte_fallback");
+    t->scores = calloc(n, sizeof *t->scores);
+    if (!t->scores) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu scores", n);
+    json_array_foreach(scores, i, v) {
+        if (!json_is_number(v)) return bt_fail(err, BT_FORMAT, "score %zu is no number", i);
+        t->scores[i] = json_number_value(v);
+    }
+    t->n_scores = n;
+    t->unknown = (int32_t)json_integer_value(unknown);
+    t->byte_fallback = json_is_true(fallback);
+    return BT_OK;
+}
+
 static bt_code read_lists(json_t *o, bt_tokenizer_draft *d, bt_text *word, bt_err *err) {
     json_t *tokens = json_object_get(o, "tokens"), *merges = json_object_get(o, "merges"), *v;
     size_t i;
@@ -390,7 +427,7 @@ static bt_code read_lists(json_t *o, bt_tokenizer_draft *d, bt_text *word, bt_er
     return BT_OK;
 }
 
-static bt_code read_bpe(bt_tokenizer **out, json_t *o, bt_err *err) {
+static bt_code read_bpe(bt_tokenizer **out, json_t *o, bool unigram, bt_err *err) {
     bt_tokenizer_draft d;
     bt_text word = {0};
     const char *hash;
@@ -398,6 +435,7 @@ static bt_code read_bpe(bt_tokenizer **out, json_t *o, bt_err *err) {
     BT_TRY(bt_json_text_of(o, "hash", &hash, err));
     BT_TRY(bt_draft_begin(&d, err));
     bt_code code = read_rules(o, d.t, err);
+    if (code == BT_OK && unigram) code = read_scores(o, d.t, err);
     if (code == BT_OK) code = read_lists(o, &d, &word, err);
     bt_text_release(&word);
     if (code != BT_OK) {
@@ -426,16 +464,20 @@ static bt_code read_tokenizer_object(bt_tokenizer **out, json_t *o, bt_err *err)
     }
     json_t *version = json_object_get(o, "version");
     if (!json_is_integer(version) || json_integer_value(version) < 1 ||
-        json_integer_value(version) > 3)
-        return bt_fail(err, BT_FORMAT, "its format version is not 1, 2 or 3");
+        json_integer_value(version) > 4)
+        return bt_fail(err, BT_FORMAT, "its format version is not 1, 2, 3 or 4");
     BT_TRY(check_tokenizer_keys(o, err));
     BT_TRY(bt_json_text_of(o, "kind", &kind, err));
     if (strcmp(kind, "bytes") == 0 && json_object_size(o) == 3u + !!json_object_get(o, "roles")) {
         BT_TRY(bt_tokenizer_make_bytes(out, err));
         return read_token_roles(o, *out, err);
     }
-    if (strcmp(kind, "bpe") == 0) return read_bpe(out, o, err);
-    return bt_fail(err, BT_FORMAT, "there is no kind '%.60s' of tokenizer (bpe, bytes)", kind);
+    const bool unigram = strcmp(kind, "unigram") == 0;
+    if (unigram != (json_object_get(o, "scores") != NULL))
+        return bt_fail(err, BT_FORMAT, "'scores' belong to the kind 'unigram', and to no other");
+    if (unigram || strcmp(kind, "bpe") == 0) return read_bpe(out, o, unigram, err);
+    return bt_fail(err, BT_FORMAT, "there is no kind '%.60s' of tokenizer (bpe, unigram, bytes)",
+                   kind);
 }
 
 bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, const char *name,

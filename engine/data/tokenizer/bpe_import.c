@@ -3,7 +3,8 @@
  * Taken: byte-level BPE: merges as "a b" or ["a", "b"], steps Split and Digits before ByteLevel, whose regular
  * expressions are run by PCRE2 (word_rules.c), normaliser none or NFC, ignore_merges, added tokens with their flags,
  * the tokens that the post-processor puts around a text. Ids without a token are holes. With byte_fallback the
- * vocabulary has characters, and spaces are marked (marked_json.c). Refused with its name: another model type, step,
+ * vocabulary has characters, and spaces are marked (marked_json.c), and
+ * in Unigram models (unigram_import.c). Refused with its name: another model type, step,
  * normaliser, post-processor, dropout, word affixes. */
 #include <jansson.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "engine/data/tokenizer/marked_json.h"
 #include "engine/data/tokenizer/tokenizer_build.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
+#include "engine/data/tokenizer/unigram_import.h"
 
 enum { MAX_FILE = 128 << 20 };
 
@@ -135,7 +137,8 @@ static bt_code read_model_rules(json_t *model, bt_tokenizer *t, bt_err *err) {
                                        NULL};
     json_t *dropout = json_object_get(model, "dropout");
     if (json_object_get(model, "type") && strcmp(bt_import_type(model), "BPE") != 0)
-        return bt_fail(err, BT_UNSUPPORTED, "its model '%.40s' is not BPE", bt_import_type(model));
+        return bt_fail(err, BT_UNSUPPORTED, "its model '%.40s' is not BPE or Unigram",
+                       bt_import_type(model));
     if (!bt_import_absent(dropout) && json_number_value(dropout) != 0)
         return bt_fail(err, BT_UNSUPPORTED, "it drops merges at random (dropout)");
     if (!bt_import_absent(json_object_get(model, "continuing_subword_prefix")) ||
@@ -410,35 +413,61 @@ static bt_code check_added_ids(json_t *vocab, json_t *added, bt_err *err) {
 
 /* normaliser, pre-tokeniser and decoder */
 static bt_code read_text_rules(json_t *root, bt_tokenizer *t, bt_err *err) {
+    if (t->scores) return bt_marked_read(root, "a Unigram model", &t->marked, err);
     if (bt_import_true(json_object_get(json_object_get(root, "model"), "byte_fallback")))
-        return bt_marked_read(root, &t->marked, err);
+        return bt_marked_read(root, "byte_fallback", &t->marked, err);
     BT_TRY(read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), t, err));
     BT_TRY(read_normalizer(json_object_get(root, "normalizer"), t, err));
     return read_decoder(json_object_get(root, "decoder"), err);
 }
 
-static bt_code build_with(bt_tokenizer **out, json_t *root, names *all, bt_err *err) {
-    json_t *model = json_object_get(root, "model"), *vocab = json_object_get(model, "vocab"),
-           *merges = json_object_get(model, "merges");
-    if (!json_is_object(vocab) || !json_is_array(merges))
-        return bt_fail(
-            err, BT_UNSUPPORTED,
-            "it has no model with 'vocab' and 'merges': not a byte-level BPE tokenizer.json");
+/* Tokens of a Unigram model's vocabulary are ordinary unless they are special. */
+static void mark_scored(names *all, size_t n) {
+    for (size_t id = 0; id < n; id++)
+        all->ordinary[id] = !all->added[id] ||
+                            json_is_false(json_object_get(all->added[id], "special"));
+}
+
+static bt_code draft_imported(bt_tokenizer_draft *d, json_t *root, json_t *vocab, json_t *merges,
+                              names *all, bt_err *err) {
     static const char *const keys[] = {
         "version",       "truncation",     "padding", "added_tokens", "normalizer",
         "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
+    json_t *added = json_object_get(root, "added_tokens");
+    BT_TRY(collect_names(all, vocab, added, err));
+    BT_TRY(read_text_rules(root, d->t, err));
+    BT_TRY(bt_import_known_keys(root, NULL, keys, err));
+    BT_TRY(read_post_processor(json_object_get(root, "post_processor"), d->t, err));
+    BT_TRY(mark_ordinary(vocab, merges, all, err));
+    mark_scored(all, d->t->n_scores);
+    BT_TRY(draft_tokens(all, d, err));
+    BT_TRY(draft_merges(vocab, merges, d, err));
+    return check_added_ids(vocab, added, err);
+}
+
+/* Returns the vocabulary of a BPE model. */
+static bt_code read_bpe_model(json_t *model, bt_tokenizer *t, json_t **vocab, bt_err *err) {
+    json_t *found = json_object_get(model, "vocab");
+    BT_TRY(read_model_rules(model, t, err));
+    if (!json_is_object(found) || !json_is_array(json_object_get(model, "merges")))
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "it has no model with 'vocab' and 'merges': not a byte-level BPE tokenizer.json");
+    *vocab = json_incref(found);
+    return BT_OK;
+}
+
+static bt_code build_with(bt_tokenizer **out, json_t *root, names *all, bt_err *err) {
+    json_t *model = json_object_get(root, "model"), *vocab = NULL;
+    const bool unigram = bt_unigram_is_model(model);
     bt_tokenizer_draft d;
-    BT_TRY(collect_names(all, vocab, json_object_get(root, "added_tokens"), err));
     BT_TRY(bt_draft_begin(&d, err));
-    bt_code code = read_model_rules(model, d.t, err);
-    if (code == BT_OK) code = read_text_rules(root, d.t, err);
-    if (code == BT_OK) code = bt_import_known_keys(root, NULL, keys, err);
+    bt_code code = unigram ? bt_unigram_read_model(model, d.t, &vocab, err)
+                           : read_bpe_model(model, d.t, &vocab, err);
     if (code == BT_OK)
-        code = read_post_processor(json_object_get(root, "post_processor"), d.t, err);
-    if (code == BT_OK) code = mark_ordinary(vocab, merges, all, err);
-    if (code == BT_OK) code = draft_tokens(all, &d, err);
-    if (code == BT_OK) code = draft_merges(vocab, merges, &d, err);
-    if (code == BT_OK) code = check_added_ids(vocab, json_object_get(root, "added_tokens"), err);
+        code = draft_imported(&d, root, vocab, unigram ? NULL : json_object_get(model, "merges"),
+                              all, err);
+    json_decref(vocab);
     if (code == BT_OK) return bt_draft_seal(&d, out, err);
     bt_draft_release(&d);
     return code;

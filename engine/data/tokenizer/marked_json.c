@@ -25,11 +25,9 @@ static bool text_is(json_t *o, const char *key, const char *value) {
 static bool is_type(json_t *o, const char *type) { return strcmp(bt_import_type(o), type) == 0; }
 
 static bt_code refuse_step(const char *part, json_t *o, bt_err *err) {
-    return bt_fail(
-        err, BT_UNSUPPORTED,
-        "it has byte_fallback, and its %s has the step '%.40s' in a form that is not run "
-        "here",
-        part, bt_import_type(o));
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "its %s has the step '%.40s' in a form that is not run here", part,
+                   bt_import_type(o));
 }
 
 /* Returns true for a Replace of the text `from` by `to`. */
@@ -110,16 +108,21 @@ static bt_code read_marked_decoder(json_t *o, bt_marked *m, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_marked_read(json_t *root, bt_marked *out, bt_err *err) {
+static bt_code read_marked_steps(json_t *root, bt_marked *out, bt_err *err) {
     *out = (bt_marked){0};
     BT_TRY(read_marked_normalizer(json_object_get(root, "normalizer"), out, err));
     BT_TRY(read_marked_pre_tokenizer(json_object_get(root, "pre_tokenizer"), out, err));
     BT_TRY(read_marked_decoder(json_object_get(root, "decoder"), out, err));
     if (out->how == BT_SPACES_PLAIN)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "it has byte_fallback, but nothing marks its spaces by "
-                       "U+2581 (a normaliser Replace, or Metaspace)");
+                       "nothing marks its spaces by U+2581 (a normaliser Replace, or Metaspace)");
     return BT_OK;
+}
+
+bt_code bt_marked_read(json_t *root, const char *has, bt_marked *out, bt_err *err) {
+    bt_err why = BT_ERR_INIT;
+    const bt_code code = read_marked_steps(root, out, &why);
+    return code == BT_OK ? BT_OK : bt_fail(err, code, "it has %s, and %s", has, why.msg);
 }
 
 json_t *bt_marked_normalizer(const bt_marked *m) {

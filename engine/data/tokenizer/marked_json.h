@@ -8,9 +8,9 @@
 
 #include "engine/data/tokenizer/marked_spaces.h"
 
-/* Reads normalizer, pre_tokenizer and decoder of a file whose model has byte_fallback; refuses by name what is not run
- * here. */
-bt_code bt_marked_read(json_t *root, bt_marked *out, bt_err *err) BT_MUST_CHECK;
+/* Reads normalizer, pre_tokenizer and decoder of a file whose model has byte_fallback or scores (`has`, for
+ * messages); refuses by name what is not run here. */
+bt_code bt_marked_read(json_t *root, const char *has, bt_marked *out, bt_err *err) BT_MUST_CHECK;
 /* Return new members of tokenizer.json; NULL: no memory. */
 json_t *bt_marked_normalizer(const bt_marked *m);
 json_t *bt_marked_pre_tokenizer(const bt_marked *m);

@@ -76,7 +76,7 @@ size_t bt_marked_word_end(const bt_byte_pairs *p, bool split, const char *text, 
     for (; i < n; i++) {
         const unsigned char a = (unsigned char)text[i - 1], b = (unsigned char)text[i];
         if ((b & 0xc0) == 0x80) continue; /* inside a character */
-        if (!(p->bits[a][b / 32] >> b % 32 & 1)) break;
+        if (p && !(p->bits[a][b / 32] >> b % 32 & 1)) break;
         if (split && n - i >= MARK && memcmp(text + i, BT_SPACE_MARK, MARK) == 0) break;
     }
     return i;

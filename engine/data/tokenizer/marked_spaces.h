@@ -50,7 +50,7 @@ typedef struct bt_byte_pairs {
     uint32_t bits[256][8];
 } bt_byte_pairs;
 void bt_byte_pairs_add(bt_byte_pairs *p, const char *token, size_t n);
-/* Returns the end of the word at text[at]. */
+/* Returns the end of the word at text[at]. p NULL: only marks separate words. */
 size_t bt_marked_word_end(const bt_byte_pairs *p, bool split, const char *text, size_t n,
                           size_t at);
 

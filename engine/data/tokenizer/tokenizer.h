@@ -1,4 +1,4 @@
-/* tokenizer.h - bytes, or byte-level BPE trained here. Files are JSON of our own (`bitrain
+/* tokenizer.h - bytes, byte-level BPE trained here, or an imported tokenizer. Files are JSON of our own (`bitrain
  * tokenizer train`), see tokenizer.c.
  * Threads: constant after load; encode needs the caller's output only. */
 #ifndef BT_ENGINE_DATA_TOKENIZER_TOKENIZER_H
@@ -57,6 +57,10 @@ const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n);
 unsigned bt_tokenizer_continues(const bt_tokenizer *t, int32_t last);
 /* Returns "prepend", "first", ... (marked_spaces.h) for a tokenizer that marks spaces by U+2581; NULL for another. */
 const char *bt_tokenizer_spaces(const bt_tokenizer *t);
+/* Returns true if the scores of tokens divide a word, not merges (unigram.h). */
+bool bt_tokenizer_is_unigram(const bt_tokenizer *t);
+/* Returns the token that replaces characters without a token; -1: each text can be restored. */
+int32_t bt_tokenizer_unknown(const bt_tokenizer *t);
 bool bt_tokenizer_prefixes(const bt_tokenizer *t); /* it puts such a mark in front of a text */
 /* Sets a score for each of n tokens, by which the parts of a higher one are merged first, as SentencePiece does. *same:
  * these scores give the merges of the tokenizer. */
@@ -68,7 +72,8 @@ bool bt_tokenizer_is_merged(const bt_tokenizer *t, int32_t id);
 bool bt_tokenizer_is_byte(const bt_tokenizer *t, int32_t id);
 /* Appends ids as text; a tokenizer that puts a mark in front of texts loses one space at the beginning of `out`.
  * decode(encode(x)) == x for any bytes x, except for U+2581, which a tokenizer that marks spaces
- * takes as a space. */
+ * takes as a space, for characters that become an unknown token, and for the text of a byte token in a Unigram model
+ * (<0x41> becomes the byte, as in Hugging Face's library). */
 void bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t n, bt_text *out);
 /* Returns the name of a tokenizer for messages: "bytes" or "bpe 8192". */
 const char *bt_tokenizer_kind(const bt_tokenizer *t);
@@ -125,7 +130,7 @@ bt_code bt_tokenizer_compare(const char *name, const char *json, size_t n, bool 
     BT_MUST_CHECK;
 
 /* Hugging Face's tokenizer.json of a byte-level BPE with its word patterns, or of a BPE with byte fallback that marks
- * spaces; anything else is refused by name */
+ * spaces, or of a Unigram model that does; anything else is refused by name */
 bt_code bt_tokenizer_import(bt_tokenizer **out, const char *path, bt_err *err) BT_MUST_CHECK;
 
 /* Exports tokenizer.json, with special tokens in its vocabulary; BT_UNSUPPORTED: two tokens have the same text

@@ -10,6 +10,8 @@
 void bt_tokenizer_free(bt_tokenizer *t) {
     if (!t) return;
     bt_bpe_destroy(t->bpe);
+    bt_unigram_destroy(t->unigram);
+    free(t->scores);
     free(t->bytes);
     free(t->at);
     free(t->shown);
@@ -123,6 +125,11 @@ static uint64_t content_hash(const bt_tokenizer *t) {
         const uint32_t marks[2] = {t->marked.how, t->marked.split};
         h = XXH3_64bits_withSeed(marks, sizeof marks, h ^ 4);
     }
+    if (t->scores) {
+        const uint32_t unknown[2] = {(uint32_t)t->unknown, t->byte_fallback};
+        h = XXH3_64bits_withSeed(unknown, sizeof unknown, h ^ 5);
+        h = XXH3_64bits_withSeed(t->scores, t->n_scores * sizeof *t->scores, h);
+    }
     if (t->rules) h = XXH3_64bits_withSeed(t->rules, strlen(t->rules), h ^ 3);
     if (t->n_prefix) h = XXH3_64bits_withSeed(t->prefix, t->n_prefix * sizeof *t->prefix, h ^ 1);
     if (t->n_suffix) h = XXH3_64bits_withSeed(t->suffix, t->n_suffix * sizeof *t->suffix, h ^ 2);
@@ -150,6 +157,7 @@ static bt_code add_marked_tables(bt_tokenizer *t, bt_err *err) {
         const char *raw = bt_tokenizer_raw(t, i, &n);
         t->shown_at[i] = at;
         if (t->special[i] == BT_TOKEN_BYTE) {
+            if (t->scores) bt_byte_pairs_add(t->pairs, raw, n);
             t->shown[at++] = (char)bt_marked_byte(raw, n);
             continue;
         }
@@ -169,6 +177,27 @@ static int byte_of(const bt_tokenizer *t, int32_t i) {
     return !t->special[i] && n == 1 ? (unsigned char)*raw : -1;
 }
 
+/* Checks that every token that text can contain has a score, and that no token without text has one. */
+static bt_code check_scores(const bt_tokenizer *t, bt_err *err) {
+    if (!bt_tokenizer_marks(t) || t->n_scores > (size_t)t->V || t->unknown < 0 ||
+        (size_t)t->unknown >= t->n_scores)
+        return bt_fail(err, BT_FORMAT,
+                       "a Unigram model marks spaces, and its unknown token and %zu scores belong "
+                       "to its %d tokens",
+                       t->n_scores, t->V);
+    for (int32_t i = 0; i < t->V; i++) {
+        const bool scored = (size_t)i < t->n_scores, hole = t->special[i] == BT_TOKEN_HOLE;
+        if (scored ? hole
+                   : t->special[i] == BT_TOKEN_PLAIN || t->special[i] == BT_TOKEN_BYTE || hole)
+            return bt_fail(err, BT_FORMAT, "token %d has %s", i,
+                           scored ? "a score and no text" : "no score");
+    }
+    return BT_OK;
+}
+
+/* Returns true if each byte can be encoded without a token of its own, as part of an unknown token. */
+static bool has_unknown(const bt_tokenizer *t) { return t->scores && !t->byte_fallback; }
+
 static bt_code seal_tokenizer(bt_tokenizer *t, bt_err *err) {
     bool seen[256] = {false};
     if (!t->V) return bt_fail(err, BT_FORMAT, "the vocabulary is empty");
@@ -184,10 +213,11 @@ static bt_code seal_tokenizer(bt_tokenizer *t, bt_err *err) {
         t->byte_id[c] = i;
     }
     for (int i = 0; i < 256; i++)
-        if (!seen[i])
+        if (!seen[i] && !has_unknown(t))
             return bt_fail(err, BT_FORMAT,
                            "no token represents the byte 0x%02x: not a byte-level vocabulary",
                            (unsigned)i);
+    if (t->scores) BT_TRY(check_scores(t, err));
     if (bt_tokenizer_marks(t)) BT_TRY(add_marked_tables(t, err));
     BT_TRY(check_affix(t, t->prefix, t->n_prefix, err));
     BT_TRY(check_affix(t, t->suffix, t->n_suffix, err));
@@ -199,7 +229,8 @@ static bt_code seal_tokenizer(bt_tokenizer *t, bt_err *err) {
         BT_TRY(bt_bpe_create(&t->bpe, t, err)); /* also resolves the merges */
         BT_TRY(bt_added_names_create(&t->names, t, false, err));
         BT_TRY(bt_added_names_create(&t->names_normalized, t, true, err));
-        snprintf(t->kind, sizeof t->kind, "bpe %d", t->V);
+        if (t->scores) BT_TRY(bt_unigram_create(&t->unigram, t, err));
+        snprintf(t->kind, sizeof t->kind, "%s %d", t->scores ? "unigram" : "bpe", t->V);
     }
     t->hash = content_hash(t);
     return BT_OK;

@@ -3,7 +3,7 @@
  *
  * A tokenizer is a list of V byte strings (ids 0..V-1; some are specials), all 256 single bytes
  * among them, plus merges (left id, right id) -> id in order of rank. The byte tokenizer has no
- * merges and is used without them. */
+ * merges and is used without them. A Unigram tokenizer has scores instead of merges (unigram.h). */
 #ifndef BT_ENGINE_DATA_TOKENIZER_TOKENIZER_IMPL_H
 #define BT_ENGINE_DATA_TOKENIZER_TOKENIZER_IMPL_H
 
@@ -15,6 +15,7 @@
 #include "engine/data/tokenizer/marked_spaces.h"
 #include "engine/data/tokenizer/pretok.h"
 #include "engine/data/tokenizer/tokenizer.h"
+#include "engine/data/tokenizer/unigram.h"
 
 /* PLAIN: made by merges. SPECIAL, ADDED: created by name only (added.h); a special token is not shown. HOLE: an
  * unused id. BYTE: <0x0A> of a tokenizer that marks spaces. */
@@ -59,6 +60,11 @@ struct bt_tokenizer {
     int32_t byte_id[256];
     bt_merge *merges;
     size_t n_merges;
+    double *scores; /* [n_scores] of the first tokens; NULL unless it is a Unigram model */
+    size_t n_scores;
+    bt_unigram *unigram;
+    int32_t unknown;    /* the token of characters without one */
+    bool byte_fallback; /* they become byte tokens instead */
     /* lookup tables and caches of the encoder; NULL for bytes */
     bt_bpe *bpe;
 };

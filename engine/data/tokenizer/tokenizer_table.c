@@ -73,6 +73,12 @@ const char *bt_tokenizer_spaces(const bt_tokenizer *t) {
     return bt_tokenizer_marks(t) ? bt_spaces_name(t->marked.how) : NULL;
 }
 
+bool bt_tokenizer_is_unigram(const bt_tokenizer *t) { return t->scores != NULL; }
+
+int32_t bt_tokenizer_unknown(const bt_tokenizer *t) {
+    return t->scores && !t->byte_fallback ? t->unknown : -1;
+}
+
 bool bt_tokenizer_prefixes(const bt_tokenizer *t) { return bt_spaces_prefixes(t->marked.how); }
 
 bool bt_tokenizer_is_merged(const bt_tokenizer *t, int32_t id) {

@@ -85,9 +85,10 @@ static void check_ids(const bt_tokenizer *t, const char *name, const char *form)
 }
 
 static void equals_hugging_face(void **state) {
-    static const char *const names[] = {"512",     "gpt2",      "llama3", "qwen2",
-                                        "smollm",  "deepseek",  "o200k",  "llama2",
-                                        "mistral", "metaspace", "gemma"};
+    static const char *const names[] = {"512",           "gpt2",         "llama3", "qwen2",
+                                        "smollm",        "deepseek",     "o200k",  "llama2",
+                                        "mistral",       "metaspace",    "gemma",  "unigram",
+                                        "unigram_words", "unigram_whole"};
     char file[64], copy[] = "/tmp/hostile-XXXXXX";
     const int fd = mkstemp(copy);
     (void)state;

@@ -342,7 +342,7 @@ static void own_files_are_checked(void **state) {
         const char *from, *to, *words;
     } changes[] = {
         {"bitrain-tokenizer", "other", "not a bitrain tokenizer"},
-        {"\"version\":1", "\"version\":4", "not 1, 2 or 3"},
+        {"\"version\":1", "\"version\":5", "not 1, 2, 3 or 4"},
         {"\"kind\":\"bpe\"", "\"kind\":\"spm\"", "no kind 'spm'"},
         {"\"pattern\":\"gpt2\"", "\"pattern\":\"(a+)+\"", "no pattern '(a+)+'"},
         {"\"pattern\":\"gpt2\",", "", "'pattern' is missing"},
@@ -430,7 +430,8 @@ static void import_refuses(void **state) {
         const char *from, *to, *words;
         bt_code code;
     } changes[] = {
-        {"\"type\":\"BPE\"", "\"type\":\"Unigram\"", "model 'Unigram' is not BPE", BT_UNSUPPORTED},
+        {"\"type\":\"BPE\"", "\"type\":\"WordPiece\"", "model 'WordPiece' is not BPE",
+         BT_UNSUPPORTED},
         {"\"type\":\"Split\"", "\"type\":\"Punctuation\"", "the step 'Punctuation'",
          BT_UNSUPPORTED},
         {"\"Isolated\"", "\"Removed\"", "not 'Isolated'", BT_UNSUPPORTED},
@@ -487,6 +488,50 @@ static void import_refuses(void **state) {
     assert_int_equal(bt_tokenizer_load(&t, fixture_dir, &err), BT_ARG);
 }
 
+/* A small Unigram model, changed in one place, is refused with the cause. */
+static void import_refuses_unigram(void **state) {
+    (void)state;
+    static const char good[] =
+        "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true}],\"normalizer\":null,"
+        "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\u2581\",\"prepend_scheme\":"
+        "\"always\",\"split\":true},\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<"
+        "unk>\",0],"
+        "[\"a\",-1.5],[\"aa\",-2]],\"byte_fallback\":false}}";
+    static const struct {
+        const char *from, *to, *words;
+        bt_code code;
+    } changes[] = {
+        {"\"unk_id\":0", "\"unk_id\":null", "has no unk_id", BT_UNSUPPORTED},
+        {"\"unk_id\":0", "\"unk_id\":3", "unk_id 3 is no token of the 3", BT_FORMAT},
+        {"-1.5", "\"-1.5\"", "entry 1 of its vocabulary is no token with a score", BT_FORMAT},
+        {"[\"a\",-1.5]", "7", "entry 1 of its vocabulary", BT_FORMAT},
+        {"\"aa\"", "\"a\"", "the tokens 1 and 2 are both 'a'", BT_FORMAT},
+        {"\"aa\"", "\"\"", "token 2 is empty", BT_FORMAT},
+        {"\"vocab\":[", "\"vocab\":[],\"other\":[", "'model.other', which is not known",
+         BT_UNSUPPORTED},
+        {"\"byte_fallback\":false", "\"byte_fallback\":true",
+         "byte_fallback without the token <0x00>", BT_UNSUPPORTED},
+        {"\"normalizer\":null", "\"normalizer\":{\"type\":\"Precompiled\"}",
+         "it has a Unigram model, and its normaliser has the step 'Precompiled'", BT_UNSUPPORTED},
+        {"\"Metaspace\"", "\"WhitespaceSplit\"", "the step 'WhitespaceSplit'", BT_UNSUPPORTED},
+    };
+    bt_tokenizer *t;
+    bt_err err = BT_ERR_INIT;
+    if (bt_tokenizer_import(&t, fixture_text("good.json", good), &err) != BT_OK)
+        fail_msg("%s", err.msg);
+    assert_string_equal(bt_tokenizer_kind(t), "unigram 3");
+    assert_int_equal(bt_tokenizer_unknown(t), 0);
+    bt_tokenizer_free(t);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char *bad = with_replaced_text(good, changes[i].from, changes[i].to);
+        bt_code code = bt_tokenizer_import(&t, fixture_text("bad.json", bad), &err);
+        if (code != changes[i].code || !strstr(err.msg, changes[i].words))
+            fail_msg("%zu: code %d: %s (wanted '%s')", i, code, err.msg, changes[i].words);
+        assert_null(t);
+        free(bad);
+    }
+}
+
 static void bytes_tokenizer(void **state) {
     (void)state;
     bt_tokenizer *t, *u;
@@ -538,6 +583,7 @@ int main(void) {
         cmocka_unit_test(own_files_are_checked),
         cmocka_unit_test(flipped_bytes_of_a_file),
         cmocka_unit_test(import_refuses),
+        cmocka_unit_test(import_refuses_unigram),
         cmocka_unit_test(bytes_tokenizer),
         cmocka_unit_test(long_runs_are_encoded_in_linear_time),
     };
