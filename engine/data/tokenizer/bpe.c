@@ -1,5 +1,6 @@
 /* bpe.c - cuts a text into words (pretok.h). The ids of a repeated word are cached; a new word is merged pair by
- * pair, lowest rank first, leftmost first, or divided by scores (unigram.h). Short words search the best pair linearly, long ones keep a heap. */
+ * pair, lowest rank first, leftmost first, or divided by scores (unigram.h). Short words search the best pair linearly,
+ * long ones keep a heap. */
 #include "engine/data/tokenizer/bpe.h"
 
 #include <pthread.h>
