@@ -9,7 +9,7 @@
 #include "engine/data/tokenizer/marked_json.h"
 #include "engine/data/tokenizer/tokenizer_build.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
-#include "engine/data/tokenizer/unigram_import.h"
+#include "engine/data/tokenizer/unigram/unigram_import.h"
 
 bool bt_tokenizer_is_hole(const bt_tokenizer *t, int32_t id) {
     return id < 0 || id >= t->V || t->special[id] == BT_TOKEN_HOLE;

@@ -18,7 +18,7 @@
 #include "engine/data/tokenizer/marked_json.h"
 #include "engine/data/tokenizer/tokenizer_build.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
-#include "engine/data/tokenizer/unigram_import.h"
+#include "engine/data/tokenizer/unigram/unigram_import.h"
 
 enum { MAX_FILE = 128 << 20 };
 

@@ -15,7 +15,7 @@
 #include "engine/data/tokenizer/marked_spaces.h"
 #include "engine/data/tokenizer/pretok.h"
 #include "engine/data/tokenizer/tokenizer.h"
-#include "engine/data/tokenizer/unigram.h"
+#include "engine/data/tokenizer/unigram/unigram.h"
 
 /* PLAIN: made by merges. SPECIAL, ADDED: created by name only (added.h); a special token is not shown. HOLE: an
  * unused id. BYTE: <0x0A> of a tokenizer that marks spaces. */

@@ -53,6 +53,14 @@ until_step() { # NAME N: waits until the island has done N steps (40 s)
     done
     fault "island $1 is at step '$n', not at $2: $(tail -n 3 "$1.err" hub.err)"
 }
+until_event() { # NAME PATTERN: waits until the island has an event with a title like the pattern of SQL (40 s)
+    local i
+    for i in $(seq 400); do
+        [ "$(BITRAIN_STORE=$1.db q "SELECT count(*) FROM events WHERE run='isl-$1' AND title LIKE '$2'" 2>/dev/null)" -gt 0 ] 2>/dev/null && return 0
+        sleep 0.1
+    done
+    fault "island $1 has no event like '$2': $(tail -n 3 "$1.err" hub.err)"
+}
 until_says() { # FILE TEXT: waits until the file contains the text (40 s)
     local i
     for i in $(seq 400); do

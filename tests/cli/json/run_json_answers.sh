@@ -1,5 +1,4 @@
 # ctest: timeout=100
-# The answers of --json: exact ones of synthetic runs and files, and the keys of those that hold measured numbers. Some
 # The output of --json: exact for synthetic runs and files, and only the keys where it contains measured numbers. Some
 # commands are also compared as text, because one function writes both. BT_UPDATE=1 in the environment writes the golden
 # file.

@@ -1,5 +1,5 @@
 /* unigram_import.c - converts between the Unigram model of Hugging Face's tokenizer.json and our tables. */
-#include "engine/data/tokenizer/unigram_import.h"
+#include "engine/data/tokenizer/unigram/unigram_import.h"
 
 #include <stdlib.h>
 #include <string.h>

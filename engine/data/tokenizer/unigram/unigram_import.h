@@ -1,6 +1,6 @@
 /* unigram_import.h - the model of a Hugging Face tokenizer.json of the type Unigram. Inside engine/data. */
-#ifndef BT_ENGINE_DATA_TOKENIZER_UNIGRAM_IMPORT_H
-#define BT_ENGINE_DATA_TOKENIZER_UNIGRAM_IMPORT_H
+#ifndef BT_ENGINE_DATA_TOKENIZER_UNIGRAM_UNIGRAM_IMPORT_H
+#define BT_ENGINE_DATA_TOKENIZER_UNIGRAM_UNIGRAM_IMPORT_H
 
 #include <jansson.h>
 

@@ -2,8 +2,8 @@
  * Face's library do (tokenizers, unigram/model.rs, encode_optimized): sums in fp64 from left to right, a tie keeps the
  * candidate that begins first, a character without a token has the lowest score - 10. Characters without a token
  * become byte tokens, or a run of them one unknown token. Inside engine/data. */
-#ifndef BT_ENGINE_DATA_TOKENIZER_UNIGRAM_H
-#define BT_ENGINE_DATA_TOKENIZER_UNIGRAM_H
+#ifndef BT_ENGINE_DATA_TOKENIZER_UNIGRAM_UNIGRAM_H
+#define BT_ENGINE_DATA_TOKENIZER_UNIGRAM_UNIGRAM_H
 
 #include <stdbool.h>
 #include <stddef.h>

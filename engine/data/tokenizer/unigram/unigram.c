@@ -1,5 +1,5 @@
 /* unigram.c - finds the division of a word with the highest sum of scores by a prefix tree and dynamic programming. */
-#include "engine/data/tokenizer/unigram.h"
+#include "engine/data/tokenizer/unigram/unigram.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -135,10 +135,20 @@ static void find_paths(const bt_tokenizer *t, bt_lattice *l, const char *word, s
     }
 }
 
+static int32_t find_in_tree(const bt_unigram *u, const char *s, size_t n) {
+    uint32_t node = 0;
+    for (size_t i = 0; i < n; i++) {
+        const tree_slot *slot = slot_of(u, node, (unsigned char)s[i]);
+        if (!slot->key) return -1;
+        node = slot->child;
+    }
+    return u->ids[node];
+}
+
 /* Writes the tokens of characters without one backwards, before ids[at]; returns the new place. */
 static size_t put_unknown(const bt_tokenizer *t, const bt_lattice *l, const char *word,
                           size_t begin, size_t n, int32_t *ids, size_t at) {
-    const int32_t whole = bt_bpe_token(t, word + begin, n);
+    const int32_t whole = find_in_tree(t->unigram, word + begin, n);
     if (whole < 0 && t->byte_fallback) {
         while (n--) ids[--at] = t->byte_id[(unsigned char)word[begin + n]];
         return at;
