@@ -59,7 +59,7 @@ int64_t bt_api_version(bt_api *a) {
     bt_err none = BT_ERR_INIT;
     bt_db *db = bt_api_db(a, &none);
     const int64_t version = db ? bt_db_version(db) : -1;
-    /* versions of a connection begin at 0, so the number of the file is part of the version */
+    /* each connection counts versions from 0, so the version also contains the number of the opened file */
     return version < 0 ? -1 : version + (a->files << 32);
 }
 
@@ -89,26 +89,30 @@ bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err) {
     return a->view[oldest].view;
 }
 
-/* A missing number remains 0, for which the view uses its default (view.h). */
-static bt_code bad_arg(bt_err *err, const char *key, const char *want) {
+static bt_code fail_query_argument(bt_err *err, const char *key, const char *want) {
     return bt_fail(err, BT_ARG, "query argument '%s' must be %s", key, want);
 }
 
-/* Parses at, x0, x1, window and width, which most parts use. */
+/* Parses at, x0, x1, window, width and x. A field of an absent argument remains unchanged. */
 static bt_code read_view_params(const bt_req *r, bt_view_request *ask, bt_err *err) {
     int64_t window = ask->window, width = ask->columns;
-    if (!bt_req_int(r, "at", -1, INT64_MAX / 2, &ask->at_step)) return bad_arg(err, "at", "a step");
-    if (!bt_req_int(r, "x0", 0, INT64_MAX / 2, &ask->step0)) return bad_arg(err, "x0", "a step");
-    if (!bt_req_int(r, "x1", 0, INT64_MAX / 2, &ask->step1)) return bad_arg(err, "x1", "a step");
-    if (ask->step1 && ask->step1 < ask->step0) return bad_arg(err, "x1", "not below x0");
+    if (!bt_req_int(r, "at", -1, INT64_MAX / 2, &ask->at_step))
+        return fail_query_argument(err, "at", "a step");
+    if (!bt_req_int(r, "x0", 0, INT64_MAX / 2, &ask->step0))
+        return fail_query_argument(err, "x0", "a step");
+    if (!bt_req_int(r, "x1", 0, INT64_MAX / 2, &ask->step1))
+        return fail_query_argument(err, "x1", "a step");
+    if (ask->step1 && ask->step1 < ask->step0)
+        return fail_query_argument(err, "x1", "not below x0");
     if (!bt_req_int(r, "window", 1, 100000, &window))
-        return bad_arg(err, "window", "1 to 100000 steps");
-    if (!bt_req_int(r, "width", 1, 4096, &width)) return bad_arg(err, "width", "1 to 4096 pixels");
+        return fail_query_argument(err, "window", "1 to 100000 steps");
+    if (!bt_req_int(r, "width", 1, 4096, &width))
+        return fail_query_argument(err, "width", "1 to 4096 pixels");
     ask->window = (int)window;
     ask->columns = (int)width;
     const char *x = bt_req_arg(r, "x");
     if (x && !bt_x_axis_parse(x, &ask->x))
-        return bad_arg(err, "x", "step, tokens, time, active or bytes");
+        return fail_query_argument(err, "x", "step, tokens, time, active or bytes");
     return BT_OK;
 }
 
@@ -125,8 +129,8 @@ static bt_code answer_view(bt_api *a, const bt_req *r, const char *run, bt_view_
     return BT_OK;
 }
 
-static bt_code answer_parts(bt_api *a, const bt_req *r, const char *run, unsigned parts,
-                            bt_answer *out, bt_err *err) {
+static bt_code answer_view_parts(bt_api *a, const bt_req *r, const char *run, unsigned parts,
+                                 bt_answer *out, bt_err *err) {
     bt_view_request ask;
     bt_view_request_init(&ask);
     ask.parts = parts;
@@ -134,23 +138,23 @@ static bt_code answer_parts(bt_api *a, const bt_req *r, const char *run, unsigne
 }
 
 bt_code bt_api_head(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    return answer_parts(a, r, run, BT_VIEW_HEAD, out, err);
+    return answer_view_parts(a, r, run, BT_VIEW_HEAD, out, err);
 }
 
 bt_code bt_api_ranks(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    return answer_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_RANKS, out, err);
+    return answer_view_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_RANKS, out, err);
 }
 
 bt_code bt_api_comm(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    return answer_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_RANKS | BT_VIEW_COMM, out, err);
+    return answer_view_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_RANKS | BT_VIEW_COMM, out, err);
 }
 
 bt_code bt_api_layers(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    return answer_parts(a, r, run, BT_VIEW_LAYERS, out, err);
+    return answer_view_parts(a, r, run, BT_VIEW_LAYERS, out, err);
 }
 
 bt_code bt_api_islands(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    return answer_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_ISLANDS, out, err);
+    return answer_view_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_ISLANDS, out, err);
 }
 
 /* Returns the distribution of the named tensor or, without a name, of the first ternary one. */
@@ -161,7 +165,7 @@ bt_code bt_api_distributions(bt_api *a, const bt_req *r, const char *run, bt_ans
     bt_view_request_init(&ask);
     ask.parts = BT_VIEW_DISTRIBUTION;
     if (!bt_req_int(r, "layer", -1, 1000000, &layer))
-        return bad_arg(err, "layer", "a layer's number, -1: of none");
+        return fail_query_argument(err, "layer", "a layer's number, -1: of none");
     ask.layer = (int)layer;
     ask.tensor = bt_req_arg(r, "tensor");
     return answer_view(a, r, run, &ask, out, err);
@@ -172,8 +176,10 @@ bt_code bt_api_events(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     int64_t limit = 0, marks = 0;
     bt_view_request_init(&ask);
     ask.parts = BT_VIEW_HEAD | BT_VIEW_EVENTS;
-    if (!bt_req_int(r, "limit", 1, 10000, &limit)) return bad_arg(err, "limit", "1 to 10000");
-    if (!bt_req_int(r, "marks", 1, 10000, &marks)) return bad_arg(err, "marks", "1 to 10000");
+    if (!bt_req_int(r, "limit", 1, 10000, &limit))
+        return fail_query_argument(err, "limit", "1 to 10000");
+    if (!bt_req_int(r, "marks", 1, 10000, &marks))
+        return fail_query_argument(err, "marks", "1 to 10000");
     ask.max_events = (int)limit;
     ask.max_marks = (int)marks;
     return answer_view(a, r, run, &ask, out, err);
@@ -187,7 +193,7 @@ bt_code bt_api_panel(bt_api *a, const bt_req *r, const char *run, bt_answer *out
     ask.parts = BT_VIEW_PANEL;
     ask.panel = panel && *panel ? bt_panel_find(panel) : BT_PANEL_COUNT;
     if (panel && *panel && ask.panel == BT_PANEL_COUNT)
-        return bad_arg(err, "panel", "a panel of /api/v1/metrics");
+        return fail_query_argument(err, "panel", "a panel of /api/v1/metrics");
     return answer_view(a, r, run, &ask, out, err);
 }
 
@@ -196,15 +202,16 @@ bt_code bt_api_heatmap(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     int64_t cols = 0;
     bt_view_request_init(&ask);
     ask.parts = BT_VIEW_HEAT;
-    if (!bt_req_int(r, "cols", 1, 4096, &cols)) return bad_arg(err, "cols", "1 to 4096");
+    if (!bt_req_int(r, "cols", 1, 4096, &cols))
+        return fail_query_argument(err, "cols", "1 to 4096");
     ask.heat_columns = (int)cols;
     const char *value = bt_req_arg(r, "value");
     int i = 0;
     while (value && i < BT_HEAT_VALUES && strcmp(bt_heat_value_name((bt_heat_value)i), value) != 0)
         i++;
     if (i == BT_HEAT_VALUES)
-        return bad_arg(err, "value",
-                       "busy, step, wait, data, comm, memory, fwd, bwd, optim or loss");
+        return fail_query_argument(err, "value",
+                                   "busy, step, wait, data, comm, memory, fwd, bwd, optim or loss");
     ask.heat = (bt_heat_value)i;
     return answer_view(a, r, run, &ask, out, err);
 }
@@ -231,10 +238,10 @@ static bt_code add_series(bt_view_request *ask, int rank, const char *list, bt_e
 }
 
 /* Adds all metric arguments, for the whole run or for one rank. */
-static bt_code wanted_series(const bt_req *r, bt_view_request *ask, bt_err *err) {
+static bt_code read_series_arguments(const bt_req *r, bt_view_request *ask, bt_err *err) {
     int64_t rank = -1;
     if (!bt_req_int(r, "rank", -1, 1000000, &rank))
-        return bad_arg(err, "rank", "a rank, or absent for all together");
+        return fail_query_argument(err, "rank", "a rank, or absent for all together");
     for (int k = 0; k < r->n_args; k++)
         if (strcmp(r->arg[k].key, "metric") == 0)
             BT_TRY(add_series(ask, (int)rank, r->arg[k].value, err));
@@ -248,7 +255,7 @@ bt_code bt_api_series(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     bt_view_request_init(&ask);
     ask.parts = BT_VIEW_SERIES;
     ask.ends = true;
-    BT_TRY(wanted_series(r, &ask, err));
+    BT_TRY(read_series_arguments(r, &ask, err));
     const char *baseline = bt_req_arg(r, "baseline");
     if (baseline && *baseline) {
         bt_db *db = bt_api_db(a, err);
@@ -265,7 +272,8 @@ bt_code bt_api_runs(bt_api *a, const bt_req *r, const char *run, bt_answer *out,
     (void)run;
     bt_view_request_init(&ask);
     ask.parts = BT_VIEW_RUNS;
-    if (!bt_req_int(r, "limit", 1, 10000, &limit)) return bad_arg(err, "limit", "1 to 10000");
+    if (!bt_req_int(r, "limit", 1, 10000, &limit))
+        return fail_query_argument(err, "limit", "1 to 10000");
     ask.max_runs = (int)limit;
     bt_view *v = bt_api_view(a, "", err);
     if (!v) return err->code;

@@ -39,7 +39,7 @@ bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows
 void bt_api_close(bt_api *a);
 /* Opens the database at the first use, because the file may be created later. On failure returns NULL and fills err. */
 bt_db *bt_api_db(bt_api *a, bt_err *err);
-/* Closes a removed or replaced file and its views. Call it before each request. */
+/* Closes a removed or replaced database file and its views; to be called before each request. */
 void bt_api_refresh(bt_api *a);
 int64_t bt_api_version(
     bt_api *a); /* changes with every commit and every file; -1: there is no file */

@@ -146,7 +146,7 @@ static bt_code read_request(const char *body, request *q, bt_err *err) {
     else {
         snprintf(q->run, sizeof q->run, "%s", name);
         snprintf(q->verb, sizeof q->verb, "%s",
-                 verb); /* a truncated text is not a valid verb either */
+                 verb); /* a truncated name is not a valid verb */
         code = check_control_value(q, value, err);
         q->has_value = value != NULL;
         snprintf(q->value, sizeof q->value, "%s", value && code == BT_OK ? value : "");

@@ -49,7 +49,7 @@ static bt_code put_run_curve(bt_api *a, const char *run, const bt_view_request *
     return BT_OK;
 }
 
-static bt_code read_ask(const bt_req *r, bt_view_request *ask, bt_err *err) {
+static bt_code read_curves_request(const bt_req *r, bt_view_request *ask, bt_err *err) {
     const char *key = bt_req_arg(r, "metric"), *axis = bt_req_arg(r, "x");
     int64_t width = 200;
     bt_view_request_init(ask);
@@ -103,7 +103,7 @@ bt_code bt_api_curves(bt_api *a, const bt_req *r, const char *unused, bt_answer 
     bt_json j;
     curves c = {.n = 0};
     bt_code code = BT_OK;
-    BT_TRY(read_ask(r, &ask, err));
+    BT_TRY(read_curves_request(r, &ask, err));
     bt_text_init(&c.missing);
     bt_json_begin(&j, &out->body);
     bt_json_object(&j, NULL);

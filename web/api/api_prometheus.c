@@ -1,7 +1,7 @@
 /* api_prometheus.c - /metrics: live runs, and runs that ended at most ENDED_S ago, in the Prometheus text format 0.0.4.
  * Names have base units and the prefix bitrain_; each sample has a `run` label; counters end in _total; shares are
- * ratios 0..1. Each figure has one family: metrics of the tables that have a family of their own here are omitted.
- * grafana.json uses these names (a test compares them with this output). */
+ * ratios 0..1. A metric of the tables for which `families` has a row is exported under that name only. grafana.json
+ * uses these names (a test compares them with this output). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@
  * COUNTED_MAX runs. */
 enum { LIVE_MAX = 64, RANKS_MAX = 512, TENSORS_MAX = 512, COUNTED_MAX = 100000 };
 
-/* ---- families with one value per run, from its head ------------------------------------------ */
+/* ---- families with one value per run, taken from the head of its view ------------------------------------------ */
 
 typedef struct family {
     const char *name, *type, *help;
@@ -26,20 +26,20 @@ typedef struct family {
 static double head_steps(const bt_view_head *h) { return (double)(h->newest_step + 1); }
 static double head_tokens(const bt_view_head *h) { return h->tokens; }
 static double newest_loss(const bt_view_head *h) { return h->loss; }
-static double val_loss_of(const bt_view_head *h) { return h->val_loss; }
-static double norm_of(const bt_view_head *h) { return h->grad_norm; }
+static double head_val_loss(const bt_view_head *h) { return h->val_loss; }
+static double head_grad_norm(const bt_view_head *h) { return h->grad_norm; }
 static double head_lr(const bt_view_head *h) { return h->lr; }
-static double rate_of(const bt_view_head *h) { return h->tokens_per_s; }
+static double head_token_rate(const bt_view_head *h) { return h->tokens_per_s; }
 static double head_step_s(const bt_view_head *h) { return h->step_p50_ms / 1e3; }
-static double step_p95_of(const bt_view_head *h) { return h->step_p95_ms / 1e3; }
-static double mfu_of(const bt_view_head *h) { return h->mfu; }
-static double goodput_of(const bt_view_head *h) { return h->goodput; }
-static double overhead_of(const bt_view_head *h) { return h->comm_overhead; }
-static double overlap_of(const bt_view_head *h) { return h->overlap; }
-static double stamp_of(const bt_view_head *h) {
+static double head_step_p95_s(const bt_view_head *h) { return h->step_p95_ms / 1e3; }
+static double head_flops_utilization(const bt_view_head *h) { return h->mfu; }
+static double head_goodput(const bt_view_head *h) { return h->goodput; }
+static double head_comm_overhead(const bt_view_head *h) { return h->comm_overhead; }
+static double head_comm_overlap(const bt_view_head *h) { return h->overlap; }
+static double head_timestamp_s(const bt_view_head *h) {
     return round((double)bt_wall_us() / 1e3 - h->age_s * 1e3) / 1e3;
 }
-static double attempts_of(const bt_view_head *h) { return h->n_attempts; }
+static double head_attempts(const bt_view_head *h) { return h->n_attempts; }
 static double head_ranks(const bt_view_head *h) { return h->world_size; }
 
 enum { WIRE, EVENTS, TIMES, PHASES, SCORES, MEMORY, ZEROS, FLIPS, STATE, LEFT_OUT, FIRST_PLAIN };
@@ -69,21 +69,22 @@ static const family families[] = {
     {"loss", "gauge", "cross-entropy per token in nats", newest_loss},
     {"validation_loss", "gauge",
      "cross-entropy per token of the validation split in nats; NaN: not evaluated yet",
-     val_loss_of},
-    {"gradient_norm", "gauge", "global L2 norm before clipping", norm_of},
+     head_val_loss},
+    {"gradient_norm", "gauge", "global L2 norm before clipping", head_grad_norm},
     {"learning_rate", "gauge", "learning rate of the newest step", head_lr},
-    {"tokens_per_second", "gauge", "trained tokens per second, all ranks", rate_of},
+    {"tokens_per_second", "gauge", "trained tokens per second, all ranks", head_token_rate},
     {"step_seconds", "gauge", "median step time of the newest steps", head_step_s},
-    {"step_p95_seconds", "gauge", "95th percentile of the newest steps' times", step_p95_of},
+    {"step_p95_seconds", "gauge", "95th percentile of the newest steps' times", head_step_p95_s},
     {"model_flops_utilization_ratio", "gauge", "model FLOP/s over the measured peak of bf16",
-     mfu_of},
-    {"goodput_ratio", "gauge", "productive part of the time since the run began", goodput_of},
+     head_flops_utilization},
+    {"goodput_ratio", "gauge", "productive part of the time since the run began", head_goodput},
     {"communication_overhead_ratio", "gauge", "exposed communication and waiting over step time",
-     overhead_of},
-    {"overlap_ratio", "gauge", "share of the transfer time hidden behind compute", overlap_of},
+     head_comm_overhead},
+    {"overlap_ratio", "gauge", "share of the transfer time hidden behind compute",
+     head_comm_overlap},
     {"last_record_timestamp_seconds", "gauge", "when the newest record was written, since 1970",
-     stamp_of},
-    {"attempts", "gauge", "launches of the run so far", attempts_of},
+     head_timestamp_s},
+    {"attempts", "gauge", "launches of the run so far", head_attempts},
     {"ranks", "gauge", "ranks of the newest attempt", head_ranks},
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
@@ -111,14 +112,14 @@ static void family_name(char *out, size_t size, const bt_scope_row *scope, const
     snprintf(out, size, "bitrain_%s_%.*s%s", scope->view, (int)n, m->key, base_units[m->unit].to);
 }
 
-/* Returns the index of a scope's metric among those of all scopes. */
-static size_t metric_number(bt_scope scope, int metric) {
+/* Returns the index of a scope's metric in the list of the metrics of all scopes. */
+static size_t index_over_all_scopes(bt_scope scope, int metric) {
     size_t n = (size_t)metric;
     for (int k = 0; k < (int)scope; k++) n += (size_t)bt_scopes[k].n;
     return n;
 }
 
-/* True for metrics that have a family of their own above, as a value of the run, of each rank or of each tensor. */
+/* True for metrics that are exported by a row of `families`. */
 static bool has_own_family(bt_scope scope, int metric) {
     static const int step[] = {BT_MS_TOKENS,        BT_MS_LOSS,      BT_MS_VAL_LOSS,
                                BT_MS_GRAD_NORM,     BT_MS_LR,        BT_MS_MFU,
@@ -138,7 +139,7 @@ static bool has_own_family(bt_scope scope, int metric) {
 }
 
 /* rows[k] belongs to the k-th metric of all scopes. */
-static void table_rows(bt_text *rows, const char *run, const bt_view_panel *p) {
+static void put_table_metrics(bt_text *rows, const char *run, const bt_view_panel *p) {
     char name[160];
     for (size_t i = 0; i < p->n; i++) {
         const bt_view_metric *x = &p->metric[i];
@@ -151,9 +152,9 @@ static void table_rows(bt_text *rows, const char *run, const bt_view_panel *p) {
         } told[] = {{"mean", x->mean}, {"least", x->least}, {"most", x->most}};
         if (x->step < 0 || has_own_family(x->scope, x->metric)) continue;
         family_name(name, sizeof name, scope, m);
-        /* a step has one row, whose mean is its value */
+        /* a metric of a step has one row, so its mean is its value */
         for (int k = 0; k < (scope->n_keys ? 3 : 1); k++)
-            bt_text_printf(&rows[metric_number(x->scope, x->metric)],
+            bt_text_printf(&rows[index_over_all_scopes(x->scope, x->metric)],
                            "%s{run=\"%s\",of=\"%s\"} %.17g\n", name, run, told[k].of,
                            told[k].v * scale);
     }
@@ -189,7 +190,7 @@ static const char *escape_label(char *out, size_t size, const char *s) {
     return out;
 }
 
-static void time_rows(bt_text *rows, const char *run, const bt_view_head *h) {
+static void put_time_part_samples(bt_text *rows, const char *run, const bt_view_head *h) {
     char labels[160];
     for (int p = 0; p < BT_TIME_PARTS; p++) {
         snprintf(labels, sizeof labels, "run=\"%s\",part=\"%s\"", run, bt_times[p].key);
@@ -197,7 +198,7 @@ static void time_rows(bt_text *rows, const char *run, const bt_view_head *h) {
     }
 }
 
-static void rank_rows(bt_text *rows, const char *run, const bt_view_ranks *r) {
+static void put_rank_samples(bt_text *rows, const char *run, const bt_view_ranks *r) {
     char labels[160];
     for (size_t i = 0; i < r->n && i < RANKS_MAX; i++) {
         const bt_view_rank *x = &r->rank[i];
@@ -212,7 +213,7 @@ static void rank_rows(bt_text *rows, const char *run, const bt_view_ranks *r) {
     }
 }
 
-static void tensor_rows(bt_text *rows, const char *run, const bt_view_layers *l) {
+static void put_tensor_samples(bt_text *rows, const char *run, const bt_view_layers *l) {
     char labels[240], name[80];
     for (size_t i = 0; i < l->n && i < TENSORS_MAX; i++) {
         const bt_view_layer *x = &l->layer[i];
@@ -223,7 +224,8 @@ static void tensor_rows(bt_text *rows, const char *run, const bt_view_layers *l)
     }
 }
 
-static void left_out_row(bt_text *rows, const char *run, const char *of, size_t n, size_t most) {
+static void put_omitted_count(bt_text *rows, const char *run, const char *of, size_t n,
+                              size_t most) {
     char labels[160];
     snprintf(labels, sizeof labels, "run=\"%s\",of=\"%s\"", run, of);
     if (n > most) put_prometheus_row(rows, LEFT_OUT, labels, (double)(n - most));
@@ -234,7 +236,7 @@ typedef struct event_rows {
     const char *run;
 } event_rows;
 
-static bool on_events(void *ctx, const bt_row *row) {
+static bool put_event_count(void *ctx, const bt_row *row) {
     const event_rows *e = ctx;
     char labels[240], kind[80], level[40];
     snprintf(labels, sizeof labels, "run=\"%s\",kind=\"%s\",level=\"%s\"", e->run,
@@ -244,13 +246,14 @@ static bool on_events(void *ctx, const bt_row *row) {
     return true;
 }
 
-static int family_of(const char *name) {
+static int find_family(const char *name) {
     int f = 0;
     while (f + 1 < (int)N_FAMILIES && strcmp(families[f].name, name) != 0) f++;
     return f;
 }
 
-static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *run, bt_err *err) {
+static bt_code put_run_samples(bt_api *a, bt_text *rows, bt_text *table, const char *run,
+                               bt_err *err) {
     char labels[160];
     bt_view_request ask;
     bt_view_request_init(&ask);
@@ -272,17 +275,17 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
     if (v->n_series && v->series[0].n)
         put_prometheus_row(rows, WIRE, labels, v->series[0].x[v->series[0].n - 1]);
     if (isnan(v->head.val_loss) && !v->head.hub)
-        bt_text_printf(&rows[family_of("validation_loss")], "bitrain_validation_loss{%s} NaN\n",
+        bt_text_printf(&rows[find_family("validation_loss")], "bitrain_validation_loss{%s} NaN\n",
                        labels);
     snprintf(labels, sizeof labels, "run=\"%s\",state=\"%s\"", run,
              bt_run_states[v->head.state].name);
     put_prometheus_row(rows, STATE, labels, 1);
-    time_rows(rows, run, &v->head);
-    rank_rows(rows, run, &v->ranks);
-    tensor_rows(rows, run, &v->layers);
-    left_out_row(rows, run, "ranks", v->ranks.n, RANKS_MAX);
-    left_out_row(rows, run, "tensors", v->layers.n, TENSORS_MAX);
-    table_rows(table, run, &v->panel);
+    put_time_part_samples(rows, run, &v->head);
+    put_rank_samples(rows, run, &v->ranks);
+    put_tensor_samples(rows, run, &v->layers);
+    put_omitted_count(rows, run, "ranks", v->ranks.n, RANKS_MAX);
+    put_omitted_count(rows, run, "tensors", v->layers.n, TENSORS_MAX);
+    put_table_metrics(table, run, &v->panel);
     event_rows e = {rows, run};
     return bt_db_query(
         bt_api_db(a, err),
@@ -292,7 +295,7 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
                     .n_params = 1,
                     .max_rows = 100,
                     .max_s = 2},
-        on_events, &e, err);
+        put_event_count, &e, err);
 }
 
 typedef struct live {
@@ -310,7 +313,8 @@ static bool keep_live_run(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* Loads one run at a time, so rows are collected by family and printed family by family. */
+/* Runs are loaded one at a time, but the format requires the samples of a family together: they are collected by
+ * family. */
 bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_answer *out,
                           bt_err *err) {
     (void)r;
@@ -329,7 +333,8 @@ bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_ans
             .max_rows = COUNTED_MAX,
             .max_s = 2},
         keep_live_run, &l, err);
-    for (int i = 0; i < l.n && code == BT_OK; i++) code = run_rows(a, rows, table, l.run[i], err);
+    for (int i = 0; i < l.n && code == BT_OK; i++)
+        code = put_run_samples(a, rows, table, l.run[i], err);
     bt_text_printf(&rows[LEFT_OUT], "bitrain_left_out{run=\"\",of=\"runs\"} %d\n", l.left_out);
     out->type = "text/plain; version=0.0.4; charset=utf-8";
     for (int f = 0; f < (int)N_FAMILIES; f++) {

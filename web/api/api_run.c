@@ -16,7 +16,7 @@
 
 /* ---- one run ---- */
 
-static bool put_state(void *ctx, const bt_row *row) {
+static bool put_run_state(void *ctx, const bt_row *row) {
     bt_json_str(ctx, "state", row->cells[0]);
     return false;
 }
@@ -153,8 +153,8 @@ bt_code bt_api_superseded(bt_api *a, const bt_req *r, const char *run, bt_answer
 /* ---- comparison --- */
 enum { COMPARE_MAX = 12, QUERY_ROWS = 10000, QUERY_BYTES = 16 << 20, QUERY_MIB = 256 };
 
-static bt_code compared_series(bt_api *a, const bt_req *r, const char *run, bt_x_axis x, int metric,
-                               bt_json *j, bt_err *err) {
+static bt_code put_compared_series(bt_api *a, const bt_req *r, const char *run, bt_x_axis x,
+                                   int metric, bt_json *j, bt_err *err) {
     bt_view_request ask;
     int64_t width = 0;
     bt_view_request_init(&ask);
@@ -207,7 +207,7 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     bt_json_begin(&j, &out->body);
     bt_json_object(&j, NULL);
     bt_json_array(&j, "runs");
-    for (int i = 0; i < n; i++) BT_TRY(compared_series(a, r, names[i], x, metric, &j, err));
+    for (int i = 0; i < n; i++) BT_TRY(put_compared_series(a, r, names[i], x, metric, &j, err));
     bt_json_end(&j, ']');
     /* values of the metric at the end of the shortest run */
     bt_json_array(&j, "levels");
@@ -229,7 +229,7 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
                                        .n_params = 1,
                                        .max_rows = 1,
                                        .max_s = BT_WEB_QUERY_S},
-                           put_state, &j, err));
+                           put_run_state, &j, err));
         BT_JSON_FIELDS(&j, &level, F_AS("tokens", x), F(value), F(noise));
         if (i > 0 && diff.step >= 0)
             bt_json_int(&j, "first_different_step", diff.step);

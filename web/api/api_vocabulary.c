@@ -10,7 +10,7 @@
 #include "engine/base/tables/verb.h"
 #include "web/api/api.h"
 
-static void metric_rows(bt_json *j, const bt_scope_row *scope) {
+static void put_scope_metrics(bt_json *j, const bt_scope_row *scope) {
     for (int i = 0; i < scope->n; i++) {
         const bt_metric *m = &scope->metric[i];
         bt_json_object(j, NULL);
@@ -23,7 +23,7 @@ static void metric_rows(bt_json *j, const bt_scope_row *scope) {
     }
 }
 
-static void scope_row(bt_json *j, const bt_scope_row *s) {
+static void put_scope(bt_json *j, const bt_scope_row *s) {
     bt_json_object(j, NULL);
     BT_JSON_FIELDS(j, s, F(name), F(view), F(per));
     bt_json_array(j, "keys");
@@ -32,7 +32,7 @@ static void scope_row(bt_json *j, const bt_scope_row *s) {
     bt_json_end(j, '}');
 }
 
-static void panel_row(bt_json *j, bt_metric_panel p) {
+static void put_panel(bt_json *j, bt_metric_panel p) {
     bt_json_object(j, NULL);
     bt_json_str(j, "name", bt_panel_name(p));
     bt_json_str(j, "title", bt_panel_title(p));
@@ -40,7 +40,7 @@ static void panel_row(bt_json *j, bt_metric_panel p) {
     bt_json_end(j, '}');
 }
 
-static void phase_row(bt_json *j, const bt_phase_row *p) {
+static void put_phase(bt_json *j, const bt_phase_row *p) {
     const char letter[2] = {p->letter, '\0'};
     bt_json_object(j, NULL);
     bt_json_str(j, "name", p->name);
@@ -60,7 +60,7 @@ static void put_event_kind(bt_json *j, const bt_event_row *e) {
     bt_json_end(j, '}');
 }
 
-static void verb_row(bt_json *j, bt_verb verb) {
+static void put_verb(bt_json *j, bt_verb verb) {
     const bt_verb_row *v = &bt_verbs[verb];
     bt_json_object(j, NULL);
     BT_JSON_FIELDS(j, v, F_AS("verb", word), F(argument), F(label), F(help));
@@ -72,13 +72,13 @@ static void verb_row(bt_json *j, bt_verb verb) {
     bt_json_end(j, '}');
 }
 
-static void time_row(bt_json *j, const bt_time_row *t) {
+static void put_time_part(bt_json *j, const bt_time_row *t) {
     bt_json_object(j, NULL);
     BT_JSON_FIELDS(j, t, F(key), F(title), F(light), F(dark), F(help));
     bt_json_end(j, '}');
 }
 
-static void figure_row(bt_json *j, const bt_figure_row *f) {
+static void put_figure(bt_json *j, const bt_figure_row *f) {
     bt_json_object(j, NULL);
     bt_json_str(j, "key", f->key);
     bt_json_str(j, "label", f->label);
@@ -88,7 +88,7 @@ static void figure_row(bt_json *j, const bt_figure_row *f) {
     bt_json_end(j, '}');
 }
 
-static void state_row(bt_json *j, const bt_run_state_row *s) {
+static void put_run_state_kind(bt_json *j, const bt_run_state_row *s) {
     bt_json_object(j, NULL);
     BT_JSON_FIELDS(j, s, F(name), F(live), F(help));
     bt_json_end(j, '}');
@@ -103,31 +103,31 @@ bt_code bt_api_metrics(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     bt_json_begin(&j, &out->body);
     bt_json_object(&j, NULL);
     bt_json_array(&j, "metrics");
-    for (int k = 0; k < BT_SCOPE_COUNT; k++) metric_rows(&j, &bt_scopes[k]);
+    for (int k = 0; k < BT_SCOPE_COUNT; k++) put_scope_metrics(&j, &bt_scopes[k]);
     bt_json_end(&j, ']');
     bt_json_array(&j, "scopes");
-    for (int k = 0; k < BT_SCOPE_COUNT; k++) scope_row(&j, &bt_scopes[k]);
+    for (int k = 0; k < BT_SCOPE_COUNT; k++) put_scope(&j, &bt_scopes[k]);
     bt_json_end(&j, ']');
     bt_json_array(&j, "panels");
-    for (int p = 0; p < BT_PANEL_COUNT; p++) panel_row(&j, (bt_metric_panel)p);
+    for (int p = 0; p < BT_PANEL_COUNT; p++) put_panel(&j, (bt_metric_panel)p);
     bt_json_end(&j, ']');
     bt_json_array(&j, "phases");
-    for (int p = 0; p < BT_PHASE_COUNT; p++) phase_row(&j, &bt_phases[p]);
+    for (int p = 0; p < BT_PHASE_COUNT; p++) put_phase(&j, &bt_phases[p]);
     bt_json_end(&j, ']');
     bt_json_array(&j, "events");
     for (int e = 0; e < BT_EVENT_COUNT; e++) put_event_kind(&j, &bt_events[e]);
     bt_json_end(&j, ']');
     bt_json_array(&j, "verbs");
-    for (int v = 0; v < BT_VERB_COUNT; v++) verb_row(&j, (bt_verb)v);
+    for (int v = 0; v < BT_VERB_COUNT; v++) put_verb(&j, (bt_verb)v);
     bt_json_end(&j, ']');
     bt_json_array(&j, "figures");
-    for (int f = 0; f < BT_FIGURES; f++) figure_row(&j, &bt_figures[f]);
+    for (int f = 0; f < BT_FIGURES; f++) put_figure(&j, &bt_figures[f]);
     bt_json_end(&j, ']');
     bt_json_array(&j, "times");
-    for (int p = 0; p < BT_TIME_PARTS; p++) time_row(&j, &bt_times[p]);
+    for (int p = 0; p < BT_TIME_PARTS; p++) put_time_part(&j, &bt_times[p]);
     bt_json_end(&j, ']');
     bt_json_array(&j, "states");
-    for (int s = 0; s < BT_STATE_COUNT; s++) state_row(&j, &bt_run_states[s]);
+    for (int s = 0; s < BT_STATE_COUNT; s++) put_run_state_kind(&j, &bt_run_states[s]);
     bt_json_end(&j, ']');
     bt_json_end(&j, '}');
     return BT_OK;

@@ -14,7 +14,7 @@ typedef struct bt_cache bt_cache;
 
 bt_cache *bt_cache_open(void); /* NULL: out of memory; a NULL cache stores nothing */
 void bt_cache_close(bt_cache *c);
-/* Returns the response to the same path and arguments, or NULL; valid until the next keep. */
+/* Returns the response to the same path and arguments, or NULL; valid until the next bt_cache_keep. */
 const bt_answer *bt_cache_find(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns);
 void bt_cache_keep(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns,
                    const bt_answer *a);

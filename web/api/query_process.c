@@ -25,7 +25,7 @@ typedef struct child {
     size_t n_input;
 } child;
 
-static void close_end(int *fd) {
+static void close_socket_end(int *fd) {
     if (*fd >= 0) close(*fd);
     *fd = -1;
 }
@@ -55,14 +55,15 @@ static bt_code start_query_process(child *c, const bt_query_process *q, bt_err *
         const int e = bt_process_start(&c->pid, &s);
         if (e) code = bt_fail_errno(err, BT_IO, e, "cannot start '%s' for a query", q->program);
     }
-    for (int i = 0; i < ENDS; i++) close_end(&theirs[i]);
+    for (int i = 0; i < ENDS; i++) close_socket_end(&theirs[i]);
     return code;
 }
 
 static void send_query_text(child *c) {
     ssize_t n = send(c->fd[IN], c->input, c->n_input, MSG_NOSIGNAL);
     if (n > 0) c->input += n, c->n_input -= (size_t)n;
-    if ((n < 0 && errno != EAGAIN && errno != EINTR) || c->n_input == 0) close_end(&c->fd[IN]);
+    if ((n < 0 && errno != EAGAIN && errno != EINTR) || c->n_input == 0)
+        close_socket_end(&c->fd[IN]);
 }
 
 /* Returns false if there are more than `most` bytes. */
@@ -70,11 +71,12 @@ static bool read_available(int *fd, bt_text *to, size_t most) {
     char buf[16384];
     ssize_t n = read(*fd, buf, sizeof buf);
     if (n > 0) bt_text_putn(to, buf, (size_t)n);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) close_end(fd);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) close_socket_end(fd);
     return to->len <= most;
 }
 
-/* Reads until the child has closed its ends; returns false if it had to be stopped. */
+/* Exchanges data until the child has closed its output and error streams. Returns false if the time `until` has passed
+ * or a result is too long. */
 static bool exchange_with_child(child *c, int64_t until, size_t bytes, bt_text *out,
                                 bt_text *said) {
     while (c->fd[OUT] >= 0 || c->fd[ERR] >= 0) {
@@ -90,7 +92,7 @@ static bool exchange_with_child(child *c, int64_t until, size_t bytes, bt_text *
     return true;
 }
 
-/* Returns the last line, without "bitrain query: ". */
+/* Returns the last line of the child's error output, without "bitrain query: ". */
 static const char *last_error_line(bt_text *said) {
     static const char prefix[] = "bitrain query: ";
     while (said->len && said->data[said->len - 1] == '\n') said->data[--said->len] = 0;
@@ -99,7 +101,7 @@ static const char *last_error_line(bt_text *said) {
     return strncmp(line, prefix, sizeof prefix - 1) == 0 ? line + sizeof prefix - 1 : line;
 }
 
-/* late: this process stopped the child, because it had not reported its own time limit. */
+/* late: the child had not ended by its time limit, so this process stopped it. */
 static bt_code query_failure(int status, bool late, bt_text *said, const bt_query_process *q,
                              bt_err *err) {
     const char *why = last_error_line(said);
@@ -133,7 +135,7 @@ bt_code bt_query_process_run(const bt_query_process *q, bt_text *out, bt_err *er
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
             code = query_failure(status, late, &said, q, err);
     }
-    for (int i = 0; i < ENDS; i++) close_end(&c.fd[i]);
+    for (int i = 0; i < ENDS; i++) close_socket_end(&c.fd[i]);
     bt_text_release(&said);
     return code;
 }

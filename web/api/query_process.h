@@ -15,7 +15,7 @@ typedef struct bt_query_process {
 } bt_query_process;
 
 /* out: {"columns","rows","truncated"}. BT_ARG: the statement is refused; BT_BUSY: it exceeded the time or memory; the
- * message is that of the command. */
+ * message is the one that `bitrain query` printed. */
 bt_code bt_query_process_run(const bt_query_process *q, bt_text *out, bt_err *err) BT_MUST_CHECK;
 
 #endif

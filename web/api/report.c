@@ -22,8 +22,8 @@ typedef struct keeper {
 } keeper;
 
 /* Stores one response as "runs/NAME/what?key", or under `name` if it belongs to no run; args: key, value, ..., NULL. */
-static bt_code keep_answer(keeper *k, bt_api_fn fn, const char *name, const char *const *args,
-                           bt_err *err) {
+static bt_code store_report_answer(keeper *k, bt_api_fn fn, const char *name,
+                                   const char *const *args, bt_err *err) {
     bt_answer a = {.status = 200};
     bt_req *r = calloc(1, sizeof *r);
     char key[256];
@@ -44,7 +44,7 @@ static bt_code keep_answer(keeper *k, bt_api_fn fn, const char *name, const char
 }
 
 /* Stores every metric of the whole run (rank NULL) or of one rank, by step. */
-static bt_code keep_series(keeper *k, const char *rank, bt_err *err) {
+static bt_code store_report_series(keeper *k, const char *rank, bt_err *err) {
     const char *args[7] = {"metric", NULL, "width", rank ? "240" : "600"};
     const int n = rank ? (int)BT_MR_COUNT : (int)BT_MS_COUNT;
     char name[64];
@@ -60,12 +60,12 @@ static bt_code keep_series(keeper *k, const char *rank, bt_err *err) {
     }
     snprintf(name, sizeof name, rank ? "/series?rank=%s" : "/series", rank ? rank : "");
     bt_code code = metrics.failed ? bt_fail(err, BT_NOMEM, "no memory for the report")
-                                  : keep_answer(k, bt_api_series, name, args, err);
+                                  : store_report_answer(k, bt_api_series, name, args, err);
     bt_text_release(&metrics);
     return code;
 }
 
-static bt_code keep_all_answers(keeper *k, bt_err *err) {
+static bt_code store_all_answers(keeper *k, bt_err *err) {
     static const struct {
         const char *name;
         bt_api_fn fn;
@@ -85,10 +85,10 @@ static bt_code keep_all_answers(keeper *k, bt_err *err) {
     char name[64], number[16];
     const int heats = (int)BT_HEAT_RSS + 1, axes = (int)BT_X_COUNT - 1;
     k->all = 1 + (int)(sizeof plain / sizeof plain[0]) + heats + 1 + axes + RANKS;
-    BT_TRY(keep_answer(k, bt_api_events, "/events",
-                       (const char *const[]){"limit", "1000", "marks", "200", NULL}, err));
+    BT_TRY(store_report_answer(k, bt_api_events, "/events",
+                               (const char *const[]){"limit", "1000", "marks", "200", NULL}, err));
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
-        BT_TRY(keep_answer(k, plain[i].fn, plain[i].name, NULL, err));
+        BT_TRY(store_report_answer(k, plain[i].fn, plain[i].name, NULL, err));
     int ranks[RANKS], n = 0;
     bt_view *v = bt_api_view(k->api, k->run, err);
     if (!v) return err->code;
@@ -100,22 +100,23 @@ static bt_code keep_all_answers(keeper *k, bt_err *err) {
         const char *value = bt_heat_value_name((bt_heat_value)h);
         snprintf(name, sizeof name, "/heatmap?value=%s", value);
         snprintf(number, sizeof number, "%d", HEAT_COLUMNS);
-        BT_TRY(keep_answer(k, bt_api_heatmap, name,
-                           (const char *const[]){"value", value, "cols", number, NULL}, err));
+        BT_TRY(store_report_answer(k, bt_api_heatmap, name,
+                                   (const char *const[]){"value", value, "cols", number, NULL},
+                                   err));
     }
-    BT_TRY(keep_series(k, NULL, err));
+    BT_TRY(store_report_series(k, NULL, err));
     /* positions of the steps on the other axes */
     for (int x = 1; x < (int)BT_X_COUNT; x++) {
         const char *axis = bt_x_axis_name((bt_x_axis)x);
         snprintf(name, sizeof name, "/axis?x=%s", axis);
         snprintf(number, sizeof number, "%d", COLUMNS);
-        BT_TRY(keep_answer(
+        BT_TRY(store_report_answer(
             k, bt_api_series, name,
             (const char *const[]){"metric", "tokens", "x", axis, "width", number, NULL}, err));
     }
     for (int i = 0; i < n; i++) {
         snprintf(number, sizeof number, "%d", ranks[i]);
-        BT_TRY(keep_series(k, number, err));
+        BT_TRY(store_report_series(k, number, err));
     }
     return BT_OK;
 }
@@ -179,7 +180,7 @@ static void put_page(bt_text *out, const char *run, const char *data) {
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta "
         "name=\"color-scheme\" content=\"light dark\">\n"
         "<meta name=\"referrer\" content=\"no-referrer\">\n<link rel=\"icon\" href=\"data:,\">\n"
-        /* safe, because a run's name consists of [a-z0-9._-] */
+        /* no escaping is necessary, because a run's name consists of [a-z0-9._-] */
         "<title>%s · bitrain report</title>\n<style>",
         uplot, script, sheet, run);
     bt_text_putn(out, bt_page_sheet.text, bt_page_sheet.n);
@@ -216,8 +217,8 @@ bt_code bt_report(bt_text *out, const char *store, const char *wanted,
         bt_json_str(&j, "run", run);
         bt_json_num(&j, "made_s", floor((double)bt_wall_us() / 1e6));
         bt_json_object(&j, "answers");
-        code = keep_all_answers(&(keeper){.api = api, .run = run, .j = &j, .progress = progress},
-                                err);
+        code = store_all_answers(&(keeper){.api = api, .run = run, .j = &j, .progress = progress},
+                                 err);
         bt_json_end(&j, '}');
         bt_json_end(&j, '}');
     }

@@ -5,7 +5,7 @@ const at = (id) => document.getElementById(id);
 const messages = []; // {role, content}
 let running = null; // the AbortController of the reply that is being generated
 
-// ---- exchange of the token in the address for a cookie
+// ---- exchanges the token in the address for a cookie
 
 async function logIn() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");

@@ -45,8 +45,8 @@ enum MHD_Result bt_http_send(struct MHD_Connection *c, int status, struct MHD_Re
     return ok;
 }
 
-static enum MHD_Result add_arg(void *ctx, enum MHD_ValueKind kind, const char *key,
-                               const char *value) {
+static enum MHD_Result add_request_argument(void *ctx, enum MHD_ValueKind kind, const char *key,
+                                            const char *value) {
     (void)kind;
     bt_req_add_arg(ctx, key, value);
     return MHD_YES;
@@ -106,7 +106,7 @@ void bt_http_read(bt_req *q, struct MHD_Connection *c, const char *path, const c
     q->if_none_match = bt_http_header(c, "If-None-Match");
     q->intent = bt_http_header(c, "X-Bitrain-Control");
     q->gzip_ok = bt_http_takes_gzip(bt_http_header(c, "Accept-Encoding"));
-    MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, add_arg, q);
+    MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, add_request_argument, q);
 }
 
 const bt_asset *bt_http_asset(const bt_asset *assets, size_t n, const char *path) {

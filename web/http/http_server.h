@@ -31,23 +31,23 @@ typedef struct bt_header {
     const char *name, *value; /* value NULL: the header is not sent; name NULL: end of the list */
 } bt_header;
 
-/* Adds the content policy and the other guards' headers, `more`, and Retry-After to 429 and 503; takes r. MHD_NO, which
- * closes the connection, if memory for a header runs out: a missing response is better than one without its
- * content policy, or a compressed one without its Content-Encoding. */
+/* Adds the content policy, the other security headers, the headers `more`, and Retry-After for status 429 and 503;
+ * takes ownership of r. MHD_NO, which closes the connection, if memory for a header runs out: a missing response is
+ * better than one without its content policy, or a compressed one without its Content-Encoding. */
 enum MHD_Result bt_http_send(struct MHD_Connection *c, int status, struct MHD_Response *r,
                              const bt_header *more);
 /* headers of an event stream, including one against buffering in proxies */
 extern const bt_header bt_http_events[];
 const bt_asset *bt_http_asset(const bt_asset *assets, size_t n, const char *path); /* NULL: none */
 enum MHD_Result bt_http_send_asset(struct MHD_Connection *c, const bt_req *q, const bt_asset *a);
-/* Sent if the Authorization header had the token: sets the cookie bitrain_PORT to it. */
+/* Sent if the Authorization header had the token: sets the cookie bitrain_PORT to the token. */
 enum MHD_Result bt_http_send_login(struct MHD_Connection *c, int port, const char *token);
 
 /* Generates 32 random hexadecimal digits. */
 bt_code bt_http_make_token(char token[BT_TOKEN_HEX + 1], bt_err *err) BT_MUST_CHECK;
 
-/* Lists connections of a daemon, as callbacks of libmicrohttpd with a bt_links as context. The link of a connection is
- * its socket context. */
+/* Callbacks of libmicrohttpd that list a daemon's connections; their context is a bt_links. The bt_link of a connection
+ * is stored as its socket context. */
 bt_link *bt_http_link(struct MHD_Connection *c);
 void bt_http_connection(void *links, struct MHD_Connection *c, void **socket_context,
                         enum MHD_ConnectionNotificationCode what);

@@ -1,6 +1,6 @@
 /* links.h - the connections accepted by a server, and the deadlines of their requests.
  *
- * libmicrohttpd's timeout is one of inactivity, so it does not end a client that sends one byte per second;
+ * libmicrohttpd's timeout measures inactivity only and does not end a client that sends one byte per second;
  * bt_links_cut closes its socket, even during the first line of a later request. Near the limit of connections the
  * oldest idle ones are closed at once, so that a client that opens hundreds and sends nothing does not exclude others.
  *
@@ -19,7 +19,7 @@ typedef struct bt_link {
     bool idle;   /* has not sent the first line of its next request */
     bool exempt; /* the response has no deadline, as an event stream */
     bool
-        bad_target; /* the request's address contains an encoded NUL. Only the daemon's thread uses it */
+        bad_target; /* the request's address contains an encoded NUL; used by the daemon's thread only */
     struct bt_link *next, *prev;
 } bt_link;
 

@@ -85,7 +85,7 @@ bt_code bt_listen_unix(const char *path, int *out, bt_err *err) {
         else if (errno != ECONNREFUSED || unlink(path) != 0)
             code = bt_fail_errno(err, BT_BUSY, errno, "cannot replace the socket '%s'", path);
     }
-    /* restricts the permissions from the moment of creation */
+    /* a socket file created with these permissions is never accessible to other users */
     mode_t before = umask(0177);
     if (code == BT_OK &&
         (bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, BACKLOG) != 0))

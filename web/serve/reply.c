@@ -10,7 +10,7 @@
 enum { UNREAD_MAX = 4 << 20 };
 
 static void lock_reply(const bt_reply *r) { pthread_mutex_lock(&r->server->lock); }
-static void unlock(const bt_reply *r) { pthread_mutex_unlock(&r->server->lock); }
+static void unlock_reply(const bt_reply *r) { pthread_mutex_unlock(&r->server->lock); }
 
 bt_reply *bt_reply_open(bt_serve *s, struct MHD_Connection *c) {
     bt_reply *r = calloc(1, sizeof *r);
@@ -61,7 +61,7 @@ static void resume_connection(bt_reply *r) {
 void bt_reply_set(bt_reply *r, void *work) {
     lock_reply(r);
     r->work = work;
-    unlock(r);
+    unlock_reply(r);
 }
 
 void bt_reply_send(bt_reply *r, int status, const char *type, const char *body, size_t n) {
@@ -71,7 +71,7 @@ void bt_reply_send(bt_reply *r, int status, const char *type, const char *body, 
         snprintf(r->type, sizeof r->type, "%s", type ? type : "application/json");
         bt_text_putn(&r->out, body, n);
     }
-    unlock(r);
+    unlock_reply(r);
 }
 
 static void put_text_or_null(bt_json *j, const char *key, const char *text) {
@@ -111,7 +111,7 @@ void bt_reply_put(bt_reply *r, const char *data, size_t n) {
         bt_text_putn(&r->out, data, n);
         resume_connection(r);
     }
-    unlock(r);
+    unlock_reply(r);
 }
 
 void bt_reply_end(bt_reply *r) {
@@ -119,7 +119,7 @@ void bt_reply_end(bt_reply *r) {
     r->ended = true;
     resume_connection(r);
     const bool last = release_reply_side(r);
-    unlock(r);
+    unlock_reply(r);
     if (last) destroy_reply(r);
 }
 
@@ -144,11 +144,11 @@ static ssize_t read_reply_stream(void *ctx, uint64_t pos, char *buf, size_t max)
         r->suspended = true;
         MHD_suspend_connection(r->conn);
     }
-    unlock(r);
+    unlock_reply(r);
     return said;
 }
 
-static enum MHD_Result send_whole(bt_reply *r) {
+static enum MHD_Result send_whole_reply(bt_reply *r) {
     struct MHD_Response *response = MHD_create_response_from_buffer(
         r->out.len, (void *)(size_t)bt_text_str(&r->out), MHD_RESPMEM_MUST_COPY);
     if (!response) return MHD_NO;
@@ -160,7 +160,7 @@ static enum MHD_Result send_whole(bt_reply *r) {
     return bt_http_send(r->conn, r->status, response, headers);
 }
 
-static enum MHD_Result send_stream(bt_reply *r) {
+static enum MHD_Result send_reply_stream(bt_reply *r) {
     struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384,
                                                                       read_reply_stream, r, NULL);
     if (!response) return MHD_NO;
@@ -176,9 +176,9 @@ enum MHD_Result bt_reply_answer(bt_reply *r) {
         r->suspended = true;
         MHD_suspend_connection(r->conn);
     }
-    unlock(r);
-    if (whole) return send_whole(r);
-    return stream ? send_stream(r) : MHD_YES;
+    unlock_reply(r);
+    if (whole) return send_whole_reply(r);
+    return stream ? send_reply_stream(r) : MHD_YES;
 }
 
 /* Called with the lock held, so that the source cannot end the reply at the same time. */
@@ -193,12 +193,12 @@ void bt_reply_close(bt_reply *r) {
     notify_source_of_disconnect(r);
     r->conn = NULL;
     const bool last = release_reply_side(r);
-    unlock(r);
+    unlock_reply(r);
     if (last) destroy_reply(r);
 }
 
 /* True for a client that has disconnected or does not read. */
-static bool has_gone(const bt_reply *r) {
+static bool client_stopped_reading(const bt_reply *r) {
     const union MHD_ConnectionInfo *i = MHD_get_connection_info(r->conn,
                                                                 MHD_CONNECTION_INFO_CONNECTION_FD);
     struct pollfd p = {.fd = i ? i->connect_fd : -1, .events = POLLRDHUP}; /* poll ignores -1 */
@@ -209,6 +209,7 @@ static bool has_gone(const bt_reply *r) {
 void bt_reply_find_disconnected(bt_serve *s) {
     pthread_mutex_lock(&s->lock);
     for (bt_reply *r = s->replies; r; r = r->next)
-        if (r->conn && !r->ended && !r->told_gone && has_gone(r)) notify_source_of_disconnect(r);
+        if (r->conn && !r->ended && !r->told_gone && client_stopped_reading(r))
+            notify_source_of_disconnect(r);
     pthread_mutex_unlock(&s->lock);
 }

@@ -66,7 +66,7 @@ static bool is_get_request(const bt_req *q) {
 }
 
 /* Accepts the key in the headers of OpenAI's, Azure's and Anthropic's clients, or in the page's cookie. */
-static bool key_ok(const bt_serve *s, struct MHD_Connection *c, const bt_req *q) {
+static bool has_access_key(const bt_serve *s, struct MHD_Connection *c, const bt_req *q) {
     static const char *const names[] = {"api-key", "x-api-key"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *key = bt_http_header(c, names[i]);
@@ -112,7 +112,7 @@ static enum MHD_Result dispatch_model_route(bt_serve *s, struct MHD_Connection *
         if (strcmp(q->path, "/health") == 0)
             return send_text(s, c, 200, "application/json", healthy, sizeof healthy - 1);
     }
-    if (!s->cfg.open && !key_ok(s, c, q))
+    if (!s->cfg.open && !has_access_key(s, c, q))
         return send_error(
             s, c, 401,
             &(bt_serve_error){
@@ -127,7 +127,7 @@ static enum MHD_Result dispatch_model_route(bt_serve *s, struct MHD_Connection *
 }
 
 /* Removes a trailing slash, which clients produce when they join a base address and a path. */
-static const char *without_last_slash(exchange *x, const char *path) {
+static const char *strip_trailing_slash(exchange *x, const char *path) {
     const size_t n = strlen(path);
     if (n < 2 || n > sizeof x->path || path[n - 1] != '/') return path;
     snprintf(x->path, sizeof x->path, "%.*s", (int)n - 1, path);
@@ -160,7 +160,7 @@ static enum MHD_Result on_model_request(void *ctx, struct MHD_Connection *c, con
         return send_invalid(s, c, 413, "request_too_large", "the request body is too large");
     if (x->body.failed) return send_unavailable(s, c, "out of memory");
     bt_req q;
-    bt_http_read(&q, c, without_last_slash(x, path), method);
+    bt_http_read(&q, c, strip_trailing_slash(x, path), method);
     return dispatch_model_route(s, c, &q, x);
 }
 

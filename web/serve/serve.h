@@ -30,8 +30,8 @@ typedef struct bt_serve_source {
      * bt_reply_put, and then one bt_reply_end. body is valid during the call. */
     void (*ask)(void *ctx, bt_reply *r, const char *method, const char *path, const char *body,
                 size_t n);
-    /* The client of the request with this work (bt_reply_set) has disconnected. Called with a lock held, never after
-     * bt_reply_end, so it may only record this. bt_reply_end must still be called. */
+    /* The client of the request with this work (bt_reply_set) has disconnected. This function runs with a lock held and
+     * never after bt_reply_end, so it may only record the disconnect; the source must still call bt_reply_end. */
     void (*gone)(void *ctx, void *work);
 } bt_serve_source;
 

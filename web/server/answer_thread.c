@@ -17,7 +17,7 @@ struct bt_answer_thread {
     bool done; /* requires the server's lock */
 };
 
-static void *answer_thread(void *ctx) {
+static void *compute_answer(void *ctx) {
     bt_answer_thread *p = ctx;
     bt_web *w = p->web;
     bt_web_make_answer(w, p->route, &p->req, "", &p->answer);
@@ -52,7 +52,7 @@ enum MHD_Result bt_web_answer_in_thread(bt_web *w, struct MHD_Connection *c, con
     pthread_mutex_lock(&w->lock);
     MHD_suspend_connection(c);
     w->n_answer_threads++;
-    bool started = pthread_create(&p->thread, NULL, answer_thread, p) == 0;
+    bool started = pthread_create(&p->thread, NULL, compute_answer, p) == 0;
     if (!started) {
         w->n_answer_threads--;
         MHD_resume_connection(c);
@@ -74,7 +74,6 @@ enum MHD_Result bt_web_send_threaded(bt_answer_thread *p) {
     return done ? bt_web_send_answer(p->conn, &p->answer) : MHD_YES;
 }
 
-/* The thread has finished, except for its return. */
 void bt_web_answer_thread_free(bt_answer_thread *p) {
     if (!p) return;
     pthread_join(p->thread, NULL);

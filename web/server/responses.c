@@ -7,7 +7,7 @@
 #include "web/server/server_impl.h"
 
 /* Converts the name of a code to one word for programs: "not found" becomes "not_found". */
-static const char *code_word(char *out, size_t size, bt_code code) {
+static const char *write_error_identifier(char *out, size_t size, bt_code code) {
     snprintf(out, size, "%s", bt_code_name(code));
     for (char *p = out; *p; p++)
         if (*p == ' ') *p = '_';
@@ -32,8 +32,8 @@ bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, co
     out->type = "application/json";
     bt_code code = route->fn(w->api, q, run, out, &err);
     if (code != BT_OK)
-        bt_answer_error(out, bt_status_of(code), code_word(word, sizeof word, code), err.msg,
-                        failure_hint(w, code, run));
+        bt_answer_error(out, bt_status_of(code), write_error_identifier(word, sizeof word, code),
+                        err.msg, failure_hint(w, code, run));
     return code;
 }
 

@@ -32,8 +32,9 @@ static enum MHD_Result send_answer_again(struct MHD_Connection *c, const bt_answ
     return bt_web_send_answer(c, &copy);
 }
 
-static enum MHD_Result run_route(bt_web *w, struct MHD_Connection *c, const bt_route *route,
-                                 const bt_req *q, const char *run) {
+static enum MHD_Result answer_on_server_thread(bt_web *w, struct MHD_Connection *c,
+                                               const bt_route *route, const bt_req *q,
+                                               const char *run) {
     const bool keeps = route->guard == BT_ROUTE_TOKEN;
     bt_api_refresh(w->api);
     const int64_t now = bt_now_ns(), version = keeps ? bt_api_version(w->api) : -1;
@@ -78,7 +79,7 @@ static enum MHD_Result dispatch_route(bt_web *w, struct MHD_Connection *c, bt_re
     bool known = false,
          token = w->socket[0] || bt_req_token_ok(q->authorization, q->cookie, w->token, w->port);
     const bt_route *route = bt_route_find(q, run, &known);
-    if (route && route->guard == BT_ROUTE_OPEN) return run_route(w, c, route, q, run);
+    if (route && route->guard == BT_ROUTE_OPEN) return answer_on_server_thread(w, c, route, q, run);
     if (!token)
         return bt_web_send_error(c, 401, "token", "the token is missing or wrong",
                                  "open the URL that `bitrain dash` printed");
@@ -98,7 +99,7 @@ static enum MHD_Result dispatch_route(bt_web *w, struct MHD_Connection *c, bt_re
             "use the buttons of the page");
     }
     if (route->guard == BT_ROUTE_THREAD) return bt_web_answer_in_thread(w, c, route, q, &x->thread);
-    return run_route(w, c, route, q, run);
+    return answer_on_server_thread(w, c, route, q, run);
 }
 
 static enum MHD_Result on_page_request(void *ctx, struct MHD_Connection *c, const char *path,

@@ -55,8 +55,8 @@ enum MHD_Result bt_web_send_answer(struct MHD_Connection *c, bt_answer *a);
 enum MHD_Result bt_web_send_error(struct MHD_Connection *c, int status, const char *code,
                                   const char *message, const char *hint);
 
-/* answer_thread.c. in_thread: suspends the connection; *out belongs to the exchange, and remains NULL if an error was
- * sent. send: called when the connection has been resumed. wait: waits for all threads before the server stops. */
+/* answer_thread.c. bt_web_answer_in_thread suspends the connection; the caller owns *out, which is NULL if an error was
+ * sent. bt_web_send_threaded is called when the connection has been resumed. */
 enum MHD_Result bt_web_answer_in_thread(bt_web *w, struct MHD_Connection *c, const bt_route *route,
                                         const bt_req *q, bt_answer_thread **out);
 enum MHD_Result bt_web_send_threaded(bt_answer_thread *p);

@@ -1,5 +1,5 @@
-/* stream.c - composes the next event of an event stream. Its only state is the cursor, which the client sends back, so
- * that a restarted server can continue the stream.
+/* stream.c - composes the next event of an event stream. The only state of a stream is the cursor, which the client
+ * sends back, so that a restarted server can continue the stream.
  *
  *     id: ATTEMPT.STEP.SEQ
  *     event: tick     data: {"head": {...}, "new_events": n}    new records; pages request again what they show

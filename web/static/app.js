@@ -98,7 +98,7 @@ function fail(error) {
   if (error.status === 404 && view) {
     view.stop();
     showGone(root, view.run, view.head !== null, error);
-  } else if (error.status !== 401) toast(error.message); // the gate shows the details
+  } else if (error.status !== 401) toast(error.message); // the prompt for the token shows the details
 }
 
 // ---- the token: `bitrain dash` prints an address whose fragment contains it

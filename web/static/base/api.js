@@ -5,7 +5,7 @@ import { keptAnswer, report } from "./kept_answers.js";
 
 class ApiError extends Error {
   constructor(status, error) {
-    super(error.message || `the server answered ${status}`);
+    super(error.message || `the server responded with status ${status}`);
     this.status = status;
     this.hint = error.hint || "";
   }
@@ -19,7 +19,10 @@ export function statement(error) {
     : error.message;
 }
 
-const notKept = { message: "this report does not hold that part", hint: "bitrain dash shows it" };
+const notKept = {
+  message: "this report does not contain that part",
+  hint: "bitrain dash shows it",
+};
 
 /** Returns the response to GET path?args (a list in args repeats its key), or to `init` as in fetch. Throws
  * an ApiError. Identical requests in flight are merged. */
@@ -54,7 +57,7 @@ function urlOf(path, args) {
 const underWay = new Map();
 const askedEarly = new Map(); // url -> response, until a card requests it
 
-/** Sends a request before a page needs its response, so that the page need not wait for earlier ones. */
+/** Sends a request before a page needs its response, so that the page does not wait for its earlier requests first. */
 export function askEarly(path, args = {}) {
   if (report) return;
   askedEarly.delete(urlOf(path, args)); // a request without the token was refused
@@ -79,7 +82,10 @@ export function onRefused(listener) {
   tellRefused = listener;
 }
 
-const noAnswer = { message: "the server does not answer", hint: "the page keeps the last answers" };
+const noAnswer = {
+  message: "the server does not answer",
+  hint: "the page shows the newest data it received",
+};
 
 async function ask(url, init) {
   const sent = fetch(url, { credentials: "same-origin", ...init }).catch(() => null);
@@ -109,7 +115,7 @@ function parsed(text) {
 
 const gathering = new Map();
 
-/** Series of metrics of a run. Requests made at the same moment are combined into one. */
+/** Loads series of metrics of a run. Calls made at the same moment share one request. */
 export async function series(run, metrics, args) {
   const key = JSON.stringify([run, args]);
   let request = gathering.get(key);

@@ -52,8 +52,8 @@ export function ask({ title, text, action, danger, fields = [], tell, alert }) {
   });
 }
 
-/** Repeats the dialog until act(answer) succeeds. If it throws, the dialog reopens with its values and the
- * error. Returns a promise of the answer; null: cancelled. */
+/** Repeats the dialog until act(answer) succeeds. If act throws, the dialog reopens with its values and the error.
+ * Returns a promise of the answer; null: cancelled. */
 export async function askUntil(spec, act) {
   let { fields } = spec;
   for (let alert = ""; ;) {

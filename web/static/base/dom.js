@@ -1,5 +1,5 @@
 // dom.js - creates elements and changes their texts. All text is inserted as text nodes: no module of the
-// page parses markup. It requires the two live regions of index.html, #toast and #said.
+// page parses markup. This module requires the two live regions of index.html, #toast and #said.
 
 const svgNamespace = "http://www.w3.org/2000/svg";
 const asProperty = ["value", "checked", "disabled", "indeterminate"];

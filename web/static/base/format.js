@@ -1,5 +1,5 @@
-// format.js - formats numbers with their units. It imports no other module. A value that is null, undefined
-// or NaN becomes a dash.
+// format.js - formats numbers with their units. This module imports no other. A value that is null, undefined or NaN
+// becomes a dash.
 
 export const dash = "–";
 
@@ -163,7 +163,7 @@ export function unit(name, value) {
   return (byUnit[name] || digits)(value);
 }
 
-/** The same for an axis, without unnecessary zeros: "50 ms" below "100 ms". */
+/** Formats a value beside an axis, without unnecessary zeros: "50 ms" below "100 ms". */
 export function tick(name, value) {
   const text = unit(name, value);
   return text.replace(/(\.\d*?)0+(?=$|[^\d])/, "$1").replace(/\.(?=$|[^\d])/, "");

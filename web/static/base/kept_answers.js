@@ -29,8 +29,8 @@ export function keptAnswer(path, args) {
   return { ...answer, series: wanted.map((one) => cut(onAxis(one, placeOf), first, last)) };
 }
 
-/** Positions of the steps on the axis; that of a step between two points is the later one. null: the axis
- * counts steps. */
+/** Returns the position of each step on the axis; a step between two points has the position of the later one. null:
+ * the axis counts steps. */
 function placesOnAxis(path, axis) {
   if (!axis || axis === "step") return null;
   const { step, x } = report.answers[path.replace("/series", `/axis?x=${axis}`)].series[0];
@@ -51,7 +51,7 @@ function cut(one, first, last) {
   return { ...out, ...usualPart(out, one) };
 }
 
-/** The default range of a part of a series; the report contains only the ranges of whole series. */
+/** Computes the default range of a part of a series, because the report contains only the ranges of whole series. */
 function usualPart({ min, max }, { low, high }) {
   const least = Math.min(...min.filter((value) => value !== null));
   const most = Math.max(...max.filter((value) => value !== null));

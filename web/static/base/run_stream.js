@@ -22,7 +22,7 @@ class RunStream {
     this.name = `bitrain ${run}`;
     this.tabs = navigator.locks && new BroadcastChannel(this.name);
     this.source = null;
-    this.leave = null; // ends this tab's part; null: the tab is hidden
+    this.leave = null; // stops receiving in this tab; null: the tab is hidden
     this.onvisibility = () => {
       if (!document.hidden) this.join();
       else if (this.leave) this.leave();
@@ -50,7 +50,7 @@ class RunStream {
     };
   }
 
-  /** Waits for the lock, then receives events. Returns a function that stops either. */
+  /** Waits for the lock, then receives events. Returns a function that stops following. */
   takeTurn() {
     const quit = new AbortController();
     let release = null;
@@ -74,7 +74,7 @@ class RunStream {
     this.source.onopen = () => this.tell({ state: "live" });
     this.source.onerror = () => {
       this.tell({ state: "offline" });
-      // refused: the next request reports the reason
+      // the server refused the stream: the next request reports the reason
       if (this.source?.readyState === EventSource.CLOSED) this.tell({ data: null, id: "" });
     };
     this.source.addEventListener("resync", () => this.tell({ data: null, id: "" }));

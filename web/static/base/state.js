@@ -24,14 +24,14 @@ export const state = {
 let hasTokens = true;
 
 /**
- * The quantity on x: the chosen one, or the step if the runs of the page have no number of tokens, as imported
- * runs may.
+ * Returns the quantity on the x axis: the chosen one, or the step if no run of the page has a number of tokens
+ * (imported runs may lack it).
  */
 export function axisNow() {
   return state.x === "tokens" && !hasTokens ? "step" : state.x;
 }
 
-/** Takes the numbers of tokens of the page's runs; null: unknown. */
+/** Sets the numbers of tokens of the page's runs; null: unknown. */
 export function tellTokens(tokens) {
   hasTokens = tokens.length === 0 || tokens.some((n) => n !== null && n !== undefined);
 }

@@ -1,4 +1,4 @@
-// tags.js - the tags of a run. The server sends and stores them in one text, separated by blanks; a blank
+// tags.js - the tags of a run. The server sends and stores all tags of a run in one text, separated by blanks; a blank
 // inside a tag is stored as a no-break space.
 
 const noBreak = "\u00a0";

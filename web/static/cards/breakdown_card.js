@@ -12,7 +12,7 @@ import { rankBars } from "./rank_bars.js";
 const modes = [
   ["ms", "milliseconds"],
   ["share", "share of the step"],
-  ["excess", "excess over the ranks' median"],
+  ["excess", "excess over the median of the ranks"],
 ];
 
 function phaseMs(times, phase) {
@@ -29,7 +29,7 @@ function excess(times, median) {
   return Object.fromEntries(phases.map((phase) => [phase.key, over(phase)]));
 }
 
-/** Returns the planner's prediction of a step as a row for the end of the ranks; empty without a prediction. */
+/** Returns the planner's prediction of a step as the last row, below the ranks; empty without a prediction. */
 function predictedRow({ predicted }) {
   if (!predicted) return [];
   return [{ rank: "plan", step_ms: predicted.step_ms, phases: predicted }];

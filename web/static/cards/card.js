@@ -138,8 +138,7 @@ export class Card {
     this.el.setAttribute("aria-label", text ? `${title}. ${text}` : title);
   }
 
-  /** Loads immediately. The creator ensures that the card is visible, before the browser has computed the
-   * layout. */
+  /** Loads at once, before the browser has computed the layout: for a card that the caller knows to be visible. */
   begin() {
     this.seen = true;
     this.load();

@@ -64,7 +64,11 @@ function columnsOf(rows) {
       "codes that differ from the previous sample",
     ),
     text("flips over time", flipsOverTime),
-    text("zeros over time", zerosOverTime, "the line is 31.0 %: Gaussian latents"),
+    text(
+      "zeros over time",
+      zerosOverTime,
+      "the line marks 31.0 %, the share for Gaussian latent weights",
+    ),
     ...changes.map(([key, title, help]) => number(title, (row) => percent(row[key], 2), help)),
     number("bits", (row) => digits(row.entropy_bits, 3), "entropy of the codes; 1.58 at most"),
     number("scale", (row) => digits(row.scale, 3)),

@@ -43,7 +43,8 @@ function share(data, kind, sample, bins) {
   return all ? sum(bins.map((bin) => data[kind][sample][bin])) / all : null;
 }
 
-/** For weights: the shares that round to 0 and that are far from it; for gradients: the share near zero. */
+/** Returns a sentence about the newest sample: for weights, the shares below the rounding thresholds and beyond 2
+ * scales; for gradients, the median and the share near zero. */
 function sentenceOf(data, kind) {
   const last = data.sampled.length - 1;
   const of = (sample, bins) => percent(share(data, kind, sample, bins));

@@ -16,7 +16,7 @@ export function isOfLevel(one, level) {
   return level === "all" || one.level === "error" || one.level === level;
 }
 
-/** There is a column for ranks if an event has one. */
+/** The column of ranks exists only if an event has a rank. */
 function columnsOf(rows) {
   const rank = number("rank", (event) => (event.rank === null ? dash : String(event.rank)));
   return [

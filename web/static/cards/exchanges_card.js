@@ -62,7 +62,7 @@ function columnsOf(rows) {
     number("wait", (row) => timeOrBeside(row.wait_ms)),
     number("overlap", (row) => percent(row.overlap, 0)),
     number("of the link", (row) => percent(row.model_frac ?? null, 0), linkHelp),
-    number("bandwidth", rate, "bytes a rank sends a second in flight"),
+    number("bandwidth", rate, "bytes that a rank sends per second of its time in flight"),
     number("lost most", lostMost),
   ];
 }
@@ -74,7 +74,7 @@ function sentence({ comm, head }) {
   const lost = ms((worst.exposed_ms || 0) + (worst.wait_ms || 0));
   const link = ({ axis, latency_us, bytes_per_s }) =>
     bytes_per_s === null
-      ? `${axis} could not be measured, the machine was busy`
+      ? `${axis} could not be measured, because the machine was busy`
       : `${axis} ${digits(latency_us, 2)} µs and ${bytesPerSecond(bytes_per_s)}`;
   const links = (comm.links || []).map(link).join(", ");
   const parts = [
@@ -82,7 +82,7 @@ function sentence({ comm, head }) {
     `Steps ${stepRange(comm.step0, comm.step1)}.`,
   ];
   if (comm.rows.some((row) => row.busy_ms === null))
-    parts.push("“Beside”: ran beside a larger exchange and shares its time.");
+    parts.push("“Beside”: the exchange ran during a larger one, whose time includes it.");
   const load = head.measured_load;
   const busy = load > 0.25 ? `, under load ${digits(load, 2)} of other programs` : "";
   if (links) parts.push(`The links, measured at the start${busy}: ${links}.`);
@@ -97,11 +97,11 @@ export function nothingExchanged(ranks, why) {
 export function exchangesCard(ctx) {
   return new Card({
     title: "Kinds of exchange",
-    sub: "a step of a rank, mean of those that took part; most time lost first",
+    sub: "per step, mean of the ranks that took part; most time lost first",
     wide: true,
     load: () => get(`runs/${ctx.run}/comm`),
     draw(body, { comm, head }) {
-      const why = "not sampled yet: it is every few steps (train.stats_every)";
+      const why = "no sample yet: one is recorded every train.stats_every steps";
       body.replaceChildren(
         comm.rows.length
           ? table(columnsOf(comm.rows), comm.rows, "kinds of exchange")

@@ -37,7 +37,7 @@ function sampleBox(when) {
   return { el, put };
 }
 
-/** The two newest samples; hidden if there are none. It is among the cards of a page but loads nothing. */
+/** The two newest samples; hidden if there are none. The box is among the cards of a page but loads nothing. */
 export function samplesCard(ctx) {
   const now = sampleBox("The model writes");
   const before = sampleBox("Before");

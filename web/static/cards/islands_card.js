@@ -29,7 +29,7 @@ function columnsOf({ fastest }) {
     const part = { share: fastest ? row.steps / fastest : 0, color: "--phase-fwd", label: "steps" };
     return bar(
       [part],
-      `${row.island}: ${count(row.steps)} of the fastest's ${count(fastest)} steps`,
+      `${row.island}: ${count(row.steps)} of the ${count(fastest)} steps of the fastest island`,
     );
   };
   return [

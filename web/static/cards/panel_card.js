@@ -1,5 +1,5 @@
 // panel_card.js - every metric of a panel: the newest sample of each over the rows of its scope, and its
-// history. It is generic, so that a new row of metrics.def appears here automatically.
+// history. The card is generic, so that a new row of metrics.def appears here automatically.
 import { get } from "../base/api.js";
 import { empty } from "../base/dom.js";
 import { count, nth, plural, unit } from "../base/format.js";
@@ -17,7 +17,7 @@ function value(key) {
   return (row) => unit(row.unit, row[key]);
 }
 
-/** The minimum and maximum of a single row are its mean. */
+/** The minimum and maximum of a scope with a single row equal its mean. */
 function ofRows(key) {
   return (row) => (row.rows > 1 ? unit(row.unit, row[key]) : "");
 }

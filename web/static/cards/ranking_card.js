@@ -29,7 +29,7 @@ function phaseAtFault(row) {
   return row.phase_frac === null ? row.phase : `${row.phase}, ${percent(row.phase_frac, 0)}`;
 }
 
-const lateHelp = "arrival after the first rank's, 95 % of the steps below";
+const lateHelp = "delay after the arrival of the first rank; in 95 % of the steps it is shorter";
 
 function columnsOf(follow) {
   return [
@@ -40,8 +40,16 @@ function columnsOf(follow) {
     number("excess", (row) => ms(row.excess_ms)),
     number("wait p50", (row) => ms(row.wait_p50_ms)),
     number("late p95", (row) => ms(row.late_p95_ms), lateHelp),
-    number("score", (row) => score(row.score), "best rank's busy time over this rank's"),
-    number("own score", (row) => score(row.score_own), "own best block over own last block"),
+    number(
+      "score",
+      (row) => score(row.score),
+      "busy time of the fastest rank divided by that of this rank",
+    ),
+    number(
+      "own score",
+      (row) => score(row.score_own),
+      "busy time in this rank's fastest block of steps divided by that in its newest block",
+    ),
     number("blame", (row) => percent(row.blame, 0)),
     text("share of the time lost", lostBar),
     number("cost others", (row) => seconds(row.lost_s)),
@@ -75,7 +83,7 @@ export function rankingCard(ctx, one) {
     min: "1",
     max: "1",
     value: "1",
-    "aria-label": "number of the slowest ranks to assume at the median",
+    "aria-label": "number of slowest ranks whose time is replaced by the median",
     oninput: () => {
       slowest = Number(slider.value);
       card.redraw();

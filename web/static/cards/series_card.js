@@ -94,7 +94,8 @@ function loadSeries(run, spec) {
   return series(run, metricsOf(spec), argumentsOf(spec));
 }
 
-/** Sends the request of this card in advance, for a card that loads alone. */
+/** Sends the request of a card before the card exists. The response is used only if the card's own request is not
+ * merged with requests of other cards. */
 export function askSeriesEarly(run, spec) {
   askEarly(`runs/${run}/series`, { ...argumentsOf(spec), metric: metricsOf(spec).join() });
 }
@@ -243,7 +244,7 @@ function lostText({ lost }) {
 const turnShare = 0.25; // a turn counts if it exceeds both ends by this share of the line's range
 
 /** Returns the turn of a line between its ends: {how: "fell", text: "4.6 at step 90, then rose to "}; null:
- * none. The minimum of a line whose best value is marked always counts. */
+ * none. For a line whose best value is marked, the turn is its minimum. */
 function turnOf(line, { values, isRaw, first, last }) {
   const marked = line.best ? line.best.filter(Number.isFinite) : [];
   const known = values.filter(Number.isFinite);

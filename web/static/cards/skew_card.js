@@ -41,7 +41,7 @@ function sentence({ heatmap }) {
   const sorted = sortedWaits(heatmap);
   if (!sorted.length) return "";
   if (!(quantile(sorted, 1) > 0))
-    return `Nobody waited in the ${count(sorted.length)} newest samples.`;
+    return `No rank waited in the ${count(sorted.length)} newest samples.`;
   const half = `Half of the ${count(sorted.length)} newest samples below ${ms(quantile(sorted, 0.5))}`;
   const most = `95 % below ${ms(quantile(sorted, 0.95))}, at most ${ms(quantile(sorted, 1))}`;
   return `${half}, ${most}.`;

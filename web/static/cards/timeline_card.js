@@ -11,7 +11,7 @@ function sentence({ events, head, info }) {
     plural(head.warnings, "warning"),
     plural(head.errors, "error"),
   ];
-  const redone = info.redone.length ? " Orange: steps that a restart did again." : "";
+  const redone = info.redone.length ? " Orange: steps that a restart repeated." : "";
   return `${counts.join(", ")}.${redone}`;
 }
 

@@ -28,7 +28,7 @@ function widthsOf({ mean, step, n }) {
 }
 
 /** Smooths the line: each point is the average of the means on both sides, weighted by keep^(distance in
- * steps). It has no lag, and is limited to the range of the values nearby, like bt_view_smooth in
+ * steps). The average has no lag, and is limited to the range of the values nearby, like bt_view_smooth in
  * store/view. */
 export function smoothed(line, keep) {
   const { mean } = line;
@@ -75,8 +75,8 @@ export function stepsCovered({ step, n, y }) {
 
 const otherOrder = 20;
 
-/** Returns the default range of several lines from the server's range of each; null: unknown. A line of
- * another order of magnitude does not widen it. Like bt_view_join_ranges in store/view. */
+/** Returns the default range of several lines from the server's range of each; null: unknown. A line of another order
+ * of magnitude does not widen the range. Like bt_view_join_ranges in store/view. */
 export function usualRange(lines) {
   const isKnown = ({ x, ghost, low, high }) =>
     x.length && !ghost && Number.isFinite(low) && Number.isFinite(high);

@@ -1,5 +1,5 @@
-// chart_readout.js - the numbers under a chart's cursor, as a line of text above the chart. Its nodes are
-// kept; only their texts change.
+// chart_readout.js - the numbers under a chart's cursor, as a line of text above the chart. The readout keeps its
+// nodes; only their texts change.
 import { h, say } from "../base/dom.js";
 import { nth, onAxis, unit } from "../base/format.js";
 import { axes, isCheckpoint } from "../base/vocabulary.js";

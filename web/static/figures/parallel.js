@@ -53,7 +53,7 @@ export function parallel({ axes, runs, onpick, ondrop }, width, height, label) {
   });
   const posts = all.flatMap((axis, i) => {
     const title = svg("text", { x: px(i), y: i % 2 ? 12 : 26, class: "middle drop" }, axis.label);
-    title.append(svg("title", {}, "click: take this axis away"));
+    title.append(svg("title", {}, "click: remove this axis"));
     title.addEventListener("click", () => ondrop(axis.label));
     const ticks = axis.ticks.map(([share, text]) =>
       svg("text", { x: px(i) + 5, y: py(share) + 4, class: "tick" }, text),

@@ -47,7 +47,7 @@ document.body.append(
 );
 
 /**
- * Shares side by side in one bar: [{share, color, label, hatch}]. Their sum may be less than 1.
+ * Shares side by side in one bar: [{share, color, label, hatch}]. The sum of the shares may be less than 1.
  */
 export function bar(parts, label) {
   const box = svg("svg", {

@@ -57,7 +57,7 @@ function attempts(head, info, end, x, y) {
     return [
       span("span", from, to, attemptTitle(attempt)),
       ...redone.map((r) =>
-        span("lost", r.from_s, to, `steps ${stepRange(r.from_step, r.to_step)} were done again`),
+        span("lost", r.from_s, to, `steps ${stepRange(r.from_step, r.to_step)} were repeated`),
       ),
     ];
   });

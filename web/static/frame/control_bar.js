@@ -8,7 +8,7 @@ import { storedTag, tagsOf } from "../base/tags.js";
 import { verbs } from "../base/vocabulary.js";
 import { ask, askUntil } from "../base/ask.js";
 
-/** Kind of event that reports the outcome of a verb; "": the response contains it. */
+/** Kind of event that reports the outcome of a verb; "": the response contains the outcome. */
 const outcomeOf = (verb) => verbs.find((row) => row.verb === verb)?.outcome;
 
 /** a peak rate above this multiple of the configured one needs a confirmation (monitor/job/requests.c) */
@@ -129,7 +129,7 @@ class ControlBar {
     const now = this.head.lr === null ? "not known" : digits(this.head.lr, 4);
     const spec = {
       title: `Learning rate of ${this.run}`,
-      text: `At step ${nth(this.head.newest_step)} it is ${now}. The schedule follows from the peak.`,
+      text: `At step ${nth(this.head.newest_step)} the rate is ${now}. The schedule is scaled by its peak.`,
       action: "Set",
       fields: [
         {
@@ -144,13 +144,14 @@ class ControlBar {
   }
 
   async setPeak(peak, began) {
-    if (!(Number(peak) > 0)) throw new Error(`'${peak}' is no learning rate: a number above 0`);
+    if (!(Number(peak) > 0))
+      throw new Error(`'${peak}' is not a learning rate: enter a number above 0`);
     const times = Number(peak) / began;
     if (!(times > rateFactorAsked)) return this.trySend("set", `lr=${peak}`);
     const sure = await ask({
       title: `Set the peak to ${peak}?`,
       text: `${digits(times, 3)} times the configured ${began}: that usually destroys a run.`,
-      action: "Set it all the same",
+      action: "Set it anyway",
       danger: true,
     });
     if (sure) await this.trySend("set", `lr=${peak},force`);
@@ -170,7 +171,7 @@ class ControlBar {
     const step = this.head.newest_step;
     const spec = {
       title: `Note at step ${nth(step)} of ${this.run}`,
-      text: "Charts mark it, and the timeline lists it.",
+      text: "Charts mark the note, and the timeline lists it.",
       action: "Note",
       fields: [{ name: "text", label: "note" }],
     };
@@ -230,7 +231,7 @@ class ControlBar {
     const steps = nth(this.head.newest_step);
     const spec = {
       title: `Remove ${this.run} for good?`,
-      text: `Its records of ${steps} steps go: curves, events, settings. Nothing brings them back.`,
+      text: `This deletes its records of ${steps} steps (curves, events, settings). They cannot be restored.`,
       action: "Remove",
       danger: true,
       fields: [

@@ -22,13 +22,10 @@ const strokes = [
   ["thick line", "smoothed over a share of the steps shown, as chosen above"],
   ["thin line", "each value, or the mean of the steps that share a pixel"],
   ["pale band", "minimum to maximum of these steps"],
-  ["▲ at the edge", "values beyond what the chart shows"],
+  ["▲ at the edge", "values outside the visible range"],
   ["ring", "the best validation"],
-  [
-    "▼",
-    "something happened: grey, or orange for a warning, red for an error; the small ones are checkpoints",
-  ],
-  ["orange ground", "steps that a restart did again; dotted: as they went before"],
+  ["▼", "an event: grey, orange for a warning, red for an error; small marks are checkpoints"],
+  ["orange ground", "steps that a restart repeated; dotted lines are their former values"],
 ];
 
 function list(title, rows) {

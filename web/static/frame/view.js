@@ -10,7 +10,7 @@ export class View {
     this.server = server;
     this.head = null; // head of the run; null: unknown
     this.events = []; // events marked in charts, sorted by step
-    this.markable = 0; // number of such events in the run
+    this.markable = 0; // number of events of the run that charts could mark
     this.samples = []; // generated samples, newest first: at most two {step, title, text}
     this.redone = []; // steps that restarts repeated: [{from, to}]
     this.superseded = []; // former losses of repeated steps: [{attempt, step, loss}]

@@ -132,13 +132,13 @@ function levelsSection(data, metric) {
     number("first different step", firstDifferent),
     text("state", (level) => h("span", { class: `state ${level.state}` }, level.state)),
   ];
-  const sub = `${si(base.tokens)} tokens, where the shortest ends`;
+  const sub = `${si(base.tokens)} tokens, where the shortest run ends`;
   const levels = table(columns, data.levels, "levels at equal tokens");
   return section("At equal tokens", sub, false, levels);
 }
 
 /**
- * Returns settings by name. Each is stored as {value, origin, where}; only the value is compared.
+ * Returns settings by name. Each setting is stored as {value, origin, where}; only the value is compared.
  */
 function flatSettings(value, prefix = "", out = {}) {
   const isObject = value !== null && typeof value === "object";
@@ -190,7 +190,8 @@ function factsSection({ runs, facts }) {
   const content = keys.length
     ? tallTable(columns, keys, "environment that differs")
     : h("p", { class: "note" }, "all facts are equal");
-  const sub = "machines, program, data; measured figures only beyond their noise";
+  const sub =
+    "machines, program, data; measured figures only if they differ by more than their noise";
   return section("Environment that differs", sub, true, content);
 }
 

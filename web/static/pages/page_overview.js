@@ -131,7 +131,7 @@ function gradientCard(ctx) {
     clip = Number(info.config?.["optim.clip"]?.value ?? 0);
     card.redraw();
   };
-  find().catch(() => {}); // the chart has no line then
+  find().catch(() => {}); // without the clipping norm the chart has no line
   return card;
 }
 

@@ -52,7 +52,7 @@ class RunsTable {
     this.chart.askEarly(this.view.chosen);
   }
 
-  /** Stores the view in the address, so that the address shows the same to others. */
+  /** Stores the view in the address, so that the address opens the same view elsewhere. */
   keep(change = {}) {
     Object.assign(this.view, change, {
       filter: this.filter,
@@ -376,7 +376,7 @@ class RunsTable {
     return isNeeded ? get("settings", { name, metric }) : null;
   }
 
-  /** Returns true if the answer contains the names. */
+  /** Stores the settings of a response. Returns true for the first response, which also sets the list of all names. */
   takeSettings(answer) {
     if (!answer) return false;
     const isFirst = !this.settingNames.length;

@@ -153,7 +153,7 @@ export class RunRows {
     if (this.left !== null && document.activeElement === this.box) this.giveBack();
   }
 
-  /** Creates the rows from one index to another, if that is larger. */
+  /** Creates the rows with indices from `from` to before `to`; none if `to` is not larger. */
   made(from, to) {
     return this.rows.slice(from, Math.max(from, to)).map((row, i) => {
       const made = this.make(row);

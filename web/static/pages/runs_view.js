@@ -29,7 +29,11 @@ export function viewOfAddress() {
 /** Reports runs of a link that no longer exist. */
 export function tellGone(gone) {
   const names = gone.slice(0, 3).join(", ") + (gone.length > 3 ? ", …" : "");
-  toast(gone.length === 1 ? `the run ${names} is gone` : `${gone.length} runs are gone: ${names}`);
+  toast(
+    gone.length === 1
+      ? `the run ${names} no longer exists`
+      : `${gone.length} runs no longer exist: ${names}`,
+  );
 }
 
 /** Removes metrics that this program does not record from the view, and reports them. */
