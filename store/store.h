@@ -98,10 +98,9 @@ bt_code bt_writer_flush(bt_writer *w, bt_err *err) BT_MUST_CHECK;
 bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
                       bt_err *err) BT_MUST_CHECK;
 /* Variants of end and begin for a live run that do not wait for the disk: the writer's thread
- * executes them in order with the surrounding records. Records between the two belong to the
- * ended attempt. ring (NULL: none): the ring file of the attempt's rank 0; its records become
- * rows, then it is removed. attempt: number of the new attempt. An error of end_later concerns
- * the ring only. */
+ * executes them in order with the surrounding records. Records between end_later and begin_later belong to the ended
+ * attempt. ring (NULL: none): the ring file of the attempt's rank 0; its records become rows, then it is removed.
+ * attempt: number of the new attempt. An error of end_later concerns the ring only. */
 bt_code bt_writer_end_later(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
                             const char *ring, bt_err *err) BT_MUST_CHECK;
 bt_code bt_writer_begin_later(bt_writer *w, const bt_run_start *s, int attempt, bt_err *err)

@@ -24,7 +24,7 @@ typedef struct writing {
     const char *prefix;       /* "" or "mean_" */
     const bt_export_cfg *cfg;
     double steps;
-    int query, n_queries; /* index of the current query and number of all files */
+    int query, n_queries; /* index of the current query; number of queries for all files */
     int64_t rows;
     position from, to; /* rows after `from` and up to `to` */
     /* distribution that is being read, bin by bin */
@@ -33,14 +33,15 @@ typedef struct writing {
     bt_tb_bins weights, gradients;
 } writing;
 
-/* Every query passes once through the run's steps. */
+/* Each of the n_queries queries reads the run's steps once, so the share that is done follows from the query and its
+ * step. */
 static void show_progress(writing *w, double step) {
     if (!w->cfg->progress || w->rows++ % 256 || !(w->steps > 0)) return;
     w->cfg->progress(w->cfg->ctx, (w->query + fmin(step / w->steps, 1)) / w->n_queries);
 }
 
-/* Every row begins with step, time_s, attempt. */
-static bt_tb_at at_of_row(writing *w, const bt_row *row) {
+/* Every row begins with the columns step, time_s, attempt. */
+static bt_tb_at read_event_position(writing *w, const bt_row *row) {
     show_progress(w, row->nums[0]);
     return (bt_tb_at){w->created_s + row->nums[1], (int64_t)row->nums[0] + 1};
 }
@@ -48,7 +49,7 @@ static bt_tb_at at_of_row(writing *w, const bt_row *row) {
 /* Further columns: metrics in table order. */
 static bool write_metrics_of_row(void *ctx, const bt_row *row) {
     writing *w = ctx;
-    const bt_tb_at at = at_of_row(w, row);
+    const bt_tb_at at = read_event_position(w, row);
     for (int i = 3; i < row->n; i++) {
         const bt_metric *m = &w->metrics[i - 3];
         char tag[160];
@@ -63,7 +64,7 @@ static bool write_metrics_of_row(void *ctx, const bt_row *row) {
 /* Further columns: layer, tensor, metrics of layers. */
 static bool write_layer_of_row(void *ctx, const bt_row *row) {
     writing *w = ctx;
-    const bt_tb_at at = at_of_row(w, row);
+    const bt_tb_at at = read_event_position(w, row);
     for (int i = 5; i < row->n; i++) {
         char tag[160];
         if (row->types[i] == 'n') continue;
@@ -78,7 +79,8 @@ static bool write_layer_of_row(void *ctx, const bt_row *row) {
 /* Further column: the sample's body. */
 static bool write_sample_of_row(void *ctx, const bt_row *row) {
     writing *w = ctx;
-    bt_tb_text(&w->tb, at_of_row(w, row), "samples/text", row->cells[3] ? row->cells[3] : "");
+    bt_tb_text(&w->tb, read_event_position(w, row), "samples/text",
+               row->cells[3] ? row->cells[3] : "");
     return !ferror(w->tb.f);
 }
 
@@ -107,7 +109,7 @@ static void begin_distribution(writing *w, const char *tensor, bt_tb_at at) {
 /* Further columns: layer, tensor, bin, weights and gradients. Rows of one tensor and step are adjacent. */
 static bool write_bin_of_row(void *ctx, const bt_row *row) {
     writing *w = ctx;
-    const bt_tb_at at = at_of_row(w, row);
+    const bt_tb_at at = read_event_position(w, row);
     const int bin = (int)row->nums[5];
     char tensor[100];
     snprintf(tensor, sizeof tensor, "layer%s.%.60s", row->cells[3], row->cells[4]);
@@ -149,7 +151,7 @@ static bt_code run_query(bt_db *db, bt_text *sql, int rank, bt_row_fn fn, writin
     return code;
 }
 
-static bt_code write_main(bt_db *db, writing *w, bt_err *err) {
+static bt_code write_run_events(bt_db *db, writing *w, bt_err *err) {
     bt_text sql;
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT s.step, s.time_s, s.attempt");
@@ -185,7 +187,7 @@ static bt_code write_main(bt_db *db, writing *w, bt_err *err) {
     return code;
 }
 
-static bt_code write_rank(bt_db *db, writing *w, int rank, bt_err *err) {
+static bt_code write_rank_events(bt_db *db, writing *w, int rank, bt_err *err) {
     bt_text sql;
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT r.step, s.time_s, r.attempt");
@@ -206,7 +208,7 @@ typedef struct settings {
     bool failed;
 } settings;
 
-static bool keep_setting(void *ctx, const bt_row *row) {
+static bool append_exported_setting(void *ctx, const bt_row *row) {
     settings *s = ctx;
     if (s->n == s->cap) {
         const size_t cap = s->cap ? 2 * s->cap : 64;
@@ -225,7 +227,7 @@ static bool keep_setting(void *ctx, const bt_row *row) {
     return !s->failed;
 }
 
-static void settings_release(settings *s) {
+static void release_exported_settings(settings *s) {
     for (size_t i = 0; i < s->n; i++) {
         free((char *)(size_t)s->at[i].name);
         free((char *)(size_t)s->at[i].text);
@@ -241,10 +243,10 @@ static bt_code write_hparams(bt_db *db, writing *w, bt_err *err) {
                                "'run.%' AND key NOT LIKE 'monitor.%'",
                         .params = &w->cfg->run,
                         .n_params = 1};
-    bt_code code = bt_db_query(db, &q, keep_setting, &s, err);
+    bt_code code = bt_db_query(db, &q, append_exported_setting, &s, err);
     if (code == BT_OK && s.failed) code = bt_fail(err, BT_NOMEM, "cannot export: out of memory");
     if (code == BT_OK && s.n) bt_tb_settings(&w->tb, w->created_s, w->cfg->run, s.at, s.n);
-    settings_release(&s);
+    release_exported_settings(&s);
     return code;
 }
 
@@ -253,7 +255,7 @@ static bool append_config_text(void *ctx, const bt_row *row) {
     return false;
 }
 
-static bt_code write_ending(bt_db *db, writing *w, bt_err *err) {
+static bt_code write_session_end(bt_db *db, writing *w, bt_err *err) {
     char state[32] = "";
     double duration;
     const bt_query q = {
@@ -285,8 +287,8 @@ typedef struct event_file {
 } event_file;
 
 /* The name is fixed for each run, so that a second export replaces the first: TensorBoard would show both. */
-static bt_code begin_file(event_file *e, const char *folder, const writing *like, int rank,
-                          bt_err *err) {
+static bt_code begin_event_file(event_file *e, const char *folder, const writing *like, int rank,
+                                bt_err *err) {
     char sub[1100];
     snprintf(sub, sizeof sub, rank < 0 ? "%s" : "%s/rank%d", folder, rank);
     BT_TRY(make_folder(sub, err));
@@ -301,14 +303,14 @@ static bt_code begin_file(event_file *e, const char *folder, const writing *like
     return BT_OK;
 }
 
-static bt_code publish_file(event_file *e, bt_err *err) {
+static bt_code publish_event_file(event_file *e, bt_err *err) {
     if (fflush(e->f) != 0 || ferror(e->f) || (e->part[0] && rename(e->part, e->path) != 0))
         return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", e->path);
     e->part[0] = '\0';
     return bt_tb_failed(&e->w.tb) ? bt_fail(err, BT_NOMEM, "cannot export: out of memory") : BT_OK;
 }
 
-static bt_code end_file(event_file *e, bt_code code, bt_err *err) {
+static bt_code close_event_file(event_file *e, bt_code code, bt_err *err) {
     bt_tb_release(&e->w.tb);
     if (!e->f) return code;
     const bool bad = fclose(e->f) != 0;
@@ -317,13 +319,14 @@ static bt_code end_file(event_file *e, bt_code code, bt_err *err) {
     return code;
 }
 
-/* Finds the newest step; with hold_back the one before it, whose samples of other scopes are committed. */
 static bool read_position(void *ctx, const bt_row *row) {
     *(position *)ctx = (position){(int64_t)row->nums[0], (int64_t)row->nums[1]};
     return true;
 }
 
-static bt_code newest_step(bt_db *db, const char *run, bool hold_back, position *out, bt_err *err) {
+/* With hold_back returns the step before the newest one, because samples of the newest step may not be committed. */
+static bt_code find_export_end(bt_db *db, const char *run, bool hold_back, position *out,
+                               bt_err *err) {
     *out = (position){-1, -1};
     const bt_query q = {.sql = hold_back ? "SELECT attempt, step FROM steps WHERE run = ?1 "
                                            "ORDER BY attempt DESC, step DESC LIMIT 1 OFFSET 1"
@@ -343,10 +346,11 @@ static bt_code write_pass(bt_db *db, event_file *e, position to, int query, bool
     bt_code code = BT_OK;
     if (e->rank < 0 && first) code = write_hparams(db, &e->w, err);
     if (code == BT_OK)
-        code = e->rank < 0 ? write_main(db, &e->w, err) : write_rank(db, &e->w, e->rank, err);
-    if (code == BT_OK && e->rank < 0 && last) code = write_ending(db, &e->w, err);
+        code = e->rank < 0 ? write_run_events(db, &e->w, err)
+                           : write_rank_events(db, &e->w, e->rank, err);
+    if (code == BT_OK && e->rank < 0 && last) code = write_session_end(db, &e->w, err);
     if (to.attempt >= 0) e->w.from = to;
-    return code == BT_OK ? publish_file(e, err) : code;
+    return code == BT_OK ? publish_event_file(e, err) : code;
 }
 
 enum { MAIN_QUERIES = 5 };
@@ -356,7 +360,7 @@ static bt_code write_passes(bt_db *db, const bt_export_cfg *cfg, event_file *fil
     for (bool more = true; more;) {
         position to;
         more = cfg->wait && cfg->wait(cfg->ctx);
-        BT_TRY(newest_step(db, cfg->run, more, &to, err));
+        BT_TRY(find_export_end(db, cfg->run, more, &to, err));
         for (size_t i = 0; i < n; i++)
             BT_TRY(write_pass(db, &files[i], to, i ? MAIN_QUERIES - 1 + (int)i : 0, !more, err));
     }
@@ -384,11 +388,11 @@ bt_code bt_export_tensorboard(bt_db *db, const bt_export_cfg *cfg, const char *d
     if (!files) return bt_fail(err, BT_NOMEM, "no memory for %zu files", n);
     bt_code code = BT_OK;
     for (size_t i = 0; i < n && code == BT_OK; i++)
-        code = begin_file(&files[i], folder, &w, (int)i - 1, err);
+        code = begin_event_file(&files[i], folder, &w, (int)i - 1, err);
     if (code == BT_OK) code = write_passes(db, cfg, files, n, err);
     *n_points = 0;
     for (size_t i = 0; i < n; i++) {
-        code = end_file(&files[i], code, err);
+        code = close_event_file(&files[i], code, err);
         *n_points += files[i].w.points;
     }
     snprintf(path, 1200, "%s", files[0].path);

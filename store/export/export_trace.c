@@ -19,7 +19,7 @@ typedef struct tracing {
 } tracing;
 
 /* Returns NULL if out of memory. */
-static double *end_of_rank(tracing *t, int rank) {
+static double *rank_end_us(tracing *t, int rank) {
     if ((size_t)rank >= t->n_ranks) {
         const size_t n = (size_t)rank + 64;
         double *more = realloc(t->end_us, n * sizeof *more);
@@ -31,14 +31,14 @@ static double *end_of_rank(tracing *t, int rank) {
     return &t->end_us[rank];
 }
 
-static void next_event(tracing *t) {
+static void separate_trace_event(tracing *t) {
     fputs(t->any ? ",\n" : "\n", t->to);
     t->any = true;
 }
 
 static void put_trace_span(tracing *t, int rank, int lane, const char *name, double ts, double dur,
                            int64_t step) {
-    next_event(t);
+    separate_trace_event(t);
     fprintf(t->to,
             "{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":"
             "{\"step\":%" PRId64 "}}",
@@ -46,13 +46,13 @@ static void put_trace_span(tracing *t, int rank, int lane, const char *name, dou
 }
 
 /* Columns: step, end_us, step_ms of the slowest rank, loss, tokens_per_s. */
-static bool step_row(void *ctx, const bt_row *row) {
+static bool write_step_counters(void *ctx, const bt_row *row) {
     tracing *t = ctx;
     double start = row->nums[1] - row->nums[2] * 1e3 - (double)t->origin_us;
     static const char *const names[] = {"loss", "tokens_per_s"};
     for (int i = 0; i < 2; i++) {
         if (row->types[3 + i] == 'n') continue;
-        next_event(t);
+        separate_trace_event(t);
         fprintf(
             t->to,
             "{\"name\":\"%s\",\"ph\":\"C\",\"pid\":0,\"tid\":0,\"ts\":%.3f,\"args\":{\"%s\":%.9g}}",
@@ -62,7 +62,7 @@ static bool step_row(void *ctx, const bt_row *row) {
 }
 
 /* Columns: step, end_us, slowest step_ms, rank, step_ms, then phases. */
-static bool rank_row(void *ctx, const bt_row *row) {
+static bool write_rank_phases(void *ctx, const bt_row *row) {
     tracing *t = ctx;
     int64_t step = (int64_t)row->nums[0];
     int rank = (int)row->nums[3];
@@ -70,7 +70,7 @@ static bool rank_row(void *ctx, const bt_row *row) {
         t->cfg->progress(t->cfg->ctx, (double)(step - t->first) / (double)(t->last - t->first + 1));
     /* A step's end and its duration are measured by different clocks, so a computed start may precede the end of the
      * previous step. */
-    double *last = end_of_rank(t, rank);
+    double *last = rank_end_us(t, rank);
     double at = row->nums[1] - row->nums[2] * 1e3 - (double)t->origin_us;
     const double end = at + row->nums[4] * 1e3;
     char name[40];
@@ -91,15 +91,15 @@ static bool rank_row(void *ctx, const bt_row *row) {
     return !ferror(t->to);
 }
 
-/* Otherwise releases the name, and the export fails. */
-static bool is_whole(tracing *t, bt_text *name) {
+/* False: the name ran out of memory; releases it and marks the export as failed. */
+static bool check_trace_name(tracing *t, bt_text *name) {
     if (!name->failed) return true;
     t->failed = true;
     bt_text_release(name);
     return false;
 }
 
-static bool name_row(void *ctx, const bt_row *row) {
+static bool write_rank_names(void *ctx, const bt_row *row) {
     static const char *const lanes[] = {"steps", "phases"};
     tracing *t = ctx;
     bt_text name;
@@ -111,19 +111,19 @@ static bool name_row(void *ctx, const bt_row *row) {
     snprintf(label, sizeof label, "rank %d%s%s", rank, row->cells[1] ? " on " : "",
              row->cells[1] ? row->cells[1] : "");
     bt_json_str(&j, NULL, label);
-    if (!is_whole(t, &name)) return false;
-    next_event(t);
+    if (!check_trace_name(t, &name)) return false;
+    separate_trace_event(t);
     fprintf(t->to,
             "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":%s}}",
             rank, bt_text_str(&name));
     bt_text_release(&name);
-    next_event(t);
+    separate_trace_event(t);
     fprintf(t->to,
             "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"sort_"
             "index\":%d}}",
             rank, rank);
     for (int i = 0; i < 2; i++) {
-        next_event(t);
+        separate_trace_event(t);
         fprintf(t->to,
                 "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
                 "\"%s\"}}",
@@ -139,8 +139,8 @@ static bool write_trace_event(void *ctx, const bt_row *row) {
     bt_text_init(&title);
     bt_json_begin(&j, &title);
     bt_json_str(&j, NULL, row->cells[1] ? row->cells[1] : "");
-    if (!is_whole(t, &title)) return false;
-    next_event(t);
+    if (!check_trace_name(t, &title)) return false;
+    separate_trace_event(t);
     fprintf(t->to, "{\"name\":%s,\"ph\":\"i\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"s\":\"%s\"}",
             bt_text_str(&title), row->types[2] == 'n' ? 0 : (int)row->nums[2],
             row->nums[0] - (double)t->origin_us, row->types[2] == 'n' ? "g" : "p");
@@ -193,7 +193,7 @@ bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int6
         &(bt_query){.sql = "SELECT rank, max(host) FROM ranks WHERE run = ?1 GROUP BY rank",
                     .params = params,
                     .n_params = 1},
-        name_row, &t, err);
+        write_rank_names, &t, err);
     if (code == BT_OK)
         code = bt_db_query(
             db,
@@ -203,8 +203,8 @@ bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int6
                             "= s.run WHERE" WINDOW " ORDER BY s.attempt, s.step",
                         .params = params,
                         .n_params = 3},
-            step_row, &t, err);
-    if (code == BT_OK) code = bt_export_query(db, &sql, params, 3, rank_row, &t, err);
+            write_step_counters, &t, err);
+    if (code == BT_OK) code = bt_export_query(db, &sql, params, 3, write_rank_phases, &t, err);
     if (code == BT_OK)
         code = bt_db_query(
             db,

@@ -5,7 +5,7 @@
 #include "engine/base/text.h"
 #include "store/store.h"
 
-/* Runs the query. BT_NOMEM: its text is incomplete. */
+/* Runs a query that was composed in `sql`; BT_NOMEM if `sql` ran out of memory. */
 static inline bt_code bt_export_query(bt_db *db, const bt_text *sql, const char *const *params,
                                       int n_params, bt_row_fn fn, void *ctx, bt_err *err) {
     const bt_query q = {.sql = bt_text_str(sql), .params = params, .n_params = n_params};

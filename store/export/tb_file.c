@@ -75,7 +75,7 @@ static void put_float(bt_text *m, unsigned field, float v) {
 
 enum { EVENT, SUMMARY, VALUE, INNER, INMOST };
 
-static bt_text *empty_part(bt_tb_file *t, int depth) {
+static bt_text *clear_message_part(bt_tb_file *t, int depth) {
     bt_text_clear(&t->part[depth]);
     return &t->part[depth];
 }
@@ -91,7 +91,7 @@ static void write_record(FILE *f, const bt_text *m) {
 
 /* Writes the value in part[VALUE]. */
 static void write_value(bt_tb_file *t, bt_tb_at at) {
-    bt_text *summary = empty_part(t, SUMMARY), *event = empty_part(t, EVENT);
+    bt_text *summary = clear_message_part(t, SUMMARY), *event = clear_message_part(t, EVENT);
     put_field_message(summary, 1, &t->part[VALUE]);
     put_double(event, 1, at.wall_s);
     put_uint(event, 2, (uint64_t)at.step);
@@ -102,7 +102,7 @@ static void write_value(bt_tb_file *t, bt_tb_at at) {
 void bt_tb_init(bt_tb_file *t, FILE *f, double wall_s) {
     memset(t, 0, sizeof *t);
     t->f = f;
-    bt_text *event = empty_part(t, EVENT);
+    bt_text *event = clear_message_part(t, EVENT);
     put_double(event, 1, wall_s);
     put_field_string(event, 3, "brain.Event:2");
     if (!event->failed) write_record(f, event);
@@ -119,7 +119,7 @@ bool bt_tb_failed(const bt_tb_file *t) {
 }
 
 void bt_tb_scalar(bt_tb_file *t, bt_tb_at at, const char *tag, double value) {
-    bt_text *v = empty_part(t, VALUE);
+    bt_text *v = clear_message_part(t, VALUE);
     put_field_string(v, 1, tag);
     put_float(v, 2, (float)value);
     write_value(t, at);
@@ -127,7 +127,7 @@ void bt_tb_scalar(bt_tb_file *t, bt_tb_at at, const char *tag, double value) {
 
 /* Writes the plugin that draws the value, with its own data. */
 static void put_plugin(bt_tb_file *t, const char *name, const bt_text *content) {
-    bt_text *plugin = empty_part(t, SUMMARY), *metadata = empty_part(t, EVENT);
+    bt_text *plugin = clear_message_part(t, SUMMARY), *metadata = clear_message_part(t, EVENT);
     put_field_string(plugin, 1, name);
     if (content) put_field_message(plugin, 2, content);
     put_field_message(metadata, 1, plugin);
@@ -135,8 +135,8 @@ static void put_plugin(bt_tb_file *t, const char *name, const bt_text *content) 
 }
 
 void bt_tb_text(bt_tb_file *t, bt_tb_at at, const char *tag, const char *text) {
-    bt_text *v = empty_part(t, VALUE), *tensor = empty_part(t, INNER),
-            *shape = empty_part(t, INMOST);
+    bt_text *v = clear_message_part(t, VALUE), *tensor = clear_message_part(t, INNER),
+            *shape = clear_message_part(t, INMOST);
     put_field_string(v, 1, tag);
     put_uint(tensor, 1, 7);
     put_field_string(shape, 2, "\x08\x01"); /* one dimension of size 1 */
@@ -168,7 +168,7 @@ void bt_tb_histogram(bt_tb_file *t, bt_tb_at at, const char *tag, const bt_tb_bi
     }
     while (n > 0 && !(count[n - 1] > 0)) n--;
     if (n == 0) return;
-    bt_text *v = empty_part(t, VALUE), *histo = empty_part(t, INNER);
+    bt_text *v = clear_message_part(t, VALUE), *histo = clear_message_part(t, INNER);
     put_double(histo, 1, least);
     put_double(histo, 2, limit[n - 1]);
     put_double(histo, 3, num);
@@ -183,7 +183,7 @@ void bt_tb_histogram(bt_tb_file *t, bt_tb_at at, const char *tag, const bt_tb_bi
 
 /* Requires the content in part[INNER]. */
 static void write_session(bt_tb_file *t, double wall_s, const char *tag) {
-    bt_text *v = empty_part(t, VALUE), *tensor = empty_part(t, INMOST);
+    bt_text *v = clear_message_part(t, VALUE), *tensor = clear_message_part(t, INMOST);
     put_field_string(v, 1, tag);
     put_uint(tensor, 1, 1);
     put_field_bytes(tensor, 2, "\x12\x00", 2); /* a dimension of size 0: no value */
@@ -194,8 +194,8 @@ static void write_session(bt_tb_file *t, double wall_s, const char *tag) {
 
 void bt_tb_settings(bt_tb_file *t, double wall_s, const char *run, const bt_tb_setting *s,
                     size_t n) {
-    bt_text *start = empty_part(t, INMOST), *entry = empty_part(t, VALUE),
-            *v = empty_part(t, SUMMARY);
+    bt_text *start = clear_message_part(t, INMOST), *entry = clear_message_part(t, VALUE),
+            *v = clear_message_part(t, SUMMARY);
     for (size_t i = 0; i < n; i++) {
         bt_text_clear(entry);
         bt_text_clear(v);
@@ -209,14 +209,14 @@ void bt_tb_settings(bt_tb_file *t, double wall_s, const char *run, const bt_tb_s
     }
     put_field_string(start, 4, run);
     put_double(start, 5, wall_s);
-    bt_text *content = empty_part(t, INNER);
+    bt_text *content = clear_message_part(t, INNER);
     put_uint(content, 1, 0);
     put_field_message(content, 3, start);
     write_session(t, wall_s, "_hparams_/session_start_info");
 }
 
 void bt_tb_ended(bt_tb_file *t, double wall_s, bt_tb_status status) {
-    bt_text *end = empty_part(t, INMOST), *content = empty_part(t, INNER);
+    bt_text *end = clear_message_part(t, INMOST), *content = clear_message_part(t, INNER);
     put_uint(end, 1, status);
     put_double(end, 2, wall_s);
     put_uint(content, 1, 0);

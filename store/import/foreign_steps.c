@@ -5,7 +5,7 @@
 
 #include "store/import/foreign_run.h"
 
-static bool is_line_of(const bt_text *lines, const char *name) {
+static bool has_name_line(const bt_text *lines, const char *name) {
     const size_t n = strlen(name);
     for (const char *at = bt_text_str(lines); *at;) {
         const size_t line = strcspn(at, "\n");
@@ -17,7 +17,7 @@ static bool is_line_of(const bt_text *lines, const char *name) {
 
 bool bt_foreign_run_unused(bt_foreign_run *r, const char *name) {
     enum { NAMES_MOST = 1000 };
-    if (strchr(name, '\n') || r->n_unused == NAMES_MOST || is_line_of(&r->unused, name))
+    if (strchr(name, '\n') || r->n_unused == NAMES_MOST || has_name_line(&r->unused, name))
         return true;
     r->n_unused++;
     bt_text_printf(&r->unused, "%s%s", r->unused.len ? "\n" : "", name);
@@ -47,7 +47,7 @@ bool bt_foreign_run_add(bt_foreign_run *r, int64_t step, double wall_s, const ch
     return true;
 }
 
-static int by_step(const void *a, const void *b) {
+static int compare_steps_then_arrival(const void *a, const void *b) {
     const bt_foreign_step *x = a, *y = b;
     if (x->step != y->step) return x->step < y->step ? -1 : 1;
     return (x->arrival > y->arrival) - (x->arrival < y->arrival);
@@ -55,7 +55,7 @@ static int by_step(const void *a, const void *b) {
 
 void bt_foreign_run_merge(bt_foreign_run *r) {
     size_t kept = 0;
-    if (r->n) qsort(r->at, r->n, sizeof *r->at, by_step);
+    if (r->n) qsort(r->at, r->n, sizeof *r->at, compare_steps_then_arrival);
     for (size_t i = 0; i < r->n; i++) {
         if (!kept || r->at[kept - 1].step != r->at[i].step) {
             r->at[kept++] = r->at[i];

@@ -60,15 +60,15 @@ static bool is_among(const char *name, const char *const *list, size_t n) {
 bool bt_is_step_name(const char *name) { return is_among(name, step_names, COUNT(step_names)); }
 bool bt_is_wall_name(const char *name) { return is_among(name, wall_names, COUNT(wall_names)); }
 
-/* Returns the name behind the word and '/' or '_'; NULL: the name does not begin so. */
-static char *after_word(char *name, const char *word) {
+/* Returns the name behind `word` and '/' or '_'; NULL: the name does not begin with them. */
+static char *strip_leading_word(char *name, const char *word) {
     const size_t n = strlen(word);
     return strncmp(name, word, n) == 0 && (name[n] == '/' || name[n] == '_') ? name + n + 1 : NULL;
 }
 
-static char *after_any(char *name, const char *const *words, size_t n) {
+static char *strip_any_leading_word(char *name, const char *const *words, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        char *rest = after_word(name, words[i]);
+        char *rest = strip_leading_word(name, words[i]);
         if (rest) return rest;
     }
     return NULL;
@@ -85,7 +85,7 @@ static bool cut_last_word(char *name, const char *const *words, size_t n) {
     return false;
 }
 
-static int own_metric(const char *name) {
+static int find_step_metric(const char *name) {
     for (int i = 0; i < BT_MS_COUNT; i++)
         if (strcmp(bt_scopes[BT_SCOPE_STEP].metric[i].key, name) == 0) return i;
     return -1;
@@ -94,18 +94,18 @@ static int own_metric(const char *name) {
 int bt_metric_of_name(const char *name) {
     char lower[160], *base = lower, *rest;
     lower_name(lower, sizeof lower, name);
-    if (own_metric(base) >= 0) return own_metric(base);
+    if (find_step_metric(base) >= 0) return find_step_metric(base);
     bool evaluated = cut_last_word(base, validation, COUNT(validation));
     if (!evaluated) (void)cut_last_word(base, training, COUNT(training));
-    if ((rest = after_any(base, training, COUNT(training)))) base = rest;
+    if ((rest = strip_any_leading_word(base, training, COUNT(training)))) base = rest;
     for (int p = 0; p < BT_PANEL_COUNT && base == lower; p++) {
         char *slash = strchr(base, '/');
         const size_t n = strlen(bt_panel_name((bt_metric_panel)p));
         if (slash == base + n && strncmp(base, bt_panel_name((bt_metric_panel)p), n) == 0)
             base = slash + 1;
     }
-    if (!evaluated && own_metric(base) >= 0) return own_metric(base);
-    if ((rest = after_any(base, validation, COUNT(validation)))) {
+    if (!evaluated && find_step_metric(base) >= 0) return find_step_metric(base);
+    if ((rest = strip_any_leading_word(base, validation, COUNT(validation)))) {
         base = rest;
         evaluated = true;
     }

@@ -32,7 +32,7 @@ static bool read_cell(const char **at, char separator, bt_text *cell, bool *last
     return !cell->failed;
 }
 
-static double cell_number(const bt_text *cell) {
+static double parse_cell_number(const bt_text *cell) {
     char *end;
     const double v = strtod(bt_text_str(cell), &end);
     return cell->len && !*end ? v : NAN;
@@ -105,7 +105,7 @@ bt_code bt_read_csv(bt_foreign_run *r, const char *path, const char *text, bt_er
                 code = bt_fail(err, BT_FORMAT, "'%s', line %lld: the quotes are not closed", path,
                                (long long)line);
             else if (n < c->n)
-                c->value[n++] = cell_number(&cell);
+                c->value[n++] = parse_cell_number(&cell);
             else
                 code = bt_fail(err, BT_FORMAT, "'%s', line %lld has more than %zu cells", path,
                                (long long)line, c->n);

@@ -61,13 +61,13 @@ static bool next_field(message *m, field *f, bool *bad) {
     return true;
 }
 
-static double float_at(const unsigned char *p) {
+static double load_float(const unsigned char *p) {
     float v;
     memcpy(&v, p, sizeof v);
     return (double)v;
 }
 
-static double double_at(const unsigned char *p) {
+static double load_double(const unsigned char *p) {
     double v;
     memcpy(&v, p, sizeof v);
     return v;
@@ -82,8 +82,8 @@ static double tensor_scalar(message m, bool *bad) {
         if (f.number == 1 && f.type == 0) type = f.varint;
         if ((f.number >= 4 && f.number <= 6) && f.type != 0) content = f;
     }
-    if (type == FLOAT && content.n == 4) return float_at(content.data);
-    if (type == DOUBLE && content.n == 8) return double_at(content.data);
+    if (type == FLOAT && content.n == 4) return load_float(content.data);
+    if (type == DOUBLE && content.n == 8) return load_double(content.data);
     return NAN;
 }
 
@@ -95,7 +95,7 @@ static bool add_value(bt_foreign_run *r, message m, int64_t step, double wall_s,
         if (f.number == 1 && f.type == 2)
             snprintf(tag, sizeof tag, "%.*s", (int)(f.n < sizeof tag ? f.n : sizeof tag - 1),
                      (const char *)f.data);
-        if (f.number == 2 && f.type == 5) value = float_at(f.data);
+        if (f.number == 2 && f.type == 5) value = load_float(f.data);
         if (f.number == 8 && f.type == 2)
             value = tensor_scalar((message){f.data, f.data + f.n}, bad);
     }
@@ -109,7 +109,7 @@ static bool add_event(bt_foreign_run *r, message m, bool *bad) {
     int64_t step = 0;
     field f, v, summary = {0};
     while (next_field(&m, &f, bad)) {
-        if (f.number == 1 && f.type == 1) wall_s = double_at(f.data);
+        if (f.number == 1 && f.type == 1) wall_s = load_double(f.data);
         if (f.number == 2 && f.type == 0) step = (int64_t)f.varint;
         if (f.number == 5 && f.type == 2) summary = f;
     }

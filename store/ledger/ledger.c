@@ -21,7 +21,7 @@ typedef struct attempt {
     int64_t aid, started_us, ended_us; /* ended_us 0: not ended */
     int64_t trains_us;          /* time of `started` or `resumed`; 0: training has not begun */
     int64_t last_step, last_us; /* newest recorded step and its end; -1, trains_us: none */
-    int64_t newest_us;          /* time of its newest record */
+    int64_t newest_us;          /* time of the attempt's newest record */
     int number;
     bool in_order; /* it ended as intended */
     bool done;     /* it ended as intended, and all steps are done */
@@ -31,7 +31,7 @@ typedef struct attempt {
 enum { LEVEL_BASE, LEVEL_SKIP, LEVEL_STALL, LEVEL_PAUSE, LEVEL_WORK, LEVELS };
 typedef struct edge {
     int64_t at_us;
-    int level, change; /* +1: it begins here, -1: it ends here */
+    int level, change; /* change: +1 where an interval begins, -1 where it ends */
     bt_time_part part;
     int attempt;
 } edge;
@@ -141,7 +141,7 @@ static bt_code ledger_on_checkpoint(reading *r, sqlite3_stmt *st, bt_err *err) {
 }
 
 /* event kinds that separate the parts; the event of a failed checkpoint has its duration */
-static bt_code events_sql(bt_text *sql, bt_err *err) {
+static bt_code compose_events_query(bt_text *sql, bt_err *err) {
     bt_text_put(sql,
                 "SELECT seq, aid, t_us, kind, CAST(1000 * CASE WHEN json_valid(body) THEN "
                 "coalesce(json_extract(body, '$.took_ms'), json_extract(body, '$.silent_ms'), 0) "
@@ -166,7 +166,7 @@ static bt_code read_ledger_rows(reading *r, int64_t run, bt_err *err) {
                            ledger_on_run, err));
     BT_TRY(each_ledger_row(r, attempts_sql, run, 0, ledger_on_attempt, err));
     bt_text_init(&sql);
-    bt_code code = events_sql(&sql, err);
+    bt_code code = compose_events_query(&sql, err);
     if (code == BT_OK)
         code = each_ledger_row(r, bt_text_str(&sql), run, l->seen, ledger_on_event, err);
     bt_text_release(&sql);
@@ -181,7 +181,7 @@ static bt_code read_ledger_rows(reading *r, int64_t run, bt_err *err) {
 
 /* ---- attempts -------------------------------------------------------------------------------- */
 
-static attempt *attempt_of(reading *r, int64_t aid) {
+static attempt *find_ledger_attempt(reading *r, int64_t aid) {
     for (size_t i = r->n_attempts; i-- > 0;)
         if (r->attempt[i].aid == aid) return &r->attempt[i];
     return NULL;
@@ -191,7 +191,7 @@ static attempt *attempt_of(reading *r, int64_t aid) {
 static void read_attempt_bounds(reading *r) {
     for (size_t i = 0; i < r->l->n_marks; i++) {
         const mark *m = &r->l->mark[i];
-        attempt *a = attempt_of(r, m->aid);
+        attempt *a = find_ledger_attempt(r, m->aid);
         if (!a) continue;
         if (m->at_us > a->newest_us) a->newest_us = m->at_us;
         if (m->effect == BT_EFFECT_ENDS) a->in_order = true;
@@ -207,7 +207,7 @@ static void read_attempt_bounds(reading *r) {
 
 /* ---- the base of the ledger: parts that follow one another ----------------------------------------------------- */
 
-static bt_code put_edges(reading *r, int64_t from, int64_t to, edge e, bt_err *err) {
+static bt_code add_interval_edges(reading *r, int64_t from, int64_t to, edge e, bt_err *err) {
     if (to <= from) return BT_OK;
     BT_TRY(
         grow_ledger_array((void **)&r->edge, &r->cap_edges, r->n_edges + 2, sizeof *r->edge, err));
@@ -220,11 +220,12 @@ static bt_code put_edges(reading *r, int64_t from, int64_t to, edge e, bt_err *e
     return BT_OK;
 }
 
-/* Extends the base up to `to`. */
-static bt_code put_base(reading *r, int64_t to, bt_time_part part, int number, bt_err *err) {
+/* Appends a part that fills the base from its end to the time `to`. */
+static bt_code extend_base_until(reading *r, int64_t to, bt_time_part part, int number,
+                                 bt_err *err) {
     if (to > r->l->end_us) to = r->l->end_us;
     edge e = {.level = LEVEL_BASE, .part = part, .attempt = number};
-    BT_TRY(put_edges(r, r->cursor_us, to, e, err));
+    BT_TRY(add_interval_edges(r, r->cursor_us, to, e, err));
     if (to > r->cursor_us) r->cursor_us = to;
     return BT_OK;
 }
@@ -242,9 +243,9 @@ static bool read_step_end(reading *r, const char *sql, int64_t aid, int64_t step
     return found;
 }
 
-/* Time at which the attempt had repeated all steps up to `reach`. With train.log_every > 1 that
- * step may have no record: its end is interpolated, assuming steps of equal length. */
-static int64_t caught_up_us(reading *r, const attempt *a, int64_t reach) {
+/* Returns the time at which the attempt had repeated all steps up to `reach`. With train.log_every > 1 step `reach` may
+ * have no record; then its end is interpolated, assuming steps of equal length. */
+static int64_t repetition_end_us(reading *r, const attempt *a, int64_t reach) {
     int64_t before[2] = {-1, a->trains_us}, after[2];
     if (a->last_step <= reach) return a->last_us;
     bool has =
@@ -270,24 +271,26 @@ static int64_t caught_up_us(reading *r, const attempt *a, int64_t reach) {
 }
 
 /* reach: highest step recorded by an earlier attempt */
-static bt_code put_attempt_intervals(reading *r, const attempt *a, bool newest, int64_t reach,
-                                     bt_err *err) {
+static bt_code extend_base_by_attempt(reading *r, const attempt *a, bool newest, int64_t reach,
+                                      bt_err *err) {
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): the loop has an attempt
     const bool open = a->ended_us == 0 && newest;
     bt_time_part now = BT_TIME_STARTUP; /* current activity */
     if (a->trains_us) {
-        BT_TRY(put_base(r, a->trains_us, BT_TIME_STARTUP, a->number, err));
-        BT_TRY(put_base(r, caught_up_us(r, a, reach), BT_TIME_REDONE, a->number, err));
-        BT_TRY(put_base(r, a->last_us, BT_TIME_PRODUCTIVE, a->number, err));
+        BT_TRY(extend_base_until(r, a->trains_us, BT_TIME_STARTUP, a->number, err));
+        BT_TRY(
+            extend_base_until(r, repetition_end_us(r, a, reach), BT_TIME_REDONE, a->number, err));
+        BT_TRY(extend_base_until(r, a->last_us, BT_TIME_PRODUCTIVE, a->number, err));
         now = a->last_step < reach ? BT_TIME_REDONE : BT_TIME_PRODUCTIVE;
     }
     if (a->in_order) now = BT_TIME_STARTUP;
     if (open) {
-        BT_TRY(put_base(r, a->newest_us, now, a->number, err));
-        return put_base(r, r->l->end_us, r->until.alive ? now : BT_TIME_LOST, a->number, err);
+        BT_TRY(extend_base_until(r, a->newest_us, now, a->number, err));
+        return extend_base_until(r, r->l->end_us, r->until.alive ? now : BT_TIME_LOST, a->number,
+                                 err);
     }
-    return put_base(r, a->ended_us ? a->ended_us : a->newest_us,
-                    a->in_order ? BT_TIME_STARTUP : BT_TIME_LOST, a->number, err);
+    return extend_base_until(r, a->ended_us ? a->ended_us : a->newest_us,
+                             a->in_order ? BT_TIME_STARTUP : BT_TIME_LOST, a->number, err);
 }
 
 /* Classifies the time until the next attempt. */
@@ -296,18 +299,20 @@ static bt_time_part classify_gap(const attempt *before) {
     return before->done ? BT_TIME_FINISHED : BT_TIME_PAUSED;
 }
 
-static bt_code put_attempts(reading *r, bt_err *err) {
+static bt_code extend_base_by_attempts(reading *r, bt_err *err) {
     int64_t reach = -1;
     for (size_t i = 0; i < r->n_attempts; i++) {
         const attempt *a = &r->attempt[i], *before = i > 0 ? a - 1 : NULL;
-        if (before) BT_TRY(put_base(r, a->started_us, classify_gap(before), before->number, err));
-        BT_TRY(put_attempt_intervals(r, a, i + 1 == r->n_attempts, reach, err));
+        if (before)
+            BT_TRY(extend_base_until(r, a->started_us, classify_gap(before), before->number, err));
+        BT_TRY(extend_base_by_attempt(r, a, i + 1 == r->n_attempts, reach, err));
         // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is an attempt
         if (a->last_step > reach) reach = a->last_step;
     }
     const attempt *last = r->n_attempts ? &r->attempt[r->n_attempts - 1] : NULL;
-    return put_base(r, r->l->end_us, last && last->in_order ? BT_TIME_STARTUP : BT_TIME_LOST,
-                    last ? last->number : 0, err);
+    return extend_base_until(r, r->l->end_us,
+                             last && last->in_order ? BT_TIME_STARTUP : BT_TIME_LOST,
+                             last ? last->number : 0, err);
 }
 
 /* ---- intervals above the base ---------------------------------------------------------------- */
@@ -316,12 +321,13 @@ static int64_t clip_time(int64_t t, int64_t least, int64_t most) {
     return t < least ? least : t > most ? most : t;
 }
 
-static bt_code put_over(reading *r, const attempt *a, int64_t from, int64_t to, int level,
-                        bt_time_part part, bt_err *err) {
+static bt_code add_overriding_interval(reading *r, const attempt *a, int64_t from, int64_t to,
+                                       int level, bt_time_part part, bt_err *err) {
     int64_t end = a->ended_us && a->ended_us < r->l->end_us ? a->ended_us : r->l->end_us;
     if (end < a->started_us) return BT_OK;
-    return put_edges(r, clip_time(from, a->started_us, end), clip_time(to, a->started_us, end),
-                     (edge){.level = level, .part = part, .attempt = a->number}, err);
+    return add_interval_edges(r, clip_time(from, a->started_us, end),
+                              clip_time(to, a->started_us, end),
+                              (edge){.level = level, .part = part, .attempt = a->number}, err);
 }
 
 /* Interval that one event begins, and another event or the end of the attempt ends. */
@@ -330,17 +336,17 @@ typedef struct running {
     int64_t from_us;
 } running;
 
-static bt_code put_running(reading *r, running *x, int64_t to, int level, bt_time_part part,
-                           bt_err *err) {
+static bt_code add_open_interval(reading *r, running *x, int64_t to, int level, bt_time_part part,
+                                 bt_err *err) {
     const attempt *a = x->a;
     x->a = NULL;
-    return a ? put_over(r, a, x->from_us, to, level, part, err) : BT_OK;
+    return a ? add_overriding_interval(r, a, x->from_us, to, level, part, err) : BT_OK;
 }
 
 /* Adds the interval of a step whose update was not applied, from the end of the previous step to its own end. Steps
- * without a record share the interval between two records equally. The mark keeps the interval once the step has
- * ended. */
-static bt_code put_skipped(reading *r, const attempt *a, mark *m, bt_err *err) {
+ * without a record share the interval between two records equally. The interval is stored in m->took_us once the step
+ * has ended. */
+static bt_code add_skipped_step(reading *r, const attempt *a, mark *m, bt_err *err) {
     int64_t before[2] = {-1, a->trains_us}, after[2];
     if (m->took_us == 0) {
         if (!read_step_end(
@@ -360,69 +366,74 @@ static bt_code put_skipped(reading *r, const attempt *a, mark *m, bt_err *err) {
         m->took_us = (after[1] - before[1]) / (after[0] - before[0]);
         m->at_us = before[1] + m->took_us * (m->step - before[0]);
     }
-    return put_over(r, a, m->at_us - m->took_us, m->at_us, LEVEL_SKIP, BT_TIME_LOST, err);
+    return add_overriding_interval(r, a, m->at_us - m->took_us, m->at_us, LEVEL_SKIP, BT_TIME_LOST,
+                                   err);
 }
 
-static bt_code put_mark(reading *r, mark *m, running *pause, running *stall, bt_err *err) {
-    const attempt *a = attempt_of(r, m->aid);
+static bt_code add_mark_interval(reading *r, mark *m, running *pause, running *stall, bt_err *err) {
+    const attempt *a = find_ledger_attempt(r, m->aid);
     if (!a) return BT_OK;
     if (pause->a && pause->a != a)
-        BT_TRY(put_running(r, pause, INT64_MAX, LEVEL_PAUSE, BT_TIME_PAUSED, err));
+        BT_TRY(add_open_interval(r, pause, INT64_MAX, LEVEL_PAUSE, BT_TIME_PAUSED, err));
     if (stall->a && stall->a != a)
-        BT_TRY(put_running(r, stall, INT64_MAX, LEVEL_STALL, BT_TIME_LOST, err));
+        BT_TRY(add_open_interval(r, stall, INT64_MAX, LEVEL_STALL, BT_TIME_LOST, err));
     switch (m->effect) {
     case BT_EFFECT_NONE: /* a checkpoint that failed */
-        return put_over(r, a, m->at_us - m->took_us, m->at_us, LEVEL_WORK, BT_TIME_CHECKPOINT, err);
+        return add_overriding_interval(r, a, m->at_us - m->took_us, m->at_us, LEVEL_WORK,
+                                       BT_TIME_CHECKPOINT, err);
     case BT_EFFECT_VALIDATES:
-        return put_over(r, a, m->at_us - m->took_us, m->at_us, LEVEL_WORK, BT_TIME_VALIDATION, err);
+        return add_overriding_interval(r, a, m->at_us - m->took_us, m->at_us, LEVEL_WORK,
+                                       BT_TIME_VALIDATION, err);
     case BT_EFFECT_PAUSES:
         if (!pause->a) *pause = (running){a, m->at_us};
         return BT_OK;
     case BT_EFFECT_STALLS:
         if (!stall->a) *stall = (running){a, m->at_us - m->took_us};
         return BT_OK;
-    case BT_EFFECT_SKIPS: return put_skipped(r, a, m, err);
-    case BT_EFFECT_RECOVERS: return put_running(r, stall, m->at_us, LEVEL_STALL, BT_TIME_LOST, err);
+    case BT_EFFECT_SKIPS: return add_skipped_step(r, a, m, err);
+    case BT_EFFECT_RECOVERS:
+        return add_open_interval(r, stall, m->at_us, LEVEL_STALL, BT_TIME_LOST, err);
     case BT_EFFECT_CONTINUES:
-    case BT_EFFECT_ENDS: return put_running(r, pause, m->at_us, LEVEL_PAUSE, BT_TIME_PAUSED, err);
+    case BT_EFFECT_ENDS:
+        return add_open_interval(r, pause, m->at_us, LEVEL_PAUSE, BT_TIME_PAUSED, err);
     default: return BT_OK;
     }
 }
 
-static int mark_by_time(const void *a, const void *b) {
+static int compare_mark_times(const void *a, const void *b) {
     const mark *x = a, *y = b;
     return x->at_us < y->at_us ? -1 : x->at_us > y->at_us;
 }
 
 /* Records recovered after a kill of rank 0 are stored after more recent records. */
-static void order_marks(bt_ledger *l) {
+static void sort_marks_by_time(bt_ledger *l) {
     for (size_t i = 1; i < l->n_marks; i++)
         if (l->mark[i].at_us < l->mark[i - 1].at_us) {
-            qsort(l->mark, l->n_marks, sizeof *l->mark, mark_by_time);
+            qsort(l->mark, l->n_marks, sizeof *l->mark, compare_mark_times);
             return;
         }
 }
 
-static bt_code put_marks(reading *r, bt_err *err) {
+static bt_code add_mark_intervals(reading *r, bt_err *err) {
     running pause = {0}, stall = {0};
-    order_marks(r->l);
+    sort_marks_by_time(r->l);
     for (size_t i = 0; i < r->l->n_marks; i++)
-        BT_TRY(put_mark(r, &r->l->mark[i], &pause, &stall, err));
-    BT_TRY(put_running(r, &pause, INT64_MAX, LEVEL_PAUSE, BT_TIME_PAUSED, err));
-    BT_TRY(put_running(r, &stall, INT64_MAX, LEVEL_STALL, BT_TIME_LOST, err));
+        BT_TRY(add_mark_interval(r, &r->l->mark[i], &pause, &stall, err));
+    BT_TRY(add_open_interval(r, &pause, INT64_MAX, LEVEL_PAUSE, BT_TIME_PAUSED, err));
+    BT_TRY(add_open_interval(r, &stall, INT64_MAX, LEVEL_STALL, BT_TIME_LOST, err));
     for (size_t i = 0; i < r->l->n_saves; i++) {
         const mark *m = &r->l->save[i];
         for (size_t k = 0; k < r->n_attempts; k++)
             if (r->attempt[k].number == m->attempt)
-                BT_TRY(put_over(r, &r->attempt[k], m->at_us - m->took_us, m->at_us, LEVEL_WORK,
-                                BT_TIME_CHECKPOINT, err));
+                BT_TRY(add_overriding_interval(r, &r->attempt[k], m->at_us - m->took_us, m->at_us,
+                                               LEVEL_WORK, BT_TIME_CHECKPOINT, err));
     }
     return BT_OK;
 }
 
 /* ---- edges to spans -------------------------------------------------------------------------- */
 
-static int by_start_time(const void *a, const void *b) {
+static int compare_edge_times(const void *a, const void *b) {
     const edge *x = a, *y = b;
     return x->at_us < y->at_us ? -1 : x->at_us > y->at_us;
 }
@@ -439,8 +450,8 @@ static bt_time_part uppermost_part(const sweep *s) {
     return BT_TIME_LOST;
 }
 
-static bt_code put_span(bt_ledger *l, int64_t from, int64_t to, bt_time_part part, int number,
-                        bt_err *err) {
+static bt_code append_ledger_span(bt_ledger *l, int64_t from, int64_t to, bt_time_part part,
+                                  int number, bt_err *err) {
     bt_ledger_span *last = l->n ? &l->span[l->n - 1] : NULL;
     l->us[part] += to - from;
     if (last && last->part == part && last->attempt == number) {
@@ -457,7 +468,7 @@ static bt_code sweep_edges(reading *r, bt_err *err) {
     sweep s = {0};
     l->n = 0;
     memset(l->us, 0, sizeof l->us);
-    if (r->n_edges) qsort(r->edge, r->n_edges, sizeof *r->edge, by_start_time);
+    if (r->n_edges) qsort(r->edge, r->n_edges, sizeof *r->edge, compare_edge_times);
     for (size_t i = 0; i < r->n_edges;) {
         const int64_t at = r->edge[i].at_us;
         for (; i < r->n_edges && r->edge[i].at_us == at; i++) {
@@ -466,14 +477,14 @@ static bt_code sweep_edges(reading *r, bt_err *err) {
             if (e->level == LEVEL_BASE && e->change > 0) s.attempt = e->attempt;
         }
         if (i < r->n_edges)
-            BT_TRY(put_span(l, at, r->edge[i].at_us, uppermost_part(&s), s.attempt, err));
+            BT_TRY(append_ledger_span(l, at, r->edge[i].at_us, uppermost_part(&s), s.attempt, err));
     }
     return BT_OK;
 }
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
-static int64_t ledger_end(const reading *r) {
+static int64_t compute_ledger_end(const reading *r) {
     int64_t newest = r->l->begin_us;
     for (size_t i = 0; i < r->n_attempts; i++)
         if (r->attempt[i].newest_us > newest) newest = r->attempt[i].newest_us;
@@ -489,10 +500,10 @@ bt_code bt_ledger_read(bt_ledger *l, sqlite3 *db, const char *path, int64_t run,
     bt_code code = read_ledger_rows(&r, run, err);
     if (code == BT_OK) {
         read_attempt_bounds(&r);
-        l->end_us = ledger_end(&r);
-        code = put_attempts(&r, err);
+        l->end_us = compute_ledger_end(&r);
+        code = extend_base_by_attempts(&r, err);
     }
-    if (code == BT_OK) code = put_marks(&r, err);
+    if (code == BT_OK) code = add_mark_intervals(&r, err);
     if (code == BT_OK) code = sweep_edges(&r, err);
     if (code != BT_OK) bt_ledger_forget(l);
     free(r.attempt);

@@ -51,10 +51,10 @@ typedef struct bt_ledger {
 /* End of the ledger and the meaning of the time since the newest record of a live run */
 typedef struct bt_ledger_until {
     int64_t now_us; /* 0: time of the newest record */
-    bool alive;     /* the ranks train; false: that time is lost */
+    bool alive;     /* the ranks train; false: the time since the newest record is lost */
 } bt_ledger_until;
 
-/* run: run.id. For the name of a run see store/read/run_ledger.h. */
+/* run: run.id. store/read/run_ledger.h finds a run by its name. */
 bt_code bt_ledger_read(bt_ledger *l, sqlite3 *db, const char *path, int64_t run,
                        bt_ledger_until until, bt_err *err) BT_MUST_CHECK;
 /* Makes the next read start over, after rows were removed or rolled back. */

@@ -33,7 +33,7 @@ typedef struct walk {
     bool stopped;
 } walk;
 
-static bt_code fail_reading(walk *w, int rc, bt_err *err) {
+static bt_code fail_block_query(walk *w, int rc, bt_err *err) {
     return bt_sql_fail(w->db, rc, w->path, "read", err);
 }
 
@@ -78,7 +78,7 @@ static bt_code read_rank_values(walk *w, sqlite3_stmt *k, int *rc, int64_t step,
             w->ranks[(size_t)rank * BT_MR_COUNT + (size_t)i] =
                 single_value_stat(bt_sql_number(k, 2 + i) / w->rank_cols[i].scale);
     }
-    return *rc == SQLITE_ROW || *rc == SQLITE_DONE ? BT_OK : fail_reading(w, *rc, err);
+    return *rc == SQLITE_ROW || *rc == SQLITE_DONE ? BT_OK : fail_block_query(w, *rc, err);
 }
 
 static bt_code walk_raw(walk *w, int64_t first, int64_t end, bt_err *err) {
@@ -99,7 +99,7 @@ static bt_code walk_raw(walk *w, int64_t first, int64_t end, bt_err *err) {
                           single_value_stat((double)sqlite3_column_int64(w->raw_steps, 1)),
                           n_ranks);
     }
-    if (code == BT_OK && !w->stopped && rc != SQLITE_DONE) code = fail_reading(w, rc, err);
+    if (code == BT_OK && !w->stopped && rc != SQLITE_DONE) code = fail_block_query(w, rc, err);
     sqlite3_reset(w->raw_steps);
     sqlite3_reset(w->raw_ranks);
     return code;
@@ -130,7 +130,7 @@ static bt_code read_rank_block(walk *w, int level, int64_t block, int *n_ranks, 
         }
         *n_ranks = b.n_ranks;
     } else if (rc != SQLITE_DONE)
-        code = fail_reading(w, rc, err);
+        code = fail_block_query(w, rc, err);
     sqlite3_reset(w->one);
     return code;
 }
@@ -168,7 +168,7 @@ static bt_code walk_level(walk *w, int level, int64_t first, int64_t end, bt_err
         pos = (block + 1) * size;
     }
     sqlite3_reset(st);
-    if (code == BT_OK && !w->stopped && rc != SQLITE_DONE) code = fail_reading(w, rc, err);
+    if (code == BT_OK && !w->stopped && rc != SQLITE_DONE) code = fail_block_query(w, rc, err);
     return code == BT_OK ? walk_level(w, level - 1, pos, end, err) : code;
 }
 
@@ -194,7 +194,7 @@ static bt_code live_spans(walk *w, span **out, int *n, bt_err *err) {
         if (s.end > w->ask->step1 + 1) s.end = w->ask->step1 + 1;
         if (s.first < s.end) (*out)[(*n)++] = s;
     }
-    bt_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? BT_OK : fail_reading(w, rc, err);
+    bt_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? BT_OK : fail_block_query(w, rc, err);
     sqlite3_finalize(st);
     return code;
 }
@@ -212,7 +212,7 @@ static bt_code prepare_block_statements(walk *w, bt_err *err) {
     return bt_raw_rows(w->db, w->path, BT_SCOPE_RANK, w->rank_cols, &w->raw_ranks, err);
 }
 
-static int level_for(int64_t max_steps) {
+static int largest_level_within(int64_t max_steps) {
     int level = 0;
     while (level < BT_ROLL_LEVELS && (int64_t)1 << (BT_ROLL_SHIFT * (level + 1)) <= max_steps)
         level++;
@@ -223,7 +223,7 @@ bt_code bt_blocks_walk(bt_db *db, const bt_blocks_request *ask, bt_block_fn fn, 
                        bt_err *err) {
     walk w = {.db = bt_db_handle(db), .path = bt_db_path(db), .ask = ask, .fn = fn, .ctx = ctx};
     span *spans = NULL;
-    int n = 0, level = level_for(ask->max_steps);
+    int n = 0, level = largest_level_within(ask->max_steps);
     bt_code code = prepare_block_statements(&w, err);
     if (code == BT_OK) code = live_spans(&w, &spans, &n, err);
     for (int i = 0; i < n && code == BT_OK && !w.stopped; i++) {

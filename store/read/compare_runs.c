@@ -28,7 +28,7 @@ static bool read_point(void *ctx, const bt_row *row) { /* newest first */
 }
 
 /* Computes the mean and its standard error around the least-squares line over the index. */
-static void level_of(const window *w, bt_level *out) {
+static void compute_level(const window *w, bt_level *out) {
     double n = w->n, sum = 0, sum_ii = 0, sum_iy = 0, rest = 0;
     *out = (bt_level){NAN, NAN, w->x_newest, w->n};
     if (w->n == 0) return;
@@ -88,7 +88,7 @@ bt_code bt_db_level(bt_db *db, const char *run, const char *metric, const bt_at 
     bt_code code =
         bt_db_query(db, &(bt_query){.sql = sql, .params = params, .n_params = of_step ? 2 : 1},
                     read_point, w, err);
-    level_of(w, out);
+    compute_level(w, out);
     free(w);
     return code;
 }
@@ -148,7 +148,7 @@ static const char *skip_blanks(const char *p) {
     return p;
 }
 
-static double with_suffix(const char **p) { /* 2M, 1.5e6, 10k */
+static double parse_scaled_number(const char **p) { /* 2M, 1.5e6, 10k */
     char *end;
     double v = strtod(*p, &end);
     if (end == *p) return NAN;
@@ -184,7 +184,7 @@ bt_code bt_gate_parse(const char *text, bt_gate *g, bt_err *err) {
     g->greater = *p == '>';
     p = skip_blanks(p + 1);
     g->relative = *p == '+' || *p == '-';
-    g->limit = with_suffix(&p);
+    g->limit = parse_scaled_number(&p);
     if (isnan(g->limit)) goto bad;
     if (*p == '%') {
         g->percent = g->relative = true;
@@ -203,7 +203,7 @@ bt_code bt_gate_parse(const char *text, bt_gate *g, bt_err *err) {
         }
         if (a == sizeof axes / sizeof axes[0]) goto bad;
         g->at.axis = (bt_at_axis)a;
-        g->at.x = with_suffix(&p);
+        g->at.x = parse_scaled_number(&p);
         if (isnan(g->at.x)) goto bad;
         p = skip_blanks(p);
     }

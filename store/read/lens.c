@@ -75,7 +75,7 @@ static bt_code read_shipped_lens(size_t i, bt_lens *out, bt_err *err) {
     return bt_sql_expand(&out->sql, shipped[i].sql, err);
 }
 
-static bool is_file(const struct dirent *e, char name[64]) {
+static bool is_lens_file(const struct dirent *e, char name[64]) {
     size_t n = strlen(e->d_name);
     if (n <= 4 || n - 4 >= 64 || strcmp(e->d_name + n - 4, ".sql") != 0) return false;
     memcpy(name, e->d_name, n - 4);
@@ -83,7 +83,7 @@ static bool is_file(const struct dirent *e, char name[64]) {
     return bt_name_ok(name);
 }
 
-static int by_lens_name(const void *a, const void *b) {
+static int compare_lens_names(const void *a, const void *b) {
     return strcmp(((const bt_lens *)a)->name, ((const bt_lens *)b)->name);
 }
 
@@ -95,10 +95,10 @@ bt_code bt_lens_list(bt_lens **out, size_t *n, bt_err *err) {
     DIR *d = lens_folder(dir, sizeof dir) ? opendir(dir) : NULL;
     for (const struct dirent *e; d && *n < LENSES_MAX && (e = readdir(d)) != NULL;) {
         bt_err ignored;
-        if (is_file(e, name) && read_lens(dir, name, &(*out)[*n], &ignored) == BT_OK) ++*n;
+        if (is_lens_file(e, name) && read_lens(dir, name, &(*out)[*n], &ignored) == BT_OK) ++*n;
     }
     if (d) closedir(d);
-    qsort(*out, *n, sizeof **out, by_lens_name);
+    qsort(*out, *n, sizeof **out, compare_lens_names);
     size_t own = *n;
     for (size_t i = 0; i < N_SHIPPED; i++) {
         bool hidden = false;

@@ -53,7 +53,7 @@ static double live_run_value(const live_run *x, const char *word) {
 }
 
 /* A view of a crafted file may call this function, even while it reads a ledger: a nested call returns NULL. */
-static void live_s(sqlite3_context *ctx, int n, sqlite3_value **arg) {
+static void sql_live_value(sqlite3_context *ctx, int n, sqlite3_value **arg) {
     live_run *x = sqlite3_user_data(ctx);
     const char *run = (const char *)sqlite3_value_text(arg[0]),
                *word = (const char *)sqlite3_value_text(arg[2]);
@@ -71,7 +71,7 @@ static void live_s(sqlite3_context *ctx, int n, sqlite3_value **arg) {
     if (x->known) sqlite3_result_double(ctx, live_run_value(x, word));
 }
 
-static void state_now(sqlite3_context *ctx, int n, sqlite3_value **arg) {
+static void sql_run_state(sqlite3_context *ctx, int n, sqlite3_value **arg) {
     (void)n;
     const char *state = (const char *)sqlite3_value_text(arg[0]);
     const char *host = (const char *)sqlite3_value_text(arg[1]);
@@ -89,10 +89,10 @@ static void release_live_runs(void *ctx) {
     free(x);
 }
 
-/* equal for all columns of a row, so that they use one ledger */
+/* SQLite returns the same time for all columns of a row, so they share one ledger */
 #define INSTANT "CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)"
 
-static void put_column(bt_text *sql, const char *name) {
+static void put_runs_column(bt_text *sql, const char *name) {
     const char *word = strcmp(name, "duration_s") == 0 ? "duration"
                        : strcmp(name, "goodput") == 0  ? "goodput"
                                                        : NULL;
@@ -112,17 +112,17 @@ static void put_column(bt_text *sql, const char *name) {
         bt_text_printf(sql, "\"%s\"", name);
 }
 
-static bt_code put_view(sqlite3 *db, const char *path, bt_text *sql, bt_err *err) {
+static bt_code compose_runs_view(sqlite3 *db, const char *path, bt_text *sql, bt_err *err) {
     sqlite3_stmt *st = NULL;
     int n = 0;
     BT_TRY(
         bt_sql_prepare(db, path, "SELECT name FROM pragma_table_info('runs', 'main')", &st, err));
-    /* The only write of a reader's connection, in memory. */
+    /* A TEMP view is stored in memory; this is the only write of a reader's connection. */
     bt_text_put(sql, "PRAGMA query_only=OFF; CREATE TEMP VIEW runs AS SELECT ");
     int rc;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         if (n++) bt_text_put(sql, ", ");
-        put_column(sql, (const char *)sqlite3_column_text(st, 0));
+        put_runs_column(sql, (const char *)sqlite3_column_text(st, 0));
     }
     bt_code code = rc == SQLITE_DONE ? BT_OK : bt_sql_fail(db, rc, path, "read", err);
     sqlite3_finalize(st);
@@ -142,17 +142,17 @@ bt_code bt_live_runs_install(sqlite3 *db, const char *path, bt_err *err) {
     x->db = db;
     snprintf(x->path, sizeof x->path, "%s", path);
     int rc = sqlite3_create_function(db, BT_STATE_FUNCTION, 3, SQLITE_UTF8 | SQLITE_INNOCUOUS, NULL,
-                                     state_now, NULL, NULL);
+                                     sql_run_state, NULL, NULL);
     if (rc == SQLITE_OK) rc = bt_setting_value_install(db);
     if (rc != SQLITE_OK) {
         free(x);
         return bt_sql_fail(db, rc, path, "open", err);
     }
     rc = sqlite3_create_function_v2(db, BT_LIVE_FUNCTION, 3, SQLITE_UTF8 | SQLITE_INNOCUOUS, x,
-                                    live_s, NULL, NULL, release_live_runs);
+                                    sql_live_value, NULL, NULL, release_live_runs);
     if (rc != SQLITE_OK) return bt_sql_fail(db, rc, path, "open", err); /* SQLite has released it */
     bt_text_init(&sql);
-    bt_code code = put_view(db, path, &sql, err);
+    bt_code code = compose_runs_view(db, path, &sql, err);
     if (code == BT_OK) code = bt_sql_exec(db, path, bt_text_str(&sql), err);
     bt_text_release(&sql);
     return code;

@@ -42,7 +42,7 @@ static void drop_after_nonfinite(bt_lr_range *r) {
     }
 }
 
-static size_t find_least(bt_lr_range *r) {
+static size_t smooth_and_find_least(bt_lr_range *r) {
     size_t least = 0;
     for (size_t i = 0; i < r->n; i++) {
         r->smooth[i] = window_mean(r, window_around(r, i));
@@ -60,7 +60,7 @@ void bt_lr_range_evaluate(bt_lr_range *r) {
         r->nothing = "too few steps have a loss";
         return;
     }
-    const size_t least = find_least(r);
+    const size_t least = smooth_and_find_least(r);
     const double lost_half = r->smooth[least] + 0.5 * (r->smooth[0] - r->smooth[least]);
     size_t steepest = 0;
     double descent = 0;

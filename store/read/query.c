@@ -19,18 +19,18 @@ struct bt_db {
     int64_t deadline_ns;       /* deadline of the running query; 0: none */
     sqlite3_stmt *begin, *end; /* statements of a snapshot */
     sqlite3_stmt *version;     /* prepared, because it runs many times per second */
-    bool snapping;             /* this file's BEGIN or COMMIT is running, which is allowed */
+    bool snapping;             /* BEGIN or COMMIT of a snapshot is running (query_gate.h) */
 };
 
 /* ---- open ---- */
 
-static int on_progress(void *ctx) {
+static int is_past_deadline(void *ctx) {
     const bt_db *d = ctx;
     return d->deadline_ns && bt_now_ns() > d->deadline_ns;
 }
 
 /* Migrates the file of an older bitrain, as a writer would when it opens the file. */
-static bt_code update_file(const char *path, bt_err *err) {
+static bt_code migrate_file(const char *path, bt_err *err) {
     bt_writer *w = NULL;
     BT_TRY(bt_writer_open(&w, path, 5, err));
     bt_writer_close(w);
@@ -43,7 +43,7 @@ static bt_code limit_reading_connection(bt_db *d, bt_err *err) {
     sqlite3_limit(d->db, SQLITE_LIMIT_SQL_LENGTH, 1 << 20);
     sqlite3_limit(d->db, SQLITE_LIMIT_ATTACHED, 0);
     sqlite3_limit(d->db, SQLITE_LIMIT_COLUMN, MAX_COLUMNS);
-    sqlite3_progress_handler(d->db, 10000, on_progress, d);
+    sqlite3_progress_handler(d->db, 10000, is_past_deadline, d);
     return bt_query_gate_install(d->db, &d->snapping, d->path, err);
 }
 
@@ -59,7 +59,7 @@ bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) {
         bt_err why = BT_ERR_INIT;
         sqlite3_close(d->db);
         d->db = NULL;
-        if (update_file(path, &why) != BT_OK)
+        if (migrate_file(path, &why) != BT_OK)
             code = bt_fail(
                 err, BT_FORMAT,
                 "metrics database '%.200s' is of an older bitrain and cannot be updated: %.200s",
@@ -82,7 +82,7 @@ void bt_db_close(bt_db *d) {
     sqlite3_finalize(d->begin);
     sqlite3_finalize(d->end);
     sqlite3_finalize(d->version);
-    sqlite3_close_v2(d->db); /* remains until other users' last statement ends, see bt_db_reopen */
+    sqlite3_close_v2(d->db); /* closes after the last statement of other users, see bt_db_reopen */
     free(d);
 }
 
@@ -92,7 +92,7 @@ bt_code bt_db_reopen(bt_db *d, bt_err *err) {
     const bt_db old = *d;
     *d = *other;
     *other = old;
-    bt_code code = limit_reading_connection(d, err); /* callbacks receive d instead of `other` */
+    bt_code code = limit_reading_connection(d, err); /* the callbacks' context was `other` */
     bt_db_close(other);
     return code;
 }
@@ -140,7 +140,7 @@ bool bt_db_moved(bt_db *d) {
 
 /* ---- queries ---- */
 
-static bt_code query_fail(bt_db *d, int rc, const char *sql, double max_s, bt_err *err) {
+static bt_code translate_query_error(bt_db *d, int rc, const char *sql, double max_s, bt_err *err) {
     switch (rc & 0xff) {
     case SQLITE_INTERRUPT:
         return bt_fail(err, BT_BUSY, "query took longer than %.3g s and was stopped", max_s);
@@ -220,7 +220,7 @@ static bt_code each_query_row(bt_db *d, sqlite3_stmt *st, const bt_query *q, bt_
     }
     bt_code code = BT_OK;
     if (go && rc != SQLITE_ROW && rc != SQLITE_DONE)
-        code = query_fail(d, rc, q->sql, q->max_s, err);
+        code = translate_query_error(d, rc, q->sql, q->max_s, err);
     free(c);
     return code;
 }
@@ -233,7 +233,7 @@ bt_code bt_db_query(bt_db *d, const bt_query *q, bt_row_fn fn, void *ctx, bt_err
     int rc = sqlite3_prepare_v2(d->db, q->sql, -1, &st, &tail);
     bt_code code = BT_OK;
     if (rc != SQLITE_OK)
-        code = query_fail(d, rc, q->sql, q->max_s, err);
+        code = translate_query_error(d, rc, q->sql, q->max_s, err);
     else if (!st)
         code = bt_fail(err, BT_ARG, "query is empty");
     else if (tail && !is_blank_sql(tail))

@@ -35,7 +35,7 @@ static uint64_t drop_rank_values(bt_record **at) {
     return lost;
 }
 
-static void evict(bt_queue *q) {
+static void drop_oldest_samples(bt_queue *q) {
     size_t target = q->max_bytes - q->max_bytes / 8;
     bt_record *last = NULL;
     for (bt_record **at = &q->head; *at;) {
@@ -79,7 +79,7 @@ void bt_queue_push(bt_queue *q, bt_record *r) {
             q->head = r;
         q->tail = r;
         q->bytes += queued_bytes(r);
-        if (q->bytes > q->max_bytes) evict(q);
+        if (q->bytes > q->max_bytes) drop_oldest_samples(q);
     }
     if (q->sleeping) wake_writer(q);
     pthread_mutex_unlock(&q->mu);
@@ -125,7 +125,7 @@ void bt_queue_requeue(bt_queue *q, bt_record *list) {
         if (!q->tail) q->tail = last;
     }
     q->in_flight = 0;
-    if (q->bytes > q->max_bytes) evict(q);
+    if (q->bytes > q->max_bytes) drop_oldest_samples(q);
     pthread_mutex_unlock(&q->mu);
 }
 

@@ -116,14 +116,14 @@ bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t byte
 }
 
 /* Copies the entry at a position, because sizes in the file are not trusted. */
-static entry entry_at(const unsigned char *circle, size_t bytes, uint64_t at) {
+static entry copy_ring_entry(const unsigned char *circle, size_t bytes, uint64_t at) {
     entry e = {.sum = 0};
     if (bytes - at % bytes >= sizeof e) memcpy(&e, circle + at % bytes, sizeof e);
     return e;
 }
 
 static uint64_t position_after(const unsigned char *circle, size_t bytes, uint64_t at) {
-    entry e = entry_at(circle, bytes, at);
+    entry e = copy_ring_entry(circle, bytes, at);
     return e.head.kind ? at + entry_span(&e) : at + (bytes - at % bytes);
 }
 
@@ -186,7 +186,7 @@ static bt_code read_ring_file(const char *path, unsigned char **out, size_t *n, 
     return code;
 }
 
-static bt_record *copy_of(const entry *e, const unsigned char *data) {
+static bt_record *copy_ring_record(const entry *e, const unsigned char *data) {
     bt_record *r = bt_record_empty(&e->head);
     if (r) memcpy(r->data, data, e->head.bytes);
     return r;
@@ -197,13 +197,13 @@ static bt_record *walk_ring_entries(const unsigned char *circle, size_t bytes, u
                                     uint64_t head) {
     bt_record *list = NULL, **at = &list;
     while (tail < head) {
-        entry e = entry_at(circle, bytes, tail);
+        entry e = copy_ring_entry(circle, bytes, tail);
         if (e.head.kind) {
             size_t from = tail % bytes + sizeof e;
             if (e.head.bytes > bytes || pad_to_8(e.head.bytes) > bytes - from ||
                 entry_checksum(&e, circle + from) != e.sum)
                 break;
-            *at = copy_of(&e, circle + from);
+            *at = copy_ring_record(&e, circle + from);
             if (!*at) break;
             at = &(*at)->next;
         }

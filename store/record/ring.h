@@ -8,9 +8,9 @@
  *           for ever, modulo the circle's size. An append first releases the oldest records in
  *           its way, then writes, then moves `head`: a kill between any two of these leaves
  *           complete records only. Every record has a checksum.
- * Limits:   does not cover power cuts (nothing is synced); refuses disks of other machines,
- *           where a lost page would end the rank.
- * Threads:  one appends; reading is for a file whose writer has ended. */
+ * Limits: records are lost in a power cut, because nothing is synced. A file on a network file system is refused,
+ * because a failed page access would kill the rank. Threads: one appends; reading is for a file whose writer has
+ * ended. */
 #ifndef BT_STORE_RECORD_RING_H
 #define BT_STORE_RECORD_RING_H
 
@@ -24,7 +24,7 @@ typedef struct bt_ring bt_ring;
 /* Creates a new file, replacing an old one, and reserves its space on disk. */
 bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t bytes, bt_err *err)
     BT_MUST_CHECK;
-/* Appends a record; accepts NULL for both. Skips records larger than an eighth of the circle. */
+/* Appends a record; does nothing if either is NULL. Skips records larger than an eighth of the circle. */
 void bt_ring_append(bt_ring *r, const bt_record *rec);
 void bt_ring_close(bt_ring *r); /* accepts NULL; keeps the file */
 

@@ -4,7 +4,8 @@
 
 #include "store/sql/sql.h"
 
-static void swap_suffix(char *out, size_t size, const char *key, const char *from, const char *to) {
+static void replace_suffix(char *out, size_t size, const char *key, const char *from,
+                           const char *to) {
     size_t n = strlen(key), m = strlen(from);
     if (n > m && strcmp(key + n - m, from) == 0) n -= m;
     snprintf(out, size, "%.*s%s", (int)n, key, to);
@@ -15,11 +16,11 @@ void bt_column_of(bt_scope scope, const bt_metric *m, bt_column *out) {
     snprintf(out->name, sizeof out->name, "%s", m->key);
     switch (m->unit) {
     case BT_UNIT_MS:
-        swap_suffix(out->name, sizeof out->name, m->key, "_ms", "_us");
+        replace_suffix(out->name, sizeof out->name, m->key, "_ms", "_us");
         out->scale = 1e3;
         break;
     case BT_UNIT_MIB:
-        swap_suffix(out->name, sizeof out->name, m->key, "_mib", "_kib");
+        replace_suffix(out->name, sizeof out->name, m->key, "_mib", "_kib");
         out->scale = 1024;
         break;
     case BT_UNIT_BYTES:
@@ -28,14 +29,14 @@ void bt_column_of(bt_scope scope, const bt_metric *m, bt_column *out) {
         if (scope == BT_SCOPE_STEP)
             out->integer = false;
         else {
-            swap_suffix(out->name, sizeof out->name, m->key, "_frac", "_ppb");
+            replace_suffix(out->name, sizeof out->name, m->key, "_frac", "_ppb");
             out->scale = 1e9;
         }
         break;
     case BT_UNIT_NATS:
         /* 4 bytes instead of 8 in the table that grows fastest */
         if (scope == BT_SCOPE_RANK) {
-            swap_suffix(out->name, sizeof out->name, m->key, "", "_unats");
+            replace_suffix(out->name, sizeof out->name, m->key, "", "_unats");
             out->scale = 1e6;
         } else
             out->integer = false;

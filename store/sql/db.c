@@ -109,7 +109,7 @@ static void warn_of_fuse(const char *folder) {
         folder);
 }
 
-static bt_code check_place(const char *path, bool writes, bt_err *err) {
+static bt_code check_database_folder(const char *path, bool writes, bt_err *err) {
     char dir[BT_PATH_BYTES];
     snprintf(dir, sizeof dir, "%s", path);
     char *slash = strrchr(dir, '/');
@@ -144,8 +144,8 @@ static bt_code check_place(const char *path, bool writes, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code open_with(sqlite3 **out, const char *name, int flags, const char *path,
-                         bt_err *err) {
+static bt_code open_connection(sqlite3 **out, const char *name, int flags, const char *path,
+                               bt_err *err) {
     sqlite3 *db = NULL;
     int rc = sqlite3_open_v2(name, &db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
                              NULL);
@@ -170,8 +170,8 @@ bt_code bt_sql_open_rw(sqlite3 **out, const char *path, bt_err *err) {
     sqlite3 *db = NULL;
     *out = NULL;
     BT_TRY(make_database_folders(path, err));
-    BT_TRY(check_place(path, true, err));
-    BT_TRY(open_with(&db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, path, err));
+    BT_TRY(check_database_folder(path, true, err));
+    BT_TRY(open_connection(&db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, path, err));
     /* Checkpoints require the lock file. */
     sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     bt_code code =
@@ -188,7 +188,7 @@ bt_code bt_sql_open_rw(sqlite3 **out, const char *path, bt_err *err) {
 }
 
 /* Builds file:...?mode=ro with every special byte of the path escaped. */
-static void as_uri(char *out, size_t size, const char *path, const char *tail) {
+static void build_readonly_uri(char *out, size_t size, const char *path, const char *tail) {
     size_t n = (size_t)snprintf(out, size, "file:");
     for (const char *p = path; *p && n + 4 < size; p++) {
         unsigned char c = (unsigned char)*p;
@@ -199,11 +199,11 @@ static void as_uri(char *out, size_t size, const char *path, const char *tail) {
     snprintf(out + n, size - n, "?%s", tail);
 }
 
-static bt_code open_ro_as(sqlite3 **out, const char *path, const char *tail, bt_err *err) {
+static bt_code open_readonly(sqlite3 **out, const char *path, const char *tail, bt_err *err) {
     char uri[3 * BT_PATH_BYTES + 64];
     sqlite3 *db = NULL;
-    as_uri(uri, sizeof uri, path, tail);
-    BT_TRY(open_with(&db, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, path, err));
+    build_readonly_uri(uri, sizeof uri, path, tail);
+    BT_TRY(open_connection(&db, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, path, err));
     int rc = sqlite3_exec(db,
                           "PRAGMA busy_timeout=2000; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; "
                           "PRAGMA query_only=ON;"
@@ -231,11 +231,11 @@ bt_code bt_sql_open_ro(sqlite3 **out, const char *path, bt_err *err) {
                 path);
         return bt_fail_errno(err, BT_IO, e, "cannot open metrics database '%s'", path);
     }
-    BT_TRY(check_place(path, false, err));
-    bt_code code = open_ro_as(out, path, "mode=ro", err);
+    BT_TRY(check_database_folder(path, false, err));
+    bt_code code = open_readonly(out, path, "mode=ro", err);
     snprintf(wal, sizeof wal, "%s-wal", path);
     /* A complete file in a read-only folder: without a log there is no writer to coordinate with. */
     if (code == BT_IO && stat(wal, &st) != 0 && errno == ENOENT)
-        code = open_ro_as(out, path, "mode=ro&immutable=1", err);
+        code = open_readonly(out, path, "mode=ro&immutable=1", err);
     return code;
 }

@@ -97,7 +97,7 @@ static bt_code put_derived_expression(bt_text *out, const bt_derived_row *d, con
     return BT_OK;
 }
 
-static const bt_derived_row *figure_at(const char *brace) {
+static const bt_derived_row *find_derived_row(const char *brace) {
     size_t n = word_length(brace + 1);
     if (n == 0 || brace[1 + n] != '(') return NULL;
     for (size_t i = 0; i < bt_derived_n; i++)
@@ -110,7 +110,8 @@ static const char *phase_title(int p) { return bt_phases[p].title; }
 static const char *time_key(int p) { return bt_times[p].key; }
 static const char *time_title(int p) { return bt_times[p].title; }
 
-/* The row-th event kind that begins, pauses, continues or ends training; that pauses it. */
+/* Both return the row-th kind of events.def: of those that begin, pause, continue or end training, and of those that
+ * pause it. */
 static const char *pace_kind(int row) {
     for (int k = 0; k < BT_EVENT_COUNT; k++)
         if (bt_events[k].effect >= BT_EFFECT_BEGINS && bt_events[k].effect <= BT_EFFECT_ENDS &&
@@ -133,13 +134,13 @@ static const struct list {
              {"paces", BT_EVENT_COUNT, pace_kind, pace_kind},
              {"pauses", BT_EVENT_COUNT, pause_kind, pause_kind}};
 
-static const struct list *list_at(const char *brace) {
+static const struct list *find_list(const char *brace) {
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         if (is_whole_word(brace + 1, word_length(brace + 1), lists[i].name)) return &lists[i];
     return NULL;
 }
 
-static bt_code put_list(bt_text *out, const struct list *l, const char **sql, bt_err *err) {
+static bt_code expand_list(bt_text *out, const struct list *l, const char **sql, bt_err *err) {
     const char *between = *sql + 1 + strlen(l->name), *body = strchr(between, '|'),
                *end = body ? strchr(body, '}') : NULL;
     if (!end) return bt_fail(err, BT_ARG, "'{%s' is not closed by '|...}'", l->name);
@@ -164,12 +165,12 @@ bt_code bt_sql_expand(bt_text *out, const char *sql, bt_err *err) {
         bt_text_putn(out, sql, n);
         sql += n;
         if (!*sql) break;
-        const bt_derived_row *d = figure_at(sql);
-        const struct list *l = list_at(sql);
+        const bt_derived_row *d = find_derived_row(sql);
+        const struct list *l = find_list(sql);
         if (d)
             BT_TRY(put_derived_expression(out, d, &sql, err));
         else if (l)
-            BT_TRY(put_list(out, l, &sql, err));
+            BT_TRY(expand_list(out, l, &sql, err));
         else
             bt_text_putn(out, sql++, 1);
     }

@@ -45,7 +45,7 @@ bool bt_fs_shares(int a, int b) {
 }
 
 /* Skips folders without write permission, because no database can be written there. */
-static bool fuse_works(const char *folder) {
+static bool passes_fuse_trial(const char *folder) {
     char path[BT_PATH_BYTES + 40];
     snprintf(path, sizeof path, "%s/.bitrain-probe-XXXXXX", folder);
     const int a = mkostemp(path, O_CLOEXEC);
@@ -87,7 +87,7 @@ const char *bt_fs_network_fuse(FILE *mounts, unsigned major, unsigned minor) {
     return found;
 }
 
-static const char *network_fuse(const char *folder) {
+static const char *find_network_fuse(const char *folder) {
     unsigned a, b;
     FILE *mounts = bt_file_system_mounts(folder, &a, &b);
     if (!mounts) return NULL;
@@ -99,8 +99,8 @@ static const char *network_fuse(const char *folder) {
 /* SQLite's WAL needs shared memory between all processes: one host, one kernel (sqlite.org/wal.html). */
 const char *bt_fs_fault(const char *folder, long kind) {
     const bool fuse = bt_file_system_is_fuse(kind);
-    const char *network = fuse ? network_fuse(folder) : NULL;
+    const char *network = fuse ? find_network_fuse(folder) : NULL;
     if (network) return network;
-    if (fuse && fuse_works(folder)) return NULL;
+    if (fuse && passes_fuse_trial(folder)) return NULL;
     return bt_file_system_shared(kind);
 }

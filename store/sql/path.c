@@ -34,7 +34,7 @@ bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) {
 }
 
 /* Quotes a text as one word of a shell command. */
-static void shell_word(bt_text *out, const char *word) {
+static void put_shell_word(bt_text *out, const char *word) {
     if (word[0] && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                 "_./:@%+=,-") == strlen(word)) {
         bt_text_put(out, word);
@@ -57,7 +57,7 @@ void bt_store_flag(bt_text *out, const char *path) {
         strcmp(usual, path) == 0)
         return;
     bt_text_put(out, " --store ");
-    shell_word(out, path);
+    put_shell_word(out, path);
 }
 
 bool bt_checkpoint_there(const char *path) {

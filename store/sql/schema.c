@@ -70,7 +70,7 @@ static const char *const tables_v2 =
     "INSERT INTO meta(key, value) VALUES ('keep_rank_steps', 50000), ('next_aid', (SELECT "
     "coalesce(max(id), 0) + 1 FROM attempt));";
 
-/* Further scopes of the file. States are converted from titles of events to kinds of events. */
+/* Adds the table of scopes; converts events of kind `control` to the kinds `paused` and `continued` by their titles. */
 static const char *const tables_v6 =
     "CREATE TABLE scope(name TEXT PRIMARY KEY, view TEXT NOT NULL, tbl TEXT NOT NULL, per TEXT NOT "
     "NULL) STRICT, WITHOUT ROWID;"
@@ -105,7 +105,7 @@ static const char *const tables_v10 =
     "TEXT, "
     "config TEXT, note TEXT, build TEXT, mpi TEXT, out_dir TEXT) STRICT;";
 
-/* Skipped steps count as lost, so the parts are recomputed. */
+/* Skipped steps now count as lost time; NULL makes readers compute the parts of a run's time again. */
 static const char *const tables_v11 = "UPDATE run SET lost_us = NULL;";
 
 static bt_code run_tables_v1(sqlite3 *db, const char *path, bt_err *err) {

@@ -1,12 +1,11 @@
 /* sql.h - private to store/: SQLite connections with the program's settings and error messages, the writer lock, the
  * schema.
  *
- * Lock: FILE.lock, taken with flock around every writing transaction and every WAL checkpoint, so that two processes
- * never
- *       do either at once (SQLite before 3.51.3 can then corrupt a WAL file). Its text names the holder.
- * Schema: base tables from metrics.def plus the `metric` table inside the file. The views are created from that table,
- * so
- *       a file with more metrics of a newer bitrain keeps its columns. Migrations increase user_version.
+ * Lock:    FILE.lock, taken with flock around every writing transaction and every WAL checkpoint, so that two processes
+ *          never do either at once (SQLite before 3.51.3 can then corrupt a WAL file). The text of the file names the
+ *          holder.
+ * Schema:  base tables from metrics.def plus the `metric` table inside the file. The views are created from that table,
+ *          so a file with more metrics of a newer bitrain keeps its columns. Migrations increase user_version.
  * Threads: a connection and a lock belong to one thread at a time. */
 #ifndef BT_STORE_SQL_SQL_H
 #define BT_STORE_SQL_SQL_H

@@ -114,7 +114,7 @@ static const view fixed[] = {
 enum { N_FIXED = sizeof fixed / sizeof fixed[0], N_VIEWS = N_FIXED + BT_SCOPE_COUNT };
 
 /* Returns the SQL of a view before and after its metric columns; false: this scope is in the table above. */
-static bool view_text(size_t v, view *out, bt_text *head, bt_text *tail) {
+static bool compose_view_parts(size_t v, view *out, bt_text *head, bt_text *tail) {
     if (v < N_FIXED) {
         *out = fixed[v];
         bt_text_put(head, out->head);
@@ -130,7 +130,8 @@ static bool view_text(size_t v, view *out, bt_text *head, bt_text *tail) {
     return s->kept == BT_KEPT_SAMPLED;
 }
 
-static bt_code metric_columns(sqlite3 *db, const char *path, int scope, bt_text *sql, bt_err *err) {
+static bt_code put_metric_columns(sqlite3 *db, const char *path, int scope, bt_text *sql,
+                                  bt_err *err) {
     sqlite3_stmt *st = NULL;
     if (scope < 0) return BT_OK;
     BT_TRY(bt_sql_prepare(
@@ -156,13 +157,13 @@ static bt_code create_view_sql(size_t v, sqlite3 *db, const char *path, bt_text 
     bt_text_init(&head);
     bt_text_init(&tail);
     bt_code code = BT_OK;
-    const bool own = view_text(v, &w, &head, &tail);
+    const bool own = compose_view_parts(v, &w, &head, &tail);
     if (head.failed || tail.failed)
         code = bt_fail(err, BT_NOMEM, "cannot take memory for the views of the database");
     if (own && code == BT_OK) {
         bt_text_printf(sql, "CREATE VIEW %s AS SELECT ", w.name);
         code = bt_sql_expand(sql, bt_text_str(&head), err);
-        if (db && code == BT_OK) code = metric_columns(db, path, w.scope, sql, err);
+        if (db && code == BT_OK) code = put_metric_columns(db, path, w.scope, sql, err);
         if (code == BT_OK) code = bt_sql_expand(sql, bt_text_str(&tail), err);
     }
     bt_text_release(&head);

@@ -112,7 +112,7 @@ static bt_code load_parts(bt_view *v, const bt_view_request *ask, bt_err *err) {
         BT_TRY(bt_view_load_position(v, ask, err));
         return bt_view_load_series(v, ask, err);
     }
-    /* decides the instant: every other part follows it */
+    /* selects the displayed step for all other parts */
     BT_TRY(bt_view_load_head(v, ask, err));
     BT_TRY(bt_view_load_ranks(v, ask, err));
     BT_TRY(bt_view_load_summary(v, err));

@@ -127,7 +127,7 @@ typedef struct bt_view_trouble {
     char command[400]; /* shell command of the advice, for the run's machine */
     /* control verb with the same effect on a live run; BT_VERB_COUNT: none */
     bt_verb verb;
-    /* the command restarts the ranks, and this machine launched them */
+    /* `command` restarts the ranks, and this machine has launched them */
     bool resumes;
 } bt_view_trouble;
 
@@ -166,7 +166,7 @@ typedef struct bt_view_head {
     int alerts;               /* warnings and errors that are not acknowledged */
     int restarts;             /* restarts by the supervisor; manual starts count as attempts only */
     char params[32], isa[32], preset[32];
-    double progress, passes; /* share of the steps done; passes over the training data; NaN */
+    double progress, passes; /* share of the steps done; passes over the data; NaN: unknown */
     /* validation less training loss at the newest evaluation up to this step; NaN: none */
     double val_gap;
     int64_t
@@ -227,7 +227,7 @@ typedef struct bt_view_rank {
     double blame_frac, lost_s; /* share of all blame; seconds that other ranks waited for it */
     bt_phase fault;            /* BT_PHASE_COUNT: never blamed */
     double fault_frac;         /* share of its blame from that phase */
-    double excess_ms;          /* median busy over the ranks' median */
+    double excess_ms;          /* median busy time minus the median of the ranks */
     bt_verdict verdict;
     int64_t since_step;              /* first step of a verdict other than ok; -1: unknown */
     double what_if_ms;               /* mean step time without this rank's excess */
@@ -338,7 +338,7 @@ typedef struct bt_view_panel {
 typedef struct bt_view_op {
     char op[24], axis[16]; /* "all_reduce", "dp" */
     int ranks;
-    /* busy, exposed and wait NaN: ran beside a larger exchange */
+    /* busy, exposed and wait NaN: ran during a larger exchange, which includes the time */
     double calls, bytes_logical, bytes_wire, busy_ms, exposed_ms, wait_ms;
     double overlap;     /* 1 - exposed / busy; NaN */
     double rate;        /* bus bandwidth: bytes sent by a rank per second in flight */
@@ -390,7 +390,7 @@ typedef struct bt_view_text {
     char prompt[200], text[2048]; /* no control characters except line breaks */
 } bt_view_text;
 
-/* oldest first; total in the run */
+/* events, oldest first; total: their number in the run */
 typedef struct bt_view_events {
     size_t n;
     bt_view_event *event;
@@ -452,7 +452,7 @@ typedef struct bt_view_islands {
     size_t n, n_stale;
     bt_view_island island[BT_VIEW_ISLANDS_MAX];
     bt_view_staleness stale[BT_VIEW_STALENESS_MAX]; /* ascending */
-    /* members that train, their slowest and fastest step, sequences of a joint step */
+    /* number of islands that train; steps of the slowest and of the fastest; sequences of a joint step */
     double training, slowest, fastest, sequences;
     double tokens_per_update; /* mean so far: the effective batch */
     double bytes;             /* bytes of the received updates */
@@ -463,7 +463,7 @@ typedef struct bt_view_islands {
 
 typedef struct bt_view {
     bt_view_head head;
-    bt_view_series series[2 * BT_VIEW_SERIES_MAX]; /* the requested series, then the ghosts */
+    bt_view_series series[2 * BT_VIEW_SERIES_MAX]; /* the requested ones, then the baseline's */
     int n_series;
     bt_x_axis x;
     bt_view_ranks ranks;

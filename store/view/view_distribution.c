@@ -23,7 +23,7 @@ typedef struct reading {
     int slot;
 } reading;
 
-static bool on_tensor(void *ctx, const bt_row *row) {
+static bool append_tensor_row(void *ctx, const bt_row *row) {
     reading *r = ctx;
     bt_view_distribution *d = &r->v->distribution;
     r->code = BT_GROW(d->tensor, r->v->impl->cap_tensors, d->n + 1, r->err);
@@ -42,7 +42,7 @@ static bt_code list_tensors(bt_view *v, int64_t newest, bt_err *err) {
     BT_TRY(bt_vq_rows(v->impl,
                       "SELECT layer, tensor, max(weights) FROM distributions WHERE run = ?1 AND "
                       "step = ?2 GROUP BY layer, tensor ORDER BY layer, tensor",
-                      v->impl->run, &at, 1, on_tensor, &r, err));
+                      v->impl->run, &at, 1, append_tensor_row, &r, err));
     return r.code;
 }
 
@@ -57,7 +57,7 @@ static size_t choose_tensor(const bt_view_distribution *d, int layer, const char
     return first == d->n ? 0 : first;
 }
 
-static bool on_bin(void *ctx, const bt_row *row) {
+static bool store_bin_row(void *ctx, const bt_row *row) {
     const reading *r = ctx;
     bt_view_distribution *d = &r->v->distribution;
     char tensor[32];
@@ -96,7 +96,7 @@ bt_code bt_view_load_distribution(bt_view *v, const bt_view_request *ask, bt_err
         BT_TRY(bt_vq_rows(m,
                           "SELECT tensor, bin, weights, gradients FROM distributions WHERE run = "
                           "?1 AND step = ?2 AND layer = ?3",
-                          m->run, args, 2, on_bin, &r, err));
+                          m->run, args, 2, store_bin_row, &r, err));
         d->sampled[r.slot] = sample.step[r.slot];
     }
     d->samples = sample.n;
@@ -105,8 +105,8 @@ bt_code bt_view_load_distribution(bt_view *v, const bt_view_request *ask, bt_err
     return BT_OK;
 }
 
-static void bins_json(bt_json *j, const char *key, const bt_view_distribution *d,
-                      const double (*bins)[BT_HIST_BINS]) {
+static void put_bins_json(bt_json *j, const char *key, const bt_view_distribution *d,
+                          const double (*bins)[BT_HIST_BINS]) {
     bt_json_array(j, key);
     for (int i = 0; i < d->samples; i++) {
         bt_json_array(j, NULL);
@@ -116,7 +116,7 @@ static void bins_json(bt_json *j, const char *key, const bt_view_distribution *d
     bt_json_end(j, ']');
 }
 
-static void edges_json(bt_json *j, const char *key, double from, double width) {
+static void put_bin_edges_json(bt_json *j, const char *key, double from, double width) {
     bt_json_object(j, key);
     bt_json_num(j, "from", from);
     bt_json_num(j, "width", width);
@@ -131,10 +131,10 @@ void bt_view_distribution_json(const bt_view_distribution *d, bt_json *j) {
     BT_JSON_ROWS(j, "tensors", d->tensor, d->n, F(layer), F(tensor), F(ternary));
     bt_json_ints(j, "sampled", d->sampled, (size_t)d->samples);
     /* Units of the bins: scaled weights, or powers of two. */
-    edges_json(j, "weights_bins", -(double)BT_HIST_MIDDLE / BT_HIST_PER_SCALE,
-               1.0 / BT_HIST_PER_SCALE);
-    edges_json(j, "gradients_bins", BT_HIST_OCTAVE, 1);
-    bins_json(j, "weights", d, d->weights);
-    bins_json(j, "gradients", d, d->gradients);
+    put_bin_edges_json(j, "weights_bins", -(double)BT_HIST_MIDDLE / BT_HIST_PER_SCALE,
+                       1.0 / BT_HIST_PER_SCALE);
+    put_bin_edges_json(j, "gradients_bins", BT_HIST_OCTAVE, 1);
+    put_bins_json(j, "weights", d, d->weights);
+    put_bins_json(j, "gradients", d, d->gradients);
     bt_json_end(j, '}');
 }

@@ -32,7 +32,7 @@ typedef struct run_row {
     bool found;
 } run_row;
 
-static void copy_plain(char *out, size_t size, const char *cell) {
+static void copy_printable_cell(char *out, size_t size, const char *cell) {
     bt_text_plain(out, size, cell ? cell : "");
 }
 
@@ -41,7 +41,7 @@ static double numeric_column(const bt_row *r, int i) {
     return r->cells[i] ? strtod(r->cells[i], NULL) : r->nums[i];
 }
 
-static bool head_on_run(void *ctx, const bt_row *r) {
+static bool take_head_run_row(void *ctx, const bt_row *r) {
     run_row *x = ctx;
     bt_view_head *h = x->h;
     x->found = true;
@@ -51,11 +51,11 @@ static bool head_on_run(void *ctx, const bt_row *r) {
     x->created_s = r->nums[3];
     x->last_s = r->nums[4];
     x->ended_s = r->nums[5];
-    copy_plain(h->host, sizeof h->host, r->cells[6]);
+    copy_printable_cell(h->host, sizeof h->host, r->cells[6]);
     x->pid = (int)bt_whole(r->nums[7], 0);
     h->n_attempts = (int)bt_whole(r->nums[8], 0);
-    copy_plain(h->note, sizeof h->note, r->cells[9]);
-    copy_plain(h->exit_kind, sizeof h->exit_kind, r->cells[10]);
+    copy_printable_cell(h->note, sizeof h->note, r->cells[9]);
+    copy_printable_cell(h->exit_kind, sizeof h->exit_kind, r->cells[10]);
     h->dropped = bt_whole(r->nums[11], 0);
     h->best_val = r->nums[12];
     return false;
@@ -68,7 +68,7 @@ typedef struct settings {
     bt_view_impl *m;
 } settings;
 
-static bool on_config(void *ctx, const bt_row *r) {
+static bool take_head_setting(void *ctx, const bt_row *r) {
     settings *s = ctx;
     if (!r->cells[0]) return true;
     if (strcmp(r->cells[0], "train.steps") == 0)
@@ -78,7 +78,7 @@ static bool on_config(void *ctx, const bt_row *r) {
     else if (strcmp(r->cells[0], "train.batch_tokens") == 0)
         s->batch_tokens = numeric_column(r, 1);
     else
-        copy_plain(s->m->preset, sizeof s->m->preset, r->cells[1]);
+        copy_printable_cell(s->m->preset, sizeof s->m->preset, r->cells[1]);
     return true;
 }
 
@@ -91,7 +91,7 @@ static void read_predicted(bt_predicted *p, const char *key, const char *value) 
             *bt_predicted_part(p, i) = end && end != value && *end == '\0' ? ms : (double)NAN;
 }
 
-static bool head_on_fact(void *ctx, const bt_row *r) {
+static bool take_head_fact(void *ctx, const bt_row *r) {
     settings *s = ctx;
     if (!r->cells[0]) return true;
     if (strcmp(r->cells[0], "steps_total") == 0)
@@ -103,9 +103,9 @@ static bool head_on_fact(void *ctx, const bt_row *r) {
     else if (strncmp(r->cells[0], "plan.", 5) == 0)
         read_predicted(&s->m->predicted, r->cells[0] + 5, r->cells[1]);
     else if (strcmp(r->cells[0], "isa") == 0)
-        copy_plain(s->m->isa, sizeof s->m->isa, r->cells[1]);
+        copy_printable_cell(s->m->isa, sizeof s->m->isa, r->cells[1]);
     else
-        copy_plain(s->m->params, sizeof s->m->params, r->cells[1]);
+        copy_printable_cell(s->m->params, sizeof s->m->params, r->cells[1]);
     return true;
 }
 
@@ -135,13 +135,13 @@ static bt_code load_head_settings(bt_view *v, double steps, bt_err *err) {
                           "SELECT key, value FROM configs WHERE run = ?1 AND key IN "
                           "('train.steps', 'train.tokens', 'train.batch_tokens', "
                           "'model.preset')",
-                          run, NULL, 0, on_config, &s, err));
+                          run, NULL, 0, take_head_setting, &s, err));
         BT_TRY(bt_vq_rows(
             m,
             "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', "
             "'params', 'isa', 'islands.settings', 'measured.load') OR run = ?1 AND key BETWEEN "
             "'plan.' AND 'plan.~'",
-            run, NULL, 0, head_on_fact, &s, err));
+            run, NULL, 0, take_head_fact, &s, err));
         if (isnan(m->predicted.step_ms)) (void)bt_predicted_read("", &m->predicted);
         m->steps_total = (int64_t)(s.fact_steps > 0 ? s.fact_steps
                                    : s.steps > 0    ? s.steps
@@ -162,7 +162,7 @@ static bt_code load_head_settings(bt_view *v, double steps, bt_err *err) {
 
 /* ---- the newest steps ------------------------------------------------------------------------ */
 
-static bool on_tail(void *ctx, const double *col, int n) {
+static bool append_tail_row(void *ctx, const double *col, int n) {
     tail_reading *t = ctx;
     bt_view_impl *m = t->m;
     t->code = BT_GROW(m->tail, m->cap_tail, m->n_tail + 1, t->err);
@@ -177,7 +177,8 @@ static bool on_tail(void *ctx, const double *col, int n) {
 static bt_code read_tail(bt_view *v, int64_t from, int64_t to, bt_err *err) {
     tail_reading t = {v->impl, err, BT_OK};
     double args[] = {(double)from, (double)to};
-    bt_code code = bt_vq_each(v->impl, v->impl->tail_sql, v->head.run, args, 2, on_tail, &t, err);
+    bt_code code = bt_vq_each(v->impl, v->impl->tail_sql, v->head.run, args, 2, append_tail_row, &t,
+                              err);
     return code == BT_OK ? t.code : code;
 }
 
@@ -207,7 +208,7 @@ static bt_code load_steps_tail(bt_view *v, tail *t, bt_err *err) {
     }
     if (code != BT_OK) m->n_tail = m->tail_first = 0;
     if (m->n_tail - m->tail_first > TAIL) m->tail_first = m->n_tail - TAIL;
-    /* Rarely: moves the remaining rows to the front. */
+    /* moves the rows to the front, once in many calls */
     if (m->tail_first >= 3 * TAIL) {
         m->n_tail -= m->tail_first;
         memmove(m->tail, m->tail + m->tail_first, m->n_tail * sizeof *m->tail);
@@ -218,14 +219,14 @@ static bt_code load_steps_tail(bt_view *v, tail *t, bt_err *err) {
     return code;
 }
 
-static double newest_of(const tail *t, int metric) {
+static double newest_known_value(const tail *t, int metric) {
     for (size_t i = t->n; i-- > 0;)
         if (!isnan(t->row[i].v[metric])) return t->row[i].v[metric];
     return NAN;
 }
 
 /* Returns the first step without a metric that earlier rows have and the newest rows lack; -1: none. */
-static int64_t lost_since(const tail *t, int metric) {
+static int64_t first_step_without_metric(const tail *t, int metric) {
     size_t i = t->n;
     while (i > 0 && isnan(t->row[i - 1].v[metric])) i--;
     return i > 0 && i < t->n ? t->row[i].step : -1;
@@ -245,14 +246,14 @@ static tail recent_rows(const tail *t) {
     return (tail){t->row + (t->n - n), n};
 }
 
-static double recent_of(const tail *t, int metric) {
+static double median_of_recent_rows(const tail *t, int metric) {
     double v[BT_RECENT_STEPS];
     const tail now = recent_rows(t);
     for (size_t i = 0; i < now.n; i++) v[i] = now.row[i].v[metric];
     return bt_median_known(v, now.n);
 }
 
-static double tail_overhead(const tail *t) {
+static double tail_comm_overhead(const tail *t) {
     double share[BT_RECENT_STEPS], time[BT_RECENT_STEPS];
     const tail now = recent_rows(t);
     for (size_t i = 0; i < now.n; i++) {
@@ -297,8 +298,8 @@ static double trained_per_step(const bt_ledger *l, const bt_tail_row *a, const b
     return trained_interval_s(l, a->time_s, b->time_s) / (double)(b->step - a->step);
 }
 
-/* Estimates the remaining time as remaining steps x recent step time. The error is the disagreement of the means of
- * eight parts of the tail. */
+/* Estimates the remaining time as remaining steps x recent step time. eta_err_s follows from the spread of the mean
+ * step times of eight parts of the tail. */
 static void estimate_time_left(bt_view_head *h, const tail *t, const bt_ledger *l) {
     h->eta_s = h->eta_err_s = NAN;
     if (h->state != BT_STATE_RUNNING || h->steps_total <= 0 || t->n < 4) return;
@@ -332,30 +333,30 @@ static bt_code compute_from_tail(bt_view *v, bt_err *err) {
     for (size_t i = 0; i < t.n; i++)
         if (t.row[i].v[BT_MS_SKIPPED] > 0) h->skipped++;
     bt_sort_doubles(ms, n);
-    h->step_p50_ms = recent_of(&t, BT_MS_STEP_TIME);
+    h->step_p50_ms = median_of_recent_rows(&t, BT_MS_STEP_TIME);
     h->step_p95_ms = bt_quantile(ms, n, 0.95);
     h->step_p99_ms = bt_quantile(ms, n, 0.99);
     h->step_max_ms = n ? ms[n - 1] : NAN;
     h->step = t.row[t.n - 1].step;
-    h->tokens = newest_of(&t, BT_MS_TOKENS);
+    h->tokens = newest_known_value(&t, BT_MS_TOKENS);
     h->loss = t.row[t.n - 1].v[BT_MS_LOSS];
-    h->val_loss = newest_of(&t, BT_MS_VAL_LOSS);
-    h->accuracy = newest_of(&t, BT_MS_ACCURACY);
-    h->val_accuracy = newest_of(&t, BT_MS_VAL_ACCURACY);
-    h->val_f1 = newest_of(&t, BT_MS_VAL_F1);
-    h->reward_margin = newest_of(&t, BT_MS_REWARD_MARGIN);
-    h->val_margin = newest_of(&t, BT_MS_VAL_MARGIN);
+    h->val_loss = newest_known_value(&t, BT_MS_VAL_LOSS);
+    h->accuracy = newest_known_value(&t, BT_MS_ACCURACY);
+    h->val_accuracy = newest_known_value(&t, BT_MS_VAL_ACCURACY);
+    h->val_f1 = newest_known_value(&t, BT_MS_VAL_F1);
+    h->reward_margin = newest_known_value(&t, BT_MS_REWARD_MARGIN);
+    h->val_margin = newest_known_value(&t, BT_MS_VAL_MARGIN);
     h->grad_norm = t.row[t.n - 1].v[BT_MS_GRAD_NORM];
-    h->grad_lost_step = lost_since(&t, BT_MS_GRAD_NORM);
-    h->lr = newest_of(&t, BT_MS_LR);
-    h->loss_scale = newest_of(&t, BT_MS_LOSS_SCALE);
-    h->mfu = recent_of(&t, BT_MS_MFU);
-    h->tokens_per_s = recent_of(&t, BT_MS_TOKENS_PER_S);
-    h->overlap = recent_of(&t, BT_MS_OVERLAP);
-    h->comm_overhead = tail_overhead(&t);
+    h->grad_lost_step = first_step_without_metric(&t, BT_MS_GRAD_NORM);
+    h->lr = newest_known_value(&t, BT_MS_LR);
+    h->loss_scale = newest_known_value(&t, BT_MS_LOSS_SCALE);
+    h->mfu = median_of_recent_rows(&t, BT_MS_MFU);
+    h->tokens_per_s = median_of_recent_rows(&t, BT_MS_TOKENS_PER_S);
+    h->overlap = median_of_recent_rows(&t, BT_MS_OVERLAP);
+    h->comm_overhead = tail_comm_overhead(&t);
     h->bytes_wire = tail_mean(&now, BT_MS_BYTES_WIRE);
     h->bytes_logical = tail_mean(&now, BT_MS_BYTES_LOGICAL);
-    h->rss_mib = newest_of(&t, BT_MS_RSS_MAX);
+    h->rss_mib = newest_known_value(&t, BT_MS_RSS_MAX);
     smooth_loss(h, &t);
     return BT_OK;
 }
@@ -498,7 +499,7 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_request *ask, bt_err *err) {
                       "SELECT state, ranks, steps, started_s, updated_s, ended_s, host, pid, "
                       "attempts, note, exit_kind, "
                       "dropped, best_val FROM runs WHERE run = ?1",
-                      run, NULL, 0, head_on_run, &x, err));
+                      run, NULL, 0, take_head_run_row, &x, err));
     if (!x.found) return bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
     drop_other_cache(v, &x);
     last_attempt last;

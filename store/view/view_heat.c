@@ -147,7 +147,7 @@ typedef struct heat_want {
     bool ratio;
 } heat_want;
 
-static bool same_heat(const bt_heat_cache *c, const heat_want *w) {
+static bool is_same_heat_map(const bt_heat_cache *c, const heat_want *w) {
     return strcmp(c->run, w->run) == 0 && c->attempts == w->attempts && c->value == w->value &&
            c->ratio == w->ratio && c->rows == w->rows;
 }
@@ -159,7 +159,7 @@ static bt_code shift_heat_columns(bt_heat_cache *c, const heat_want *w, int64_t 
     int64_t size = column_size(from, to, columns), first_key = from / size,
             gone = first_key - c->first_key;
     size_t stride = (size_t)columns, rows = w->rows;
-    bool kept = same_heat(c, w) && c->stride == stride && c->size == size && gone >= 0 &&
+    bool kept = is_same_heat_map(c, w) && c->stride == stride && c->size == size && gone >= 0 &&
                 c->next > from && c->next <= to + 1;
     if (!kept) {
         BT_TRY(BT_GROW(c->sum, c->cap_sum, rows * stride, err));
@@ -190,7 +190,7 @@ static bt_code shift_heat_columns(bt_heat_cache *c, const heat_want *w, int64_t 
     return BT_OK;
 }
 
-/* newest: last step of the run; columns extend to `to` nevertheless. */
+/* newest: last step of the run. There are columns up to `to`, even if the run has not reached it. */
 static bt_code fill_heat_columns(bt_view *v, bt_heat_cache *c, const heat_want *w, int64_t from,
                                  int64_t to, int64_t newest, int columns, bt_err *err) {
     bt_view_impl *m = v->impl;
@@ -207,17 +207,18 @@ static bt_code fill_heat_columns(bt_view *v, bt_heat_cache *c, const heat_want *
     return code;
 }
 
-static double mean_at(const bt_heat_cache *c, size_t row, size_t col) {
+static double heat_cell_mean(const bt_heat_cache *c, size_t row, size_t col) {
     double n = c->count[row * c->stride + col];
     return n > 0 ? c->sum[row * c->stride + col] / n : NAN;
 }
 
 /* Returns the baseline's value for a rank in a column; with another number of ranks, their median. */
-static double base_at(const bt_heat_cache *b, size_t rows, size_t row, size_t col, double *work) {
+static double baseline_cell(const bt_heat_cache *b, size_t rows, size_t row, size_t col,
+                            double *work) {
     size_t n = 0;
-    if (b->rows == rows) return mean_at(b, row, col);
+    if (b->rows == rows) return heat_cell_mean(b, row, col);
     for (size_t k = 0; k < b->rows; k++) {
-        double v = mean_at(b, k, col);
+        double v = heat_cell_mean(b, k, col);
         if (!isnan(v)) work[n++] = v;
     }
     return bt_lower_median(work, n);
@@ -232,7 +233,7 @@ static bt_code divide_by_baseline(bt_view *v, bt_err *err) {
     for (size_t k = 0; k < v->heat.rows; k++) {
         double sum = 0, n = 0;
         for (size_t i = 0; i < b->cols; i++) {
-            base[i] = base_at(b, v->heat.rows, k, i, m->heat_work);
+            base[i] = baseline_cell(b, v->heat.rows, k, i, m->heat_work);
             if (!isnan(base[i])) sum += base[i], n++;
         }
         if (n > 0) v->heat.against = true;
@@ -273,7 +274,8 @@ bt_code bt_view_load_heat(bt_view *v, const bt_view_request *ask, bt_err *err) {
     BT_TRY(BT_GROW(m->heat_time, m->cap_heat_time, c->cols, err));
     BT_TRY(BT_GROW(m->heat_step, m->cap_heat_step, c->cols, err));
     for (size_t k = 0; k < c->rows; k++)
-        for (size_t i = 0; i < c->cols; i++) m->heat_cell[k * c->cols + i] = mean_at(c, k, i);
+        for (size_t i = 0; i < c->cols; i++)
+            m->heat_cell[k * c->cols + i] = heat_cell_mean(c, k, i);
     for (size_t i = 0; i < c->cols; i++) m->heat_step[i] = (c->first_key + (int64_t)i) * c->size;
     v->heat.rows = c->rows;
     v->heat.cols = c->cols;

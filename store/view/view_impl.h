@@ -13,8 +13,8 @@
 enum { BT_VQ_STATEMENTS = 80, BT_VQ_COLUMNS = 320 };
 
 typedef struct bt_bucket {
-    int64_t key, step, rows;                /* key = step / size; step: last step in it */
-    double tokens, time_s, active_s, bytes; /* values at its last row */
+    int64_t key, step, rows;                /* key = step / size; step: last step of the bucket */
+    double tokens, time_s, active_s, bytes; /* values of the bucket's last row */
 } bt_bucket;
 
 typedef struct bt_stat {

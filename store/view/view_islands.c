@@ -8,7 +8,7 @@
 #include "engine/base/system/json_fields.h"
 #include "store/view/view_impl.h"
 
-static bool on_island(void *ctx, const bt_row *r) {
+static bool append_island_row(void *ctx, const bt_row *r) {
     bt_view_islands *l = ctx;
     if (l->n == BT_VIEW_ISLANDS_MAX) return false;
     bt_view_island *x = &l->island[l->n++];
@@ -31,19 +31,19 @@ static bt_code load_island_rows(bt_view *v, double step, bt_err *err) {
     bt_text_put(&sql, " FROM islands i WHERE run = ?1 AND step = ?2 ORDER BY island");
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
                               : bt_vq_rows(v->impl, bt_text_str(&sql), v->head.run, &step, 1,
-                                           on_island, &v->islands, err);
+                                           append_island_row, &v->islands, err);
     bt_text_release(&sql);
     return code;
 }
 
-static bool on_staleness(void *ctx, const double *col, int n) {
+static bool append_staleness_row(void *ctx, const double *col, int n) {
     bt_view_islands *l = ctx;
     if (l->n_stale == BT_VIEW_STALENESS_MAX || n < 2) return false;
     l->stale[l->n_stale++] = (bt_view_staleness){bt_whole(col[0], 0), col[1]};
     return true;
 }
 
-static bool on_kind(void *ctx, const bt_row *r) {
+static bool count_island_events(void *ctx, const bt_row *r) {
     bt_view_islands *l = ctx;
     const bt_event_kind kind = r->cells[0] ? bt_event_find(r->cells[0]) : BT_EVENT_COUNT;
     int64_t *n = kind == BT_EVENT_ISLAND_JOINED ? &l->joined
@@ -91,7 +91,7 @@ bt_code bt_view_load_islands(bt_view *v, bt_err *err) {
         bt_vq_rows(v->impl,
                    "SELECT kind, count(*) FROM events WHERE run = ?1 AND (kind LIKE 'island_%' OR "
                    "kind = 'refused') GROUP BY kind",
-                   run, NULL, 0, on_kind, l, err));
+                   run, NULL, 0, count_island_events, l, err));
     BT_TRY(bt_view_sample_before(v, BT_SCOPE_ISLAND, v->head.step, &l->step, err));
     if (l->step < 0) return BT_OK;
     const double step = (double)l->step;
@@ -99,7 +99,7 @@ bt_code bt_view_load_islands(bt_view *v, bt_err *err) {
     BT_TRY(bt_vq_each(v->impl,
                       "SELECT staleness, updates FROM staleness WHERE run = ?1 AND step = ?2 ORDER "
                       "BY staleness",
-                      run, &step, 1, on_staleness, l, err));
+                      run, &step, 1, append_staleness_row, l, err));
     /* The newest sample precedes the end of the hub. */
     for (size_t i = 0; i < l->n && !v->head.live; i++) l->island[i].value[BT_MI_TRAINS] = 0;
     sum_island_updates(v);

@@ -213,7 +213,7 @@ static void put_stragglers_json(const bt_view_ranks *r, bt_json *j) {
     bt_json_end(j, ']');
 }
 
-static void system_part(const bt_view_ranks *r, bt_json *j) {
+static void put_system_json(const bt_view_ranks *r, bt_json *j) {
     BT_JSON_ROWS(j, "system", r->rank, r->n, F(rank), F(host), F(pid), F(isa), F(threads), F(pp),
                  F(dp_replicate), F(dp_shard), F(tp), F_AS("rss_mib", mean[BT_MR_RSS]),
                  F(rss_peak_mib), F(cpu_frac), F_AS("cpu_ms", mean[BT_MR_CPU]),
@@ -300,7 +300,7 @@ static void put_comm(const bt_view_comm *l, bt_json *j) {
     bt_json_end(j, '}');
 }
 
-static void event_rows(bt_json *j, const char *key, const bt_view_event *rows, size_t n) {
+static void put_event_rows(bt_json *j, const char *key, const bt_view_event *rows, size_t n) {
     BT_JSON_ROWS(j, key, rows, n, F(seq), F(time_s), F(attempt), F_KIND("step", step, BT_JSON_AT),
                  F_KIND("rank", rank, BT_JSON_INDEX), F(kind), F_ENUM("level", level, level_name),
                  F(title));
@@ -309,9 +309,9 @@ static void event_rows(bt_json *j, const char *key, const bt_view_event *rows, s
 static void put_events_json(const bt_view_events *e, bt_json *j) {
     bt_json_object(j, "events");
     bt_json_int(j, "total", e->total);
-    event_rows(j, "rows", e->event, e->n);
+    put_event_rows(j, "rows", e->event, e->n);
     bt_json_int(j, "markable", e->markable);
-    event_rows(j, "marks", e->mark, e->n_marks);
+    put_event_rows(j, "marks", e->mark, e->n_marks);
     BT_JSON_ROWS(j, "samples", e->text, (size_t)e->n_texts, F(step), F(prompt), F(text));
     bt_json_end(j, '}');
 }
@@ -348,7 +348,7 @@ void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key)
         put_stragglers_json(&v->ranks, j);
         what_if_worst(v, j);
         put_breakdown(v, j);
-        system_part(&v->ranks, j);
+        put_system_json(&v->ranks, j);
     }
     if (parts & BT_VIEW_SERIES) put_series_json(v, j);
     if (parts & BT_VIEW_HEAT) put_heatmap(&v->heat, j);

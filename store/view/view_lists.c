@@ -30,7 +30,7 @@ static double code_entropy(double zero, double pos, double neg) {
     return h;
 }
 
-static bt_view_layer *layer_of(layer_reading *r, int layer, const char *tensor) {
+static bt_view_layer *find_or_add_layer(layer_reading *r, int layer, const char *tensor) {
     bt_view_layers *l = &r->v->layers;
     for (size_t i = 0; i < l->n; i++)
         if (l->layer[i].layer == layer && strcmp(l->layer[i].tensor, tensor) == 0)
@@ -45,11 +45,11 @@ static bt_view_layer *layer_of(layer_reading *r, int layer, const char *tensor) 
     return x;
 }
 
-static bool on_layer(void *ctx, const bt_row *row) {
+static bool take_layer_row(void *ctx, const bt_row *row) {
     layer_reading *r = ctx;
     char tensor[32];
     bt_text_plain(tensor, sizeof tensor, row->cells[1] ? row->cells[1] : "");
-    bt_view_layer *x = layer_of(r, (int)bt_whole(row->nums[0], -1), tensor);
+    bt_view_layer *x = find_or_add_layer(r, (int)bt_whole(row->nums[0], -1), tensor);
     if (!x) return false;
     for (int i = 0; i < BT_ML_COUNT; i++) x->value[i] = row->nums[2 + i];
     x->neg_frac = bt_derived_neg(x->value[BT_ML_ZERO], x->value[BT_ML_POS]);
@@ -67,12 +67,12 @@ static bt_code read_sample(layer_reading *r, int64_t step, bt_err *err) {
     bt_text_put(&sql, " FROM layers WHERE run = ?1 AND step = ?2 ORDER BY layer, tensor");
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
                               : bt_vq_rows(r->v->impl, bt_text_str(&sql), r->v->impl->run, &at, 1,
-                                           on_layer, r, err);
+                                           take_layer_row, r, err);
     bt_text_release(&sql);
     return code == BT_OK ? r->code : code;
 }
 
-static int by_layer(const void *a, const void *b) {
+static int compare_layer_rows(const void *a, const void *b) {
     const bt_view_layer *x = a, *y = b;
     return x->layer != y->layer ? (x->layer > y->layer) - (x->layer < y->layer)
                                 : strcmp(x->tensor, y->tensor);
@@ -103,7 +103,8 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_request *ask, bt_err *err)
     }
     v->layers.samples = (size_t)sample.n;
     v->layers.step = newest;
-    if (v->layers.n) qsort(v->layers.layer, v->layers.n, sizeof *v->layers.layer, by_layer);
+    if (v->layers.n)
+        qsort(v->layers.layer, v->layers.n, sizeof *v->layers.layer, compare_layer_rows);
     return BT_OK;
 }
 
@@ -115,7 +116,7 @@ typedef struct op_reading {
     bt_code code;
 } op_reading;
 
-static bool on_op(void *ctx, const bt_row *row) {
+static bool append_op_row(void *ctx, const bt_row *row) {
     op_reading *r = ctx;
     bt_view_comm *l = &r->v->comm;
     r->code = BT_GROW(l->op, r->v->impl->cap_ops, l->n + 1, r->err);
@@ -151,7 +152,7 @@ static bool on_op(void *ctx, const bt_row *row) {
     return true;
 }
 
-static bool on_link(void *ctx, const bt_row *row) {
+static bool take_link_row(void *ctx, const bt_row *row) {
     bt_view_comm *l = &((op_reading *)ctx)->v->comm;
     const char *key = row->cells[0], *axis = key ? key + strlen("link.") : "",
                *what = strchr(axis, '.');
@@ -183,7 +184,7 @@ typedef struct pair_reading {
     bt_code code;
 } pair_reading;
 
-static bool on_pair(void *ctx, const double *col, int n) {
+static bool append_pair_row(void *ctx, const double *col, int n) {
     pair_reading *r = ctx;
     bt_view_comm *l = &r->v->comm;
     r->code = BT_GROW(l->pair, r->v->impl->cap_pairs, l->n_pairs + 1, r->err);
@@ -217,14 +218,14 @@ static bt_code load_pairs(bt_view *v, int64_t to, bt_err *err) {
         BT_TRY(bt_vq_each(m,
                           "SELECT rank, peer, steps, messages, bytes_wire, timed, flight_ms FROM "
                           "comm_pairs WHERE run = ?1 AND step = ?2 ORDER BY rank, peer",
-                          m->run, &at, 1, on_pair, &r, err));
+                          m->run, &at, 1, append_pair_row, &r, err));
         if (r.code != BT_OK) return r.code;
     }
     m->pair_newest = newest;
     return BT_OK;
 }
 
-static bt_code op_query(bt_view_impl *m, bt_err *err) {
+static bt_code compose_op_query(bt_view_impl *m, bt_err *err) {
     bt_text sql;
     if (m->op_sql) return BT_OK;
     bt_text_init(&sql);
@@ -255,12 +256,12 @@ bt_code bt_view_load_comm(bt_view *v, const bt_view_request *ask, bt_err *err) {
     BT_TRY(bt_vq_rows(v->impl,
                       "SELECT key, value FROM facts WHERE run = ?1 AND key BETWEEN 'link.' AND "
                       "'link/' ORDER BY key",
-                      v->impl->run, NULL, 0, on_link, &r, err));
+                      v->impl->run, NULL, 0, take_link_row, &r, err));
     BT_TRY(bt_view_sample_before(v, BT_SCOPE_COMM, to, &l->step1, err));
     if (l->step1 < 0) return BT_OK;
     double at = (double)l->step1;
-    BT_TRY(op_query(v->impl, err));
-    BT_TRY(bt_vq_rows(v->impl, v->impl->op_sql, v->impl->run, &at, 1, on_op, &r, err));
+    BT_TRY(compose_op_query(v->impl, err));
+    BT_TRY(bt_vq_rows(v->impl, v->impl->op_sql, v->impl->run, &at, 1, append_op_row, &r, err));
     return r.code;
 }
 
@@ -310,7 +311,7 @@ static void put_kinds(bt_text *sql, const bt_event_kind *kinds, size_t n) {
         bt_text_printf(sql, "%s'%s'", i ? ", " : "", bt_events[kinds[i]].name);
 }
 
-static size_t kinds_marked(bt_event_mark mark, bt_event_kind *out) {
+static size_t list_kinds_with_mark(bt_event_mark mark, bt_event_kind *out) {
     size_t n = 0;
     for (int k = 0; k < BT_EVENT_COUNT; k++)
         if (bt_events[k].mark == mark) out[n++] = (bt_event_kind)k;
@@ -318,10 +319,11 @@ static size_t kinds_marked(bt_event_mark mark, bt_event_kind *out) {
 }
 
 /* Composes the query of the marked events, each with its class and its number in the class, newest first. */
-static bt_code marks_query(bt_text *sql, const char *columns, const char *rest, bt_err *err) {
+static bt_code compose_marks_query(bt_text *sql, const char *columns, const char *rest,
+                                   bt_err *err) {
     bt_event_kind lines[BT_EVENT_COUNT], faint[BT_EVENT_COUNT];
-    const size_t n_lines = kinds_marked(BT_MARK_LINE, lines),
-                 n_faint = kinds_marked(BT_MARK_FAINT, faint);
+    const size_t n_lines = list_kinds_with_mark(BT_MARK_LINE, lines),
+                 n_faint = list_kinds_with_mark(BT_MARK_FAINT, faint);
     bt_text_init(sql);
     bt_text_put(sql, "WITH e AS (SELECT seq, attempt, time_s, step, rank, kind, level, title, CASE "
                      "WHEN level = 'error' OR kind IN (");
@@ -356,20 +358,20 @@ static bt_code load_marks(bt_view *v, int max, double until_s, bt_err *err) {
     e->n_marks = 0;
     e->markable = 0;
     if (max <= 0) return BT_OK;
-    bt_code code = marks_query(&sql, "sum(class = 0), sum(class = 1), sum(class = 2)", "FROM e",
-                               err);
+    bt_code code = compose_marks_query(&sql, "sum(class = 0), sum(class = 1), sum(class = 2)",
+                                       "FROM e", err);
     if (code == BT_OK)
         code = bt_vq_row(m, bt_text_str(&sql), m->run, args, 1, counts, MARK_CLASSES, err);
     bt_text_release(&sql);
     BT_TRY(code);
     for (int c = 0; c < MARK_CLASSES; c++) e->markable += isnan(counts[c]) ? 0 : (int64_t)counts[c];
     thin_marks(counts, max, args + 1);
-    code =
-        marks_query(&sql, "seq, attempt, time_s, step, rank, kind, level, title",
-                    "FROM (SELECT *, row_number() OVER (PARTITION BY class ORDER BY seq DESC) - 1 "
-                    "AS nth FROM e) WHERE nth % CASE class WHEN 0 THEN ?3 WHEN 1 THEN ?4 ELSE "
-                    "?5 END = 0 ORDER BY seq",
-                    err);
+    code = compose_marks_query(
+        &sql, "seq, attempt, time_s, step, rank, kind, level, title",
+        "FROM (SELECT *, row_number() OVER (PARTITION BY class ORDER BY seq DESC) - 1 "
+        "AS nth FROM e) WHERE nth % CASE class WHEN 0 THEN ?3 WHEN 1 THEN ?4 ELSE "
+        "?5 END = 0 ORDER BY seq",
+        err);
     if (code == BT_OK)
         code = bt_vq_rows(m, bt_text_str(&sql), m->run, args, 1 + MARK_CLASSES, add_event_row, &r,
                           err);

@@ -24,8 +24,8 @@ bt_code bt_view_sample_before(bt_view *v, bt_scope scope, int64_t to, int64_t *o
     return BT_OK;
 }
 
-static bt_code first_sample(bt_view *v, bt_scope scope, int64_t from, int64_t newest, int64_t *out,
-                            bt_err *err) {
+static bt_code find_first_sample(bt_view *v, bt_scope scope, int64_t from, int64_t newest,
+                                 int64_t *out, bt_err *err) {
     char sql[140];
     double args[] = {(double)from, (double)newest}, x;
     snprintf(sql, sizeof sql,
@@ -43,7 +43,7 @@ bt_code bt_view_samples(bt_view *v, bt_scope scope, int64_t from, int64_t newest
     int64_t oldest = newest, at;
     int wanted = out->max;
     out->n = 0;
-    if (wanted > 1) BT_TRY(first_sample(v, scope, from, newest, &oldest, err));
+    if (wanted > 1) BT_TRY(find_first_sample(v, scope, from, newest, &oldest, err));
     for (int i = 0; i < wanted; i++) {
         int64_t want = wanted > 1 ? oldest + (newest - oldest) * i / (wanted - 1) : newest;
         BT_TRY(bt_view_sample_before(v, scope, want, &at, err));
@@ -58,7 +58,7 @@ typedef struct panel_reading {
     int64_t step;
 } panel_reading;
 
-static bool on_sample(void *ctx, const double *col, int n) {
+static bool take_sample_values(void *ctx, const double *col, int n) {
     const panel_reading *r = ctx;
     for (int k = 0; k < r->n && 3 + 3 * k < n; k++) {
         bt_view_metric *x = &r->metric[k];
@@ -91,7 +91,8 @@ static bt_code read_samples(bt_view *v, bt_scope scope, const bt_sample_steps *a
         double step = (double)at->step[i];
         r.slot = BT_VIEW_SAMPLES - at->n + i;
         r.step = at->step[i];
-        code = bt_vq_each(v->impl, bt_text_str(&sql), v->impl->run, &step, 1, on_sample, &r, err);
+        code = bt_vq_each(v->impl, bt_text_str(&sql), v->impl->run, &step, 1, take_sample_values,
+                          &r, err);
     }
     bt_text_release(&sql);
     return code;
@@ -111,7 +112,7 @@ static int sample_slot(const int64_t *sampled, int64_t step) {
 }
 
 /* Steps ascend, so an element keeps the newest evaluation up to its sample. */
-static bool on_evaluation(void *ctx, const double *col, int n) {
+static bool take_evaluation_values(void *ctx, const double *col, int n) {
     const evaluation_reading *r = ctx;
     const int64_t step = bt_whole(col[0], -1);
     const int slot = sample_slot(r->sampled, step);
@@ -143,7 +144,7 @@ static bt_code read_evaluations(bt_view *v, int64_t from, int64_t to, bt_view_me
                 "= ?1 AND e.kind = 'evaluation' AND e.step BETWEEN ?2 AND ?3 ORDER BY e.step");
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
                               : bt_vq_each(v->impl, bt_text_str(&sql), v->impl->run, args, 2,
-                                           on_evaluation, &r, err);
+                                           take_evaluation_values, &r, err);
     bt_text_release(&sql);
     return code;
 }
@@ -191,7 +192,7 @@ bt_code bt_view_load_panel(bt_view *v, const bt_view_request *ask, bt_err *err) 
     return BT_OK;
 }
 
-static void sampled_json(const bt_view_panel *p, bt_scope scope, bt_json *j) {
+static void put_sampled_steps(const bt_view_panel *p, bt_scope scope, bt_json *j) {
     bt_json_object(j, NULL);
     bt_json_str(j, "scope", bt_scopes[scope].name);
     bt_json_array(j, "sampled");
@@ -201,7 +202,7 @@ static void sampled_json(const bt_view_panel *p, bt_scope scope, bt_json *j) {
     bt_json_end(j, '}');
 }
 
-static void metric_json(const bt_view_panel *p, const bt_view_metric *x, bt_json *j) {
+static void put_panel_metric(const bt_view_panel *p, const bt_view_metric *x, bt_json *j) {
     const bt_metric *m = &bt_scopes[x->scope].metric[x->metric];
     bt_json_object(j, NULL);
     bt_json_str(j, "scope", bt_scopes[x->scope].name);
@@ -219,10 +220,10 @@ void bt_view_panel_json(const bt_view_panel *p, bt_json *j) {
     bt_json_object(j, "panel");
     bt_json_str(j, "panel", p->panel == BT_PANEL_COUNT ? "all" : bt_panel_name(p->panel));
     bt_json_array(j, "scopes");
-    for (int k = 0; k < BT_SCOPE_COUNT; k++) sampled_json(p, (bt_scope)k, j);
+    for (int k = 0; k < BT_SCOPE_COUNT; k++) put_sampled_steps(p, (bt_scope)k, j);
     bt_json_end(j, ']');
     bt_json_array(j, "metrics");
-    for (size_t i = 0; i < p->n; i++) metric_json(p, &p->metric[i], j);
+    for (size_t i = 0; i < p->n; i++) put_panel_metric(p, &p->metric[i], j);
     bt_json_end(j, ']');
     bt_json_end(j, '}');
 }

@@ -104,8 +104,8 @@ typedef struct naming {
     int attempt;
 } naming;
 
-static bt_code rank_at(bt_view_impl *m, bt_view_ranks *r, int rank, bt_view_rank **out,
-                       bt_err *err) {
+static bt_code reserve_rank(bt_view_impl *m, bt_view_ranks *r, int rank, bt_view_rank **out,
+                            bt_err *err) {
     if (rank < 0 || rank > 1000000)
         return bt_fail(err, BT_FORMAT, "metrics database has the impossible rank %d", rank);
     while (r->n <= (size_t)rank) {
@@ -136,11 +136,11 @@ static bt_code rank_at(bt_view_impl *m, bt_view_ranks *r, int rank, bt_view_rank
     return BT_OK;
 }
 
-static bool on_rank(void *ctx, const bt_row *row) {
+static bool take_rank_identity(void *ctx, const bt_row *row) {
     naming *x = ctx;
     bt_view_rank *k = NULL;
     x->attempt = (int)bt_whole(row->nums[9], -1);
-    x->code = rank_at(x->m, x->r, (int)bt_whole(row->nums[0], 0), &k, x->err);
+    x->code = reserve_rank(x->m, x->r, (int)bt_whole(row->nums[0], 0), &k, x->err);
     if (x->code != BT_OK) return false;
     bt_text_plain(k->host, sizeof k->host, row->cells[1] ? row->cells[1] : "");
     bt_text_plain(k->isa, sizeof k->isa, row->cells[2] ? row->cells[2] : "");
@@ -171,7 +171,7 @@ static bt_code load_rank_names(bt_view *v, bt_err *err) {
                       "attempt FROM "
                       "ranks WHERE run = ?1 AND attempt = "
                       "(SELECT max(attempt) FROM ranks WHERE run = ?1) ORDER BY rank",
-                      run, NULL, 0, on_rank, &x, err));
+                      run, NULL, 0, take_rank_identity, &x, err));
     /* Keeps the ranks of the previous attempt until those of the new one are recorded. */
     if (x.code != BT_OK || r->n == 0 || x.attempt != m->attempt) return x.code;
     BT_TRY(BT_GROW(m->named, m->cap_named, r->n, err));
@@ -183,7 +183,7 @@ static bt_code load_rank_names(bt_view *v, bt_err *err) {
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 static double zero_if_nan(double x) { return isnan(x) ? 0 : x; }
-static double busy_of(const bt_rank_row *r) {
+static double busy_ms_of_row(const bt_rank_row *r) {
     return bt_derived_busy(r->v[BT_MR_STEP_TIME], r->v[BT_MR_WAIT]);
 }
 
@@ -202,7 +202,7 @@ static bt_phase phase_at_fault(const bt_rank_row *row, const bt_rank_row *rows, 
 }
 
 /* Returns the time saved in the step if the ranks in `out` had the median busy time. */
-static double saved_in(const bt_rank_row *rows, size_t n, const bool *out, double *work) {
+static double saved_ms_in_step(const bt_rank_row *rows, size_t n, const bool *out, double *work) {
     for (size_t i = 0; i < n; i++) work[i] = rows[i].busy;
     double median = bt_lower_median(work, n), before = 0, after = 0;
     for (size_t i = 0; i < n; i++) {
@@ -254,7 +254,7 @@ static void evaluate_step(bt_rank_step_stats *j, bt_rank_row *rows, size_t n, do
     for (size_t i = 0; i < n; i++) {
         double wait = zero_if_nan(rows[i].v[BT_MR_WAIT]),
                step = zero_if_nan(rows[i].v[BT_MR_STEP_TIME]);
-        rows[i].busy = busy_of(&rows[i]);
+        rows[i].busy = busy_ms_of_row(&rows[i]);
         j->slowest = fmax(j->slowest, step);
         j->skew = fmax(j->skew, wait);
         j->mean_ms += step / (double)n;
@@ -288,7 +288,7 @@ double bt_view_what_if(const bt_view *v, const int *ranks, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (ranks[i] >= 0 && (size_t)ranks[i] < v->ranks.n) m->at_median[ranks[i]] = true;
     for (size_t i = m->judged_first; i < m->n_judged; a += m->judged[i++].rows)
-        saved += saved_in(m->row + a, m->judged[i].rows, m->at_median, m->work);
+        saved += saved_ms_in_step(m->row + a, m->judged[i].rows, m->at_median, m->work);
     return v->ranks.step_ms - saved / (double)steps;
 }
 
@@ -326,7 +326,8 @@ static size_t rank_metric_column(const grouped *g, int rank, int metric, double 
     return n;
 }
 
-static size_t busy_column(const grouped *g, int rank, int64_t first, int64_t last, double *out) {
+static size_t collect_busy_times(const grouped *g, int rank, int64_t first, int64_t last,
+                                 double *out) {
     size_t n = 0;
     for (size_t i = g->start[rank]; i < g->start[rank + 1]; i++)
         if (g->row[i]->step >= first && g->row[i]->step <= last && !isnan(g->row[i]->busy))
@@ -334,7 +335,7 @@ static size_t busy_column(const grouped *g, int rank, int64_t first, int64_t las
     return n;
 }
 
-static void mean_of_all(const grouped *g, bt_view_rank *k) {
+static void average_rank_metrics(const grouped *g, bt_view_rank *k) {
     double sum[BT_MR_COUNT] = {0}, n[BT_MR_COUNT] = {0};
     for (size_t i = g->start[k->rank]; i < g->start[k->rank + 1]; i++) {
         const double *v = g->row[i]->v;
@@ -348,7 +349,7 @@ static void mean_of_all(const grouped *g, bt_view_rank *k) {
 }
 
 static void measure_rank(const grouped *m, bt_view_rank *k, double *work) {
-    mean_of_all(m, k);
+    average_rank_metrics(m, k);
     size_t n = rank_metric_column(m, k->rank, BT_MR_STEP_TIME, work);
     k->n = n;
     bt_sort_doubles(work, n);
@@ -358,7 +359,7 @@ static void measure_rank(const grouped *m, bt_view_rank *k, double *work) {
     k->step_max_ms = n ? work[n - 1] : NAN;
     n = rank_metric_column(m, k->rank, BT_MR_WAIT, work);
     k->wait_p50_ms = bt_lower_median(work, n);
-    n = busy_column(m, k->rank, INT64_MIN, INT64_MAX, work);
+    n = collect_busy_times(m, k->rank, INT64_MIN, INT64_MAX, work);
     k->busy_p50_ms = bt_lower_median(work, n);
     n = rank_metric_column(m, k->rank, BT_MR_RSS, work);
     for (size_t j = 0; j < n; j++) k->rss_peak_mib = fmax(k->rss_peak_mib, work[j]);
@@ -392,8 +393,8 @@ static size_t block_medians(const bt_view *v, const grouped *g, double *median, 
         int64_t first = block_step[b] = j[b * steps / blocks].step,
                 last = j[(b + 1) * steps / blocks - 1].step;
         for (size_t k = 0; k < n_ranks; k++)
-            median[b * n_ranks + k] = bt_lower_median(work,
-                                                      busy_column(g, (int)k, first, last, work));
+            median[b * n_ranks + k] =
+                bt_lower_median(work, collect_busy_times(g, (int)k, first, last, work));
     }
     return blocks;
 }
@@ -404,7 +405,7 @@ static bool is_late_now(const bt_view_rank *x) {
 }
 
 /* Ranks that are late now precede those that were late, because they need attention. */
-static int by_blame(const void *a, const void *b, void *ctx) {
+static int compare_by_lateness_and_blame(const void *a, const void *b, void *ctx) {
     const bt_view_ranks *r = ctx;
     const bt_view_rank *x = &r->rank[*(const int *)a], *y = &r->rank[*(const int *)b];
     bool x_late = is_late_now(x), y_late = is_late_now(y);
@@ -524,7 +525,7 @@ static bt_code load_rank_statistics(bt_view *v, bt_err *err) {
         size_t blocks = block_medians(v, &g, median, block_step, work);
         bt_view_verdicts(r, median, block_step, blocks);
         bt_view_crowded(r, !v->head.live || m->at_step < m->newest_step);
-        qsort_r(r->order, r->n, sizeof *r->order, by_blame, r);
+        qsort_r(r->order, r->n, sizeof *r->order, compare_by_lateness_and_blame, r);
         for (size_t k = 0; k < r->n; k++) describe_rank(&r->rank[k]);
     }
     free(t);
@@ -552,7 +553,7 @@ bt_code bt_view_load_ranks(bt_view *v, const bt_view_request *ask, bt_err *err) 
     else
         BT_TRY(bt_view_rank_window(v, m->at_step, window, err));
     for (size_t i = m->row_first; i < m->n_rows; i++)
-        BT_TRY(rank_at(m, r, m->row[i].rank, NULL, err));
+        BT_TRY(reserve_rank(m, r, m->row[i].rank, NULL, err));
     BT_TRY(BT_GROW(r->order, m->cap_order, r->n + 1, err));
     for (size_t k = 0; k < r->n; k++) r->order[k] = (int)k;
     v->head.ranks_reporting = 0;

@@ -23,7 +23,7 @@ void bt_view_stream_release(bt_stream *s) {
 
 /* ---- buckets --------------------------------------------------------------------------------- */
 
-static void stat_add(bt_stat *t, double v, int64_t step) {
+static void add_value_to_stat(bt_stat *t, double v, int64_t step) {
     if (isnan(v)) {
         if (t->lost == 0) t->lost = step + 1;
         return;
@@ -112,7 +112,7 @@ typedef struct reading {
 } reading;
 
 /* Returns the bucket of a step, or opens it; NULL: out of memory. */
-static bt_bucket *bucket_for(reading *r, int64_t step) {
+static bt_bucket *find_or_open_bucket(reading *r, int64_t step) {
     bt_stream *s = r->s;
     int64_t key = step / s->size;
     size_t per = (size_t)s->n_metrics;
@@ -135,7 +135,7 @@ static bool add_series_row(void *ctx, const double *col, int n) {
     bt_stream *s = r->s;
     int64_t step = (int64_t)col[0];
     size_t per = (size_t)s->n_metrics;
-    bt_bucket *b = bucket_for(r, step);
+    bt_bucket *b = find_or_open_bucket(r, step);
     if (!b) return false;
     s->active_s += isnan(col[3]) ? 0 : col[3] / 1e3;
     s->bytes += isnan(col[4]) ? 0 : col[4];
@@ -146,7 +146,7 @@ static bool add_series_row(void *ctx, const double *col, int n) {
     b->active_s = s->active_s;
     b->bytes = s->bytes;
     for (int k = 0; k < s->n_metrics && 5 + k < n; k++)
-        stat_add(&s->stat[(s->n - 1) * per + (size_t)k], col[5 + k], step);
+        add_value_to_stat(&s->stat[(s->n - 1) * per + (size_t)k], col[5 + k], step);
     return true;
 }
 
@@ -176,7 +176,7 @@ static bool add_series_block(void *ctx, const bt_block *k) {
     bt_stream *s = r->s;
     if (s->rank >= k->n_ranks) return true;
     const bt_block_stat *v = s->rank < 0 ? k->steps : k->ranks + (size_t)s->rank * BT_MR_COUNT;
-    bt_bucket *b = bucket_for(r, k->step0);
+    bt_bucket *b = find_or_open_bucket(r, k->step0);
     if (!b) return false;
     s->active_s += v[s->rank < 0 ? (int)BT_MS_STEP_TIME : (int)BT_MR_STEP_TIME].sum / 1e3;
     s->bytes += v[s->rank < 0 ? (int)BT_MS_BYTES_WIRE : (int)BT_MR_BYTES_WIRE].sum;
@@ -222,7 +222,7 @@ static bt_code stream_blocks(bt_view *v, bt_stream *s, int64_t to, bt_err *err) 
     return code;
 }
 
-/* Reads steps next..to; of a long range in narrow buckets only the beginning of each. */
+/* Reads steps next..to, or the first steps of each bucket if the range is too long to be read completely. */
 static bt_code read_metric_stream(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
     if (to < s->next) return BT_OK;
     if (to - s->next >= LONG_STRETCH && s->size >= 16) return stream_blocks(v, s, to, err);
@@ -255,15 +255,15 @@ static int64_t bucket_size(int64_t steps, int columns) {
     return size;
 }
 
-static bool same_stream(const bt_stream *s, const bt_stream *want) {
+static bool is_same_stream(const bt_stream *s, const bt_stream *want) {
     return s->rank == want->rank && s->ghost == want->ghost && s->n_metrics == want->n_metrics &&
            strcmp(s->run, want->run) == 0 &&
            memcmp(s->metric, want->metric, sizeof s->metric[0] * (size_t)s->n_metrics) == 0;
 }
 
 /* Updates a cached stream that covers the range, or creates one. */
-static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64_t to, int columns,
-                          bt_stream **out, bt_err *err) {
+static bt_code find_or_create_stream(bt_view *v, const bt_stream *want, int64_t from, int64_t to,
+                                     int columns, bt_stream **out, bt_err *err) {
     bt_view_impl *m = v->impl;
     if (!m->stream) {
         m->stream = calloc(STREAMS_MAX, sizeof *m->stream);
@@ -271,7 +271,7 @@ static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64
     }
     bt_stream *s = NULL;
     for (size_t i = 0; i < m->n_streams && !s; i++)
-        if (same_stream(&m->stream[i], want)) s = &m->stream[i];
+        if (is_same_stream(&m->stream[i], want)) s = &m->stream[i];
     /* Evicts the least recently used streams; those of this load always fit. */
     if (!s && m->n_streams == STREAMS_MAX) {
         s = &m->stream[0];
@@ -291,7 +291,7 @@ static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64
         s->bucket = old.bucket;
         s->stat = old.stat;
         s->cap = old.cap;
-        if (same_stream(&old, want))
+        if (is_same_stream(&old, want))
             s->sql = old.sql;
         else
             free(old.sql);
@@ -312,7 +312,7 @@ static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64
 
 /* ---- into the public arrays ------------------------------------------------------------------ */
 
-static double x_of(const bt_bucket *b, bt_x_axis x) {
+static double bucket_x(const bt_bucket *b, bt_x_axis x) {
     switch (x) {
     case BT_X_TOKENS: return b->tokens;
     case BT_X_WALL: return b->time_s;
@@ -349,7 +349,7 @@ static void emit_extremes(const bt_stream *s, size_t k, bt_view_series *out) {
 }
 
 /* Returns the first of the final steps that lack the metric; -1: the last step has it, or no step has it. */
-static int64_t lost_step_of(const bt_stream *s, size_t k) {
+static int64_t find_lost_step(const bt_stream *s, size_t k) {
     int64_t lost = 0;
     for (size_t i = s->n; i-- > 0;) {
         const bt_stat *t = &s->stat[i * (size_t)s->n_metrics + k];
@@ -359,7 +359,7 @@ static int64_t lost_step_of(const bt_stream *s, size_t k) {
     return -1;
 }
 
-static bool is_near(const bt_stream *s, size_t k) {
+static bool has_approximate_steps(const bt_stream *s, size_t k) {
     for (size_t i = 0; i < s->n; i++)
         if (s->stat[i * (size_t)s->n_metrics + k].near) return true;
     return false;
@@ -404,7 +404,7 @@ static void write_points(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series 
         const bt_stat *t = &s->stat[i * per + k];
         if ((t->n == 0 && skip) || n == cap) continue;
         bool none = t->n == 0;
-        x[n] = x_of(&s->bucket[i], axis);
+        x[n] = bucket_x(&s->bucket[i], axis);
         first[n] = none ? NAN : t->first;
         last[n] = none ? NAN : t->last;
         min[n] = none ? NAN : t->min;
@@ -431,7 +431,7 @@ static void write_points(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series 
                             .exact = s->exact,
                             .least_step = -1,
                             .most_step = -1,
-                            .lost_step = few ? -1 : lost_step_of(s, k),
+                            .lost_step = few ? -1 : find_lost_step(s, k),
                             .start = NAN,
                             .end = NAN};
     emit_extremes(s, k, out);
@@ -441,7 +441,8 @@ static void write_points(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series 
     out->unit = metric->unit;
 }
 
-static bt_code run_attempts(bt_view *v, const char *run, int *n, int64_t *newest, bt_err *err) {
+static bt_code read_run_attempts(bt_view *v, const char *run, int *n, int64_t *newest,
+                                 bt_err *err) {
     double x[2];
     BT_TRY(bt_vq_row(v->impl, "SELECT attempts, steps FROM runs WHERE run = ?1", run, NULL, 0, x, 2,
                      err));
@@ -451,8 +452,8 @@ static bt_code run_attempts(bt_view *v, const char *run, int *n, int64_t *newest
 }
 
 /* one stream per requested rank (-1: whole steps) */
-static bt_code load_run(bt_view *v, const bt_view_request *ask, const char *run, int n_attempts,
-                        int64_t from, int64_t to, bool ghost, bt_err *err) {
+static bt_code load_run_series(bt_view *v, const bt_view_request *ask, const char *run,
+                               int n_attempts, int64_t from, int64_t to, bool ghost, bt_err *err) {
     int columns = ask->columns > 0 ? ask->columns : 256;
     bool done[BT_VIEW_SERIES_MAX] = {false};
     for (int i = 0; i < ask->n_series; i++) {
@@ -467,14 +468,14 @@ static bt_code load_run(bt_view *v, const bt_view_request *ask, const char *run,
             want.metric[want.n_metrics++] = ask->series[k].metric;
         }
         bt_stream *s = NULL;
-        BT_TRY(stream_for(v, &want, from, to, columns, &s, err));
+        BT_TRY(find_or_create_stream(v, &want, from, to, columns, &s, err));
         BT_TRY(reserve_points(s, (size_t)columns + 2, err));
         if (s->x != v->x) rewrite_all_points(s);
         s->x = v->x;
         for (int k = 0; k < want.n_metrics; k++) {
             bt_view_series *out = &v->series[(ghost ? ask->n_series : 0) + index[k]];
             write_points(s, v->x, (size_t)k, out);
-            const bool near = want.rank < 0 && is_near(s, (size_t)k);
+            const bool near = want.rank < 0 && has_approximate_steps(s, (size_t)k);
             if (near && bt_view_few_steps(s, (size_t)k)) {
                 BT_TRY(place_evaluations(v, s, (size_t)k, out->n, v->x, err));
                 emit_extremes(s, (size_t)k, out);
@@ -496,14 +497,14 @@ bt_code bt_view_load_series(bt_view *v, const bt_view_request *ask, bt_err *err)
     v->x = ask->x;
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     if (to < from || ask->n_series == 0) return BT_OK;
-    BT_TRY(load_run(v, ask, ask->run, m->n_attempts, from, to, false, err));
+    BT_TRY(load_run_series(v, ask, ask->run, m->n_attempts, from, to, false, err));
     v->n_series = ask->n_series;
     if (ask->baseline) {
         int attempts;
         int64_t newest;
-        BT_TRY(run_attempts(v, ask->baseline, &attempts, &newest, err));
+        BT_TRY(read_run_attempts(v, ask->baseline, &attempts, &newest, err));
         if (newest >= 0) {
-            BT_TRY(load_run(v, ask, ask->baseline, attempts, 0, newest, true, err));
+            BT_TRY(load_run_series(v, ask, ask->baseline, attempts, 0, newest, true, err));
             v->n_series = 2 * ask->n_series;
         }
     }
@@ -514,8 +515,8 @@ bt_code bt_view_load_series(bt_view *v, const bt_view_request *ask, bt_err *err)
 
 /* Returns time_s of the first recorded step at or after this one. Steps are recorded every N-th time, so the
  * searched range grows. */
-static bt_code time_from(bt_view *v, const char *run, int64_t step, int64_t last, double out[2],
-                         bt_err *err) {
+static bt_code find_time_at_step(bt_view *v, const char *run, int64_t step, int64_t last,
+                                 double out[2], bt_err *err) {
     out[0] = out[1] = NAN;
     for (int64_t width = 1; step <= last; step += width, width *= 16) {
         double args[] = {(double)step, (double)(step + width - 1)};
@@ -533,11 +534,11 @@ bt_code bt_view_step_at(bt_view *v, const char *run, double time_s, int64_t *out
     int64_t newest, lo = 0;
     double x[2];
     *out = -1;
-    BT_TRY(run_attempts(v, run, &attempts, &newest, err));
+    BT_TRY(read_run_attempts(v, run, &attempts, &newest, err));
     int64_t hi = newest;
     while (lo <= hi) { /* time grows with the step, so this is a binary search */
         int64_t mid = lo + (hi - lo) / 2;
-        BT_TRY(time_from(v, run, mid, newest, x, err));
+        BT_TRY(find_time_at_step(v, run, mid, newest, x, err));
         if (!isnan(x[0]) && x[0] <= time_s) {
             *out = (int64_t)x[1];
             lo = (int64_t)x[1] + 1;
@@ -551,7 +552,7 @@ bt_code bt_view_step_at(bt_view *v, const char *run, double time_s, int64_t *out
 double bt_view_time_of(bt_view *v, const char *run, int64_t step) {
     double x[2];
     bt_err err = BT_ERR_INIT;
-    return step >= 0 && time_from(v, run, step, step + 4096, x, &err) == BT_OK ? x[0] : NAN;
+    return step >= 0 && find_time_at_step(v, run, step, step + 4096, x, &err) == BT_OK ? x[0] : NAN;
 }
 
 bt_requested_range bt_view_requested_range(const bt_view_request *ask) {

@@ -19,13 +19,13 @@ typedef struct weighed {
     double value, weight;
 } weighed;
 
-static int by_value(const void *a, const void *b) {
+static int compare_weighted_values(const void *a, const void *b) {
     double x = ((const weighed *)a)->value, y = ((const weighed *)b)->value;
     return (x > y) - (x < y);
 }
 
 /* Quantile of sorted values, each weighted by its number of steps. */
-static double quantile_of(const weighed *w, size_t n, double total, double q) {
+static double weighted_quantile(const weighed *w, size_t n, double total, double q) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
         sum += w[i].weight;
@@ -45,7 +45,7 @@ static size_t sort_weighted_values(const bt_view_series *s, const double *values
         w[n++] = (weighed){values[i], weight};
         *total += weight;
     }
-    qsort(w, n, sizeof *w, by_value);
+    qsort(w, n, sizeof *w, compare_weighted_values);
     return n;
 }
 
@@ -53,7 +53,7 @@ static size_t sort_weighted_values(const bt_view_series *s, const double *values
 static const double OTHER_ORDER = 20;
 
 /* Returns `bound` if the quantile beyond it is of another order of magnitude, otherwise the farther of both. */
-static double usual_end(double quantile, double bound, double q1, double q3) {
+static double limit_range_end(double quantile, double bound, double q1, double q3) {
     const double size = fmax(fabs(q1), fabs(q3));
     if (size > 0 && fabs(quantile - bound) > OTHER_ORDER * size) return bound;
     return bound > q3 ? fmax(quantile, bound) : bound < q1 ? fmin(quantile, bound) : quantile;
@@ -66,14 +66,14 @@ void bt_view_usual_range(const bt_view_series *s, double *low, double *high) {
     if (!w) return;
     size_t n = sort_weighted_values(s, s->min, w, &total);
     if (n > 0) {
-        double q1 = quantile_of(w, n, total, 0.25), q3 = quantile_of(w, n, total, 0.75);
-        *low = fmax(w[0].value,
-                    usual_end(quantile_of(w, n, total, 0.05), q1 - 3 * (q3 - q1), q1, q3));
+        double q1 = weighted_quantile(w, n, total, 0.25), q3 = weighted_quantile(w, n, total, 0.75);
+        *low = fmax(w[0].value, limit_range_end(weighted_quantile(w, n, total, 0.05),
+                                                q1 - 3 * (q3 - q1), q1, q3));
         n = sort_weighted_values(s, s->max, w, &total);
-        q1 = quantile_of(w, n, total, 0.25);
-        q3 = quantile_of(w, n, total, 0.75);
-        *high = fmin(w[n - 1].value,
-                     usual_end(quantile_of(w, n, total, 0.95), q3 + 3 * (q3 - q1), q1, q3));
+        q1 = weighted_quantile(w, n, total, 0.25);
+        q3 = weighted_quantile(w, n, total, 0.75);
+        *high = fmin(w[n - 1].value, limit_range_end(weighted_quantile(w, n, total, 0.95),
+                                                     q3 + 3 * (q3 - q1), q1, q3));
     }
     free(w);
 }
@@ -125,7 +125,7 @@ static double within_band(const bt_view_series *s, size_t i, double value) {
 }
 
 /* number of steps of bucket i, since the previous bucket */
-static double width_of(const bt_view_series *s, size_t i) {
+static double bucket_steps(const bt_view_series *s, size_t i) {
     if (i > 0) return (double)(s->step[i] - s->step[i - 1]);
     return s->count[0] > 0 ? (double)s->count[0] : 1;
 }
@@ -138,7 +138,7 @@ void bt_view_smooth(const bt_view_series *s, double keep, double *out) {
     }
     /* Adds the contribution of the buckets after each bucket, then of those before it. */
     for (size_t i = s->n; i-- > 0;) {
-        const double k = pow(keep, width_of(s, i));
+        const double k = pow(keep, bucket_steps(s, i));
         later[2 * i] = sum;
         later[2 * i + 1] = weight;
         sum *= k;
@@ -149,7 +149,7 @@ void bt_view_smooth(const bt_view_series *s, double keep, double *out) {
     }
     sum = weight = 0;
     for (size_t i = 0; i < s->n; i++) {
-        const double k = pow(keep, width_of(s, i)), half = sqrt(k);
+        const double k = pow(keep, bucket_steps(s, i)), half = sqrt(k);
         out[i] = NAN;
         if (!isnan(s->mean[i])) {
             const double own = 2 * (1 - half);
@@ -167,7 +167,7 @@ void bt_view_smooth(const bt_view_series *s, double keep, double *out) {
 }
 
 /* Returns the largest mean of a row, because a rank that is always slow is not an outlier of its own row. */
-static double top_row(const bt_view_heat *h) {
+static double largest_row_mean(const bt_view_heat *h) {
     double top = -INFINITY;
     for (size_t k = 0; k < h->rows; k++) {
         double sum = 0, n = 0;
@@ -192,7 +192,7 @@ bt_code bt_view_heat_scale(bt_view *v, bt_err *err) {
     const bool ratio = h->against || h->value == BT_HEAT_BUSY;
     const double middle = ratio ? 1 : m->work[n / 2];
     h->low = m->work[n / 50];
-    h->high = fmax(m->work[n - 1 - n / 50], top_row(h));
+    h->high = fmax(m->work[n - 1 - n / 50], largest_row_mean(h));
     h->low = fmin(h->low, middle / BT_HEAT_EVEN);
     h->high = fmax(h->high, middle * BT_HEAT_EVEN);
     if (h->against) { /* a scale around 1 with round ends */

@@ -62,7 +62,7 @@ static bt_code finish_view_query(bt_view_impl *m, sqlite3_stmt *st, int rc, bt_e
     return code;
 }
 
-static double number_at(sqlite3_stmt *st, int i, int type) {
+static double column_as_number(sqlite3_stmt *st, int i, int type) {
     return type == SQLITE_INTEGER || type == SQLITE_FLOAT ? sqlite3_column_double(st, i) : NAN;
 }
 
@@ -73,7 +73,7 @@ bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const doub
     int n, rc;
     BT_TRY(begin_view_query(m, sql, run, args, n_args, &st, &n, err));
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        for (int i = 0; i < n; i++) col[i] = number_at(st, i, sqlite3_column_type(st, i));
+        for (int i = 0; i < n; i++) col[i] = column_as_number(st, i, sqlite3_column_type(st, i));
         if (fn(ctx, col, n)) continue;
         rc = SQLITE_DONE;
         break;
@@ -92,7 +92,7 @@ bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const doub
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         for (int i = 0; i < n; i++) {
             int type = sqlite3_column_type(st, i);
-            num[i] = number_at(st, i, type);
+            num[i] = column_as_number(st, i, type);
             cell[i] = type == SQLITE_TEXT ? (const char *)sqlite3_column_text(st, i) : NULL;
         }
         if (fn(ctx, &row)) continue;

@@ -57,7 +57,7 @@ static bool summary_on_event(void *ctx, const bt_row *r) {
 
 /* Matches "peak learning rate 0.004 -> 0.001 (requested by ctl)" (monitor/job/requests.c) and the title of earlier
  * versions, "... its peak is 0.001". */
-static bool on_new_peak(void *ctx, const bt_row *r) {
+static bool read_new_lr_peak(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     static const char *const before[] = {" -> ", "its peak is "};
     for (size_t i = 0; r->cells[0] && i < sizeof before / sizeof before[0]; i++) {
@@ -74,7 +74,7 @@ static bool summary_on_attempt(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* Settings and facts change with an attempt. Facts are recorded between its row and its first step. */
+/* Settings and facts change with an attempt. Facts are recorded after the attempt's row and before its first step. */
 static bt_code load_constants(bt_view *v, bt_summary *s, bt_err *err) {
     const char *run = v->head.run;
     bt_view_impl *m = v->impl;
@@ -112,7 +112,7 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
                       "SELECT title FROM events WHERE run = ?1 AND kind = 'control' AND (title "
                       "GLOB 'peak learning rate * -> *' OR title GLOB 'learning rate times *its "
                       "peak is *') ORDER BY seq DESC LIMIT 1",
-                      run, NULL, 0, on_new_peak, s, err));
+                      run, NULL, 0, read_new_lr_peak, s, err));
     BT_TRY(bt_vq_rows(m, "SELECT reason, pid FROM attempts WHERE run = ?1 ORDER BY attempt", run,
                       NULL, 0, summary_on_attempt, s, err));
     BT_TRY(bt_vq_row(m, "SELECT best_val_step FROM runs WHERE run = ?1", run, NULL, 0, x, 1, err));
@@ -170,7 +170,7 @@ static void model_chip(bt_view_head *h, const bt_summary *s) {
 }
 
 /* ["a.txt","b.txt"] -> a.txt, b.txt */
-static void plain_list(char *out, size_t size, const char *list) {
+static void strip_json_list(char *out, size_t size, const char *list) {
     size_t n = 0;
     for (const char *p = list; *p && n + 3 < size; p++) {
         if (strchr("[]\"", *p)) continue;
@@ -182,7 +182,7 @@ static void plain_list(char *out, size_t size, const char *list) {
 
 static void data_chip(bt_view_head *h, const bt_summary *s) {
     char text[120], many[32], list[sizeof s->data];
-    plain_list(list, sizeof list, s->data);
+    strip_json_list(list, sizeof list, s->data);
     const char *path = list[0] ? list : s->has_data ? "built-in corpus" : "", *slash;
     /* Keeps the end of a long path, its most specific part. */
     while (strlen(path) > 48 && (slash = strchr(path, '/'))) path = slash + 1;
@@ -266,7 +266,8 @@ static void copy_phrase(char *out, size_t size, const char *text) {
 }
 
 /* Composes "bitrain train --resume NAME", with the database if another shell would not find it. */
-static void command_of(bt_view *v, const char *before, const char *after, char *out, size_t size) {
+static void compose_run_command(bt_view *v, const char *before, const char *after, char *out,
+                                size_t size) {
     bt_text text;
     bt_text_init(&text);
     bt_text_printf(&text, "bitrain %s %s%s", before, v->head.run, after);
@@ -297,7 +298,7 @@ const char *bt_view_trouble_line(const bt_view_trouble *t, char *buf, size_t siz
     return buf;
 }
 
-static bool is_this_host(const char *host) {
+static bool is_own_host(const char *host) {
     char here[BT_HOST_MAX] = "";
     gethostname(here, sizeof here - 1);
     return strcmp(here, host) == 0;
@@ -315,7 +316,7 @@ static void put_resume_command(bt_view *v, const bt_summary *s, const char *firs
                  first);
         return;
     }
-    t->resumes = is_this_host(v->head.host);
+    t->resumes = is_own_host(v->head.host);
     snprintf(resume, sizeof resume, "%sresume%s%s", first[0] ? "then " : "",
              t->resumes ? "" : " on ", t->resumes ? "" : v->head.host);
     if (s->ckpt_step < 0)
@@ -330,7 +331,7 @@ static void put_resume_command(bt_view *v, const bt_summary *s, const char *firs
         snprintf(t->advice, sizeof t->advice,
                  "%s%s: training continues from the checkpoint of step %lld", first, resume,
                  (long long)s->ckpt_step);
-    command_of(v, "train --resume", "", t->command, sizeof t->command);
+    compose_run_command(v, "train --resume", "", t->command, sizeof t->command);
 }
 
 static const struct {
@@ -385,7 +386,7 @@ static void put_stalled_state(bt_view *v, const bt_summary *s) {
         t->advice, sizeof t->advice,
         "find the rank that hangs (page Ranks, log.txt); the supervisor restarts the ranks after "
         "launch.hang_s, or stop the run");
-    command_of(v, "ctl", " stop", t->command, sizeof t->command);
+    compose_run_command(v, "ctl", " stop", t->command, sizeof t->command);
     t->verb = BT_VERB_STOP;
 }
 
@@ -400,7 +401,7 @@ static void put_paused_state(bt_view *v, const bt_summary *s) {
     describe_end(v, "paused", v->impl->last_s);
     put_request_reason(t, s, bt_verbs[BT_VERB_PAUSE].word);
     snprintf(t->advice, sizeof t->advice, "paused between two steps: resume to continue");
-    command_of(v, "ctl", " resume", t->command, sizeof t->command);
+    compose_run_command(v, "ctl", " resume", t->command, sizeof t->command);
     t->verb = BT_VERB_RESUME;
 }
 
@@ -528,7 +529,7 @@ bt_code bt_view_load_settings(bt_view *v, bt_err *err) {
 /* ---- samples --------------------------------------------------------------------------------- */
 
 /* Keeps line breaks; replaces every other control character by a visible one. */
-static void lines_plain(char *out, size_t size, const char *text) {
+static void copy_printable_lines(char *out, size_t size, const char *text) {
     size_t n = 0;
     out[0] = 0;
     while (*text && n + 2 < size) {
@@ -542,12 +543,12 @@ static void lines_plain(char *out, size_t size, const char *text) {
     }
 }
 
-static bool on_text(void *ctx, const bt_row *r) {
+static bool append_generated_text(void *ctx, const bt_row *r) {
     bt_view_events *e = ctx;
     bt_view_text *t = &e->text[e->n_texts++];
     t->step = bt_whole(r->nums[0], -1);
     bt_text_plain(t->prompt, sizeof t->prompt, r->cells[1] ? r->cells[1] : "");
-    lines_plain(t->text, sizeof t->text, r->cells[2] ? r->cells[2] : "");
+    copy_printable_lines(t->text, sizeof t->text, r->cells[2] ? r->cells[2] : "");
     return e->n_texts < 2;
 }
 
@@ -561,7 +562,7 @@ bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) {
         "json_extract(body, '$.text') AS text FROM events WHERE run = ?1 AND kind = 'sample' AND "
         "json_valid(body) AND coalesce(step, 0) <= ?2) SELECT step, prompt, text FROM texts WHERE "
         "prompt IS (SELECT prompt FROM texts ORDER BY seq DESC LIMIT 1) ORDER BY seq DESC LIMIT 2",
-        v->impl->run, &until, 1, on_text, &v->events, err);
+        v->impl->run, &until, 1, append_generated_text, &v->events, err);
 }
 
 /* ---- as JSON --------------------------------------------------------------------------------- */

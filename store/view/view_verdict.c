@@ -6,7 +6,7 @@
 
 #include "store/view/view_impl.h"
 
-#define LATE 0.9 /* best / own below this is late; 0.75 for three blocks is an alert elsewhere */
+#define LATE 0.9 /* a rank is late if the best rank's busy time / its own is below this */
 enum { IN_A_ROW = 3 };
 /* busy tasks per processor, mean of the window */
 #define CROWDED 1.25
@@ -14,7 +14,7 @@ enum { IN_A_ROW = 3 };
  * its own reasons. */
 #define OWN_FAULT 0.75
 
-static double best_median(const double *median, size_t n) {
+static double smallest_median(const double *median, size_t n) {
     double best = INFINITY;
     for (size_t k = 0; k < n; k++)
         if (median[k] > 0) best = fmin(best, median[k]);
@@ -29,7 +29,7 @@ static void classify_rank(bt_view_rank *x, size_t k, const double *median,
     int64_t since = -1;
     for (size_t b = 0; b < blocks; b++) {
         double own = median[b * n + k],
-               score = own > 0 ? best_median(median + b * n, n) / own : NAN;
+               score = own > 0 ? smallest_median(median + b * n, n) / own : NAN;
         if (own > 0) own_best = fmin(own_best, own);
         if (score < LATE) {
             if (run == 0) since = block_step[b];
@@ -53,7 +53,7 @@ static void classify_rank(bt_view_rank *x, size_t k, const double *median,
 
 /* If all ranks of a host are late, the machine is the cause. Another host exists, because the best rank is never
  * late. */
-static void node_wide(bt_view_ranks *r) {
+static void mark_node_wide_slowness(bt_view_ranks *r) {
     for (size_t k = 0; k < r->n; k++) {
         bt_view_rank *x = &r->rank[k];
         size_t here = 0, late = 0;
@@ -108,5 +108,5 @@ void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t
                       size_t blocks) {
     for (size_t k = 0; k < r->n; k++)
         classify_rank(&r->rank[k], k, busy_median, block_step, blocks, r->n);
-    node_wide(r);
+    mark_node_wide_slowness(r);
 }

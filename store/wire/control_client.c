@@ -75,7 +75,7 @@ typedef struct record {
     long long steps;
 } record;
 
-static bool receive_record(void *ctx, const bt_row *row) {
+static bool take_run_record(void *ctx, const bt_row *row) {
     record *r = ctx;
     if (row->cells[0] && strlen(row->cells[0]) < sizeof r->out) strcpy(r->out, row->cells[0]);
     snprintf(r->state, sizeof r->state, "%s", row->cells[1] ? row->cells[1] : "");
@@ -100,7 +100,7 @@ static bt_code read_run_record(bt_db *db, const char *name, record *r, bt_err *e
                     .n_params = 1,
                     .max_rows = 1,
                     .max_s = 5},
-        receive_record, r, err);
+        take_run_record, r, err);
 }
 
 /* Explains why no supervisor answers, and names the remedy for the run's state. */

@@ -18,8 +18,8 @@ enum { BT_CONTROL_LINE = 2048 };
 /* Encodes text as one word of a request: control bytes, blanks, '#', '%' and 127 become %XX; "%"
  * alone is the empty text. BT_ARG: the word is longer than size - 1. */
 bt_code bt_control_word(char *out, size_t size, const char *text, bt_err *err) BT_MUST_CHECK;
-/* Decodes such a word, cut to size - 1 bytes; a '%' without two hexadecimal digits is kept. %00
- * becomes a blank, so the text has no NUL. */
+/* Decodes a word of bt_control_word, cut to size - 1 bytes; a '%' without two hexadecimal digits is kept. %00 becomes a
+ * blank, so the text has no NUL. */
 void bt_control_unword(char *out, size_t size, const char *word);
 /* Composes "VERB VALUE #WHO" for a verb of verbs.def; value NULL: none. The value of SAMPLE is encoded as one word;
  * it must have 1 to BT_PROMPT_MAX bytes (BT_ARG). */

@@ -84,7 +84,7 @@ static int send_queued_frames(bt_wire *w) {
     }
 }
 
-static bool control_ok(const bt_control_frame *f) {
+static bool is_valid_control_frame(const bt_control_frame *f) {
     return f->frame.magic == BT_FRAME_MAGIC && f->frame.head.kind == BT_FRAME_CONTROL &&
            f->text_bytes <= BT_PROMPT_MAX &&
            f->frame.head.bytes == sizeof *f - sizeof f->frame + f->text_bytes;
@@ -108,7 +108,7 @@ static bool receive_control(bt_wire *w) {
     while (w->in_n - at >= sizeof(bt_control_frame)) {
         bt_control_frame f;
         memcpy(&f, w->in + at, sizeof f);
-        if (!control_ok(&f)) return false;
+        if (!is_valid_control_frame(&f)) return false;
         if (w->in_n - at < sizeof f + f.text_bytes) break;
         handle_control_frame(w, &f, w->in + at + sizeof f);
         at += sizeof f + f.text_bytes;

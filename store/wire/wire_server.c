@@ -63,7 +63,7 @@ static void accept_peers(bt_wire_server *s) {
     }
 }
 
-static bool frame_ok(const peer *p, const bt_frame *f) {
+static bool is_valid_frame(const peer *p, const bt_frame *f) {
     const bt_record_head *h = &f->head;
     if (f->magic != BT_FRAME_MAGIC || h->bytes > BT_FRAME_MAX) return false;
     if (h->kind == BT_FRAME_HELLO)
@@ -109,7 +109,7 @@ static bool feed_peer_bytes(bt_wire_server *s, int i, const unsigned char *data,
             data += k;
             n -= k;
             if (p->head_n < sizeof p->frame) return true;
-            if (!frame_ok(p, &p->frame)) return false;
+            if (!is_valid_frame(p, &p->frame)) return false;
             free(p->record);
             p->record = bt_record_empty(&p->frame.head);
             p->body_n = 0;

@@ -66,7 +66,7 @@ struct bt_apply {
     bool again;         /* records may have been stored before */
     bt_roll *roll;
     bt_ledger ledger;
-    int64_t ledger_ns; /* time at which its parts were stored last */
+    int64_t ledger_ns; /* time at which the parts of the run's time were stored last */
     bool marked;       /* a record affects the parts of the run's time */
     uint64_t skipped;
     bt_sink sink;
@@ -146,7 +146,7 @@ static void apply_fact(void *ctx, const char *key, const char *value) {
     run_statement(a, st);
 }
 
-/* An amount that can be summed without overflow. */
+/* True for an amount that can be summed without overflow. */
 static bool is_countable(double v) { return v >= 0 && v < 1e15; }
 
 static void note_validation(summary *s, int64_t step, double val_loss) {
@@ -212,7 +212,7 @@ static void apply_step(void *ctx, const bt_step_record *r) {
     sqlite3_stmt *st = a->insert[BT_SCOPE_STEP];
     if (a->again && r->step <= a->now.attempt_step) return;
     if (a->now.first_step < 0) accept_start(a);
-    /* The steps of earlier attempts end here. */
+    /* Marks the steps of earlier attempts from this step on as repeated. */
     if (a->now.first_step < 0 || r->step < a->now.first_step) {
         sqlite3_bind_int64(a->st[ST_CLIP], 1, r->step);
         sqlite3_bind_int64(a->st[ST_CLIP], 2, a->at.run);
@@ -257,7 +257,7 @@ static void apply_rows(void *ctx, const bt_row_record *r) {
     }
 }
 
-static bool event_known(bt_apply *a, const bt_event *e) {
+static bool is_event_stored(bt_apply *a, const bt_event *e) {
     sqlite3_stmt *st = a->st[ST_EVENT_KNOWN];
     sqlite3_bind_int64(st, 1, a->at.run);
     sqlite3_bind_int64(st, 2, a->at.aid);
@@ -271,7 +271,7 @@ static bool event_known(bt_apply *a, const bt_event *e) {
 
 /* Stores the loss of an evaluation during a pause or after the last step, whose step is already recorded. Other
  * evaluations are part of their step's record. */
-static void late_validation(bt_apply *a, const bt_event *e) {
+static void store_late_validation(bt_apply *a, const bt_event *e) {
     sqlite3_stmt *st = a->st[ST_VAL_LOSS];
     double val_loss = NAN;
     if (a->rc != SQLITE_OK || !e->body || e->step < 0) return;
@@ -293,7 +293,7 @@ static void late_validation(bt_apply *a, const bt_event *e) {
 static void apply_event(void *ctx, const bt_event *e) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->st[ST_EVENT];
-    if (a->again && event_known(a, e)) return;
+    if (a->again && is_event_stored(a, e)) return;
     sqlite3_bind_int64(st, 1, a->at.run);
     sqlite3_bind_int64(st, 2, a->at.aid);
     sqlite3_bind_int64(st, 3, e->wall_us);
@@ -311,7 +311,7 @@ static void apply_event(void *ctx, const bt_event *e) {
     bind_text(st, 9, e->body);
     run_statement(a, st);
     if (bt_events[e->kind].effect != BT_EFFECT_NONE) a->marked = true;
-    if (bt_events[e->kind].effect == BT_EFFECT_VALIDATES) late_validation(a, e);
+    if (bt_events[e->kind].effect == BT_EFFECT_VALIDATES) store_late_validation(a, e);
     /* The engine reports the checkpoint that it found; the event has its last step. */
     if (e->step >= 0 && bt_events[e->kind].effect == BT_EFFECT_RESUMES) {
         sqlite3_bind_int64(a->st[ST_FROM], 1, e->step + 1);
@@ -468,7 +468,7 @@ bt_code bt_apply_store_times(bt_apply *a, int64_t run, bt_err *err) {
     return bt_ledger_store(&a->ledger, a->db, a->path, run, err);
 }
 
-static void store_times(bt_apply *a) {
+static void store_time_parts_if_due(bt_apply *a) {
     bt_err ignored;
     if (a->rc != SQLITE_OK || (!a->touched && !a->marked)) return;
     if (!a->marked && bt_now_ns() - a->ledger_ns < LEDGER_PACE_NS) return;
@@ -487,7 +487,7 @@ int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped) {
         if (!bt_record_deliver(&r->head, r->data, &a->sink)) a->skipped++;
     }
     if (a->touched) write_summary(a, dropped + a->skipped);
-    store_times(a);
+    store_time_parts_if_due(a);
     if (a->rc == SQLITE_OK) run_statement(a, a->st[ST_COMMIT]);
     if (a->rc == SQLITE_OK) {
         a->saved = a->now;

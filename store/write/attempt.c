@@ -50,20 +50,20 @@ static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_r
     return code;
 }
 
-/* The process that began the run has verifiably ended. */
-static bool is_over(const bt_run_start *s, const known_run *k) {
+/* True if the process that owns the run is known to have ended. */
+static bool owner_has_ended(const bt_run_start *s, const known_run *k) {
     if (strcmp(k->state, "running") != 0) return true;
     return s->host && strcmp(k->host, s->host) == 0 && !bt_pid_lives(k->pid);
 }
 
-static bt_code may_begin(const bt_run_start *s, const known_run *k, bt_err *err) {
+static bt_code check_may_begin(const bt_run_start *s, const known_run *k, bt_err *err) {
     if (!bt_name_ok(s->name)) {
         return bt_fail(err, BT_ARG,
                        "'%.64s' is not a run name: letters, digits, '.', '_' and '-', at most 64, "
                        "starting with a letter or digit",
                        s->name);
     }
-    if (!s->resume && k->id && !(k->empty && is_over(s, k)))
+    if (!s->resume && k->id && !(k->empty && owner_has_ended(s, k)))
         return bt_fail(
             err, BT_BUSY,
             "run '%s' exists already (choose another --name, or continue it with --resume %s)",
@@ -131,7 +131,7 @@ static bt_code insert_attempt(sqlite3 *db, const char *path, const bt_run_start 
 }
 
 /* All attempts of a run use one clock, which never goes back. */
-static bt_code join_clock(sqlite3 *db, const char *path, const known_run *k, bt_err *err) {
+static bt_code adopt_run_clock(sqlite3 *db, const char *path, const known_run *k, bt_err *err) {
     sqlite3_stmt *st = NULL;
     BT_TRY(bt_sql_prepare(db, path, "SELECT value FROM fact WHERE run = ? AND key = 'clock'", &st,
                           err));
@@ -144,7 +144,7 @@ static bt_code join_clock(sqlite3 *db, const char *path, const known_run *k, bt_
     return code;
 }
 
-static bt_code keep_clock(sqlite3 *db, const char *path, const bt_attempt *a, bt_err *err) {
+static bt_code store_clock_name(sqlite3 *db, const char *path, const bt_attempt *a, bt_err *err) {
     char name[BT_CLOCK_NAME];
     return bt_sql_put_row(
         db, path, "INSERT OR REPLACE INTO fact(value, run, attempt, key) VALUES (?,?,?,'clock')",
@@ -155,13 +155,13 @@ bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, b
                          bt_attempt *a, bt_err *err) {
     known_run k;
     BT_TRY(find_run(db, path, s->name, &k, err));
-    BT_TRY(may_begin(s, &k, err));
+    BT_TRY(check_may_begin(s, &k, err));
     if (k.id && !s->resume) { /* a start that recorded no step does not reserve the name */
         BT_TRY(
             bt_sql_put_row(db, path, "DELETE FROM run WHERE id = ?", "i", NULL, INTS(k.id), err));
         k = (known_run){0};
     }
-    if (!s->started_us && k.id) BT_TRY(join_clock(db, path, &k, err));
+    if (!s->started_us && k.id) BT_TRY(adopt_run_clock(db, path, &k, err));
     const int64_t now = s->started_us ? s->started_us : bt_wall_us();
     *a = (bt_attempt){
         .run = k.id, .created_us = k.id ? k.created_us : now, .attempt = (int)k.attempts};
@@ -171,7 +171,7 @@ bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, b
     else
         BT_TRY(continue_run(db, path, s, k.id, now, err));
     BT_TRY(insert_attempt(db, path, s, a, now, err));
-    if (!s->started_us) BT_TRY(keep_clock(db, path, a, err));
+    if (!s->started_us) BT_TRY(store_clock_name(db, path, a, err));
     return bt_sql_put_row(db, path, "UPDATE run SET n_attempts = n_attempts + 1 WHERE id = ?", "i",
                           NULL, INTS(a->run), err);
 }

@@ -25,21 +25,21 @@ static bool has_room_for_backup(const char *path) {
 
 /* BITRAIN_TEST_BACKUP=GATE stops the copy at two points until GATE.copy and GATE.rename exist, to test a kill there. */
 static bool has_test_gate(void) { return getenv("BITRAIN_TEST_BACKUP") != NULL; }
-static void wait_at(const char *place) {
+static void wait_for_test_gate(const char *place) {
     char gate[BT_PATH_BYTES];
     if (!has_test_gate()) return;
     snprintf(gate, sizeof gate, "%.1000s.%s", getenv("BITRAIN_TEST_BACKUP"), place);
     while (access(gate, F_OK) != 0) bt_sleep_ns(10000000);
 }
 
-static bt_code copy_into(sqlite3 *from, const char *path, const char *fresh, bt_err *err) {
+static bt_code copy_database(sqlite3 *from, const char *path, const char *fresh, bt_err *err) {
     sqlite3 *to = NULL;
     int rc = sqlite3_open_v2(
         fresh, &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
     sqlite3_backup *b = rc == SQLITE_OK ? sqlite3_backup_init(to, "main", from, "main") : NULL;
     if (b) {
         if (has_test_gate()) sqlite3_backup_step(b, 2048); /* more than the cache holds */
-        wait_at("copy");
+        wait_for_test_gate("copy");
         /* One read transaction; writers continue in the log. */
         rc = sqlite3_backup_step(b, -1);
         sqlite3_backup_finish(b);
@@ -96,11 +96,11 @@ static void remove_stale_backups(const char *path) {
 static bt_code rotate_backups(const char *fresh, const char *newest, const char *older,
                               bt_err *err) {
     char second[BT_PATH_BYTES + 64];
-    /* a second link to the newest */
+    /* name of a second link to the newest copy */
     snprintf(second, sizeof second, "%s.1", fresh);
     unlink(second);
     bool linked = link(newest, second) == 0;
-    /* there is no earlier backup */
+    /* ENOENT: there is no earlier copy */
     if (!linked && errno == ENOENT)
         linked = true;
     else if (linked && rename(second, older) != 0) {
@@ -108,12 +108,12 @@ static bt_code rotate_backups(const char *fresh, const char *newest, const char 
         unlink(second);
         return bt_fail_errno(err, BT_IO, e, "cannot keep '%s' as '%s'", newest, older);
     }
-    /* rename leaves it if the older one was already the newest */
+    /* rename keeps its source if both names already are links to the same file */
     unlink(second);
     /* the file system has no links */
     if (!linked && rename(newest, older) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot keep '%s' as '%s'", newest, older);
-    wait_at("rename");
+    wait_for_test_gate("rename");
     if (rename(fresh, newest) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot rename '%s'", fresh);
     return BT_OK;
@@ -131,7 +131,7 @@ bt_code bt_store_backup(const char *path, bt_err *err) {
     snprintf(older, sizeof older, "%s.backup.1", path);
     BT_TRY(bt_sql_open_ro(&from, path, err));
     int fd = create_locked_file(fresh);
-    bt_code code = copy_into(from, path, fresh, err);
+    bt_code code = copy_database(from, path, fresh, err);
     sqlite3_close(from);
     if (code == BT_OK) code = rotate_backups(fresh, newest, older, err);
     if (code != BT_OK) unlink(fresh);

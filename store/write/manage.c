@@ -62,8 +62,8 @@ static bt_code end_session(session *s, bt_code code, bt_err *err) {
 }
 
 /* Runs one statement with texts bound in order; *changes may be NULL. */
-static bt_code run_text(session *s, const char *sql, const char *const *texts, int64_t *changes,
-                        bt_err *err) {
+static bt_code run_text_statement(session *s, const char *sql, const char *const *texts,
+                                  int64_t *changes, bt_err *err) {
     sqlite3_stmt *st = NULL;
     BT_TRY(bt_sql_prepare(s->db, s->path, sql, &st, err));
     for (int i = 0; i < sqlite3_bind_parameter_count(st); i++)
@@ -80,7 +80,7 @@ static bt_code run_text(session *s, const char *sql, const char *const *texts, i
 
 /* ---- rm ---- */
 
-static bt_code being_trained(const session *s, const char *run, int pid, bt_err *err) {
+static bt_code fail_being_trained(const session *s, const char *run, int pid, bt_err *err) {
     bt_text store;
     bt_text_init(&store);
     bt_store_flag(&store, s->path);
@@ -109,7 +109,7 @@ static bt_code has_ended(session *s, const char *run, bt_err *err) {
         bool elsewhere = host && strcmp(host, here) != 0;
         if (state && strcmp(state, "running") == 0 && pid > 0 && !elsewhere &&
             (kill(pid, 0) == 0 || errno == EPERM))
-            code = being_trained(s, run, pid, err);
+            code = fail_being_trained(s, run, pid, err);
     }
     sqlite3_finalize(st);
     return code;
@@ -151,7 +151,7 @@ static bt_code delete_rows(session *s, const bt_scope_row *scope, int64_t aid, i
                  "FROM %s WHERE aid = %lld ORDER BY step LIMIT %d))",
                  t, a, t, a, CHUNK_ROWS);
     BT_TRY(begin_session(s, err));
-    bt_code code = run_text(s, sql, NULL, gone, err);
+    bt_code code = run_text_statement(s, sql, NULL, gone, err);
     return end_session(s, code, err);
 }
 
@@ -167,8 +167,8 @@ static bt_code delete_orphan_rows(session *s, int64_t *rows, bt_err *err) {
         }
     }
     BT_TRY(begin_session(s, err));
-    bt_code code = run_text(s, "DELETE FROM roll WHERE (key >> 42) NOT IN (SELECT id FROM attempt)",
-                            NULL, &gone, err);
+    bt_code code = run_text_statement(
+        s, "DELETE FROM roll WHERE (key >> 42) NOT IN (SELECT id FROM attempt)", NULL, &gone, err);
     if (code == BT_OK) *rows += gone;
     return end_session(s, code, err);
 }
@@ -183,7 +183,7 @@ bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, doub
     if (code == BT_OK) {
         for (size_t i = 0; i < n && code == BT_OK; i++) code = has_ended(&s, runs[i], err);
         for (size_t i = 0; i < n && code == BT_OK; i++)
-            code = run_text(&s, "DELETE FROM run WHERE name = ?", &runs[i], NULL, err);
+            code = run_text_statement(&s, "DELETE FROM run WHERE name = ?", &runs[i], NULL, err);
         code = end_session(&s, code, err);
     }
     if (code == BT_OK) code = delete_orphan_rows(&s, &rows, err);
@@ -193,7 +193,7 @@ bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, doub
 
 /* ---- tag, note ---- */
 
-static bool has_word(const char *list, const char *word, size_t n, size_t *at) {
+static bool find_tag(const char *list, const char *word, size_t n, size_t *at) {
     for (const char *p = list; *p;) {
         size_t m = strcspn(p, " ");
         if (m == n && memcmp(p, word, n) == 0) {
@@ -205,7 +205,7 @@ static bool has_word(const char *list, const char *word, size_t n, size_t *at) {
     return false;
 }
 
-static bool tag_ok(const char *name) {
+static bool is_valid_tag(const char *name) {
     if (!name[0] || strchr("+- ", name[0])) return false;
     for (const char *c = name; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127) return false;
@@ -228,14 +228,14 @@ static bt_code edit_tags(char tags[256], const char *word, bt_err *err) {
     char name[256];
     size_t at;
     word += word[0] == '-' || word[0] == '+';
-    if (!tag_ok(word))
+    if (!is_valid_tag(word))
         return bt_fail(err, BT_ARG,
                        "'%.64s' is not a tag: a text without control characters that does not "
                        "begin with '+', '-' or a blank",
                        word);
     stored_tag(name, sizeof name, word);
     const size_t n = strlen(name);
-    bool there = has_word(tags, name, n, &at);
+    bool there = find_tag(tags, name, n, &at);
     if (remove && there) {
         size_t gone = n + (tags[at + n] == ' ');
         memmove(tags + at, tags + at + gone, strlen(tags + at + gone) + 1);
@@ -268,8 +268,9 @@ bt_code bt_run_tag(const char *path, const char *run, const char *const *words, 
         sqlite3_finalize(st);
         for (size_t i = 0; i < n && code == BT_OK; i++) code = edit_tags(result, words[i], err);
         if (code == BT_OK)
-            code = run_text(&s, "UPDATE run SET tags = nullif(?, ''), rev = rev + 1 WHERE name = ?",
-                            (const char *[]){result, run}, NULL, err);
+            code = run_text_statement(
+                &s, "UPDATE run SET tags = nullif(?, ''), rev = rev + 1 WHERE name = ?",
+                (const char *[]){result, run}, NULL, err);
         code = end_session(&s, code, err);
     }
     leave_session(&s);
@@ -286,8 +287,9 @@ bt_code bt_run_note(const char *path, const char *run, const char *text, double 
     BT_TRY(enter_session(&s, path, wait_s, err));
     bt_code code = begin_session(&s, err);
     if (code == BT_OK) {
-        code = run_text(&s, "UPDATE run SET note = nullif(?, ''), rev = rev + 1 WHERE name = ?",
-                        (const char *[]){text, run}, &changed, err);
+        code = run_text_statement(
+            &s, "UPDATE run SET note = nullif(?, ''), rev = rev + 1 WHERE name = ?",
+            (const char *[]){text, run}, &changed, err);
         if (code == BT_OK && changed == 0) code = bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
         code = end_session(&s, code, err);
     }
@@ -308,7 +310,7 @@ static bool session_has_row(session *s, const char *sql, const char *text) {
 }
 
 /* True if the parent of the run's folder contains the list of a sweep. */
-static bool is_of_sweep(session *s, const char *run) {
+static bool belongs_to_sweep(session *s, const char *run) {
     sqlite3_stmt *st = NULL;
     struct stat is;
     char list[BT_PATH_BYTES + 32] = "";
@@ -324,13 +326,13 @@ static bool is_of_sweep(session *s, const char *run) {
     return list[0] && stat(list, &is) == 0;
 }
 
-static bt_code may_rename(session *s, const char *run, const char *name, bt_err *err) {
+static bt_code check_may_rename(session *s, const char *run, const char *name, bt_err *err) {
     BT_TRY(has_ended(s, run, err));
     /* A run may change the case of its own name. */
     if (!bt_ascii_equal(run, name) &&
         session_has_row(s, "SELECT 1 FROM run WHERE name = ? COLLATE NOCASE", name))
         return bt_fail(err, BT_BUSY, "another run has the name '%s'", name);
-    if (is_of_sweep(s, run))
+    if (belongs_to_sweep(s, run))
         return bt_fail(err, BT_BUSY,
                        "run '%s' belongs to a sweep, which finds its runs by their names", run);
     return BT_OK;
@@ -348,19 +350,20 @@ bt_code bt_run_rename(const char *path, const char *run, const char *name, doubl
     BT_TRY(enter_session(&s, path, wait_s, err));
     bt_code code = begin_session(&s, err);
     if (code == BT_OK) {
-        code = may_rename(&s, run, name, err);
+        code = check_may_rename(&s, run, name, err);
         /* The settings for a resume also contain the name. */
         if (code == BT_OK)
-            code = run_text(&s,
-                            "UPDATE run_doc SET config = CASE WHEN json_type(config, "
-                            "'$.\"run.name\".value') IS NOT NULL THEN json_set(config, "
-                            "'$.\"run.name\".value', ?1) WHEN json_type(config, '$.\"run.name\"') "
-                            "= 'text' THEN json_set(config, '$.\"run.name\"', ?1) ELSE config END "
-                            "WHERE run = (SELECT id FROM run WHERE name = ?2)",
-                            (const char *[]){name, run}, NULL, err);
+            code = run_text_statement(
+                &s,
+                "UPDATE run_doc SET config = CASE WHEN json_type(config, "
+                "'$.\"run.name\".value') IS NOT NULL THEN json_set(config, "
+                "'$.\"run.name\".value', ?1) WHEN json_type(config, '$.\"run.name\"') "
+                "= 'text' THEN json_set(config, '$.\"run.name\"', ?1) ELSE config END "
+                "WHERE run = (SELECT id FROM run WHERE name = ?2)",
+                (const char *[]){name, run}, NULL, err);
         if (code == BT_OK)
-            code = run_text(&s, "UPDATE run SET name = ?, rev = rev + 1 WHERE name = ?",
-                            (const char *[]){name, run}, NULL, err);
+            code = run_text_statement(&s, "UPDATE run SET name = ?, rev = rev + 1 WHERE name = ?",
+                                      (const char *[]){name, run}, NULL, err);
         code = end_session(&s, code, err);
     }
     leave_session(&s);
@@ -378,7 +381,7 @@ bt_code bt_run_mark(const char *path, const char *run, int64_t step, bt_event_ki
     BT_TRY(enter_session(&s, path, wait_s, err));
     bt_code code = begin_session(&s, err);
     if (code == BT_OK) { /* at a step: use its time and attempt */
-        code = run_text(
+        code = run_text_statement(
             &s,
             "INSERT INTO event(run, aid, t_us, step, kind, level, title)"
             " SELECT r.id, coalesce(p.aid, (SELECT max(id) FROM attempt WHERE run = r.id)), "
@@ -402,11 +405,12 @@ bt_code bt_run_fact(const char *path, const char *run, const char *key, const ch
     BT_TRY(enter_session(&s, path, wait_s, err));
     bt_code code = begin_session(&s, err);
     if (code == BT_OK) {
-        code = run_text(&s,
-                        "INSERT OR REPLACE INTO fact(run, key, value, attempt) SELECT r.id, ?2, ?3,"
-                        " coalesce((SELECT max(attempt) FROM attempt WHERE run = r.id), 0) FROM "
-                        "run r WHERE r.name = ?1",
-                        (const char *[]){run, key, value}, &changed, err);
+        code = run_text_statement(
+            &s,
+            "INSERT OR REPLACE INTO fact(run, key, value, attempt) SELECT r.id, ?2, ?3,"
+            " coalesce((SELECT max(attempt) FROM attempt WHERE run = r.id), 0) FROM "
+            "run r WHERE r.name = ?1",
+            (const char *[]){run, key, value}, &changed, err);
         if (code == BT_OK && changed == 0) code = bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
         code = end_session(&s, code, err);
     }
@@ -529,7 +533,7 @@ static bt_code collect_garbage(session *s, const bt_gc_cfg *cfg, bt_gc_result *o
                  "INSERT OR REPLACE INTO meta(key, value) VALUES ('keep_rank_steps', %lld)",
                  (long long)cfg->keep_rank_steps);
         BT_TRY(begin_session(s, err));
-        BT_TRY(end_session(s, run_text(s, sql, NULL, NULL, err), err));
+        BT_TRY(end_session(s, run_text_statement(s, sql, NULL, NULL, err), err));
     }
     BT_TRY(delete_orphan_rows(s, &out->orphan_rows, err));
     BT_TRY(rebuild_all_attempts(s, cfg, err));

@@ -33,7 +33,7 @@ static const char *table_name(size_t t) {
     return t < N_PLAIN ? plain[t].name : bt_scopes[t - N_PLAIN].table;
 }
 
-static void put_order(bt_text *sql, size_t t, bool down) {
+static void put_key_order(bt_text *sql, size_t t, bool down) {
     bt_text_put(sql, " ORDER BY ");
     if (t < N_PLAIN)
         bt_text_put(sql, down ? plain[t].down : plain[t].up);
@@ -172,7 +172,7 @@ bt_code bt_rescue_install(const char *path, bt_rescue_result *out, bool *kept, b
         return BT_OK;
     }
     BT_TRY(move_aside(path, out, err));
-    /* otherwise the new file would use them */
+    /* SQLite would apply a log that remains to the new file */
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         snprintf(old, sizeof old, "%s%s", path, tails[i]);
         unlink(old);
@@ -215,8 +215,9 @@ typedef struct copying {
     bt_rescue_result *out;
 } copying;
 
-/* Copies in one direction; until_met: up to existing rows. Returns true at the end of the table. A row may also
- * violate the new file's constraints, so the first direction skips it; *refused: this happened in an empty table. */
+/* Copies the rows that `select` returns. With until_met it stops at the first row that is not added, because the other
+ * direction has copied it. *refused: a row violated the constraints of the new file. Returns true if the end was
+ * reached. */
 static bool copy_table_rows(const copying *c, const char *select, sqlite3_stmt *put, int n,
                             bool until_met, bool *refused) {
     sqlite3_stmt *get = NULL;
@@ -233,7 +234,7 @@ static bool copy_table_rows(const copying *c, const char *select, sqlite3_stmt *
         }
         *refused = *refused || (!c->fill && !until_met);
         met = done == SQLITE_DONE &&
-              until_met; /* or the type violates the new file's constraints */
+              until_met; /* an error: the type of a value violates the new file's constraints */
     }
     sqlite3_finalize(get);
     return met || rc == SQLITE_DONE;
@@ -257,12 +258,12 @@ static bt_code copy_table(const copying *c, size_t t, bt_err *err) {
     if (put) {
         bt_text_clear(&sql);
         bt_text_printf(&sql, "SELECT %s FROM %s", bt_text_str(&columns), table_name(t));
-        put_order(&sql, t, false);
+        put_key_order(&sql, t, false);
         bool refused = false,
              whole = copy_table_rows(c, bt_text_str(&sql), put, n, false, &refused);
         bt_text_clear(&sql);
         bt_text_printf(&sql, "SELECT %s FROM %s", bt_text_str(&columns), table_name(t));
-        put_order(&sql, t, true);
+        put_key_order(&sql, t, true);
         if (!whole) copy_table_rows(c, bt_text_str(&sql), put, n, !c->fill, &refused);
         if (!whole || refused) c->out->unreadable++;
     }
@@ -305,7 +306,7 @@ static bt_code copy_all_tables(const copying *c, bt_err *err) {
 }
 
 /* Rows refer to runs by number, and another history of the same file may have assigned the numbers differently. */
-static bool same_history(sqlite3 *a, sqlite3 *b) {
+static bool numbers_runs_equally(sqlite3 *a, sqlite3 *b) {
     static const char of[] = "SELECT id, name, created_us FROM run ORDER BY id";
     sqlite3_stmt *x = NULL, *y = NULL;
     bool same = sqlite3_prepare_v2(a, of, -1, &x, NULL) == SQLITE_OK &&
@@ -333,7 +334,7 @@ bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progre
         return BT_OK;
     }
     bt_code code = bt_sql_open_rw(&c.to, path, err);
-    if (code == BT_OK && same_history(c.to, c.from)) code = copy_all_tables(&c, err);
+    if (code == BT_OK && numbers_runs_equally(c.to, c.from)) code = copy_all_tables(&c, err);
     if (c.to && !sqlite3_get_autocommit(c.to)) sqlite3_exec(c.to, "ROLLBACK", NULL, NULL, NULL);
     sqlite3_close(c.from);
     sqlite3_close(c.to);

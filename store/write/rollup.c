@@ -240,7 +240,7 @@ static bool grow_rank_slots(bt_roll *r, int n_ranks) {
     return true;
 }
 
-static int put_blob(bt_roll *r, int kind, int level, size_t bytes) {
+static int store_roll_row(bt_roll *r, int kind, int level, size_t bytes) {
     sqlite3_bind_int64(r->put, 1, bt_roll_key(r->aid, kind, level, r->block[level]));
     sqlite3_bind_blob64(r->put, 2, r->blob, bytes, SQLITE_STATIC);
     int rc = sqlite3_step(r->put);
@@ -263,7 +263,7 @@ static double round_to_float(double v) {
 }
 
 /* Rounds the values to floats, as a reader of the file sees them. */
-static void as_stored(bt_block_stat *s, size_t n) {
+static void round_stats_to_float(bt_block_stat *s, size_t n) {
     for (size_t i = 0; i < n; i++)
         s[i] = (bt_block_stat){round_to_float(s[i].n),    round_to_float(s[i].min),
                                round_to_float(s[i].max),  round_to_float(s[i].first),
@@ -271,7 +271,7 @@ static void as_stored(bt_block_stat *s, size_t n) {
 }
 
 /* The file stores one value of a constant metric. */
-static void constants_as_stored(bt_block_stat *s, int n) {
+static void recompute_constant_sums(bt_block_stat *s, int n) {
     for (int i = 0; i < n; i++)
         if (s[i].n > 0 && s[i].min >= s[i].max) s[i].sum = s[i].min * s[i].n;
 }
@@ -282,16 +282,17 @@ static int close_block(bt_roll *r, int level) {
     size_t n_rank_stats = (size_t)r->n_ranks * (size_t)r->slots.n_ranks;
     bool ranks = n_rank_stats && has_any_value(r->ranks[level], n_rank_stats);
     if (!r->silent) {
-        rc = put_blob(r, BT_ROLL_STEPS, level,
-                      encode_steps(r->steps[level], r->slots.n_steps, (unsigned char *)r->blob));
+        rc = store_roll_row(r, BT_ROLL_STEPS, level,
+                            encode_steps(r->steps[level], r->slots.n_steps,
+                                         (unsigned char *)r->blob));
         if (rc == SQLITE_OK && ranks)
-            rc = put_blob(r, BT_ROLL_RANKS, level,
-                          encode_block_ranks(r->ranks[level], r->n_ranks, r->slots.n_ranks, level,
-                                             r->blob));
+            rc = store_roll_row(r, BT_ROLL_RANKS, level,
+                                encode_block_ranks(r->ranks[level], r->n_ranks, r->slots.n_ranks,
+                                                   level, r->blob));
     }
     // cppcheck-suppress arrayIndexOutOfBoundsCond ; level stays below the number of levels
-    if (level > 1 && ranks) as_stored(r->ranks[level], n_rank_stats);
-    constants_as_stored(r->steps[level], r->slots.n_steps);
+    if (level > 1 && ranks) round_stats_to_float(r->ranks[level], n_rank_stats);
+    recompute_constant_sums(r->steps[level], r->slots.n_steps);
     if (level < BT_ROLL_LEVELS) {
         r->block[level + 1] = r->block[level] >> BT_ROLL_SHIFT;
         for (int i = 0; i < r->slots.n_steps; i++)
@@ -315,7 +316,7 @@ static int enter_step(bt_roll *r, int64_t step) {
     return rc;
 }
 
-static double value_as_kept(double v, const bt_column *c) { /* as stored in the file */
+static double round_to_stored_value(double v, const bt_column *c) { /* as stored in the file */
     return c->integer && isfinite(v) ? (double)llround(v * c->scale) / c->scale : v;
 }
 
@@ -465,13 +466,14 @@ int bt_roll_add(bt_roll *r, const bt_step_record *rec) {
     bt_block_stat_add(&r->steps[1][0], (double)rec->wall_us);
     for (int i = 0; i < BT_MS_COUNT; i++)
         bt_block_stat_add(&r->steps[1][r->slots.step[i]],
-                          value_as_kept(rec->values[i], &r->step_cols[i]));
+                          round_to_stored_value(rec->values[i], &r->step_cols[i]));
     if (!grow_rank_slots(r, rec->n_ranks)) return SQLITE_NOMEM;
     for (int k = 0; k < rec->n_ranks; k++) {
         bt_block_stat *row = r->ranks[1] + (size_t)k * (size_t)r->slots.n_ranks;
         const double *v = rec->rank_values + (size_t)k * BT_MR_COUNT;
         for (int i = 0; i < BT_MR_COUNT; i++)
-            bt_block_stat_add(&row[r->slots.rank[i]], value_as_kept(v[i], &r->rank_cols[i]));
+            bt_block_stat_add(&row[r->slots.rank[i]],
+                              round_to_stored_value(v[i], &r->rank_cols[i]));
     }
     return SQLITE_OK;
 }

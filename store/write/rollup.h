@@ -27,8 +27,7 @@ typedef struct bt_block_stat {
 void bt_block_stat_add(bt_block_stat *s, double v);
 void bt_block_stat_merge(bt_block_stat *into, const bt_block_stat *later);
 
-/* slots of the file's metrics */
-/* slot of this program's metric i; n_steps includes the clock */
+/* step[i], rank[i]: slot of metric i of this program; n_steps, n_ranks: number of slots, n_steps includes the clock */
 typedef struct bt_slots {
     int n_steps, n_ranks, step[BT_MS_COUNT], rank[BT_MR_COUNT];
 } bt_slots;

@@ -11,7 +11,7 @@ enum { SPARK = BT_SPARK_POINTS };
 void bt_spark_add(bt_spark *s, int64_t step, double loss) {
     if (!isfinite(loss)) return;
     while (step / s->stride >= SPARK) {
-        /* The later half of a pair represents both, unless it is missing. */
+        /* Of two neighbours the later one remains, unless it is missing. */
         for (int i = 0; i < SPARK / 2; i++) {
             double even = s->at[2 * i], odd = 2 * i + 1 < s->n ? s->at[2 * i + 1] : NAN;
             s->at[i] = isnan(odd) ? even : odd;

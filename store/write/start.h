@@ -2,9 +2,8 @@
  *
  * A rank or mpirun may refuse a start after its attempt is recorded. So the settings, the
  * command line and the folder of a resumed run wait in the table `proposal`, and replace those
- * of the run in the transaction of the attempt's first step. A start that ends before is
- * withdrawn, which restores the rows of the run. All functions run inside the caller's
- * transaction. */
+ * of the run in the transaction of the attempt's first step. A start that ends before its first step is withdrawn,
+ * which restores the rows of the run. All functions run inside the caller's transaction. */
 #ifndef BT_STORE_WRITE_START_H
 #define BT_STORE_WRITE_START_H
 

@@ -62,7 +62,7 @@ struct bt_writer {
 
 /* ---- the thread ---- */
 
-static int on_wal(void *ctx, sqlite3 *db, const char *name, int pages) {
+static int remember_wal_pages(void *ctx, sqlite3 *db, const char *name, int pages) {
     (void)db;
     (void)name;
     ((bt_writer *)ctx)->wal_pages = pages;
@@ -80,8 +80,8 @@ static void checkpoint_log(bt_writer *w, int mode, double wait_s) {
     w->wal_pages = 0;
 }
 
-/* Gives the open attempt to the applier. */
-static bt_code point_at(bt_writer *w, const bt_attempt *a, int64_t from_step, bt_err *err) {
+/* Directs the following records to this attempt. */
+static bt_code set_open_attempt(bt_writer *w, const bt_attempt *a, int64_t from_step, bt_err *err) {
     bt_apply_attempt at = {
         .run = a->run, .aid = a->aid, .from_step = from_step, .attempt = a->attempt};
     BT_TRY(bt_apply_set_attempt(w->apply, &at, err));
@@ -108,13 +108,13 @@ static bt_code rescue_rows(bt_writer *w, bt_damage what, bt_rescue_result *r, bo
         return BT_OK;
     }
     *whole = false;
-    /* otherwise another run has created a new one */
+    /* If the file was removed and there is one again, another run has created it. */
     return what != BT_FILE_GONE || stat(w->path, &st) != 0 ? bt_rescue(w->path, NULL, r, err)
                                                            : BT_OK;
 }
 
 /* Replaces a damaged or missing file by a new one with the rescued rows. Requires the lock file. */
-static bt_code begin_anew(bt_writer *w, bt_damage what, bt_err *err) {
+static bt_code replace_database(bt_writer *w, bt_damage what, bt_err *err) {
     bt_rescue_result r = {0};
     bt_attempt a = w->at;
     bool whole = false;
@@ -138,29 +138,29 @@ static bt_code begin_anew(bt_writer *w, bt_damage what, bt_err *err) {
     if (code != BT_OK && !sqlite3_get_autocommit(w->db))
         sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
     if (code == BT_OK) bt_log(BT_LOG_ERROR, "%s", title);
-    if (code == BT_OK) code = point_at(w, &a, w->start.from_step, err);
+    if (code == BT_OK) code = set_open_attempt(w, &a, w->start.from_step, err);
     if (code == BT_OK) bt_apply_reread(w->apply);
     return code;
 }
 
 /* Executes one transaction under the lock file, in the current file or, if it is lost, in a new one. */
-static bt_code write_list(bt_writer *w, const bt_record *list, uint64_t dropped, bt_err *err) {
+static bt_code write_records(bt_writer *w, const bt_record *list, uint64_t dropped, bt_err *err) {
     bt_damage what = bt_rescue_examine(w->db, w->path);
     int rc = what ? SQLITE_OK : bt_apply_transaction(w->apply, list, dropped);
     if (!what && rc == SQLITE_OK) return BT_OK;
     if (!what && !bt_rescue_wanted(rc)) return bt_sql_fail(w->db, rc, w->path, "write", err);
-    BT_TRY(begin_anew(w, what ? what : BT_ROWS_BAD, err));
+    BT_TRY(replace_database(w, what ? what : BT_ROWS_BAD, err));
     rc = bt_apply_transaction(w->apply, list, dropped);
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(w->db, rc, w->path, "write", err);
 }
 
 /* Requires the lock file. */
-static bt_code take_turn(bt_writer *w, bt_attempt_change *t, bt_err *err) {
+static bt_code write_attempt_change(bt_writer *w, bt_attempt_change *t, bt_err *err) {
     const bt_damage what = bt_rescue_examine(w->db, w->path);
-    if (what) BT_TRY(begin_anew(w, what, err));
+    if (what) BT_TRY(replace_database(w, what, err));
     bt_code code = bt_attempt_change_apply(t, w->db, w->path, w->apply, &w->at, err);
     if (code == BT_FORMAT) {
-        BT_TRY(begin_anew(w, BT_ROWS_BAD, err));
+        BT_TRY(replace_database(w, BT_ROWS_BAD, err));
         code = bt_attempt_change_apply(t, w->db, w->path, w->apply, &w->at, err);
     }
     BT_TRY(code);
@@ -181,7 +181,8 @@ static bt_code store_records(bt_writer *w, bt_record **list, uint64_t dropped, b
         while (!turn && last->next && !bt_attempt_change_of(last->next)) last = last->next;
         bt_record *rest = last->next;
         last->next = NULL;
-        const bt_code code = turn ? take_turn(w, turn, err) : write_list(w, *list, dropped, err);
+        const bt_code code = turn ? write_attempt_change(w, turn, err)
+                                  : write_records(w, *list, dropped, err);
         last->next = rest;
         BT_TRY(code);
         last->next = NULL;
@@ -229,7 +230,7 @@ static bt_code commit_records(bt_writer *w, bt_record **list) {
 static void do_idle_work(bt_writer *w) {
     bt_err ignored;
     int64_t rows = 0;
-    pthread_mutex_lock(&w->db_mu); /* if there is nothing to do, this costs two comparisons */
+    pthread_mutex_lock(&w->db_mu);
     if (w->db && w->wal_pages > WAL_PAGES_IDLE) checkpoint_log(w, SQLITE_CHECKPOINT_PASSIVE, 0);
     if (w->retain && w->apply && w->at.aid && bt_lock_take(&w->lock, 0, &ignored) == BT_OK) {
         if (bt_retain_chunk(w->db, w->at.aid, bt_apply_last_step(w->apply), &w->retain, &rows) !=
@@ -319,7 +320,7 @@ static bt_code connect_again(bt_writer *w, bt_err *err) {
     BT_TRY(bt_schema_apply(w->db, w->path, err));
     BT_TRY(bt_ledger_store_missing(w->db, w->path, err));
     if (!w->apply) BT_TRY(bt_apply_open(&w->apply, w->db, w->path, err));
-    sqlite3_wal_hook(w->db, on_wal, w);
+    sqlite3_wal_hook(w->db, remember_wal_pages, w);
     return BT_OK;
 }
 
@@ -364,7 +365,7 @@ static bt_code begin_immediate(bt_writer *w, bt_err *err) {
         BT_TRY(bt_lock_take(&w->lock, w->lock_wait_s, err));
         bt_code code = w->apply ? BT_OK : connect_again(w, err);
         const bt_damage what = code == BT_OK ? bt_rescue_examine(w->db, w->path) : BT_UNDAMAGED;
-        if (what && w->at.aid) code = begin_anew(w, what, err);
+        if (what && w->at.aid) code = replace_database(w, what, err);
         if (code == BT_OK) code = bt_sql_exec(w->db, w->path, "BEGIN IMMEDIATE", err);
         if (code == BT_OK) return BT_OK;
         bt_lock_drop(&w->lock);
@@ -385,14 +386,14 @@ bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_er
     bt_attempt a = {0};
     if (w->at.aid) return bt_fail(err, BT_ARG, "an attempt is open already");
     pthread_mutex_lock(&w->db_mu);
-    const bool first = !w->start.name; /* number of the attempt of this start */
+    const bool first = !w->start.name; /* no run was begun before */
     bt_run_start_release(&w->start);
     bt_code code = bt_run_start_copy(&w->start, s, err);
     if (code == BT_OK) code = begin_immediate(w, err);
     if (code == BT_OK)
         code = end_transaction(w, bt_attempt_begin(w->db, w->path, s, first, &a, err), err);
     if (code == BT_OK && first && s->resume) w->remembered = a.run;
-    if (code == BT_OK) code = point_at(w, &a, s->from_step, err);
+    if (code == BT_OK) code = set_open_attempt(w, &a, s->from_step, err);
     if (code == BT_OK) *attempt = a.attempt;
     w->past = s->started_us != 0;
     atomic_store(&w->committed, -1);
@@ -409,7 +410,7 @@ uint64_t bt_writer_dropped(const bt_writer *w) {
 
 /* ---- flush, end, close ---- */
 
-static bt_code trouble_of(bt_writer *w, bt_err *err) {
+static bt_code copy_writer_error(bt_writer *w, bt_err *err) {
     pthread_mutex_lock(&w->db_mu);
     bt_code code = w->trouble.code;
     if (err && code != BT_OK) *err = w->trouble;
@@ -423,7 +424,7 @@ bt_code bt_writer_flush(bt_writer *w, bt_err *err) {
     bt_code code = BT_OK;
     bt_queue_set(&w->q, &w->q.flush_requested, true);
     while (!bt_queue_wait_drained(&w->q, 50000000)) {
-        code = trouble_of(w, err);
+        code = copy_writer_error(w, err);
         int64_t spent = bt_now_ns() - start;
         if (code == BT_OK)
             start = bt_now_ns(); /* progress was made */
@@ -453,8 +454,8 @@ bt_code bt_writer_keep(bt_writer *w, const char *ring_path, int attempt, bt_err 
     return BT_OK;
 }
 
-/* The thread changes it with a change of attempts. */
-static bool attempt_open(bt_writer *w) {
+/* Takes the lock, because the writer's thread changes `at`. */
+static bool is_attempt_open(bt_writer *w) {
     pthread_mutex_lock(&w->db_mu);
     const bool open = w->at.aid != 0;
     pthread_mutex_unlock(&w->db_mu);
@@ -492,7 +493,7 @@ bt_code bt_writer_begin_later(bt_writer *w, const bt_run_start *s, int attempt, 
 
 bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
                       bt_err *err) {
-    if (!attempt_open(w)) return BT_OK;
+    if (!is_attempt_open(w)) return BT_OK;
     bt_code flushed = bt_writer_flush(w, err);
     bt_err own = BT_ERR_INIT;
     pthread_mutex_lock(&w->db_mu);
@@ -539,7 +540,7 @@ bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, 
     *steps = 0;
     bt_code code = bt_ring_read(ring_path, &attempt, &list, &own);
     if (code == BT_NOTFOUND || code == BT_FORMAT) return BT_OK;
-    if (code == BT_OK && attempt_open(w)) code = bt_writer_flush(w, &own);
+    if (code == BT_OK && is_attempt_open(w)) code = bt_writer_flush(w, &own);
     bt_recover_drop_facts(&list);
     if (code == BT_OK && list) {
         pthread_mutex_lock(&w->db_mu);
@@ -563,7 +564,7 @@ void bt_writer_close(bt_writer *w) {
     if (!w) return;
     bt_err ignored;
     if (w->running) {
-        if (attempt_open(w) && bt_writer_flush(w, &ignored) != BT_OK)
+        if (is_attempt_open(w) && bt_writer_flush(w, &ignored) != BT_OK)
             bt_log(BT_LOG_WARN, "metrics were lost at the end: %s", ignored.msg);
         bt_queue_set(&w->q, &w->q.stop, true);
         pthread_join(w->thread, NULL);
