@@ -15,7 +15,7 @@
 #include "cli/model/sampling_opts.h"
 #include "cli/model/write_text.h"
 #include "engine/base/clock.h"
-#include "engine/model/net/generate.h"
+#include "engine/generate/generate.h"
 
 typedef struct generate_cfg {
     char prompt[65536], message[65536], system[65536], template[40];

@@ -3,8 +3,8 @@
 #define BT_CLI_MODEL_WRITE_TEXT_H
 
 #include "cli/model/checkpoint_model.h"
+#include "engine/generate/generate.h"
 #include "engine/generate/output_text.h"
-#include "engine/model/net/generate.h"
 
 typedef struct bt_write_how {
     bt_sampling sampling;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "engine/base/rng.h"
+#include "engine/generate/generate.h"
 #include "engine/interop/convert.h"
-#include "engine/model/net/generate.h"
 
 enum { LONGEST = 64 };
 static const size_t lengths[BT_PROBES] = {1, 3, 17, LONGEST};

@@ -15,9 +15,9 @@
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"
+#include "engine/generate/generate.h"
 #include "engine/generate/generator.h"
 #include "engine/kernels/ops/ops.h"
-#include "engine/model/net/generate.h"
 #include "tests/engine/model/small_model.h"
 
 enum { T = 48, V = 256, MANY = 40 };

@@ -11,8 +11,8 @@
 
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"
+#include "engine/generate/generate.h"
 #include "engine/kernels/ops/ops.h"
-#include "engine/model/net/generate.h"
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/ref_model.h"
 #include "tests/message.h"

@@ -1,5 +1,5 @@
 /* generate.c - generates one text at a time with a decoder of one sequence. */
-#include "engine/model/net/generate.h"
+#include "engine/generate/generate.h"
 
 #include <stdlib.h>
 #include <string.h>

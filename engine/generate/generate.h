@@ -11,8 +11,8 @@
  * Exact:    logits equal those of the training forward within fp32 rounding; sampling is a function of
  *           (logits, bt_sampling, tokens in the cache, number of tokens seen).
  * Threads:  the training thread; kernels split over the pool. No allocation after create. */
-#ifndef BT_ENGINE_MODEL_NET_GENERATE_H
-#define BT_ENGINE_MODEL_NET_GENERATE_H
+#ifndef BT_ENGINE_GENERATE_GENERATE_H
+#define BT_ENGINE_GENERATE_GENERATE_H
 
 #include "engine/model/net/model.h"
 #include "engine/model/net/sampler.h"
