@@ -53,6 +53,7 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                         .lean = c->tune.lean && c->tune.mode == BT_TUNE_LORA,
                         .base_q8 = c->tune.base_type == BT_BASE_Q8 && c->tune.mode == BT_TUNE_LORA,
                         .taught = c->tune.teacher[0] || c->tune.logits[0],
+                        .relation_layer = c->tune.relation > 0 ? (int)c->tune.relation_layer : 0,
                         .documents = c->data.packing > BT_PACKED_STREAM ||
                                      bt_run_has(c, BT_RUN_SHORT_SPANS, 0)};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);

@@ -92,8 +92,22 @@ bt_model_setup bt_tune_teacher_setup(const bt_model_cfg *teacher, const bt_model
     /* if the teacher cannot be divided into the student's parts, one rank computes all of it */
     if (bt_leaves_fit(teacher, student->leaves)) s.leaves = student->leaves;
     s.cfg.T = student->cfg.T;
+    if (student->relation_layer) {
+        const int layer = teacher->L - student->cfg.L + student->relation_layer;
+        s.relation_layer = layer > 1 ? layer : 1;
+    }
     s.cfg.lora = (bt_lora){.rank = 1, .targets = BT_LORA_Q};
     return s;
+}
+
+bt_code bt_tune_relation_check(const bt_tune_settings *tune, const bt_model_cfg *of,
+                               const char *whose, bt_err *err) {
+    const int64_t n = tune->relation_heads;
+    if (!(tune->relation > 0) || (of->H * of->D % n == 0 && of->KV * of->D % n == 0)) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "tune.relation_heads=%" PRId64
+                   " does not divide the queries (%d columns) and keys (%d) of %s",
+                   n, of->H * of->D, of->KV * of->D, whose);
 }
 
 size_t bt_tune_widest(const bt_run_cfg *c) {

@@ -34,6 +34,9 @@ void bt_tune_teacher_write(const bt_model_cfg *m, char *out, size_t size);
 /* Setup of a teacher beside a student with this setup: forward only, stored like the frozen base of adapters, with the
  * smallest possible adapter. It has all layers, in the student's tensor-parallel slice. */
 bt_model_setup bt_tune_teacher_setup(const bt_model_cfg *teacher, const bt_model_setup *student);
+/* Checks that tune.relation_heads divides the heads of this student or teacher. */
+bt_code bt_tune_relation_check(const bt_tune_settings *tune, const bt_model_cfg *of,
+                               const char *whose, bt_err *err) BT_MUST_CHECK;
 /* Number of columns of the widest residual stream that a tensor-parallel group exchanges: the model's or teacher's. */
 size_t bt_tune_widest(const bt_run_cfg *c);
 /* Checks tune.* against model and layout and sets dependent values. The model's shape must be known. */

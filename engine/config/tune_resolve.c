@@ -87,6 +87,58 @@ static bt_code check_teacher_slices(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+/* The last stage of a pipeline has the teacher, and passes the layers of its last chunk back at once. */
+static bt_code check_relation_stage(const bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) {
+    bt_mesh_shape shape;
+    bt_run_cfg_mesh(c, &shape);
+    if (shape.pp <= 1) return BT_OK;
+    const bt_model_slice last = {.tp_size = shape.tp,
+                                 .pp_stage = shape.pp - 1,
+                                 .pp_size = shape.pp,
+                                 .virtual_stages = (int)c->parallel.virtual_stages};
+    const bt_layer_run run = bt_slice_chunk(m, last, bt_slice_chunks(last) - 1);
+    if (c->tune.relation_layer > run.first) return BT_OK;
+    return bt_fail(
+        err, BT_ARG,
+        "tune.relation_layer=%" PRId64
+        " with --pp %d: the last stage, which has the teacher, begins with layer %d (use "
+        "a layer from there on, or --pp 1)",
+        c->tune.relation_layer, shape.pp, run.first + 1);
+}
+
+static bt_code check_relation(bt_run_cfg *c, bt_err *err) {
+    bt_tune_settings *t = &c->tune;
+    bt_model_cfg m;
+    if (!(t->relation > 0))
+        return t->relation_layer || t->relation_heads
+                   ? bt_fail(
+                         err, BT_ARG,
+                         "tune.%s goes with tune.relation, the weight of the relations (set it)",
+                         t->relation_layer ? "relation_layer" : "relation_heads")
+                   : BT_OK;
+    bt_run_cfg_model(c, &m);
+    if (!t->teacher[0])
+        return bt_fail(err, BT_ARG,
+                       "tune.relation compares the attention of two models: it goes with "
+                       "tune.teacher");
+    if (bt_tune_teachers(c) > 1)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "tune.relation learns from one teacher, and these are %d (leave it out)",
+                       bt_tune_teachers(c));
+    if (c->mesh.tp > 1)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "tune.relation with --tp %" PRId64
+                       ": it compares all heads of a layer on one rank (use --tp 1)",
+                       c->mesh.tp);
+    if (t->relation_layer > m.L)
+        return bt_fail(err, BT_ARG, "tune.relation_layer=%" PRId64 ": this model has %d layers",
+                       t->relation_layer, m.L);
+    if (!t->relation_layer) t->relation_layer = m.L;
+    if (!t->relation_heads) t->relation_heads = m.KV;
+    BT_TRY(bt_tune_relation_check(t, &m, "this model", err));
+    return check_relation_stage(c, &m, err);
+}
+
 static bt_code check_teacher(bt_run_cfg *c, bt_err *err) {
     const char *key = c->tune.logits[0] ? "tune.logits" : "tune.teacher";
     if (!c->tune.teacher[0]) c->tune.teacher_shape[0] = '\0';
@@ -165,6 +217,7 @@ bt_code bt_tune_resolve(bt_run_cfg *c, bt_text *faults, bt_err *err) {
     BT_TRY(bt_collect_fault(faults, check_labels(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_preference(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_teacher(c, err), err));
+    BT_TRY(bt_collect_fault(faults, check_relation(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_adapters(c, err), err));
     return bt_collect_fault(faults, check_base(c, err), err);
 }

@@ -23,13 +23,13 @@ static bt_code check_teacher_model(const bt_model_file *f, const bt_model_setup 
     return BT_OK;
 }
 
-/* widest: the largest hidden size that the tensor-parallel group of the student was prepared for */
-static bt_code load_teacher(bt_teacher *t, const char *path, size_t widest,
+static bt_code load_teacher(bt_teacher *t, const char *path, const bt_run_cfg *c,
                             const bt_model_setup *student, const bt_tokenizer *tokenizer,
                             bt_text *notes, bt_err *err) {
     bt_model_file *file = NULL;
     bt_base_weights weights = {0};
     bt_model_cfg shape;
+    const size_t widest = bt_tune_widest(c); /* for which the tensor-parallel group was prepared */
     bt_code code = bt_model_file_open(&file, path, err);
     if (code == BT_OK) code = check_teacher_model(file, student, tokenizer, err);
     if (code == BT_OK) shape = file->cfg;
@@ -40,6 +40,7 @@ static bt_code load_teacher(bt_teacher *t, const char *path, size_t widest,
                        "tune.teacher: '%.200s' holds adapters alone (merge them first: bitrain "
                        "convert --merge)",
                        path);
+    BT_TRY(bt_tune_relation_check(&c->tune, &shape, "the teacher", err));
     const bt_model_setup s = bt_tune_teacher_setup(&shape, student);
     if (s.tp_group && (size_t)shape.C > widest)
         return bt_fail(err, BT_ARG,
@@ -61,13 +62,12 @@ static bt_code load_teacher(bt_teacher *t, const char *path, size_t widest,
 /* A text that is not a path is a list of paths separated by commas. */
 static bt_code load_teachers(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
                              const bt_tokenizer *tokenizer, bt_text *notes, bt_err *err) {
-    const size_t widest = bt_tune_widest(c);
     char list[sizeof c->tune.teacher];
     if (access(c->tune.teacher, F_OK) == 0 || !strchr(c->tune.teacher, ','))
-        return load_teacher(t, c->tune.teacher, widest, student, tokenizer, notes, err);
+        return load_teacher(t, c->tune.teacher, c, student, tokenizer, notes, err);
     memcpy(list, c->tune.teacher, sizeof list);
     for (char *rest = list, *path; (path = strsep(&rest, ",")) != NULL;)
-        BT_TRY(load_teacher(t, path, widest, student, tokenizer, notes, err));
+        BT_TRY(load_teacher(t, path, c, student, tokenizer, notes, err));
     return BT_OK;
 }
 
@@ -110,6 +110,8 @@ bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup
 
 bt_distil bt_teacher_distil(const bt_teacher *t, const bt_tune_settings *tune) {
     bt_distil how = {.teacher = t->model, .mix = tune->mix, .tau = tune->temperature};
+    how.relation = tune->relation;
+    how.relation_heads = (int)tune->relation_heads;
     if (t->logits) how.rows = bt_logit_file_rows(t->logits, &how.k);
     return how;
 }

@@ -229,6 +229,27 @@ static void connect_latent_weights(bt_model *m, const bt_model_memory *p) {
     }
 }
 
+static void wire_relation(bt_model *m, const bt_model_memory *p) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    const size_t M = (size_t)m->setup.B * (size_t)c->T, T = (size_t)c->T, D = (size_t)c->D,
+                 widths[BT_RELATIONS] = {(size_t)c->H * D, (size_t)c->KV * D, (size_t)c->KV * D};
+    float *x = bt_arena_at(&m->scratch_arena, p->relation),
+          *dx = m->setup.taught ? bt_arena_at(&m->scratch_arena, p->relation_grads) : NULL;
+    bt_relation *r = &m->relation;
+    r->layer = &m->layers[bt_net_layer(m, m->setup.relation_layer - 1)];
+    for (int i = 0; i < BT_RELATIONS; i++) {
+        r->width[i] = widths[i];
+        r->x[i] = x;
+        r->dx[i] = dx;
+        x += M * widths[i];
+        if (dx) dx += M * widths[i];
+    }
+    if (!dx) return;
+    r->own_rows = bt_arena_at(&m->scratch_arena, p->relation_rows);
+    r->taught_rows = r->own_rows + BT_RELATION_ROWS * T;
+    r->losses = bt_arena_at(&m->scratch_arena, p->relation_losses);
+}
+
 static void connect_tensor_parallel(bt_model *m, const bt_model_memory *p) {
     const bt_model_cfg *c = &m->setup.cfg;
     if (bt_tp_needed(&m->setup)) bt_tp_wire(m, &p->tp);
@@ -258,6 +279,7 @@ static void connect_tensor_parallel(bt_model *m, const bt_model_memory *p) {
                          ? bt_arena_at(&m->scratch_arena, p->row_weights)
                          : NULL;
     m->distil_parts = m->setup.taught ? bt_arena_at(&m->scratch_arena, p->distil_parts) : NULL;
+    if (bt_net_relates(&m->setup)) wire_relation(m, p);
     if (c->classes) wire_classes(m, p);
     m->lambda = 1;
     m->fade.panel = m->setup.fades ? bt_arena_at(&m->quant_arena, p->fade) : NULL;
@@ -315,6 +337,12 @@ static bt_code plan_kernels(const bt_model *m, bt_err *err) {
         BT_TRY(bt_ops_plan(M, K, N, T, D, NULL, err));
         if (m->setup.train) BT_TRY(bt_ops_plan(N, K, M, T, D, NULL, err));
         if (m->adapters.n) BT_TRY(plan_adapter(m, N, K, err));
+    }
+    if (m->relation.dx[0]) {
+        const size_t R = BT_RELATION_ROWS, N = m->relation.width[0];
+        BT_TRY(bt_ops_plan(R, T, N, T, D, NULL, err));
+        BT_TRY(bt_ops_plan(R, N, T, T, D, NULL, err));
+        BT_TRY(bt_ops_plan(T, N, R, T, D, NULL, err));
     }
     size_t rows = m->logits_rows, V = (size_t)c->V, C = (size_t)c->C;
     if (!bt_slice_is_last_stage(m->setup.slice)) return BT_OK;

@@ -165,6 +165,16 @@ static void plan_adapters(bt_model_memory *p, const bt_model_setup *s) {
     p->lora_du = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK * rank, sizeof(float));
 }
 
+static void plan_relation(bt_model_memory *p, const bt_model_setup *s, size_t M) {
+    const size_t heads = (size_t)(s->cfg.H + 2 * s->cfg.KV) * (size_t)s->cfg.D;
+    p->relation = bt_arena_reserve(&p->scratch, M * heads, sizeof(float));
+    if (!s->taught) return;
+    p->relation_grads = bt_arena_reserve(&p->scratch, M * heads, sizeof(float));
+    p->relation_rows = bt_arena_reserve(
+        &p->scratch, (size_t)2 * BT_RELATION_ROWS * (size_t)s->cfg.T, sizeof(float));
+    p->relation_losses = bt_arena_reserve(&p->scratch, M, sizeof(double));
+}
+
 void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_params *params,
                           const bt_params *adapters, const bt_model_cfg *whole) {
     const bt_model_cfg *c = &s->cfg;
@@ -230,6 +240,7 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     if (s->taught)
         p->distil_parts = bt_arena_reserve(
             &p->scratch, (1 + (size_t)bt_tp_size(s)) * BT_DISTIL_ROWS, sizeof(bt_distil_part));
+    if (bt_net_relates(s)) plan_relation(p, s, M);
     if (c->classes) {
         const size_t K = (size_t)c->classes;
         p->class_rows = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));

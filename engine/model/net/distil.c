@@ -16,6 +16,7 @@
 
 void bt_model_distil(bt_model *m, bt_distil how) {
     assert(m->distil_parts || (!how.teacher && !how.rows));
+    assert(!(how.relation > 0) || (m->relation.dx[0] && how.teacher->relation.layer));
     m->distil = how;
 }
 
@@ -328,6 +329,7 @@ double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *tar
             bt_op_gemm(m->d_head, C, m->logits, ld, 1, a->xn + at * C, C, 0, 1.0f, V, C, n,
                        m->setup.prec, BT_ACC);
     }
+    if (m->distil.relation > 0) bt_net_relation_loss(m, t, targets, grad_scale);
     for (size_t i = 0; i < M; i++) loss += (double)m->row_loss[i];
     bt_span_end();
     return loss;

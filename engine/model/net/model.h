@@ -92,6 +92,9 @@ typedef struct bt_model_setup {
     bool documents;  /* bt_model_documents will be called */
     bool pairs;      /* bt_model_dpo will be called: the loss is one of pairs of documents */
     bool taught;     /* bt_model_distil will be called */
+    /* number, from 1, of the layer whose relations a student learns (bt_distil), or a teacher has; on a stage it is
+     * one of the last chunk. 0: none */
+    int relation_layer;
     bool drops;      /* training: bt_model_dropout will be called */
     bool drops_lora; /* training: bt_model_lora_dropout will be called */
     /* a frozen base: embedding and head are int8 with a scale for each token; and with full recompute in
@@ -310,6 +313,10 @@ typedef struct bt_distil {
     const bt_top_row *rows;
     int k;
     double mix, tau;
+    /* Weight of the relations of queries, keys and values of setup.relation_layer, of which student and teacher have
+     * relation_heads each (relation.c); 0: none. Whole layers on a rank, and one teacher. */
+    double relation;
+    int relation_heads;
 } bt_distil;
 /* Returns results of the previous pass (bt_model_eval_micro): the k likeliest tokens at each target >= 0, in
  * descending order, and the logarithms of their probabilities; ids, logs (B, T, k). For a whole model on one rank. */

@@ -173,6 +173,17 @@ typedef struct bt_distil_part {
 } bt_distil_part;
 enum { BT_DISTIL_ROWS = 256 }; /* rows at a time; their parts fit in one exchange of a group */
 
+/* Queries, keys and values of one layer, as attention reads them, of the last forward pass (relation.c) */
+enum { BT_RELATION_ROWS = 64, BT_RELATIONS = 3 };
+typedef struct bt_relation {
+    const bt_layer *layer;         /* NULL: none */
+    size_t width[BT_RELATIONS];    /* H D, KV D, KV D */
+    float *x[BT_RELATIONS];        /* (M, width) */
+    float *dx[BT_RELATIONS];       /* their gradients; NULL in a teacher, as all of the following */
+    float *own_rows, *taught_rows; /* (BT_RELATION_ROWS, T) of the student and of the teacher */
+    double *losses;                /* (M) */
+} bt_relation;
+
 typedef struct
     bt_chunk { /* layers that one pass covers: all layers of a whole model or of a stage with one chunk */
     int first, n; /* indices in bt_model.layers */
@@ -219,7 +230,8 @@ struct bt_model {
     bt_dpo dpo;
     bt_distil distil;
     bt_distil_part *distil_parts; /* (1 + ranks, BT_DISTIL_ROWS); NULL without setup.taught */
-    double *reference;            /* (M) of each document: summed log-probabilities of the base */
+    bt_relation relation;
+    double *reference;  /* (M) of each document: summed log-probabilities of the base */
     float *row_weights; /* (M) preferences without adapters: factors of the rows' gradients */
     bt_class_head classes;
     bt_score score;
@@ -294,6 +306,16 @@ void bt_net_preference_scale(bt_model *m, float *own);
 /* Returns the sum of the token losses; a.dxn is their gradient times grad_scale. */
 double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                           double grad_scale);
+
+/* ---- relation.c ---- */
+/* After the passes of student and teacher: adds the losses of the relations to row_loss, and stores their gradients
+ * times grad_scale for the backward pass. */
+void bt_net_relation_loss(bt_model *m, const bt_model *teacher, const int32_t *targets,
+                          double grad_scale);
+/* true if a model with this setup keeps queries, keys and values of setup.relation_layer */
+static inline bool bt_net_relates(const bt_model_setup *s) {
+    return s->relation_layer > 0 && bt_slice_is_last_stage(s->slice);
+}
 
 /* ---- frozen_base.c ---- */
 /* true if the model keeps a frozen base with trained adapters, in the format of its products */

@@ -253,6 +253,19 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
 
 void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
 
+/* Keeps what attention reads, for the relations of this layer. */
+static void keep_heads(bt_model *m, const bt_layer *l, bool bf16, size_t M) {
+    const bt_relation *r = &m->relation;
+    const bt_acts *a = &l->a;
+    const float *const x[BT_RELATIONS] = {bt_net_q(l), bt_net_k(l), a->v};
+    const uint16_t *const saved[BT_RELATIONS] = {a->q_saved, a->k_saved, a->v_saved};
+    for (int i = 0; i < BT_RELATIONS; i++)
+        if (bf16)
+            bt_op_load_bf16(r->x[i], saved[i], M * r->width[i]);
+        else
+            bt_net_copy(r->x[i], x[i], M * r->width[i]);
+}
+
 static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_attn_shape shape = layer_attn_shape(m, l, T);
@@ -276,6 +289,7 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
         bt_acts_save(a->k_saved, a->k, M * shape.ldk);
         bt_acts_save(a->v_saved, a->v, M * shape.ldv);
     }
+    if (x_out && l == m->relation.layer) keep_heads(m, l, shape.bf16, M);
     poll_layer_source(m);
     bt_net_attn_out(m, l, M);
     ffn(m, l, x_out, M);
@@ -435,6 +449,18 @@ static void ffn_backward(const backward *p, bt_layer *l) {
  * by leaves. */
 static bool turns_back(const bt_model *m) { return m->tp->sum_kv == bt_one_rank_sum_kv; }
 
+/* Adds the gradient of the layer's relations of q (0), k (1) or v (2), which is that of rotated heads, to dy, that of
+ * heads before the rotation. */
+static void add_relation(const backward *p, const bt_layer *l, int which, float *dy) {
+    bt_model *m = p->m;
+    const size_t N = m->relation.width[which], D = (size_t)m->setup.cfg.D;
+    if (l != m->relation.layer || !(m->distil.relation > 0)) return;
+    const bt_rotation by = rotation_of(m, l, 0);
+    if (which < 2 && layer_rotates(m, l))
+        bt_op_rope(m->relation.dx[which], N, &by, 1, p->M, N / D, D);
+    bt_op_add(dy, m->relation.dx[which], p->M * N);
+}
+
 /* Passes dy in place through the rotation, then through the head norm, whose input was x; `spare` has the size of
  * dy. */
 static float *undo_norm_and_rotate(const backward *p, const bt_layer *l, bool kv, float *dy,
@@ -444,6 +470,7 @@ static float *undo_norm_and_rotate(const backward *p, const bt_layer *l, bool kv
     size_t D = (size_t)m->setup.cfg.D, heads = (size_t)(kv ? m->setup.cfg.KV : m->setup.cfg.H);
     const bt_rotation by = rotation_of(m, l, 0);
     if (!turns_back(m) && layer_rotates(m, l)) bt_op_rope(dy, heads * D, &by, 1, p->M, heads, D);
+    add_relation(p, l, kv, dy);
     if (!gain->tensor) return dy;
     m->tp->heads_bwd(m, l, kv, spare, dy, x, p->M);
     gradient_done(p, gain->tensor);
@@ -492,6 +519,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     poll_layer_source(m);
     m->tp->sum_kv(m, a->dk, p->M);
     m->tp->sum_kv(m, a->dv, p->M);
+    add_relation(p, l, 2, a->dv);
     const float *dk = undo_norm_and_rotate(p, l, true, a->dk, a->kr, a->k);
     const float *dq = undo_norm_and_rotate(p, l, false, a->dq, a->qr, a->q);
     bias_done(p, &l->v, &l->v_bias, a->dv);

@@ -50,6 +50,30 @@ for mode in preferences classes classes_lora teacher logits; do
         fault "$mode, --tp in another order: $(losses $mode-free2) | $(losses $mode-free)"
 done
 
+# Relations of attention: a whole layer on a rank, so no --tp.
+relation=("${teacher[@]}" --set tune.relation=2 --set tune.relation_layer=4)
+ok train "${relation[@]}" --ranks 1 --name relation
+losses relation >want
+losses teacher | cmp -s - want && fault "tune.relation changes nothing: $(cat want)"
+ok train "${relation[@]}" --ranks 2 --name relation-dp
+ok train "${relation[@]}" --ranks 2 --pp 2 --name relation-pp --stop-after 2
+ok train --resume relation-pp --ranks 1 --pp 1 --recompute full
+for layout in dp pp; do
+    losses relation-$layout | cmp -s - want || fault "relation, $layout: $(losses relation-$layout | head -4) | $(head -4 want)"
+done
+code 2 train "${relation[@]}" --ranks 2 --tp 2
+says "tune.relation with --tp 2"
+code 2 train "${relation[@]/relation_layer=4/relation_layer=1}" --ranks 2 --pp 2
+says "the last stage, which has the teacher, begins with layer"
+code 2 train "${relation[@]/relation_layer=4/relation_layer=5}" --ranks 1
+says "this model has 4 layers"
+code 2 train "${relation[@]}" --set tune.relation_heads=3 --ranks 1
+says "tune.relation_heads=3 does not divide"
+code 2 train "${relation[@]/wide/base,wide}" --ranks 1
+says "learns from one teacher, and these are 2"
+code 2 train "${logits[@]}" --set tune.relation=1 --ranks 1
+says "it goes with tune.teacher"
+
 code 2 train "${teacher[@]}" --ranks 3 --tp 3
 says "--tp 3 does not divide"
 ok train "${shape[@]}" --name odd --seed 2 --set model.d_model=48 --set model.heads=3 --set model.kv_heads=3

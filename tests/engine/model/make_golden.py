@@ -3,6 +3,7 @@
 
     python3 make_golden.py                    # writes golden_tiny.bin and golden_losses.txt beside this script
     python3 make_golden.py --preferences      # writes golden_preferences.txt alone
+    python3 make_golden.py --relations        # writes golden_relations.txt alone
     python3 make_golden.py --peer FILE        # also trains the Model of a peer_torch.py from the same weights and compares
 
 golden_tiny.bin    per variant: the configuration, the summed loss of one batch, and every gradient by autograd through the
@@ -15,6 +16,9 @@ golden_losses.txt  the first ten losses of `nano` on synth:chain, 4096 tokens a 
 
 golden_preferences.txt  twenty losses of small dense models that learn from pairs of answers, in float64: adapters or all weights, the
                    loss, its settings, the losses.
+
+golden_relations.txt  twenty losses of a small dense student with sub-norms that learns from a pre-norm teacher, in float64: its logits, and
+                   the attention relations of the second layer.
 
 Weights are not stored: bitrain's are a function of (seed, tensor name, index), and this script computes the same ones.
 """
@@ -125,7 +129,8 @@ def rope(c, x):
     return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), dim=-1)
 
 
-def block(c, w, i, x):
+def block(c, w, i, x, heads=None):
+    """heads: a list that receives q, k, v as attention reads them, (B, T, heads D) each"""
     B, T, _ = x.shape
     p = {n: w.get("layers.%d.%s" % (i, n)) for n in ("attn_norm", "attn_q", "attn_k", "attn_v", "q_norm", "k_norm", "attn_subnorm", "attn_o",
                                                      "ffn_norm", "ffn_gate", "ffn_up", "ffn_subnorm", "ffn_down")}
@@ -134,8 +139,11 @@ def block(c, w, i, x):
     q, k, v = (linear(c, y, p[n]).view(B, T, -1, c["D"]).transpose(1, 2) for n in ("attn_q", "attn_k", "attn_v"))
     if c["qk"]:
         q, k = rms(q, p["q_norm"], c["eps"]), rms(k, p["k_norm"], c["eps"])
-    k, v = (t.repeat_interleave(c["H"] // c["KV"], 1) for t in (rope(c, k), v))
-    s = rope(c, q) @ k.transpose(-1, -2) / c["D"] ** 0.5 + torch.full((T, T), float("-inf"), dtype=x.dtype).triu(1)
+    q, k = rope(c, q), rope(c, k)
+    if heads is not None:
+        heads.extend(t.transpose(1, 2).reshape(B, T, -1) for t in (q, k, v))
+    k, v = (t.repeat_interleave(c["H"] // c["KV"], 1) for t in (k, v))
+    s = q @ k.transpose(-1, -2) / c["D"] ** 0.5 + torch.full((T, T), float("-inf"), dtype=x.dtype).triu(1)
     o = (torch.softmax(s, dim=-1) @ v).transpose(1, 2).reshape(B, T, -1)
     x = x + linear(c, rms(o, p["attn_subnorm"], c["eps"]) if sub else o, p["attn_o"])
     y = rms(x, p["ffn_norm"], c["eps"]) if pre else x
@@ -329,13 +337,60 @@ def write_preferences(path, seed=3, steps=20):
             print(what, kind, losses[0], losses[-1], flush=True)
 
 
+# --------------------------------------------------------- golden_relations.txt
+STUDENT = dict(L=2, C=32, H=4, KV=2, D=8, F=48, T=90, V=48, eps=1e-5, std=0.08, theta=10000.0, norm="subln", act="silu", linear="dense", tied=True,
+               qk=True)
+TEACHER = dict(STUDENT, norm="pre", D=12, std=0.2)
+
+
+def logits_and_heads(c, w, tokens, layer):
+    x, heads = F.embedding(tokens, w["embed"]), []
+    for i in range(c["L"]):
+        x = block(c, w, i, x, heads if i == layer else None)
+    return F.linear(rms(x, w["final_norm"], c["eps"]), w["embed"]), heads
+
+
+def relation_logs(x, n):
+    """Logarithms of softmax(A A^T / sqrt(width)) of n equal parts of the columns, (B, n, T, T)"""
+    a = x.view(x.shape[0], x.shape[1], n, -1).transpose(1, 2)
+    return torch.log_softmax(a @ a.transpose(-1, -2) / a.shape[-1] ** 0.5, dim=-1)
+
+
+def distilled(w, taught, tokens, targets, mix, tau, weight, n):
+    logits, heads = logits_and_heads(STUDENT, w, tokens, 1)
+    with torch.no_grad():
+        wanted, models = logits_and_heads(TEACHER, taught, tokens, 1)
+    p = torch.log_softmax(wanted / tau, -1)
+    loss = (1 - mix) * F.cross_entropy(logits.view(-1, STUDENT["V"]), targets.reshape(-1))
+    loss = loss + mix * tau ** 2 * (p.exp() * (p - torch.log_softmax(logits / tau, -1))).sum(-1).mean()
+    for own, other in zip(heads, models):
+        q = relation_logs(other, n)
+        loss = loss + weight * (q.exp() * (q - relation_logs(own, n))).sum(-1).mean()
+    return loss
+
+
+def write_relations(path, rows=2, steps=20, rate=2e-3):
+    T = STUDENT["T"]
+    data = torch.from_numpy(chain(steps * rows * (T + 1), STUDENT["V"], 9)).view(steps, rows, T + 1)
+    w, taught = initial(STUDENT, 3, torch.float64), initial(TEACHER, 4, torch.float64)
+    losses = ten_losses(list(w.values()), lambda s: distilled(w, taught, data[s, :, :-1], data[s, :, 1:], 0.5, 2, 4, 2), rate, steps)
+    with open(path, "w") as f:
+        f.write("# %d steps of distillation with relations, AdamW at %g, float64: make_golden.py --relations\n" % (steps, rate))
+        f.write(" ".join("%.9f" % x for x in losses) + "\n")
+    print("relations", losses[0], losses[-1], flush=True)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--peer", default="", help="a peer_torch.py to compare with")
     p.add_argument("--preferences", action="store_true", help="write golden_preferences.txt alone")
+    p.add_argument("--relations", action="store_true", help="write golden_relations.txt alone")
     p.add_argument("--out", default=HERE)
     a = p.parse_args()
     torch.set_num_threads(1)
+    write_relations(os.path.join(a.out, "golden_relations.txt"))
+    if a.relations:
+        return
     write_preferences(os.path.join(a.out, "golden_preferences.txt"))
     if a.preferences:
         return
