@@ -137,7 +137,7 @@ bt_code bt_train_ensemble_check(const bt_train_plan *p, bt_err *err) {
         return bt_fail(err, BT_ARG, "%s has models as teachers: leave tune.logits out",
                        c->run.chain ? "--chain" : "--distill");
     if (c->tune.relation > 0 && c->run.distill)
-        return bt_fail(err, BT_ARG,
+        return bt_fail(err, BT_UNSUPPORTED,
                        "--distill has several models as teachers, and tune.relation one: leave it "
                        "out");
     return check_ensemble_name(p, err);

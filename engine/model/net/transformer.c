@@ -253,17 +253,17 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
 
 void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
 
-/* Keeps what attention reads, for the relations of this layer. */
+/* Keeps what attention reads, for the relations of this layer. The values are the same whether attention reads saved
+ * bf16 values or floats, which its products round. */
 static void keep_heads(bt_model *m, const bt_layer *l, bool bf16, size_t M) {
     const bt_relation *r = &m->relation;
     const bt_acts *a = &l->a;
     const float *const x[BT_RELATIONS] = {bt_net_q(l), bt_net_k(l), a->v};
     const uint16_t *const saved[BT_RELATIONS] = {a->q_saved, a->k_saved, a->v_saved};
-    for (int i = 0; i < BT_RELATIONS; i++)
-        if (bf16)
-            bt_op_load_bf16(r->x[i], saved[i], M * r->width[i]);
-        else
-            bt_net_copy(r->x[i], x[i], M * r->width[i]);
+    for (int i = 0; i < BT_RELATIONS; i++) {
+        if (!bf16) bt_net_copy(r->x[i], x[i], M * r->width[i]);
+        bt_acts_load(&m->setup, r->x[i], bf16 ? saved[i] : NULL, M * r->width[i]);
+    }
 }
 
 static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size_t T) {

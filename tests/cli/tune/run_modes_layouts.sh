@@ -55,22 +55,25 @@ relation=("${teacher[@]}" --set tune.relation=2 --set tune.relation_layer=4)
 ok train "${relation[@]}" --ranks 1 --name relation
 losses relation >want
 losses teacher | cmp -s - want && fault "tune.relation changes nothing: $(cat want)"
-ok train "${relation[@]}" --ranks 2 --name relation-dp
+ok train "${relation[@]}" --ranks 1 --recompute full --name relation-full
+ok train "${relation[@]}" --ranks 2 --zero 3 --name relation-zero
 ok train "${relation[@]}" --ranks 2 --pp 2 --name relation-pp --stop-after 2
 ok train --resume relation-pp --ranks 1 --pp 1 --recompute full
-for layout in dp pp; do
+for layout in full zero pp; do
     losses relation-$layout | cmp -s - want || fault "relation, $layout: $(losses relation-$layout | head -4) | $(head -4 want)"
 done
-code 2 train "${relation[@]}" --ranks 2 --tp 2
+code 1 train "${relation[@]}" --ranks 2 --tp 2
 says "tune.relation with --tp 2"
+code 1 train "${relation[@]/wide/base,wide}" --ranks 1
+says "learns from one teacher, and these are 2"
+code 1 train "${relation[@]}" --ensemble 2 --distill --ranks 1 --name several
+says "--distill has several models as teachers, and tune.relation one"
 code 2 train "${relation[@]/relation_layer=4/relation_layer=1}" --ranks 2 --pp 2
 says "the last stage, which has the teacher, begins with layer"
 code 2 train "${relation[@]/relation_layer=4/relation_layer=5}" --ranks 1
 says "this model has 4 layers"
 code 2 train "${relation[@]}" --set tune.relation_heads=3 --ranks 1
 says "tune.relation_heads=3 does not divide"
-code 2 train "${relation[@]/wide/base,wide}" --ranks 1
-says "learns from one teacher, and these are 2"
 code 2 train "${logits[@]}" --set tune.relation=1 --ranks 1
 says "it goes with tune.teacher"
 
