@@ -1,4 +1,4 @@
-/* classify.c - prints the quality of a classifier by label, and classifies a text. */
+/* classify.c - prints the quality of a classifier by label, classifies a text, and prints the reward of an answer. */
 #include "cli/model/classify.h"
 
 #include <math.h>
@@ -7,9 +7,16 @@
 #include <string.h>
 
 #include "engine/data/chat/labels.h"
+#include "engine/train/data/run_data.h"
 
 bt_code bt_classifier_refuse(const bt_trained *t, bt_err *err) {
     const size_t n = bt_labels_count(t->cfg.data.labels);
+    if (bt_run_cfg_is_reward_model(&t->cfg))
+        return bt_fail(err, BT_ARG,
+                       "'%.100s' is a reward model and generates no text (for the reward of an "
+                       "answer: bitrain generate %.60s --prompt '{\"prompt\": ..., "
+                       "\"completion\": ...}')",
+                       t->meta.run, t->meta.run);
     if (!n) return BT_OK;
     return bt_fail(
         err, BT_ARG,
@@ -97,7 +104,51 @@ static bt_code print_label(const bt_trained *t, const float *p, size_t classes, 
     return bt_printout_print(&o, err);
 }
 
+/* Converts an answer to the tokens that training reads: a row of a single answer needs a label. */
+static bt_code encode_answer(const bt_trained *t, const char *text, size_t n, bt_chat_ids *out,
+                             bt_err *err) {
+    const bt_loader_cfg data = bt_run_data(&t->cfg);
+    bt_form form;
+    json_error_t at;
+    BT_TRY(bt_form_init(&form, &data.form, t->tokenizer, err));
+    json_t *row = json_loadb(text, n, 0, &at);
+    bt_code code = json_is_object(row) ? BT_OK
+                                       : bt_fail(err, BT_ARG,
+                                                 "a reward model scores an answer: --prompt "
+                                                 "'{\"prompt\": ..., \"completion\": ...}'");
+    if (code == BT_OK && json_object_set_new(row, "label", json_true()) != 0)
+        code = bt_fail(err, BT_NOMEM, "cannot take memory for an answer");
+    if (code == BT_OK) code = bt_form_encode(&form, row, 0, out, err);
+    json_decref(row);
+    return code;
+}
+
+static bt_code print_reward(bt_trained *t, const char *text, size_t n, bool json, bt_err *err) {
+    const int T = bt_model_config(t->model)->T;
+    bt_chat_ids ids = {0};
+    bt_printout o;
+    bt_code code = encode_answer(t, text, n, &ids, err);
+    if (code == BT_OK && (ids.n == 0 || ids.n > (size_t)T))
+        code = bt_fail(err, BT_ARG,
+                       "the answer and its prompt have %zu tokens, and the model reads 1 to %d",
+                       ids.n, T);
+    if (code == BT_OK) {
+        bt_model_forward_tokens(t->model, ids.ids, ids.n);
+        const double reward = bt_model_reward(t->model, ids.n);
+        bt_printout_begin(&o, json);
+        bt_printout_str(&o, "run", NULL, t->meta.run);
+        bt_printout_str(&o, "checkpoint", NULL, t->path);
+        bt_printout_int(&o, "step", NULL, t->meta.step);
+        bt_printout_num(&o, "reward", NULL, reward, BT_UNIT_NATS);
+        bt_printout_line(&o, "reward %.4f\n", reward);
+        code = bt_printout_print(&o, err);
+    }
+    bt_chat_ids_release(&ids);
+    return code;
+}
+
 bt_code bt_classify_text(bt_trained *t, const char *text, size_t n, bool json, bt_err *err) {
+    if (bt_run_cfg_is_reward_model(&t->cfg)) return print_reward(t, text, n, json, err);
     const bt_model_cfg *m = bt_model_config(t->model);
     const size_t classes = (size_t)m->classes;
     int32_t *ids = NULL;

@@ -132,9 +132,9 @@ static bt_code open_model(bt_model_file **s, const char *which, const convert_cf
     BT_TRY(bt_trained_check_newest(&(*s)->passed_over, (*s)->path, !cfg->allow_older, err));
     if ((*s)->cfg.lora.rank && (*s)->cfg.classes)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "it is a classifier of %d labels, whose adapters are used beside their base "
-                       "('%.160s')",
-                       (*s)->cfg.classes, (*s)->path);
+                       "it is a %s of %d %s, whose adapters are used beside their base ('%.160s')",
+                       (*s)->cfg.classes > 1 ? "classifier" : "reward model", (*s)->cfg.classes,
+                       (*s)->cfg.classes > 1 ? "labels" : "score", (*s)->path);
     if (cfg->merge != BT_MERGE_NONE && !(*s)->cfg.lora.rank)
         return bt_fail(err, BT_ARG, "--merge: '%.200s' holds no adapters", (*s)->path);
     if (cfg->merge == BT_MERGE_NONE && (cfg->add[0] || cfg->weight < 1 || cfg->weight > 1))

@@ -165,17 +165,22 @@ static bt_code run_choices(const bt_trained_how *how, const eval_cfg *cfg, bt_er
 }
 
 /* Sets the form of conversations, which the settings of another program's model do not contain. */
-static void set_conversation_form(bt_trained *t, const eval_cfg *cfg) {
+static bt_code set_conversation_form(bt_trained *t, const eval_cfg *cfg, bt_err *err) {
     bt_run_cfg *run = &t->cfg;
     const bool trained = run->data.form > BT_FORMED_TEXT;
+    if (bt_run_cfg_is_reward_model(run) && cfg->form && cfg->form - 1 != run->data.form)
+        return bt_fail(err, BT_ARG,
+                       "'%.100s' is a reward model, which judges preferences (leave --form out)",
+                       t->meta.run);
     if (cfg->chat_template[0])
         (void)snprintf(run->data.template, sizeof run->data.template, "%s", cfg->chat_template);
-    if (!cfg->form) return;
+    if (!cfg->form) return BT_OK;
     run->data.form = cfg->form - 1;
     if (!trained && !cfg->chat_template[0] && run->data.form > BT_FORM_COMPLETION &&
         run->data.form != BT_FORM_LABEL)
         bt_chat_note_unknown(t, run->data.template);
     run->data.packing = run->data.form ? BT_PACKED_DOCUMENTS : BT_PACKED_STREAM;
+    return BT_OK;
 }
 
 /* A text shorter than the model's sequences is measured as one sequence of length *T. */
@@ -214,7 +219,7 @@ static bt_code evaluate_words(const eval_cfg *cfg, const char *which, bt_err *er
     how.quiet = cfg->quiet || cfg->json;
     if (cfg->task) return run_choices(&how, cfg, err);
     bt_code code = bt_trained_open(&t, &how, err);
-    if (code == BT_OK) set_conversation_form(&t, cfg);
+    if (code == BT_OK) code = set_conversation_form(&t, cfg, err);
     if (code == BT_OK && !cfg->quiet && !cfg->json) bt_trained_report_affixes(&t);
     if (code == BT_OK) code = fit_short_text(&t, cfg, &how.T, err);
     if (code == BT_OK) code = bt_trained_model(&t, &how, err);

@@ -154,7 +154,7 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     else
         bt_text_put(&prompt, cfg->prompt);
     if (code == BT_OK) code = bt_trained_load(&t, &how, err);
-    const bool classifier = code == BT_OK && t.cfg.data.labels[0];
+    const bool classifier = code == BT_OK && bt_run_cfg_classes(&t.cfg) > 0;
     if (classifier && cfg->chat) code = bt_classifier_refuse(&t, err);
     if (classifier && code == BT_OK)
         code = bt_classify_text(&t, bt_text_str(&prompt), prompt.len, cfg->json, err);

@@ -158,8 +158,9 @@ bt_code bt_eval_text(const bt_trained *t, const bt_eval_job *job, bt_eval_result
     if (code == BT_OK && own) bt_cli_print_data_notes(bt_evaluator_notes(e));
     if (code == BT_OK) code = run_and_write(e, t, job, &data, out, err);
     const size_t table = (size_t)m->classes * (size_t)m->classes * sizeof **confusion;
-    if (code == BT_OK && table) *confusion = malloc(table);
-    if (code == BT_OK && table && *confusion) memcpy(*confusion, bt_evaluator_confusion(e), table);
+    if (code == BT_OK && m->classes > 1) *confusion = malloc(table);
+    if (code == BT_OK && m->classes > 1 && *confusion)
+        memcpy(*confusion, bt_evaluator_confusion(e), table);
     bt_evaluator_close(e);
     if (made) unlink(tokenizer);
     return code;

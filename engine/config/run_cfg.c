@@ -398,7 +398,12 @@ void bt_run_cfg_make_dense(bt_run_cfg *cfg) {
     cfg->train.grad = BT_GRAD_FLOAT;
 }
 
+bool bt_run_cfg_is_reward_model(const bt_run_cfg *cfg) {
+    return cfg->data.form == BT_FORMED_PREFERENCE && cfg->tune.preference == BT_PREFER_REWARD;
+}
+
 int bt_run_cfg_classes(const bt_run_cfg *cfg) {
+    if (bt_run_cfg_is_reward_model(cfg)) return 1;
     int n = cfg->data.labels[0] != '\0';
     for (const char *c = cfg->data.labels; *c; c++) n += *c == '\n';
     return n;
@@ -419,7 +424,7 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
         .act = (bt_act)cfg->model.act,
         .linear = (bt_linear_kind)cfg->model.linear,
         .tied = cfg->model.tied ||
-                cfg->data.labels[0], /* a classifier has no head for the vocabulary */
+                bt_run_cfg_classes(cfg) > 0, /* they have no head for the vocabulary */
         .qk_norm = cfg->model.qk_norm,
         .qkv_bias = cfg->model.qkv_bias,
         .rope_theta = cfg->model.rope_theta,

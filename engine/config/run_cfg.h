@@ -112,7 +112,9 @@ bt_code bt_run_cfg_each_text(const char *texts, bt_set_text *set, void *ctx, bt_
 bt_code bt_run_cfg_from_texts(bt_run_cfg *cfg, const char *texts, bt_err *err) BT_MUST_CHECK;
 /* tokens of all steps of a resolved run */
 int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg);
-int bt_run_cfg_classes(const bt_run_cfg *cfg); /* names in data.labels; 0 if no classifier */
+bool bt_run_cfg_is_reward_model(const bt_run_cfg *cfg);
+/* Returns the number of names in data.labels, 1 for a reward model, 0 for a model that predicts tokens. */
+int bt_run_cfg_classes(const bt_run_cfg *cfg);
 /* Returns the setting because of which the run does not learn text from nothing, or NULL. */
 const char *bt_run_cfg_not_from_text(const bt_run_cfg *cfg);
 /* the settings of steps with BT_RUN_DENSE (run_property.h) */

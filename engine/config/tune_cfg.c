@@ -17,7 +17,8 @@ bt_dpo bt_tune_dpo(const bt_run_cfg *c) {
                     .sft_share = c->tune.sft_share,
                     .smoothing = c->tune.label_smoothing,
                     .desirable = c->tune.desirable_weight,
-                    .undesirable = c->tune.undesirable_weight};
+                    .undesirable = c->tune.undesirable_weight,
+                    .centre = c->tune.center_rewards};
 }
 
 bool bt_tune_has_reference(const bt_run_cfg *c) {

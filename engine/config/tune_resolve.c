@@ -34,7 +34,16 @@ static bt_code check_rank(const bt_run_cfg *c, unsigned bits, bt_err *err) {
 }
 
 static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
+    const bool reward = bt_run_cfg_is_reward_model(c);
+    if (c->tune.center_rewards > 0 && !reward)
+        return bt_fail(err, BT_ARG,
+                       "tune.center_rewards is of a reward model (set data.form=preference and "
+                       "tune.preference=reward, or leave it out)");
     if (c->data.form != BT_FORMED_PREFERENCE) return BT_OK;
+    if (reward && c->tune.sft_share > 0)
+        return bt_fail(err, BT_ARG,
+                       "tune.sft_share is of a model that predicts tokens, and "
+                       "tune.preference=reward scores answers (leave it out)");
     if (c->tune.label_smoothing > 0 && bt_prefer_is_single((bt_preference)c->tune.preference))
         return bt_fail(
             err, BT_ARG,
@@ -44,8 +53,8 @@ static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "data.form=preference trains adapters: the reference is the base without "
                        "them (set tune.mode=lora and model.init_from, or "
-                       "tune.preference=orpo or simpo, which have no reference)");
-    if (c->tune.mode != BT_TUNE_LORA && c->mesh.tp > 1)
+                       "tune.preference=orpo, simpo or reward, which have no reference)");
+    if (c->tune.mode != BT_TUNE_LORA && c->mesh.tp > 1 && !reward)
         return bt_fail(err, BT_ARG,
                        "data.form=preference with --tp %" PRId64
                        " trains adapters only (set tune.mode=lora, or --tp 1)",
@@ -164,6 +173,9 @@ static bt_code check_labels(bt_run_cfg *c, bt_err *err) {
                              "data.labels are the classes of data.form=label (set it, or "
                              "leave them out)")
                    : BT_OK;
+    if (bt_run_cfg_classes(c) == 1)
+        return bt_fail(err, BT_ARG,
+                       "data.labels has one name, and a classifier needs at least 2 labels");
     if (c->tune.teacher[0] || c->tune.logits[0])
         return bt_fail(err, BT_ARG,
                        "%s teaches probabilities of tokens, and data.form=label has classes (leave "

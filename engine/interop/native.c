@@ -216,7 +216,9 @@ bt_code bt_native_write(bt_model_file *s, const char *dest, int64_t *bytes, bt_e
     if (s->cfg.classes)
         return bt_fail(
             err, BT_UNSUPPORTED,
-            "it is a classifier of %d labels: its checkpoint is used as it is ('%.200s')",
+            s->cfg.classes > 1
+                ? "it is a classifier of %d labels: its checkpoint is used as it is ('%.200s')"
+                : "it is a reward model of %d score: its checkpoint is used as it is ('%.200s')",
             s->cfg.classes, s->path);
     if (!s->tokenizer)
         return bt_fail(err, s->no_tokenizer.code,

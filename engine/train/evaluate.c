@@ -140,7 +140,7 @@ static double macro_f1(const double *confusion, size_t classes) {
 static bt_code add_confusion(bt_evaluator *e, bt_model *m, bt_pipe *pipe, double *f1, bt_err *err) {
     const size_t classes = (size_t)bt_model_config(m)->classes, n = classes * classes;
     *f1 = NAN;
-    if (!classes) return BT_OK;
+    if (classes < 2) return BT_OK;
     if (!e->confusion) e->confusion = malloc(n * sizeof *e->confusion);
     if (!e->confusion)
         return bt_fail(err, BT_NOMEM, "cannot take memory for a table of %zu labels", classes);

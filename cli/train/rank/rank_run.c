@@ -106,7 +106,7 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
     const bool text = strncmp(r->cfg->data.path, "synth:", 6) != 0;
     /* A frozen base is kept in a form that cannot decode; validations have already shown samples. */
     const bool wanted = code == BT_OK && sample && text && !out->stopped &&
-                        r->cfg->tune.mode != BT_TUNE_LORA && !r->cfg->data.labels[0] &&
+                        r->cfg->tune.mode != BT_TUNE_LORA && bt_run_cfg_classes(r->cfg) == 0 &&
                         bt_comm_rank(bt_comm_world()) == 0;
     const bool part = r->cfg->mesh.tp > 1 || r->cfg->mesh.pp > 1 ||
                       bt_run_cfg_weight_source(r->cfg) != BT_WEIGHTS_LOCAL;

@@ -157,6 +157,10 @@ int bt_arch_longest_text(const bt_model_cfg *c) {
 }
 
 bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
+    if (c->classes == 1)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "it is a reward model, which these formats do not support (use it with "
+                       "'bitrain generate' and 'bitrain eval')");
     if (c->classes)
         return bt_fail(err, BT_UNSUPPORTED,
                        "it is a classifier of %d labels, which these formats do not support (use "

@@ -104,7 +104,8 @@ double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *t
     if (!c->tied && !m->adapters.n)
         bt_net_ready(m, bt_params_get(&m->params, -1, BT_P_HEAD), ready, ready_ctx);
     float *dy = m->tp->reduce_grad(m, a->dxn, B * T);
-    if (m->dpo.on && m->adapters.n) bt_net_preference_scale(m, dy);
+    if (m->dpo.on && m->adapters.n && m->dpo.loss != BT_PREFER_REWARD)
+        bt_net_preference_scale(m, dy);
     m->tp->norm_bwd(m, &(bt_norm_bwd){.gain = &m->final_norm,
                                       .dx = a->dx,
                                       .dy = dy,

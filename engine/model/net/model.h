@@ -266,10 +266,13 @@ typedef enum {
     BT_PREFER_DPO,
     BT_PREFER_ORPO,
     BT_PREFER_SIMPO,
-    BT_PREFER_KTO,     /* from here on: single answers, each marked as desirable or undesirable */
-    BT_PREFER_APO_ZERO /* KTO with z0 = 0 */
+    BT_PREFER_KTO,      /* single answers, each marked as desirable or undesirable */
+    BT_PREFER_APO_ZERO, /* KTO with z0 = 0 */
+    BT_PREFER_REWARD    /* a reward model: the head scores each answer (cfg.classes is 1) */
 } bt_preference;
-static inline bool bt_prefer_is_single(bt_preference p) { return p >= BT_PREFER_KTO; }
+static inline bool bt_prefer_is_single(bt_preference p) {
+    return p == BT_PREFER_KTO || p == BT_PREFER_APO_ZERO;
+}
 static inline bool bt_prefer_has_reference(bt_preference p) {
     return p == BT_PREFER_DPO || bt_prefer_is_single(p);
 }
@@ -285,11 +288,14 @@ static inline bool bt_prefer_has_reference(bt_preference p) {
  * r = log p - log ref of the answer that exists, the loss is
  *     chosen    desirable (1 - sigmoid(beta (r - z0)))
  *     rejected  undesirable (1 - sigmoid(beta (z0 - r)))
- * Evaluations have z0 = 0, so they depend on the weights alone. */
+ * Evaluations have z0 = 0, so they depend on the weights alone.
+ *
+ * A reward model (arXiv:2203.02155, equation 1): with the reward of an answer, the score of its last token, the loss of
+ * a pair is -log sigmoid(reward(c) - reward(r)) + centre (reward(c) + reward(r))^2 (centre: arXiv:2312.09244). */
 typedef struct bt_dpo {
     bool on; /* false: the loss is that of tokens */
     bt_preference loss;
-    double beta, gamma, sft_share, smoothing;
+    double beta, gamma, sft_share, smoothing, centre;
     double desirable, undesirable, z0;
 } bt_dpo;
 void bt_model_dpo(bt_model *m, bt_dpo how);
@@ -345,6 +351,8 @@ bt_score bt_model_take_score(bt_model *m);
  * -1; losses are cross-entropies over the classes. confusion (classes, classes): texts since the last take_score
  * by true and predicted class, zeros on a stage without a head; NULL: no classifier */
 const double *bt_model_confusion(const bt_model *m);
+/* Returns the reward of the n tokens passed to bt_model_forward_tokens, by a reward model. */
+double bt_model_reward(bt_model *m, size_t n);
 /* Returns the class probabilities of the n tokens passed to bt_model_forward_tokens; out (classes). */
 void bt_model_class_probabilities(bt_model *m, size_t n, float *out);
 

@@ -155,8 +155,8 @@ typedef struct bt_fade {
     float *panel; /* one layer's linear weights */
 } bt_fade;
 
-typedef struct bt_class_head { /* head of a classifier */
-    const bt_tensor *tensor;   /* NULL: no classifier, or on another stage */
+typedef struct bt_class_head { /* head of a classifier, or with one class of a reward model */
+    const bt_tensor *tensor;   /* NULL: neither, or on another stage */
     float *w, *dw;             /* (classes, C) */
     int32_t *rows, *picked;    /* (M) for the texts of a pass: last row, likeliest class */
     double *
@@ -301,6 +301,16 @@ double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t 
                               double grad_scale);
 /* Scales own rows of a.dxn after the tensor-parallel ranks' parts have been added. */
 void bt_net_preference_scale(bt_model *m, float *own);
+
+/* ---- score_head.c ---- */
+/* Computes the final hidden states of all tokens; sets their losses and, with grad, their gradient a.dxn to 0. */
+void bt_net_scores_begin(bt_model *m, bool grad);
+/* Returns the sum of the texts' losses; with dscale not 0 also adds the gradients of the head and of a.dxn. */
+double bt_net_class_loss(bt_model *m, const int32_t *targets, double dscale);
+/* Returns the reward of a document, the score of its last token, after bt_net_scores_begin. */
+double bt_net_reward(const bt_model *m, const bt_attn_document *d);
+/* Adds the gradients of the head and of a.dxn. by_reward: derivative of the scaled loss by the document's reward. */
+void bt_net_reward_gradient(bt_model *m, const bt_attn_document *d, double by_reward);
 
 /* ---- distil.c ---- */
 /* Returns the sum of the token losses; a.dxn is their gradient times grad_scale. */

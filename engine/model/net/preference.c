@@ -1,6 +1,6 @@
 /* preference.c - preference optimisation: the loss of pairs of answers, and its gradient by the weight of each
  * answer's tokens (DPO: arXiv:2305.18290, equations 7 and 8; ORPO: arXiv:2403.07691, equations 6 to 10; SimPO:
- * arXiv:2405.14734, equations 6 and 7; KTO, of single answers: arXiv:2402.01306, equations 7 and 8). */
+ * arXiv:2405.14734, equations 6 and 7; KTO, of single answers: arXiv:2402.01306, equations 7 and 8; rewards of a head: model.h). */
 #include <math.h>
 #include <string.h>
 
@@ -98,6 +98,23 @@ static double pair_loss(bt_model *m, size_t i, const int32_t *targets, bool grad
            x.sft_share * chosen / n;
 }
 
+/* Processes a pair of answers by their rewards. by_loss: factor of the gradient, 0: none. */
+static double reward_loss(bt_model *m, size_t i, double by_loss) {
+    const bt_attn_document *c = &m->documents[i], *r = c + 1;
+    const double chosen = bt_net_reward(m, c), rejected = bt_net_reward(m, r),
+                 margin = chosen - rejected, sum = chosen + rejected, smoothing = m->dpo.smoothing,
+                 wrong = sigmoid_double(-margin) - smoothing, off_centre = 2 * m->dpo.centre * sum;
+    if (by_loss != 0) {
+        bt_net_reward_gradient(m, c, by_loss * (off_centre - wrong));
+        bt_net_reward_gradient(m, r, by_loss * (off_centre + wrong));
+    }
+    m->score.n++;
+    m->score.right += margin > 0;
+    m->score.margin += margin;
+    return (1 - smoothing) * softplus(-margin) + smoothing * softplus(margin) +
+           m->dpo.centre * sum * sum;
+}
+
 /* Processes document i, the answer of an example of KTO. */
 static double single_loss(bt_model *m, size_t i, bool desirable, size_t n_learned, bool grad) {
     const bt_dpo *how = &m->dpo;
@@ -141,13 +158,15 @@ static double all_singles(bt_model *m, const int32_t *targets, bool grad) {
 }
 
 /* Pairs without a learned target are padding of a validation and do not count. */
-static double all_pairs(bt_model *m, const int32_t *targets, bool grad) {
+static double all_pairs(bt_model *m, const int32_t *targets, double by_loss) {
+    const bool grad = by_loss != 0;
     double sum = 0;
     if (bt_prefer_is_single(m->dpo.loss)) return all_singles(m, targets, grad);
     for (size_t i = 0; i + 1 < m->n_documents; i++) {
         if (m->documents[i].padding) continue;
         if (learned_of(&m->documents[i], targets))
-            sum += pair_loss(m, i, targets, grad);
+            sum += m->dpo.loss == BT_PREFER_REWARD ? reward_loss(m, i, by_loss)
+                                                   : pair_loss(m, i, targets, grad);
         else
             m->reference[i] = m->reference[i + 1] = 1;
         i++; /* skips its rejected answer */
@@ -170,16 +189,16 @@ void bt_net_reference(bt_model *m, const int32_t *inputs, const int32_t *targets
 /* The gradient of a frozen head's input is a product of each row alone, so bt_net_preference_scale weighs it
  * afterwards. The gradient of a head that trains is a sum over rows, which must have their weights before it is
  * computed. */
-static double loss_of_trained_head(bt_model *m, const int32_t *targets, float grad_scale) {
+static double loss_of_trained_head(bt_model *m, const int32_t *targets, double grad_scale) {
     bt_net_head_loss(m, targets, 0);
-    const double loss = all_pairs(m, targets, true);
+    const double loss = all_pairs(m, targets, grad_scale);
     for (size_t i = 0; i < m->n_documents; i++) {
         const bt_attn_document *d = &m->documents[i];
         for (size_t r = 0; r < d->n; r++)
             m->row_weights[d->row + r] = d->padding ? 0 : (float)m->reference[i];
     }
     m->head_form.row_weights = m->row_weights;
-    bt_net_head_loss(m, targets, grad_scale);
+    bt_net_head_loss(m, targets, (float)grad_scale);
     m->head_form.row_weights = NULL;
     return loss;
 }
@@ -191,11 +210,14 @@ double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t 
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
     bt_span_begin(BT_MR_BWD);
     double loss;
-    if (grad_scale != 0 && !m->adapters.n) {
-        loss = loss_of_trained_head(m, targets, (float)grad_scale);
+    if (m->dpo.loss == BT_PREFER_REWARD) {
+        bt_net_scores_begin(m, grad_scale != 0);
+        loss = all_pairs(m, targets, grad_scale);
+    } else if (grad_scale != 0 && !m->adapters.n) {
+        loss = loss_of_trained_head(m, targets, grad_scale);
     } else {
         bt_net_head_loss(m, targets, (float)grad_scale);
-        loss = all_pairs(m, targets, grad_scale != 0);
+        loss = all_pairs(m, targets, grad_scale);
     }
     bt_span_end();
     return loss;

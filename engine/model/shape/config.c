@@ -160,9 +160,8 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG, "unknown model.act %d", (int)c->act);
     if (c->linear < BT_LIN_BITNET158 || c->linear > BT_LIN_DENSE)
         return bt_fail(err, BT_ARG, "unknown model.linear %d", (int)c->linear);
-    if (c->classes < 0 || c->classes == 1 || c->classes > c->V)
-        return bt_fail(err, BT_ARG,
-                       "a classifier of %d labels: 2 are the least, and model.vocab = %d the most",
+    if (c->classes < 0 || c->classes > c->V)
+        return bt_fail(err, BT_ARG, "a classifier of %d labels, and model.vocab = %d is the most",
                        c->classes, c->V);
     if (!(c->rope_theta > 0))
         return bt_fail(err, BT_ARG, "model.rope_theta is %g but must be positive", c->rope_theta);

@@ -68,8 +68,8 @@ typedef struct bt_model_cfg {
     bt_init_out init_out;
     double logit_cap; /* logits become logit_cap tanh(logits / logit_cap); 0: unchanged */
     bt_lora lora;
-    /* a classifier with this number of classes: a head of its own scores the last token of a text, and the
-     * vocabulary is used for the embedding only (tied). 0: a language model */
+    /* a classifier with this number of classes, or with 1 a reward model: a head of its own scores the last token of
+     * a text, and the vocabulary is used for the embedding only (tied). 0: a language model */
     int classes;
 } bt_model_cfg;
 

@@ -123,6 +123,39 @@ code 2 train "${kto[@]}" --ranks 1 --set tune.label_smoothing=0.1
 says "tune.label_smoothing is of pairs of answers"
 code 2 train "${dpo[@]}" --ranks 1 --set tune.adapters=one
 says "are trained, and the reference would be their base without them"
+# A reward model: adapters and a head of zeros, or all weights, train; the same bits in a pipeline, with --tp and --zero, and after a resume.
+reward=("${dpo[@]}" --set tune.preference=reward --set tune.center_rewards=0.01)
+ok train "${reward[@]}" --ranks 1 --name reward
+losses reward >want
+case $(head -1 want) in 0,0.693147*) ;; *) fault "the first loss of rewards is $(head -1 want)" ;; esac
+awk -F, 'NR == 1 { a = $2 } END { exit !($2 < a - 0.01) }' want || fault "rewards are not learned: $(tail -1 want)"
+ok train "${reward[@]}" --ranks 2 --pp 2 --name reward2 --stop-after 3
+ok train --resume reward2 --ranks 2 --pp 1 --tp 2
+losses reward2 | cmp -s - want || fault "rewards in a pipeline, resumed with --tp 2: $(losses reward2) | $(cat want)"
+ok train "${reward[@]}" --tune full --ranks 2 --zero 3 --name reward-full
+losses reward-full >want
+ok train "${reward[@]}" --tune full --ranks 2 --tp 2 --name reward-full2
+losses reward-full2 | cmp -s - want || fault "rewards of all weights with --tp 2: $(losses reward-full2) | $(cat want)"
+for run in reward reward-full; do
+    ok eval $run
+    says "nats per preference"
+    ok generate $run --prompt '{"prompt": "say abc", "completion": "abc"}' --json
+    good=$(grep -o '"reward":[-0-9.e]*' out | cut -d: -f2)
+    ok generate $run --prompt '{"prompt": "say abc", "completion": "ABC"}' --json
+    awk -v a="$good" -v b="$(grep -o '"reward":[-0-9.e]*' out | cut -d: -f2)" 'BEGIN { exit !(a > b) }' || fault "$run gives $good, and $(cat out)"
+    code 2 generate $run --prompt 'abc'
+    says "a reward model scores an answer"
+done
+code 2 generate reward --chat --message hi
+says "is a reward model and generates no text"
+code 1 convert reward-full --to hf -o rewarding
+says "it is a reward model"
+code 2 eval reward --form messages --data chat.jsonl
+says "which judges preferences"
+code 2 train "${reward[@]}" --ranks 1 --set tune.sft_share=1
+says "tune.sft_share is of a model that predicts tokens"
+code 2 train "${dpo[@]}" --ranks 1 --set tune.center_rewards=0.01
+says "tune.center_rewards is of a reward model"
 # Classes: adapters and a head of zeros train; the checkpoint finds its base and contains its labels.
 awk 'BEGIN { for (i = 0; i < 60; i++) { w = sprintf("%c%c", 97 + i % 26, 97 + i * 7 % 26);
     print "{\"text\": \"" w (i % 3 ? i % 3 > 1 ? " not" : " so" : "?") "\", \"label\": \"" substr("abc", i % 3 + 1, 1) "\"}" } }' >labels.jsonl

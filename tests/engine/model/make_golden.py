@@ -152,11 +152,15 @@ def block(c, w, i, x, heads=None):
     return x + linear(c, rms(h, p["ffn_subnorm"], c["eps"]) if sub else h, p["ffn_down"])
 
 
-def loss_of(c, w, tokens, targets, reduction):
+def final_states(c, w, tokens):
     x = F.embedding(tokens, w["embed"])
     for i in range(c["L"]):
         x = block(c, w, i, x)
-    logits = F.linear(rms(x, w["final_norm"], c["eps"]), w["embed"] if c["tied"] else w["head"])
+    return rms(x, w["final_norm"], c["eps"])
+
+
+def loss_of(c, w, tokens, targets, reduction):
+    logits = F.linear(final_states(c, w, tokens), w["embed"] if c["tied"] else w["head"])
     return F.cross_entropy(logits.view(-1, c["V"]), targets.reshape(-1), reduction=reduction)
 
 
@@ -275,6 +279,11 @@ def adapters(c, seed, dtype):
     return w
 
 
+def score_head(size, seed, drawn):
+    values = rng_normal(size, 0.1, seed, hash_name("score")) if drawn else np.zeros(size)
+    return torch.from_numpy(values.reshape(1, size)).to(torch.float64).requires_grad_()
+
+
 def adapted(w, a):
     return {n: t + SCALE * a[n + ".lora_b"] @ a[n + ".lora_a"] if n + ".lora_a" in a else t for n, t in w.items()} if a else w
 
@@ -302,8 +311,19 @@ def singles(kind, beta, weight, c, w, a, pairs, state):
     return total / len(kept)
 
 
+def rewards(centre, c, w, a, pairs):
+    """A reward model: the score of the last token of each answer; centre: weight of the square of the rewards' sum."""
+    total, score = 0, (a or w)["score"]
+    for pair in pairs:
+        x, y = (F.linear(final_states(c, adapted(w, a), torch.tensor([d]))[0, -1], score)[0] for d in pair)
+        total = total - F.logsigmoid(x - y) + centre * (x + y) ** 2
+    return total / len(pairs)
+
+
 def preference(kind, beta, gamma, c, w, a, pairs, state):
     total = 0
+    if kind == "reward":
+        return rewards(gamma, c, w, a, pairs)
     if kind in ("kto", "apo"):
         return singles(kind, beta, gamma, c, w, a, pairs, state)
     for chosen, rejected in pairs:
@@ -323,12 +343,16 @@ def preference(kind, beta, gamma, c, w, a, pairs, state):
 def write_preferences(path, seed=3, steps=20):
     with open(path, "w") as f:
         f.write("# 20 steps on pairs of answers, AdamW at %g, float64: make_golden.py --preferences\n"
-                "# lora or full, the loss, beta, gamma (kto: weight of desirable answers; apo: of undesirable ones), twenty losses\n" % RATE)
+                "# lora or full, the loss, beta, gamma (kto: weight of desirable answers; apo: of undesirable ones; reward: of the square of the\n"
+                "# sum of both rewards), twenty losses\n" % RATE)
         for what, kind, beta, gamma in (("lora", "dpo", 0.3, 0), ("lora", "orpo", 0.4, 0), ("lora", "simpo", 2, 0.5), ("full", "orpo", 0.4, 0),
-                                        ("full", "simpo", 2, 0.5), ("lora", "kto", 0.3, 8), ("lora", "apo", 0.3, 0.7)):
+                                        ("full", "simpo", 2, 0.5), ("lora", "kto", 0.3, 8), ("lora", "apo", 0.3, 0.7),
+                                        ("lora", "reward", 0, 0.05), ("full", "reward", 0, 0)):
             state = {}
             w = initial(PAIRS, seed, torch.float64)
             a = adapters(PAIRS, seed, torch.float64) if what == "lora" else {}
+            if kind == "reward":
+                (a or w)["score"] = score_head(PAIRS["C"], seed, bool(a))
             for t in w.values() if a else ():
                 t.requires_grad_(False)
             losses = ten_losses(list((a or w).values()), lambda s: preference(kind, beta, gamma, PAIRS, w, a, answers(s % BATCHES), state), RATE, steps,

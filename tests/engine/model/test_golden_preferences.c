@@ -1,7 +1,7 @@
 // ctest: timeout=120 labels=golden optimised
 /* Twenty losses of small dense models that learn from pairs of answers equal PyTorch's in float64, with the same
- * initial weights and the same pairs (golden_preferences.txt): DPO, ORPO and SimPO, adapters and all weights; KTO with
- * and without its reference point, of one answer of each pair. */
+ * initial weights and the same pairs (golden_preferences.txt): DPO, ORPO, SimPO and rewards, adapters and all weights;
+ * KTO with and without its reference point, of one answer of each pair. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -93,6 +93,7 @@ static bt_model *model_of(bool lora, bt_dpo how) {
                         .n_threads = 2};
     bt_model *m = NULL;
     bt_err err = BT_ERR_INIT;
+    if (how.loss == BT_PREFER_REWARD) s.cfg.classes = 1;
     if (lora) s.cfg.lora = (bt_lora){.rank = RANK, .scale = SCALE, .targets = BT_LORA_ALL};
     if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
     bt_model_init_weights(m, SEED);
@@ -106,6 +107,7 @@ static void fill_adapters(bt_model *m) {
     bt_model *full = NULL;
     bt_err err = BT_ERR_INIT;
     s.cfg.lora = (bt_lora){0};
+    s.cfg.classes = 0;
     s.n_threads = 2;
     if (bt_model_create(&full, &s, &err) != BT_OK) fail_msg("%s", err.msg);
     bt_model_init_weights(full, SEED);
@@ -165,7 +167,7 @@ static void twenty_losses(bool lora, bt_dpo how, const double *want, const char 
 
 static void losses_equal_pytorch(void **state) {
     (void)state;
-    static const char *const kinds[] = {"dpo", "orpo", "simpo", "kto", "apo"};
+    static const char *const kinds[] = {"dpo", "orpo", "simpo", "kto", "apo", "reward"};
     FILE *f = golden_open("golden_preferences.txt");
     char line[1024], what[8], kind[8];
     int lines = 0;
@@ -180,14 +182,15 @@ static void losses_equal_pytorch(void **state) {
         bt_dpo how = {.on = true, .beta = beta, .gamma = gamma, .desirable = 1, .undesirable = 1};
         if (strcmp(kind, "kto") == 0) how.desirable = gamma;
         if (strcmp(kind, "apo") == 0) how.undesirable = gamma;
-        for (int k = 0; k < 5; k++)
+        if (strcmp(kind, "reward") == 0) how.centre = gamma;
+        for (int k = 0; k < 6; k++)
             if (strcmp(kind, kinds[k]) == 0) how.loss = (bt_preference)k;
         line[at] = '\0';
         twenty_losses(strcmp(what, "lora") == 0, how, want, line);
         lines++;
     }
     (void)fclose(f);
-    assert_int_equal(lines, 7);
+    assert_int_equal(lines, 9);
 }
 
 int main(void) {

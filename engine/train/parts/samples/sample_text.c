@@ -163,7 +163,9 @@ bt_code bt_sample_text_for_prompt(bt_sample_text **out, const bt_run_cfg *cfg, b
     if (!has_text_tokens(cfg))
         return bt_fail(err, BT_UNSUPPORTED, "the data '%s' are not text, so the model writes none",
                        cfg->data.path);
-    if (cfg->data.labels[0]) return bt_fail(err, BT_UNSUPPORTED, "a classifier writes no text");
+    if (bt_run_cfg_classes(cfg) > 0)
+        return bt_fail(err, BT_UNSUPPORTED, "a %s writes no text",
+                       bt_run_cfg_is_reward_model(cfg) ? "reward model" : "classifier");
     BT_TRY(create_sample_text(out, cfg, world, &from, err));
     return *out ? BT_OK : bt_fail(err, BT_ARG, "the prompt is empty");
 }
