@@ -11,6 +11,7 @@
 #include "cli/common/progress.h"
 #include "cli/common/skipped.h"
 #include "cli/common/verbs.h"
+#include "cli/model/tokenizer_file.h"
 #include "engine/base/os/processors.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/run_cfg.h"
@@ -35,7 +36,8 @@ static const bt_opt data_opts[] = {
                 "'*.txt'"),
     BT_ROW_TEXT(data_cfg, out, "--out", "", "token shard to write (.bts)"),
     BT_ROW_FLAG(data_cfg, force, "--force", "replace the file"),
-    BT_ROW_TEXT(data_cfg, tokenizer, "--tokenizer", "bytes", "bytes, or a tokenizer file"),
+    BT_ROW_TEXT(data_cfg, tokenizer, "--tokenizer", "bytes",
+                "bytes, a tokenizer file, or Hugging Face's tokenizer.json"),
     BT_ROW_TEXT(data_cfg, field, "--field", "text", "field of a JSONL object that holds the text"),
     BT_ROW_ENUM(data_cfg, bad_rows, "--bad-rows", "refuse", "refuse|skip",
                 "unreadable rows of JSON: stop, or omit and count them"),
@@ -178,7 +180,7 @@ static bt_code data_prepare(void *ctx, const char *const *words, size_t n, bt_er
     BT_TRY(check_out(cfg, err));
     bt_code code = list_sources(cfg, words, n, &s, err);
     if (code == BT_OK) code = refuse_sources_without_text(&s, err);
-    if (code == BT_OK) code = bt_tokenizer_load(&t, cfg->tokenizer, err);
+    if (code == BT_OK) code = bt_tokenizer_open(&t, cfg->tokenizer, err);
     if (code == BT_OK) code = prepare_sources(cfg, &s, t, err);
     bt_tokenizer_free(t);
     bt_sources_release(&s);
@@ -362,7 +364,7 @@ static bt_code data_inspect(void *ctx, const char *const *words, size_t n, bt_er
     bt_sources s = {0};
     bt_tokenizer *t = NULL;
     bt_code code = list_sources(cfg, words, n, &s, err);
-    if (code == BT_OK) code = bt_tokenizer_load(&t, cfg->tokenizer, err);
+    if (code == BT_OK) code = bt_tokenizer_open(&t, cfg->tokenizer, err);
     if (code == BT_OK) code = inspect_sources(cfg, &s, t, err);
     bt_tokenizer_free(t);
     bt_sources_release(&s);

@@ -12,13 +12,12 @@
 #include "cli/common/progress.h"
 #include "cli/common/skipped.h"
 #include "cli/common/verbs.h"
-#include "cli/model/model_notes.h"
+#include "cli/model/tokenizer_file.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/run_cfg.h"
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/tokenizer.h"
-#include "engine/interop/hf_config.h"
 
 typedef struct tokenizer_cfg {
     char data[4096], glob[128], out[1024], field[64], text[4096];
@@ -221,13 +220,8 @@ static bt_code import_tokenizer(void *ctx, const char *const *words, size_t n, b
     (void)n;
     BT_TRY(bt_verbs_may_write(cfg->out, cfg->force, err));
     bt_progress_begin(&clock, true);
-    bt_text notes = {0}, told = {0};
-    bt_code code = bt_hf_tokenizer_read(&t, words[0], &notes, err);
-    bt_notes_collect(&told, &notes, words[0]);
-    bt_text_release(&notes);
-    bt_text_release(&told);
-    BT_TRY(code);
-    code = write_tokenizer_file(cfg, t, err);
+    BT_TRY(bt_tokenizer_of_json(&t, words[0], err));
+    bt_code code = write_tokenizer_file(cfg, t, err);
     if (code == BT_OK) code = report_written(cfg, t, NULL, bt_progress_seconds(&clock), err);
     bt_tokenizer_free(t);
     return code;
@@ -307,7 +301,7 @@ static bt_code inspect_loaded(const tokenizer_cfg *cfg, const char *path, const 
 static bt_code tokenizer_inspect(void *ctx, const char *const *words, size_t n, bt_err *err) {
     bt_tokenizer *t;
     (void)n;
-    BT_TRY(bt_tokenizer_load(&t, words[0], err));
+    BT_TRY(bt_tokenizer_open(&t, words[0], err));
     bt_code code = inspect_loaded(ctx, words[0], t, err);
     bt_tokenizer_free(t);
     return code;
@@ -337,7 +331,7 @@ static bt_code tokenizer_encode(void *ctx, const char *const *words, size_t n, b
     size_t bytes = strlen(cfg->text), count = 0, cap = 0;
     if (*cfg->text && n > 1)
         return bt_fail(err, BT_ARG, "both --text and the file '%s' given", words[1]);
-    BT_TRY(bt_tokenizer_load(&t, words[0], err));
+    BT_TRY(bt_tokenizer_open(&t, words[0], err));
     bt_code code = *cfg->text ? BT_OK
                               : read_input_text(n > 1 ? words[1] : NULL, &data, &bytes, err);
     if (code == BT_OK)
@@ -381,7 +375,7 @@ static bt_code tokenizer_decode(void *ctx, const char *const *words, size_t n, b
     int32_t *ids = NULL;
     size_t bytes, n_ids = 0;
     (void)ctx;
-    BT_TRY(bt_tokenizer_load(&t, words[0], err));
+    BT_TRY(bt_tokenizer_open(&t, words[0], err));
     bt_code code = n > 1 ? BT_OK : read_input_text(NULL, &data, &bytes, err);
     if (code == BT_OK && data) code = read_id_text(t, data, &ids, &n_ids, err);
     for (size_t i = 1; code == BT_OK && i < n; i++)

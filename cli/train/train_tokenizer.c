@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "cli/common/progress.h"
+#include "cli/model/tokenizer_file.h"
 #include "cli/train/train_parts.h"
 #include "engine/base/log.h"
 #include "engine/base/system/folders.h"
@@ -199,6 +200,18 @@ static bt_code restore_tokenizer_file(bt_train_plan *p, bt_err *err) {
     return bt_opts_set(&p->opts, "data.tokenizer", path, p->opts.origin[i], where, err);
 }
 
+/* Ranks load files of bitrain: a tokenizer.json is converted to one in the cache, which replaces it. */
+static bt_code import_tokenizer_json(bt_train_plan *p, bt_err *err) {
+    char from[PATH_MAX], path[sizeof p->cfg.data.tokenizer];
+    bt_tokenizer *t = NULL;
+    if (!bt_tokenizer_is_foreign(p->cfg.data.tokenizer, from)) return BT_OK;
+    BT_TRY(bt_tokenizer_of_json(&t, from, err));
+    bt_code code = bt_train_keep_tokenizer(p, t, bt_tokenizer_hash(t), path, sizeof path, err);
+    bt_tokenizer_free(t);
+    BT_TRY(code);
+    return set_tokenizer_setting(p, path, "imported from tokenizer.json", err);
+}
+
 static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
     const char *word = p->cfg.data.tokenizer;
     const size_t vocab = bt_opt_find(p->opts.table, p->opts.n, "model.vocab");
@@ -206,6 +219,7 @@ static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
     int requested = 0;
     if (strcmp(word, "bytes") == 0) return BT_OK;
     if (!is_auto && strncmp(word, "bpe:", 4) != 0) {
+        BT_TRY(import_tokenizer_json(p, err));
         BT_TRY(restore_tokenizer_file(p, err));
         return use_subword_defaults(p, false, err);
     }
