@@ -14,6 +14,7 @@ below() { # FILE KEY BOUND: the number of a JSON object
     awk -v x="$x" -v b="$3" 'BEGIN { exit !(x != "" && x <= b) }' || fault "$2 is $x, not <= $3"
 }
 
+{ seq 200; echo "In the beginning God created the heaven and the earth"; } >text.txt
 ok tokenizer train --vocab 320 --out tok.json
 ok train "${shape[@]}" --tokenizer tok.json --steps 12 --name chain --out run
 
@@ -51,7 +52,6 @@ ok eval back --tokens 1k --json
 
 # One model gives one result: the run (trained in bf16), its folder and the slowest kernels predict alike, in fp32
 # unless set otherwise.
-{ seq 200; echo "In the beginning God created the heaven and the earth"; } >text.txt
 nats() { ok eval "$@" --data text.txt --json; has '"precision":"fp32"' out; sed -n 's/.*"nats":\([^,}]*\).*/\1/p' out; }
 of_run=$(nats run)
 for m in folder back "run --isa generic"; do
@@ -152,6 +152,22 @@ ok convert "$golden/bitnet/hf-packed-bitlinear" -o packed --tokenizer "$golden/t
 below out largest_difference 1e-6
 [ -e x ] && fault "a refused conversion left something behind"
 ls -d ./*.part-* 2>/dev/null && fault "parts are left"
+
+# A tokenizer.json, or its folder, is taken where a tokenizer file is: the same ids, and the same first loss.
+ok tokenizer encode tok.json --text "in the beginning, 1 & 2"
+mv out ids
+for given in folder folder/tokenizer.json; do
+    ok tokenizer encode $given --text "in the beginning, 1 & 2"
+    cmp -s out ids || fault "$given gives the ids $(cat out), not $(cat ids)"
+done
+ok train "${shape[@]}" --tokenizer folder --steps 12 --stop-after 1 --name by-folder
+[ -n "$(losses chain)" ] && [ "$(losses chain | head -1)" = "$(losses by-folder)" ] || fault "with the folder's tokenizer: $(losses by-folder), not $(losses chain | head -1)"
+ok data prepare text.txt --tokenizer folder/tokenizer.json --out text.bts
+ok data inspect text.bts --tokenizer tok.json
+has '  ok$' out
+echo '{"model":{"type":"WordPiece","vocab":{"a":0}}}' >pieces.json
+code 1 train "${shape[@]}" --tokenizer pieces.json --steps 1
+has "'pieces.json' cannot be imported" err
 
 # a full disk: nothing is left, and the line names the file
 if unshare -m true 2>/dev/null; then
