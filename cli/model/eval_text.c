@@ -113,7 +113,8 @@ static bt_code check_eval_kind(const bt_trained *t, bt_err *err) {
                        t->meta.run);
     if (t->cfg.data.form == BT_FORMED_LABEL && !t->cfg.data.labels[0])
         return bt_fail(err, BT_ARG, "'%.100s' is no classifier: it has no labels", t->meta.run);
-    return t->cfg.data.form == BT_FORMED_LABEL ? BT_OK : bt_classifier_refuse(t, err);
+    const bool suits = t->cfg.data.form == BT_FORMED_LABEL || bt_run_cfg_is_reward_model(&t->cfg);
+    return suits ? BT_OK : bt_classifier_refuse(t, err);
 }
 
 bt_code bt_eval_text(const bt_trained *t, const bt_eval_job *job, bt_eval_result *out,
