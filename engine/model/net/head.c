@@ -1,5 +1,4 @@
-/* head.c - the final norm and the head over the vocabulary: its loss, the mean over an ensemble, and the draw of a
- * token. */
+/* head.c - the head over the vocabulary: its loss, the mean over an ensemble, and the draw of a token. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -11,13 +10,6 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/model/net/net.h"
 #include "engine/model/net/sampler.h"
-
-void bt_net_final_norm(bt_model *m, size_t M) {
-    const bt_model_cfg *c = &m->setup.cfg;
-    bt_rows own = m->tp->own_rows(m, M);
-    bt_op_rmsnorm(m->layers[0].a.xn + own.first * (size_t)c->C, m->final_rstd + own.first,
-                  m->x_final, m->final_norm.w, (float)c->norm_eps, own.n, (size_t)c->C);
-}
 
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale) {
     size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;

@@ -303,6 +303,8 @@ double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t 
 void bt_net_preference_scale(bt_model *m, float *own);
 
 /* ---- score_head.c ---- */
+/* Computes own rows of a.xn, the normed residual, from x_final. */
+void bt_net_final_norm(bt_model *m, size_t M);
 /* Computes the final hidden states of all tokens; sets their losses and, with grad, their gradient a.dxn to 0. */
 void bt_net_scores_begin(bt_model *m, bool grad);
 /* Returns the sum of the texts' losses; with dscale not 0 also adds the gradients of the head and of a.dxn. */
@@ -373,8 +375,6 @@ static inline const float *bt_input_floats(const bt_linear_input *in, const floa
 bt_glu bt_glu_of(const bt_layer *l);
 
 /* ---- head.c ---- */
-/* Computes own rows of a.xn from x_final. */
-void bt_net_final_norm(bt_model *m, size_t M);
 /* Final norm, head and loss of the pass before: of tokens (see bt_tp_ops.head_loss), or of a classifier's texts. With
  * dscale not 0 also their gradient: a.dxn = d(normed residual), and the head's */
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale);

@@ -1,5 +1,5 @@
-/* score_head.c - the head of a classifier or of a reward model: one score for each class, or one reward, from the
- * final hidden state of the last token of each text.
+/* score_head.c - the final norm, and behind it the head of a classifier or of a reward model: one score for each
+ * class, or one reward, from the last token of each text.
  *
  * Classes: cross-entropy at the last token, where the data have the number of the class as the target
  * (data/chat/instruct.h). Rewards: the loss of pairs of answers, by their difference (arXiv:2203.02155, equation 1).
@@ -12,6 +12,13 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
+
+void bt_net_final_norm(bt_model *m, size_t M) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_rows own = m->tp->own_rows(m, M);
+    bt_op_rmsnorm(m->layers[0].a.xn + own.first * (size_t)c->C, m->final_rstd + own.first,
+                  m->x_final, m->final_norm.w, (float)c->norm_eps, own.n, (size_t)c->C);
+}
 
 enum { LANES = 16 };
 
