@@ -18,7 +18,7 @@ static bt_code adopt_foreign_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err
         "model.rope_attention",   "model.no_rope_every", "model.window",      "model.window_every",
         "model.rope_local_theta", "model.post_norm",     "model.embed_scale", "model.query_scale",
         "model.attention_cap",    "model.rotary_dim",    "model.logit_cap",   "model.rope_short",
-        "model.rope_long"};
+        "model.rope_long",        "model.scale"};
     const bt_opts from = {.table = bt_run_opts, .n = bt_run_opts_n, .values = of};
     bt_text value = {0};
     bt_code code = BT_OK;

@@ -395,6 +395,7 @@ const char *bt_run_cfg_not_from_text(const bt_run_cfg *cfg) {
 
 void bt_run_cfg_make_dense(bt_run_cfg *cfg) {
     cfg->model.linear = BT_LIN_DENSE;
+    cfg->model.scale = BT_SCALE_TENSOR;
     cfg->train.grad = BT_GRAD_FLOAT;
 }
 
@@ -423,6 +424,7 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
         .norm = (bt_norm_kind)cfg->model.norm,
         .act = (bt_act)cfg->model.act,
         .linear = (bt_linear_kind)cfg->model.linear,
+        .scale = (bt_scale_kind)cfg->model.scale,
         .tied = cfg->model.tied ||
                 bt_run_cfg_classes(cfg) > 0, /* they have no head for the vocabulary */
         .qk_norm = cfg->model.qk_norm,

@@ -26,15 +26,17 @@ bool bt_tune_has_reference(const bt_run_cfg *c) {
            bt_prefer_has_reference((bt_preference)c->tune.preference);
 }
 
-enum { SHAPE_NUMBERS = 12 };
+/* the last number, that of model.scale, is absent in settings of earlier versions */
+enum { SHAPE_NUMBERS = 13, SHAPE_LEAST = 12 };
 
 void bt_tune_teacher_write(const bt_model_cfg *m, char *out, size_t size) {
     const size_t n = strlen(out);
     if (n + 1 < size && n) strcat(out, ";");
     out += strlen(out);
     size -= n + (n > 0);
-    (void)snprintf(out, size, "%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d", m->L, m->C, m->H, m->KV, m->D,
-                   m->F, m->V, (int)m->norm, (int)m->act, (int)m->linear, m->tied, m->qk_norm);
+    (void)snprintf(out, size, "%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d", m->L, m->C, m->H, m->KV,
+                   m->D, m->F, m->V, (int)m->norm, (int)m->act, (int)m->linear, m->tied, m->qk_norm,
+                   (int)m->scale);
 }
 
 int bt_tune_teachers(const bt_run_cfg *c) {
@@ -44,19 +46,21 @@ int bt_tune_teachers(const bt_run_cfg *c) {
 }
 
 bt_code bt_tune_teacher_read(const bt_run_cfg *c, int k, bt_model_cfg *out, bt_err *err) {
-    int n[SHAPE_NUMBERS];
+    int n[SHAPE_NUMBERS] = {0};
     const char *at = c->tune.teacher_shape;
     for (; k > 0; k--) at += strcspn(at, ";") + 1;
     for (int i = 0; i < SHAPE_NUMBERS; i++) {
         char *end;
         const long v = strtol(at, &end, 10);
-        const bool ends = *end == ';' || *end == '\0';
-        if (end == at || v < 0 || v > INT32_MAX || (i + 1 < SHAPE_NUMBERS ? *end != ',' : !ends))
+        const bool ends = *end == ';' || *end == '\0', last = i + 1 == SHAPE_NUMBERS || ends;
+        if (end == at || v < 0 || v > INT32_MAX || (last && i + 1 < SHAPE_LEAST) ||
+            (last ? !ends : *end != ','))
             return bt_fail(err, BT_ARG,
                            "tune.teacher_shape '%.64s' is no shape: it is found in the teacher's "
                            "file (leave it out)",
                            c->tune.teacher_shape);
         n[i] = (int)v;
+        if (last) break;
         at = end + 1;
     }
     *out = (bt_model_cfg){.L = n[0],
@@ -72,6 +76,7 @@ bt_code bt_tune_teacher_read(const bt_run_cfg *c, int k, bt_model_cfg *out, bt_e
                           .linear = (bt_linear_kind)n[9],
                           .tied = n[10] != 0,
                           .qk_norm = n[11] != 0,
+                          .scale = (bt_scale_kind)n[12],
                           .rope_theta = c->model.rope_theta,
                           .norm_eps = c->model.norm_eps,
                           .init_std = c->model.init_std};

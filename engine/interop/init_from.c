@@ -63,6 +63,8 @@ static void report_tensors(const bt_model_file *s, const bt_model_cfg *m, names 
         bt_text_put(notes, "model.init_from was trained with another activation (model.act)\n");
     if (s->cfg.linear != m->linear)
         bt_text_put(notes, "model.init_from was trained with other linear layers (model.linear)\n");
+    else if (s->cfg.scale != m->scale)
+        bt_text_put(notes, "model.init_from was trained with other scales (model.scale)\n");
     if (memcmp(&s->cfg.rope, &m->rope, sizeof m->rope) != 0 &&
         (s->cfg.rope.method != BT_ROPE_PLAIN || m->rope.method != BT_ROPE_PLAIN))
         bt_text_put(notes, "model.init_from scales its rotary frequencies in another way than this "

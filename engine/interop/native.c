@@ -72,6 +72,7 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     out->model.norm = (int)m->norm;
     out->model.act = (int)m->act;
     out->model.linear = (int)m->linear;
+    out->model.scale = (int)m->scale;
     out->model.tied = m->tied;
     out->model.qk_norm = m->qk_norm;
     out->model.qkv_bias = m->qkv_bias;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 
@@ -74,12 +75,26 @@ typedef struct look {
     uint8_t *history;
     size_t n;
     float mean, inv_scale, threshold;
+    const float *scales; /* one scale for each row of `cols` weights; NULL: inv_scale */
+    size_t cols;
     _Atomic uint64_t flips, sign_flips, back, near;
 } look;
 
 static const int8_t *watched_codes(const look *j, size_t first, size_t n, int8_t *spare) {
     if (j->c->cfg.weights) return bt_weights_codes(j->c->cfg.weights, j->tensor, first, n, spare);
     return bt_model_codes(j->c->model, j->tensor) + first;
+}
+
+/* Counts the weights first .. first+n of the tensor, at w, that are close to a threshold, row by row. */
+static uint64_t count_near_in_rows(const look *j, const float *w, size_t first, size_t n) {
+    uint64_t near = 0;
+    for (size_t at = 0, some; at < n; at += some) {
+        const size_t row = (first + at) / j->cols;
+        some = bt_min_size(n - at, (row + 1) * j->cols - (first + at));
+        near += bt_active_kernels()->code_near(w + at, some, j->mean, 1 / j->scales[row],
+                                               j->threshold, BT_CODES_BAND);
+    }
+    return near;
 }
 
 static void count_code_range(void *ctx, int thread, size_t from, size_t to) {
@@ -95,9 +110,10 @@ static void count_code_range(void *ctx, int thread, size_t from, size_t to) {
                                           watched_codes(j, j->first + at, n, spare), n, &seen);
         for (size_t i = 0; i < n; i += BLOCK) {
             const size_t some = n - i < BLOCK ? n - i : BLOCK;
-            near += bt_active_kernels()->code_near(
-                bt_latent_read(j->w, j->first + at + i, some, weights), some, j->mean, j->inv_scale,
-                j->threshold, BT_CODES_BAND);
+            const float *w = bt_latent_read(j->w, j->first + at + i, some, weights);
+            near += j->scales ? count_near_in_rows(j, w, j->first + at + i, some)
+                              : bt_active_kernels()->code_near(w, some, j->mean, j->inv_scale,
+                                                               j->threshold, BT_CODES_BAND);
         }
     }
     atomic_fetch_add(&j->flips, seen.flips);
@@ -125,7 +141,9 @@ void bt_codes_sample(bt_codes *c, bt_code_counts *counts) {
                       .n = r.end - r.begin,
                       .mean = (float)q.mean,
                       .inv_scale = 1 / (float)q.scale,
-                      .threshold = binary ? 0.0f : 0.5f};
+                      .threshold = binary ? 0.0f : 0.5f,
+                      .scales = bt_model_row_scales(c->model, k),
+                      .cols = t->cols};
             if (j.n == 0) continue;
             bt_parallel_for((j.n + CHUNK - 1) / CHUNK, 1, count_code_range, &j);
             history += (j.n + 1) / 2;

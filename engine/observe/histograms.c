@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 
+#include "engine/base/small.h"
 #include "engine/base/threads.h"
 
 /* CHUNK: number of elements that a thread processes at a time */
@@ -15,6 +16,8 @@ typedef struct look {
     const float *gradients;
     size_t n;
     float mean, inv_scale, unscale;
+    const float *scales; /* one scale for each row of `cols` weights; NULL: inv_scale */
+    size_t cols;
     _Atomic uint64_t weight[BT_HIST_BINS], gradient[BT_HIST_BINS];
 } look;
 
@@ -27,8 +30,13 @@ static void count_histogram_range(void *ctx, int thread, size_t from, size_t to)
         const size_t n = end - i < BLOCK ? end - i : BLOCK;
         float spare[BLOCK];
         const float *w = bt_latent_read(j->weights, j->first + i, n, spare);
-        for (size_t k = 0; k < n; k++)
-            weight[bt_hist_weight_bin((w[k] - j->mean) * j->inv_scale)]++;
+        for (size_t k = 0, some; k < n; k += some) { /* rows */
+            const size_t at = j->first + i + k, row = j->scales ? at / j->cols : 0;
+            const float inv_scale = j->scales ? 1 / j->scales[row] : j->inv_scale;
+            some = j->scales ? bt_min_size(n - k, (row + 1) * j->cols - at) : n;
+            for (size_t e = k; e < k + some; e++)
+                weight[bt_hist_weight_bin((w[e] - j->mean) * inv_scale)]++;
+        }
     }
     for (size_t i = begin; i < end; i++)
         gradient[bt_hist_gradient_bin(j->gradients[i] * j->unscale)]++;
@@ -52,7 +60,9 @@ void bt_histogram_add(bt_model *m, const bt_codes_cfg *slices, size_t k, float u
                   .n = r.end - r.begin,
                   .mean = (float)q.mean,
                   .inv_scale = t->tern ? 1 / (float)q.scale : 0,
-                  .unscale = unscale};
+                  .unscale = unscale,
+                  .scales = bt_model_row_scales(m, k),
+                  .cols = t->cols};
         if (j.n == 0) continue;
         bt_parallel_for((j.n + CHUNK - 1) / CHUNK, 1, count_histogram_range, &j);
         for (int b = 0; b < BT_HIST_BINS; b++) {

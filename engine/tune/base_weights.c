@@ -19,10 +19,17 @@ static int64_t to_53_bits(uint64_t h) { return (int64_t)(h >> 11) + 1; }
 typedef struct reading {
     bt_model_file *file;
     bt_model *m;
-    float *x;
+    float *x, *scales; /* scales: of the rows of a ternary tensor */
     XXH3_state_t *state;
     uint64_t h;
 } reading;
+
+static size_t most_rows(const bt_params *p) {
+    size_t most = 1;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->tensors[i].tern) most = bt_max_size(most, p->tensors[i].rows);
+    return most;
+}
 
 static size_t largest_tensor_room(const bt_params *p) {
     size_t most = PIECE;
@@ -50,12 +57,24 @@ static void cut_block(float *x, const bt_tensor *t) {
     }
 }
 
-/* Stores elements at .. at+n of the whole tensor, which are in r->x; a ternary tensor is complete. */
+/* Stores this slice's block of a ternary tensor, which is complete in r->x. */
+static void store_ternary(reading *r, size_t i, float scale) {
+    const bt_tensor *t = &bt_model_base(r->m)->tensors[i];
+    const bool rows = bt_model_config(r->m)->scale == BT_SCALE_ROW;
+    if (rows)
+        bt_model_scale_rows(r->scales, r->x + t->row0 * t->whole_cols, t->rows, t->whole_cols);
+    cut_block(r->x, t);
+    if (rows)
+        bt_model_base_put_rows(r->m, i, r->x, r->scales);
+    else
+        bt_model_base_put(r->m, i, 0, t->count, r->x, scale);
+}
+
+/* Stores elements at .. at+n of the whole tensor, which are in r->x. */
 static void store_block(reading *r, size_t i, uint64_t at, uint64_t n, float scale) {
     const bt_tensor *t = &bt_model_base(r->m)->tensors[i];
     if (t->tern) {
-        cut_block(r->x, t);
-        bt_model_base_put(r->m, i, 0, t->count, r->x, scale);
+        store_ternary(r, i, scale);
         return;
     }
     block_run run;
@@ -99,8 +118,9 @@ static bt_code read_table(bt_base_weights *b, bt_model_file *file, bt_model *m, 
     reading r = {.file = file,
                  .m = m,
                  .x = malloc(largest_tensor_room(p) * sizeof *r.x),
+                 .scales = malloc(most_rows(p) * sizeof *r.scales),
                  .state = XXH3_createState()};
-    bt_code code = r.x && r.state
+    bt_code code = r.x && r.scales && r.state
                        ? BT_OK
                        : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", file->path);
     for (size_t i = 0; code == BT_OK && i < p->n; i++) {
@@ -110,6 +130,7 @@ static bt_code read_table(bt_base_weights *b, bt_model_file *file, bt_model *m, 
     }
     (void)XXH3_freeState(r.state);
     free(r.x);
+    free(r.scales);
     if (code == BT_OK) b->hash = to_53_bits(r.h);
     return code;
 }

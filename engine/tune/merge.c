@@ -148,6 +148,10 @@ static bt_code check_merge(const bt_model_file *s, bt_merge_kind kind, bt_err *e
         return bt_fail(err, BT_UNSUPPORTED,
                        "adapters of a model with binary weights (model.linear=bitnet1) are not "
                        "merged");
+    if (s->cfg.scale == BT_SCALE_ROW)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "adapters of a model with a scale for each row (model.scale=row) are not "
+                       "merged (serve them beside it: --adapters)");
     if (s->cfg.linear == BT_LIN_DENSE && kind != BT_MERGE_DENSE)
         return bt_fail(err, BT_ARG,
                        "'%.200s' is a dense model, which has no codes (use --merge dense)",
@@ -158,6 +162,7 @@ static bt_code check_merge(const bt_model_file *s, bt_merge_kind kind, bt_err *e
 /* Changes the model to the same tensors in dense layers. */
 static bt_code become_dense(bt_model_file *s, bt_err *err) {
     s->cfg.linear = BT_LIN_DENSE;
+    s->cfg.scale = BT_SCALE_TENSOR;
     bt_params_release(&s->params);
     return bt_params_init(&s->params, &s->cfg, (bt_model_slice){0}, err);
 }

@@ -57,6 +57,7 @@ enum {
     ODD,
     CHANGING,
     NANO,
+    ROW_SCALES,
     UNITS_OF_TWO,
     UNITS_OF_ONE,
     N_SHAPES
@@ -110,6 +111,9 @@ static const shape shapes[N_SHAPES] = {
                "--set", "model.init_embed=0.02", "--set", "optim.embed_lr=6", "--set",
                "optim.beta1=0.8", "--set", "train.seq_ramp=0.4,0.7", "--set",
                "train.share_steps=4"}},
+    [ROW_SCALES] = {"a scale for each row, int8 gradients, few kv heads, a run that changes",
+                    {MODEL "--grad", "int8", "--precision", "bf16", FEW_KV, "--set",
+                     "model.scale=row", "--set", "train.dense_steps=6"}},
     [UNITS_OF_TWO] = {"8 units, int8 attention",
                       {MODEL "--isa", "generic", "--set", "train.unit=2", "--set",
                        "train.attention=int8"}},
@@ -160,6 +164,11 @@ static const layout layouts[] = {
     {R2 | R6, "tp, residual on all ranks", ODD, 0, {"--tp", TP, ALL_RANKS}},
     {R2, "tp", CHANGING, 0, {"--tp", TP}},
     {R2, "tp", NANO, 0, {"--tp", TP}},
+
+    {R2 | R4 | R6, "tp", ROW_SCALES, 0, {"--tp", TP}},
+    {R2, "zero 3", ROW_SCALES, 0, {"--zero", "3", STRIPES}},
+    {R3, "zero 2", ROW_SCALES, 0, {"--zero", "2", STRIPES}},
+    {R4, "zero 3, tp 2", ROW_SCALES, 0, {"--tp", "2", "--zero", "3", "--dp-shard", "2"}},
 
     {R4, "dp 2, tp 2", TINY_MODEL, 0, {"--tp", "2"}},
     {R4, "dp 2, tp 2", INT8_GRADIENTS, 0, {"--tp", "2"}},

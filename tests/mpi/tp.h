@@ -94,7 +94,7 @@ static inline void tp_goes_on(const tp_shape *shapes, const tp_layout *writer,
 #define TP_CHANGING \
     "--set", "train.seq_ramp=0.4", "--set", "train.dense_steps=6", "--set", "model.logit_cap=8", \
         "--set", "model.init_out=zero", "--set", "model.post_norm=true", "--set", \
-        "model.embed_scale=true"
+        "model.embed_scale=true", "--set", "model.scale=row"
 
 static inline void tp_run_reproducible(fake_sink *f, const char *const *more) {
     const char *words[48] = {0};

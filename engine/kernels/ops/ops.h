@@ -118,6 +118,11 @@ void bt_op_add(float *y, const float *x, size_t n);
 void bt_op_add_row(float *y, const float *x, size_t M, size_t N);
 void bt_op_sum_rows(float *out, const float *y, size_t M, size_t N);
 void bt_op_scale(float *y, float a, size_t n);
+/* y (rows, C) = x times the factors b (C) of columns; x may be y. With bf16 in x, y has the floats of its values. */
+void bt_op_scale_columns(float *y, size_t ldy, bt_grads x, const float *b, size_t rows, size_t C);
+/* y (rows, C) += x a b, multiplied in this order; a (rows): factors of rows, NULL: 1; b (C): factors of columns */
+void bt_op_add_columns(float *y, const float *x, const float *a, const float *b, size_t rows,
+                       size_t C);
 void bt_op_zero(float *y, size_t n);
 void bt_op_save_bf16(uint16_t *y, const float *x, size_t n); /* y = x rounded to bf16 */
 void bt_op_load_bf16(float *y, const uint16_t *x, size_t n); /* y = x as floats */
@@ -136,6 +141,8 @@ bt_tern_stats bt_op_tern_codes_bf16(int8_t *codes, const uint16_t *w, float mean
 void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K);
 /* Packs values for BT_COMPACT. Their codes are those of bt_op_tern_codes without mean and sign. */
 void bt_op_pack_2bit(void *packed, const float *w, float inv_scale, size_t N, size_t K);
+/* The same with a scale for each row. */
+void bt_op_pack_2bit_rows(void *packed, const float *w, const float *scales, size_t N, size_t K);
 void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed,
                     float scale, size_t M, size_t N, size_t K, int flags);
 void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,

@@ -67,6 +67,11 @@ static bt_linear make_linear(bt_model *m, const bt_model_memory *p, int layer, b
         l.packed_2bit = base;
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
+        if (m->setup.cfg.scale == BT_SCALE_ROW) {
+            l.scale = 1;
+            l.scales = bt_arena_at(&m->quant_arena, p->scales[i]);
+            l.scaled = bt_arena_at(&m->scratch_arena, p->scaled);
+        }
         l.noise = (bt_noise){m->noise_rows, (uint32_t)bt_hash_name(t->name), 0};
     }
     l.ops = bt_linear_ops_of(&l);
@@ -362,19 +367,28 @@ static void deal_out_layers(bt_model *m) {
     m->chunk = m->chunks;
 }
 
+static size_t count_totals(const bt_model *m) {
+    size_t rows = 0;
+    for (size_t i = 0; m->setup.cfg.scale == BT_SCALE_ROW && i < m->params.n; i++)
+        if (m->params.tensors[i].shard == BT_SHARD_COL) rows += m->params.tensors[i].rows;
+    return m->params.n + (rows + 1) / 2;
+}
+
 /* Allocates everything but the arenas. */
 static bt_code allocate_model(bt_model *m, bt_model_memory *p, bt_err *err) {
     m->layers = calloc((size_t)m->setup.cfg.L, sizeof *m->layers);
     m->chunks = calloc((size_t)m->n_chunks, sizeof *m->chunks);
-    m->totals = calloc(m->params.n, sizeof *m->totals);
+    m->n_totals = count_totals(m);
+    m->totals = calloc(m->n_totals, sizeof *m->totals);
     m->quant_sums = calloc(bt_model_quant_sums(m) + 1, sizeof *m->quant_sums);
     m->latents = calloc(m->params.n, sizeof *m->latents);
     p->latent = calloc(m->params.n, sizeof *p->latent);
     p->codes = calloc(m->params.n, sizeof *p->codes);
     p->packed = calloc(m->params.n, sizeof *p->packed);
     p->packed2 = calloc(m->params.n, sizeof *p->packed2);
+    p->scales = calloc(m->params.n, sizeof *p->scales);
     if (!m->layers || !m->chunks || !m->totals || !m->quant_sums || !m->latents || !p->latent ||
-        !p->codes || !p->packed || !p->packed2)
+        !p->codes || !p->packed || !p->packed2 || !p->scales)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", m->whole.L);
     deal_out_layers(m);
     return bt_tp_needed(&m->setup) ? bt_tp_create(m, err) : BT_OK;
@@ -426,6 +440,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     free(p.codes);
     free(p.packed);
     free(p.packed2);
+    free(p.scales);
     if (code != BT_OK)
         bt_model_destroy(m);
     else

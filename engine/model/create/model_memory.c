@@ -133,7 +133,11 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
         size_t packed2 = s->train
                              ? 0
                              : bt_arena_reserve(&p->quant, t->rows, bt_tern2_row_bytes(t->cols));
+        size_t scales = s->cfg.scale == BT_SCALE_ROW
+                            ? bt_arena_reserve(&p->quant, t->rows, sizeof(float))
+                            : 0;
         if (!p->codes) continue;
+        p->scales[i] = scales;
         p->codes[i] = codes;
         p->packed[i] = again ? p->packed[bt_params_get(params, first, t->id) - params->tensors]
                              : packed;
@@ -262,6 +266,9 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
         p->head_dq = bt_arena_reserve(&p->scratch, p->logits_rows, sizeof(float));
     }
     if (adapters->n) plan_adapters(p, s);
+    if (c->scale == BT_SCALE_ROW)
+        p->scaled = bt_arena_reserve(&p->scratch, bt_min_size(BT_SCALED_ROWS, M) * widest_output(c),
+                                     sizeof(float));
     if (bt_tp_needed(s)) bt_tp_reserve(&p->tp, &p->scratch, s, whole);
 }
 

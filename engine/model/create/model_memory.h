@@ -11,8 +11,8 @@ typedef struct bt_model_memory {
     size_t w, g;
     /* per tensor; NULL if only sizes are computed. latent: its latent weights, if not all are fp32; packed: its
      * packed weights, or the values received from its owners */
-    size_t *latent, *codes, *packed, *packed2;
-    size_t taken, fade;
+    size_t *latent, *codes, *packed, *packed2, *scales;
+    size_t taken, fade, scaled;
     bt_acts_plan acts_plan;
     size_t x_final, final_rstd, row_loss, counted, head_slopes, logits, rope_cos, rope_sin,
         local_cos, local_sin, pos, documents, lora_x, lora_u, lora_du, adapter_w, noise_rows,

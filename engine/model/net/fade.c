@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/kernels.h"
@@ -88,13 +89,21 @@ typedef struct weights_job {
     const float *w;
     const int8_t *codes;
     float lambda, scale;
+    const float *
+        scales; /* one scale for each row of K elements; out begins at element `first`. NULL: `scale` */
+    size_t first, K;
 } weights_job;
 
 static void mix_weights(void *ctx, int thread, size_t begin, size_t end) {
     const weights_job *j = ctx;
     (void)thread;
-    for (size_t i = begin; i < end; i++)
-        j->out[i] = j->w[i] + j->lambda * (j->scale * (float)j->codes[i] - j->w[i]);
+    for (size_t at = begin, n; at < end; at += n) {
+        const size_t row = j->scales ? (j->first + at) / j->K : 0;
+        const float scale = j->scales ? j->scales[row] : j->scale;
+        n = j->scales ? bt_min_size(end - at, (row + 1) * j->K - (j->first + at)) : end - at;
+        for (size_t i = at; i < at + n; i++)
+            j->out[i] = j->w[i] + j->lambda * (scale * (float)j->codes[i] - j->w[i]);
+    }
 }
 
 static void fade_need_layer(bt_layer_source *s, int layer) {
@@ -104,8 +113,13 @@ static void fade_need_layer(bt_layer_source *s, int layer) {
     const size_t n = linears_of(&f->m->layers[layer], all);
     for (size_t i = 0; i < n; i++) {
         const bt_linear *l = all[i];
-        weights_job j = {(float *)(uintptr_t)l->values.f32, l->w.at, l->codes, (float)f->m->lambda,
-                         l->scale};
+        weights_job j = {.out = (float *)(uintptr_t)l->values.f32,
+                         .w = l->w.at,
+                         .codes = l->codes,
+                         .lambda = (float)f->m->lambda,
+                         .scale = l->scale,
+                         .scales = l->scales,
+                         .K = l->K};
         bt_parallel_for(l->N * l->K, 4096, mix_weights, &j);
     }
     f->layer = layer;
@@ -151,7 +165,14 @@ static void own_pieces(void *ctx, int thread, size_t begin, size_t end) {
         float mixed[PIECE];
         bt_tern2_read(codes, j->run->packed, at, n);
         const float *latent = bt_latent_at(j->l->w, j->run->first + at);
-        weights_job w = {mixed, latent, codes, j->lambda, j->l->scale};
+        weights_job w = {.out = mixed,
+                         .w = latent,
+                         .codes = codes,
+                         .lambda = j->lambda,
+                         .scale = j->l->scale,
+                         .scales = j->l->scales,
+                         .first = j->run->first + at,
+                         .K = j->l->K};
         mix_weights(&w, 0, 0, n);
         uint8_t *out = j->out + bt_read_bytes(j->as, at);
         if (j->as == BT_READ_BF16)

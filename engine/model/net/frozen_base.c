@@ -1,4 +1,6 @@
 /* frozen_base.c - the frozen base of trained adapters: converts its tensors to the format that products read. */
+#include <string.h>
+
 #include "engine/base/small.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
@@ -30,6 +32,21 @@ static void put_codes(bt_linear *l, const float *values, float scale, bool write
     for (size_t k = 0; write && k < l->ranges; k++)
         bt_op_pack_2bit(l->packed + k * l->packed_bytes, values + k * rows * l->K, 1.0f / scale,
                         rows, l->K);
+}
+
+void bt_model_base_put_rows(bt_model *m, size_t tensor, const float *values, const float *scales) {
+    const bt_tensor *t = &m->params.tensors[tensor];
+    bt_linear *l = frozen_linear(m, t);
+    if (!l->packed_2bit) { /* it is quantised when all tensors are stored */
+        bt_net_copy(m->w + t->offset, values, t->count);
+        return;
+    }
+    const size_t rows = l->N / l->ranges;
+    const bool write = !m->setup.base_elsewhere;
+    if (write) memcpy(l->scales, scales, l->N * sizeof *scales);
+    for (size_t k = 0; write && k < l->ranges; k++)
+        bt_op_pack_2bit_rows(l->packed + k * l->packed_bytes, values + k * rows * l->K,
+                             scales + k * rows, rows, l->K);
 }
 
 /* whole rows */

@@ -92,10 +92,31 @@ static void dense_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in,
 
 static const bt_linear_ops dense = {dense_fwd, dense_dx, dense_dw};
 
-const bt_linear_ops *bt_linear_ops_of(const bt_linear *l) {
-    if (!l->tern) return &dense;
+static const bt_linear_ops *codes_ops_of(const bt_linear *l) {
     if (l->packed2) return &decoding;
     return l->noise.rows ? &ternary_int8 : &ternary;
+}
+
+static void row_scaled_fwd(const bt_linear *l, float *y, const bt_linear_input *in,
+                           const float *src, size_t r0, size_t rows, int flags) {
+    bt_row_scale_fwd(codes_ops_of(l), l, y, in, src, r0, rows, flags);
+}
+
+static void row_scaled_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0,
+                          size_t rows, int flags) {
+    bt_row_scale_dx(codes_ops_of(l), l, range, dx, dy, r0, rows, flags);
+}
+
+static void row_scaled_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in,
+                          const float *src, size_t r0, size_t rows) {
+    codes_ops_of(l)->dw(l, dy, in, src, r0, rows);
+}
+
+static const bt_linear_ops row_scaled = {row_scaled_fwd, row_scaled_dx, row_scaled_dw};
+
+const bt_linear_ops *bt_linear_ops_of(const bt_linear *l) {
+    if (!l->tern) return &dense;
+    return l->scales ? &row_scaled : codes_ops_of(l);
 }
 
 typedef struct copy_job {

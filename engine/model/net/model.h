@@ -166,9 +166,10 @@ bt_moment_form bt_model_latent_form(const bt_model_setup *s, const bt_tensor *t)
  * is fp32 and its panels. */
 const bt_params *bt_model_base(const bt_model *m);
 /* Stores values first .. first+n of this slice's block of a tensor, in any order; whole rows of embedding and head.
- * Ternary: all of them, with scale, the absmean of the whole tensor. */
+ * Ternary: all of them, with the absmean of the whole tensor, or with those of the block's rows (cfg.scale). */
 void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const float *values,
                        float scale);
+void bt_model_base_put_rows(bt_model *m, size_t tensor, const float *values, const float *scales);
 /* Stores elements first .. first+n of the whole model's embedding for the copy of a last stage whose head is tied;
  * ignored by other models. */
 void bt_model_base_put_tied(bt_model *m, size_t first, size_t n, const float *values);
@@ -201,7 +202,8 @@ void bt_model_fade_own(bt_model *m, const bt_fade_run *run, uint8_t *out);
 void bt_model_fade_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *values);
 
 /* Statistics of a ternary tensor (a slice's block) in the last quantise; the fractions cover the n weights that were
- * quantised on this rank. mean: subtracted by b1, 0 otherwise. */
+ * quantised on this rank. scale: with a scale for each row, the mean of |w|. mean: subtracted by b1, 0
+ * otherwise. */
 typedef struct bt_quant_stat {
     double n, zero_frac, pos_frac, flip_frac, scale, mean;
 } bt_quant_stat;
@@ -232,6 +234,10 @@ uint16_t *bt_model_table(bt_model *m, size_t tensor);
 void bt_model_source(bt_model *m, bt_layer_source *s);
 /* Returns the statistics of a tensor index in bt_params; zeros if it is not ternary. */
 bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor);
+/* Returns the scales of the rows of this slice's block; NULL: bt_quant_stat.scale is the scale of all of them. */
+const float *bt_model_row_scales(const bt_model *m, size_t tensor);
+/* Computes the scales of whole rows of K latent weights, as bt_model_quantise does. */
+void bt_model_scale_rows(float *scales, const float *w, size_t rows, size_t K);
 /* Returns (rows, cols) codes of bt_model_quantise; NULL if the tensor is not ternary, or its owners have them. */
 const int8_t *bt_model_codes(const bt_model *m, size_t tensor);
 

@@ -74,6 +74,11 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     /* 2-bit form for few tokens, models without training; NULL otherwise */
     uint8_t *packed2;
     float scale, mean; /* means of |w|, and of w, which b1 subtracts */
+    /* (N) means of |w| of each row (cfg.scale); scale is 1, mean_abs the mean over the whole tensor. NULL: there is
+     * one scale */
+    float *scales, mean_abs;
+    float *
+        scaled; /* (BT_SCALED_ROWS or fewer, widest output): memory of their products, shared by all layers */
     bt_tern_stats counts;
     size_t counted; /* number of weights in counts */
     bt_quant_stat stat;
@@ -220,9 +225,10 @@ struct bt_model {
     bt_acts_plan acts_plan;
     float *dxn;         /* a.dxn of every slot; NULL: as in acts_plan */
     double *quant_sums; /* (bt_model_quant_sums) */
-    /* (tensors) sums of |w|; of w, for b1. In a tensor-parallel group followed by (size, tensors): sums of its
-     * ranks */
+    /* (n_totals) for each tensor the sum of |w|, and of w for b1; with a scale for each row two to an element follow:
+     * sums of |w| of the rows that are divided over a tensor-parallel group */
     double (*totals)[2];
+    size_t n_totals;
     /* unpacked codes of one tensor before they are packed; NULL with BT_WEIGHTS_LOCAL */
     int8_t *taken;
     bt_layer_source *source; /* BT_WEIGHTS_PREFETCHED: source of the weights */
@@ -276,6 +282,27 @@ bool bt_net_reads_bf16(bt_prec prec);
 /* Chooses by the layer: decoding, int8 gradients, ternary, dense. */
 const bt_linear_ops *bt_linear_ops_of(const bt_linear *l);
 void bt_net_copy(float *y, const float *x, size_t n);
+
+/* ---- row_scale.c: a scale for each row of a ternary weight ---- */
+enum {
+    BT_SCALED_ROWS = 256
+}; /* rows of an input processed at a time where a product needs a copy */
+/* Adds |w| of elements first .. first+n to the sums of their rows (t->rows). The sums are exact, so they do not depend
+ * on the division of the elements. */
+void bt_row_sums_add(double *sums, const bt_tensor *t, bt_latent w, size_t first, size_t n);
+float bt_row_scale(double sum, size_t whole_K);
+/* Quantises elements first .. first+n of the layer, which are at w, over the old codes. */
+bt_tern_stats bt_row_codes(const bt_linear *l, int8_t *codes, const float *w, size_t first,
+                           size_t n);
+/* Quantises all latent weights over l->codes, on all threads. */
+bt_tern_stats bt_row_codes_all(const bt_linear *l);
+/* y (M, N) += or = products of the codes (BT_ACC in flags) times the scales, and dx; `codes` computes products with
+ * the scale 1 */
+void bt_row_scale_fwd(const bt_linear_ops *codes, const bt_linear *l, float *y,
+                      const bt_linear_input *in, const float *src, size_t r0, size_t rows,
+                      int flags);
+void bt_row_scale_dx(const bt_linear_ops *codes, const bt_linear *l, size_t range, float *dx,
+                     bt_grads dy, size_t r0, size_t rows, int flags);
 
 /* ---- adapter.c ---- */
 enum { BT_ADAPTER_CHUNK = 256 };

@@ -9,6 +9,8 @@
  * In a model with leaves the sums are exact (of |w| to a unit that suits means up to 4), since other
  * slices have other blocks.
  *
+ * With a scale for each row (cfg.scale) there is an exact sum for each row instead of each block (row_scale.c).
+ *
  *     sums     block 0 | 1 | 2 | ... of every ternary tensor in turn; for b1 the sums of w itself
  *              follow in a second row */
 #include <assert.h>
@@ -32,6 +34,12 @@ static size_t blocks_of(const bt_tensor *t) {
     return (t->offset + t->count - 1) / BT_SUM_BLOCK - first_block(t) + 1;
 }
 
+static bool scales_rows(const bt_model *m) { return m->setup.cfg.scale == BT_SCALE_ROW; }
+/* number of sums of |w| of a tensor */
+static size_t sums_of(const bt_model *m, const bt_tensor *t) {
+    return scales_rows(m) ? t->rows : blocks_of(t);
+}
+
 static bt_linear *quantised_linear(bt_model *m, const bt_tensor *t) {
     if (!t->linear) return NULL;
     bt_layer *l = &m->layers[bt_net_layer(m, t->layer)];
@@ -44,7 +52,7 @@ static bt_linear *quantised_linear(bt_model *m, const bt_tensor *t) {
 static size_t floats_per_row(const bt_model *m) {
     size_t n = 0;
     for (size_t i = 0; i < m->params.n; i++)
-        if (m->params.tensors[i].tern) n += blocks_of(&m->params.tensors[i]);
+        if (m->params.tensors[i].tern) n += sums_of(m, &m->params.tensors[i]);
     return n;
 }
 
@@ -96,9 +104,12 @@ void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         if (!t->tern) continue;
-        size_t first = t->offset + t->first_counted, from = first > begin ? first : begin,
+        size_t first = t->offset + (scales_rows(m) ? 0 : t->first_counted),
+               from = first > begin ? first : begin,
                to = t->offset + t->count < end ? t->offset + t->count : end;
-        if (from < to) {
+        if (from < to && scales_rows(m)) {
+            bt_row_sums_add(abs, t, m->latents[i], from - t->offset, to - from);
+        } else if (from < to) {
             sum_job j = {m->latents[i],
                          t,
                          abs,
@@ -108,8 +119,8 @@ void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
                          bt_exact_units(MEAN_MOST, (double)t->whole_rows * (double)t->whole_cols)};
             bt_parallel_for((to - 1) / BT_SUM_BLOCK - j.first + 1, 8, sum_range, &j);
         }
-        abs += blocks_of(t);
-        if (plain) plain += blocks_of(t);
+        abs += sums_of(m, t);
+        if (plain) plain += sums_of(m, t);
     }
 }
 
@@ -119,11 +130,56 @@ static double add_block_sums(const double *blocks, size_t n) {
     return sum;
 }
 
+static void reset_counts(bt_linear *l) {
+    l->counts = (bt_tern_stats){0, 0, 0};
+    l->counted = 0;
+}
+
+/* The rows of attn_o and ffn_down are divided over the ranks of a tensor-parallel group; all other rows are whole. */
+static void total_rows(bt_model *m, const double *sums) {
+    double *divided = m->totals[m->params.n];
+    memset(m->totals, 0, m->n_totals * sizeof *m->totals);
+    for (size_t i = 0; i < m->params.n; i++) {
+        const bt_tensor *t = &m->params.tensors[i];
+        if (!t->tern) continue;
+        for (size_t r = t->first_counted / t->cols; r < t->rows; r++) m->totals[i][0] += sums[r];
+        if (t->shard == BT_SHARD_COL) {
+            memcpy(divided, sums, t->rows * sizeof *sums);
+            divided += t->rows;
+        }
+        sums += t->rows;
+    }
+    m->tp->total_sums(m, m->totals);
+}
+
+static void scale_rows(bt_model *m, const double *sums) {
+    const double *divided = m->totals[m->params.n];
+    total_rows(m, sums);
+    for (size_t i = 0; i < m->params.n; i++) {
+        const bt_tensor *t = &m->params.tensors[i];
+        if (!t->tern) continue;
+        bt_linear *l = quantised_linear(m, t);
+        const double *whole = t->shard == BT_SHARD_COL ? divided : sums;
+        for (size_t r = 0; l && r < t->rows; r++)
+            l->scales[r] = bt_row_scale(whole[r], t->whole_cols);
+        if (l) {
+            l->mean_abs = (float)(m->totals[i][0] / (double)t->whole_rows / (double)t->whole_cols);
+            reset_counts(l);
+        }
+        if (t->shard == BT_SHARD_COL) divided += t->rows;
+        sums += t->rows;
+    }
+}
+
 /* b1.58: absmean, codes round to {-1, 0, 1} (arXiv:2402.17764, clamped as in the released code);
  * b1: sign of the centred weight (arXiv:2310.11453) */
 void bt_model_quant_scales(bt_model *m, const double *sums) {
     const double *abs = sums, *plain = subtracts_mean(m) ? sums + floats_per_row(m) : NULL;
     double(*totals)[2] = m->totals;
+    if (scales_rows(m)) {
+        scale_rows(m, sums);
+        return;
+    }
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         totals[i][0] = totals[i][1] = 0;
@@ -142,8 +198,7 @@ void bt_model_quant_scales(bt_model *m, const double *sums) {
         double n = (double)t->whole_rows * (double)t->whole_cols;
         l->scale = fmaxf((float)(totals[i][0] / n), SCALE_LEAST);
         l->mean = subtracts_mean(m) ? (float)(totals[i][1] / n) : 0.0f;
-        l->counts = (bt_tern_stats){0, 0, 0};
-        l->counted = 0;
+        reset_counts(l);
     }
 }
 
@@ -159,8 +214,9 @@ static void count_code_stats(bt_linear *l, bt_tern_stats s, size_t n) {
 /* ---- codes in 2 bits, stored and sent by the ranks that own pieces --------------------------- */
 
 typedef struct wire_job {
-    int8_t *codes;   /* take: destination */
-    uint8_t *packed; /* own: converts old codes to new ones, in place */
+    int8_t *codes;      /* take: destination */
+    uint8_t *packed;    /* own: converts old codes to new ones, in place */
+    const bt_linear *l; /* has scales of rows; NULL: one scale */
     bt_latent w;
     size_t first; /* index of its first element */
     float mean, inv_scale;
@@ -186,8 +242,9 @@ static void own_range(void *ctx, int thread, size_t from, size_t to) {
         size_t n = chunk_elems(j, k);
         const float *w = bt_latent_read(j->w, j->first + k * WIRE_CHUNK, n, spare);
         if (bt_tern2_unpack(codes, chunk_at(j, k), 1, n, NULL) != BT_OK) atomic_store(&j->bad, 1);
-        bt_tern_stats s = bt_active_kernels()->tern_codes(codes, w, j->mean, j->inv_scale, j->sign,
-                                                          n);
+        bt_tern_stats s = j->l ? bt_row_codes(j->l, codes, w, j->first + k * WIRE_CHUNK, n)
+                               : bt_active_kernels()->tern_codes(codes, w, j->mean, j->inv_scale,
+                                                                 j->sign, n);
         bt_tern2_pack(chunk_at(j, k), codes, 1, n);
         atomic_fetch_add(&j->zero, s.zero);
         atomic_fetch_add(&j->pos, s.pos);
@@ -240,6 +297,7 @@ bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, u
         return BT_OK;
     }
     wire_job j = {.packed = packed,
+                  .l = l->scales ? l : NULL,
                   .w = l->w,
                   .first = first,
                   .mean = l->mean,
@@ -300,7 +358,7 @@ void bt_model_quant_done(bt_model *m) {
                                   .zero_frac = (double)l->counts.zero / n,
                                   .pos_frac = (double)l->counts.pos / n,
                                   .flip_frac = m->quantised ? (double)l->counts.flips / n : 0.0,
-                                  .scale = (double)l->scale,
+                                  .scale = (double)(l->scales ? l->mean_abs : l->scale),
                                   .mean = (double)l->mean};
     }
     m->quantised = true;
@@ -310,6 +368,7 @@ void bt_model_quant_hold(bt_model *m, bool on) { m->holds_stats = on; }
 
 /* Replaces the last codes by those of the latent weights. */
 static bt_tern_stats refresh_codes(const bt_linear *l, int sign) {
+    if (l->scales) return bt_row_codes_all(l);
     const float inv_scale = 1.0f / l->scale;
     const size_t n = l->N * l->K;
     return l->w.form == BT_MOMENT_F32
@@ -320,6 +379,7 @@ static bt_tern_stats refresh_codes(const bt_linear *l, int sign) {
 void bt_model_quantise(bt_model *m) {
     if (m->adapters.n && m->quantised) return; /* a frozen base is quantised once */
     assert(m->setup.weight_source == BT_WEIGHTS_LOCAL);
+    memset(m->quant_sums, 0, bt_model_quant_sums(m) * sizeof *m->quant_sums);
     bt_model_quant_fill(m, m->quant_sums, 0, m->params.total);
     bt_model_quant_scales(m, m->quant_sums);
     for (size_t i = 0; i < m->params.n; i++) {
@@ -338,6 +398,14 @@ bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor) {
     if (m->adapters.n || tensor >= m->params.n) return (bt_quant_stat){0};
     const bt_linear *l = quantised_linear((bt_model *)(uintptr_t)m, &m->params.tensors[tensor]);
     return l ? l->stat : (bt_quant_stat){0};
+}
+
+const float *bt_model_row_scales(const bt_model *m, size_t tensor) {
+    const bt_linear *l = !m->adapters.n && tensor < m->params.n
+                             ? quantised_linear((bt_model *)(uintptr_t)m,
+                                                &m->params.tensors[tensor])
+                             : NULL;
+    return l ? l->scales : NULL;
 }
 
 const int8_t *bt_model_codes(const bt_model *m, size_t tensor) {

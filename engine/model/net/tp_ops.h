@@ -88,7 +88,7 @@ typedef struct bt_tp_ops {
     int32_t (*draw)(bt_model *m, const bt_draw *how, size_t M);
     /* Completes the gradient of a tensor of which several ranks have a part. */
     void (*complete_grad)(const bt_model *m, const bt_tensor *t);
-    /* Converts (tensors, 2) sums over this rank's part of each tensor to sums over whole tensors. */
+    /* Converts (m->n_totals, 2) sums over this rank's parts of tensors to sums over whole tensors. */
     void (*total_sums)(const bt_model *m, double (*totals)[2]);
     /* barrier of all ranks */
     void (*meet)(const bt_model *m);

@@ -160,6 +160,12 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG, "unknown model.act %d", (int)c->act);
     if (c->linear < BT_LIN_BITNET158 || c->linear > BT_LIN_DENSE)
         return bt_fail(err, BT_ARG, "unknown model.linear %d", (int)c->linear);
+    if (c->scale < BT_SCALE_TENSOR || c->scale > BT_SCALE_ROW)
+        return bt_fail(err, BT_ARG, "unknown model.scale %d", (int)c->scale);
+    if (c->scale != BT_SCALE_TENSOR && c->linear != BT_LIN_BITNET158)
+        return bt_fail(err, BT_ARG,
+                       "model.scale=row needs model.linear=bitnet158: only ternary weights have a "
+                       "scale for each row");
     if (c->classes < 0 || c->classes > c->V)
         return bt_fail(err, BT_ARG, "a classifier of %d labels, and model.vocab = %d is the most",
                        c->classes, c->V);

@@ -15,6 +15,8 @@
 /* in the order of the words of the settings model.* */
 typedef enum { BT_NORM_SUBLN, BT_NORM_BITLINEAR, BT_NORM_PRE } bt_norm_kind;
 typedef enum { BT_LIN_BITNET158, BT_LIN_BITNET1, BT_LIN_DENSE } bt_linear_kind;
+/* a ternary weight has one scale, or one for each row (output) */
+typedef enum { BT_SCALE_TENSOR, BT_SCALE_ROW } bt_scale_kind;
 
 /* initialization of attn_o and ffn_down: deviation init_std / sqrt(2 L), init_std, or zeros; in the order of
  * the words of model.init_out */
@@ -48,6 +50,7 @@ typedef struct bt_model_cfg {
     bt_norm_kind norm;
     bt_act act;
     bt_linear_kind linear;
+    bt_scale_kind scale;
     bool tied, qk_norm, qkv_bias;
     /* post_norm: attention and feed-forward end in a norm, before they are added to the residual. embed_scale: the
      * embedding enters the residual times sqrt(C) */

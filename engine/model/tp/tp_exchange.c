@@ -85,7 +85,10 @@ void bt_tp_finish_product(bt_model *m, float *y, const bt_linear *l, const bt_li
     if (l->tern) {
         float *scales = m->tp_state->a;
         for (size_t r = 0; r < own.n; r++) scales[r] = in->dq[own.first + r] * l->scale;
-        bt_op_row_axpy(y, sum, scales, own.n, l->N);
+        if (l->scales)
+            bt_op_add_columns(y, sum, scales, l->scales, own.n, l->N);
+        else
+            bt_op_row_axpy(y, sum, scales, own.n, l->N);
     } else {
         bt_op_add(y, sum, own.n * l->N);
     }
@@ -135,7 +138,7 @@ void bt_tp_sum_shared_kv(const bt_model *m, float *x, size_t rows, size_t ld, si
 
 void bt_tp_total_sums(const bt_model *m, double (*totals)[2]) {
     bt_tp_group *t = m->tp_state->group;
-    size_t n = m->params.n;
+    size_t n = m->n_totals;
     double(*all)[2] = m->tp_state->totals;
     t->all_gather(t, totals, all, n * sizeof *totals);
     for (size_t i = 0; i < n; i++) {

@@ -24,7 +24,7 @@ typedef struct bt_tp_state {
     bt_row_stat *mine, *all; /* (M); of all ranks, (size, M) */
     float *a, *b;            /* (M) */
     int32_t *index;          /* (M) */
-    double (*totals)[2];     /* (size, tensors) of all ranks */
+    double (*totals)[2];     /* (size, m->n_totals) of all ranks */
     /* adapters: (M, rank) x A^T or dy B, summed over the ranks; partial sums over leaves */
     float *adapter_rows, *adapter_spare;
 } bt_tp_state;

@@ -73,7 +73,7 @@ bt_code bt_tp_create(bt_model *m, bt_err *err) {
                        s->leaves, size);
     m->tp_state = calloc(1, sizeof *m->tp_state);
     if (m->tp_state)
-        m->tp_state->totals = calloc(m->params.n * (size_t)size, sizeof *m->tp_state->totals);
+        m->tp_state->totals = calloc(m->n_totals * (size_t)size, sizeof *m->tp_state->totals);
     if (!m->tp_state || !m->tp_state->totals)
         return bt_fail(err, BT_NOMEM, "cannot take memory for a slice of a model");
     m->tp = s->leaves > 1 ? &slices_of_leaves : &slices;

@@ -8,9 +8,12 @@ enum { B = 2, T = 150, V = 37, M = B * T, R = 3 };
 
 static int32_t inputs[M], targets[M];
 
+static bt_scale_kind scale; /* scales of ternary models created from now on */
+
 static bt_model_setup setup_of(bt_linear_kind linear, unsigned lora) {
     bt_model_setup s = small_setup(B, T, V, 24, 40);
     s.cfg.linear = linear;
+    s.cfg.scale = linear == BT_LIN_BITNET158 ? scale : BT_SCALE_TENSOR;
     if (lora) s.cfg.lora = (bt_lora){.rank = R, .scale = SCALE, .targets = lora};
     return s;
 }
@@ -24,10 +27,15 @@ static bt_model *model_of(bt_linear_kind linear, unsigned lora) {
 static void share_base(bt_model *full, bt_model *adapted) {
     const bt_params *p = bt_model_params(full);
     bt_model_quantise(full);
-    for (size_t i = 0; i < p->n; i++)
-        bt_model_base_put(adapted, i, 0, p->tensors[i].count,
-                          bt_model_weights(full) + p->tensors[i].offset,
-                          (float)bt_model_quant_stat(full, i).scale);
+    for (size_t i = 0; i < p->n; i++) {
+        const float *w = bt_model_weights(full) + p->tensors[i].offset,
+                    *rows = bt_model_row_scales(full, i);
+        if (rows)
+            bt_model_base_put_rows(adapted, i, w, rows);
+        else
+            bt_model_base_put(adapted, i, 0, p->tensors[i].count, w,
+                              (float)bt_model_quant_stat(full, i).scale);
+    }
     bt_model_base_done(adapted);
 }
 
@@ -168,8 +176,8 @@ static void dropout_of_inputs_has_the_slope_of_its_gradients(void **state) {
     }
 }
 
-static void ternary_adapters_see_the_base_as_it_computes(void **state) {
-    (void)state;
+static void ternary_adapters_see_the_base(bt_scale_kind kind) {
+    scale = kind;
     bt_model *full = model_of(BT_LIN_BITNET158, 0),
              *adapted = model_of(BT_LIN_BITNET158, BT_LORA_ALL);
     share_base(full, adapted);
@@ -184,6 +192,12 @@ static void ternary_adapters_see_the_base_as_it_computes(void **state) {
     assert_memory_equal(&base, &without, sizeof base);
     bt_model_destroy(full);
     bt_model_destroy(adapted);
+}
+
+static void ternary_adapters_see_the_base_as_it_computes(void **state) {
+    (void)state;
+    ternary_adapters_see_the_base(BT_SCALE_ROW);
+    ternary_adapters_see_the_base(BT_SCALE_TENSOR);
 }
 
 /* Checks the difference over all adapters, relative to the norm. */

@@ -20,9 +20,10 @@
 
 enum { T = 24, V = 61, SLOTS = 7 };
 
-static bt_model *model_of(bt_linear_kind linear, bt_prec prec, bool train) {
+static bt_model *model_of(bt_linear_kind linear, bt_scale_kind scale, bt_prec prec, bool train) {
     bt_model_setup s = small_setup(2, T, V, 64, 96);
     s.cfg.linear = linear;
+    s.cfg.scale = scale;
     s.cfg.init_std = 0.25;
     s.prec = prec;
     s.train = train;
@@ -70,13 +71,13 @@ static double difference(const float *a, const float *b) {
 static void other_sequences_change_nothing(void **state) {
     (void)state;
     static got together, alone;
-    for (int k = 0; k < 6; k++) {
+    for (int k = 0; k < 7; k++) {
         const bt_linear_kind linear = k % 2 ? BT_LIN_DENSE : BT_LIN_BITNET158;
         const bt_prec prec = k / 2 == 1 ? BT_PREC_BF16 : BT_PREC_FP32;
         /* Attention of a prompt, dense layers and a shared head round to bf16, and a rounded input may change an int8
          * code. The logits of another row would differ by about 1. */
         const double bound = prec == BT_PREC_BF16 ? 0.1 : 1e-5;
-        bt_model *m = model_of(linear, prec, k / 2 == 2);
+        bt_model *m = model_of(linear, k == 6 ? BT_SCALE_ROW : BT_SCALE_TENSOR, prec, k / 2 == 2);
         bt_decoder *d = decoder_of(m, SLOTS), *one = decoder_of(m, 1);
         int32_t tokens[SLOTS][T];
         for (uint64_t i = 0; i < SLOTS * T; i++)
@@ -172,7 +173,7 @@ static void rotation_follows_the_length(void **state) {
 static void requested_rows_are_in_order(void **state) {
     (void)state;
     static got g;
-    bt_model *m = model_of(BT_LIN_BITNET158, BT_PREC_FP32, false);
+    bt_model *m = model_of(BT_LIN_BITNET158, BT_SCALE_TENSOR, BT_PREC_FP32, false);
     bt_decoder *d = decoder_of(m, 4);
     const int32_t tokens[] = {1, 2, 3, 4, 5};
     const bt_decode_part parts[] = {{2, tokens, 5, BT_LOGITS_LAST, 0},

@@ -7,9 +7,12 @@ enum { B = 2, T = 96, V = 37, M = B * T };
 
 static int32_t inputs[M], targets[M];
 
+static bt_scale_kind scale; /* scales of ternary models created from now on */
+
 static bt_model *model_of(bt_linear_kind linear, bt_norm_kind norm, bt_prec prec, bool fades) {
     bt_model_setup s = small_setup(B, T, V, 32, 48);
     s.cfg.linear = linear;
+    s.cfg.scale = linear == BT_LIN_BITNET158 ? scale : BT_SCALE_TENSOR;
     s.cfg.norm = norm;
     s.prec = prec;
     s.fades = fades;
@@ -42,6 +45,7 @@ static void ends_are_the_dense_and_the_ternary_model(void **state) {
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
         for (int prec = 0; prec < 2; prec++) {
             const bt_prec p = prec ? BT_PREC_BF16 : BT_PREC_FP32;
+            scale = norm == BT_NORM_PRE ? BT_SCALE_ROW : BT_SCALE_TENSOR;
             bt_model *fading = model_of(BT_LIN_BITNET158, (bt_norm_kind)norm, p, true);
             const bt_linear_kind kinds[] = {BT_LIN_DENSE, BT_LIN_BITNET158};
             for (int k = 0; k < 2; k++) {
@@ -63,8 +67,8 @@ static void ends_are_the_dense_and_the_ternary_model(void **state) {
     }
 }
 
-static void the_loss_changes_gradually(void **state) {
-    (void)state;
+static void loss_changes_gradually(bt_scale_kind kind) {
+    scale = kind;
     bt_model *m = model_of(BT_LIN_BITNET158, BT_NORM_SUBLN, BT_PREC_FP32, true);
     const size_t n = bt_model_params(m)->total;
     float *ternary, *almost, *half, *again, *dense;
@@ -90,6 +94,12 @@ static void the_loss_changes_gradually(void **state) {
     assert_true(loss_and_gradients(m, &again) != middle);
     free(ternary), free(almost), free(half), free(again), free(dense);
     bt_model_destroy(m);
+}
+
+static void the_loss_changes_gradually(void **state) {
+    (void)state;
+    loss_changes_gradually(BT_SCALE_TENSOR);
+    loss_changes_gradually(BT_SCALE_ROW);
 }
 
 static int setup(void **state) {

@@ -76,6 +76,7 @@ static void name_of(char *buf, size_t size, const bt_model_cfg *c) {
                    linear[c->linear], c->tied ? "tied" : "untied", c->qk_norm ? "qk_norm" : "",
                    c->no_rope_every ? " no_rope" : "", c->qkv_bias ? " biased" : "",
                    c->post_norm ? " post_norm" : "", c->logit_cap > 0 ? " capped" : "");
+    if (c->scale == BT_SCALE_ROW) (void)strcat(buf, " row");
 }
 
 static void tokens_of(int32_t *inputs, int32_t *targets) {
@@ -279,6 +280,9 @@ static void engine_equals_reference(void **state) {
                     make_variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
                                  (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
                 check_variant(&c);
+                c.scale = BT_SCALE_ROW;
+                if (linear == BT_LIN_BITNET158 && bits % 3 == 0) check_variant(&c);
+                c.scale = BT_SCALE_TENSOR;
                 c = with_limits(c);
                 if (norm == BT_NORM_SUBLN && linear != BT_LIN_BITNET1 && bits < 2)
                     check_variant(&c);

@@ -77,7 +77,7 @@ static fake_sink exact, exact_changing;
 
 static void reproducible_keeps_the_bits(void **state) {
     (void)state;
-    static const char *const cuts[][24] = {
+    static const char *const cuts[][32] = {
         {DEEP, "--pp", "4", NULL},
         {DEEP, "--pp", "2", NULL},
         {DEEP, "--pp", "2", "--tp", "2", NULL},
