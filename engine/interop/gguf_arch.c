@@ -40,7 +40,18 @@ bt_act bt_gguf_act(bt_arch arch, const char *word) {
                                                    : bt_arch_gguf_act(bt_arch_at(arch));
 }
 
-bt_code bt_gguf_i2_s_check(bt_arch arch, bool scale_tensors, bt_err *err) {
+bt_code bt_gguf_scales_check(bt_arch arch, const bt_model_cfg *c, bt_number number,
+                             bool scale_tensors, bt_err *err) {
+    const bool i2_s = number == BT_NUM_I2_S;
+    if (bt_number_at(number)->coded && c->linear != BT_LIN_BITNET158)
+        return bt_fail(err, BT_ARG, "type '%s' is for ternary models; this one is dense",
+                       bt_number_at(number)->word);
+    if (c->scale == BT_SCALE_ROW && (i2_s || scale_tensors))
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "%s one scale for each tensor, and this model has one for each row "
+                       "(model.scale=row): choose tq1_0, tq2_0, q2_0 or floats",
+                       i2_s ? "type 'i2_s' has" : "--scale-tensors writes");
+    if (!i2_s) return BT_OK;
     if (bt_arch_at(arch)->joined)
         return bt_fail(err, BT_UNSUPPORTED,
                        "files of %s join matrices, and a matrix of type 'i2_s' has one scale",

@@ -64,8 +64,10 @@ void bt_gguf_rope_write(bt_gguf_rope *out, const bt_model_cfg *c);
 const char *bt_gguf_word(bt_arch arch, bt_act act, bt_number number);
 /* Returns the activation that programs compute for files with this name. */
 bt_act bt_gguf_act(bt_arch arch, const char *word);
-/* Refuses what files of the type i2_s cannot hold. */
-bt_code bt_gguf_i2_s_check(bt_arch arch, bool scale_tensors, bt_err *err) BT_MUST_CHECK;
+/* Refuses layers that are not ternary, or whose scales a file of this type, or with scales in tensors of their own,
+ * cannot hold. */
+bt_code bt_gguf_scales_check(bt_arch arch, const bt_model_cfg *c, bt_number number,
+                             bool scale_tensors, bt_err *err) BT_MUST_CHECK;
 /* BT_UNSUPPORTED: llama.cpp computes the model in another way, or ends the process at it. any_activation: permits
  * another activation */
 bt_code bt_gguf_arch_check(bt_arch arch, const bt_model_cfg *c, bool any_activation, bt_err *err)

@@ -82,30 +82,39 @@ static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
     return BT_OK;
 }
 
-/* *one: false if rows of a tensor of codes, in equal distances, have several scales */
-static bt_code sample_scales(bt_gguf_reader *r, const bt_stored *t, bool *one, bt_err *err) {
+/* properties of sampled rows of tensors of codes */
+typedef struct gguf_scales {
+    bool row, tensor; /* every row has one scale; every tensor has one */
+} gguf_scales;
+
+static bt_code sample_scales(bt_gguf_reader *r, const bt_stored *t, gguf_scales *one, bt_err *err) {
     enum { SAMPLES = 64 };
     const size_t cols = (size_t)t->cols, bytes = bt_number_bytes(t->number, cols);
     unsigned char *raw = malloc(bytes + cols);
-    float size = 0;
+    float all = 0;
     bt_code code = raw ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", t->name);
-    for (uint64_t k = 0; k < SAMPLES && k < t->rows && code == BT_OK && *one; k++) {
+    for (uint64_t k = 0; k < SAMPLES && k < t->rows && code == BT_OK && one->row; k++) {
         const uint64_t row = t->rows <= SAMPLES ? k : k * (t->rows - 1) / (SAMPLES - 1);
+        float size = 0;
         code = bt_foreign_read(&r->s->stored.files[t->file], raw, bytes, t->at + row * bytes, err);
-        if (code == BT_OK)
-            *one = bt_number_codes(t->number, (int8_t *)raw + bytes, raw, cols, &size);
+        if (code != BT_OK) break;
+        one->row = bt_number_codes(t->number, (int8_t *)raw + bytes, raw, cols, &size);
+        one->tensor &= one->row && (size == 0 || all == 0 || size == all);
+        if (size != 0) all = size;
     }
     free(raw);
     return code;
 }
 
-/* Ternary models here have one scale for each tensor. */
-static bt_code have_one_scale(bt_gguf_reader *r, bool *one, bt_err *err) {
-    *one = true;
-    for (size_t i = 0; i < r->s->stored.n && *one; i++) {
+/* known: the file's key states that its matrices are ternary, also those of floats. */
+static bt_code find_scales(bt_gguf_reader *r, bool known, gguf_scales *one, bt_err *err) {
+    *one = (gguf_scales){true, true};
+    for (size_t i = 0; i < r->s->stored.n && one->row; i++) {
         const bt_stored *t = &r->s->stored.at[i];
-        if (strncmp(t->name, "blk.", 4) == 0 && bt_number_at(t->number)->coded &&
-            t->number != BT_NUM_I2_S)
+        const bool floats = t->number == BT_NUM_F32 || t->number == BT_NUM_F16 ||
+                            t->number == BT_NUM_BF16,
+                   coded = bt_number_at(t->number)->coded && t->number != BT_NUM_I2_S;
+        if (strncmp(t->name, "blk.", 4) == 0 && (coded || (known && floats && t->rows > 1)))
             BT_TRY(sample_scales(r, t, one, err));
     }
     return BT_OK;
@@ -122,14 +131,15 @@ static bt_code find_linear(bt_gguf_reader *r, bt_err *err) {
                  (n > 6 && strcmp(t->name + n - 6, ".scale") == 0);
     }
     if (word) codes = strcmp(word, "dense") != 0;
-    bool one = true;
-    if (codes) BT_TRY(have_one_scale(r, &one, err));
-    if (!one)
+    gguf_scales one = {true, true};
+    if (codes) BT_TRY(find_scales(r, word != NULL, &one, err));
+    if (!one.row)
         bt_text_put(&r->s->notes,
-                    "its ternary weights have a scale for each block or row, not one for each "
-                    "tensor: they are computed as full-precision weights, and inputs of linear "
+                    "its ternary weights have a scale for each block, not one for each tensor or "
+                    "row: they are computed as full-precision weights, and inputs of linear "
                     "layers are not rounded to int8\n");
-    r->s->cfg.linear = codes && one ? BT_LIN_BITNET158 : BT_LIN_DENSE;
+    r->s->cfg.linear = codes && one.row ? BT_LIN_BITNET158 : BT_LIN_DENSE;
+    if (codes && one.row && !one.tensor) r->s->cfg.scale = BT_SCALE_ROW;
     return BT_OK;
 }
 
@@ -216,6 +226,7 @@ static bt_code find_stored_tensor(bt_gguf_reader *r, size_t i, bt_err *err) {
     p->stored = f;
     f->used = true;
     p->coded = t->linear && s->cfg.linear == BT_LIN_BITNET158;
+    p->by_row = p->coded && s->cfg.scale == BT_SCALE_ROW;
     if (bt_arch_at(s->arch)->turned && (t->id == BT_P_ATTN_Q || t->id == BT_P_ATTN_K))
         p->order = BT_ROWS_TURNED;
     bt_name_gguf(name, t, ".scale");

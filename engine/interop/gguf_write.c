@@ -83,10 +83,7 @@ static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "GGUF has no type '%s' (f32, f16, bf16, q8_0, tq1_0, tq2_0, q2_0, i2_s)",
                        row->word);
-    if (row->coded && !g->ternary)
-        return bt_fail(err, BT_ARG, "type '%s' is for ternary models; this one is dense",
-                       row->word);
-    if (g->number == BT_NUM_I2_S) BT_TRY(bt_gguf_i2_s_check(g->arch, g->job->scale_tensors, err));
+    BT_TRY(bt_gguf_scales_check(g->arch, c, g->number, g->job->scale_tensors, err));
     return check_rows(g, err);
 }
 
@@ -495,7 +492,8 @@ static bt_code write_gguf_data(gguf_out *g, const bt_out_file *f, bt_err *err) {
         else if (e->divisors)
             BT_TRY(bt_out_put(f, e->divisors->by, (size_t)e->bytes, at, err));
         else
-            BT_TRY(bt_tensor_write(g->s, e->tensor, &e->form, f, at, &g->scales[e->tensor], err));
+            BT_TRY(bt_tensor_write(g->s, e->tensor, &e->form, f, at,
+                                   g->job->scale_tensors ? &g->scales[e->tensor] : NULL, err));
         BT_TRY(bt_out_put(f, zeros, (size_t)(-end % ALIGNMENT), end, err));
     }
     return BT_OK;

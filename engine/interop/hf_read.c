@@ -34,11 +34,14 @@ static bt_code find_hf_tensor(bt_model_file *s, const bt_hf_config *c, size_t i,
     scale = bt_stored_find(&s->stored, name);
     if (!scale || scale->number == BT_NUM_PACKED)
         return bt_fail(err, BT_FORMAT, "tensor '%s' is missing, or is no number", name);
-    if (scale->rows * scale->cols != 1)
+    const uint64_t scales = scale->rows * scale->cols;
+    if (scales != 1 && scales != t->rows)
         return bt_fail(err, BT_UNSUPPORTED,
                        "tensor '%s' has %llu scales: packed weights here have one scale for each "
-                       "tensor (a folder with unpacked weights, or a GGUF file, is read)",
-                       name, (unsigned long long)(scale->rows * scale->cols));
+                       "tensor, or for each of its %zu rows (a folder with unpacked weights, or a "
+                       "GGUF file, is read)",
+                       name, (unsigned long long)scales, t->rows);
+    if (scales != 1) s->cfg.scale = BT_SCALE_ROW;
     scale->used = true;
     p->scale = scale;
     p->coded = true;
@@ -105,8 +108,10 @@ static bt_code read_tensors(bt_model_file *s, const bt_hf_config *c, bt_err *err
     for (size_t i = 0; i < s->params.n && code == BT_OK; i++) code = find_hf_tensor(s, c, i, &why);
     if (code == BT_OK) code = bt_model_file_complete(s, is_ignored_hf_tensor, &why);
     if (code != BT_OK) return bt_fail(err, code, "'%s': %s", s->path, why.msg);
-    for (size_t i = 0; i < s->params.n; i++)
+    for (size_t i = 0; i < s->params.n; i++) {
+        s->places[i].by_row = s->places[i].coded && s->cfg.scale == BT_SCALE_ROW;
         if (s->params.tensors[i].linear) s->number = s->places[i].stored->number;
+    }
     return BT_OK;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/small.h"
 #include "engine/data/io/file_io.h"
 #include "engine/interop/convert.h"
 #include "engine/interop/hf_config.h"
@@ -34,7 +35,9 @@ typedef struct folder {
     entry *e;
     size_t n;
     int shards;
-    float *scales; /* [params.n] */
+    float *scales; /* [params.n][most_scales] */
+    size_t most_scales;
+    bool rows; /* ternary layers have a scale for each row */
     int64_t bytes;
 } folder;
 
@@ -67,7 +70,8 @@ static void add_hf_tensor(folder *f, size_t i, const char *suffix, bool is_scale
     e->part = bt_arch_part(f->config.arch, &f->s->params.tensors[i]);
     e->is_scale = is_scale;
     e->form = *form;
-    e->bytes = is_scale ? sizeof(float) : bt_form_bytes(&f->s->params.tensors[i], form);
+    e->bytes = is_scale ? bt_model_file_scales(f->s, i) * sizeof(float)
+                        : bt_form_bytes(&f->s->params.tensors[i], form);
 }
 
 /* Returns the bytes of the tensor that begins with entry k, in the order of the file. */
@@ -88,7 +92,9 @@ static bt_code plan_hf_folder(folder *f, bt_err *err) {
     const bt_params *p = &f->s->params;
     const bt_form codes = {.number = BT_NUM_PACKED, .order = BT_ROWS_PACKED, .quantise = true};
     f->e = calloc(2 * p->n, sizeof *f->e);
-    f->scales = calloc(p->n, sizeof *f->scales);
+    for (size_t i = 0; i < p->n; i++)
+        f->most_scales = bt_max_size(f->most_scales, bt_model_file_scales(f->s, i));
+    f->scales = calloc(p->n * f->most_scales, sizeof *f->scales);
     if (!f->e || !f->scales) return bt_fail(err, BT_NOMEM, "cannot take memory for the plan");
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
@@ -99,6 +105,7 @@ static bt_code plan_hf_folder(folder *f, bt_err *err) {
                            "another --type)",
                            t->name, t->rows);
         const bt_form gain = {.number = f->number,
+                              .quantise = t->tern && f->rows,
                               .subtract = bt_arch_gain_offset(f->config.arch, t)};
         add_hf_tensor(f, i, ".weight", false, coded ? &codes : &gain);
         if (coded) add_hf_tensor(f, i, ".weight_scale", true, &(bt_form){.number = BT_NUM_F32});
@@ -143,7 +150,7 @@ static void put_hf_header(const folder *f, int shard, bt_text *out, uint64_t *da
         bt_json_str(&j, "dtype", bt_number_at(e->form.number)->safetensors);
         bt_json_array(&j, "shape");
         if (e->is_scale)
-            bt_json_int(&j, NULL, 1);
+            bt_json_int(&j, NULL, (int64_t)bt_model_file_scales(f->s, e->tensor));
         else if (t->decay || t->linear) {
             bt_json_int(&j, NULL,
                         (int64_t)(e->form.order == BT_ROWS_PACKED ? t->rows / 4
@@ -165,10 +172,13 @@ static void put_hf_header(const folder *f, int shard, bt_text *out, uint64_t *da
 
 static bt_code put_entry(folder *f, const entry *e, const bt_out_file *file, uint64_t at,
                          bt_err *err) {
-    float *scale = &f->scales[e->tensor];
-    if (!e->is_scale) return bt_tensor_write(f->s, e->tensor, &e->form, file, at, scale, err);
-    const float x = f->config.linear == BT_HF_CODES_INVERSE ? 1 / *scale : *scale;
-    return bt_out_put(file, &x, sizeof x, at, err);
+    float *scales = f->scales + e->tensor * f->most_scales;
+    if (!e->is_scale) return bt_tensor_write(f->s, e->tensor, &e->form, file, at, scales, err);
+    for (uint64_t k = 0; k < e->bytes / sizeof *scales; k++) {
+        if (scales[k] == 0) scales[k] = 1; /* a row of zeros */
+        if (f->config.linear == BT_HF_CODES_INVERSE) scales[k] = 1 / scales[k];
+    }
+    return bt_out_put(file, scales, (size_t)e->bytes, at, err);
 }
 
 static bt_code write_shard(folder *f, int shard, bt_err *err) {
@@ -353,7 +363,8 @@ static bt_code choose_quantisation(folder *f, const bt_convert_job *job, bt_err 
     BT_TRY(bt_arch_of_model(&f->config.arch, &f->s->cfg, err));
     f->config.model = f->s->cfg;
     f->config.roles = roles_of(f->s);
-    f->config.linear = ternary ? BT_HF_LATENT : BT_HF_DENSE;
+    f->rows = f->s->cfg.scale == BT_SCALE_ROW;
+    f->config.linear = ternary && !f->rows ? BT_HF_LATENT : BT_HF_DENSE;
     f->number = row ? job->number : BT_NUM_F32;
     if (row && !row->safetensors)
         return bt_fail(err, BT_ARG, "safetensors have no type '%s' (f32, f16, bf16, packed)",
@@ -380,6 +391,14 @@ static void add_hf_notes(const folder *f, bt_text *notes) {
                        "latent weights are rounded to %s: a code at a tie may differ "
                        "(--type f32 keeps all)\n",
                        bt_number_at(f->number)->word);
+    if (f->rows)
+        bt_text_put(notes, writes_packed_codes(f)
+                               ? "its ternary layers have a scale for each row ('weight_scale'), "
+                                 "transformers has one for each tensor\n"
+                               : "its ternary layers have a scale for each row, which transformers "
+                                 "lacks: they are written as codes times scales, and it computes "
+                                 "them as full-precision layers, without rounding their inputs to "
+                                 "int8\n");
     if (f->config.arch == BT_ARCH_QWEN2 && f->s->tokenizer) {
         bt_tokenizer_about about;
         bt_tokenizer_summarise(f->s->tokenizer, &about);

@@ -11,8 +11,8 @@
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
 
-/* PIECE: elements of a row or more that one thread reads at a time */
-enum { RAW_BYTES = 1 << 18, PIECE = 1 << 16, CHUNK = 1 << 20 };
+/* PIECE: elements of a row or more that one thread reads at a time; PIECE_ROWS: rows converted at a time */
+enum { RAW_BYTES = 1 << 18, PIECE = 1 << 16, CHUNK = 1 << 20, PIECE_ROWS = 64 };
 
 /* ---- for the readers of formats --------------------------------------------------------------- */
 
@@ -33,10 +33,14 @@ void bt_model_file_close(bt_model_file *s) {
     bt_ckpt_reader_close(s->ckpt);
     bt_ckpt_meta_release(&s->meta);
     bt_stored_release(&s->stored);
-    bt_params_release(&s->params);
     bt_tokenizer_free(s->tokenizer);
     bt_text_release(&s->notes);
     bt_text_release(&s->passed_over);
+    for (size_t i = 0; s->places && i < s->params.n; i++) {
+        free(s->places[i].s);
+        free(s->places[i].level);
+    }
+    bt_params_release(&s->params);
     free(s->places);
     free(s->row);
     free(s);
@@ -192,10 +196,26 @@ static bt_code stored_rows(bt_model_file *s, const bt_stored_location *p, uint64
     return BT_OK;
 }
 
-/* Reads rows as codes, if the file has codes; *alike is unchanged if all have one size (bt_number_codes), else it
- * becomes false, and stored_rows reports the error, if any. */
+/* Sizes of rows, if each row has one, or of all of them; by_row: the first one is that of the first row read */
+static float *size_of_row(const bt_stored_location *p, float *sizes, size_t row) {
+    return p->by_row ? sizes + row : sizes;
+}
+
+static bool plain_codes(const bt_stored_location *p, int8_t *codes, const unsigned char *raw,
+                        float *sizes, size_t n) {
+    const bt_stored *f = p->stored;
+    const size_t cols = (size_t)f->cols, row_bytes = bt_number_bytes(f->number, cols);
+    if (!p->by_row) return bt_number_codes(f->number, codes, raw, n * cols, sizes);
+    bool alike = true;
+    for (size_t r = 0; r < n && alike; r++)
+        alike = bt_number_codes(f->number, codes + r * cols, raw + r * row_bytes, cols, sizes + r);
+    return alike;
+}
+
+/* Reads rows as codes, if the file has codes; *alike is unchanged if all have one size (bt_number_codes), or by_row all
+ * of each row, else it becomes false, and stored_rows reports the error, if any. */
 static bt_code stored_codes(bt_model_file *s, const bt_stored_location *p, uint64_t row, size_t n,
-                            int8_t *codes, unsigned char *raw, float *size, bool *alike,
+                            int8_t *codes, unsigned char *raw, float *sizes, bool *alike,
                             bt_err *err) {
     const bt_stored *f = p->stored;
     const size_t cols = (size_t)f->cols, row_bytes = bt_number_bytes(f->number, cols);
@@ -205,12 +225,12 @@ static bt_code stored_codes(bt_model_file *s, const bt_stored_location *p, uint6
         if (p->order == BT_ROWS_PACKED) {
             BT_TRY(read_packed_rows(s, f, row + done, raw, err));
             *alike = packed_codes(codes + done * cols, raw, cols, packed_shift(f, row + done),
-                                  size);
+                                  size_of_row(p, sizes, done));
             continue;
         }
         const uint64_t from = p->order == BT_ROWS_TURNED ? rotary_row(s, row + done) : row + done;
         BT_TRY(read_stored_bytes(s, f, from * row_bytes, raw, k * row_bytes, err));
-        *alike = bt_number_codes(f->number, codes + done * cols, raw, k * cols, size);
+        *alike = plain_codes(p, codes + done * cols, raw, size_of_row(p, sizes, done), k);
     }
     return BT_OK;
 }
@@ -226,8 +246,8 @@ typedef struct rows_job {
     /* for codes_range, which has no out */
     int8_t *codes; /* NULL: counted only */
     bool alike;
-    float size;    /* size of the nonzero codes; 0: there are none */
-    uint64_t some; /* number of nonzero codes */
+    float *sizes;   /* size of the nonzero codes; 0: there are none. (1), or by_row (rows) */
+    uint64_t *some; /* number of nonzero codes, likewise */
     pthread_mutex_t lock;
     bt_code code; /* error of the first rows that fail */
     size_t failed;
@@ -244,10 +264,25 @@ static void rows_failed(rows_job *j, size_t begin, bt_code code, const bt_err *w
     pthread_mutex_unlock(&j->lock);
 }
 
+static float level_of(const bt_stored_location *p, uint64_t row) {
+    return p->level[p->by_row ? row : 0];
+}
+
+/* Latent weights of codes exist. */
+static bool has_levels(const bt_stored_location *p, uint64_t row, size_t n) {
+    bool finite = p->coded;
+    for (uint64_t r = row; finite && r < (p->by_row ? row + n : row + 1); r++)
+        finite = isfinite(level_of(p, r)) != 0;
+    return finite;
+}
+
 static bt_code finish_rows(const rows_job *j, uint64_t row, float *out, size_t elems, bt_err *err) {
     const bt_stored_location *p = j->p;
-    for (size_t k = 0; p->coded && k < elems; k++)
-        out[k] = out[k] > 0 ? p->level : out[k] < 0 ? -p->level : 0;
+    const size_t cols = (size_t)p->stored->cols;
+    for (size_t k = 0; p->coded && k < elems; k++) {
+        const float level = level_of(p, row + k / cols);
+        out[k] = out[k] > 0 ? level : out[k] < 0 ? -level : 0;
+    }
     for (size_t k = 0; p->add != 0 && k < elems; k++) out[k] += p->add;
     unsigned wrong = 0; /* x - x is 0 for every number but infinities */
     for (size_t k = 0; k < elems; k++) wrong |= out[k] - out[k] != 0;
@@ -261,11 +296,18 @@ static bt_code finish_rows(const rows_job *j, uint64_t row, float *out, size_t e
 /* Reads latent weights of rows whose codes have been counted; false: read them as floats. */
 static bt_code latent_rows(const rows_job *j, uint64_t row, size_t n, float *restrict out,
                            int8_t *restrict codes, unsigned char *raw, bool *alike, bt_err *err) {
-    const size_t elems = n * (size_t)j->p->stored->cols;
-    const float level = j->p->level;
-    float size = 0;
-    BT_TRY(stored_codes(j->s, j->p, row, n, codes, raw, &size, alike, err));
-    for (size_t k = 0; *alike && k < elems; k++) out[k] = level * (float)codes[k];
+    const size_t cols = (size_t)j->p->stored->cols;
+    float sizes[PIECE_ROWS] = {0};
+    for (size_t at = 0, some; at < n && *alike; at += some) {
+        some = j->p->by_row ? bt_min_size(PIECE_ROWS, n - at) : n;
+        memset(sizes, 0, sizeof sizes);
+        BT_TRY(stored_codes(j->s, j->p, row + at, some, codes, raw, sizes, alike, err));
+        for (size_t r = at; *alike && r < at + some; r++) {
+            const float level = level_of(j->p, row + r);
+            for (size_t k = 0; k < cols; k++)
+                out[r * cols + k] = level * (float)codes[(r - at) * cols + k];
+        }
+    }
     return BT_OK;
 }
 
@@ -273,7 +315,7 @@ static void rows_range(void *ctx, int thread, size_t begin, size_t end) {
     rows_job *j = ctx;
     const bt_stored *f = j->p->stored;
     const size_t cols = (size_t)f->cols, step = bt_max_size(1, PIECE / cols);
-    const bool latent = j->weights && j->p->coded && isfinite(j->p->level);
+    const bool latent = j->weights && has_levels(j->p, j->row + begin, end - begin);
     unsigned char *raw = malloc(raw_bytes(f) + (latent ? step * cols : 0));
     bt_err why = BT_ERR_INIT;
     bt_code code = raw ? BT_OK
@@ -309,11 +351,15 @@ static bt_code read_stored_rows(bt_model_file *s, const bt_stored_location *p, u
 
 /* ---- codes ----------------------------------------------------------------------------------- */
 
-static bt_code read_scale(bt_model_file *s, bt_stored_location *p, float *scale, bt_err *err) {
+/* Reads the scale of row `row`, or of the tensor. */
+static bt_code read_scale(bt_model_file *s, bt_stored_location *p, size_t row, float *scale,
+                          bt_err *err) {
     *scale = 1;
     if (!p->scale) return BT_OK;
     unsigned char raw[sizeof(float)];
-    BT_TRY(read_stored_bytes(s, p->scale, 0, raw, (size_t)p->scale->bytes, err));
+    const size_t bytes = bt_number_bytes(p->scale->number, 1);
+    const bool one = p->scale->rows * p->scale->cols == 1;
+    BT_TRY(read_stored_bytes(s, p->scale, one ? 0 : row * bytes, raw, bytes, err));
     BT_TRY(bt_number_decode(p->scale->number, scale, raw, 1, err));
     if (!isfinite(*scale) || *scale <= 0)
         return bt_fail(err, BT_FORMAT, "tensor '%s' is %g, not a positive number", p->scale->name,
@@ -338,24 +384,39 @@ static void codes_range(void *ctx, int thread, size_t begin, size_t end) {
     bt_code code = raw ? BT_OK
                        : bt_fail(&why, BT_NOMEM, "cannot take memory to read '%s'", f->name);
     bool alike = true;
-    float size = 0;
+    float size = 0, *sizes = &size;
     uint64_t some = 0;
     (void)thread;
     for (size_t r = begin, n; r < end && code == BT_OK && alike; r += n) {
         int8_t *codes = j->codes ? j->codes + r * cols : (int8_t *)raw + raw_bytes(f);
         n = bt_min_size(step, end - r);
-        code = stored_codes(j->s, j->p, j->row + r, n, codes, raw, &size, &alike, &why);
-        size_t zero = 0;
-        for (size_t k = 0; k < n * cols; k++) zero += codes[k] == 0;
-        some += n * cols - zero;
+        if (j->p->by_row) sizes = j->sizes + r;
+        code = stored_codes(j->s, j->p, j->row + r, n, codes, raw, sizes, &alike, &why);
+        for (size_t k = 0; k < n; k++) {
+            size_t zero = 0;
+            for (size_t e = k * cols; e < (k + 1) * cols; e++) zero += codes[e] == 0;
+            if (j->p->by_row) j->some[r + k] = cols - zero;
+            some += cols - zero;
+        }
     }
     free(raw);
     if (code != BT_OK) rows_failed(j, begin, code, &why);
     pthread_mutex_lock(&j->lock);
-    if (!alike || (size != 0 && j->size != 0 && size != j->size)) j->alike = false;
-    if (size != 0) j->size = size;
-    j->some += some;
+    if (!alike) j->alike = false;
+    if (!j->p->by_row) {
+        if (size != 0 && j->sizes[0] != 0 && size != j->sizes[0]) j->alike = false;
+        if (size != 0) j->sizes[0] = size;
+        j->some[0] += some;
+    }
     pthread_mutex_unlock(&j->lock);
+}
+
+static bt_code allocate_scales(bt_stored_location *p, size_t n, bt_err *err) {
+    if (!p->s) p->s = calloc(n, sizeof *p->s);
+    if (!p->level) p->level = calloc(n, sizeof *p->level);
+    return p->s && p->level ? BT_OK
+                            : bt_fail(err, BT_NOMEM, "cannot take memory for the scales of '%s'",
+                                      p->stored->name);
 }
 
 /* Reads all rows of tensor i once: their codes (codes NULL: counted only), and the statistics of its place. *alike
@@ -363,35 +424,50 @@ static void codes_range(void *ctx, int thread, size_t begin, size_t end) {
 static bt_code read_codes(bt_model_file *s, size_t i, int8_t *codes, bool *alike, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     bt_stored_location *p = &s->places[i];
+    const size_t n = p->by_row ? t->rows : 1, each = t->count / n;
+    BT_TRY(allocate_scales(p, n, err));
     bt_stored_location stored = *p;
-    float scale;
-    if (!codes && stored.order == BT_ROWS_TURNED)
+    if (!codes && !p->by_row && stored.order == BT_ROWS_TURNED)
         stored.order = BT_ROWS_PLAIN; /* counts codes of one size */
     rows_job j = {.s = s,
                   .p = &stored,
                   .codes = codes,
                   .alike = true,
+                  .sizes = calloc(n, sizeof *j.sizes),
+                  .some = calloc(n, sizeof *j.some),
                   .lock = PTHREAD_MUTEX_INITIALIZER,
                   .err = err};
-    BT_TRY(read_scale(s, p, &scale, err));
-    bt_parallel_for(t->rows, bt_max_size(1, PIECE / t->cols), codes_range, &j);
+    bt_code code = j.sizes && j.some
+                       ? BT_OK
+                       : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", p->stored->name);
+    for (size_t k = 0; code == BT_OK && k < n; k++) code = read_scale(s, p, k, &p->s[k], err);
+    if (code == BT_OK) {
+        bt_parallel_for(t->rows, bt_max_size(1, PIECE / t->cols), codes_range, &j);
+        code = j.code;
+    }
     *alike = j.alike;
-    if (j.code != BT_OK || !j.alike) return j.code;
-    p->s = j.size * scale;
-    p->level = j.some ? (float)((double)p->s * (double)t->count / (double)j.some) : 0;
-    p->counted = true;
-    return BT_OK;
+    for (size_t k = 0; code == BT_OK && j.alike && k < n; k++) {
+        p->s[k] *= j.sizes[k];
+        p->level[k] = j.some[k] ? (float)((double)p->s[k] * (double)each / (double)j.some[k]) : 0;
+    }
+    p->counted = code == BT_OK && j.alike;
+    free(j.sizes);
+    free(j.some);
+    return code;
 }
 
 /* elements that are not all 0 or of one size: names two that differ, if they do */
 static bt_code unlike_piece(const bt_stored_location *p, const float *x, size_t n, float *most,
                             bt_err *err) {
+    const size_t cols = (size_t)p->stored->cols;
     for (size_t k = 0; k < n; k++) {
-        if (*most == 0) *most = fabsf(x[k]);
+        if (*most == 0 || (p->by_row && k % cols == 0)) *most = fabsf(x[k]);
+        if (*most == 0) continue;
         if (x[k] != 0 && fabsf(x[k]) != *most)
             return bt_fail(err, BT_FORMAT,
-                           "tensor '%s' holds %g and %g: a ternary tensor has one scale",
-                           p->stored->name, (double)*most, (double)fabsf(x[k]));
+                           "tensor '%s' holds %g and %g: a ternary %s has one scale",
+                           p->stored->name, (double)*most, (double)fabsf(x[k]),
+                           p->by_row ? "row" : "tensor");
     }
     return BT_OK;
 }
@@ -429,17 +505,25 @@ bt_code bt_model_file_codes(bt_model_file *s, size_t i, int8_t *codes, bool *dir
     if (!*direct) return BT_OK;
     BT_TRY(read_codes(s, i, codes, direct, err));
     if (!*direct) return explain_codes(s, i, err);
+    const bt_stored_location *p = &s->places[i];
     /* absmean of latent weights has a minimum, so that a smaller scale would give other codes */
-    *direct = isfinite(s->places[i].level) && s->places[i].s >= 1e-5f;
+    for (size_t k = 0; *direct && k < bt_model_file_scales(s, i); k++)
+        *direct = isfinite(p->level[k]) && (p->s[k] >= 1e-5f || (p->by_row && p->s[k] == 0));
     return BT_OK;
 }
 
+size_t bt_model_file_scales(const bt_model_file *s, size_t i) {
+    const bt_tensor *t = &s->params.tensors[i];
+    return t->tern && s->cfg.scale == BT_SCALE_ROW ? t->rows : 1;
+}
+
 bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *err) {
-    *scale = 0;
+    const size_t n = bt_model_file_scales(s, i);
+    memset(scale, 0, n * sizeof *scale);
     if (s->view.scale) return s->view.scale(s->view.ctx, s, i, scale, err);
     if (!s->places || !s->places[i].coded) return BT_OK;
     if (!s->places[i].counted) BT_TRY(count_stored_codes(s, i, err));
-    *scale = s->places[i].s;
+    memcpy(scale, s->places[i].s, n * sizeof *scale);
     return BT_OK;
 }
 

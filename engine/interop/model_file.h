@@ -6,7 +6,7 @@
  * Codes:    files that hold -1, 0, 1 and a scale s give latent weights of which absmean
  *           quantisation makes those codes and that scale again: 0, and +-s * n / (non-zero codes),
  *           whose mean of |w| is s. The first read of such a tensor reads it once more, to count;
- *           bt_model_file_codes reads it once.
+ *           bt_model_file_codes reads it once. With cfg.scale=row all of this holds for each row.
  * Owns:     open files, tensor table, tokenizer. Threads: one caller. */
 #ifndef BT_ENGINE_INTEROP_MODEL_FILE_H
 #define BT_ENGINE_INTEROP_MODEL_FILE_H
@@ -22,14 +22,16 @@ typedef enum { BT_IN_NATIVE, BT_IN_HF, BT_IN_GGUF } bt_container;
  * Face's four rows in a byte */
 typedef enum { BT_ROWS_PLAIN, BT_ROWS_TURNED, BT_ROWS_PACKED } bt_row_order;
 
-typedef struct bt_stored_location {  /* location of one of our tensors */
-    const bt_stored *stored, *scale; /* scale: a tensor of one element, or NULL */
+typedef struct bt_stored_location { /* location of one of our tensors */
+    const bt_stored *stored,
+        *scale; /* scale: a tensor of one element, or with by_row of one a row; or NULL */
     bt_row_order order;
     bool inverse; /* the scale divides */
-    bool coded;   /* only -s, 0, s occur */
-    float add;    /* to every element: the offset of a norm's gain */
-    bool counted; /* the following fields are set */
-    float s, level;
+    bool coded;   /* only -s, 0, s occur, in the whole tensor or by_row in each row (cfg.scale) */
+    bool by_row;
+    float add;        /* to every element: the offset of a norm's gain */
+    bool counted;     /* the following arrays are filled */
+    float *s, *level; /* (1), or by_row (rows) */
 } bt_stored_location;
 
 typedef struct bt_model_file bt_model_file;
@@ -88,8 +90,10 @@ bt_code bt_model_file_read(bt_model_file *s, size_t i, uint64_t first, uint64_t 
 /* the file's own, without the view */
 bt_code bt_model_file_read_own(bt_model_file *s, size_t i, uint64_t first, uint64_t count,
                                float *out, bt_err *err) BT_MUST_CHECK;
-/* the scale of a tensor that holds codes, else 0 */
+/* the scale of a tensor that holds codes, else 0; with cfg.scale=row those of all rows */
 bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *err) BT_MUST_CHECK;
+/* number of scales of tensor i: 1, or with cfg.scale=row that of its rows */
+size_t bt_model_file_scales(const bt_model_file *s, size_t i);
 /* The codes of tensor i, (rows, cols) in our order, read once and without floats: the same as absmean quantisation
  * of the values of bt_model_file_read. *direct is false, and codes are undefined, if the tensor has no codes, or
  * they must be made from its latent weights */

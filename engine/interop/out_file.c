@@ -14,6 +14,7 @@
 #include "engine/base/threads.h"
 #include "engine/data/io/file_io.h"
 #include "engine/kernels/ops/ops.h"
+#include "engine/model/net/model.h"
 
 enum { CHUNK = 1 << 20 }; /* elements */
 
@@ -116,7 +117,8 @@ typedef struct tensor_job {
     unsigned char *bytes, *turned;
     float *x;
     int8_t *codes; /* codes of the whole tensor */
-    float scale;
+    float *scales; /* their scales: (n_scales), one or that of each row */
+    size_t n_scales;
 } tensor_job;
 
 /* rows of a piece that begins at row `row` of the tensor */
@@ -125,16 +127,27 @@ typedef struct piece {
     size_t row;
 } piece;
 
-/* codes, to blocks or to floats */
+/* codes with one scale, to blocks or to floats */
 static void encode_codes(const tensor_job *j, unsigned char *out, float *x, const int8_t *codes,
-                         size_t elems) {
-    const float scale = j->form->unit ? 1 : j->scale;
+                         size_t elems, float scale) {
     if (bt_number_at(j->form->number)->coded) {
         bt_number_encode_codes(j->form->number, out, codes, scale, elems);
         return;
     }
     for (size_t k = 0; k < elems; k++) x[k] = scale * (float)codes[k];
     bt_number_encode(j->form->number, out, x, elems);
+}
+
+/* codes of n rows from row `row` of the tensor on */
+static void encode_code_rows(const tensor_job *j, unsigned char *out, float *x, size_t row,
+                             size_t n) {
+    const size_t cols = j->t->cols, row_bytes = bt_number_bytes(j->form->number, cols),
+                 each = j->n_scales > 1 ? 1 : n; /* rows with one scale */
+    for (size_t r = 0; r < n; r += each)
+        encode_codes(j, out + r * row_bytes, x + r * cols, j->codes + (row + r) * cols, each * cols,
+                     j->form->unit     ? 1
+                     : j->n_scales > 1 ? j->scales[row + r]
+                                       : j->scales[0]);
 }
 
 static void encode_form_rows(void *ctx, int thread, size_t begin, size_t end) {
@@ -146,7 +159,7 @@ static void encode_form_rows(void *ctx, int thread, size_t begin, size_t end) {
         n = bt_min_size(j->D, end - r);
         unsigned char *out = j->bytes + r * row_bytes;
         if (j->codes)
-            encode_codes(j, out, j->x + r * cols, j->codes + (p->row + r) * cols, n * cols);
+            encode_code_rows(j, out, j->x + r * cols, p->row + r, n);
         else
             bt_number_encode(j->form->number, out, j->x + r * cols, n * cols);
         if (j->form->order == BT_ROWS_TURNED)
@@ -190,18 +203,30 @@ static bt_code write_packed(bt_model_file *s, tensor_job *j, bt_err *err) {
 
 /* ---- a tensor ------------------------------------------------------------------------------------ */
 
+/* Quantises with the scales of latent weights; scales that the file lacks (0) become these. */
+static void quantise_latent(tensor_job *j, const float *x, float *absmeans) {
+    const bt_tensor *t = j->t;
+    const size_t n = t->count / j->n_scales;
+    if (j->n_scales > 1)
+        bt_model_scale_rows(absmeans, x, t->rows, t->cols);
+    else
+        absmeans[0] = bt_absmean(t, x);
+    for (size_t k = 0; k < j->n_scales; k++) {
+        bt_op_tern_codes(j->codes + k * n, x + k * n, 0, 1.0f / absmeans[k], false, n);
+        if (j->scales[k] == 0) j->scales[k] = absmeans[k];
+    }
+}
+
 static bt_code quantise_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
     const bt_tensor *t = j->t;
-    float *x = malloc(t->count * sizeof *x);
-    bt_code code = x ? bt_model_file_read(s, i, 0, t->count, x, err)
-                     : bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", t->name);
-    if (code == BT_OK) code = bt_model_file_scale(s, i, &j->scale, err);
-    if (code == BT_OK) {
-        const float mean = bt_absmean(t, x);
-        if (j->scale == 0) j->scale = mean;
-        bt_op_tern_codes(j->codes, x, 0, 1.0f / mean, false, t->count);
-    }
+    float *x = malloc(t->count * sizeof *x), *absmeans = malloc(j->n_scales * sizeof *absmeans);
+    bt_code code = x && absmeans
+                       ? bt_model_file_read(s, i, 0, t->count, x, err)
+                       : bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", t->name);
+    if (code == BT_OK) code = bt_model_file_scale(s, i, j->scales, err);
+    if (code == BT_OK) quantise_latent(j, x, absmeans);
     free(x);
+    free(absmeans);
     return code;
 }
 
@@ -210,7 +235,7 @@ static bt_code make_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err
     j->codes = calloc(j->t->count, 1);
     if (!j->codes) return bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", j->t->name);
     BT_TRY(bt_model_file_codes(s, i, j->codes, &direct, err));
-    return direct ? bt_model_file_scale(s, i, &j->scale, err) : quantise_codes(s, i, j, err);
+    return direct ? bt_model_file_scale(s, i, j->scales, err) : quantise_codes(s, i, j, err);
 }
 
 static bt_code put_tensor(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
@@ -232,7 +257,7 @@ static bt_code put_tensor(bt_model_file *s, size_t i, tensor_job *j, bt_err *err
 static bt_code put_i2_s_scale(const tensor_job *j, bt_err *err) {
     unsigned char tail[BT_I2_S_TAIL] = {0};
     if (j->form->number != BT_NUM_I2_S) return BT_OK;
-    memcpy(tail, &j->scale, sizeof j->scale);
+    memcpy(tail, j->scales, sizeof *j->scales);
     return bt_out_put(j->f, tail, sizeof tail, j->at + bt_form_bytes(j->t, j->form) - sizeof tail,
                       err);
 }
@@ -243,14 +268,17 @@ bt_code bt_tensor_write(bt_model_file *s, size_t i, const bt_form *form, const b
     tensor_job j = {.t = t, .form = form, .f = f, .at = at, .D = (size_t)s->cfg.D};
     j.step = CHUNK / t->cols / j.D > 0 ? CHUNK / t->cols / j.D * j.D : j.D;
     const size_t elems = j.step * t->cols;
+    j.n_scales = bt_model_file_scales(s, i);
+    j.scales = calloc(j.n_scales, sizeof *j.scales);
     j.bytes = malloc(elems * sizeof(float));
     j.turned = malloc(elems * sizeof(float));
     j.x = malloc(elems * sizeof *j.x);
-    bt_code code = j.bytes && j.turned && j.x
+    bt_code code = j.bytes && j.turned && j.x && j.scales
                        ? put_tensor(s, i, &j, err)
                        : bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", t->name);
     if (code == BT_OK) code = put_i2_s_scale(&j, err);
-    if (scale) *scale = j.scale;
+    if (scale && j.scales) memcpy(scale, j.scales, j.n_scales * sizeof *scale);
+    free(j.scales);
     free(j.bytes);
     free(j.turned);
     free(j.x);

@@ -31,7 +31,7 @@ typedef struct bt_form {
 uint64_t bt_form_bytes(const bt_tensor *t, const bt_form *form);
 /* absmean of a ternary tensor, as the model computes it; x: all its elements */
 float bt_absmean(const bt_tensor *t, const float *x);
-/* tensor i at byte `at`; scale (may be NULL): that of its codes */
+/* tensor i at byte `at`; scale (may be NULL): that of its codes, or of each row (bt_model_file_scales) */
 bt_code bt_tensor_write(bt_model_file *s, size_t i, const bt_form *form, const bt_out_file *f,
                         uint64_t at, float *scale, bt_err *err) BT_MUST_CHECK;
 
