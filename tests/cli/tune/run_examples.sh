@@ -20,7 +20,7 @@ for e in tests/examples/*.yaml; do
         -v b="$(q "SELECT avg(loss) FROM steps WHERE run='$name' AND step >= 36")" 'BEGIN { exit !(a > 0 && b > 0 && b < a - 0.025) }' ||
         fault "the example $name does not learn: $(losses "$name" | sed -n '1p;$p' | tr '\n' ' ')"
 done
-[ "$(ls tests/examples/*.yaml | wc -l)" -ge 9 ] || fault "there are fewer examples"
+[ "$(ls tests/examples/*.yaml | wc -l)" -ge 10 ] || fault "there are fewer examples"
 # The next command is printed as it can be typed.
 next() { grep -E "^  bitrain $2 $1 " "said.$1" | sed 's/^  bitrain//; s/   (.*//'; }
 for typed in "$(next sft generate)" "$(next classify generate)" "$(next classify eval)" "$(next mixture generate)" "$(next lora convert)"; do
@@ -60,7 +60,7 @@ done
 # Several errors of one topic, and several invalid combinations on the command line.
 code 2 train --data synth:chain --set data.labels=a --set tune.adapters=x --set tune.top_k=4 --set data.packing=pad \
     --set train.loss_scale=3 --set islands.outer_momentum=-0.5 --dry-run
-says "7 settings are wrong, one in each line above"
+says "6 settings are wrong, one in each line above"
 code 2 train --name "" --hot-spare --hosts none --keys none --epochs 2 --steps 5 --set optim.warmup=1 --warmup-ratio 0.1
 says "5 settings are wrong, one in each line above"
 for fault in "--name is empty" "--keys is a setting of an island" "--hot-spare is possible" "train.epochs and train.steps" "optim.warmup_ratio and"; do
