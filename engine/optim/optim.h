@@ -125,7 +125,7 @@ bt_optim_update bt_optim_update_of(const bt_optim_span *span, const bt_optim_upd
  * every span has separate weights. */
 void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update *u);
 /* Rounds fp32 values computed in update t to the weights of elements r of span i, which are stored as bf16, like
- * bt_optim_step. Updates of whole matrices end with it. Any thread. */
+ * bt_optim_step. The last operation of an update of a whole matrix. Any thread. */
 void bt_optim_round_weights(const bt_optim *o, size_t i, bt_range r, const float *values,
                             int64_t t);
 /* Adds the squares of the changes made by the last update in elements [r.begin, r.end) of span i, which are inside

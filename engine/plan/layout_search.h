@@ -58,8 +58,8 @@ void bt_layouts_release(bt_layouts *l); /* accepts an all-zero struct */
 bt_code bt_layout_settings(const bt_layout_search *s, const bt_layout *l, bt_run_cfg *out,
                            bt_err *err) BT_MUST_CHECK;
 /* Writes at most `most` distinct shapes of layers and heads of all layouts and returns their number; 0 if out of
- * memory. One micro-batch for every tensor-parallel size precedes the second ones, so that a probe that runs out of
- * time has measured every slice. */
+ * memory. The shapes of one micro-batch of every tensor-parallel size come first, so that a probe that runs out of time
+ * has measured every slice. */
 size_t bt_layouts_shapes(const bt_layouts *l, const bt_layout_search *s, bt_part_shape *out,
                          size_t most);
 #define BT_LAYOUT_NEAR 0.02 /* relative to the time of a step */

@@ -135,7 +135,7 @@ typedef struct stretch { /* contiguous part of one tensor in one piece, and its 
 
 typedef void (*stretch_use)(bt_matrix_update *m, size_t k, const stretch *s, void *ctx);
 
-static void each_stretch(bt_matrix_update *m, size_t k, stretch_use use, void *ctx) {
+static void for_each_stretch(bt_matrix_update *m, size_t k, stretch_use use, void *ctx) {
     const bt_optim_span *span = &m->cfg.spans[k];
     stretch s = {.direction = m->direction + m->at[k]};
     for (; s.piece < m->cfg.n_pieces; s.piece++) {
@@ -240,7 +240,7 @@ static bt_code gather_matrix(bt_matrix_update *m, const wave *w, bt_optim_update
     if (owner) BT_TRY(receive_momentum(m, w->k[m->rank], err));
     for (int j = 0; j < w->n; j++) {
         if (first_source(m, j) != first_source(m, m->rank)) continue;
-        each_stretch(m, w->k[j], copy_momentum, u);
+        for_each_stretch(m, w->k[j], copy_momentum, u);
         size_t n;
         const uint16_t *own = counted_directions(m, w->k[j], &n);
         if (j != m->rank) BT_TRY(send_matrix_part(m, j, own, n, err));
@@ -284,7 +284,7 @@ typedef struct rates {
     float keep, step; /* w = keep w - step direction */
 } rates;
 
-static rates rates_of(const bt_matrix_update *m, size_t k, const bt_optim_update *u) {
+static rates update_rates(const bt_matrix_update *m, size_t k, const bt_optim_update *u) {
     const bt_tensor *x = &m->map.params[0].tensors[k];
     const bt_optim_update own = bt_optim_update_of(&m->cfg.spans[k], u);
     return (rates){1 - own.lr * own.decay, own.lr * bt_muon_scale(x->whole_rows, x->whole_cols)};
@@ -322,7 +322,7 @@ static void apply_stretch(bt_matrix_update *m, size_t k, const stretch *s, void 
                    .k = k,
                    .first = s->r.begin - m->cfg.spans[k].begin,
                    .w = bt_model_latent(m->cfg.model, k),
-                   .by = rates_of(m, k, u),
+                   .by = update_rates(m, k, u),
                    .t = u->t};
     bt_parallel_for(s->r.end - s->r.begin, 16384, apply_part, &j);
 }
@@ -338,7 +338,7 @@ bt_code bt_matrix_update_apply(bt_matrix_update *m, const bt_optim_update *u, bt
             bt_muon_direction(m->muon, m->matrix, x->whole_rows, x->whole_cols);
         }
         BT_TRY(scatter_directions(m, &w, err));
-        for (int j = 0; j < w.n; j++) each_stretch(m, w.k[j], apply_stretch, &how);
+        for (int j = 0; j < w.n; j++) for_each_stretch(m, w.k[j], apply_stretch, &how);
     }
     return BT_OK;
 }
@@ -371,8 +371,8 @@ static void change_of_stretch(bt_matrix_update *m, size_t k, const stretch *s, v
 
 void bt_matrix_update_change(bt_matrix_update *m, size_t k, bt_range r, const bt_optim_update *u,
                              double *change, double *before) {
-    change_job j = {.r = r, .by = rates_of(m, k, u)};
-    each_stretch(m, k, change_of_stretch, &j);
+    change_job j = {.r = r, .by = update_rates(m, k, u)};
+    for_each_stretch(m, k, change_of_stretch, &j);
     *change += j.change;
     *before += j.before;
 }

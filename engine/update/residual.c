@@ -17,7 +17,7 @@ size_t bt_residual_bytes(const bt_rank_setup *s) {
     return codec_has_state(s) ? s->params.total * sizeof(float) : 0;
 }
 
-static uint64_t mix_hash(uint64_t hash, int64_t x) { return bt_splitmix64(hash ^ (uint64_t)x); }
+static uint64_t add_to_hash(uint64_t hash, int64_t x) { return bt_splitmix64(hash ^ (uint64_t)x); }
 
 /* The result is the same on all ranks of the world. */
 static bt_code hash_layout(bt_residual *r, bt_err *err) {
@@ -29,11 +29,14 @@ static bt_code hash_layout(bt_residual *r, bt_err *err) {
                                s->shape.dp_shard, s->shape.tp,
                                s->sharded,        s->cfg->train.bucket_bytes};
     uint64_t hash = 0;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) hash = mix_hash(hash, numbers[i]);
-    if (bt_slice_chunks(s->model.slice) > 1) hash = mix_hash(hash, bt_slice_chunks(s->model.slice));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        hash = add_to_hash(hash, numbers[i]);
+    if (bt_slice_chunks(s->model.slice) > 1)
+        hash = add_to_hash(hash, bt_slice_chunks(s->model.slice));
     for (int rank = 0; rank < world; rank++) {
         bt_mesh_dp_hosts(&s->shape, rank, hosts);
-        for (int d = 0; d < n; d++) hash = mix_hash(hash, hosts[d] == hosts[0] ? 0 : hosts[d] + 1);
+        for (int d = 0; d < n; d++)
+            hash = add_to_hash(hash, hosts[d] == hosts[0] ? 0 : hosts[d] + 1);
     }
     r->layout = (int64_t)(hash >> 2);
     free(hosts);

@@ -61,8 +61,8 @@ struct bt_weights {
 /* ---- plan ------------------------------------------------------------------------------------ */
 
 /* Calls `each` for the runs of all shards in the order of the flat array; r->at is not set yet. */
-static void walk_runs(const bt_params *p, const bt_shards *s,
-                      void (*each)(void *ctx, const bt_tensor *t, code_run *r), void *ctx) {
+static void for_each_code_run(const bt_params *p, const bt_shards *s,
+                              void (*each)(void *ctx, const bt_tensor *t, code_run *r), void *ctx) {
     size_t k = 0;
     for (size_t i = 0; i < s->n_stripes; i++) {
         for (int d = 0; d < s->n; d++) {
@@ -113,18 +113,18 @@ static bool stores_pieces_only(bt_weight_source source, const bt_shards *s) {
 size_t bt_weights_bytes(const bt_rank_setup *s) {
     measure m = {.shard = s->shard, .layer = -1, .prec = s->model.prec};
     if (!stores_pieces_only(s->model.weight_source, &s->shards)) return 0;
-    walk_runs(&s->params, &s->shards, measure_run, &m);
+    for_each_code_run(&s->params, &s->shards, measure_run, &m);
     bool flips = s->cfg->parallel.gather == BT_GATHER_FLIPS && s->cfg->model.linear != BT_LIN_DENSE;
     size_t bytes = m.own + bt_prefetch_bytes(m.longest) +
                    (flips ? bt_flip_gather_bytes(m.own + m.all_others) : 0);
     if (!s->model.fades) return bytes;
     m = (measure){.shard = s->shard, .layer = -1, .form = FADING, .prec = s->model.prec};
-    walk_runs(&s->params, &s->shards, measure_run, &m);
+    for_each_code_run(&s->params, &s->shards, measure_run, &m);
     return bytes + m.own + bt_prefetch_bytes(m.longest);
 }
 
 /* Returns the bytes of a tensor's latent weights in the pieces of this rank. */
-static size_t own_bytes(const bt_rank_setup *s, const bt_tensor *t) {
+static size_t latent_bytes_of_rank(const bt_rank_setup *s, const bt_tensor *t) {
     size_t elems = 0;
     const bt_range stripes = bt_shards_stripes(&s->shards,
                                                (bt_range){t->offset, t->offset + t->count});
@@ -139,7 +139,8 @@ static size_t own_bytes(const bt_rank_setup *s, const bt_tensor *t) {
 
 size_t bt_weights_own_bytes(const bt_rank_setup *s) {
     size_t bytes = 0;
-    for (size_t k = 0; k < s->params.n; k++) bytes += own_bytes(s, &s->params.tensors[k]);
+    for (size_t k = 0; k < s->params.n; k++)
+        bytes += latent_bytes_of_rank(s, &s->params.tensors[k]);
     return bytes;
 }
 
@@ -149,7 +150,7 @@ size_t bt_weights_latent_bytes(const bt_rank_setup *s) {
     for (size_t k = 0; k < s->params.n; k++) {
         const bt_tensor *t = &s->params.tensors[k];
         bytes += shared && bt_model_shares_out(t, s->model.prec)
-                     ? own_bytes(s, t)
+                     ? latent_bytes_of_rank(s, t)
                      : t->count * bt_moment_bytes(bt_model_latent_form(&s->model, t));
     }
     return bytes;
@@ -162,7 +163,7 @@ static void count_run(void *ctx, const bt_tensor *t, code_run *r) {
     (void)r;
 }
 
-static void add_run(void *ctx, const bt_tensor *t, code_run *r) {
+static void place_code_run(void *ctx, const bt_tensor *t, code_run *r) {
     bt_weights *w = ctx;
     size_t layer = (size_t)t->layer;
     for (int f = 0; f <= (w->fades ? FADING : AS_READ); f++) {
@@ -189,7 +190,7 @@ static bt_code plan_form(bt_weights *w, sent_form *f, bt_err *err) {
 static bt_code plan_runs(bt_weights *w, bt_err *err) {
     const bt_params *p = bt_model_params(w->model);
     size_t shards = (size_t)w->shards->n;
-    walk_runs(p, w->shards, count_run, w);
+    for_each_code_run(p, w->shards, count_run, w);
     w->runs = calloc(w->n_runs + 1, sizeof *w->runs);
     w->layer_run = calloc(w->n_layers + 1, sizeof *w->layer_run);
     for (int f = 0; f < FORMS; f++)
@@ -200,7 +201,7 @@ static bt_code plan_runs(bt_weights *w, bt_err *err) {
         !w->sums)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %zu runs of weights", w->n_runs);
     w->n_runs = 0;
-    walk_runs(p, w->shards, add_run, w);
+    for_each_code_run(p, w->shards, place_code_run, w);
     BT_TRY(plan_form(w, &w->forms[AS_READ], err));
     return w->fades ? plan_form(w, &w->forms[FADING], err) : BT_OK;
 }
@@ -408,7 +409,7 @@ static bt_code start_walk(bt_weights *w, bt_passes walk, const int64_t *micros, 
     return bt_prefetch_begin(w->forms[w->form].feed, walk, w->passes, err);
 }
 
-static bt_code end_walk(bt_weights *w, bt_err *err) {
+static bt_code end_layer_transfers(bt_weights *w, bt_err *err) {
     int64_t start = begin_blocked();
     bt_prefetch *feed = w->forms[w->form].feed;
     BT_TRY(bt_prefetch_end(feed, err));
@@ -453,7 +454,7 @@ static bt_code fill_all_panels(bt_weights *w, bt_err *err) {
     BT_TRY(start_walk(w, BT_PASSES_FORWARD, NULL, 1, err));
     for (size_t l = 0; l < w->n_layers; l++) need_prefetched_layer(&w->source, (int)l);
     BT_TRY(bt_weights_check(w, err));
-    return end_walk(w, err);
+    return end_layer_transfers(w, err);
 }
 
 /* Quantises this rank's latent weights into the form that is sent; data of other ranks are received when needed. */
@@ -528,7 +529,7 @@ bt_code bt_weights_drain_sends(bt_weights *w, bt_err *err) {
 }
 
 bt_code bt_weights_end(bt_weights *w, bt_err *err) {
-    return prefetches_layers(w) ? end_walk(w, err) : BT_OK;
+    return prefetches_layers(w) ? end_layer_transfers(w, err) : BT_OK;
 }
 
 int64_t bt_weights_take_busy_ns(bt_weights *w) {

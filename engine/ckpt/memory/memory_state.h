@@ -73,7 +73,8 @@ bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int6
 void bt_memory_state_publish(bt_memory_state *m);
 
 /* Finds the newest state in dir whose heads and tables are complete on all its ranks (for a spread state, on rank
- * 0); returns false if there is none. One process; reads no data. meta (may be NULL): metadata passed to write. */
+ * 0); returns false if there is none. Called by one process; reads heads and tables only. meta (may be NULL): metadata
+ * passed to write. */
 bool bt_memory_state_find(const char *dir, bt_memory_id *id, bt_ckpt_meta *meta);
 /* Reads slices of that state. Every section that is used is compared with its hash: BT_FORMAT. */
 bt_code bt_memory_state_load(const char *dir, const bt_memory_id *id, const bt_ckpt_slice *slices,

@@ -34,7 +34,7 @@ static struct {
     char core[32], config[160];
 } blas = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void *symbol(const char *name) { return dlsym(blas.handle, name); }
+static void *find_blas_symbol(const char *name) { return dlsym(blas.handle, name); }
 
 static void copy_text(char *out, size_t size, char *(*get)(void)) {
     const char *s = get ? get() : "";
@@ -57,8 +57,9 @@ static bt_code load_openblas(bt_err *err) {
                        "cannot load OpenBLAS (Debian: libopenblas0-pthread): %s",
                        why ? why : "not found");
     }
-    void *sgemm = symbol("cblas_sgemm");
-    void *config = symbol("openblas_get_config"), *name = symbol("openblas_get_corename");
+    void *sgemm = find_blas_symbol("cblas_sgemm");
+    void *config = find_blas_symbol("openblas_get_config"),
+         *name = find_blas_symbol("openblas_get_corename");
     char *(*get_config)(void) = NULL, *(*get_core)(void) = NULL;
     /* POSIX: a data pointer of dlsym may hold a function */
     memcpy(&blas.sgemm, &sgemm, sizeof sgemm);

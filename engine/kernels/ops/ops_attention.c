@@ -21,7 +21,7 @@ typedef struct range {
     bt_attn_shape shape; /* T: its length */
 } range;
 
-static range range_at(const attn_job *j, size_t i) {
+static range attention_range_at(const attn_job *j, size_t i) {
     const bt_attn_shape *s = j->s;
     range r = {.row = i * s->T, .lse = i * s->T * j->H, .shape = *s};
     if (!s->documents) return r;
@@ -50,7 +50,7 @@ static const void *address_of_element(const attn_job *j, const void *x, size_t i
 static void do_attn_fwd(void *ctx, int thread, size_t a, size_t b) {
     const attn_job *j = ctx;
     for (size_t u = a; u < b; u++) {
-        const range r = range_at(j, u / j->H);
+        const range r = attention_range_at(j, u / j->H);
         const bt_attn_shape *s = &r.shape;
         size_t row = r.row, h = u % j->H, kv = (s->skip + h) / query_group(j);
         float *o = j->o + row * s->ldo + h * s->D;
@@ -87,7 +87,7 @@ static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {
     const attn_job *j = ctx;
     size_t group = query_group(j), each = j->s->run ? j->s->run : group / j->runs;
     for (size_t u = a; u < b; u++) {
-        const range r = range_at(j, u / (j->KV * j->runs));
+        const range r = attention_range_at(j, u / (j->KV * j->runs));
         const bt_attn_shape *s = &r.shape;
         size_t row = r.row, piece = u % (j->KV * j->runs), kv = piece / j->runs,
                out = piece % j->runs * j->rows + row;

@@ -28,7 +28,7 @@ void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t 
     bt_ops_run("glu", 12.0 * (double)n, n, FLAT_GRAIN, do_glu, &j);
 }
 
-static void do_glu_bwd(void *ctx, int thread, size_t a, size_t b) {
+static void glu_gradient_of_range(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
     bt_active_kernels()->glu_bwd(j->y + a, j->y2 + a, j->x + a, j->gate + a, j->up + a, j->act,
@@ -38,7 +38,7 @@ static void do_glu_bwd(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
                    bt_act act, size_t n) {
     flat_job j = {.y = dgate, .y2 = dup, .x = dy, .gate = gate, .up = up, .act = act};
-    bt_ops_run("glu_bwd", 20.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd, &j);
+    bt_ops_run("glu_bwd", 20.0 * (double)n, n, FLAT_GRAIN, glu_gradient_of_range, &j);
 }
 
 static void do_glu_quant(void *ctx, int thread, size_t a, size_t b) {
@@ -226,7 +226,7 @@ static void add_products(float *restrict y, const float *restrict x, const float
 }
 
 /* y may be x */
-static void set_products(float *y, const float *x, const float *restrict a, size_t n) {
+static void write_products(float *y, const float *x, const float *restrict a, size_t n) {
     if (y == x)
         for (size_t i = 0; i < n; i++) y[i] *= a[i];
     else
@@ -240,7 +240,7 @@ static void drop_piece(float *y, const float *x, const uint32_t *words, int shif
     if (j->add)
         add_products(y, x, factors, n);
     else
-        set_products(y, x, factors, n);
+        write_products(y, x, factors, n);
 }
 
 /* Applies dropout to those of columns c0 to c0 + n of whole rows that the arrays contain. */

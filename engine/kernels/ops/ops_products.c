@@ -343,7 +343,7 @@ void bt_op_gemv(float *y, const void *w, bt_stored_as as, const float *x, size_t
 }
 
 /* ---- dense products -------------------------------------------------------------------------- */
-static void do_gemm(void *ctx, int thread, size_t a, size_t b) {
+static void multiply_rows(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
     const float *x = j->ta ? j->x + a : j->x + a * j->ldx;
     bt_active_kernels()->gemm(j->y + a * j->ldy, j->ldy, x, j->ldx, j->ta, j->b, j->ldb, j->tb,
@@ -387,7 +387,7 @@ void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const 
     if (by_columns(M, N))
         bt_ops_timed("gemm", 2.0 * product(M, N, K), 0, N, GEMM_COLUMNS, do_gemm_columns, &j);
     else
-        bt_ops_timed("gemm", 2.0 * product(M, N, K), 0, M, product_grain(), do_gemm, &j);
+        bt_ops_timed("gemm", 2.0 * product(M, N, K), 0, M, product_grain(), multiply_rows, &j);
 }
 
 /* Expands BT_TABLE8_ROWS rows of b to floats at a time, just before the product that reads them. */

@@ -185,7 +185,7 @@ void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets
     bt_ops_run("row_lse", split_row_bytes(rows, V, 4), rows, 1, do_lse, &j);
 }
 
-static void do_softmax(void *ctx, int thread, size_t a, size_t b) {
+static void softmax_of_rows(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
     bt_active_kernels()->row_softmax(j->y + a * j->C, j->x + a, j->mean + a, j->index + a,
@@ -195,7 +195,7 @@ static void do_softmax(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets,
                        float dscale, size_t rows, size_t V) {
     split_job j = {.y = logits, .x = top, .mean = k, .index = targets, .dscale = dscale, .C = V};
-    bt_ops_run("row_softmax", split_row_bytes(rows, V, 8), rows, 1, do_softmax, &j);
+    bt_ops_run("row_softmax", split_row_bytes(rows, V, 8), rows, 1, softmax_of_rows, &j);
 }
 
 static void split_embed_unit(void *ctx, int thread, size_t a, size_t b) {

@@ -36,14 +36,14 @@ static const struct core {
     {0x61, 0x033, "M2 Avalanche"}, {0xc0, 0xac3, "Ampere-1"},     {0xc0, 0xac4, "Ampere-1a"}};
 
 static unsigned implementer_of(uint64_t midr) { return (unsigned)(midr >> 24 & 0xff); }
-static unsigned part_of(uint64_t midr) { return (unsigned)(midr >> 4 & 0xfff); }
+static unsigned part_number_of(uint64_t midr) { return (unsigned)(midr >> 4 & 0xfff); }
 
 const char *bt_cpu_arm_core(uint64_t midr, const char **vendor) {
     *vendor = "";
     for (size_t i = 0; i < sizeof vendors / sizeof *vendors; i++)
         if (vendors[i].implementer == implementer_of(midr)) *vendor = vendors[i].name;
     for (size_t i = 0; i < sizeof cores / sizeof *cores; i++)
-        if (cores[i].implementer == implementer_of(midr) && cores[i].part == part_of(midr))
+        if (cores[i].implementer == implementer_of(midr) && cores[i].part == part_number_of(midr))
             return cores[i].name;
     return "";
 }
@@ -57,9 +57,9 @@ void bt_cpu_arm_model(const uint64_t *midr, size_t n, char *out, size_t size) {
         if (name[0])
             snprintf(one, sizeof one, "%s", name);
         else if (vendor[0])
-            snprintf(one, sizeof one, "%s core 0x%03x", vendor, part_of(midr[i]));
+            snprintf(one, sizeof one, "%s core 0x%03x", vendor, part_number_of(midr[i]));
         else
-            snprintf(one, sizeof one, "core 0x%03x of implementer 0x%02x", part_of(midr[i]),
+            snprintf(one, sizeof one, "core 0x%03x of implementer 0x%02x", part_number_of(midr[i]),
                      implementer_of(midr[i]));
         if (strstr(out, one) || len + strlen(one) + 6 > size) continue;
         len += (size_t)snprintf(out + len, size - len, "%s%s", len ? " and " : "", one);
@@ -102,7 +102,7 @@ void bt_cpu_read_arm(bt_cpu *c) {
         snprintf(c->vendor, sizeof c->vendor, "%s", vendor);
         bt_cpu_arm_model(kinds, n, c->model, sizeof c->model);
         c->family = (int)implementer_of(kinds[0]);
-        c->model_number = (int)part_of(kinds[0]);
+        c->model_number = (int)part_number_of(kinds[0]);
     }
     c->neon = getauxval(AT_HWCAP) & HWCAP_ASIMD;
     c->dotprod = c->neon && getauxval(AT_HWCAP) & HWCAP_ASIMDDP;

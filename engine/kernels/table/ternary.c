@@ -46,7 +46,7 @@ static bool unpack_block(int8_t *out, const uint8_t *in, size_t have) {
     return threes == 0;
 }
 
-static size_t first_three(const uint8_t *block) {
+static size_t position_of_code_three(const uint8_t *block) {
     size_t k = 0;
     while ((block[k % 32] >> (k / 32 * 2) & 3) != 3) k++;
     return k;
@@ -58,7 +58,7 @@ bt_code bt_tern2_unpack(int8_t *codes, const uint8_t *packed, size_t N, size_t K
             if (!unpack_block(codes + n * K + k, packed, K - k < BLOCK ? K - k : BLOCK)) {
                 return bt_fail(err, BT_FORMAT,
                                "row %zu, input %zu holds the code 3, which no ternary weight has",
-                               n, k + first_three(packed));
+                               n, k + position_of_code_three(packed));
             }
             packed += BLOCK_BYTES;
         }

@@ -9,7 +9,7 @@
 /* A rank that waits longer yields its core. */
 enum { SPIN_NS = 50000 };
 
-static const bt_round_ops *ops_of(const bt_exchange *x, bt_round round) {
+static const bt_round_ops *round_ops_of(const bt_exchange *x, bt_round round) {
     const bool inside = round == BT_ROUND_SUM_INSIDE || round == BT_ROUND_BACK_INSIDE;
     return inside && x->host.memory.at ? &bt_host_rounds[round] : &bt_rounds[round];
 }
@@ -20,7 +20,7 @@ static bt_code begin_round(bt_exchange *x, bt_exchange_slot *s, bt_round round, 
     s->n_requests = 0;
     s->logical = s->wire = 0;
     s->asked_ns = bt_now_ns();
-    BT_TRY(ops_of(x, round)->post(x, s, err));
+    BT_TRY(round_ops_of(x, round)->post(x, s, err));
     bt_exchange_count_sent(x, s);
     s->n_left = s->n_requests;
     return BT_OK;
@@ -29,7 +29,7 @@ static bt_code begin_round(bt_exchange *x, bt_exchange_slot *s, bt_round round, 
 /* Finishes each round whose messages are complete and begins the slot's next round. */
 static bt_code next_rounds(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     while (s->round != BT_ROUND_NONE && s->n_left == 0) {
-        const bt_round_ops *ops = ops_of(x, s->round);
+        const bt_round_ops *ops = round_ops_of(x, s->round);
         if (ops->came && !ops->came(x, s)) break;
         if (ops->finish) BT_TRY(ops->finish(x, s, err));
         BT_TRY(begin_round(x, s, s->round + 1, err));

@@ -43,8 +43,8 @@ static float *part_at(float *base, const bt_exchange *x, size_t i) { return base
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 /* Returns the buffer for node i of another rank of this host group. */
-static float *inside_at(const bt_exchange *x, const bt_exchange_slot *s, int owner, int from,
-                        size_t i) {
+static float *receive_buffer_at(const bt_exchange *x, const bt_exchange_slot *s, int owner,
+                                int from, size_t i) {
     const bt_route *r = &x->route;
     return part_at(s->inside, x,
                    (size_t)r->relayed[owner] * bt_route_places(r) + r->before[from] + i);
@@ -58,7 +58,7 @@ static bt_tree_sum group_sum(const bt_exchange *x, const bt_exchange_slot *s, in
     for (int d = r->first[r->mine]; d < r->first[r->mine + 1]; d++) {
         for (size_t i = 0; i < r->nodes[d].n; i++) {
             bt_node node = r->nodes[d].at[i];
-            node.x = d == r->me ? x->mine.at[i].x + p.begin : inside_at(x, s, owner, d, i);
+            node.x = d == r->me ? x->mine.at[i].x + p.begin : receive_buffer_at(x, s, owner, d, i);
             bt_tree_sum_push(&f, node, x->cfg.grads + p.begin, round_range_length(p),
                              bt_active_kernels()->add);
         }
@@ -131,7 +131,8 @@ static bt_code sum_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
         for (int o = 0; o < r->n; o++) {
             size_t n = round_range_length(bt_exchange_owned_by(x, s, o));
             for (size_t i = 0; i < r->nodes[from].n && n > 0 && r->relayed[o] >= 0; i++)
-                BT_TRY(bt_exchange_receive_part(x, s, inside_at(x, s, o, from, i), n, from, err));
+                BT_TRY(bt_exchange_receive_part(x, s, receive_buffer_at(x, s, o, from, i), n, from,
+                                                err));
         }
     }
     for (int k = 1; k < size; k++) {
@@ -198,7 +199,7 @@ static bool sends_sum(const bt_exchange *x, const bt_exchange_slot *s, int to) {
 }
 
 /* Sends one payload to all ranks that receive the sum; the owner keeps its decoded values, like the receivers. */
-static bt_code send_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
+static bt_code send_own_sum(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
     bt_range own = bt_exchange_owned_by(x, s, r->me);
     float *sum = x->cfg.grads + own.begin;
@@ -219,7 +220,7 @@ static bt_code send_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code back_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
+static bt_code return_sums_across_hosts(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
     size_t places = 0;
     for (int k = 1; k < r->n; k++) {
@@ -231,10 +232,10 @@ static bt_code back_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
                    : bt_exchange_receive_part(x, s, x->cfg.grads + p.begin, round_range_length(p),
                                               from, err));
     }
-    return send_back(x, s, err);
+    return send_own_sum(x, s, err);
 }
 
-/* Decodes payloads in the order in which back_across posted their receives. */
+/* Decodes payloads in the order in which return_sums_across_hosts posted their receives. */
 static bt_code decode_returned(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
     size_t places = 0;
@@ -306,6 +307,6 @@ bt_code bt_exchange_discard_others(bt_exchange *x, bt_exchange_slot *s, bt_err *
 const bt_round_ops bt_rounds[BT_ROUND_COUNT] = {
     [BT_ROUND_SUM_INSIDE] = {sum_inside, NULL, NULL},
     [BT_ROUND_SUM_ACROSS] = {sum_across, add_group_nodes, NULL},
-    [BT_ROUND_BACK_ACROSS] = {back_across, decode_returned, NULL},
+    [BT_ROUND_BACK_ACROSS] = {return_sums_across_hosts, decode_returned, NULL},
     [BT_ROUND_BACK_INSIDE] = {back_inside, bt_exchange_discard_others, NULL},
 };

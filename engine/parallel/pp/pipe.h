@@ -1,10 +1,11 @@
 /* pipe.h - messages between neighbouring stages of a pipeline: residuals down to the next stage, their gradients
  * up to the previous one.
  *
- * Messages have one size and one order in each direction. Two are received ahead of need and two may be in flight,
- * so that a stage waits only for messages not produced yet. With several chunks of layers per stage (virtual
- * stages) the pipeline is a ring: the last stage sends to the next chunk of the first one, and gradients go back.
- * The pipe also copies tied embeddings between the first and the last stage, and sums values that one stage has.
+ * Messages have one size and one order in each direction. A stage posts the receives of two messages in advance and
+ * has at most two sends in transit, so that it waits only for messages that have not been produced yet. With several
+ * chunks of layers per stage (virtual stages) the pipeline is a ring: the last stage sends to the next chunk of the
+ * first one, and gradients go back. The pipe also copies tied embeddings between the first and the last stage, and sums
+ * values that one stage has.
  * Order:    create -> { begin (number of messages) -> recv, send ... -> end }* -> destroy. Between begin and end
  *           it is an idle hook of the thread pool, because MPI moves data only inside its calls.
  * Time:     charged by base/span.h: WAIT while a neighbour is late, COMM_EXPOSED for the exchange itself (also

@@ -49,7 +49,7 @@ static uint32_t read_bits(bit_reader *r, unsigned n) {
 }
 
 /* Returns the Golomb-Rice parameter for the mean gap: the exponent of the power of two near mean gap times ln 2. */
-static unsigned parameter_of(size_t fields, size_t flips) {
+static unsigned golomb_rice_parameter(size_t fields, size_t flips) {
     double mean = (double)fields / (double)flips * 0.6931;
     unsigned k = 0;
     while (k < LONGEST_PARAMETER && (double)(UINT32_C(2) << k) <= mean) k++;
@@ -122,7 +122,7 @@ static size_t encode_flips(unsigned char *body, const unsigned char *from, const
                            size_t bytes, uint32_t flips) {
     size_t fields = bytes * FIELDS, after = 0;
     bit_writer w = {.at = body + 1, .end = body + bytes};
-    unsigned k = parameter_of(fields, flips);
+    unsigned k = golomb_rice_parameter(fields, flips);
     body[0] = (unsigned char)k;
     for (size_t i = 0; (i = next_change(from, to, i, fields)) < fields && !w.full; i++) {
         put_gap(&w, i - after, k);
