@@ -26,6 +26,7 @@ WORK = ["--data", "builtin", "--set", "data.val_frac=0.1", "--set", "train.eval_
         "--ranks", "1", "--threads", "1", "--lr-schedule", "cosine", "--warmup", "10", "--eval-every", "1000000", "--set", "train.distributions=0",
         "--set", "ckpt.memory=off", "--quiet"]
 LOGITS = ["--teacher", "{dense}", "--set", "tune.mix=0.9"]
+HALF = ["--teacher", "{dense}", "--set", "tune.mix=0.5"]
 RELATION = [*LOGITS, "--set", "tune.relation=1"]
 LAMBDA = ["--set", "train.lambda_steps={tenth}"]
 NORMS = ["--set", "model.norm=subln"]
@@ -37,7 +38,8 @@ WAYS = {
     "logits, relations of layer 3": RELATION,
     "logits, relations of layer 2": [*RELATION, "--set", "tune.relation_layer=2"],
     "logits, lambda": [*LOGITS, *LAMBDA],
-    "logits with mix 0.5, lambda": ["--teacher", "{dense}", "--set", "tune.mix=0.5", *LAMBDA],
+    "logits with mix 0.5, lambda": [*HALF, *LAMBDA],
+    "logits with mix 0.5, relations of layer 2, lambda": [*HALF, "--set", "tune.relation=1", "--set", "tune.relation_layer=2", *LAMBDA],
     "sub-norms": NORMS,
     "sub-norms, logits, relations of layer 2": [*NORMS, *RELATION, "--set", "tune.relation_layer=2"],
 }
