@@ -151,7 +151,7 @@ static bt_code check_merge(const bt_model_file *s, bt_merge_kind kind, bt_err *e
     if (s->cfg.scale == BT_SCALE_ROW)
         return bt_fail(err, BT_UNSUPPORTED,
                        "adapters of a model with a scale for each row (model.scale=row) are not "
-                       "merged (serve them beside it: --adapters)");
+                       "merged (serve, generate and eval compute them beside their base)");
     if (s->cfg.linear == BT_LIN_DENSE && kind != BT_MERGE_DENSE)
         return bt_fail(err, BT_ARG,
                        "'%.200s' is a dense model, which has no codes (use --merge dense)",

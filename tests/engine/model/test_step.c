@@ -281,11 +281,11 @@ static void every_kernel_set_follows_one_curve(void **state) {
 
 /* Every draw of the noise of int8 gradients is near the float gradient, the mean over many draws is nearer, another key
  * gives another draw, and the same key the same bits. */
-static void int8_gradients_are_right_on_average(void **state) {
-    (void)state;
+static void int8_gradients_are_right(bt_scale_kind scale) {
     enum { DRAWS = 24 };
     own_isa();
     bt_model_cfg c = make_odd_setup(BT_NORM_SUBLN, BT_LIN_BITNET158);
+    c.scale = scale;
     run exact, noisy;
     grad_int8 = false;
     run_begin(&exact, &c, BT_PREC_FP32);
@@ -331,6 +331,12 @@ static void int8_gradients_are_right_on_average(void **state) {
     run_end(&noisy);
 }
 
+static void int8_gradients_are_right_on_average(void **state) {
+    (void)state;
+    int8_gradients_are_right(BT_SCALE_TENSOR);
+    int8_gradients_are_right(BT_SCALE_ROW);
+}
+
 /* Creates a model with int8 gradients, ready for micro-batches of this many sequences. */
 static bt_model *int8_model(const bt_model_cfg *c, int sequences, bt_recompute recompute,
                             bool fades) {
@@ -360,6 +366,7 @@ static void one_gradient_whatever_is_kept(void **state) {
     own_isa();
     for (int norm = 0; norm < 3; norm++) {
         bt_model_cfg c = make_odd_setup((bt_norm_kind)norm, BT_LIN_BITNET158);
+        c.scale = norm == BT_NORM_PRE ? BT_SCALE_ROW : BT_SCALE_TENSOR;
         c.T = 256;
         chain data = {.seed = 1, .V = c.V};
         chain_batch(&data, inputs, targets, SEQUENCES, c.T);
