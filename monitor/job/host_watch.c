@@ -18,12 +18,12 @@ static const int64_t NOTICE_AWAY_NS = 150 * (int64_t)1000000000;
 /* a response takes 0.1 to 9 ms */
 static const double FIRST_ASK_S = 0.3;
 
-static bool is_elastic(const bt_job *job) { return job->s->elastic_max > 0 && job->s->layout; }
+static bool may_drop_hosts(const bt_job *job) { return job->s->elastic_max > 0 && job->s->layout; }
 
 bt_code bt_job_hosts_open(bt_job *job, bt_err *err) {
     BT_TRY(bt_hosts_open(&job->hosts, job->s->hosts, BT_SSH_PORT, err));
     bt_hosts_connect(&job->hosts, FIRST_ASK_S);
-    for (int i = 0; is_elastic(job) && i < job->hosts.n; i++)
+    for (int i = 0; may_drop_hosts(job) && i < job->hosts.n; i++)
         if (job->hosts.host[i].slots == 0)
             return bt_fail(err, BT_ARG,
                            "--elastic needs the slots of every host: '%.60s' in '%.100s' has no "
@@ -46,7 +46,7 @@ void bt_job_hosts_check(bt_job *job, int64_t now) {
     const double quiet = 5 * median > QUIET_S ? 5 * median : QUIET_S;
     if (!job->hosts.n || job->lost_host || job->hung || !job->connected || job->paused) return;
     if (bt_health_silence_s(&job->health, now) < quiet) {
-        /* Tests during that time do not count as silence now. */
+        /* Steps arrive: the tests so far do not count as silence. */
         for (int i = 0; i < job->hosts.n; i++)
             if (!job->hosts.host[i].aside) job->hosts.host[i].asked_ns = 0;
         return;
@@ -79,7 +79,7 @@ void bt_job_hosts_tick(bt_job *job, int64_t now) {
 }
 
 /* Computes the layout on the hosts in use and those that respond again. */
-static bt_code layout_of_hosts(bt_job *job, bt_job_layout *l, bt_err *err) {
+static bt_code compute_hosts_layout(bt_job *job, bt_job_layout *l, bt_err *err) {
     bt_job_host list[BT_HOSTS_MAX];
     const bt_resize_request w = bt_resize_request_of_hosts(job, list);
     return job->s->layout(job->s->layout_ctx, &w, false, l, err);
@@ -91,8 +91,8 @@ void bt_job_hosts_checkpoint(bt_job *job) {
     const char *back = NULL;
     for (int i = 0; i < job->hosts.n; i++)
         if (job->hosts.host[i].back) back = job->hosts.host[i].name;
-    if (!back || !is_elastic(job) || job->resize.wanted || job->stop_asked) return;
-    if (layout_of_hosts(job, &l, &why) != BT_OK || l.same) return;
+    if (!back || !may_drop_hosts(job) || job->resize.wanted || job->stop_asked) return;
+    if (compute_hosts_layout(job, &l, &why) != BT_OK || l.same) return;
     if (bt_job_send_verb(job, BT_VERB_STOP, 0, &why) == BT_OK)
         bt_job_request_hosts(job, "host %.60s is back", back);
 }
@@ -126,7 +126,7 @@ bool bt_job_hosts_ended(bt_job *job, const bt_end *end) {
     bool lost[BT_HOSTS_MAX] = {false};
     char why[96];
     const char *name = NULL;
-    if (!h->n || !is_elastic(job) || job->stop_asked) return false;
+    if (!h->n || !may_drop_hosts(job) || job->stop_asked) return false;
     bt_hosts_connect(h, FIRST_ASK_S);
     for (bt_host *host; (host = find_lost_host(job, end, why, sizeof why));) {
         bt_hosts_set_aside(host, why, bt_now_ns());
@@ -134,7 +134,7 @@ bool bt_job_hosts_ended(bt_job *job, const bt_end *end) {
         name = host->name;
     }
     if (!name) return false;
-    if (layout_of_hosts(job, &l, &err) != BT_OK) {
+    if (compute_hosts_layout(job, &l, &err) != BT_OK) {
         bt_job_event(job, BT_EVENT_WARNING, -1, "host %.60s is away, and the run waits for it: %s",
                      name, err.msg);
         for (int i = 0; i < h->n; i++) h->host[i].aside &= !lost[i];
@@ -149,7 +149,7 @@ bool bt_job_hosts_ended(bt_job *job, const bt_end *end) {
 }
 
 /* mpirun's --map-by slot fills one host after the other, in the order of the file. */
-static bt_host *host_of_rank(bt_job *job, int rank) {
+static bt_host *find_host_of_rank(bt_job *job, int rank) {
     int before = 0;
     for (int i = 0; i < job->hosts.n; i++) {
         bt_host *h = &job->hosts.host[i];
@@ -164,10 +164,10 @@ static bt_host *host_of_rank(bt_job *job, int rank) {
 bool bt_job_hosts_left(bt_job *job) {
     bt_job_layout l = {0};
     bt_err err = BT_ERR_INIT;
-    bt_host *host = job->leaving >= 0 ? host_of_rank(job, job->leaving) : NULL;
-    if (!host || host->here || !is_elastic(job) || job->stop_asked) return false;
+    bt_host *host = job->leaving >= 0 ? find_host_of_rank(job, job->leaving) : NULL;
+    if (!host || host->here || !may_drop_hosts(job) || job->stop_asked) return false;
     bt_hosts_set_aside(host, "a signal ended its rank", bt_now_ns());
-    if (layout_of_hosts(job, &l, &err) != BT_OK) {
+    if (compute_hosts_layout(job, &l, &err) != BT_OK) {
         bt_job_event(job, BT_EVENT_WARNING, -1, "host %.60s is to be left, but: %s", host->name,
                      err.msg);
         host->aside = false;
@@ -183,6 +183,6 @@ bool bt_job_hosts_left(bt_job *job) {
 
 void bt_job_hosts_begin(bt_job *job) {
     job->lost_host = NULL;
-    if (bt_hosts_take_back(&job->hosts) > 0 && is_elastic(job) && !job->resize.wanted)
+    if (bt_hosts_take_back(&job->hosts) > 0 && may_drop_hosts(job) && !job->resize.wanted)
         bt_job_request_hosts(job, "a host is back");
 }

@@ -13,8 +13,8 @@
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 
-/* FOLDERS: number of its first folder, above those of all attempts. TRIES: maximum number of consecutive spares that
- * end by themselves. */
+/* FOLDERS: number of the first folder of a spare, larger than the number of any attempt. TRIES: maximum number of
+ * consecutive spares that end by themselves. */
 enum { FOLDERS = 1000000, TRIES = 2 };
 
 void bt_job_spare_end(bt_job *job) {

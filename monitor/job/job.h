@@ -57,7 +57,7 @@ struct bt_job {
     struct {
         int folder;
         pid_t session;
-        bool recorded; /* the writer has received its end */
+        bool recorded; /* the writer has received the attempt's end */
     } past;
     bt_viewer viewer;
     /* receives the records of the wire and forwards them to the writer */
@@ -126,9 +126,9 @@ struct bt_job {
     int64_t signal_ns;
     bt_alert_rules alerts;
     struct {                /* newest evaluation of the run */
-        bool waits;         /* the alert rules have not processed its loss yet */
-        int64_t step;       /* step of the record that contains it */
-        double loss;        /* loss in its event; NaN if not finite */
+        bool waits;         /* the alert rules have not processed the loss yet */
+        int64_t step;       /* step of the record that contains the evaluation */
+        double loss;        /* loss in the evaluation's event; NaN if not finite */
         int64_t counted_to; /* evaluations before this step were processed */
     } evaluation;
     int64_t alert_disk_ns;
@@ -234,7 +234,7 @@ bool bt_job_left_unasked(const bt_job *job, const bt_end *end);
 bool bt_job_take_layout(bt_job *job, char *told, size_t size);
 /* Returns the layout request for the hosts in use and those that respond again; list: space for all hosts. */
 bt_resize_request bt_resize_request_of_hosts(const bt_job *job, bt_job_host *list);
-/* Requests that layout for the next attempt. */
+/* Requests the layout of bt_resize_request_of_hosts for the next attempt. */
 void bt_job_request_hosts(bt_job *job, const char *fmt, ...) BT_PRINTF(2, 3);
 void bt_job_resized_event(bt_job *job, int ranks_before, const char *told);
 bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char *who,

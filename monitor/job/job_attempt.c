@@ -1,7 +1,7 @@
 /* job_attempt.c - begins an attempt, detects its death, clears it away, and starts the next one.
  *
- * Between the death of a rank and the next launch it only finds the resume point. It handles records, processes and
- * folders of the previous attempt while the next one starts. */
+ * Between the death of a rank and the next launch only the resume point is found; records, processes and folders of the
+ * previous attempt are handled while the next one starts. */
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -104,7 +104,7 @@ void bt_job_read_deaths(bt_job *job) {
         job->ended_by_us = true;
         gethostname(host, sizeof host - 1);
         if (job->child.out >= 0) (void)bt_output_drain(&job->output, job->child.out);
-        /* in the form of mpirun, which output.c parses */
+        /* written like a message of mpirun, which output.c parses */
         int n = snprintf(
             line, sizeof line,
             "\nbitrain train: process rank %d with PID %d on node %s exited on signal %d\n", rank,
@@ -113,15 +113,15 @@ void bt_job_read_deaths(bt_job *job) {
     }
 }
 
-/* The ranks of this host print their call stacks (cli/train/rank/rank_stack.h). The limit is long enough for ranks
- * that share their processors with other programs, so only an unresponsive rank reaches it. */
+/* Makes the ranks of this host print their call stacks (cli/train/rank/rank_stack.h). WAIT_MS suffices for ranks that
+ * share their processors with other programs, so only an unresponsive rank exceeds it. */
 static void request_stacks(bt_job *job) {
     enum { WAIT_MS = 2000 };
     const int64_t until = bt_now_ns() + WAIT_MS * INT64_C(1000000);
     job->stacks = 0;
     const int asked = bt_rank_watch_signal(&job->watch, SIGUSR2);
     (void)bt_rank_watch_signal(&job->watch,
-                               SIGCONT); /* a stopped rank prints it when it continues */
+                               SIGCONT); /* a stopped rank prints its stack when it continues */
     while (job->stacks < asked && bt_now_ns() < until && job->child.out >= 0) {
         struct pollfd p = {job->child.out, POLLIN, 0};
         if (poll(&p, 1, 10) == 1 && !bt_output_drain(&job->output, job->child.out)) return;
@@ -162,7 +162,7 @@ static void watch_for_hangs(bt_job *job) {
 }
 
 /* Resets the observations for the new attempt. */
-static void begin_to_watch(bt_job *job) {
+static void reset_observations(bt_job *job) {
     job->where[0] = '\0';
     job->last_step = job->leaving = -1;
     job->n_ranks = job->n_remote = 0;
@@ -180,9 +180,9 @@ static void begin_to_watch(bt_job *job) {
 
 bt_code bt_job_start_attempt(bt_job *job, bt_err *err) {
     char ring[PATH_MAX];
-    /* The ring of an earlier run of that name; its useful records were recovered. */
+    /* An earlier run of this name may have left a ring file, whose useful records were recovered. */
     if (bt_job_ring_path(job, BT_JOB_RING, ring, sizeof ring)) unlink(ring);
-    begin_to_watch(job);
+    reset_observations(job);
     if (bt_job_spare_take(job)) return BT_OK;
     job->folder = job->attempt;
     const bt_job_ranks how = {.folder = job->folder,
@@ -199,7 +199,7 @@ void bt_job_show_attempt(const bt_job *job) {
 }
 
 /* Ends a cancelled attempt, whose output is ignored. */
-static void end_launched(bt_job *job) {
+static void end_cancelled_attempt(bt_job *job) {
     if (job->child.pid <= 0) return;
     (void)bt_proc_kill_session(job->child.pid, 2);
     (void)waitpid(job->child.pid, NULL, 0);
@@ -210,7 +210,7 @@ static void end_launched(bt_job *job) {
 }
 
 /* Writes the record of the attempt that was just launched; the database may store it later. */
-static bt_code begin_record(bt_job *job, const char *reason, bt_err *err) {
+static bt_code record_attempt_begin(bt_job *job, const char *reason, bt_err *err) {
     bt_run_start start = job->s->start;
     if (!job->s->writer) return BT_OK;
     start.resume = true;
@@ -228,7 +228,7 @@ static bt_code find_resume_point(bt_job *job, bt_text *why, bt_err *err) {
         return bt_fail(err, BT_IO, "the checkpoint after step %lld is not in '%.200s' any more",
                        (long long)job->saved, s->out_dir);
     if (code ==
-        BT_NOTFOUND) { /* without a checkpoint, start like the run, perhaps in another folder */
+        BT_NOTFOUND) { /* no checkpoint: the attempt begins where the run's first attempt began */
         job->from = s->from;
         if (!(job->from.lr_factor > 0)) job->from.lr_factor = 1;
         code = BT_OK;
@@ -263,13 +263,13 @@ bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, 
     bt_output_reset(&job->output, job->attempt);
     if (code == BT_OK) code = bt_job_start_attempt(job, err);
     if (end) bt_job_end_record(job, "failed", bt_end_name(end->kind), end->status);
-    if (code == BT_OK) code = begin_record(job, other ? layout : reason, err);
+    if (code == BT_OK) code = record_attempt_begin(job, other ? layout : reason, err);
     if (code == BT_OK) {
         announce_next_attempt(job, &why, reason);
         if (other) bt_job_resized_event(job, ranks_before, layout);
         bt_job_show_attempt(job);
     } else {
-        end_launched(job);
+        end_cancelled_attempt(job);
         job->attempt--; /* the next try has the same number */
     }
     bt_text_release(&why);

@@ -26,7 +26,7 @@ bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
     snprintf(fence, sizeof fence, "%d", how->fence);
     snprintf(boxes, sizeof boxes, "%s/places", tmp);
     bt_err why = BT_ERR_INIT;
-    /* A cleaner of temporary folders may have removed it. */
+    /* A cleaner of temporary folders may have removed the file. */
     if (job->map[0] && access(job->map, R_OK) != 0 && !bt_machine_map_write(job->map))
         job->map[0] = '\0';
     if (bt_rank_progress_open(places, boxes, job->world_size, &why) != BT_OK)

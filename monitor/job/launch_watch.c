@@ -31,17 +31,17 @@ static const char *mpirun_message(bt_job *job) {
 }
 
 /* Ranks that must save a state from memory have time as long as they are active. */
-static double stop_waited_s(const bt_job *job, int64_t now) {
+static double seconds_since_stop_request(const bt_job *job, int64_t now) {
     const bool alive = job->from.memory && job->start.alive_ns > job->asked_ns;
     return (double)(now - (alive ? job->start.alive_ns : job->asked_ns)) / 1e9;
 }
 
-static void end_start(bt_job *job, int64_t now) {
+static void end_start_after_stop_request(bt_job *job, int64_t now) {
     const double patience = job->from.memory ? fmax(STOP_WITH_STATE_S, 4 * job->start_s)
                             : job->connected ? STOP_STEP_S
                                              : STOP_S;
     if (!job->asked_ns) job->asked_ns = now;
-    if (job->unstarted || stop_waited_s(job, now) < patience) return;
+    if (job->unstarted || seconds_since_stop_request(job, now) < patience) return;
     bt_job_event(job, BT_EVENT_WARNING, -1, "%s: the run stops, %s",
                  job->connected ? "no step is finished" : "no rank has connected",
                  job->from.memory ? "and the steps after the newest checkpoint are lost"
@@ -55,7 +55,7 @@ void bt_job_launch_check(bt_job *job, int64_t now) {
                  named = fmax(job->s->launch_s > 0 ? job->s->launch_s : NAMED_S, 10 * job->start_s);
     if (job->hung || job->stop_now || job->child.pid <= 0) return;
     if (job->stop_asked && !job->complete && !bt_job_has_stepped(job)) {
-        end_start(job, now);
+        end_start_after_stop_request(job, now);
         return;
     }
     if (job->connected) return;

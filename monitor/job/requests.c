@@ -17,7 +17,7 @@
 #define LR_FACTOR_ASKED 10 /* a larger factor needs a confirmation */
 
 /* Requires a confirmation, because a typing error would destroy the run within a few steps. */
-static bt_code confirm_lr(const bt_job *job, double factor, bt_err *err) {
+static bt_code check_lr_is_confirmed(const bt_job *job, double factor, bt_err *err) {
     const double peak = job->s->lr;
     if (factor <= LR_FACTOR_ASKED) return BT_OK;
     if (peak > 0)
@@ -42,7 +42,7 @@ static bt_code set_lr(bt_job *job, double factor, bool force, const char *by, bt
     if (!(factor > 0) || !(factor < LR_FACTOR_MAX))
         return bt_fail(err, BT_ARG, "a learning-rate factor of %g is not between 0 and %g", factor,
                        LR_FACTOR_MAX);
-    if (!force) BT_TRY(confirm_lr(job, factor, err));
+    if (!force) BT_TRY(check_lr_is_confirmed(job, factor, err));
     BT_TRY(bt_job_send_verb(job, BT_VERB_LR, factor, err));
     job->lr_factor = job->told_factor = factor;
     if (peak > 0)
@@ -205,7 +205,7 @@ void bt_job_signal(bt_job *job, int sig) {
 
 bool bt_job_paused(const bt_job *job) { return job->paused; }
 
-static bt_run_state run_state(const bt_job *job) {
+static bt_run_state state_of_job(const bt_job *job) {
     if (job->restarting) return BT_STATE_RESTARTING;
     if (job->stop_asked) return BT_STATE_STOPPING;
     if (job->paused) return BT_STATE_PAUSED;
@@ -214,7 +214,7 @@ static bt_run_state run_state(const bt_job *job) {
 
 void bt_job_read_view(const bt_job *job, bt_job_view *v) {
     const int64_t now = bt_now_ns();
-    *v = (bt_job_view){.state = run_state(job),
+    *v = (bt_job_view){.state = state_of_job(job),
                        .attempt = job->attempt,
                        .ranks = job->world_size,
                        .restarts = job->history.restarts,

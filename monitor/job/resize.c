@@ -50,7 +50,7 @@ static bt_code parse_resize(const char *arg, bt_resize_request *w, bt_err *err) 
     return BT_OK;
 }
 
-static bt_code check_range(const bt_job *job, const bt_resize_request *w, bt_err *err) {
+static bt_code check_resize_range(const bt_job *job, const bt_resize_request *w, bt_err *err) {
     const bt_job_setup *s = job->s;
     int slots = 0;
     for (int i = 0; i < job->hosts.n; i++) {
@@ -75,7 +75,7 @@ bt_code bt_job_request_resize(bt_job *job, const char *arg, const char *by, bt_e
     if (job->resize.wanted)
         return bt_fail(err, BT_BUSY, "the run is already on its way to %d ranks",
                        job->resize.to.most);
-    BT_TRY(check_range(job, &w, err));
+    BT_TRY(check_resize_range(job, &w, err));
     BT_TRY(job->s->layout(job->s->layout_ctx, &w, false, &l, err));
     if (l.same) return bt_fail(err, BT_BUSY, "the run has %s already", l.told);
     if (!job->restarting) BT_TRY(bt_job_send_verb(job, BT_VERB_STOP, 0, err));
@@ -107,14 +107,14 @@ bt_resize_request bt_resize_request_of_hosts(const bt_job *job, bt_job_host *lis
     return (bt_resize_request){.hosts = list, .n_hosts = (size_t)h->n, .zero = -1};
 }
 
-static bt_resize_request resize_request_of(const bt_job *job, bt_job_host *list) {
+static bt_resize_request pending_resize_request(const bt_job *job, bt_job_host *list) {
     return job->resize.by_hosts ? bt_resize_request_of_hosts(job, list) : job->resize.to;
 }
 
 bool bt_job_ended_to_resize(const bt_job *job, const bt_end *end) {
     bt_job_host list[BT_HOSTS_MAX];
     bt_job_layout l = {0};
-    bt_resize_request w = resize_request_of(job, list);
+    bt_resize_request w = pending_resize_request(job, list);
     bt_err why = BT_ERR_INIT;
     w.from_step = job->last_step + 1;
     return job->resize.wanted && !job->stop_asked && end->kind == BT_END_DONE &&
@@ -139,7 +139,7 @@ bool bt_job_take_layout(bt_job *job, char *told, size_t size) {
     bt_job_layout l = {0};
     bt_err why = BT_ERR_INIT;
     if (!job->resize.wanted) return false;
-    bt_resize_request w = resize_request_of(job, list);
+    bt_resize_request w = pending_resize_request(job, list);
     job->resize.wanted = false;
     w.from_step = job->from.step;
     if (job->s->layout(job->s->layout_ctx, &w, true, &l, &why) != BT_OK) {

@@ -17,27 +17,27 @@
 
 enum { WHO = 128 };
 
-static void owner_signature(char out[WHO], long pid) {
+static void write_owner_signature(char out[WHO], long pid) {
     char host[64] = "";
     if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "localhost");
     snprintf(out, WHO, "pid %ld on %s", pid, host);
 }
 
 /* True if the supervisor that wrote the lock is alive, so that no rank is about to exit. */
-static bool holder_lives(int fd, char who[WHO]) {
+static bool is_lock_holder_alive(int fd, char who[WHO]) {
     long pid = 0;
     char here[WHO];
     ssize_t n = pread(fd, who, WHO - 1, 0);
     who[n > 0 ? n : 0] = '\0';
     who[strcspn(who, "\n")] = '\0';
     if (sscanf(who, "pid %ld on ", &pid) != 1 || pid <= 0) return false;
-    owner_signature(here, pid);
+    write_owner_signature(here, pid);
     return strcmp(here, who) == 0 && bt_pid_lives(pid);
 }
 
 static void write_lock_holder(int fd, const char *out_dir) {
     char who[WHO];
-    owner_signature(who, (long)getpid());
+    write_owner_signature(who, (long)getpid());
     strcat(who, "\n");
     if (ftruncate(fd, 0) != 0 || pwrite(fd, who, strlen(who), 0) < 0)
         bt_log(BT_LOG_DEBUG, "the lock of '%s' could not be signed", out_dir);
@@ -60,7 +60,7 @@ bt_code bt_run_lock(int *out, const char *out_dir, const char *run, double wait_
             close(fd);
             return BT_OK;
         }
-        const bool lives = holder_lives(fd, who);
+        const bool lives = is_lock_holder_alive(fd, who);
         const double waited = (double)(bt_now_ns() - began) / 1e9;
         if (lives || waited > wait_s) {
             close(fd);

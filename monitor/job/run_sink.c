@@ -61,7 +61,7 @@ static void job_on_checkpoint(void *ctx, const bt_ckpt_record *c) {
     bt_job_hosts_checkpoint(job);
 }
 
-static void to_writer(void *writer, struct bt_record *r) { bt_writer_push(writer, r); }
+static void pass_to_writer(void *writer, struct bt_record *r) { bt_writer_push(writer, r); }
 
 void bt_job_run_sink(bt_job *job) {
     job->into = (bt_wire_into){.look = {.ctx = job,
@@ -72,5 +72,5 @@ void bt_job_run_sink(bt_job *job) {
                                         .fact = job_on_fact,
                                         .result = job_on_result},
                                .taker = job->s->writer,
-                               .take = job->s->writer ? to_writer : NULL};
+                               .take = job->s->writer ? pass_to_writer : NULL};
 }

@@ -3,7 +3,7 @@
  *
  * Order: supervisor: listen -> accept* -> go | close. Rank: wait, once.
  * A waiting rank sleeps in recv and uses no processor time. Its connection ends when the supervisor exits or releases
- * it.
+ * the rank.
  * Threads: no shared state. */
 #ifndef BT_MONITOR_JOB_SPARE_SOCKET_H
 #define BT_MONITOR_JOB_SPARE_SOCKET_H
@@ -36,7 +36,7 @@ pid_t bt_spare_pid(const bt_spare_socket *s, int i); /* pid of the i-th connecti
 bool bt_spare_send(bt_spare_socket *s, const bt_spare_go *go);
 void bt_spare_close(bt_spare_socket *s); /* ends the waiting ranks. Sets listen to -1 and n to 0 */
 
-/* Called by a rank. BT_STOPPED: it is no longer needed. */
+/* Called by a rank. BT_STOPPED: the spare is no longer needed. */
 bt_code bt_spare_wait(const char *path, bt_spare_go *go, bt_err *err) BT_MUST_CHECK;
 
 #endif

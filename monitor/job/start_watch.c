@@ -18,7 +18,7 @@ bool bt_job_has_stepped(const bt_job *job) { return job->health.last_ns > 0 || j
 
 /* Returns the bytes that a process has read and written, in units of 64 KiB; messages of an idle process are
  * smaller. */
-static uint64_t file_blocks(int pid) {
+static uint64_t count_file_blocks(int pid) {
     bt_process_io io;
     return bt_process_io_read(pid, &io) ? (io.read + io.written + io.disk_read) >> 16 : 0;
 }
@@ -32,13 +32,13 @@ static void check_step_progress(bt_job *job, const bt_rank_seen *first) {
 }
 
 /* Returns true if a rank of this host has made progress since the previous check. */
-static bool is_alive(bt_job *job) {
+static bool has_start_activity(bt_job *job) {
     uint64_t seen = 14695981039346656037u;
     bool waits_for_hub = false;
     for (int r = 0; job->places.slot && r < job->places.n; r++) {
         const bt_rank_seen s = bt_rank_progress_read(&job->places, r);
         const uint64_t facts[] = {(uint64_t)s.at, (uint64_t)s.since_ns, (uint64_t)s.exchanges,
-                                  file_blocks(s.pid)};
+                                  count_file_blocks(s.pid)};
         for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
             seen = (seen ^ facts[i]) * 1099511628211u;
         if (r == 0) check_step_progress(job, &s);
@@ -49,15 +49,15 @@ static bool is_alive(bt_job *job) {
     return changed || waits_for_hub || job->paused || job->start.alive_ns == 0;
 }
 
-static double deadline_s(const bt_job *job) {
+static double start_deadline_s(const bt_job *job) {
     return job->s->hang_s * (job->s->hosts[0] ? UNSEEN : 1);
 }
 
-static void name_silence(bt_job *job, double silent, const char *who, int rank) {
+static void report_inactive_start(bt_job *job, double silent, const char *who, int rank) {
     char then[80] = "";
     if (job->s->hang_s > 0)
         snprintf(then, sizeof then, "; the ranks are ended after %.0f s (launch.hang_s)",
-                 deadline_s(job));
+                 start_deadline_s(job));
     bt_job_event(job, BT_EVENT_STALLED, rank,
                  "the ranks have done nothing for %.0f s before the "
                  "first step%s%s%s",
@@ -65,7 +65,7 @@ static void name_silence(bt_job *job, double silent, const char *who, int rank) 
     job->start.stalled = true;
 }
 
-static void end_silent(bt_job *job, double silent, const char *who, int rank) {
+static void end_inactive_start(bt_job *job, double silent, const char *who, int rank) {
     bt_job_event(job, BT_EVENT_FAILURE, rank,
                  "the ranks have done nothing for %.0f s before the first step (launch.hang_s): "
                  "they are ended%s%s",
@@ -83,7 +83,7 @@ void bt_job_start_check(bt_job *job, int64_t now) {
         return;
     }
     job->start.look_ns = now + LOOK_NS;
-    if (is_alive(job)) job->start.alive_ns = now;
+    if (has_start_activity(job)) job->start.alive_ns = now;
     const double silent = (double)(now - job->start.alive_ns) / 1e9,
                  named = job->s->launch_s > 0 ? job->s->launch_s : NAMED_S;
     if (silent < WAITED_S && silent < named) return;
@@ -94,7 +94,7 @@ void bt_job_start_check(bt_job *job, int64_t now) {
         bt_job_event(job, BT_EVENT_SLOW, rank, "%s", who);
     }
     if (silent >= named && !job->start.stalled && !job->stopped_ns)
-        name_silence(job, silent, known ? who : "", rank);
-    if (job->s->hang_s > 0 && silent > deadline_s(job) && !job->stop_asked)
-        end_silent(job, silent, known ? who : "", rank);
+        report_inactive_start(job, silent, known ? who : "", rank);
+    if (job->s->hang_s > 0 && silent > start_deadline_s(job) && !job->stop_asked)
+        end_inactive_start(job, silent, known ? who : "", rank);
 }

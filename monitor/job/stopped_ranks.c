@@ -33,7 +33,7 @@ static int rank_of_process(const bt_job *job, int pid) {
     return rank_in_environment(pid);
 }
 
-static void name_stopped(const bt_job *job, char *out, size_t size, int *rank) {
+static void name_stopped_ranks(const bt_job *job, char *out, size_t size, int *rank) {
     bt_proc list[BT_JOB_LOCAL_RANKS + 1];
     size_t n = 0;
     /* All processes are searched only if a rank is not known. */
@@ -60,7 +60,7 @@ static void name_stopped(const bt_job *job, char *out, size_t size, int *rank) {
 void bt_job_name_culprit(const bt_job *job, int64_t now_ns, char *out, size_t size, int *rank) {
     char where[200];
     int behind;
-    name_stopped(job, out, size, rank);
+    name_stopped_ranks(job, out, size, rank);
     if (!bt_rank_progress_describe_all(&job->places, now_ns, where, sizeof where, &behind)) return;
     size_t n = strlen(out);
     snprintf(out + n, size - n, "; %s", where);
@@ -77,10 +77,10 @@ void bt_job_check_stopped(bt_job *job, int64_t now) {
                  quiet = begun ? bt_health_silence_s(&job->health, now)
                                : (double)(now - job->started_ns) / 1e9;
     if (now < job->stopped_look_ns || job->stop_asked || job->paused || job->child.pid <= 0) return;
-    /* only if no steps arrive */
+    /* searches only if no steps arrive */
     if (!job->stopped_ns && quiet < (begun ? fmax(2 * median, QUIET_S) : QUIET_START_S)) return;
     job->stopped_look_ns = now + (begun ? LOOK_NS : LOOK_START_NS);
-    name_stopped(job, who, sizeof who, &rank);
+    name_stopped_ranks(job, who, sizeof who, &rank);
     if (!who[0] || (begun && rank < 0)) {
         if (job->stopped_ns)
             bt_job_event(job, BT_EVENT_RECOVERED, -1, "no rank is stopped any more");
@@ -94,7 +94,7 @@ void bt_job_check_stopped(bt_job *job, int64_t now) {
     if (!job->stopped_ns) {
         char what[80] = "the run waits for it";
         if (ends) snprintf(what, sizeof what, "the ranks are started again in %.0f s", ceil(limit));
-        /* It may have been stopped since the newest step. */
+        /* the rank may have been stopped at any time since the newest step */
         job->stopped_ns = now - (int64_t)(fmin(quiet, 0.5) * 1e9);
         bt_job_event(job, BT_EVENT_STALLED, rank, "%s; %s, unless it continues (kill -CONT)",
                      who + 2, what);

@@ -105,13 +105,13 @@ static void serve_wire(bt_job *job) {
     }
 }
 
-static const char *host_of(const bt_job *job, int rank) {
+static const char *remote_host_of_rank(const bt_job *job, int rank) {
     for (int i = 0; i < job->n_remote; i++)
         if (job->far[i].rank == rank) return job->far[i].host;
     return "unknown";
 }
 
-static void check_slow(bt_job *job, int64_t now) {
+static void report_delaying_rank(bt_job *job, int64_t now) {
     char what[240];
     int rank;
     double limit = 10 * bt_health_median_s(&job->health);
@@ -122,7 +122,7 @@ static void check_slow(bt_job *job, int64_t now) {
     else if (job->s->hosts[0] &&
              bt_rank_progress_missing(&job->places, now, limit, what, sizeof what, &rank))
         bt_job_event(job, BT_EVENT_SLOW, rank, "%s%s%s%s", what, rank >= 0 ? " (host " : "",
-                     rank >= 0 ? host_of(job, rank) : "", rank >= 0 ? ")" : "");
+                     rank >= 0 ? remote_host_of_rank(job, rank) : "", rank >= 0 ? ")" : "");
 }
 
 /* Ends a hanging rank of this host soon if a restart is allowed (hang_watch.h). */
@@ -149,7 +149,7 @@ static void check_health(bt_job *job) {
     const int64_t now = bt_now_ns();
     bt_job_launch_check(job, now);
     if (!job->hung) bt_job_start_check(job, now);
-    check_slow(job, now);
+    report_delaying_rank(job, now);
     bt_job_hosts_check(job, now);
     /* islands.patience limits how long an island waits for its hub. */
     if (job->places.n > 0 && bt_rank_progress_read(&job->places, 0).at == BT_AT_HUB)
@@ -176,7 +176,7 @@ static void check_health(bt_job *job) {
         bt_proc_kill_session(job->child.pid, 0);
 }
 
-/* Its first line is the address with a secret, so it is written only to the screen. */
+/* The first line of a viewer is its address with a secret, so its output is written to the screen only. */
 static void read_viewer(bt_job *job) {
     bool ended = false;
     for (const char *line; (line = bt_viewer_line(&job->viewer, &ended));)
@@ -210,7 +210,8 @@ static void wait_once(bt_job *job, int64_t until_ns) {
         job->child.out = -1;
     }
     if (p[2].revents) serve_wire(job);
-    /* not while the last output is read, because the next attempt would take these ranks for its own */
+    /* Ranks that connect while the last output is read are not watched, because the next attempt would take them for
+     * its own. */
     if (job->watch.epoll < 0 && job->n_ranks > 0) bt_job_watch_ranks(job);
     if (p[3].revents) bt_control_serve(job->control, bt_job_request, job);
     if (p[5].revents) read_viewer(job);
@@ -246,7 +247,7 @@ static void serve_last_records(bt_job *job) {
 }
 
 /* Uses the pids that the ranks of this host wrote into their pages before they allocated memory. */
-static bool memory_ran_out(const bt_job *job) {
+static bool was_rank_killed_for_memory(const bt_job *job) {
     int pids[BT_JOB_LOCAL_RANKS];
     size_t n = 0;
     for (int r = 0; r < job->places.n && job->places.slot && n < BT_JOB_LOCAL_RANKS; r++) {
@@ -266,7 +267,7 @@ static bt_end watch_attempt(bt_job *job) {
     }
     bt_job_end_ranks(job);
     serve_last_records(job);
-    const bool oom = memory_ran_out(job);
+    const bool oom = was_rank_killed_for_memory(job);
     int behind;
     if (!bt_rank_progress_describe_all(&job->places, bt_now_ns(), job->where, sizeof job->where,
                                        &behind))
@@ -316,7 +317,7 @@ static bool wait_for_restart(bt_job *job, double delay_s) {
 }
 
 /* The state in memory is newer than every checkpoint: if a run must stop, its ranks restart once more to save it. */
-static bool state_to_save(bt_job *job) {
+static bool has_state_to_save(bt_job *job) {
     bt_resume_point p = {.lr_factor = 1};
     bt_text ignored;
     bt_err why = BT_ERR_INIT;
@@ -331,17 +332,18 @@ static bool state_to_save(bt_job *job) {
 }
 
 /* Returns whether the machine may later grant a resource that it refuses now. */
-static bool may_be_granted(bt_code code) {
+static bool may_resource_be_granted(bt_code code) {
     return code == BT_IO || code == BT_NOMEM || code == BT_MPI || code == BT_DB ||
            code == BT_BUSY || code == BT_UNSUPPORTED;
 }
 
 /* Starts the next attempt, and retries for about an hour if the machine refuses required resources. The state in
  * memory is kept meanwhile. BT_STOPPED: a stop was requested. */
-static bt_code start_next(bt_job *job, const char *reason, const bt_end *end, bt_err *err) {
+static bt_code start_next_attempt(bt_job *job, const char *reason, const bt_end *end, bt_err *err) {
     for (int tries = 1;; tries++) {
         const bt_code code = bt_job_next_attempt(job, reason, tries == 1 ? end : NULL, err);
-        if (code == BT_OK || !may_be_granted(code) || tries >= BT_RESTART_HOUR) return code;
+        if (code == BT_OK || !may_resource_be_granted(code) || tries >= BT_RESTART_HOUR)
+            return code;
         const double delay_s = bt_restart_delay_s(tries);
         bt_job_event(job, BT_EVENT_WARNING, -1, "attempt %d cannot start: %s; next try in %.0f s%s",
                      job->attempt + 1, err->msg, delay_s,
@@ -351,7 +353,7 @@ static bt_code start_next(bt_job *job, const char *reason, const bt_end *end, bt
 }
 
 /* The ranks found the state in memory damaged and dropped it, so the next attempt begins from disk. */
-static bool refused_memory(const bt_job *job, const bt_end *end) {
+static bool dropped_state_in_memory(const bt_job *job, const bt_end *end) {
     return job->from.memory && end->kind == BT_END_ERROR && end->code == BT_FORMAT &&
            job->last_step < job->from.step;
 }
@@ -368,7 +370,7 @@ static bt_code run_attempts(bt_job *job, bt_err *err) {
         job->result->end = end;
         if (bt_job_ended_to_resize(job, &end)) {
             bt_job_end_record(job, "stopped", "resized", 0);
-            code = start_next(job, NULL, NULL, err);
+            code = start_next_attempt(job, NULL, NULL, err);
             job->result->resizes += code == BT_OK;
             continue;
         }
@@ -377,7 +379,7 @@ static bt_code run_attempts(bt_job *job, bt_err *err) {
             const bool without_it = bt_job_hosts_left(job);
             if (!without_it && wait_for_restart(job, NOTICE_S)) return BT_OK;
             bt_job_end_record(job, "stopped", "signal", 0);
-            code = start_next(
+            code = start_next_attempt(
                 job, without_it ? NULL : "a signal stopped the ranks, but not the run", NULL, err);
             job->result->restarts += code == BT_OK;
             continue;
@@ -386,7 +388,7 @@ static bt_code run_attempts(bt_job *job, bt_err *err) {
         if (end.kind == BT_END_DONE || end.kind == BT_END_STOPPED_NOW) return BT_OK;
         bt_end_describe(&end, told, sizeof told);
         bt_restart r = bt_restart_decide(&job->history, &end, job->from.step, s->max_restarts);
-        if (refused_memory(job, &end)) r = (bt_restart){.again = s->max_restarts > 0};
+        if (dropped_state_in_memory(job, &end)) r = (bt_restart){.again = s->max_restarts > 0};
         if (bt_job_hosts_ended(job, &end)) r = bt_restart_elsewhere(&job->history);
         if (r.again) bt_job_event(job, BT_EVENT_FAILURE, end.rank, "%s", told);
         /* the caller reports the end */
@@ -402,10 +404,10 @@ static bt_code run_attempts(bt_job *job, bt_err *err) {
             bt_job_end_record(job, "failed", bt_end_name(end.kind), end.status);
             bt_job_clear_away(job);
         }
-        if (wait_for_restart(job, r.delay_s) && !state_to_save(job))
+        if (wait_for_restart(job, r.delay_s) && !has_state_to_save(job))
             code = BT_STOPPED;
         else
-            code = start_next(job, told, at_once ? &end : NULL, err);
+            code = start_next_attempt(job, told, at_once ? &end : NULL, err);
         job->result->restarts += code == BT_OK;
     }
     if (code != BT_STOPPED) return code;
@@ -413,7 +415,7 @@ static bt_code run_attempts(bt_job *job, bt_err *err) {
     return BT_OK;
 }
 
-static void on_note(void *ctx, const char *text) {
+static void take_rank_warning(void *ctx, const char *text) {
     bt_job *job = ctx;
     job->stacks += strncmp(text, "stack of rank ", strlen("stack of rank ")) == 0;
     bt_job_event(job, BT_EVENT_WARNING, -1, "%s", text);
@@ -439,7 +441,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
     const int most = s->elastic_max;
     BT_TRY(bt_job_dirs_create(&job->scratch, most > s->ranks ? most : s->ranks, err));
-    /* Belongs to the run, not to an attempt: the next attempt begins with it. */
+    /* The folder of states in memory belongs to the run: an attempt reads the states of the previous attempt. */
     snprintf(job->memory, sizeof job->memory, "%s/states", job->scratch.shm);
     if (mkdir(job->memory, 0700) != 0) job->memory[0] = '\0';
     snprintf(job->map, sizeof job->map, "%s/machine.xml", job->scratch.tmp);
@@ -454,7 +456,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     if (job->output.log < 0)
         bt_job_event(job, BT_EVENT_WARNING, -1,
                      "'%s' cannot be written: the output of ranks and mpirun is not kept", path);
-    job->output.note = on_note;
+    job->output.note = take_rank_warning;
     job->output.on_line = record_output_line;
     job->output.note_ctx = job;
     bt_err why = BT_ERR_INIT;

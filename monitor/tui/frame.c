@@ -96,7 +96,7 @@ static void progress_bar(char out[64], double done) {
     snprintf(out + n, 64 - (size_t)n, " %.0f %%", floor(100 * done + 1e-9));
 }
 
-static void run_items(const bt_top *t, items *l) {
+static void collect_run_items(const bt_top *t, items *l) {
     const bt_view_head *h = &t->view->head;
     char b[64], c[64];
     l->n = 0;
@@ -142,7 +142,7 @@ static void run_items(const bt_top *t, items *l) {
     add_frame_item(l, 7, BT_C_LABEL, "", h->isa);
 }
 
-static void number_items(const bt_top *t, items *l) {
+static void collect_number_items(const bt_top *t, items *l) {
     const bt_view_head *h = &t->view->head;
     char b[64], c[64], d[64];
     l->n = 0;
@@ -229,7 +229,7 @@ static void draw_tabs(bt_top *t, int y) {
 
 /* ---- the last two lines ---------------------------------------------------------------------- */
 
-static void where_in_time(const bt_top *t, items *l) {
+static void add_time_items(const bt_top *t, items *l) {
     const bt_view_head *h = &t->view->head;
     char b[64], c[64];
     if (t->frozen) add_frame_item(l, 0, BT_C_WARN, "", "FROZEN");
@@ -263,7 +263,7 @@ static void draw_status(bt_top *t, int y) {
         bt_canvas_text(&t->canvas, 1, y, t->canvas.w - 2,
                        (bt_style){.fg = t->message_color, .attr = BT_ATTR_BOLD}, t->message);
     else if (t->has_run)
-        where_in_time(t, &l);
+        add_time_items(t, &l);
     snprintf(span, sizeof span, "%s",
              t->span_s > 0 ? bt_duration(right, sizeof right, t->span_s) : "all");
     snprintf(right, sizeof right, "span %s · x %s%s%s", span, bt_x_axis_name(t->x),
@@ -352,7 +352,7 @@ static void draw_input(bt_top *t, int y) {
 
 /* ---- a small terminal ------------------------------------------------------------------------ */
 
-static bool chart_fits(const bt_top *t) {
+static bool summary_chart_fits(const bt_top *t) {
     int w, h;
     bt_term_size(t->term, &w, &h);
     return w >= CHART_W && h >= 9 + CHART_H;
@@ -360,11 +360,11 @@ static bool chart_fits(const bt_top *t) {
 
 unsigned bt_top_small_parts(const bt_top *t) {
     if (t->screen == BT_SCREEN_RUNS) return BT_VIEW_HEAD | BT_VIEW_RUNS;
-    return BT_VIEW_HEAD | (chart_fits(t) ? (unsigned)BT_VIEW_SERIES : 0);
+    return BT_VIEW_HEAD | (summary_chart_fits(t) ? (unsigned)BT_VIEW_SERIES : 0);
 }
 
 /* In a line the value needs no label, in a column it needs one. */
-static const char *label_of(const item *x) {
+static const char *column_label(const item *x) {
     if (x->label[0] || x->importance == 0) return x->label;
     return strstr(x->value, " ago") ? "seen"
            : x->importance == 5     ? "for"
@@ -376,8 +376,8 @@ static void collect_frame_items(const bt_top *t, items *all) {
     const bt_view_ranks *k = &t->view->ranks;
     items a, b;
     all->n = 0;
-    run_items(t, &a);
-    number_items(t, &b);
+    collect_run_items(t, &a);
+    collect_number_items(t, &b);
     const bt_view_rank *late = k->steps > 0 && k->n > 1 ? &k->rank[k->order[0]] : NULL;
     if (late && late->verdict != BT_VERDICT_OK && late->fault < BT_PHASE_COUNT) {
         char says[80];
@@ -412,15 +412,17 @@ static void draw_numbers(bt_top *t, bt_rect r) {
         from = 2;
     }
     int lines = (all.n - from + columns - 1) / columns,
-        chart = chart_fits(t) && t->has_run ? CHART_H : 0;
+        chart = summary_chart_fits(t) && t->has_run ? CHART_H : 0;
     if (lines > r.h - 1 - chart) lines = r.h - 1 - chart;
     for (int i = 0; i < lines * columns && from + i < all.n; i++) {
         const item *x = &all.it[from + i];
         int at = r.x + i / lines * (r.w / columns),
             end = i / lines + 1 < columns ? r.x + r.w / columns - 1 : r.x + r.w,
             y = r.y + 1 + i % lines;
-        if (label_of(x)[0])
-            at += bt_canvas_text(c, at, y, end - at, (bt_style){.fg = BT_C_LABEL}, label_of(x)) + 1;
+        if (column_label(x)[0])
+            at += bt_canvas_text(c, at, y, end - at, (bt_style){.fg = BT_C_LABEL},
+                                 column_label(x)) +
+                  1;
         bt_canvas_text(c, at, y, end - at, (bt_style){.fg = x->color, .attr = BT_ATTR_BOLD},
                        x->value);
     }
@@ -446,7 +448,7 @@ static void draw_names(bt_top *t, bt_rect r) {
     }
 }
 
-static void draw_small(bt_top *t) {
+static void draw_small_terminal(bt_top *t) {
     bt_canvas *c = &t->canvas;
     bt_rect r = {0, 0, c->w, c->h};
     bool message = t->message[0] && bt_now_ns() < t->message_until_ns, list = r.w >= 30 && r.h >= 5;
@@ -471,11 +473,11 @@ static void draw_small(bt_top *t) {
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static void draw_full(bt_top *t) {
+static void draw_screen_with_frame(bt_top *t) {
     bt_canvas *c = &t->canvas;
     items l;
     bt_canvas_fill(c, (bt_rect){0, 0, c->w, 1}, ' ', (bt_style){.bg = BT_C_BAR});
-    run_items(t, &l);
+    collect_run_items(t, &l);
     char clock_text[32];
     time_t now = (time_t)(t->cfg.now_us ? t->cfg.now_us / 1000000 : bt_wall_us() / 1000000);
     struct tm tm;
@@ -484,7 +486,7 @@ static void draw_full(bt_top *t) {
     bt_canvas_text_right(c, c->w - 1, 0, 10, (bt_style){.fg = BT_C_LABEL, .bg = BT_C_BAR},
                          clock_text);
     draw_items(c, 1, 0, c->w - 12, &l, BT_C_BAR);
-    number_items(t, &l);
+    collect_number_items(t, &l);
     draw_items(c, 1, 1, c->w - 2, &l, BT_C_NONE);
     bool keys = bt_term_caps_of(t->term).keys;
     if (keys) draw_tabs(t, 2);
@@ -522,9 +524,9 @@ bt_code bt_top_draw(bt_top *t, bt_err *err) {
     t->tab_y = -1;
     t->list_rows = (bt_rect){0, 0, 0, 0};
     if (bt_top_small(t))
-        draw_small(t);
+        draw_small_terminal(t);
     else
-        draw_full(t);
+        draw_screen_with_frame(t);
     t->dirty = false;
     return BT_OK;
 }

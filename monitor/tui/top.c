@@ -11,7 +11,7 @@
 
 #define SECOND INT64_C(1000000000)
 
-static double cpu_s(
+static double thread_cpu_s(
     void) { /* processor time, because a busy machine must not increase the measured cost */
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -25,12 +25,12 @@ static const double share = 0.0075, most_saved_s = 0.005, often_enough_s = 0.2;
 
 static void spend_frame_budget(bt_top *t, bool looked) {
     int64_t now = bt_now_ns();
-    double used = cpu_s(), s = used - t->used_s;
+    double used = thread_cpu_s(), s = used - t->used_s;
     t->used_s = used;
     t->saved_s += share * (double)(now - t->saved_ns) / 1e9;
     t->saved_ns = now;
     t->saved_s = (t->saved_s > most_saved_s ? most_saved_s : t->saved_s) - s;
-    /* At most the cost of one load; frames that only update the clock do not reduce it. */
+    /* The budget may be overdrawn by the cost of one load, or of this frame if that is larger. */
     double owed = s > t->look_s ? s : t->look_s;
     if (t->saved_s < -owed) t->saved_s = -owed;
     if (t->saved_s < -5 * share) t->saved_s = -5 * share; /* five seconds at most */
@@ -83,12 +83,12 @@ static bt_code first_frame(bt_top *t, bt_err *err) {
     bt_code code = t->reading ? bt_top_draw(t, err) : BT_OK;
     if (code == BT_OK && t->reading) code = bt_term_present(t->term, &t->canvas, err);
     t->reading = false;
-    t->used_s = cpu_s();
+    t->used_s = thread_cpu_s();
     return code;
 }
 
 /* Returns the time until the next action, plus a moment, so that a wait is not followed by an empty one. */
-static int wait_ms(const bt_top *t, int64_t looked, int64_t show) {
+static int ms_until_next_action(const bt_top *t, int64_t looked, int64_t show) {
     int64_t look = t->frozen ? INT64_MAX : looked + load_interval_ns(t),
             next = look < show ? look : show, left = next - bt_now_ns();
     return left <= 0 ? 0 : (int)(left / 1000000) + 1;
@@ -102,7 +102,7 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     const int64_t pace = cfg->frame_ns > 0 ? cfg->frame_ns : SECOND / 10;
     bool unshown = false;
     t->reload = true;
-    t->used_s = cpu_s();
+    t->used_s = thread_cpu_s();
     if (code == BT_OK) code = first_frame(t, err);
     while (code == BT_OK && !t->quit) {
         int64_t now = bt_now_ns();
@@ -130,7 +130,8 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
         }
         spend_frame_budget(t, looks);
         if (code == BT_OK)
-            read_top_keys(t, wait_ms(t, looked, unshown ? shown + pace : shown + SECOND));
+            read_top_keys(t,
+                          ms_until_next_action(t, looked, unshown ? shown + pace : shown + SECOND));
     }
     if (t->view) bt_top_close(t);
     free(t);

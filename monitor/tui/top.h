@@ -33,7 +33,7 @@ typedef struct bt_top_actions {
      * summary */
     bt_code (*remove)(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
                       bt_err *err);
-    /* the note of a run, "": none; another name of an ended run */
+    /* `note` sets the note of a run ("": none), `rename` the name of an ended run */
     bt_code (*note)(void *ctx, const char *run, const char *text, bt_err *err);
     bt_code (*rename)(void *ctx, const char *run, const char *name, bt_err *err);
 } bt_top_actions;
@@ -48,7 +48,7 @@ typedef struct bt_top_cfg {
     int64_t at_step;      /* -1: now */
     const char *baseline; /* "" : none */
     int64_t now_us;       /* 0: the clock; tests fix it */
-    /* at least this long between frames (0: 100 ms); tests do not wait */
+    /* minimum time between frames (0: 100 ms); shorter in tests */
     int64_t frame_ns;
     bt_top_actions actions;
 } bt_top_cfg;

@@ -10,7 +10,7 @@
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-static void set_step(bt_top *t, int64_t step) {
+static void select_step(bt_top *t, int64_t step) {
     int64_t newest = t->view->head.newest_step;
     t->at_step = step >= newest ? -1 : step < 0 ? 0 : step;
     t->reload = true;
@@ -31,7 +31,7 @@ static void move_step_cursor(bt_top *t, int dir) {
         int64_t by = (h->newest_step + 1) / 20;
         to = here + dir * (by > 0 ? by : 1);
     }
-    set_step(t, to);
+    select_step(t, to);
 }
 
 static void jump_to_event(bt_top *t, int dir) {
@@ -42,7 +42,7 @@ static void jump_to_event(bt_top *t, int dir) {
     else if (step < 0)
         bt_top_message(t, BT_C_LABEL, dir < 0 ? "no earlier event" : "no later event");
     else
-        set_step(t, step);
+        select_step(t, step);
 }
 
 /* spans longer than the run equal the whole run and are skipped */
@@ -57,7 +57,7 @@ static void change_time_span(bt_top *t, int by) {
 }
 
 /* A pan moves by a quarter of the visible range. */
-static void change_y(bt_top *t, bt_action a) {
+static void change_y_axis(bt_top *t, bt_action a) {
     if (a == BT_DO_Y_ALL) {
         t->y_all = !t->y_all && t->y_zoom == 0 && !(t->y_pan > 0 || t->y_pan < 0);
         t->y_zoom = 0;
@@ -209,7 +209,7 @@ static void open_selected(bt_top *t) {
         t->screen = BT_SCREEN_OVERVIEW;
     else if (t->screen == BT_SCREEN_EVENTS && (size_t)t->list[t->screen].selected < t->n_rows) {
         const bt_view_event *e = &t->view->events.event[t->rows[t->list[t->screen].selected]];
-        if (e->step >= 0) set_step(t, e->step), t->screen = BT_SCREEN_OVERVIEW;
+        if (e->step >= 0) select_step(t, e->step), t->screen = BT_SCREEN_OVERVIEW;
     } else if (t->screen == BT_SCREEN_RANKS) {
         t->list[BT_SCREEN_STEP].selected = t->n_rows ? (int)t->rows[t->list[t->screen].selected]
                                                      : 0;
@@ -235,7 +235,7 @@ static void leave_innermost_view(bt_top *t) {
     else if (t->screen == BT_SCREEN_RANKS && t->n_marked_ranks)
         t->n_marked_ranks = 0;
     else if (t->at_step >= 0)
-        set_step(t, INT64_MAX);
+        select_step(t, INT64_MAX);
     else if (t->screen != BT_SCREEN_OVERVIEW && t->has_run)
         t->screen = BT_SCREEN_OVERVIEW;
     else
@@ -317,7 +317,7 @@ static void run_command_line_of_top(bt_top *t, char *line) {
         if (*end || n < 1)
             bt_top_message(t, BT_C_WARN, "'%s' is not a step", value);
         else
-            set_step(t, n - 1);
+            select_step(t, n - 1);
     } else if (strcmp(word, "rank") == 0) {
         long n = strtol(value, &end, 10);
         if (*end || n < 0 || (size_t)n >= t->view->ranks.n) {
@@ -372,7 +372,7 @@ static void run_command_line_of_top(bt_top *t, char *line) {
     t->reload = true;
 }
 
-static void input_key(bt_top *t, int32_t key) {
+static void handle_input_key(bt_top *t, int32_t key) {
     if (t->input == BT_INPUT_CONFIRM) {
         t->input = BT_INPUT_NONE;
         if (t->burst == t->asked_burst)
@@ -423,7 +423,7 @@ static void execute_view_action(bt_top *t, bt_action a) {
         break;
     case BT_DO_MODE:
         t->mode++;
-        /* another panel; settings of the runs */
+        /* the new mode needs another panel, or the settings of the runs */
         if (bt_screens[t->screen].parts & (BT_VIEW_PANEL | BT_VIEW_RUNS)) t->reload = true;
         break;
     case BT_DO_FILTER:
@@ -460,10 +460,10 @@ static void execute_action(bt_top *t, bt_action a) {
     case BT_DO_SCRUB_ON: move_step_cursor(t, 1); break;
     case BT_DO_EVENT_PREV: jump_to_event(t, -1); break;
     case BT_DO_EVENT_NEXT: jump_to_event(t, 1); break;
-    case BT_DO_FIRST: set_step(t, 0); break;
+    case BT_DO_FIRST: select_step(t, 0); break;
     case BT_DO_LIVE:
         t->frozen = false;
-        set_step(t, INT64_MAX);
+        select_step(t, INT64_MAX);
         break;
     case BT_DO_FREEZE:
         t->frozen = !t->frozen;
@@ -481,7 +481,7 @@ static void execute_action(bt_top *t, bt_action a) {
     case BT_DO_Y_OUT:
     case BT_DO_Y_UP:
     case BT_DO_Y_DOWN:
-    case BT_DO_Y_ALL: change_y(t, a); break;
+    case BT_DO_Y_ALL: change_y_axis(t, a); break;
     case BT_DO_MARK: toggle_mark(t); break;
     case BT_DO_COMPARE: open_comparison(t); break;
     case BT_DO_BASELINE: choose_baseline(t); break;
@@ -554,7 +554,7 @@ void bt_top_key(bt_top *t, int32_t key) {
     else if (t->input == BT_INPUT_FORM)
         bt_form_key(t, key);
     else if (t->input != BT_INPUT_NONE)
-        input_key(t, key);
+        handle_input_key(t, key);
     else if (t->help && key == 'q')
         t->help = false;
     else if (bt_keys_action(key) == BT_DO_SCREEN)

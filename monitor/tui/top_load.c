@@ -109,7 +109,7 @@ bt_code bt_top_follow(bt_top *t, bt_err *err) {
     return BT_OK;
 }
 
-static void fill_ask(const bt_top *t, unsigned parts, bt_view_request *ask) {
+static void compose_view_request(const bt_top *t, unsigned parts, bt_view_request *ask) {
     int w, h;
     bt_term_size(t->term, &w, &h);
     bt_view_request_init(ask);
@@ -155,7 +155,7 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
     bt_view_request ask;
     unsigned parts = bt_screens[t->screen].parts;
     if (bt_top_small(t)) parts = bt_top_small_parts(t);
-    fill_ask(t, t->has_run ? parts : BT_VIEW_RUNS, &ask);
+    compose_view_request(t, t->has_run ? parts : BT_VIEW_RUNS, &ask);
     bt_code code = t->comparing ? bt_compare_load(t, err) : BT_OK;
     if (code == BT_OK) code = bt_view_load(t->view, &ask, err);
     if (code == BT_OK && (parts & BT_VIEW_HEAT) && t->view->ranks.n == 1 &&
@@ -183,7 +183,7 @@ bool bt_top_load_numbers(bt_top *t) {
                                                          BT_VIEW_LAYERS | BT_VIEW_PANEL |
                                                          BT_VIEW_DISTRIBUTION;
     if (!t->has_run || !(parts & slow)) return false;
-    fill_ask(t, parts & ~slow, &ask);
+    compose_view_request(t, parts & ~slow, &ask);
     if (bt_view_load(t->view, &ask, &err) != BT_OK) return false;
     int64_t ranks = t->view->head.world_size > 1 ? t->view->head.world_size : 1;
     return t->view->head.newest_step >= BT_VIEW_EXACT_STEPS / ranks;
@@ -202,7 +202,7 @@ bt_code bt_top_json(const bt_top_cfg *cfg, bt_text *out, bt_err *err) {
     if (!t->has_run) parts = BT_VIEW_RUNS;
     if (code == BT_OK) {
         bt_view_request ask;
-        fill_ask(t, parts, &ask);
+        compose_view_request(t, parts, &ask);
         code = bt_view_load(t->view, &ask, err);
     }
     if (code == BT_OK) {

@@ -26,7 +26,7 @@ static void confirm_action(bt_top *t, bt_action what) {
 }
 
 /* verb of a key in this state; BT_VERB_COUNT: none */
-static bt_verb verb_of(const bt_top *t, bt_action what) {
+static bt_verb verb_of_key(const bt_top *t, bt_action what) {
     static const struct {
         bt_action what;
         bt_verb verb;
@@ -40,7 +40,7 @@ static bt_verb verb_of(const bt_top *t, bt_action what) {
 }
 
 static void request_control(bt_top *t, bt_action what) {
-    const bt_verb verb = verb_of(t, what);
+    const bt_verb verb = verb_of_key(t, what);
     const bt_run_state state = t->view->head.state;
     if (t->has_run && what == BT_DO_PAUSE && t->view->head.trouble.resumes) {
         if (t->cfg.actions.start)
@@ -111,7 +111,7 @@ void bt_top_steer_outcome(bt_top *t) {
     bt_top_message(t, BT_C_GOOD, "%s: %s", t->run, o.title);
 }
 
-static void send_verb(bt_top *t, const char *verb, const char *value) {
+static void send_control_verb(bt_top *t, const char *verb, const char *value) {
     char reply[200] = "";
     bt_err err = BT_ERR_INIT;
     outcome before = {.seq = 0};
@@ -159,11 +159,11 @@ void bt_top_steer_confirmed(bt_top *t, int32_t key) {
     else if (t->confirm == BT_DO_PAUSE && t->view->head.trouble.resumes)
         resume_ended_run(t);
     else
-        send_verb(t, bt_verbs[verb_of(t, t->confirm)].word, NULL);
+        send_control_verb(t, bt_verbs[verb_of_key(t, t->confirm)].word, NULL);
 }
 
-static void mark_run(bt_top *t, int64_t step, bt_event_kind kind, const char *text,
-                     const char *done) {
+static void record_user_event(bt_top *t, int64_t step, bt_event_kind kind, const char *text,
+                              const char *done) {
     bt_err err = BT_ERR_INIT;
     if (t->cfg.actions.mark(t->cfg.actions.ctx, t->run, step, kind, text, &err) != BT_OK)
         bt_top_message(t, BT_C_BAD, "%s", err.msg);
@@ -185,13 +185,13 @@ static void open_note_line(bt_top *t, bt_action what) {
     else {
         snprintf(text, sizeof text, "%d alert%s acknowledged", t->view->head.alerts,
                  t->view->head.alerts == 1 ? "" : "s");
-        mark_run(t, -1, BT_EVENT_ACKNOWLEDGED, text, text);
+        record_user_event(t, -1, BT_EVENT_ACKNOWLEDGED, text, text);
     }
 }
 
 typedef struct note_text {
     char text[sizeof((bt_top *)0)->line];
-    bool cut; /* the line has no room for all of it */
+    bool cut; /* the input line is too short for the whole note */
 } note_text;
 
 static bool record_step_note(void *ctx, const bt_row *row) {
@@ -265,7 +265,7 @@ void bt_top_steer(bt_top *t, bt_action what) {
         request_control(t, what);
 }
 
-static void set_rate(bt_top *t) {
+static void set_peak_rate(bt_top *t) {
     char *end, value[64];
     const double peak = strtod(t->line, &end);
     if (end == t->line || (*end && strcmp(end, ",force") != 0) || !(peak > 0)) {
@@ -273,7 +273,7 @@ static void set_rate(bt_top *t) {
         return;
     }
     snprintf(value, sizeof value, "lr=%.40s", t->line);
-    send_verb(t, "set", value);
+    send_control_verb(t, "set", value);
 }
 
 static void tag_run(bt_top *t) {
@@ -312,11 +312,12 @@ void bt_top_steer_line(bt_top *t, bt_input was) {
     if (was == BT_INPUT_RUN_NOTE) note_run(t); /* an empty line removes the note */
     if (!t->line[0] || was == BT_INPUT_RUN_NOTE) return;
     if (was == BT_INPUT_NOTE)
-        mark_run(t, t->view->head.step, BT_EVENT_ANNOTATION, t->line, "noted at this step");
+        record_user_event(t, t->view->head.step, BT_EVENT_ANNOTATION, t->line,
+                          "noted at this step");
     else if (was == BT_INPUT_RATE)
-        set_rate(t);
+        set_peak_rate(t);
     else if (was == BT_INPUT_PROMPT)
-        send_verb(t, "sample", t->line);
+        send_control_verb(t, "sample", t->line);
     else if (was == BT_INPUT_RENAME)
         rename_shown_run(t);
     else

@@ -16,7 +16,7 @@ static const double LEAST_CORES = 0.05;
 static const int64_t LOOK_NS = 2000000000; /* minimum interval between two scans of all processes */
 enum { COST_SHARE = 300 };
 
-static void read_times(bt_cores *c, bool rates) {
+static void read_core_times(bt_cores *c, bool rates) {
     static bt_processor_times times[BT_CORES_MAX];
     c->n = (int)bt_machine_times_each(times, BT_CORES_MAX);
     for (int i = 0; i < c->n; i++) {
@@ -58,7 +58,7 @@ static void read_disks(bt_cores *c, double seconds) {
     c->written = written;
 }
 
-static void keep_busiest(bt_cores *c, const bt_other *x) {
+static void insert_busiest_process(bt_cores *c, const bt_other *x) {
     int at = c->n_others < BT_OTHERS_MAX ? c->n_others++ : BT_OTHERS_MAX;
     while (at > 0 && x->cores > c->other[at - 1].cores) {
         if (at < BT_OTHERS_MAX) c->other[at] = c->other[at - 1];
@@ -74,7 +74,7 @@ static bool is_own_pid(int pid, const int *ours, int n) {
 }
 
 /* Both lists are sorted by process number. */
-static double cpu_s_before(const bt_cores *old, int n_old, int pid, int *at) {
+static double previous_cpu_s(const bt_cores *old, int n_old, int pid, int *at) {
     while (*at < n_old && old->seen[*at].pid < pid) ++*at;
     return *at < n_old && old->seen[*at].pid == pid ? old->seen[*at].cpu_s : NAN;
 }
@@ -93,11 +93,11 @@ static void measure_other_processes(bt_cores *c, const int *ours, int n, int64_t
         bt_other x = {.pid = pid};
         if (is_own_pid(pid, ours, n) || !bt_process_info_read(pid, &info)) continue;
         bt_text_plain(x.name, sizeof x.name, info.name);
-        const double before = cpu_s_before(&old, n_old, pid, &at);
+        const double before = previous_cpu_s(&old, n_old, pid, &at);
         c->seen[c->n_seen].pid = pid;
         c->seen[c->n_seen++].cpu_s = info.cpu_s;
         x.cores = seconds > 0 ? (info.cpu_s - before) / seconds : NAN;
-        if (x.cores >= LEAST_CORES) keep_busiest(c, &x);
+        if (x.cores >= LEAST_CORES) insert_busiest_process(c, &x);
     }
     bt_process_scan_end(&scan);
     c->looked_ns = now_ns;
@@ -107,7 +107,7 @@ static void measure_other_processes(bt_cores *c, const int *ours, int n, int64_t
 void bt_cores_sample(bt_cores *c, const int *ours, int n, int64_t now_ns) {
     const double seconds = c->sampled_ns ? (double)(now_ns - c->sampled_ns) / 1e9 : 0;
     const int64_t wait = COST_SHARE * c->look_cost_ns;
-    read_times(c, seconds > 0);
+    read_core_times(c, seconds > 0);
     read_frequencies(c);
     if (c->n && !isnan(c->core[0].mhz)) bt_machine_core_celsius(set_temperature, c);
     read_disks(c, seconds);

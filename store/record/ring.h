@@ -8,9 +8,9 @@
  *           for ever, modulo the circle's size. An append first releases the oldest records in
  *           its way, then writes, then moves `head`: a kill between any two of these leaves
  *           complete records only. Every record has a checksum.
- * Limits: records are lost in a power cut, because nothing is synced. A file on a network file system is refused,
- * because a failed page access would kill the rank. Threads: one appends; reading is for a file whose writer has
- * ended. */
+ * Limits:   Records are lost in a power cut, because nothing is synced. A file on a network file
+ *           system is refused, because a failed page access would kill the rank.
+ * Threads:  one appends; reading is for a file whose writer has ended. */
 #ifndef BT_STORE_RECORD_RING_H
 #define BT_STORE_RECORD_RING_H
 

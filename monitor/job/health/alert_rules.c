@@ -17,7 +17,7 @@ static const struct {
                    {"run done", BT_ALERT_DONE}};
 enum { PLAIN = sizeof plain_rules / sizeof plain_rules[0] };
 
-static bt_code not_a_rule(const char *text, bt_err *err) {
+static bt_code fail_invalid_rule(const char *text, bt_err *err) {
     char shown[100];
     bt_text_plain(shown, sizeof shown, text);
     return bt_fail(err, BT_ARG,
@@ -29,7 +29,7 @@ static bt_code not_a_rule(const char *text, bt_err *err) {
 }
 
 /* Parses the end of a rule: empty, or "for N". */
-static bool read_for(const char *rest, int64_t *n) {
+static bool parse_for_clause(const char *rest, int64_t *n) {
     char *end;
     rest += strspn(rest, " ");
     *n = 1;
@@ -57,13 +57,13 @@ static bt_code read_metric(const char *text, bt_alert_rule *rule, bt_err *err) {
     const char *rest = text + n + strspn(text + n, " ");
     snprintf(key, sizeof key, "%.*s", (int)n, text);
     if (strcmp(key, "disk") == 0 && *rest == '<')
-        return read_disk(rest + 1, rule) ? BT_OK : not_a_rule(text, err);
+        return read_disk(rest + 1, rule) ? BT_OK : fail_invalid_rule(text, err);
     rule->metric = bt_metric_find(BT_SCOPE_STEP, key);
     if (rule->metric < 0) {
         const char *names[BT_MS_COUNT];
         for (int m = 0; m < BT_MS_COUNT; m++) names[m] = bt_step_metrics[m].key;
         const char *near = bt_nearest(key, names, BT_MS_COUNT);
-        if (!near || !*rest) return not_a_rule(text, err);
+        if (!near || !*rest) return fail_invalid_rule(text, err);
         return bt_fail(err, BT_ARG, "alert.rules: '%.60s': no metric '%.40s' (did you mean '%s'?)",
                        text, key, near);
     }
@@ -71,14 +71,14 @@ static bt_code read_metric(const char *text, bt_alert_rule *rule, bt_err *err) {
     if (strncmp(rest, not_better, strlen(not_better)) == 0) {
         rule->kind = BT_ALERT_NOT_BETTER;
         rest += strlen(not_better);
-        return *rest && read_for(rest, &rule->n) ? BT_OK : not_a_rule(text, err);
+        return *rest && parse_for_clause(rest, &rule->n) ? BT_OK : fail_invalid_rule(text, err);
     }
     char *end;
-    if (*rest != '<' && *rest != '>') return not_a_rule(text, err);
+    if (*rest != '<' && *rest != '>') return fail_invalid_rule(text, err);
     rule->kind = *rest == '<' ? BT_ALERT_BELOW : BT_ALERT_ABOVE;
     rule->limit = strtod(rest + 1, &end);
-    if (end == rest + 1 || !isfinite(rule->limit) || !read_for(end, &rule->n))
-        return not_a_rule(text, err);
+    if (end == rest + 1 || !isfinite(rule->limit) || !parse_for_clause(end, &rule->n))
+        return fail_invalid_rule(text, err);
     return BT_OK;
 }
 
@@ -91,7 +91,7 @@ bt_code bt_alert_parse(bt_alert_rules *r, const char *list, bt_err *err) {
         if (r->n == BT_ALERT_RULES)
             return bt_fail(err, BT_ARG, "alert.rules: more than %d rules", BT_ALERT_RULES);
         snprintf(text, sizeof text, "%.*s", (int)len, p);
-        if (len >= sizeof text) return not_a_rule(text, err);
+        if (len >= sizeof text) return fail_invalid_rule(text, err);
         bt_alert_rule *rule = &r->rule[r->n];
         *rule = (bt_alert_rule){.n = 1, .best = INFINITY, .best_step = -1, .metric = -1};
         snprintf(rule->text, sizeof rule->text, "%s", text);

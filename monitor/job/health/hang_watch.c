@@ -17,8 +17,8 @@ enum { DOUBLINGS = 5 };
 
 struct bt_hang_rank {
     bt_rank_seen seen;
-    int64_t ran_ns, waited_ns; /* of its threads at the newest check */
-    int64_t disk_ns; /* disk wait during this activity: time between checks that found it blocked */
+    int64_t ran_ns, waited_ns; /* times of the rank's threads at the newest check */
+    int64_t disk_ns; /* sum of the intervals in this activity whose checks found the rank blocked */
     int64_t stuck_ns; /* value of the clock at the newest check, with the disk wait */
 };
 
@@ -70,9 +70,11 @@ static double stolen_share(bt_hang_watch *h) {
     return !(stolen > 0) || worked < 0 ? 0 : stolen / (worked + stolen);
 }
 
-static bool is_long_work(int at) { return at == BT_AT_CHECKPOINT || at == BT_AT_EVALUATION; }
-static bool is_ordinary(int at) {
-    return at >= BT_AT_DATA && at <= BT_AT_RECORD && !is_long_work(at);
+static bool is_checkpoint_or_evaluation(int at) {
+    return at == BT_AT_CHECKPOINT || at == BT_AT_EVALUATION;
+}
+static bool is_ordinary_activity(int at) {
+    return at >= BT_AT_DATA && at <= BT_AT_RECORD && !is_checkpoint_or_evaluation(at);
 }
 
 static int64_t clamp_ns(int64_t ns, int64_t most) { return ns < 0 ? 0 : ns > most ? most : ns; }
@@ -87,7 +89,7 @@ static int64_t clock_advance(const struct bt_hang_rank *k, const bt_rank_load *l
     return clamp_ns(own - late_ns, gap_ns);
 }
 
-static double stuck_s(const struct bt_hang_rank *k) { return (double)k->stuck_ns / 1e9; }
+static double clock_seconds(const struct bt_hang_rank *k) { return (double)k->stuck_ns / 1e9; }
 
 /* Advances one rank's clock. Returns false if the rank has no process. */
 static bool advance_rank_clock(bt_hang_watch *h, const bt_rank_progress *p, int r, int64_t now_ns,
@@ -97,9 +99,9 @@ static bool advance_rank_clock(bt_hang_watch *h, const bt_rank_progress *p, int 
     if (s.at == BT_AT_NOWHERE || !h->load(h->ctx, s.pid, load)) return false;
     const bool first = k->seen.at == BT_AT_NOWHERE;
     if (s.at != k->seen.at || s.since_ns != k->seen.since_ns) {
-        double *longest = is_long_work(k->seen.at) ? &h->longest_io : &h->longest_s;
-        if (is_long_work(k->seen.at) || is_ordinary(k->seen.at))
-            *longest = fmax(*longest, stuck_s(k));
+        double *longest = is_checkpoint_or_evaluation(k->seen.at) ? &h->longest_io : &h->longest_s;
+        if (is_checkpoint_or_evaluation(k->seen.at) || is_ordinary_activity(k->seen.at))
+            *longest = fmax(*longest, clock_seconds(k));
         /* Nothing is known about the time before the first check, or between two distant checks. */
         *k = (struct bt_hang_rank){.seen = s,
                                    .stuck_ns = first || late_ns ? 0 : now_ns - s.since_ns};
@@ -121,14 +123,14 @@ typedef struct ranks_behind {
     int known;
     bool on_disk, stopped;
     double stuck_s; /* shortest clock */
-    double disk_s;  /* longest disk wait within a clock */
+    double disk_s;  /* longest disk wait that a clock contains */
 } ranks_behind;
 
-static double limit_of(const bt_hang_watch *h, const ranks_behind *b, double median_s) {
+static double hang_limit_s(const bt_hang_watch *h, const ranks_behind *b, double median_s) {
     const int at = h->rank[b->rank].seen.at;
-    if (is_long_work(at) || (b->on_disk && is_ordinary(at)))
+    if (is_checkpoint_or_evaluation(at) || (b->on_disk && is_ordinary_activity(at)))
         return fmax(LEAST_IO_S, STAYS_IO * h->longest_io);
-    if (!is_ordinary(at)) return INFINITY;
+    if (!is_ordinary_activity(at)) return INFINITY;
     const double least = b->n_blocked ? LEAST_S : RUNNING * LEAST_S,
                  s = median_s > 0 ? fmax(least, fmax(STEPS * median_s, STAYS * h->longest_s))
                                   : LEAST_IO_S;
@@ -140,7 +142,7 @@ static void add_rank_behind(ranks_behind *b, const bt_hang_watch *h, int r,
     if (b->n++ == 0) b->rank = r;
     b->on_disk |= load->state == 'D';
     b->stopped |= load->state == 'T' || load->state == 't';
-    b->stuck_s = fmin(b->stuck_s, stuck_s(&h->rank[r]));
+    b->stuck_s = fmin(b->stuck_s, clock_seconds(&h->rank[r]));
     b->disk_s = fmax(b->disk_s, (double)h->rank[r].disk_ns / 1e9);
     if (load->state == 'S' || load->state == 'D') b->n_blocked++, b->blocked = r;
 }
@@ -198,7 +200,7 @@ bool bt_hang_check(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, 
         add_rank_behind(&b, h, r, &load);
     }
     if (!b.n || b.stopped || b.known < p->n) return false;
-    const double limit = limit_of(h, &b, median_s);
+    const double limit = hang_limit_s(h, &b, median_s);
     if (!(b.stuck_s > limit)) return false;
     h->found++;
     *out = (bt_hang){.rank = b.n == 1           ? b.rank

@@ -126,22 +126,23 @@ static bool is_external_signal(const bt_end *e) {
     return false;
 }
 
-/* The machine refused a resource that a restart needs, before the attempt made progress. */
+/* True if the machine refused a resource that a restart needs, before the attempt made progress. */
 static bool refused_at_start(const bt_restart_history *h, const bt_end *e, bool progress) {
     return h->alive && !progress && e->kind == BT_END_ERROR &&
            (e->code == BT_IO || e->code == BT_MPI || e->code == BT_DB || e->code == BT_NOMEM);
 }
 
-static bool oom_may_help(const bt_restart_history *h, const bt_end *e, bool progress) {
+static bool may_restart_help_after_oom(const bt_restart_history *h, const bt_end *e,
+                                       bool progress) {
     enum { STEPS_APART = 100 }; /* in steps */
     return progress && (!h->any_oom || e->step - h->oom_step >= STEPS_APART);
 }
 
-static bool may_help(const bt_restart_history *h, const bt_end *e, bool progress) {
+static bool may_restart_help(const bt_restart_history *h, const bt_end *e, bool progress) {
     if (e->kind == BT_END_ERROR)
         return e->code == BT_DAMAGED || refused_at_start(h, e, progress) ||
                (progress && (e->code == BT_IO || e->code == BT_MPI || e->code == BT_DB));
-    if (e->kind == BT_END_OOM) return oom_may_help(h, e, progress);
+    if (e->kind == BT_END_OOM) return may_restart_help_after_oom(h, e, progress);
     return kinds[e->kind].again || (e->kind == BT_END_LAUNCH && h->alive);
 }
 
@@ -154,7 +155,7 @@ static bool is_same_failure(const bt_restart_history *h, const bt_end *e) {
 }
 
 /* Maximum number of consecutive restarts without a new step after this end; 0: max_restarts applies. */
-static int limit_in_time(const bt_restart_history *h, const bt_end *e, bool progress) {
+static int restarts_in_time_limit(const bt_restart_history *h, const bt_end *e, bool progress) {
     enum { SIX_MINUTES = 12 }; /* delays 1, 2, 4, 8, 16, 32, 60, 60 ... s */
     const bool launch = e->kind == BT_END_LAUNCH ||
                         (e->kind == BT_END_HUNG && !e->started && h->alive);
@@ -171,13 +172,13 @@ bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t fro
     if (!h->any) h->furthest = from_step - 1;
     const bool progress = e->step >= from_step, new_ground = e->step > h->furthest,
                oom = e->kind == BT_END_OOM;
-    const int in_time = limit_in_time(h, e, progress);
+    const int in_time = restarts_in_time_limit(h, e, progress);
     const bool same = !in_time && !oom && is_same_failure(h, e);
     if (new_ground) h->furthest = e->step, h->without_new_step = 0;
     const bool longer = max_restarts > 0 && max_restarts < in_time;
     const int64_t most = longer ? in_time : max_restarts;
     r.again = false;
-    if (!may_help(h, e, progress))
+    if (!may_restart_help(h, e, progress))
         snprintf(r.why, sizeof r.why, "%s",
                  oom && progress ? "the memory ran out twice within 100 steps"
                  : e->kind == BT_END_ERROR && e->code == BT_IO ? "it failed before any progress"

@@ -33,7 +33,7 @@ int bt_child_signals(bool begin) {
 }
 
 /* Computes the cores of a part; returns false for all cores. */
-static bool cores_of_part(int part, int parts, cpu_set_t *mine) {
+static bool choose_cores_of_part(int part, int parts, cpu_set_t *mine) {
     cpu_set_t all;
     const int count = parts < 2 ? 0 : bt_processors_allowed(&all);
     if (parts < 2 || count < parts) return false; /* the kernel distributes them */
@@ -67,7 +67,8 @@ bt_code bt_child_start(pid_t *pid, const bt_child_cfg *cfg, bt_err *err) {
                             .err = log,
                             .group = true,
                             .parent_signal = SIGTERM,
-                            .cores = cores_of_part(cfg->part, cfg->parts, &cores) ? &cores : NULL};
+                            .cores = choose_cores_of_part(cfg->part, cfg->parts, &cores) ? &cores
+                                                                                         : NULL};
         const int e = bt_process_start(pid, &s);
         if (e) code = bt_fail_errno(err, BT_IO, e, "cannot start '%s'", argv[0]);
         close(log);

@@ -27,7 +27,7 @@ bt_code bt_child_start(pid_t *pid, const bt_child_cfg *cfg, bt_err *err) BT_MUST
 /* Returns true if the child has ended; *status is that of waitpid. Does not block. */
 bool bt_child_ended(pid_t pid, int *status);
 void bt_child_signal(pid_t pid, int signal);
-/* Returns the last line of a file, sanitised for a terminal; "" if there is none. The file may be open. */
+/* Returns the last line of a file, sanitised for a terminal; "" if there is none. The file may be open for writing. */
 void bt_child_last_line(const char *log, char *out, size_t size);
 void bt_child_last_line_of(int fd, char *out, size_t size);
 /* begin: INT, TERM and HUP are recorded from now on instead of ending this process. Returns the newest signal, 0:

@@ -8,8 +8,8 @@
 #include "engine/base/status.h"
 
 /* argv: n words after the program, {"train", "--preset", ...}. Waits up to patience_s: a program that ends within
- * this time has failed, and its last line of output becomes the error. The output is written to an unnamed file, so
- * a closed terminal cannot stop it. */
+ * this time has failed, and its last line of output becomes the error. The output is written to an unnamed file, so a
+ * closed terminal cannot stop the program. */
 bt_code bt_job_detach(int n, const char *const *argv, double patience_s, bt_err *err) BT_MUST_CHECK;
 /* Runs fn in a process without this process's terminal, locks and descriptors; returns immediately. Call it with one
  * thread only. Returns false, with nothing done, if that is impossible. */

@@ -74,25 +74,25 @@ bt_code bt_hosts_open(bt_hosts *h, const char *path, int port, bt_err *err) {
     return h->host ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the hosts of '%s'", path);
 }
 
-static void hang_up(bt_host *h) {
+static void close_host_connection(bt_host *h) {
     if (h->fd >= 0) close(h->fd);
     h->fd = -1;
 }
 
 void bt_hosts_close(bt_hosts *h) {
-    for (int i = 0; i < h->n; i++) hang_up(&h->host[i]);
+    for (int i = 0; i < h->n; i++) close_host_connection(&h->host[i]);
     free(h->host);
     *h = (bt_hosts){0};
 }
 
 static void host_responded(bt_host *h) {
-    hang_up(h);
+    close_host_connection(h);
     h->answered = true;
     h->asked_ns = 0;
 }
 
 static void connect_to_host(bt_host *h, int64_t now_ns) {
-    hang_up(h);
+    close_host_connection(h);
     h->look_ns = now_ns;
     if (!h->asked_ns) h->asked_ns = now_ns;
     h->fd = socket(h->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -104,7 +104,7 @@ static void connect_to_host(bt_host *h, int64_t now_ns) {
         errno == ECONNREFUSED)
         host_responded(h);
     else if (errno != EINPROGRESS)
-        hang_up(h); /* no route counts as no response */
+        close_host_connection(h); /* no route counts as no response */
 }
 
 static void check_connection(bt_host *h) {
@@ -114,7 +114,7 @@ static void check_connection(bt_host *h) {
     if (h->fd < 0 || poll(&p, 1, 0) != 1) return;
     if (getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &e, &size) != 0) e = errno;
     if (e == 0 || e == ECONNREFUSED) host_responded(h);
-    hang_up(h);
+    close_host_connection(h);
 }
 
 static void test_host(bt_host *h, int64_t now_ns) {
@@ -145,7 +145,7 @@ void bt_hosts_test(bt_hosts *h, bool aside, int64_t now_ns) {
             test_host(host, now_ns);
         else {
             /* Closes a test of an earlier check without a response. */
-            if (host->fd >= 0 && now_ns - host->look_ns > 4 * LOOK_NS) hang_up(host);
+            if (host->fd >= 0 && now_ns - host->look_ns > 4 * LOOK_NS) close_host_connection(host);
             test_hosts_aside(host, now_ns);
         }
     }
@@ -169,7 +169,7 @@ double bt_host_silence_s(const bt_host *h, int64_t now_ns) {
 }
 
 void bt_hosts_set_aside(bt_host *h, const char *why, int64_t now_ns) {
-    hang_up(h);
+    close_host_connection(h);
     h->aside = true;
     h->back = false;
     h->asked_ns = 0;

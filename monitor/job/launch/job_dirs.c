@@ -19,7 +19,7 @@
 /* a vader segment has 4 MiB */
 enum { SHM_PER_RANK = 5 << 20 };
 
-static const char *tmp_base(void) {
+static const char *temporary_folder(void) {
     const char *t = getenv("TMPDIR");
     return t && t[0] == '/' && strlen(t) < 64 ? t
                                               : "/tmp"; /* a socket path has at most 108 bytes */
@@ -56,13 +56,13 @@ static void remove_dead_job_dirs(const char *base) {
 }
 
 void bt_job_dirs_sweep(void) {
-    remove_dead_job_dirs(tmp_base());
+    remove_dead_job_dirs(temporary_folder());
     remove_dead_job_dirs("/dev/shm");
 }
 
 /* The file is locked before it is renamed, so that another supervisor never finds it unlocked. Its content is the
  * job's folder, so each half of a job's scratch identifies the job. */
-static int make_lock(const char *folder, const char *job, bt_err *err) {
+static int create_locked_job_file(const char *folder, const char *job, bt_err *err) {
     char fresh[300], name[300];
     snprintf(fresh, sizeof fresh, "%s/lock.new", folder);
     snprintf(name, sizeof name, "%s/lock", folder);
@@ -86,7 +86,7 @@ static bool shm_has_room(int ranks) {
 bt_code bt_job_dirs_create(bt_job_dirs *s, int ranks, bt_err *err) {
     memset(s, 0, sizeof *s);
     s->lock = s->shm_lock = -1;
-    snprintf(s->tmp, sizeof s->tmp, "%s/bitrain-%u-XXXXXX", tmp_base(), (unsigned)getuid());
+    snprintf(s->tmp, sizeof s->tmp, "%s/bitrain-%u-XXXXXX", temporary_folder(), (unsigned)getuid());
     if (!mkdtemp(s->tmp)) {
         bt_code code = bt_fail_errno(
             err, BT_IO, errno, "cannot create '%s' (set TMPDIR to a folder that can be written)",
@@ -94,12 +94,12 @@ bt_code bt_job_dirs_create(bt_job_dirs *s, int ranks, bt_err *err) {
         s->tmp[0] = '\0';
         return code;
     }
-    s->lock = make_lock(s->tmp, s->tmp, err);
+    s->lock = create_locked_job_file(s->tmp, s->tmp, err);
     if (s->lock < 0) goto failed;
     if (shm_has_room(ranks)) {
         snprintf(s->shm, sizeof s->shm, "/dev/shm/bitrain-%u-XXXXXX", (unsigned)getuid());
         if (mkdtemp(s->shm)) {
-            s->shm_lock = make_lock(s->shm, s->tmp, err);
+            s->shm_lock = create_locked_job_file(s->shm, s->tmp, err);
             if (s->shm_lock < 0) goto failed;
             return BT_OK;
         }

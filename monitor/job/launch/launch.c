@@ -15,7 +15,7 @@
 #include "monitor/job/launch/host_file.h"
 #include "monitor/job/machine/mpirun.h"
 
-static void put_filled(bt_words *w, const bt_launch *l, const char *s, size_t n) {
+static void put_word_with_values(bt_words *w, const bt_launch *l, const char *s, size_t n) {
     char ranks[16];
     snprintf(ranks, sizeof ranks, "%d", l->ranks);
     const struct {
@@ -37,25 +37,25 @@ static void put_filled(bt_words *w, const bt_launch *l, const char *s, size_t n)
     bt_words_putn(w, s, n);
 }
 
-static void put_split(bt_words *w, const bt_launch *l, const char *s) {
+static void put_launch_words(bt_words *w, const bt_launch *l, const char *s) {
     while (*s) {
         s += strspn(s, " ");
         size_t n = strcspn(s, " ");
-        if (n) put_filled(w, l, s, n);
+        if (n) put_word_with_values(w, l, s, n);
         s += n;
     }
 }
 
-static bool is_environment(const bt_launch_row *row) {
+static bool sets_environment(const bt_launch_row *row) {
     return row->words[0] >= 'A' && row->words[0] <= 'Z';
 }
 
 static void build_mpirun_words(bt_words *w, const bt_launch *l, const char *mpirun) {
     bt_words_put(w, mpirun);
     for (size_t i = 0; i < bt_launch_rows_n; i++)
-        if (bt_launch_in_effect(&bt_launch_rows[i], l) && !is_environment(&bt_launch_rows[i]))
-            put_split(w, l, bt_launch_rows[i].words);
-    put_split(w, l, l->mpirun_args);
+        if (bt_launch_in_effect(&bt_launch_rows[i], l) && !sets_environment(&bt_launch_rows[i]))
+            put_launch_words(w, l, bt_launch_rows[i].words);
+    put_launch_words(w, l, l->mpirun_args);
     bt_words_put(w, l->program);
     for (size_t i = 0; i < l->n_words; i++) bt_words_put(w, l->words[i]);
 }
@@ -79,7 +79,7 @@ void bt_launch_command(const bt_launch *l, bt_text *out) {
 
 /* Variables of an enclosing MPI job would make our mpirun behave as a rank of it. PRTE_MCA_* and PMIX_MCA_* are
  * parameters, which a user may have set, except those that name the enclosing job. */
-static bool inherited_from_mpi(const char *var) {
+static bool is_variable_of_enclosing_job(const char *var) {
     static const char *const settings[] = {"PRTE_MCA_", "PMIX_MCA_"};
     static const char *const prefixes[] = {"OMPI_COMM_WORLD_",
                                            "OMPI_UNIVERSE_",
@@ -124,11 +124,11 @@ static char **make_environment(const bt_launch *l, bt_words *own) {
     for (size_t i = 0; i < bt_launch_rows_n; i++) {
         const bt_launch_row *row = &bt_launch_rows[i];
         const char *hole = strchr(row->words, '{');
-        if (!is_environment(row) || !bt_launch_in_effect(row, l)) continue;
+        if (!sets_environment(row) || !bt_launch_in_effect(row, l)) continue;
         bt_text_putn(&own->text, row->words,
                      hole ? (size_t)(hole - row->words) : strlen(row->words));
         if (hole)
-            put_filled(own, l, hole, strlen(hole));
+            put_word_with_values(own, l, hole, strlen(hole));
         else
             bt_words_put(own, "");
     }
@@ -138,7 +138,7 @@ static char **make_environment(const bt_launch *l, bt_words *own) {
     for (size_t i = 0; env && i < own->n; i++, p += strlen(p) + 1) env[k++] = p;
     const size_t first = k;
     for (size_t i = 0; env && i < n; i++) {
-        bool keep = !inherited_from_mpi(environ[i]);
+        bool keep = !is_variable_of_enclosing_job(environ[i]);
         for (size_t o = 0; o < first; o++)
             keep &= strncmp(environ[i], env[o], strcspn(env[o], "=") + 1) != 0;
         if (keep) env[k++] = environ[i];
@@ -147,8 +147,8 @@ static char **make_environment(const bt_launch *l, bt_words *own) {
 }
 
 /* A notice to leave (scancel, a systemd slice) is sent to every process of the job, and mpirun would end its ranks
- * at once. It is started with these signals blocked, which survives exec. The ranks, which it starts with an empty
- * mask, save and exit. */
+ * at once. mpirun is therefore started with these signals blocked; exec keeps the mask. mpirun starts the ranks with an
+ * empty mask, so they receive the notice, save and exit. */
 static int start_mpirun(const bt_launch *l, const char *const *argv, char *const *env,
                         const int out[2], pid_t *pid) {
     int keep[1 + sizeof l->inherit / sizeof *l->inherit] = {out[0]};

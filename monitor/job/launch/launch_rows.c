@@ -89,21 +89,21 @@ const bt_launch_row bt_launch_rows[] = {
 };
 const size_t bt_launch_rows_n = sizeof bt_launch_rows / sizeof bt_launch_rows[0];
 
-static int allowed_cores(void) {
+static int count_allowed_cores(void) {
     cpu_set_t set;
     const int n = bt_processors_allowed(&set);
     return n > 0 ? n : 1;
 }
 
 /* the variable of Open MPI 5, or NULL */
-static const char *new_agent(void) {
+static const char *agent_of_open_mpi_5(void) {
     const char *agent = getenv("PRTE_MCA_plm_ssh_agent");
     if (!agent || !agent[0]) agent = getenv("PRTE_MCA_prte_ssh_agent");
     return agent && agent[0] ? agent : NULL;
 }
 
 const char *bt_launch_agent(void) {
-    const char *agent = new_agent();
+    const char *agent = agent_of_open_mpi_5();
     if (!agent) agent = getenv("OMPI_MCA_plm_rsh_agent");
     return agent ? agent : "";
 }
@@ -119,9 +119,9 @@ bool bt_launch_applies(bt_launch_when when, const bt_launch *l) {
     case BT_LAUNCH_ROOT: return geteuid() == 0;
     case BT_LAUNCH_NO_CMA: return !bt_may_read_processes();
     case BT_LAUNCH_HOMELESS: return !getenv("HOME") && !getpwuid(geteuid());
-    case BT_LAUNCH_CROWDED: return !l->hosts[0] && l->ranks > allowed_cores();
+    case BT_LAUNCH_CROWDED: return !l->hosts[0] && l->ranks > count_allowed_cores();
     case BT_LAUNCH_OLD_AGENT:
-        return l->hosts[0] && getenv("OMPI_MCA_plm_rsh_agent") && !new_agent();
+        return l->hosts[0] && getenv("OMPI_MCA_plm_rsh_agent") && !agent_of_open_mpi_5();
     }
     return false;
 }

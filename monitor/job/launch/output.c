@@ -83,7 +83,7 @@ static const struct {
 
 /* Returns the remedy for the cause that the line names, or NULL. Open MPI prints the error number of a failed system
  * call after a paragraph of guesses, and the cause of a failed map inside one; first: no line has named a cause yet. */
-static const char *remedy_for(const char *line, bool first) {
+static const char *find_launch_remedy(const char *line, bool first) {
     if (strstr(line, "File too large (errno")) return FILE_SIZE;
     if (strstr(line, "Your job failed to map")) return SLOTS;
     if (!first) return NULL;
@@ -95,7 +95,7 @@ static const char *remedy_for(const char *line, bool first) {
 
 /* Keeps the first sentence, without the prefix "[host:pid] [[job],rank] ORTE_ERROR_LOG: ", or "PRTE ERROR: ", and
  * without its source file. */
-static void keep_cause(bt_output *o, const char *line, const char *remedy) {
+static void store_failure_cause(bt_output *o, const char *line, const char *remedy) {
     static const char *const marks[] = {"ORTE_ERROR_LOG: ", "PRTE ERROR: "};
     const char *at = line + strspn(line, " "), *end = NULL;
     for (size_t i = 0; i < sizeof marks / sizeof *marks && !end; i++) {
@@ -162,8 +162,8 @@ static void inspect_output_line(bt_output *o, const char *line) {
     }
     read_death_notice(o, line);
     read_node_notice(o, line);
-    const char *remedy = remedy_for(line, o->said_state == 0);
-    if (remedy) keep_cause(o, line, remedy);
+    const char *remedy = find_launch_remedy(line, o->said_state == 0);
+    if (remedy) store_failure_cause(o, line, remedy);
     /* Extracts mpirun's message about a job that never started: between its first two rulers, up to an empty line. */
     const bool ruler = strncmp(line, "----", 4) == 0;
     const char *word = line + strspn(line, " \t");
@@ -185,7 +185,7 @@ static void record_line(bt_output *o, const char *plain) {
     o->on_line(o->note_ctx, plain);
 }
 
-static void end_line(bt_output *o) {
+static void finish_output_line(bt_output *o) {
     char plain[sizeof o->line];
     o->line[o->n] = '\0';
     bt_text_plain(plain, sizeof plain, o->line);
@@ -198,7 +198,7 @@ static void end_line(bt_output *o) {
 }
 
 /* Open MPI 5 prints the end of its notice of a killed rank, "signal 9 (Killed).", on a line of its own. */
-static bool is_folded(bt_output *o) {
+static bool is_notice_continued(bt_output *o) {
     static const char end[] = " exited on";
     const size_t m = sizeof end - 1;
     o->line[o->n] = '\0';
@@ -209,10 +209,10 @@ static bool is_folded(bt_output *o) {
 void bt_output_feed(bt_output *o, const char *data, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (data[i] == '\n') {
-            if (is_folded(o))
+            if (is_notice_continued(o))
                 o->line[o->n++] = ' ';
             else
-                end_line(o);
+                finish_output_line(o);
         } else if (o->n + 1 < sizeof o->line) {
             if (data[i] != '\r') o->line[o->n++] = data[i] ? data[i] : '?';
         }
@@ -226,7 +226,7 @@ bool bt_output_drain(bt_output *o, int fd) {
         if (n > 0)
             bt_output_feed(o, buf, (size_t)n);
         else if (n == 0) {
-            if (o->n) end_line(o);
+            if (o->n) finish_output_line(o);
             return false;
         } else if (errno != EINTR)
             return true; /* EAGAIN */

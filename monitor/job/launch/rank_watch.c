@@ -42,7 +42,8 @@ static int read_end_signal(pid_t pid) {
     return WIFSIGNALED(info.end_status) ? WTERMSIG(info.end_status) : 0;
 }
 
-/* Removes it from the set, because a child that inherited the descriptor would keep it there. */
+/* Removes the descriptor from the poll set before closing it, because a child that inherited it would keep it in the
+ * set. */
 static void remove_pidfd(bt_rank_watch *w, size_t i) {
     bt_poll_set_remove(w->epoll, w->at[i].fd);
     close(w->at[i].fd);

@@ -33,7 +33,7 @@ static const char start[] = "agent=$1 script=$2; shift 2; { timeout -k 1 20 sh -
                             "for host in \"$@\"; do timeout -k 1 20 $agent \"$host\" "
                             "\"$script\" & done; } </dev/null >/dev/null 2>&1";
 
-static int read_hosts(const char *path, char (*out)[NAME_MAX_BYTES]) {
+static int read_cleanup_hosts(const char *path, char (*out)[NAME_MAX_BYTES]) {
     char line[512];
     int n = 0;
     FILE *f = fopen(path, "re");
@@ -56,7 +56,7 @@ void bt_remote_sweep(const char *hosts, const char *folder, bool over) {
              [NAME_MAX_BYTES]; /* static because it is large: only the supervisor calls this */
     const char *agent = bt_launch_agent();
     const char *argv[HOSTS_MAX + 8];
-    int n = hosts[0] ? read_hosts(hosts, names) : 0, k = 0;
+    int n = hosts[0] ? read_cleanup_hosts(hosts, names) : 0, k = 0;
     if (n == 0) return;
     snprintf(script, sizeof script, "keep='%.300s' gone='%.300s'; %s", folder, over ? folder : "",
              sweep);

@@ -20,7 +20,7 @@ typedef struct guard {
     sigset_t taken, before;
     int asked;        /* signal that requested the end; 0: none */
     int64_t in_a_row; /* consecutive processes without progress */
-    int64_t progress; /* progress when the newest of them began */
+    int64_t progress; /* progress when the newest process began */
 } guard;
 
 static void block_guard_signals(guard *g) {
@@ -33,7 +33,7 @@ static void block_guard_signals(guard *g) {
 }
 
 /* The child has its own process group: a key of the terminal reaches only the guard, which forwards it. */
-static bool become_child(const guard *g, pid_t parent) {
+static bool begin_served_child(const guard *g, pid_t parent) {
     setpgid(0, 0);
     bt_signal_at_parent_end(SIGKILL);
     sigprocmask(SIG_SETMASK, &g->before, NULL);
@@ -51,7 +51,7 @@ static int wait_for_server(guard *g, pid_t child) {
 }
 
 /* Waits; returns true if a signal requested the end meanwhile. */
-static bool wait_s(const guard *g, int seconds) {
+static bool wait_for_guard_signal(const guard *g, int seconds) {
     struct timespec now, until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += seconds;
@@ -100,7 +100,7 @@ static bool decide_restart(guard *g, int sig, int64_t most, int *status) {
     if (delay) snprintf(what, sizeof what, "; it is started again in %d s", delay);
     report_server_end(g, sig, what);
     child->restarts++;
-    const bool asked = wait_s(g, delay);
+    const bool asked = wait_for_guard_signal(g, delay);
     if (asked) *status = 0;
     return !asked;
 }
@@ -129,7 +129,7 @@ bt_code bt_guard_begin(bt_guarded **out, int64_t most, void (*said)(const char *
         }
         if (child == 0) {
             *status = -1;
-            if (become_child(&g, self)) return BT_OK;
+            if (begin_served_child(&g, self)) return BT_OK;
             return bt_fail(err, BT_STOPPED, "the first process is gone");
         }
         const int how = wait_for_server(&g, child);

@@ -31,7 +31,7 @@ typedef struct bt_guarded { /* state shared by all processes of one server */
 bt_code bt_guard_begin(bt_guarded **out, int64_t most, void (*tell)(const char *line), int *status,
                        bt_err *err) BT_MUST_CHECK;
 
-/* Returns the delay before the next process, after this many without progress. */
+/* Returns the delay before the next process. in_a_row: number of consecutive processes without progress. */
 int bt_guard_delay_s(int64_t in_a_row);
 
 #endif

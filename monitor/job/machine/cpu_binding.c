@@ -8,16 +8,16 @@
 /* True if places[i] begins another socket, domain or core than places[i - 1]. */
 typedef bool (*begins)(const bt_hardware_thread *p, size_t i);
 
-static bool new_package(const bt_hardware_thread *p, size_t i) {
+static bool begins_socket(const bt_hardware_thread *p, size_t i) {
     return i == 0 || p[i].package != p[i - 1].package;
 }
 
-static bool new_domain(const bt_hardware_thread *p, size_t i) {
-    return new_package(p, i) || p[i].domain != p[i - 1].domain;
+static bool begins_domain(const bt_hardware_thread *p, size_t i) {
+    return begins_socket(p, i) || p[i].domain != p[i - 1].domain;
 }
 
-static bool new_core(const bt_hardware_thread *p, size_t i) {
-    return new_domain(p, i) || p[i].core != p[i - 1].core;
+static bool begins_core(const bt_hardware_thread *p, size_t i) {
+    return begins_domain(p, i) || p[i].core != p[i - 1].core;
 }
 
 static int count_groups(const bt_hardware_thread *p, size_t n, begins is_new) {
@@ -31,11 +31,11 @@ typedef struct core_range { /* range of cores [first, end) */
 } core_range;
 
 /* Returns the part of the machine that contains the core, as a range of cores. */
-static core_range range_of_core(const bt_hardware_thread *p, size_t n, begins part, int core) {
+static core_range part_with_core(const bt_hardware_thread *p, size_t n, begins part, int core) {
     core_range r = {0, 0};
     int at = -1;
     for (size_t i = 0; i < n; i++) {
-        if (!new_core(p, i)) continue;
+        if (!begins_core(p, i)) continue;
         at++;
         if (part(p, i)) {
             if (at > core) break;
@@ -56,12 +56,12 @@ static int middle_core(int cores, const bt_binding_job *j, int rank, int group) 
  * parts, or a part gets more ranks than it has cores. */
 static bool assign_groups(const bt_hardware_thread *p, size_t n, const bt_binding_job *j,
                           begins part, int group, core_range *mine) {
-    const int cores = count_groups(p, n, new_core);
+    const int cores = count_groups(p, n, begins_core);
     if (j->ranks % group != 0 || j->ranks / group < count_groups(p, n, part)) return false;
-    const core_range own = range_of_core(p, n, part, middle_core(cores, j, j->rank, group));
+    const core_range own = part_with_core(p, n, part, middle_core(cores, j, j->rank, group));
     int first = -1, sharing = 0, here = 0, last = -1;
     for (int r = 0; r < j->ranks; r++) {
-        const core_range at = range_of_core(p, n, part, middle_core(cores, j, r, group));
+        const core_range at = part_with_core(p, n, part, middle_core(cores, j, r, group));
         here = at.begin == last ? here + 1 : 1;
         last = at.begin;
         if (here > at.end - at.begin) return false;
@@ -79,7 +79,7 @@ static void add_cores_of_range(const bt_hardware_thread *p, size_t n, core_range
     int at = -1;
     CPU_ZERO(mine);
     for (size_t i = 0; i < n; i++) {
-        const bool first = new_core(p, i);
+        const bool first = begins_core(p, i);
         at += first;
         if (at >= cores.begin && at < cores.end && (first || !first_threads_only))
             CPU_SET((size_t)p[i].cpu, mine);
@@ -88,7 +88,7 @@ static void add_cores_of_range(const bt_hardware_thread *p, size_t n, core_range
 
 bool bt_cpus_of_rank(const bt_hardware_thread *p, size_t n, const bt_binding_job *j,
                      cpu_set_t *mine) {
-    const int cores = count_groups(p, n, new_core);
+    const int cores = count_groups(p, n, begins_core);
     CPU_ZERO(mine);
     if (j->ranks < 1 || n == 0) return false;
     /* each hardware thread has the same number of ranks; ranks that exchange most use different hardware threads */
@@ -105,9 +105,9 @@ bool bt_cpus_of_rank(const bt_hardware_thread *p, size_t n, const bt_binding_job
     }
     const int group = j->group > 1 ? j->group : 1;
     core_range share;
-    if (!assign_groups(p, n, j, new_domain, group, &share) &&
-        !(group > 1 && assign_groups(p, n, j, new_package, group, &share)) &&
-        !assign_groups(p, n, j, new_domain, 1,
+    if (!assign_groups(p, n, j, begins_domain, group, &share) &&
+        !(group > 1 && assign_groups(p, n, j, begins_socket, group, &share)) &&
+        !assign_groups(p, n, j, begins_domain, 1,
                        &share)) /* for example if there are fewer ranks than domains */
         share = (core_range){(int)((long)cores * j->rank / j->ranks),
                              (int)((long)cores * (j->rank + 1) / j->ranks)};
@@ -127,7 +127,7 @@ const char *bt_hardware_threads_text(const bt_hardware_thread *p, size_t n, char
                                      size_t size) {
     int packages = 0;
     for (size_t i = 0; i < n; i++) packages += i == 0 || p[i].package != p[i - 1].package;
-    const int domains = count_groups(p, n, new_domain), cores = count_groups(p, n, new_core);
+    const int domains = count_groups(p, n, begins_domain), cores = count_groups(p, n, begins_core);
     snprintf(out, size, "%d socket%s, %d memory domain%s, %d core%s, %zu hardware thread%s",
              packages, packages == 1 ? "" : "s", domains, domains == 1 ? "" : "s", cores,
              cores == 1 ? "" : "s", n, n == 1 ? "" : "s");

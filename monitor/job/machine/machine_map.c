@@ -40,7 +40,7 @@ bool bt_machine_map_write(const char *path) {
 
 /* Loads only sockets, memory domains, cores and hardware threads (2 ms). A restarted job reads the map that its
  * supervisor has written. */
-static bool load_places(hwloc_topology_t topology, const char *machine) {
+static bool load_processor_topology(hwloc_topology_t topology, const char *machine) {
     /* A memory domain inside a socket is a child of a group. */
     static const hwloc_obj_type_t kept[] = {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_GROUP, HWLOC_OBJ_CORE};
     leave_out_graphics(topology);
@@ -60,14 +60,14 @@ static int index_of_ancestor(hwloc_topology_t topology, hwloc_obj_type_t type, h
     return o ? (int)o->logical_index : 0;
 }
 
-static int domain_of(hwloc_topology_t topology, hwloc_obj_t pu) {
+static int memory_domain_of(hwloc_topology_t topology, hwloc_obj_t pu) {
     const struct hwloc_obj *node = NULL;
     while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, (hwloc_obj_t)node)))
         if (hwloc_bitmap_isset(node->cpuset, pu->os_index)) return (int)node->logical_index;
     return 0;
 }
 
-static int by_order(const void *a, const void *b) {
+static int compare_hardware_threads(const void *a, const void *b) {
     const bt_hardware_thread *x = a, *y = b;
     if (x->package != y->package) return x->package - y->package;
     if (x->domain != y->domain) return x->domain - y->domain;
@@ -81,7 +81,7 @@ size_t bt_hardware_threads(bt_hardware_thread places[BT_HARDWARE_THREADS_MAX],
     cpu_set_t may;
     size_t n = 0;
     if (bt_processors_allowed(&may) == 0 || hwloc_topology_init(&topology) != 0) return 0;
-    const bool ok = load_places(topology, machine);
+    const bool ok = load_processor_topology(topology, machine);
     while (ok && n < BT_HARDWARE_THREADS_MAX &&
            (pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu))) {
         if (pu->os_index >= CPU_SETSIZE || (!machine && !CPU_ISSET(pu->os_index, &may))) continue;
@@ -89,12 +89,12 @@ size_t bt_hardware_threads(bt_hardware_thread places[BT_HARDWARE_THREADS_MAX],
         places[n++] =
             (bt_hardware_thread){.cpu = (int)pu->os_index,
                                  .package = index_of_ancestor(topology, HWLOC_OBJ_PACKAGE, pu),
-                                 .domain = domain_of(topology, pu),
+                                 .domain = memory_domain_of(topology, pu),
                                  .core = has_core ? index_of_ancestor(topology, HWLOC_OBJ_CORE, pu)
                                                   : (int)pu->logical_index};
     }
     hwloc_topology_destroy(topology);
-    qsort(places, n, sizeof *places, by_order);
+    qsort(places, n, sizeof *places, compare_hardware_threads);
     return n;
 }
 

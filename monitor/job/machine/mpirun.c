@@ -19,7 +19,7 @@
 #include "engine/base/text.h"
 
 /* Copies the first number with a dot at or after `at`. */
-static void version_number(const char *at, char *out, int size) {
+static void copy_version_number(const char *at, char *out, int size) {
     out[0] = '\0';
     for (; *at; at++) {
         const size_t n = strspn(at, "0123456789.");
@@ -48,7 +48,7 @@ void bt_mpirun_owner(const char *version, char *out, int size) {
         const char *at = bt_ascii_find(version, known[i].word);
         if (!at) continue;
         const char *after = bt_ascii_find(at, "version");
-        version_number(after ? after : at, number, sizeof number);
+        copy_version_number(after ? after : at, number, sizeof number);
         snprintf(out, (size_t)size, "%s%s%s", known[i].owner, number[0] ? " " : "", number);
         return;
     }
@@ -102,14 +102,14 @@ static void query_mpirun_owner(const char *path, char *out, int size) {
     bt_mpirun_owner(text, out, size);
 }
 
-static bool is_program(const char *path) { return access(path, X_OK) == 0; }
+static bool is_executable(const char *path) { return access(path, X_OK) == 0; }
 
 static bool find_in_path(const char *program, char *out, size_t size) {
     const char *path = getenv("PATH");
     for (const char *p = path ? path : "/usr/bin:/bin"; *p;) {
         const size_t n = strcspn(p, ":");
         const int k = snprintf(out, size, "%.*s/%s", (int)(n ? n : 1), n ? p : ".", program);
-        if (k > 0 && (size_t)k < size && is_program(out)) return true;
+        if (k > 0 && (size_t)k < size && is_executable(out)) return true;
         p += n + (p[n] == ':');
     }
     out[0] = '\0';
@@ -117,7 +117,7 @@ static bool find_in_path(const char *program, char *out, size_t size) {
 }
 
 /* Finds PREFIX/bin/mpirun of the library in PREFIX/lib or deeper; Debian names each MPI's own (mpirun.openmpi). */
-static bool find_beside(const char *library, char *out, size_t size) {
+static bool find_mpirun_of_library(const char *library, char *out, size_t size) {
     static const char *const names[] = {"mpirun.openmpi", "mpirun"};
     char folder[PATH_MAX];
     snprintf(folder, sizeof folder, "%s", library);
@@ -125,7 +125,7 @@ static bool find_beside(const char *library, char *out, size_t size) {
         *end = '\0';
         for (size_t i = 0; i < 2; i++) {
             const int k = snprintf(out, size, "%s/bin/%s", folder, names[i]);
-            if (k > 0 && (size_t)k < size && is_program(out)) return true;
+            if (k > 0 && (size_t)k < size && is_executable(out)) return true;
         }
     }
     out[0] = '\0';
@@ -139,7 +139,7 @@ static bool is_same_inode(const char *a, const char *b) {
 
 static bool is_open_mpi(const char *owner) { return strncmp(owner, "Open MPI", 8) == 0; }
 /* an mpirun of unknown origin may be a script around the right one */
-static bool is_foreign(const char *owner) {
+static bool belongs_to_other_mpi(const char *owner) {
     static const char *const others[] = {"MPICH", "MVAPICH", "Intel MPI", "IBM Spectrum MPI"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strncmp(owner, others[i], strlen(others[i])) == 0) return true;
@@ -147,7 +147,7 @@ static bool is_foreign(const char *owner) {
 }
 
 /* True for "Open MPI 4.1.4" and "Open MPI 4.1.6". */
-static bool same_series(const char *a, const char *b) {
+static bool is_same_mpi_series(const char *a, const char *b) {
     const char *dot = strchr(a, '.');
     const size_t n = dot ? (size_t)(dot - a) + 1 + strspn(dot + 1, "0123456789") : strlen(a);
     return strncmp(a, b, n) == 0 && !bt_ascii_digit(b[n]);
@@ -162,7 +162,7 @@ static bt_code fail_foreign_mpirun(const bt_mpirun *m, const char *remedy, bt_er
 static bt_code read_explicit_mpirun(bt_mpirun *m, const char *given, bool ask, bt_err *err) {
     snprintf(m->command, sizeof m->command, "%s", given);
     if (strchr(given, '/'))
-        snprintf(m->path, sizeof m->path, "%s", is_program(given) ? given : "");
+        snprintf(m->path, sizeof m->path, "%s", is_executable(given) ? given : "");
     else
         (void)find_in_path(given, m->path, sizeof m->path);
     if (!m->path[0])
@@ -171,14 +171,14 @@ static bt_code read_explicit_mpirun(bt_mpirun *m, const char *given, bool ask, b
             "cannot start '%.200s': not found (BITRAIN_MPIRUN; Debian: install openmpi-bin)",
             given);
     if (ask) query_mpirun_owner(m->path, m->owner, sizeof m->owner);
-    if (is_foreign(m->owner))
+    if (belongs_to_other_mpi(m->owner))
         return fail_foreign_mpirun(m, "set BITRAIN_MPIRUN to that one's mpirun", err);
     return BT_OK;
 }
 
 static bt_code choose_mpirun(bt_mpirun *m, bt_err *err) {
     char beside[PATH_MAX], own[sizeof m->owner] = "";
-    const bool has_own = m->library[0] && find_beside(m->library, beside, sizeof beside);
+    const bool has_own = m->library[0] && find_mpirun_of_library(m->library, beside, sizeof beside);
     snprintf(m->command, sizeof m->command, "mpirun");
     if (!find_in_path("mpirun", m->path, sizeof m->path)) {
         if (!has_own)
@@ -189,8 +189,8 @@ static bt_code choose_mpirun(bt_mpirun *m, bt_err *err) {
         if (has_own && is_same_inode(m->path, beside)) return BT_OK;
         query_mpirun_owner(m->path, m->owner, sizeof m->owner);
         if (has_own) query_mpirun_owner(beside, own, sizeof own);
-        const bool same = !has_own || !is_open_mpi(own) || same_series(own, m->owner);
-        if (!is_foreign(m->owner) && (!is_open_mpi(m->owner) || same)) return BT_OK;
+        const bool same = !has_own || !is_open_mpi(own) || is_same_mpi_series(own, m->owner);
+        if (!belongs_to_other_mpi(m->owner) && (!is_open_mpi(m->owner) || same)) return BT_OK;
         if (!has_own || !is_open_mpi(own))
             return fail_foreign_mpirun(
                 m, "put that one's mpirun first in PATH, or set BITRAIN_MPIRUN to it", err);

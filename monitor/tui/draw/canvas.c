@@ -87,7 +87,7 @@ int bt_glyph_width(uint32_t cp) {
 }
 
 /* Returns the ASCII replacement of a glyph. */
-static uint32_t ascii_of(uint32_t cp) {
+static uint32_t replace_by_ascii(uint32_t cp) {
     if (cp < 0x7F) return cp;
     if (cp >= 0x2581 && cp <= 0x2588) return (uint32_t) "_..-=+*#"[cp - 0x2581]; /* heights */
     /* left parts */
@@ -204,7 +204,7 @@ static void set_cell(bt_canvas *c, int x, int y, uint32_t glyph, bt_style s) {
 }
 
 void bt_canvas_put(bt_canvas *c, int x, int y, uint32_t glyph, bt_style s) {
-    if (c->chars == BT_CHARS_ASCII) glyph = ascii_of(glyph);
+    if (c->chars == BT_CHARS_ASCII) glyph = replace_by_ascii(glyph);
     int width = bt_glyph_width(glyph);
     if (width == 0 || !is_inside_clip(c, x, y)) return;
     if (width == 2 && !is_inside_clip(c, x + 1, y)) glyph = ' ', width = 1;
@@ -216,24 +216,24 @@ void bt_canvas_put(bt_canvas *c, int x, int y, uint32_t glyph, bt_style s) {
     }
 }
 
-static int columns_of(const bt_canvas *c, uint32_t cp) {
-    return bt_glyph_width(c && c->chars == BT_CHARS_ASCII ? ascii_of(cp) : cp);
+static int glyph_columns(const bt_canvas *c, uint32_t cp) {
+    return bt_glyph_width(c && c->chars == BT_CHARS_ASCII ? replace_by_ascii(cp) : cp);
 }
 
-static int width_on(const bt_canvas *c, const char *s) {
+static int text_columns(const bt_canvas *c, const char *s) {
     int w = 0;
-    for (uint32_t cp; (cp = bt_glyph_next(&s));) w += columns_of(c, cp);
+    for (uint32_t cp; (cp = bt_glyph_next(&s));) w += glyph_columns(c, cp);
     return w;
 }
 
-int bt_canvas_text_width(const char *utf8) { return width_on(NULL, utf8); }
+int bt_canvas_text_width(const char *utf8) { return text_columns(NULL, utf8); }
 
 int bt_canvas_text(bt_canvas *c, int x, int y, int max_w, bt_style s, const char *utf8) {
     if (max_w <= 0) return 0;
-    bool cut = width_on(c, utf8) > max_w;
+    bool cut = text_columns(c, utf8) > max_w;
     int used = 0;
     for (uint32_t cp; (cp = bt_glyph_next(&utf8));) {
-        int w = columns_of(c, cp);
+        int w = glyph_columns(c, cp);
         if (w == 0) continue;
         if (used + w > max_w - (cut ? 1 : 0)) break;
         bt_canvas_put(c, x + used, y, cp, s);
@@ -253,7 +253,7 @@ int bt_canvas_textf(bt_canvas *c, int x, int y, int max_w, bt_style s, const cha
 }
 
 void bt_canvas_text_right(bt_canvas *c, int x_end, int y, int max_w, bt_style s, const char *utf8) {
-    int w = width_on(c, utf8);
+    int w = text_columns(c, utf8);
     if (w > max_w) w = max_w;
     bt_canvas_text(c, x_end - w, y, w, s, utf8);
 }
@@ -318,7 +318,7 @@ void bt_canvas_rule(bt_canvas *c, bt_rect row, bt_style title_style, const char 
     bt_style faint = {.fg = BT_C_FAINT}, label = {.fg = BT_C_LABEL};
     int x = row.x, end = row.x + row.w;
     if (title && title[0]) x += bt_canvas_text(c, x, row.y, row.w, title_style, title) + 1;
-    int rw = right && right[0] ? width_on(c, right) : 0;
+    int rw = right && right[0] ? text_columns(c, right) : 0;
     if (rw > 0 && rw + 3 < end - x) {
         bt_canvas_text(c, end - rw, row.y, rw, label, right);
         end -= rw + 1;

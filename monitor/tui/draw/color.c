@@ -102,17 +102,17 @@ bt_code bt_color_theme(const char *name, bt_err *err) {
     return BT_OK;
 }
 
-static int shade_of(double frac, int steps) {
+static int shade_index(double frac, int steps) {
     if (frac <= 0) return 0;
     int i = (int)(frac * steps);
     return i >= steps ? steps - 1 : i;
 }
 
 uint8_t bt_color_heat(double frac) {
-    return isnan(frac) ? BT_C_NONE : (uint8_t)(BT_C_HEAT0 + shade_of(frac, BT_HEAT_STEPS));
+    return isnan(frac) ? BT_C_NONE : (uint8_t)(BT_C_HEAT0 + shade_index(frac, BT_HEAT_STEPS));
 }
 
 uint8_t bt_color_diverge(double v) {
     return isnan(v) ? BT_C_NONE
-                    : (uint8_t)(BT_C_DIVERGE0 + shade_of((v + 1) / 2, BT_DIVERGE_STEPS));
+                    : (uint8_t)(BT_C_DIVERGE0 + shade_index((v + 1) / 2, BT_DIVERGE_STEPS));
 }

@@ -37,7 +37,8 @@ static void draw_list_cell(bt_canvas *c, bt_rect cell, const bt_list_table *t, s
         bt_canvas_text(c, cell.x, cell.y, cell.w, s, buf);
 }
 
-static void draw_head(bt_canvas *c, bt_rect r, const bt_list_table *t, const int *w, int gap) {
+static void draw_column_titles(bt_canvas *c, bt_rect r, const bt_list_table *t, const int *w,
+                               int gap) {
     int x = r.x + 1;
     for (int i = 0; i < t->n_cols; i++) {
         if (w[i] == 0) continue;
@@ -65,7 +66,7 @@ int bt_list_draw(bt_canvas *c, bt_rect r, const bt_list_table *t, int *top) {
     for (int i = 0; t->shown && i < t->n_cols; i++)
         if (w[i] > 0 && t->cols[i].title[0]) *t->shown |= UINT32_C(1) << i;
     bt_rect old = bt_canvas_clip(c, r);
-    draw_head(c, r, t, w, gap);
+    draw_column_titles(c, r, t, w, gap);
     if (t->selected >= 0 && t->selected < *top) *top = t->selected;
     if (t->selected >= *top + rows) *top = t->selected - rows + 1;
     if (*top > (int)t->n_rows - rows) *top = (int)t->n_rows - rows;

@@ -8,7 +8,7 @@ static int needed_size(const bt_pane_size *want, const int *size, int n, int gap
     return sum + (shown > 1 ? (shown - 1) * gap : 0);
 }
 
-static void drop_least(const bt_pane_size *want, int *size, int n) {
+static void drop_pane_of_highest_rank(const bt_pane_size *want, int *size, int n) {
     int worst = -1;
     for (int i = 0; i < n; i++)
         if (size[i] > 0 && (worst < 0 || want[i].rank >= want[worst].rank)) worst = i;
@@ -17,7 +17,7 @@ static void drop_least(const bt_pane_size *want, int *size, int n) {
 
 static void share_length(int total, const bt_pane_size *want, int n, int gap, int *size) {
     for (int i = 0; i < n; i++) size[i] = want[i].min > 0 ? want[i].min : want[i].weight > 0;
-    while (needed_size(want, size, n, gap) > total) drop_least(want, size, n);
+    while (needed_size(want, size, n, gap) > total) drop_pane_of_highest_rank(want, size, n);
     int left = total - needed_size(want, size, n, gap);
     /* Adds one cell at a time to the item farthest below its share. */
     while (left > 0) {

@@ -31,7 +31,7 @@ void bt_plot_init(bt_plot *p) {
 /* ---- ticks ----------------------------------------------------------------------------------- */
 
 /* the finest of 1, 2, 5 x 10^k that puts no more than max ticks into [lo, hi] */
-static double nice_step(double lo, double hi, size_t max) {
+static double choose_tick_step(double lo, double hi, size_t max) {
     double mag = pow(10, floor(log10((hi - lo) / (double)max)) - 1);
     for (int i = 0; i < 12; i++) {
         int exponent = i / 3;
@@ -42,7 +42,7 @@ static double nice_step(double lo, double hi, size_t max) {
     return hi - lo;
 }
 
-static size_t log_ticks(double lo, double hi, size_t max, double *out) {
+static size_t compute_log_ticks(double lo, double hi, size_t max, double *out) {
     int d0 = (int)floor(log10(lo)), d1 = (int)ceil(log10(hi)), every = 1;
     static const double mult[] = {1, 2, 5};
     for (int per = 3; per >= 1; per -= 2) {
@@ -70,10 +70,10 @@ static size_t log_ticks(double lo, double hi, size_t max, double *out) {
 size_t bt_plot_ticks(double lo, double hi, size_t max, bool log, double *out) {
     if (!(hi > lo) || max == 0 || !isfinite(lo) || !isfinite(hi)) return 0;
     if (log && lo > 0) {
-        size_t n = log_ticks(lo, hi, max, out);
+        size_t n = compute_log_ticks(lo, hi, max, out);
         if (n >= 2) return n;
     }
-    double step = nice_step(lo, hi, max), first = ceil(lo / step - 1e-9) * step;
+    double step = choose_tick_step(lo, hi, max), first = ceil(lo / step - 1e-9) * step;
     size_t n = 0;
     for (int i = 0; n < max; i++) {
         double v = first + i * step;
@@ -141,7 +141,7 @@ static void draw_dotted_line(dots *d, int x0, int y0, int x1, int y1, uint8_t co
 
 /* clamp distant values near the frame, so that a line leaves in the right direction and
  * Bresenham is short */
-static int to_dot(double frac, int size) {
+static int fraction_to_dot(double frac, int size) {
     double v = frac * (size - 1);
     return (int)lround(v < -2.0 * size ? -2.0 * size : v > 3.0 * size ? 3.0 * size : v);
 }
@@ -151,12 +151,14 @@ static double x_frac(const scale *s, double x) {
     return (x - s->x0) / (s->x1 - s->x0);
 }
 
-static int x_dot(const dots *d, const scale *s, double x) { return to_dot(x_frac(s, x), d->w); }
+static int x_dot(const dots *d, const scale *s, double x) {
+    return fraction_to_dot(x_frac(s, x), d->w);
+}
 
 static int y_dot(const dots *d, const scale *s, double y) {
     double f = s->log_y ? (log(y > 1e-300 ? y : 1e-300) - s->y0_log) / s->y_log
                         : (y - s->y0) / (s->y1 - s->y0);
-    return d->h - 1 - to_dot(f, d->h);
+    return d->h - 1 - fraction_to_dot(f, d->h);
 }
 
 /* Draws one dot in four of the column from y0 to y1, so that a band is fainter than its line, also without colours. */
@@ -200,7 +202,7 @@ static void draw_line(dots *d, const scale *s, const bt_plot_series *p) {
     }
 }
 
-static uint32_t glyph_of(bt_chars chars, unsigned bits) {
+static uint32_t glyph_of_dots(bt_chars chars, unsigned bits) {
     if (chars == BT_CHARS_BRAILLE) {
         /* converts row-major bits to braille */
         static const uint8_t map[8] = {0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80};
@@ -220,7 +222,7 @@ static void flush_dots(dots *d) {
             size_t i = (size_t)y * (size_t)d->r.w + (size_t)x;
             const unsigned bits = d->bits[i] ? d->bits[i] : d->band[i];
             if (bits)
-                bt_canvas_put(d->c, d->r.x + x, d->r.y + y, glyph_of(d->c->chars, bits),
+                bt_canvas_put(d->c, d->r.x + x, d->r.y + y, glyph_of_dots(d->c->chars, bits),
                               (bt_style){.fg = d->color[i]});
         }
 }
@@ -298,7 +300,7 @@ static void x_label(char *buf, size_t size, const bt_plot *p, double v, double s
         bt_plot_label(buf, size, v, p->x_unit, step);
 }
 
-static void x_axis(bt_canvas *c, bt_rect area, const bt_plot *p, const scale *s) {
+static void draw_x_axis(bt_canvas *c, bt_rect area, const bt_plot *p, const scale *s) {
     bt_style faint = {.fg = BT_C_FAINT}, label = {.fg = BT_C_LABEL};
     int y = area.y + area.h, name_w = p->x_name ? bt_canvas_text_width(p->x_name) + 1 : 0;
     for (int x = 0; x < area.w; x++) bt_canvas_put(c, area.x + x, y, 0x2500, faint);
@@ -350,7 +352,7 @@ static void find_y_ticks(y_ticks *t, const bt_plot *p, const scale *s, int rows)
     t->n = bt_plot_ticks(s->y0, s->y1, want, s->log_y, t->v);
     t->w = 0;
     const double step = t->n > 1        ? fabs(t->v[1] - t->v[0])
-                        : s->y1 > s->y0 ? nice_step(s->y0, s->y1, want)
+                        : s->y1 > s->y0 ? choose_tick_step(s->y0, s->y1, want)
                                         : 0;
     for (size_t i = 0; i < t->n; i++) {
         bt_plot_label(t->text[i], sizeof t->text[i], t->v[i], p->y_unit, step);
@@ -360,7 +362,7 @@ static void find_y_ticks(y_ticks *t, const bt_plot *p, const scale *s, int rows)
     if (t->w > GUTTER_MAX) t->w = GUTTER_MAX;
 }
 
-static int dot_row(const dots *d, const scale *s, double y) {
+static int row_of_y(const dots *d, const scale *s, double y) {
     return d->r.y + y_dot(d, s, y) / d->dy;
 }
 
@@ -368,7 +370,7 @@ static int dot_row(const dots *d, const scale *s, double y) {
 static void draw_levels(dots *d, const bt_plot *p, const scale *s, bool words) {
     for (size_t i = 0; i < p->n_levels; i++) {
         if (p->levels[i].y < s->y0 || p->levels[i].y > s->y1) continue;
-        int y = dot_row(d, s, p->levels[i].y);
+        int y = row_of_y(d, s, p->levels[i].y);
         for (int x = 0; x < d->r.w && !words; x++)
             bt_canvas_put(d->c, d->r.x + x, y, 0x2504, (bt_style){.fg = BT_C_FAINT});
         if (words && p->levels[i].label)
@@ -378,7 +380,8 @@ static void draw_levels(dots *d, const bt_plot *p, const scale *s, bool words) {
 }
 
 /* a triangle in each column that has values above or below the axis */
-static void mark_outside(const dots *d, const scale *s, const bt_plot *p, const bt_plot_series *q) {
+static void mark_values_outside(const dots *d, const scale *s, const bt_plot *p,
+                                const bt_plot_series *q) {
     const bool band = q->lo && q->hi && !p->no_bands;
     for (size_t i = 0; i < q->n; i++) {
         const double top = band   ? q->hi[i]
@@ -396,7 +399,7 @@ static void mark_outside(const dots *d, const scale *s, const bt_plot *p, const 
     }
 }
 
-static int cells_drawn(const bt_canvas *c, int x, int y, int w) {
+static int count_drawn_cells(const bt_canvas *c, int x, int y, int w) {
     int n = 0;
     for (int i = 0; i < w; i++) {
         uint32_t glyph = c->cells[(size_t)y * (size_t)c->w + (size_t)(x + i)].glyph;
@@ -414,7 +417,7 @@ static void place_label(const dots *d, int x, int y, int w, int *at, int *row) {
     for (int i = 0; i < 4 * AWAY; i++) {
         const int tx = i & 1 ? x - w : x + 1, rows = i / 4 + 1, ty = i & 2 ? y + rows : y - rows;
         if (tx < r->x || tx + w > r->x + r->w || ty < r->y || ty >= r->y + r->h) continue;
-        const int n = cells_drawn(d->c, tx, ty, w);
+        const int n = count_drawn_cells(d->c, tx, ty, w);
         if (n >= least) continue;
         least = n;
         *at = tx;
@@ -426,7 +429,7 @@ static void draw_points(const dots *d, const scale *s, const bt_plot *p) {
     for (size_t i = 0; i < p->n_points; i++) {
         const bt_plot_point *q = &p->points[i];
         if (!(q->x >= s->x0 && q->x <= s->x1 && q->y >= s->y0 && q->y <= s->y1)) continue;
-        const int x = d->r.x + x_dot(d, s, q->x) / d->dx, y = dot_row(d, s, q->y),
+        const int x = d->r.x + x_dot(d, s, q->x) / d->dx, y = row_of_y(d, s, q->y),
                   w = q->label ? bt_canvas_text_width(q->label) : 0;
         const bt_style style = {.fg = q->color, .attr = BT_ATTR_BOLD};
         if (q->glyph) bt_canvas_put(d->c, x, y, q->glyph, style);
@@ -456,19 +459,19 @@ void bt_plot_draw(bt_canvas *c, bt_rect r, const bt_plot *p, const bt_plot_serie
         for (int y = 0; y < area.h; y++)
             bt_canvas_put(c, area.x - 1, area.y + y, 0x2502, (bt_style){.fg = BT_C_FAINT});
         for (size_t i = 0; i < t.n; i++) {
-            int y = dot_row(&d, &s, t.v[i]);
+            int y = row_of_y(&d, &s, t.v[i]);
             bt_canvas_text_right(c, area.x - 1, y, t.w, (bt_style){.fg = BT_C_LABEL}, t.text[i]);
             bt_canvas_put(c, area.x - 1, y, 0x2524, (bt_style){.fg = BT_C_FAINT});
         }
     }
-    if (axis) x_axis(c, area, p, &s);
+    if (axis) draw_x_axis(c, area, p, &s);
     draw_levels(&d, p, &s, false);
     for (size_t k = 0; k < n_series; k++) {
         if (series[k].lo && series[k].hi && !p->no_bands) draw_band(&d, &s, &series[k]);
         if (series[k].y) draw_line(&d, &s, &series[k]);
     }
     flush_dots(&d);
-    for (size_t k = 0; k < n_series; k++) mark_outside(&d, &s, p, &series[k]);
+    for (size_t k = 0; k < n_series; k++) mark_values_outside(&d, &s, p, &series[k]);
     draw_levels(&d, p, &s, true);
     draw_points(&d, &s, p);
     if (!isnan(p->cursor_x) && p->cursor_x >= s.x0 && p->cursor_x <= s.x1)

@@ -40,12 +40,12 @@ typedef struct nc_term {
 
 static volatile sig_atomic_t end_asked, resized;
 
-static void on_resize(int sig) {
+static void note_resize(int sig) {
     (void)sig;
     resized = 1;
 }
 
-static void on_end(int sig) {
+static void request_end(int sig) {
     (void)sig;
     end_asked = 1;
 }
@@ -64,7 +64,7 @@ static short terminal_color(const nc_term *t, uint8_t role) {
     return (short)i;
 }
 
-static short pair_for(nc_term *t, uint8_t fg, uint8_t bg) {
+static short color_pair_for(nc_term *t, uint8_t fg, uint8_t bg) {
     if (fg == BT_C_NONE && bg == BT_C_NONE) return 0;
     short *p = &t->pair_of[fg][bg];
     if (*p == 0) {
@@ -75,7 +75,7 @@ static short pair_for(nc_term *t, uint8_t fg, uint8_t bg) {
     return *p;
 }
 
-static attr_t attr_for(uint8_t a) {
+static attr_t curses_attributes(uint8_t a) {
     return (a & BT_ATTR_BOLD ? A_BOLD : 0) | (a & BT_ATTR_DIM ? A_DIM : 0) |
            (a & BT_ATTR_REVERSE ? A_REVERSE : 0) | (a & BT_ATTR_UNDERLINE ? A_UNDERLINE : 0);
 }
@@ -83,9 +83,10 @@ static attr_t attr_for(uint8_t a) {
 static void put_curses_cell(nc_term *t, int x, int y, const bt_cell *cell) {
     wchar_t text[2] = {(wchar_t)cell->glyph, 0};
     cchar_t cc;
-    short pair = t->base.caps.depth == BT_DEPTH_MONO ? 0
-                                                     : pair_for(t, cell->style.fg, cell->style.bg);
-    attr_t attr = attr_for(cell->style.attr);
+    short pair = t->base.caps.depth == BT_DEPTH_MONO
+                     ? 0
+                     : color_pair_for(t, cell->style.fg, cell->style.bg);
+    attr_t attr = curses_attributes(cell->style.attr);
     if (t->base.caps.depth == BT_DEPTH_MONO && cell->style.bg != BT_C_NONE) attr ^= A_REVERSE;
     setcchar(&cc, text, attr, pair, NULL);
     mvadd_wch(y, x, &cc);
@@ -116,7 +117,7 @@ static bt_code nc_present(bt_term *bt, const bt_canvas *c, bt_err *err) {
     return BT_OK;
 }
 
-static void paste_brackets(bool on) {
+static void switch_bracketed_paste(bool on) {
     static const char begin[] = "\033[?2004h", end[] = "\033[?2004l";
     if (write(STDOUT_FILENO, on ? begin : end, sizeof begin - 1) < 0) end_asked = 1;
 }
@@ -142,12 +143,12 @@ static int32_t resize_screen(nc_term *t) {
     return BT_KEY_RESIZE;
 }
 
-static void suspend(nc_term *t) {
-    paste_brackets(false);
+static void suspend_terminal(nc_term *t) {
+    switch_bracketed_paste(false);
     endwin();
     /* stops the whole foreground job, like the terminal's own Ctrl-Z */
     kill(0, SIGTSTP);
-    paste_brackets(true);
+    switch_bracketed_paste(true);
     refresh();
     t->all = true;
 }
@@ -166,7 +167,7 @@ static int32_t read_mouse_key(nc_term *t) {
 static int32_t translate_key(nc_term *t, int rc, wint_t ch) {
     if (rc == OK) {
         if (ch == BT_CTRL('Z')) {
-            suspend(t);
+            suspend_terminal(t);
             return BT_KEY_RESIZE;
         }
         if (ch == 0x7F || ch == 0x08) return BT_KEY_BACKSPACE;
@@ -222,7 +223,7 @@ static void nc_redraw(bt_term *bt) { ((nc_term *)bt)->all = true; }
 
 static void nc_close(bt_term *bt) {
     nc_term *t = (nc_term *)bt;
-    paste_brackets(false);
+    switch_bracketed_paste(false);
     endwin();
     delscreen(t->screen);
     if (t->note[0]) bt_log(BT_LOG_WARN, "%s", t->note);
@@ -231,7 +232,7 @@ static void nc_close(bt_term *bt) {
 }
 
 static void catch_signals(void) {
-    struct sigaction a = {.sa_handler = on_end};
+    struct sigaction a = {.sa_handler = request_end};
     sigemptyset(&a.sa_mask);
     end_asked = 0;
     sigaction(SIGTERM, &a, NULL);
@@ -239,7 +240,7 @@ static void catch_signals(void) {
     sigaction(SIGINT, &a,
               NULL); /* for other processes that send SIGINT; in raw mode keys are bytes */
     sigaction(SIGQUIT, &a, NULL);
-    a.sa_handler = on_resize; /* replaces the handler of curses, which accepts any size */
+    a.sa_handler = note_resize; /* replaces the handler of curses, which accepts any size */
     sigaction(SIGWINCH, &a, NULL);
     a.sa_handler = SIG_IGN; /* a closed pipe is detected as a failed write */
     sigaction(SIGPIPE, &a, NULL);
@@ -285,7 +286,7 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
     keypad(stdscr, TRUE);
     define_key("\033[200~", PASTE_BEGIN);
     define_key("\033[201~", PASTE_END);
-    paste_brackets(true);
+    switch_bracketed_paste(true);
     /* a frame is short, so the keyboard is not polled while drawing */
     typeahead(-1);
     set_escdelay(25);

@@ -15,7 +15,7 @@ const bt_view_series *bt_top_ts(const bt_top *t, bt_top_series s) {
     return t->view->n_series > (int)s ? &t->view->series[s] : &nothing;
 }
 
-static const bt_view_series *ghost_series(const bt_top *t, bt_top_series s) {
+static const bt_view_series *baseline_series(const bt_top *t, bt_top_series s) {
     int i = BT_TS_COUNT + (int)s;
     return t->view->n_series > i ? &t->view->series[i] : &nothing;
 }
@@ -36,7 +36,7 @@ void bt_top_empty(bt_top *t, bt_rect r, const char *why) {
                    (bt_style){.fg = BT_C_LABEL}, why);
 }
 
-static double x_of_event(const bt_top *t, const bt_view_series *s, const bt_view_event *e) {
+static double event_x(const bt_top *t, const bt_view_series *s, const bt_view_event *e) {
     if (t->x == BT_X_WALL) return e->time_s;
     if (e->step < 0 || s->n == 0) return NAN;
     for (size_t i = 0; i < s->n; i++)
@@ -44,11 +44,12 @@ static double x_of_event(const bt_top *t, const bt_view_series *s, const bt_view
     return NAN;
 }
 
-static size_t event_marks(const bt_top *t, const bt_view_series *s, bt_plot_mark *out, size_t max) {
+static size_t collect_event_marks(const bt_top *t, const bt_view_series *s, bt_plot_mark *out,
+                                  size_t max) {
     size_t n = 0;
     const bt_view_events *e = &t->view->events;
     for (size_t i = 0; i < e->n_marks && n < max; i++) {
-        double x = x_of_event(t, s, &e->mark[i]);
+        double x = event_x(t, s, &e->mark[i]);
         if (isnan(x)) continue;
         bool bad = e->mark[i].level == BT_EV_ERROR, warn = e->mark[i].level == BT_EV_WARN;
         out[n++] = (bt_plot_mark){x,
@@ -92,7 +93,7 @@ static void chart_title(bt_top *t, bt_rect row, const bt_view_series *s, const c
 }
 
 /* Uses the usual range of the drawn values, then the user's zoom and pan. */
-static void y_range(const bt_top *t, const bt_view_series *const *all, size_t n, bt_plot *p) {
+static void set_y_range(const bt_top *t, const bt_view_series *const *all, size_t n, bt_plot *p) {
     double low, high, floor = p->y0, range[4][2];
     for (size_t i = 0; i < n; i++) {
         range[i][0] = all[i]->n ? all[i]->low : NAN;
@@ -138,7 +139,7 @@ static size_t validation_points(const bt_view_series *val, char label[40], bt_pl
 void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, const char *figure,
                   bool log_y, bool pane_active) {
     if (r.h < 3 || r.w < 12) return;
-    const bt_view_series *s = bt_top_ts(t, which), *g = ghost_series(t, which),
+    const bt_view_series *s = bt_top_ts(t, which), *g = baseline_series(t, which),
                          *val = which == BT_TS_LOSS ? bt_top_ts(t, BT_TS_VAL) : &nothing;
     double keep = bt_view_keep(bt_top_smooth[t->smooth], bt_view_steps_shown(s));
     double *ema = keep > 0 && s->n ? malloc(s->n * sizeof *ema) : NULL;
@@ -168,9 +169,9 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
         p.y0 = 0;
     if (which == BT_TS_OVERLAP && !p.log_y) p.y1 = 1;
     const bt_view_series *drawn[] = {s, val};
-    y_range(t, drawn, 2, &p);
+    set_y_range(t, drawn, 2, &p);
     p.marks = marks;
-    p.n_marks = event_marks(t, s, marks, 64);
+    p.n_marks = collect_event_marks(t, s, marks, 64);
     p.points = points;
     p.n_points = validation_points(val, best, points);
     bt_plot_series lines[4];
@@ -222,7 +223,7 @@ void bt_top_spark(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
 }
 
 /* "data 9.98 ms  fwd ..." or, where that is too long, "data 9.98  fwd ... ms" */
-static int legend_item(char *item, size_t size, int p, double v, bool with_unit) {
+static int format_legend_item(char *item, size_t size, int p, double v, bool with_unit) {
     char num[32];
     bt_fmt(num, sizeof num, v, BT_UNIT_MS);
     char *unit = strstr(num, " ms");
@@ -238,12 +239,12 @@ void bt_top_phase_legend(bt_top *t, bt_rect row, const double *phase_ms, double 
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
         double v = phase_ms[p];
         shown[p] = v >= total_ms * 0.0005 && v > 0;
-        if (shown[p]) need += legend_item(item, sizeof item, p, v, true);
+        if (shown[p]) need += format_legend_item(item, sizeof item, p, v, true);
     }
     bool units = need - 2 <= row.w;
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
         if (!shown[p]) continue;
-        int w = legend_item(item, sizeof item, p, phase_ms[p], units);
+        int w = format_legend_item(item, sizeof item, p, phase_ms[p], units);
         if (x + w - 1 > end) break;
         bt_canvas_put(&t->canvas, x, row.y,
                       bt_top_letters(t) ? (uint32_t)(unsigned char)bt_phases[p].letter : 0x25A0,

@@ -17,25 +17,25 @@ typedef struct bins {
 } bins;
 
 /* Returns the lowest bin of a row; the first row has the highest bins. */
-static int bin_of(const bins *x, size_t row) {
+static int lowest_bin_of_row(const bins *x, size_t row) {
     const int rows = (x->high - x->low) / x->group;
     return x->low + (rows - (int)row) * x->group;
 }
 
-static double bin_share(const bins *x, size_t row, int sample) {
-    const int from = bin_of(x, row);
+static double row_share(const bins *x, size_t row, int sample) {
+    const int from = lowest_bin_of_row(x, row);
     return bt_view_share(x->of[sample], from, from + x->group);
 }
 
-static double cell_share(void *ctx, size_t row, size_t col) {
+static double relative_row_share(void *ctx, size_t row, size_t col) {
     const bins *x = ctx;
-    const double v = bin_share(x, row, (int)col / x->repeat);
+    const double v = row_share(x, row, (int)col / x->repeat);
     return v > 0 && x->most > 0 ? v / x->most : 0;
 }
 
 static void distribution_label(void *ctx, size_t row, char *buf, size_t size) {
     const bins *x = ctx;
-    const int bin = bin_of(x, row);
+    const int bin = lowest_bin_of_row(x, row);
     if (bin == 0)
         snprintf(buf, size, "below");
     else if (x->weights)
@@ -65,7 +65,7 @@ static bool find_bins(const bt_view_distribution *d, bins *x, int rows) {
     const size_t n = (size_t)((x->high - x->low) / x->group + 1);
     for (int s = 0; s < d->samples; s++)
         for (size_t row = 0; row < n; row++) {
-            const double v = bin_share(x, row, s);
+            const double v = row_share(x, row, s);
             if (v > x->most) x->most = v;
         }
     return true;
@@ -107,7 +107,7 @@ static void draw_distribution(bt_top *t, bt_rect r, bool weights) {
     x.repeat = x.repeat < 1 ? 1 : x.repeat > REPEAT_MOST ? REPEAT_MOST : x.repeat;
     const bt_heat map = {.rows = (size_t)((x.high - x.low) / x.group + 1),
                          .cols = (size_t)(d->samples * x.repeat),
-                         .value = cell_share,
+                         .value = relative_row_share,
                          .label = distribution_label,
                          .ctx = &x,
                          .label_w = LABEL,

@@ -11,7 +11,7 @@ static bool shows_chip_name(const bt_view_chip *c, bool named) {
 }
 
 /* Draws whole chips in rows of w columns; c NULL: only counts the rows. */
-static int lay_chips(const bt_view_head *h, bt_canvas *c, bt_rect r, bool named) {
+static int draw_chip_rows(const bt_view_head *h, bt_canvas *c, bt_rect r, bool named) {
     int at = 0, rows = h->n_chips > 0;
     for (int i = 0; i < h->n_chips; i++) {
         const bt_view_chip *x = &h->chip[i];
@@ -32,16 +32,16 @@ static int lay_chips(const bt_view_head *h, bt_canvas *c, bt_rect r, bool named)
     return rows;
 }
 
-static bool chips_named(const bt_view_head *h, int w) {
+static bool fit_chip_names(const bt_view_head *h, int w) {
     bt_rect r = {0, 0, w, 2};
-    return lay_chips(h, NULL, r, true) <= lay_chips(h, NULL, r, false);
+    return draw_chip_rows(h, NULL, r, true) <= draw_chip_rows(h, NULL, r, false);
 }
 
 enum { REMARK_LINES = 3 };
 
 int bt_chips_height(const bt_top *t, int w) {
     const bt_view_head *h = &t->view->head;
-    int rows = lay_chips(h, NULL, (bt_rect){0, 0, w, 2}, chips_named(h, w));
+    int rows = draw_chip_rows(h, NULL, (bt_rect){0, 0, w, 2}, fit_chip_names(h, w));
     for (int i = 0; i < h->n_remarks; i++)
         rows += bt_canvas_wrap(NULL, (bt_rect){0, 0, w, REMARK_LINES}, (bt_style){0}, h->remark[i]);
     return rows;
@@ -49,9 +49,9 @@ int bt_chips_height(const bt_top *t, int w) {
 
 void bt_chips_draw(bt_top *t, bt_rect r) {
     const bt_view_head *h = &t->view->head;
-    const bool named = chips_named(h, r.w);
-    const int chips = lay_chips(h, NULL, (bt_rect){0, 0, r.w, 2}, named);
-    lay_chips(h, &t->canvas, (bt_rect){r.x, r.y, r.w, chips < r.h ? chips : r.h}, named);
+    const bool named = fit_chip_names(h, r.w);
+    const int chips = draw_chip_rows(h, NULL, (bt_rect){0, 0, r.w, 2}, named);
+    draw_chip_rows(h, &t->canvas, (bt_rect){r.x, r.y, r.w, chips < r.h ? chips : r.h}, named);
     for (int i = 0, y = r.y + chips; i < h->n_remarks && y < r.y + r.h; i++) {
         const int left = r.y + r.h - y;
         y += bt_canvas_wrap(&t->canvas,
@@ -68,7 +68,7 @@ typedef struct told {
 
 enum { LABEL_W = 7, TOLD = 3 };
 
-static int trouble_parts(const bt_view_trouble *x, told out[TOLD]) {
+static int list_trouble_parts(const bt_view_trouble *x, told out[TOLD]) {
     int n = 0;
     if (x->why[0]) out[n++] = (told){"why", x->why, BT_C_TEXT, 2};
     if (x->advice[0]) out[n++] = (told){"to do", x->advice, BT_C_TEXT, 2};
@@ -79,7 +79,7 @@ static int trouble_parts(const bt_view_trouble *x, told out[TOLD]) {
 int bt_trouble_height(const bt_top *t, int w) {
     const bt_view_trouble *x = &t->view->head.trouble;
     told part[TOLD];
-    int rows = 1, n = trouble_parts(x, part);
+    int rows = 1, n = list_trouble_parts(x, part);
     if (!x->any) return 0;
     for (int i = 0; i < n; i++)
         rows += bt_canvas_wrap(NULL, (bt_rect){0, 0, w - LABEL_W, part[i].most}, (bt_style){0},
@@ -94,7 +94,7 @@ void bt_trouble_draw(bt_top *t, bt_rect r) {
     bt_canvas *c = &t->canvas;
     told part[TOLD];
     char key[40] = "", what[200];
-    int y = r.y, n = trouble_parts(x, part);
+    int y = r.y, n = list_trouble_parts(x, part);
     bt_canvas_put(c, r.x, y, bad ? 0x2717 : warn ? 0x25B2 : 0x25CF, (bt_style){.fg = color});
     int w = bt_canvas_text(c, r.x + 2, y, r.w - 2, (bt_style){.fg = color, .attr = BT_ATTR_BOLD},
                            bt_view_trouble_line(x, what, sizeof what));

@@ -11,7 +11,7 @@
 #include "monitor/tui/screens/screens.h"
 #include "store/read/run_log.h"
 
-static void find_file(bt_top *t) {
+static void find_log_file(bt_top *t) {
     char dir[PATH_MAX] = "";
     bt_err err = BT_ERR_INIT;
     snprintf(t->log.run, sizeof t->log.run, "%s", t->run);
@@ -38,7 +38,7 @@ static void split_log_lines(bt_top_log *l) {
 void bt_top_log_load(bt_top *t) {
     bt_top_log *l = &t->log;
     struct stat st;
-    if (strcmp(l->run, t->run) != 0) find_file(t);
+    if (strcmp(l->run, t->run) != 0) find_log_file(t);
     int fd = l->path[0] ? open(l->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     if (fd < 0) return;
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size != l->size) {

@@ -8,11 +8,11 @@
 
 enum { CELL = 15, CELL_TOLD = 29, ROWS_MOST = 4, BAR = 5 };
 
-static bool is_told(const bt_cores *c) { return c->n > 0 && !isnan(c->core[0].mhz); }
+static bool has_core_frequency(const bt_cores *c) { return c->n > 0 && !isnan(c->core[0].mhz); }
 
 /* Cores are side by side; if there are too many, each is one glyph instead of a bar. */
 static int cells_per_row(const bt_top *t, int w) {
-    const int n = w / (is_told(&t->cores) ? CELL_TOLD : CELL);
+    const int n = w / (has_core_frequency(&t->cores) ? CELL_TOLD : CELL);
     return n > 0 ? n : 1;
 }
 
@@ -72,16 +72,16 @@ static void draw_machine_summary(bt_top *t, bt_rect row) {
                    bt_machine_summary(t, row.w - 1, text, sizeof text));
 }
 
-static bt_style heat_of(double busy) {
+static bt_style core_load_style(double busy) {
     return (bt_style){.fg = busy > 0.9 ? BT_C_ACCENT : BT_C_GOOD};
 }
 
-static void core_cell(bt_top *t, int x, int y, int w, int i) {
+static void draw_core_cell(bt_top *t, int x, int y, int w, int i) {
     const bt_core *k = &t->cores.core[i];
     char text[40];
     bt_canvas_textf(&t->canvas, x, y, 4, (bt_style){.fg = BT_C_LABEL}, "%3d", i);
     if (!isnan(k->busy_frac))
-        bt_canvas_bar(&t->canvas, x + 4, y, BAR, k->busy_frac, heat_of(k->busy_frac));
+        bt_canvas_bar(&t->canvas, x + 4, y, BAR, k->busy_frac, core_load_style(k->busy_frac));
     if (isnan(k->busy_frac)) return;
     int n = snprintf(text, sizeof text, "%3.0f%%", 100 * k->busy_frac);
     if (!isnan(k->mhz)) n += snprintf(text + n, sizeof text - (size_t)n, " %.1f GHz", k->mhz / 1e3);
@@ -91,10 +91,10 @@ static void core_cell(bt_top *t, int x, int y, int w, int i) {
 
 static void draw_core_bars(bt_top *t, bt_rect r) {
     const int across = cells_per_row(t, r.w), n = t->cores.n;
-    const int w = is_told(&t->cores) ? CELL_TOLD : CELL;
+    const int w = has_core_frequency(&t->cores) ? CELL_TOLD : CELL;
     if ((n + across - 1) / across <= ROWS_MOST) {
         for (int i = 0; i < n && i / across < r.h; i++)
-            core_cell(t, r.x + 1 + i % across * w, r.y + i / across, w, i);
+            draw_core_cell(t, r.x + 1 + i % across * w, r.y + i / across, w, i);
         return;
     }
     for (int i = 0, width = r.w - 8; i < n && i / width < r.h; i++) {
@@ -104,7 +104,7 @@ static void draw_core_bars(bt_top *t, bt_rect r) {
                             "%5d", i);
         if (!isnan(busy))
             bt_canvas_put(&t->canvas, r.x + 7 + i % width, r.y + i / width,
-                          0x2581U + (uint32_t)(busy > 0.999 ? 7 : 8 * busy), heat_of(busy));
+                          0x2581U + (uint32_t)(busy > 0.999 ? 7 : 8 * busy), core_load_style(busy));
     }
 }
 

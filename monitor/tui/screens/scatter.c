@@ -16,7 +16,7 @@ static const struct {
                {"goodput", "goodput", BT_UNIT_FRAC}};
 enum { RESULTS = sizeof results / sizeof results[0], LOG_FROM = 20 };
 
-static double result_of(const bt_view_run *x, int result) {
+static double scatter_result(const bt_view_run *x, int result) {
     switch (result) {
     case 1: return x->best_val;
     case 2: return x->tokens_per_s;
@@ -90,7 +90,7 @@ bt_code bt_scatter_load(bt_top *t, bt_err *err) {
                        read_point_value, s, err);
 }
 
-static double setting_of(const bt_scatter *s, const char *run) {
+static double scatter_setting(const bt_scatter *s, const char *run) {
     for (size_t i = 0; i < s->n; i++)
         if (strcmp(s->value[i].run, run) == 0) return s->value[i].value;
     return NAN;
@@ -120,7 +120,7 @@ void bt_scatter_draw(bt_top *t, bt_rect r) {
     size_t n = 0, chosen = SIZE_MAX;
     for (size_t i = 0; i < t->n_rows && n < BT_SCATTER_MAX; i++) {
         const bt_view_run *x = &t->view->runs.run[t->rows[i]];
-        const double across = setting_of(s, x->run), up = result_of(x, s->result);
+        const double across = scatter_setting(s, x->run), up = scatter_result(x, s->result);
         if (!isfinite(across) || !isfinite(up)) continue;
         if ((int)i == l->selected) chosen = n;
         point[n++] = (bt_plot_point){across, up, 0x25CF, BT_C_ACCENT, NULL};

@@ -105,7 +105,7 @@ static const bt_list_col op_columns[O_COUNT] = {
     {"rate", 10, true, false, 5},      {"of link", 7, true, false, 4},
     {"lost most", 19, false, false, 7}};
 
-static void op_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
+static void exchange_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     bt_top *t = ctx;
     const bt_view_op *x = &t->view->comm.op[row];
     char b[32];
@@ -148,7 +148,8 @@ static void op_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_s
 }
 
 /* Writes the speed of the idle links, on which the column `model` is based; as many as fit. */
-static void link_text(const bt_view_comm *c, double load, int room, char *out, size_t size) {
+static void format_idle_links(const bt_view_comm *c, double load, int room, char *out,
+                              size_t size) {
     char one[96], a[32], b[32];
     size_t n = 0;
     out[0] = 0;
@@ -174,14 +175,14 @@ static void draw_exchanges(bt_top *t, bt_rect r, bt_style title) {
     int top = 0;
     bt_fmt_int(a, sizeof a, c->step0 + 1);
     bt_fmt_int(b, sizeof b, c->step1 + 1);
-    link_text(c, t->view->head.measured_load, r.w - 72, link, sizeof link);
+    format_idle_links(c, t->view->head.measured_load, r.w - 72, link, sizeof link);
     snprintf(right, sizeof right, "%smean of the ranks, steps %s to %s", link, a, b);
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title, "by kind of exchange, per step",
                    right);
     bt_list_table tab = {.cols = op_columns,
                          .n_cols = O_COUNT,
                          .n_rows = c->n,
-                         .cell = op_cell,
+                         .cell = exchange_cell,
                          .ctx = t,
                          .selected = -1,
                          .sort_col = -1};
@@ -213,7 +214,7 @@ static void draw_comm_ranks(bt_top *t, bt_rect r, bt_style title) {
 enum { PANE_OVERHEAD, PANE_OVERLAP, PANE_WIRE, PANE_KINDS, PANE_RANKS, PANE_PAIRS };
 
 /* The value in a chart's heading covers the same steps and ranks as the rows of the table "per rank and step". */
-static const char *figure_of(const bt_top *t, int pane, char *out, size_t size) {
+static const char *format_chart_figure(const bt_top *t, int pane, char *out, size_t size) {
     const bt_view_ranks *k = &t->view->ranks;
     double exposed = 0, busy = 0, wait = 0, step = 0, wire = 0;
     char value[40], a[32], b[32];
@@ -242,8 +243,8 @@ static void draw_comm_chart(bt_top *t, bt_rect r, int pane, bool active) {
                {BT_TS_OVERLAP, "overlap"},
                {BT_TS_WIRE, "bytes on the wire"}};
     char figure[120];
-    bt_top_chart(t, r, all[pane].s, all[pane].title, figure_of(t, pane, figure, sizeof figure),
-                 false, active);
+    bt_top_chart(t, r, all[pane].s, all[pane].title,
+                 format_chart_figure(t, pane, figure, sizeof figure), false, active);
 }
 
 static void draw_comm_charts(bt_top *t, bt_rect r) {
@@ -254,13 +255,13 @@ static void draw_comm_charts(bt_top *t, bt_rect r) {
     bt_rect col[3];
     bt_layout_cols(r, want, 3, 2, col);
     for (int i = 0; i < 3; i++) {
-        /* If only two fit, the third replaces the second. */
+        /* If only two charts fit, the third one replaces the second when it is selected. */
         int pane = i == PANE_OVERLAP && t->pane == PANE_WIRE && !wide ? PANE_WIRE : i;
         if (col[i].w > 0) draw_comm_chart(t, col[i], pane, t->pane == pane);
     }
 }
 
-static void one_pane(bt_top *t, bt_rect r) {
+static void draw_expanded_pane(bt_top *t, bt_rect r) {
     switch (t->pane) {
     case PANE_OVERHEAD:
     case PANE_OVERLAP:
@@ -274,12 +275,12 @@ static void one_pane(bt_top *t, bt_rect r) {
 void bt_screen_comm(bt_top *t, bt_rect r) {
     bt_top_rows(t, t->view->ranks.n, comm_row_text, comm_row_number, true);
     if (t->expanded) {
-        one_pane(t, r);
+        draw_expanded_pane(t, r);
         return;
     }
     int need = (int)t->n_rows + 2, kinds = (int)t->view->comm.n, few = kinds > 3 ? 3 : kinds,
         pairs = bt_pairs_height(t);
-    /* If not all fit, the matrix replaces the charts. */
+    /* If charts and matrix do not fit together, the selected matrix replaces the charts. */
     bool instead = t->pane == PANE_PAIRS && pairs > 0 &&
                    r.h < 6 + few + 3 + (need < 4 ? need : 4) + 1 + pairs + 1;
     bt_pane_size rows[] = {

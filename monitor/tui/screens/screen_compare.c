@@ -50,7 +50,7 @@ static bt_code load_differing_settings(bt_top *t, int n, bt_err *err) {
     return code;
 }
 
-static void forget_removed(bt_top *t) {
+static void unmark_removed_runs(bt_top *t) {
     char name[BT_NAME_MAX];
     int kept = 0;
     for (int i = 0; i < t->n_marked; i++) {
@@ -63,7 +63,7 @@ static void forget_removed(bt_top *t) {
 }
 
 bt_code bt_compare_load(bt_top *t, bt_err *err) {
-    forget_removed(t);
+    unmark_removed_runs(t);
     int n = t->n_marked < BT_COMPARE_MAX ? t->n_marked : BT_COMPARE_MAX;
     if (!t->compared) t->compared = calloc(BT_COMPARE_MAX, sizeof *t->compared);
     if (!t->setting) t->setting = calloc(BT_COMPARE_SETTINGS, sizeof *t->setting);
@@ -104,7 +104,7 @@ bt_code bt_compare_load(bt_top *t, bt_err *err) {
 }
 
 /* Returns the loss at this number of tokens, linear between points; NaN beyond the run. */
-static double loss_at(const bt_compared *x, double tokens) {
+static double loss_at_tokens(const bt_compared *x, double tokens) {
     for (size_t i = 0; i < x->n; i++) {
         if (x->x[i] < tokens) continue;
         if (i == 0 || x->x[i] <= x->x[i - 1]) return x->loss[i];
@@ -142,8 +142,8 @@ typedef struct compare_ctx {
 static void compare_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     const compare_ctx *x = ctx;
     const bt_compared *r = &x->t->compared[row];
-    double mine = loss_at(r, x->tokens), base = loss_at(&x->t->compared[0], x->tokens),
-           d = (mine - base) / base;
+    double mine = loss_at_tokens(r, x->tokens),
+           base = loss_at_tokens(&x->t->compared[0], x->tokens), d = (mine - base) / base;
     switch (col) {
     case C_RUN:
         snprintf(buf, size, "%s", r->run);

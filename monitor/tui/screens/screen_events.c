@@ -9,7 +9,7 @@ static uint8_t level_color(const bt_view_event *e) {
     return e->level == BT_EV_ERROR ? BT_C_BAD : e->level == BT_EV_WARN ? BT_C_WARN : BT_C_LABEL;
 }
 
-static uint32_t event_mark(const bt_view_event *e) {
+static uint32_t event_glyph(const bt_view_event *e) {
     if (e->level == BT_EV_ERROR) return 0x2717;
     if (e->level == BT_EV_WARN) return 0x25B2;
     bt_event_kind kind = bt_event_find(e->kind);
@@ -20,7 +20,7 @@ void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clo
     bt_canvas *c = &t->canvas;
     char b[64], when[40];
     int at = row.x, end = row.x + row.w;
-    bt_canvas_put(c, at, row.y, event_mark(e), (bt_style){.fg = level_color(e)});
+    bt_canvas_put(c, at, row.y, event_glyph(e), (bt_style){.fg = level_color(e)});
     at += 2;
     bt_duration(when, sizeof when, e->time_s);
     at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL},
@@ -30,7 +30,7 @@ void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clo
         at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, "%12s",
                               e->step >= 0 ? bt_fmt_int(b, sizeof b, e->step + 1) : "") +
               2;
-        /* the title contains it too */
+        /* the kind is shown if there is room, because the title contains it too */
         if (row.w >= 96)
             at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_SECOND}, "%-13s",
                                   e->kind) +
@@ -50,7 +50,7 @@ static const char *event_row_text(bt_top *t, size_t i, char *buf, size_t size) {
     return buf;
 }
 
-static void keep_level(bt_top *t, bt_event_level least) {
+static void keep_events_of_level(bt_top *t, bt_event_level least) {
     size_t n = 0;
     for (size_t i = 0; i < t->n_rows; i++)
         if (t->view->events.event[t->rows[i]].level >= least) t->rows[n++] = t->rows[i];
@@ -71,7 +71,7 @@ static void draw_timeline(bt_top *t, bt_rect r) {
             if ((int)e->event[i].level != level) continue;
             int x = (int)(e->event[i].time_s / end * (r.w - 1));
             if (x >= 0 && x < r.w)
-                bt_canvas_put(&t->canvas, r.x + x, r.y, event_mark(&e->event[i]),
+                bt_canvas_put(&t->canvas, r.x + x, r.y, event_glyph(&e->event[i]),
                               (bt_style){.fg = level_color(&e->event[i])});
         }
     bt_canvas_text(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL}, "0");
@@ -80,7 +80,7 @@ static void draw_timeline(bt_top *t, bt_rect r) {
 }
 
 /* Shows the largest part first; omits parts without time or without room. */
-static void goodput(bt_top *t, bt_rect row) {
+static void draw_goodput_line(bt_top *t, bt_rect row) {
     const bt_view_head *h = &t->view->head;
     char b[40], text[64];
     bool told[BT_TIME_PARTS] = {false};
@@ -109,7 +109,7 @@ void bt_screen_events(bt_top *t, bt_rect r) {
     l->invert = !l->invert; /* newest first unless inverted */
     bt_top_rows(t, e->n, event_row_text, NULL, false);
     l->invert = !l->invert;
-    keep_level(t, (bt_event_level)level);
+    keep_events_of_level(t, (bt_event_level)level);
     if (e->total > (int64_t)e->n)
         snprintf(right, sizeof right, "newest %zu of %lld · %s · t: level", e->n,
                  (long long)e->total, levels[level]);
@@ -121,7 +121,7 @@ void bt_screen_events(bt_top *t, bt_rect r) {
         return;
     }
     draw_timeline(t, (bt_rect){r.x, r.y + 1, r.w, 1});
-    goodput(t, (bt_rect){r.x, r.y + 3, r.w, 1});
+    draw_goodput_line(t, (bt_rect){r.x, r.y + 3, r.w, 1});
     bt_pane_size rows[] = {
         {.min = 4, .max = t->log.n ? (int)t->n_rows + 1 : 0, .weight = 2, .rank = 0},
         {.min = t->log.n ? 5 : 0, .max = t->log.n + 1, .weight = t->log.n > 0, .rank = 1}};

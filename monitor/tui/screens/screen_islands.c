@@ -121,7 +121,7 @@ static void draw_islands_summary(bt_top *t, bt_rect r) {
 }
 
 /* Draws a bar for each staleness, as many as there are rows; the last bar is the sum of the remaining ones. */
-static void histogram(bt_top *t, bt_rect r) {
+static void draw_staleness_histogram(bt_top *t, bt_rect r) {
     const bt_view_islands *l = islands_of_view(t);
     char right[64], b[40];
     double most = 0, rest = 0;
@@ -193,6 +193,6 @@ void bt_screen_islands(bt_top *t, bt_rect r) {
                                  .paint = paint_island_cell,
                                  .sort_col = -1};
     bt_top_table(t, out[0], table);
-    if (out[1].h > 1) histogram(t, out[1]);
+    if (out[1].h > 1) draw_staleness_histogram(t, out[1]);
     if (out[2].h > 1) draw_event_counts(t, out[2]);
 }

@@ -14,7 +14,7 @@ static const bt_list_col columns[C_COUNT] = {
 static const bt_view_metric *panel_metric(const bt_top *t, size_t row) {
     return &t->view->panel.metric[row];
 }
-static const bt_metric *metric_of(const bt_view_metric *x) {
+static const bt_metric *metric_of_panel_row(const bt_view_metric *x) {
     return &bt_scopes[x->scope].metric[x->metric];
 }
 
@@ -32,7 +32,7 @@ static double metric_row_number(bt_top *t, size_t i, int col) {
 
 static const char *metric_row_text(bt_top *t, size_t i, char *buf, size_t size) {
     const bt_view_metric *x = panel_metric(t, i);
-    snprintf(buf, size, "%s %s", bt_scopes[x->scope].name, metric_of(x)->key);
+    snprintf(buf, size, "%s %s", bt_scopes[x->scope].name, metric_of_panel_row(x)->key);
     return buf;
 }
 
@@ -41,7 +41,7 @@ static void metric_cell(void *ctx, size_t row, int col, char *buf, size_t size, 
     const bt_view_metric *x = panel_metric(t, t->rows[row]);
     switch (col) {
     case C_KEY:
-        snprintf(buf, size, "%s", metric_of(x)->key);
+        snprintf(buf, size, "%s", metric_of_panel_row(x)->key);
         s->fg = BT_C_BRIGHT;
         break;
     case C_SCOPE:
@@ -56,7 +56,8 @@ static void metric_cell(void *ctx, size_t row, int col, char *buf, size_t size, 
             break;
         }
         /* fall through */
-    default: bt_fmt(buf, size, metric_row_number(t, t->rows[row], col), metric_of(x)->unit);
+    default:
+        bt_fmt(buf, size, metric_row_number(t, t->rows[row], col), metric_of_panel_row(x)->unit);
     }
 }
 
@@ -98,8 +99,8 @@ static void draw_metric_meaning(bt_top *t, int x, int y, int w) {
     if ((size_t)l->selected >= t->n_rows) return;
     const bt_view_metric *m = panel_metric(t, t->rows[l->selected]);
     char step[32];
-    bt_canvas_textf(&t->canvas, x, y, w, (bt_style){.fg = BT_C_TEXT}, "%s: %s", metric_of(m)->key,
-                    metric_of(m)->help);
+    bt_canvas_textf(&t->canvas, x, y, w, (bt_style){.fg = BT_C_TEXT}, "%s: %s",
+                    metric_of_panel_row(m)->key, metric_of_panel_row(m)->help);
     bt_canvas_textf(&t->canvas, x, y + 1, w, (bt_style){.fg = BT_C_FAINT},
                     "one row for each %s, in the view %s · the newest are of step %s",
                     bt_scopes[m->scope].per, bt_scopes[m->scope].view,

@@ -13,7 +13,7 @@ static bool has_values(const bt_view_series *s) {
     return false;
 }
 
-static void sparks(bt_top *t, bt_rect r) {
+static void draw_sparklines(bt_top *t, bt_rect r) {
     static const struct {
         bt_top_series s;
         const char *title;
@@ -125,7 +125,7 @@ static void island_line(bt_top *t, bt_rect row, const bt_view_island *x) {
 }
 
 /* A hub has no ranks, so its islands replace the slowest ranks. */
-static void island_lines(bt_top *t, bt_rect r) {
+static void draw_islands(bt_top *t, bt_rect r) {
     const bt_view_islands *l = &t->view->islands;
     char right[64];
     snprintf(right, sizeof right, "%.0f of %zu train", l->training, l->n);
@@ -135,7 +135,7 @@ static void island_lines(bt_top *t, bt_rect r) {
         island_line(t, (bt_rect){r.x, r.y + 1 + i, r.w, 1}, &l->island[i]);
 }
 
-static void last_events(bt_top *t, bt_rect r) {
+static void draw_last_events(bt_top *t, bt_rect r) {
     const bt_view_events *e = &t->view->events;
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 3), "events", "");
     size_t room = (size_t)(r.h - 1), n = e->n < room ? e->n : room;
@@ -186,7 +186,7 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
                        : h->live ? "now"
                                  : "at the end",
                        "");
-        sparks(t, (bt_rect){col[1].x, col[1].y + 1, col[1].w, col[1].h - 1});
+        draw_sparklines(t, (bt_rect){col[1].x, col[1].y + 1, col[1].w, col[1].h - 1});
     }
     if (row[STEP].h > 0) draw_step_bar(t, row[STEP]);
     if (row[LISTS].h > 0) {
@@ -194,10 +194,10 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
                               {.min = 30, .weight = 1, .rank = 1}};
         bt_layout_cols(row[LISTS], two, 2, 2, low);
         if (t->view->head.hub)
-            island_lines(t, low[0]);
+            draw_islands(t, low[0]);
         else
             draw_stragglers(t, low[0]);
-        if (low[1].w > 0) last_events(t, low[1]);
+        if (low[1].w > 0) draw_last_events(t, low[1]);
     }
     if (row[TEXTS].h > 0) bt_texts_draw(t, row[TEXTS]);
 }

@@ -85,7 +85,7 @@ static void heat_rows(const bt_top *t, size_t room, heat_ctx *x) {
     x->start[x->rows] = n;
 }
 
-static void heat_ends(const bt_view_heat *h, char low[40], char high[40]) {
+static void format_scale_ends(const bt_view_heat *h, char low[40], char high[40]) {
     bt_unit unit = h->value == BT_HEAT_RSS    ? BT_UNIT_MIB
                    : h->value == BT_HEAT_LOSS ? BT_UNIT_NATS
                                               : BT_UNIT_MS;
@@ -98,10 +98,10 @@ static void heat_ends(const bt_view_heat *h, char low[40], char high[40]) {
         bt_fmt(low, 40, h->low, unit), bt_fmt(high, 40, h->high, unit);
 }
 
-static void heat_foot(bt_top *t, bt_rect row, const heat_ctx *x, size_t shown) {
+static void draw_heat_footer(bt_top *t, bt_rect row, const heat_ctx *x, size_t shown) {
     const bt_view_heat *h = &t->view->heat;
     char a[40], b[40], low[40], high[40];
-    heat_ends(h, low, high);
+    format_scale_ends(h, low, high);
     int at = row.x + 9;
     bt_fmt_int(a, sizeof a, h->step[x->first_col] + 1);
     bt_fmt_int(b, sizeof b, t->view->head.step + 1);
@@ -157,7 +157,8 @@ static void draw_heat(bt_top *t, bt_rect r) {
                    .cursor_col = -1,
                    .selected_row = sel};
     bt_heat_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 2}, &map);
-    heat_foot(t, (bt_rect){r.x, r.y + 1 + (int)x.rows * map.row_h, r.w, 1}, &x, shown * x.repeat);
+    draw_heat_footer(t, (bt_rect){r.x, r.y + 1 + (int)x.rows * map.row_h, r.w, 1}, &x,
+                     shown * x.repeat);
 }
 
 /* Draws the heat map's row of the rank under the cursor as a curve. */
@@ -285,7 +286,7 @@ static void marked_ranks_text(const bt_top *t, int rank, char *out, size_t size)
         n += snprintf(out + n, size - (size_t)n, "%s%d", i ? ", " : "", t->marked_rank[i]);
 }
 
-static bool rank_marked(void *ctx, size_t row) {
+static bool is_rank_marked(void *ctx, size_t row) {
     const bt_top *t = ctx;
     for (int i = 0; i < t->n_marked_ranks; i++)
         if ((size_t)t->marked_rank[i] == t->rows[row]) return true;
@@ -366,7 +367,7 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
                                      .n_cols = C_COUNT,
                                      .cell = rank_cell,
                                      .paint = paint_rank_cell,
-                                     .marked = rank_marked,
+                                     .marked = is_rank_marked,
                                      .sort_col = C_BLAME};
         bt_top_table(t, (bt_rect){out[1].x, out[1].y + 1, out[1].w, out[1].h - 1}, table);
     }

@@ -112,7 +112,7 @@ static void draw_ternary_shares(bt_top *t, bt_rect r, const bt_view_layer *x) {
 }
 
 /* one scale for all tensors, so that sparklines are comparable */
-static double most_flips(const bt_view_layers *l) {
+static double largest_flip_share(const bt_view_layers *l) {
     double most = 0;
     for (size_t i = 0; i < l->n; i++)
         for (int k = 0; k < BT_VIEW_SAMPLES; k++)
@@ -133,7 +133,7 @@ static bool paint_ternary_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, i
     bt_canvas_spark(c, (bt_rect){r.x, r.y, w, 1}, x->history[BT_ML_ZERO] + skip, (size_t)w, 0,
                     2 * ZERO_GAUSS, (bt_style){.fg = BT_C_SECOND});
     bt_canvas_spark(c, (bt_rect){r.x + w + 1, r.y, w, 1}, x->history[BT_ML_FLIP] + skip, (size_t)w,
-                    0, most_flips(&t->view->layers), (bt_style){.fg = BT_C_THIRD});
+                    0, largest_flip_share(&t->view->layers), (bt_style){.fg = BT_C_THIRD});
     return true;
 }
 
@@ -166,7 +166,7 @@ static void draw_ternary_summary(bt_top *t, bt_rect r) {
 }
 
 /* Removes norms and embeddings, which have full precision; key `t` shows them. */
-static void keep_ternary(bt_top *t) {
+static void keep_ternary_tensors(bt_top *t) {
     size_t n = 0;
     bt_list *l = &t->list[BT_SCREEN_TERNARY];
     for (size_t i = 0; i < t->n_rows; i++)
@@ -202,7 +202,7 @@ static int distribution_rows(const bt_top *t, int h) {
 void bt_screen_ternary(bt_top *t, bt_rect r) {
     const bt_view_layers *y = &t->view->layers;
     bt_top_rows(t, y->n, ternary_row_text, ternary_row_number, true);
-    keep_ternary(t);
+    keep_ternary_tensors(t);
     if (y->n == 0) {
         bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
                        "ternary weights", "");

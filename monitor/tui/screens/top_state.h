@@ -84,7 +84,7 @@ typedef struct bt_setting_of { /* a setting's value in one run */
 typedef struct bt_scatter { /* scatter.c */
     char wanted[64];        /* requested setting on the x axis; "": automatic */
     char setting[64];       /* setting of these values; "": the runs do not differ */
-    int result;             /* up: a row of its table of results */
+    int result;             /* result on the y axis: index into the table of results */
     bt_setting_of *value;   /* (n) of BT_SCATTER_MAX */
     size_t n;
 } bt_scatter;
@@ -101,7 +101,7 @@ typedef struct bt_top_log { /* the end of the run's log.txt, cut into lines */
 
 typedef struct bt_list {     /* selection of one screen's table */
     int selected, top, sort; /* sort: column, -1 the screen's own order */
-    bool invert, touched;    /* touched: the user has moved it */
+    bool invert, touched;    /* touched: the user has moved the selection */
 } bt_list;
 
 typedef struct bt_top {
@@ -217,7 +217,7 @@ void bt_top_close(bt_top *t);
 bt_code bt_top_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
 /* Opens the file that is now at the database's path. BT_NOTFOUND: there is none. */
 bt_code bt_top_follow(bt_top *t, bt_err *err) BT_MUST_CHECK;
-/* Loads the view without charts and maps. Returns false if these will be quick to read. */
+/* Loads the view without charts and maps. Returns false if charts and maps will be quick to read. */
 bool bt_top_load_numbers(bt_top *t);
 void bt_top_message(bt_top *t, uint8_t color, const char *fmt, ...) BT_PRINTF(3, 4);
 bool bt_top_select_run(bt_top *t, const char *run);
