@@ -32,7 +32,8 @@ static bt_code print_command_help(const bt_command *c, const char *const *words,
     int argc = 0;
     if (n && c->verb_at)
         argv[argc++] =
-            (char *)"RUN"; /* a command line has the run before the verb, help does not */
+            (char
+                 *)"RUN"; /* stands for the run, which precedes the verb in a command line but not in `help` */
     for (size_t i = 0; i < n; i++) argv[argc++] = (char *)words[i];
     const size_t most = c->verb || c->verbs ? 1 : 0;
     if (n > most) return bt_fail(err, BT_ARG, "unexpected word '%s'", words[most]);

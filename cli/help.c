@@ -35,7 +35,7 @@ static size_t command_width(const char *line, size_t n) {
     return n;
 }
 
-static bool is_of_verb(const char *line, const char *command, const char *verb) {
+static bool is_example_of_verb(const char *line, const char *command, const char *verb) {
     char begin[80];
     snprintf(begin, sizeof begin, "bitrain %s %s", command, verb);
     const size_t n = strlen(begin);
@@ -47,13 +47,13 @@ void bt_help_examples(const bt_command *c, const char *verb, const char *indent,
     for (const char *l = c->examples; *l; l += n + (l[n] == '\n')) {
         n = strcspn(l, "\n");
         const size_t width = command_width(l, n);
-        if ((!verb || is_of_verb(l, c->name, verb)) && width < n && width <= REMARKS_MOST &&
+        if ((!verb || is_example_of_verb(l, c->name, verb)) && width < n && width <= REMARKS_MOST &&
             width > column)
             column = width;
     }
     for (const char *l = c->examples; *l; l += n + (l[n] == '\n')) {
         n = strcspn(l, "\n");
-        if (verb && !is_of_verb(l, c->name, verb)) continue;
+        if (verb && !is_example_of_verb(l, c->name, verb)) continue;
         const size_t width = command_width(l, n), gap = width < n ? strspn(l + width, " ") : 0;
         bt_text_printf(out, "%s%.*s", n ? indent : "", (int)width, l);
         if (gap)
@@ -116,7 +116,7 @@ void bt_help_command(const bt_command *c, const bt_verb_help *verb, FILE *to) {
     bt_text_release(&out);
 }
 
-static void option_row(const bt_opt *o, bt_text *out) {
+static void print_option_row(const bt_opt *o, bt_text *out) {
     char range[80] = "";
     if (o->type == BT_OPT_INT || o->type == BT_OPT_REAL)
         snprintf(range, sizeof range, "%.15g..%.15g", o->min, o->max);
@@ -142,7 +142,7 @@ void bt_help_options(bt_text *out) {
         if (n != group_n || strncmp(key, group, n) != 0) bt_text_put(out, "\n");
         group = key;
         group_n = n;
-        option_row(&bt_run_opts[i], out);
+        print_option_row(&bt_run_opts[i], out);
     }
 }
 

@@ -9,7 +9,7 @@
 
 /* ---- markdown -------------------------------------------------------------------------------- */
 
-static void md_cell(bt_text *out, const char *s) {
+static void put_markdown_cell(bt_text *out, const char *s) {
     for (; s && *s; s++) {
         if (*s == '|')
             bt_text_put(out, "\\|");
@@ -24,9 +24,9 @@ static void md_commands(bt_text *out) {
         const bt_command *c = bt_command_at(i);
         if (c->hidden) continue;
         bt_text_printf(out, "| `%s%s", c->name, c->args && *c->args ? " " : "");
-        md_cell(out, c->args);
+        put_markdown_cell(out, c->args);
         bt_text_put(out, "` | ");
-        md_cell(out, c->summary);
+        put_markdown_cell(out, c->summary);
         bt_text_put(out, " |\n");
     }
     bt_text_put(out, "<!-- end: commands -->\n");
@@ -42,14 +42,14 @@ static void md_options(bt_text *out) {
         if (o->flag) {
             const char *arg = bt_opt_argument(o);
             bt_text_printf(out, "`%s%s", o->flag, *arg ? " " : "");
-            md_cell(out, arg);
+            put_markdown_cell(out, arg);
             bt_text_put(out, "`");
         }
         bt_text_printf(out, " | `%s` | %s | ", o->key, o->def);
-        md_cell(out, o->help);
+        put_markdown_cell(out, o->help);
         if (!o->flag && o->choices) {
             bt_text_put(out, ": ");
-            md_cell(out, o->choices);
+            put_markdown_cell(out, o->choices);
         }
         if (o->unit) bt_text_printf(out, " (%s)", o->unit);
         bt_text_put(out, " |\n");
@@ -66,7 +66,7 @@ static void md_metrics(bt_text *out) {
             const bt_metric *m = &bt_scopes[s].metric[i];
             bt_text_printf(out, "| `%s` | `%s` | %s | ", bt_scopes[s].view, m->key,
                            bt_unit_name(m->unit));
-            md_cell(out, m->help);
+            put_markdown_cell(out, m->help);
             bt_text_put(out, " |\n");
         }
     }
@@ -84,7 +84,7 @@ void bt_help_markdown(bt_text *out) {
 /* ---- man page -------------------------------------------------------------------------------- */
 
 /* Escapes text for a roff line: backslashes, hyphens, and a leading dot or quote. */
-static void roff(bt_text *out, const char *s) {
+static void put_roff_text(bt_text *out, const char *s) {
     if (*s == '.' || *s == '\'') bt_text_put(out, "\\&");
     for (; *s; s++) {
         if (*s == '\\')
@@ -98,21 +98,21 @@ static void roff(bt_text *out, const char *s) {
     }
 }
 
-static void man_item(bt_text *out, const char *name, const char *arg, const char *text,
-                     const char *def, const char *unit) {
+static void put_man_item(bt_text *out, const char *name, const char *arg, const char *text,
+                         const char *def, const char *unit) {
     bt_text_put(out, ".TP\n\\fB");
-    roff(out, name);
+    put_roff_text(out, name);
     bt_text_put(out, "\\fR");
     if (arg && *arg) {
         bt_text_put(out, " \\fI");
-        roff(out, arg);
+        put_roff_text(out, arg);
         bt_text_put(out, "\\fR");
     }
     bt_text_put(out, "\n");
-    roff(out, text);
+    put_roff_text(out, text);
     if (def && *def) {
         bt_text_put(out, " (default ");
-        roff(out, def);
+        put_roff_text(out, def);
         if (unit) bt_text_printf(out, " %s", unit);
         bt_text_put(out, ")");
     }
@@ -121,33 +121,33 @@ static void man_item(bt_text *out, const char *name, const char *arg, const char
 
 static void man_command(bt_text *out, const bt_command *c) {
     bt_text_put(out, ".SS \"bitrain ");
-    roff(out, c->name);
+    put_roff_text(out, c->name);
     if (c->args && *c->args) {
         bt_text_put(out, " ");
-        roff(out, c->args);
+        put_roff_text(out, c->args);
     }
     bt_text_put(out, "\"\n");
-    roff(out, c->summary);
+    put_roff_text(out, c->summary);
     bt_text_put(out, "\n");
     if (c->examples && *c->examples) {
         bt_text examples;
         bt_text_init(&examples);
         bt_help_examples(c, NULL, "", &examples);
         bt_text_put(out, ".PP\n.nf\n");
-        roff(out, bt_text_str(&examples));
+        put_roff_text(out, bt_text_str(&examples));
         bt_text_put(out, ".fi\n");
         bt_text_release(&examples);
     }
     bt_verb_help v;
     for (size_t i = 0; (c->verb || c->verbs) && bt_command_verb_at(c, i, &v); i++)
-        man_item(out, v.name, v.words, v.summary, "", NULL);
+        put_man_item(out, v.name, v.words, v.summary, "", NULL);
     const size_t n = bt_option_count(&c->options);
     const bt_opt *o = c->options.rows;
     for (size_t i = 0; i < n; i++) {
         bool flagged = o[i].flag != NULL;
         if (flagged)
-            man_item(out, o[i].flag, bt_opt_argument(&o[i]), o[i].help,
-                     o[i].type == BT_OPT_BOOL ? "" : o[i].def, o[i].unit);
+            put_man_item(out, o[i].flag, bt_opt_argument(&o[i]), o[i].help,
+                         o[i].type == BT_OPT_BOOL ? "" : o[i].def, o[i].unit);
     }
 }
 
@@ -163,20 +163,20 @@ void bt_help_man(bt_text *out) {
                      "capitals with underscores. Stronger first: flag, \\-\\-set, environment, "
                      "file, preset, default.\n");
     for (size_t i = 0; i < bt_run_opts_n; i++)
-        man_item(out, bt_run_opts[i].key, bt_opt_argument(&bt_run_opts[i]), bt_run_opts[i].help,
-                 bt_run_opts[i].def, bt_run_opts[i].unit);
+        put_man_item(out, bt_run_opts[i].key, bt_opt_argument(&bt_run_opts[i]), bt_run_opts[i].help,
+                     bt_run_opts[i].def, bt_run_opts[i].unit);
     bt_text keys;
     bt_text_init(&keys);
     bt_keys_help(&keys);
     bt_text_put(out, ".SH \"KEYS OF BITRAIN TOP\"\n.nf\n");
-    roff(out, bt_text_str(&keys));
+    put_roff_text(out, bt_text_str(&keys));
     bt_text_put(out, ".fi\n");
     bt_text_release(&keys);
     bt_text_put(out, ".SH \"EXIT STATUS\"\n");
     bt_text codes;
     bt_text_init(&codes);
     bt_help_exit_codes(&codes);
-    roff(out, bt_text_str(&codes));
+    put_roff_text(out, bt_text_str(&codes));
     bt_text_release(&codes);
     bt_text_put(
         out,

@@ -100,7 +100,7 @@ static void put_option(const bt_opts *o, size_t i, bt_text *out) {
 }
 
 /* `bitrain train` alone learns its tokens from the built-in text, for which a preset may have another step size. */
-static bt_code words_of_builtin(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
+static bt_code resolve_builtin_tokens(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
     if (cfg->data.path[0] || strcmp(cfg->data.tokenizer, "auto") != 0) return BT_OK;
     return bt_run_cfg_words(o, cfg, ranks, true, err);
 }
@@ -112,7 +112,7 @@ void bt_help_run_options(bt_text *out) {
     bool help = false;
     bt_code code = o && cfg ? bt_run_cfg_read(o, cfg, 0, NULL, &help, &why) : BT_NOMEM;
     const int ranks = code == BT_OK ? bt_run_cfg_ranks(cfg, bt_cpu_get()->cores) : 1;
-    if (code == BT_OK) code = words_of_builtin(o, cfg, ranks, &why);
+    if (code == BT_OK) code = resolve_builtin_tokens(o, cfg, ranks, &why);
     if (code == BT_OK) code = bt_run_cfg_resolve_opts(o, cfg, ranks, &why);
     if (code != BT_OK && o &&
         cfg) /* the environment was refused: print the defaults of the table */
@@ -138,7 +138,7 @@ void bt_help_run_options(bt_text *out) {
     free(cfg);
 }
 
-static bool preset_cfg(const char *name, bt_opts *o, bt_run_cfg *cfg) {
+static bool read_preset_settings(const char *name, bt_opts *o, bt_run_cfg *cfg) {
     char flag[] = "--preset", word[32];
     char *argv[] = {flag, word};
     bool help = false;
@@ -182,7 +182,7 @@ void bt_help_presets(bt_text *out) {
         char whole[32], bytes[32], memory[32] = "-";
         bt_model_cfg m = p->model;
         bt_metric_format(whole, sizeof whole, (double)bt_model_count(&m).params, BT_UNIT_COUNT);
-        if (selected && preset_cfg(p->name, &o, &cfg))
+        if (selected && read_preset_settings(p->name, &o, &cfg))
             bt_metric_format(memory, sizeof memory, (double)bt_plan_bytes(&cfg, 0, bt_parts_memory),
                              BT_UNIT_BYTES);
         m.V = 256;

@@ -34,7 +34,7 @@ static const bt_command *const command_table[] = {
 };
 #undef BT_COMMAND
 
-static void log_line(void *ctx, bt_log_level level, const char *line) {
+static void print_log_message(void *ctx, bt_log_level level, const char *line) {
     (void)ctx;
     char plain[1024];
     bt_text_plain(plain, sizeof plain, line);
@@ -155,7 +155,7 @@ static bool no_stdout; /* the parent process had closed stdout */
 
 /* Opens closed standard descriptors, because a file that received descriptor 1 would receive the printed output.
  * Writes to a closed stdout still fail. */
-static void hold_descriptors(void) {
+static void open_closed_standard_descriptors(void) {
     no_stdout = fcntl(STDOUT_FILENO, F_GETFD) < 0;
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0)
@@ -220,14 +220,14 @@ static int run_command_line(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    hold_descriptors();
+    open_closed_standard_descriptors();
     bt_hangup_restore();
     bt_commands_register(command_table, sizeof command_table / sizeof *command_table);
     /* The file size limit becomes an error of write(), like a full disk. */
     signal(SIGXFSZ, SIG_IGN);
     umask(umask(077) | S_IWOTH); /* no created file is writable by everybody */
     (void)bt_locale_follow();    /* braille and box drawing require a UTF-8 terminal */
-    bt_log_set(log_line, NULL, BT_LOG_WARN);
+    bt_log_set(print_log_message, NULL, BT_LOG_WARN);
     int status = run_command_line(argc, argv);
     errno = 0;
     if ((fflush(stdout) || ferror(stdout)) && status == 0) {

@@ -1,13 +1,14 @@
 /* bench_comm.c - `bitrain bench comm`: measures the link between data-parallel ranks, and the exchange of gradients and
  * the gather of weights over it, by codec and by size.
  *
- * The limit of a row is the time in which an idle link of the measured speed sends the row's bytes. A row takes longer
- * by the time of encoding, adding and waiting. Nothing is computed during the exchange, so no communication is hidden.
- * Gradients are normal random numbers; for `int8 exact` they are multiples of a power of two, like rounded units. Of
- * ternary codes, one in fifty changes between two gathers.
+ * The limit of a row is the time in which an idle link of the measured speed sends the row's bytes. A measured time
+ * exceeds the limit by the time of encoding, adding and waiting. Nothing is computed during the exchange, so no
+ * communication is hidden. Gradients are normal random numbers; for `int8 exact` they are multiples of a power of two,
+ * like rounded units. Of ternary codes, one in fifty changes between two gathers.
  *
- * For every codec it also measures how fast one core encodes and decodes, and computes the speed of the link that two
- * ranks can fill: each encodes half of the gradients, adds the other half, encodes their sums, and decodes all sums. */
+ * For every codec the command also measures how fast one core encodes and decodes, and computes the speed of the link
+ * that two ranks can fill: each encodes half of the gradients, adds the other half, encodes their sums, and decodes all
+ * sums. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,7 +105,7 @@ static bt_code exchange_once(void *ctx, bt_err *err) {
 }
 
 /* Restores the gradients before repeated summation makes them too large. */
-static void begin_afresh(void *ctx) {
+static void restore_gradients(void *ctx) {
     const exchange *e = ctx;
     memcpy(e->x, e->numbers, e->n * sizeof *e->x);
 }
@@ -120,7 +121,8 @@ static bt_code measure_exchange(bench *b, const bt_codec *codec, const char *nam
         for (size_t i = 0; i < e.n; i++)
             b->numbers[i] = (float)((int)(bt_rng_u64(1, 2, i) % 61) - 30) * 0x1p-20f;
     BT_TRY(bt_reducer_create(&e.reducer, &cfg, err));
-    const measured m = {b, begin_afresh, exchange_once, &e, 2 * ceil((double)bytes / (4 << 20))};
+    const measured m = {b, restore_gradients, exchange_once, &e,
+                        2 * ceil((double)bytes / (4 << 20))};
     bt_code code = measure_row(&m, r, err);
     bt_reducer_destroy(e.reducer);
     return code;
@@ -224,7 +226,7 @@ static bt_code measure_coding(bench *b, bt_err *err) {
 static double fp32_rate(double s) { return s > 0 ? sizeof(float) / s : NAN; }
 
 /* Returns payload bytes per second and direction that one core can encode and decode. */
-static double kept_up(const bench *b, int id) {
+static double coded_bytes_per_s(const bench *b, int id) {
     const bt_codec_rate *r = &b->codecs[id], *back = &b->codecs[bt_codec_back((bt_codec_id)id)];
     const double s = (r->encode_s + r->decode_add_s + back->encode_s) / 2 + back->decode_s;
     return s > 0 ? (r->wire_bytes + back->wire_bytes) / 2 / s : NAN;
@@ -253,7 +255,7 @@ static void put_codec(bt_printout *o, const bench *b, int id) {
     bt_printout_numf(o, "decode_bytes_per_s", "decode GB/s", fp32_rate(r->decode_s), 1e-9, "%.2f");
     bt_printout_numf(o, "decode_add_bytes_per_s", "and add GB/s", fp32_rate(r->decode_add_s), 1e-9,
                      "%.2f");
-    bt_printout_numf(o, "link_bytes_per_s", "link Gbit/s", kept_up(b, id), 8e-9, "%.2f");
+    bt_printout_numf(o, "link_bytes_per_s", "link Gbit/s", coded_bytes_per_s(b, id), 8e-9, "%.2f");
     bt_printout_end(o);
 }
 

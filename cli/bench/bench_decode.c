@@ -56,7 +56,7 @@ typedef struct decoded {
     double read;
 } decoded;
 
-static double packed_ms(void) {
+static double packed_products_ms(void) {
     bt_op_profile rows[BT_OPS_MAX];
     size_t n = bt_ops_profile_rows(rows, BT_OPS_MAX);
     double ms = 0;
@@ -114,7 +114,7 @@ static bt_code time_decoding(const decode_cfg *cfg, bt_decoder *d, size_t V, dec
         int64_t from = bt_now_ns();
         bt_decoder_step(d, b->parts, b->n, choose_likeliest, b);
         ms[i] = (double)(bt_now_ns() - from) / 1e6;
-        packed[i] = packed_ms();
+        packed[i] = packed_products_ms();
     }
     bt_ops_profile(false);
     qsort(ms, (size_t)cfg->tokens, sizeof *ms, bt_compare_doubles);

@@ -100,12 +100,12 @@ static double rss_mib(int pid) {
 }
 
 /* Returns the processor time of the server so far, in seconds. */
-static double cpu_of(int pid) {
+static double server_cpu_s(int pid) {
     bt_process_info info;
     return bt_process_info_read(pid, &info) ? info.cpu_s : NAN;
 }
 
-static bt_code get_ok(bt_http *h, const char *path, bt_err *err) {
+static bt_code request_and_check(bt_http *h, const char *path, bt_err *err) {
     if (bt_http_get(h, path) == 0 && h->status == 200) return BT_OK;
     return bt_fail(err, BT_IO, "'%s' was answered with status %d: %.100s", path, h->status,
                    h->body ? h->body : "");
@@ -113,12 +113,12 @@ static bt_code get_ok(bt_http *h, const char *path, bt_err *err) {
 
 /* ---- one client ---- */
 
-static bt_code first_bytes(http_bench *b, bt_err *err) {
+static bt_code measure_first_bytes(http_bench *b, bt_err *err) {
     double ms[BYTES_PROBES];
     for (int i = 0; i < BYTES_PROBES; i++) {
         bt_http h = {.fd = -1, .port = b->port, .token = token};
         int64_t t0 = bt_now_ns();
-        bt_code code = get_ok(&h, "/", err);
+        bt_code code = request_and_check(&h, "/", err);
         ms[i] = (double)(bt_now_ns() - t0 - h.done_ns + h.first_byte_ns) / 1e6;
         bt_http_close(&h);
         if (code != BT_OK) return code;
@@ -149,20 +149,20 @@ static bt_code measure_series_requests(http_bench *b, bt_err *err) {
     bt_code code = BT_OK;
     for (int i = 0; i < WHOLE && code == BT_OK; i++) {
         snprintf(path, sizeof path, "/api/v1/runs/bench/series?%s&width=1024", whole[i]);
-        code = get_ok(&h, path, err);
+        code = request_and_check(&h, path, err);
         cold[i] = (double)h.done_ns / 1e6;
     }
     snprintf(
         path, sizeof path,
         "/api/v1/runs/bench/series?metric=step_ms&metric=wait_ms&metric=data_ms&rank=0&width=1024");
-    if (code == BT_OK) code = get_ok(&h, path, err);
+    if (code == BT_OK) code = request_and_check(&h, path, err);
     b->rank_ms = (double)h.done_ns / 1e6;
     for (int i = 0; i < ZOOMS && code == BT_OK; i++) {
         double width = (double)b->cfg->steps * pow(10, -3 * bt_rng_unit(2, 0, (uint64_t)i)),
                from = ((double)b->cfg->steps - width) * bt_rng_unit(2, 1, (uint64_t)i);
         snprintf(path, sizeof path, "/api/v1/runs/bench/series?%s&width=1024&x0=%.0f&x1=%.0f",
                  whole[i % WHOLE], from, from + width);
-        code = get_ok(&h, path, err);
+        code = request_and_check(&h, path, err);
         zoom[i] = (double)h.done_ns / 1e6;
     }
     bt_http_close(&h);
@@ -263,7 +263,7 @@ static bt_code measure_under_attack(http_bench *b, bt_err *err) {
     }
     bt_sleep_ns(500000000);
     int n = 0;
-    const double used = cpu_of((int)b->server.pid);
+    const double used = server_cpu_s((int)b->server.pid);
     const int64_t t0 = bt_now_ns();
     while (bt_now_ns() - t0 < 2 * b->cfg->load_s * 1000000000 && n < MOST) {
         bt_http h = {.fd = -1, .port = b->port, .token = token};
@@ -273,7 +273,8 @@ static bt_code measure_under_attack(http_bench *b, bt_err *err) {
         bt_http_close(&h);
         bt_sleep_ns(20000000);
     }
-    b->attacked_cores = (cpu_of((int)b->server.pid) - used) / ((double)(bt_now_ns() - t0) / 1e9);
+    b->attacked_cores = (server_cpu_s((int)b->server.pid) - used) /
+                        ((double)(bt_now_ns() - t0) / 1e9);
     atomic_store(&stop, true);
     pthread_join(l.thread, NULL);
     qsort(ms, (size_t)n, sizeof ms[0], bt_compare_doubles);
@@ -436,7 +437,7 @@ static bt_code measure_server(http_bench *b, bt_err *err) {
     BT_TRY(written);
     BT_TRY(start_server(b, err));
     BT_TRY(measure_series_requests(b, err));
-    BT_TRY(first_bytes(b, err));
+    BT_TRY(measure_first_bytes(b, err));
     BT_TRY(measure_request_rate(b, "/api/v1/server", &b->per_s_tiny, err));
     BT_TRY(measure_request_rate(b, "/api/v1/runs/bench/head", &b->per_s, err));
     BT_TRY(measure_event_stream(b, err));

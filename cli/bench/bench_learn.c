@@ -93,7 +93,7 @@ static bt_code read_recipe_words(bt_learn_word *out, size_t *n, size_t most, cha
     return BT_OK;
 }
 
-static bt_code make_runs(bt_learn *b, bt_err *err) {
+static bt_code list_learn_runs(bt_learn *b, bt_err *err) {
     b->n_runs = (size_t)b->cfg->seeds * b->n_corpora * b->n_recipes;
     b->runs = calloc(b->n_runs, sizeof *b->runs);
     if (!b->runs) return bt_fail(err, BT_NOMEM, "no memory for %zu runs", b->n_runs);
@@ -193,7 +193,7 @@ static bool read_curve_point(void *ctx, const bt_row *row) {
     return true;
 }
 
-static void find_goal(bt_learn_run *r, double goal) {
+static void find_time_of_goal(bt_learn_run *r, double goal) {
     r->goal_minutes = r->goal_tokens = NAN;
     for (size_t i = 0; i < r->n; i++) {
         const bt_learn_point *b = &r->curve[i], *a = i ? b - 1 : b;
@@ -233,7 +233,7 @@ static bt_code read_curve(const bt_learn *b, bt_learn_run *r, bt_err *err) {
             "run '%s' was recorded by a program that did not keep how many bytes a token of its "
             "validation stands for (use another --store)",
             r->run.name);
-    find_goal(r, b->cfg->goal);
+    find_time_of_goal(r, b->cfg->goal);
     if (!b->cfg->json && !b->measures)
         fprintf(stderr, "%s: %.4f bits per byte after %.2f minutes\n", r->run.name,
                 r->curve[r->n - 1].bits, r->curve[r->n - 1].minutes);
@@ -332,7 +332,7 @@ static bt_code prepare_corpora(bt_learn *b, bt_learn_cfg *cfg, bt_err *err) {
             return bt_fail(err, BT_ARG, "--corpus '%s' is not NAME=PATH (or builtin)",
                            b->corpora[i].name);
     for (size_t i = 0; i < b->n_recipes; i++) BT_TRY(check_recipe(b, &b->recipes[i], err));
-    BT_TRY(make_runs(b, err));
+    BT_TRY(list_learn_runs(b, err));
     BT_TRY(bt_bench_folder(b->temporary, sizeof b->temporary, cfg->store[0] ? "" : cfg->dir, err));
     memcpy(b->folder, b->temporary, sizeof b->temporary);
     snprintf(b->db, sizeof b->db, "%s/learn.db", b->temporary);

@@ -76,7 +76,7 @@ bt_code bt_bench_begin(bt_writer *w, const char *name, int ranks, bt_err *err) {
     return bt_writer_begin(w, &s, &attempt, err);
 }
 
-/* steps are generated in advance, STRETCH at a time, so that the measured time does not include it */
+/* steps are generated in advance, STRETCH at a time, so that the measured time does not include the generation */
 enum { STRETCH = 1024 };
 
 bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with_ranks,

@@ -168,7 +168,8 @@ static bt_code measure_training_steps(const bt_run_cfg *cfg, shown_steps *shown,
     return code;
 }
 
-/* The order is plain, reproducible, plain, reproducible, so that disturbances affect both; r is of the last run. */
+/* The order is plain, reproducible, plain, reproducible, so that disturbances affect both modes; r receives the result
+ * of the last run. */
 static bt_code measure_cost(const bt_run_cfg *cfg, const bt_run_cfg *plain, shown_steps *shown,
                             bt_train_result *r, reproducible_cost *cost, bt_err *err) {
     shown->rounds = 4;
@@ -183,8 +184,8 @@ static bt_code measure_cost(const bt_run_cfg *cfg, const bt_run_cfg *plain, show
 }
 
 /* Reads the same settings without train.reproducible. */
-static bt_code read_plain(bt_run_cfg **plain, int argc, char **argv, const bt_isa_agreement *isa,
-                          bt_err *err) {
+static bt_code read_settings_without_reproducible(bt_run_cfg **plain, int argc, char **argv,
+                                                  const bt_isa_agreement *isa, bt_err *err) {
     static bt_opts o;
     static bt_run_cfg cfg;
     static char set[] = "--set", off[] = "train.reproducible=false";
@@ -218,7 +219,8 @@ static bt_code bench_train_as_rank(int argc, char **argv, bt_run_cfg *cfg, bool 
     shown_steps shown = {.rounds = 1};
     bt_bench_bar_begin(&shown.bar, marked, cfg->run.quiet || cfg->run.json);
     if (code == BT_OK && cfg->train.reproducible) {
-        code = bt_agree(world, read_plain(&plain, argc, argv, &isa, err), err);
+        code = bt_agree(world, read_settings_without_reproducible(&plain, argc, argv, &isa, err),
+                        err);
         if (code == BT_OK) code = measure_cost(cfg, plain, &shown, &r, &cost, err);
     } else if (code == BT_OK) {
         code = measure_training_steps(cfg, &shown, &r, err);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 typedef struct bt_http {
-    int fd, port; /* fd -1: closed; the next request opens it */
+    int fd, port; /* fd -1: closed; the next request opens a connection */
     const char *token;
     char *body; /* body of the last response, NUL-terminated; owned */
     size_t n, cap;

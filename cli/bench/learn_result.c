@@ -34,25 +34,25 @@ static const bt_learn_run *find_learn_run(const bt_learn *b, size_t recipe, size
     return &b->runs[(seed * b->n_corpora + corpus) * b->n_recipes + recipe];
 }
 
-static double last_bits(const bt_learn_run *r) { return r->curve[r->n - 1].bits; }
+static double final_bits_per_byte(const bt_learn_run *r) { return r->curve[r->n - 1].bits; }
 
-static summary summary_of(const bt_learn *b, size_t recipe, size_t corpus) {
+static summary summarise_recipe(const bt_learn *b, size_t recipe, size_t corpus) {
     double x[5][BT_LEARN_SEEDS];
     const size_t n = (size_t)b->cfg->seeds;
     for (size_t i = 0; i < n; i++) {
         const bt_learn_run *r = find_learn_run(b, recipe, corpus, i);
-        x[0][i] = last_bits(r);
+        x[0][i] = final_bits_per_byte(r);
         x[1][i] = r->curve[r->n - 1].minutes;
         x[2][i] = r->goal_minutes;
         x[3][i] = r->goal_tokens;
-        x[4][i] = last_bits(r) / last_bits(find_learn_run(b, 0, corpus, i)) - 1;
+        x[4][i] = final_bits_per_byte(r) / final_bits_per_byte(find_learn_run(b, 0, corpus, i)) - 1;
     }
     return (summary){mean_over_seeds(x[0], n), mean_over_seeds(x[1], n), mean_over_seeds(x[2], n),
                      mean_over_seeds(x[3], n), mean_over_seeds(x[4], n)};
 }
 
 static void put_summary(bt_printout *o, const bt_learn *b, size_t recipe, size_t corpus) {
-    const summary s = summary_of(b, recipe, corpus), first = summary_of(b, 0, corpus);
+    const summary s = summarise_recipe(b, recipe, corpus), first = summarise_recipe(b, 0, corpus);
     bt_printout_row(o);
     bt_printout_str(o, "recipe", "recipe", b->recipes[recipe].name);
     bt_printout_str(o, "settings", NULL, b->recipes[recipe].rest);

@@ -48,8 +48,8 @@ static bool parse_curve_row(const char *line, row *r) {
            isfinite(r->minutes) && isfinite(r->tokens) && isfinite(r->bits);
 }
 
-static bt_code add_line(bt_curves *c, const char *path, size_t number, char *line, bool *head,
-                        bt_err *err) {
+static bt_code add_curve_line(bt_curves *c, const char *path, size_t number, char *line, bool *head,
+                              bt_err *err) {
     line[strcspn(line, "\r\n")] = '\0';
     if (line[0] == '#' || line[0] == '\0') return BT_OK;
     if (!*head) {
@@ -81,7 +81,7 @@ static bt_code read_curve_lines(bt_curves *c, const char *path, FILE *f, bt_err 
     bool head = false;
     bt_code code = BT_OK;
     while (code == BT_OK && getline(&line, &size, f) >= 0)
-        code = add_line(c, path, ++number, line, &head, err);
+        code = add_curve_line(c, path, ++number, line, &head, err);
     free(line);
     if (code == BT_OK && c->n_rows == 0)
         code = bt_fail(err, BT_FORMAT,
@@ -103,7 +103,7 @@ static void find_groups(bt_curves *c) {
     }
 }
 
-static int by_group_and_tokens(const void *a, const void *b) {
+static int compare_group_and_tokens(const void *a, const void *b) {
     const row *x = a, *y = b;
     if (x->group != y->group) return x->group < y->group ? -1 : 1;
     if (x->tokens != y->tokens) return x->tokens < y->tokens ? -1 : 1;
@@ -121,7 +121,7 @@ static size_t count_seeds(const bt_curves *c, size_t first, size_t end) {
     return n;
 }
 
-static void mean_of_group(bt_curves *c, size_t first, size_t end, size_t *n) {
+static void compute_group_mean(bt_curves *c, size_t first, size_t end, size_t *n) {
     group *g = &c->groups[c->rows[first].group];
     *g = (group){.first = *n, .seeds = count_seeds(c, first, end)};
     for (size_t i = first, next; i < end; i = next) {
@@ -146,11 +146,11 @@ static bt_code compute_group_means(bt_curves *c, bt_err *err) {
     c->bits = calloc(c->n_rows, sizeof *c->bits);
     if (!c->groups || !c->minutes || !c->tokens || !c->bits)
         return bt_fail(err, BT_NOMEM, "no memory for %zu points", c->n_rows);
-    qsort(c->rows, c->n_rows, sizeof *c->rows, by_group_and_tokens);
+    qsort(c->rows, c->n_rows, sizeof *c->rows, compare_group_and_tokens);
     size_t n = 0;
     for (size_t first = 0, end; first < c->n_rows; first = end) {
         for (end = first; end < c->n_rows && c->rows[end].group == c->rows[first].group;) end++;
-        mean_of_group(c, first, end, &n);
+        compute_group_mean(c, first, end, &n);
     }
     return BT_OK;
 }

@@ -18,7 +18,7 @@ static time_t seen_s; /* time of the first signal */
 
 /* A second signal ends the process at once. Two SIGTERM within a second count as one, and so do all under a batch
  * system (bt_job_signal). */
-static void on_stop(int sig) {
+static void request_stop_on_signal(int sig) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     const bool together = sig == SIGTERM && (repeats_notices || now.tv_sec - seen_s < 2);
@@ -34,7 +34,7 @@ void bt_signals_rank(bt_request_box *box, int direct) {
     repeats_notices = bt_proc_batch_job();
     struct sigaction a;
     memset(&a, 0, sizeof a);
-    a.sa_handler = on_stop;
+    a.sa_handler = request_stop_on_signal;
     a.sa_flags = SA_RESTART;
     sigaction(SIGUSR1, &a, NULL);
     sigaction(SIGTERM, &a, NULL);

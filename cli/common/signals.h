@@ -5,7 +5,7 @@
 #include "engine/train/run_request.h"
 
 /* USR1 and TERM request a checkpoint and a stop. If `direct` (no supervisor), INT does the same, and a second INT ends
- * the process at once. PIPE and XFSZ are ignored. The box must live as long as the process. */
+ * the process at once. PIPE and XFSZ are ignored. `box` must remain valid until the process ends. */
 void bt_signals_rank(bt_request_box *box, int direct);
 int bt_signals_seen(void); /* signal that requested the stop; 0: none */
 

@@ -38,9 +38,9 @@ void bt_doctor_processor(bt_doctor *d); /* processor, cores, quotas */
 void bt_doctor_energy(bt_doctor *d);    /* checks that energy counters can be read */
 void bt_doctor_kernels(bt_doctor *d);   /* kernel set of each slot, OpenBLAS */
 void bt_doctor_memory(bt_doctor *d);    /* memory, /dev/shm, limits */
-/* version, mpirun, launch flags, a test job on the hosts */
+/* checks the MPI version, mpirun and the launch flags, and runs a test job on the hosts */
 void bt_doctor_mpi(bt_doctor *d);
-/* path, file system, SQLite, the database itself */
+/* checks path, file system and SQLite, and the database itself */
 void bt_doctor_store(bt_doctor *d);
 void bt_doctor_screens(bt_doctor *d);     /* terminal, dashboard */
 void bt_doctor_environment(bt_doctor *d); /* BITRAIN_ variables without effect */

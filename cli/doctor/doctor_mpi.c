@@ -98,7 +98,7 @@ static bool read_all_output(const bt_child *child, bt_text *out, double limit_s,
     return in_time;
 }
 
-static void unlike_nodes(bt_doctor *d, const char *said) {
+static void report_unlike_nodes(bt_doctor *d, const char *said) {
     char first_isa[16] = "", first_host[64] = "";
     bool unlike = false;
     for (const char *line = said; line && *line;
@@ -131,7 +131,7 @@ static void unlike_nodes(bt_doctor *d, const char *said) {
     }
 }
 
-static void try_job(bt_doctor *d, const char *program) {
+static void run_test_job(bt_doctor *d, const char *program) {
     static const char *const words[] = {"doctor", "mpi-probe"};
     bt_err err = BT_ERR_INIT;
     bt_job_dirs scratch;
@@ -184,7 +184,7 @@ static void try_job(bt_doctor *d, const char *program) {
             d, BT_FINDING_OK, "mpi",
             "a job of %d ranks took %.2f s from start to end; all-reduce of 1 MiB: %.2f ms",
             d->ranks, seconds, us / 1e3);
-        unlike_nodes(d, bt_text_str(&said));
+        report_unlike_nodes(d, bt_text_str(&said));
     }
     bt_job_dirs_attempt_end(&scratch, 0);
     bt_job_dirs_remove(&scratch);
@@ -192,7 +192,7 @@ static void try_job(bt_doctor *d, const char *program) {
 }
 
 /* Lists the flags in effect with this version of Open MPI, and those of other versions that it does not support. */
-static void launch_flags(bt_doctor *d, int mpi) {
+static void report_launch_flags(bt_doctor *d, int mpi) {
     const bt_launch l = {.ranks = d->ranks,
                          .mpi = mpi,
                          .hosts = d->hosts,
@@ -212,9 +212,9 @@ static void launch_flags(bt_doctor *d, int mpi) {
                              bt_launch_rows[i].words);
 }
 
-/* Open MPI 4.1.4 opens these sockets before it places the ranks. oob_tcp_if_include, oob_tcp_disable_ipv6_family and
- * plm isolated were tried without effect; oob ^tcp is refused. */
-static void listening_sockets(bt_doctor *d, int mpi) {
+/* Reports the TCP sockets on which mpirun listens: Open MPI 4.1.4 opens them before it places the ranks.
+ * oob_tcp_if_include, oob_tcp_disable_ipv6_family and plm isolated were tried without effect; oob ^tcp is refused. */
+static void report_listening_sockets(bt_doctor *d, int mpi) {
     bt_finding_remedy(
         bt_doctor_report(
             d, BT_DOC_INFO, "network",
@@ -256,7 +256,8 @@ void bt_doctor_mpi(bt_doctor *d) {
                           "put the right one first in PATH, or set BITRAIN_MPIRUN");
     bt_doctor_report(d, BT_FINDING_OK, "mpi", "ranks are started by '%s' (%s)", m.path,
                      m.owner[0] ? m.owner : "its owner is unknown");
-    launch_flags(d, m.major);
-    listening_sockets(d, m.major);
-    if (!d->quick && bt_own_program(program, sizeof program, &err) == BT_OK) try_job(d, program);
+    report_launch_flags(d, m.major);
+    report_listening_sockets(d, m.major);
+    if (!d->quick && bt_own_program(program, sizeof program, &err) == BT_OK)
+        run_test_job(d, program);
 }

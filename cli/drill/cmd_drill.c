@@ -159,7 +159,7 @@ static bt_code inject_each_fault(drill *d, bt_err *err) {
 }
 
 /* Lists layouts within the range, those with tp 2, zero 3 and pp 2 first. */
-static int layouts_of(const bt_elastic *range, char (*out)[32], int room) {
+static int list_drill_layouts(const bt_elastic *range, char (*out)[32], int room) {
     static const struct {
         int ranks;
         const char *more;
@@ -179,7 +179,7 @@ static int layouts_of(const bt_elastic *range, char (*out)[32], int room) {
 static bt_code resize_and_kill(drill *d, bt_err *err) {
     static const char *const kills[] = {"kill_rank", "kill_rank0", "kill_mpirun"};
     char layout[64][32];
-    const int n_layouts = layouts_of(&d->range, layout, 64);
+    const int n_layouts = list_drill_layouts(&d->range, layout, 64);
     int64_t resizes = n_layouts > 1 ? d->cfg.resizes : 0, left = d->cfg.kills, done = 0;
     int next = 0;
     const int64_t all = resizes + left;
@@ -209,7 +209,7 @@ static bt_code resize_and_kill(drill *d, bt_err *err) {
 
 /* ---- the comparison -------------------------------------------------------------------------- */
 
-static bt_code end_hurt(drill *d, bt_err *err) {
+static bt_code end_disturbed_run(drill *d, bt_err *err) {
     bt_drill_run *h = &d->hurt;
     if (d->range.max) {
         const int status = bt_drill_wait_end(h, CALM_S);
@@ -226,7 +226,7 @@ static bt_code end_hurt(drill *d, bt_err *err) {
                                    "after a stop request, the run ended with exit code %d", status);
 }
 
-static bt_code run_calm(drill *d, bt_err *err) {
+static bt_code run_undisturbed(drill *d, bt_err *err) {
     bt_drill_run *c = &d->calm;
     d->last_step = bt_drill_newest(&d->hurt);
     show_fault(d, "the same steps on one rank without disturbance");
@@ -378,12 +378,12 @@ static bt_code rehearse_faults(drill *d, bt_err *err) {
     BT_TRY(bt_drill_start(&d->hurt, false, err));
     BT_TRY(bt_drill_wait_step(&d->hurt, 0, START_S, err));
     BT_TRY(d->range.max ? resize_and_kill(d, err) : inject_each_fault(d, err));
-    BT_TRY(end_hurt(d, err));
-    BT_TRY(run_calm(d, err));
+    BT_TRY(end_disturbed_run(d, err));
+    BT_TRY(run_undisturbed(d, err));
     return compare_weights(d, err);
 }
 
-static void clean_up(drill *d) {
+static void clean_up_drill(drill *d) {
     if (d->row) { /* the folder was created, so every process with its name belongs to this drill */
         bt_drill_kill_all(&d->hurt);
         bt_drill_kill_all(&d->calm);
@@ -443,7 +443,7 @@ static bt_code cmd_drill(bt_call *call, bt_err *err) {
         else if (!ok)
             code = bt_fail(err, BT_CHECK, "the run is not the undisturbed one, bit for bit");
     }
-    clean_up(d);
+    clean_up_drill(d);
     free(d);
     return code;
 }

@@ -19,14 +19,14 @@ static bt_code send_fault_signal(pid_t pid, int signal, const char *who, bt_err 
 }
 
 /* Returns any rank except the first, if there are several. */
-static int some_rank(bt_drill_run *r) {
+static int draw_rank_to_hurt(bt_drill_run *r) {
     const int n = bt_drill_ranks(r);
     return n > 1 ? 1 + (int)bt_drill_draw(r, (uint64_t)(n - 1)) : 0;
 }
 
 static bt_code do_kill_rank(bt_drill_run *r, const char *arg, bt_err *err) {
     (void)arg;
-    return send_fault_signal(bt_drill_rank(r, some_rank(r)), SIGKILL, "a rank", err);
+    return send_fault_signal(bt_drill_rank(r, draw_rank_to_hurt(r)), SIGKILL, "a rank", err);
 }
 
 static bt_code do_kill_resized(bt_drill_run *r, const char *arg, bt_err *err) {
@@ -45,7 +45,7 @@ static bt_code do_kill_mpirun(bt_drill_run *r, const char *arg, bt_err *err) {
 
 static bt_code do_stop_rank(bt_drill_run *r, const char *arg, bt_err *err) {
     (void)arg;
-    return send_fault_signal(bt_drill_rank(r, some_rank(r)), SIGSTOP, "a rank", err);
+    return send_fault_signal(bt_drill_rank(r, draw_rank_to_hurt(r)), SIGSTOP, "a rank", err);
 }
 
 static bt_code do_kill_supervisor(bt_drill_run *r, const char *arg, bt_err *err) {
@@ -79,7 +79,7 @@ static bt_code do_resize_down(bt_drill_run *r, const char *arg, bt_err *err) {
     return request_resize(r, arg ? arg : "2", err);
 }
 
-static void limit_files(bt_drill_run *r, rlim_t bytes) {
+static void limit_file_sizes(bt_drill_run *r, rlim_t bytes) {
     const int n = bt_drill_ranks(r);
     for (int i = 0; i < n; i++) {
         struct rlimit l;
@@ -103,10 +103,10 @@ static bt_code do_no_space(bt_drill_run *r, const char *arg, bt_err *err) {
     if (rank <= 0 || prlimit(rank, RLIMIT_FSIZE, NULL, &own) != 0)
         return bt_fail_errno(err, BT_NOTFOUND, errno,
                              "limits of other processes cannot be set here");
-    limit_files(r, 4096);
+    limit_file_sizes(r, 4096);
     while (bt_drill_alive(r) && bt_drill_value(r, failed) <= before && bt_now_ns() < until)
         bt_sleep_ns(5000000);
-    limit_files(r, own.rlim_cur);
+    limit_file_sizes(r, own.rlim_cur);
     return bt_drill_value(r, failed) > before
                ? BT_OK
                : bt_fail(err, BT_CHECK, "a checkpoint that could not be written was not reported");

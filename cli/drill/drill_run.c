@@ -139,7 +139,7 @@ pid_t bt_drill_mpirun(bt_drill_run *r) {
     return info.parent > 1 && is_drill_process(r, info.parent) ? info.parent : 0;
 }
 
-static int ranks_left(const bt_drill_run *r, bool kills) {
+static int count_or_kill_drill_processes(const bt_drill_run *r, bool kills) {
     bt_process_scan scan = {NULL};
     int n = 0;
     for (pid_t pid; (pid = bt_process_scan_next(&scan)) > 0;) {
@@ -153,7 +153,8 @@ static int ranks_left(const bt_drill_run *r, bool kills) {
 
 static void wait_until_gone(const bt_drill_run *r, double limit_s) {
     const int64_t until = bt_now_ns() + (int64_t)(limit_s * 1e9);
-    while (ranks_left(r, false) > 0 && bt_now_ns() < until) bt_sleep_ns(4 * LOOK_NS);
+    while (count_or_kill_drill_processes(r, false) > 0 && bt_now_ns() < until)
+        bt_sleep_ns(4 * LOOK_NS);
 }
 
 void bt_drill_kill_all(bt_drill_run *r) {
@@ -163,7 +164,7 @@ void bt_drill_kill_all(bt_drill_run *r) {
     }
     r->pid = 0;
     if (!r->folder[0]) return; /* nothing was started */
-    ranks_left(r, true);
+    count_or_kill_drill_processes(r, true);
     wait_until_gone(r, 5);
 }
 
@@ -226,8 +227,8 @@ static bool has_recovered(bt_drill_run *r, const bt_fault *f, const before *b) {
     return bt_drill_value(r, sql) > 0;
 }
 
-static bt_code wait_back(bt_drill_run *r, const bt_fault *f, const before *b, bt_drill_row *row,
-                         bt_err *err) {
+static bt_code wait_until_training_again(bt_drill_run *r, const bt_fault *f, const before *b,
+                                         bt_drill_row *row, bt_err *err) {
     const int64_t until = bt_now_ns() + (int64_t)(BACK_S * 1e9);
     for (;;) {
         if (isnan(row->detect_s) && is_fault_detected(r, b))
@@ -276,7 +277,7 @@ bt_code bt_drill_do(bt_drill_run *r, const bt_fault *f, const char *arg, bt_dril
         wait_until_gone(r, 20);
         code = bt_drill_start(r, true, &why);
     }
-    if (code == BT_OK) code = wait_back(r, f, &b, row, &why);
+    if (code == BT_OK) code = wait_until_training_again(r, f, &b, row, &why);
     count_rows(r, &b, row);
     row->ok = code == BT_OK && row->lost == 0;
     if (code != BT_OK)

@@ -14,7 +14,8 @@ static uint64_t fnv1a_64(uint64_t h, const void *data, size_t bytes) {
     return h;
 }
 
-static bt_code hash_all(const char *path, const bt_params *p, uint64_t *hash, bt_err *err) {
+static bt_code hash_all_parameters(const char *path, const bt_params *p, uint64_t *hash,
+                                   bt_err *err) {
     static const char *const states[] = {"weight", "exp_avg", "exp_avg_sq"};
     size_t most = 0;
     for (size_t i = 0; i < p->n; i++)
@@ -48,7 +49,7 @@ bt_code bt_drill_hash(const char *out_dir, uint64_t *hash, int64_t *step, bt_err
     bt_run_cfg_model(&whole.cfg, &m);
     bt_code code = bt_params_init(&p, &m, (bt_model_slice){0}, err);
     if (code == BT_OK) {
-        code = hash_all(whole.path, &p, hash, err);
+        code = hash_all_parameters(whole.path, &p, hash, err);
         bt_params_release(&p);
     }
     bt_trained_release(&whole);

@@ -50,7 +50,7 @@ static int read_cpu_list(const char *text, int *cpus, int most) {
     return n;
 }
 
-static int64_t mib_of(const char *name) {
+static int64_t read_mib_variable(const char *name) {
     const char *text = getenv(name);
     const long long v = text ? strtoll(text, NULL, 10) : 0;
     return v > 0 ? (int64_t)v : 0;
@@ -71,8 +71,8 @@ bt_code bt_slurm_read(bt_slurm *s, bt_err *err) {
                        "SLURM_JOB_CPUS_PER_NODE is '%.60s', which does not list the processors of "
                        "job %s (use 'on: local')",
                        cpus ? cpus : "", s->job);
-    s->node_mib = mib_of("SLURM_MEM_PER_NODE");
-    s->cpu_mib = mib_of("SLURM_MEM_PER_CPU");
+    s->node_mib = read_mib_variable("SLURM_MEM_PER_NODE");
+    s->cpu_mib = read_mib_variable("SLURM_MEM_PER_CPU");
     return BT_OK;
 }
 
@@ -90,7 +90,7 @@ int bt_slurm_places(const bt_slurm *s, int cpus) {
 }
 
 /* Returns the number of runs that fit on the largest node. */
-static int runs_of_a_node(const bt_slurm *s, int cpus) {
+static int count_runs_per_node(const bt_slurm *s, int cpus) {
     int most = 1;
     for (int i = 0; i < s->n_nodes; i++)
         if (s->cpus[i] / cpus > most) most = s->cpus[i] / cpus;
@@ -111,7 +111,7 @@ void bt_slurm_step(const bt_slurm *s, int cpus, const char *run, bt_slurm_words 
         snprintf(out->text[2], sizeof out->text[2], "--mem-per-cpu=%lld", (long long)s->cpu_mib);
     else if (s->node_mib)
         snprintf(out->text[2], sizeof out->text[2], "--mem=%lld",
-                 (long long)(s->node_mib / runs_of_a_node(s, cpus)));
+                 (long long)(s->node_mib / count_runs_per_node(s, cpus)));
     else
         return;
     out->at[out->n++] = out->text[2];

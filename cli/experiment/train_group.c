@@ -27,8 +27,8 @@ typedef struct floor_of_work {
 
 enum { PATH_ROOM = PATH_MAX + BT_NAME_MAX + 8 };
 
-static void path_of_training(const bt_training_group *g, const bt_training *r, const char *end,
-                             char out[PATH_ROOM]) {
+static void compose_training_path(const bt_training_group *g, const bt_training *r, const char *end,
+                                  char out[PATH_ROOM]) {
     snprintf(out, PATH_ROOM, "%s/%s%s", g->folder, r->name, end);
 }
 
@@ -65,7 +65,7 @@ bt_code bt_training_read(const bt_training_group *g, bt_training *r, bt_err *err
     if (code == BT_NOTFOUND) return BT_OK; /* no database yet */
     BT_TRY(code);
     if (!x.there) return BT_OK;
-    path_of_training(g, r, "", mine);
+    compose_training_path(g, r, "", mine);
     if (!g->any_folder && strcmp(mine, x.out) != 0)
         return bt_fail(err, BT_BUSY,
                        "run '%s' is in the database already, with its folder in '%.200s' (choose "
@@ -77,27 +77,27 @@ bt_code bt_training_read(const bt_training_group *g, bt_training *r, bt_err *err
 }
 
 /* Returns the number of steps in the newest checkpoint of a run; 0: there is none. */
-static int64_t saved_steps(const bt_training_group *g, const bt_training *r) {
+static int64_t read_saved_steps(const bt_training_group *g, const bt_training *r) {
     char folder[PATH_ROOM];
     int attempt;
     int64_t step;
-    path_of_training(g, r, "", folder);
+    compose_training_path(g, r, "", folder);
     return bt_ckpt_peek(folder, &attempt, &step) ? step : 0;
 }
 
-static bool has_reached(const bt_training_group *g, const bt_training *r) {
+static bool has_reached_target(const bt_training_group *g, const bt_training *r) {
     if (!r->target) return strcmp(r->state, "done") == 0;
     if (strcmp(r->state, "running") != 0 && strcmp(r->state, "lost") != 0)
         return r->done >= r->target;
     /* the run was killed between its last checkpoint and its end, so no step remains */
-    return saved_steps(g, r) >= r->target;
+    return read_saved_steps(g, r) >= r->target;
 }
 
 /* Updates the progress of a run, before its first launch and after each. */
 static bt_code update_training(const bt_training_group *g, bt_training *r, bt_err *err) {
     BT_TRY(bt_training_read(g, r, err));
     r->at = strcmp(r->state, "failed") == 0 && !g->retry ? BT_TRAINING_FAILED
-            : has_reached(g, r)                          ? BT_TRAINING_REACHED
+            : has_reached_target(g, r)                   ? BT_TRAINING_REACHED
                                                          : BT_TRAINING_WAITS;
     return BT_OK;
 }
@@ -113,7 +113,7 @@ static void append_train_words(const bt_training_group *g, const bt_training *r,
     bt_words_put(w, g->store);
     bt_words_put(w, "--quiet");
     if (!continues) {
-        path_of_training(g, r, "", folder);
+        compose_training_path(g, r, "", folder);
         bt_words_put(w, "--out");
         bt_words_put(w, folder);
         /* a run that recorded no step starts again */
@@ -121,7 +121,8 @@ static void append_train_words(const bt_training_group *g, const bt_training *r,
     }
     g->put_words(g->ctx, r, continues, w);
     if (r->target < r->steps) {
-        snprintf(after, sizeof after, "%" PRId64, r->target - (continues ? saved_steps(g, r) : 0));
+        snprintf(after, sizeof after, "%" PRId64,
+                 r->target - (continues ? read_saved_steps(g, r) : 0));
         bt_words_put(w, "--stop-after");
         bt_words_put(w, after);
     }
@@ -135,7 +136,7 @@ static bt_code launch_training(floor_of_work *f, bt_training *r, bt_err *err) {
     int slot = 0;
     while (f->slot_taken[slot]) slot++;
     append_train_words(g, r, &w);
-    path_of_training(g, r, ".log", log);
+    compose_training_path(g, r, ".log", log);
     const char **argv = bt_words_argv(&w);
     bt_child_cfg child = {
         .words = argv, .n_words = w.n, .log = log, .part = slot, .parts = g->parallel};
@@ -158,9 +159,9 @@ static bt_code launch_training(floor_of_work *f, bt_training *r, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code could_not_begin(const bt_training_group *g, const bt_training *r, bt_err *err) {
+static bt_code fail_could_not_begin(const bt_training_group *g, const bt_training *r, bt_err *err) {
     char log[PATH_ROOM], line[400];
-    path_of_training(g, r, ".log", log);
+    compose_training_path(g, r, ".log", log);
     bt_child_last_line(log, line, sizeof line);
     return bt_fail(err, BT_ARG, "run '%s' could not begin: %.360s", r->name,
                    line[0] ? line : "it ended without a message");
@@ -179,7 +180,7 @@ static bt_code finish_training(floor_of_work *f, bt_training *r, int status, bt_
         if (status == 0 && strcmp(r->state, "stopped") == 0)
             return bt_fail(err, BT_BUSY, "run '%s' was stopped (the same command continues it)",
                            r->name);
-        if (!r->state[0] && !busy) return could_not_begin(f->g, r, err);
+        if (!r->state[0] && !busy) return fail_could_not_begin(f->g, r, err);
         if (busy && r->tries < BUSY_TRIES)
             f->wait_until_ns = bt_now_ns() + (int64_t)BUSY_MS * 1000000;
         else if (strcmp(r->state, "failed") == 0 || r->tries >= TRIES)
@@ -197,7 +198,7 @@ static void stop_trainings(floor_of_work *f) {
 }
 
 /* The second signal makes the children end without another checkpoint. */
-static void pass_on_signals(floor_of_work *f) {
+static void forward_stop_signals(floor_of_work *f) {
     bt_training_group *g = f->g;
     const int signal = bt_child_signals(false);
     const bool late = g->deadline_ns && bt_now_ns() > g->deadline_ns;
@@ -262,7 +263,7 @@ static bt_code train_to_targets(floor_of_work *f, bt_err *err) {
         const bt_code c = finish_trainings(f, code == BT_OK ? err : NULL);
         if (code == BT_OK) code = c;
         if (code != BT_OK && !f->n_stops) stop_trainings(f);
-        pass_on_signals(f);
+        forward_stop_signals(f);
         if (code == BT_OK) code = fill_training_slots(f, &left, err);
         if (f->n_running || (left && !f->n_stops)) bt_sleep_ns((int64_t)POLL_MS * 1000000);
     } while (f->n_running || (left && !f->n_stops && code == BT_OK));

@@ -71,7 +71,7 @@ bt_code bt_hub_name(bt_hub_settings *s, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code choose_places(record *r, bt_err *err) {
+static bt_code choose_hub_paths(record *r, bt_err *err) {
     const bt_hub_settings *s = r->settings;
     char given[PATH_MAX];
     BT_TRY(bt_store_path(r->store, sizeof r->store, s->store, err));
@@ -103,7 +103,7 @@ static bool never_had_an_island(const record *r) {
     return known && yes == 1;
 }
 
-static bt_code begin_run(record *r, const bt_hub *h, bt_err *err) {
+static bt_code begin_hub_record(record *r, const bt_hub *h, bt_err *err) {
     char host[BT_HOST_MAX] = "?";
     int attempt;
     bt_err first = BT_ERR_INIT;
@@ -300,7 +300,7 @@ static bt_code serve_hub_sockets(bt_hub *h, bt_hub_socket *socket, record *r, bt
 static bt_code run_hub_loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
     int64_t replayed = 0;
     bt_code code = bt_hub_state_open(&h->state, h, r->out, &replayed, err);
-    if (code == BT_OK) code = begin_run(r, h, err);
+    if (code == BT_OK) code = begin_hub_record(r, h, err);
     if (code == BT_OK) {
         if (h->model) h->resumed_ns = bt_now_ns();
         record_hub_start(r, h, replayed);
@@ -344,7 +344,7 @@ bt_code bt_hub_run(const bt_hub_settings *s, bt_guarded *guarded, bt_hub_socket 
         return bt_fail(err, BT_IO, "the system gives no random numbers");
     cfg.epoch |= 1;
     bt_signals_rank(&box, 1);
-    BT_TRY(choose_places(&r, err));
+    BT_TRY(choose_hub_paths(&r, err));
     BT_TRY(bt_hub_create(&h, &cfg, err));
     const bt_code code = run_hub_loop(h, socket, &r, err);
     if (code == BT_OK && !s->quiet)

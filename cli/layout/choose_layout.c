@@ -22,7 +22,7 @@ enum { SHAPES_MOST = 48 };
 static int greatest_divisor(int a, int b) { return b ? greatest_divisor(b, a % b) : a; }
 
 /* Distributes ranks over hosts like mpirun, which fills the slots of the file's hosts in order. */
-static void place_ranks(bt_cluster *c, const char *file) {
+static void distribute_ranks_over_hosts(bt_cluster *c, const char *file) {
     int *on = calloc((size_t)c->ranks, sizeof *on), together = 0, most = 0;
     const int hosts = on ? bt_host_file_ranks(file, on, c->ranks) : 0;
     bool alike = true;
@@ -43,7 +43,7 @@ bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks) {
     bt_memory_room room;
     bt_memory_room_of(&room);
     bt_cluster c = {.ranks = ranks, .ranks_per_host = ranks, .cores = bt_cpu_get()->cores};
-    if (cfg->launch.hosts[0]) place_ranks(&c, cfg->launch.hosts);
+    if (cfg->launch.hosts[0]) distribute_ranks_over_hosts(&c, cfg->launch.hosts);
     if (room.host != SIZE_MAX && cfg->launch.memory_check) c.memory_bytes = (double)room.host;
     return c;
 }
@@ -71,8 +71,8 @@ static bt_code check_any_fits(const bt_layouts *l, const bt_layout_search *s, bt
     return code;
 }
 
-static bt_code set_number(bt_opts *o, const char *key, int64_t value, const char *where,
-                          bt_err *err) {
+static bt_code set_integer_option(bt_opts *o, const char *key, int64_t value, const char *where,
+                                  bt_err *err) {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)value);
     return bt_opts_set(o, key, text, BT_FROM_FLAG, where, err);
@@ -96,17 +96,17 @@ static bt_code set_prediction(bt_opts *o, const bt_layout *l, const char *where,
 
 bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_err *err) {
     static const char *const recompute[] = {"none", "selective", "full"};
-    BT_TRY(set_number(o, "mesh.pp", l->shape.pp, where, err));
+    BT_TRY(set_integer_option(o, "mesh.pp", l->shape.pp, where, err));
     if (l->virtual_stages > 1)
-        BT_TRY(set_number(o, "parallel.virtual_stages", l->virtual_stages, where, err));
-    BT_TRY(set_number(o, "mesh.tp", l->shape.tp, where, err));
-    BT_TRY(set_number(o, "mesh.zero", l->zero, where, err));
-    /* needed if shards cover a part of the data-parallel ranks; otherwise the ZeRO stage determines them */
+        BT_TRY(set_integer_option(o, "parallel.virtual_stages", l->virtual_stages, where, err));
+    BT_TRY(set_integer_option(o, "mesh.tp", l->shape.tp, where, err));
+    BT_TRY(set_integer_option(o, "mesh.zero", l->zero, where, err));
+    /* only if shards cover a part of the data-parallel ranks; otherwise the ZeRO stage determines both settings */
     if (l->zero && l->shape.dp_replicate > 1) {
-        BT_TRY(set_number(o, "mesh.dp_shard", l->shape.dp_shard, where, err));
-        BT_TRY(set_number(o, "mesh.dp_replicate", l->shape.dp_replicate, where, err));
+        BT_TRY(set_integer_option(o, "mesh.dp_shard", l->shape.dp_shard, where, err));
+        BT_TRY(set_integer_option(o, "mesh.dp_replicate", l->shape.dp_replicate, where, err));
     }
-    BT_TRY(set_number(o, "train.micro_batch", l->micro_batch, where, err));
+    BT_TRY(set_integer_option(o, "train.micro_batch", l->micro_batch, where, err));
     BT_TRY(bt_opts_set(o, "train.recompute", recompute[l->recompute], BT_FROM_FLAG, where, err));
     BT_TRY(bt_opts_set(o, "parallel.gather", bt_gather_name(l->gather), BT_FROM_FLAG, where, err));
     return set_prediction(o, l, where, err);

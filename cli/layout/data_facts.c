@@ -7,7 +7,7 @@
 static const double BYTES_MOST = 32e6;
 enum { SEQUENCES_MOST = 64 }; /* sequences sampled for the attention length */
 
-static bool short_enough(const bt_run_cfg *cfg) {
+static bool is_data_short_enough(const bt_run_cfg *cfg) {
     bt_sources files = {0};
     bt_err ignored = BT_ERR_INIT;
     double bytes = 0;
@@ -38,7 +38,7 @@ bt_data_facts bt_data_facts_of(const bt_run_cfg *cfg) {
     bt_loader *l = NULL;
     bt_err ignored = BT_ERR_INIT; /* the ranks report faults of the data */
     bt_loader_cfg data = bt_run_data(cfg);
-    if (cfg->data.packing <= BT_PACKED_STREAM || !short_enough(cfg)) return out;
+    if (cfg->data.packing <= BT_PACKED_STREAM || !is_data_short_enough(cfg)) return out;
     data.cache_dir = "";
     data.sequences_per_step = data.n_sequences = data.B;
     if (bt_loader_open(&l, &data, &ignored) != BT_OK) return out;

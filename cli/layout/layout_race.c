@@ -26,7 +26,7 @@ typedef struct racer {
     bt_run_cfg cfg; /* settings for the largest number of steps */
     int64_t steps;
     double predicted_s,
-        factor;          /* predicted time of the compared step; its ratio to the measured step */
+        factor; /* predicted seconds of a whole step; ratio of a whole step to the measured step */
     bt_trainer *trainer; /* NULL: not created */
 } racer;
 

@@ -27,14 +27,14 @@ static const double KEEP_FRAC = 0.7;
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static void put_flag(bt_words *w, const char *flag, int64_t value) {
+static void append_flag_with_integer(bt_words *w, const char *flag, int64_t value) {
     char number[32];
     snprintf(number, sizeof number, "%" PRId64, value);
     bt_words_put(w, flag);
     bt_words_put(w, number);
 }
 
-static bool starts_with(const char *s, const char *with) {
+static bool has_prefix(const char *s, const char *with) {
     return strncmp(s, with, strlen(with)) == 0;
 }
 
@@ -46,7 +46,7 @@ static bool affects_step_but_not_layout(const char *key) {
                                       "train.unit",      "train.bucket_bytes"};
     if (strcmp(key, "model.init_from") == 0 || strcmp(key, "model.preset") == 0) return false;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (starts_with(key, all[i])) return true;
+        if (has_prefix(key, all[i])) return true;
     return false;
 }
 
@@ -73,20 +73,20 @@ static void append_trial_settings(bt_words *w, const bt_opts *o, const bt_run_cf
     if (layers > 0) bt_words_set(w, "model.layers", number);
     bt_words_put(w, "--isa");
     bt_words_put(w, cfg->launch.isa);
-    put_flag(w, "--threads", cfg->launch.threads);
+    append_flag_with_integer(w, "--threads", cfg->launch.threads);
 }
 
 static void put_layout(bt_words *w, const bt_layout *l) {
     static const char *const recompute[] = {"none", "selective", "full"};
-    put_flag(w, "--pp", l->shape.pp);
-    if (l->virtual_stages > 1) put_flag(w, "--virtual-stages", l->virtual_stages);
-    put_flag(w, "--tp", l->shape.tp);
-    put_flag(w, "--zero", l->zero);
+    append_flag_with_integer(w, "--pp", l->shape.pp);
+    if (l->virtual_stages > 1) append_flag_with_integer(w, "--virtual-stages", l->virtual_stages);
+    append_flag_with_integer(w, "--tp", l->shape.tp);
+    append_flag_with_integer(w, "--zero", l->zero);
     if (l->zero && l->shape.dp_replicate > 1) {
-        put_flag(w, "--dp-shard", l->shape.dp_shard);
-        put_flag(w, "--dp-replicate", l->shape.dp_replicate);
+        append_flag_with_integer(w, "--dp-shard", l->shape.dp_shard);
+        append_flag_with_integer(w, "--dp-replicate", l->shape.dp_replicate);
     }
-    put_flag(w, "--micro-batch", l->micro_batch);
+    append_flag_with_integer(w, "--micro-batch", l->micro_batch);
     bt_words_put(w, "--recompute");
     bt_words_put(w, recompute[l->recompute]);
     if (l->zero == 3 && l->shape.pp == 1)
@@ -104,13 +104,14 @@ static void append_trial_run(bt_words *w, const tried_work *of, const bt_layout 
                              int64_t layers) {
     bt_words_put(w, "--data");
     bt_words_put(w, "synth:chain");
-    put_flag(w, "--ranks", of->ranks);
+    append_flag_with_integer(w, "--ranks", of->ranks);
     append_trial_settings(w, of->opts, of->settings, layers);
-    put_flag(w, "--batch-tokens", of->settings->train.batch_tokens / l->accum * micros);
+    append_flag_with_integer(w, "--batch-tokens",
+                             of->settings->train.batch_tokens / l->accum * micros);
     put_layout(w, l);
 }
 
-static void put_real(bt_words *w, double value) {
+static void append_real_word(bt_words *w, double value) {
     char number[32];
     snprintf(number, sizeof number, "%.9g", value);
     bt_words_put(w, number);
@@ -171,19 +172,19 @@ static bool differ_only_in_shards(const bt_layout *a, const bt_layout *b) {
 }
 
 /* Estimated seconds of creating a trainer. */
-static double make_s(const bt_run_cfg *cfg) {
+static double trainer_creation_s(const bt_run_cfg *cfg) {
     bt_model_cfg m;
     bt_run_cfg_model(cfg, &m);
     return MAKE_S + PARAM_S * (double)bt_model_count(&m).params;
 }
 
 /* Length of a whole step: a pipeline is filled, and layer chunks need a multiple of its stages. */
-static bt_trial_length length_of(const bt_layout_choice *c, const bt_layout *l) {
+static bt_trial_length whole_step_length(const bt_layout_choice *c, const bt_layout *l) {
     return (bt_trial_length){.fewest = l->shape.pp,
                              .multiple = l->virtual_stages > 1 ? l->shape.pp : 1,
                              .chunks = l->shape.pp *
                                        (l->virtual_stages > 1 ? l->virtual_stages : 1),
-                             .make_s = make_s(&c->settings),
+                             .make_s = trainer_creation_s(&c->settings),
                              .micros = l->accum,
                              .layers = c->settings.model.layers,
                              .run_s = l->time.step.step_s};
@@ -198,7 +199,7 @@ static size_t find_candidates(const bt_layout_choice *c, candidate out[BT_TRIALS
         bool seen = !x->fits ||
                     x->time.step.step_s > (1 + BT_TRIAL_NEAR) * l->at[0].time.step.step_s;
         for (size_t k = 0; k < n; k++) seen = seen || differ_only_in_shards(out[k].layout, x);
-        if (!seen) out[n++] = (candidate){.layout = x, .length = length_of(c, x)};
+        if (!seen) out[n++] = (candidate){.layout = x, .length = whole_step_length(c, x)};
     }
     return n;
 }
@@ -206,7 +207,7 @@ static size_t find_candidates(const bt_layout_choice *c, candidate out[BT_TRIALS
 /* ---- shorter steps ----------------------------------------------------------------------------- */
 
 /* Shortens the step to fewer micro-batches, or to a model with fewer layers. */
-static bool shorter_step(const bt_layout_choice *c, const bt_layout *l, bt_trial_length *x) {
+static bool shorten_step(const bt_layout_choice *c, const bt_layout *l, bt_trial_length *x) {
     bool there_is = false;
     bt_prediction time;
     bt_run_cfg *all = malloc(sizeof *all), *cfg = malloc(sizeof *cfg);
@@ -220,7 +221,7 @@ static bool shorter_step(const bt_layout_choice *c, const bt_layout *l, bt_trial
         there_is = bt_layout_settings(&s, l, cfg, NULL) == BT_OK && cfg->train.accum == x->micros &&
                    bt_time_predict(cfg, &c->rates, &s.cluster, &time, NULL) == BT_OK;
         if (there_is) x->run_s = time.step.step_s;
-        if (there_is) x->make_s = make_s(cfg);
+        if (there_is) x->make_s = trainer_creation_s(cfg);
     }
     free(all);
     free(cfg);
@@ -234,7 +235,7 @@ typedef struct prediction {
 
 static bool predict_trial(void *ctx, size_t i, bt_trial_length *x) {
     const prediction *p = ctx;
-    return shorter_step(p->c, p->all[i].layout, x);
+    return shorten_step(p->c, p->all[i].layout, x);
 }
 
 /* Returns how many of the first candidates fit the time. */
@@ -271,19 +272,19 @@ static bool candidates_fit_together(const trials *t, size_t k) {
     return bytes / hosts < KEEP_FRAC * c->memory_bytes;
 }
 
-static void put_race(trials *t, size_t k, double seconds) {
+static void append_race_command(trials *t, size_t k, double seconds) {
     bt_words *w = t->w;
     bt_words_clear(w);
     bt_words_put(w, "plan");
     bt_words_put(w, BT_LAYOUT_RACE_WORD);
-    put_real(w, seconds - START_S);
+    append_real_word(w, seconds - START_S);
     bt_words_put(w, candidates_fit_together(t, k) ? "keep" : "anew");
     for (size_t i = 0; i < k; i++) {
         const bt_layout *l = t->all[i].layout;
         bt_words_put(w, BT_RACE_WORD);
-        put_real(w, (double)bt_trial_steps(&t->all[i].length));
-        put_real(w, l->time.step.step_s);
-        put_real(w, l->time.step.step_s / t->all[i].length.run_s);
+        append_real_word(w, (double)bt_trial_steps(&t->all[i].length));
+        append_real_word(w, l->time.step.step_s);
+        append_real_word(w, l->time.step.step_s / t->all[i].length.run_s);
         const int64_t layers = t->all[i].length.layers;
         append_trial_run(w, &(tried_work){t->job->opts, &t->c->settings, t->job->ranks}, l,
                          t->all[i].length.micros,
@@ -350,7 +351,7 @@ static bt_code apply_race_result(trials *t, size_t n, const json_t *all, double 
 static bt_code race_candidates(trials *t, size_t n, double seconds, bt_text *notes, bt_err *err) {
     bt_text result;
     json_error_t why;
-    put_race(t, n, seconds);
+    append_race_command(t, n, seconds);
     t->load = bt_machine_load_of_others();
     const char **words = bt_words_argv(t->w);
     if (!words) return bt_fail(err, BT_NOMEM, "no memory for the trial");
@@ -420,7 +421,7 @@ static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *notes
     return BT_OK;
 }
 
-static double budget_s(const bt_layout_job *job, double spent_s) {
+static double trial_budget_s(const bt_layout_job *job, double spent_s) {
     if (job->never || job->trial_given) return job->never ? 0 : job->trial_s;
     return fmin(job->trial_s, fmax(0, BT_PROBING_S - spent_s));
 }
@@ -434,7 +435,7 @@ bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, double sp
     if (!is_plain_training(job)) return BT_OK;
     BT_TRY(bt_layout_settings(&c->search, &c->layouts.at[0], &c->settings, err));
     trials t = {.c = c, .job = job, .w = &w, .spent_s = spent_s};
-    bt_code code = run_trials(&t, budget_s(job, spent_s), &fresh, notes, &why);
+    bt_code code = run_trials(&t, trial_budget_s(job, spent_s), &fresh, notes, &why);
     bt_words_release(&w);
     if (code == BT_STOPPED) return bt_fail(err, BT_STOPPED, "%s", why.msg);
     if (code != BT_OK && notes)

@@ -74,7 +74,7 @@ bt_code bt_rates_probe_rank(int argc, char **argv, int *exit_status, bt_err *err
     return BT_OK;
 }
 
-static void data_folder(const char *store, char *out, size_t size) {
+static void rates_data_folder(const char *store, char *out, size_t size) {
     snprintf(out, size, "%s", store);
     char *slash = strrchr(out, '/');
     if (slash && slash != out)
@@ -125,7 +125,7 @@ typedef struct job {
     const char *folder;
 } job;
 
-static bt_code run_job(const bt_rates_request *w, const job *j, bt_rates *out, bt_err *err) {
+static bt_code run_rates_job(const bt_rates_request *w, const job *j, bt_rates *out, bt_err *err) {
     size_t n = j->n;
     char threads[16], budget[32];
     const char **words = calloc(n + NUMBERS + 2, sizeof *words);
@@ -163,7 +163,8 @@ static bt_code run_job(const bt_rates_request *w, const job *j, bt_rates *out, b
     return code;
 }
 
-static size_t missing_parts(const bt_rates_request *w, const bt_rates *have, bt_part_shape *out) {
+static size_t list_missing_parts(const bt_rates_request *w, const bt_rates *have,
+                                 bt_part_shape *out) {
     size_t n = 0;
     for (size_t i = 0; i < w->n_parts; i++) {
         bool known = !w->anew && bt_rates_part(have, &w->parts[i]);
@@ -174,7 +175,8 @@ static size_t missing_parts(const bt_rates_request *w, const bt_rates *have, bt_
 }
 
 /* Returns a layer for each size of tensor-parallel groups that was not measured in a job of this size. */
-static size_t missing_groups(const bt_rates_request *w, const bt_rates *have, bt_part_shape *out) {
+static size_t list_missing_groups(const bt_rates_request *w, const bt_rates *have,
+                                  bt_part_shape *out) {
     size_t n = 0;
     for (size_t i = 0; i < w->n_parts; i++) {
         const bt_part_shape *s = &w->parts[i];
@@ -192,7 +194,7 @@ static bt_code measure_rates_by_job(const bt_rates_request *w, const job *j, bt_
     static const char *const what[] = {"", "memory, optimizers, codecs, ", "links, "};
     bt_rates *found = calloc(1, sizeof *found);
     if (!found) return bt_fail(err, BT_NOMEM, "no memory for the rates");
-    bt_code code = run_job(w, j, found, err);
+    bt_code code = run_rates_job(w, j, found, err);
     const size_t shapes = found->n_parts + found->n_groups;
     if (code == BT_OK) {
         merge_rates(r, found, j->ask);
@@ -217,10 +219,10 @@ static bt_code measure_missing_rates(const bt_rates_request *w, bt_rates *r, con
     bt_part_shape *missing = calloc(2 * w->n_parts + 2, sizeof *missing),
                   *together = missing + w->n_parts + 1;
     if (!missing) return bt_fail(err, BT_NOMEM, "no memory for the rates");
-    size_t n = missing_parts(w, r, missing), groups = missing_groups(w, r, together);
+    size_t n = list_missing_parts(w, r, missing), groups = list_missing_groups(w, r, together);
     bool machine = w->anew || !(r->add_s > 0),
          links = !w->no_links && (w->anew || groups > 0 || !bt_rates_has_links(r, w->ranks));
-    data_folder(w->store, folder, sizeof folder);
+    rates_data_folder(w->store, folder, sizeof folder);
     job parts = {.ask = machine ? ASK_MACHINE : ASK_PARTS,
                  .ranks = bt_rates_concurrent(&w->cfg->launch, w->ranks_per_host),
                  .budget_s = w->budget_s > 0 ? w->budget_s : BT_PROBE_BUDGET_S,
@@ -241,7 +243,7 @@ static bt_code measure_missing_rates(const bt_rates_request *w, bt_rates *r, con
         (machine || r->n_parts == 0 || (!w->no_links && !bt_rates_has_links(r, w->ranks))))
         code = bt_fail(err, BT_NOTFOUND,
                        "not all rates of this machine are known yet: 'bitrain plan' measures them");
-    /* Creates the folder first, because the job measures its disk. The save at the end reports a failure. */
+    /* Creates the folder first, because the job measures its disk. A failure is reported by the save at the end. */
     if (code == BT_OK && asks && bt_rates_save(r, path, &trouble) != BT_OK)
         trouble = (bt_err)BT_ERR_INIT;
     if (code == BT_OK && asks && (n > 0 || machine))
@@ -255,7 +257,7 @@ static bt_code measure_missing_rates(const bt_rates_request *w, bt_rates *r, con
 
 void bt_machine_rates_file(const bt_rates *r, const char *store, char *out, size_t size) {
     char folder[PATH_MAX];
-    data_folder(store, folder, sizeof folder);
+    rates_data_folder(store, folder, sizeof folder);
     bt_rates_path(r, folder, out, size);
 }
 

@@ -69,7 +69,7 @@ static bt_code respond_error(session *s, int code, const char *message, bt_err *
 
 /* ---- methods ---- */
 
-static bt_code initialize(session *s, json_t *params, bt_err *err) {
+static bt_code answer_initialize(session *s, json_t *params, bt_err *err) {
     const char *wanted = json_string_value(json_object_get(params, "protocolVersion")),
                *version = protocols[0];
     for (size_t i = 0; wanted && i < sizeof protocols / sizeof *protocols; i++)
@@ -153,7 +153,7 @@ static bt_code call_tool(session *s, json_t *params, bt_err *err) {
     return code;
 }
 
-static bt_code respond(session *s, json_t *message, bt_err *err) {
+static bt_code respond_to_message(session *s, json_t *message, bt_err *err) {
     const char *method = json_string_value(json_object_get(message, "method"));
     json_t *params = json_object_get(message, "params");
     s->id = json_object_get(message, "id");
@@ -162,7 +162,7 @@ static bt_code respond(session *s, json_t *message, bt_err *err) {
                    ? BT_OK
                    : respond_error(s, NO_REQUEST, "the message has no method", err);
     if (!s->id) return BT_OK; /* a notification */
-    if (strcmp(method, "initialize") == 0) return initialize(s, params, err);
+    if (strcmp(method, "initialize") == 0) return answer_initialize(s, params, err);
     if (strcmp(method, "tools/list") == 0) return list_tools(s, err);
     if (strcmp(method, "tools/call") == 0) return call_tool(s, params, err);
     if (strcmp(method, "ping") != 0)
@@ -195,7 +195,7 @@ static bt_code serve_line(session *s, const bt_text *line, bool whole, bt_err *e
     if (!whole) return respond_error(s, NO_JSON, "the message is longer than 4 MiB", err);
     if (bt_json_parse(&message, bt_text_str(line), line->len, &why) != BT_OK)
         return respond_error(s, NO_JSON, why.msg, err);
-    const bt_code code = respond(s, message, err);
+    const bt_code code = respond_to_message(s, message, err);
     json_decref(message);
     return code;
 }

@@ -14,8 +14,9 @@
 
 enum { MOST_WORDS = 260 };
 
-/* Reads what is there; closes *fd at its end. Returns false if there is too much. */
-static bool read_some(int *fd, bt_text *to) {
+/* Reads the available bytes; closes *fd at the end of its data. Returns false if there are more than BT_MCP_OUTPUT
+ * bytes. */
+static bool read_pipe(int *fd, bt_text *to) {
     char buf[8192];
     const ssize_t n = read(*fd, buf, sizeof buf);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return true;
@@ -28,12 +29,12 @@ static bool read_some(int *fd, bt_text *to) {
     return !to->failed && to->len <= BT_MCP_OUTPUT;
 }
 
-static bool read_both(int fd[2], bt_text *out, bt_text *said) {
+static bool read_both_pipes(int fd[2], bt_text *out, bt_text *said) {
     while (fd[0] >= 0 || fd[1] >= 0) {
         struct pollfd p[2] = {{.fd = fd[0], .events = POLLIN}, {.fd = fd[1], .events = POLLIN}};
         if (poll(p, 2, -1) < 0 && errno != EINTR) return false;
-        if (p[0].revents && !read_some(&fd[0], out)) return false;
-        if (p[1].revents && !read_some(&fd[1], said)) return false;
+        if (p[0].revents && !read_pipe(&fd[0], out)) return false;
+        if (p[1].revents && !read_pipe(&fd[1], said)) return false;
     }
     return true;
 }
@@ -57,7 +58,7 @@ static bt_code run_program(const char *const *argv, bt_text *out, bt_text *said,
         close(fd[0]), close(fd[1]);
         return bt_fail_errno(err, BT_IO, failed, "cannot start '%s'", argv[0]);
     }
-    const bool whole = read_both(fd, out, said);
+    const bool whole = read_both_pipes(fd, out, said);
     if (!whole) kill(pid, SIGTERM);
     for (int i = 0; i < 2; i++)
         if (fd[i] >= 0) close(fd[i]);

@@ -97,7 +97,7 @@ void bt_mcp_tools_list(bt_json *j, bool control) {
 
 /* ---- the command line of a call ---- */
 
-static bt_code add_word(bt_mcp_words *w, const char *text, size_t n, bt_err *err) {
+static bt_code add_command_word(bt_mcp_words *w, const char *text, size_t n, bt_err *err) {
     if (w->n == BT_MCP_WORDS)
         return bt_fail(err, BT_ARG, "a call has at most %d words", BT_MCP_WORDS);
     w->word[w->n] = strndup(text, n);
@@ -106,8 +106,10 @@ static bt_code add_word(bt_mcp_words *w, const char *text, size_t n, bt_err *err
     return BT_OK;
 }
 
-/* A word or an option's value; a word must not be taken for an option. */
-static bt_code add_value(bt_mcp_words *w, const struct arg *a, const char *value, bt_err *err) {
+/* Appends the value as a word of the command or as an option. A word must not begin with '-', because the command would
+ * parse it as an option. */
+static bt_code add_argument_value(bt_mcp_words *w, const struct arg *a, const char *value,
+                                  bt_err *err) {
     bt_text word = {0};
     const char *hole = strstr(a->place, "%s");
     if (!*a->place && *value == '-')
@@ -123,14 +125,15 @@ static bt_code add_value(bt_mcp_words *w, const struct arg *a, const char *value
         bt_text_put(&word, value);
     }
     bt_code code = word.failed ? bt_fail(err, BT_NOMEM, "no memory for the arguments of a tool")
-                               : add_word(w, bt_text_str(&word), word.len, err);
+                               : add_command_word(w, bt_text_str(&word), word.len, err);
     bt_text_release(&word);
     return code;
 }
 
-/* a text, or a number or a truth as the text that options have */
-static bt_code add_scalar(bt_mcp_words *w, const struct arg *a, const char *key, json_t *v,
-                          bt_err *err) {
+/* Appends a JSON string, number or boolean in the form that options have. key: NULL, or the key of a pair
+ * "key=value". */
+static bt_code add_json_scalar(bt_mcp_words *w, const struct arg *a, const char *key, json_t *v,
+                               bt_err *err) {
     char *number = json_is_string(v) ? NULL : json_dumps(v, JSON_ENCODE_ANY);
     const char *text = number ? number : json_string_value(v);
     bt_text pair = {0};
@@ -140,10 +143,10 @@ static bt_code add_scalar(bt_mcp_words *w, const struct arg *a, const char *key,
     else if (key)
         bt_text_printf(&pair, "%s=%s", key, text);
     if (code == BT_OK && key) {
-        code = add_word(w, a->place, strlen(a->place), err);
-        if (code == BT_OK) code = add_word(w, bt_text_str(&pair), pair.len, err);
+        code = add_command_word(w, a->place, strlen(a->place), err);
+        if (code == BT_OK) code = add_command_word(w, bt_text_str(&pair), pair.len, err);
     } else if (code == BT_OK) {
-        code = add_value(w, a, text, err);
+        code = add_argument_value(w, a, text, err);
     }
     bt_text_release(&pair);
     free(number);
@@ -161,21 +164,21 @@ static bool fits_type(const struct arg *a, const json_t *v) {
     return false;
 }
 
-static bt_code add_arg(bt_mcp_words *w, const struct arg *a, json_t *v, bt_err *err) {
+static bt_code add_tool_argument(bt_mcp_words *w, const struct arg *a, json_t *v, bt_err *err) {
     const char *key;
     json_t *one;
     size_t i;
     if (!fits_type(a, v))
         return bt_fail(err, BT_ARG, "'%s' is no %s", a->name, type_names[a->type]);
     if (a->type == PAIRS) {
-        json_object_foreach(v, key, one) BT_TRY(add_scalar(w, a, key, one, err));
+        json_object_foreach(v, key, one) BT_TRY(add_json_scalar(w, a, key, one, err));
         return BT_OK;
     }
-    if (a->type != TEXTS) return add_scalar(w, a, NULL, v, err);
+    if (a->type != TEXTS) return add_json_scalar(w, a, NULL, v, err);
     json_array_foreach(v, i, one) {
         if (!json_is_string(one))
             return bt_fail(err, BT_ARG, "'%s' is no array of strings", a->name);
-        BT_TRY(add_scalar(w, a, NULL, one, err));
+        BT_TRY(add_json_scalar(w, a, NULL, one, err));
     }
     return BT_OK;
 }
@@ -204,12 +207,12 @@ bt_code bt_mcp_tool_words(const char *tool, json_t *arguments, bool control, bt_
                        tools[t].name);
     BT_TRY(check_names(t, arguments, err));
     for (size_t i = 0; tools[t].words[i]; i++)
-        BT_TRY(add_word(out, tools[t].words[i], strlen(tools[t].words[i]), err));
+        BT_TRY(add_command_word(out, tools[t].words[i], strlen(tools[t].words[i]), err));
     for (int i = 0; i < N_ARGS; i++) {
         if (args[i].tool != t) continue;
         json_t *v = json_object_get(arguments, args[i].name);
         if (v && !json_is_null(v))
-            BT_TRY(add_arg(out, &args[i], v, err));
+            BT_TRY(add_tool_argument(out, &args[i], v, err));
         else if (args[i].required)
             return bt_fail(err, BT_ARG, "the tool %s needs '%s'", tools[t].name, args[i].name);
     }

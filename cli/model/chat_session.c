@@ -96,14 +96,15 @@ static void drop_messages(session *s, size_t first, size_t n) {
     s->n -= n;
 }
 
-static size_t after_system(const session *s) {
+static size_t first_message_after_system(const session *s) {
     return s->n && s->messages[0].role == BT_CHAT_SYSTEM ? 1 : 0;
 }
 
 /* Encodes the conversation. The oldest questions and their replies are removed until half of the context is free for
  * the next reply. */
 static bt_code encode_conversation(session *s, bt_err *err) {
-    const size_t room = (size_t)bt_model_config(s->t->model)->T / 2, first = after_system(s);
+    const size_t room = (size_t)bt_model_config(s->t->model)->T / 2,
+                 first = first_message_after_system(s);
     for (;;) {
         s->ids.n = 0;
         BT_TRY(bt_chat_encode(&s->encoder, s->messages, s->n, true, false, &s->ids, err));
@@ -182,7 +183,7 @@ static bt_code answer_question(session *s, const char *question, size_t n, bt_er
 /* kinds of input lines that are not questions */
 typedef enum { WORD_NONE, WORD_NEW, WORD_END, WORD_HELP } chat_word;
 
-static chat_word word_of(const char *line, bool terminal) {
+static chat_word classify_chat_line(const char *line, bool terminal) {
     if (strcmp(line, "/new") == 0) return WORD_NEW;
     if (!terminal || line[0] != '/' || strpbrk(line, " \t")) return WORD_NONE;
     for (const char *const *w = (const char *const[]){"/quit", "/exit", "/bye", NULL}; *w; w++)
@@ -208,10 +209,11 @@ static bt_code run_chat(session *s, bt_err *err) {
         if (n < 0) break;
         while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = '\0';
         if (n == 0) continue;
-        const chat_word word = word_of(line, terminal);
+        const chat_word word = classify_chat_line(line, terminal);
         if (word == WORD_END) break;
         if (word == WORD_HELP) print_chat_commands();
-        if (word == WORD_NEW) drop_messages(s, after_system(s), s->n - after_system(s));
+        if (word == WORD_NEW)
+            drop_messages(s, first_message_after_system(s), s->n - first_message_after_system(s));
         if (word != WORD_NONE) continue;
         code = answer_question(s, line, (size_t)n, err);
     }

@@ -14,11 +14,11 @@ bool bt_trained_split_best(const char *word, char *run, size_t size);
  * default. */
 bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err)
     BT_MUST_CHECK;
-/* passed_over: one line for each damaged checkpoint that is newer than the one at `path`. Logs them as warnings; with
- * `newest`, fails with BT_FORMAT and names --allow-older. */
+/* passed_over: one line for each damaged checkpoint that is newer than the one at `path`. Logs these lines as warnings;
+ * with `newest`, fails with BT_FORMAT and names --allow-older. */
 bt_code bt_trained_check_newest(const bt_text *passed_over, const char *path, bool newest,
                                 bt_err *err) BT_MUST_CHECK;
-/* Writes these lines as an array "passed_over", if there are any. */
+/* Writes the lines of passed_over as an array of this name, if there are any. */
 void bt_trained_put_passed(const bt_text *passed_over, bt_json *j);
 
 #endif

@@ -71,8 +71,8 @@ static bt_code foreign_settings(bt_trained *t, bt_model_file *s, bt_err *err) {
 }
 
 /* Opens the model in `folder` and reads everything except its weights. */
-static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folder,
-                           const bt_trained_how *how, bt_err *err) {
+static bt_code open_model_source(bt_trained *t, bt_model_file **out, const char *folder,
+                                 const bt_trained_how *how, bt_err *err) {
     BT_TRY(bt_model_file_open(out, folder, err));
     bt_model_file *s = *out;
     BT_TRY(bt_trained_tokenizer(s, how->tokenizer, err));
@@ -97,7 +97,7 @@ static bt_code open_peft_adapters(bt_trained *t, const bt_trained_how *how, cons
     char base[PATH_MAX];
     bt_model_file *b = NULL;
     BT_TRY(bt_peft_base_of(folder, how->base, how->store, base, err));
-    bt_code code = open_source(t, &b, base, how, err);
+    bt_code code = open_model_source(t, &b, base, how, err);
     if (code == BT_OK && b->cfg.lora.rank)
         code = bt_fail(err, BT_ARG, "--base: '%.200s' holds adapters alone", base);
     if (code == BT_OK) code = bt_adapters_open_peft(&t->file, folder, &b->cfg, base, err);
@@ -118,8 +118,8 @@ static bt_code open_peft_adapters(bt_trained *t, const bt_trained_how *how, cons
     return BT_OK;
 }
 
-static bt_code base_folder(const bt_trained *t, const bt_trained_how *how, char path[PATH_MAX],
-                           bt_err *err) {
+static bt_code find_base_folder(const bt_trained *t, const bt_trained_how *how, char path[PATH_MAX],
+                                bt_err *err) {
     struct stat st;
     if (how->base && how->base[0])
         return bt_trained_folder(how->base, how->store ? how->store : "", path, err);
@@ -137,7 +137,7 @@ static bt_code load_adapter_base(bt_trained *t, const bt_trained_how *how, const
     char path[PATH_MAX];
     bt_text notes = {0};
     bt_base_weights base = {.watch = t->file->watch};
-    BT_TRY(base_folder(t, how, path, err));
+    BT_TRY(find_base_folder(t, how, path, err));
     bt_code code = bt_base_weights_load(&base, t->model, path, &notes, err);
     if (code == BT_OK) bt_notes_collect(&t->notes, &notes, path);
     bt_text_release(&notes);
@@ -204,8 +204,8 @@ static bt_code load_weights(bt_trained *t, const bt_trained_how *how, const int6
 }
 
 /* Returns the setup of the model of t. first: first member of its ensemble, or t itself. */
-static bt_model_setup setup_of(const bt_trained *t, const bt_trained *first,
-                               const bt_trained_how *how) {
+static bt_model_setup setup_of_member(const bt_trained *t, const bt_trained *first,
+                                      const bt_trained_how *how) {
     bt_model_setup setup = {.B = how->B ? how->B : (int)first->cfg.train.micro_batch,
                             .prec = (bt_prec)how->precision,
                             .train = false,
@@ -217,11 +217,11 @@ static bt_model_setup setup_of(const bt_trained *t, const bt_trained *first,
     return setup;
 }
 
-static bt_code make_model(bt_trained *t, const bt_trained *first, const bt_trained_how *how,
-                          bt_err *err) {
+static bt_code create_trained_model(bt_trained *t, const bt_trained *first,
+                                    const bt_trained_how *how, bt_err *err) {
     int64_t hashes[BT_ADAPTER_PARTS];
     size_t n_hashes;
-    bt_model_setup setup = setup_of(t, first, how);
+    bt_model_setup setup = setup_of_member(t, first, how);
     BT_TRY(add_adapters(t, how, hashes, &n_hashes, err));
     if (setup.cfg.lora.rank) setup.cfg.lora = t->file->cfg.lora;
     t->prec = setup.prec;
@@ -242,7 +242,7 @@ static const bt_trained *member_at(const bt_trained *t, size_t i) {
 }
 
 /* The mean of probabilities needs the same tokens, and batches of the same length. */
-static bt_code check_member(const bt_trained *t, const bt_trained *o, bt_err *err) {
+static bt_code check_ensemble_member(const bt_trained *t, const bt_trained *o, bt_err *err) {
     const bt_model_settings *a = &t->cfg.model, *b = &o->cfg.model;
     if (o->cfg.data.labels[0] || t->cfg.data.labels[0])
         return bt_fail(err, BT_ARG,
@@ -268,7 +268,7 @@ static void print_memory(const bt_trained *t, const bt_trained_how *how) {
     char buf[32];
     size_t bytes = 0;
     for (size_t i = 0; i <= t->n_others; i++) {
-        const bt_model_setup setup = setup_of(member_at(t, i), t, how);
+        const bt_model_setup setup = setup_of_member(member_at(t, i), t, how);
         const size_t n = bt_model_plan(&setup, rows, BT_PLAN_MAX);
         for (size_t k = 0; k < n; k++) bytes += rows[k].bytes;
     }
@@ -278,12 +278,12 @@ static void print_memory(const bt_trained *t, const bt_trained_how *how) {
     fprintf(stderr, "\n");
 }
 
-static bt_code add_members(bt_trained *t, const bt_trained_how *how, bt_err *err) {
+static bt_code open_ensemble_members(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     if (t->cfg.data.form == BT_FORMED_PREFERENCE)
         return bt_fail(err, BT_UNSUPPORTED,
                        "an ensemble cannot judge preferences (name one of its models)");
     for (size_t i = 0; i < t->n_others; i++) {
-        BT_TRY(make_model(&t->others[i], t, how, err));
+        BT_TRY(create_trained_model(&t->others[i], t, how, err));
         bt_model_add_member(t->model, t->others[i].model);
         t->others[i].model = NULL;
         bt_text_put(&t->notes, bt_text_str(&t->others[i].notes));
@@ -295,8 +295,8 @@ bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) 
     BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : "auto", err));
     BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
     if (t->n_others && !how->quiet) print_memory(t, how);
-    BT_TRY(make_model(t, t, how, err));
-    return t->n_others ? add_members(t, how, err) : BT_OK;
+    BT_TRY(create_trained_model(t, t, how, err));
+    return t->n_others ? open_ensemble_members(t, how, err) : BT_OK;
 }
 
 bt_trained_how bt_trained_how_of(const bt_trained_opts *o, const char *which, const char *store) {
@@ -315,7 +315,7 @@ static bt_code open_single_model(bt_trained *t, const bt_trained_how *how, bt_er
     char folder[PATH_MAX];
     BT_TRY(bt_trained_folder(how->which, how->store, folder, err));
     return bt_peft_is(folder) ? open_peft_adapters(t, how, folder, err)
-                              : open_source(t, &t->file, folder, how, err);
+                              : open_model_source(t, &t->file, folder, how, err);
 }
 
 /* The error names the member that cannot be opened. */
@@ -342,7 +342,7 @@ static bt_code open_ensemble(bt_trained *t, const bt_members *m, const bt_traine
     BT_TRY(open_member(t, m->words[0], how, err));
     for (size_t i = 0; i < t->n_others; i++) {
         BT_TRY(open_member(&t->others[i], m->words[i + 1], how, err));
-        BT_TRY(check_member(t, &t->others[i], err));
+        BT_TRY(check_ensemble_member(t, &t->others[i], err));
         bt_text_put(&t->passed_over, bt_text_str(&t->others[i].passed_over));
     }
     (void)snprintf(t->meta.run, sizeof t->meta.run, "%.*s", (int)sizeof t->meta.run - 1, m->name);

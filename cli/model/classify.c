@@ -32,7 +32,7 @@ typedef struct label_figures {
     double mistakes; /* number of these texts */
 } label_figures;
 
-static label_figures figures_of(const bt_trained *t, const double *confusion, size_t k) {
+static label_figures compute_label_figures(const bt_trained *t, const double *confusion, size_t k) {
     const size_t classes = bt_labels_count(t->cfg.data.labels);
     label_figures x = {.mistaken = k};
     double picked = 0;
@@ -58,7 +58,7 @@ void bt_classifier_put(const bt_trained *t, const double *confusion, bt_printout
     char other[BT_LABEL_BYTES];
     bt_printout_rows(o, "labels");
     for (size_t k = 0; k < classes; k++) {
-        const label_figures x = figures_of(t, confusion, k);
+        const label_figures x = compute_label_figures(t, confusion, k);
         bt_printout_row(o);
         bt_printout_str(o, "label", "label", x.name);
         bt_printout_int(o, "texts", "texts", (int64_t)x.n);

@@ -89,8 +89,8 @@ typedef struct outcome {
     bt_probe_difference difference;
 } outcome;
 
-static bt_code base_of(const bt_model_file *s, const convert_cfg *cfg, char path[PATH_MAX],
-                       bt_err *err) {
+static bt_code find_base_of_adapters(const bt_model_file *s, const convert_cfg *cfg,
+                                     char path[PATH_MAX], bt_err *err) {
     static bt_run_cfg trained;
     if (s->container == BT_IN_HF) /* PEFT adapters */
         return bt_peft_base_of(s->path, cfg->base, cfg->store, path, err);
@@ -105,7 +105,7 @@ static bt_code merge_with_base(bt_model_file **s, const convert_cfg *cfg, bt_err
     char base[PATH_MAX];
     bt_adapter_part parts[BT_ADAPTER_PARTS] = {{*s, cfg->weight}};
     size_t n = 1;
-    BT_TRY(base_of(*s, cfg, base, err));
+    BT_TRY(find_base_of_adapters(*s, cfg, base, err));
     bt_code code = bt_adapter_words_open(parts, &n, cfg->add, cfg->store, err);
     if (code == BT_OK) return bt_merge_open(s, parts, n, base, (bt_merge_kind)cfg->merge, err);
     bt_adapter_parts_close(parts + 1, n - 1);
@@ -123,8 +123,8 @@ static bt_code open_peft_source(bt_model_file **s, const char *folder, const con
     return code;
 }
 
-static bt_code open_model(bt_model_file **s, const char *which, const convert_cfg *cfg,
-                          bt_err *err) {
+static bt_code open_model_to_convert(bt_model_file **s, const char *which, const convert_cfg *cfg,
+                                     bt_err *err) {
     char path[PATH_MAX];
     BT_TRY(bt_trained_folder(which, cfg->store, path, err));
     BT_TRY(bt_peft_is(path) ? open_peft_source(s, path, cfg, err)
@@ -216,13 +216,14 @@ static bt_code write_adapters(bt_model_file *s, const convert_cfg *cfg, outcome 
             s->path);
     if (cfg->verify)
         return bt_fail(err, BT_ARG, "--verify compares whole models, not adapters (use --merge)");
-    BT_TRY(base_of(s, cfg, base, err));
+    BT_TRY(find_base_of_adapters(s, cfg, base, err));
     return bt_peft_write(s, cfg->out, base, &o->notes, &o->bytes, err);
 }
 
 static void show_written(void *ctx, double done) { bt_progress_show(ctx, "converting", done, ""); }
 
-static bt_code convert(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
+static bt_code convert_model_file(bt_model_file *s, const convert_cfg *cfg, outcome *o,
+                                  bt_err *err) {
     const int64_t began = bt_now_ns();
     const bt_convert_job job = {.to = (bt_convert_to)cfg->to,
                                 .dest = cfg->out,
@@ -248,7 +249,7 @@ static bt_code convert(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_
 }
 
 /* --merge without a value means --merge dense. */
-static void name_merge(int argc, char **argv) {
+static void complete_merge_option(int argc, char **argv) {
     static char dense[] = "--merge=dense";
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "--merge") == 0 && (i + 1 == argc || argv[i + 1][0] == '-'))
@@ -285,8 +286,8 @@ static bt_code cmd_convert(bt_call *call, bt_err *err) {
     BT_TRY(name_result(cfg, which, bt_opts_given(&call->opts, "to"), err));
     BT_TRY(bt_kernels_select("auto", err));
     BT_TRY(bt_threads_init(cfg->threads ? (int)cfg->threads : bt_cpu_get()->cores, err));
-    bt_code code = open_model(&s, which, cfg, err);
-    if (code == BT_OK) code = convert(s, cfg, &result, err);
+    bt_code code = open_model_to_convert(&s, which, cfg, err);
+    if (code == BT_OK) code = convert_model_file(s, cfg, &result, err);
     if (code == BT_OK) code = print_conversion(s, cfg, &result, err);
     bt_text_release(&result.notes);
     bt_model_file_close(s);
@@ -313,6 +314,6 @@ const bt_command bt_cmd_convert = {
     .options = BT_OPTION_SET(convert_opts, convert_cfg),
     .max_words = 1,
     .no_word = "which model? (a run, 'last', a folder or a file)",
-    .edit = name_merge,
+    .edit = complete_merge_option,
     .run = cmd_convert,
 };

@@ -60,7 +60,7 @@ typedef struct watch {
     bt_progress bar;
 } watch;
 
-static bt_code check_out(const data_cfg *cfg, bt_err *err) {
+static bt_code check_shard_path(const data_cfg *cfg, bt_err *err) {
     size_t n = strlen(cfg->out);
     char first[1100];
     if (n && (n < 5 || strcmp(cfg->out + n - 4, ".bts") != 0))
@@ -124,7 +124,7 @@ static int prepare_threads(const data_cfg *cfg) {
     bt_comm_env_place(&rank, &ranks);
     if (ranks > 1) {
         cpu_set_t all;
-        memset(&all, 0xff, sizeof all); /* the system removes those that are not allowed */
+        memset(&all, 0xff, sizeof all); /* the system ignores processors that are not allowed */
         (void)bt_processors_bind(&all);
     }
     const int allowed = bt_encode_threads_allowed();
@@ -176,8 +176,8 @@ static bt_code data_prepare(void *ctx, const char *const *words, size_t n, bt_er
     bt_tokenizer *t = NULL;
     int rank, ranks;
     bt_comm_env_place(&rank, &ranks);
-    if (rank > 0) return BT_OK; /* the first process has a thread for each of them */
-    BT_TRY(check_out(cfg, err));
+    if (rank > 0) return BT_OK; /* the first process uses a thread for each process */
+    BT_TRY(check_shard_path(cfg, err));
     bt_code code = list_sources(cfg, words, n, &s, err);
     if (code == BT_OK) code = refuse_sources_without_text(&s, err);
     if (code == BT_OK) code = bt_tokenizer_open(&t, cfg->tokenizer, err);

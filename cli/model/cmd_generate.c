@@ -58,8 +58,8 @@ static bt_code read_prompt_from_stdin(bt_text *out, bt_err *err) {
                : BT_OK;
 }
 
-static bt_code write_on(bt_trained *t, const generate_cfg *cfg, const bt_text *prompt,
-                        bt_written *w, bt_err *err) {
+static bt_code continue_prompt(bt_trained *t, const generate_cfg *cfg, const bt_text *prompt,
+                               bt_written *w, bt_err *err) {
     bt_gen *gen = NULL;
     int32_t *ids = NULL;
     size_t n = 0, cap = 0;
@@ -134,7 +134,7 @@ static bt_code chat_in_terminal(const generate_cfg *cfg, bt_trained *t, const bt
     return bt_chat_session(t, &session, err);
 }
 
-static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err) {
+static bt_code generate_from_run(const generate_cfg *cfg, const char *which, bt_err *err) {
     bt_trained t;
     bt_text prompt, stop_text;
     bt_written w;
@@ -161,7 +161,7 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     if (code == BT_OK && cfg->chat) code = chat_in_terminal(cfg, &t, &w.out, err);
     if (code == BT_OK && !cfg->chat && !classifier) {
         if (!cfg->json) bt_trained_report_affixes(&t);
-        code = write_on(&t, cfg, &prompt, &w, err);
+        code = continue_prompt(&t, cfg, &prompt, &w, err);
         if (code == BT_OK && cfg->json) code = print_generated_json(&t, &prompt, &w, err);
         if (code == BT_OK && !cfg->json) bt_show_speed(&t, &w);
     }
@@ -181,7 +181,7 @@ static bt_code cmd_generate(bt_call *call, bt_err *err) {
                            "continue)",
                            call->words[i]);
     bt_members_join(&which, call->words, call->n);
-    const bt_code code = generate(call->cfg, bt_text_str(&which), err);
+    const bt_code code = generate_from_run(call->cfg, bt_text_str(&which), err);
     bt_text_release(&which);
     return code;
 }

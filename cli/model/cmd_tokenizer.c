@@ -58,7 +58,7 @@ static void put_id_array(bt_json *j, const char *key, const int32_t *ids, size_t
 }
 
 /* Appends a token for people: newlines, and bytes that are not text, are made visible. */
-static void put_token(const bt_tokenizer *t, int32_t id, bt_text *out) {
+static void put_visible_token(const bt_tokenizer *t, int32_t id, bt_text *out) {
     size_t n, k;
     const char *s = bt_tokenizer_bytes(t, id, &n);
     for (size_t i = 0; i < n; i += k ? k : 1) {
@@ -78,7 +78,7 @@ static void put_token(const bt_tokenizer *t, int32_t id, bt_text *out) {
 }
 
 /* Prints the properties of the tokenizer at the beginning of the report. */
-static void put_about(bt_printout *o, const char *path, const bt_tokenizer *t) {
+static void put_tokenizer_properties(bt_printout *o, const char *path, const bt_tokenizer *t) {
     char hash[20];
     bt_tokenizer_about about;
     bt_text eot = {0}, around = {0};
@@ -109,7 +109,7 @@ static void put_about(bt_printout *o, const char *path, const bt_tokenizer *t) {
     if (about.holes) bt_printout_line(o, ", %d unused ids", about.holes);
     bt_printout_line(o, "\n%-12s %s\n%-12s %s\n", "words", about.pattern, "normalizer",
                      about.normalizer);
-    if (bt_tokenizer_eot(t) >= 0) put_token(t, bt_tokenizer_eot(t), &eot);
+    if (bt_tokenizer_eot(t) >= 0) put_visible_token(t, bt_tokenizer_eot(t), &eot);
     if (eot.len)
         bt_printout_line(o, "%-12s %d %s\n", "end of text", bt_tokenizer_eot(t), bt_text_str(&eot));
     bt_tokenizer_describe_affixes(t, &around);
@@ -136,7 +136,7 @@ static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, c
                               double seconds, bt_err *err) {
     bt_printout o;
     bt_printout_begin(&o, cfg->json);
-    put_about(&o, cfg->out, t);
+    put_tokenizer_properties(&o, cfg->out, t);
     bt_printout_num(&o, "seconds", NULL, seconds, BT_UNIT_NONE);
     bt_printout_line(
         &o, paths ? "\nbitrain train --tokenizer %s --data" : "\nbitrain tokenizer inspect %s",
@@ -232,7 +232,7 @@ static void put_ids_with_text(bt_json *j, const bt_tokenizer *t, const int32_t *
     bt_json_array(j, "tokens");
     for (size_t i = 0; i < n; i++) {
         bt_text word = {0};
-        put_token(t, ids[i], &word);
+        put_visible_token(t, ids[i], &word);
         bt_json_str(j, NULL, bt_text_str(&word));
         bt_text_release(&word);
     }
@@ -240,16 +240,17 @@ static void put_ids_with_text(bt_json *j, const bt_tokenizer *t, const int32_t *
 }
 
 /* Prints tokens separated by bars. */
-static void put_bars(bt_printout *o, const bt_tokenizer *t, const int32_t *ids, size_t n) {
+static void put_tokens_with_bars(bt_printout *o, const bt_tokenizer *t, const int32_t *ids,
+                                 size_t n) {
     for (size_t i = 0; i < n && !o->json; i++) {
         bt_text_put(&o->out, "|");
-        put_token(t, ids[i], &o->out);
+        put_visible_token(t, ids[i], &o->out);
     }
     bt_printout_line(o, "|\n");
 }
 
 static const bt_tokenizer *by_length_of;
-static int by_length(const void *a, const void *b) {
+static int compare_token_lengths(const void *a, const void *b) {
     size_t n, m;
     int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     bt_tokenizer_bytes(by_length_of, x, &n);
@@ -264,7 +265,7 @@ static int32_t *longest_tokens(const bt_tokenizer *t, size_t *n) {
     for (int32_t i = 0; ids && i < V; i++)
         if (!bt_tokenizer_is_special(t, i)) ids[k++] = i;
     by_length_of = t;
-    if (ids) qsort(ids, k, sizeof *ids, by_length);
+    if (ids) qsort(ids, k, sizeof *ids, compare_token_lengths);
     if (*n > k) *n = k;
     return ids;
 }
@@ -278,19 +279,19 @@ static bt_code inspect_loaded(const tokenizer_cfg *cfg, const char *path, const 
     if (code == BT_OK && *cfg->text)
         code = bt_tokenizer_encode(t, cfg->text, strlen(cfg->text), &ids, &count, &cap, err);
     bt_printout_begin(&o, cfg->json);
-    put_about(&o, path, t);
+    put_tokenizer_properties(&o, path, t);
     bt_printout_object(&o, "longest");
     if (o.json) put_ids_with_text(&o.j, t, big, top);
     bt_printout_end(&o);
     if (top) bt_printout_line(&o, "%-12s ", "longest");
-    if (top) put_bars(&o, t, big, top);
+    if (top) put_tokens_with_bars(&o, t, big, top);
     if (*cfg->text) {
         bt_printout_object(&o, "text");
         if (o.json) put_ids_with_text(&o.j, t, ids, count);
         bt_printout_end(&o);
         bt_printout_line(&o, "%-12s %zu tokens, %.2f bytes each: ", "text", count,
                          (double)strlen(cfg->text) / (double)(count ? count : 1));
-        put_bars(&o, t, ids, count);
+        put_tokens_with_bars(&o, t, ids, count);
     }
     code = bt_printout_finish(&o, code, err);
     free(big);

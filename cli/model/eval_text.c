@@ -18,8 +18,8 @@
 
 /* The loader reads its tokenizer from a file, so this writes the checkpoint's tokenizer to one, which may not exist
  * elsewhere. */
-static bt_code tokenizer_file(const bt_trained *t, char *path, size_t size, bool *made,
-                              bt_err *err) {
+static bt_code write_tokenizer_for_loader(const bt_trained *t, char *path, size_t size, bool *made,
+                                          bt_err *err) {
     *made = false;
     snprintf(path, size, "%s", t->cfg.data.tokenizer);
     if (strcmp(path, "bytes") == 0) return BT_OK;
@@ -70,8 +70,9 @@ static bt_code copy_logits(void *ctx, bt_model *m, const bt_batch *b, bt_err *er
 }
 
 /* Evaluates, and writes the most probable tokens of every pass if a file for them was given. */
-static bt_code run_and_write(bt_evaluator *e, const bt_trained *t, const bt_eval_job *job,
-                             const bt_loader_cfg *data, bt_eval_result *out, bt_err *err) {
+static bt_code evaluate_and_write_logits(bt_evaluator *e, const bt_trained *t,
+                                         const bt_eval_job *job, const bt_loader_cfg *data,
+                                         bt_eval_result *out, bt_err *err) {
     bt_tokenizer *tokenizer;
     bt_logit_writer *w;
     bt_text told = {0};
@@ -135,7 +136,7 @@ bt_code bt_eval_text(const bt_trained *t, const bt_eval_job *job, bt_eval_result
                            "and %.24s), so no part is held out from all of them (give a text with "
                            "--data)",
                            t->cfg.data.fold, t->others[i].cfg.data.fold);
-    bt_code code = tokenizer_file(t, tokenizer, sizeof tokenizer, &made, err);
+    bt_code code = write_tokenizer_for_loader(t, tokenizer, sizeof tokenizer, &made, err);
     /* a model of another program has no cache folder yet */
     if (!own && !t->cfg.data.cache[0] && code == BT_OK)
         code = bt_verbs_corpus(t->cfg.data.path, cache, sizeof cache, err);
@@ -157,7 +158,7 @@ bt_code bt_eval_text(const bt_trained *t, const bt_eval_job *job, bt_eval_result
         code = bt_evaluator_open(&e, &data, job->tokens ? job->tokens : all, bt_comm_world(), err);
     bt_progress_end(&bar);
     if (code == BT_OK && own) bt_cli_print_data_notes(bt_evaluator_notes(e));
-    if (code == BT_OK) code = run_and_write(e, t, job, &data, out, err);
+    if (code == BT_OK) code = evaluate_and_write_logits(e, t, job, &data, out, err);
     const size_t table = (size_t)m->classes * (size_t)m->classes * sizeof **confusion;
     if (code == BT_OK && m->classes > 1) *confusion = malloc(table);
     if (code == BT_OK && m->classes > 1 && *confusion)

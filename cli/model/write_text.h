@@ -16,7 +16,7 @@ typedef struct bt_write_how {
 typedef struct bt_written {
     bt_output out; /* initialised by the caller with the stop strings, and released by it */
     int64_t tokens, prompt_tokens;
-    int64_t passes; /* of the model, after that over the prompt, which yields the first token */
+    int64_t passes; /* passes after the one over the prompt, which yields the first token */
     double seconds, prompt_seconds;
     const char *finish; /* "length", "stop" */
 } bt_written;

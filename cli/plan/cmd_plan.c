@@ -89,7 +89,7 @@ static bt_code split_plan_words(words *w, int argc, char **argv, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code check_empty(const bt_opts *o, const plan_cfg *cfg, bt_err *err) {
+static bt_code refuse_empty_options(const bt_opts *o, const plan_cfg *cfg, bt_err *err) {
     for (size_t i = 0; i < N_OPTS; i++) {
         const bt_opt *x = &plan_opts[i];
         if (x->type == BT_OPT_TEXT && bt_opts_given(o, x->key) && !((const char *)cfg)[x->offset])
@@ -105,7 +105,7 @@ static bt_code read_plan_words(bt_train_plan *p, plan_cfg *cfg, const words *w, 
     size_t n = 0;
     BT_TRY(bt_opts_init(&o, plan_opts, N_OPTS, cfg, err));
     BT_TRY(bt_opts_argv(&o, w->n_own, w->own, &none, 0, &n, help, err));
-    BT_TRY(check_empty(&o, cfg, err));
+    BT_TRY(refuse_empty_options(&o, cfg, err));
     cfg->trial_given = bt_opts_given(&o, "trial");
     cfg->rows_given = bt_opts_given(&o, "rows");
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, w->n_train, w->train, help, err));
@@ -151,7 +151,7 @@ static bt_code print_plan(const bt_layout_choice *c, const plan_cfg *cfg, const 
 }
 
 /* True if a flag set the key, not a configuration file, which may serve other runs, too. */
-static bool by_flag(const bt_opts *o, const char *key) {
+static bool is_set_by_flag(const bt_opts *o, const char *key) {
     const size_t i = bt_opt_find(o->table, o->n, key);
     return i < o->n && o->origin[i] == BT_FROM_FLAG;
 }
@@ -174,7 +174,7 @@ static bt_code check_plan_options(const plan_cfg *cfg, const bt_opts *settings, 
     const struct word here[] = {{"--write", cfg->write[0] != '\0'},
                                 {"--trial", cfg->trial_given},
                                 {"--rows", cfg->rows_given},
-                                {"--ranks", by_flag(settings, "launch.ranks")}};
+                                {"--ranks", is_set_by_flag(settings, "launch.ranks")}};
     for (size_t i = 0; i < sizeof here / sizeof *here; i++)
         if (here[i].given && cfg->simulate[0])
             return bt_fail(err, BT_ARG,

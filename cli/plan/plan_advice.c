@@ -8,9 +8,11 @@
 #include "engine/base/tables/metric.h"
 #include "engine/optim/optim.h"
 
-static int64_t dp_of(const bt_run_cfg *cfg) { return cfg->mesh.dp_replicate * cfg->mesh.dp_shard; }
+static int64_t data_parallel_ranks(const bt_run_cfg *cfg) {
+    return cfg->mesh.dp_replicate * cfg->mesh.dp_shard;
+}
 
-static void put_larger(const bt_layout_choice *c, bt_text *out) {
+static void put_layouts_with_more_memory(const bt_layout_choice *c, bt_text *out) {
     char words[160], bytes[32], ms[32];
     const bt_layout *best = &c->layouts.at[0];
     for (size_t i = 0; i < c->layouts.n; i++) {
@@ -44,7 +46,7 @@ static void put_codecs(const bt_layout_choice *c, bt_text *out) {
     char ms[32];
     bool any = false;
     const bt_layout *best = &c->layouts.at[0];
-    if (dp_of(&c->settings) < 2) return;
+    if (data_parallel_ranks(&c->settings) < 2) return;
     bt_text_printf(
         out,
         "codec      %s, as set: the other codecs round gradients, so none is chosen for its speed",
@@ -68,19 +70,19 @@ static double scaled_lr(const bt_run_cfg *cfg, int factor) {
     return cfg->optim.name == BT_OPTIM_ADAMW ? cfg->optim.lr * sqrt(factor) : (double)NAN;
 }
 
-static double exchange_frac(const bt_layout_choice *c) {
+static double exchange_share_of_step(const bt_layout_choice *c) {
     const bt_step_time *t = &c->layouts.at[0].time.step;
     return t->exchange_s / t->step_s;
 }
 
-static void put_batch(const bt_layout_choice *c, bt_text *out) {
+static void put_batch_advice(const bt_layout_choice *c, bt_text *out) {
     const bt_run_cfg *cfg = &c->settings;
-    const double share = exchange_frac(c);
-    if (dp_of(cfg) < 2) return;
+    const double share = exchange_share_of_step(c);
+    if (data_parallel_ranks(cfg) < 2) return;
     bt_text_printf(out,
                    "batch      %" PRId64
                    " tokens a rank, then an exchange of gradients that takes %.0f %% of a step%s; ",
-                   cfg->train.batch_tokens / dp_of(cfg), 100 * share,
+                   cfg->train.batch_tokens / data_parallel_ranks(cfg), 100 * share,
                    share < 0.1 ? ": a larger batch gains little" : "");
     if (cfg->optim.name == BT_OPTIM_ADAMW) {
         bt_text_printf(out, "--lr %.3g now", cfg->optim.lr);
@@ -97,14 +99,15 @@ static void put_batch(const bt_layout_choice *c, bt_text *out) {
 }
 
 void bt_plan_put_advice(const bt_layout_choice *c, bt_text *out) {
-    put_larger(c, out);
+    put_layouts_with_more_memory(c, out);
     put_codecs(c, out);
-    put_batch(c, out);
+    put_batch_advice(c, out);
 }
 
 void bt_plan_advice_json(const bt_layout_choice *c, bt_json *j) {
     const bt_run_cfg *cfg = &c->settings;
-    const bool alone = dp_of(cfg) < 2, rule = !alone && cfg->optim.name == BT_OPTIM_ADAMW;
+    const bool alone = data_parallel_ranks(cfg) < 2,
+               rule = !alone && cfg->optim.name == BT_OPTIM_ADAMW;
     bt_json_array(j, "codecs");
     for (int k = 0; k < BT_CODEC_COUNT && !alone; k++) {
         if (k == c->layouts.at[0].codec) continue;
@@ -114,7 +117,7 @@ void bt_plan_advice_json(const bt_layout_choice *c, bt_json *j) {
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
-    bt_json_num(j, "exchange_frac", exchange_frac(c));
+    bt_json_num(j, "exchange_frac", exchange_share_of_step(c));
     bt_json_num(j, "lr", cfg->optim.lr);
     bt_json_str(j, "lr_rule", rule ? "sqrt" : NULL);
     bt_json_str(j, "lr_source", rule ? SOURCE : NULL);

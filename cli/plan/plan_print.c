@@ -129,15 +129,15 @@ static void put_plan_head(const bt_layout_choice *c, bt_text *out) {
 }
 
 /* Returns the longest time between two checkpoints; 0: only at the end. */
-static double interval_s(const bt_layout_choice *c) {
+static double checkpoint_interval_s(const bt_layout_choice *c) {
     const bt_run_cfg *cfg = &c->settings;
     return cfg->ckpt.every > 0 ? (double)cfg->ckpt.every * bt_layout_step_s(&c->layouts.at[0])
                                : 60 * cfg->ckpt.minutes;
 }
 
 /* Fraction of the disk's bandwidth that checkpoints use. */
-static double disk_frac(const bt_layout_choice *c) {
-    const double every = interval_s(c);
+static double checkpoint_disk_share(const bt_layout_choice *c) {
+    const double every = checkpoint_interval_s(c);
     return every > 0 ? c->layouts.at[0].time.ckpt_s / every : 0;
 }
 
@@ -149,7 +149,7 @@ static double ckpt_bytes(const bt_layout_choice *c) {
 static void put_storage(const bt_layout_choice *c, bt_text *out) {
     char bytes[32], kept[32], rate[32], took[32], every[32];
     const bt_run_cfg *cfg = &c->settings;
-    const double ckpt_s = c->layouts.at[0].time.ckpt_s, share = disk_frac(c);
+    const double ckpt_s = c->layouts.at[0].time.ckpt_s, share = checkpoint_disk_share(c);
     if (!(ckpt_s > 0)) return;
     bt_text_printf(
         out,
@@ -160,7 +160,7 @@ static void put_storage(const bt_layout_choice *c, bt_text *out) {
         bt_metric_format(rate, sizeof rate, c->rates.disk_per_s, BT_UNIT_BYTES));
     if (share > 0)
         bt_text_printf(out, ": of every %s, %.2g %% of what the disk can write%s",
-                       bt_duration(every, sizeof every, interval_s(c)), 100 * share,
+                       bt_duration(every, sizeof every, checkpoint_interval_s(c)), 100 * share,
                        share > 1     ? ", which is too much (a longer --ckpt-every)"
                        : share > 0.1 ? ", which other writers will feel (a longer --ckpt-every)"
                                      : "");
@@ -235,8 +235,9 @@ void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_train_time *
     bt_plan_advice_json(c, &j);
     bt_json_num(&j, "ckpt_s", c->layouts.at[0].time.ckpt_s);
     bt_json_num(&j, "ckpt_bytes", ckpt_bytes(c));
-    bt_json_num(&j, "ckpt_interval_s", interval_s(c) > 0 ? interval_s(c) : NAN);
-    bt_json_num(&j, "disk_frac", disk_frac(c));
+    bt_json_num(&j, "ckpt_interval_s",
+                checkpoint_interval_s(c) > 0 ? checkpoint_interval_s(c) : NAN);
+    bt_json_num(&j, "disk_frac", checkpoint_disk_share(c));
     bt_plan_load_json(&c->rates, &j);
     bt_json_array(&j, "layouts");
     for (size_t i = 0; i < c->layouts.n && (int)i < rows; i++)

@@ -48,13 +48,14 @@ static bt_code read_cluster(simulation *s, bt_err *err) {
     if (s->w->memory[0])
         BT_TRY(bt_sim_parse_bytes(s->w->memory, "--memory", &c->memory_bytes, err));
     if (s->w->mtbf[0]) BT_TRY(bt_sim_parse_time(s->w->mtbf, "--mtbf", &s->job_mtbf_s, err));
-    /* from that of the whole job; failures of hosts are independent */
+    /* --mtbf is the time between failures of the whole job; hosts fail independently of each other */
     c->mtbf_s = s->job_mtbf_s * hosts;
     return BT_OK;
 }
 
-/* The preset's batch is for one machine. A sequence for every fourth rank permits several layouts. */
-static void read_batch(simulation *s) {
+/* The preset's batch is for one machine. A batch of about one sequence for every fourth rank permits several
+ * layouts. */
+static void choose_simulated_batch(simulation *s) {
     bt_run_cfg *cfg = &s->p->cfg;
     int64_t sequences = 1;
     if (bt_opts_given(&s->p->opts, "train.batch_tokens")) return;
@@ -119,7 +120,7 @@ static bt_code measure_simulation_rates(simulation *s, bt_err *err) {
 }
 
 /* Evaluates 1, 2, 4, ... hosts and all hosts. */
-static bt_code walk_sizes(simulation *s, bt_err *err) {
+static bt_code evaluate_cluster_sizes(simulation *s, bt_err *err) {
     const bt_cluster whole = s->search.cluster;
     int hosts = whole.ranks / whole.ranks_per_host;
     bt_layout_search at = s->search;
@@ -277,7 +278,7 @@ static void put_simulation_text(const simulation *s, bt_text *out) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void point_json(const simulation *s, bt_json *j, const bt_sim_point *p) {
+static void put_simulation_point(const simulation *s, bt_json *j, const bt_sim_point *p) {
     bt_json_object(j, NULL);
     bt_json_int(j, "hosts", p->hosts);
     bt_json_int(j, "ranks", p->ranks);
@@ -322,7 +323,7 @@ static void put_simulation_json(const simulation *s, bt_text *out) {
     bt_json_num(&j, "seconds", paid.seconds);
     bt_bill_put_json(&paid, &j);
     bt_json_array(&j, "sizes");
-    for (size_t i = 0; i < s->n; i++) point_json(s, &j, &s->points[i]);
+    for (size_t i = 0; i < s->n; i++) put_simulation_point(s, &j, &s->points[i]);
     bt_json_end(&j, ']');
     bt_json_end(&j, '}');
     bt_text_put(out, "\n");
@@ -367,13 +368,13 @@ bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err 
         BT_TRY(bt_train_template(p, err));
         BT_TRY(bt_train_labels(p, err));
     }
-    read_batch(&s);
+    choose_simulated_batch(&s);
     BT_TRY(bt_kernels_select(p->cfg.launch.isa, err));
     s.rates = calloc(1, sizeof *s.rates);
     s.points = calloc(POINTS_MOST, sizeof *s.points);
     bt_code code = s.rates && s.points ? measure_simulation_rates(&s, err)
                                        : bt_fail(err, BT_NOMEM, "no memory for the simulation");
-    if (code == BT_OK) code = walk_sizes(&s, err);
+    if (code == BT_OK) code = evaluate_cluster_sizes(&s, err);
     if (code == BT_OK) code = check_full_size(&s.search, &s.points[s.n - 1], err);
     if (code == BT_OK) code = print_simulation(&s, err);
     free(s.rates);

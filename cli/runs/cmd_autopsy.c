@@ -136,7 +136,7 @@ static bool ran_on_this_host(const autopsy *a) {
 }
 
 /* Returns the end of a regular file, malloc'ed; NULL: it cannot be read. */
-static char *tail_of(const char *path, size_t most) {
+static char *read_file_tail(const char *path, size_t most) {
     struct stat st;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     char *text = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? malloc(most + 1) : NULL;
@@ -152,7 +152,7 @@ static char *tail_of(const char *path, size_t most) {
 }
 
 /* Returns the last lines of an attempt: those between its first line and that of the next attempt. */
-static char *lines_of_attempt(char *text, int number) {
+static char *find_attempt_lines(char *text, int number) {
     char head[48];
     snprintf(head, sizeof head, "--- attempt %d\n", number);
     char *at = NULL, *next;
@@ -177,8 +177,8 @@ static char *lines_of_attempt(char *text, int number) {
 static void read_log(autopsy *a) {
     char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/log.txt", a->out);
-    char *text = a->out[0] && a->n ? tail_of(path, LOG_BYTES) : NULL;
-    if (text) a->log = strdup(lines_of_attempt(text, a->list[a->at].number));
+    char *text = a->out[0] && a->n ? read_file_tail(path, LOG_BYTES) : NULL;
+    if (text) a->log = strdup(find_attempt_lines(text, a->list[a->at].number));
     free(text);
 }
 
@@ -188,7 +188,7 @@ typedef struct pid_list {
     size_t n;
 } pid_list;
 
-static bool on_pid(void *ctx, const bt_row *r) {
+static bool append_rank_pid(void *ctx, const bt_row *r) {
     pid_list *l = ctx;
     if (l->n < PIDS_MOST) l->pid[l->n++] = (int)integer_column(r->nums[0], 0);
     return l->n < PIDS_MOST;
@@ -196,7 +196,7 @@ static bool on_pid(void *ctx, const bt_row *r) {
 
 /* Reads the kernel's messages about the ranks of the attempt, if this user may read them. Lines about other
  * programs are no evidence. */
-static void read_kernel(autopsy *a) {
+static void read_kernel_messages(autopsy *a) {
     const attempt *t = &a->list[a->at];
     char sql[200];
     pid_list pids = {.n = 0};
@@ -205,19 +205,20 @@ static void read_kernel(autopsy *a) {
              "SELECT k.pid FROM ranks k JOIN runs r ON r.run = k.run AND r.host = k.host WHERE "
              "k.run = ?1 AND k.attempt = %d",
              t->number);
-    if (query_autopsy(a, sql, on_pid, &pids, &ignored) != BT_OK || isnan(t->started_s)) return;
+    if (query_autopsy(a, sql, append_rank_pid, &pids, &ignored) != BT_OK || isnan(t->started_s))
+        return;
     const double age_s = (double)bt_wall_us() / 1e6 - t->started_s;
     const int64_t since_ns = bt_now_ns() - (int64_t)(age_s * 1e9);
     const int n = bt_memory_kill_lines(pids.pid, pids.n, since_ns, a->oom, OOM_LINES);
     a->n_oom = n > 0 ? n : 0;
 }
 
-static void read_folder(autopsy *a) {
+static void read_run_folder(autopsy *a) {
     struct statvfs v;
     a->free_mib = NAN;
     if (!ran_on_this_host(a)) return;
     read_log(a);
-    if (a->n && strcmp(a->list[a->at].kind, "out of memory") == 0) read_kernel(a);
+    if (a->n && strcmp(a->list[a->at].kind, "out of memory") == 0) read_kernel_messages(a);
     if (a->out[0] && statvfs(a->out, &v) == 0)
         a->free_mib = (double)v.f_bavail * (double)v.f_frsize / 1048576;
 }
@@ -225,7 +226,7 @@ static void read_folder(autopsy *a) {
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Returns what ended the attempt; "": it is running. */
-static const char *ended_by(const autopsy *a, const attempt *t) {
+static const char *cause_of_end(const autopsy *a, const attempt *t) {
     const bool newest = t == &a->list[a->n - 1];
     if (t->ended[0]) return t->ended;
     if (t->kind[0]) return t->kind;
@@ -309,7 +310,7 @@ static void put_evidence_lines(bt_printout *o, const char *text) {
     }
 }
 
-static void put_verdict(bt_printout *o, const autopsy *a) {
+static void put_cause_and_remedy(bt_printout *o, const autopsy *a) {
     const bt_view_head *h = &a->view->head;
     const bt_view_trouble *t = &h->trouble;
     char line[200];
@@ -335,7 +336,7 @@ static void put_verdict(bt_printout *o, const autopsy *a) {
 
 static bt_code put_evidence(bt_printout *o, autopsy *a, const attempt *t, bt_err *err) {
     bt_printout_line(o, "\nattempt %d: %s\n", t->number,
-                     ended_by(a, t)[0] ? bt_text_shown(ended_by(a, t)) : "still running");
+                     cause_of_end(a, t)[0] ? bt_text_shown(cause_of_end(a, t)) : "still running");
     bt_printout_rows(o, "who");
     bt_code code = query_attempt_ranks(a, t, put_rank_evidence, o, err);
     bt_printout_rows_end(o, "");
@@ -362,7 +363,7 @@ static bt_code print_attempt(bt_printout *o, autopsy *a, const attempt *t, bool 
     bt_printout_num(o, "ended_s", NULL, t->ended_s, BT_UNIT_NONE);
     bt_printout_str(o, "reason", NULL, t->began);
     bt_printout_str(o, "exit_kind", NULL, t->kind);
-    bt_printout_str(o, "ended_by", "ended by", ended_by(a, t));
+    bt_printout_str(o, "ended_by", "ended by", cause_of_end(a, t));
     if (o->json && t->rank >= 0) bt_json_int(&o->j, "rank", t->rank);
     if (o->json && t->places[0]) bt_json_str(&o->j, "places", t->places);
     if (o->json && evidence) code = put_evidence(o, a, t, err);
@@ -375,7 +376,7 @@ static bt_code print_autopsy(autopsy *a, bool json, bool all, bt_err *err) {
     bt_code code = BT_OK;
     bt_printout_begin(&o, json);
     bt_printout_version(&o);
-    put_verdict(&o, a);
+    put_cause_and_remedy(&o, a);
     if (a->n) bt_printout_line(&o, "\n");
     bt_printout_rows(&o, "attempts");
     for (int i = 0; i < a->n && code == BT_OK; i++)
@@ -418,7 +419,7 @@ static bt_code cmd_autopsy(bt_call *call, bt_err *err) {
     if (code == BT_OK) code = bt_db_run(a->db, word, name, err);
     a->run = name;
     if (code == BT_OK) code = load_autopsy(a, err);
-    if (code == BT_OK) read_folder(a);
+    if (code == BT_OK) read_run_folder(a);
     if (code == BT_OK) code = print_autopsy(a, cfg->json, cfg->all, err);
     bt_view_close(a->view);
     bt_db_close(a->db);

@@ -129,7 +129,7 @@ static bt_code run_checks(comparison *c, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code read_at(const compare_cfg *cfg, bt_at *at, bt_err *err) {
+static bt_code parse_compared_point(const compare_cfg *cfg, bt_at *at, bt_err *err) {
     bt_gate g;
     char as_gate[96];
     *at = (bt_at){BT_AT_TOKENS, NAN};
@@ -156,7 +156,7 @@ static bt_code load_compared_runs(comparison *c, const char *const *words, size_
                            read_summary_row, r, err));
         if (i) BT_TRY(bt_db_first_difference(c->db, c->names[0], r->run, &r->first, err));
     }
-    BT_TRY(read_at(c->cfg, &c->at, err));
+    BT_TRY(parse_compared_point(c->cfg, &c->at, err));
     if (isnan(c->at.x)) BT_TRY(bt_db_common_end(c->db, c->names, n, c->at.axis, &c->at.x, err));
     BT_TRY(read_metric_levels(c, c->metric, c->at, found, err));
     /* runs without a training loss, such as imported curves: use the validation loss, unless the user named a metric */
@@ -173,7 +173,7 @@ static bt_code load_compared_runs(comparison *c, const char *const *words, size_
 /* ---- settings that differ ---- */
 
 /* Builds SQL that returns (key, value in run 1, value in run 2, ...) of the rows whose values are not all equal. */
-static void diff_sql(size_t n, const char *view, bt_text *sql) {
+static void compose_difference_query(size_t n, const char *view, bt_text *sql) {
     bt_text_put(sql, "SELECT key");
     for (size_t i = 1; i <= n; i++)
         bt_text_printf(sql, ", max(CASE WHEN run = ?%zu THEN value END)", i);
@@ -186,7 +186,7 @@ static void diff_sql(size_t n, const char *view, bt_text *sql) {
 }
 
 /* Compares each value with that of the first run; measured figures differ only beyond their noise. */
-static bool same_fact(const bt_row *row) {
+static bool is_equal_fact(const bt_row *row) {
     for (int i = 2; i < row->n; i++)
         if (!bt_fact_same(row->cells[0], row->cells[1], row->cells[i])) return false;
     return true;
@@ -202,7 +202,7 @@ static bool put_difference(void *ctx, const bt_row *row) {
     const difference *d = ctx;
     bt_printout *o = d->to;
     char text[300];
-    if (d->facts && same_fact(row)) return true;
+    if (d->facts && is_equal_fact(row)) return true;
     bt_printout_row(o);
     bt_printout_str(o, "key", "KEY", row->cells[0]);
     if (o->json) bt_json_array(&o->j, "values");
@@ -223,7 +223,7 @@ static bt_code put_differences(comparison *c, bt_printout *o, const char *title,
     difference d = {o, c, strcmp(view, "facts") == 0};
     bt_text sql;
     bt_text_init(&sql);
-    diff_sql(c->n, view, &sql);
+    compose_difference_query(c->n, view, &sql);
     bt_printout_rows(o, title);
     bt_code code = bt_db_query(
         c->db, &(bt_query){.sql = bt_text_str(&sql), .params = c->names, .n_params = (int)c->n},
@@ -248,7 +248,8 @@ static void put_relative_change(bt_printout *o, size_t run, double v, double bas
         bt_printout_cellf(o, "AGAINST", run ? "-" : "base");
 }
 
-static void put_level(bt_printout *o, const char *label, const char *noise, const bt_level *l) {
+static void put_compared_level(bt_printout *o, const char *label, const char *noise,
+                               const bt_level *l) {
     bt_printout_numf(o, "value", label, l->value, 1, "%.6g");
     bt_printout_numf(o, "noise", noise, l->noise, 1, "%.2g");
     bt_printout_int(o, "records", NULL, l->n);
@@ -261,7 +262,7 @@ static void put_compared_result(bt_printout *o, const comparison *c, size_t i) {
     bt_printout_str(o, "state", NULL, r->state);
     bt_printout_num(o, "steps", "STEPS", r->steps, BT_UNIT_COUNT);
     bt_printout_num(o, "tokens", "TOKENS", r->tokens, BT_UNIT_COUNT);
-    put_level(o, c->metric, "NOISE", &r->level);
+    put_compared_level(o, c->metric, "NOISE", &r->level);
     put_relative_change(o, i, r->level.value, base->level.value);
     bt_printout_num(o, "best_val", "BEST VAL", r->best_val, BT_UNIT_NATS);
     bt_printout_num(o, "tokens_per_s", "TOKENS/S", r->tokens_per_s, BT_UNIT_PER_S);
@@ -316,7 +317,7 @@ static void put_results(bt_printout *o, const comparison *c) {
     for (size_t i = 1; i < c->n; i++) put_first_difference(o, c->names[0], &c->runs[i]);
 }
 
-static void put_checks(bt_printout *o, const comparison *c) {
+static void put_gate_results(bt_printout *o, const comparison *c) {
     static const char *const words[] = {"passes", "noise", "fails"}, *const shown[] = {
                                                                          "passes",
                                                                          "within the noise",
@@ -329,7 +330,7 @@ static void put_checks(bt_printout *o, const comparison *c) {
         bt_printout_row(o);
         bt_printout_str(o, "condition", NULL, q->text);
         bt_printout_str(o, "run", NULL, c->names[run]);
-        put_level(o, NULL, NULL, &q->levels[run]);
+        put_compared_level(o, NULL, NULL, &q->levels[run]);
         bt_printout_num(o, "base", NULL, q->levels[0].value, BT_UNIT_NONE);
         bt_printout_str(o, "result", NULL, words[q->results[run]]);
         bt_printout_end(o);
@@ -352,7 +353,7 @@ static bt_code print_comparison(comparison *c, bt_err *err) {
     bt_code code = put_differences(c, &o, "settings", "configs", err);
     if (code == BT_OK) code = put_differences(c, &o, "facts", "facts", err);
     if (!o.json) put_results(&o, c);
-    put_checks(&o, c);
+    put_gate_results(&o, c);
     return bt_printout_finish(&o, code, err);
 }
 
@@ -366,7 +367,7 @@ static bt_code compare_by_groups(const compare_cfg *cfg, const char *const *word
                       .json = cfg->json};
     if (cfg->fail_if[0])
         return bt_fail(err, BT_ARG, "--fail-if compares runs with the first, not groups of them");
-    BT_TRY(read_at(cfg, &g.at, err));
+    BT_TRY(parse_compared_point(cfg, &g.at, err));
     BT_TRY(bt_cli_open(&db, cfg->store, err));
     bt_code code = bt_compare_groups(db, &g, words, n, err);
     bt_db_close(db);

@@ -73,7 +73,7 @@ static bt_code print_ctl_reply(const char *run, const char *verb, const char *an
 }
 
 /* Checked here, because the ranks could report it only as an event. */
-static bt_code has_mixture(bt_db *db, const char *run, bt_err *err) {
+static bt_code check_has_mixture(bt_db *db, const char *run, bt_err *err) {
     double given = 1;
     BT_TRY(bt_db_value(db,
                        "SELECT count(*) FROM configs WHERE run = ?1 AND key = 'data.mixture' AND "
@@ -101,7 +101,7 @@ static bool read_run_end(void *ctx, const bt_row *row) {
 }
 
 /* True if a process of this host trains in the folder. */
-static bool is_held(const char *out) {
+static bool is_folder_in_use(const char *out) {
     char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/run.lock", out);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -130,7 +130,7 @@ static bt_code wait_for_end(const char *store, const char *run, end *e, bool *en
         bt_db_close(db);
         BT_TRY(code);
         *ended = strcmp(e->state, "running") != 0 && strcmp(e->state, "paused") != 0 &&
-                 !is_held(e->out);
+                 !is_folder_in_use(e->out);
         if (!*ended) bt_sleep_ns((int64_t)EVERY_MS * 1000000);
     }
     return BT_OK;
@@ -249,7 +249,7 @@ static bt_code cmd_ctl(bt_call *call, bt_err *err) {
     if (code == BT_OK && verb == BT_VERB_SAMPLE)
         code = bt_db_value(db, "SELECT coalesce(max(seq), 0) FROM events WHERE run = ?1", name,
                            &since, err);
-    if (code == BT_OK && verb == BT_VERB_MIXTURE) code = has_mixture(db, name, err);
+    if (code == BT_OK && verb == BT_VERB_MIXTURE) code = check_has_mixture(db, name, err);
     if (code == BT_OK) code = bt_control_request(db, name, request, answer, sizeof answer, err);
     bt_db_close(db);
     if (code == BT_OK && verb == BT_VERB_STOP && cfg->wait)

@@ -80,7 +80,7 @@ static void show_export_step(sheet *s, const bt_row *row) {
                      note);
 }
 
-static bool write_row(void *ctx, const bt_row *row) {
+static bool write_sheet_row(void *ctx, const bt_row *row) {
     sheet *s = ctx;
     if (s->rows == 0)
         while (s->step < row->n && strcmp(row->names[s->step], "step") != 0) s->step++;
@@ -100,8 +100,8 @@ static bool write_row(void *ctx, const bt_row *row) {
     return !ferror(s->to);
 }
 
-static bt_code write_sheet(bt_db *db, const char *run, const export_cfg *cfg, FILE *to,
-                           bt_err *err) {
+static bt_code write_step_table(bt_db *db, const char *run, const export_cfg *cfg, FILE *to,
+                                bt_err *err) {
     char a[24], b[24];
     const char *params[] = {run, a, b};
     sheet s = {.to = to, .format = cfg->format};
@@ -114,7 +114,7 @@ static bt_code write_sheet(bt_db *db, const char *run, const export_cfg *cfg, FI
     bt_progress_begin(&s.bar, !cfg->out[0] && isatty(STDOUT_FILENO));
     bt_code code =
         bt_db_query(db, &(bt_query){.sql = queries[cfg->what], .params = params, .n_params = 3},
-                    write_row, &s, err);
+                    write_sheet_row, &s, err);
     bt_progress_end(&s.bar);
     bt_text_release(&s.line);
     if (code == BT_OK && s.rows == 0)
@@ -150,7 +150,7 @@ static bt_code write_export_file(bt_db *db, const char *run, const export_cfg *c
     BT_TRY(bt_out_text_open(&out, cfg->out, cfg->force, err));
     return bt_out_text_close(&out,
                              cfg->format == TRACE ? write_trace(db, run, cfg, out.to, err)
-                                                  : write_sheet(db, run, cfg, out.to, err),
+                                                  : write_step_table(db, run, cfg, out.to, err),
                              err);
 }
 
@@ -161,7 +161,7 @@ typedef struct following {
     bool wanted, began;
 } following;
 
-static void show_pass(void *ctx, double share) {
+static void show_followed_progress(void *ctx, double share) {
     following *f = ctx;
     show_export_progress(&f->bar, share);
 }
@@ -183,13 +183,13 @@ static bt_code write_events(bt_db *db, const char *run, const export_cfg *cfg, b
     following f = {.db = db, .run = run, .wanted = cfg->follow};
     if (cfg->follow) fprintf(stderr, "following run '%s' (tensorboard --logdir %s)\n", run, dir);
     bt_progress_begin(&f.bar, false);
-    const bt_code code =
-        bt_export_tensorboard(db,
-                              &(bt_export_cfg){.run = run,
-                                               .progress = cfg->follow ? NULL : show_pass,
-                                               .wait = wait_for_steps,
-                                               .ctx = &f},
-                              dir, cfg->per_rank, path, &points, err);
+    const bt_code code = bt_export_tensorboard(
+        db,
+        &(bt_export_cfg){.run = run,
+                         .progress = cfg->follow ? NULL : show_followed_progress,
+                         .wait = wait_for_steps,
+                         .ctx = &f},
+        dir, cfg->per_rank, path, &points, err);
     bt_progress_end(&f.bar);
     BT_TRY(code);
     fprintf(stderr, "%" PRId64 " points in '%s' (tensorboard --logdir %s)\n", points, path, dir);

@@ -94,7 +94,7 @@ static bt_code follow_log(bt_db *db, const char *run, log_printer *p, bt_err *er
     while (live && !ferror(stdout)) {
         BT_TRY(bt_cli_run_is_live(
             db, run, &live,
-            err)); /* read before the lines, so that the last lines are not missed */
+            err)); /* the state is read before the lines, so that the last lines are not missed */
         BT_TRY(print_lines(db, run, p, err));
         if (live) bt_sleep_ns(poll_ns);
     }

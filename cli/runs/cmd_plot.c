@@ -67,7 +67,7 @@ static bt_code find_metric(const char *word, bool of_rank, int *out, bt_err *err
                 : bt_fail(err, BT_ARG, "no metric '%s' (see: bitrain help metrics)", word);
 }
 
-static bt_code picture_size(const char *given, int *w, int *h, bt_err *err) {
+static bt_code parse_picture_size(const char *given, int *w, int *h, bt_err *err) {
     struct winsize ws;
     const char *columns = getenv("COLUMNS");
     *w = columns && atoi(columns) > 0 ? atoi(columns) : 80;
@@ -95,7 +95,7 @@ static void draw_plot_footer(bt_canvas *c, int y, const bt_view_series *s) {
 }
 
 /* Computes the usual range of the run and its baseline; values outside it are marked at the edge. */
-static void usual_range(const bt_view *v, bt_plot *p) {
+static void set_usual_range(const bt_view *v, bt_plot *p) {
     double low, high, range[2 * BT_VIEW_SERIES_MAX][2];
     for (int i = 0; i < v->n_series; i++)
         range[i][0] = v->series[i].low, range[i][1] = v->series[i].high;
@@ -113,7 +113,7 @@ static bt_code draw_run_plot(const plot_cfg *cfg, const bt_view *v, const char *
     bt_term *term = NULL;
     int w, h;
     char title[160];
-    BT_TRY(picture_size(cfg->size, &w, &h, err));
+    BT_TRY(parse_picture_size(cfg->size, &w, &h, err));
     if (cfg->ascii) caps.chars = BT_CHARS_ASCII;
     if (!isatty(STDOUT_FILENO)) caps.depth = BT_DEPTH_MONO;
     BT_TRY(bt_canvas_init(&c, w, h, caps.chars, err));
@@ -131,7 +131,7 @@ static bt_code draw_run_plot(const plot_cfg *cfg, const bt_view *v, const char *
     p.x_name = bt_x_axis_title(v->x);
     p.y_unit = s->unit;
     p.no_bands = caps.depth == BT_DEPTH_MONO;
-    if (!cfg->all_y) usual_range(v, &p);
+    if (!cfg->all_y) set_usual_range(v, &p);
     bt_plot_series lines[3];
     size_t n = 0;
     if (v->n_series > 1)
@@ -184,7 +184,7 @@ static bt_code show_metric_chart(const plot_cfg *cfg, bt_db *db, const char *wan
     bt_view_request ask;
     int w, h;
     bt_view_request_init(&ask);
-    BT_TRY(picture_size(cfg->size, &w, &h, err));
+    BT_TRY(parse_picture_size(cfg->size, &w, &h, err));
     BT_TRY(bt_db_run(db, wanted, run, err));
     if (cfg->baseline[0]) BT_TRY(bt_db_run(db, cfg->baseline, baseline, err));
     if (!bt_x_axis_parse(cfg->x, &ask.x))
@@ -217,7 +217,7 @@ static bt_code show_curves(const plot_cfg *cfg, bt_err *err) {
     const char *name = strrchr(cfg->curves, '/');
     bt_curves_style how = {
         .tokens = strcmp(cfg->x, "tokens") == 0, .ascii = cfg->ascii, .log_y = cfg->log_y};
-    BT_TRY(picture_size(cfg->size, &how.w, &how.h, err));
+    BT_TRY(parse_picture_size(cfg->size, &how.w, &how.h, err));
     BT_TRY(bt_curves_read(&c, cfg->curves, err));
     const bt_code code = cfg->json ? bt_curves_print(c, err)
                                    : bt_curves_draw(c, name ? name + 1 : cfg->curves, &how, err);

@@ -61,7 +61,7 @@ static bool put_json_cells(printer *p, const bt_row *row) {
     return p->object.len < OBJECT_BYTES;
 }
 
-static bt_code put_object(printer *p, bool cut, bt_err *err) {
+static bt_code print_result_object(printer *p, bool cut, bt_err *err) {
     if (p->rows == 0) bt_json_array(&p->j, "rows");
     bt_json_end(&p->j, ']');
     bt_json_bool(&p->j, "truncated", cut || p->object.len >= OBJECT_BYTES);
@@ -108,7 +108,7 @@ static bt_code read_sql_from_stdin(bt_text *sql, bt_err *err) {
     return sql->failed ? bt_fail(err, BT_NOMEM, "no memory for the query") : BT_OK;
 }
 
-static void print_end(printer *p, bool cut) {
+static void end_query_output(printer *p, bool cut) {
     if (p->cfg->json)
         fputs(p->rows ? "]\n" : "[]\n", stdout);
     else if (!p->cfg->csv && p->rows)
@@ -123,13 +123,13 @@ static void print_end(printer *p, bool cut) {
 /* Message for an operation that SQLite cannot interrupt, such as a search in a long text. */
 static char took_longer[96];
 static int too_long; /* the exit code */
-static void stop_at_once(int signal) {
+static void exit_on_query_alarm(int signal) {
     (void)signal;
     if (write(STDERR_FILENO, took_longer, strlen(took_longer)) < 0) _exit(1);
     _exit(too_long);
 }
 
-static void limit_time(double seconds) {
+static void set_query_alarm(double seconds) {
     if (!(seconds > 0)) return;
     const double least = seconds +
                          0.2; /* later than the limit inside SQLite, which gives a better message */
@@ -138,7 +138,7 @@ static void limit_time(double seconds) {
     snprintf(took_longer, sizeof took_longer,
              "bitrain query: query took longer than %.3g s and was stopped\n", seconds);
     too_long = bt_exit_code(BT_BUSY);
-    signal(SIGALRM, stop_at_once);
+    signal(SIGALRM, exit_on_query_alarm);
     setitimer(ITIMER_REAL, &once, NULL);
 }
 
@@ -149,7 +149,7 @@ static bt_code print_query(const query_cfg *cfg, bt_db *db, const char *sql, con
     bt_table_init(&p.table);
     bt_text_init(&p.object);
     if (cfg->json_table) bt_json_begin(&p.j, &p.object), bt_json_object(&p.j, NULL);
-    limit_time(cfg->timeout);
+    set_query_alarm(cfg->timeout);
     if (cfg->memory) bt_db_limit_memory(cfg->memory << 20);
     bt_code code = bt_db_query(db,
                                &(bt_query){.sql = sql,
@@ -161,9 +161,9 @@ static bt_code print_query(const query_cfg *cfg, bt_db *db, const char *sql, con
                                print_row, &p, err);
     signal(SIGALRM, SIG_IGN);
     if (code == BT_OK && cfg->json_table)
-        code = put_object(&p, cut, err);
+        code = print_result_object(&p, cut, err);
     else if (code == BT_OK)
-        print_end(&p, cut);
+        end_query_output(&p, cut);
     else if (cfg->json && p.rows)
         fputs("]\n", stdout);
     if (!cfg->json_table || code != BT_OK) bt_text_release(&p.object);

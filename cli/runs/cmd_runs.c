@@ -50,7 +50,7 @@ typedef struct run_list {
     double total;  /* number of runs that match; 0: none */
 } run_list;
 
-static bool list_row(void *ctx, const bt_row *row) {
+static bool add_run_table_row(void *ctx, const bt_row *row) {
     run_list *l = ctx;
     bt_text_table *t = &l->table;
     char b[64], spark[64];
@@ -74,7 +74,7 @@ static bool list_row(void *ctx, const bt_row *row) {
     return true;
 }
 
-static bool json_run(void *ctx, const bt_row *row) {
+static bool put_run_json(void *ctx, const bt_row *row) {
     bt_json *j = ctx;
     bt_json_object(j, NULL);
     for (int i = 0; i < row->n; i++) {
@@ -88,7 +88,7 @@ static bool json_run(void *ctx, const bt_row *row) {
     return true;
 }
 
-static bt_code order_by(bt_db *db, const runs_cfg *cfg, bt_text *sql, bt_err *err) {
+static bt_code append_run_order(bt_db *db, const runs_cfg *cfg, bt_text *sql, bt_err *err) {
     double known = 0;
     BT_TRY(bt_db_value(db, "SELECT count(*) FROM pragma_table_info('runs') WHERE name = ?1",
                        cfg->sort, &known, err));
@@ -119,7 +119,7 @@ static bt_code print_runs_table(bt_db *db, const bt_run_filter *f, const char *s
     bt_table_end_row(&l.table);
     bt_code code =
         bt_db_query(db, &(bt_query){.sql = sql, .params = f->params, .n_params = f->n_params},
-                    list_row, &l, err);
+                    add_run_table_row, &l, err);
     *total = l.total;
     l.table.left_out[ACCURACY] = !l.accuracy;
     const int left_out = bt_table_fit(&l.table, "", wide ? 0 : bt_table_terminal_width());
@@ -142,7 +142,7 @@ static bt_code print_runs_json(bt_db *db, const bt_run_filter *f, const char *sq
     bt_json_array(&o.j, "runs");
     bt_code code =
         bt_db_query(db, &(bt_query){.sql = sql, .params = f->params, .n_params = f->n_params},
-                    json_run, &o.j, err);
+                    put_run_json, &o.j, err);
     bt_json_end(&o.j, ']');
     return bt_printout_finish(&o, code, err);
 }
@@ -157,7 +157,7 @@ static const char *const other_verbs[][2] = {
     {"stop", "bitrain ctl RUN stop"},  {"plot", "bitrain plot"}};
 
 /* Explains that no run matches; the first word may be a misspelt verb. */
-static bt_code no_match(const char *const *words, size_t n, bt_err *err) {
+static bt_code explain_no_match(const char *const *words, size_t n, bt_err *err) {
     char plain[64];
     for (size_t i = 0; n > 0 && i < sizeof other_verbs / sizeof other_verbs[0]; i++)
         if (strcmp(words[0], other_verbs[i][0]) == 0)
@@ -189,8 +189,8 @@ static const char table_columns[] =
     "run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, started_s, duration_s, spark, "
     "tags, count(*) OVER () AS total";
 
-static bt_code list_json(bt_db *db, const runs_cfg *cfg, const bt_run_filter *f, bt_text *sql,
-                         bt_err *err) {
+static bt_code print_matching_json(bt_db *db, const runs_cfg *cfg, const bt_run_filter *f,
+                                   bt_text *sql, bt_err *err) {
     double total = 0;
     bt_text_printf(sql, "SELECT count(*) FROM runs%s", bt_text_str(&f->where));
     BT_TRY(bt_db_query(
@@ -198,20 +198,20 @@ static bt_code list_json(bt_db *db, const runs_cfg *cfg, const bt_run_filter *f,
         copy_count, &total, err));
     bt_text_clear(sql);
     bt_text_printf(sql, "SELECT * FROM runs%s", bt_text_str(&f->where));
-    BT_TRY(order_by(db, cfg, sql, err));
+    BT_TRY(append_run_order(db, cfg, sql, err));
     return print_runs_json(db, f, bt_text_str(sql), total, err);
 }
 
 /* One query counts and lists: a filter on a setting reads the configuration of every run. */
-static bt_code list_table(bt_db *db, const runs_cfg *cfg, const bt_run_filter *f, bt_text *sql,
-                          const char *const *words, size_t n, bt_err *err) {
+static bt_code print_matching_table(bt_db *db, const runs_cfg *cfg, const bt_run_filter *f,
+                                    bt_text *sql, const char *const *words, size_t n, bt_err *err) {
     double total = 0;
     bt_text_printf(sql, "%sSELECT %s FROM runs%s", with_accuracy, table_columns,
                    bt_text_str(&f->where));
-    BT_TRY(order_by(db, cfg, sql, err));
+    BT_TRY(append_run_order(db, cfg, sql, err));
     bt_text_put(sql, ") r");
     BT_TRY(print_runs_table(db, f, bt_text_str(sql), cfg->wide, &total, err));
-    if (total < 1) return no_match(words, n, err);
+    if (total < 1) return explain_no_match(words, n, err);
     if (cfg->limit > 0 && total > (double)cfg->limit)
         fprintf(stderr, "%lld of %.0f runs (--limit 0 shows all)\n", (long long)cfg->limit, total);
     return BT_OK;
@@ -224,8 +224,8 @@ static bt_code list_matching_runs(bt_db *db, const runs_cfg *cfg, const char *co
     bt_text_init(&sql);
     bt_code code = bt_run_filter_init(&f, db, words, n, err);
     if (code == BT_OK)
-        code = cfg->json ? list_json(db, cfg, &f, &sql, err)
-                         : list_table(db, cfg, &f, &sql, words, n, err);
+        code = cfg->json ? print_matching_json(db, cfg, &f, &sql, err)
+                         : print_matching_table(db, cfg, &f, &sql, words, n, err);
     bt_run_filter_release(&f);
     bt_text_release(&sql);
     return code;

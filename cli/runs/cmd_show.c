@@ -209,7 +209,7 @@ static void print_untruncated(const char *label, const char *text) {
     free(plain);
 }
 
-static void put_tuned(const bt_view_head *h, bt_text *line) {
+static void put_fine_tuning_figures(const bt_view_head *h, bt_text *line) {
     char b[32];
     const bool val = isfinite(h->val_accuracy), val_margin = isfinite(h->val_margin);
     if (val || isfinite(h->accuracy))
@@ -224,7 +224,7 @@ static void put_tuned(const bt_view_head *h, bt_text *line) {
                                         BT_UNIT_NATS));
 }
 
-static bool head_row(void *ctx, const bt_row *row) {
+static bool print_head_of_run(void *ctx, const bt_row *row) {
     char a[64], b[64], c[64], d[64], spark[200];
     const shown *s = ctx;
     const char *state = bt_cli_cell(row, "state");
@@ -253,7 +253,7 @@ static bool head_row(void *ctx, const bt_row *row) {
         bt_text_printf(&line, ", %s %s at step %.0f", bt_figures[BT_FIGURE_BEST_VAL].label,
                        bt_metric_format(d, sizeof d, bt_cli_num(row, "best_val"), BT_UNIT_NATS),
                        bt_cli_num(row, "best_val_step") + 1);
-    put_tuned(&s->view->head, &line);
+    put_fine_tuning_figures(&s->view->head, &line);
     if (bt_cli_best_is_older(s->db, s->run, better, sizeof better))
         bt_text_printf(&line, " (%s@best)", bt_text_shown(s->run));
     if (isfinite(s->view->head.val_gap))
@@ -278,7 +278,7 @@ static bool head_row(void *ctx, const bt_row *row) {
 /* ---- tables of query results ---- */
 
 /* Formats the cells of known columns in their units, for example bytes. */
-static void named_cell(bt_text_table *t, const bt_row *row, int i) {
+static void add_formatted_cell(bt_text_table *t, const bt_row *row, int i) {
     char text[300];
     if (strcmp(row->names[i], "fact") == 0)
         bt_table_cell(t, bt_fact_format(text, sizeof text, row->cells[0], row->cells[i]));
@@ -292,7 +292,7 @@ static void named_cell(bt_text_table *t, const bt_row *row, int i) {
         bt_table_cell(t, bt_metric_format(text, sizeof text, row->nums[i], BT_UNIT_MS));
 }
 
-static bool table_row(void *ctx, const bt_row *row) {
+static bool add_shown_table_row(void *ctx, const bt_row *row) {
     static const char *const named[] = {"fact", "setting", "bytes", "stood_still", "path"};
     bt_text_table *t = ctx;
     for (int i = 0; t->n_rows == 0 && i < row->n; i++) {
@@ -308,7 +308,7 @@ static bool table_row(void *ctx, const bt_row *row) {
         for (size_t k = 0; k < sizeof named / sizeof named[0]; k++)
             known = known || strcmp(row->names[i], named[k]) == 0;
         if (known)
-            named_cell(t, row, i);
+            add_formatted_cell(t, row, i);
         else if (row->types[i] == 'r')
             bt_table_cellf(t, "%.6g", row->nums[i]);
         else
@@ -326,7 +326,7 @@ static bt_code print_list(shown *s, const char *title, const char *sql, const ch
     bt_code code = bt_db_query(
         s->db,
         &(bt_query){.sql = sql, .params = &s->run, .n_params = 1, .max_rows = s->all ? 0 : FEW},
-        table_row, &t, err);
+        add_shown_table_row, &t, err);
     if (code == BT_OK && t.n_rows > 1) code = bt_db_value(s->db, count_sql, s->run, &total, err);
     if (code == BT_OK && t.n_rows > 1) {
         printf("\n%s", title);
@@ -408,7 +408,7 @@ static bt_code print_text(shown *s, bt_err *err) {
     BT_TRY(bt_db_query(
         s->db,
         &(bt_query){.sql = "SELECT * FROM runs WHERE run = ?1", .params = &s->run, .n_params = 1},
-        head_row, s, err));
+        print_head_of_run, s, err));
     print_trouble(s);
     for (int i = 0; i < s->view->head.n_remarks; i++)
         printf("%s%s\n", i ? "" : "\n", s->view->head.remark[i]);
@@ -419,7 +419,9 @@ static bt_code print_text(shown *s, bt_err *err) {
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         const char *sql = s->all && lists[i].all_sql ? lists[i].all_sql : lists[i].sql;
         bool every = s->all;
-        if (i == 0) s->all = true; /* the query itself limits the rows */
+        if (i == 0)
+            s->all =
+                true; /* print_list does not cut this list, because its query limits the rows */
         bt_code code = print_list(s, i == 0 && every ? "settings" : lists[i].title, sql,
                                   lists[i].count, err);
         s->all = every;
@@ -430,7 +432,7 @@ static bt_code print_text(shown *s, bt_err *err) {
 
 /* ---- JSON ---- */
 
-static bool run_object(void *ctx, const bt_row *row) {
+static bool put_run_row_json(void *ctx, const bt_row *row) {
     bt_json *j = ctx;
     for (int i = 0; i < row->n; i++) {
         const char *name = row->names[i];
@@ -442,12 +444,12 @@ static bool run_object(void *ctx, const bt_row *row) {
     return true;
 }
 
-static bool fact_member(void *ctx, const bt_row *row) {
+static bool put_fact_json(void *ctx, const bt_row *row) {
     bt_json_str(ctx, row->cells[0], row->cells[1]);
     return true;
 }
 
-static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
+static bt_code put_run_parts_json(shown *s, bt_json *j, bt_err *err) {
     static const struct {
         const char *key, *sql;
     } arrays[] = {
@@ -460,7 +462,7 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
     BT_TRY(bt_db_query(
         s->db,
         &(bt_query){.sql = "SELECT * FROM runs WHERE run = ?1", .params = &s->run, .n_params = 1},
-        run_object, j, err));
+        put_run_row_json, j, err));
     bt_view_trouble_json(&s->view->head.trouble, j);
     bt_json_object(j, "facts");
     BT_TRY(
@@ -468,7 +470,7 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
                     &(bt_query){.sql = "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key",
                                 .params = &s->run,
                                 .n_params = 1},
-                    fact_member, j, err));
+                    put_fact_json, j, err));
     bt_json_end(j, '}');
     bt_json_object(j, "phases");
     bt_json_num(j, "step_ms", r->mean_ms);
@@ -506,7 +508,7 @@ static bt_code print_run_json(shown *s, bt_err *err) {
     bt_printout o;
     bt_printout_begin(&o, true);
     bt_printout_version(&o);
-    bt_code code = json_body(s, &o.j, err);
+    bt_code code = put_run_parts_json(s, &o.j, err);
     return bt_printout_finish(&o, code, err);
 }
 

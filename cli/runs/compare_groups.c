@@ -43,7 +43,7 @@ typedef struct job {
     bool full;
 } job;
 
-/* option: the one that has the key, for the message */
+/* option: the option of the command line that contains the key, for the message */
 static bt_code find_whole_key(const char **whole, const char *option, const char *key,
                               bt_err *err) {
     for (size_t i = 0; i < bt_run_opts_n; i++) {
@@ -134,7 +134,7 @@ static int compare_values(const char *a, const char *b) {
     return strcmp(a, b);
 }
 
-static int by_values(const void *a, const void *b) {
+static int compare_group_values(const void *a, const void *b) {
     const group *x = a, *y = b;
     for (int k = 0; k < KEYS; k++) {
         const int c = compare_values(x->first->value[k], y->first->value[k]);
@@ -191,7 +191,7 @@ static bt_code compare_with_base_group(job *j, bt_db *db, bt_at *at, bt_err *err
             BT_TRY(bt_db_level(db, m->run, j->cfg->metric, at, j->cfg->window, &m->level, err));
         add_group_member(j, m);
     }
-    qsort(j->groups, j->n_groups, sizeof *j->groups, by_values);
+    qsort(j->groups, j->n_groups, sizeof *j->groups, compare_group_values);
     return BT_OK;
 }
 

@@ -11,7 +11,7 @@
 
 enum { LINES = 12 };
 
-static size_t points_of(const bt_curves *c) {
+static size_t collect_curve_points(const bt_curves *c) {
     size_t n = 0;
     for (size_t i = 0; i < bt_curves_count(c); i++) n += bt_curves_at(c, i).n;
     return n;
@@ -54,7 +54,7 @@ static void draw_curve_lines(bt_canvas *canvas, const bt_curves *c, const bt_cur
     bt_plot_draw(canvas, (bt_rect){0, 1, how->w, how->h - 2}, &p, lines, n);
 }
 
-static void put_foot(bt_canvas *canvas, const bt_curves *c, const bt_curves_style *how) {
+static void print_curve_footer(bt_canvas *canvas, const bt_curves *c, const bt_curves_style *how) {
     bt_text ends;
     bt_text_init(&ends);
     for (size_t i = 0; i < bt_curves_count(c); i++) {
@@ -74,14 +74,15 @@ bt_code bt_curves_draw(const bt_curves *c, const char *title, const bt_curves_st
     bt_term *term = NULL;
     if (how->ascii) caps.chars = BT_CHARS_ASCII;
     if (!isatty(STDOUT_FILENO)) caps.depth = BT_DEPTH_MONO;
-    double *seconds = calloc(points_of(c) + 1, sizeof *seconds);
-    if (!seconds) return bt_fail(err, BT_NOMEM, "no memory for %zu points", points_of(c));
+    double *seconds = calloc(collect_curve_points(c) + 1, sizeof *seconds);
+    if (!seconds)
+        return bt_fail(err, BT_NOMEM, "no memory for %zu points", collect_curve_points(c));
     bt_code code = bt_canvas_init(&canvas, how->w, how->h, caps.chars, err);
     if (code == BT_OK) {
         bt_canvas_rule(&canvas, (bt_rect){0, 0, how->w, 1},
                        (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, title, "bits per byte");
         draw_curve_lines(&canvas, c, how, seconds);
-        put_foot(&canvas, c, how);
+        print_curve_footer(&canvas, c, how);
         code = bt_term_open_text(&term, stdout, caps, how->w, how->h, false, err);
         if (code == BT_OK) code = bt_term_present(term, &canvas, err);
         bt_term_close(term);

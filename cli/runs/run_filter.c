@@ -130,7 +130,7 @@ static bt_code is_recorded(bt_db *db, const char *key, bool *yes, bt_err *err) {
 
 /* Adds the condition under which a column's cell is compared as text: SQLite would read the number 0 in "abc" and 2
  * in "2-layers". */
-static void put_is_text(bt_text *out, const char *lhs, bool column) {
+static void append_is_text_condition(bt_text *out, const char *lhs, bool column) {
     bt_text_printf(out, "typeof(%s) = 'text'", lhs);
     /* settings and facts are stored as text, but compared as numbers where they look like one */
     if (!column)
@@ -153,7 +153,7 @@ static void append_comparison(bt_run_filter *f, const char *lhs, const char *op,
         return;
     }
     bt_text_put(&f->where, "CASE WHEN ");
-    put_is_text(&f->where, lhs, column);
+    append_is_text_condition(&f->where, lhs, column);
     bt_text_put(&f->where, " THEN ");
     compare_text(f, lhs, op);
     bt_text_printf(&f->where, " ELSE CAST(%s AS REAL) %s CAST(?%d AS REAL) END", lhs,
@@ -162,7 +162,7 @@ static void append_comparison(bt_run_filter *f, const char *lhs, const char *op,
 
 /* Opens "EXISTS (SELECT 1 FROM (values of the key) WHERE ". A setting of this program is scanned for in the run's
  * configuration; a key that only old or foreign runs have needs the view that parses it. */
-static void open_setting_subquery(bt_run_filter *f, const char *key) {
+static void begin_setting_subquery(bt_run_filter *f, const char *key) {
     const bool setting = is_run_setting(key);
     f->params[f->n_params++] = key;
     const int n = f->n_params;
@@ -216,7 +216,7 @@ static bt_code append_filter_word(bt_run_filter *f, bt_db *db, const bt_text *co
         if (column)
             append_comparison(f, strcmp(key, "tags") == 0 ? TAGS : key, op, value, true);
         else {
-            open_setting_subquery(f, key);
+            begin_setting_subquery(f, key);
             append_comparison(f, "value", op, value, false);
             bt_text_put(&f->where, ")");
         }

@@ -62,7 +62,7 @@ enum { PARALLEL = 64, REPLIES = 512, BODY_MAX = 16 << 20 };
 static const int64_t grace_ns = 5000000000;
 
 /* Returns the number of texts whose caches take a quarter of the available memory. */
-static int64_t parallel_of(const serve_cfg *c, const bt_model *m) {
+static int64_t choose_parallel_texts(const serve_cfg *c, const bt_model *m) {
     if (c->parallel) return c->parallel;
     bt_memory_room room;
     bt_memory_room_of(&room);
@@ -208,7 +208,7 @@ static bt_code serve_model(const serve_cfg *c, bt_trained *t, bt_err *err) {
     if (!c->json) bt_trained_report_affixes(t);
     const bt_generator_cfg batch = {.model = t->model,
                                     .tokenizer = t->tokenizer,
-                                    .slots = (int)parallel_of(c, t->model),
+                                    .slots = (int)choose_parallel_texts(c, t->model),
                                     .max_waiting = (size_t)c->queue};
     bt_code code = bt_generator_create(&b, &batch, err);
     if (code == BT_OK)

@@ -61,7 +61,7 @@ static void send_openai_chunk(request *r, bt_openai_choice *c, bool finished) {
 
 static double request_seconds_since(int64_t ns) { return (double)(bt_now_ns() - ns) * 1e-9; }
 
-static void on_token(void *ctx, const bt_token_event *s) {
+static void take_generated_token(void *ctx, const bt_token_event *s) {
     const writer *w = ctx;
     request *r = w->of;
     if (!s->echoed && !r->has_token) {
@@ -72,7 +72,7 @@ static void on_token(void *ctx, const bt_token_event *s) {
     if (r->stream) send_openai_chunk(r, w->choice, false);
 }
 
-static void end_stream(request *r) {
+static void send_end_of_stream(request *r) {
     bt_text_clear(&r->out);
     if (r->cancelled)
         bt_text_put(&r->out, "data: {\"error\":{\"message\":\"the server is stopping\",\"type\":"
@@ -89,7 +89,7 @@ static int reply_unavailable(bt_reply *reply, const char *message) {
     return 503;
 }
 
-static int end_whole(request *r) {
+static int send_whole_completion(request *r) {
     if (r->cancelled) return reply_unavailable(r->reply, "the server is stopping");
     bt_text_clear(&r->out);
     bt_openai_put(&r->answer, &r->out);
@@ -98,7 +98,7 @@ static int end_whole(request *r) {
     return 200;
 }
 
-static void on_done(void *ctx, bt_finish why, const char *text, size_t n) {
+static void finish_generated_text(void *ctx, bt_finish why, const char *text, size_t n) {
     const writer *w = ctx;
     request *r = w->of;
     const bt_token_event rest = {.text = text, .n_text = n, .echoed = true};
@@ -115,9 +115,9 @@ static void on_done(void *ctx, bt_finish why, const char *text, size_t n) {
     if (--r->left) return;
     int status = 200; /* a stream has already sent its status */
     if (r->stream)
-        end_stream(r);
+        send_end_of_stream(r);
     else
-        status = end_whole(r);
+        status = send_whole_completion(r);
     bt_serve_metrics_request(&r->server->metrics, status, request_seconds_since(r->arrived_ns));
     bt_reply_end(r->reply);
     request_free(r);
@@ -149,7 +149,7 @@ static void send_openai_fault(bt_openai *o, bt_reply *reply, const bt_openai_fau
     bt_reply_end(reply);
 }
 
-static request *request_of(const bt_openai_request *q) {
+static request *create_completion(const bt_openai_request *q) {
     request *r = calloc(1, sizeof *r);
     const size_t n = q->n_prompts * q->n;
     if (!r) return NULL;
@@ -164,7 +164,7 @@ static request *request_of(const bt_openai_request *q) {
 }
 
 /* Without a seed, and for each further choice of a prompt, the random numbers differ. */
-static uint64_t seed_of(const bt_openai_request *q, size_t answer) {
+static uint64_t choose_seed(const bt_openai_request *q, size_t answer) {
     uint64_t random = q->sampling.seed;
     if (!q->has_seed && getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         random = (uint64_t)bt_wall_us();
@@ -191,10 +191,10 @@ static bt_code submit_texts(bt_openai *o, request *r, const bt_openai_request *q
                                             .top = q->top,
                                             .group = group,
                                             .cancel = &r->gone,
-                                            .on_token = on_token,
-                                            .done = on_done,
+                                            .on_token = take_generated_token,
+                                            .done = finish_generated_text,
                                             .ctx = &r->writers[i]};
-        requests[i].sampling.seed = seed_of(q, i % q->n);
+        requests[i].sampling.seed = choose_seed(q, i % q->n);
         if (i % q->n == 0) r->answer.prompt_tokens += p->n;
     }
     const bt_code code = bt_generator_submit(o->cfg.batch, requests, n, err);
@@ -249,7 +249,7 @@ static void start_text_request(bt_openai *o, bt_reply *reply, bool chat, const c
     if (code == BT_OK) code = check_requested_model(o, &q, &err);
     if (code == BT_OK) code = check_length(o, &q, chat, &err);
     if (code == BT_OK) {
-        r = request_of(&q);
+        r = create_completion(&q);
         if (!r) code = bt_fail(&err, BT_NOMEM, "no memory for a request");
     }
     if (code == BT_OK) {

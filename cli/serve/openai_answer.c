@@ -9,17 +9,17 @@
 #include "engine/base/system/json_fields.h"
 #include "engine/generate/output_text.h"
 
-static void list_begin(bt_openai_list *l) {
+static void begin_openai_list(bt_openai_list *l) {
     bt_text_clear(&l->text);
     bt_json_begin(&l->json, &l->text);
     bt_json_array(&l->json, NULL);
 }
 
 /* Writes the complete list; the next entry begins a new list. */
-static void list_put(bt_openai_list *l, bt_json *j, const char *key) {
+static void put_openai_list(bt_openai_list *l, bt_json *j, const char *key) {
     bt_json_end(&l->json, ']');
     bt_json_raw(j, key, bt_text_str(&l->text));
-    list_begin(l);
+    begin_openai_list(l);
 }
 
 static bt_openai_list *choice_logprobs(bt_openai_choice *c, size_t i) {
@@ -33,7 +33,7 @@ bool bt_openai_answer_init(bt_openai_answer *a, size_t n) {
     a->n = a->choices ? n : 0;
     for (size_t i = 0; i < a->n; i++) {
         a->choices[i].index = i;
-        for (size_t k = 0; k < 4; k++) list_begin(choice_logprobs(&a->choices[i], k));
+        for (size_t k = 0; k < 4; k++) begin_openai_list(choice_logprobs(&a->choices[i], k));
     }
     return a->choices != NULL;
 }
@@ -117,8 +117,8 @@ static void add_chat_logprob(const bt_openai_answer *a, bt_openai_choice *c,
 }
 
 /* Adds the most probable tokens and, as OpenAI does, the token itself if it is not among them. */
-static void add_top(const bt_openai_answer *a, bt_json *j, const bt_token_event *s,
-                    const char *token) {
+static void add_top_tokens(const bt_openai_answer *a, bt_json *j, const bt_token_event *s,
+                           const char *token) {
     bt_text word;
     bool there = false;
     if (isnan(s->logprob)) {
@@ -144,7 +144,7 @@ static void add_logprob(const bt_openai_answer *a, bt_openai_choice *c, const bt
     put_token_name(a->tokenizer, s->token, &word);
     bt_json_str(&c->tokens.json, NULL, bt_text_str(&word));
     bt_json_num(&c->token_logprobs.json, NULL, s->logprob); /* NaN is written as null */
-    add_top(a, &c->top_logprobs.json, s, bt_text_str(&word));
+    add_top_tokens(a, &c->top_logprobs.json, s, bt_text_str(&word));
     bt_json_int(&c->text_offset.json, NULL, (int64_t)c->n_chars);
     bt_text_release(&word);
     if (!s->echoed && bt_tokenizer_is_special(a->tokenizer, s->token))
@@ -189,11 +189,11 @@ static void put_logprobs(const bt_openai_answer *a, bt_openai_choice *c, bt_json
         return;
     }
     bt_json_object(j, "logprobs");
-    list_put(&c->tokens, j, a->chat ? "content" : "tokens");
+    put_openai_list(&c->tokens, j, a->chat ? "content" : "tokens");
     if (!a->chat) {
-        list_put(&c->token_logprobs, j, "token_logprobs");
-        list_put(&c->top_logprobs, j, "top_logprobs");
-        list_put(&c->text_offset, j, "text_offset");
+        put_openai_list(&c->token_logprobs, j, "token_logprobs");
+        put_openai_list(&c->top_logprobs, j, "top_logprobs");
+        put_openai_list(&c->text_offset, j, "text_offset");
     }
     bt_json_end(j, '}');
 }

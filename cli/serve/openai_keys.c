@@ -133,7 +133,7 @@ static bool is_neutral_value(json_t *v, double neutral) {
            (json_is_object(v) && json_object_size(v) == 0);
 }
 
-static const key_row *row_of_key(const char *key, unsigned where) {
+static const key_row *find_key_row(const char *key, unsigned where) {
     for (size_t i = 0; i < N_ROWS; i++)
         if ((rows[i].where & where) && strcmp(rows[i].name, key) == 0) return &rows[i];
     return NULL;
@@ -159,7 +159,7 @@ bt_code bt_openai_check_keys(json_t *o, bt_openai_object kind, bt_openai_fault *
     const char *key;
     json_t *v;
     json_object_foreach(o, key, v) {
-        const key_row *row = row_of_key(key, where);
+        const key_row *row = find_key_row(key, where);
         if (row && row->use != UNSUPPORTED) continue;
         if (!row && !json_is_null(v)) return refuse_unknown(key, where, fault, err);
         if (!row || is_neutral_value(v, row->neutral)) continue;

@@ -14,7 +14,7 @@
 #include "engine/generate/generator.h"
 
 /* ---- single values --------------------------------------------------------------------------- */
-static json_t *value_of_key(json_t *o, const char *key) {
+static json_t *get_key_unless_null(json_t *o, const char *key) {
     json_t *v = json_object_get(o, key);
     return json_is_null(v) ? NULL : v;
 }
@@ -23,7 +23,7 @@ static json_t *value_of_key(json_t *o, const char *key) {
 
 static bt_code read_number_key(bt_openai_request *r, json_t *o, const char *key, double lo,
                                double hi, double *out, bt_err *err) {
-    json_t *v = value_of_key(o, key);
+    json_t *v = get_key_unless_null(o, key);
     if (!v) return BT_OK;
     const double x = json_is_number(v) ? json_number_value(v) : NAN;
     if (!(x >= lo && x <= hi))
@@ -34,7 +34,7 @@ static bt_code read_number_key(bt_openai_request *r, json_t *o, const char *key,
 
 static bt_code read_integer_key(bt_openai_request *r, json_t *o, const char *key, int64_t lo,
                                 int64_t hi, int64_t *out, bt_err *err) {
-    json_t *v = value_of_key(o, key);
+    json_t *v = get_key_unless_null(o, key);
     if (!v) return BT_OK;
     if (!json_is_integer(v) || json_integer_value(v) < lo || json_integer_value(v) > hi)
         return REFUSE(r, key, err, "'%s' must be a whole number from %lld to %lld", key,
@@ -44,17 +44,18 @@ static bt_code read_integer_key(bt_openai_request *r, json_t *o, const char *key
 }
 
 static bt_code read_flag(bt_openai_request *r, json_t *o, const char *key, bool *out, bt_err *err) {
-    json_t *v = value_of_key(o, key);
+    json_t *v = get_key_unless_null(o, key);
     if (!v) return BT_OK;
     if (!json_is_boolean(v)) return REFUSE(r, key, err, "'%s' must be true or false", key);
     *out = json_is_true(v);
     return BT_OK;
 }
 
-/* ---- the keys of both kinds -------------------------------------------------------------------- */
+/* ---- keys of completions and of chat completions
+ * -------------------------------------------------------------------- */
 static bt_code check_output_form(bt_openai_request *r, json_t *o, bt_err *err) {
-    json_t *format = value_of_key(o, "response_format"),
-           *modalities = value_of_key(o, "modalities"), *v;
+    json_t *format = get_key_unless_null(o, "response_format"),
+           *modalities = get_key_unless_null(o, "modalities"), *v;
     const char *form = json_string_value(json_object_get(format, "type"));
     size_t i;
     if (format && (!form || strcmp(form, "text") != 0))
@@ -82,7 +83,7 @@ static bt_code read_sampling(bt_openai_request *r, json_t *o, bt_err *err) {
     BT_TRY(read_integer_key(r, o, "seed", INT64_MIN, INT64_MAX, &seed, err));
     r->sampling.top_k = top_k < 0 ? 0 : (int)top_k;
     r->sampling.seed = (uint64_t)seed;
-    r->has_seed = value_of_key(o, "seed") != NULL;
+    r->has_seed = get_key_unless_null(o, "seed") != NULL;
     return BT_OK;
 }
 
@@ -111,21 +112,22 @@ static bt_code read_stops(bt_openai_request *r, json_t *v, bt_err *err) {
 }
 
 static bt_code read_model_key(bt_openai_request *r, json_t *o, bt_err *err) {
-    json_t *v = value_of_key(o, "model");
+    json_t *v = get_key_unless_null(o, "model");
     if (!v) return BT_OK;
     if (!json_is_string(v)) return REFUSE(r, "model", err, "'model' must be a text");
     r->model = strdup(json_string_value(v));
     return r->model ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for a request");
 }
 
-static bt_code read_common(bt_openai_request *r, json_t *o, bt_openai_object kind, bt_err *err) {
+static bt_code read_common_keys(bt_openai_request *r, json_t *o, bt_openai_object kind,
+                                bt_err *err) {
     int64_t n = 1, best_of = -1, most = -1;
     r->end = -1;
     BT_TRY(bt_openai_check_keys(o, kind, &r->fault, err));
     BT_TRY(check_output_form(r, o, err));
     BT_TRY(read_model_key(r, o, err));
     BT_TRY(read_sampling(r, o, err));
-    BT_TRY(read_stops(r, value_of_key(o, "stop"), err));
+    BT_TRY(read_stops(r, get_key_unless_null(o, "stop"), err));
     BT_TRY(read_integer_key(r, o, "n", 1, 128, &n, err));
     BT_TRY(read_integer_key(r, o, "best_of", 1, 128, &best_of, err));
     if (best_of >= 0 && best_of != n)
@@ -136,7 +138,7 @@ static bt_code read_common(bt_openai_request *r, json_t *o, bt_openai_object kin
     BT_TRY(read_integer_key(r, o, "n_predict", -1, INT32_MAX, &most, err)); /* -1: no limit */
     r->max_tokens = most < 0 ? SIZE_MAX : (size_t)most;
     BT_TRY(read_flag(r, o, "stream", &r->stream, err));
-    json_t *options = value_of_key(o, "stream_options");
+    json_t *options = get_key_unless_null(o, "stream_options");
     if (!options) return BT_OK;
     if (!json_is_object(options))
         return REFUSE(r, "stream_options", err, "'stream_options' must be an object");
@@ -150,8 +152,8 @@ static bt_code check_count(bt_openai_request *r, bt_err *err) {
 }
 
 /* ---- completions ----------------------------------------------------------------------------- */
-static bt_code prompt_of_text(bt_openai_ids *out, json_t *v, unsigned how, const bt_tokenizer *tok,
-                              bt_err *err) {
+static bt_code set_prompt_from_text(bt_openai_ids *out, json_t *v, unsigned how,
+                                    const bt_tokenizer *tok, bt_err *err) {
     size_t cap = 0;
     const size_t n = json_string_length(v);
     const int32_t eot = bt_tokenizer_eot(tok);
@@ -170,7 +172,8 @@ static bt_code prompt_of_text(bt_openai_ids *out, json_t *v, unsigned how, const
     return BT_OK;
 }
 
-static bt_code prompt_of_ids(bt_openai_request *r, bt_openai_ids *out, json_t *list, bt_err *err) {
+static bt_code set_prompt_from_ids(bt_openai_request *r, bt_openai_ids *out, json_t *list,
+                                   bt_err *err) {
     json_t *v;
     size_t i;
     out->n = json_array_size(list);
@@ -200,9 +203,9 @@ static bt_code read_prompt_key(bt_openai_request *r, json_t *v, unsigned how,
     for (size_t i = 0; i < r->n_prompts; i++) {
         json_t *p = one ? v : json_array_get(v, i);
         if (json_is_string(p))
-            BT_TRY(prompt_of_text(&r->prompts[i], p, how, tok, err));
+            BT_TRY(set_prompt_from_text(&r->prompts[i], p, how, tok, err));
         else if (json_is_array(p))
-            BT_TRY(prompt_of_ids(r, &r->prompts[i], p, err));
+            BT_TRY(set_prompt_from_ids(r, &r->prompts[i], p, err));
         else
             return REFUSE(r, "prompt", err, "prompt %zu is neither a text nor a list of token ids",
                           i);
@@ -214,7 +217,7 @@ static bt_code read_completion(bt_openai_request *r, json_t *o, const bt_tokeniz
                                bt_err *err) {
     int64_t top = -1;
     bool special = true, whole_text = true;
-    BT_TRY(read_common(r, o, BT_KEYS_COMPLETION, err));
+    BT_TRY(read_common_keys(r, o, BT_KEYS_COMPLETION, err));
     if (r->max_tokens == SIZE_MAX) r->max_tokens = 16; /* OpenAI's default */
     BT_TRY(read_flag(r, o, "parse_special", &special, err));
     BT_TRY(read_flag(r, o, "add_special_tokens", &whole_text, err));
@@ -295,7 +298,7 @@ static bt_code read_messages(bt_openai_request *r, messages *m, json_t *list, bt
 }
 
 /* Sets *out if the reply continues the last message, which it does if that is the assistant's, as in vLLM and
- * llama-server. The two keys of vLLM may only confirm this. */
+ * llama-server. The keys of vLLM, add_generation_prompt and continue_final_message, may only confirm this. */
 static bt_code read_continuation(bt_openai_request *r, json_t *o, const messages *m, bool *out,
                                  bt_err *err) {
     const bool last = m->at[m->n - 1].role == BT_CHAT_ASSISTANT;
@@ -344,7 +347,7 @@ static bt_code read_chat_completion(bt_openai_request *r, json_t *o, const bt_ch
     messages m = {0};
     int64_t top = 0;
     bool proceed = false;
-    BT_TRY(read_common(r, o, BT_KEYS_CHAT, err));
+    BT_TRY(read_common_keys(r, o, BT_KEYS_CHAT, err));
     BT_TRY(read_flag(r, o, "logprobs", &r->logprobs, err));
     BT_TRY(read_integer_key(r, o, "top_logprobs", 0, BT_TOP_MAX, &top, err));
     r->top = (size_t)top;

@@ -24,7 +24,7 @@ static bt_code read_flag_key(json_t *o, const char *key, bool *set, bt_openai_fa
 
 /* Chooses the defaults of vLLM ('prompt', 'add_special_tokens') or llama-server ('content', 'add_special'). Those of
  * vLLM count the tokens that a completion adds around the text. */
-static bt_code read_how(json_t *o, unsigned *how, bt_openai_fault *fault, bt_err *err) {
+static bt_code read_encoding_flags(json_t *o, unsigned *how, bt_openai_fault *fault, bt_err *err) {
     bool special = true, whole = !json_object_get(o, "content");
     BT_TRY(read_flag_key(o, "parse_special", &special, fault, err));
     BT_TRY(read_flag_key(o, "add_special", &whole, fault, err));
@@ -63,7 +63,7 @@ bt_code bt_openai_tokenize(const char *body, size_t n, const bt_tokenizer *token
     json_t *text = text_to_tokenize(o);
     if (code == BT_OK && !json_is_string(text))
         code = bt_openai_refuse_key(fault, "content", NULL, err, "'content' must be a text");
-    if (code == BT_OK) code = read_how(o, &how, fault, err);
+    if (code == BT_OK) code = read_encoding_flags(o, &how, fault, err);
     if (code == BT_OK) code = put_token_ids(text, how, tokenizer, context, out, err);
     json_decref(o);
     return code;

@@ -14,7 +14,7 @@ void bt_serve_metrics_init(bt_serve_metrics *m) {
 
 void bt_serve_metrics_release(bt_serve_metrics *m) { pthread_mutex_destroy(&m->lock); }
 
-static void latency_add(bt_latency *l, double seconds) {
+static void record_latency(bt_latency *l, double seconds) {
     size_t i = 0;
     while (i < BT_LATENCY_BUCKETS && seconds > bounds_s[i]) i++;
     l->count[i]++;
@@ -23,13 +23,13 @@ static void latency_add(bt_latency *l, double seconds) {
 
 void bt_serve_metrics_first_token(bt_serve_metrics *m, double seconds) {
     pthread_mutex_lock(&m->lock);
-    latency_add(&m->first_token, seconds);
+    record_latency(&m->first_token, seconds);
     pthread_mutex_unlock(&m->lock);
 }
 
 void bt_serve_metrics_request(bt_serve_metrics *m, int status, double seconds) {
     pthread_mutex_lock(&m->lock);
-    if (seconds >= 0) latency_add(&m->request, seconds);
+    if (seconds >= 0) record_latency(&m->request, seconds);
     for (size_t i = 0; i < BT_SERVE_STATUSES; i++) {
         if (m->statuses[i].status && m->statuses[i].status != status) continue;
         m->statuses[i].status = status;

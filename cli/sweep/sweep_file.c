@@ -48,18 +48,18 @@ typedef struct table {
 } table;
 
 /* The sweep itself sets name, folder and placement of its runs; seed and note may be set. */
-static bool may_be_set(const char *key) {
+static bool is_settable_in_sweep(const char *key) {
     return strncmp(key, "run.", 4) != 0 || strcmp(key, "run.seed") == 0 ||
            strcmp(key, "run.note") == 0;
 }
 
-static bt_code make_rows(table *t, bt_err *err) {
+static bt_code build_sweep_option_table(table *t, bt_err *err) {
     static const char *const groups[] = {"space", "settings"};
     for (t->n = 0; t->n < HEAD_ROWS; t->n++) t->rows[t->n] = head_rows[t->n];
     t->n_head = t->n;
     for (size_t g = 0; g < 2; g++) {
         for (size_t i = 0; i < bt_run_opts_n; i++) {
-            if (!may_be_set(bt_run_opts[i].key)) continue;
+            if (!is_settable_in_sweep(bt_run_opts[i].key)) continue;
             if (t->n == BT_OPT_MAX)
                 return bt_fail(err, BT_ARG, "the table of settings has no room for a sweep's");
             snprintf(t->keys[t->n], sizeof t->keys[0], "%s.%s", groups[g], bt_run_opts[i].key);
@@ -85,7 +85,7 @@ static bt_code check_setting_value(const bt_opt *opt, const char *value, const c
     return bt_opts_set(&o, opt->key, value, BT_FROM_FILE, where, err);
 }
 
-static const char *number_text(const bt_opt *opt, double v, char buf[40]) {
+static const char *format_axis_number(const bt_opt *opt, double v, char buf[40]) {
     if (opt->type == BT_OPT_INT)
         snprintf(buf, 40, "%lld", llround(v));
     else
@@ -127,13 +127,13 @@ static bt_code read_axis_range(bt_sweep_file *f, bt_sweep_axis *a, long points, 
         return bt_fail(err, BT_ARG, "%s: space.%s: the range must go upwards%s", a->where,
                        a->opt->key, a->log ? ", from a number above 0 where it is 'log'" : "");
     for (int i = 0; i < 2; i++)
-        BT_TRY(check_setting_value(a->opt, number_text(a->opt, i ? a->to : a->from, buf), a->where,
-                                   err));
+        BT_TRY(check_setting_value(a->opt, format_axis_number(a->opt, i ? a->to : a->from, buf),
+                                   a->where, err));
     for (long i = 0; i < points; i++) {
         const double u = (double)i / (double)(points - 1);
         const double v = a->log ? a->from * pow(a->to / a->from, u)
                                 : a->from + u * (a->to - a->from);
-        number_text(a->opt, v, buf);
+        format_axis_number(a->opt, v, buf);
         if (a->n && strcmp(a->values[a->n - 1], buf) == 0)
             continue; /* integers of a fine range may coincide */
         a->values[a->n] = strdup(buf);
@@ -205,7 +205,7 @@ static void group_name_from_path(const char *path, char name[BT_NAME_MAX]) {
     if (!name[0] || !bt_name_ok(name)) snprintf(name, BT_NAME_MAX, "sweep");
 }
 
-static bt_code check_head(bt_sweep_file *f, bt_err *err) {
+static bt_code check_sweep_settings(bt_sweep_file *f, bt_err *err) {
     bt_sweep_head *h = &f->head;
     if (!h->name[0]) group_name_from_path(f->path, h->name);
     h->goal_given = h->goal[0] != 0;
@@ -246,14 +246,14 @@ bt_code bt_sweep_file_read(bt_sweep_file *f, const char *path, bt_err *err) {
     table *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "no memory for the sweep");
     f->memory = t;
-    bt_code code = make_rows(t, err);
+    bt_code code = build_sweep_option_table(t, err);
     if (code == BT_OK) code = bt_opts_yaml(&t->opts, path, err);
     if (code == BT_NOTFOUND)
         return bt_fail(err, code, "there is no file '%.140s' ('bitrain sweep --help' shows one)",
                        path);
     f->head = t->values.head;
     if (code == BT_OK) code = read_fixed_settings(f, t, err);
-    if (code == BT_OK) code = check_head(f, err);
+    if (code == BT_OK) code = check_sweep_settings(f, err);
     return code;
 }
 
@@ -264,7 +264,7 @@ bt_code bt_sweep_file_find(bt_sweep_file *f, const bt_sweep_find *find, bt_err *
     if (!t) return bt_fail(err, BT_NOMEM, "no memory for the sweep");
     f->memory = t;
     char *steps = t->values.text[0], *range = t->values.text[1];
-    bt_code code = make_rows(t, err);
+    bt_code code = build_sweep_option_table(t, err);
     if (code != BT_OK) return code;
     f->head = t->values.head;
     f->head.method = BT_SWEEP_FIND_LR;
@@ -279,7 +279,7 @@ bt_code bt_sweep_file_find(bt_sweep_file *f, const bt_sweep_find *find, bt_err *
     /* the run's configuration may give its length in epochs */
     f->settings[f->n_settings++] = (bt_sweep_setting){bt_sweep_opt("train.epochs"), "0", "--steps"};
     BT_TRY(read_axis(f, bt_sweep_opt("optim.lr"), range, "--from, --to", err));
-    return check_head(f, err);
+    return check_sweep_settings(f, err);
 }
 
 void bt_sweep_file_release(bt_sweep_file *f) {

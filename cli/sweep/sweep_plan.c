@@ -25,7 +25,7 @@ static size_t grid_size(const bt_sweep_file *f) {
     return n;
 }
 
-static bool grid_point(const bt_sweep_file *f, size_t index, bt_sweep_run *r) {
+static bool set_grid_point(const bt_sweep_file *f, size_t index, bt_sweep_run *r) {
     for (size_t i = f->n_axes; i-- > 0;) { /* the last setting changes fastest */
         r->values[i] = strdup(f->axes[i].values[index % f->axes[i].n]);
         index /= f->axes[i].n;
@@ -58,20 +58,21 @@ static bool draw_random_run(const bt_sweep_file *f, size_t run, int attempt, bt_
     return true;
 }
 
-static bool same_point(const bt_sweep_file *f, const bt_sweep_run *a, const bt_sweep_run *b) {
+static bool is_same_point(const bt_sweep_file *f, const bt_sweep_run *a, const bt_sweep_run *b) {
     for (size_t i = 0; i < f->n_axes; i++)
         if (strcmp(a->values[i], b->values[i]) != 0) return false;
     return true;
 }
 
 /* Adds one run, or sets *full if the space has no further point. */
-static bt_code add_drawn(bt_sweep_plan *p, bool *full, bt_err *err) {
+static bt_code add_drawn_run(bt_sweep_plan *p, bool *full, bt_err *err) {
     bt_sweep_run *r = &p->runs[p->n];
     for (int attempt = 0; attempt < DRAWS; attempt++) {
         if (!draw_random_run(p->file, p->n, attempt, r))
             return bt_fail(err, BT_NOMEM, "no memory for a run");
         bool is_new = true;
-        for (size_t i = 0; i < p->n && is_new; i++) is_new = !same_point(p->file, &p->runs[i], r);
+        for (size_t i = 0; i < p->n && is_new; i++)
+            is_new = !is_same_point(p->file, &p->runs[i], r);
         if (!is_new) continue;
         p->n++;
         return BT_OK;
@@ -85,7 +86,7 @@ static bt_code add_drawn(bt_sweep_plan *p, bool *full, bt_err *err) {
 }
 
 /* The single run of a range test ends at the highest rate. */
-static bool top_of_range(const bt_sweep_file *f, bt_sweep_run *r) {
+static bool find_highest_rate(const bt_sweep_file *f, bt_sweep_run *r) {
     char buf[40];
     snprintf(buf, sizeof buf, "%.9g", f->axes[0].to);
     return (r->values[0] = strdup(buf)) != NULL;
@@ -97,15 +98,15 @@ static bt_code make_points(bt_sweep_plan *p, size_t n, bt_err *err) {
     if (!p->runs) return bt_fail(err, BT_NOMEM, "no memory for %zu runs", n);
     while (p->n < n && !full) {
         if (p->file->head.method == BT_SWEEP_FIND_LR) {
-            if (!top_of_range(p->file, &p->runs[p->n++]))
+            if (!find_highest_rate(p->file, &p->runs[p->n++]))
                 return bt_fail(err, BT_NOMEM, "no memory for a run");
             continue;
         }
         if (p->file->head.method != BT_SWEEP_GRID) {
-            BT_TRY(add_drawn(p, &full, err));
+            BT_TRY(add_drawn_run(p, &full, err));
             continue;
         }
-        if (!grid_point(p->file, p->n, &p->runs[p->n]))
+        if (!set_grid_point(p->file, p->n, &p->runs[p->n]))
             return bt_fail(err, BT_NOMEM, "no memory for %zu runs", n);
         p->n++;
     }
@@ -198,7 +199,7 @@ static int64_t planned_steps(const bt_sweep_plan *p) {
     return sum;
 }
 
-static void drop_last(bt_sweep_plan *p) {
+static void drop_last_run(bt_sweep_plan *p) {
     p->n--;
     for (size_t i = 0; i < p->file->n_axes; i++) {
         free(p->runs[p->n].values[i]);
@@ -207,7 +208,7 @@ static void drop_last(bt_sweep_plan *p) {
     p->left_out++;
 }
 
-static bt_code fit_budget(bt_sweep_plan *p, bt_err *err) {
+static bt_code drop_runs_over_budget(bt_sweep_plan *p, bt_err *err) {
     const bt_sweep_head *h = &p->file->head;
     const int64_t one = p->runs[0].run.steps;
     if (h->method == BT_SWEEP_HALVING) {
@@ -221,7 +222,7 @@ static bt_code fit_budget(bt_sweep_plan *p, bt_err *err) {
         make_rungs(p, one);
     }
     while (h->budget_steps && p->n > 1 && planned_steps(p) > h->budget_steps) {
-        drop_last(p);
+        drop_last_run(p);
         if (h->method == BT_SWEEP_HALVING) make_rungs(p, one);
     }
     p->all_steps = planned_steps(p);
@@ -263,7 +264,7 @@ static long cores_of_run(const bt_sweep_plan *p) {
 }
 
 /* Sets the number of concurrent runs: as many as fit on the cores if the file sets the size of a run, otherwise one. */
-static void share_machine(bt_sweep_plan *p) {
+static void share_cores_of_machine(bt_sweep_plan *p) {
     const long run = cores_of_run(p), cores = bt_cpu_get()->cores;
     p->parallel = p->file->head.parallel ? (int)p->file->head.parallel
                   : run > 0              ? (int)(cores / run)
@@ -275,7 +276,7 @@ static void share_machine(bt_sweep_plan *p) {
 
 /* Sets the processors of a run: those of the file; otherwise those of the smallest node, or a part of them if more
  * concurrent runs are requested than there are nodes. */
-static bt_code share_job(bt_sweep_plan *p, bt_err *err) {
+static bt_code share_slurm_job(bt_sweep_plan *p, bt_err *err) {
     const int wanted = (int)p->file->head.parallel, least = bt_slurm_cpus_least(p->slurm);
     long run = cores_of_run(p);
     if (run == 0) {
@@ -299,13 +300,13 @@ static bt_code share_job(bt_sweep_plan *p, bt_err *err) {
 static bt_code distribute_budget(bt_sweep_plan *p, bt_err *err) {
     const int on = p->file->head.on;
     if (on == BT_SWEEP_ON_LOCAL || (on == BT_SWEEP_ON_AUTO && !bt_slurm_here())) {
-        share_machine(p);
+        share_cores_of_machine(p);
         return BT_OK;
     }
     p->slurm = malloc(sizeof *p->slurm);
     if (!p->slurm) return bt_fail(err, BT_NOMEM, "no memory for the sweep");
     BT_TRY(bt_slurm_read(p->slurm, err));
-    return share_job(p, err);
+    return share_slurm_job(p, err);
 }
 
 /* Uses the folder beside the database, unless one is given. */
@@ -362,7 +363,7 @@ static bt_code check_runs(bt_sweep_plan *p, bool quiet, bt_err *err) {
     return code;
 }
 
-static bt_code make_group(bt_sweep_plan *p, bt_err *err) {
+static bt_code build_training_group(bt_sweep_plan *p, bt_err *err) {
     p->group = (bt_training_group){.store = p->store,
                                    .folder = p->out,
                                    .runs = calloc(p->n, sizeof *p->group.runs),
@@ -394,8 +395,8 @@ bt_code bt_sweep_plan_make(bt_sweep_plan *p, bt_sweep_file *f, const char *store
                        "%s: %lld steps are no range test: between %d and %d are (train.steps)",
                        f->path, (long long)p->runs[0].run.steps, BT_LR_RANGE_LEAST,
                        BT_LR_RANGE_MOST);
-    BT_TRY(fit_budget(p, err));
-    return make_group(p, err);
+    BT_TRY(drop_runs_over_budget(p, err));
+    return build_training_group(p, err);
 }
 
 void bt_sweep_plan_release(bt_sweep_plan *p) {

@@ -28,7 +28,7 @@ static size_t *rank_runs(const bt_sweep_plan *p) {
     return order;
 }
 
-static const char *state_word(const bt_sweep_run *r) {
+static const char *shown_run_state(const bt_sweep_run *r) {
     if (r->run.at == BT_TRAINING_FAILED) return "failed";
     if (r->run.left_out) return "left behind";
     return r->run.state[0] ? r->run.state : "not begun";
@@ -58,13 +58,13 @@ static void put_sweep_run(bt_printout *o, const bt_sweep_plan *p, const bt_sweep
                           const char *goal) {
     bt_printout_row(o);
     bt_printout_str(o, "run", "RUN", r->run.name);
-    bt_printout_str(o, "state", NULL, state_word(r));
+    bt_printout_str(o, "state", NULL, shown_run_state(r));
     bt_printout_int(o, "steps", NULL, r->run.done);
     for (size_t k = 0; k < p->file->n_axes; k++)
         bt_printout_str(o, NULL, p->file->axes[k].opt->key, r->values[k]);
     bt_printout_numf(o, "value", goal, r->run.state[0] ? r->level.value : NAN, 1, "%.6g");
     bt_printout_int(o, NULL, "STEPS", r->run.done);
-    bt_printout_str(o, NULL, "STATE", state_word(r));
+    bt_printout_str(o, NULL, "STATE", shown_run_state(r));
     bt_printout_object(o, "settings");
     for (size_t k = 0; k < p->file->n_axes; k++)
         bt_printout_str(o, p->file->axes[k].opt->key, NULL, r->values[k]);

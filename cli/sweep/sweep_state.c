@@ -31,7 +31,8 @@ static void list_runs(const bt_sweep_plan *p, bt_text *out) {
 }
 
 /* Compares line by line. A list may be longer or shorter, so that a sweep can continue with another budget. */
-static bt_code same_runs(const bt_sweep_plan *p, const char *old, const char *now, bt_err *err) {
+static bt_code lists_same_runs(const bt_sweep_plan *p, const char *old, const char *now,
+                               bt_err *err) {
     while (*old && *now) {
         const size_t n = strcspn(old, "\n"), k = strcspn(now, "\n");
         if (n != k || strncmp(old, now, n) != 0)
@@ -57,7 +58,7 @@ static bt_code compare_list(bt_sweep_plan *p, bt_err *err) {
     bt_code code = bt_file_slurp(path, SIZE_MAX, &old, &n, err);
     if (code == BT_NOTFOUND) code = BT_OK;
     if (code == BT_OK && now.failed) code = bt_fail(err, BT_NOMEM, "no memory for the sweep");
-    if (code == BT_OK) code = same_runs(p, old ? old : "", bt_text_str(&now), err);
+    if (code == BT_OK) code = lists_same_runs(p, old ? old : "", bt_text_str(&now), err);
     if (code == BT_OK && now.len > n) code = bt_file_replace(path, now.data, now.len, err);
     bt_text_release(&now);
     free(old);

@@ -40,7 +40,7 @@ static bt_code resume_point(void *ctx, const char *memory, bt_resume_point *at, 
     return bt_train_newest(out, at, NULL, why, err);
 }
 
-static int fence_attempt(void *ctx, int attempt) {
+static int choose_attempt_fence(void *ctx, int attempt) {
     return bt_ckpt_next_attempt(((const bt_train_plan *)ctx)->out, attempt);
 }
 
@@ -99,7 +99,7 @@ static bt_code finish_training_record(bt_train_plan *p, bt_writer *writer, const
                    r->why_not_again, p->out);
 }
 
-static void copy_aside(const void *store) {
+static void copy_database_aside(const void *store) {
     bt_err why = BT_ERR_INIT;
     /* a failure is not reported, because the next run tries again */
     if (bt_store_backup(store, &why) != BT_OK) return;
@@ -107,10 +107,11 @@ static void copy_aside(const void *store) {
 
 /* One backup contains all runs, because a loss of the file would affect all. Copying 16 MiB takes about 20 ms; a
  * larger file must not delay the prompt. */
-static void back_up(const bt_train_plan *p) {
+static void back_up_database(const bt_train_plan *p) {
     struct stat st;
     bt_err why = BT_ERR_INIT;
-    if (stat(p->store, &st) == 0 && st.st_size > 16 << 20 && bt_job_aside(copy_aside, p->store))
+    if (stat(p->store, &st) == 0 && st.st_size > 16 << 20 &&
+        bt_job_aside(copy_database_aside, p->store))
         return;
     if (bt_store_backup(p->store, &why) != BT_OK) bt_log(BT_LOG_INFO, "%s", why.msg);
 }
@@ -132,7 +133,7 @@ static bt_code supervise_run(bt_train_plan *p, int *status, bt_err *err) {
                       .lr = p->cfg.optim.lr,
                       .from = p->from,
                       .resume_point = resume_point,
-                      .fence = fence_attempt,
+                      .fence = choose_attempt_fence,
                       .resume_ctx = p,
                       .alert = {&p->alerts, p->cfg.alert.command, p->cfg.alert.webhook, p->curl}};
     BT_TRY(bt_own_program(program, sizeof program, err));
@@ -187,7 +188,7 @@ static bt_code supervise_run(bt_train_plan *p, int *status, bt_err *err) {
     bt_live_close(live);
     bt_text_release(&greeting);
     bt_writer_close(writer);
-    if (writer) back_up(p);
+    if (writer) back_up_database(p);
     bt_job_result_release(&result);
     if (layouts) bt_train_layouts_close(layouts);
     free(layouts);

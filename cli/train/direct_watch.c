@@ -39,7 +39,7 @@ static bool is_stop_requested(const bt_direct_watch *w, int wait_ms) {
 }
 
 /* The lowest remaining rank of this host reports the loss. */
-static bool is_reporter(const bt_direct_watch *w) {
+static bool is_lowest_remaining_rank(const bt_direct_watch *w) {
     for (size_t i = 0; i < w->ranks.n; i++)
         if (w->ranks.at[i].rank < w->me && !w->gone[i]) return false;
     return true;
@@ -60,7 +60,7 @@ static void record_lost_rank(bt_direct_watch *w, int rank, const char *what) {
         bt_log(BT_LOG_WARN, "%s", err.msg);
 }
 
-static void note_gone(bt_direct_watch *w, int rank) {
+static void mark_rank_gone(bt_direct_watch *w, int rank) {
     for (size_t i = 0; i < w->ranks.n; i++)
         if (w->ranks.at[i].rank == rank) w->gone[i] = true;
 }
@@ -75,10 +75,11 @@ static void *watch_direct_ranks(void *arg) {
         if (p[1].revents) return NULL;
         if (p[0].revents) rank = bt_rank_watch_next(&w->ranks, &signal);
     }
-    note_gone(w, rank);
+    mark_rank_gone(w, rank);
     if (is_stop_requested(w, OWN_WORD_MS)) return NULL;
-    for (int more, other; (more = bt_rank_watch_next(&w->ranks, &other)) >= 0;) note_gone(w, more);
-    const bool first = is_reporter(w);
+    for (int more, other; (more = bt_rank_watch_next(&w->ranks, &other)) >= 0;)
+        mark_rank_gone(w, more);
+    const bool first = is_lowest_remaining_rank(w);
     if (signal) snprintf(by, sizeof by, " by signal %d (%s)", signal, strsignal(signal));
     snprintf(what, sizeof what, "rank %d (pid %d) was ended%s", rank,
              (int)bt_rank_watch_pid(&w->ranks, rank), by);

@@ -232,7 +232,7 @@ static void show_live_attempt(void *ctx, int attempt, int64_t from_step) {
     l->rate_ns = 0;
 }
 
-static void on_tick(void *ctx, const bt_job_view *v) {
+static void refresh_live_line(void *ctx, const bt_job_view *v) {
     bt_live *l = ctx;
     const bool changed = !l->ticked || l->view.state != v->state || v->restart_in_s > 0 || v->late;
     l->view = *v;
@@ -282,7 +282,7 @@ static void show_key_help(bt_live *l) {
     redraw_live_line(l);
 }
 
-static void on_key(bt_live *l, bt_job *job, char c) {
+static void handle_live_key(bt_live *l, bt_job *job, char c) {
     bt_err err = BT_ERR_INIT;
     char by[8];
     snprintf(by, sizeof by, "key %c", c);
@@ -300,16 +300,16 @@ static void on_key(bt_live *l, bt_job *job, char c) {
             &(bt_event){.kind = BT_EVENT_REFUSED, .step = l->step, .rank = -1, .title = err.msg});
 }
 
-static void on_input(void *ctx, bt_job *job) {
+static void read_live_keys(void *ctx, bt_job *job) {
     bt_live *l = ctx;
     char buf[64];
     if (!l->raw) enter_raw(l);
     ssize_t n = l->raw ? read(STDIN_FILENO, buf, sizeof buf) : -1;
-    for (ssize_t i = 0; i < n; i++) on_key(l, job, buf[i]);
+    for (ssize_t i = 0; i < n; i++) handle_live_key(l, job, buf[i]);
     if (n <= 0) bt_sleep_ns(20000000); /* stdin is closed or in the background: avoid a busy loop */
 }
 
-static void on_background(void *ctx, bool away) {
+static void release_terminal(void *ctx, bool away) {
     bt_live *l = ctx;
     if (away) {
         erase_status_line(l);
@@ -320,7 +320,7 @@ static void on_background(void *ctx, bool away) {
     }
 }
 
-static bool on_hangup(void *ctx) {
+static bool stop_writing_after_hangup(void *ctx) {
     bt_live *l = ctx;
     const bool had = l->tty || l->keys;
     l->tty = l->keys = l->raw = false;
@@ -359,11 +359,11 @@ bt_job_ui bt_live_ui(bt_live *l) {
                        .event = show_live_event,
                        .fact = show_live_fact,
                        .attempt = show_live_attempt,
-                       .tick = on_tick,
+                       .tick = refresh_live_line,
                        .input_fd = l->keys ? STDIN_FILENO : -1,
-                       .input = on_input,
-                       .away = on_background,
-                       .hangup = on_hangup};
+                       .input = read_live_keys,
+                       .away = release_terminal,
+                       .hangup = stop_writing_after_hangup};
 }
 
 const bt_sink *bt_live_sink(bt_live *l) { return &l->sink; }

@@ -21,7 +21,7 @@ typedef struct both {
     bt_sink sink;
 } both;
 
-static void to_step(void *ctx, const bt_step_record *r) {
+static void forward_step(void *ctx, const bt_step_record *r) {
     const both *b = ctx;
     if (b->store) b->store->step(b->store->ctx, r);
     b->screen->step(b->screen->ctx, r);
@@ -31,19 +31,19 @@ static void record_direct_event(void *ctx, const bt_event *e) {
     if (b->store) b->store->event(b->store->ctx, e);
     b->screen->event(b->screen->ctx, e);
 }
-static void to_ranks(void *ctx, const bt_rank_info *r, size_t n) {
+static void forward_ranks(void *ctx, const bt_rank_info *r, size_t n) {
     const both *b = ctx;
     if (b->store) b->store->ranks(b->store->ctx, r, n);
 }
-static void to_fact(void *ctx, const char *key, const char *value) {
+static void forward_fact(void *ctx, const char *key, const char *value) {
     const both *b = ctx;
     if (b->store) b->store->fact(b->store->ctx, key, value);
 }
-static void to_rows(void *ctx, const bt_row_record *r) {
+static void forward_rows(void *ctx, const bt_row_record *r) {
     const both *b = ctx;
     if (b->store) b->store->rows(b->store->ctx, r);
 }
-static void to_checkpoint(void *ctx, const bt_ckpt_record *c) {
+static void forward_checkpoint(void *ctx, const bt_ckpt_record *c) {
     const both *b = ctx;
     if (b->store) b->store->checkpoint(b->store->ctx, c);
 }
@@ -60,7 +60,7 @@ typedef struct head {
     both sinks;
 } head; /* used on rank 0 only */
 
-static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
+static bt_code begin_head_of_job(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     char host[BT_HOST_MAX], user[64];
     bt_run_start start;
     BT_TRY(bt_train_corpus(p, err));
@@ -88,12 +88,12 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     h->sinks = (both){.store = h->writer ? bt_writer_sink(h->writer) : NULL,
                       .screen = bt_live_sink(h->live),
                       .sink = {.ctx = &h->sinks,
-                               .ranks = to_ranks,
-                               .fact = to_fact,
-                               .step = to_step,
-                               .rows = to_rows,
+                               .ranks = forward_ranks,
+                               .fact = forward_fact,
+                               .step = forward_step,
+                               .rows = forward_rows,
                                .event = record_direct_event,
-                               .checkpoint = to_checkpoint}};
+                               .checkpoint = forward_checkpoint}};
     bt_train_record_passed(p, h->sinks.store);
     d->fence = bt_ckpt_next_attempt(p->out, d->attempt);
     snprintf(d->run, sizeof d->run, "%s", p->run);
@@ -102,9 +102,9 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code close_head(const bt_train_plan *p, head *h, int attempt, bt_code code,
-                          const bt_train_result *r, const bt_text *sample, int *status,
-                          bt_err *err) {
+static bt_code end_head_of_job(const bt_train_plan *p, head *h, int attempt, bt_code code,
+                               const bt_train_result *r, const bt_text *sample, int *status,
+                               bt_err *err) {
     bt_err trouble = BT_ERR_INIT;
     const char *state = code != BT_OK ? "failed" : r->stopped ? "stopped" : "done";
     if (code == BT_OK && r->stopped && bt_signals_seen()) *status = 128 + bt_signals_seen();
@@ -161,7 +161,7 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
         bt_comm_finalize();
         return code;
     }
-    if (code == BT_OK && first) code = open_head(p, &h, &d, err);
+    if (code == BT_OK && first) code = begin_head_of_job(p, &h, &d, err);
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_broadcast(world, &d, sizeof d, 0, err);
     /* Rank 0 determines a generated name and the folder that follows from it. */
@@ -190,7 +190,7 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
         code = bt_rank_train(&r, &result, p->cfg.run.quiet ? NULL : &sample, &in_step, err);
     }
     bt_direct_watch_close(watch);
-    if (first) code = close_head(p, &h, d.attempt, code, &result, &sample, status, err);
+    if (first) code = end_head_of_job(p, &h, d.attempt, code, &result, &sample, status, err);
     bt_text_release(&sample);
     if (code != BT_OK) {
         /* Prints the error before MPI ends, because mpirun may kill a rank as soon as another one has exited with an

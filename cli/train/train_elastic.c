@@ -37,8 +37,8 @@ bt_code bt_train_layouts_open(bt_train_layouts *l, const bt_train_plan *p, bt_er
 
 void bt_train_layouts_close(bt_train_layouts *l) { bt_text_release(&l->settings); }
 
-static bt_code ranks_of_hosts(const bt_elastic *range, const bt_resize_request *w,
-                              bt_layout_request *to, bt_err *err) {
+static bt_code choose_ranks_of_hosts(const bt_elastic *range, const bt_resize_request *w,
+                                     bt_layout_request *to, bt_err *err) {
     bt_elastic_host *hosts = calloc(w->n_hosts, sizeof *hosts);
     int alive = 0;
     if (!hosts) return bt_fail(err, BT_NOMEM, "no memory for the hosts");
@@ -61,7 +61,7 @@ bt_code bt_train_layout(void *ctx, const bt_resize_request *w, bool take, bt_job
     const bt_train_plan *p = l->plan;
     bt_layout_request wish = {
         .most = w->most, .least = w->least, .tp = w->tp, .pp = w->pp, .zero = w->zero};
-    if (w->hosts) BT_TRY(ranks_of_hosts(&p->elastic, w, &wish, err));
+    if (w->hosts) BT_TRY(choose_ranks_of_hosts(&p->elastic, w, &wish, err));
     bt_run_cfg *cfg = malloc(sizeof *cfg);
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     bt_code code = bt_elastic_layout(&p->given, &p->cfg, &wish, cfg, err);

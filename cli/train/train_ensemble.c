@@ -46,7 +46,7 @@ bool bt_train_is_ensemble(const bt_train_plan *p) {
 }
 
 /* Stores the first run of the group whose folder is outside of the ensemble's. */
-static bool keep_foreign_run(void *ctx, const bt_row *row) {
+static bool copy_foreign_run_name(void *ctx, const bt_row *row) {
     snprintf(ctx, BT_NAME_MAX, "%s", bt_cli_cell(row, "run"));
     return false;
 }
@@ -68,7 +68,7 @@ static bt_code check_ensemble_name(const bt_train_plan *p, bt_err *err) {
                        (int)(BT_NAME_MAX - sizeof STUDENT));
     const bool is_run = bt_db_open(&db, p->store, &ignored) == BT_OK &&
                         bt_db_run(db, p->run, run, &ignored) == BT_OK;
-    if (db && bt_db_query(db, &strangers, keep_foreign_run, stranger, &ignored) != BT_OK)
+    if (db && bt_db_query(db, &strangers, copy_foreign_run_name, stranger, &ignored) != BT_OK)
         stranger[0] = '\0';
     bt_db_close(db);
     if (stranger[0])
@@ -262,7 +262,7 @@ static bt_code measure_model(const ensemble *e, const char *which, double *bits,
     return code;
 }
 
-static bool is_validated(const bt_train_plan *p) {
+static bool has_validation_data(const bt_train_plan *p) {
     return p->cfg.data.val_frac > 0 || p->cfg.data.val_path[0];
 }
 
@@ -387,11 +387,12 @@ static bt_code train_members(ensemble *e, member *members, size_t n, int *signal
 static bt_code train_ensemble_runs(ensemble *e, int *signal, bt_err *err) {
     BT_TRY(train_members(e, e->members, e->n, signal, err));
     snprintf(e->mean_weights, sizeof e->mean_weights, "%s", e->p->run);
-    if (is_validated(e->p)) BT_TRY(measure_mean(e, err));
+    if (has_validation_data(e->p)) BT_TRY(measure_mean(e, err));
     if (!e->p->cfg.run.distill) return BT_OK;
     BT_TRY(train_members(e, &e->student, 1, signal, err));
     choose_weights(e, e->student.run.name, e->student.weights);
-    return is_validated(e->p) ? measure_model(e, e->student.weights, &e->student.bits, err) : BT_OK;
+    return has_validation_data(e->p) ? measure_model(e, e->student.weights, &e->student.bits, err)
+                                     : BT_OK;
 }
 
 /* ---- result ---------------------------------------------------------------------------------- */

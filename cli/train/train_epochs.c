@@ -10,17 +10,17 @@
 #include "engine/config/ramp.h"
 #include "engine/config/resolve_impl.h"
 
-static bool from_record(const bt_opts *o, const char *key) {
+static bool comes_from_record(const bt_opts *o, const char *key) {
     return strcmp(o->where[bt_opt_find(o->table, o->n, key)], "the run's record") == 0;
 }
 
 /* True if this call set the value, not the preset or the record of a resumed run. */
-static bool given_now(const bt_opts *o, const char *key) {
-    return bt_opts_given(o, key) && !from_record(o, key);
+static bool is_given_by_this_call(const bt_opts *o, const char *key) {
+    return bt_opts_given(o, key) && !comes_from_record(o, key);
 }
 
 /* The default of a setting in epochs selects the other setting of its pair. */
-static bool is_default(const bt_opts *o, const char *key) {
+static bool has_default_value(const bt_opts *o, const char *key) {
     const size_t i = bt_opt_find(o->table, o->n, key);
     bt_text value = {0};
     bt_opt_value(o, i, &value);
@@ -29,8 +29,11 @@ static bool is_default(const bt_opts *o, const char *key) {
     return equal;
 }
 
-static bt_code check_one_of(const bt_opts *o, const char *key, const char *other, bt_err *err) {
-    if (!given_now(o, key) || !given_now(o, other) || is_default(o, key)) return BT_OK;
+static bt_code check_only_one_given(const bt_opts *o, const char *key, const char *other,
+                                    bt_err *err) {
+    if (!is_given_by_this_call(o, key) || !is_given_by_this_call(o, other) ||
+        has_default_value(o, key))
+        return BT_OK;
     return bt_fail(err, BT_ARG, "%s and %s determine the same value: give only one of them", key,
                    other);
 }
@@ -42,7 +45,8 @@ bt_code bt_train_check_pairs(const bt_opts *o, bt_text *faults, bt_err *err) {
         {"train.minutes", "train.epochs"},      {"train.evals_per_epoch", "train.eval_every"},
         {"ckpt.saves_per_epoch", "ckpt.every"}, {"optim.warmup_ratio", "optim.warmup"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        BT_TRY(bt_collect_fault(faults, check_one_of(o, pairs[i][0], pairs[i][1], err), err));
+        BT_TRY(
+            bt_collect_fault(faults, check_only_one_given(o, pairs[i][0], pairs[i][1], err), err));
     return BT_OK;
 }
 
@@ -69,7 +73,7 @@ static bt_code set_count(bt_train_plan *p, const char *key, const char *of, int6
              bt_text_str(&value), sequences);
     bt_text_release(&value);
     /* The origin ranks below the user's, so that a printed configuration contains only the epochs. */
-    const bool recorded = from_record(&p->opts, key);
+    const bool recorded = comes_from_record(&p->opts, key);
     return bt_opts_set(&p->opts, key, text, recorded ? p->opts.origin[i] : BT_FROM_PRESET, where,
                        err);
 }
@@ -83,13 +87,13 @@ static int64_t steps_of_epochs(const bt_run_cfg *c, int64_t sequences) {
 static bt_code set_counts(bt_train_plan *p, const bt_run_cfg *c, int64_t sequences, bt_err *err) {
     const double epoch = (double)sequences * (double)c->model.seq_len /
                          (double)c->train.batch_tokens;
-    if (given_now(&p->opts, "train.epochs"))
+    if (is_given_by_this_call(&p->opts, "train.epochs"))
         BT_TRY(set_count(p, "train.steps", "train.epochs", steps_of_epochs(c, sequences), sequences,
                          err));
-    if (given_now(&p->opts, "train.evals_per_epoch") && c->train.evals_per_epoch > 0)
+    if (is_given_by_this_call(&p->opts, "train.evals_per_epoch") && c->train.evals_per_epoch > 0)
         BT_TRY(set_count(p, "train.eval_every", "train.evals_per_epoch",
                          llround(epoch / c->train.evals_per_epoch), sequences, err));
-    if (given_now(&p->opts, "ckpt.saves_per_epoch") && c->ckpt.saves_per_epoch > 0)
+    if (is_given_by_this_call(&p->opts, "ckpt.saves_per_epoch") && c->ckpt.saves_per_epoch > 0)
         BT_TRY(set_count(p, "ckpt.every", "ckpt.saves_per_epoch",
                          llround(epoch / c->ckpt.saves_per_epoch), sequences, err));
     return BT_OK;
@@ -99,10 +103,10 @@ bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) {
     bt_run_cfg *c = NULL;
     int64_t sequences = 0;
     BT_TRY(bt_train_check_pairs(&p->opts, NULL, err));
-    const bool epochs = given_now(&p->opts, "train.epochs") && p->cfg.train.epochs > 0,
-               evals = given_now(&p->opts, "train.evals_per_epoch") &&
+    const bool epochs = is_given_by_this_call(&p->opts, "train.epochs") && p->cfg.train.epochs > 0,
+               evals = is_given_by_this_call(&p->opts, "train.evals_per_epoch") &&
                        p->cfg.train.evals_per_epoch > 0,
-               saves = given_now(&p->opts, "ckpt.saves_per_epoch") &&
+               saves = is_given_by_this_call(&p->opts, "ckpt.saves_per_epoch") &&
                        p->cfg.ckpt.saves_per_epoch > 0;
     /* the record of a resumed run contains its number of steps */
     if (!epochs && !evals && !saves) return BT_OK;

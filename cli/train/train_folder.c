@@ -85,7 +85,7 @@ bt_code bt_train_choose_folder(bt_train_plan *p, bt_err *err) {
 }
 
 /* Finds the topmost folder of the absolute `path` that does not exist; "" if all exist. */
-static void find_missing(const char *path, char out[PATH_MAX]) {
+static void find_topmost_missing_folder(const char *path, char out[PATH_MAX]) {
     out[0] = '\0';
     char part[PATH_MAX];
     snprintf(part, sizeof part, "%s", path);
@@ -101,7 +101,7 @@ bt_code bt_train_lock(bt_train_plan *p, bt_err *err) {
     if (p->run_lock >= 0 || p->cfg.run.print_config || p->cfg.run.dry_run ||
         bt_comm_rank(bt_comm_world()) != 0)
         return BT_OK;
-    find_missing(p->out, p->out_made);
+    find_topmost_missing_folder(p->out, p->out_made);
     BT_TRY(bt_ckpt_prepare(p->out, !p->resume && !p->from.dir[0], err));
     return bt_run_lock(&p->run_lock, p->out, p->run, LOCK_WAIT_S, err);
 }
@@ -153,7 +153,7 @@ typedef struct split_size {
 
 /* Opens the data like rank 0, so that missing, binary or too short data are reported in one line before a run is
  * recorded and a job started. The tokenised text is then in the cache, where all ranks find it. */
-static bt_code open_split(const bt_run_cfg *c, bt_split split, split_size *out, bt_err *err) {
+static bt_code open_data_split(const bt_run_cfg *c, bt_split split, split_size *out, bt_err *err) {
     bt_loader *loader = NULL;
     bt_progress bar;
     const int all = (int)(c->train.batch_tokens / c->model.seq_len),
@@ -195,7 +195,7 @@ bt_code bt_train_tokens(const bt_train_plan *p, int64_t *out, bt_err *err) {
     bt_code code = bt_train_cache(p, cache, err);
     if (code == BT_OK && strlen(cache) < sizeof c->data.cache)
         memcpy(c->data.cache, cache, strlen(cache) + 1);
-    if (code == BT_OK) code = open_split(c, BT_SPLIT_TRAIN, &all, err);
+    if (code == BT_OK) code = open_data_split(c, BT_SPLIT_TRAIN, &all, err);
     *out = all.tokens;
     free(c);
     return code;
@@ -204,7 +204,7 @@ bt_code bt_train_tokens(const bt_train_plan *p, int64_t *out, bt_err *err) {
 bt_code bt_train_sequences(const bt_train_plan *p, const bt_run_cfg *c, int64_t *out, bt_err *err) {
     split_size train;
     BT_TRY(bt_train_corpus(p, err));
-    BT_TRY(open_split(c, BT_SPLIT_TRAIN, &train, err));
+    BT_TRY(open_data_split(c, BT_SPLIT_TRAIN, &train, err));
     *out = train.epoch_tokens < 0 ? -1 : train.epoch_tokens / c->model.seq_len;
     return BT_OK;
 }
@@ -300,8 +300,9 @@ bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err
     BT_TRY(report_skipped_sources(c, err));
     BT_TRY(report_tokenizer_affixes(c, err));
     split_size train, val = {0};
-    BT_TRY(open_split(c, BT_SPLIT_TRAIN, &train, err));
-    if (c->data.val_frac > 0 || c->data.val_path[0]) BT_TRY(open_split(c, BT_SPLIT_VAL, &val, err));
+    BT_TRY(open_data_split(c, BT_SPLIT_TRAIN, &train, err));
+    if (c->data.val_frac > 0 || c->data.val_path[0])
+        BT_TRY(open_data_split(c, BT_SPLIT_VAL, &val, err));
     all = (bt_train_data){.seen = true,
                           .tokens = train.tokens,
                           .counted = train.counted,

@@ -81,8 +81,8 @@ static bt_code init_from_checkpoint(bt_train_plan *p, const char *folder, bt_err
 }
 
 /* The error names the setting, not the database in which its run was searched for. */
-static bt_code find_folder(const bt_train_plan *p, const char *key, const char *given,
-                           char folder[PATH_MAX], bt_err *err) {
+static bt_code find_initial_folder(const bt_train_plan *p, const char *key, const char *given,
+                                   char folder[PATH_MAX], bt_err *err) {
     char found[PATH_MAX];
     bt_err why = BT_ERR_INIT;
     bt_code code = bt_trained_folder(given, p->store, found, &why);
@@ -93,7 +93,8 @@ static bt_code find_folder(const bt_train_plan *p, const char *key, const char *
 }
 
 /* Replaces a setting and keeps its origin. */
-static bt_code set_model(bt_train_plan *p, const char *key, const char *path, bt_err *err) {
+static bt_code set_path_keeping_origin(bt_train_plan *p, const char *key, const char *path,
+                                       bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
     char where[sizeof p->opts.where[0]];
     memcpy(where, p->opts.where[i], sizeof where);
@@ -101,11 +102,12 @@ static bt_code set_model(bt_train_plan *p, const char *key, const char *path, bt
 }
 
 /* Replaces a run or a path by an absolute path, which every rank can find. */
-static bt_code find_model(bt_train_plan *p, const char *key, const char *given, bt_err *err) {
+static bt_code make_model_path_absolute(bt_train_plan *p, const char *key, const char *given,
+                                        bt_err *err) {
     char folder[PATH_MAX];
     if (!given[0]) return BT_OK;
-    BT_TRY(find_folder(p, key, given, folder, err));
-    return set_model(p, key, folder, err);
+    BT_TRY(find_initial_folder(p, key, given, folder, err));
+    return set_path_keeping_origin(p, key, folder, err);
 }
 
 /* Adds the path of one of n teachers to `paths` and its shape to `shape`. An unreadable file makes the shape
@@ -115,7 +117,7 @@ static bt_code add_teacher(const bt_train_plan *p, const char *word, size_t n, b
     char folder[PATH_MAX];
     bt_model_file *file = NULL;
     bt_err why = BT_ERR_INIT;
-    BT_TRY(find_folder(p, "tune.teacher", word, folder, err));
+    BT_TRY(find_initial_folder(p, "tune.teacher", word, folder, err));
     if (n > 1 && strchr(folder, ','))
         return bt_fail(err, BT_ARG,
                        "tune.teacher: '%.200s' has a comma in its path, which separates several "
@@ -145,7 +147,7 @@ static bt_code find_teacher(bt_train_plan *p, bt_err *err) {
         bt_fail(err, code, "tune.teacher: %s", why.msg);
     for (size_t i = 0; i < m.n && code == BT_OK; i++)
         code = add_teacher(p, m.words[i], m.n, &paths, shape, &known, err);
-    if (code == BT_OK) code = set_model(p, "tune.teacher", bt_text_str(&paths), err);
+    if (code == BT_OK) code = set_path_keeping_origin(p, "tune.teacher", bt_text_str(&paths), err);
     bt_text_release(&paths);
     bt_members_release(&m);
     if (code != BT_OK || !known) return code;
@@ -207,7 +209,7 @@ bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
     char folder[PATH_MAX];
     BT_TRY(find_teacher(p, err));
     if (!p->cfg.model.init_from[0]) return BT_OK;
-    BT_TRY(find_folder(p, "model.init_from", p->cfg.model.init_from, folder, err));
+    BT_TRY(find_initial_folder(p, "model.init_from", p->cfg.model.init_from, folder, err));
     if (bt_peft_is(folder))
         return bt_fail(
             err, BT_ARG,
@@ -219,7 +221,7 @@ bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
     if (p->cfg.tune.mode == BT_TUNE_LORA && !p->cfg.tune.base[0])
         BT_TRY(
             bt_opts_set(&p->opts, "tune.base", folder, BT_FROM_PRESET, "as model.init_from", err));
-    BT_TRY(find_model(p, "tune.adapters", p->cfg.tune.adapters, err));
+    BT_TRY(make_model_path_absolute(p, "tune.adapters", p->cfg.tune.adapters, err));
     BT_TRY(adopt_adapter_settings(p, p->cfg.tune.adapters, err));
-    return set_model(p, "model.init_from", folder, err);
+    return set_path_keeping_origin(p, "model.init_from", folder, err);
 }

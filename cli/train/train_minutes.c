@@ -34,7 +34,7 @@ static const double TEACHER = 0.55;
 static const double EVALUATION_SHARE = 0.1;
 enum { MEASURED_STEPS = 10, EVALUATIONS = 10 };
 
-static bool user_gave(const bt_train_plan *p, const char *key) {
+static bool is_given_by_user(const bt_train_plan *p, const char *key) {
     return p->opts.origin[bt_opt_find(p->opts.table, p->opts.n, key)] > BT_FROM_PRESET;
 }
 
@@ -88,9 +88,9 @@ bt_code bt_train_minutes_begin(bt_train_plan *p, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code set_chosen(bt_train_plan *p, const char *key, const char *value, bt_err *err) {
+static bt_code set_unless_given(bt_train_plan *p, const char *key, const char *value, bt_err *err) {
     char where[32];
-    if (user_gave(p, key)) return BT_OK;
+    if (is_given_by_user(p, key)) return BT_OK;
     snprintf(where, sizeof where, "--minutes %.6g", p->cfg.train.minutes);
     return bt_opts_set(&p->opts, key, value, BT_FROM_PRESET, where, err);
 }
@@ -98,7 +98,7 @@ static bt_code set_chosen(bt_train_plan *p, const char *key, const char *value, 
 static bt_code set_chosen_number(bt_train_plan *p, const char *key, int64_t value, bt_err *err) {
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, value);
-    return set_chosen(p, key, text, err);
+    return set_unless_given(p, key, text, err);
 }
 
 static bt_code set_recipe_shape(bt_train_plan *p, const bt_recipe_shape *s, bt_err *err) {
@@ -116,13 +116,13 @@ static bool model_is_given(const bt_train_plan *p) {
                                        "model.heads",    "model.d_ff",     "model.kv_heads",
                                        "model.head_dim", "model.init_from"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (user_gave(p, keys[i])) return true;
+        if (is_given_by_user(p, keys[i])) return true;
     return false;
 }
 
 /* The trainings of an ensemble share the time. A model with teachers computes their predictions, too; the student has
  * all members as teachers. */
-static double trainings_of_time(const bt_train_plan *p) {
+static double count_trainings_in_time(const bt_train_plan *p) {
     const double n = (double)p->cfg.run.ensemble;
     if (!(n >= 1)) return 1;
     return n + (p->cfg.run.chain ? (n - 1) * TEACHER : 0) +
@@ -130,13 +130,13 @@ static double trainings_of_time(const bt_train_plan *p) {
 }
 
 double bt_train_minutes_of_one(const bt_train_plan *p) {
-    return p->cfg.train.minutes / trainings_of_time(p);
+    return p->cfg.train.minutes / count_trainings_in_time(p);
 }
 
 /* Returns the time for the steps of one training. */
 static double minutes_left_s(const bt_train_plan *p) {
     const double all_s = 60 * p->cfg.train.minutes - (double)(bt_now_ns() - p->began_ns) / 1e9;
-    return all_s / trainings_of_time(p) - START_S - END_S;
+    return all_s / count_trainings_in_time(p) - START_S - END_S;
 }
 
 static bt_code minutes_too_short(const bt_train_plan *p, double step_s, bt_err *err) {
@@ -146,7 +146,7 @@ static bt_code minutes_too_short(const bt_train_plan *p, double step_s, bt_err *
         err, BT_ARG,
         "--minutes %.6g is too short: starting, measuring and ending take about %.0f s%s%s",
         p->cfg.train.minutes,
-        ceil(60 * p->cfg.train.minutes - trainings_of_time(p) * minutes_left_s(p)),
+        ceil(60 * p->cfg.train.minutes - count_trainings_in_time(p) * minutes_left_s(p)),
         step_s > 0 ? ", and a step takes " : "", step);
 }
 
@@ -160,14 +160,14 @@ typedef struct minutes_plan {
     double params, passes;
 } minutes_plan;
 
-static bt_code resolve_again(const bt_train_plan *p, bt_run_cfg **c, bt_err *err) {
+static bt_code resolve_settings_again(const bt_train_plan *p, bt_run_cfg **c, bt_err *err) {
     free(*c);
     return bt_train_resolve_open(p, c, err);
 }
 
 /* Measures steps of the model of the current settings. */
 static bt_code measure_model(const bt_train_plan *p, bt_run_cfg **c, minutes_plan *m, bt_err *err) {
-    BT_TRY(resolve_again(p, c, err));
+    BT_TRY(resolve_settings_again(p, c, err));
     m->batch = (*c)->train.batch_tokens;
     m->params = (double)bt_tune_count(*c).params;
     BT_TRY(bt_train_measure_step(p, *c, MEASURED_STEPS, &m->step_s, err));
@@ -197,7 +197,7 @@ static bt_code choose_recipe_shape(bt_train_plan *p, bt_run_cfg **c, minutes_pla
     const bt_recipe_shape *best = bt_recipe_shape_at(bt_recipe_choose(tokens, params));
     m->chosen = true;
     BT_TRY(set_recipe_shape(p, best, err));
-    if (best->layers == layers && best->d_model == width) return resolve_again(p, c, err);
+    if (best->layers == layers && best->d_model == width) return resolve_settings_again(p, c, err);
     m->token_s = 0;
     return measure_model(p, c, m, err);
 }
@@ -209,26 +209,28 @@ static double evaluation_tokens(const bt_run_cfg *c, int64_t epoch_tokens) {
     return fmin((double)c->train.eval_tokens, (double)epoch_tokens * frac / (1 - frac));
 }
 
-static double evaluation_s(const bt_run_cfg *c, const minutes_plan *m) {
+static double seconds_per_evaluation(const bt_run_cfg *c, const minutes_plan *m) {
     return FORWARD * m->token_s * evaluation_tokens(c, m->epoch_tokens);
 }
 
 /* Number of evaluations during the run, without the one at its end: the default, or fewer in a short run. */
 static int64_t count_evaluations(const bt_train_plan *p, const bt_run_cfg *c,
                                  const minutes_plan *m) {
-    const double one_s = evaluation_s(c, m), fit = EVALUATION_SHARE * minutes_left_s(p) / one_s;
+    const double one_s = seconds_per_evaluation(c, m),
+                 fit = EVALUATION_SHARE * minutes_left_s(p) / one_s;
     return one_s > 0 && fit < EVALUATIONS ? (int64_t)fmax(1, floor(fit)) : EVALUATIONS;
 }
 
 static int64_t steps_in_time(const bt_train_plan *p, const bt_run_cfg *c, const minutes_plan *m) {
-    const double evaluations_s = (double)(count_evaluations(p, c, m) + 1) * evaluation_s(c, m);
+    const double evaluations_s = (double)(count_evaluations(p, c, m) + 1) *
+                                 seconds_per_evaluation(c, m);
     return (int64_t)floor((minutes_left_s(p) - evaluations_s) / ((1 + RESERVE) * m->step_s));
 }
 
 /* Chooses the tokens of a step for the tokens that fit into the time, and measures such steps. */
 static bt_code choose_batch(bt_train_plan *p, bt_run_cfg **c, minutes_plan *m, bt_err *err) {
-    if (user_gave(p, "train.batch_tokens") || user_gave(p, "train.micro_batch") ||
-        user_gave(p, "train.accum"))
+    if (is_given_by_user(p, "train.batch_tokens") || is_given_by_user(p, "train.micro_batch") ||
+        is_given_by_user(p, "train.accum"))
         return BT_OK;
     const double run_tokens = (double)steps_in_time(p, *c, m) * (double)m->batch;
     const int64_t batch = bt_recipe_batch(run_tokens, p->ranks * (*c)->model.seq_len);
@@ -243,7 +245,7 @@ static bt_code choose_number_of_steps(bt_train_plan *p, const bt_run_cfg *c, min
     if (m->steps < 1) return minutes_too_short(p, m->step_s, err);
     m->passes = bt_derived_passes((double)m->steps * (double)m->batch, (double)m->epoch_tokens);
     const int64_t n = count_evaluations(p, c, m);
-    if (n < EVALUATIONS && !user_gave(p, "train.evals_per_epoch"))
+    if (n < EVALUATIONS && !is_given_by_user(p, "train.evals_per_epoch"))
         BT_TRY(set_chosen_number(p, "train.eval_every", (m->steps + n - 1) / n, err));
     /* The members of an ensemble keep to one plan. */
     if (!p->cfg.run.ensemble)
@@ -257,8 +259,8 @@ static bt_code choose_strengths(bt_train_plan *p, const minutes_plan *m, bt_text
     for (size_t i = 0; i < bt_recipe_strengths(); i++) {
         const bt_recipe_strength s = bt_recipe_strength_at(i, &run);
         if (bt_opt_find(p->opts.table, p->opts.n, s.key) == p->opts.n) continue;
-        if (!s.value[0] || user_gave(p, s.key)) continue;
-        BT_TRY(set_chosen(p, s.key, s.value, err));
+        if (!s.value[0] || is_given_by_user(p, s.key)) continue;
+        BT_TRY(set_unless_given(p, s.key, s.value, err));
         bt_text_printf(words, "%s%s=%s", words->len ? ", " : "", s.key, s.value);
     }
     return BT_OK;
@@ -323,7 +325,7 @@ static bt_code read_ensemble_plan(bt_train_plan *p, bool *found, bt_err *err) {
         line[strcspn(line, "\n")] = '\0';
         char *value = strchr(line, '=');
         if (value) *value++ = '\0';
-        code = value ? set_chosen(p, line, value, err)
+        code = value ? set_unless_given(p, line, value, err)
                      : bt_fail(err, BT_FORMAT, "'%s': '%.40s' is not KEY=VALUE", path, line);
     }
     (void)fclose(f);

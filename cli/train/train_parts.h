@@ -113,7 +113,8 @@ bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, u
 /* Replaces a run's name in model.init_from by its folder. Settings of model and tokenizer that were not given are
  * adopted from the checkpoint. */
 bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* train_init_foreign.c: does the same for another program's model, a Hugging Face folder or a GGUF file. */
+/* train_init_foreign.c: adopts model settings and tokenizer from another program's model, a Hugging Face folder or a
+ * GGUF file. */
 bt_code bt_train_init_foreign(bt_train_plan *p, const char *path, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_vocab.c: replaces data.template=auto of conversations by that of the base's tokenizer. BT_ARG: its template
@@ -163,9 +164,9 @@ bt_code bt_train_tokens(const bt_train_plan *p, int64_t *out, bt_err *err) BT_MU
 bt_code bt_train_fit_little_text(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_epochs.c: resolves the settings although the number of steps is open; the caller frees the result. */
 bt_code bt_train_resolve_open(const bt_train_plan *p, bt_run_cfg **out, bt_err *err) BT_MUST_CHECK;
-/* train_minutes.c: `begin` checks --minutes and starts its clock, after the settings are read. The second function
- * chooses model, steps and regularisers and fills p->recipe, after the number of ranks is set and before the
- * settings are resolved. */
+/* train_minutes.c: bt_train_minutes_begin checks --minutes and starts its clock, after the settings are read.
+ * bt_train_minutes chooses model, steps and regularisers and fills p->recipe, after the number of ranks is set and
+ * before the settings are resolved. */
 bt_code bt_train_minutes_begin(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_minutes(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* minutes of one training: an ensemble shares those of --minutes */
@@ -231,8 +232,8 @@ bt_code bt_train_layout(void *ctx, const bt_resize_request *w, bool take, bt_job
 /* Parses --elastic and sets the initial number of ranks, inside its range. */
 bt_code bt_train_first_ranks(bt_train_plan *p, int cores, bt_err *err) BT_MUST_CHECK;
 
-/* train_detach.c: starts the same command in its own session and prints how to watch and stop the run. Errors of
- * data and settings are reported before. */
+/* train_detach.c: starts the same command in its own session and prints how to watch and stop the run. Errors of data
+ * and settings were reported before this call. */
 bt_code bt_train_detach(const bt_train_plan *p, int argc, char *const *argv, bt_err *err)
     BT_MUST_CHECK;
 

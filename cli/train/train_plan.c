@@ -32,7 +32,7 @@ static rank_plan plan_rank(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int
     return r;
 }
 
-static bool same_bytes(const rank_plan *a, const rank_plan *b) {
+static bool has_same_bytes(const rank_plan *a, const rank_plan *b) {
     bool same = a->n == b->n;
     for (size_t i = 0; same && i < a->n; i++) same = a->rows[i].bytes == b->rows[i].bytes;
     return same;
@@ -229,7 +229,7 @@ static size_t state_bytes(const bt_optim_rule *rule, const bt_run_cfg *cfg) {
     return bytes;
 }
 
-static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
+static shares compute_parameter_shares(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
     bt_model_cfg m;
     bt_params p;
     shares s = {.S = cfg->mesh.zero > 0 ? mesh->dp_shard : 1};
@@ -316,7 +316,7 @@ static size_t needed_bytes(const rank_plan *r) {
 
 static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, const rank_plan *r) {
     char buf[32], text[64], of[32], shards[64] = "";
-    shares s = shares_of(cfg, mesh);
+    shares s = compute_parameter_shares(cfg, mesh);
     if (s.S > 1)
         snprintf(shards, sizeof shards,
                  s.weight_source == BT_WEIGHTS_PREFETCHED ? ", S = %.0f shards, L = %.0f layers"
@@ -366,7 +366,7 @@ static void print_ranks(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ra
         sum += (double)now.bytes;
         if (now.at.dp_replicate > 0) {
             rank_plan before = plan_rank(cfg, mesh, r - replica);
-            if (same_bytes(&now, &before)) {
+            if (has_same_bytes(&now, &before)) {
                 alike++;
                 continue;
             }
@@ -467,7 +467,7 @@ static bt_code print_train_plan_json(const bt_train_plan *p, const bt_run_cfg *c
 }
 
 /* Sets the number of ranks per host, on which exchanges and memory states depend. */
-static void expect_hosts(const bt_train_plan *p) {
+static void set_ranks_per_host(const bt_train_plan *p) {
     enum { HOSTS_MOST = 4096 };
     static int slots[HOSTS_MOST];
     if (p->cfg.launch.hosts[0])
@@ -483,7 +483,7 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *cfg = p->cfg;
     if (cfg->launch.threads < 1) cfg->launch.threads = 1; /* other hosts choose their own number */
-    expect_hosts(p);
+    set_ranks_per_host(p);
     bt_run_cfg_mesh(cfg, &mesh);
     /* the packed form of weights depends on the kernel set */
     bt_code code = bt_kernels_select(cfg->launch.isa, err);

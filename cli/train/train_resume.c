@@ -19,7 +19,7 @@
 
 /* Reads a value in either form: plain text, or {"value": ..., "origin": ..., "where": "auto"}. Returns false for an
  * automatic value unless `found` is true. */
-static bool setting_text(const json_t *v, bool found, bt_text *out) {
+static bool read_stored_value(const json_t *v, bool found, bt_text *out) {
     bt_text_clear(out);
     if (json_is_object(v)) {
         const char *where = json_string_value(json_object_get(v, "where"));
@@ -52,7 +52,8 @@ static bool same_setting_value(const char *a, const char *b) {
 
 /* The weights determine the model's shape, and the states the optimizer: the stored value may be repeated but not
  * changed. */
-static bt_code check_fixed(const bt_train_plan *p, size_t i, const char *stored, bt_err *err) {
+static bt_code check_fixed_setting(const bt_train_plan *p, size_t i, const char *stored,
+                                   bt_err *err) {
     const bt_opt *opt = &p->opts.table[i];
     if (bt_setting_scope_of(opt->key).resumes != BT_SETTING_FIXED ||
         p->opts.origin[i] < BT_FROM_SET)
@@ -100,7 +101,8 @@ static bt_code adopt_placement(bt_train_plan *p, const json_t *config, bt_err *e
     bt_code code = BT_OK;
     for (size_t i = 0; i < p->opts.n && code == BT_OK; i++) {
         const bt_opt *opt = &p->opts.table[i];
-        if (!take[i] || !setting_text(json_object_get(config, opt->key), false, &value)) continue;
+        if (!take[i] || !read_stored_value(json_object_get(config, opt->key), false, &value))
+            continue;
         if (same_setting_value(bt_text_str(&value), opt->def)) continue;
         code = bt_opts_set(&p->opts, opt->key, bt_text_str(&value), BT_FROM_ENV, "the run's record",
                            err);
@@ -123,13 +125,13 @@ static bt_code add_stored_setting(bt_train_plan *p, const json_t *config, bool a
         if (!v || resumes == BT_SETTING_ANEW || resumes == BT_SETTING_PLACED) continue;
         /* in the flat list of a checkpoint every automatic value is final */
         if (all_final && (resumes == BT_SETTING_FOUND || resumes == BT_SETTING_PLANNED)) continue;
-        if (!setting_text(v, resumes == BT_SETTING_BEGUN, &value)) continue;
+        if (!read_stored_value(v, resumes == BT_SETTING_BEGUN, &value)) continue;
         bool removed; /* a value that this call replaces */
         if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, bt_text_str(&value),
                                  &removed, NULL) != BT_OK &&
             p->opts.origin[i] >= BT_FROM_ENV)
             continue;
-        code = check_fixed(p, i, bt_text_str(&value), err);
+        code = check_fixed_setting(p, i, bt_text_str(&value), err);
         if (code == BT_OK)
             code = bt_opts_set(&p->opts, key, bt_text_str(&value), BT_FROM_ENV, "the run's record",
                                err);
@@ -147,7 +149,7 @@ static bt_code check_removed(const bt_train_plan *p, const json_t *config, bt_er
         bt_err why = BT_ERR_INIT;
         const char *key = bt_run_removed[i].key;
         if (strncmp(key, "launch.", 7) == 0) continue; /* applies to one start only */
-        if (!setting_text(json_object_get(config, key), true, &value)) continue;
+        if (!read_stored_value(json_object_get(config, key), true, &value)) continue;
         if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, bt_text_str(&value),
                                  &removed, &why) != BT_OK)
             code = bt_fail(err, BT_UNSUPPORTED, "run '%s' cannot be resumed: %s", p->run, why.msg);
@@ -156,7 +158,8 @@ static bt_code check_removed(const bt_train_plan *p, const json_t *config, bt_er
     return code;
 }
 
-static bt_code apply_config(bt_train_plan *p, const char *text, bool all_final, bt_err *err) {
+static bt_code apply_stored_config(bt_train_plan *p, const char *text, bool all_final,
+                                   bt_err *err) {
     json_error_t e;
     json_t *config = json_loads(text, 0, &e);
     if (!json_is_object(config)) {
@@ -182,14 +185,15 @@ static bool affects_step_time(const char *key) {
            strcmp(key, "train.batch_tokens") == 0;
 }
 
-static bool placed_as_recorded(const bt_train_plan *p, const json_t *config) {
+static bool is_placed_as_recorded(const bt_train_plan *p, const json_t *config) {
     bool same = true;
     bt_text then, now;
     bt_text_init(&then);
     bt_text_init(&now);
     for (size_t i = 0; i < p->opts.n && same; i++) {
         const char *key = p->opts.table[i].key;
-        if (!affects_step_time(key) || !setting_text(json_object_get(config, key), true, &then))
+        if (!affects_step_time(key) ||
+            !read_stored_value(json_object_get(config, key), true, &then))
             continue;
         bt_text_clear(&now);
         bt_opt_value(&p->opts, i, &now);
@@ -232,7 +236,7 @@ bt_code bt_train_config_json(bt_train_plan *p, bt_err *err) {
 bt_code bt_train_keep_prediction(bt_train_plan *p, bt_err *err) {
     if (!p->recorded.len || p->world) return BT_OK;
     json_t *config = json_loads(bt_text_str(&p->recorded), 0, NULL);
-    const bool same = placed_as_recorded(p, config);
+    const bool same = is_placed_as_recorded(p, config);
     bt_code code = BT_OK;
     for (size_t i = 0; i < p->opts.n && code == BT_OK && !same; i++) {
         const bt_opt *opt = &p->opts.table[i];
@@ -263,8 +267,8 @@ static void put_setting_change(bt_text *out, const char *key, const char *then, 
 }
 
 /* Computes the schedule of the stored settings. changed: names of the settings that differ now. */
-static bt_code stored_schedule(const bt_train_plan *p, bt_lr_schedule *out, bt_text *changed,
-                               bt_err *err) {
+static bt_code compute_stored_schedule(const bt_train_plan *p, bt_lr_schedule *out,
+                                       bt_text *changed, bt_err *err) {
     bt_opts o;
     bt_text then, now;
     bt_run_cfg *cfg = malloc(sizeof *cfg);
@@ -277,7 +281,7 @@ static bt_code stored_schedule(const bt_train_plan *p, bt_lr_schedule *out, bt_t
         const char *key = schedule_keys[i];
         bt_text_clear(&now);
         bt_opt_value(&p->opts, bt_opt_find(p->opts.table, p->opts.n, key), &now);
-        bool known = setting_text(json_object_get(stored, key), true, &then);
+        bool known = read_stored_value(json_object_get(stored, key), true, &then);
         if (p->from.steps && strcmp(key, "train.steps") == 0) { /* corrected during the run */
             bt_text_clear(&then);
             bt_text_printf(&then, "%lld", (long long)p->from.steps);
@@ -302,7 +306,7 @@ void bt_train_warn_schedule(const bt_train_plan *p) {
     bt_text changed = {0};
     bt_err ignored = BT_ERR_INIT;
     if (!p->before.len || p->from.step < 1) return;
-    if (stored_schedule(p, &then, &changed, &ignored) == BT_OK && changed.len) {
+    if (compute_stored_schedule(p, &then, &changed, &ignored) == BT_OK && changed.len) {
         const double last = bt_schedule_lr(&then, p->from.step - 1),
                      next = bt_schedule_lr(&now, p->from.step);
         if (last > 0 && fabs(next / last - 1) > noticed)
@@ -359,7 +363,7 @@ typedef struct row {
     int64_t saved; /* step of the newest recorded checkpoint; -1: none */
 } row;
 
-static bool keep_row(void *ctx, const bt_row *r) {
+static bool copy_resumed_row(void *ctx, const bt_row *r) {
     row *to = ctx;
     if (r->cells[0]) snprintf(to->out, sizeof to->out, "%s", r->cells[0]);
     if (r->cells[1]) bt_text_put(&to->config, r->cells[1]);
@@ -386,7 +390,7 @@ static bt_code read_run(const char *store, const char *run, row *r, bt_err *err)
                         .n_params = 1,
                         .max_rows = 1,
                         .max_s = 5},
-            keep_row, r, err);
+            copy_resumed_row, r, err);
     bt_db_close(db);
     return code;
 }
@@ -401,7 +405,7 @@ static bt_code check_init_from(bt_train_plan *p, const char *config, bt_err *err
     bt_text value;
     bt_text_init(&value);
     bt_code code = BT_OK;
-    if (setting_text(json_object_get(stored, key), false, &value))
+    if (read_stored_value(json_object_get(stored, key), false, &value))
         code = bt_opts_set(&p->opts, key, bt_text_str(&value), BT_FROM_ENV, "the run's record",
                            err);
     bt_text_release(&value);
@@ -435,7 +439,7 @@ static bt_code check_recorded(const bt_train_plan *p, const row *r, bt_err *err)
 /* Finds the newest checkpoint in `out`, from which the run is resumed. */
 static bt_code find_resume_checkpoint(bt_train_plan *p, const row *r, bt_err *err) {
     const char *config = bt_text_str(&r->config);
-    BT_TRY(apply_config(p, config, false, err));
+    BT_TRY(apply_stored_config(p, config, false, err));
     p->resume = true;
     snprintf(p->out, sizeof p->out, "%s", r->out);
     if (p->cfg.run.out[0]) BT_TRY(bt_absolute_path(p->cfg.run.out, p->out, err));
@@ -470,7 +474,7 @@ static bt_code resume_recorded_run(bt_train_plan *p, bt_err *err) {
 
 /* ---- DIR ------------------------------------------------------------------------------------- */
 
-static bool same_place(const char *a, const char *b) {
+static bool is_same_folder(const char *a, const char *b) {
     struct stat x, y;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_ino == y.st_ino && x.st_dev == y.st_dev;
 }
@@ -483,7 +487,7 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     p->from.step = meta.step;
     copy_resume_state(&p->from, &meta);
     snprintf(p->run, sizeof p->run, "%s", p->cfg.run.name[0] ? p->cfg.run.name : meta.run);
-    bt_code code = apply_config(p, bt_text_str(&meta.config), true, err);
+    bt_code code = apply_stored_config(p, bt_text_str(&meta.config), true, err);
     bt_text_put(&p->tokenizer_of, bt_text_str(&meta.tokenizer));
     bt_ckpt_meta_release(&meta);
     BT_TRY(code);
@@ -498,7 +502,7 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
         BT_TRY(bt_absolute_path(p->cfg.run.out, p->out, err));
     else if (known)
         snprintf(p->out, sizeof p->out, "%s", r.out);
-    if (known && !same_place(r.out, parent))
+    if (known && !is_same_folder(r.out, parent))
         return bt_fail(err, BT_BUSY,
                        "run '%s' exists and keeps its checkpoints in '%s', not in '%s' (branch off "
                        "under another --name)",

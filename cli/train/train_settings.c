@@ -17,7 +17,7 @@
 #include "monitor/job/launch/host_file.h"
 #include "store/write/manage.h"
 
-static void keep_argv(bt_train_plan *p, int argc, char **argv) {
+static void store_command_line(bt_train_plan *p, int argc, char **argv) {
     bt_text_put(&p->argv, "bitrain train");
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--no-detach") == 0) continue; /* added by train_detach.c */
@@ -67,7 +67,7 @@ static bt_code check_islands(const bt_run_cfg *c, bt_err *err) {
         c->islands.keys[0] ? "--keys" : "--mode");
 }
 
-static bt_code check_spare(const bt_run_cfg *c, bt_err *err) {
+static bt_code check_hot_spare(const bt_run_cfg *c, bt_err *err) {
     if (!c->launch.hot_spare || (!c->launch.hosts[0] && !c->islands.hub[0])) return BT_OK;
     return bt_fail(err, BT_ARG, "--hot-spare is possible only for a run on one host: not with %s",
                    c->launch.hosts[0] ? "--hosts" : "--hub");
@@ -80,7 +80,7 @@ static bt_code check_run_name(const bt_train_plan *p, bt_err *err) {
     return bt_fail(err, BT_ARG, "--name is empty (leave it out, and a name is made up)");
 }
 
-static bt_code check_beginning(const bt_run_cfg *c, bt_err *err) {
+static bt_code check_resume_with_init_from(const bt_run_cfg *c, bt_err *err) {
     if (!c->run.resume[0] || !c->model.init_from[0] || c->run.go_on) return BT_OK;
     return bt_fail(
         err, BT_ARG,
@@ -100,7 +100,7 @@ static bt_code check_combinations(const bt_train_plan *p, bt_err *err) {
     bt_text faults = {0};
     bt_code code = bt_collect_fault(&faults, check_run_name(p, err), err);
     if (code == BT_OK) code = bt_collect_fault(&faults, check_islands(&p->cfg, err), err);
-    if (code == BT_OK) code = bt_collect_fault(&faults, check_spare(&p->cfg, err), err);
+    if (code == BT_OK) code = bt_collect_fault(&faults, check_hot_spare(&p->cfg, err), err);
     if (code == BT_OK) code = bt_collect_fault(&faults, check_foreign_launcher(p, err), err);
     if (code == BT_OK) code = bt_train_check_pairs(&p->opts, &faults, err);
     code = bt_report_faults(&faults, code, err);
@@ -127,7 +127,7 @@ static bt_code read_train_settings(bt_train_plan *p, int argc, char **argv, bool
     char given[PATH_MAX];
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
     if (*help) return BT_OK;
-    BT_TRY(check_beginning(&p->cfg, err));
+    BT_TRY(check_resume_with_init_from(&p->cfg, err));
     /* Settings of a resumed run are checked together with its record. */
     if (!p->cfg.run.resume[0] && !p->cfg.run.go_on) BT_TRY(check_combinations(p, err));
     BT_TRY(check_run_name(p, err));
@@ -146,7 +146,7 @@ static bt_code read_train_settings(bt_train_plan *p, int argc, char **argv, bool
 
 /* Precedes the automatic values, which depend on the kernels and processors of all ranks. The agreed --isa is not
  * recorded as a setting, because a resumed run may have other processors. */
-static bt_code agree_isa(bt_train_plan *p, bt_code code, bt_err *err) {
+static bt_code agree_kernel_set(bt_train_plan *p, bt_code code, bt_err *err) {
     BT_TRY(bt_agree(bt_comm_world(), code, err));
     BT_TRY(bt_agree_isa(bt_comm_world(), p->cfg.launch.isa, &p->isa, err));
     bt_isa_agreement_apply(&p->isa, &p->cfg);
@@ -198,9 +198,9 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     p->run_lock = -1;
     p->world = world;
     p->from.lr_factor = 1;
-    keep_argv(p, argc, argv);
+    store_command_line(p, argc, argv);
     bt_code code = read_train_settings(p, argc, argv, help, err);
-    if (world) code = agree_isa(p, code, err);
+    if (world) code = agree_kernel_set(p, code, err);
     if (code != BT_OK || *help) return code;
     BT_TRY(bt_train_minutes_begin(p, err));
     BT_TRY(bt_train_follow_inputs(p, err));

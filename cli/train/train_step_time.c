@@ -50,7 +50,7 @@ static void put_measured_value(const bt_opts *o, size_t i, int64_t steps, bt_tex
     bt_opt_value(o, i, out);
 }
 
-static void free_words(char **words, size_t n) {
+static void free_measurement_words(char **words, size_t n) {
     for (size_t i = 0; words && i < n; i++) free(words[i]);
     free(words);
 }
@@ -104,6 +104,6 @@ bt_code bt_train_measure_step(const bt_train_plan *p, const bt_run_cfg *resolved
             code = bt_fail(err, BT_FORMAT, "the measurement of a step returned no time");
     }
     bt_text_release(&result);
-    free_words(words, n);
+    free_measurement_words(words, n);
     return code;
 }

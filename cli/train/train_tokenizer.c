@@ -25,7 +25,7 @@ enum { KEY_VERSION = 1 };
 
 /* Returns the vocabulary size that `auto` learns from this many bytes of text; 0: tokens are bytes. Doubling the
  * vocabulary shortens text by about an eighth and halves how often each token occurs. */
-static int auto_vocab(uint64_t bytes) {
+static int choose_vocab_size(uint64_t bytes) {
     static const struct {
         uint64_t mib;
         int tokens;
@@ -35,8 +35,8 @@ static int auto_vocab(uint64_t bytes) {
     return 0;
 }
 
-static bt_code kept_path(const bt_train_plan *p, uint64_t key, char *path, size_t size,
-                         bt_err *err) {
+static bt_code compose_cached_path(const bt_train_plan *p, uint64_t key, char *path, size_t size,
+                                   bt_err *err) {
     char folder[PATH_MAX];
     BT_TRY(bt_train_cache(p, folder, err));
     if (snprintf(path, size, "%s/tokenizer-%016" PRIx64 ".json", folder, key) < (int)size)
@@ -48,7 +48,7 @@ bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, u
                                 char *path, size_t size, bt_err *err) {
     char folder[PATH_MAX];
     bt_text json = {0};
-    BT_TRY(kept_path(p, key, path, size, err));
+    BT_TRY(compose_cached_path(p, key, path, size, err));
     BT_TRY(bt_train_cache(p, folder, err));
     BT_TRY(bt_make_folders(folder, err));
     bt_tokenizer_save(t, &json);
@@ -83,7 +83,7 @@ static bt_code find_or_learn_bpe(const bt_train_plan *p, const bt_sources *found
     uint64_t key = XXH3_64bits(facts, sizeof facts);
     key = bt_sources_hash(found->items, found->n, c->data.field, key);
     BT_TRY(bt_train_cache(p, folder, err));
-    BT_TRY(kept_path(p, key, path, size, err));
+    BT_TRY(compose_cached_path(p, key, path, size, err));
     if (bt_tokenizer_load(&t, path, &ignored) == BT_OK) {
         bt_tokenizer_free(t);
         return BT_OK;
@@ -165,14 +165,14 @@ static bt_code train_bpe(bt_train_plan *p, int requested, bt_err *err) {
     }
     const bool text = is_text_corpus(&found, &bytes);
     const int of_bytes = p->began_ns ? bt_recipe_vocab(bytes, bt_train_minutes_of_one(p))
-                                     : auto_vocab(bytes);
+                                     : choose_vocab_size(bytes);
     const int vocab = requested ? requested : text ? of_bytes : 0;
     if (vocab) code = find_or_learn_bpe(p, &found, vocab, path, sizeof path, &why);
     bt_sources_release(&found);
     if (!vocab) return set_tokenizer_setting(p, "bytes", "as data.path", err);
     if (code == BT_OK) {
         BT_TRY(set_tokenizer_setting(p, path, "learned from data.path", err));
-        return use_subword_defaults(p, !requested || (text && auto_vocab(bytes) > 0), err);
+        return use_subword_defaults(p, !requested || (text && choose_vocab_size(bytes) > 0), err);
     }
     if (requested) return bt_fail(err, code, "%s", why.msg);
     /* a text with few different words */

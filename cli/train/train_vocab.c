@@ -98,7 +98,7 @@ bt_code bt_train_template(bt_train_plan *p, bt_err *err) {
     return code;
 }
 
-static bt_code scan_labels(const bt_run_cfg *c, bt_text *list, bt_err *err) {
+static bt_code scan_data_labels(const bt_run_cfg *c, bt_text *list, bt_err *err) {
     bt_sources files = {0};
     BT_TRY(bt_sources_list_glob(&files, c->data.path, c->data.glob, c->data.cache, err));
     bt_code code = bt_labels_scan(files.items, files.n, c->data.bad_rows == BT_BAD_ROWS_SKIP, list,
@@ -111,7 +111,7 @@ bt_code bt_train_labels(bt_train_plan *p, bt_err *err) {
     bt_text list = {0};
     if (p->cfg.data.form != BT_FORMED_LABEL) return BT_OK;
     if (p->cfg.data.labels[0]) return bt_labels_check(p->cfg.data.labels, err);
-    bt_code code = scan_labels(&p->cfg, &list, err);
+    bt_code code = scan_data_labels(&p->cfg, &list, err);
     if (code == BT_OK && list.len >= sizeof p->cfg.data.labels)
         code = bt_fail(err, BT_ARG, "the names of %zu labels are longer than %zu bytes",
                        bt_labels_count(bt_text_str(&list)), sizeof p->cfg.data.labels - 1);
@@ -126,7 +126,7 @@ bt_code bt_train_labels(bt_train_plan *p, bt_err *err) {
 static const uint64_t LITTLE_BYTES = 1 << 18;
 /* Minimum number of sequences in a text, and minimum length of a sequence. */
 enum { SEQUENCES = 8, LEAST_T = 16 };
-static bool is_given(const bt_train_plan *p, const char *key) {
+static bool is_given_by_the_user(const bt_train_plan *p, const char *key) {
     return p->opts.origin[bt_opt_find(p->opts.table, p->opts.n, key)] > BT_FROM_PRESET;
 }
 
@@ -148,7 +148,8 @@ static bool is_little_text(const bt_train_plan *p) {
     return bytes < LITTLE_BYTES;
 }
 
-static bt_code set_fitting(bt_train_plan *p, const char *key, const char *value, bt_err *err) {
+static bt_code set_for_little_text(bt_train_plan *p, const char *key, const char *value,
+                                   bt_err *err) {
     return bt_opts_set(&p->opts, key, value, BT_FROM_PRESET, "for little text", err);
 }
 
@@ -158,15 +159,15 @@ bt_code bt_train_fit_little_text(bt_train_plan *p, bt_err *err) {
     bt_err ignored = BT_ERR_INIT;
     if (!is_little_text(p) || bt_train_tokens(p, &tokens, &ignored) != BT_OK) return BT_OK;
     if (tokens < SEQUENCES * LEAST_T) return BT_OK; /* refused where the data is opened */
-    if (!is_given(p, "model.seq_len")) {
+    if (!is_given_by_the_user(p, "model.seq_len")) {
         while (T > LEAST_T && T * SEQUENCES > tokens) T /= 2;
         snprintf(text, sizeof text, "%" PRId64, T);
-        if (T < p->cfg.model.seq_len) BT_TRY(set_fitting(p, "model.seq_len", text, err));
+        if (T < p->cfg.model.seq_len) BT_TRY(set_for_little_text(p, "model.seq_len", text, err));
     }
     /* one more sequence than needed, because the validation part ends at a character boundary */
     const double least = (double)(T + 8) / (double)tokens;
-    if (is_given(p, "data.val_frac") || !(least > p->cfg.data.val_frac) || least > 0.5)
+    if (is_given_by_the_user(p, "data.val_frac") || !(least > p->cfg.data.val_frac) || least > 0.5)
         return BT_OK;
     snprintf(text, sizeof text, "%.3f", ceil(1000 * least) / 1000);
-    return set_fitting(p, "data.val_frac", text, err);
+    return set_for_little_text(p, "data.val_frac", text, err);
 }

@@ -25,7 +25,7 @@ typedef struct top_cfg {
     int64_t step;
 } top_cfg;
 
-/* for the help: "overview ranks ... or its number" */
+/* list of the screens for the help text: "overview ranks ... or its number" */
 #define BT_SCREEN(id, name, title, parts, panes) #name " "
 static const char screen_names[] =
 #include "monitor/tui/screens/screens.def"
@@ -58,7 +58,7 @@ static const bt_opt top_opts[] = {
     BT_ROW_STORE(top_cfg),
 };
 
-static int from_env(const char *name) {
+static int read_size_variable(const char *name) {
     const char *v = getenv(name);
     int n = v ? atoi(v) : 0;
     return n > 0 ? n : 0;
@@ -66,8 +66,8 @@ static int from_env(const char *name) {
 
 static bt_code frame_size(const char *given, int *w, int *h, bt_err *err) {
     struct winsize ws;
-    *w = from_env("COLUMNS");
-    *h = from_env("LINES");
+    *w = read_size_variable("COLUMNS");
+    *h = read_size_variable("LINES");
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
         *w = ws.ws_col, *h = ws.ws_row > 1 ? ws.ws_row - 1 : 24;
     if (*w == 0) *w = 80;
@@ -175,8 +175,8 @@ static bt_code run_interactive_top(const top_cfg *cfg, const bt_top_cfg *view, b
     return code;
 }
 
-/* Opens the database. The home screen also works without one, for users who have not trained yet. */
-static bt_code open_store(bt_db **db, const char *store, bool home, bt_err *err) {
+/* Opens the database. The home screen also works without a database, for users who have not trained yet. */
+static bt_code open_top_database(bt_db **db, const char *store, bool home, bt_err *err) {
     bt_writer *w = NULL;
     bt_err first = BT_ERR_INIT;
     bt_code code = bt_db_open(db, store, &first);
@@ -213,7 +213,7 @@ static bt_code cmd_top(bt_call *call, bt_err *err) {
                   strcmp(term, "dumb") != 0;
     bt_db *db = NULL;
     BT_TRY(bt_store_path(d.store, sizeof d.store, cfg->store, err));
-    BT_TRY(open_store(&db, d.store, cfg->home, err));
+    BT_TRY(open_top_database(&db, d.store, cfg->home, err));
     d.db = view.db = db;
     view.actions =
         (bt_top_actions){&d,           send_control_request, start_from_top, mark_from_top,

@@ -20,7 +20,7 @@
 
 static bt_request_box box;
 
-static void on_control(void *ctx, const bt_ctl *c) {
+static void take_control_verb(void *ctx, const bt_ctl *c) {
     (void)ctx;
     if (c->verb == BT_VERB_SAMPLE) {
         if (!bt_control_request_sample(&box, c->text ? c->text : ""))
@@ -41,8 +41,8 @@ static void on_control(void *ctx, const bt_ctl *c) {
 }
 
 /* Without its supervisor the job would have neither restarts nor records, so the ranks save and exit. RESUME ends a
- * pause, which would delay that. */
-static void on_lost(void *ctx) {
+ * pause, which would delay the stop. */
+static void stop_without_supervisor(void *ctx) {
     (void)ctx;
     atomic_fetch_or(&box.bits, (uint32_t)(BT_REQ_STOP | BT_REQ_RESUME));
 }
@@ -102,7 +102,8 @@ static void send_result(const bt_sink *sink, const bt_train_result *r, const bt_
 static bt_code connect_to_supervisor(const words *w, const bt_run_cfg *cfg, bt_wire **wire,
                                      bt_err *err) {
     if (bt_comm_rank(bt_comm_world()) != 0 || !w->wire[0]) return BT_OK;
-    const bt_wire_handlers handlers = {.control = on_control, .on_lost = on_lost};
+    const bt_wire_handlers handlers = {.control = take_control_verb,
+                                       .on_lost = stop_without_supervisor};
     bt_code code = bt_wire_connect(wire, w->wire, w->attempt, &handlers, err);
     if (code != BT_OK && cfg->launch.hosts[0])
         code = bt_fail(err, BT_IO,
@@ -122,7 +123,7 @@ typedef struct waiting { /* a rank of a hot spare before it starts */
     bt_wire **wire;
 } waiting;
 
-static bt_code wait_beside(void *ctx, bt_trainer_start *start, bt_err *err) {
+static bt_code wait_for_spare_start(void *ctx, bt_trainer_start *start, bt_err *err) {
     waiting *w = ctx;
     bt_code code = bt_spare_wait(w->words.spare, &w->go, err);
     if (code == BT_STOPPED) _exit(0); /* the spare is not needed and has nothing to clean up */
@@ -194,7 +195,7 @@ static bt_code train_as_rank(const words *w, bool *in_step, bt_err *err) {
                                  .number = w->attempt,
                                  .kept_dir = w->kept,
                                  .memory_dir = w->memory,
-                                 .wait = w->spare[0] ? wait_beside : NULL,
+                                 .wait = w->spare[0] ? wait_for_spare_start : NULL,
                                  .wait_ctx = &beside};
         code = bt_rank_train(&run, &result, cfg.run.quiet ? NULL : &sample, in_step, err);
         if (code == BT_OK && wire) send_result(bt_wire_sink(wire), &result, &sample);

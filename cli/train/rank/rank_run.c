@@ -67,8 +67,8 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
 
 /* Ranks of a tensor-parallel group or pipeline hold a part of the model, and ZeRO-3 ranks a shard of the weights;
  * the checkpoint contains all of it. */
-static bt_code sample_of_checkpoint(const bt_rank_run *r, const char *checkpoint, bt_text *out,
-                                    bt_err *err) {
+static bt_code generate_sample_of_checkpoint(const bt_rank_run *r, const char *checkpoint,
+                                             bt_text *out, bt_err *err) {
     bt_trained whole;
     const bt_trained_how how = {.which = checkpoint,
                                 .weight = 1,
@@ -115,7 +115,7 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
                                    : BT_OK;
     bt_trainer_destroy(trainer);
     if (wanted && part && out->checkpoint[0])
-        told = sample_of_checkpoint(r, out->checkpoint, sample, &why);
+        told = generate_sample_of_checkpoint(r, out->checkpoint, sample, &why);
     if (told != BT_OK) bt_log(BT_LOG_WARN, "no sample of text: %s", why.msg);
     return code;
 }
