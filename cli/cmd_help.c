@@ -106,7 +106,7 @@ const bt_command bt_cmd_help = {
     .examples =
         "bitrain help # the commands\n"
         "bitrain help train # examples and options of one command\n"
-        "bitrain help bench train # of one of its verbs\n"
+        "bitrain help bench train # options of one verb\n"
         "bitrain help options # every setting of a run\n"
         "bitrain help presets # the models, with parameters and memory\n"
         "bitrain help metrics # every figure that is recorded\n"

@@ -130,10 +130,11 @@ static void print_option_row(const bt_opt *o, bt_text *out) {
 }
 
 void bt_help_options(bt_text *out) {
-    bt_text_put(out, "Settings of a run. By key in a YAML file and with --set KEY=VALUE, by flag, "
-                     "and in the environment\n"
-                     "(optim.lr is BITRAIN_OPTIM_LR or BITRAIN_LR). Stronger first: flag, --set, "
-                     "environment, file, preset, default.\n");
+    bt_text_put(out,
+                "Settings of a run. Each can be given by its flag, by its key with --set KEY=VALUE "
+                "or in a YAML file, and\n"
+                "in the environment (optim.lr: BITRAIN_OPTIM_LR or BITRAIN_LR). Precedence: flag, "
+                "--set, environment, file, preset, default.\n");
     const char *group = "";
     size_t group_n = 0;
     for (size_t i = 0; i < bt_run_opts_n; i++) {

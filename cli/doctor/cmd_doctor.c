@@ -111,7 +111,7 @@ const bt_command bt_cmd_doctor = {
     .summary = "examine this machine, or all nodes: processor, kernels, MPI, memory, store",
     .args = "",
     .examples =
-        "bitrain doctor # what is there, what is wrong, and the way out\n"
+        "bitrain doctor # properties, faults and their remedies\n"
         "bitrain doctor --json | jq '.findings[] | select(.state == \"warn\")'\n"
         "bitrain doctor --hosts nodes.txt --ranks 8 # starts 8 ranks there and compares the "
         "nodes",

@@ -454,7 +454,7 @@ const bt_command bt_cmd_drill = {
     .args = "",
     .examples =
         "bitrain drill --quick # every fault once, in about a minute\n"
-        "bitrain drill --repeat 20 --json # medians of twenty\n"
+        "bitrain drill --repeat 20 --json # medians of twenty repetitions\n"
         "bitrain drill --elastic 1:4 --resizes 20 --kills 20 # a run of 300 steps, and its weights "
         "compared\n",
     .options = BT_OPTION_SET(drill_opts, drill_cfg),

@@ -217,10 +217,11 @@ static bt_code run_mcp(bt_call *call, bt_err *err) {
 
 const bt_command bt_cmd_mcp = {
     .name = "mcp",
-    .summary = "the same verbs for agents: Model Context Protocol over standard input and output",
+    .summary =
+        "commands as tools for agents: Model Context Protocol over standard input and output",
     .args = "",
     .examples =
-        "bitrain mcp                                        # an agent's program starts it so\n"
+        "bitrain mcp                                        # as a program of agents starts it\n"
         "bitrain mcp --control                              # it may also start, change and stop "
         "runs\n",
     .options = BT_OPTION_SET(mcp_opts, mcp_cfg),

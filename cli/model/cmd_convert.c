@@ -53,8 +53,8 @@ static const bt_opt convert_opts[] = {
                 "type packed: meaning of weight_scale (linear_class autobitlinear or "
                 "bitlinear)"),
     BT_ROW_ENUM(convert_cfg, merge, "--merge", "none", "none|dense|latent|keep|fit",
-                "adapters into the base: dense (--merge alone), or ternary with a new, the "
-                "base's or the best scale"),
+                "merge the adapters into the base: dense (--merge alone), or ternary with a "
+                "new scale (latent), the base's (keep) or the best (fit)"),
     BT_ROW_TEXT(convert_cfg, add, "--add", "",
                 "--merge: additional adapters of the same base, RUN[:WEIGHT],.."),
     BT_ROW_REAL(convert_cfg, weight, "--weight", "1", -100, 100, NULL,
@@ -300,7 +300,7 @@ const bt_command bt_cmd_convert = {
     .summary = "a model from one format to another",
     .args = "RUN|DIR|FILE",
     .examples =
-        "bitrain convert ~/models/Qwen3-0.6B --to bitrain -o qwen3 # a checkpoint of a folder of "
+        "bitrain convert ~/models/Qwen3-0.6B --to bitrain -o qwen3 # a checkpoint from a folder of "
         "Hugging Face\n"
         "bitrain convert last --to gguf -o model.gguf --verify # a file for llama.cpp\n"
         "bitrain convert last --merge --to gguf # adapters and their base as "

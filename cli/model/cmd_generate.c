@@ -197,7 +197,7 @@ const bt_command bt_cmd_generate = {
                 "bitrain generate style --weight 0.5 --add facts:0.5 # two adapters of one base\n"
                 "bitrain generate abl --prompt 'In the beginning' # a group of runs as one model\n"
                 "echo 'And God said' | bitrain generate last --prompt -\n"
-                "bitrain generate spam --prompt 'You have won' # of a classifier: the label\n",
+                "bitrain generate spam --prompt 'You have won' # a classifier prints the label\n",
     .options = BT_OPTION_SET(generate_opts, generate_cfg),
     .max_words = BT_MEMBERS_MOST,
     .run = cmd_generate,

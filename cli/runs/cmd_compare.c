@@ -29,7 +29,8 @@ static const bt_opt compare_opts[] = {
     BT_ROW_TEXT(compare_cfg, metric, "--metric", "loss", "metric compared at matched progress"),
     BT_ROW_TEXT(compare_cfg, at, "--at", "",
                 "tokens=N, step=N or time=N (default: the end of the shortest run, in tokens)"),
-    BT_ROW_INT(compare_cfg, window, "--window", "20", 1, 1000, "records", "values averaged"),
+    BT_ROW_INT(compare_cfg, window, "--window", "20", 1, 1000, "records",
+               "number of averaged values"),
     BT_ROW_LIST(compare_cfg, fail_if, "--fail-if", "",
                 "exit with code 5 if a run meets this condition compared with the first: "
                 "'loss > +0.5% @ tokens=2M'"),

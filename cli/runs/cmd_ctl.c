@@ -268,8 +268,8 @@ const bt_command bt_cmd_ctl = {
                 "bitrain ctl last stop # its checkpoint is written when the prompt is back\n"
                 "bitrain ctl last set lr=2e-4 # the peak learning rate; lr_factor=0.5 halves the "
                 "schedule\n"
-                "bitrain ctl last sample 'In the beginning' # what the model writes behind it\n"
-                "bitrain ctl last mixture 3:1 # of two sources in data.path\n"
+                "bitrain ctl last sample 'In the beginning' # the model continues this text\n"
+                "bitrain ctl last mixture 3:1 # weights of two sources of data.path\n"
                 "bitrain ctl last resize 4,tp=2\n",
     .options = BT_OPTION_SET(ctl_opts, ctl_cfg),
     .max_words = 3,

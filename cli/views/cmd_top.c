@@ -233,7 +233,7 @@ const bt_command bt_cmd_top = {
     .summary = "live screens of a running or past run",
     .args = "[RUN]",
     .examples = "bitrain top # the newest run; ? lists the keys\n"
-                "bitrain top demo --screen ranks # who is slow, and why\n"
+                "bitrain top demo --screen ranks # slow ranks and the cause\n"
                 "bitrain top demo --once # one frame of text\n"
                 "bitrain top demo --once --json | jq '.stragglers[0]'\n"
                 "bitrain top demo --plain --watch 5 # for logs and dumb terminals",
