@@ -174,7 +174,8 @@ static void drop_report(const bt_command *command, int argc, char **argv) {
     }
 }
 
-/* Otherwise a command that is not an MPI program would run once on every rank of `mpirun -np 2 bitrain eval`. */
+/* True on ranks other than 0 for a command that is not an MPI program: `mpirun -np 2 bitrain eval` evaluates once, not
+ * twice. */
 static bool leaves_work_to_rank_0(const bt_command *command) {
     int rank, ranks;
     bt_comm_env_place(&rank, &ranks);

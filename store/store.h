@@ -152,7 +152,6 @@ typedef bool (*bt_row_fn)(void *ctx, const bt_row *row); /* returns false to sto
 bt_code bt_db_query(bt_db *db, const bt_query *q, bt_row_fn fn, void *ctx, bt_err *err)
     BT_MUST_CHECK;
 
-/* typed helpers used by commands, top and the dashboard */
 /* Reads one number, ?1 = run; NaN for NULL or no row. */
 bt_code bt_db_value(bt_db *db, const char *sql, const char *run, double *out, bt_err *err)
     BT_MUST_CHECK;

@@ -8,7 +8,7 @@ typedef struct bt_bench_verb {
     const char *name, *summary;
     const bt_option_set *options;
     bt_code (*run)(bt_call *call, bt_err *err);
-    /* used instead of run by verbs that start ranks with arguments of `train` */
+    /* function of a verb that starts ranks with arguments of `train`, instead of `run` */
     bt_code (*run_argv)(int argc, char **argv, int *exit_status, bt_err *err);
 } bt_bench_verb;
 

@@ -3,8 +3,8 @@
  *
  * Each step reads all weights once for any number of sequences: ternary weights packed in 2 bits (or, if several
  * sequences share the step, in the form of the training kernels), the head as bf16 on processors whose products round
- * to it. Weights are the preset's initial ones, which take the same time as trained ones. It reports medians over the
- * steps, and the time of the products with packed weights separately. */
+ * to it. Weights are the preset's initial ones, which take the same time as trained ones. The command reports medians
+ * over the steps, and the time of the products with packed weights separately. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

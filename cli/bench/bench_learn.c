@@ -156,7 +156,7 @@ static void append_learn_words(void *ctx, const bt_training *training, bool cont
         bt_words_put(out, "--data");
         bt_words_put(out, b->corpora[r->corpus].rest);
     }
-    /* only steps and validations; the settings of the recipe follow and override these */
+    /* measures only steps and validations; the settings of the recipe follow and override these settings */
     append_recipe_settings("ckpt.final=false ckpt.minutes=0 ckpt.keep_best=false ckpt.memory=off "
                            "train.stats_every=0 train.log_every=1",
                            out);

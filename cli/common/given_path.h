@@ -10,7 +10,7 @@
 #include "engine/base/status.h"
 
 /* Makes `path` absolute relative to the current folder. The path need not exist, and links in it are not resolved.
- * Fails with BT_ARG if it is too long. */
+ * Fails with BT_ARG if the absolute path is too long. */
 bt_code bt_absolute_path(const char *path, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_out_text {

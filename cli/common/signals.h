@@ -9,7 +9,8 @@
 void bt_signals_rank(bt_request_box *box, int direct);
 int bt_signals_seen(void); /* signal that requested the stop; 0: none */
 
-/* Stores the state of the terminal `fd` and restores it at exit and on fatal signals. Call it once, before raw mode. */
+/* Stores the state of the terminal `fd` and restores it at exit and on fatal signals. To be called once, before raw
+ * mode. */
 void bt_signals_guard_terminal(int fd);
 void bt_signals_restore_terminal(void);
 /* Makes a fatal signal also leave the full screen. */

@@ -64,7 +64,8 @@ typedef struct bt_training_group {
     bool out_of_time; /* stopped by the deadline */
 } bt_training_group;
 
-/* Reads `done` and `state` of a run from its record (if there is one). BT_BUSY: the record is another folder's. */
+/* Reads `done` and `state` of a run from its record (if there is one). BT_BUSY: a run of this name is recorded for
+ * another folder. */
 bt_code bt_training_read(const bt_training_group *g, bt_training *r, bt_err *err) BT_MUST_CHECK;
 /* Trains every run that is not excluded until its target number of steps. After an error, the running children save,
  * and the first error is returned. BT_STOPPED: a signal or the deadline stopped the group. */

@@ -391,8 +391,8 @@ static void report_no_trial(const trials *t, size_t n, double seconds, bt_text *
                    ceil(least_s), floor(seconds));
 }
 
-/* Sets *fresh if it has measured a new trial. Only times of the same race are comparable, so it repeats an earlier
- * trial of a single candidate together with the new ones. */
+/* Sets *fresh if a new trial was measured. Only times of the same race are comparable, so an earlier trial of a single
+ * candidate is repeated together with the new candidates. */
 static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *notes, bt_err *err) {
     const size_t n = find_candidates(t->c, t->all),
                  k = choose_trial_lengths(t->c, t->all, n, seconds);

@@ -1,6 +1,6 @@
 /* layout_trial.h - measures a few real steps of the layouts that the model cannot separate: the best of each mesh
- * and micro-batch within BT_TRIAL_NEAR of the first, at most BT_TRIALS_MOST. They train on synthetic data, in turn
- * in one job of ranks (layout_race.h), until the expected loss of choosing the best is about 1 %
+ * and micro-batch within BT_TRIAL_NEAR of the first, at most BT_TRIALS_MOST. These layouts train on synthetic data, in
+ * turn in one job of ranks (layout_race.h), until the expected loss of choosing the best is about 1 %
  * (engine/plan/trial_race.h) or the time is over.
  *
  * If time is short, a run has steps of fewer micro-batches, then a model of fewer layers; the predicted ratio

@@ -11,7 +11,7 @@
 #define BT_PROBING_S 20.0 /* limit for measuring and trials together */
 #define BT_PROBE_BUDGET_S \
     15.0 /* maximum time of measuring in seconds, without the start of the job */
-#define BT_GROUPS_BUDGET_S 3.0 /* in addition, for layers in real tensor-parallel groups */
+#define BT_GROUPS_BUDGET_S 3.0 /* additional seconds for layers in real tensor-parallel groups */
 
 typedef struct bt_rates_request {
     const bt_run_cfg *cfg;     /* resolved for `ranks`: threads, kernel set, host file */

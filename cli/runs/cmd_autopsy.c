@@ -1,5 +1,5 @@
-/* cmd_autopsy.c - explains the end of a run: cause, time, step, evidence and remedy. It reads only the database and the
- * run's folder; the sentences are those of the views (view_summary.c). */
+/* cmd_autopsy.c - explains the end of a run: cause, time, step, evidence and remedy. The command reads only the
+ * database and the run's folder; the sentences are those of the views (view_summary.c). */
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>

@@ -72,7 +72,7 @@ static bt_code print_ctl_reply(const char *run, const char *verb, const char *an
     return bt_printout_print(&o, err);
 }
 
-/* Checked here, because the ranks could report it only as an event. */
+/* Refuses a run without data.mixture here, because its ranks could report the fault only as an event. */
 static bt_code check_has_mixture(bt_db *db, const char *run, bt_err *err) {
     double given = 1;
     BT_TRY(bt_db_value(db,

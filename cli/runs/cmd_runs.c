@@ -233,7 +233,7 @@ static bt_code list_matching_runs(bt_db *db, const runs_cfg *cfg, const char *co
 
 enum { WORDS_MAX = 66 };
 
-/* `runs tag RUN -draft`: words that remove a tag look like options. They are moved to `words`; returns how many
+/* `runs tag RUN -draft`: words that remove a tag look like options. Moves these words to `words`; returns how many
  * arguments remain. */
 static int take_removed_tags(int argc, char **argv, const char **words, size_t *n) {
     int kept = 0;

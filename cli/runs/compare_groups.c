@@ -39,7 +39,7 @@ typedef struct job {
     member *members;
     group *groups;
     const group *winner;
-    double confidence; /* that the winner is the best */
+    double confidence; /* confidence that the winner is the best group */
     bool full;
 } job;
 
@@ -225,8 +225,8 @@ static bt_code pair_group(const job *j, group *g, double *differences, bt_err *e
     return BT_OK;
 }
 
-/* The best group has the smallest mean. It was chosen after the measurement, so its confidence is corrected for all
- * pairs of groups (Bonferroni): 1 - pairs * (largest p against another group). */
+/* The best group has the smallest mean. This group was chosen after the measurement, so its confidence is corrected for
+ * all pairs of groups (Bonferroni): 1 - pairs * (largest p against another group). */
 static bt_code find_winner(job *j, bt_err *err) {
     double *differences = calloc(j->n, sizeof *differences), p = 0;
     const double k = (double)j->n_groups;

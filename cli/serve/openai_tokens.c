@@ -22,8 +22,8 @@ static bt_code read_flag_key(json_t *o, const char *key, bool *set, bt_openai_fa
                : bt_openai_refuse_key(fault, key, NULL, err, "'%s' must be true or false", key);
 }
 
-/* Chooses the defaults of vLLM ('prompt', 'add_special_tokens') or llama-server ('content', 'add_special'). Those of
- * vLLM count the tokens that a completion adds around the text. */
+/* Chooses the defaults of vLLM ('prompt', 'add_special_tokens') or llama-server ('content', 'add_special'). The
+ * defaults of vLLM count the tokens that a completion adds around the text. */
 static bt_code read_encoding_flags(json_t *o, unsigned *how, bt_openai_fault *fault, bt_err *err) {
     bool special = true, whole = !json_object_get(o, "content");
     BT_TRY(read_flag_key(o, "parse_special", &special, fault, err));

@@ -68,7 +68,7 @@ void bt_sweep_file_release(bt_sweep_file *f);
 typedef struct bt_sweep_run {
     bt_training run;             /* first member; left_out: another run was better at a rung */
     char *values[BT_SWEEP_AXES]; /* values of the axes, owned */
-    int ranks, threads;          /* for the cores of one run */
+    int ranks, threads;          /* derived from the cores of one run */
     bt_level level;              /* value of the goal at the steps of the newest comparison */
 } bt_sweep_run;
 

@@ -128,7 +128,7 @@ static bt_code print_lr_json(const bt_sweep_plan *p, const bt_lr_range *r, bt_er
     return bt_printout_print(&o, err);
 }
 
-/* Recorded once, although the same command prints the result again. */
+/* The note is recorded once, although the same command may print the result again. */
 static bt_code record_lr_note(const bt_sweep_plan *p, bt_db *db, const bt_lr_range *r,
                               bt_err *err) {
     char title[120];

@@ -16,8 +16,8 @@ enum { BT_LOST_RANK_EXIT = 1 };
 
 typedef struct bt_direct_watch bt_direct_watch;
 
-/* Opens the watch. writer: that of rank 0; NULL on other ranks and if nothing is recorded; run: its name. Both are
- * borrowed until close. *out is NULL, with BT_OK, if this host has no other rank. Collective. */
+/* Opens the watch. writer: that of rank 0; NULL on other ranks and if nothing is recorded; run: its name. Writer and
+ * run are borrowed until close. *out is NULL, with BT_OK, if this host has no other rank. Collective. */
 bt_code bt_direct_watch_open(bt_direct_watch **out, const char *run, bt_writer *writer, bt_err *err)
     BT_MUST_CHECK;
 void bt_direct_watch_close(bt_direct_watch *w); /* accepts NULL */

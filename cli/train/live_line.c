@@ -35,7 +35,7 @@ struct bt_live {
     double rate[RATES];
     int n_rates, at_rate;
     int slowest;      /* rank with the largest busy time; -1: unknown */
-    double slow_frac; /* its excess over the median, as a fraction of the median */
+    double slow_frac; /* excess of the slowest rank over the median, as a fraction of the median */
     bt_job_view view; /* newest status from the supervisor; all zero if there is none */
     bool ticked, bell;
     bt_sink sink;

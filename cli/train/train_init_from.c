@@ -68,7 +68,7 @@ static bt_code adopt_checkpoint_shape(bt_train_plan *p, const json_t *config, bt
 static bt_code init_from_checkpoint(bt_train_plan *p, const char *folder, bt_err *err) {
     char path[PATH_MAX];
     bt_ckpt_meta meta;
-    static bt_run_cfg known; /* refuses a model of another version */
+    static bt_run_cfg known; /* reading these settings refuses a model of another version */
     /* The ranks search again and report skipped checkpoints. */
     BT_TRY(bt_ckpt_find(NULL, folder, path, sizeof path, &meta, NULL, err));
     bt_code code = bt_native_settings(&known, &meta, path, err);

@@ -311,7 +311,7 @@ static bt_code find_plan_path(const bt_train_plan *p, char *path, size_t size, b
     return BT_OK;
 }
 
-/* The members of an ensemble have one plan, also those that a later command trains. *found: it exists. */
+/* The members of an ensemble have one plan, also those that a later command trains. *found: the plan exists. */
 static bt_code read_ensemble_plan(bt_train_plan *p, bool *found, bt_err *err) {
     char path[PATH_MAX + 32], line[2048];
     *found = false;
@@ -366,7 +366,8 @@ bt_code bt_train_minutes(bt_train_plan *p, bt_err *err) {
     bt_text strengths = {0};
     if (!p->began_ns) return BT_OK;
     if (p->cfg.run.detach)
-        return set_chosen_number(p, "train.steps", 1, err); /* its process creates the plan */
+        return set_chosen_number(p, "train.steps", 1,
+                                 err); /* the detached process creates the plan */
     BT_TRY(read_ensemble_plan(p, &planned, err));
     if (planned) return BT_OK;
     if (minutes_left_s(p) <= 0) return minutes_too_short(p, 0, err);

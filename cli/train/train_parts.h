@@ -27,7 +27,7 @@ typedef struct bt_train_data {
 /* Recorded speed of this machine with as many ranks and threads; run "": none. */
 typedef struct bt_train_speed {
     char run[BT_NAME_MAX];
-    bool same; /* that run had as many operations per token and tokens per step */
+    bool same; /* the recorded run had as many operations per token and tokens per step */
     double flop_per_s, tokens_per_s, seconds; /* seconds: for the remaining steps */
 } bt_train_speed;
 
@@ -101,21 +101,21 @@ bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *tokenizer,
                         bt_err *err) BT_MUST_CHECK;
 
 /* train_tokenizer.c: replaces data.tokenizer=auto and bpe:N by "bytes" or by a tokenizer file, learned from the
- * training data and stored in the cache. Restores a deleted file from the resumed checkpoint. Requires read
- * settings; precedes bt_train_vocab. Fails with BT_ARG if it is not the tokenizer of the initial weights. */
+ * training data and stored in the cache. Restores a deleted file from the resumed checkpoint. Called between reading
+ * the settings and bt_train_vocab. Fails with BT_ARG if the tokenizer is not that of the initial weights. */
 bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* Stores a tokenizer in the cache under a key, for the ranks and later runs. */
 bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, uint64_t key,
                                 char *path, size_t size, bt_err *err) BT_MUST_CHECK;
 
-/* train_vocab.c: sets model.vocab, unless given, to the number of tokens of the tokenizer or of the weights of
- * model.init_from. Called between reading and resolving the settings. */
 /* Replaces a run's name in model.init_from by its folder. Settings of model and tokenizer that were not given are
  * adopted from the checkpoint. */
 bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_init_foreign.c: adopts model settings and tokenizer from another program's model, a Hugging Face folder or a
  * GGUF file. */
 bt_code bt_train_init_foreign(bt_train_plan *p, const char *path, bt_err *err) BT_MUST_CHECK;
+/* train_vocab.c: sets model.vocab, unless given, to the number of tokens of the tokenizer or of the weights of
+ * model.init_from. Called between reading and resolving the settings. */
 bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_vocab.c: replaces data.template=auto of conversations by that of the base's tokenizer. BT_ARG: its template
  * is not in the table. Called after bt_train_tokenizer. */

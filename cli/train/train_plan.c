@@ -1,5 +1,5 @@
 /* train_plan.c - `bitrain train --dry-run`: prints work, layout, memory of each rank, passes over the data and
- * expected time without starting a job. It refuses the same settings as `train`. */
+ * expected time without starting a job. The dry run refuses the same settings as `train`. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -87,7 +87,7 @@ static bool is_placement_given(const bt_train_plan *p, const char *key) {
     return told;
 }
 
-/* Called before other settings are adopted, while `given` still describes this call. Keeps the adopted values for
+/* To be called before other settings are adopted, while `given` still describes this call. Keeps the adopted values for
  * the greeting. */
 static bt_code adopt_placement(bt_train_plan *p, const json_t *config, bt_err *err) {
     bt_text value;

@@ -144,8 +144,8 @@ static bt_code read_train_settings(bt_train_plan *p, int argc, char **argv, bool
     return p->cfg.run.resume[0] || p->cfg.run.go_on ? check_combinations(p, err) : BT_OK;
 }
 
-/* Precedes the automatic values, which depend on the kernels and processors of all ranks. The agreed --isa is not
- * recorded as a setting, because a resumed run may have other processors. */
+/* Agrees on a kernel set before automatic values are found, because these depend on the kernels and processors of all
+ * ranks. The agreed --isa is not recorded as a setting, because a resumed run may have other processors. */
 static bt_code agree_kernel_set(bt_train_plan *p, bt_code code, bt_err *err) {
     BT_TRY(bt_agree(bt_comm_world(), code, err));
     BT_TRY(bt_agree_isa(bt_comm_world(), p->cfg.launch.isa, &p->isa, err));

@@ -1,8 +1,8 @@
 /* control_server.h - the supervisor's side of store/wire/control_client.h: a Unix socket with mode 0600,
  * single-threaded, driven by poll.
  *
- * It serves at most 16 clients at once, one line of at most BT_CONTROL_LINE bytes each, and disconnects them after 5 s,
- * so that no client delays the supervisor. */
+ * The server accepts at most 16 clients at once, one line of at most BT_CONTROL_LINE bytes each, and disconnects them
+ * after 5 s, so that no client delays the supervisor. */
 #ifndef BT_MONITOR_JOB_CONTROL_SERVER_H
 #define BT_MONITOR_JOB_CONTROL_SERVER_H
 

@@ -2,7 +2,7 @@
  * a stop request before the first step.
  *
  * mpirun can hang before it starts a rank (too few file descriptors, a name server without an answer). Then no rank can
- * report it or save anything, so the supervisor applies a deadline. */
+ * report the fault or save anything, so the supervisor applies a deadline. */
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>

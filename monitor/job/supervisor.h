@@ -1,5 +1,5 @@
 /* supervisor.h - supervises one run from outside: starts the ranks, receives and records their data, controls and
- * restarts them. It does not use MPI.
+ * restarts them. The supervisor does not use MPI.
  *
  * mpirun has its own session, so neither Ctrl-C nor a closed terminal reaches the ranks; their output is drained until
  * the end. TERM and INT: the first one saves a checkpoint and stops, the second one stops immediately. HUP: with a

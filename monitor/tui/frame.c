@@ -256,7 +256,7 @@ static void add_time_items(const bt_top *t, items *l) {
 static void draw_status(bt_top *t, int y) {
     items l = {.n = 0};
     char right[128], span[32];
-    /* The form shows the whole message. */
+    /* The form that starts a run shows errors itself, in full. */
     bool message = bt_now_ns() < t->message_until_ns && t->message[0] &&
                    !(t->input == BT_INPUT_FORM && t->message_color == BT_C_BAD);
     if (message)

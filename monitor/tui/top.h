@@ -1,9 +1,8 @@
 /* top.h - `bitrain top`: the screens over the view model, interactive or as one frame of text.
  *
- * It only reads the metrics database. Functions supplied by the caller change runs (control
- * verbs, starting one), so the screens use neither sockets nor processes; without these
- * functions the keys report that the action is not available.
- * Threads:  one caller. */
+ * The screens only read the metrics database. Functions supplied by the caller change runs (control verbs, starting
+ * one), so the screens use neither sockets nor processes; without these functions the keys report that the action is
+ * not available. Threads: one caller. */
 #ifndef BT_MONITOR_TUI_TOP_H
 #define BT_MONITOR_TUI_TOP_H
 
@@ -40,7 +39,7 @@ typedef struct bt_top_actions {
 
 typedef struct bt_top_cfg {
     bt_db *db;         /* borrowed */
-    const char *store; /* its path, for messages and files */
+    const char *store; /* path of the database, for messages and files */
     const char *run;   /* "" : none, opens the list of runs */
     int screen;        /* its number in screens.def */
     bt_x_axis x;

@@ -86,7 +86,7 @@ static bt_code find_event(bt_top *t, const char *run, int64_t after, const char 
             .sql = kind[0]
                        ? "SELECT seq, title FROM events WHERE run = ?1 AND seq > "
                          "CAST(?2 AS INTEGER) AND kind IN (?3, 'refused') AND "
-                         /* not the next scheduled sample */
+                         /* excludes scheduled samples, which were not requested */
                          "(kind <> 'sample' OR json_valid(body) AND json_extract(body, '$.asked')) "
                          "ORDER BY seq LIMIT 1"
                        : "SELECT seq, title FROM events WHERE run = ?1 AND ?2 = ?2 "

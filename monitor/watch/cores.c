@@ -73,7 +73,7 @@ static bool is_own_pid(int pid, const int *ours, int n) {
     return found;
 }
 
-/* Both lists are sorted by process number. */
+/* Finds the processor time of a process in the previous scan; *at continues from call to call, because pids ascend. */
 static double previous_cpu_s(const bt_cores *old, int n_old, int pid, int *at) {
     while (*at < n_old && old->seen[*at].pid < pid) ++*at;
     return *at < n_old && old->seen[*at].pid == pid ? old->seen[*at].cpu_s : NAN;

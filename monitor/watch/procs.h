@@ -1,8 +1,7 @@
 /* procs.h - rates of processes and of this machine; nothing is stored.
  *
- * It covers processes of this host only. Rates need two samples and are NaN until then. A sample
- * costs some 50 us per process; take at most one per second.
- * Threads:  one caller per bt_procs. */
+ * Only processes of this host are sampled. Rates need two samples and are NaN until then. A sample costs some 50 us per
+ * process; take at most one per second. Threads: one caller per bt_procs. */
 #ifndef BT_MONITOR_WATCH_PROCS_H
 #define BT_MONITOR_WATCH_PROCS_H
 

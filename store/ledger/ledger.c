@@ -24,7 +24,7 @@ typedef struct attempt {
     int64_t newest_us;          /* time of the attempt's newest record */
     int number;
     bool in_order; /* it ended as intended */
-    bool done;     /* it ended as intended, and all steps are done */
+    bool done;     /* the attempt ended as intended, and all steps are done */
 } attempt;
 
 /* Interval that overrides the parts of an attempt; the highest `level` has priority. */

@@ -40,7 +40,8 @@ struct bt_ledger_mark;
 typedef struct bt_ledger {
     int64_t begin_us, end_us;
     int64_t us[BT_TIME_PARTS]; /* the sum is end_us - begin_us */
-    bt_ledger_span *span;      /* in order, without gaps; neighbours differ */
+    bt_ledger_span
+        *span; /* spans in order of time, without gaps; adjacent spans differ in part or attempt */
     size_t n;
     /* cache between two reads */
     size_t cap, n_marks, cap_marks, n_saves, cap_marks_saved;

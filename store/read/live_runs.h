@@ -15,7 +15,7 @@
 /* SQL function run_state(state, host, pid) over the file's row */
 #define BT_STATE_FUNCTION "run_state"
 
-/* Call it once per connection, before the query gate is installed. */
+/* To be called once per connection, before the query gate is installed. */
 bt_code bt_live_runs_install(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -182,7 +182,8 @@ static int authorize(void *snapping, int action, const char *a, const char *b, c
 
 bt_code bt_query_gate_install(sqlite3 *db, const bool *snapping, const char *path, bt_err *err) {
     static const char *keep[] = {"json_each", "json_tree", NULL};
-    /* SQLite registers its own virtual tables when they are first named. They are harmless and are not dropped. */
+    /* SQLite registers its own virtual tables when they are first named. These tables are harmless and are not
+     * dropped. */
     int rc = sqlite3_drop_modules(db, keep);
     if (rc == SQLITE_OK) rc = sqlite3_set_authorizer(db, authorize, (void *)(uintptr_t)snapping);
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(db, rc, path, "open", err);

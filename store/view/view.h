@@ -70,7 +70,7 @@ typedef enum {
 } bt_heat_value;
 
 enum {
-    /* every metric of a step, or every metric of a rank */
+    /* room for every metric of a step, or every metric of a rank */
     BT_VIEW_SERIES_MAX = (int)BT_MS_COUNT > (int)BT_MR_COUNT ? (int)BT_MS_COUNT : (int)BT_MR_COUNT,
     BT_VIEW_EXACT_STEPS = 65536,
     BT_VIEW_WINDOW = BT_RECENT_STEPS,
@@ -149,12 +149,12 @@ typedef struct bt_view_head {
     int attempt, n_attempts, world_size, ranks_reporting;
     int64_t step, steps_total; /* step: the displayed step, -1: none; steps_total 0: unknown */
     int64_t newest_step;       /* differs from step when scrubbed */
-    /* loss_trend: change of the EMA per step; views show its sign only */
     /* newest values of fine-tuning metrics; NaN: the run has none */
     double accuracy, val_accuracy, val_f1, reward_margin, val_margin;
     /* runnable tasks of other programs per core while links and peak were measured; NaN: not
      * recorded */
     double measured_load;
+    /* loss_trend: change of loss_ema per step, of which views show the sign only */
     double tokens, loss, loss_ema, loss_trend, val_loss, best_val, grad_norm, lr, loss_scale;
     double tokens_per_s, mfu, step_p50_ms, step_p95_ms, step_p99_ms, step_max_ms;
     double overlap, comm_overhead, wait_frac, bytes_wire, bytes_logical, rss_mib;

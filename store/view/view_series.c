@@ -385,8 +385,8 @@ static bt_code place_evaluations(bt_view *v, bt_stream *s, size_t k, size_t n, b
     return BT_OK;
 }
 
-/* Only the newest bucket may still grow, so the others are written once. A metric that most buckets lack (validation
- * loss) is a sparse line; one that a few lack has gaps of NaN. */
+/* Only the newest bucket may still grow, so all other buckets are written once. A metric that most buckets lack
+ * (validation loss) is a sparse line; one that a few lack has gaps of NaN. */
 static void write_points(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series *out) {
     size_t per = (size_t)s->n_metrics, cap = s->columns, from = s->settled, with = s->filled[k];
     double *x = s->shown + k * VALUES * cap, *first = x + cap, *last = x + 2 * cap,

@@ -35,7 +35,7 @@ typedef struct bt_wire_handlers {
 } bt_wire_handlers;
 bt_code bt_wire_connect(bt_wire **out, const char *socket_path, int attempt,
                         const bt_wire_handlers *h, bt_err *err) BT_MUST_CHECK;
-/* Also keeps records in the file `path`, from which bt_writer_recover reads them after a kill. Call it before the
+/* Also keeps records in the file `path`, from which bt_writer_recover reads them after a kill. To be called before the
  * sink is used. */
 bt_code bt_wire_keep(bt_wire *w, const char *path, bt_err *err) BT_MUST_CHECK;
 const bt_sink *bt_wire_sink(bt_wire *w);

@@ -36,9 +36,9 @@ enum { BT_NOTE_MAX = 2000 }; /* bytes */
 /* text "": removes the note. BT_ARG: more than BT_NOTE_MAX bytes. */
 bt_code bt_run_note(const char *path, const char *run, const char *text, double wait_s, bt_err *err)
     BT_MUST_CHECK;
-/* Renames an ended run. Its folder keeps the old name; resuming finds it through the record. BT_ARG: invalid name;
- * BT_BUSY: another run has the name, a process trains this run, or its folder belongs to a sweep, which identifies
- * runs by name. */
+/* Renames an ended run. The folder of the run keeps the old name; resuming finds it through the record. BT_ARG: invalid
+ * name; BT_BUSY: another run has the name, a process trains this run, or its folder belongs to a sweep, which
+ * identifies runs by name. */
 bt_code bt_run_rename(const char *path, const char *run, const char *name, double wait_s,
                       bt_err *err) BT_MUST_CHECK;
 /* Records a user's event: ANNOTATION at a step (-1: now), or ACKNOWLEDGED, which marks all earlier warnings and

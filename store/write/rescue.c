@@ -48,9 +48,6 @@ bool bt_rescue_wanted(int rc) {
 
 /* ---- what happened ---- */
 
-/* The log is cut if it has fewer frames than its index counts (sqlite.org/walformat.html): a header of 32 bytes, and
- * for each frame 24 bytes and a page; the index has the page size at byte 14 (1: 65536) and the number of valid
- * frames at byte 16. */
 /* Reads the index through the connection's own mapping: closing a descriptor of the file would release all POSIX
  * locks of this process on it, and the next reader would find it unlocked and truncate it. */
 static bool read_damaged_index(sqlite3 *db, unsigned char *head, size_t bytes) {
@@ -65,6 +62,9 @@ static bool read_damaged_index(sqlite3 *db, unsigned char *head, size_t bytes) {
     return true;
 }
 
+/* The log is cut if it has fewer frames than its index counts (sqlite.org/walformat.html): a header of 32 bytes, and
+ * for each frame 24 bytes and a page; the index has the page size at byte 14 (1: 65536) and the number of valid
+ * frames at byte 16. */
 static bool log_was_cut(sqlite3 *db, const char *path) {
     char name[BT_PATH_BYTES + 8];
     unsigned char head[20];
@@ -215,9 +215,9 @@ typedef struct copying {
     bt_rescue_result *out;
 } copying;
 
-/* Copies the rows that `select` returns. With until_met it stops at the first row that is not added, because the other
- * direction has copied it. *refused: a row violated the constraints of the new file. Returns true if the end was
- * reached. */
+/* Copies the rows that `select` returns. With until_met it stops at the first row that is not added, because that row
+ * was copied from the other end of the table. *refused: a row violated the constraints of the new file. Returns true if
+ * the end was reached. */
 static bool copy_table_rows(const copying *c, const char *select, sqlite3_stmt *put, int n,
                             bool until_met, bool *refused) {
     sqlite3_stmt *get = NULL;

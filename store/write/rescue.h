@@ -36,7 +36,7 @@ bt_code bt_rescue_install(const char *path, bt_rescue_result *out, bool *kept, b
 bt_code bt_rescue(const char *path, const bt_store_progress *progress, bt_rescue_result *out,
                   bt_err *err) BT_MUST_CHECK;
 /* Adds rows to `path` that only `from`, an earlier copy, has, and counts them in *out; none if the two number runs
- * differently, or if `from` is unreadable. Also copies its setting if *out has none yet. */
+ * differently, or if `from` is unreadable. Also copies the setting keep_rank_steps of `from` if *out has none yet. */
 bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progress *progress,
                        bt_rescue_result *out, bt_err *err) BT_MUST_CHECK;
 /* Composes the text of the event: the damage and the number of rescued rows; whole: all rows were rescued. */

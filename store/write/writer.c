@@ -102,7 +102,8 @@ static bt_code rescue_rows(bt_writer *w, bt_damage what, bt_rescue_result *r, bo
     sqlite3_close(w->db);
     w->apply = NULL;
     w->db = NULL;
-    w->remembered = 0; /* its temporary tables were closed with the connection */
+    w->remembered =
+        0; /* the temporary tables with the remembered rows were closed with the connection */
     if (*whole && bt_rescue_install(w->path, r, &kept, err) == BT_OK) {
         *whole = !kept;
         return BT_OK;
@@ -358,7 +359,7 @@ bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt
 
 /* ---- begin ---- */
 
-/* BEGIN IMMEDIATE under the lock file; waits lock_wait_s for other programs, too. */
+/* Takes the lock file and begins a transaction; waits at most lock_wait_s for this and for other programs. */
 static bt_code begin_immediate(bt_writer *w, bt_err *err) {
     int64_t deadline = bt_now_ns() + (int64_t)(w->lock_wait_s * 1e9);
     for (bool named = false;; named = true) {

@@ -237,7 +237,7 @@ static bt_code add_series(bt_view_request *ask, int rank, const char *list, bt_e
     }
 }
 
-/* Adds all metric arguments, for the whole run or for one rank. */
+/* Adds the series of all `metric` arguments, for the whole run or for one rank. */
 static bt_code read_series_arguments(const bt_req *r, bt_view_request *ask, bt_err *err) {
     int64_t rank = -1;
     if (!bt_req_int(r, "rank", -1, 1000000, &rank))

@@ -4,8 +4,8 @@
  *     epoll thread    on_page_request() -> guards -> route or asset -> response; stream_read() fills event streams
  *     publisher       polls PRAGMA data_version and resumes suspended streams; closes connections of late requests
  *
- * A stream without new events is suspended. Its heartbeat, every 15 s, and every commit resume it. All streams are
- * resumed before the server stops. */
+ * A stream without new events is suspended. The heartbeat of the stream, every 15 s, and every commit resume the
+ * stream. All streams are resumed before the server stops. */
 #include "web/web.h"
 
 #include <errno.h>

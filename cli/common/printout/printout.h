@@ -3,7 +3,7 @@
  * Order: begin -> (line | field | object ... end | rows -> (row -> field* -> end)* -> rows_end)* -> print.
  * A field has a key, its name in JSON, and a label, the heading of its table column; NULL omits it from that form.
  * Outside of rows a field is part of JSON only; bt_printout_line writes text only.
- * Owns everything that it has collected until print or release. Keys and labels are borrowed until then. */
+ * The report owns everything that it has collected until print or release. Keys and labels are borrowed until then. */
 #ifndef BT_CLI_COMMON_PRINTOUT_PRINTOUT_H
 #define BT_CLI_COMMON_PRINTOUT_PRINTOUT_H
 

@@ -26,7 +26,7 @@
 #include "monitor/job/health/rank_progress.h"
 
 typedef struct bt_rank_load { /* scheduling state of a process */
-    /* state of its main thread: R S D T ...; R if the main thread sleeps and another thread runs */
+    /* state of the rank's main thread: R S D T ...; R if it sleeps and another thread runs */
     char state;
     /* time in which its threads ran; in which they waited for a processor, as far as the wait has ended */
     int64_t ran_ns, waited_ns;

@@ -1,6 +1,7 @@
 /* builtin.h - the built-in corpus: the King James Bible of Debian's package bible-kjv (text in the public domain;
- * Crown patent in the UK), one verse per line without its number. It is created once by running `bible`, and kept in
- * the cache folder. Only this folder starts programs, so call it before ranks start. Concurrent calls are safe. */
+ * Crown patent in the UK), one verse per line without its number. The text is created once by running `bible`, and kept
+ * in the cache folder. This function starts a program, so it must be called before ranks start. Concurrent calls are
+ * safe. */
 #ifndef BT_MONITOR_JOB_LAUNCH_BUILTIN_H
 #define BT_MONITOR_JOB_LAUNCH_BUILTIN_H
 

@@ -1,9 +1,8 @@
 /* child.h - runs this program as a child that is stopped when its parent ends.
  *
  * The child has its own process group: a key of the terminal reaches only the parent, which decides about the child.
- * Its
- * output is written to a file.
- * Threads: only the main thread, whose end the kernel reports to the child. */
+ * The output of the child is written to a file. Threads: only the main thread, whose end the kernel reports to the
+ * child. */
 #ifndef BT_MONITOR_JOB_LAUNCH_CHILD_H
 #define BT_MONITOR_JOB_LAUNCH_CHILD_H
 
@@ -16,7 +15,7 @@
 typedef struct bt_child_cfg {
     const char *const *words; /* argv after the program's name */
     size_t n_words;
-    const char *log; /* its output is appended to this file */
+    const char *log; /* file to which the child's output is appended */
     /* words before this program's path; the first is searched for in PATH: "srun", "-n", "1" */
     const char *const *launcher;
     size_t n_launcher;

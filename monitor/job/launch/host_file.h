@@ -23,7 +23,7 @@ int bt_host_file_each(const char *path, int *slots, int most);
 int bt_host_file_ranks(const char *path, int *on, int ranks);
 
 /* Writes the path of a file for Open MPI, which refuses carriage returns and byte order marks: `path` itself, or a
- * copy without them in `folder`. Includes the check and returns its errors. */
+ * copy without them in `folder`. Also checks the file like bt_host_file_check and returns the same errors. */
 bt_code bt_host_file_for_mpirun(const char *path, const char *folder, char *out, size_t size,
                                 bt_err *err) BT_MUST_CHECK;
 

@@ -60,8 +60,8 @@ void bt_job_dirs_sweep(void) {
     remove_dead_job_dirs("/dev/shm");
 }
 
-/* The file is locked before it is renamed, so that another supervisor never finds it unlocked. Its content is the
- * job's folder, so each half of a job's scratch identifies the job. */
+/* The file is locked before it is renamed, so that another supervisor never finds it unlocked. The lock file contains
+ * the path of the job's folder, so each of the two folders of a job identifies the job. */
 static int create_locked_job_file(const char *folder, const char *job, bt_err *err) {
     char fresh[300], name[300];
     snprintf(fresh, sizeof fresh, "%s/lock.new", folder);

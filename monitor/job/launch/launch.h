@@ -31,7 +31,7 @@ typedef enum {
 
 typedef struct bt_launch_row {
     int since,
-        until; /* these words exist in the major versions from `since` to before `until`; 0: no limit */
+        until; /* Open MPI knows these words in major versions from `since` to before `until`; 0: no limit */
     bt_launch_when when;
     /* separated by blanks; the placeholders {ranks} {hosts} {shm} {tmp} {map} {orted} {prted} {agent} {settings} are
      * one word each; NAME=... is environment */
@@ -59,7 +59,7 @@ typedef struct bt_launch {
 
 typedef struct bt_child {
     pid_t pid; /* pid of mpirun and its session */
-    int out;   /* its stdout and stderr, which must be drained until it ends */
+    int out;   /* stdout and stderr of mpirun, which must be read until mpirun ends */
 } bt_child;
 
 bool bt_launch_applies(bt_launch_when when, const bt_launch *l);

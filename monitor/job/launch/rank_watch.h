@@ -21,7 +21,7 @@ typedef struct bt_rank_watch {
     int epoll; /* readable when a rank has died; -1: no rank is watched */
 } bt_rank_watch;
 
-/* Makes orphans of mpirun children of this process, because process 1 of a container may not reap them. Call it
+/* Makes orphans of mpirun children of this process, because process 1 of a container may not reap them. To be called
  * once, before the first launch. */
 void bt_rank_watch_adopt(void);
 /* Returns false if this kernel has no pidfds; then only mpirun detects deaths. */

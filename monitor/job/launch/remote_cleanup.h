@@ -3,7 +3,7 @@
  *
  * It uses the agent that starts the ranks there (bt_launch_agent, else ssh), and removes
  * this user's segments that no process has mapped at two checks a second apart (folders: older
- * than ten minutes). It runs in the background for at most 20 s and skips unreachable hosts. */
+ * than ten minutes). The cleanup runs in the background for at most 20 s and skips unreachable hosts. */
 #ifndef BT_MONITOR_JOB_LAUNCH_REMOTE_CLEANUP_H
 #define BT_MONITOR_JOB_LAUNCH_REMOTE_CLEANUP_H
 

@@ -6,8 +6,8 @@
  *
  * It is for a server with its state on disk (bitrain hub), which survives abort() of a library and the kernel's
  * out-of-memory killer. An exit with any code ends both; so do TERM, INT, QUIT, HUP and USR1 to the first process,
- * which forwards them to the child's group (HUP as TERM). A child is killed when the first process dies. Call it before
- * any thread runs, and before starting anything that a fork does not copy. */
+ * which forwards them to the child's group (HUP as TERM). A child is killed when the first process dies. To be called
+ * before any thread runs, and before starting anything that a fork does not copy. */
 #ifndef BT_MONITOR_JOB_LAUNCH_SERVER_GUARD_H
 #define BT_MONITOR_JOB_LAUNCH_SERVER_GUARD_H
 

@@ -1,5 +1,6 @@
-/* viewer_process.h - a viewer beside a run (`train --dash`), in its own session. It ends with the run; if the
- * supervisor dies, the kernel ends it. Its output is shown on the screen; its failure never stops the training. */
+/* viewer_process.h - a viewer beside a run (`train --dash`), in its own session. The viewer ends with the run; if the
+ * supervisor dies, the kernel ends the viewer. Its output is shown on the screen; its failure never stops the
+ * training. */
 #ifndef BT_MONITOR_JOB_LAUNCH_VIEWER_PROCESS_H
 #define BT_MONITOR_JOB_LAUNCH_VIEWER_PROCESS_H
 
@@ -11,7 +12,7 @@
 
 typedef struct bt_viewer {
     pid_t pid; /* 0: none */
-    int out;   /* its stdout and stderr; -1: none */
+    int out;   /* stdout and stderr of the viewer; -1: none */
     char line[512];
     size_t n;
 } bt_viewer;

@@ -81,7 +81,7 @@ static void query_mpirun_version(const char *path, char *out, size_t size) {
     out[n] = '\0';
     close(fd[0]);
     if (failed) return;
-    kill(-pid, SIGKILL); /* it has answered, or the time is over */
+    kill(-pid, SIGKILL); /* mpirun has printed its version, or the time is over */
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
 }
 

@@ -29,8 +29,7 @@ extern const bt_color_row bt_colors[BT_C_COUNT]; /* the theme "dark" */
 /* Sets the colours of the whole process: "dark" (the default), "light", or the path of a file
  * with lines 'ROLE INDEX' (a role of colors.def in small letters, an index of the 256 colours or
  * -1 for the terminal's own; '#' begins a comment) that override the dark ones. BT_ARG: the
- * message has file, line and the nearest role, and the colours are unchanged. Call it before any
- * thread draws. */
+ * message has file, line and the nearest role, and the colours are unchanged. To be called before any thread draws. */
 bt_code bt_color_theme(const char *name, bt_err *err) BT_MUST_CHECK;
 
 int bt_color_index(uint8_t color, bt_color_depth depth); /* palette index, -1 default */

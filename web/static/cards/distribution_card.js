@@ -23,7 +23,7 @@ function edge(data, kind, bin) {
   return kind === "weights" ? String(at).replace("-", "−") : `2^${at}`;
 }
 
-/** The first and the last bin include all values beyond. */
+/** The first and the last bin include all values beyond their outer edges. */
 function nameOf(data, kind, bin) {
   if (bin === 0) return `< ${edge(data, kind, 1)}`;
   const isLast = bin === data[kind][0].length - 1;

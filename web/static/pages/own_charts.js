@@ -1,5 +1,5 @@
-// own_charts.js - charts composed by the user, of any metrics of a step. They are stored in the browser and
-// in an address that can be shared.
+// own_charts.js - charts composed by the user, of any metrics of a step. The charts are stored in the browser and in an
+// address that can be shared.
 import { button, select } from "../base/controls.js";
 import { h, say, toast } from "../base/dom.js";
 import { report } from "../base/kept_answers.js";

@@ -6,8 +6,7 @@ import { seriesCard } from "../cards/series_card.js";
 import { showPage } from "./page.js";
 
 /**
- * Shows the series of one rank: the one passed to `follow` or, until one is chosen, the first one
- * `suggested`.
+ * Shows the series of one rank: the rank passed to `follow` or, before a choice, the rank first passed to `suggest`.
  */
 function oneRankCard(ctx) {
   let chosen = null;

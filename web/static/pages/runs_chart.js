@@ -1,6 +1,6 @@
-// runs_chart.js - the chart beside the table of runs. It shows one metric of the selected runs (or of the
-// first ones that match the filter), one colour per run, with a legend that hides runs; or mean and spread of
-// runs with equal values of a setting; or the runs by their settings and results (runs_plane.js).
+// runs_chart.js - the chart beside the table of runs. The chart shows one metric of the selected runs (or of the first
+// ones that match the filter), one colour per run, with a legend that hides runs; or mean and spread of runs with equal
+// values of a setting; or the runs by their settings and results (runs_plane.js).
 import { get } from "../base/api.js";
 import { button, select } from "../base/controls.js";
 import { empty, h, say } from "../base/dom.js";
