@@ -18,7 +18,7 @@ static void put_markdown_cell(bt_text *out, const char *s) {
     }
 }
 
-static void md_commands(bt_text *out) {
+static void put_markdown_commands(bt_text *out) {
     bt_text_put(out, "<!-- generated: commands -->\n| command | does |\n|---|---|\n");
     for (size_t i = 0; i < bt_command_count(); i++) {
         const bt_command *c = bt_command_at(i);
@@ -32,7 +32,7 @@ static void md_commands(bt_text *out) {
     bt_text_put(out, "<!-- end: commands -->\n");
 }
 
-static void md_options(bt_text *out) {
+static void put_markdown_options(bt_text *out) {
     bt_text_put(
         out,
         "<!-- generated: options -->\n| flag | key | default | meaning |\n|---|---|---|---|\n");
@@ -57,7 +57,7 @@ static void md_options(bt_text *out) {
     bt_text_put(out, "<!-- end: options -->\n");
 }
 
-static void md_metrics(bt_text *out) {
+static void put_markdown_metrics(bt_text *out) {
     bt_text_put(
         out,
         "<!-- generated: metrics -->\n| view | column | unit | meaning |\n|---|---|---|---|\n");
@@ -74,11 +74,11 @@ static void md_metrics(bt_text *out) {
 }
 
 void bt_help_markdown(bt_text *out) {
-    md_commands(out);
+    put_markdown_commands(out);
     bt_text_put(out, "\n");
-    md_options(out);
+    put_markdown_options(out);
     bt_text_put(out, "\n");
-    md_metrics(out);
+    put_markdown_metrics(out);
 }
 
 /* ---- man page -------------------------------------------------------------------------------- */
@@ -119,7 +119,7 @@ static void put_man_item(bt_text *out, const char *name, const char *arg, const 
     bt_text_put(out, "\n");
 }
 
-static void man_command(bt_text *out, const bt_command *c) {
+static void put_man_command(bt_text *out, const bt_command *c) {
     bt_text_put(out, ".SS \"bitrain ");
     put_roff_text(out, c->name);
     if (c->args && *c->args) {
@@ -157,7 +157,7 @@ void bt_help_man(bt_text *out) {
                      "what the training does\n"
                      ".SH SYNOPSIS\n.B bitrain\n.I COMMAND\n[options]\n.SH COMMANDS\n");
     for (size_t i = 0; i < bt_command_count(); i++)
-        if (!bt_command_at(i)->hidden) man_command(out, bt_command_at(i));
+        if (!bt_command_at(i)->hidden) put_man_command(out, bt_command_at(i));
     bt_text_put(out, ".SH SETTINGS\nBy key in a YAML file and with \\fB\\-\\-set\\fR "
                      "\\fIKEY=VALUE\\fR; in the environment as BITRAIN_ and the key in\n"
                      "capitals with underscores. Stronger first: flag, \\-\\-set, environment, "

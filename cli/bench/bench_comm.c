@@ -96,7 +96,7 @@ typedef struct exchange {
     size_t n;
 } exchange;
 
-static bt_code exchange_once(void *ctx, bt_err *err) {
+static bt_code exchange_gradients_once(void *ctx, bt_err *err) {
     exchange *e = ctx;
     bt_reduce_times times;
     bt_reducer_begin(e->reducer);
@@ -121,7 +121,7 @@ static bt_code measure_exchange(bench *b, const bt_codec *codec, const char *nam
         for (size_t i = 0; i < e.n; i++)
             b->numbers[i] = (float)((int)(bt_rng_u64(1, 2, i) % 61) - 30) * 0x1p-20f;
     BT_TRY(bt_reducer_create(&e.reducer, &cfg, err));
-    const measured m = {b, restore_gradients, exchange_once, &e,
+    const measured m = {b, restore_gradients, exchange_gradients_once, &e,
                         2 * ceil((double)bytes / (4 << 20))};
     bt_code code = measure_row(&m, r, err);
     bt_reducer_destroy(e.reducer);
@@ -145,7 +145,7 @@ typedef struct gather {
     size_t stripes;
 } gather;
 
-static bt_code gather_once(void *ctx, bt_err *err) {
+static bt_code gather_weights_once(void *ctx, bt_err *err) {
     gather *g = ctx;
     for (size_t i = g->stripes; i-- > 0;) BT_TRY(bt_shard_all_gather_start(g->pieces, i, err));
     return bt_shard_all_gather_finish(g->pieces, err);
@@ -160,7 +160,7 @@ static bt_code measure_gather(bench *b, size_t elem, size_t bytes, bt_err *err) 
     *r = (row){.what = "gather", .codec = elem == 4 ? "fp32" : "bf16", .bytes = (double)bytes};
     const bt_gathered range = {{0, n}, b->x, elem};
     BT_TRY(bt_shard_all_gather_create(&g.pieces, &b->mesh, &shards, &range, 1, err));
-    const measured m = {b, NULL, gather_once, &g, 1};
+    const measured m = {b, NULL, gather_weights_once, &g, 1};
     bt_code code = measure_row(&m, r, err);
     bt_shard_all_gather_destroy(g.pieces);
     return code;

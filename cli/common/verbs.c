@@ -106,7 +106,7 @@ bt_code bt_verbs_paths(bt_text *out, const char *list, const char *const *words,
     return bt_fail(err, BT_NOMEM, "cannot take memory for %zu paths", n);
 }
 
-static bool names_builtin(const char *paths) {
+static bool has_builtin_path(const char *paths) {
     for (const char *w = paths; *w; w += strcspn(w, "\n"), w += *w == '\n')
         if (strcspn(w, "\n") == 7 && strncmp(w, "builtin", 7) == 0) return true;
     return !*paths;
@@ -119,7 +119,7 @@ bt_code bt_verbs_corpus(const char *paths, char *cache, size_t size, bt_err *err
     if (slash) *slash = '\0';
     if (snprintf(cache, size, "%s/cache", slash ? store : ".") >= (int)size)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", store);
-    if (!names_builtin(paths)) return BT_OK;
+    if (!has_builtin_path(paths)) return BT_OK;
     bt_builtin_path(text, sizeof text, cache);
     return bt_builtin_make(text, err);
 }

@@ -14,7 +14,7 @@ static bool count_database_row(void *ctx, const bt_row *row) {
     return true;
 }
 
-static void check_database(bt_doctor *d) {
+static void report_database(bt_doctor *d) {
     bt_err err = BT_ERR_INIT;
     bt_db *db = NULL;
     bt_code code = bt_db_open(&db, d->store, &err);
@@ -69,7 +69,7 @@ void bt_doctor_store(bt_doctor *d) {
         bt_metric_format(room, sizeof room, (double)look.free_bytes, BT_UNIT_BYTES), look.folder);
     if (little)
         bt_finding_remedy(f, "checkpoints go beside the database: make room, or use --out DIR");
-    if (!look.refused) check_database(d);
+    if (!look.refused) report_database(d);
 }
 
 void bt_doctor_screens(bt_doctor *d) {

@@ -218,7 +218,7 @@ static bt_code bound_memory(const bt_hub_settings *s, bt_hub *h, bt_hub_socket *
     return BT_OK;
 }
 
-static bool have_all_islands_left(const bt_hub *h) {
+static bool is_every_island_gone(const bt_hub *h) {
     for (size_t i = 0; i < h->n; i++)
         if (h->members[i].state == BT_MEMBER_JOINS ||
             (h->members[i].state == BT_MEMBER_TRAINS && !h->members[i].overdue))
@@ -292,7 +292,7 @@ static bt_code serve_hub_sockets(bt_hub *h, bt_hub_socket *socket, record *r, bt
         BT_TRY(bt_hub_tick(h, now, err));
         report_refused_keys(r, socket);
         BT_TRY(bound_memory(r->settings, h, socket, &base_mib, err));
-        if (h->finished && have_all_islands_left(h)) return BT_OK;
+        if (h->finished && is_every_island_gone(h)) return BT_OK;
     }
     return BT_OK;
 }

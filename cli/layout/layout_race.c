@@ -38,7 +38,7 @@ typedef struct layouts {
     int64_t began_ns;
 } layouts;
 
-static int next_racer(int argc, char **argv, int from) {
+static int find_next_race_word(int argc, char **argv, int from) {
     while (from < argc && strcmp(argv[from], BT_RACE_WORD) != 0) from++;
     return from;
 }
@@ -54,7 +54,7 @@ static bt_code read_racer(racer *x, int argc, char **argv, bt_err *err) {
                                   STEPS_MOST, 0, err);
 }
 
-static bt_code settle_racer(racer *x, const bt_isa_agreement *isa, bt_err *err) {
+static bt_code resolve_racer_settings(racer *x, const bt_isa_agreement *isa, bt_err *err) {
     bt_isa_agreement_apply(isa, &x->cfg);
     BT_TRY(bt_quiet_settings_settle(&x->opts, &x->cfg, bt_comm_size(bt_comm_world()), err));
     x->cfg.train.steps = STEPS_MOST;
@@ -65,8 +65,8 @@ static bt_code settle_racer(racer *x, const bt_isa_agreement *isa, bt_err *err) 
 }
 
 static bt_code read_race_words(layouts *l, int argc, char **argv, bt_err *err) {
-    int at = next_racer(argc, argv, 0), n = 0;
-    for (int i = at; i < argc; i = next_racer(argc, argv, i + 1)) n++;
+    int at = find_next_race_word(argc, argv, 0), n = 0;
+    for (int i = at; i < argc; i = find_next_race_word(argc, argv, i + 1)) n++;
     if (at != WORDS || n < 2 || n > BT_RACE_MOST)
         return bt_fail(err, BT_ARG, "a race is of 2 to %d layouts", (int)BT_RACE_MOST);
     *l = (layouts){.budget_s = strtod(argv[0], NULL),
@@ -75,7 +75,7 @@ static bt_code read_race_words(layouts *l, int argc, char **argv, bt_err *err) {
                    .began_ns = bt_now_ns()};
     if (!l->at) return bt_fail(err, BT_NOMEM, "no memory for %d layouts", n);
     while (at < argc) {
-        const int end = next_racer(argc, argv, at + 1);
+        const int end = find_next_race_word(argc, argv, at + 1);
         BT_TRY(read_racer(&l->at[l->n++], end - at, argv + at, err));
         at = end;
     }
@@ -96,7 +96,7 @@ static void destroy_racer(racer *x) {
 }
 
 /* Returns the elapsed seconds of the slowest rank, so that all ranks decide equally. */
-static bt_code slowest_elapsed(int64_t then_ns, double *seconds, bt_err *err) {
+static bt_code elapsed_of_slowest_rank(int64_t then_ns, double *seconds, bt_err *err) {
     *seconds = (double)(bt_now_ns() - then_ns) / 1e9;
     return bt_all_reduce_f64(bt_comm_world(), seconds, 1, BT_MAX, err);
 }
@@ -115,8 +115,8 @@ static bt_code time_racer(void *ctx, size_t i, double *took_s, double *spent_s, 
     BT_TRY(bt_trainer_steps(x->trainer, x->steps, took_s, err));
     *took_s *= x->factor;
     if (!l->keep) destroy_racer(x);
-    BT_TRY(slowest_elapsed(start, spent_s, err));
-    BT_TRY(slowest_elapsed(l->began_ns, &all_s, err));
+    BT_TRY(elapsed_of_slowest_rank(start, spent_s, err));
+    BT_TRY(elapsed_of_slowest_rank(l->began_ns, &all_s, err));
     snprintf(note, sizeof note, "layout %zu of %zu", i + 1, l->n);
     print_race_progress(l, all_s, note);
     return BT_OK;
@@ -129,7 +129,7 @@ static bool exceeds_race_time(const layouts *l, size_t n, double spent_s) {
     return n >= 2 && spent_s + (double)(n + 2) * each_s > l->budget_s;
 }
 
-static bt_code race_in_turns(layouts *l, bt_race *r, bt_err *err) {
+static bt_code run_race_rounds(layouts *l, bt_race *r, bt_err *err) {
     double spent_s = 0;
     *r = (bt_race){.run = time_racer, .ctx = l};
     while (r->n < l->n && !(l->keep && exceeds_race_time(l, r->n, spent_s))) {
@@ -137,7 +137,7 @@ static bt_code race_in_turns(layouts *l, bt_race *r, bt_err *err) {
         print_race_progress(l, spent_s, "making the layouts");
         if (l->keep) BT_TRY(create_racer(x, err));
         r->racer[r->n++].predicted_s = x->predicted_s;
-        BT_TRY(slowest_elapsed(l->began_ns, &spent_s, err));
+        BT_TRY(elapsed_of_slowest_rank(l->began_ns, &spent_s, err));
         if (l->keep && r->n == 1 && 2 * spent_s > l->budget_s)
             return bt_fail(err, BT_BUSY,
                            "making the first layout took %.0f s of the %.0f that there are (the "
@@ -182,7 +182,7 @@ static bt_code prepare_race(layouts *l, int argc, char **argv, bt_err *err) {
     BT_TRY(bt_agree(world, read_race_words(l, argc, argv, err), err));
     BT_TRY(bt_agree_isa(world, l->at[0].cfg.launch.isa, &isa, err));
     for (size_t i = 0; i < l->n; i++) {
-        BT_TRY(bt_agree(world, settle_racer(&l->at[i], &isa, err), err));
+        BT_TRY(bt_agree(world, resolve_racer_settings(&l->at[i], &isa, err), err));
         BT_TRY(bt_agree_settings(world, &l->at[i].cfg, err));
     }
     bt_code code = bt_kernels_select(isa.isa, err);
@@ -197,7 +197,7 @@ bt_code bt_layout_race_rank(int argc, char **argv, int *exit_status, bt_err *err
         return bt_fail(err, BT_ARG, "'" BT_LAYOUT_RACE_WORD "' is started by 'bitrain plan' only");
     BT_TRY(bt_comm_init(err));
     bt_code code = prepare_race(&l, argc, argv, err);
-    if (code == BT_OK) code = race_in_turns(&l, &r, err);
+    if (code == BT_OK) code = run_race_rounds(&l, &r, err);
     if (code == BT_OK && bt_comm_rank(bt_comm_world()) == 0) put_race_result(&r);
     for (size_t i = 0; i < l.n && code == BT_OK; i++) destroy_racer(&l.at[i]);
     free(l.at);

@@ -53,7 +53,7 @@ void bt_mcp_words_release(bt_mcp_words *w) {
 
 /* ---- descriptions ---- */
 
-static void put_schema(bt_json *j, int tool) {
+static void put_input_schema(bt_json *j, int tool) {
     bt_json_object(j, "inputSchema");
     bt_json_str(j, "type", "object");
     bt_json_object(j, "properties");
@@ -85,7 +85,7 @@ void bt_mcp_tools_list(bt_json *j, bool control) {
         bt_json_object(j, NULL);
         bt_json_str(j, "name", tools[t].name);
         bt_json_str(j, "description", tools[t].help);
-        put_schema(j, t);
+        put_input_schema(j, t);
         bt_json_object(j, "annotations");
         bt_json_bool(j, "readOnlyHint", !tools[t].control);
         bt_json_bool(j, "openWorldHint", false);
@@ -153,7 +153,7 @@ static bt_code add_json_scalar(bt_mcp_words *w, const struct arg *a, const char 
     return code;
 }
 
-static bool fits_type(const struct arg *a, const json_t *v) {
+static bool has_argument_type(const struct arg *a, const json_t *v) {
     switch (a->type) {
     case TEXT: return json_is_string(v);
     case WHOLE: return json_is_integer(v);
@@ -168,7 +168,7 @@ static bt_code add_tool_argument(bt_mcp_words *w, const struct arg *a, json_t *v
     const char *key;
     json_t *one;
     size_t i;
-    if (!fits_type(a, v))
+    if (!has_argument_type(a, v))
         return bt_fail(err, BT_ARG, "'%s' is no %s", a->name, type_names[a->type]);
     if (a->type == PAIRS) {
         json_object_foreach(v, key, one) BT_TRY(add_json_scalar(w, a, key, one, err));

@@ -43,7 +43,7 @@ bt_code bt_trained_tokenizer(bt_model_file *s, const char *path, bt_err *err) {
 }
 
 /* Fills the settings for a model of another program, as in a checkpoint converted from it. */
-static bt_code foreign_settings(bt_trained *t, bt_model_file *s, bt_err *err) {
+static bt_code fill_foreign_settings(bt_trained *t, bt_model_file *s, bt_err *err) {
     bt_model_cfg model = s->cfg;
     if (!s->tokenizer)
         return bt_fail(err, s->no_tokenizer.code,
@@ -84,7 +84,7 @@ static bt_code open_model_source(bt_trained *t, bt_model_file **out, const char 
         memset(&s->meta, 0, sizeof s->meta);
         BT_TRY(bt_native_settings(&t->cfg, &t->meta, t->path, err));
     } else
-        BT_TRY(foreign_settings(t, s, err));
+        BT_TRY(fill_foreign_settings(t, s, err));
     t->tokenizer = s->tokenizer;
     s->tokenizer = NULL;
     bt_notes_collect(&t->notes, &s->notes, t->path);
@@ -237,7 +237,7 @@ static bt_code create_trained_model(bt_trained *t, const bt_trained *first,
 
 /* ---- an ensemble ------------------------------------------------------------------------------- */
 
-static const bt_trained *member_at(const bt_trained *t, size_t i) {
+static const bt_trained *ensemble_member(const bt_trained *t, size_t i) {
     return i ? &t->others[i - 1] : t;
 }
 
@@ -263,18 +263,18 @@ static bt_code check_ensemble_member(const bt_trained *t, const bt_trained *o, b
 }
 
 /* Prints the memory of all members before it is allocated. */
-static void print_memory(const bt_trained *t, const bt_trained_how *how) {
+static void print_ensemble_memory(const bt_trained *t, const bt_trained_how *how) {
     bt_arena_row rows[BT_PLAN_MAX];
     char buf[32];
     size_t bytes = 0;
     for (size_t i = 0; i <= t->n_others; i++) {
-        const bt_model_setup setup = setup_of_member(member_at(t, i), t, how);
+        const bt_model_setup setup = setup_of_member(ensemble_member(t, i), t, how);
         const size_t n = bt_model_plan(&setup, rows, BT_PLAN_MAX);
         for (size_t k = 0; k < n; k++) bytes += rows[k].bytes;
     }
     fprintf(stderr, "ensemble   mean of %zu models, %s of memory:", t->n_others + 1,
             bt_metric_format(buf, sizeof buf, (double)bytes, BT_UNIT_BYTES));
-    for (size_t i = 0; i <= t->n_others; i++) fprintf(stderr, " %s", member_at(t, i)->member);
+    for (size_t i = 0; i <= t->n_others; i++) fprintf(stderr, " %s", ensemble_member(t, i)->member);
     fprintf(stderr, "\n");
 }
 
@@ -294,7 +294,7 @@ static bt_code open_ensemble_members(bt_trained *t, const bt_trained_how *how, b
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : "auto", err));
     BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
-    if (t->n_others && !how->quiet) print_memory(t, how);
+    if (t->n_others && !how->quiet) print_ensemble_memory(t, how);
     BT_TRY(create_trained_model(t, t, how, err));
     return t->n_others ? open_ensemble_members(t, how, err) : BT_OK;
 }
@@ -378,7 +378,7 @@ bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {
 void bt_trained_put_members(const bt_trained *t, bt_json *j) {
     if (!t->n_others) return;
     bt_json_array(j, "members");
-    for (size_t i = 0; i <= t->n_others; i++) bt_json_str(j, NULL, member_at(t, i)->member);
+    for (size_t i = 0; i <= t->n_others; i++) bt_json_str(j, NULL, ensemble_member(t, i)->member);
     bt_json_end(j, ']');
 }
 

@@ -147,7 +147,7 @@ static bt_code print_choices(const bt_trained *t, const eval_cfg *cfg, const bt_
     return bt_printout_print(&o, err);
 }
 
-static bt_code run_choices(const bt_trained_how *how, const eval_cfg *cfg, bt_err *err) {
+static bt_code evaluate_choices(const bt_trained_how *how, const eval_cfg *cfg, bt_err *err) {
     bt_trained t;
     bt_choices_result r;
     const bt_choices_job job = {.task = bt_choice_task_at(cfg->task - 1),
@@ -217,7 +217,7 @@ static bt_code evaluate_words(const eval_cfg *cfg, const char *which, bt_err *er
     double *confusion = NULL;
     bt_trained_how how = bt_trained_how_of(&cfg->trained, which, cfg->store);
     how.quiet = cfg->quiet || cfg->json;
-    if (cfg->task) return run_choices(&how, cfg, err);
+    if (cfg->task) return evaluate_choices(&how, cfg, err);
     bt_code code = bt_trained_open(&t, &how, err);
     if (code == BT_OK) code = set_conversation_form(&t, cfg, err);
     if (code == BT_OK && !cfg->quiet && !cfg->json) bt_trained_report_affixes(&t);
@@ -240,7 +240,7 @@ static bt_code evaluate_words(const eval_cfg *cfg, const char *which, bt_err *er
 }
 
 /* A model is a folder or a GGUF file. */
-static bool is_other_file(const char *word) {
+static bool is_file_but_no_model(const char *word) {
     struct stat st;
     const size_t n = strlen(word);
     return stat(word, &st) == 0 && S_ISREG(st.st_mode) &&
@@ -250,7 +250,7 @@ static bool is_other_file(const char *word) {
 static bt_code cmd_eval(bt_call *call, bt_err *err) {
     bt_text which = {0};
     for (size_t i = 1; i < call->n; i++)
-        if (is_other_file(call->words[i]))
+        if (is_file_but_no_model(call->words[i]))
             return bt_fail(err, BT_ARG, "unexpected word '%.200s' (--data gives the text)",
                            call->words[i]);
     bt_members_join(&which, call->words, call->n);

@@ -146,7 +146,7 @@ static double ckpt_bytes(const bt_layout_choice *c) {
     return c->layouts.at[0].time.ckpt_s * c->rates.disk_per_s * bt_cluster_hosts(k);
 }
 
-static void put_storage(const bt_layout_choice *c, bt_text *out) {
+static void put_checkpoint_storage(const bt_layout_choice *c, bt_text *out) {
     char bytes[32], kept[32], rate[32], took[32], every[32];
     const bt_run_cfg *cfg = &c->settings;
     const double ckpt_s = c->layouts.at[0].time.ckpt_s, share = checkpoint_disk_share(c);
@@ -197,7 +197,7 @@ void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_train_time *
     bt_layout_why(&c->layouts, out);
     bt_text_put(out, "\n");
     bt_plan_put_advice(c, out);
-    put_storage(c, out);
+    put_checkpoint_storage(c, out);
     bt_train_time_put(time, c->settings.train.steps, "", out);
     const bt_bill paid = fill_plan_bill(c, time, asked);
     bt_bill_put_text(&paid, out);

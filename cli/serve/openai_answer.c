@@ -22,7 +22,7 @@ static void put_openai_list(bt_openai_list *l, bt_json *j, const char *key) {
     begin_openai_list(l);
 }
 
-static bt_openai_list *choice_logprobs(bt_openai_choice *c, size_t i) {
+static bt_openai_list *choice_logprob_list(bt_openai_choice *c, size_t i) {
     bt_openai_list *const lists[] = {&c->tokens, &c->token_logprobs, &c->top_logprobs,
                                      &c->text_offset};
     return lists[i];
@@ -33,7 +33,7 @@ bool bt_openai_answer_init(bt_openai_answer *a, size_t n) {
     a->n = a->choices ? n : 0;
     for (size_t i = 0; i < a->n; i++) {
         a->choices[i].index = i;
-        for (size_t k = 0; k < 4; k++) begin_openai_list(choice_logprobs(&a->choices[i], k));
+        for (size_t k = 0; k < 4; k++) begin_openai_list(choice_logprob_list(&a->choices[i], k));
     }
     return a->choices != NULL;
 }
@@ -41,7 +41,8 @@ bool bt_openai_answer_init(bt_openai_answer *a, size_t n) {
 void bt_openai_answer_release(bt_openai_answer *a) {
     for (size_t i = 0; i < a->n; i++) {
         bt_text_release(&a->choices[i].text);
-        for (size_t k = 0; k < 4; k++) bt_text_release(&choice_logprobs(&a->choices[i], k)->text);
+        for (size_t k = 0; k < 4; k++)
+            bt_text_release(&choice_logprob_list(&a->choices[i], k)->text);
     }
     free(a->choices);
     a->choices = NULL;
@@ -224,7 +225,7 @@ void bt_openai_put(bt_openai_answer *a, bt_text *out) {
     bt_json_end(&j, '}');
 }
 
-static const char *chunk_object(const bt_openai_answer *a) {
+static const char *chunk_object_name(const bt_openai_answer *a) {
     return a->chat ? "chat.completion.chunk" : "text_completion";
 }
 
@@ -242,7 +243,7 @@ void bt_openai_put_chunk(bt_openai_answer *a, bt_openai_choice *c, bool finished
     if (!said && !finished) return;
     bt_text_put(out, "data: ");
     bt_json_begin(&j, out);
-    put_completion_head(a, &j, chunk_object(a));
+    put_completion_head(a, &j, chunk_object_name(a));
     bt_json_array(&j, "choices");
     bt_json_object(&j, NULL);
     bt_json_int(&j, "index", (int64_t)c->index);
@@ -266,7 +267,7 @@ void bt_openai_put_usage_chunk(const bt_openai_answer *a, bt_text *out) {
     bt_json j;
     bt_text_put(out, "data: ");
     bt_json_begin(&j, out);
-    put_completion_head(a, &j, chunk_object(a));
+    put_completion_head(a, &j, chunk_object_name(a));
     bt_json_array(&j, "choices");
     bt_json_end(&j, ']');
     put_usage(a, &j);

@@ -62,8 +62,8 @@ bt_code bt_train_resolve_open(const bt_train_plan *p, bt_run_cfg **out, bt_err *
     return bt_run_cfg_resolve(c, p->ranks, err);
 }
 
-static bt_code set_count(bt_train_plan *p, const char *key, const char *of, int64_t n,
-                         int64_t sequences, bt_err *err) {
+static bt_code set_step_count(bt_train_plan *p, const char *key, const char *of, int64_t n,
+                              int64_t sequences, bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, of);
     char text[32], where[48];
     bt_text value = {0};
@@ -84,18 +84,19 @@ static int64_t steps_of_epochs(const bt_run_cfg *c, int64_t sequences) {
     return (int64_t)ceil(all / each - 1e-9);
 }
 
-static bt_code set_counts(bt_train_plan *p, const bt_run_cfg *c, int64_t sequences, bt_err *err) {
+static bt_code set_step_counts(bt_train_plan *p, const bt_run_cfg *c, int64_t sequences,
+                               bt_err *err) {
     const double epoch = (double)sequences * (double)c->model.seq_len /
                          (double)c->train.batch_tokens;
     if (is_given_by_this_call(&p->opts, "train.epochs"))
-        BT_TRY(set_count(p, "train.steps", "train.epochs", steps_of_epochs(c, sequences), sequences,
-                         err));
+        BT_TRY(set_step_count(p, "train.steps", "train.epochs", steps_of_epochs(c, sequences),
+                              sequences, err));
     if (is_given_by_this_call(&p->opts, "train.evals_per_epoch") && c->train.evals_per_epoch > 0)
-        BT_TRY(set_count(p, "train.eval_every", "train.evals_per_epoch",
-                         llround(epoch / c->train.evals_per_epoch), sequences, err));
+        BT_TRY(set_step_count(p, "train.eval_every", "train.evals_per_epoch",
+                              llround(epoch / c->train.evals_per_epoch), sequences, err));
     if (is_given_by_this_call(&p->opts, "ckpt.saves_per_epoch") && c->ckpt.saves_per_epoch > 0)
-        BT_TRY(set_count(p, "ckpt.every", "ckpt.saves_per_epoch",
-                         llround(epoch / c->ckpt.saves_per_epoch), sequences, err));
+        BT_TRY(set_step_count(p, "ckpt.every", "ckpt.saves_per_epoch",
+                              llround(epoch / c->ckpt.saves_per_epoch), sequences, err));
     return BT_OK;
 }
 
@@ -122,7 +123,7 @@ bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) {
     if (code == BT_OK && sequences < 0)
         code = bt_fail(err, BT_ARG, "%s: '%.100s' is endless and has no epochs (use --steps)", key,
                        c->data.path);
-    if (code == BT_OK) code = set_counts(p, c, sequences, err);
+    if (code == BT_OK) code = set_step_counts(p, c, sequences, err);
     free(c);
     return code;
 }

@@ -63,7 +63,7 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
 }
 
 /* Writes for example "'FILE', 2026-11-22 17:40". */
-static void note_rates(const bt_train_plan *p, const bt_rates *rates, bt_text *from) {
+static void describe_rates_file(const bt_train_plan *p, const bt_rates *rates, bt_text *from) {
     char path[PATH_MAX + 64], when[32] = "";
     struct stat st;
     struct tm tm;
@@ -91,7 +91,7 @@ bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_trial_rate 
         known = known && bt_time_predict(&p->cfg, rates, &cluster, out, &why) == BT_OK;
         if (known) {
             bt_text_clear(from);
-            note_rates(p, rates, from);
+            describe_rates_file(p, rates, from);
             const bt_trial_rate *kept = bt_layout_tried(&p->opts, &p->cfg, p->ranks, rates);
             if (kept) *tried = *kept;
         }
@@ -100,7 +100,7 @@ bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_trial_rate 
     return known;
 }
 
-static void record_title(const bt_sink *sink, bt_event_kind kind, const char *title) {
+static void record_title_event(const bt_sink *sink, bt_event_kind kind, const char *title) {
     const bt_event e = {
         .kind = kind, .step = -1, .rank = -1, .wall_us = bt_wall_us(), .title = title};
     if (sink->event && title[0]) sink->event(sink->ctx, &e);
@@ -113,11 +113,11 @@ static void record_recipe(const bt_train_plan *p, const bt_sink *sink) {
         char title[400];
         const size_t n = strlen(word);
         snprintf(title, sizeof title, "%.*s", (int)(strcspn(line, "\n") - n), line + n);
-        record_title(sink, BT_EVENT_RECIPE, title);
+        record_title_event(sink, BT_EVENT_RECIPE, title);
     }
 }
 
 void bt_train_record_layout(const bt_train_plan *p, const bt_sink *sink) {
     record_recipe(p, sink);
-    record_title(sink, BT_EVENT_LAYOUT, bt_text_str(&p->layout));
+    record_title_event(sink, BT_EVENT_LAYOUT, bt_text_str(&p->layout));
 }

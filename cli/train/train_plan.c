@@ -314,7 +314,8 @@ static size_t needed_bytes(const rank_plan *r) {
     return bytes;
 }
 
-static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, const rank_plan *r) {
+static void print_memory_formulas(const bt_run_cfg *cfg, const bt_mesh_shape *mesh,
+                                  const rank_plan *r) {
     char buf[32], text[64], of[32], shards[64] = "";
     shares s = compute_parameter_shares(cfg, mesh);
     if (s.S > 1)
@@ -502,7 +503,7 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
         print_work(p, &mesh);
         print_data(p, &data);
         print_time(p);
-        print_reasons(cfg, &mesh, &first);
+        print_memory_formulas(cfg, &mesh, &first);
         if (p->ranks > 1) print_ranks(cfg, &mesh, p->ranks);
         print_disk(p, cfg, &mesh);
         print_launch(p);

@@ -77,12 +77,12 @@ static void draw_items(bt_canvas *c, int x, int y, int w, const items *l, uint8_
 
 /* ---- lines one to three ---------------------------------------------------------------------- */
 
-static const char *trend_mark(const bt_view_head *h) {
+static const char *loss_trend_mark(const bt_view_head *h) {
     return isnan(h->loss_trend) ? "" : h->loss_trend < 0 ? " ▼" : " ▲";
 }
 
 /* "███▌░░░░ 44 %" */
-static void progress_bar(char out[64], double done) {
+static void format_progress_bar(char out[64], double done) {
     enum { CELLS = 8 };
     int eighths = (int)(done * CELLS * 8 + 1e-9), n = 0;
     for (int i = 0; i < CELLS; i++, eighths -= 8) {
@@ -126,7 +126,7 @@ static void collect_run_items(const bt_top *t, items *l) {
         snprintf(b, sizeof b, "%d", h->world_size);
     add_frame_item(l, 3, lacks ? BT_C_WARN : BT_C_TEXT, h->hub ? "islands" : "ranks", b);
     if (!isnan(h->progress)) {
-        progress_bar(b, h->progress);
+        format_progress_bar(b, h->progress);
         add_frame_item(l, 1, BT_C_ACCENT, "", b);
     }
     add_frame_item(l, 5, BT_C_TEXT, "",
@@ -157,7 +157,8 @@ static void collect_number_items(const bt_top *t, items *l) {
         snprintf(b + n, sizeof b - (size_t)n, "/%s", bt_fmt_int(d, sizeof d, h->steps_total));
     add_frame_item(l, 0, BT_C_BRIGHT, "step", b);
     add_frame_item(l, 5, BT_C_TEXT, "tokens", bt_fmt(b, sizeof b, h->tokens, BT_UNIT_COUNT));
-    snprintf(b, sizeof b, "%s%s", bt_fmt(c, sizeof c, h->loss_ema, BT_UNIT_NATS), trend_mark(h));
+    snprintf(b, sizeof b, "%s%s", bt_fmt(c, sizeof c, h->loss_ema, BT_UNIT_NATS),
+             loss_trend_mark(h));
     add_frame_item(l, 0, BT_C_BRIGHT, bt_figures[BT_FIGURE_LOSS_EMA].brief,
                    isnan(h->loss_ema) ? "-" : b);
     if (!isnan(h->val_loss) || !isnan(h->best_val)) {

@@ -399,7 +399,9 @@ static void handle_input_key(bt_top *t, int32_t key) {
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* The last screen is only for hubs. */
-static int last_screen(const bt_top *t) { return BT_SCREEN_COUNT - (t->view->head.hub ? 1 : 2); }
+static int last_screen_number(const bt_top *t) {
+    return BT_SCREEN_COUNT - (t->view->head.hub ? 1 : 2);
+}
 
 static void execute_view_action(bt_top *t, bt_action a) {
     int panes = bt_top_panes(t);
@@ -408,13 +410,14 @@ static void execute_view_action(bt_top *t, bt_action a) {
         if (panes > 1)
             t->pane = (t->pane + 1) % panes;
         else
-            open_screen(t, (int)t->screen % last_screen(t) + 1);
+            open_screen(t, (int)t->screen % last_screen_number(t) + 1);
         break;
     case BT_DO_PANE_PREV:
         if (panes > 1)
             t->pane = (t->pane + panes - 1) % panes;
         else
-            open_screen(t, ((int)t->screen + last_screen(t) - 2) % last_screen(t) + 1);
+            open_screen(t,
+                        ((int)t->screen + last_screen_number(t) - 2) % last_screen_number(t) + 1);
         break;
     case BT_DO_EXPAND: open_pane_screen(t); break;
     case BT_DO_VALUE:

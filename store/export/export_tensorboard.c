@@ -137,7 +137,8 @@ static void put_columns(bt_text *sql, const char *format, const bt_metric *m, in
     " JOIN steps s ON s.run = " t ".run AND s.attempt = " t ".attempt AND s.step = " t \
     ".step WHERE " t ".run = ?1 AND s.run = ?1" BETWEEN(t)
 
-static bt_code run_query(bt_db *db, bt_text *sql, int rank, bt_row_fn fn, writing *w, bt_err *err) {
+static bt_code run_counted_query(bt_db *db, bt_text *sql, int rank, bt_row_fn fn, writing *w,
+                                 bt_err *err) {
     char number[5][24];
     const int64_t values[] = {w->from.attempt, w->from.step, w->to.attempt, w->to.step, rank};
     const char *params[6] = {w->cfg->run};
@@ -159,30 +160,30 @@ static bt_code write_run_events(bt_db *db, writing *w, bt_err *err) {
     bt_text_put(&sql, " FROM steps s WHERE s.run = ?1" BETWEEN("s") " ORDER BY s.attempt, s.step");
     w->metrics = bt_step_metrics;
     w->prefix = "";
-    bt_code code = run_query(db, &sql, -1, write_metrics_of_row, w, err);
+    bt_code code = run_counted_query(db, &sql, -1, write_metrics_of_row, w, err);
     bt_text_put(&sql, "SELECT s.step, s.time_s, s.attempt, l.layer, l.tensor");
     put_columns(&sql, ", l.\"%s\"", bt_layer_metrics, BT_ML_COUNT);
     bt_text_put(&sql, " FROM layers l" OF_STEP("l") " ORDER BY l.attempt, l.step");
-    if (code == BT_OK) code = run_query(db, &sql, -1, write_layer_of_row, w, err);
+    if (code == BT_OK) code = run_counted_query(db, &sql, -1, write_layer_of_row, w, err);
     bt_text_put(&sql, "SELECT r.step, s.time_s, r.attempt");
     put_columns(&sql, ", avg(r.\"%s\")", bt_rank_metrics, BT_MR_COUNT);
     bt_text_put(&sql, " FROM rank_steps r" OF_STEP("r") " GROUP BY r.attempt, r.step");
     w->metrics = bt_rank_metrics;
     w->prefix = "mean_";
-    if (code == BT_OK) code = run_query(db, &sql, -1, write_metrics_of_row, w, err);
+    if (code == BT_OK) code = run_counted_query(db, &sql, -1, write_metrics_of_row, w, err);
     bt_text_put(
         &sql,
         "SELECT d.step, s.time_s, d.attempt, d.layer, d.tensor, d.bin, d.weights, d.gradients "
         "FROM distributions d" OF_STEP(
             "d") " ORDER BY d.attempt, d.step, d.layer, d.tensor, d.bin");
-    if (code == BT_OK) code = run_query(db, &sql, -1, write_bin_of_row, w, err);
+    if (code == BT_OK) code = run_counted_query(db, &sql, -1, write_bin_of_row, w, err);
     end_distribution(w);
     bt_text_put(&sql, "SELECT e.step, e.time_s, e.attempt, CASE WHEN json_valid(e.body) THEN "
                       "'**' || json_extract(e.body, '$.prompt') || '**' || json_extract(e.body, "
                       "'$.text') ELSE e.title END"
                       " FROM events e WHERE e.run = ?1 AND e.kind = 'sample'" BETWEEN(
                           "e") " ORDER BY e.seq");
-    if (code == BT_OK) code = run_query(db, &sql, -1, write_sample_of_row, w, err);
+    if (code == BT_OK) code = run_counted_query(db, &sql, -1, write_sample_of_row, w, err);
     bt_text_release(&sql);
     return code;
 }
@@ -196,7 +197,7 @@ static bt_code write_rank_events(bt_db *db, writing *w, int rank, bt_err *err) {
                           "r") " AND r.rank = CAST(?6 AS INTEGER) ORDER BY r.attempt, r.step");
     w->metrics = bt_rank_metrics;
     w->prefix = "";
-    const bt_code code = run_query(db, &sql, rank, write_metrics_of_row, w, err);
+    const bt_code code = run_counted_query(db, &sql, rank, write_metrics_of_row, w, err);
     bt_text_release(&sql);
     return code;
 }

@@ -24,7 +24,7 @@ static bool is_event_file(const char *head, size_t n) {
     return false;
 }
 
-static bt_code read_text(bt_text *out, FILE *f, const char *path, bt_err *err) {
+static bt_code read_foreign_text(bt_text *out, FILE *f, const char *path, bt_err *err) {
     char buf[65536];
     size_t n;
     while ((n = fread(buf, 1, sizeof buf, f)) > 0 && out->len <= FILE_MOST)
@@ -48,7 +48,7 @@ static bt_code read_one_file(bt_foreign_run *r, const char *path, bt_err *err) {
         code = bt_read_tensorboard(r, path, err);
     } else {
         bt_text_putn(&text, head, n);
-        code = read_text(&text, f, path, err);
+        code = read_foreign_text(&text, f, path, err);
         if (code == BT_OK && strlen(bt_text_str(&text)) != text.len)
             code = bt_fail(err, BT_FORMAT,
                            "'%s' is neither text nor a TensorBoard event file (CSV, JSON rows and "

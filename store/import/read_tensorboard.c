@@ -36,7 +36,7 @@ static bool read_varint(message *m, uint64_t *out) {
 }
 
 /* Returns false at the end, or at a byte that is not protobuf, which sets *bad. */
-static bool next_field(message *m, field *f, bool *bad) {
+static bool read_protobuf_field(message *m, field *f, bool *bad) {
     uint64_t key, n;
     if (m->at == m->end) return false;
     *bad = true;
@@ -78,7 +78,7 @@ static double tensor_scalar(message m, bool *bad) {
     enum { FLOAT = 1, DOUBLE = 2 };
     uint64_t type = 0;
     field f, content = {0};
-    while (next_field(&m, &f, bad)) {
+    while (read_protobuf_field(&m, &f, bad)) {
         if (f.number == 1 && f.type == 0) type = f.varint;
         if ((f.number >= 4 && f.number <= 6) && f.type != 0) content = f;
     }
@@ -87,11 +87,12 @@ static double tensor_scalar(message m, bool *bad) {
     return NAN;
 }
 
-static bool add_value(bt_foreign_run *r, message m, int64_t step, double wall_s, bool *bad) {
+static bool add_tensorboard_value(bt_foreign_run *r, message m, int64_t step, double wall_s,
+                                  bool *bad) {
     char tag[160] = "";
     double value = NAN;
     field f;
-    while (next_field(&m, &f, bad)) {
+    while (read_protobuf_field(&m, &f, bad)) {
         if (f.number == 1 && f.type == 2)
             snprintf(tag, sizeof tag, "%.*s", (int)(f.n < sizeof tag ? f.n : sizeof tag - 1),
                      (const char *)f.data);
@@ -104,20 +105,20 @@ static bool add_value(bt_foreign_run *r, message m, int64_t step, double wall_s,
                         : bt_foreign_run_add(r, step, wall_s, tag, value);
 }
 
-static bool add_event(bt_foreign_run *r, message m, bool *bad) {
+static bool add_tensorboard_event(bt_foreign_run *r, message m, bool *bad) {
     double wall_s = NAN;
     int64_t step = 0;
     field f, v, summary = {0};
-    while (next_field(&m, &f, bad)) {
+    while (read_protobuf_field(&m, &f, bad)) {
         if (f.number == 1 && f.type == 1) wall_s = load_double(f.data);
         if (f.number == 2 && f.type == 0) step = (int64_t)f.varint;
         if (f.number == 5 && f.type == 2) summary = f;
     }
     if (*bad || !summary.data) return true;
     message values = {summary.data, summary.data + summary.n};
-    while (next_field(&values, &v, bad))
+    while (read_protobuf_field(&values, &v, bad))
         if (v.number == 1 && v.type == 2 &&
-            !add_value(r, (message){v.data, v.data + v.n}, step, wall_s, bad))
+            !add_tensorboard_value(r, (message){v.data, v.data + v.n}, step, wall_s, bad))
             return false;
     return true;
 }
@@ -166,7 +167,7 @@ bt_code bt_read_tensorboard(bt_foreign_run *r, const char *path, bt_err *err) {
     bt_code code = BT_OK;
     while (n && code == BT_OK) {
         code = read_record(f, &buf, &cap, &n, &whole, path, err);
-        if (code == BT_OK && n && !add_event(r, (message){buf, buf + n}, &bad))
+        if (code == BT_OK && n && !add_tensorboard_event(r, (message){buf, buf + n}, &bad))
             code = bt_fail(err, BT_NOMEM, "no memory for '%s'", path);
         if (code == BT_OK && bad)
             code = bt_fail(err, BT_FORMAT, "'%s' is damaged: a record is not an event", path);

@@ -78,7 +78,7 @@ static bt_code each_ledger_row(reading *r, const char *sql, int64_t a, int64_t b
     return code;
 }
 
-static bt_code ledger_on_run(reading *r, sqlite3_stmt *st, bt_err *err) {
+static bt_code take_ledger_run(reading *r, sqlite3_stmt *st, bt_err *err) {
     (void)err;
     r->l->begin_us = sqlite3_column_int64(st, 0);
     r->ended_us = sqlite3_column_int64(st, 1);
@@ -86,7 +86,7 @@ static bt_code ledger_on_run(reading *r, sqlite3_stmt *st, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code ledger_on_attempt(reading *r, sqlite3_stmt *st, bt_err *err) {
+static bt_code take_ledger_attempt(reading *r, sqlite3_stmt *st, bt_err *err) {
     BT_TRY(grow_ledger_array((void **)&r->attempt, &r->cap_attempts, r->n_attempts + 1,
                              sizeof *r->attempt, err));
     attempt *a = &r->attempt[r->n_attempts++];
@@ -112,7 +112,7 @@ static const char attempts_sql[] =
     " FROM attempt a LEFT JOIN step s ON s.aid = a.id AND s.step = (SELECT max(step) FROM step"
     " WHERE aid = a.id) WHERE a.run = ?1 ORDER BY a.attempt";
 
-static bt_code ledger_on_event(reading *r, sqlite3_stmt *st, bt_err *err) {
+static bt_code take_ledger_event(reading *r, sqlite3_stmt *st, bt_err *err) {
     bt_ledger *l = r->l;
     l->seen = sqlite3_column_int64(st, 0);
     const char *name = (const char *)sqlite3_column_text(st, 3);
@@ -130,7 +130,7 @@ static bt_code ledger_on_event(reading *r, sqlite3_stmt *st, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code ledger_on_checkpoint(reading *r, sqlite3_stmt *st, bt_err *err) {
+static bt_code take_ledger_checkpoint(reading *r, sqlite3_stmt *st, bt_err *err) {
     bt_ledger *l = r->l;
     BT_TRY(grow_ledger_array((void **)&l->save, &l->cap_marks_saved, l->n_saves + 1,
                              sizeof *l->save, err));
@@ -163,12 +163,12 @@ static bt_code read_ledger_rows(reading *r, int64_t run, bt_err *err) {
     if (l->run != run) bt_ledger_forget(l);
     l->run = run;
     BT_TRY(each_ledger_row(r, "SELECT created_us, ended_us FROM run WHERE id = ?1", run, 0,
-                           ledger_on_run, err));
-    BT_TRY(each_ledger_row(r, attempts_sql, run, 0, ledger_on_attempt, err));
+                           take_ledger_run, err));
+    BT_TRY(each_ledger_row(r, attempts_sql, run, 0, take_ledger_attempt, err));
     bt_text_init(&sql);
     bt_code code = compose_events_query(&sql, err);
     if (code == BT_OK)
-        code = each_ledger_row(r, bt_text_str(&sql), run, l->seen, ledger_on_event, err);
+        code = each_ledger_row(r, bt_text_str(&sql), run, l->seen, take_ledger_event, err);
     bt_text_release(&sql);
     BT_TRY(code);
     l->n_saves = 0;
@@ -176,7 +176,7 @@ static bt_code read_ledger_rows(reading *r, int64_t run, bt_err *err) {
         r,
         "SELECT attempt, t_us, took_us FROM ckpt WHERE run = ?1 AND took_us IS NOT "
         "NULL",
-        run, 0, ledger_on_checkpoint, err);
+        run, 0, take_ledger_checkpoint, err);
 }
 
 /* ---- attempts -------------------------------------------------------------------------------- */

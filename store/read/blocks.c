@@ -81,7 +81,7 @@ static bt_code read_rank_values(walk *w, sqlite3_stmt *k, int *rc, int64_t step,
     return *rc == SQLITE_ROW || *rc == SQLITE_DONE ? BT_OK : fail_block_query(w, *rc, err);
 }
 
-static bt_code walk_raw(walk *w, int64_t first, int64_t end, bt_err *err) {
+static bt_code deliver_raw_rows(walk *w, int64_t first, int64_t end, bt_err *err) {
     bind_range(w->raw_steps, w->at->aid, first, end);
     sqlite3_bind_int64(w->raw_ranks, 1, bt_rank_key_end(w->at->aid, first));
     sqlite3_bind_int64(w->raw_ranks, 2, bt_rank_key_end(w->at->aid, end));
@@ -149,12 +149,12 @@ static bt_code read_block(walk *w, int level, sqlite3_stmt *st, int64_t block, b
 
 /* Delivers steps first <= step < end: whole blocks of this level; the rest, and steps without a block, from the
  * level below. */
-static bt_code walk_level(walk *w, int level, int64_t first, int64_t end, bt_err *err) {
+static bt_code deliver_level_blocks(walk *w, int level, int64_t first, int64_t end, bt_err *err) {
     if (first >= end || w->stopped) return BT_OK;
-    if (level == 0) return walk_raw(w, first, end, err);
+    if (level == 0) return deliver_raw_rows(w, first, end, err);
     int64_t size = (int64_t)1 << (BT_ROLL_SHIFT * level), a = (first + size - 1) / size,
             b = end / size, pos = first;
-    if (a >= b) return walk_level(w, level - 1, first, end, err);
+    if (a >= b) return deliver_level_blocks(w, level - 1, first, end, err);
     sqlite3_stmt *st = w->level[level];
     sqlite3_bind_int64(st, 1, bt_roll_key(w->at->aid, BT_ROLL_STEPS, level, a));
     sqlite3_bind_int64(st, 2, bt_roll_key(w->at->aid, BT_ROLL_STEPS, level, b));
@@ -163,16 +163,16 @@ static bt_code walk_level(walk *w, int level, int64_t first, int64_t end, bt_err
     while (code == BT_OK && !w->stopped && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         int64_t block = sqlite3_column_int64(st, 0) -
                         bt_roll_key(w->at->aid, BT_ROLL_STEPS, level, 0);
-        code = walk_level(w, level - 1, pos, block * size, err);
+        code = deliver_level_blocks(w, level - 1, pos, block * size, err);
         if (code == BT_OK && !w->stopped) code = read_block(w, level, st, block, err);
         pos = (block + 1) * size;
     }
     sqlite3_reset(st);
     if (code == BT_OK && !w->stopped && rc != SQLITE_DONE) code = fail_block_query(w, rc, err);
-    return code == BT_OK ? walk_level(w, level - 1, pos, end, err) : code;
+    return code == BT_OK ? deliver_level_blocks(w, level - 1, pos, end, err) : code;
 }
 
-static bt_code live_spans(walk *w, span **out, int *n, bt_err *err) {
+static bt_code list_live_spans(walk *w, span **out, int *n, bt_err *err) {
     sqlite3_stmt *st = NULL;
     *out = calloc(ATTEMPTS_MAX, sizeof **out);
     if (!*out) return bt_fail(err, BT_NOMEM, "cannot read metrics: out of memory");
@@ -225,15 +225,15 @@ bt_code bt_blocks_walk(bt_db *db, const bt_blocks_request *ask, bt_block_fn fn, 
     span *spans = NULL;
     int n = 0, level = largest_level_within(ask->max_steps);
     bt_code code = prepare_block_statements(&w, err);
-    if (code == BT_OK) code = live_spans(&w, &spans, &n, err);
+    if (code == BT_OK) code = list_live_spans(&w, &spans, &n, err);
     for (int i = 0; i < n && code == BT_OK && !w.stopped; i++) {
         const span *s = w.at = &spans[i];
         int64_t summed = ask->ranks && level == 0 && s->raw_from > s->first
                              ? (s->raw_from < s->end ? s->raw_from : s->end)
                              : s->first;
         /* summaries replace deleted rank rows */
-        code = walk_level(&w, 1, s->first, summed, err);
-        if (code == BT_OK) code = walk_level(&w, level, summed, s->end, err);
+        code = deliver_level_blocks(&w, 1, s->first, summed, err);
+        if (code == BT_OK) code = deliver_level_blocks(&w, level, summed, s->end, err);
     }
     for (int i = 1; i <= BT_ROLL_LEVELS; i++) sqlite3_finalize(w.level[i]);
     sqlite3_finalize(w.one);

@@ -20,7 +20,7 @@ typedef struct window {
     int n;
 } window;
 
-static bool read_point(void *ctx, const bt_row *row) { /* newest first */
+static bool collect_window_value(void *ctx, const bt_row *row) { /* newest first */
     window *w = ctx;
     if (w->n == 0) w->x_newest = row->nums[1];
     w->y[w->n++] = row->nums[0];
@@ -87,7 +87,7 @@ bt_code bt_db_level(bt_db *db, const char *run, const char *metric, const bt_at 
                  metric);
     bt_code code =
         bt_db_query(db, &(bt_query){.sql = sql, .params = params, .n_params = of_step ? 2 : 1},
-                    read_point, w, err);
+                    collect_window_value, w, err);
     compute_level(w, out);
     free(w);
     return code;
@@ -109,7 +109,7 @@ bt_code bt_db_common_end(bt_db *db, const char *const *runs, size_t n, bt_at_axi
     return BT_OK;
 }
 
-static bool read_difference(void *ctx, const bt_row *row) {
+static bool store_first_difference(void *ctx, const bt_row *row) {
     bt_first_difference *d = ctx;
     d->step = (int64_t)row->nums[0];
     d->a = row->nums[1];
@@ -129,7 +129,7 @@ bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first
                    " ORDER BY x.attempt, x.step LIMIT 1",
             .params = params,
             .n_params = 2},
-        read_difference, out, err));
+        store_first_difference, out, err));
     bt_first_difference count = {0};
     BT_TRY(bt_db_query(
         db,
@@ -138,7 +138,7 @@ bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first
                         "x.run = ?1 AND y.run = ?2 AND x.loss IS NOT NULL AND y.loss IS NOT NULL",
                     .params = params,
                     .n_params = 2},
-        read_difference, &count, err));
+        store_first_difference, &count, err));
     out->common = count.step;
     return BT_OK;
 }

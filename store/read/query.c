@@ -185,7 +185,7 @@ typedef struct cells {
     double nums[MAX_COLUMNS];
 } cells;
 
-static void read_row(sqlite3_stmt *st, int n, cells *c) {
+static void convert_result_row(sqlite3_stmt *st, int n, cells *c) {
     for (int i = 0; i < n; i++) {
         int type = sqlite3_column_type(st, i);
         c->nums[i] = type == SQLITE_INTEGER || type == SQLITE_FLOAT ? sqlite3_column_double(st, i)
@@ -214,7 +214,7 @@ static bt_code each_query_row(bt_db *d, sqlite3_stmt *st, const bt_query *q, bt_
             if (q->truncated) *q->truncated = true;
             break;
         }
-        read_row(st, n, c);
+        convert_result_row(st, n, c);
         rows++;
         go = fn(ctx, &row);
     }

@@ -27,7 +27,7 @@ int bt_run_log_rank(const char *line) {
 }
 
 /* Reads whole lines at the end of the file; NULL: unreadable. *cut: there are earlier lines. */
-static char *read_end(const char *path, size_t bytes, bool *cut) {
+static char *read_log_end(const char *path, size_t bytes, bool *cut) {
     struct stat st;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     char *text = NULL;
@@ -63,7 +63,7 @@ bt_code bt_run_log_json(bt_db *db, const char *run, size_t bytes, bt_json *j, bt
     bool cut = false;
     BT_TRY(bt_db_run_folder(db, run, folder, sizeof folder, err));
     snprintf(path, sizeof path, "%s/log.txt", folder);
-    char *text = folder[0] ? read_end(path, bytes, &cut) : NULL, *rest = text;
+    char *text = folder[0] ? read_log_end(path, bytes, &cut) : NULL, *rest = text;
     bt_json_bool(j, "readable", text != NULL);
     bt_json_bool(j, "cut", cut);
     bt_json_array(j, "lines");

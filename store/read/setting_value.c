@@ -70,7 +70,7 @@ static void put_unescaped_json(bt_text *out, const char *p) {
     }
 }
 
-static void setting_value(sqlite3_context *c, int n, sqlite3_value **args) {
+static void sql_setting_value(sqlite3_context *c, int n, sqlite3_value **args) {
     const char *json = (const char *)sqlite3_value_text(args[0]);
     const char *key = (const char *)sqlite3_value_text(args[1]);
     const char *v = json && key ? find_member(json, key) : NULL;
@@ -94,5 +94,5 @@ static void setting_value(sqlite3_context *c, int n, sqlite3_value **args) {
 int bt_setting_value_install(sqlite3 *db) {
     return sqlite3_create_function(db, BT_SETTING_FUNCTION, 2,
                                    SQLITE_UTF8 | SQLITE_INNOCUOUS | SQLITE_DETERMINISTIC, NULL,
-                                   setting_value, NULL, NULL);
+                                   sql_setting_value, NULL, NULL);
 }

@@ -105,21 +105,21 @@ static const bt_derived_row *find_derived_row(const char *brace) {
     return NULL;
 }
 
-static const char *phase_key(int p) { return bt_rank_metrics[bt_phases[p].metric].key; }
-static const char *phase_title(int p) { return bt_phases[p].title; }
-static const char *time_key(int p) { return bt_times[p].key; }
-static const char *time_title(int p) { return bt_times[p].title; }
+static const char *phase_key_of_row(int p) { return bt_rank_metrics[bt_phases[p].metric].key; }
+static const char *phase_title_of_row(int p) { return bt_phases[p].title; }
+static const char *time_key_of_row(int p) { return bt_times[p].key; }
+static const char *time_title_of_row(int p) { return bt_times[p].title; }
 
 /* Both return the row-th kind of events.def: of those that begin, pause, continue or end training, and of those that
  * pause it. */
-static const char *pace_kind(int row) {
+static const char *pace_kind_of_row(int row) {
     for (int k = 0; k < BT_EVENT_COUNT; k++)
         if (bt_events[k].effect >= BT_EFFECT_BEGINS && bt_events[k].effect <= BT_EFFECT_ENDS &&
             row-- == 0)
             return bt_events[k].name;
     return NULL;
 }
-static const char *pause_kind(int row) {
+static const char *pause_kind_of_row(int row) {
     for (int k = 0; k < BT_EVENT_COUNT; k++)
         if (bt_events[k].effect == BT_EFFECT_PAUSES && row-- == 0) return bt_events[k].name;
     return NULL;
@@ -129,10 +129,10 @@ static const struct list {
     const char *name;
     int n;
     const char *(*key)(int row), *(*title)(int row);
-} lists[] = {{"phases", BT_PHASE_COUNT, phase_key, phase_title},
-             {"times", BT_TIME_PARTS, time_key, time_title},
-             {"paces", BT_EVENT_COUNT, pace_kind, pace_kind},
-             {"pauses", BT_EVENT_COUNT, pause_kind, pause_kind}};
+} lists[] = {{"phases", BT_PHASE_COUNT, phase_key_of_row, phase_title_of_row},
+             {"times", BT_TIME_PARTS, time_key_of_row, time_title_of_row},
+             {"paces", BT_EVENT_COUNT, pace_kind_of_row, pace_kind_of_row},
+             {"pauses", BT_EVENT_COUNT, pause_kind_of_row, pause_kind_of_row}};
 
 static const struct list *find_list(const char *brace) {
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)

@@ -15,7 +15,7 @@
 
 enum { PAGE = 4096 };
 
-static bool shares_memory(int a, int b) {
+static bool does_share_memory(int a, int b) {
     char *map = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, a, 0), seen = 0;
     if (map == MAP_FAILED) return false;
     map[1] = 'm';
@@ -27,7 +27,7 @@ static bool shares_memory(int a, int b) {
 
 /* These locks belong to open file descriptions, so that two descriptors of one process exclude each other like those of
  * two processes. */
-static bool lock_excludes(int a, int b) {
+static bool do_locks_exclude(int a, int b) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
     if (fcntl(a, F_OFD_SETLK, &lock) != 0) return false;
     struct flock other = lock;
@@ -41,7 +41,7 @@ bool bt_fs_shares(int a, int b) {
     /* Writes the page first, because a full disk would raise SIGBUS in the mapping. SQLite reports a full disk
      * itself. */
     if (pwrite(a, zeros, PAGE, 0) != PAGE) return errno == ENOSPC || errno == EDQUOT;
-    return shares_memory(a, b) && lock_excludes(a, b);
+    return does_share_memory(a, b) && do_locks_exclude(a, b);
 }
 
 /* Skips folders without write permission, because no database can be written there. */

@@ -181,7 +181,7 @@ static bt_code create_view(sqlite3 *db, const char *path, size_t v, bt_err *err)
 }
 
 /* Hash of this program's views; meta.views stores that of the file. */
-static bt_code views_hash(int64_t *out, bt_err *err) {
+static bt_code hash_view_definitions(int64_t *out, bt_err *err) {
     bt_text all;
     bt_text_init(&all);
     bt_code code = BT_OK;
@@ -195,7 +195,7 @@ static bt_code views_hash(int64_t *out, bt_err *err) {
 bt_code bt_views_check(sqlite3 *db, const char *path, bool *differ, bt_err *err) {
     int64_t theirs = -1, ours;
     BT_TRY(bt_sql_get(db, path, "SELECT value FROM meta WHERE key = 'views'", &theirs, err));
-    BT_TRY(views_hash(&ours, err));
+    BT_TRY(hash_view_definitions(&ours, err));
     *differ = theirs != ours;
     return BT_OK;
 }
@@ -214,7 +214,7 @@ bt_code bt_views_create(sqlite3 *db, const char *path, bt_err *err) {
     for (size_t v = 0; v < N_VIEWS; v++) BT_TRY(create_view(db, path, v, err));
     char sql[120];
     int64_t ours;
-    BT_TRY(views_hash(&ours, err));
+    BT_TRY(hash_view_definitions(&ours, err));
     snprintf(sql, sizeof sql, "INSERT OR REPLACE INTO meta(key, value) VALUES ('views', %lld)",
              (long long)ours);
     return bt_sql_exec(db, path, sql, err);

@@ -105,7 +105,7 @@ void bt_view_request_init(bt_view_request *ask) {
     *ask = (bt_view_request){.parts = BT_VIEW_HEAD, .at_step = -1, .x = BT_X_STEP};
 }
 
-static bt_code load_parts(bt_view *v, const bt_view_request *ask, bt_err *err) {
+static bt_code load_requested_parts(bt_view *v, const bt_view_request *ask, bt_err *err) {
     if (ask->parts & BT_VIEW_RUNS) BT_TRY(bt_view_load_runs(v, ask, err));
     if (!ask->run || !(ask->parts & ~(unsigned)BT_VIEW_RUNS)) return BT_OK;
     if (ask->bare) {
@@ -133,7 +133,7 @@ bt_code bt_view_load(bt_view *v, const bt_view_request *ask, bt_err *err) {
     m->now_us = ask->now_us ? ask->now_us : bt_wall_us();
     m->loads++;
     BT_TRY(bt_db_snapshot(m->db, err));
-    bt_code code = load_parts(v, ask, err);
+    bt_code code = load_requested_parts(v, ask, err);
     bt_db_snapshot_end(m->db);
     return code;
 }

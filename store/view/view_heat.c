@@ -30,7 +30,7 @@ typedef struct picture {
     double weight; /* number of steps that each value covers */
 } picture;
 
-static void end_step(picture *p) {
+static void add_finished_step(picture *p) {
     bt_heat_cache *c = p->c;
     if (p->step < 0) return;
     size_t n = 0, col = (size_t)(p->step / c->size - c->first_key);
@@ -51,7 +51,7 @@ static void end_step(picture *p) {
 static bool add_heat_row(void *ctx, const double *col, int n) {
     picture *p = ctx;
     (void)n;
-    if ((int64_t)col[0] != p->step) end_step(p);
+    if ((int64_t)col[0] != p->step) add_finished_step(p);
     p->step = (int64_t)col[0];
     p->weight = 1;
     size_t k = (size_t)col[1];
@@ -62,7 +62,7 @@ static bool add_heat_row(void *ctx, const double *col, int n) {
 
 static bool add_heat_block(void *ctx, const bt_block *b) {
     picture *p = ctx;
-    end_step(p);
+    add_finished_step(p);
     p->step = b->step0;
     p->weight = b->wall_us.n;
     for (int k = 0; k < b->n_ranks && (size_t)k < p->c->rows; k++) {
@@ -83,7 +83,7 @@ static bt_code read_blocks(picture *p, int64_t from, int64_t to, bt_err *err) {
                                                                                 : p->c->size,
                              .ranks = true};
     bt_code code = bt_blocks_walk(p->v->impl->db, &ask, add_heat_block, p, err);
-    end_step(p);
+    add_finished_step(p);
     return code;
 }
 
@@ -110,7 +110,7 @@ static bt_code read_columns(picture *p, int64_t from, int64_t to, bt_err *err) {
         code = bt_vq_each(p->v->impl, bt_text_str(&sql), p->c->run, args, 2, add_heat_row, p, err);
         a = next;
     }
-    end_step(p);
+    add_finished_step(p);
     bt_text_release(&sql);
     return code;
 }

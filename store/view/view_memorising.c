@@ -36,7 +36,7 @@ typedef struct reading {
     bt_err *err;
 } reading;
 
-static bool on_evaluation_row(void *ctx, const double *col, int n) {
+static bool append_evaluation_row(void *ctx, const double *col, int n) {
     reading *r = ctx;
     if (n < 4) return false;
     r->code = bt_view_grow((void **)&r->at, &r->cap, r->n + 1, sizeof *r->at, r->err);
@@ -59,7 +59,7 @@ static bt_code read_run_evaluations(bt_view *v, bt_err *err) {
     bt_code code = bt_vq_each(m,
                               "SELECT step, val_loss, train_loss, val_gap FROM evaluations WHERE "
                               "run = ?1 AND step <= ?2 ORDER BY step",
-                              v->head.run, &until, 1, on_evaluation_row, &r, err);
+                              v->head.run, &until, 1, append_evaluation_row, &r, err);
     if (code == BT_OK) code = r.code;
     const size_t since = bt_memorising_since(r.at, r.n);
     m->memorising.memorises = since < r.n;

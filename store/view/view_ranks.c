@@ -300,7 +300,7 @@ typedef struct grouped {
     size_t *start;
 } grouped;
 
-static bt_code group_rows(const bt_view_impl *m, size_t n_ranks, grouped *g, bt_err *err) {
+static bt_code group_rows_by_rank(const bt_view_impl *m, size_t n_ranks, grouped *g, bt_err *err) {
     g->row = malloc((m->n_rows - m->row_first + 1) * sizeof(*g->row));
     g->start = calloc(n_ranks + 2, sizeof *g->start);
     if (!g->row || !g->start)
@@ -312,7 +312,7 @@ static bt_code group_rows(const bt_view_impl *m, size_t n_ranks, grouped *g, bt_
     return BT_OK;
 }
 
-static void group_release(grouped *g) {
+static void release_grouped_rows(grouped *g) {
     free(g->row);
     free(g->start);
 }
@@ -420,7 +420,7 @@ typedef struct tally {
     double saved; /* saved time of the what-if, summed over the steps */
 } tally;
 
-static void compare_ranks(bt_view_ranks *r, const tally *t, double *work) {
+static void compute_shares_and_scores(bt_view_ranks *r, const tally *t, double *work) {
     double total = 0, best = INFINITY;
     size_t n = 0;
     for (size_t k = 0; k < r->n; k++) {
@@ -450,7 +450,7 @@ static void compare_ranks(bt_view_ranks *r, const tally *t, double *work) {
     }
 }
 
-static void describe_rank(bt_view_rank *x) {
+static void compose_rank_sentence(bt_view_rank *x) {
     char phase[64] = "", since[48] = "";
     if (x->fault < BT_PHASE_COUNT)
         snprintf(phase, sizeof phase, "; %.0f %% of its delay %s in %s", 100 * x->fault_frac,
@@ -513,7 +513,7 @@ static bt_code load_rank_statistics(bt_view *v, bt_err *err) {
     BT_TRY(BT_GROW(m->work, m->cap_work, rows + r->n + (size_t)BLOCKS * r->n + 16, err));
     grouped g = {0};
     tally *t = calloc(r->n, sizeof *t);
-    bt_code code = t ? group_rows(m, r->n, &g, err)
+    bt_code code = t ? group_rows_by_rank(m, r->n, &g, err)
                      : bt_fail(err, BT_NOMEM, "cannot evaluate %zu ranks: out of memory", r->n);
     if (code == BT_OK) {
         double *work = m->work, *median = m->work + rows + r->n;
@@ -521,15 +521,15 @@ static bt_code load_rank_statistics(bt_view *v, bt_err *err) {
         sum_up_ranks(v, t);
         for (size_t k = 0; k < r->n; k++) measure_rank(&g, &r->rank[k], work);
         if (r->n > 1) measure_arrivals(v, &g, work);
-        compare_ranks(r, t, work);
+        compute_shares_and_scores(r, t, work);
         size_t blocks = block_medians(v, &g, median, block_step, work);
         bt_view_verdicts(r, median, block_step, blocks);
         bt_view_crowded(r, !v->head.live || m->at_step < m->newest_step);
         qsort_r(r->order, r->n, sizeof *r->order, compare_by_lateness_and_blame, r);
-        for (size_t k = 0; k < r->n; k++) describe_rank(&r->rank[k]);
+        for (size_t k = 0; k < r->n; k++) compose_rank_sentence(&r->rank[k]);
     }
     free(t);
-    group_release(&g);
+    release_grouped_rows(&g);
     return code;
 }
 

@@ -337,7 +337,7 @@ static bt_code reserve_points(bt_stream *s, size_t columns, bt_err *err) {
     return BT_OK;
 }
 
-static void emit_extremes(const bt_stream *s, size_t k, bt_view_series *out) {
+static void write_extremes(const bt_stream *s, size_t k, bt_view_series *out) {
     const int64_t *least = s->shown_int + k * INTS * s->columns + 2 * s->columns,
                   *most = least + s->columns;
     size_t a = out->n, b = out->n;
@@ -434,7 +434,7 @@ static void write_points(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series 
                             .lost_step = few ? -1 : find_lost_step(s, k),
                             .start = NAN,
                             .end = NAN};
-    emit_extremes(s, k, out);
+    write_extremes(s, k, out);
     const bt_metric *metric = s->rank < 0 ? &bt_step_metrics[s->metric[k]]
                                           : &bt_rank_metrics[s->metric[k]];
     out->key = metric->key;
@@ -478,7 +478,7 @@ static bt_code load_run_series(bt_view *v, const bt_view_request *ask, const cha
             const bool near = want.rank < 0 && has_approximate_steps(s, (size_t)k);
             if (near && bt_view_few_steps(s, (size_t)k)) {
                 BT_TRY(place_evaluations(v, s, (size_t)k, out->n, v->x, err));
-                emit_extremes(s, (size_t)k, out);
+                write_extremes(s, (size_t)k, out);
             }
             out->ghost = ghost;
             if (ask->ends && want.rank < 0)

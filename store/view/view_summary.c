@@ -18,7 +18,7 @@ static double numeric_setting(const bt_row *r, int i) {
     return r->cells[i] ? strtod(r->cells[i], NULL) : r->nums[i];
 }
 
-static bool summary_on_setting(void *ctx, const bt_row *r) {
+static bool take_summary_setting(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     const char *key = r->cells[0] ? r->cells[0] : "", *value = r->cells[1] ? r->cells[1] : "";
     if (strcmp(key, "model.preset") == 0) bt_text_plain(s->preset, sizeof s->preset, value);
@@ -35,7 +35,7 @@ static bool summary_on_setting(void *ctx, const bt_row *r) {
     return true;
 }
 
-static bool summary_on_fact(void *ctx, const bt_row *r) {
+static bool take_summary_fact(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     const char *key = r->cells[0] ? r->cells[0] : "";
     if (strcmp(key, "data.tokens") == 0) s->data_tokens = numeric_setting(r, 1);
@@ -44,7 +44,7 @@ static bool summary_on_fact(void *ctx, const bt_row *r) {
     return true;
 }
 
-static bool summary_on_event(void *ctx, const bt_row *r) {
+static bool take_summary_event(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     const bt_event_kind kind = r->cells[0] ? bt_event_find(r->cells[0]) : BT_EVENT_COUNT;
     char *text = kind == BT_EVENT_FAILURE   ? s->failure
@@ -67,7 +67,7 @@ static bool read_new_lr_peak(void *ctx, const bt_row *r) {
     return false;
 }
 
-static bool summary_on_attempt(void *ctx, const bt_row *r) {
+static bool take_summary_attempt(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     bt_text_plain(s->reason, sizeof s->reason, r->cells[0] ? r->cells[0] : "");
     s->pid = (int)bt_whole(r->nums[1], 0);
@@ -84,11 +84,11 @@ static bt_code load_constants(bt_view *v, bt_summary *s, bt_err *err) {
                       "'data.path', 'optim.schedule', 'optim.lr', 'model.seq_len', 'mesh.zero', "
                       "'parallel.virtual_stages', "
                       "'train.batch_tokens')",
-                      run, NULL, 0, summary_on_setting, s, err));
+                      run, NULL, 0, take_summary_setting, s, err));
     BT_TRY(bt_vq_rows(m,
                       "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('data.tokens', "
                       "'data.epoch_tokens', 'batch_tokens')",
-                      run, NULL, 0, summary_on_fact, s, err));
+                      run, NULL, 0, take_summary_fact, s, err));
     s->whole = m->newest_step >= 0;
     return BT_OK;
 }
@@ -106,7 +106,7 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
         "SELECT kind, title, time_s FROM events WHERE run = ?1 AND seq IN (SELECT "
         "max(seq) FROM events WHERE run = ?1 AND (kind IN ('failure', 'stalled') OR (kind = "
         "'control' AND (title GLOB 'pause *' OR title GLOB 'stop *'))) GROUP BY kind)",
-        run, NULL, 0, summary_on_event, s, err));
+        run, NULL, 0, take_summary_event, s, err));
     s->lr_peak = NAN;
     BT_TRY(bt_vq_rows(m,
                       "SELECT title FROM events WHERE run = ?1 AND kind = 'control' AND (title "
@@ -114,7 +114,7 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
                       "peak is *') ORDER BY seq DESC LIMIT 1",
                       run, NULL, 0, read_new_lr_peak, s, err));
     BT_TRY(bt_vq_rows(m, "SELECT reason, pid FROM attempts WHERE run = ?1 ORDER BY attempt", run,
-                      NULL, 0, summary_on_attempt, s, err));
+                      NULL, 0, take_summary_attempt, s, err));
     BT_TRY(bt_vq_row(m, "SELECT best_val_step FROM runs WHERE run = ?1", run, NULL, 0, x, 1, err));
     s->best_val_step = bt_whole(x[0], -1);
     BT_TRY(bt_vq_row(
@@ -159,7 +159,7 @@ static void add_chip(bt_view_head *h, const char *name, const char *text) {
     snprintf(c->text, sizeof c->text, "%s", text);
 }
 
-static void model_chip(bt_view_head *h, const bt_summary *s) {
+static void add_model_chip(bt_view_head *h, const bt_summary *s) {
     char text[120], many[32];
     double params = h->params[0] ? strtod(h->params, NULL) : NAN;
     int n = snprintf(text, sizeof text, "%s", s->preset);
@@ -180,7 +180,7 @@ static void strip_json_list(char *out, size_t size, const char *list) {
     out[n] = 0;
 }
 
-static void data_chip(bt_view_head *h, const bt_summary *s) {
+static void add_data_chip(bt_view_head *h, const bt_summary *s) {
     char text[120], many[32], list[sizeof s->data];
     strip_json_list(list, sizeof list, s->data);
     const char *path = list[0] ? list : s->has_data ? "built-in corpus" : "", *slash;
@@ -194,7 +194,7 @@ static void data_chip(bt_view_head *h, const bt_summary *s) {
 }
 
 /* Composes for example "4 ranks x 2 threads on 2 hosts, dp 2, shard 2 (ZeRO 3)"; axes of size 1 are omitted. */
-static void layout_chip(bt_view_head *h, const bt_view_ranks *r, const bt_summary *s) {
+static void add_layout_chip(bt_view_head *h, const bt_view_ranks *r, const bt_summary *s) {
     char text[120];
     const size_t size = sizeof text;
     int hosts = 0;
@@ -234,7 +234,7 @@ static void layout_chip(bt_view_head *h, const bt_view_ranks *r, const bt_summar
     add_chip(h, "layout", text);
 }
 
-static void rate_chip(bt_view_head *h, const bt_summary *s) {
+static void add_rate_chip(bt_view_head *h, const bt_summary *s) {
     char text[120] = "";
     const bool changed = s->lr_peak > 0 && fabs(s->lr_peak / s->lr - 1) > 1e-6;
     if (s->lr > 0 || changed) {
@@ -246,7 +246,7 @@ static void rate_chip(bt_view_head *h, const bt_summary *s) {
     add_chip(h, "lr", text);
 }
 
-static void batch_chip(bt_view_head *h, const bt_summary *s) {
+static void add_batch_chip(bt_view_head *h, const bt_summary *s) {
     char text[120] = "";
     if (s->batch_tokens > 0) {
         int n = snprintf(text, sizeof text, "%.0f tokens", s->batch_tokens);
@@ -466,11 +466,11 @@ bt_code bt_view_load_summary(bt_view *v, bt_err *err) {
                                   s->epoch_tokens > 0 ? s->epoch_tokens : s->data_tokens);
     h->best_val_step = s->best_val_step;
     h->n_chips = 0;
-    model_chip(h, s);
-    if (!h->hub) data_chip(h, s);
-    if (!h->hub) layout_chip(h, &v->ranks, s);
-    rate_chip(h, s);
-    batch_chip(h, s);
+    add_model_chip(h, s);
+    if (!h->hub) add_data_chip(h, s);
+    if (!h->hub) add_layout_chip(h, &v->ranks, s);
+    add_rate_chip(h, s);
+    add_batch_chip(h, s);
     BT_TRY(bt_view_load_remarks(v, err));
     compose_summary(v, s);
     return BT_OK;
@@ -484,7 +484,7 @@ typedef struct settings_reading {
     bt_code code;
 } settings_reading;
 
-static bool summary_on_row(void *ctx, const bt_row *r) {
+static bool take_summary_row(void *ctx, const bt_row *r) {
     settings_reading *x = ctx;
     bt_view_settings *l = &x->v->settings;
     char number[32] = "";
@@ -516,10 +516,10 @@ bt_code bt_view_load_settings(bt_view *v, bt_err *err) {
     BT_TRY(bt_vq_rows(m,
                       "SELECT key, value, coalesce(nullif(place, ''), origin) FROM configs WHERE "
                       "run = ?1",
-                      run, NULL, 0, summary_on_row, &x, err));
+                      run, NULL, 0, take_summary_row, &x, err));
     if (x.code == BT_OK)
         BT_TRY(bt_vq_rows(m, "SELECT key, value, 'fact' FROM facts WHERE run = ?1 ORDER BY key",
-                          run, NULL, 0, summary_on_row, &x, err));
+                          run, NULL, 0, take_summary_row, &x, err));
     if (x.code != BT_OK) return x.code;
     snprintf(m->settings_of, sizeof m->settings_of, "%s", run);
     m->settings_attempt = v->head.n_attempts;

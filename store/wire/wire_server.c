@@ -72,7 +72,7 @@ static bool is_valid_frame(const peer *p, const bt_frame *f) {
     return h->kind == BT_FRAME_BYE ? h->bytes == 0 : h->kind > 0 && h->kind < BT_REC_COUNT;
 }
 
-static bool take_hello(bt_wire_server *s, int i, int attempt) {
+static bool accept_hello(bt_wire_server *s, int i, int attempt) {
     peer *p = &s->peers[i];
     uint64_t mark;
     memcpy(&mark, p->record->data, sizeof mark);
@@ -86,7 +86,7 @@ static bool take_hello(bt_wire_server *s, int i, int attempt) {
 static bool deliver_frame(bt_wire_server *s, int i, int attempt, const bt_wire_into *into) {
     peer *p = &s->peers[i];
     bt_record *r = p->record;
-    if (r->head.kind == BT_FRAME_HELLO) return take_hello(s, i, attempt);
+    if (r->head.kind == BT_FRAME_HELLO) return accept_hello(s, i, attempt);
     /* Ignores ranks of an older attempt. */
     if (r->head.kind == BT_FRAME_BYE || p->attempt != (uint32_t)attempt) return true;
     if (!bt_record_deliver(&r->head, r->data, &into->look)) return false;

@@ -147,9 +147,9 @@ static void apply_fact(void *ctx, const char *key, const char *value) {
 }
 
 /* True for an amount that can be summed without overflow. */
-static bool is_countable(double v) { return v >= 0 && v < 1e15; }
+static bool can_be_summed(double v) { return v >= 0 && v < 1e15; }
 
-static void note_validation(summary *s, int64_t step, double val_loss) {
+static void record_validation_loss(summary *s, int64_t step, double val_loss) {
     if (!isfinite(val_loss)) return;
     s->val_loss = val_loss;
     if (s->val_loss >= s->best_val) return;
@@ -157,7 +157,7 @@ static void note_validation(summary *s, int64_t step, double val_loss) {
     s->best_val_step = step;
 }
 
-static void add_recent(summary *s, const double now[RECENT]) {
+static void add_recent_step(summary *s, const double now[RECENT]) {
     for (int i = 0; i < RECENT; i++) s->recent[i][s->n_recent % BT_RECENT_STEPS] = now[i];
     s->n_recent++;
 }
@@ -169,18 +169,18 @@ static void summarise_step(summary *s, const bt_step_record *r) {
         const double now[RECENT] = {took,
                                     bt_derived_rank_time(v[BT_MS_STEP_MEAN], v[BT_MS_STEP_TIME]),
                                     v[BT_MS_TOKENS_PER_S], v[BT_MS_MFU], v[BT_MS_COMM_OVERHEAD]};
-        add_recent(s, now);
+        add_recent_step(s, now);
     }
     if (s->first_step < 0 || r->step < s->first_step) s->first_step = r->step;
     s->attempt_step = s->last_step = r->step;
     s->attempt_us = s->last_us = r->wall_us;
-    if (is_countable(v[BT_MS_TOKENS])) s->tokens = llround(v[BT_MS_TOKENS]);
+    if (can_be_summed(v[BT_MS_TOKENS])) s->tokens = llround(v[BT_MS_TOKENS]);
     s->loss = v[BT_MS_LOSS];
-    note_validation(s, r->step, v[BT_MS_VAL_LOSS]);
-    if (is_countable(v[BT_MS_BYTES_WIRE])) s->bytes_wire += llround(v[BT_MS_BYTES_WIRE]);
-    if (is_countable(v[BT_MS_ENERGY]))
+    record_validation_loss(s, r->step, v[BT_MS_VAL_LOSS]);
+    if (can_be_summed(v[BT_MS_BYTES_WIRE])) s->bytes_wire += llround(v[BT_MS_BYTES_WIRE]);
+    if (can_be_summed(v[BT_MS_ENERGY]))
         s->energy_j = (isnan(s->energy_j) ? 0 : s->energy_j) + v[BT_MS_ENERGY];
-    if (is_countable(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib)
+    if (can_be_summed(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib)
         s->rss_kib = llround(v[BT_MS_RSS_MAX] * 1024);
     bt_spark_add(&s->spark, r->step, s->loss);
 }
@@ -200,7 +200,7 @@ static void insert_ranks(bt_apply *a, const bt_step_record *r) {
 }
 
 /* Replaces the run's settings by those that its resumed attempt proposed. */
-static void accept_start(bt_apply *a) {
+static void adopt_proposed_settings(bt_apply *a) {
     for (int i = ST_ACCEPT_RUN; i <= ST_ACCEPTED; i++) {
         sqlite3_bind_int64(a->st[i], 1, a->at.run);
         run_statement(a, a->st[i]);
@@ -211,7 +211,7 @@ static void apply_step(void *ctx, const bt_step_record *r) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->insert[BT_SCOPE_STEP];
     if (a->again && r->step <= a->now.attempt_step) return;
-    if (a->now.first_step < 0) accept_start(a);
+    if (a->now.first_step < 0) adopt_proposed_settings(a);
     /* Marks the steps of earlier attempts from this step on as repeated. */
     if (a->now.first_step < 0 || r->step < a->now.first_step) {
         sqlite3_bind_int64(a->st[ST_CLIP], 1, r->step);
@@ -285,7 +285,7 @@ static void store_late_validation(bt_apply *a, const bt_event *e) {
     sqlite3_bind_int64(st, 3, a->at.run);
     run_statement(a, st);
     if (a->rc != SQLITE_OK || sqlite3_changes(a->db) == 0) return;
-    note_validation(&a->now, e->step, val_loss);
+    record_validation_loss(&a->now, e->step, val_loss);
     a->touched = true;
     bt_roll_forget(a->roll); /* open blocks contain the row without this loss */
 }
@@ -412,7 +412,7 @@ static bt_code load_recent(bt_apply *a, const bt_apply_attempt *t, bt_err *err) 
         for (int i = 0; i < RECENT; i++) now[i] = bt_sql_number(st, 1 + i) / cols[metric[i]].scale;
         now[RANK_MS] = bt_derived_rank_time(now[RANK_MS], now[TOOK_US]);
         now[TOOK_US] *= 1e3;
-        add_recent(s, now);
+        add_recent_step(s, now);
     }
     sqlite3_finalize(st);
     return BT_OK;

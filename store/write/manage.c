@@ -92,7 +92,7 @@ static bt_code fail_being_trained(const session *s, const char *run, int pid, bt
 }
 
 /* BT_NOTFOUND, or BT_BUSY while a process of this machine trains it. */
-static bt_code has_ended(session *s, const char *run, bt_err *err) {
+static bt_code check_run_has_ended(session *s, const char *run, bt_err *err) {
     sqlite3_stmt *st = NULL;
     char here[BT_HOST_MAX] = "";
     bt_code code = BT_OK;
@@ -181,7 +181,8 @@ bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, doub
     bt_code code = begin_session(&s, err);
     /* All or none: dependent rows are deleted with the run, those of the long tables later. */
     if (code == BT_OK) {
-        for (size_t i = 0; i < n && code == BT_OK; i++) code = has_ended(&s, runs[i], err);
+        for (size_t i = 0; i < n && code == BT_OK; i++)
+            code = check_run_has_ended(&s, runs[i], err);
         for (size_t i = 0; i < n && code == BT_OK; i++)
             code = run_text_statement(&s, "DELETE FROM run WHERE name = ?", &runs[i], NULL, err);
         code = end_session(&s, code, err);
@@ -327,7 +328,7 @@ static bool belongs_to_sweep(session *s, const char *run) {
 }
 
 static bt_code check_may_rename(session *s, const char *run, const char *name, bt_err *err) {
-    BT_TRY(has_ended(s, run, err));
+    BT_TRY(check_run_has_ended(s, run, err));
     /* A run may change the case of its own name. */
     if (!bt_ascii_equal(run, name) &&
         session_has_row(s, "SELECT 1 FROM run WHERE name = ? COLLATE NOCASE", name))
@@ -473,7 +474,7 @@ static int report_rebuilt(void *ctx) {
     return 0; /* continue */
 }
 
-static bt_code count_attempt(session *s, int64_t aid, int64_t newest, void *ctx, bt_err *err) {
+static bt_code add_attempt_steps(session *s, int64_t aid, int64_t newest, void *ctx, bt_err *err) {
     (void)s, (void)aid, (void)err;
     ((rebuilding *)ctx)->steps += (double)(newest + 1);
     return BT_OK;
@@ -509,7 +510,7 @@ static bt_code rebuild_all_attempts(session *s, const bt_gc_cfg *cfg, bt_err *er
     enum { OPS = 10000 }; /* SQLite instructions between two callbacks */
     rebuilding x = {.all = cfg->rebuild, .progress = &cfg->progress};
     BT_TRY(bt_roll_open(&x.roll, s->db, s->path, err));
-    bt_code code = each_attempt(s, count_attempt, &x, err);
+    bt_code code = each_attempt(s, add_attempt_steps, &x, err);
     if (cfg->progress.fn) sqlite3_progress_handler(s->db, OPS, report_rebuilt, &x);
     if (code == BT_OK) code = each_attempt(s, rebuild_attempt, &x, err);
     sqlite3_progress_handler(s->db, 0, NULL, NULL);

@@ -248,7 +248,7 @@ static void wait_on_queue_until(bt_queue *q, int64_t ns) { /* requires q->mu */
 }
 
 /* Sleeps until there is something to write; returns false at the stop if nothing is left. */
-static bool await_work(bt_writer *w, int64_t not_before) {
+static bool wait_for_records(bt_writer *w, int64_t not_before) {
     bt_queue *q = &w->q;
     pthread_mutex_lock(&q->mu);
     while (!q->head && !q->stop) {
@@ -277,7 +277,7 @@ static bool is_flush_requested(bt_queue *q) {
 static void *write_loop(void *arg) {
     bt_writer *w = arg;
     int64_t not_before = 0, pause = RETRY_NS;
-    while (await_work(w, not_before)) {
+    while (wait_for_records(w, not_before)) {
         bt_record *list = bt_queue_take(&w->q, BATCH_BYTES);
         if (!list) continue;
         not_before = bt_now_ns() + PACE_NS;

@@ -36,7 +36,7 @@ bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows
 bt_api_allows bt_api_allowed(const bt_api *a) { return a->allows; }
 const char *bt_api_store(const bt_api *a) { return a->store; }
 
-static void release_view(bt_api *a) {
+static void close_database_and_views(bt_api *a) {
     for (int i = 0; i < VIEWS; i++) {
         bt_view_close(a->view[i].view);
         a->view[i].view = NULL;
@@ -47,12 +47,12 @@ static void release_view(bt_api *a) {
 
 void bt_api_close(bt_api *a) {
     if (!a) return;
-    release_view(a);
+    close_database_and_views(a);
     free(a);
 }
 
 void bt_api_refresh(bt_api *a) {
-    if (a->db && bt_db_moved(a->db)) release_view(a);
+    if (a->db && bt_db_moved(a->db)) close_database_and_views(a);
 }
 
 int64_t bt_api_version(bt_api *a) {
@@ -217,7 +217,7 @@ bt_code bt_api_heatmap(bt_api *a, const bt_req *r, const char *run, bt_answer *o
 }
 
 /* Adds the metrics of one argument: a name or a list a,b. */
-static bt_code add_series(bt_view_request *ask, int rank, const char *list, bt_err *err) {
+static bt_code add_requested_series(bt_view_request *ask, int rank, const char *list, bt_err *err) {
     const bt_metric *table = rank < 0 ? bt_step_metrics : bt_rank_metrics;
     const int n = rank < 0 ? (int)BT_MS_COUNT : (int)BT_MR_COUNT;
     while (true) {
@@ -244,7 +244,7 @@ static bt_code read_series_arguments(const bt_req *r, bt_view_request *ask, bt_e
         return fail_query_argument(err, "rank", "a rank, or absent for all together");
     for (int k = 0; k < r->n_args; k++)
         if (strcmp(r->arg[k].key, "metric") == 0)
-            BT_TRY(add_series(ask, (int)rank, r->arg[k].value, err));
+            BT_TRY(add_requested_series(ask, (int)rank, r->arg[k].value, err));
     if (ask->n_series == 0) return bt_fail(err, BT_ARG, "query argument 'metric' is missing");
     return BT_OK;
 }

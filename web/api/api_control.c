@@ -127,7 +127,7 @@ static bt_code check_control_value(const request *q, const char *value, bt_err *
     return BT_OK;
 }
 
-static bt_code read_request(const char *body, request *q, bt_err *err) {
+static bt_code read_control_request(const char *body, request *q, bt_err *err) {
     json_error_t why;
     json_t *root = json_loads(body ? body : "", JSON_REJECT_DUPLICATES, &why);
     const char *name = json_string_value(json_object_get(root, "run")),
@@ -145,8 +145,7 @@ static bt_code read_request(const char *body, request *q, bt_err *err) {
         code = fail_control_verb(err);
     else {
         snprintf(q->run, sizeof q->run, "%s", name);
-        snprintf(q->verb, sizeof q->verb, "%s",
-                 verb); /* a truncated name is not a valid verb */
+        snprintf(q->verb, sizeof q->verb, "%s", verb); /* a truncated name is not a valid verb */
         code = check_control_value(q, value, err);
         q->has_value = value != NULL;
         snprintf(q->value, sizeof q->value, "%s", value && code == BT_OK ? value : "");
@@ -186,7 +185,7 @@ bt_code bt_api_control(bt_api *a, const bt_req *r, const char *unused, bt_answer
     bt_db *db = bt_api_db(a, err);
     if (!db) return err->code;
     bool done = false;
-    BT_TRY(read_request(r->body, &q, err));
+    BT_TRY(read_control_request(r->body, &q, err));
     const size_t record = record_verb(q.verb);
     if (record < RECORDS) {
         char run[BT_NAME_MAX];

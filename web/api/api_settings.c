@@ -44,7 +44,7 @@ static bt_code read_setting_names(const bt_req *r, asked *a, bt_err *err) {
 }
 
 /* Only names of the metrics table are accepted, so they are safe in an SQL statement. */
-static bt_code read_metrics(const bt_req *r, asked *a, bt_err *err) {
+static bt_code read_metric_arguments(const bt_req *r, asked *a, bt_err *err) {
     a->n_settings = a->n;
     for (int k = 0; k < r->n_args; k++) {
         if (strcmp(r->arg[k].key, "metric") != 0) continue;
@@ -96,7 +96,7 @@ bt_code bt_api_settings(bt_api *api, const bt_req *r, const char *run, bt_answer
     bt_json j;
     asked a = {.j = &j};
     BT_TRY(read_setting_names(r, &a, err));
-    BT_TRY(read_metrics(r, &a, err));
+    BT_TRY(read_metric_arguments(r, &a, err));
     bt_db *db = bt_api_db(api, err);
     if (!db) return err->code;
     bt_json_begin(&j, &out->body);

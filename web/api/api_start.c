@@ -13,7 +13,7 @@
 
 enum { WORDS_MOST = 2 * BT_START_FIELDS, TEXT_MOST = 512 };
 
-static bool is_choice(const char *choices, const char *value) {
+static bool is_allowed_choice(const char *choices, const char *value) {
     const size_t n = strlen(value);
     for (const char *at = choices; *at;) {
         const size_t k = strcspn(at, "|");
@@ -30,7 +30,7 @@ static bt_code check_form_value(const bt_start_field *f, const char *value, bt_e
                        strlen(value), (int)TEXT_MOST);
     if (value[0] == '-' || strpbrk(value, "\n\r"))
         return bt_fail(err, BT_ARG, "'%s' must be one line that does not begin with '-'", f->name);
-    if (f->choices[0] && !is_choice(f->choices, value))
+    if (f->choices[0] && !is_allowed_choice(f->choices, value))
         return bt_fail(err, BT_ARG, "'%s' must be one of %s", f->name, f->choices);
     return BT_OK;
 }

@@ -29,15 +29,15 @@ void bt_cache_close(bt_cache *c) {
 }
 
 /* Empties a text, including one that failed for lack of memory. */
-static void reset_text(bt_text *t) {
+static void empty_cached_text(bt_text *t) {
     if (t->failed)
         bt_text_release(t);
     else
         bt_text_clear(t);
 }
 
-static void make_key(bt_text *key, const bt_req *r) {
-    reset_text(key);
+static void compose_cache_key(bt_text *key, const bt_req *r) {
+    empty_cached_text(key);
     bt_text_put(key, r->path);
     for (int i = 0; i < r->n_args; i++) {
         /* The number of arguments is part of the key, so that no argument can imitate another key. */
@@ -50,7 +50,7 @@ static void make_key(bt_text *key, const bt_req *r) {
 
 const bt_answer *bt_cache_find(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns) {
     if (!c) return NULL;
-    make_key(&c->key, r);
+    compose_cache_key(&c->key, r);
     for (int i = 0; i < BT_CACHE_ANSWERS; i++) {
         const kept *k = &c->entry[i];
         if (k->version == version && now_ns - k->made_ns < BT_CACHE_NS && k->made_ns &&
@@ -65,8 +65,8 @@ void bt_cache_keep(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns
     if (!c || a->status != 200 || a->body.failed || a->body.len > BT_CACHE_BYTES) return;
     kept *k = &c->entry[c->next];
     c->next = (c->next + 1) % BT_CACHE_ANSWERS;
-    make_key(&k->key, r);
-    reset_text(&k->answer.body);
+    compose_cache_key(&k->key, r);
+    empty_cached_text(&k->answer.body);
     bt_text_putn(&k->answer.body, bt_text_str(&a->body), a->body.len);
     k->answer.status = a->status;
     k->answer.type = a->type;

@@ -102,8 +102,8 @@ static const char *last_error_line(bt_text *said) {
 }
 
 /* late: the child had not ended by its time limit, so this process stopped it. */
-static bt_code query_failure(int status, bool late, bt_text *said, const bt_query_process *q,
-                             bt_err *err) {
+static bt_code fail_query_process(int status, bool late, bt_text *said, const bt_query_process *q,
+                                  bt_err *err) {
     const char *why = last_error_line(said);
     if (late)
         return bt_fail(err, BT_BUSY, "query took longer than %.3g s and was stopped", q->seconds);
@@ -133,7 +133,7 @@ bt_code bt_query_process_run(const bt_query_process *q, bt_text *out, bt_err *er
         }
         while (waitpid(c.pid, &status, 0) < 0 && errno == EINTR) {}
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            code = query_failure(status, late, &said, q, err);
+            code = fail_query_process(status, late, &said, q, err);
     }
     for (int i = 0; i < ENDS; i++) close_socket_end(&c.fd[i]);
     bt_text_release(&said);

@@ -166,7 +166,7 @@ static void base64_of_hex(char out[48], const char *hex) {
     out[44] = '\0';
 }
 
-static void put_page(bt_text *out, const char *run, const char *data) {
+static void put_report_page(bt_text *out, const char *run, const char *data) {
     char sheet[48], uplot[48], script[48];
     base64_of_hex(sheet, bt_page_sheet.sha256);
     base64_of_hex(uplot, bt_page_uplot.sha256);
@@ -222,7 +222,7 @@ bt_code bt_report(bt_text *out, const char *store, const char *wanted,
         bt_json_end(&j, '}');
         bt_json_end(&j, '}');
     }
-    if (code == BT_OK && !data.failed) put_page(out, run, bt_text_str(&data));
+    if (code == BT_OK && !data.failed) put_report_page(out, run, bt_text_str(&data));
     if (code == BT_OK && (data.failed || out->failed))
         code = bt_fail(err, BT_NOMEM, "no memory for the report");
     bt_text_release(&data);

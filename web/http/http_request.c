@@ -52,23 +52,23 @@ bool bt_req_etag_matches(const char *if_none_match, const char *etag) {
 
 /* True if h (n bytes) is the host of `name` (k bytes). An IPv6 address has brackets in a request, but not in the
  * listening address. */
-static bool same_host(const char *h, size_t n, const char *name, size_t k) {
+static bool is_same_host(const char *h, size_t n, const char *name, size_t k) {
     if (k > 0 && k == n && bt_ascii_equal_n(name, h, n)) return true;
     return memchr(name, ':', k) && name[0] != '[' && n == k + 2 && h[0] == '[' && h[n - 1] == ']' &&
            bt_ascii_equal_n(name, h + 1, k);
 }
 
 /* True if the host part of h ("name", "name:port", "[v6]:port") is in the list. */
-static bool host_listed(const char *h, size_t n, const char *bound, const char *extra) {
+static bool is_host_in_list(const char *h, size_t n, const char *bound, const char *extra) {
     static const char *const always[] = {"localhost", "127.0.0.1", "[::1]"};
     for (int i = 0; i < 3; i++) {
-        if (same_host(h, n, always[i], strlen(always[i]))) return true;
+        if (is_same_host(h, n, always[i], strlen(always[i]))) return true;
     }
     bool any = strcmp(bound, "0.0.0.0") == 0 || strcmp(bound, "::") == 0;
-    if (!any && same_host(h, n, bound, strlen(bound))) return true;
+    if (!any && is_same_host(h, n, bound, strlen(bound))) return true;
     while (*extra) {
         size_t k = strcspn(extra, ",");
-        if (same_host(h, n, extra, k)) return true;
+        if (is_same_host(h, n, extra, k)) return true;
         extra += k + (extra[k] == ',');
     }
     return false;
@@ -86,7 +86,7 @@ bool bt_req_host_ok(const char *host, const char *bound, const char *extra, int 
         long p = k >= 1 && k <= 5 && !digits[k] ? strtol(digits, NULL, 10) : 0;
         if (p < 1 || p > 65535 || digits[0] == '0' || (port && p != port)) return false;
     }
-    return host_listed(host, n, bound, extra);
+    return is_host_in_list(host, n, bound, extra);
 }
 
 bool bt_req_origin_ok(const char *origin, const char *fetch_site, const char *bound,

@@ -60,8 +60,8 @@ typedef struct header_counts {
     int host, length, encoding;
 } header_counts;
 
-static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *key,
-                                    const char *value) {
+static enum MHD_Result count_framing_header(void *ctx, enum MHD_ValueKind kind, const char *key,
+                                            const char *value) {
     header_counts *n = ctx;
     (void)kind, (void)value;
     n->host += bt_ascii_equal(key, "Host");
@@ -73,7 +73,7 @@ static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const ch
 const char *bt_http_ambiguity(struct MHD_Connection *c) {
     header_counts n = {0};
     const bt_link *link = bt_http_link(c);
-    MHD_get_connection_values(c, MHD_HEADER_KIND, count_header, &n);
+    MHD_get_connection_values(c, MHD_HEADER_KIND, count_framing_header, &n);
     if (link && link->bad_target) return "the address contains %00";
     if (n.length && n.encoding) return "Content-Length and Transfer-Encoding together";
     if (n.host > 1) return "more than one Host header";

@@ -20,8 +20,8 @@ typedef struct exchange { /* one request in progress */
     char path[256];  /* path of the request without a trailing slash */
 } exchange;
 
-static enum MHD_Result send_text(const bt_serve *s, struct MHD_Connection *c, int status,
-                                 const char *type, const char *text, size_t n) {
+static enum MHD_Result send_text_response(const bt_serve *s, struct MHD_Connection *c, int status,
+                                          const char *type, const char *text, size_t n) {
     struct MHD_Response *r = MHD_create_response_from_buffer(n, (void *)(size_t)text,
                                                              MHD_RESPMEM_MUST_COPY);
     bt_header headers[BT_SERVE_HEADERS];
@@ -43,8 +43,8 @@ static enum MHD_Result send_error(const bt_serve *s, struct MHD_Connection *c, i
     bt_text body;
     bt_text_init(&body);
     bt_serve_error_text(&body, e);
-    const enum MHD_Result ok = send_text(s, c, status, "application/json", bt_text_str(&body),
-                                         body.len);
+    const enum MHD_Result ok = send_text_response(s, c, status, "application/json",
+                                                  bt_text_str(&body), body.len);
     bt_text_release(&body);
     return ok;
 }
@@ -108,9 +108,10 @@ static enum MHD_Result dispatch_model_route(bt_serve *s, struct MHD_Connection *
         static const char healthy[] = "{\"status\":\"ok\"}";
         const bt_asset *asset = bt_http_asset(bt_chat_assets, bt_chat_assets_n, q->path);
         if (asset) return bt_http_send_asset(c, q, asset);
-        if (strcmp(q->path, "/healthz") == 0) return send_text(s, c, 200, "text/plain", "ok\n", 3);
+        if (strcmp(q->path, "/healthz") == 0)
+            return send_text_response(s, c, 200, "text/plain", "ok\n", 3);
         if (strcmp(q->path, "/health") == 0)
-            return send_text(s, c, 200, "application/json", healthy, sizeof healthy - 1);
+            return send_text_response(s, c, 200, "application/json", healthy, sizeof healthy - 1);
     }
     if (!s->cfg.open && !has_access_key(s, c, q))
         return send_error(
@@ -178,7 +179,7 @@ static void on_model_completed(void *ctx, struct MHD_Connection *c, void **state
     bt_links_end(&s->links, bt_http_link(c));
 }
 
-static void *watch_requests(void *ctx) {
+static void *watch_request_deadlines(void *ctx) {
     bt_serve *s = ctx;
     while (!atomic_load(&s->stop)) {
         bt_links_cut(&s->links, s->cfg.deadline_ns, BT_HTTP_CROWD);
@@ -215,7 +216,7 @@ static bt_code listen_and_start(bt_serve *s, bt_err *err) {
                                  bt_http_request_begins, &s->links, MHD_OPTION_NOTIFY_CONNECTION,
                                  bt_http_connection, &s->links, MHD_OPTION_END);
     if (!s->daemon) return bt_fail(err, BT_IO, "cannot start the HTTP server on port %d", s->port);
-    if (pthread_create(&s->watcher, NULL, watch_requests, s) != 0)
+    if (pthread_create(&s->watcher, NULL, watch_request_deadlines, s) != 0)
         return bt_fail(err, BT_NOMEM, "cannot start the watching thread");
     return BT_OK;
 }

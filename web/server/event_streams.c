@@ -43,7 +43,7 @@ static ssize_t read_event_stream(void *ctx, uint64_t pos, char *buf, size_t max)
     return (ssize_t)n;
 }
 
-static void stream_free(void *ctx) {
+static void free_event_stream(void *ctx) {
     stream *s = ctx;
     bt_web *w = s->web;
     pthread_mutex_lock(&w->lock);
@@ -80,8 +80,8 @@ enum MHD_Result bt_web_open_stream(bt_web *w, struct MHD_Connection *c, const ch
     bt_cursor_parse(&s->cursor, last_id);
     bt_text_init(&s->out);
     bt_text_put(&s->out, "retry: 2000\n\n");
-    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384,
-                                                               read_event_stream, s, stream_free);
+    struct MHD_Response *r = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, 16384, read_event_stream, s, free_event_stream);
     if (!r) {
         bt_text_release(&s->out);
         free(s);

@@ -34,7 +34,7 @@ static const struct {
 
 typedef bt_rank_seen seen;
 
-static seen read_rank_box(const bt_progress_page *p) {
+static seen read_progress_page(const bt_progress_page *p) {
     seen s = {.at = atomic_load_explicit(&p->at, memory_order_acquire),
               .pid = atomic_load_explicit(&p->pid, memory_order_relaxed)};
     s.step = atomic_load_explicit(&p->step, memory_order_relaxed);
@@ -48,7 +48,7 @@ static seen read_rank_box(const bt_progress_page *p) {
 }
 
 bt_rank_seen bt_rank_progress_read(const bt_rank_progress *p, int rank) {
-    return read_rank_box(&p->slot[rank]);
+    return read_progress_page(&p->slot[rank]);
 }
 
 bool bt_rank_progress_failed(const bt_rank_progress *p) {
@@ -63,12 +63,12 @@ bool bt_rank_before(const bt_rank_seen *a, const bt_rank_seen *b) {
 
 /* Finds the rank furthest behind, the number of ranks at its position, and the rank furthest ahead. Returns false if
  * no rank has started. */
-static bool find_first_and_last(const bt_rank_progress *p, seen *last, int *n_last, int *who,
-                                seen *first, int *known) {
+static bool find_hindmost_and_foremost(const bt_rank_progress *p, seen *last, int *n_last, int *who,
+                                       seen *first, int *known) {
     *known = *n_last = 0;
     *who = -1;
     for (int r = 0; r < p->n; r++) {
-        seen s = read_rank_box(&p->slot[r]);
+        seen s = read_progress_page(&p->slot[r]);
         if (s.at == BT_AT_NOWHERE) continue;
         if (*known == 0 || bt_rank_before(first, &s)) *first = s;
         if (*known == 0 || bt_rank_before(&s, last))
@@ -87,12 +87,12 @@ int bt_rank_progress_describe(char *out, size_t size, const bt_rank_seen *s) {
 }
 
 /* Names the ranks without a slot: "rank 3", "ranks 2, 3 and 5 more". Returns the only rank behind, or -1. */
-static int put_unseen_ranks(const bt_rank_progress *p, char *out, size_t size) {
+static int list_ranks_without_slot(const bt_rank_progress *p, char *out, size_t size) {
     int n = 0, only = -1;
     size_t used = 0;
     out[0] = '\0';
     for (int r = 0; r < p->n; r++) {
-        if (read_rank_box(&p->slot[r]).at != BT_AT_NOWHERE) continue;
+        if (read_progress_page(&p->slot[r]).at != BT_AT_NOWHERE) continue;
         if (n < 4) used += (size_t)snprintf(out + used, size - used, n ? ", %d" : "%d", r);
         only = n++ ? -1 : r;
     }
@@ -101,8 +101,8 @@ static int put_unseen_ranks(const bt_rank_progress *p, char *out, size_t size) {
 }
 
 /* True if all visible ranks wait at one position for an invisible one. */
-static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const seen *first,
-                             int known) {
+static bool is_waiting_for_invisible_rank(const bt_rank_progress *p, const seen *last,
+                                          const seen *first, int known) {
     return known < p->n && places[last->at].waits && last->at != BT_AT_START &&
            last->at != BT_AT_PAUSE && last->at != BT_AT_END && last->at != BT_AT_HUB &&
            !bt_rank_before(last, first);
@@ -112,7 +112,7 @@ static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const 
 static int64_t latest_arrival(const bt_rank_progress *p) {
     int64_t ns = 0;
     for (int r = 0; r < p->n; r++) {
-        const int64_t since_ns = read_rank_box(&p->slot[r]).since_ns;
+        const int64_t since_ns = read_progress_page(&p->slot[r]).since_ns;
         if (since_ns > ns) ns = since_ns;
     }
     return ns;
@@ -125,20 +125,21 @@ bool bt_rank_progress_describe_all(const bt_rank_progress *p, int64_t now_ns, ch
     char here[80], there[80], since[32] = "";
     out[0] = '\0';
     *rank = -1;
-    if (!p->slot || !find_first_and_last(p, &last, &n_last, &who, &first, &known)) return false;
+    if (!p->slot || !find_hindmost_and_foremost(p, &last, &n_last, &who, &first, &known))
+        return false;
     bt_rank_progress_describe(here, sizeof here, &last);
     bt_rank_progress_describe(there, sizeof there, &first);
     const bool together = !bt_rank_before(&last, &first);
     double s = (double)(now_ns - (together ? latest_arrival(p) : last.since_ns)) / 1e9;
     if (s >= 1) snprintf(since, sizeof since, " since %.1f s", s);
-    if (waits_for_unseen(p, &last, &first, known)) {
+    if (is_waiting_for_invisible_rank(p, &last, &first, known)) {
         char who_not[64];
-        *rank = put_unseen_ranks(p, who_not, sizeof who_not);
+        *rank = list_ranks_without_slot(p, who_not, sizeof who_not);
         snprintf(out, size, "the ranks of this host are %s%s; rank%s %s %s not", here, since,
                  *rank < 0 ? "s" : "", who_not, *rank < 0 ? "are" : "is");
     } else if (together && known < p->n) {
         char unseen[64];
-        const int only = put_unseen_ranks(p, unseen, sizeof unseen);
+        const int only = list_ranks_without_slot(p, unseen, sizeof unseen);
         snprintf(out, size, "the ranks of this host are %s%s; rank%s %s %s not seen from here",
                  here, since, only < 0 ? "s" : "", unseen, only < 0 ? "are" : "is");
     } else if (together)
@@ -158,7 +159,7 @@ bool bt_rank_progress_awaited(const bt_rank_progress *p, int64_t now_ns, char *o
     int64_t least = INT64_MAX, most = -1;
     int n_least = 0, n_start = 0, who = -1;
     for (int r = 0; p->slot && r < p->n; r++) {
-        const seen s = read_rank_box(&p->slot[r]);
+        const seen s = read_progress_page(&p->slot[r]);
         if (s.at == BT_AT_START) n_start++;
         if (s.exchanges > most) most = s.exchanges;
         if (s.exchanges < least) least = s.exchanges, n_least = 0, who = r;
@@ -171,7 +172,7 @@ bool bt_rank_progress_awaited(const bt_rank_progress *p, int64_t now_ns, char *o
         out, size,
         "rank %d (pid %d) is at the start, after %lld exchanges; the other ranks wait for it in "
         "exchange %lld",
-        who, read_rank_box(&p->slot[who]).pid, (long long)least, (long long)most);
+        who, read_progress_page(&p->slot[who]).pid, (long long)least, (long long)most);
     return true;
 }
 
@@ -180,8 +181,8 @@ bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, 
     seen last, first;
     int n_last, known;
     char here[80];
-    if (!p->slot || !find_first_and_last(p, &last, &n_last, rank, &first, &known) || n_last != 1 ||
-        !bt_rank_before(&last, &first) || places[last.at].waits)
+    if (!p->slot || !find_hindmost_and_foremost(p, &last, &n_last, rank, &first, &known) ||
+        n_last != 1 || !bt_rank_before(&last, &first) || places[last.at].waits)
         return false;
     double s = (double)(now_ns - last.since_ns) / 1e9;
     if (s < limit_s || p->reported_since[*rank] == last.since_ns) return false;
@@ -196,12 +197,12 @@ bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_
     seen last, first;
     int n_last, who, known;
     char here[80], unseen[64];
-    if (!p->slot || !find_first_and_last(p, &last, &n_last, &who, &first, &known) ||
-        !waits_for_unseen(p, &last, &first, known))
+    if (!p->slot || !find_hindmost_and_foremost(p, &last, &n_last, &who, &first, &known) ||
+        !is_waiting_for_invisible_rank(p, &last, &first, known))
         return false;
     const int64_t since = latest_arrival(p);
     const double s = (double)(now_ns - since) / 1e9;
-    *rank = put_unseen_ranks(p, unseen, sizeof unseen);
+    *rank = list_ranks_without_slot(p, unseen, sizeof unseen);
     if (s < limit_s || p->reported_since[who] == since) return false;
     p->reported_since[who] = since;
     bt_rank_progress_describe(here, sizeof here, &last);
@@ -212,7 +213,7 @@ bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_
     return true;
 }
 
-static bt_progress_page *map_rank_boxes(int fd, size_t bytes) {
+static bt_progress_page *map_progress_pages(int fd, size_t bytes) {
     void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     return m == MAP_FAILED ? NULL : m;
 }
@@ -224,7 +225,7 @@ bt_code bt_rank_progress_open(bt_rank_progress *p, const char *path, int ranks, 
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
     /* Reserves space, because a missing page later would kill the rank. */
     int rc = bt_file_reserve(fd, bytes);
-    if (rc == 0 && !(p->slot = map_rank_boxes(fd, bytes))) rc = errno;
+    if (rc == 0 && !(p->slot = map_progress_pages(fd, bytes))) rc = errno;
     p->reported_since = calloc((size_t)ranks, sizeof *p->reported_since);
     close(fd);
     if (p->slot && p->reported_since) return BT_OK;
@@ -245,7 +246,7 @@ bt_progress_page *bt_rank_progress_map(const char *path, int rank) {
     if (fd < 0) return NULL;
     bt_progress_page *slots = NULL;
     if (fstat(fd, &st) == 0 && st.st_size >= (off_t)((size_t)(rank + 1) * sizeof(bt_progress_page)))
-        slots = map_rank_boxes(fd, (size_t)st.st_size);
+        slots = map_progress_pages(fd, (size_t)st.st_size);
     close(fd);
     if (!slots) return NULL;
     atomic_store(&slots[rank].pid, (int32_t)getpid());

@@ -119,7 +119,7 @@ static bool is_variable_of_enclosing_job(const char *var) {
 
 /* Returns the environment of this process without those variables, and with the table's settings; own[] holds their
  * text. */
-static char **make_environment(const bt_launch *l, bt_words *own) {
+static char **build_mpirun_environment(const bt_launch *l, bt_words *own) {
     size_t n = 0, k = 0;
     for (size_t i = 0; i < bt_launch_rows_n; i++) {
         const bt_launch_row *row = &bt_launch_rows[i];
@@ -183,7 +183,7 @@ bt_code bt_launch_start(const bt_launch *given, bt_child *child, bt_err *err) {
         bt_log(BT_LOG_WARN, "%s: ranks are started by '%s'", m.passed_over, m.path);
     build_mpirun_words(&w, l, m.command);
     const char **argv = bt_words_argv(&w);
-    char **env = make_environment(l, &own);
+    char **env = build_mpirun_environment(l, &own);
     int out[2] = {-1, -1};
     bt_code code = BT_OK;
     pid_t pid = -1;

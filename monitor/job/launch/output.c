@@ -11,7 +11,7 @@
 
 #define LOG_LIMIT ((int64_t)64 << 20) /* maximum size of one run's log */
 
-static void write_log(bt_output *o, const char *s, size_t n) {
+static void append_to_log(bt_output *o, const char *s, size_t n) {
     if (o->log < 0 || o->logged_bytes > LOG_LIMIT) return;
     o->logged_bytes += (int64_t)n;
     if (o->logged_bytes > LOG_LIMIT) {
@@ -37,7 +37,7 @@ void bt_output_reset(bt_output *o, int attempt) {
     o->last_note[0] = '\0';
     char head[64];
     int n = snprintf(head, sizeof head, "--- attempt %d\n", attempt);
-    write_log(o, head, (size_t)n);
+    append_to_log(o, head, (size_t)n);
 }
 
 void bt_output_open(bt_output *o, const char *log_path, int attempt) {
@@ -178,7 +178,7 @@ static void inspect_output_line(bt_output *o, const char *line) {
     if (!ruler && line[0]) snprintf(o->last_line, sizeof o->last_line, "%s", line);
 }
 
-static void record_line(bt_output *o, const char *plain) {
+static void report_output_line(bt_output *o, const char *plain) {
     if (!o->on_line || !plain[strspn(plain, " \t")] || o->lines > BT_OUTPUT_LINES) return;
     if (o->lines++ == BT_OUTPUT_LINES)
         plain = "(further lines of this attempt are in log.txt only)";
@@ -191,9 +191,9 @@ static void finish_output_line(bt_output *o) {
     bt_text_plain(plain, sizeof plain, o->line);
     size_t n = strlen(plain);
     inspect_output_line(o, plain);
-    record_line(o, plain);
+    report_output_line(o, plain);
     plain[n++] = '\n'; /* replaces the terminating byte */
-    write_log(o, plain, n);
+    append_to_log(o, plain, n);
     o->n = 0;
 }
 

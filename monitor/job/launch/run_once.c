@@ -35,7 +35,7 @@ static const char *text_after_mark(const char *line, const char *mark) {
     return strncmp(line, mark, n) == 0 ? line + n : NULL;
 }
 
-static void sort_output_line(hearing *h, char *line, size_t n) {
+static void classify_output_line(hearing *h, char *line, size_t n) {
     if (n > 0 && line[n - 1] == '\r') n--; /* mpirun gives the ranks a terminal */
     line[n] = '\0';
     const char *progress = text_after_mark(line, BT_RUN_ONCE_PROGRESS),
@@ -59,11 +59,11 @@ static void read_output_lines(hearing *h, bool ended) {
     char *line = h->rest.data, *end;
     while (line && (end = memchr(line + at, '\n', h->rest.len - at)) != NULL) {
         const size_t next = (size_t)(end + 1 - line);
-        sort_output_line(h, line + at, (size_t)(end - line) - at);
+        classify_output_line(h, line + at, (size_t)(end - line) - at);
         at = next;
     }
     if (ended && at < h->rest.len) {
-        sort_output_line(h, line + at, h->rest.len - at);
+        classify_output_line(h, line + at, h->rest.len - at);
         at = h->rest.len;
     }
     if (at == 0) return;

@@ -121,7 +121,7 @@ static void quote_prompt(char *out, size_t size, const char *prompt) {
     snprintf(out, size, "after \"%.*s%s\"", (int)(end - prompt), prompt, *end ? "..." : "");
 }
 
-static void draw_text(bt_top *t, bt_rect r, const bt_view_text *x, const char *when) {
+static void draw_sample_text(bt_top *t, bt_rect r, const bt_view_text *x, const char *when) {
     char title[64], b[32], prompt[80];
     snprintf(title, sizeof title, "%s, step %s", when, bt_fmt_int(b, sizeof b, x->step + 1));
     quote_prompt(prompt, sizeof prompt, x->prompt);
@@ -138,6 +138,6 @@ void bt_texts_draw(bt_top *t, bt_rect r) {
                           {.min = 30, .weight = e->n_texts > 1, .rank = 1}};
     bt_rect col[2];
     bt_layout_cols(r, two, e->n_texts > 1 ? 2 : 1, 2, col);
-    draw_text(t, col[0], &e->text[0], "the model writes");
-    if (e->n_texts > 1 && col[1].w > 0) draw_text(t, col[1], &e->text[1], "before");
+    draw_sample_text(t, col[0], &e->text[0], "the model writes");
+    if (e->n_texts > 1 && col[1].w > 0) draw_sample_text(t, col[1], &e->text[1], "before");
 }

@@ -7,7 +7,7 @@
 #include "monitor/tui/screens/top_state.h"
 
 /* a hub and an imported run record only some of the metrics */
-static bool has_values(const bt_view_series *s) {
+static bool has_known_mean(const bt_view_series *s) {
     for (size_t i = 0; i < s->n; i++)
         if (!isnan(s->mean[i])) return true;
     return false;
@@ -29,7 +29,7 @@ static void draw_sparklines(bt_top *t, bt_rect r) {
     bt_rect out[N];
     int shown[N], n = 0;
     for (int i = 0; i < N; i++) {
-        if (!t->reading && !has_values(bt_top_ts(t, rows[i].s))) continue;
+        if (!t->reading && !has_known_mean(bt_top_ts(t, rows[i].s))) continue;
         want[n] = (bt_pane_size){.min = 2, .max = 6, .weight = 1, .rank = n};
         shown[n++] = i;
     }

@@ -126,7 +126,7 @@ static void heat_title(const bt_top *t, char *out, size_t size) {
     snprintf(out, size, "%s%s%s · v: another value", value, base, h->exact ? "" : " · sampled");
 }
 
-static void draw_heat(bt_top *t, bt_rect r) {
+static void draw_rank_heat_map(bt_top *t, bt_rect r) {
     const bt_view_heat *h = &t->view->heat;
     char right[200];
     heat_title(t, right, sizeof right);
@@ -162,7 +162,7 @@ static void draw_heat(bt_top *t, bt_rect r) {
 }
 
 /* Draws the heat map's row of the rank under the cursor as a curve. */
-static void draw_rank(bt_top *t, bt_rect r) {
+static void draw_selected_rank_curve(bt_top *t, bt_rect r) {
     const bt_view_heat *h = &t->view->heat;
     size_t rank = t->rows[t->list[BT_SCREEN_RANKS].selected];
     char title[40], right[200];
@@ -359,7 +359,7 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
         rows[0] = (bt_pane_size){.min = 1, .max = 1, .rank = 9}, rows[1].min = r.h - 1;
     bt_rect out[4];
     bt_layout_rows(r, rows, 4, 0, out);
-    if (out[0].h >= 3) draw_heat(t, out[0]);
+    if (out[0].h >= 3) draw_rank_heat_map(t, out[0]);
     if (out[1].h >= 3) {
         bt_canvas_rule(&t->canvas, (bt_rect){out[1].x, out[1].y, out[1].w, 1}, bt_top_title(t, 1),
                        "stragglers", "busy = step - wait · score: best / own");
@@ -374,5 +374,5 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
     if (out[2].h > 0 && t->n_rows > 0 && k->steps > 0)
         bt_what_if_line(t, out[2], &k->rank[t->rows[l->selected]]);
     if (out[3].h >= 8 && t->rows[l->selected] < t->view->heat.rows)
-        draw_rank(t, (bt_rect){out[3].x, out[3].y + 1, out[3].w, out[3].h - 1});
+        draw_selected_rank_curve(t, (bt_rect){out[3].x, out[3].y + 1, out[3].w, out[3].h - 1});
 }

@@ -110,7 +110,7 @@ static bool paint_run_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, int c
     return true;
 }
 
-static int add_fact(bt_top *t, bt_rect r, int row, const char *label, const char *value) {
+static int draw_run_fact(bt_top *t, bt_rect r, int row, const char *label, const char *value) {
     if (row >= r.h || !value[0] || strcmp(value, "-") == 0) return row;
     bt_canvas_text(&t->canvas, r.x, r.y + row, 10, (bt_style){.fg = BT_C_LABEL}, label);
     bt_canvas_text(&t->canvas, r.x + 11, r.y + row, r.w - 11, (bt_style){.fg = BT_C_TEXT}, value);
@@ -124,18 +124,18 @@ static void run_facts(bt_top *t, bt_rect r, const bt_view_run *x) {
     if (x->attempts > 1) snprintf(many, sizeof many, "%d", x->attempts);
     strftime(started, sizeof started, "%Y-%m-%d %H:%M",
              t->cfg.now_us ? gmtime_r(&at, &tm) : localtime_r(&at, &tm));
-    int row = add_fact(t, r, 0, "best val", bt_fmt(b, sizeof b, x->best_val, BT_UNIT_NATS));
-    row = add_fact(t, r, row, "goodput", bt_fmt_percent(b, sizeof b, x->goodput));
-    row = add_fact(t, r, row, "comm+wait",
-                   bt_fmt_percent(b, sizeof b, x->ranks > 1 ? x->comm_overhead : NAN));
-    row = add_fact(t, r, row, "step", bt_fmt(b, sizeof b, x->step_ms, BT_UNIT_MS));
-    row = add_fact(t, r, row, "mfu", bt_fmt_percent(b, sizeof b, x->mfu));
-    row = add_fact(t, r, row, "memory", bt_fmt(b, sizeof b, x->rss_mib, BT_UNIT_MIB));
-    row = add_fact(t, r, row, "attempts", many);
-    row = add_fact(t, r, row, "started", started);
-    row = add_fact(t, r, row, "took", bt_duration(b, sizeof b, x->duration_s));
-    row = add_fact(t, r, row, "tags", x->tags);
-    add_fact(t, r, row, "note", x->note);
+    int row = draw_run_fact(t, r, 0, "best val", bt_fmt(b, sizeof b, x->best_val, BT_UNIT_NATS));
+    row = draw_run_fact(t, r, row, "goodput", bt_fmt_percent(b, sizeof b, x->goodput));
+    row = draw_run_fact(t, r, row, "comm+wait",
+                        bt_fmt_percent(b, sizeof b, x->ranks > 1 ? x->comm_overhead : NAN));
+    row = draw_run_fact(t, r, row, "step", bt_fmt(b, sizeof b, x->step_ms, BT_UNIT_MS));
+    row = draw_run_fact(t, r, row, "mfu", bt_fmt_percent(b, sizeof b, x->mfu));
+    row = draw_run_fact(t, r, row, "memory", bt_fmt(b, sizeof b, x->rss_mib, BT_UNIT_MIB));
+    row = draw_run_fact(t, r, row, "attempts", many);
+    row = draw_run_fact(t, r, row, "started", started);
+    row = draw_run_fact(t, r, row, "took", bt_duration(b, sizeof b, x->duration_s));
+    row = draw_run_fact(t, r, row, "tags", x->tags);
+    draw_run_fact(t, r, row, "note", x->note);
 }
 
 /* point i of the run's small curve covers the steps [i, i + 1) * 2^k */

@@ -30,7 +30,7 @@ static double step_row_number(bt_top *t, size_t i, int col) {
     }
 }
 
-static double full_scale(const bt_view_ranks *k, int mode, const bt_view_rank *x) {
+static double compute_bar_scale(const bt_view_ranks *k, int mode, const bt_view_rank *x) {
     double most = 0;
     for (size_t i = 0; i < k->n; i++) {
         double sum = 0;
@@ -58,7 +58,8 @@ static bool paint_step_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, int 
         seg[p] = (bt_segment){isnan(v) || v < 0 || (mode == MODE_EXCESS && p == BT_PH_WAIT) ? 0 : v,
                               bt_phase_color((bt_phase)p), bt_phases[p].letter};
     }
-    bt_stack_draw(c, r.x, r.y, r.w, full_scale(k, mode, x), seg, BT_PHASE_COUNT, bt_top_letters(t));
+    bt_stack_draw(c, r.x, r.y, r.w, compute_bar_scale(k, mode, x), seg, BT_PHASE_COUNT,
+                  bt_top_letters(t));
     bt_stack_thin(c, r);
     return true;
 }
@@ -77,7 +78,7 @@ static void step_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt
 }
 
 /* Shows the measured phases, and the planner's predictions below them. */
-static void put_phases(bt_top *t, bt_rect r) {
+static void draw_phases_table(bt_top *t, bt_rect r) {
     enum { LABEL = 6 };
     const bt_view_ranks *k = &t->view->ranks;
     const bt_predicted *p = &t->view->head.predicted;
@@ -131,7 +132,7 @@ void bt_screen_step(bt_top *t, bt_rect r) {
                                  .paint = paint_step_cell,
                                  .sort_col = -1};
     bt_top_table(t, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1}, table);
-    put_phases(t, out[1]);
+    draw_phases_table(t, out[1]);
     if (out[2].h >= 4) bt_top_chart(t, out[2], BT_TS_STEP, "step time", NULL, false, false);
     if (out[3].h > 0 && t->n_rows > 0) bt_what_if_line(t, out[3], &k->rank[t->rows[l->selected]]);
 }
