@@ -59,7 +59,7 @@ typedef struct measured {
     void (*prepare)(void *ctx); /* called before each round, not timed; NULL: nothing to prepare */
     bt_code (*once)(void *ctx, bt_err *err); /* collective */
     void *ctx;
-    double rounds; /* messages between each pair of ranks, for the limit */
+    double rounds; /* messages between each pair of ranks, from which the limit is computed */
 } measured;
 
 /* Measures the median of several rounds after one warm-up round. A round takes as long as its slowest rank. */

@@ -15,7 +15,7 @@ typedef struct bt_learn_cfg {
     char recipes[8192], corpora[4096], with[4096], store[1024], dir[512], curves[1024];
     int64_t seeds;
     double goal,
-        minutes; /* minutes of steps for each run; 0: the number of steps in its settings */
+        minutes; /* minutes of steps for each run; 0: the settings give the number of steps */
     bool json, force;
 } bt_learn_cfg;
 

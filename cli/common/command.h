@@ -11,7 +11,7 @@
 typedef struct bt_verb_help {
     const char *name, *words; /* for example "prepare", "PATH..." */
     const char *summary;
-    const bt_opt *options; /* its options; bt_run_opts: those of `train` */
+    const bt_opt *options; /* options of the command; bt_run_opts: those of `train` */
     size_t n_options;
 } bt_verb_help;
 
@@ -62,7 +62,7 @@ typedef struct bt_command {
     /* Used instead of `run` by a command that parses its own arguments (those after the command word). */
     bt_code (*run_argv)(int argc, char **argv, int *exit_status, bt_err *err);
     bool ranked; /* all ranks of an MPI job run the command; otherwise rank 0 alone runs it */
-    int hidden;  /* `bitrain help` does not list it (rank) */
+    int hidden;  /* `bitrain help` does not list this command (rank) */
     bool
         reports; /* stdout contains a report, not data: the command succeeds even if stdout is closed */
 } bt_command;

@@ -57,7 +57,7 @@ typedef struct drill {
     size_t n_rows;
     int64_t last_step;   /* last step of both runs */
     int64_t other_loss;  /* number of steps whose loss differs from that of the undisturbed run */
-    int64_t first_other; /* the first of these steps; -1: none */
+    int64_t first_other; /* first step with another loss; -1: none */
     uint64_t hash, calm_hash;
     bool hashed;
 } drill;
@@ -384,7 +384,7 @@ static bt_code rehearse_faults(drill *d, bt_err *err) {
 }
 
 static void clean_up_drill(drill *d) {
-    if (d->row) { /* the folder was created, so every process with its name belongs to this drill */
+    if (d->row) { /* the folder was created, so every process with this folder in its arguments belongs to this drill */
         bt_drill_kill_all(&d->hurt);
         bt_drill_kill_all(&d->calm);
     }

@@ -60,7 +60,7 @@ int64_t bt_drill_newest(bt_drill_run *r); /* newest recorded step; -1: none */
 /* Waits until a step beyond `step` is recorded. Fails with BT_CHECK if the run ended or limit_s passed. */
 bt_code bt_drill_wait_step(bt_drill_run *r, int64_t step, double limit_s, bt_err *err)
     BT_MUST_CHECK;
-bool bt_drill_alive(bt_drill_run *r); /* true if its supervisor is running */
+bool bt_drill_alive(bt_drill_run *r); /* true if the supervisor of the run is running */
 /* Waits until the supervisor has ended and returns its exit status; after limit_s it is killed, and the result is
  * -1. */
 int bt_drill_wait_end(bt_drill_run *r, double limit_s);

@@ -29,8 +29,8 @@ typedef struct bt_layout_job {
     int ranks;
     const char *store;
     bool anew, never; /* see bt_rates_request */
-    /* Seconds for trials of the first layouts (layout_trial.h). 0: use only earlier trials. If trial_given is
-     * false, the time that measuring leaves of BT_PROBING_S limits it. */
+    /* Seconds for trials of the first layouts (layout_trial.h). 0: use only earlier trials. If trial_given is false,
+     * measuring and trials together take at most BT_PROBING_S. */
     double trial_s;
     bool trial_given;
     bool quiet; /* no progress bars */

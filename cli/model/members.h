@@ -21,7 +21,7 @@ typedef struct bt_members {
  * "GROUP@best"), whose finished runs are the members, ordered by name; else several runs or paths separated by commas.
  * Prints a line about the unfinished runs of a group. BT_NOTFOUND: none of these exists; BT_BUSY: no run of the group
  * is finished;
- * BT_ARG: a model occurs twice, or there are more than BT_MEMBERS_MOST. Release *out in any case. */
+ * BT_ARG: a model occurs twice, or there are more than BT_MEMBERS_MOST. The caller releases *out in any case. */
 bt_code bt_members_find(bt_members *out, const char *words, const char *store, bt_err *err)
     BT_MUST_CHECK;
 void bt_members_release(bt_members *m);

@@ -45,7 +45,7 @@ typedef struct attempt {
     char kind[64];    /* kind of end as recorded by the writer: "signal", "resized" or "" */
     char ended[320];  /* newest recorded failure, or "" */
     int rank;         /* rank of that failure; -1: none */
-    char places[220]; /* hosts and steps of its ranks, or "" */
+    char places[220]; /* hosts and steps of the attempt's ranks, or "" */
 } attempt;
 
 typedef struct autopsy {
@@ -59,7 +59,7 @@ typedef struct autopsy {
     char *log; /* lines of that attempt */
     char oom[OOM_LINES][BT_KERNEL_LINE];
     int n_oom;
-    double free_mib; /* free space of the file system with its checkpoints; NaN: unknown */
+    double free_mib; /* free space of the file system with the run's checkpoints; NaN: unknown */
 } autopsy;
 
 /* ---- the database ---------------------------------------------------------------------------- */

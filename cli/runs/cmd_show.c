@@ -36,7 +36,7 @@ typedef struct shown {
     const char *run;
     bool all;
     int width;     /* columns of the terminal; 0: no limit */
-    bt_view *view; /* head of the view, and how its time is spent */
+    bt_view *view; /* head of the view, and how the run spent its time */
     double steps;  /* number of steps of the run */
     double recent; /* number of records that figures of span RECENT use */
 } shown;

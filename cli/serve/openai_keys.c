@@ -71,7 +71,7 @@ static const key_row rows[] = {
     {"cache_prompt", BOTH, HARMLESS, 0, NULL},
     {"include_obfuscation", STREAM, HARMLESS, 0, NULL},
     {"parallel_tool_calls", CHAT, HARMLESS, 0, NULL}, /* limits tools, which are refused */
-    {"name", MESSAGE, HARMLESS, 0, NULL},             /* no supported chat template uses it */
+    {"name", MESSAGE, HARMLESS, 0, NULL},             /* no supported chat template uses this key */
     /* keys of other servers that would change the text */
     {"suffix", COMPLETION, UNSUPPORTED, 0, NULL},
     {"tools", CHAT, UNSUPPORTED, 0, NULL},

@@ -301,7 +301,7 @@ static bt_code measure_mean(ensemble *e, bt_err *err) {
         older |= choose_weights(e, e->members[k].run.name, e->members[k].weights);
         BT_TRY(measure_model(e, e->members[k].weights, &e->members[k].bits, err));
     }
-    if (e->p->cfg.run.folds) return BT_OK; /* no part of the text is held out from all of them */
+    if (e->p->cfg.run.folds) return BT_OK; /* no part of the text is held out from all members */
     snprintf(e->mean_weights, sizeof e->mean_weights, "%s", e->p->run);
     BT_TRY(measure_model(e, e->mean_weights, &e->mean_bits, err));
     snprintf(best, sizeof best, "%s@best", e->p->run);

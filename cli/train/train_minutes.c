@@ -155,7 +155,7 @@ typedef struct minutes_plan {
     int64_t batch;        /* tokens of one step */
     int64_t steps;
     double step_s;  /* measured */
-    double token_s; /* seconds of a token in the fastest measurement of this model; 0: none */
+    double token_s; /* seconds per token in the fastest measurement; 0: not measured */
     bool chosen;    /* the model was chosen among the shapes of the recipe */
     double params, passes;
 } minutes_plan;

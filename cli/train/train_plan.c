@@ -123,7 +123,7 @@ static void print_data(const bt_train_plan *p, const bt_train_data *data) {
 typedef struct work_time {
     bt_train_time time;
     bool has_rates;
-    bt_text rates; /* file of the rates, or the reason for which they are not used */
+    bt_text rates; /* file of the rates, or the reason for which the rates are not used */
 } work_time;
 
 static void predict_work_time(const bt_train_plan *p, work_time *t) {

@@ -126,7 +126,8 @@ static bt_code add_stored_setting(bt_train_plan *p, const json_t *config, bool a
         /* in the flat list of a checkpoint every automatic value is final */
         if (all_final && (resumes == BT_SETTING_FOUND || resumes == BT_SETTING_PLANNED)) continue;
         if (!read_stored_value(v, resumes == BT_SETTING_BEGUN, &value)) continue;
-        bool removed; /* a value that this call replaces */
+        /* ignores a stored value that this version has removed if this call sets the setting */
+        bool removed;
         if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, bt_text_str(&value),
                                  &removed, NULL) != BT_OK &&
             p->opts.origin[i] >= BT_FROM_ENV)

@@ -154,7 +154,7 @@ static bt_host *find_host_of_rank(bt_job *job, int rank) {
     for (int i = 0; i < job->hosts.n; i++) {
         bt_host *h = &job->hosts.host[i];
         if (h->aside) continue;
-        if (h->slots == 0) return NULL; /* the host file has no slots for it */
+        if (h->slots == 0) return NULL; /* the host file has no slots for the host */
         before += h->slots;
         if (rank < before) return h;
     }

@@ -46,7 +46,7 @@ struct bt_job {
     bt_hang_watch hang; /* detects ranks of this host that hang */
     int64_t hang_look_ns;
     bt_restart_history history;
-    bt_child child; /* mpirun; pid 0 when it does not run */
+    bt_child child; /* mpirun; pid 0: not running */
     int folder;     /* number of the attempt's folder in `scratch` */
     bt_job_spare spare;
     /* ranks of this host that connected, if the kernel supports pidfds */
@@ -112,7 +112,7 @@ struct bt_job {
     int n_remote;
     bool connected; /* a rank of this attempt has connected */
     bool complete;  /* rank 0 has sent the result */
-    bool unstarted; /* a stop request ended this attempt before it finished a step */
+    bool unstarted; /* a stop request ended this attempt before its first step was finished */
 
     bool stop_asked, stop_now, hung, paused, restarting;
     bool no_input;

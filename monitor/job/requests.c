@@ -16,7 +16,8 @@
 #define LR_FACTOR_MAX 1e6
 #define LR_FACTOR_ASKED 10 /* a larger factor needs a confirmation */
 
-/* Requires a confirmation, because a typing error would destroy the run within a few steps. */
+/* Refuses a rate far above the configured peak without a confirmation, because a typing error would destroy the run
+ * within a few steps. */
 static bt_code check_lr_is_confirmed(const bt_job *job, double factor, bt_err *err) {
     const double peak = job->s->lr;
     if (factor <= LR_FACTOR_ASKED) return BT_OK;

@@ -80,7 +80,7 @@ static void read_job_signals(bt_job *job) {
             break;
         case SIGINT:
         case SIGUSR1: /* the notice of Slurm's --signal=B:USR1@N */
-        case SIGUSR2: /* Grid Engine sends it before a suspension or the end */
+        case SIGUSR2: /* Grid Engine sends this signal before a suspension or the end */
         case SIGXCPU: /* the soft limit of processor time; SIGKILL follows at the hard one */
         case SIGTERM: bt_job_signal(job, sig); break;
         case SIGCONT:
@@ -127,7 +127,7 @@ static void report_delaying_rank(bt_job *job, int64_t now) {
 
 /* Ends a hanging rank of this host soon if a restart is allowed (hang_watch.h). */
 static void check_hang(bt_job *job, int64_t now) {
-    enum { FEW = 3 }; /* number of steps needed to estimate their duration */
+    enum { FEW = 3 }; /* number of steps needed to estimate the step time */
     bt_hang hang;
     if (now < job->hang_look_ns) return;
     job->hang_look_ns = now + HANG_LOOK_NS;

@@ -98,7 +98,7 @@ typedef struct bt_job_setup {
                       bt_err *err);
     void *layout_ctx;
     int64_t max_restarts;
-    bool hot_spare;    /* a second job waits and takes over when this one dies; not with hosts */
+    bool hot_spare;    /* a second job waits and takes over when these ranks die; not with hosts */
     double hang_s;     /* restart after this time without a step; 0: never */
     double launch_s;   /* a launch without a connected rank is reported after this time; 0: 30 s */
     double lr;         /* peak learning rate, for `set lr=` */

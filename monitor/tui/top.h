@@ -46,7 +46,7 @@ typedef struct bt_top_cfg {
     double span_s;        /* 0: all */
     int64_t at_step;      /* -1: now */
     const char *baseline; /* "" : none */
-    int64_t now_us;       /* 0: the clock; tests fix it */
+    int64_t now_us;       /* current time; 0: that of the clock, which tests replace */
     /* minimum time between frames (0: 100 ms); shorter in tests */
     int64_t frame_ns;
     bt_top_actions actions;

@@ -19,9 +19,10 @@ typedef struct bt_ledger_mark {
 
 typedef struct attempt {
     int64_t aid, started_us, ended_us; /* ended_us 0: not ended */
-    int64_t trains_us;          /* time of `started` or `resumed`; 0: training has not begun */
-    int64_t last_step, last_us; /* newest recorded step and its end; -1, trains_us: none */
-    int64_t newest_us;          /* time of the attempt's newest record */
+    int64_t trains_us; /* time of `started` or `resumed`; 0: training has not begun */
+    int64_t last_step,
+        last_us;       /* newest recorded step and the time of its end; -1 and trains_us: no step */
+    int64_t newest_us; /* time of the attempt's newest record */
     int number;
     bool in_order; /* it ended as intended */
     bool done;     /* the attempt ended as intended, and all steps are done */
@@ -41,7 +42,7 @@ typedef struct reading {
     sqlite3 *db;
     const char *path;
     bt_ledger_until until;
-    int64_t ended_us; /* end of the run; 0: it is live */
+    int64_t ended_us; /* end of the run; 0: the run is live */
     attempt *attempt;
     size_t n_attempts, cap_attempts;
     edge *edge;

@@ -18,8 +18,8 @@ struct bt_db {
     sqlite3 *db;
     int64_t deadline_ns;       /* deadline of the running query; 0: none */
     sqlite3_stmt *begin, *end; /* statements of a snapshot */
-    sqlite3_stmt *version;     /* prepared, because it runs many times per second */
-    bool snapping;             /* BEGIN or COMMIT of a snapshot is running (query_gate.h) */
+    sqlite3_stmt *version; /* prepared once, because this statement runs many times per second */
+    bool snapping;         /* BEGIN or COMMIT of a snapshot is running (query_gate.h) */
 };
 
 /* ---- open ---- */

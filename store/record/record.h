@@ -72,7 +72,7 @@ typedef struct bt_queue {
     bool sleeping;              /* the taker waits for work, so a push must wake it */
     bool flush_requested, stop; /* flush requested; end requested */
     bool closed;                /* no thread takes records any longer, so a push frees its record */
-    int wake_fd;                /* bt_wake_fd notified instead of `work` when >= 0 */
+    int wake_fd;                /* bt_wake_fd that is notified instead of `work`; -1: none */
     /* ring that also receives pushed records, even after `closed`; borrowed, NULL: none */
     struct bt_ring *ring;
 } bt_queue;

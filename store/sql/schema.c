@@ -79,8 +79,8 @@ static const char *const tables_v6 =
     "%';"
     "UPDATE event SET kind = 'checkpoint_failed' WHERE kind = 'checkpoint' AND level = 2;";
 
-/* Parts of a run's time (times.def); store/ledger computes missing ones. The event after a checkpoint has a more
- * accurate time than its record. */
+/* Parts of a run's time (times.def); store/ledger computes missing ones. The event that follows a checkpoint has a more
+ * accurate time than the record of the checkpoint. */
 static const char *const tables_v7 =
     "ALTER TABLE run RENAME COLUMN first_time_us TO productive_us;"
     "ALTER TABLE run ADD COLUMN validation_us INTEGER;"

@@ -223,11 +223,12 @@ typedef struct bt_view_rank {
     size_t n;                 /* sampled steps in the window */
     double mean[BT_MR_COUNT]; /* mean of each rank metric over the window */
     double busy_p50_ms, step_p50_ms, step_p95_ms, step_p99_ms, step_max_ms, wait_p50_ms;
-    double score, score_own;   /* 0..1, 1 = as good as the best */
-    double blame_frac, lost_s; /* share of all blame; seconds that other ranks waited for it */
-    bt_phase fault;            /* BT_PHASE_COUNT: never blamed */
-    double fault_frac;         /* share of its blame from that phase */
-    double excess_ms;          /* median busy time minus the median of the ranks */
+    double score, score_own; /* 0..1, 1 = as good as the best */
+    double blame_frac,
+        lost_s;        /* share of all blame; seconds that other ranks waited for this rank */
+    bt_phase fault;    /* BT_PHASE_COUNT: never blamed */
+    double fault_frac; /* share of this rank's blame that the phase `fault` causes */
+    double excess_ms;  /* median busy time minus the median of the ranks */
     bt_verdict verdict;
     int64_t since_step;              /* first step of a verdict other than ok; -1: unknown */
     double what_if_ms;               /* mean step time without this rank's excess */

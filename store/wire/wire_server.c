@@ -35,7 +35,7 @@ struct bt_wire_server {
 
 static void drop_peer(bt_wire_server *s, int i) {
     peer *p = &s->peers[i];
-    if (p->fd >= 0) close(p->fd); /* closing removes it from the poll set */
+    if (p->fd >= 0) close(p->fd); /* closing removes a descriptor from the poll set */
     free(p->record);
     *p = (peer){.fd = -1};
     if (s->current == i) s->current = -1;

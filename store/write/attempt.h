@@ -13,8 +13,8 @@ typedef struct bt_attempt {
 /* remember: bt_start_withdraw can restore the rows of a resumed run. */
 bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bool remember,
                          bt_attempt *out, bt_err *err) BT_MUST_CHECK;
-/* Begins the next attempt of a live run, with the number a->attempt; a->created_us is the run's. Receives run and
- * aid, even if a replaced database has neither. */
+/* Begins the next attempt of a live run, with the number a->attempt; a->created_us is the run's. Sets a->run and
+ * a->aid, and creates these rows if a replaced database lacks them. */
 bt_code bt_attempt_follow(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
                           bt_err *err) BT_MUST_CHECK;
 bt_code bt_attempt_end(sqlite3 *db, const char *path, const bt_attempt *a, const char *state,

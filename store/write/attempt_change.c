@@ -57,7 +57,7 @@ bt_code bt_turn_read_ring(bt_attempt_change *t, const char *path, bt_err *err) {
     return code;
 }
 
-/* The next attempt may have created its own file at the path. */
+/* The next attempt may have created its own ring file at the path. */
 static void remove_ring(const bt_attempt_change *t) {
     struct stat st;
     if (t->ring[0] && stat(t->ring, &st) == 0 && st.st_ino == t->ring_inode) unlink(t->ring);

@@ -13,7 +13,7 @@
 #include "store/write/attempt.h"
 
 typedef struct bt_attempt_change {
-    bool ends; /* false: it begins an attempt */
+    bool ends; /* true: the record ends an attempt; false: it begins one */
     int64_t us;
     /* if `ends`: */
     char state[16], exit_kind[64];
@@ -37,8 +37,8 @@ void bt_attempt_change_free(bt_attempt_change *t);
 void bt_attempt_changes_free(bt_record *list);
 /* Reads the ring file into t. BT_OK also if there is none. */
 bt_code bt_turn_read_ring(bt_attempt_change *t, const char *path, bt_err *err) BT_MUST_CHECK;
-/* Stores the change in separate transactions, under the lock file. at: the attempt before, then the one after it.
- * The call may be repeated after a failure. */
+/* Stores the change in separate transactions, under the lock file. at: the open attempt, in: before the change, out:
+ * after it. The call may be repeated after a failure. */
 bt_code bt_attempt_change_apply(bt_attempt_change *t, sqlite3 *db, const char *path,
                                 bt_apply *apply, bt_attempt *at, bt_err *err) BT_MUST_CHECK;
 

@@ -381,7 +381,7 @@ bt_code bt_run_mark(const char *path, const char *run, int64_t step, bt_event_ki
     snprintf(level, sizeof level, "%d", (int)bt_events[kind].level);
     BT_TRY(enter_session(&s, path, wait_s, err));
     bt_code code = begin_session(&s, err);
-    if (code == BT_OK) { /* at a step: use its time and attempt */
+    if (code == BT_OK) { /* a note at a step has the time and the attempt of the step */
         code = run_text_statement(
             &s,
             "INSERT INTO event(run, aid, t_us, step, kind, level, title)"

@@ -52,8 +52,8 @@ bt_code bt_run_fact(const char *path, const char *run, const char *key, const ch
  * lock. */
 bt_code bt_store_backup(const char *path, bt_err *err) BT_MUST_CHECK;
 /* Moves a damaged or removed database aside and begins a new one with its readable rows and
- * those found in backups only. A recording in progress continues in the new one. BT_FORMAT:
- * another program's file; BT_NOTFOUND: there never was a database. progress: may be NULL. */
+ * those found in backups only. A recording in progress continues in the new database. BT_FORMAT: another program's
+ * file; BT_NOTFOUND: there never was a database. progress: may be NULL. */
 bt_code bt_store_repair(const char *path, double wait_s, const bt_store_progress *progress,
                         bt_repair_result *out, bt_err *err) BT_MUST_CHECK;
 bt_code bt_store_gc(const char *path, const bt_gc_cfg *cfg, double wait_s, bt_gc_result *out,

@@ -168,7 +168,7 @@ static bt_code write_attempt_change(bt_writer *w, bt_attempt_change *t, bt_err *
     w->over = t->ends;
     if (t->ends) return BT_OK;
     bt_run_start_release(&w->start);
-    w->start = t->start; /* the record no longer needs it */
+    w->start = t->start; /* the record is freed without its copy of the start */
     t->start = (bt_run_start){0};
     return BT_OK;
 }

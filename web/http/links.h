@@ -16,7 +16,7 @@ typedef struct bt_link {
     int fd;
     /* time when it was accepted, its request began, or the previous request ended */
     int64_t since_ns;
-    bool idle;   /* has not sent the first line of its next request */
+    bool idle;   /* the client has not sent the first line of its next request */
     bool exempt; /* the response has no deadline, as an event stream */
     bool
         bad_target; /* the request's address contains an encoded NUL; used by the daemon's thread only */

@@ -43,7 +43,7 @@ bt_reply *bt_reply_open(bt_serve *s,
                         struct MHD_Connection *c); /* NULL: out of memory, or too many replies */
 /* Handler of the reply's connection; called again each time the connection is resumed. */
 enum MHD_Result bt_reply_answer(bt_reply *r);
-void bt_reply_close(bt_reply *r); /* called when its connection ends */
+void bt_reply_close(bt_reply *r); /* called when the connection of the reply ends */
 /* Cancels replies whose client disconnected while the connection was suspended. */
 void bt_reply_find_disconnected(bt_serve *s);
 /* Writes {"error": ...}. */

@@ -11,7 +11,7 @@ struct bt_answer_thread {
     bt_web *web;
     struct MHD_Connection *conn;
     const bt_route *route;
-    bt_req req; /* only its arguments; the rest belongs to the connection */
+    bt_req req; /* only the arguments of the request; its other fields belong to the connection */
     bt_answer answer;
     pthread_t thread;
     bool done; /* requires the server's lock */

@@ -20,7 +20,7 @@ typedef struct bt_rank_run {
     bt_request_box *requests;
     bt_progress_page *page; /* progress page; NULL: none */
     const char *resume_dir; /* "": fresh start */
-    int attempt;            /* number that fences its checkpoints */
+    int attempt;            /* number that fences the attempt's checkpoints */
     int number;             /* number of the attempt in the database */
     const char *memory_dir; /* folder of the newest states (trainer.h); NULL: none */
     const char *kept_dir;   /* folder that outlives the attempt; NULL: none */

@@ -28,7 +28,7 @@
 typedef struct bt_rank_load { /* scheduling state of a process */
     /* state of the rank's main thread: R S D T ...; R if it sleeps and another thread runs */
     char state;
-    /* time in which its threads ran; in which they waited for a processor, as far as the wait has ended */
+    /* time in which the rank's threads ran; time of their waits for a processor that have ended */
     int64_t ran_ns, waited_ns;
 } bt_rank_load;
 

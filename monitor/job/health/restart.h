@@ -15,9 +15,9 @@ typedef enum {
     BT_END_SIGNAL,    /* a rank (or mpirun) was ended by a signal */
     BT_END_OOM,       /* the kernel's out-of-memory killer ended a rank */
     BT_END_NODE_LOST, /* mpirun lost a remote daemon, or a host does not answer */
-    BT_END_HUNG,      /* the supervisor ended it for lack of progress */
+    BT_END_HUNG,      /* the supervisor ended the attempt for lack of progress */
     BT_END_LAUNCH,
-    BT_END_STOPPED_NOW, /* the user ended it immediately */
+    BT_END_STOPPED_NOW, /* the user ended the run immediately */
     BT_END_OTHER
 } bt_end_kind;
 
@@ -35,7 +35,7 @@ typedef struct bt_end {
 typedef struct bt_end_facts { /* observations of the supervisor */
     int wait_status;          /* result of waitpid */
     bool hung, stop_now, started;
-    bool finished; /* rank 0 has sent its result: all steps are done, or it stopped on request */
+    bool finished; /* rank 0 has sent its result: the run is done, or was stopped on request */
     const char *lost_host; /* host without a response, for which the attempt was ended; or NULL */
     const char *lost_node; /* the host whose daemon mpirun reported as lost ("": unnamed); NULL */
     bool oom;              /* the kernel's out-of-memory killer ended a process of this job */

@@ -117,8 +117,8 @@ static bool is_variable_of_enclosing_job(const char *var) {
     return false;
 }
 
-/* Returns the environment of this process without those variables, and with the table's settings; own[] holds their
- * text. */
+/* Returns the environment of this process without the variables of an enclosing MPI job, and with the settings of the
+ * table; own[] holds the text of these settings. */
 static char **build_mpirun_environment(const bt_launch *l, bt_words *own) {
     size_t n = 0, k = 0;
     for (size_t i = 0; i < bt_launch_rows_n; i++) {

@@ -44,8 +44,8 @@ extern const size_t bt_launch_rows_n;
 
 typedef struct bt_launch {
     int ranks;
-    int mpi;                  /* major version of Open MPI; 0: that of the mpirun that is found */
-    const char *hosts;        /* host file, "" for this machine */
+    int mpi;           /* major version of Open MPI; 0: the version of the mpirun that is found */
+    const char *hosts; /* host file, "" for this machine */
     const char *mpirun_args;  /* further arguments from the user, or "" */
     const char *tmp, *shm;    /* folders of this attempt */
     const char *map;          /* file of bt_machine_map_write; NULL or "": none */

@@ -150,7 +150,7 @@ static void inspect_output_line(bt_output *o, const char *line) {
     }
     said = strstr(line, "bitrain: warning: ");
     if (!said) said = strstr(line, "bitrain: error: ");
-    if (said) { /* every rank may report the same */
+    if (said) { /* every rank may report the same fault */
         const char *text = strchr(said + strlen("bitrain: "), ' ') + 1;
         if (o->note && o->notes < BT_OUTPUT_NOTES &&
             strncmp(text, o->last_note, sizeof o->last_note - 1) != 0) {

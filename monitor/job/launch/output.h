@@ -20,7 +20,7 @@ typedef struct bt_output {
     int64_t logged_bytes;
     char line[1024];
     size_t n;
-    bool reported; /* an error line was found; it determines rank and code */
+    bool reported; /* an error line was found, which determines rank and code */
     bt_code code;
     int rank, signal; /* -1, 0: unknown */
     bool node_lost;   /* mpirun reported that it lost the daemon of a host: */

@@ -51,9 +51,9 @@ static int read_cleanup_hosts(const char *path, char (*out)[NAME_MAX_BYTES]) {
 
 void bt_remote_sweep(const char *hosts, const char *folder, bool over) {
     char script[sizeof sweep + 700];
-    static char
-        names[HOSTS_MAX]
-             [NAME_MAX_BYTES]; /* static because it is large: only the supervisor calls this */
+    static char names
+        [HOSTS_MAX]
+        [NAME_MAX_BYTES]; /* static, because the array is large and only the supervisor calls this function */
     const char *agent = bt_launch_agent();
     const char *argv[HOSTS_MAX + 8];
     int n = hosts[0] ? read_cleanup_hosts(hosts, names) : 0, k = 0;

@@ -17,11 +17,11 @@
 #include "engine/base/status.h"
 
 typedef struct bt_guarded { /* state shared by all processes of one server */
-    bool serving;           /* set by a child that serves; without it a restart is useless */
-    int64_t progress;       /* set by a child: a number that grows with its progress */
-    char place[128];        /* set by a child: listening address, for its successors */
-    int restarts;           /* number of earlier processes */
-    int signal;             /* signal that ended the previous process; 0: this is the first one */
+    bool serving; /* set by a child that serves; if no child ever served, a restart is useless */
+    int64_t progress; /* set by a child: a number that grows with the server's progress */
+    char place[128];  /* set by a child: listening address, for the following children */
+    int restarts;     /* number of earlier processes */
+    int signal;       /* signal that ended the previous process; 0: this is the first process */
 } bt_guarded;
 
 /* most: maximum number of consecutive processes without progress; the first starts immediately, the next after 1, 2,

@@ -13,10 +13,10 @@
 
 typedef struct bt_mpirun {
     char command
-        [PATH_MAX];      /* command to execute: "mpirun", or a path if that of PATH is unsuitable */
+        [PATH_MAX]; /* command to execute: "mpirun", or a path if the first mpirun in PATH is unsuitable */
     char path[PATH_MAX]; /* path of the executable */
     char owner[80]; /* for example "Open MPI 4.1.4", "MPICH 4.2.0"; "": not queried, or no answer */
-    int major; /* major version of the linked Open MPI, which is also its mpirun's; 0: unknown */
+    int major;      /* major version of the linked Open MPI and of its mpirun; 0: unknown */
     char library[PATH_MAX]; /* path of the MPI library in this process; "": unknown */
     char passed_over[400];  /* reason for skipping the first one in PATH, or "" */
 } bt_mpirun;

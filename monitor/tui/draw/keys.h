@@ -38,7 +38,7 @@ enum {
 };
 
 typedef enum {
-    BT_KEYS_CONTROL, /* first: they fit a small help screen without scrolling */
+    BT_KEYS_CONTROL, /* first group, because a small help screen shows it without scrolling */
     BT_KEYS_VIEW,
     BT_KEYS_MOVE,
     BT_KEYS_TIME,

@@ -83,7 +83,7 @@ typedef struct bt_setting_of { /* a setting's value in one run */
 
 typedef struct bt_scatter { /* scatter.c */
     char wanted[64];        /* requested setting on the x axis; "": automatic */
-    char setting[64];       /* setting of these values; "": the runs do not differ */
+    char setting[64];       /* setting whose values are in `value`; "": the runs do not differ */
     int result;             /* result on the y axis: index into the table of results */
     bt_setting_of *value;   /* (n) of BT_SCATTER_MAX */
     size_t n;
@@ -238,7 +238,8 @@ void bt_top_key(bt_top *t, int32_t key);
 /* top_steer.c: begins the action of a key of the groups RUNS and CONTROL, and continues it after the confirmation or
  * the input line */
 void bt_top_steer(bt_top *t, bt_action what);
-bool bt_top_steer_accepts(const bt_top *t, int32_t key); /* true if this key confirms */
+bool bt_top_steer_accepts(const bt_top *t,
+                          int32_t key); /* true if this key confirms the pending action */
 void bt_top_steer_confirmed(bt_top *t, int32_t key);
 void bt_top_steer_line(bt_top *t, bt_input was);
 /* Shows the outcome of the sent verb once it is recorded. */

@@ -6,7 +6,7 @@ import { axes, isCheckpoint } from "../base/vocabulary.js";
 import { dot } from "./small_figures.js";
 
 const many = 4; // above this number of lines, the readout is in columns
-const toldMost = 12; // above this number of lines, it shows only the smallest and the largest value
+const toldMost = 12; // above this number of lines, the readout shows only the smallest and the largest value
 
 export class ChartReadout {
   constructor() {

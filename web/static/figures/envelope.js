@@ -1,6 +1,6 @@
 // envelope.js - draws a line that has several points per pixel as one area, from the smallest to the largest
-// value of each column of pixels. The picture is the same, and a browser fills an area many times faster than
-// it strokes ten thousand joined segments.
+// value of each column of pixels. The picture equals that of the stroked line, and a browser fills an area many times
+// faster than it strokes ten thousand joined segments.
 
 /**
  * Returns a Path2D of the points x, y from index `from` to `to`. left, width: the columns of pixels;

@@ -9,7 +9,7 @@ import { choose, onChoice, state } from "../base/state.js";
 import { controlBar, readOnlyNote } from "./control_bar.js";
 import { chartChoices, showHeader } from "./header.js";
 
-const freshSeconds = 30; // the header of a live run shows the age of the last record if it is older
+const freshSeconds = 30; // the header of a live run shows the age of the last record from this age on
 
 /** A button that names the displayed steps and, when clicked, shows all steps; hidden if all are shown. */
 function zoomButton(view) {
