@@ -121,7 +121,6 @@ static void bash_completion(bt_text *out) {
 
 /* ---- fish ------------------------------------------------------------------------------------ */
 
-/* Writes the text in single quotes of fish. */
 static void fish_quoted(bt_text *out, const char *s) {
     bt_text_put(out, "'");
     for (; *s; s++) {

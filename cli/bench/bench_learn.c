@@ -205,7 +205,6 @@ static void find_time_of_goal(bt_learn_run *r, double goal) {
     }
 }
 
-/* Reads the curve of a complete run. */
 static bt_code read_curve(const bt_learn *b, bt_learn_run *r, bt_err *err) {
     bt_db *db = NULL;
     record x = {.r = r, .bytes_per_token = NAN};

@@ -183,7 +183,6 @@ static bt_code measure_cost(const bt_run_cfg *cfg, const bt_run_cfg *plain, show
     return BT_OK;
 }
 
-/* Reads the same settings without train.reproducible. */
 static bt_code read_settings_without_reproducible(bt_run_cfg **plain, int argc, char **argv,
                                                   const bt_isa_agreement *isa, bt_err *err) {
     static bt_opts o;

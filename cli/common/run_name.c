@@ -58,7 +58,6 @@ bt_code bt_run_make_name(const char *store, char name[BT_NAME_MAX], bt_err *err)
                : bt_fail(err, BT_BUSY, "cannot make up a name that is free (give one with --name)");
 }
 
-/* Lists the paths of a folder's checkpoints. */
 static void list_checkpoints(const char *folder, bt_text *out) {
     enum { SHOWN = 8 };
     int n = 0;

@@ -30,7 +30,6 @@ typedef struct bt_doctor {
 /* Appends a finding and returns it. In a full report the last finding is overwritten. */
 bt_finding *bt_doctor_report(bt_doctor *d, bt_finding_state state, const char *topic,
                              const char *fmt, ...) BT_PRINTF(4, 5);
-/* Sets the remedy of a finding. */
 void bt_finding_remedy(bt_finding *f, const char *fmt, ...) BT_PRINTF(2, 3);
 
 /* The checks, in the order of the report. */

@@ -161,7 +161,6 @@ static void record_hub_start(const record *r, const bt_hub *h, int64_t replayed)
     record_hub_event((void *)(uintptr_t)r, &e);
 }
 
-/* Reports that a process of this hub was ended by a signal. */
 static void report_hub_restart(record *r, const bt_hub *h) {
     char title[200];
     const bt_guarded *guarded = r->guarded;

@@ -95,7 +95,6 @@ static void destroy_racer(racer *x) {
     x->trainer = NULL;
 }
 
-/* Returns the elapsed seconds of the slowest rank, so that all ranks decide equally. */
 static bt_code elapsed_of_slowest_rank(int64_t then_ns, double *seconds, bt_err *err) {
     *seconds = (double)(bt_now_ns() - then_ns) / 1e9;
     return bt_all_reduce_f64(bt_comm_world(), seconds, 1, BT_MAX, err);

@@ -38,7 +38,6 @@ static bool has_prefix(const char *s, const char *with) {
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-/* True for settings that affect the time of a step and are not part of a layout. */
 static bool affects_step_but_not_layout(const char *key) {
     static const char *const all[] = {"model.",          "parallel.codec",    "comm.",
                                       "mesh.sequence",   "optim.name",        "train.batch_tokens",
@@ -171,7 +170,6 @@ static bool differ_only_in_shards(const bt_layout *a, const bt_layout *b) {
            a->recompute == b->recompute;
 }
 
-/* Estimated seconds of creating a trainer. */
 static double trainer_creation_s(const bt_run_cfg *cfg) {
     bt_model_cfg m;
     bt_run_cfg_model(cfg, &m);

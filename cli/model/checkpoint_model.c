@@ -131,7 +131,6 @@ static bt_code find_base_folder(const bt_trained *t, const bt_trained_how *how, 
                    t->path, path);
 }
 
-/* Opens the base model of adapters. */
 static bt_code load_adapter_base(bt_trained *t, const bt_trained_how *how, const int64_t *hashes,
                                  size_t n, bt_err *err) {
     char path[PATH_MAX];
@@ -318,7 +317,6 @@ static bt_code open_single_model(bt_trained *t, const bt_trained_how *how, bt_er
                               : open_model_source(t, &t->file, folder, how, err);
 }
 
-/* The error names the member that cannot be opened. */
 static bt_code open_member(bt_trained *t, const char *word, const bt_trained_how *how,
                            bt_err *err) {
     bt_trained_how one = *how;

@@ -77,7 +77,6 @@ static void put_visible_token(const bt_tokenizer *t, int32_t id, bt_text *out) {
     }
 }
 
-/* Prints the properties of the tokenizer at the beginning of the report. */
 static void put_tokenizer_properties(bt_printout *o, const char *path, const bt_tokenizer *t) {
     char hash[20];
     bt_tokenizer_about about;
@@ -151,7 +150,6 @@ static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, c
     return bt_printout_print(&o, err);
 }
 
-/* Reads all of a file, or of standard input. */
 static bt_code read_input_text(const char *path, char **data, size_t *n, bt_err *err) {
     if (path && strcmp(path, "-") != 0) return bt_file_slurp(path, (size_t)1 << 32, data, n, err);
     bt_text all = {0};
@@ -239,7 +237,6 @@ static void put_ids_with_text(bt_json *j, const bt_tokenizer *t, const int32_t *
     bt_json_end(j, ']');
 }
 
-/* Prints tokens separated by bars. */
 static void put_tokens_with_bars(bt_printout *o, const bt_tokenizer *t, const int32_t *ids,
                                  size_t n) {
     for (size_t i = 0; i < n && !o->json; i++) {

@@ -105,7 +105,6 @@ static bt_code check_logits(const bt_trained *t, const bt_eval_job *job, bt_err 
     return BT_OK;
 }
 
-/* Checks that the measured kind of data is the one for which the model was trained. */
 static bt_code check_eval_kind(const bt_trained *t, bt_err *err) {
     if (bt_tune_has_reference(&t->cfg) && !bt_model_base(t->model))
         return bt_fail(err, BT_ARG,

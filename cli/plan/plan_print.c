@@ -135,7 +135,6 @@ static double checkpoint_interval_s(const bt_layout_choice *c) {
                                : 60 * cfg->ckpt.minutes;
 }
 
-/* Fraction of the disk's bandwidth that checkpoints use. */
 static double checkpoint_disk_share(const bt_layout_choice *c) {
     const double every = checkpoint_interval_s(c);
     return every > 0 ? c->layouts.at[0].time.ckpt_s / every : 0;

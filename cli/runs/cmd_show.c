@@ -157,7 +157,6 @@ static void print_islands(const bt_view_islands *l, int width) {
 
 enum { HANG = 12 }; /* column at which the texts of the head begin */
 
-/* Prints a line of the head, wrapped at blanks. */
 static void print_wrapped(const bt_text *line, int width) {
     const char *s = bt_text_str(line);
     int room = width; /* width left in this line; continuation lines are indented */
@@ -277,7 +276,6 @@ static bool print_head_of_run(void *ctx, const bt_row *row) {
 
 /* ---- tables of query results ---- */
 
-/* Formats the cells of known columns in their units, for example bytes. */
 static void add_formatted_cell(bt_text_table *t, const bt_row *row, int i) {
     char text[300];
     if (strcmp(row->names[i], "fact") == 0)

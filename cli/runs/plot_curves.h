@@ -11,7 +11,6 @@ typedef struct bt_curves_style {
     bool tokens; /* x axis: tokens; otherwise minutes */
     bool ascii, log_y;
 } bt_curves_style;
-/* Draws at most twelve curves on stdout. */
 bt_code bt_curves_draw(const bt_curves *c, const char *title, const bt_curves_style *how,
                        bt_err *err) BT_MUST_CHECK;
 

@@ -203,7 +203,6 @@ static bt_code compare_ensemble_settings(const bt_train_plan *p, bt_err *err) {
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
-/* Computes the student's settings, with the ensemble as its teacher. */
 static bt_code student_settings(const bt_train_plan *p, bt_run_cfg *out) {
     bt_model_cfg m;
     *out = p->cfg;
@@ -242,7 +241,6 @@ void bt_train_ensemble_print_plan(const bt_train_plan *p) {
 
 /* ---- quality --------------------------------------------------------------------------------- */
 
-/* Measures a model, or the mean of several, on the validation split. */
 static bt_code measure_model(const ensemble *e, const char *which, double *bits, bt_err *err) {
     bt_trained t;
     bt_eval_result r;

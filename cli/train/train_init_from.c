@@ -92,7 +92,6 @@ static bt_code find_initial_folder(const bt_train_plan *p, const char *key, cons
     return bt_absolute_path(found, folder, err);
 }
 
-/* Replaces a setting and keeps its origin. */
 static bt_code set_path_keeping_origin(bt_train_plan *p, const char *key, const char *path,
                                        bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);

@@ -165,7 +165,6 @@ static bt_code resolve_settings_again(const bt_train_plan *p, bt_run_cfg **c, bt
     return bt_train_resolve_open(p, c, err);
 }
 
-/* Measures steps of the model of the current settings. */
 static bt_code measure_model(const bt_train_plan *p, bt_run_cfg **c, minutes_plan *m, bt_err *err) {
     BT_TRY(resolve_settings_again(p, c, err));
     m->batch = (*c)->train.batch_tokens;
@@ -202,7 +201,6 @@ static bt_code choose_recipe_shape(bt_train_plan *p, bt_run_cfg **c, minutes_pla
     return measure_model(p, c, m, err);
 }
 
-/* Returns the number of tokens of one evaluation. */
 static double evaluation_tokens(const bt_run_cfg *c, int64_t epoch_tokens) {
     const double frac = c->data.val_frac;
     if (c->data.val_path[0]) return (double)c->train.eval_tokens;

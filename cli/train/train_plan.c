@@ -467,7 +467,6 @@ static bt_code print_train_plan_json(const bt_train_plan *p, const bt_run_cfg *c
     return code;
 }
 
-/* Sets the number of ranks per host, on which exchanges and memory states depend. */
 static void set_ranks_per_host(const bt_train_plan *p) {
     enum { HOSTS_MOST = 4096 };
     static int slots[HOSTS_MOST];

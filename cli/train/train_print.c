@@ -210,7 +210,6 @@ static void print_train_figures(const bt_train_plan *p, double of_attempt) {
            known ? "" : " in this attempt");
 }
 
-/* Prints the remark of all views about a run that memorises its text. */
 static void print_memorising(const bt_train_plan *p) {
     bt_db *db = NULL;
     bt_view *view = NULL;

@@ -179,7 +179,6 @@ static bt_code apply_stored_config(bt_train_plan *p, const char *text, bool all_
 
 /* ---- prediction ------------------------------------------------------------------------------ */
 
-/* True for settings on which the predicted step time depends. */
 static bool affects_step_time(const char *key) {
     const bt_setting_resumes resumes = bt_setting_scope_of(key).resumes;
     return resumes == BT_SETTING_FOUND || resumes == BT_SETTING_PLACED ||
@@ -372,7 +371,6 @@ static bool copy_resumed_row(void *ctx, const bt_row *r) {
     return false;
 }
 
-/* Returns true if the store has the run. */
 static bt_code read_run(const char *store, const char *run, row *r, bt_err *err) {
     bt_db *db = NULL;
     memset(r, 0, sizeof *r);

@@ -161,7 +161,6 @@ static void watch_for_hangs(bt_job *job) {
     h->found = found;
 }
 
-/* Resets the observations for the new attempt. */
 static void reset_observations(bt_job *job) {
     job->where[0] = '\0';
     job->last_step = job->leaving = -1;
@@ -198,7 +197,6 @@ void bt_job_show_attempt(const bt_job *job) {
     if (ui->attempt) ui->attempt(ui->ctx, job->attempt, job->from.step);
 }
 
-/* Ends a cancelled attempt, whose output is ignored. */
 static void end_cancelled_attempt(bt_job *job) {
     if (job->child.pid <= 0) return;
     (void)bt_proc_kill_session(job->child.pid, 2);

@@ -187,7 +187,6 @@ static void read_viewer(bt_job *job) {
     }
 }
 
-/* Waits once, at most until until_ns. */
 static void wait_once(bt_job *job, int64_t until_ns) {
     const bt_job_ui *ui = &job->s->ui;
     struct pollfd p[9];
@@ -331,7 +330,6 @@ static bool has_state_to_save(bt_job *job) {
     return memory;
 }
 
-/* Returns whether the machine may later grant a resource that it refuses now. */
 static bool may_resource_be_granted(bt_code code) {
     return code == BT_IO || code == BT_NOMEM || code == BT_MPI || code == BT_DB ||
            code == BT_BUSY || code == BT_UNSUPPORTED;

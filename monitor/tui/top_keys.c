@@ -193,7 +193,6 @@ static void open_screen(bt_top *t, int screen) {
     if (screen == BT_SCREEN_RUNS) snprintf(t->cursor_run, sizeof t->cursor_run, "%s", t->run);
 }
 
-/* Opens the screen that belongs to a pane of the overview. */
 static void open_pane_screen(bt_top *t) {
     static const bt_screen_id screen_of[] = {BT_SCREEN_NONE, BT_SCREEN_STEP, BT_SCREEN_RANKS,
                                              BT_SCREEN_EVENTS};

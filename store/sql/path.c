@@ -33,7 +33,6 @@ bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) {
     return BT_OK;
 }
 
-/* Quotes a text as one word of a shell command. */
 static void put_shell_word(bt_text *out, const char *word) {
     if (word[0] && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                 "_./:@%+=,-") == strlen(word)) {

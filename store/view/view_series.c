@@ -261,7 +261,6 @@ static bool is_same_stream(const bt_stream *s, const bt_stream *want) {
            memcmp(s->metric, want->metric, sizeof s->metric[0] * (size_t)s->n_metrics) == 0;
 }
 
-/* Updates a cached stream that covers the range, or creates one. */
 static bt_code find_or_create_stream(bt_view *v, const bt_stream *want, int64_t from, int64_t to,
                                      int columns, bt_stream **out, bt_err *err) {
     bt_view_impl *m = v->impl;

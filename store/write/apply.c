@@ -199,7 +199,6 @@ static void insert_ranks(bt_apply *a, const bt_step_record *r) {
     }
 }
 
-/* Replaces the run's settings by those that its resumed attempt proposed. */
 static void adopt_proposed_settings(bt_apply *a) {
     for (int i = ST_ACCEPT_RUN; i <= ST_ACCEPTED; i++) {
         sqlite3_bind_int64(a->st[i], 1, a->at.run);

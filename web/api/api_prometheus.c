@@ -112,7 +112,6 @@ static void family_name(char *out, size_t size, const bt_scope_row *scope, const
     snprintf(out, size, "bitrain_%s_%.*s%s", scope->view, (int)n, m->key, base_units[m->unit].to);
 }
 
-/* Returns the index of a scope's metric in the list of the metrics of all scopes. */
 static size_t index_over_all_scopes(bt_scope scope, int metric) {
     size_t n = (size_t)metric;
     for (int k = 0; k < (int)scope; k++) n += (size_t)bt_scopes[k].n;

@@ -48,7 +48,6 @@ static bool put_existing_checkpoint(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* Begins an object that contains the name of its run. */
 static bt_code begin_run_object(bt_api *a, const char *run, bt_db **db, char name[BT_NAME_MAX],
                                 bt_answer *out, bt_json *j, bt_err *err) {
     *db = bt_api_db(a, err);

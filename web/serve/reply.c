@@ -197,7 +197,6 @@ void bt_reply_close(bt_reply *r) {
     if (last) destroy_reply(r);
 }
 
-/* True for a client that has disconnected or does not read. */
 static bool client_stopped_reading(const bt_reply *r) {
     const union MHD_ConnectionInfo *i = MHD_get_connection_info(r->conn,
                                                                 MHD_CONNECTION_INFO_CONNECTION_FD);

@@ -14,7 +14,6 @@ static const char *write_error_identifier(char *out, size_t size, bt_code code) 
     return out;
 }
 
-/* Returns the remedy for a failure. */
 static const char *failure_hint(bt_web *w, bt_code code, const char *run) {
     bt_err none = BT_ERR_INIT;
     if (code == BT_ARG || code == BT_UNSUPPORTED)

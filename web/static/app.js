@@ -55,7 +55,6 @@ function close() {
   view = null;
 }
 
-/** Shows the page that the fragment names. */
 function showRoute() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [kind, run, page] = path.split("/");

@@ -115,7 +115,6 @@ static bt_code parse_host_line(seen *s, char *line, const char *path, int number
     return BT_OK;
 }
 
-/* An editor may have put a byte order mark at the beginning of the file. */
 static char *skip_byte_order_mark(char *line, int number) {
     return number == 1 && strncmp(line, "\xEF\xBB\xBF", 3) == 0 ? line + 3 : line;
 }
@@ -149,7 +148,6 @@ bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err
                    s.slots, (ranks + s.hosts - 1) / s.hosts);
 }
 
-/* Checks that every host has slots=N. */
 static bool check_all_slots(const char *path, seen *s) {
     char line[LINE_BYTES];
     bt_err why = BT_ERR_INIT;

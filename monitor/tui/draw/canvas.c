@@ -86,7 +86,6 @@ int bt_glyph_width(uint32_t cp) {
     return is_in_spans(two, sizeof two / sizeof two[0], cp) ? 2 : 1;
 }
 
-/* Returns the ASCII replacement of a glyph. */
 static uint32_t replace_by_ascii(uint32_t cp) {
     if (cp < 0x7F) return cp;
     if (cp >= 0x2581 && cp <= 0x2588) return (uint32_t) "_..-=+*#"[cp - 0x2581]; /* heights */

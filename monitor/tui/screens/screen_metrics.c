@@ -79,7 +79,6 @@ static bool paint_metric_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, in
     return true;
 }
 
-/* Lists the panels in their order, the current one in colour. */
 static void draw_panel_list(bt_top *t, bt_rect r) {
     int x = r.x;
     for (int p = 0; p < BT_PANEL_COUNT; p++) {

@@ -161,7 +161,6 @@ static void draw_rank_heat_map(bt_top *t, bt_rect r) {
                      shown * x.repeat);
 }
 
-/* Draws the heat map's row of the rank under the cursor as a curve. */
 static void draw_selected_rank_curve(bt_top *t, bt_rect r) {
     const bt_view_heat *h = &t->view->heat;
     size_t rank = t->rows[t->list[BT_SCREEN_RANKS].selected];

@@ -24,7 +24,6 @@ export function h(tag, props, ...kids) {
   return fill(document.createElement(tag), props, kids);
 }
 
-/** Creates an SVG element, like `h`. */
 export function svg(tag, props, ...kids) {
   return fill(document.createElementNS(svgNamespace, tag), props, kids);
 }
@@ -40,7 +39,6 @@ export function say(el, text) {
 
 let announcing = 0;
 
-/** Announces a text to screen readers after a pause in typing. */
 export function announce(text) {
   clearTimeout(announcing);
   announcing = setTimeout(() => say(document.getElementById("said"), text), 250);
@@ -54,7 +52,6 @@ export function toast(text) {
   setTimeout(() => box.classList.remove("shown"), 4000);
 }
 
-/** Creates the content of an empty card. */
 export function empty(text) {
   return h("div", { class: "empty" }, text);
 }

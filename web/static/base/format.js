@@ -62,7 +62,6 @@ export function mib(value) {
   return isUnknown(value) ? dash : bytes(value * 1024 * 1024);
 }
 
-/** Formats a fraction of 1 as a percentage with `decimals` decimals. */
 export function percent(value, decimals = 1) {
   return isUnknown(value) ? dash : `${(value * 100).toFixed(decimals)} %`;
 }
@@ -156,7 +155,6 @@ const byUnit = {
   seconds,
 };
 
-/** Formats a value in a unit of the server's metrics. */
 export function unit(name, value) {
   if (/^(frac|ratio)/.test(name || "")) return percent(value);
   if (/^count/.test(name || "")) return si(value, 4);
@@ -169,7 +167,6 @@ export function tick(name, value) {
   return text.replace(/(\.\d*?)0+(?=$|[^\d])/, "$1").replace(/\.(?=$|[^\d])/, "");
 }
 
-/** Formats a position on an axis (a key of `axes` in vocabulary.js). */
 export function onAxis(axis, value) {
   if (axis === "time" || axis === "active") return seconds(value);
   if (axis === "bytes") return bytes(value);

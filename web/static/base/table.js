@@ -44,7 +44,6 @@ export function table(columns, rows, caption) {
   );
 }
 
-/** A table that scrolls if it has many rows. */
 export function tallTable(columns, rows, caption) {
   return h("div", { class: "tall-scroll" }, table(columns, rows, caption));
 }

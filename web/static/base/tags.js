@@ -13,7 +13,6 @@ export function readableTags(text) {
   return (text || "").replaceAll(noBreak, " ");
 }
 
-/** Converts a tag, "+tag" or "-tag" to one word of the verb `tag`. */
 export function storedTag(tag) {
   return tag.replaceAll(" ", noBreak);
 }

@@ -35,7 +35,6 @@ function predictedRow({ predicted }) {
   return [{ rank: "plan", step_ms: predicted.step_ms, phases: predicted }];
 }
 
-/** Draws the phases of each rank as bars, in one of the modes, with the prediction below them. */
 function phaseBars(breakdown, mode) {
   const { median } = breakdown;
   const plan = mode === "excess" ? [] : predictedRow(breakdown);

@@ -144,13 +144,11 @@ export class Card {
     this.load();
   }
 
-  /** Redraws the loaded data after a choice of the user. */
   redraw() {
     if (this.seen) this.draw();
     else this.stale = this.due = true;
   }
 
-  /** Redraws the run's events, if the drawing shows them. */
   redrawMarks() {
     if (this.spec.marks) this.redraw();
   }

@@ -89,7 +89,6 @@ function sentence({ comm, head }) {
   return parts.join(" ");
 }
 
-/** Explains why there are no exchanges to show. */
 export function nothingExchanged(ranks, why) {
   return empty(ranks > 1 ? why : "one rank: nothing to exchange");
 }

@@ -49,7 +49,6 @@ function cardOf(ctx) {
   });
 }
 
-/** Creates the card if the run is a range test. */
 export function lrRangeCard(ctx) {
   return optionalCard(async () => {
     const info = await get(`runs/${ctx.run}`);

@@ -100,7 +100,6 @@ export function askSeriesEarly(run, spec) {
   askEarly(`runs/${run}/series`, { ...argumentsOf(spec), metric: metricsOf(spec).join() });
 }
 
-/** Returns the lines of the chart with the loaded numbers. */
 function linesOf(data, spec) {
   return spec.lines.flatMap((line) => {
     const one = data.series.find((s) => s.metric === line.key);
@@ -153,7 +152,6 @@ function lineOf({ label, color, sparse, smooth, hatch, best }, one, stacked) {
   };
 }
 
-/** Converts stacked lines to shares of their sum. */
 function sharesOf(lines) {
   if (!lines.length) return lines;
   const height = (value) => Math.max(0, value || 0);

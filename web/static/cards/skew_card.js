@@ -20,7 +20,6 @@ function rangeOf(ctx) {
   return { x0: Math.max(0, newest - steps + 1), x1: newest };
 }
 
-/** The longest wait of each step, sorted. */
 function sortedWaits({ step, cells }) {
   const longest = step.map((none, i) => Math.max(...cells.map((row) => row[i] ?? -1)));
   return longest.filter((value) => value >= 0).sort((a, b) => a - b);

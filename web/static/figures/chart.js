@@ -109,7 +109,6 @@ class Layers {
     });
   }
 
-  /** Adds the former values of steps that a restart repeated. */
   addGhost(line, i) {
     const style = { stroke: `${color(line.color)}c0`, width: 1, dash: [2, 2] };
     this.push(this.spread(line.y, i), { ...style, points: noPoints, spanGaps: true });
@@ -312,7 +311,6 @@ export class Chart {
     this.drawRange();
   }
 
-  /** Switches between the usual range and all values. */
   flipRange() {
     const moved = this.y.zoom !== 0 || this.y.pan !== 0;
     this.y = { zoom: 0, pan: 0, all: !this.y.all && !moved };
@@ -427,7 +425,6 @@ export class Chart {
     return { index: best.indexOf(value), value, text, color: tone };
   }
 
-  /** Returns the drawing area for chart_marks.js. */
   area(plot) {
     const xAt = (index) => plot.valToPos(this.x[index], "x", true);
     return {
@@ -475,7 +472,6 @@ export class Chart {
     else choose({ zoom: null });
   }
 
-  /** Zooms so that the steps from x0 to x1 fill the chart. */
   zoomTo(x0, x1) {
     if (x0 !== null && x1 !== null && x1 > x0) choose({ zoom: { x0, x1 } });
   }
@@ -508,7 +504,6 @@ export class Chart {
     return true;
   }
 
-  /** Returns true if the chart handled this key. */
   key(event) {
     if (!this.plot) return false;
     const last = this.x.length - 1;

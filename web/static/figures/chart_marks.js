@@ -146,7 +146,6 @@ function drawRule(area, rule) {
   );
 }
 
-/** Draws each event at the first point at or after its step. */
 function drawEvents(area, events) {
   const { left, width, steps } = area;
   let at = 0;

@@ -19,7 +19,6 @@ export class ChartReadout {
     this.lines = null;
   }
 
-  /** Returns the whole readout as one text. */
   text() {
     return [...this.el.children]
       .filter((node) => !node.hidden)

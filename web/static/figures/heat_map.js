@@ -272,7 +272,6 @@ export class HeatMap {
     this.readout.replaceChildren(h("span", {}, this.low, scale, this.high), this.where);
   }
 
-  /** Returns true if the map handled this key. */
   key(event) {
     if (event.key === "Enter") return this.pick();
     const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };

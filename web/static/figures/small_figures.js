@@ -71,7 +71,6 @@ export function bar(parts, label) {
   return box;
 }
 
-/** A coloured dot before a label. */
 export function dot(color, hatch) {
   const mark = h("i", { "aria-hidden": "true" });
   mark.style.background = hatch

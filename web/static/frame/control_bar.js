@@ -14,7 +14,6 @@ const outcomeOf = (verb) => verbs.find((row) => row.verb === verb)?.outcome;
 /** a peak rate above this multiple of the configured one needs a confirmation (monitor/job/requests.c) */
 const rateFactorAsked = 10;
 
-/** Explains how to enable the buttons on a read-only server. */
 export function readOnlyNote() {
   const text = "read-only: start it with ";
   const command = h("code", {}, "bitrain dash --control");

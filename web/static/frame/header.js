@@ -59,7 +59,6 @@ function smoothingSlider() {
   return h("label", { class: "pick" }, h("span", {}, "smooth"), slider, shown);
 }
 
-/** Options of charts: axis, smoothing, logarithms. */
 export function chartChoices() {
   const axisOptions = Object.entries(axes).map(([key, axis]) => [key, axis.choice]);
   return [
@@ -85,7 +84,6 @@ export function showHeader(crumb, { left = [], tools = [], rows = [] } = {}) {
   top.replaceChildren(firstRow(place, [box, helpButton()]), ...rows);
 }
 
-/** The header for a user without access. */
 export function showBareHeader() {
   top.replaceChildren(firstRow([], []));
 }

@@ -47,7 +47,6 @@ export class RunUpdates {
     });
   }
 
-  /** Loads head, events and figures. */
   async loadAll() {
     const { view } = this;
     this.loadedAt = performance.now();

@@ -39,7 +39,6 @@ function linesOf(data) {
   });
 }
 
-/** Formats a value of the compared metric in its unit. */
 function valueText(data, value) {
   const one = data.runs.map((run) => run.series[0]).find(Boolean);
   return unit(one?.unit, value);
@@ -154,7 +153,6 @@ function isSame(a, b) {
   return a === b;
 }
 
-/** Returns the keys whose values are not equal in all runs. */
 function differingKeys(all, same = isSame) {
   const keys = new Set(all.flatMap(Object.keys));
   return [...keys].filter((key) => all.some((one) => !same(one[key], all[0][key]))).sort();

@@ -36,7 +36,6 @@ function passes(head) {
   return head.epoch === null ? speed : `${speed}, ${head.epoch.toFixed(2)} passes`;
 }
 
-/** Shows the progress of the run as a bar below its steps. */
 function progressBar() {
   return h("progress", { max: "1", value: 0, "aria-label": "share of the steps that is done" });
 }
@@ -98,7 +97,6 @@ const tileFigures = {
   communication: ["comm_overhead", "overlap"],
 };
 
-/** Creates the tiles, which follow the head of the run. */
 function headTiles(ctx) {
   const slots = tiles.map(([name, text, smallText]) => {
     const value = h("span");
@@ -121,7 +119,6 @@ function headTiles(ctx) {
   return h("dl", { class: "tiles", id: "tiles" }, elements);
 }
 
-/** Creates the chart of the gradient norm, with a line at the clipping norm. */
 function gradientCard(ctx) {
   let clip = 0;
   const rules = () => (clip > 0 ? [{ y: clip, label: `clipped at ${digits(clip)}` }] : []);

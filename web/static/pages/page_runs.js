@@ -124,7 +124,6 @@ class RunsTable {
     ];
   }
 
-  /** Settings used by columns and filter. */
   wantedSettings() {
     const filtered = settingsIn(this.filter, this.rows[0], this.settingNames);
     return [...new Set([...(state.columns.on || []), ...filtered, ...this.chart.settings()])];
@@ -184,7 +183,6 @@ class RunsTable {
     if (this.chosen.size > 1) location.hash = `#/compare?runs=${[...this.chosen].join(",")}`;
   }
 
-  /** Moves between rows with the arrow keys, from any position in the table. */
   key(event) {
     const { rows } = this.list;
     if (event.ctrlKey || event.metaKey || event.altKey || !rows.length) return;
@@ -201,7 +199,6 @@ class RunsTable {
 
   // ---- drawing
 
-  /** Draws the titles and the menu of columns. */
   drawHead() {
     this.headers.clear();
     const titles = this.columns().map((column) => {
@@ -402,7 +399,6 @@ export function askRunsEarly() {
   askEarly("runs", listedRuns);
 }
 
-/** Shows the page; returns a function that closes it. */
 export function runsPage(root, server) {
   const runs = new RunsTable(server.control && server.start);
   root.replaceChildren(hiddenTitle("Runs"), runs.el);

@@ -76,7 +76,6 @@ export class RunRows {
     if (run !== null) this.body.querySelector(`tr[data-run="${run}"] ${focus.tagName}`)?.focus();
   }
 
-  /** Shows a row that explains why there are no runs. */
   showNothing(row) {
     this.rows = [];
     this.from = this.to = 0;
@@ -84,7 +83,6 @@ export class RunRows {
     this.body.replaceChildren(row);
   }
 
-  /** Forces new column widths after a change of columns. */
   forgetWidths() {
     const titles = [...this.head.children].map((title) => title.cloneNode(true));
     this.lengths = titles.map(() => -1);
@@ -182,7 +180,6 @@ export class RunRows {
     if (box) box.focus({ preventScroll: true });
   }
 
-  /** Widens a column to the longest text that it has contained. */
   widen(column, cell) {
     const { length } = cell.textContent;
     if (length <= this.lengths[column]) return;

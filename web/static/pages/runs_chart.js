@@ -150,7 +150,6 @@ export class RunsChart {
     this.draw();
   }
 
-  /** Sets the settings by which runs can be grouped. */
   setSettings(names) {
     if (names.length === this.settingNames.length) return;
     this.settingNames = names;
@@ -169,7 +168,6 @@ export class RunsChart {
     return [this.group, this.as, across, up, axes];
   }
 
-  /** Settings used by the drawing. */
   settings() {
     if (this.as) return this.plane.settings(this.as);
     return this.group ? [this.group] : [];

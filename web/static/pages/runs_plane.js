@@ -39,7 +39,6 @@ export class RunsPlane {
     this.tools = h("span", { class: "bar-tools" });
   }
 
-  /** Names of the settings used by this drawing. */
   settings(as) {
     const names = as === "scatter" ? [this.across, this.up] : this.axes;
     return names.filter((name) => !isResult(name));
