@@ -154,7 +154,7 @@ static void warn_of_unknown_variables(void) {
 static bool no_stdout; /* the parent process had closed stdout */
 
 /* Opens closed standard descriptors, because a file that received descriptor 1 would receive the printed output.
- * Writes to a closed stdout still fail. */
+ * /dev/null is opened read-only as stdout, so that printing still fails. */
 static void open_closed_standard_descriptors(void) {
     no_stdout = fcntl(STDOUT_FILENO, F_GETFD) < 0;
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {

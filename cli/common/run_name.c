@@ -71,7 +71,7 @@ static void list_checkpoints(const char *folder, bt_text *out) {
     if (d) closedir(d);
 }
 
-/* Replaces the error of a word such as "book@30", for an existing run "book", by the valid suffixes. */
+/* If "book@30" was not found but the run "book" exists, replaces the error by one that lists the valid suffixes. */
 static void explain_suffix(bt_db *db, const char *word, bt_err *why) {
     char name[BT_NAME_MAX], run[BT_NAME_MAX], folder[PATH_MAX], best[PATH_MAX];
     const char *at = strrchr(word, '@');

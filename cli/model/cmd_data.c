@@ -306,7 +306,6 @@ static void put_samples(bt_printout *o, const finding *all, size_t n) {
     for (size_t i = 0; i < n && !o->json; i++) {
         if (!all[i].sample.len) continue;
         bt_printout_line(o, "\n%s begins:\n", all[i].path);
-        /* printed line by line without control characters */
         for (const char *s = bt_text_str(&all[i].sample); *s;) {
             char line[4096], plain[4096];
             size_t k = strcspn(s, "\n");

@@ -128,7 +128,7 @@ bt_code bt_sweep_train(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
 
 /* ---- learning rate range test (method find-lr) ---- */
 
-/* BT_ARG names a setting that excludes a range test. Adds the test's own settings to the file's. */
+/* Adds the settings of a range test to those of the file; BT_ARG if the file contains a conflicting one. */
 bt_code bt_sweep_find_settings(bt_sweep_file *f, bt_err *err) BT_MUST_CHECK;
 /* Prints the suggested rate as a chart with text, or as JSON; and records it once as a note at its step, for the
  * views. */

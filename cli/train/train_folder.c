@@ -77,7 +77,7 @@ bt_code bt_train_choose_folder(bt_train_plan *p, bt_err *err) {
     char cache[PATH_MAX];
     if (!p->out[0]) BT_TRY(bt_train_out(p, p->run, p->out, err));
     BT_TRY(bt_opts_set(&p->opts, "run.out", p->out, BT_FROM_FLAG, "auto", err));
-    if (strcmp(p->cfg.run.name, p->run) != 0) /* a given name keeps its origin */
+    if (strcmp(p->cfg.run.name, p->run) != 0) /* keeps the origin of a name that the user gave */
         BT_TRY(bt_opts_set(&p->opts, "run.name", p->run, BT_FROM_FLAG, "auto", err));
     if (p->cfg.data.cache[0]) return BT_OK;
     BT_TRY(bt_train_cache(p, cache, err));

@@ -193,9 +193,9 @@ bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_trial_rate 
 typedef enum {
     BT_TIME_UNKNOWN,
     BT_TIME_TRIED,
-    BT_TIME_SAME_RUN,  /* a recorded run of the same work */
+    BT_TIME_SAME_RUN,  /* a recorded run with as many operations per token and tokens per step */
     BT_TIME_PREDICTED, /* measured rates of the machine */
-    BT_TIME_OTHER_RUN  /* a recorded run of other work */
+    BT_TIME_OTHER_RUN  /* another recorded run, whose speed is scaled by the operations per token */
 } bt_time_source;
 typedef struct bt_train_time {
     bt_time_source source;
@@ -205,8 +205,8 @@ typedef struct bt_train_time {
     double predicted_s;
     double trial_load; /* load of other programs; NaN: unknown */
 } bt_train_time;
-/* Chooses the best known source, in this order: a trial, a run of the same work, the prediction, a run of other
- * work. predicted_s: NaN or 0 if unknown; tried may be NULL. */
+/* Chooses the best known source, in the order BT_TIME_TRIED .. BT_TIME_OTHER_RUN. predicted_s: NaN or 0 if unknown;
+ * tried may be NULL. */
 void bt_train_time_of(const bt_train_plan *p, double predicted_s, const bt_trial_rate *tried,
                       bt_train_time *out);
 /* Returns "trial", "rates", the name of a run, or "". */
@@ -240,8 +240,8 @@ bt_code bt_train_detach(const bt_train_plan *p, int argc, char *const *argv, bt_
 /* train_alerts.c: reads alert.rules and finds the program for alert.webhook. Called after the settings are read. */
 bt_code bt_train_alerts(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 
-/* train_time.c: returns the speed of the newest recorded run of this host that did the same work, otherwise of one
- * with as many ranks and threads. */
+/* train_time.c: returns the speed of the newest recorded run of this host with as many ranks and threads. Runs with
+ * `same` have priority. */
 void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out);
 
 /* train_plan.c: returns the expected duration of the run on this machine; NaN: unknown. */

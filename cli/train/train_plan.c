@@ -53,7 +53,7 @@ static double planned_checkpoint_bytes(const bt_run_cfg *cfg, const bt_mesh_shap
 }
 
 /* Returns the free bytes of the file system of `out`; NaN: unknown. */
-static double free_bytes(const char *out) {
+static double free_disk_bytes(const char *out) {
     char path[PATH_MAX];
     struct statvfs v;
     (void)snprintf(path, sizeof path, "%s", out);
@@ -67,8 +67,8 @@ static double free_bytes(const char *out) {
 
 static void print_disk(const bt_train_plan *p, const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
     char one[32], all[32], left[32];
-    const double bytes = planned_checkpoint_bytes(cfg, mesh, p->ranks), room = free_bytes(p->out),
-                 wanted = (double)(cfg->ckpt.keep + 1) * bytes;
+    const double bytes = planned_checkpoint_bytes(cfg, mesh, p->ranks),
+                 room = free_disk_bytes(p->out), wanted = (double)(cfg->ckpt.keep + 1) * bytes;
     /* A resumed run already has checkpoints, and other hosts have other disks. */
     if (p->resume || cfg->launch.hosts[0] || !(bytes > 0) || !isfinite(room)) return;
     printf("disk       a checkpoint takes %s, the %" PRId64
@@ -450,7 +450,7 @@ static bt_code print_train_plan_json(const bt_train_plan *p, const bt_run_cfg *c
     bt_json_str(&j, "rates", t.has_rates ? bt_text_str(&t.rates) : "");
     bt_text_release(&t.rates);
     bt_json_num(&j, "checkpoint_bytes", planned_checkpoint_bytes(cfg, mesh, p->ranks));
-    bt_json_num(&j, "disk_free_bytes", free_bytes(p->out));
+    bt_json_num(&j, "disk_free_bytes", free_disk_bytes(p->out));
     bt_json_str(&j, "isa", bt_kernels_isa());
     bt_json_array(&j, "ranks");
     for (int r = 0; r < p->ranks; r++) {

@@ -14,9 +14,9 @@
  * steps reach fewer operations per second than large ones. */
 #define NEAR "2.0"
 
-/* ?1 host, ?2 ranks, ?3 threads, ?4 operations per token, ?5 tokens per step. Selects the newest run of the same
- * work, otherwise of similar work, with as many ranks and threads. A run that was paused or held back is used only
- * if no other did the same work. The speed is that of the view `runs`. */
+/* ?1 host, ?2 ranks, ?3 threads, ?4 operations per token, ?5 tokens per step. Prefers runs with equal ?4
+ * and ?5 to runs in which each differs by at most the factor NEAR, then runs that were not held back, then newer
+ * runs. */
 static const char newest_alike[] =
     "SELECT run, flop, same, tokens_per_s FROM (SELECT r.run AS run, r.started_s AS started_s, "
     "r.tokens_per_s AS tokens_per_s, CAST(flop.value AS REAL) AS flop, CAST(batch.value AS REAL) "

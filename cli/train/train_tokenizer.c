@@ -271,7 +271,7 @@ static bt_code check_weights_tokenizer(const bt_train_plan *p, bt_err *err) {
 
 bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) {
     BT_TRY(choose_tokenizer(p, err));
-    /* Synthetic data consist of tokens; the tokenizer of a printed plan is not trained yet. */
+    /* Synthetic data need no tokenizer; "bpe:" is a tokenizer that is still to be trained. */
     if (strncmp(p->cfg.data.path, "synth:", 6) == 0 ||
         strncmp(p->cfg.data.tokenizer, "bpe:", 4) == 0)
         return BT_OK;

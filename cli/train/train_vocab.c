@@ -158,7 +158,7 @@ bt_code bt_train_fit_little_text(bt_train_plan *p, bt_err *err) {
     char text[32];
     bt_err ignored = BT_ERR_INIT;
     if (!is_little_text(p) || bt_train_tokens(p, &tokens, &ignored) != BT_OK) return BT_OK;
-    if (tokens < SEQUENCES * LEAST_T) return BT_OK; /* refused where the data is opened */
+    if (tokens < SEQUENCES * LEAST_T) return BT_OK; /* opening the data will fail and report this */
     if (!is_given_by_the_user(p, "model.seq_len")) {
         while (T > LEAST_T && T * SEQUENCES > tokens) T /= 2;
         snprintf(text, sizeof text, "%" PRId64, T);

@@ -176,8 +176,8 @@ bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, 
 void bt_job_launch_connected(bt_job *job, int64_t now);
 void bt_job_launch_check(bt_job *job, int64_t now);
 
-/* start_watch.c. has_stepped: this attempt has finished a step. check: from the first connection until then, names
- * the rank that delays the start, and ends ranks without activity for launch.hang_s. */
+/* start_watch.c. has_stepped: true once this attempt has finished a step. check: after the first connection and before
+ * that step, reports a rank that delays the start, and ends ranks that are inactive for launch.hang_s. */
 bool bt_job_has_stepped(const bt_job *job);
 void bt_job_start_check(bt_job *job, int64_t now);
 

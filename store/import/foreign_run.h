@@ -41,7 +41,7 @@ void bt_foreign_run_release(bt_foreign_run *r);
 /* Returns the metric of a name (BT_MS_...); -1: none. */
 int bt_metric_of_name(const char *name);
 
-/* ---- for the readers of formats ---- */
+/* ---- used by readers of the file formats ---- */
 
 /* Adds a value. Returns false if out of memory. */
 bool bt_foreign_run_add(bt_foreign_run *r, int64_t step, double wall_s, const char *name,

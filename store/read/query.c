@@ -92,7 +92,8 @@ bt_code bt_db_reopen(bt_db *d, bt_err *err) {
     const bt_db old = *d;
     *d = *other;
     *other = old;
-    bt_code code = limit_reading_connection(d, err); /* the callbacks' context was `other` */
+    /* registers the callbacks again, because their argument was `other` */
+    bt_code code = limit_reading_connection(d, err);
     bt_db_close(other);
     return code;
 }

@@ -110,8 +110,7 @@ static const char *phase_title_of_row(int p) { return bt_phases[p].title; }
 static const char *time_key_of_row(int p) { return bt_times[p].key; }
 static const char *time_title_of_row(int p) { return bt_times[p].title; }
 
-/* Both return the row-th kind of events.def: of those that begin, pause, continue or end training, and of those that
- * pause it. */
+/* Returns the row-th kind among those events of events.def that begin, pause, continue or end training. */
 static const char *pace_kind_of_row(int row) {
     for (int k = 0; k < BT_EVENT_COUNT; k++)
         if (bt_events[k].effect >= BT_EFFECT_BEGINS && bt_events[k].effect <= BT_EFFECT_ENDS &&

@@ -25,9 +25,8 @@ static bool does_share_memory(int a, int b) {
     return ok;
 }
 
-/* These locks belong to open file descriptions, so that two descriptors of one process exclude each other like those of
- * two processes. */
-static bool do_locks_exclude(int a, int b) {
+/* These locks belong to open file descriptions, so two descriptors exclude each other even in one process. */
+static bool do_locks_exclude_each_other(int a, int b) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
     if (fcntl(a, F_OFD_SETLK, &lock) != 0) return false;
     struct flock other = lock;
@@ -41,7 +40,7 @@ bool bt_fs_shares(int a, int b) {
     /* Writes the page first, because a full disk would raise SIGBUS in the mapping. SQLite reports a full disk
      * itself. */
     if (pwrite(a, zeros, PAGE, 0) != PAGE) return errno == ENOSPC || errno == EDQUOT;
-    return does_share_memory(a, b) && do_locks_exclude(a, b);
+    return does_share_memory(a, b) && do_locks_exclude_each_other(a, b);
 }
 
 /* Skips folders without write permission, because no database can be written there. */

@@ -70,7 +70,7 @@ typedef enum {
 } bt_heat_value;
 
 enum {
-    /* room for every metric of a step, or every metric of a rank */
+    /* enough for all metrics of a step, and for all metrics of a rank */
     BT_VIEW_SERIES_MAX = (int)BT_MS_COUNT > (int)BT_MR_COUNT ? (int)BT_MS_COUNT : (int)BT_MR_COUNT,
     BT_VIEW_EXACT_STEPS = 65536,
     BT_VIEW_WINDOW = BT_RECENT_STEPS,

@@ -22,7 +22,7 @@ typedef struct bt_stat {
     int64_t n;
     int64_t last_step, min_step, max_step; /* steps of the newest, smallest and largest value */
     int64_t lost; /* 1 + first step without a value after the last value; 0: none */
-    bool near;    /* steps are approximate: last steps of summary blocks */
+    bool near;    /* last_step, min_step and max_step are ends of blocks, not exact */
 } bt_stat;
 
 typedef struct bt_stream {

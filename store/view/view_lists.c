@@ -303,7 +303,7 @@ static bool add_event_row(void *ctx, const bt_row *row) {
 static const bt_event_kind explains[] = {BT_EVENT_FAILURE,   BT_EVENT_RESTARTED, BT_EVENT_RESUMED,
                                          BT_EVENT_RESIZED,   BT_EVENT_HOST_LOST, BT_EVENT_CONTROL,
                                          BT_EVENT_ANNOTATION};
-/* classes: explanations; other marked events and warnings; frequent events */
+/* 0: kinds of `explains`, and errors; 1: other marks, and warnings; 2: frequent kinds, which have faint marks */
 enum { MARK_CLASSES = 3 };
 
 static void put_kinds(bt_text *sql, const bt_event_kind *kinds, size_t n) {

@@ -38,7 +38,7 @@ static void add_value_to_stat(bt_stat *t, double v, int64_t step) {
     t->n++;
 }
 
-static void stat_merge(bt_stat *into, const bt_stat *b) {
+static void merge_stats(bt_stat *into, const bt_stat *b) {
     if (b->n == 0) {
         if (into->lost == 0) into->lost = b->lost;
         return;
@@ -79,7 +79,7 @@ static void halve_resolution(bt_stream *s) {
         if (out > 0 && s->bucket[out - 1].key == key) {
             bucket_merge(&s->bucket[out - 1], &s->bucket[i]);
             for (size_t k = 0; k < per; k++)
-                stat_merge(&s->stat[(out - 1) * per + k], &s->stat[i * per + k]);
+                merge_stats(&s->stat[(out - 1) * per + k], &s->stat[i * per + k]);
         } else {
             s->bucket[out] = s->bucket[i];
             s->bucket[out].key = key;
@@ -188,18 +188,18 @@ static bool add_series_block(void *ctx, const bt_block *k) {
     b->bytes = s->bytes;
     for (int i = 0; i < s->n_metrics; i++) {
         const bt_block_stat *m = &v[s->metric[i]];
-        stat_merge(&s->stat[(s->n - 1) * (size_t)s->n_metrics + (size_t)i],
-                   &(bt_stat){.first = m->first,
-                              .last = m->last,
-                              .min = m->min,
-                              .max = m->max,
-                              .sum = m->sum,
-                              .n = (int64_t)m->n,
-                              .last_step = k->step1,
-                              .min_step = k->step1,
-                              .max_step = k->step1,
-                              .lost = m->n > 0 ? 0 : k->step0 + 1,
-                              .near = true});
+        merge_stats(&s->stat[(s->n - 1) * (size_t)s->n_metrics + (size_t)i],
+                    &(bt_stat){.first = m->first,
+                               .last = m->last,
+                               .min = m->min,
+                               .max = m->max,
+                               .sum = m->sum,
+                               .n = (int64_t)m->n,
+                               .last_step = k->step1,
+                               .min_step = k->step1,
+                               .max_step = k->step1,
+                               .lost = m->n > 0 ? 0 : k->step0 + 1,
+                               .near = true});
     }
     return true;
 }

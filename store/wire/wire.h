@@ -4,10 +4,10 @@
  * Down (rank -> supervisor): all calls of a bt_sink. Up (supervisor -> rank): control verbs.
  * Frame:    u32 magic, u32 attempt, the head of a record (record.h), payload (<= 16 MiB). Frames
  *           of a lower attempt are ignored.
- * Rank:     a sink that copies calls into a bounded queue; a thread sends. The step never
- *           blocks; when the queue is full, the oldest per-rank records are dropped and counted;
- *           step values never are. If the supervisor disappears, on_lost is called once (the
- *           trainer then saves a checkpoint and stops). */
+ * Rank:     copies each call of its sink into a bounded queue, from which a thread sends, so that
+ *           a step never blocks. A full queue drops and counts its oldest per-rank records, but no
+ *           step values. If the supervisor disappears, on_lost is called once (the trainer then
+ *           saves a checkpoint and stops). */
 #ifndef BT_STORE_WIRE_WIRE_H
 #define BT_STORE_WIRE_WIRE_H
 

@@ -67,7 +67,7 @@ struct bt_apply {
     bt_roll *roll;
     bt_ledger ledger;
     int64_t ledger_ns; /* time at which the parts of the run's time were stored last */
-    bool marked;       /* a record affects the parts of the run's time */
+    bool marked;       /* an event or checkpoint changed the division of the run's time */
     uint64_t skipped;
     bt_sink sink;
 };

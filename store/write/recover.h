@@ -13,9 +13,9 @@ typedef struct bt_lost {
 
 /* Facts are recorded before the first step, so the database has them, or newer ones. */
 void bt_recover_drop_facts(bt_record **list);
-/* Stores the records that the database lacks, if the attempt is the run's newest; requires the
- * lock file. open: the attempt that `apply` has open. aid receives the attempt's id, 0 if
- * nothing was stored; steps the number of recovered steps. */
+/* If the attempt is the newest of its run, stores those of its records that the database lacks. The
+ * caller holds the lock file. open: id of the attempt that `apply` writes. aid receives the id of
+ * the lost attempt, or 0 if nothing was stored; steps receives the number of recovered steps. */
 bt_code bt_recover_store(const bt_lost *lost, sqlite3 *db, const char *path, bt_apply *apply,
                          int64_t open, int64_t *aid, int64_t *steps, bt_err *err) BT_MUST_CHECK;
 

@@ -14,7 +14,7 @@
 
 typedef struct bt_link {
     int fd;
-    /* time when it was accepted, its request began, or the previous request ended */
+    /* time at which the connection was accepted, the current request began, or the previous request ended */
     int64_t since_ns;
     bool idle;   /* the client has not sent the first line of its next request */
     bool exempt; /* the response has no deadline, as an event stream */

@@ -70,7 +70,7 @@ const char *bt_serve_token(const bt_serve *s);
 void bt_serve_stop(bt_serve *s);
 
 /* ---- replies: any thread ---- */
-/* Stores a pointer for the source in the reply; NULL if it was not set. */
+/* Attaches the source's own data to the reply, or detaches it (NULL). */
 void bt_reply_set(bt_reply *r, void *work);
 /* Sends the whole response; bt_reply_end must follow. type NULL: JSON. */
 void bt_reply_send(bt_reply *r, int status, const char *type, const char *body, size_t n);

@@ -123,7 +123,7 @@ typedef struct ranks_behind {
     int known;
     bool on_disk, stopped;
     double stuck_s; /* shortest clock */
-    double disk_s;  /* longest disk wait that a clock contains */
+    double disk_s;  /* longest disk wait of a rank in its activity */
 } ranks_behind;
 
 static double hang_limit_s(const bt_hang_watch *h, const ranks_behind *b, double median_s) {

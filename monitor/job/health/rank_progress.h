@@ -43,7 +43,8 @@ bt_progress_page *bt_rank_progress_map(const char *path, int rank);
 
 /* Writes for example "rank 1 is in data of step 18 since 41 s; the others in the exchange of step 18"; if all ranks
  * of this host wait for remote ranks: "the ranks of this host are in the exchange of step 18 since 41 s; rank 3 is
- * not". Durations below one second are omitted. rank: the only one behind, or -1. Returns false if unknown. */
+ * not". Durations below one second are omitted. rank receives the rank if only one is behind, and -1 otherwise. Returns
+ * false if unknown. */
 bool bt_rank_progress_describe_all(const bt_rank_progress *p, int64_t now_ns, char *out,
                                    size_t size, int *rank);
 /* Finds the rank for which all other ranks wait, also before the first step: there all ranks are at the same

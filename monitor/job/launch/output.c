@@ -131,7 +131,7 @@ static void read_node_notice(bt_output *o, const char *line) {
                *node = remote ? strstr(remote, " on node ") : NULL;
     if (!o->node_lost || !node || o->lost_node[0]) return;
     snprintf(o->lost_node, sizeof o->lost_node, "%.63s", node + strlen(" on node "));
-    /* mpirun's first paragraph does not name the host, and a line of ssh does */
+    /* mpirun's first paragraph does not name the host, so a text with the host replaces it */
     if (strstr(o->said, "has lost communication with a remote daemon"))
         snprintf(o->said, sizeof o->said, "mpirun lost the connection to its daemon on '%s'",
                  o->lost_node);

@@ -50,7 +50,7 @@ static void request_end(int sig) {
     end_asked = 1;
 }
 
-static void nc_size(bt_term *t, int *w, int *h) {
+static void read_curses_size(bt_term *t, int *w, int *h) {
     (void)t;
     *w = COLS;
     *h = LINES;
@@ -92,7 +92,7 @@ static void put_curses_cell(nc_term *t, int x, int y, const bt_cell *cell) {
     mvadd_wch(y, x, &cc);
 }
 
-static bt_code nc_present(bt_term *bt, const bt_canvas *c, bt_err *err) {
+static bt_code present_canvas(bt_term *bt, const bt_canvas *c, bt_err *err) {
     nc_term *t = (nc_term *)bt;
     if (t->shown.w != c->w || t->shown.h != c->h) {
         bt_canvas_release(&t->shown);
@@ -200,7 +200,7 @@ static int32_t translate_key(nc_term *t, int rc, wint_t ch) {
     return BT_KEY_NONE;
 }
 
-static int32_t nc_key(bt_term *bt, int timeout_ms) {
+static int32_t read_curses_key(bt_term *bt, int timeout_ms) {
     nc_term *t = (nc_term *)bt;
     if (end_asked) return BT_KEY_HANGUP;
     if (resized) return resize_screen(t);
@@ -219,9 +219,9 @@ static int32_t nc_key(bt_term *bt, int timeout_ms) {
     return translate_key(t, rc, ch);
 }
 
-static void nc_redraw(bt_term *bt) { ((nc_term *)bt)->all = true; }
+static void request_full_redraw(bt_term *bt) { ((nc_term *)bt)->all = true; }
 
-static void nc_close(bt_term *bt) {
+static void close_curses(bt_term *bt) {
     nc_term *t = (nc_term *)bt;
     switch_bracketed_paste(false);
     endwin();
@@ -303,7 +303,14 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
         want.depth = BT_DEPTH_MONO;
     }
     want.keys = true;
-    t->base = (bt_term){want, nc_size, nc_key, nc_present, nc_redraw, nc_close, 0, 0};
+    t->base = (bt_term){want,
+                        read_curses_size,
+                        read_curses_key,
+                        present_canvas,
+                        request_full_redraw,
+                        close_curses,
+                        0,
+                        0};
     t->all = true;
     catch_signals();
     *out = &t->base;

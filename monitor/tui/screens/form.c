@@ -5,7 +5,7 @@
 #include "engine/base/tables/start_form.h"
 #include "monitor/tui/screens/screens.h"
 
-/* the table's fields, then these two */
+/* indices of fields: first the rows of start_form.def, then a configuration file and the run's name */
 enum { CONFIG = BT_START_FIELDS, NAME, FIELDS };
 _Static_assert((int)FIELDS == (int)BT_FORM_FIELDS, "a line for each field");
 

@@ -117,7 +117,7 @@ static int draw_run_fact(bt_top *t, bt_rect r, int row, const char *label, const
     return row + 1;
 }
 
-static void run_facts(bt_top *t, bt_rect r, const bt_view_run *x) {
+static void draw_run_facts(bt_top *t, bt_rect r, const bt_view_run *x) {
     char b[64], many[16] = "", started[40];
     time_t at = (time_t)x->started_s;
     struct tm tm;
@@ -171,7 +171,7 @@ static void draw_run_preview(bt_top *t, bt_rect r, const bt_view_run *x) {
                    (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, x->run, right);
     bt_layout_cols((bt_rect){r.x, r.y + 1, r.w, r.h - 1}, want, 2, 2, col);
     run_curve(t, col[0], x);
-    if (col[1].w > 0) run_facts(t, col[1], x);
+    if (col[1].w > 0) draw_run_facts(t, col[1], x);
 }
 
 void bt_screen_runs(bt_top *t, bt_rect r) {

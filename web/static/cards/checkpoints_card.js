@@ -4,7 +4,7 @@ import { bytes, count, dash, date, seconds } from "../base/format.js";
 import { number, tallTable, text } from "../base/table.js";
 import { Card } from "./card.js";
 
-/** Converts times, which are seconds since the run began or, in old records, since 1970. */
+/** Formats the time of a checkpoint; old records contain seconds since 1970, newer ones since the start of the run. */
 function writtenAt(checkpoint, started) {
   const since = checkpoint.time_s > 1e9 ? checkpoint.time_s - started : checkpoint.time_s;
   return date(started + since, true);

@@ -126,8 +126,7 @@ export function spread(values, slots, n) {
   return out;
 }
 
-/** Returns the step at each of the `n` positions of the common x. If lines share a position, the first line
- * counts. */
+/** Returns the step at each of the `n` positions of the common x: that of the first line with a point there. */
 export function stepsOf(lines, slots, n) {
   const out = new Array(n).fill(null);
   lines.forEach((line, i) => {

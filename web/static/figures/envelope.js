@@ -11,7 +11,7 @@ export function envelope({ x, y, from, to, left, width, endOf, toPixel, half }) 
   const path = new Path2D();
   const edges = { top: [], low: [] };
   let i = from;
-  let before = null; // last value of the previous columns
+  let before = null; // newest value to the left of this column
   for (let column = 0; column <= width && i <= to; column++) {
     const end = column === width ? Infinity : endOf(column);
     let low = before ?? Infinity;
