@@ -211,7 +211,7 @@ static int run_command_line(int argc, char **argv) {
     if (leaves_work_to_rank_0(command)) return 0;
     bt_err err = BT_ERR_INIT;
     if (asks_for_help(argc - 2, argv + 2)) return show_command_help(command, argc - 2, argv + 2);
-    /* Ranks inherit the environment of the command that started them, and doctor lists the variables itself. */
+    /* Ranks do not repeat the warning of the command that started them; doctor lists the variables itself. */
     if (!command->hidden && strcmp(command->name, "doctor") != 0) warn_of_unknown_variables();
     int status = -1;
     drop_report(command, argc - 2, argv + 2);

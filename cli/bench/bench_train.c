@@ -1,8 +1,8 @@
 /* bench_train.c - `bitrain bench train`: measures whole steps without record, checkpoint and validation.
  *
  * The work equals that of the PyTorch reference program: constant learning rate, synth:chain, the preset's batch. The
- * command times `--steps` steps after WARMUP steps. With train.reproducible it alternates between runs with and without
- * this mode; the difference is the cost of the mode. A single rank runs in this process; for several ranks, mpirun
+ * command times `--steps` steps after WARMUP steps. With train.reproducible, runs with and without this mode alternate;
+ * the difference is the cost of the mode. A single rank runs in this process; for several ranks, mpirun
  * starts `bitrain bench train` again. */
 #include <math.h>
 #include <stdio.h>

@@ -240,7 +240,7 @@ static const bt_trained *ensemble_member(const bt_trained *t, size_t i) {
     return i ? &t->others[i - 1] : t;
 }
 
-/* The mean of probabilities needs the same tokens, and batches of the same length. */
+/* Members must have equal tokens and sequence lengths, because the ensemble averages their probabilities. */
 static bt_code check_ensemble_member(const bt_trained *t, const bt_trained *o, bt_err *err) {
     const bt_model_settings *a = &t->cfg.model, *b = &o->cfg.model;
     if (o->cfg.data.labels[0] || t->cfg.data.labels[0])

@@ -233,8 +233,8 @@ static bt_code list_matching_runs(bt_db *db, const runs_cfg *cfg, const char *co
 
 enum { WORDS_MAX = 66 };
 
-/* `runs tag RUN -draft`: words that remove a tag look like options. Moves these words to `words`; returns how many
- * arguments remain. */
+/* Moves arguments such as -draft, which remove a tag and look like options, to `words`. Returns the number of remaining
+ * arguments. */
 static int take_removed_tags(int argc, char **argv, const char **words, size_t *n) {
     int kept = 0;
     *n = 0;

@@ -15,8 +15,8 @@ typedef struct bt_run_filter {
 } bt_run_filter;
 
 /* A word without operator is searched for in name, tags and note. KEY OP VALUE compares a column of `runs`, else a
- * setting, else a fact. OP: : (contains; for numbers: equal) = != < <= > >=. BT_ARG: KEY is none of these, or OP is <
- * <= > >= and VALUE is not a number. */
+ * setting, else a fact. OP: : (contains; for numbers: equal) = != < <= > >=. BT_ARG: no column, setting or fact is
+ * named KEY, or OP orders numbers and VALUE is not a number. */
 bt_code bt_run_filter_init(bt_run_filter *f, bt_db *db, const char *const *words, size_t n,
                            bt_err *err) BT_MUST_CHECK;
 void bt_run_filter_release(bt_run_filter *f);

@@ -48,7 +48,7 @@ static bt_code lists_same_runs(const bt_sweep_plan *p, const char *old, const ch
 }
 
 /* A folder without a list does not belong to a sweep; its files are kept. */
-static bt_code compare_list(bt_sweep_plan *p, bt_err *err) {
+static bt_code update_list_of_runs(bt_sweep_plan *p, bt_err *err) {
     char path[PATH_MAX + 16], *old = NULL;
     size_t n = 0;
     bt_text now;
@@ -82,7 +82,7 @@ bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) {
     const int n = snprintf(holder, sizeof holder, "%d\n", (int)getpid());
     if (ftruncate(p->out_lock, 0) != 0 || pwrite(p->out_lock, holder, (size_t)n, 0) != n)
         return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
-    return compare_list(p, err);
+    return update_list_of_runs(p, err);
 }
 
 void bt_sweep_folder_close(bt_sweep_plan *p) {

@@ -371,7 +371,7 @@ static bool copy_resumed_row(void *ctx, const bt_row *r) {
     return false;
 }
 
-static bt_code read_run(const char *store, const char *run, row *r, bt_err *err) {
+static bt_code read_recorded_run(const char *store, const char *run, row *r, bt_err *err) {
     bt_db *db = NULL;
     memset(r, 0, sizeof *r);
     r->saved = -1;
@@ -463,7 +463,7 @@ static bt_code resume_recorded_run(bt_train_plan *p, bt_err *err) {
                        "a resumed run keeps its name '%s' (to branch off under '%s', resume its "
                        "checkpoint folder)",
                        p->run, p->cfg.run.name);
-    bt_code code = read_run(p->store, p->run, &r, err);
+    bt_code code = read_recorded_run(p->store, p->run, &r, err);
     if (code == BT_OK && !r.config.len)
         code = bt_fail(err, BT_FORMAT, "run '%s' has no stored settings", p->run);
     if (code == BT_OK) code = find_resume_checkpoint(p, &r, err);
@@ -495,7 +495,7 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     if (slash && slash != parent) *slash = '\0';
     row r;
     bt_err ignored = BT_ERR_INIT;
-    const bool known = read_run(p->store, p->run, &r, &ignored) == BT_OK;
+    const bool known = read_recorded_run(p->store, p->run, &r, &ignored) == BT_OK;
     bt_text_release(&r.config);
     if (p->cfg.run.out[0])
         BT_TRY(bt_absolute_path(p->cfg.run.out, p->out, err));

@@ -1,6 +1,6 @@
 /* hot_spare.c - a second job of the same ranks waits beside the run (launch.hot_spare), initialised as far as
- * possible without the state. When the training ranks die, it reads the state and continues without starting
- * processes. */
+ * possible without the state. When the training ranks die, the second job reads the state and continues without
+ * starting processes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

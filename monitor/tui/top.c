@@ -35,7 +35,7 @@ static void spend_frame_budget(bt_top *t, bool looked) {
     if (t->saved_s < -owed) t->saved_s = -owed;
     if (t->saved_s < -5 * share) t->saved_s = -5 * share; /* five seconds at most */
     if (!looked) return;
-    /* A single expensive load is not typical. */
+    /* Limits the influence of a single expensive load on the mean. */
     double most = 0.002 + 2 * t->look_s;
     t->look_s = 0.8 * t->look_s + 0.2 * (s < most ? s : most);
 }

@@ -170,8 +170,8 @@ static bt_code pack_rank_keys(sqlite3 *db, const char *path, bt_err *err) {
     return code;
 }
 
-/* Migrations only go forward: entry i converts version i to i + 1. Versions 4 and 5 were about tables of sampled
- * scopes, which are created from the scope table. */
+/* Migrations only go forward: entry i converts version i to i + 1. Versions 4 and 5 created tables of
+ * sampled values, which are now created when they are missing, so these entries are NULL. */
 typedef bt_code (*migration)(sqlite3 *db, const char *path, bt_err *err);
 static const migration migrations[BT_SCHEMA_VERSION] = {
     run_tables_v1, run_tables_v2, pack_rank_keys, NULL,           NULL,          run_tables_v6,

@@ -43,7 +43,7 @@ typedef struct bt_stream {
     bool skip[BT_VIEW_SERIES_MAX];
     double *shown;
     int64_t *shown_int;
-    uint64_t used; /* number of the last load that used it */
+    uint64_t used; /* number of the last load that used this stream */
 } bt_stream;
 
 /* busy, late and saved are computed together with the blame of the step */
@@ -174,7 +174,7 @@ typedef struct bt_view_impl {
     size_t cap_settings;
     double *work; /* scratch of the statistics */
     size_t cap_work;
-    bool *at_median; /* ranks of a what-if question */
+    bool *at_median; /* for each rank: assume the median busy time (bt_view_what_if) */
     size_t cap_at_median;
     /* arrays of the public pointers */
     bt_heat_cache heat, heat_base;

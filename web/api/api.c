@@ -59,7 +59,7 @@ int64_t bt_api_version(bt_api *a) {
     bt_err none = BT_ERR_INIT;
     bt_db *db = bt_api_db(a, &none);
     const int64_t version = db ? bt_db_version(db) : -1;
-    /* each connection counts versions from 0, so the version also contains the number of the opened file */
+    /* each connection counts versions from 0, so the upper half contains the number of opened files */
     return version < 0 ? -1 : version + (a->files << 32);
 }
 

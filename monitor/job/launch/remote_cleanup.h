@@ -1,9 +1,10 @@
 /* remote_cleanup.h - removes leftovers of killed ranks on several hosts: shared-memory segments
  * in /dev/shm and folders of states in memory, which survive their processes.
  *
- * It uses the agent that starts the ranks there (bt_launch_agent, else ssh), and removes
- * this user's segments that no process has mapped at two checks a second apart (folders: older
- * than ten minutes). The cleanup runs in the background for at most 20 s and skips unreachable hosts. */
+ * The cleanup logs in with the agent that starts ranks (bt_launch_agent, otherwise ssh). It removes
+ * segments of this user that no process has mapped at two checks a second apart, and folders that
+ * are older than ten minutes. It runs in the background for at most 20 s and skips unreachable
+ * hosts. */
 #ifndef BT_MONITOR_JOB_LAUNCH_REMOTE_CLEANUP_H
 #define BT_MONITOR_JOB_LAUNCH_REMOTE_CLEANUP_H
 

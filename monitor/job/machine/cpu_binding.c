@@ -52,8 +52,8 @@ static int middle_core(int cores, const bt_binding_job *j, int rank, int group) 
     return (int)((long)cores * (2 * (rank / group) + 1) / (2 * groups));
 }
 
-/* Assigns each group as a whole to the part that contains its middle. Returns false if there are fewer groups than
- * parts, or a part gets more ranks than it has cores. */
+/* Assigns all ranks of a group to the part of the machine that contains the group's middle core. Returns false if there
+ * are fewer groups than parts, or a part gets more ranks than it has cores. */
 static bool assign_groups(const bt_hardware_thread *p, size_t n, const bt_binding_job *j,
                           begins part, int group, core_range *mine) {
     const int cores = count_groups(p, n, begins_core);

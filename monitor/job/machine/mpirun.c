@@ -116,7 +116,7 @@ static bool find_in_path(const char *program, char *out, size_t size) {
     return false;
 }
 
-/* Finds PREFIX/bin/mpirun of the library in PREFIX/lib or deeper; Debian names each MPI's own (mpirun.openmpi). */
+/* Finds PREFIX/bin/mpirun for a library in a folder below PREFIX. On Debian, Open MPI's program is mpirun.openmpi. */
 static bool find_mpirun_of_library(const char *library, char *out, size_t size) {
     static const char *const names[] = {"mpirun.openmpi", "mpirun"};
     char folder[PATH_MAX];
@@ -138,7 +138,7 @@ static bool is_same_inode(const char *a, const char *b) {
 }
 
 static bool is_open_mpi(const char *owner) { return strncmp(owner, "Open MPI", 8) == 0; }
-/* an mpirun of unknown origin may be a script around the right one */
+/* False for an mpirun of unknown origin, because it may be a script that starts Open MPI's. */
 static bool belongs_to_other_mpi(const char *owner) {
     static const char *const others[] = {"MPICH", "MVAPICH", "Intel MPI", "IBM Spectrum MPI"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

@@ -146,13 +146,13 @@ static int fraction_to_dot(double frac, int size) {
     return (int)lround(v < -2.0 * size ? -2.0 * size : v > 3.0 * size ? 3.0 * size : v);
 }
 
-static double x_frac(const scale *s, double x) {
+static double x_as_fraction(const scale *s, double x) {
     if (s->log_x) return log((x > 1e-300 ? x : 1e-300) / s->x0) / log(s->x1 / s->x0);
     return (x - s->x0) / (s->x1 - s->x0);
 }
 
 static int x_dot(const dots *d, const scale *s, double x) {
-    return fraction_to_dot(x_frac(s, x), d->w);
+    return fraction_to_dot(x_as_fraction(s, x), d->w);
 }
 
 static int y_dot(const dots *d, const scale *s, double y) {
@@ -318,7 +318,7 @@ static void draw_x_axis(bt_canvas *c, bt_rect area, const bt_plot *p, const scal
                 p->log_x ? ticks[i]
                 : n > 1  ? ticks[1] - ticks[0]
                          : 1);
-        int x = area.x + (int)lround(x_frac(s, ticks[i]) * (area.w - 1)),
+        int x = area.x + (int)lround(x_as_fraction(s, ticks[i]) * (area.w - 1)),
             w = bt_canvas_text_width(buf);
         bt_canvas_put(c, x, y, 0x252C, faint);
         int at = x - w / 2 < free_from ? free_from : x - w / 2;
@@ -330,7 +330,7 @@ static void draw_x_axis(bt_canvas *c, bt_rect area, const bt_plot *p, const scal
     }
     if (p->x_name) bt_canvas_text_right(c, area.x + area.w, y + 1, area.w, faint, p->x_name);
     for (size_t i = 0; i < p->n_marks; i++) {
-        double f = x_frac(s, p->marks[i].x);
+        double f = x_as_fraction(s, p->marks[i].x);
         if (f >= 0 && f <= 1)
             bt_canvas_put(c, area.x + (int)lround(f * (area.w - 1)), y, p->marks[i].glyph,
                           (bt_style){.fg = p->marks[i].color});

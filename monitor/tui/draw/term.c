@@ -53,7 +53,7 @@ typedef struct text_term {
     bool clear; /* clears the screen before each frame, if the terminal can */
 } text_term;
 
-static void text_size(bt_term *t, int *w, int *h) {
+static void copy_text_size(bt_term *t, int *w, int *h) {
     *w = ((text_term *)t)->w;
     *h = ((text_term *)t)->h;
 }
@@ -64,7 +64,7 @@ static int32_t read_text_key(bt_term *t, int timeout_ms) {
     return BT_KEY_NONE;
 }
 
-static bt_code text_present(bt_term *t, const bt_canvas *c, bt_err *err) {
+static bt_code print_canvas(bt_term *t, const bt_canvas *c, bt_err *err) {
     text_term *tt = (text_term *)t;
     bt_text out;
     bt_text_init(&out);
@@ -80,13 +80,14 @@ static bt_code text_present(bt_term *t, const bt_canvas *c, bt_err *err) {
     return BT_OK;
 }
 
-static void text_close(bt_term *t) { free(t); }
+static void close_text_terminal(bt_term *t) { free(t); }
 
 bt_code bt_term_open_text(bt_term **out, FILE *to, bt_term_caps caps, int w, int h, bool clear,
                           bt_err *err) {
     text_term *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate a terminal");
-    t->base = (bt_term){caps, text_size, read_text_key, text_present, NULL, text_close, 0, 0};
+    t->base = (bt_term){
+        caps, copy_text_size, read_text_key, print_canvas, NULL, close_text_terminal, 0, 0};
     t->to = to;
     t->w = w;
     t->h = h;

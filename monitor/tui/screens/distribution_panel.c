@@ -55,7 +55,8 @@ static bool find_bins(const bt_view_distribution *d, bins *x, int rows) {
         }
     if (x->high < 0 || rows < 1) return false;
     x->group = (x->high - x->low) / rows + 1;
-    /* rows begin at multiples of their height, so that a threshold is at an edge if possible */
+    /* Each row covers `group` bins and begins at a multiple of `group`, so that a threshold is at the edge of a row if
+     * possible. */
     x->low -= x->low % x->group;
     while ((x->high - x->low) / x->group + 1 > rows) {
         x->group++;

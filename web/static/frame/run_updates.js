@@ -62,7 +62,7 @@ export class RunUpdates {
       const newest = Math.max(0, ...events.rows.map((event) => event.seq));
       const isFirst = this.loadedPlace === null;
       this.loadedPlace = `${head.attempt},${newest}`;
-      // At first the cards load by themselves, and only the marks of events are missing.
+      // The first time, the cards have already requested their data and lack only the marks of events.
       if (isFirst) view.cards.forEach((card) => card.redrawMarks?.());
       else await view.reload();
     } catch (error) {
