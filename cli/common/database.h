@@ -21,7 +21,7 @@ bool bt_cli_beside(char *out, size_t size, const char *db, const char *name) BT_
 
 /* Sets *live if the run's state is none of done, stopped, failed and lost. */
 bt_code bt_cli_run_is_live(bt_db *db, const char *run, bool *live, bt_err *err) BT_MUST_CHECK;
-/* Appends "/best" to a run's checkpoint folder. Returns false if it has no best checkpoint (ckpt.keep_best). */
+/* Appends "/best" to a run's checkpoint folder. Returns false if the run has no best checkpoint (ckpt.keep_best). */
 bool bt_cli_best_folder(char folder[PATH_MAX]);
 /* If an older checkpoint of the run has a lower validation loss, writes "validation 4.6414 at step 90, 4.9334 now"
  * (nats per token) and returns true; RUN@best is that checkpoint. Returns false and "" if the newest loss is the

@@ -27,7 +27,8 @@ bt_code bt_no_verb(const bt_command *command, const char *word, bt_err *err) BT_
 /* Describes the i-th verb; returns false past the last one and for a command without verbs. *out is valid until the
  * next call. */
 bool bt_command_verb_at(const bt_command *command, size_t i, bt_verb_help *out);
-/* Runs the verb that the first word names. Errors name wrong verbs, words and options of other verbs. */
+/* Runs the verb that the first word names. Refuses an unknown verb, a wrong number of words and options of other
+ * verbs. */
 bt_code bt_verbs_run(bt_call *call, bt_err *err) BT_MUST_CHECK;
 /* Joins the words, and the list of an option before them (may be ""), with newlines. The caller releases the result. */
 bt_code bt_verbs_paths(bt_text *out, const char *list, const char *const *words, size_t n,

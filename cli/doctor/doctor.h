@@ -20,7 +20,7 @@ typedef struct bt_doctor {
     const char *store; /* path of the metrics database */
     const char *isa;   /* value of --isa */
     bool quick;        /* true: start no MPI job */
-    const char *hosts; /* host file with the hosts of the test job; "" */
+    const char *hosts; /* host file with the hosts of the test job; "": this machine only */
     int ranks;         /* number of ranks of the test job */
     bt_finding findings[96];
     size_t n;

@@ -22,7 +22,7 @@ static bool has_srun(void) {
 
 bool bt_slurm_here(void) {
     const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
-    /* the shell of a batch job has a step id that is not a number, and srun does not set it */
+    /* Slurm sets SLURM_STEP_ID in job steps, but not in the shell of a job. */
     return job && *job && (!step || !*step) && has_srun();
 }
 

@@ -31,7 +31,7 @@ typedef struct bt_slurm_words {
     size_t n;
     char text[3][48];
 } bt_slurm_words;
-/* Builds `srun ...` for a run with this number of processors; it gets the same share of a node's memory. */
+/* Builds `srun ...` for a run with this number of processors; the run gets the same share of a node's memory. */
 void bt_slurm_step(const bt_slurm *s, int cpus, const char *run, bt_slurm_words *out);
 
 #endif

@@ -52,8 +52,8 @@ typedef struct bt_training_group {
     bool retry;    /* true: continue runs that failed earlier */
     int64_t deadline_ns; /* time (bt_now_ns) at which the runs are stopped; 0: none */
     bool quiet;          /* true: print no line on stderr when the runs are stopped */
-    /* Appends the arguments of `bitrain train` for a run without a step, except name, store and folder. For a run that
-     * continues, whose settings are in its record, it appends only the arguments of this launch. */
+    /* Appends the arguments of `bitrain train` except name, store and folder. continues: the run has recorded steps, so
+     * its settings are in its record, and only the arguments of this launch are appended. */
     void (*put_words)(void *ctx, const bt_training *r, bool continues, bt_words *out);
     /* Called when a run has reached its target or has failed. An error stops the group. */
     bt_code (*ended)(void *ctx, bt_training *r, bt_err *err);

@@ -174,7 +174,8 @@ static bt_code respond_to_message(session *s, json_t *message, bt_err *err) {
 
 /* ---- lines ---- */
 
-/* Reads a line without its end; returns false at the end of the input. *whole: it is at most LINE_MOST bytes. */
+/* Reads a line without its end; returns false at the end of the input. *whole: false if the line has more than
+ * LINE_MOST bytes. */
 static bool read_message(bt_text *line, bool *whole) {
     int c;
     bt_text_clear(line);

@@ -256,8 +256,8 @@ static void complete_merge_option(int argc, char **argv) {
             argv[i] = dense;
 }
 
-/* Without a path the result is in this folder, by the run's name or the file's; without a format a path that ends
- * with .gguf chooses it. */
+/* Completes missing options: the path of the result, in the current folder and named like the run or file; and the
+ * format, from the path's ending .gguf. */
 static bt_code name_result(convert_cfg *cfg, const char *which, bool format_given, bt_err *err) {
     static const char *const ends[] = {
         [BT_TO_BITRAIN] = "-bitrain", [BT_TO_HF] = "-hf", [BT_TO_GGUF] = ".gguf"};

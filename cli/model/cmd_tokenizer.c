@@ -130,7 +130,7 @@ static bt_code write_tokenizer_file(const tokenizer_cfg *cfg, const bt_tokenizer
     return code;
 }
 
-/* paths: files of text from which it was made, one per line; NULL: none. */
+/* paths: files of text on which the tokenizer was trained, one per line; NULL: none. */
 static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, const char *paths,
                               double seconds, bt_err *err) {
     bt_printout o;

@@ -16,8 +16,8 @@
 #include "engine/train/data/run_data.h"
 #include "engine/tune/logit_file.h"
 
-/* The loader reads its tokenizer from a file, so this writes the checkpoint's tokenizer to one, which may not exist
- * elsewhere. */
+/* The loader reads its tokenizer from a file; if the checkpoint's tokenizer is in no file, a temporary one is
+ * written. */
 static bt_code write_tokenizer_for_loader(const bt_trained *t, char *path, size_t size, bool *made,
                                           bt_err *err) {
     *made = false;

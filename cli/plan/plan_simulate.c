@@ -78,7 +78,7 @@ static bt_code check_full_size(const bt_layout_search *search, const bt_sim_poin
     return code;
 }
 
-/* Fails if no layout fits. This needs no rates, so it runs before they are measured. */
+/* Fails if no layout fits. This check needs no rates, so it precedes their measurement. */
 static bt_code fail_if_nothing_fits(const simulation *s, bt_err *err) {
     bt_sim_point full;
     BT_TRY(bt_sim_point_of(&full, &s->search, s->rates, err));

@@ -9,7 +9,7 @@
 #include "engine/base/tables/verb.h"
 #include "engine/config/run_cfg.h"
 
-/* tags, in which spaces are stored as no-break spaces, as the user typed them */
+/* tags as the user typed them: stored tags have no-break spaces instead of spaces */
 #define TAGS "replace(tags, char(160), ' ')"
 
 /* longer operators first, because shorter ones are their prefixes */

@@ -297,8 +297,8 @@ static bt_code read_messages(bt_openai_request *r, messages *m, json_t *list, bt
     return BT_OK;
 }
 
-/* Sets *out if the reply continues the last message, which it does if that is the assistant's, as in vLLM and
- * llama-server. The keys of vLLM, add_generation_prompt and continue_final_message, may only confirm this. */
+/* Sets *out if the last message is the assistant's: the reply then continues this message, as in vLLM and llama-server.
+ * vLLM's keys add_generation_prompt and continue_final_message may only confirm this. */
 static bt_code read_continuation(bt_openai_request *r, json_t *o, const messages *m, bool *out,
                                  bt_err *err) {
     const bool last = m->at[m->n - 1].role == BT_CHAT_ASSISTANT;

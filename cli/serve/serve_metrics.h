@@ -1,6 +1,6 @@
 /* serve_metrics.h - counters and latencies of a model's server, as Prometheus text.
  *
- * Threads: any; it has its own lock. Owns: nothing beyond the struct. */
+ * Threads: any; the struct has a lock. Owns: nothing beyond the struct. */
 #ifndef BT_CLI_SERVE_SERVE_METRICS_H
 #define BT_CLI_SERVE_SERVE_METRICS_H
 

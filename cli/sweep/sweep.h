@@ -111,7 +111,7 @@ bool bt_sweep_better(const bt_sweep_plan *p, const bt_sweep_run *a, const bt_swe
 
 /* ---- database of the record ---- */
 
-/* Locks the folder. BT_BUSY: another sweep uses it, or used it for other runs. */
+/* Locks the folder. BT_BUSY: another sweep uses the folder, or used it for other runs. */
 bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
 void bt_sweep_folder_close(bt_sweep_plan *p);
 /* Without a goal in the file, runs are ranked by their best validation if all have one; halving compares losses at the

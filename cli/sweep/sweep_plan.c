@@ -118,8 +118,8 @@ static bt_code make_points(bt_sweep_plan *p, size_t n, bt_err *err) {
 
 /* ---- settings of one run --------------------------------------------------------------------- */
 
-/* Resolves the settings of one run like `bitrain train`, for the cores of one run of this sweep. If they count epochs,
- * the data are opened to convert them to steps. */
+/* Resolves the settings of one run like `bitrain train`, for the cores of one run of this sweep. Settings in
+ * epochs are converted to steps, for which the data are opened. */
 static bt_code plan_one_run(const bt_sweep_plan *p, bt_sweep_run *r, bt_train_plan *t,
                             bt_err *err) {
     bool help;

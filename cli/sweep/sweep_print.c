@@ -16,7 +16,7 @@ static size_t *rank_runs(const bt_sweep_plan *p) {
     for (size_t i = 0; order && i < p->n; i++) {
         size_t k = i;
         const bt_sweep_run *r = &p->runs[i];
-        /* a run that continued ranks before an eliminated one */
+        /* every eliminated run follows all other runs */
         while (k > 0 && (p->runs[order[k - 1]].run.left_out != r->run.left_out
                              ? p->runs[order[k - 1]].run.left_out
                              : bt_sweep_better(p, r, &p->runs[order[k - 1]]))) {

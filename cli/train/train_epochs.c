@@ -19,7 +19,7 @@ static bool is_given_by_this_call(const bt_opts *o, const char *key) {
     return bt_opts_given(o, key) && !comes_from_record(o, key);
 }
 
-/* The default of a setting in epochs selects the other setting of its pair. */
+/* If a setting in epochs has its default, the setting in steps of the same pair is in effect. */
 static bool has_default_value(const bt_opts *o, const char *key) {
     const size_t i = bt_opt_find(o->table, o->n, key);
     bt_text value = {0};

@@ -71,8 +71,8 @@ static inline bool bt_train_only_prints(const bt_train_plan *p) {
     return p->cfg.run.print_config || p->cfg.run.dry_run;
 }
 
-/* train_settings.c: parses the command line. world: number of ranks of the MPI job of this process; 0: it starts
- * them. */
+/* train_settings.c: parses the command line. world: number of ranks of the MPI job of this process; 0: this process
+ * starts the ranks. */
 bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help,
                            bt_err *err) BT_MUST_CHECK;
 
@@ -209,7 +209,7 @@ typedef struct bt_train_time {
  * tried may be NULL. */
 void bt_train_time_of(const bt_train_plan *p, double predicted_s, const bt_trial_rate *tried,
                       bt_train_time *out);
-/* Returns "trial", "rates", the name of a run, or "". */
+/* Names the source of the time: "trial", "rates", the name of a run, or "". */
 const char *bt_train_time_source(const bt_train_time *t);
 /* Writes the line "time ..." for a known source. rates: their file, or "". */
 void bt_train_time_put(const bt_train_time *t, int64_t steps, const char *rates, bt_text *out);

@@ -27,7 +27,7 @@ static void store_command_line(bt_train_plan *p, int argc, char **argv) {
 }
 
 /* Repairs a database that was damaged while no process wrote to it: its readable rows move to a new file, so that
- * the run can start. A rank under another mpirun does not repair it, because other ranks use the file. */
+ * the run can start. A rank under another mpirun does not repair the file, because other ranks use the file. */
 static bt_code repair_store(const bt_train_plan *p, bt_err *err) {
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;

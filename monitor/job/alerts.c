@@ -98,8 +98,8 @@ void bt_job_alerts_tick(bt_job *job, int64_t now) {
                       (double)fs.f_blocks * (double)fs.f_frsize);
 }
 
-/* The event of an evaluation precedes the record of its step, which has the exact loss. An alert is therefore
- * decided when that record arrives, or at the next tick if it arrived before (evaluation in a pause). The body is
+/* The event of an evaluation precedes the record of its step, which has the exact loss. An alert is therefore decided
+ * when that record arrives, or at the next tick if the record arrived first (evaluation in a pause). The body is
  * {"val_loss":2.31,...}; null: the loss is not finite. */
 void bt_job_alerts_evaluation(bt_job *job, const bt_event *e) {
     static const char key[] = "\"val_loss\":";

@@ -46,7 +46,7 @@ void bt_job_hosts_check(bt_job *job, int64_t now) {
     const double quiet = 5 * median > QUIET_S ? 5 * median : QUIET_S;
     if (!job->hosts.n || job->lost_host || job->hung || !job->connected || job->paused) return;
     if (bt_health_silence_s(&job->health, now) < quiet) {
-        /* Steps arrive: the tests so far do not count as silence. */
+        /* The run makes progress, so a test without a response is no sign of a lost host. */
         for (int i = 0; i < job->hosts.n; i++)
             if (!job->hosts.host[i].aside) job->hosts.host[i].asked_ns = 0;
         return;
@@ -173,7 +173,7 @@ bool bt_job_hosts_left(bt_job *job) {
         host->aside = false;
         return false;
     }
-    /* The host still responds until its machine ends. */
+    /* The machine still responds for a while after its notice, so its host must not be used again at once. */
     host->next_look_ns = bt_now_ns() + NOTICE_AWAY_NS;
     bt_job_event(job, BT_EVENT_HOST_LOST, -1, "host %.60s is set aside for %d s: %s", host->name,
                  (int)(NOTICE_AWAY_NS / 1000000000), host->why);

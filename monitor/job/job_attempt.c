@@ -135,7 +135,7 @@ void bt_job_end_hung(bt_job *job) {
 }
 
 void bt_job_end_ranks(bt_job *job) {
-    /* All processes are searched only if a rank may be unknown. */
+    /* Searching the session's processes is slow, so they are ended only if a rank is alive or unknown. */
     const bool known = job->watch.n > 0 && job->watch.n == (size_t)job->world_size;
     bt_rank_watch_kill(&job->watch);
     if ((bt_rank_watch_wait(&job->watch, 2) > 0 || !known) &&

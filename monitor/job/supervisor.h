@@ -90,7 +90,7 @@ typedef struct bt_job_setup {
     int ranks;
     const char *hosts, *mpirun_args;
     const char *settings; /* sent to the ranks in BT_LAUNCH_SETTINGS */
-    /* --elastic; 0, 0: the number of ranks changes only on request */
+    /* limits of --elastic; 0, 0: the number of ranks changes only on request */
     int elastic_min, elastic_max;
     /* Computes the layout for another number of ranks. take: makes it the current one. BT_ARG: no such layout;
      * BT_STOPPED: no steps remain. NULL: the number of ranks is fixed. */

@@ -106,7 +106,7 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     if (code == BT_OK) code = first_frame(t, err);
     while (code == BT_OK && !t->quit) {
         int64_t now = bt_now_ns();
-        /* ages and the clock change; a frozen view does not */
+        /* Ages and the clock are drawn again every second, also in a frozen view, which loads nothing. */
         bool looks = false, tick = now - shown >= SECOND;
         if (tick) t->dirty = true;
         if (t->reload || (!t->frozen && now >= looked + load_interval_ns(t))) {

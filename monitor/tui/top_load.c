@@ -134,7 +134,7 @@ static void compose_view_request(const bt_top *t, unsigned parts, bt_view_reques
     ask->series[BT_TS_CHOSEN] = (bt_series_request){.rank = -1, .metric = t->metric};
 }
 
-/* Samples once a second, which is enough and cheap. */
+/* Samples the processes of this machine's ranks, at most once a second. */
 static void sample_ranks(bt_top *t) {
     char here[BT_HOST_MAX];
     int pids[BT_PROCS_MAX], n = 0;
@@ -160,7 +160,7 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
     if (code == BT_OK) code = bt_view_load(t->view, &ask, err);
     if (code == BT_OK && (parts & BT_VIEW_HEAT) && t->view->ranks.n == 1 &&
         ask.heat == BT_HEAT_BUSY && !ask.baseline) {
-        /* A single rank equals its median, so the map shows times. */
+        /* The ratio of a single rank to the median is always 1, so the map shows step times. */
         ask.heat = BT_HEAT_STEP;
         code = bt_view_load(t->view, &ask, err);
     }

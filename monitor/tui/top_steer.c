@@ -6,7 +6,7 @@
 
 #include "monitor/tui/screens/top_state.h"
 
-/* Starts the command in view.h's trouble, without a shell. */
+/* Executes the command that view.h proposes as the remedy (trouble), without a shell. */
 static void resume_ended_run(bt_top *t) {
     char name[BT_NAME_MAX];
     const char *words[] = {"--resume", t->run};

@@ -39,7 +39,7 @@ static void read_frequencies(bt_cores *c) {
     for (int i = 0; i < c->n; i++) {
         c->core[i].mhz = bt_processor_mhz(c->core[i].id);
         c->core[i].celsius = NAN;
-        if (i == 0 && isnan(c->core[0].mhz)) { /* If one is unknown, so are all. */
+        if (i == 0 && isnan(c->core[0].mhz)) { /* the system has no frequencies */
             for (int k = 1; k < c->n; k++) c->core[k].mhz = c->core[k].celsius = NAN;
             break;
         }

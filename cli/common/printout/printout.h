@@ -1,7 +1,8 @@
 /* printout.h - a result of a command, composed once and printed as text for people or as one JSON object.
  *
  * Order: begin -> (line | field | object ... end | rows -> (row -> field* -> end)* -> rows_end)* -> print.
- * A field has a key, its name in JSON, and a label, the heading of its table column; NULL omits it from that form.
+ * A field has a key, its name in JSON, and a label, the heading of its table column. A field without a key is omitted
+ * from JSON, one without a label from the table.
  * Outside of rows a field is part of JSON only; bt_printout_line writes text only.
  * The report owns everything that it has collected until print or release. Keys and labels are borrowed until then. */
 #ifndef BT_CLI_COMMON_PRINTOUT_PRINTOUT_H

@@ -1,5 +1,5 @@
-/* rank_stack.c - handler of SIGUSR2 in a rank. Except for the loader's lock, its functions take no lock that a
- * hanging rank could hold; the supervisor ends the rank afterwards in any case. */
+/* rank_stack.c - handler of SIGUSR2 in a rank. The functions that the handler calls take no lock that a hanging rank
+ * could hold, except for the loader's lock; the supervisor ends the rank afterwards in any case. */
 #include "cli/train/rank/rank_stack.h"
 
 #include <dlfcn.h>

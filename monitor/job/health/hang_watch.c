@@ -147,7 +147,7 @@ static void add_rank_behind(ranks_behind *b, const bt_hang_watch *h, int r,
     if (load->state == 'S' || load->state == 'D') b->n_blocked++, b->blocked = r;
 }
 
-/* Writes for example ", after 412 exchanges, of which another rank has begun 413"; "" if they are not counted. */
+/* Writes for example ", after 412 exchanges, of which another rank has begun 413"; "" if exchanges are not counted. */
 static void put_exchange_counts(const bt_hang_watch *h, const struct bt_hang_rank *k, char *out,
                                 size_t size) {
     int64_t most = k->seen.exchanges;

@@ -81,7 +81,7 @@ typedef struct bt_restart {
  * final. An out-of-memory end restarts after progress; the second one within 100 steps is final. */
 bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t from_step,
                              int64_t max_restarts);
-/* Restarts without the hosts at fault: immediately, regardless of earlier attempts. */
+/* Allows an immediate restart without the hosts at fault, however often the run was restarted before. */
 bt_restart bt_restart_elsewhere(bt_restart_history *h);
 /* Returns the delay in seconds before try n = 1, 2, ...: 1, 2, 4 ... 60. */
 double bt_restart_delay_s(int n);

@@ -17,7 +17,7 @@
 static int open_unnamed_file(void) {
     int fd = bt_file_create_unnamed("/tmp", 0600);
     if (fd >= 0) return fd;
-    /* used if the file system has no unnamed files */
+    /* Some file systems have no unnamed files, so the name of a new file is removed. */
     char path[] = "/tmp/bitrain_XXXXXX";
     fd = mkostemp(path, O_CLOEXEC);
     if (fd >= 0) unlink(path);

@@ -24,7 +24,7 @@ typedef struct bt_host {
     bool aside;
     char why[96];
     bool back; /* set aside, but responds again */
-    /* resolved address (known: it was resolved); pending connection, -1: none */
+    /* address, valid if `known`; descriptor of the pending connection, -1: none */
     struct sockaddr_storage address;
     socklen_t address_len;
     int fd;
@@ -49,7 +49,7 @@ void bt_hosts_close(bt_hosts *h); /* accepts all-zero */
 void bt_hosts_test(bt_hosts *h, bool aside, int64_t now_ns);
 /* Tests the hosts in use until each has responded or wait_s has passed. */
 void bt_hosts_connect(bt_hosts *h, double wait_s);
-/* Seconds since the first test without a response; 0: it responded, was not tested, or has never responded. */
+/* Seconds since the first test without a response; 0: the host responded, was not tested, or has never responded. */
 double bt_host_silence_s(const bt_host *h, int64_t now_ns);
 void bt_hosts_set_aside(bt_host *h, const char *why, int64_t now_ns);
 /* Uses hosts again that respond; returns their number. */

@@ -107,7 +107,7 @@ static bool is_variable_of_enclosing_job(const char *var) {
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         const size_t n = strlen(prefixes[i]);
         if (strncmp(var, prefixes[i], n) != 0) continue;
-        /* a longer prefix before this one lists names that are not settings */
+        /* A variable of the enclosing job may begin like a setting, so it is recognised by a longer prefix first. */
         bool setting = false;
         for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
             setting |= n < strlen(settings[k]) &&

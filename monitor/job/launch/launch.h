@@ -24,7 +24,7 @@ typedef enum {
     BT_LAUNCH_NO_CMA,
     BT_LAUNCH_HOMELESS, /* true: neither HOME nor the user database names a home folder */
     BT_LAUNCH_CROWDED,
-    BT_LAUNCH_OLD_AGENT /* hosts, and the user named an agent instead of ssh as for Open MPI 4.1 only */
+    BT_LAUNCH_OLD_AGENT /* hosts, and the user replaced ssh by a variable that only Open MPI 4.1 knows */
 } bt_launch_when;
 
 #define BT_LAUNCH_SETTINGS "BITRAIN_RANK_SETTINGS"

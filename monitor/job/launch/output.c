@@ -82,7 +82,8 @@ static const struct {
 };
 
 /* Returns the remedy for the cause that the line names, or NULL. Open MPI prints the error number of a failed system
- * call after a paragraph of guesses, and the cause of a failed map inside one; first: no line has named a cause yet. */
+ * call after a paragraph of guesses, and the cause of a failed map inside one. first: true if no line has named a cause
+ * yet. */
 static const char *find_launch_remedy(const char *line, bool first) {
     if (strstr(line, "File too large (errno")) return FILE_SIZE;
     if (strstr(line, "Your job failed to map")) return SLOTS;
@@ -124,7 +125,7 @@ static void read_death_notice(bt_output *o, const char *line) {
     o->signal = signal;
 }
 
-/* "ORTE has lost communication with a remote daemon.", or PRTE, then a line with each of the two nodes */
+/* Parses "ORTE (or PRTE) has lost communication with a remote daemon." and the following lines with both nodes. */
 static void read_node_notice(bt_output *o, const char *line) {
     if (strstr(line, "has lost communication with a remote daemon")) o->node_lost = true;
     const char *remote = strstr(line, "Remote daemon: "),

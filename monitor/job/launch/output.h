@@ -23,7 +23,7 @@ typedef struct bt_output {
     bool reported; /* an error line was found, which determines rank and code */
     bt_code code;
     int rank, signal; /* -1, 0: unknown */
-    bool node_lost;   /* mpirun reported that it lost the daemon of a host: */
+    bool node_lost;   /* mpirun reported that it lost the daemon of the host `lost_node` */
     char lost_node[64];
     char message[480], last_line[256];
     /* ssh's line about a host, otherwise mpirun's first paragraph joined to one line */

@@ -15,9 +15,9 @@
 
 enum { HOSTS_MAX = 256, NAME_MAX_BYTES = 128 };
 
-/* Script for a host, after keep=FOLDER gone=FOLDER. A new segment is mapped within microseconds, so two checks
- * distinguish it from a leftover. Ranks return to a folder of states within the ten minutes that a restart may wait;
- * a folder with a lock belongs to a supervisor. */
+/* Script that each host executes; assignments to `keep` and `gone` are put before it. A new segment is mapped within
+ * microseconds, so two checks distinguish it from a leftover. Ranks return to a folder of states within the ten minutes
+ * that a restart may wait; a folder with a lock belongs to a supervisor. */
 static const char sweep[] =
     "[ -n \"$gone\" ] && [ ! -e \"$gone/lock\" ] && rm -rf \"$gone\"; "
     "look() { for f in /dev/shm/vader_segment.* /dev/shm/sm_segment.* $(find /dev/shm -maxdepth 1 "

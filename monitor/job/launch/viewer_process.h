@@ -19,8 +19,8 @@ typedef struct bt_viewer {
 
 /* argv[0] is the program's path; the list ends with NULL. */
 bt_code bt_viewer_start(bt_viewer *c, const char *const *argv, bt_err *err) BT_MUST_CHECK;
-/* Returns the next complete line of its output, without newline; NULL: none at present. ended: it has exited, and
- * `out` is closed. */
+/* Returns the next complete line of the viewer's output, without newline; NULL: none at present. Sets *ended if the
+ * viewer has exited, and then closes `out`. */
 const char *bt_viewer_line(bt_viewer *c, bool *ended);
 void bt_viewer_stop(bt_viewer *c); /* accepts an all-zero struct */
 

@@ -69,7 +69,7 @@ void bt_canvas_box(bt_canvas *c, bt_rect r, bt_style s, const char *title);
 /* "title ───────── right": the heading of a panel, one row */
 void bt_canvas_rule(bt_canvas *c, bt_rect row, bt_style title_style, const char *title,
                     const char *right);
-/* horizontal, in eighths of a cell */
+/* Draws a horizontal bar, whose length is exact to an eighth of a cell. */
 void bt_canvas_bar(bt_canvas *c, int x, int y, int w, double frac, bt_style s);
 /* NaN: gap */
 void bt_canvas_spark(bt_canvas *c, bt_rect r, const double *v, size_t n, double lo, double hi,

@@ -33,7 +33,7 @@ extern const bt_color_row bt_colors[BT_C_COUNT]; /* the theme "dark" */
 bt_code bt_color_theme(const char *name, bt_err *err) BT_MUST_CHECK;
 
 int bt_color_index(uint8_t color, bt_color_depth depth); /* palette index, -1 default */
-/* 0..1 -> viridis-like role; NaN -> BT_C_NONE */
+/* Returns the role for a fraction from 0 to 1 on a scale like viridis; BT_C_NONE for NaN. */
 uint8_t bt_color_heat(double frac);
 uint8_t bt_color_diverge(double v); /* -1..1 -> blue - grey - orange */
 

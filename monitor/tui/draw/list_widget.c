@@ -44,7 +44,7 @@ static void draw_column_titles(bt_canvas *c, bt_rect r, const bt_list_table *t, 
         if (w[i] == 0) continue;
         char title[64];
         bool sorted = i == t->sort_col;
-        /* no arrow directly after a letter: "blamev" */
+        /* in ASCII a space precedes the arrow, because "blamev" would be unclear */
         snprintf(title, sizeof title, "%s%s", t->cols[i].title,
                  !sorted                      ? ""
                  : c->chars == BT_CHARS_ASCII ? (t->descending ? " v" : " ^")

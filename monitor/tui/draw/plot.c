@@ -179,7 +179,7 @@ static void draw_band(dots *d, const scale *s, const bt_plot_series *p) {
             x0 = i > 0 && !isnan(p->lo[i - 1]) ? x_dot(d, s, p->x[i - 1]) + 1 : x1;
         int top = y_dot(d, s, p->hi[i]), bottom = y_dot(d, s, p->lo[i]);
         if (top < 0) top = 0;
-        /* A bucket extends back to the previous one. */
+        /* A bucket begins after the previous bucket's end. */
         for (int x = x0 < 0 ? 0 : x0 > x1 ? x1 : x0; x <= x1 && x < d->w; x++)
             draw_band_column(d, x, top, bottom, p->band ? p->band : BT_C_FAINT);
     }

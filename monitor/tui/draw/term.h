@@ -40,7 +40,7 @@ bt_term_caps bt_term_caps_of(const bt_term *t);
 int32_t bt_term_key(bt_term *t, int timeout_ms);
 /* BT_IO: the reader has closed the pipe */
 bt_code bt_term_present(bt_term *t, const bt_canvas *c, bt_err *err) BT_MUST_CHECK;
-/* The next present sends the whole canvas. */
+/* Makes the next bt_term_present send the whole canvas. */
 void bt_term_redraw(bt_term *t);
 
 /* for implementations */

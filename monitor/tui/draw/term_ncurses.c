@@ -1,6 +1,6 @@
 /* term_ncurses.c - the interactive terminal; the only file that uses curses.
  *
- * It calls newterm(), because initscr() exits the process on an unknown TERM. Colour pairs are
+ * newterm() is used, because initscr() exits the process on an unknown TERM. Colour pairs are
  * created on demand from (foreground, background) and cached; when the terminal has no more
  * pairs the default pair is used, because glyphs have the same meaning. curses sends changed
  * cells only; a comparison with the last canvas before it avoids all curses calls for an
@@ -210,7 +210,7 @@ static int32_t read_curses_key(bt_term *bt, int timeout_ms) {
     int rc = get_wch(&ch);
     if (end_asked) return BT_KEY_HANGUP;
     if (rc == ERR && resized) return resize_screen(t);
-    /* a timeout, a signal, or the end of input: only the last one persists */
+    /* ERR means a timeout, a signal, or the end of input; after the latter no key can follow */
     if (rc == ERR) {
         if (errno == EIO || (errno != EINTR && timeout_ms > 0 && !isatty(STDIN_FILENO)))
             return BT_KEY_HANGUP;

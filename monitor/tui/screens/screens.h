@@ -37,8 +37,8 @@ void bt_scatter_draw(bt_top *t, bt_rect r);
 /* machine_panel.c: load of this machine, its cores and other programs; 0 rows if it has no rank */
 int bt_machine_height(const bt_top *t, int w);
 void bt_machine_draw(bt_top *t, bt_rect r);
-/* Writes the first line of the panel in `w` columns. If there is too little room, it shows the sum of reading and
- * writing for the disks, and then omits what does not fit. Returns out. */
+/* Writes the first line of the panel in `w` columns and returns out. A narrow line has the sum of the disks' read and
+ * write rates; a still narrower one omits what does not fit. */
 const char *bt_machine_summary(const bt_top *t, int w, char *out, size_t size);
 
 /* settings_table.c: active: keys apply to this table */
