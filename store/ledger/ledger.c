@@ -331,7 +331,7 @@ static bt_code add_overriding_interval(reading *r, const attempt *a, int64_t fro
                               (edge){.level = level, .part = part, .attempt = a->number}, err);
 }
 
-/* Interval that one event begins, and another event or the end of the attempt ends. */
+/* Interval from an event to the event that ends it, or to the end of the attempt. */
 typedef struct running {
     const attempt *a;
     int64_t from_us;

@@ -29,10 +29,11 @@ typedef struct bt_lr_range {
     const char *nothing;
 } bt_lr_range;
 
-/* Computes all other fields from lr[0..n-1], ascending, and loss[0..n-1]. A non-finite loss ends
- * the evaluation: n shrinks, and diverged is its rate. Pure. */
+/* Computes all other fields from lr[0..n-1], ascending, and loss[0..n-1]. The evaluation ends before
+ * a non-finite loss: n is reduced, and `diverged` is the rate of that loss. Pure. */
 void bt_lr_range_evaluate(bt_lr_range *r);
-/* Evaluates a run. *is: its settings declare a range test; otherwise n is 0. Reads at most BT_LR_RANGE_MOST steps. */
+/* Evaluates a run, of which it reads at most BT_LR_RANGE_MOST steps. *is: true if the settings of the run declare a
+ * range test; otherwise n is 0. */
 bt_code bt_db_lr_range(bt_db *db, const char *run, bool *is, bt_lr_range *out, bt_err *err)
     BT_MUST_CHECK;
 /* Adds suggested, steepest, least, diverged, top, step, nothing, lr, loss and smooth to an open object. */

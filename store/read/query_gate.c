@@ -174,7 +174,7 @@ static int authorize(void *snapping, int action, const char *a, const char *b, c
                        (!b || strcmp(a, "user_version") != 0)
                    ? SQLITE_OK
                    : SQLITE_DENY;
-    /* SQLite requests these when json_each and similar functions declare their columns */
+    /* SQLite requests an update of sqlite_master when json_each and similar functions declare their columns */
     case SQLITE_UPDATE: return a && strcmp(a, "sqlite_master") == 0 ? SQLITE_OK : SQLITE_DENY;
     default: return SQLITE_DENY;
     }
@@ -182,8 +182,7 @@ static int authorize(void *snapping, int action, const char *a, const char *b, c
 
 bt_code bt_query_gate_install(sqlite3 *db, const bool *snapping, const char *path, bt_err *err) {
     static const char *keep[] = {"json_each", "json_tree", NULL};
-    /* SQLite registers its own virtual tables when they are first named. These tables are harmless and are not
-     * dropped. */
+    /* SQLite's own virtual tables, which are harmless, are registered later, when a statement first names them. */
     int rc = sqlite3_drop_modules(db, keep);
     if (rc == SQLITE_OK) rc = sqlite3_set_authorizer(db, authorize, (void *)(uintptr_t)snapping);
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(db, rc, path, "open", err);

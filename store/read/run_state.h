@@ -1,5 +1,5 @@
 /* run_state.h - the state of a run from its row and the process that owns it, and the end of its
- * ledger. Screens, commands, filters and SQL all use it.
+ * ledger. Screens, commands, filters and SQL use these functions.
  * Threads:  any. */
 #ifndef BT_STORE_READ_RUN_STATE_H
 #define BT_STORE_READ_RUN_STATE_H

@@ -1,8 +1,8 @@
 /* setting_value.h - the SQL function bt_setting(config, key): the value of one setting in the recorded
  * configuration of a run.
  *
- * The view configs parses a whole configuration (22 kB) into rows for one value; this scans its text
- * for the key, which costs a few microseconds a run. The text is {"key": {"value": V, ...}, ...} or
+ * The view configs would parse a whole configuration (22 kB) into rows; this function scans the text
+ * for the key instead, which takes a few microseconds a run. The text is {"key": {"value": V, ...}, ...} or
  * {"key": V, ...}. Returns V as text ("0.002", "true"), NULL if the configuration has no such key or V
  * is null. */
 #ifndef BT_STORE_READ_SETTING_VALUE_H

@@ -311,7 +311,7 @@ void bt_records_free(bt_record *list) {
 
 /* ---- hash of the tables ---------------------------------------------------------------------- */
 
-/* Increment it with every change of the encoding that is not in a table. Version 2 added times of checkpoints. */
+/* To be incremented with every change of the encoding that is not in a table. Version 2 added times of checkpoints. */
 enum { LAYOUT = 2 };
 
 static uint64_t add_word_to_hash(uint64_t h, const char *word) {

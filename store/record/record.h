@@ -43,7 +43,7 @@ typedef struct bt_record {
     _Alignas(8) unsigned char data[];
 } bt_record;
 
-/* Each returns one malloc'd record, or NULL if out of memory. */
+/* The following functions return a malloc'd record, or NULL if out of memory. */
 bt_record *bt_record_ranks(const bt_rank_info *ranks, size_t n);
 bt_record *bt_record_fact(const char *key, const char *value);
 bt_record *bt_record_step(const bt_step_record *r);

@@ -24,7 +24,7 @@ typedef struct bt_ring bt_ring;
 /* Creates a new file, replacing an old one, and reserves its space on disk. */
 bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t bytes, bt_err *err)
     BT_MUST_CHECK;
-/* Appends a record; does nothing if either is NULL. Skips records larger than an eighth of the circle. */
+/* Appends a record; does nothing if r or rec is NULL. Skips records larger than an eighth of the circle. */
 void bt_ring_append(bt_ring *r, const bt_record *rec);
 void bt_ring_close(bt_ring *r); /* accepts NULL; keeps the file */
 

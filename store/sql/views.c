@@ -113,7 +113,7 @@ static const view fixed[] = {
 /* clang-format on */
 enum { N_FIXED = sizeof fixed / sizeof fixed[0], N_VIEWS = N_FIXED + BT_SCOPE_COUNT };
 
-/* Returns the SQL of a view before and after its metric columns; false: this scope is in the table above. */
+/* Returns the SQL of a view before and after its metric columns; false: the scope's view is in the table `fixed`. */
 static bool compose_view_parts(size_t v, view *out, bt_text *head, bt_text *tail) {
     if (v < N_FIXED) {
         *out = fixed[v];
@@ -149,8 +149,8 @@ static bt_code put_metric_columns(sqlite3 *db, const char *path, int scope, bt_t
     return code;
 }
 
-/* Composes CREATE VIEW; without a database it omits the metric columns, which the file defines. Empty for a scope in
- * the table above. */
+/* Composes CREATE VIEW; without a database it omits the metric columns, which the file defines. *sql is empty for a
+ * scope whose view is in the table `fixed`. */
 static bt_code create_view_sql(size_t v, sqlite3 *db, const char *path, bt_text *sql, bt_err *err) {
     bt_text head, tail;
     view w;

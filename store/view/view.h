@@ -92,7 +92,7 @@ typedef struct bt_view_request {
     int64_t at_step; /* -1: the newest */
     /* series and heat map cover this much wall time up to the instant; 0: all of the run */
     double span_s;
-    int64_t step0, step1; /* an explicit range instead (step1 > 0) */
+    int64_t step0, step1; /* explicit range, which replaces span_s if step1 > 0 */
     bt_x_axis x;
     int columns; /* at most this many buckets a series (0: 256) */
     bt_series_request series[BT_VIEW_SERIES_MAX];
@@ -464,7 +464,7 @@ typedef struct bt_view_islands {
 
 typedef struct bt_view {
     bt_view_head head;
-    bt_view_series series[2 * BT_VIEW_SERIES_MAX]; /* the requested ones, then the baseline's */
+    bt_view_series series[2 * BT_VIEW_SERIES_MAX]; /* the requested series, then the baseline's */
     int n_series;
     bt_x_axis x;
     bt_view_ranks ranks;
@@ -501,8 +501,8 @@ double bt_view_steps_shown(const bt_view_series *s);
  * quartiles plus three times their distance on each side, limited to the actual values. The initial descent, outliers
  * and divergence are outside of this range, even if they include the newest value. */
 void bt_view_usual_range(const bt_view_series *s, double *low, double *high);
-/* The default range of several lines in one chart from their ranges {low, high} (NaN: none). A
- * line of another order of magnitude, such as a run that diverged, does not widen it. */
+/* Computes the default y range of a chart from the ranges {low, high} of its lines (NaN: none). A
+ * line of another order of magnitude, such as a run that diverged, does not widen the y range. */
 void bt_view_join_ranges(const double (*range)[2], size_t n, double *low, double *high);
 /* nearest event before (dir < 0) or after (dir > 0) this step; -1: none */
 bt_code bt_view_event_step(bt_view *v, const char *run, int64_t step, int dir, int64_t *out,

@@ -116,9 +116,9 @@ typedef struct bt_view_impl {
     } statement[BT_VQ_STATEMENTS];
     int n_statements;
     int64_t now_us;
-    /* The displayed run. Its name, attempts and creation time identify the cached data below; bt_view_load_head drops
-     * all cached data after a change, so no other part checks. Streams and heat maps of a baseline are cached under
-     * their own keys. */
+    /* Name, attempts and creation time of the displayed run identify the cached data below. After a change
+     * bt_view_load_head drops all cached data, so other parts need not check. Streams and heat maps of a baseline are
+     * cached under their own keys. */
     char run[BT_NAME_MAX];
     int n_attempts, attempt; /* attempt of the newest step */
     int64_t newest_step, at_step;

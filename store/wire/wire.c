@@ -29,7 +29,7 @@ struct bt_wire {
     bt_sink sink;
     pthread_t thread;
     bool running;
-    /* used by the thread only */
+    /* used only by the thread that sends */
     bt_record *batch, *current; /* taken from the queue; being sent */
     bt_frame head;              /* head of `current` */
     size_t sent;                /* bytes of head and payload of `current` */

@@ -206,7 +206,7 @@ bt_code bt_wire_send_control(bt_wire_server *s, const bt_ctl *c, bt_err *err) {
     if (text) memcpy(out + sizeof f, c->text, text);
     ssize_t n = send(p->fd, out, sizeof f + text, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n == (ssize_t)(sizeof f + text)) return BT_OK;
-    /* The rest of a partially sent frame would be lost. */
+    /* disconnects after a partially sent frame, because its rest cannot be sent later */
     if (n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) drop_peer(s, s->current);
     return bt_fail(err, BT_BUSY, "rank 0 does not listen: '%s' was not delivered",
                    bt_verbs[c->verb].word);

@@ -379,9 +379,8 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
     run_statement(a, st);
 }
 
-/* Loads the newest recorded steps, so that figures of span RECENT do not start over with an attempt: those of the
- * attempt, and of earlier ones up to its beginning. With train.log_every there may be fewer, because the search is
- * limited. */
+/* Loads the newest recorded steps of the attempt and of earlier attempts, so that figures of span RECENT continue in a
+ * new attempt. The search is limited, so with train.log_every fewer than BT_RECENT_STEPS may be found. */
 static bt_code load_recent(bt_apply *a, const bt_apply_attempt *t, bt_err *err) {
     enum { BACK = 32 * BT_RECENT_STEPS };
     static const int metric[RECENT] = {BT_MS_STEP_TIME, BT_MS_STEP_MEAN, BT_MS_TOKENS_PER_S,

@@ -480,7 +480,8 @@ static bt_code add_attempt_steps(session *s, int64_t aid, int64_t newest, void *
     return BT_OK;
 }
 
-/* True for attempts without summaries, or all; but not for those with deleted rows or in progress. */
+/* True if summaries of the attempt are to be computed: they are missing, or `all` is set. False for an attempt that is
+ * in progress or has deleted rows. */
 static bool wants_summaries(session *s, int64_t aid, bool all) {
     char sql[200];
     snprintf(sql, sizeof sql,

@@ -12,8 +12,8 @@
 
 #include "engine/base/clock.h"
 
-/* Parents first; the tables of scopes follow. The order is that of the key, so that a table can be read from both
- * ends. */
+/* Tables to copy before those of the scopes; a table follows the tables to which its rows refer. up, down: orders of
+ * the key, so that a damaged table can be read from both ends. */
 static const struct {
     const char *name, *up, *down;
 } plain[] = {
@@ -338,7 +338,7 @@ bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progre
     if (c.to && !sqlite3_get_autocommit(c.to)) sqlite3_exec(c.to, "ROLLBACK", NULL, NULL, NULL);
     sqlite3_close(c.from);
     sqlite3_close(c.to);
-    /* access time changes only; a backup has no log */
+    /* A backup has no log, so these files were created by reading it. */
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         snprintf(name, sizeof name, "%s%s", from, tails[i]);
         unlink(name);

@@ -30,7 +30,7 @@ bt_code bt_start_remember(sqlite3 *db, const char *path, int64_t run, bt_err *er
                           NULL, &run, err);
 }
 
-/* attempts since the remembered rows; ?1 is the run */
+/* attempts that began after the rows of run ?1 were remembered */
 #define SINCE "run = ?1 AND attempt >= (SELECT n_attempts FROM temp.run_before WHERE id = ?1)"
 
 static bt_code count_steps(sqlite3 *db, const char *path, int64_t run, int64_t *n, bt_err *err) {

@@ -78,7 +78,7 @@ int bt_status_of(bt_code code); /* HTTP status of a failure */
 typedef struct bt_cursor {
     int64_t attempt, step, seq;
 } bt_cursor;
-/* Parses Last-Event-ID; an invalid one means: from now on, beginning with a full state. */
+/* Parses Last-Event-ID. An invalid id starts the stream at the newest record, with a full state. */
 void bt_cursor_parse(bt_cursor *c, const char *text);
 bt_code bt_stream_since(bt_api *a, const char *run, bt_cursor *cursor, bt_text *out, bt_err *err);
 

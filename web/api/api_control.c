@@ -16,7 +16,7 @@
 #include "store/write/manage.h"
 #include "web/api/api.h"
 
-/* One event-loop thread serves all pages, so it waits for the database no longer than this. */
+/* maximum wait for the database, because one event-loop thread serves all pages */
 #define LOCK_S 1.0
 enum { VALUE_MOST = BT_PROMPT_MAX, TAGS_MOST = 16 };
 

@@ -57,7 +57,7 @@ function urlOf(path, args) {
 const underWay = new Map();
 const askedEarly = new Map(); // url -> response, until a card requests it
 
-/** Sends a request before a page needs its response, so that the page does not wait for its earlier requests first. */
+/** Sends a request before a page needs its response, at the same time as the page's other requests. */
 export function askEarly(path, args = {}) {
   if (report) return;
   askedEarly.delete(urlOf(path, args)); // a request without the token was refused

@@ -12,7 +12,7 @@ import { zoomRange } from "./series_card.js";
 
 const steps = 480; // number of newest steps
 
-/** Returns the steps to request: the newest, or the zoom; a report has one response. */
+/** Returns the steps to request: the zoom or the newest steps. A report contains a single response. */
 function rangeOf(ctx) {
   if (report) return {};
   if (state.zoom) return zoomRange();

@@ -81,7 +81,7 @@ export class ChartReadout {
     );
   }
 
-  /** For many lines: the number that continue at this index, and the lowest and the highest of them. */
+  /** For many lines: the number of lines that continue at this index, and the lowest and the highest of these. */
   tellEnds(unitName, shown, at) {
     const live = shown
       .filter((line) => !(line.beyond && endsBefore(line.values, at)))
