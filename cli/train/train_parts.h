@@ -135,7 +135,7 @@ bt_code bt_train_cache(const bt_train_plan *p, char out[PATH_MAX], bt_err *err) 
 /* Sets the output and cache folders, also in the settings. */
 bt_code bt_train_choose_folder(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* Creates the folder `out` and locks it for this run; a second call does nothing. BT_BUSY: another process trains
- * there, or a new run finds checkpoints. Ranks other than 0 and printed plans take no lock. */
+ * a run in this folder, or a new run finds checkpoints. Ranks other than 0 and printed plans take no lock. */
 bt_code bt_train_lock(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* Removes the folders that bt_train_lock created, if they contain only lock files, because the run did not begin. */
 void bt_train_unmake_out(bt_train_plan *p);

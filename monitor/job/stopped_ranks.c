@@ -36,7 +36,7 @@ static int rank_of_process(const bt_job *job, int pid) {
 static void name_stopped_ranks(const bt_job *job, char *out, size_t size, int *rank) {
     bt_proc list[BT_JOB_LOCAL_RANKS + 1];
     size_t n = 0;
-    /* All processes are searched only if a rank is not known. */
+    /* If a rank is unknown, all processes of the session are listed, which takes longer. */
     if (job->n_ranks == job->world_size) {
         for (int r = 0; r < job->n_ranks; r++) n += bt_proc_read(job->ranks[r].pid, &list[n]);
         n += bt_proc_read(job->child.pid, &list[n]);

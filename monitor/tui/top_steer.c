@@ -73,8 +73,8 @@ static bool read_run_outcome(void *ctx, const bt_row *row) {
     return false;
 }
 
-/* Finds the first event of a run after `after` of a kind, or a refusal; kind "": the newest of
- * any kind. seq remains 0 if there is none. */
+/* Finds the first event of this kind, or the first refusal, after event number `after`. kind "": finds
+ * the newest event of any kind. seq remains 0 if there is none. */
 static bt_code find_event(bt_top *t, const char *run, int64_t after, const char *kind, outcome *o) {
     char from[24];
     const char *params[] = {run, from, kind};

@@ -91,7 +91,7 @@ static bool write_rank_phases(void *ctx, const bt_row *row) {
     return !ferror(t->to);
 }
 
-/* False: the name ran out of memory; releases it and marks the export as failed. */
+/* If there was not enough memory for the name, releases it, marks the export as failed and returns false. */
 static bool check_trace_name(tracing *t, bt_text *name) {
     if (!name->failed) return true;
     t->failed = true;

@@ -108,33 +108,33 @@ static const char *const tables_v10 =
 /* Skipped steps now count as lost time; NULL makes readers compute the parts of a run's time again. */
 static const char *const tables_v11 = "UPDATE run SET lost_us = NULL;";
 
-static bt_code run_tables_v1(sqlite3 *db, const char *path, bt_err *err) {
+static bt_code execute_tables_v1(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v1, err);
 }
-static bt_code run_tables_v2(sqlite3 *db, const char *path, bt_err *err) {
+static bt_code execute_tables_v2(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v2, err);
 }
-static bt_code run_tables_v6(sqlite3 *db, const char *path, bt_err *err) {
+static bt_code execute_tables_v6(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v6, err);
 }
 
-static bt_code run_tables_v7(sqlite3 *db, const char *path, bt_err *err) {
+static bt_code execute_tables_v7(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v7, err);
 }
 
-static bt_code run_tables_v8(sqlite3 *db, const char *path, bt_err *err) {
+static bt_code execute_tables_v8(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v8, err);
 }
 
-static bt_code run_tables_v9(sqlite3 *db, const char *path, bt_err *err) {
+static bt_code execute_tables_v9(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v9, err);
 }
 
-static bt_code run_tables_v10(sqlite3 *db, const char *path, bt_err *err) {
+static bt_code execute_tables_v10(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v10, err);
 }
 
-static bt_code run_tables_v11(sqlite3 *db, const char *path, bt_err *err) {
+static bt_code execute_tables_v11(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v11, err);
 }
 
@@ -173,9 +173,17 @@ static bt_code pack_rank_keys(sqlite3 *db, const char *path, bt_err *err) {
 /* Migrations only go forward: entry i converts version i to i + 1. Versions 4 and 5 created tables of
  * sampled values, which are now created when they are missing, so these entries are NULL. */
 typedef bt_code (*migration)(sqlite3 *db, const char *path, bt_err *err);
-static const migration migrations[BT_SCHEMA_VERSION] = {
-    run_tables_v1, run_tables_v2, pack_rank_keys, NULL,           NULL,          run_tables_v6,
-    run_tables_v7, run_tables_v8, run_tables_v9,  run_tables_v10, run_tables_v11};
+static const migration migrations[BT_SCHEMA_VERSION] = {execute_tables_v1,
+                                                        execute_tables_v2,
+                                                        pack_rank_keys,
+                                                        NULL,
+                                                        NULL,
+                                                        execute_tables_v6,
+                                                        execute_tables_v7,
+                                                        execute_tables_v8,
+                                                        execute_tables_v9,
+                                                        execute_tables_v10,
+                                                        execute_tables_v11};
 
 /* ---- scopes and metrics that the file lacks -------------------------------------------------- */
 

@@ -229,8 +229,9 @@ static void blame_step(bt_rank_step_stats *j, const bt_rank_row *rows, size_t n,
     j->fault = phase_at_fault(&rows[last], rows, n, work);
 }
 
-/* Computes the step time without one rank's excess in O(n) per step, from the largest busy time of the other ranks. */
-static void what_if_step(bt_rank_row *rows, size_t n, double *work) {
+/* Computes for each rank by how much the step would be shorter without the excess of this rank: in O(n), from the two
+ * largest busy times. */
+static void compute_saved_times(bt_rank_row *rows, size_t n, double *work) {
     double first = -INFINITY, second = -INFINITY;
     for (size_t i = 0; i < n; i++) {
         double b = work[i] = rows[i].busy;
@@ -263,7 +264,7 @@ static void evaluate_step(bt_rank_step_stats *j, bt_rank_row *rows, size_t n, do
     }
     for (size_t i = 0; i < n; i++) rows[i].late = j->skew - zero_if_nan(rows[i].v[BT_MR_WAIT]);
     blame_step(j, rows, n, work);
-    what_if_step(rows, n, work);
+    compute_saved_times(rows, n, work);
 }
 
 static bt_code evaluate_new_steps(bt_view_impl *m, size_t n_ranks, bt_err *err) {

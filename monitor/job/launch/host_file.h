@@ -12,14 +12,14 @@
 bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err *err)
     BT_MUST_CHECK;
 
-/* Returns the sum of all slots; 0: unreadable, or a host lacks slots=N. */
+/* Returns the sum of all slots; 0: the file is unreadable, or a host lacks slots=N. */
 int bt_host_file_slots(const char *path);
 /* Writes the slots of each host in the order of the file and returns the number of hosts; 0 also for more than
  * `most` hosts. */
 int bt_host_file_each(const char *path, int *slots, int most);
 
 /* Writes the ranks of each host to on (ranks) if mpirun fills the slots in the order of the file; returns the number
- * of hosts with ranks. If a host lacks slots=N, ranks are distributed evenly. 0: unreadable. */
+ * of hosts with ranks; 0: the file is unreadable. If a host lacks slots=N, ranks are distributed evenly. */
 int bt_host_file_ranks(const char *path, int *on, int ranks);
 
 /* Writes the path of a file for Open MPI, which refuses carriage returns and byte order marks: `path` itself, or a
