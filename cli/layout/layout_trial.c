@@ -117,7 +117,7 @@ static void append_real_word(bt_words *w, double value) {
 }
 
 /* Hash of all words of a run: a trial is valid for exactly these words. */
-static void trial_key(const bt_words *w, char *out, size_t size) {
+static void hash_trial_words(const bt_words *w, char *out, size_t size) {
     XXH64_hash_t hash = 0;
     const char *at = bt_text_str(&w->text);
     for (size_t i = 0; i < w->n && !w->text.failed; i++, at += strlen(at) + 1)
@@ -129,7 +129,7 @@ static void whole_step_key(bt_words *w, const tried_work *of, const bt_layout *l
                            size_t size) {
     bt_words_clear(w);
     append_trial_run(w, of, l, l->accum, 0);
-    trial_key(w, out, size);
+    hash_trial_words(w, out, size);
 }
 
 const bt_trial_rate *bt_layout_tried(const bt_opts *o, const bt_run_cfg *cfg, int ranks,

@@ -75,7 +75,7 @@ static bt_code read_question_lines(choices *c, const char *path, int64_t limit, 
                                    (long long)number, why.msg, c->job->task->fields);
 }
 
-static bt_code read_shot(choices *c, bt_choice_item *item, bt_err *err) {
+static bt_code add_example_of_subject(choices *c, bt_choice_item *item, bt_err *err) {
     json_t *old = json_object_get(c->subjects, item->subject);
     const json_int_t n = json_integer_value(json_object_get(old, "n"));
     const char *before = json_string_value(json_object_get(old, "text"));
@@ -207,7 +207,7 @@ bt_code bt_eval_choices(bt_trained *t, const bt_trained_how *how, const bt_choic
     if (job->shots && !job->shot_path[0])
         code = bt_fail(err, BT_ARG, "--shots needs --shot-data FILE, the source of examples");
     if (code == BT_OK && job->shots)
-        code = read_question_lines(&c, job->shot_path, 0, read_shot, err);
+        code = read_question_lines(&c, job->shot_path, 0, add_example_of_subject, err);
     if (code == BT_OK) code = read_question_lines(&c, job->path, job->limit, read_question, err);
     exact.B = 1;
     exact.T = (int)c.longest;

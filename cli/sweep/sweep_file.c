@@ -94,7 +94,7 @@ static const char *format_axis_number(const bt_opt *opt, double v, char buf[40])
 }
 
 /* Parses "[log] A .. B [in N]"; *points is 0 without "in". */
-static bool is_range(const char *text, bt_sweep_axis *a, long *points) {
+static bool parse_range(const char *text, bt_sweep_axis *a, long *points) {
     char *end;
     a->log = strncmp(text, "log ", 4) == 0;
     if (a->log) text += 4;
@@ -156,7 +156,7 @@ static bt_code read_axis(bt_sweep_file *f, const bt_opt *opt, char *text, const 
     *a = (bt_sweep_axis){.opt = opt, .where = where};
     f->n_axes++;
     if (!text[0]) return bt_fail(err, BT_ARG, "%s: space.%s has no values", where, opt->key);
-    if (is_range(text, a, &points)) return read_axis_range(f, a, points, err);
+    if (parse_range(text, a, &points)) return read_axis_range(f, a, points, err);
     for (char *rest = text, *v; (v = strsep(&rest, "\n")) != NULL;) {
         if (a->n == BT_SWEEP_VALUES)
             return bt_fail(err, BT_ARG, "%s: space.%s has more than %d values", where, opt->key,

@@ -146,7 +146,7 @@ static bt_code plan_one_run(const bt_sweep_plan *p, bt_sweep_run *r, bt_train_pl
     return bt_run_cfg_resolve_opts(&t->opts, &t->cfg, r->ranks, err);
 }
 
-static bt_code check_run(bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
+static bt_code check_run_settings(bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
     bt_train_plan *t = calloc(1, sizeof *t);
     bt_err why = BT_ERR_INIT;
     char point[400];
@@ -341,7 +341,7 @@ static bt_code count_random(bt_sweep_plan *p, size_t *most, bt_err *err) {
     const bt_sweep_head *h = &p->file->head;
     if (h->method != BT_SWEEP_RANDOM || h->runs) return BT_OK;
     BT_TRY(make_points(p, 1, err));
-    BT_TRY(check_run(p, &p->runs[0], err));
+    BT_TRY(check_run_settings(p, &p->runs[0], err));
     const int64_t n = h->budget_steps / p->runs[0].run.steps;
     release_runs(p);
     if (n < (int64_t)*most) *most = n > 0 ? (size_t)n : 1;
@@ -355,7 +355,7 @@ static bt_code check_runs(bt_sweep_plan *p, bool quiet, bt_err *err) {
     bt_code code = BT_OK;
     bt_progress_begin(&bar, quiet);
     for (size_t i = 0; i < p->n && code == BT_OK; i++) {
-        code = check_run(p, &p->runs[i], err);
+        code = check_run_settings(p, &p->runs[i], err);
         snprintf(note, sizeof note, "%zu of %zu runs", i + 1, p->n);
         bt_progress_show(&bar, "checking", (double)(i + 1) / (double)p->n, note);
     }

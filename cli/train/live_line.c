@@ -50,7 +50,7 @@ static double seconds_per_step(const bt_live *l) {
     return bt_median_known(sorted, (size_t)l->n_rates);
 }
 
-static double eta_s(const bt_live *l) {
+static double remaining_time_s(const bt_live *l) {
     return (double)(l->steps - 1 - l->step) * seconds_per_step(l);
 }
 
@@ -96,8 +96,8 @@ static void compose_status_line(const bt_live *l, char *line, size_t size) {
     append_format(line, size, "  %s tok/s",
                   bt_metric_format(a, sizeof a, l->tokens_per_s, BT_UNIT_COUNT));
     if (l->loss_scale > 1) append_format(line, size, "  scale 2^%d", ilogb(l->loss_scale));
-    if (isfinite(eta_s(l)) && l->step + 1 < l->steps)
-        append_format(line, size, "  ETA %s", bt_duration(b, sizeof b, eta_s(l)));
+    if (isfinite(remaining_time_s(l)) && l->step + 1 < l->steps)
+        append_format(line, size, "  ETA %s", bt_duration(b, sizeof b, remaining_time_s(l)));
     if (l->slowest >= 0 && l->slow_frac > 0.02)
         append_format(line, size, "  slowest rank %d (+%.0f %%)", l->slowest, 100 * l->slow_frac);
     if (l->view.late) append_format(line, size, "  no step for %.0f s", l->view.silence_s);
@@ -141,7 +141,8 @@ static void print_step_line(bt_live *l) {
              l->lr);
     if (l->loss_scale > 1) append_format(line, sizeof line, " loss_scale=%.0f", l->loss_scale);
     if (isfinite(l->val_loss)) append_format(line, sizeof line, " val_loss=%.6g", l->val_loss);
-    if (isfinite(eta_s(l))) append_format(line, sizeof line, " eta_s=%.1f", eta_s(l));
+    if (isfinite(remaining_time_s(l)))
+        append_format(line, sizeof line, " eta_s=%.1f", remaining_time_s(l));
     if (l->slowest >= 0) append_format(line, sizeof line, " slowest_rank=%d", l->slowest);
     append_format(line, sizeof line, "\n");
     write_terminal(line, strlen(line));

@@ -47,7 +47,7 @@ static int64_t load_interval_ns(const bt_top *t) {
     return (int64_t)((s < 0.1 ? 0.1 : s) * 1e9);
 }
 
-static void try_load(bt_top *t) {
+static void load_or_keep_view(bt_top *t) {
     bt_err err = BT_ERR_INIT;
     char name[BT_NAME_MAX];
     if (bt_db_moved(t->cfg.db) && bt_top_follow(t, &err) != BT_OK) {
@@ -115,7 +115,7 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
                     (tick && ((t->has_run && t->view->head.live) || bt_db_moved(cfg->db)));
             if (looks) {
                 t->seen_version = version;
-                try_load(t);
+                load_or_keep_view(t);
             }
             looked = now;
         }

@@ -125,7 +125,7 @@ static bool write_bin_of_row(void *ctx, const bt_row *row) {
 }
 
 /* ---- queries --------------------------------------------------------------------------------- */
-static void put_columns(bt_text *sql, const char *format, const bt_metric *m, int n) {
+static void append_metric_columns(bt_text *sql, const char *format, const bt_metric *m, int n) {
     for (int i = 0; i < n; i++) bt_text_printf(sql, format, m[i].key, m[i].key);
 }
 
@@ -156,17 +156,17 @@ static bt_code write_run_events(bt_db *db, writing *w, bt_err *err) {
     bt_text sql;
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT s.step, s.time_s, s.attempt");
-    put_columns(&sql, ", s.\"%s\"", bt_step_metrics, BT_MS_COUNT);
+    append_metric_columns(&sql, ", s.\"%s\"", bt_step_metrics, BT_MS_COUNT);
     bt_text_put(&sql, " FROM steps s WHERE s.run = ?1" BETWEEN("s") " ORDER BY s.attempt, s.step");
     w->metrics = bt_step_metrics;
     w->prefix = "";
     bt_code code = run_counted_query(db, &sql, -1, write_metrics_of_row, w, err);
     bt_text_put(&sql, "SELECT s.step, s.time_s, s.attempt, l.layer, l.tensor");
-    put_columns(&sql, ", l.\"%s\"", bt_layer_metrics, BT_ML_COUNT);
+    append_metric_columns(&sql, ", l.\"%s\"", bt_layer_metrics, BT_ML_COUNT);
     bt_text_put(&sql, " FROM layers l" OF_STEP("l") " ORDER BY l.attempt, l.step");
     if (code == BT_OK) code = run_counted_query(db, &sql, -1, write_layer_of_row, w, err);
     bt_text_put(&sql, "SELECT r.step, s.time_s, r.attempt");
-    put_columns(&sql, ", avg(r.\"%s\")", bt_rank_metrics, BT_MR_COUNT);
+    append_metric_columns(&sql, ", avg(r.\"%s\")", bt_rank_metrics, BT_MR_COUNT);
     bt_text_put(&sql, " FROM rank_steps r" OF_STEP("r") " GROUP BY r.attempt, r.step");
     w->metrics = bt_rank_metrics;
     w->prefix = "mean_";
@@ -192,7 +192,7 @@ static bt_code write_rank_events(bt_db *db, writing *w, int rank, bt_err *err) {
     bt_text sql;
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT r.step, s.time_s, r.attempt");
-    put_columns(&sql, ", r.\"%s\"", bt_rank_metrics, BT_MR_COUNT);
+    append_metric_columns(&sql, ", r.\"%s\"", bt_rank_metrics, BT_MR_COUNT);
     bt_text_put(&sql, " FROM rank_steps r" OF_STEP(
                           "r") " AND r.rank = CAST(?6 AS INTEGER) ORDER BY r.attempt, r.step");
     w->metrics = bt_rank_metrics;

@@ -192,7 +192,7 @@ static const char *get_required_text(in *i) { /* the string must not be NULL */
 }
 
 static bool is_fully_read(const in *i) { return !i->bad && i->left == 0; }
-static bool is_int(int64_t v, int64_t least) { return v >= least && v <= INT32_MAX; }
+static bool is_int32_from(int64_t v, int64_t least) { return v >= least && v <= INT32_MAX; }
 
 static bool deliver_ranks(in *i, const bt_record_head *h, const bt_sink *s) {
     enum { A_RANK = (sizeof(bt_rank_info) + 7) & ~(size_t)7 };
@@ -236,7 +236,7 @@ static bool read_keys(in *i, const bt_scope_row *scope, uint32_t rows, bt_key *k
             key.s = get_required_text(i);
         } else {
             key.i = get_i64(i);
-            if (!is_int(key.i, -1)) i->bad = true;
+            if (!is_int32_from(key.i, -1)) i->bad = true;
         }
         if (keys) keys[k] = key;
     }
@@ -266,7 +266,7 @@ static bool deliver_event(in *i, const bt_record_head *h, const bt_sink *s) {
     bt_event e = {.kind = (bt_event_kind)kind, .step = h->step, .rank = (int)rank, .wall_us = wall};
     e.title = get_required_text(i);
     e.body = get_str(i);
-    if (!is_fully_read(i) || kind < 0 || kind >= BT_EVENT_COUNT || !is_int(rank, INT32_MIN))
+    if (!is_fully_read(i) || kind < 0 || kind >= BT_EVENT_COUNT || !is_int32_from(rank, INT32_MIN))
         return false;
     if (s->event) s->event(s->ctx, &e);
     return true;

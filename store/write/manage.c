@@ -432,7 +432,7 @@ static int64_t database_file_bytes(const char *path) {
 /* Calls fn for each attempt. */
 typedef bt_code (*attempt_fn)(session *s, int64_t aid, int64_t newest, void *ctx, bt_err *err);
 
-static bt_code each_attempt(session *s, attempt_fn fn, void *ctx, bt_err *err) {
+static bt_code call_for_each_attempt(session *s, attempt_fn fn, void *ctx, bt_err *err) {
     for (int64_t aid = 0;;) {
         char sql[160];
         snprintf(sql, sizeof sql, "SELECT min(id) FROM attempt WHERE id > %lld", (long long)aid);
@@ -511,9 +511,9 @@ static bt_code rebuild_all_attempts(session *s, const bt_gc_cfg *cfg, bt_err *er
     enum { OPS = 10000 }; /* SQLite instructions between two callbacks */
     rebuilding x = {.all = cfg->rebuild, .progress = &cfg->progress};
     BT_TRY(bt_roll_open(&x.roll, s->db, s->path, err));
-    bt_code code = each_attempt(s, add_attempt_steps, &x, err);
+    bt_code code = call_for_each_attempt(s, add_attempt_steps, &x, err);
     if (cfg->progress.fn) sqlite3_progress_handler(s->db, OPS, report_rebuilt, &x);
-    if (code == BT_OK) code = each_attempt(s, rebuild_attempt, &x, err);
+    if (code == BT_OK) code = call_for_each_attempt(s, rebuild_attempt, &x, err);
     sqlite3_progress_handler(s->db, 0, NULL, NULL);
     bt_roll_close(x.roll);
     return code;
@@ -539,7 +539,7 @@ static bt_code collect_garbage(session *s, const bt_gc_cfg *cfg, bt_gc_result *o
     }
     BT_TRY(delete_orphan_rows(s, &out->orphan_rows, err));
     BT_TRY(rebuild_all_attempts(s, cfg, err));
-    BT_TRY(each_attempt(s, retain_attempt, out, err));
+    BT_TRY(call_for_each_attempt(s, retain_attempt, out, err));
     return cfg->compact ? compact_database(s, err) : BT_OK;
 }
 

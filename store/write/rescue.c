@@ -95,7 +95,7 @@ static void saved_name(char out[BT_PATH_BYTES + 8], const char *path) {
     snprintf(out, BT_PATH_BYTES + 8, "%s.saved", path);
 }
 
-static bool is_sound(sqlite3 *db) {
+static bool passes_quick_check(sqlite3 *db) {
     sqlite3_stmt *st = NULL;
     bool ok = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL) == SQLITE_OK &&
               sqlite3_step(st) == SQLITE_ROW &&
@@ -114,7 +114,7 @@ bool bt_rescue_snapshot(sqlite3 *db, const char *path) {
                               NULL) == SQLITE_OK;
     sqlite3_backup *copy = ok ? sqlite3_backup_init(to, "main", db, "main") : NULL;
     ok = copy && sqlite3_backup_step(copy, -1) == SQLITE_DONE;
-    ok = sqlite3_backup_finish(copy) == SQLITE_OK && ok && is_sound(to);
+    ok = sqlite3_backup_finish(copy) == SQLITE_OK && ok && passes_quick_check(to);
     sqlite3_close(to);
     if (!ok) unlink(name);
     return ok;

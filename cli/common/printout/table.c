@@ -100,7 +100,7 @@ static const char *skip_characters(const char *s, int n) {
 }
 
 /* Writes a text cut to `width` columns; a path keeps its end. */
-static void put_cut(bt_text *to, const char *s, int width) {
+static void put_cut_text(bt_text *to, const char *s, int width) {
     const int n = count_characters(s);
     if (n <= width)
         bt_text_put(to, s);
@@ -134,7 +134,7 @@ void bt_table_put(const bt_text_table *t, bt_text *to, const char *indent) {
         if (t->right[column])
             bt_text_printf(to, "%*s%s", pad, "", p);
         else {
-            put_cut(to, p, t->width[column]);
+            put_cut_text(to, p, t->width[column]);
             bt_text_printf(to, "%*s", last || pad < 0 ? 0 : pad, "");
         }
         column++;

@@ -227,7 +227,7 @@ static void flush_dots(dots *d) {
         }
 }
 
-static bool dots_init(dots *d, bt_canvas *c, bt_rect r) {
+static bool init_dots(dots *d, bt_canvas *c, bt_rect r) {
     *d = (dots){.c = c,
                 .r = r,
                 .dx = c->chars == BT_CHARS_BRAILLE ? 2 : 1,
@@ -293,7 +293,7 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
     return r;
 }
 
-static void x_label(char *buf, size_t size, const bt_plot *p, double v, double step) {
+static void format_x_label(char *buf, size_t size, const bt_plot *p, double v, double step) {
     if (p->x_is_time)
         bt_duration(buf, size, v);
     else
@@ -314,10 +314,10 @@ static void draw_x_axis(bt_canvas *c, bt_rect area, const bt_plot *p, const scal
         char buf[32];
         /* no half steps */
         if (p->x_unit == BT_UNIT_COUNT && ticks[i] > floor(ticks[i])) continue;
-        x_label(buf, sizeof buf, p, ticks[i],
-                p->log_x ? ticks[i]
-                : n > 1  ? ticks[1] - ticks[0]
-                         : 1);
+        format_x_label(buf, sizeof buf, p, ticks[i],
+                       p->log_x ? ticks[i]
+                       : n > 1  ? ticks[1] - ticks[0]
+                                : 1);
         int x = area.x + (int)lround(x_as_fraction(s, ticks[i]) * (area.w - 1)),
             w = bt_canvas_text_width(buf);
         bt_canvas_put(c, x, y, 0x252C, faint);
@@ -451,7 +451,7 @@ void bt_plot_draw(bt_canvas *c, bt_rect r, const bt_plot *p, const bt_plot_serie
     int gutter = r.w >= 24 ? t.w + 1 : 0;
     bt_rect area = {r.x + gutter, r.y, r.w - gutter, rows};
     dots d;
-    if (area.w < 2 || area.h < 1 || !dots_init(&d, c, area)) {
+    if (area.w < 2 || area.h < 1 || !init_dots(&d, c, area)) {
         bt_canvas_unclip(c, old);
         return;
     }

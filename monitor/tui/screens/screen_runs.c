@@ -139,7 +139,7 @@ static void draw_run_facts(bt_top *t, bt_rect r, const bt_view_run *x) {
 }
 
 /* point i of the run's small curve covers the steps [i, i + 1) * 2^k */
-static void run_curve(bt_top *t, bt_rect r, const bt_view_run *x) {
+static void draw_run_curve(bt_top *t, bt_rect r, const bt_view_run *x) {
     double steps[64], stride = 1;
     while ((double)(x->steps - 1) >= 64 * stride) stride *= 2;
     for (int i = 0; i < x->n_spark; i++) steps[i] = fmin(stride * (i + 1), (double)x->steps);
@@ -170,7 +170,7 @@ static void draw_run_preview(bt_top *t, bt_rect r, const bt_view_run *x) {
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1},
                    (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, x->run, right);
     bt_layout_cols((bt_rect){r.x, r.y + 1, r.w, r.h - 1}, want, 2, 2, col);
-    run_curve(t, col[0], x);
+    draw_run_curve(t, col[0], x);
     if (col[1].w > 0) draw_run_facts(t, col[1], x);
 }
 
