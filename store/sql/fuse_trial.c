@@ -1,5 +1,5 @@
-/* fuse_trial.c - decides from its type whether a file system can hold SQLite's log; for FUSE, from the name of the
- * FUSE program and a trial. Some FUSE file systems do not share memory and locks between the processes of a host. Network
+/* fuse_trial.c - decides from its type whether a file system can hold SQLite's log; for FUSE, from the name of the FUSE
+ * program and a trial. Some FUSE file systems do not share memory and locks between the processes of a host. Network
  * file systems pass the trial on one host, because its kernel has one cache and one set of locks. */
 #include <errno.h>
 #include <fcntl.h>
