@@ -1,4 +1,4 @@
-/* tokenizer_file.h - the tokenizers that commands take: "bytes", files of bitrain, and Hugging Face's tokenizer.json. */
+/* tokenizer_file.h - the tokenizers that commands take: "bytes", files of bitrain and Hugging Face's tokenizer.json. */
 #ifndef BT_CLI_MODEL_TOKENIZER_FILE_H
 #define BT_CLI_MODEL_TOKENIZER_FILE_H
 

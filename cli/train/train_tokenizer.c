@@ -200,7 +200,7 @@ static bt_code restore_tokenizer_file(bt_train_plan *p, bt_err *err) {
     return bt_opts_set(&p->opts, "data.tokenizer", path, p->opts.origin[i], where, err);
 }
 
-/* Ranks load files of bitrain: a tokenizer.json is converted to one in the cache, which replaces it. */
+/* Replaces a tokenizer.json in the settings by a file of bitrain in the cache, because ranks load only such files. */
 static bt_code import_tokenizer_json(bt_train_plan *p, bt_err *err) {
     char from[PATH_MAX], path[sizeof p->cfg.data.tokenizer];
     bt_tokenizer *t = NULL;
