@@ -24,14 +24,14 @@ typedef enum {
     BT_LAUNCH_NO_CMA,
     BT_LAUNCH_HOMELESS, /* true: neither HOME nor the user database names a home folder */
     BT_LAUNCH_CROWDED,
-    BT_LAUNCH_OLD_AGENT /* hosts, and the user replaced ssh by a variable that only Open MPI 4.1 knows */
+    BT_LAUNCH_OLD_AGENT /* hosts, and the user replaced ssh by a variable that only Open MPI 4.1 reads */
 } bt_launch_when;
 
 #define BT_LAUNCH_SETTINGS "BITRAIN_RANK_SETTINGS"
 
 typedef struct bt_launch_row {
     int since,
-        until; /* Open MPI knows these words in major versions from `since` to before `until`; 0: no limit */
+        until; /* major versions of Open MPI that accept the words: from `since` to before `until`; 0: no limit */
     bt_launch_when when;
     /* separated by blanks; the placeholders {ranks} {hosts} {shm} {tmp} {map} {orted} {prted} {agent} {settings} are
      * one word each; NAME=... is environment */
@@ -63,11 +63,11 @@ typedef struct bt_child {
 } bt_child;
 
 bool bt_launch_applies(bt_launch_when when, const bt_launch *l);
-/* true if this major version of Open MPI knows the words of the row; 0: unknown, taken as 4 */
+/* true if this major version of Open MPI accepts the words of the row; mpi 0: unknown, assumed to be 4 */
 bool bt_launch_known(const bt_launch_row *row, int mpi);
-/* true if the row applies to l and is known to the version l->mpi */
+/* true if the row applies to l and version l->mpi accepts its words */
 bool bt_launch_in_effect(const bt_launch_row *row, const bt_launch *l);
-/* the program with its words that the user's environment names instead of ssh, or "" */
+/* Returns the command that the user's environment names instead of ssh, or "". */
 const char *bt_launch_agent(void);
 /* Writes the full command, one word per line, for logs and --dry-run. */
 void bt_launch_command(const bt_launch *l, bt_text *out);
