@@ -26,8 +26,8 @@ typedef enum {
 typedef struct bt_training {
     /* set by the caller */
     char name[BT_NAME_MAX];
-    int64_t
-        steps; /* length of the run; 0: unknown, the record contains whether the run is complete */
+    /* length of the run; 0: unknown, the record contains whether the run is complete */
+    int64_t steps;
     int64_t target; /* number of steps after which the run ends for now; at most `steps` */
     bool left_out;  /* true: the run is not trained */
     /* values from its record */
