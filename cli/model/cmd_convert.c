@@ -53,8 +53,8 @@ static const bt_opt convert_opts[] = {
                 "type packed: meaning of weight_scale (linear_class autobitlinear or "
                 "bitlinear)"),
     BT_ROW_ENUM(convert_cfg, merge, "--merge", "none", "none|dense|latent|keep|fit",
-                "merge the adapters into the base: dense (--merge alone), or ternary with a "
-                "new scale (latent), the base's (keep) or the best (fit)"),
+                "merge adapters into the base: dense (--merge alone), or ternary with a new, the "
+                "base's or the best scale"),
     BT_ROW_TEXT(convert_cfg, add, "--add", "",
                 "--merge: additional adapters of the same base, RUN[:WEIGHT],.."),
     BT_ROW_REAL(convert_cfg, weight, "--weight", "1", -100, 100, NULL,
