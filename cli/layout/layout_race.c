@@ -122,7 +122,7 @@ static bt_code time_racer(void *ctx, size_t i, double *took_s, double *spent_s, 
 }
 
 /* Returns whether creating another trainer, and a round of all, would exceed the time, if n of them took spent_s
- * seconds. Creating a trainer and its first step take longer than its turn in a round. */
+ * seconds. Creating a trainer and its first step take longer than a later turn of this trainer. */
 static bool exceeds_race_time(const layouts *l, size_t n, double spent_s) {
     const double each_s = spent_s / (double)n;
     return n >= 2 && spent_s + (double)(n + 2) * each_s > l->budget_s;

@@ -8,7 +8,7 @@
 
 /* Sets *is if the store has a run of exactly this name (not a prefix) that recorded a step. A run without steps
  * failed at its start and begins again with the settings of this command. */
-static bt_code find_recorded(const bt_train_plan *p, bool *is, bt_err *err) {
+static bt_code find_recorded_run(const bt_train_plan *p, bool *is, bt_err *err) {
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
     char name[BT_NAME_MAX] = "";
@@ -34,7 +34,7 @@ bt_code bt_train_continue(bt_train_plan *p, bt_err *err) {
                        "--continue chooses between a new run and --resume: give only one of them");
     if (!p->cfg.run.name[0])
         return bt_fail(err, BT_ARG, "--continue needs --name: the run to continue or to start");
-    BT_TRY(find_recorded(p, &known, err));
+    BT_TRY(find_recorded_run(p, &known, err));
     if (known) {
         snprintf(p->cfg.run.resume, sizeof p->cfg.run.resume, "%s", p->cfg.run.name);
         return bt_train_resume(p, err);

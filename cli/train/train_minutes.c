@@ -134,7 +134,7 @@ double bt_train_minutes_of_one(const bt_train_plan *p) {
 }
 
 /* Returns the time for the steps of one training. */
-static double minutes_left_s(const bt_train_plan *p) {
+static double time_left_s(const bt_train_plan *p) {
     const double all_s = 60 * p->cfg.train.minutes - (double)(bt_now_ns() - p->began_ns) / 1e9;
     return all_s / count_trainings_in_time(p) - START_S - END_S;
 }
@@ -146,7 +146,7 @@ static bt_code minutes_too_short(const bt_train_plan *p, double step_s, bt_err *
         err, BT_ARG,
         "--minutes %.6g is too short: starting, measuring and ending take about %.0f s%s%s",
         p->cfg.train.minutes,
-        ceil(60 * p->cfg.train.minutes - count_trainings_in_time(p) * minutes_left_s(p)),
+        ceil(60 * p->cfg.train.minutes - count_trainings_in_time(p) * time_left_s(p)),
         step_s > 0 ? ", and a step takes " : "", step);
 }
 
@@ -190,7 +190,7 @@ static bt_code choose_recipe_shape(bt_train_plan *p, bt_run_cfg **c, minutes_pla
         x->model.heads = x->model.kv_heads = s->heads;
         x->model.d_ff = s->d_ff;
         const bt_model_counts n = bt_tune_count(x);
-        tokens[i] = minutes_left_s(p) * rate / n.flop_token;
+        tokens[i] = time_left_s(p) * rate / n.flop_token;
         params[i] = (double)n.params;
     }
     const bt_recipe_shape *best = bt_recipe_shape_at(bt_recipe_choose(tokens, params));
@@ -215,14 +215,14 @@ static double seconds_per_evaluation(const bt_run_cfg *c, const minutes_plan *m)
 static int64_t count_evaluations(const bt_train_plan *p, const bt_run_cfg *c,
                                  const minutes_plan *m) {
     const double one_s = seconds_per_evaluation(c, m),
-                 fit = EVALUATION_SHARE * minutes_left_s(p) / one_s;
+                 fit = EVALUATION_SHARE * time_left_s(p) / one_s;
     return one_s > 0 && fit < EVALUATIONS ? (int64_t)fmax(1, floor(fit)) : EVALUATIONS;
 }
 
 static int64_t steps_in_time(const bt_train_plan *p, const bt_run_cfg *c, const minutes_plan *m) {
     const double evaluations_s = (double)(count_evaluations(p, c, m) + 1) *
                                  seconds_per_evaluation(c, m);
-    return (int64_t)floor((minutes_left_s(p) - evaluations_s) / ((1 + RESERVE) * m->step_s));
+    return (int64_t)floor((time_left_s(p) - evaluations_s) / ((1 + RESERVE) * m->step_s));
 }
 
 /* Chooses the tokens of a step for the tokens that fit into the time, and measures such steps. */
@@ -247,7 +247,7 @@ static bt_code choose_number_of_steps(bt_train_plan *p, const bt_run_cfg *c, min
         BT_TRY(set_chosen_number(p, "train.eval_every", (m->steps + n - 1) / n, err));
     /* The members of an ensemble keep to one plan. */
     if (!p->cfg.run.ensemble)
-        BT_TRY(set_chosen_number(p, "train.time_budget", (int64_t)minutes_left_s(p), err));
+        BT_TRY(set_chosen_number(p, "train.time_budget", (int64_t)time_left_s(p), err));
     return set_chosen_number(p, "train.steps", m->steps, err);
 }
 
@@ -368,7 +368,7 @@ bt_code bt_train_minutes(bt_train_plan *p, bt_err *err) {
                                  err); /* the detached process creates the plan */
     BT_TRY(read_ensemble_plan(p, &planned, err));
     if (planned) return BT_OK;
-    if (minutes_left_s(p) <= 0) return minutes_too_short(p, 0, err);
+    if (time_left_s(p) <= 0) return minutes_too_short(p, 0, err);
     bt_code code = bt_train_resolve_open(p, &c, err);
     if (code == BT_OK) code = bt_train_sequences(p, c, &sequences, err);
     if (code == BT_OK) m.epoch_tokens = sequences * c->model.seq_len;

@@ -211,7 +211,7 @@ void bt_train_time_of(const bt_train_plan *p, double predicted_s, const bt_trial
                       bt_train_time *out);
 /* Names the source of the time: "trial", "rates", the name of a run, or "". */
 const char *bt_train_time_source(const bt_train_time *t);
-/* Writes the line "time ..." for a known source. rates: their file, or "". */
+/* Writes the line "time ..." for a known source. rates: file of the rates, or "". */
 void bt_train_time_put(const bt_train_time *t, int64_t steps, const char *rates, bt_text *out);
 
 /* Records the choices of --minutes and --layout auto as events. */

@@ -139,7 +139,7 @@ static const char *reason_not_to_learn(const bt_train_plan *p) {
     return NULL;
 }
 
-/* A model without initial weights uses the preset's values for such tokens. */
+/* A model without initial weights uses the preset's values for tokens that are words or parts of words. */
 static bt_code use_subword_defaults(bt_train_plan *p, bool learned, bt_err *err) {
     if (p->resume || p->from.dir[0] || p->cfg.model.init_from[0]) return BT_OK;
     const int ranks = p->world   ? p->world

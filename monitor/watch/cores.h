@@ -42,7 +42,7 @@ typedef struct bt_cores {
     } seen[BT_SEEN_MAX];
 } bt_cores;
 
-/* ours: processes of the run, which the list of other processes omits, like the caller */
+/* ours: processes of the run; the list of other processes omits these and the calling process. */
 void bt_cores_sample(bt_cores *c, const int *ours, int n, int64_t now_ns);
 
 #endif

@@ -311,7 +311,7 @@ static bt_code find_or_create_stream(bt_view *v, const bt_stream *want, int64_t 
 
 /* ---- into the public arrays ------------------------------------------------------------------ */
 
-static double bucket_x(const bt_bucket *b, bt_x_axis x) {
+static double x_of_bucket(const bt_bucket *b, bt_x_axis x) {
     switch (x) {
     case BT_X_TOKENS: return b->tokens;
     case BT_X_WALL: return b->time_s;
@@ -403,7 +403,7 @@ static void write_points(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series 
         const bt_stat *t = &s->stat[i * per + k];
         if ((t->n == 0 && skip) || n == cap) continue;
         bool none = t->n == 0;
-        x[n] = bucket_x(&s->bucket[i], axis);
+        x[n] = x_of_bucket(&s->bucket[i], axis);
         first[n] = none ? NAN : t->first;
         last[n] = none ? NAN : t->last;
         min[n] = none ? NAN : t->min;

@@ -109,7 +109,7 @@ void bt_view_join_ranges(const double (*range)[2], size_t n, double *low, double
 enum { BAND_ROWS = 16 };
 
 /* Limits the value to the range around bucket i: of its rows, or of its neighbours' if it has fewer than BAND_ROWS. */
-static double within_band(const bt_view_series *s, size_t i, double value) {
+static double limit_to_band(const bt_view_series *s, size_t i, double value) {
     double low = s->min[i], high = s->max[i];
     int64_t rows = s->count[i] > 0 ? s->count[i] : 1;
     for (size_t d = 1; rows < BAND_ROWS && (d <= i || i + d < s->n); d++)
@@ -153,9 +153,9 @@ void bt_view_smooth(const bt_view_series *s, double keep, double *out) {
         out[i] = NAN;
         if (!isnan(s->mean[i])) {
             const double own = 2 * (1 - half);
-            out[i] = within_band(s, i,
-                                 (half * (sum + later[2 * i]) + own * s->mean[i]) /
-                                     (half * (weight + later[2 * i + 1]) + own));
+            out[i] = limit_to_band(s, i,
+                                   (half * (sum + later[2 * i]) + own * s->mean[i]) /
+                                       (half * (weight + later[2 * i + 1]) + own));
         }
         sum *= k;
         weight *= k;

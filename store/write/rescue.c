@@ -233,8 +233,8 @@ static bool copy_table_rows(const copying *c, const char *select, sqlite3_stmt *
             continue;
         }
         *refused = *refused || (!c->fill && !until_met);
-        met = done == SQLITE_DONE &&
-              until_met; /* an error: the type of a value violates the new file's constraints */
+        /* after an error, which a value of a wrong type causes, the next row is copied */
+        met = done == SQLITE_DONE && until_met;
     }
     sqlite3_finalize(get);
     return met || rc == SQLITE_DONE;

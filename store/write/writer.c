@@ -91,8 +91,8 @@ static bt_code set_open_attempt(bt_writer *w, const bt_attempt *a, int64_t from_
 
 static bt_code connect_again(bt_writer *w, bt_err *err);
 
-/* Rescues the database: completely through the open connection, or the readable rows, or creates a new one. Closes
- * the connection. */
+/* Copies all rows through the open connection or, if that fails, rescues the readable rows or creates a new database.
+ * Closes the connection. */
 static bt_code rescue_rows(bt_writer *w, bt_damage what, bt_rescue_result *r, bool *whole,
                            bt_err *err) {
     struct stat st;

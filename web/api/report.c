@@ -96,7 +96,7 @@ static bt_code store_all_answers(keeper *k, bt_err *err) {
     for (size_t i = 0; i < v->ranks.n && n < RANKS; i++)
         ranks[n++] = v->ranks.rank[v->ranks.order[i]].rank;
     k->all -= RANKS - n;
-    for (int h = 0; h < heats; h++) { /* choices that the page offers */
+    for (int h = 0; h < heats; h++) { /* all values of the page's heat map */
         const char *value = bt_heat_value_name((bt_heat_value)h);
         snprintf(name, sizeof name, "/heatmap?value=%s", value);
         snprintf(number, sizeof number, "%d", HEAT_COLUMNS);

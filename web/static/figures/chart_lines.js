@@ -3,7 +3,7 @@
 
 const bandRows = 16;
 
-/** Limits a value to the range of the values around point i, like within_band in store/view/view_shape.c. */
+/** Limits a value to the range of the values around point i, like limit_to_band in store/view/view_shape.c. */
 function withinBand(value, i, { mean, lo, hi, n }) {
   const least = lo || mean;
   const most = hi || mean;
