@@ -3,8 +3,8 @@
  *     | marks of rank 0: a line per slot | rank 1: ... || boxes of rank 0: slot 0 | slot 1 ... || rank 1: ...
  *
  * The boxes of a rank are its receive buffers (receive_buffer_at of exchange_rounds.c): senders write their nodes
- * directly into them. When a relay has added an owner's boxes, the first of them holds the sum, and the other ranks copy
- * it from there.
+ * directly into them. When a relay has added an owner's boxes, the first of them holds the sum, and the other ranks
+ * copy it from there.
  *
  * The marks synchronize access. A mark is the number of the last item (exchange_internal.h) plus one for which a
  * rank has, in this slot,
