@@ -1,6 +1,7 @@
 /* preference.c - preference optimisation: the loss of pairs of answers, and its gradient by the weight of each
  * answer's tokens (DPO: arXiv:2305.18290, equations 7 and 8; ORPO: arXiv:2403.07691, equations 6 to 10; SimPO:
- * arXiv:2405.14734, equations 6 and 7; KTO, of single answers: arXiv:2402.01306, equations 7 and 8; rewards: model.h). */
+ * arXiv:2405.14734, equations 6 and 7; KTO, of single answers: arXiv:2402.01306, equations 7 and 8; rewards of a head:
+ * model.h). */
 #include <math.h>
 #include <string.h>
 
