@@ -89,7 +89,7 @@ async function chartOfRuns(page) {
       return names.join() === text;
     }, want);
   await page.goto(`${page.url().split("#")[0]}#/runs?filter=steps>0&runs=other,base,gone&up=1`);
-  await page.waitForFunction(() => /the run gone is gone/.test(document.body.textContent));
+  await page.waitForFunction(() => /the run gone no longer exists/.test(document.body.textContent));
   await shown("base,other");
   assert.equal(await page.inputValue("input[type=search]"), "steps>0");
   await base.click({ modifiers: ["Shift"] });
@@ -182,7 +182,7 @@ async function columns(page) {
   await box(/^goodput$/).check();
   await box(/^optim\.lr$/).click();
   await page.locator(`${anyRun} td[data-key=goodput]`).waitFor();
-  assert.equal(await page.locator("#runs td[data-key='optim.lr']").count(), 0);
+  await page.waitForFunction(() => !document.querySelector("#runs td[data-key='optim.lr']"));
   await page.keyboard.press("Escape");
   await page.locator(".picker summary").click();
 }

@@ -223,7 +223,7 @@ async function linkNotMeasured(page, url) {
   const sentence = (text) =>
     figure(page, "Kinds of exchange").locator("figcaption", { hasText: text });
   await page.goto(`${url}/#/run/many/comm`);
-  await sentence("dp could not be measured, the machine was busy").waitFor();
+  await sentence("dp could not be measured, because the machine was busy").waitFor();
   await page.goto(`${url}/#/run/failed/comm`);
   await sentence("dp 20 µs and 76.3 MiB/s").waitFor();
 }

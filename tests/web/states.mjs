@@ -120,11 +120,11 @@ async function linksOfBefore() {
   await page.goto(
     address("runs?metric=losss&metrics=nope&sort=none&by=no.setting&runs=base,third"),
   );
-  await says(/there is no metric losss, nope|the run third is gone/, "a link of before");
+  await says(/there is no metric losss, nope|the run third no longer exists/, "a link of before");
   await page.locator("#runs tr[data-run=base] input:checked").waitFor();
   await page.locator(".runs-chart canvas").waitFor();
   await page.goto(address("compare?runs=base,third,other"));
-  await says(/the run third is gone/, "a comparison of before");
+  await says(/the run third no longer exists/, "a comparison of before");
   await drawn(page, "a comparison of before");
   await page.goto(address("compare?runs=third,nobody"));
   await says(/no run 'third'/, "a comparison of runs that are gone");
