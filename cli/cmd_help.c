@@ -33,7 +33,7 @@ static bt_code print_command_help(const bt_command *c, const char *const *words,
     if (n && c->verb_at)
         argv[argc++] =
             (char
-                 *)"RUN"; /* stands for the run, which precedes the verb in a command line but not in `help` */
+                 *)"RUN"; /* a command line has the run in front of the verb, the words of `help` have not */
     for (size_t i = 0; i < n; i++) argv[argc++] = (char *)words[i];
     const size_t most = c->verb || c->verbs ? 1 : 0;
     if (n > most) return bt_fail(err, BT_ARG, "unexpected word '%s'", words[most]);

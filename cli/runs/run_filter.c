@@ -49,7 +49,7 @@ static const char *nearest_name(const bt_text *columns, const char *key, char li
     names[n++] = "state";
     const char *best = strcmp(key, "status") == 0 ? "state" : bt_nearest(key, names, n);
     snprintf(line, 64, "%s", best ? best : "");
-    /* Columns come last, so that a column wins over a key of equal distance. */
+    /* Columns are compared last, so that a column is preferred to a key that is equally similar. */
     for (const char *c = bt_text_str(columns); *c; c += strcspn(c, "\n"), c += *c == '\n') {
         const size_t len = strcspn(c, "\n");
         if (!len || len >= sizeof copy) continue;

@@ -173,9 +173,6 @@ static bt_code check_labels(bt_run_cfg *c, bt_err *err) {
                              "data.labels are the classes of data.form=label (set it, or "
                              "leave them out)")
                    : BT_OK;
-    if (bt_run_cfg_classes(c) == 1)
-        return bt_fail(err, BT_ARG,
-                       "data.labels has one name, and a classifier needs at least 2 labels");
     if (c->tune.teacher[0] || c->tune.logits[0])
         return bt_fail(err, BT_ARG,
                        "%s teaches probabilities of tokens, and data.form=label has classes (leave "

@@ -11,13 +11,12 @@ Printed: bits per byte of the held-out text at the end, mean and (each seed), an
 import argparse
 import json
 import math
-import os
 import re
-import sqlite3
 import statistics
-import subprocess
 import sys
 import tempfile
+
+from tune_seeds import Trainings
 
 SHAPE = ["--preset", "nano", "--set", "model.layers=3", "--set", "model.d_model=64", "--set", "model.heads=4", "--set", "model.kv_heads=2",
          "--set", "model.d_ff=192", "--set", "model.norm=pre", "--set", "model.act=silu", "--set", "model.qk_norm=true", "--set", "model.tied=true",
@@ -45,18 +44,10 @@ WAYS = {
 }
 
 
-class Bench:
-    def __init__(self, bitrain, folder):
-        self.bitrain, self.folder, self.db = os.path.abspath(bitrain), folder, os.path.join(folder, "s.db")
-
+class Bench(Trainings):
     def train(self, name, *words):
         """Returns the bits per byte of the held-out text at the end."""
-        cmd = [self.bitrain, "train", *WORK, "--store", self.db, "--name", name, *words]
-        run = subprocess.run(cmd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=self.folder)
-        if run.returncode != 0:
-            sys.exit(f"{' '.join(cmd)}: {run.stderr.strip()}")
-        rows = sqlite3.connect(self.db).execute("SELECT val_loss FROM steps WHERE run = ? AND val_loss IS NOT NULL ORDER BY step DESC LIMIT 1", (name,))
-        return rows.fetchone()[0] / math.log(2)
+        return super().train(name, *words) / math.log(2)
 
 
 def main():
@@ -76,7 +67,7 @@ def main():
         print(f"{name}: {value:.4f}", file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
-        b = Bench(a.bitrain, folder)
+        b = Bench(a.bitrain, folder, WORK)
         for seed in range(1, a.seeds + 1):
             own, dense = ["--seed", str(seed)], f"dense{seed}"
             record("the dense base", b.train(dense, *SHAPE, *own, "--set", "model.linear=dense", "--steps", str(a.base_steps), "--lr", "3e-3"))

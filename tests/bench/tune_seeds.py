@@ -35,19 +35,30 @@ def chats(path):
             f.write(json.dumps({"messages": [{"role": "user", "content": name + " " + " ".join(words)}, {"role": "assistant", "content": " ".join(do(words))}]}) + "\n")
 
 
-class Bench:
-    def __init__(self, bitrain, folder):
-        self.bitrain, self.folder, self.db = os.path.abspath(bitrain), folder, os.path.join(folder, "s.db")
+class Trainings:
+    """Trainings in one folder, with one store."""
+
+    def __init__(self, bitrain, folder, words):
+        """words: options of every training"""
+        self.bitrain, self.folder, self.words, self.db = os.path.abspath(bitrain), folder, words, os.path.join(folder, "s.db")
 
     def train(self, name, *words):
-        cmd = [self.bitrain, "train", *WORK, "--store", self.db, "--name", name, *words]
+        """Runs a training to its end; returns its last validation loss in nats."""
+        cmd = [self.bitrain, "train", *self.words, "--store", self.db, "--name", name, *words]
         run = subprocess.run(cmd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=self.folder)
         if run.returncode != 0:
             sys.exit(f"{' '.join(cmd)}: {run.stderr.strip()}")
-        store = sqlite3.connect(self.db)
-        early = store.execute("SELECT max(loss) FROM steps WHERE run = ? AND step < 10", (name,)).fetchone()[0]
-        end = store.execute("SELECT val_loss FROM steps WHERE run = ? AND val_loss IS NOT NULL ORDER BY step DESC LIMIT 1", (name,)).fetchone()[0]
-        return early, end
+        return self.number("SELECT val_loss FROM steps WHERE run = ? AND val_loss IS NOT NULL ORDER BY step DESC LIMIT 1", name)
+
+    def number(self, query, name):
+        return sqlite3.connect(self.db).execute(query, (name,)).fetchone()[0]
+
+
+class Bench(Trainings):
+    def train(self, name, *words):
+        """Returns the largest of the first ten losses, and the last validation loss."""
+        end = super().train(name, *words)
+        return self.number("SELECT max(loss) FROM steps WHERE run = ? AND step < 10", name), end
 
 
 def main():
@@ -59,7 +70,7 @@ def main():
     a = p.parse_args()
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        b = Bench(a.bitrain, folder)
+        b = Bench(a.bitrain, folder, WORK)
         chats(os.path.join(folder, "chats.jsonl"))
         data = ["--data", "chats.jsonl", "--form", "messages", "--set", "data.val_frac=0.1"]
         for seed in range(1, a.seeds + 1):
@@ -86,4 +97,5 @@ def main():
         print(f"| {name} | {cells[0]} | {cells[1]} |")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -75,7 +75,8 @@ bt_code bt_tokenizer_load(bt_tokenizer **out, const char *name, bt_err *err) {
     if (code == BT_NOTFOUND)
         return bt_fail(
             err, BT_NOTFOUND,
-            "there is no tokenizer '%s' ('bytes', or a file made by 'bitrain tokenizer train')",
+            "there is no tokenizer '%s' ('bytes', a file made by 'bitrain tokenizer train', or "
+            "Hugging Face's tokenizer.json)",
             name);
     BT_TRY(code);
     code = bt_tokenizer_parse_own(out, json, n, name, err);

@@ -140,7 +140,7 @@ static void choose_kernels(void) {
     choice.ready = true;
 }
 
-/* Says why set i, which was asked for, is not available on this machine. */
+/* Returns the reason for which the requested kernel set i is not available on this machine. */
 static const char *missing_feature(size_t i) {
     const bt_cpu *c = bt_cpu_found();
     if (i == NEON) return "it has no NEON";

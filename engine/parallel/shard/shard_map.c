@@ -22,7 +22,7 @@ void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_repl
     if (unit / (size_t)dp_shard % ((size_t)BT_SUM_BLOCK * (size_t)dp_replicate) != 0)
         unit *= (size_t)dp_replicate;
     size_t wanted = stripe_bytes / sizeof(float) > unit ? stripe_bytes / sizeof(float) : unit;
-    /* stripes of about the wanted size, and of nearly equal size */
+    /* The stripes have nearly equal sizes, which are close to the wanted size. */
     size_t even = (total + wanted - 1) / wanted;
     s->n = dp_shard;
     s->stripe = ((total + even - 1) / even + unit - 1) / unit * unit;

@@ -123,7 +123,8 @@ code 2 train "${kto[@]}" --ranks 1 --set tune.label_smoothing=0.1
 says "tune.label_smoothing is of pairs of answers"
 code 2 train "${dpo[@]}" --ranks 1 --set tune.adapters=one
 says "are trained, and the reference would be their base without them"
-# A reward model: adapters and a head of zeros, or all weights, train; the same bits in a pipeline, with --tp and --zero, and after a resume.
+# A reward model: adapters and a head of zeros, or all weights, train; the same bits in a pipeline, with --tp and
+# --zero, and after a resume.
 reward=("${dpo[@]}" --set tune.preference=reward --set tune.center_rewards=0.01)
 ok train "${reward[@]}" --ranks 1 --name reward
 losses reward >want

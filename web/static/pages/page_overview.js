@@ -165,5 +165,5 @@ export function overviewPage(root, ctx) {
     seriesCard(ctx, charts.stepTime),
   ];
   showPage(root, ctx, `Overview of ${ctx.run}`, cards, ...boxes);
-  cards[0].begin(); // the first chart does not wait for the others
+  cards[0].begin(); // the first chart loads before all others
 }

@@ -127,7 +127,7 @@ export class RunRows {
 
   // ---- drawing
 
-  /** Draws rows that became visible, and removes others; anew: recreates every row. */
+  /** Draws the rows that became visible and removes those that left the view; anew: recreates every row. */
   draw(anew) {
     const [from, to] = this.range();
     if (anew || from >= this.to || to <= this.from) {
