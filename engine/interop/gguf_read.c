@@ -82,40 +82,16 @@ static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
     return BT_OK;
 }
 
-/* properties of sampled rows of tensors of codes */
-typedef struct gguf_scales {
-    bool row, tensor; /* every row has one scale; every tensor has one */
-} gguf_scales;
-
-static bt_code sample_scales(bt_gguf_reader *r, const bt_stored *t, gguf_scales *one, bt_err *err) {
-    enum { SAMPLES = 64 };
-    const size_t cols = (size_t)t->cols, bytes = bt_number_bytes(t->number, cols);
-    unsigned char *raw = malloc(bytes + cols);
-    float all = 0;
-    bt_code code = raw ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", t->name);
-    for (uint64_t k = 0; k < SAMPLES && k < t->rows && code == BT_OK && one->row; k++) {
-        const uint64_t row = t->rows <= SAMPLES ? k : k * (t->rows - 1) / (SAMPLES - 1);
-        float size = 0;
-        code = bt_foreign_read(&r->s->stored.files[t->file], raw, bytes, t->at + row * bytes, err);
-        if (code != BT_OK) break;
-        one->row = bt_number_codes(t->number, (int8_t *)raw + bytes, raw, cols, &size);
-        one->tensor &= one->row && (size == 0 || all == 0 || size == all);
-        if (size != 0) all = size;
-    }
-    free(raw);
-    return code;
-}
-
 /* known: the file's key states that its matrices are ternary, also those of floats. */
-static bt_code find_scales(bt_gguf_reader *r, bool known, gguf_scales *one, bt_err *err) {
-    *one = (gguf_scales){true, true};
+static bt_code find_scales(bt_gguf_reader *r, bool known, bt_scales_seen *one, bt_err *err) {
+    *one = (bt_scales_seen){true, true};
     for (size_t i = 0; i < r->s->stored.n && one->row; i++) {
         const bt_stored *t = &r->s->stored.at[i];
         const bool floats = t->number == BT_NUM_F32 || t->number == BT_NUM_F16 ||
                             t->number == BT_NUM_BF16,
                    coded = bt_number_at(t->number)->coded && t->number != BT_NUM_I2_S;
         if (strncmp(t->name, "blk.", 4) == 0 && (coded || (known && floats && t->rows > 1)))
-            BT_TRY(sample_scales(r, t, one, err));
+            BT_TRY(bt_scales_sample(&r->s->stored, t, one, err));
     }
     return BT_OK;
 }
@@ -131,7 +107,7 @@ static bt_code find_linear(bt_gguf_reader *r, bt_err *err) {
                  (n > 6 && strcmp(t->name + n - 6, ".scale") == 0);
     }
     if (word) codes = strcmp(word, "dense") != 0;
-    gguf_scales one = {true, true};
+    bt_scales_seen one = {true, true};
     if (codes) BT_TRY(find_scales(r, word != NULL, &one, err));
     if (!one.row)
         bt_text_put(&r->s->notes,
@@ -253,7 +229,8 @@ static bt_code read_gguf_file(bt_gguf_reader *r, bt_err *err) {
     BT_TRY(read_gguf_model(r, err));
     BT_TRY(bt_model_file_tables(r->s, err));
     for (size_t i = 0; i < r->s->params.n; i++) BT_TRY(find_stored_tensor(r, i, err));
-    return bt_model_file_complete(r->s, is_ignored_gguf_tensor, err);
+    BT_TRY(bt_model_file_complete(r->s, is_ignored_gguf_tensor, err));
+    return bt_gguf_text(&r->g, BT_KEY_LINEAR) ? BT_OK : bt_model_file_recognise(r->s, err);
 }
 
 /* ---- split files ----------------------------------------------------------------------------------- */

@@ -112,7 +112,7 @@ static bt_code read_tensors(bt_model_file *s, const bt_hf_config *c, bt_err *err
         s->places[i].by_row = s->places[i].coded && s->cfg.scale == BT_SCALE_ROW;
         if (s->params.tensors[i].linear) s->number = s->places[i].stored->number;
     }
-    return BT_OK;
+    return bt_model_file_recognise(s, err);
 }
 
 /* ---- tokenizer ------------------------------------------------------------------------------- */

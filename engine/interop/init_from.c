@@ -74,10 +74,11 @@ static void report_tensors(const bt_model_file *s, const bt_model_cfg *m, names 
                        s->cfg.rope_theta, m->rope_theta);
 }
 
-bt_code bt_init_from_check(const bt_model_file *s, const bt_model_cfg *model, bt_text *notes,
+bt_code bt_init_from_check(bt_model_file *s, const bt_model_cfg *model, bt_text *notes,
                            bt_err *err) {
     bt_params wanted;
     names ones = {0}, extra = {0};
+    if (model->linear == BT_LIN_DENSE) BT_TRY(bt_model_file_keep_floats(s, err));
     BT_TRY(bt_params_init(&wanted, model, (bt_model_slice){0}, err));
     bt_code code = compare_tensor_names(s, &wanted, &ones, &extra, err);
     if (code == BT_OK) report_tensors(s, model, &ones, &extra, notes);

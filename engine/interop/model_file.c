@@ -419,9 +419,8 @@ static bt_code allocate_scales(bt_stored_location *p, size_t n, bt_err *err) {
                                       p->stored->name);
 }
 
-/* Reads all rows of tensor i once: their codes (codes NULL: counted only), and the statistics of its place. *alike
- * is false if they are not codes of one size. */
-static bt_code read_codes(bt_model_file *s, size_t i, int8_t *codes, bool *alike, bt_err *err) {
+bt_code bt_model_file_read_codes(bt_model_file *s, size_t i, int8_t *codes, bool *alike,
+                                 bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     bt_stored_location *p = &s->places[i];
     const size_t n = p->by_row ? t->rows : 1, each = t->count / n;
@@ -496,14 +495,14 @@ static bt_code explain_codes(bt_model_file *s, size_t i, bt_err *err) {
 /* Computes the scale, the number of nonzero codes, and the latent weight that represents one. */
 static bt_code count_stored_codes(bt_model_file *s, size_t i, bt_err *err) {
     bool alike = true;
-    BT_TRY(read_codes(s, i, NULL, &alike, err));
+    BT_TRY(bt_model_file_read_codes(s, i, NULL, &alike, err));
     return alike ? BT_OK : explain_codes(s, i, err);
 }
 
 bt_code bt_model_file_codes(bt_model_file *s, size_t i, int8_t *codes, bool *direct, bt_err *err) {
     *direct = s->places && s->places[i].coded && !s->view.read;
     if (!*direct) return BT_OK;
-    BT_TRY(read_codes(s, i, codes, direct, err));
+    BT_TRY(bt_model_file_read_codes(s, i, codes, direct, err));
     if (!*direct) return explain_codes(s, i, err);
     const bt_stored_location *p = &s->places[i];
     /* absmean of latent weights has a minimum, so that a smaller scale would give other codes */

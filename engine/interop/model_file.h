@@ -68,7 +68,8 @@ struct bt_model_file {
     bt_stored_list stored;
     bt_stored_location *places; /* [params.n] */
     float *row;
-    bool doubted; /* a note reports implausible scales */
+    bool doubted;    /* a note reports implausible scales */
+    bool recognised; /* ternary by the values of its floats alone (bt_model_file_recognise) */
     /* a native checkpoint */
     bt_ckpt_reader *ckpt;
     bt_ckpt_meta meta;
@@ -119,5 +120,23 @@ bt_code bt_model_file_check_shape(const bt_tensor *t, const bt_stored *f, bt_row
 bt_code bt_model_file_complete(bt_model_file *s,
                                bool (*extra)(const bt_model_file *s, const char *name), bt_err *err)
     BT_MUST_CHECK;
+/* Reads all rows of tensor i, whose place is coded, once: their codes (codes NULL: counted only), and the statistics
+ * of the place. *alike is false if they are not codes of one size, or by_row those of a row */
+bt_code bt_model_file_read_codes(bt_model_file *s, size_t i, int8_t *codes, bool *alike,
+                                 bt_err *err) BT_MUST_CHECK;
+
+/* ---- ternary_floats.c ---- */
+/* properties of sampled rows of tensors of codes */
+typedef struct bt_scales_seen {
+    bool row, tensor; /* every row has one scale; every tensor has one */
+} bt_scales_seen;
+/* Samples up to 64 rows of a stored tensor; properties that they lack become false. */
+bt_code bt_scales_sample(const bt_stored_list *all, const bt_stored *t, bt_scales_seen *one,
+                         bt_err *err) BT_MUST_CHECK;
+/* A dense model with a place for every tensor becomes a ternary one if all of its linear layers hold floats that are
+ * exactly -s, 0, s with one s for each tensor or row; a note reports it. Every other model is unchanged */
+bt_code bt_model_file_recognise(bt_model_file *s, bt_err *err) BT_MUST_CHECK;
+/* Undoes this: the model has dense layers with the values of the file. */
+bt_code bt_model_file_keep_floats(bt_model_file *s, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -166,8 +166,8 @@ bt_code bt_adapters_open_peft(bt_model_file **out, const char *folder, const bt_
     return open_peft_folder(out, folder, model, NULL, base, err);
 }
 
-static bt_code check_adapter_model(const bt_model_file *s, const bt_model_cfg *model,
-                                   int64_t base_hash, bt_err *err) {
+static bt_code check_adapter_model(bt_model_file *s, const bt_model_cfg *model, int64_t base_hash,
+                                   bt_err *err) {
     bt_text differences = {0};
     if (!s->cfg.lora.rank)
         return bt_fail(err, BT_ARG, "tune.adapters: '%.200s' holds no adapters", s->path);

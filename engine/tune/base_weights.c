@@ -149,7 +149,7 @@ bt_code bt_base_weights_hash(bt_base_weights *b, bt_model_file *file, bt_err *er
     return read_table(b, file, NULL, &file->params, err);
 }
 
-static bt_code check_base_model(const bt_model *m, const bt_model_file *file, bt_text *notes,
+static bt_code check_base_model(const bt_model *m, bt_model_file *file, bt_text *notes,
                                 bt_err *err) {
     const bt_model_cfg base = bt_params_base(bt_model_config(m));
     if (file->cfg.lora.rank)

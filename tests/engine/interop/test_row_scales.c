@@ -136,7 +136,7 @@ static void formats_give_back_codes_and_scales(void **state) {
     bt_model_file_close(a);
 }
 
-/* Floats of Hugging Face are codes times scales, which dense layers compute: the same predictions, except for inputs
+/* Floats of Hugging Face are codes times scales. Dense layers compute them with the same predictions, except for inputs
  * that are not rounded to int8. */
 static void dense_layers_of_the_same_weights_agree(void **state) {
     (void)state;
@@ -150,6 +150,8 @@ static void dense_layers_of_the_same_weights_agree(void **state) {
     assert_non_null(strstr(bt_text_str(&notes), "a scale for each row"));
     bt_text_release(&notes);
     if (bt_model_file_open(&b, job.dest, &err) != BT_OK) fail_msg("%s", err.msg);
+    same_tensors(a, b, 1e-6F);
+    assert_int_equal(bt_model_file_keep_floats(b, &err), BT_OK);
     assert_int_equal(b->cfg.linear, BT_LIN_DENSE);
     log_probs_of(a, want);
     log_probs_of(b, got);
