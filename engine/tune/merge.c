@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/interop/out_file.h"
+#include "engine/model/net/model.h"
 #include "engine/tune/base_weights.h"
 
 typedef struct merged {
@@ -14,16 +15,18 @@ typedef struct merged {
     bt_merge_kind kind;
     float *w; /* the merged tensor `at`; SIZE_MAX: none yet */
     size_t at;
-    float *scales; /* [params.n] KEEP, FIT: of the codes; 0: not known yet */
+    float **scales; /* [params.n][scales of the tensor] of the codes; NULL: not known yet */
     uint64_t *changed_codes,
         *codes; /* [params.n] number of changed codes, of all codes, in tensors that have been read */
-    bool ternary; /* the base */
+    bool ternary, by_row; /* the base; it has a scale for each row */
+    size_t n;             /* number of its tensors */
 } merged;
 
 static void release_merged(void *ctx) {
     merged *m = ctx;
     bt_adapter_parts_close(m->part, m->n_parts);
     free(m->w);
+    for (size_t i = 0; m->scales && i < m->n; i++) free(m->scales[i]);
     free(m->scales);
     free(m->changed_codes);
     free(m->codes);
@@ -73,39 +76,78 @@ static bt_code add_adapter_parts(const merged *m, const bt_tensor *t, bt_err *er
 /* Rounds like bt_op_tern_codes; inv: 1 / scale. */
 static float code_of(float x, float inv) { return fminf(fmaxf(rintf(x * inv), -1.0f), 1.0f); }
 
-/* Computes the codes of w and their scale, as weights from which absmean gives both again. */
-static void requantise(merged *m, const bt_tensor *t, size_t i, float g) {
+/* Computes codes of n weights with one scale g, which becomes that of the codes, as weights from which absmean gives both
+ * again. */
+static void requantise(float *w, size_t n, bt_merge_kind kind, float *g) {
     double along = 0;
     uint64_t some = 0;
-    for (size_t k = 0; k < t->count; k++) {
-        const float c = code_of(m->w[k], 1 / g);
-        along += (double)m->w[k] * (double)c;
+    for (size_t k = 0; k < n; k++) {
+        const float c = code_of(w[k], 1 / *g);
+        along += (double)w[k] * (double)c;
         some += c != 0;
-        m->w[k] = c;
+        w[k] = c;
     }
-    m->scales[i] = m->kind == BT_MERGE_KEEP || !some || along <= 0 ? g
-                                                                   : (float)(along / (double)some);
-    const float level = some ? (float)((double)m->scales[i] * (double)t->count / (double)some) : 0;
-    for (size_t k = 0; k < t->count; k++) m->w[k] *= level;
+    if (kind == BT_MERGE_FIT && some && along > 0) *g = (float)(along / (double)some);
+    const float level = some ? (float)((double)*g * (double)n / (double)some) : 0;
+    for (size_t k = 0; k < n; k++) w[k] *= level;
+}
+
+static size_t count_merged_scales(const merged *m, const bt_tensor *t) {
+    return m->by_row ? t->rows : 1;
+}
+
+static void measure_scales(const merged *m, const bt_tensor *t, float *scales) {
+    if (m->by_row)
+        bt_model_scale_rows(scales, m->w, t->rows, t->cols);
+    else
+        scales[0] = bt_absmean(t, m->w);
+}
+
+/* Adds the adapters to codes and scales of the base; *before receives the codes. */
+static bt_code merge_codes(const merged *m, const bt_tensor *t, float *scales, int8_t *before,
+                           bt_err *err) {
+    const size_t n = count_merged_scales(m, t), each = t->count / n;
+    measure_scales(m, t, scales);
+    for (size_t k = 0; k < t->count; k++) {
+        const float g = scales[k / each];
+        before[k] = (int8_t)code_of(m->w[k], 1 / g);
+        if (m->kind != BT_MERGE_LATENT) m->w[k] = g * (float)before[k];
+    }
+    BT_TRY(add_adapter_parts(m, t, err));
+    for (size_t k = 0; k < n && (m->kind == BT_MERGE_KEEP || m->kind == BT_MERGE_FIT); k++)
+        requantise(m->w + k * each, each, m->kind, &scales[k]);
+    return BT_OK;
+}
+
+/* now: memory for the scales of the merged weights, by which their readers quantise */
+static uint64_t count_changed_codes(const merged *m, const bt_tensor *t, const float *scales,
+                                    float *now, const int8_t *before) {
+    const size_t n = count_merged_scales(m, t), each = t->count / n;
+    uint64_t changed = 0;
+    if (m->kind == BT_MERGE_DENSE)
+        memcpy(now, scales, n * sizeof *now);
+    else
+        measure_scales(m, t, now);
+    for (size_t k = 0; k < t->count; k++)
+        changed += (int8_t)code_of(m->w[k], 1 / now[k / each]) != before[k];
+    return changed;
 }
 
 static bt_code merge_ternary(bt_model_file *s, merged *m, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
-    const float g = bt_absmean(t, m->w);
+    const size_t n = count_merged_scales(m, t);
+    float *scales = m->scales[i], *now = malloc(n * sizeof *now);
     int8_t *before = malloc(t->count);
-    if (!before) return bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
-    for (size_t k = 0; k < t->count; k++) {
-        before[k] = (int8_t)code_of(m->w[k], 1 / g);
-        if (m->kind != BT_MERGE_LATENT) m->w[k] = g * (float)before[k];
+    if (!scales) scales = m->scales[i] = malloc(n * sizeof *scales);
+    bt_code code = scales && now && before
+                       ? merge_codes(m, t, scales, before, err)
+                       : bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
+    if (code == BT_OK) {
+        m->changed_codes[i] = count_changed_codes(m, t, scales, now, before);
+        m->codes[i] = t->count;
     }
-    bt_code code = add_adapter_parts(m, t, err);
-    if (m->kind == BT_MERGE_KEEP || m->kind == BT_MERGE_FIT) requantise(m, t, i, g);
-    const float now = m->kind == BT_MERGE_DENSE ? g : bt_absmean(t, m->w);
-    m->changed_codes[i] = 0;
-    m->codes[i] = t->count;
-    for (size_t k = 0; k < t->count; k++)
-        m->changed_codes[i] += (int8_t)code_of(m->w[k], 1 / now) != before[k];
     free(before);
+    free(now);
     return code;
 }
 
@@ -136,8 +178,8 @@ static bt_code merged_scale(void *ctx, bt_model_file *s, size_t i, float *scale,
     const bool coded = m->kind == BT_MERGE_KEEP || m->kind == BT_MERGE_FIT;
     *scale = 0;
     if (!coded || !s->params.tensors[i].linear) return BT_OK;
-    if (m->scales[i] == 0) BT_TRY(load_merged_tensor(s, m, i, err));
-    *scale = m->scales[i];
+    if (!m->scales[i]) BT_TRY(load_merged_tensor(s, m, i, err));
+    memcpy(scale, m->scales[i], count_merged_scales(m, &s->params.tensors[i]) * sizeof *scale);
     return BT_OK;
 }
 
@@ -148,10 +190,6 @@ static bt_code check_merge(const bt_model_file *s, bt_merge_kind kind, bt_err *e
         return bt_fail(err, BT_UNSUPPORTED,
                        "adapters of a model with binary weights (model.linear=bitnet1) are not "
                        "merged");
-    if (s->cfg.scale == BT_SCALE_ROW)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "adapters of a model with a scale for each row (model.scale=row) are not "
-                       "merged (serve, generate and eval compute them beside their base)");
     if (s->cfg.linear == BT_LIN_DENSE && kind != BT_MERGE_DENSE)
         return bt_fail(err, BT_ARG,
                        "'%.200s' is a dense model, which has no codes (use --merge dense)",
@@ -181,7 +219,9 @@ static bt_code create_merged_view(bt_model_file *s, const bt_adapter_part *parts
                   .scales = calloc(n, sizeof *m->scales),
                   .changed_codes = calloc(n, sizeof *m->changed_codes),
                   .codes = calloc(n, sizeof *m->codes),
-                  .ternary = s->cfg.linear == BT_LIN_BITNET158};
+                  .ternary = s->cfg.linear == BT_LIN_BITNET158,
+                  .by_row = s->cfg.scale == BT_SCALE_ROW,
+                  .n = n};
     memcpy(m->part, parts, n_parts * sizeof *parts);
     s->view = (bt_model_view){
         .ctx = m, .read = read_merged, .scale = merged_scale, .release = release_merged};
@@ -196,6 +236,8 @@ bt_code bt_merge_open(bt_model_file **out, const bt_adapter_part *parts, size_t 
     bt_base_weights weights = {0};
     *out = NULL;
     bt_code code = bt_model_file_open(&s, base, err);
+    if (code == BT_OK && n && parts[0].adapters->cfg.linear == BT_LIN_DENSE)
+        code = bt_model_file_keep_floats(s, err);
     if (code == BT_OK) code = check_merge(s, kind, err);
     if (code == BT_OK) code = bt_base_weights_hash(&weights, s, err);
     for (size_t i = 0; code == BT_OK && i < n; i++) {

@@ -81,6 +81,25 @@ for x in "$latent" "$keep" "$fit"; do is "$x > $adapted && $x < 3 * $base" "quan
 ok convert lora-bitnet158 --merge keep --to hf --type packed -o packed --verify
 says "the same after 4 of 4 prompts"
 
+# A base with a scale for each row is merged by the same rules, row by row.
+ok train "${shape[@]}" "${chat[@]}" --set model.scale=row --steps 20 --name base-row --lr 3e-3
+ok train "${chat[@]}" --tune lora --set tune.rank=4 --set tune.alpha=8 --init-from base-row --steps 15 --lr 1e-2 --name lora-row
+base=$(nats base-row) adapted=$(nats lora-row)
+for how in dense latent keep fit; do
+    ok convert lora-row --merge $how -o r-$how
+    [ $how = dense ] || says "codes turned"
+    eval "$how=\$(nats ./r-$how)"
+done
+is "$dense < $base - 0.03 && ($dense - $adapted) ^ 2 < 0.01" "rows: dense $dense, adapted $adapted, base $base"
+for x in "$latent" "$keep" "$fit"; do is "$x > $adapted && $x < 3 * $base" "rows quantised again: $latent $keep $fit, adapted $adapted"; done
+for how in keep fit; do
+    ok convert lora-row --merge $how --to hf --type packed -o packed-$how --verify
+    says "the same after 4 of 4 prompts"
+    [ "$how" = keep ] || is "($(nats ./packed-fit) - $fit) ^ 2 < 1e-6" "packed-fit $(nats ./packed-fit), r-fit $fit"
+done
+ok convert lora-row --merge keep --weight 0 -o r-none
+is "($(nats ./r-none) - $base) ^ 2 < 1e-9" "weight 0: $(nats ./r-none), base $base"
+
 # For PEFT: names, shapes, and a file of the length that its header states.
 ok convert lora-bitnet158 --to hf -o peft
 grep -qF '"peft_type":"LORA"' peft/adapter_config.json && grep -qF '"r":4,"lora_alpha":8,"lora_dropout":0' peft/adapter_config.json || fault "$(cat peft/adapter_config.json)"
