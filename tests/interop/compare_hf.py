@@ -10,7 +10,9 @@ os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TQDM_DISABLE", "1")
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.integrations.bitnet import BitLinear
 
 BOUND = 1e-4
 
@@ -22,7 +24,7 @@ def ours(program, folder, text, *how):
 # The classes of packed weights compute in the type of the folder, whatever is asked for: a copy that says fp32.
 def in_fp32(folder, copies):
     config = json.load(open(os.path.join(folder, "config.json")))
-    if config.get("quantization_config", {}).get("quantization_mode") != "offline": return folder
+    if config.get("quantization_config", {}).get("quantization_mode", "offline" if "quantization_config" in config else "") != "offline": return folder
     copy = os.path.join(copies, os.path.basename(os.path.normpath(folder)))
     shutil.copytree(folder, copy)
     config["dtype"] = config["torch_dtype"] = "float32"
@@ -30,18 +32,38 @@ def in_fp32(folder, copies):
     json.dump(config, open(os.path.join(copy, "config.json"), "w"))
     return copy
 
+# Its classes have one weight_scale, by which they multiply or divide outputs: that of a row, if the folder has them.
+def scales_of_rows(m, folder):
+    stored = {}
+    for f in os.listdir(folder):
+        if f.endswith(".safetensors"): stored.update(load_file(os.path.join(folder, f)))
+    for name, t in stored.items():
+        if name.endswith(".weight_scale") and t.numel() > 1: m.get_submodule(name.removesuffix(".weight_scale")).weight_scale.data = t.float()
+
+# Floats of which each row is ternary: a BitNet model, whose linear layers round their inputs as those of packed weights.
+def round_inputs(m):
+    layers = [l for name, l in m.named_modules() if name.endswith("_proj") and isinstance(l, torch.nn.Linear)]
+    for l in layers:
+        w = l.weight.abs()
+        if not ((w == 0) | (w == w.amax(1, keepdim=True))).all(): return False
+    quantised = lambda x: (lambda q, scale: (q / scale,))(*BitLinear.activation_quant(None, x))
+    for l in layers: l.register_forward_pre_hook(lambda _, args: quantised(args[0]))
+    return True
+
 def compare(program, texts, folder):
     with tempfile.TemporaryDirectory() as copies:
-        m = AutoModelForCausalLM.from_pretrained(in_fp32(folder, copies), dtype=torch.float32, attn_implementation="eager").eval()
+        m = AutoModelForCausalLM.from_pretrained(in_fp32(folder, copies), dtype=torch.float32, attn_implementation="eager", ignore_mismatched_sizes=True).eval()
     for t in [*m.parameters(), *m.buffers()]:           # codes that were unpacked as bf16, where they are exact
         if t.dtype == torch.bfloat16: t.data = t.data.float()
+    rounds = getattr(m.config, "quantization_config", None) is not None
+    if rounds: scales_of_rows(m, folder)
+    else: rounds = round_inputs(m)
     r, worst = random.Random(1), []
     for n in (1, 3, 17, 64):
-        ids = [r.randrange(256) for _ in range(n)]
+        ids = [r.randrange(min(256, m.config.vocab_size)) for _ in range(n)]
         with torch.no_grad(): want = m(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
         said = torch.tensor(json.loads(ours(program, folder, " ".join(map(str, ids))))["log_probs"])
         worst.append(float((want - said).abs().max()))
-    rounds = getattr(m.config, "quantization_config", None) is not None
     figure = statistics.median_low(worst) if rounds else max(worst)
     tokens, same = "no tokenizer", True
     if os.path.exists(os.path.join(folder, "tokenizer.json")):

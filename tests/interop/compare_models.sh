@@ -7,6 +7,7 @@
 # models (NAME/hf, NAME/hf-*, NAME/NAME-TYPE.gguf), which are also compared unchanged, and random models of further
 # architectures (make_architectures.py). Both programs compare log
 # probabilities of the next token and ids of 140 hostile texts with the output of our own reader for the same file.
+# compare_i2_s.py decodes i2_s, which only bitnet.cpp computes.
 # Bounds: 1e-4 without rounding (transformers; f32 files), 5e-3 for f16, 0.5 where bf16, q8_0 or a ternary type rounds
 # weights or activations in another way; prints a table.
 set -euo pipefail
@@ -19,8 +20,8 @@ golden=$root/tests/engine/interop/golden
 texts=$root/tests/engine/data/hostile_tokens.json
 mkdir -p "$at/node"
 [ -x "$at/venv/bin/python" ] || python3 -m venv "$at/venv"
-"$at/venv/bin/python" -c 'import torch, transformers, accelerate' 2>/dev/null ||
-    "$at/venv/bin/pip" install -q torch 'transformers>=5,<6' accelerate
+"$at/venv/bin/python" -c 'import torch, transformers, accelerate, gguf' 2>/dev/null ||
+    "$at/venv/bin/pip" install -q torch 'transformers>=5,<6' accelerate gguf
 [ -d "$at/node/node_modules/node-llama-cpp" ] || npm install --prefix "$at/node" --no-audit --no-fund node-llama-cpp@3.22.1
 
 work=$(mktemp -d)
@@ -63,6 +64,8 @@ dense "$golden/qwen3/hf" qwen3
 ternary "$golden/bitnet-tq/bitnet-tq-tq1_0.gguf" bitnet f32 f16 q8_0 tq1_0 tq2_0
 convert "$golden/bitnet-tq/bitnet-tq-tq1_0.gguf" gguf tq2_0 bitnet-tq2_0-scale.gguf --scale-tensors
 loose+=("$work/bitnet-tq2_0-scale.gguf")
+convert "$golden/bitnet-tq/bitnet-tq-tq1_0.gguf" gguf i2_s bitnet-i2_s.gguf
+folders+=("$golden/ternary/"{tensor-bf16,row-f16,packed,packed-rows})
 "$at/venv/bin/python" "$root/tests/interop/make_architectures.py" "$work/architectures" 2>/dev/null
 for model in "$work"/architectures/*/ ${more:+"$more"/*/}; do
     name=$(basename "$model")
@@ -73,6 +76,11 @@ for model in "$work"/architectures/*/ ${more:+"$more"/*/}; do
         convert "$model/hf" hf packed "golden-$name-packed"
         folders+=("$work/golden-$name-packed")
         continue
+        ;;
+    *rows) ternary "$model/hf" "golden-$name" f32 f16 q8_0 tq1_0 tq2_0 q2_0 ;;
+    mistral-window) # GGUF has no architecture for it
+        for type in f32 bf16 f16; do convert "$model/hf" hf $type "golden-$name-$type"; done
+        folders+=("$work/golden-$name-"{f32,bf16,f16})
         ;;
     *small) ternary "$model/hf" "golden-$name" f32 f16 q8_0 ;;
     bitnet*) ternary "$model/hf" "golden-$name" f32 f16 q8_0 tq1_0 tq2_0 ;;
@@ -89,6 +97,7 @@ for model in "$work"/architectures/*/ ${more:+"$more"/*/}; do
 done
 echo "| file | program | log probabilities differ by | bound | hostile texts with the same ids | holds |"
 echo "|---|---|---|---|---|---|"
+"$at/venv/bin/python" "$root/tests/interop/compare_i2_s.py" "$work/bitnet-i2_s.gguf" "$work/bitnet-f32.gguf" || faults=1
 transformers "${folders[@]}"
 llama_cpp 1e-4 "${exact[@]}"
 llama_cpp 5e-3 "${half[@]}"
