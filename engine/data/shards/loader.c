@@ -409,6 +409,11 @@ bt_loader_share bt_loader_source(const bt_loader *l, size_t k, int64_t step) {
         .epoch = bt_corpus_rows(l->corpora[k])};
 }
 
+bool bt_loader_mixture_changes_at(const bt_loader *l, int64_t step) {
+    return l->mixture &&
+           bt_mixture_changes_at(l->mixture, (uint64_t)(step * l->sequences_per_step));
+}
+
 int64_t bt_loader_counted_in(const bt_loader *l, int64_t begin, int64_t n) {
     int64_t sum = 0;
     if (!bt_loader_row_facts(l)) return -1;

@@ -93,6 +93,8 @@ typedef struct bt_loader_share {
 } bt_loader_share;
 size_t bt_loader_sources(const bt_loader *l);
 bt_loader_share bt_loader_source(const bt_loader *l, size_t k, int64_t step);
+/* Returns true if the weights of the sources change with this step. */
+bool bt_loader_mixture_changes_at(const bt_loader *l, int64_t step);
 /* Learned targets, or pairs, in a step of all ranks: the divisor of its loss. A function of the data, so that
  * every rank computes it without communication. -1: all targets (a stream) */
 int64_t bt_loader_counted(const bt_loader *l, int64_t step);

@@ -167,3 +167,9 @@ bt_mixture_pick bt_mixture_at(const bt_mixture *m, uint64_t sequence) {
     return (bt_mixture_pick){k,
                              s->before[k] + d / s->period * s->weights[k] + s->rank[d % s->period]};
 }
+
+bool bt_mixture_changes_at(const bt_mixture *m, uint64_t sequence) {
+    for (size_t i = 1; i < m->n_stages; i++)
+        if (m->stages[i].first == sequence) return true;
+    return false;
+}

@@ -29,5 +29,7 @@ typedef struct bt_mixture_pick {
     uint64_t index; /* number of earlier sequences from this source */
 } bt_mixture_pick;
 bt_mixture_pick bt_mixture_at(const bt_mixture *m, uint64_t sequence);
+/* Returns true if other weights than those of the sequence before begin with this one. */
+bool bt_mixture_changes_at(const bt_mixture *m, uint64_t sequence);
 
 #endif

@@ -32,10 +32,24 @@ static bt_code input_noise_create(bt_trainer *t, const bt_trainer_setup *s, void
     return BT_OK;
 }
 
+/* Soft targets are those of the unchanged token, so the noise begins after them, and the loss rises. */
+static bool is_without_noise(const bt_trainer *t, int64_t step) {
+    return bt_run_has(&t->cfg, BT_RUN_SOFT_TARGETS, step);
+}
+
+static bt_code announce_first_noise(void *self, bt_trainer *t, bt_err *err) {
+    const int64_t step = t->at.step;
+    (void)self;
+    (void)err;
+    if (step > 0 && is_without_noise(t, step - 1) && !is_without_noise(t, step))
+        bt_parts_new_level(t);
+    return BT_OK;
+}
+
 static void change_inputs(void *self, bt_trainer *t, bt_batch *b, int64_t first_row) {
     input_noise *n = self;
     const int64_t step = t->at.step;
-    if (bt_run_has(&t->cfg, BT_RUN_SOFT_TARGETS, step)) return;
+    if (is_without_noise(t, step)) return;
     const uint64_t stream = bt_rng_u64(n->seed, bt_hash_name("input noise"), (uint64_t)step);
     for (size_t i = 0; i < n->rows; i++) {
         const uint64_t row = (uint64_t)first_row + i;
@@ -51,4 +65,5 @@ static void change_inputs(void *self, bt_trainer *t, bt_batch *b, int64_t first_
 const bt_part bt_part_input_noise = {.name = "input_noise",
                                      .create = input_noise_create,
                                      .release = free,
+                                     .before_step = announce_first_noise,
                                      .change_batch = change_inputs};

@@ -101,8 +101,17 @@ static bt_code mixture_create(bt_trainer *t, const bt_trainer_setup *s, void **s
     return BT_OK;
 }
 
+/* Text of other sources has another loss, which is no spike. */
+static bt_code mixture_before_step(void *self, bt_trainer *t, bt_err *err) {
+    (void)self;
+    (void)err;
+    if (bt_loader_mixture_changes_at(t->loader, t->at.step)) bt_parts_new_level(t);
+    return BT_OK;
+}
+
 const bt_part bt_part_mixture = {.name = "mixture",
                                  .create = mixture_create,
                                  .release = free,
                                  .add_state = mixture_add_state,
+                                 .before_step = mixture_before_step,
                                  .act = mixture_act};

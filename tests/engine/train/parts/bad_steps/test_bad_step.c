@@ -84,6 +84,31 @@ static void garbage_in_the_data_is_skipped(void **state) {
     unlink(path);
 }
 
+/* The noise of the inputs begins after the soft targets, and a mixture may change its sources: both raise the loss. */
+static void a_change_that_the_run_makes_is_no_spike(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {{"train.token_noise=0.8", "train.share_steps=50"},
+                                          {"data.mixture=1:0,50=0:1", "train.share_steps=0"}};
+    char words[] = "/tmp/bt-bad-step-XXXXXX.txt", garbage[] = "/tmp/bt-bad-step-XXXXXX.txt";
+    const int a = mkstemps(words, 4), b = mkstemps(garbage, 4);
+    assert_true(a >= 0 && b >= 0);
+    close(a);
+    close(b);
+    write_text(words, -1);
+    write_garbage(garbage, 0, STEPS + 2);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bt_run_cfg cfg;
+        TINY(&cfg, "--steps", "64", "--set", "data.shuffle=false", "--set", "model.vocab=260",
+             "--lr", "1e-2", "--batch-tokens", "128", "--set", rows[i][0], "--set", rows[i][1]);
+        snprintf(cfg.data.path, sizeof cfg.data.path, i == 0 ? "%s" : "%s\n%s", words, garbage);
+        (void)tiny_run(&cfg, &sink, NULL, "");
+        assert_true(sink.steps[50].v[BT_MS_LOSS] > 1.3 * sink.steps[49].v[BT_MS_LOSS]);
+        assert_int_equal(fake_events_of(&sink, "bad_step"), 0);
+    }
+    unlink(words);
+    unlink(garbage);
+}
+
 /* The checkpoint contains the history of losses: a run resumed just before the spike skips the same step. */
 static void a_resumed_run_skips_the_same_step(void **state) {
     (void)state;
@@ -416,6 +441,7 @@ static void the_set_of_skipped_sequences_survives(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(garbage_in_the_data_is_skipped),
+        cmocka_unit_test(a_change_that_the_run_makes_is_no_spike),
         cmocka_unit_test(a_resumed_run_skips_the_same_step),
         cmocka_unit_test(damaged_weights_are_not_blamed_on_the_batch),
         cmocka_unit_test(nan_gradients_are_reported),
