@@ -22,6 +22,7 @@
 typedef struct tokenizer_cfg {
     char data[4096], glob[128], out[1024], field[64], text[4096];
     int64_t vocab, top;
+    double val_frac;
     int bad_rows; /* BT_BAD_ROWS_... */
     bool json, quiet, force, prompt;
 } tokenizer_cfg;
@@ -34,6 +35,9 @@ static const bt_opt tokenizer_opts[] = {
                 "'*.txt'"),
     BT_ROW_INT(tokenizer_cfg, vocab, "--vocab", "8192", 257, 1048576, "tokens",
                "size of the vocabulary: 256 bytes, end of text, merges"),
+    BT_ROW_REAL(tokenizer_cfg, val_frac, "--val-frac", "0.05", 0, 0.9, NULL,
+                "share at the end of each file that is not read, because training holds it out "
+                "(data.val_frac; 0: all text is read)"),
     BT_ROW_TEXT(tokenizer_cfg, out, "--out", "", "tokenizer file to write"),
     BT_ROW_FLAG(tokenizer_cfg, force, "--force", "replace the file"),
     BT_ROW_TEXT(tokenizer_cfg, field, "--field", "text",
@@ -136,6 +140,11 @@ static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, c
     bt_printout o;
     bt_printout_begin(&o, cfg->json);
     put_tokenizer_properties(&o, cfg->out, t);
+    if (paths) {
+        bt_printout_numf(&o, "val_frac", NULL, cfg->val_frac, 1, "%.6g");
+        bt_printout_line(&o, "%-12s %g %% at the end of each file, as training does (--val-frac)\n",
+                         "left out", 100 * cfg->val_frac);
+    }
     bt_printout_num(&o, "seconds", NULL, seconds, BT_UNIT_NONE);
     bt_printout_line(
         &o, paths ? "\nbitrain train --tokenizer %s --data" : "\nbitrain tokenizer inspect %s",
@@ -187,6 +196,7 @@ static bt_code tokenizer_train(void *ctx, const char *const *words, size_t n, bt
                           .skip_bad_rows = cfg->bad_rows == BT_BAD_ROWS_SKIP,
                           .cache_dir = cache,
                           .vocab = (int)cfg->vocab,
+                          .held_out = {1 - cfg->val_frac, 1},
                           .notes = &notes,
                           .progress = show_tokenizer_training,
                           .ctx = &bar};
@@ -390,8 +400,8 @@ static bt_code tokenizer_decode(void *ctx, const char *const *words, size_t n, b
 }
 
 static const bt_cli_verb verbs[] = {
-    {"train", " data glob vocab out force field bad_rows json quiet ", 0, 1000, "[PATH...]",
-     "train a tokenizer on text", tokenizer_train},
+    {"train", " data glob vocab val_frac out force field bad_rows json quiet ", 0, 1000,
+     "[PATH...]", "train a tokenizer on text", tokenizer_train},
     {"inspect", " text top json ", 1, 1, "FILE",
      "show the content of a tokenizer, and a text as tokens", tokenizer_inspect},
     {"encode", " text prompt json ", 1, 2, "FILE [TEXTFILE]", "text to token ids",

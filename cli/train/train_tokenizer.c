@@ -17,6 +17,7 @@
 #include "engine/base/system/folders.h"
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/sources.h"
+#include "engine/data/shards/fold.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/plan/recipe/text_recipe.h"
 
@@ -79,7 +80,11 @@ static bt_code find_or_learn_bpe(const bt_train_plan *p, const bt_sources *found
     bt_progress bar;
     bt_tokenizer *t = NULL;
     bt_err ignored = BT_ERR_INIT;
-    const double facts[3] = {KEY_VERSION, vocab, c->data.val_path[0] ? 0 : c->data.val_frac};
+    bt_held_out held = {0};
+    bt_fold fold;
+    BT_TRY(bt_fold_parse(&fold, c->data.fold, c->data.val_frac, err));
+    if (!c->data.val_path[0]) held = bt_fold_held_out(&fold, c->data.val_frac);
+    const double facts[4] = {KEY_VERSION, vocab, held.from, held.to};
     uint64_t key = XXH3_64bits(facts, sizeof facts);
     key = bt_sources_hash(found->items, found->n, c->data.field, key);
     BT_TRY(bt_train_cache(p, folder, err));
@@ -95,7 +100,7 @@ static bt_code find_or_learn_bpe(const bt_train_plan *p, const bt_sources *found
                                   .skip_bad_rows = c->data.bad_rows == BT_BAD_ROWS_SKIP,
                                   .cache_dir = folder,
                                   .vocab = vocab,
-                                  .share = c->data.val_path[0] ? 0 : 1 - c->data.val_frac,
+                                  .held_out = held,
                                   .progress = show_bpe_training,
                                   .ctx = &bar};
     bt_code code = bt_tokenizer_train(&t, &how, err);

@@ -27,6 +27,14 @@ grep -q 'vocabulary.*320 tokens: 63 merges, 1 special' about || fault "inspect p
 b tokenizer inspect t.json --json --text 'the light' >about
 [ "$(field about hash)" = "$(field report hash)" ] || fault "two hashes of one tokenizer"
 
+# The end of each file, which training holds out, is not read.
+{ head -c 9500 prose.txt; printf 'QZ%.0s' {1..250}; } >ended.txt
+b tokenizer train ended.txt --vocab 300 --out held.json --json >report
+[ "$(field report val_frac)" = 0.05 ] || fault "tokenizer train does not report the share that it leaves out: $(cat report)"
+b tokenizer train ended.txt --vocab 300 --val-frac 0 --out all.json >about
+[ "$("$BITRAIN" tokenizer encode held.json --text QZQZQZ | wc -w)" = 6 ] || fault "the tokenizer has tokens of held-out text"
+[ "$("$BITRAIN" tokenizer encode all.json --text QZQZQZ | wc -w)" -lt 6 ] || fault "--val-frac 0 does not read the end"
+
 # Text is encoded and decoded.
 b tokenizer encode t.json prose.txt >ids
 "$BITRAIN" tokenizer decode t.json <ids | cmp -s - prose.txt || fault "decode(encode(text)) is not the text"

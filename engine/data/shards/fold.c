@@ -20,3 +20,8 @@ bt_code bt_fold_parse(bt_fold *out, const char *text, double val_frac, bt_err *e
                    "(use data.val_frac=%.3g or less)",
                    text, out->of, val_frac, floor(1000. / out->of) / 1000);
 }
+
+bt_held_out bt_fold_held_out(const bt_fold *f, double val_frac) {
+    const double end = f->of ? (double)f->i / f->of : 1;
+    return (bt_held_out){end > val_frac ? end - val_frac : 0, end};
+}

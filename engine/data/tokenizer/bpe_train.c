@@ -136,9 +136,18 @@ static bt_code measure_files(const trainer *t, const bt_sources *sources, uint64
     return code;
 }
 
-/* bytes: number to count in every file; NULL: all. */
+/* Counts the words of the bytes [first, end) of a file that are in a piece at `at`. */
+static bt_code count_piece(trainer *t, const bt_piece *p, uint64_t at, uint64_t first, uint64_t end,
+                           bt_err *err) {
+    const uint64_t from = first > at ? first - at : 0, to = end > at ? end - at : 0,
+                   last = to < p->n ? to : p->n;
+    return from < last ? count_text(t, p->text + from, (size_t)(last - from), err) : BT_OK;
+}
+
+/* bytes: those of the text of every file; NULL: no part is held out. */
 static bt_code count_files(trainer *t, const bt_sources *sources, const uint64_t *bytes,
                            bt_err *err) {
+    const bt_held_out *held = &t->cfg->held_out;
     bt_documents *docs;
     bt_code code;
     bt_piece p;
@@ -147,8 +156,12 @@ static bt_code count_files(trainer *t, const bt_sources *sources, const uint64_t
     BT_TRY(bt_documents_open(&docs, sources->items, sources->n, t->cfg->field, err));
     bt_documents_rows(docs, NULL, t->cfg->skip_bad_rows);
     while ((code = bt_documents_next(docs, &p, err)) == BT_OK && p.text) {
-        const uint64_t left = !bytes ? p.n : at < bytes[file] ? bytes[file] - at : 0;
-        if ((code = count_text(t, p.text, left < p.n ? (size_t)left : p.n, err)) != BT_OK) break;
+        const double all = bytes ? (double)bytes[file] : 0;
+        const uint64_t before = bytes ? (uint64_t)(all * held->from) : UINT64_MAX,
+                       behind = bytes ? (uint64_t)(all * held->to) : UINT64_MAX;
+        code = count_piece(t, &p, at, 0, before, err);
+        if (code == BT_OK) code = count_piece(t, &p, at, behind, UINT64_MAX, err);
+        if (code != BT_OK) break;
         at += p.n;
         if (p.file_ends) file++, at = 0;
         if (t->cfg->progress)
@@ -160,16 +173,14 @@ static bt_code count_files(trainer *t, const bt_sources *sources, const uint64_t
 }
 
 static bt_code count_sources(trainer *t, const bt_sources *sources, bt_err *err) {
-    const double share = t->cfg->share;
     for (size_t i = 0; i < sources->n; i++)
         if (sources->items[i].kind != BT_SOURCE_TEXT && sources->items[i].kind != BT_SOURCE_JSONL)
             return bt_fail(err, BT_ARG, "a tokenizer is trained on text, not on '%s'",
                            sources->items[i].path);
-    if (share <= 0 || share >= 1) return count_files(t, sources, NULL, err);
+    if (t->cfg->held_out.from >= t->cfg->held_out.to) return count_files(t, sources, NULL, err);
     uint64_t *bytes = calloc(sources->n, sizeof *bytes);
     if (!bytes) return fail_bpe_memory(err);
     bt_code code = measure_files(t, sources, bytes, err);
-    for (size_t i = 0; i < sources->n; i++) bytes[i] = (uint64_t)((double)bytes[i] * share);
     if (code == BT_OK) code = count_files(t, sources, bytes, err);
     free(bytes);
     return code;

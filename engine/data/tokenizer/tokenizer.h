@@ -146,13 +146,18 @@ bool bt_tokenizer_ignores_merges(const bt_tokenizer *t);
 /* the regular expressions by which it cuts words, in lines; NULL: a fixed pattern */
 const char *bt_tokenizer_rules(const bt_tokenizer *t);
 
+/* Shares of the text of a file, 0 to 1; from = to: none */
+typedef struct bt_held_out {
+    double from, to;
+} bt_held_out;
+
 typedef struct bt_tok_train_cfg {
     const char *paths, *glob; /* as in bt_loader_cfg */
     const char *field;
     bool skip_bad_rows;    /* rows that cannot be read are left out, not refused */
     const char *cache_dir; /* folder of "builtin" */
     int vocab;             /* 257 .. 1048576 */
-    double share;          /* share of every file, from its beginning, used for training; 0: all */
+    bt_held_out held_out;  /* part of the text of every file that is not used, because it validates */
     bt_text *notes;        /* bt_documents_notes appends to it; may be NULL */
     void (*progress)(void *ctx, double done, const char *what);
     void *ctx;

@@ -271,8 +271,8 @@ static void training_is_a_function_of_the_text(void **state) {
     bt_tokenizer_free(t);
 }
 
-/* The validation share of each file is not used for training, so changing it changes no merge. */
-static void training_reads_a_share(void **state) {
+/* The held-out part of each file is not read, so changing it changes no merge. It is at the end, or inside. */
+static void training_does_not_read_held_out_text(void **state) {
     (void)state;
     bt_tokenizer *half, *alone;
     char both[600];
@@ -287,11 +287,22 @@ static void training_reads_a_share(void **state) {
     assert_int_equal(bt_tokenizer_train(&alone, &cfg, NULL), BT_OK);
     fixture_text("first.txt", twice);
     fixture_text("second.txt", "the the the that is there theseQZQZQZQZQZQZQZQZQZQZQZQZQZQZQZQ");
-    cfg.share = 0.5;
+    cfg.held_out = (bt_held_out){0.5, 1};
     assert_int_equal(bt_tokenizer_train(&half, &cfg, NULL), BT_OK);
     assert_true(bt_tokenizer_hash(half) == bt_tokenizer_hash(alone));
     bt_tokenizer_free(half);
-    cfg.share = 0;
+
+    const size_t n = strlen(text);
+    for (size_t i = n / 2; i < n + n / 2; i++) twice[i] = (char)(i % 2 ? 'Q' : 'Z');
+    memcpy(twice + n + n / 2, text + n / 2, n - n / 2);
+    fixture_text("first.txt", twice);
+    fixture_text("second.txt", "the the the thaQZQZQZQZQZQZQZQZQZQZQZQZQZQZQZt is there these");
+    cfg.held_out = (bt_held_out){0.25, 0.75};
+    assert_int_equal(bt_tokenizer_train(&half, &cfg, NULL), BT_OK);
+    assert_true(bt_tokenizer_hash(half) == bt_tokenizer_hash(alone));
+    bt_tokenizer_free(half);
+
+    cfg.held_out = (bt_held_out){0, 0};
     assert_int_equal(bt_tokenizer_train(&half, &cfg, NULL), BT_OK);
     assert_true(bt_tokenizer_hash(half) != bt_tokenizer_hash(alone));
     bt_tokenizer_free(half);
@@ -578,7 +589,7 @@ int main(void) {
         cmocka_unit_test(equals_hugging_face),
         cmocka_unit_test(pieces_of_a_text_have_its_tokens),
         cmocka_unit_test(training_is_a_function_of_the_text),
-        cmocka_unit_test(training_reads_a_share),
+        cmocka_unit_test(training_does_not_read_held_out_text),
         cmocka_unit_test(training_refuses),
         cmocka_unit_test(own_files_are_checked),
         cmocka_unit_test(flipped_bytes_of_a_file),
