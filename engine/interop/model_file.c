@@ -49,8 +49,10 @@ void bt_model_file_close(bt_model_file *s) {
 bt_code bt_model_file_tables(bt_model_file *s, bt_err *err) {
     BT_TRY(bt_params_init(&s->params, &s->cfg, (bt_model_slice){0}, err));
     size_t longest = 0;
-    for (size_t i = 0; i < s->params.n; i++)
-        if (s->params.tensors[i].cols > longest) longest = s->params.tensors[i].cols;
+    for (size_t i = 0; i < s->params.n; i++) {
+        const bt_tensor *t = &s->params.tensors[i];
+        longest = bt_max_size(longest, t->cols == 1 ? t->rows : t->cols); /* a vector is one row */
+    }
     s->places = calloc(s->params.n, sizeof *s->places);
     s->row = malloc(longest * sizeof *s->row);
     if (s->places && s->row) return BT_OK;
@@ -557,15 +559,16 @@ bt_code bt_model_file_read_own(bt_model_file *s, size_t i, uint64_t first, uint6
                                float *out, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     if (s->ckpt) return native_read(s, t, first, count, out, err);
+    const uint64_t cols = s->places[i].stored->cols;
     while (count > 0) {
-        const uint64_t in = first % t->cols, row = first / t->cols;
-        uint64_t n = count / t->cols * t->cols;
+        const uint64_t in = first % cols, row = first / cols;
+        uint64_t n = count / cols * cols;
         if (in > 0 || n == 0) { /* part of a row */
-            n = t->cols - in < count ? t->cols - in : count;
+            n = cols - in < count ? cols - in : count;
             BT_TRY(model_rows(s, i, row, 1, s->row, err));
             memcpy(out, s->row + in, n * sizeof *out);
         } else
-            BT_TRY(model_rows(s, i, row, (size_t)(n / t->cols), out, err));
+            BT_TRY(model_rows(s, i, row, (size_t)(n / cols), out, err));
         first += n;
         count -= n;
         out += n;

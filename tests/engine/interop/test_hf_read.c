@@ -186,7 +186,7 @@ static void stretches(bt_model_file *s, size_t i) {
 
 static void any_stretch_can_be_read(void **state) {
     (void)state;
-    static const char *const models[] = {"bitnet/hf-packed-bitlinear", "llama/hf",
+    static const char *const models[] = {"bitnet/hf-packed-bitlinear", "llama/hf", "qwen2/hf",
                                          "llama/llama-q8_0.gguf", "bitnet/bitnet-f32-scale.gguf"};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         bt_model_file *s = open_golden(models[m]);
