@@ -108,6 +108,7 @@ static bt_code open_peft_adapters(bt_trained *t, const bt_trained_how *how, cons
     t->cfg.tune.rank = l->rank;
     t->cfg.tune.alpha = l->scale * l->rank;
     t->cfg.tune.rslora = false;
+    t->cfg.tune.dora = l->dora;
     bt_tune_targets_write(l->targets, t->cfg.tune.targets, sizeof t->cfg.tune.targets);
     if (strlen(base) >= sizeof t->cfg.tune.base)
         return bt_fail(err, BT_ARG, "--base: the path '%.100s...' is too long", base);

@@ -175,6 +175,8 @@ static bt_code adopt_peft_folder(bt_train_plan *p, const char *folder, bt_err *e
     if (code == BT_OK) code = adopt_one_checkpoint(p, "tune.alpha", alpha, err);
     if (code == BT_OK)
         code = adopt_one_checkpoint(p, "tune.rslora", peft->rslora ? "true" : "false", err);
+    if (code == BT_OK)
+        code = adopt_one_checkpoint(p, "tune.dora", peft->dora ? "true" : "false", err);
     if (code == BT_OK) code = adopt_one_checkpoint(p, "tune.targets", targets, err);
     if (code == BT_OK) code = adopt_one_checkpoint(p, "tune.dropout", dropout, err);
     free(peft);
@@ -183,8 +185,8 @@ static bt_code adopt_peft_folder(bt_train_plan *p, const char *folder, bt_err *e
 
 /* Adopts rank, scale, layers and dropout of the adapters that the training starts from, unless they were given. */
 static bt_code adopt_adapter_settings(bt_train_plan *p, const char *folder, bt_err *err) {
-    static const char *const keys[] = {"tune.rank", "tune.alpha", "tune.rslora", "tune.targets",
-                                       "tune.dropout"};
+    static const char *const keys[] = {"tune.rank",    "tune.alpha",   "tune.rslora",
+                                       "tune.targets", "tune.dropout", "tune.dora"};
     char path[PATH_MAX];
     bt_ckpt_meta meta;
     bt_text why = {0};

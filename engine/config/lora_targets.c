@@ -55,7 +55,8 @@ void bt_tune_targets_write(unsigned bits, char *out, size_t size) {
 bt_lora bt_tune_lora(const bt_run_cfg *c) {
     const double r = (double)c->tune.rank;
     bt_lora l = {.rank = (int)c->tune.rank,
-                 .scale = c->tune.alpha / (c->tune.rslora ? sqrt(r) : r)};
+                 .scale = c->tune.alpha / (c->tune.rslora ? sqrt(r) : r),
+                 .dora = c->tune.dora};
     if (c->tune.mode != BT_TUNE_LORA ||
         bt_tune_targets_read(c->tune.targets, &l.targets, NULL) != BT_OK)
         return (bt_lora){0};

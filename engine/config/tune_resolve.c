@@ -207,8 +207,14 @@ static bt_code check_base_type(const bt_run_cfg *c, bt_err *err) {
 
 static bt_code check_adapters(bt_run_cfg *c, bt_err *err) {
     unsigned bits;
-    if (c->tune.mode != BT_TUNE_LORA && c->tune.adapters[0])
-        return bt_fail(err, BT_ARG, "tune.adapters goes with tune.mode=lora");
+    if (c->tune.mode != BT_TUNE_LORA && (c->tune.adapters[0] || c->tune.dora))
+        return bt_fail(err, BT_ARG, "tune.%s goes with tune.mode=lora",
+                       c->tune.adapters[0] ? "adapters" : "dora");
+    if (c->tune.dora && c->tune.dropout > 0)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "tune.dora with tune.dropout=%g is not possible: the factors belong to the "
+                       "whole output, whose frozen part has no dropout (set tune.dropout=0)",
+                       c->tune.dropout);
     if (c->tune.mode != BT_TUNE_LORA) return BT_OK;
     BT_TRY(bt_tune_targets_read(c->tune.targets, &bits, err));
     return check_rank(c, bits, err);

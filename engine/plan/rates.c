@@ -15,25 +15,26 @@
 static bt_part_shape part_shape(const bt_run_cfg *cfg, bt_part_kind kind, int tp) {
     const bt_lora lora = bt_tune_lora(cfg);
     const bool head = kind == BT_PART_HEAD, frozen = lora.rank > 0;
-    return (
-        bt_part_shape){.kind = kind,
-                       .C = (int32_t)cfg->model.d_model,
-                       .T = (int32_t)cfg->model.seq_len,
-                       .B = (int32_t)cfg->train.micro_batch,
-                       .norm = cfg->model.norm,
-                       .act = cfg->model.act,
-                       .linear = cfg->model.linear,
-                       .qk_norm = cfg->model.qk_norm,
-                       .precision = cfg->train.precision,
-                       .grad_int8 = (cfg->train.grad == BT_GRAD_INT8) +
-                                    (head ? 0 : 2 * (cfg->train.attention == BT_ATTENTION_INT8)),
-                       .recompute = cfg->train.recompute,
-                       .tp = tp,
-                       .sequence = tp > 1 && cfg->mesh.sequence,
-                       .lora = frozen && head ? 1 : lora.rank,
-                       .targets = frozen && head ? BT_LORA_Q : (int32_t)lora.targets,
-                       .lean = frozen && cfg->tune.lean,
-                       .base8 = frozen && cfg->tune.base_type == BT_BASE_Q8};
+    return (bt_part_shape){
+        .kind = kind,
+        .C = (int32_t)cfg->model.d_model,
+        .T = (int32_t)cfg->model.seq_len,
+        .B = (int32_t)cfg->train.micro_batch,
+        .norm = cfg->model.norm,
+        .act = cfg->model.act,
+        .linear = cfg->model.linear,
+        .qk_norm = cfg->model.qk_norm,
+        .precision = cfg->train.precision,
+        .grad_int8 = (cfg->train.grad == BT_GRAD_INT8) +
+                     (head ? 0 : 2 * (cfg->train.attention == BT_ATTENTION_INT8)),
+        .recompute = cfg->train.recompute,
+        .tp = tp,
+        .sequence = tp > 1 && cfg->mesh.sequence,
+        .lora = frozen && head ? 1 : lora.rank,
+        .targets = frozen && head ? BT_LORA_Q
+                                  : (int32_t)lora.targets | (lora.dora ? BT_PART_DORA : 0),
+        .lean = frozen && cfg->tune.lean,
+        .base8 = frozen && cfg->tune.base_type == BT_BASE_Q8};
 }
 
 bt_part_shape bt_part_layer(const bt_run_cfg *cfg, int tp) {
@@ -70,7 +71,9 @@ static double adapters_of(const bt_part_shape *s) {
                             .KV = s->KV,
                             .D = s->D,
                             .F = s->F,
-                            .lora = {.rank = s->lora, .targets = (unsigned)s->targets}};
+                            .lora = {.rank = s->lora,
+                                     .targets = (unsigned)s->targets & BT_LORA_ALL,
+                                     .dora = (s->targets & BT_PART_DORA) != 0}};
     return s->kind == BT_PART_HEAD ? 0 : (double)bt_model_count(&m).adapters / s->tp;
 }
 
@@ -106,7 +109,8 @@ static double shape_distance(const bt_part_shape *a, const bt_part_shape *b) {
            8.0 * (a->recompute != b->recompute) + 2.0 * (a->act != b->act) +
            2.0 * (a->qk_norm != b->qk_norm) + 1.0 * ((a->tp > 1) != (b->tp > 1)) +
            0.5 * (a->sequence != b->sequence) + 4.0 * (a->lean != b->lean) +
-           8.0 * (a->base8 != b->base8);
+           8.0 * (a->base8 != b->base8) +
+           4.0 * ((a->targets & BT_PART_DORA) != (b->targets & BT_PART_DORA));
     far += fabs(log(bt_part_ops(a) / bt_part_ops(b))) + 2 * fabs(log((double)a->C / b->C)) +
            2 * fabs(log((double)a->T / b->T));
     if (a->kind == BT_PART_LAYER)

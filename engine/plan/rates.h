@@ -38,10 +38,11 @@ typedef struct bt_part_shape {
     int32_t recompute;
     /* sequence: a rank has the residual stream of its own tokens only; 0 without tp */
     int32_t tp, sequence;
-    /* With a frozen base: rank of the adapters (1 for a head, which has none), adapted layers (BT_LORA_*) and form
-     * of the base. All are 0 if every weight is trained. */
+    /* With a frozen base: rank of the adapters (1 for a head, which has none), adapted layers (BT_LORA_* and
+     * BT_PART_DORA) and form of the base. All are 0 if every weight is trained. */
     int32_t lora, targets, lean, base8;
 } bt_part_shape;
+enum { BT_PART_DORA = BT_LORA_ALL + 1 };
 
 typedef struct bt_part_rate {
     bt_part_shape shape;

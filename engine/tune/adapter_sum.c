@@ -13,6 +13,18 @@ void bt_adapter_parts_close(const bt_adapter_part *parts, size_t n) {
     for (size_t i = 0; i < n; i++) bt_model_file_close(parts[i].adapters);
 }
 
+bt_code bt_adapter_parts_check(const bt_adapter_part *parts, size_t n, bt_err *err) {
+    for (size_t i = 0; i < n; i++)
+        if (parts[i].adapters->cfg.lora.dora &&
+            (n > 1 || parts[i].weight < 1 || parts[i].weight > 1))
+            return bt_fail(
+                err, BT_ARG,
+                "'%.200s' holds adapters with magnitudes (DoRA), which are neither added "
+                "nor weighted (use them alone, without --add and --weight)",
+                parts[i].adapters->path);
+    return BT_OK;
+}
+
 static void release_adapter_sum(void *ctx) {
     adapter_sum *s = ctx;
     bt_adapter_parts_close(s->part, s->n);
@@ -104,7 +116,8 @@ bt_code bt_adapter_sum_open(bt_model_file **out, const bt_adapter_part *parts, s
     sum->n = n;
     memcpy(sum->part, parts, n * sizeof *parts);
     s->view = (bt_model_view){.ctx = sum, .read = read_sum, .release = release_adapter_sum};
-    bt_code code = build_adapter_sum(s, sum, scale, err);
+    bt_code code = bt_adapter_parts_check(parts, n, err);
+    if (code == BT_OK) code = build_adapter_sum(s, sum, scale, err);
     if (code == BT_OK)
         *out = s;
     else

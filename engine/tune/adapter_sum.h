@@ -23,6 +23,8 @@ enum { BT_ADAPTER_PARTS = 8 };
  * or its layers have other sizes than those of the first */
 bt_code bt_adapter_sum_open(bt_model_file **out, const bt_adapter_part *parts, size_t n,
                             double scale, bt_err *err) BT_MUST_CHECK;
+/* BT_ARG: adapters with magnitudes (DoRA) beside others, or with a weight other than 1: they are not a sum */
+bt_code bt_adapter_parts_check(const bt_adapter_part *parts, size_t n, bt_err *err) BT_MUST_CHECK;
 /* Closes the files; a part may have none. */
 void bt_adapter_parts_close(const bt_adapter_part *parts, size_t n);
 

@@ -20,6 +20,15 @@ static bt_code check_scale(const char *path, double scale, const bt_model_cfg *m
         path, scale, model->lora.scale);
 }
 
+static bt_code check_dora(const char *path, bool dora, const bt_model_cfg *model, bt_err *err) {
+    if (dora == model->lora.dora) return BT_OK;
+    return bt_fail(
+        err, BT_ARG,
+        "the adapters of '%.200s' have %s magnitudes (DoRA), those of this run %s (leave "
+        "out tune.dora, or give the same)",
+        path, dora ? "some" : "no", dora ? "none" : "some");
+}
+
 /* alpha_pattern: each B is multiplied by the ratio of its own scale to that of the model */
 typedef struct scaled {
     float *ratio; /* [params.n] */
@@ -84,16 +93,24 @@ static bool refuse_tensor(const bt_model_file *s, const char *name) {
     return false;
 }
 
+static bt_stored *find_stored(bt_model_file *s, const bt_tensor *t) {
+    char name[BT_PEFT_NAME + sizeof ".weight"];
+    bt_peft_name(name, t);
+    bt_stored *f = bt_stored_find(&s->stored, name);
+    if (f || !t->row_norms) return f;
+    memcpy(name + strlen(name), ".weight", sizeof ".weight");
+    return bt_stored_find(&s->stored, name);
+}
+
 static bt_code find_tensors(bt_model_file *s, const bt_peft *p, bt_err *err) {
-    char path[4400], name[BT_PEFT_NAME];
+    char path[4400];
     bt_err why = BT_ERR_INIT;
     (void)snprintf(path, sizeof path, "%.4000s/%s", s->path, BT_PEFT_WEIGHTS);
     BT_TRY(bt_model_file_tables(s, err));
     BT_TRY(bt_safetensors_read(&s->stored, path, err));
     BT_TRY(bt_stored_sort(&s->stored, err));
     for (size_t i = 0; i < s->params.n; i++) {
-        bt_peft_name(name, &s->params.tensors[i]);
-        bt_stored *f = bt_stored_find(&s->stored, name);
+        bt_stored *f = find_stored(s, &s->params.tensors[i]);
         if (!f) continue;
         BT_TRY(bt_model_file_check_shape(&s->params.tensors[i], f, BT_ROWS_PLAIN, err));
         f->used = true;
@@ -139,6 +156,7 @@ static bt_code check_peft(const char *folder, const bt_peft *p, const bt_model_c
                        "the adapters of '%.200s' are beside other layers than those of this run "
                        "(leave out tune.targets, or give the same)",
                        folder);
+    BT_TRY(check_dora(folder, p->dora, model, err));
     return check_scale(folder, bt_peft_scale(p), model, err);
 }
 
@@ -153,7 +171,8 @@ static bt_code open_peft_folder(bt_model_file **out, const char *folder, const b
     if (code == BT_OK && expected) code = check_peft(folder, p, expected, err);
     if (code == BT_OK && base) bt_peft_compare_base(p, base, &notes);
     if (code == BT_OK && !expected)
-        with.lora = (bt_lora){.rank = p->rank, .scale = bt_peft_scale(p), .targets = p->targets};
+        with.lora = (bt_lora){
+            .rank = p->rank, .scale = bt_peft_scale(p), .targets = p->targets, .dora = p->dora};
     if (code == BT_OK) code = open_as(out, folder, p, &with, &notes, err);
     free(p);
     bt_text_release(&notes);
@@ -177,6 +196,7 @@ static bt_code check_adapter_model(bt_model_file *s, const bt_model_cfg *model, 
             "the adapters of '%.200s' have the rank %d, those of this run %d, or are beside "
             "other layers (give the same tune.rank and tune.targets, or leave them out)",
             s->path, s->cfg.lora.rank, model->lora.rank);
+    BT_TRY(check_dora(s->path, s->cfg.lora.dora, model, err));
     bt_code code = bt_init_from_check(s, model, &differences, err);
     bt_text_release(&differences);
     BT_TRY(code);

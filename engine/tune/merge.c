@@ -73,6 +73,40 @@ static bt_code add_adapter_parts(const merged *m, const bt_tensor *t, bt_err *er
     return BT_OK;
 }
 
+/* Returns m_j / |row j of w|, for w the sum of the base's weights and the adapter's product; NULL without magnitudes. A
+ * row of zeros has the factor 1, as in training. */
+static bt_code row_factors(const merged *m, const bt_tensor *t, float **factors, bt_err *err) {
+    size_t one;
+    bt_code code = read_adapter(m->part[0].adapters, t, bt_adapter_m(t->id), factors, &one, err);
+    for (size_t r = 0; code == BT_OK && *factors && r < t->rows; r++) {
+        double sum = 0;
+        for (size_t k = 0; k < t->cols; k++)
+            sum += (double)m->w[r * t->cols + k] * (double)m->w[r * t->cols + k];
+        (*factors)[r] = sum > 0 ? (float)((double)(*factors)[r] / sqrt(sum)) : 1;
+    }
+    return code;
+}
+
+static void scale_rows(const merged *m, const bt_tensor *t, const float *factors) {
+    for (size_t r = 0; factors && r < t->rows; r++)
+        for (size_t k = 0; k < t->cols; k++) m->w[r * t->cols + k] *= factors[r];
+}
+
+/* Adds the adapters to w. With magnitudes, w has the weights as the base's products read them, and the rows are
+ * multiplied by their factors; latent: those factors are applied to the base's latent weights. */
+static bt_code adapt(bt_model_file *s, const merged *m, size_t i, bool latent, bt_err *err) {
+    const bt_tensor *t = &s->params.tensors[i];
+    float *factors = NULL;
+    BT_TRY(add_adapter_parts(m, t, err));
+    bt_code code = row_factors(m, t, &factors, err);
+    const bool again = latent && factors;
+    if (code == BT_OK && again) code = bt_model_file_read_own(s, i, 0, t->count, m->w, err);
+    if (code == BT_OK && again) code = add_adapter_parts(m, t, err);
+    if (code == BT_OK) scale_rows(m, t, factors);
+    free(factors);
+    return code;
+}
+
 /* Rounds like bt_op_tern_codes; inv: 1 / scale. */
 static float code_of(float x, float inv) { return fminf(fmaxf(rintf(x * inv), -1.0f), 1.0f); }
 
@@ -104,16 +138,18 @@ static void measure_scales(const merged *m, const bt_tensor *t, float *scales) {
 }
 
 /* Adds the adapters to codes and scales of the base; *before receives the codes. */
-static bt_code merge_codes(const merged *m, const bt_tensor *t, float *scales, int8_t *before,
-                           bt_err *err) {
+static bt_code merge_codes(bt_model_file *s, const merged *m, size_t i, float *scales,
+                           int8_t *before, bt_err *err) {
+    const bt_tensor *t = &s->params.tensors[i];
     const size_t n = count_merged_scales(m, t), each = t->count / n;
     measure_scales(m, t, scales);
     for (size_t k = 0; k < t->count; k++) {
         const float g = scales[k / each];
         before[k] = (int8_t)code_of(m->w[k], 1 / g);
-        if (m->kind != BT_MERGE_LATENT) m->w[k] = g * (float)before[k];
+        if (m->kind != BT_MERGE_LATENT || m->part[0].adapters->cfg.lora.dora)
+            m->w[k] = g * (float)before[k];
     }
-    BT_TRY(add_adapter_parts(m, t, err));
+    BT_TRY(adapt(s, m, i, m->kind == BT_MERGE_LATENT, err));
     for (size_t k = 0; k < n && (m->kind == BT_MERGE_KEEP || m->kind == BT_MERGE_FIT); k++)
         requantise(m->w + k * each, each, m->kind, &scales[k]);
     return BT_OK;
@@ -140,7 +176,7 @@ static bt_code merge_ternary(bt_model_file *s, merged *m, size_t i, bt_err *err)
     int8_t *before = malloc(t->count);
     if (!scales) scales = m->scales[i] = malloc(n * sizeof *scales);
     bt_code code = scales && now && before
-                       ? merge_codes(m, t, scales, before, err)
+                       ? merge_codes(s, m, i, scales, before, err)
                        : bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
     if (code == BT_OK) {
         m->changed_codes[i] = count_changed_codes(m, t, scales, now, before);
@@ -158,8 +194,7 @@ static bt_code load_merged_tensor(bt_model_file *s, merged *m, size_t i, bt_err 
     m->w = malloc(t->count * sizeof *m->w);
     if (!m->w) return bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
     bt_code code = bt_model_file_read_own(s, i, 0, t->count, m->w, err);
-    if (code == BT_OK)
-        code = m->ternary ? merge_ternary(s, m, i, err) : add_adapter_parts(m, t, err);
+    if (code == BT_OK) code = m->ternary ? merge_ternary(s, m, i, err) : adapt(s, m, i, false, err);
     if (code == BT_OK) m->at = i;
     return code;
 }
@@ -239,6 +274,7 @@ bt_code bt_merge_open(bt_model_file **out, const bt_adapter_part *parts, size_t 
     if (code == BT_OK && n && parts[0].adapters->cfg.linear == BT_LIN_DENSE)
         code = bt_model_file_keep_floats(s, err);
     if (code == BT_OK) code = check_merge(s, kind, err);
+    if (code == BT_OK) code = bt_adapter_parts_check(parts, n, err);
     if (code == BT_OK) code = bt_base_weights_hash(&weights, s, err);
     for (size_t i = 0; code == BT_OK && i < n; i++) {
         weights.trained_on = bt_base_weights_of(&parts[i].adapters->meta);
@@ -264,8 +300,9 @@ void bt_merge_describe(const bt_model_file *s, bt_text *notes) {
         changed_codes += m->changed_codes[i], codes += m->codes[i];
     for (size_t i = 0; i < m->n_parts; i++) {
         const bt_model_file *a = m->part[i].adapters;
-        bt_text_printf(notes, "adapters of rank %d merged (%zu matrices)", a->cfg.lora.rank,
-                       a->params.n / 2);
+        bt_text_printf(notes, "adapters of rank %d%s merged (%zu matrices)", a->cfg.lora.rank,
+                       a->cfg.lora.dora ? " with magnitudes (DoRA)" : "",
+                       a->params.n / (a->cfg.lora.dora ? 3 : 2));
         if (m->n_parts > 1 || m->part[i].weight < 1 || m->part[i].weight > 1)
             bt_text_printf(notes, ", %g of '%s'", m->part[i].weight, a->path);
         bt_text_printf(notes, "\n");

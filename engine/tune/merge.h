@@ -10,6 +10,8 @@
  *     KEEP     the codes of (g c + D) / g, and the scale g
  *     FIT      those codes c', and the scale <g c + D, c'> / <c', c'> that fits them best
  *
+ * With magnitudes m (DoRA) each row j of the sum is multiplied by m_j / |row j of g c + D|, or of W + D if dense.
+ *
  * Quantising again loses a part of the training, since D changes a code only if it reaches g / 2: bt_merge_describe
  * reports how many changed.
  * Cost:     one tensor in memory at a time.

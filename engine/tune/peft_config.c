@@ -22,6 +22,7 @@ static const char *const used[] = {"peft_type",
                                    "lora_alpha",
                                    "lora_dropout",
                                    "use_rslora",
+                                   "use_dora",
                                    "alpha_pattern",
                                    "rank_pattern",
                                    "bias",
@@ -41,7 +42,6 @@ static const char *const harmless[] = {
 
 /* keys with which PEFT computes something else */
 static const char *const unsupported[] = {"modules_to_save",
-                                          "use_dora",
                                           "use_qalora",
                                           "use_bdlora",
                                           "lora_bias",
@@ -166,6 +166,9 @@ static bt_code read_peft_object(bt_peft *p, json_t *o, bt_text *notes, bt_err *e
     if (!is_off(dropout) && !(p->dropout > 0 && p->dropout < 1))
         return bt_fail(err, BT_FORMAT, "'lora_dropout' is no probability");
     p->rslora = json_is_true(json_object_get(o, "use_rslora"));
+    p->dora = json_is_true(json_object_get(o, "use_dora"));
+    if (!p->dora && !is_off(json_object_get(o, "use_dora")))
+        return bt_fail(err, BT_FORMAT, "'use_dora' is neither true nor false");
     p->some_layers = !is_off(json_object_get(o, "layers_to_transform")) ||
                      json_is_integer(json_object_get(o, "layers_to_transform"));
     const char *base = json_string_value(json_object_get(o, "base_model_name_or_path"));
@@ -225,6 +228,19 @@ static bt_code check_modules(const bt_stored_list *l, const char *path, bt_err *
     return BT_OK;
 }
 
+static bt_code check_magnitudes(const bt_peft *p, const bt_stored_list *l, const char *path,
+                                bt_err *err) {
+    bool any = false;
+    for (size_t i = 0; i < l->n; i++) any |= strstr(l->at[i].name, BT_PEFT_MAGNITUDES) != NULL;
+    if (any == p->dora) return BT_OK;
+    return bt_fail(err, BT_FORMAT,
+                   any ? "'%.200s' has magnitudes (lora_magnitude_vector), but 'use_dora' in "
+                         "" BT_PEFT_CONFIG " is not true"
+                       : "'%.200s' has no magnitudes (lora_magnitude_vector), but 'use_dora' in "
+                         "" BT_PEFT_CONFIG " is true",
+                   path);
+}
+
 static bt_code find_targets(bt_peft *p, const char *folder, bt_err *err) {
     char path[4400];
     bt_stored_list l = {0};
@@ -233,6 +249,7 @@ static bt_code find_targets(bt_peft *p, const char *folder, bt_err *err) {
     for (unsigned bit = 1; code == BT_OK && bit <= BT_LORA_DOWN; bit <<= 1)
         if (has_adapter(&l, bt_tune_hf_target(bit))) p->targets |= bit;
     if (code == BT_OK) code = check_modules(&l, path, err);
+    if (code == BT_OK) code = check_magnitudes(p, &l, path, err);
     bt_stored_release(&l);
     if (code == BT_OK && !p->targets)
         code = bt_fail(err, BT_UNSUPPORTED,

@@ -1,7 +1,7 @@
 /* peft_config.h - adapter_config.json of PEFT: rank, scale and layers of the adapters in a folder.
  *
- * Used: r, lora_alpha, lora_dropout, use_rslora, alpha_pattern, base_model_name_or_path. Refused by name: every
- *       setting with which PEFT computes something else (rank_pattern, modules_to_save, bias, DoRA, an
+ * Used: r, lora_alpha, lora_dropout, use_rslora, use_dora, alpha_pattern, base_model_name_or_path. Refused by name:
+ *       every setting with which PEFT computes something else (rank_pattern, modules_to_save, bias, an
  *       initialisation that changes the base). Any other key that is not in a list of harmless ones is reported.
  * Threads: any; no shared state. */
 #ifndef BT_ENGINE_TUNE_PEFT_CONFIG_H
@@ -11,6 +11,8 @@
 
 #define BT_PEFT_CONFIG "adapter_config.json"
 #define BT_PEFT_WEIGHTS "adapter_model.safetensors"
+/* end of the names of the magnitudes of DoRA; in files of earlier versions ".weight" follows */
+#define BT_PEFT_MAGNITUDES ".lora_magnitude_vector"
 /* the remedy for adapters that cannot be read here */
 #define BT_PEFT_MERGE \
     "merge them into the base with PEFT's merge_and_unload, and use the folder that it saves"
@@ -20,7 +22,7 @@ enum { BT_PEFT_PATTERNS = 256 };
 typedef struct bt_peft {
     int rank;
     double alpha, dropout;
-    bool rslora;
+    bool rslora, dora;
     unsigned targets;  /* BT_LORA_*: the layers that have adapters in the weights' file */
     bool some_layers;  /* layers_to_transform is set */
     char base[1024];   /* base_model_name_or_path; "": not given */

@@ -19,7 +19,9 @@ void bt_peft_name(char out[BT_PEFT_NAME], const bt_tensor *t) {
     bt_tensor layer = *t;
     layer.id = bt_adapter_layer(t->id);
     bt_name_hf(base, BT_ARCH_LLAMA, &layer,
-               t->id == bt_adapter_a(layer.id) ? ".lora_A.weight" : ".lora_B.weight");
+               t->id == bt_adapter_a(layer.id)   ? ".lora_A.weight"
+               : t->id == bt_adapter_b(layer.id) ? ".lora_B.weight"
+                                                 : BT_PEFT_MAGNITUDES);
     (void)snprintf(out, BT_PEFT_NAME, "base_model.model.%s", base);
 }
 
@@ -55,6 +57,7 @@ static void put_peft_config(const bt_model_file *s, const char *base, double dro
     bt_json_num(&j, "lora_dropout", dropout);
     bt_json_str(&j, "bias", "none");
     bt_json_bool(&j, "use_rslora", false);
+    bt_json_bool(&j, "use_dora", l->dora);
     bt_json_bool(&j, "inference_mode", true);
     bt_json_array(&j, "target_modules");
     for (unsigned bit = 1; bit <= BT_LORA_DOWN; bit <<= 1)
@@ -80,7 +83,7 @@ static void put_peft_header(const bt_params *p, const size_t *order, bt_text *ou
         bt_json_str(&j, "dtype", "F32");
         bt_json_array(&j, "shape");
         bt_json_int(&j, NULL, (int64_t)t->rows);
-        bt_json_int(&j, NULL, (int64_t)t->cols);
+        if (!t->row_norms) bt_json_int(&j, NULL, (int64_t)t->cols);
         bt_json_end(&j, ']');
         bt_json_array(&j, "data_offsets");
         bt_json_int(&j, NULL, (int64_t)at);
@@ -181,8 +184,8 @@ bt_code bt_peft_write(bt_model_file *s, const char *dest, const char *base, bt_t
         remove_peft_folder(part);
         return code;
     }
-    bt_text_printf(notes, "adapters of rank %d in the form of PEFT, for %s\n", s->cfg.lora.rank,
-                   bt_arch_at(arch)->hf_class);
+    bt_text_printf(notes, "adapters of rank %d%s in the form of PEFT, for %s\n", s->cfg.lora.rank,
+                   s->cfg.lora.dora ? " with magnitudes (DoRA)" : "", bt_arch_at(arch)->hf_class);
     if (s->cfg.linear != BT_LIN_DENSE)
         bt_text_put(notes, "they were trained beside ternary layers: PEFT adds them to what the "
                            "float weights of its base compute\n");

@@ -113,8 +113,8 @@ static size_t merged_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
 static void merge_set(const bt_kernels *set) {
     bt_kernels *t = &choice.table;
     bool tern = set->tern_bytes && set->tern_pack && set->packed_2bit_bytes &&
-                set->packed_2bit_pack && set->tern_fwd && set->tern_dx && set->tern_dx8 &&
-                set->w8_bytes && set->w8_pack && set->w8_dx8 && set->w8_fwd;
+                set->packed_2bit_pack && set->packed_2bit_codes && set->tern_fwd && set->tern_dx &&
+                set->tern_dx8 && set->w8_bytes && set->w8_pack && set->w8_dx8 && set->w8_fwd;
     choice.used[choice.n_used++] = set;
     t->name = set->name;
     if (set->gemm) t->row_grain = set->row_grain, t->multiplies_bf16 = set->multiplies_bf16;

@@ -98,9 +98,9 @@ static size_t amx_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
         .name = set_name, .row_grain = MR, .gemm = amx_gemm, .multiplies_bf16 = prod_bf16, \
         .tern_bytes = prod_tern_bytes, .tern_pack = prod_tern_pack, \
         .packed_2bit_bytes = prod_packed_2bit_bytes, .packed_2bit_pack = prod_packed_2bit_pack, \
-        .tern_dx = amx_tern_dx, .tern_dw = amx_tern_dw, BT_INT8_SLOTS, .attn_fwd = amx_attn_fwd, \
-        .attn_bwd = amx_attn_bwd, .tern_gemv = amx_tern_gemv, .peak_ops = peak_ops, \
-        .scratch_bytes = amx_scratch \
+        .packed_2bit_codes = prod_packed_2bit_codes, .tern_dx = amx_tern_dx, \
+        .tern_dw = amx_tern_dw, BT_INT8_SLOTS, .attn_fwd = amx_attn_fwd, .attn_bwd = amx_attn_bwd, \
+        .tern_gemv = amx_tern_gemv, .peak_ops = peak_ops, .scratch_bytes = amx_scratch \
     }
 
 #endif /* __AVX512F__ */

@@ -377,6 +377,7 @@ const bt_kernels bt_kernels_generic = {
     .tern_pack = bt_generic_tern_pack,
     .packed_2bit_bytes = bt_generic_packed_2bit_bytes,
     .packed_2bit_pack = bt_generic_packed_2bit_pack,
+    .packed_2bit_codes = bt_generic_packed_2bit_codes,
     .tern_fwd = bt_generic_tern_fwd,
     .tern_dx = bt_generic_tern_dx,
     .tern_dw = bt_generic_tern_dw,

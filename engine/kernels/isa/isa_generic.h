@@ -10,6 +10,8 @@ void bt_generic_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K,
 size_t bt_generic_packed_2bit_bytes(size_t N, size_t K);
 void bt_generic_packed_2bit_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
                                  size_t n1);
+void bt_generic_packed_2bit_codes(int8_t *codes, const void *packed, size_t K, size_t n, size_t k0,
+                                  size_t k1);
 void bt_generic_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
                          const void *packed, float scale, size_t m0, size_t m1, size_t N, size_t K,
                          int flags, void *scratch);

@@ -27,6 +27,11 @@ void bt_generic_packed_2bit_pack(void *packed, const int8_t *codes, size_t N, si
     bt_tern2_pack((uint8_t *)packed + n0 * bt_tern2_row_bytes(K), codes, n1 - n0, K);
 }
 
+void bt_generic_packed_2bit_codes(int8_t *codes, const void *packed, size_t K, size_t n, size_t k0,
+                                  size_t k1) {
+    bt_tern2_read(codes, (const uint8_t *)packed + n * bt_tern2_row_bytes(K), k0, k1 - k0);
+}
+
 /* W (N, K) in either packed form; see code_at */
 typedef struct codes_of {
     const void *packed;

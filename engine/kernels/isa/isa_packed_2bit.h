@@ -54,6 +54,15 @@ static void prod_packed_2bit_pack(void *packed, const int8_t *codes, size_t N, s
     }
 }
 
+static void prod_packed_2bit_codes(int8_t *codes, const void *packed, size_t K, size_t n, size_t k0,
+                                   size_t k1) {
+    const uint8_t *row = (const uint8_t *)packed + n / NR * panel_2bit(K) + n % NR * 4;
+    for (size_t k = k0; k < k1; k++) {
+        const uint8_t four = row[k / K_2BIT * STEP_2BIT + k % 4];
+        codes[k - k0] = (int8_t)((four >> k % K_2BIT / 4 * 2 & 3) - 1);
+    }
+}
+
 /* Unpacks one panel of outputs with `depth` inputs: [depth/4][NR][4]. */
 static void open_2bit(uint8_t *dst, const uint8_t *panel, size_t depth) {
     const vi low = vi_set(0x03030303u);

@@ -340,7 +340,8 @@ static void prod_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *
 #define BT_PRODUCT_SLOTS \
     .gemm = prod_gemm, .multiplies_bf16 = prod_bf16, .tern_bytes = prod_tern_bytes, \
     .tern_pack = prod_tern_pack, .packed_2bit_bytes = prod_packed_2bit_bytes, \
-    .packed_2bit_pack = prod_packed_2bit_pack, .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
+    .packed_2bit_pack = prod_packed_2bit_pack, .packed_2bit_codes = prod_packed_2bit_codes, \
+    .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
 
 #endif /* BT_VECTORS */
 #endif

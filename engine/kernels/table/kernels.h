@@ -259,6 +259,9 @@ typedef struct bt_kernels {
     size_t (*packed_2bit_bytes)(size_t N, size_t K);
     void (*packed_2bit_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
                              size_t n1);
+    /* Reads the codes of inputs k0..k1 of row n. */
+    void (*packed_2bit_codes)(int8_t *codes, const void *packed, size_t K, size_t n, size_t k0,
+                              size_t k1);
     /* y[m, n] (+)= dq[m] * scale * sum_k xq[m, k] * w[n, k]; sum exact in int32, then (float)sum *
      * (dq[m] * scale). rows m0..m1 */
     void (*tern_fwd)(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed,

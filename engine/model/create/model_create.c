@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "engine/base/rng.h"
+#include "engine/base/small.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/create/model_memory.h"
 
@@ -14,21 +15,39 @@ static bt_gain gain_of(bt_model *m, int layer, bt_param_id id) {
     return (bt_gain){.tensor = t, .w = m->latents[t - m->params.tensors].at};
 }
 
+/* Returns the number of magnitudes of tensors before t. */
+static size_t rows_before(const bt_params *adapters, const bt_tensor *t) {
+    size_t rows = 0;
+    for (const bt_tensor *x = adapters->tensors; x < t; x++)
+        if (x->row_norms) rows += x->rows;
+    return rows;
+}
+
 static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
     const bt_tensor *ta = bt_params_get(&m->adapters, layer, bt_adapter_a(id)),
-                    *tb = bt_params_get(&m->adapters, layer, bt_adapter_b(id));
+                    *tb = bt_params_get(&m->adapters, layer, bt_adapter_b(id)),
+                    *tm = bt_params_get(&m->adapters, layer, bt_adapter_m(id));
     if (!ta || !tb) return (bt_adapter){0};
-    return (bt_adapter){.a_tensor = ta,
-                        .b_tensor = tb,
-                        .a = m->adapter_w + ta->offset,
-                        .b = m->adapter_w + tb->offset,
-                        .rank = ta->rows,
-                        .chunk = BT_ADAPTER_CHUNK,
-                        .scale = (float)m->whole.lora.scale,
-                        .x = m->lora_x,
-                        .u = m->lora_u,
-                        .du = m->lora_du,
-                        .model = m};
+    bt_adapter a = {.a_tensor = ta,
+                    .b_tensor = tb,
+                    .m_tensor = tm,
+                    .a = m->adapter_w + ta->offset,
+                    .b = m->adapter_w + tb->offset,
+                    .rank = ta->rows,
+                    .chunk = BT_ADAPTER_CHUNK,
+                    .scale = (float)m->whole.lora.scale,
+                    .x = m->lora_x,
+                    .u = m->lora_u,
+                    .du = m->lora_du,
+                    .y = m->lora_y,
+                    .rounded = bt_net_reads_bf16(m->setup.prec),
+                    .model = m};
+    if (!tm) return a;
+    a.m = m->adapter_w + tm->offset;
+    a.norms = m->row_norms + 3 * rows_before(&m->adapters, tm);
+    a.inverse = a.norms + tm->rows;
+    a.factors = a.inverse + tm->rows;
+    return a;
 }
 
 /* Makes a table of a frozen base, (rows, cols), in `memory`; blocks: it has a scale for each block, otherwise for each
@@ -140,6 +159,8 @@ static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
     l->up = make_linear(m, p, n, BT_P_FFN_UP);
     l->down = make_linear(m, p, n, BT_P_FFN_DOWN);
     if (bt_tp_needed(&m->setup)) bt_tp_wire_layer(m, l);
+    bt_linear *linears[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    for (size_t k = 0; k < sizeof linears / sizeof *linears; k++) bt_dora_wire(linears[k]);
     l->glu = bt_glu_of(l);
 }
 
@@ -265,6 +286,10 @@ static void connect_tensor_parallel(bt_model *m, const bt_model_memory *p) {
         m->lora_u = bt_arena_at(&m->scratch_arena, p->lora_u);
         m->lora_du = bt_arena_at(&m->scratch_arena, p->lora_du);
     }
+    if (m->whole.lora.dora) {
+        m->lora_y = bt_arena_at(&m->scratch_arena, p->lora_y);
+        m->row_norms = bt_arena_at(&m->params_arena, p->row_norms);
+    }
     m->own_g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
     m->taken = m->setup.weight_source != BT_WEIGHTS_LOCAL && c->linear != BT_LIN_DENSE &&
                        !bt_net_keeps_base(&m->setup)
@@ -371,7 +396,14 @@ static size_t count_totals(const bt_model *m) {
     size_t rows = 0;
     for (size_t i = 0; m->setup.cfg.scale == BT_SCALE_ROW && i < m->params.n; i++)
         if (m->params.tensors[i].shard == BT_SHARD_COL) rows += m->params.tensors[i].rows;
-    return m->params.n + (rows + 1) / 2;
+    return bt_max_size(m->params.n + (rows + 1) / 2, bt_dora_divided_rows(&m->adapters));
+}
+
+static size_t most_magnitudes(const bt_params *adapters) {
+    size_t most = 1;
+    for (size_t i = 0; i < adapters->n; i++)
+        if (adapters->tensors[i].row_norms) most = bt_max_size(most, adapters->tensors[i].rows);
+    return most;
 }
 
 /* Allocates everything but the arenas. */
@@ -380,6 +412,7 @@ static bt_code allocate_model(bt_model *m, bt_model_memory *p, bt_err *err) {
     m->chunks = calloc((size_t)m->n_chunks, sizeof *m->chunks);
     m->n_totals = count_totals(m);
     m->totals = calloc(m->n_totals, sizeof *m->totals);
+    m->whole_rows = calloc(most_magnitudes(&m->adapters), sizeof *m->whole_rows);
     m->quant_sums = calloc(bt_model_quant_sums(m) + 1, sizeof *m->quant_sums);
     m->latents = calloc(m->params.n, sizeof *m->latents);
     p->latent = calloc(m->params.n, sizeof *p->latent);
@@ -387,8 +420,8 @@ static bt_code allocate_model(bt_model *m, bt_model_memory *p, bt_err *err) {
     p->packed = calloc(m->params.n, sizeof *p->packed);
     p->packed2 = calloc(m->params.n, sizeof *p->packed2);
     p->scales = calloc(m->params.n, sizeof *p->scales);
-    if (!m->layers || !m->chunks || !m->totals || !m->quant_sums || !m->latents || !p->latent ||
-        !p->codes || !p->packed || !p->packed2 || !p->scales)
+    if (!m->layers || !m->chunks || !m->totals || !m->whole_rows || !m->quant_sums || !m->latents ||
+        !p->latent || !p->codes || !p->packed || !p->packed2 || !p->scales)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", m->whole.L);
     deal_out_layers(m);
     return bt_tp_needed(&m->setup) ? bt_tp_create(m, err) : BT_OK;
@@ -459,6 +492,7 @@ static void destroy_single_model(bt_model *m) {
     free(m->chunks);
     free(m->quant_sums);
     free(m->totals);
+    free(m->whole_rows);
     free(m->latents);
     bt_params_release(&m->params);
     bt_params_release(&m->adapters);

@@ -167,6 +167,8 @@ static void plan_adapters(bt_model_memory *p, const bt_model_setup *s) {
     p->lora_x = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK * widest, sizeof(float));
     p->lora_u = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK * rank, sizeof(float));
     p->lora_du = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK * rank, sizeof(float));
+    if (c->lora.dora)
+        p->lora_y = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK * widest, sizeof(float));
 }
 
 static void plan_relation(bt_model_memory *p, const bt_model_setup *s, size_t M) {
@@ -187,6 +189,8 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     plan_latent(p, s, params);
     bt_arena_plan(&p->grads, "grads");
     if (adapters->n) p->adapter_w = bt_arena_reserve(&p->params, adapters->total, sizeof(float));
+    if (whole->lora.dora)
+        p->row_norms = bt_arena_reserve(&p->params, 3 * bt_dora_rows(adapters), sizeof(float));
     if (s->train)
         p->g = bt_arena_reserve(&p->grads, adapters->n ? adapters->total : params->total,
                                 sizeof(float));

@@ -45,6 +45,7 @@ static void point_adapters(bt_model *m, float *g) {
             bt_adapter *a = &linears[k]->adapter;
             a->da = bt_at_tensor(g, a->a_tensor);
             a->db = bt_at_tensor(g, a->b_tensor);
+            a->dm = bt_at_tensor(g, a->m_tensor);
         }
     }
 }

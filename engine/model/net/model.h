@@ -173,12 +173,16 @@ void bt_model_base_put_rows(bt_model *m, size_t tensor, const float *values, con
 /* Stores elements first .. first+n of the whole model's embedding for the copy of a last stage whose head is tied;
  * ignored by other models. */
 void bt_model_base_put_tied(bt_model *m, size_t first, size_t n, const float *values);
-/* All tensors are stored: the model can compute with them. */
+/* All tensors are stored: the model can compute with them; with lora.dora after bt_model_quantise. */
 void bt_model_base_done(bt_model *m);
+/* DoRA: returns the norms of the rows of W + scale B A at the last bt_model_quantise, of the layer of a tensor of
+ * magnitudes. */
+const float *bt_model_row_norms(const bt_model *m, const bt_tensor *magnitudes);
 /* The next micro-batches add their gradients to `grads` (params, borrowed) instead; NULL: to the model's own array
  * again. */
 void bt_model_grads_into(bt_model *m, float *grads);
-/* Initialises elements [begin, end) of the flat array with the values that they have in the whole model. */
+/* Initialises elements [begin, end) of the flat array with the values that they have in the whole model. Magnitudes of
+ * DoRA become the norms of the last bt_model_quantise. */
 void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end);
 /* Initialises all weights: N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based. */
 void bt_model_init_weights(bt_model *m, uint64_t seed);
@@ -207,7 +211,8 @@ void bt_model_fade_take(bt_model *m, size_t tensor, size_t first, size_t n, cons
 typedef struct bt_quant_stat {
     double n, zero_frac, pos_frac, flip_frac, scale, mean;
 } bt_quant_stat;
-/* Converts latent weights to codes, scales and packed panels. flip_frac compares with the previous call. */
+/* Converts latent weights to codes, scales and packed panels; with adapters only in the first call. Refreshes the
+ * factors of DoRA. flip_frac compares with the previous call. */
 void bt_model_quantise(bt_model *m);
 /* on: bt_model_quant_stat keeps the values of the previous quantise, until off. */
 void bt_model_quant_hold(bt_model *m, bool on);

@@ -1,5 +1,7 @@
 /* model_weights.c - which weights are trained and their formats; initial weights and the keys of gradient
  * rounding, which are functions of the seed and of positions. */
+#include <string.h>
+
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
@@ -68,9 +70,15 @@ static void init_range(void *ctx, int thread, size_t begin, size_t end) {
     }
 }
 
-/* Initialises with U(-spread, spread), or zeros. */
-static void init_adapter(float *w, const bt_tensor *t, size_t from, size_t to, uint64_t seed) {
+/* Initialises with U(-spread, spread), zeros, or the norms of rows. */
+static void init_adapter(const bt_model *m, float *w, const bt_tensor *t, size_t from, size_t to,
+                         uint64_t seed) {
     uint64_t stream = bt_hash_name(t->name);
+    if (t->row_norms) {
+        const float *norms = bt_model_row_norms(m, t) + (from - t->offset);
+        memcpy(w + (from - t->offset), norms, (to - from) * sizeof *w);
+        return;
+    }
     for (size_t k = from - t->offset; k < to - t->offset; k++)
         w[k] = t->spread * (float)(2 * bt_rng_unit(seed, stream, bt_tensor_place(t, k)) - 1);
 }
@@ -84,7 +92,7 @@ void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end) {
                to = t->offset + t->count < end ? t->offset + t->count : end;
         if (from >= to) continue;
         if (t->adapter) {
-            init_adapter(w.at, t, from, to, seed);
+            init_adapter(m, w.at, t, from, to, seed);
         } else if (t->init_std > 0) {
             init_job j = {w, t, from - t->offset, t->init_std, seed, bt_hash_name(t->name)};
             bt_parallel_for(to - from, 4096, init_range, &j);

@@ -38,9 +38,20 @@ typedef struct bt_linear_ops {
 /* y += scale B (A x) beside a frozen layer; rank 0: none. x is the input of the base product: int8 values times
  * their scale, or floats. Rows are processed in chunks, in memory shared by all layers */
 typedef struct bt_adapter {
-    const bt_tensor *a_tensor, *b_tensor;
+    const bt_tensor *a_tensor, *b_tensor, *m_tensor;
     const float *a, *b; /* (rank, K), (N, rank) */
     float *da, *db;
+    /* DoRA, else NULL: (N) magnitudes and their gradient; of the rows of W + scale B A the norms, 1 / norm and
+     * m / norm */
+    const float *m;
+    float *dm, *norms, *inverse, *factors;
+    const bt_linear_ops *plain; /* the products without the factors */
+    /* z (n, N): sum of their outputs over the ranks that hold the inputs, or this rank's part of it if gradients are
+     * completed later */
+    void (*whole)(const bt_linear *l, float *z, const bt_linear_input *in, const float *src,
+                  size_t r0, size_t n);
+    float *y;     /* (chunk, widest input or output) */
+    bool rounded; /* products read fp32 values of the base as bf16 */
     size_t rank, chunk;
     float scale;
     float *x, *u, *du;     /* (chunk, K), (chunk, rank), (chunk, rank) */
@@ -205,7 +216,8 @@ struct bt_model {
     /* tables, weights and gradients of the adapters, which train instead of params; n 0: params train */
     bt_params adapters;
     float *adapter_w, *adapter_g;
-    float *lora_x, *lora_u, *lora_du; /* scratch of adapters */
+    float *lora_x, *lora_u, *lora_du, *lora_y; /* scratch of adapters */
+    float *row_norms; /* DoRA: norms, 1 / norm and m / norm of all magnitudes (bt_dora_rows) */
     bt_arena params_arena, grads_arena, quant_arena, acts_arena, scratch_arena;
     /* (params.total) w: NULL if not all weights are fp32; g: array for gradients, NULL without training */
     float *w, *g;
@@ -229,6 +241,7 @@ struct bt_model {
      * sums of |w| of the rows that are divided over a tensor-parallel group */
     double (*totals)[2];
     size_t n_totals;
+    double (*whole_rows)[2]; /* DoRA: sums of squares of a layer's rows */
     /* unpacked codes of one tensor before they are packed; NULL with BT_WEIGHTS_LOCAL */
     int8_t *taken;
     bt_layer_source *source; /* BT_WEIGHTS_PREFETCHED: source of the weights */
@@ -316,6 +329,16 @@ void bt_adapter_add(const bt_linear *l, float *y, const float *u, size_t n);
 
 /* Enables or disables the adapters of all layers. */
 void bt_net_adapters(bt_model *m, bool on);
+
+/* ---- dora.c ---- */
+enum { BT_ADAPTED = 7 }; /* layers that may have an adapter */
+/* Number of magnitudes of this slice; of those whose rows of inputs are divided over the tensor-parallel ranks. */
+size_t bt_dora_rows(const bt_params *adapters);
+size_t bt_dora_divided_rows(const bt_params *adapters);
+/* Computes norms and factors of all layers; collective over the tensor-parallel group. */
+void bt_dora_refresh(bt_model *m);
+/* Puts the factors around the products of a layer whose adapter has magnitudes. `whole` may be set before. */
+void bt_dora_wire(bt_linear *l);
 
 /* ---- preference.c ---- */
 /* Runs the pass through the base first, whose results are the reference of the documents. A whole model does this

@@ -376,8 +376,7 @@ static bt_tern_stats refresh_codes(const bt_linear *l, int sign) {
                : bt_op_tern_codes_bf16(l->codes, l->w.at, l->mean, inv_scale, sign, n);
 }
 
-void bt_model_quantise(bt_model *m) {
-    if (m->adapters.n && m->quantised) return; /* a frozen base is quantised once */
+static void quantise_weights(bt_model *m) {
     assert(m->setup.weight_source == BT_WEIGHTS_LOCAL);
     memset(m->quant_sums, 0, bt_model_quant_sums(m) * sizeof *m->quant_sums);
     bt_model_quant_fill(m, m->quant_sums, 0, m->params.total);
@@ -392,6 +391,11 @@ void bt_model_quantise(bt_model *m) {
     }
     m->fade.layer = -1;
     bt_model_quant_done(m);
+}
+
+void bt_model_quantise(bt_model *m) {
+    if (!m->adapters.n || !m->quantised) quantise_weights(m); /* a frozen base is quantised once */
+    bt_dora_refresh(m);
 }
 
 bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor) {

@@ -344,6 +344,7 @@ static void gradient_done(const backward *p, const bt_tensor *t) {
 
 /* Reports the gradient of a linear layer: its tensor's, or its adapter's. */
 static void linear_done(const backward *p, const bt_linear *l) {
+    gradient_done(p, l->adapter.m_tensor);
     gradient_done(p, l->adapter.b_tensor);
     gradient_done(p, l->adapter.a_tensor);
     gradient_done(p, l->tensor);

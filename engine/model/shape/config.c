@@ -206,20 +206,22 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* Parameters of all adapters: rank x (inputs + outputs) for each layer that has one. */
+/* Parameters of all adapters: rank x (inputs + outputs), and with DoRA the outputs, for each layer that has one. */
 static uint64_t adapter_params(const bt_model_cfg *c) {
     const uint64_t C = (uint64_t)c->C, F = (uint64_t)c->F, HD = (uint64_t)c->H * (uint64_t)c->D,
                    KVD = (uint64_t)c->KV * (uint64_t)c->D;
     const struct {
         unsigned bit;
-        uint64_t sides;
-    } layers[] = {{BT_LORA_Q, C + HD},  {BT_LORA_K, C + KVD},  {BT_LORA_V, C + KVD},
-                  {BT_LORA_O, HD + C},  {BT_LORA_GATE, C + F}, {BT_LORA_UP, C + F},
-                  {BT_LORA_DOWN, F + C}};
-    uint64_t sides = 0;
+        uint64_t inputs, outputs;
+    } layers[] = {{BT_LORA_Q, C, HD},  {BT_LORA_K, C, KVD},  {BT_LORA_V, C, KVD},
+                  {BT_LORA_O, HD, C},  {BT_LORA_GATE, C, F}, {BT_LORA_UP, C, F},
+                  {BT_LORA_DOWN, F, C}};
+    uint64_t n = 0;
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
-        if (c->lora.targets & layers[i].bit) sides += layers[i].sides;
-    return (uint64_t)c->L * (uint64_t)c->lora.rank * sides;
+        if (c->lora.targets & layers[i].bit)
+            n += (uint64_t)c->lora.rank * (layers[i].inputs + layers[i].outputs) +
+                 (c->lora.dora ? layers[i].outputs : 0);
+    return (uint64_t)c->L * n;
 }
 
 bt_model_counts bt_model_count(const bt_model_cfg *c) {

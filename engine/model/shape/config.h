@@ -28,6 +28,8 @@ typedef struct bt_lora {
     int rank;
     double scale;
     unsigned targets; /* BT_LORA_*: the layers that have one */
+    bool
+        dora; /* each output j of y is multiplied by m_j / |row j of W + scale B A| (arXiv:2402.09353) */
 } bt_lora;
 enum {
     BT_LORA_Q = 1,

@@ -10,7 +10,7 @@
 /* scope */
 enum { GLOBAL, LAYER };
 /* init */
-enum { NORMAL, RESID, ONE, UNIFORM, ZERO };
+enum { NORMAL, RESID, ONE, UNIFORM, ZERO, ROWNORM };
 /* WHOLE_NUMBERS: fp32 represents every whole number up to it. */
 enum { ALIGN_ELEMS = 16, WHOLE_NUMBERS = 1 << 24 };
 
@@ -159,6 +159,7 @@ static bool add_tensor(bt_params *p, const table *b, size_t row, int layer) {
     t->tern = r->tern && c->linear != BT_LIN_DENSE;
     t->shard = r->shard;
     t->adapter = adapter;
+    t->row_norms = r->init == ROWNORM;
     t->spread = r->init == UNIFORM ? (float)(1 / sqrt((double)t->whole_cols)) : 0.0f;
     t->init_std = r->init == ONE || r->init == ZERO || adapter ? 0.0f
                                                                : (float)initial_deviation(r, c);
@@ -414,14 +415,14 @@ const bt_tensor *bt_params_named(const bt_params *p, const char *name) {
     return NULL;
 }
 
-/* linear layers in the order of their adapters' pairs of rows */
+/* linear layers in the order of their adapters' rows */
 static const bt_param_id adapted[] = {BT_P_ATTN_Q,   BT_P_ATTN_K, BT_P_ATTN_V,  BT_P_ATTN_O,
                                       BT_P_FFN_GATE, BT_P_FFN_UP, BT_P_FFN_DOWN};
-enum { N_ADAPTED = sizeof adapted / sizeof *adapted };
+enum { N_ADAPTED = sizeof adapted / sizeof *adapted, ADAPTER_ROWS = 3 };
 
 bt_param_id bt_adapter_a(bt_param_id layer) {
     for (int k = 0; k < N_ADAPTED; k++)
-        if (adapted[k] == layer) return (bt_param_id)(BT_P_ATTN_Q_A + 2 * k);
+        if (adapted[k] == layer) return (bt_param_id)(BT_P_ATTN_Q_A + ADAPTER_ROWS * k);
     return BT_P_COUNT;
 }
 
@@ -430,9 +431,14 @@ bt_param_id bt_adapter_b(bt_param_id layer) {
     return a == BT_P_COUNT ? BT_P_COUNT : (bt_param_id)(a + 1);
 }
 
+bt_param_id bt_adapter_m(bt_param_id layer) {
+    const bt_param_id a = bt_adapter_a(layer);
+    return a == BT_P_COUNT ? BT_P_COUNT : (bt_param_id)(a + 2);
+}
+
 bt_param_id bt_adapter_layer(bt_param_id adapter) {
     const int k = (int)adapter - BT_P_ATTN_Q_A;
-    return k < 0 || k >= 2 * N_ADAPTED ? BT_P_COUNT : adapted[k / 2];
+    return k < 0 || k >= ADAPTER_ROWS * N_ADAPTED ? BT_P_COUNT : adapted[k / ADAPTER_ROWS];
 }
 
 size_t bt_tensor_place(const bt_tensor *t, size_t i) {

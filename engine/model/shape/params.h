@@ -49,7 +49,9 @@ typedef struct bt_tensor {
     size_t offset;  /* elements, in the flat arrays */
     float init_std; /* 0: initialised to one, unless `adapter` or `zero` */
     bool zero;      /* initialised to zero */
-    bool adapter;   /* initialised uniformly within `spread` (0: to zero) */
+    bool adapter;   /* initialised uniformly within `spread` (0: to zero), or: */
+    bool
+        row_norms; /* magnitudes of DoRA: initialised to the norms of the rows of their layer's weight */
     float spread;
     bool decay, tern; /* tern is false for linear = dense */
     bool linear;      /* a BitLinear weight, whatever `linear` is */
@@ -108,9 +110,10 @@ bt_range bt_params_chunk(const bt_params *p, const bt_model_cfg *whole, bt_model
 /* Returns NULL if the tensor is absent. */
 const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);
 const bt_tensor *bt_params_named(const bt_params *p, const char *name);
-/* the rows A and B of the adapter of a linear layer's row; BT_P_COUNT: not a linear layer */
+/* the rows A, B and M of the adapter of a linear layer's row; BT_P_COUNT: not a linear layer */
 bt_param_id bt_adapter_a(bt_param_id layer);
 bt_param_id bt_adapter_b(bt_param_id layer);
+bt_param_id bt_adapter_m(bt_param_id layer);
 /* the row of an adapter's layer; BT_P_COUNT: not an adapter */
 bt_param_id bt_adapter_layer(bt_param_id adapter);
 /* Returns the index of element `i` of a block in the tensor. */

@@ -66,6 +66,24 @@ void bt_tp_depth_product(bt_model *m, float *out, const bt_depth_product *p) {
     depth_tree(&j, 0, j.leaves, out, m->tp_state->spare);
 }
 
+void bt_tp_slice_product(bt_model *m, float *part, const bt_linear *l, const bt_linear_input *in,
+                         const float *src, size_t r0, size_t rows) {
+    if (l->tern)
+        bt_op_tern_fwd(part, l->N, in->xq + r0 * l->K, m->tp_state->ones, l->packed, 1.0f, rows,
+                       l->N, l->K, l->packed_2bit ? BT_COMPACT : 0);
+    else
+        bt_tp_depth_product(m, part,
+                            &(bt_depth_product){.a = bt_input_floats(in, src) + r0 * l->K,
+                                                .b = l->values,
+                                                .lda = l->K,
+                                                .ldb = l->K,
+                                                .M = rows,
+                                                .N = l->N,
+                                                .K = l->K,
+                                                .tb = 1,
+                                                .prec = m->setup.prec});
+}
+
 void bt_tp_pack_head(bt_model *m) {
     size_t C = (size_t)m->setup.cfg.C;
     bt_depth_product p = {.K = (size_t)m->setup.cfg.V, .N = C, .vocab = true, .int8 = &m->head8};

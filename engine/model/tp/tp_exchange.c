@@ -59,20 +59,7 @@ void bt_tp_add_product(bt_model *m, float *y, const bt_linear *l, const bt_linea
         l->ops->fwd(l, y + r0 * l->N, in, src, r0, rows, BT_ACC);
         return;
     }
-    if (l->tern)
-        bt_op_tern_fwd(part, l->N, in->xq + r0 * l->K, m->tp_state->ones, l->packed, 1.0f, rows,
-                       l->N, l->K, l->packed_2bit ? BT_COMPACT : 0);
-    else
-        bt_tp_depth_product(m, part,
-                            &(bt_depth_product){.a = bt_input_floats(in, src) + r0 * l->K,
-                                                .b = l->values,
-                                                .lda = l->K,
-                                                .ldb = l->K,
-                                                .M = rows,
-                                                .N = l->N,
-                                                .K = l->K,
-                                                .tb = 1,
-                                                .prec = m->setup.prec});
+    bt_tp_slice_product(m, part, l, in, src, r0, rows);
     bt_tp_adapter_rows(m, l, in, src, r0, rows);
 }
 
@@ -82,6 +69,10 @@ void bt_tp_finish_product(bt_model *m, float *y, const bt_linear *l, const bt_li
     bt_rows own = bt_tp_own_rows(m, M);
     bt_tp_adapter_sum(m, l, M);
     const float *sum = bt_tp_reduce_grad(m, m->layers[0].a.dxn, M);
+    if (l->adapter.m && l->ops != l->frozen) {
+        bt_tp_dora_add(m, y, l, in, sum, M);
+        return;
+    }
     if (l->tern) {
         float *scales = m->tp_state->a;
         for (size_t r = 0; r < own.n; r++) scales[r] = in->dq[own.first + r] * l->scale;

@@ -67,6 +67,14 @@ void bt_tp_adapter_rows(bt_model *m, const bt_linear *l, const bt_linear_input *
 void bt_tp_adapter_sum(bt_model *m, const bt_linear *l, size_t M);
 void bt_tp_adapter_add(bt_model *m, float *y, const bt_linear *l, size_t M);
 
+/* ---- tp_dora.c: factors of outputs that are sums over the ranks (dora.c) ---------------------- */
+/* Instead of adding the base's product and bt_tp_adapter_add: sum, own rows of the sum over the ranks. */
+void bt_tp_dora_add(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *in,
+                    const float *sum, size_t M);
+/* bt_adapter.whole of a model with leaves */
+void bt_tp_dora_whole(const bt_linear *l, float *z, const bt_linear_input *in, const float *src,
+                      size_t r0, size_t n);
+
 /* ---- tp_input.c: rows whose columns are divided over the ranks ---- */
 extern const bt_input_ops bt_tp_input_ops;
 
@@ -103,6 +111,9 @@ typedef struct bt_depth_product {
     const float *slopes;
 } bt_depth_product;
 void bt_tp_depth_product(bt_model *m, float *out, const bt_depth_product *p);
+/* part (rows, N) = product of this rank's columns of the input, rows r0 .. r0+rows; ternary: as whole numbers */
+void bt_tp_slice_product(bt_model *m, float *part, const bt_linear *l, const bt_linear_input *in,
+                         const float *src, size_t r0, size_t rows);
 /* head8.w := the head, leaf by leaf */
 void bt_tp_pack_head(bt_model *m);
 

@@ -118,8 +118,11 @@ void bt_tp_wire(bt_model *m, const bt_tp_memory *p) {
 
 void bt_tp_wire_layer(bt_model *m, bt_layer *l) {
     bt_linear *linears[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
-    for (size_t i = 0; m->adapters.n && i < sizeof linears / sizeof *linears; i++)
+    for (size_t i = 0; m->adapters.n && i < sizeof linears / sizeof *linears; i++) {
         bt_tp_wire_adapter(m, linears[i]);
+        if (m->setup.leaves > 1 && linears[i]->tensor->shard == BT_SHARD_COL)
+            linears[i]->adapter.whole = bt_tp_dora_whole;
+    }
     bt_linear_input *inputs[] = {&l->o_in,
                                  &l->down_in}; /* their columns are divided over the ranks */
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {

@@ -52,36 +52,38 @@ static bt_part_shape shrink_part_shape(bt_part_shape s, double most, double shar
 
 static bt_model_setup probe_setup(const bt_part_shape *s) {
     bool head = s->kind == BT_PART_HEAD;
-    bt_model_setup m = {
-        .cfg = {.L = head ? 2 : 3,
-                .C = s->C,
-                .H = head ? s->tp : s->H,
-                .KV = head ? s->tp : s->KV,
-                .D = head ? TINY_HEAD : s->D,
-                .F = head ? TINY_FFN * s->tp : s->F,
-                .T = s->T,
-                .V = head ? s->V : PROBE_VOCAB * s->tp,
-                .norm = (bt_norm_kind)s->norm,
-                .act = (bt_act)s->act,
-                .linear = (bt_linear_kind)s->linear,
-                .tied = true,
-                .qk_norm = s->qk_norm != 0,
-                .rope_theta = 10000,
-                .norm_eps = 1e-5,
-                .init_std = 0.02,
-                .lora = {.rank = s->lora, .scale = 1, .targets = (unsigned)s->targets}},
-        .B = s->B,
-        .in_flight = 1,
-        .prec = (bt_prec)s->precision,
-        .train = true,
-        .n_threads = bt_threads_count(),
-        .recompute = (bt_recompute)s->recompute,
-        .grad_int8 = s->grad_int8 % 2 != 0,
-        .attention_int8 = s->grad_int8 >= 2,
-        .sequence = s->sequence != 0,
-        .lean = s->lean != 0,
-        .base_q8 = s->base8 != 0,
-        .slice = {.pp_stage = 1, .pp_size = head ? 2 : 3, .tp_size = s->tp}};
+    bt_model_setup m = {.cfg = {.L = head ? 2 : 3,
+                                .C = s->C,
+                                .H = head ? s->tp : s->H,
+                                .KV = head ? s->tp : s->KV,
+                                .D = head ? TINY_HEAD : s->D,
+                                .F = head ? TINY_FFN * s->tp : s->F,
+                                .T = s->T,
+                                .V = head ? s->V : PROBE_VOCAB * s->tp,
+                                .norm = (bt_norm_kind)s->norm,
+                                .act = (bt_act)s->act,
+                                .linear = (bt_linear_kind)s->linear,
+                                .tied = true,
+                                .qk_norm = s->qk_norm != 0,
+                                .rope_theta = 10000,
+                                .norm_eps = 1e-5,
+                                .init_std = 0.02,
+                                .lora = {.rank = s->lora,
+                                         .scale = 1,
+                                         .targets = (unsigned)s->targets & BT_LORA_ALL,
+                                         .dora = (s->targets & BT_PART_DORA) != 0}},
+                        .B = s->B,
+                        .in_flight = 1,
+                        .prec = (bt_prec)s->precision,
+                        .train = true,
+                        .n_threads = bt_threads_count(),
+                        .recompute = (bt_recompute)s->recompute,
+                        .grad_int8 = s->grad_int8 % 2 != 0,
+                        .attention_int8 = s->grad_int8 >= 2,
+                        .sequence = s->sequence != 0,
+                        .lean = s->lean != 0,
+                        .base_q8 = s->base8 != 0,
+                        .slice = {.pp_stage = 1, .pp_size = head ? 2 : 3, .tp_size = s->tp}};
     return m;
 }
 
@@ -112,6 +114,7 @@ static bt_code fill_base(bt_model *m, size_t vocab, size_t C, bt_err *err) {
     for (size_t row = 0; row < vocab; row++) bt_model_base_put_tied(m, row * C, C, x);
     free(x);
     bt_model_base_done(m);
+    bt_model_quantise(m);
     return BT_OK;
 }
 

@@ -42,8 +42,8 @@ done
 
 refused() { printf "$1\n" >x.yaml; code 2 train x.yaml --ranks 1; says "$2"; }
 refused 'base_model: base\nnum_epochs: 3\nmax_steps: 5' "train.epochs and train.steps determine the same value: give only one of them"
-refused 'adapter: qlora\nuse_dora: true\nlearning_rate: fast\noptm.lr: 1' '4 settings are wrong, one in each line above'
-for want in "'adapter: qlora' is not there" "'use_dora: true' is not there" 'optim.lr must be a number' "unknown option 'optm.lr'"; do grep -qF "$want" err || fault "one of four faults is not printed: $want"; done
+refused 'adapter: qlora\npissa_init: true\nlearning_rate: fast\noptm.lr: 1' '4 settings are wrong, one in each line above'
+for want in "'adapter: qlora' is not there" "'pissa_init: true' is not there" 'optim.lr must be a number' "unknown option 'optm.lr'"; do grep -qF "$want" err || fault "one of four faults is not printed: $want"; done
 printf 'base_model: base\ntrust_remote_code: true\nwandb_project:\nspecial_tokens:\n  pad_token: x\nddp_timeout: 18\ndataset:\n  - x.yaml\n' >y.yaml
 b train y.yaml --ranks 1 --print-config >out 2>err || fault "harmless keys: $(cat err)"
 grep -q 'change nothing here: trust_remote_code, wandb_project, special_tokens.pad_token, ddp_timeout$' err && grep -q '^data.path:' out || fault "harmless keys: $(cat err)"
@@ -67,7 +67,7 @@ for fault in "--name is empty" "--keys is a setting of an island" "--hot-spare i
     says "$fault"
 done
 refused 'adapter: qlora' "'adapter: qlora' is not there"
-refused 'use_dora: true' "'use_dora: true' is not there: adapters have no magnitudes"
+refused 'pissa_init: true' "'pissa_init: true' is not there: adapters begin at zero"
 refused 'datasets:\n  - path: a.jsonl\n    type: orcamini' "x.yaml:3:5: 'datasets.type: orcamini' is another rendering than those here"
 refused 'datasets:\n  - path: a.jsonl\n    type: completion\n  - path: b.jsonl\n    type: sharegpt' "'datasets.type' differs between the data sets"
 refused 'datasets:\n  - path: a.jsonl\n    shards: 4' "'datasets.shards' is not read"

@@ -185,11 +185,26 @@ static inline void slots_called(bool *called, void (*run)(const bt_kernels *)) {
 }
 
 /* The slots that test_products.c tests; test_isa.c tests all other slots. */
-static const char *const product_slots[] = {
-    "tern_bytes", "tern_pack", "packed_2bit_bytes", "packed_2bit_pack", "tern_fwd",  "tern_dx",
-    "tern_dx8",   "w8_bytes",  "w8_pack",           "w8_dx8",           "w8_fwd",    "tern_dw",
-    "tern_dw8",   "gemm",      "attn_fwd",          "attn_bwd",         "tern_gemv", "gemv",
-    "peak_ops"};
+static const char *const product_slots[] = {"tern_bytes",
+                                            "tern_pack",
+                                            "packed_2bit_bytes",
+                                            "packed_2bit_pack",
+                                            "packed_2bit_codes",
+                                            "tern_fwd",
+                                            "tern_dx",
+                                            "tern_dx8",
+                                            "w8_bytes",
+                                            "w8_pack",
+                                            "w8_dx8",
+                                            "w8_fwd",
+                                            "tern_dw",
+                                            "tern_dw8",
+                                            "gemm",
+                                            "attn_fwd",
+                                            "attn_bwd",
+                                            "tern_gemv",
+                                            "gemv",
+                                            "peak_ops"};
 static inline bool is_product_slot(const char *name) {
     for (size_t i = 0; i < sizeof product_slots / sizeof *product_slots; i++)
         if (strcmp(name, product_slots[i]) == 0) return true;

@@ -56,6 +56,18 @@ static void *packed_2bit_by(const bt_kernels *k, const int8_t *codes, size_t N, 
     return p;
 }
 
+/* The codes of any inputs of a row are those that were packed. */
+static void packed_2bit_codes(const bt_kernels *k, shape s) {
+    int8_t *w = bytes_in(s.N * s.K, -1, 1), *row = bytes_in(s.K, 2, 2);
+    void *p = packed_2bit_by(k, w, s.N, s.K);
+    for (size_t n = 0; n < s.N; n++) {
+        const size_t cut = n * 7 % (s.K + 1);
+        k->packed_2bit_codes(row, p, s.K, n, 0, cut);
+        k->packed_2bit_codes(row + cut, p, s.K, n, cut, s.K);
+        same_bits("packed_2bit_codes", row, w + n * s.K, s.K);
+    }
+}
+
 static void tern_fwd(const bt_kernels *k, shape s) {
     size_t ldy = s.N + 3;
     int8_t *x = bytes_in(s.M * s.K, -128, 127), *w = bytes_in(s.N * s.K, -1, 1);
@@ -418,10 +430,9 @@ static void check_halves(const bt_kernels *k) {
     }
 }
 
-static void (*const cases[])(const bt_kernels *, shape) = {tern_fwd,  tern_dx,    tern_dw,
-                                                           tern_dx8,  w8_dx8,     w8_fwd,
-                                                           tern_dw8,  check_gemm, gemm_of_bf16,
-                                                           tern_gemv, check_gemv};
+static void (*const cases[])(const bt_kernels *, shape) = {
+    tern_fwd, tern_dx,    tern_dw,      tern_dx8,  w8_dx8,     w8_fwd,
+    tern_dw8, check_gemm, gemm_of_bf16, tern_gemv, check_gemv, packed_2bit_codes};
 
 /* A benchmark loop has no expected result, so the test checks that more rounds count more operations, and zero if the
  * instruction is missing. */

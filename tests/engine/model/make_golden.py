@@ -4,6 +4,7 @@
     python3 make_golden.py                    # writes golden_tiny.bin and golden_losses.txt beside this script
     python3 make_golden.py --preferences      # writes golden_preferences.txt alone
     python3 make_golden.py --relations        # writes golden_relations.txt alone
+    python3 make_golden.py --dora             # writes golden_dora.txt alone
     python3 make_golden.py --peer FILE        # also trains the Model of a peer_torch.py from the same weights and compares
 
 golden_tiny.bin    per variant: the configuration, the summed loss of one batch, and every gradient by autograd through the
@@ -19,6 +20,10 @@ golden_preferences.txt  twenty losses of small dense models that learn from pair
 
 golden_relations.txt  twenty losses of a small dense student with sub-norms that learns from a pre-norm teacher, in float64: its logits, and
                    the attention relations of the second layer.
+
+golden_dora.txt    adapters with magnitudes (DoRA) beside a small dense and a small ternary base, in float64: twenty losses, then of each
+                   tensor the gradient of the first step and the values after the last one, as projections on a fixed random direction, each
+                   with its norm. The formulas are those of PEFT's DoraLinearVariant without dropout.
 
 Weights are not stored: bitrain's are a function of (seed, tensor name, index), and this script computes the same ones.
 """
@@ -114,11 +119,17 @@ def rms(x, gain, eps):
 
 
 def linear(c, x, w):
+    """w: the weight, or (weight, A, B, magnitudes) of a frozen weight with an adapter"""
     if c["norm"] == "bitlinear":
         x = rms(x, None, c["eps"])
+    w, *dora = w if isinstance(w, tuple) else (w,)
     if c["linear"] != "dense":
         x, w = ste(x, quant_act(x)), ste(w, quant_weight(w, c["linear"]))
-    return F.linear(x, w)
+    if not dora:
+        return F.linear(x, w)
+    a, b, m = dora
+    norms = (w + SCALE * b @ a).norm(dim=1).detach()
+    return m / norms * (F.linear(x, w) + SCALE * F.linear(F.linear(x, a), b))
 
 
 def rope(c, x):
@@ -404,20 +415,61 @@ def write_relations(path, rows=2, steps=20, rate=2e-3):
     print("relations", losses[0], losses[-1], flush=True)
 
 
+# -------------------------------------------------------------- golden_dora.txt
+def magnitudes(a, seed):
+    for name in [n[:-len("lora_b")] for n in a if n.endswith("lora_b")]:
+        n = a[name + "lora_b"].shape[0]
+        a[name + "lora_m"] = (1 + torch.from_numpy(rng_normal(n, 0.1, seed, hash_name(name + "lora_m"))).to(torch.float64)).requires_grad_()
+
+
+def projection(name, x):
+    way = torch.from_numpy(rng_normal(x.numel(), 1, 11, hash_name(name))).to(torch.float64)
+    return " %.9g %.9g" % ((way * x.detach().reshape(-1)).sum().item(), x.detach().norm().item())
+
+
+def write_dora(path, seed=3, steps=20, rows=4):
+    with open(path, "w") as f:
+        f.write("# %d steps of adapters with magnitudes, AdamW at %g, float64: make_golden.py --dora. The kind of the base and the losses; of each\n"
+                "# tensor the projection and the norm of the first gradient, and of the last values\n" % (steps, RATE))
+        for kind in ("dense", "bitnet158"):
+            c = dict(PAIRS, linear=kind)
+            w, a = initial(c, seed, torch.float64), adapters(c, seed, torch.float64)
+            magnitudes(a, seed)
+            for t in w.values():
+                t.requires_grad_(False)
+            both = {n: (t, *(a[n + part] for part in (".lora_a", ".lora_b", ".lora_m"))) if n + ".lora_a" in a else t for n, t in w.items()}
+            data = [torch.from_numpy(np.stack([rng_u64(6, s * rows + r, np.arange(c["T"] + 1)) % np.uint64(c["V"]) for r in range(rows)])
+                                     .astype(np.int64)) for s in range(BATCHES)]
+            loss = lambda s: loss_of(c, both, data[s % BATCHES][:, :-1], data[s % BATCHES][:, 1:], "mean")  # noqa: E731
+            loss(0).backward()
+            first = {n: projection(n, t.grad) for n, t in a.items()}
+            for t in a.values():
+                t.grad = None
+            losses = ten_losses(list(a.values()), loss, RATE, steps, 0.0)
+            f.write(kind + "".join(" %.9f" % x for x in losses) + "\n")
+            f.writelines(n + first[n] + projection(n, a[n]) + "\n" for n in sorted(a))
+            print("dora", kind, losses[0], losses[-1], flush=True)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--peer", default="", help="a peer_torch.py to compare with")
     p.add_argument("--preferences", action="store_true", help="write golden_preferences.txt alone")
     p.add_argument("--relations", action="store_true", help="write golden_relations.txt alone")
+    p.add_argument("--dora", action="store_true", help="write golden_dora.txt alone")
     p.add_argument("--out", default=HERE)
     a = p.parse_args()
     torch.set_num_threads(1)
+    if a.dora:
+        write_dora(os.path.join(a.out, "golden_dora.txt"))
+        return
     write_relations(os.path.join(a.out, "golden_relations.txt"))
     if a.relations:
         return
     write_preferences(os.path.join(a.out, "golden_preferences.txt"))
     if a.preferences:
         return
+    write_dora(os.path.join(a.out, "golden_dora.txt"))
     torch.set_num_threads(2)
     write_tiny(os.path.join(a.out, "golden_tiny.bin"))
     write_losses(os.path.join(a.out, "golden_losses.txt"), a.peer)

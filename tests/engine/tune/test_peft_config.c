@@ -71,7 +71,8 @@ static void a_usual_configuration_is_read(void **state) {
 static void settings_of_other_adapters_are_refused(void **state) {
     (void)state;
     static const char *const rows[][2] = {
-        {", \"use_dora\": true", "'use_dora' is true"},
+        {", \"use_dora\": true", "has no magnitudes (lora_magnitude_vector), but 'use_dora'"},
+        {", \"use_dora\": \"no\"", "'use_dora' is neither true nor false"},
         {", \"lora_bias\": true", "'lora_bias' is true"},
         {", \"fan_in_fan_out\": true", "'fan_in_fan_out'"},
         {", \"layer_replication\": [[0, 1]]", "'layer_replication'"},

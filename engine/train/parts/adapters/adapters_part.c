@@ -70,8 +70,18 @@ static bt_code read_frozen_base(adapters *a, bt_trainer *t, bt_err *err) {
         bt_log(BT_LOG_WARN, "%.*s", (int)(notes.len - 1), notes.data);
     bt_text_release(&notes);
     BT_TRY(code);
+    bt_model_quantise(t->model); /* the norms with which magnitudes begin */
     snprintf(hash, sizeof hash, "%" PRId64, a->base.hash);
     return bt_agree_value(t->mesh.world, "the base of the adapters (by hash)", hash, err);
+}
+
+/* True for a B of zeros and for magnitudes equal to the norms of the base's rows. */
+static bool is_identity(const bt_trainer *t, const bt_tensor *x) {
+    const float *w = bt_model_weights(t->model) + x->offset,
+                *norms = x->row_norms ? bt_model_row_norms(t->model, x) : NULL;
+    for (size_t k = 0; k < x->count && x->spread <= 0; k++) /* A may have any values */
+        if (w[k] != (norms ? norms[k] : 0)) return false;   // NOLINT(clang-diagnostic-float-equal)
+    return true;
 }
 
 /* The base without adapters is the reference for preferences, so adapters must start as the identity. */
@@ -79,14 +89,12 @@ static bt_code check_reference(const bt_trainer *t, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
     for (size_t i = 0; t->setup.model.pairs && i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
-        if (!x->adapter || x->spread > 0) continue; /* only B starts at zero */
-        for (size_t k = 0; k < x->count; k++)
-            if (bt_model_weights(t->model)[x->offset + k] != 0)
-                return bt_fail(err, BT_ARG,
-                               "tune.adapters with data.form=preference: '%.100s' are trained, and "
-                               "the reference would be their base without them (merge them first: "
-                               "bitrain convert RUN --merge dense)",
-                               t->cfg.tune.adapters);
+        if (x->adapter && !is_identity(t, x))
+            return bt_fail(err, BT_ARG,
+                           "tune.adapters with data.form=preference: '%.100s' are trained, and "
+                           "the reference would be their base without them (merge them first: "
+                           "bitrain convert RUN --merge dense)",
+                           t->cfg.tune.adapters);
     }
     return BT_OK;
 }
