@@ -369,9 +369,9 @@ static void a_pause_is_shown(void **state) {
 /* If no step arrives for longer than the limit, the ranks are ended and restarted. */
 static void ranks_that_hang_are_ended(void **state) {
     stage *s = *state;
-    s->setup.hang_s = 0.5;
+    s->setup.hang_s = 2;
     run(s, PLAYS("steps 5;waits", "result {}"),
-        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\nstep 3\nstep 4\nfailure -1 no step for 1 s: the "
+        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\nstep 3\nstep 4\nfailure -1 no step for 2 s: the "
         "ranks are ended\n"
         "failure -1 no progress after step 5\n"
         "restarted -1 attempt 1 continues after step 0: no progress after step 5\nattempt 1 from "
