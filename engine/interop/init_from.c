@@ -18,6 +18,26 @@ static const char *join_listed_names(names *l) {
     return bt_text_str(&l->text);
 }
 
+static bool holds_adapters(const bt_model_file *s) {
+    for (size_t i = 0; i < s->params.n; i++)
+        if (strstr(s->params.tensors[i].name, ".lora_")) return true;
+    return false;
+}
+
+/* missing: names of tensors, not empty */
+static bt_code fail_missing_tensors(const bt_model_file *s, names *missing, bt_err *err) {
+    const char *list = join_listed_names(missing);
+    if (holds_adapters(s))
+        return bt_fail(
+            err, BT_ARG,
+            "model.init_from: '%.200s' holds adapters without the weights of their base "
+            "(merge both into a model with 'bitrain convert %.200s --merge --out FOLDER', "
+            "or begin with the base and --set tune.adapters=%.200s)",
+            s->path, s->path, s->path);
+    return bt_fail(err, BT_ARG, "model.init_from: '%.200s' lacks %zu tensor%s of this model: %s",
+                   s->path, missing->n, missing->n > 1 ? "s" : "", list);
+}
+
 /* Norms and biases may be missing: they begin at one and zero, as in a new model. So may a classifier's head, which
  * begins at zero. Other matrices may not. */
 static bt_code compare_tensor_names(const bt_model_file *s, const bt_params *wanted, names *ones,
@@ -40,11 +60,7 @@ static bt_code compare_tensor_names(const bt_model_file *s, const bt_params *wan
     for (size_t i = 0; i < s->params.n; i++)
         if (!bt_params_named(wanted, s->params.tensors[i].name))
             add_listed_name(extra, s->params.tensors[i].name);
-    bt_code code =
-        missing.n == 0
-            ? BT_OK
-            : bt_fail(err, BT_ARG, "model.init_from: '%.200s' lacks %zu tensor%s of this model: %s",
-                      s->path, missing.n, missing.n > 1 ? "s" : "", join_listed_names(&missing));
+    const bt_code code = missing.n ? fail_missing_tensors(s, &missing, err) : BT_OK;
     bt_text_release(&missing.text);
     return code;
 }

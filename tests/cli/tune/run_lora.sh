@@ -45,6 +45,11 @@ ok train "${lean[@]}" --ranks 2 --tp 2 --name lean-tp
 ok train "${lean[@]}" --ranks 2 --pp 2 --name lean-pp
 for r in lean-tp lean-pp; do [ "$(losses $r)" = "$(losses lean)" ] || fault "$r differs: $(losses $r | head -3) | $(losses lean | head -3)"; done
 
+# A run of adapters alone is no model to begin with: the message has both remedies.
+code 2 train --init-from one --data chat.jsonl --form messages --batch-tokens 1536 --threads 1 --ranks 1 --steps 1 --name begins
+says "holds adapters without the weights of their base"
+says "--set tune.adapters="
+
 # Adapters trained in slices are written like those of one rank.
 ok convert one --to hf -o peft1
 ok convert tp --to hf -o peft2
