@@ -210,11 +210,12 @@ static bt_code check_adapters(bt_run_cfg *c, bt_err *err) {
     if (c->tune.mode != BT_TUNE_LORA && (c->tune.adapters[0] || c->tune.dora))
         return bt_fail(err, BT_ARG, "tune.%s goes with tune.mode=lora",
                        c->tune.adapters[0] ? "adapters" : "dora");
-    if (c->tune.dora && c->tune.dropout > 0)
+    if (c->tune.dora && c->tune.dropout > 0 && c->mesh.tp > 1)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "tune.dora with tune.dropout=%g is not possible: the factors belong to the "
-                       "whole output, whose frozen part has no dropout (set tune.dropout=0)",
-                       c->tune.dropout);
+                       "tune.dora with tune.dropout=%g and --tp %" PRId64
+                       ": magnitudes and dropout are possible together with --tp 1 (or set "
+                       "tune.dropout=0)",
+                       c->tune.dropout, c->mesh.tp);
     if (c->tune.mode != BT_TUNE_LORA) return BT_OK;
     BT_TRY(bt_tune_targets_read(c->tune.targets, &bits, err));
     return check_rank(c, bits, err);

@@ -44,9 +44,12 @@ static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
                     .model = m};
     if (!tm) return a;
     a.m = m->adapter_w + tm->offset;
-    a.norms = m->row_norms + 3 * rows_before(&m->adapters, tm);
+    a.norms = m->row_norms + BT_DORA_ARRAYS * rows_before(&m->adapters, tm);
     a.inverse = a.norms + tm->rows;
     a.factors = a.inverse + tm->rows;
+    a.less = a.factors + tm->rows;
+    a.xq = m->lora_xq;
+    a.dq = m->lora_dq;
     return a;
 }
 
@@ -289,6 +292,8 @@ static void connect_tensor_parallel(bt_model *m, const bt_model_memory *p) {
     if (m->whole.lora.dora) {
         m->lora_y = bt_arena_at(&m->scratch_arena, p->lora_y);
         m->row_norms = bt_arena_at(&m->params_arena, p->row_norms);
+        m->lora_xq = m->setup.drops_lora ? bt_arena_at(&m->scratch_arena, p->lora_xq) : NULL;
+        m->lora_dq = m->setup.drops_lora ? bt_arena_at(&m->scratch_arena, p->lora_dq) : NULL;
     }
     m->own_g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
     m->taken = m->setup.weight_source != BT_WEIGHTS_LOCAL && c->linear != BT_LIN_DENSE &&

@@ -169,6 +169,10 @@ static void plan_adapters(bt_model_memory *p, const bt_model_setup *s) {
     p->lora_du = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK * rank, sizeof(float));
     if (c->lora.dora)
         p->lora_y = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK * widest, sizeof(float));
+    if (c->lora.dora && s->train && s->drops_lora) {
+        p->lora_xq = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK * widest, 1);
+        p->lora_dq = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK, sizeof(float));
+    }
 }
 
 static void plan_relation(bt_model_memory *p, const bt_model_setup *s, size_t M) {
@@ -190,7 +194,8 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     bt_arena_plan(&p->grads, "grads");
     if (adapters->n) p->adapter_w = bt_arena_reserve(&p->params, adapters->total, sizeof(float));
     if (whole->lora.dora)
-        p->row_norms = bt_arena_reserve(&p->params, 3 * bt_dora_rows(adapters), sizeof(float));
+        p->row_norms = bt_arena_reserve(&p->params, BT_DORA_ARRAYS * bt_dora_rows(adapters),
+                                        sizeof(float));
     if (s->train)
         p->g = bt_arena_reserve(&p->grads, adapters->n ? adapters->total : params->total,
                                 sizeof(float));

@@ -15,10 +15,10 @@ typedef struct bt_model_memory {
     size_t taken, fade, scaled;
     bt_acts_plan acts_plan;
     size_t x_final, final_rstd, row_loss, counted, head_slopes, logits, rope_cos, rope_sin,
-        local_cos, local_sin, pos, documents, lora_x, lora_u, lora_du, lora_y, row_norms, adapter_w,
-        noise_rows, drop_rows, lora_drop_rows, reference, row_weights, distil_parts, wide,
-        class_rows, class_picked, confusion, relation, relation_grads, relation_rows,
-        relation_losses;
+        local_cos, local_sin, pos, documents, lora_x, lora_u, lora_du, lora_y, lora_xq, lora_dq,
+        row_norms, adapter_w, noise_rows, drop_rows, lora_drop_rows, reference, row_weights,
+        distil_parts, wide, class_rows, class_picked, confusion, relation, relation_grads,
+        relation_rows, relation_losses;
     size_t head_packed, head_scale, head_xq, head_dq; /* bt_head8 */
     size_t logits_rows;
     size_t tied, d_tied; /* copies on a last stage */

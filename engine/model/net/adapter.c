@@ -25,7 +25,7 @@ static void widen_rows(void *ctx, int thread, size_t begin, size_t end) {
         widen_frozen_row(j->out + r * j->K, j->xq + r * j->K, j->dq[r], j->K);
 }
 
-static bool adapter_drops(const bt_linear *l) {
+bool bt_adapter_drops(const bt_linear *l) {
     const bt_model *m = l->adapter.model;
     return m->gradient_passes && m->lora_drop.rows && m->lora_drop.below > 0;
 }
@@ -45,7 +45,7 @@ static void drop_input(const bt_linear *l, float *y, const float *x, bool add, s
 const float *bt_adapter_input(const bt_linear *l, const bt_linear_input *in, const float *src,
                               size_t r0, size_t n) {
     float *x = l->adapter.x;
-    const bool drops = adapter_drops(l);
+    const bool drops = bt_adapter_drops(l);
     if (in->tern) {
         widen_job j = {x, in->xq + r0 * l->K, in->dq + r0, l->K};
         bt_parallel_for(n, 8, widen_rows, &j);
@@ -58,7 +58,11 @@ const float *bt_adapter_input(const bt_linear *l, const bt_linear_input *in, con
     return x;
 }
 
-static void multiply_by_a(const bt_linear *l, const float *x, size_t n) {
+void bt_adapter_drop_back(const bt_linear *l, float *dx, const float *masked, size_t r0, size_t n) {
+    drop_input(l, dx, masked, true, r0, n);
+}
+
+void bt_adapter_down(const bt_linear *l, const float *x, size_t n) {
     const bt_adapter *a = &l->adapter;
     bt_op_gemm(a->u, a->rank, x, l->K, 0, a->a, l->K, 1, a->scale, n, a->rank, l->K, l->prec, 0);
 }
@@ -74,7 +78,7 @@ static void adapter_forward(const bt_linear *l, float *y, const bt_linear_input 
     l->frozen->fwd(l, y, in, src, r0, rows, flags);
     for (size_t at = 0, n; a->rank && at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
-        multiply_by_a(l, bt_adapter_input(l, in, src, r0 + at, n), n);
+        bt_adapter_down(l, bt_adapter_input(l, in, src, r0 + at, n), n);
         bt_adapter_add(l, y + at * l->N, a->u, n);
     }
 }
@@ -88,7 +92,7 @@ static void adapter_input_gradient(const bt_linear *l, size_t range, float *dx_o
         n = bt_min_size(a->chunk, rows - at);
         bt_op_gemm(a->du, a->rank, dy.f32 + at * l->N + col, l->N, 0, a->b + col * a->rank, a->rank,
                    0, a->scale, n, a->rank, N, l->prec, 0);
-        const bool drops = adapter_drops(l);
+        const bool drops = bt_adapter_drops(l);
         float *to = drops ? a->x : dx_out + at * l->K;
         bt_op_gemm(to, l->K, a->du, a->rank, 0, a->a, l->K, 0, 1, n, l->K, a->rank, l->prec,
                    drops ? 0 : BT_ACC);
@@ -102,7 +106,7 @@ static void adapter_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *i
     for (size_t at = 0, n; a->rank && at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
         const float *x = bt_adapter_input(l, in, src, r0 + at, n), *d = dy.f32 + at * l->N;
-        multiply_by_a(l, x, n);
+        bt_adapter_down(l, x, n);
         bt_op_gemm(a->db, a->rank, d, l->N, 1, a->u, a->rank, 0, 1, l->N, a->rank, n, l->prec,
                    BT_ACC);
         bt_op_gemm(a->du, a->rank, d, l->N, 0, a->b, a->rank, 0, a->scale, n, a->rank, l->N,

@@ -3,6 +3,9 @@
  * PEFT, n is a constant of the backward pass: with z the output without factors, dz = c dy and dm_j = sum of
  * dy_j z_j / n_j. z is computed again in the backward pass.
  *
+ * With dropout, the factors belong to the masked input x' alone, also as in PEFT:
+ *     y = base(x) + (c - 1) base(x') + c scale B A x'
+ *
  * The norms are computed when the adapters have changed (bt_model_quantise), from W as the products read it. Their sums
  * of squares are exact, so they do not depend on the ranks that hold the inputs of a row. */
 #include <math.h>
@@ -93,6 +96,7 @@ static void set_factors(const bt_linear *l, double (*sums)[2]) {
         a->norms[r] = norm;
         a->inverse[r] = none ? 0 : 1 / norm;
         a->factors[r] = none ? 1 : a->m[r] / norm;
+        a->less[r] = a->factors[r] - 1;
     }
 }
 
@@ -156,9 +160,85 @@ const float *bt_model_row_norms(const bt_model *m, const bt_tensor *magnitudes) 
 
 /* ---- products -------------------------------------------------------------------------------- */
 
+typedef struct mask_job {
+    const bt_linear *l;
+    const bt_linear_input *in;
+    size_t r0;
+} mask_job;
+
+static void mask_codes(void *ctx, int thread, size_t from, size_t to) {
+    const mask_job *j = ctx;
+    const bt_adapter *a = &j->l->adapter;
+    const size_t K = j->l->K;
+    (void)thread;
+    for (size_t r = from; r < to; r++) {
+        const int8_t *codes = j->in->xq + (j->r0 + r) * K;
+        a->dq[r] = j->in->dq[j->r0 + r] * a->model->lora_drop.scale;
+        for (size_t k = 0; k < K; k++)
+            a->xq[r * K + k] = a->x[r * K + k] < 0 || a->x[r * K + k] > 0 ? codes[k] : 0;
+    }
+}
+
+/* Returns rows r0 .. r0+n of an input through the mask, whose floats are in a.x. */
+static bt_linear_input masked_input(const bt_linear *l, const bt_linear_input *in, const float *src,
+                                    size_t r0, size_t n) {
+    const bt_adapter *a = &l->adapter;
+    (void)bt_adapter_input(l, in, src, r0, n);
+    if (!in->tern) return (bt_linear_input){.K = l->K, .xn = a->x};
+    mask_job j = {l, in, r0};
+    bt_parallel_for(n, 8, mask_codes, &j);
+    return (bt_linear_input){.K = l->K, .tern = true, .xq = a->xq, .dq = a->dq};
+}
+
+/* z (n, N) = base(x') */
+static void masked_base(const bt_linear *l, float *z, const bt_linear_input *in, const float *src,
+                        size_t r0, size_t n) {
+    const bt_linear_input masked = masked_input(l, in, src, r0, n);
+    l->frozen->fwd(l, z, &masked, masked.xn, 0, n, 0);
+}
+
+static void dropped_fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
+                        size_t r0, size_t rows, int flags) {
+    const bt_adapter *a = &l->adapter;
+    for (size_t at = 0, n; at < rows; at += n, y += n * l->N) {
+        n = bt_min_size(a->chunk, rows - at);
+        l->frozen->fwd(l, y, in, src, r0 + at, n, flags);
+        masked_base(l, a->y, in, src, r0 + at, n);
+        bt_op_add_columns(y, a->y, NULL, a->less, n, l->N);
+        bt_adapter_down(l, a->x, n);
+        bt_op_zero(a->y, n * l->N);
+        bt_adapter_add(l, a->y, a->u, n);
+        bt_op_add_columns(y, a->y, NULL, a->factors, n, l->N);
+    }
+}
+
+static void dropped_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0,
+                       size_t rows, int flags) {
+    const bt_adapter *a = &l->adapter;
+    const size_t width = l->N / l->ranges, col = range * width;
+    const bt_grads scaled = bt_grads_f32(a->y, l->N);
+    for (size_t at = 0, n; at < rows; at += n, dx += n * l->K) {
+        n = bt_min_size(a->chunk, rows - at);
+        const bt_grads from = bt_grads_from(dy, at, col);
+        l->frozen->dx(l, range, dx, bt_grads_from(dy, at, 0), r0 + at, n, flags);
+        bt_op_scale_columns(a->y + col, l->N, from, a->less + col, n, width);
+        l->frozen->dx(l, range, a->x, scaled, r0 + at, n, 0);
+        bt_op_scale_columns(a->y + col, l->N, from, a->factors + col, n, width);
+        bt_op_gemm(a->du, a->rank, a->y + col, l->N, 0, a->b + col * a->rank, a->rank, 0, a->scale,
+                   n, a->rank, width, l->prec, 0);
+        bt_op_gemm(a->x, l->K, a->du, a->rank, 0, a->a, l->K, 0, 1, n, l->K, a->rank, l->prec,
+                   BT_ACC);
+        bt_adapter_drop_back(l, dx, a->x, r0 + at, n);
+    }
+}
+
 static void dora_fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                      size_t r0, size_t rows, int flags) {
     const bt_adapter *a = &l->adapter;
+    if (bt_adapter_drops(l)) {
+        dropped_fwd(l, y, in, src, r0, rows, flags);
+        return;
+    }
     if (!(flags & BT_ACC)) {
         a->plain->fwd(l, y, in, src, r0, rows, flags);
         bt_op_scale_columns(y, l->N, bt_grads_f32(y, l->N), a->factors, rows, l->N);
@@ -175,6 +255,10 @@ static void dora_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, si
                     size_t rows, int flags) {
     const bt_adapter *a = &l->adapter;
     const size_t width = l->N / l->ranges, col = range * width;
+    if (bt_adapter_drops(l)) {
+        dropped_dx(l, range, dx, dy, r0, rows, flags);
+        return;
+    }
     for (size_t at = 0, n; at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
         bt_op_scale_columns(a->y + col, l->N, bt_grads_from(dy, at, col), a->factors + col, n,
@@ -216,7 +300,13 @@ static void dora_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, 
     for (size_t at = 0, n; at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
         magnitudes_job j = {l, dy.f32 + at * l->N, n};
-        a->whole(l, a->y, in, src, r0 + at, n);
+        if (bt_adapter_drops(l)) {
+            masked_base(l, a->y, in, src, r0 + at, n);
+            bt_adapter_down(l, a->x, n);
+            bt_adapter_add(l, a->y, a->u, n);
+        } else {
+            a->whole(l, a->y, in, src, r0 + at, n);
+        }
         bt_parallel_for((l->N + COLUMNS - 1) / COLUMNS, 1, add_magnitude_gradients, &j);
         bt_op_scale_columns(a->y, l->N, bt_grads_from(dy, at, 0), a->factors, n, l->N);
         a->plain->dw(l, bt_grads_f32(a->y, l->N), in, src, r0 + at, n);

@@ -41,16 +41,19 @@ typedef struct bt_adapter {
     const bt_tensor *a_tensor, *b_tensor, *m_tensor;
     const float *a, *b; /* (rank, K), (N, rank) */
     float *da, *db;
-    /* DoRA, else NULL: (N) magnitudes and their gradient; of the rows of W + scale B A the norms, 1 / norm and
-     * m / norm */
+    /* DoRA, else NULL: (N) magnitudes and their gradient; of the rows of W + scale B A the norms, 1 / norm, m / norm
+     * and m / norm - 1 */
     const float *m;
-    float *dm, *norms, *inverse, *factors;
+    float *dm, *norms, *inverse, *factors, *less;
     const bt_linear_ops *plain; /* the products without the factors */
     /* z (n, N): sum of their outputs over the ranks that hold the inputs, or this rank's part of it if gradients are
      * completed later */
     void (*whole)(const bt_linear *l, float *z, const bt_linear_input *in, const float *src,
                   size_t r0, size_t n);
-    float *y;     /* (chunk, widest input or output) */
+    float *y; /* (chunk, widest input or output) */
+    int8_t *
+        xq; /* with dropout, ternary: (chunk, K) codes of the masked input, and dq (chunk) their scales */
+    float *dq;
     bool rounded; /* products read fp32 values of the base as bf16 */
     size_t rank, chunk;
     float scale;
@@ -217,7 +220,9 @@ struct bt_model {
     bt_params adapters;
     float *adapter_w, *adapter_g;
     float *lora_x, *lora_u, *lora_du, *lora_y; /* scratch of adapters */
-    float *row_norms; /* DoRA: norms, 1 / norm and m / norm of all magnitudes (bt_dora_rows) */
+    float *row_norms; /* DoRA: norms, inverse, factors and less of all magnitudes (bt_dora_rows) */
+    int8_t *lora_xq;  /* DoRA with dropout: codes of masked inputs, and their scales */
+    float *lora_dq;
     bt_arena params_arena, grads_arena, quant_arena, acts_arena, scratch_arena;
     /* (params.total) w: NULL if not all weights are fp32; g: array for gradients, NULL without training */
     float *w, *g;
@@ -324,6 +329,12 @@ extern const bt_linear_ops bt_adapter_ops;
 /* Returns rows r0 .. r0+n, n <= chunk, of the input of the base product. */
 const float *bt_adapter_input(const bt_linear *l, const bt_linear_input *in, const float *src,
                               size_t r0, size_t n);
+/* Returns true if this pass reads inputs of adapters through a mask (bt_model_lora_dropout). */
+bool bt_adapter_drops(const bt_linear *l);
+/* dx (n, K) += the gradient of the masked input, through the mask of rows r0 .. r0+n */
+void bt_adapter_drop_back(const bt_linear *l, float *dx, const float *masked, size_t r0, size_t n);
+/* adapter.u (n, rank) = scale x (n, K) A^T */
+void bt_adapter_down(const bt_linear *l, const float *x, size_t n);
 /* y (n, N) += u (n, rank) B^T */
 void bt_adapter_add(const bt_linear *l, float *y, const float *u, size_t n);
 
@@ -335,6 +346,7 @@ enum { BT_ADAPTED = 7 }; /* layers that may have an adapter */
 /* Number of magnitudes of this slice; of those whose rows of inputs are divided over the tensor-parallel ranks. */
 size_t bt_dora_rows(const bt_params *adapters);
 size_t bt_dora_divided_rows(const bt_params *adapters);
+enum { BT_DORA_ARRAYS = 4 }; /* numbers that are kept for each magnitude */
 /* Computes norms and factors of all layers; collective over the tensor-parallel group. */
 void bt_dora_refresh(bt_model *m);
 /* Puts the factors around the products of a layer whose adapter has magnitudes. `whole` may be set before. */

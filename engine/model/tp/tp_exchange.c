@@ -51,11 +51,17 @@ float *bt_tp_reduce_grad(bt_model *m, float *x, size_t M) {
     return x + bt_tp_own_rows(m, M).first * (size_t)m->setup.cfg.C;
 }
 
+/* True if one rank has all of a product: a ternary one, which has the same bits, or one with factors for a masked input
+ * (dora.c), which is not divided over ranks. */
+static bool on_one_rank(const bt_model *m, const bt_linear *l) {
+    return m->tp_state->group->size == 1 &&
+           (l->tern || (l->adapter.m && m->lora_drop.rows && l->ops != l->frozen));
+}
+
 void bt_tp_add_product(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *in,
                        const float *src, size_t r0, size_t rows) {
     float *part = m->layers[0].a.dxn + r0 * l->N;
-    /* On one rank a single product gives the same bits. */
-    if (l->tern && m->tp_state->group->size == 1) {
+    if (on_one_rank(m, l)) {
         l->ops->fwd(l, y + r0 * l->N, in, src, r0, rows, BT_ACC);
         return;
     }
@@ -65,7 +71,7 @@ void bt_tp_add_product(bt_model *m, float *y, const bt_linear *l, const bt_linea
 
 void bt_tp_finish_product(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *in,
                           size_t M) {
-    if (l->tern && m->tp_state->group->size == 1) return;
+    if (on_one_rank(m, l)) return;
     bt_rows own = bt_tp_own_rows(m, M);
     bt_tp_adapter_sum(m, l, M);
     const float *sum = bt_tp_reduce_grad(m, m->layers[0].a.dxn, M);

@@ -33,6 +33,12 @@ ok train "${dora[@]}" --init-from dense --ranks 2 --tp 2 --set train.reproducibl
 [ "$(losses loose | wc -l)" = 4 ] && paste -d, <(losses dense-one) <(losses loose) | awk -F, '{ d = $2 / $4 - 1; if (d * d > 1e-8) far = 1 } END { exit far }' ||
     fault "sums in another order: $(losses loose) | $(losses dense-one)"
 
+# With dropout the first loss is the base's as well, and further losses differ from those without.
+ok train "${dora[@]}" --init-from ternary --ranks 1 --set tune.dropout=0.1 --name drops
+ok train "${dora[@]}" --init-from ternary --ranks 2 --zero 2 --set tune.dropout=0.1 --name drops2
+losses drops | cmp -s - <(losses drops2) || fault "dropout on 2 ranks: $(losses drops2) | $(losses drops)"
+[ "$(losses drops | head -1)" = "$(head -1 want)" ] && [ "$(losses drops | tail -1)" != "$(tail -1 want)" ] || fault "dropout: $(losses drops) | $(cat want)"
+
 # The base without adapters is the reference of preferences: new magnitudes do not change it.
 printf '{"prompt": "say a", "chosen": "a", "rejected": "b"}\n%.0s' $(seq 40) >pairs.jsonl
 ok train --tune lora --set tune.dora=true --init-from ternary --data pairs.jsonl --form preference --batch-tokens 768 --threads 1 --ranks 1 --steps 1 \
@@ -89,8 +95,8 @@ says "holds adapters with magnitudes (DoRA), which are neither added nor weighte
 code 2 convert dense-one --merge dense --add dense-tp -o nothing
 says "holds adapters with magnitudes (DoRA), which are neither added nor weighted"
 [ -e nothing ] && fault "a refused conversion left something"
-code 1 train "${dora[@]}" --init-from dense --set tune.dropout=0.1
-says "tune.dora with tune.dropout=0.1 is not possible"
+code 1 train "${dora[@]}" --init-from dense --set tune.dropout=0.1 --ranks 2 --tp 2
+says "tune.dora with tune.dropout=0.1 and --tp 2"
 code 2 train "${chat[@]}" --init-from dense --set tune.dora=true
 says "tune.dora goes with tune.mode=lora"
 
