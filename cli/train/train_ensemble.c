@@ -330,7 +330,13 @@ static void append_member_words(void *ctx, const bt_training *training, bool con
                            strcmp(p->opts.where[i], "auto") != 0 &&
                            strcmp(key, "train.minutes") != 0;
         if ((!given && !bt_train_minutes_chose(p, i)) || is_ensemble_setting(key)) continue;
-        bt_opt_value(&p->opts, i, &value);
+        /* Each fold learns the tokens of the text on which it trains. */
+        const bool learns = strcmp(key, "data.tokenizer") == 0 &&
+                            (bt_train_learned_tokenizer(p) || bt_train_minutes_chose(p, i));
+        if (p->cfg.run.folds && learns)
+            bt_text_printf(&value, "bpe:%" PRId64, p->cfg.model.vocab);
+        else
+            bt_opt_value(&p->opts, i, &value);
         bt_words_set(out, key, bt_text_str(&value));
         bt_text_release(&value);
     }
@@ -436,7 +442,9 @@ static bt_code print_ensemble(const ensemble *e, bt_err *err) {
         put_ensemble_model(&o, e->student.weights, "distilled", e->student.bits);
     bt_printout_rows_end(&o, "  ");
     if (e->p->cfg.run.folds) print_fold_statistics(&o, e);
-    const char *use = e->p->cfg.run.distill ? e->student.weights : e->mean_weights;
+    const char *use = e->p->cfg.run.distill ? e->student.weights
+                      : e->p->cfg.run.folds ? e->members[0].weights /* their vocabularies differ */
+                                            : e->mean_weights;
     bt_printout_line(&o, "\ntry next:\n  bitrain generate %s --prompt 'In the beginning'\n", use);
     return bt_printout_print(&o, err);
 }

@@ -104,6 +104,8 @@ bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *tokenizer,
  * training data and stored in the cache. Restores a deleted file from the resumed checkpoint. Called between reading
  * the settings and bt_train_vocab. Fails with BT_ARG if the tokenizer is not that of the initial weights. */
 bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* Returns true if bt_train_tokenizer learned the tokenizer from the training data. */
+bool bt_train_learned_tokenizer(const bt_train_plan *p);
 /* Stores a tokenizer in the cache under a key, for the ranks and later runs. */
 bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, uint64_t key,
                                 char *path, size_t size, bt_err *err) BT_MUST_CHECK;

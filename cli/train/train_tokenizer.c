@@ -59,6 +59,13 @@ bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, u
     return code;
 }
 
+static const char LEARNED[] = "learned from data.path";
+
+bool bt_train_learned_tokenizer(const bt_train_plan *p) {
+    return strcmp(p->opts.where[bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer")],
+                  LEARNED) == 0;
+}
+
 /* Replaces `auto`; a setting bpe:N keeps its origin. */
 static bt_code set_tokenizer_setting(bt_train_plan *p, const char *value, const char *where,
                                      bt_err *err) {
@@ -176,7 +183,7 @@ static bt_code train_bpe(bt_train_plan *p, int requested, bt_err *err) {
     bt_sources_release(&found);
     if (!vocab) return set_tokenizer_setting(p, "bytes", "as data.path", err);
     if (code == BT_OK) {
-        BT_TRY(set_tokenizer_setting(p, path, "learned from data.path", err));
+        BT_TRY(set_tokenizer_setting(p, path, LEARNED, err));
         return use_subword_defaults(p, !requested || (text && choose_vocab_size(bytes) > 0), err);
     }
     if (requested) return bt_fail(err, code, "%s", why.msg);

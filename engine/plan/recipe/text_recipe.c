@@ -38,6 +38,8 @@ static const struct {
     {"train.token_noise", {"", "0.1", "0.1", "0.2", "0.3", "0.5"}},
     {"train.dropout", {"", "", "0.1", "0.1", "0.2", "0.3"}},
     {"optim.weight_decay", {"", "", "", "", "", "0.5"}},
+    /* noise would begin after these steps */
+    {"train.share_steps", {"", "", "", "0", "0", "0"}},
 };
 /* Up to so many passes repeated text is as good as new text, and a run needs no regulariser. */
 static const double FREE_PASSES = 4;

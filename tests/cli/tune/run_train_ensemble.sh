@@ -93,6 +93,9 @@ says "held out in turn, 3 parts of the text: "
     fault "the folds are $(q "SELECT run, value FROM configs WHERE key='data.fold'")"
 code 2 eval fold
 says "no part is held out from all of them"
+ok train "${shape[@]}" --tokenizer bpe:280 --steps 2 --ensemble 2 --folds --name words
+[ "$(q "SELECT count(DISTINCT value) FROM configs WHERE run LIKE 'words-%' AND key='data.tokenizer'")" = 2 ] ||
+    fault "the vocabularies of the folds are learned from held-out text"
 code 2 train "${shape[@]}" --ensemble 2 --folds --chain
 says "--folds with --chain is not possible"
 code 2 train "${shape[@]}" --ensemble 40 --folds
