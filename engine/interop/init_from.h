@@ -9,8 +9,8 @@
 /* Checks that the file has every matrix of the model, in its shape (BT_ARG otherwise, with its name). notes: one
  * line each for norms that are missing and begin at one, for tensors that the model does not have, and for
  * settings that differ. */
-bt_code bt_init_from_check(bt_model_file *s, const bt_model_cfg *model, bt_text *notes,
-                           bt_err *err) BT_MUST_CHECK;
+bt_code bt_init_from_check(bt_model_file *s, const bt_model_cfg *model, bt_text *notes, bt_err *err)
+    BT_MUST_CHECK;
 /* slices of weights that this rank holds; those the file lacks keep their values */
 bt_code bt_init_from_fill(bt_model_file *s, const bt_ckpt_slice *slices, size_t n, bt_err *err)
     BT_MUST_CHECK;

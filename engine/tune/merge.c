@@ -110,8 +110,8 @@ static bt_code adapt(bt_model_file *s, const merged *m, size_t i, bool latent, b
 /* Rounds like bt_op_tern_codes; inv: 1 / scale. */
 static float code_of(float x, float inv) { return fminf(fmaxf(rintf(x * inv), -1.0f), 1.0f); }
 
-/* Computes codes of n weights with one scale g, which becomes that of the codes, as weights from which absmean gives both
- * again. */
+/* Computes codes of n weights with one scale g, which becomes that of the codes, as weights from which absmean gives
+ * both again. */
 static void requantise(float *w, size_t n, bt_merge_kind kind, float *g) {
     double along = 0;
     uint64_t some = 0;

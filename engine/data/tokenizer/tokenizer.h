@@ -157,7 +157,7 @@ typedef struct bt_tok_train_cfg {
     bool skip_bad_rows;    /* rows that cannot be read are left out, not refused */
     const char *cache_dir; /* folder of "builtin" */
     int vocab;             /* 257 .. 1048576 */
-    bt_held_out held_out;  /* part of the text of every file that is not used, because it validates */
+    bt_held_out held_out;  /* unused part of the text of every file, which validates */
     bt_text *notes;        /* bt_documents_notes appends to it; may be NULL */
     void (*progress)(void *ctx, double done, const char *what);
     void *ctx;

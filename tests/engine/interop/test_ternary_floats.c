@@ -1,5 +1,5 @@
-/* test_ternary_floats.c - models of other programs whose floats are ternary are recognised, and predict what the program
- * behind them computes; a model with one weight of another size is dense (make_ternary_golden.py). */
+/* test_ternary_floats.c - models of other programs whose floats are ternary are recognised, and predict what the
+ * program behind them computes; a model with one weight of another size is dense (make_ternary_golden.py). */
 #include "engine/interop/init_from.h"
 #include "engine/interop/native.h"
 #include "tests/engine/interop/malformed.h"
