@@ -23,7 +23,10 @@ static bt_code adopt_foreign_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err
     bt_text value = {0};
     bt_code code = BT_OK;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && code == BT_OK; i++) {
+        const bool scale = strcmp(keys[i], "model.scale") ==
+                           0; /* only ternary layers have scales */
         if (bt_opts_given(&p->opts, keys[i])) continue;
+        if (scale && p->cfg.model.linear != BT_LIN_BITNET158) continue;
         if (bt_opts_given(&p->opts, "model.preset") && strcmp(keys[i], "model.vocab") != 0)
             continue;
         bt_text_clear(&value);

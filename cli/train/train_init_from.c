@@ -52,6 +52,8 @@ static bt_code adopt_checkpoint_shape(bt_train_plan *p, const json_t *config, bt
         const char *key = p->opts.table[i].key,
                    *stored = json_string_value(json_object_get(config, key));
         const bool template = strcmp(key, "data.template") == 0 && has_chat_template(config);
+        const bool scale = strcmp(key, "model.scale") == 0; /* only ternary layers have scales */
+        if (scale && p->cfg.model.linear != BT_LIN_BITNET158) continue;
         if (!(template || is_fixed_by_weights(&p->cfg, key)) || !stored ||
             p->opts.origin[i] > BT_FROM_PRESET)
             continue;

@@ -40,17 +40,42 @@ bt_act bt_gguf_act(bt_arch arch, const char *word) {
                                                    : bt_arch_gguf_act(bt_arch_at(arch));
 }
 
+/* The weights of each scale are whole blocks of the type. */
+static bool fits_blocks(const bt_model_file *s, bt_number number) {
+    const size_t block = bt_number_at(number)->block;
+    for (size_t i = 0; i < s->params.n; i++)
+        if (s->params.tensors[i].linear &&
+            bt_scale_inputs(s->cfg.scale, s->params.tensors[i].cols) % block != 0)
+            return false;
+    return true;
+}
+
+bt_number bt_gguf_default_number(const bt_model_file *s) {
+    if (s->cfg.linear != BT_LIN_BITNET158) return BT_NUM_F32;
+    if (fits_blocks(s, BT_NUM_TQ2_0)) return BT_NUM_TQ2_0;
+    return s->cfg.scale > BT_SCALE_ROW && fits_blocks(s, BT_NUM_Q2_0) ? BT_NUM_Q2_0 : BT_NUM_F32;
+}
+
 bt_code bt_gguf_scales_check(bt_arch arch, const bt_model_cfg *c, bt_number number,
                              bool scale_tensors, bt_err *err) {
     const bool i2_s = number == BT_NUM_I2_S;
     if (bt_number_at(number)->coded && c->linear != BT_LIN_BITNET158)
         return bt_fail(err, BT_ARG, "type '%s' is for ternary models; this one is dense",
                        bt_number_at(number)->word);
-    if (c->scale == BT_SCALE_ROW && (i2_s || scale_tensors))
+    if (c->scale != BT_SCALE_TENSOR && (i2_s || scale_tensors))
         return bt_fail(err, BT_UNSUPPORTED,
-                       "%s one scale for each tensor, and this model has one for each row "
-                       "(model.scale=row): choose tq1_0, tq2_0, q2_0 or floats",
-                       i2_s ? "type 'i2_s' has" : "--scale-tensors writes");
+                       "%s one scale for each tensor, and this model has one for each %s "
+                       "(model.scale=%s): choose tq1_0, tq2_0, q2_0 or floats",
+                       i2_s ? "type 'i2_s' has" : "--scale-tensors writes",
+                       c->scale == BT_SCALE_ROW ? "row" : "group of inputs",
+                       c->scale == BT_SCALE_ROW ? "row" : "group");
+    const size_t block = bt_number_at(number)->block;
+    if (c->scale > BT_SCALE_ROW && bt_scale_inputs(c->scale, 0) % block != 0)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "type '%s' has one scale for %zu weights, and this model has one for each "
+                       "%zu inputs (model.scale): choose %s",
+                       bt_number_at(number)->word, block, bt_scale_inputs(c->scale, 0),
+                       c->scale > BT_SCALE_GROUP32 && block > 64 ? "q2_0 or floats" : "floats");
     if (!i2_s) return BT_OK;
     if (bt_arch_at(arch)->joined)
         return bt_fail(err, BT_UNSUPPORTED,

@@ -6,6 +6,7 @@
 
 #include "engine/base/text.h"
 #include "engine/interop/formats/gguf.h"
+#include "engine/interop/model_file.h"
 
 /* keys of our own, ignored by other programs: kind of linear layers ("bitnet158", "dense"), the activation with
  * which the model was trained, and whether text is normalised to NFC */
@@ -64,6 +65,8 @@ void bt_gguf_rope_write(bt_gguf_rope *out, const bt_model_cfg *c);
 const char *bt_gguf_word(bt_arch arch, bt_act act, bt_number number);
 /* Returns the activation that programs compute for files with this name. */
 bt_act bt_gguf_act(bt_arch arch, const char *word);
+/* Returns the type of the model's matrices if none is chosen. */
+bt_number bt_gguf_default_number(const bt_model_file *s);
 /* Refuses layers that are not ternary, or whose scales a file of this type, or with scales in tensors of their own,
  * cannot hold. */
 bt_code bt_gguf_scales_check(bt_arch arch, const bt_model_cfg *c, bt_number number,

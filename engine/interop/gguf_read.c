@@ -84,11 +84,11 @@ static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
 
 /* known: the file's key states that its matrices are ternary, also those of floats. */
 static bt_code find_scales(bt_gguf_reader *r, bool known, bt_scales_seen *one, bt_err *err) {
-    *one = (bt_scales_seen){true, true};
-    for (size_t i = 0; i < r->s->stored.n && one->row; i++) {
+    *one = bt_scales_all;
+    for (size_t i = 0; i < r->s->stored.n && (one->row || one->groups); i++) {
         const bt_stored *t = &r->s->stored.at[i];
         const bool floats = t->number == BT_NUM_F32 || t->number == BT_NUM_F16 ||
-                            t->number == BT_NUM_BF16,
+                            t->number == BT_NUM_BF16 || t->number == BT_NUM_Q8_0,
                    coded = bt_number_at(t->number)->coded && t->number != BT_NUM_I2_S;
         if (strncmp(t->name, "blk.", 4) == 0 && (coded || (known && floats && t->rows > 1)))
             BT_TRY(bt_scales_sample(&r->s->stored, t, one, err));
@@ -107,15 +107,17 @@ static bt_code find_linear(bt_gguf_reader *r, bt_err *err) {
                  (n > 6 && strcmp(t->name + n - 6, ".scale") == 0);
     }
     if (word) codes = strcmp(word, "dense") != 0;
-    bt_scales_seen one = {true, true};
+    bt_scales_seen one = bt_scales_all;
     if (codes) BT_TRY(find_scales(r, word != NULL, &one, err));
-    if (!one.row)
+    const bt_scale_kind kind = bt_scales_kind(&one);
+    const bool ternary = codes && (one.tensor || kind != BT_SCALE_TENSOR);
+    if (codes && !ternary)
         bt_text_put(&r->s->notes,
-                    "its ternary weights have a scale for each block, not one for each tensor or "
-                    "row: they are computed as full-precision weights, and inputs of linear "
+                    "its weights are not ternary with one scale for each tensor, row or group of "
+                    "inputs: they are computed as full-precision weights, and inputs of linear "
                     "layers are not rounded to int8\n");
-    r->s->cfg.linear = codes && one.row ? BT_LIN_BITNET158 : BT_LIN_DENSE;
-    if (codes && one.row && !one.tensor) r->s->cfg.scale = BT_SCALE_ROW;
+    r->s->cfg.linear = ternary ? BT_LIN_BITNET158 : BT_LIN_DENSE;
+    if (ternary && !one.tensor) r->s->cfg.scale = kind;
     return BT_OK;
 }
 
@@ -202,7 +204,8 @@ static bt_code find_stored_tensor(bt_gguf_reader *r, size_t i, bt_err *err) {
     p->stored = f;
     f->used = true;
     p->coded = t->linear && s->cfg.linear == BT_LIN_BITNET158;
-    p->by_row = p->coded && s->cfg.scale == BT_SCALE_ROW;
+    if (p->coded && s->cfg.scale != BT_SCALE_TENSOR)
+        p->inputs = bt_scale_inputs(s->cfg.scale, t->cols);
     if (bt_arch_at(s->arch)->turned && (t->id == BT_P_ATTN_Q || t->id == BT_P_ATTN_K))
         p->order = BT_ROWS_TURNED;
     bt_name_gguf(name, t, ".scale");

@@ -46,12 +46,6 @@ typedef struct gguf_out {
 
 /* ---- plan ------------------------------------------------------------------------------------- */
 
-static bool rows_fit_block(const bt_params *p, size_t block) {
-    for (size_t i = 0; i < p->n; i++)
-        if (p->tensors[i].linear && p->tensors[i].cols % block != 0) return false;
-    return true;
-}
-
 static bt_code check_rows(const gguf_out *g, bt_err *err) {
     const bt_number_row *row = bt_number_at(g->number);
     for (size_t i = 0; i < g->s->params.n; i++) {
@@ -74,10 +68,7 @@ static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
         g->arch, c, g->job->any_activation || c->act == bt_gguf_act(g->arch, g->word), err));
     g->ternary = c->linear == BT_LIN_BITNET158;
     g->number = g->job->number;
-    if (g->number == BT_NUM_COUNT)
-        g->number = g->ternary && rows_fit_block(&g->s->params, bt_number_at(BT_NUM_TQ2_0)->block)
-                        ? BT_NUM_TQ2_0
-                        : BT_NUM_F32;
+    if (g->number == BT_NUM_COUNT) g->number = bt_gguf_default_number(g->s);
     const bt_number_row *row = bt_number_at(g->number);
     if (row->ggml < 0 || row->file_type < 0)
         return bt_fail(err, BT_ARG,

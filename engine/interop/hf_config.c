@@ -503,10 +503,6 @@ static bt_code read_hf_keys(bt_hf_config *c, json_t *o, bt_text *notes, bt_err *
     if (row == &onebit && c->linear == BT_HF_DENSE) c->linear = BT_HF_LATENT;
     m->linear = c->linear == BT_HF_DENSE ? BT_LIN_DENSE : BT_LIN_BITNET158;
     read_hf_roles(o, &c->roles, notes);
-    if (notes && c->arch == BT_ARCH_BITNET && c->linear == BT_HF_DENSE)
-        bt_text_put(notes,
-                    "config.json has no quantization_config: its linear layers are taken for "
-                    "full-precision ones, as transformers does\n");
     return bt_model_cfg_check(m, err);
 }
 

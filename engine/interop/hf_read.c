@@ -109,10 +109,16 @@ static bt_code read_tensors(bt_model_file *s, const bt_hf_config *c, bt_err *err
     if (code == BT_OK) code = bt_model_file_complete(s, is_ignored_hf_tensor, &why);
     if (code != BT_OK) return bt_fail(err, code, "'%s': %s", s->path, why.msg);
     for (size_t i = 0; i < s->params.n; i++) {
-        s->places[i].by_row = s->places[i].coded && s->cfg.scale == BT_SCALE_ROW;
+        if (s->places[i].coded && s->cfg.scale == BT_SCALE_ROW)
+            s->places[i].inputs = s->params.tensors[i].cols;
         if (s->params.tensors[i].linear) s->number = s->places[i].stored->number;
     }
-    return bt_model_file_recognise(s, err);
+    BT_TRY(bt_model_file_recognise(s, err));
+    if (s->arch == BT_ARCH_BITNET && s->cfg.linear == BT_LIN_DENSE)
+        bt_text_put(&s->notes,
+                    "config.json has no quantization_config: its linear layers are taken for "
+                    "full-precision ones, as transformers does\n");
+    return BT_OK;
 }
 
 /* ---- tokenizer ------------------------------------------------------------------------------- */

@@ -37,7 +37,7 @@ typedef struct folder {
     int shards;
     float *scales; /* [params.n][most_scales] */
     size_t most_scales;
-    bool rows; /* ternary layers have a scale for each row */
+    bool rows; /* ternary layers have a scale for each row or group */
     int64_t bytes;
 } folder;
 
@@ -363,7 +363,7 @@ static bt_code choose_quantisation(folder *f, const bt_convert_job *job, bt_err 
     BT_TRY(bt_arch_of_model(&f->config.arch, &f->s->cfg, err));
     f->config.model = f->s->cfg;
     f->config.roles = roles_of(f->s);
-    f->rows = f->s->cfg.scale == BT_SCALE_ROW;
+    f->rows = f->s->cfg.scale != BT_SCALE_TENSOR;
     f->config.linear = ternary && !f->rows ? BT_HF_LATENT : BT_HF_DENSE;
     f->number = row ? job->number : BT_NUM_F32;
     if (row && !row->safetensors)
@@ -377,6 +377,10 @@ static bt_code choose_quantisation(folder *f, const bt_convert_job *job, bt_err 
     if (f->number != BT_NUM_PACKED) return BT_OK;
     if (!ternary)
         return bt_fail(err, BT_ARG, "type 'packed' is for ternary models; this one is dense");
+    if (f->s->cfg.scale > BT_SCALE_ROW)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "type 'packed' has one scale for each tensor or row, and this model has one "
+                       "for each group of inputs (model.scale): choose f32, f16 or bf16, or GGUF");
     f->config.linear = job->inverse_scale ? BT_HF_CODES_INVERSE : BT_HF_CODES;
     f->number = BT_NUM_F32;
     return BT_OK;
@@ -395,8 +399,9 @@ static void add_hf_notes(const folder *f, bt_text *notes) {
         bt_text_put(notes, writes_packed_codes(f)
                                ? "its ternary layers have a scale for each row ('weight_scale'), "
                                  "transformers has one for each tensor\n"
-                               : "its ternary layers have a scale for each row, which transformers "
-                                 "lacks: they are written as codes times scales, and it computes "
+                               : "its ternary layers have a scale for each row or group of "
+                                 "inputs, which transformers lacks: they are written as codes "
+                                 "times scales, and it computes "
                                  "them as full-precision layers, without rounding their inputs to "
                                  "int8\n");
     if (f->config.arch == BT_ARCH_QWEN2 && f->s->tokenizer) {

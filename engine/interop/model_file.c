@@ -1,5 +1,4 @@
-/* model_file.c - reads any range of a tensor as fp32 from a file of any format; builds and checks tables of tensors for
- * the readers of formats. */
+/* model_file.c - reads any range of a tensor as fp32 from a file of any format. */
 #include "engine/interop/model_file.h"
 
 #include <math.h>
@@ -11,106 +10,8 @@
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
 
-/* PIECE: elements of a row or more that one thread reads at a time; PIECE_ROWS: rows converted at a time */
-enum { RAW_BYTES = 1 << 18, PIECE = 1 << 16, CHUNK = 1 << 20, PIECE_ROWS = 64 };
-
-/* ---- for the readers of formats --------------------------------------------------------------- */
-
-void bt_model_file_give_roles(bt_model_file *s) {
-    if (!s->tokenizer || !s->roles.known) return;
-    const size_t left_out = bt_tokenizer_set_roles(s->tokenizer, &s->roles);
-    if (left_out)
-        bt_text_printf(
-            &s->notes,
-            "%zu of the tokens that the model names as beginning, padding or end are not "
-            "in its tokenizer's vocabulary of %d\n",
-            left_out, bt_tokenizer_vocab(s->tokenizer));
-}
-
-void bt_model_file_close(bt_model_file *s) {
-    if (!s) return;
-    if (s->view.release) s->view.release(s->view.ctx);
-    bt_ckpt_reader_close(s->ckpt);
-    bt_ckpt_meta_release(&s->meta);
-    bt_stored_release(&s->stored);
-    bt_tokenizer_free(s->tokenizer);
-    bt_text_release(&s->notes);
-    bt_text_release(&s->passed_over);
-    for (size_t i = 0; s->places && i < s->params.n; i++) {
-        free(s->places[i].s);
-        free(s->places[i].level);
-    }
-    bt_params_release(&s->params);
-    free(s->places);
-    free(s->row);
-    free(s);
-}
-
-bt_code bt_model_file_tables(bt_model_file *s, bt_err *err) {
-    BT_TRY(bt_params_init(&s->params, &s->cfg, (bt_model_slice){0}, err));
-    size_t longest = 0;
-    for (size_t i = 0; i < s->params.n; i++) {
-        const bt_tensor *t = &s->params.tensors[i];
-        longest = bt_max_size(longest, t->cols == 1 ? t->rows : t->cols); /* a vector is one row */
-    }
-    s->places = calloc(s->params.n, sizeof *s->places);
-    s->row = malloc(longest * sizeof *s->row);
-    if (s->places && s->row) return BT_OK;
-    return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", s->path);
-}
-
-bt_code bt_model_file_check_shape(const bt_tensor *t, const bt_stored *f, bt_row_order order,
-                                  bt_err *err) {
-    const uint64_t rows = order == BT_ROWS_PACKED ? t->rows / 4 : t->rows;
-    if (t->cols == 1 && f->n_dims == 1 && f->cols == t->rows) return BT_OK; /* a bias */
-    if (f->rows == rows && f->cols == t->cols && (order != BT_ROWS_PACKED || t->rows % 4 == 0))
-        return BT_OK;
-    return bt_fail(err, BT_FORMAT,
-                   "tensor '%s' is %llu x %llu, but the model's sizes make it %llu x %zu", f->name,
-                   (unsigned long long)f->rows, (unsigned long long)f->cols,
-                   (unsigned long long)rows, t->cols);
-}
-
-static void add_first_names(bt_text *list, const char *name, size_t *n) {
-    if (++*n <= 3) bt_text_printf(list, "%s%s", *n > 1 ? ", " : "", name);
-}
-
-bt_code bt_model_file_complete(bt_model_file *s,
-                               bool (*extra)(const bt_model_file *s, const char *name),
-                               bt_err *err) {
-    bt_text list = {0};
-    size_t n = 0;
-    bt_code code = BT_OK;
-    for (size_t i = 0; i < s->params.n; i++)
-        if (!s->places[i].stored) add_first_names(&list, s->params.tensors[i].name, &n);
-    const char *other = NULL; /* a name that may be the missing one's */
-    for (size_t i = 0; n > 0 && i < s->stored.n && !other; i++)
-        if (!s->stored.at[i].used && !extra(s, s->stored.at[i].name)) other = s->stored.at[i].name;
-    if (n > 0)
-        code = bt_fail(err, BT_FORMAT, "%zu tensor%s of the model %s missing: %s%s%s%s%s", n,
-                       n > 1 ? "s" : "", n > 1 ? "are" : "is", bt_text_str(&list),
-                       n > 3 ? ", ..." : "", other ? " (the file has '" : "", other ? other : "",
-                       other ? "', which is none of them)" : "");
-    bt_text_clear(&list);
-    n = 0;
-    for (size_t i = 0; code == BT_OK && i < s->stored.n; i++)
-        if (!s->stored.at[i].used && extra(s, s->stored.at[i].name))
-            add_first_names(&list, s->stored.at[i].name, &n);
-    if (n > 0)
-        bt_text_printf(&s->notes, "%zu tensor%s not used: %s%s\n", n, n > 1 ? "s are" : " is",
-                       bt_text_str(&list), n > 3 ? ", ..." : "");
-    bt_text_clear(&list);
-    n = 0;
-    for (size_t i = 0; code == BT_OK && i < s->stored.n; i++)
-        if (!s->stored.at[i].used && !extra(s, s->stored.at[i].name))
-            add_first_names(&list, s->stored.at[i].name, &n);
-    if (n > 0)
-        code = bt_fail(err, BT_UNSUPPORTED,
-                       "%zu tensor%s for which the architecture has no place: %s%s", n,
-                       n > 1 ? "s" : "", bt_text_str(&list), n > 3 ? ", ..." : "");
-    bt_text_release(&list);
-    return code;
-}
+/* PIECE: elements of a row or more that one thread reads at a time */
+enum { RAW_BYTES = 1 << 18, PIECE = 1 << 16, CHUNK = 1 << 20 };
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
@@ -198,24 +99,26 @@ static bt_code stored_rows(bt_model_file *s, const bt_stored_location *p, uint64
     return BT_OK;
 }
 
-/* Sizes of rows, if each row has one, or of all of them; by_row: the first one is that of the first row read */
+/* Sizes of rows or groups, if each has one, or of all of them; the first one is then that of the first row read */
 static float *size_of_row(const bt_stored_location *p, float *sizes, size_t row) {
-    return p->by_row ? sizes + row : sizes;
+    return p->inputs ? sizes + row * ((size_t)p->stored->cols / p->inputs) : sizes;
 }
 
 static bool plain_codes(const bt_stored_location *p, int8_t *codes, const unsigned char *raw,
                         float *sizes, size_t n) {
     const bt_stored *f = p->stored;
-    const size_t cols = (size_t)f->cols, row_bytes = bt_number_bytes(f->number, cols);
-    if (!p->by_row) return bt_number_codes(f->number, codes, raw, n * cols, sizes);
+    const size_t cols = (size_t)f->cols;
+    if (!p->inputs) return bt_number_codes(f->number, codes, raw, n * cols, sizes);
+    const size_t bytes = bt_number_bytes(f->number, p->inputs); /* whole blocks */
     bool alike = true;
-    for (size_t r = 0; r < n && alike; r++)
-        alike = bt_number_codes(f->number, codes + r * cols, raw + r * row_bytes, cols, sizes + r);
+    for (size_t g = 0; g < n * (cols / p->inputs) && alike; g++)
+        alike = bt_number_codes(f->number, codes + g * p->inputs, raw + g * bytes, p->inputs,
+                                sizes + g);
     return alike;
 }
 
-/* Reads rows as codes, if the file has codes; *alike is unchanged if all have one size (bt_number_codes), or by_row all
- * of each row, else it becomes false, and stored_rows reports the error, if any. */
+/* Reads rows as codes, if the file has codes; *alike is unchanged if all have one size (bt_number_codes), or all of
+ * each row or group (inputs), else it becomes false, and stored_rows reports the error, if any. */
 static bt_code stored_codes(bt_model_file *s, const bt_stored_location *p, uint64_t row, size_t n,
                             int8_t *codes, unsigned char *raw, float *sizes, bool *alike,
                             bt_err *err) {
@@ -248,7 +151,8 @@ typedef struct rows_job {
     /* for codes_range, which has no out */
     int8_t *codes; /* NULL: counted only */
     bool alike;
-    float *sizes;   /* size of the nonzero codes; 0: there are none. (1), or by_row (rows) */
+    float
+        *sizes; /* size of the nonzero codes; 0: there are none. (1), or those of rows or groups */
     uint64_t *some; /* number of nonzero codes, likewise */
     pthread_mutex_t lock;
     bt_code code; /* error of the first rows that fail */
@@ -266,15 +170,17 @@ static void rows_failed(rows_job *j, size_t begin, bt_code code, const bt_err *w
     pthread_mutex_unlock(&j->lock);
 }
 
-static float level_of(const bt_stored_location *p, uint64_t row) {
-    return p->level[p->by_row ? row : 0];
+/* at: element of the tensor */
+static float level_of(const bt_stored_location *p, uint64_t at) {
+    return p->level[p->inputs ? at / p->inputs : 0];
 }
 
 /* Latent weights of codes exist. */
 static bool has_levels(const bt_stored_location *p, uint64_t row, size_t n) {
+    const uint64_t cols = p->stored->cols, step = p->inputs ? p->inputs : n * cols;
     bool finite = p->coded;
-    for (uint64_t r = row; finite && r < (p->by_row ? row + n : row + 1); r++)
-        finite = isfinite(level_of(p, r)) != 0;
+    for (uint64_t at = row * cols; finite && at < (row + n) * cols; at += step)
+        finite = isfinite(level_of(p, at)) != 0;
     return finite;
 }
 
@@ -282,7 +188,7 @@ static bt_code finish_rows(const rows_job *j, uint64_t row, float *out, size_t e
     const bt_stored_location *p = j->p;
     const size_t cols = (size_t)p->stored->cols;
     for (size_t k = 0; p->coded && k < elems; k++) {
-        const float level = level_of(p, row + k / cols);
+        const float level = level_of(p, row * cols + k);
         out[k] = out[k] > 0 ? level : out[k] < 0 ? -level : 0;
     }
     for (size_t k = 0; p->add != 0 && k < elems; k++) out[k] += p->add;
@@ -299,18 +205,17 @@ static bt_code finish_rows(const rows_job *j, uint64_t row, float *out, size_t e
 static bt_code latent_rows(const rows_job *j, uint64_t row, size_t n, float *restrict out,
                            int8_t *restrict codes, unsigned char *raw, bool *alike, bt_err *err) {
     const size_t cols = (size_t)j->p->stored->cols;
-    float sizes[PIECE_ROWS] = {0};
-    for (size_t at = 0, some; at < n && *alike; at += some) {
-        some = j->p->by_row ? bt_min_size(PIECE_ROWS, n - at) : n;
-        memset(sizes, 0, sizeof sizes);
-        BT_TRY(stored_codes(j->s, j->p, row + at, some, codes, raw, sizes, alike, err));
-        for (size_t r = at; *alike && r < at + some; r++) {
-            const float level = level_of(j->p, row + r);
-            for (size_t k = 0; k < cols; k++)
-                out[r * cols + k] = level * (float)codes[(r - at) * cols + k];
-        }
+    const size_t groups = j->p->inputs ? cols / j->p->inputs : 1, width = cols / groups;
+    float *sizes = calloc(j->p->inputs ? n * groups : 1, sizeof *sizes);
+    if (!sizes)
+        return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", j->p->stored->name);
+    bt_code code = stored_codes(j->s, j->p, row, n, codes, raw, sizes, alike, err);
+    free(sizes);
+    for (size_t g = 0; code == BT_OK && *alike && g < n * groups; g++) {
+        const float level = level_of(j->p, row * cols + g * width);
+        for (size_t k = g * width; k < (g + 1) * width; k++) out[k] = level * (float)codes[k];
     }
-    return BT_OK;
+    return code;
 }
 
 static void rows_range(void *ctx, int thread, size_t begin, size_t end) {
@@ -380,7 +285,8 @@ static bt_code read_scale(bt_model_file *s, bt_stored_location *p, size_t row, f
 static void codes_range(void *ctx, int thread, size_t begin, size_t end) {
     rows_job *j = ctx;
     const bt_stored *f = j->p->stored;
-    const size_t cols = (size_t)f->cols, step = bt_max_size(1, PIECE / cols);
+    const size_t cols = (size_t)f->cols, step = bt_max_size(1, PIECE / cols),
+                 groups = j->p->inputs ? cols / j->p->inputs : 1, width = cols / groups;
     unsigned char *raw = malloc(raw_bytes(f) + step * cols);
     bt_err why = BT_ERR_INIT;
     bt_code code = raw ? BT_OK
@@ -392,20 +298,20 @@ static void codes_range(void *ctx, int thread, size_t begin, size_t end) {
     for (size_t r = begin, n; r < end && code == BT_OK && alike; r += n) {
         int8_t *codes = j->codes ? j->codes + r * cols : (int8_t *)raw + raw_bytes(f);
         n = bt_min_size(step, end - r);
-        if (j->p->by_row) sizes = j->sizes + r;
+        if (j->p->inputs) sizes = j->sizes + r * groups;
         code = stored_codes(j->s, j->p, j->row + r, n, codes, raw, sizes, &alike, &why);
-        for (size_t k = 0; k < n; k++) {
+        for (size_t k = 0; k < n * groups; k++) {
             size_t zero = 0;
-            for (size_t e = k * cols; e < (k + 1) * cols; e++) zero += codes[e] == 0;
-            if (j->p->by_row) j->some[r + k] = cols - zero;
-            some += cols - zero;
+            for (size_t e = k * width; e < (k + 1) * width; e++) zero += codes[e] == 0;
+            if (j->p->inputs) j->some[r * groups + k] = width - zero;
+            some += width - zero;
         }
     }
     free(raw);
     if (code != BT_OK) rows_failed(j, begin, code, &why);
     pthread_mutex_lock(&j->lock);
     if (!alike) j->alike = false;
-    if (!j->p->by_row) {
+    if (!j->p->inputs) {
         if (size != 0 && j->sizes[0] != 0 && size != j->sizes[0]) j->alike = false;
         if (size != 0) j->sizes[0] = size;
         j->some[0] += some;
@@ -425,10 +331,10 @@ bt_code bt_model_file_read_codes(bt_model_file *s, size_t i, int8_t *codes, bool
                                  bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     bt_stored_location *p = &s->places[i];
-    const size_t n = p->by_row ? t->rows : 1, each = t->count / n;
+    const size_t n = p->inputs ? t->count / p->inputs : 1, each = t->count / n;
     BT_TRY(allocate_scales(p, n, err));
     bt_stored_location stored = *p;
-    if (!codes && !p->by_row && stored.order == BT_ROWS_TURNED)
+    if (!codes && !p->inputs && stored.order == BT_ROWS_TURNED)
         stored.order = BT_ROWS_PLAIN; /* counts codes of one size */
     rows_job j = {.s = s,
                   .p = &stored,
@@ -460,15 +366,16 @@ bt_code bt_model_file_read_codes(bt_model_file *s, size_t i, int8_t *codes, bool
 /* elements that are not all 0 or of one size: names two that differ, if they do */
 static bt_code unlike_piece(const bt_stored_location *p, const float *x, size_t n, float *most,
                             bt_err *err) {
-    const size_t cols = (size_t)p->stored->cols;
     for (size_t k = 0; k < n; k++) {
-        if (*most == 0 || (p->by_row && k % cols == 0)) *most = fabsf(x[k]);
+        if (*most == 0 || (p->inputs && k % p->inputs == 0)) *most = fabsf(x[k]);
         if (*most == 0) continue;
         if (x[k] != 0 && fabsf(x[k]) != *most)
             return bt_fail(err, BT_FORMAT,
                            "tensor '%s' holds %g and %g: a ternary %s has one scale",
                            p->stored->name, (double)*most, (double)fabsf(x[k]),
-                           p->by_row ? "row" : "tensor");
+                           !p->inputs                     ? "tensor"
+                           : p->inputs == p->stored->cols ? "row"
+                                                          : "group of inputs");
     }
     return BT_OK;
 }
@@ -509,13 +416,15 @@ bt_code bt_model_file_codes(bt_model_file *s, size_t i, int8_t *codes, bool *dir
     const bt_stored_location *p = &s->places[i];
     /* absmean of latent weights has a minimum, so that a smaller scale would give other codes */
     for (size_t k = 0; *direct && k < bt_model_file_scales(s, i); k++)
-        *direct = isfinite(p->level[k]) && (p->s[k] >= 1e-5f || (p->by_row && p->s[k] == 0));
+        *direct = isfinite(p->level[k]) && (p->s[k] >= 1e-5f || (p->inputs && p->s[k] == 0));
     return BT_OK;
 }
 
 size_t bt_model_file_scales(const bt_model_file *s, size_t i) {
     const bt_tensor *t = &s->params.tensors[i];
-    return t->tern && s->cfg.scale == BT_SCALE_ROW ? t->rows : 1;
+    return t->tern && s->cfg.scale != BT_SCALE_TENSOR
+               ? t->count / bt_scale_inputs(s->cfg.scale, t->cols)
+               : 1;
 }
 
 bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *err) {

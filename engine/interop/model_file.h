@@ -6,7 +6,7 @@
  * Codes:    files that hold -1, 0, 1 and a scale s give latent weights of which absmean
  *           quantisation makes those codes and that scale again: 0, and +-s * n / (non-zero codes),
  *           whose mean of |w| is s. The first read of such a tensor reads it once more, to count;
- *           bt_model_file_codes reads it once. With cfg.scale=row all of this holds for each row.
+ *           bt_model_file_codes reads it once. With cfg.scale all of this holds for each row or group.
  * Owns:     open files, tensor table, tokenizer. Threads: one caller. */
 #ifndef BT_ENGINE_INTEROP_MODEL_FILE_H
 #define BT_ENGINE_INTEROP_MODEL_FILE_H
@@ -22,16 +22,15 @@ typedef enum { BT_IN_NATIVE, BT_IN_HF, BT_IN_GGUF } bt_container;
  * Face's four rows in a byte */
 typedef enum { BT_ROWS_PLAIN, BT_ROWS_TURNED, BT_ROWS_PACKED } bt_row_order;
 
-typedef struct bt_stored_location { /* location of one of our tensors */
-    const bt_stored *stored,
-        *scale; /* scale: a tensor of one element, or with by_row of one a row; or NULL */
+typedef struct bt_stored_location {  /* location of one of our tensors */
+    const bt_stored *stored, *scale; /* scale: a tensor of one element, or of one a row; or NULL */
     bt_row_order order;
     bool inverse; /* the scale divides */
-    bool coded;   /* only -s, 0, s occur, in the whole tensor or by_row in each row (cfg.scale) */
-    bool by_row;
+    bool coded;   /* only -s, 0, s occur, in the whole tensor or in each row or group (cfg.scale) */
+    size_t inputs;    /* coded: number of inputs of a row with one scale; 0: the tensor has one */
     float add;        /* to every element: the offset of a norm's gain */
     bool counted;     /* the following arrays are filled */
-    float *s, *level; /* (1), or by_row (rows) */
+    float *s, *level; /* (1), or those of all rows or groups */
 } bt_stored_location;
 
 typedef struct bt_model_file bt_model_file;
@@ -91,9 +90,9 @@ bt_code bt_model_file_read(bt_model_file *s, size_t i, uint64_t first, uint64_t 
 /* the file's own, without the view */
 bt_code bt_model_file_read_own(bt_model_file *s, size_t i, uint64_t first, uint64_t count,
                                float *out, bt_err *err) BT_MUST_CHECK;
-/* the scale of a tensor that holds codes, else 0; with cfg.scale=row those of all rows */
+/* the scale of a tensor that holds codes, else 0; with cfg.scale those of all rows or groups */
 bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *err) BT_MUST_CHECK;
-/* number of scales of tensor i: 1, or with cfg.scale=row that of its rows */
+/* number of scales of tensor i: 1, or with cfg.scale that of its rows or groups */
 size_t bt_model_file_scales(const bt_model_file *s, size_t i);
 /* The codes of tensor i, (rows, cols) in our order, read once and without floats: the same as absmean quantisation
  * of the values of bt_model_file_read. *direct is false, and codes are undefined, if the tensor has no codes, or
@@ -121,7 +120,7 @@ bt_code bt_model_file_complete(bt_model_file *s,
                                bool (*extra)(const bt_model_file *s, const char *name), bt_err *err)
     BT_MUST_CHECK;
 /* Reads all rows of tensor i, whose place is coded, once: their codes (codes NULL: counted only), and the statistics
- * of the place. *alike is false if they are not codes of one size, or by_row those of a row */
+ * of the place. *alike is false if they are not codes of one size, or those of a row or group */
 bt_code bt_model_file_read_codes(bt_model_file *s, size_t i, int8_t *codes, bool *alike,
                                  bt_err *err) BT_MUST_CHECK;
 
@@ -129,14 +128,20 @@ bt_code bt_model_file_read_codes(bt_model_file *s, size_t i, int8_t *codes, bool
 /* properties of sampled rows of tensors of codes */
 typedef struct bt_scales_seen {
     bool row, tensor; /* every row has one scale; every tensor has one */
+    unsigned groups; /* bits 1 << bt_scale_kind: all groups of so many inputs have one scale each */
 } bt_scales_seen;
-/* Samples up to 64 rows of a stored tensor; properties that they lack become false. */
+extern const bt_scales_seen bt_scales_all; /* all properties */
+/* Samples up to 64 rows of a stored tensor; removes the properties that they lack. */
 bt_code bt_scales_sample(const bt_stored_list *all, const bt_stored *t, bt_scales_seen *one,
                          bt_err *err) BT_MUST_CHECK;
+/* Returns the scales of a ternary model with these properties, those of the largest groups; BT_SCALE_TENSOR if it has
+ * none of them. */
+bt_scale_kind bt_scales_kind(const bt_scales_seen *one);
 /* A dense model with a place for every tensor becomes a ternary one if all of its linear layers hold floats that are
- * exactly -s, 0, s with one s for each tensor or row; a note reports it. Every other model is unchanged */
+ * exactly -s, 0, s with one s for each tensor, row or group; a note reports it. Every other model is unchanged */
 bt_code bt_model_file_recognise(bt_model_file *s, bt_err *err) BT_MUST_CHECK;
-/* Undoes this: the model has dense layers with the values of the file. */
+/* Changes a ternary model whose file has the values of its weights, also in blocks of codes, to dense layers with these
+ * values instead of latent weights. Other models are unchanged. */
 bt_code bt_model_file_keep_floats(bt_model_file *s, bt_err *err) BT_MUST_CHECK;
 
 #endif

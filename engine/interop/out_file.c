@@ -117,7 +117,7 @@ typedef struct tensor_job {
     unsigned char *bytes, *turned;
     float *x;
     int8_t *codes; /* codes of the whole tensor */
-    float *scales; /* their scales: (n_scales), one or that of each row */
+    float *scales; /* their scales: (n_scales), one or that of each row or group */
     size_t n_scales;
 } tensor_job;
 
@@ -141,12 +141,13 @@ static void encode_codes(const tensor_job *j, unsigned char *out, float *x, cons
 /* codes of n rows from row `row` of the tensor on */
 static void encode_code_rows(const tensor_job *j, unsigned char *out, float *x, size_t row,
                              size_t n) {
-    const size_t cols = j->t->cols, row_bytes = bt_number_bytes(j->form->number, cols),
-                 each = j->n_scales > 1 ? 1 : n; /* rows with one scale */
-    for (size_t r = 0; r < n; r += each)
-        encode_codes(j, out + r * row_bytes, x + r * cols, j->codes + (row + r) * cols, each * cols,
+    const size_t cols = j->t->cols, first = row * cols,
+                 each = j->n_scales > 1 ? j->t->count / j->n_scales : n * cols; /* one scale */
+    for (size_t at = 0; at < n * cols; at += each)
+        encode_codes(j, out + bt_number_bytes(j->form->number, at), x + at, j->codes + first + at,
+                     each,
                      j->form->unit     ? 1
-                     : j->n_scales > 1 ? j->scales[row + r]
+                     : j->n_scales > 1 ? j->scales[(first + at) / each]
                                        : j->scales[0]);
 }
 
@@ -208,7 +209,7 @@ static void quantise_latent(tensor_job *j, const float *x, float *absmeans) {
     const bt_tensor *t = j->t;
     const size_t n = t->count / j->n_scales;
     if (j->n_scales > 1)
-        bt_model_scale_rows(absmeans, x, t->rows, t->cols);
+        bt_model_scale_rows(absmeans, x, j->n_scales, n);
     else
         absmeans[0] = bt_absmean(t, x);
     for (size_t k = 0; k < j->n_scales; k++) {

@@ -75,7 +75,7 @@ typedef struct look {
     uint8_t *history;
     size_t n;
     float mean, inv_scale, threshold;
-    const float *scales; /* one scale for each row of `cols` weights; NULL: inv_scale */
+    const float *scales; /* one scale for each `cols` weights; NULL: inv_scale */
     size_t cols;
     _Atomic uint64_t flips, sign_flips, back, near;
 } look;
@@ -143,7 +143,7 @@ void bt_codes_sample(bt_codes *c, bt_code_counts *counts) {
                       .inv_scale = 1 / (float)q.scale,
                       .threshold = binary ? 0.0f : 0.5f,
                       .scales = bt_model_row_scales(c->model, k),
-                      .cols = t->cols};
+                      .cols = bt_scale_inputs(bt_model_config(c->model)->scale, t->cols)};
             if (j.n == 0) continue;
             bt_parallel_for((j.n + CHUNK - 1) / CHUNK, 1, count_code_range, &j);
             history += (j.n + 1) / 2;

@@ -16,7 +16,7 @@ typedef struct look {
     const float *gradients;
     size_t n;
     float mean, inv_scale, unscale;
-    const float *scales; /* one scale for each row of `cols` weights; NULL: inv_scale */
+    const float *scales; /* one scale for each `cols` weights; NULL: inv_scale */
     size_t cols;
     _Atomic uint64_t weight[BT_HIST_BINS], gradient[BT_HIST_BINS];
 } look;
@@ -62,7 +62,7 @@ void bt_histogram_add(bt_model *m, const bt_codes_cfg *slices, size_t k, float u
                   .inv_scale = t->tern ? 1 / (float)q.scale : 0,
                   .unscale = unscale,
                   .scales = bt_model_row_scales(m, k),
-                  .cols = t->cols};
+                  .cols = bt_scale_inputs(bt_model_config(m)->scale, t->cols)};
         if (j.n == 0) continue;
         bt_parallel_for((j.n + CHUNK - 1) / CHUNK, 1, count_histogram_range, &j);
         for (int b = 0; b < BT_HIST_BINS; b++) {

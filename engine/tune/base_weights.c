@@ -19,15 +19,17 @@ static int64_t to_53_bits(uint64_t h) { return (int64_t)(h >> 11) + 1; }
 typedef struct reading {
     bt_model_file *file;
     bt_model *m;
-    float *x, *scales; /* scales: of the rows of a ternary tensor */
+    float *x, *scales; /* scales: of the rows or groups of a ternary tensor */
     XXH3_state_t *state;
     uint64_t h;
 } reading;
 
-static size_t most_rows(const bt_params *p) {
+static size_t most_scales(const bt_params *p, bt_scale_kind scale) {
     size_t most = 1;
-    for (size_t i = 0; i < p->n; i++)
-        if (p->tensors[i].tern) most = bt_max_size(most, p->tensors[i].rows);
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *t = &p->tensors[i];
+        if (t->tern) most = bt_max_size(most, t->count / bt_scale_inputs(scale, t->cols));
+    }
     return most;
 }
 
@@ -60,9 +62,12 @@ static void cut_block(float *x, const bt_tensor *t) {
 /* Stores this slice's block of a ternary tensor, which is complete in r->x. */
 static void store_ternary(reading *r, size_t i, float scale) {
     const bt_tensor *t = &bt_model_base(r->m)->tensors[i];
-    const bool rows = bt_model_config(r->m)->scale == BT_SCALE_ROW;
+    const bt_scale_kind kind = bt_model_config(r->m)->scale;
+    const bool rows = kind != BT_SCALE_TENSOR;
+    const size_t inputs = bt_scale_inputs(kind, t->whole_cols);
     if (rows)
-        bt_model_scale_rows(r->scales, r->x + t->row0 * t->whole_cols, t->rows, t->whole_cols);
+        bt_model_scale_rows(r->scales, r->x + t->row0 * t->whole_cols,
+                            t->rows * (t->whole_cols / inputs), inputs);
     cut_block(r->x, t);
     if (rows)
         bt_model_base_put_rows(r->m, i, r->x, r->scales);
@@ -118,7 +123,8 @@ static bt_code read_table(bt_base_weights *b, bt_model_file *file, bt_model *m, 
     reading r = {.file = file,
                  .m = m,
                  .x = malloc(largest_tensor_room(p) * sizeof *r.x),
-                 .scales = malloc(most_rows(p) * sizeof *r.scales),
+                 .scales = malloc(most_scales(p, m ? bt_model_config(m)->scale : BT_SCALE_TENSOR) *
+                                  sizeof *r.scales),
                  .state = XXH3_createState()};
     bt_code code = r.x && r.scales && r.state
                        ? BT_OK

@@ -18,8 +18,9 @@ typedef struct merged {
     float **scales; /* [params.n][scales of the tensor] of the codes; NULL: not known yet */
     uint64_t *changed_codes,
         *codes; /* [params.n] number of changed codes, of all codes, in tensors that have been read */
-    bool ternary, by_row; /* the base; it has a scale for each row */
-    size_t n;             /* number of its tensors */
+    bool ternary;        /* the base */
+    bt_scale_kind scale; /* its scales */
+    size_t n;            /* number of its tensors */
 } merged;
 
 static void release_merged(void *ctx) {
@@ -127,12 +128,13 @@ static void requantise(float *w, size_t n, bt_merge_kind kind, float *g) {
 }
 
 static size_t count_merged_scales(const merged *m, const bt_tensor *t) {
-    return m->by_row ? t->rows : 1;
+    return m->scale == BT_SCALE_TENSOR ? 1 : t->count / bt_scale_inputs(m->scale, t->cols);
 }
 
 static void measure_scales(const merged *m, const bt_tensor *t, float *scales) {
-    if (m->by_row)
-        bt_model_scale_rows(scales, m->w, t->rows, t->cols);
+    if (m->scale != BT_SCALE_TENSOR)
+        bt_model_scale_rows(scales, m->w, count_merged_scales(m, t),
+                            bt_scale_inputs(m->scale, t->cols));
     else
         scales[0] = bt_absmean(t, m->w);
 }
@@ -255,7 +257,7 @@ static bt_code create_merged_view(bt_model_file *s, const bt_adapter_part *parts
                   .changed_codes = calloc(n, sizeof *m->changed_codes),
                   .codes = calloc(n, sizeof *m->codes),
                   .ternary = s->cfg.linear == BT_LIN_BITNET158,
-                  .by_row = s->cfg.scale == BT_SCALE_ROW,
+                  .scale = s->cfg.scale,
                   .n = n};
     memcpy(m->part, parts, n_parts * sizeof *parts);
     s->view = (bt_model_view){

@@ -1,9 +1,9 @@
 /* merge.h - a model with its adapters added to its weights, readable like a file (interop/model_file.h) and so
  * writable in any format.
  *
- * With W the latent weights of a ternary layer, c their codes, g their scale (absmean; with model.scale=row that of
- * each row, and the following holds for each row), and D = scale B A, or for several adapters the sum of weight scale
- * B A:
+ * With W the latent weights of a ternary layer, c their codes, g their scale (absmean; with model.scale that of each
+ * row or group, for each of which the following holds), and D = scale B A, or for several adapters the sum of weight
+ * scale B A:
  *     DENSE    g c + D, in a model without quantisers. A dense base: W + D, exactly the trained model.
  *              For a ternary base the layers then read floats where they read int8 before
  *     LATENT   W + D, quantised again by its readers

@@ -58,6 +58,7 @@ enum {
     CHANGING,
     NANO,
     ROW_SCALES,
+    GROUP_SCALES,
     UNITS_OF_TWO,
     UNITS_OF_ONE,
     N_SHAPES
@@ -114,6 +115,10 @@ static const shape shapes[N_SHAPES] = {
     [ROW_SCALES] = {"a scale for each row, int8 gradients, few kv heads, a run that changes",
                     {MODEL "--grad", "int8", "--precision", "bf16", FEW_KV, "--set",
                      "model.scale=row", "--set", "train.dense_steps=6"}},
+    [GROUP_SCALES] = {"a scale for each group of inputs, int8 gradients, a run that changes",
+                      {MODEL "--grad", "int8", "--precision", "bf16", "--set", "model.d_model=64",
+                       "--set", "model.head_dim=32", "--set", "model.d_ff=96", "--set",
+                       "model.scale=group:32", "--set", "train.dense_steps=6"}},
     [UNITS_OF_TWO] = {"8 units, int8 attention",
                       {MODEL "--isa", "generic", "--set", "train.unit=2", "--set",
                        "train.attention=int8"}},
@@ -169,6 +174,10 @@ static const layout layouts[] = {
     {R2, "zero 3", ROW_SCALES, 0, {"--zero", "3", STRIPES}},
     {R3, "zero 2", ROW_SCALES, 0, {"--zero", "2", STRIPES}},
     {R4, "zero 3, tp 2", ROW_SCALES, 0, {"--tp", "2", "--zero", "3", "--dp-shard", "2"}},
+
+    {R2, "zero 3", GROUP_SCALES, 0, {"--zero", "3", STRIPES}},
+    {R3, "zero 2", GROUP_SCALES, 0, {"--zero", "2", STRIPES}},
+    {R4, "replicas", GROUP_SCALES, 0, {NULL}},
 
     {R4, "dp 2, tp 2", TINY_MODEL, 0, {"--tp", "2"}},
     {R4, "dp 2, tp 2", INT8_GRADIENTS, 0, {"--tp", "2"}},

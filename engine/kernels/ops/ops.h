@@ -141,8 +141,9 @@ bt_tern_stats bt_op_tern_codes_bf16(int8_t *codes, const uint16_t *w, float mean
 void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K);
 /* Packs values for BT_COMPACT. Their codes are those of bt_op_tern_codes without mean and sign. */
 void bt_op_pack_2bit(void *packed, const float *w, float inv_scale, size_t N, size_t K);
-/* The same with a scale for each row. */
-void bt_op_pack_2bit_rows(void *packed, const float *w, const float *scales, size_t N, size_t K);
+/* The same with a scale for each row; ldw, lds: distances of rows of w, and of their scales. */
+void bt_op_pack_2bit_rows(void *packed, const float *w, size_t ldw, const float *scales, size_t lds,
+                          size_t N, size_t K);
 void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed,
                     float scale, size_t M, size_t N, size_t K, int flags);
 void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,

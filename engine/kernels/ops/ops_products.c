@@ -99,13 +99,16 @@ static void do_pack_2bit_rows(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
     int8_t *codes = bt_ops_scratch(thread);
     for (size_t r = a; r < b; r++) {
-        (void)bt_active_kernels()->tern_codes(codes, j->x + r * j->K, 0, 1.0f / j->dq[r], 0, j->K);
+        (void)bt_active_kernels()->tern_codes(codes, j->x + r * j->ldx, 0, 1.0f / j->dq[r * j->ldy],
+                                              0, j->K);
         bt_active_kernels()->packed_2bit_pack(j->packed, codes, j->N, j->K, r, r + 1);
     }
 }
 
-void bt_op_pack_2bit_rows(void *packed, const float *w, const float *scales, size_t N, size_t K) {
-    product_job j = {.packed = packed, .x = w, .dq = scales, .N = N, .K = K};
+void bt_op_pack_2bit_rows(void *packed, const float *w, size_t ldw, const float *scales, size_t lds,
+                          size_t N, size_t K) {
+    product_job j = {
+        .packed = packed, .x = w, .ldx = ldw, .dq = scales, .ldy = lds, .N = N, .K = K};
     bt_ops_timed("thin_pack", 0, 4.25 * product(N, K, 1), N, BT_TERN_ROWS, do_pack_2bit_rows, &j);
 }
 

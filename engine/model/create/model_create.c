@@ -67,7 +67,8 @@ static bt_table int8_of(const bt_model *m, const bt_model_memory *p, const void 
 static bt_linear make_linear(bt_model *m, const bt_model_memory *p, int layer, bt_param_id id) {
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     size_t i = (size_t)(t - m->params.tensors);
-    bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .tern = t->tern};
+    bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .dx_ld = t->cols, .tern = t->tern};
+    l.scale_cols = bt_scale_inputs(m->setup.cfg.scale, t->cols);
     const bool base = bt_net_keeps_base(&m->setup);
     l.w = m->latents[i];
     l.values = (bt_table){.f32 = l.w.form == BT_MOMENT_F32 ? l.w.at : NULL};
@@ -89,11 +90,16 @@ static bt_linear make_linear(bt_model *m, const bt_model_memory *p, int layer, b
         l.packed_2bit = base;
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
-        if (m->setup.cfg.scale == BT_SCALE_ROW) {
+        if (m->setup.cfg.scale != BT_SCALE_TENSOR) {
             l.scale = 1;
             l.scales = bt_arena_at(&m->quant_arena, p->scales[i]);
             l.scaled = bt_arena_at(&m->scratch_arena, p->scaled);
         }
+        if (m->setup.cfg.scale > BT_SCALE_ROW) {
+            l.by_group = bt_arena_at(&m->quant_arena, p->by_group[i]);
+            l.gathered = bt_arena_at(&m->scratch_arena, p->gathered);
+        }
+        l.group_bytes = bt_model_group_bytes(&m->setup, t);
         l.noise = (bt_noise){m->noise_rows, (uint32_t)bt_hash_name(t->name), 0};
     }
     l.ops = bt_linear_ops_of(&l);
@@ -399,8 +405,11 @@ static void deal_out_layers(bt_model *m) {
 
 static size_t count_totals(const bt_model *m) {
     size_t rows = 0;
-    for (size_t i = 0; m->setup.cfg.scale == BT_SCALE_ROW && i < m->params.n; i++)
-        if (m->params.tensors[i].shard == BT_SHARD_COL) rows += m->params.tensors[i].rows;
+    for (size_t i = 0; m->setup.cfg.scale != BT_SCALE_TENSOR && i < m->params.n; i++) {
+        const bt_tensor *t = &m->params.tensors[i];
+        if (t->shard == BT_SHARD_COL)
+            rows += t->count / bt_scale_inputs(m->setup.cfg.scale, t->cols);
+    }
     return bt_max_size(m->params.n + (rows + 1) / 2, bt_dora_divided_rows(&m->adapters));
 }
 
@@ -425,8 +434,9 @@ static bt_code allocate_model(bt_model *m, bt_model_memory *p, bt_err *err) {
     p->packed = calloc(m->params.n, sizeof *p->packed);
     p->packed2 = calloc(m->params.n, sizeof *p->packed2);
     p->scales = calloc(m->params.n, sizeof *p->scales);
+    p->by_group = calloc(m->params.n, sizeof *p->by_group);
     if (!m->layers || !m->chunks || !m->totals || !m->whole_rows || !m->quant_sums || !m->latents ||
-        !p->latent || !p->codes || !p->packed || !p->packed2 || !p->scales)
+        !p->latent || !p->codes || !p->packed || !p->packed2 || !p->scales || !p->by_group)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", m->whole.L);
     deal_out_layers(m);
     return bt_tp_needed(&m->setup) ? bt_tp_create(m, err) : BT_OK;
@@ -479,6 +489,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     free(p.packed);
     free(p.packed2);
     free(p.scales);
+    free(p.by_group);
     if (code != BT_OK)
         bt_model_destroy(m);
     else

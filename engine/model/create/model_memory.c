@@ -50,10 +50,14 @@ size_t bt_model_ranges(const bt_model_setup *s, const bt_tensor *t) {
 }
 
 size_t bt_model_packed_bytes(const bt_model_setup *s, const bt_tensor *t) {
-    const size_t rows = t->rows / bt_model_ranges(s, t);
-    const size_t bytes = bt_net_keeps_base(s)
-                             ? bt_active_kernels()->packed_2bit_bytes(rows, t->cols)
-                             : bt_active_kernels()->tern_bytes(rows, t->cols);
+    return bt_model_group_bytes(s, t) * (t->cols / bt_scale_inputs(s->cfg.scale, t->cols));
+}
+
+size_t bt_model_group_bytes(const bt_model_setup *s, const bt_tensor *t) {
+    const size_t rows = t->rows / bt_model_ranges(s, t),
+                 cols = bt_scale_inputs(s->cfg.scale, t->cols);
+    const size_t bytes = bt_net_keeps_base(s) ? bt_active_kernels()->packed_2bit_bytes(rows, cols)
+                                              : bt_active_kernels()->tern_bytes(rows, cols);
     return (bytes + 63) / 64 * 64;
 }
 
@@ -130,14 +134,18 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
                             : bt_arena_reserve(&p->quant,
                                                bt_model_ranges(s, t) * bt_model_packed_bytes(s, t),
                                                1);
-        size_t packed2 = s->train
-                             ? 0
-                             : bt_arena_reserve(&p->quant, t->rows, bt_tern2_row_bytes(t->cols));
-        size_t scales = s->cfg.scale == BT_SCALE_ROW
-                            ? bt_arena_reserve(&p->quant, t->rows, sizeof(float))
+        const size_t inputs = bt_scale_inputs(s->cfg.scale, t->cols), groups = t->count / inputs;
+        size_t packed2 = s->train ? 0
+                                  : bt_arena_reserve(&p->quant, groups, bt_tern2_row_bytes(inputs));
+        size_t scales = s->cfg.scale != BT_SCALE_TENSOR
+                            ? bt_arena_reserve(&p->quant, groups, sizeof(float))
                             : 0;
+        size_t by_group = s->cfg.scale > BT_SCALE_ROW
+                              ? bt_arena_reserve(&p->quant, groups, sizeof(float))
+                              : 0;
         if (!p->codes) continue;
         p->scales[i] = scales;
+        p->by_group[i] = by_group;
         p->codes[i] = codes;
         p->packed[i] = again ? p->packed[bt_params_get(params, first, t->id) - params->tensors]
                              : packed;
@@ -173,6 +181,16 @@ static void plan_adapters(bt_model_memory *p, const bt_model_setup *s) {
         p->lora_xq = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK * widest, 1);
         p->lora_dq = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK, sizeof(float));
     }
+}
+
+/* Codes of one group of a matrix, or all groups of rows of an input. */
+static size_t gathered_bytes(const bt_model_cfg *c, const bt_params *params) {
+    size_t most = BT_SCALED_ROWS * widest_output(c);
+    for (size_t i = 0; i < params->n; i++) {
+        const bt_tensor *t = &params->tensors[i];
+        if (t->tern) most = bt_max_size(most, t->rows * bt_scale_inputs(c->scale, t->cols));
+    }
+    return most;
 }
 
 static void plan_relation(bt_model_memory *p, const bt_model_setup *s, size_t M) {
@@ -275,7 +293,9 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
         p->head_dq = bt_arena_reserve(&p->scratch, p->logits_rows, sizeof(float));
     }
     if (adapters->n) plan_adapters(p, s);
-    if (c->scale == BT_SCALE_ROW)
+    if (c->scale > BT_SCALE_ROW)
+        p->gathered = bt_arena_reserve(&p->scratch, gathered_bytes(c, params), 1);
+    if (c->scale != BT_SCALE_TENSOR)
         p->scaled = bt_arena_reserve(&p->scratch, bt_min_size(BT_SCALED_ROWS, M) * widest_output(c),
                                      sizeof(float));
     if (bt_tp_needed(s)) bt_tp_reserve(&p->tp, &p->scratch, s, whole);

@@ -11,8 +11,8 @@ typedef struct bt_model_memory {
     size_t w, g;
     /* per tensor; NULL if only sizes are computed. latent: its latent weights, if not all are fp32; packed: its
      * packed weights, or the values received from its owners */
-    size_t *latent, *codes, *packed, *packed2, *scales;
-    size_t taken, fade, scaled;
+    size_t *latent, *codes, *packed, *packed2, *scales, *by_group;
+    size_t taken, fade, scaled, gathered;
     bt_acts_plan acts_plan;
     size_t x_final, final_rstd, row_loss, counted, head_slopes, logits, rope_cos, rope_sin,
         local_cos, local_sin, pos, documents, lora_x, lora_u, lora_du, lora_y, lora_xq, lora_dq,
@@ -44,5 +44,7 @@ bool bt_model_tied_bf16(const bt_model_setup *s);
 /* Returns the number of separately packed ranges of a weight's outputs, and the bytes of one range. */
 size_t bt_model_ranges(const bt_model_setup *s, const bt_tensor *t);
 size_t bt_model_packed_bytes(const bt_model_setup *s, const bt_tensor *t);
+/* bytes of the matrix of one group of inputs in a range; the same if there is one scale or one for each row */
+size_t bt_model_group_bytes(const bt_model_setup *s, const bt_tensor *t);
 
 #endif

@@ -23,11 +23,13 @@ enum { PIECE = 1024 }; /* weights of a row processed at a time; whole blocks of 
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
+/* Inputs k .. k+n have one scale. */
 static const int8_t *row_codes(const bt_linear *l, size_t row, size_t k, size_t n, int8_t *spare) {
-    const size_t rows = l->N / l->ranges;
+    const size_t rows = l->N / l->ranges, group = k / l->scale_cols, in = k % l->scale_cols;
     if (!l->packed_2bit) return l->codes + row * l->K + k;
-    bt_active_kernels()->packed_2bit_codes(spare, l->packed + row / rows * l->packed_bytes, l->K,
-                                           row % rows, k, k + n);
+    bt_active_kernels()->packed_2bit_codes(
+        spare, l->packed + row / rows * l->packed_bytes + group * l->group_bytes, l->scale_cols,
+        row % rows, in, in + n);
     return spare;
 }
 
@@ -43,10 +45,13 @@ BT_WIDEST static void add_values(float *v, const float *w, size_t n) {
 static void add_weight(const bt_linear *l, float *v, size_t row, size_t k, size_t n) {
     int8_t codes[PIECE];
     float values[PIECE];
-    if (l->tern) {
-        add_codes(v, row_codes(l, row, k, n, codes), l->scales ? l->scales[row] : l->scale, n);
-        return;
+    for (size_t at = k, some; l->tern && at < k + n; at += some) {
+        const size_t place = row * l->K + at;
+        some = bt_min_size(k + n - at, l->scale_cols - at % l->scale_cols);
+        add_codes(v + (at - k), row_codes(l, row, at, some, codes),
+                  l->scales ? l->scales[place / l->scale_cols] : l->scale, some);
     }
+    if (l->tern) return;
     bt_table table = l->values;
     table.rounded = table.f32 && l->adapter.rounded;
     bt_table_read(values, &table, row * l->K + k, n);

@@ -89,8 +89,8 @@ typedef struct weights_job {
     const float *w;
     const int8_t *codes;
     float lambda, scale;
-    const float *
-        scales; /* one scale for each row of K elements; out begins at element `first`. NULL: `scale` */
+    const float
+        *scales; /* one scale for each K elements; out begins at element `first`. NULL: `scale` */
     size_t first, K;
 } weights_job;
 
@@ -119,7 +119,7 @@ static void fade_need_layer(bt_layer_source *s, int layer) {
                          .lambda = (float)f->m->lambda,
                          .scale = l->scale,
                          .scales = l->scales,
-                         .K = l->K};
+                         .K = l->scale_cols};
         bt_parallel_for(l->N * l->K, 4096, mix_weights, &j);
     }
     f->layer = layer;
@@ -172,7 +172,7 @@ static void own_pieces(void *ctx, int thread, size_t begin, size_t end) {
                          .scale = j->l->scale,
                          .scales = j->l->scales,
                          .first = j->run->first + at,
-                         .K = j->l->K};
+                         .K = j->l->scale_cols};
         mix_weights(&w, 0, 0, n);
         uint8_t *out = j->out + bt_read_bytes(j->as, at);
         if (j->as == BT_READ_BF16)

@@ -41,12 +41,15 @@ void bt_model_base_put_rows(bt_model *m, size_t tensor, const float *values, con
         bt_net_copy(m->w + t->offset, values, t->count);
         return;
     }
-    const size_t rows = l->N / l->ranges;
+    const size_t rows = l->N / l->ranges, groups = bt_linear_groups(l);
     const bool write = !m->setup.base_elsewhere;
-    if (write) memcpy(l->scales, scales, l->N * sizeof *scales);
+    if (write) memcpy(l->scales, scales, l->N * groups * sizeof *scales);
+    if (write && l->by_group) bt_group_scales_done(l);
     for (size_t k = 0; write && k < l->ranges; k++)
-        bt_op_pack_2bit_rows(l->packed + k * l->packed_bytes, values + k * rows * l->K,
-                             scales + k * rows, rows, l->K);
+        for (size_t g = 0; g < groups; g++)
+            bt_op_pack_2bit_rows(l->packed + k * l->packed_bytes + g * l->group_bytes,
+                                 values + k * rows * l->K + g * l->scale_cols, l->K,
+                                 scales + k * rows * groups + g, groups, rows, l->scale_cols);
 }
 
 /* whole rows */

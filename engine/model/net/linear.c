@@ -24,8 +24,8 @@ static void tern_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, si
                     size_t rows, int flags) {
     (void)r0;
     size_t n = l->N / l->ranges;
-    bt_op_tern_dx(dx, l->K, dy.f32 + range * n, l->N, l->packed + range * l->packed_bytes, l->scale,
-                  rows, n, l->K, l->prec, in_form(l, flags));
+    bt_op_tern_dx(dx, l->dx_ld, dy.f32 + range * n, l->N, l->packed + range * l->packed_bytes,
+                  l->scale, rows, n, l->K, l->prec, in_form(l, flags));
 }
 
 static void tern_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
@@ -57,8 +57,9 @@ static void int8_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, si
     size_t n = l->N / l->ranges;
     bt_noise noise = {l->noise.rows + r0,
                       l->noise.salt ^ (uint32_t)(l->first_row + range * n) * BT_NOISE_LANE, 0};
-    bt_op_tern_dx8(dx, l->K, bt_grads_from(dy, 0, range * n), l->packed + range * l->packed_bytes,
-                   l->scale, rows, n, l->K, &noise, in_form(l, flags));
+    bt_op_tern_dx8(dx, l->dx_ld, bt_grads_from(dy, 0, range * n),
+                   l->packed + range * l->packed_bytes, l->scale, rows, n, l->K, &noise,
+                   in_form(l, flags));
 }
 
 static void int8_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
@@ -114,9 +115,23 @@ static void row_scaled_dw(const bt_linear *l, bt_grads dy, const bt_linear_input
 
 static const bt_linear_ops row_scaled = {row_scaled_fwd, row_scaled_dx, row_scaled_dw};
 
+static void group_scaled_fwd(const bt_linear *l, float *y, const bt_linear_input *in,
+                             const float *src, size_t r0, size_t rows, int flags) {
+    (void)src;
+    bt_group_scale_fwd(codes_ops_of(l), l, y, in, r0, rows, flags);
+}
+
+static void group_scaled_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0,
+                            size_t rows, int flags) {
+    bt_group_scale_dx(codes_ops_of(l), l, range, dx, dy, r0, rows, flags);
+}
+
+static const bt_linear_ops group_scaled = {group_scaled_fwd, group_scaled_dx, row_scaled_dw};
+
 const bt_linear_ops *bt_linear_ops_of(const bt_linear *l) {
     if (!l->tern) return &dense;
-    return l->scales ? &row_scaled : codes_ops_of(l);
+    if (!l->scales) return codes_ops_of(l);
+    return l->by_group ? &group_scaled : &row_scaled;
 }
 
 typedef struct copy_job {

@@ -239,7 +239,7 @@ uint16_t *bt_model_table(bt_model *m, size_t tensor);
 void bt_model_source(bt_model *m, bt_layer_source *s);
 /* Returns the statistics of a tensor index in bt_params; zeros if it is not ternary. */
 bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor);
-/* Returns the scales of the rows of this slice's block; NULL: bt_quant_stat.scale is the scale of all of them. */
+/* Returns the scales of the rows or groups of this slice's block; NULL: bt_quant_stat.scale is the scale of all. */
 const float *bt_model_row_scales(const bt_model *m, size_t tensor);
 /* Computes the scales of whole rows of K latent weights, as bt_model_quantise does. */
 void bt_model_scale_rows(float *scales, const float *w, size_t rows, size_t K);

@@ -88,11 +88,19 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     /* 2-bit form for few tokens, models without training; NULL otherwise */
     uint8_t *packed2;
     float scale, mean; /* means of |w|, and of w, which b1 subtracts */
-    /* (N) means of |w| of each row (cfg.scale); scale is 1, mean_abs the mean over the whole tensor. NULL: there is
-     * one scale */
+    /* means of |w| of each row or group (cfg.scale); scale is 1, mean_abs the mean over the whole tensor. NULL: there
+     * is one scale */
     float *scales, mean_abs;
     float *
         scaled; /* (BT_SCALED_ROWS or fewer, widest output): memory of their products, shared by all layers */
+    /* Inputs with one of the `scales`, which are (N, K / scale_cols); K: there is one for each row. If there are
+     * several, `packed` and `packed2` hold a matrix (N, scale_cols) for each group of inputs, one after the other
+     * (packed: in each range), by_group the scales as (K / scale_cols, N), and `gathered` is memory for the codes or
+     * the input of groups, shared by all layers */
+    size_t scale_cols, group_bytes;
+    float *by_group;
+    int8_t *gathered;
+    size_t dx_ld; /* distance of rows of dx; K, except in the part of a group */
     bt_tern_stats counts;
     size_t counted; /* number of weights in counts */
     bt_quant_stat stat;
@@ -305,10 +313,11 @@ void bt_net_copy(float *y, const float *x, size_t n);
 enum {
     BT_SCALED_ROWS = 256
 }; /* rows of an input processed at a time where a product needs a copy */
-/* Adds |w| of elements first .. first+n to the sums of their rows (t->rows). The sums are exact, so they do not depend
+/* Adds |w| of elements first .. first+n to the sums of their rows or groups. The sums are exact, so they do not depend
  * on the division of the elements. */
-void bt_row_sums_add(double *sums, const bt_tensor *t, bt_latent w, size_t first, size_t n);
-float bt_row_scale(double sum, size_t whole_K);
+void bt_row_sums_add(double *sums, const bt_tensor *t, bt_scale_kind scale, bt_latent w,
+                     size_t first, size_t n);
+float bt_row_scale(double sum, size_t inputs);
 /* Quantises elements first .. first+n of the layer, which are at w, over the old codes. */
 bt_tern_stats bt_row_codes(const bt_linear *l, int8_t *codes, const float *w, size_t first,
                            size_t n);
@@ -321,6 +330,19 @@ void bt_row_scale_fwd(const bt_linear_ops *codes, const bt_linear *l, float *y,
                       int flags);
 void bt_row_scale_dx(const bt_linear_ops *codes, const bt_linear *l, size_t range, float *dx,
                      bt_grads dy, size_t r0, size_t rows, int flags);
+
+/* ---- group_scale.c: a scale for each group of inputs; the products of each group are added in their order ---- */
+void bt_group_scale_fwd(const bt_linear_ops *codes, const bt_linear *l, float *y,
+                        const bt_linear_input *in, size_t r0, size_t rows, int flags);
+void bt_group_scale_dx(const bt_linear_ops *codes, const bt_linear *l, size_t range, float *dx,
+                       bt_grads dy, size_t r0, size_t rows, int flags);
+/* Packs codes (N, K) group by group. */
+void bt_group_pack(const bt_linear *l, const int8_t *codes);
+/* Fills by_group from the scales. */
+void bt_group_scales_done(const bt_linear *l);
+/* Returns the matrix of group g as a layer without scales. */
+bt_linear bt_group_part(const bt_linear *l, size_t g);
+static inline size_t bt_linear_groups(const bt_linear *l) { return l->K / l->scale_cols; }
 
 /* ---- adapter.c ---- */
 enum { BT_ADAPTER_CHUNK = 256 };

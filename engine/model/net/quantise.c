@@ -9,7 +9,8 @@
  * In a model with leaves the sums are exact (of |w| to a unit that suits means up to 4), since other
  * slices have other blocks.
  *
- * With a scale for each row (cfg.scale) there is an exact sum for each row instead of each block (row_scale.c).
+ * With a scale for each row or group (cfg.scale) there is an exact sum for each of them instead of each block
+ * (row_scale.c).
  *
  *     sums     block 0 | 1 | 2 | ... of every ternary tensor in turn; for b1 the sums of w itself
  *              follow in a second row */
@@ -34,10 +35,13 @@ static size_t blocks_of(const bt_tensor *t) {
     return (t->offset + t->count - 1) / BT_SUM_BLOCK - first_block(t) + 1;
 }
 
-static bool scales_rows(const bt_model *m) { return m->setup.cfg.scale == BT_SCALE_ROW; }
+static bool scales_rows(const bt_model *m) { return m->setup.cfg.scale != BT_SCALE_TENSOR; }
+static size_t scaled_inputs(const bt_model *m, size_t cols) {
+    return bt_scale_inputs(m->setup.cfg.scale, cols);
+}
 /* number of sums of |w| of a tensor */
 static size_t sums_of(const bt_model *m, const bt_tensor *t) {
-    return scales_rows(m) ? t->rows : blocks_of(t);
+    return scales_rows(m) ? t->count / scaled_inputs(m, t->cols) : blocks_of(t);
 }
 
 static bt_linear *quantised_linear(bt_model *m, const bt_tensor *t) {
@@ -108,7 +112,7 @@ void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
                from = first > begin ? first : begin,
                to = t->offset + t->count < end ? t->offset + t->count : end;
         if (from < to && scales_rows(m)) {
-            bt_row_sums_add(abs, t, m->latents[i], from - t->offset, to - from);
+            bt_row_sums_add(abs, t, m->setup.cfg.scale, m->latents[i], from - t->offset, to - from);
         } else if (from < to) {
             sum_job j = {m->latents[i],
                          t,
@@ -142,12 +146,14 @@ static void total_rows(bt_model *m, const double *sums) {
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         if (!t->tern) continue;
-        for (size_t r = t->first_counted / t->cols; r < t->rows; r++) m->totals[i][0] += sums[r];
+        const size_t n = sums_of(m, t);
+        for (size_t r = t->first_counted / scaled_inputs(m, t->cols); r < n; r++)
+            m->totals[i][0] += sums[r];
         if (t->shard == BT_SHARD_COL) {
-            memcpy(divided, sums, t->rows * sizeof *sums);
-            divided += t->rows;
+            memcpy(divided, sums, n * sizeof *sums);
+            divided += n;
         }
-        sums += t->rows;
+        sums += n;
     }
     m->tp->total_sums(m, m->totals);
 }
@@ -160,14 +166,16 @@ static void scale_rows(bt_model *m, const double *sums) {
         if (!t->tern) continue;
         bt_linear *l = quantised_linear(m, t);
         const double *whole = t->shard == BT_SHARD_COL ? divided : sums;
-        for (size_t r = 0; l && r < t->rows; r++)
-            l->scales[r] = bt_row_scale(whole[r], t->whole_cols);
+        const size_t n = sums_of(m, t);
+        for (size_t r = 0; l && r < n; r++)
+            l->scales[r] = bt_row_scale(whole[r], scaled_inputs(m, t->whole_cols));
         if (l) {
+            if (l->by_group) bt_group_scales_done(l);
             l->mean_abs = (float)(m->totals[i][0] / (double)t->whole_rows / (double)t->whole_cols);
             reset_counts(l);
         }
-        if (t->shard == BT_SHARD_COL) divided += t->rows;
-        sums += t->rows;
+        if (t->shard == BT_SHARD_COL) divided += n;
+        sums += n;
     }
 }
 
@@ -330,6 +338,10 @@ bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n,
 
 static void pack_codes(bt_linear *l, const int8_t *codes) {
     size_t rows = l->N / l->ranges;
+    if (l->by_group) {
+        bt_group_pack(l, codes);
+        return;
+    }
     for (size_t k = 0; k < l->ranges; k++)
         bt_op_tern_pack(l->packed + k * l->packed_bytes, codes + k * rows * l->K, rows, l->K);
 }
@@ -344,8 +356,17 @@ void bt_model_quant_place(bt_model *m, size_t tensor) {
 static void pack2_rows(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
     const bt_linear *l = ctx;
-    bt_tern2_pack(l->packed2 + from * bt_tern2_row_bytes(l->K), l->codes + from * l->K, to - from,
-                  l->K);
+    if (!l->by_group) {
+        bt_tern2_pack(l->packed2 + from * bt_tern2_row_bytes(l->K), l->codes + from * l->K,
+                      to - from, l->K);
+        return;
+    }
+    for (size_t g = 0; g < bt_linear_groups(l); g++) {
+        const bt_linear part = bt_group_part(l, g);
+        for (size_t r = from; r < to; r++)
+            bt_tern2_pack(part.packed2 + r * bt_tern2_row_bytes(part.K),
+                          l->codes + r * l->K + g * part.K, 1, part.K);
+    }
 }
 
 void bt_model_quant_done(bt_model *m) {

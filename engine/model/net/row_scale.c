@@ -1,7 +1,7 @@
 /* row_scale.c - ternary weights with a scale for each row, that is, for each output (model.scale=row): the absmean of
- * the row's inputs. Products of the codes are those of a weight with the scale 1; the scales are factors of y's columns
- * afterwards and of dy's columns before dx. The gradient of the latent weights needs none: it passes straight through
- * round, clamp and scale. */
+ * the row's inputs; or for each group of inputs of a row, whose scales are those of shorter rows. Products of the codes
+ * are those of a weight with the scale 1; the scales are factors of y's columns afterwards and of dy's columns before
+ * dx. The gradient of the latent weights needs none: it passes straight through round, clamp and scale. */
 #include <math.h>
 #include <stdatomic.h>
 
@@ -25,7 +25,7 @@ typedef struct row_sums_job {
     bt_exact units;
 } row_sums_job;
 
-static bt_exact row_units(size_t whole_K) { return bt_exact_units(ROW_MEAN_MOST, (double)whole_K); }
+static bt_exact row_units(size_t inputs) { return bt_exact_units(ROW_MEAN_MOST, (double)inputs); }
 
 static void add_row_range(void *ctx, int thread, size_t from, size_t to) {
     const row_sums_job *j = ctx;
@@ -45,14 +45,17 @@ static void add_row_range(void *ctx, int thread, size_t from, size_t to) {
 
 static size_t rows_grain(size_t K) { return 1 + (size_t)8 * PIECE / K; }
 
-void bt_row_sums_add(double *sums, const bt_tensor *t, bt_latent w, size_t first, size_t n) {
-    row_sums_job j = {sums, t->cols, w, first, first + n, row_units(t->whole_cols)};
+void bt_row_sums_add(double *sums, const bt_tensor *t, bt_scale_kind scale, bt_latent w,
+                     size_t first, size_t n) {
+    row_sums_job j = {sums,      bt_scale_inputs(scale, t->cols),
+                      w,         first,
+                      first + n, row_units(bt_scale_inputs(scale, t->whole_cols))};
     if (n == 0) return;
     bt_parallel_for((j.end - 1) / j.K - first / j.K + 1, rows_grain(j.K), add_row_range, &j);
 }
 
-float bt_row_scale(double sum, size_t whole_K) {
-    return fmaxf((float)(sum / (double)whole_K), ROW_SCALE_LEAST);
+float bt_row_scale(double sum, size_t inputs) {
+    return fmaxf((float)(sum / (double)inputs), ROW_SCALE_LEAST);
 }
 
 typedef struct whole_rows_job {
@@ -83,8 +86,8 @@ bt_tern_stats bt_row_codes(const bt_linear *l, int8_t *codes, const float *w, si
                            size_t n) {
     bt_tern_stats all = {0, 0, 0};
     for (size_t at = 0, some; at < n; at += some) {
-        const size_t row = (first + at) / l->K;
-        some = bt_min_size(n - at, (row + 1) * l->K - (first + at));
+        const size_t row = (first + at) / l->scale_cols;
+        some = bt_min_size(n - at, (row + 1) * l->scale_cols - (first + at));
         const bt_tern_stats s = bt_active_kernels()->tern_codes(codes + at, w + at, 0,
                                                                 1.0f / l->scales[row], 0, some);
         all.zero += s.zero;

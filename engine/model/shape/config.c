@@ -132,6 +132,23 @@ const bt_preset *bt_preset_find(const char *name) {
     return NULL;
 }
 
+static bt_code check_groups(const bt_model_cfg *c, bt_err *err) {
+    const struct {
+        const char *name;
+        int inputs;
+    } widths[] = {{"model.d_model", c->C},
+                  {"model.heads times model.head_dim", c->H * c->D},
+                  {"model.d_ff", c->F}};
+    const int group = (int)bt_scale_inputs(c->scale, 1);
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        if (widths[i].inputs % group != 0)
+            return bt_fail(err, BT_ARG,
+                           "model.scale=group:%d needs multiples of %d as widths of inputs; %s is "
+                           "%d",
+                           group, group, widths[i].name, widths[i].inputs);
+    return BT_OK;
+}
+
 bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
     const struct {
         const char *name;
@@ -160,12 +177,13 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG, "unknown model.act %d", (int)c->act);
     if (c->linear < BT_LIN_BITNET158 || c->linear > BT_LIN_DENSE)
         return bt_fail(err, BT_ARG, "unknown model.linear %d", (int)c->linear);
-    if (c->scale < BT_SCALE_TENSOR || c->scale > BT_SCALE_ROW)
+    if (c->scale < BT_SCALE_TENSOR || c->scale > BT_SCALE_GROUP256)
         return bt_fail(err, BT_ARG, "unknown model.scale %d", (int)c->scale);
     if (c->scale != BT_SCALE_TENSOR && c->linear != BT_LIN_BITNET158)
         return bt_fail(err, BT_ARG,
-                       "model.scale=row needs model.linear=bitnet158: only ternary weights have a "
-                       "scale for each row");
+                       "model.scale=row and group need model.linear=bitnet158: only ternary "
+                       "weights have a scale for each row or group");
+    BT_TRY(check_groups(c, err));
     if (c->classes < 0 || c->classes > c->V)
         return bt_fail(err, BT_ARG, "a classifier of %d labels, and model.vocab = %d is the most",
                        c->classes, c->V);

@@ -15,8 +15,21 @@
 /* in the order of the words of the settings model.* */
 typedef enum { BT_NORM_SUBLN, BT_NORM_BITLINEAR, BT_NORM_PRE } bt_norm_kind;
 typedef enum { BT_LIN_BITNET158, BT_LIN_BITNET1, BT_LIN_DENSE } bt_linear_kind;
-/* a ternary weight has one scale, or one for each row (output) */
-typedef enum { BT_SCALE_TENSOR, BT_SCALE_ROW } bt_scale_kind;
+/* a ternary weight has one scale, one for each row (output), or one for each group of so many consecutive inputs of a
+ * row */
+typedef enum {
+    BT_SCALE_TENSOR,
+    BT_SCALE_ROW,
+    BT_SCALE_GROUP32,
+    BT_SCALE_GROUP64,
+    BT_SCALE_GROUP128,
+    BT_SCALE_GROUP256
+} bt_scale_kind;
+
+/* Returns the number of consecutive inputs of a row of `cols` that have one scale. */
+static inline size_t bt_scale_inputs(bt_scale_kind scale, size_t cols) {
+    return scale < BT_SCALE_GROUP32 ? cols : (size_t)32 << (scale - BT_SCALE_GROUP32);
+}
 
 /* initialization of attn_o and ffn_down: deviation init_std / sqrt(2 L), init_std, or zeros; in the order of
  * the words of model.init_out */

@@ -286,6 +286,12 @@ bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_model_slice sl
         if (here > out->chunk_L) out->chunk_L = here;
     }
     if (n <= 1) return BT_OK;
+    if (c->scale > BT_SCALE_ROW)
+        return bt_fail(err, BT_ARG,
+                       "--tp %d: tensor parallelism divides inputs, and a model with a scale for "
+                       "each group of them (model.scale) does not divide products (use --tp 1; "
+                       "--pp and --dp-shard divide such a model)",
+                       n);
     if (c->linear != BT_LIN_DENSE && widest > WHOLE_NUMBERS / 127) {
         return bt_fail(err, BT_ARG,
                        "--tp %d: sums of %lld int8 products are no longer exact in fp32 (at most "

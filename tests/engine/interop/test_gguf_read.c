@@ -139,31 +139,28 @@ static void i2_s_has_codes_and_scales(void **state) {
     log_probs_of(golden_path("quantised/i2_s.gguf"), probabilities);
 }
 
-/* Ternary weights with a scale for each block are read as they are, without quantisation: codes as above, and the scale
+/* Ternary weights with a scale for each block are a model with a scale for each group: codes as above, and the scale
  * (1 + (2 row + block + k) mod 7) / 32 of a block in matrix k. Blocks have 64 elements in llama.cpp and 128 in a
  * fork, under one number; of the latter a row has one, so the model is ternary with a scale for each row. */
 static void scales_of_blocks_are_kept(void **state) {
     (void)state;
     enum { N = 128 };
-    static float w[N * N], scales[N];
+    static float w[N * N], scales[2 * N];
     for (int size = 64; size <= 128; size *= 2) {
         bt_err err = BT_ERR_INIT;
         float probabilities[32];
         bt_model_file *s = open_golden(size == 64 ? "quantised/q2_0-64.gguf"
                                                   : "quantised/q2_0-128.gguf");
-        assert_int_equal(s->cfg.linear, size == 64 ? BT_LIN_DENSE : BT_LIN_BITNET158);
-        assert_int_equal(s->cfg.scale, size == 64 ? BT_SCALE_TENSOR : BT_SCALE_ROW);
+        assert_int_equal(s->cfg.linear, BT_LIN_BITNET158);
+        assert_int_equal(s->cfg.scale, size == 64 ? BT_SCALE_GROUP64 : BT_SCALE_ROW);
         assert_int_equal(s->number, size == 64 ? BT_NUM_Q2_0 : BT_NUM_Q2_0_128);
-        if (size == 64) assert_non_null(strstr(bt_text_str(&s->notes), "a scale for each block"));
         int k = 0;
         for (size_t t = 0; t < s->params.n; t++) {
             if (!s->params.tensors[t].linear) continue;
             assert_int_equal(bt_model_file_read(s, t, 0, N * N, w, &err), BT_OK);
-            if (size == 128) { /* latent weights of which absmean gives the scales */
-                bt_model_scale_rows(scales, w, N, N);
-                for (int i = 0; i < N * N; i++)
-                    w[i] = scales[i / N] * (float)((w[i] > 0) - (w[i] < 0));
-            }
+            bt_model_scale_rows(scales, w, (size_t)(N * N / size), (size_t)size);
+            for (int i = 0; i < N * N; i++) /* of latent weights absmean gives the scales */
+                w[i] = scales[i / size] * (float)((w[i] > 0) - (w[i] < 0));
             for (int i = 0; i < N * N; i++) {
                 const int code = (i * 7 + i / N * 3 + k) % 3 - 1,
                           step = 1 + (2 * (i / N) + i % N / size + k) % 7;

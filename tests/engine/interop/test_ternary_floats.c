@@ -80,33 +80,40 @@ static void a_weight_of_another_size_makes_a_dense_model(void **state) {
         for (size_t i = 0; i < s->params.n && bits; i++) {
             static float w[96 * 64];
             const bt_tensor *t = &s->params.tensors[i];
-            assert_false(t->tern || s->places[i].coded || s->places[i].by_row);
+            assert_false(t->tern || s->places[i].coded || s->places[i].inputs);
             assert_int_equal(bt_model_file_read(s, i, 0, t->count, w, &err), BT_OK);
         }
         bt_model_file_close(s);
     }
 }
 
-/* A training that asks for dense layers begins with the floats of the file, not with latent weights. */
-static void dense_layers_keep_the_floats(void **state) {
-    (void)state;
-    static float w[96 * 64], scales[96];
+/* A training that asks for dense layers begins with the values of the file, not with latent weights. */
+static void keeps_values(const char *name, const char *tensor) {
+    static float w[256 * 512], scales[512];
     bt_text notes = {0};
     bt_err err = BT_ERR_INIT;
-    bt_model_file *s = open_golden("ternary/row-f16");
+    bt_model_file *s = open_golden(name);
     bt_model_cfg dense = s->cfg;
     size_t i = 0;
-    while (!strstr(s->params.tensors[i].name, "ffn_up")) i++;
-    const size_t cols = s->params.tensors[i].cols, count = s->params.tensors[i].count;
+    while (!strstr(s->params.tensors[i].name, tensor)) i++;
+    const size_t count = s->params.tensors[i].count, n = bt_model_file_scales(s, i);
+    assert_true(n <= sizeof scales / sizeof *scales && count <= sizeof w / sizeof *w);
     assert_int_equal(bt_model_file_scale(s, i, scales, &err), BT_OK);
     dense.linear = BT_LIN_DENSE;
     dense.scale = BT_SCALE_TENSOR;
     assert_int_equal(bt_init_from_check(s, &dense, &notes, &err), BT_OK);
     assert_int_equal(s->cfg.linear, BT_LIN_DENSE);
     assert_int_equal(bt_model_file_read(s, i, 0, count, w, &err), BT_OK);
-    for (size_t k = 0; k < count; k++) assert_true(w[k] == 0 || fabsf(w[k]) == scales[k / cols]);
+    for (size_t k = 0; k < count; k++)
+        assert_true(w[k] == 0 || fabsf(w[k]) == scales[k / (count / n)]);
     bt_text_release(&notes);
     bt_model_file_close(s);
+}
+
+static void dense_layers_keep_the_floats(void **state) {
+    (void)state;
+    keeps_values("ternary/row-f16", "ffn_up");
+    keeps_values("bitnet-tq/bitnet-tq-tq1_0.gguf", "ffn_up");
 }
 
 int main(void) {

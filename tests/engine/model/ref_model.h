@@ -88,7 +88,9 @@ static double *ref_linear_fwd(ref_pass *r, ref_linear *l, const bt_tensor *t, do
     const double *w = r->w + t->offset;
     if (l->normed) x = ref_norm_fwd(r, &l->norm, NULL, x, M, K);
     double mean = 0, scale = 0;
-    const size_t unit = r->c->scale == BT_SCALE_ROW ? K : N * K; /* weights with one scale */
+    const size_t unit = r->c->scale == BT_SCALE_TENSOR
+                            ? N * K
+                            : bt_scale_inputs(r->c->scale, K); /* weights with one scale */
     for (size_t i = 0; i < N * K; i++) mean += w[i] / (double)(N * K);
     for (size_t i = 0; i < N * K; i++) {
         if (i % unit == 0) {

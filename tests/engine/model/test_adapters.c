@@ -11,7 +11,8 @@ static int32_t inputs[M], targets[M];
 static bt_scale_kind scale; /* scales of ternary models created from now on */
 
 static bt_model_setup setup_of(bt_linear_kind linear, unsigned lora) {
-    bt_model_setup s = small_setup(B, T, V, 24, 40);
+    const bool groups = scale > BT_SCALE_ROW; /* two and three of them */
+    bt_model_setup s = small_setup(B, T, V, groups ? 64 : 24, groups ? 96 : 40);
     s.cfg.linear = linear;
     s.cfg.scale = linear == BT_LIN_BITNET158 ? scale : BT_SCALE_TENSOR;
     if (lora) s.cfg.lora = (bt_lora){.rank = R, .scale = SCALE, .targets = lora};
@@ -197,6 +198,7 @@ static void ternary_adapters_see_the_base(bt_scale_kind kind) {
 static void ternary_adapters_see_the_base_as_it_computes(void **state) {
     (void)state;
     ternary_adapters_see_the_base(BT_SCALE_ROW);
+    ternary_adapters_see_the_base(BT_SCALE_GROUP32);
     ternary_adapters_see_the_base(BT_SCALE_TENSOR);
 }
 

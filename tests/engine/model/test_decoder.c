@@ -71,13 +71,16 @@ static double difference(const float *a, const float *b) {
 static void other_sequences_change_nothing(void **state) {
     (void)state;
     static got together, alone;
-    for (int k = 0; k < 7; k++) {
+    for (int k = 0; k < 9; k++) {
         const bt_linear_kind linear = k % 2 ? BT_LIN_DENSE : BT_LIN_BITNET158;
         const bt_prec prec = k / 2 == 1 ? BT_PREC_BF16 : BT_PREC_FP32;
         /* Attention of a prompt, dense layers and a shared head round to bf16, and a rounded input may change an int8
          * code. The logits of another row would differ by about 1. */
         const double bound = prec == BT_PREC_BF16 ? 0.1 : 1e-5;
-        bt_model *m = model_of(linear, k == 6 ? BT_SCALE_ROW : BT_SCALE_TENSOR, prec, k / 2 == 2);
+        const bt_scale_kind scale = k == 6   ? BT_SCALE_ROW
+                                    : k == 8 ? BT_SCALE_GROUP32
+                                             : BT_SCALE_TENSOR;
+        bt_model *m = model_of(linear, scale, prec, k / 2 == 2);
         bt_decoder *d = decoder_of(m, SLOTS), *one = decoder_of(m, 1);
         int32_t tokens[SLOTS][T];
         for (uint64_t i = 0; i < SLOTS * T; i++)

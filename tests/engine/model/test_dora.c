@@ -18,7 +18,8 @@ typedef struct base_kind {
 static const base_kind dense = {.linear = BT_LIN_DENSE, .prec = BT_PREC_FP32};
 
 static bt_model *adapted_model(const base_kind *k, const bt_lora *lora) {
-    bt_model_setup s = small_setup(B, T, V, 24, 40);
+    const bool groups = k->scale > BT_SCALE_ROW; /* two and three of them */
+    bt_model_setup s = small_setup(B, T, V, groups ? 64 : 24, groups ? 96 : 40);
     s.cfg.linear = k->linear;
     s.cfg.scale = k->scale;
     s.prec = k->prec;
@@ -67,7 +68,7 @@ static void random_adapters(bt_model *m) {
     const bt_params *p = bt_model_params(m);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
-        float *w = bt_model_weights(m) + t->offset, factors[64];
+        float *w = bt_model_weights(m) + t->offset, factors[96];
         if (strstr(t->name, "lora_b")) bt_rng_normal(w, t->count, 0, 0.2f, 9, i);
         if (!t->row_norms) continue;
         bt_rng_normal(factors, t->count, 0, 0.2f, 9, i);
@@ -147,10 +148,10 @@ static void magnitudes_begin_as_the_identity(void **state) {
 /* Norms of a ternary base are those of its codes times their scale. */
 static void norms_are_of_the_weights_that_products_read(void **state) {
     (void)state;
-    for (int rows = 0; rows < 2; rows++) {
-        const base_kind k = {.linear = BT_LIN_BITNET158,
-                             .scale = rows ? BT_SCALE_ROW : BT_SCALE_TENSOR,
-                             .prec = BT_PREC_FP32};
+    static const bt_scale_kind kinds[] = {BT_SCALE_TENSOR, BT_SCALE_ROW, BT_SCALE_GROUP32};
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        const base_kind k = {
+            .linear = BT_LIN_BITNET158, .scale = kinds[kind], .prec = BT_PREC_FP32};
         bt_model *full = model_of(&k, 0), *m = model_of(&k, BT_LORA_ALL);
         share_base(full, m);
         random_adapters(m);
@@ -160,12 +161,12 @@ static void norms_are_of_the_weights_that_products_read(void **state) {
             const bt_tensor *t = &p->tensors[i];
             const adapter x = adapter_of(m, t->name);
             if (!x.m) continue;
-            float w[40 * 40];
+            static float w[96 * 96];
             const float *scales = bt_model_row_scales(full, i);
             const int8_t *codes = bt_model_codes(full, i);
             for (size_t e = 0; e < t->count; e++)
-                w[e] = (float)codes[e] *
-                       (scales ? scales[e / t->cols] : (float)bt_model_quant_stat(full, i).scale);
+                w[e] = (float)codes[e] * (scales ? scales[e / bt_scale_inputs(k.scale, t->cols)]
+                                                 : (float)bt_model_quant_stat(full, i).scale);
             for (size_t n = 0; n < t->rows; n++) {
                 const double want = norm_of(m, &x, w, n),
                              got = (double)bt_model_row_norms(m, x.m)[n];

@@ -10,7 +10,8 @@ static int32_t inputs[M], targets[M];
 static bt_scale_kind scale; /* scales of ternary models created from now on */
 
 static bt_model *model_of(bt_linear_kind linear, bt_norm_kind norm, bt_prec prec, bool fades) {
-    bt_model_setup s = small_setup(B, T, V, 32, 48);
+    /* feed_forward: two groups */
+    bt_model_setup s = small_setup(B, T, V, 32, scale > BT_SCALE_ROW ? 64 : 48);
     s.cfg.linear = linear;
     s.cfg.scale = linear == BT_LIN_BITNET158 ? scale : BT_SCALE_TENSOR;
     s.cfg.norm = norm;
@@ -45,7 +46,8 @@ static void ends_are_the_dense_and_the_ternary_model(void **state) {
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
         for (int prec = 0; prec < 2; prec++) {
             const bt_prec p = prec ? BT_PREC_BF16 : BT_PREC_FP32;
-            scale = norm == BT_NORM_PRE ? BT_SCALE_ROW : BT_SCALE_TENSOR;
+            static const bt_scale_kind scales[] = {BT_SCALE_TENSOR, BT_SCALE_GROUP32, BT_SCALE_ROW};
+            scale = scales[norm];
             bt_model *fading = model_of(BT_LIN_BITNET158, (bt_norm_kind)norm, p, true);
             const bt_linear_kind kinds[] = {BT_LIN_DENSE, BT_LIN_BITNET158};
             for (int k = 0; k < 2; k++) {
@@ -100,6 +102,8 @@ static void the_loss_changes_gradually(void **state) {
     (void)state;
     loss_changes_gradually(BT_SCALE_TENSOR);
     loss_changes_gradually(BT_SCALE_ROW);
+    loss_changes_gradually(BT_SCALE_GROUP32);
+    scale = BT_SCALE_TENSOR;
 }
 
 static int setup(void **state) {

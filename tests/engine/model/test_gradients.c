@@ -47,6 +47,15 @@ static bt_model_cfg with_limits(bt_model_cfg c) {
     return c;
 }
 
+/* Changes the scales to one for each group of 32 inputs, and the widths to two and three groups. */
+static bt_model_cfg in_groups(bt_model_cfg c) {
+    c.scale = BT_SCALE_GROUP32;
+    c.C = 64;
+    c.D = 16;
+    c.F = 96;
+    return c;
+}
+
 /* Adds the biases of Qwen2, and yarn, which scales some of the rotary frequencies. */
 static bt_model_cfg with_biases(bt_model_cfg c) {
     c.qkv_bias = true;
@@ -76,7 +85,8 @@ static void name_of(char *buf, size_t size, const bt_model_cfg *c) {
                    linear[c->linear], c->tied ? "tied" : "untied", c->qk_norm ? "qk_norm" : "",
                    c->no_rope_every ? " no_rope" : "", c->qkv_bias ? " biased" : "",
                    c->post_norm ? " post_norm" : "", c->logit_cap > 0 ? " capped" : "");
-    if (c->scale == BT_SCALE_ROW) (void)strcat(buf, " row");
+    if (c->scale != BT_SCALE_TENSOR)
+        (void)strcat(buf, c->scale == BT_SCALE_ROW ? " row" : " group");
 }
 
 static void tokens_of(int32_t *inputs, int32_t *targets) {
@@ -282,6 +292,8 @@ static void engine_equals_reference(void **state) {
                 check_variant(&c);
                 c.scale = BT_SCALE_ROW;
                 if (linear == BT_LIN_BITNET158 && bits % 3 == 0) check_variant(&c);
+                const bt_model_cfg groups = in_groups(c);
+                if (linear == BT_LIN_BITNET158 && bits % 3 == 0) check_variant(&groups);
                 c.scale = BT_SCALE_TENSOR;
                 c = with_limits(c);
                 if (norm == BT_NORM_SUBLN && linear != BT_LIN_BITNET1 && bits < 2)

@@ -73,7 +73,9 @@ static void gradients_equal_element_by_element(void **state) {
         layout_check_grads(words[k][5], words[k], &lonely_grads, 1e-5);
 }
 
-static fake_sink exact, exact_changing;
+/* a scale for each group of inputs */
+#define GROUPS "--set", "model.scale=group:32", "--grad", "int8"
+static fake_sink exact, exact_changing, exact_groups;
 
 static void reproducible_keeps_the_bits(void **state) {
     (void)state;
@@ -89,11 +91,13 @@ static void reproducible_keeps_the_bits(void **state) {
         {DEEP, "--pp", "2", "--zero", "3", CHUNKS("2"), "--set", "train.bucket_bytes=4096", NULL},
         {DEEP, TP_CHANGING, "--pp", "2", "--tp", "2", NULL},
         {DEEP, TP_CHANGING, "--pp", "2", "--tp", "2", CHUNKS("2"), NULL},
+        {DEEP, GROUPS, "--pp", "4", NULL},
+        {DEEP, GROUPS, "--pp", "2", "--zero", "3", "--set", "train.bucket_bytes=4096", NULL},
     };
     const size_t n = sizeof cuts / sizeof *cuts;
     for (size_t k = 0; k < n; k++) {
         tp_run_reproducible(&together, cuts[k]);
-        tp_same_bits(k + 2 < n ? &exact : &exact_changing, k);
+        tp_same_bits(k + 4 < n ? &exact : k + 2 < n ? &exact_changing : &exact_groups, k);
     }
 }
 
@@ -158,6 +162,7 @@ static void one_checkpoint_resumes_in_other_layouts(void **state) {
 int main(void) {
     tp_run_reproducible(&exact, (const char *const[]){DEEP, NULL});
     tp_run_reproducible(&exact_changing, (const char *const[]){DEEP, TP_CHANGING, NULL});
+    tp_run_reproducible(&exact_groups, (const char *const[]){DEEP, GROUPS, NULL});
     lonely_grads = layout_lonely_grads((const char *const[]){DEEP, NULL});
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 4)) return 1;
     const struct CMUnitTest tests[] = {
