@@ -40,12 +40,13 @@ def scales_of_rows(m, folder):
     for name, t in stored.items():
         if name.endswith(".weight_scale") and t.numel() > 1: m.get_submodule(name.removesuffix(".weight_scale")).weight_scale.data = t.float()
 
-# Floats of which each row is ternary: a BitNet model, whose linear layers round their inputs as those of packed weights.
+# Floats of which each row, or each group of 64 inputs, is ternary: a BitNet model, whose linear layers round their inputs as those of packed weights.
 def round_inputs(m):
     layers = [l for name, l in m.named_modules() if name.endswith("_proj") and isinstance(l, torch.nn.Linear)]
+    ternary = lambda w: ((w == 0) | (w == w.amax(1, keepdim=True))).all()
     for l in layers:
         w = l.weight.abs()
-        if not ((w == 0) | (w == w.amax(1, keepdim=True))).all(): return False
+        if not ternary(w) and not (w.shape[1] % 64 == 0 and ternary(w.reshape(-1, 64))): return False
     quantised = lambda x: (lambda q, scale: (q / scale,))(*BitLinear.activation_quant(None, x))
     for l in layers: l.register_forward_pre_hook(lambda _, args: quantised(args[0]))
     return True

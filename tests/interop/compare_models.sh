@@ -78,6 +78,11 @@ for model in "$work"/architectures/*/ ${more:+"$more"/*/}; do
         continue
         ;;
     *rows) ternary "$model/hf" "golden-$name" f32 f16 q8_0 tq1_0 tq2_0 q2_0 ;;
+    *groups)
+        for type in f32 f16 q2_0; do convert "$model/hf" gguf "$type" "golden-$name-$type.gguf"; done
+        convert "$model/hf" hf f32 "golden-$name-hf"
+        folders+=("$work/golden-$name-hf") loose+=("$work/golden-$name-"{f32,f16,q2_0}.gguf)
+        ;;
     mistral-window) # GGUF has no architecture for it
         for type in f32 bf16 f16; do convert "$model/hf" hf $type "golden-$name-$type"; done
         folders+=("$work/golden-$name-"{f32,bf16,f16})
@@ -87,6 +92,7 @@ for model in "$work"/architectures/*/ ${more:+"$more"/*/}; do
     *) dense "$model/hf" "golden-$name" ;;
     esac
     for file in "$model"*.gguf; do
+        [ -e "$file" ] || continue
         case $file in
         */bitnet*) loose+=("$file") ;;
         *-f32.gguf) exact+=("$file") ;;

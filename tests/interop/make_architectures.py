@@ -25,8 +25,9 @@ MODELS = {
     "llama-llama3": ("llama", dict(rope_parameters=dict(LLAMA3, original_max_position_embeddings=8192), max_position_embeddings=65536)),
     "llama-linear": ("llama", dict(rope_parameters=rope("linear", factor=3.0))),
     "llama-yarn": ("llama", dict(rope_parameters=YARN)),
-    # ternary weights as floats, with a scale for each row; sizes of whole blocks of tq1_0 and tq2_0
+    # ternary weights as floats, with a scale for each row, or for each group of 64 inputs; sizes of whole blocks of tq1_0 and tq2_0
     "llama-rows": ("llama", dict(rope_parameters=rope(), hidden_size=256, intermediate_size=512)),
+    "qwen3-groups": ("qwen3", dict(rope_parameters=rope(), hidden_size=256, intermediate_size=512, head_dim=64)),
     "qwen2": ("qwen2", dict(rope_parameters=rope())),
     "qwen2-tied": ("qwen2", dict(rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
     "qwen2-yarn": ("qwen2", dict(rope_parameters=YARN)),
@@ -164,17 +165,19 @@ def golden(out):
         rows.append({"name": name, "rope_parameters": scaling, "prompts": predictions(v)})
     with open(os.path.join(out, "qwen2/variants.json"), "w") as f: json.dump(rows, f, separators=(",", ":"))
 
-def round_rows(m):
+def make_ternary(m, inputs=None): # inputs: of a row with one scale
     for name, p in m.named_parameters():
-        scale = p.abs().mean(-1, keepdim=True)
-        if name.endswith("_proj.weight"): p.data = (p / scale).round().clamp(-1, 1) * scale
+        if not name.endswith("_proj.weight"): continue
+        w = p.reshape(-1, inputs or p.shape[1])
+        scale = w.abs().mean(-1, keepdim=True)
+        p.data = ((w / scale).round().clamp(-1, 1) * scale).reshape(p.shape)
     return m
 
 def main():
     if sys.argv[1] == "--golden": return golden(sys.argv[2])
     for seed, (name, (kind, members)) in enumerate(MODELS.items()):
         m = make(kind, members, SIZES, seed)
-        save(round_rows(m) if name.endswith("rows") else m, os.path.join(sys.argv[1], name, "hf"))
+        save(make_ternary(m) if name.endswith("rows") else make_ternary(m, 64) if name.endswith("groups") else m, os.path.join(sys.argv[1], name, "hf"))
     for name in ("llama2", "mistral", "gemma"): marked("llama", SIZES, os.path.join(sys.argv[1], "spaces-" + name, "hf"), name)
 
 if __name__ == "__main__":
