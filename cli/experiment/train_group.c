@@ -107,17 +107,16 @@ static void append_train_words(const bt_training_group *g, const bt_training *r,
     char folder[PATH_ROOM], after[24];
     const bool continues = r->state[0] && r->done > 0;
     bt_words_put(w, "train");
-    bt_words_put(w, continues ? "--resume" : "--name");
+    bt_words_put(w, "--name");
     bt_words_put(w, r->name);
+    if (r->state[0]) bt_words_put(w, "--continue");
     bt_words_put(w, "--store");
     bt_words_put(w, g->store);
     bt_words_put(w, "--quiet");
     if (!continues) {
         compose_training_path(g, r, "", folder);
         bt_words_put(w, "--out");
-        bt_words_put(w, folder);
-        /* a run that recorded no step starts again */
-        if (r->state[0]) bt_words_put(w, "--continue");
+        bt_words_put(w, folder); /* also for a run that recorded no step: it starts again */
     }
     g->put_words(g->ctx, r, continues, w);
     if (r->target < r->steps) {
@@ -175,6 +174,9 @@ static bt_code finish_training(floor_of_work *f, bt_training *r, int status, bt_
     r->pid = 0;
     BT_TRY(update_training(f->g, r, err));
     r->tries = r->done > before ? 0 : r->tries + 1;
+    /* A run that was killed between its last checkpoint and its end has no step left, and is not recorded as done. */
+    const bool ends = status == 0 && r->state[0] && strcmp(r->state, "stopped") != 0;
+    if (r->at == BT_TRAINING_WAITS && !r->target && ends) r->at = BT_TRAINING_REACHED;
     const bool busy = WIFEXITED(status) && WEXITSTATUS(status) == 4;
     if (r->at == BT_TRAINING_WAITS && !f->n_stops) {
         if (status == 0 && strcmp(r->state, "stopped") == 0)
