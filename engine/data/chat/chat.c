@@ -1,4 +1,4 @@
-/* chat.c - the table of templates, and a conversation's pieces. */
+/* chat.c - looks up chat templates and divides a conversation into pieces. */
 #include "engine/data/chat/chat.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ bt_code bt_chat_find(const bt_chat_template **out, const char *name, bt_err *err
     return bt_fail(err, BT_NOTFOUND, "there is no chat template '%.30s' (%s)", name, names);
 }
 
-/* Returns the number of marks of a row; 0 if one of them is not a token of this tokenizer. */
+/* Returns the number of special tokens in the column `marks` of a row; 0 if the tokenizer lacks one of them. */
 static size_t count_marks(const bt_chat_template *c, const bt_tokenizer *t) {
     size_t n = 0;
     for (const char *p = c->marks ? c->marks : ""; *p; n++) {
@@ -132,21 +132,22 @@ static bt_code render_answer(const render *r, size_t i) {
 static const char *const roles[] = {"system", "user", "assistant"};
 
 static bt_code check_order(const bt_chat_message *m, size_t n, bool prompt, bt_err *err) {
-    /* A prompt is a user's request; a whole conversation is a row of data. */
+    /* Only conversations of training data can be skipped by data.bad_rows, not the prompt of a user. */
     const char *skip = prompt ? "" : "; data.bad_rows=skip leaves such rows out";
     size_t first = n && m[0].role == BT_CHAT_SYSTEM;
-    if (n == first) return bt_fail(err, BT_FORMAT, "the conversation has no question");
+    if (n == first) return bt_fail(err, BT_FORMAT, "the conversation has no message of a user");
     for (size_t i = first; i < n; i++) {
         bt_chat_role want = (i - first) % 2 ? BT_CHAT_ASSISTANT : BT_CHAT_USER;
         if (m[i].role != want)
             return bt_fail(err, BT_FORMAT,
-                           "message %zu is of '%s' where '%s' has the turn (an optional system "
-                           "message, then user and assistant by turns%s)",
+                           "message %zu has the role '%s', but the role '%s' is expected there (an "
+                           "optional system message, then user and assistant alternately%s)",
                            i + 1, roles[m[i].role], roles[want], skip);
     }
     bt_chat_role end = prompt ? BT_CHAT_USER : BT_CHAT_ASSISTANT;
     if (m[n - 1].role == end) return BT_OK;
-    return bt_fail(err, BT_FORMAT, "the last message is of '%s', expected is one of '%s'",
+    return bt_fail(err, BT_FORMAT,
+                   "the last message has the role '%s', but must have the role '%s'",
                    roles[m[n - 1].role], roles[end]);
 }
 
@@ -156,7 +157,9 @@ bt_code bt_chat_render(const bt_chat_template *t, const bt_chat_message *message
     BT_TRY(check_order(messages, n, prompt, err));
     const bt_chat_message *system = messages[0].role == BT_CHAT_SYSTEM ? messages : NULL;
     if (system && t->place == BT_CHAT_SYSTEM_REFUSED)
-        return bt_fail(err, BT_UNSUPPORTED, "the chat template '%s' has no system messages",
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "the chat template '%s' cannot render system messages: remove them, or "
+                       "choose another template",
                        t->name);
     if (t->bos) {
         const bt_chat_piece bos = {

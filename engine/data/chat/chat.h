@@ -49,59 +49,56 @@ typedef struct bt_chat_message {
 typedef struct bt_chat_piece {
     const char *text;
     size_t n;
-    /* markup: names of special tokens become tokens; bos: omitted if there is no such token */
+    /* markup: names of special tokens become tokens. bos: the piece is omitted if the tokenizer has no such token. */
     bool markup, bos;
-    /* part of an answer's text or its end of turn, which the model learns to write */
+    /* True for an answer's text and its end-of-turn token, which the model learns to write. */
     bool learned;
-    size_t message; /* index of its message */
+    size_t message;
 } bt_chat_piece;
 
-/* BT_NOTFOUND lists the names. */
+/* BT_NOTFOUND: the error message lists the known names. */
 bt_code bt_chat_find(const bt_chat_template **out, const char *name, bt_err *err) BT_MUST_CHECK;
-/* Writes the list of names: "chatml, llama3, ...". */
 void bt_chat_names(char *out, size_t size);
 
 /* Returns the rows in order; NULL after the last one. */
 const bt_chat_template *bt_chat_at(size_t i);
-/* Finds the row of the Jinja text of a tokenizer: by its hash, else by its structure, as *how reports. BT_ARG,
- * with the list of rows: there is none, and Jinja itself is not executed. */
+/* Finds the row that renders like a tokenizer's Jinja template, by its hash or else by its structure; *how names the
+ * method. Jinja is not executed. BT_ARG: no row does; the error message lists the rows. */
 bt_code bt_chat_of_jinja(const bt_chat_template **out, const char *jinja, const char **how,
                          bt_err *err) BT_MUST_CHECK;
-/* Returns the row for a tokenizer's special tokens (column marks), or "plain". */
+/* Returns the row whose column `marks` names the special tokens of this tokenizer, or else the row "plain". */
 const bt_chat_template *bt_chat_of_tokenizer(const bt_tokenizer *t);
-/* Returns the ends of an answer: a token (-1: the tokenizer has no such special token), and in that case at most
- * BT_CHAT_STOPS texts, whose number is returned. */
+/* bt_chat_end_token returns the special token that ends an answer; -1 if the tokenizer has none. bt_chat_stops then
+ * writes the texts that end an answer, at most BT_CHAT_STOPS, and returns their number. */
 enum { BT_CHAT_STOPS = 2 };
 int32_t bt_chat_end_token(const bt_chat_template *t, const bt_tokenizer *tokenizer);
 size_t bt_chat_stops(const bt_chat_template *t, const bt_tokenizer *tokenizer,
                      const char *stops[BT_CHAT_STOPS]);
 
-/* A conversation is [system] (user assistant)*; a prompt ends with a user's turn. Another order is refused.
- * prompt: renders up to the answer, otherwise a whole conversation. `emit` receives the pieces in order and may
- * stop with an error. */
+/* A conversation is [system] (user assistant)*; a prompt ends with a user's turn. Any other order of roles is an error.
+ * prompt: true renders up to the beginning of the answer, false a whole conversation. `emit` receives the pieces in
+ * order and may stop with an error. */
 typedef bt_code (*bt_chat_emit_fn)(void *ctx, const bt_chat_piece *piece, bt_err *err);
 bt_code bt_chat_render(const bt_chat_template *t, const bt_chat_message *messages, size_t n,
                        bool prompt, bt_chat_emit_fn emit, void *ctx, bt_err *err) BT_MUST_CHECK;
 
-/* A template with its tokenizer, both of which are borrowed. */
 typedef struct bt_chat_encoder {
     const bt_chat_template *t;
     const bt_tokenizer *tokenizer;
 } bt_chat_encoder;
 
-/* tokens of a conversation */
 typedef struct bt_chat_ids {
     int32_t *ids;
     unsigned char *learned; /* one byte per id */
     size_t n, cap;
 } bt_chat_ids;
-/* learned part of a conversation: the answers with their ends, the last answer, every token */
+/* The part of a conversation that is learned: all answers with their ends, the last answer, or every token. */
 typedef enum { BT_CHAT_LEARN_ANSWERS, BT_CHAT_LEARN_LAST, BT_CHAT_LEARN_ALL } bt_chat_learn;
 /* Appends to *out, which the caller zeroes first and releases. */
 bt_code bt_chat_encode(const bt_chat_encoder *e, const bt_chat_message *messages, size_t n,
                        bool prompt, bt_chat_learn learn, bt_chat_ids *out, bt_err *err)
     BT_MUST_CHECK;
-/* Appends the tokens of a text; how: BT_ENCODE_TEXT, ... */
+/* Appends the tokens of a text; how: a sum of BT_ENCODE_* (tokenizer.h). */
 bt_code bt_chat_ids_encode(bt_chat_ids *out, const bt_tokenizer *tokenizer, unsigned how,
                            const char *text, size_t n, bool learned, bt_err *err) BT_MUST_CHECK;
 bt_code bt_chat_ids_add(bt_chat_ids *out, int32_t id, bool learned, bt_err *err) BT_MUST_CHECK;

@@ -1,4 +1,4 @@
-/* chat_encode.c - converts the pieces of a conversation to tokens, each with a mark if it is learned. */
+/* chat_encode.c - converts the pieces of a conversation to tokens and marks the tokens that are learned. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@ typedef struct job {
     const bt_chat_encoder *e;
     const bt_chat_message *messages;
     bt_chat_learn learn;
-    size_t last; /* message */
+    size_t last; /* index of the message that contains the last answer */
     bt_chat_ids *out;
 } job;
 
@@ -27,7 +27,8 @@ static bt_code reserve_ids(bt_chat_ids *out, size_t more, bt_err *err) {
     unsigned char *learned = realloc(out->learned, cap);
     if (learned) out->learned = learned;
     if (!ids || !learned)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation of %zu tokens", cap);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for a conversation of %zu tokens",
+                       cap);
     out->cap = cap;
     return BT_OK;
 }

@@ -1,6 +1,4 @@
-/* content.h - text of a message's content in the formats of training data and requests.
- *
- * Threads: pure. */
+/* content.h - reads the text of a message's content in the formats of training data and requests. */
 #ifndef BT_ENGINE_DATA_CHAT_CONTENT_H
 #define BT_ENGINE_DATA_CHAT_CONTENT_H
 
@@ -11,8 +9,8 @@
 
 enum { BT_CONTENT_OK = 0, BT_CONTENT_NO_TEXT = -1, BT_CONTENT_NOMEM = -2 };
 
-/* A string, or a list of parts {"type": "text", "text": ...}, which are joined in *joined (zeroed by the caller,
- * released by it when *text is no longer used). > 0: the part of this number, from 1, is not text */
+/* The content is a string, or a list of parts {"type": "text", "text": ...}, which are joined in *joined. The caller
+ * zeroes *joined and releases it after the last use of *text. Returns k > 0 if part k, counted from 1, is not text. */
 int bt_chat_content(const json_t *content, bt_text *joined, const char **text, size_t *n);
 
 #endif

@@ -1,4 +1,4 @@
-/* instruct.c - converts JSON objects of instruction sets to conversations, with one function per form. */
+/* instruct.c - converts JSON rows of instruction data to conversations; each value of data.form has its function. */
 #include "engine/data/chat/instruct.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ typedef struct conversation {
     bt_chat_message m[MAX_MESSAGES];
     size_t n;
     bt_text joined[2]; /* texts made of several fields */
-    bt_text *parts;    /* (MAX_MESSAGES) contents that consist of parts; NULL: none */
+    bt_text *parts;    /* (MAX_MESSAGES) contents that are lists of parts; NULL: none */
 } conversation;
 
 static void release_conversation(conversation *c) {
@@ -26,8 +26,6 @@ static void release_conversation(conversation *c) {
     free(c->parts);
     free(c);
 }
-
-/* ---- fields ---------------------------------------------------------------------------------- */
 
 static bt_code fail_field(bt_err *err, const char *field, const char *what) {
     return bt_fail(err, BT_FORMAT, "field '%s' %s", field, what);
@@ -46,7 +44,9 @@ static bt_code optional_text(json_t *o, const char *field, const char **out, bt_
 static bt_code add_turn(conversation *c, bt_chat_role role, const char *text, size_t n,
                         bt_err *err) {
     if (c->n == MAX_MESSAGES)
-        return bt_fail(err, BT_FORMAT, "the conversation has more than %d messages", MAX_MESSAGES);
+        return bt_fail(err, BT_FORMAT,
+                       "the conversation has more than %d messages: split it into several rows",
+                       MAX_MESSAGES);
     c->m[c->n++] = (bt_chat_message){.role = role, .text = text, .n = n};
     return BT_OK;
 }
@@ -54,8 +54,6 @@ static bt_code add_turn(conversation *c, bt_chat_role role, const char *text, si
 static bt_code add_text(conversation *c, bt_chat_role role, const char *text, bt_err *err) {
     return add_turn(c, role, text, strlen(text), err);
 }
-
-/* ---- alpaca: instruction, input, output ------------------------------------------------------ */
 
 #define PREAMBLE_WITH_INPUT \
     "Below is an instruction that describes a task, paired with an input that provides further " \
@@ -71,7 +69,8 @@ static bt_code add_history(conversation *c, json_t *pairs, bt_err *err) {
                    *a = json_string_value(json_array_get(pair, 1));
         if (!q || !a || json_array_size(pair) != 2)
             return bt_fail(err, BT_FORMAT,
-                           "field 'history': entry %zu is not a pair of question and answer",
+                           "field 'history': entry %zu is not a list of two strings, a question "
+                           "and its answer",
                            i + 1);
         BT_TRY(add_text(c, BT_CHAT_USER, q, err));
         BT_TRY(add_text(c, BT_CHAT_ASSISTANT, a, err));
@@ -98,13 +97,11 @@ static bt_code read_alpaca(const bt_form *f, json_t *o, conversation *c, bt_err 
                    : preamble             ? "\n\n### Input:\n"
                                           : "\n",
                    input ? input : "");
-    if (q->failed) return bt_fail(err, BT_NOMEM, "cannot take memory for a question");
+    if (q->failed) return bt_fail(err, BT_NOMEM, "cannot allocate memory for a question");
     BT_TRY(add_turn(c, BT_CHAT_USER, bt_text_str(q), q->len, err));
     return add_turn(c, BT_CHAT_ASSISTANT, json_string_value(output), json_string_length(output),
                     err);
 }
-
-/* ---- messages, sharegpt ---------------------------------------------------------------------- */
 
 static bt_code parse_role(const char *name, size_t i, bt_chat_role *out, bt_err *err) {
     static const struct {
@@ -121,8 +118,8 @@ static bt_code parse_role(const char *name, size_t i, bt_chat_role *out, bt_err 
     }
     return bt_fail(
         err, BT_UNSUPPORTED,
-        "message %zu: there is no role '%.40s' (system, user or human, assistant or gpt)", i + 1,
-        name);
+        "message %zu: the role '%.40s' is unknown (use system, user or human, assistant or gpt)",
+        i + 1, name);
 }
 
 static bt_code add_content(conversation *c, const json_t *v, size_t i, bt_err *err) {
@@ -130,20 +127,21 @@ static bt_code add_content(conversation *c, const json_t *v, size_t i, bt_err *e
     bt_text none = {0};
     if (json_is_array(v) && !c->parts) c->parts = calloc(MAX_MESSAGES, sizeof *c->parts);
     if (json_is_array(v) && !c->parts)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for a conversation");
     const int got = bt_chat_content(v, c->parts ? &c->parts[c->n - 1] : &none, &m->text, &m->n);
     if (got == BT_CONTENT_OK) return BT_OK;
     if (got == BT_CONTENT_NOMEM)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for a conversation");
     if (got == BT_CONTENT_NO_TEXT)
         return bt_fail(err, BT_FORMAT, "message %zu: its content is not a string", i + 1);
-    return bt_fail(err, BT_UNSUPPORTED, "message %zu: part %d of its content is not text", i + 1,
-                   got);
+    return bt_fail(
+        err, BT_UNSUPPORTED,
+        "message %zu: part %d of its content is not text, and only text can be trained on", i + 1,
+        got);
 }
 
-/* `weight` of OpenAI, `train` of Axolotl and LLaMA-Factory, `loss` of ms-swift: an answer with 0 or false is not
- * learned */
-static bt_code muted_of(const json_t *m, size_t i, bool *muted, bt_err *err) {
+/* Reads `weight` (OpenAI), `train` (Axolotl, LLaMA-Factory) or `loss` (ms-swift): 0 or false excludes an answer. */
+static bt_code read_muted_flag(const json_t *m, size_t i, bool *muted, bt_err *err) {
     static const char *const keys[] = {"weight", "train", "loss"};
     *muted = false;
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
@@ -168,7 +166,7 @@ static bt_code add_json_message(conversation *c, json_t *m, size_t i, bt_err *er
     if (!content) return bt_fail(err, BT_FORMAT, "message %zu has no 'content' or 'value'", i + 1);
     BT_TRY(parse_role(json_string_value(role), i, &which, err));
     BT_TRY(add_turn(c, which, "", 0, err));
-    BT_TRY(muted_of(m, i, &c->m[c->n - 1].muted, err));
+    BT_TRY(read_muted_flag(m, i, &c->m[c->n - 1].muted, err));
     return add_content(c, content, i, err);
 }
 
@@ -179,15 +177,13 @@ static bt_code read_message_list(const bt_form *f, json_t *o, conversation *c, b
     size_t i, k = 0;
     (void)f;
     while (k < 3 && !(list = json_object_get(o, names[k]))) k++;
-    if (!list) return fail_field(err, "messages", "is missing (or 'conversations')");
+    if (!list) return fail_field(err, "messages", "is missing, and so is 'conversations'");
     if (!json_is_array(list)) return fail_field(err, names[k], "is not a list of messages");
     BT_TRY(optional_text(o, "system", &system, err));
     if (system) BT_TRY(add_text(c, BT_CHAT_SYSTEM, system, err));
     json_array_foreach(list, i, m) BT_TRY(add_json_message(c, m, i, err));
     return BT_OK;
 }
-
-/* ---- preference: prompt, chosen, rejected ------------------------------------------------------ */
 
 static bt_code add_message_list(conversation *c, json_t *list, const char *field, bt_err *err) {
     json_t *m;
@@ -197,8 +193,8 @@ static bt_code add_message_list(conversation *c, json_t *list, const char *field
     return BT_OK;
 }
 
-/* Returns the answer under the first of its names that exists. */
-static json_t *side_of(json_t *o, int which, const char **field) {
+/* Returns the chosen (which = 0) or the rejected answer (1), under whichever of its known names the row has. */
+static json_t *find_preference_answer(json_t *o, int which, const char **field) {
     static const char *const names[2][3] = {{"chosen", "chosen_response", "preferred_output"},
                                             {"rejected", "rejected_response",
                                              "non_preferred_output"}};
@@ -214,7 +210,7 @@ static bool has_several_parts(json_t *answer) {
     return json_is_array(answer) && json_array_size(answer) > 1;
 }
 
-/* Adds the part before the answer: a text or messages, in the fields used by several tools. */
+/* Adds the messages before the answer, from a text or a list of messages, under the names that several tools use. */
 static bt_code add_prompt(const bt_form *f, json_t *o, conversation *c, bool answered,
                           bt_err *err) {
     static const char *const lists[] = {"messages", "conversations", "conversation"};
@@ -230,7 +226,7 @@ static bt_code add_prompt(const bt_form *f, json_t *o, conversation *c, bool ans
         json_t *list = json_object_get(o, lists[i]);
         if (!list) continue;
         BT_TRY(add_message_list(c, list, lists[i], err));
-        /* Reads 'messages' that end in the chosen answer, with a 'rejected_response'. */
+        /* 'messages' ends with the chosen answer, and 'rejected_response' has the other one. */
         if (!answered && c->n && c->m[c->n - 1].role == BT_CHAT_ASSISTANT) c->n--;
         return BT_OK;
     }
@@ -241,15 +237,16 @@ static bt_code add_prompt(const bt_form *f, json_t *o, conversation *c, bool ans
     BT_TRY(optional_text(o, "instruction", &instruction, err));
     BT_TRY(optional_text(o, "input", &input, err));
     if (!instruction && !input)
-        return fail_field(err, "prompt", "is missing (or 'messages', 'question', 'instruction')");
+        return fail_field(err, "prompt",
+                          "is missing, and so are 'messages', 'question' and 'instruction'");
     BT_TRY(add_history(c, json_object_get(o, "history"), err));
     bt_text_printf(&c->joined[0], "%s%s%s", instruction ? instruction : "",
                    instruction && input ? "\n" : "", input ? input : "");
-    if (c->joined[0].failed) return bt_fail(err, BT_NOMEM, "cannot take memory for a question");
+    if (c->joined[0].failed) return bt_fail(err, BT_NOMEM, "cannot allocate memory for a question");
     return add_turn(c, BT_CHAT_USER, bt_text_str(&c->joined[0]), c->joined[0].len, err);
 }
 
-/* true, false, 1 or 0, also as text */
+/* The label is true, false, 1 or 0, or one of these as text. */
 static bt_code read_binary_label(json_t *v, const char *field, bool *out, bt_err *err) {
     const char *s = json_string_value(v);
     const double n = json_is_boolean(v) ? json_is_true(v) : json_number_value(v);
@@ -261,7 +258,7 @@ static bt_code read_binary_label(json_t *v, const char *field, bool *out, bt_err
     return BT_OK;
 }
 
-static json_t *first_field(json_t *o, const char *const *names, const char **field) {
+static json_t *find_first_field(json_t *o, const char *const *names, const char **field) {
     for (; *names; names++) {
         json_t *v = json_object_get(o, *field = *names);
         if (v && !json_is_null(v)) return v;
@@ -269,7 +266,7 @@ static json_t *first_field(json_t *o, const char *const *names, const char **fie
     return NULL;
 }
 
-/* Adds an answer: a text, a message or a conversation. NULL: adds nothing. */
+/* Adds an answer: a text, a message or a conversation; nothing for NULL. */
 static bt_code add_answer(conversation *c, json_t *answer, const char *field, bt_err *err) {
     if (json_is_string(answer))
         return add_turn(c, BT_CHAT_ASSISTANT, json_string_value(answer), json_string_length(answer),
@@ -280,18 +277,20 @@ static bt_code add_answer(conversation *c, json_t *answer, const char *field, bt
                   : BT_OK;
 }
 
-/* Reads a preference of one answer, which a label marks as desirable or not. *absent: document `which` has no
- * answer. */
-static bt_code encode_single(const bt_form *f, json_t *o, int which, conversation *c, bool *absent,
-                             bt_err *err) {
+/* Encodes a row with a single answer and a label, desirable or undesirable. Document 0 of a row is its desirable
+ * answer, document 1 the undesirable one; *absent: the row has no document `which`. */
+static bt_code encode_single_answer(const bt_form *f, json_t *o, int which, conversation *c,
+                                    bool *absent, bt_err *err) {
     static const char *const answers[] = {"completion", "response", "output", NULL},
                              *const labels[] = {"label", "kto_tag", NULL};
     const char *field, *label_field;
     bool desirable = false;
-    json_t *answer = first_field(o, answers, &field), *label = first_field(o, labels, &label_field);
+    json_t *answer = find_first_field(o, answers, &field),
+           *label = find_first_field(o, labels, &label_field);
     if (!label)
         return fail_field(err, "label",
-                          "is missing (true or false; or 'kto_tag'), and so is 'chosen'");
+                          "is missing: a row needs 'chosen' and 'rejected', or an answer with "
+                          "'label' or 'kto_tag' (true or false)");
     BT_TRY(read_binary_label(label, label_field, &desirable, err));
     *absent = desirable != (which == 0);
     BT_TRY(add_prompt(f, o, c, true, err));
@@ -299,35 +298,34 @@ static bt_code encode_single(const bt_form *f, json_t *o, int which, conversatio
     return c->n && c->m[c->n - 1].role == BT_CHAT_ASSISTANT
                ? BT_OK
                : fail_field(err, answer ? field : "completion",
-                            answer ? "does not end in an answer of the assistant" : "is missing");
+                            answer ? "does not end with an answer of the assistant" : "is missing");
 }
 
-/* A label without a chosen or rejected answer, or an answer under another name, is a preference of one answer. */
-static bool is_single(json_t *o) {
+/* Returns true for a row with a label or an answer, but with neither a chosen nor a rejected answer. */
+static bool is_single_answer_row(json_t *o) {
     static const char *const names[] = {"label", "kto_tag", "completion", "response", NULL};
     const char *field;
-    return !side_of(o, 0, &field) && !side_of(o, 1, &field) && first_field(o, names, &field);
+    return !find_preference_answer(o, 0, &field) && !find_preference_answer(o, 1, &field) &&
+           find_first_field(o, names, &field);
 }
 
 static bt_code encode_preference(const bt_form *f, json_t *o, int which, conversation *c,
                                  bt_err *err) {
     const char *field, *other;
-    json_t *answer = side_of(o, which, &field);
+    json_t *answer = find_preference_answer(o, which, &field);
     /* the chosen answer may be the last of 'messages' */
-    const bool last = which == 0 && !answer && side_of(o, 1, &other);
+    const bool last = which == 0 && !answer && find_preference_answer(o, 1, &other);
     if (!answer && !last) return fail_field(err, field, "is missing");
     if (!has_several_parts(answer)) BT_TRY(add_prompt(f, o, c, last, err));
     BT_TRY(add_answer(c, answer, field, err));
     return c->n && c->m[c->n - 1].role == BT_CHAT_ASSISTANT
                ? BT_OK
-               : fail_field(err, field, "does not end in an answer of the assistant");
+               : fail_field(err, field, "does not end with an answer of the assistant");
 }
 
 _Static_assert((int)BT_LEARN_LAST == (int)BT_CHAT_LEARN_LAST &&
                    (int)BT_LEARN_ALL == (int)BT_CHAT_LEARN_ALL,
                "forms and templates count what is learned alike");
-
-/* ---- forms ----------------------------------------------------------------------------------- */
 
 typedef bt_code (*read_fn)(const bt_form *f, json_t *object, conversation *c, bt_err *err);
 static const read_fn readers[BT_FORM_COUNT] = {[BT_FORM_ALPACA] = read_alpaca,
@@ -340,7 +338,7 @@ static bt_code find_text_field(const bt_form *f, json_t *o, json_t **out, const 
     *out = json_object_get(o, *field);
     if (!*out)
         return fail_field(err, *field,
-                          "is missing (name the one that holds the text with data.field)");
+                          "is missing: set data.field to the field that contains the text");
     return json_is_string(*out) ? BT_OK : fail_field(err, *field, "is not a string");
 }
 
@@ -372,7 +370,7 @@ static bt_code encode_prompt_completion(const bt_form *f, json_t *prompt, json_t
         return fail_field(err, "completion",
                           "and 'prompt' must both be texts, or both lists of messages");
     conversation *c = calloc(1, sizeof *c);
-    if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
+    if (!c) return bt_fail(err, BT_NOMEM, "cannot allocate memory for a conversation");
     bt_code code = add_message_list(c, prompt, "prompt", err);
     for (size_t i = 0; !all && i < c->n; i++) c->m[i].muted = true;
     if (code == BT_OK) code = add_message_list(c, answer, "completion", err);
@@ -415,8 +413,8 @@ static bt_code encode_labelled_text(const bt_form *f, json_t *o, bt_chat_ids *ou
         bt_text known = {0};
         bt_labels_text(f->cfg.labels, &known);
         bt_code code = bt_fail(err, BT_FORMAT,
-                               "field 'label': '%s' is none of the model's labels (%s)", name,
-                               bt_text_str(&known));
+                               "field 'label': '%s' is not one of the labels of the model (%s)",
+                               name, bt_text_str(&known));
         bt_text_release(&known);
         return code;
     }
@@ -477,12 +475,13 @@ bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids 
     if (f->cfg.kind == BT_FORM_COMPLETION) return encode_completion(f, object, out, err);
     if (f->cfg.kind == BT_FORM_LABEL) return encode_labelled_text(f, object, out, err);
     conversation *c = calloc(1, sizeof *c);
-    if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
+    if (!c) return bt_fail(err, BT_NOMEM, "cannot allocate memory for a conversation");
     const size_t first = out->n;
     bool absent = false;
-    bt_code code = !pair               ? readers[f->cfg.kind](f, object, c, err)
-                   : is_single(object) ? encode_single(f, object, which, c, &absent, err)
-                                       : encode_preference(f, object, which, c, err);
+    bt_code code = !pair ? readers[f->cfg.kind](f, object, c, err)
+                   : is_single_answer_row(object)
+                       ? encode_single_answer(f, object, which, c, &absent, err)
+                       : encode_preference(f, object, which, c, err);
     if (code == BT_OK)
         code = bt_chat_encode(&f->encoder, c->m, c->n, false,
                               pair ? BT_CHAT_LEARN_LAST : (bt_chat_learn)f->cfg.learn, out, err);

@@ -1,4 +1,4 @@
-/* labels.c - the list of a classifier's labels, given or found in the data. */
+/* labels.c - reads the labels of a classifier from a setting or from the data. */
 #include "engine/data/chat/labels.h"
 
 #include <errno.h>
@@ -20,8 +20,7 @@ bt_code bt_label_of(json_t *object, char out[BT_LABEL_BYTES], bt_err *err) {
     if (n == 0) return bt_fail(err, BT_FORMAT, "field 'label' is empty");
     if (n >= BT_LABEL_BYTES || strpbrk(json_string_value(v), "\r\n") ||
         strlen(json_string_value(v)) != n)
-        return bt_fail(err, BT_FORMAT,
-                       "field 'label' is not a name of one line and at most %d bytes",
+        return bt_fail(err, BT_FORMAT, "field 'label' must be a single line of at most %d bytes",
                        BT_LABEL_BYTES - 1);
     memcpy(out, json_string_value(v), n + 1);
     return BT_OK;
@@ -72,8 +71,8 @@ bt_code bt_labels_check(const char *list, bt_err *err) {
     for (size_t i = 0; i < n; i++) {
         bt_labels_name(list, i, name);
         if (!*name || bt_labels_find(list, name) != (int)i)
-            return bt_fail(err, BT_ARG, "data.labels: name %zu, '%s', is %s", i + 1, name,
-                           !*name ? "empty" : "there twice, or longer than 63 bytes");
+            return bt_fail(err, BT_ARG, "data.labels: name %zu, '%s', %s", i + 1, name,
+                           !*name ? "is empty" : "occurs twice, or is longer than 63 bytes");
     }
     return BT_OK;
 }
@@ -83,30 +82,31 @@ typedef struct found {
     size_t n, cap;
 } found;
 
-static bool whole_number(const char *name) {
+static bool is_whole_number(const char *name) {
     char *end;
     errno = 0;
     (void)strtoll(name, &end, 10);
     return *name && !*end && errno == 0;
 }
 
-static int by_label_bytes(const void *a, const void *b) { return strcmp(a, b); }
-static int by_number(const void *a, const void *b) {
+static int compare_labels_by_bytes(const void *a, const void *b) { return strcmp(a, b); }
+static int compare_labels_by_number(const void *a, const void *b) {
     const long long x = strtoll(a, NULL, 10), y = strtoll(b, NULL, 10);
     return (x > y) - (x < y);
 }
 
-static bt_code keep_label(found *f, const char *name, bt_err *err) {
+static bt_code add_distinct_label(found *f, const char *name, bt_err *err) {
     for (size_t i = 0; i < f->n; i++)
         if (strcmp(f->names[i], name) == 0) return BT_OK;
     if (f->n == BT_LABELS_MAX)
         return bt_fail(err, BT_ARG,
-                       "more than %d different labels: is 'label' the class of a text?",
+                       "the rows have more than %d different labels, the limit for classes: is "
+                       "'label' the class of a text?",
                        BT_LABELS_MAX);
     if (f->n == f->cap) {
         const size_t cap = f->cap ? 2 * f->cap : 16;
         void *more = realloc(f->names, cap * sizeof *f->names);
-        if (!more) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu labels", cap);
+        if (!more) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu labels", cap);
         f->names = more;
         f->cap = cap;
     }
@@ -125,7 +125,7 @@ static bt_code collect_labels(bt_documents *d, found *f, uint64_t *lines, bt_err
         if (!object) continue;
         ++*lines;
         bt_code code = bt_label_of(object, name, &why);
-        if (code == BT_OK) code = keep_label(f, name, &why);
+        if (code == BT_OK) code = add_distinct_label(f, name, &why);
         if (code != BT_OK) BT_TRY(bt_documents_bad_row(d, code, &why, err));
     }
 }
@@ -133,16 +133,17 @@ static bt_code collect_labels(bt_documents *d, found *f, uint64_t *lines, bt_err
 static bt_code put_labels(found *f, const char *path, uint64_t lines, bt_text *out, bt_err *err) {
     bool numbers = true;
     if (f->n == 0)
-        return bt_fail(err, BT_ARG, "'%.200s' has no labels: name them with data.labels", path);
+        return bt_fail(err, BT_ARG, "'%.200s' has no labels: list them in data.labels", path);
     if (f->n == 1)
         return bt_fail(err, BT_ARG,
                        "all %llu lines of '%.200s' have the label '%s': a classifier needs at "
                        "least two",
                        (unsigned long long)lines, path, f->names[0]);
-    for (size_t i = 0; i < f->n; i++) numbers = numbers && whole_number(f->names[i]);
-    qsort(f->names, f->n, sizeof *f->names, numbers ? by_number : by_label_bytes);
+    for (size_t i = 0; i < f->n; i++) numbers = numbers && is_whole_number(f->names[i]);
+    qsort(f->names, f->n, sizeof *f->names,
+          numbers ? compare_labels_by_number : compare_labels_by_bytes);
     for (size_t i = 0; i < f->n; i++) bt_text_printf(out, "%s%s", i ? "\n" : "", f->names[i]);
-    return out->failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the labels") : BT_OK;
+    return out->failed ? bt_fail(err, BT_NOMEM, "cannot allocate memory for the labels") : BT_OK;
 }
 
 bt_code bt_labels_scan(const bt_source *files, size_t n, bool skip_bad, bt_text *out, bt_err *err) {

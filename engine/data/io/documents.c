@@ -1,4 +1,4 @@
-/* documents.c - reads a file into a buffer and divides it into documents, plain text or rows of JSON. */
+/* documents.c - reads a file into a buffer and divides it into documents: plain text or JSON rows. */
 #include "engine/data/io/documents.h"
 
 #include <jansson.h>
@@ -10,7 +10,7 @@
 #include "engine/data/io/text_file.h"
 #include "engine/data/io/utf8.h"
 
-/* TEXT_PIECE: usual size of a piece of text; PIECE: its limit, where a text has no place for a cut */
+/* TEXT_PIECE: usual size of a piece of text. PIECE: maximum size, reached where a text has no position for a cut. */
 enum { TEXT_PIECE = 256 << 10, PIECE = 1 << 20, LINE_MAX_BYTES = 256 << 20, JSON_DEPTH = 64 };
 
 /* layout of the rows of a JSON file */
@@ -31,11 +31,10 @@ struct bt_documents {
     bool eof;
     rows_form rows;
     bool list_open;
-    uint64_t line;      /* line number for ROWS_IN_LINES, else row number; 1-based */
+    uint64_t line;      /* line number for ROWS_IN_LINES, otherwise row number, from 1 */
     uint64_t file_rows; /* number of rows read from the open file */
     json_t *object;     /* owns the current row */
-    /* statistics for the final notes */
-    uint64_t n_rows, n_bad, files_cut;
+    uint64_t n_rows, n_bad, files_cut; /* statistics for the final notes */
     char first_bad[720];
     uint64_t not_utf8, files_not_utf8; /* invalid bytes, and the number of files with such bytes */
     const char *first_not_utf8, *last_not_utf8; /* paths */
@@ -49,7 +48,7 @@ bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, 
     if (d) d->buf = malloc(2 * PIECE);
     if (!d || !d->buf) {
         free(d);
-        return bt_fail(err, BT_NOMEM, "cannot take memory to read text");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory to read text");
     }
     d->files = files;
     d->n_files = n;
@@ -89,14 +88,15 @@ static bt_code close_file(bt_documents *d, bool cut, bt_err *err) {
         d->files_cut++;
     } else if (taken != d->files[d->at].bytes)
         return bt_fail(err, BT_BUSY,
-                       "data '%s' was changed while it was read (%llu bytes, had %llu)",
+                       "data '%s' was changed while it was read (%llu bytes read, %llu bytes "
+                       "before): start again when nothing writes to it",
                        document_path(d), (unsigned long long)taken,
                        (unsigned long long)d->files[d->at].bytes);
     bt_text_file_close(d->file);
     d->file = NULL;
     d->at++;
     if (d->at == d->n_files && d->n_bad && d->n_bad == d->n_rows)
-        return bt_fail(err, BT_FORMAT, "all %llu rows are bad; the first: %s",
+        return bt_fail(err, BT_FORMAT, "all %llu rows are unusable; the first error: %s",
                        (unsigned long long)d->n_bad, d->first_bad);
     return BT_OK;
 }
@@ -111,7 +111,7 @@ static bt_code fill_buffer(bt_documents *d, size_t want, bt_err *err) {
     if (want > d->cap) {
         char *p = realloc(d->buf, want);
         if (!p)
-            return bt_fail(err, BT_NOMEM, "cannot take %zu bytes to read '%s'", want,
+            return bt_fail(err, BT_NOMEM, "cannot allocate %zu bytes to read '%s'", want,
                            document_path(d));
         d->buf = p;
         d->cap = want;
@@ -127,8 +127,6 @@ static bt_code fill_buffer(bt_documents *d, size_t want, bt_err *err) {
     }
     return BT_OK;
 }
-
-/* ---- files ---- */
 
 /* Refuses a file that is neither text nor JSON, by its first bytes in the buffer, and names its kind. */
 static bt_code check_file_kind(const bt_documents *d, bt_err *err) {
@@ -168,10 +166,7 @@ static bt_code open_next_file(bt_documents *d, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- plain text ---- */
-
-/* Returns true if the character that ends at s[i] is space. */
-static bool space_before(const unsigned char *s, size_t i) {
+static bool ends_with_space(const unsigned char *s, size_t i) {
     unsigned char c = s[i];
     if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
     if (i >= 1 && s[i - 1] == 0xC2) return c == 0x85 || c == 0xA0;
@@ -183,11 +178,10 @@ static bool space_before(const unsigned char *s, size_t i) {
     return s[i - 2] == 0xE3 && s[i - 1] == 0x80 && c == 0x80;
 }
 
-/* Returns true if the character that begins at s[0] is space. */
-static bool space_after(const unsigned char *s, size_t left) {
-    if (s[0] < 0x80) return space_before(s, 0);
-    if (s[0] == 0xC2) return left < 2 || space_before(s, 1);
-    if (s[0] == 0xE1 || s[0] == 0xE2 || s[0] == 0xE3) return left < 3 || space_before(s, 2);
+static bool begins_with_space(const unsigned char *s, size_t left) {
+    if (s[0] < 0x80) return ends_with_space(s, 0);
+    if (s[0] == 0xC2) return left < 2 || ends_with_space(s, 1);
+    if (s[0] == 0xE1 || s[0] == 0xE2 || s[0] == 0xE3) return left < 3 || ends_with_space(s, 2);
     return false;
 }
 
@@ -196,7 +190,8 @@ static bool ascii_letter(unsigned char c) { return (c | 32) >= 'a' && (c | 32) <
 size_t bt_text_cut(const char *text, size_t n) {
     const unsigned char *s = (const unsigned char *)text;
     for (size_t i = n; i-- > 2;) {
-        if (s[i - 1] == '\n' && !space_before(s, i - 2) && !space_after(s + i, n - i)) return i;
+        if (s[i - 1] == '\n' && !ends_with_space(s, i - 2) && !begins_with_space(s + i, n - i))
+            return i;
         if (i + 1 < n && s[i] == ' ' && ascii_letter(s[i - 1]) && ascii_letter(s[i + 1])) return i;
     }
     return n;
@@ -208,7 +203,7 @@ static size_t character_border(const char *text, size_t n) {
     return i;
 }
 
-/* Counts bytes that belong to no character. */
+/* Counts bytes that are part of no UTF-8 character. */
 static uint64_t bytes_not_utf8(const char *s, size_t n) {
     uint64_t bad = 0;
     for (size_t i = bt_utf8_valid(s, n); i < n; i += bt_utf8_valid(s + i, n - i)) bad++, i++;
@@ -225,7 +220,7 @@ static void count_not_utf8(bt_documents *d, const char *text, size_t n) {
     d->last_not_utf8 = path;
 }
 
-static bt_code next_text(bt_documents *d, bt_piece *out, bt_err *err) {
+static bt_code next_text_piece(bt_documents *d, bt_piece *out, bt_err *err) {
     BT_TRY(fill_buffer(d, PIECE + 4, err));
     const char *text = d->buf + d->begin;
     size_t have = d->end - d->begin, n = have;
@@ -247,8 +242,6 @@ static bt_code next_text(bt_documents *d, bt_piece *out, bt_err *err) {
     *out = (bt_piece){text, n, ends, ends};
     return ends ? close_file(d, false, err) : BT_OK;
 }
-
-/* ---- rows of JSON ---- */
 
 bool bt_json_depth_ok(const char *json, size_t n, int limit) {
     int depth = 0;
@@ -285,15 +278,12 @@ static json_t *find_row_field(json_t *object, const char *field) {
     return v;
 }
 
-/* ---- bad rows ---- */
-
-/* Writes the position of the current object: "'chat.jsonl' line 7" or "'chat.json' row 7". */
-static void object_place(const bt_documents *d, char *out, size_t size) {
+static void format_row_position(const bt_documents *d, char *out, size_t size) {
     snprintf(out, size, "'%s' %s %llu", document_path(d), d->rows == ROWS_IN_LINES ? "line" : "row",
              (unsigned long long)d->line);
 }
 
-/* If a row lacks a field that its form needs, suggests the form whose key it has. */
+/* Suggests the data.form whose key the row has, if the row lacks a field of the current form. */
 static void suggest_field(const bt_documents *d, const char *what, char *out, size_t size) {
     const char *form = d->unread.form, *now = d->wanted.form;
     out[0] = '\0';
@@ -307,14 +297,14 @@ static void suggest_field(const bt_documents *d, const char *what, char *out, si
 
 bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, bt_err *err) {
     char where[200], hint[120];
-    object_place(d, where, sizeof where);
+    format_row_position(d, where, sizeof where);
     suggest_field(d, why->msg, hint, sizeof hint);
     const char *between = strncmp(why->msg, "column ", 7) == 0 ? "," : ":";
     const bool of_the_row = code == BT_FORMAT || code == BT_UNSUPPORTED || code == BT_ARG;
     if (!d->skip_bad || !of_the_row)
         return bt_fail(err, code, "%s%s %s%s", where, between, why->msg, hint);
     if (d->n_bad++ == 0) {
-        /* The remedy of a refused row is already in effect. */
+        /* Rows are already skipped, so the error's advice to skip them is cut off. */
         const char *remedy = strstr(why->msg, "; data.bad_rows=skip");
         const int n = remedy ? (int)(remedy - why->msg) : (int)strlen(why->msg);
         snprintf(d->first_bad, sizeof d->first_bad, "%.200s%s %.*s%s", where, between, n, why->msg,
@@ -323,14 +313,14 @@ bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, b
     return BT_OK;
 }
 
-/* Parses the row into d->object; s is in the buffer, and unused keys are blanked out. */
+/* Parses the row into d->object. s points into the buffer; the values of unused keys in it are replaced by blanks. */
 static bt_code parse_object(bt_documents *d, char *s, size_t n, bt_err *err) {
     json_error_t why;
     json_decref(d->object);
     d->object = NULL;
     bt_json_drop_unread(s, n, &d->wanted, &d->unread);
     if (!bt_json_depth_ok(s, n, JSON_DEPTH))
-        return bt_fail(err, BT_FORMAT, "JSON nested deeper than %d", JSON_DEPTH);
+        return bt_fail(err, BT_FORMAT, "the JSON is nested more than %d levels deep", JSON_DEPTH);
     d->object = json_loadb(s, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     if (!d->object) {
         const uint64_t bad = bytes_not_utf8(s, n);
@@ -351,7 +341,7 @@ static bt_code text_of_object(const bt_documents *d, bt_piece *out, bt_err *err)
     json_t *v = find_row_field(d->object, d->field);
     if (!v)
         return bt_fail(err, BT_FORMAT,
-                       "no field '%s' (name the one that holds the text with data.field)",
+                       "no field '%s': set data.field to the field that contains the text",
                        d->field);
     if (!json_is_string(v)) return bt_fail(err, BT_FORMAT, "field '%s' is not a string", d->field);
     *out = (bt_piece){json_string_value(v), json_string_length(v), true, false};
@@ -364,8 +354,7 @@ static bool is_blank_line(const char *s, size_t n) {
     return true;
 }
 
-/* Finds the next line that is not blank; *s NULL: the file has ended. */
-static bt_code next_line(bt_documents *d, char **s, size_t *n, bt_err *err) {
+static bt_code next_nonblank_line(bt_documents *d, char **s, size_t *n, bt_err *err) {
     *s = NULL;
     *n = 0;
     for (;;) {
@@ -380,7 +369,8 @@ static bt_code next_line(bt_documents *d, char **s, size_t *n, bt_err *err) {
             searched = have;
             if (have >= LINE_MAX_BYTES)
                 return bt_fail(err, BT_FORMAT,
-                               "'%s' line %llu is longer than %d bytes: not JSON lines?",
+                               "'%s' line %llu is longer than %d bytes: does the file contain one "
+                               "JSON object a line?",
                                document_path(d), (unsigned long long)d->line + 1, LINE_MAX_BYTES);
             want = 2 * have;
         }
@@ -411,8 +401,8 @@ static bt_code fail_in_list(const bt_documents *d, const char *what, bt_err *err
                    (unsigned long long)d->line + 1, what);
 }
 
-/* Skips the list's bracket and commas up to the row; *c is the first byte of the row, '\0' at the end. */
-static bt_code find_row(bt_documents *d, char *c, bt_err *err) {
+/* Skips the list's bracket and commas up to the next row. *c is the first byte of the row; 0 at the end of the list. */
+static bt_code find_next_list_row(bt_documents *d, char *c, bt_err *err) {
     BT_TRY(skip_document_blanks(d, c, err));
     if (d->rows == ROWS_AFTER_EACH_OTHER) return BT_OK;
     const char wanted = d->list_open ? ',' : '[';
@@ -420,32 +410,36 @@ static bt_code find_row(bt_documents *d, char *c, bt_err *err) {
         d->begin++;
         d->list_open = false;
         BT_TRY(skip_document_blanks(d, c, err));
-        return *c ? fail_in_list(d, "the list has ended, and more follows", err) : BT_OK;
+        return *c ? fail_in_list(d, "the file continues after the end of its JSON list", err)
+                  : BT_OK;
     }
-    if (!*c) return fail_in_list(d, "the list does not end: is the file complete?", err);
+    if (!*c)
+        return fail_in_list(d, "the closing ']' of the list is missing: is the file complete?",
+                            err);
     if (*c != wanted) return fail_in_list(d, "a comma or ']' is missing", err);
     d->begin++;
     const bool first = !d->list_open;
     d->list_open = true;
     BT_TRY(skip_document_blanks(d, c, err));
-    if (first && *c == ']') return find_row(d, c, err);
+    if (first && *c == ']') return find_next_list_row(d, c, err);
     return BT_OK;
 }
 
-/* Reads the next object of a list, or of concatenated objects. */
 static bt_code next_json_object(bt_documents *d, char **s, size_t *n, bt_err *err) {
     char c;
     bool lines;
     *s = NULL;
     *n = 0;
-    BT_TRY(find_row(d, &c, err));
+    BT_TRY(find_next_list_row(d, &c, err));
     if (!c) return BT_OK;
     if (c != '{') return fail_in_list(d, "not a JSON object", err);
     for (size_t want = PIECE;; want *= 2) {
         BT_TRY(fill_buffer(d, want, err));
         *n = bt_json_object_end(d->buf + d->begin, d->end - d->begin, &lines);
         if (*n) break;
-        if (d->eof) return fail_in_list(d, "an object does not end", err);
+        if (d->eof)
+            return fail_in_list(d, "the closing '}' of an object is missing: is the file complete?",
+                                err);
         if (want >= LINE_MAX_BYTES) return fail_in_list(d, "a row is too long", err);
     }
     *s = d->buf + d->begin;
@@ -454,15 +448,15 @@ static bt_code next_json_object(bt_documents *d, char **s, size_t *n, bt_err *er
     return BT_OK;
 }
 
-/* Reads the object of the next row that is not skipped; *ends: there is none, and the file was closed. */
-static bt_code next_row(bt_documents *d, bool *ends, bt_err *err) {
+/* Reads the object of the next row that is not skipped. *ends: no row is left, and the file was closed. */
+static bt_code read_next_row(bt_documents *d, bool *ends, bt_err *err) {
     for (;;) {
         char *s;
         size_t n;
         bt_err why = BT_ERR_INIT;
         *ends = d->max_rows && d->file_rows == d->max_rows;
         if (*ends) return close_file(d, !d->eof || d->begin < d->end, err);
-        BT_TRY(d->rows == ROWS_IN_LINES ? next_line(d, &s, &n, err)
+        BT_TRY(d->rows == ROWS_IN_LINES ? next_nonblank_line(d, &s, &n, err)
                                         : next_json_object(d, &s, &n, err));
         *ends = s == NULL;
         if (*ends) return close_file(d, false, err);
@@ -474,12 +468,12 @@ static bt_code next_row(bt_documents *d, bool *ends, bt_err *err) {
     }
 }
 
-/* At the end of the file, returns an empty piece that ends it. */
-static bt_code next_json(bt_documents *d, bt_piece *out, bt_err *err) {
+/* Returns an empty last piece at the end of the file. */
+static bt_code next_json_piece(bt_documents *d, bt_piece *out, bt_err *err) {
     for (;;) {
         bool ends;
         bt_err why = BT_ERR_INIT;
-        BT_TRY(next_row(d, &ends, err));
+        BT_TRY(read_next_row(d, &ends, err));
         *out = (bt_piece){"", 0, false, true};
         if (ends) return BT_OK;
         const bt_code code = text_of_object(d, out, &why);
@@ -498,7 +492,7 @@ bt_code bt_documents_object(bt_documents *d, json_t **object, bool *files_end, b
                        "'%s' is not JSON: rows are read from files named *.jsonl or *.json",
                        document_path(d));
     if (!d->file) BT_TRY(open_next_file(d, err));
-    BT_TRY(next_row(d, &ends, err));
+    BT_TRY(read_next_row(d, &ends, err));
     if (!ends) *object = d->object;
     return BT_OK;
 }
@@ -509,11 +503,9 @@ bt_code bt_documents_next(bt_documents *d, bt_piece *out, bt_err *err) {
         return BT_OK;
     }
     if (!d->file) BT_TRY(open_next_file(d, err));
-    return d->files[d->at].kind == BT_SOURCE_JSONL ? next_json(d, out, err)
-                                                   : next_text(d, out, err);
+    return d->files[d->at].kind == BT_SOURCE_JSONL ? next_json_piece(d, out, err)
+                                                   : next_text_piece(d, out, err);
 }
-
-/* ---- notes ---- */
 
 void bt_documents_notes(const bt_documents *d, bt_text *out) {
     if (d->n_bad)

@@ -62,7 +62,7 @@ bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt
         code = bt_fail(err, BT_FORMAT, "'%s' has %lld bytes; at most %zu are allowed", path,
                        (long long)st.st_size, limit);
     } else if (!(buf = malloc((size_t)st.st_size + 1))) {
-        code = bt_fail(err, BT_NOMEM, "cannot take %lld bytes for '%s'", (long long)st.st_size,
+        code = bt_fail(err, BT_NOMEM, "cannot allocate %lld bytes for '%s'", (long long)st.st_size,
                        path);
     } else {
         code = bt_file_pread(fd, path, buf, (size_t)st.st_size, 0, &got, err);

@@ -1,5 +1,4 @@
-/* file_io.h - small file helpers of engine/data: whole reads and writes that survive EINTR and
- * short counts, folders, names.
+/* file_io.h - reads and writes whole files, in spite of EINTR and short counts.
  * Threads: any; no shared state. */
 #ifndef BT_ENGINE_DATA_IO_FILE_IO_H
 #define BT_ENGINE_DATA_IO_FILE_IO_H
@@ -18,11 +17,10 @@ bt_code bt_file_pwrite(int fd, const char *name, const void *buf, size_t n, uint
 /* Reads a file of at most `limit` bytes into malloc'ed, NUL-terminated memory. */
 bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt_err *err)
     BT_MUST_CHECK;
-/* Returns true for a device, a pipe or a socket, which must be written directly, because a rename would replace it
- * by a file. */
+/* Returns true for a device, a pipe or a socket. These are written directly, because a rename would replace them. */
 bool bt_file_is_device(const char *path);
-/* Writes a temporary file, fsyncs and renames it, so that either the old or the whole new file exists; writes to a
- * device (bt_file_is_device) directly. */
+/* Writes and fsyncs a temporary file and renames it, so the path has either the old or the complete new content. Writes
+ * to a device (bt_file_is_device) directly. */
 bt_code bt_file_replace(const char *path, const char *data, size_t n, bt_err *err) BT_MUST_CHECK;
 /* Makes a rename durable, if the file system supports it. */
 void bt_file_sync_folder_of(const char *path);

@@ -1,4 +1,4 @@
-/* file_kind.c - the table of well-known files, matched by magic bytes. */
+/* file_kind.c - recognises file formats by a table of their first bytes. */
 #include "engine/data/io/file_kind.h"
 
 #include <stdio.h>
@@ -16,8 +16,9 @@
 #define DATASETS(load) \
     "convert it with 'python3 -c \"from datasets import *; " load ".to_json('{}.jsonl')\"'"
 
-/* A longer magic precedes its prefixes. A safetensors file is first: it begins with the length of its header, whose
- * low bytes may equal the magic of any other kind (a header of 640 bytes: 80 02, a pickle's). */
+/* A longer magic precedes its prefixes. The row of safetensors is first: such a file begins with the length of its
+ * header, whose low bytes may equal the magic of another format (a header of 640 bytes begins with 80 02, like a
+ * pickle). */
 static const bt_file_kind kinds[] = {
     {"\0\0{\"", 4, 6, NULL, "a safetensors file", "give its folder as a model (--init-from)", false,
      true},
@@ -97,8 +98,7 @@ static bool head_contains(const char *head, size_t n, const char *word) {
     return false;
 }
 
-/* True for control characters that do not occur in text, and for bytes that are not UTF-8, except a truncated
- * character at the end. */
+/* True for control characters and for bytes that are not UTF-8, except a truncated character at the end. */
 static bool is_binary(const char *head, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const unsigned char c = (unsigned char)head[i];

@@ -5,7 +5,7 @@
 
 enum { MAX_LEVEL = 64 };
 
-/* values of data.form, each with a key that only its rows have */
+/* values of data.form, each with a key that only rows of this form have */
 static const struct {
     const char *key, *form;
 } signs[] = {{"rejected", "preference"}, {"rejected_response", "preference"},
@@ -30,7 +30,6 @@ static char skip_json_blanks(scan *p) {
     return p->i < p->n ? p->s[p->i] : '\0';
 }
 
-/* Skips a string, from its opening quote past its closing one. */
 static bool skip_string(scan *p) {
     for (p->i++; p->i < p->n; p->i++) {
         if (p->s[p->i] == '\\')
@@ -80,7 +79,7 @@ static bool list_has_key(const char *const *list, const char *key, size_t n) {
     return false;
 }
 
-/* True if the path is the key, or begins with it and a dot; inner: compares after each of its dots, too. */
+/* True if the path equals the key, or begins with the key and a dot. inner: also after any dot of the path. */
 static bool on_path(const char *path, bool inner, const char *key, size_t n) {
     for (const char *p = path; p; p = strchr(p, '.')) {
         if (p != path) p++;

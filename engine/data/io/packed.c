@@ -1,4 +1,4 @@
-/* packed.c - converts files to text for JSON and back: zstd and base64 (RFC 4648, with padding). */
+/* packed.c - compresses a file with zstd and encodes it in base64 (RFC 4648, with padding), and the reverse. */
 #include "engine/data/io/packed.h"
 
 #include <stdlib.h>
@@ -40,12 +40,12 @@ static size_t get_base64(unsigned char *out, const char *s, size_t n) {
 bt_code bt_packed_put(bt_text *out, const char *data, size_t n, bt_err *err) {
     const size_t room = ZSTD_compressBound(n);
     unsigned char *small = malloc(room);
-    if (!small) return bt_fail(err, BT_NOMEM, "cannot take memory to pack %zu bytes", n);
+    if (!small) return bt_fail(err, BT_NOMEM, "cannot allocate memory to pack %zu bytes", n);
     const size_t k = ZSTD_compress(small, room, data, n, LEVEL);
     if (!ZSTD_isError(k)) put_base64(out, small, k);
     free(small);
     return ZSTD_isError(k) || out->failed
-               ? bt_fail(err, BT_NOMEM, "cannot take memory to pack %zu bytes", n)
+               ? bt_fail(err, BT_NOMEM, "cannot allocate memory to pack %zu bytes", n)
                : BT_OK;
 }
 
@@ -53,22 +53,26 @@ bt_code bt_packed_get(bt_text *out, const char *packed, size_t most, bt_err *err
     const size_t n = strlen(packed);
     unsigned char *small = malloc(n + 1);
     char *data = NULL;
-    bt_code code = small ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to unpack a file");
+    bt_code code = small ? BT_OK
+                         : bt_fail(err, BT_NOMEM, "cannot allocate memory to unpack a file");
     const size_t k = small ? get_base64(small, packed, n) : SIZE_MAX;
     const unsigned long long size = k == SIZE_MAX ? ZSTD_CONTENTSIZE_ERROR
                                                   : ZSTD_getFrameContentSize(small, k);
     if (code == BT_OK &&
         (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN || size > most))
-        code = bt_fail(err, BT_FORMAT, "a packed file is damaged");
+        code = bt_fail(err, BT_FORMAT,
+                       "a stored file is damaged: its base64 or zstd data are invalid");
     if (code == BT_OK) {
         data = malloc((size_t)size + 1);
-        if (!data) code = bt_fail(err, BT_NOMEM, "cannot take memory to unpack %llu bytes", size);
+        if (!data)
+            code = bt_fail(err, BT_NOMEM, "cannot allocate memory to unpack %llu bytes", size);
     }
     if (code == BT_OK && ZSTD_decompress(data, (size_t)size, small, k) != (size_t)size)
-        code = bt_fail(err, BT_FORMAT, "a packed file is damaged");
+        code = bt_fail(err, BT_FORMAT,
+                       "a stored file is damaged: its base64 or zstd data are invalid");
     if (code == BT_OK) bt_text_putn(out, data, (size_t)size);
     if (code == BT_OK && out->failed)
-        code = bt_fail(err, BT_NOMEM, "cannot take memory to unpack %llu bytes", size);
+        code = bt_fail(err, BT_NOMEM, "cannot allocate memory to unpack %llu bytes", size);
     free(data);
     free(small);
     return code;

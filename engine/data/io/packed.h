@@ -6,9 +6,8 @@
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
-/* Appends the packed form of data[0..n). */
 bt_code bt_packed_put(bt_text *out, const char *data, size_t n, bt_err *err) BT_MUST_CHECK;
-/* Appends the file in a packed text. BT_FORMAT: it is damaged, or longer than `most` bytes. */
+/* Appends the file that a packed text contains. BT_FORMAT: damaged, or more than `most` bytes. */
 bt_code bt_packed_get(bt_text *out, const char *packed, size_t most, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* sources.c - walks folders in the order of names and classifies files by their name endings. */
+/* sources.c - walks folders in the order of names and classifies files by their extensions. */
 #include "engine/data/io/sources.h"
 
 #include <dirent.h>
@@ -20,17 +20,17 @@ enum { MAX_DEPTH = 32, HEAD = 8192 };
 
 typedef struct walk {
     bt_sources *s;
-    const char *glob; /* "": every name */
+    const char *glob; /* shell pattern of file names; "": every name */
     size_t word;
 } walk;
 
-/* Compares the end of the name, without the extension of a compressed file. */
+/* Compares the end of a path, without .gz or .zst. */
 static bool has_ending(const char *s, const char *end) {
     size_t n = bt_text_file_stem(s), k = strlen(end);
     return n > k && strncmp(s + n - k, end, k) == 0;
 }
 
-static bt_source_kind kind_of(const char *path) {
+static bt_source_kind source_kind_of(const char *path) {
     if (has_ending(path, ".bts")) return BT_SOURCE_SHARD;
     return has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json")
                ? BT_SOURCE_JSONL
@@ -42,12 +42,14 @@ static bt_code add_source(bt_sources *s, const char *path, bt_source_kind kind,
     if (s->n == s->cap) {
         size_t cap = s->cap ? 2 * s->cap : 32;
         bt_source *p = realloc(s->items, cap * sizeof *p);
-        if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for a list of %zu files", cap);
+        if (!p)
+            return bt_fail(err, BT_NOMEM, "cannot allocate memory for a list of %zu files", cap);
         s->items = p;
         s->cap = cap;
     }
     char *copy = strdup(path);
-    if (!copy) return bt_fail(err, BT_NOMEM, "cannot take memory for a list of %zu files", s->n);
+    if (!copy)
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for a list of %zu files", s->n);
     s->items[s->n++] =
         (bt_source){copy, kind, st ? (uint64_t)st->st_size : 0,
                     st ? (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec : 0, word};
@@ -55,7 +57,7 @@ static bt_code add_source(bt_sources *s, const char *path, bt_source_kind kind,
     return BT_OK;
 }
 
-static int by_entry_name(const struct dirent **a, const struct dirent **b) {
+static int compare_entry_names(const struct dirent **a, const struct dirent **b) {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 static int is_visible_entry(const struct dirent *e) { return e->d_name[0] != '.'; }
@@ -65,8 +67,8 @@ static void note_skipped_source(bt_sources *s, const char *path, const char *why
         snprintf(s->first_skipped, sizeof s->first_skipped, "%.200s (%s)", path, why);
 }
 
-/* Lists of objects, and objects in lines, are rows; an object over many lines is another kind of document, such as a
- * package.json. */
+/* Returns why a JSON file has no rows, NULL if it has rows: objects in a list or in lines. An object that spans many
+ * lines is another kind of document, such as a package.json. */
 static const char *no_rows(const char *head, size_t n) {
     size_t i = n >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     bool lines = false;
@@ -80,9 +82,9 @@ static const char *no_rows(const char *head, size_t n) {
                : "one JSON object, no rows";
 }
 
-/* Returns the reason for which a file below a folder is not data, by its first bytes; a file that cannot be opened
- * is refused when it is read. */
-static const char *no_data(const char *path, bt_source_kind as) {
+/* Returns why a file inside a folder is not training data, by its first bytes; NULL if it is. A file that cannot be
+ * opened is refused later, when it is read. */
+static const char *why_not_data(const char *path, bt_source_kind as) {
     char head[HEAD + 1];
     bt_text_file *f;
     bt_err ignored = BT_ERR_INIT;
@@ -101,8 +103,7 @@ static const char *no_data(const char *path, bt_source_kind as) {
 
 static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err);
 
-/* Refuses folders written by save_to_disk of Hugging Face's datasets: their JSON files describe the data, which
- * are in Arrow streams. */
+/* Refuses a folder written by save_to_disk of Hugging Face's datasets: the data are in Arrow files. */
 static bt_code refuse_datasets_folder(const char *folder, bt_err *err) {
     static const char *const marks[][2] = {{"dataset_dict.json", "['train']"}, {"state.json", ""}};
     char path[PATH_MAX];
@@ -126,11 +127,12 @@ static bt_code refuse_datasets_folder(const char *folder, bt_err *err) {
 static bt_code add_source_folder(const walk *w, const char *folder, int depth, bt_err *err) {
     if (depth >= MAX_DEPTH)
         return bt_fail(err, BT_ARG,
-                       "folders are nested deeper than %d at '%s' (a link that points upwards?)",
+                       "folders are nested more than %d levels deep at '%s': does a symbolic link "
+                       "point to a parent folder?",
                        MAX_DEPTH, folder);
     struct dirent **names;
     BT_TRY(refuse_datasets_folder(folder, err));
-    int n = scandir(folder, &names, is_visible_entry, by_entry_name);
+    int n = scandir(folder, &names, is_visible_entry, compare_entry_names);
     if (n < 0) return bt_fail_errno(err, BT_IO, errno, "cannot list the folder '%s'", folder);
     bt_code code = BT_OK;
     for (int i = 0; i < n; i++) {
@@ -139,7 +141,9 @@ static bt_code add_source_folder(const walk *w, const char *folder, int depth, b
         const char *slash = len && folder[len - 1] == '/' ? "" : "/";
         if (code == BT_OK && snprintf(path, sizeof path, "%s%s%s", folder, slash,
                                       names[i]->d_name) >= (int)sizeof path)
-            code = bt_fail(err, BT_ARG, "a path below '%s' is too long", folder);
+            code = bt_fail(err, BT_ARG,
+                           "a path in the folder '%s' is too long: move or rename the folder",
+                           folder);
         if (code == BT_OK) code = add_path(w, path, depth + 1, err);
         free(names[i]);
     }
@@ -147,12 +151,11 @@ static bt_code add_source_folder(const walk *w, const char *folder, int depth, b
     return code;
 }
 
-/* Adds a file found below a folder. */
-static bt_code add_found(const walk *w, const char *path, const struct stat *st, bt_err *err) {
+static bt_code add_found_file(const walk *w, const char *path, const struct stat *st, bt_err *err) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     if (*w->glob && fnmatch(w->glob, name, 0) != 0) return BT_OK;
-    const bt_source_kind kind = kind_of(path);
-    const char *why = kind == BT_SOURCE_SHARD ? NULL : no_data(path, kind);
+    const bt_source_kind kind = source_kind_of(path);
+    const char *why = kind == BT_SOURCE_SHARD ? NULL : why_not_data(path, kind);
     if (why) {
         note_skipped_source(w->s, path, why);
         return BT_OK;
@@ -160,8 +163,8 @@ static bt_code add_found(const walk *w, const char *path, const struct stat *st,
     return add_source(w->s, path, kind, st, w->word, err);
 }
 
-/* Suggests the intended form of a word that is not a file; NULL: unknown. */
-static const char *hint_for(const char *word) {
+/* Returns advice for a common wrong word after --data; NULL: none. */
+static const char *suggest_source_word(const char *word) {
     char first[PATH_MAX];
     const size_t n = strcspn(word, " ,");
     if (strcmp(word, "-") == 0) return "data are not read from standard input: give a file";
@@ -179,7 +182,7 @@ static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err)
     struct stat st;
     if (stat(path, &st) != 0) {
         const int e = errno;
-        const char *hint = depth == 0 && e == ENOENT ? hint_for(path) : NULL;
+        const char *hint = depth == 0 && e == ENOENT ? suggest_source_word(path) : NULL;
         if (hint) return bt_fail(err, BT_NOTFOUND, "there is no data '%.200s' (%s)", path, hint);
         if (depth > 0 && e == ENOENT && lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
             note_skipped_source(w->s, path, "a link that leads nowhere");
@@ -190,8 +193,8 @@ static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err)
     }
     if (S_ISDIR(st.st_mode)) return add_source_folder(w, path, depth, err);
     if (S_ISREG(st.st_mode))
-        return depth > 0 ? add_found(w, path, &st, err)
-                         : add_source(w->s, path, kind_of(path), &st, w->word, err);
+        return depth > 0 ? add_found_file(w, path, &st, err)
+                         : add_source(w->s, path, source_kind_of(path), &st, w->word, err);
     if (depth > 0) return BT_OK; /* sockets and pipes inside a folder are not data */
     return bt_fail(err, BT_ARG, "data '%s' is neither a file nor a folder", path);
 }
@@ -234,13 +237,16 @@ static bt_code add_source_word(const walk *at, const char *w, const char *cache_
     BT_TRY(add_path(at, w, 0, err));
     if (s->n > before) return BT_OK;
     if (*at->glob)
-        return bt_fail(err, BT_ARG, "the folder '%.100s' holds no files whose names fit '%.60s'", w,
-                       at->glob);
+        return bt_fail(
+            err, BT_ARG,
+            "the folder '%.100s' contains no files whose names match '%.60s' (data.glob)", w,
+            at->glob);
     if (s->skipped)
-        return bt_fail(err, BT_ARG,
-                       "the folder '%.100s' holds no text: %zu file%s passed over, first %.120s", w,
-                       s->skipped, s->skipped == 1 ? " is" : "s are", s->first_skipped);
-    return bt_fail(err, BT_ARG, "the folder '%s' holds no files", w);
+        return bt_fail(
+            err, BT_ARG,
+            "the folder '%.100s' contains no text: %zu file%s skipped, the first is %.120s", w,
+            s->skipped, s->skipped == 1 ? " is" : "s are", s->first_skipped);
+    return bt_fail(err, BT_ARG, "the folder '%s' contains no files", w);
 }
 
 bt_code bt_sources_list_glob(bt_sources *out, const char *paths, const char *glob,
@@ -252,7 +258,8 @@ bt_code bt_sources_list_glob(bt_sources *out, const char *paths, const char *glo
         char w[PATH_MAX];
         size_t n = strcspn(paths, "\n");
         if (n >= sizeof w) {
-            code = bt_fail(err, BT_ARG, "the data path '%.100s...' is too long", paths);
+            code = bt_fail(err, BT_ARG, "the data path '%.100s...' is too long: use a shorter path",
+                           paths);
             break;
         }
         memcpy(w, paths, n);
@@ -263,7 +270,8 @@ bt_code bt_sources_list_glob(bt_sources *out, const char *paths, const char *glo
     }
     for (size_t i = 0; code == BT_OK && i < out->n; i++)
         if (out->items[i].kind == BT_SOURCE_SYNTH && out->n > 1)
-            code = bt_fail(err, BT_ARG, "'%s' cannot be mixed with other data", out->items[i].path);
+            code = bt_fail(err, BT_ARG, "'%s' cannot be combined with other data: pass it alone",
+                           out->items[i].path);
     if (code != BT_OK) bt_sources_release(out);
     return code;
 }

@@ -1,4 +1,4 @@
-/* text_file.c - reads plain files, and those that zlib or libzstd decompresses. */
+/* text_file.c - reads plain files and decompresses files with zlib or libzstd. */
 #include "engine/data/io/text_file.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 enum { RAW = 1 << 18, GZIP_ONLY = 16 + MAX_WBITS, LONGEST_WINDOW = sizeof(size_t) > 4 ? 31 : 30 };
 
-/* result of decoding f->raw[begin..end): number of bytes written, and whether a member or frame has ended */
+/* Result of decoding f->raw[begin..end): number of bytes written, and whether a gzip member or zstd frame has ended. */
 typedef struct decoded {
     size_t n;
     bool ends;
@@ -25,7 +25,7 @@ typedef struct decoder {
     bt_code (*open)(bt_text_file *f, bt_err *err);
     bt_code (*decode)(bt_text_file *f, void *buf, size_t n, decoded *out, bt_err *err);
     void (*close)(bt_text_file *f);
-    bool padded; /* zero bytes may follow the last member, which tapes and object stores add */
+    bool padded; /* zero bytes may follow the last member, as tapes and object stores append them */
 } decoder;
 
 struct bt_text_file {
@@ -35,17 +35,17 @@ struct bt_text_file {
     const decoder *how; /* NULL: plain */
     unsigned char *raw;
     size_t begin, end; /* raw bytes that are not decoded yet */
-    bool eof;          /* end of the raw bytes */
-    bool between;      /* no member or frame has begun */
-    bool ended;        /* a member or frame has ended */
+    bool eof;          /* the raw file has ended */
+    bool between;
+    bool ended;
     z_stream gzip;
     ZSTD_DStream *zstd;
-    uint64_t window; /* window that the frame declares, in bytes */
+    uint64_t window; /* decompression window that a zstd frame declares, in bytes */
 };
 
 static bt_code gzip_open(bt_text_file *f, bt_err *err) {
     if (inflateInit2(&f->gzip, GZIP_ONLY) == Z_OK) return BT_OK;
-    return bt_fail(err, BT_NOMEM, "cannot take memory to decompress '%s'", f->path);
+    return bt_fail(err, BT_NOMEM, "cannot allocate memory to decompress '%s'", f->path);
 }
 
 static bt_code gzip_decode(bt_text_file *f, void *buf, size_t n, decoded *out, bt_err *err) {
@@ -59,14 +59,13 @@ static bt_code gzip_decode(bt_text_file *f, void *buf, size_t n, decoded *out, b
     *out = (decoded){room - f->gzip.avail_out, rc == Z_STREAM_END};
     if (rc == Z_STREAM_END) return inflateReset(&f->gzip) == Z_OK ? BT_OK : BT_FORMAT;
     if (rc == Z_OK || rc == Z_BUF_ERROR) return BT_OK;
-    return bt_fail(err, BT_FORMAT, "'%s' is damaged, or no gzip data: %s", f->path,
+    return bt_fail(err, BT_FORMAT, "'%s' is damaged or not a gzip file: %s", f->path,
                    f->gzip.msg ? f->gzip.msg : "the decoder gives no reason");
 }
 
 static void gzip_close(bt_text_file *f) { (void)inflateEnd(&f->gzip); }
 
-/* Returns the window that the header of a frame declares (RFC 8878, 3.1.1.1.2); `otherwise` if s contains no such
- * header. */
+/* Returns the decompression window in the frame header in s (RFC 8878, 3.1.1.1.2); `otherwise`: there is no header. */
 static uint64_t zstd_window(const unsigned char *s, size_t n, uint64_t otherwise) {
     static const unsigned char magic[] = {0x28, 0xb5, 0x2f, 0xfd};
     if (n < 6 || memcmp(s, magic, sizeof magic) != 0 || (s[4] & 0x20)) return otherwise;
@@ -80,7 +79,7 @@ static bt_code zstd_open(bt_text_file *f, bt_err *err) {
     if (f->zstd &&
         !ZSTD_isError(ZSTD_DCtx_setParameter(f->zstd, ZSTD_d_windowLogMax, LONGEST_WINDOW)))
         return BT_OK;
-    return bt_fail(err, BT_NOMEM, "cannot take memory to decompress '%s'", f->path);
+    return bt_fail(err, BT_NOMEM, "cannot allocate memory to decompress '%s'", f->path);
 }
 
 static bt_code zstd_decode(bt_text_file *f, void *buf, size_t n, decoded *out, bt_err *err) {
@@ -94,10 +93,10 @@ static bt_code zstd_decode(bt_text_file *f, void *buf, size_t n, decoded *out, b
     if (ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation ||
         ZSTD_getErrorCode(rc) == ZSTD_error_frameParameter_windowTooLarge)
         return bt_fail(err, BT_NOMEM,
-                       "'%s' needs a window of %.4g MiB to decompress it (zstd --long), and there "
-                       "is no memory for it: decompress it elsewhere",
+                       "'%s' was compressed with a window of %.4g MiB (zstd --long), for which "
+                       "memory is short: decompress it on another machine",
                        f->path, (double)f->window / 1048576);
-    return bt_fail(err, BT_FORMAT, "'%s' is damaged, or no zstd data: %s", f->path,
+    return bt_fail(err, BT_FORMAT, "'%s' is damaged or not a zstd file: %s", f->path,
                    ZSTD_getErrorName(rc));
 }
 
@@ -106,7 +105,7 @@ static void zstd_close(bt_text_file *f) { (void)ZSTD_freeDStream(f->zstd); }
 static const decoder decoders[] = {{".gz", "gzip", gzip_open, gzip_decode, gzip_close, true},
                                    {".zst", "zstd", zstd_open, zstd_decode, zstd_close, false}};
 
-static const decoder *decoder_of(const char *path) {
+static const decoder *choose_decoder(const char *path) {
     const size_t n = strlen(path);
     for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) {
         const size_t k = strlen(decoders[i].ending);
@@ -116,7 +115,7 @@ static const decoder *decoder_of(const char *path) {
 }
 
 size_t bt_text_file_stem(const char *path) {
-    const decoder *how = decoder_of(path);
+    const decoder *how = choose_decoder(path);
     return strlen(path) - (how ? strlen(how->ending) : 0);
 }
 
@@ -126,11 +125,12 @@ static bt_code begin_decompression(bt_text_file *f, bt_err *err) {
         return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno,
                              "cannot open data '%s'", f->path);
     (void)posix_fadvise(f->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    const decoder *how = decoder_of(f->path);
+    const decoder *how = choose_decoder(f->path);
     if (!how) return BT_OK;
     f->between = true;
     f->raw = malloc(RAW);
-    if (!f->raw) return bt_fail(err, BT_NOMEM, "cannot take memory to decompress '%s'", f->path);
+    if (!f->raw)
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory to decompress '%s'", f->path);
     BT_TRY(how->open(f, err));
     f->how = how;
     return BT_OK;
@@ -138,7 +138,7 @@ static bt_code begin_decompression(bt_text_file *f, bt_err *err) {
 
 bt_code bt_text_file_open(bt_text_file **out, const char *path, bt_err *err) {
     bt_text_file *f = *out = calloc(1, sizeof *f);
-    if (!f) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
+    if (!f) return bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", path);
     f->path = path;
     f->fd = -1;
     bt_code code = begin_decompression(f, err);
@@ -159,7 +159,7 @@ void bt_text_file_close(bt_text_file *f) {
 uint64_t bt_text_file_consumed(const bt_text_file *f) { return f->taken; }
 
 /* Reads more raw bytes if none are left. */
-static bt_code refill(bt_text_file *f, bt_err *err) {
+static bt_code read_raw_bytes(bt_text_file *f, bt_err *err) {
     size_t got;
     if (f->begin < f->end || f->eof) return BT_OK;
     BT_TRY(bt_file_pread(f->fd, f->path, f->raw, RAW, f->taken, &got, err));
@@ -174,7 +174,7 @@ static bt_code refill(bt_text_file *f, bt_err *err) {
 static bt_code skip_padding(bt_text_file *f, bt_err *err) {
     while (f->begin < f->end && f->raw[f->begin] == 0) {
         f->begin++;
-        BT_TRY(refill(f, err));
+        BT_TRY(read_raw_bytes(f, err));
     }
     return BT_OK;
 }
@@ -184,7 +184,7 @@ static bt_code read_compressed(bt_text_file *f, unsigned char *buf, size_t n, si
     *got = 0;
     while (*got < n) {
         decoded d;
-        BT_TRY(refill(f, err));
+        BT_TRY(read_raw_bytes(f, err));
         if (f->between && f->ended && f->how->padded) BT_TRY(skip_padding(f, err));
         const bool dry = f->begin == f->end && f->eof;
         if (dry && f->between && f->taken > 0) return BT_OK;

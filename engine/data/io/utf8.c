@@ -1,5 +1,4 @@
-/* utf8.c - the first byte determines length and bounds of the second byte; ASCII is processed eight bytes at a
- * time. */
+/* utf8.c - the first byte of a character determines its length and the bounds of its second byte. */
 #include "engine/data/io/utf8.h"
 
 #include <string.h>

@@ -9,8 +9,8 @@
 
 /* Returns the length of the character at s in bytes, 0 if it is invalid. */
 size_t bt_utf8_char(const char *s, size_t n);
-size_t bt_utf8_valid(const char *s, size_t n);  /* bytes of the longest valid beginning */
-size_t bt_utf8_encode(char out[4], uint32_t c); /* encodes a code point */
+size_t bt_utf8_valid(const char *s, size_t n); /* length of the longest valid prefix, in bytes */
+size_t bt_utf8_encode(char out[4], uint32_t c);
 /* Returns the code point of the valid character of n bytes at s. */
 uint32_t bt_utf8_decode(const char *s, size_t n);
 

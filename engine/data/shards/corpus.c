@@ -1,4 +1,4 @@
-/* corpus.c - keeps some shards open and finds the shard of a token by binary search. */
+/* corpus.c - keeps a limited number of shards open and finds the shard of a token by binary search. */
 #include "engine/data/shards/corpus.h"
 
 #include <stdlib.h>
@@ -8,10 +8,10 @@
 #include "engine/data/shards/prepare.h"
 #include "engine/data/shards/shard.h"
 
-/* maximum number of descriptors; further shards are closed until they are needed */
+/* Maximum number of open file descriptors; a further shard is opened when it is read. */
 enum { MAX_OPEN = 128 };
 
-/* ids [from, from + count) of a shard are ids [at, at + count) of the stream */
+/* Ids [from, from + count) of a shard are ids [at, at + count) of the stream. */
 typedef struct extent {
     bt_shard *shard;
     uint64_t from, count, at;
@@ -26,16 +26,15 @@ struct bt_corpus {
     bt_shard *open[MAX_OPEN]; /* a ring: a new shard replaces the oldest */
     size_t oldest, n_open;
     uint64_t T;
-    bt_row_set *rows; /* NULL: a stream */
-    /* packed shards: number of learned ids and their source bytes; room for one row */
-    double learned, learned_bytes;
+    bt_row_set *rows;              /* packed rows; NULL: a stream */
+    double learned, learned_bytes; /* packed rows: number of learned ids and their source bytes */
     uint64_t documents, documents_of_split;
-    int32_t *ids; /* (T + 1) */
+    int32_t *ids; /* (T + 1) ids of one row */
     unsigned char *marks;
     bt_text notes;
 };
 
-static void keep_open(bt_corpus *c, bt_shard *s) {
+static void keep_shard_open(bt_corpus *c, bt_shard *s) {
     if (c->n_open == MAX_OPEN) {
         bt_shard_park(c->open[c->oldest]);
         c->open[c->oldest] = s;
@@ -73,7 +72,8 @@ static bt_code add_extent(bt_corpus *c, bt_shard *shard, uint64_t from, uint64_t
         if (c->n_extents == c->cap) {
             size_t cap = c->cap ? 2 * c->cap : 16;
             extent *p = realloc(c->extents, cap * sizeof *p);
-            if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu pieces of data", cap);
+            if (!p)
+                return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu pieces of data", cap);
             c->extents = p;
             c->cap = cap;
         }
@@ -85,7 +85,6 @@ static bt_code add_extent(bt_corpus *c, bt_shard *shard, uint64_t from, uint64_t
     return BT_OK;
 }
 
-/* Returns the number of tokens or documents that are held out, and the first of them. */
 static uint64_t held_out_part(const bt_loader_cfg *cfg, uint64_t count, uint64_t *first) {
     const uint64_t n = (uint64_t)((double)count * cfg->val_frac);
     const uint64_t end = cfg->fold.of ? count * (uint64_t)cfg->fold.i / (uint64_t)cfg->fold.of
@@ -94,7 +93,7 @@ static uint64_t held_out_part(const bt_loader_cfg *cfg, uint64_t count, uint64_t
     return n;
 }
 
-/* Adds tokens [from, from + n) of a shard, and their exact source bytes. */
+/* Adds tokens [from, from + n) of a shard, and the number of source bytes that they represent. */
 static bt_code add_tokens(bt_corpus *c, bt_shard *s, uint64_t from, uint64_t n,
                           const uint32_t *lengths, bt_err *err) {
     uint64_t begin, end;
@@ -104,15 +103,15 @@ static bt_code add_tokens(bt_corpus *c, bt_shard *s, uint64_t from, uint64_t n,
     return add_extent(c, s, from, n, err);
 }
 
-/* Adds the split's part of every segment. */
+/* Adds those tokens of each segment that belong to the split; whole: all of them. */
 static bt_code add_shard(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bool whole,
                          const uint32_t *lengths, bt_err *err) {
     const bt_shard_info *info = bt_shard_about(s);
     uint64_t at = 0;
     if (info->has_spans)
         return bt_fail(err, BT_ARG,
-                       "token shard '%.100s' holds conversations or texts of an instruction set: "
-                       "set data.packing=documents (or pad)",
+                       "token shard '%.100s' contains conversations or texts of an instruction "
+                       "set, which cannot form a stream: set data.packing=documents or pad",
                        bt_shard_name(s));
     for (uint64_t i = 0; i < info->n_segments; i++) {
         uint64_t count, bytes, first;
@@ -131,7 +130,6 @@ static bt_code add_shard(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bo
     return BT_OK;
 }
 
-/* Adds documents [from, end) of the newest shard. */
 static bt_code add_rows(bt_corpus *c, bt_shard *s, uint64_t from, uint64_t end, const char *name,
                         bt_err *err) {
     return from < end
@@ -139,7 +137,7 @@ static bt_code add_rows(bt_corpus *c, bt_shard *s, uint64_t from, uint64_t end, 
                : BT_OK;
 }
 
-/* Adds the documents of the split's part of every segment. */
+/* Adds those documents of each segment that belong to the split; whole: all of them. */
 static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bool whole,
                              const char *name, bt_err *err) {
     const bt_shard_info *info = bt_shard_about(s);
@@ -152,7 +150,7 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
         return bt_fail(
             err, BT_UNSUPPORTED,
             "token shard '%.100s' does not contain the ends of its documents, which packing "
-            "needs: make it again with 'bitrain data prepare'",
+            "needs: create it again with 'bitrain data prepare'",
             bt_shard_name(s));
     for (uint64_t i = 0; i < info->n_segments; i++) {
         uint64_t count, bytes, from = d;
@@ -160,8 +158,8 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
         for (at += count; d < info->documents && ends[d] <= at;) d++;
         if (pairs && (d - from) % 2)
             return bt_fail(err, BT_ARG,
-                           "token shard '%.100s' has an odd number of documents: preferences are "
-                           "pairs of them (data.form is preference)",
+                           "token shard '%.100s' has an odd number of documents, but preferences "
+                           "are pairs of documents: create it with data.form=preference",
                            bt_shard_name(s));
         const uint64_t each = pairs ? 2 : 1;
         uint64_t first, held = each * held_out_part(cfg, (d - from) / each, &first);
@@ -187,7 +185,7 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
     return BT_OK;
 }
 
-static bt_row_kind rows_of(const bt_loader_cfg *cfg) {
+static bt_row_kind choose_row_kind(const bt_loader_cfg *cfg) {
     if (cfg->form.kind == BT_FORM_LABEL) return BT_ROWS_LABELLED;
     if (cfg->form.kind != BT_FORM_PREFERENCE) return BT_ROWS_TEXTS;
     return cfg->preferences ? cfg->preferences : BT_ROWS_PAIRS;
@@ -204,12 +202,12 @@ static bt_code check_labels_differ(const bt_corpus *c, const bt_loader_cfg *cfg,
                    f->desirable ? "desirable" : "undesirable");
 }
 
-/* Fails if a split has no document: its share of a few documents is rounded to none. */
+/* A split without documents is an error; val_frac of only a few documents is rounded to none. */
 static bt_code check_split(const bt_corpus *c, const bt_loader_cfg *cfg, bt_err *err) {
     if (!c->rows || c->documents_of_split || !c->documents) return BT_OK;
     return bt_fail(err, BT_ARG,
-                   "data.val_frac=%g of %llu document%s leaves none %s: give --val-data, or set "
-                   "data.val_frac (0: all are trained on, and nothing is validated)",
+                   "data.val_frac=%g of %llu document%s leaves none %s: pass --val-data, or change "
+                   "data.val_frac (0 disables validation)",
                    cfg->val_frac, (unsigned long long)c->documents, c->documents == 1 ? "" : "s",
                    cfg->split == BT_SPLIT_TRAIN ? "to train on" : "to be held out for validation");
 }
@@ -226,11 +224,11 @@ static bt_code check_vocab(const bt_shard *s, const bt_tokenizer *t, bt_err *err
                    (unsigned long long)bt_tokenizer_hash(t));
 }
 
-/* Opens one shard for sources[i]: the file itself, or the cached shard of this word's neighbouring text files; *next
- * is the index after them. */
-static bt_code open_next(bt_shard **s, const bt_sources *sources, size_t i, size_t *next,
-                         const bt_loader_cfg *cfg, const bt_tokenizer *t, bt_text *notes,
-                         bt_err *err) {
+/* Opens one shard for sources[i]: the file itself, or the cached shard of this text file and the following ones of the
+ * same word. *next is the index of the first source after them. */
+static bt_code open_next_shard(bt_shard **s, const bt_sources *sources, size_t i, size_t *next,
+                               const bt_loader_cfg *cfg, const bt_tokenizer *t, bt_text *notes,
+                               bt_err *err) {
     const bt_source *items = sources->items;
     *next = i + 1;
     if (items[i].kind == BT_SOURCE_SHARD) {
@@ -269,16 +267,17 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
     }
     bt_code code = c && lengths && c->shards && c->ids && c->marks
                        ? BT_OK
-                       : bt_fail(err, BT_NOMEM, "cannot take memory for %zu data files",
+                       : bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu data files",
                                  sources->n);
     if (code == BT_OK && cfg->packing > BT_PACKING_STREAM)
-        code = bt_row_set_create(&c->rows, cfg->T, cfg->packing, cfg->too_long, rows_of(cfg), err);
+        code = bt_row_set_create(&c->rows, cfg->T, cfg->packing, cfg->too_long,
+                                 choose_row_kind(cfg), err);
     for (size_t i = 0, next; code == BT_OK && i < sources->n; i = next) {
         bt_shard *s;
-        code = open_next(&s, sources, i, &next, cfg, tokenizer, &c->notes, err);
+        code = open_next_shard(&s, sources, i, &next, cfg, tokenizer, &c->notes, err);
         if (code != BT_OK) break;
         c->shards[c->n_shards++] = s;
-        keep_open(c, s);
+        keep_shard_open(c, s);
         code = c->rows ? add_documents(c, s, cfg, whole, sources->items[i].path, err)
                        : add_shard(c, s, cfg, whole, lengths, err);
     }
@@ -294,9 +293,9 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
     return BT_OK;
 }
 
-static bt_code read_span(bt_corpus *c, uint64_t first, size_t n, int32_t *out, bt_err *err) {
+static bt_code read_stream_ids(bt_corpus *c, uint64_t first, size_t n, int32_t *out, bt_err *err) {
     if (first > c->count || n > c->count - first)
-        return bt_fail(err, BT_ARG, "ids %llu..%llu are outside the data of %llu",
+        return bt_fail(err, BT_ARG, "ids %llu..%llu are outside the data, which have %llu ids",
                        (unsigned long long)first, (unsigned long long)(first + n),
                        (unsigned long long)c->count);
     if (!n) return BT_OK;
@@ -312,7 +311,7 @@ static bt_code read_span(bt_corpus *c, uint64_t first, size_t n, int32_t *out, b
         const extent *e = &c->extents[lo];
         uint64_t skip = first - e->at, k = e->count - skip;
         if (k > n) k = n;
-        if (bt_shard_is_parked(e->shard)) keep_open(c, e->shard);
+        if (bt_shard_is_parked(e->shard)) keep_shard_open(c, e->shard);
         BT_TRY(bt_shard_read(e->shard, e->from + skip, (size_t)k, out, err));
         out += k;
         first += k;
@@ -320,8 +319,6 @@ static bt_code read_span(bt_corpus *c, uint64_t first, size_t n, int32_t *out, b
     }
     return BT_OK;
 }
-
-/* ---- rows ------------------------------------------------------------------------------------ */
 
 uint64_t bt_corpus_rows(const bt_corpus *c) {
     if (c->rows) return bt_row_set_rows(c->rows);
@@ -341,11 +338,11 @@ double bt_corpus_bytes_per_token(const bt_corpus *c) {
     return (double)c->source_bytes / (double)c->count;
 }
 
-static bt_code read_piece(bt_corpus *c, const bt_row_piece *p, const bt_corpus_row *out, size_t at,
-                          bt_err *err) {
+static bt_code read_row_piece(bt_corpus *c, const bt_row_piece *p, const bt_corpus_row *out,
+                              size_t at, bt_err *err) {
     bt_shard *s = c->shards[p->shard];
     const int32_t position = p->joined ? out->positions[at - 1] + 1 : 0;
-    if (bt_shard_is_parked(s)) keep_open(c, s);
+    if (bt_shard_is_parked(s)) keep_shard_open(c, s);
     BT_TRY(bt_shard_read(s, p->first, p->n, c->ids, err));
     bt_shard_learned(s, p->first, p->n, c->marks);
     for (size_t i = 0; i < p->n; i++) {
@@ -360,13 +357,14 @@ static bt_code read_piece(bt_corpus *c, const bt_row_piece *p, const bt_corpus_r
 bt_code bt_corpus_read_row(bt_corpus *c, uint64_t row, const bt_corpus_row *out, bt_err *err) {
     size_t n, at = 0, T = (size_t)c->T;
     if (!c->rows) {
-        BT_TRY(read_span(c, row * c->T, T + 1, c->ids, err));
+        BT_TRY(read_stream_ids(c, row * c->T, T + 1, c->ids, err));
         memcpy(out->inputs, c->ids, T * sizeof *c->ids);
         memcpy(out->targets, c->ids + 1, T * sizeof *c->ids);
         return BT_OK;
     }
     const bt_row_piece *pieces = bt_row_set_pieces(c->rows, row, &n);
-    for (size_t i = 0; i < n; at += pieces[i++].n) BT_TRY(read_piece(c, &pieces[i], out, at, err));
+    for (size_t i = 0; i < n; at += pieces[i++].n)
+        BT_TRY(read_row_piece(c, &pieces[i], out, at, err));
     for (; at < T; at++) {
         out->inputs[at] = 0;
         out->targets[at] = out->positions[at] = -1;

@@ -1,4 +1,4 @@
-/* data_settings.h - settings data.* as a struct; the field `data` of bt_run_cfg. */
+/* data_settings.h - settings data.* as a struct, the member `data` of bt_run_cfg. */
 #ifndef BT_ENGINE_DATA_SHARDS_DATA_SETTINGS_H
 #define BT_ENGINE_DATA_SHARDS_DATA_SETTINGS_H
 

@@ -1,5 +1,4 @@
-/* encode_pool.c - a ring of batches: the caller fills them in order, any thread encodes the oldest one that is waiting,
- * and the caller takes them in order. */
+/* encode_pool.c - a ring of batches: the caller adds and removes them in order, and threads encode the oldest ones. */
 #include "engine/data/shards/encode_pool.h"
 
 #include <pthread.h>
@@ -12,9 +11,9 @@
 enum { RING = BT_ENCODE_THREADS_MAX + 2 };
 
 typedef struct ring_slot {
-    bt_encode_batch b; /* first, because a batch is converted to its slot */
+    bt_encode_batch b; /* must be first, because a pointer to it is converted to its slot */
     size_t parts_cap, ids_cap, n_ids;
-    int32_t *one; /* ids of one part */
+    int32_t *one; /* ids of one text */
     size_t one_cap;
     bool encoded;
     bt_code code;
@@ -25,14 +24,14 @@ struct bt_encode_pool {
     const bt_tokenizer *t;
     ring_slot slots[RING];
     uint64_t size;  /* slots in use: threads + 2, or 1 for one thread */
-    uint64_t taken; /* number of batches that were recycled; batch i is in slot i % size */
+    uint64_t taken; /* number of recycled batches; batch i is in slot i % size */
     uint64_t begun, sent;
     pthread_t threads[BT_ENCODE_THREADS_MAX];
-    int n_threads; /* started beside the caller */
+    int n_threads; /* threads besides the caller's */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t claimed; /* number of batches that a thread encodes or has encoded; under the lock */
-    bool quit;        /* under the lock */
+    uint64_t claimed; /* number of batches whose encoding has begun; guarded by the lock */
+    bool quit;        /* guarded by the lock */
 };
 
 int bt_encode_threads_allowed(void) {
@@ -47,7 +46,7 @@ static bt_code encode_part(const bt_encode_pool *p, ring_slot *s, const char *te
     if (s->n_ids + part->n_ids > s->ids_cap) {
         const size_t cap = s->n_ids + part->n_ids + s->b.text.len / 3 + 256;
         int32_t *ids = realloc(s->b.ids, cap * sizeof *ids);
-        if (!ids) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu token ids", cap);
+        if (!ids) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu token ids", cap);
         s->b.ids = ids;
         s->ids_cap = cap;
     }
@@ -64,7 +63,7 @@ static void encode_batch(const bt_encode_pool *p, ring_slot *s) {
         if (s->b.parts[i].n) s->code = encode_part(p, s, text, &s->b.parts[i], &s->err);
 }
 
-/* Called under the lock, which is released meanwhile: encodes the oldest waiting batch. */
+/* Encodes the oldest batch that is not encoded. The caller holds the lock, which is released during encoding. */
 static void encode_next(bt_encode_pool *p) {
     ring_slot *s = &p->slots[p->claimed++ % p->size];
     pthread_mutex_unlock(&p->lock);
@@ -87,7 +86,7 @@ static void *encode_thread(void *arg) {
     return NULL;
 }
 
-/* Starts the threads with all signals blocked, so that the caller's thread receives them. */
+/* The threads block all signals, so that signals reach the caller's thread. */
 static void start_threads(bt_encode_pool *p, int threads) {
     sigset_t all, before;
     sigfillset(&all);
@@ -101,7 +100,7 @@ static void start_threads(bt_encode_pool *p, int threads) {
 bt_code bt_encode_pool_create(bt_encode_pool **out, const bt_tokenizer *t, int threads,
                               bt_err *err) {
     bt_encode_pool *p = *out = calloc(1, sizeof *p);
-    if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory to encode text");
+    if (!p) return bt_fail(err, BT_NOMEM, "cannot allocate memory to encode text");
     p->t = t;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
@@ -128,13 +127,14 @@ bt_code bt_encode_batch_add(bt_encode_batch *b, const char *text, size_t n, unsi
     if (b->n_parts == s->parts_cap) {
         const size_t cap = s->parts_cap ? 2 * s->parts_cap : 64;
         bt_encode_part *parts = realloc(b->parts, cap * sizeof *parts);
-        if (!parts) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu texts", cap);
+        if (!parts) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu texts", cap);
         b->parts = parts;
         s->parts_cap = cap;
     }
     bt_text_putn(&b->text, text, n);
     if (b->text.failed)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu bytes of text", b->text.len + n);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu bytes of text",
+                       b->text.len + n);
     b->parts[b->n_parts++] = (bt_encode_part){.n = n, .tag = tag};
     return BT_OK;
 }

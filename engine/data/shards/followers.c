@@ -1,4 +1,4 @@
-/* followers.c - counts pairs of successive tokens: they are sorted, so that equal ones are adjacent. */
+/* followers.c - counts pairs of successive tokens. Sorting makes equal pairs adjacent. */
 #include "engine/data/shards/followers.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@ typedef struct pair {
     int32_t input, target;
 } pair;
 
-/* Sorts by one of the tokens of a pair; stable; at: (V + 1). */
+/* Sorts stably by the first token of a pair, or by the second (target). at: (V + 1) counts. */
 static void sort_pairs_by(bool target, pair *out, const pair *in, size_t n, uint32_t *at,
                           size_t V) {
     memset(at, 0, (V + 1) * sizeof *at);
@@ -17,7 +17,7 @@ static void sort_pairs_by(bool target, pair *out, const pair *in, size_t n, uint
     for (size_t i = 0; i < n; i++) out[at[target ? in[i].target : in[i].input]++] = in[i];
 }
 
-static bool is_same_pair(const pair *x, const pair *y) {
+static bool pairs_are_equal(const pair *x, const pair *y) {
     return x->input == y->input && x->target == y->target;
 }
 
@@ -39,11 +39,10 @@ static bt_code read_pairs(pair *out, size_t *n, bt_loader *l, const bt_loader_cf
     return BT_OK;
 }
 
-/* Returns the number of different pairs, which are sorted. */
 static size_t count_distinct_pairs(const pair *p, size_t n) {
     size_t count_distinct_pairs = 0;
     for (size_t i = 0; i < n; i++)
-        count_distinct_pairs += i == 0 || !is_same_pair(&p[i - 1], &p[i]);
+        count_distinct_pairs += i == 0 || !pairs_are_equal(&p[i - 1], &p[i]);
     return count_distinct_pairs;
 }
 
@@ -64,25 +63,24 @@ static void sum_follower_shares(bt_followers *out, const pair *p, size_t n, size
     out->at[V] = (uint32_t)at;
 }
 
-/* spare: as large as p. */
+/* spare: a buffer as large as p. */
 static bt_code count_followers(bt_followers *out, pair *p, pair *spare, size_t n, size_t V,
                                bt_err *err) {
     out->at = malloc((V + 1) * sizeof *out->at);
     if (!out->at)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for followers of %zu tokens", V);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for followers of %zu tokens", V);
     sort_pairs_by(true, spare, p, n, out->at, V);
     sort_pairs_by(false, p, spare, n, out->at, V);
     const size_t all = count_distinct_pairs(p, n);
     out->token = malloc((all + 1) * sizeof *out->token);
     out->share = malloc((all + 1) * sizeof *out->share);
     if (!out->token || !out->share)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu kinds of token pairs", all);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu kinds of token pairs", all);
     sum_follower_shares(out, p, n, V);
     return BT_OK;
 }
 
-/* Returns the number of sequences of the loader to count. */
-static size_t sequences_of(const bt_loader *l, const bt_loader_cfg *cfg) {
+static size_t sequences_to_count(const bt_loader *l, const bt_loader_cfg *cfg) {
     const int64_t most = BT_FOLLOWERS_TOKENS / cfg->T, epoch = bt_loader_sequences(l);
     return (size_t)(epoch >= 0 && epoch < most ? epoch : most);
 }
@@ -97,10 +95,10 @@ bt_code bt_followers_count(bt_followers *out, const bt_loader_cfg *cfg, bt_err *
     whole.first_sequence = 0;
     whole.n_sequences = whole.sequences_per_step = whole.B;
     BT_TRY(bt_loader_open(&l, &whole, err));
-    const size_t sequences = sequences_of(l, &whole), room = sequences * (size_t)whole.T;
+    const size_t sequences = sequences_to_count(l, &whole), room = sequences * (size_t)whole.T;
     pairs = calloc(2 * room + 1, sizeof *pairs);
     bt_code code = pairs ? read_pairs(pairs, &n, l, &whole, (int64_t)sequences, err)
-                         : bt_fail(err, BT_NOMEM, "cannot take memory for %zu pairs", room);
+                         : bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu pairs", room);
     bt_loader_close(l);
     if (code == BT_OK) code = count_followers(out, pairs, pairs + room, n, (size_t)whole.V, err);
     free(pairs);

@@ -1,4 +1,4 @@
-/* loader.c - the reader thread fills one buffer while the trainer holds the other. */
+/* loader.c - a reader thread fills one batch buffer while the trainer uses the other. */
 #include "engine/data/shards/loader.h"
 
 #include <pthread.h>
@@ -13,9 +13,9 @@
 #include "engine/data/shards/synth.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
-/* random stream of the order of each epoch */
+/* Number of the random stream that orders the sequences of an epoch. */
 enum { STREAM_ORDER = 0x6461746f };
-#define SYNTH_VAL_SEED (1ull << 62) /* validation uses the same chain with other noise */
+#define SYNTH_VAL_SEED (1ull << 62) /* validation reads the same chain with other noise */
 
 typedef struct slot {                      /* one micro-batch */
     int32_t *inputs, *targets, *positions; /* (B, T) each, in one block */
@@ -27,18 +27,19 @@ struct bt_loader {
     int B, T;
     bool shuffle;
     uint64_t seed;
-    int64_t step; /* step of the reader's next micro-batch */
-    int64_t base; /* number of the first sequence of step 0; not 0 if a hub leases the data */
+    int64_t step; /* step of the next micro-batch to read */
+    /* number of the first sequence of step 0; not 0 if a hub of islands leases the data */
+    int64_t base;
     int sequences_per_step, first_sequence, n_sequences, done_sequences;
-    bt_corpus **corpora; /* (n_corpora) 0: synth; several: a mixture */
+    bt_corpus **corpora; /* (n_corpora); 0: synthetic data, several: a mixture */
     size_t n_corpora;
     bt_mixture *mixture; /* NULL: one corpus */
     char **names;        /* (n_corpora) first file of each source of a mixture */
     bt_row_facts facts;  /* sum over all packed corpora */
     bt_text notes;
     bt_synth synth;
-    uint64_t n_epoch; /* sequences per epoch over all corpora */
-    int64_t tokens;   /* -1: endless */
+    uint64_t n_epoch; /* sequences per epoch in all corpora */
+    int64_t tokens;   /* -1: unlimited */
     double bytes_per_token;
     uint64_t hash;
     int32_t *row; /* T + 1 ids */
@@ -48,15 +49,13 @@ struct bt_loader {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     slot slots[2];
-    int give;        /* index of the slot that `next` returns */
-    bool held, quit; /* the trainer holds slots[give ^ 1] */
+    int give;        /* index of the slot that `next` returns next */
+    bool held, quit; /* held: the trainer uses slots[give ^ 1] */
     bt_code failed;
     bt_err why;
 };
 
-/* ---- which tokens ---- */
-
-/* Finds the corpus and the row of sequence number q of the run, counted over all epochs. */
+/* Finds the corpus and the row of sequence q of the run. q counts the sequences of all epochs. */
 static bt_corpus *find_sequence_row(const bt_loader *l, uint64_t q, uint64_t *row) {
     bt_mixture_pick at = l->mixture ? bt_mixture_at(l->mixture, q) : (bt_mixture_pick){0, q};
     bt_corpus *c = l->corpora[at.source];
@@ -99,8 +98,6 @@ static bt_code make_batch(bt_loader *l, slot *s, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- the reader thread ---- */
-
 static void *read_ahead(void *arg) {
     bt_loader *l = arg;
     for (int fill = 0;; fill ^= 1) {
@@ -124,7 +121,7 @@ static void *read_ahead(void *arg) {
 
 static bt_code start_reader(bt_loader *l, bt_err *err) {
     sigset_t all, old;
-    sigfillset(&all); /* only other threads handle signals */
+    sigfillset(&all); /* other threads handle signals */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int rc = pthread_create(&l->reader, NULL, read_ahead, l);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -135,7 +132,7 @@ static bt_code start_reader(bt_loader *l, bt_err *err) {
 
 bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) {
     pthread_mutex_lock(&l->lock);
-    if (l->held) { /* the previous batch is returned to the reader */
+    if (l->held) { /* returns the previous batch to the reader */
         l->slots[l->give ^ 1].full = false;
         l->held = false;
         pthread_cond_broadcast(&l->changed);
@@ -157,8 +154,6 @@ bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- open and close ---- */
-
 static bt_code check_share(int first, int n, int per_step, int B, bt_err *err) {
     if (n < B || n % B != 0)
         return bt_fail(err, BT_ARG,
@@ -172,11 +167,14 @@ static bt_code check_share(int first, int n, int per_step, int B, bt_err *err) {
 
 static bt_code check_cfg(const bt_loader_cfg *c, bt_err *err) {
     if (c->B < 1 || c->T < 1 || c->V < 1)
-        return bt_fail(err, BT_ARG, "a batch of %d sequences of %d tokens from %d ids cannot be",
+        return bt_fail(err, BT_ARG,
+                       "a batch of %d sequences of %d tokens from a vocabulary of %d is not "
+                       "possible: all three must be at least 1",
                        c->B, c->T, c->V);
     BT_TRY(check_share(c->first_sequence, c->n_sequences, c->sequences_per_step, c->B, err));
     if (c->first_step < 0)
-        return bt_fail(err, BT_ARG, "step %lld cannot be the first", (long long)c->first_step);
+        return bt_fail(err, BT_ARG, "the first step must be 0 or more, not %lld",
+                       (long long)c->first_step);
     if (!(c->val_frac >= 0 && c->val_frac < 1))
         return bt_fail(err, BT_ARG, "data.val_frac must be in 0..1, not %g", c->val_frac);
     return BT_OK;
@@ -185,8 +183,8 @@ static bt_code check_cfg(const bt_loader_cfg *c, bt_err *err) {
 static bt_code open_synth(bt_loader *l, const bt_loader_cfg *cfg, const char *name, bt_err *err) {
     if (cfg->mixture && *cfg->mixture)
         return bt_fail(err, BT_ARG,
-                       "'%s' is one source without end: data.mixture weighs several files or "
-                       "folders of data.path",
+                       "'%s' is a single source of unlimited length: data.mixture needs several "
+                       "files or folders in data.path",
                        name);
     uint64_t facts[2] = {(uint64_t)cfg->V, cfg->split};
     bt_synth_init(&l->synth, name, cfg->V,
@@ -197,20 +195,21 @@ static bt_code open_synth(bt_loader *l, const bt_loader_cfg *cfg, const char *na
     return BT_OK;
 }
 
-static bt_code too_short(const bt_loader_cfg *cfg, uint64_t count, bool own_val, bt_err *err) {
+static bt_code fail_too_short(const bt_loader_cfg *cfg, uint64_t count, bool own_val, bt_err *err) {
     if (cfg->split == BT_SPLIT_TRAIN)
         return bt_fail(err, BT_ARG,
-                       "the data has %llu tokens for training; one sequence needs %d (give more "
-                       "data, or a shorter model.seq_len)",
+                       "the data has %llu tokens for training, but one sequence needs %d (add "
+                       "data, or reduce model.seq_len)",
                        (unsigned long long)count, cfg->T + 1);
-    return bt_fail(err, BT_ARG, "the validation data has %llu tokens; one sequence needs %d (%s)",
+    return bt_fail(err, BT_ARG,
+                   "the validation data has %llu tokens, but one sequence needs %d (%s)",
                    (unsigned long long)count, cfg->T + 1,
                    cfg->val_remedy ? cfg->val_remedy
-                   : own_val       ? "give more --val-data"
-                                   : "raise data.val_frac or give --val-data");
+                   : own_val       ? "pass more --val-data"
+                                   : "increase data.val_frac or pass --val-data");
 }
 
-static void add_facts(bt_row_facts *sum, const bt_row_facts *f) {
+static void add_row_facts(bt_row_facts *sum, const bt_row_facts *f) {
     if (!f) return;
     sum->documents += f->documents;
     sum->tokens += f->tokens;
@@ -222,7 +221,6 @@ static void add_facts(bt_row_facts *sum, const bt_row_facts *f) {
     if (f->longest > sum->longest) sum->longest = f->longest;
 }
 
-/* Opens one corpus of some of the sources. */
 static bt_code open_corpus(bt_loader *l, const bt_loader_cfg *cfg, const bt_sources *sources,
                            const bt_tokenizer *t, bool whole, bt_err *err) {
     bt_corpus **c = &l->corpora[l->n_corpora];
@@ -230,14 +228,14 @@ static bt_code open_corpus(bt_loader *l, const bt_loader_cfg *cfg, const bt_sour
     l->n_corpora++;
     bt_text_putn(&l->notes, bt_text_str(bt_corpus_notes(*c)), bt_corpus_notes(*c)->len);
     uint64_t count = bt_corpus_count(*c), rows = bt_corpus_rows(*c), hash = bt_corpus_hash(*c);
-    if (!rows) return too_short(cfg, count, whole, err);
+    if (!rows) return fail_too_short(cfg, count, whole, err);
     double bytes = l->bytes_per_token * (double)l->tokens +
                    bt_corpus_bytes_per_token(*c) * (double)count;
     l->tokens += (int64_t)count;
     l->bytes_per_token = bytes / (double)l->tokens;
     l->n_epoch += rows;
     l->hash = l->n_corpora > 1 ? XXH3_64bits_withSeed(&hash, sizeof hash, l->hash) : hash;
-    add_facts(&l->facts, bt_corpus_row_facts(*c));
+    add_row_facts(&l->facts, bt_corpus_row_facts(*c));
     return BT_OK;
 }
 
@@ -246,7 +244,7 @@ static bt_code open_mixture(bt_loader *l, const bt_loader_cfg *cfg, const bt_sou
                             const bt_tokenizer *t, bt_err *err) {
     size_t words = sources->items[sources->n - 1].word + 1;
     l->names = calloc(sources->n, sizeof *l->names);
-    if (!l->names) return bt_fail(err, BT_NOMEM, "cannot take memory for the mixture");
+    if (!l->names) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the mixture");
     BT_TRY(bt_mixture_create(&l->mixture, cfg->mixture, words, cfg->sequences_per_step, err));
     for (size_t i = 0, next; i < sources->n; i = next) {
         for (next = i + 1;
@@ -255,7 +253,7 @@ static bt_code open_mixture(bt_loader *l, const bt_loader_cfg *cfg, const bt_sou
         const bt_sources word = {.items = sources->items + i, .n = next - i};
         l->names[l->n_corpora] = strdup(sources->items[i].path);
         if (!l->names[l->n_corpora])
-            return bt_fail(err, BT_NOMEM, "cannot take memory for the mixture");
+            return bt_fail(err, BT_NOMEM, "cannot allocate memory for the mixture");
         BT_TRY(open_corpus(l, cfg, &word, t, false, err));
     }
     return BT_OK;
@@ -269,10 +267,10 @@ static bt_code open_corpora(bt_loader *l, const bt_loader_cfg *cfg, const bt_sou
     bool mixed = cfg->mixture && *cfg->mixture && cfg->split == BT_SPLIT_TRAIN;
     bt_code code = BT_OK;
     l->corpora = calloc(sources->n, sizeof *l->corpora);
-    if (!l->corpora) code = bt_fail(err, BT_NOMEM, "cannot take memory for the data");
+    if (!l->corpora) code = bt_fail(err, BT_NOMEM, "cannot allocate memory for the data");
     if (code == BT_OK && bt_tokenizer_vocab(t) > cfg->V)
         code = bt_fail(err, BT_ARG,
-                       "the tokenizer '%s' has %d tokens, the model %d: set model.vocab=%d",
+                       "the tokenizer '%s' has %d tokens, but the model has %d: set model.vocab=%d",
                        cfg->tokenizer, bt_tokenizer_vocab(t), cfg->V, bt_tokenizer_vocab(t));
     if (code == BT_OK)
         code = mixed ? open_mixture(l, cfg, sources, t, err)
@@ -307,15 +305,17 @@ static bt_code allocate_loader_buffers(bt_loader *l, bt_err *err) {
         l->slots[i].positions = ok ? l->slots[i].inputs + 2 * n : NULL;
     }
     return ok ? BT_OK
-              : bt_fail(err, BT_NOMEM, "cannot take memory for batches of %d x %d tokens", l->B,
-                        l->T);
+              : bt_fail(err, BT_NOMEM,
+                        "cannot allocate memory for batches of %d x %d tokens (use a smaller "
+                        "train.micro_batch or model.seq_len)",
+                        l->B, l->T);
 }
 
 bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) {
     *out = NULL;
     BT_TRY(check_cfg(cfg, err));
     bt_loader *l = calloc(1, sizeof *l);
-    if (!l) return bt_fail(err, BT_NOMEM, "cannot take memory for the data loader");
+    if (!l) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the data loader");
     l->B = cfg->B;
     l->T = cfg->T;
     l->shuffle = cfg->shuffle;

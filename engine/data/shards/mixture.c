@@ -1,4 +1,4 @@
-/* mixture.c - computes a table of one period for each stage of weights. */
+/* mixture.c - computes the order of sources in one period, for each stage of weights. */
 #include "engine/data/shards/mixture.h"
 
 #include <stdio.h>
@@ -8,12 +8,13 @@
 enum { MAX_STAGES = 64, MAX_PERIOD = 1 << 20, DECIMALS = 10000 };
 
 typedef struct stage {
-    uint64_t first;    /* sequence */
+    uint64_t first;    /* first sequence of the stage */
     uint64_t *weights; /* (n) in lowest terms */
-    uint64_t *before;  /* (n) sequences of each source before this stage */
-    uint64_t period;   /* their sum */
+    uint64_t *before;  /* (n) number of sequences of each source before this stage */
+    uint64_t period;   /* sum of the weights */
     uint32_t *source;  /* (period) */
-    uint64_t *rank;    /* (period) index of the sequence among those of its source in the period */
+    /* (period) index of the sequence among the sequences of its source in the period */
+    uint64_t *rank;
 } stage;
 
 struct bt_mixture {
@@ -49,7 +50,8 @@ static bt_code read_weights(stage *s, const char **at, size_t n, bt_err *err) {
         char *end;
         double v = strtod(*at, &end);
         if (end == *at || !(v >= 0 && v <= 1e6))
-            return bt_fail(err, BT_ARG, "data.mixture: '%.40s' is no weight of 0 to 1e6", *at);
+            return bt_fail(err, BT_ARG,
+                           "data.mixture: '%.40s' does not begin with a weight from 0 to 1e6", *at);
         if (k < n) s->weights[k] = (uint64_t)(v * DECIMALS + 0.5);
         *at = end;
         if (**at != ':') break;
@@ -65,13 +67,13 @@ static bt_code read_weights(stage *s, const char **at, size_t n, bt_err *err) {
     if (s->period > MAX_PERIOD)
         return bt_fail(err, BT_ARG,
                        "data.mixture: the weights of '%.40s' have a period of %llu "
-                       "sequences, which is too long (give rounder ones)",
+                       "sequences, which is too long (use rounder weights)",
                        from, (unsigned long long)s->period);
     return BT_OK;
 }
 
-/* In each turn every source gains its weight; the source with the largest value is chosen and loses the sum of the
- * weights. */
+/* Smooth weighted round robin: before each choice every source gains its weight; the source with the largest value is
+ * chosen and loses the sum of the weights. */
 static bt_code lay_out_period(stage *s, size_t n, bt_err *err) {
     int64_t *has = calloc(n, sizeof *has);
     uint64_t *taken = calloc(n, sizeof *taken);
@@ -90,10 +92,9 @@ static bt_code lay_out_period(stage *s, size_t n, bt_err *err) {
     }
     free(has);
     free(taken);
-    return ok ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the mixture");
+    return ok ? BT_OK : bt_fail(err, BT_NOMEM, "cannot allocate memory for the mixture");
 }
 
-/* Returns the number of sequences of source k among the first d of the stage. */
 static uint64_t count_source_sequences(const stage *s, size_t k, uint64_t d) {
     uint64_t sum = d / s->period * s->weights[k];
     for (uint64_t i = 0; i < d % s->period; i++) sum += s->source[i] == k;
@@ -108,7 +109,7 @@ static bt_code add_stage(bt_mixture *m, const char **at, uint64_t first, bt_err 
     s->weights = calloc(m->n, sizeof *s->weights);
     s->before = calloc(m->n, sizeof *s->before);
     if (!s->weights || !s->before)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the mixture");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the mixture");
     BT_TRY(read_weights(s, at, m->n, err));
     BT_TRY(lay_out_period(s, m->n, err));
     for (size_t k = 0; k < m->n && m->n_stages > 1; k++)
@@ -124,11 +125,13 @@ static bt_code read_stages(bt_mixture *m, const char *text, uint64_t per_step, b
         uint64_t last = m->stages[m->n_stages - 1].first;
         unsigned long long step = *at == ',' ? strtoull(at + 1, &end, 10) : 0;
         if (*at != ',' || end == at + 1 || *end != '=')
-            return bt_fail(err, BT_ARG,
-                           "data.mixture: '%.40s' is not ',STEP=WEIGHTS' (as in 3:1,5000=1:1)", at);
+            return bt_fail(
+                err, BT_ARG,
+                "data.mixture: '%.40s' is not of the form ',STEP=WEIGHTS', as in 3:1,5000=1:1", at);
         if (step > UINT64_MAX / per_step || step * per_step <= last)
-            return bt_fail(err, BT_ARG, "data.mixture: step %llu is not behind the stage before it",
-                           step);
+            return bt_fail(
+                err, BT_ARG,
+                "data.mixture: step %llu is not greater than the step of the previous stage", step);
         at = end + 1;
         BT_TRY(add_stage(m, &at, step * per_step, err));
     }
@@ -139,7 +142,7 @@ bt_code bt_mixture_create(bt_mixture **out, const char *text, size_t n, int sequ
                           bt_err *err) {
     bt_mixture *m = calloc(1, sizeof *m);
     *out = NULL;
-    if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for the mixture");
+    if (!m) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the mixture");
     m->n = n;
     bt_code code = read_stages(m, text, (uint64_t)sequences_per_step, err);
     if (code != BT_OK)
@@ -149,19 +152,19 @@ bt_code bt_mixture_create(bt_mixture **out, const char *text, size_t n, int sequ
     return code;
 }
 
-static const stage *stage_of(const bt_mixture *m, uint64_t sequence) {
+static const stage *find_stage(const bt_mixture *m, uint64_t sequence) {
     size_t i = m->n_stages - 1;
     while (m->stages[i].first > sequence) i--;
     return &m->stages[i];
 }
 
 uint64_t bt_mixture_count(const bt_mixture *m, size_t k, uint64_t n) {
-    const stage *s = stage_of(m, n);
+    const stage *s = find_stage(m, n);
     return s->before[k] + count_source_sequences(s, k, n - s->first);
 }
 
 bt_mixture_pick bt_mixture_at(const bt_mixture *m, uint64_t sequence) {
-    const stage *s = stage_of(m, sequence);
+    const stage *s = find_stage(m, sequence);
     uint64_t d = sequence - s->first;
     size_t k = s->source[d % s->period];
     return (bt_mixture_pick){k,

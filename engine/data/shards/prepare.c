@@ -1,4 +1,4 @@
-/* prepare.c - writes a shard under a temporary name, with a lock, and renames it when it is complete. */
+/* prepare.c - writes a shard under a temporary name while it holds a lock, and renames the complete shard. */
 #include "engine/data/shards/prepare.h"
 
 #include <errno.h>
@@ -18,10 +18,10 @@
 #include "engine/data/io/file_io.h"
 #include "engine/data/shards/encode_pool.h"
 
-/* CACHE_VERSION: increase it if the same text gives other ids. */
+/* Increase CACHE_VERSION if the same text results in other ids than before. */
 enum { CACHE_VERSION = 3, NOTES_MAX_BYTES = 1 << 20 };
 
-/* tags of the texts in a batch */
+/* Tags of the texts in a batch. */
 enum { DOCUMENT_BEGINS = 1, DOCUMENT_ENDS = 2, FILE_ENDS = 4 };
 
 typedef struct run { /* one call of bt_prepare */
@@ -32,13 +32,14 @@ typedef struct run { /* one call of bt_prepare */
     int32_t *ids;
     size_t ids_cap;
     bt_encode_pool *pool;
-    bool holds_back;         /* tokens may span the ends of pieces, so text is held back: */
+    /* the end of a piece is kept in `held`, because a token may continue in the next piece */
+    bool holds_back;
     bt_text held;            /* text that is not encoded yet */
-    bool inside;             /* a document whose text began was not read to its end */
+    bool inside;             /* the text of a document has begun and not ended */
     uint64_t document_bytes; /* bytes of the current document that are written */
-    char last;               /* its last byte */
-    bt_form form;            /* form of instruction sets */
-    bt_chat_ids row[2];      /* documents of one row */
+    char last;               /* last byte of the current document */
+    bt_form form;            /* how rows become text */
+    bt_chat_ids row[2];      /* documents of one row, in tokens */
     bt_prepare_result sum;
 } run;
 
@@ -88,7 +89,6 @@ static bt_code end_shard(run *r, bt_shard **opened, bt_err *err) {
     return BT_OK;
 }
 
-/* Appends the tokens that the tokenizer adds before or after a document. */
 static bt_code append_affix(run *r, bool behind, bt_err *err) {
     size_t n;
     const int32_t *ids = bt_tokenizer_affix(r->cfg->tokenizer, behind, &n);
@@ -102,8 +102,7 @@ static bt_code append_text(run *r, const char *text, size_t n, bt_err *err) {
     return bt_shard_append(r->writer, r->ids, count, r->lengths, err);
 }
 
-/* Adds a piece of a document to the batch. If added tokens include white space, the end of the text is held back
- * until no token can continue. */
+/* Adds a piece of a document to the batch. With holds_back, the end of the text is kept until no token can continue. */
 static bt_code add_piece(run *r, bt_encode_batch *b, const bt_piece *p, bt_err *err) {
     const unsigned begins = p->n && !r->inside ? DOCUMENT_BEGINS : 0,
                    ends = (p->document_ends ? DOCUMENT_ENDS : 0) | (p->file_ends ? FILE_ENDS : 0);
@@ -111,7 +110,7 @@ static bt_code add_piece(run *r, bt_encode_batch *b, const bt_piece *p, bt_err *
     if (!r->holds_back) return bt_encode_batch_add(b, p->text, p->n, begins | ends, err);
     bt_text_putn(&r->held, p->text, p->n);
     if (r->held.failed)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu bytes of text", r->held.len);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu bytes of text", r->held.len);
     const size_t cut = p->document_ends ? r->held.len
                                         : bt_tokenizer_cut(r->cfg->tokenizer, bt_text_str(&r->held),
                                                            r->held.len);
@@ -126,7 +125,7 @@ static bt_code end_document(run *r, bt_err *err) {
     if (!r->document_bytes) return BT_OK;
     BT_TRY(append_affix(r, true, err));
     if (bt_tokenizer_ends_texts(r->cfg->tokenizer)) {
-        /* the end-of-text token is among the tokens after each document */
+        /* The tokens appended above include the end-of-text token. */
     } else if (eot >= 0) {
         BT_TRY(bt_shard_append(r->writer, &eot, 1, r->lengths, err));
     } else if (r->last != '\n') {
@@ -184,7 +183,6 @@ static bt_code stream_objects(run *r, bt_err *err) {
     }
 }
 
-/* Reads pieces until the batch is large enough or the files end. */
 static bt_code read_batch(run *r, bt_encode_batch *b, bool *files_end, bt_err *err) {
     while (b->text.len < BT_ENCODE_BATCH_BYTES && b->n_parts < BT_ENCODE_BATCH_BYTES / 64) {
         bt_piece p;
@@ -247,7 +245,7 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
              .holds_back = bt_tokenizer_spans_space(cfg->tokenizer)};
     if (opened) *opened = NULL;
     bt_code code = r.lengths ? BT_OK
-                             : bt_fail(err, BT_NOMEM, "cannot take memory for %d token lengths",
+                             : bt_fail(err, BT_NOMEM, "cannot allocate memory for %d token lengths",
                                        bt_tokenizer_vocab(cfg->tokenizer));
     if (code == BT_OK) code = bt_documents_open(&r.docs, cfg->files, cfg->n_files, cfg->field, err);
     if (code == BT_OK && has_form(cfg))
@@ -256,7 +254,7 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
     if (code == BT_OK) bt_documents_rows(r.docs, has_form(cfg) ? &keys : NULL, cfg->skip_bad);
     if (code == BT_OK) bt_documents_limit(r.docs, cfg->max_rows);
     if (code == BT_OK) code = has_form(cfg) ? stream_objects(&r, err) : write_token_stream(&r, err);
-    /* without any text, an empty shard */
+    /* Without any text the result is an empty shard. */
     if (code == BT_OK && !r.writer && !r.sum.shards) code = begin_shard(&r, err);
     if (code == BT_OK && r.writer) code = end_shard(&r, opened, err);
     bt_shard_abandon(r.writer);
@@ -270,8 +268,6 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
     if (result) *result = r.sum;
     return code;
 }
-
-/* ---- cache ---- */
 
 static uint64_t cache_key(const bt_prepare_cfg *cfg) {
     uint64_t h = XXH3_64bits_withSeed(NULL, 0, CACHE_VERSION + bt_tokenizer_hash(cfg->tokenizer));
@@ -295,7 +291,7 @@ static void cache_name(const bt_prepare_cfg *cfg, const char *cache_dir, char *o
     snprintf(out, size, "%s/%s-%016llx.bts", cache_dir, safe, (unsigned long long)cache_key(cfg));
 }
 
-/* Removes files of killed processes; called only under the lock. */
+/* Removes temporary files of killed processes. The caller holds the lock. */
 static void remove_leftovers(const char *path) {
     char pattern[PATH_MAX + 8];
     glob_t found;
@@ -309,7 +305,7 @@ static void notes_path(const char *shard, char *out, size_t size) {
     snprintf(out, size, "%.*s.notes", (int)strlen(shard), shard);
 }
 
-/* Stores the notes. A failure is reported once, by the process that made the shard. */
+/* Only the process that created the shard reports a failure. */
 static void store_notes(const char *shard, const bt_text *notes) {
     char path[PATH_MAX + 8];
     bt_err ignored = BT_ERR_INIT;
@@ -333,9 +329,9 @@ static bt_code open_cached(const bt_prepare_cfg *cfg, const char *shard, bt_shar
     return BT_OK;
 }
 
-/* Called under the lock: creates the shard if it is missing or damaged. */
-static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shard **opened,
-                            bt_err *err) {
+/* Creates the shard if it is missing or damaged. The caller holds the lock. */
+static bt_code open_or_create_shard(const bt_prepare_cfg *cfg, const char *path, bt_shard **opened,
+                                    bt_err *err) {
     bt_err why;
     bt_text notes = {0};
     bt_code code = open_cached(cfg, path, opened, &why);
@@ -356,7 +352,7 @@ static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shar
 
 static bt_code lock_shard(const char *path, int *fd, bt_err *err) {
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC,
-               0600); /* a process that can read a lock file can also lock it */
+               0600); /* every process that can read the lock file can also lock it */
     if (*fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
     if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return BT_OK;
     if (errno == EWOULDBLOCK)
@@ -387,12 +383,12 @@ bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_s
     snprintf(lock_path, sizeof lock_path, "%.*s.lock", (int)strlen(path), path);
     bt_code code = bt_make_folders(cache_dir, &why);
     if (code == BT_OK) code = lock_shard(lock_path, &fd, &why);
-    if (code != BT_OK) { /* a read-only home must not prevent a run */
+    if (code != BT_OK) { /* without a writable cache folder, the shard stays in memory */
         bt_log(BT_LOG_WARN, "no token cache (%s); keeping the tokens in memory", why.msg);
         return bt_prepare(&c, NULL, opened, err);
     }
-    code = open_or_make(&c, path, opened, err);
-    /* The lock file is kept: otherwise a waiting and a new process could both hold a lock. */
+    code = open_or_create_shard(&c, path, opened, err);
+    /* The lock file is not removed, because a waiting and a new process could then both hold a lock. */
     close(fd);
     return code;
 }

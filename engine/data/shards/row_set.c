@@ -1,11 +1,11 @@
-/* row_set.c - next-fit packing of the documents of shards. */
+/* row_set.c - packs the documents of shards into rows: next-fit packing. */
 #include "engine/data/shards/row_set.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct row {
-    uint64_t first; /* piece */
+    uint64_t first; /* index of the first piece */
     uint32_t n, counted;
 } row;
 
@@ -17,14 +17,14 @@ struct bt_row_set {
     bt_row_piece *pieces;
     row *rows;
     size_t n_pieces, pieces_cap, n_rows, rows_cap;
-    uint32_t used; /* used tokens of the last row */
+    uint32_t used; /* tokens used in the last row */
     bt_row_facts facts;
 };
 
 bt_code bt_row_set_create(bt_row_set **out, int T, bt_packing packing, bt_too_long too_long,
                           bt_row_kind kind, bt_err *err) {
     bt_row_set *r = *out = calloc(1, sizeof *r);
-    if (!r) return bt_fail(err, BT_NOMEM, "cannot take memory for the data");
+    if (!r) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the data");
     *r = (bt_row_set){.T = (uint32_t)T, .packing = packing, .too_long = too_long, .kind = kind};
     return BT_OK;
 }
@@ -79,14 +79,16 @@ static bt_code grow_row_items(void **items, size_t *cap, size_t used, size_t eac
     if (used < *cap) return BT_OK;
     size_t cap2 = *cap ? 2 * *cap : 256;
     void *p = realloc(*items, cap2 * each);
-    if (!p) return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the data", cap2 * each);
+    if (!p)
+        return bt_fail(err, BT_NOMEM, "cannot allocate %zu bytes for the rows of documents",
+                       cap2 * each);
     *items = p;
     *cap = cap2;
     return BT_OK;
 }
 
-/* Number of learned targets of a document; its first token is never a target. */
-static uint64_t targets_of(const bt_shard *s, uint64_t first, uint64_t n) {
+/* The first token of a document is never a target. */
+static uint64_t count_targets(const bt_shard *s, uint64_t first, uint64_t n) {
     return n > 1 ? count_learned(s, first + 1, first + n) : 0;
 }
 
@@ -118,7 +120,7 @@ static bt_code add_piece(bt_row_set *r, bt_row_piece p, uint32_t counts, bt_err 
 
 static bt_code put_row_piece(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t first,
                              uint32_t n, bt_err *err) {
-    const uint32_t counted = (uint32_t)targets_of(s, first, n);
+    const uint32_t counted = (uint32_t)count_targets(s, first, n);
     if (!counted) {
         r->facts.empty++;
         return BT_OK;
@@ -127,26 +129,24 @@ static bt_code put_row_piece(bt_row_set *r, const bt_shard *s, uint32_t shard, u
     return add_piece(r, (bt_row_piece){first, shard, n, counted, false}, counted, err);
 }
 
-/* Adds two successive documents as a pair. */
 static bt_code put_pair(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t d,
                         const char *name, bt_err *err) {
     const uint64_t *ends = bt_shard_document_ends(s), first = d ? ends[d - 1] : 0,
                    n[2] = {ends[d] - first, ends[d + 1] - ends[d]};
-    const uint64_t counted[2] = {targets_of(s, first, n[0]), targets_of(s, ends[d], n[1])};
+    const uint64_t counted[2] = {count_targets(s, first, n[0]), count_targets(s, ends[d], n[1])};
     for (int i = 0; i < 2; i++)
         if (n[i] > r->facts.longest) r->facts.longest = n[i];
     for (int i = 0; i < 2; i++)
         if (n[i] == 1 && counted[!i])
             return bt_fail(err, BT_ARG,
-                           "preference %llu of '%.100s' is one answer with a label, and "
-                           "tune.preference compares two (set tune.preference=kto)",
+                           "preference %llu of '%.100s' has a single answer with a label, but this "
+                           "tune.preference compares two answers: set tune.preference=kto",
                            (unsigned long long)d / 2 + 1, name);
     if (n[0] + n[1] > r->T) {
         if (r->too_long == BT_TOO_LONG_REFUSE)
             return bt_fail(err, BT_ARG,
-                           "preference %llu of '%.100s' has %llu tokens, the chosen and the "
-                           "rejected answer together, and a sequence %u (raise model.seq_len, or "
-                           "set data.too_long=skip)",
+                           "preference %llu of '%.100s' has %llu tokens in both answers, but a "
+                           "sequence has %u: increase model.seq_len, or set data.too_long=skip",
                            (unsigned long long)d / 2 + 1, name, (unsigned long long)(n[0] + n[1]),
                            r->T);
         r->facts.skipped += 2;
@@ -163,18 +163,18 @@ static bt_code put_pair(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64
                      1, err);
 }
 
-typedef struct pair_span { /* the two documents of a pair */
+typedef struct pair_span { /* both documents of a pair */
     uint64_t first[2], n[2], counted[2];
 } pair_span;
 
-static pair_span pair_at(const bt_shard *s, uint64_t d) {
+static pair_span read_pair_span(const bt_shard *s, uint64_t d) {
     const uint64_t *ends = bt_shard_document_ends(s), first = d ? ends[d - 1] : 0;
     pair_span p = {.first = {first, ends[d]}, .n = {ends[d] - first, ends[d + 1] - ends[d]}};
-    for (int i = 0; i < 2; i++) p.counted[i] = targets_of(s, p.first[i], p.n[i]);
+    for (int i = 0; i < 2; i++) p.counted[i] = count_targets(s, p.first[i], p.n[i]);
     return p;
 }
 
-/* Returns the length of a document before its first learned target. */
+/* Returns the number of tokens of a document before its first learned target. */
 static uint64_t prompt_length(const bt_shard *s, uint64_t first, uint64_t n) {
     const uint64_t i = span_at(s, first + 1);
     if (!bt_shard_about(s)->has_spans || i == bt_shard_about(s)->n_spans) return 1;
@@ -182,13 +182,13 @@ static uint64_t prompt_length(const bt_shard *s, uint64_t first, uint64_t n) {
     return at <= first + 1 ? 1 : at < first + n ? at - first : n;
 }
 
-/* Returns the length of the first answer of a pair that is learned, behind its prompt. */
+/* Returns the length of an answer without its prompt: of the chosen one if it is learned, else of the rejected one. */
 static uint64_t answer_length(const bt_shard *s, const pair_span *q) {
     const int i = q->counted[0] ? 0 : 1;
     return q->n[i] - prompt_length(s, q->first[i], q->n[i]);
 }
 
-/* Adds the prompt of answer `which` of pair p with an answer of pair q, of at most `room` tokens. */
+/* Adds a mismatched example: the prompt of answer `which` of pair p and the answer of pair q, cut to `room` tokens. */
 static bt_code put_mismatched(bt_row_set *r, const bt_shard *s, uint32_t shard, const pair_span *p,
                               int which, const pair_span *q, uint64_t room, bt_err *err) {
     const int other = q->counted[0] ? 0 : 1;
@@ -196,16 +196,16 @@ static bt_code put_mismatched(bt_row_set *r, const bt_shard *s, uint32_t shard, 
                    answer = q->first[other] + q->n[other] - rest,
                    fits = rest < room - n ? rest : room - n;
     BT_TRY(add_piece(r, (bt_row_piece){p->first[which], shard, (uint32_t)n, 0, false}, 0, err));
-    r->facts.documents--; /* the next piece is of the same document */
+    r->facts.documents--; /* both pieces belong to one document */
     return add_piece(
         r, (bt_row_piece){.first = answer, .shard = shard, .n = (uint32_t)fits, .joined = true}, 0,
         err);
 }
 
-/* Adds answer `which` of pair d as an example; q: the pair of the mismatched answer. */
-static bt_code put_single(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t d, int which,
-                          const pair_span *q, const char *name, bt_err *err) {
-    const pair_span p = pair_at(s, d);
+/* Adds answer `which` of pair d as an example. q: the pair whose answer the mismatched document contains. */
+static bt_code put_single_answer(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t d,
+                                 int which, const pair_span *q, const char *name, bt_err *err) {
+    const pair_span p = read_pair_span(s, d);
     const uint64_t n = p.n[which], prompt = prompt_length(s, p.first[which], n);
     const bool mismatched = r->kind == BT_ROWS_MISMATCHED;
     uint64_t all = n + 1 + (mismatched ? prompt + answer_length(s, q) : 0);
@@ -213,10 +213,10 @@ static bt_code put_single(bt_row_set *r, const bt_shard *s, uint32_t shard, uint
     if (n > r->facts.longest) r->facts.longest = n;
     if (least > r->T && r->too_long == BT_TOO_LONG_REFUSE)
         return bt_fail(err, BT_ARG,
-                       "preference %llu of '%.100s' needs %llu tokens, its answer%s, and a "
-                       "sequence has %u (raise model.seq_len, or set data.too_long=skip)",
+                       "preference %llu of '%.100s' needs %llu tokens for its answer%s, but a "
+                       "sequence has %u: increase model.seq_len, or set data.too_long=skip",
                        (unsigned long long)d / 2 + 1, name, (unsigned long long)least,
-                       mismatched ? " and its prompt with another answer" : "", r->T);
+                       mismatched ? " and for its prompt with another answer" : "", r->T);
     if (least > r->T) {
         r->facts.skipped++;
         return BT_OK;
@@ -228,43 +228,43 @@ static bt_code put_single(bt_row_set *r, const bt_shard *s, uint32_t shard, uint
         if (i == which) piece.n = (uint32_t)n, piece.counted = (uint32_t)p.counted[which];
         BT_TRY(add_piece(r, piece, i == which, err));
     }
-    r->facts.documents--; /* the token in place of the other answer is none */
+    r->facts.documents--; /* the single token in place of the other answer does not count */
     r->facts.desirable += which == 0;
     r->facts.undesirable += which == 1;
     return mismatched ? put_mismatched(r, s, shard, &p, which, q, all - n - 1, err) : BT_OK;
 }
 
-static bool has_answer(const pair_span *p) { return p->counted[0] || p->counted[1]; }
+static bool has_learned_answer(const pair_span *p) { return p->counted[0] || p->counted[1]; }
 
-static bt_code put_singles(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t from,
-                           uint64_t to, const char *name, bt_err *err) {
+static bt_code put_single_answers(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t from,
+                                  uint64_t to, const char *name, bt_err *err) {
     uint64_t first = from;
     while (first + 1 < to) {
-        const pair_span p = pair_at(s, first);
-        if (has_answer(&p)) break;
+        const pair_span p = read_pair_span(s, first);
+        if (has_learned_answer(&p)) break;
         first += 2;
     }
     for (uint64_t d = from; d + 1 < to; d += 2) {
-        const pair_span p = pair_at(s, d);
-        if (!has_answer(&p)) {
+        const pair_span p = read_pair_span(s, d);
+        if (!has_learned_answer(&p)) {
             r->facts.empty++;
             continue;
         }
         uint64_t next = d + 2;
         pair_span q = p;
         for (; next + 1 < to; next += 2) {
-            q = pair_at(s, next);
-            if (has_answer(&q)) break;
+            q = read_pair_span(s, next);
+            if (has_learned_answer(&q)) break;
         }
-        if (next + 1 >= to) q = pair_at(s, first);
+        if (next + 1 >= to) q = read_pair_span(s, first);
         for (int which = 0; which < 2; which++)
-            if (p.counted[which]) BT_TRY(put_single(r, s, shard, d, which, &q, name, err));
+            if (p.counted[which]) BT_TRY(put_single_answer(r, s, shard, d, which, &q, name, err));
     }
     return BT_OK;
 }
 
-static bt_code put_pieces(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t first,
-                          uint64_t n, bt_err *err) {
+static bt_code put_document_pieces(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t first,
+                                   uint64_t n, bt_err *err) {
     r->facts.cut++;
     for (uint64_t at = 0; at < n; at += r->T)
         BT_TRY(
@@ -276,7 +276,7 @@ bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_
                        const char *name, bt_err *err) {
     const uint64_t *ends = bt_shard_document_ends(s);
     const bool pairs = r->kind == BT_ROWS_PAIRS, labelled = r->kind == BT_ROWS_LABELLED;
-    if (r->kind >= BT_ROWS_SINGLES) return put_singles(r, s, shard, from, to, name, err);
+    if (r->kind >= BT_ROWS_SINGLES) return put_single_answers(r, s, shard, from, to, name, err);
     for (uint64_t d = from; pairs && d + 1 < to; d += 2)
         BT_TRY(put_pair(r, s, shard, d, name, err));
     for (uint64_t d = from; !pairs && d < to; d++) {
@@ -285,7 +285,7 @@ bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_
         if (n <= r->T) {
             BT_TRY(put_row_piece(r, s, shard, first, (uint32_t)n, err));
         } else if (count_learned(s, first, ends[d]) == n) {
-            BT_TRY(put_pieces(r, s, shard, first, n, err));
+            BT_TRY(put_document_pieces(r, s, shard, first, n, err));
         } else if (r->too_long == BT_TOO_LONG_SKIP) {
             r->facts.skipped++;
         } else if (r->too_long == BT_TOO_LONG_TRUNCATE) {
@@ -293,8 +293,8 @@ bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_
             BT_TRY(put_row_piece(r, s, shard, labelled ? ends[d] - r->T : first, r->T, err));
         } else {
             return bt_fail(err, BT_ARG,
-                           "%s %llu of '%.100s' has %llu tokens, a sequence %u (raise "
-                           "model.seq_len, or set data.too_long=skip or truncate)",
+                           "%s %llu of '%.100s' has %llu tokens, but a sequence has %u: increase "
+                           "model.seq_len, or set data.too_long=skip or truncate",
                            labelled ? "text" : "conversation", (unsigned long long)d + 1, name,
                            (unsigned long long)n, r->T);
         }
@@ -305,8 +305,8 @@ bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_
 bt_code bt_row_set_finish(bt_row_set *r, bt_err *err) {
     if (r->n_rows) return BT_OK;
     return bt_fail(err, BT_NOTFOUND,
-                   "the data has no document of which a token is learned (%llu left out as longer "
-                   "than %u tokens)",
+                   "no document of the data has a token that the loss includes (%llu documents "
+                   "longer than %u tokens were skipped)",
                    (unsigned long long)r->facts.skipped, r->T);
 }
 

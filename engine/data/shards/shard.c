@@ -16,20 +16,21 @@
 struct bt_shard {
     int fd; /* -1: closed until the next read */
     char *name;
-    struct stat seen; /* newest examined status; while it is unchanged, checked blocks are valid */
-    uint64_t header_hash; /* hash of the content, covering the hashes of every block and table */
-    bool touched;         /* its dates changed, or another file with this header replaced it */
+    struct stat seen; /* file status at the last check; blocks stay checked while it is unchanged */
+    /* hash of the header, which contains the hashes of every block and table */
+    uint64_t header_hash;
+    bool touched; /* its time changed, or another file with the same header replaced it */
     bt_shard_info info;
     uint64_t tables_at;
     bt_shard_block *blocks;
     bt_shard_segment_row *segments;
     uint64_t *ends;         /* (documents) NULL: none */
     bt_shard_span *spans;   /* (n_spans) NULL: none */
-    unsigned char *checked; /* one byte a block */
-    unsigned char *raw;     /* a block */
+    unsigned char *checked; /* (n_blocks) */
+    unsigned char *raw;     /* (block size) bytes of one block */
 };
 
-/* Formats "'x.bts' is corrupt: what"; every error has the name of the file and, if known, the byte. */
+/* Formats "token shard 'x.bts' is corrupt: what", with the byte if it is known. */
 #define CORRUPT(err, name, ...) bt_shard_corrupt(err, name, __VA_ARGS__)
 
 static bt_code BT_PRINTF(3, 4)
@@ -79,7 +80,7 @@ static bt_code check_header(const bt_shard_header *h, uint64_t file_bytes, const
         return CORRUPT(err, name, "is %s: it has %llu bytes, its header gives %llu",
                        file_bytes < h->file_bytes ? "truncated" : "corrupt (trailing bytes)",
                        (unsigned long long)file_bytes, (unsigned long long)h->file_bytes);
-    /* Checks counts against the size of the file, before anything is multiplied. */
+    /* Each count is checked against the size of the file before it is multiplied. */
     if (h->count > (file_bytes - sizeof *h) / h->id_bytes)
         return CORRUPT(err, name, "is corrupt: %llu ids at byte 32 do not fit into it",
                        (unsigned long long)h->count);
@@ -126,7 +127,6 @@ static bt_code check_documents(const bt_shard *s, const bt_shard_header *h, bt_e
     return BT_OK;
 }
 
-/* Sums the tables, with overflow checks. */
 static bt_code check_tables(const bt_shard *s, const bt_shard_header *h, bt_err *err) {
     XXH64_hash_t content = XXH3_64bits_withSeed(NULL, 0, h->count);
     uint64_t before = 0;
@@ -172,7 +172,7 @@ static bt_code read_shard_tables(bt_shard *s, const bt_shard_header *h, bt_err *
     bt_code code = BT_OK;
     if (!all || !s->blocks || !s->segments || !s->checked || !s->raw || (documents && !s->ends) ||
         (spans && !s->spans)) {
-        code = bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of '%s'", 2 * n,
+        code = bt_fail(err, BT_NOMEM, "cannot allocate %zu bytes for the tables of '%s'", 2 * n,
                        s->name);
     } else if ((code = bt_file_pread(s->fd, s->name, all, n, ids_end, &got, err)) != BT_OK) {
         ;
@@ -208,7 +208,7 @@ bt_code bt_shard_open_fd(bt_shard **out, int fd, const char *name, bt_err *err) 
     if (!s || !(s->name = strdup(name))) {
         free(s);
         close(fd);
-        return bt_fail(err, BT_NOMEM, "cannot take memory for '%s'", name);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for '%s'", name);
     }
     s->fd = fd;
     bt_shard_header h;
@@ -282,7 +282,7 @@ void bt_shard_segment(const bt_shard *s, uint64_t i, uint64_t *count, uint64_t *
     *source_bytes = s->segments[i].source_bytes;
 }
 
-static int32_t id_at(const unsigned char *raw, size_t i, uint32_t id_bytes) {
+static int32_t read_raw_id(const unsigned char *raw, size_t i, uint32_t id_bytes) {
     if (id_bytes == 1) return raw[i];
     if (id_bytes == 2) {
         uint16_t v;
@@ -294,7 +294,7 @@ static int32_t id_at(const unsigned char *raw, size_t i, uint32_t id_bytes) {
     return v;
 }
 
-/* Converts n raw ids at `first` into out; every result is < vocab. */
+/* Converts n raw ids, the first of which is id number `first`, and checks them against the vocabulary. */
 static bt_code widen_ids(const bt_shard *s, const unsigned char *raw, uint64_t first, size_t n,
                          int32_t *out, bt_err *err) {
     uint32_t vocab = s->info.vocab, worst = 0;
@@ -307,13 +307,13 @@ static bt_code widen_ids(const bt_shard *s, const unsigned char *raw, uint64_t f
         break;
     case 2:
         for (size_t i = 0; i < n; i++) {
-            out[i] = id_at(raw, i, 2);
+            out[i] = read_raw_id(raw, i, 2);
             worst |= (uint32_t)out[i] >= vocab;
         }
         break;
     default:
         for (size_t i = 0; i < n; i++) {
-            out[i] = id_at(raw, i, 4);
+            out[i] = read_raw_id(raw, i, 4);
             worst |= (uint32_t)out[i] >= vocab;
         }
         break;
@@ -341,14 +341,14 @@ void bt_shard_park(bt_shard *s) {
 
 bool bt_shard_is_parked(const bt_shard *s) { return s->fd < 0; }
 
-/* Every block is checked again at its next read. */
+/* Makes the next read of every block check it again. */
 static void unmark_checked_blocks(bt_shard *s, const struct stat *now) {
     s->seen = *now;
     s->touched = true;
     memset(s->checked, 0, (size_t)s->info.n_blocks);
 }
 
-static bt_code open_again(bt_shard *s, bt_err *err) {
+static bt_code reopen_shard(bt_shard *s, bt_err *err) {
     struct stat now;
     bt_shard_header h;
     size_t got = 0;
@@ -369,7 +369,7 @@ static bt_code open_again(bt_shard *s, bt_err *err) {
 /* Compares content instead of dates, because copies, backups and purge policies change dates. */
 static bt_code check_unchanged(bt_shard *s, bt_err *err) {
     struct stat now;
-    if (s->fd < 0) BT_TRY(open_again(s, err));
+    if (s->fd < 0) BT_TRY(reopen_shard(s, err));
     if (fstat(s->fd, &now) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot examine '%s'", s->name);
     if (now.st_size != s->seen.st_size)
@@ -381,7 +381,8 @@ static bt_code check_unchanged(bt_shard *s, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code read_raw(bt_shard *s, uint64_t offset, size_t n, unsigned char *raw, bt_err *err) {
+static bt_code read_shard_bytes(bt_shard *s, uint64_t offset, size_t n, unsigned char *raw,
+                                bt_err *err) {
     size_t got;
     BT_TRY(bt_file_pread(s->fd, s->name, raw, n, offset, &got, err));
     if (got != n)
@@ -395,12 +396,11 @@ static size_t block_size(const bt_shard *s, uint64_t block) {
     return left < BT_SHARD_BLOCK ? (size_t)left : BT_SHARD_BLOCK;
 }
 
-/* Checks a block and leaves it in s->raw. */
 static bt_code check_block(bt_shard *s, uint64_t block, bt_err *err) {
     size_t n = block_size(s, block), ids = n / s->info.id_bytes,
            per = BT_SHARD_BLOCK / s->info.id_bytes;
     uint64_t at = sizeof(bt_shard_header) + block * BT_SHARD_BLOCK;
-    BT_TRY(read_raw(s, at, n, s->raw, err));
+    BT_TRY(read_shard_bytes(s, at, n, s->raw, err));
     uint64_t hash = XXH3_64bits(s->raw, n);
     if (hash != s->blocks[block].hash)
         return CORRUPT(err, s->name,
@@ -420,7 +420,8 @@ static bt_code check_block(bt_shard *s, uint64_t block, bt_err *err) {
 
 bt_code bt_shard_read(bt_shard *s, uint64_t first, size_t n, int32_t *out, bt_err *err) {
     if (first > s->info.count || n > s->info.count - first)
-        return bt_fail(err, BT_ARG, "ids %llu..%llu are outside token shard '%s' of %llu",
+        return bt_fail(err, BT_ARG,
+                       "ids %llu..%llu are outside token shard '%s', which has %llu ids",
                        (unsigned long long)first, (unsigned long long)(first + n), s->name,
                        (unsigned long long)s->info.count);
     if (!n) return BT_OK;
@@ -431,7 +432,7 @@ bt_code bt_shard_read(bt_shard *s, uint64_t first, size_t n, int32_t *out, bt_er
         if (!s->checked[b]) BT_TRY(check_block(s, b, err));
     while (n) {
         size_t k = n < BT_SHARD_BLOCK / 4 ? n : BT_SHARD_BLOCK / 4;
-        BT_TRY(read_raw(s, sizeof(bt_shard_header) + first * w, k * w, s->raw, err));
+        BT_TRY(read_shard_bytes(s, sizeof(bt_shard_header) + first * w, k * w, s->raw, err));
         BT_TRY(widen_ids(s, s->raw, first, k, out, err));
         first += k;
         out += k;
@@ -448,7 +449,7 @@ bt_code bt_shard_bytes_before(bt_shard *s, uint64_t first, const uint32_t *id_le
     BT_TRY(check_unchanged(s, err));
     BT_TRY(check_block(s, block, err));
     for (size_t i = 0; i < first % per; i++)
-        *bytes += id_lengths[id_at(s->raw, i, s->info.id_bytes)];
+        *bytes += id_lengths[read_raw_id(s->raw, i, s->info.id_bytes)];
     return BT_OK;
 }
 

@@ -1,5 +1,4 @@
-/* shard_format.h - the header of a .bts file, byte for byte; shared by shard.c, shard_writer.c and
- * the tests that break files. */
+/* shard_format.h - layout of the header of a .bts file, for shard.c, shard_writer.c and tests that damage files. */
 #ifndef BT_ENGINE_DATA_SHARDS_SHARD_FORMAT_H
 #define BT_ENGINE_DATA_SHARDS_SHARD_FORMAT_H
 
@@ -7,14 +6,14 @@
 #include <stdint.h>
 
 #define BT_SHARD_MAGIC "BTSHARD\n"
-/* version 1 has neither documents nor spans; both are read */
+/* Version 1 has neither documents nor spans. Both versions can be read. */
 enum { BT_SHARD_VERSION = 2, BT_SHARD_ENDIAN = 0x01020304 };
-/* flags: the tables of documents, of spans exist (possibly empty) */
+/* Flags: the file has a table of documents, or of spans; the table may be empty. */
 enum { BT_SHARD_HAS_DOCUMENTS = 1, BT_SHARD_HAS_SPANS = 2 };
 
 typedef struct bt_shard_header {
     char magic[8];
-    uint32_t endian; /* 0x01020304 in the writer's order */
+    uint32_t endian; /* 0x01020304 in the byte order of the writer */
     uint32_t version;
     uint32_t id_bytes, vocab;
     uint64_t vocab_hash;
@@ -27,7 +26,7 @@ typedef struct bt_shard_header {
     uint64_t content_hash; /* XXH3 over the block hashes */
     uint64_t tables_hash;  /* XXH3 from the end of the ids to the end of the file */
     uint64_t n_spans;
-    uint64_t header_hash; /* XXH3 of the bytes before it */
+    uint64_t header_hash; /* XXH3 of the preceding bytes */
 } bt_shard_header;
 
 _Static_assert(sizeof(bt_shard_header) == 128, "the header is 128 bytes");

@@ -1,5 +1,4 @@
-/* shard_open.h - private to engine/data: opens a shard from a descriptor (the writer's finished file, the fuzzer's
- * memory). */
+/* shard_open.h - private to engine/data: opens a shard from a file descriptor, for its writer and for the fuzzer. */
 #ifndef BT_ENGINE_DATA_SHARDS_SHARD_OPEN_H
 #define BT_ENGINE_DATA_SHARDS_SHARD_OPEN_H
 

@@ -1,5 +1,4 @@
-/* shard_writer.c - writes .bts files: ids stream through one block; header and tables are written last, then the
- * file gets its name. */
+/* shard_writer.c - writes .bts files: ids pass through one block; header and tables are last, then it is renamed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,8 +18,7 @@
 struct bt_shard_writer {
     int fd;
     char *path, *tmp; /* NULL: anonymous memory */
-    /* false: the file has no name yet, and disappears with the process */
-    bool tmp_exists;
+    bool tmp_exists;  /* false: the file has no name and disappears when the process ends */
     bt_shard_header h;
     unsigned char *block;
     size_t fill; /* bytes used in `block` */
@@ -51,8 +49,7 @@ void bt_shard_abandon(bt_shard_writer *w) {
     free(w);
 }
 
-/* Opens a file without a name in the folder of path, so that a killed process leaves nothing. -1 if the system
- * does not support it. */
+/* Opens a file without a name in the folder of path, so that a killed process leaves none. -1: not supported. */
 static int open_unnamed(const char *path) {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -62,7 +59,7 @@ static int open_unnamed(const char *path) {
     return bt_file_create_unnamed(folder, 0666);
 }
 
-static bt_code give_name(bt_shard_writer *w, bt_err *err) {
+static bt_code name_finished_shard(bt_shard_writer *w, bt_err *err) {
     if (!w->tmp_exists) {
         unlink(w->tmp);
         if (!bt_file_give_name(w->fd, w->tmp))
@@ -80,10 +77,10 @@ bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t
                                uint64_t vocab_hash, bt_err *err) {
     *out = NULL;
     if (vocab < 1 || vocab > BT_SHARD_MAX_VOCAB)
-        return bt_fail(err, BT_ARG, "a vocabulary has 1..%d tokens, not %u", BT_SHARD_MAX_VOCAB,
-                       vocab);
+        return bt_fail(err, BT_ARG, "a vocabulary must have 1 to %d tokens, not %u",
+                       BT_SHARD_MAX_VOCAB, vocab);
     bt_shard_writer *w = calloc(1, sizeof *w);
-    if (!w) return bt_fail(err, BT_NOMEM, "cannot take memory for a token shard");
+    if (!w) return bt_fail(err, BT_NOMEM, "cannot allocate memory for a token shard");
     w->fd = -1;
     w->block = malloc(BT_SHARD_BLOCK);
     size_t n = path ? strlen(path) + 32 : 0;
@@ -93,7 +90,7 @@ bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t
     }
     if (!w->block || (path && (!w->path || !w->tmp))) {
         bt_shard_abandon(w);
-        return bt_fail(err, BT_NOMEM, "cannot take memory for a token shard");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for a token shard");
     }
     if (path) {
         snprintf(w->tmp, n, "%s.tmp.%ld", path, bt_thread_number());
@@ -127,7 +124,7 @@ static bt_code grow_shard_table(void **rows, size_t *cap, size_t used, size_t ro
     size_t cap2 = *cap ? 2 * *cap : 64;
     void *p = realloc(*rows, cap2 * row_bytes);
     if (!p)
-        return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of a token shard",
+        return bt_fail(err, BT_NOMEM, "cannot allocate %zu bytes for the tables of a token shard",
                        cap2 * row_bytes);
     *rows = p;
     *cap = cap2;
@@ -151,8 +148,8 @@ bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n,
     for (size_t i = 0; i < n; i++) {
         uint32_t id = (uint32_t)ids[i];
         if (id >= w->h.vocab)
-            return bt_fail(err, BT_ARG, "id %d is outside the vocabulary of %u", ids[i],
-                           w->h.vocab);
+            return bt_fail(err, BT_ARG, "token id %d is outside the vocabulary of %u tokens",
+                           ids[i], w->h.vocab);
         switch (w->h.id_bytes) {
         case 1: w->block[w->fill] = (unsigned char)id; break;
         case 2: memcpy(w->block + w->fill, &(uint16_t){(uint16_t)id}, 2); break;
@@ -168,7 +165,7 @@ bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n,
     return BT_OK;
 }
 
-/* Adds id number w->h.count + i to the last span, or begins a new span. */
+/* Adds id number w->h.count + i to the last span, or begins a span. */
 static bt_code add_learned_span(bt_shard_writer *w, uint64_t id, uint32_t source_bytes,
                                 bt_err *err) {
     bt_shard_span *last = w->h.n_spans ? &w->spans[w->h.n_spans - 1] : NULL;
@@ -221,7 +218,7 @@ static bt_code write_tables(bt_shard_writer *w, bt_err *err) {
     size_t pad = (size_t)(w->h.tables_at - ids_end);
     size_t blocks = (size_t)w->h.n_blocks * sizeof *w->blocks,
            segments = (size_t)w->h.n_segments * sizeof *w->segments;
-    /* Ids after the last document's end belong to no document, so there is no table. */
+    /* If ids follow the last document, the table of documents is omitted. */
     bool documents = w->h.documents ? w->ends[w->h.documents - 1] == w->h.count : !w->h.count;
     size_t ends = documents ? (size_t)w->h.documents * sizeof *w->ends : 0,
            spans = (size_t)w->h.n_spans * sizeof *w->spans,
@@ -234,7 +231,7 @@ static bt_code write_tables(bt_shard_writer *w, bt_err *err) {
                                                  w->h.content_hash);
     unsigned char *all = calloc(n + 1, 1);
     if (!all)
-        return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of '%s'", n,
+        return bt_fail(err, BT_NOMEM, "cannot allocate %zu bytes for the tables of '%s'", n,
                        writer_name(w));
     if (blocks) memcpy(all + pad, w->blocks, blocks);
     if (segments) memcpy(all + pad + blocks, w->segments, segments);
@@ -254,7 +251,7 @@ static bt_code finish_shard(bt_shard_writer *w, bt_shard **opened, bt_err *err) 
     BT_TRY(write_tables(w, err));
     if (w->path) {
         if (fsync(w->fd) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", w->tmp);
-        BT_TRY(give_name(w, err));
+        BT_TRY(name_finished_shard(w, err));
     }
     if (!opened) return BT_OK;
     int fd = w->fd;

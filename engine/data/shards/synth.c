@@ -1,4 +1,4 @@
-/* synth.c - runs the recurrence up to the requested token, 16 steps a division. */
+/* synth.c - computes the synthetic chain up to the requested token, 16 steps per division. */
 #include "engine/data/shards/synth.h"
 
 #include <string.h>
@@ -13,8 +13,8 @@ static uint64_t synth_noise(const bt_synth *s, uint64_t i) {
     return bt_splitmix64(s->seed + i) & 3;
 }
 
-/* 16 steps without a division: 5^16 * 2^20 + ... < 2^58 */
-static void skip_to(bt_synth *s, uint64_t to) {
+/* Without a division for each step: 5^16 * 2^20 + ... < 2^58. */
+static void advance_chain_to(bt_synth *s, uint64_t to) {
     if (to < s->at) s->at = s->x = 0;
     while (to - s->at >= 16) {
         uint64_t x = s->x;
@@ -31,7 +31,7 @@ void bt_synth_read(bt_synth *s, uint64_t first, size_t n, int32_t *out) {
             out[i] = (int32_t)(bt_splitmix64(s->seed + first + i) % s->V);
         return;
     }
-    skip_to(s, first);
+    advance_chain_to(s, first);
     for (size_t i = 0; i < n; i++, s->at++) {
         out[i] = (int32_t)s->x;
         s->x = (5 * s->x + 17 + synth_noise(s, s->at)) % s->V;

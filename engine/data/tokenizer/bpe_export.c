@@ -1,7 +1,7 @@
 /* bpe_export.c - writes a tokenizer as Hugging Face's tokenizer.json.
  *
- * An added token is written to the vocabulary as well as to the list of added tokens: if it is only in the latter,
- * Hugging Face's library assigns its own number, which hides another token. */
+ * An added token is written both to the vocabulary and to the list of added tokens. If it were only in that list,
+ * Hugging Face's library would assign another id, which would hide another token. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ json_t *bt_tokenizer_pre_tokenizer(const char *pattern) {
     return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", steps);
 }
 
-/* Adds every token by its text; BT_UNSUPPORTED: two tokens have the same text. */
+/* Adds the text of every token. BT_UNSUPPORTED: two tokens have the same text. */
 static bt_code put_vocab(const bt_tokenizer *t, json_t *vocab, bt_text *word, bt_err *err) {
     for (int32_t id = 0; id < t->V; id++) {
         if (bt_tokenizer_is_hole(t, id)) continue;
@@ -61,16 +61,17 @@ static bt_code put_vocab(const bt_tokenizer *t, json_t *vocab, bt_text *word, bt
         bt_tokenizer_token_text(t, id, word);
         if (json_object_get(vocab, bt_text_str(word)))
             return bt_fail(err, BT_UNSUPPORTED,
-                           "the tokens %lld and %d would both be written as '%.40s'",
+                           "the tokens %lld and %d would both be written as '%.40s', so "
+                           "tokenizer.json cannot represent this tokenizer",
                            (long long)json_integer_value(json_object_get(vocab, bt_text_str(word))),
                            id, bt_text_str(word));
         if (word->failed || json_object_set_new(vocab, bt_text_str(word), json_integer(id)) != 0)
-            return bt_fail(err, BT_NOMEM, "cannot take memory for token %d", id);
+            return bt_fail(err, BT_NOMEM, "cannot allocate memory for token %d", id);
     }
     return BT_OK;
 }
 
-static json_t *added_tokens(const bt_tokenizer *t) {
+static json_t *export_added_tokens(const bt_tokenizer *t) {
     json_t *list = json_array();
     for (size_t i = 0; i < t->n_added; i++) {
         const bt_added *a = &t->added[i];
@@ -85,7 +86,7 @@ static json_t *added_tokens(const bt_tokenizer *t) {
     return list;
 }
 
-/* Returns the member "post_processor": a template with the tokens around a text; null if there are none. */
+/* Returns the member "post_processor", a template with the tokens around a text; null if there are none. */
 static json_t *export_post_processor(const bt_tokenizer *t) {
     if (!t->n_prefix && !t->n_suffix) return json_null();
     json_t *single = json_array(), *pair = json_array(), *tokens = json_object();
@@ -117,7 +118,7 @@ static json_t *export_post_processor(const bt_tokenizer *t) {
                      pair, "special_tokens", tokens);
 }
 
-static json_t *merges_of(const bt_tokenizer *t, bt_text *word) {
+static json_t *export_merges(const bt_tokenizer *t, bt_text *word) {
     json_t *list = json_array();
     for (size_t i = 0; i < t->n_merges; i++) {
         json_t *pair = json_array();
@@ -132,20 +133,20 @@ static json_t *merges_of(const bt_tokenizer *t, bt_text *word) {
     return list;
 }
 
-static json_t *byte_level_decoder(void) {
+static json_t *export_byte_level_decoder(void) {
     return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 1,
                      "trim_offsets", 1, "use_regex", 1);
 }
 
-static json_t *bpe_model(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
+static json_t *export_bpe_model(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
     const int marks = bt_tokenizer_marks(t);
     return json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:o}", "type", "BPE", "dropout",
                      "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                      marks, "byte_fallback", marks, "ignore_merges", (int)t->ignore_merges, "vocab",
-                     vocab, "merges", merges_of(t, word));
+                     vocab, "merges", export_merges(t, word));
 }
 
-static json_t *tree_of(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
+static json_t *export_json_tree(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
     const bool marks = bt_tokenizer_marks(t);
     json_t *normalizer = marks    ? bt_marked_normalizer(&t->marked)
                          : t->nfc ? json_pack("{s:s}", "type", "NFC")
@@ -156,22 +157,22 @@ static json_t *tree_of(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
                                                    : t->is_bytes ? bt_pattern_name(BT_PATTERN_GPT2)
                                                                  : bt_pattern_name(t->pattern));
     return json_pack("{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:o, s:o}", "version", "1.0",
-                     "truncation", "padding", "added_tokens", added_tokens(t), "normalizer",
+                     "truncation", "padding", "added_tokens", export_added_tokens(t), "normalizer",
                      normalizer, "pre_tokenizer", pre, "post_processor", export_post_processor(t),
-                     "decoder", marks ? bt_marked_decoder(&t->marked) : byte_level_decoder(),
-                     "model", t->scores ? bt_unigram_model(t) : bpe_model(t, vocab, word));
+                     "decoder", marks ? bt_marked_decoder(&t->marked) : export_byte_level_decoder(),
+                     "model", t->scores ? bt_unigram_model(t) : export_bpe_model(t, vocab, word));
 }
 
 bt_code bt_tokenizer_export(const bt_tokenizer *t, bt_text *out, bt_err *err) {
     bt_text word = {0};
     json_t *vocab = json_object(), *root = NULL;
     bt_code code = put_vocab(t, vocab, &word, err);
-    if (code == BT_OK) root = tree_of(t, vocab, &word);
+    if (code == BT_OK) root = export_json_tree(t, vocab, &word);
     char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER) : NULL;
     if (code == BT_OK && (!text || word.failed))
         code = bt_fail(err, BT_NOMEM,
-                       "cannot write tokenizer.json: a special token is not UTF-8, or memory is "
-                       "short");
+                       "cannot write tokenizer.json: a special token is not UTF-8, or there is not "
+                       "enough memory");
     if (code == BT_OK) {
         bt_text_put(out, text);
         bt_text_put(out, "\n");

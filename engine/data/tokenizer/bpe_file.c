@@ -1,33 +1,33 @@
-/* bpe_file.c - our tokenizer files. One JSON object:
+/* bpe_file.c - reads and writes bitrain's tokenizer files. Each is one JSON object:
  *
  *   format         "bitrain-tokenizer"
- *   version        1; 2, 3 or 4 where a key or form is used that version 1 does not have
+ *   version        the lowest of 1 to 4 that has all keys and forms in use
  *   kind           "bpe" (or "bytes", with nothing else); version 4: "unigram"
  *   pattern        "gpt2", "llama3", "qwen2" or "rules": how text is cut into words (pretok.c)
- *   rules          version 2: with the pattern "rules", its regular expressions in lines (pretok.h)
+ *   rules          version 2: with the pattern "rules", its regular expressions, one per line (pretok.h)
  *   normalizer     "none" or "nfc"
- *   ignore_merges  true: a word that is a token becomes it without merging
+ *   ignore_merges  true: a word that equals a token becomes this token without merging
  *   eot            id of the end-of-text token, -1: none
- *   chat_template  Jinja text, where there is one
- *   hash           16 hex digits over all that decides which ids a text gets; a file without it, or
- *                  with another, is refused
+ *   chat_template  Jinja text; optional
+ *   hash           16 hex digits, the hash of everything that determines the ids of a text; another hash, or none,
+ *                  is refused
  *   tokens         by id: a string in GPT-2's printable byte alphabet, {"special": "<|endoftext|>"}, or null
  *                  for a hole.
  *                  Version 2 also has {"added": "<think>"}, and flags beside either that are true: "lstrip", "rstrip",
  *                  "single_word", "normalized" (added.h), "merges" (the bytes are an ordinary token, too)
  *                  Version 3 also has {"byte": 10}
  *   spaces         version 3: {"how": "prepend", "split": false, "strip": true} (marked_spaces.h)
- *   scores         version 4: of the first tokens, by id
- *   unknown        version 4: id of the token of characters without one
- *   byte_fallback  version 4: true: these characters become byte tokens
+ *   scores         version 4: scores of the first tokens, by id
+ *   unknown        version 4: id of the token that replaces characters without a token
+ *   byte_fallback  version 4: true: such characters become byte tokens instead
  *   prefix, suffix version 2: ids around a whole text
  *   roles          version 2, of either kind: {"bos": id or -1, "pad": id or -1, "ends": [id, ...]}
- *   files          version 2: {"tokenizer.json": text, ...}, the files that it was imported from (packed.h)
+ *   files          version 2: {"tokenizer.json": text, ...}, the original files of an imported tokenizer (packed.h)
  *   merges         [[left id, right id], ...] by rank; the joined bytes are a token
  *
- * Refused: nesting deeper than 64, invalid UTF-8, double keys, unknown keys, double tokens, merges
- *          that leave the vocabulary,
- * more than 2^20 tokens, a missing byte, rules with syntax that word_rules.c does not list. */
+ * Refused: nesting deeper than 64, invalid UTF-8, duplicate or unknown keys, duplicate
+ *          tokens, merges outside the vocabulary, more than 2^20 tokens, a byte without a token, rules with syntax that
+ *          word_rules.c does not list. */
 #include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -38,19 +38,19 @@
 #include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
 
-/* GPT-2's alphabet: printable Latin-1 characters are unchanged, the other 68 bytes (0x00-0x20, 0x7F-0xA0, 0xAD)
- * are U+0100.. in order */
-static bool stands_for_itself(unsigned c) {
+/* GPT-2's byte alphabet: printable Latin-1 characters represent themselves; U+0100 and the following characters
+ * represent the other 68 bytes (0x00-0x20, 0x7F-0xA0, 0xAD) in order. */
+static bool represents_itself_in_alphabet(unsigned c) {
     return (c >= 0x21 && c <= 0x7E) || (c >= 0xA1 && c <= 0xAC) || (c >= 0xAE && c <= 0xFF);
 }
 
 static uint32_t byte_to_char(unsigned char byte) {
-    if (stands_for_itself(byte)) return byte;
+    if (represents_itself_in_alphabet(byte)) return byte;
     return byte <= 0x20 ? 0x100u + byte : byte <= 0xA0 ? 0x121u + byte - 0x7Fu : 0x143u;
 }
 
 static int char_to_byte(uint32_t c) {
-    if (c < 0x100) return stands_for_itself(c) ? (int)c : -1;
+    if (c < 0x100) return represents_itself_in_alphabet(c) ? (int)c : -1;
     if (c <= 0x120) return (int)c - 0x100;
     if (c <= 0x142) return (int)c - 0x121 + 0x7F;
     return c == 0x143 ? 0xAD : -1;
@@ -74,9 +74,7 @@ void bt_alphabet_encode(const char *bytes, size_t n, bt_text *out) {
     }
 }
 
-/* ---- writing ---- */
-
-static const struct { /* flags of an added token, by their keys */
+static const struct { /* the flags of an added token and their keys */
     const char *key;
     size_t at;
 } added_flags[] = {{"lstrip", offsetof(bt_added, lstrip)},
@@ -85,22 +83,21 @@ static const struct { /* flags of an added token, by their keys */
                    {"normalized", offsetof(bt_added, normalized)}};
 enum { N_FLAGS = sizeof added_flags / sizeof *added_flags };
 
-static bool *flag_at(bt_added *a, size_t i) { return (bool *)((char *)a + added_flags[i].at); }
+static bool *added_flag(bt_added *a, size_t i) { return (bool *)((char *)a + added_flags[i].at); }
 
-/* Returns false for a token that version 1 can represent. */
-static bool is_of_version_2(const bt_tokenizer *t, const bt_added *a) {
+static bool needs_version_2(const bt_tokenizer *t, const bt_added *a) {
     return t->special[a->id] != BT_TOKEN_SPECIAL || a->lstrip || a->rstrip || a->single_word ||
            a->normalized;
 }
 
-static int version_of(const bt_tokenizer *t) {
+static int lowest_file_version(const bt_tokenizer *t) {
     if (t->scores) return 4;
     if (bt_tokenizer_marks(t)) return 3;
     if (t->n_prefix || t->n_suffix || t->roles.known || t->rules) return 2;
     for (size_t i = 0; i < BT_KEPT_FILES; i++)
         if (t->kept[i]) return 2;
     for (size_t i = 0; i < t->n_added; i++)
-        if (is_of_version_2(t, &t->added[i])) return 2;
+        if (needs_version_2(t, &t->added[i])) return 2;
     return 1;
 }
 
@@ -108,7 +105,7 @@ static void put_added(bt_json *j, const bt_tokenizer *t, bt_added a, const char 
     bt_json_object(j, NULL);
     bt_json_str(j, a.special ? "special" : "added", text);
     for (size_t i = 0; i < N_FLAGS; i++)
-        if (*flag_at(&a, i)) bt_json_bool(j, added_flags[i].key, true);
+        if (*added_flag(&a, i)) bt_json_bool(j, added_flags[i].key, true);
     if (t->special[a.id] == BT_TOKEN_PLAIN) bt_json_bool(j, "merges", true);
     bt_json_end(j, '}');
 }
@@ -130,7 +127,7 @@ static void put_token_roles(bt_json *j, const bt_token_roles *r) {
 
 static void put_token_list(bt_json *j, const bt_tokenizer *t) {
     bt_text word = {0};
-    size_t next = 0; /* index of the next added token */
+    size_t next = 0; /* index of the next token in t->added */
     bt_json_array(j, "tokens");
     for (int32_t id = 0; id < t->V; id++) {
         size_t n;
@@ -185,7 +182,7 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
     bt_json_begin(&j, out);
     bt_json_object(&j, NULL);
     bt_json_str(&j, "format", "bitrain-tokenizer");
-    bt_json_int(&j, "version", version_of(t));
+    bt_json_int(&j, "version", lowest_file_version(t));
     bt_json_str(&j, "kind", t->is_bytes ? "bytes" : t->scores ? "unigram" : "bpe");
     put_token_roles(&j, &t->roles);
     if (!t->is_bytes) {
@@ -221,8 +218,6 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
     bt_text_put(out, "\n");
 }
 
-/* ---- reading ---- */
-
 static const char *const keys[] = {"format",     "version",       "kind",          "pattern",
                                    "normalizer", "ignore_merges", "eot",           "hash",
                                    "tokens",     "merges",        "chat_template", "prefix",
@@ -235,14 +230,12 @@ static bt_code check_tokenizer_keys(json_t *o, bt_err *err) {
     json_object_foreach(o, key, value) {
         bool ok = false;
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) ok |= strcmp(key, keys[i]) == 0;
-        if (!ok)
-            return bt_fail(err, BT_FORMAT, "there is a key '%.60s' that this format does not have",
-                           key);
+        if (!ok) return bt_fail(err, BT_FORMAT, "the key '%.60s' is unknown in this format", key);
     }
     return BT_OK;
 }
 
-/* Reads at most `most` token ids; the vocabulary is checked after everything is read. */
+/* Reads at most `most` token ids. The caller checks them against the vocabulary after reading the whole file. */
 static bt_code read_ids(json_t *o, const char *key, int32_t *ids, size_t most, size_t *n,
                         bt_err *err) {
     json_t *list = json_object_get(o, key), *v;
@@ -254,7 +247,7 @@ static bt_code read_ids(json_t *o, const char *key, int32_t *ids, size_t most, s
     json_array_foreach(list, i, v) {
         if (!json_is_integer(v) || json_integer_value(v) < 0 ||
             json_integer_value(v) >= BT_MAX_VOCAB)
-            return bt_fail(err, BT_FORMAT, "'%s' holds something that is no token id", key);
+            return bt_fail(err, BT_FORMAT, "'%s' contains a value that is not a token id", key);
         ids[(*n)++] = (int32_t)json_integer_value(v);
     }
     return BT_OK;
@@ -269,11 +262,11 @@ static bt_code read_token_roles(json_t *o, bt_tokenizer *t, bt_err *err) {
         json_integer_value(bos) < -1 || json_integer_value(bos) >= BT_MAX_VOCAB ||
         json_integer_value(pad) < -1 || json_integer_value(pad) >= BT_MAX_VOCAB ||
         !json_object_get(v, "ends"))
-        return bt_fail(err, BT_FORMAT, "'roles' does not hold bos, pad and ends");
+        return bt_fail(err, BT_FORMAT, "'roles' lacks bos, pad or ends");
     r.bos = (int32_t)json_integer_value(bos);
     r.pad = (int32_t)json_integer_value(pad);
     BT_TRY(read_ids(v, "ends", r.ends, BT_ENDS_MAX, &r.n_ends, err));
-    const int32_t eot = t->eot; /* the file has set it */
+    const int32_t eot = t->eot; /* reading the file has already set it */
     const size_t left_out = bt_tokenizer_set_roles(t, &r);
     t->eot = eot;
     return left_out ? bt_fail(err, BT_FORMAT, "'roles' names tokens outside the vocabulary")
@@ -283,9 +276,11 @@ static bt_code read_token_roles(json_t *o, bt_tokenizer *t, bt_err *err) {
 static bt_code read_source_files(json_t *o, bt_tokenizer *t, bt_err *err) {
     json_t *files = json_object_get(o, "files"), *v;
     const char *name;
-    if (files && !json_is_object(files)) return bt_fail(err, BT_FORMAT, "'files' is not an object");
+    if (files && !json_is_object(files))
+        return bt_fail(err, BT_FORMAT, "'files' is not a JSON object");
     json_object_foreach(files, name, v) {
-        if (!json_is_string(v)) return bt_fail(err, BT_FORMAT, "the file '%.60s' is no text", name);
+        if (!json_is_string(v))
+            return bt_fail(err, BT_FORMAT, "the stored file '%.60s' is not a string", name);
         BT_TRY(bt_kept_file_set(t, name, json_string_value(v), err));
     }
     return BT_OK;
@@ -302,7 +297,9 @@ static bt_code read_spaces(json_t *o, bt_marked *m, bt_err *err) {
         json_object_size(o) == 3)
         return BT_OK;
     m->how = BT_SPACES_PLAIN;
-    return bt_fail(err, BT_FORMAT, "'spaces' does not hold how, split and strip");
+    return bt_fail(
+        err, BT_FORMAT,
+        "'spaces' lacks how, split or strip, or has other values than the format allows");
 }
 
 static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
@@ -315,13 +312,17 @@ static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
     json_t *rules = json_object_get(o, "rules");
     while (p <= BT_PATTERN_RULES && strcmp(bt_pattern_name((bt_pattern)p), pattern) != 0) p++;
     if (p > BT_PATTERN_RULES)
-        return bt_fail(err, BT_FORMAT, "there is no pattern '%.60s' (gpt2, llama3, qwen2, rules)",
+        return bt_fail(err, BT_FORMAT,
+                       "the pattern '%.60s' is unknown (known: gpt2, llama3, qwen2, rules)",
                        pattern);
     if ((p == BT_PATTERN_RULES) != json_is_string(rules))
-        return bt_fail(err, BT_FORMAT, "'rules' belong to the pattern 'rules', and to no other");
+        return bt_fail(
+            err, BT_FORMAT,
+            "the pattern 'rules' needs the key 'rules', and no other pattern may have it");
     if (rules) BT_TRY(bt_tokenizer_set_rules(t, json_string_value(rules), err));
     if (strcmp(normalizer, "none") != 0 && strcmp(normalizer, "nfc") != 0)
-        return bt_fail(err, BT_FORMAT, "there is no normalizer '%.60s' (none, nfc)", normalizer);
+        return bt_fail(err, BT_FORMAT, "the normalizer '%.60s' is unknown (known: none, nfc)",
+                       normalizer);
     if (!json_is_boolean(ignore))
         return bt_fail(err, BT_FORMAT, "'ignore_merges' is not true or false");
     if (!json_is_integer(eot) || json_integer_value(eot) < -1 ||
@@ -329,7 +330,7 @@ static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
         return bt_fail(err, BT_FORMAT, "'eot' is not a token id");
     json_t *chat = json_object_get(o, "chat_template");
     if (chat && !json_is_string(chat))
-        return bt_fail(err, BT_FORMAT, "'chat_template' is not a text");
+        return bt_fail(err, BT_FORMAT, "'chat_template' is not a string");
     BT_TRY(bt_tokenizer_set_chat_template(t, json_string_value(chat), err));
     BT_TRY(read_ids(o, "prefix", t->prefix, BT_AFFIX_MAX, &t->n_prefix, err));
     BT_TRY(read_ids(o, "suffix", t->suffix, BT_AFFIX_MAX, &t->n_suffix, err));
@@ -340,7 +341,6 @@ static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
     return BT_OK;
 }
 
-/* {"special": text} or {"added": text}, with flags */
 static bt_code read_added(json_t *v, bt_tokenizer_draft *d, bt_err *err) {
     json_t *special = json_object_get(v, "special"), *text = special, *flag;
     bt_added a = {.special = special != NULL};
@@ -348,13 +348,14 @@ static bt_code read_added(json_t *v, bt_tokenizer_draft *d, bt_err *err) {
     if (!text) text = json_object_get(v, "added");
     for (size_t i = 0; i < N_FLAGS; i++) {
         flag = json_object_get(v, added_flags[i].key);
-        *flag_at(&a, i) = json_is_true(flag);
+        *added_flag(&a, i) = json_is_true(flag);
         known += json_is_true(flag);
     }
     flag = json_object_get(v, "merges");
     known += json_is_true(flag);
     if (!json_is_string(text) || !json_string_length(text) || json_object_size(v) != known)
-        return bt_fail(err, BT_FORMAT, "token %d is no added token of this format", d->t->V);
+        return bt_fail(err, BT_FORMAT, "token %d is not a valid added token of this format",
+                       d->t->V);
     BT_TRY(bt_draft_token(d, json_string_value(text), json_string_length(text),
                           json_is_true(flag) ? BT_TOKEN_PLAIN
                           : a.special        ? BT_TOKEN_SPECIAL
@@ -363,12 +364,11 @@ static bt_code read_added(json_t *v, bt_tokenizer_draft *d, bt_err *err) {
     return bt_draft_name(d, &a, err);
 }
 
-/* {"byte": 10} */
 static bt_code read_byte_token(json_t *v, bt_tokenizer_draft *d, bt_err *err) {
     const json_int_t byte = json_integer_value(v);
     char text[8];
     if (!json_is_integer(v) || byte < 0 || byte > 255)
-        return bt_fail(err, BT_FORMAT, "token %d is no byte", d->t->V);
+        return bt_fail(err, BT_FORMAT, "token %d is not a valid byte token", d->t->V);
     (void)snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
     return bt_draft_token(d, text, 6, BT_TOKEN_BYTE, err);
 }
@@ -379,12 +379,13 @@ static bt_code read_token(json_t *v, bt_tokenizer_draft *d, bt_text *word, bt_er
     if (json_is_null(v)) return bt_draft_token(d, "", 0, BT_TOKEN_HOLE, err);
     if (json_is_object(v)) return read_added(v, d, err);
     if (!json_is_string(v))
-        return bt_fail(err, BT_FORMAT, "token %d is neither a text, a special nor null", d->t->V);
+        return bt_fail(err, BT_FORMAT, "token %d is neither a string, an added token, nor null",
+                       d->t->V);
     bt_text_clear(word);
     if (!bt_alphabet_decode(json_string_value(v), json_string_length(v), word))
-        return bt_fail(err, BT_FORMAT, "token %d holds a character outside the byte alphabet",
+        return bt_fail(err, BT_FORMAT, "token %d contains a character outside the byte alphabet",
                        d->t->V);
-    if (word->failed) return bt_fail(err, BT_NOMEM, "cannot take memory for token %d", d->t->V);
+    if (word->failed) return bt_fail(err, BT_NOMEM, "cannot allocate memory for token %d", d->t->V);
     return bt_draft_token(d, bt_text_str(word), word->len, BT_TOKEN_PLAIN, err);
 }
 
@@ -395,11 +396,11 @@ static bt_code read_scores(json_t *o, bt_tokenizer *t, bt_err *err) {
     size_t i;
     if (!n || n > BT_MAX_VOCAB || !json_is_integer(unknown) || json_integer_value(unknown) < 0 ||
         json_integer_value(unknown) >= BT_MAX_VOCAB || !json_is_boolean(fallback))
-        return bt_fail(err, BT_FORMAT, "it does not hold scores, unknown and byte_fallback");
+        return bt_fail(err, BT_FORMAT, "it lacks scores, unknown or byte_fallback");
     t->scores = calloc(n, sizeof *t->scores);
-    if (!t->scores) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu scores", n);
+    if (!t->scores) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu scores", n);
     json_array_foreach(scores, i, v) {
-        if (!json_is_number(v)) return bt_fail(err, BT_FORMAT, "score %zu is no number", i);
+        if (!json_is_number(v)) return bt_fail(err, BT_FORMAT, "score %zu is not a number", i);
         t->scores[i] = json_number_value(v);
     }
     t->n_scores = n;
@@ -417,11 +418,12 @@ static bt_code read_lists(json_t *o, bt_tokenizer_draft *d, bt_text *word, bt_er
     json_array_foreach(merges, i, v) {
         json_t *l = json_array_get(v, 0), *r = json_array_get(v, 1);
         if (json_array_size(v) != 2 || !json_is_integer(l) || !json_is_integer(r))
-            return bt_fail(err, BT_FORMAT, "merge %zu is not a pair of ids", i);
+            return bt_fail(err, BT_FORMAT, "merge %zu is not a pair of token ids", i);
         json_int_t a = json_integer_value(l), b = json_integer_value(r);
         if (a < 0 || a >= d->t->V || b < 0 || b >= d->t->V)
-            return bt_fail(err, BT_FORMAT, "merge %zu of %lld and %lld leaves the vocabulary of %d",
-                           i, (long long)a, (long long)b, d->t->V);
+            return bt_fail(err, BT_FORMAT,
+                           "merge %zu of %lld and %lld is outside the vocabulary of %d tokens", i,
+                           (long long)a, (long long)b, d->t->V);
         BT_TRY(bt_draft_merge(d, (int32_t)a, (int32_t)b, err));
     }
     return BT_OK;
@@ -448,9 +450,10 @@ static bt_code read_bpe(bt_tokenizer **out, json_t *o, bool unigram, bt_err *err
         BT_TRY(read_token_roles(o, *out, err));
         return read_source_files(o, *out, err);
     }
-    return bt_fail(err, BT_FORMAT,
-                   "its hash is %.20s, its content gives %s (damaged, or edited by hand)", hash,
-                   found);
+    return bt_fail(
+        err, BT_FORMAT,
+        "its hash is %.20s, but its content has the hash %s: it is damaged or was edited", hash,
+        found);
 }
 
 static bt_code read_tokenizer_object(bt_tokenizer **out, json_t *o, bt_err *err) {
@@ -460,7 +463,7 @@ static bt_code read_tokenizer_object(bt_tokenizer **out, json_t *o, bt_err *err)
             return bt_fail(
                 err, BT_FORMAT,
                 "it looks like Hugging Face's tokenizer.json: use 'bitrain tokenizer import'");
-        return bt_fail(err, BT_FORMAT, "it is not a bitrain tokenizer");
+        return bt_fail(err, BT_FORMAT, "it is neither a bitrain tokenizer nor a tokenizer.json");
     }
     json_t *version = json_object_get(o, "version");
     if (!json_is_integer(version) || json_integer_value(version) < 1 ||
@@ -474,10 +477,11 @@ static bt_code read_tokenizer_object(bt_tokenizer **out, json_t *o, bt_err *err)
     }
     const bool unigram = strcmp(kind, "unigram") == 0;
     if (unigram != (json_object_get(o, "scores") != NULL))
-        return bt_fail(err, BT_FORMAT, "'scores' belong to the kind 'unigram', and to no other");
+        return bt_fail(err, BT_FORMAT,
+                       "the kind 'unigram' needs the key 'scores', and no other kind may have it");
     if (unigram || strcmp(kind, "bpe") == 0) return read_bpe(out, o, unigram, err);
-    return bt_fail(err, BT_FORMAT, "there is no kind '%.60s' of tokenizer (bpe, unigram, bytes)",
-                   kind);
+    return bt_fail(err, BT_FORMAT,
+                   "the kind '%.60s' of tokenizer is unknown (known: bpe, unigram, bytes)", kind);
 }
 
 bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, const char *name,

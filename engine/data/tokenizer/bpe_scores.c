@@ -1,9 +1,9 @@
-/* bpe_scores.c - converts between ranked merges and the scores of tokens by which SentencePiece and llama.cpp merge. */
+/* bpe_scores.c - converts ranked merges to the scores of tokens by which SentencePiece and llama.cpp merge. */
 #include <stdlib.h>
 
 #include "engine/data/tokenizer/tokenizer_impl.h"
 
-/* True if each pair of tokens that makes token id is a merge. */
+/* Returns true if every pair of tokens whose bytes make up token id has a merge. */
 static bool all_pairs_merge(const bt_tokenizer *t, int32_t id) {
     size_t n;
     const char *s = bt_tokenizer_raw(t, id, &n);
@@ -20,7 +20,7 @@ bt_code bt_tokenizer_scores(const bt_tokenizer *t, float *scores, size_t n, bool
     unsigned char *ended = calloc((size_t)t->V, 1);
     int32_t before = -1;
     *same = true;
-    if (!ended) return bt_fail(err, BT_NOMEM, "cannot take memory for %d tokens", t->V);
+    if (!ended) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %d tokens", t->V);
     for (size_t id = 0; id < n; id++) scores[id] = -(float)(t->n_merges + 1 + id);
     for (size_t rank = 0; rank < t->n_merges; rank++) {
         const int32_t made = t->merges[rank].id;
@@ -28,7 +28,7 @@ bt_code bt_tokenizer_scores(const bt_tokenizer *t, float *scores, size_t n, bool
         if (before >= 0) ended[before] = true;
         before = made;
         if (ended[made])
-            *same = false; /* the merges of the token are not consecutive in rank */
+            *same = false; /* merges into this token are not consecutive in rank */
         else if ((size_t)made < n)
             scores[made] = -(float)rank;
     }

@@ -1,10 +1,10 @@
-/* bpe_train.c - learns merges: counts the words of a text once, then repeatedly joins the most frequent pair.
+/* bpe_train.c - learns merges: counts the words of a text, then repeatedly joins the most frequent pair.
  *
- * Ids: 0..255 bytes, 256 end of text, 257.. merges in the order learnt. Ties go to the smaller (left, right), so
- *  the result is a function of the text alone. Each pair has a list of the words in which it occurs; a merge
- *  changes only those. The heap holds pairs with the count at the time of the push; if the count of a popped
- *  pair has changed, it is pushed again with the new count.
- * Cost: one pass over the text, memory for its distinct words; then ~log of the number of pairs per changed count. */
+ * Ids: 0 to 255 are bytes, 256 is the end of text, 257 and above are merges in the order learned. Of equally frequent
+ * pairs the smaller (left, right) is joined first, so the result depends only on the text. Each pair has a list of the
+ * words in which it occurs; a merge changes only those. The heap has pairs with their counts when they were pushed; a
+ * popped pair whose count has changed is pushed again with the new count. Cost: one pass over the text and memory for
+ * its distinct words; then about log(number of pairs) steps for each changed count. */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -14,7 +14,7 @@
 
 enum { EOT = 256, FIRST_MERGE = 257, MAX_WORD = 256 };
 
-/* symbols[at .. at + n) */
+/* Symbols symbols[at .. at + n) of the trainer. */
 typedef struct word {
     uint64_t hash;
     uint64_t count;
@@ -24,7 +24,7 @@ typedef struct word {
 typedef struct pair {
     int32_t left, right;
     int64_t count;
-    /* indices of words in which it occurred when added; some occur twice, some no longer contain it */
+    /* Indices of words that contained the pair when added; a word may occur twice, or no longer contain it. */
     uint32_t *words;
     uint32_t n_words, cap;
 } pair;
@@ -37,7 +37,7 @@ typedef struct entry {
 typedef struct trainer {
     const bt_tok_train_cfg *cfg;
     bt_pretok *pretok;
-    word *words; /* hash table while counting, then a dense list */
+    word *words; /* hash table while words are counted, then a list without gaps */
     size_t words_size, n_words;
     int32_t *symbols;
     size_t n_symbols, symbols_cap;
@@ -51,10 +51,10 @@ typedef struct trainer {
 
 static bt_code fail_bpe_memory(bt_err *err) {
     return bt_fail(err, BT_NOMEM,
-                   "cannot take memory to train a tokenizer (train it on less text)");
+                   "cannot allocate memory to train a tokenizer: train it on less text");
 }
 
-/* Grows rows to room for `want`; NULL if there is no memory (the old rows are unchanged). */
+/* Enlarges an array to at least `want` rows. NULL: out of memory; the old array is unchanged. */
 static void *grow_rows(void *rows, size_t *cap, size_t want, size_t row_bytes) {
     if (want <= *cap) return rows;
     size_t size = want + want / 2 + 8;
@@ -63,8 +63,6 @@ static void *grow_rows(void *rows, size_t *cap, size_t want, size_t row_bytes) {
     return p;
 }
 
-/* ---- counting words ---- */
-
 static bool same_word(const trainer *t, const word *w, const char *s, size_t n) {
     if (w->n != n) return false;
     for (size_t i = 0; i < n; i++)
@@ -72,7 +70,7 @@ static bool same_word(const trainer *t, const word *w, const char *s, size_t n) 
     return true;
 }
 
-static bool widen_words(trainer *t) {
+static bool grow_word_table(trainer *t) {
     size_t size = t->words_size ? 2 * t->words_size : 1 << 14;
     word *table = calloc(size, sizeof *table);
     if (!table) return false;
@@ -89,7 +87,7 @@ static bool widen_words(trainer *t) {
 }
 
 static bt_code count_word(trainer *t, const char *s, size_t n, bt_err *err) {
-    if (2 * t->n_words >= t->words_size && !widen_words(t)) return fail_bpe_memory(err);
+    if (2 * t->n_words >= t->words_size && !grow_word_table(t)) return fail_bpe_memory(err);
     uint64_t hash = XXH3_64bits(s, n);
     size_t k = hash & (t->words_size - 1);
     for (; t->words[k].n; k = (k + 1) & (t->words_size - 1)) {
@@ -112,14 +110,14 @@ static bt_code count_word(trainer *t, const char *s, size_t n, bt_err *err) {
 static bt_code count_text(trainer *t, const char *s, size_t n, bt_err *err) {
     for (size_t at = 0, end; at < n; at = end) {
         BT_TRY(bt_pretok_next(t->pretok, s, n, at, &end, err));
-        /* long lines of dashes are split, because they need not become one token */
+        /* Long runs of dashes are split, because they need not become one token. */
         for (size_t i = at; i < end; i += MAX_WORD)
             BT_TRY(count_word(t, s + i, end - i < MAX_WORD ? end - i : MAX_WORD, err));
     }
     return BT_OK;
 }
 
-/* Determines the bytes of text in every file; a compressed or JSON file must be read for that. */
+/* Determines the number of text bytes in every file; compressed and JSON files must be read for that. */
 static bt_code measure_files(const trainer *t, const bt_sources *sources, uint64_t *bytes,
                              bt_err *err) {
     bt_documents *docs;
@@ -136,7 +134,7 @@ static bt_code measure_files(const trainer *t, const bt_sources *sources, uint64
     return code;
 }
 
-/* Counts the words of the bytes [first, end) of a file that are in a piece at `at`. */
+/* Counts the words in the bytes [first, end) of a file, as far as they are in the piece that begins at byte `at`. */
 static bt_code count_piece(trainer *t, const bt_piece *p, uint64_t at, uint64_t first, uint64_t end,
                            bt_err *err) {
     const uint64_t from = first > at ? first - at : 0, to = end > at ? end - at : 0,
@@ -144,7 +142,7 @@ static bt_code count_piece(trainer *t, const bt_piece *p, uint64_t at, uint64_t 
     return from < last ? count_text(t, p->text + from, (size_t)(last - from), err) : BT_OK;
 }
 
-/* bytes: those of the text of every file; NULL: no part is held out. */
+/* bytes: number of text bytes of every file; NULL: no part is held out. */
 static bt_code count_files(trainer *t, const bt_sources *sources, const uint64_t *bytes,
                            bt_err *err) {
     const bt_held_out *held = &t->cfg->held_out;
@@ -175,7 +173,7 @@ static bt_code count_files(trainer *t, const bt_sources *sources, const uint64_t
 static bt_code count_sources(trainer *t, const bt_sources *sources, bt_err *err) {
     for (size_t i = 0; i < sources->n; i++)
         if (sources->items[i].kind != BT_SOURCE_TEXT && sources->items[i].kind != BT_SOURCE_JSONL)
-            return bt_fail(err, BT_ARG, "a tokenizer is trained on text, not on '%s'",
+            return bt_fail(err, BT_ARG, "a tokenizer can be trained only on text, not on '%s'",
                            sources->items[i].path);
     if (t->cfg->held_out.from >= t->cfg->held_out.to) return count_files(t, sources, NULL, err);
     uint64_t *bytes = calloc(sources->n, sizeof *bytes);
@@ -186,7 +184,7 @@ static bt_code count_sources(trainer *t, const bt_sources *sources, bt_err *err)
     return code;
 }
 
-static int by_pair_place(const void *a, const void *b) {
+static int compare_word_positions(const void *a, const void *b) {
     const word *x = a, *y = b;
     return x->at < y->at ? -1 : x->at > y->at;
 }
@@ -196,17 +194,15 @@ static void compact_words(trainer *t) {
     size_t n = 0;
     for (size_t i = 0; i < t->words_size; i++)
         if (t->words[i].n) t->words[n++] = t->words[i];
-    if (n) qsort(t->words, n, sizeof *t->words, by_pair_place);
+    if (n) qsort(t->words, n, sizeof *t->words, compare_word_positions);
 }
-
-/* ---- pairs ---- */
 
 static uint64_t hash_pair(int32_t left, int32_t right) {
     uint64_t x = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
     return x ^ x >> 31;
 }
 
-static bool widen_index(trainer *t) {
+static bool grow_pair_index(trainer *t) {
     size_t size = t->index_size ? 2 * t->index_size : 1 << 14;
     uint32_t *index = calloc(size, sizeof *index);
     if (!index) return false;
@@ -222,7 +218,7 @@ static bool widen_index(trainer *t) {
 }
 
 static pair *find_pair(trainer *t, int32_t left, int32_t right, bool add) {
-    if (add && 2 * t->n_pairs >= t->index_size && !widen_index(t)) return NULL;
+    if (add && 2 * t->n_pairs >= t->index_size && !grow_pair_index(t)) return NULL;
     size_t k = hash_pair(left, right) & (t->index_size - 1);
     for (; t->index[k]; k = (k + 1) & (t->index_size - 1)) {
         pair *p = &t->pairs[t->index[k] - 1];
@@ -277,8 +273,8 @@ static entry pop_heap(trainer *t) {
     return top;
 }
 
-/* Joins left and right everywhere in word w. All pairs of the word lose its count, and all later pairs gain it; only
- * pairs with the new symbol can be new. */
+/* Joins left and right everywhere in word w. The word's count is subtracted from all its pairs before the merge and
+ * added to all its pairs after it; only pairs with the joined symbol can be new. */
 static bool merge_in_word(trainer *t, uint32_t w, int32_t left, int32_t right, int32_t made) {
     int32_t *s = t->symbols + t->words[w].at;
     int64_t count = (int64_t)t->words[w].count;
@@ -315,7 +311,7 @@ static bool count_pairs(trainer *t) {
     return true;
 }
 
-/* Finds the most frequent pair; its count is 0 if none is left. */
+/* The count of the pair is 0 if no pair is left. */
 static bool find_most_frequent(trainer *t, uint32_t *best) {
     while (t->n_heap) {
         entry e = pop_heap(t);
@@ -324,8 +320,7 @@ static bool find_most_frequent(trainer *t, uint32_t *best) {
             *best = e.pair;
             return true;
         }
-        if (now > 0)
-            push_heap(t, (entry){now, e.pair}); /* there is room, because one was just removed */
+        if (now > 0) push_heap(t, (entry){now, e.pair}); /* the pop has just made room */
     }
     return false;
 }
@@ -384,7 +379,8 @@ static bt_code train_tokenizer(trainer *t, const bt_sources *sources, bt_tokeniz
     bt_tokenizer_draft d;
     BT_TRY(bt_pretok_create(&t->pretok, BT_PATTERN_GPT2, NULL, err));
     BT_TRY(count_sources(t, sources, err));
-    if (!t->n_words) return bt_fail(err, BT_ARG, "the data holds no text to train a tokenizer on");
+    if (!t->n_words)
+        return bt_fail(err, BT_ARG, "the data contain no text to train a tokenizer on");
     compact_words(t);
     BT_TRY(bt_draft_begin(&d, err));
     d.t->pattern = BT_PATTERN_GPT2;
@@ -395,10 +391,10 @@ static bt_code train_tokenizer(trainer *t, const bt_sources *sources, bt_tokeniz
     if (code == BT_OK) code = bt_draft_token(&d, "<|endoftext|>", 13, BT_TOKEN_SPECIAL, err);
     if (code == BT_OK) code = learn_merges(t, &d, err);
     if (code == BT_OK && d.t->V < t->cfg->vocab)
-        code = bt_fail(
-            err, BT_ARG,
-            "the text gives only %d tokens, %d are requested: request fewer or give more text",
-            d.t->V, t->cfg->vocab);
+        code = bt_fail(err, BT_ARG,
+                       "the text results in only %d tokens, but %d are requested: request fewer, "
+                       "or use more text",
+                       d.t->V, t->cfg->vocab);
     if (code == BT_OK) return bt_draft_seal(&d, out, err);
     bt_draft_release(&d);
     return code;
@@ -409,8 +405,8 @@ bt_code bt_tokenizer_train(bt_tokenizer **out, const bt_tok_train_cfg *cfg, bt_e
     bt_sources sources;
     *out = NULL;
     if (cfg->vocab < FIRST_MERGE || cfg->vocab > BT_MAX_VOCAB)
-        return bt_fail(err, BT_ARG, "a BPE vocabulary has %d..%d tokens, not %d", FIRST_MERGE,
-                       BT_MAX_VOCAB, cfg->vocab);
+        return bt_fail(err, BT_ARG, "a BPE vocabulary must have %d to %d tokens, not %d",
+                       FIRST_MERGE, BT_MAX_VOCAB, cfg->vocab);
     BT_TRY(bt_sources_list_glob(&sources, cfg->paths, cfg->glob,
                                 cfg->cache_dir ? cfg->cache_dir : "", err));
     bt_code code = train_tokenizer(&t, &sources, out, err);

@@ -1,4 +1,4 @@
-/* import_keys.c - values of Hugging Face's tokenizer.json, and the refusal of keys that are not known. */
+/* import_keys.c - reads values of Hugging Face's tokenizer.json and refuses unknown keys. */
 #include "engine/data/tokenizer/import_keys.h"
 
 #include "engine/base/text.h"
@@ -21,8 +21,9 @@ bt_code bt_import_known_keys(json_t *o, const char *within, const char *const *u
     bt_unread_add(&unread, o, within, used, NULL);
     if (!unread.n) return BT_OK;
     bt_unread_print(&names, &unread, 3, NULL);
-    const bt_code code = bt_fail(err, BT_UNSUPPORTED, "it has %s, which is not known here",
-                                 bt_text_str(&names));
+    const bt_code code = bt_fail(
+        err, BT_UNSUPPORTED, "it has %s, which is unknown and could change the tokens of a text",
+        bt_text_str(&names));
     bt_text_release(&names);
     return code;
 }

@@ -24,9 +24,9 @@ static size_t file_index(const char *name) {
 bt_code bt_kept_file_set(bt_tokenizer *t, const char *name, const char *packed, bt_err *err) {
     const size_t i = file_index(name);
     if (i == BT_KEPT_FILES)
-        return bt_fail(err, BT_FORMAT, "'%.60s' is no file that belongs to a tokenizer", name);
+        return bt_fail(err, BT_FORMAT, "'%.60s' is not the name of a tokenizer file", name);
     char *copy = strdup(packed);
-    if (!copy) return bt_fail(err, BT_NOMEM, "cannot take memory for '%s'", names[i]);
+    if (!copy) return bt_fail(err, BT_NOMEM, "cannot allocate memory for '%s'", names[i]);
     free(t->kept[i]);
     t->kept[i] = copy;
     return BT_OK;
@@ -44,7 +44,7 @@ bt_code bt_tokenizer_keep_file(bt_tokenizer *t, const char *name, const char *da
 bt_code bt_tokenizer_kept_file(const bt_tokenizer *t, const char *name, bt_text *out, bt_err *err) {
     const size_t i = file_index(name);
     if (i == BT_KEPT_FILES || !t->kept[i])
-        return bt_fail(err, BT_NOTFOUND, "the tokenizer has no file '%.60s'", name);
+        return bt_fail(err, BT_NOTFOUND, "the tokenizer has no stored file '%.60s'", name);
     return bt_packed_get(out, t->kept[i], MAX_FILE, err);
 }
 

@@ -1,4 +1,4 @@
-/* marked_spaces.c - marks of spaces in text, byte tokens, and the words that merges cannot cross. */
+/* marked_spaces.c - replaces spaces by marks and back, recognises byte tokens, and finds the limits of merges. */
 #include "engine/data/tokenizer/marked_spaces.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ bt_code bt_marked_text(const bt_marked *m, const char *text, size_t n, bool begi
     const bool prefix = spaces;
     for (size_t i = 0; i < n; i++) spaces += text[i] == ' ';
     char *s = *out = malloc(n + MARK * spaces + 1);
-    if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu bytes of text", n);
+    if (!s) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu bytes of text", n);
     if (prefix) memcpy(s, BT_SPACE_MARK, at = MARK);
     for (size_t i = 0; i < n; i++) {
         if (text[i] == ' ') {
@@ -75,7 +75,7 @@ size_t bt_marked_word_end(const bt_byte_pairs *p, bool split, const char *text, 
     size_t i = at + 1;
     for (; i < n; i++) {
         const unsigned char a = (unsigned char)text[i - 1], b = (unsigned char)text[i];
-        if ((b & 0xc0) == 0x80) continue; /* inside a character */
+        if ((b & 0xc0) == 0x80) continue; /* continuation byte of a character */
         if (p && !(p->bits[a][b / 32] >> b % 32 & 1)) break;
         if (split && n - i >= MARK && memcmp(text + i, BT_SPACE_MARK, MARK) == 0) break;
     }

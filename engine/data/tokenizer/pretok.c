@@ -1,5 +1,4 @@
-/* pretok.c - cuts text into words with PCRE2, by the fixed patterns or the rules of a file. With JIT it runs these
- * patterns at ~100 MB/s. */
+/* pretok.c - cuts text into words with PCRE2, by fixed patterns or by the rules of a file, at about 100 MB/s. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/data/tokenizer/pretok.h"
 
@@ -12,7 +11,7 @@
 #include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/word_rules.h"
 
-/* Unicode's White_Space, the meaning of \\s in the other programs (PCRE2 adds U+180E) */
+/* Unicode's White_Space, the meaning of \s in other programs; in PCRE2 \s also matches U+180E. */
 #define SPACE "\\x09-\\x0d\\x85\\p{Z}"
 #define MODERN(numbers) \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers "| ?[^" SPACE \
@@ -41,17 +40,17 @@ const char *bt_pattern_regex(bt_pattern p) { return patterns[p].hugging_face; }
 typedef struct word_rule {
     pcre2_code *code;
     bool jit;
-    size_t begin, end; /* its current piece of the text */
+    size_t begin, end; /* the piece of the text that the rule cuts at present */
 } word_rule;
 
 struct bt_pretok {
     word_rule rules[BT_WORD_RULES_MAX];
     size_t n_rules;
-    bool anchored; /* one pattern that matches at every place */
+    bool anchored; /* a single pattern, which matches at every position */
     pcre2_match_data *match;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
-    size_t valid_begin, valid_end; /* this part of the text is UTF-8 */
+    size_t valid_begin, valid_end; /* range of the text that is valid UTF-8 */
 };
 
 static bt_code compile_rule(bt_pretok *p, const char *regex, const char *shown, bt_err *err) {
@@ -65,18 +64,19 @@ static bt_code compile_rule(bt_pretok *p, const char *regex, const char *shown, 
                             PCRE2_UTF | PCRE2_UCP | (p->anchored ? PCRE2_ANCHORED : 0), &rc, &at,
                             NULL);
     if (!r->code && rc == PCRE2_ERROR_HEAP_FAILED)
-        return bt_fail(err, BT_NOMEM, "no memory for the word pattern '%s'", plain);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the word pattern '%s'", plain);
     if (!r->code)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "its word pattern is no regular expression that can be run here, at "
+                       "the word pattern is not a regular expression that PCRE2 supports, at "
                        "character %zu: '%s'",
                        (size_t)at + 1, plain);
     p->n_rules++;
-    /* JIT fails if memory must not become executable; matching is then slower. */
+    /* Without permission for executable memory JIT fails, and matching is slower. */
     r->jit = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE) == 0;
     (void)pcre2_pattern_info(r->code, PCRE2_INFO_MATCHEMPTY, &empty);
     if (!p->anchored && empty)
-        return bt_fail(err, BT_UNSUPPORTED, "its word pattern can match an empty text: '%s'",
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "the word pattern can match an empty text, which is not supported: '%s'",
                        plain);
     return BT_OK;
 }
@@ -89,7 +89,7 @@ static bt_code compile_rules(bt_pretok *p, const char *rules, bt_err *err) {
         n = strcspn(rules, "\n");
         if (n >= sizeof one || p->n_rules == BT_WORD_RULES_MAX) {
             code = bt_fail(err, BT_UNSUPPORTED,
-                           "it cuts words by more than %d patterns, or by one of %zu bytes",
+                           "it has more than %d word patterns, or one that is too long (%zu bytes)",
                            BT_WORD_RULES_MAX, n);
             break;
         }
@@ -101,12 +101,13 @@ static bt_code compile_rules(bt_pretok *p, const char *rules, bt_err *err) {
     }
     bt_text_release(&regex);
     if (code == BT_OK && !p->n_rules)
-        code = bt_fail(err, BT_UNSUPPORTED, "it does not cut text into words");
+        code = bt_fail(err, BT_UNSUPPORTED,
+                       "the tokenizer does not cut text into words, which is not supported");
     return code;
 }
 
 bt_code bt_pretok_create(bt_pretok **out, bt_pattern pattern, const char *rules, bt_err *err) {
-    enum { MATCH_STEPS = 10000000 }; /* bounds the work of a pattern that backtracks */
+    enum { MATCH_STEPS = 10000000 }; /* limits the work of a pattern that backtracks */
     *out = NULL;
     bt_pretok *p = calloc(1, sizeof *p);
     if (p) {
@@ -116,7 +117,7 @@ bt_code bt_pretok_create(bt_pretok **out, bt_pattern pattern, const char *rules,
     }
     if (!p || !p->match || !p->context || !p->stack) {
         bt_pretok_destroy(p);
-        return bt_fail(err, BT_NOMEM, "cannot take memory to cut text into words");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory to cut text into words");
     }
     pcre2_jit_stack_assign(p->context, NULL, p->stack);
     pcre2_set_match_limit(p->context, MATCH_STEPS);
@@ -140,7 +141,7 @@ void bt_pretok_destroy(bt_pretok *p) {
     free(p);
 }
 
-/* Finds the first match at or after `at` in text[0..n); *from is n if there is none. */
+/* Finds the first match at or after `at` in text[0..n). *from is n if there is none. */
 static bt_code match_rule(bt_pretok *p, const word_rule *r, const char *text, size_t n, size_t at,
                           size_t *from, size_t *to, bt_err *err) {
     PCRE2_SPTR s = (PCRE2_SPTR)text;
@@ -159,9 +160,9 @@ static bt_code match_rule(bt_pretok *p, const word_rule *r, const char *text, si
     return BT_OK;
 }
 
-/* Finds the word at `at` by all rules: each rule stores its current piece, which the next rule cuts. */
-static bt_code next_by_rules(bt_pretok *p, const char *text, size_t at, bool fresh, size_t *end,
-                             bt_err *err) {
+/* Finds the word at `at`. Each rule cuts the current piece of the previous rule and stores its own current piece. */
+static bt_code next_word_by_rules(bt_pretok *p, const char *text, size_t at, bool fresh,
+                                  size_t *end, bt_err *err) {
     size_t begin = p->valid_begin, stop = p->valid_end;
     for (size_t i = 0; i < p->n_rules; i++) {
         word_rule *r = &p->rules[i];
@@ -189,7 +190,7 @@ bt_code bt_pretok_next(bt_pretok *p, const char *text, size_t n, size_t at, size
     if (fresh) {
         p->valid_begin = at;
         p->valid_end = at + bt_utf8_valid(text + at, n - at);
-        /* skips invalid UTF-8 up to the next valid character */
+        /* bytes up to the next valid character form one word */
         if (p->valid_end == at) {
             size_t i = at + 1;
             while (i < n && !bt_utf8_char(text + i, n - i)) i++;
@@ -198,7 +199,7 @@ bt_code bt_pretok_next(bt_pretok *p, const char *text, size_t n, size_t at, size
             return BT_OK;
         }
     }
-    if (!p->anchored) return next_by_rules(p, text, at, fresh, end, err);
+    if (!p->anchored) return next_word_by_rules(p, text, at, fresh, end, err);
     size_t from;
     return match_rule(p, &p->rules[0], text, p->valid_end, at, &from, end, err);
 }

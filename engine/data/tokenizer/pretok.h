@@ -1,9 +1,9 @@
-/* pretok.h - cuts text into words, across which BPE merges nothing: by three fixed patterns, or by the rules of a
- * tokenizer.json.
+/* pretok.h - cuts text into words, by one of three fixed patterns or by the rules of a tokenizer.json. BPE merges
+ * nothing across words.
  *
- * Rules are regular expressions in lines. The first expression cuts a text into its matches and the stretches between
- * them, and each further expression cuts the pieces of the previous one.
- * Threads:  bt_pretok is one caller's; the compiled patterns are shared. */
+ * Rules are regular expressions, one per line. The first rule cuts a text into its matches and the text between them;
+ * each further rule cuts the pieces of the previous one.
+ * Threads:  a bt_pretok has one caller; the compiled patterns are shared. */
 #ifndef BT_ENGINE_DATA_TOKENIZER_PRETOK_H
 #define BT_ENGINE_DATA_TOKENIZER_PRETOK_H
 
@@ -11,7 +11,7 @@
 
 #include "engine/base/status.h"
 
-/* BT_PATTERN_RULES: rules of a file */
+/* RULES: the rules of a file. */
 typedef enum {
     BT_PATTERN_GPT2,
     BT_PATTERN_LLAMA3,
@@ -23,11 +23,11 @@ enum { BT_WORD_RULES_MAX = 8, BT_WORD_RULE_BYTES = 4096 };
 
 typedef struct bt_pretok bt_pretok;
 
-/* rules: of BT_PATTERN_RULES. BT_UNSUPPORTED: a rule that is not run here, or that matches an empty text */
+/* rules: for BT_PATTERN_RULES. BT_UNSUPPORTED: a rule has unsupported syntax or matches an empty text. */
 bt_code bt_pretok_create(bt_pretok **out, bt_pattern pattern, const char *rules, bt_err *err)
     BT_MUST_CHECK;
-/* Returns the end of the word at text[at]. Bytes that are not UTF-8 form separate words. `n` is the text's end. Call
- * it with rising `at` over one text, beginning with 0. */
+/* Returns the end of the word that begins at text[at]. Adjacent bytes that are not UTF-8 form a word. n: length of the
+ * text. Calls for one text have increasing `at`, beginning with 0. */
 bt_code bt_pretok_next(bt_pretok *p, const char *text, size_t n, size_t at, size_t *end,
                        bt_err *err) BT_MUST_CHECK;
 void bt_pretok_destroy(bt_pretok *p); /* accepts NULL */

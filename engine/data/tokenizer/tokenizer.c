@@ -22,7 +22,7 @@ static bt_code encode_bytes(const char *text, size_t n, int32_t **ids, size_t *c
                             bt_err *err) {
     if (*count + n > *cap) {
         int32_t *p = realloc(*ids, (*count + n) * sizeof *p);
-        if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu token ids", n);
+        if (!p) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu token ids", n);
         *ids = p;
         *cap = *count + n;
     }
@@ -36,7 +36,7 @@ static bt_code append_ids(const int32_t *more, size_t n, int32_t **ids, size_t *
     if (*count + n > *cap) {
         const size_t size = *count + n + 64;
         int32_t *p = realloc(*ids, size * sizeof *p);
-        if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu token ids", size);
+        if (!p) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu token ids", size);
         *ids = p;
         *cap = size;
     }
@@ -73,11 +73,10 @@ bt_code bt_tokenizer_load(bt_tokenizer **out, const char *name, bt_err *err) {
     size_t n;
     bt_code code = bt_file_slurp(name, MAX_FILE, &json, &n, err);
     if (code == BT_NOTFOUND)
-        return bt_fail(
-            err, BT_NOTFOUND,
-            "there is no tokenizer '%s' ('bytes', a file made by 'bitrain tokenizer train', or "
-            "Hugging Face's tokenizer.json)",
-            name);
+        return bt_fail(err, BT_NOTFOUND,
+                       "the tokenizer '%s' does not exist: use 'bytes', a file made by 'bitrain "
+                       "tokenizer train', or Hugging Face's tokenizer.json",
+                       name);
     BT_TRY(code);
     code = bt_tokenizer_parse_own(out, json, n, name, err);
     free(json);

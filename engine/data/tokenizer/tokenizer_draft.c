@@ -1,5 +1,4 @@
-/* tokenizer_draft.c - builds a tokenizer (tokens in the order of their ids, merges, checks, the hash of its content)
- * and frees one. */
+/* tokenizer_draft.c - builds a tokenizer from tokens in the order of ids and from merges, checks and hashes it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,7 @@ void bt_tokenizer_free(bt_tokenizer *t) {
 
 bt_code bt_draft_begin(bt_tokenizer_draft *d, bt_err *err) {
     *d = (bt_tokenizer_draft){.t = calloc(1, sizeof *d->t)};
-    if (!d->t) return bt_fail(err, BT_NOMEM, "cannot take memory for a tokenizer");
+    if (!d->t) return bt_fail(err, BT_NOMEM, "cannot allocate memory for a tokenizer");
     d->t->eot = -1;
     return BT_OK;
 }
@@ -47,7 +46,7 @@ bt_code bt_draft_name(bt_tokenizer_draft *d, const bt_added *how, bt_err *err) {
     if (t->n_added == d->added_cap) {
         const size_t cap = d->added_cap ? 2 * d->added_cap : 64;
         bt_added *p = realloc(t->added, cap * sizeof *p);
-        if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu added tokens", cap);
+        if (!p) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu added tokens", cap);
         t->added = p;
         d->added_cap = cap;
     }
@@ -64,20 +63,20 @@ bt_code bt_draft_token(bt_tokenizer_draft *d, const char *bytes, size_t n, int k
         return bt_fail(err, BT_FORMAT, "token %d has %zu bytes; at most %d are allowed", t->V, n,
                        BT_MAX_TOKEN_BYTES);
     if (d->bytes_n + n > INT32_MAX)
-        return bt_fail(err, BT_FORMAT, "the tokens hold more than 2 GiB");
+        return bt_fail(err, BT_FORMAT, "the tokens have more than 2 GiB of text");
     if (t->V + 1 >= d->V_cap) {
         int cap = d->V_cap ? 2 * d->V_cap : 1024;
         uint32_t *at = realloc(t->at, ((size_t)cap + 1) * sizeof *at);
         if (at) t->at = at;
         unsigned char *sp = realloc(t->special, (size_t)cap);
         if (sp) t->special = sp;
-        if (!at || !sp) return bt_fail(err, BT_NOMEM, "cannot take memory for %d tokens", cap);
+        if (!at || !sp) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %d tokens", cap);
         d->V_cap = cap;
     }
     if (d->bytes_n + n + 1 > d->bytes_cap) {
         size_t cap = 2 * (d->bytes_n + n) + 4096;
         char *p = realloc(t->bytes, cap);
-        if (!p) return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for tokens", cap);
+        if (!p) return bt_fail(err, BT_NOMEM, "cannot allocate %zu bytes for tokens", cap);
         t->bytes = p;
         d->bytes_cap = cap;
     }
@@ -95,7 +94,7 @@ bt_code bt_draft_merge(bt_tokenizer_draft *d, int32_t left, int32_t right, bt_er
     if (t->n_merges == d->merges_cap) {
         size_t cap = d->merges_cap ? 2 * d->merges_cap : 1024;
         bt_merge *p = realloc(t->merges, cap * sizeof *p);
-        if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu merges", cap);
+        if (!p) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu merges", cap);
         t->merges = p;
         d->merges_cap = cap;
     }
@@ -103,7 +102,7 @@ bt_code bt_draft_merge(bt_tokenizer_draft *d, int32_t left, int32_t right, bt_er
     return BT_OK;
 }
 
-/* Hashes every rule that affects the ids of a text; eot does not. */
+/* Hashes everything that affects the ids of a text; the end-of-text token does not. */
 static uint64_t content_hash(const bt_tokenizer *t) {
     uint32_t rules[6] = {(uint32_t)t->is_bytes, t->ignore_merges,     t->nfc, t->pattern,
                          (uint32_t)t->V,        (uint32_t)t->n_merges};
@@ -112,7 +111,7 @@ static uint64_t content_hash(const bt_tokenizer *t) {
     h = XXH3_64bits_withSeed(t->bytes, t->at[t->V], h);
     h = XXH3_64bits_withSeed(t->special, (size_t)t->V, h);
     h = XXH3_64bits_withSeed(t->merges, t->n_merges * sizeof *t->merges, h);
-    /* A tokenizer without additions of version 2 keeps the hash of version 1. */
+    /* A tokenizer without features of version 2 has the same hash as in version 1. */
     for (size_t i = 0; i < t->n_added; i++) {
         const bt_added *a = &t->added[i];
         const int32_t facts[3] = {a->id, t->special[a->id],
@@ -139,18 +138,19 @@ static uint64_t content_hash(const bt_tokenizer *t) {
 static bt_code check_affix(const bt_tokenizer *t, const int32_t *ids, size_t n, bt_err *err) {
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= t->V || t->special[ids[i]] == BT_TOKEN_HOLE)
-            return bt_fail(err, BT_FORMAT, "the token %d around a text is not in the vocabulary",
-                           ids[i]);
+            return bt_fail(
+                err, BT_FORMAT,
+                "token %d, which is added before or after a text, is not in the vocabulary",
+                ids[i]);
     return BT_OK;
 }
 
-/* Builds the tables of a tokenizer that marks spaces. */
 static bt_code add_marked_tables(bt_tokenizer *t, bt_err *err) {
     t->shown = malloc((size_t)t->at[t->V] + 1);
     t->shown_at = calloc((size_t)t->V + 1, sizeof *t->shown_at);
     t->pairs = calloc(1, sizeof *t->pairs);
     if (!t->shown || !t->shown_at || !t->pairs)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for %d tokens", t->V);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %d tokens", t->V);
     uint32_t at = 0;
     for (int32_t i = 0; i < t->V; i++) {
         size_t n;
@@ -169,34 +169,34 @@ static bt_code add_marked_tables(bt_tokenizer *t, bt_err *err) {
     return BT_OK;
 }
 
-/* Returns the byte that token i represents; -1: it represents no single byte, or only as a character. */
-static int byte_of(const bt_tokenizer *t, int32_t i) {
+static int byte_of_token(const bt_tokenizer *t, int32_t i) {
     size_t n;
     const char *raw = bt_tokenizer_raw(t, i, &n);
     if (bt_tokenizer_marks(t)) return t->special[i] == BT_TOKEN_BYTE ? bt_marked_byte(raw, n) : -1;
     return !t->special[i] && n == 1 ? (unsigned char)*raw : -1;
 }
 
-/* Checks that every token that text can contain has a score, and that no token without text has one. */
+/* Checks that every token that a text can contain has a score, and that unused ids have none. */
 static bt_code check_scores(const bt_tokenizer *t, bt_err *err) {
     if (!bt_tokenizer_marks(t) || t->n_scores > (size_t)t->V || t->unknown < 0 ||
         (size_t)t->unknown >= t->n_scores)
         return bt_fail(err, BT_FORMAT,
-                       "a Unigram model marks spaces, and its unknown token and %zu scores belong "
-                       "to its %d tokens",
+                       "a Unigram model must mark spaces, and its unknown token and its %zu scores "
+                       "must be within its %d tokens",
                        t->n_scores, t->V);
     for (int32_t i = 0; i < t->V; i++) {
         const bool scored = (size_t)i < t->n_scores, hole = t->special[i] == BT_TOKEN_HOLE;
         if (scored ? hole
                    : t->special[i] == BT_TOKEN_PLAIN || t->special[i] == BT_TOKEN_BYTE || hole)
             return bt_fail(err, BT_FORMAT, "token %d has %s", i,
-                           scored ? "a score and no text" : "no score");
+                           scored ? "a score, but no text" : "no score");
     }
     return BT_OK;
 }
 
-/* Returns true if each byte can be encoded without a token of its own, as part of an unknown token. */
-static bool has_unknown(const bt_tokenizer *t) { return t->scores && !t->byte_fallback; }
+static bool unknown_token_covers_bytes(const bt_tokenizer *t) {
+    return t->scores && !t->byte_fallback;
+}
 
 static bt_code seal_tokenizer(bt_tokenizer *t, bt_err *err) {
     bool seen[256] = {false};
@@ -204,19 +204,20 @@ static bt_code seal_tokenizer(bt_tokenizer *t, bt_err *err) {
     for (int32_t i = 0; i < t->V; i++) {
         if (!t->special[i] && t->at[i] == t->at[i + 1])
             return bt_fail(err, BT_FORMAT, "token %d is empty", i);
-        const int c = byte_of(t, i);
+        const int c = byte_of_token(t, i);
         if (t->special[i] == BT_TOKEN_BYTE && (c < 0 || seen[c]))
-            return bt_fail(err, BT_FORMAT, "token %d is no byte token, or the second of its byte",
-                           i);
+            return bt_fail(err, BT_FORMAT,
+                           "token %d is not a byte token, or another token has the same byte", i);
         if (c < 0) continue;
         seen[c] = true;
         t->byte_id[c] = i;
     }
     for (int i = 0; i < 256; i++)
-        if (!seen[i] && !has_unknown(t))
-            return bt_fail(err, BT_FORMAT,
-                           "no token represents the byte 0x%02x: not a byte-level vocabulary",
-                           (unsigned)i);
+        if (!seen[i] && !unknown_token_covers_bytes(t))
+            return bt_fail(
+                err, BT_FORMAT,
+                "no token represents the byte 0x%02x, so this is not a byte-level vocabulary",
+                (unsigned)i);
     if (t->scores) BT_TRY(check_scores(t, err));
     if (bt_tokenizer_marks(t)) BT_TRY(add_marked_tables(t, err));
     BT_TRY(check_affix(t, t->prefix, t->n_prefix, err));
@@ -226,7 +227,7 @@ static bt_code seal_tokenizer(bt_tokenizer *t, bt_err *err) {
     if (t->is_bytes) {
         snprintf(t->kind, sizeof t->kind, "bytes");
     } else {
-        BT_TRY(bt_bpe_create(&t->bpe, t, err)); /* also resolves the merges */
+        BT_TRY(bt_bpe_create(&t->bpe, t, err)); /* also sets the resulting token of each merge */
         BT_TRY(bt_added_names_create(&t->names, t, false, err));
         BT_TRY(bt_added_names_create(&t->names_normalized, t, true, err));
         if (t->scores) BT_TRY(bt_unigram_create(&t->unigram, t, err));

@@ -1,4 +1,4 @@
-/* tokenizer_table.c - the tokens of a tokenizer: their bytes, names, roles, and the texts kept with them. */
+/* tokenizer_table.c - queries of a tokenizer: bytes, names and roles of its tokens, its chat template and rules. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@ int32_t bt_tokenizer_eot(const bt_tokenizer *t) { return t->eot; }
 
 const char *bt_tokenizer_kind(const bt_tokenizer *t) { return t->kind; }
 
-/* Returns the entry of a token with a name; NULL: it has no name. */
-static const bt_added *added_of(const bt_tokenizer *t, int32_t id) {
+/* Returns the entry of a token that a name in a text can create; NULL: none. */
+static const bt_added *find_added_entry(const bt_tokenizer *t, int32_t id) {
     size_t lo = 0, hi = t->n_added;
     while (lo < hi) {
         const size_t mid = lo + (hi - lo) / 2;
@@ -27,18 +27,18 @@ static const bt_added *added_of(const bt_tokenizer *t, int32_t id) {
 }
 
 bool bt_tokenizer_may_end(const bt_tokenizer *t, int32_t id) {
-    const bt_added *a = added_of(t, id);
+    const bt_added *a = find_added_entry(t, id);
     return a && a->special;
 }
 
 bool bt_tokenizer_is_special(const bt_tokenizer *t, int32_t id) {
     if (id < 0 || id >= t->V) return false;
-    const bt_added *a = added_of(t, id);
+    const bt_added *a = find_added_entry(t, id);
     return t->special[id] == BT_TOKEN_HOLE || (a && a->special);
 }
 
 bool bt_tokenizer_is_added(const bt_tokenizer *t, int32_t id) {
-    const bt_added *a = added_of(t, id);
+    const bt_added *a = find_added_entry(t, id);
     return a && !a->special;
 }
 
@@ -66,7 +66,7 @@ const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n) {
 
 unsigned bt_tokenizer_continues(const bt_tokenizer *t, int32_t last) {
     const bool again = t->marked.how == BT_SPACES_PREPEND || t->marked.how == BT_SPACES_ALWAYS;
-    return last < 0 || (again && added_of(t, last)) ? BT_ENCODE_TEXT : BT_ENCODE_MORE;
+    return last < 0 || (again && find_added_entry(t, last)) ? BT_ENCODE_TEXT : BT_ENCODE_MORE;
 }
 
 const char *bt_tokenizer_spaces(const bt_tokenizer *t) {
@@ -122,7 +122,7 @@ const char *bt_tokenizer_chat_template(const bt_tokenizer *t) { return t->chat_t
 bt_code bt_tokenizer_set_chat_template(bt_tokenizer *t, const char *text, bt_err *err) {
     char *copy = text && *text ? strdup(text) : NULL;
     if (text && *text && !copy)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for a chat template");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for a chat template");
     free(t->chat_template);
     t->chat_template = copy;
     return BT_OK;
@@ -209,5 +209,6 @@ bt_code bt_tokenizer_set_rules(bt_tokenizer *t, const char *rules, bt_err *err) 
     bt_pretok_destroy(p);
     t->pattern = BT_PATTERN_RULES;
     t->rules = strdup(rules);
-    return t->rules ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the word patterns");
+    return t->rules ? BT_OK
+                    : bt_fail(err, BT_NOMEM, "cannot allocate memory for the word patterns");
 }

@@ -33,14 +33,14 @@ bt_code bt_unicode_nfc(const char *text, size_t n, char **out, size_t *out_n, bt
     }
     if (all.failed) {
         bt_text_release(&all);
-        return bt_fail(err, BT_NOMEM, "cannot take memory to normalise %zu bytes of text", n);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory to normalise %zu bytes of text", n);
     }
     *out = all.data;
     *out_n = all.len;
     return BT_OK;
 }
 
-/* Alphabetic, M, Nd, Pc and Join_Control. Other_Alphabetic consists of marks and of these symbols. */
+/* Word characters are Alphabetic, M, Nd, Pc and Join_Control. Of Other_Alphabetic, only these symbols are not marks. */
 bool bt_unicode_is_word(uint32_t c) {
     switch (utf8proc_category((utf8proc_int32_t)c)) {
     case UTF8PROC_CATEGORY_LU:

@@ -1,6 +1,5 @@
-/* unicode.h - properties of characters that tokenizers depend on: normalisation form C, word
- * characters and white space as Rust's regular expressions define them (Hugging Face's library uses
- * these).
+/* unicode.h - normalisation form C, word characters and white space as Rust's regular expressions define them, which
+ * Hugging Face's library uses.
  * Threads: pure functions. */
 #ifndef BT_ENGINE_DATA_TOKENIZER_UNICODE_H
 #define BT_ENGINE_DATA_TOKENIZER_UNICODE_H
@@ -11,8 +10,8 @@
 
 #include "engine/base/status.h"
 
-/* NFC of the UTF-8 stretches of a text; other bytes are kept. *out is NULL when the text is ASCII and
- * therefore unchanged, else malloc'ed with *out_n bytes. */
+/* Normalises the valid UTF-8 of a text to NFC and keeps other bytes. *out is NULL if the text is ASCII and therefore
+ * unchanged; otherwise the caller frees it. */
 bt_code bt_unicode_nfc(const char *text, size_t n, char **out, size_t *out_n, bt_err *err)
     BT_MUST_CHECK;
 bool bt_unicode_is_word(uint32_t c);  /* \w */

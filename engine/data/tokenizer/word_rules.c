@@ -1,7 +1,7 @@
-/* word_rules.c - regular expressions of a tokenizer.json, written for PCRE2.
+/* word_rules.c - translates the regular expressions of a tokenizer.json for PCRE2.
  *
- * Hugging Face's library runs them with Oniguruma. Syntax that means the same in both is copied; \s is written as the
- * property White_Space. Everything else is refused by name, because it could cut text at other places. */
+ * Hugging Face's library runs them with Oniguruma. Syntax with the same meaning in both is copied; \s becomes the
+ * property White_Space. All other syntax is refused by name, because it could cut text at other positions. */
 #include "engine/data/tokenizer/word_rules.h"
 
 #include <stdio.h>
@@ -21,11 +21,11 @@ typedef struct translation {
 static bt_code refuse_syntax(const translation *t, const char *what, bt_err *err) {
     char plain[100];
     bt_text_plain(plain, sizeof plain, t->regex);
-    return bt_fail(err, BT_UNSUPPORTED, "its word pattern has %s, which is not run here: '%s'",
+    return bt_fail(err, BT_UNSUPPORTED, "the word pattern has %s, which is not supported: '%s'",
                    what, plain);
 }
 
-/* \p{..} or \P{..}: a property's name and nothing else */
+/* Returns the length of \p{..} or \P{..} at s, with only the name of a property in it; 0: other text. */
 static size_t property_length(const char *s) {
     if (s[0] != '\\' || (s[1] != 'p' && s[1] != 'P') || s[2] != '{') return 0;
     size_t n = 3;
@@ -33,7 +33,6 @@ static size_t property_length(const char *s) {
     return s[n] == '}' && n > 3 ? n + 1 : 0;
 }
 
-/* Translates the escape at s; *used becomes its length. */
 static bt_code translate_escape(translation *t, const char *s, size_t *used, bt_err *err) {
     char name[24];
     const char c = s[1];
@@ -57,14 +56,14 @@ static bt_code translate_escape(translation *t, const char *s, size_t *used, bt_
     return refuse_syntax(t, name, err);
 }
 
-/* the text after "(?": groups without capture, with ignored case, and looking ahead */
+/* Checks the text after "(?": groups without capture, groups that ignore case, and lookahead are allowed. */
 static bt_code check_group(const translation *t, const char *s, bt_err *err) {
     static const char *const known[] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!"};
     if (s[1] == '*') return refuse_syntax(t, "(*", err);
     if (s[1] != '?') return BT_OK;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strncmp(s, known[i], strlen(known[i])) == 0) return BT_OK;
-    return refuse_syntax(t, "a group of another kind than (?:", err);
+    return refuse_syntax(t, "a group of another kind than (?:...)", err);
 }
 
 static bt_code translate_plain(translation *t, const char *s, bt_err *err) {
@@ -99,5 +98,6 @@ bt_code bt_word_rule_translate(const char *regex, bt_text *out, bt_err *err) {
             BT_TRY(translate_plain(&t, regex + at, err));
         }
     }
-    return out->failed ? bt_fail(err, BT_NOMEM, "no memory for a word pattern") : BT_OK;
+    return out->failed ? bt_fail(err, BT_NOMEM, "cannot allocate memory for a word pattern")
+                       : BT_OK;
 }

@@ -1,4 +1,4 @@
-/* word_rules.h - regular expressions of a tokenizer.json, written for PCRE2.
+/* word_rules.h - translates the regular expressions of a tokenizer.json for PCRE2.
  * Threads: pure functions. */
 #ifndef BT_ENGINE_DATA_TOKENIZER_WORD_RULES_H
 #define BT_ENGINE_DATA_TOKENIZER_WORD_RULES_H
@@ -6,8 +6,7 @@
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
-/* Appends the expression. BT_UNSUPPORTED names syntax that Oniguruma, which Hugging Face's library uses, may
- * understand in another way. */
+/* Appends the translated expression. BT_UNSUPPORTED names syntax that may have another meaning in Oniguruma. */
 bt_code bt_word_rule_translate(const char *regex, bt_text *out, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -34,7 +34,7 @@ static bt_code grow_tree(bt_unigram *u, bt_err *err) {
     if (2 * (size_t)(u->n + 1) > u->mask) {
         bt_unigram larger = {.mask = 2 * u->mask + 1};
         larger.slots = calloc(larger.mask + 1, sizeof *larger.slots);
-        if (!larger.slots) return bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+        if (!larger.slots) return bt_fail(err, BT_NOMEM, "cannot allocate memory for its tokens");
         for (size_t i = 0; i <= u->mask; i++) {
             const uint64_t edge = u->slots[i].key - 1;
             if (!u->slots[i].key) continue;
@@ -47,7 +47,7 @@ static bt_code grow_tree(bt_unigram *u, bt_err *err) {
     if (u->n < u->cap) return BT_OK;
     const uint32_t cap = u->cap ? 2 * u->cap : FIRST_SLOTS;
     int32_t *ids = realloc(u->ids, cap * sizeof *ids);
-    if (!ids) return bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+    if (!ids) return bt_fail(err, BT_NOMEM, "cannot allocate memory for its tokens");
     u->ids = ids;
     u->cap = cap;
     return BT_OK;
@@ -86,11 +86,11 @@ bt_code bt_unigram_create(bt_unigram **out, const bt_tokenizer *t, bt_err *err) 
     if (t->at[t->V] > MAX_BYTES)
         return bt_fail(err, BT_UNSUPPORTED, "the tokens of a Unigram model hold more than 32 MiB");
     bt_unigram *u = calloc(1, sizeof *u);
-    if (!u) return bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+    if (!u) return bt_fail(err, BT_NOMEM, "cannot allocate memory for its tokens");
     u->slots = calloc(FIRST_SLOTS, sizeof *u->slots);
     u->mask = FIRST_SLOTS - 1;
     const bt_code code = u->slots ? plant_all(u, t, err)
-                                  : bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+                                  : bt_fail(err, BT_NOMEM, "cannot allocate memory for its tokens");
     if (code == BT_OK)
         *out = u;
     else
@@ -169,7 +169,7 @@ bt_code bt_unigram_word(const bt_tokenizer *t, bt_lattice *l, const char *word, 
         l->ends = malloc((n + 64) * sizeof *l->ends);
         l->cap = l->ends ? n + 64 : 0;
         if (!l->ends)
-            return bt_fail(err, BT_NOMEM, "cannot take memory for a word of %zu bytes", n);
+            return bt_fail(err, BT_NOMEM, "cannot allocate memory for a word of %zu bytes", n);
     }
     find_paths(t, l, word, n);
     size_t at = n; /* no more tokens than bytes */

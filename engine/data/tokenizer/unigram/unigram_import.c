@@ -22,7 +22,7 @@ static bt_code read_scored(json_t *v, size_t i, bt_tokenizer *t, json_t *vocab, 
                        (long long)json_integer_value(json_object_get(vocab, s)), i, s);
     t->scores[i] = json_number_value(score);
     if (json_object_set_new(vocab, s, json_integer((json_int_t)i)) == 0) return BT_OK;
-    return bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+    return bt_fail(err, BT_NOMEM, "cannot allocate memory for its tokens");
 }
 
 static bt_code check_byte_tokens(json_t *vocab, bt_err *err) {
@@ -59,7 +59,7 @@ bt_code bt_unigram_read_model(json_t *model, bt_tokenizer *t, json_t **vocab, bt
     t->n_scores = n;
     *vocab = json_object();
     if (!t->scores || !*vocab)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tokens", n);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu tokens", n);
     json_array_foreach(list, i, v) BT_TRY(read_scored(v, i, t, *vocab, err));
     return t->byte_fallback ? check_byte_tokens(*vocab, err) : BT_OK;
 }
