@@ -1,4 +1,4 @@
-/* cluster.c - distribution of ranks over hosts. */
+/* cluster.c - computes how ranks are distributed over hosts. */
 #include "engine/plan/cluster.h"
 
 int bt_cluster_hosts(const bt_cluster *c) {

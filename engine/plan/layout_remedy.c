@@ -1,4 +1,4 @@
-/* layout_remedy.c - searches larger clusters and fewer ranks a host for a layout that fits. */
+/* layout_remedy.c - searches for larger clusters, and for fewer ranks per host, on which a layout fits. */
 #include "engine/plan/layout_remedy.h"
 
 #include <stdlib.h>
@@ -7,12 +7,12 @@
 #include "engine/model/net/model.h"
 #include "engine/plan/simulate.h"
 
-/* Doubling the hosts must reduce a rank's least memory to this share, or the search stops. */
+/* The search stops if twice as many hosts do not reduce a rank's least memory to this share. */
 static const double HELPS = 0.97;
 
-/* Restricts the search to the layouts with least memory: one sequence a micro-batch, full recomputation, one chunk
- * of layers a stage, unless set otherwise. */
-static void search_least(bt_layout_search *s, bt_run_cfg *cfg) {
+/* Restricts the search to the layouts with the least memory: one sequence per micro-batch, full recomputation, one
+ * chunk of layers per stage, unless the user has set them. */
+static void restrict_to_least_memory(bt_layout_search *s, bt_run_cfg *cfg) {
     *cfg = *s->cfg;
     if (s->may.micro_batch) cfg->train.micro_batch = 1;
     if (s->may.recompute) cfg->train.recompute = BT_RECOMPUTE_FULL;
@@ -21,14 +21,14 @@ static void search_least(bt_layout_search *s, bt_run_cfg *cfg) {
     s->cfg = cfg;
 }
 
-/* Returns true if a layout of these hosts and ranks fits. least: bytes of a rank, 0 if nothing is legal. */
+/* Returns true if a layout on these hosts and ranks fits. *least: bytes of a rank; 0 if no layout is legal. */
 static bool fits_on_hosts(const bt_layout_search *s, int hosts, int ranks_per_host, double *least) {
     bt_err why = BT_ERR_INIT;
     bt_layouts l = {0};
     bt_layout_search other = *s;
     other.cluster.ranks = hosts * ranks_per_host;
     other.cluster.ranks_per_host = ranks_per_host;
-    other.cluster.hosts = 0; /* all hosts have equal ranks */
+    other.cluster.hosts = 0; /* all hosts have equally many ranks */
     const bool found = bt_layouts_find(&l, &other, &why) == BT_OK && l.fitting > 0;
     *least = (double)l.least_bytes;
     bt_layouts_release(&l);
@@ -77,7 +77,7 @@ void bt_layout_remedies(const bt_layout_search *s, bt_text *out) {
         out->failed = true;
         return;
     }
-    search_least(&least, cfg);
+    restrict_to_least_memory(&least, cfg);
     put_remedies(&least, out);
     free(cfg);
 }

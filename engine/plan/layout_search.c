@@ -1,4 +1,4 @@
-/* layout_search.c - enumerates legal layouts, computes their memory and sorts them. */
+/* layout_search.c - enumerates legal layouts, computes their memory and times, and sorts them. */
 #include "engine/plan/layout_search.h"
 
 #include <inttypes.h>
@@ -16,8 +16,6 @@ enum {
     VIRTUAL_MOST = 4
 };
 
-/* ---- freedom --------------------------------------------------------------------------------- */
-
 bt_layout_freedom bt_layout_freedom_of(const bt_opts *o) {
     bool mesh = bt_opts_given(o, "mesh.dp_replicate") || bt_opts_given(o, "mesh.dp_shard") ||
                 bt_opts_given(o, "mesh.tp") || bt_opts_given(o, "mesh.pp");
@@ -29,8 +27,6 @@ bt_layout_freedom bt_layout_freedom_of(const bt_opts *o) {
                                .recompute = !bt_opts_given(o, "train.recompute"),
                                .gather = !bt_opts_given(o, "parallel.gather")};
 }
-
-/* ---- settings -------------------------------------------------------------------------------- */
 
 bt_code bt_layout_settings(const bt_layout_search *s, const bt_layout *l, bt_run_cfg *out,
                            bt_err *err) {
@@ -52,15 +48,13 @@ bt_code bt_layout_settings(const bt_layout_search *s, const bt_layout *l, bt_run
     return bt_run_cfg_resolve(out, s->cluster.ranks, err);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-static double room_of_rank(const bt_cluster *c) {
+static double available_bytes_per_rank(const bt_cluster *c) {
     const int here = bt_cluster_fullest(c);
     return c->memory_bytes / here;
 }
 
-/* Memory of the largest rank and of all: the first stages have most micro-batches in flight, the last has the head;
- * shards and tensor-parallel ranks of a stage hardly differ. */
+/* Computes the memory of the largest rank and of all ranks. The first stages have the most micro-batches in flight and
+ * the last stage has the head; shards and tensor-parallel ranks of a stage hardly differ. */
 static void compute_layout_memory(bt_layout *l, const bt_run_cfg *cfg, bt_plan_parts *parts) {
     int n = l->shape.pp, group = l->shape.dp_replicate * l->shape.dp_shard * l->shape.tp;
     size_t bytes = 0;
@@ -75,19 +69,17 @@ static void compute_layout_memory(bt_layout *l, const bt_run_cfg *cfg, bt_plan_p
     }
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
-
 typedef struct search {
     const bt_layout_search *s;
     bt_layouts *out;
     bt_run_cfg *cfg; /* scratch */
 } search;
 
-static bt_code push_layout(bt_layouts *l, const bt_layout *x, bt_err *err) {
+static bt_code append_layout(bt_layouts *l, const bt_layout *x, bt_err *err) {
     if (l->n == l->cap) {
         size_t cap = l->cap ? 2 * l->cap : 64;
         bt_layout *more = realloc(l->at, cap * sizeof *more);
-        if (!more) return bt_fail(err, BT_NOMEM, "no memory for %zu layouts", cap);
+        if (!more) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu layouts", cap);
         l->at = more;
         l->cap = cap;
     }
@@ -106,20 +98,20 @@ static bool is_known_layout(const bt_layouts *l, const bt_layout *x) {
     return false;
 }
 
-static void note_refusal(search *f, const bt_err *why) {
+static void record_refusal(search *f, const bt_err *why) {
     if (f->out->refused++ == 0) snprintf(f->out->reason, sizeof f->out->reason, "%.230s", why->msg);
 }
 
-/* Adds the layout with the least recomputation that fits the memory; if none fits, with full recomputation. */
+/* Adds the layout with the least recomputation that fits the memory; if none fits, the one with full recomputation. */
 static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
     bt_err why = BT_ERR_INIT;
-    double room = room_of_rank(&f->s->cluster);
+    double room = available_bytes_per_rank(&f->s->cluster);
     int first = f->s->may.recompute ? 0 : (int)f->s->cfg->train.recompute,
         last = f->s->may.recompute ? RECOMPUTES - 1 : first;
     for (int k = first; k <= last; k++) {
         x.recompute = k;
         if (bt_layout_settings(f->s, &x, f->cfg, &why) != BT_OK) {
-            note_refusal(f, &why);
+            record_refusal(f, &why);
             return BT_OK;
         }
         x.micro_batch = f->cfg->train.micro_batch;
@@ -133,7 +125,7 @@ static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
         if (x.fits) break;
     }
     f->out->fitting += x.fits;
-    return push_layout(f->out, &x, err);
+    return append_layout(f->out, &x, err);
 }
 
 /* Tries the resolver's own choice (0) and powers of two. */
@@ -175,7 +167,7 @@ static bt_code add_gathers(search *f, bt_layout x, bt_err *err) {
     return add_virtual_stages(f, x, err);
 }
 
-/* Tries shards over all data-parallel ranks or, with several hosts, over those of one host. */
+/* Tries shards over all data-parallel ranks and, if there are several hosts, over the ranks of one host. */
 static bt_code add_shards(search *f, bt_layout x, int dp, bt_err *err) {
     const bt_cluster *c = &f->s->cluster;
     for (int zero = 0; zero <= 3; zero++) {
@@ -226,7 +218,7 @@ bt_code bt_layouts_find(bt_layouts *out, const bt_layout_search *s, bt_err *err)
     *out = (bt_layouts){0};
     search f = {.s = s, .out = out, .cfg = malloc(sizeof *f.cfg)};
     bt_code code = f.cfg ? add_meshes(&f, err)
-                         : bt_fail(err, BT_NOMEM, "no memory for the settings");
+                         : bt_fail(err, BT_NOMEM, "cannot allocate memory for the settings");
     free(f.cfg);
     if (code == BT_OK && out->n == 0)
         code = bt_fail(err, BT_ARG, "no layout of %d rank%s is possible: %s", s->cluster.ranks,
@@ -239,14 +231,12 @@ void bt_layouts_release(bt_layouts *l) {
     *l = (bt_layouts){0};
 }
 
-/* ---- times ----------------------------------------------------------------------------------- */
-
-typedef struct wanted { /* one micro-batch size of one tensor-parallel size */
+typedef struct wanted { /* shapes of one micro-batch size and one tensor-parallel size */
     bt_part_shape layer, head;
-    int turn; /* number of earlier entries with the same tp */
+    int turn; /* number of earlier entries with the same tensor-parallel size */
 } wanted;
 
-static int by_turn(const void *a, const void *b) {
+static int compare_wanted_shapes(const void *a, const void *b) {
     const wanted *x = a, *y = b;
     if (x->turn != y->turn) return x->turn < y->turn ? -1 : 1;
     return x->layer.tp < y->layer.tp ? -1 : x->layer.tp > y->layer.tp;
@@ -272,9 +262,9 @@ size_t bt_layouts_shapes(const bt_layouts *l, const bt_layout_search *s, bt_part
         if (bt_layout_settings(s, &l->at[i], cfg, NULL) == BT_OK)
             n = add_wanted_parts(all, n, cfg, l->at[i].shape.tp);
     }
-    if (n > 0) qsort(all, n, sizeof *all, by_turn);
+    if (n > 0) qsort(all, n, sizeof *all, compare_wanted_shapes);
     for (size_t i = 0; i < n && n_out + 1 < most; i++) {
-        bool known = false; /* layers with and without recomputation have the same head */
+        bool known = false; /* layers with and without recomputation share a head */
         for (size_t k = 0; k < n_out; k++) known = known || bt_part_same(&out[k], &all[i].head);
         out[n_out++] = all[i].layer;
         if (!known) out[n_out++] = all[i].head;
@@ -284,7 +274,7 @@ size_t bt_layouts_shapes(const bt_layouts *l, const bt_layout_search *s, bt_part
     return n_out;
 }
 
-static int by_speed(const void *a, const void *b) {
+static int compare_predicted_layouts(const void *a, const void *b) {
     const bt_layout *x = a, *y = b;
     if (x->fits != y->fits) return x->fits ? -1 : 1;
     double dx = x->time.step.step_s, dy = y->time.step.step_s;
@@ -297,13 +287,13 @@ double bt_layout_step_s(const bt_layout *l) {
     return l->trial_s > 0 ? l->trial_s : l->time.step.step_s;
 }
 
-/* complexity of a layout: stages, groups, shards, recomputation */
+/* A number that grows with stages, groups, shards and recomputation. */
 static int layout_complexity(const bt_layout *l) {
     return 8 * (l->shape.pp > 1) + (l->virtual_stages > 1) + 8 * (l->shape.tp > 1) + 2 * l->zero +
            2 * l->recompute + (l->gather != BT_GATHER_LAYER);
 }
 
-/* Moves the simplest of the layouts near the first to the front; among equally simple ones the fastest. */
+/* Moves the simplest layout among those nearly as fast as the first one to the front; of equals the fastest. */
 static void prefer_simple(bt_layouts *l) {
     size_t best = 0;
     for (size_t i = 1; i < l->n; i++) {
@@ -319,15 +309,15 @@ static void prefer_simple(bt_layouts *l) {
     l->at[0] = chosen;
 }
 
-static int by_trial(const void *a, const void *b) {
+static int compare_tried_layouts(const void *a, const void *b) {
     const bt_layout *x = a, *y = b;
     if ((x->trial_s > 0) != (y->trial_s > 0)) return x->trial_s > 0 ? -1 : 1;
-    if (!(x->trial_s > 0)) return by_speed(a, b);
+    if (!(x->trial_s > 0)) return compare_predicted_layouts(a, b);
     return x->trial_s < y->trial_s ? -1 : x->trial_s > y->trial_s;
 }
 
 void bt_layouts_prefer_tried(bt_layouts *l) {
-    qsort(l->at, l->n, sizeof *l->at, by_trial);
+    qsort(l->at, l->n, sizeof *l->at, compare_tried_layouts);
     prefer_simple(l);
 }
 
@@ -348,7 +338,7 @@ typedef struct bounded {
     double least_s;
 } bounded;
 
-static int by_lower_bound(const void *a, const void *b) {
+static int compare_lower_bounds(const void *a, const void *b) {
     const bounded *x = a, *y = b;
     if (x->least_s < y->least_s || x->least_s > y->least_s) return x->least_s < y->least_s ? -1 : 1;
     return x->layout < y->layout ? -1 : x->layout > y->layout;
@@ -358,8 +348,7 @@ bool bt_layout_same_mesh(const bt_layout *a, const bt_layout *b) {
     return memcmp(&a->shape, &b->shape, sizeof a->shape) == 0 && a->zero == b->zero;
 }
 
-/* Longest time that is still relevant: a longer layout is neither the choice, nor near it, nor the first of another
- * mesh. */
+/* Returns the longest relevant step time: slower layouts are neither near the choice nor the fastest of a mesh. */
 static double longest_useful_step(const bounded *all, size_t n) {
     const bt_layout *best = NULL, *other = NULL;
     for (size_t i = 0; i < n; i++) {
@@ -376,13 +365,13 @@ static double longest_useful_step(const bounded *all, size_t n) {
                  : INFINITY;
 }
 
-/* Predicts the layouts that fit in the order of their lower bounds, until these exceed the longest relevant time. */
+/* Predicts layouts that fit in the order of their lower bounds, until one exceeds the longest relevant time. */
 static bt_code predict_choice(const predictor *p, bt_err *err) {
     bt_code code = BT_OK;
     size_t n = 0;
     double longest = INFINITY;
     bounded *all = calloc(p->l->n, sizeof *all);
-    if (!all) return bt_fail(err, BT_NOMEM, "no memory for %zu layouts", p->l->n);
+    if (!all) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu layouts", p->l->n);
     for (size_t i = 0; code == BT_OK && i < p->l->n; i++) {
         bt_layout *x = &p->l->at[i];
         if (!x->fits) continue;
@@ -391,7 +380,7 @@ static bt_code predict_choice(const predictor *p, bt_err *err) {
         if (code == BT_OK)
             code = bt_time_least(p->cfg, p->r, &p->s->cluster, &all[n++].least_s, err);
     }
-    if (code == BT_OK && n > 0) qsort(all, n, sizeof *all, by_lower_bound);
+    if (code == BT_OK && n > 0) qsort(all, n, sizeof *all, compare_lower_bounds);
     for (size_t i = 0; code == BT_OK && i < n && all[i].least_s <= longest; i++) {
         code = predict_layout(p, all[i].layout, err);
         longest = longest_useful_step(all, i + 1);
@@ -403,15 +392,16 @@ static bt_code predict_choice(const predictor *p, bt_err *err) {
 bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_rates *r,
                            bt_err *err) {
     const predictor p = {l, s, r, malloc(sizeof *p.cfg)};
-    bt_code code = p.cfg ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the settings");
+    bt_code code = p.cfg ? BT_OK
+                         : bt_fail(err, BT_NOMEM, "cannot allocate memory for the settings");
     if (code == BT_OK && s->choice_only) code = predict_choice(&p, err);
     for (size_t i = 0; code == BT_OK && !s->choice_only && i < l->n; i++)
         code = predict_layout(&p, &l->at[i], err);
     if (code == BT_OK) {
-        qsort(l->at, l->n, sizeof *l->at, by_speed);
+        qsort(l->at, l->n, sizeof *l->at, compare_predicted_layouts);
         prefer_simple(l);
     }
-    /* The search skips memory where it decides nothing; compute it now. */
+    /* The search skips memory that does not affect the choice, so it is computed here. */
     for (size_t i = 0; code == BT_OK && i < l->n && i < SHOWN; i++) {
         if (l->at[i].rank_bytes > 0) continue;
         code = bt_layout_settings(s, &l->at[i], p.cfg, err);

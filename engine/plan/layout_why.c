@@ -1,21 +1,20 @@
-/* layout_why.c - compares the first layout with the best of other meshes and with other numbers of chunks. */
+/* layout_why.c - compares the first layout with the fastest of other meshes and with other numbers of chunks. */
 #include "engine/plan/layout_why.h"
 
 #include "engine/base/tables/metric.h"
 
-/* A phase is named as the cause if it explains this share of the difference. */
+/* A phase is called the cause if it accounts for this share of the difference. */
 static const double EXPLAINS = 0.5;
-/* A trial differs from its prediction by more than the model's own error. */
+/* A ratio of trial to prediction beyond this exceeds the model's own error. */
 static const double PARTED = 0.2;
-/* Other programs slow ranks down beyond these tasks per processor: before a trial, and while rates are measured,
- * where the ranks themselves count too. */
+/* Tasks per processor above which other programs slow ranks down: before a trial (BUSY), and while rates are measured
+ * (CROWDED), where the ranks' own tasks are included. */
 static const double BUSY = 0.5, CROWDED = 1.5;
 
 static bool has_predicted_time(const bt_layout *l) { return l->fits && l->time.step.step_s > 0; }
 
-/* Returns the fastest layout of the first one's mesh with several chunks of layers a stage, or with one; NULL if
- * there is none. */
-static const bt_layout *with_chunks(const bt_layouts *l, bool several) {
+/* Returns the fastest layout with the mesh of the first one and `several` chunks per stage, or with one; or NULL. */
+static const bt_layout *fastest_with_chunks(const bt_layouts *l, bool several) {
     const bt_layout *found = NULL;
     for (size_t i = 0; i < l->n; i++) {
         const bt_layout *x = &l->at[i];
@@ -27,27 +26,27 @@ static const bt_layout *with_chunks(const bt_layouts *l, bool several) {
     return found;
 }
 
-/* Difference between another layout and the best one. Trials are compared with trials and predictions with
+/* Difference in time between another layout and the best one. Trials are compared with trials and predictions with
  * predictions, because a busy machine lengthens only a trial. */
 typedef struct gap {
     bool tried;
-    double s, frac; /* relative to the other layout's step */
+    double s, frac; /* frac: relative to the other layout's step */
 } gap;
 
-static gap gap_of(const bt_layout *best, const bt_layout *other) {
+static gap measure_gap(const bt_layout *best, const bt_layout *other) {
     const bool tried = best->trial_s > 0 && other->trial_s > 0;
     const double of = tried ? other->trial_s : other->time.step.step_s,
                  s = of - (tried ? best->trial_s : best->time.step.step_s);
     return (gap){.tried = tried, .s = s, .frac = s / of};
 }
 
-static void why_virtual(const bt_layouts *l, bt_text *out) {
+static void explain_chunks(const bt_layouts *l, bt_text *out) {
     char more[32], waits[32], instead[32];
     const bt_layout *best = &l->at[0];
     const bool several = best->virtual_stages > 1;
-    const bt_layout *other = best->shape.pp > 1 ? with_chunks(l, !several) : NULL;
+    const bt_layout *other = best->shape.pp > 1 ? fastest_with_chunks(l, !several) : NULL;
     if (!other) return;
-    const gap g = gap_of(best, other);
+    const gap g = measure_gap(best, other);
     bt_metric_format(more, sizeof more, 1e3 * g.s, BT_UNIT_MS);
     bt_metric_format(waits, sizeof waits, 1e3 * other->time.step.phase_s[BT_PH_WAIT], BT_UNIT_MS);
     bt_metric_format(instead, sizeof instead, 1e3 * best->time.step.phase_s[BT_PH_WAIT],
@@ -67,10 +66,9 @@ static void why_virtual(const bt_layouts *l, bt_text *out) {
     if (!g.tried) bt_text_printf(out, ", and waits %s, not %s", waits, instead);
 }
 
-/* Returns the phase in which the other layout spends so much more that it explains most of the gap, or
- * BT_PHASE_COUNT. */
-static bt_phase cause_of(const bt_layout *best, const bt_layout *other, double gap_s,
-                         double *more_s) {
+/* Returns the phase whose additional time in the other layout explains the difference; BT_PHASE_COUNT: none. */
+static bt_phase find_cause_phase(const bt_layout *best, const bt_layout *other, double gap_s,
+                                 double *more_s) {
     bt_phase cause = BT_PHASE_COUNT;
     *more_s = EXPLAINS * gap_s;
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
@@ -80,7 +78,7 @@ static bt_phase cause_of(const bt_layout *best, const bt_layout *other, double g
     return cause;
 }
 
-static void why_mesh(const bt_layouts *l, bt_text *out) {
+static void explain_mesh(const bt_layouts *l, bt_text *out) {
     char words[160], ms[32];
     double more_s;
     const bt_layout *best = &l->at[0], *other = NULL;
@@ -91,7 +89,7 @@ static void why_mesh(const bt_layouts *l, bt_text *out) {
         bt_text_put(out, "no other mesh is possible");
         return;
     }
-    const gap g = gap_of(best, other);
+    const gap g = measure_gap(best, other);
     const char *source = g.tried ? "as tried" : "as predicted";
     bt_layout_words(other, words, sizeof words);
     if (g.s < 0 && best->trial_s > 0) {
@@ -109,7 +107,7 @@ static void why_mesh(const bt_layouts *l, bt_text *out) {
                    bt_metric_format(ms, sizeof ms, 1e3 * g.s, BT_UNIT_MS), 100 * g.frac, source,
                    words);
     if (best->trial_s > 0 || other->trial_s > 0) return; /* predictions do not explain a trial */
-    const bt_phase cause = cause_of(best, other, g.s, &more_s);
+    const bt_phase cause = find_cause_phase(best, other, g.s, &more_s);
     if (cause < BT_PHASE_COUNT)
         bt_text_printf(out, ", which spends %s more on %s",
                        bt_metric_format(ms, sizeof ms, 1e3 * more_s, BT_UNIT_MS),
@@ -132,6 +130,6 @@ void bt_layout_why_parted(const bt_layout *l, double rates_load, double load, bt
 }
 
 void bt_layout_why(const bt_layouts *l, bt_text *out) {
-    why_mesh(l, out);
-    why_virtual(l, out);
+    explain_mesh(l, out);
+    explain_chunks(l, out);
 }

@@ -1,4 +1,4 @@
-/* memory.c - reads the limits of memory, compares the plan with them, and names the largest row and the remedies. */
+/* memory.c - reads the limits of memory, compares the plan with them, and composes the error with remedies. */
 #include "engine/plan/memory.h"
 
 #include <math.h>
@@ -50,14 +50,15 @@ typedef struct remedy_row {
     bool small, by_layers, lean, q8;
 } remedy_row;
 
-/* the plan that does not fit */
+/* the plan that needs too much memory */
 typedef struct planned_rank {
     const bt_run_cfg *cfg;
     int rank;
     bt_plan_parts *parts;
 } planned_rank;
 
-static size_t bytes_with(const planned_rank *p, bt_run_cfg *spare, const remedy_row *r) {
+static size_t planned_bytes_with_remedy(const planned_rank *p, bt_run_cfg *spare,
+                                        const remedy_row *r) {
     const bt_run_cfg *cfg = p->cfg;
     *spare = *cfg;
     if (r->by_layers) spare->parallel.gather = BT_GATHER_LAYER;
@@ -75,8 +76,7 @@ static size_t bytes_with(const planned_rank *p, bt_run_cfg *spare, const remedy_
     return bt_plan_bytes(spare, p->rank, p->parts);
 }
 
-/* Tries settings in order of their cost in speed and stores each that helps with the memory that the rank needs
- * then. */
+/* Tries settings in the order of their cost in speed. Stores each that reduces it, and the memory then needed. */
 static size_t find_memory_remedies(const planned_rank *p, bt_run_cfg *spare, remedy out[TRIES]) {
     const bt_run_cfg *cfg = p->cfg;
     size_t n = 0, now = bt_plan_bytes(cfg, p->rank, p->parts);
@@ -116,7 +116,7 @@ static size_t find_memory_remedies(const planned_rank *p, bt_run_cfg *spare, rem
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (!rows[i].possible) continue;
-        size_t bytes = bytes_with(p, spare, &rows[i]);
+        size_t bytes = planned_bytes_with_remedy(p, spare, &rows[i]);
         if (bytes >= now) continue;
         snprintf(out[n].words, sizeof out[n].words, "%s", rows[i].words);
         out[n++].bytes = bytes;
@@ -131,7 +131,7 @@ static void append_reason(char *text, size_t size, const char *fmt, const char *
     if (n + strlen(piece) < size) memcpy(text + n, piece, strlen(piece) + 1);
 }
 
-static void name_largest(const planned_rank *p, char *text, size_t size) {
+static void describe_largest_arenas(const planned_rank *p, char *text, size_t size) {
     bt_arena_row rows[BT_PLAN_MAX];
     char bytes[32];
     size_t n = bt_plan_memory(p->cfg, p->rank, p->parts, rows), first = 0, second = 1;
@@ -147,8 +147,9 @@ static void name_largest(const planned_rank *p, char *text, size_t size) {
                   bt_metric_format(bytes, sizeof bytes, (double)rows[second].bytes, BT_UNIT_BYTES));
 }
 
-/* Names the whole address space too, because a user set that and not the part which the program has not mapped. */
-static void name_limit(const bt_memory_room *room, size_t host, char *text, size_t size) {
+/* Also states the whole address space, which the user has set; the limit is what is not mapped of it. */
+static void describe_memory_limit(const bt_memory_room *room, size_t host, char *text,
+                                  size_t size) {
     char all[32], mapped[32];
     if (room->process >= host)
         snprintf(text, size, "%s", room->host_limit);
@@ -182,11 +183,11 @@ bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks, bt_pla
         append_reason(help, sizeof help, "even %s needs %s: ", all[n - 1].words,
                       bt_metric_format(bytes, sizeof bytes, (double)all[n - 1].bytes,
                                        BT_UNIT_BYTES));
-        append_reason(help, sizeof help, "%s%s", "more hosts, or a smaller model", "");
+        append_reason(help, sizeof help, "%s%s", "use more hosts or a smaller model", "");
     }
     free(spare);
-    name_largest(&plan, largest, sizeof largest);
-    name_limit(room, host, limit, sizeof limit);
+    describe_largest_arenas(&plan, largest, sizeof largest);
+    describe_memory_limit(room, host, limit, sizeof limit);
     return bt_fail(err, BT_NOMEM, "a rank needs %s (%s), but has %s of %s: %s",
                    bt_metric_format(needs, sizeof needs, (double)need, BT_UNIT_BYTES), largest,
                    bt_metric_format(has, sizeof has, (double)have, BT_UNIT_BYTES), limit, help);

@@ -1,4 +1,4 @@
-/* plan.c - memory of all objects as rows of a table. */
+/* plan.c - lists the memory of all objects of a rank as rows of a table. */
 #include "engine/plan/plan.h"
 
 #include <string.h>
@@ -16,12 +16,12 @@
 #include "engine/update/residual.h"
 #include "engine/update/update.h"
 
-/* measured memory of a rank apart from the model */
+/* Measured memory of a rank without its model. */
 enum { PROGRAM_BYTES = 20 << 20 };
 
-/* ZeRO-2 keeps own pieces, the stripes in transit and incomplete gradients: at the end of backward the tied
- * embedding. On a slow link more stripes can queue (reducer.h). */
-static size_t kept_gradient_bytes(const bt_rank_setup *s) {
+/* ZeRO-2 keeps the gradients of this rank's shard, the stripes in transit and gradients that are not complete, which at
+ * the end of backward is the tied embedding. On a slow link more stripes can queue (reducer.h). */
+static size_t zero2_gradient_bytes(const bt_rank_setup *s) {
     const bt_tensor *embed = bt_params_get(&s->params, -1, BT_P_EMBED);
     size_t own = bt_shards_elems(&s->shards, s->shard),
            stripes = s->cfg->launch.hosts[0] ? BT_STRIPES_IN_FLIGHT : BT_STRIPES_ON_HOST;
@@ -29,8 +29,8 @@ static size_t kept_gradient_bytes(const bt_rank_setup *s) {
                                                             stripes * s->shards.stripe);
 }
 
-/* Removes the shards of ZeRO from the model's arenas: their pages are never touched, or are returned to the system. */
-static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t n) {
+/* Reduces the arenas of the model by the shards of other ranks, whose pages ZeRO does not use. */
+static void reduce_sharded_arenas(const bt_rank_setup *s, bt_arena_row *rows, size_t n) {
     int64_t zero = s->sharded ? s->cfg->mesh.zero : 0;
     bool one_micro = s->even && s->n_micro == 1;
     for (size_t i = 0; i < n; i++) {
@@ -43,7 +43,7 @@ static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t 
                     : "latent weights, fp32: own pieces, and what every rank holds (norms)"};
         if (zero >= 2 && one_micro && strcmp(rows[i].name, "grads") == 0)
             rows[i] = (bt_arena_row){
-                "grads", kept_gradient_bytes(s),
+                "grads", zero2_gradient_bytes(s),
                 "own pieces; at the peak the embedding and the stripes on their way besides"};
     }
 }
@@ -55,7 +55,7 @@ static size_t staging_bytes(const bt_rank_setup *s, int rank) {
                               .shards = &s->shards,
                               .units = s->units};
     size_t bytes = bt_reducer_staging(&reducer, &s->shape, rank) - bt_residual_bytes(s);
-    /* during the codec's warm-up, and where the dial selects another codec */
+    /* The warm-up and the codec dial may use another codec, which can need more memory. */
     const bt_codec_ladder ladder = bt_codec_ladder_to(reducer.form.codec);
     double rate;
     const bool dialled = bt_comm_budget_parse(s->cfg->comm.budget, &rate, NULL) == BT_OK &&
@@ -69,8 +69,8 @@ static size_t staging_bytes(const bt_rank_setup *s, int rank) {
     return bytes;
 }
 
-/* With unequal shares a rank may get any range of units; plan the worst. */
-static size_t unit_sums(const bt_rank_setup *s) {
+/* With unequal shares a rank may receive any range of units, so the largest is planned. */
+static size_t partial_sum_bytes(const bt_rank_setup *s) {
     if (s->units == 0) return 0;
     return s->even ? bt_accumulator_bytes(s->params.total, s->first_micro, s->n_micro)
                    : bt_accumulator_bytes(s->params.total, 1, s->micros - 1);
@@ -87,7 +87,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_plan_parts *parts,
     bt_model_setup model = bt_run_cfg_setup(c, rank);
     size_t n = bt_model_plan(&model, rows, BT_PLAN_MAX);
     if (bt_rank_setup_init(&s, c, rank, NULL) != BT_OK) return n;
-    leave_out_shards(&s, rows, n);
+    reduce_sharded_arenas(&s, rows, n);
 
     bt_update_sizes update = bt_update_bytes(&s);
     size_t exchange =
@@ -101,7 +101,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_plan_parts *parts,
                   bt_run_cfg_weight_source(c) != BT_WEIGHTS_LOCAL
                       ? "sums and weights of other ranks on their way; own weights as they are sent"
                       : "sums of other ranks on their way");
-    add_arena_row(rows, &n, "partial sums", unit_sums(&s),
+    add_arena_row(rows, &n, "partial sums", partial_sum_bytes(&s),
                   "reproducible: gradients of finished units");
     add_arena_row(rows, &n, "code history", bt_observer_bytes(&s),
                   "ternary codes of the last two statistics samples; distributions of tensors");

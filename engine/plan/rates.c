@@ -1,4 +1,4 @@
-/* rates.c - shapes of parts; finds and scales rates. */
+/* rates.c - computes the shapes of parts, and finds and scales measured rates. */
 #include "engine/plan/rates.h"
 
 #include <inttypes.h>
@@ -9,8 +9,6 @@
 #include "engine/config/rank_setup.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/model/shape/params.h"
-
-/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static bt_part_shape part_shape(const bt_run_cfg *cfg, bt_part_kind kind, int tp) {
     const bt_lora lora = bt_tune_lora(cfg);
@@ -55,16 +53,18 @@ bt_part_shape bt_part_head(const bt_run_cfg *cfg, int tp) {
     return s;
 }
 
-/* kv heads of a rank: at least one, which several ranks may share */
-static double own_kv(const bt_part_shape *s) { return s->KV > s->tp ? (double)s->KV / s->tp : 1; }
-
-static double weights_of(const bt_part_shape *s) {
-    if (s->kind == BT_PART_HEAD) return (double)s->C * s->V / s->tp;
-    return (double)s->C * s->D * (2.0 * s->H / s->tp + 2.0 * own_kv(s)) + 3.0 * s->C * s->F / s->tp;
+/* Returns the key-value heads of a rank: at least one, which several ranks may share. */
+static double kv_heads_per_rank(const bt_part_shape *s) {
+    return s->KV > s->tp ? (double)s->KV / s->tp : 1;
 }
 
-/* weights of a layer's adapters; a rank has about its share */
-static double adapters_of(const bt_part_shape *s) {
+static double weights_per_rank(const bt_part_shape *s) {
+    if (s->kind == BT_PART_HEAD) return (double)s->C * s->V / s->tp;
+    return (double)s->C * s->D * (2.0 * s->H / s->tp + 2.0 * kv_heads_per_rank(s)) +
+           3.0 * s->C * s->F / s->tp;
+}
+
+static double adapter_weights_per_rank(const bt_part_shape *s) {
     const bt_model_cfg m = {.L = 1,
                             .C = s->C,
                             .H = s->H,
@@ -79,7 +79,7 @@ static double adapters_of(const bt_part_shape *s) {
 
 double bt_part_ops(const bt_part_shape *s) {
     const double each = s->lora ? 4 : 6;
-    return (each * weights_of(s) + 6 * adapters_of(s)) * ((double)s->T * s->B);
+    return (each * weights_per_rank(s) + 6 * adapter_weights_per_rank(s)) * ((double)s->T * s->B);
 }
 
 double bt_part_attention_ops(const bt_part_shape *s) {
@@ -90,9 +90,7 @@ bool bt_part_same(const bt_part_shape *a, const bt_part_shape *b) {
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* ---- parts ----------------------------------------------------------------------------------- */
-
-/* A larger ratio exceeds the differences in caches and kernels between shapes. */
+/* Differences in caches and kernels between shapes explain ratios up to this one. */
 static const double DOUBTFUL = 1.25;
 
 const bt_part_rate *bt_rates_part(const bt_rates *r, const bt_part_shape *s) {
@@ -101,7 +99,7 @@ const bt_part_rate *bt_rates_part(const bt_rates *r, const bt_part_shape *s) {
     return NULL;
 }
 
-/* Settings that select other kernels weigh more than any size. */
+/* Settings that select other kernels increase the distance more than any difference in size. */
 static double shape_distance(const bt_part_shape *a, const bt_part_shape *b) {
     double far = 0;
     far += 64.0 * (a->linear != b->linear) + 32.0 * (a->precision != b->precision) +
@@ -120,9 +118,9 @@ static double shape_distance(const bt_part_shape *a, const bt_part_shape *b) {
     return far;
 }
 
-/* Recomputation adds a forward pass to backward, or gate and up again if selective. */
+/* Returns the time that recomputation adds to backward: a forward pass, or the gate and up products if selective. */
 static double recompute_seconds(const bt_part_shape *s, double fwd_s, double attn_s) {
-    double gate_up = 2.0 * s->C * s->F / s->tp / weights_of(s);
+    double gate_up = 2.0 * s->C * s->F / s->tp / weights_per_rank(s);
     return s->recompute == BT_RECOMPUTE_FULL        ? fwd_s
            : s->recompute == BT_RECOMPUTE_SELECTIVE ? gate_up * (fwd_s - attn_s)
                                                     : 0;
@@ -137,7 +135,8 @@ bt_part_rate bt_part_scaled(const bt_part_rate *from, const bt_part_shape *to) {
     bt_part_rate out = {.shape = *to,
                         .attn_fwd_s = from->attn_fwd_s * attention,
                         .attn_bwd_s = from->attn_bwd_s * attention,
-                        .quantise_s = from->quantise_s * weights_of(to) / weights_of(s)};
+                        .quantise_s = from->quantise_s * weights_per_rank(to) /
+                                      weights_per_rank(s)};
     double again = recompute_seconds(s, from->fwd_s, from->attn_fwd_s);
     out.fwd_s = (from->fwd_s - from->attn_fwd_s) * work + out.attn_fwd_s;
     out.bwd_s = fmax(0, from->bwd_s - again - from->attn_bwd_s) * work + out.attn_bwd_s;
@@ -186,8 +185,6 @@ void bt_rates_put_part(bt_rates *r, const bt_part_rate *p) {
     r->parts[r->n_parts++] = *p;
 }
 
-/* ---- groups ---------------------------------------------------------------------------------- */
-
 bool bt_rates_group_like(const bt_group_rate *g, int world, const bt_part_shape *s) {
     bt_part_shape a = g->shape, b = *s;
     a.T = a.B = b.T = b.B = 0;
@@ -199,7 +196,7 @@ const bt_group_rate *bt_rates_group(const bt_rates *r, int world, const bt_part_
     double far = INFINITY;
     for (size_t i = 0; i < r->n_groups; i++) {
         const bt_group_rate *g = &r->groups[i];
-        /* Sharing of cores depends on the sizes of world and group more than on the layer. */
+        /* Sharing of cores depends more on the sizes of world and group than on the layer. */
         double d = shape_distance(&g->shape, s) + 100 * fabs(log((double)g->world / world)) +
                    10 * fabs(log((double)g->shape.tp / s->tp));
         if (d < far) far = d, best = g;
@@ -219,8 +216,6 @@ void bt_rates_put_group(bt_rates *r, const bt_group_rate *g) {
     }
     r->groups[r->n_groups++] = *g;
 }
-
-/* ---- trials ---------------------------------------------------------------------------------- */
 
 const bt_trial_rate *bt_rates_trial(const bt_rates *r, const char *key) {
     for (size_t i = 0; i < r->n_trials; i++)
@@ -279,8 +274,6 @@ const bt_link_rate *bt_rates_link(const bt_rates *r, int world, int n, int strid
     }
     return best;
 }
-
-/* ---- as text --------------------------------------------------------------------------------- */
 
 static const char *const kinds[] = {"layer", "head"};
 

@@ -1,4 +1,4 @@
-/* rates_file.c - stores rates as a JSON file and identifies their machine. */
+/* rates_file.c - stores rates in a JSON file and identifies their machine. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,8 +20,6 @@
 #include "engine/plan/rates.h"
 
 enum { FILE_MOST = 4 << 20 };
-
-/* ---- identity ---------------------------------------------------------------------------------- */
 
 static uint64_t file_hash(const char *path) {
     struct stat st;
@@ -50,7 +48,10 @@ bt_code bt_rates_identify(bt_rates *r, const bt_launch_settings *launch, int ran
     gethostname(host, sizeof host - 1);
     uint64_t program = file_hash(bt_program_file()),
              hosts = launch->hosts[0] ? file_hash(launch->hosts) : 0;
-    if (!program) return bt_fail_errno(err, BT_IO, errno, "cannot read this program's own file");
+    if (!program)
+        return bt_fail_errno(
+            err, BT_IO, errno,
+            "cannot read the executable file of this program, which identifies the rates");
     *r = (bt_rates){
         .ranks = ranks, .threads = (int32_t)launch->threads, .cores = bt_cpu_get()->cores};
     snprintf(r->machine, sizeof r->machine, "%s, %.80s, %d cores", host, bt_cpu_get()->model,
@@ -68,9 +69,7 @@ void bt_rates_path(const bt_rates *r, const char *dir, char *out, size_t size) {
     snprintf(out, size, "%s/rates/%dx%d-%08x.json", dir, r->ranks, r->threads, (unsigned)whose);
 }
 
-/* ---- out ------------------------------------------------------------------------------------- */
-
-/* the scalar numbers, read and written */
+/* The scalar numbers that are written and read. */
 #define NUMBERS(X) \
     X(probe_s) \
     X(rank_watts) \
@@ -179,8 +178,6 @@ void bt_rates_put_json(const bt_rates *r, bt_text *out) {
     bt_json_end(&j, '}');
 }
 
-/* ---- in -------------------------------------------------------------------------------------- */
-
 static double json_number_or_nan(const json_t *from, const char *key) {
     const json_t *x = json_object_get(from, key);
     double v = json_is_number(x) ? json_number_value(x) : 0;
@@ -250,7 +247,7 @@ static void read_trials(bt_rates *r, const json_t *all) {
     const char *key;
     json_t *x;
     json_object_foreach(json_object_get(all, "trials"), key, x) {
-        /* files written before the load was recorded have only the seconds */
+        /* A file without loads was written by an older version. */
         const json_t *load = json_object_get(x, "load");
         bt_trial_rate t = {
             .step_s = json_number_value(json_is_number(x) ? x : json_object_get(x, "step_s")),
@@ -295,11 +292,12 @@ bt_code bt_rates_take_json(bt_rates *r, const char *json, size_t n, bt_err *err)
     json_t *all = json_loadb(json, n, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(all)) {
         json_decref(all);
-        return bt_fail(err, BT_FORMAT, "they are no JSON object (line %d)", why.line);
+        return bt_fail(err, BT_FORMAT, "the rates are not a JSON object (line %d)", why.line);
     }
     bt_code code = BT_OK;
     if ((int)json_number_or_nan(all, "version") != BT_RATES_VERSION)
-        code = bt_fail(err, BT_FORMAT, "they are of format %d, this program reads format %d",
+        code = bt_fail(err, BT_FORMAT,
+                       "the rates have format %d, but this program reads only format %d",
                        (int)json_number_or_nan(all, "version"), BT_RATES_VERSION);
     copy_json_text(all, "machine", r->machine, sizeof r->machine);
     copy_json_text(all, "build", r->build, sizeof r->build);
@@ -321,8 +319,6 @@ bt_code bt_rates_take_json(bt_rates *r, const char *json, size_t n, bt_err *err)
     return code;
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
 static bt_code read_rates_text(const char *path, char **out, size_t *n, bt_err *err) {
     FILE *f = fopen(path, "rbe");
     *out = NULL;
@@ -330,7 +326,8 @@ static bt_code read_rates_text(const char *path, char **out, size_t *n, bt_err *
     if (!f && errno == ENOENT) return BT_OK;
     if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot read the rates '%s'", path);
     char *text = malloc(FILE_MOST);
-    bt_code code = text ? BT_OK : bt_fail(err, BT_NOMEM, "no memory to read '%s'", path);
+    bt_code code = text ? BT_OK
+                        : bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", path);
     if (text) *n = fread(text, 1, FILE_MOST, f);
     if (text && ferror(f))
         code = bt_fail_errno(err, BT_IO, errno, "cannot read the rates '%s'", path);
@@ -349,7 +346,7 @@ bt_code bt_rates_load(bt_rates *r, const char *path, char *refused, size_t size,
     bt_err why = BT_ERR_INIT;
     if (!found) {
         free(text);
-        return bt_fail(err, BT_NOMEM, "no memory for the rates");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the rates");
     }
     if (bt_rates_take_json(found, text, n, &why) != BT_OK)
         snprintf(refused, size, "they cannot be read: %.160s", why.msg);

@@ -1,4 +1,4 @@
-/* simulate.c - parses the description of a cluster, computes checkpoint intervals and simulates one size. */
+/* simulate.c - parses the description of a cluster, computes checkpoint intervals, and simulates one cluster size. */
 #include "engine/plan/simulate.h"
 
 #include <errno.h>
@@ -16,11 +16,11 @@ typedef struct unit {
     double is;
 } unit;
 
-/* Plausible ranges of real hardware; a value beyond them is probably a wrong unit. */
+/* Plausible ranges of real hardware; a value outside of them probably has a wrong unit. */
 static const double LINK_LEAST = 125, LINK_MOST = 1.25e14, LATENCY_MOST = 60, BYTES_LEAST = 1048576,
                     BYTES_MOST = 1152921504606846976.0, TIME_LEAST = 1, TIME_MOST = 3.2e10;
 
-/* Parses a number and a unit that ends at `end` (NULL: at the end of the text). */
+/* Parses a number with a unit that ends at `end` (NULL: at the end of the text). */
 static bool read_amount(const char *text, const char *end, const unit *units, size_t n,
                         double *out) {
     char *after;
@@ -47,12 +47,14 @@ bt_code bt_sim_parse_hosts(const char *text, int *hosts, int *ranks_per_host, bt
     }
     if (!read)
         return bt_fail(err, BT_ARG,
-                       "--simulate '%.60s' is no cluster (hosts x ranks of each, as 64x8)", text);
+                       "--simulate '%.60s' is not of the form HOSTSxRANKS, hosts times ranks on "
+                       "each, such as 64x8",
+                       text);
     if (errno == ERANGE || r > BT_SIM_HOST_RANKS_MOST || h > BT_SIM_RANKS_MOST ||
         h * r > BT_SIM_RANKS_MOST)
         return bt_fail(err, BT_ARG,
-                       "--simulate %.60s is beyond what a job can be: at most %d ranks, %d on a "
-                       "host (use %ldx%ld)",
+                       "--simulate %.60s is too large: a job has at most %d ranks, and at most %d "
+                       "on a host (use %ldx%ld)",
                        text, BT_SIM_RANKS_MOST, BT_SIM_HOST_RANKS_MOST,
                        BT_SIM_RANKS_MOST / (r > BT_SIM_HOST_RANKS_MOST ? 8 : r),
                        r > BT_SIM_HOST_RANKS_MOST ? 8 : r);
@@ -72,13 +74,14 @@ bt_code bt_sim_parse_link(const char *text, const char *flag, double *bytes_per_
         if (*bytes_per_s >= LINK_LEAST && *bytes_per_s <= LINK_MOST && *latency_s <= LATENCY_MOST)
             return BT_OK;
         return bt_fail(err, BT_ARG,
-                       "%s '%.60s' is beyond any link (1 kbit to 1000 Tbit a second, a latency of "
-                       "60 s at most)",
+                       "%s '%.60s' is outside the possible range of a link (1 kbit to 1000 Tbit "
+                       "per second, a latency of at most 60 s)",
                        flag, text);
     }
     return bt_fail(err, BT_ARG,
-                   "%s '%.60s' is no link (rate of a host, latency: 25Gbit,5us or 3GB,1ms)", flag,
-                   text);
+                   "%s '%.60s' is not of the form RATE,LATENCY of a host's link, such as "
+                   "25Gbit,5us or 3GB,1ms",
+                   flag, text);
 }
 
 bt_code bt_sim_parse_bytes(const char *text, const char *what, double *bytes, bt_err *err) {
@@ -86,18 +89,21 @@ bt_code bt_sim_parse_bytes(const char *text, const char *what, double *bytes, bt
         {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
         {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12}};
     if (!read_amount(text, NULL, units, sizeof units / sizeof *units, bytes))
-        return bt_fail(err, BT_ARG, "%s '%.60s' is no size (as 64GiB)", what, text);
+        return bt_fail(err, BT_ARG, "%s '%.60s' is not a size such as 64GiB", what, text);
     if (*bytes >= BYTES_LEAST && *bytes <= BYTES_MOST) return BT_OK;
-    return bt_fail(err, BT_ARG, "%s '%.60s' is beyond any machine (1MiB to 1048576TiB)", what,
+    return bt_fail(err, BT_ARG,
+                   "%s '%.60s' is outside the possible range of memory (1MiB to 1048576TiB)", what,
                    text);
 }
 
 bt_code bt_sim_parse_time(const char *text, const char *what, double *seconds, bt_err *err) {
     static const unit units[] = {{"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}, {"d", 86400}};
     if (!read_amount(text, NULL, units, sizeof units / sizeof *units, seconds))
-        return bt_fail(err, BT_ARG, "%s '%.60s' is no time (as 90s, 30m, 8h, 2d)", what, text);
+        return bt_fail(err, BT_ARG, "%s '%.60s' is not a time such as 90s, 30m, 8h or 2d", what,
+                       text);
     if (*seconds >= TIME_LEAST && *seconds <= TIME_MOST) return BT_OK;
-    return bt_fail(err, BT_ARG, "%s '%.60s' is beyond any job (1s to 365000d)", what, text);
+    return bt_fail(err, BT_ARG, "%s '%.60s' is outside the possible range (1s to 365000d)", what,
+                   text);
 }
 
 double bt_goodput_at(double interval_s, double ckpt_s, double restart_s, double mtbf_s) {
@@ -137,8 +143,8 @@ static void put_refusal(bt_sim_point *out, const bt_layouts *l, const bt_cluster
              bt_metric_format(lacks, sizeof lacks, need - c->memory_bytes, BT_UNIT_BYTES));
 }
 
-/* Checkpoints of a job with failures are made at Daly's interval; their time is part of the goodput. */
-static void count_failures(bt_sim_point *out, const bt_cluster *c) {
+/* A job with failures writes checkpoints at Daly's interval; their time is part of the goodput. */
+static void apply_failures(bt_sim_point *out, const bt_cluster *c) {
     double ckpt = out->layout.time.ckpt_s;
     out->mtbf_s = c->mtbf_s > 0 ? c->mtbf_s / out->hosts : 0;
     out->restart_s = BT_SIM_LAUNCH_S + ckpt;
@@ -150,10 +156,10 @@ bt_code bt_sim_point_of(bt_sim_point *out, const bt_layout_search *search, const
                         bt_err *err) {
     bt_layouts l = {0};
     bt_layout_search s =
-        *search; /* the layout is chosen with equal ranks; stragglers are added afterwards */
+        *search; /* the layout is chosen as if all ranks were equally fast; stragglers are added afterwards */
     bt_err trouble = BT_ERR_INIT;
     bt_run_cfg *cfg = malloc(sizeof *cfg);
-    if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
+    if (!cfg) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the settings");
     s.cluster.straggler_frac = 0;
     *out = (bt_sim_point){.ranks = s.cluster.ranks, .hosts = bt_cluster_hosts(&s.cluster)};
     bt_code code = bt_layouts_find(&l, &s, &trouble);
@@ -171,7 +177,7 @@ bt_code bt_sim_point_of(bt_sim_point *out, const bt_layout_search *search, const
         if (code == BT_OK) put_refusal_reason(out, &l);
         if (code == BT_OK && search->cluster.straggler_frac > 0)
             code = bt_time_predict(cfg, r, &search->cluster, &out->layout.time, err);
-        if (code == BT_OK) count_failures(out, &search->cluster);
+        if (code == BT_OK) apply_failures(out, &search->cluster);
     } else if (err) {
         *err = trouble;
     }

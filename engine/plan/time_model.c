@@ -1,4 +1,4 @@
-/* time_model.c - durations of the pieces of a step, from settings and rates. */
+/* time_model.c - computes the durations of the operations in a step from settings and rates. */
 #include "engine/plan/time_model.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "engine/parallel/shard/weight_prefetch.h"
 #include "engine/plan/wires.h"
 
-/* A larger waiting share was caused by something other than the exchange during the measurement. */
+/* A larger share of waiting had another cause than the exchange when it was measured. */
 static const double MEET_FRAC_MOST = 1.5;
 
 typedef struct model { /* state of one prediction */
@@ -24,9 +24,10 @@ typedef struct model { /* state of one prediction */
     const bt_cluster *c;
     bt_mesh_shape shape;
     bt_model_cfg whole;
-    int chunks;           /* chunks of layers of each stage */
-    double tokens, crowd; /* tokens of a micro-batch; slow-down of shared cores */
-    double meet_frac; /* waiting for the slowest tp rank, relative to computing and exchanging */
+    int chunks;           /* chunks of layers per stage */
+    double tokens, crowd; /* tokens of a micro-batch; slow-down by shared cores */
+    /* waiting for the slowest tensor-parallel rank, relative to computing and exchanging */
+    double meet_frac;
     bt_part_rate layer, head;
     bt_prediction *out;
 } model;
@@ -37,11 +38,9 @@ double bt_cluster_crowd(const bt_cluster *c, const bt_run_cfg *cfg) {
     return c->cores > 0 && threads > c->cores ? threads / c->cores : 1;
 }
 
-/* ---- fine-tuning ------------------------------------------------------------------------------- */
-
-/* Estimates adapters from the rates of a trained layer, if no layer with adapters was measured. With adapters a
- * layer's backward has one product with its weights instead of two, plus the products of the adapters; the head has
- * no gradient. */
+/* Estimates a layer with adapters from the rates of a trained layer, if none with adapters was measured. Backward then
+ * has one product with the layer's weights instead of two, plus the products of the adapters, and the head has no
+ * gradient. */
 static void estimate_adapters(model *m) {
     const double layers = m->whole.L, tp = m->shape.tp;
     bt_model_cfg base = m->whole;
@@ -62,32 +61,31 @@ static void estimate_adapters(model *m) {
     m->head.quantise_s = 0;
 }
 
-/* Additional forward passes without a backward: of the base (preference training) or of the teacher, in forward
- * passes of this model. */
-static double judging_passes(const bt_run_cfg *c) {
+/* Returns the number of additional forward passes without backward, in forward passes of this model: those of the base
+ * model in preference training, or of the teacher. */
+static double extra_forward_passes(const bt_run_cfg *c) {
     bt_model_cfg m;
     bt_run_cfg_model(c, &m);
     const bt_model_counts own = bt_model_count(&m);
     return (bt_tune_count(c).flop_token - own.flop_token) / own.flop_forward;
 }
 
-/* shape of the same part with all weights trained */
 static bt_part_shape trained_shape(bt_part_shape s) {
     s.lora = s.targets = s.lean = s.base8 = 0;
     return s;
 }
 
-/* A frozen head is applied only to tokens with a loss (model/net/one_rank.c), a classifier's to the last token of
- * each text. */
-static void take_learned(model *m) {
+/* A frozen head is applied only to tokens that the loss includes (model/net/one_rank.c), a classifier's head only to
+ * the last token of each text. */
+static void apply_learned_share(model *m) {
     double part = m->whole.classes ? 0 : 1;
     if (m->whole.lora.rank && m->c->data.learned_frac > 0) part *= m->c->data.learned_frac;
     m->head.fwd_s *= part;
     m->head.bwd_s *= part;
 }
 
-/* Attention is limited to documents, also when backward recomputes it. */
-static void take_documents(model *m) {
+/* Reduces the time of attention to the positions within documents, also where backward recomputes it. */
+static void apply_attended_share(model *m) {
     bt_part_rate *l = &m->layer;
     const double less = m->c->data.attended_frac > 0 ? fmax(0, 1 - m->c->data.attended_frac) : 0,
                  again = m->cfg->train.recompute == BT_RECOMPUTE_FULL ? l->attn_fwd_s : 0;
@@ -110,17 +108,16 @@ static bt_code find_rates(model *m, bt_err *err) {
         if (known) estimate_adapters(m);
     }
     if (known) {
-        take_learned(m);
-        take_documents(m);
+        apply_learned_share(m);
+        apply_attended_share(m);
         return BT_OK;
     }
-    return bt_fail(err, BT_NOTFOUND, "no rates of a layer and a head are known");
+    return bt_fail(err, BT_NOTFOUND,
+                   "no rates of a layer and a head were measured: measure them with --measure");
 }
 
-/* ---- tensor parallelism ---------------------------------------------------------------------- */
-
-/* Exchanges of one layer, forward or backward (tp_exchange.c, tp_input.c): rows of int8 and of
- * floats, and meetings in which little is sent. */
+/* Time of the exchanges in one layer, forward or backward (tp_exchange.c, tp_input.c): rows of int8 and of floats, and
+ * synchronisations that send little. */
 static double tp_layer_s(const model *m, bool backward) {
     if (m->shape.tp == 1) return 0;
     const bt_run_cfg *c = m->cfg;
@@ -142,7 +139,7 @@ static double tp_layer_s(const model *m, bool backward) {
         bytes += 2 * stats;
         meetings += 1 + blocks;
     }
-    if (m->whole.lora.rank && !backward) { /* inputs of o and down, times A */
+    if (m->whole.lora.rank && !backward) { /* inputs of the o and down products, times A */
         bytes += 2 * m->tokens * m->whole.lora.rank * sizeof(float);
         meetings += 2;
     }
@@ -152,9 +149,9 @@ static double tp_layer_s(const model *m, bool backward) {
     return bt_wire_rows_s(m->r, m->c, m->shape.tp, meetings, bytes);
 }
 
-/* Time of a layer in real groups of this job's ranks, minus its time without exchanges and minus the exchanges
- * themselves. */
-static double meeting_frac(const model *m) {
+/* Returns the share of time spent waiting for slower ranks: the time of a layer in real groups of this job's ranks,
+ * minus its time without exchanges and minus the exchanges. */
+static double tp_waiting_frac(const model *m) {
     const bt_part_shape wanted = bt_part_layer(m->cfg, m->shape.tp);
     const bt_group_rate *g = m->shape.tp > 1 ? bt_rates_group(m->r, m->c->ranks, &wanted) : NULL;
     bt_part_rate alone;
@@ -167,19 +164,15 @@ static double meeting_frac(const model *m) {
     return fmin(MEET_FRAC_MOST, fmax(0, g->pass_s / (g->alone_s * (1 + exchanging)) - 1));
 }
 
-/* Exchanges of head and embedding: the head's rows to all slices of the vocabulary, statistics, dx back; the
- * embedding's rows. */
-static double tp_ends_s(const model *m, bool backward) {
+/* Time of the exchanges of head (rows to all slices of the vocabulary, statistics, dx back) and embedding (rows). */
+static double tp_head_embedding_s(const model *m, bool backward) {
     if (m->shape.tp == 1) return 0;
     double floats = m->tokens * (double)m->cfg->model.d_model * sizeof(float);
     return bt_wire_rows_s(m->r, m->c, m->shape.tp, backward ? 2 : 6,
                           backward ? floats : 2 * floats);
 }
 
-/* ---- ZeRO-3 ---------------------------------------------------------------------------------- */
-
-/* bytes of a layer's weights in the form in which they are sent, and of all ranks' own weights */
-static double travelling_bytes(const bt_rank_setup *s, int layer) {
+static double sent_weight_bytes(const bt_rank_setup *s, int layer) {
     double bytes = 0;
     for (size_t i = 0; i < s->params.n; i++) {
         const bt_tensor *t = &s->params.tensors[i];
@@ -193,19 +186,19 @@ static bool prefetches_weights(const model *m) {
     return bt_run_cfg_weight_source(m->cfg) == BT_WEIGHTS_PREFETCHED;
 }
 
-/* part of gathering one layer's weights that computing the previous layer does not hide */
+/* Returns the time to gather one layer's weights that the computation of the previous layer does not hide. */
 static double gather_exposed_s(const model *m, const bt_rank_setup *s, double hidden_by) {
     if (!prefetches_weights(m)) return 0;
     bt_wire wire = bt_wire_of(m->r, m->c, m->shape.dp_shard, m->shape.tp);
     double n = m->shape.dp_shard, layers = s->model.cfg.L,
-           bytes = travelling_bytes(s, -1) / layers * (n - 1) / n,
+           bytes = sent_weight_bytes(s, -1) / layers * (n - 1) / n,
            took = bt_wire_s(&wire, 1, bytes);
     return wire.copies ? took : fmax(0, took - hidden_by * m->crowd);
 }
 
-/* Conversion of all layers' gathered weights to the form that products read: 2 bits to codes to panels, or the bytes
- * of values (weights.c, fill_layer_panels). */
-static double place_s(const model *m, const bt_params *p, const bt_rank_setup *s) {
+/* Time of converting the gathered weights of all layers to the form that products read: 2 bits to codes to panels, or
+ * copies of values (weights.c, fill_layer_panels). */
+static double weight_conversion_s(const model *m, const bt_params *p, const bt_rank_setup *s) {
     double elements = 0, bytes = 0;
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
@@ -218,8 +211,6 @@ static double place_s(const model *m, const bt_params *p, const bt_rank_setup *s
     return elements * (m->r->tern_unpack_s + m->r->tern_panel_s) +
            (m->r->triad_per_s > 0 ? 2 * bytes / m->r->triad_per_s : 0);
 }
-
-/* ---- gradients ------------------------------------------------------------------------------- */
 
 static void plan_exchange(const model *m, const bt_rank_setup *s, bt_stage_work *work) {
     int n = (int)s->dp;
@@ -234,8 +225,6 @@ static void plan_exchange(const model *m, const bt_rank_setup *s, bt_stage_work 
     if (s->me.pp == 0) m->out->grad_bytes = elements * cost.bytes;
 }
 
-/* ---- the update ------------------------------------------------------------------------------ */
-
 static double linear_elements(const bt_rank_setup *s) {
     double n = 0;
     for (size_t i = 0; i < s->params.n; i++)
@@ -243,7 +232,7 @@ static double linear_elements(const bt_rank_setup *s) {
     return n;
 }
 
-/* Update directions of whole matrices, which the ranks of a stage divide among themselves (matrix_update.h). */
+/* Time of Muon's update directions for whole matrices, which the ranks of a stage divide (matrix_update.h). */
 static double muon_s(const model *m, const bt_rank_setup *s) {
     double ops = 0;
     for (size_t i = 0; i < s->params.n; i++) {
@@ -253,23 +242,23 @@ static double muon_s(const model *m, const bt_rank_setup *s) {
     return ops * m->r->matrix_op_s / (double)(s->dp * m->shape.tp);
 }
 
-/* receiving weights that other ranks updated, partly hidden by this rank's update */
-static double weights_out_s(const model *m, const bt_rank_setup *s, double hidden_by) {
+/* Time of receiving weights that other ranks updated; this rank's update hides a part. */
+static double receive_weights_s(const model *m, const bt_rank_setup *s, double hidden_by) {
     if (!s->sharded) return 0;
     bt_wire wire = bt_wire_of(m->r, m->c, m->shape.dp_shard, m->shape.tp);
     double n = m->shape.dp_shard, linear = linear_elements(s),
            bytes = (double)s->params.total * 4 - (s->model.latent_bf16 ? 2 * linear : 0);
     if (bt_run_cfg_weight_source(m->cfg) != BT_WEIGHTS_LOCAL) {
         bool gathered = bt_run_cfg_weight_source(m->cfg) == BT_WEIGHTS_GATHERED;
-        bytes = ((double)s->params.total - linear) * 2 + (gathered ? travelling_bytes(s, -1) : 0);
+        bytes = ((double)s->params.total - linear) * 2 + (gathered ? sent_weight_bytes(s, -1) : 0);
     }
     double took = bt_wire_s(&wire, (double)s->shards.n_stripes, bytes * (n - 1) / n);
     return wire.copies ? took : fmax(0, took - hidden_by * m->crowd);
 }
 
-/* Time of converting latent weights to codes and panels. Under ZeRO-3 only own pieces, through the 2 bits in which they
- * are kept and sent; if all layers are gathered once a step, their panels follow at once. */
-static double quantise_s(const model *m, const bt_rank_setup *s) {
+/* Time of converting latent weights to codes and panels. Under ZeRO-3 a rank converts only its own shard, through the 2
+ * bits in which codes are stored and sent; if all layers are gathered once per step, their panels are added. */
+static double seconds_to_quantise(const model *m, const bt_rank_setup *s) {
     double whole = m->layer.quantise_s * s->model.cfg.L, ternary = 0;
     bt_weight_source source = bt_run_cfg_weight_source(m->cfg);
     if (source == BT_WEIGHTS_LOCAL) return whole;
@@ -278,18 +267,18 @@ static double quantise_s(const model *m, const bt_rank_setup *s) {
     double codes = fmax(0, whole - ternary * m->r->tern_panel_s) +
                    ternary * (m->r->tern_unpack_s + m->r->tern_pack_s);
     return codes / m->shape.dp_shard +
-           (source == BT_WEIGHTS_GATHERED ? place_s(m, &s->params, s) : 0);
+           (source == BT_WEIGHTS_GATHERED ? weight_conversion_s(m, &s->params, s) : 0);
 }
 
-/* ZeRO-2 returns the pages of other ranks' gradients to the system after their sums are sent (exchange_rounds.c,
- * drop); the next backward pass gets new, zeroed pages. */
+/* ZeRO-2 returns the pages of other ranks' gradients to the system after their sums are sent (exchange_rounds.c, drop),
+ * so the next backward pass uses new, zeroed pages. */
 static double fresh_pages_s(const model *m, const bt_rank_setup *s, double own) {
     if (m->cfg->mesh.zero < 2 || !s->sharded) return 0;
     return fmax(0, (double)s->params.total - own) * m->r->fresh_s;
 }
 
-/* time of an update with smaller states and weights over one with fp32 */
-static double forms_frac(const model *m, const bt_rank_setup *s) {
+/* Returns the time of an update with smaller states and weights, over one with fp32. */
+static double small_form_update_frac(const model *m, const bt_rank_setup *s) {
     const double states = m->cfg->optim.states == BT_STATES_BF16   ? m->r->states_bf16_x
                           : m->cfg->optim.states == BT_STATES_LOG8 ? m->r->states_log8_x
                                                                    : 0,
@@ -301,22 +290,22 @@ static double forms_frac(const model *m, const bt_rank_setup *s) {
 static void plan_update(const model *m, const bt_rank_setup *s, bt_stage_work *work) {
     const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optim.name);
     double own = (double)bt_shards_elems(&s->shards, s->shard),
-           rule = bt_rates_elem(&m->r->update[m->cfg->optim.name], own) * forms_frac(m, s);
-    work->optim_s = own * (bt_rates_elem(&m->r->norm, own) + rule) + quantise_s(m, s);
+           rule = bt_rates_elem(&m->r->update[m->cfg->optim.name], own) *
+                  small_form_update_frac(m, s);
+    work->optim_s = own * (bt_rates_elem(&m->r->norm, own) + rule) + seconds_to_quantise(m, s);
     if (how->matrices->whole_matrix) work->optim_s += muon_s(m, s);
-    work->optim_comm_s = weights_out_s(m, s, work->optim_s);
+    work->optim_comm_s = receive_weights_s(m, s, work->optim_s);
     double zeroed = m->cfg->mesh.zero >= 2 && s->sharded ? own : (double)s->params.total;
     work->begin_s = zeroed * bt_rates_elem(&m->r->zero, zeroed) + fresh_pages_s(m, s, own);
 }
 
-/* ---- a stage --------------------------------------------------------------------------------- */
-
-/* cost of a micro-batch in one chunk of layers */
+/* Computes the cost of a micro-batch in one chunk of layers. */
 static void plan_passes(const model *m, const bt_rank_setup *s, int chunk, bt_stage_work *work) {
     const double layers = bt_slice_chunk(&m->whole, s->model.slice, chunk).n;
-    /* Forward gathers all layers, backward all but the last, whose weights are still present (weight_prefetch.h). */
+    /* Forward gathers all layers; backward gathers all but the last, which is still present. */
     double back = fmax(layers - 1, 0),
-           placing = (prefetches_weights(m) ? place_s(m, &s->params, s) : 0) / s->model.cfg.L;
+           placing = (prefetches_weights(m) ? weight_conversion_s(m, &s->params, s) : 0) /
+                     s->model.cfg.L;
     *work = (bt_stage_work){.fwd_s = layers * (m->layer.fwd_s + placing),
                             .bwd_s = layers * m->layer.bwd_s + back * placing};
     work->fwd_comm_s = layers * (tp_layer_s(m, false) + gather_exposed_s(m, s, m->layer.fwd_s));
@@ -324,10 +313,10 @@ static void plan_passes(const model *m, const bt_rank_setup *s, int chunk, bt_st
     if (bt_slice_is_last_stage(s->model.slice) && chunk == bt_slice_chunks(s->model.slice) - 1) {
         work->fwd_s += m->head.fwd_s;
         work->bwd_s += m->head.bwd_s;
-        work->fwd_comm_s += tp_ends_s(m, false);
-        work->bwd_comm_s += tp_ends_s(m, true);
+        work->fwd_comm_s += tp_head_embedding_s(m, false);
+        work->bwd_comm_s += tp_head_embedding_s(m, true);
     }
-    work->fwd_s *= 1 + judging_passes(m->cfg);
+    work->fwd_s *= 1 + extra_forward_passes(m->cfg);
     work->fwd_comm_s *= 1 + (bt_tune_has_reference(m->cfg) ? 1 : 0);
     work->fwd_tp_wait_s = m->meet_frac * (work->fwd_s + work->fwd_comm_s);
     work->bwd_tp_wait_s = m->meet_frac * (work->bwd_s + work->bwd_comm_s);
@@ -353,7 +342,7 @@ static bt_code plan_stage(const model *m, int stage, bt_stage_work *works, bt_er
     return BT_OK;
 }
 
-/* Stages between the first and the last differ only in the layers of their chunks. */
+/* Stages between the first and the last differ only in the number of layers in their chunks. */
 static bool is_same_as_previous_stage(const model *m, int stage) {
     bt_model_slice slice = {.tp_size = m->shape.tp,
                             .pp_size = m->shape.pp,
@@ -367,8 +356,6 @@ static bool is_same_as_previous_stage(const model *m, int stage) {
             return false;
     return true;
 }
-
-/* ---- between stages -------------------------------------------------------------------------- */
 
 static void plan_messages(const model *m, bt_step_simulation *w) {
     if (m->shape.pp == 1) return;
@@ -390,9 +377,7 @@ static void plan_messages(const model *m, bt_step_simulation *w) {
     w->tied_wired = !wire.copies;
 }
 
-/* ---- periodic work ----------------------------------------------------------------------------- */
-
-/* statistics of codes and gradients: one pass over each */
+/* Time of statistics of codes and gradients: one pass over each. */
 static double monitor_s(const model *m) {
     if (m->cfg->train.stats_every == 0 || m->cfg->run.no_monitor) return 0;
     const bt_model_counts n = bt_model_count(&m->whole);
@@ -401,7 +386,7 @@ static double monitor_s(const model *m) {
     return elements * 2 * bt_rates_elem(&m->r->norm, elements) / (double)m->cfg->train.stats_every;
 }
 
-/* Weights and optimizer states are written once, by all hosts at the same time. */
+/* All hosts together write weights and optimizer states once, at the same time. */
 static double checkpoint_s(const model *m) {
     const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optim.name);
     size_t element = bt_moment_bytes(m->cfg->optim.weights == BT_STATES_BF16 ? BT_MOMENT_BF16
@@ -415,7 +400,7 @@ static double checkpoint_s(const model *m) {
     return m->r->disk_per_s > 0 ? bytes / (m->r->disk_per_s * hosts) : 0;
 }
 
-/* mean time of checkpoints per step; checkpoints are made by steps or by time */
+/* Returns the mean time of checkpoints per step; their interval is a number of steps or a time. */
 static double ckpt_share_s(const model *m, double step_s) {
     double one = m->out->ckpt_s, share = 0;
     if (m->cfg->ckpt.every > 0)
@@ -425,9 +410,7 @@ static double ckpt_share_s(const model *m, double step_s) {
     return share;
 }
 
-/* ---- all together ---------------------------------------------------------------------------- */
-
-/* Slow-down factor of each rank; a tensor-parallel group is as slow as its slowest rank. */
+/* Returns the slow-down factor of each rank. A tensor-parallel group is as slow as its slowest rank. */
 static double *straggler_factors(const model *m, int dp) {
     if (!(m->c->straggler_frac > 0)) return NULL;
     size_t n = (size_t)dp * (size_t)m->shape.pp;
@@ -459,7 +442,7 @@ static bt_code simulate_step(const model *m, const bt_stage_work *stages, bt_err
                             .crowd = m->crowd};
     plan_messages(m, &w);
     bt_code code = c->straggler_frac > 0 && !slow
-                       ? bt_fail(err, BT_NOMEM, "no memory for %d ranks", c->ranks)
+                       ? bt_fail(err, BT_NOMEM, "cannot allocate memory for %d ranks", c->ranks)
                        : bt_simulate_step(&w, &m->out->step, err);
     w.ckpt_s = code == BT_OK ? ckpt_share_s(m, m->out->step.step_s) : 0;
     if (w.ckpt_s > 0) {
@@ -469,32 +452,33 @@ static bt_code simulate_step(const model *m, const bt_stage_work *stages, bt_err
     return code;
 }
 
-/* Processor time of a rank between two points at which it may wait for the slowest rank. If weights of other ranks
- * are received for each layer, they are sent BT_PREFETCH_AHEAD layer visits before they are needed, so ranks may
- * differ by that many visits, and a step of fewer visits has no such point. */
-static double between_meetings_s(const model *m) {
+/* Returns the processor time of a rank between two points at which it may wait for the slowest rank. If it receives
+ * weights for each layer, they are sent BT_PREFETCH_AHEAD layer visits before they are needed, so ranks may differ by
+ * that many visits; a step with fewer visits has no such point. */
+static double synchronisation_interval_s(const model *m) {
     const double visits = (double)m->cfg->train.accum * 2 * (m->whole.L - 1) + 1;
     if (!prefetches_weights(m) || visits <= BT_PREFETCH_AHEAD) return INFINITY;
     return BT_PREFETCH_AHEAD * (m->layer.fwd_s + m->layer.bwd_s) / 2;
 }
 
-/* Threads of a host per core, times the loss of cores that cannot be divided evenly. A rank loses about the same
- * time at each synchronisation, so the loss is interpolated in the inverse of the time between two, from two
- * measured intervals. */
-static double crowd_of(const model *m) {
+/* Returns the threads of a host per core, times the loss of cores that cannot be divided evenly. A rank loses about the
+ * same time at each synchronisation, so the loss is interpolated between two measured intervals, linearly in the
+ * inverse of the interval. */
+static double shared_core_slow_down(const model *m) {
     const bt_cluster *c = m->c;
     const double crowd = bt_cluster_crowd(c, m->cfg);
     const bt_link_rate *l = c->simulated || crowd <= 1 ? NULL
                                                        : bt_rates_link(m->r, c->ranks, c->ranks, 1);
     if (!l || l->world != c->ranks || l->n != c->ranks) return crowd;
-    const double apart_s = fmin(BT_SHARED_S, fmax(BT_SHARED_OFTEN_S, between_meetings_s(m))),
+    const double apart_s = fmin(BT_SHARED_S,
+                                fmax(BT_SHARED_OFTEN_S, synchronisation_interval_s(m))),
                  often = (1 / apart_s - 1 / BT_SHARED_S) /
                          (1 / BT_SHARED_OFTEN_S - 1 / BT_SHARED_S);
     return crowd * fmax(1, l->shared_x + often * fmax(0, l->shared_often_x - l->shared_x));
 }
 
-static model model_of(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
-                      bt_prediction *out) {
+static model init_time_model(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
+                             bt_prediction *out) {
     model m = {.cfg = cfg,
                .r = r,
                .c = c,
@@ -511,7 +495,7 @@ static model model_of(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster
 bt_code bt_time_least(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
                       double *least_s, bt_err *err) {
     bt_prediction none = {0};
-    model m = model_of(cfg, r, c, &none);
+    model m = init_time_model(cfg, r, c, &none);
     BT_TRY(find_rates(&m, err));
     const double passes = m.whole.L * (m.layer.fwd_s + m.layer.bwd_s) + m.head.fwd_s + m.head.bwd_s;
     *least_s = (double)cfg->train.accum * passes / m.shape.pp;
@@ -521,13 +505,15 @@ bt_code bt_time_least(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster
 bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
                         bt_prediction *out, bt_err *err) {
     *out = (bt_prediction){0};
-    model m = model_of(cfg, r, c, out);
+    model m = init_time_model(cfg, r, c, out);
     BT_TRY(find_rates(&m, err));
-    out->crowd = m.crowd = crowd_of(&m);
-    m.meet_frac = meeting_frac(&m);
+    out->crowd = m.crowd = shared_core_slow_down(&m);
+    m.meet_frac = tp_waiting_frac(&m);
     out->ckpt_s = checkpoint_s(&m);
     bt_stage_work *stages = calloc((size_t)(m.shape.pp * m.chunks), sizeof *stages);
-    bt_code code = stages ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for %d stages", m.shape.pp);
+    bt_code code = stages
+                       ? BT_OK
+                       : bt_fail(err, BT_NOMEM, "cannot allocate memory for %d stages", m.shape.pp);
     for (int k = 0; code == BT_OK && k < m.shape.pp; k++) {
         if (!is_same_as_previous_stage(&m, k)) {
             code = plan_stage(&m, k, stages, err);

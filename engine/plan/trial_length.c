@@ -1,12 +1,12 @@
 /* trial_length.c - chooses the length of trials: whole steps if the time suffices, otherwise shorter steps, smaller
- * models, fewer rounds, fewer layouts. */
+ * models, fewer rounds or fewer layouts. */
 #include "engine/plan/trial_length.h"
 
 #include <math.h>
 
 #include "engine/plan/trial_race.h"
 
-/* a run has about as many steps as fit RUN_S */
+/* A run has about as many steps as RUN_S allows. */
 enum { STEPS_MOST = 16 };
 static const double RUN_S = 0.3;
 
@@ -22,21 +22,21 @@ double bt_trial_race_s(const bt_trial_length *all, size_t k, int rounds, double 
     return spent;
 }
 
-static bool fewer_micros(bt_trial_length *x) {
+static bool halve_micro_batches(bt_trial_length *x) {
     const int64_t half = x->micros / 2;
     if (x->micros % 2 != 0 || half < x->fewest || half % x->multiple != 0) return false;
     x->micros = half;
     return true;
 }
 
-static bool fewer_layers(bt_trial_length *x) {
+static bool halve_layers(bt_trial_length *x) {
     const int64_t half = x->chunks > 0 ? x->layers / 2 / x->chunks * x->chunks : 0;
     if (half < 1) return false;
     x->layers = half;
     return true;
 }
 
-/* Halves the steps or layers of each layout if possible. Returns false if it was possible for none. */
+/* Halves the micro-batches or layers of each trial with `fewer`, where possible. Returns false: none is shorter. */
 static bool halve_trial_lengths(bt_trial_length *all, size_t n, const bt_trial_time *t,
                                 bool (*fewer)(bt_trial_length *x)) {
     bool any = false;
@@ -53,8 +53,8 @@ size_t bt_trial_lengths(bt_trial_length *all, size_t n, const bt_trial_time *t) 
     int rounds = BT_RACE_ROUNDS_LEAST;
     if (n < 2) return 0;
     while (bt_trial_race_s(all, 2, rounds, t->start_s) > t->seconds &&
-           (halve_trial_lengths(all, n, t, fewer_micros) ||
-            halve_trial_lengths(all, n, t, fewer_layers))) {}
+           (halve_trial_lengths(all, n, t, halve_micro_batches) ||
+            halve_trial_lengths(all, n, t, halve_layers))) {}
     if (bt_trial_race_s(all, 2, rounds, t->start_s) > t->seconds) rounds = 1;
     size_t k = n;
     while (k > 1 && bt_trial_race_s(all, k, rounds, t->start_s) > t->seconds) k--;

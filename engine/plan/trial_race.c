@@ -9,12 +9,12 @@
 
 enum { POLISH = 8, RUNS_MOST = BT_RACE_MOST * BT_RACE_ROUNDS_MOST, PRIOR_RUNS = 2 };
 
-/* additive model of the logarithms: a run took round[k] + part[i] + noise */
+/* Additive model of the logarithms: a run took round[k] + part[i] + noise. */
 typedef struct split {
     double round[BT_RACE_ROUNDS_MOST], part[BT_RACE_MOST], noise;
 } split;
 
-/* residual of candidate i in round k; dropped candidates ran in the first rounds only */
+/* Returns the residual of candidate i in round k; a dropped candidate ran only in the first rounds. */
 static double residual_of_racer(const bt_race *r, const split *s, size_t i, size_t k) {
     return log(r->racer[i].took_s[k]) - s->round[k] - s->part[i];
 }
@@ -34,9 +34,9 @@ static void remove_common_factors(const bt_race *r, split *s) {
     }
 }
 
-/* Standard deviation of the noise. Each round and candidate absorbs about one residual, so the `absorbed` smallest
- * are ignored. */
-static double noise_of(const bt_race *r, const split *s) {
+/* Returns the standard deviation of the noise. Each round effect and candidate effect reduces about one residual to
+ * zero, so as many of the smallest residuals are ignored. */
+static double estimate_noise(const bt_race *r, const split *s) {
     double x[RUNS_MOST] = {0};
     size_t n = 0, absorbed = r->rounds + r->n - 1;
     for (size_t i = 0; i < r->n; i++)
@@ -48,11 +48,11 @@ static double noise_of(const bt_race *r, const split *s) {
                 (double)(PRIOR_RUNS + free_runs));
 }
 
-typedef struct belief { /* distribution of the logarithm of a time */
+typedef struct belief { /* normal distribution of the logarithm of a time */
     double mean, variance;
 } belief;
 
-/* Combines runs and predictions. The factor common to all predictions is the one that fits the runs best. */
+/* Combines runs and predictions. The factor common to all predictions is chosen to fit the runs best. */
 static void combine_with_predictions(const bt_race *r, const split *s, belief out[BT_RACE_MOST]) {
     const double prior = BT_RACE_PRIOR * BT_RACE_PRIOR;
     double error[BT_RACE_MOST] = {0}, rounds[BT_RACE_ROUNDS_MOST], factor = 0, weights = 0;
@@ -74,7 +74,8 @@ static void combine_with_predictions(const bt_race *r, const split *s, belief ou
     }
 }
 
-/* expected loss of choosing the best instead of a candidate that is d longer, with width s of the difference */
+/* Returns the expected loss of choosing the best candidate instead of one whose logarithm is d larger, where s is the
+ * standard deviation of the difference. */
 static double expected_loss(double d, double s) {
     static const double SQRT_2PI = 2.5066282746310002, SQRT_2 = 1.4142135623730951;
     if (!(s > 0)) return 0;
@@ -85,7 +86,7 @@ static void estimate_candidates(bt_race *r) {
     split s = {0};
     belief all[BT_RACE_MOST];
     for (int i = 0; i < POLISH; i++) remove_common_factors(r, &s);
-    s.noise = noise_of(r, &s);
+    s.noise = estimate_noise(r, &s);
     combine_with_predictions(r, &s, all);
     r->best = 0;
     for (size_t i = 1; i < r->n; i++)
@@ -104,7 +105,7 @@ static void estimate_candidates(bt_race *r) {
     r->settled = enough && r->loss_frac < BT_RACE_LOSS;
 }
 
-/* A dropped candidate has missed rounds, cannot be compared in them, and is never run again. */
+/* Returns false for a dropped candidate, which has missed rounds and is never run again. */
 static bool takes_part_in_round(const bt_race *r, size_t i) {
     return r->racer[i].runs == r->rounds && !r->racer[i].out;
 }

@@ -1,4 +1,4 @@
-/* probe_clock.c - clock of the probes and typical value of samples. */
+/* probe_clock.c - chooses the clock of the probes and the typical value of samples. */
 #include "engine/plan/probe/probe_clock.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ double bt_probe_clock(void) {
 double bt_probe_typical(double *samples, size_t n) {
     qsort(samples, n, sizeof *samples, bt_compare_doubles);
     if (n == 0) return 0;
-    /* Other programs use the caches too, which makes a sample longer and never shorter. Where several threads wait
-     * for the slowest, a delay of one thread is in every sample but the shortest. */
+    /* Other programs compete for the caches and only lengthen a sample. If several threads wait for the slowest one, a
+     * delay of any thread lengthens the sample, so a lower quantile is used. */
     return bt_threads_count() == 1 ? samples[n / 4] : samples[n / 8];
 }

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* Processor seconds of this thread if it is the only one of the pool, else wall seconds. */
+/* Returns the processor seconds of this thread if the pool has no other, else wall seconds. */
 double bt_probe_clock(void);
 /* Sorts n samples and returns a low quantile, which other programs hardly affect; 0 if n is 0. */
 double bt_probe_typical(double *samples, size_t n);

@@ -9,7 +9,7 @@ typedef struct probe_group {
     bool settled;
 } probe_group;
 
-/* copies the rows of rank 0 to the positions of all other ranks */
+/* Copies the rows of rank 0 to the rows of all other ranks. */
 static void probe_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
                               size_t rows) {
     size_t own = bt_tp_first_row(rows, 1, t->size);
@@ -24,7 +24,7 @@ static void reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) {
     (void)t, (void)rows, (void)cols;
 }
 
-/* These are few bytes, and values computed from them must be finite. */
+/* Even skip_copies does not skip this: it is only a few bytes, and results computed from them must be finite. */
 static void probe_gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
     for (int k = 0; k < t->size; k++) memcpy((char *)all + (size_t)k * bytes, mine, bytes);
 }
@@ -48,7 +48,7 @@ bt_code bt_probe_group_create(bt_tp_group **out, int size, size_t rows, size_t c
         free(g);
         free(partial);
         free(common);
-        return bt_fail(err, BT_NOMEM, "no memory to measure a slice of %d", size);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory to measure a slice of %d", size);
     }
     memset(partial, 0, bytes);
     memset(common, 0, bytes);

@@ -1,5 +1,5 @@
-/* rates_links.c - measures messages and exchanges in the groups that the axes of a mesh form: neighbouring ranks
- * (tensor parallelism, data parallelism next to it) and distant ranks (replicas of a tensor-parallel group, stages). */
+/* rates_links.c - measures messages and exchanges in the groups of a mesh: neighbouring ranks (tensor parallelism, or
+ * data parallelism inside it) and distant ranks (replicas of a tensor-parallel group, stages). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "engine/plan/probe/probe_clock.h"
 #include "engine/plan/probe/rates_probe.h"
 
-/* LINK_MEMORY exceeds the caches of a core, like the gradients of a model. */
+/* LINK_MEMORY is larger than the caches of a core, like the gradients of a model. */
 enum {
     LINK_BYTES = 4 << 20,
     LINK_MEMORY = 32 << 20,
@@ -34,7 +34,7 @@ enum {
 };
 static const double GRADS_S = 0.3;
 
-/* Waiting times use the shortest sample; all others may include other programs. */
+/* The shortest sample is taken for waiting times, because other programs may lengthen every other sample. */
 static double shortest_sample(double *samples, size_t n) {
     (void)bt_probe_typical(samples, n); /* sorts */
     return samples[0];
@@ -44,8 +44,8 @@ typedef struct tp_times {
     double meet[ROUNDS], rows[ROUNDS];
 } tp_times;
 
-/* Exchanges like one layer: every rank has just written the values that other ranks add, and the rows that they
- * read. Copying and adding are measured as processor time, synchronisation as wall time. */
+/* Exchanges as in a layer: every rank has just written the values that other ranks add, and the rows that they read.
+ * Copying and adding are measured as processor time, synchronisation as wall time. */
 static void time_one_exchange(bt_tp_group *t, float *x, tp_times *took, int i) {
     const size_t elems = (size_t)ROWS * COLS;
     char mine[64] = {0}, all[64 * TP_MOST];
@@ -63,12 +63,13 @@ static void time_one_exchange(bt_tp_group *t, float *x, tp_times *took, int i) {
     took->meet[i] = (double)(bt_now_ns() - at) / 1e9;
 }
 
-/* Measures all groups at once, because they share the machine. */
+/* All groups are measured at once, because they share the machine. */
 static bt_code probe_tp(bt_link_rate *l, bt_comm *group, bt_err *err) {
     bt_tp_group *t = NULL;
     tp_times took;
     float *x = calloc((size_t)ROWS * COLS, sizeof *x);
-    bt_code code = x ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the rows of a layer");
+    bt_code code = x ? BT_OK
+                     : bt_fail(err, BT_NOMEM, "cannot allocate memory for the rows of a layer");
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) code = bt_tp_group_create(&t, group, ROWS, COLS, err);
     for (int i = 0; code == BT_OK && i < ROUNDS; i++) {
@@ -96,22 +97,21 @@ static bt_code probe_agreement(bt_comm *group, double *out, bt_err *err) {
     return BT_OK;
 }
 
-/* processor time of this thread, the only one that exchanges; other programs change it little, and a long wait
- * sleeps */
+/* Returns the processor time of this thread, the only one that exchanges. Other programs hardly affect it. */
 static double processor_s(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* the exchange of training, without any computing beside it */
+/* The gradient exchange of training, without computation at the same time. */
 typedef struct exchange {
     bt_mesh mesh;
     bt_shards shards;
     bt_reducer *reducer;
 } exchange;
 
-/* Opens an exchange of zero gradients: for replicas, which all get the sums, or for shards, whose owners keep them. */
+/* Opens an exchange of zero gradients, either for replicas, which receive the sums, or for shards and their owners. */
 static bt_code open_exchange(exchange *e, const bt_mesh_shape *shape, float *x, bt_err *err) {
     const size_t n = LINK_MEMORY / sizeof *x;
     *e = (exchange){0};
@@ -141,7 +141,7 @@ static bt_code run_exchange(exchange *e, double *took_s, bt_err *err) {
     return BT_OK;
 }
 
-/* Times two exchanges in alternating rounds after one warm-up round; out_s: means over the ranks. */
+/* Times two exchanges alternately, after one warm-up round. out_s: means over the ranks. */
 static bt_code time_exchanges(exchange all[2], double out_s[2], bt_err *err) {
     double took[2][GRAD_ROUNDS];
     double first[] = {(double)bt_now_ns() / 1e9, 0};
@@ -173,7 +173,8 @@ static bt_code probe_gradients(bt_link_rate *l, bt_err *err) {
     exchange both[2];
     double took_s[2] = {0};
     int64_t near = hosts && axis_on_one_host(&replicas, bt_comm_rank(world), hosts);
-    bt_code code = x && hosts ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for gradients");
+    bt_code code = x && hosts ? BT_OK
+                              : bt_fail(err, BT_NOMEM, "cannot allocate memory for gradients");
     memset(both, 0, sizeof both);
     if (x) memset(x, 0, LINK_MEMORY);
     code = bt_agree(world, code, err);
@@ -201,10 +202,10 @@ static void compute_passes(const float *x, int64_t passes) {
     for (int64_t i = 0; i < passes; i++) sum = sum + bt_op_sum_squares(x, SHARED_ELEMS);
 }
 
-/* Processor time that a rank occupied its core over the time that it computed, in rounds of `passes` with a barrier
- * after each. */
-static bt_code processor_share(double *out, const float *x, int64_t passes, int64_t rounds,
-                               bt_err *err) {
+/* Computes `rounds` times `passes` passes with a barrier after each round. *out: processor time during which the ranks
+ * occupied their cores over the time in which they computed. */
+static bt_code measure_core_occupation(double *out, const float *x, int64_t passes, int64_t rounds,
+                                       bt_err *err) {
     double s[] = {0, 0}; /* computing time; total time */
     BT_TRY(bt_barrier(bt_comm_world(), err));
     const double began = bt_probe_clock();
@@ -220,11 +221,11 @@ static bt_code processor_share(double *out, const float *x, int64_t passes, int6
     return BT_OK;
 }
 
-/* Measures cores that idle because the number of ranks is no multiple of the cores: a waiting rank yields its core
- * and does not sleep. */
+/* Measures the loss by cores that idle because the number of ranks is not a multiple of the cores. A waiting rank
+ * yields its core and does not sleep. */
 static bt_code probe_sharing(bt_link_rate *l, bt_err *err) {
     float *x = calloc(SHARED_ELEMS, sizeof *x);
-    bt_code code = x ? BT_OK : bt_fail(err, BT_NOMEM, "no memory to compute with");
+    bt_code code = x ? BT_OK : bt_fail(err, BT_NOMEM, "cannot allocate memory to compute with");
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) {
         double pass_s = bt_probe_clock();
@@ -234,9 +235,10 @@ static bt_code probe_sharing(bt_link_rate *l, bt_err *err) {
         const int64_t often = (int64_t)(BT_SHARED_OFTEN_S / fmax(pass_s, 1e-7)) + 1,
                       seldom = (int64_t)(BT_SHARED_S / BT_SHARED_OFTEN_S + 0.5);
         if (code == BT_OK)
-            code = processor_share(&l->shared_x, x, often * seldom, SHARED_ROUNDS, err);
+            code = measure_core_occupation(&l->shared_x, x, often * seldom, SHARED_ROUNDS, err);
         if (code == BT_OK)
-            code = processor_share(&l->shared_often_x, x, often, SHARED_ROUNDS * seldom, err);
+            code = measure_core_occupation(&l->shared_often_x, x, often, SHARED_ROUNDS * seldom,
+                                           err);
     }
     free(x);
     return code;
@@ -258,7 +260,7 @@ static bt_code probe_link_group(bt_rates *r, int n, int stride, bt_err *err) {
     bt_code code = bt_link_measure_long(&link, group, &work, err);
     double v[] = {link.latency_s, link.bytes_per_s};
     if (code == BT_OK) code = probe_agreement(group, &l.agree_s, err);
-    /* The slowest group counts; a link that could not be measured in one group is unknown. */
+    /* The slowest group determines the rate; a link that could not be measured in one group is unknown. */
     if (code == BT_OK) code = bt_all_reduce_f64(world, &v[0], 1, BT_MAX, err);
     if (code == BT_OK) code = bt_all_reduce_f64(world, &v[1], 1, BT_MIN, err);
     l.latency_s = v[0];
@@ -269,7 +271,7 @@ static bt_code probe_link_group(bt_rates *r, int n, int stride, bt_err *err) {
         code = probe_sharing(&l, err);
     bt_comm_free(group);
     if (code != BT_OK) return code;
-    /* the values of rank 0's group, because rank 0 stores the rates */
+    /* rank 0 stores the rates, so those of its group are used */
     r->links[r->n_links++] = l;
     return BT_OK;
 }

@@ -1,5 +1,4 @@
-/* rates_machine.c - measures rates that are independent of the model's shape: memory, arrays, optimizers, codecs,
- * disk. */
+/* rates_machine.c - measures rates that are independent of the model: memory, arrays, optimizers, codecs, disk. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,8 +33,6 @@ enum {
     DISK_BYTES = 32 << 20
 };
 
-/* ---- arrays ---------------------------------------------------------------------------------- */
-
 typedef struct arrays {
     float *w, *g, *state[STATES];
     size_t n;
@@ -55,7 +52,8 @@ static bt_code open_arrays(arrays *a, size_t n, bt_err *err) {
         all = all && a->state[i];
     }
     if (!all)
-        return bt_fail(err, BT_NOMEM, "no memory for %zu MiB of arrays to measure with",
+        return bt_fail(err, BT_NOMEM,
+                       "cannot allocate memory for %zu MiB of arrays to measure with",
                        (2 + STATES) * n * sizeof(float) >> 20);
     for (size_t i = 0; i < n; i++) {
         a->w[i] = 0.01f * (float)(i % 97);
@@ -67,7 +65,6 @@ static bt_code open_arrays(arrays *a, size_t n, bt_err *err) {
 
 typedef void (*array_work)(const arrays *a, const void *how);
 
-/* seconds per element */
 static double time_array(const arrays *a, array_work work, const void *how) {
     double took[ROUNDS];
     work(a, how);
@@ -130,9 +127,9 @@ static bt_code probe_arrays(bt_rates *r, bool large, bt_err *err) {
     return code;
 }
 
-/* Seconds of an AdamW update. w: weights in fp32 or bf16. */
-static bt_code time_form(double *out, bt_states_kind states, bt_moment_form form, float *w,
-                         const float *g, bt_err *err) {
+/* Measures an AdamW update in seconds per element. w: weights in fp32 or bf16. */
+static bt_code time_update_form(double *out, bt_states_kind states, bt_moment_form form, float *w,
+                                const float *g, bt_err *err) {
     const bt_optim_cfg settings = {
         .kind = BT_OPTIM_ADAMW, .states = states, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
     const bt_optim_span span = {.end = FORM_ELEMS,
@@ -155,8 +152,8 @@ static bt_code time_form(double *out, bt_states_kind states, bt_moment_form form
     return BT_OK;
 }
 
-/* relative time of an update with smaller states and weights */
-static bt_code probe_forms(bt_rates *r, bt_err *err) {
+/* Measures updates with smaller states and weights relative to fp32. */
+static bt_code probe_update_forms(bt_rates *r, bt_err *err) {
     double whole, of;
     float *w = calloc(2 * (size_t)FORM_ELEMS, sizeof *w), *g = w ? w + FORM_ELEMS : NULL;
     const struct {
@@ -166,13 +163,13 @@ static bt_code probe_forms(bt_rates *r, bt_err *err) {
     } forms[] = {{&r->states_bf16_x, BT_STATES_BF16, BT_MOMENT_F32},
                  {&r->states_log8_x, BT_STATES_LOG8, BT_MOMENT_F32},
                  {&r->weights_bf16_x, BT_STATES_FP32, BT_MOMENT_BF16}};
-    bt_code code = w ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for an update");
+    bt_code code = w ? BT_OK : bt_fail(err, BT_NOMEM, "cannot allocate memory for an update");
     code = bt_agree(bt_comm_world(), code, err);
     for (size_t i = 0; code == BT_OK && i < FORM_ELEMS; i++) g[i] = 0.001f * (float)(i % 89);
-    if (code == BT_OK) code = time_form(&whole, BT_STATES_FP32, BT_MOMENT_F32, w, g, err);
+    if (code == BT_OK) code = time_update_form(&whole, BT_STATES_FP32, BT_MOMENT_F32, w, g, err);
     for (size_t i = 0; code == BT_OK && i < sizeof forms / sizeof *forms; i++) {
         memset(w, 0, FORM_ELEMS * sizeof *w);
-        code = time_form(&of, forms[i].states, forms[i].weights, w, g, err);
+        code = time_update_form(&of, forms[i].states, forms[i].weights, w, g, err);
         *forms[i].factor = of / whole;
     }
     free(w);
@@ -184,7 +181,7 @@ static bt_code probe_muon(bt_rates *r, bt_err *err) {
     double took[ROUNDS];
     uint16_t *x = malloc(sizeof *x * MUON_SIDE * MUON_SIDE);
     bt_code code = x ? bt_muon_create(&m, MUON_SIDE, MUON_SIDE, err)
-                     : bt_fail(err, BT_NOMEM, "no memory for a matrix");
+                     : bt_fail(err, BT_NOMEM, "cannot allocate memory for a matrix");
     code = bt_agree(bt_comm_world(), code, err);
     for (int i = 0; code == BT_OK && i < ROUNDS; i++) {
         for (size_t k = 0; k < MUON_SIDE * MUON_SIDE; k++)
@@ -200,8 +197,6 @@ static bt_code probe_muon(bt_rates *r, bt_err *err) {
     return code;
 }
 
-/* ---- costs of sharding ------------------------------------------------------------------------- */
-
 typedef struct matrix {
     int8_t *codes;
     uint8_t *packed;
@@ -210,7 +205,7 @@ typedef struct matrix {
 
 static double probe_seconds_since(double start) { return bt_probe_clock() - start; }
 
-/* conversions between the three forms of a ternary matrix */
+/* Times the conversions between the three forms of a ternary matrix. */
 static bool time_ternary(bt_rates *r, const matrix *m) {
     const size_t n = (size_t)TERN_ROWS * TERN_COLS;
     double pack[ROUNDS], unpack[ROUNDS], panel[ROUNDS];
@@ -250,12 +245,14 @@ static bt_code probe_ternary(bt_rates *r, bt_err *err) {
     for (size_t i = 0; i < n; i++) m.codes[i] = (int8_t)(i * 2654435761u % 3) - 1;
     bt_code code = time_ternary(r, &m)
                        ? BT_OK
-                       : bt_fail(err, BT_DAMAGED, "unpacking returned a code that is not ternary");
+                       : bt_fail(err, BT_DAMAGED,
+                                 "unpacking a ternary matrix returned a code other than -1, 0 and "
+                                 "1: the memory or the processor may be faulty");
     bt_arena_release(&arena);
     return bt_agree(bt_comm_world(), code, err);
 }
 
-/* pages returned to the system and touched again, as for gradients of other ranks' pieces in every step (ZeRO-2) */
+/* Times pages that are returned to the system and touched again, as ZeRO-2 does with other ranks' gradients. */
 static bt_code probe_pages(bt_rates *r, bt_err *err) {
     bt_arena arena;
     double took[ROUNDS];
@@ -274,8 +271,6 @@ static bt_code probe_pages(bt_rates *r, bt_err *err) {
     bt_arena_release(&arena);
     return BT_OK;
 }
-
-/* ---- codecs ---------------------------------------------------------------------------------- */
 
 typedef struct codec_memory {
     float *x, *into;
@@ -315,7 +310,8 @@ bt_code bt_rates_probe_codec(const bt_codec *c, bt_codec_rate *out, bt_err *err)
                       .state = calloc(n, c->state_bytes ? c->state_bytes : 1)};
     bt_code code = m.x && m.into && m.payload && m.state
                        ? BT_OK
-                       : bt_fail(err, BT_NOMEM, "no memory to measure the codec %s", c->name);
+                       : bt_fail(err, BT_NOMEM, "cannot allocate memory to measure the codec %s",
+                                 c->name);
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) {
         for (size_t i = 0; i < n; i++)
@@ -329,9 +325,7 @@ bt_code bt_rates_probe_codec(const bt_codec *c, bt_codec_rate *out, bt_err *err)
     return code;
 }
 
-/* ---- disk and all ranks ---------------------------------------------------------------------- */
-
-/* write rate of rank 0; 0 if nothing can be written */
+/* Returns the write rate of rank 0; 0 if writing fails. */
 static double disk_rate(const char *dir) {
     char path[1100];
     double rate = 0;
@@ -349,7 +343,7 @@ static double disk_rate(const char *dir) {
     return rate;
 }
 
-/* replaces each rank's measurements by the mean over ranks */
+/* Replaces the measurements of each rank by their mean over all ranks. */
 static bt_code mean_machine_rates(bt_rates *r, bt_err *err) {
     double v[64], n_ranks = bt_comm_size(bt_comm_world());
     double *at[64];
@@ -380,7 +374,7 @@ bt_code bt_rates_probe_machine(bt_rates *r, const char *disk_dir, bt_err *err) {
     BT_TRY(bt_barrier(world, err));
     BT_TRY(probe_arrays(r, false, err));
     BT_TRY(probe_arrays(r, true, err));
-    BT_TRY(probe_forms(r, err));
+    BT_TRY(probe_update_forms(r, err));
     BT_TRY(probe_muon(r, err));
     BT_TRY(probe_ternary(r, err));
     BT_TRY(probe_pages(r, err));

@@ -20,29 +20,27 @@
 #include "engine/plan/probe/probe_clock.h"
 #include "engine/plan/probe/probe_group.h"
 
-/* timed passes; one untimed pass precedes them */
+/* PASSES: timed passes, after one untimed pass. */
 enum { PASSES_LEAST = 3, PASSES_MOST = 24, PROBE_VOCAB = 32, TINY_HEAD = 32, TINY_FFN = 64 };
-/* most operations of one pass; of larger shapes fewer tokens or words are measured */
+/* OPS_MOST: most operations of one pass; larger shapes are measured with fewer tokens or words. */
 static const double OPS_MOST = 1.2e11, GROUP_OPS_MOST = 4e10, PART_S = 0.3, FFN_MOST = 9e6;
-/* budgets for the limits above; with a smaller budget a pass gets the proportional share and fewer rows */
+/* Time budgets that the limits above assume; a smaller budget reduces operations and rows proportionally. */
 static const double FULL_S = 15, GROUPS_FULL_S = 3;
-
-/* ---- a stage --------------------------------------------------------------------------------- */
 
 typedef struct stage {
     bt_model *model;
-    bt_tp_group *group; /* group of a slice, else NULL */
+    bt_tp_group *group; /* tensor-parallel group of a slice; NULL: the whole layer or head */
     int32_t *tokens;
     bool head;
 } stage;
 
-/* reduces a shape to one that is measured quickly and represents it */
+/* Reduces a shape to one that is measured quickly and has a similar rate. */
 static bt_part_shape shrink_part_shape(bt_part_shape s, double most, double share) {
     const double ops = most * share;
     const int32_t rows = share < 1 ? 128 : 256;
     while (s.B > 1 && bt_part_ops(&s) + bt_part_attention_ops(&s) > ops) s.B = (s.B + 1) / 2;
     while (s.T > rows && bt_part_ops(&s) + bt_part_attention_ops(&s) > ops) s.T = (s.T + 1) / 2;
-    /* measure a part of the widest layers, because allocating all would take longer than a pass */
+    /* Of the widest layers only a part is measured, because allocating all of it would take longer than a pass. */
     while (s.kind == BT_PART_LAYER && s.F / s.tp > 4096 && (double)s.F / s.tp * s.C > FFN_MOST)
         s.F = (s.F / s.tp / 2 + 63) / 64 * 64 * s.tp;
     while (s.kind == BT_PART_HEAD && s.V / s.tp > 4096 && bt_part_ops(&s) > ops)
@@ -101,13 +99,14 @@ static void close_stage(stage *s) {
     free(s->tokens);
 }
 
-/* fills the frozen base of adapters with values in the form of its loader (tune/base_weights.h) */
+/* Fills the frozen base of adapters with values in the form that its loader produces (tune/base_weights.h). */
 static bt_code fill_base(bt_model *m, size_t vocab, size_t C, bt_err *err) {
     const bt_params *base = bt_model_base(m);
     size_t most = C;
     for (size_t i = 0; i < base->n; i++) most = bt_max_size(most, base->tensors[i].count);
     float *x = malloc(most * sizeof *x);
-    if (!x) return bt_fail(err, BT_NOMEM, "no memory for a layer of %zu weights", most);
+    if (!x)
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for a layer of %zu weights", most);
     fill_uniform(x, most, 0.03f);
     for (size_t i = 0; i < base->n; i++)
         bt_model_base_put(m, i, 0, base->tensors[i].count, x, 0.015f);
@@ -118,7 +117,7 @@ static bt_code fill_base(bt_model *m, size_t vocab, size_t C, bt_err *err) {
     return BT_OK;
 }
 
-/* with: the real group, which is closed together with the stage; NULL creates one whose exchanges take no time */
+/* with: the real group, which is closed with the stage. NULL: a group whose exchanges take no time is created. */
 static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_tp_group *with, bt_err *err) {
     bt_model_setup setup = probe_setup(shape);
     size_t tokens = (size_t)shape->B * (size_t)shape->T;
@@ -129,7 +128,8 @@ static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_tp_group *w
     setup.slice.tp_rank = with ? with->rank : 0;
     BT_TRY(bt_model_create(&out->model, &setup, err));
     out->tokens = malloc(tokens * sizeof *out->tokens);
-    if (!out->tokens) return bt_fail(err, BT_NOMEM, "no memory for %zu tokens", tokens);
+    if (!out->tokens)
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu tokens", tokens);
     for (size_t i = 0; i < tokens; i++) out->tokens[i] = (int32_t)(i * 7919 % (size_t)setup.cfg.V);
     fill_uniform(bt_model_weights(out->model), bt_model_params(out->model)->total, 0.03f);
     if (shape->lora) BT_TRY(fill_base(out->model, (size_t)setup.cfg.V, (size_t)shape->C, err));
@@ -157,10 +157,10 @@ static void run_probe_pass(stage *s, size_t elems) {
     bt_model_stage_backward(s->model, s->tokens, NULL, NULL);
 }
 
-static void attention_of(double *fwd_s, double *bwd_s) {
+static void attention_frac(double *fwd_s, double *bwd_s) {
     bt_op_profile ops[BT_OPS_MAX];
     size_t n = bt_ops_profile_rows(ops, BT_OPS_MAX);
-    uint64_t forward = 0, backward = 0; /* recomputation increases `forward` */
+    uint64_t forward = 0, backward = 0; /* `forward` includes recomputation */
     *fwd_s = *bwd_s = 0;
     for (size_t i = 0; i < n; i++) {
         if (strcmp(ops[i].name, "attn_fwd") == 0)
@@ -171,15 +171,14 @@ static void attention_of(double *fwd_s, double *bwd_s) {
     if (forward > backward) *fwd_s *= (double)backward / (double)forward;
 }
 
-/* time of a phase, on the same clock as the passes */
-static double phase_s(bt_rank_metric phase) {
+/* Returns the time of a phase by the clock that measures passes. */
+static double phase_seconds(bt_rank_metric phase) {
     return (double)(bt_threads_count() == 1 ? bt_span_processor_ns((int)phase)
                                             : bt_span_ns((int)phase)) /
            1e9;
 }
 
-/* The probe's clock times whole passes; spans divide them into forward and backward, and the profile gives
- * attention's part of the wall time. */
+/* The probe's clock measures whole passes, spans their forward and backward part, the profile attention's share. */
 static void time_stage(stage *s, const bt_part_shape *shape, bt_part_rate *out) {
     bt_model_setup setup = probe_setup(shape);
     double took[PASSES_MOST], attn_fwd, attn_bwd;
@@ -198,9 +197,9 @@ static void time_stage(stage *s, const bt_part_shape *shape, bt_part_rate *out) 
     }
     bt_span_end();
     bt_ops_profile(false);
-    attention_of(&attn_fwd, &attn_bwd);
-    double fwd = phase_s(BT_MR_FWD), bwd = phase_s(BT_MR_BWD), pass_s = bt_probe_typical(took, n),
-           share = pass_s / (fwd + bwd),
+    attention_frac(&attn_fwd, &attn_bwd);
+    double fwd = phase_seconds(BT_MR_FWD), bwd = phase_seconds(BT_MR_BWD),
+           pass_s = bt_probe_typical(took, n), share = pass_s / (fwd + bwd),
            wall = pass_s * 1e9 / (double)(bt_span_ns(BT_MR_FWD) + bt_span_ns(BT_MR_BWD));
     bt_span_reset();
     *out = (bt_part_rate){.shape = *shape,
@@ -221,8 +220,8 @@ static double time_quantise(stage *s) {
     return bt_probe_typical(took, PASSES_LEAST);
 }
 
-/* shape of the one small layer that a stage with a head must have */
-static bt_part_shape small_layer(const bt_part_shape *head) {
+/* Returns the shape of the one small layer that a stage with a head must have. */
+static bt_part_shape small_layer_shape(const bt_part_shape *head) {
     bt_part_shape s = *head;
     s.kind = BT_PART_LAYER;
     s.V = 0;
@@ -241,15 +240,13 @@ static bt_code measure_part(const bt_part_shape *shape, bt_part_rate *out, bt_er
     }
     close_stage(&s);
     if (code != BT_OK || shape->kind != BT_PART_HEAD) return code;
-    bt_part_shape small = small_layer(shape);
+    bt_part_shape small = small_layer_shape(shape);
     bt_part_rate layer;
     BT_TRY(measure_part(&small, &layer, err));
     out->fwd_s = fmax(0.1 * out->fwd_s, out->fwd_s - layer.fwd_s);
     out->bwd_s = fmax(0.1 * out->bwd_s, out->bwd_s - layer.bwd_s);
     return BT_OK;
 }
-
-/* ---- all ranks ------------------------------------------------------------------------------- */
 
 static bt_code mean_part_rate(bt_part_rate *p, bt_err *err) {
     double v[] = {p->fwd_s, p->bwd_s, p->attn_fwd_s, p->attn_bwd_s, p->quantise_s};
@@ -263,8 +260,8 @@ static bt_code mean_part_rate(bt_part_rate *p, bt_err *err) {
     return BT_OK;
 }
 
-/* operations per second of the last part's products, for display */
-static void read_ops(bt_rates *r) {
+/* Reads the operations per second of the products in the last measured part; they are only displayed. */
+static void read_product_rates(bt_rates *r) {
     bt_op_profile ops[BT_OPS_MAX];
     size_t n = bt_ops_profile_rows(ops, BT_OPS_MAX);
     r->n_ops = 0;
@@ -277,21 +274,21 @@ static void read_ops(bt_rates *r) {
     }
 }
 
-static bt_code measure_together(const bt_part_shape *shape, bt_part_rate *out, bt_err *err) {
+static bt_code measure_part_on_all_ranks(const bt_part_shape *shape, bt_part_rate *out,
+                                         bt_err *err) {
     BT_TRY(bt_barrier(bt_comm_world(), err));
     BT_TRY(bt_agree(bt_comm_world(), measure_part(shape, out, err), err));
     return mean_part_rate(out, err);
 }
 
-/* Measures a doubtful rate twice and keeps the shorter, because other programs and the placement of memory lengthen
- * a pass and never shorten it. */
+/* Measures a doubtful rate twice and keeps the shorter time, because disturbances only lengthen a pass. */
 static bt_code probe_part(bt_rates *r, const bt_part_shape *want, double budget_s, bt_err *err) {
     bt_part_shape shape = shrink_part_shape(*want, OPS_MOST, fmin(1, budget_s / FULL_S));
     bt_part_rate rate, again;
-    BT_TRY(measure_together(&shape, &rate, err));
-    if (shape.kind == BT_PART_LAYER) read_ops(r);
+    BT_TRY(measure_part_on_all_ranks(&shape, &rate, err));
+    if (shape.kind == BT_PART_LAYER) read_product_rates(r);
     if (bt_rates_part_doubtful(r, &rate)) {
-        BT_TRY(measure_together(&shape, &again, err));
+        BT_TRY(measure_part_on_all_ranks(&shape, &again, err));
         if (again.fwd_s + again.bwd_s < rate.fwd_s + rate.bwd_s) rate = again;
     }
     rate = bt_part_scaled(&rate, want);
@@ -299,16 +296,14 @@ static bt_code probe_part(bt_rates *r, const bt_part_shape *want, double budget_
     return BT_OK;
 }
 
-/* ---- real groups ----------------------------------------------------------------------------- */
-
-static double pass_by_the_clock(stage *s, size_t elems) {
+static double pass_wall_seconds(stage *s, size_t elems) {
     int64_t start = bt_now_ns();
     run_probe_pass(s, elems);
     return (double)(bt_now_ns() - start) / 1e9;
 }
 
-/* Runs equally many passes on all ranks, alternately with and without exchanges; medians, then mean over ranks. */
-static bt_code time_together(stage *real, stage *alone, bt_group_rate *g, bt_err *err) {
+/* Runs equally many passes on all ranks, alternately with and without exchanges. Takes medians, and their mean. */
+static bt_code time_groups_alternately(stage *real, stage *alone, bt_group_rate *g, bt_err *err) {
     bt_comm *world = bt_comm_world();
     const bt_model_setup setup = probe_setup(&g->shape);
     const size_t elems = bt_stage_elems(&setup);
@@ -317,12 +312,12 @@ static bt_code time_together(stage *real, stage *alone, bt_group_rate *g, bt_err
     run_probe_pass(alone, elems);
     bt_probe_group_skip_copies(alone->group);
     BT_TRY(bt_barrier(world, err));
-    double first = pass_by_the_clock(real, elems) + pass_by_the_clock(alone, elems);
+    double first = pass_wall_seconds(real, elems) + pass_wall_seconds(alone, elems);
     BT_TRY(bt_all_reduce_f64(world, &first, 1, BT_MAX, err));
     const size_t n = (size_t)fmin(PASSES_MOST, fmax(PASSES_LEAST, 2 * PART_S / first));
     for (size_t i = 0; i < n; i++) {
-        together[i] = pass_by_the_clock(real, elems);
-        by_itself[i] = pass_by_the_clock(alone, elems);
+        together[i] = pass_wall_seconds(real, elems);
+        by_itself[i] = pass_wall_seconds(alone, elems);
     }
     double v[] = {bt_median_known(together, n), bt_median_known(by_itself, n)};
     BT_TRY(bt_all_reduce_f64(world, v, 2, BT_SUM, err));
@@ -349,7 +344,7 @@ static bt_code probe_part_group(bt_rates *r, const bt_part_shape *want, double b
         code = open_stage(&real, &g.shape, group, err);
         if (code == BT_OK) code = open_stage(&alone, &g.shape, NULL, err);
         code = bt_agree(world, code, err);
-        if (code == BT_OK) code = time_together(&real, &alone, &g, err);
+        if (code == BT_OK) code = time_groups_alternately(&real, &alone, &g, err);
         close_stage(&real);
         close_stage(&alone);
     } else {
@@ -360,7 +355,7 @@ static bt_code probe_part_group(bt_rates *r, const bt_part_shape *want, double b
     return code;
 }
 
-/* Reports progress: the share of measured parts, or of the budget if that is larger. */
+/* The progress is the share of measured parts, or the share of the used budget if that is larger. */
 static void report_probe_progress(const bt_probe_job *job, size_t done, double spent_s) {
     if (!job->progress) return;
     job->progress(fmin(1, fmax((double)done / (double)job->n_parts, spent_s / job->budget_s)),
@@ -390,9 +385,9 @@ static bt_code probe_parts(bt_rates *r, const bt_probe_job *job, int64_t start, 
     return BT_OK;
 }
 
-/* Stores the mean power of the ranks; the previous value is kept if no rank could count. */
-static bt_code note_watts(bt_rates *r, double joules, int64_t since, bt_err *err) {
-    double sums[] = {0, 0}; /* sum of watts, number of ranks that count */
+/* Stores the mean power of the ranks. If no rank can measure its energy, the previous value is kept. */
+static bt_code store_mean_watts(bt_rates *r, double joules, int64_t since, bt_err *err) {
+    double sums[] = {0, 0}; /* sum of watts; number of ranks that measured */
     if (joules > 0) {
         sums[0] = joules / ((double)(bt_now_ns() - since) / 1e9);
         sums[1] = 1;
@@ -419,7 +414,7 @@ bt_code bt_rates_probe(bt_rates *r, const bt_probe_job *job, bt_err *err) {
     const double joules = bt_energy_take(&energy);
     bt_energy_close(&energy);
     BT_TRY(code);
-    BT_TRY(note_watts(r, joules, parts_start, err));
+    BT_TRY(store_mean_watts(r, joules, parts_start, err));
     r->probe_s += (double)(bt_now_ns() - start) / 1e9;
     return BT_OK;
 }

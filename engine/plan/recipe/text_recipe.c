@@ -1,12 +1,12 @@
-/* text_recipe.c - the recipe of a run on little text: tables of fitted values, and their lookup. */
+/* text_recipe.c - settings for a run on little text: tables of fitted values, and their lookup. */
 #include "engine/plan/recipe/text_recipe.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* Tokens of the vocabulary that is learned from at least so many bytes of text, for a training of fewer than
- * LONG_MINUTES and for a longer one; 0: bytes are the tokens. Larger tokens let a step read more text, but each is seen
- * less often. */
+/* Number of tokens in the vocabulary that is trained on a text of at least so many bytes, for a training of less than
+ * LONG_MINUTES and for a longer one; 0: bytes are the tokens. Larger tokens let a step read more text, but the model
+ * sees each token less often. */
 static const struct {
     uint64_t bytes;
     int tokens, tokens_of_long;
@@ -14,22 +14,22 @@ static const struct {
               {1 << 20, 1024, 1024},  {1 << 17, 512, 512},    {0, 0, 0}};
 static const double LONG_MINUTES = 5;
 
-/* Models to choose from, smallest first: layers, width, heads, feed-forward width. Selects the largest model that
- * trains at least TOKENS_PER_PARAM tokens for each of its parameters in the time, or else the smallest model. */
+/* Models to choose from, smallest first: layers, width, heads, feed-forward width. The largest model is chosen that
+ * trains at least TOKENS_PER_PARAM tokens per parameter in the available time, or else the smallest. */
 static const bt_recipe_shape shapes[] = {
     {4, 128, 4, 344}, {6, 192, 6, 512}, {6, 256, 8, 688}, {8, 320, 10, 856}, {8, 384, 12, 1024}};
 static const double TOKENS_PER_PARAM = 1.2;
 
-/* Tokens of a step for a run of fewer tokens than this. Small steps learn more from each token, until the optimizer and
- * the exchange of gradients take more time than that is worth. */
+/* Tokens per step for a run with fewer tokens in total than this. Small steps learn more from each token, but optimizer
+ * and gradient exchange take a larger share of the time. */
 static const struct {
     double run_tokens;
     int64_t step_tokens;
 } batches[] = {{1.5e6, 512}, {3e6, 1024}, {16e6, 2048}, {INFINITY, 4096}};
 
-/* Values of settings for a run with a pressure to memorise of up to 8, 100, 300, 600, 1500, and of more. The pressure
- * is its passes over the text times the parameters for each token of the text. "": the default. Fitted to
- * tests/bench/results/little_text.md. */
+/* Values of settings for a run whose pressure to memorise is up to 8, 100, 300, 600, 1500, or above. The pressure is
+ * the number of passes over the text times the parameters per token of the text. "": the default. The values were
+ * fitted to tests/bench/results/little_text.md. */
 enum { COLUMNS = 6 };
 static const double PRESSURES[COLUMNS - 1] = {8, 100, 300, 600, 1500};
 static const struct {
@@ -41,9 +41,9 @@ static const struct {
     /* noise would begin after these steps */
     {"train.share_steps", {"", "", "", "0", "0", "0"}},
 };
-/* Up to so many passes repeated text is as good as new text, and a run needs no regulariser. */
+/* For up to this many passes repeated text is as useful as new text, and a run needs no regulariser. */
 static const double FREE_PASSES = 4;
-/* The average of the weights has a half life of this share of the steps. */
+/* The average of the weights has a half-life of this share of the steps. */
 static const char *const AVERAGE = "optim.average";
 static const double AVERAGE_SHARE = 1.0 / 15;
 

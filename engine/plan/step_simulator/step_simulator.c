@@ -14,13 +14,13 @@ typedef struct simulated_rank {
     double phase[BT_PHASE_COUNT];
     double began;
     double tp_wait_s; /* part of WAIT spent waiting for the tensor-parallel group */
-    /* when the link to other hosts has sent all posted messages; when it has sent the tied embedding's gradients
-     * (several chunks, last stage) */
+    /* link_free: time at which the link to other hosts has sent all posted messages. table_sent: time at which it has
+     * sent the gradients of a tied embedding (several chunks, last stage). */
     double link_free, table_sent;
-    int64_t done; /* passes of pass_order.h */
+    int64_t done; /* number of passes that the rank has executed, in the order of pass_order.h */
 } simulated_rank;
 
-typedef struct final_pass { /* the last micro-batch's backward pass through a chunk */
+typedef struct final_pass { /* backward pass of the last micro-batch through a chunk */
     double end, took_s;
 } final_pass;
 
@@ -29,43 +29,43 @@ typedef struct simulator {
     simulated_rank *ranks; /* (dp, pp) */
     int chunks;
     final_pass *finals; /* (dp, pp, chunks) */
-    /* (chunks, pp, micros) arrival times of the micro-batches' inputs at the virtual stages of the simulated replica;
-     * < 0 until known */
+    /* (chunks, pp, micros) times at which the input of a micro-batch arrives at a virtual stage: activations in `down`,
+     * gradients in `up`; < 0: not known yet. */
     double *down, *up;
-    /* several chunks: arrival time of the head's gradients of a tied embedding; < 0 until known */
+    /* With several chunks: time at which the head's gradients of a tied embedding arrive; < 0: not known yet. */
     double tied_at;
 } simulator;
 
-/* the next pass of a stage */
+/* The next pass of a stage. */
 typedef struct simulated_pass {
     bt_pass pass;
     int at; /* virtual stage */
     const bt_stage_work *work;
-    bool begins, ends; /* the first, the last virtual stage */
-    bool final;        /* the last micro-batch's backward pass */
+    bool begins, ends; /* it is the first, or the last, virtual stage */
+    bool final;        /* it is the backward pass of the last micro-batch */
 } simulated_pass;
 
 static simulated_rank *rank_at(const simulator *s, int d, int stage) {
     return &s->ranks[(size_t)d * (size_t)s->w->pp + (size_t)stage];
 }
 
-/* straggler factor of a rank's computing, >= 1 */
-static double straggling(const simulator *s, int d, int stage) {
+/* Returns the factor by which a rank computes more slowly, at least 1. */
+static double straggler_factor(const simulator *s, int d, int stage) {
     return s->w->slow ? s->w->slow[(size_t)d * (size_t)s->w->pp + (size_t)stage] : 1;
 }
 
-static final_pass *final_of(const simulator *s, int d, int stage, int chunk) {
+static final_pass *final_pass_of(const simulator *s, int d, int stage, int chunk) {
     return &s->finals[((size_t)d * (size_t)s->w->pp + (size_t)stage) * (size_t)s->chunks +
                       (size_t)chunk];
 }
 
-/* entry of (virtual stage, micro-batch i) in `down` or `up` */
+/* Returns the entry of a virtual stage and micro-batch i in `down` or `up`. */
 static double *message_at(double *at, const simulator *s, int stage, int64_t i) {
     return &at[(size_t)stage * (size_t)s->w->micros + (size_t)i];
 }
 
 /* Posts a message of rank r and stores its arrival time in *there. A link between hosts sends one message after
- * another. While the gradients of a tied embedding are sent to another receiver, a message gets half of the link. */
+ * another. While it also sends the gradients of a tied embedding, a message has half of its rate. */
 static void post_message(simulator *s, simulated_rank *r, double *there) {
     const double wire_s = s->w->wire_s, begin = wire_s > 0 ? fmax(r->now, r->link_free) : r->now,
                  beside = fmin(wire_s, fmax(0, r->table_sent - begin));
@@ -74,13 +74,12 @@ static void post_message(simulator *s, simulated_rank *r, double *there) {
     *there = begin + s->w->flight_s + beside;
 }
 
-/* Posts the tied embedding's gradients, which cross a network. */
-static void post_table(simulator *s, simulated_rank *r) {
+/* Posts the gradients of a tied embedding on the link between hosts. */
+static void post_tied_gradients(simulator *s, simulated_rank *r) {
     const double before = fmin(s->w->tied_s, fmax(0, r->link_free - r->now));
     s->tied_at = r->table_sent = r->now + s->w->tied_s + before;
 }
 
-/* Returns false if the stage has finished all its passes. */
 static bool next_pass(const simulator *s, const simulated_rank *r, int stage, simulated_pass *out) {
     const bt_pass_order order = {s->w->pp, stage, s->chunks, s->w->micros};
     if (r->done == bt_pass_count(&order)) return false;
@@ -100,42 +99,42 @@ static void spend_phase(simulated_rank *r, bt_phase phase, double seconds) {
     r->now += seconds;
 }
 
-/* slow-down while every rank computes */
-static double all_at_work(const simulator *s) { return s->w->crowd > 1 ? s->w->crowd : 1; }
+/* Slow-down by shared cores while every rank computes. */
+static double crowded_slow_down(const simulator *s) { return s->w->crowd > 1 ? s->w->crowd : 1; }
 
 static void advance_clock_to(simulated_rank *r, double then) {
     if (then > r->now) spend_phase(r, BT_PH_WAIT, then - r->now);
 }
 
-static void receive_at(const simulator *s, simulated_rank *r, double there) {
+static void simulate_receive(const simulator *s, simulated_rank *r, double there) {
     advance_clock_to(r, there);
-    spend_phase(r, BT_PH_COMM_EXPOSED, s->w->copy_s * all_at_work(s));
+    spend_phase(r, BT_PH_COMM_EXPOSED, s->w->copy_s * crowded_slow_down(s));
 }
 
-static void send_at(simulator *s, simulated_rank *r, double *there) {
-    spend_phase(r, BT_PH_COMM_EXPOSED, s->w->copy_s * all_at_work(s));
+static void simulate_send(simulator *s, simulated_rank *r, double *there) {
+    spend_phase(r, BT_PH_COMM_EXPOSED, s->w->copy_s * crowded_slow_down(s));
     post_message(s, r, there);
 }
 
-/* waiting for the slowest rank of a tensor-parallel group */
+/* Adds the time of waiting for the slowest rank in a tensor-parallel group. */
 static void synchronise_group(const simulator *s, simulated_rank *r, double seconds) {
-    spend_phase(r, BT_PH_WAIT, seconds * all_at_work(s));
-    r->tp_wait_s += seconds * all_at_work(s);
+    spend_phase(r, BT_PH_WAIT, seconds * crowded_slow_down(s));
+    r->tp_wait_s += seconds * crowded_slow_down(s);
 }
 
 static void simulate_forward(simulator *s, int d, int k, const simulated_pass *x) {
     simulated_rank *r = rank_at(s, d, k);
     const bt_stage_work *work = x->work;
-    if (!x->begins) receive_at(s, r, *message_at(s->down, s, x->at, x->pass.micro));
-    spend_phase(r, BT_PH_FWD, work->fwd_s * straggling(s, d, k) * all_at_work(s));
-    spend_phase(r, BT_PH_COMM_EXPOSED, work->fwd_comm_s * all_at_work(s));
+    if (!x->begins) simulate_receive(s, r, *message_at(s->down, s, x->at, x->pass.micro));
+    spend_phase(r, BT_PH_FWD, work->fwd_s * straggler_factor(s, d, k) * crowded_slow_down(s));
+    spend_phase(r, BT_PH_COMM_EXPOSED, work->fwd_comm_s * crowded_slow_down(s));
     synchronise_group(s, r, work->fwd_tp_wait_s);
-    if (!x->ends) send_at(s, r, message_at(s->down, s, x->at + 1, x->pass.micro));
+    if (!x->ends) simulate_send(s, r, message_at(s->down, s, x->at + 1, x->pass.micro));
 }
 
-/* Receives the gradients of a tied embedding at the first stage. Between hosts they travel while the first stage
- * computes. Within a host, ranks copy them; with one chunk a stage, the last stage blocks in its send until the
- * first receives. */
+/* The first stage receives the gradients of a tied embedding. Between hosts they are sent while the first stage
+ * computes. Within a host, ranks copy them; with one chunk per stage, the last stage blocks in its send until the first
+ * stage receives. */
 static void simulate_tied_embedding(simulator *s, int d) {
     simulated_rank *first = rank_at(s, d, 0), *last = rank_at(s, d, s->w->pp - 1);
     const bool copied = !s->w->tied_wired, meet = copied && s->chunks == 1;
@@ -145,10 +144,11 @@ static void simulate_tied_embedding(simulator *s, int d) {
     if (meet) spend_phase(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
 }
 
-/* Sends the gradients from the last stage unless it blocks (see tie); with one chunk it has nothing else to do. */
+/* Sends the gradients of a tied embedding from the last stage, unless simulate_tied_embedding accounts for a blocking
+ * send. With one chunk the last stage has nothing else to do and waits. */
 static void send_tied(simulator *s, simulated_rank *last) {
     if (s->w->tied_wired) {
-        post_table(s, last);
+        post_tied_gradients(s, last);
         if (s->chunks == 1) spend_phase(last, BT_PH_COMM_EXPOSED, s->tied_at - last->now);
     } else if (s->chunks > 1) {
         spend_phase(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
@@ -160,18 +160,18 @@ static void simulate_backward(simulator *s, int d, int k, const simulated_pass *
     simulated_rank *r = rank_at(s, d, k);
     const bt_stage_work *work = x->work;
     const bool ties = x->final && s->w->tied_s > 0 && s->w->pp > 1;
-    if (!x->ends) receive_at(s, r, *message_at(s->up, s, x->at, x->pass.micro));
+    if (!x->ends) simulate_receive(s, r, *message_at(s->up, s, x->at, x->pass.micro));
     if (ties && x->begins) simulate_tied_embedding(s, d);
     double begin = r->now;
-    spend_phase(r, BT_PH_BWD, work->bwd_s * straggling(s, d, k) * all_at_work(s));
-    spend_phase(r, BT_PH_COMM_EXPOSED, work->bwd_comm_s * all_at_work(s));
+    spend_phase(r, BT_PH_BWD, work->bwd_s * straggler_factor(s, d, k) * crowded_slow_down(s));
+    spend_phase(r, BT_PH_COMM_EXPOSED, work->bwd_comm_s * crowded_slow_down(s));
     synchronise_group(s, r, work->bwd_tp_wait_s);
-    if (x->final) *final_of(s, d, k, x->pass.chunk) = (final_pass){r->now, r->now - begin};
-    if (!x->begins) send_at(s, r, message_at(s->up, s, x->at - 1, x->pass.micro));
+    if (x->final) *final_pass_of(s, d, k, x->pass.chunk) = (final_pass){r->now, r->now - begin};
+    if (!x->begins) simulate_send(s, r, message_at(s->up, s, x->at - 1, x->pass.micro));
     if (ties && x->ends) send_tied(s, r);
 }
 
-/* Executes the next pass of a stage if its input is known. Returns false if it is not, or if no pass is left. */
+/* Executes the next pass of a stage. Returns false if its input has not arrived or no pass is left. */
 static bool advance_stage(simulator *s, int d, int k) {
     simulated_rank *r = rank_at(s, d, k);
     simulated_pass x;
@@ -194,7 +194,8 @@ static void simulate_pipeline(simulator *s, int d) {
     for (int k = 0; k < s->w->pp; k++) {
         simulated_rank *r = rank_at(s, d, k);
         spend_phase(r, BT_PH_DATA, s->w->data_s);
-        spend_phase(r, BT_PH_BWD, s->w->stage[k].begin_s * straggling(s, d, k) * all_at_work(s));
+        spend_phase(r, BT_PH_BWD,
+                    s->w->stage[k].begin_s * straggler_factor(s, d, k) * crowded_slow_down(s));
         r->began = r->now;
     }
     for (bool moved = true; moved;) {
@@ -204,24 +205,25 @@ static void simulate_pipeline(simulator *s, int d) {
     }
 }
 
-/* Gradients complete evenly over the last backward pass; with several chunks over the last one of each chunk,
- * beginning with the last chunk. */
-static double ready_at(const simulator *s, int d, int k, int64_t bucket, int64_t n) {
+/* Returns the time at which a bucket of gradients is complete. Gradients complete evenly over the last backward pass;
+ * with several chunks over the last backward pass of each chunk, the last chunk first. */
+static double bucket_complete_s(const simulator *s, int d, int k, int64_t bucket, int64_t n) {
     const simulated_rank *r = rank_at(s, d, k);
     const double made = (double)(bucket + 1) / (double)n * s->chunks;
     const int passed = (int)fmin(ceil(made), s->chunks) - 1, chunk = s->chunks - 1 - passed;
-    const final_pass *f = final_of(s, d, k, chunk);
+    const final_pass *f = final_pass_of(s, d, k, chunk);
     double left = s->w->overlap ? 1 + passed - made : 0;
     return (chunk == 0 || !s->w->overlap ? r->now : f->end) - f->took_s * left;
 }
 
-/* arrival time of a stage's last bucket at all its data-parallel ranks */
+/* Returns the time at which the last bucket of a stage has arrived at all its data-parallel ranks. */
 static double exchange_stage(simulator *s, int k) {
     const bt_stage_work *work = &s->w->stage[k];
     double sent = 0, arrived[BT_STRIPES_IN_FLIGHT] = {0}, end = 0;
     for (int64_t b = 0; b < work->buckets; b++) {
         double start = fmax(sent, arrived[b % BT_STRIPES_IN_FLIGHT]);
-        for (int d = 0; d < s->w->dp; d++) start = fmax(start, ready_at(s, d, k, b, work->buckets));
+        for (int d = 0; d < s->w->dp; d++)
+            start = fmax(start, bucket_complete_s(s, d, k, b, work->buckets));
         sent = start + work->bucket_wire_s;
         end = arrived[b % BT_STRIPES_IN_FLIGHT] = sent + work->bucket_latency_s;
     }
@@ -236,8 +238,8 @@ static double simulate_exchange(simulator *s) {
         for (int d = 0; d < s->w->dp; d++) latest = fmax(latest, rank_at(s, d, k)->now);
         for (int d = 0; d < s->w->dp && work->buckets > 0; d++) {
             simulated_rank *r = rank_at(s, d, k);
-            double each = work->bucket_cpu_s * all_at_work(s), cpu = each * (double)work->buckets,
-                   meanwhile = s->w->overlap ? cpu - each : 0;
+            double each = work->bucket_cpu_s * crowded_slow_down(s),
+                   cpu = each * (double)work->buckets, meanwhile = s->w->overlap ? cpu - each : 0;
             spend_phase(r, BT_PH_BWD, meanwhile);
             advance_clock_to(r, latest + meanwhile);
             spend_phase(r, BT_PH_COMM_EXPOSED, fmax(0, end - latest) + cpu - meanwhile);
@@ -247,7 +249,7 @@ static double simulate_exchange(simulator *s) {
     return exposed / ((double)s->w->pp * s->w->dp);
 }
 
-static double latest_of(const simulator *s) {
+static double latest_rank_time(const simulator *s) {
     double latest = 0;
     for (int i = 0; i < s->w->pp * s->w->dp; i++) latest = fmax(latest, s->ranks[i].now);
     return latest;
@@ -263,12 +265,12 @@ static void simulate_update(simulator *s) {
             simulated_rank *r = rank_at(s, d, k);
             bool ends = s->w->pp > 1 && (k == 0 || k == s->w->pp - 1);
             spend_phase(r, BT_PH_OPTIM,
-                        s->w->stage[k].optim_s * straggling(s, d, k) * all_at_work(s));
-            spend_phase(r, BT_PH_COMM_EXPOSED, s->w->stage[k].optim_comm_s * all_at_work(s));
+                        s->w->stage[k].optim_s * straggler_factor(s, d, k) * crowded_slow_down(s));
+            spend_phase(r, BT_PH_COMM_EXPOSED, s->w->stage[k].optim_comm_s * crowded_slow_down(s));
             if (ends)
                 spend_phase(r, BT_PH_COMM_EXPOSED,
-                            s->w->tied_back_s * (s->w->tied_wired ? 1 : all_at_work(s)));
-            spend_phase(r, BT_PH_MONITOR, s->w->monitor_s * all_at_work(s));
+                            s->w->tied_back_s * (s->w->tied_wired ? 1 : crowded_slow_down(s)));
+            spend_phase(r, BT_PH_MONITOR, s->w->monitor_s * crowded_slow_down(s));
             spend_phase(r, BT_PH_CKPT, s->w->ckpt_s);
         }
     }
@@ -298,7 +300,8 @@ static void sum_simulated_ranks(const simulator *s, bt_step_time *out) {
         for (int p = 0; p < BT_PHASE_COUNT; p++) out->phase_s[p] += s->ranks[i].phase[p] / n;
 }
 
-static void sum_up_processor(const bt_step_simulation *w, int chunks, double out[BT_PHASE_COUNT]) {
+static void average_processor_time(const bt_step_simulation *w, int chunks,
+                                   double out[BT_PHASE_COUNT]) {
     double m = (double)w->micros;
     const int stages = w->pp * chunks;
     for (int k = 0; k < stages; k++) {
@@ -340,16 +343,17 @@ bt_code bt_simulate_step(const bt_step_simulation *w, bt_step_time *out, bt_err 
         for (int d = 0; d < w->dp; d++) simulate_pipeline(&s, d);
         out->bubble_frac = bubble_fraction(&s);
         out->exchange_s = simulate_exchange(&s);
-        synchronise_all(&s, latest_of(&s));
+        synchronise_all(&s, latest_rank_time(&s));
         for (size_t i = 0; i < ranks; i++) spend_phase(&s.ranks[i], BT_PH_COMM_EXPOSED, w->agree_s);
         simulate_update(&s);
-        out->step_s = latest_of(&s);
+        out->step_s = latest_rank_time(&s);
         synchronise_all(&s, out->step_s);
         sum_simulated_ranks(&s, out);
-        sum_up_processor(w, chunks, out->processor_s);
+        average_processor_time(w, chunks, out->processor_s);
     } else {
-        code = bt_fail(err, BT_NOMEM, "no memory to simulate %zu ranks and %lld micro-batches",
-                       ranks, (long long)w->micros);
+        code = bt_fail(err, BT_NOMEM,
+                       "cannot allocate memory to simulate %zu ranks and %lld micro-batches", ranks,
+                       (long long)w->micros);
     }
     free(s.ranks);
     free(s.finals);
