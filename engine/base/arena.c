@@ -23,7 +23,7 @@ size_t bt_arena_reserve(bt_arena *a, size_t count, size_t elem_bytes) {
     return offset;
 }
 
-/* Aligns a block of at least a huge page to huge pages, and unmaps the excess of the mapping. */
+/* A block of at least a huge page begins at a multiple of huge pages; the excess of the mapping is unmapped. */
 static void *map_aligned(size_t bytes) {
     const size_t page = BT_ARENA_PAGE, spare = bytes >= page ? page : 0;
     unsigned char *p = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE,
@@ -42,7 +42,7 @@ bt_code bt_arena_commit(bt_arena *a, bt_err *err) {
     if (a->bytes == 0) return BT_OK;
     void *p = map_aligned(a->bytes);
     if (p == MAP_FAILED) {
-        return bt_fail_errno(err, BT_NOMEM, errno, "cannot take %.1f MiB for arena '%s'",
+        return bt_fail_errno(err, BT_NOMEM, errno, "cannot allocate %.1f MiB for arena '%s'",
                              (double)a->bytes / 1048576.0, a->name);
     }
     bt_pages_prefer_huge(p, a->bytes);

@@ -24,11 +24,11 @@ typedef struct bt_arena {
     size_t bytes;     /* planned so far */
     bool overflow;
     unsigned char *base; /* NULL before commit */
-    bool borrowed;       /* true: base is the caller's memory, which release does not unmap */
+    bool borrowed;       /* base is memory of the caller, which release does not unmap */
 } bt_arena;
 
 void bt_arena_plan(bt_arena *a, const char *name);
-/* Returns an offset in bytes, a multiple of BT_ALIGN. */
+/* Returns an offset in bytes, which is a multiple of BT_ALIGN. */
 size_t bt_arena_reserve(bt_arena *a, size_t count, size_t elem_bytes);
 bt_code bt_arena_commit(bt_arena *a, bt_err *err) BT_MUST_CHECK;
 void *bt_arena_at(const bt_arena *a, size_t offset);

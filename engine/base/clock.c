@@ -40,42 +40,41 @@ static int64_t clock_us(clockid_t id) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* time since boot, including the time in which the machine was suspended */
 static int64_t since_boot_us(void) { return clock_us(CLOCK_BOOTTIME); }
 
-/* Reads the offset from a clock's name; false if the clock is of another boot. */
-static bool offset_of(const char *name, int64_t *offset_us) {
+/* Reads the offset in the name of a clock. Returns false if the name belongs to another start of the machine. */
+static bool parse_clock_offset(const char *name, int64_t *offset_us) {
     char boot[40];
     const size_t n = name ? strcspn(name, " ") : 0;
     return n && bt_machine_boot(boot) && strlen(boot) == n && strncmp(name, boot, n) == 0 &&
            sscanf(name + n, "%" SCNd64, offset_us) == 1;
 }
 
-static int64_t wall_offset(void) {
+static int64_t get_wall_offset(void) {
     int64_t offset = atomic_load(&wall_offset_us), unset = 0;
     if (offset) return offset;
-    if (!offset_of(getenv("BITRAIN_CLOCK"), &offset))
+    if (!parse_clock_offset(getenv("BITRAIN_CLOCK"), &offset))
         offset = clock_us(CLOCK_REALTIME) - since_boot_us();
     return atomic_compare_exchange_strong(&wall_offset_us, &unset, offset) ? offset : unset;
 }
 
-int64_t bt_wall_us(void) { return wall_offset() + since_boot_us(); }
+int64_t bt_wall_us(void) { return get_wall_offset() + since_boot_us(); }
 
 const char *bt_clock_name(char buf[BT_CLOCK_NAME]) {
     char boot[40];
     buf[0] = '\0';
-    if (bt_machine_boot(boot)) snprintf(buf, BT_CLOCK_NAME, "%s %" PRId64, boot, wall_offset());
+    if (bt_machine_boot(boot)) snprintf(buf, BT_CLOCK_NAME, "%s %" PRId64, boot, get_wall_offset());
     return buf;
 }
 
 int64_t bt_clock_now_us(const char *name) {
     int64_t offset;
-    return offset_of(name, &offset) ? offset + since_boot_us() : bt_wall_us();
+    return parse_clock_offset(name, &offset) ? offset + since_boot_us() : bt_wall_us();
 }
 
 void bt_clock_join(const char *name, int64_t not_before_us) {
     int64_t offset;
-    if (!offset_of(name, &offset)) offset = wall_offset();
+    if (!parse_clock_offset(name, &offset)) offset = get_wall_offset();
     if (offset + since_boot_us() < not_before_us) offset = not_before_us - since_boot_us();
     atomic_store(&wall_offset_us, offset);
 }

@@ -1,11 +1,12 @@
-/* hash.h - XXH3 in the widest form that the processor has.
+/* hash.h - XXH3 with the widest vector instructions of the processor.
  *
- * All forms return the same hash. On x86 the plain XXH3_64bits of a library uses SSE2. The library's dispatch, if it
- * was built with one, selects AVX2 or AVX-512 at run time, which is 2 to 3 times as fast for data in the cache.
+ * The hash does not depend on the instructions. On x86 the plain XXH3_64bits of a library uses SSE2. The library's
+ * dispatch, if it was built with one, selects AVX2 or AVX-512 at run time, which is 2 to 3 times as fast for data in
+ * the cache.
  *
- * The AVX forms of libxxhash 0.8.1 (Debian 12) lack VZEROUPPER and may leave the upper halves of the vector registers
- * in use. SSE code, which is everything in this program except its kernels, then takes 3 to 6 times as long (AMD Zen
- * 4). These functions therefore clear the upper halves after every hash. */
+ * The AVX versions in libxxhash 0.8.1 (Debian 12) lack VZEROUPPER and may leave the upper halves of the vector
+ * registers in use. SSE code, which is everything in this program except its kernels, then takes 3 to 6 times as long
+ * (AMD Zen 4). These functions therefore clear the upper halves after every hash. */
 #ifndef BT_ENGINE_BASE_HASH_H
 #define BT_ENGINE_BASE_HASH_H
 

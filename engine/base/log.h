@@ -1,6 +1,6 @@
 /* log.h - levelled text lines to one callback; the engine never prints.
  *
- * cli sets the callback. (The supervisor reads stderr of the ranks and writes the log file.)
+ * The program (cli) sets the callback. The supervisor of a run reads the ranks' stderr and writes the log file.
  * Threads: any thread may call bt_log, so the callback must be thread-safe. The default callback writes each line with
  *    one write(). */
 #ifndef BT_ENGINE_BASE_LOG_H

@@ -1,5 +1,4 @@
-/* opt.c - option tables: typing, ranges, origins, environment, help. The argument vector is in
- * opt_argv.c, YAML in opt_yaml.c. */
+/* opt.c - option tables: types, ranges, origins, environment, help. opt_argv.c reads arguments, opt_yaml.c YAML. */
 #include "engine/base/opt.h"
 #include "engine/base/system/ascii.h"
 
@@ -31,9 +30,7 @@ bool bt_opts_given(const bt_opts *o, const char *key) {
     return i < o->n && o->origin[i] > BT_FROM_PRESET;
 }
 
-/* ---- one value ------------------------------------------------------------------------------- */
-
-/* strtod without hexadecimal numbers, infinities and NaN; *end is set as by strtod */
+/* Like strtod, but without hexadecimal numbers, infinities and NaN. */
 static double parse_decimal(const char *text, char **end) {
     const char *p = text + (*text == '-' || *text == '+');
     if (!bt_ascii_digit(*p) && !(*p == '.' && bt_ascii_digit(p[1]))) {
@@ -79,7 +76,7 @@ static bool parse_bool(const char *text, bool *out) {
     return false;
 }
 
-/* Returns the index of `text` in "a|b|c", or -1; *n_out receives the number of choices. */
+/* Returns the index of `text` in "a|b|c", or -1. */
 static int parse_choice(const char *choices, const char *text) {
     size_t n = strlen(text);
     int index = 0;
@@ -115,7 +112,6 @@ static bt_code fail_option_value(const bt_opts *o, size_t i, const char *text, b
     return bt_fail(err, BT_ARG, "%s must be %s, not '%s'", subject, wanted, shown);
 }
 
-/* Writes whole numbers with all their digits. */
 static const char *write_limit(double limit, char out[32]) {
     snprintf(out, 32, fabs(limit) < 1e16 && floor(limit) == limit ? "%.0f" : "%.15g", limit);
     return out;
@@ -135,7 +131,7 @@ static bt_code set_index(bt_opts *o, size_t i, const char *text, bt_opt_origin f
                          const char *where, bt_err *err) {
     const bt_opt *opt = &o->table[i];
     void *to = option_value_ptr(o, i);
-    /* the value has a stronger origin; this text is still validated */
+    /* an option with a stronger origin keeps its value, but the text is still validated */
     bool keep = o->origin[i] > from;
     char wanted[200];
     switch (opt->type) {
@@ -180,7 +176,7 @@ static bt_code set_index(bt_opts *o, size_t i, const char *text, bt_opt_origin f
     }
     if (!keep) {
         o->origin[i] = from;
-        /* keep the end of a long path, which is more specific than its beginning */
+        /* the end of a long path is kept, because it is more specific than the beginning */
         size_t n = strlen(where);
         const size_t room = sizeof o->where[i] - 1;
         if (n <= room)
@@ -240,8 +236,7 @@ bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin
                    in_file ? where : "", in_file ? ": " : "", shown);
 }
 
-/* Suggests a key for an unknown one: by spelling, by last word ("lr" for "optim.lr") or by flag ("lr-schedule" for
- * "optim.schedule"). */
+/* Suggests a known key by spelling, by its last word ("lr" for "optim.lr"), or by its flag ("lr-schedule"). */
 const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key) {
     const char *names[BT_OPT_MAX] = {0}, *last[BT_OPT_MAX] = {0};
     if (n > BT_OPT_MAX) return NULL;
@@ -252,7 +247,7 @@ const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key) {
         names[i] = table[i].key;
         last[i] = dot ? dot + 1 : table[i].key;
     }
-    /* among several keys with this last word, prefer the one of the same group */
+    /* Of several keys with this last word, one in the same group is preferred. */
     const size_t group = strcspn(key, ".") + 1;
     for (int same_group = 1; same_group >= 0; same_group--)
         for (size_t i = 0; i < n; i++)
@@ -285,8 +280,6 @@ bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt
         BT_TRY(set_index(o, i, table[i].def, BT_FROM_DEFAULT, "default", err));
     return BT_OK;
 }
-
-/* ---- environment ----------------------------------------------------------------------------- */
 
 void bt_opt_env_name(char *out, size_t size, const char *name) {
     size_t n = (size_t)snprintf(out, size, "BITRAIN_");
@@ -322,8 +315,6 @@ bt_code bt_opts_env(bt_opts *o, bt_err *err) {
     }
     return BT_OK;
 }
-
-/* ---- values as text ---------------------------------------------------------------------------- */
 
 static void put_shortest_real(double v, bt_text *out) {
     char buf[40];

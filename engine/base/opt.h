@@ -1,7 +1,7 @@
-/* opt.h - parses and validates typed options declared in tables, and keeps their defaults, origins and help.
+/* opt.h - parses and validates typed options that tables declare, and stores their defaults, origins and help.
  *
- * A table describes the fields of one struct. A setting may be given by several sources; the strongest origin wins:
- * flag > set > env > file > preset > default. The type in the table determines how text is parsed, also for YAML
+ * A table describes the members of one struct. If several sources set an option, the strongest origin determines the
+ * value: flag > set > env > file > preset > default. The type in the table determines how text is parsed, also for YAML
  * scalars. Threads: no shared state. */
 #ifndef BT_ENGINE_BASE_OPT_H
 #define BT_ENGINE_BASE_OPT_H
@@ -34,9 +34,9 @@ typedef enum {
 } bt_opt_origin;
 
 typedef struct bt_opt {
-    /* "optim.lr": in YAML, --set and --print-config; BITRAIN_OPTIM_LR in the environment */
+    /* Name in YAML, --set and --print-config: "optim.lr"; in the environment BITRAIN_OPTIM_LR. */
     const char *key;
-    const char *flag; /* "--lr", or NULL: reachable by --set only */
+    const char *flag; /* "--lr"; NULL: only --set reaches the option */
     bt_opt_type type;
     size_t offset, size; /* position of the field in the struct */
     const char *def;     /* default as text; "" for empty text */
@@ -46,8 +46,7 @@ typedef struct bt_opt {
     const char *help;    /* one line */
 } bt_opt;
 
-/* Fields of a row. The key is the name of the field f of the struct S; rows whose key differs are written with
- * BT_FIELD. */
+/* Members `offset` and `size` for the member f of the struct S. */
 #define BT_FIELD(S, f) offsetof(S, f), sizeof(((S *)0)->f)
 #define BT_ROW_FLAG(S, f, flag, help) BT_ROW_BOOL(S, f, flag, "false", help)
 #define BT_ROW_BOOL(S, f, flag, def, help) \
@@ -63,91 +62,86 @@ typedef struct bt_opt {
 #define BT_ROW_REAL(S, f, flag, def, min, max, unit, help) \
     { #f, flag, BT_OPT_REAL, BT_FIELD(S, f), def, min, max, NULL, unit, help }
 
-/* A top-level key in the configuration files of other programs. */
 typedef struct bt_opt_alias {
     const char *key;
     const char *ours; /* "": there is no equivalent option */
-    /* How values are translated; values that are not listed are refused.
+    /* How values are translated; other values are errors.
      *   "a=b|c=|*"   a becomes b; c is accepted without effect; all other values are unchanged
-     *   "a=b;k=v"    as "a=b", and v becomes the default of option k
+     *   "a=b;k=v"    like "a=b", and v becomes the default of option k
      *   "@"          the value names one or more existing files, one per line
      *   "%"          numbers separated by commas, which become colons
      *   "?"          any value is added to bt_opts.deferred
      *   "~"          the key has no meaning here: any value is ignored and added to bt_opts.ignored */
     const char *values;
-    const char *why; /* remedy for refused values, appended to "'key: value' " */
+    const char *why; /* advice for a refused value, appended to "'key: value' " */
 } bt_opt_alias;
 
-/* A setting of an earlier version: its former default is accepted without effect, any other value is refused. If key is
- * "KEY=VALUE" and def is NULL, the row is a value that an existing setting no longer has. */
+/* A setting of an earlier version. Its former default is accepted without effect; any other value is an error. If def
+ * is NULL, key is "KEY=VALUE", a value that an existing setting no longer accepts. */
 typedef struct bt_opt_removed {
     const char *key, *def;
     const char *remedy; /* completes "KEY=VALUE was removed (...)" */
 } bt_opt_removed;
 
-/* A value of a key marked "?", which the caller translates after the whole file has been read. */
+/* Value of a key marked "?", which the caller translates after the whole file has been read. */
 typedef struct bt_opt_deferred {
     const bt_opt_alias *alias;
-    char text[1024], where[300]; /* value (a list: one item per line), and "FILE:LINE:COLUMN" */
+    char text[1024], where[300]; /* value (a list has one item per line), and "FILE:LINE:COLUMN" */
 } bt_opt_deferred;
 
 enum { BT_OPT_MAX = 512, BT_OPT_DEFERRED_MAX = 8 };
 
-typedef struct bt_opt_set_state { /* origins of one struct's fields */
+typedef struct bt_opt_set_state {
     const bt_opt *table;
     size_t n;
     void *values; /* the struct */
     bt_opt_origin origin[BT_OPT_MAX];
-    /* "conf.yaml:12", "--lr", "BITRAIN_OPTIM_LR", "preset nano" */
-    char where[BT_OPT_MAX][48];
-    /* set after init: keys of other programs accepted by bt_opts_yaml; NULL: none */
+    char where[BT_OPT_MAX][48]; /* "conf.yaml:12", "--lr", "BITRAIN_OPTIM_LR", "preset nano" */
+    /* Set after init: keys of other programs that bt_opts_yaml accepts; NULL: none. */
     const bt_opt_alias *aliases;
     size_t n_aliases;
-    const bt_opt_removed *removed; /* set after init; NULL: none */
+    const bt_opt_removed *removed; /* set after init: settings of earlier versions; NULL: none */
     size_t n_removed;
-    /* set after init, may be NULL: a table whose flags users pass to this one by mistake, the hint for such flags, and
-     * the hint for a superfluous word */
+    /* Set after init, or NULL: a table whose flags users often use here, advice for them, and for superfluous words. */
     const bt_opt *other_table;
     size_t n_other;
     const char *other_hint, *word_hint;
-    /* set after init: if not NULL, reading continues after a wrong setting and appends one line per wrong setting;
-     * NULL: the first wrong setting ends reading */
+    /* Set after init. NULL: the first wrong setting is an error. Otherwise each wrong setting is appended as a line. */
     bt_text *faults;
-    /* set after init, may be NULL: `ignored` receives the ignored keys of a file; `taken` the keys of other programs
-     * with the options that they set; separated by ", " */
+    /* Set after init, may be NULL. `ignored` receives the ignored keys of a file; `taken` the keys of other programs
+     * and the options that they set. Entries are separated by ", ". */
     bt_text *ignored, *taken;
     bt_opt_deferred deferred[BT_OPT_DEFERRED_MAX];
     size_t n_deferred;
 } bt_opts;
 
-/* Sets all options to their defaults. */
 bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt_err *err)
     BT_MUST_CHECK;
-/* Sets one key. The error names the nearest key if the key is unknown, and the allowed values if the type or range is
- * wrong. where: source of the setting, for messages and origins. */
+/* Sets one option. If the key is unknown, the error names the nearest key; if type or range is wrong, it names the
+ * allowed values. where: source of the setting, for messages and origins. */
 bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from,
                     const char *where, bt_err *err) BT_MUST_CHECK;
-/* Sets *found if the key is a removed setting. BT_ARG: the text is not its former default, or is a removed value. */
+/* Sets *found if the key is a removed setting. BT_ARG: the text is not its former default, or no longer a value. */
 bt_code bt_opt_check_removed(const bt_opt_removed *table, size_t n, const char *key,
                              const char *text, bool *found, bt_err *err) BT_MUST_CHECK;
-/* Writes the environment variable of a key, or of a flag without dashes: "optim.lr" gives BITRAIN_OPTIM_LR. */
+/* Writes the environment variable of a key, or of a flag without dashes: BITRAIN_OPTIM_LR for "optim.lr". */
 void bt_opt_env_name(char *out, size_t size, const char *name);
-/* Reads BITRAIN_<KEY> (BITRAIN_OPTIM_LR) and then BITRAIN_<FLAG> (BITRAIN_LR) of every option. */
+/* Reads BITRAIN_<KEY> and then BITRAIN_<FLAG> of every option, such as BITRAIN_OPTIM_LR and BITRAIN_LR. */
 bt_code bt_opts_env(bt_opts *o, bt_err *err) BT_MUST_CHECK;
 /* Reads a strict subset of YAML: nested mappings of scalars and lists of scalars; for keys of other programs also lists
  * of flat mappings. Refuses aliases, anchors, tags, duplicate keys and a second document. */
 bt_code bt_opts_yaml(bt_opts *o, const char *path, bt_err *err) BT_MUST_CHECK;
-/* Reads argv without the command: consumes options and collects up to max_pos positional words (the error for one more
- * names it). Accepts `--`, `--flag=value` and `--set key=value`. `--help` or -h sets *help. */
+/* Reads argv after the command: options, and up to max_pos positional words; one more word is an error. Accepts `--`,
+ * `--flag=value` and `--set key=value`. `--help` or -h sets *help. */
 bt_code bt_opts_argv(bt_opts *o, int argc, char *const *argv, const char **positional,
                      size_t max_pos, size_t *n_pos, bool *help, bt_err *err) BT_MUST_CHECK;
-/* Appends the value of option i as text that bt_opts_set converts back to the same value. */
+/* Appends the value of option i as text that bt_opts_set converts to the same value. */
 void bt_opt_value(const bt_opts *o, size_t i, bt_text *out);
 const char *bt_origin_name(bt_opt_origin origin);
-/* the argument in help texts: "N", "X", "a|b", "TEXT", "PATH...", "" */
+/* Returns the argument in help texts: "N", "X", "a|b", "TEXT", "PATH...", "". */
 const char *bt_opt_argument(const bt_opt *opt);
-size_t bt_opt_find(const bt_opt *table, size_t n, const char *key); /* n: there is none */
-/* true if set by a flag, a configuration file or the environment; false for an unknown key */
+size_t bt_opt_find(const bt_opt *table, size_t n, const char *key); /* n: not found */
+/* Returns true if a flag, a configuration file or the environment has set the option; false for an unknown key. */
 bool bt_opts_given(const bt_opts *o, const char *key);
 /* Appends lines of the form "  --lr X   help (default 2e-3)". */
 void bt_opt_help(const bt_opt *table, size_t n, bt_text *out);

@@ -6,7 +6,7 @@
 
 #include "engine/base/opt_private.h"
 
-typedef struct scan { /* remaining words */
+typedef struct scan { /* remaining words of the argument vector */
     int argc, at;
     char *const *argv;
 } scan;
@@ -16,13 +16,13 @@ static bool looks_like_option(const char *word) {
            word[1] != '.';
 }
 
-/* -o and --out name the same option in every table. */
+/* "-o" and "--out" are the same option in every table. */
 static bool is_flag(const char *flag, const char *word, size_t n) {
     if (strlen(flag) == n && strncmp(flag, word, n) == 0) return true;
     return n == 2 && strncmp(word, "-o", n) == 0 && strcmp(flag, "--out") == 0;
 }
 
-/* Returns the index of the option named by the first n letters of word, or o->n. *negated: the word was --no-<flag>. */
+/* Returns the index of the option with the first n letters of word; o->n: none. *negated: it is --no-FLAG. */
 static size_t find_flag(const bt_opts *o, const char *word, size_t n, bool *negated) {
     *negated = false;
     for (size_t i = 0; i < o->n; i++)
@@ -39,8 +39,10 @@ static size_t find_flag(const bt_opts *o, const char *word, size_t n, bool *nega
     return o->n;
 }
 
-/* Finds our option for "--learning-rate" of another program, or the reason why there is none. */
-static bool foreign_flag(const bt_opts *o, const char *given, const char *shown, bt_err *err) {
+/* Suggests the equivalent of an option of another program, such as "--learning-rate", or reports why there is none.
+ * Returns false if no such option is known. */
+static bool suggest_for_foreign_flag(const bt_opts *o, const char *given, const char *shown,
+                                     bt_err *err) {
     char key[72];
     size_t n = 0;
     for (const char *c = given + 2; *c && n + 1 < sizeof key; c++) key[n++] = *c == '-' ? '_' : *c;
@@ -63,7 +65,7 @@ static bool foreign_flag(const bt_opts *o, const char *given, const char *shown,
     return false;
 }
 
-static bt_code unknown_flag(const bt_opts *o, const char *word, size_t n, bt_err *err) {
+static bt_code fail_unknown_flag(const bt_opts *o, const char *word, size_t n, bt_err *err) {
     char given[72], shown[72];
     const char *flags[BT_OPT_MAX + 2];
     size_t count = 0;
@@ -71,7 +73,8 @@ static bt_code unknown_flag(const bt_opts *o, const char *word, size_t n, bt_err
     bt_text_plain(shown, sizeof shown, given);
     for (size_t i = 0; i < o->n; i++)
         if (o->table[i].flag) flags[count++] = o->table[i].flag;
-    if (strncmp(given, "--", 2) == 0 && foreign_flag(o, given, shown, err)) return BT_ARG;
+    if (strncmp(given, "--", 2) == 0 && suggest_for_foreign_flag(o, given, shown, err))
+        return BT_ARG;
     flags[count++] = "--help";
     flags[count++] = "--set";
     for (size_t i = 0; i < o->n_removed; i++)
@@ -95,7 +98,7 @@ static bt_code set_pair(bt_opts *o, const char *pair, bt_err *err) {
     char key[96], shown[96];
     const char *eq = strchr(pair, '=');
     bt_text_plain(shown, sizeof shown, pair);
-    if (!eq) return bt_fail(err, BT_ARG, "--set needs key=value, not '%s'", shown);
+    if (!eq) return bt_fail(err, BT_ARG, "--set needs KEY=VALUE, not '%s'", shown);
     if ((size_t)(eq - pair) >= sizeof key)
         return bt_fail(err, BT_ARG, "unknown option '%s'", shown);
     memcpy(key, pair, (size_t)(eq - pair));
@@ -103,28 +106,28 @@ static bt_code set_pair(bt_opts *o, const char *pair, bt_err *err) {
     return bt_opts_set(o, key, eq + 1, BT_FROM_SET, "--set", err);
 }
 
-/* A list is stored with one word per line, so a word may not contain a newline. */
-static bt_code one_line(const bt_opt *opt, const char *word, bt_err *err) {
+/* Lists are stored with one word per line, so a word may not contain a line feed. */
+static bt_code check_single_line(const bt_opt *opt, const char *word, bt_err *err) {
     char shown[200];
     if (!strchr(word, '\n')) return BT_OK;
     bt_text_plain(shown, sizeof shown, word);
-    return bt_fail(
-        err, BT_ARG,
-        "%s: a name with a line feed cannot be given ('%s'): rename it, or name its folder",
-        opt->flag, shown);
+    return bt_fail(err, BT_ARG,
+                   "%s: the name '%s' contains a line feed, which a list cannot store: rename the "
+                   "file, or pass its folder",
+                   opt->flag, shown);
 }
 
-/* Appends the words up to the next option to the value of a list option. A repeated flag appends, too. */
+/* Appends the words up to the next option to the value of a list option; a repeated flag appends further words. */
 static bt_code set_list(bt_opts *o, size_t i, const char *given, scan *s, bt_err *err) {
     const bt_opt *opt = &o->table[i];
     bt_text items;
     bt_text_init(&items);
     if (o->origin[i] == BT_FROM_FLAG) bt_opt_value(o, i, &items);
     size_t before = items.len;
-    bt_code code = given ? one_line(opt, given, err) : BT_OK;
+    bt_code code = given ? check_single_line(opt, given, err) : BT_OK;
     for (int k = s->at; !given && code == BT_OK && k < s->argc && !looks_like_option(s->argv[k]);
          k++)
-        code = one_line(opt, s->argv[k], err);
+        code = check_single_line(opt, s->argv[k], err);
     if (code != BT_OK) {
         bt_text_release(&items);
         return code;
@@ -134,7 +137,8 @@ static bt_code set_list(bt_opts *o, size_t i, const char *given, scan *s, bt_err
     else
         for (; s->at < s->argc && !looks_like_option(s->argv[s->at]); s->at++)
             bt_text_printf(&items, "%s%s", items.len ? "\n" : "", s->argv[s->at]);
-    code = items.failed ? bt_fail(err, BT_NOMEM, "no memory for the words of %s", opt->flag)
+    code = items.failed
+               ? bt_fail(err, BT_NOMEM, "cannot allocate memory for the words of %s", opt->flag)
            : items.len == before
                ? bt_fail(err, BT_ARG, "%s needs at least one value", opt->flag)
                : bt_opts_set(o, opt->key, bt_text_str(&items), BT_FROM_FLAG, opt->flag, err);
@@ -148,15 +152,15 @@ static bt_code set_flag(bt_opts *o, const char *word, scan *s, bt_err *err) {
     const char *value = eq ? eq + 1 : NULL;
     if (n == 5 && strncmp(word, "--set", 5) == 0) {
         if (!value && s->at < s->argc) value = s->argv[s->at++];
-        if (!value) return bt_fail(err, BT_ARG, "--set needs key=value");
+        if (!value) return bt_fail(err, BT_ARG, "--set needs KEY=VALUE");
         return set_pair(o, value, err);
     }
     bool negated;
     size_t i = find_flag(o, word, n, &negated);
     if (i == o->n) {
-        /* skip its value, so that it is not reported as a second error */
+        /* the word after an unknown option is its value, not a second error */
         if (o->faults && !value && s->at < s->argc && !looks_like_option(s->argv[s->at])) s->at++;
-        return unknown_flag(o, word, n, err);
+        return fail_unknown_flag(o, word, n, err);
     }
     const bt_opt *opt = &o->table[i];
     if (negated && value) return bt_fail(err, BT_ARG, "%.*s takes no value", (int)n, word);

@@ -1,4 +1,4 @@
-/* opt_private.h - internals of opt.c used by opt_argv.c and opt_yaml.c. */
+/* opt_private.h - functions of opt.c that opt_argv.c and opt_yaml.c use. */
 #ifndef BT_ENGINE_BASE_OPT_PRIVATE_H
 #define BT_ENGINE_BASE_OPT_PRIVATE_H
 
@@ -7,7 +7,7 @@
 /* Returns the key that the user probably meant, or NULL. */
 const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key);
 
-/* Returns BT_OK if the wrong setting's message was added to o->faults; returns other codes and failures unchanged. */
+/* Adds the message of a wrong setting to o->faults, if set, and returns BT_OK; returns other codes unchanged. */
 bt_code bt_opts_fault(bt_opts *o, bt_code code, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -1,10 +1,10 @@
 /* opt_yaml.c - reads a configuration file into an option table.
  *
  * A strict subset of YAML through libyaml's event parser: nested mappings whose leaves are scalars or lists of
- * scalars. Keys of other programs (bt_opts.aliases) are at the top level and may hold lists of flat mappings.
- * Mapping keys are joined by dots ("optim:" over "lr:" is optim.lr; "optim.lr:" works as well). Scalars are text,
- * parsed by the option's type. A key without a value is ignored. Anchors, aliases, tags, directives, duplicate
- * keys and further documents are refused with file:line:column. */
+ * scalars. Keys of other programs (bt_opts.aliases) are at the top level and may have lists of flat mappings as values.
+ * Dots join mapping keys: "lr:" inside "optim:" is optim.lr, and "optim.lr:" is equivalent. The option's type
+ * determines how a scalar is parsed. A key without a value is ignored. Anchors, aliases, tags, directives, duplicate
+ * keys and further documents are errors with file:line:column. */
 #include "engine/base/opt.h"
 #include "engine/base/system/ascii.h"
 
@@ -26,7 +26,7 @@ typedef struct reader {
     yaml_parser_t parser;
     yaml_event_t event;
     bool have_event;
-    bool broken;                    /* true: the rest of the file is not valid YAML */
+    bool broken;                    /* the rest of the file is not valid YAML */
     int level;                      /* number of open mappings and lists */
     unsigned seen_line[BT_OPT_MAX]; /* line of the option's first occurrence; 0: none */
     bt_err *err;
@@ -36,7 +36,7 @@ static bt_code fail_at(const reader *r, yaml_mark_t mark, bt_code code, const ch
     return bt_fail(r->err, code, "%s:%zu:%zu: %s", r->path, mark.line + 1, mark.column + 1, what);
 }
 
-/* libyaml reports a tab as "found character that cannot start any token"; this finds it for a clear message. */
+/* Finds a tab in the current line because libyaml reports "found character that cannot start any token". */
 static bool tab_in_line(const reader *r, yaml_mark_t *mark) {
     size_t line = 0, from = 0;
     for (size_t i = 0; i < r->n; i++) {
@@ -61,13 +61,13 @@ static bt_code next_yaml_event(reader *r) {
         snprintf(what, sizeof what, "not valid YAML: %s",
                  r->parser.problem ? r->parser.problem : "unknown problem");
         if (r->parser.error == YAML_MEMORY_ERROR)
-            return bt_fail(r->err, BT_NOMEM, "no memory to read '%s'", r->path);
+            return bt_fail(r->err, BT_NOMEM, "cannot allocate memory to read '%s'", r->path);
         if (r->parser.error == YAML_READER_ERROR)
             return bt_fail(r->err, BT_ARG, "%s: byte %zu: %s", r->path, r->parser.problem_offset,
                            what);
         yaml_mark_t mark = r->parser.problem_mark;
         if (tab_in_line(r, &mark))
-            return fail_at(r, mark, BT_ARG, "a tab: YAML is indented with spaces");
+            return fail_at(r, mark, BT_ARG, "a tab is not allowed: indent YAML with spaces");
         return fail_at(r, mark, BT_ARG, what);
     }
     r->have_event = true;
@@ -77,21 +77,19 @@ static bt_code next_yaml_event(reader *r) {
     return BT_OK;
 }
 
-/* Returns the level of the mapping whose value begins with the current event. */
 static int level_of_value(const reader *r) {
     return r->level - (r->event.type == YAML_MAPPING_START_EVENT ||
                        r->event.type == YAML_SEQUENCE_START_EVENT);
 }
 
-/* After an error in a value: adds it to the collected errors, if the options collect them, and skips the rest of
- * the value. */
+/* Handles an error in a value: adds it to the collected errors, if any are collected, and skips the value. */
 static bt_code end_value(reader *r, bt_code code, int level) {
     if (!r->broken) code = bt_opts_fault(r->o, code, r->err);
     while (code == BT_OK && r->level > level) code = next_yaml_event(r);
     return code;
 }
 
-/* True if there is nothing after the colon, or "null". */
+/* Returns true if nothing or "null" follows the colon. */
 static bool is_empty(const yaml_event_t *e) {
     static const char *const words[] = {"", "~", "null", "Null", "NULL"};
     if (e->type != YAML_SCALAR_EVENT || e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
@@ -111,8 +109,7 @@ static void add_to_list(bt_text *list, const char *key, const char *ours) {
 
 static void note_ignored(reader *r, const char *key) { add_to_list(r->o->ignored, key, ""); }
 
-/* Refuses features outside the subset, for any event that could have them. */
-static bt_code plain_only(const reader *r) {
+static bt_code check_plain_yaml(const reader *r) {
     const yaml_event_t *e = &r->event;
     const yaml_char_t *anchor = NULL, *tag = NULL;
     if (e->type == YAML_ALIAS_EVENT)
@@ -121,7 +118,7 @@ static bt_code plain_only(const reader *r) {
         anchor = e->data.scalar.anchor;
         tag = e->data.scalar.tag;
         if (strlen((const char *)e->data.scalar.value) != e->data.scalar.length)
-            return fail_at(r, e->start_mark, BT_ARG, "a NUL byte in a value");
+            return fail_at(r, e->start_mark, BT_ARG, "a value contains a NUL byte");
     } else if (e->type == YAML_MAPPING_START_EVENT) {
         anchor = e->data.mapping_start.anchor;
         tag = e->data.mapping_start.tag;
@@ -149,8 +146,6 @@ static bt_code set_value(reader *r, const char *key, const char *text, yaml_mark
     return bt_opts_set(r->o, key, text, BT_FROM_FILE, where, r->err);
 }
 
-/* ---- keys of other programs ---------------------------------------------------------------------- */
-
 static const bt_opt_alias *alias_of(const reader *r, const char *key) {
     if (bt_opt_find(r->o->table, r->o->n, key) < r->o->n) return NULL;
     for (size_t i = 0; i < r->o->n_aliases; i++)
@@ -158,7 +153,7 @@ static const bt_opt_alias *alias_of(const reader *r, const char *key) {
     return NULL;
 }
 
-/* True if all names, one per line, are files or folders. */
+/* names: one path per line. */
 static bool all_files_exist(const char *names) {
     char path[1024];
     for (size_t n; *names; names += n + (names[n] == '\n')) {
@@ -171,7 +166,7 @@ static bool all_files_exist(const char *names) {
     return true;
 }
 
-/* Translates a value into out; false: the value is refused. */
+/* Translates a value into out. Returns false if the value is refused. */
 static bool translate_alias_value(const bt_opt_alias *a, const char *text, char *out, size_t size) {
     for (const char *item = a->values; *item;) {
         const size_t n = strcspn(item, "|"), k = strcspn(item, "=|");
@@ -199,7 +194,7 @@ static bool is_deferred(const bt_opt_alias *a) {
 static bt_code defer_alias(reader *r, const bt_opt_alias *a, const char *text, yaml_mark_t mark) {
     bt_opt_deferred *d = &r->o->deferred[r->o->n_deferred];
     if (r->o->n_deferred == BT_OPT_DEFERRED_MAX || strlen(text) >= sizeof d->text)
-        return fail_at(r, mark, BT_ARG, "too many names of data sets");
+        return fail_at(r, mark, BT_ARG, "the list has too many names of data sets");
     r->o->n_deferred++;
     d->alias = a;
     (void)snprintf(d->text, sizeof d->text, "%s", text);
@@ -208,13 +203,13 @@ static bt_code defer_alias(reader *r, const bt_opt_alias *a, const char *text, y
     return BT_OK;
 }
 
-/* True if an option of the command line overrides a value that would be refused. */
-static bool is_answered(const reader *r, const bt_opt_alias *a) {
+/* Returns true if an option of the command line overrides the value, so that it need not be refused. */
+static bool is_overridden_by_flag(const reader *r, const bt_opt_alias *a) {
     const size_t i = bt_opt_find(r->o->table, r->o->n, a->ours);
     return i < r->o->n && r->o->origin[i] >= BT_FROM_SET;
 }
 
-/* True if another list of this file has set the option to the same value. */
+/* Returns true if another list in the file has set the option to the same value. */
 static bool is_repeated(const reader *r, const char *ours, const char *value) {
     const size_t i = bt_opt_find(r->o->table, r->o->n, ours);
     bt_text now = {0};
@@ -225,7 +220,7 @@ static bool is_repeated(const reader *r, const char *ours, const char *value) {
     return equal;
 }
 
-/* in_list: a is a key in the mappings of a list; several lists may set an option to the same value */
+/* in_list: the key is in the mappings of a list; several lists may set an option to the same value. */
 static bt_code set_alias(reader *r, const bt_opt_alias *a, bool in_list, const char *text,
                          yaml_mark_t mark) {
     char value[1024], what[520];
@@ -235,7 +230,7 @@ static bt_code set_alias(reader *r, const bt_opt_alias *a, bool in_list, const c
     }
     if (!translate_alias_value(a, text, value, sizeof value)) {
         char plain[64];
-        if (is_answered(r, a)) {
+        if (is_overridden_by_flag(r, a)) {
             const size_t i = bt_opt_find(r->o->table, r->o->n, a->ours);
             add_to_list(r->o->taken, a->key, r->o->where[i]);
             return BT_OK;
@@ -260,14 +255,14 @@ static bt_code set_alias(reader *r, const bt_opt_alias *a, bool in_list, const c
     return BT_OK;
 }
 
-typedef struct map_list { /* a list of mappings */
+typedef struct map_list {
     bt_text paths;
     const bt_opt_alias *aliases[16];
     char values[16][64];
     size_t n;
 } map_list;
 
-/* Requires that every mapping of the list has the same value of a key, except the path. */
+/* All mappings of a list must have the same value of each key, except the path. */
 static bt_code add_list_item(reader *r, map_list *l, const bt_opt_alias *a, const char *text,
                              yaml_mark_t mark) {
     char what[200];
@@ -285,20 +280,20 @@ static bt_code add_list_item(reader *r, map_list *l, const bt_opt_alias *a, cons
     return set_alias(r, a, true, text, mark);
 }
 
-/* Appends the words of the list whose start is the current event; returns at its end. */
-static bt_code join_words(reader *r, const char *between, bt_text *out) {
+/* Joins the words of the list that starts at the current event, and returns at the end of the list. */
+static bt_code join_list_words(reader *r, const char *between, bt_text *out) {
     for (;;) {
         BT_TRY(next_yaml_event(r));
         if (r->event.type == YAML_SEQUENCE_END_EVENT) return BT_OK;
-        BT_TRY(plain_only(r));
+        BT_TRY(check_plain_yaml(r));
         if (r->event.type != YAML_SCALAR_EVENT)
-            return fail_at(r, r->event.start_mark, BT_ARG, "a list holds plain values only");
+            return fail_at(r, r->event.start_mark, BT_ARG, "a list may contain only plain values");
         bt_text_printf(out, "%s%s", out->len ? between : "",
                        (const char *)r->event.data.scalar.value);
     }
 }
 
-/* Reads the value of name, a key of a mapping inside the key `key`, from the current event on. */
+/* Reads the value of a key in a mapping inside the key `key`, beginning at the current event. */
 static bt_code read_item(reader *r, const char *key, map_list *l, int depth);
 
 static bt_code read_item_value(reader *r, const char *key, const char *name, map_list *l, int depth,
@@ -318,7 +313,7 @@ static bt_code read_item_value(reader *r, const char *key, const char *name, map
         return read_item(r, name, l, depth + 1);
     (void)snprintf(path, sizeof path, "%s.path", key);
     if (a && r->event.type == YAML_SEQUENCE_START_EVENT && strcmp(name, path) != 0) {
-        bt_code code = join_words(r, ",", &words);
+        bt_code code = join_list_words(r, ",", &words);
         if (code == BT_OK) code = add_list_item(r, l, a, bt_text_str(&words), mark);
         bt_text_release(&words);
         return code;
@@ -334,13 +329,13 @@ static bt_code read_item_value(reader *r, const char *key, const char *name, map
     return BT_OK;
 }
 
-/* Reads a mapping inside the key `key`, from the event of its start to that of its end. */
+/* Reads a mapping inside the key `key`, from its start event to its end event. */
 static bt_code read_item(reader *r, const char *key, map_list *l, int depth) {
     char name[MAX_KEY];
     for (;;) {
         BT_TRY(next_yaml_event(r));
         if (r->event.type == YAML_MAPPING_END_EVENT) return BT_OK;
-        BT_TRY(plain_only(r));
+        BT_TRY(check_plain_yaml(r));
         const yaml_mark_t mark = r->event.start_mark;
         if (r->event.type != YAML_SCALAR_EVENT)
             return fail_at(r, mark, BT_ARG, "a key must be a plain word");
@@ -348,7 +343,7 @@ static bt_code read_item(reader *r, const char *key, map_list *l, int depth) {
                        (const char *)r->event.data.scalar.value);
         BT_TRY(next_yaml_event(r));
         const int level = level_of_value(r);
-        bt_code code = plain_only(r);
+        bt_code code = check_plain_yaml(r);
         if (code == BT_OK) code = read_item_value(r, key, name, l, depth, mark);
         BT_TRY(end_value(r, code, level));
     }
@@ -361,7 +356,7 @@ static bt_code read_alias_list(reader *r, const bt_opt_alias *a, yaml_mark_t mar
     const size_t i = bt_opt_find(r->o->table, r->o->n, a->ours);
     const char *between = i < r->o->n && r->o->table[i].type == BT_OPT_LIST ? "\n" : ",";
     while ((code = next_yaml_event(r)) == BT_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
-        code = plain_only(r);
+        code = check_plain_yaml(r);
         if (code != BT_OK) break;
         if (r->event.type == YAML_MAPPING_START_EVENT)
             code = read_item(r, a->key, &l, 0);
@@ -369,11 +364,11 @@ static bt_code read_alias_list(reader *r, const bt_opt_alias *a, yaml_mark_t mar
             bt_text_printf(&l.paths, "%s%s", l.paths.len ? between : "",
                            (const char *)r->event.data.scalar.value);
         else
-            code = fail_at(r, r->event.start_mark, BT_ARG, "a list in a list");
+            code = fail_at(r, r->event.start_mark, BT_ARG, "a list inside a list is not supported");
         if (code != BT_OK) break;
     }
     if (code == BT_OK && l.paths.failed)
-        code = bt_fail(r->err, BT_NOMEM, "no memory to read '%s'", r->path);
+        code = bt_fail(r->err, BT_NOMEM, "cannot allocate memory to read '%s'", r->path);
     if (code == BT_OK && l.paths.len) code = set_alias(r, a, false, bt_text_str(&l.paths), mark);
     if (code == BT_OK && !l.paths.len && l.n)
         code = fail_at(r, mark, BT_ARG, "no entry of the list has a 'path'");
@@ -381,8 +376,6 @@ static bt_code read_alias_list(reader *r, const bt_opt_alias *a, yaml_mark_t mar
     bt_text_release(&l.paths);
     return code;
 }
-
-/* ---- the table's keys ---------------------------------------------------------------------------- */
 
 static bt_code read_list(reader *r, const char *key, yaml_mark_t mark) {
     char what[220];
@@ -395,17 +388,17 @@ static bt_code read_list(reader *r, const char *key, yaml_mark_t mark) {
     }
     bt_text_init(&items);
     while ((code = next_yaml_event(r)) == BT_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
-        code = plain_only(r);
+        code = check_plain_yaml(r);
         if (code == BT_OK && (r->event.type != YAML_SCALAR_EVENT ||
                               strchr((const char *)r->event.data.scalar.value, '\n')))
             code = fail_at(r, r->event.start_mark, BT_ARG,
-                           "a list holds plain one-line values only");
+                           "a list may contain only plain values of one line");
         if (code != BT_OK) break;
         bt_text_printf(&items, "%s%s", items.len ? "\n" : "",
                        (const char *)r->event.data.scalar.value);
     }
     if (code == BT_OK && items.failed)
-        code = bt_fail(r->err, BT_NOMEM, "no memory to read '%s'", r->path);
+        code = bt_fail(r->err, BT_NOMEM, "cannot allocate memory to read '%s'", r->path);
     if (code == BT_OK) code = set_value(r, key, bt_text_str(&items), mark);
     bt_text_release(&items);
     return code;
@@ -442,12 +435,12 @@ static bt_code unknown_group(const reader *r, const char *prefix, yaml_mark_t ma
 
 static bt_code read_mapping(reader *r, const char *prefix, int depth);
 
-/* Reads the value of a key, from the current event on. */
+/* Reads the value of a key, beginning at the current event. */
 static bt_code read_value(reader *r, const char *key, int depth, yaml_mark_t mark) {
     const bt_opt_alias *alias = depth ? NULL : alias_of(r, key);
     const yaml_event_type_t type = r->event.type;
     const char *text = (const char *)r->event.data.scalar.value;
-    if (is_empty(&r->event)) { /* a key without a value is ignored */
+    if (is_empty(&r->event)) {
         note_ignored(r, key);
         return BT_OK;
     }
@@ -464,13 +457,13 @@ static bt_code read_value(reader *r, const char *key, int depth, yaml_mark_t mar
     return read_mapping(r, key, depth + 1);
 }
 
-/* Reads a mapping, from the event of its start to that of its end. */
+/* Reads a mapping from its start event to its end event. */
 static bt_code read_mapping(reader *r, const char *prefix, int depth) {
     for (;;) {
         char key[MAX_KEY];
         BT_TRY(next_yaml_event(r));
         if (r->event.type == YAML_MAPPING_END_EVENT) return BT_OK;
-        BT_TRY(plain_only(r));
+        BT_TRY(check_plain_yaml(r));
         yaml_mark_t mark = r->event.start_mark;
         if (r->event.type != YAML_SCALAR_EVENT)
             return fail_at(r, mark, BT_ARG, "a key must be a plain word");
@@ -478,7 +471,7 @@ static bt_code read_mapping(reader *r, const char *prefix, int depth) {
                                (const char *)r->event.data.scalar.value);
         BT_TRY(next_yaml_event(r));
         const int level = level_of_value(r);
-        bt_code code = plain_only(r);
+        bt_code code = check_plain_yaml(r);
         if (code == BT_OK && n >= MAX_KEY)
             code = fail_at(r, mark, BT_ARG, "the key is too long to be an option");
         if (code == BT_OK) code = read_value(r, key, depth, mark);
@@ -489,14 +482,13 @@ static bt_code read_mapping(reader *r, const char *prefix, int depth) {
 static bt_code read_yaml_document(reader *r) {
     BT_TRY(next_yaml_event(r)); /* stream start */
     BT_TRY(next_yaml_event(r));
-    /* the file is empty or contains only comments */
     if (r->event.type == YAML_STREAM_END_EVENT) return BT_OK;
     if (r->event.data.document_start.version_directive ||
         r->event.data.document_start.tag_directives.start !=
             r->event.data.document_start.tag_directives.end)
         return fail_at(r, r->event.start_mark, BT_ARG, "directives are not supported");
     BT_TRY(next_yaml_event(r));
-    BT_TRY(plain_only(r));
+    BT_TRY(check_plain_yaml(r));
     bool empty = r->event.type == YAML_SCALAR_EVENT && r->event.data.scalar.length == 0;
     if (!empty) {
         if (r->event.type != YAML_MAPPING_START_EVENT)
@@ -518,7 +510,7 @@ static bt_code read_yaml_file(const char *path, char **data, size_t *n, bt_err *
     *data = malloc(MAX_FILE_BYTES + 1);
     if (!*data) {
         fclose(f);
-        return bt_fail(err, BT_NOMEM, "no memory to read '%s'", path);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", path);
     }
     errno = 0;
     *n = fread(*data, 1, MAX_FILE_BYTES + 1, f);
@@ -526,8 +518,8 @@ static bt_code read_yaml_file(const char *path, char **data, size_t *n, bt_err *
     fclose(f);
     if (failed) return bt_fail_errno(err, BT_IO, failed, "cannot read '%s'", path);
     if (*n > MAX_FILE_BYTES)
-        return bt_fail(err, BT_ARG, "'%s' is larger than %d bytes: not a configuration file", path,
-                       MAX_FILE_BYTES);
+        return bt_fail(err, BT_ARG, "'%s' is larger than %d bytes: is it a configuration file?",
+                       path, MAX_FILE_BYTES);
     return BT_OK;
 }
 
@@ -542,7 +534,7 @@ bt_code bt_opts_yaml(bt_opts *o, const char *path, bt_err *err) {
     reader r = {.o = o, .path = path, .data = data, .n = n, .err = err};
     if (!yaml_parser_initialize(&r.parser)) {
         free(data);
-        return bt_fail(err, BT_NOMEM, "no memory to read '%s'", path);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", path);
     }
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)data, n);
     code = read_yaml_document(&r);

@@ -1,9 +1,8 @@
-/* progress_page.h - current activity of a rank's training thread, readable by another process, also after kill -9.
- *
- * One slot of 64 bytes per rank, in a file that the ranks of a host and their supervisor map. A rank without such a
- * file writes to private memory.
- * Order in a step: data and compute alternate, once per micro-batch; then exchange to record.
- * Cost: two stores and one reading of the clock (CLOCK_MONOTONIC, the same for all processes of a host) per change of
+/* progress_page.h - the current activity of a rank's training thread, which another process can read even after kill
+ * -9. Each rank has a slot of 64 bytes in a file that the ranks of a host and their supervisor map. A rank without such
+ * a file uses private memory. Order in a step: data and compute alternate, once per micro-batch; then exchange to
+ * record. Cost: two stores and one reading of the clock (CLOCK_MONOTONIC, the same for all processes of a host) per
+ * change of
  *    activity. */
 #ifndef BT_ENGINE_BASE_PROGRESS_PAGE_H
 #define BT_ENGINE_BASE_PROGRESS_PAGE_H
@@ -14,7 +13,7 @@
 #include "engine/base/clock.h"
 
 typedef enum {
-    BT_AT_NOWHERE, /* the rank has not started yet */
+    BT_AT_NOWHERE, /* the rank has not started */
     BT_AT_START,
     BT_AT_DATA,
     BT_AT_COMPUTE,
@@ -33,8 +32,8 @@ typedef struct bt_progress_page {
     _Atomic int32_t at; /* bt_activity */
     _Atomic int32_t pid;
     _Atomic int64_t step, since_ns;
-    _Atomic int32_t failed;    /* 1: the rank is about to end with an error message */
-    _Atomic int64_t exchanges; /* number of exchanges of all kinds that the rank has begun */
+    _Atomic int32_t failed;    /* 1: the rank is about to end with an error */
+    _Atomic int64_t exchanges; /* number of exchanges of all kinds that the rank has started */
     char unused[24];
 } bt_progress_page;
 _Static_assert(sizeof(bt_progress_page) == 64, "slots of two ranks share no cache line");

@@ -27,7 +27,7 @@ uint64_t bt_rng_permute(uint64_t i, uint64_t n, uint64_t key) {
     unsigned half = 1;
     while (half < 32 && (1ull << (2 * half)) < n) half++;
     uint64_t mask = (1ull << half) - 1;
-    /* the Feistel network permutes [0, 4^half); it is applied until the result is in [0, n) */
+    /* the Feistel network permutes [0, 4^half) and is applied until the result is in [0, n) */
     do {
         uint64_t l = i >> half, r = i & mask;
         for (uint64_t round = 0; round < 4; round++) {

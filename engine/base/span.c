@@ -13,9 +13,9 @@ static struct {
     int open[DEPTH + 1]; /* phases from the outermost to the innermost; open[0] is OTHER */
     int top;
     int excluded;     /* number of open spans with BT_SPAN_EXCLUDED */
-    int64_t since_ns; /* time up to which the innermost phase has been charged */
+    int64_t since_ns; /* the innermost phase has been charged up to this time */
     int64_t charged[BT_SPANS];
-    bool processor; /* true: processor time is charged as well */
+    bool processor; /* processor time is charged as well */
     int64_t processor_since_ns;
     int64_t processor_charged[BT_SPANS]; /* processor time since the last cut */
     int64_t processor_before[BT_SPANS];  /* processor time before the last cut */

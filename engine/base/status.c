@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* holds a message with two of the longest paths */
+/* Enough for a message with two of the longest paths. */
 enum { LONG_MESSAGE = 9000 };
 
 static bool continues_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
 
-/* Shortens a long message in its middle, where a path is, to keep the reason and the remedy at its end. */
+/* Shortens a long message in its middle, where paths are, to keep the reason and the remedy at its end. */
 static void store_message(bt_err *err, bt_code code, const char *text) {
     static const char gap[] = " ... ";
     const size_t n = strlen(text), size = sizeof err->msg;

@@ -45,9 +45,9 @@ typedef struct bt_err {
 /* Fills *err (may be NULL) and returns code. */
 bt_code bt_fail(bt_err *err, bt_code code, const char *fmt, ...) BT_PRINTF(3, 4);
 bt_code bt_failv(bt_err *err, bt_code code, const char *fmt, va_list ap);
-/* "cannot open 'x': No such file": appends ": strerror(errnum)"; ENOMEM makes code BT_NOMEM */
+/* Appends ": " and the text of errnum, as in "cannot open 'x': No such file"; ENOMEM changes code to BT_NOMEM. */
 bt_code bt_fail_errno(bt_err *err, bt_code code, int errnum, const char *fmt, ...) BT_PRINTF(4, 5);
-int bt_exit_code(bt_code code); /* the public exit code of a failure */
+int bt_exit_code(bt_code code);
 const char *bt_code_name(bt_code code);
 
 #ifdef __clang_analyzer__ /* the analyzer cannot see that these return the code they are given */

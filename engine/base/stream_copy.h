@@ -1,7 +1,6 @@
-/* stream_copy.h - copies data that are not read soon, bypassing the caches.
- *
- * An ordinary store reads the cache line first and evicts lines that the next step needs. On processors without
- * non-temporal stores it calls memcpy. Threads: any; all threads see the copy when it returns, as with memcpy. */
+/* stream_copy.h - copies data that will not be read soon, without the caches. An ordinary store reads the cache line
+ * first and evicts lines that the next step needs. Without non-temporal stores it is memcpy. Threads: any; all threads
+ * see the copy when it returns, as with memcpy. */
 #ifndef BT_ENGINE_BASE_STREAM_COPY_H
 #define BT_ENGINE_BASE_STREAM_COPY_H
 

@@ -1,4 +1,4 @@
-/* text.c - growable text, the JSON writer, nearest names, removal of terminal control characters. */
+/* text.c - growable text, JSON writer, nearest names, and removal of control characters for a terminal. */
 #include "engine/base/text.h"
 
 #include "engine/base/system/ascii.h"
@@ -71,10 +71,8 @@ void bt_text_printf(bt_text *t, const char *fmt, ...) {
 
 const char *bt_text_str(const bt_text *t) { return t->data ? t->data : ""; }
 
-/* ---- UTF-8 ----------------------------------------------------------------------------------- */
-
-/* Returns the length (1..4) and code point of the well-formed UTF-8 character at s; 0: it is malformed (RFC 3629). */
-static size_t utf8_char(const char *s, uint32_t *code) {
+/* Returns the length (1 to 4) and code point of the UTF-8 character at s; 0: it is malformed (RFC 3629). */
+static size_t decode_utf8_char(const char *s, uint32_t *code) {
     const unsigned char *u = (const unsigned char *)s;
     if (u[0] < 0x80) {
         *code = u[0];
@@ -96,8 +94,8 @@ static size_t utf8_char(const char *s, uint32_t *code) {
     return n;
 }
 
-/* Bidirectional embeddings, overrides and isolates change the order of characters on a terminal. */
-static bool reorders_text(uint32_t c) {
+/* Embeddings, overrides and isolates for bidirectional text change the order of characters on a terminal. */
+static bool is_bidi_control(uint32_t c) {
     return (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
 }
 
@@ -106,7 +104,7 @@ void bt_text_plain(char *out, size_t size, const char *s) {
     if (size == 0) return;
     while (*s) {
         uint32_t c = 0;
-        size_t n = utf8_char(s, &c);
+        size_t n = decode_utf8_char(s, &c);
         const char *from = s;
         s += n ? n : 1;
         if (n == 0) {
@@ -116,7 +114,7 @@ void bt_text_plain(char *out, size_t size, const char *s) {
             from = " ";
         } else if (c < 0x20 || (c >= 0x7F && c < 0xA0)) {
             continue;
-        } else if (reorders_text(c)) {
+        } else if (is_bidi_control(c)) {
             continue;
         }
         if (used + n >= size) break;
@@ -135,9 +133,7 @@ const char *bt_text_shown(const char *s) {
     return out;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------ */
-
-/* a byte b >= 0x80 is written as the character U+10FF00 + b, F4 8F BE 80 to F4 8F BF BF in UTF-8 */
+/* A byte b >= 0x80 is written as the character U+10FF00 + b, F4 8F BE 80 to F4 8F BF BF in UTF-8. */
 enum { ESCAPED_FIRST = 0x10FF80 };
 
 static void put_escaped(bt_text *t, unsigned char b) {
@@ -148,7 +144,7 @@ static void put_escaped(bt_text *t, unsigned char b) {
 void bt_text_put_bytes(bt_text *t, const char *s) {
     while (*s) {
         uint32_t c = 0;
-        const size_t n = utf8_char(s, &c);
+        const size_t n = decode_utf8_char(s, &c);
         const char byte = (char)(c & 0xFF);
         if (n == 4 && c >= ESCAPED_FIRST)
             bt_text_putn(t, &byte, 1);
@@ -158,17 +154,17 @@ void bt_text_put_bytes(bt_text *t, const char *s) {
     }
 }
 
-/* True for characters that control a terminal; JSON contains them as \u escapes. */
+/* Characters that control a terminal are escaped as \u in JSON. */
 static bool controls_terminal(uint32_t c) {
-    return c < 0x20 || (c >= 0x7F && c < 0xA0) || reorders_text(c);
+    return c < 0x20 || (c >= 0x7F && c < 0xA0) || is_bidi_control(c);
 }
 
-/* escape: writes invalid bytes so that bt_text_put_bytes can restore them */
+/* escape: true writes invalid bytes in the form that bt_text_put_bytes reads. */
 static void json_text(bt_text *t, const char *s, bool escape) {
     bt_text_putn(t, "\"", 1);
     while (*s) {
         uint32_t c = 0;
-        size_t n = utf8_char(s, &c);
+        size_t n = decode_utf8_char(s, &c);
         if (escape && (n == 0 || c >= ESCAPED_FIRST)) {
             put_escaped(t, (unsigned char)*s++);
             continue;
@@ -185,7 +181,7 @@ static void json_text(bt_text *t, const char *s, bool escape) {
         } else if (c == '\t') {
             bt_text_put(t, "\\t");
         } else if (c < 0x20 || (c >= 0x7F && c < 0xA0) ||
-                   reorders_text(c)) { /* escaped, so that JSON is harmless on a terminal */
+                   is_bidi_control(c)) { /* escaped, so that JSON cannot control a terminal */
             bt_text_printf(t, "\\u%04x", (unsigned)c);
         } else {
             bt_text_putn(t, s, n);
@@ -247,7 +243,7 @@ void bt_json_document(bt_json *j, const char *key, const char *json) {
     before_value(j, key);
     while (*json) {
         uint32_t c = 0;
-        const size_t n = utf8_char(json, &c);
+        const size_t n = decode_utf8_char(json, &c);
         if (n == 0)
             bt_text_put(j->out, "\xEF\xBF\xBD"); /* U+FFFD */
         else if (controls_terminal(c) && !strchr("\n\r\t", (int)c))
@@ -309,12 +305,10 @@ void bt_json_raw(bt_json *j, const char *key, const char *json) {
     bt_text_put(j->out, json);
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
-
-/* longer words are not taken for typing errors */
+/* Longer words are not compared. */
 enum { NAME_LIMIT = 64 };
 
-/* Optimal string alignment: inserting, deleting, replacing and swapping neighbours cost 1 each. */
+/* Optimal string alignment: an insertion, deletion, replacement or swap of neighbouring letters costs 1. */
 static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb) {
     size_t row[3][NAME_LIMIT + 1];
     for (size_t j = 0; j <= nb; j++) row[0][j] = j;
@@ -344,7 +338,7 @@ const char *bt_nearest(const char *word, const char *const *candidates, size_t n
         if (nc == 0 || nc > NAME_LIMIT) continue;
         size_t d = edit_distance(word, nw, candidates[i], nc);
         size_t longer = nw > nc ? nw : nc;
-        /* at most a third of the letters may differ */
+        /* At most a third of the letters may differ. */
         if (d * 3 > longer + 1 || d >= longer) continue;
         if (d < best_distance) {
             best_distance = d;

@@ -1,8 +1,8 @@
-/* threads.c - a fixed pool with one generation counter, one count of remaining units and one span of units per thread.
- * A waiting thread spins briefly and then sleeps on a futex, because on a busy machine it would occupy the core that
- * the late thread needs.  A thread takes units from the front of its own span, then from the back of other spans. A
- * region is over when all its units are done, so a late thread finds no units and does not delay it. A thread reads fn,
- * ctx and grain of a region only after it has taken units, which prevent the end of the region. */
+/* threads.c - a fixed pool of threads with one generation counter, one count of remaining units, and one span of units
+ * per thread. A waiting thread spins briefly and then sleeps on a futex, because on a busy machine it would occupy the
+ * core that a late thread needs. A thread takes units from the front of its own span, then from the back of other
+ * spans. A region ends when all its units are done, so a late thread finds no units and does not delay it. A thread
+ * reads fn, ctx and grain of a region only after it has taken units, which keep the region from ending. */
 #include "engine/base/threads.h"
 
 #include <assert.h>
@@ -19,7 +19,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/os/memory_wait.h"
 
-/* POLL_NS: interval between two calls of the idle hooks while the training thread sleeps */
+/* POLL_NS: interval of calls of the idle hooks while the training thread sleeps. */
 enum { SPIN_NS = 50000, POLL_NS = 200000, HOOKS = 4 };
 
 typedef struct hook {
@@ -27,30 +27,31 @@ typedef struct hook {
     void *ctx;
 } hook;
 
-/* While threads are uneven, a thread takes half of the rest of its span at a time, at least an eighth of the span
- * (SHARE); more parts would cost time, because each part unpacks the weights of its products again. Threads count as
+/* While threads are uneven, a thread takes half of the rest of its span at a time, but at least an eighth of the span
+ * (SHARE). Smaller parts would cost time, because each part unpacks the weights of its products again. Threads count as
  * uneven after two signs (note_unevenness) within NEAR regions, until CALM regions pass without a sign. */
 enum { SHARE = 8, NEAR = 64, CALM = 256, UNEVEN_NS = 20000 };
 
-/* flag in the begin of a span: only its own thread may take the units */
+/* Flag in the begin of a span: only its own thread may take the units. */
 static const uint32_t OWN_ONLY = 1u << 31;
 
-typedef struct slot { /* one thread: its span (begin << 32 | end, in units) and its progress */
+typedef struct
+    slot { /* state of one thread: its span (begin << 32 | end, in units) and its progress */
     _Alignas(64) _Atomic uint64_t span;
-    _Atomic int64_t done_ns; /* time when it last found no units */
+    _Atomic int64_t done_ns; /* time at which it last found no units */
 } slot;
 
 static struct {
     int count;
     pthread_t *threads;          /* count - 1 workers */
     slot *slots;                 /* (count) */
-    _Atomic uint32_t generation; /* futex; changes with each new job, and to quit */
+    _Atomic uint32_t generation; /* futex; changes with each new region, and at the end */
     _Atomic uint32_t left;       /* futex; number of units that are not done */
-    /* number of sleeping workers and callers; 0 saves the system call that wakes them */
+    /* Number of sleeping workers and callers; at 0 the system call that wakes them is omitted. */
     _Atomic uint32_t asleep;
     _Atomic int quit;
     _Atomic int uneven;      /* number of regions until threads take whole spans again */
-    _Atomic uint32_t stolen; /* number of units taken from spans of other threads in this region */
+    _Atomic uint32_t stolen; /* units taken from spans of other threads in this region */
     int since;               /* regions since the last sign of unevenness */
     size_t n, grain;
     bt_range_fn fn;
@@ -66,12 +67,11 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_ns
 }
 
 /* Called after the word has changed. A sleeping thread increments `asleep` before the kernel compares the word. Both
- * are sequentially consistent: either this call sees the sleeper, or the sleeper sees the new word. */
+ * accesses are sequentially consistent, so either this call sees the sleeper, or the sleeper sees the new word. */
 static void futex_wake_all(_Atomic uint32_t *word) {
     if (atomic_load(&pool.asleep)) bt_memory_wake(word, BT_WAIT_PROCESS);
 }
 
-/* Waits until *word differs from `seen` or, with until_zero, is 0. */
 static void wait_change(_Atomic uint32_t *word, uint32_t seen, int until_zero, int idle) {
     int64_t until = bt_now_ns() + SPIN_NS;
     for (;;) {
@@ -94,13 +94,13 @@ static uint64_t pack_span(uint64_t begin, uint64_t end) { return begin << 32 | e
 static uint32_t span_begin(uint64_t s) { return (uint32_t)(s >> 32); }
 static uint32_t span_end(uint64_t s) { return (uint32_t)s; }
 
-/* Returns how many units to take at a time from a span of `units`, of which `left` remain. */
+/* Returns how many units to take at once from a span of `units`, of which `left` remain. */
 static uint32_t units_to_take(uint32_t units, uint32_t left) {
     if (atomic_load_explicit(&pool.uneven, memory_order_relaxed) == 0) return left;
     return left / 2 > units / SHARE ? left / 2 : units / SHARE ? units / SHARE : 1;
 }
 
-/* Takes units [*begin, *end) from the front of a span of `units`, or from the half at its back. */
+/* Takes units [*begin, *end) from the front of a span of `units`, or half of the rest from its back. */
 static bool take_units(slot *from, bool back, uint32_t units, uint32_t *begin, uint32_t *end) {
     uint64_t s = atomic_load_explicit(&from->span, memory_order_acquire), rest;
     do {
@@ -142,7 +142,7 @@ static void run_units(int thread) {
 
 static void *run_worker(void *arg) {
     int thread = (int)(intptr_t)arg;
-    /* the initial generation, to which bt_threads_init resets it before it starts workers */
+    /* bt_threads_init resets the generation to this value before it starts workers */
     uint32_t seen = 0;
     for (;;) {
         wait_change(&pool.generation, seen, 0, 0);
@@ -177,7 +177,7 @@ bt_code bt_threads_init(int count, bt_err *err) {
     pool.slots = aligned_alloc(64, (size_t)count * sizeof *pool.slots);
     if (!pool.threads || !pool.slots) {
         bt_threads_release();
-        return bt_fail(err, BT_NOMEM, "cannot take memory for %d threads", count);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %d threads", count);
     }
     memset(pool.slots, 0, (size_t)count * sizeof *pool.slots);
     atomic_store(&pool.left, 0);
@@ -214,8 +214,7 @@ int bt_threads_poll(void) {
     return pool.n_hooks;
 }
 
-/* A thread's core is also used by something else if another thread waited for a quarter of the region, or executed a
- * quarter of its span. */
+/* A core is used by something else if another thread waited for a quarter of the region, or ran for a quarter. */
 static void note_unevenness(int64_t began, int64_t ended, uint64_t units) {
     int64_t first = ended;
     for (int i = 0; i < pool.count; i++) {

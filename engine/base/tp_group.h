@@ -2,13 +2,13 @@
  * exchanges. engine/parallel implements it, engine/model calls it, tests may replace it.
  *
  * The rows of a matrix are divided among the ranks: rank r of n owns [M r / n, M (r + 1) / n).
- *     all_gather_rows      own rows of up to BT_TP_ARRAYS matrices -> all rows of each, on every rank. One of the
- *                          matrices may be `common`.
- *     reduce_scatter_rows  matrix `partial` of every rank -> own rows of the sum, in place; the other rows are
- *                          undefined afterwards
- *     all_gather           some bytes of every rank -> those of all ranks, in the order of the ranks
- *     all_reduce           one array on each of group_size neighbouring ranks (r / group_size) -> its sum, with the
- *                          same bits on each
+ *     all_gather_rows      a rank's rows of up to BT_TP_ARRAYS matrices -> all rows of each on every rank. One of
+ *                          the matrices may be `common`.
+ *     reduce_scatter_rows  matrix `partial` of every rank -> the rank's rows of the sum, in place; its remaining
+ *                          rows become undefined
+ *     all_gather           some bytes of every rank -> the bytes of all ranks, in the order of ranks
+ *     all_reduce           one array on each of group_size neighbouring ranks (r / group_size) -> the sum, with
+ *                          equal bits on each
  * A sum is a binary tree over the ranks in their order: the first 2^k < n ranks are the left side. The sum over two
  * neighbours therefore equals that of one rank with the data of both. All four are collective and blocking: every rank
  * of the group makes the same calls with the same shapes. Other ranks may read `partial` and `common` directly, and a
@@ -37,8 +37,7 @@ typedef struct bt_tp_group bt_tp_group;
 struct bt_tp_group {
     int rank, size;
     float *partial, *common; /* matrices of the size passed at creation */
-    /* time spent in exchanges since it was last read (bt_tp_group_take_busy_ns), less the time of waiting for late
-     * ranks if the implementation measures that */
+    /* Time spent in exchanges since the last bt_tp_group_take_busy_ns, if possible without waiting for late ranks. */
     int64_t busy_ns;
     bt_code failed; /* the first failure of an exchange, or BT_OK */
     bt_err why;
@@ -49,7 +48,7 @@ struct bt_tp_group {
     void (*destroy)(bt_tp_group *t);
 };
 
-/* Returns the size of the left side of a tree of n > 1 ranks. */
+/* Returns the size of the left subtree in a tree of n > 1 ranks. */
 static inline int bt_tp_left(int n) {
     int left = 1;
     while (2 * left < n) left *= 2;

@@ -1,6 +1,6 @@
 /* bigrams.h - the relative frequencies with which tokens follow each token in a text (a bigram model).
  * data/shards/followers.h counts them; the head reads them (kernels/ops/ops.h).
- * Threads: constant once counted. */
+ * Threads: constant after counting. */
 #ifndef BT_ENGINE_BASE_NUMBERS_BIGRAMS_H
 #define BT_ENGINE_BASE_NUMBERS_BIGRAMS_H
 

@@ -1,4 +1,4 @@
-/* moment.c - converts optimizer states between forms, for a run that resumes with another form. */
+/* moment.c - converts optimizer states between forms, for a run that is resumed with another form. */
 #include "engine/base/numbers/moment.h"
 
 static float read_moment(const void *from, bt_moment_form form, size_t i) {

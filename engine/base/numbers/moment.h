@@ -7,13 +7,13 @@
  *     ulog8   6 + 2 (never negative)   2^-58             112      second moment
  *
  * The 8-bit forms have four codes per octave, evenly spaced, and below their first octave (2^-27 or 2^-56) equal steps
- * down to zero. A value that is not finite, or larger than the largest code, becomes the largest code; the trainer
- * never applies gradients that are not finite.
+ * down to zero. A value that is not finite, or too large for the form, is stored as the largest code; the trainer never
+ * applies gradients that are not finite.
  *
- * Stochastic rounding chooses between the two neighbouring codes so that the expected value is the value: a code is
- * (bits + noise) >> shift, because values between neighbours are evenly spaced in the bits of an fp32. With 16 bits of
- * noise the bias is below 2^-16 of the distance of two codes. A value that is a code is exact for any noise. Noise
- * 0x8000 rounds to the nearest.
+ * Stochastic rounding chooses between the two neighbouring codes so that the expected result is the value. A code is
+ * (bits + noise) >> shift, because values between two neighbouring codes are evenly spaced in the bits of an fp32. With
+ * 16 bits of noise the bias is below 2^-16 of the distance between codes. A value that a code represents exactly is
+ * unchanged by any noise. Noise 0x8000 rounds to nearest.
  *
  * Elements share no scale, so the bits of a state do not depend on the division of tensors. Plain loops over these
  * functions compile to vector code. Any thread. */
@@ -55,7 +55,7 @@ static inline uint32_t bt_moment_bits(float x) {
     return bits;
 }
 
-/* All ones if the condition is true, else 0; a form that compilers vectorise. */
+/* Returns all ones if the condition is true, else 0, without a branch, so that compilers vectorise it. */
 static inline uint32_t bt_moment_if(int holds) { return 0u - (uint32_t)holds; }
 static inline uint32_t bt_moment_pick(uint32_t mask, uint32_t yes, uint32_t no) {
     return (yes & mask) | (no & ~mask);
@@ -70,8 +70,7 @@ static inline uint16_t bt_moment_to_bf16(float x, uint32_t noise) {
 }
 static inline float bt_moment_of_bf16(uint16_t x) { return bt_moment_float((uint32_t)x << 16); }
 
-/* Converts a magnitude to a code 0 .. last; first: exponent of the first octave. Magnitudes below the first octave are
- * spaced evenly, because its beginning is added to them. */
+/* Converts a magnitude to a code from 0 to `last`, evenly below the first octave. first: exponent of that octave. */
 static inline uint32_t bt_moment_code(uint32_t size, uint32_t noise, uint32_t first,
                                       uint32_t last) {
     const uint32_t begin = first << 23, low = bt_moment_if((int32_t)size < (int32_t)begin);
@@ -103,7 +102,7 @@ static inline float bt_moment_of_ulog8(uint8_t x) {
     return bt_moment_float(bt_moment_size(x, BT_MOMENT_UFIRST));
 }
 
-/* Converts n elements from one form to another, rounding to the nearest. */
+/* Converts n elements and rounds to the nearest. */
 void bt_moment_convert(void *to, bt_moment_form to_form, const void *from, bt_moment_form from_form,
                        size_t n);
 

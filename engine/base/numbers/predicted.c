@@ -40,7 +40,6 @@ void bt_predicted_put(const bt_predicted *p, bt_text *out) {
     }
 }
 
-/* Reads one pair at *text and advances *text past it. */
 static bool read_predicted_pair(const char **text, bt_predicted *out) {
     for (int i = 0; i < BT_PREDICTED_PARTS; i++) {
         const size_t n = strlen(bt_predicted_key(i));

@@ -1,5 +1,4 @@
-/* sha256.h - SHA-256 (FIPS 180-4) of a short text, as hexadecimal. Other programs identify texts by it.
- * Any thread. */
+/* sha256.h - SHA-256 (FIPS 180-4) of a short text, as hexadecimal; other programs identify texts by it. */
 #ifndef BT_ENGINE_BASE_NUMBERS_SHA256_H
 #define BT_ENGINE_BASE_NUMBERS_SHA256_H
 

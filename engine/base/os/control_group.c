@@ -1,4 +1,4 @@
-/* control_group.c - quotas, limits and kills of control groups, versions 1 and 2. */
+/* control_group.c - reads quotas, limits and kills of control groups, versions 1 and 2. */
 #include "engine/base/os/control_group.h"
 
 #include <inttypes.h>
@@ -12,10 +12,7 @@
 #define GROUPS "/proc/self/cgroup"
 #define MOUNTED "/sys/fs/cgroup"
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-/* Reads the number after `key` from a file of "key value" lines, or the file's first word if key is "". Returns
- * false if there is none. */
+/* Reads the number after `key` in a file with lines "key value"; key "": the first word of the file. false: none. */
 static bool read_keyed_number(const char *path, const char *key, size_t *out) {
     char line[256];
     bool found = false;
@@ -34,7 +31,7 @@ static bool read_keyed_number(const char *path, const char *key, size_t *out) {
     return found;
 }
 
-/* Memory below the limits of a control group and all its parents; their file cache counts as available. */
+/* Returns the bytes that can be allocated below the limits of a group and its parents, including the file cache. */
 static size_t cgroup_room(const char *root, const char *group, const char *limit_name,
                           const char *usage_name) {
     char folder[512], path[640];
@@ -87,7 +84,7 @@ bool bt_group_memory_of_container(double *limit, double *used) {
     return true;
 }
 
-/* The lines are "N:controllers:PATH": version 1 has a separate line for memory, version 2 is line 0. */
+/* A line has the form "N:controllers:PATH". Version 1 has a separate line for memory; version 2 is line 0. */
 bool bt_group_memory_file(const char *cgroups, const char *root, char *path, size_t size) {
     path[0] = '\0';
     for (const char *line = cgroups; line && *line; line = strchr(line, '\n')) {
@@ -108,7 +105,7 @@ bool bt_group_memory_file(const char *cgroups, const char *root, char *path, siz
     return path[0] != '\0';
 }
 
-static int64_t kills_in(const char *cgroups) {
+static int64_t read_kill_count(const char *cgroups) {
     char path[PATH_MAX];
     int64_t kills = -1;
     if (!bt_group_memory_file(cgroups, MOUNTED, path, sizeof path)) return -1;
@@ -126,20 +123,18 @@ int64_t bt_group_memory_kills(void) {
     if (!f) return -1;
     text[fread(text, 1, sizeof text - 1, f)] = '\0';
     fclose(f);
-    const int64_t kills = kills_in(text);
-    /* A container may have its own group as the root although its path differs. */
-    return kills >= 0 ? kills : kills_in("1:memory:/\n");
+    const int64_t kills = read_kill_count(text);
+    /* Inside a container the root may be the group of this process, although the path differs. */
+    return kills >= 0 ? kills : read_kill_count("1:memory:/\n");
 }
-
-/* ---- processors ------------------------------------------------------------------------------ */
 
 typedef struct quota_search {
     const char *root;
     char group[2][PATH_MAX]; /* paths of the process's groups in versions 1 and 2; "": root group */
-    double least;            /* smallest quota in processors; 0: none so far */
+    double least;            /* smallest quota in processors; 0: none found yet */
 } quota_search;
 
-/* Reads the first two words of a file as numbers ("max" is not a number) and returns how many were read. */
+/* Reads the first two words of a file as numbers, and returns how many were numbers; "max" is not one. */
 static int read_numbers(const char *folder, const char *name, long long out[2]) {
     char path[PATH_MAX + 64];
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -160,8 +155,8 @@ static void read_group_quota(quota_search *s, const char *folder) {
     if (quota > 0 && (s->least == 0 || quota < s->least)) s->least = quota;
 }
 
-/* Reads the quotas of a group below a mount point and of its ancestors. If the group is not visible there, as in a
- * container, the mount point itself is the container's group. */
+/* Reads the quotas of a group below a mount point, and of its ancestors. If the group is not visible there, as inside a
+ * container, the mount point is the group of the container. */
 static void search_mount(quota_search *s, const char *mount, const char *group) {
     char folder[2 * PATH_MAX];
     const int top = snprintf(folder, sizeof folder, "%s%s", s->root, mount);
@@ -181,7 +176,7 @@ static FILE *open_proc(const quota_search *s, const char *name) {
     return fopen(path, "re");
 }
 
-/* True if `word` is an item of a list separated by commas. */
+/* items: separated by commas. */
 static bool is_listed_controller(const char *items, const char *word) {
     for (const size_t n = strlen(word); *items;
          items += strcspn(items, ","), items += *items == ',')
@@ -189,7 +184,7 @@ static bool is_listed_controller(const char *items, const char *word) {
     return false;
 }
 
-/* Parses lines "4:cpu,cpuacct:/group" (version 1) and "0::/group" (version 2). */
+/* Parses lines such as "4:cpu,cpuacct:/group" (version 1) and "0::/group" (version 2). */
 static void read_groups(quota_search *s) {
     char line[PATH_MAX + 128];
     FILE *f = open_proc(s, "cgroup");

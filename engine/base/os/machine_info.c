@@ -1,4 +1,4 @@
-/* machine_info.c - /proc, /sys/class and /sys/block. */
+/* machine_info.c - reads /proc, /sys/class and /sys/block. */
 #include "engine/base/os/machine_info.h"
 
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 
 #include "engine/base/os/small_file.h"
 
-/* Returns the value of a line "KEY:   123 kB" in bytes; NaN: there is none. */
-static double kib_after(const char *text, const char *key) {
+/* Returns the bytes in a line "KEY:   123 kB"; NaN: no such line. */
+static double bytes_after_key(const char *text, const char *key) {
     const char *at = strstr(text, key);
     return at ? strtod(at + strlen(key), NULL) * 1024 : NAN;
 }
@@ -19,9 +19,9 @@ static double kib_after(const char *text, const char *key) {
 bt_machine_memory bt_machine_memory_read(void) {
     char text[4096];
     (void)bt_read_small_file("/proc/meminfo", text, sizeof text);
-    return (bt_machine_memory){.total = kib_after(text, "MemTotal:"),
-                               .available = kib_after(text, "MemAvailable:"),
-                               .swap_free = kib_after(text, "SwapFree:")};
+    return (bt_machine_memory){.total = bytes_after_key(text, "MemTotal:"),
+                               .available = bytes_after_key(text, "MemAvailable:"),
+                               .swap_free = bytes_after_key(text, "SwapFree:")};
 }
 
 /* Format: "0.20 0.18 0.12 1/80 11206": averages, runnable tasks / all tasks, newest process. */
@@ -37,8 +37,7 @@ bt_machine_load_now bt_machine_load_read(void) {
     return out;
 }
 
-/* Format: "cpu3 user nice system idle iowait irq softirq steal"; "cpu" is the sum of all. Older kernels have fewer
- * columns. */
+/* Format: "cpu3 user nice system idle iowait irq softirq steal"; "cpu": the sum. Older kernels have fewer columns. */
 static bool parse_times(const char *line, bt_processor_times *out) {
     long long t[8] = {0};
     if (strncmp(line, "cpu", 3) != 0) return false;
@@ -73,7 +72,7 @@ size_t bt_machine_times_each(bt_processor_times *out, size_t max) {
     return n;
 }
 
-/* Whole disks: a partition's bytes are its disk's, and those of loop, dm and md devices another one's. */
+/* Counts only whole disks: the bytes of a partition, or of a loop, dm or md device, are also counted by its disk. */
 static bool is_disk(const char *name) {
     char path[80];
     if (strncmp(name, "loop", 4) == 0 || strncmp(name, "ram", 3) == 0 ||
@@ -85,7 +84,7 @@ static bool is_disk(const char *name) {
 }
 
 bool bt_machine_disk_bytes(double *read, double *written) {
-    enum { SECTOR = 512 }; /* unit of this file, whatever the disk's is */
+    enum { SECTOR = 512 }; /* unit of this file for every disk */
     char line[512], name[48];
     FILE *f = fopen("/proc/diskstats", "re");
     *read = *written = 0;
@@ -129,7 +128,7 @@ double bt_machine_celsius(void) {
     return most;
 }
 
-/* Sensors named "Core N", of coretemp and similar drivers. */
+/* Reads sensors with the name "Core N", of coretemp and similar drivers. */
 void bt_machine_core_celsius(void (*fn)(void *ctx, int core, double celsius), void *ctx) {
     for (int chip = 0; chip < 16; chip++) {
         for (int t = 1; t <= 64; t++) {

@@ -1,4 +1,4 @@
-/* own_process.c - /proc/self, prctl and calls without a function in older C libraries. */
+/* own_process.c - uses /proc/self, prctl and system calls for which older C libraries have no function. */
 #include "engine/base/os/own_process.h"
 
 #include <limits.h>

@@ -1,5 +1,5 @@
-/* own_process.h - this process: its program, its relation to its parent and children, its threads.
- * Threads: any, except where stated. */
+/* own_process.h - this process: its program, its parent and children, its threads. Threads: any, except where
+ * stated. */
 #ifndef BT_ENGINE_BASE_OS_OWN_PROCESS_H
 #define BT_ENGINE_BASE_OS_OWN_PROCESS_H
 
@@ -7,31 +7,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns a path under which the file of this program can be opened and started, also after it was replaced. */
+/* Returns a path that opens and starts this program even after its file was replaced. */
 const char *bt_program_file(void);
 /* Writes the path of the first loaded library whose path contains `part`. Returns false if there is none. */
 bool bt_loaded_library(const char *part, char *out, size_t size);
 
-/* Requests a signal for this process when the thread that started it ends; 0: none. fork and exec of a program with
- * more privileges reset it. A parent that has ended before the call sends nothing: compare getppid afterwards. May be
- * called between fork and exec. */
+/* Requests a signal for this process at the end of the thread that started it; 0: none. fork, and exec of a program
+ * with more privileges, reset the request. A parent that ended before the call sends nothing, so compare getppid
+ * afterwards. May be called between fork and exec. */
 void bt_signal_at_parent_end(int signal);
-/* Makes orphans among the descendants of this process its children, which it must reap. */
+/* Makes this process the parent of orphans among its descendants; it must reap them. */
 void bt_adopt_orphans(void);
 
-/* Returns a number of the process namespace that is equal for processes which see each other's numbers; -1: unknown. */
+/* Returns a number that is equal for processes in the same pid namespace; -1: unknown. */
 int64_t bt_process_namespace(void);
-/* True if this process may copy from the memory of other processes of its user. */
+/* Returns true if this process may read the memory of other processes of its user. */
 bool bt_may_read_processes(void);
-/* True if this process sees all processes of the machine under the kernel's own numbers. */
+/* Returns true if this process sees all processes of the machine under the kernel's numbers. */
 bool bt_sees_all_processes(void);
 
-/* Returns a number that no other thread of this machine has now; a process number if there is one thread. */
+/* Returns a number that no other thread of this machine has now; with one thread it is the process number. */
 long bt_thread_number(void);
-/* Sends a signal to the thread that runs main. Returns false, and sends nothing, in that thread itself. May be called
- * in a signal handler. */
+/* Sends a signal to the main thread. In the main thread, returns false and sends nothing. Async-signal-safe. */
 bool bt_signal_main_thread(int signal);
-/* Gives files that the calling thread reads and writes the lowest priority at the disk. */
+/* Lowers the disk priority of the calling thread to the class for idle times. */
 void bt_thread_use_idle_disk(void);
 
 #endif

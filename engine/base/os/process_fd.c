@@ -1,5 +1,5 @@
-/* process_fd.c - pidfds, SO_PEERCRED. The calls of pidfds are made by number, because glibc has functions for them from
- * 2.36 on only. */
+/* process_fd.c - uses pidfds and SO_PEERCRED. The system calls are made by number, because glibc has functions for them
+ * only from version 2.36. */
 #include "engine/base/os/process_fd.h"
 
 #include <stddef.h>
@@ -12,8 +12,6 @@ int bt_process_fd_open(pid_t pid) { return (int)syscall(SYS_pidfd_open, pid, 0);
 bool bt_process_fd_signal(int fd, int signal) {
     return syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0) == 0;
 }
-
-/* ---- the peer of a Unix socket ---- */
 
 static bool read_credentials(int fd, struct ucred *who) {
     socklen_t size = sizeof *who;

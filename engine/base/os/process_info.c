@@ -1,4 +1,4 @@
-/* process_info.c - /proc/PID and /proc/net. */
+/* process_info.c - reads /proc/PID and /proc/net. */
 #include "engine/base/os/process_info.h"
 
 #include <dirent.h>
@@ -17,7 +17,6 @@ static FILE *open_process_file(pid_t pid, const char *name) {
     return pid > 0 ? fopen(path, "re") : NULL;
 }
 
-/* Reads at most size - 1 bytes, and returns their number. */
 static size_t read_process_file(pid_t pid, const char *name, char *out, size_t size) {
     FILE *f = open_process_file(pid, name);
     const size_t n = f ? fread(out, 1, size - 1, f) : 0;
@@ -79,7 +78,7 @@ bool bt_process_variable(pid_t pid, const char *name, char *out, size_t size) {
     return found;
 }
 
-/* Returns the inode of the listening socket on a port, from /proc/net/tcp or tcp6; 0: none. */
+/* Returns the inode of the socket that listens on a port, from /proc/net/tcp or tcp6; 0: none. */
 static unsigned long listening_inode(const char *table, int port) {
     char line[512];
     unsigned long found = 0;

@@ -1,4 +1,4 @@
-/* process_usage.c - statistics in /proc/PID. */
+/* process_usage.c - reads statistics in /proc/PID. */
 #include "engine/base/os/process_usage.h"
 
 #include <dirent.h>
@@ -13,7 +13,6 @@
 #include "engine/base/os/small_file.h"
 #include "engine/base/system/ascii.h"
 
-/* Returns the number after a word; NaN: the text does not contain the word. */
 static double number_after(const char *text, const char *word) {
     const char *at = strstr(text, word);
     return at ? strtod(at + strlen(word), NULL) : NAN;
@@ -54,7 +53,7 @@ bool bt_process_io_read(pid_t pid, bt_process_io *out) {
     return true;
 }
 
-/* Reads a file of the thread that a folder of /proc/PID/task lists; false: the entry is no thread, or has ended. */
+/* Reads a file of the thread to which an entry of /proc/PID/task belongs. false: not a thread, or it has ended. */
 static bool read_thread_file(const char *task, const struct dirent *e, const char *name, char *out,
                              size_t size) {
     char path[128];

@@ -1,4 +1,4 @@
-/* processors.c - affinity, /proc/cpuinfo and /sys/devices/system/cpu. */
+/* processors.c - uses affinity masks, /proc/cpuinfo and /sys/devices/system/cpu. */
 #include "engine/base/os/processors.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ int bt_processors_online(void) {
     return n > 0 ? (int)n : 1;
 }
 
-/* Returns the first hardware thread of its core, or its own number if the system does not list the core. */
+/* Returns the first hardware thread of the core of a processor; the processor itself if the core is unknown. */
 static int core_of(int cpu, const char *root) {
     char path[256];
     int first = cpu;

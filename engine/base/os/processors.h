@@ -1,7 +1,7 @@
-/* processors.h - the processors that this process may use.
+/* processors.h - properties of the processors that this process may use.
  *
- * Sets are cpu_set_t with the macros CPU_SET, CPU_COUNT and so on: glibc, musl and FreeBSD have them. Threads: any; a
- * set belongs to the calling thread, and threads and processes that it starts later inherit it. */
+ * Sets are cpu_set_t with the macros CPU_SET, CPU_COUNT etc., which glibc, musl and FreeBSD have. Threads: any; a set
+ * applies to the calling thread, and later threads and processes inherit it. */
 #ifndef BT_ENGINE_BASE_OS_PROCESSORS_H
 #define BT_ENGINE_BASE_OS_PROCESSORS_H
 
@@ -11,22 +11,21 @@
 
 /* Returns the number of processors in the set; 0: unknown, and the set is empty. */
 int bt_processors_allowed(cpu_set_t *out);
-/* Limits the calling thread to a set. Returns false if the system refuses. May be called between fork and exec. */
+/* Restricts the calling thread to a set. Returns false if the system refuses. May be called between fork and exec. */
 bool bt_processors_bind(const cpu_set_t *set);
 /* Returns the number of processors that are switched on; at least 1. */
 int bt_processors_online(void);
-/* Counts cores: hardware threads of one core count once, and a processor whose core is unknown counts as one. root:
- * NULL, or in tests a folder in the form of /sys/devices/system/cpu. */
+/* Returns the number of cores: hardware threads of one core count once, and a processor whose core is unknown counts as
+ * one. root: NULL, or in tests a folder in the form of /sys/devices/system/cpu. */
 int bt_processors_cores(const int *cpus, int n, const char *root);
 
 /* Returns the frequency of a processor in MHz; NaN: unknown, as in most virtual machines. */
 double bt_processor_mhz(int cpu);
 /* Reads the register MIDR_EL1 of an ARM processor. Returns false if the system does not show it. */
 bool bt_processor_midr(int cpu, unsigned long long *out);
-/* True if the kernel lists a feature of the processors by this name. */
+/* Returns true if the kernel lists a processor feature with this name. */
 bool bt_processors_have(const char *feature);
-/* Requests the tile registers of AMX for this process and its later threads. Returns false if the kernel refuses or
- * the processor has none. */
+/* Requests the tile registers of AMX for this process and its later threads. false: refused, or there are none. */
 bool bt_processors_allow_tiles(void);
 
 #endif

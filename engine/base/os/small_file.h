@@ -1,4 +1,4 @@
-/* small_file.h - reads a file of the kernel as a whole, for the files of this folder. Threads: any. */
+/* small_file.h - reads a whole file of the kernel; private to this folder. Threads: any. */
 #ifndef BT_ENGINE_BASE_OS_SMALL_FILE_H
 #define BT_ENGINE_BASE_OS_SMALL_FILE_H
 
@@ -7,8 +7,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-/* Reads at most size - 1 bytes and ends them with NUL. Returns false if there are none. Uses read, because stdio
- * allocates memory. */
+/* Reads at most size - 1 bytes and terminates them with NUL. false: nothing could be read. Does not allocate. */
 static inline bool bt_read_small_file(const char *path, char *out, size_t size) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     const ssize_t n = fd >= 0 ? read(fd, out, size - 1) : -1;

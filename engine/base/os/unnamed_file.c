@@ -1,4 +1,4 @@
-/* unnamed_file.c - memfd, O_TMPFILE and the links in /proc/PID/fd. */
+/* unnamed_file.c - uses memfd, O_TMPFILE and the links in /proc/PID/fd. */
 #include "engine/base/os/unnamed_file.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@ int bt_file_of_process(pid_t pid, int fd) {
 }
 
 int bt_file_create_unnamed(const char *folder, mode_t mode) {
-    if (access("/proc/self/fd", F_OK) != 0) return -1; /* required by bt_file_give_name */
+    if (access("/proc/self/fd", F_OK) != 0) return -1; /* bt_file_give_name needs it */
     return open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
 }
 

@@ -6,7 +6,7 @@
 
 int bt_wake_fd_create(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
 
-/* EAGAIN: the counter is at its limit, so the descriptor is readable already. */
+/* EAGAIN: the counter is at its limit, so the descriptor is already readable. */
 bool bt_wake_fd_notify(int fd) { return eventfd_write(fd, 1) == 0 || errno == EAGAIN; }
 
 /* EAGAIN: the descriptor was not readable. */

@@ -2,8 +2,8 @@
  *
  * The functions of <ctype.h> and <strings.h> depend on LC_CTYPE: in a Turkish locale toupper('i') is not 'I'.
  * Names of settings, HTTP headers, hosts and formats are ASCII, so the sources use these functions instead; the
- * test lint.locale rejects those of the C library. A byte above 127 belongs to no class and is its own upper and
- * lower case. Threads: any. */
+ * test lint.locale rejects those of the C library. A byte above 127 is in no class and equals only itself. Threads:
+ * any. */
 #ifndef BT_ENGINE_BASE_SYSTEM_ASCII_H
 #define BT_ENGINE_BASE_SYSTEM_ASCII_H
 
@@ -18,9 +18,8 @@ static inline bool bt_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <
 static inline char bt_ascii_upper(char c) { return c >= 'a' && c <= 'z' ? (char)(c - 32) : c; }
 static inline char bt_ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
-/* True if a and b are equal, ignoring the case of ASCII letters. */
 bool bt_ascii_equal(const char *a, const char *b);
-/* True if at most the first n bytes are equal in this sense, like strncasecmp(a, b, n) == 0. */
+/* Compares at most the first n bytes; equivalent to strncasecmp(a, b, n) == 0 in the C locale. */
 bool bt_ascii_equal_n(const char *a, const char *b, size_t n);
 /* Returns the first occurrence of `part` in `text`, ignoring the case of ASCII letters, or NULL. */
 char *bt_ascii_find(const char *text, const char *part);

@@ -5,13 +5,13 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* Gives SIGHUP the disposition again that the parent left. UCX, which Open MPI 5 loads, takes SIGHUP for its debugger
- * before main begins: nohup would have no effect. main calls this function before all others. */
+/* Restores the disposition of SIGHUP that the parent process set. UCX, which Open MPI 5 loads, installs its own handler
+ * before main begins, so that nohup would have no effect. main calls this function first. */
 void bt_hangup_restore(void);
 
-/* False if this process ignores SIGHUP because its parent did, as with nohup. An ignored signal that is blocked is
- * queued anyway, and sigwait and signalfd return it; code that waits for signals therefore checks this first. Threads:
- * any. */
+/* Returns false if this process ignores SIGHUP because its parent did, as with nohup. A signal that is ignored and
+ * blocked is still queued, and sigwait and signalfd return it, so code that waits for signals checks this first.
+ * Threads: any. */
 bool bt_hangup_heeded(void);
 
 /* Adds SIGHUP to a set of signals to wait for, unless the process ignores it. */

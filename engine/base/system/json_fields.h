@@ -2,7 +2,7 @@
  *
  *     BT_JSON_FIELDS(j, link, F(axis), F(latency_us), F_AS("rate", bytes_per_s));
  *
- * The kind of a member follows from its type; F_KIND and F_ENUM state another one. */
+ * The type of a member determines its kind, unless F_KIND or F_ENUM states another one. */
 #ifndef BT_BASE_SYSTEM_JSON_FIELDS_H
 #define BT_BASE_SYSTEM_JSON_FIELDS_H
 
@@ -16,7 +16,7 @@ typedef enum {
     BT_JSON_INT64,
     BT_JSON_SIZE,
     BT_JSON_BOOL,
-    /* kinds that a row of a table states explicitly */
+    /* Kinds that a row must state explicitly. */
     BT_JSON_SAID,  /* char[]; null if empty */
     BT_JSON_KNOWN, /* double; NaN: the member is omitted */
     BT_JSON_AT,    /* int64_t; null if negative */

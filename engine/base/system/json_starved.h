@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* True if json_load* failed for lack of memory, the only failure for which jansson sets no message. */
+/* Returns true if json_load* failed for lack of memory, the only failure for which jansson sets no message. */
 static inline bool bt_json_starved(const json_error_t *why) {
     return !why->text[0] || json_error_code(why) == json_error_out_of_memory;
 }

@@ -1,4 +1,4 @@
-/* locale.c - sets LC_CTYPE to a UTF-8 locale that belongs to no language. */
+/* locale.c - sets LC_CTYPE to a UTF-8 locale without a language. */
 #include "engine/base/system/locale.h"
 
 #include <langinfo.h>
@@ -17,7 +17,7 @@ bool bt_locale_force_utf8(void) {
 bool bt_locale_follow(void) {
     const bool utf8 = setlocale(LC_CTYPE, "") && is_utf8();
     if (!utf8) setlocale(LC_CTYPE, "C");
-    /* older systems have no C.UTF-8; there the user's own locale is used */
+    /* older systems have no C.UTF-8, so the user's locale is used */
     else if (!bt_locale_force_utf8())
         setlocale(LC_CTYPE, "");
     return utf8;

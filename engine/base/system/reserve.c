@@ -1,5 +1,5 @@
-/* reserve.c - posix_fallocate with signals blocked: Linux before 6.18 interrupts it for a file in memory (tmpfs)
- * at any signal, frees its pages, and restarts from the beginning. */
+/* reserve.c - calls posix_fallocate with signals blocked: Linux before 6.18 aborts it for a file in memory (tmpfs) at
+ * any signal, frees its pages, and starts again from the beginning. */
 #include "engine/base/system/reserve.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 #include "engine/base/os/own_process.h"
 #include "engine/base/os/processors.h"
 
-/* Marks descriptors from 3 on as closed by exec, except the kept ones. */
+/* Makes exec close all descriptors from 3 on, except those in `keep`. */
 static void keep_only(const int *keep, size_t n) {
     if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) { /* close_range needs Linux 5.11 */
         const long most = sysconf(_SC_OPEN_MAX);
@@ -20,7 +20,7 @@ static void keep_only(const int *keep, size_t n) {
     for (size_t i = 0; i < n; i++) fcntl(keep[i], F_SETFD, 0);
 }
 
-/* Runs in the child after fork, so it may call system calls only. */
+/* Runs in the child after fork, so it may only make system calls. */
 static _Noreturn void exec_in_child(const bt_start *s, pid_t parent, int null, int why) {
     const int streams[] = {s->in, s->out, s->err};
     sigset_t none;

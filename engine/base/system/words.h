@@ -1,7 +1,6 @@
 /* words.h - builds an argument vector word by word.
  *
- * A failed allocation is remembered; bt_words_argv then returns NULL. An all-zero struct is empty.
- * Threads: one owner. */
+ * After a failed allocation bt_words_argv returns NULL. An all-zero struct is empty. Threads: one owner. */
 #ifndef BT_BASE_SYSTEM_WORDS_H
 #define BT_BASE_SYSTEM_WORDS_H
 
@@ -14,9 +13,8 @@ typedef struct bt_words {
 
 void bt_words_put(bt_words *w, const char *word);
 void bt_words_putn(bt_words *w, const char *word, size_t n);
-/* appends "--set" and "key=value" */
 void bt_words_set(bt_words *w, const char *key, const char *value);
-/* Returns the words, followed by NULL, valid until w changes; the caller frees the array. NULL: no memory */
+/* Returns the words with a terminating NULL, valid until w changes. The caller frees the array. NULL: out of memory. */
 const char **bt_words_argv(const bt_words *w) BT_MUST_CHECK;
 void bt_words_clear(bt_words *w);
 void bt_words_release(bt_words *w);

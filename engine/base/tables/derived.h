@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stddef.h>
 
-/* max, min and ifnull of SQL: max and min are unknown if an operand is; ifnull replaces an unknown first operand. */
+/* Operators as in SQL: max and min are unknown if an operand is unknown; ifnull replaces an unknown first operand. */
 static inline double bt_known_max(double a, double b) {
     return isnan(a) || isnan(b) ? NAN : fmax(a, b);
 }
@@ -43,15 +43,13 @@ typedef struct bt_derived_row {
 extern const bt_derived_row bt_derived[];
 extern const size_t bt_derived_n;
 
-/* "Now", in a run's figures (span RECENT of figures.def) and its ranks, means this number of newest recorded steps. */
+/* A figure of the newest steps (span RECENT of figures.def) covers this number of recorded steps. */
 #define BT_RECENT_STEPS 128
-/* A validation loss is compared with the mean of the training losses recorded in this number of steps up to the
- * evaluation. */
+/* A validation loss is compared with the mean of the training losses in this number of steps before the evaluation. */
 #define BT_GAP_STEPS 64
-/* Median of the known values among n; NaN: none is known. Reorders v. */
+/* Returns the median of the known values among n; NaN: none is known. Reorders v. */
 double bt_median_known(double *v, size_t n);
-/* Mean of a share over several steps, weighted by their time, without steps whose value is unknown. NaN: no step's
- * value is known. */
+/* Returns the mean of a share over several steps, weighted by step time, without unknown values; NaN: none is known. */
 double bt_share_of_time(const double *share, const double *time, size_t n);
 
 #endif

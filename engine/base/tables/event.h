@@ -41,7 +41,7 @@ typedef struct bt_event_row {
 } bt_event_row;
 extern const bt_event_row bt_events[BT_EVENT_COUNT];
 
-/* BT_EVENT_COUNT: unknown to this program (a database written by another version) */
+/* BT_EVENT_COUNT: this program does not know the kind, because another version recorded it. */
 bt_event_kind bt_event_find(const char *name);
 const char *bt_event_level_name(bt_event_level level); /* "info", "warning", "error" */
 /* "list", "faint", "line" */

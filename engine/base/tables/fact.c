@@ -23,7 +23,7 @@ static const fact_row rows[] = {
 };
 #undef BT_FACT
 
-/* Compares a key with a pattern of at most one `*`, which matches any text. */
+/* pattern: at most one `*`, which matches any text. */
 static bool matches_pattern(const char *pattern, const char *key) {
     const char *star = strchr(pattern, '*');
     if (!star) return strcmp(pattern, key) == 0;
@@ -54,7 +54,7 @@ const char *bt_fact_format(char *buf, size_t size, const char *key, const char *
     }
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a fact that was found
     bt_metric_format(plain, sizeof plain, v, row->unit);
-    /* the prefix of the number belongs to the unit: "1.23 T" and "FLOP/s", but "48 FLOP" */
+    /* The prefix of the number is written at the unit: "1.23 TFLOP/s"; without a prefix, "48 FLOP". */
     size_t n = strlen(plain);
     bool gap = row->suffix[0] && row->suffix[0] != '/' && n && plain[n - 1] >= '0' &&
                plain[n - 1] <= '9';
@@ -79,7 +79,7 @@ double bt_fact_noise(const char *key) {
 bool bt_fact_same(const char *key, const char *a, const char *b) {
     double noise = bt_fact_noise(key), x = parse_fact_number(a), y = parse_fact_number(b);
     if (a && b && strcmp(a, b) == 0) return true;
-    /* a link that one of the runs could not measure does not count as a difference */
+    /* a link that one of the runs could not measure is not a difference */
     if (noise > 0 && (!(x > 0) || !(y > 0))) return true;
     if (!a || !b || !(noise > 0)) return !a && !b;
     return fmax(x, y) <= noise * fmin(x, y);

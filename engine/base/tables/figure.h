@@ -1,6 +1,4 @@
-/* figure.h - names of a run's figures, generated from figures.def.
- *
- * Threads: any; constant tables. */
+/* figure.h - names of the figures of a run, generated from figures.def. Threads: any; constant tables. */
 #ifndef BT_ENGINE_BASE_TABLES_FIGURE_H
 #define BT_ENGINE_BASE_TABLES_FIGURE_H
 
@@ -29,8 +27,7 @@ typedef struct bt_figure_row {
 } bt_figure_row;
 extern const bt_figure_row bt_figures[BT_FIGURES];
 
-/* "newest step", "newest evaluation", "average of about 10 steps", "newest steps, at most 128",
- * "whole run" */
+/* Returns "newest step", "newest evaluation", "average of about 10 steps" and so on. */
 const char *bt_figure_span_name(bt_figure_span span);
 
 #endif

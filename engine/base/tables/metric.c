@@ -19,7 +19,7 @@
     { name, true }
 #define BT_NO_KEYS \
     { NULL, false }
-/* BT_NO_KEYS is one nameless entry, which is not counted */
+/* The single nameless entry of BT_NO_KEYS is not counted. */
 #define BT_SCOPE(id, S, name, view, table, kept, per, ...) \
     {#name, \
      view, \
@@ -81,7 +81,7 @@ bt_metric_panel bt_panel_find(const char *name) {
     return (bt_metric_panel)p;
 }
 
-/* Formats three or four significant digits with a prefix: 8.93 k, 15.1 M. */
+/* Writes three or four significant digits with a prefix, such as 8.93 k or 15.1 M. */
 static void format_with_prefix(char *buf, size_t size, double v, double base,
                                const char *const *prefixes, const char *suffix) {
     int i = 0;
@@ -96,7 +96,7 @@ static void format_with_prefix(char *buf, size_t size, double v, double base,
     snprintf(buf, size, "%.*f%s%s%s", digits, v, gap, prefixes[i], suffix);
 }
 
-/* Losses have four decimals; that of a diverged run is "12346" or "3.756e10", as in format.js of the page. */
+/* Writes a loss with four decimals; that of a diverged run as "12346" or "3.756e10", like format.js. */
 static void format_loss(char *buf, size_t size, double value) {
     char text[32];
     const double a = fabs(value);

@@ -23,15 +23,13 @@ typedef enum {
 typedef enum {
 #include "engine/base/tables/panels.def"
     BT_PANEL_COUNT,
-    BT_PANEL_NONE = BT_PANEL_COUNT /* lists of metrics do not show it */
+    BT_PANEL_NONE = BT_PANEL_COUNT /* no list of metrics contains it */
 } bt_metric_panel;
 #undef BT_PANEL
 
-/* ---- metrics: one enum per scope, starting at 0: bt_step_metric { BT_MS_TOKENS, ..., BT_MS_COUNT } ---- */
-
 typedef struct bt_metric {
     const char *id;  /* "COMM_EXPOSED" */
-    const char *key; /* column of the public view, unit as suffix */
+    const char *key; /* column of the public view, with the unit as suffix */
     bt_unit unit;
     bt_metric_panel panel;
     const char *help;
@@ -48,7 +46,7 @@ typedef struct bt_metric {
 #undef BT_METRICS_END
 /* clang-format on */
 
-/* indices over all scopes */
+/* Indices over all scopes. */
 #define BT_METRICS_BEGIN(scope, S)
 #define BT_METRIC(S, id, key, unit, panel, help) BT_METRIC_##S##_##id,
 #define BT_METRICS_END(scope, S)
@@ -59,8 +57,6 @@ enum {
 #undef BT_METRICS_BEGIN
 #undef BT_METRIC
 #undef BT_METRICS_END
-
-/* ---- scopes ---------------------------------------------------------------------------------- */
 
 #define BT_SCOPE(id, S, name, view, table, kept, per, ...) BT_SCOPE_##id,
 typedef enum {
@@ -74,23 +70,21 @@ typedef enum { BT_KEPT_STEPS, BT_KEPT_PACKED, BT_KEPT_SAMPLED } bt_scope_kept;
 enum { BT_SCOPE_KEYS = 4 };
 typedef struct bt_scope_key {
     const char *name;
-    bool text; /* false: an integer */
+    bool text; /* true: text; false: an integer */
 } bt_scope_key;
 
 typedef struct bt_scope_row {
     const char *name, *view, *table;
     bt_scope_kept kept;
-    const char *per; /* "ternary tensor": what a row describes */
+    const char *per; /* subject of a row, such as "ternary tensor" */
     bt_scope_key key[BT_SCOPE_KEYS];
     int n_keys;
-    int n; /* metrics */
+    int n; /* number of metrics */
     const bt_metric *metric;
 } bt_scope_row;
 extern const bt_scope_row bt_scopes[BT_SCOPE_COUNT];
 
-int bt_metric_find(bt_scope scope, const char *key); /* -1: there is none */
-
-/* ---- phases of a step ------------------------------------------------------------------------ */
+int bt_metric_find(bt_scope scope, const char *key); /* -1: not found */
 
 #define BT_PHASE(id, name, letter, title, key, panel, counted, c256, c16, light, dark, help) \
     BT_PH_##id,
@@ -104,20 +98,18 @@ typedef struct bt_phase_row {
     const char *name, *title; /* "comm", "communication" */
     char letter;
     bt_rank_metric metric;
-    bool rest;                /* time outside all spans */
+    bool rest;                /* the phase is the time outside all spans */
     const char *light, *dark; /* its colour on a page, "#1f5fbf" */
 } bt_phase_row;
 extern const bt_phase_row bt_phases[BT_PHASE_COUNT];
 
-/* ---- words ----------------------------------------------------------------------------------- */
-
-/* "ms", "MiB", "bytes", "", "1/s", "fraction", "nats" */
+/* Returns "ms", "MiB", "bytes", "", "1/s", "fraction" or "nats". */
 const char *bt_unit_name(bt_unit unit);
 const char *bt_panel_name(bt_metric_panel panel);  /* "train" */
 const char *bt_panel_title(bt_metric_panel panel); /* "Training" */
 const char *bt_panel_query(bt_metric_panel panel); /* "does the model learn?" */
 bt_metric_panel bt_panel_find(const char *name);   /* BT_PANEL_COUNT: no such panel */
-/* "412 ms", "1.24 GiB", "8.9 k/s", "31.0 %", "2.3145"; NaN gives "-". Returns buf. */
+/* Returns buf with the value for display: "412 ms", "1.24 GiB", "8.9 k/s", "31.0 %", "2.3145"; "-" for NaN. */
 const char *bt_metric_format(char *buf, size_t size, double value, bt_unit unit);
 
 #endif

@@ -1,4 +1,4 @@
-/* start_form.h - the fields of the form that starts a run (start_form.def). */
+/* start_form.h - fields of the form that starts a run (start_form.def). */
 #ifndef BT_ENGINE_BASE_TABLES_START_FORM_H
 #define BT_ENGINE_BASE_TABLES_START_FORM_H
 
@@ -20,7 +20,6 @@ enum {
 
 extern const bt_start_field bt_start_fields[BT_START_FIELDS];
 
-/* Returns the field of this name, or NULL. */
 const bt_start_field *bt_start_field_find(const char *name);
 
 #endif

@@ -1,6 +1,4 @@
-/* time_part.h - parts of a run's wall clock, made from times.def.
- *
- * Threads: any; constant tables. */
+/* time_part.h - the parts of a run's wall-clock time, generated from times.def. Threads: any; constant tables. */
 #ifndef BT_ENGINE_BASE_TABLES_TIME_PART_H
 #define BT_ENGINE_BASE_TABLES_TIME_PART_H
 
@@ -14,7 +12,7 @@ typedef enum {
 typedef struct bt_time_row {
     const char *key, *title; /* "startup", "start and end" */
     char letter;
-    const char *light, *dark; /* its colour on a page, "#1f5fbf" */
+    const char *light, *dark; /* its colour on a light and on a dark page, "#1f5fbf" */
     const char *help;
 } bt_time_row;
 extern const bt_time_row bt_times[BT_TIME_PARTS];

@@ -40,20 +40,18 @@ int bt_testing_host(int rank) {
     }
 }
 
-/* Returns the text after "NUMBER:" if NUMBER is `wanted`; NULL otherwise. */
-static const char *after_number(const char *text, int64_t wanted) {
+static const char *text_after_number(const char *text, int64_t wanted) {
     char *end;
     return text && strtoll(text, &end, 10) == wanted && end > text && *end == ':' ? end + 1 : NULL;
 }
 
 const char *bt_testing_processor(int rank) {
-    return after_number(getenv("BITRAIN_TEST_PROCESSOR"), rank);
+    return text_after_number(getenv("BITRAIN_TEST_PROCESSOR"), rank);
 }
 
 const char *bt_testing_cpu(void) { return getenv("BITRAIN_TEST_CPU"); }
 
-/* False if BITRAIN_TEST_ONCE is set and the fault was injected before. */
-static bool claim_fault(void) {
+static bool may_inject_fault(void) {
     const char *file = getenv("BITRAIN_TEST_ONCE");
     if (!file) return true;
     const int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -63,18 +61,19 @@ static bool claim_fault(void) {
 }
 
 bool bt_testing_flip(int rank, int64_t step, char tensor[64], uint32_t *bit) {
-    const char *text = after_number(after_number(getenv("BITRAIN_TEST_FLIP"), rank), step);
+    const char *text = text_after_number(text_after_number(getenv("BITRAIN_TEST_FLIP"), rank),
+                                         step);
     if (!text) return false;
     const size_t n = strcspn(text, ":");
     snprintf(tensor, 64, "%.*s", (int)(n < 63 ? n : 63), text);
     *bit = text[n] == ':' ? (uint32_t)strtoul(text + n + 1, NULL, 10) % 32 : 0;
-    return claim_fault();
+    return may_inject_fault();
 }
 
 bool bt_testing_nan(int rank, int64_t step, const char *tensor) {
-    static bool
-        came; /* true: the NaN of RANK:STEP:TENSOR was injected; reset when the variable is not set */
-    const char *value = getenv("BITRAIN_TEST_NAN"), *text = after_number(value, rank);
+    /* the NaN of RANK:STEP:TENSOR was injected; reset when the variable is not set */
+    static bool came;
+    const char *value = getenv("BITRAIN_TEST_NAN"), *text = text_after_number(value, rank);
     char *end;
     if (!value) came = false;
     if (!text) return false;
@@ -82,13 +81,13 @@ bool bt_testing_nan(int rank, int64_t step, const char *tensor) {
                   last = *end == '-' ? strtoll(end + 1, &end, 10) : -1;
     if (*end != ':' || strcmp(end + 1, tensor) != 0) return false;
     if (last >= 0) return step >= first && step <= last;
-    if (step != first || came || !claim_fault()) return false;
+    if (step != first || came || !may_inject_fault()) return false;
     came = true;
     return true;
 }
 
 void bt_testing_hang(int rank, int64_t step) {
-    const char *how = after_number(after_number(getenv("BITRAIN_TEST_HANG"), rank), step),
+    const char *how = text_after_number(text_after_number(getenv("BITRAIN_TEST_HANG"), rank), step),
                *file = how ? strchr(how, ':') : NULL;
     int fd = file ? open(file + 1, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
     if (fd < 0) return;
