@@ -1,4 +1,4 @@
-/* hub_changes.c - the mean of updates, the step by it, its record and the checkpoint. */
+/* hub_changes.c - averages updates, and stores the changed weights in the log and in checkpoints. */
 #include "engine/islands/hub/hub_changes.h"
 
 #include <math.h>

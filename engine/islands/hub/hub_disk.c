@@ -1,11 +1,10 @@
-/* hub_disk.c - waits for a disk that refuses to store the hub's updates. No update is acknowledged during the
- * wait. */
+/* hub_disk.c - waits for a disk that refuses to store the hub's updates. Meanwhile none is acknowledged. */
 #include <stdio.h>
 
 #include "engine/base/clock.h"
 #include "engine/islands/hub/hub_internal.h"
 
-static void ping_islands(bt_hub *h) {
+static void ping_waiting_islands(bt_hub *h) {
     const bt_island_head ping = {.type = BT_ISLAND_PING};
     const int64_t now = bt_now_ns();
     for (size_t i = 0; i < h->n; i++) {
@@ -13,7 +12,7 @@ static void ping_islands(bt_hub *h) {
         if (m->state != BT_MEMBER_JOINS && m->state != BT_MEMBER_TRAINS) continue;
         bt_hub_send(h, &m->peer, &ping, NULL);
         m->seen_ns = m->worked_ns =
-            now; /* messages that arrived during the wait have not been read */
+            now; /* so that members do not count as silent: messages that arrived meanwhile have not been read */
     }
     h->held_ns = 0;
 }
@@ -29,7 +28,7 @@ bt_code bt_hub_wait_for_disk(bt_hub *h, bool first, const bt_err *why, bt_err *e
                      "the hub's disk takes nothing (%.150s); it tries again each second", why->msg);
             bt_hub_notice(h, NULL, line);
         }
-        ping_islands(h);
+        ping_waiting_islands(h);
         if (h->cfg.wait(h->cfg.wait_ctx)) return BT_OK;
     }
     *err = *why;

@@ -35,7 +35,7 @@ static bt_code check_settings(bt_hub *h, const char *text, size_t n, bt_err *err
     return code;
 }
 
-static bt_member *member_of(bt_hub *h, const char *name) {
+static bt_member *member_of_peer(bt_hub *h, const char *name) {
     for (size_t i = 0; i < h->n; i++)
         if (strcmp(h->members[i].name, name) == 0) return &h->members[i];
     return NULL;
@@ -59,7 +59,7 @@ static void record_members(bt_hub *h) {
     h->cfg.sink->ranks(h->cfg.sink->ctx, ranks, h->n);
 }
 
-/* Sets the clock of an island that joins or rejoins to that of the slowest island. */
+/* An island that joins or rejoins starts with the clock of the slowest island. */
 static void set_start_clock(bt_hub *h, bt_member *m) {
     int64_t slowest, fastest;
     const size_t n = bt_hub_training(h, &slowest, &fastest);
@@ -92,9 +92,9 @@ static void fill_member(bt_hub *h, bt_member *m, const bt_hub_peer *from, const 
     m->fetch = (bt_island_fetch){.n = 0};
 }
 
-/* Leases the data of the steps that the island may have begun after that update. If the data are not available, only
- * those steps are lost. */
-static void take_next_back(bt_hub *h, bt_member *m, int64_t begin, int64_t end) {
+/* Leases the data of steps that the island may have begun after this update to the same island again. If the data are
+ * not available, only these steps are lost. */
+static void lease_next_again(bt_hub *h, bt_member *m, int64_t begin, int64_t end) {
     const int64_t most = h->leases.next + (INT64_C(1) << 32);
     if (begin < 0 || begin > most || end <= begin ||
         end - begin > h->model->cfg.islands.inner * m->sequences || (end - begin) % m->sequences ||
@@ -104,8 +104,8 @@ static void take_next_back(bt_hub *h, bt_member *m, int64_t begin, int64_t end) 
     m->next_end = end;
 }
 
-/* Accepts the update of an island that the hub does not remember, after a restart: "holds=SEQ BEGIN END BASE KIND
- * STEPS [NEXT_BEGIN NEXT_END]". Its data must be free, so the update was never applied. */
+/* Accepts the claim of an island whose update a restarted hub has not seen: "holds=SEQ BEGIN END BASE KIND STEPS
+ * [NEXT_BEGIN NEXT_END]". Its data must be free, which proves that the update was never applied. */
 static bool restore_member_update(bt_hub *h, bt_member *m, const char *text, size_t n) {
     char line[192];
     long long seq, begin, end, base, kind, steps, next = 0, next_end = 0;
@@ -114,7 +114,7 @@ static bool restore_member_update(bt_hub *h, bt_member *m, const char *text, siz
         sscanf(line, "%lld %lld %lld %lld %lld %lld %lld %lld", &seq, &begin, &end, &base, &kind,
                &steps, &next, &next_end) < 6)
         return false;
-    /* a delta may be late by the same number of rounds as in apply_late */
+    /* a delta may be late by as many rounds as in apply_late */
     const int64_t late = kind == BT_PUSH_DELTA && h->model->fragments == 1 ? h->cfg.late : 0;
     if (seq < 1 || kind < BT_PUSH_GRADIENT || kind > BT_PUSH_DELTA || steps < 1 ||
         steps > c->islands.inner || base < 0 || base > h->model->version ||
@@ -131,12 +131,12 @@ static bool restore_member_update(bt_hub *h, bt_member *m, const char *text, siz
     m->go.kind = kind;
     m->go.steps = steps;
     m->go.fragment = kind == BT_PUSH_DELTA ? bt_hub_model_fragment(h->model) : 0;
-    take_next_back(h, m, next, next_end);
+    lease_next_again(h, m, next, next_end);
     return true;
 }
 
-/* True if the update named in an island's hello ("was=INCARNATION", under its earlier name) is the newest acknowledged
- * one, so that only its go was lost. m: the member before this hello. */
+/* Returns true if the update that an island's hello names ("was=INCARNATION", under its earlier name) is the newest one
+ * that the hub acknowledged, so that only the go was lost. m: the member before this hello. */
 static bool was_applied_before(const bt_member *m, const char *text, size_t n, long long *next,
                                long long *next_end) {
     char line[192];
@@ -168,20 +168,26 @@ static bt_code admit_island(bt_hub *h, const bt_hub_peer *from, const char *text
                             bt_member **out, bt_err *err) {
     char name[BT_ISLAND_NAME] = "";
     if (!bt_island_line(text, n, "name", name, sizeof name) || !bt_name_ok(name))
-        return bt_fail(err, BT_ARG, "the island has no name (--name)");
+        return bt_fail(err, BT_ARG, "the island has no name: pass --name");
     const int64_t sequences = line_int(text, n, "sequences", 0);
     if (sequences < 1 || sequences > 1 << 24)
-        return bt_fail(err, BT_ARG, "a step of %" PRId64 " sequences", sequences);
+        return bt_fail(err, BT_ARG,
+                       "the island has an invalid number of sequences per step, %" PRId64,
+                       sequences);
     if (h->finished) return bt_fail(err, BT_BUSY, "the job of this hub is done");
     if (h->model)
         BT_TRY(check_settings(h, text, n, err));
     else
         BT_TRY(bt_hub_begin_job(h, text, n, err));
-    bt_member *m = member_of(h, name);
+    bt_member *m = member_of_peer(h, name);
     if (m && strcmp(m->key, from->key) != 0)
-        return bt_fail(err, BT_BUSY, "the name '%s' belongs to an island with another key", name);
+        return bt_fail(err, BT_BUSY,
+                       "the name '%s' belongs to an island with another key: use another --name, "
+                       "or the key file of that island",
+                       name);
     if (!m && h->n == BT_HUB_ISLANDS)
-        return bt_fail(err, BT_BUSY, "this hub has its %d islands", BT_HUB_ISLANDS);
+        return bt_fail(err, BT_BUSY, "this hub already has %d islands, its maximum",
+                       BT_HUB_ISLANDS);
     if (!m) {
         m = &h->members[h->n++];
         snprintf(m->name, sizeof m->name, "%s", name);
@@ -195,7 +201,7 @@ bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_
     bt_err why = BT_ERR_INIT;
     if (memchr(text, 0, n) || admit_island(h, from, text, n, &m, &why) != BT_OK) {
         h->refused++;
-        bt_hub_refuse(h, from, "%s", why.msg[0] ? why.msg : "the hello is no text");
+        bt_hub_refuse(h, from, "%s", why.msg[0] ? why.msg : "the hello message is not text");
         bt_hub_event(h, BT_EVENT_REFUSED, NULL, "an island was refused: %s", why.msg);
         return BT_OK;
     }
@@ -212,10 +218,11 @@ bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_
     if (had) {
         m->applied = applied;
         m->outcome = outcome;
-        take_next_back(h, m, next, next_end);
+        lease_next_again(h, m, next, next_end);
     }
     const bool resend = !had && h->model->has_weights && restore_member_update(h, m, text, n);
-    if (had || (resend && m->incarnation > 1)) m->clock = was; /* it is known from before */
+    if (had || (resend && m->incarnation > 1))
+        m->clock = was; /* the hub knows the clock of this island */
     send_welcome(h, m, resend, had);
     if (!h->model->has_weights) return BT_OK;
     m->state = BT_MEMBER_TRAINS;

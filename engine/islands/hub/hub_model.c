@@ -11,8 +11,6 @@
 
 static const bt_codec no_codec = {.name = "fp32"};
 
-/* ---- create ---------------------------------------------------------------------------------- */
-
 static bt_code make_norm(bt_hub_model *m, bt_err *err) {
     const bt_params *p = &m->setup.params;
     bt_norm_cfg norm = {.mesh = &m->mesh,
@@ -35,8 +33,8 @@ static bt_code check_optimizer(const bt_hub_model *m, bt_err *err) {
     for (size_t k = 0; k < m->setup.params.n; k++)
         if (!own && bt_optim_rule_of((bt_optim_id)m->cfg.optim.name, &m->spans[k])->whole_matrix)
             return bt_fail(err, BT_UNSUPPORTED,
-                           "--optimizer %s steps by whole matrices, which the hub does not do: "
-                           "use adamw or lion, or --mode diloco with islands.warmup=0",
+                           "--optimizer %s updates whole matrices, which the hub cannot do: use "
+                           "adamw or lion, or --mode diloco with islands.warmup=0",
                            bt_optim_info_of((bt_optim_id)m->cfg.optim.name)->name);
     return BT_OK;
 }
@@ -44,10 +42,10 @@ static bt_code check_optimizer(const bt_hub_model *m, bt_err *err) {
 static bt_code check_fragments(const bt_hub_model *m, bt_err *err) {
     if (m->cfg.islands.fragments == 1 || m->cfg.islands.mode != BT_ISLANDS_DILOCO) return BT_OK;
     if (!bt_codec_at((bt_codec_id)m->cfg.parallel.codec)->encode)
-        return bt_fail(err, BT_ARG, "islands.fragments needs a codec (--codec int8)");
+        return bt_fail(err, BT_ARG, "islands.fragments needs a codec, such as --codec int8");
     if (m->cfg.islands.staleness == 0) return BT_OK;
     return bt_fail(err, BT_ARG,
-                   "islands.fragments is of islands that step together: --staleness must be 0");
+                   "islands.fragments needs islands that step together: set --staleness 0");
 }
 
 static bt_code create_hub_arrays(bt_hub_model *m, bt_err *err) {
@@ -79,7 +77,7 @@ static bt_code create_hub_arrays(bt_hub_model *m, bt_err *err) {
     m->update = malloc(bt_vector_bytes(&m->down));
     if (!m->spans || !m->counted || !m->theta || !m->mean || !m->work || !m->published ||
         !m->update || (m->cfg.islands.mode == BT_ISLANDS_DILOCO && !m->momentum))
-        return bt_fail(err, BT_NOMEM, "cannot take memory for a model of %zu elements", m->n);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for a model of %zu elements", m->n);
     bt_params_spans(m->spans, p, &m->cfg);
     BT_TRY(check_optimizer(m, err));
     BT_TRY(check_fragments(m, err));
@@ -91,7 +89,7 @@ static bt_code create_hub_arrays(bt_hub_model *m, bt_err *err) {
 bt_code bt_hub_model_create(bt_hub_model **out, const bt_run_cfg *cfg, bt_err *err) {
     *out = NULL;
     bt_hub_model *m = calloc(1, sizeof *m);
-    if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for the hub's model");
+    if (!m) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the hub's model");
     m->cfg = *cfg;
     const bt_code code = create_hub_arrays(m, err);
     if (code != BT_OK)
@@ -151,8 +149,6 @@ int64_t bt_hub_model_fragment(const bt_hub_model *m) {
     return (m->version - m->updates) % m->fragments;
 }
 
-/* ---- the mean ---------------------------------------------------------------------------------- */
-
 static bool add_updates_as_tree(bt_hub_model *m, const bt_hub_part *parts, size_t n, double total,
                                 float *out, bool *no_memory) {
     if (n == 1) {
@@ -178,13 +174,11 @@ bool bt_hub_model_mean(bt_hub_model *m, const bt_hub_part *parts, size_t n, bt_e
     for (size_t i = 0; i < n; i++) total += parts[i].weight;
     if (n && total > 0 && add_updates_as_tree(m, parts, n, total, m->mean, &no_memory)) return true;
     if (no_memory)
-        bt_fail(err, BT_NOMEM, "cannot take memory to add the updates of %zu islands", n);
+        bt_fail(err, BT_NOMEM, "cannot allocate memory to add the updates of %zu islands", n);
     else
-        bt_fail(err, BT_FORMAT, "an update is no encoded array of this model");
+        bt_fail(err, BT_FORMAT, "an update is not an encoded array of this model");
     return false;
 }
-
-/* ---- steps ----------------------------------------------------------------------------------- */
 
 bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double factor,
                                    bt_hub_step *out, bt_err *err) {
@@ -193,8 +187,9 @@ bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double fac
     out->decay = bt_schedule_decay(&m->lr, position);
     out->applied = isfinite(out->grad_norm);
     if (!out->applied) return BT_OK;
-    const double clip = m->cfg.optim.clip /
-                        (out->grad_norm + 1e-6); /* the formula of a single job (train/step.c) */
+    const double clip =
+        m->cfg.optim.clip /
+        (out->grad_norm + 1e-6); /* the formula of a training without a hub (train/step.c) */
     const bt_optim_update how = {.t = m->updates + 1,
                                  .grad_scale = m->cfg.optim.clip > 0 && clip < 1 ? (float)clip
                                                                                  : 1.0f,
@@ -232,14 +227,12 @@ void bt_hub_model_publish(bt_hub_model *m) {
     m->update_version = m->version;
 }
 
-/* ---- bytes for islands ------------------------------------------------------------------------------------- */
-
-static void plain_bytes(bt_hub_model *m, const float *x, size_t *n) {
+static void put_fp32_bytes(bt_hub_model *m, const float *x, size_t *n) {
     const bt_vector_code plain = plain_code(m);
     *n = bt_vector_encode(&plain, m->work, x, NULL);
 }
 
-/* Copies optimizer state k of every tensor that has one. */
+/* Copies optimizer state k of every tensor that has this state. */
 static void copy_moments(bt_hub_model *m, size_t k, size_t *n) {
     float *at = m->work;
     for (size_t i = 0; i < m->setup.params.n; i++) {
@@ -259,7 +252,7 @@ const void *bt_hub_model_bytes(bt_hub_model *m, int kind, size_t *n) {
     if (kind < BT_FETCH_WEIGHTS || kind > BT_FETCH_MOMENT2) return NULL;
     if (m->encoded != kind || m->encoded_version != m->version) {
         if (kind == BT_FETCH_WEIGHTS)
-            plain_bytes(m, m->published, &m->encoded_bytes);
+            put_fp32_bytes(m, m->published, &m->encoded_bytes);
         else
             copy_moments(m, (size_t)(kind - BT_FETCH_MOMENT1), &m->encoded_bytes);
         m->encoded = kind;
@@ -268,8 +261,6 @@ const void *bt_hub_model_bytes(bt_hub_model *m, int kind, size_t *n) {
     *n = m->encoded_bytes;
     return m->work;
 }
-
-/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 void bt_hub_model_slices(bt_hub_model *m, bt_slices *out) {
     const bt_params *p = &m->setup.params;
@@ -287,8 +278,6 @@ void bt_hub_model_slices(bt_hub_model *m, bt_slices *out) {
             bt_tensor_slices(x, "published", m->published + x->offset, all, out);
     }
 }
-
-/* ---- modes --------------------------------------------------------------------------------------- */
 
 bool bt_hub_model_local_steps(const bt_hub_model *m) {
     const bt_run_cfg *c = &m->cfg;

@@ -1,5 +1,5 @@
-/* hub_observe.c - metrics of a hub: a step record for each update of its weights. Rows of the hub's islands and of
- * staleness are recorded at an interval, when an update was left out, and at the end. */
+/* hub_observe.c - metrics of a hub: a step record for each update of its weights. Rows of islands and of staleness are
+ * recorded at an interval, after a rejected update, and at the end. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
-/* hub_overdue.c - islands that delay the job: reported after two seconds, overdue after three rounds.
+/* hub_overdue.c - reports islands that delay the job by two seconds, and marks them as overdue after three rounds.
  *
- * Signs of life are no proof of progress: an island whose exchange hangs still sends them. An overdue island remains a
- * member. The island's next update is late (hub_rounds.c), and after that update the job waits for the island again. */
+ * A sign of life does not prove progress: an island whose exchange hangs still sends them. An overdue island remains a
+ * member; its next update is late (hub_rounds.c), and the job then waits for it again. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,13 +9,14 @@
 #include "engine/base/tables/derived.h"
 #include "engine/islands/hub/hub_internal.h"
 
-static const double named_s = 2;    /* a wait that exceeds the usual one by this is reported */
-static const double unknown_s = 30; /* minimum limit for an island whose usual round is unknown */
-enum { ROUNDS = 3 };                /* an island is overdue after this number of its usual rounds */
+static const double named_s =
+    2; /* an island that waits longer than usual by this time is reported */
+static const double unknown_s = 30; /* least limit for an island whose usual round is unknown */
+enum { ROUNDS = 3 };                /* an island is overdue after so many of its usual rounds */
 
 static double to_seconds(int64_t ns) { return (double)ns / 1e9; }
 
-/* NaN: fewer than three durations are known */
+/* Returns NaN if fewer than three durations are known. */
 static double median_round_s(const int64_t *ns, size_t n) {
     double known[BT_HUB_ROUNDS];
     const size_t kept = n < BT_HUB_ROUNDS ? n : BT_HUB_ROUNDS;
@@ -23,8 +24,8 @@ static double median_round_s(const int64_t *ns, size_t n) {
     return kept < 3 ? (double)NAN : bt_median_known(known, kept);
 }
 
-/* The member's usual round, else the longest usual round of another member. */
-static double round_s(const bt_hub *h, const bt_member *m) {
+/* Returns the member's usual round, or else the longest usual round of another member. */
+static double usual_round_s(const bt_hub *h, const bt_member *m) {
     double longest = median_round_s(m->rounds_ns, m->n_rounds);
     if (!isnan(longest)) return longest;
     for (size_t i = 0; i < h->n; i++)
@@ -34,8 +35,8 @@ static double round_s(const bt_hub *h, const bt_member *m) {
 
 static bool delays_round(const bt_member *m) { return m->state == BT_MEMBER_TRAINS && !m->overdue; }
 
-/* True if other islands wait for the member's update. */
-static bool holds_up(const bt_hub *h, const bt_member *m) {
+/* Returns true if other islands wait for the member's update. */
+static bool is_awaited_by_others(const bt_hub *h, const bt_member *m) {
     int64_t slowest, fastest;
     bt_hub_training(h, &slowest, &fastest);
     const bool together = bt_hub_model_together(h->model);
@@ -50,7 +51,7 @@ static bool holds_up(const bt_hub *h, const bt_member *m) {
 
 void bt_hub_note_waits(bt_hub *h) {
     bool any = false;
-    for (size_t i = 0; h->started && i < h->n; i++) any |= holds_up(h, &h->members[i]);
+    for (size_t i = 0; h->started && i < h->n; i++) any |= is_awaited_by_others(h, &h->members[i]);
     if (!any && h->held_ns) h->waits_ns[h->n_waits++ % BT_HUB_ROUNDS] = h->now_ns - h->held_ns;
     if (!any)
         h->held_ns = 0;
@@ -102,10 +103,10 @@ bool bt_hub_watch(bt_hub *h) {
     bt_hub_note_waits(h);
     for (size_t i = 0; h->held_ns && i < h->n; i++) {
         bt_member *m = &h->members[i];
-        if (!holds_up(h, m)) continue;
+        if (!is_awaited_by_others(h, m)) continue;
         const int64_t since = m->worked_ns > h->held_ns ? m->worked_ns : h->held_ns;
-        const double waited_s = to_seconds(h->now_ns - since), usual = round_s(h, m);
-        /* in a round in which all islands take long (an evaluation), one island may take half as long again */
+        const double waited_s = to_seconds(h->now_ns - since), usual = usual_round_s(h, m);
+        /* if all islands take long in a round (an evaluation), one island may take half as long again */
         double most_s = fmax(h->cfg.overdue_s, 0.5 * to_seconds(h->held_ns - m->go_ns));
         most_s = fmax(most_s, isnan(usual) ? unknown_s : ROUNDS * usual);
         const double wait_s = median_round_s(h->waits_ns, h->n_waits);

@@ -1,4 +1,4 @@
-/* hub_rounds.c - decides when updates are applied and when islands may begin a step. */
+/* hub_rounds.c - decides when an update is applied and when an island may begin a step. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -11,11 +11,11 @@
 #include "engine/islands/rules/job_settings.h"
 #include "engine/islands/rules/outer_step.h"
 
-/* number of steps in one lease if islands do not step together */
+/* Number of steps in one lease if islands do not step together. */
 enum { LEASE_STEPS = 16 };
 
-/* Number of inner steps between two exchanges of an island that has done `clock` steps: each fragment is exchanged
- * every islands.inner steps; at first more often (islands.ramp). */
+/* Returns the number of inner steps between two exchanges of an island that has done `clock` steps. Each fragment is
+ * exchanged every islands.inner steps, and more often at the beginning (islands.ramp). */
 static int64_t inner_steps(const bt_hub *h, int64_t clock) {
     const bt_run_cfg *c = &h->model->cfg;
     const double most = c->islands.ramp * (double)clock;
@@ -27,10 +27,8 @@ static int64_t inner_steps(const bt_hub *h, int64_t clock) {
 
 static int64_t staleness_bound(const bt_hub *h) { return h->model->cfg.islands.staleness; }
 
-static bool trains(const bt_member *m) { return m->state == BT_MEMBER_TRAINS; }
-static bool is_awaited(const bt_member *m) { return trains(m) && !m->overdue; }
-
-/* ---- go ---------------------------------------------------------------------------------------- */
+static bool is_training_member(const bt_member *m) { return m->state == BT_MEMBER_TRAINS; }
+static bool is_awaited(const bt_member *m) { return is_training_member(m) && !m->overdue; }
 
 void bt_hub_send_go(bt_hub *h, const bt_member *m) {
     const bt_island_head head = {.type = BT_ISLAND_GO,
@@ -59,7 +57,7 @@ static bt_code take_lease(bt_hub *h, bt_member *m, int64_t steps, bt_err *err) {
     return BT_OK;
 }
 
-/* If islands push deltas, leases the next round's data too: an island may continue while its update is in flight. */
+/* If islands push deltas, also leases the data of the next round, because an island may continue meanwhile. */
 static bt_code lease_next_round(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const int64_t then = m->clock + m->go.steps, most = inner_steps(h, then);
@@ -78,14 +76,14 @@ static bt_code lease_next_round(bt_hub *h, bt_member *m, bt_err *err) {
     return BT_OK;
 }
 
-/* Fills the member's go, except the data of the next round. */
+/* Fills the member's go, without the data of the next round. */
 static bt_code send_begin(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const bool local = bt_hub_model_local_steps(h->model);
     int64_t steps = local ? inner_steps(h, m->clock) : 1, all = 0;
     if (steps > c->train.steps - m->clock) steps = c->train.steps - m->clock;
     if (h->finished && bt_hub_model_together(h->model))
-        steps = 0; /* rounds that were left out count as well */
+        steps = 0; /* rejected rounds count as well */
     m->go.seq = (int64_t)m->applied;
     m->go.outcome = m->outcome;
     m->go.version = m->base = h->model->version;
@@ -98,7 +96,7 @@ static bt_code send_begin(bt_hub *h, bt_member *m, bt_err *err) {
     m->go.islands = 0;
     if (steps > 0) BT_TRY(take_lease(h, m, steps, err));
     for (size_t i = 0; i < h->n; i++) {
-        if (!trains(&h->members[i])) continue;
+        if (!is_training_member(&h->members[i])) continue;
         m->go.islands++;
         all += h->members[i].sequences;
     }
@@ -109,22 +107,20 @@ static bt_code send_begin(bt_hub *h, bt_member *m, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- one update -------------------------------------------------------------------------------- */
-
-static void remember_norm(bt_hub *h, double norm) {
+static void record_norm(bt_hub *h, double norm) {
     if (isfinite(norm)) h->norms[h->n_norms++ % BT_POISON_NORMS] = norm;
 }
 
-/* Norms of gradients and of deltas are not comparable, so a change of the kind clears them. */
-static void norms_of(bt_hub *h, int64_t kind) {
+/* Clears the norms if the kind of updates changes, because norms of gradients and of deltas are not comparable. */
+static void use_norms_of_kind(bt_hub *h, int64_t kind) {
     if (kind != h->norms_kind) h->n_norms = 0;
     h->norms_kind = kind;
 }
 
-/* Compares the norm of the decoded update with the median of the newest good ones. */
+/* Compares the norm of the decoded update with the median of the newest accepted ones. */
 static bool is_poison(bt_hub *h, const bt_member *m, double *norm) {
     *norm = bt_hub_norm(h, m);
-    /* per element, so that fragments are comparable */
+    /* normalised by the number of elements, so that fragments are comparable */
     *norm /= sqrt((double)h->model->part);
     return bt_poisoned(*norm, h->norms, bt_min_size(h->n_norms, BT_POISON_NORMS), BT_POISON_TIMES);
 }
@@ -143,14 +139,14 @@ static void count_outcome(bt_hub *h, bt_member *m) {
     if (isfinite(m->push.loss)) m->loss = m->push.loss;
 }
 
-/* Called when the member's update was applied, left out with its data used up, or empty. */
+/* Called after an update was applied, was rejected with its data used up, or was empty. */
 static bt_code finish_update(bt_hub *h, bt_member *m, const bt_hub_step *step, int64_t tokens,
                              bt_err *err) {
     const int64_t steps = m->push.steps > 0 ? m->push.steps : 1, used = steps * m->sequences;
     if (!bt_leases_done(&h->leases, bt_hub_number(h, m), m->lease, m->lease + used))
         return bt_fail(err, BT_CHECK,
-                       "an update of island '%s' is made of sequences [%" PRId64 ", %" PRId64
-                       "), which are not its own: it would be applied twice",
+                       "an update of island '%s' is computed from sequences [%" PRId64 ", %" PRId64
+                       "), which are not leased to this island, so their data would count twice",
                        m->name, m->lease, m->lease + used);
     m->lease += used;
     m->clock += steps;
@@ -182,7 +178,7 @@ static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
     return bt_hub_save_first(h, err);
 }
 
-/* Stores the applied update on disk before any island is informed, then publishes it. */
+/* Stores the applied update on disk, and only then publishes it and informs islands. */
 static bt_code store_and_publish(bt_hub *h, const bt_hub_applied *a, int64_t version_before,
                                  const bt_hub_step *step, int64_t tokens, bt_err *err) {
     BT_TRY(bt_hub_keep(h, a, version_before, err));
@@ -193,9 +189,7 @@ static bt_code store_and_publish(bt_hub *h, const bt_hub_applied *a, int64_t ver
     return BT_OK;
 }
 
-/* ---- asynchronous islands ----------------------------------------------------- */
-
-static bt_code apply_alone(bt_hub *h, bt_member *m, bt_err *err) {
+static bt_code apply_single_update(bt_hub *h, bt_member *m, bt_err *err) {
     bt_hub_step step = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
     const int64_t before = h->model->version, tokens = m->push.tokens;
     int64_t slowest, fastest;
@@ -203,7 +197,7 @@ static bt_code apply_alone(bt_hub *h, bt_member *m, bt_err *err) {
     bt_hub_applied a = {.kind = tokens > 0 ? m->push.kind : BT_APPLIED_NOTHING,
                         .position = m->clock,
                         .factor = bt_staleness_factor(m->go.staleness)};
-    if (a.kind == BT_PUSH_DELTA) { /* a delta is averaged; a gradient takes a smaller step */
+    if (a.kind == BT_PUSH_DELTA) { /* a delta is averaged; a gradient has a smaller learning rate */
         a.kind = BT_APPLIED_AVERAGE;
         a.factor = 1 / (double)bt_hub_training(h, &slowest, &fastest);
     }
@@ -215,21 +209,19 @@ static bt_code apply_alone(bt_hub *h, bt_member *m, bt_err *err) {
     return store_and_publish(h, &a, before, &step, tokens, err);
 }
 
-/* ---- islands that step together ------------------------------------------------------------------------------ */
-
-static int by_lease(const void *a, const void *b) {
+static int compare_leases(const void *a, const void *b) {
     const bt_member *x = *(bt_member *const *)a, *y = *(bt_member *const *)b;
     return (x->lease > y->lease) - (x->lease < y->lease);
 }
 
-/* Collects the updates of this round, in the order of their data. Returns 0 while the round is not over. With a quorum
- * it is over when the quorum is reached and quorum_s has passed. */
+/* Collects the updates of this round in the order of their data. Returns 0 while the round is not complete. With a
+ * quorum it is complete when the quorum is reached and quorum_s has passed. */
 static size_t collect_round(bt_hub *h, bt_member **order) {
     size_t n = 0, training = 0;
     const size_t quorum = (size_t)h->cfg.quorum;
     for (size_t i = 0; i < h->n; i++) {
         training += is_awaited(&h->members[i]);
-        if (trains(&h->members[i]) && h->members[i].pushed) order[n++] = &h->members[i];
+        if (is_training_member(&h->members[i]) && h->members[i].pushed) order[n++] = &h->members[i];
     }
     if (n < training) {
         if (quorum == 0 || n < quorum) return 0;
@@ -240,7 +232,7 @@ static size_t collect_round(bt_hub *h, bt_member **order) {
                      h->model->version, n, training, h->cfg.quorum_s);
     }
     h->quorum_ns = 0;
-    qsort(order, n, sizeof *order, by_lease);
+    qsort(order, n, sizeof *order, compare_leases);
     return n;
 }
 
@@ -276,8 +268,7 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
     return store_and_publish(h, &a, before, &step, tokens, err);
 }
 
-/* Drops the member's update and returns its data to the leases. */
-static bt_code leave_out(bt_hub *h, bt_member *m, bt_err *err) {
+static bt_code reject_update(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_hub_step none = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
     const bt_hub_applied a = {.kind = BT_APPLIED_NOTHING};
     m->go.staleness = h->model->version - m->push.base;
@@ -289,8 +280,8 @@ static bt_code leave_out(bt_hub *h, bt_member *m, bt_err *err) {
     return store_and_publish(h, &a, h->model->version, &none, 0, err);
 }
 
-/* Handles an update whose round is closed. A delta is applied separately. A gradient of old weights is dropped,
- * and its data are returned; the island's clock is unchanged. */
+/* Handles an update whose round is closed. A delta is applied separately. A gradient of old weights is rejected, and
+ * its data are returned; the island's clock does not change. */
 static bt_code apply_late(bt_hub *h, bt_member *m, bt_err *err) {
     const int64_t late = h->round - m->round;
     const bool delta = m->push.kind == BT_PUSH_DELTA, poisoned = m->outcome != BT_UPDATE_APPLIED,
@@ -299,14 +290,14 @@ static bt_code apply_late(bt_hub *h, bt_member *m, bt_err *err) {
                  poisoned ? "left out as poisoned"
                  : used   ? "used as its share of a plain mean"
                           : "left out, its data are returned");
-    if (used || poisoned) return apply_alone(h, m, err);
+    if (used || poisoned) return apply_single_update(h, m, err);
     m->outcome = delta && h->model->fragments == 1 ? BT_UPDATE_LATE : BT_UPDATE_CLOSED;
-    return leave_out(h, m, err);
+    return reject_update(h, m, err);
 }
 
-/* Handles an update of an island that was overdue in an asynchronous job. Within the bound of staleness it is
- * applied like any other; beyond it, it is left out and the island continues from the slowest island's clock. */
-static bt_code apply_behind(bt_hub *h, bt_member *m, bt_err *err) {
+/* Handles an update of an overdue island in an asynchronous job. Within the bound of staleness it is applied as usual.
+ * Beyond the bound it is rejected, and the island continues with the clock of the slowest island. */
+static bt_code apply_overdue_update(bt_hub *h, bt_member *m, bt_err *err) {
     int64_t slowest, fastest;
     const int64_t own = m->clock,
                   inner = bt_hub_model_local_steps(h->model) ? h->model->cfg.islands.inner : 1;
@@ -314,7 +305,7 @@ static bt_code apply_behind(bt_hub *h, bt_member *m, bt_err *err) {
     const size_t others = bt_hub_training(h, &slowest, &fastest);
     m->overdue = false;
     if (others == 0 || staleness_bound(h) < 0 || fastest - own <= staleness_bound(h) + inner)
-        return apply_alone(h, m, err);
+        return apply_single_update(h, m, err);
     bt_hub_event(h, BT_EVENT_ISLAND_LATE, m,
                  "sent its update of step %" PRId64
                  " when the slowest other island had done %" PRId64
@@ -322,13 +313,11 @@ static bt_code apply_behind(bt_hub *h, bt_member *m, bt_err *err) {
                  own, slowest);
     m->outcome = BT_UPDATE_CLOSED;
     m->clock = slowest;
-    return leave_out(h, m, err);
+    return reject_update(h, m, err);
 }
 
-/* ---- which islands may begin --------------------------------------------------------------------- */
-
-/* Returns the first sequence of a round of inner steps. Its data may have been leased before all updates of the
- * previous round were applied. */
+/* Returns the first sequence of a round of inner steps; its data may be leased before the previous round is
+ * complete. */
 static int64_t first_lease(bt_member *const *of, size_t n) {
     int64_t first = INT64_MAX;
     for (size_t i = 0; i < n; i++)
@@ -355,7 +344,7 @@ static bt_code release_round(bt_hub *h, bt_err *err) {
     const size_t n = bt_hub_training(h, &slowest, &fastest);
     for (size_t i = 0; i < h->n; i++) {
         bt_member *m = &h->members[i];
-        if (!trains(m) || !m->waits) continue;
+        if (!is_training_member(m) || !m->waits) continue;
         if (!bt_hub_model_together(h->model) &&
             !bt_clock_may_begin(m->clock, slowest, staleness_bound(h)))
             continue;
@@ -363,16 +352,16 @@ static bt_code release_round(bt_hub *h, bt_err *err) {
         h->finished |= m->go.steps == 0;
         begin[n_begin++] = m;
     }
-    /* asynchronous islands end one after another; their rows are recorded again after the last one */
+    /* asynchronous islands end one after another, so their rows are recorded again after the last one */
     if (h->finished && n_begin) bt_hub_observe_islands(h);
     BT_TRY(send_gos(h, begin, n_begin, err));
-    /* an island that is bound + 1 steps ahead of the slowest waits, so this difference is never exceeded */
+    /* an island that is bound + 1 steps ahead of the slowest waits, so the difference is never larger */
     const int64_t most = staleness_bound(h) +
                          (bt_hub_model_local_steps(h->model) ? h->model->cfg.islands.inner : 1);
     if (n && !bt_hub_model_together(h->model) && staleness_bound(h) >= 0 &&
         fastest - slowest > most)
         return bt_fail(err, BT_CHECK,
-                       "the bound of staleness was broken: an island is %" PRId64
+                       "the bound of staleness is violated: an island is %" PRId64
                        " steps ahead of the slowest, the bound is %" PRId64,
                        fastest - slowest, staleness_bound(h));
     return BT_OK;
@@ -396,13 +385,13 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
         BT_TRY(take_first_weights(h, m, err));
         return bt_hub_advance(h, err);
     }
-    if (m->push.kind != m->go.kind || !trains(m) || m->waits) {
+    if (m->push.kind != m->go.kind || !is_training_member(m) || m->waits) {
         bt_hub_refuse(h, &m->peer, "this update was not requested");
         bt_hub_unstage(m);
         return BT_OK;
     }
     m->outcome = BT_UPDATE_APPLIED;
-    norms_of(h, m->push.kind);
+    use_norms_of_kind(h, m->push.kind);
     if (m->push.tokens > 0 && is_poison(h, m, &norm)) {
         h->refused++;
         bt_hub_event(h, BT_EVENT_REFUSED, m,
@@ -411,12 +400,12 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
         m->push.tokens = 0;
         m->outcome = BT_UPDATE_POISONED;
     } else {
-        remember_norm(h, norm);
+        record_norm(h, norm);
     }
     m->pushed = true;
     const bool behind = bt_hub_returns(h, m);
     if (!bt_hub_model_together(h->model))
-        BT_TRY(behind ? apply_behind(h, m, err) : apply_alone(h, m, err));
+        BT_TRY(behind ? apply_overdue_update(h, m, err) : apply_single_update(h, m, err));
     else if (m->round < h->round)
         BT_TRY(apply_late(h, m, err));
     return bt_hub_advance(h, err);

@@ -1,4 +1,4 @@
-/* hub_server.c - receives messages: identifies the sender, checks its rights and dispatches by type. */
+/* hub_server.c - receives messages: identifies the sender, checks its rights and calls the function for the type. */
 #include "engine/islands/hub/hub_server.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ bt_code bt_hub_create(bt_hub **out, const bt_hub_cfg *cfg, bt_err *err) {
     if (h) h->frame = malloc(BT_ISLAND_FRAME);
     if (!h || !h->frame) {
         bt_hub_destroy(h);
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the hub");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the hub");
     }
     h->cfg = *cfg;
     bt_text_init(&h->settings);
@@ -42,7 +42,8 @@ static void refuse_update(bt_hub *h, bt_member *m, const char *why) {
 }
 
 static void take_chunk(bt_hub *h, bt_member *m, const bt_island_head *head, const void *payload) {
-    if (head->seq <= m->applied || m->pushed) return; /* a repeated message: its go was sent */
+    if (head->seq <= m->applied || m->pushed)
+        return; /* a repeated message, whose go was sent before */
     if (head->seq != m->staging) {
         bt_hub_unstage(m);
         const uint32_t most = bt_hub_chunks(bt_hub_update_bytes(h, m, BT_PUSH_WEIGHTS));
@@ -61,7 +62,7 @@ static void take_chunk(bt_hub *h, bt_member *m, const bt_island_head *head, cons
     }
     const bool last = head->chunk + 1 == m->chunks;
     if (head->chunks != m->chunks || (!last && head->bytes != BT_ISLAND_CHUNK)) {
-        refuse_update(h, m, "a chunk does not belong to the update before it");
+        refuse_update(h, m, "a chunk does not belong to the update that this island sends");
         return;
     }
     memcpy(m->staged + (size_t)head->chunk * BT_ISLAND_CHUNK, payload, head->bytes);
@@ -83,7 +84,7 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
     if (head->seq <= m->applied || m->pushed)
         return BT_OK; /* an older update, or one that is being applied */
     if (head->seq != m->applied + 1) {
-        refuse_update(h, m, "an update is out of order");
+        refuse_update(h, m, "the update is out of order: its sequence number is not the next one");
         return BT_OK;
     }
     const bool any = p.tokens > 0 || p.kind == BT_PUSH_WEIGHTS;
@@ -97,7 +98,7 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
         p.tokens > INT64_C(1) << 40 || p.sequences < 1 || p.sequences > 1 << 24 || p.base < 0 ||
         p.base > h->model->version ||
         (p.kind != BT_PUSH_WEIGHTS && (p.steps < 1 || p.steps != m->go.steps))) {
-        refuse_update(h, m, "the update does not fit this job's model and codec");
+        refuse_update(h, m, "the update does not have the size for this job's model and codec");
         return BT_OK;
     }
     m->push = p;
@@ -105,15 +106,16 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
     return bt_hub_pushed(h, m, err);
 }
 
-/* Sends requested parts. Returns FULL if the parts from m->fetch.first on wait for room in the queue. Parts that were
- * sent or cannot be sent are removed from m->fetch. */
+/* Sends requested parts. Returns FULL if the parts from m->fetch.first on must wait for room in the queue. Parts that
+ * were sent, or cannot be sent, are removed from m->fetch. */
 static bt_port_state send_parts(bt_hub *h, bt_member *m) {
     bt_island_fetch *f = &m->fetch;
     size_t n = 0;
     const unsigned char *bytes = bt_hub_model_bytes(h->model, (int)f->kind, &n);
     const uint32_t chunks = bt_hub_chunks(n);
     if (!bytes || (f->kind == BT_FETCH_UPDATE && f->version != h->model->version)) {
-        bt_hub_refuse(h, &m->peer, "too old: the hub no longer has the update to version %lld",
+        bt_hub_refuse(h, &m->peer,
+                      "the request is too old: the hub no longer has the update to version %lld",
                       (long long)f->version);
         f->n = 0;
         return BT_PORT_SENT;
@@ -129,8 +131,7 @@ static bt_port_state send_parts(bt_hub *h, bt_member *m) {
                                      .bytes = (uint32_t)bt_min_size(BT_ISLAND_CHUNK, n - at)};
         state = bt_hub_send(h, &m->peer, &head, bytes + at);
         if (state == BT_PORT_FULL) return state;
-        if (state == BT_PORT_GONE)
-            break; /* the island repeats the fetch after it has reconnected */
+        if (state == BT_PORT_GONE) break; /* the island repeats the fetch after reconnecting */
     }
     f->n = 0;
     return state;
@@ -166,7 +167,7 @@ static bt_code member_message(bt_hub *h, bt_member *m, const bt_island_head *hea
     case BT_ISLAND_CHUNK_MESSAGE: take_chunk(h, m, head, payload); return BT_OK;
     case BT_ISLAND_PUSH: return take_push(h, m, head, payload, err);
     case BT_ISLAND_FETCH: take_fetch(h, m, payload); return BT_OK;
-    case BT_ISLAND_BEAT: /* its first go may have been lost */
+    case BT_ISLAND_BEAT: /* the first go may have been lost */
         if (head->chunks && m->state == BT_MEMBER_TRAINS && !m->waits && !m->pushed &&
             (uint64_t)m->go.seq == m->applied)
             bt_hub_send_go(h, m);
@@ -194,7 +195,7 @@ bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, si
     const bool known = m && head.epoch == h->cfg.epoch && head.incarnation == m->incarnation &&
                        strcmp(from->key, m->key) == 0;
     if (!known || (m->state != BT_MEMBER_JOINS && m->state != BT_MEMBER_TRAINS)) {
-        /* the sender belongs to an earlier start of the hub, was replaced, or was declared dead */
+        /* The sender is a member of an earlier start of the hub, was replaced, or was declared dead. */
         if (known && m->state == BT_MEMBER_DEAD)
             bt_hub_event(h, BT_EVENT_ISLAND_LATE, m, "too late: '%s' of an island declared dead",
                          bt_island_type_name(head.type));
@@ -230,10 +231,10 @@ size_t bt_hub_bytes(const bt_hub *h) {
     return sum;
 }
 
-/* After a restart the hub waits a limited time for the islands that trained before. */
+/* After a restart the hub waits only a limited time for the islands that trained before. */
 static bt_code begin_without_missing_islands(bt_hub *h, bt_err *err) {
     if (!h->resumed_ns || h->started) return BT_OK;
-    const double ask_again_s = 4; /* islands do so every two seconds */
+    const double ask_again_s = 4; /* islands repeat their hello every two seconds */
     if ((double)(h->now_ns - h->resumed_ns) / 1e9 < h->cfg.grace_s + ask_again_s) return BT_OK;
     h->started = true;
     return bt_hub_advance(h, err);

@@ -29,11 +29,11 @@ struct bt_hub_state {
     bt_hub *hub;
     char dir[1024];
     int attempt, log;
-    int64_t log_bytes,
-        passed_bytes; /* passed_bytes: end of the damaged records that were skipped */
-    bool missing;     /* a damaged record was an update */
+    /* passed_bytes: end of the damaged records that were skipped */
+    int64_t log_bytes, passed_bytes;
+    bool missing; /* a damaged record contained an update */
     bt_state rows;
-    bt_code loaded; /* result of the row's load callback, which has no return value */
+    bt_code loaded; /* result of the row's load callback, which cannot return one */
     bt_err why;
 };
 
@@ -44,12 +44,10 @@ typedef struct log_head {
     uint64_t checksum; /* XXH3-64 of the head without this field, the values and the mean */
 } log_head;
 
-/* ---- the job ------------------------------------------------------------------------------------ */
-
 bt_code bt_hub_begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
     bt_run_cfg *cfg = calloc(1, sizeof *cfg);
     bt_code code = cfg ? bt_job_settings_read(cfg, text, n, err)
-                       : bt_fail(err, BT_NOMEM, "cannot take memory for the job's settings");
+                       : bt_fail(err, BT_NOMEM, "cannot allocate memory for the job's settings");
     if (code == BT_OK) code = bt_hub_model_create(&h->model, cfg, err);
     free(cfg);
     char hash[32];
@@ -57,7 +55,9 @@ bt_code bt_hub_begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
                           strtoull(hash, NULL, 16) != bt_params_hash(&h->model->setup.params))) {
         bt_hub_model_destroy(h->model);
         h->model = NULL;
-        code = bt_fail(err, BT_ARG, "the island's model is not the one that its settings describe");
+        code = bt_fail(err, BT_ARG,
+                       "the island's model differs from the one that its settings describe: do all "
+                       "islands run the same version of this program?");
     }
     if (code != BT_OK) return code;
     bt_text_clear(&h->settings);
@@ -67,16 +67,14 @@ bt_code bt_hub_begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- the hub as values --------------------------------------------------------------------------- */
-
 typedef int64_t (*member_value)(const bt_member *m);
-static int64_t clock_of(const bt_member *m) { return m->clock; }
-static int64_t applied_of(const bt_member *m) { return (int64_t)m->applied; }
-static int64_t outcome_of(const bt_member *m) { return m->outcome; }
-static int64_t updates_of(const bt_member *m) { return m->updates; }
-static int64_t left_out_of(const bt_member *m) { return m->left_out; }
-static int64_t incarnation_of(const bt_member *m) { return m->incarnation; }
-static int64_t trains_of(const bt_member *m) { return m->state == BT_MEMBER_TRAINS; }
+static int64_t member_clock(const bt_member *m) { return m->clock; }
+static int64_t member_applied_seq(const bt_member *m) { return (int64_t)m->applied; }
+static int64_t member_outcome(const bt_member *m) { return m->outcome; }
+static int64_t member_n_updates(const bt_member *m) { return m->updates; }
+static int64_t member_rejected(const bt_member *m) { return m->left_out; }
+static int64_t member_incarnation(const bt_member *m) { return m->incarnation; }
+static int64_t member_is_training(const bt_member *m) { return m->state == BT_MEMBER_TRAINS; }
 static int64_t member_tokens(const bt_member *m) { return m->tokens; }
 
 static void put_members(const bt_hub *h, bt_json *j, const char *key, member_value value) {
@@ -104,14 +102,14 @@ static void save_values(void *ctx, bt_json *j) {
     bt_json_bool(j, "finished", h->finished);
     put_member_names(h, j, "names", false);
     put_member_names(h, j, "keys", true);
-    put_members(h, j, "clocks", clock_of);
-    put_members(h, j, "applied", applied_of);
-    put_members(h, j, "outcomes", outcome_of);
-    put_members(h, j, "incarnations", incarnation_of);
-    put_members(h, j, "member_updates", updates_of);
-    put_members(h, j, "member_left_out", left_out_of);
+    put_members(h, j, "clocks", member_clock);
+    put_members(h, j, "applied", member_applied_seq);
+    put_members(h, j, "outcomes", member_outcome);
+    put_members(h, j, "incarnations", member_incarnation);
+    put_members(h, j, "member_updates", member_n_updates);
+    put_members(h, j, "member_left_out", member_rejected);
     put_members(h, j, "member_tokens", member_tokens);
-    put_members(h, j, "trained", trains_of);
+    put_members(h, j, "trained", member_is_training);
     bt_json_array(j, "leases");
     for (size_t i = 0; i < h->leases.n; i++) {
         bt_json_int(j, NULL, h->leases.at[i].begin);
@@ -159,11 +157,12 @@ static void load_members(bt_hub *h, const bt_state_values *v) {
     }
 }
 
-/* Marks all leased data as returned; an island that rejoins receives a new lease. */
+/* All leased data become free; an island that rejoins receives a new lease. */
 static bt_code load_leases(bt_hub *h, const bt_state_values *v, bt_err *err) {
     const size_t most = bt_state_count(v, "leases");
     int64_t *ends = calloc(most + 1, sizeof *ends); /* begin, end of each lease */
-    if (!ends) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu leases of data", most / 2);
+    if (!ends)
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu leases of data", most / 2);
     const size_t n = bt_state_ints(v, "leases", ends, most);
     bt_code code = BT_OK;
     bt_leases_release(&h->leases);
@@ -180,7 +179,8 @@ static void load_values(void *ctx, const bt_state_values *v) {
     int64_t staleness[BT_HUB_STALENESS];
     const char *settings = bt_state_text(v, "settings");
     if (!settings) {
-        s->loaded = bt_fail(&s->why, BT_FORMAT, "'%s' holds no state of a hub", s->dir);
+        s->loaded = bt_fail(&s->why, BT_FORMAT,
+                            "the checkpoint '%s' does not contain the state of a hub", s->dir);
         return;
     }
     if (!h->model) s->loaded = bt_hub_begin_job(h, settings, strlen(settings), &s->why);
@@ -199,8 +199,6 @@ static void model_slices(void *ctx, bt_state_use use, bt_slices *out) {
     (void)use;
     bt_hub_model_slices(((bt_hub_state *)ctx)->hub->model, out);
 }
-
-/* ---- checkpoints ------------------------------------------------------------------------------- */
 
 static bt_code fill_hub_meta(bt_hub_state *s, bt_ckpt_meta *m, bt_err *err) {
     const bt_hub_model *model = s->hub->model;
@@ -222,7 +220,7 @@ static bt_code fill_hub_meta(bt_hub_state *s, bt_ckpt_meta *m, bt_err *err) {
 static bt_code clear_log(bt_hub_state *s, bt_err *err) {
     s->log_bytes = 0;
     if (ftruncate(s->log, 0) == 0 && lseek(s->log, 0, SEEK_SET) == 0) return BT_OK;
-    return bt_fail_errno(err, BT_IO, errno, "cannot begin the log of updates in '%s' anew", s->dir);
+    return bt_fail_errno(err, BT_IO, errno, "cannot clear the log of updates in '%s'", s->dir);
 }
 
 bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) {
@@ -238,12 +236,12 @@ bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) {
         bt_ckpt_meta_release(&meta);
     }
     bt_slices_release(&slices);
-    /* a crash before this line leaves a record older than the checkpoint, which is skipped */
+    /* if the process dies here, the log has a record older than the checkpoint, which is skipped */
     return code == BT_OK ? clear_log(s, err) : code;
 }
 
-/* Returns the size of the log above which a checkpoint is due. */
-static int64_t log_most(const bt_hub_model *m) {
+/* Returns the log size above which a checkpoint is due. */
+static int64_t max_log_bytes(const bt_hub_model *m) {
     const int64_t models = BT_HUB_LOG_MODELS * (int64_t)(m->n * sizeof(float));
     return models > DUE_LEAST ? models : DUE_LEAST;
 }
@@ -252,7 +250,7 @@ static int64_t hub_checkpoint_bytes(const bt_hub_model *m) {
     return (int64_t)(m->n * sizeof(float)) * (1 + BT_OPTIM_STATES);
 }
 
-/* A checkpoint frees the log but needs room itself, so on a small disk it is made before the room becomes too small. */
+/* A checkpoint frees the log but needs room itself, so on a small disk it is written early. */
 static bool room_is_short(const bt_hub_state *s) {
     const bt_hub_model *m = s->hub->model;
     const int64_t checkpoint = hub_checkpoint_bytes(m), update = (int64_t)(m->n * sizeof(float));
@@ -263,15 +261,14 @@ static bool room_is_short(const bt_hub_state *s) {
 
 bool bt_hub_state_due(const bt_hub_state *s) {
     if (!s || !s->hub->model) return false;
-    return s->log_bytes > log_most(s->hub->model) || room_is_short(s);
+    return s->log_bytes > max_log_bytes(s->hub->model) || room_is_short(s);
 }
 
 int64_t bt_hub_state_need(const bt_hub_model *m) {
-    /* the stored checkpoints and the one being written */
-    return (KEEP + 1) * hub_checkpoint_bytes(m) + log_most(m) + (int64_t)(m->n * sizeof(float));
+    /* stored checkpoints and the one that is being written */
+    return (KEEP + 1) * hub_checkpoint_bytes(m) + max_log_bytes(m) +
+           (int64_t)(m->n * sizeof(float));
 }
-
-/* ---- the log ----------------------------------------------------------------------------------- */
 
 static uint64_t log_checksum(const log_head *h, const void *json, const void *mean) {
     const uint64_t parts[] = {XXH3_64bits(h, offsetof(log_head, checksum)),
@@ -322,13 +319,12 @@ bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t versi
                             {(void *)(uintptr_t)mean, head.mean_bytes}};
         code = write_vectors(s->log, v, 3, s->dir, err);
         if (code == BT_OK && fdatasync(s->log) != 0)
-            code = bt_fail_errno(err, BT_IO, errno, "cannot keep the log of updates in '%s'",
-                                 s->dir);
+            code = bt_fail_errno(err, BT_IO, errno,
+                                 "cannot sync the log of updates in '%s' to the disk", s->dir);
         if (code == BT_OK)
             s->log_bytes += (int64_t)(sizeof head + json.len + head.mean_bytes);
         else if (ftruncate(s->log, s->log_bytes) != 0 || lseek(s->log, s->log_bytes, SEEK_SET) < 0)
-            code =
-                BT_FORMAT; /* part of a record remains at the end; nothing may be appended to it */
+            code = BT_FORMAT; /* part of a record remains at the end, so nothing may be appended */
     }
     bt_text_release(&json);
     return code;
@@ -341,8 +337,8 @@ static bt_code replay_record(bt_hub_state *s, const log_head *head, char *json, 
     if (head->kind == BT_PUSH_DELTA && m->fragments > 1 &&
         (head->position < 0 || head->position >= m->fragments))
         return bt_fail(err, BT_FORMAT,
-                       "the log of updates in '%s' speaks of fragment %" PRId64 " of %" PRId64,
-                       s->dir, head->position, m->fragments);
+                       "the log of updates in '%s' names fragment %" PRId64 " of %" PRId64, s->dir,
+                       head->position, m->fragments);
     bt_hub_model_use(m, head->kind == BT_PUSH_DELTA ? head->position : -1);
     if (head->kind == BT_PUSH_GRADIENT)
         BT_TRY(bt_hub_model_gradient_step(m, head->position, head->factor, &step, err));
@@ -355,7 +351,7 @@ static bt_code replay_record(bt_hub_state *s, const log_head *head, char *json, 
     return s->loaded;
 }
 
-/* *whole false: the log ends before n bytes */
+/* *whole is false if the log ends before n bytes. */
 static bt_code read_log_bytes(const bt_hub_state *s, void *to, size_t n, bool *whole, bt_err *err) {
     *whole = true;
     for (size_t at = 0; at < n;) {
@@ -371,11 +367,10 @@ static bt_code read_log_bytes(const bt_hub_state *s, void *to, size_t n, bool *w
     return BT_OK;
 }
 
-/* NONE: there is no record here, or its end is missing. DAMAGED: the record is complete but wrong, and the next one can
- * be read. */
+/* NONE: no record, or its end is missing. DAMAGED: it is complete but wrong; the next can be read. */
 typedef enum { RECORD_NONE, RECORD_DAMAGED, RECORD_WHOLE } record_kind;
 
-/* the mean is read into the model's */
+/* Reads the mean into that of the model. */
 static bt_code read_log_record(bt_hub_state *s, log_head *head, char **json, record_kind *kind,
                                bt_err *err) {
     bt_hub_model *m = s->hub->model;
@@ -388,12 +383,12 @@ static bt_code read_log_record(bt_hub_state *s, log_head *head, char **json, rec
         return BT_OK;
     if (head->mean_bytes && head->mean_bytes != mean_bytes(m))
         return bt_fail(err, BT_ARG,
-                       "the log of updates in '%s' is of a hub of several processes, which this "
-                       "version does not have: end that hub with the version that wrote it, which "
-                       "leaves a checkpoint that this version continues",
+                       "the log of updates in '%s' was written by a hub of several processes, "
+                       "which this version does not support: end that hub with the version that "
+                       "wrote the log; it then writes a checkpoint that this version can continue",
                        s->dir);
     *json = malloc(head->json_bytes + 1);
-    if (!*json) return bt_fail(err, BT_NOMEM, "cannot take memory for the log of updates");
+    if (!*json) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the log of updates");
     BT_TRY(read_log_bytes(s, *json, head->json_bytes, &ok, err));
     if (ok) BT_TRY(read_log_bytes(s, mean, head->mean_bytes, &ok, err));
     if (ok)
@@ -402,9 +397,9 @@ static bt_code read_log_record(bt_hub_state *s, log_head *head, char **json, rec
     return BT_OK;
 }
 
-/* Applies one record. A damaged record is skipped: if it was an applied update, the next record reports the gap;
- * all other content is repeated in the next record. *more is false if no further record can be applied. */
-static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_err *err) {
+/* Applies one record. A damaged record is skipped: if it contained an applied update, the next record reports the gap,
+ * and everything else is repeated in the next record. *more: false if no further record can be applied. */
+static bt_code replay_next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_err *err) {
     log_head head = {.version = -1};
     char *json = NULL;
     record_kind kind = RECORD_NONE;
@@ -416,7 +411,7 @@ static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_er
     if (*more && whole) {
         s->log_bytes += s->passed_bytes;
         s->passed_bytes = 0;
-        if (head.version == version) { /* older ones are in the checkpoint */
+        if (head.version == version) { /* the checkpoint contains older ones */
             code = replay_record(s, &head, json, err);
             ++*replayed;
         }
@@ -426,7 +421,7 @@ static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_er
     return code;
 }
 
-/* A record cut off when the hub died was never acknowledged. A longer damaged end is caused by the disk. */
+/* A record that was cut when the hub died was never acknowledged. A longer damaged end has another cause, the disk. */
 static void warn_of_dropped_log_end(const bt_hub_state *s) {
     struct stat info;
     if (fstat(s->log, &info) != 0 || info.st_size <= s->log_bytes) return;
@@ -437,17 +432,17 @@ static void warn_of_dropped_log_end(const bt_hub_state *s) {
                       : "are not a whole record: they are dropped");
 }
 
-/* ---- open ------------------------------------------------------------------------------------- */
-
 static bt_code open_log(bt_hub_state *s, bt_err *err) {
     char path[1100];
     snprintf(path, sizeof path, "%s/updates.log", s->dir);
     s->log = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (s->log < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
-    /* a process of a hub that was killed may live a moment longer */
+    /* a process of a hub that was killed may need a moment to end */
     int tries = 20;
     while (flock(s->log, LOCK_EX | LOCK_NB) != 0 && --tries > 0) bt_sleep_ns(100000000);
-    if (tries == 0) return bt_fail(err, BT_BUSY, "another hub has the folder '%s'", s->dir);
+    if (tries == 0)
+        return bt_fail(err, BT_BUSY,
+                       "another hub uses the folder '%s': end it, or use another folder", s->dir);
     return BT_OK;
 }
 
@@ -479,12 +474,13 @@ static bt_code resume_from_log(bt_hub_state *s, int64_t *replayed, bt_err *err) 
     }
     code = load_checkpoint(s, path, &meta, err);
     bt_ckpt_meta_release(&meta);
-    for (bool more = true; code == BT_OK && more;) code = next_record(s, &more, replayed, err);
+    for (bool more = true; code == BT_OK && more;)
+        code = replay_next_record(s, &more, replayed, err);
     if (code == BT_OK) warn_of_dropped_log_end(s);
     return code;
 }
 
-/* A folder with checkpoints belongs to a hub that is started again; it waits for the disk like a running hub. */
+/* A folder with checkpoints belongs to a restarted hub, which waits for the disk like a running one. */
 static bt_code prepare_folder(bt_hub_state *s, bt_err *err) {
     for (bool first = true;; first = false) {
         bt_err why = BT_ERR_INIT;
@@ -520,7 +516,7 @@ bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_
     *out = NULL;
     *replayed = 0;
     bt_hub_state *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory for the hub's state");
+    if (!s) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the hub's state");
     s->hub = h;
     s->log = -1;
     snprintf(s->dir, sizeof s->dir, "%s", dir);
@@ -533,7 +529,7 @@ bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_
     if (code == BT_OK) code = open_log(s, err);
     if (code == BT_OK) code = resume_from_log(s, replayed, err);
     if (code == BT_OK) code = begin_attempt(s, err);
-    /* a new checkpoint covers the replayed records and replaces an incomplete one */
+    /* the new checkpoint contains the replayed records, and replaces an incomplete one */
     if (code == BT_OK && h->model) code = save_when_possible(s, err);
     if (code != BT_OK) {
         bt_hub_state_close(s);

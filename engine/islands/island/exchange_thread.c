@@ -20,7 +20,8 @@ bt_code bt_exchange_thread_init(bt_exchange_thread *x, bt_code (*work)(void *ctx
         }
         pthread_condattr_destroy(&how);
     }
-    return x->ready ? BT_OK : bt_fail(err, BT_NOMEM, "cannot set up the thread of the exchange");
+    return x->ready ? BT_OK
+                    : bt_fail(err, BT_NOMEM, "cannot start the thread that exchanges with the hub");
 }
 
 void bt_exchange_thread_release(bt_exchange_thread *x) {

@@ -21,14 +21,14 @@ typedef struct bt_exchange_thread {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool ready, started, busy; /* busy: protected by the lock */
+    bool ready, started, busy; /* busy: guarded by the lock */
     bt_code code;              /* result of work */
     bt_err err;
     atomic_bool cancel; /* work must return soon; it polls this flag */
     struct {
         bool warning;
         char line[BT_EXCHANGE_LINE];
-    } notes[BT_EXCHANGE_NOTES]; /* lines not yet taken; protected by the lock */
+    } notes[BT_EXCHANGE_NOTES]; /* lines not taken yet; guarded by the lock */
     int n_notes;
 } bt_exchange_thread;
 
@@ -37,12 +37,12 @@ bt_code bt_exchange_thread_init(bt_exchange_thread *x, bt_code (*work)(void *ctx
 void bt_exchange_thread_release(bt_exchange_thread *x); /* cancels; accepts an all-zero struct */
 
 void bt_exchange_thread_start(bt_exchange_thread *x);
-/* Waits at most timeout_ms (0: not at all); true: work has returned. */
+/* Waits at most timeout_ms (0: not at all). Returns true if work has returned. */
 bool bt_exchange_thread_wait(bt_exchange_thread *x, int timeout_ms);
-bt_code bt_exchange_thread_end(bt_exchange_thread *x, bt_err *err)
-    BT_MUST_CHECK; /* waits, and returns the result of work */
+/* waits, and returns the result of work */
+bt_code bt_exchange_thread_end(bt_exchange_thread *x, bt_err *err) BT_MUST_CHECK;
 
-/* Called by the thread: queues a line (at most BT_EXCHANGE_LINE bytes) for the training thread. */
+/* The thread calls this to queue a line of at most BT_EXCHANGE_LINE bytes for the training thread. */
 void bt_exchange_thread_note(bt_exchange_thread *x, bool warning, const char *line);
 bool bt_exchange_thread_take_note(bt_exchange_thread *x, bool *warning, char *line);
 

@@ -1,4 +1,4 @@
-/* hub_copy.c - applies updates to the copy or replaces its weights, and tracks their version. */
+/* hub_copy.c - applies updates to the copy, or replaces its weights, and tracks its version. */
 #include "engine/islands/island/hub_copy.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 enum {
     REFUSALS = 64
-}; /* after this number of refusals in a row: more than requests can be in flight */
+}; /* after so many consecutive refusals; it exceeds the number of requests in flight */
 static const bt_codec no_codec = {.name = "fp32"};
 
 bt_code bt_hub_copy_init(bt_hub_copy *c, const bt_params *params, const bt_codec *codec,
@@ -20,7 +20,7 @@ bt_code bt_hub_copy_init(bt_hub_copy *c, const bt_params *params, const bt_codec
     c->x = calloc(params->total, sizeof *c->x);
     c->bytes = malloc(plain > coded ? plain : coded);
     if (c->x && c->bytes) return BT_OK;
-    return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange with the hub");
+    return bt_fail(err, BT_NOMEM, "cannot allocate memory for the exchange with the hub");
 }
 
 void bt_hub_copy_release(bt_hub_copy *c) {
@@ -37,7 +37,8 @@ static bt_code add_update(bt_hub_copy *c, bt_island_client *client, int64_t vers
     *gone = got.gone;
     if (got.gone) return BT_OK;
     if (!bt_vector_decode(&c->code, work, c->bytes, bt_vector_bytes(&c->code)))
-        return bt_fail(err, BT_FORMAT, "the hub's update is not of this model");
+        return bt_fail(err, BT_FORMAT,
+                       "the hub's update belongs to another model than this island's");
     bt_vector_add(c->x, work, c->params->total);
     c->version = version;
     return BT_OK;
@@ -55,7 +56,9 @@ static bt_code fetch_plain(bt_hub_copy *c, bt_island_client *client, bt_fetch_ki
     if (bt_vector_decode(&c->plain, out, c->bytes, bt_vector_bytes(&c->plain)) &&
         bt_vector_finite(out, c->params->total))
         return BT_OK;
-    return bt_fail(err, BT_FORMAT, "the hub's weights are not of this model, or not finite");
+    return bt_fail(
+        err, BT_FORMAT,
+        "the hub's weights belong to another model than this island's, or are not finite");
 }
 
 bt_code bt_hub_copy_follow(bt_hub_copy *c, bt_island_client *client, int64_t version, float *work,

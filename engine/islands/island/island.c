@@ -1,4 +1,4 @@
-/* island.c - converts arrays for the exchange with the hub, and coordinates the ranks. */
+/* island.c - converts arrays for the exchange with the hub and coordinates the ranks. */
 #include "engine/islands/island/island.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 #include "engine/islands/rules/outer_step.h"
 #include "engine/islands/zmq/island_socket.h"
 
-static const double welcome_s = 60; /* timeout of the first welcome */
+static const double welcome_s = 60; /* time limit for the first welcome */
 enum { LOOK_MS = 50 };              /* interval of polling for a stop request */
 
 struct bt_island {
@@ -22,28 +22,27 @@ struct bt_island {
     bt_whole_array all;
     bt_island_go go;
     bool gave_up;
-    bool first;          /* rank 0; the following fields are used only there */
-    bt_island_go coming; /* newest go of the hub; becomes `go` when all ranks accept it */
+    bool first;          /* true on rank 0, which alone uses the following members */
+    bt_island_go coming; /* the hub's newest go; it becomes `go` when all ranks accept it */
     bt_exchange_thread thread;
     bool in_thread;            /* the thread owns the client, coming, hub, the residual and all.x */
     bool rejoined;             /* the thread found that the island had to rejoin */
     bt_update_outcome outcome; /* outcome of the newest push */
-    bool away;                 /* steps are being done because the hub does not respond */
+    bool away;                 /* steps continue although the hub does not respond */
     bt_island_push push;
-    float *sent; /* weights of the newest delta; NULL: this mode has none */
+    float *sent; /* weights when the newest delta was sent; NULL: this mode has no deltas */
     bool whole;  /* true: all of hub.x is new; false: only the fragment of the newest delta */
     int64_t fragments;
-    size_t begin, part; /* elements of the fragment of the newest delta; all: 0, total */
+    /* fragment of the newest delta: first element and number; without fragments 0 and total */
+    size_t begin, part;
     bt_island_socket *socket;
     bt_island_client client;
     bt_text hello;
     bt_hub_copy hub;
     float *residual; /* accumulated encoding error; NULL: the codec has no error feedback */
-    float *kept;     /* the residual before the push in flight */
+    float *kept;     /* the residual before the push that is in flight */
     bt_island_count count;
 };
-
-/* ---- callbacks of the client, from the thread that owns it --------------------------------------- */
 
 static bool is_island_stopping(void *ctx) {
     bt_island *i = ctx;
@@ -58,8 +57,6 @@ static void report_line(void *ctx, bool warning, const char *line) {
     else if (i->cfg.tell)
         i->cfg.tell(i->cfg.ctx, warning, line);
 }
-
-/* ---- create ---------------------------------------------------------------------------------- */
 
 static bt_code exchange_with_hub(void *ctx, bt_err *err);
 
@@ -77,7 +74,8 @@ static bt_code open_island_socket(bt_island *i, bt_err *err) {
     const bt_run_cfg *c = i->cfg.cfg;
     bt_curve_keys keys;
     if (strchr(c->islands.hub, ','))
-        return bt_fail(err, BT_ARG, "--hub '%.60s' is a list, and a hub has one address HOST:PORT",
+        return bt_fail(err, BT_ARG,
+                       "--hub '%.60s' is a list, but a hub has a single address HOST:PORT",
                        c->islands.hub);
     BT_TRY(bt_curve_read(&keys, c->islands.keys, "island", true, err));
     const bt_code code = bt_island_socket_open(&i->socket, c->islands.hub, &keys,
@@ -108,7 +106,7 @@ static bt_code open_hub(bt_island *i, bt_err *err) {
     put_hello(i);
     if (i->hello.failed || (c->islands.mode == BT_ISLANDS_DILOCO && !i->sent) ||
         (owes && (!i->residual || !i->kept)))
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange with the hub");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the exchange with the hub");
     const bt_island_client_cfg client = {.port = bt_island_socket_port(i->socket),
                                          .hello = bt_text_str(&i->hello),
                                          .ctx = i,
@@ -123,7 +121,7 @@ static bt_code open_hub(bt_island *i, bt_err *err) {
 bt_code bt_island_create(bt_island **out, const bt_island_cfg *cfg, bt_err *err) {
     *out = NULL;
     bt_island *i = calloc(1, sizeof *i);
-    bt_code code = i ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the island");
+    bt_code code = i ? BT_OK : bt_fail(err, BT_NOMEM, "cannot allocate memory for the island");
     if (code == BT_OK) {
         i->cfg = *cfg;
         i->first = bt_comm_rank(cfg->world) == 0;
@@ -171,10 +169,7 @@ bt_update_outcome bt_island_outcome(const bt_island *i) { return i->outcome; }
 
 bool bt_island_gave_up(const bt_island *i) { return i->gave_up; }
 
-/* ---- the hub's weights --------------------------------------------------------------------------- */
-
-/* Updates hub.x to the weights of coming.version. If client.stranger is set, hub.x is unchanged: the hub has no
- * members. */
+/* Updates hub.x to the weights of coming.version. If client.stranger is set, the hub has no members; hub.x stays. */
 static bt_code follow_hub_weights(bt_island *i, bt_err *err) {
     BT_TRY(bt_hub_copy_follow(&i->hub, &i->client, i->coming.version, i->all.x, &i->whole, err));
     i->whole |= i->fragments == 1;
@@ -185,12 +180,12 @@ static bt_code fetch_moment(bt_island *i, int k, bt_err *err) {
     bool gone;
     BT_TRY(bt_hub_copy_moment(&i->hub, &i->client, (bt_fetch_kind)(BT_FETCH_MOMENT1 + k),
                               i->go.version, i->all.x, &gone, err));
-    /* the next push reaches the new hub; until then optimizer states are zero, as at the start of a training */
+    /* the next push is sent to the new hub; until then optimizer states are zero, as at the start of a training */
     if (gone) memset(i->all.x, 0, i->all.params.total * sizeof *i->all.x);
     return BT_OK;
 }
 
-/* Inner steps continue from the optimizer states of the hub's newest step. */
+/* Fetches the optimizer states of the hub's newest step, from which inner steps continue. */
 static bt_code fetch_moments(bt_island *i, bt_err *err) {
     for (int k = 0; k < BT_OPTIM_STATES; k++) {
         const bt_code code = i->first ? fetch_moment(i, k, err) : BT_OK;
@@ -201,8 +196,8 @@ static bt_code fetch_moments(bt_island *i, bt_err *err) {
     return BT_OK;
 }
 
-/* Adds the change since the push was sent to the hub's newest weights. For the delta of a fragment, the other
- * fragments keep their values. The result is in x. */
+/* Adds the change of the weights since the push to the hub's newest weights, in x. For the delta of a fragment, the
+ * other fragments keep their values. */
 static void add_own_steps(bt_island *i) {
     const size_t n = i->all.params.total, begin = i->whole ? 0 : i->begin,
                  end = i->whole ? n : i->begin + i->part;
@@ -210,8 +205,7 @@ static void add_own_steps(bt_island *i) {
     for (size_t k = begin; k < end; k++) x[k] = i->hub.x[k] + (x[k] - i->sent[k]);
 }
 
-/* Takes the hub's newest weights; for the delta of a fragment, the other fragments return to the values that were
- * sent. */
+/* Adopts the hub's newest weights. For the delta of a fragment, the others return to their values at the push. */
 static void adopt_start_weights(bt_island *i) {
     const size_t size = sizeof *i->hub.x;
     if (i->whole) {
@@ -222,7 +216,7 @@ static void adopt_start_weights(bt_island *i) {
     memcpy(i->all.x + i->begin, i->hub.x + i->begin, i->part * size);
 }
 
-/* Records the content of the next update, in case the hub restarts before it is applied. */
+/* Records the content of the next update, for the case that the hub restarts before applying it. */
 static void save_claim(bt_island *i) {
     const bt_island_go *g = &i->go;
     i->client.claim = (bt_island_claim){.begin = g->begin,
@@ -234,7 +228,7 @@ static void save_claim(bt_island *i) {
                                         .steps = g->steps};
 }
 
-/* All ranks adopt rank 0's go, or fail like rank 0. own: keep the changes of steps done ahead in the weights. */
+/* All ranks adopt the go of rank 0, or fail like rank 0. own: the change by steps that were done ahead is kept. */
 static bt_code adopt_go(bt_island *i, bool own, bt_err *err) {
     if (i->first) i->go = i->coming;
     BT_TRY(bt_broadcast(i->cfg.world, &i->go, sizeof i->go, 0, err));
@@ -247,7 +241,7 @@ static bt_code adopt_go(bt_island *i, bool own, bt_err *err) {
     return i->go.moments ? fetch_moments(i, err) : BT_OK;
 }
 
-/* Gives all ranks the result of rank 0's exchange. */
+/* All ranks receive the result of rank 0's exchange. */
 static bt_code agree_on_exchange(bt_island *i, bt_code code, bt_err *err) {
     int64_t gave_up = i->first && i->client.given_up;
     code = bt_agree(i->cfg.world, code, err);
@@ -257,8 +251,6 @@ static bt_code agree_on_exchange(bt_island *i, bt_code code, bt_err *err) {
         i->gave_up = gave_up != 0;
     return code;
 }
-
-/* ---- join ------------------------------------------------------------------------------------- */
 
 static bt_code join_hub(bt_island *i, bt_err *err) {
     do {
@@ -277,9 +269,7 @@ bt_code bt_island_join(bt_island *i, bt_err *err) {
     return adopt_go(i, false, err);
 }
 
-/* ---- push ------------------------------------------------------------------------------------- */
-
-static void use_fragment(bt_island *i, bt_push_kind kind) {
+static void select_push_fragment(bt_island *i, bt_push_kind kind) {
     bt_vector_code *code = &i->hub.code;
     code->first = code->end = i->begin = 0;
     i->part = i->all.params.total;
@@ -289,7 +279,7 @@ static void use_fragment(bt_island *i, bt_push_kind kind) {
 
 /* On rank 0, all.x contains the gradient, or `sent` the weights after the inner steps. */
 static void make_push(bt_island *i, bt_push_kind kind, const bt_island_work *w) {
-    use_fragment(i, kind);
+    select_push_fragment(i, kind);
     i->push = (bt_island_push){.kind = kind,
                                .base = i->hub.version,
                                .steps = i->go.steps,
@@ -309,7 +299,7 @@ static void encode_push(bt_island *i) {
     i->push.bytes = (int64_t)bt_vector_encode(&i->hub.code, i->hub.bytes, i->all.x, i->residual);
 }
 
-/* If the update was not applied, restores the residual from before it and fetches all of the hub's weights. */
+/* If the update was not applied, restores the earlier residual and fetches all weights of the hub. */
 static void apply_push_outcome(bt_island *i) {
     const size_t at = i->begin, n = i->part;
     i->outcome = i->rejoined ? BT_UPDATE_LOST : (bt_update_outcome)i->coming.outcome;
@@ -323,9 +313,8 @@ static void apply_push_outcome(bt_island *i) {
     if (!i->rejoined) report_line(i, true, bt_update_outcome_help(i->outcome));
 }
 
-/* True if all weights must be fetched: the delta of a fragment was not applied, and the other fragments include its
- * steps. */
-static bool whole_needed(const bt_island *i) {
+/* Returns true if all weights must be fetched, because a fragment's delta was not applied but others include it. */
+static bool needs_all_weights(const bt_island *i) {
     return i->rejoined || (i->fragments > 1 && i->coming.outcome != BT_UPDATE_APPLIED);
 }
 
@@ -336,7 +325,7 @@ static bt_code exchange_with_hub(void *ctx, bt_err *err) {
     BT_TRY(
         bt_island_client_push(&i->client, &i->push, i->hub.bytes, &i->coming, &i->rejoined, err));
     for (bool stranger = true; stranger && !(i->rejoined && i->client.want_weights);) {
-        if (whole_needed(i)) i->hub.version = -1;
+        if (needs_all_weights(i)) i->hub.version = -1;
         BT_TRY(follow_hub_weights(i, err));
         stranger = i->client.stranger; /* the hub restarted between its go and this fetch */
         if (stranger)
@@ -349,12 +338,12 @@ static bt_code exchange_with_hub(void *ctx, bt_err *err) {
     return join_hub(i, err);
 }
 
-/* True if the steps are repeated on the data of the new go. */
+/* Returns true if steps are repeated on the data of the new go. */
 static bool restarts_from_hub(const bt_island *i) {
     return i->rejoined || i->outcome == BT_UPDATE_CLOSED || i->outcome == BT_UPDATE_LATE;
 }
 
-/* Broadcasts the result that rank 0 found. */
+/* Broadcasts the outcome that rank 0 received. */
 static bt_code share_outcome(bt_island *i, bool *back, bool *own, bt_err *err) {
     int64_t found[3] = {*back, *own, i->outcome};
     BT_TRY(bt_broadcast(i->cfg.world, found, sizeof found, 0, err));
@@ -383,15 +372,13 @@ bt_code bt_island_skip(bt_island *i, bool *rejoined, bt_err *err) {
     return exchange_round(i, (bt_push_kind)i->go.kind, NULL, rejoined, err);
 }
 
-/* ---- deltas, which are sent while the job continues to train -------------------------------------------------- */
-
-/* Maximum number of steps before the delta is acknowledged: always, or while the hub does not respond. */
-static int64_t overlap_most(const bt_island *i) {
+/* Returns the number of steps that are always done before the delta is acknowledged. */
+static int64_t max_overlap_steps(const bt_island *i) {
     const int64_t asked = i->cfg.cfg->islands.overlap, most = i->go.next_steps;
     return asked >= 0 && asked < most ? asked : most;
 }
 
-static int64_t away_most(const bt_island *i) {
+static int64_t max_steps_without_hub(const bt_island *i) {
     const bt_run_cfg *c = i->cfg.cfg;
     const int64_t asked = c->islands.away < 0 ? c->islands.inner : c->islands.away,
                   most = i->go.next_steps;
@@ -405,7 +392,7 @@ static void log_exchange_notes(bt_island *i) {
         if (i->cfg.tell) i->cfg.tell(i->cfg.ctx, warning, line);
 }
 
-/* On rank 0: waits for the reply to the delta or, with `leave`, until the hub is known to be silent. */
+/* Called on rank 0: waits for the reply to the delta, or, with `leave`, until the hub is known to be silent. */
 static bool wait_for_reply(bt_island *i, bool leave) {
     for (bool done = false;;) {
         done = bt_exchange_thread_wait(&i->thread, leave && i->away ? 0 : LOOK_MS);
@@ -444,7 +431,6 @@ static void report_hub_back(bt_island *i, int64_t steps, bool own) {
     if (i->cfg.tell) i->cfg.tell(i->cfg.ctx, false, line);
 }
 
-/* Called after the thread has ended. */
 static bt_code apply_reply(bt_island *i, int64_t steps, bt_island_state *state, bt_err *err) {
     const bt_island_go before = i->go;
     bool back = false, own = false;
@@ -453,7 +439,7 @@ static bt_code apply_reply(bt_island *i, int64_t steps, bt_island_state *state, 
         code = bt_exchange_thread_end(&i->thread, err);
         i->in_thread = false;
         back = restarts_from_hub(i);
-        /* steps done after an update that was not applied began from weights that include it */
+        /* steps after an update that was not applied began from weights that include it */
         own = steps > 0 && !back && i->outcome == BT_UPDATE_APPLIED &&
               i->coming.begin == before.next_begin && i->coming.stride == before.stride &&
               i->coming.steps >= steps;
@@ -467,11 +453,11 @@ static bt_code apply_reply(bt_island *i, int64_t steps, bt_island_state *state, 
 }
 
 bt_code bt_island_ahead(bt_island *i, int64_t steps, bt_island_state *state, bt_err *err) {
-    const int64_t overlap = overlap_most(i), away = away_most(i);
+    const int64_t overlap = max_overlap_steps(i), away = max_steps_without_hub(i);
     int64_t done = 1;
     *state = BT_ISLAND_AHEAD;
     const bool looks = i->cfg.cfg->islands.overlap < 0;
-    /* all runs do the same number of steps, whenever the reply arrives */
+    /* every run does the same number of steps, regardless of the time of the reply */
     if (steps < overlap && !looks) return BT_OK;
     if (i->first) done = steps < overlap ? is_answered(i) : wait_for_reply(i, steps < away);
     if (i->first && !done) report_hub_lost(i, away);

@@ -1,4 +1,4 @@
-/* island_client.c - requests to the hub, repeated until a reply arrives. */
+/* island_client.c - sends requests to the hub and repeats them until a reply arrives. */
 #include "engine/islands/island/island_client.h"
 
 #include <stdio.h>
@@ -11,10 +11,10 @@
 
 enum {
     POLL_MS = 100,       /* interval of polling `interrupted` */
-    ASK_AGAIN_MS = 2000, /* a request or its reply may have been lost with the connection */
-    LOST_MS = 3000,      /* time without any message of the hub after which this is reported */
-    HELLO_MS = 2000,     /* between two steps: time to wait for a welcome */
-    DRAIN = 16           /* between two steps: maximum number of messages read */
+    ASK_AGAIN_MS = 2000, /* a request or its reply may be lost with the connection */
+    LOST_MS = 3000,      /* silence of the hub is reported after this time */
+    HELLO_MS = 2000,     /* between two steps: longest wait for a welcome */
+    DRAIN = 16           /* between two steps: maximum number of messages to read */
 };
 
 bt_code bt_island_client_init(bt_island_client *c, const bt_island_client_cfg *cfg, bt_err *err) {
@@ -23,7 +23,7 @@ bt_code bt_island_client_init(bt_island_client *c, const bt_island_client_cfg *c
     c->out = malloc(BT_ISLAND_FRAME);
     if (c->in && c->out) return BT_OK;
     bt_island_client_release(c);
-    return bt_fail(err, BT_NOMEM, "cannot take memory for messages to the hub");
+    return bt_fail(err, BT_NOMEM, "cannot allocate memory for messages to the hub");
 }
 
 void bt_island_client_release(bt_island_client *c) {
@@ -31,8 +31,6 @@ void bt_island_client_release(bt_island_client *c) {
     free(c->out);
     *c = (bt_island_client){.epoch = 0};
 }
-
-/* ---- messages ------------------------------------------------------------------------------- */
 
 static bt_code check_interrupted(const bt_island_client *c, bt_err *err) {
     if (!c->cfg.interrupted || !c->cfg.interrupted(c->cfg.ctx)) return BT_OK;
@@ -47,7 +45,7 @@ static void report_hub_state(bt_island_client *c, bool lost, const char *line) {
 
 static int poll_ms(const bt_island_client *c) { return c->between_steps ? 0 : POLL_MS; }
 
-/* false: there was no room for it within the time */
+/* Returns false if there was no room in the queue within the time. */
 static bool post_request(bt_island_client *c, bt_island_head head, const void *payload) {
     const bt_island_port *port = &c->cfg.port;
     head.epoch = c->epoch;
@@ -57,15 +55,14 @@ static bool post_request(bt_island_client *c, bt_island_head head, const void *p
     return port->send(port->ctx, c->out, n, poll_ms(c)) == BT_PORT_SENT;
 }
 
-static void pass_notice_on(const bt_island_client *c, const bt_island_head *head,
-                           const void *text) {
+static void report_notice(const bt_island_client *c, const bt_island_head *head, const void *text) {
     char line[BT_ISLAND_LINE], plain[BT_ISLAND_LINE];
     snprintf(line, sizeof line, "%.*s", (int)head->bytes, (const char *)text);
     bt_text_plain(plain, sizeof plain, line);
     if (c->cfg.tell) c->cfg.tell(c->cfg.ctx, true, plain);
 }
 
-/* Receives the next message. head->type is BT_ISLAND_TYPES after a timeout. */
+/* Receives the next message. After a timeout head->type is BT_ISLAND_TYPES. */
 static bt_code receive_reply(bt_island_client *c, bt_island_head *head, const void **payload,
                              bt_err *err) {
     const bt_island_port *port = &c->cfg.port;
@@ -77,10 +74,12 @@ static bt_code receive_reply(bt_island_client *c, bt_island_head *head, const vo
     if (n == 0) return BT_OK;
     const bt_code code = bt_island_parse(c->in, n, BT_SENT_BY_HUB, head, payload, &why);
     if (code == BT_UNSUPPORTED) return bt_fail(err, code, "the hub sent %s", why.msg);
-    if (code != BT_OK) head->type = BT_ISLAND_TYPES; /* damaged: the request will be repeated */
+    if (code != BT_OK)
+        head->type =
+            BT_ISLAND_TYPES; /* a damaged message is ignored; the request will be repeated */
     if (code == BT_OK) c->heard_ns = bt_now_ns();
     if (code == BT_OK) report_hub_state(c, false, "the hub responds again");
-    if (code == BT_OK && head->type == BT_ISLAND_NOTICE) pass_notice_on(c, head, *payload);
+    if (code == BT_OK && head->type == BT_ISLAND_NOTICE) report_notice(c, head, *payload);
     return BT_OK;
 }
 
@@ -89,8 +88,8 @@ static bt_code fail_refused_by_hub(const bt_island_head *head, const void *paylo
                    (const char *)payload);
 }
 
-/* Returns the start time of a wait. A silence that was reported continues from one request to the next. */
-static int64_t wait_begin(bt_island_client *c) {
+/* Returns the time at which waiting began. A silence that was reported continues over several requests. */
+static int64_t waiting_since(bt_island_client *c) {
     const int64_t now = bt_now_ns();
     if (!atomic_load(&c->lost)) c->heard_ns = now;
     return now;
@@ -102,14 +101,15 @@ static const char *fail_hub_silent(const bt_island_client *c) {
     return "the hub does not respond; still trying";
 }
 
-/* Sets *again if the request is due for repetition. Fails if the hub has been silent for too long. */
-static bt_code wait_more(bt_island_client *c, int64_t *asked_ns, bool *again, bt_err *err) {
+/* Sets *again if the request must be repeated. Fails if the hub has been silent for too long. */
+static bt_code continue_waiting(bt_island_client *c, int64_t *asked_ns, bool *again, bt_err *err) {
     const int64_t now = bt_now_ns(), ms = 1000000;
     const double silent_s = (double)(now - c->heard_ns) / 1e9;
     if (now - c->heard_ns > LOST_MS * ms) report_hub_state(c, true, fail_hub_silent(c));
     if (c->cfg.lost_s > 0 && silent_s > c->cfg.lost_s) {
         c->given_up = true;
-        return bt_fail(err, BT_NOTFOUND, "the hub has not answered for %.0f s (islands.patience)",
+        return bt_fail(err, BT_NOTFOUND,
+                       "the hub has not responded for %.0f s, the limit islands.patience",
                        silent_s);
     }
     *again = now - *asked_ns >= ASK_AGAIN_MS * ms;
@@ -117,10 +117,7 @@ static bt_code wait_more(bt_island_client *c, int64_t *asked_ns, bool *again, bt
     return BT_OK;
 }
 
-/* ---- hello ------------------------------------------------------------------------------------- */
-
-/* Writes the data, the weights and the number of the next update that this island holds, in the form read by
- * hub_members.c. */
+/* Writes data, weights and number of the next update that this island has, in the form that hub_members.c reads. */
 static void write_claim(const bt_island_client *c, uint64_t seq, char *out, size_t size) {
     const bt_island_claim *x = &c->claim;
     snprintf(out, size, "was=%lu\nholds=%llu %lld %lld %lld %lld %lld %lld %lld\n",
@@ -142,16 +139,18 @@ static void receive_welcome(bt_island_client *c, const bt_island_head *head, con
     c->left_behind = false;
 }
 
-/* more: lines in addition to those of the configuration. limit_ms: time after which it returns with *welcome false; 0:
- * no limit. */
+/* more: lines besides the configuration. limit_ms: then returns with *welcome false; 0: no limit. */
 static bt_code send_island_hello(bt_island_client *c, const char *more, int limit_ms, bool *welcome,
                                  bt_err *err) {
-    int64_t asked_ns = wait_begin(c);
+    int64_t asked_ns = waiting_since(c);
     const int64_t began = bt_now_ns();
     const bool first = c->epoch == 0;
     char text[16384];
     const int len = snprintf(text, sizeof text, "%s%s", c->cfg.hello, more);
-    if (len >= (int)sizeof text) return bt_fail(err, BT_ARG, "the island's settings are too long");
+    if (len >= (int)sizeof text)
+        return bt_fail(
+            err, BT_ARG,
+            "the settings of this island are too long for a message: shorten paths and names");
     const bt_island_head hello = {.type = BT_ISLAND_HELLO, .bytes = (uint32_t)len};
     bool sent = false;
     *welcome = false;
@@ -167,42 +166,41 @@ static bt_code send_island_hello(bt_island_client *c, const char *more, int limi
             *welcome = true;
             return BT_OK;
         }
-        BT_TRY(wait_more(c, &asked_ns, &again, err));
+        BT_TRY(continue_waiting(c, &asked_ns, &again, err));
         sent &= !again;
         const double waited_s = (double)(bt_now_ns() - began) / 1e9;
         if (limit_ms && waited_s * 1e3 > limit_ms) return BT_OK;
         if (first && c->cfg.patience_s > 0 && waited_s > c->cfg.patience_s)
-            return bt_fail(err, BT_IO,
-                           "no hub answers (is 'bitrain hub' running there, and its port open?)");
+            return bt_fail(
+                err, BT_IO,
+                "no hub responds: is 'bitrain hub' running at this address, and is its port open?");
     }
 }
 
-/* ---- push -------------------------------------------------------------------------------------- */
-
-static uint32_t chunks_of(size_t bytes) {
+static uint32_t count_chunks(size_t bytes) {
     return (uint32_t)((bytes + BT_ISLAND_CHUNK - 1) / BT_ISLAND_CHUNK);
 }
 
-/* Sends the chunks of an update from *at on. false: there was no room for one within a poll. */
+/* Sends the chunks of an update from *at on. Returns false if a chunk had no room within one poll. */
 static bool send_chunks(bt_island_client *c, const char *bytes, size_t n, uint32_t *at) {
-    for (; *at < chunks_of(n); ++*at) {
+    for (; *at < count_chunks(n); ++*at) {
         const size_t from = (size_t)*at * BT_ISLAND_CHUNK;
         const bt_island_head head = {.type = BT_ISLAND_CHUNK_MESSAGE,
                                      .seq = c->seq,
                                      .chunk = *at,
-                                     .chunks = chunks_of(n),
+                                     .chunks = count_chunks(n),
                                      .bytes = (uint32_t)bt_min_size(BT_ISLAND_CHUNK, n - from)};
         if (!post_request(c, head, bytes + from)) return false;
     }
     return true;
 }
 
-/* Waits for the hub's go. *stranger: the hub has no such member. */
+/* Waits for the hub's go. *stranger: this island is not a member of the hub. */
 static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push, const void *payload,
                            bt_island_go *go, bool *stranger, bt_err *err) {
-    int64_t asked_ns = wait_begin(c);
+    int64_t asked_ns = waiting_since(c);
     const size_t bytes = push && payload ? (size_t)push->bytes : 0;
-    uint32_t sent = 0; /* chunks */
+    uint32_t sent = 0; /* number of chunks */
     bool asked = !push;
     *stranger = false;
     for (;;) {
@@ -227,9 +225,9 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push, cons
             *stranger = true;
             return BT_OK;
         }
-        BT_TRY(wait_more(c, &asked_ns, &again, err));
+        BT_TRY(continue_waiting(c, &asked_ns, &again, err));
         if (again && push)
-            asked = false; /* repeat only the push; the hub requests missing chunks */
+            asked = false; /* only the push is repeated; the hub requests missing chunks */
         else if (!push && head.type == BT_ISLAND_TYPES)
             post_request(c, (bt_island_head){.type = BT_ISLAND_BEAT, .chunks = 1}, NULL);
     }
@@ -247,7 +245,7 @@ bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t b
     }
 }
 
-/* The update is lost; the island continues as if it had just joined. */
+/* The update is lost; the island continues as after joining. */
 static void report_lost_update(bt_island_client *c, bool *rejoined) {
     *rejoined = true;
     if (c->cfg.tell) c->cfg.tell(c->cfg.ctx, true, bt_update_outcome_help(BT_UPDATE_LOST));
@@ -263,19 +261,19 @@ static bt_code offer_update(bt_island_client *c, const bt_island_push *push, con
         BT_TRY(send_island_hello(c, wanted ? claim : "", 0, &welcome, err));
         const bool had = wanted && c->had;
         if (wanted && c->resend && push->bytes && !payload) {
-            wanted = false; /* the hub lost an acknowledged update: rejoin */
+            wanted = false; /* the hub lost an acknowledged update, so the island rejoins */
             continue;
         }
         wanted &= c->resend;
         c->seq +=
-            wanted ||
-            c->want_weights; /* sequence number of the repeated update or of the first weights */
+            /* sequence number of the repeated update, or of the first weights */
+            wanted || c->want_weights;
         if (!wanted && !had) {
             if (!*rejoined) report_lost_update(c, rejoined);
             if (c->want_weights) return BT_OK;
         }
         BT_TRY(wait_for_go(c, wanted ? push : NULL, payload, go, &stranger, err));
-        wanted |= had; /* another start of the hub may have the update, too */
+        wanted |= had; /* another start of the hub may have the update as well */
     }
     c->left_behind = false;
     return BT_OK;
@@ -302,8 +300,6 @@ bt_code bt_island_client_push_again(bt_island_client *c, const bt_island_push *p
     return offer_update(c, push, NULL, go, rejoined, err);
 }
 
-/* ---- fetch ------------------------------------------------------------------------------------- */
-
 /* An update must have the requested version; weights may be newer. */
 static bool is_requested_part(const bt_island_head *head, const bt_island_fetch *what) {
     const int64_t version = (int64_t)head->version;
@@ -319,9 +315,9 @@ static void note_version(bt_island_fetched *got, int64_t version) {
 bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t version, void *out,
                                size_t bytes, bt_island_fetched *fetched, bt_err *err) {
     const bt_island_fetch what = {.kind = kind, .version = version};
-    const uint32_t n = chunks_of(bytes);
+    const uint32_t n = count_chunks(bytes);
     uint32_t got = 0, wanted = 0; /* chunks arrive in order; chunks [got, wanted) are in flight */
-    int64_t asked_ns = wait_begin(c);
+    int64_t asked_ns = waiting_since(c);
     *fetched = (bt_island_fetched){.oldest = -1, .newest = -1};
     c->stranger = false;
     while (got < n) {
@@ -340,11 +336,12 @@ bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t 
         if (is_requested_part(&head, &what) && head.chunk == got) {
             const size_t at = (size_t)got * BT_ISLAND_CHUNK;
             if (head.chunks != n || head.bytes != bt_min_size(BT_ISLAND_CHUNK, bytes - at))
-                return bt_fail(err, BT_FORMAT, "the hub's weights are not of this model");
+                return bt_fail(err, BT_FORMAT,
+                               "the hub's weights belong to another model than this island's");
             memcpy((char *)out + at, in, head.bytes);
             note_version(fetched, (int64_t)head.version);
             got++;
-            if (wanted < got) wanted = got; /* a late reply arrived for a repeated request */
+            if (wanted < got) wanted = got; /* a late reply to a repeated request */
         }
         if (head.type == BT_ISLAND_REFUSED)
             snprintf(c->refusal, sizeof c->refusal, "%.*s", (int)head.bytes, (const char *)in);
@@ -353,13 +350,13 @@ bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t 
             c->stranger = head.type == BT_ISLAND_STRANGER;
             return BT_OK;
         }
-        BT_TRY(wait_more(c, &asked_ns, &again, err));
+        BT_TRY(continue_waiting(c, &asked_ns, &again, err));
         if (again) wanted = got;
     }
     return BT_OK;
 }
 
-/* Informs a restarted hub at once of this island's claim, so that it need not wait for its push. */
+/* Informs a restarted hub of this island's claim at once, before the next push. */
 static void resend_claim(bt_island_client *c) {
     char claim[240];
     bool welcome;
@@ -386,6 +383,6 @@ void bt_island_client_beat(bt_island_client *c) {
 
 void bt_island_client_leave(bt_island_client *c) {
     if (c->epoch) post_request(c, (bt_island_head){.type = BT_ISLAND_BYE}, NULL);
-    bt_sleep_ns(
-        50000000); /* sockets are closed without lingering, so give the bye time to be sent */
+    /* sockets are closed without lingering, so the bye needs time to be sent */
+    bt_sleep_ns(50000000);
 }

@@ -1,4 +1,4 @@
-/* island_memory.c - memory of an island, for the memory plan. */
+/* island_memory.c - computes the memory of an island for the memory plan. */
 #include "engine/islands/island/island.h"
 #include "engine/parallel/grad/codec.h"
 

@@ -1,16 +1,16 @@
-/* whole_array.c - copies the slices of ranks by name and position of the tensor. */
+/* whole_array.c - copies the slices of ranks by name and position of their tensor. */
 #include "engine/islands/island/whole_array.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const bt_tensor *tensor_of(const bt_params *p, const char *name) {
+static const bt_tensor *find_tensor_of_slice(const bt_params *p, const char *name) {
     for (size_t k = 0; k < p->n; k++)
         if (strcmp(p->tensors[k].name, name) == 0) return &p->tensors[k];
     return NULL;
 }
 
-enum { WEIGHTS, OPTIMIZER }; /* numbers of the rows of the update's state */
+enum { WEIGHTS, OPTIMIZER }; /* indices of the rows in the update's state */
 
 static bt_code find_array_slices(bt_whole_array *a, size_t row, bt_state_use use, bt_slices *out,
                                  size_t **at, bt_err *err) {
@@ -20,11 +20,11 @@ static bt_code find_array_slices(bt_whole_array *a, size_t row, bt_state_use use
     rows.n = 1;
     BT_TRY(bt_state_slices(&rows, use, out, err));
     *at = calloc(out->n + 1, sizeof **at);
-    if (!*at) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu slices", out->n);
+    if (!*at) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu slices", out->n);
     for (size_t i = 0; i < out->n; i++) {
-        const bt_tensor *x = tensor_of(&a->params, out->at[i].tensor);
+        const bt_tensor *x = find_tensor_of_slice(&a->params, out->at[i].tensor);
         if (!x || x->count != out->at[i].tensor_elems)
-            return bt_fail(err, BT_UNSUPPORTED, "tensor '%s' is not the whole model's",
+            return bt_fail(err, BT_UNSUPPORTED, "tensor '%s' is not a tensor of the whole model",
                            out->at[i].tensor);
         (*at)[i] = x->offset + out->at[i].first;
     }
@@ -37,7 +37,7 @@ bt_code bt_whole_array_create(bt_whole_array *a, bt_update *update, bt_comm *wor
     BT_TRY(bt_params_init(&a->params, bt_model_config(update->model), whole, err));
     a->x = calloc(a->params.total, sizeof *a->x);
     if (!a->x)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the model's %zu elements",
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the model's %zu elements",
                        a->params.total);
     BT_TRY(find_array_slices(a, WEIGHTS, BT_STATE_SAVE, &a->own, &a->own_at, err));
     return find_array_slices(a, WEIGHTS, BT_STATE_RESUME, &a->held, &a->held_at, err);
@@ -53,12 +53,12 @@ void bt_whole_array_release(bt_whole_array *a) {
     *a = (bt_whole_array){.x = NULL};
 }
 
-/* storage type of the latent weights' optimizer state */
+/* Returns the storage form of an optimizer state of the latent weights. */
 static bt_moment_form slice_form(const bt_ckpt_slice *s) {
     return s->type == bt_ckpt_type_of(BT_MOMENT_BF16) ? BT_MOMENT_BF16 : BT_MOMENT_F32;
 }
 
-/* row i of a slice: `width` elements every `stride` elements, or all elements */
+/* Row i of a slice: `width` elements every `stride` elements, or all elements. */
 typedef struct stretch {
     size_t in_slice, in_array, n;
 } stretch;
@@ -71,11 +71,11 @@ static bool next_array_stretch(const bt_ckpt_slice *s, size_t at, size_t *row, s
     return true;
 }
 
-/* Gradients of a slice of weights; the flat array has the layout of the weights. */
+/* Returns the gradients of a slice of weights; the flat array has the layout of the weights. */
 static const float *gradients_of(const bt_whole_array *a, const bt_ckpt_slice *s) {
     const bt_model *m = a->update->model;
     const bt_params *p = bt_model_params(m);
-    const bt_tensor *x = tensor_of(p, s->tensor);
+    const bt_tensor *x = find_tensor_of_slice(p, s->tensor);
     const bt_latent w = bt_model_latent(m, (size_t)(x - p->tensors));
     const size_t bytes = (size_t)((const unsigned char *)s->data - (unsigned char *)w.at);
     return bt_model_grads(a->update->model) + x->offset + bytes / bt_moment_bytes(w.form);
@@ -125,7 +125,7 @@ bt_code bt_whole_array_place(bt_whole_array *a, bt_err *err) {
     return BT_OK;
 }
 
-/* True if state k of this slice's tensor has the slice's name; also returns its form. */
+/* Returns true if the slice is state k of its tensor, and writes the form of the state. */
 static bool is_state(const bt_whole_array *a, const bt_ckpt_slice *s, size_t k,
                      bt_moment_form *form) {
     const bt_params *p = bt_model_params(a->update->model);

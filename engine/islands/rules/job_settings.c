@@ -7,9 +7,9 @@
 
 #include "engine/islands/wire/island_message.h"
 
-enum { VALUE = 4097, WORD_END = 0x1f }; /* room for the longest text of a setting */
+enum { VALUE = 4097, WORD_END = 0x1f }; /* VALUE: room for the longest text of a setting. */
 
-/* a prefix that ends with '.' includes all settings below it */
+/* A prefix that ends with '.' includes all settings that begin with it. */
 static const char *const shared[] = {
     "model.",         "optim.",   "islands.",           "data.",
     "parallel.codec", "run.seed", "train.reproducible", "train.parts",
@@ -34,9 +34,8 @@ static bool is_shared(const char *key) {
            !is_in_key_list(own, sizeof own / sizeof *own, key);
 }
 
-/* A list has one word per line (opt.h), but a setting is one line here, so words are separated by a character that
- * occurs in none of them. */
-static void change_breaks(char *text, char from, char to) {
+/* A list has one word per line (opt.h), but a setting here is one line, so it is separated otherwise. */
+static void replace_line_breaks(char *text, char from, char to) {
     for (; *text; text++) *text = *text == from ? to : *text;
 }
 
@@ -49,7 +48,7 @@ void bt_job_settings_put(bt_text *out, const bt_run_cfg *cfg, const bt_job_hashe
         bt_text_printf(out, "%s=", o.table[i].key);
         const size_t begin = out->len;
         bt_opt_value(&o, i, out);
-        if (!out->failed) change_breaks(out->data + begin, '\n', WORD_END);
+        if (!out->failed) replace_line_breaks(out->data + begin, '\n', WORD_END);
         bt_text_put(out, "\n");
     }
 }
@@ -62,8 +61,10 @@ bt_code bt_job_settings_read(bt_run_cfg *out, const char *text, size_t n, bt_err
         const char *key = o.table[i].key;
         if (!is_shared(key)) continue;
         if (!bt_island_line(text, n, key, value, sizeof value))
-            return bt_fail(err, BT_ARG, "the island did not send its setting '%s'", key);
-        change_breaks(value, WORD_END, '\n');
+            return bt_fail(
+                err, BT_ARG,
+                "the line '%s' of the island's settings is not a setting of this program", key);
+        replace_line_breaks(value, WORD_END, '\n');
         BT_TRY(bt_opts_set(&o, key, value, BT_FROM_FLAG, "island", err));
     }
     out->train.micro_batch = out->train.accum = 1;
@@ -83,12 +84,13 @@ bt_code bt_job_settings_compare(const char *job, const char *other, bt_err *err)
         line = end + 1;
         const bool hash = strcmp(key, "model") == 0 || strcmp(key, "data") == 0 ||
                           strcmp(key, "program") == 0;
-        if (!hash && !is_shared(key)) continue; /* not shared, such as the island's name and host */
+        if (!hash && !is_shared(key))
+            continue; /* settings such as the island's name and host are not shared */
         if (!bt_island_line(job, strlen(job), key, mine, sizeof mine)) continue;
         if (!bt_island_line(other, strlen(other), key, theirs, sizeof theirs)) theirs[0] = 0;
         if (strcmp(mine, theirs) == 0) continue;
-        change_breaks(mine, WORD_END, ' ');
-        change_breaks(theirs, WORD_END, ' ');
+        replace_line_breaks(mine, WORD_END, ' ');
+        replace_line_breaks(theirs, WORD_END, ' ');
         const char *what = strcmp(key, "model") == 0  ? "the model (by hash)"
                            : strcmp(key, "data") == 0 ? "the data or the tokenizer (by hash)"
                                                       : key;

@@ -1,4 +1,4 @@
-/* outer_step.c - element-wise rules, and the conditions on clocks and norms. */
+/* outer_step.c - element-wise update rules, and conditions on clocks and norms. */
 #include "engine/islands/rules/outer_step.h"
 
 #include <math.h>

@@ -14,8 +14,7 @@ static size_t tensor_bytes(const bt_vector_code *c, const bt_tensor *x) {
 
 static size_t vector_end(const bt_vector_code *c) { return c->end ? c->end : c->params->n; }
 
-/* Tensor at which fragment k begins: the first one beyond k/of of the elements, with at least one tensor for each
- * fragment. */
+/* Returns the tensor at which fragment k begins: the first one after k/of of the elements; each fragment has one. */
 static size_t fragment_begin(const bt_params *p, size_t k, size_t of) {
     size_t at = 0, sum = 0;
     if (k == 0 || k == of) return k == 0 ? 0 : p->n;

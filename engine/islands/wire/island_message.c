@@ -7,7 +7,7 @@
 
 enum { MAGIC = 0x53495442 }; /* "BTIS" */
 
-/* byte layout of the message head */
+/* Byte layout of a message head. */
 typedef struct head_bytes {
     uint32_t magic;
     uint16_t version, type;
@@ -80,33 +80,37 @@ bt_code bt_island_parse(const void *frame, size_t bytes, bt_island_sender from,
                         bt_island_head *head, const void **payload, bt_err *err) {
     head_bytes h;
     if (bytes < sizeof h)
-        return bt_fail(err, BT_FORMAT, "a message of %zu bytes: shorter than its head", bytes);
+        return bt_fail(err, BT_FORMAT, "a message of %zu bytes, which is shorter than its head",
+                       bytes);
     if (bytes > BT_ISLAND_FRAME)
-        return bt_fail(err, BT_FORMAT, "a message of %zu bytes: longer than %d", bytes,
+        return bt_fail(err, BT_FORMAT,
+                       "a message of %zu bytes, which is longer than the limit of %d", bytes,
                        BT_ISLAND_FRAME);
     memcpy(&h, frame, sizeof h);
     if (h.magic != MAGIC) return bt_fail(err, BT_FORMAT, "a message of another program");
     if (h.version != BT_ISLAND_VERSION)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "a message of version %d of the protocol; this program speaks version %d",
+                       "a message of version %d of the protocol, but this program uses version %d",
                        h.version, BT_ISLAND_VERSION);
     if (h.checksum != frame_checksum(frame, bytes))
-        return bt_fail(err, BT_FORMAT, "a damaged message: its checksum does not fit");
+        return bt_fail(err, BT_FORMAT, "a damaged message with a wrong checksum");
     if (h.type >= BT_ISLAND_TYPES || rows[h.type].from != from)
         return bt_fail(err, BT_FORMAT, "a message of unknown type %d", h.type);
     if (h.zero)
         return bt_fail(err, BT_FORMAT,
-                       "'%s' for process %u of a hub of several, which this version does not have",
+                       "the message '%s' for process %u of a hub of several processes, which this "
+                       "version does not support",
                        rows[h.type].name, h.zero + 1);
     if (h.bytes != bytes - sizeof h)
-        return bt_fail(err, BT_FORMAT, "'%s' announces %u bytes but has %zu", rows[h.type].name,
-                       h.bytes, bytes - sizeof h);
+        return bt_fail(err, BT_FORMAT, "the message '%s' announces %u bytes of payload but has %zu",
+                       rows[h.type].name, h.bytes, bytes - sizeof h);
     if (h.bytes < rows[h.type].least || h.bytes > rows[h.type].most)
-        return bt_fail(err, BT_FORMAT, "'%s' of %u bytes: %zu to %zu are allowed",
+        return bt_fail(err, BT_FORMAT,
+                       "the message '%s' with %u bytes of payload; %zu to %zu are allowed",
                        rows[h.type].name, h.bytes, rows[h.type].least, rows[h.type].most);
     if (h.chunks > BT_ISLAND_CHUNKS || (h.chunks ? h.chunk >= h.chunks : h.chunk != 0))
-        return bt_fail(err, BT_FORMAT, "'%s': chunk %u of %u", rows[h.type].name, h.chunk,
-                       h.chunks);
+        return bt_fail(err, BT_FORMAT, "the message '%s' with the impossible chunk %u of %u",
+                       rows[h.type].name, h.chunk, h.chunks);
     *head = (bt_island_head){.type = (bt_island_type)h.type,
                              .epoch = h.epoch,
                              .island = h.island,

@@ -1,4 +1,4 @@
-/* curve_keys.c - creates key files, which only their owner can read, and reads them. */
+/* curve_keys.c - creates and reads key files, which only their owner can read. */
 #include "engine/islands/zmq/curve_keys.h"
 
 #include <dirent.h>
@@ -38,7 +38,7 @@ static bt_code write_key_file(const char *path, const char *text, mode_t mode, b
     return bt_fail_errno(err, BT_IO, why, "cannot write '%s'", path);
 }
 
-/* Writes the public key first: a pair whose secret file exists is never created again. */
+/* Writes the public key first, because a pair whose secret file exists is never created again. */
 static bt_code write_pair(const char *public_path, const char *public_key, const char *path,
                           const char *text, bt_err *err) {
     char line[BT_CURVE_KEY + 16];
@@ -77,9 +77,10 @@ static bt_code read_key_file(const char *path, char text[FILE_MAX], bool secret,
                              path);
     bt_code code = BT_OK;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        code = bt_fail(err, BT_ARG, "'%s' is no key file", path);
+        code = bt_fail(err, BT_ARG, "'%s' is not a key file", path);
     else if (secret && (st.st_mode & 077) && st.st_uid == geteuid())
-        code = bt_fail(err, BT_ARG, "the key file '%s' is readable by other users (chmod 600)",
+        code = bt_fail(err, BT_ARG,
+                       "the key file '%s' is readable by other users: protect it with 'chmod 600'",
                        path);
     ssize_t n = code == BT_OK ? read(fd, text, FILE_MAX - 1) : 0;
     close(fd);
@@ -87,16 +88,18 @@ static bt_code read_key_file(const char *path, char text[FILE_MAX], bool secret,
     return code;
 }
 
-static bt_code new_pair(bt_curve_keys *k, bt_err *err) {
+static bt_code create_key_pair(bt_curve_keys *k, bt_err *err) {
     if (zmq_curve_keypair(k->own_public, k->own_secret) == 0) return BT_OK;
-    return bt_fail(err, BT_UNSUPPORTED, "libzmq was built without CURVE");
+    return bt_fail(
+        err, BT_UNSUPPORTED,
+        "libzmq was built without CURVE, which islands need: install a libzmq with libsodium");
 }
 
-static bt_code make_hub(const char *dir, bt_curve_keys *hub, bt_err *err) {
+static bt_code create_hub_keys(const char *dir, bt_curve_keys *hub, bt_err *err) {
     char path[PATH_MAX], pub[PATH_MAX], text[FILE_MAX];
     snprintf(path, sizeof path, "%s/hub.key", dir);
     if (access(path, F_OK) == 0) return bt_curve_read(hub, path, "hub", false, err);
-    BT_TRY(new_pair(hub, err));
+    BT_TRY(create_key_pair(hub, err));
     snprintf(text, sizeof text, "# keys of a bitrain hub: secret\npublic = %s\nsecret = %s\n",
              hub->own_public, hub->own_secret);
     snprintf(pub, sizeof pub, "%s/hub.pub", dir);
@@ -105,26 +108,26 @@ static bt_code make_hub(const char *dir, bt_curve_keys *hub, bt_err *err) {
     return code;
 }
 
-/* An existing key file must belong to this hub; the hub would silently refuse keys made for another one. */
-static bt_code check_island(const char *path, const bt_curve_keys *hub, bt_err *err) {
+/* An existing key file must belong to this hub; otherwise the hub would refuse the island without a message. */
+static bt_code check_island_key_file(const char *path, const bt_curve_keys *hub, bt_err *err) {
     bt_curve_keys k;
     bt_code code = bt_curve_read(&k, path, "", true, err);
     if (code == BT_OK && strcmp(k.hub, hub->own_public) != 0)
         code = bt_fail(err, BT_ARG,
-                       "'%s' is of another hub than the hub.key beside it (remove it, and make it "
-                       "again)",
+                       "'%s' belongs to another hub than the file hub.key in the same folder: "
+                       "remove it and create it again",
                        path);
     bt_curve_wipe(&k);
     return code;
 }
 
-static bt_code make_island(const char *dir, const char *name, const bt_curve_keys *hub, bool *made,
-                           bt_err *err) {
+static bt_code create_island_keys(const char *dir, const char *name, const bt_curve_keys *hub,
+                                  bool *made, bt_err *err) {
     char path[PATH_MAX], pub[PATH_MAX], text[FILE_MAX];
     bt_curve_keys k = {.hub = ""};
     snprintf(path, sizeof path, "%s/%s.key", dir, name);
-    if (access(path, F_OK) == 0) return check_island(path, hub, err);
-    BT_TRY(new_pair(&k, err));
+    if (access(path, F_OK) == 0) return check_island_key_file(path, hub, err);
+    BT_TRY(create_key_pair(&k, err));
     snprintf(text, sizeof text,
              "# keys of the bitrain island '%s': secret\npublic = %s\nsecret = %s\nhub = %s\n",
              name, k.own_public, k.own_secret, hub->own_public);
@@ -142,18 +145,20 @@ bt_code bt_curve_make(const char *dir, const char *island, bool *made, bt_err *e
     *made = false;
     if (!bt_name_ok(island) || bt_ascii_equal(island, "hub"))
         return bt_fail(err, BT_ARG,
-                       "'%s' is no name for an island's keys (letters, digits, -, _, .)", island);
+                       "'%s' is not a valid name for an island's keys (letters, digits, -, _ and . "
+                       "are allowed)",
+                       island);
     snprintf(allowed, sizeof allowed, "%s/allowed", dir);
     if ((mkdir(dir, 0700) != 0 && errno != EEXIST) ||
         (mkdir(allowed, 0755) != 0 && errno != EEXIST))
         return bt_fail_errno(err, BT_IO, errno, "cannot create the folder of keys '%s'", dir);
-    bt_code code = make_hub(dir, &hub, err);
-    if (code == BT_OK) code = make_island(dir, island, &hub, made, err);
+    bt_code code = create_hub_keys(dir, &hub, err);
+    if (code == BT_OK) code = create_island_keys(dir, island, &hub, made, err);
     bt_curve_wipe(&hub);
     return code;
 }
 
-static bool is_dir(const char *path) {
+static bool is_key_folder(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
@@ -162,14 +167,14 @@ bt_code bt_curve_read(bt_curve_keys *out, const char *path, const char *name, bo
                       bt_err *err) {
     char file[PATH_MAX], text[FILE_MAX];
     *out = (bt_curve_keys){.hub = ""};
-    if (is_dir(path))
+    if (is_key_folder(path))
         snprintf(file, sizeof file, "%s/%s.key", path, name);
     else
         snprintf(file, sizeof file, "%s", path);
     bt_code code = read_key_file(file, text, true, err);
     if (code == BT_OK && (!find_key_line(text, "public", out->own_public) ||
                           !find_key_line(text, "secret", out->own_secret)))
-        code = bt_fail(err, BT_FORMAT, "'%s' is no key file of 'bitrain hub --keys'", file);
+        code = bt_fail(err, BT_FORMAT, "'%s' is not a key file of 'bitrain hub --keys'", file);
     if (code == BT_OK && want_hub && !find_key_line(text, "hub", out->hub))
         code = bt_fail(err, BT_FORMAT, "'%s' lacks the hub's public key (a line 'hub = ...')",
                        file);
@@ -179,7 +184,7 @@ bt_code bt_curve_read(bt_curve_keys *out, const char *path, const char *name, bo
 
 void bt_curve_allowed_dir(char *out, size_t size, const char *path) {
     const char *slash = strrchr(path, '/');
-    if (is_dir(path))
+    if (is_key_folder(path))
         snprintf(out, size, "%s/allowed", path);
     else if (slash)
         snprintf(out, size, "%.*s/allowed", (int)(slash - path), path);

@@ -38,8 +38,8 @@ static bt_code listen_on(bt_hub_socket *s, const char *address, bt_err *err) {
         return fail_hub_socket("cannot set up the hub's socket", err);
     snprintf(endpoint, sizeof endpoint, "tcp://%s", address);
     if (zmq_bind(s->router, endpoint) != 0)
-        return bt_fail(err, errno == EADDRINUSE ? BT_BUSY : BT_ARG, "cannot listen on '%s': %s",
-                       address, zmq_strerror(zmq_errno()));
+        return bt_fail(err, errno == EADDRINUSE ? BT_BUSY : BT_ARG,
+                       "cannot listen on the address '%s': %s", address, zmq_strerror(zmq_errno()));
     if (zmq_getsockopt(s->router, ZMQ_LAST_ENDPOINT, endpoint, &n) != 0)
         return fail_hub_socket("cannot read the hub's address", err);
     snprintf(s->address, sizeof s->address, "%.120s", endpoint + strlen("tcp://"));
@@ -47,7 +47,7 @@ static bt_code listen_on(bt_hub_socket *s, const char *address, bt_err *err) {
 }
 
 static bt_code open_router(bt_hub_socket *s, const char *address, bt_err *err) {
-    /* The ZAP handler is created first, because libzmq accepts every key while there is no handler. */
+    /* The ZAP handler is created first, because libzmq accepts every key without a handler. */
     if (!(s->context = zmq_ctx_new()) || !(s->zap = zmq_socket(s->context, ZMQ_REP)) ||
         zmq_bind(s->zap, "inproc://zeromq.zap.01") != 0 ||
         !(s->router = zmq_socket(s->context, ZMQ_ROUTER)))
@@ -55,7 +55,6 @@ static bt_code open_router(bt_hub_socket *s, const char *address, bt_err *err) {
     return listen_on(s, address, err);
 }
 
-/* Blocks until all connections are closed and their queues are empty. */
 static void close_sockets(bt_hub_socket *s) {
     if (s->has_frame) zmq_msg_close(&s->frame);
     if (s->router) zmq_close(s->router);
@@ -68,7 +67,7 @@ static void close_sockets(bt_hub_socket *s) {
 bt_code bt_hub_socket_open(bt_hub_socket **out, const bt_hub_socket_cfg *cfg, bt_err *err) {
     *out = NULL;
     bt_hub_socket *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory for the hub's socket");
+    if (!s) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the hub's socket");
     snprintf(s->allowed_dir, sizeof s->allowed_dir, "%s", cfg->allowed_dir);
     s->keys = *cfg->keys;
     s->link_s = cfg->link_s;
@@ -103,7 +102,7 @@ uint64_t bt_hub_socket_refused(const bt_hub_socket *s, char key[BT_CURVE_KEY]) {
     return s->refused;
 }
 
-/* version, request id, domain, address, identity, mechanism; for CURVE also the raw public key */
+/* Parts of a ZAP request: version, request id, domain, address, identity, mechanism; for CURVE the public key. */
 enum { ZAP_PARTS = 7, ZAP_PART = 256, ZAP_KEY = 6 };
 
 static void authenticate_connection(bt_hub_socket *s) {
@@ -135,18 +134,18 @@ static void authenticate_connection(bt_hub_socket *s) {
     zmq_send(s->zap, "", 0, 0);
 }
 
-static bool more_follow(bt_hub_socket *s) {
+static bool has_more_parts(bt_hub_socket *s) {
     int more = 0;
     size_t size = sizeof more;
     zmq_getsockopt(s->router, ZMQ_RCVMORE, &more, &size);
     return more;
 }
 
-/* Reads [routing id][frame]. A message with another number of parts is read completely and dropped. */
+/* Reads [routing id][frame]. A message with another number of parts is read completely and discarded. */
 static void receive_island_frame(bt_hub_socket *s, bt_hub_peer *from, size_t *bytes, bool *many) {
     *bytes = 0;
     const int n = zmq_recv(s->router, from->id, sizeof from->id, ZMQ_DONTWAIT);
-    if (n < 0 || !more_follow(s)) return;
+    if (n < 0 || !has_more_parts(s)) return;
     from->n = (size_t)n < sizeof from->id ? (size_t)n : sizeof from->id;
     zmq_msg_init(&s->frame);
     s->has_frame = true;
@@ -155,7 +154,7 @@ static void receive_island_frame(bt_hub_socket *s, bt_hub_peer *from, size_t *by
     snprintf(from->key, sizeof from->key, "%s", user ? user : "");
     s->traffic += zmq_msg_size(&s->frame);
     *bytes = zmq_msg_size(&s->frame);
-    while (more_follow(s)) {
+    while (has_more_parts(s)) {
         zmq_msg_t rest;
         *many = true;
         zmq_msg_init(&rest);

@@ -10,11 +10,11 @@
 #include "engine/islands/wire/island_message.h"
 #include "engine/islands/zmq/socket_options.h"
 
-/* After this number of consecutive handshakes that fail without a reason, the key is assumed to be wrong; a smaller
- * number may be caused by a hub that just died. */
+/* After so many consecutive handshakes that fail without a reason, the key is assumed to be wrong. Fewer failures may
+ * be caused by a hub that just died. */
 enum { FAILED_HANDSHAKES = 5, FAILED_CONNECTS = 5 };
-/* A connect without a reply is abandoned and restarted after this time. The kernel would repeat its packet after
- * 1, 2, 4 ... 64 s, and so use a restored link up to a minute late. */
+/* A connect without a reply is abandoned and restarted after this time. The kernel would repeat its packet after 1, 2,
+ * 4 ... 64 s, and so use a restored link up to a minute too late. */
 enum { REACH_MS = 3000 };
 
 struct bt_island_socket {
@@ -65,7 +65,8 @@ static bt_code connect_anew(void *ctx, bt_err *err) {
         return fail_island_socket("cannot set up the island's socket", err);
     snprintf(endpoint, sizeof endpoint, "tcp://%s", s->hub);
     if (zmq_connect(s->dealer, endpoint) != 0)
-        return bt_fail(err, BT_ARG, "cannot connect to the hub at '%s': %s (--hub HOST:PORT)",
+        return bt_fail(err, BT_ARG,
+                       "cannot connect to the hub at '%s': %s (is it of the form HOST:PORT?)",
                        s->hub, zmq_strerror(zmq_errno()));
     return BT_OK;
 }
@@ -74,7 +75,7 @@ bt_code bt_island_socket_open(bt_island_socket **out, const char *hub, const bt_
                               double link_s, bt_err *err) {
     *out = NULL;
     bt_island_socket *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory for the island's socket");
+    if (!s) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the island's socket");
     snprintf(s->hub, sizeof s->hub, "%s", hub);
     s->keys = *keys;
     s->link_s = link_s;
@@ -118,15 +119,15 @@ static void listen_to_monitor(bt_island_socket *s) {
 static bt_code connection_error(const bt_island_socket *s, bt_err *err) {
     if (s->not_listed)
         return bt_fail(err, BT_BUSY,
-                       "the hub at '%s' does not accept this island's key '%s' (put it into the "
-                       "hub's folder 'allowed')",
+                       "the hub at '%s' does not accept this island's key '%s': put it into the "
+                       "hub's folder 'allowed'",
                        s->hub, s->keys.own_public);
     if (s->no_curve)
-        return bt_fail(err, BT_FORMAT, "the server at '%s' is not a hub with keys", s->hub);
+        return bt_fail(err, BT_FORMAT, "the server at '%s' is not a hub that uses keys", s->hub);
     if (s->failed >= FAILED_HANDSHAKES)
         return bt_fail(err, BT_BUSY,
-                       "the server at '%s' does not have the hub's key '%s' of this island's "
-                       "key file (islands.keys), or is not a hub",
+                       "the server at '%s' is not the hub with the key '%s' in this island's key "
+                       "file (islands.keys), or not a hub at all",
                        s->hub, s->keys.hub);
     return BT_OK;
 }
@@ -139,8 +140,8 @@ static bt_port_state send_frame_to_hub(void *ctx, const void *frame, size_t byte
     return BT_PORT_SENT;
 }
 
-/* Reads a message of several frames completely and discards it. */
-static bool only_frame(bt_island_socket *s) {
+/* Discards all parts of a message of several frames. Returns true if there was only one. */
+static bool check_single_frame(bt_island_socket *s) {
     int more = 0;
     size_t size = sizeof more;
     bool only = true;
@@ -164,7 +165,7 @@ static bt_code receive_frame(void *ctx, void *frame, size_t *bytes, int timeout_
     if (items[1].revents & ZMQ_POLLIN) listen_to_monitor(s);
     const int n = zmq_recv(s->dealer, frame, BT_ISLAND_FRAME, ZMQ_DONTWAIT);
     if (n < 0) return connection_error(s, err);
-    if (!only_frame(s) || n > BT_ISLAND_FRAME) return BT_OK;
+    if (!check_single_frame(s) || n > BT_ISLAND_FRAME) return BT_OK;
     *bytes = (size_t)n;
     return BT_OK;
 }

@@ -1,4 +1,4 @@
-/* socket_options.h - socket options that hub and island set before they connect. */
+/* socket_options.h - sets the socket options that hub and island need before they connect. */
 #ifndef BT_ENGINE_ISLANDS_ZMQ_SOCKET_OPTIONS_H
 #define BT_ENGINE_ISLANDS_ZMQ_SOCKET_OPTIONS_H
 
@@ -12,13 +12,13 @@ typedef enum { BT_ZMQ_HUB, BT_ZMQ_ISLAND } bt_zmq_end;
 
 /* Returns nonzero if libzmq refused an option.
  *
- * The send queue of the hub holds 3 x BT_ISLAND_WINDOW frames. It must have room for a window of weight chunks, a
- * go and a ping; a chunk without room waits (bt_hub_serve). libzmq returns credit in batches of half the
- * high-water mark, hence the factor 3. 64 islands with full windows use 64 MB.
+ * The send queue of the hub holds 3 x BT_ISLAND_WINDOW frames. It must have room for a window of weight chunks, a go
+ * and a ping; a chunk without room waits (bt_hub_serve). The factor 3 is needed because libzmq returns credit in
+ * batches of half the high-water mark. 64 islands with full windows use 64 MB.
  *
  * link_s: a connection is closed, and reconnected by the island, when its peer has acknowledged neither data
- * (TCP_USER_TIMEOUT) nor keep-alive probes for this time; the kernel applies the same limit to both (tcp(7)). So
- * both sides detect a cut link and a machine that was switched off. 0: the kernel's default, hours.
+ * (TCP_USER_TIMEOUT) nor keep-alive probes for this time; the kernel applies the same limit to both (tcp(7)). Both
+ * sides thus detect a cut link and a machine that was switched off. 0: the kernel's default, hours.
  *
  * libzmq's own heartbeats are not used: libzmq 4.3.4 aborts the process (stream_engine_base.cpp: !_io_error) when
  * a heartbeat is sent or handled on a connection that broke while the receive queue was full. The island's queue
