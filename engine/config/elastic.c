@@ -1,4 +1,4 @@
-/* elastic.c - generates candidate layouts in order and checks each with the resolver. */
+/* elastic.c - lists candidate layouts in order and checks each with the resolver. */
 #include "engine/config/elastic.h"
 
 #include <inttypes.h>
@@ -20,8 +20,8 @@ bt_code bt_elastic_parse(const char *text, bt_elastic *out, bt_err *err) {
     if (!digits || colon == text || *colon != ':' || end == colon + 1 || *end || min < 1 ||
         max < min || max > RANKS_MOST)
         return bt_fail(err, BT_ARG,
-                       "--elastic '%s' is no range of ranks MIN:MAX with 1 <= MIN <= MAX <= %d (as "
-                       "in --elastic 1:4)",
+                       "--elastic '%s' is not a range of ranks MIN:MAX with 1 <= MIN <= MAX <= %d, "
+                       "such as 1:4",
                        text, RANKS_MOST);
     *out = (bt_elastic){(int)min, (int)max};
     return BT_OK;
@@ -35,7 +35,7 @@ int bt_elastic_ranks(const bt_elastic *range, const bt_elastic_host *hosts, size
     return slots < range->min ? 0 : (int)slots;
 }
 
-/* Resets the values that depend on the number of ranks; values computed once for the whole run are kept. */
+/* Resets the settings that depend on the number of ranks; settings computed once for the whole run are kept. */
 static void begin_candidate(bt_run_cfg *c, const bt_run_cfg *given, const bt_run_cfg *settled) {
     *c = *settled;
     c->launch.ranks = 0;
@@ -61,7 +61,7 @@ static bt_code resolve_candidate(bt_run_cfg *c, const bt_run_cfg *given, int ran
     return bt_run_cfg_resolve(c, ranks, err);
 }
 
-/* Tries the given virtual stages and micro-batch, then another micro-batch, then no virtual stages. */
+/* Tries the given virtual stages and micro-batch, then another micro-batch, then one chunk of layers per stage. */
 static bt_code try_layout(const bt_run_cfg *given, const bt_run_cfg *settled, int ranks,
                           const bt_layout_request *sizes, bt_run_cfg *out, bt_err *err) {
     const int64_t chunks[] = {sizes->pp > 1 ? given->parallel.virtual_stages : 1, 1};
@@ -88,29 +88,29 @@ typedef struct sizes {
     double away; /* distance from the original sizes, in doublings */
 } sizes;
 
-static int by_distance(const void *a, const void *b) {
+static int compare_size_distance(const void *a, const void *b) {
     const sizes *x = a, *y = b;
     if (x->away != y->away) return x->away < y->away ? -1 : 1;
     if (x->tp * x->pp != y->tp * y->pp) return x->tp * x->pp - y->tp * y->pp;
     return y->tp - x->tp;
 }
 
-/* True if an axis may have this size: the requested one, else a divisor of the original. A run never becomes a pipeline
- * by itself. */
-static bool may_be(int size, int asked, int64_t given) {
+/* Returns true if an axis may have this size: the requested size, or without a request a divisor of the original one. A
+ * run never becomes a pipeline without a request. */
+static bool is_allowed_size(int size, int asked, int64_t given) {
     return asked ? size == asked : given % size == 0;
 }
 
-/* Returns all allowed (tp, pp) that divide the ranks, the nearest first. */
+/* Lists all allowed sizes (tp, pp) that divide the ranks, the nearest first. */
 static sizes *list_candidate_sizes(const bt_layout_request *w, const bt_run_cfg *given, int ranks,
                                    size_t *n) {
     size_t room = 16;
     sizes *list = malloc(room * sizeof *list);
     *n = 0;
     for (int tp = 1; list && tp <= ranks && tp <= INNER_MOST; tp++) {
-        if (ranks % tp != 0 || !may_be(tp, w->tp, given->mesh.tp)) continue;
+        if (ranks % tp != 0 || !is_allowed_size(tp, w->tp, given->mesh.tp)) continue;
         for (int pp = 1; pp <= ranks / tp && pp <= INNER_MOST; pp++) {
-            if (ranks / tp % pp != 0 || !may_be(pp, w->pp, given->mesh.pp)) continue;
+            if (ranks / tp % pp != 0 || !is_allowed_size(pp, w->pp, given->mesh.pp)) continue;
             if (*n == room) {
                 sizes *more = realloc(list, (room *= 2) * sizeof *list);
                 if (!more) break;
@@ -121,7 +121,7 @@ static sizes *list_candidate_sizes(const bt_layout_request *w, const bt_run_cfg 
                                        fabs(log2((double)pp / (double)given->mesh.pp))};
         }
     }
-    if (list) qsort(list, *n, sizeof *list, by_distance);
+    if (list) qsort(list, *n, sizeof *list, compare_size_distance);
     return list;
 }
 
@@ -129,14 +129,15 @@ static bt_code nearest_layout(const bt_run_cfg *given, const bt_run_cfg *settled
                               const bt_layout_request *w, bt_run_cfg *out, bt_err *err) {
     size_t n;
     sizes *list = list_candidate_sizes(w, given, ranks, &n);
-    if (!list) return bt_fail(err, BT_NOMEM, "no memory for the layouts of %d ranks", ranks);
+    if (!list)
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the layouts of %d ranks", ranks);
     bt_code code = BT_ARG;
     if (n == 0)
         bt_fail(err, BT_ARG, "--tp %d x --pp %d do not divide %d ranks",
                 w->tp ? w->tp : (int)given->mesh.tp, w->pp ? w->pp : (int)given->mesh.pp, ranks);
     for (size_t i = 0; i < n && code != BT_OK; i++) {
         const bt_layout_request one = {.tp = list[i].tp, .pp = list[i].pp, .zero = w->zero};
-        /* if no candidate fits, the caller gets the error of the nearest one */
+        /* if no candidate is legal, the caller receives the error of the nearest one */
         code = try_layout(given, settled, ranks, &one, out, i == 0 ? err : NULL);
     }
     free(list);

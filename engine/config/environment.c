@@ -1,4 +1,4 @@
-/* environment.c - compares environment variables with the settings and a few other names. */
+/* environment.c - compares environment variables with the names of settings and a few others. */
 #include "engine/config/environment.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static const char *const others[] = {
 };
 enum { OTHERS = sizeof others / sizeof *others, NAMES_MAX = 2 * BT_OPT_MAX + OTHERS };
 
-/* Returns the number of names that have an effect, written to `names`; generated ones are stored in `space`. */
+/* Writes the names that have an effect to `names` and returns their number; generated names are stored in `space`. */
 static size_t known_names(char space[][64], const char **names) {
     size_t n = 0, made = 0;
     for (size_t i = 0; i < OTHERS; i++) names[n++] = others[i];
@@ -47,7 +47,7 @@ bool bt_environment_read(const char *entry, bt_environment_name *out) {
              entry);
     bt_text_plain(out->name, sizeof out->name, name);
     const char *at[NAMES_MAX];
-    /* the common prefix must not count as similarity */
+    /* without the common prefix, which would count as similarity */
     for (size_t i = 0; i < n; i++) at[i] = names[i] + sizeof prefix - 1;
     const char *near = bt_nearest(name + sizeof prefix - 1, at, n);
     if (near) snprintf(out->nearest, sizeof out->nearest, "%s%s", prefix, near);

@@ -1,4 +1,4 @@
-/* lora_targets.c - selects the layers that get adapters (tune.targets), with their rank and scale. */
+/* lora_targets.c - selects the layers with adapters (tune.targets), and their rank and scale. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,14 +24,16 @@ bt_code bt_tune_targets_read(const char *text, unsigned *out, bt_err *err) {
                strcmp(word, targets[i].hf_name) != 0)
             i++;
         if (i == N_TARGETS)
-            return bt_fail(err, BT_ARG,
-                           "tune.targets: there is no layer '%s' (all, attn_q, attn_k, attn_v, "
-                           "attn_o, ffn_gate, ffn_up, ffn_down)",
-                           word);
+            return bt_fail(
+                err, BT_ARG,
+                "tune.targets: the layer '%s' is unknown (known: all, attn_q, attn_k, attn_v, "
+                "attn_o, ffn_gate, ffn_up, ffn_down)",
+                word);
         *out |= targets[i].bits;
         w += n;
     }
-    return *out ? BT_OK : bt_fail(err, BT_ARG, "tune.targets names no layer (use all)");
+    return *out ? BT_OK
+                : bt_fail(err, BT_ARG, "tune.targets names no layer: use 'all' for all layers");
 }
 
 const char *bt_tune_hf_target(unsigned bit) {

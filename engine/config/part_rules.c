@@ -1,4 +1,4 @@
-/* part_rules.c - the rows of all parts about settings. */
+/* part_rules.c - reads the rows about settings in the tables of all parts. */
 #include "engine/config/part_rules.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include "engine/optim/optim.h"
 
 bt_code bt_resolve_part_settings(bt_run_cfg *c, bt_text *faults, bt_err *err) {
-    (void)c, (void)faults, (void)err; /* not used without rows */
+    (void)c, (void)faults, (void)err; /* unused if no part has rows */
 #define BT_AUTO(when, assignment) \
     if (when) assignment;
 #include "engine/config/settings/each_part_setting.def"
@@ -25,7 +25,7 @@ bt_code bt_resolve_part_settings(bt_run_cfg *c, bt_text *faults, bt_err *err) {
 }
 
 void bt_warn_part_settings(const bt_opts *o, const bt_run_cfg *c) {
-    (void)o, (void)c; /* not used without rows */
+    (void)o, (void)c; /* unused if no part has rows */
 #define BT_WARN(key, when, ...) \
     if (o->origin[bt_opt_find(o->table, o->n, key)] > BT_FROM_PRESET && (when)) \
         bt_log(BT_LOG_WARN, __VA_ARGS__);
@@ -34,7 +34,8 @@ void bt_warn_part_settings(const bt_opts *o, const bt_run_cfg *c) {
 
 bool bt_part_recipe(const bt_run_cfg *c, const bt_preset *p, int64_t step_tokens, size_t i,
                     const char **key, char *value, size_t size) {
-    (void)c, (void)p, (void)step_tokens, (void)i, (void)key, (void)size; /* without rows */
+    (void)c, (void)p, (void)step_tokens, (void)i, (void)key,
+        (void)size; /* unused if no part has rows */
     value[0] = '\0';
 #define BT_RECIPE(name, fits, ...) \
     if (i-- == 0) { \

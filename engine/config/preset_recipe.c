@@ -1,4 +1,4 @@
-/* preset_recipe.c - values of a preset for a run whose tokens are learned from its text. */
+/* preset_recipe.c - values of a preset for a run whose tokenizer was trained on its text. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -16,10 +16,10 @@ static bool is_any_set(const bt_opts *o, const char *const *keys) {
     return false;
 }
 
-/* Values for long texts, measured with AdamW and tied weights. A short text would be memorised, and an existing
- * model would move too fast. */
-static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, int64_t step_tokens,
-                         bt_err *err) {
+/* Sets values for long texts, which were measured with AdamW and tied weights. With them a model would memorise a short
+ * text, and existing weights would change too fast. */
+static bt_code set_long_text_values(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p,
+                                    int64_t step_tokens, bt_err *err) {
     char embed_lr[32], init_embed[32], beta1[32], where[64];
     snprintf(where, sizeof where, "preset %s, for tokens learned from long text", p->name);
     snprintf(embed_lr, sizeof embed_lr, "%g", p->word_embed_lr);
@@ -42,14 +42,15 @@ static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, 
     return BT_OK;
 }
 
-/* data-parallel ranks */
+/* Returns the number of data-parallel ranks. */
 static int64_t replicas(const bt_run_cfg *cfg, int ranks) {
     const int64_t inner = cfg->mesh.pp * cfg->mesh.tp;
     return inner > 0 && ranks > inner ? ranks / inner : 1;
 }
 
-/* Returns the preset's tokens of a step for learned tokens, or 0 if this run has steps of another size. */
-static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, int ranks) {
+/* Returns the preset's tokens per step for a trained tokenizer; 0 if the user has chosen another size of steps. */
+static int64_t preset_step_tokens(const bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p,
+                                  int ranks) {
     static const char *const sizes[] = {"train.steps",
                                         "train.tokens",
                                         "train.epochs",
@@ -63,7 +64,7 @@ static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_pres
                : p->word_batch_tokens;
 }
 
-/* tokens of a step of a run with steps of another size */
+/* Returns the tokens per step of a run whose step size is not that of preset_step_tokens. */
 static int64_t step_tokens(const bt_run_cfg *cfg, const bt_preset *p, int ranks) {
     const int64_t parts = cfg->train.micro_batch * cfg->train.accum * cfg->model.seq_len *
                           replicas(cfg, ranks);
@@ -75,11 +76,12 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bool lear
     const bt_preset *p = bt_preset_find(cfg->model.preset);
     char text[32], where[64];
     if (!p || p->word_embed_lr == 0) return BT_OK;
-    const int64_t small = small_step(o, cfg, p, ranks);
+    const int64_t small = preset_step_tokens(o, cfg, p, ranks);
     snprintf(where, sizeof where, "preset %s, for learned tokens", p->name);
     if (!is_set(o, "model.init_out"))
         BT_TRY(bt_opts_set(o, "model.init_out", "zero", BT_FROM_PRESET, where, err));
-    if (learned) BT_TRY(long_text(o, cfg, p, small ? small : step_tokens(cfg, p, ranks), err));
+    if (learned)
+        BT_TRY(set_long_text_values(o, cfg, p, small ? small : step_tokens(cfg, p, ranks), err));
     if (!small) return BT_OK;
     snprintf(text, sizeof text, "%" PRId64, small);
     BT_TRY(bt_opts_set(o, "train.batch_tokens", text, BT_FROM_PRESET, where, err));

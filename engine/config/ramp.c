@@ -15,12 +15,14 @@ bt_code bt_ramp_read(bt_ramp *out, const char *key, const char *text, int64_t st
         if (end == at || (*end && *end != ',') || (*end == ',' && !end[1]) || !(share > before) ||
             share >= 1)
             return bt_fail(err, BT_ARG,
-                           "%s '%s' is not ascending shares of the run between 0 and 1, such as "
-                           "0.1,0.3",
+                           "%s '%s' is not a list of ascending shares of the run between 0 and 1, "
+                           "such as 0.1,0.3",
                            key, text);
         if (out->n == BT_RAMP_MOST)
-            return bt_fail(err, BT_ARG, "%s '%s' doubles more than %d times", key, text,
-                           BT_RAMP_MOST);
+            return bt_fail(
+                err, BT_ARG,
+                "%s '%s' has more than %d values, so that the length would double too often", key,
+                text, BT_RAMP_MOST);
         out->at[out->n++] = (int64_t)llround(share * (double)steps);
         before = share;
         at = *end ? end + 1 : end;

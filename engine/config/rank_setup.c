@@ -1,4 +1,4 @@
-/* rank_setup.c - coordinates, model slice, shards and micro-batches of one rank. */
+/* rank_setup.c - computes coordinates, model slice, shards and micro-batches of one rank. */
 #include "engine/config/rank_setup.h"
 
 #include <stdlib.h>
@@ -22,8 +22,7 @@ bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *c) {
     return c->mesh.zero < 3 ? BT_WEIGHTS_LOCAL : BT_WEIGHTS_PREFETCHED;
 }
 
-/* Number of threads per rank if all ranks run on a machine like this one. */
-static int threads_of(const bt_run_cfg *c, const bt_mesh_shape *s) {
+static int threads_per_rank(const bt_run_cfg *c, const bt_mesh_shape *s) {
     int ranks = s->pp * s->dp_replicate * s->dp_shard * s->tp,
         share = ranks > 0 ? bt_cpu_get()->cores / ranks : 1;
     return c->launch.threads > 0 ? (int)c->launch.threads : share > 1 ? share : 1;
@@ -39,7 +38,7 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
     bt_model_setup s = {.B = (int)c->train.micro_batch,
                         .prec = (bt_prec)c->train.precision,
                         .train = true,
-                        .n_threads = threads_of(c, &shape),
+                        .n_threads = threads_per_rank(c, &shape),
                         .recompute = (bt_recompute)c->train.recompute,
                         .grad_int8 = c->train.grad == BT_GRAD_INT8,
                         .attention_int8 = c->train.attention == BT_ATTENTION_INT8,
@@ -75,9 +74,9 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
     return s;
 }
 
-/* True for tensors that are exchanged without a codec: norm gains, and tensors that several ranks of a tensor-parallel
- * group hold. All ranks of the group agree on whether the head is shared. */
-static bool travels_plain(const bt_tensor *t, const bt_mesh_shape *shape) {
+/* Returns true for tensors that are exchanged without a codec: norm gains, and tensors that several ranks of a
+ * tensor-parallel group hold. All ranks of the group must agree on whether the head is shared. */
+static bool is_exchanged_uncoded(const bt_tensor *t, const bt_mesh_shape *shape) {
     if (t->whole_rows == 1 || t->whole_cols == 1) return true;
     if (shape->tp == 1 || t->shard == BT_SHARD_ROW || t->shard == BT_SHARD_COL) return false;
     return t->shard != BT_SHARD_VOCAB && t->rows * (size_t)shape->tp != t->whole_rows;
@@ -87,11 +86,11 @@ static bt_code plan_payloads(bt_rank_setup *s, bt_err *err) {
     const bt_params *p = &s->params;
     s->payload_tensors = calloc(p->n + 1, sizeof *s->payload_tensors);
     if (!s->payload_tensors)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu tensors", p->n);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
         s->payload_tensors[i] = (bt_payload_tensor){{t->offset, t->offset + t->count},
-                                                    travels_plain(t, &s->shape)};
+                                                    is_exchanged_uncoded(t, &s->shape)};
     }
     return BT_OK;
 }
@@ -101,7 +100,8 @@ static bt_code find_chunks(bt_rank_setup *s, bt_err *err) {
     s->n_chunks = bt_slice_chunks(slice);
     s->chunks = calloc((size_t)s->n_chunks, sizeof *s->chunks);
     if (!s->chunks)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for %d chunks of layers", s->n_chunks);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %d chunks of layers",
+                       s->n_chunks);
     for (int k = 0; k < s->n_chunks; k++)
         s->chunks[k] = bt_params_chunk(&s->params, &s->model.cfg, slice, k);
     return BT_OK;

@@ -1,5 +1,4 @@
-/* resolve_batch.c - divides the tokens of a step into micro-batches, units of reproducible training, and the shorter
- * sequences at the beginning of a ramp. */
+/* resolve_batch.c - divides the tokens of a step into micro-batches and into units of reproducible training. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,32 +8,30 @@
 #include "engine/parallel/schedule/balance.h"
 
 enum {
-    MICRO_TOKENS = 2048, /* maximum number of tokens of an automatic micro-batch */
-    /* maximum number of elements of its residual stream, so that activations fit the second-level caches */
+    MICRO_TOKENS = 2048, /* maximum number of tokens in an automatic micro-batch */
+    /* elements in the residual stream of an automatic micro-batch, whose activations should fit the L2 caches */
     MICRO_RESIDUAL = 2048 * 512,
-    /* maximum number of tokens of an automatic unit of reproducible training: four in a default batch */
+    /* maximum number of tokens in an automatic unit of reproducible training: four units in a default batch */
     UNIT_TOKENS = 1024,
-    /* micro-batches per stage of a pipeline, so that filling and draining takes a fifth of the time */
+    /* micro-batches per pipeline stage with which filling and draining take a fifth of the time */
     PIPE_MICROS = 4,
-    /* minimum number of a rank's micro-batches if ranks may have different numbers */
+    /* minimum number of micro-batches of a rank if ranks may have different numbers */
     UNEVEN_MICROS = 4,
 };
 
-/* Returns the largest divisor of n that is <= most; 1 <= most. */
 int64_t bt_divisor_below(int64_t n, int64_t most) {
     for (int64_t d = most < n ? most : n; d > 1; d--)
         if (n % d == 0) return d;
     return 1;
 }
 
-/* Returns the smallest divisor of n that is >= least; n if least > n. */
 int64_t bt_divisor_above(int64_t n, int64_t least) {
     for (int64_t d = least; d < n; d++)
         if (n % d == 0) return d;
     return n;
 }
 
-/* Writes "4" or "4 or 6": the multiples of `unit` nearest to x. */
+/* Writes the multiples of `unit` nearest to x: "4", or "4 or 6". */
 static const char *nearest_multiples(char *buf, size_t size, int64_t x, int64_t unit) {
     int64_t below = x / unit * unit, above = below + unit;
     if (below > 0)
@@ -54,7 +51,7 @@ const char *bt_divisors(char *buf, size_t size, int64_t n, int64_t x) {
 }
 
 /* Reproducible training sums over units that depend only on the batch. The number of ranks, --micro-batch and --accum
- * determine which rank computes which units, and change no bit. */
+ * determine which rank computes which units, but do not change any bit. */
 static bt_code resolve_units(bt_run_cfg *c, bool to_move, int64_t sequences, int64_t dp,
                              bt_err *err) {
     char buf[64];
@@ -73,8 +70,8 @@ static bt_code resolve_units(bt_run_cfg *c, bool to_move, int64_t sequences, int
     if (units < least && sequences < least)
         return bt_fail(err, BT_ARG,
                        "parallel.balance=auto: %" PRId64
-                       " sequences a step are too few for %" PRId64 " data-parallel ranks, %" PRId64
-                       " are needed (use parallel.balance=even)",
+                       " sequences per step are too few for %" PRId64
+                       " data-parallel ranks, %" PRId64 " are needed (use parallel.balance=even)",
                        sequences, dp, least);
     if (units < least)
         return bt_fail(err, BT_ARG,
@@ -95,8 +92,7 @@ static int64_t micro_tokens(const bt_run_cfg *c) {
     return wide < MICRO_TOKENS ? wide : MICRO_TOKENS;
 }
 
-/* If ranks have unequal numbers of micro-batches, the micro-batch must divide the batch, and there must be enough of
- * them to distribute. */
+/* If ranks have unequal numbers of micro-batches, the micro-batch must divide the batch, with enough for all ranks. */
 static bt_code resolve_uneven(bt_run_cfg *c, bt_balance_kind kind, int64_t sequences, int64_t dp,
                               bt_err *err) {
     char buf[64];
@@ -206,7 +202,7 @@ static bt_code divide_step_tokens(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* Interleaved passes proceed in rounds of one micro-batch a stage (pass_order.h). */
+/* Interleaved passes proceed in rounds with one micro-batch per stage (pass_order.h). */
 static bt_code check_rounds(const bt_run_cfg *c, bt_err *err) {
     char buf[64];
     const int64_t dp = c->mesh.dp_replicate * c->mesh.dp_shard,

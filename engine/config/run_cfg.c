@@ -1,4 +1,4 @@
-/* run_cfg.c - reads the settings of a run from all sources, and applies presets. run_resolve.c checks settings against
+/* run_cfg.c - reads the settings of a run from all sources and applies presets. run_resolve.c checks settings against
  * each other and computes automatic values. */
 #include "engine/config/run_cfg.h"
 
@@ -16,7 +16,7 @@
 #include "engine/parallel/grad/codec.h"
 #include "engine/parallel/mpi/comm.h"
 
-/* names of a table's rows with a bar before each, "|adamw|lion|..."; the first bar is skipped */
+/* Names in a table with a bar before each, "|adamw|lion|..."; the first bar is skipped. */
 static const char optimizers[] =
 #define BT_OPTIM(id, name, matrices, rest, lr_factor, help) "|" name
 #include "engine/optim/optim.def"
@@ -141,8 +141,7 @@ static bool has_suffix(const char *s, const char *end) {
     return n > k && strcmp(s + n - k, end) == 0;
 }
 
-/* Handles the positional word of the command line, which is a configuration file. The error for the name of a preset or
- * of a text file suggests the option for it. */
+/* Handles the path of a configuration file. If it is a preset or a text, the error suggests the right option. */
 static bt_code read_config_word(bt_opts *o, const char *word, bt_err *err) {
     static const char *const data[] = {".txt", ".jsonl", ".ndjson", ".bts"};
     if (bt_preset_find(word) && access(word, F_OK) != 0)
@@ -156,12 +155,12 @@ static bt_code read_config_word(bt_opts *o, const char *word, bt_err *err) {
                            "%.60s'?)",
                            word, word);
     if (strcmp(word, "help") == 0)
-        return bt_fail(err, BT_ARG, "'help' is no configuration file (did you mean '--help'?)");
+        return bt_fail(err, BT_ARG, "'help' is not a configuration file (did you mean '--help'?)");
     const bt_code code = bt_opts_yaml(o, word, err);
     if (code != BT_NOTFOUND) return code;
     return bt_fail(err, code,
-                   "there is no file '%.140s' ('bitrain train --print-config' prints one to begin "
-                   "from)",
+                   "the configuration file '%.140s' does not exist ('bitrain train --print-config' "
+                   "prints one to start with)",
                    word);
 }
 
@@ -195,10 +194,10 @@ bt_code bt_report_faults(const bt_text *faults, bt_code code, bt_err *err) {
         if (!s[k]) break;
     }
     if (code != BT_OK) return code; /* the error that ended reading */
-    return bt_fail(err, BT_ARG, "%zu settings are wrong, one in each line above", n);
+    return bt_fail(err, BT_ARG, "%zu settings are wrong; each line above names one", n);
 }
 
-/* Logs a list whose items are separated by ", ", as several lines if it is long. */
+/* Logs a list of items separated by ", ", on several lines if it is long. */
 static void log_list(bt_log_level level, const char *title, const bt_text *list) {
     enum { LINE = 800 };
     for (const char *s = bt_text_str(list); *s;) {
@@ -212,7 +211,7 @@ static void log_list(bt_log_level level, const char *title, const bt_text *list)
     }
 }
 
-/* Reports the keys of another program's file in three lists: used, ignored, and in need of an option. */
+/* Reports the keys of another program's file in three lists: used, ignored, and replaced by an option. */
 static bt_code report_file(const bt_opts *o, bt_code code, bt_err *err) {
     const bool first = bt_comm_rank(bt_comm_world()) == 0, wrong = o->faults->len > 0;
     if (first && o->taken->len && (code == BT_OK || wrong))
@@ -246,23 +245,20 @@ bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
     return code;
 }
 
-/* ---- presets --------------------------------------------------------------------------------- */
-
 static bool is_set(const bt_opts *o, const char *key) {
     size_t i = bt_opt_find(o->table, o->n, key);
     return i < o->n && o->origin[i] > BT_FROM_PRESET;
 }
 
-/* Copies choice number `index` of an ENUM option. */
 static void choice_text(const bt_opts *o, const char *key, int index, char *buf, size_t size) {
     const char *c = o->table[bt_opt_find(o->table, o->n, key)].choices;
     for (; index > 0; index--) c += strcspn(c, "|") + 1;
     snprintf(buf, size, "%.*s", (int)strcspn(c, "|"), c);
 }
 
-/* For a model narrower or shallower than the preset's, AdamW's rate grows in inverse proportion to width times layers,
- * to at most twice the preset's; a larger model keeps the rate (engine/config/recipe.md). Existing weights, adapters,
- * and the token stream for comparisons with other trainers keep it, too. */
+/* Returns a factor for the preset's learning rate. For a smaller model than the preset's, AdamW's rate grows in inverse
+ * proportion to width times layers, at most twofold; larger models keep the rate (engine/config/recipe.md). Runs with
+ * existing weights, with adapters, or with the token stream for comparisons with other trainers keep it, too. */
 static double rate_factor(const bt_run_cfg *cfg, const bt_preset *p) {
     const double most = 2, factor = (double)p->model.C / (double)cfg->model.d_model *
                                     ((double)p->model.L / (double)cfg->model.layers);
@@ -300,9 +296,9 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
         }
         const char *near = bt_nearest(cfg->model.preset, names, n);
         if (near)
-            return bt_fail(err, BT_ARG, "unknown preset '%s' (did you mean '%s'? there are %s)",
+            return bt_fail(err, BT_ARG, "unknown preset '%s' (did you mean '%s'? known: %s)",
                            cfg->model.preset, near, list);
-        return bt_fail(err, BT_ARG, "unknown preset '%s' (there are %s)", cfg->model.preset, list);
+        return bt_fail(err, BT_ARG, "unknown preset '%s' (known: %s)", cfg->model.preset, list);
     }
     const bt_model_cfg *m = &p->model;
     char where[48];
@@ -357,12 +353,12 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++)
         BT_TRY(bt_opts_set(o, yes[i].key, yes[i].value ? "true" : "false", BT_FROM_PRESET, where,
                            err));
-    /* otherwise head_dim is derived from d_model / heads */
+    /* otherwise head_dim is d_model / heads */
     if (m->D * m->H != m->C) {
         snprintf(text, sizeof text, "%d", m->D);
         BT_TRY(bt_opts_set(o, "model.head_dim", text, BT_FROM_PRESET, where, err));
     }
-    /* settings derived from a value that the user changed follow it */
+    /* settings that depend on a setting of the user follow it */
     if (m->KV == m->H && is_set(o, "model.heads")) {
         snprintf(text, sizeof text, "%lld", (long long)cfg->model.heads);
         BT_TRY(bt_opts_set(o, "model.kv_heads", text, BT_FROM_PRESET, "as model.heads", err));
@@ -377,8 +373,6 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     }
     return BT_OK;
 }
-
-/* ---- views ----------------------------------------------------------------------------------- */
 
 int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg) {
     return cfg->train.steps * cfg->train.batch_tokens;
@@ -426,7 +420,8 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
         .linear = (bt_linear_kind)cfg->model.linear,
         .scale = (bt_scale_kind)cfg->model.scale,
         .tied = cfg->model.tied ||
-                bt_run_cfg_classes(cfg) > 0, /* they have no head for the vocabulary */
+                bt_run_cfg_classes(cfg) >
+                    0, /* a classifier or reward model has no head for the vocabulary */
         .qk_norm = cfg->model.qk_norm,
         .qkv_bias = cfg->model.qkv_bias,
         .rope_theta = cfg->model.rope_theta,

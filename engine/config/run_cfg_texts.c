@@ -1,5 +1,4 @@
-/* run_cfg_texts.c - writes all settings as one text and reads them: for checkpoints, and from `bitrain train` to its
- * ranks. */
+/* run_cfg_texts.c - writes all settings as one text and reads it: for checkpoints and ranks. */
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -27,12 +26,13 @@ bt_code bt_run_cfg_each_text(const char *texts, bt_set_text *set, void *ctx, bt_
     const char *key;
     bt_text value = {0};
     bt_code code = BT_OK;
-    if (!json_is_object(all)) code = bt_fail(err, BT_FORMAT, "%s", all ? "no object" : e.text);
+    if (!json_is_object(all))
+        code = bt_fail(err, BT_FORMAT, "%s", all ? "the settings are not a JSON object" : e.text);
     json_object_foreach(all, key, v) {
         if (code != BT_OK || !json_is_string(v)) continue;
         bt_text_clear(&value);
         bt_text_put_bytes(&value, json_string_value(v));
-        code = value.failed ? bt_fail(err, BT_NOMEM, "no memory for the settings")
+        code = value.failed ? bt_fail(err, BT_NOMEM, "cannot allocate memory for the settings")
                             : set(ctx, key, bt_text_str(&value), err);
     }
     bt_text_release(&value);
@@ -46,7 +46,7 @@ static bt_code set_resolved(void *ctx, const char *key, const char *value, bt_er
 
 bt_code bt_run_cfg_from_texts(bt_run_cfg *cfg, const char *texts, bt_err *err) {
     bt_opts *o = malloc(sizeof *o); /* too large for the stack */
-    if (!o) return bt_fail(err, BT_NOMEM, "no memory for the settings");
+    if (!o) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the settings");
     bt_code code = bt_opts_init(o, bt_run_opts, bt_run_opts_n, cfg, err);
     if (code == BT_OK) code = bt_run_cfg_each_text(texts, set_resolved, o, err);
     free(o);

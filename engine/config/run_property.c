@@ -6,7 +6,7 @@
 #include "engine/model/shape/config.h"
 
 bool bt_run_has(const bt_run_cfg *c, bt_run_property property, int64_t step) {
-    (void)c, (void)property, (void)step; /* not used without rows */
+    (void)c, (void)property, (void)step; /* unused if no part has rows */
 #define BT_PROPERTY(name, when) \
     if (property == BT_RUN_##name && (when)) return true;
 #include "engine/config/settings/each_part_setting.def"

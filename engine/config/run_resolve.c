@@ -1,6 +1,6 @@
 /* run_resolve.c - checks settings against each other, and computes automatic values.
  *
- * Every message contains the numbers that do not fit and the nearest ones that do. Resolving twice changes nothing. */
+ * Errors contain the numbers that do not fit and the nearest ones that do. Resolving twice changes nothing. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,27 +25,23 @@ enum {
     EVAL_APART = 25, /* minimum number of steps between automatic validations */
 };
 
-/* ---- one topic each --------------------------------------------------------------------------- */
-
 static bt_code check_run_name_setting(const bt_run_cfg *c, bt_err *err) {
     if (c->run.name[0] && !bt_name_ok(c->run.name))
-        return bt_fail(
-            err, BT_ARG,
-            "run name '%s' is not allowed: letters, digits, '.', '_', '-', 64 at most, a "
-            "letter or digit first",
-            c->run.name);
+        return bt_fail(err, BT_ARG,
+                       "the run name '%s' is not allowed: use at most 64 letters, digits, '.', '_' "
+                       "and '-', beginning with a letter or digit",
+                       c->run.name);
     if (c->run.name[0] && bt_ascii_equal(c->run.name, "last"))
-        return bt_fail(err, BT_ARG, "'last' means the newest run and cannot be a run's name");
+        return bt_fail(err, BT_ARG, "'last' means the newest run and cannot be the name of a run");
     return BT_OK;
 }
 
 static bt_code check_prediction(const bt_run_cfg *c, bt_err *err) {
     bt_predicted predicted;
     if (!bt_predicted_read(c->launch.predicted_parts, &predicted))
-        return bt_fail(
-            err, BT_ARG,
-            "launch.predicted_parts '%.60s' is no prediction (as 'step_ms=150 fwd_ms=40')",
-            c->launch.predicted_parts);
+        return bt_fail(err, BT_ARG,
+                       "launch.predicted_parts '%.60s' is not of the form 'step_ms=150 fwd_ms=40'",
+                       c->launch.predicted_parts);
     return BT_OK;
 }
 
@@ -70,7 +66,7 @@ static bt_code check_word_settings(const bt_run_cfg *c, bt_text *faults, bt_err 
     return bt_collect_fault(faults, check_isa(c, err), err);
 }
 
-/* Writes "5 or 8": the nearest values to x, from 1 to `most`, that satisfy `fits`. */
+/* Writes the values nearest to x, from 1 to `most`, that satisfy `fits`, such as "5 or 8". */
 static const char *put_nearest_sizes(char *buf, size_t size, bool (*fits)(const void *ctx, int n),
                                      const void *ctx, int64_t x, int most) {
     int below = x <= most ? (int)x - 1 : most, above = x < most ? (int)x + 1 : most + 1;
@@ -85,22 +81,22 @@ static const char *put_nearest_sizes(char *buf, size_t size, bool (*fits)(const 
     return buf;
 }
 
-static bool makes_parts(const void *model, int n) { return bt_leaves_fit(model, n); }
+static bool model_divides_into(const void *model, int n) { return bt_leaves_fit(model, n); }
 
 typedef struct shared_parts {
     const bt_model_cfg *m;
     int parts;
 } shared_parts;
 
-static bool shares_parts(const void *ctx, int tp) {
+static bool parts_divide_among(const void *ctx, int tp) {
     const shared_parts *s = ctx;
     bt_model_cfg part;
     return bt_leaves_divide(s->parts, tp) &&
            bt_slice_cfg(&part, s->m, (bt_model_slice){.tp_size = tp}, NULL) == BT_OK;
 }
 
-/* Number of parts for tp ranks: the number without tensor parallelism, or one per rank. */
-static int parts_for(const bt_model_cfg *m, int tp) {
+/* Returns the number of parts of reproducible training for tp ranks: that of one rank, or one for each rank. */
+static int parts_for_tp(const bt_model_cfg *m, int tp) {
     int n = tp;
     while (2 * n <= BT_LEAVES_AUTO && bt_leaves_fit(m, 2 * n)) n *= 2;
     return bt_leaves_fit(m, n) ? n : 0;
@@ -120,7 +116,8 @@ static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) 
             "train.parts %" PRId64
             ": heads %d, kv heads %d and d_ff %d do not make so many equal parts (use %s)",
             c->train.parts, m->H, m->KV, m->F,
-            put_nearest_sizes(buf, sizeof buf, makes_parts, m, c->train.parts, BT_LEAVES_MAX));
+            put_nearest_sizes(buf, sizeof buf, model_divides_into, m, c->train.parts,
+                              BT_LEAVES_MAX));
     if (c->mesh.tp > 1 && strcmp(c->launch.isa, "blas") == 0)
         return bt_fail(
             err, BT_ARG,
@@ -130,14 +127,15 @@ static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) 
             c->mesh.tp);
     if (bt_leaves_divide((int)c->train.parts, (int)c->mesh.tp)) return BT_OK;
     shared_parts shared = {m, (int)c->train.parts};
-    int parts = parts_for(m, (int)c->mesh.tp);
+    int parts = parts_for_tp(m, (int)c->mesh.tp);
     if (parts) snprintf(or, sizeof or, ", or train.parts=%d in all runs to be compared", parts);
-    return bt_fail(
-        err, BT_ARG,
-        "train.reproducible: --tp %" PRId64 " cannot share out the %" PRId64
-        " part%s of this model, 1, 2, 4, ... to a rank (use --tp %s%s)",
-        c->mesh.tp, c->train.parts, c->train.parts == 1 ? "" : "s",
-        put_nearest_sizes(buf, sizeof buf, shares_parts, &shared, c->mesh.tp, BT_LEAVES_MAX), or);
+    return bt_fail(err, BT_ARG,
+                   "train.reproducible: --tp %" PRId64 " cannot share out the %" PRId64
+                   " part%s of this model, 1, 2, 4, ... to a rank (use --tp %s%s)",
+                   c->mesh.tp, c->train.parts, c->train.parts == 1 ? "" : "s",
+                   put_nearest_sizes(buf, sizeof buf, parts_divide_among, &shared, c->mesh.tp,
+                                     BT_LEAVES_MAX),
+                   or);
 }
 
 static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
@@ -169,7 +167,7 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
         c->train.grad = may && bt_kernels_int8_pays(c->launch.isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
     }
     if (c->train.attention == BT_ATTENTION_AUTO) {
-        /* the measurements that justify it used plain text (tests/bench/results/int8.md) */
+        /* the measurements that justify this used plain text (tests/bench/results/int8.md) */
         bool may = c->train.grad == BT_GRAD_INT8 && c->train.precision == BT_PREC_BF16 &&
                    c->data.form == BT_FORMED_TEXT && c->tune.mode == BT_TUNE_FULL;
         may = may && !c->int8_attention_slow && bt_kernels_int8_attention_pays(c->launch.isa);
@@ -187,19 +185,19 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
     return resolve_parts(c, &m, err);
 }
 
-/* Checks that every shard owns whole blocks of parameters. */
+/* Every shard must own whole blocks of parameters. */
 static bt_code check_shards(const bt_run_cfg *c, bt_err *err) {
     bt_model_cfg m;
     bt_params p;
     if (c->mesh.dp_shard == 1) return BT_OK;
     bt_run_cfg_model(c, &m);
-    /* the tables of all parts take long to build; a sufficient number of weights in the layers suffices */
+    /* enough weights in the layers suffice; building the tables of all stages and ranks would take long */
     double layers = (double)(c->model.layers / c->mesh.pp) / 2,
            least = layers * (double)c->model.d_ff * (double)c->model.d_model / (double)c->mesh.tp;
     if (c->model.layers >= 2 * c->mesh.pp && least > (double)c->mesh.dp_shard * BT_SUM_BLOCK)
         return BT_OK;
     int64_t blocks = INT64_MAX;
-    /* number of blocks of the smallest part; layers, vocabularies and kv heads may differ */
+    /* number of blocks of the smallest slice; layers, vocabularies and kv heads may differ */
     for (int k = 0; k < (int)(c->mesh.tp * c->mesh.pp); k++) {
         BT_TRY(bt_params_init(&p, &m,
                               (bt_model_slice){.tp_rank = k % (int)c->mesh.tp,
@@ -252,7 +250,7 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
                        ", or leave --dp-replicate out)",
                        c->mesh.zero, c->mesh.dp_replicate,
                        bt_divisor_above(c->mesh.dp_replicate, 2));
-    /* A stage alternates forward and backward passes, so layers would be gathered for every half pass. */
+    /* A stage alternates forward and backward passes, so layers would be gathered for every pass. */
     if (c->mesh.pp > 1 && c->mesh.zero >= 3 && c->parallel.gather == BT_GATHER_LAYER)
         c->parallel.gather = BT_GATHER_STEP;
     if (c->mesh.pp > 1 && c->train.reproducible && c->train.parts <= 1)
@@ -264,7 +262,7 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
     return check_shards(c, err);
 }
 
-/* Checks that every rank of a tensor-parallel group has tokens of its own. */
+/* Every rank of a tensor-parallel group must have its own tokens. */
 static bt_code check_sequence(const bt_run_cfg *c, bt_err *err) {
     int64_t tokens = c->train.micro_batch * c->model.seq_len;
     if (c->mesh.tp == 1 || !c->mesh.sequence || tokens >= c->mesh.tp) return BT_OK;
@@ -306,7 +304,7 @@ static bt_code check_pipe_codec(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* Refuses a codec that rounds partial sums, because their number depends on the layout. */
+/* Refuses a codec that rounds partial sums, because the number of partial sums depends on the layout. */
 static bt_code check_gradient_codec(const bt_run_cfg *c, bt_err *err) {
     const bt_codec *codec = bt_codec_at((bt_codec_id)c->parallel.codec);
     if (!c->train.reproducible || codec->order_exact || codec->reproducible) return BT_OK;
@@ -322,7 +320,7 @@ static bt_code check_codec(const bt_run_cfg *c, bt_text *faults, bt_err *err) {
     return bt_collect_fault(faults, check_gradient_codec(c, err), err);
 }
 
-/* The codec dial chooses by measured times, so another run with the same settings may switch at other steps. */
+/* The codec dial decides by measured times, so another run with the same settings may switch at other steps. */
 static bt_code resolve_budget(bt_run_cfg *c, bt_err *err) {
     double rate;
     BT_TRY(bt_comm_budget_parse(c->comm.budget, &rate, err));
@@ -337,8 +335,8 @@ static bt_code resolve_budget(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* A tenth of the steps. A short run with new weights has a third of its steps, at most 50, because the loss of runs of
- * about 150 steps is lower with it (engine/config/recipe.md). */
+/* Returns a tenth of the steps. A short run with new weights has a third, at most 50, because runs of about 150 steps
+ * then reach a lower loss (engine/config/recipe.md). */
 static int64_t auto_warmup(int64_t steps, bool fresh) {
     const int64_t tenth = steps / 10, third = steps / 3, least = third < 50 ? third : 50;
     return fresh && tenth < least ? least : tenth;
@@ -358,7 +356,7 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     if (!c->train.steps) c->train.steps = p ? p->steps : 1000;
     if (c->optim.lr == 0)
         c->optim.lr = c->tune.mode == BT_TUNE_LORA ? BT_LORA_LR : p ? p->lr : 1e-3;
-    /* other schedules ignore lr2; with a value, two equal runs would seem to differ */
+    /* other schedules ignore lr2; with a value, two equal runs would seem different */
     if (c->optim.lr2 == 0 && c->optim.schedule == BT_SCHED_BITNET)
         c->optim.lr2 = c->optim.lr * 2 / 3;
     if (c->optim.warmup < 0 && c->optim.warmup_ratio >= 0)
@@ -368,7 +366,7 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
         if (p && p->warmup < c->optim.warmup) c->optim.warmup = p->warmup;
     }
     if (c->parallel.codec_warmup < 0) {
-        int64_t quarter = c->train.steps / 4; /* the share used by 1-bit Adam */
+        int64_t quarter = c->train.steps / 4; /* the share of steps that 1-bit Adam uses */
         bool warms_up = bt_codec_at((bt_codec_id)c->parallel.codec)->warms_up;
         c->parallel.codec_warmup = !warms_up                   ? 0
                                    : c->optim.warmup > quarter ? c->optim.warmup
@@ -381,7 +379,7 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* Functions that read latent weights need fp32. */
+/* Features that read latent weights need fp32. */
 static bt_code check_latent(const bt_run_cfg *c, bt_err *err) {
     const char *with = c->model.linear == BT_LIN_DENSE ? "model.linear=dense"
                        : c->tune.mode == BT_TUNE_LORA  ? "--tune lora"
@@ -392,8 +390,6 @@ static bt_code check_latent(const bt_run_cfg *c, bt_err *err) {
                    "first step on, and %s has others (leave one of them out)",
                    bt_states_name((bt_states_kind)c->optim.weights), with);
 }
-
-/* ---- public ---------------------------------------------------------------------------------- */
 
 /* A rank counts the ranks of its host. Before the job starts, their number is known only without a host file. */
 void bt_run_cfg_threads(bt_run_cfg *c, int world_size) {
@@ -423,7 +419,7 @@ typedef enum {
     TOPICS
 } topic;
 
-/* Runs one topic. Topics with several independent checks append all faults; the others append their first. */
+/* Runs one topic. A topic with several independent checks appends all faults, any other its first. */
 static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_text *faults, bt_err *err) {
     switch (t) {
     case WORDS: return check_word_settings(c, faults, err);
@@ -444,7 +440,7 @@ static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_text *fa
 }
 
 #define AFTER(t) (1u << (t))
-/* for each topic, the topics whose values it needs */
+/* Topics whose values a topic needs. */
 static const unsigned needs[TOPICS] = {
     [MODEL] = AFTER(WORDS),
     [MESH] = AFTER(WORDS) | AFTER(MODEL),
@@ -455,8 +451,7 @@ static const unsigned needs[TOPICS] = {
     [PARTS] = AFTER(LENGTH) | AFTER(DATA),
 };
 
-/* faults: receives one line per fault of settings that do not depend on each other; NULL: the first fault ends the
- * check. */
+/* faults: receives a line for each fault of independent settings; NULL: the first fault is the error. */
 static bt_code resolve_all_topics(bt_run_cfg *c, int world_size, bt_text *faults, bt_err *err) {
     unsigned failed = 0;
     for (int t = 0; t < TOPICS; t++) {
@@ -477,7 +472,7 @@ bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
 
 bt_code bt_run_cfg_resolve_opts(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err) {
     bt_run_cfg *before = malloc(sizeof *before); /* too large for the stack */
-    if (!before) return bt_fail(err, BT_NOMEM, "no memory for the settings");
+    if (!before) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the settings");
     *before = *cfg;
     bt_text faults = {0};
     bt_code code = resolve_all_topics(cfg, world_size, &faults, err);

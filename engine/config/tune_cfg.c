@@ -1,4 +1,4 @@
-/* tune_cfg.c - interprets the settings of fine-tuning: preferences, teacher, fade-in of ternary layers. */
+/* tune_cfg.c - interprets the settings of preferences and teachers. */
 #include "engine/config/tune_cfg.h"
 
 #include "engine/base/small.h"
@@ -26,7 +26,7 @@ bool bt_tune_has_reference(const bt_run_cfg *c) {
            bt_prefer_has_reference((bt_preference)c->tune.preference);
 }
 
-/* the last number, that of model.scale, is absent in settings of earlier versions */
+/* Settings of earlier versions lack the last number, that of model.scale. */
 enum { SHAPE_NUMBERS = 13, SHAPE_LEAST = 12 };
 
 void bt_tune_teacher_write(const bt_model_cfg *m, char *out, size_t size) {
@@ -56,8 +56,8 @@ bt_code bt_tune_teacher_read(const bt_run_cfg *c, int k, bt_model_cfg *out, bt_e
         if (end == at || v < 0 || v > INT32_MAX || (last && i + 1 < SHAPE_LEAST) ||
             (last ? !ends : *end != ','))
             return bt_fail(err, BT_ARG,
-                           "tune.teacher_shape '%.64s' is no shape: it is found in the teacher's "
-                           "file (leave it out)",
+                           "tune.teacher_shape '%.64s' is not the shape of a model: omit it, "
+                           "because it is read from the teacher's file",
                            c->tune.teacher_shape);
         n[i] = (int)v;
         if (last) break;

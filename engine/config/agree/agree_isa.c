@@ -1,4 +1,4 @@
-/* agree_isa.c - chooses the kernel set of a job: the best one that every rank has and may use. */
+/* agree_isa.c - chooses the kernel set of a job: the best one that every processor has and every --isa allows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "engine/kernels/table/cpu.h"
 
 typedef struct offer {
-    bt_isa_level processor; /* best level of the rank's processor */
+    bt_isa_level processor; /* best level of this rank's processor */
     bt_isa_level allowed;   /* best level that --isa allows */
     char isa[16];           /* --isa */
     char host[BT_HOST_MAX];
@@ -36,16 +36,19 @@ static bt_code make_offer(int rank, const char *isa, offer *o, bt_err *err) {
     o->allowed = bt_kernels_level(isa);
     bt_code code = bt_kernels_select(isa, &why);
     if (code == BT_OK && o->allowed > o->processor)
-        code = bt_fail(&why, BT_UNSUPPORTED, "kernel set '%s' does not run on this processor (%s)",
-                       isa, bt_cpu_get()->model);
+        code = bt_fail(
+            &why, BT_UNSUPPORTED,
+            "the kernel set '%s' does not run on this processor (%s): choose another with --isa",
+            isa, bt_cpu_get()->model);
     return code == BT_OK ? BT_OK
                          : bt_fail(err, code, "%s (rank %d on host '%s')", why.msg, rank, o->host);
 }
 
-/* OpenBLAS gives the same results on two ranks only if both run the same kernels. */
-static bt_code same_blas(bt_comm *world, bool *same, bt_err *err) {
+/* Returns in *same whether all ranks run the same OpenBLAS kernels, without which their results differ. */
+static bt_code compare_blas_kernels(bt_comm *world, bool *same, bt_err *err) {
     char mine[64] = "", *all = calloc((size_t)bt_comm_size(world), sizeof mine);
-    bt_code code = all ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the ranks' names");
+    bt_code code = all ? BT_OK
+                       : bt_fail(err, BT_NOMEM, "cannot allocate memory for the ranks' names");
     code = bt_agree(world, code, err);
     if (code == BT_OK) {
         if (bt_blas_load(NULL) == BT_OK) snprintf(mine, sizeof mine, "%s", bt_blas_corename());
@@ -58,7 +61,7 @@ static bt_code same_blas(bt_comm *world, bool *same, bt_err *err) {
     return code;
 }
 
-/* Lists levels, best first, as in "avx512 on ranks 0-2, avx2 on rank 3"; truncated if out is too small. */
+/* Lists levels, the best first, as in "avx512 on ranks 0-2, avx2 on rank 3"; truncated if out is too small. */
 static void list_processors(const offer *all, int n, char *out, size_t size) {
     bt_text t;
     bt_text_init(&t);
@@ -82,7 +85,7 @@ static void list_processors(const offer *all, int n, char *out, size_t size) {
     bt_text_release(&t);
 }
 
-/* Writes which rank limits the kernel set of the job. Writes "" if every rank uses its best set. */
+/* Writes which rank limits the kernel set of the job; "" if every rank uses its best set. */
 static void explain_kernel_set(const offer *all, int n, bt_isa_level job, char *out, size_t size) {
     int low = 0, high = 0;
     for (int r = 1; r < n; r++) {
@@ -118,11 +121,11 @@ static bt_code choose_common_isa(bt_comm *world, const offer *all, bt_isa_agreem
         if (all[r].allowed > most) most = all[r].allowed;
     }
     bool same = true;
-    if (least == BT_LEVEL_BLAS) BT_TRY(same_blas(world, &same, err));
+    if (least == BT_LEVEL_BLAS) BT_TRY(compare_blas_kernels(world, &same, err));
     const bt_isa_level job = same ? least : BT_LEVEL_GENERIC;
     list_processors(all, n, out->processors, sizeof out->processors);
     explain_kernel_set(all, n, job, out->note, sizeof out->note);
-    /* A rank keeps its own name of the set if it means the same; avx512-plain may run without VNNI. */
+    /* A rank keeps its own name for the set if both names are equivalent; avx512-plain may run without VNNI. */
     const bool keep = most == job || (mine->allowed == job && !is_auto_offer(mine->isa));
     if (!keep) snprintf(out->isa, sizeof out->isa, "%s", bt_kernels_level_isa(job));
     out->changed = strcmp(out->isa, mine->isa) != 0;
@@ -134,7 +137,8 @@ bt_code bt_agree_isa(bt_comm *world, const char *isa, bt_isa_agreement *out, bt_
     memset(out, 0, sizeof *out);
     snprintf(out->isa, sizeof out->isa, "%s", isa);
     bt_code code = all ? make_offer(bt_comm_rank(world), isa, &mine, err)
-                       : bt_fail(err, BT_NOMEM, "cannot take memory for the ranks' offers");
+                       : bt_fail(err, BT_NOMEM,
+                                 "cannot allocate memory for the kernel sets of all ranks");
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_all_gather(world, &mine, sizeof mine, all, err);
     if (code == BT_OK) code = choose_common_isa(world, all, out, err);

@@ -1,7 +1,7 @@
-/* agree_settings.c - verifies that settings, program and data are the same on all ranks. Otherwise the job ends before
- * its first step with an error that names the difference.
+/* agree_settings.c - verifies that settings, program and data are equal on all ranks; otherwise the job ends before its
+ * first step with an error that names the difference.
  *
- * One all-reduce with two hashes per setting detects a difference; only then are the values themselves exchanged. */
+ * One all-reduce with two hashes per setting detects a difference; only then are values exchanged. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "engine/config/agree/job_agreement.h"
 #include "engine/config/setting_scope.h"
 
-/* A hash and its negation: the maximum over ranks of both is the same number only if all hashes are equal. */
+/* Writes a hash and its negation. The maxima over all ranks are equal in magnitude only if all hashes are equal. */
 static void put_hash(int64_t pair[2], const char *text, size_t n) {
     pair[0] = (int64_t)(XXH3_64bits(text, n) >> 1);
     pair[1] = -pair[0];
@@ -21,7 +21,7 @@ static void put_hash(int64_t pair[2], const char *text, size_t n) {
 
 static bool pair_differs(const int64_t pair[2]) { return pair[0] != -pair[1]; }
 
-typedef struct holder { /* a rank and its value of a setting */
+typedef struct holder {
     char host[BT_HOST_MAX], value[64];
 } holder;
 
@@ -30,21 +30,24 @@ static bt_code gather_rank_values(const holder *all, int n, const char *what, bt
     while (r < n && strcmp(all[r].value, all[0].value) == 0) r++;
     if (r == n) /* the values differ after the stored characters */
         return bt_fail(err, BT_ARG,
-                       "the ranks of this job differ in %s: it must be the same on all", what);
+                       "the ranks of this job differ in %s, which must be equal on all ranks",
+                       what);
     bt_fail(err, BT_ARG,
-            "the ranks of this job differ in %s: '%s' on rank %d ('%s'), '%s' on rank 0 ('%s')",
+            "the ranks of this job differ in %s: it is '%s' on rank %d (host '%s') and '%s' on "
+            "rank 0 (host '%s')",
             what, all[r].value, r, all[r].host, all[0].value, all[0].host);
     if (err) err->rank = r;
     return BT_ARG;
 }
 
-/* Reports different values of a setting. Collective. */
+/* Collective. */
 static bt_code report_unequal_setting(bt_comm *world, const char *what, const char *value,
                                       bt_err *err) {
     holder mine = {.host = ""}, *all = calloc((size_t)bt_comm_size(world), sizeof *all);
     gethostname(mine.host, sizeof mine.host - 1);
     snprintf(mine.value, sizeof mine.value, "%s", value);
-    bt_code code = all ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the ranks' values");
+    bt_code code = all ? BT_OK
+                       : bt_fail(err, BT_NOMEM, "cannot allocate memory for the ranks' values");
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_all_gather(world, &mine, sizeof mine, all, err);
     if (code == BT_OK) code = gather_rank_values(all, bt_comm_size(world), what, err);
@@ -60,7 +63,7 @@ bt_code bt_agree_value(bt_comm *world, const char *what, const char *value, bt_e
     return pair_differs(pair) ? report_unequal_setting(world, what, value, err) : BT_OK;
 }
 
-/* Programs that differ here may round differently, or have another list of settings. */
+/* Different programs may round differently or have other settings. */
 bt_code bt_agree_program(bt_comm *world, bt_err *err) {
     XXH64_hash_t names = 0;
     char text[64];
@@ -85,7 +88,7 @@ bt_code bt_agree_settings(bt_comm *world, const bt_run_cfg *cfg, bt_err *err) {
         bt_opt_value(&o, i, &value);
         put_hash(pairs[i], bt_text_str(&value), value.len);
     }
-    bt_code code = value.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the settings")
+    bt_code code = value.failed ? bt_fail(err, BT_NOMEM, "cannot allocate memory for the settings")
                                 : BT_OK;
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_all_reduce_i64(world, &pairs[0][0], 2 * o.n, BT_MAX, err);

@@ -28,29 +28,29 @@ static const bt_opt_deferred *deferred_key(const bt_opts *o, const char *key) {
     return NULL;
 }
 
-static bt_code fail_name(const data_names *d, const char *name, const char *what, bt_err *err) {
+static bt_code refuse_data_set(const data_names *d, const char *name, const char *what,
+                               bt_err *err) {
     char plain[80];
     bt_text_plain(plain, sizeof plain, name);
     return bt_fail(err, BT_ARG, "%s: data set '%s' %s", d->from->where, plain, what);
 }
 
-/* Stores a value that must be the same for all data sets of a run. */
-static bt_code keep_equal(const data_names *d, char *kept, size_t size, const char *value,
-                          const char *name, bt_err *err) {
+static bt_code keep_common_value(const data_names *d, char *kept, size_t size, const char *value,
+                                 const char *name, bt_err *err) {
     char what[200];
-    if (strlen(value) >= size) return fail_name(d, name, "has a value that is too long", err);
+    if (strlen(value) >= size) return refuse_data_set(d, name, "has a value that is too long", err);
     if (*kept && strcmp(kept, value) != 0) {
         snprintf(what, sizeof what,
                  "has rows of another kind (%.60s, not %.60s): train on one kind at a time", value,
                  kept);
-        return fail_name(d, name, what, err);
+        return refuse_data_set(d, name, what, err);
     }
     memcpy(kept, value, strlen(value) + 1);
     return BT_OK;
 }
 
-/* A column or tag named in dataset_info.json, and the names under which this program reads it. Another name is refused,
- * because the column would be ignored or mistaken for another one. */
+/* A column or tag in dataset_info.json, and the names under which bitrain reads it. Other names are refused, because
+ * the column would be ignored or mistaken for another one. */
 typedef struct column_rule {
     const char *object, *key, *names; /* names: "|name|name|" */
 } column_rule;
@@ -66,7 +66,7 @@ static const column_rule message_rules[] = {
     {"tags", "user_tag", "|user|human|"},
     {"tags", "assistant_tag", "|assistant|gpt|bot|model|"},
     {"tags", "system_tag", "|system|developer|"},
-    {"tags", "observation_tag", NULL}, /* rows with such turns are refused when they are read */
+    {"tags", "observation_tag", NULL}, /* such rows are refused when they are read */
     {"tags", "function_tag", NULL},
     {NULL, NULL, NULL}};
 static const column_rule single_rules[] = {{"columns", "prompt", "|instruction|prompt|question|"},
@@ -96,8 +96,8 @@ static const column_rule pair_rules[] = {{"columns", "prompt", "|instruction|pro
                                          {"tags", "system_tag", "|system|developer|"},
                                          {NULL, NULL, NULL}};
 
-static bool fits_rule(const column_rule *rules, const char *object, const char *key,
-                      const json_t *value) {
+static bool matches_rule(const column_rule *rules, const char *object, const char *key,
+                         const json_t *value) {
     char name[72];
     if (!json_is_string(value)) return false;
     const int n = snprintf(name, sizeof name, "|%s|", json_string_value(value));
@@ -115,28 +115,28 @@ static bt_code check_columns(const data_names *d, const char *name, json_t *entr
         const char *key;
         json_t *value, *object = json_object_get(entry, objects[i]);
         if (object && !json_is_object(object))
-            return fail_name(d, name, "has 'columns' or 'tags' that are no object", err);
+            return refuse_data_set(d, name, "has 'columns' or 'tags' that are not objects", err);
         json_object_foreach(object, key, value) {
-            if (fits_rule(rules, objects[i], key, value)) continue;
+            if (matches_rule(rules, objects[i], key, value)) continue;
             char what[260];
             snprintf(what, sizeof what,
                      "has rows with other names: %s.%.40s is '%.60s' (rename that field in its "
                      "rows)",
                      objects[i], key, json_is_string(value) ? json_string_value(value) : "");
-            return fail_name(d, name, what, err);
+            return refuse_data_set(d, name, what, err);
         }
     }
     return BT_OK;
 }
 
-/* Returns the text column of a set for pre-training, which has no other column. */
+/* Returns the text column of a data set for pre-training, which has no other column; NULL: it is another data set. */
 static const char *only_text_column(json_t *entry) {
     json_t *columns = json_object_get(entry, "columns");
     const char *text = json_string_value(json_object_get(columns, "prompt"));
     return json_object_size(columns) == 1 ? text : NULL;
 }
 
-static bt_code form_of_entry(data_names *d, const char *name, json_t *entry, bt_err *err) {
+static bt_code find_form(data_names *d, const char *name, json_t *entry, bt_err *err) {
     const json_t *formatting = json_object_get(entry, "formatting"),
                  *ranking = json_object_get(entry, "ranking");
     const char *as = formatting ? json_string_value(formatting) : "alpaca";
@@ -145,8 +145,8 @@ static bt_code form_of_entry(data_names *d, const char *name, json_t *entry, bt_
     const char *form = "alpaca";
     if (!as ||
         (strcmp(as, "alpaca") != 0 && strcmp(as, "sharegpt") != 0 && strcmp(as, "openai") != 0))
-        return fail_name(d, name, "has a 'formatting' that is not read (alpaca, sharegpt are)",
-                         err);
+        return refuse_data_set(
+            d, name, "has a 'formatting' that is not supported (supported: alpaca, sharegpt)", err);
     if (json_is_true(ranking)) {
         form = "preference";
         rules = pair_rules;
@@ -157,11 +157,11 @@ static bt_code form_of_entry(data_names *d, const char *name, json_t *entry, bt_
         form = "messages";
         rules = message_rules;
     } else if (text) {
-        BT_TRY(keep_equal(d, d->field, sizeof d->field, text, name, err));
-        return keep_equal(d, d->form, sizeof d->form, "text", name, err);
+        BT_TRY(keep_common_value(d, d->field, sizeof d->field, text, name, err));
+        return keep_common_value(d, d->form, sizeof d->form, "text", name, err);
     }
     BT_TRY(check_columns(d, name, entry, rules, err));
-    return keep_equal(d, d->form, sizeof d->form, form, name, err);
+    return keep_common_value(d, d->form, sizeof d->form, form, name, err);
 }
 
 static bt_code check_entry_keys(const data_names *d, const char *name, json_t *entry, bt_err *err) {
@@ -174,7 +174,7 @@ static bt_code check_entry_keys(const data_names *d, const char *name, json_t *e
         snprintf(in, sizeof in, "|%.60s|", key);
         if (strstr(read, in) && !strchr(key, '|')) continue;
         snprintf(what, sizeof what, "has the key '%.60s', which is not read", key);
-        return fail_name(d, name, what, err);
+        return refuse_data_set(d, name, what, err);
     }
     return BT_OK;
 }
@@ -182,22 +182,23 @@ static bt_code check_entry_keys(const data_names *d, const char *name, json_t *e
 static bt_code add_entry(data_names *d, const char *name, json_t *entry, bt_err *err) {
     char path[MAX_PATH], what[MAX_PATH + 80];
     const char *file = json_string_value(json_object_get(entry, "file_name"));
-    if (!json_is_object(entry)) return fail_name(d, name, "is no object in dataset_info.json", err);
+    if (!json_is_object(entry))
+        return refuse_data_set(d, name, "is not an object in dataset_info.json", err);
     if (!file || !*file)
-        return fail_name(d, name,
-                         "has no 'file_name': it is on a hub (fetch it, and give --data FILE "
-                         "--form alpaca, messages or preference)",
-                         err);
+        return refuse_data_set(d, name,
+                               "has no 'file_name', so it is on a hub (download it, and give "
+                               "--data FILE --form alpaca, messages or preference)",
+                               err);
     BT_TRY(check_entry_keys(d, name, entry, err));
     const int n = snprintf(path, sizeof path, "%s/%s", d->folder, file);
     if (n < 0 || n >= MAX_PATH || strchr(file, '\n'))
-        return fail_name(d, name, "has a path that is too long", err);
+        return refuse_data_set(d, name, "has a path that is too long", err);
     if (access(path, R_OK) != 0) {
         snprintf(what, sizeof what, "is in '%.300s', which cannot be read", path);
-        return fail_name(d, name, what, err);
+        return refuse_data_set(d, name, what, err);
     }
     bt_text_printf(&d->paths, "%s%s", d->paths.len ? "\n" : "", path);
-    return form_of_entry(d, name, entry, err);
+    return find_form(d, name, entry, err);
 }
 
 static bt_code read_info(data_names *d, bt_err *err) {
@@ -212,7 +213,7 @@ static bt_code read_info(data_names *d, bt_err *err) {
     return code == BT_OK ? code : bt_fail(err, BT_FORMAT, "'%.300s': %.500s", path, why.msg);
 }
 
-/* Splits FILE#N, the first N rows of a file; false: the name has no such end. */
+/* Splits FILE#N, the first N rows of a file. Returns false if the name has no such end. */
 static bool cut_row_count(char *name, char *rows, size_t size) {
     char *mark = strrchr(name, '#');
     if (!mark || !mark[1] || mark[1 + strspn(mark + 1, "0123456789")] || strlen(mark) > size)
@@ -229,7 +230,7 @@ static bt_code add_name(data_names *d, const char *given, bt_err *err) {
     const bool counted = cut_row_count(file, rows, sizeof rows);
     if (access(file, F_OK) == 0) {
         bt_text_printf(&d->paths, "%s%s", d->paths.len ? "\n" : "", file);
-        return counted ? keep_equal(d, d->rows, sizeof d->rows, rows, given, err) : BT_OK;
+        return counted ? keep_common_value(d, d->rows, sizeof d->rows, rows, given, err) : BT_OK;
     }
     json_t *entry = json_object_get(d->info, name);
     if (entry) return add_entry(d, name, entry, err);
@@ -237,7 +238,7 @@ static bt_code add_name(data_names *d, const char *given, bt_err *err) {
              "names neither a file nor an entry of '%.120s/dataset_info.json'%s (give --data FILE "
              "--form alpaca, messages or preference)",
              d->folder, d->info ? "" : ", which does not exist");
-    return fail_name(d, name, what, err);
+    return refuse_data_set(d, name, what, err);
 }
 
 static bt_code add_names(data_names *d, bt_err *err) {
@@ -247,16 +248,18 @@ static bt_code add_names(data_names *d, bt_err *err) {
         const size_t n = strcspn(s, ",\n");
         size_t used = n;
         while (used && s[used - 1] == ' ') used--;
-        if (used >= sizeof name) return fail_name(d, "...", "has a name that is too long", err);
+        if (used >= sizeof name)
+            return refuse_data_set(d, "...", "has a name that is too long", err);
         memcpy(name, s, used);
         name[used] = '\0';
         if (used) BT_TRY(add_name(d, name, err));
         s += n;
     }
-    return d->paths.failed ? bt_fail(err, BT_NOMEM, "no memory for names of data sets") : BT_OK;
+    return d->paths.failed ? bt_fail(err, BT_NOMEM, "cannot allocate memory for names of data sets")
+                           : BT_OK;
 }
 
-/* Sets one option, which the configuration file itself must not have set to another value. */
+/* Sets one option. The configuration file itself must not have set it to another value. */
 static bt_code set_option(const data_names *d, const char *key, const char *value, bt_err *err) {
     bt_text now = {0};
     const size_t i = bt_opt_find(d->o->table, d->o->n, key);
@@ -265,8 +268,10 @@ static bt_code set_option(const data_names *d, const char *key, const char *valu
     const bool other = d->o->origin[i] == BT_FROM_FILE && strcmp(bt_text_str(&now), value) != 0;
     bt_text_release(&now);
     if (other)
-        return bt_fail(err, BT_ARG, "%s: '%s' makes %s %s, and %s sets it to another value",
-                       d->from->where, d->from->alias->key, key, value, d->o->where[i]);
+        return bt_fail(
+            err, BT_ARG,
+            "%s: '%s' sets %s to %s, but %s sets it to another value (remove one of them)",
+            d->from->where, d->from->alias->key, key, value, d->o->where[i]);
     return bt_opts_set(d->o, key, value, BT_FROM_FILE, d->from->where, err);
 }
 

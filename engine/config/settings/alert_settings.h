@@ -1,4 +1,4 @@
-/* alert_settings.h - the settings alert.* as a struct; bt_run_cfg has it as its field `alert`. */
+/* alert_settings.h - the settings alert.* as a struct, the member `alert` of bt_run_cfg. */
 #ifndef BT_ENGINE_CONFIG_SETTINGS_ALERT_SETTINGS_H
 #define BT_ENGINE_CONFIG_SETTINGS_ALERT_SETTINGS_H
 

@@ -1,4 +1,4 @@
-/* ckpt_settings.h - the settings ckpt.* as a struct; bt_run_cfg has it as its field `ckpt`. */
+/* ckpt_settings.h - the settings ckpt.* as a struct, the member `ckpt` of bt_run_cfg. */
 #ifndef BT_ENGINE_CONFIG_SETTINGS_CKPT_SETTINGS_H
 #define BT_ENGINE_CONFIG_SETTINGS_CKPT_SETTINGS_H
 

@@ -1,4 +1,4 @@
-/* comm_settings.h - the settings comm.* as a struct; bt_run_cfg has it as its field `comm`. */
+/* comm_settings.h - the settings comm.* as a struct, the member `comm` of bt_run_cfg. */
 #ifndef BT_ENGINE_CONFIG_SETTINGS_COMM_SETTINGS_H
 #define BT_ENGINE_CONFIG_SETTINGS_COMM_SETTINGS_H
 

@@ -1,4 +1,4 @@
-/* islands_settings.h - the settings islands.* as a struct; bt_run_cfg has it as its field `islands`. */
+/* islands_settings.h - the settings islands.* as a struct, the member `islands` of bt_run_cfg. */
 #ifndef BT_ENGINE_CONFIG_SETTINGS_ISLANDS_SETTINGS_H
 #define BT_ENGINE_CONFIG_SETTINGS_ISLANDS_SETTINGS_H
 

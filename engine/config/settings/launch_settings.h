@@ -1,4 +1,4 @@
-/* launch_settings.h - the settings launch.* as a struct; bt_run_cfg has it as its field `launch`. */
+/* launch_settings.h - the settings launch.* as a struct, the member `launch` of bt_run_cfg. */
 #ifndef BT_ENGINE_CONFIG_SETTINGS_LAUNCH_SETTINGS_H
 #define BT_ENGINE_CONFIG_SETTINGS_LAUNCH_SETTINGS_H
 

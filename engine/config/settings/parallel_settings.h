@@ -1,4 +1,4 @@
-/* parallel_settings.h - the settings parallel.* as a struct; bt_run_cfg has it as its field `parallel`. */
+/* parallel_settings.h - the settings parallel.* as a struct, the member `parallel` of bt_run_cfg. */
 #ifndef BT_ENGINE_CONFIG_SETTINGS_PARALLEL_SETTINGS_H
 #define BT_ENGINE_CONFIG_SETTINGS_PARALLEL_SETTINGS_H
 

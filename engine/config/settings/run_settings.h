@@ -1,4 +1,4 @@
-/* run_settings.h - the settings run.* as a struct; bt_run_cfg has it as its field `run`. */
+/* run_settings.h - the settings run.* as a struct, the member `run` of bt_run_cfg. */
 #ifndef BT_ENGINE_CONFIG_SETTINGS_RUN_SETTINGS_H
 #define BT_ENGINE_CONFIG_SETTINGS_RUN_SETTINGS_H
 

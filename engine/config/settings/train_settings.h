@@ -1,4 +1,4 @@
-/* train_settings.h - the settings train.* as a struct; bt_run_cfg has it as its field `train`. */
+/* train_settings.h - the settings train.* as a struct, the member `train` of bt_run_cfg. */
 #ifndef BT_ENGINE_CONFIG_SETTINGS_TRAIN_SETTINGS_H
 #define BT_ENGINE_CONFIG_SETTINGS_TRAIN_SETTINGS_H
 

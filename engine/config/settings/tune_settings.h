@@ -1,4 +1,4 @@
-/* tune_settings.h - the settings tune.* as a struct; bt_run_cfg has it as its field `tune`. */
+/* tune_settings.h - the settings tune.* as a struct, the member `tune` of bt_run_cfg. */
 #ifndef BT_ENGINE_CONFIG_SETTINGS_TUNE_SETTINGS_H
 #define BT_ENGINE_CONFIG_SETTINGS_TUNE_SETTINGS_H
 
