@@ -1,7 +1,7 @@
 /* ckpt.h - the native checkpoint: independent of the layout that wrote it.
  *
  *     DIR/attempt                                    number of the newest attempt that began here (the fence)
- *     DIR/best -> step-000000000100                  the one with the least validation loss, if any was validated
+ *     DIR/best -> step-000000000100                  the checkpoint with the least validation loss, if any
  *     DIR/step-000000000100/  manifest.json          the only commit point (renamed into place last)
  *                             data-00000-GENERATION.btck ...  one per writing rank: sections =
  *                             slices of named tensors
@@ -11,19 +11,18 @@
  *     save: saving a step again does not change the older files before the new manifest replaces the
  *     old one.
  *
- * Commit:   reserve the space (detects a full disk before any write), write beside (.tmp), fsync, rename, fsync
- *           folder, read back; gather hashes; rank 0 writes and renames the manifest. A commit by an attempt older
- *           than the newest that began in DIR is refused (BT_BUSY). A failed save removes its files and leaves
- *           every older checkpoint unchanged.
- * Load:     all ranks agree on the newest (attempt, step) that they can verify together: every rank checks heads
- *           and indices of all files, file i is read whole by rank i mod world size, and a rank verifies the
- *           hashes of the data it loads again. If the supervisor has verified a checkpoint, ranks verify only the
- *           data they load. The caller receives the reasons for which other checkpoints were skipped. Any rank
- *           reads any slice.
- * Versions: 2 is written; 1 (without element types and the state registry) is read as well.
- * Keep:     the newest `keep` by (attempt, step), and the best; older ones are removed only after the new one was
- *           read back and committed. If the disk of rank 0 has no room for another, fewer are kept: the oldest are
- *           removed before the save, but never the best, nor the newest, which is read back whole first.
+ * Commit:   each rank reserves the space, which detects a full disk, writes a temporary file, fsyncs and renames it,
+ *           fsyncs the folder and reads the file back. Rank 0 gathers the hashes, then writes and renames the
+ *           manifest. A commit by an older attempt than the newest one that began in DIR is refused (BT_BUSY). A
+ *           failed save removes its files and leaves older checkpoints unchanged.
+ * Load:     all ranks agree on the newest (attempt, step) that they can verify together. Every rank checks heads and
+ *           indices of all files; rank i mod world size reads all of file i; and a rank verifies the hashes of the
+ *           data that it loads. If the supervisor has verified the checkpoint, ranks verify only the data that they
+ *           load. The caller receives the reasons why other checkpoints were skipped. Any rank can read any slice.
+ * Versions: version 2 is written; version 1, without element types and state registry, can be read.
+ * Keep:     the newest `keep` by (attempt, step) and the best are kept. Older ones are removed only after the new one
+ *           was read back and committed. If rank 0's disk has no room for another, the oldest are removed before
+ *           the save, but never the best or the newest, which is first read back completely.
  * Threads:  the training thread; collective over the communicator given. */
 #ifndef BT_ENGINE_CKPT_CKPT_H
 #define BT_ENGINE_CKPT_CKPT_H
@@ -51,82 +50,80 @@ typedef struct bt_ckpt_slice { /* slice that this rank contributes (save) or req
     const char *tensor;        /* "layers.3.attn_q" */
     const char *state;         /* "weight", "exp_avg", "exp_avg_sq", ... */
     uint64_t tensor_elems;
-    uint64_t first, count; /* elements of the whole tensor */
+    uint64_t first, count; /* range of elements in the whole tensor */
     void *data;            /* (count) of `type` */
-    /* block of columns: `width` elements in every `stride`; 0, 0: contiguous */
+    /* Block of columns: `width` elements in every `stride`; 0, 0: contiguous. */
     uint32_t width, stride;
-    /* load: numbers of another type in the checkpoint are converted and rounded to the nearest; bytes (U8) must be
-     * bytes */
+    /* On load, numbers of another type are converted and rounded to the nearest; bytes (U8) are not converted. */
     bt_ckpt_type type;
-    /* load: data is zeroed if the checkpoint lacks this state of the tensor */
-    bool optional;
+    bool optional; /* On load, data is zeroed if the checkpoint lacks this state of the tensor. */
 } bt_ckpt_slice;
 
 size_t bt_ckpt_type_bytes(bt_ckpt_type t);
 bt_ckpt_type bt_ckpt_type_of(bt_moment_form form);
 
-typedef struct bt_ckpt_meta { /* small state, stored as JSON in the manifest */
-    int64_t step, tokens;     /* completed updates and tokens */
+typedef struct bt_ckpt_meta { /* small values, stored as JSON in the manifest */
+    int64_t step, tokens;     /* completed updates and their tokens */
     int attempt;
     char run[64];
-    bt_text config;    /* every option, as JSON object text */
+    bt_text config;    /* every option, as the text of a JSON object */
     bt_text tokenizer; /* serialised tokenizer */
     uint64_t params_hash, data_hash, vocab_hash;
     char isa[32], build[64];
-    bt_text state; /* JSON object text: values of the state registry's rows (state.h), by name */
+    /* values of the state registry's rows (state.h) by name, as the text of a JSON object */
+    bt_text state;
 } bt_ckpt_meta;
 
 void bt_ckpt_meta_release(bt_ckpt_meta *m);
 
-/* Creates the folder and checks that it can be written and has room for a block; fresh: and contains no checkpoint
- * (BT_BUSY). Called by one process before anything starts. */
+/* Creates the folder and checks that it can be written and has room for a block. fresh: BT_BUSY if it contains a
+ * checkpoint. One process calls this before anything starts. */
 bt_code bt_ckpt_prepare(const char *dir, bool fresh, bt_err *err) BT_MUST_CHECK;
-/* Only checks the folder, and creates nothing. */
+/* Makes the same checks without creating anything. */
 bt_code bt_ckpt_check(const char *dir, bool fresh, bt_err *err) BT_MUST_CHECK;
-/* Returns the number for the next attempt in this folder: at least `at_least`, above all that began here. */
+/* Returns the number of the next attempt in this folder: at least `at_least`, and greater than all that began here. */
 int bt_ckpt_next_attempt(const char *dir, int at_least);
-/* Announces an attempt: later commits by lower attempts fail. Rank 0 calls it before the first step. BT_IO: the
+/* Announces an attempt, so that later commits by lower attempts fail. Rank 0 calls it before the first step. BT_IO: the
  * folder cannot be written now; a commit can announce the attempt instead (bt_ckpt_job.announce). */
 bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) BT_MUST_CHECK;
 
-typedef struct bt_ckpt_job { /* one save; all borrowed */
+typedef struct bt_ckpt_job { /* one save; everything is borrowed */
     const char *dir;
     const bt_ckpt_meta *meta;
     const bt_ckpt_slice *slices;
     size_t n;
-    int keep;      /* number of newest checkpoints to keep besides the best, at least 1 */
-    bool best;     /* DIR/best links to this one from its commit on */
+    int keep;      /* number of newest checkpoints to keep in addition to the best, at least 1 */
+    bool best;     /* this checkpoint becomes the best: DIR/best links to it after its commit */
     bool announce; /* bt_ckpt_begin failed for this attempt, so the commit announces it */
-    /* Produces elements first .. first+count of a slice without data (contiguous, no width) when they are written, a
-     * section at a time; NULL: all slices have data. */
+    /* Writes elements first .. first+count of a slice without data (contiguous, no width) when they are needed, one
+     * section at a time. NULL: all slices have data. */
     bt_code (*produce)(void *ctx, const bt_ckpt_slice *slice, uint64_t first, uint64_t count,
                        void *out, bt_err *err);
     void *produce_ctx;
 } bt_ckpt_job;
 
 typedef struct bt_ckpt_saved {
-    char path[4096]; /* path of the checkpoint's folder */
+    char path[4096]; /* folder of the checkpoint */
     int64_t bytes;
-    int replaced;   /* number of older checkpoints removed to make room on the disk */
-    char hash[33];  /* seal of the manifest */
-    int64_t cpu_ns; /* processor time of this rank's threads, for an asynchronous save */
+    int replaced;   /* number of older checkpoints removed for lack of disk space */
+    char hash[33];  /* hash of the manifest */
+    int64_t cpu_ns; /* processor time of this rank's threads in an asynchronous save */
 } bt_ckpt_saved;
 
-/* Saves a checkpoint. Collective over c; out may be NULL. */
+/* Collective over c; out may be NULL. */
 bt_code bt_ckpt_save(bt_comm *c, const bt_ckpt_job *job, bt_ckpt_saved *out, bt_err *err)
     BT_MUST_CHECK;
-/* Finds the newest checkpoint (or dir, if it is a checkpoint) that all ranks verify; path receives it. BT_NOTFOUND:
- * there is none; BT_FORMAT: all are damaged. why (may be NULL): one line per skipped checkpoint. c: NULL in a
- * program without MPI. */
+/* Finds the newest checkpoint in dir (or dir itself, if it is a checkpoint) that all ranks can verify, and writes its
+ * path. BT_NOTFOUND: none; BT_FORMAT: all are damaged. why (may be NULL): one line for each skipped checkpoint. c NULL:
+ * a program without MPI. */
 bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, bt_ckpt_meta *meta,
                      bt_text *why, bt_err *err) BT_MUST_CHECK;
-/* Reads attempt and step of the newest checkpoint with a valid manifest, without its data; returns false if there is
- * none. One process. */
+/* Reads attempt and step of the newest checkpoint with a valid manifest, without its data. false: there is none. */
 bool bt_ckpt_peek(const char *dir, int *attempt, int64_t *step);
-/* Reads the slices; fails unless every requested element is covered. */
+/* Fails if the checkpoint lacks any requested element. */
 bt_code bt_ckpt_load(const char *path, const bt_ckpt_slice *slices, size_t n, bt_err *err)
     BT_MUST_CHECK;
-/* a checkpoint opened for reading slice after slice; one owner */
+/* A checkpoint that is opened to read slice by slice; one owner. */
 typedef struct bt_ckpt_reader bt_ckpt_reader;
 bt_code bt_ckpt_reader_open(bt_ckpt_reader **out, const char *path, bt_err *err) BT_MUST_CHECK;
 bt_code bt_ckpt_reader_read(bt_ckpt_reader *r, const bt_ckpt_slice *slice, bt_err *err)

@@ -19,7 +19,7 @@ static bool parse_step_folder(const char *name, int64_t *step) {
     return strcmp(again, name) == 0;
 }
 
-static int newest_first(const void *a, const void *b) {
+static int compare_newest_first(const void *a, const void *b) {
     const ckpt_entry *x = a, *y = b;
     if (x->readable != y->readable) return x->readable ? 1 : -1;
     if (x->attempt != y->attempt) return x->attempt < y->attempt ? 1 : -1;
@@ -61,7 +61,7 @@ bt_code ckpt_list_read(const char *dir, ckpt_list *out, bt_err *err) {
         if (!x->committed || snprintf(path, sizeof path, "%s/%s", dir, x->name) >= (int)sizeof path)
             continue;
         const bt_code read = ckpt_manifest_read(path, &m, &why);
-        if (read == BT_NOMEM) { /* not the checkpoint's fault */
+        if (read == BT_NOMEM) { /* out of memory, which does not mean a damaged checkpoint */
             code = read;
             if (err) *err = why;
             break;
@@ -75,7 +75,7 @@ bt_code ckpt_list_read(const char *dir, ckpt_list *out, bt_err *err) {
     if (code != BT_OK)
         ckpt_list_release(out);
     else if (out->n > 1)
-        qsort(out->entries, out->n, sizeof *out->entries, newest_first);
+        qsort(out->entries, out->n, sizeof *out->entries, compare_newest_first);
     return code;
 }
 
@@ -89,8 +89,8 @@ void ckpt_remove_file(const char *folder, const char *name) {
     if (snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path) unlink(path);
 }
 
-/* Removes data files, finished or not, whose generation is not `keep` (0: all). */
-static void remove_data(const char *folder, uint64_t keep) {
+/* Removes data files, finished or not, except those of generation `keep` (0: none). */
+static void remove_data_files(const char *folder, uint64_t keep) {
     DIR *d = opendir(folder);
     if (!d) return;
     for (struct dirent *e; (e = readdir(d));) {
@@ -107,12 +107,12 @@ static void remove_data(const char *folder, uint64_t keep) {
 }
 
 void ckpt_remove_other_generations(const char *folder, uint64_t generation) {
-    remove_data(folder, generation);
+    remove_data_files(folder, generation);
 }
 
 void ckpt_remove(const char *folder, bt_err *err) {
     ckpt_remove_file(folder, "manifest.json");
     ckpt_remove_file(folder, "manifest.json.tmp");
-    remove_data(folder, 0);
+    remove_data_files(folder, 0);
     if (rmdir(folder) != 0 && err) bt_fail_errno(err, BT_IO, errno, "cannot remove '%s'", folder);
 }

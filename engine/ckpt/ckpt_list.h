@@ -1,5 +1,4 @@
-/* ckpt_list.h - lists and removes the checkpoints of a folder. Private to engine/ckpt. Threads: any; no shared
- * state. */
+/* ckpt_list.h - lists and removes the checkpoints of a folder. Private to engine/ckpt. Threads: any. */
 #ifndef BT_ENGINE_CKPT_CKPT_LIST_H
 #define BT_ENGINE_CKPT_CKPT_LIST_H
 
@@ -10,7 +9,7 @@ typedef struct ckpt_entry {
     int64_t step;
     int attempt;    /* -1 if the manifest cannot be read */
     bool committed; /* has a manifest */
-    bool readable;  /* has a valid seal */
+    bool readable;  /* its manifest has a valid hash */
 } ckpt_entry;
 
 typedef struct ckpt_list {
@@ -18,11 +17,10 @@ typedef struct ckpt_list {
     size_t n;
 } ckpt_list;
 
-/* Lists checkpoints, newest first: unreadable ones (so that their errors are reported), then by (attempt, step). */
+/* Lists checkpoints: first unreadable ones, for their errors, then by (attempt, step), newest first. */
 bt_code ckpt_list_read(const char *dir, ckpt_list *out, bt_err *err) BT_MUST_CHECK;
 void ckpt_list_release(ckpt_list *l);
-/* Removes the manifest first (which un-commits the checkpoint), then its other files, then the folder unless it
- * contains foreign files. err may be NULL. */
+/* Removes the manifest first, which revokes the commit, then the folder without foreign files. err may be NULL. */
 void ckpt_remove(const char *folder, bt_err *err);
 void ckpt_remove_file(const char *folder, const char *name);
 void ckpt_remove_other_generations(const char *folder, uint64_t generation);

@@ -6,9 +6,9 @@
 #define MAGNITUDE 0x7fffffffu
 #define INFINITE 0x7f800000u
 
-/* Any thread may call it, because it does not use the pool, which belongs to the training thread. */
+/* Does not use the thread pool, which belongs to the training thread, so any thread may call it. */
 static bool all_finite(const float *x, uint64_t n) {
-    int32_t largest = 0; /* signed, because SSE2 compares no other integers */
+    int32_t largest = 0; /* signed, because SSE2 compares only signed integers */
     for (uint64_t i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, x + i, sizeof bits);
@@ -18,7 +18,7 @@ static bool all_finite(const float *x, uint64_t n) {
     return (uint32_t)largest < INFINITE;
 }
 
-/* Checks other number formats one by one, because they have few bytes. */
+/* Checks values of other number formats one by one, because they have few bytes. */
 static bool all_finite_in(const unsigned char *x, bt_moment_form form, uint64_t n) {
     enum { SOME = 1024 };
     float some[SOME];
@@ -41,7 +41,7 @@ bt_code ckpt_check_finite(const bt_ckpt_slice *slices, size_t n, bt_err *err) {
     for (size_t i = 0; i < n; i++)
         if (!finite_slice(&slices[i]))
             return bt_fail(err, BT_DAMAGED,
-                           "'%s' (%s) holds a number that is not finite and is not saved "
+                           "'%s' (%s) contains a number that is not finite, so it is not saved "
                            "(continue from the newest checkpoint)",
                            slices[i].tensor, slices[i].state);
     return BT_OK;

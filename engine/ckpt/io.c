@@ -1,4 +1,4 @@
-/* io.c - complete reads and writes, durable renames. */
+/* io.c - complete reads and writes, and durable renames. */
 #include "engine/base/hash.h"
 #include "engine/ckpt/format.h"
 
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* bytes of one system call */
+/* Bytes of one system call. */
 enum { PIECE = 8 << 20 };
 
 bt_code ckpt_write_all(int fd, const void *data, size_t n, uint64_t offset, const char *path,
@@ -40,8 +40,8 @@ bt_code ckpt_read_all(int fd, void *data, size_t n, uint64_t offset, const char 
             return bt_fail_errno(err, BT_IO, errno, "cannot read '%s' at byte %llu", path,
                                  (unsigned long long)offset);
         if (k == 0)
-            return bt_fail(err, BT_FORMAT, "'%s' ends at byte %llu, more was expected (truncated)",
-                           path, (unsigned long long)offset);
+            return bt_fail(err, BT_FORMAT, "'%s' ends at byte %llu, so it is truncated", path,
+                           (unsigned long long)offset);
         p += k;
         n -= (size_t)k;
         offset += (uint64_t)k;
@@ -54,7 +54,7 @@ bt_code ckpt_sync_folder(const char *folder, bt_err *err) {
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open folder '%s'", folder);
     int rc = fsync(fd), e = errno;
     close(fd);
-    /* Some file systems do not support fsync of a folder. */
+    /* some file systems do not support fsync of a folder */
     if (rc != 0 && e != EINVAL)
         return bt_fail_errno(err, BT_IO, e, "cannot sync folder '%s'", folder);
     return BT_OK;
@@ -100,8 +100,8 @@ bt_code ckpt_slurp(const char *path, size_t limit, char **data, size_t *n, bt_er
     else if (!S_ISREG(st.st_mode))
         code = bt_fail(err, BT_FORMAT, "'%s' is not a regular file", path);
     else if ((uint64_t)st.st_size > limit)
-        code = bt_fail(err, BT_FORMAT, "'%s' is %lld bytes, limit %zu", path, (long long)st.st_size,
-                       limit);
+        code = bt_fail(err, BT_FORMAT, "'%s' has %lld bytes, more than the limit of %zu", path,
+                       (long long)st.st_size, limit);
     else if (!(buf = malloc((size_t)st.st_size + 1)))
         code = bt_fail(err, BT_NOMEM, "cannot allocate %lld bytes for '%s'", (long long)st.st_size,
                        path);

@@ -1,4 +1,4 @@
-/* load.c - all ranks agree on the checkpoint to load, and read its files as a source of slices. */
+/* load.c - agrees on the checkpoint to load, and reads its files as a source of slices. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include "engine/ckpt/ckpt_list.h"
 #include "engine/ckpt/section_source.h"
 
-/* Verifies this rank's share: heads and indices of all files, and all bytes of file i if i mod size == rank; size 0:
- * of no file. */
+/* Verifies this rank's share: all heads and indices, and the bytes of the files i with i mod size == rank (size >
+ * 0). */
 static bt_code verify_share(const char *folder, int rank, int size, ckpt_manifest *m, bt_err *err) {
     BT_TRY(ckpt_manifest_read(folder, m, err));
     bt_code code = BT_OK;
@@ -34,9 +34,9 @@ static bool is_checkpoint(const char *path) {
            stat(manifest, &st) == 0;
 }
 
-/* c NULL: one process. All ranks try the checkpoints of rank 0's list in its order. */
-static int rank_of(bt_comm *c) { return c ? bt_comm_rank(c) : 0; }
-static int size_of(bt_comm *c) { return c ? bt_comm_size(c) : 1; }
+/* c NULL: one process. All ranks try the checkpoints in the order of rank 0's list. */
+static int rank_or_zero(bt_comm *c) { return c ? bt_comm_rank(c) : 0; }
+static int size_or_one(bt_comm *c) { return c ? bt_comm_size(c) : 1; }
 static bt_code agree_on_load(bt_comm *c, bt_code code, bt_err *err) {
     return c ? bt_agree(c, code, err) : code;
 }
@@ -44,18 +44,21 @@ static bt_code broadcast_bytes(bt_comm *c, void *x, size_t bytes, bt_err *err) {
     return c ? bt_broadcast(c, x, bytes, 0, err) : BT_OK;
 }
 
-static bt_code try_one(bt_comm *c, const char *folder, bool chosen, ckpt_manifest *m, bt_err *err) {
+static bt_code try_checkpoint(bt_comm *c, const char *folder, bool chosen, ckpt_manifest *m,
+                              bt_err *err) {
     memset(m, 0, sizeof *m);
     char seal[40] = {0};
     bool mine = false;
-    bt_code code = verify_share(folder, rank_of(c), chosen ? 0 : size_of(c), m, err);
+    bt_code code = verify_share(folder, rank_or_zero(c), chosen ? 0 : size_or_one(c), m, err);
     mine = code == BT_OK;
     if (mine) memcpy(seal, m->seal, 33);
     BT_TRY(broadcast_bytes(c, seal, sizeof seal, err));
-    /* On folders that are not shared, every host must have the same checkpoint, not only one of the same name. If
-     * rank 0 has none, all ranks get its error. */
+    /* On folders that are not shared, every host must have the same checkpoint, not only one with the same name. If
+     * rank 0 has none, all ranks receive its error. */
     if (mine && strcmp(seal, m->seal) != 0)
-        code = bt_fail(err, BT_FORMAT, "'%s' is another checkpoint on this host than on rank 0's",
+        code = bt_fail(err, BT_FORMAT,
+                       "'%s' is another checkpoint on this host than on the host of rank 0: copy "
+                       "it to all hosts",
                        folder);
     code = agree_on_load(c, code, err);
     if (code != BT_OK && mine) ckpt_manifest_release(m);
@@ -80,7 +83,7 @@ static bt_code find_checkpoint(bt_comm *c, const char *dir, char *path, size_t p
     } plan = {0, 0, BT_OK};
     ckpt_list list = {0};
     bt_code code = BT_OK;
-    if (rank_of(c) == 0) {
+    if (rank_or_zero(c) == 0) {
         plan.direct = is_checkpoint(dir);
         if (!plan.direct) code = ckpt_list_read(dir, &list, err);
         plan.n = plan.direct ? 1 : (int64_t)list.n;
@@ -92,9 +95,9 @@ static bt_code find_checkpoint(bt_comm *c, const char *dir, char *path, size_t p
     for (int64_t i = 0; i < plan.n && code == BT_OK && !done; i++) {
         char folder[PATH_MAX] = {0};
         bool skip = false;
-        if (rank_of(c) == 0) {
+        if (rank_or_zero(c) == 0) {
             if (plan.direct) snprintf(folder, sizeof folder, "%s", dir);
-            /* an interrupted save, which begin removes */
+            /* an interrupted save, which bt_ckpt_begin removes */
             else if (!list.entries[i].committed)
                 skip = true;
             else if (snprintf(folder, sizeof folder, "%s/%s", dir, list.entries[i].name) >=
@@ -106,12 +109,12 @@ static bt_code find_checkpoint(bt_comm *c, const char *dir, char *path, size_t p
         if (code != BT_OK || !folder[0]) continue;
         any = true;
         last = (bt_err)BT_ERR_INIT;
-        /* The supervisor has verified a checkpoint that is given to ranks, so they hash only the data they load. */
-        const bt_code tried = try_one(c, folder, c && plan.direct, m, &last);
+        /* The supervisor has verified a checkpoint that is passed to ranks, so they hash only what they load. */
+        const bt_code tried = try_checkpoint(c, folder, c && plan.direct, m, &last);
         done = tried == BT_OK;
         if (done) {
             snprintf(path, path_size, "%s", folder);
-        } else if (tried == BT_NOMEM || tried == BT_MPI) { /* not the checkpoint's fault */
+        } else if (tried == BT_NOMEM || tried == BT_MPI) { /* not caused by the checkpoint */
             if (err) *err = last;
             code = tried;
         } else {
@@ -121,8 +124,9 @@ static bt_code find_checkpoint(bt_comm *c, const char *dir, char *path, size_t p
     ckpt_list_release(&list);
     if (code != BT_OK || done) return code;
     if (!any) return bt_fail(err, BT_NOTFOUND, "no checkpoint in '%s'", dir);
-    return bt_fail(err, BT_FORMAT, "no checkpoint in '%s' can be used; the last one tried: %.300s",
-                   dir, last.msg);
+    return bt_fail(err, BT_FORMAT,
+                   "no checkpoint in '%s' can be used; the error of the last one is: %.300s", dir,
+                   last.msg);
 }
 
 bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, bt_ckpt_meta *meta,
@@ -131,7 +135,7 @@ bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, 
     memset(&m, 0, sizeof m);
     BT_TRY(find_checkpoint(c, dir, path, path_size, &m, why, err));
     if (meta) {
-        *meta = m.meta; /* moves the texts */
+        *meta = m.meta; /* takes ownership of the texts */
         memset(&m.meta, 0, sizeof m.meta);
     }
     ckpt_manifest_release(&m);
@@ -156,7 +160,7 @@ struct bt_ckpt_reader {
     ckpt_source from;
     char folder[PATH_MAX];
     ckpt_manifest m;
-    int fd; /* descriptor of file `open`, or -1 */
+    int fd; /* descriptor of file number `open`, or -1 */
     uint32_t open;
 };
 typedef struct bt_ckpt_reader reader;
@@ -195,7 +199,7 @@ static void reader_close(reader *r) {
     ckpt_manifest_release(&r->m);
 }
 
-/* Reads the data of a section into out (count elements) and checks their hash. */
+/* Reads the data of a section into out (count elements) and compares them with their hash. */
 static bt_code read_file_section(ckpt_source *from, const ckpt_section *s, void *out, bt_err *err) {
     reader *r = (reader *)from; /* `from` is its first member */
     const char *folder = from->name;
@@ -218,7 +222,7 @@ static bt_code read_file_section(ckpt_source *from, const ckpt_section *s, void 
 
 bt_code bt_ckpt_reader_open(bt_ckpt_reader **out, const char *path, bt_err *err) {
     reader *r = *out = calloc(1, sizeof *r);
-    if (!r) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
+    if (!r) return bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", path);
     bt_code code = reader_open(r, path, err);
     if (code == BT_OK) return BT_OK;
     bt_ckpt_reader_close(r);

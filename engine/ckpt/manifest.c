@@ -1,8 +1,8 @@
-/* manifest.c - manifest.json: what belongs to one checkpoint, sealed.
+/* manifest.c - reads and writes manifest.json, which lists everything that belongs to a checkpoint.
  *
  *     {"seal":"<XXH3-128 of BODY, hex>","manifest":BODY}\n
  *
- * The frame around BODY is compared literally, so a change of any byte of the file is found. */
+ * The text around BODY must match literally, so a change of any byte in the file is detected. */
 #include "engine/base/system/json_starved.h"
 #include "engine/ckpt/format.h"
 
@@ -44,7 +44,7 @@ static json_t *object_of(const bt_text *t, const char *what, bt_err *err) {
     json_error_t e;
     json_t *j = json_loads(bt_text_str(t), JSON_REJECT_DUPLICATES, &e);
     if (!j && bt_json_starved(&e))
-        bt_fail(err, BT_NOMEM, "cannot take memory for the %s of the checkpoint", what);
+        bt_fail(err, BT_NOMEM, "cannot allocate memory for the %s of the checkpoint", what);
     else if (!j)
         bt_fail(err, BT_ARG, "%s of the checkpoint is not JSON: %s", what, e.text);
     return j;
@@ -80,8 +80,9 @@ bt_code ckpt_manifest_text(const bt_ckpt_meta *meta, uint64_t generation, int wo
                       : NULL;
     json_decref(body);
     if (!text)
-        return bt_fail(err, BT_ARG,
-                       "cannot write the manifest: a text in it is not UTF-8, or memory is short");
+        return bt_fail(
+            err, BT_ARG,
+            "cannot write the manifest: a text in it is not UTF-8, or there is not enough memory");
     ckpt_hash_hex(seal, text, strlen(text));
     bt_text_put(out, FRAME_HEAD);
     bt_text_put(out, seal);
@@ -126,8 +127,8 @@ static bool get_object(const json_t *o, const char *key, bt_text *out) {
     return !out->failed;
 }
 
-/* Converts the fields of version 1 to values of the rows of the state registry. */
-static bool state_of_version_1(const json_t *body, bt_text *out) {
+/* Converts the fields of version 1 to values of the state registry's rows. */
+static bool convert_version_1_state(const json_t *body, bt_text *out) {
     const json_t *extra = json_object_get(body, "extra"),
                  *factor = json_object_get(body, "lr_factor"),
                  *scale = json_object_get(body, "loss_scale");
@@ -185,7 +186,8 @@ static bt_code read_body(const json_t *body, const char *path, ckpt_manifest *m,
     if (!get_json_text(body, "format", format, sizeof format) || strcmp(format, FORMAT_NAME) != 0)
         return bt_fail(err, BT_FORMAT, "'%s' is not a checkpoint manifest", path);
     if (!get_int(body, "version", 1, INT_MAX, &version) || version > CKPT_VERSION)
-        return bt_fail(err, BT_FORMAT, "'%s' has version %lld, this program reads 1 to %d", path,
+        return bt_fail(err, BT_FORMAT,
+                       "'%s' has version %lld, but this program reads only versions 1 to %d", path,
                        (long long)version, CKPT_VERSION);
     const json_t *tok = json_object_get(body, "tokenizer");
     const char *bad = NULL;
@@ -215,12 +217,12 @@ static bt_code read_body(const json_t *body, const char *path, ckpt_manifest *m,
         bad = "tokenizer";
     else if (!get_object(body, "config", &t->config))
         bad = "config";
-    else if (version == 1 ? !state_of_version_1(body, &t->state)
+    else if (version == 1 ? !convert_version_1_state(body, &t->state)
                           : !get_object(body, "state", &t->state))
         bad = "state";
     if (!bad) bt_text_putn(&t->tokenizer, json_string_value(tok), json_string_length(tok));
     if (t->config.failed || t->state.failed || t->tokenizer.failed)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the texts of '%s'", path);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the texts of '%s'", path);
     if (bad) return bt_fail(err, BT_FORMAT, "'%s': field '%s' is missing or not valid", path, bad);
     t->attempt = (int)attempt;
     m->world_size = (int)world;
@@ -250,14 +252,14 @@ bt_code ckpt_manifest_read(const char *folder, ckpt_manifest *m, bt_err *err) {
     const char *from = text + head + 32 + middle;
     ckpt_hash_hex(m->seal, from, n - frame);
     if (memcmp(m->seal, text + head, 32) != 0) {
-        code = bt_fail(err, BT_FORMAT, "'%s' has hash %s, its seal is %.32s (damaged)", path,
-                       m->seal, text + head);
+        code = bt_fail(err, BT_FORMAT, "'%s' is damaged: its hash is %s, but its seal is %.32s",
+                       path, m->seal, text + head);
         goto done;
     }
     json_error_t e;
     body = json_loadb(from, n - frame, JSON_REJECT_DUPLICATES, &e);
     if (!body && bt_json_starved(&e))
-        code = bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
+        code = bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", path);
     else if (!body)
         code = bt_fail(err, BT_FORMAT, "'%s' is not JSON at byte %d: %s", path, e.position, e.text);
     else

@@ -1,4 +1,4 @@
-/* save.c - the fence, the steps of a save, and the collective that executes them. */
+/* save.c - the fence, the steps of a save, and the collective function that executes them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,6 @@
 #include "engine/ckpt/ckpt_list.h"
 #include "engine/ckpt/save_steps.h"
 
-/* ---- fence ----------------------------------------------------------------------------------- */
-
 static bt_code read_attempt(const char *dir, int *attempt, bt_err *err) {
     char path[PATH_MAX], *text = NULL;
     size_t n = 0;
@@ -33,13 +31,15 @@ static bt_code read_attempt(const char *dir, int *attempt, bt_err *err) {
     bool ok = end != text && (*end == '\n' || *end == '\0') && v >= 0 && v <= INT_MAX;
     free(text);
     if (!ok)
-        return bt_fail(err, BT_FORMAT,
-                       "'%s' does not hold an attempt number (remove it if no run is alive)", path);
+        return bt_fail(
+            err, BT_FORMAT,
+            "'%s' does not contain the number of an attempt (remove it if no run uses this folder)",
+            path);
     *attempt = (int)v;
     return BT_OK;
 }
 
-/* Takes the lock that orders `begin` of a new attempt and the commit of an old one; -1 and err on failure. */
+/* Takes the lock that orders the begin of a new attempt and the commit of an old one. Returns -1 with an error. */
 static int lock_fence(const char *dir, bt_err *err) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/attempt.lock", dir);
@@ -50,7 +50,7 @@ static int lock_fence(const char *dir, bt_err *err) {
     }
     while (flock(fd, LOCK_EX) != 0) {
         if (errno == EINTR) continue;
-        /* On file systems without locks, only the attempt number keeps older attempts from committing. */
+        /* On file systems without locks, only the number of the attempt prevents commits by older attempts. */
         if (errno == ENOLCK || errno == EOPNOTSUPP) return fd;
         bt_fail_errno(err, BT_IO, errno, "cannot lock '%s'", path);
         close(fd);
@@ -59,19 +59,21 @@ static int lock_fence(const char *dir, bt_err *err) {
     return fd;
 }
 
-/* newest: receives the number of the fence, -1 if there is none; may be NULL. */
+/* newest: receives the number in the fence, -1 if there is none; may be NULL. */
 static bt_code check_fence(const char *dir, int attempt, int *newest, bt_err *err) {
     int number;
     BT_TRY(read_attempt(dir, &number, err));
     if (newest) *newest = number;
     if (number > attempt)
-        return bt_fail(err, BT_BUSY, "attempt %d may not write to '%s': attempt %d began there",
+        return bt_fail(err, BT_BUSY,
+                       "attempt %d may not write to '%s', because the newer attempt %d has begun "
+                       "there: end this attempt",
                        attempt, dir, number);
     return BT_OK;
 }
 
-/* Overwrites the number inside the existing file, which needs neither a free block nor permission to create files.
- * Numbers only grow, so the new text is never shorter than the old one. */
+/* Overwrites the number in the existing file, which needs neither a free block nor permission to create files. Numbers
+ * only increase, so the new text is never shorter than the old one. */
 static bt_code overwrite_fence(const char *dir, const char *text, bt_err *err) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/attempt", dir);
@@ -84,8 +86,8 @@ static bt_code overwrite_fence(const char *dir, const char *text, bt_err *err) {
     return code;
 }
 
-/* Writes the number of the attempt. The caller holds the lock and has checked the fence. */
-static bt_code raise_fence(const char *dir, int attempt, bt_err *err) {
+/* Writes the number of the attempt. The caller has locked and checked the fence. */
+static bt_code write_fence(const char *dir, int attempt, bt_err *err) {
     char text[24];
     bt_err ignored = BT_ERR_INIT;
     snprintf(text, sizeof text, "%d\n", attempt);
@@ -94,7 +96,7 @@ static bt_code raise_fence(const char *dir, int attempt, bt_err *err) {
     return code;
 }
 
-/* Removes leftovers of killed saves. */
+/* Removes files of killed saves. */
 static void sweep_uncommitted(const char *dir) {
     ckpt_list list;
     if (ckpt_list_read(dir, &list, NULL) != BT_OK) return;
@@ -114,7 +116,7 @@ static void sweep_uncommitted(const char *dir) {
     ckpt_list_release(&list);
 }
 
-/* Creates a file of one block, syncs it and removes it, so that a full disk is detected before anything starts. */
+/* Creates, syncs and removes a file of one block, so that a full disk is detected before anything starts. */
 static bt_code probe_folder(const char *dir, bt_err *err) {
     static const char block[4096];
     char path[PATH_MAX];
@@ -153,7 +155,7 @@ bt_code bt_ckpt_check(const char *dir, bool fresh, bt_err *err) {
     for (size_t i = 0; i < list.n && code == BT_OK; i++)
         if (list.entries[i].committed)
             code = bt_fail(err, BT_BUSY,
-                           "'%s' holds checkpoints already (continue with --resume '%s', choose "
+                           "'%s' already contains checkpoints (continue with --resume '%s', choose "
                            "another --name or --out, or remove them: rm -r '%s')",
                            dir, dir, dir);
     ckpt_list_release(&list);
@@ -164,7 +166,7 @@ int bt_ckpt_next_attempt(const char *dir, int at_least) {
     int newest;
     ckpt_list list;
     if (read_attempt(dir, &newest, NULL) != BT_OK) newest = -1;
-    /* The folder may have been copied without its fence. */
+    /* the folder may have been copied without its fence */
     if (ckpt_list_read(dir, &list, NULL) == BT_OK) {
         for (size_t i = 0; i < list.n; i++)
             if (list.entries[i].attempt > newest) newest = list.entries[i].attempt;
@@ -178,14 +180,12 @@ bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) {
     int lock = lock_fence(dir, err);
     if (lock < 0) return err ? err->code : BT_IO;
     bt_code code = check_fence(dir, attempt, NULL, err);
-    /* first, because it may free the space that the fence needs */
+    /* first, because this may free the space that the fence needs */
     if (code == BT_OK) sweep_uncommitted(dir);
-    if (code == BT_OK) code = raise_fence(dir, attempt, err);
+    if (code == BT_OK) code = write_fence(dir, attempt, err);
     close(lock);
     return code;
 }
-
-/* ---- commit ---------------------------------------------------------------------------------- */
 
 typedef struct fence_ctx {
     const char *dir;
@@ -199,24 +199,26 @@ static bt_code fence_before_rename(void *ctx, bt_err *err) {
     if (f->lock < 0) return err ? err->code : BT_IO;
     int newest;
     BT_TRY(check_fence(f->dir, f->attempt, &newest, err));
-    if (f->announce && newest < f->attempt) BT_TRY(raise_fence(f->dir, f->attempt, err));
+    if (f->announce && newest < f->attempt) BT_TRY(write_fence(f->dir, f->attempt, err));
     f->passed = true;
     return BT_OK;
 }
 
-/* BT_OK: the manifest on disk has this seal; BT_NOMEM: it may have it. */
-static bt_code read_back(const char *folder, const char *seal, bt_err *err) {
+/* Returns BT_OK if the manifest on disk has this seal, BT_NOMEM if that is unknown. */
+static bt_code check_written_manifest(const char *folder, const char *seal, bt_err *err) {
     ckpt_manifest m;
     const bt_code code = ckpt_manifest_read(folder, &m, err);
     if (code == BT_NOMEM) return code;
     const bool ours = code == BT_OK && strcmp(m.seal, seal) == 0;
     if (code == BT_OK) ckpt_manifest_release(&m);
     return ours ? BT_OK
-                : bt_fail(err, BT_IO, "'%s/manifest.json' reads back differently than written",
+                : bt_fail(err, BT_IO,
+                          "'%s/manifest.json' has other content than was written: the disk may be "
+                          "faulty",
                           folder);
 }
 
-/* The link is relative, so that the folder may be moved. A failure here costs the name, not the checkpoint. */
+/* The link is relative, so that the folder may be moved. A failure does not affect the checkpoint. */
 static void link_best(const ckpt_save *s) {
     char link[PATH_MAX], tmp[PATH_MAX];
     if (snprintf(link, sizeof link, "%s/best", s->job.dir) >= (int)sizeof link ||
@@ -227,7 +229,7 @@ static void link_best(const ckpt_save *s) {
         bt_log(BT_LOG_WARN, "cannot make the link '%s'", link);
 }
 
-/* Reads the name of the best checkpoint's folder, "" if there is none. */
+/* Reads the name of the best checkpoint's folder; "": none. */
 static void read_best(const char *dir, char name[64]) {
     char link[PATH_MAX];
     name[0] = '\0';
@@ -236,7 +238,7 @@ static void read_best(const char *dir, char name[64]) {
     name[n > 0 ? n : 0] = '\0';
 }
 
-/* Removes all but the newest `keep` and the best. An error here costs disk space, not the checkpoint. */
+/* Removes all checkpoints except the newest `keep` and the best. A failure only costs disk space. */
 static void remove_superseded_checkpoints(const ckpt_save *s) {
     const char *dir = s->job.dir;
     char best[64];
@@ -257,7 +259,7 @@ static void remove_superseded_checkpoints(const ckpt_save *s) {
     ckpt_list_release(&list);
 }
 
-/* Writes the manifest from all ranks' rows; the rename inside is the commit. */
+/* Writes the manifest with the rows of all ranks; its rename is the commit. */
 static bt_code put_manifest(ckpt_save *s, const ckpt_file *files, size_t n, bt_err *err) {
     const bt_ckpt_meta *meta = s->job.meta;
     bt_text text;
@@ -268,8 +270,8 @@ static bt_code put_manifest(ckpt_save *s, const ckpt_file *files, size_t n, bt_e
         code = ckpt_replace_file(s->folder, "manifest.json", text.data, text.len,
                                  fence_before_rename, &fence, err);
     bt_err why = BT_ERR_INIT;
-    const bt_code back = read_back(s->folder, s->seal, &why);
-    /* The data of a manifest that may be on disk must be kept. */
+    const bt_code back = check_written_manifest(s->folder, s->seal, &why);
+    /* the data of a manifest that may be on disk must be kept */
     s->renamed = fence.passed && (back == BT_OK || back == BT_NOMEM);
     if (fence.lock >= 0) close(fence.lock);
     if (code == BT_OK) code = ckpt_sync_folder(s->job.dir, err);
@@ -288,18 +290,16 @@ bt_code ckpt_save_commit(ckpt_save *s, bt_err *err) {
     for (int r = 0; r < s->size; r++)
         if (s->rows[r].name[0]) files[n++] = s->rows[r];
     bt_code code = n > 0 ? put_manifest(s, files, n, err)
-                         : bt_fail(err, BT_ARG, "nothing to save: no rank gave a slice");
+                         : bt_fail(err, BT_ARG, "no rank has anything to save");
     free(files);
     if (code == BT_OK && s->job.best) link_best(s);
     if (code == BT_OK) remove_superseded_checkpoints(s);
     return code;
 }
 
-/* ---- room -------------------------------------------------------------------------------------- */
-
-/* True if the disk has room for one more checkpoint as large as the newest, or if this cannot be determined. */
+/* Returns true if the disk has room for another checkpoint as large as the newest, or if this is unknown. */
 static bool disk_has_room(const char *dir, uint64_t bytes) {
-    enum { SLACK = 256 << 10 }; /* for partially filled blocks and folders */
+    enum { SLACK = 256 << 10 }; /* for partially filled blocks and for folders */
     struct statvfs v;
     return statvfs(dir, &v) != 0 || (uint64_t)v.f_bavail * v.f_frsize >= bytes + bytes / 64 + SLACK;
 }
@@ -310,7 +310,7 @@ static uint64_t data_bytes(const ckpt_manifest *m) {
     return sum;
 }
 
-/* Returns the size of the newest of these checkpoints if all of its files are intact; otherwise 0. */
+/* Returns the size of the newest checkpoint if all its files are intact, else 0. */
 static uint64_t verified_bytes(const char *dir, const ckpt_entry *newest) {
     char path[PATH_MAX];
     ckpt_manifest m;
@@ -318,7 +318,7 @@ static uint64_t verified_bytes(const char *dir, const ckpt_entry *newest) {
         ckpt_manifest_read(path, &m, NULL) != BT_OK)
         return 0;
     uint64_t bytes = data_bytes(&m);
-    if (!disk_has_room(dir, bytes)) /* otherwise reading it back would be useless */
+    if (!disk_has_room(dir, bytes)) /* with enough room the checkpoint need not be read back */
         for (size_t i = 0; bytes && i < m.n_files; i++)
             if (ckpt_file_verify(path, &m.files[i], m.generation, m.meta.step, NULL) != BT_OK)
                 bytes = 0;
@@ -326,9 +326,9 @@ static uint64_t verified_bytes(const char *dir, const ckpt_entry *newest) {
     return bytes;
 }
 
-/* If the disk has no room for another checkpoint, removes older ones, the oldest first, except the best and the
- * newest, which is read back whole first. Otherwise a run whose disk holds exactly ckpt.keep checkpoints could
- * never save again. Returns the number removed. */
+/* If the disk has no room for another checkpoint, removes older ones, the oldest first, but not the best and not the
+ * newest, which is first read back completely. Without this, a run whose disk has room for exactly ckpt.keep
+ * checkpoints could never save again. Returns the number of removed checkpoints. */
 static int remove_older_checkpoints(const char *dir) {
     char best[64];
     ckpt_list list;
@@ -351,8 +351,6 @@ static int remove_older_checkpoints(const char *dir) {
     return removed;
 }
 
-/* ---- the steps of a save --------------------------------------------------------------------- */
-
 bt_code ckpt_save_begin(ckpt_save *s, bt_comm *c, const bt_ckpt_job *job, bt_err *err) {
     bt_code code = BT_OK;
     *s = (ckpt_save){.c = c, .job = *job, .rank = bt_comm_rank(c), .size = bt_comm_size(c)};
@@ -361,7 +359,7 @@ bt_code ckpt_save_begin(ckpt_save *s, bt_comm *c, const bt_ckpt_job *job, bt_err
         code = bt_fail(err, BT_ARG, "checkpoint folder '%s' is too long", job->dir);
     if (code == BT_OK && s->rank == 0 &&
         getrandom(&s->generation, sizeof s->generation, 0) != (ssize_t)sizeof s->generation)
-        code = bt_fail_errno(err, BT_IO, errno, "cannot get a random generation number");
+        code = bt_fail_errno(err, BT_IO, errno, "cannot read a random number for the checkpoint");
     BT_TRY(bt_agree(c, code, err));
     return bt_broadcast(c, &s->generation, sizeof s->generation, 0, err);
 }
@@ -409,13 +407,13 @@ bt_code ckpt_save_tell(ckpt_save *s, bt_code committed, bt_ckpt_saved *out, bt_e
 }
 
 /* Removes all files of a failed save. After an error that follows the rename (a failed sync), the checkpoint is
- * committed and can be loaded; only a power failure can destroy it. It is kept, and so are the older ones. */
+ * committed and can be loaded, and only a power failure can destroy it; it is kept, and so are the older ones. */
 static void roll_back(ckpt_save *s) {
     bt_err ignored;
     if (bt_broadcast(s->c, &s->renamed, sizeof s->renamed, 0, &ignored) == BT_OK && s->renamed)
         return;
     if (s->mine.name[0]) ckpt_remove_file(s->folder, s->mine.name);
-    /* The folder is not empty if it contains an older commit. */
+    /* the folder is not empty if it contains an older commit */
     if (bt_barrier(s->c, &ignored) == BT_OK && s->rank == 0) rmdir(s->folder);
     if (bt_barrier(s->c, &ignored) != BT_OK)
         bt_log(BT_LOG_WARN, "after a failed checkpoint: %s", ignored.msg);

@@ -1,4 +1,4 @@
-/* save_async.c - copies the state, and runs a thread for each stage of the save. */
+/* save_async.c - copies the state, and runs each stage of the save in a thread. */
 #include "engine/ckpt/save_async.h"
 
 #include <assert.h>
@@ -36,9 +36,9 @@ struct bt_ckpt_async {
     ckpt_save save;
     stage at;
     pthread_t thread;
-    bool started; /* the thread must be joined */
+    bool started; /* the thread was started and must be joined */
     _Atomic bool busy;
-    bt_code code;   /* result of the thread; valid after the join, like the next two */
+    bt_code code;   /* result of the thread; valid after the join, like the next two members */
     int64_t cpu_ns; /* processor time of the save's threads */
     bt_err err;
 };
@@ -61,7 +61,7 @@ static void copy_slice_range(void *ctx, int thread, size_t begin, size_t end) {
         bt_stream_copy(pieces[i].to, pieces[i].from, pieces[i].bytes);
 }
 
-static size_t pieces_of(const bt_ckpt_slice *s) {
+static size_t count_copy_pieces(const bt_ckpt_slice *s) {
     return (s->count * bt_ckpt_type_bytes(s->type) + PIECE - 1) / PIECE;
 }
 
@@ -70,11 +70,12 @@ static bt_code copy_slices(bt_ckpt_async *a, bt_ckpt_slice *slices, size_t n, bt
     size_t count = 0, k = 0;
     unsigned char *to = a->room;
     if (bt_ckpt_copy_bytes(slices, n) > a->room_bytes)
-        return bt_fail(err, BT_NOMEM, "the copy of the state needs %zu bytes, there are %zu",
+        return bt_fail(err, BT_NOMEM,
+                       "the copy of the state needs %zu bytes, but only %zu were allocated",
                        bt_ckpt_copy_bytes(slices, n), a->room_bytes);
-    for (size_t i = 0; i < n; i++) count += pieces_of(&slices[i]);
+    for (size_t i = 0; i < n; i++) count += count_copy_pieces(&slices[i]);
     copy_piece *pieces = calloc(count + 1, sizeof *pieces);
-    if (!pieces) return bt_fail(err, BT_NOMEM, "cannot take memory for a list of %zu", count);
+    if (!pieces) return bt_fail(err, BT_NOMEM, "cannot allocate memory for a list of %zu", count);
     for (size_t i = 0; i < n; i++) {
         const size_t bytes = slices[i].count * bt_ckpt_type_bytes(slices[i].type);
         for (size_t at = 0; at < bytes; at += PIECE)
@@ -90,16 +91,16 @@ static bt_code copy_slices(bt_ckpt_async *a, bt_ckpt_slice *slices, size_t n, bt
 
 bt_code bt_ckpt_async_create(bt_ckpt_async **out, size_t bytes, bt_err *err) {
     bt_ckpt_async *a = *out = calloc(1, sizeof *a);
-    if (!a) return bt_fail(err, BT_NOMEM, "cannot take memory for checkpoints");
+    if (!a) return bt_fail(err, BT_NOMEM, "cannot allocate memory for checkpoints");
     a->room_bytes = bytes;
-    /* Touches the pages now, because the first copy would otherwise take twice as long. */
+    /* Touches the pages now; otherwise the first copy would take twice as long. */
     a->room = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
                    0);
     if (a->room == MAP_FAILED) {
         a->room = NULL;
         bt_ckpt_async_destroy(a);
         *out = NULL;
-        return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for a copy of the state", bytes);
+        return bt_fail(err, BT_NOMEM, "cannot allocate %zu bytes for a copy of the state", bytes);
     }
     bt_pages_prefer_huge(a->room, bytes);
     memset(a->room, 0, bytes);
@@ -123,7 +124,7 @@ static void finish_async_save(bt_ckpt_async *a, bt_code code) {
 void bt_ckpt_async_destroy(bt_ckpt_async *a) {
     if (!a) return;
     join_stage(a);
-    if (a->at != IDLE) { /* no communication, because other ranks may have ended */
+    if (a->at != IDLE) { /* without communication, because other ranks may have ended */
         a->save.made = false;
         finish_async_save(a, BT_STOPPED);
     }
@@ -151,7 +152,7 @@ static void *async_save_thread(void *arg) {
     return NULL;
 }
 
-/* If no thread can be started, the caller does the work. */
+/* If no thread can be started, the caller does the work of the stage. */
 static void begin_stage(bt_ckpt_async *a, stage at) {
     sigset_t all, old;
     a->at = at;
@@ -172,7 +173,7 @@ static bt_code start_async_save(bt_ckpt_async *a, const bt_ckpt_job *job, bt_ckp
                                 bt_err *err) {
     a->slices = calloc(job->n + 1, sizeof *a->slices);
     if (!a->slices)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for a list of %zu slices", job->n);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for a list of %zu slices", job->n);
     memcpy(a->slices, job->slices, job->n * sizeof *a->slices);
     a->meta = *meta;
     memset(meta, 0, sizeof *meta);

@@ -1,5 +1,4 @@
-/* section_file.c - writes a data file with its space reserved first and reads it back; opens it and verifies every
- * byte. */
+/* section_file.c - writes a data file after reserving its space, reads it back, opens it, and verifies every byte. */
 #include "engine/base/clock.h"
 #include "engine/base/hash.h"
 #include "engine/base/system/reserve.h"
@@ -32,8 +31,6 @@ static uint64_t checksum_before_seal(const void *s, size_t bytes) {
     return XXH3_64bits(s, bytes - sizeof(uint64_t));
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
 uint64_t ckpt_span(uint64_t count, uint32_t width, uint32_t stride) {
     if (width == 0) return stride == 0 ? count : 0;
     if (count == 0 || width > stride || count % width != 0 ||
@@ -42,7 +39,7 @@ uint64_t ckpt_span(uint64_t count, uint32_t width, uint32_t stride) {
     return (count / width - 1) * stride + width;
 }
 
-/* Returns the elements of a section: whole rows of a block. */
+/* Returns the number of elements per section: whole rows of a block. */
 static uint64_t section_elems(const bt_ckpt_slice *s) {
     if (s->width == 0) return CKPT_SECTION_ELEMS;
     return CKPT_SECTION_ELEMS / s->width > 0 ? CKPT_SECTION_ELEMS / s->width * s->width : s->width;
@@ -105,7 +102,7 @@ typedef struct out_file {
     const char *path;
     uint64_t at;
     XXH3_state_t *hash;
-    unsigned char *made; /* buffer of a section that the caller produces; allocated on first use */
+    unsigned char *made; /* buffer for a section that the caller produces; allocated on first use */
 } out_file;
 
 static bt_code write_out_bytes(out_file *o, const void *data, size_t n, bt_err *err) {
@@ -115,7 +112,6 @@ static bt_code write_out_bytes(out_file *o, const void *data, size_t n, bt_err *
     return BT_OK;
 }
 
-/* Returns the data of elements done .. done+count of a slice. */
 static bt_code section_data(out_file *o, const bt_ckpt_job *job, const bt_ckpt_slice *s,
                             uint64_t done, uint64_t count, const unsigned char **data,
                             bt_err *err) {
@@ -218,7 +214,7 @@ bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation,
         code = bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
         goto done;
     }
-    /* A full disk is detected here, before any data is written. */
+    /* detects a full disk before any data are written */
     int e = bt_file_reserve(fd, f->bytes);
     if (e != 0 && e != EOPNOTSUPP && e != EINVAL) {
         code = bt_fail_errno(err, BT_IO, e, "cannot reserve %llu bytes for '%s'",
@@ -228,7 +224,7 @@ bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation,
     out_file o = {fd, tmp, 0, hash, NULL};
     code = write_body(&o, f, generation, job, index, err);
     free(o.made);
-    /* After a failed fsync the page cache is unreliable, so the file is discarded and not retried. */
+    /* after a failed fsync the page cache is unreliable, so the file is discarded, not retried */
     if (code == BT_OK && fsync(fd) != 0)
         code = bt_fail_errno(err, BT_IO, errno, "cannot sync '%s'", tmp);
     int rc = close(fd);
@@ -249,17 +245,15 @@ done:
     return code;
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
 static bt_code read_section_file_head(int fd, const char *path, const ckpt_file *f,
                                       uint64_t generation, int64_t step, bt_err *err) {
     struct stat st;
     if (fstat(fd, &st) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot stat '%s'", path);
     if (!S_ISREG(st.st_mode)) return bt_fail(err, BT_FORMAT, "'%s' is not a regular file", path);
     if ((uint64_t)st.st_size != f->bytes)
-        return bt_fail(err, BT_FORMAT, "'%s' is %lld bytes, the manifest lists %llu (%s)", path,
-                       (long long)st.st_size, (unsigned long long)f->bytes,
-                       (uint64_t)st.st_size < f->bytes ? "truncated" : "something was appended");
+        return bt_fail(err, BT_FORMAT, "'%s' has %lld bytes, but the manifest lists %llu (%s)",
+                       path, (long long)st.st_size, (unsigned long long)f->bytes,
+                       (uint64_t)st.st_size < f->bytes ? "truncated" : "other data were appended");
     if (f->bytes < sizeof(file_head) + sizeof(file_foot))
         return bt_fail(err, BT_FORMAT, "'%s' is too short for a checkpoint file", path);
     file_head h;
@@ -270,7 +264,8 @@ static bt_code read_section_file_head(int fd, const char *path, const ckpt_file 
     if (h.self_hash != checksum_before_seal(&h, sizeof h))
         return bt_fail(err, BT_FORMAT, "'%s': bytes 0..63 (head) are damaged", path);
     if (h.version < 1 || h.version > CKPT_VERSION)
-        return bt_fail(err, BT_FORMAT, "'%s' has version %u, this program reads 1 to %d", path,
+        return bt_fail(err, BT_FORMAT,
+                       "'%s' has version %u, but this program reads only versions 1 to %d", path,
                        h.version, CKPT_VERSION);
     if (h.generation != generation || h.step != step || h.rank != (uint32_t)f->rank)
         return bt_fail(err, BT_FORMAT,
@@ -291,7 +286,7 @@ static bt_code read_section_index(int fd, const char *path, const ckpt_file *f, 
     BT_TRY(ckpt_read_all(fd, &foot, sizeof foot, f->bytes - sizeof foot, path, err));
     if (memcmp(foot.magic, CKPT_FOOT_MAGIC, 8) != 0 ||
         foot.self_hash != checksum_before_seal(&foot, sizeof foot))
-        return bt_fail(err, BT_FORMAT, "'%s': its last 48 bytes (foot) are damaged", path);
+        return bt_fail(err, BT_FORMAT, "'%s': the last 48 bytes (foot) are damaged", path);
     uint64_t room = f->bytes - sizeof(file_head) - sizeof foot;
     if (foot.n_sections != f->n_sections || foot.n_sections > room / (sizeof(section_head) + 8) ||
         foot.file_bytes != f->bytes ||
@@ -324,7 +319,7 @@ static bt_code read_sections(int fd, const char *path, const ckpt_file *f, const
         section_head *h = &out[i].head;
         if (index[i] != expected || index_offset - index[i] < sizeof *h)
             return bt_fail(err, BT_FORMAT,
-                           "'%s': section %llu is not where it should be (byte %llu)", path,
+                           "'%s': section %llu does not begin at byte %llu, where it should", path,
                            (unsigned long long)i, (unsigned long long)expected);
         BT_TRY(ckpt_read_all(fd, h, sizeof *h, index[i], path, err));
         if (h->magic != CKPT_SECTION_MAGIC || h->self_hash != checksum_before_seal(h, sizeof *h))
@@ -339,7 +334,8 @@ static bt_code read_sections(int fd, const char *path, const ckpt_file *f, const
         expected = out[i].data_offset + h->count * h->elem_bytes;
     }
     if (expected != index_offset)
-        return bt_fail(err, BT_FORMAT, "'%s': sections end at byte %llu, the index begins at %llu",
+        return bt_fail(err, BT_FORMAT,
+                       "'%s': the sections end at byte %llu, but the index begins at byte %llu",
                        path, (unsigned long long)expected, (unsigned long long)index_offset);
     return BT_OK;
 }
@@ -376,7 +372,6 @@ bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generati
 
 enum { VERIFY_BYTES = 1 << 20 };
 
-/* Finds the section with damaged data, for the message. */
 static bt_code find_damaged_section(int fd, const char *path, const ckpt_file *f,
                                     const ckpt_section *sections, unsigned char *buf, bt_err *err) {
     XXH3_state_t *hash = XXH3_createState();
@@ -406,8 +401,8 @@ static bt_code find_damaged_section(int fd, const char *path, const ckpt_file *f
                          (unsigned long long)hole_at);
             code = bt_fail(
                 err, BT_FORMAT,
-                "'%s': bytes %llu..%llu ('%s' %s) have hash %016llx, expected %016llx (%s)", path,
-                (unsigned long long)s->data_offset,
+                "'%s': bytes %llu..%llu ('%s' %s) have the hash %016llx instead of %016llx (%s)",
+                path, (unsigned long long)s->data_offset,
                 (unsigned long long)(s->data_offset + bytes - 1), s->head.tensor, s->head.state,
                 (unsigned long long)found, (unsigned long long)s->head.data_hash, cause);
         }
@@ -440,7 +435,8 @@ bt_code ckpt_file_read_whole(const char *folder, const ckpt_file *f, uint64_t ge
     int64_t before = bt_thread_cpu_ns();
     for (uint64_t at = 0; at < f->bytes;) {
         if (how->stop && atomic_load(how->stop)) {
-            code = bt_fail(err, BT_STOPPED, "'%s' was not read to its end", path);
+            code = bt_fail(err, BT_STOPPED,
+                           "'%s' was not read completely, because a stop was requested", path);
             goto done;
         }
         size_t k = f->bytes - at < VERIFY_BYTES ? (size_t)(f->bytes - at) : VERIFY_BYTES;
@@ -457,8 +453,8 @@ bt_code ckpt_file_read_whole(const char *folder, const ckpt_file *f, uint64_t ge
     if (strcmp(found, f->hash) != 0) {
         code = find_damaged_section(fd, path, f, sections, buf, err);
         if (code == BT_OK)
-            code = bt_fail(err, BT_FORMAT, "'%s' has hash %s, the manifest lists %s", path, found,
-                           f->hash);
+            code = bt_fail(err, BT_FORMAT, "'%s' has the hash %s, but the manifest lists %s", path,
+                           found, f->hash);
     }
 done:
     close(fd);

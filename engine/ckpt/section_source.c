@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int by_section_place(const void *a, const void *b) {
+static int compare_sections(const void *a, const void *b) {
     const section_head *x = &((const ckpt_section *)a)->head, *y = &((const ckpt_section *)b)->head;
     int d = strcmp(x->tensor, y->tensor);
     if (d == 0) d = strcmp(x->state, y->state);
@@ -13,7 +13,7 @@ static int by_section_place(const void *a, const void *b) {
 }
 
 void ckpt_source_sort(ckpt_source *s) {
-    if (s->n > 1) qsort(s->sections, s->n, sizeof *s->sections, by_section_place);
+    if (s->n > 1) qsort(s->sections, s->n, sizeof *s->sections, compare_sections);
 }
 
 void ckpt_source_release(ckpt_source *s) {
@@ -27,7 +27,7 @@ static size_t lower_bound(const ckpt_source *r, const ckpt_section *key) {
     size_t lo = 0, hi = r->n;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        if (by_section_place(&r->sections[mid], key) < 0)
+        if (compare_sections(&r->sections[mid], key) < 0)
             lo = mid + 1;
         else
             hi = mid;
@@ -40,11 +40,11 @@ typedef struct rows {
     uint64_t first, count, width, stride;
 } rows;
 
-static rows rows_of(uint64_t first, uint64_t count, uint32_t width, uint32_t stride) {
+static rows describe_rows(uint64_t first, uint64_t count, uint32_t width, uint32_t stride) {
     return width ? (rows){first, count, width, stride} : (rows){first, count, count, count};
 }
 
-/* Finds the run that contains element `at`, or the next one: its beginning in the tensor and in the data. */
+/* Finds the row that contains element `at`, or the next row: its beginning in the tensor and in the data. */
 static bool find_element_run(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) {
     uint64_t row = at <= x->first || x->width == 0 ? 0 : (at - x->first) / x->stride;
     if (row * x->stride + x->first + x->width <= at) row++;
@@ -53,14 +53,14 @@ static bool find_element_run(const rows *x, uint64_t at, uint64_t *begin, uint64
     return *data < x->count;
 }
 
-/* converts elements of a section to those of a slice */
+/* Converts elements of a section to those of a slice. */
 typedef struct copying {
     size_t to_bytes, from_bytes;
     bool convert;
     bt_moment_form to, from;
 } copying;
 
-static bool copying_of(copying *c, uint32_t to, uint32_t from) {
+static bool choose_conversion(copying *c, uint32_t to, uint32_t from) {
     *c = (copying){.to_bytes = bt_ckpt_type_bytes(to),
                    .from_bytes = bt_ckpt_type_bytes(from),
                    .convert = to != from};
@@ -77,7 +77,7 @@ static void copy_elements(const copying *c, unsigned char *to, uint64_t at,
         memcpy(to, from, n * c->to_bytes);
 }
 
-/* Copies the common elements (from NULL: only counts); returns their number. */
+/* Copies the elements that both have and returns their number. from NULL: only counts them. */
 static uint64_t copy_common_elements(const rows *want, unsigned char *to, const rows *have,
                                      const unsigned char *from, const copying *how) {
     uint64_t at = want->first > have->first ? want->first : have->first, n = 0, w, wd, h, hd;
@@ -89,12 +89,12 @@ static uint64_t copy_common_elements(const rows *want, unsigned char *to, const 
             if (from) copy_elements(how, to, wd + (begin - w), from, hd + (begin - h), end - begin);
             n += end - begin;
         }
-        at = end > at ? end : begin; /* no overlap: continue where the later one begins */
+        at = end > at ? end : begin; /* without overlap, continues where the later one begins */
     }
     return n;
 }
 
-/* Returns a key that sorts before all sections of the slice's tensor and state; false: no section has such a name. */
+/* Writes a key that sorts before all sections of the slice's tensor and state. Returns false: none can exist. */
 static bool first_section_key(const bt_ckpt_slice *w, ckpt_section *key) {
     memset(key, 0, sizeof *key);
     if (strlen(w->tensor) >= sizeof key->head.tensor || strlen(w->state) >= sizeof key->head.state)
@@ -104,17 +104,17 @@ static bool first_section_key(const bt_ckpt_slice *w, ckpt_section *key) {
     return true;
 }
 
-static bool is_of(const ckpt_section *s, const bt_ckpt_slice *w) {
+static bool section_is_of(const ckpt_section *s, const bt_ckpt_slice *w) {
     return strcmp(s->head.tensor, w->tensor) == 0 && strcmp(s->head.state, w->state) == 0;
 }
 
 bool ckpt_source_touches(const ckpt_source *r, const bt_ckpt_slice *w) {
     ckpt_section key;
     if (!first_section_key(w, &key)) return false;
-    const rows want = rows_of(w->first, w->count, w->width, w->stride);
-    for (size_t i = lower_bound(r, &key); i < r->n && is_of(&r->sections[i], w); i++) {
+    const rows want = describe_rows(w->first, w->count, w->width, w->stride);
+    for (size_t i = lower_bound(r, &key); i < r->n && section_is_of(&r->sections[i], w); i++) {
         const section_head *h = &r->sections[i].head;
-        const rows have = rows_of(h->first, h->count, h->width, h->stride);
+        const rows have = describe_rows(h->first, h->count, h->width, h->stride);
         if (copy_common_elements(&want, NULL, &have, NULL, NULL) > 0) return true;
     }
     return false;
@@ -124,7 +124,7 @@ bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
     ckpt_section key;
     if (!first_section_key(w, &key))
         return bt_fail(err, BT_ARG, "tensor name '%s' is too long for a checkpoint", w->tensor);
-    const rows want = rows_of(w->first, w->count, w->width, w->stride);
+    const rows want = describe_rows(w->first, w->count, w->width, w->stride);
     const size_t elem = bt_ckpt_type_bytes(w->type);
     unsigned char *data = w->data;
     uint64_t filled = 0;
@@ -132,19 +132,21 @@ bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
     copying how;
     for (size_t i = lower_bound(r, &key); i < r->n && filled < w->count; i++) {
         const ckpt_section *s = &r->sections[i];
-        if (!is_of(s, w)) break;
+        if (!section_is_of(s, w)) break;
         known = true;
-        if (!copying_of(&how, w->type, s->head.type))
-            return bt_fail(err, BT_FORMAT,
-                           "'%s' (%s) of checkpoint '%s' has elements of %d bytes, not of %zu",
-                           w->tensor, w->state, r->name, (int)s->head.elem_bytes, elem);
-        if (s->head.tensor_elems != w->tensor_elems)
+        if (!choose_conversion(&how, w->type, s->head.type))
             return bt_fail(
                 err, BT_FORMAT,
-                "'%s' of checkpoint '%s' has %llu elements, the model %llu: another model shape",
-                w->tensor, r->name, (unsigned long long)s->head.tensor_elems,
-                (unsigned long long)w->tensor_elems);
-        const rows have = rows_of(s->head.first, s->head.count, s->head.width, s->head.stride);
+                "'%s' (%s) of the checkpoint '%s' has elements of %d bytes instead of %zu",
+                w->tensor, w->state, r->name, (int)s->head.elem_bytes, elem);
+        if (s->head.tensor_elems != w->tensor_elems)
+            return bt_fail(err, BT_FORMAT,
+                           "'%s' of the checkpoint '%s' has %llu elements, but in this model %llu: "
+                           "the shapes of the models differ",
+                           w->tensor, r->name, (unsigned long long)s->head.tensor_elems,
+                           (unsigned long long)w->tensor_elems);
+        const rows have = describe_rows(s->head.first, s->head.count, s->head.width,
+                                        s->head.stride);
         if (copy_common_elements(&want, NULL, &have, NULL, &how) == 0) continue;
         if (!how.convert && !w->width && !s->head.width && have.first >= want.first &&
             have.first + have.count <= want.first + want.count) {
@@ -168,9 +170,9 @@ bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
         return BT_OK;
     }
     if (filled != w->count)
-        return bt_fail(err, BT_FORMAT,
-                       "checkpoint '%s' holds %llu of the %llu requested elements of '%s' (%s)",
-                       r->name, (unsigned long long)filled, (unsigned long long)w->count, w->tensor,
-                       w->state);
+        return bt_fail(
+            err, BT_FORMAT,
+            "the checkpoint '%s' contains only %llu of the %llu requested elements of '%s' (%s)",
+            r->name, (unsigned long long)filled, (unsigned long long)w->count, w->tensor, w->state);
     return BT_OK;
 }

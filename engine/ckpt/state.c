@@ -24,9 +24,9 @@ void bt_slices_add(bt_slices *l, const bt_ckpt_slice *s) {
 }
 
 bt_code bt_slices_done(const bt_slices *l, bt_err *err) {
-    return l->failed
-               ? bt_fail(err, BT_NOMEM, "cannot take memory for the list of %zu slices", 2 * l->cap)
-               : BT_OK;
+    return l->failed ? bt_fail(err, BT_NOMEM, "cannot allocate memory for the list of %zu slices",
+                               2 * l->cap)
+                     : BT_OK;
 }
 
 void bt_slices_release(bt_slices *l) {
@@ -34,7 +34,7 @@ void bt_slices_release(bt_slices *l) {
     *l = (bt_slices){0};
 }
 
-/* a bt_state_values is a jansson object, or NULL */
+/* A bt_state_values is a jansson object, or NULL. */
 static const json_t *state_value(const bt_state_values *v, const char *key) {
     return json_object_get((const json_t *)v, key);
 }
@@ -115,7 +115,7 @@ bt_code bt_state_save_values(const bt_state *s, bt_text *out, bt_err *err) {
         bt_json_end(&j, '}');
     }
     bt_json_end(&j, '}');
-    return out->failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the checkpoint's state")
+    return out->failed ? bt_fail(err, BT_NOMEM, "cannot allocate memory for the checkpoint's state")
                        : BT_OK;
 }
 
@@ -123,7 +123,7 @@ bt_code bt_state_load_values(const bt_state *s, const bt_text *values, bt_err *e
     json_error_t e;
     json_t *all = json_loads(bt_text_str(values), 0, &e);
     if (!all && bt_json_starved(&e))
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the checkpoint's state");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the checkpoint's state");
     if (!json_is_object(all)) {
         json_decref(all);
         return bt_fail(err, BT_FORMAT, "the state in the checkpoint's manifest cannot be read: %s",

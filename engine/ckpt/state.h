@@ -1,10 +1,9 @@
 /* state.h - the registry of all state that must survive a restart.
  *
- * The owner of such state adds a row; the saver uses only the rows. A row holds tensors (slices of arrays that
- * belong to named tensors, which any layout can read), or values (a JSON object in the manifest, the same on all
- * ranks), or both.
+ * The owner of such state adds a row, and the saver uses only the rows. A row has tensors (slices of arrays that belong
+ * to named tensors, which any layout can read), values (a JSON object in the manifest, equal on all ranks), or both.
  *
- *     tensors   "weight", "exp_avg", ...; one name per state, as in bt_ckpt_slice
+ *     tensors   "weight", "exp_avg", ...; a name for each state, as in bt_ckpt_slice
  *     values    {"progress": {"updates": 120, ...}, "loss_scale": {...}}
  *
  * Threads: the training thread. */
@@ -15,7 +14,6 @@
 
 enum { BT_STATE_ROWS = 24 };
 
-/* a growing list of slices */
 typedef struct bt_slices {
     bt_ckpt_slice *at;
     size_t n, cap;
@@ -25,22 +23,21 @@ void bt_slices_add(bt_slices *l, const bt_ckpt_slice *s);
 bt_code bt_slices_done(const bt_slices *l, bt_err *err) BT_MUST_CHECK;
 void bt_slices_release(bt_slices *l);
 
-/* values of one row, read from a manifest */
+/* Values of one row in a manifest. */
 typedef struct bt_state_values bt_state_values;
 int64_t bt_state_int(const bt_state_values *v, const char *key, int64_t otherwise);
 double bt_state_real(const bt_state_values *v, const char *key, double otherwise);
 bool bt_state_bool(const bt_state_values *v, const char *key, bool otherwise);
-/* Reads the last `most` elements of an array, in order, and returns their number; 0 if there is no such array or an
- * element is not a number. */
+/* Reads the last `most` elements of an array in order, and returns their number; 0: there is no array of numbers. */
 size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, size_t most);
-size_t bt_state_count(const bt_state_values *v,
-                      const char *key); /* number of elements of an array */
-/* Returns NULL if there is no such text. The result is valid as long as the values. */
+/* number of elements of an array */
+size_t bt_state_count(const bt_state_values *v, const char *key);
+/* Returns NULL if there is no such text. The values own the result. */
 const char *bt_state_text(const bt_state_values *v, const char *key);
 
 typedef enum {
-    BT_STATE_SAVE, /* slices that this rank writes: every element of a tensor is written by exactly one rank */
-    /* slices as with SAVE, but written by ranks of rank 0's host as far as these have the state */
+    BT_STATE_SAVE, /* slices that this rank writes; exactly one rank writes every element of a tensor */
+    /* Like SAVE, but ranks of rank 0's host write everything that they have. */
     BT_STATE_SAVE_HOST,
     BT_STATE_RESUME, /* state that this rank needs to resume */
     BT_STATE_WEIGHTS /* weights that this rank needs for a new training */
@@ -51,12 +48,11 @@ static inline bool bt_state_saves(bt_state_use use) {
 
 typedef struct bt_state_row {
     const char *name; /* unique; key of the values */
-    void *ctx;        /* argument of the functions; borrowed until the registry's last use */
-    /* each function may be NULL */
+    void *ctx;        /* argument of the functions; must exist until the registry's last use */
+    /* Each function may be NULL. */
     void (*slices)(void *ctx, bt_state_use use, bt_slices *out);
-    void (*save)(void *ctx, bt_json *j); /* writes the members of the row's object */
-    /* Reads the values; called before the slices, only for RESUME. The result is empty if the checkpoint lacks the
-     * values. */
+    void (*save)(void *ctx, bt_json *j); /* writes the members of the row's JSON object */
+    /* Reads the values before the slices are read, only for RESUME. Empty if the checkpoint lacks them. */
     void (*load)(void *ctx, const bt_state_values *v);
 } bt_state_row;
 
@@ -66,13 +62,13 @@ typedef struct bt_state {
 } bt_state;
 
 void bt_state_add(bt_state *s, const bt_state_row *row);
-/* Collects the slices of all rows; release them after BT_OK. */
+/* Collects the slices of all rows. The caller releases them after BT_OK. */
 bt_code bt_state_slices(const bt_state *s, bt_state_use use, bt_slices *out, bt_err *err)
     BT_MUST_CHECK;
 bt_code bt_state_save_values(const bt_state *s, bt_text *out, bt_err *err) BT_MUST_CHECK;
 bt_code bt_state_load_values(const bt_state *s, const bt_text *values, bt_err *err) BT_MUST_CHECK;
 
-/* Reads one value of a manifest without a registry. */
+/* Read one value of a manifest without a registry. */
 void bt_ckpt_state_text(const bt_ckpt_meta *m, const char *row, const char *key,
                         const char *otherwise, char *out, size_t size);
 double bt_ckpt_state_real(const bt_ckpt_meta *m, const char *row, const char *key,

@@ -17,11 +17,11 @@ struct bt_ckpt_reread {
     char path[PATH_MAX];
     pthread_t thread;
     _Atomic bool stop, over;
-    bt_ckpt_checked found; /* valid when the thread has ended */
+    bt_ckpt_checked found; /* valid after the thread has ended */
 };
 
-/* SCHED_IDLE is not used: a killed process exits when its last thread does, and on a busy machine such a thread was
- * not scheduled for seconds, which delayed the exit of the rank and its restart. */
+/* SCHED_IDLE is not used: a killed process exits when its last thread does, and on a busy machine such a thread was not
+ * scheduled for seconds, which delayed the exit and the restart of the rank. */
 static const double SHARE = 0.01;
 
 static bt_code reread_all_files(bt_ckpt_reread *c, bt_err *err) {
@@ -51,7 +51,7 @@ static void *reread_thread(void *arg) {
 bt_code bt_ckpt_reread_start(bt_ckpt_reread **out, const char *path, bt_err *err) {
     sigset_t all, old;
     bt_ckpt_reread *c = *out = calloc(1, sizeof *c);
-    if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s' again", path);
+    if (!c) return bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s' again", path);
     c->found.err = (bt_err)BT_ERR_INIT;
     snprintf(c->path, sizeof c->path, "%s", path);
     sigfillset(&all); /* other threads handle signals */

@@ -1,4 +1,4 @@
-/* memory_gather.c - copies missing parts of a spread state from hosts that have them. */
+/* memory_gather.c - copies missing parts of a spread state from the hosts that have them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +15,11 @@ typedef struct gather {
     const memory_spread *s;
     memory_segments *all;
     int rank, size;
-    int *lowest;     /* (size) lowest rank of each rank's host */
-    uint64_t *bytes; /* (size, parts) size of a part on the host of a rank; 0: missing */
-    unsigned char *
-        takes; /* (size, parts) the rank receives the part for its host; set only for its lowest rank */
-    memory_segment *coming; /* (parts) destination of the parts that this rank receives */
+    int *lowest;     /* (size) lowest rank on the host of each rank */
+    uint64_t *bytes; /* (size, parts) bytes of a part on the host of a rank; 0: missing */
+    /* (size, parts) the rank receives the part for its host; set only for the lowest rank of the host */
+    unsigned char *takes;
+    memory_segment *coming; /* (parts) memory for parts that this rank receives */
 } gather;
 
 static size_t gather_cell(const gather *g, int rank, int part) {
@@ -46,7 +46,7 @@ static bt_code receive_tables(gather *g, bt_err *err) {
     g->coming = calloc(parts + 1, sizeof *g->coming);
     g->lowest = calloc((size_t)g->size, sizeof *g->lowest);
     if (!g->bytes || !g->takes || !g->coming || !g->lowest)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for a list of %zu parts", n);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for a list of %zu parts", n);
     for (int r = 0; r < g->size; r++)
         while (bt_comm_host(g->lowest[r]) != bt_comm_host(r)) g->lowest[r]++;
     return BT_OK;
@@ -57,7 +57,7 @@ static bt_code list_memory_states(gather *g, bt_err *err) {
     uint64_t *mine = calloc((size_t)parts + 1, sizeof *mine);
     bt_code code = bt_agree(
         g->s->world,
-        mine ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for a list of parts"), err);
+        mine ? BT_OK : bt_fail(err, BT_NOMEM, "cannot allocate memory for a list of parts"), err);
     if (code == BT_OK) {
         for (int p = 0; p < parts; p++) {
             const memory_mapped *m = ckpt_memory_part(g->all, &g->s->id, (uint32_t)p);
@@ -71,12 +71,12 @@ static bt_code list_memory_states(gather *g, bt_err *err) {
     for (int p = 0; p < parts; p++) found += find_sender(g, p) >= 0;
     return found == parts ? BT_OK
                           : bt_fail(err, BT_FORMAT,
-                                    "the state in memory ('%s') has %d of %d ranks' parts of step "
-                                    "%lld on the hosts there are",
+                                    "the state in memory ('%s') has the parts of only %d of %d "
+                                    "ranks for step %lld on the present hosts",
                                     g->s->dir, found, parts, (long long)g->s->id.step);
 }
 
-/* Sends the head and the table of a part, which describe its content, to every rank. */
+/* Sends head and table of a part, which describe its content, to every rank. */
 static bt_code broadcast_table(gather *g, int part, const bt_ckpt_slice *slices, size_t n,
                                bool *touches, bt_err *err) {
     const int from = find_sender(g, part);
@@ -88,7 +88,7 @@ static bt_code broadcast_table(gather *g, int part, const bt_ckpt_slice *slices,
     BT_TRY(bt_broadcast(g->s->world, &h, sizeof h, from, err));
     const size_t bytes = h.n_sections * sizeof *table;
     table = malloc(bytes + 1);
-    if (!table) code = bt_fail(err, BT_NOMEM, "cannot take memory for a table of sections");
+    if (!table) code = bt_fail(err, BT_NOMEM, "cannot allocate memory for a table of sections");
     code = bt_agree(g->s->world, code, err);
     if (code == BT_OK && g->rank == from) memcpy(table, m->at + sizeof h, bytes);
     if (code == BT_OK) code = bt_broadcast(g->s->world, table, bytes, from, err);
@@ -98,14 +98,14 @@ static bt_code broadcast_table(gather *g, int part, const bt_ckpt_slice *slices,
     return code;
 }
 
-/* A host receives each missing part that a slice of one of its ranks touches. */
+/* A host receives each missing part of which a slice of one of its ranks has elements. */
 static bt_code find_needed_parts(gather *g, const bt_ckpt_slice *slices, size_t n, bt_err *err) {
     const int parts = g->s->parts;
     unsigned char *mine = calloc((size_t)parts + 1, 1),
                   *all = calloc((size_t)parts * (size_t)g->size + 1, 1);
     bt_code code = bt_agree(
         g->s->world,
-        mine && all ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for a list of parts"),
+        mine && all ? BT_OK : bt_fail(err, BT_NOMEM, "cannot allocate memory for a list of parts"),
         err);
     for (int p = 0; p < parts && code == BT_OK; p++) {
         bool everywhere = true, touches = false;
@@ -152,7 +152,7 @@ static bt_code send_part(gather *g, bt_mailbox *box, int part, int to, bt_err *e
     return BT_OK;
 }
 
-/* All ranks use the same order, so that both sides wait for the oldest message. */
+/* All ranks use the same order, so that sender and receiver wait for the same message. */
 static bt_code send_all_parts(gather *g, bt_err *err) {
     bt_comm *c = NULL;
     bt_mailbox *box = NULL;

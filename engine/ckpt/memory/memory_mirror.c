@@ -1,4 +1,4 @@
-/* memory_mirror.c - the ranks of the next host keep copies of the parts of a host's ranks. */
+/* memory_mirror.c - ranks of the next host in the ring keep copies of the parts of a host's ranks. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,21 +17,21 @@ typedef struct kept {
 } kept;
 
 struct memory_mirror {
-    bt_comm *comm; /* communicator of the ranks that write, only for these messages */
+    bt_comm *comm; /* communicator of the ranks that write, used only for these messages */
     bt_mailbox *box;
-    int keeper; /* rank that keeps this rank's part; -1: none */
+    int keeper; /* rank that keeps the copy of this rank's part; -1: none */
     uint64_t bytes;
     kept *part;
     size_t n;
 };
 
-typedef struct offer { /* a rank's description of its part */
+typedef struct offer { /* what a rank states about its part */
     uint64_t layout, bytes;
 } offer;
 
 static size_t count_mirror_pieces(uint64_t bytes) {
     return 2 + bytes / PIECE;
-} /* the first piece and the head are separate */
+} /* the first piece and the head are separate messages */
 
 static bt_code choose_mirrored_state(memory_mirror *m, const memory_pair_name *own,
                                      const offer *all, bt_err *err) {
@@ -39,7 +39,8 @@ static bt_code choose_mirrored_state(memory_mirror *m, const memory_pair_name *o
     m->keeper = bt_memory_keeper(me, size);
     size_t messages = m->keeper >= 0 ? count_mirror_pieces(m->bytes) : 0;
     m->part = calloc((size_t)n + 1, sizeof *m->part);
-    if (!m->part) return bt_fail(err, BT_NOMEM, "cannot take memory for %d copies of states", n);
+    if (!m->part)
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %d copies of states", n);
     const int from = n > 0 ? bt_memory_neighbour(bt_comm_host(me), -1, size) : -1;
     for (int r = 0; r < size && n > 0; r++) {
         if (bt_comm_host(r) != from || bt_memory_keeper(r, size) != me) continue;
@@ -56,7 +57,7 @@ bt_code ckpt_mirror_create(memory_mirror **out, bt_comm *world, const memory_pai
     memory_mirror *m = *out = calloc(1, sizeof *m);
     offer mine = {own->layout, bytes}, *all = calloc((size_t)own->world_size, sizeof *all);
     bt_code code = m && all ? BT_OK
-                            : bt_fail(err, BT_NOMEM, "cannot take memory for copies of states");
+                            : bt_fail(err, BT_NOMEM, "cannot allocate memory for copies of states");
     code = bt_agree(world, code, err);
     if (code == BT_OK)
         code = bt_agree(world, bt_comm_split(&m->comm, world, 0, own->rank, err), err);
@@ -105,7 +106,7 @@ static uint64_t piece_at(uint64_t at, uint64_t end) { return end - at < PIECE ? 
 
 static bt_code receive_mirrored_part(memory_mirror *m, kept *k, bt_err *err) {
     memory_head *there = ckpt_pair_head(&k->pair);
-    there->self_hash = 0; /* not valid from here on */
+    there->self_hash = 0; /* the segment is not valid from here on */
     atomic_thread_fence(memory_order_seq_cst);
     const uint64_t end = k->pair.bytes;
     for (uint64_t at = sizeof *there; at < end; at += PIECE)

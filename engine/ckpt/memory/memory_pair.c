@@ -40,7 +40,7 @@ bt_code ckpt_segment_take(memory_segment *s, uint64_t bytes, bt_err *err) {
     if (!rc && at == MAP_FAILED) rc = errno;
     close(fd);
     if (rc)
-        return bt_fail_errno(err, BT_IO, rc, "cannot take %.1f MiB for '%s'",
+        return bt_fail_errno(err, BT_IO, rc, "cannot allocate %.1f MiB for '%s'",
                              (double)bytes / 1048576, s->path);
     s->at = at;
     return BT_OK;

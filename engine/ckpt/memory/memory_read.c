@@ -90,7 +90,7 @@ static bool is_same_memory_state(const memory_head *h, const memory_head *to) {
            h->world_size == to->world_size && h->params_hash == to->params_hash;
 }
 
-/* Returns true if every rank of its world has a part. */
+/* Returns true if there is a part of every rank. */
 static bool is_complete(const memory_segments *all, const memory_head *of) {
     uint32_t n = 0;
     for (size_t i = 0; i < all->n; i++) {
@@ -166,13 +166,14 @@ typedef struct memory_source {
 
 static bt_code read_memory_section(ckpt_source *from, const ckpt_section *s, void *out,
                                    bt_err *err) {
-    const memory_source *m = (const memory_source *)from; /* `from` is its first member */
+    const memory_source *m = (const memory_source *)from; /* `from` is the first member */
     const size_t bytes = s->head.count * s->head.elem_bytes;
     memcpy(out, m->all->at[s->file].at + s->data_offset, bytes);
     if (XXH3_64bits(out, bytes) != s->head.data_hash)
         return bt_fail(err, BT_FORMAT,
-                       "the state in memory ('%s') is damaged: '%s' %s, rank %u's part", from->name,
-                       s->head.tensor, s->head.state, memory_head_of(&m->all->at[s->file])->rank);
+                       "the state in memory ('%s') is damaged in '%s' (%s) of the part of rank %u",
+                       from->name, s->head.tensor, s->head.state,
+                       memory_head_of(&m->all->at[s->file])->rank);
     return BT_OK;
 }
 
@@ -185,7 +186,8 @@ static void add_memory_sections(ckpt_source *to, const memory_head *h, const sec
 
 static bt_code read_memory_sections(ckpt_source *to, size_t n, bt_err *err) {
     to->sections = calloc(n + 1, sizeof *to->sections);
-    return to->sections ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for %zu sections", n);
+    return to->sections ? BT_OK
+                        : bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu sections", n);
 }
 
 static bool is_first_of_part(const memory_segments *all, size_t i, const bt_memory_id *id) {
@@ -204,9 +206,10 @@ static bt_code collect_segments(memory_source *m, const bt_memory_id *id, bool s
         found++;
     }
     if (!some && (found == 0 || found != world))
-        return bt_fail(err, BT_FORMAT,
-                       "the state in memory ('%s') has %zu of %u ranks' parts of step %lld",
-                       m->from.name, found, world, (long long)id->step);
+        return bt_fail(
+            err, BT_FORMAT,
+            "the state in memory ('%s') has the parts of only %zu of %u ranks for step %lld",
+            m->from.name, found, world, (long long)id->step);
     BT_TRY(read_memory_sections(&m->from, n, err));
     for (size_t i = 0; i < m->all->n; i++) {
         if (!is_first_of_part(m->all, i, id)) continue;
@@ -259,7 +262,7 @@ static void drop_older_states(const char *dir, int64_t below) {
             continue;
         memory_mapped s = below < INT64_MAX ? map_segment(dir, e->d_name, true)
                                             : (memory_mapped){0};
-        /* A segment that is being written is incomplete, but its head has the attempt. */
+        /* A segment that is being written is not valid, but its head has the attempt. */
         const bool stale = !s.at || memory_head_of(&s)->attempt < below;
         if (s.at) munmap((void *)(uintptr_t)s.at, s.bytes);
         if (stale) unlink(path);

@@ -17,7 +17,7 @@ static int index_on_host(int rank) {
 }
 
 int bt_memory_neighbour(int host, int step, int size) {
-    int best = -1, end = -1; /* end: the first or the last of all */
+    int best = -1, end = -1; /* end: the first or the last host of all */
     for (int r = 0; r < size; r++) {
         const int h = bt_comm_host(r);
         if ((h - host) * step > 0 && (best < 0 || (h - best) * step < 0)) best = h;

@@ -11,7 +11,7 @@ enum { PIECE = 64 << 20 }; /* bytes of one broadcast */
 struct bt_memory_found {
     memory_segments all;
     bt_memory_id id;
-    const char *name; /* borrowed, like the next one */
+    const char *name; /* borrowed, like the next member */
     bt_comm *world;
     bool spread;
     int parts; /* number of parts of the state, one per rank that wrote it */
@@ -34,13 +34,13 @@ void bt_memory_found_close(bt_memory_found *f) {
 static bt_code allocate_mapped_state(memory_mapped *s, bt_err *err) {
     void *at = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
-        return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the state of the first host",
+        return bt_fail(err, BT_NOMEM, "cannot allocate %zu bytes for the state of the first host",
                        s->bytes);
     s->at = at;
     return BT_OK;
 }
 
-/* c: rank 0, which sends, and the ranks of other hosts. */
+/* c: rank 0, which sends, and ranks of other hosts, which receive. */
 static bt_code copy_segment(bt_memory_found *f, bt_comm *c, memory_mapped s, bt_err *err) {
     const bool gives = bt_comm_rank(c) == 0;
     uint64_t bytes = s.bytes;
@@ -52,11 +52,12 @@ static bt_code copy_segment(bt_memory_found *f, bt_comm *c, memory_mapped s, bt_
                             s.bytes - at < PIECE ? s.bytes - at : PIECE, 0, err);
     if (gives) return code;
     if (code == BT_OK && !ckpt_memory_is_whole(&s))
-        code = bt_fail(err, BT_FORMAT, "a part of the state in memory arrived damaged");
+        code = bt_fail(err, BT_FORMAT,
+                       "a part of the state in memory was damaged on its way from the first host");
     if (code == BT_OK)
         return ckpt_memory_add(&f->all, s)
                    ? BT_OK
-                   : bt_fail(err, BT_NOMEM, "cannot take memory for a list of states");
+                   : bt_fail(err, BT_NOMEM, "cannot allocate memory for a list of states");
     if (s.at) munmap((void *)(uintptr_t)s.at, s.bytes);
     return code;
 }
@@ -103,21 +104,23 @@ static bt_code agree_on_state(bt_memory_found *f, bt_err *err) {
         mine.spread = h->spread;
         mine.parts = h->world_size;
     }
-    bt_code code = h || !here ? BT_OK
-                              : bt_fail(err, BT_FORMAT, "there is no whole state in memory ('%s')",
-                                        f->name);
+    bt_code code = h || !here
+                       ? BT_OK
+                       : bt_fail(err, BT_FORMAT,
+                                 "the folder '%s' contains no complete state in memory", f->name);
     BT_TRY(bt_agree(world, code, err));
     first = mine;
     BT_TRY(bt_broadcast(world, &first, sizeof first, 0, err));
     if (here && memcmp(&first, &mine, sizeof first) != 0)
-        code = bt_fail(err, BT_FORMAT, "the ranks find different states in memory ('%s')", f->name);
+        code = bt_fail(err, BT_FORMAT,
+                       "the ranks find different states in memory in the folder '%s'", f->name);
     f->id = first.id;
     f->spread = first.spread != 0;
     f->parts = (int)first.parts;
     return bt_agree(world, code, err);
 }
 
-/* Broadcasts the metadata of the state, equal in every part, from the part of rank 0. */
+/* Broadcasts the metadata of the state from the part of rank 0; all parts have the same. */
 static bt_code broadcast_state_meta(const bt_memory_found *f, bt_ckpt_meta *meta, bt_err *err) {
     bt_memory_id id;
     memory_head h;
@@ -134,7 +137,8 @@ bt_code bt_memory_found_open(bt_memory_found **out, const char *dir, bt_comm *wo
     memset(meta, 0, sizeof *meta);
     bt_memory_found *f = *out = calloc(1, sizeof *f);
     bt_code code = bt_agree(
-        world, f ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for a list of states"), err);
+        world, f ? BT_OK : bt_fail(err, BT_NOMEM, "cannot allocate memory for a list of states"),
+        err);
     if (code == BT_OK) {
         f->name = dir;
         f->world = world;

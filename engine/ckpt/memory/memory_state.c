@@ -1,4 +1,4 @@
-/* memory_state.c - writes a rank's part of a state: fills the sections of the table, then makes it valid. */
+/* memory_state.c - writes a rank's part of a state: first the sections, then the head that makes it valid. */
 #include <errno.h>
 #include <limits.h>
 #include <stdatomic.h>
@@ -14,14 +14,15 @@
 #include "engine/ckpt/memory/memory_format.h"
 #include "engine/ckpt/memory/memory_state.h"
 
-/* Free space that is left for segments of MPI and of other jobs. */
+/* Free space that remains for segments of MPI and of other jobs. */
 static const uint64_t SPARE_BYTES = UINT64_C(32) << 20;
 
 struct bt_memory_state {
     bt_comm *world;
-    section_head *table;        /* (n) equal for every state, except for the hashes of the data */
+    /* (n) heads of the sections, equal in every state except for the hashes of the data */
+    section_head *table;
     const unsigned char **from; /* (n) addresses of the sections' data */
-    uint64_t *to;               /* (n) their offsets in a segment */
+    uint64_t *to;               /* (n) offsets of the data in a segment */
     size_t n;
     memory_pair own;
     memory_mirror *mirror; /* NULL: all parts are on this host */
@@ -55,7 +56,7 @@ static bt_code make_table(bt_memory_state *m, const bt_ckpt_slice *slices, size_
     m->from = calloc(m->n + 1, sizeof *m->from);
     m->to = calloc(m->n + 1, sizeof *m->to);
     if (!m->table || !m->from || !m->to)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the table of %zu sections", m->n);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the table of %zu sections", m->n);
     uint64_t at = memory_data_begin(m->n);
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
@@ -91,17 +92,18 @@ static bool is_memory(const char *dir) {
     return bt_file_system_of_path(dir, &kind) && bt_file_system_in_memory(kind);
 }
 
-/* Compares the memory needed by all ranks of this host with the free space. */
+/* Compares the memory that all ranks of this host need with the free space. */
 static bt_code check_room(bt_memory_state *m, bt_err *err) {
     struct statvfs v;
     int64_t all =
         (int64_t)(ckpt_pair_missing(&m->own) + (m->mirror ? ckpt_mirror_missing(m->mirror) : 0));
     BT_TRY(bt_all_reduce_i64(m->host ? m->host : m->world, &all, 1, BT_SUM, err));
     if (statvfs(m->dir, &v) != 0)
-        return bt_fail_errno(err, BT_IO, errno, "cannot look at '%s'", m->dir);
+        return bt_fail_errno(err, BT_IO, errno, "cannot determine the free space of '%s'", m->dir);
     const uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     if (all > 0 && (uint64_t)all + SPARE_BYTES > free_bytes)
-        return bt_fail(err, BT_IO, "'%s' has %.1f MiB left, two states take %.1f", m->dir,
+        return bt_fail(err, BT_IO,
+                       "'%s' has only %.1f MiB of free space, but two states need %.1f MiB", m->dir,
                        (double)free_bytes / 1048576, (double)all / 1048576);
     return BT_OK;
 }
@@ -113,7 +115,7 @@ static bt_code name_memory_segments(bt_memory_state *m, const bt_memory_id *begu
     return m->mirror ? ckpt_mirror_take(m->mirror, begun_from, err) : BT_OK;
 }
 
-/* Names the segments; for several hosts, assigns the keepers of copies. */
+/* Chooses the names of the segments and, for several hosts, the ranks that keep copies. */
 static bt_code name_segments(bt_memory_state *m, const bt_memory_cfg *cfg, bt_err *err) {
     const int rank = bt_comm_rank(cfg->world);
     const memory_pair_name name = {cfg->dir, rank, bt_comm_size(cfg->world),
@@ -129,7 +131,8 @@ static bt_code name_segments(bt_memory_state *m, const bt_memory_cfg *cfg, bt_er
 bt_code bt_memory_state_open(bt_memory_state **out, const bt_memory_cfg *cfg, bt_err *err) {
     *out = NULL;
     bt_memory_state *m = calloc(1, sizeof *m);
-    bt_code code = m ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the newest states");
+    bt_code code = m ? BT_OK
+                     : bt_fail(err, BT_NOMEM, "cannot allocate memory for the newest states");
     if (code == BT_OK) {
         m->world = cfg->world;
         m->attempt = cfg->attempt;
@@ -183,7 +186,7 @@ static void copy_sections(void *ctx, int thread, size_t begin, size_t end) {
     for (size_t i = begin; i < end; i++) {
         const size_t bytes = m->table[i].count * m->table[i].elem_bytes;
         table[i] = m->table[i];
-        /* Hashing loads the data into the second-level cache; the copy bypasses the caches. */
+        /* hashing loads the data into the second-level cache; the copy does not use the caches */
         table[i].data_hash = XXH3_64bits(m->from[i], bytes);
         bt_stream_copy(c->at + m->to[i], m->from[i], bytes);
     }
@@ -195,9 +198,10 @@ bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int6
     memory_head fresh, *h = &fresh, *there = (memory_head *)c.at;
     m->waiting = NULL;
     if (meta->state.len >= MEMORY_VALUES)
-        return bt_fail(err, BT_UNSUPPORTED, "its values take %zu bytes, there is room for %d",
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "the values of the state have %zu bytes, more than the limit of %d",
                        meta->state.len, (int)MEMORY_VALUES);
-    there->self_hash = 0; /* not valid from here on */
+    there->self_hash = 0; /* the segment is not valid from here on */
     atomic_thread_fence(memory_order_seq_cst);
     bt_parallel_for(m->n, 1, copy_sections, &c);
 
@@ -223,7 +227,7 @@ bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int6
     h->values_bytes = (uint32_t)meta->state.len;
     memcpy(h->values, bt_text_str(&meta->state), meta->state.len);
     h->spread = m->mirror != NULL;
-    memcpy(there, h, sizeof *h); /* ckpt_memory_drop_older reads its attempt field */
+    memcpy(there, h, sizeof *h); /* ckpt_memory_drop_older reads the attempt */
     m->waiting = there;
     m->own.next = 1 - m->own.next;
     if (!m->mirror) return BT_OK;
