@@ -1,5 +1,4 @@
-/* codes.c - counts changes of ternary codes. The history has the form of the kernel slot code_history, in chunks: the
- * last two codes of each weight. */
+/* codes.c - counts changes of ternary codes, with the last two codes of each weight (kernel slot code_history). */
 #include "engine/observe/codes.h"
 
 #include <stdatomic.h>
@@ -10,14 +9,13 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 
-/* number of weights that a thread processes at a time; even */
+/* CHUNK, even: number of weights that a thread processes at once. */
 enum { CHUNK = 16384, BLOCK = 4096 };
 
 struct bt_codes {
     bt_model *model;
     bt_codes_cfg cfg;
-    /* two weights per byte; each slice and chunk begins at a byte */
-    uint8_t *history;
+    uint8_t *history; /* Two weights per byte; each slice and chunk begins at a byte. */
     int samples;
 };
 
@@ -53,7 +51,7 @@ bt_code bt_codes_create(bt_codes **out, bt_model *m, const bt_codes_cfg *cfg, bt
     if (c) *c = (bt_codes){.model = m, .cfg = *cfg, .history = calloc(bytes + 1, 1)};
     if (!c || !c->history) {
         bt_codes_destroy(c);
-        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the history of ternary codes",
+        return bt_fail(err, BT_NOMEM, "cannot allocate %.1f MiB for the history of ternary codes",
                        (double)bytes / 1048576.0);
     }
     *out = c;
@@ -70,7 +68,7 @@ int bt_codes_samples(const bt_codes *c) { return c->samples; }
 
 typedef struct look {
     const bt_codes *c;
-    size_t tensor, first; /* tensor, and its first element in the slice */
+    size_t tensor, first; /* tensor, and its first element in this slice */
     bt_latent w;
     uint8_t *history;
     size_t n;
@@ -80,12 +78,12 @@ typedef struct look {
     _Atomic uint64_t flips, sign_flips, back, near;
 } look;
 
-static const int8_t *watched_codes(const look *j, size_t first, size_t n, int8_t *spare) {
+static const int8_t *codes_to_count(const look *j, size_t first, size_t n, int8_t *spare) {
     if (j->c->cfg.weights) return bt_weights_codes(j->c->cfg.weights, j->tensor, first, n, spare);
     return bt_model_codes(j->c->model, j->tensor) + first;
 }
 
-/* Counts the weights first .. first+n of the tensor, at w, that are close to a threshold, row by row. */
+/* Counts, row by row, the weights first .. first+n of the tensor, at w, that are close to a threshold. */
 static uint64_t count_near_in_rows(const look *j, const float *w, size_t first, size_t n) {
     uint64_t near = 0;
     for (size_t at = 0, some; at < n; at += some) {
@@ -107,7 +105,7 @@ static void count_code_range(void *ctx, int thread, size_t from, size_t to) {
     for (size_t c = from; c < to; c++) {
         size_t at = c * CHUNK, n = j->n - at < CHUNK ? j->n - at : CHUNK;
         bt_active_kernels()->code_history(j->history + at / 2,
-                                          watched_codes(j, j->first + at, n, spare), n, &seen);
+                                          codes_to_count(j, j->first + at, n, spare), n, &seen);
         for (size_t i = 0; i < n; i += BLOCK) {
             const size_t some = n - i < BLOCK ? n - i : BLOCK;
             const float *w = bt_latent_read(j->w, j->first + at + i, some, weights);

@@ -1,4 +1,4 @@
-/* energy.c - reads the powercap counters, and computes this process's share of them. */
+/* energy.c - reads the powercap counters and computes this process's share. */
 #include "engine/observe/energy.h"
 
 #include <dirent.h>
@@ -37,25 +37,24 @@ static int open_in(const char *root, const char *zone, const char *file) {
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-static bool small_file(const char *root, const char *zone, const char *file, char *text,
-                       size_t size) {
+static bool read_small_text(const char *root, const char *zone, const char *file, char *text,
+                            size_t size) {
     const int fd = open_in(root, zone, file);
     const bool ok = fd >= 0 && read_text(fd, text, size);
     if (fd >= 0) close(fd);
     return ok;
 }
 
-/* Accepts packages and memory. Cores and graphics are parts of a package, "psys" contains packages and memory, and
+/* Accepts packages and memory. Cores and graphics are parts of a package; "psys" contains packages and memory;
  * intel-rapl-mmio counts the packages a second time. */
 static bool is_package_zone(const char *root, const char *zone) {
     char name[64];
     if (strncmp(zone, "intel-rapl:", 11) != 0) return false;
-    return small_file(root, zone, "name", name, sizeof name) &&
+    return read_small_text(root, zone, "name", name, sizeof name) &&
            (strncmp(name, "package-", 8) == 0 || strncmp(name, "dram", 4) == 0);
 }
 
-/* Returns the time in which the processors worked, in ticks. */
-static uint64_t busy_now(const bt_energy *e) {
+static uint64_t read_busy_ticks(const bt_energy *e) {
     char text[256];
     bt_processor_times times;
     const bool known = e->stat < 0 ? bt_machine_times(&times)
@@ -78,8 +77,8 @@ bool bt_energy_open(bt_energy *e, const char *root, char *why, size_t size) {
         const int fd = open_in(root, entry->d_name, "energy_uj");
         if (fd < 0) continue;
         if (read_number(fd, &e->at[e->n])) {
-            const bool ends = small_file(root, entry->d_name, "max_energy_range_uj", range,
-                                         sizeof range);
+            const bool ends = read_small_text(root, entry->d_name, "max_energy_range_uj", range,
+                                              sizeof range);
             e->range[e->n] = ends ? strtoull(range, NULL, 10) : 0;
             e->fd[e->n++] = fd;
         } else {
@@ -87,7 +86,7 @@ bool bt_energy_open(bt_energy *e, const char *root, char *why, size_t size) {
         }
     }
     if (folder) closedir(folder);
-    if (e->n < found) { /* some counters cannot be read; their sum would be too small */
+    if (e->n < found) { /* some counters cannot be read, so their sum would be too small */
         bt_energy_close(e);
         snprintf(why, size,
                  "the processors count their energy, but only root may read it (chmod a+r "
@@ -104,7 +103,7 @@ bool bt_energy_open(bt_energy *e, const char *root, char *why, size_t size) {
     }
     e->stat = open_in(root, ".", "stat");
     e->ticks_per_s = sysconf(_SC_CLK_TCK);
-    e->busy_ticks = busy_now(e);
+    e->busy_ticks = read_busy_ticks(e);
     e->own_ns = bt_cpu_ns();
     e->read_ns = bt_now_ns();
     why[0] = '\0';
@@ -118,7 +117,7 @@ void bt_energy_close(bt_energy *e) {
     e->stat = -1;
 }
 
-/* Share of this process; 1 if the machine's busy time is unknown or coarser. */
+/* Returns the share of this process; 1 if the machine's busy time is unknown or too coarse. */
 static double energy_share(const bt_energy *e, int64_t own_ns, uint64_t busy_ticks) {
     const double own = (double)(own_ns - e->own_ns) / 1e9,
                  busy = (double)(busy_ticks - e->busy_ticks) / (double)e->ticks_per_s;
@@ -140,7 +139,7 @@ double bt_energy_take(bt_energy *e) {
         e->at[i] = at[i];
     }
     const int64_t own = bt_cpu_ns();
-    const uint64_t busy = busy_now(e);
+    const uint64_t busy = read_busy_ticks(e);
     joules *= energy_share(e, own, busy >= e->busy_ticks ? busy : e->busy_ticks);
     e->own_ns = own;
     e->busy_ticks = busy;

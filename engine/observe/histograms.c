@@ -1,4 +1,4 @@
-/* histograms.c - counts weights and gradients into bins, with chunks of a slice on all threads. */
+/* histograms.c - counts weights and gradients into bins; all threads process chunks of a slice. */
 #include "engine/observe/histograms.h"
 
 #include <stdatomic.h>
@@ -6,11 +6,11 @@
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
 
-/* CHUNK: number of elements that a thread processes at a time */
+/* CHUNK: number of elements that a thread processes at once. */
 enum { CHUNK = 16384, BLOCK = 4096 };
 
 typedef struct look {
-    bool ternary;      /* true: weights are counted as well */
+    bool ternary;      /* weights are counted as well */
     bt_latent weights; /* weights of the tensor from element `first` on */
     size_t first;
     const float *gradients;
@@ -30,7 +30,7 @@ static void count_histogram_range(void *ctx, int thread, size_t from, size_t to)
         const size_t n = end - i < BLOCK ? end - i : BLOCK;
         float spare[BLOCK];
         const float *w = bt_latent_read(j->weights, j->first + i, n, spare);
-        for (size_t k = 0, some; k < n; k += some) { /* rows */
+        for (size_t k = 0, some; k < n; k += some) { /* one row in each pass */
             const size_t at = j->first + i + k, row = j->scales ? at / j->cols : 0;
             const float inv_scale = j->scales ? 1 / j->scales[row] : j->inv_scale;
             some = j->scales ? bt_min_size(n - k, (row + 1) * j->cols - at) : n;
@@ -74,7 +74,7 @@ void bt_histogram_add(bt_model *m, const bt_codes_cfg *slices, size_t k, float u
 
 bool bt_histogram_due(int64_t step, int64_t every, int64_t steps, int64_t most) {
     if (most <= 0 || every <= 0 || steps <= 0) return false;
-    /* index of the interval, of `most` equal ones, that contains a step */
+    /* index of the interval, of `most` equal intervals, that contains the step */
     const int64_t part = steps > most ? steps / most : 1;
     return step < every || step / part != (step - every) / part;
 }

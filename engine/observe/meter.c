@@ -1,4 +1,4 @@
-/* meter.c - measures the time of one rank in windows of a step, and memory and load of the machine. */
+/* meter.c - measures the time of one rank between two steps, and memory and load of the machine. */
 #include "engine/observe/meter.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ double bt_machine_load_of_others(void) {
         sum += bt_machine_load();
         bt_sleep_ns((int64_t)EVERY_MS * 1000000);
     }
-    /* each sample includes the task that reads it; fmax(NaN, 0) would hide an unknown load */
+    /* the calling task counts in each sample; fmax(NaN, 0) would hide an unknown load */
     const double others = sum / SAMPLES - 1.0 / bt_processors_online();
     return others < 0 ? 0 : others;
 }
@@ -72,8 +72,8 @@ void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]) {
         m->values[metric] = (double)spans[metric] / 1e6;
     }
     m->values[BT_MR_STEP_TIME] = (double)step_ns / 1e6;
-    /* Exposed time is also transfer time, and not all exchanges are counted in busy_ns (losses, norms, a hub).
-     * Concurrent transfers count at most as long as the step. */
+    /* Exposed time is also transfer time, and busy_ns does not include all exchanges (losses, norms, a hub). Concurrent
+     * transfers count at most as long as the step. */
     m->values[BT_MR_COMM_BUSY] = fmin(fmax((double)m->busy_ns / 1e6, m->values[BT_MR_COMM_EXPOSED]),
                                       m->values[BT_MR_STEP_TIME]);
     memcpy(out, m->values, sizeof m->values);

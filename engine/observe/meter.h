@@ -1,10 +1,10 @@
-/* meter.h - measures the time of a step by phase, on this rank, without a gap:
+/* meter.h - measures the time of each step by phase, on this rank, without a gap:
  *
  *     step = the sum of its phases (base/tables/phases.def)
  *
- * The phases are the spans of the training thread (base/span.h). A window ends when the spans are read and cleared, and
- * the next begins there: work after `close` (recording) is charged to the next window. Excluded time (a pause, an
- * evaluation) belongs to no step.
+ * The phases are the spans of the training thread (base/span.h). A measuring window ends when `close` reads and clears
+ * the spans, and the next window begins there, so work after `close` (recording) counts for the next step. Excluded
+ * time (a pause, an evaluation) belongs to no step.
  * Order:    open -> { add*, set* -> close }*. Threads: the training thread. */
 #ifndef BT_ENGINE_OBSERVE_METER_H
 #define BT_ENGINE_OBSERVE_METER_H
@@ -15,9 +15,9 @@
 
 typedef struct bt_meter {
     int64_t cpu_ns;
-    uint64_t bytes_logical, bytes_wire; /* counters at the window's beginning */
-    int64_t busy_ns;                    /* duration of transfers in flight, hidden or not */
-    double values[BT_MR_COUNT];         /* values set by callers, in the metric's unit */
+    uint64_t bytes_logical, bytes_wire; /* counters at the beginning of the window */
+    int64_t busy_ns;                    /* duration of transfers, hidden or not */
+    double values[BT_MR_COUNT]; /* values that callers have set, in the unit of the metric */
 } bt_meter;
 
 /* Begins the first window. */
@@ -27,13 +27,12 @@ void bt_meter_set(bt_meter *m, bt_rank_metric metric, double value);
 /* Computes all values of the window, and begins the next one. */
 void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]);
 double bt_rss_mib(void); /* resident memory now */
-/* Peak resident memory, in which a page shared by n processes counts 1/n, so that the sum over the ranks of a host is
- * their total. Takes milliseconds, because it reads the page tables. */
+/* Returns the peak resident memory, in which a page that n processes share counts 1/n, so that the sum over the ranks
+ * of a host is their total. Takes milliseconds, because it reads the page tables. */
 double bt_memory_peak_mib(void);
-/* Number of runnable tasks of this machine per processor; NaN: unknown. */
+/* Returns the runnable tasks of this machine per processor; NaN: unknown. */
 double bt_machine_load(void);
-/* Number of runnable tasks per processor without the calling task: the mean of samples over 50 ms, during which this
- * thread sleeps; NaN: unknown. */
+/* Returns the runnable tasks per processor without the caller, from samples over 50 ms of sleep; NaN: unknown. */
 double bt_machine_load_of_others(void);
 
 #endif

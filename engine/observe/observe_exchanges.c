@@ -15,14 +15,15 @@ bt_code bt_exchange_watch_create(bt_exchange_watch *w, const bt_telemetry *t, bt
     w->comm_all = calloc(all, sizeof *w->comm_all);
     BT_TRY(bt_sample_init(&w->comm_rows, BT_SCOPE_COMM, all, err));
     if (!w->comm_mine || !w->comm_all)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the exchanges of %zu ranks", ranks);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the exchanges of %zu ranks",
+                       ranks);
     if (pairs == 0) return BT_OK;
     w->pair_mine = calloc(pairs, sizeof *w->pair_mine);
     w->pair_all = calloc(all_pairs, sizeof *w->pair_all);
     BT_TRY(bt_sample_init(&w->pair_rows, BT_SCOPE_PAIR, all_pairs, err));
     return w->pair_mine && w->pair_all
                ? BT_OK
-               : bt_fail(err, BT_NOMEM, "cannot take memory for the pairs of %zu ranks", ranks);
+               : bt_fail(err, BT_NOMEM, "cannot allocate memory for the pairs of %zu ranks", ranks);
 }
 
 void bt_exchange_watch_release(bt_exchange_watch *w) {
@@ -54,7 +55,7 @@ static void count_traffic(double v[BT_MC_COUNT], const bt_traffic *x, const bt_l
                                    : NAN;
 }
 
-/* Records one row per rank and kind; kinds that a rank did not use have no row. */
+/* Records one row per rank and kind of exchange that the rank has used. */
 static void record_traffic(bt_exchange_watch *w, const bt_telemetry *t, int64_t step) {
     for (int r = 0; r < bt_comm_size(t->comm) && t->sink.rows; r++) {
         for (int k = 0; k < KINDS; k++) {
@@ -86,7 +87,7 @@ static bt_code sample_traffic(bt_exchange_watch *w, const bt_telemetry *t, int64
 }
 
 /* The first sample is not recorded, because it includes the start of the run. Of the following samples one in
- * PAIRS_EVERY is recorded, because a sample has n^2 rows. */
+ * PAIRS_EVERY is recorded, because each has n^2 rows. */
 static bt_code sample_pairs(bt_exchange_watch *w, const bt_telemetry *t, int64_t step,
                             bt_err *err) {
     size_t n = (size_t)bt_comm_size(t->comm);

@@ -1,4 +1,4 @@
-/* observe_tensors.c - statistics of ternary codes, gradients and updates of every tensor. */
+/* observe_tensors.c - computes statistics of ternary codes, gradients and updates of every tensor. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static bt_code add_histogram_rows(bt_tensor_watch *w, const bt_train_settings *t
     if (w->every == 0 || w->most == 0) return BT_OK;
     w->histograms = calloc(all, sizeof *w->histograms);
     if (!w->histograms)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the distributions of %zu tensors",
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the distributions of %zu tensors",
                        all);
     return bt_sample_init(&w->bins, BT_SCOPE_DISTRIBUTION, all * BT_HIST_BINS, err);
 }
@@ -29,7 +29,8 @@ bt_code bt_tensor_watch_create(bt_tensor_watch *w, const bt_observer_cfg *cfg, b
     w->code_counts = calloc(own, sizeof *w->code_counts);
     BT_TRY(bt_sample_init(&w->rows, BT_SCOPE_LAYER, all, err));
     if (!w->counts || !w->code_counts)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the statistics of %zu tensors", all);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the statistics of %zu tensors",
+                       all);
     BT_TRY(add_histogram_rows(w, &cfg->setup->cfg->train, all, err));
     return cfg->setup->cfg->train.stats_every > 0
                ? bt_codes_create(&w->codes, w->model, &w->slices, err)
@@ -63,12 +64,12 @@ static bt_range own_piece(const bt_update *u, const bt_tensor *x, size_t i) {
     return r.begin < r.end ? (bt_range){r.begin - x->offset, r.end - x->offset} : (bt_range){0, 0};
 }
 
-/* Counts zeros and +1 codes that this rank counts: all of a block, none, or (if a kv head is shared with a neighbour)
- * all but the first ones. */
+/* Counts the codes 0 and +1 that this rank is responsible for: all of its block, none, or all except the first ones if
+ * it shares a kv head with a neighbouring rank. */
 static void count_own_codes(const bt_tensor_watch *w, size_t k, double *row) {
     const bt_tensor *x = &bt_model_params(w->model)->tensors[k];
     bt_quant_stat q = bt_model_quant_stat(w->model, k);
-    /* otherwise the pieces that this rank owns */
+    /* otherwise only the pieces that this rank owns */
     bool whole = bt_model_codes(w->model, k) != NULL;
     double zero = 0, pos = 0;
     int8_t spare[LOOK];
@@ -88,7 +89,6 @@ static void count_own_codes(const bt_tensor_watch *w, size_t k, double *row) {
     row[COUNT_POS] = rint(q.pos_frac * q.n) - pos;
 }
 
-/* Adds the change made by the step in this rank's slices of tensor k. */
 static void add_change(const bt_tensor_watch *w, size_t k, double *row) {
     const bt_tensor *x = &bt_model_params(w->model)->tensors[k];
     const bt_range stripes = bt_codes_stripes(&w->slices, x);
@@ -103,8 +103,8 @@ static bt_code sum_over_ranks(const bt_tensor_watch *w, double *counts, size_t n
     return bt_all_reduce_f64(w->mesh->pp, counts, n, BT_SUM, err);
 }
 
-/* Sums counts over whole tensors, with each block counted once. Of replicated codes one data-parallel rank counts all,
- * of pieces their owners. Changes are counted by the ranks that have the optimizer's states. */
+/* Sums counts over whole tensors so that each block counts once. One data-parallel rank counts replicated codes; owners
+ * count the codes of their pieces. Ranks with the optimizer's states count changes. */
 static bt_code add_counts(bt_tensor_watch *w, bool applied, bt_err *err) {
     const bt_params *p = bt_model_params(w->model);
     size_t n = w->update->table.n;

@@ -1,4 +1,4 @@
-/* observer.c - combines the two kinds of samples, and measures the links. */
+/* observer.c - combines the samples of tensors and of exchanges, and measures the links. */
 #include <stdlib.h>
 
 #include "engine/observe/observer_impl.h"
@@ -8,7 +8,7 @@ enum { LINK_BYTES = 4 << 20 };
 struct bt_observer {
     const bt_mesh *mesh;
     bt_telemetry *telemetry;
-    size_t link_bytes; /* size of a test message; 0: statistics are switched off */
+    size_t link_bytes; /* size of a test message; 0: statistics are disabled */
     bool sharded;
     bt_exchange_watch exchanges;
     bt_tensor_watch tensors;
@@ -39,7 +39,7 @@ bt_code bt_observer_create(bt_observer **out, const bt_observer_cfg *cfg, bt_err
     const bt_run_cfg *c = cfg->setup->cfg;
     *out = NULL;
     bt_observer *o = calloc(1, sizeof *o);
-    if (!o) return bt_fail(err, BT_NOMEM, "cannot take memory for the statistics");
+    if (!o) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the statistics");
     o->mesh = cfg->mesh;
     o->telemetry = cfg->telemetry;
     o->sharded = cfg->setup->sharded;

@@ -1,4 +1,4 @@
-/* observer_impl.h - private to engine/observe: the two kinds of samples. */
+/* observer_impl.h - private to engine/observe: the samples of exchanges and of tensors. */
 #ifndef BT_ENGINE_OBSERVE_OBSERVER_IMPL_H
 #define BT_ENGINE_OBSERVE_OBSERVER_IMPL_H
 
@@ -6,15 +6,14 @@
 #include "engine/observe/observer.h"
 #include "engine/observe/sample.h"
 
-/* ---- observe_exchanges.c: traffic by kind, and messages by pair ------------------------------ */
 typedef struct bt_exchange_watch {
-    bt_sample comm_rows, pair_rows;                             /* rank 0: rows to be sent */
-    double (*comm_mine)[BT_MC_COUNT], (*comm_all)[BT_MC_COUNT]; /* (kinds), (ranks, kinds) */
-    /* (ranks), (ranks, ranks); NULL if the world is too large */
+    bt_sample comm_rows, pair_rows;                             /* on rank 0: rows to be sent */
+    double (*comm_mine)[BT_MC_COUNT], (*comm_all)[BT_MC_COUNT]; /* (kinds); (ranks, kinds) */
+    /* (ranks); (ranks, ranks). NULL: the world is too large. */
     double (*pair_mine)[BT_MP_COUNT], (*pair_all)[BT_MP_COUNT];
-    int64_t comm_step,
-        pair_step;   /* steps of the newest such records; the next records begin after them */
-    int64_t samples; /* number in this attempt */
+    /* steps of the newest such records; the next records begin after these steps */
+    int64_t comm_step, pair_step;
+    int64_t samples; /* number of samples in this attempt */
     bt_link links[BT_AXIS_COUNT];
 } bt_exchange_watch;
 
@@ -25,9 +24,8 @@ void bt_exchange_watch_begin(bt_exchange_watch *w, int64_t step);
 bt_code bt_exchange_watch_sample(bt_exchange_watch *w, const bt_telemetry *t, int64_t step,
                                  bt_err *err) BT_MUST_CHECK;
 
-/* ---- observe_tensors.c: codes, gradients and updates ----------------------------------------- */
-/* Statistics of a tensor: numbers of codes by value; sums of squares of the step's change and of the weights before it;
- * and the scale, which one rank adds. */
+/* Statistics of a tensor: numbers of codes by value, sums of squares of the step's change and of the weights before it,
+ * and the scale, which only one rank adds. */
 enum {
     COUNT_ZERO,
     COUNT_POS,
@@ -50,7 +48,7 @@ typedef struct bt_tensor_watch {
     bt_codes_cfg slices;         /* parts of the tensors that this rank examines */
     bt_codes *codes;             /* NULL: no statistics */
     bt_code_counts *code_counts; /* (tensors of this rank) */
-    /* distributions: due according to bt_histogram_due; rows of all tensors and bins, counts of all tensors */
+    /* Distributions, when bt_histogram_due: rows of all tensors and bins, counts of all tensors. */
     int64_t every, steps, most;
     bt_sample bins;
     bt_histogram *histograms;

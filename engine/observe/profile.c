@@ -15,7 +15,7 @@ _Static_assert((int)BT_PROFILE_ROWS == (int)BT_OPS_MAX + 1,
 
 enum { WARMUP = 2, TRIAD_MIB = 192 };
 
-static double without_waits(const double ms[BT_PHASE_COUNT]) {
+static double sum_without_waits(const double ms[BT_PHASE_COUNT]) {
     double sum = 0;
     for (int i = 0; i < BT_PHASE_COUNT; i++) sum += i == BT_PH_WAIT ? 0 : ms[i];
     return sum;
@@ -28,7 +28,7 @@ static void take_processor_time(bt_profile *p) {
         step[i] = all - p->processor_before_ms[i];
         p->processor_before_ms[i] = all;
     }
-    if (p->steps == 1 || without_waits(step) < without_waits(p->processor_ms))
+    if (p->steps == 1 || sum_without_waits(step) < sum_without_waits(p->processor_ms))
         memcpy(p->processor_ms, step, sizeof step);
 }
 
@@ -46,7 +46,7 @@ void bt_profile_step(bt_profile *p, int64_t done, int64_t total, double step_ms)
 
 void bt_profile_hold(bool hold) { bt_ops_profile_hold(hold); }
 
-static int by_op_time(const void *a, const void *b) {
+static int compare_op_time(const void *a, const void *b) {
     double x = ((const bt_profile_row *)a)->ms, y = ((const bt_profile_row *)b)->ms;
     return (x < y) - (x > y);
 }
@@ -91,7 +91,7 @@ void bt_profile_close(bt_profile *p, bt_prec prec) {
             r->rate = o->bytes / (double)o->ns, r->bound = triad, r->unit = "GB/s",
             r->bound_name = "triad";
     }
-    qsort(p->rows, p->n, sizeof *p->rows, by_op_time);
+    qsort(p->rows, p->n, sizeof *p->rows, compare_op_time);
     p->rows[p->n++] = (bt_profile_row){.name = "other",
                                        .ms = rest,
                                        .frac = rest * steps / p->step_ms,

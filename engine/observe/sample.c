@@ -17,7 +17,7 @@ bt_code bt_sample_init(bt_sample *s, bt_scope scope, size_t max_rows, bt_err *er
     s->keys = calloc(max_rows * (size_t)row->n_keys + 1, sizeof *s->keys);
     s->values = calloc(max_rows * (size_t)row->n + 1, sizeof *s->values);
     if (!s->keys || !s->values)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu rows of '%s'", max_rows,
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu rows of '%s'", max_rows,
                        row->view);
     return BT_OK;
 }

@@ -1,4 +1,4 @@
-/* telemetry.c - gathers values of all ranks, combines them and sends them to the sink. */
+/* telemetry.c - gathers the values of all ranks, combines them and passes them to the sink. */
 #include "engine/observe/telemetry.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ bt_code bt_telemetry_init(bt_telemetry *t, bt_comm *comm, const bt_sink *sink, b
         t->history = calloc(BT_HISTORY, sizeof *t->history);
     }
     if (!t->mine || (root && (!t->all || !t->history)))
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the measurements of %d ranks",
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the measurements of %d ranks",
                        bt_comm_size(comm));
     return BT_OK;
 }
@@ -72,7 +72,7 @@ static void combine_rank_values(bt_telemetry *t, double *step, double *mean) {
     step[BT_MS_ENERGY] = energy;
 }
 
-static void hand_on(bt_telemetry *t) {
+static void pass_to_sink(bt_telemetry *t) {
     t->pending = false;
     if (bt_comm_rank(t->comm) != 0) return;
     double mean[BT_MR_COUNT];
@@ -107,14 +107,14 @@ bt_code bt_telemetry_poll(bt_telemetry *t, bt_err *err) {
     if (!t->pending) return BT_OK;
     bool done = false;
     BT_TRY(bt_request_test(&t->gather, &done, err));
-    if (done) hand_on(t);
+    if (done) pass_to_sink(t);
     return BT_OK;
 }
 
 bt_code bt_telemetry_flush(bt_telemetry *t, bt_err *err) {
     if (!t->pending) return BT_OK;
     BT_TRY(bt_request_wait(&t->gather, err));
-    hand_on(t);
+    pass_to_sink(t);
     return BT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* loss_scale.c - halves the loss scale on overflow, doubles it after a number of good steps. */
+/* loss_scale.c - halves the loss scale after an overflow, and doubles it after a number of good steps. */
 #include "engine/optim/loss_scale.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* lr_schedule.h - learning-rate and decay curves: pure functions of the step. Any thread. */
+/* lr_schedule.h - schedules of learning rate and weight decay, as pure functions of the step. Any thread. */
 #ifndef BT_ENGINE_OPTIM_LR_SCHEDULE_H
 #define BT_ENGINE_OPTIM_LR_SCHEDULE_H
 
@@ -19,9 +19,9 @@ typedef struct bt_lr_schedule {
     double lr, lr_min_frac, lr2, decay_frac, weight_decay;
 } bt_lr_schedule;
 
-/* Return learning rate and weight decay of a step (0-based). */
+/* step: from 0. */
 double bt_schedule_lr(const bt_lr_schedule *s, int64_t step);
-/* bitnet: weight_decay in stage 1, 0 in stage 2 */
+/* For `bitnet` weight_decay in stage 1 and 0 in stage 2. */
 double bt_schedule_decay(const bt_lr_schedule *s, int64_t step);
 
 #endif

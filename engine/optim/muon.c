@@ -1,4 +1,4 @@
-/* muon.c - computes Newton-Schulz iterations on whole matrices, with products on the thread pool. */
+/* muon.c - computes Newton-Schulz iterations on whole matrices by products on the thread pool. */
 #include "engine/optim/muon.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ bt_code bt_muon_create(bt_muon **out, size_t s, size_t l, bt_err *err) {
     size_t at[4];
     *out = NULL;
     bt_muon *m = calloc(1, sizeof *m);
-    if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for matrix directions");
+    if (!m) return bt_fail(err, BT_NOMEM, "cannot allocate memory for matrix directions");
     plan_newton_schulz(&m->arena, s, l, at);
     bt_code code = bt_arena_commit(&m->arena, err);
     /* scratch memory of the kernels for the three products */
@@ -77,7 +77,7 @@ typedef struct copy_job {
     bool transposed;   /* x is (cols, rows) */
 } copy_job;
 
-/* Copies tiles of rows a..b, so that both sides use whole cache lines. */
+/* Copies rows a to b in tiles, so that source and destination use whole cache lines. */
 static void load_matrix_rows(void *ctx, int thread, size_t a, size_t b) {
     const copy_job *j = ctx;
     float some[TILE];
@@ -125,7 +125,7 @@ static void scaled_copy(float *y, const float *x, float a, size_t n) {
     bt_parallel_for(n, 16384, scaled_copy_part, &j);
 }
 
-/* X (s, l) -> a X + (b A + c A A) X, into y */
+/* y = a X + (b A + c A A) X, where X is (s, l) */
 static void newton_schulz_step(bt_muon *m, float *y, const float *x, size_t s, size_t l) {
     bt_op_gemm(m->gram, s, x, l, 0, x, l, 1, 1.0f, s, s, l, BT_PREC_BF16, 0);
     scaled_copy(m->b, m->gram, A3, s * s);

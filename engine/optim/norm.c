@@ -1,4 +1,4 @@
-/* norm.c - computes the gradient norm by blocks in order, or without rounding. */
+/* norm.c - computes the gradient norm by blocks in order, or by exact sums. */
 #include "engine/optim/norm.h"
 
 #include <math.h>
@@ -11,12 +11,12 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/exact.h"
 
-enum { PARTS = 64 }; /* number of parts of a range, over the threads */
+enum { PARTS = 64 }; /* number of parts of a range, which threads process */
 
 struct bt_norm {
     bt_norm_cfg cfg;
     double *blocks;   /* (blocks of the flat array) sums of squares */
-    double *of_ranks; /* (the larger of tp and pp) sums of the ranks */
+    double *of_ranks; /* (the larger of tp and pp) sums of other ranks */
 };
 
 static size_t n_blocks(size_t total) { return (total + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK; }
@@ -36,7 +36,8 @@ bt_code bt_norm_create(bt_norm **out, const bt_norm_cfg *cfg, bt_err *err) {
     if (n && n->blocks && n->of_ranks) return BT_OK;
     bt_norm_destroy(n);
     *out = NULL;
-    return bt_fail(err, BT_NOMEM, "cannot take memory for the sums of %zu gradients", cfg->total);
+    return bt_fail(err, BT_NOMEM, "cannot allocate memory for the sums of %zu gradients",
+                   cfg->total);
 }
 
 void bt_norm_destroy(bt_norm *n) {
@@ -62,7 +63,6 @@ static void fill_blocks(void *ctx, int thread, size_t from, size_t to) {
     }
 }
 
-/* Returns the sum of squares of the elements in a block that this rank counts. */
 static double counted_squares(const bt_norm *n, const float *x, bt_range block) {
     double sum = 0;
     for (size_t i = 0; i < n->cfg.n_counted; i++) {
@@ -73,8 +73,8 @@ static double counted_squares(const bt_norm *n, const float *x, bt_range block) 
     return sum;
 }
 
-/* Blocks with elements that another rank of the tensor-parallel group counts are summed again without these. */
-static void leave_out_excluded(bt_norm *n, const float *x, bt_range piece) {
+/* Sums blocks again without the elements that another rank of the tensor-parallel group counts. */
+static void exclude_foreign_elements(bt_norm *n, const float *x, bt_range piece) {
     for (size_t i = 0; i < n->cfg.n_excluded; i++) {
         size_t from = bt_max_size(n->cfg.excluded[i].begin, piece.begin),
                to = bt_min_size(n->cfg.excluded[i].end, piece.end);
@@ -85,7 +85,7 @@ static void leave_out_excluded(bt_norm *n, const float *x, bt_range piece) {
     }
 }
 
-static bt_code by_blocks(bt_norm *n, const float *x, double *squares, bt_err *err) {
+static bt_code sum_by_blocks(bt_norm *n, const float *x, double *squares, bt_err *err) {
     const bt_norm_cfg *c = &n->cfg;
     size_t blocks = n_blocks(c->total);
     if (c->sharded) memset(n->blocks, 0, blocks * sizeof *n->blocks);
@@ -93,9 +93,9 @@ static bt_code by_blocks(bt_norm *n, const float *x, double *squares, bt_err *er
         fill_job j = {n->blocks, x, c->pieces[i]};
         if (j.piece.begin >= j.piece.end) continue;
         bt_parallel_for(n_blocks(j.piece.end - j.piece.begin), 4, fill_blocks, &j);
-        leave_out_excluded(n, x, c->pieces[i]);
+        exclude_foreign_elements(n, x, c->pieces[i]);
     }
-    /* Adding 0 changes no bits. */
+    /* adding 0 changes no bits */
     if (c->sharded && bt_comm_size(c->mesh->shard) > 1) {
         bt_span_begin(BT_MR_COMM_EXPOSED);
         BT_TRY(bt_all_reduce_f64(c->mesh->shard, n->blocks, blocks, BT_SUM, err));
@@ -106,8 +106,8 @@ static bt_code by_blocks(bt_norm *n, const float *x, double *squares, bt_err *er
     return BT_OK;
 }
 
-/* Sums over the tensor-parallel group, then over the stages, each in the order of its ranks. */
-static bt_code over_ranks(bt_norm *n, double *squares, bt_err *err) {
+/* Sums over the tensor-parallel group, then over the stages, each in the order of ranks. */
+static bt_code sum_over_ranks_in_order(bt_norm *n, double *squares, bt_err *err) {
     const bt_mesh *m = n->cfg.mesh;
     double mine = *squares;
     if (n->cfg.tp_group) {
@@ -196,8 +196,8 @@ static bt_code exact_norm(bt_norm *n, const float *x, double unscale, double *no
 bt_code bt_norm_compute(bt_norm *n, const float *grads, double unscale, double *norm, bt_err *err) {
     double squares;
     if (n->cfg.exact) return exact_norm(n, grads, unscale, norm, err);
-    BT_TRY(by_blocks(n, grads, &squares, err));
-    BT_TRY(over_ranks(n, &squares, err));
+    BT_TRY(sum_by_blocks(n, grads, &squares, err));
+    BT_TRY(sum_over_ranks_in_order(n, &squares, err));
     *norm = sqrt(squares) * unscale;
     return BT_OK;
 }

@@ -1,4 +1,4 @@
-/* optim.c - states of an optimizer for one range, and the update of the tensors in it. */
+/* optim.c - holds the states of an optimizer for one range, and updates the tensors in it. */
 #include "engine/optim/optim.h"
 
 #include <stdlib.h>
@@ -25,21 +25,20 @@ struct bt_optim {
     size_t (*offsets)[BT_OPTIM_STATES]; /* (n) offsets in the arena */
 };
 
-/* Intersection of a span and the range. */
-static bt_range clip(const bt_optim_span *s, bt_range range) {
+static bt_range clip_span(const bt_optim_span *s, bt_range range) {
     bt_range r = {bt_max_size(s->begin, range.begin), bt_min_size(s->end, range.end)};
     return r.begin < r.end ? r : (bt_range){range.begin, range.begin};
 }
 
 static size_t optim_range_length(bt_range r) { return r.end - r.begin; }
 
-/* offsets: NULL to compute only the size. */
+/* offsets NULL: computes only the size. */
 static void plan_optim_memory(bt_arena *a, bt_optim_id kind, bt_states_kind states,
                               const bt_optim_span *spans, size_t n, bt_range range,
                               size_t (*offsets)[BT_OPTIM_STATES]) {
     bt_arena_plan(a, "optimizer");
     for (size_t i = 0; i < n; i++) {
-        size_t elems = optim_range_length(clip(&spans[i], range));
+        size_t elems = optim_range_length(clip_span(&spans[i], range));
         const bt_optim_rule *rule = bt_optim_rule_of(kind, &spans[i]);
         for (size_t k = 0; k < rule->n_states && elems > 0; k++) {
             size_t at = bt_arena_reserve(a, elems, bt_moment_bytes(bt_optim_form(rule, states, k)));
@@ -74,13 +73,13 @@ bt_code bt_optim_create(bt_optim **out, const bt_optim_cfg *cfg, const bt_optim_
     *out = NULL;
     BT_TRY(check_optim_range(cfg, range, err));
     bt_optim *o = calloc(1, sizeof *o);
-    if (!o) return bt_fail(err, BT_NOMEM, "cannot take memory for an optimizer");
+    if (!o) return bt_fail(err, BT_NOMEM, "cannot allocate memory for an optimizer");
     *o = (bt_optim){.cfg = *cfg, .spans = spans, .range = range};
     while (o->first < n && spans[o->first].end <= range.begin) o->first++;
     while (o->first + o->n < n && spans[o->first + o->n].begin < range.end) o->n++;
     o->offsets = calloc(o->n + 1, sizeof *o->offsets);
     bt_code code = o->offsets ? BT_OK
-                              : bt_fail(err, BT_NOMEM, "cannot take memory for an optimizer");
+                              : bt_fail(err, BT_NOMEM, "cannot allocate memory for an optimizer");
     if (code == BT_OK) {
         plan_optim_memory(&o->arena, cfg->kind, cfg->states, spans + o->first, o->n, range,
                           o->offsets);
@@ -104,7 +103,7 @@ void bt_optim_destroy(bt_optim *o) {
 void *bt_optim_state(const bt_optim *o, size_t i, size_t k, size_t at) {
     const bt_optim_span *s = &o->spans[i];
     const bt_optim_rule *rule = bt_optim_rule_of(o->cfg.kind, s);
-    bt_range r = clip(s, o->range);
+    bt_range r = clip_span(s, o->range);
     if (k >= rule->n_states || at < r.begin || at >= r.end) return NULL;
     return (unsigned char *)bt_arena_at(&o->arena, o->offsets[i - o->first][k]) +
            (at - r.begin) * bt_moment_bytes(bt_optim_form(rule, o->cfg.states, k));
@@ -120,7 +119,6 @@ bool bt_optim_read(const bt_optim *o, size_t i, size_t k, bt_range r, float *out
     return state;
 }
 
-/* Returns the address of the weight of element `at`, for a span with separate weights. */
 static void *own_weights(const bt_optim_span *s, size_t at) {
     return (unsigned char *)s->weights + (at - s->begin) * bt_moment_bytes(s->form);
 }
@@ -147,8 +145,8 @@ void bt_optim_raise(bt_optim *o, size_t i, size_t k, bt_range r, double share) {
     }
 }
 
-static bt_short_states states_of(const bt_optim *o, size_t i, bt_range r, float *w,
-                                 const float *g) {
+static bt_short_states describe_span_states(const bt_optim *o, size_t i, bt_range r, float *w,
+                                            const float *g) {
     const bt_optim_span *span = &o->spans[i];
     const bt_optim_rule *rule = bt_optim_rule_of(o->cfg.kind, span);
     bt_short_states s = {.rule = rule,
@@ -176,9 +174,9 @@ void bt_optim_round_weights(const bt_optim *o, size_t i, bt_range r, const float
 
 void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update *u) {
     for (size_t i = o->first; i < o->first + o->n; i++) {
-        bt_range r = clip(&o->spans[i], o->range);
+        bt_range r = clip_span(&o->spans[i], o->range);
         if (r.begin == r.end) continue;
-        const bt_short_states s = states_of(o, i, r, w, g);
+        const bt_short_states s = describe_span_states(o, i, r, w, g);
         const bt_optim_update own = bt_optim_update_of(&o->spans[i], u);
         if (o->cfg.states == BT_STATES_FP32 && s.form == BT_MOMENT_F32)
             s.rule->step(&(bt_optim_elems){s.w, s.g, {s.state[0], s.state[1]}, s.n}, &o->cfg, &own);
@@ -195,7 +193,7 @@ typedef struct change_job {
     double change[PARTS], before[PARTS];
 } change_job;
 
-static void change_of_parts(void *ctx, int thread, size_t from, size_t to) {
+static void sum_change_of_parts(void *ctx, int thread, size_t from, size_t to) {
     change_job *j = ctx;
     float d[BT_OPTIM_UNDO], old[BT_OPTIM_UNDO], some[BT_OPTIM_STATES][BT_OPTIM_UNDO],
         w[BT_OPTIM_UNDO];
@@ -221,8 +219,9 @@ void bt_optim_change(const bt_optim *o, size_t i, bt_range r, float *w, const fl
                      const bt_optim_update *u, double *change, double *before) {
     const bt_optim_rule *rule = bt_optim_rule_of(o->cfg.kind, &o->spans[i]);
     if (!rule->undo || r.begin >= r.end) return;
-    change_job j = {.u = bt_optim_update_of(&o->spans[i], u), .s = states_of(o, i, r, w, g)};
-    bt_parallel_for(PARTS, j.s.n < PARTS * BT_OPTIM_UNDO ? PARTS : 1, change_of_parts, &j);
+    change_job j = {.u = bt_optim_update_of(&o->spans[i], u),
+                    .s = describe_span_states(o, i, r, w, g)};
+    bt_parallel_for(PARTS, j.s.n < PARTS * BT_OPTIM_UNDO ? PARTS : 1, sum_change_of_parts, &j);
     for (size_t s = 0; s < PARTS; s++) {
         *change += j.change[s];
         *before += j.before[s];

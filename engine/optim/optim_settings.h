@@ -1,4 +1,4 @@
-/* optim_settings.h - settings optim.* as a struct; the field `optim` of bt_run_cfg. */
+/* optim_settings.h - settings optim.* as a struct, the member `optim` of bt_run_cfg. */
 #ifndef BT_ENGINE_OPTIM_OPTIM_SETTINGS_H
 #define BT_ENGINE_OPTIM_OPTIM_SETTINGS_H
 

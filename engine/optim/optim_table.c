@@ -1,4 +1,4 @@
-/* optim_table.c - the table of optimizers, the rule of a tensor and the forms of its states. */
+/* optim_table.c - the table of optimizers, the rule of a tensor, and the storage forms of its states. */
 #include "engine/optim/optim.h"
 
 static const bt_optim_info infos[] = {

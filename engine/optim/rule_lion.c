@@ -1,5 +1,5 @@
 /* rule_lion.c - Lion: the sign of an interpolated momentum (Chen et al., arXiv:2302.06675, program
- * p): one state, half the memory of AdamW's.
+ * p): one state, half the memory of AdamW.
  *
  *     w -= lr * (sign(beta1 m + (1 - beta1) g) + decay w);    m = beta2 m + (1 - beta2) g */
 #include "engine/kernels/ops/ops.h"
@@ -24,8 +24,7 @@ static void lion_step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg,
     bt_active_kernels()->lion(e->w, e->g, e->state[0], &how, e->n);
 }
 
-/* The previous momentum is m_old = (m - (1 - beta2) g) / beta2. Without it (beta2 = 0), the direction is that of the
- * gradient. */
+/* The previous momentum is m_old = (m - (1 - beta2) g) / beta2. If beta2 = 0, the direction is the gradient's. */
 static void lion_undo(float *change, float *before, const bt_optim_elems *e,
                       const bt_optim_cfg *cfg, const bt_optim_update *u) {
     const float b1 = (float)cfg->beta1, b2 = (float)cfg->beta2, keep = 1.0f - u->lr * u->decay;

@@ -1,5 +1,4 @@
-/* rule_muon.c - the elementwise part of Muon: Nesterov momentum. The other part, on whole matrices, is in muon.h and
- * engine/update/matrix_update.h. */
+/* rule_muon.c - the elementwise part of Muon: Nesterov momentum. Whole matrices: muon.h, matrix_update.h. */
 #include "engine/base/threads.h"
 #include "engine/optim/optim.h"
 

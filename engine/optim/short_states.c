@@ -1,11 +1,11 @@
-/* short_states.c - groups elements by their noise key, and updates and rounds a few hundred elements at a time. */
+/* short_states.c - groups elements by their noise key, and updates and rounds a few hundred elements at once. */
 #include "engine/optim/short_states.h"
 
 #include "engine/base/rng.h"
 #include "engine/base/small.h"
 #include "engine/kernels/ops/ops.h"
 
-/* FEW: number of elements that fit in the first-level cache. KEY: log2 of the number of elements per key. */
+/* FEW: number of elements that fit into the first-level cache. KEY: log2 of the number of elements per noise key. */
 enum { FEW = 512, GRAIN = 16384, KEY = 16 };
 
 typedef struct step_job {
@@ -36,15 +36,14 @@ typedef struct noise_keys {
 } noise_keys;
 
 typedef struct neighbours {
-    size_t at, n;  /* elements begin + at .. */
+    size_t at, n;  /* range of elements, relative to `begin` */
     uint32_t lane; /* noise lane of the first element */
     noise_keys keys;
 } neighbours;
 
-/* called for each group */
 typedef void (*neighbours_use)(void *ctx, const neighbours *some);
 
-/* Returns the number of elements from i on that are adjacent in the whole tensor; place: position of element i. */
+/* Returns how many elements from i on are adjacent in the whole tensor; place: position of element i. */
 static size_t adjacent_elements(const bt_optim_span *span, size_t i, size_t *place) {
     *place = span->first + i;
     if (span->cols == span->stride) return SIZE_MAX;
@@ -52,10 +51,11 @@ static size_t adjacent_elements(const bt_optim_span *span, size_t i, size_t *pla
     return span->cols - i % span->cols;
 }
 
-/* Calls `use` for elements a .. b, a few at a time, with their noise of update t. */
+/* Calls `use` for elements a to b, a few at a time, with their noise of update t. */
 static void each_few(const bt_short_states *s, int64_t t, size_t a, size_t b, neighbours_use use,
                      void *ctx) {
-    const uint64_t stream = bt_splitmix64((uint64_t)t), /* differs from the data's stream */
+    const uint64_t stream =
+                       bt_splitmix64((uint64_t)t), /* differs from the random stream of the data */
         seed = s->cfg->seed ^ s->span->name;
     uint64_t block = UINT64_MAX;
     neighbours some = {.at = a};
