@@ -1,5 +1,4 @@
-/* model_create.c - creates a model: allocates its memory, and connects its layers with the functions for their
- * kind and for its slice. */
+/* model_create.c - creates a model: allocates its memory and connects each layer with the functions for its kind. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,8 +7,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/create/model_memory.h"
 
-/* ---- wiring: tables to pointers -------------------------------------------------------------- */
-static bt_gain gain_of(bt_model *m, int layer, bt_param_id id) {
+static bt_gain gain_of_tensor(bt_model *m, int layer, bt_param_id id) {
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     if (!t) return (bt_gain){0};
     return (bt_gain){.tensor = t, .w = m->latents[t - m->params.tensors].at};
@@ -23,7 +21,7 @@ static size_t rows_before(const bt_params *adapters, const bt_tensor *t) {
     return rows;
 }
 
-static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
+static bt_adapter adapter_of_layer(bt_model *m, int layer, bt_param_id id) {
     const bt_tensor *ta = bt_params_get(&m->adapters, layer, bt_adapter_a(id)),
                     *tb = bt_params_get(&m->adapters, layer, bt_adapter_b(id)),
                     *tm = bt_params_get(&m->adapters, layer, bt_adapter_m(id));
@@ -53,10 +51,9 @@ static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
     return a;
 }
 
-/* Makes a table of a frozen base, (rows, cols), in `memory`; blocks: it has a scale for each block, otherwise for each
- * row. */
-static bt_table int8_of(const bt_model *m, const bt_model_memory *p, const void *memory,
-                        size_t rows, size_t cols, bool blocks) {
+/* Returns a table of int8 values (rows, cols) in `memory`. blocks: a scale for each block, else for each row. */
+static bt_table make_int8_table(const bt_model *m, const bt_model_memory *p, const void *memory,
+                                size_t rows, size_t cols, bool blocks) {
     return (bt_table){.i8 = (const int8_t *)memory + bt_net_int8_values(rows, cols, blocks),
                       .scale = blocks ? NULL : memory,
                       .half_scale = blocks ? memory : NULL,
@@ -74,7 +71,8 @@ static bt_linear make_linear(bt_model *m, const bt_model_memory *p, int layer, b
     l.values = (bt_table){.f32 = l.w.form == BT_MOMENT_F32 ? l.w.at : NULL};
     if (!t->tern && m->setup.weight_source != BT_WEIGHTS_LOCAL) {
         l.panel = bt_arena_at(&m->quant_arena, p->packed[i]);
-        l.values = bt_net_layers8(&m->setup) ? int8_of(m, p, l.panel, t->rows, t->cols, true)
+        l.values = bt_net_layers8(&m->setup)
+                       ? make_int8_table(m, p, l.panel, t->rows, t->cols, true)
                    : bt_model_read(t, m->setup.prec) == BT_READ_BF16 ? (bt_table){.bf16 = l.panel}
                                                                      : (bt_table){.f32 = l.panel};
     }
@@ -106,19 +104,18 @@ static bt_linear make_linear(bt_model *m, const bt_model_memory *p, int layer, b
     if (m->adapters.n) {
         l.frozen = l.ops;
         l.ops = l.adapted = &bt_adapter_ops;
-        l.adapter = adapter_of(m, layer, id);
+        l.adapter = adapter_of_layer(m, layer, id);
     }
     return l;
 }
 
-/* Returns the number of layers[i] in the whole model. */
 static int layer_number(const bt_model *m, int i) {
     const bt_chunk *c = m->chunks;
     while (i >= c->first + c->n) c++;
     return c->number + i - c->first;
 }
 
-static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
+static void connect_layer(bt_model *m, const bt_model_memory *p, int i) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_layer *l = &m->layers[i];
     bool tern = c->linear != BT_LIN_DENSE, normed = c->norm != BT_NORM_PRE;
@@ -128,38 +125,38 @@ static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
     l->attn_in = (bt_linear_input){.K = C,
                                    .normed = true,
                                    .tern = tern,
-                                   .gain = gain_of(m, n, BT_P_ATTN_NORM),
+                                   .gain = gain_of_tensor(m, n, BT_P_ATTN_NORM),
                                    .eps = eps,
                                    .whole_K = C};
     l->o_in = (bt_linear_input){.K = HD,
                                 .normed = normed,
                                 .tern = tern,
-                                .gain = gain_of(m, n, BT_P_ATTN_SUBNORM),
+                                .gain = gain_of_tensor(m, n, BT_P_ATTN_SUBNORM),
                                 .eps = eps,
                                 .whole_K = (size_t)m->whole.H * (size_t)c->D};
     l->ffn_in = (bt_linear_input){.K = C,
                                   .normed = true,
                                   .tern = tern,
-                                  .gain = gain_of(m, n, BT_P_FFN_NORM),
+                                  .gain = gain_of_tensor(m, n, BT_P_FFN_NORM),
                                   .eps = eps,
                                   .whole_K = C};
     l->down_in = (bt_linear_input){.K = F,
                                    .normed = normed,
                                    .tern = tern,
-                                   .gain = gain_of(m, n, BT_P_FFN_SUBNORM),
+                                   .gain = gain_of_tensor(m, n, BT_P_FFN_SUBNORM),
                                    .eps = eps,
                                    .whole_K = (size_t)m->whole.F};
     bt_net_point(m, i, 0);
     bt_linear_input *inputs[] = {&l->attn_in, &l->o_in, &l->ffn_in, &l->down_in};
     for (size_t k = 0; k < sizeof inputs / sizeof *inputs; k++)
         inputs[k]->ops = bt_input_ops_of(inputs[k]);
-    l->q_norm = gain_of(m, n, BT_P_Q_NORM);
-    l->k_norm = gain_of(m, n, BT_P_K_NORM);
-    l->attn_post = gain_of(m, n, BT_P_ATTN_POST_NORM);
-    l->ffn_post = gain_of(m, n, BT_P_FFN_POST_NORM);
-    l->q_bias = gain_of(m, n, BT_P_ATTN_Q_BIAS);
-    l->k_bias = gain_of(m, n, BT_P_ATTN_K_BIAS);
-    l->v_bias = gain_of(m, n, BT_P_ATTN_V_BIAS);
+    l->q_norm = gain_of_tensor(m, n, BT_P_Q_NORM);
+    l->k_norm = gain_of_tensor(m, n, BT_P_K_NORM);
+    l->attn_post = gain_of_tensor(m, n, BT_P_ATTN_POST_NORM);
+    l->ffn_post = gain_of_tensor(m, n, BT_P_FFN_POST_NORM);
+    l->q_bias = gain_of_tensor(m, n, BT_P_ATTN_Q_BIAS);
+    l->k_bias = gain_of_tensor(m, n, BT_P_ATTN_K_BIAS);
+    l->v_bias = gain_of_tensor(m, n, BT_P_ATTN_V_BIAS);
     l->q = make_linear(m, p, n, BT_P_ATTN_Q);
     l->k = make_linear(m, p, n, BT_P_ATTN_K);
     l->v = make_linear(m, p, n, BT_P_ATTN_V);
@@ -173,10 +170,9 @@ static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
     l->glu = bt_glu_of(l);
 }
 
-/* In float like the published implementations, so that a model imported from them rotates by the
- * same angles. */
-static void fill_rotation(const bt_model_cfg *c, float *cosines, float *sines, double theta,
-                          const bt_rope_scaling *scaling, int length) {
+/* Computes in float like the published implementations, so that an imported model rotates by the same angles. */
+static void fill_rotation_table(const bt_model_cfg *c, float *cosines, float *sines, double theta,
+                                const bt_rope_scaling *scaling, int length) {
     const size_t dims = bt_model_rotary(c), half = dims / 2;
     const float by = (float)bt_rope_attention(scaling);
     for (size_t i = 0; i < half; i++) {
@@ -188,48 +184,50 @@ static void fill_rotation(const bt_model_cfg *c, float *cosines, float *sines, d
     }
 }
 
-static void fill_rope(bt_model *m, const bt_model_memory *p) {
+static void fill_rotations(bt_model *m, const bt_model_memory *p) {
     const bt_model_cfg *c = &m->setup.cfg;
     const bt_rope_scaling none = {0};
     m->local_cos = m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
     m->local_sin = m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
-    fill_rotation(c, m->rope_cos, m->rope_sin, c->rope_theta, &c->rope, c->T);
+    fill_rotation_table(c, m->rope_cos, m->rope_sin, c->rope_theta, &c->rope, c->T);
     const int shorter = (int)bt_model_short_rows(c);
     const size_t behind = (size_t)c->T * bt_model_rotary(c) / 2;
-    fill_rotation(c, m->rope_cos + behind, m->rope_sin + behind, c->rope_theta, &c->rope, shorter);
+    fill_rotation_table(c, m->rope_cos + behind, m->rope_sin + behind, c->rope_theta, &c->rope,
+                        shorter);
     if (!(c->rope_local_theta > 0)) return;
     m->local_cos = bt_arena_at(&m->scratch_arena, p->local_cos);
     m->local_sin = bt_arena_at(&m->scratch_arena, p->local_sin);
-    fill_rotation(c, m->local_cos, m->local_sin, c->rope_local_theta, &none, c->T);
+    fill_rotation_table(c, m->local_cos, m->local_sin, c->rope_local_theta, &none, c->T);
 }
 
-/* embedding or head of a frozen base, at `at` of the arena */
-static bt_table table8_of(const bt_model *m, const bt_model_memory *p, size_t at) {
-    return int8_of(m, p, bt_arena_at(&m->quant_arena, at), (size_t)m->setup.cfg.V,
-                   (size_t)m->setup.cfg.C, !m->setup.lean);
+/* Returns the frozen embedding or head whose int8 values begin at offset `at` of the arena. */
+static bt_table frozen_int8_table(const bt_model *m, const bt_model_memory *p, size_t at) {
+    return make_int8_table(m, p, bt_arena_at(&m->quant_arena, at), (size_t)m->setup.cfg.V,
+                           (size_t)m->setup.cfg.C, !m->setup.lean);
 }
 
-/* embedding or head: the latent weights, or the table that owners fill */
-static bt_table table_of(const bt_model *m, const bt_model_memory *p, bt_param_id id) {
+/* Returns the embedding or the head: the latent weights, or the table that the owners of the weights fill. */
+static bt_table vocabulary_table(const bt_model *m, const bt_model_memory *p, bt_param_id id) {
     const bt_tensor *t = bt_params_get(&m->params, -1, id);
     bool half = bt_net_reads_bf16(m->setup.prec);
     if (!t) return (bt_table){0};
-    if (bt_net_table8(&m->setup, t)) return table8_of(m, p, p->packed[t - m->params.tensors]);
+    if (bt_net_table8(&m->setup, t))
+        return frozen_int8_table(m, p, p->packed[t - m->params.tensors]);
     if (half && m->setup.weight_source != BT_WEIGHTS_LOCAL)
         return (bt_table){.bf16 = bt_arena_at(&m->quant_arena, p->packed[t - m->params.tensors])};
     return (bt_table){.f32 = m->latents[t - m->params.tensors].at, .rounded = half};
 }
 
-static bt_table tied_table(const bt_model *m, const bt_model_memory *p) {
+static bt_table copied_embedding(const bt_model *m, const bt_model_memory *p) {
     const bt_model_setup *s = &m->setup;
     if (!bt_model_tied_copy(s)) return (bt_table){0};
-    if (bt_model_tables8(s)) return table8_of(m, p, p->tied);
+    if (bt_model_tables8(s)) return frozen_int8_table(m, p, p->tied);
     if (bt_model_tied_bf16(s)) return (bt_table){.bf16 = bt_arena_at(&m->quant_arena, p->tied)};
     return (bt_table){.f32 = bt_arena_at(&m->params_arena, p->tied),
                       .rounded = bt_net_reads_bf16(s->prec)};
 }
 
-static void wire_classes(bt_model *m, const bt_model_memory *p) {
+static void connect_class_head(bt_model *m, const bt_model_memory *p) {
     bt_class_head *h = &m->classes;
     h->tensor = bt_params_get(bt_model_params(m), -1, BT_P_SCORE);
     h->w = h->tensor ? bt_model_latent(m, (size_t)(h->tensor - bt_model_params(m)->tensors)).at
@@ -264,7 +262,7 @@ static void connect_latent_weights(bt_model *m, const bt_model_memory *p) {
     }
 }
 
-static void wire_relation(bt_model *m, const bt_model_memory *p) {
+static void connect_relation(bt_model *m, const bt_model_memory *p) {
     const bt_model_cfg *c = &m->setup.cfg;
     const size_t M = (size_t)m->setup.B * (size_t)c->T, T = (size_t)c->T, D = (size_t)c->D,
                  widths[BT_RELATIONS] = {(size_t)c->H * D, (size_t)c->KV * D, (size_t)c->KV * D};
@@ -320,22 +318,22 @@ static void connect_tensor_parallel(bt_model *m, const bt_model_memory *p) {
                          ? bt_arena_at(&m->scratch_arena, p->row_weights)
                          : NULL;
     m->distil_parts = m->setup.taught ? bt_arena_at(&m->scratch_arena, p->distil_parts) : NULL;
-    if (bt_net_relates(&m->setup)) wire_relation(m, p);
-    if (c->classes) wire_classes(m, p);
+    if (bt_net_relates(&m->setup)) connect_relation(m, p);
+    if (c->classes) connect_class_head(m, p);
     m->lambda = 1;
     m->fade.panel = m->setup.fades ? bt_arena_at(&m->quant_arena, p->fade) : NULL;
     m->x_final = m->setup.train && !bt_acts_lean(&m->setup)
                      ? bt_arena_at(&m->acts_arena, p->x_final)
                      : NULL;
-    for (int i = 0; i < c->L; i++) wire_layer(m, p, i);
+    for (int i = 0; i < c->L; i++) connect_layer(m, p, i);
     m->x_final = m->layers[c->L - 1].x_out;
-    m->final_norm = gain_of(m, -1, BT_P_FINAL_NORM);
+    m->final_norm = gain_of_tensor(m, -1, BT_P_FINAL_NORM);
     bool copy = bt_model_tied_copy(&m->setup);
-    m->tied = tied_table(m, p);
+    m->tied = copied_embedding(m, p);
     m->d_tied = copy && m->setup.train && !m->adapters.n ? bt_arena_at(&m->grads_arena, p->d_tied)
                                                          : NULL;
-    m->embed = table_of(m, p, BT_P_EMBED);
-    m->head = copy ? m->tied : c->tied ? m->embed : table_of(m, p, BT_P_HEAD);
+    m->embed = vocabulary_table(m, p, BT_P_EMBED);
+    m->head = copy ? m->tied : c->tied ? m->embed : vocabulary_table(m, p, BT_P_HEAD);
     m->final_rstd = bt_arena_at(&m->scratch_arena, p->final_rstd);
     m->row_loss = bt_arena_at(&m->scratch_arena, p->row_loss);
     m->counted = bt_arena_at(&m->scratch_arena, p->counted);
@@ -353,7 +351,7 @@ static void connect_tensor_parallel(bt_model *m, const bt_model_memory *p) {
     m->block = bt_acts_block(&m->setup, (size_t)m->setup.B * (size_t)c->T);
     if (bt_acts_again(&m->setup))
         m->again = bt_acts_wide(&m->setup, (size_t)m->setup.B * (size_t)c->T);
-    fill_rope(m, p);
+    fill_rotations(m, p);
     bt_model_grads_into(m, NULL);
 }
 
@@ -366,7 +364,6 @@ static bt_code plan_adapter(const bt_model *m, size_t N, size_t K, bt_err *err) 
     return BT_OK;
 }
 
-/* Plans the kernels' scratch memory for every product, its two gradients, the head and attention. */
 static bt_code plan_kernels(const bt_model *m, bt_err *err) {
     const bt_model_cfg *c = &m->setup.cfg;
     size_t M = (size_t)m->setup.B * (size_t)c->T, T = (size_t)c->T, D = (size_t)c->D;
@@ -393,7 +390,7 @@ static bt_code plan_kernels(const bt_model *m, bt_err *err) {
     return bt_ops_plan(V, C, rows, T, D, NULL, err);
 }
 
-static void deal_out_layers(bt_model *m) {
+static void divide_layers_into_chunks(bt_model *m) {
     int first = 0;
     for (int k = 0; k < m->n_chunks; k++) {
         const bt_layer_run run = bt_slice_chunk(&m->whole, m->setup.slice, k);
@@ -437,8 +434,8 @@ static bt_code allocate_model(bt_model *m, bt_model_memory *p, bt_err *err) {
     p->by_group = calloc(m->params.n, sizeof *p->by_group);
     if (!m->layers || !m->chunks || !m->totals || !m->whole_rows || !m->quant_sums || !m->latents ||
         !p->latent || !p->codes || !p->packed || !p->packed2 || !p->scales || !p->by_group)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", m->whole.L);
-    deal_out_layers(m);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for %d layers", m->whole.L);
+    divide_layers_into_chunks(m);
     return bt_tp_needed(&m->setup) ? bt_tp_create(m, err) : BT_OK;
 }
 
@@ -474,10 +471,10 @@ static bt_code build_model(bt_model *m, bt_model_memory *p, bt_err *err) {
 bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     *out = NULL;
     if (s->B < 1)
-        return bt_fail(err, BT_ARG, "a micro-batch of %d sequences is impossible: at least 1",
+        return bt_fail(err, BT_ARG, "a micro-batch has %d sequences but must have at least 1",
                        s->B);
     bt_model *m = calloc(1, sizeof *m);
-    if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for a model");
+    if (!m) return bt_fail(err, BT_NOMEM, "cannot allocate memory for a model");
     m->setup = *s;
     m->whole = s->cfg;
     if (bt_net_keeps_base(s)) m->setup.weight_source = BT_WEIGHTS_GATHERED;

@@ -1,4 +1,4 @@
-/* model_memory.c - memory of a model: sizes and positions of all arrays. */
+/* model_memory.c - computes the sizes and the positions of all arrays of a model. */
 #include "engine/model/create/model_memory.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static size_t logits_rows(size_t V, size_t M, size_t least) {
     return rows < M ? rows : M;
 }
 
-/* A frozen head has no gradient, and a second copy of it would be the second largest array. */
+/* A frozen head has no gradient, and an int8 copy of it would be the second largest array. */
 bool bt_model_head_int8(const bt_model_setup *s) {
     return s->train && s->grad_int8 && bt_slice_is_last_stage(s->slice) && !bt_net_keeps_base(s);
 }
@@ -25,7 +25,7 @@ bool bt_model_head_rows(const bt_model_setup *s) {
            bt_slice_is_last_stage(s->slice) && !bt_tp_needed(s);
 }
 
-/* Bytes of a rank's vocabulary: as rows, or in leaves that are packed separately. */
+/* Returns the bytes of a rank's vocabulary as int8 rows, or as leaves that are packed separately. */
 static size_t head8_bytes(const bt_model_setup *s, const bt_model_cfg *whole) {
     size_t leaves = bt_slice_leaves(s->slice, s->leaves), bytes = 0;
     if (s->leaves <= 1) return bt_op_w8_bytes((size_t)s->cfg.V, (size_t)s->cfg.C);
@@ -91,14 +91,14 @@ bool bt_model_tied_bf16(const bt_model_setup *s) {
     return s->weight_source != BT_WEIGHTS_LOCAL && bt_net_reads_bf16(s->prec);
 }
 
-/* The slice's first layer; all other layers reuse its panels. */
+/* Returns the index of the first layer of the slice, whose panels all other layers reuse. */
 static int first_layer(const bt_params *params) {
     int first = -1;
     for (size_t i = 0; i < params->n && first < 0; i++) first = params->tensors[i].layer;
     return first;
 }
 
-/* Plans buffers for values (not codes) received from their owners. */
+/* Plans buffers for values that are received from their owners; buffers for codes are planned elsewhere. */
 static void plan_values(bt_model_memory *p, const bt_model_setup *s, const bt_params *params) {
     const int first = first_layer(params);
     for (size_t i = 0; i < params->n && s->weight_source != BT_WEIGHTS_LOCAL; i++) {
@@ -124,7 +124,6 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
         const bt_tensor *t = &params->tensors[i];
         if (!t->tern) continue;
         if (t->count > longest) longest = t->count;
-        /* reuses the panels of the first layer */
         bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > first;
         size_t codes = s->weight_source == BT_WEIGHTS_LOCAL
                            ? bt_arena_reserve(&p->quant, t->count, 1)
@@ -155,7 +154,7 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
         p->taken = bt_arena_reserve(&p->quant, longest, 1);
 }
 
-/* Plans one flat array, or, if some are bf16, an array for each tensor. */
+/* Plans one flat array or, if some tensors are bf16, an array for each tensor. */
 static void plan_latent(bt_model_memory *p, const bt_model_setup *s, const bt_params *params) {
     if (!bt_net_latent_apart(s)) {
         p->w = bt_arena_reserve(&p->params, params->total, sizeof(float));

@@ -1,5 +1,4 @@
-/* model_memory.h - offsets of all arrays of a model, before any memory is allocated. Private to
- * engine/model/create. */
+/* model_memory.h - the offsets of all arrays of a model, before memory is allocated. Private to engine/model/create. */
 #ifndef BT_ENGINE_MODEL_CREATE_MODEL_MEMORY_H
 #define BT_ENGINE_MODEL_CREATE_MODEL_MEMORY_H
 
@@ -9,8 +8,8 @@
 typedef struct bt_model_memory {
     bt_arena params, grads, quant, acts, scratch;
     size_t w, g;
-    /* per tensor; NULL if only sizes are computed. latent: its latent weights, if not all are fp32; packed: its
-     * packed weights, or the values received from its owners */
+    /* Each has an element for every tensor; NULL if only sizes are computed. latent: its latent weights, if not all are
+     * fp32; packed: its packed weights, or the values received from its owners. */
     size_t *latent, *codes, *packed, *packed2, *scales, *by_group;
     size_t taken, fade, scaled, gathered;
     bt_acts_plan acts_plan;
@@ -25,23 +24,20 @@ typedef struct bt_model_memory {
     bt_tp_memory tp;
 } bt_model_memory;
 
-/* tables of the model and of its adapters (n 0: it has none) */
+/* Makes the tables of the model and of its adapters; the table of a model without adapters has n 0. */
 bt_code bt_model_tables(bt_params *params, bt_params *adapters, const bt_model_cfg *whole,
                         bt_model_slice slice, bt_err *err) BT_MUST_CHECK;
 void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_params *params,
                           const bt_params *adapters, const bt_model_cfg *whole);
 
-/* Returns true if the head's gradients are in int8. */
 bool bt_model_head_int8(const bt_model_setup *s);
-/* Returns true for a frozen head with int8 rows, whose logits and gradients are int8 products. */
 bool bt_model_head_rows(const bt_model_setup *s);
 /* Returns true for a last stage with a copy of the first stage's embedding. */
 bool bt_model_tied_copy(const bt_model_setup *s);
-/* Returns true if embedding and head of a frozen base are int8. */
 bool bt_model_tables8(const bt_model_setup *s);
-/* Returns true if the copy is a table of bf16, because the first stage has sharded weights. */
+/* Returns true if that copy is a table of bf16, because the first stage distributes its weights over several ranks. */
 bool bt_model_tied_bf16(const bt_model_setup *s);
-/* Returns the number of separately packed ranges of a weight's outputs, and the bytes of one range. */
+/* Returns the number of ranges of a weight's outputs that are packed separately, and the bytes of one range. */
 size_t bt_model_ranges(const bt_model_setup *s, const bt_tensor *t);
 size_t bt_model_packed_bytes(const bt_model_setup *s, const bt_tensor *t);
 /* bytes of the matrix of one group of inputs in a range; the same if there is one scale or one for each row */

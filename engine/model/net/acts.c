@@ -1,4 +1,4 @@
-/* acts.c - activation plan. */
+/* acts.c - plans the memory of the activations. */
 #include "engine/model/net/acts.h"
 
 #include <string.h>
@@ -14,13 +14,13 @@ enum {
     BLOCK_BYTES = 4 << 20,
     BLOCK_BYTES_INT8 = 1 << 20,
     BLOCK_LEAST = 128,
-    BLOCK_THIN = 256, /* each block opens its panels once per thread */
-    AGAIN_ROWS = 512, /* minimum number of rows; whole blocks */
+    BLOCK_THIN = 256, /* Each block unpacks its panels once for every thread. */
+    AGAIN_ROWS = 512, /* minimum number of rows; a multiple of a block */
     WIDE_ROWS = 2 * BT_GRAD_BLOCK
 };
 
-/* Int8 products use codes as they are: a block's floats should fit its thread's L2. Float products unpack weights
- * for every block. */
+/* Int8 products read codes as they are, so the floats of a block should fit the L2 cache of its thread. Float products
+ * unpack the weights for every block. */
 size_t bt_acts_block(const bt_model_setup *s, size_t M) {
     bool unpacks = s->cfg.linear == BT_LIN_DENSE || (s->train && !s->grad_int8);
     size_t threads = (size_t)(s->n_threads > 0 ? s->n_threads : bt_threads_count());
@@ -54,7 +54,7 @@ size_t bt_acts_slots(const bt_model_setup *s) {
     return s->train && s->in_flight > 1 ? (size_t)s->in_flight : 1;
 }
 
-/* With a frozen base there is no gradient of the weights, whose products need many rows at once. */
+/* With a frozen base there are no gradients of weights, whose products would need many rows at once. */
 bool bt_acts_again(const bt_model_setup *s) {
     return bt_net_keeps_base(s) && s->recompute == BT_RECOMPUTE_FULL && s->slice.tp_size <= 1 &&
            s->leaves <= 1;
@@ -64,11 +64,10 @@ static bool int8_of_half(const bt_model_setup *s) {
     return s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s);
 }
 
-/* products of adapters read floats */
+/* Products of adapters read floats. */
 bool bt_acts_rounds_dy(const bt_model_setup *s) { return int8_of_half(s) && !s->cfg.lora.rank; }
 
-/* The source of int8 gradients is read by dx and dW, so it should fit L3; products of floats need many rows at
- * once. */
+/* dx and dW read the same int8 gradients, which should fit the L3 cache. Products of floats need many rows at once. */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M) {
     bool some = int8_of_half(s) && is_saved(HEAVY, s) && s->slice.tp_size <= 1 && s->leaves <= 1;
     if (bt_acts_again(s)) {
@@ -90,7 +89,7 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
          heavy = bt_acts_half(s) && is_saved(HEAVY, s), fades = s->fades, again = bt_acts_again(s),
          resid = light && tern && !fades, lean = bt_acts_lean(s),
          dy_bf16 = heavy && bt_acts_rounds_dy(s) && !split && !fades;
-    bt_arena halves[2]; /* two halves of a layer, which begin at the same offset */
+    bt_arena halves[2]; /* The two halves of a layer begin at the same offset. */
     int half_of[BT_ACTS_FIELDS];
     bt_arena_plan(&halves[0], "attention");
     bt_arena_plan(&halves[1], "feed-forward");
@@ -127,7 +126,7 @@ void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, siz
 #include "engine/model/net/acts.def"
 #undef BT_ACTV
     if (!a->x_mid) a->x_mid = a->x;
-    if (!a->dq) a->dq = a->d_on; /* a buffer whose previous use has ended */
+    if (!a->dq) a->dq = a->d_on; /* reuses a buffer whose value is no longer needed */
 }
 
 void bt_acts_save(uint16_t *saved, const float *x, size_t n) {

@@ -30,7 +30,7 @@ bool bt_adapter_drops(const bt_linear *l) {
     return m->gradient_passes && m->lora_drop.rows && m->lora_drop.below > 0;
 }
 
-/* y = or += the values of rows r0 .. r0+n of x that the layer's mask keeps */
+/* Writes to y the values of rows r0 .. r0+n of x that the layer's mask keeps. add: adds them to y instead. */
 static void drop_input(const bt_linear *l, float *y, const float *x, bool add, size_t r0,
                        size_t n) {
     const bt_tensor *a = l->adapter.a_tensor;

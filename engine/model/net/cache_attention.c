@@ -7,7 +7,7 @@
 #include "engine/base/small.h"
 #include "engine/kernels/table/kernels.h"
 
-/* KEYS are processed at a time, so that their sums do not wait for each other; COLUMNS of the output likewise. */
+/* KEYS keys are processed at a time, so that their sums do not wait for each other; likewise COLUMNS of the output. */
 enum { LANES = 16, KEYS = 4, COLUMNS = 4 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
@@ -27,7 +27,6 @@ static inline float sum_rest(const float *q, const float *k, size_t from, size_t
     return s;
 }
 
-/* s[t] = scale * q k[t] */
 BT_WIDEST static void scores(float *s, const float *q, const bt_cached *c, float scale) {
     const size_t D = c->D, whole = D / LANES * LANES;
     size_t t = 0;
@@ -56,7 +55,6 @@ BT_WIDEST static void scores(float *s, const float *q, const bt_cached *c, float
     }
 }
 
-/* o = sum over t of w[t] v[t] */
 BT_WIDEST static void weighted_sum(float *o, const float *w, const bt_cached *c) {
     size_t i = 0;
     for (; i + COLUMNS * LANES <= c->D; i += COLUMNS * LANES) {

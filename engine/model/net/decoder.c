@@ -14,11 +14,10 @@
 #include "engine/model/net/cache_attention.h"
 #include "engine/model/net/net.h"
 
-/* rows of the head computed at once; rows below which the head is read as stored: for more rows bf16 products are
- * faster */
+/* LOGITS_BLOCK: rows of the head computed at once. HEAD_ROWS: for fewer rows the head is read as it is stored. */
 enum { LOGITS_BLOCK = 64, HEAD_ROWS = 16 };
 
-typedef struct row { /* a row of one step */
+typedef struct row {
     int slot;
     size_t seen; /* number of tokens in its attention, including itself */
 } row;
@@ -32,12 +31,12 @@ struct bt_decoder {
     float *k, *v;  /* (slots, L, T, KV * D) */
     float *scores; /* (threads, T) */
     float *wanted; /* (logits_rows, C) normed rows whose logits are requested */
-    /* (V, C) head in 16 bits if products lose no precision by it; otherwise the model's head */
+    /* (V, C) the head in 16 bits if products lose no precision by it; otherwise the model's head */
     const void *head;
     bt_stored_as head_as;
     row *rows;      /* (M) */
     size_t *length; /* (slots) */
-    /* (slots, T) tokens of each slot, NULL without bt_model_short_rows; (slots) first row of its rotation */
+    /* tokens: (slots, T) of each slot, NULL without bt_model_short_rows; rotation: (slots) first row of its rotation */
     int32_t *tokens, *rotation;
 };
 
@@ -51,12 +50,11 @@ size_t bt_decoder_slot_bytes(const bt_model *m) {
     return bytes;
 }
 
-/* ---- the head in 16 bits ---------------------------------------------------------------------- */
 typedef struct narrow_job {
     uint16_t *to; /* NULL: only checks the values */
     const float *x;
     bt_stored_as as;
-    atomic_bool other; /* a value is not exactly representable in this type */
+    atomic_bool other; /* true if a value is not exactly representable in this type */
 } narrow_job;
 
 enum { NARROW = 4096 };
@@ -85,9 +83,9 @@ static bool all_representable(const bt_model *m, bt_stored_as as) {
     return !atomic_load(&j.other);
 }
 
-/* Format of the head: 16 bits if products round it to bf16 anyway, or if all its values were read from a file with
- * 16 bits each. A model that trains keeps fp32, as its head may change. */
-static bt_stored_as head_form(const bt_model *m) {
+/* The head has 16 bits if products round it to bf16 anyway, or if all its values were read from a file with 16 bits
+ * each. The head of a model that trains may change, so it stays fp32. */
+static bt_stored_as choose_head_format(const bt_model *m) {
     if (m->setup.train || !m->head.f32) return BT_AS_F32;
     if (m->head.rounded || all_representable(m, BT_AS_BF16)) return BT_AS_BF16;
     return all_representable(m, BT_AS_F16) ? BT_AS_F16 : BT_AS_F32;
@@ -98,17 +96,17 @@ static bt_code create_single_decoder(bt_decoder **out, bt_model *m, int slots, b
                                      bt_err *err) {
     if (m->setup.slice.tp_size > 1 || m->setup.slice.pp_size > 1)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "one slice of a model cannot generate: load its checkpoint as a whole");
+                       "one tensor-parallel slice of a model cannot generate text: load the whole "
+                       "checkpoint on one rank");
     if (m->setup.weight_source != BT_WEIGHTS_LOCAL)
-        return bt_fail(
-            err, BT_UNSUPPORTED,
-            "a model whose weights are distributed over several ranks cannot generate: load its "
-            "checkpoint as a whole");
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "a model whose weights are distributed over several ranks cannot generate "
+                       "text: load the whole checkpoint on one rank");
     bt_decoder *d = calloc(1, sizeof *d);
-    if (!d) return bt_fail(err, BT_NOMEM, "cannot take memory for generation");
+    if (!d) return bt_fail(err, BT_NOMEM, "cannot allocate memory for generation");
     d->m = m;
     d->slots = slots;
-    d->head_as = head_form(m);
+    d->head_as = choose_head_format(m);
     const bt_model_cfg *c = &m->setup.cfg;
     const size_t T = (size_t)c->T, M = bt_decoder_rows(d), VC = (size_t)c->V * (size_t)c->C,
                  cache = (size_t)slots * slot_bytes(c) / 2;
@@ -196,13 +194,11 @@ void bt_decoder_weight_bytes(const bt_decoder *d, size_t *ternary, size_t *head)
     }
 }
 
-/* ---- attention over the cache ---------------------------------------------------------------- */
 static size_t cache_stride(const bt_decoder *d) {
     const bt_model_cfg *c = &d->m->setup.cfg;
     return (size_t)c->T * (size_t)c->KV * (size_t)c->D;
 }
 
-/* Returns the keys or values of a layer in a slot's cache: (T, KV * D). */
 static float *cache_at(const bt_decoder *d, float *cache, int slot, size_t layer) {
     return cache + ((size_t)slot * (size_t)d->m->setup.cfg.L + layer) * cache_stride(d);
 }
@@ -216,7 +212,7 @@ typedef struct attend_job {
     const float *q;
 } attend_job;
 
-/* item i: head i % H of row first + i / H */
+/* Item i is head i % H of row first + i / H. */
 static void attend_heads(void *ctx, int thread, size_t begin, size_t end) {
     const attend_job *j = ctx;
     const bt_decoder *d = j->d;
@@ -254,8 +250,8 @@ static void decode_attention(const bt_decoder *d, bt_layer *l, size_t layer, siz
     bt_parallel_for(rows * (size_t)c->H, 1 + 16384 / work, attend_heads, &j);
 }
 
-/* Reads a prompt from its beginning with the training kernel, in fp32 like attention over the cache, so that the
- * partition of a prompt has little influence. */
+/* Reads a prompt from its beginning with the kernel of the training, in fp32 like attention over the cache, so that it
+ * matters little in which parts a prompt is read. */
 static void attend_prompt(const bt_decoder *d, bt_layer *l, size_t first, size_t n) {
     const bt_model_cfg *c = &d->m->setup.cfg;
     const size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
@@ -296,9 +292,8 @@ static void run_decode_attention(bt_decoder *d, bt_layer *l, size_t layer,
     if (first > single) decode_attention(d, l, layer, single, first - single);
 }
 
-/* ---- a step ---------------------------------------------------------------------------------- */
-/* Sets the model's positions for the rows of the step, and the length of each row's attention. */
-static size_t lay_out_rows(bt_decoder *d, const bt_decode_part *parts, size_t n) {
+/* Sets the positions of the rows of a step, and the number of tokens to which each row attends. */
+static size_t prepare_rows(bt_decoder *d, const bt_decode_part *parts, size_t n) {
     size_t M = 0;
     for (size_t p = 0; p < n; p++) {
         const size_t length = d->length[parts[p].slot];
@@ -321,8 +316,8 @@ static void embed_parts(bt_decoder *d, const bt_decode_part *parts, size_t n) {
     }
 }
 
-/* Computes the logits of normed rows x (n, C) into the model's (n, V). Few rows are limited by reading the head;
- * many rows, and all rows of a scored prompt, by the products. */
+/* Computes the logits of normed rows x (n, C) into the model's (n, V). Few rows are limited by the time to read the
+ * head; many rows, and all rows of a scored prompt, by the products. */
 static void decode_head(bt_decoder *d, const float *x, size_t n, bool all) {
     bt_model *m = d->m;
     const size_t C = (size_t)m->setup.cfg.C, V = (size_t)m->setup.cfg.V;
@@ -381,7 +376,7 @@ static void report_logits(bt_decoder *d, const bt_decode_part *parts, size_t n, 
 /* Appends the tokens of the parts to the caches of their slots. */
 static void decode_layers(bt_decoder *d, const bt_decode_part *parts, size_t n) {
     bt_model *m = d->m;
-    const size_t M = lay_out_rows(d, parts, n);
+    const size_t M = prepare_rows(d, parts, n);
     embed_parts(d, parts, n);
     bt_net_scale_embedding(m, m->layers[0].a.x, M);
     for (int i = 0; i < m->setup.cfg.L; i++) {
@@ -394,7 +389,7 @@ static void decode_layers(bt_decoder *d, const bt_decode_part *parts, size_t n) 
     for (size_t p = 0; p < n; p++) d->length[parts[p].slot] += parts[p].n;
 }
 
-/* Chooses the rotary frequencies of a slot by the length of its text, and computes its cache again if they change. */
+/* Chooses the rotary frequencies of a slot by the length of its text. If they change, recomputes its cache. */
 static void rotate_by_length(bt_decoder *d, const bt_decode_part *part) {
     const bt_model_cfg *c = &d->m->setup.cfg;
     const size_t before = d->length[part->slot], after = bt_max_size(before + part->n, part->known);
@@ -417,8 +412,6 @@ static void step_single_model(bt_decoder *d, const bt_decode_part *parts, size_t
     decode_layers(d, parts, n);
     if (fn) report_logits(d, parts, n, fn, ctx);
 }
-
-/* ---- a step of an ensemble ------------------------------------------------------------------- */
 
 /* All members produce their logits in the same order, so the index of a row in `mean` is the number of its call. */
 typedef struct mixing {

@@ -1,7 +1,7 @@
 /* dora.c - weight-decomposed adapters (DoRA, arXiv:2402.09353): each output j of a frozen layer with its low-rank
- * adapter is multiplied by a factor c_j = m_j / n_j, n_j the norm of row j of W + scale B A and m_j trained. As in
- * PEFT, n is a constant of the backward pass: with z the output without factors, dz = c dy and dm_j = sum of
- * dy_j z_j / n_j. z is computed again in the backward pass.
+ * adapter is multiplied by a factor c_j = m_j / n_j, where n_j is the norm of row j of W + scale B A, and m_j is
+ * trained. As in PEFT, n is a constant in the backward pass: with z the output without factors, dz = c dy and dm_j =
+ * sum of dy_j z_j / n_j. z is computed again in the backward pass.
  *
  * With dropout, the factors belong to the masked input x' alone, also as in PEFT:
  *     y = base(x) + (c - 1) base(x') + c scale B A x'
@@ -17,11 +17,9 @@
 #include "engine/kernels/table/exact.h"
 #include "engine/model/net/net.h"
 
-/* Larger squares of weights are possible: their sums are rounded. */
+/* Sums of larger squares of weights are rounded. */
 static const double SQUARE_MOST = 16;
 enum { PIECE = 1024 }; /* weights of a row processed at a time; whole blocks of BT_Q8_BLOCK */
-
-/* ---- norms ----------------------------------------------------------------------------------- */
 
 /* Inputs k .. k+n have one scale. */
 static const int8_t *row_codes(const bt_linear *l, size_t row, size_t k, size_t n, int8_t *spare) {
@@ -62,7 +60,7 @@ typedef struct squares_job {
     const bt_linear *l;
     size_t row0;
     bt_exact units;
-    double (*sums)[2]; /* of rows row0, ... */
+    double (*sums)[2]; /* sums of rows from row0 on */
 } squares_job;
 
 /* The adapter's product of these rows is in a.y. */
@@ -163,8 +161,6 @@ const float *bt_model_row_norms(const bt_model *m, const bt_tensor *magnitudes) 
     return NULL;
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
-
 typedef struct mask_job {
     const bt_linear *l;
     const bt_linear_input *in;
@@ -195,7 +191,7 @@ static bt_linear_input masked_input(const bt_linear *l, const bt_linear_input *i
     return (bt_linear_input){.K = l->K, .tern = true, .xq = a->xq, .dq = a->dq};
 }
 
-/* z (n, N) = base(x') */
+/* Computes z (n, N), the output of the base for the masked input. */
 static void masked_base(const bt_linear *l, float *z, const bt_linear_input *in, const float *src,
                         size_t r0, size_t n) {
     const bt_linear_input masked = masked_input(l, in, src, r0, n);
@@ -284,7 +280,7 @@ BT_WIDEST static void add_products(double *sums, const float *x, const float *y,
     for (size_t i = 0; i < n; i++) sums[i] += (double)x[i] * (double)y[i];
 }
 
-/* Columns in ranges of COLUMNS; rows are added in order. */
+/* Each call adds the rows of a range of columns in order. */
 static void add_magnitude_gradients(void *ctx, int thread, size_t from, size_t to) {
     const magnitudes_job *j = ctx;
     const bt_adapter *a = &j->l->adapter;

@@ -1,7 +1,7 @@
-/* fade.c - layers on their way from full precision to ternary: y = x' W'^T with
- * x' = x + lambda (Q(x) - x), W' = W + lambda (Q(W) - W); gradients pass straight through on x' and W'.
- * lambda 0 is the dense twin, bit for bit; lambda 1 is the ternary layer of linear.c; between them the
- * dense products read x' and W', of which one layer's are made at a time. */
+/* fade.c - layers that change gradually from full precision to ternary: y = x' W'^T with
+ *   x' = x + lambda (Q(x) - x), W' = W + lambda (Q(W) - W). Gradients pass straight through to x' and W'.
+ * lambda 0 gives the bits of the dense layer; lambda 1 is the ternary layer of linear.c. Between them the dense
+ * products read x' and W', which are computed for one layer at a time. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 
 enum { ALIGN_ELEMS = 16 };
 
-static size_t linears_of(bt_layer *l, bt_linear *out[7]) {
+static size_t list_linears(bt_layer *l, bt_linear *out[7]) {
     bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) out[i] = all[i];
     return sizeof all / sizeof *all;
@@ -58,28 +58,28 @@ void bt_net_fade_rows(const bt_linear_input *in, size_t r0, size_t rows) {
     bt_parallel_for(rows, 8, mix_rows, &j);
 }
 
-/* Returns the functions for the same input as floats. */
-static const bt_input_ops *floats_of(const bt_linear_input *in) {
+/* Returns the functions of the same input as dense layers read it. */
+static const bt_input_ops *dense_input_ops(const bt_linear_input *in) {
     bt_linear_input dense = *in;
     dense.tern = false;
     return bt_input_ops_of(&dense);
 }
 
 static void fade_fwd(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
-    floats_of(in)->fwd(in, x, r0, rows);
+    dense_input_ops(in)->fwd(in, x, r0, rows);
     bt_op_quant(in->xq + r0 * in->K, in->dq + r0, in->xn + r0 * in->K, rows, in->K);
     bt_net_fade_rows(in, r0, rows);
 }
 
-/* The codes were kept from forward. */
+/* The codes still exist from the forward pass. */
 static void fade_restore(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
-    floats_of(in)->restore(in, x, r0, rows);
+    dense_input_ops(in)->restore(in, x, r0, rows);
     bt_net_fade_rows(in, r0, rows);
 }
 
 static void fade_bwd(const bt_linear_input *in, float *dx, const float *dy, const float *x,
                      size_t r0, size_t rows) {
-    floats_of(in)->bwd(in, dx, dy, x, r0, rows);
+    dense_input_ops(in)->bwd(in, dx, dy, x, r0, rows);
 }
 
 static const bt_input_ops fading = {.fwd = fade_fwd, .restore = fade_restore, .bwd = fade_bwd};
@@ -110,7 +110,7 @@ static void fade_need_layer(bt_layer_source *s, int layer) {
     bt_fade *f = (bt_fade *)s;
     bt_linear *all[7];
     if (f->layer == layer) return;
-    const size_t n = linears_of(&f->m->layers[layer], all);
+    const size_t n = list_linears(&f->m->layers[layer], all);
     for (size_t i = 0; i < n; i++) {
         const bt_linear *l = all[i];
         weights_job j = {.out = (float *)(uintptr_t)l->values.f32,
@@ -127,7 +127,7 @@ static void fade_need_layer(bt_layer_source *s, int layer) {
 
 static void fade_poll(bt_layer_source *s) { (void)s; }
 
-enum { PIECE = 8192 }; /* codes unpacked at a time; a multiple of the 128 of a packed block */
+enum { PIECE = 8192 }; /* codes unpacked at a time; a multiple of the 128 codes of a packed block */
 
 static bool has_local_weights(const bt_model *m) {
     return m->setup.weight_source == BT_WEIGHTS_LOCAL;
@@ -136,7 +136,7 @@ static bool has_local_weights(const bt_model *m) {
 static bt_linear *fade_linear(bt_model *m, size_t tensor) {
     const bt_tensor *t = &m->params.tensors[tensor];
     bt_linear *all[7];
-    const size_t n = linears_of(&m->layers[bt_net_layer(m, t->layer)], all);
+    const size_t n = list_linears(&m->layers[bt_net_layer(m, t->layer)], all);
     for (size_t i = 0; i < n; i++)
         if (all[i]->tensor == t) return all[i];
     return NULL;
@@ -156,7 +156,7 @@ typedef struct own_job {
     float lambda;
 } own_job;
 
-static void own_pieces(void *ctx, int thread, size_t begin, size_t end) {
+static void mix_own_pieces(void *ctx, int thread, size_t begin, size_t end) {
     const own_job *j = ctx;
     (void)thread;
     for (size_t k = begin; k < end; k++) {
@@ -185,7 +185,7 @@ static void own_pieces(void *ctx, int thread, size_t begin, size_t end) {
 void bt_model_fade_own(bt_model *m, const bt_fade_run *run, uint8_t *out) {
     own_job j = {run, fade_linear(m, run->tensor), out, bt_model_fade_read(m->setup.prec),
                  (float)m->lambda};
-    bt_parallel_for((run->n + PIECE - 1) / PIECE, 1, own_pieces, &j);
+    bt_parallel_for((run->n + PIECE - 1) / PIECE, 1, mix_own_pieces, &j);
 }
 
 void bt_model_fade_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *values) {
@@ -209,7 +209,7 @@ static void wire_inputs(bt_model *m, bt_layer *l, bool ternary, bool mixed) {
 static void wire_linears(bt_model *m, bt_layer *l, bool ternary, bool mixed) {
     float *panel = m->fade.panel;
     bt_linear *all[7];
-    const size_t n = linears_of(l, all);
+    const size_t n = list_linears(l, all);
     for (size_t i = 0; i < n; i++) {
         all[i]->tern = ternary;
         all[i]->values = (bt_table){.f32 = mixed || !has_local_weights(m) ? panel : all[i]->w.at};

@@ -1,4 +1,4 @@
-/* frozen_base.c - the frozen base of trained adapters: converts its tensors to the format that products read. */
+/* frozen_base.c - converts the tensors of the frozen base of trained adapters to the format that products read. */
 #include <string.h>
 
 #include "engine/base/small.h"
@@ -26,7 +26,7 @@ static bt_linear *frozen_linear(bt_model *m, const bt_tensor *t) {
     return NULL;
 }
 
-static void put_codes(bt_linear *l, const float *values, float scale, bool write) {
+static void store_ternary_codes(bt_linear *l, const float *values, float scale, bool write) {
     const size_t rows = l->N / l->ranges;
     l->scale = scale;
     for (size_t k = 0; write && k < l->ranges; k++)
@@ -37,7 +37,7 @@ static void put_codes(bt_linear *l, const float *values, float scale, bool write
 void bt_model_base_put_rows(bt_model *m, size_t tensor, const float *values, const float *scales) {
     const bt_tensor *t = &m->params.tensors[tensor];
     bt_linear *l = frozen_linear(m, t);
-    if (!l->packed_2bit) { /* it is quantised when all tensors are stored */
+    if (!l->packed_2bit) { /* quantised when all tensors are stored */
         bt_net_copy(m->w + t->offset, values, t->count);
         return;
     }
@@ -52,8 +52,8 @@ void bt_model_base_put_rows(bt_model *m, size_t tensor, const float *values, con
                                  scales + k * rows * groups + g, groups, rows, l->scale_cols);
 }
 
-/* whole rows */
-static void put_int8(const bt_table *t, size_t first, size_t n, const float *values) {
+/* The values are whole rows. */
+static void store_int8_rows(const bt_table *t, size_t first, size_t n, const float *values) {
     int8_t *codes = (int8_t *)(uintptr_t)t->i8 + first;
     if (t->half_scale)
         bt_op_q8_put(codes, (uint16_t *)(uintptr_t)t->half_scale + first / BT_Q8_BLOCK, values, n);
@@ -62,17 +62,17 @@ static void put_int8(const bt_table *t, size_t first, size_t n, const float *val
                                         values, n / t->width, t->width);
 }
 
-static void put_frozen_values(bt_model *m, const bt_linear *l, size_t first, size_t n,
-                              const float *values) {
+static void store_dense_values(bt_model *m, const bt_linear *l, size_t first, size_t n,
+                               const float *values) {
     if (l->values.i8)
-        put_int8(&l->values, first, n, values);
+        store_int8_rows(&l->values, first, n, values);
     else if (bt_model_read(l->tensor, m->setup.prec) == BT_READ_BF16)
         bt_op_save_bf16((uint16_t *)l->panel + first, values, n);
     else
         bt_net_copy((float *)l->panel + first, values, n);
 }
 
-static const bt_table *table8(const bt_model *m, const bt_tensor *t) {
+static const bt_table *int8_table(const bt_model *m, const bt_tensor *t) {
     if (!bt_net_table8(&m->setup, t)) return NULL;
     return t->id == BT_P_EMBED ? &m->embed : &m->head;
 }
@@ -84,13 +84,13 @@ void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const
     uint16_t *table = bt_net_keeps_base(&m->setup) ? bt_model_table(m, tensor) : NULL;
     const bool write = !m->setup.base_elsewhere;
     if (l && l->packed_2bit)
-        put_codes(l, values, scale, write);
-    else if (!write && (table8(m, t) || table || (l && l->panel)))
+        store_ternary_codes(l, values, scale, write);
+    else if (!write && (int8_table(m, t) || table || (l && l->panel)))
         return;
-    else if (table8(m, t))
-        put_int8(table8(m, t), first, n, values);
+    else if (int8_table(m, t))
+        store_int8_rows(int8_table(m, t), first, n, values);
     else if (l && l->panel)
-        put_frozen_values(m, l, first, n, values);
+        store_dense_values(m, l, first, n, values);
     else if (table)
         bt_op_save_bf16(table + first, values, n);
     else
@@ -103,7 +103,7 @@ void bt_model_base_put_tied(bt_model *m, size_t first, size_t n, const float *va
                  from = bt_max_size(first, begin), to = bt_min_size(first + n, end);
     if (from >= to || (m->setup.base_elsewhere && !m->tied.f32)) return;
     if (m->tied.i8)
-        put_int8(&m->tied, from - begin, to - from, values + (from - first));
+        store_int8_rows(&m->tied, from - begin, to - from, values + (from - first));
     else if (m->tied.bf16)
         bt_op_save_bf16((uint16_t *)(uintptr_t)m->tied.bf16 + (from - begin),
                         values + (from - first), to - from);

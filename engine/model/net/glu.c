@@ -1,11 +1,10 @@
-/* glu.c - the gated activation between gate, up and ffn_down: in one pass with the norm and the
- * quantisation that follow it where a kernel can do so. */
+/* glu.c - the gated activation between gate, up and ffn_down. Where a kernel supports it, the norm and the quantisation
+ * that follow are computed in the same pass. */
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
 static uint16_t *saved_at(uint16_t *saved, size_t i) { return saved ? saved + i : NULL; }
 
-/* Rounds whole rows to int8, with or without norm. */
 static void fused_fwd(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r0, size_t rows) {
     const bt_acts *a = &l->a;
     const bt_linear_input *in = &l->down_in;
@@ -34,8 +33,7 @@ static void plain_fwd(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r
     l->down_in.ops->fwd(&l->down_in, a->h, r0, rows);
 }
 
-/* Backward from gate and up in bf16, through the norm of whole rows: h and the floats of gate and up are not
- * computed again. */
+/* Computes the backward pass of gate and up in bf16 through the norm, without computing h and floats again. */
 static void fused_norm_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y,
                            size_t r0, size_t rows) {
     (void)y;
@@ -56,7 +54,7 @@ static void fused_norm_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_ga
                                           .F = F});
 }
 
-/* Backward pass from gate and up in bf16, without norm. */
+/* Computes the backward pass from gate and up in bf16, without a norm. */
 static void saved_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y, size_t r0,
                       size_t rows) {
     (void)y;
@@ -66,7 +64,7 @@ static void saved_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_an
                         rows * F);
 }
 
-/* Backward with floats in d. */
+/* Computes the backward pass with floats in d. */
 static void plain_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y, size_t r0,
                       size_t rows) {
     const bt_acts *a = &l->a;

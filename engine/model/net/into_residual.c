@@ -1,7 +1,7 @@
-/* into_residual.c - what enters the residual: the embedding with its scale, and the branches of each layer, with
- * the norm behind them (cfg.post_norm); all of them with dropout. Products of a branch with a norm or dropout are
- * added to zeros first; the sum then passes through both to the residual. The mask is computed again in each pass
- * and never stored. */
+/* into_residual.c - what is added to the residual: the embedding with its scale, and the branches of each layer with
+ * the norm that follows them (cfg.post_norm); all of them with dropout. The product of a branch with a norm or dropout
+ * is added to zeros first; both are then applied to the sum. The mask is computed again in each pass and never
+ * stored. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-/* Sets the keys of M rows from a stream of the run's seed and step. */
+/* Sets the keys of M rows, which depend on the seed and the step of the run. */
 static void set_drop(bt_drop *d, double p, uint64_t seed, uint64_t stream, uint64_t first_row,
                      size_t M) {
     d->below = (uint32_t)(p * BT_DROP_ALL + 0.5);
@@ -39,7 +39,6 @@ static size_t own_elems(const bt_model *m, size_t M) {
     return m->tp->own_rows(m, M).n * (size_t)m->setup.cfg.C;
 }
 
-/* Applies dropout to own rows; l is NULL for the embedding. */
 static void drop_rows(const bt_model *m, float *y, const float *x, const bt_layer *l, bt_drop_at at,
                       size_t M, bool add) {
     const bt_rows own = m->tp->own_rows(m, M);
@@ -51,7 +50,7 @@ static void drop_rows(const bt_model *m, float *y, const float *x, const bt_laye
     bt_op_drop(y, x, &how, add, own.n, (size_t)m->setup.cfg.C);
 }
 
-/* norm behind a branch; gain.tensor is NULL if there is none */
+/* The norm after a branch; gain.tensor is NULL if there is none. */
 typedef struct post_norm {
     const bt_gain *gain;
     float *sum, *rstd; /* own rows of its input; (M) */

@@ -1,12 +1,12 @@
-/* linear.c - BitLinear and its dense twin: forward, and backward on the quantised operands
- * (straight-through: round, clamp and scale pass the gradient unchanged); and their inputs. */
+/* linear.c - the linear layers, ternary and dense: the forward pass, the backward pass on the quantised operands
+ * (straight-through: round, clamp and scale pass the gradient unchanged), and the inputs of the layers. */
 #include <string.h>
 
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-static int in_form(const bt_linear *l, int flags) {
+static int with_pack_format(const bt_linear *l, int flags) {
     return l->packed_2bit ? flags | BT_COMPACT : flags;
 }
 
@@ -16,7 +16,8 @@ static void tern_fwd(const bt_linear *l, float *y, const bt_linear_input *in, co
     size_t n = l->N / l->ranges;
     for (size_t k = 0; k < l->ranges; k++) {
         bt_op_tern_fwd(y + k * n, l->N, in->xq + r0 * l->K, in->dq + r0,
-                       l->packed + k * l->packed_bytes, l->scale, rows, n, l->K, in_form(l, flags));
+                       l->packed + k * l->packed_bytes, l->scale, rows, n, l->K,
+                       with_pack_format(l, flags));
     }
 }
 
@@ -25,7 +26,7 @@ static void tern_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, si
     (void)r0;
     size_t n = l->N / l->ranges;
     bt_op_tern_dx(dx, l->dx_ld, dy.f32 + range * n, l->N, l->packed + range * l->packed_bytes,
-                  l->scale, rows, n, l->K, l->prec, in_form(l, flags));
+                  l->scale, rows, n, l->K, l->prec, with_pack_format(l, flags));
 }
 
 static void tern_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
@@ -36,8 +37,7 @@ static void tern_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, 
 
 static const bt_linear_ops ternary = {tern_fwd, tern_dx, tern_dw};
 
-/* Few tokens are limited by reading weights: 2 bits each are a quarter of the bytes, with the same bits in the
- * result. */
+/* Few tokens are limited by the time to read weights: 2 bits each are a quarter of the bytes, with equal results. */
 static void decode_fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                        size_t r0, size_t rows, int flags) {
     if (rows > BT_FEW_ROWS) {
@@ -50,8 +50,7 @@ static void decode_fwd(const bt_linear *l, float *y, const bt_linear_input *in, 
 
 static const bt_linear_ops decoding = {.fwd = decode_fwd};
 
-/* Every range of a tensor's outputs rounds its rows of dy with separate noise, so that ranges are independent of
- * each other. */
+/* Every range of a tensor's outputs rounds its rows of dy with its own noise, so that ranges are independent. */
 static void int8_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0,
                     size_t rows, int flags) {
     size_t n = l->N / l->ranges;
@@ -59,7 +58,7 @@ static void int8_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, si
                       l->noise.salt ^ (uint32_t)(l->first_row + range * n) * BT_NOISE_LANE, 0};
     bt_op_tern_dx8(dx, l->dx_ld, bt_grads_from(dy, 0, range * n),
                    l->packed + range * l->packed_bytes, l->scale, rows, n, l->K, &noise,
-                   in_form(l, flags));
+                   with_pack_format(l, flags));
 }
 
 static void int8_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
@@ -200,7 +199,7 @@ static void copy_input_rows(const bt_linear_input *in, const float *x, size_t r0
     bt_net_copy(in->xn + r0 * in->K, x, rows * in->K);
 }
 
-/* int8 is kept for backward, so nothing is restored */
+/* The int8 values are kept for backward, so nothing is restored. */
 static const bt_input_ops normed_int8 = {normed_int8_fwd, restore_nothing, input_norm_bwd,
                                          normed_int8_fwd_saving, norm_bwd_saved},
                           plain_int8 = {.fwd = int8_fwd, .restore = restore_nothing},

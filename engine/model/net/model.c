@@ -1,4 +1,4 @@
-/* model.c - properties of a model, pointers to its activations and gradients, and one micro-batch. */
+/* model.c - properties of a model, pointers to its activations and gradients, and passes of a micro-batch. */
 #include "engine/model/net/model.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ void bt_net_point(bt_model *m, int layer, int slot) {
     xn = m->setup.cfg.linear != BT_LIN_DENSE && !m->setup.fades ? NULL : a->xn;
     if (m->dxn) a->dxn = m->dxn;
     if (layer > c->first) m->layers[layer - 1].x_out = a->x;
-    /* Output of a chunk's last layer; the other layers are connected by their successors. */
+    /* The output of a chunk's last layer. Every other output is the input of the next layer. */
     l->x_out = m->x_final ? m->x_final : a->x;
     point_input(&l->attn_in, a->attn_rstd, a->attn_xq, a->attn_dq, xn);
     point_input(&l->o_in, a->o_rstd, a->o_xq, a->o_dq, a->on);
@@ -36,7 +36,7 @@ void bt_net_point(bt_model *m, int layer, int slot) {
     point_input(&l->down_in, a->down_rstd, a->down_xq, a->down_dq, a->hn);
 }
 
-/* the frozen base has no gradients */
+/* The frozen base has no gradients. */
 static void point_adapters(bt_model *m, float *g) {
     for (int i = 0; i < m->setup.cfg.L; i++) {
         bt_layer *l = &m->layers[i];
@@ -88,7 +88,7 @@ static double loss_and_gradient(bt_model *m, const int32_t *inputs, const int32_
     bt_span_begin(BT_MR_BWD);
     int64_t begin = bt_span_ns(BT_MR_BWD);
     double loss = bt_net_head_loss(m, targets, (float)grad_scale);
-    /* one third of the head's products is forward work */
+    /* because one third of the head's products is forward work */
     bt_span_transfer(BT_MR_FWD, (bt_span_ns(BT_MR_BWD) - begin) / 3);
     bt_span_end();
     return loss;

@@ -1,5 +1,5 @@
-/* model_weights.c - which weights are trained and their formats; initial weights and the keys of gradient
- * rounding, which are functions of the seed and of positions. */
+/* model_weights.c - which weights are trained and in which formats; initial weights and the keys of gradient rounding,
+ * which depend only on the seed and on positions. */
 #include <string.h>
 
 #include "engine/base/rng.h"
@@ -52,7 +52,7 @@ typedef struct init_job {
     uint64_t seed, stream;
 } init_job;
 
-/* A value depends on the element's position in the tensor, so this processes runs of a block's row. */
+/* A value depends on the position of the element in the tensor, so this processes parts of the block's rows. */
 static void init_range(void *ctx, int thread, size_t begin, size_t end) {
     (void)thread;
     const init_job *j = ctx;

@@ -1,12 +1,12 @@
-/* one_rank.c - operations of a whole model on one rank, which has every row and every column. */
+/* one_rank.c - the operations of a whole model on one rank, which has every row and every column. */
 #include <string.h>
 
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-/* Block sizes for int8 products, so that a block's dx fits L2: a thread computes all terms of a block before the
- * next one. All other products unpack weights in every call. */
+/* Sizes of blocks for int8 products, so that dx of a block fits the L2 cache: a thread computes all terms of a block
+ * before the next one. Other products unpack the weights in every call, so they have no blocks. */
 enum { DX_BYTES = 7 << 16, DX_ROWS_LEAST = 64 };
 
 static bt_rows own_rows(const bt_model *m, size_t M) {
@@ -98,14 +98,14 @@ static void embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
                         (size_t)m->setup.cfg.C);
 }
 
-/* If only answers are learned, most tokens of prompts have no loss. A head that trains keeps all rows, because its
- * gradient is a sum over blocks of them. */
+/* If only answers are learned, most tokens have no loss, and the head computes only the rows with a target. A head that
+ * trains keeps all rows, because its gradient is a sum over blocks of them. */
 typedef struct counted_rows {
     int32_t *rows, *targets;
     size_t n;
 } counted_rows;
 
-static bool head_of_counted(const bt_model *m, bool grad) {
+static bool skips_rows_without_target(const bt_model *m, bool grad) {
     return !grad || (!m->d_head && (!m->head8.w.packed || m->head8.w.rows));
 }
 
@@ -140,7 +140,7 @@ static void restore_row_order(bt_model *m, const counted_rows *c, float *dx, siz
 
 static double head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M) {
     const bt_acts *a = &m->layers[0].a;
-    bool grad = dscale != 0.0f, some = head_of_counted(m, grad);
+    bool grad = dscale != 0.0f, some = skips_rows_without_target(m, grad);
     const counted_rows c = some ? select_rows_with_target(m, targets, M) : (counted_rows){.n = M};
     double loss = bt_op_head_loss(grad ? a->dxn : NULL, grad ? m->d_head : NULL, a->xn, m->head,
                                   some ? c.targets : targets, dscale, m->logits, m->logits_rows,

@@ -1,19 +1,15 @@
-/* quantise.c - latent weights to codes, scales and packed weights, in steps that ranks can share
- * (ZeRO-3).
+/* quantise.c - converts latent weights to codes, scales and packed weights, in steps that ranks can share (ZeRO-3).
  *
- * The scale of a tensor is the mean of |w|. Its sum is taken over blocks that begin at multiples of
- * BT_SUM_BLOCK of the flat array, added in order: pieces of the flat array begin at such multiples, so the bits do not
- * depend on the ranks that hold the pieces.
+ * The scale of a tensor is the mean of |w|. Its sum is computed over blocks that begin at multiples of BT_SUM_BLOCK of
+ * the flat array, and the blocks are added in order. Pieces of the flat array also begin at such multiples, so the bits
+ * do not depend on the ranks that hold them.
  *
- * In a slice of a model, elements that another rank counts add nothing.
- * In a model with leaves the sums are exact (of |w| to a unit that suits means up to 4), since other
- * slices have other blocks.
+ * In a slice of a model, elements that another rank counts add nothing. In a model with leaves the sums are exact (of
+ * |w| in a unit that suits means up to 4), since other slices have other blocks. With a scale for each row or group
+ * (cfg.scale) there is an exact sum for each of them instead of each block (row_scale.c).
  *
- * With a scale for each row or group (cfg.scale) there is an exact sum for each of them instead of each block
- * (row_scale.c).
- *
- *     sums     block 0 | 1 | 2 | ... of every ternary tensor in turn; for b1 the sums of w itself
- *              follow in a second row */
+ *     sums     block 0 | 1 | 2 | ... of every ternary tensor in turn; for b1 the sums of w itself follow
+ *              in a second row */
 #include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -27,11 +23,11 @@
 
 static const float SCALE_LEAST = 1e-5f;
 static const double MEAN_MOST = 4;
-/* codes unpacked at a time; a multiple of the 128 of a packed block */
+/* codes that are unpacked at a time; a multiple of the 128 codes of a packed block */
 enum { WIRE_CHUNK = 8192 };
 
 static size_t first_block(const bt_tensor *t) { return t->offset / BT_SUM_BLOCK; }
-static size_t blocks_of(const bt_tensor *t) {
+static size_t sum_blocks_of(const bt_tensor *t) {
     return (t->offset + t->count - 1) / BT_SUM_BLOCK - first_block(t) + 1;
 }
 
@@ -39,9 +35,8 @@ static bool scales_rows(const bt_model *m) { return m->setup.cfg.scale != BT_SCA
 static size_t scaled_inputs(const bt_model *m, size_t cols) {
     return bt_scale_inputs(m->setup.cfg.scale, cols);
 }
-/* number of sums of |w| of a tensor */
-static size_t sums_of(const bt_model *m, const bt_tensor *t) {
-    return scales_rows(m) ? t->count / scaled_inputs(m, t->cols) : blocks_of(t);
+static size_t count_sums(const bt_model *m, const bt_tensor *t) {
+    return scales_rows(m) ? t->count / scaled_inputs(m, t->cols) : sum_blocks_of(t);
 }
 
 static bt_linear *quantised_linear(bt_model *m, const bt_tensor *t) {
@@ -56,7 +51,7 @@ static bt_linear *quantised_linear(bt_model *m, const bt_tensor *t) {
 static size_t floats_per_row(const bt_model *m) {
     size_t n = 0;
     for (size_t i = 0; i < m->params.n; i++)
-        if (m->params.tensors[i].tern) n += sums_of(m, &m->params.tensors[i]);
+        if (m->params.tensors[i].tern) n += count_sums(m, &m->params.tensors[i]);
     return n;
 }
 
@@ -65,8 +60,6 @@ static bool subtracts_mean(const bt_model *m) { return m->setup.cfg.linear == BT
 size_t bt_model_quant_sums(const bt_model *m) {
     return floats_per_row(m) * (subtracts_mean(m) ? 2 : 1);
 }
-
-/* ---- sums ------------------------------------------------------------------------------------ */
 
 typedef struct sum_job {
     bt_latent w;
@@ -123,8 +116,8 @@ void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
                          bt_exact_units(MEAN_MOST, (double)t->whole_rows * (double)t->whole_cols)};
             bt_parallel_for((to - 1) / BT_SUM_BLOCK - j.first + 1, 8, sum_range, &j);
         }
-        abs += sums_of(m, t);
-        if (plain) plain += sums_of(m, t);
+        abs += count_sums(m, t);
+        if (plain) plain += count_sums(m, t);
     }
 }
 
@@ -146,7 +139,7 @@ static void total_rows(bt_model *m, const double *sums) {
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         if (!t->tern) continue;
-        const size_t n = sums_of(m, t);
+        const size_t n = count_sums(m, t);
         for (size_t r = t->first_counted / scaled_inputs(m, t->cols); r < n; r++)
             m->totals[i][0] += sums[r];
         if (t->shard == BT_SHARD_COL) {
@@ -166,7 +159,7 @@ static void scale_rows(bt_model *m, const double *sums) {
         if (!t->tern) continue;
         bt_linear *l = quantised_linear(m, t);
         const double *whole = t->shard == BT_SHARD_COL ? divided : sums;
-        const size_t n = sums_of(m, t);
+        const size_t n = count_sums(m, t);
         for (size_t r = 0; l && r < n; r++)
             l->scales[r] = bt_row_scale(whole[r], scaled_inputs(m, t->whole_cols));
         if (l) {
@@ -179,8 +172,7 @@ static void scale_rows(bt_model *m, const double *sums) {
     }
 }
 
-/* b1.58: absmean, codes round to {-1, 0, 1} (arXiv:2402.17764, clamped as in the released code);
- * b1: sign of the centred weight (arXiv:2310.11453) */
+/* b1.58: absmean, codes round to {-1, 0, 1} (arXiv:2402.17764); b1: sign of the centred weight (arXiv:2310.11453). */
 void bt_model_quant_scales(bt_model *m, const double *sums) {
     const double *abs = sums, *plain = subtracts_mean(m) ? sums + floats_per_row(m) : NULL;
     double(*totals)[2] = m->totals;
@@ -192,11 +184,11 @@ void bt_model_quant_scales(bt_model *m, const double *sums) {
         const bt_tensor *t = &m->params.tensors[i];
         totals[i][0] = totals[i][1] = 0;
         if (!t->tern) continue;
-        totals[i][0] = add_block_sums(abs, blocks_of(t));
-        abs += blocks_of(t);
+        totals[i][0] = add_block_sums(abs, sum_blocks_of(t));
+        abs += sum_blocks_of(t);
         if (!plain) continue;
-        totals[i][1] = add_block_sums(plain, blocks_of(t));
-        plain += blocks_of(t);
+        totals[i][1] = add_block_sums(plain, sum_blocks_of(t));
+        plain += sum_blocks_of(t);
     }
     m->tp->total_sums(m, totals);
     for (size_t i = 0; i < m->params.n; i++) {
@@ -210,8 +202,6 @@ void bt_model_quant_scales(bt_model *m, const double *sums) {
     }
 }
 
-/* ---- codes ----------------------------------------------------------------------------------- */
-
 static void count_code_stats(bt_linear *l, bt_tern_stats s, size_t n) {
     l->counts.zero += s.zero;
     l->counts.pos += s.pos;
@@ -219,12 +209,10 @@ static void count_code_stats(bt_linear *l, bt_tern_stats s, size_t n) {
     l->counted += n;
 }
 
-/* ---- codes in 2 bits, stored and sent by the ranks that own pieces --------------------------- */
-
 typedef struct wire_job {
-    int8_t *codes;      /* take: destination */
+    int8_t *codes;      /* take: the destination */
     uint8_t *packed;    /* own: converts old codes to new ones, in place */
-    const bt_linear *l; /* has scales of rows; NULL: one scale */
+    const bt_linear *l; /* the layer, if it has a scale for each row; NULL: one scale */
     bt_latent w;
     size_t first; /* index of its first element */
     float mean, inv_scale;
@@ -241,7 +229,7 @@ static uint8_t *chunk_at(const wire_job *j, size_t k) {
     return j->packed + bt_tern2_row_bytes(k * WIRE_CHUNK);
 }
 
-static void own_range(void *ctx, int thread, size_t from, size_t to) {
+static void quantise_own_range(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
     wire_job *j = ctx;
     int8_t codes[WIRE_CHUNK];
@@ -269,8 +257,6 @@ static void quantise_range(void *ctx, int thread, size_t from, size_t to) {
             atomic_store(&j->bad, 1);
     }
 }
-
-/* ---- values of dense layers, in the format of the products -------------------------------------- */
 
 typedef struct bytes_job {
     uint8_t *to;
@@ -312,12 +298,12 @@ bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, u
                   .inv_scale = 1.0f / l->scale,
                   .sign = subtracts_mean(m),
                   .n = n};
-    bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, own_range, &j);
+    bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, quantise_own_range, &j);
     if (j.bad)
-        return bt_fail(
-            err, BT_DAMAGED,
-            "the codes kept of '%s' are none that a ternary weight has: a hardware fault?",
-            t->name);
+        return bt_fail(err, BT_DAMAGED,
+                       "the stored codes of '%s' are not codes of a ternary weight; memory or "
+                       "hardware may be faulty",
+                       t->name);
     count_code_stats(l, (bt_tern_stats){j.zero, j.pos, j.flips}, n);
     return BT_OK;
 }
@@ -331,7 +317,9 @@ bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n,
     }
     wire_job j = {.codes = m->taken + first, .packed = (uint8_t *)(uintptr_t)packed, .n = n};
     bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, quantise_range, &j);
-    return j.bad ? bt_fail(err, BT_FORMAT, "received codes of '%s' that no ternary weight has",
+    return j.bad ? bt_fail(err, BT_FORMAT,
+                           "the codes of '%s' from another rank are not codes of a ternary weight; "
+                           "the connection or its memory may be faulty",
                            t->name)
                  : BT_OK;
 }
@@ -350,8 +338,6 @@ void bt_model_quant_place(bt_model *m, size_t tensor) {
     const bt_tensor *t = &m->params.tensors[tensor];
     if (t->tern) pack_codes(quantised_linear(m, t), m->taken);
 }
-
-/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void pack2_rows(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;

@@ -1,7 +1,7 @@
 /* row_scale.c - ternary weights with a scale for each row, that is, for each output (model.scale=row): the absmean of
- * the row's inputs; or for each group of inputs of a row, whose scales are those of shorter rows. Products of the codes
- * are those of a weight with the scale 1; the scales are factors of y's columns afterwards and of dy's columns before
- * dx. The gradient of the latent weights needs none: it passes straight through round, clamp and scale. */
+ * the row's inputs; or for each group of inputs of a row, whose scales are those of shorter rows. Products use the
+ * codes like a weight with the scale 1; then the columns of y are multiplied by the scales, and so are the columns of
+ * dy before dx. The gradient of the latent weights needs no scale: it passes straight through round, clamp and scale. */
 #include <math.h>
 #include <stdatomic.h>
 
@@ -14,8 +14,6 @@
 static const float ROW_SCALE_LEAST = 1e-5f;
 static const double ROW_MEAN_MOST = 4;
 enum { PIECE = 4096 }; /* elements converted to fp32 at a time */
-
-/* ---- scales ---------------------------------------------------------------------------------- */
 
 typedef struct row_sums_job {
     double *sums;
@@ -80,8 +78,6 @@ void bt_model_scale_rows(float *scales, const float *w, size_t rows, size_t K) {
     bt_parallel_for(rows, rows_grain(K), scale_whole_rows, &j);
 }
 
-/* ---- codes ----------------------------------------------------------------------------------- */
-
 bt_tern_stats bt_row_codes(const bt_linear *l, int8_t *codes, const float *w, size_t first,
                            size_t n) {
     bt_tern_stats all = {0, 0, 0};
@@ -122,8 +118,6 @@ bt_tern_stats bt_row_codes_all(const bt_linear *l) {
     bt_parallel_for(l->N, rows_grain(l->K), convert_row_range, &j);
     return (bt_tern_stats){j.zero, j.pos, j.flips};
 }
-
-/* ---- products -------------------------------------------------------------------------------- */
 
 void bt_row_scale_fwd(const bt_linear_ops *codes, const bt_linear *l, float *y,
                       const bt_linear_input *in, const float *src, size_t r0, size_t rows,

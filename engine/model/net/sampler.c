@@ -31,7 +31,7 @@ bt_code bt_sampler_create(bt_sampler **out, size_t V, bt_err *err) {
     }
     bt_sampler_destroy(s);
     *out = NULL;
-    return bt_fail(err, BT_NOMEM, "cannot take memory to sample from %zu tokens", V);
+    return bt_fail(err, BT_NOMEM, "cannot allocate memory to sample from %zu tokens", V);
 }
 
 void bt_sampler_destroy(bt_sampler *s) {
@@ -41,7 +41,7 @@ void bt_sampler_destroy(bt_sampler *s) {
     free(s);
 }
 
-/* Ties are decided for the smaller token, so that the order is total. */
+/* Of equal logits the smaller token counts as more likely, so that the order is total. */
 static bool is_more_likely(const candidate *a, const candidate *b) {
     return a->weight > b->weight || (a->weight == b->weight && a->token < b->token);
 }
@@ -59,7 +59,6 @@ static void sift_down(candidate *heap, size_t n, size_t i) {
     }
 }
 
-/* Removes the likeliest of n candidates from the heap and stores it at heap[n - 1]. */
 static candidate pop_likeliest(candidate *heap, size_t n) {
     candidate first = heap[0];
     heap[0] = heap[n - 1];
@@ -68,7 +67,7 @@ static candidate pop_likeliest(candidate *heap, size_t n) {
     return first;
 }
 
-static int32_t likeliest(const float *logits, size_t V) {
+static int32_t find_likeliest(const float *logits, size_t V) {
     size_t best = 0;
     for (size_t i = 1; i < V; i++) {
         if (logits[i] > logits[best]) best = i;
@@ -76,8 +75,7 @@ static int32_t likeliest(const float *logits, size_t V) {
     return (int32_t)best;
 }
 
-/* Moves the tokens that may be drawn to the end of c, likeliest last; returns their number. *held: sum of their
- * weights. */
+/* Moves the possible tokens to the end of c, the likeliest last; returns their number. *held: their sum of weights. */
 static size_t limit_candidates(candidate *c, size_t V, size_t k, double p, double *held) {
     double total = *held;
     for (size_t i = V / 2; i-- > 0;) sift_down(c, V, i);
@@ -91,8 +89,7 @@ static size_t limit_candidates(candidate *c, size_t V, size_t k, double p, doubl
     return n;
 }
 
-/* Drops candidates of a weight below min. The n candidates are at the end of c, in no order or likeliest last. The
- * likeliest has weight 1. */
+/* Removes candidates with a weight below min from the n at the end of c. The likeliest has the weight 1. */
 static size_t drop_unlikely(candidate *c, size_t V, size_t n, double min, double *held) {
     size_t left = 0;
     *held = 0;
@@ -122,7 +119,7 @@ int32_t bt_sampler_draw(bt_sampler *s, const float *raw, const bt_sampling *how,
                         bt_history occurred, uint64_t index) {
     const size_t V = s->V;
     const float *logits = penalise(s, raw, how->repetition_penalty, occurred);
-    const int32_t best = likeliest(logits, V);
+    const int32_t best = find_likeliest(logits, V);
     if (!(how->temperature > 0) || how->top_k == 1 || !(how->top_p > 0)) return best;
     size_t n = V, k = how->top_k > 0 && (size_t)how->top_k < V ? (size_t)how->top_k : V;
     double p = fmin(how->top_p, 1), held = 0;
@@ -143,7 +140,7 @@ int32_t bt_sampler_draw(bt_sampler *s, const float *raw, const bt_sampling *how,
 }
 
 double bt_log_sum_exp(const float *logits, size_t V) {
-    const double top = (double)logits[likeliest(logits, V)];
+    const double top = (double)logits[find_likeliest(logits, V)];
     double sum = 0;
     for (size_t i = 0; i < V; i++) sum += exp((double)logits[i] - top);
     return top + log(sum);

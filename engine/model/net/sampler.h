@@ -19,11 +19,11 @@
 typedef struct bt_sampling {
     double temperature; /* 0: always the likeliest token */
     int top_k;          /* 0: no limit */
-    /* the smallest set of tokens with this total probability; >= 1: all; 0: only the likeliest */
+    /* the smallest set of tokens with this total probability is kept; >= 1: all; 0: only the likeliest */
     double top_p;
     double min_p; /* share of the likeliest token's probability; 0: all */
-    /* A logit of a token that has occurred is divided by it where it is positive and multiplied
-     * where it is negative (CTRL: Keskar et al. 2019, arXiv:1909.05858, section 4.1); 0 or 1: none */
+    /* The logit of a token that has occurred is divided by this number if it is positive and multiplied by it if it is
+     * negative (CTRL: Keskar et al. 2019, arXiv:1909.05858, section 4.1); 0 or 1: no penalty. */
     double repetition_penalty;
     uint64_t seed;
 } bt_sampling;
@@ -36,21 +36,21 @@ typedef struct bt_history { /* tokens that have occurred; borrowed */
 typedef struct bt_sampler bt_sampler;
 
 bt_code bt_sampler_create(bt_sampler **out, size_t V, bt_err *err) BT_MUST_CHECK;
-void bt_sampler_destroy(bt_sampler *s); /* accepts NULL */
-/* logits (V); index: number of the draw, which seeds the random number. Ties go to the smaller token. */
+void bt_sampler_destroy(bt_sampler *s);
+/* Draws a token from logits (V). index: number of the draw, which seeds the random number. Of equally likely tokens the
+ * smaller one counts as more likely. */
 int32_t bt_sampler_draw(bt_sampler *s, const float *logits, const bt_sampling *how,
                         bt_history occurred, uint64_t index);
 
-/* natural logarithm of the sum of exp(logits[0..V)), so that logits[i] minus it is the token's log
- * probability */
+/* Returns the natural logarithm of the sum of exp(logits[0..V)). logits[i] minus it is a log-probability. */
 double bt_log_sum_exp(const float *logits, size_t V);
 
 typedef struct bt_ranked {
     int32_t token;
     float logit;
 } bt_ranked;
-/* the n <= V likeliest tokens, likeliest first, ties to the smaller token; n * V comparisons at
- * most: for small n */
+/* Writes the n <= V likeliest tokens, the likeliest first, and of equal ones the smaller token first. It makes at
+ * most n * V comparisons, so n should be small. */
 void bt_likeliest(bt_ranked *out, size_t n, const float *logits, size_t V);
 
 #endif

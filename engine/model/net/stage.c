@@ -20,9 +20,9 @@ float *bt_model_stage_in(bt_model *m) { return m->layers[m->chunk->first].a.x; }
 const float *bt_model_stage_out(const bt_model *m) { return m->x_final; }
 float *bt_model_stage_dx(bt_model *m) { return m->layers[0].a.dx; }
 
-/* In a whole model the order of passes ensures that the memory of a tensor-parallel group is never written before
- * all ranks have read it. Several forward passes in a row, or backward passes, would not; therefore each is
- * preceded by a barrier. */
+/* In a whole model the order of passes ensures that the memory of a tensor-parallel group is never written before all
+ * ranks have read it. Several forward passes in a row, or backward passes, would not ensure it, so a barrier precedes
+ * each. */
 void bt_model_stage_forward(bt_model *m, const int32_t *inputs) {
     m->tp->meet(m);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
@@ -51,7 +51,7 @@ size_t bt_stage_tied_elems(const bt_model_setup *s) {
     bt_model_slice p = s->slice;
     bool mine = bt_slice_is_first_stage(p) != bt_slice_is_last_stage(p);
     if (!s->cfg.tied || !mine || s->cfg.classes) return 0;
-    if (s->cfg.lora.rank) return 0; /* a frozen table is read by both stages */
+    if (s->cfg.lora.rank) return 0; /* Both stages read the same frozen table. */
     size_t first = bt_slice_vocab(&s->cfg, p);
     p.tp_rank++;
     return ((p.tp_size > 1 ? bt_slice_vocab(&s->cfg, p) : (size_t)s->cfg.V) - first) *

@@ -29,7 +29,7 @@ typedef struct bt_dx_term {
     bt_grads dy;
 } bt_dx_term;
 
-/* backward of a norm: own rows of dx (+)= its gradient for input x; rstd: of all M rows */
+/* The backward pass of a norm: own rows of dx (+)= its gradient for input x; rstd is that of all M rows. */
 typedef struct bt_norm_bwd {
     const struct bt_gain *gain;
     float *dx;
@@ -40,8 +40,8 @@ typedef struct bt_norm_bwd {
     size_t M;
 } bt_norm_bwd;
 
-/* Tokens whose logits this rank has: a range of the vocabulary, made of leaves (leaf i: at[i] .. at[i + 1]; for
- * one leaf `at` is not read). group: the ranks with the other ranges, NULL: none */
+/* The tokens whose logits this rank has: a range of the vocabulary that consists of leaves (leaf i: at[i] .. at[i + 1];
+ * for one leaf `at` is not read). group: the ranks with the other ranges; NULL: none. */
 typedef struct bt_vocab_part {
     size_t first, leaves;
     const size_t *at;
@@ -49,16 +49,15 @@ typedef struct bt_vocab_part {
 } bt_vocab_part;
 
 typedef struct bt_tp_ops {
-    /* Returns the rows of M whose residual is on this rank. */
+    /* Returns the rows of M whose residual this rank has. */
     bt_rows (*own_rows)(const bt_model *m, size_t M);
-    /* Gathers all rows of an input from the ranks' own rows. */
+    /* Gather all rows of an input, or of the residual's gradient, from the own rows of the ranks. */
     void (*gather_input)(bt_model *m, const struct bt_linear_input *in, size_t M);
-    /* Gathers all rows of the residual's gradient from the ranks' own rows. */
     const float *(*gather_grad)(bt_model *m, const float *own, size_t M);
-    /* Reduces (M, C) sums over this rank's part to own rows of the sum over all ranks. */
+    /* Adds the (M, C) sums of all ranks and returns the own rows of the result. */
     float *(*reduce_grad)(bt_model *m, float *x, size_t M);
-    /* y += product of a layer whose inputs (columns) are divided over the ranks, for own rows of y: `add` for each
-     * block of rows, then `finish`. src: source of the input */
+    /* y += product of a layer whose inputs (columns) are divided over the ranks, for own rows of y: `add_product` for
+     * each block of rows, then `finish_product`. src: source of the input. */
     void (*add_product)(bt_model *m, float *y, const struct bt_linear *l,
                         const struct bt_linear_input *in, const float *src, size_t r0, size_t rows);
     void (*finish_product)(bt_model *m, float *y, const struct bt_linear *l,
@@ -75,33 +74,30 @@ typedef struct bt_tp_ops {
     /* Embeds tokens into own rows of the residual; and adds a.dx to the embedding's gradient. */
     void (*embed)(bt_model *m, const int32_t *inputs, size_t M);
     void (*embed_bwd)(bt_model *m, const int32_t *inputs, size_t M);
-    /* Returns the sum of token losses from own rows of a.xn; with dscale != 0 also computes a.dxn and the head's
-     * gradient. */
+    /* Returns the sum of token losses from own rows of a.xn; with dscale != 0 also a.dxn and the head's gradient. */
     double (*head_loss)(bt_model *m, const int32_t *targets, float dscale, size_t M);
     bt_vocab_part (*vocab)(const bt_model *m);
-    /* Gathers all rows of a.xn from the ranks' own rows. */
     void (*gather_final)(bt_model *m, size_t M);
     /* Computes this rank's part of the gradient in rows r0 .. r0+rows of a.dxn: the logits' gradient times the head;
      * m->logits begins at row r0, ld floats per row. */
     void (*head_dx)(bt_model *m, size_t r0, size_t rows, size_t ld);
     /* Draws the token after the last of M tokens from own rows of a.xn, the same on all ranks. */
     int32_t (*draw)(bt_model *m, const bt_draw *how, size_t M);
-    /* Completes the gradient of a tensor of which several ranks have a part. */
+    /* Completes the gradient of a tensor, parts of which several ranks have. */
     void (*complete_grad)(const bt_model *m, const bt_tensor *t);
     /* Converts (m->n_totals, 2) sums over this rank's parts of tensors to sums over whole tensors. */
     void (*total_sums)(const bt_model *m, double (*totals)[2]);
-    /* barrier of all ranks */
+    /* Waits for all ranks. */
     void (*meet)(const bt_model *m);
 } bt_tp_ops;
 
 extern const bt_tp_ops bt_tp_one_rank;
-/* best token of n logits, the first of which belongs to token `first`; see bt_draw */
+/* The best of n logits, the first of which belongs to token `first`; see bt_draw. */
 typedef struct bt_drawn {
     double score;
     int64_t token;
 } bt_drawn;
 bt_drawn bt_net_draw(const float *logits, size_t n, int64_t first, const bt_draw *how);
-/* functions that slices use as well */
 void bt_one_rank_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
 void bt_one_rank_heads_bwd(bt_model *m, const struct bt_layer *l, bool kv, float *dx,
                            const float *dy, const float *x, size_t M);

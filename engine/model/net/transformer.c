@@ -1,4 +1,4 @@
-/* transformer.c - the network: forward, and backward by hand.
+/* transformer.c - the network: the forward pass, and the backward pass written by hand.
  *
  * A layer, with n = RMSNorm, Q = quantise (ternary layers), W* = BitLinear:
  *     q, k, v = W{q,k,v} Q(n(x)) [+ b]   q, k = rope([qk-norm] q, k)      o = attention(q, k, v)
@@ -23,7 +23,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-/* Layers received from their owners: waits for this one; the next may be in flight. */
+/* The layers come from their owners: waits for this one, while the next one may be in transit. */
 static void need_layer_weights(const bt_model *m, int layer) {
     if (m->source) m->source->need(m->source, layer);
 }
@@ -32,7 +32,7 @@ static void poll_layer_source(const bt_model *m) {
     if (m->source) m->source->poll(m->source);
 }
 
-/* Dense layers make their inputs from the residual again and therefore keep its floats. */
+/* Dense layers compute their inputs from the residual again, so its floats are kept. */
 static void load_residual(const bt_model *m, float *x, const uint16_t *saved, size_t n) {
     if (bt_net_ternary(m)) bt_acts_load(&m->setup, x, saved, n);
 }
@@ -56,7 +56,7 @@ static void read_residual(bt_model *m, const bt_linear_input *in, const float *x
     m->tp->gather_input(m, in, M);
 }
 
-/* dense: restores the same floats for dW */
+/* Dense: computes the same floats for dW again. */
 static void reread_residual(bt_model *m, const bt_linear_input *in, const float *x, size_t M) {
     if (in->tern) return;
     bt_rows own = m->tp->own_rows(m, M);
@@ -91,7 +91,6 @@ void bt_model_follower_targets(bt_model *m, bt_follower_targets how) {
 
 void bt_model_gradient_passes(bt_model *m, bool on) { m->gradient_passes = on; }
 
-/* Returns the number of the layer in the whole model. */
 static int layer_number(const bt_model *m, const bt_layer *l) {
     return m->chunk->number + (int)(l - m->layers) - m->chunk->first;
 }
@@ -128,7 +127,6 @@ static bool layer_rotates(const bt_model *m, const bt_layer *l) {
     return !every || (layer_number(m, l) + 1) % every != 0;
 }
 
-/* rotation of the rows from `row` on */
 static bt_rotation rotation_of(const bt_model *m, const bt_layer *l, size_t row) {
     const bool local = bt_model_layer_is_local(&m->setup.cfg, layer_number(m, l));
     return (bt_rotation){.cos = local ? m->local_cos : m->rope_cos,
@@ -137,7 +135,7 @@ static bt_rotation rotation_of(const bt_model *m, const bt_layer *l, size_t row)
                          .dims = bt_model_rotary(&m->setup.cfg)};
 }
 
-/* Processes heads of q or k: norm (if there is one), then rotation by position. */
+/* Applies the norm, if there is one, to heads of q or k, and then rotates them by position. */
 static void norm_and_rotate(const bt_model *m, const bt_layer *l, bool kv, float *out, float *rstd,
                             const float *x, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
@@ -149,13 +147,13 @@ static void norm_and_rotate(const bt_model *m, const bt_layer *l, bool kv, float
     bt_op_rope(out, heads * D, &by, 0, M, heads, D);
 }
 
-/* Only the rounded residual is kept (acts.def, lean), so a layer begins with it in both passes. */
+/* Returns true if only the rounded residual is kept (acts.def, lean), so that a layer begins with it in both passes. */
 static bool reloads_bf16_input(const bt_model *m, const bt_acts *a) {
     return a->x_saved && m->setup.recompute == BT_RECOMPUTE_FULL;
 }
 
-/* Attention reads saved bf16 values of q, k and v: products round them to bf16 in any case. Heads with a norm are
- * saved before it. */
+/* Returns true if attention reads the saved bf16 values of q, k and v, which products would round to bf16 in any case.
+ * Heads with a norm are saved before it. */
 static bool attention_reads_saved_bf16(const bt_model *m, const bt_acts *a) {
     return a->q_saved && !m->setup.cfg.qk_norm && m->setup.prec == BT_PREC_BF16 &&
            bt_kernels_multiply_bf16();
@@ -168,7 +166,7 @@ static void project_qkv_rows(const bt_linear *l, const bt_gain *bias, float *y,
     if (bias->tensor) bt_op_add_row(y, bias->w, rows, l->N);
 }
 
-/* heads of q or k as bf16; by: NULL for a layer that does not rotate */
+/* Stores heads of q or k as bf16. by: NULL for a layer that does not rotate. */
 static void save_heads(uint16_t *saved, float *x, const bt_rotation *by, size_t rows, size_t heads,
                        size_t D) {
     if (by)
@@ -177,8 +175,8 @@ static void save_heads(uint16_t *saved, float *x, const bt_rotation *by, size_t 
         bt_acts_save(saved, x, rows * heads * D);
 }
 
-/* Computes q, k, v as bf16 only, by blocks of rows whose floats fit the cache. */
-static void qkv_saved(bt_model *m, bt_layer *l, size_t M) {
+/* Computes q, k and v as bf16 only, in blocks of rows whose floats fit the cache. */
+static void compute_qkv_bf16(bt_model *m, bt_layer *l, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
     read_residual(m, &l->attn_in, a->x, reloads_bf16_input(m, a) ? NULL : a->x_saved, M);
@@ -234,7 +232,7 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
     size_t C = (size_t)c->C;
-    const bool adds = x_out || l->ffn_post.tensor; /* its norm reads the sum in backward */
+    const bool adds = x_out || l->ffn_post.tensor; /* the norm reads the sum in backward */
     read_residual(m, &l->ffn_in, a->x_mid, a->x_mid_saved, M);
     if (!adds && m->again) return; /* backward repeats this part */
     if (x_out) bt_net_copy(x_out, a->x_mid, m->tp->own_rows(m, M).n * C);
@@ -254,7 +252,7 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
 void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
 
 /* Keeps what attention reads, for the relations of this layer. The values are the same whether attention reads saved
- * bf16 values or floats, which its products round. */
+ * bf16 values or floats, because its products round floats. */
 static void keep_heads(bt_model *m, const bt_layer *l, bool bf16, size_t M) {
     const bt_relation *r = &m->relation;
     const bt_acts *a = &l->a;
@@ -277,7 +275,7 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
     }
     if (attention_reads_saved_bf16(m, a)) {
         shape.bf16 = true;
-        qkv_saved(m, l, M);
+        compute_qkv_bf16(m, l, M);
         bt_op_attn_fwd(a->o, a->lse, a->q_saved, a->k_saved, a->v_saved, &shape, B, (size_t)c->H,
                        (size_t)c->KV, m->setup.prec);
     } else {
@@ -320,8 +318,7 @@ void bt_net_forward_member(const bt_model *m, bt_model *member, const int32_t *i
     bt_net_forward(member, inputs, B, T);
 }
 
-/* ---- backward -------------------------------------------------------------------------------- */
-typedef struct backward { /* one backward pass */
+typedef struct backward {
     bt_model *m;
     size_t B, T, M;
     bt_prec prec;
@@ -331,7 +328,8 @@ typedef struct backward { /* one backward pass */
 
 void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx) {
     if (!t || !ready) return;
-    if (m->adapters.n && !t->adapter && t != m->classes.tensor) return; /* a frozen base has none */
+    if (m->adapters.n && !t->adapter && t != m->classes.tensor)
+        return; /* a frozen base has no gradients */
     m->tp->complete_grad(m, t);
     const bt_params *p = bt_model_params(m);
     size_t i = (size_t)(t - p->tensors);
@@ -342,7 +340,6 @@ static void gradient_done(const backward *p, const bt_tensor *t) {
     bt_net_ready(p->m, t, p->ready, p->ready_ctx);
 }
 
-/* Reports the gradient of a linear layer: its tensor's, or its adapter's. */
 static void linear_done(const backward *p, const bt_linear *l) {
     gradient_done(p, l->adapter.m_tensor);
     gradient_done(p, l->adapter.b_tensor);
@@ -350,7 +347,7 @@ static void linear_done(const backward *p, const bt_linear *l) {
     gradient_done(p, l->tensor);
 }
 
-/* Adds the gradient of a bias from the gradient dy (M, N) of its sum. */
+/* Adds to the gradient of a bias the gradient dy (M, N) of the sum that contains it. */
 static void bias_done(const backward *p, const bt_linear *l, const bt_gain *bias, const float *dy) {
     if (!bias->tensor) return;
     if (bias->dw) bt_op_sum_rows(bias->dw, dy, p->M, l->N);
@@ -368,7 +365,7 @@ static void dw_done(const backward *p, const bt_linear *l, const float *dy,
     linear_done(p, l);
 }
 
-/* Row `row` of the gradients that backward computes at once, in the saved format (acts.def). */
+/* Returns row `row` of the gradients that backward computes at once, in the saved format (acts.def). */
 static bt_glu_grads glu_grads_at(const bt_acts *a, size_t row, size_t F) {
     const size_t at = row * F;
     if (a->dgate_bf16)
@@ -392,7 +389,6 @@ static void glu_backward(bt_model *m, bt_layer *l, const float *dx, bt_glu_grads
     bt_op_round_bf16(d.up, rows * l->up.N);
 }
 
-/* The norm of the residual reads its saved value. */
 static bool norm_reads_saved(const bt_model *m, const bt_linear_input *in, const uint16_t *saved) {
     return saved && in->tern && m->tp == &bt_tp_one_rank && m->layers[0].a.norm_sums;
 }
@@ -446,12 +442,13 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     norm_backward(p, &l->ffn_in, a->x_mid, kept ? a->x_mid_saved : NULL);
 }
 
-/* The backward pass of attention rotates heads back while they are cached, if they are complete, that is, not shared
- * by leaves. */
-static bool turns_back(const bt_model *m) { return m->tp->sum_kv == bt_one_rank_sum_kv; }
+/* Returns true if the backward pass of attention itself rotates the gradients of heads back, while they are cached. It
+ * can if the heads are complete, that is, not shared by leaves. */
+static bool attention_rotates_back(const bt_model *m) {
+    return m->tp->sum_kv == bt_one_rank_sum_kv;
+}
 
-/* Adds the gradient of the layer's relations of q (0), k (1) or v (2), which is that of rotated heads, to dy, that of
- * heads before the rotation. */
+/* Adds to dy, the gradient of q (0), k (1) or v (2) before the rotation, that of the relations of rotated heads. */
 static void add_relation(const backward *p, const bt_layer *l, int which, float *dy) {
     bt_model *m = p->m;
     const size_t N = m->relation.width[which], D = (size_t)m->setup.cfg.D;
@@ -462,7 +459,7 @@ static void add_relation(const backward *p, const bt_layer *l, int which, float 
     bt_op_add(dy, m->relation.dx[which], p->M * N);
 }
 
-/* Passes dy in place through the rotation, then through the head norm, whose input was x; `spare` has the size of
+/* Passes dy in place back through the rotation, then through the norm of heads with input x. `spare`: as large as
  * dy. */
 static float *undo_norm_and_rotate(const backward *p, const bt_layer *l, bool kv, float *dy,
                                    float *spare, const float *x) {
@@ -470,7 +467,8 @@ static float *undo_norm_and_rotate(const backward *p, const bt_layer *l, bool kv
     const bt_gain *gain = kv ? &l->k_norm : &l->q_norm;
     size_t D = (size_t)m->setup.cfg.D, heads = (size_t)(kv ? m->setup.cfg.KV : m->setup.cfg.H);
     const bt_rotation by = rotation_of(m, l, 0);
-    if (!turns_back(m) && layer_rotates(m, l)) bt_op_rope(dy, heads * D, &by, 1, p->M, heads, D);
+    if (!attention_rotates_back(m) && layer_rotates(m, l))
+        bt_op_rope(dy, heads * D, &by, 1, p->M, heads, D);
     add_relation(p, l, kv, dy);
     if (!gain->tensor) return dy;
     m->tp->heads_bwd(m, l, kv, spare, dy, x, p->M);
@@ -488,7 +486,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     const float *dx = m->tp->gather_grad(m, bt_net_branch_grad(m, l, BT_DROP_ATTN, p->M), p->M);
     gradient_done(p, l->attn_post.tensor);
     const bt_rotation by = rotation_of(m, l, 0);
-    if (turns_back(m) && layer_rotates(m, l)) shape.turned = &by;
+    if (attention_rotates_back(m) && layer_rotates(m, l)) shape.turned = &by;
     shape.bf16 = attention_reads_saved_bf16(m, a);
     const bool o_kept = shape.bf16 && l->o_in.tern && l->o_in.normed && l->o_in.ops->bwd_saved &&
                         a->norm_sums;
@@ -507,7 +505,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     else if (l->o_in.normed)
         l->o_in.ops->bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M);
     gradient_done(p, l->o_in.gain.tensor);
-    if (c->qk_norm) { /* rotated heads are not kept */
+    if (c->qk_norm) { /* rotated heads are not saved */
         norm_and_rotate(m, l, false, a->qr, NULL, a->q, p->M);
         norm_and_rotate(m, l, true, a->kr, NULL, a->k, p->M);
     }

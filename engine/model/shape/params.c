@@ -1,4 +1,4 @@
-/* params.c - the tensor table of one model, from params.def. */
+/* params.c - makes the tensor table of a model from params.def. */
 #include "engine/model/shape/params.h"
 
 #include <math.h>
@@ -7,14 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* scope */
 enum { GLOBAL, LAYER };
-/* init */
 enum { NORMAL, RESID, ONE, UNIFORM, ZERO, ROWNORM };
-/* WHOLE_NUMBERS: fp32 represents every whole number up to it. */
+/* fp32 represents every whole number up to WHOLE_NUMBERS exactly. */
 enum { ALIGN_ELEMS = 16, WHOLE_NUMBERS = 1 << 24 };
 
-/* one row of params.def, evaluated for one configuration */
 typedef struct param_row {
     bt_param_id id;
     const char *name;
@@ -26,7 +23,7 @@ typedef struct param_row {
     bool when;
 } param_row;
 
-static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
+static void evaluate_rows(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
     size_t i = 0;
 #define ROW BT_SHARD_ROW
 #define KVROW BT_SHARD_KVROW
@@ -47,15 +44,15 @@ static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
 #undef BT_R
 }
 
-/* for every row the shape of the tensor, and that of its block in this part */
+/* The shape of the tensor for every row, and that of its block in this part. */
 typedef struct table {
     const bt_model_cfg *c;
     bt_model_slice slice;
-    const bool *own; /* (L) whether a layer belongs to this part */
+    const bool *own; /* (L) whether the layer belongs to this part */
     param_row whole[BT_P_COUNT], block[BT_P_COUNT];
 } table;
 
-/* Sets the position of the block and the number of its replicas. */
+/* Sets the position of the block and the number of its copies. */
 static void set_block(bt_tensor *t, const table *b) {
     size_t n = (size_t)b->slice.tp_size, i = (size_t)b->slice.tp_rank, kv = (size_t)b->c->KV,
            shared = kv < n ? n / kv : 1;
@@ -65,7 +62,7 @@ static void set_block(bt_tensor *t, const table *b) {
     case BT_SHARD_ROW:
     case BT_SHARD_VOCAB: t->row0 = t->whole_rows * i / n; break;
     case BT_SHARD_COL: t->col0 = t->whole_cols * i / n; break;
-    case BT_SHARD_KVROW: /* fewer kv heads than parts: neighbours have the same head */
+    case BT_SHARD_KVROW: /* If there are fewer kv heads than parts, neighbours have the same head. */
         t->row0 = head / group * (size_t)b->c->D;
         t->copies = (int)shared;
         if (shared > 1)
@@ -96,9 +93,8 @@ static uint64_t hash_number(uint64_t h, size_t x) {
     return h;
 }
 
-/* Adds "NAME ROWS COLS
- * " to the hash. The planner makes tens of thousands of tables, and printing took four fifths of their time:
- * therefore neither this nor the names are printed. */
+/* Adds "NAME ROWS COLS\n" to the hash. The planner makes tens of thousands of tables, and printf took four fifths of
+ * their time, so neither this text nor the names are printed. */
 static uint64_t hash_shape(uint64_t h, const bt_tensor *t) {
     for (const char *s = t->name; *s; s++) h = hash_byte(h, *s);
     h = hash_number(hash_byte(h, ' '), t->whole_rows);
@@ -106,9 +102,8 @@ static uint64_t hash_shape(uint64_t h, const bt_tensor *t) {
     return hash_byte(h, '\n');
 }
 
-/* true if the row belongs to the stage: rows before the layers are in the first stage, rows after them in the
- * last. */
-static bool in_stage(const table *b, const param_row *r, int layer) {
+/* Returns true if the row belongs to the stage: those before the layers to the first, those after them to the last. */
+static bool is_in_stage(const table *b, const param_row *r, int layer) {
     if (layer >= 0) return b->own[layer];
     return r->id == BT_P_EMBED ? bt_slice_is_first_stage(b->slice)
                                : bt_slice_is_last_stage(b->slice);
@@ -152,7 +147,7 @@ static bool add_tensor(bt_params *p, const table *b, size_t row, int layer) {
     t->whole_cols = (size_t)b->whole[row].cols;
     p->hash = hash_shape(p->hash, t);
     t->number = p->whole_n++;
-    if (!in_stage(b, r, layer)) return true;
+    if (!is_in_stage(b, r, layer)) return true;
     t->offset = p->total;
     t->decay = r->decay;
     t->linear = r->tern;
@@ -190,8 +185,6 @@ size_t bt_slice_shared_kv(const bt_model_cfg *c, bt_model_slice slice) {
     return joins;
 }
 
-/* ---- stages ---------------------------------------------------------------------------------- */
-
 bool bt_slice_is_first_stage(bt_model_slice slice) { return slice.pp_stage == 0; }
 bool bt_slice_is_last_stage(bt_model_slice slice) {
     return slice.pp_size <= 1 || slice.pp_stage == slice.pp_size - 1;
@@ -201,7 +194,7 @@ int bt_slice_chunks(bt_model_slice slice) {
     return slice.pp_size > 1 && slice.virtual_stages > 1 ? slice.virtual_stages : 1;
 }
 
-/* Work of the head's forward and backward pass, in layers. */
+/* Returns the work of the head's forward and backward pass, as a number of layers. */
 static double head_work(const bt_model_cfg *c) {
     bt_model_counts n = bt_model_count(c);
     return n.flop_head * c->L / (n.flop_linear + n.flop_attention);
@@ -220,26 +213,24 @@ static int last_stage_layers(const bt_model_cfg *c, int stages, int chunks, doub
     return last;
 }
 
-/* First layer of run k if n layers are cut into equal runs. */
 static int first_layer_of_run(int n, int runs, int k) { return (int)((int64_t)n * k / runs); }
 
-/* First of the last stage's layers in its chunk k. The chunk with the head has as many layers as equal work
- * permits. */
-static int last_before(int n, int chunks, int k, double head) {
+/* Returns the first of the last stage's layers in its chunk k. That with the head has as many as equal work permits. */
+static int first_layer_of_last_stage_chunk(int n, int chunks, int k, double head) {
     const double even = (n + head) / chunks - head;
     const int with_head = chunks == 1 ? n : even > 1 ? (int)even : 1;
     return k == chunks ? n : chunks == 1 ? 0 : first_layer_of_run(n - with_head, chunks - 1, k);
 }
 
-/* Layers are assigned round by round to the chunks of the stages. */
+/* Layers are assigned in turn to the chunks of the stages. */
 bt_layer_run bt_slice_chunk(const bt_model_cfg *c, bt_model_slice slice, int chunk) {
     const int chunks = bt_slice_chunks(slice), others = slice.pp_size - 1;
     if (others < 1) return (bt_layer_run){0, c->L};
     const double head = head_work(c);
     const int last = last_stage_layers(c, slice.pp_size, chunks, head), rest = c->L - last,
               runs = chunks * others, at = chunk * others + slice.pp_stage,
-              begun = last_before(last, chunks, chunk, head),
-              ended = last_before(last, chunks, chunk + 1, head);
+              begun = first_layer_of_last_stage_chunk(last, chunks, chunk, head),
+              ended = first_layer_of_last_stage_chunk(last, chunks, chunk + 1, head);
     if (slice.pp_stage == others)
         return (bt_layer_run){first_layer_of_run(rest, runs, (chunk + 1) * others) + begun,
                               ended - begun};
@@ -257,18 +248,18 @@ static bt_code check_stages(const bt_model_cfg *c, bt_model_slice slice, bt_err 
     const int chunks = bt_slice_chunks(slice);
     if (slice.pp_size <= c->L / chunks) return BT_OK;
     if (chunks > 1 && slice.pp_size <= c->L)
-        return bt_fail(
-            err, BT_ARG,
-            "--virtual-stages %d: %d pipeline stages x %d are more than the %d layers of "
-            "the model (use --virtual-stages %d)",
-            chunks, slice.pp_size, chunks, c->L, c->L / slice.pp_size);
-    return bt_fail(err, BT_ARG,
-                   "--pp %d: more pipeline stages than the %d layers of the model (use --pp %d)",
-                   slice.pp_size, c->L, c->L);
+        return bt_fail(err, BT_ARG,
+                       "--virtual-stages %d: %d pipeline stages times %d chunks are more than the "
+                       "%d layers of the model (use --virtual-stages %d)",
+                       chunks, slice.pp_size, chunks, c->L, c->L / slice.pp_size);
+    return bt_fail(
+        err, BT_ARG,
+        "--pp %d: there are more pipeline stages than the %d layers of the model (use --pp %d)",
+        slice.pp_size, c->L, c->L);
 }
 
-/* Returns the largest k <= most that divides all three. */
-static int legal_parts(const bt_model_cfg *c, int most) {
+/* Returns the largest k <= most by which heads, feed-forward width and vocabulary can be divided. */
+static int largest_possible_parts(const bt_model_cfg *c, int most) {
     for (int k = most; k > 1; k--)
         if (bt_slice_heads_fit(c, k) && c->F % k == 0 && k <= c->V) return k;
     return 1;
@@ -310,8 +301,8 @@ bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_model_slice sl
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].fits) continue;
-        int below = legal_parts(c, n - 1), above = n + 1;
-        while (above <= c->H && legal_parts(c, above) != above) above++;
+        int below = largest_possible_parts(c, n - 1), above = n + 1;
+        while (above <= c->H && largest_possible_parts(c, above) != above) above++;
         if (above <= c->H)
             return bt_fail(err, BT_ARG, "--tp %d does not divide %s = %d (use --tp %d or %d)", n,
                            rows[i].name, rows[i].value, below, above);
@@ -344,8 +335,8 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_model_slice slice
         const bt_layer_run run = bt_slice_chunk(c, slice, k);
         for (int l = run.first; l < run.first + run.n; l++) own[l] = true;
     }
-    rows_for(b.whole, c);
-    rows_for(b.block, &local);
+    evaluate_rows(b.whole, c);
+    evaluate_rows(b.block, &local);
     const param_row *rows = b.whole;
     size_t L = (size_t)c->L;
     p->tensors = calloc((L + 1) * BT_P_COUNT, sizeof *p->tensors);
@@ -353,7 +344,8 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_model_slice slice
     if (!p->tensors || !p->index || !own) {
         free(own);
         bt_params_release(p);
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the tensor table of %d layers", c->L);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the tensor table of %d layers",
+                       c->L);
     }
     for (size_t l = 0; l <= L; l++) {
         for (size_t i = 0; i < BT_P_COUNT; i++) p->index[l][i] = SIZE_MAX;
@@ -371,17 +363,17 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_model_slice slice
     free(own);
     if (!fits) {
         bt_params_release(p);
-        return bt_fail(
-            err, BT_NOMEM,
-            "a model of %d layers, width %d and vocabulary %d is larger than an address can be",
-            c->L, c->C, c->V);
+        return bt_fail(err, BT_NOMEM,
+                       "a model of %d layers, width %d and vocabulary %d is too large for the "
+                       "addresses of this machine: choose smaller values",
+                       c->L, c->C, c->V);
     }
     return BT_OK;
 }
 
-/* Offset of the first tensor in or after the chunk's layers. */
-static size_t chunk_begins(const bt_params *p, const bt_model_cfg *c, bt_model_slice slice,
-                           int chunk) {
+/* Returns the offset of the first tensor in or after the chunk's layers. */
+static size_t offset_of_chunk(const bt_params *p, const bt_model_cfg *c, bt_model_slice slice,
+                              int chunk) {
     const int first = bt_slice_chunk(c, slice, chunk).first;
     for (size_t i = 0; i < p->n; i++)
         if (p->tensors[i].layer >= first) return p->tensors[i].offset;
@@ -390,9 +382,9 @@ static size_t chunk_begins(const bt_params *p, const bt_model_cfg *c, bt_model_s
 
 bt_range bt_params_chunk(const bt_params *p, const bt_model_cfg *c, bt_model_slice slice,
                          int chunk) {
-    return (bt_range){chunk == 0 ? 0 : chunk_begins(p, c, slice, chunk),
-                      chunk + 1 == bt_slice_chunks(slice) ? p->total
-                                                          : chunk_begins(p, c, slice, chunk + 1)};
+    return (bt_range){
+        chunk == 0 ? 0 : offset_of_chunk(p, c, slice, chunk),
+        chunk + 1 == bt_slice_chunks(slice) ? p->total : offset_of_chunk(p, c, slice, chunk + 1)};
 }
 
 bt_model_cfg bt_params_base(const bt_model_cfg *whole) {
@@ -421,7 +413,7 @@ const bt_tensor *bt_params_named(const bt_params *p, const char *name) {
     return NULL;
 }
 
-/* linear layers in the order of their adapters' rows */
+/* the linear layers in the order of the rows of their adapters */
 static const bt_param_id adapted[] = {BT_P_ATTN_Q,   BT_P_ATTN_K, BT_P_ATTN_V,  BT_P_ATTN_O,
                                       BT_P_FFN_GATE, BT_P_FFN_UP, BT_P_FFN_DOWN};
 enum { N_ADAPTED = sizeof adapted / sizeof *adapted, ADAPTER_ROWS = 3 };

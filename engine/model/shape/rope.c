@@ -1,5 +1,5 @@
-/* rope.c - frequencies of the rotary embedding, computed in float where transformers does, so that a model rotates
- * by the same angles as in the program that trained it. */
+/* rope.c - frequencies of the rotary embedding, computed in float where transformers does, so that a model rotates by
+ * the same angles as in the program that trained it. */
 #include "engine/model/shape/rope.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static float llama3_divisor(float freq, const bt_rope_scaling *s) {
     return (1 - share) * freq / (float)s->factor + share * freq;
 }
 
-/* Returns the index of the dimension that turns so many times within the context. */
+/* Returns the index of the dimension that makes this number of turns within the context. */
 static double dimension_of(double turns, double theta, int context, int head_dim) {
     return head_dim * log(context / (turns * 2 * PI)) / (2 * log(theta));
 }
@@ -28,13 +28,13 @@ static float yarn(float freq, double theta, const bt_rope_scaling *s, int i, int
            last = ceil(dimension_of(s->low, theta, s->context, head_dim));
     if (first < 0) first = 0;
     if (last > head_dim - 1) last = head_dim - 1;
-    if (first == last) last += 0.001; /* avoids a division by zero, like transformers */
+    if (first == last) last += 0.001; /* avoids a division by zero, as transformers does */
     double scaled = (i - first) / (last - first);
     scaled = scaled < 0 ? 0 : scaled > 1 ? 1 : scaled;
     return (float)(freq / s->factor * scaled + freq * (1 - scaled));
 }
 
-/* in the order of transformers' operations */
+/* The operations have the order of those of transformers. */
 static float longrope(double theta, const bt_rope_divisors *d, int i, int head_dim) {
     if (i >= d->n) return 0;
     return 1 / (d->by[i] * (float)pow(theta, (double)((float)(2 * i) / (float)head_dim)));
@@ -99,12 +99,12 @@ static bt_code check_divisors(const bt_rope_divisors *d, const char *setting, in
                               bt_err *err) {
     if (d->n < 0)
         return bt_fail(err, BT_ARG,
-                       "%s is no list of at most %d positive numbers with commas between them",
+                       "%s is not a list of at most %d positive numbers with commas between them",
                        setting, BT_ROPE_PAIRS);
     if (d->n != pairs)
         return bt_fail(err, BT_ARG,
-                       "%s has %d numbers, but %d pairs of each head rotate (model.head_dim, "
-                       "model.rotary_dim)",
+                       "%s has %d numbers but must have %d, one for each rotating pair of a head "
+                       "(model.head_dim, model.rotary_dim)",
                        setting, d->n, pairs);
     return BT_OK;
 }
@@ -117,19 +117,18 @@ bt_code bt_rope_check(const bt_rope_scaling *s, int pairs, bt_err *err) {
         return bt_fail(err, BT_ARG, "model.rope_factor is %g but must be at least 1", s->factor);
     if (s->method == BT_ROPE_LINEAR) return BT_OK;
     if (s->context < 1)
-        return bt_fail(
-            err, BT_ARG,
-            "model.rope_context is %d: llama3, yarn and longrope need the sequence length "
-            "before the scaling",
-            s->context);
+        return bt_fail(err, BT_ARG,
+                       "model.rope_context is %d, but llama3, yarn and longrope need the sequence "
+                       "length before the scaling: set it",
+                       s->context);
     if (s->method == BT_ROPE_LONGROPE) {
         BT_TRY(check_divisors(&s->shorter, "model.rope_short", pairs, err));
         return check_divisors(&s->longer, "model.rope_long", pairs, err);
     }
     if (!(s->low > 0) || !(s->high > s->low))
         return bt_fail(err, BT_ARG,
-                       "model.rope_low is %g and model.rope_high %g: the former must be positive "
-                       "and below the latter",
+                       "model.rope_low is %g and model.rope_high is %g: rope_low must be positive "
+                       "and less than rope_high",
                        s->low, s->high);
     return BT_OK;
 }

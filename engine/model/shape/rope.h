@@ -20,7 +20,6 @@ typedef enum {
 /* pairs of a head that LONGROPE may scale */
 enum { BT_ROPE_PAIRS = 128 };
 
-/* a divisor for each frequency */
 typedef struct bt_rope_divisors {
     int n; /* -1: the text that lists them is malformed */
     float by[BT_ROPE_PAIRS];
@@ -29,8 +28,8 @@ typedef struct bt_rope_divisors {
 /* How the frequencies of a model that was trained on `context` tokens are scaled for longer texts.
  * LINEAR divides every frequency by `factor`. LLAMA3 and YARN (arXiv:2309.00071) divide a frequency that turns less
  * than `low` times within `context`, keep one that turns more than `high` times, and interpolate between: LLAMA3 in
- * the number of turns, YARN in the index of the dimension. LONGROPE (arXiv:2402.13753) divides each frequency by a
- * number of its own: one of `shorter` in texts of at most `context` tokens, of `longer` in longer ones. */
+ * the number of turns, YARN in the index of the dimension. LONGROPE (arXiv:2402.13753) divides each frequency by its
+ * own number: one of `shorter` in texts of at most `context` tokens, of `longer` in longer ones. */
 typedef struct bt_rope_scaling {
     bt_rope_method method;
     double factor;
@@ -51,8 +50,7 @@ double bt_rope_attention(const bt_rope_scaling *s);
  * d->n becomes -1 if the text is no such list of at most BT_ROPE_PAIRS positive numbers. */
 void bt_rope_divisors_write(const bt_rope_divisors *d, char *out, size_t size);
 void bt_rope_divisors_read(bt_rope_divisors *d, const char *text);
-/* BT_ARG: the values contradict each other, or there are not as many divisors as pairs that rotate; the error names
- * the setting. */
+/* BT_ARG names a setting that contradicts another, or whose number of divisors is not that of the rotating pairs. */
 bt_code bt_rope_check(const bt_rope_scaling *s, int pairs, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -4,8 +4,7 @@
  *     the
  *                     ranks' s dy B is du
  *     o down          inputs are divided: A is divided, every rank has all of B. The sum of the ranks' parts of u
- *                     is
- *                     an exchange of (M, rank) floats beside the exchange of the base's product
+ *                     is an exchange of (M, rank) floats beside the exchange of the base's product
  *
  * So the gradient of the replicated matrix is a sum over the ranks: once a step, when it is complete
  * (bt_tp_complete_grad). With leaves u and du themselves are summed, as a tree over the leaves and then over the
@@ -45,7 +44,7 @@ static void leaf_u(const leaf_job *j, size_t leaf, float *out) {
                l->prec, 0);
 }
 
-/* Computes scale dy B of the leaf's outputs; if leaves share a kv head, one of them has all of it. */
+/* Computes scale dy B of the leaf's outputs. If leaves share a kv head, one of them processes the whole head. */
 static void leaf_du(const leaf_job *j, size_t leaf, float *out) {
     const bt_linear *l = j->l;
     const bt_adapter *a = &l->adapter;
@@ -112,7 +111,7 @@ void bt_tp_adapter_add(bt_model *m, float *y, const bt_linear *l, size_t M) {
     }
 }
 
-/* This rank has all inputs, so only their leaves are added. */
+/* This rank has all inputs, so only the parts of their leaves are added. */
 static void inputs_fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                        size_t r0, size_t rows, int flags) {
     const bt_adapter *a = &l->adapter;
@@ -166,6 +165,7 @@ static const bt_linear_ops outputs_apart = {adapter_fwd, adapter_dx, outputs_dw}
 
 void bt_tp_wire_adapter(bt_model *m, bt_linear *l) {
     l->adapter.tp = m->tp_state;
-    if (m->setup.leaves <= 1) return; /* each rank keeps its part of each sum: bt_adapter_ops */
+    if (m->setup.leaves <= 1)
+        return; /* Each rank keeps its part of each sum; bt_adapter_ops do that. */
     l->ops = l->adapted = l->tensor->shard == BT_SHARD_COL ? &inputs_apart : &outputs_apart;
 }

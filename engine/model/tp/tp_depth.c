@@ -1,5 +1,4 @@
-/* tp_depth.c - products whose depth is divided into leaves: one product per leaf, whose results are added as a tree.
- * Without leaves it is one product. */
+/* tp_depth.c - products whose depth is divided into leaves: one product for each leaf, added as a tree. */
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/tp/tp_state.h"
 
@@ -15,8 +14,8 @@ static size_t depth_at(const depth_job *j, size_t leaf) {
     return j->p->vocab ? j->s->vocab_at[leaf] : leaf * (j->p->K / j->leaves);
 }
 
-/* int8 weights of a leaf's part of the head; leaves follow one another */
-static bt_w8 leaf_words(const depth_job *j, size_t leaf) {
+/* Returns the int8 weights of a leaf's part of the head. The leaves follow one another. */
+static bt_w8 head_weights_of_leaf(const depth_job *j, size_t leaf) {
     const bt_head8 *h = j->p->int8;
     size_t before = 0;
     for (size_t i = 0; i < leaf; i++)
@@ -29,7 +28,7 @@ static void depth_int8(const depth_job *j, size_t leaf, float *out) {
     size_t k = depth_at(j, leaf), end = depth_at(j, leaf + 1);
     bt_noise noise = p->int8->noise;
     noise.first += (uint32_t)k;
-    bt_w8 w = leaf_words(j, leaf);
+    bt_w8 w = head_weights_of_leaf(j, leaf);
     bt_op_w8_dx8(out, p->N, p->a + k, p->lda, &w, p->M, end - k, p->N, &noise);
     bt_op_head_targets(&(bt_head_targets){.dx = out,
                                           .E = p->b,
@@ -89,7 +88,7 @@ void bt_tp_pack_head(bt_model *m) {
     bt_depth_product p = {.K = (size_t)m->setup.cfg.V, .N = C, .vocab = true, .int8 = &m->head8};
     depth_job j = {&p, m->tp_state, m->tp_state->leaves};
     for (size_t leaf = 0; leaf < j.leaves; leaf++) {
-        bt_w8 w = leaf_words(&j, leaf);
+        bt_w8 w = head_weights_of_leaf(&j, leaf);
         bt_table words = bt_table_from(m->head, depth_at(&j, leaf) * C);
         bt_op_w8_pack(&w, &words, depth_at(&j, leaf + 1) - depth_at(&j, leaf), C);
     }

@@ -33,7 +33,7 @@ static void scale_rows(void *ctx, int thread, size_t from, size_t to) {
             scale_row(j->z + r * N, j->sum + r * N, j->scales[r], N);
 }
 
-/* z (n, N): the base's output of rows first .. first+n from the sum over the ranks; z may be sum */
+/* Computes z (n, N), the base's output of rows first .. first+n, from the sum over the ranks; z may be sum. */
 static void base_output(const bt_linear *l, float *z, const bt_linear_input *in, const float *sum,
                         size_t first, size_t n) {
     float *scales = l->adapter.tp->a;
@@ -63,7 +63,7 @@ void bt_tp_dora_whole(const bt_linear *l, float *z, const bt_linear_input *in, c
     const bt_adapter *a = &l->adapter;
     bt_model *m = (bt_model *)(uintptr_t)a->model;
     bt_tp_group *t = m->tp_state->group;
-    if (l->tern && t->size == 1) { /* has the same bits */
+    if (l->tern && t->size == 1) { /* with the same bits */
         a->plain->fwd(l, z, in, src, r0, n, 0);
         return;
     }

@@ -98,13 +98,13 @@ void bt_tp_norm_bwd(bt_model *m, const bt_norm_bwd *j) {
                       own.n, (size_t)m->setup.cfg.C);
 }
 
-/* The gradient of some tensors is a partial sum on each rank: norms process a rank's own tokens only, norms of
- * heads its own heads, shared kv heads the queries of one rank, and the replicated matrix of an adapter the rank's
- * part of the other matrix. */
+/* The gradient of some tensors is a partial sum on each rank: a norm processes only the rank's own tokens, a norm of
+ * heads only its own heads, a shared kv head only the queries of one rank, and the replicated matrix of an adapter only
+ * the rank's part of the other matrix. */
 void bt_tp_complete_grad(const bt_model *m, const bt_tensor *t) {
     bool heads = t->id == BT_P_Q_NORM || t->id == BT_P_K_NORM || t->shard == BT_SHARD_KVROW ||
                  t->adapter;
-    /* Complete already, because it was computed from the sum of dk or dv, or over an adapter's ranks. */
+    /* It is complete already, because it was computed from the sum of dk or dv, or over an adapter's ranks. */
     if (m->tp_state->total_leaves > 1 && (t->shard == BT_SHARD_KVROW || t->adapter)) return;
     if (t->shard == BT_SHARD_KVROW)
         bt_tp_sum_shared_kv(m, m->g + t->offset, 1, 0, (size_t)m->setup.cfg.D * t->cols);

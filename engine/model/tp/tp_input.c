@@ -1,22 +1,23 @@
-/* tp_input.c - norms and int8 of rows whose columns are divided over a tensor-parallel group: the inputs of o and
- * down. A row's statistics cover all its columns, added as a tree over the leaves and then over the ranks. */
+/* tp_input.c - norms and int8 of rows whose columns are divided over a tensor-parallel group: the inputs of o and down.
+ * A row's statistics cover all its columns; they are added as a tree over the leaves and then over the ranks. */
 #include <math.h>
 
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/tp/tp_state.h"
 
-/* Joins the statistics of a row from n ranks, `rows` elements apart, starting at rank `first`. */
-static bt_row_stat whole_row(const bt_row_stat *of, size_t rows, int first, int n) {
+/* Joins the statistics of a row from n ranks, which are `rows` elements apart, beginning with rank `first`. */
+static bt_row_stat join_row_stats(const bt_row_stat *of, size_t rows, int first, int n) {
     if (n == 1) return of[(size_t)first * rows];
     int left = bt_tp_left(n);
-    return bt_row_stat_join(whole_row(of, rows, first, left),
-                            whole_row(of, rows, first + left, n - left));
+    return bt_row_stat_join(join_row_stats(of, rows, first, left),
+                            join_row_stats(of, rows, first + left, n - left));
 }
 
-static double whole_dot(const double *of, size_t rows, int first, int n) {
+static double join_dot_products(const double *of, size_t rows, int first, int n) {
     if (n == 1) return of[(size_t)first * rows];
     int left = bt_tp_left(n);
-    return whole_dot(of, rows, first, left) + whole_dot(of, rows, first + left, n - left);
+    return join_dot_products(of, rows, first, left) +
+           join_dot_products(of, rows, first + left, n - left);
 }
 
 static void columns_fwd(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
@@ -26,7 +27,7 @@ static void columns_fwd(const bt_linear_input *in, const float *x, size_t r0, si
     bt_op_row_stats(p->mine, x, in->gain.w, rows, in->K, p->leaves);
     t->all_gather(t, p->mine, p->all, rows * sizeof *p->mine);
     for (size_t r = 0; r < rows; r++) {
-        bt_row_stat row = whole_row(p->all + r, rows, 0, t->size);
+        bt_row_stat row = join_row_stats(p->all + r, rows, 0, t->size);
         float rstd = 1.0f;
         if (in->normed)
             in->rstd[r0 + r] = rstd =
@@ -48,7 +49,7 @@ static void columns_bwd(const bt_linear_input *in, float *dx, const float *dy, c
     bt_op_row_dot(mine, dy, x, in->gain.w, rows, in->K, p->leaves);
     t->all_gather(t, mine, all, rows * sizeof *mine);
     for (size_t r = 0; r < rows; r++) {
-        p->a[r] = (float)(whole_dot(all + r, rows, 0, t->size) / (double)in->whole_K);
+        p->a[r] = (float)(join_dot_products(all + r, rows, 0, t->size) / (double)in->whole_K);
     }
     bt_op_row_dx(dx, dy, x, in->gain.w, in->rstd + r0, p->a, rows, in->K);
 }

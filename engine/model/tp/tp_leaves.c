@@ -20,11 +20,11 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/tp/tp_state.h"
 
-/* Rows per block, so that the rows of a tree's terms fit L2: a thread computes all terms of a block before the
- * next one. Used for int8 products only, because all other products unpack weights in every call. */
+/* Rows in a block, so that the rows of a tree's terms fit the L2 cache: a thread computes all terms of a block before
+ * the next one. Used only for int8 products, because other products unpack the weights in every call. */
 enum { LEAF_ROWS = 64 };
 
-/* rows r0.., the at-th of dy */
+/* rows from r0 on; row `at` of dy is the first of them */
 typedef struct dx_job {
     bt_model *m;
     const bt_dx_term *terms;
@@ -45,7 +45,7 @@ static void dx_leaf(const dx_job *j, size_t leaf, size_t leaves, float *out) {
     }
 }
 
-static size_t left_of(size_t leaves) { return (size_t)bt_tp_left((int)leaves); }
+static size_t leaves_of_left_branch(size_t leaves) { return (size_t)bt_tp_left((int)leaves); }
 
 static void dx_tree(const dx_job *j, size_t first, size_t n, size_t leaves, float *out,
                     float *spare) {
@@ -54,7 +54,7 @@ static void dx_tree(const dx_job *j, size_t first, size_t n, size_t leaves, floa
         dx_leaf(j, first, leaves, out);
         return;
     }
-    size_t left = left_of(n);
+    size_t left = leaves_of_left_branch(n);
     dx_tree(j, first, left, leaves, out, spare);
     dx_tree(j, first + left, n - left, leaves, spare, spare + elems);
     bt_op_add(out, spare, elems);
@@ -70,7 +70,7 @@ void bt_tp_leaves_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, 
     }
 }
 
-/* n sums of C elements on end: the first becomes all of them, as a tree */
+/* Adds n consecutive arrays of C elements as a tree; the sum replaces the first one. */
 static void add_as_tree(float *x, size_t n, size_t C) {
     for (size_t step = 1; step < n; step *= 2) {
         for (size_t i = 0; i + step < n; i += 2 * step) bt_op_add(x + i * C, x + (i + step) * C, C);
@@ -88,7 +88,7 @@ void bt_tp_leaves_norm_bwd(bt_model *m, const bt_norm_bwd *j) {
     size_t C = (size_t)m->setup.cfg.C, n = s->sequence ? s->leaves : s->total_leaves,
            first = s->sequence ? s->first_leaf : 0;
     memset(s->gains, 0, n * C * sizeof *s->gains);
-    /* rows divided as on one rank, although this rank has only some of them */
+    /* divides the rows as on one rank, although this rank has only some of them */
     for (size_t i = 0; i < n; i++) {
         size_t begin = bt_tp_first_row(j->M, (int)(first + i), (int)s->total_leaves) - own.first,
                end = bt_tp_first_row(j->M, (int)(first + i + 1), (int)s->total_leaves) - own.first;
@@ -112,7 +112,7 @@ void bt_tp_leaves_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, 
     float *gains = m->tp_state->gains;
     size_t n = of->ranges;
     bt_op_heads_dgain(gains, dy, x, rstd, M, heads, n, D);
-    /* a leaf's heads one after another, then the leaves */
+    /* the heads of a leaf one after another, then the leaves */
     if (kv && bt_leaves_split_kv(&s->cfg, s->slice, s->leaves)) {
         n = m->tp_state->leaves;
         for (size_t i = 0; i < n; i++) {

@@ -8,7 +8,6 @@
 
 #include "engine/model/net/net.h"
 
-/* offsets in the model's scratch arena */
 typedef struct bt_tp_memory {
     size_t ones, mine, all, a, b, index;
     size_t spare, gains;   /* partial sums of leaves */
@@ -16,16 +15,15 @@ typedef struct bt_tp_memory {
     size_t adapter_rows, adapter_spare;
 } bt_tp_memory;
 
-/* the model is a slice, or adds its sums as a tree of leaves; else it is bt_tp_one_rank's */
+/* Returns true if the model is a slice, or adds its sums as a tree of leaves; otherwise it uses bt_tp_one_rank. */
 static inline bool bt_tp_needed(const bt_model_setup *s) {
     return s->slice.tp_size > 1 || s->leaves > 1;
 }
-/* ranks of the tensor-parallel group: at least 1 */
 static inline int bt_tp_size(const bt_model_setup *s) {
     return s->slice.tp_size > 1 ? s->slice.tp_size : 1;
 }
 
-/* s->cfg is the slice's */
+/* s->cfg is that of the slice. */
 void bt_tp_reserve(bt_tp_memory *p, bt_arena *scratch, const bt_model_setup *s,
                    const bt_model_cfg *whole);
 /* BT_ARG unless the setup's group, slice and leaves are consistent */

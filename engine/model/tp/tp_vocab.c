@@ -1,5 +1,4 @@
-/* tp_vocab.c - embedding, head and loss where each rank of a tensor-parallel group holds a range of the
- * vocabulary. */
+/* tp_vocab.c - embedding, head and loss with a range of the vocabulary on each rank of a group. */
 #include <assert.h>
 #include <math.h>
 
@@ -24,18 +23,19 @@ void bt_tp_embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
                     (size_t)m->setup.cfg.V, M, C);
 }
 
-/* Exchanges every part's largest logit, its sum of exp and the target's logit if it is in this part, at once. The
- * results are the row's loss and the inputs of its gradient, the same on all ranks: a = largest, b = gradient
- * scale / sum, index = targets of this part */
-static bt_row_stat whole_lse(const bt_row_stat *of, size_t rows, int first, int n) {
+/* Joins the largest logits and the sums of exponentials of a row from n ranks, beginning with rank `first`. */
+static bt_row_stat join_logit_stats(const bt_row_stat *of, size_t rows, int first, int n) {
     if (n == 1) return of[(size_t)first * rows];
     int left = bt_tp_left(n);
-    return bt_row_lse_join(whole_lse(of, rows, first, left),
-                           whole_lse(of, rows, first + left, n - left));
+    return bt_row_lse_join(join_logit_stats(of, rows, first, left),
+                           join_logit_stats(of, rows, first + left, n - left));
 }
 
-static void part_losses(bt_model *m, const int32_t *targets, float dscale, float *row_loss,
-                        size_t rows) {
+/* Exchanges the largest logit of each part, its sum of exponentials and, if it is in the part, the target's logit. Sets
+ * the losses of the rows and the inputs of their gradients, the same on all ranks: a = largest logit, b = gradient
+ * scale / sum, index = the targets in this part. */
+static void exchange_losses(bt_model *m, const int32_t *targets, float dscale, float *row_loss,
+                            size_t rows) {
     const bt_tp_state *p = m->tp_state;
     bt_tp_group *t = p->group;
     size_t V = (size_t)m->setup.cfg.V;
@@ -46,7 +46,7 @@ static void part_losses(bt_model *m, const int32_t *targets, float dscale, float
     bt_op_row_lse(p->mine, m->logits, p->index, rows, V, p->vocab_at, p->leaves);
     t->all_gather(t, p->mine, p->all, rows * sizeof *p->mine);
     for (size_t r = 0; r < rows; r++) {
-        bt_row_stat row = whole_lse(p->all + r, rows, 0, t->size);
+        bt_row_stat row = join_logit_stats(p->all + r, rows, 0, t->size);
         p->a[r] = row.a;
         const double lse = log(row.sum) + (double)row.a;
         p->b[r] = targets[r] < 0 ? 0.0f : (float)((double)dscale / row.sum);
@@ -54,7 +54,7 @@ static void part_losses(bt_model *m, const int32_t *targets, float dscale, float
     }
 }
 
-/* logits of `rows` rows -> their gradient; with int8 gradients without the targets' own terms */
+/* Replaces the logits of `rows` rows by their gradients; with int8 gradients without the targets' own terms. */
 static void part_gradients(bt_model *m, const int32_t *targets, float dscale, size_t r0,
                            size_t rows) {
     const bt_tp_state *p = m->tp_state;
@@ -124,7 +124,7 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
         const float *x = a->xn + r0 * C;
         bt_op_gemm_table(m->logits, V, x, C, m->head, C, 1, rows, V, C, prec, 0);
         if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, V, m->head_form.cap, rows, V);
-        part_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
+        exchange_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
         if (!grad) continue;
         part_gradients(m, targets + r0, dscale, r0, rows);
         if (h.w.packed) {
@@ -163,7 +163,7 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
     return loss;
 }
 
-/* Chooses the best of all ranks' parts of the vocabulary; ties go to the smaller token, as on one rank. */
+/* Chooses the best of the parts of all ranks; of equal logits the smaller token, as on one rank. */
 int32_t bt_tp_draw(bt_model *m, const bt_draw *how, size_t M) {
     const bt_tp_state *p = m->tp_state;
     size_t V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C;

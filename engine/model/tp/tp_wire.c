@@ -3,7 +3,6 @@
 
 #include "engine/model/tp/tp_state.h"
 
-/* functions of every slice */
 #define SLICE_OPS \
     .own_rows = bt_tp_own_rows, .gather_input = bt_tp_gather_input, \
     .gather_grad = bt_tp_gather_grad, .reduce_grad = bt_tp_reduce_grad, \
@@ -13,11 +12,11 @@
     .draw = bt_tp_draw, .complete_grad = bt_tp_complete_grad, .total_sums = bt_tp_total_sums, \
     .meet = bt_tp_synchronise
 
-/* operations of a slice whose sums the group alone adds */
+/* Functions of a slice whose sums only the group adds. */
 static const bt_tp_ops slices = {SLICE_OPS, .dx = bt_one_rank_dx, .norm_bwd = bt_tp_norm_bwd,
                                  .heads_bwd = bt_one_rank_heads_bwd, .sum_kv = bt_one_rank_sum_kv};
 
-/* operations of a slice whose sums are trees of leaves: the group adds their upper branches */
+/* Functions of a slice whose sums are trees of leaves, of which the group adds the upper branches. */
 static const bt_tp_ops slices_of_leaves = {SLICE_OPS, .dx = bt_tp_leaves_dx,
                                            .norm_bwd = bt_tp_leaves_norm_bwd,
                                            .heads_bwd = bt_tp_leaves_heads_bwd,
@@ -25,7 +24,6 @@ static const bt_tp_ops slices_of_leaves = {SLICE_OPS, .dx = bt_tp_leaves_dx,
 
 static size_t tree_levels(size_t leaves) { return leaves > 1 ? 1 + tree_levels(leaves / 2) : 0; }
 
-/* number of shared kv heads in the whole model */
 static size_t shared_kv(const bt_model_setup *s, const bt_model_cfg *whole) {
     int n = s->slice.tp_size;
     return bt_slice_shared_kv(whole, (bt_model_slice){.tp_rank = n, .tp_size = n});
@@ -65,7 +63,8 @@ bt_code bt_tp_create(bt_model *m, bt_err *err) {
     const bt_model_setup *s = &m->setup;
     int size = bt_tp_size(s);
     if (!s->tp_group || s->tp_group->size != size)
-        return bt_fail(err, BT_ARG, "slice %d of %d of a model needs its tensor-parallel group",
+        return bt_fail(err, BT_ARG,
+                       "slice %d of %d of a model has no tensor-parallel group of this size",
                        s->slice.tp_rank, size);
     if (s->leaves > 1 &&
         (!bt_leaves_fit(&m->whole, s->leaves) || !bt_leaves_divide(s->leaves, size)))
@@ -75,7 +74,7 @@ bt_code bt_tp_create(bt_model *m, bt_err *err) {
     if (m->tp_state)
         m->tp_state->totals = calloc(m->n_totals * (size_t)size, sizeof *m->tp_state->totals);
     if (!m->tp_state || !m->tp_state->totals)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for a slice of a model");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for a slice of a model");
     m->tp = s->leaves > 1 ? &slices_of_leaves : &slices;
     return BT_OK;
 }

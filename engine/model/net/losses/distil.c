@@ -1,7 +1,7 @@
-/* distil.c - distillation, from a teacher or from its likeliest tokens that were kept: of the learned tokens
- * (1 - mix) CE + mix tau^2 KL(teacher^tau || student^tau), ^tau a softmax of logits over tau
- * (arXiv:1503.02531). Logits of both models are there in chunks of rows; the gradient takes the place of
- * the student's. */
+/* distil.c - distillation from a teacher, or from its likeliest tokens that were stored. The loss of a learned token is
+ * (1 - mix) CE + mix tau^2 KL(teacher^tau || student^tau), where ^tau is a softmax of the logits over tau
+ * (arXiv:1503.02531). Logits of both models exist for a chunk of rows at a time; the gradient replaces the
+ * student's. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -43,20 +43,20 @@ static double log_sum(const float *x, size_t n) {
     return (double)most + log(sum);
 }
 
-/* Logarithms of the teacher's probabilities over tau, normalized over the kept tokens. */
-static void kept_logs(const rows_job *j, const bt_top_row *t, double *out) {
+/* Computes the logarithms of the teacher's probabilities over tau, normalised over the stored tokens. */
+static void teacher_logs_of_stored(const rows_job *j, const bt_top_row *t, double *out) {
     const size_t k = (size_t)j->how.k;
     float logs[BT_TOP_MOST];
     double sum = 0;
     bt_active_kernels()->from_half(logs, t->logs, k);
     for (size_t i = 0; i < k; i++) out[i] = (double)logs[i] / j->how.tau;
-    const double most = out[0]; /* the likeliest is first */
+    const double most = out[0];
     for (size_t i = 0; i < k; i++) sum += exp(out[i] - most);
     for (size_t i = 0; i < k; i++) out[i] -= most + log(sum);
 }
 
-/* ---- sums over the vocabulary: of ranges, joined as a tree, so that they have the same bits in any
- * tensor-parallel size (leaves) --------------------------------------------------------------------- */
+/* Sums over the vocabulary are computed over ranges, and their results joined as a tree, so that they have the same
+ * bits in any tensor-parallel size (leaves). */
 
 static double rescale_sum(double from, double to) { return from == to ? 1 : exp(from - to); }
 
@@ -76,17 +76,16 @@ static bt_distil_part join_distil_parts(bt_distil_part x, bt_distil_part y) {
                             .target = x.target + y.target};
 }
 
-static bt_distil_part join_ranks(const bt_distil_part *of, size_t rows, int first, int n) {
+static bt_distil_part join_parts_of_ranks(const bt_distil_part *of, size_t rows, int first, int n) {
     if (n == 1) return of[(size_t)first * rows];
     const int left = bt_tp_left(n);
-    return join_distil_parts(join_ranks(of, rows, first, left),
-                             join_ranks(of, rows, first + left, n - left));
+    return join_distil_parts(join_parts_of_ranks(of, rows, first, left),
+                             join_parts_of_ranks(of, rows, first + left, n - left));
 }
 
-/* The kernels compute exponentials of blocks of so many tokens, which are on the stack. */
+/* The kernels compute exponentials of blocks of this number of tokens, which are on the stack. */
 enum { DISTIL_BLOCK = 1024 };
 
-/* y = x / tau */
 static void divide_logits(float *y, const float *x, double tau, size_t n) {
     if (tau == 1)
         memcpy(y, x, n * sizeof *y);
@@ -94,15 +93,14 @@ static void divide_logits(float *y, const float *x, double tau, size_t n) {
         for (size_t i = 0; i < n; i++) y[i] = (float)((double)x[i] / tau);
 }
 
-/* target: index in the block, or -1 */
+/* target: index in the block, or -1. */
 static bt_row_stat block_stat(const float *x, size_t n, int32_t target) {
     bt_row_stat stat;
     bt_active_kernels()->row_lse(&stat, x, &target, 1, n);
     return stat;
 }
 
-/* x := exp(x - top) * factor */
-static void block_exp(float *x, size_t n, double top, double factor) {
+static void exponentiate_block(float *x, size_t n, double top, double factor) {
     const float t = (float)top, f = (float)factor;
     const int32_t nowhere = -1;
     bt_active_kernels()->row_softmax(x, &t, &f, &nowhere, 0, 1, n);
@@ -120,13 +118,13 @@ static void add_teacher(bt_distil_part *p, const float *s, const float *t, size_
     p->taught_top = (double)taught.a;
     p->taught_sum = taught.sum;
     memcpy(e, y, n * sizeof *e);
-    block_exp(e, n, p->taught_top, 1);
+    exponentiate_block(e, n, p->taught_top, 1);
     for (size_t i = 0; i < n; i++) p->cross += (double)e[i] * ((double)y[i] - (double)x[i]);
 }
 
-/* Sums of tokens from .. to of a row. t: the teacher's logits; NULL: those of the student alone */
-static bt_distil_part range_part(const float *s, const float *t, size_t from, size_t to,
-                                 size_t target, double tau) {
+/* Returns the sums over tokens from .. to of a row. t: the teacher's logits; NULL: only the student's. */
+static bt_distil_part reduce_vocabulary_range(const float *s, const float *t, size_t from,
+                                              size_t to, size_t target, double tau) {
     bt_distil_part whole = {0};
     for (size_t at = from; at < to; at += DISTIL_BLOCK) {
         const size_t n = bt_min_size(to - at, DISTIL_BLOCK);
@@ -139,9 +137,9 @@ static bt_distil_part range_part(const float *s, const float *t, size_t from, si
     return whole;
 }
 
-/* log_p: result of kept_logs. A range may contain none of the tokens. */
-static void add_kept(bt_distil_part *p, const rows_job *j, const float *s, const bt_top_row *t,
-                     const double *log_p, size_t from, size_t to) {
+/* Adds the teacher's stored tokens in the range, if any. log_p: from teacher_logs_of_stored. */
+static void add_stored_teacher(bt_distil_part *p, const rows_job *j, const float *s,
+                               const bt_top_row *t, const double *log_p, size_t from, size_t to) {
     const size_t k = (size_t)j->how.k;
     p->soft_top = -INFINITY;
     for (size_t i = 0; i < k; i++) {
@@ -157,21 +155,21 @@ static void add_kept(bt_distil_part *p, const rows_job *j, const float *s, const
     }
 }
 
-/* Index of the target among the tokens of this rank; V or more: it is not among them. */
-static size_t target_here(const rows_job *j, size_t r) {
+/* Returns the index of the target among the tokens of this rank; V or more if it is not one of them. */
+static size_t target_on_this_rank(const rows_job *j, size_t r) {
     return (size_t)j->targets[r] - j->vocab.first;
 }
 
-static bt_distil_part row_part(const rows_job *j, size_t r) {
+static bt_distil_part reduce_vocabulary_row(const rows_job *j, size_t r) {
     const float *s = j->student + r * j->ld, *t = j->teacher ? j->teacher + r * j->ld : NULL;
     const size_t n = j->vocab.leaves;
     bt_distil_part leaf[BT_LEAVES_MAX];
     double log_p[BT_TOP_MOST];
-    if (!t) kept_logs(j, j->kept + r, log_p);
+    if (!t) teacher_logs_of_stored(j, j->kept + r, log_p);
     for (size_t i = 0; i < n; i++) {
         const size_t from = n > 1 ? j->vocab.at[i] : 0, to = n > 1 ? j->vocab.at[i + 1] : j->V;
-        leaf[i] = range_part(s, t, from, to, target_here(j, r), j->how.tau);
-        if (!t) add_kept(&leaf[i], j, s, j->kept + r, log_p, from, to);
+        leaf[i] = reduce_vocabulary_range(s, t, from, to, target_on_this_rank(j, r), j->how.tau);
+        if (!t) add_stored_teacher(&leaf[i], j, s, j->kept + r, log_p, from, to);
     }
     for (size_t step = 1; step < n; step *= 2)
         for (size_t i = 0; i + step < n; i += 2 * step)
@@ -179,34 +177,32 @@ static bt_distil_part row_part(const rows_job *j, size_t r) {
     return leaf[0];
 }
 
-static void do_parts(void *ctx, int thread, size_t begin, size_t end) {
+static void reduce_vocabulary_rows(void *ctx, int thread, size_t begin, size_t end) {
     const rows_job *j = ctx;
     (void)thread;
     for (size_t r = begin; r < end; r++)
-        j->mine[r] = j->targets[r] < 0 ? (bt_distil_part){0} : row_part(j, r);
+        j->mine[r] = j->targets[r] < 0 ? (bt_distil_part){0} : reduce_vocabulary_row(j, r);
 }
 
-/* ---- loss and gradient of a row ---------------------------------------------------------------- */
-
-/* Derivative of a soft-capped logit, from its capped value x. */
+/* Returns the derivative of a soft-capped logit x, from its capped value. */
 static double softcap_slope(const rows_job *j, double x) {
     const double cap = (double)j->form.cap;
     return cap > 0 ? 1 - x / cap * (x / cap) : 1;
 }
 
-static void whole_gradient(const rows_job *j, size_t r, const bt_distil_part *sums) {
+static void gradient_from_teacher(const rows_job *j, size_t r, const bt_distil_part *sums) {
     const double tau = j->how.tau, mix = j->how.mix, own = 1 - mix;
     float p[DISTIL_BLOCK], q[DISTIL_BLOCK], plain[DISTIL_BLOCK];
     for (size_t at = 0; at < j->V; at += DISTIL_BLOCK) {
         const size_t n = bt_min_size(j->V - at, DISTIL_BLOCK);
         float *s = j->student + r * j->ld + at;
         divide_logits(p, j->teacher + r * j->ld + at, tau, n);
-        block_exp(p, n, sums->taught_top, 1 / sums->taught_sum);
+        exponentiate_block(p, n, sums->taught_top, 1 / sums->taught_sum);
         memcpy(plain, s, n * sizeof *plain);
-        block_exp(plain, n, sums->top, 1 / sums->sum);
+        exponentiate_block(plain, n, sums->top, 1 / sums->sum);
         if (tau != 1) {
             divide_logits(q, s, tau, n);
-            block_exp(q, n, sums->soft_top, 1 / sums->soft_sum);
+            exponentiate_block(q, n, sums->soft_top, 1 / sums->soft_sum);
         }
         for (size_t i = 0; i < n; i++) {
             const double whole = (double)plain[i], soft = tau == 1 ? whole : (double)q[i];
@@ -217,13 +213,14 @@ static void whole_gradient(const rows_job *j, size_t r, const bt_distil_part *su
 }
 
 /* The divergence covers only the stored tokens. */
-static void kept_gradient(const rows_job *j, size_t r, double own, double plain, double soft) {
+static void gradient_from_stored_teacher(const rows_job *j, size_t r, double own, double plain,
+                                         double soft) {
     const double tau = j->how.tau, mix = j->how.mix;
     const bt_top_row *t = j->kept + r;
     const size_t k = (size_t)j->how.k;
     float *s = j->student + r * j->ld;
     double g[BT_TOP_MOST];
-    kept_logs(j, t, g);
+    teacher_logs_of_stored(j, t, g);
     for (size_t i = 0; i < k; i++) {
         const size_t at = (size_t)t->ids[i] - j->vocab.first;
         const double x = at < j->V ? (double)s[at] : 0;
@@ -245,18 +242,18 @@ static void distil_row(const rows_job *j, size_t r, const bt_distil_part *p) {
                  taught = j->teacher ? p->taught_top + log(p->taught_sum) : 0,
                  kl = j->teacher ? p->cross / p->taught_sum - taught + soft : p->cross + soft,
                  own = 1 - mix;
-    const size_t target = target_here(j, r);
+    const size_t target = target_on_this_rank(j, r);
     if (j->teacher)
-        whole_gradient(j, r, p);
+        gradient_from_teacher(j, r, p);
     else
-        kept_gradient(j, r, own, plain, soft);
+        gradient_from_stored_teacher(j, r, own, plain, soft);
     if (target < j->V)
         j->student[r * j->ld + target] -=
             (float)(j->dscale * (1 - mix) * softcap_slope(j, p->target));
     j->loss[r] = (float)((1 - mix) * (plain - p->target) + mix * tau * tau * kl);
 }
 
-static void do_rows(void *ctx, int thread, size_t begin, size_t end) {
+static void compute_losses_of_rows(void *ctx, int thread, size_t begin, size_t end) {
     const rows_job *j = ctx;
     const int ranks = j->vocab.group ? j->vocab.group->size : 1;
     (void)thread;
@@ -266,7 +263,7 @@ static void do_rows(void *ctx, int thread, size_t begin, size_t end) {
             memset(j->student + r * j->ld, 0, j->V * sizeof *j->student);
             continue;
         }
-        const bt_distil_part whole = join_ranks(j->all + r, j->rows, 0, ranks);
+        const bt_distil_part whole = join_parts_of_ranks(j->all + r, j->rows, 0, ranks);
         distil_row(j, r, &whole);
     }
 }
@@ -274,12 +271,12 @@ static void do_rows(void *ctx, int thread, size_t begin, size_t end) {
 static void losses_and_gradients(rows_job *j, bt_distil_part *all) {
     bt_tp_group *group = j->vocab.group;
     j->all = group ? all : j->mine;
-    bt_parallel_for(j->rows, 1, do_parts, j);
+    bt_parallel_for(j->rows, 1, reduce_vocabulary_rows, j);
     if (group) group->all_gather(group, j->mine, all, j->rows * sizeof *j->mine);
-    bt_parallel_for(j->rows, 1, do_rows, j);
+    bt_parallel_for(j->rows, 1, compute_losses_of_rows, j);
 }
 
-/* Passes the student's input to each teacher. */
+/* Passes the student's inputs to each teacher. */
 static void forward_teachers(const bt_model *m, bt_model *teacher, const int32_t *inputs,
                              size_t M) {
     for (; teacher; teacher = teacher->member) {
@@ -288,7 +285,8 @@ static void forward_teachers(const bt_model *m, bt_model *teacher, const int32_t
         bt_net_forward_member(m, teacher, inputs);
         bt_net_final_norm(teacher, M);
         teacher->tp->gather_final(teacher, M);
-        teacher->tp->meet(teacher); /* before the student's pass uses the group's memory */
+        teacher->tp->meet(
+            teacher); /* because the student's pass will write to the group's memory */
     }
 }
 
@@ -335,8 +333,6 @@ double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *tar
     return loss;
 }
 
-/* ---- storing a teacher's pass (tune/logit_file.h) --------------------------------------------------- */
-
 typedef struct top_job {
     const float *logits;
     const int32_t *targets;
@@ -345,8 +341,8 @@ typedef struct top_job {
     size_t V, ld, k;
 } top_job;
 
-/* Selects the k largest, in order; of equal ones the smaller token first. Insertion is fast enough, because few
- * tokens of a row displace an earlier one. */
+/* Selects the k largest, in order; of equal ones the smaller token first. Insertion is fast enough, because few tokens
+ * of a row displace an earlier one. */
 static void select_largest(const float *z, size_t V, size_t k, uint32_t *ids) {
     size_t n = 0;
     for (size_t i = 0; i < V; i++) {
@@ -376,7 +372,7 @@ void bt_model_top_logits(bt_model *m, const int32_t *targets, size_t k, uint32_t
     const size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T, V = (size_t)m->setup.cfg.V,
                  ld = bt_ops_logits_ld(V), chunk = bt_net_logits_rows(m);
     for (bt_model *x = m; x; x = x->member) {
-        bt_net_final_norm(x, M); /* the loss did not compute all rows of a.xn (one_rank.c) */
+        bt_net_final_norm(x, M); /* The loss did not compute all rows of a.xn (one_rank.c). */
         x->tp->gather_final(x, M);
     }
     for (size_t at = 0, n; at < M; at += n) {

@@ -1,4 +1,4 @@
-/* head.c - the head over the vocabulary: its loss, the mean over an ensemble, and the draw of a token. */
+/* head.c - the head over the vocabulary: its loss, the mean over an ensemble, and the choice of a token. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -29,7 +29,7 @@ size_t bt_model_members(const bt_model *m) {
     return n;
 }
 
-/* y := softmax(x) where stat is of the whole row of x; y may be x */
+/* Computes y = softmax(x). stat: of the whole row of x. y may be x. */
 static void put_probabilities(float *y, const float *x, bt_row_stat stat, size_t n) {
     const float factor = (float)(1 / stat.sum);
     const int32_t nowhere = -1;
@@ -65,7 +65,8 @@ void bt_net_mean_logits(float *sum, size_t V, size_t n) {
 }
 
 typedef struct
-    mean_job { /* rows of m->logits; of: member to add, m: initialise, NULL: logits of the mean */
+    /* Rows of m->logits. of: the member to add; m itself: initialise the sum; NULL: compute the logits of the mean. */
+    mean_job {
     bt_model *m, *of;
     size_t ld, n;
 } mean_job;

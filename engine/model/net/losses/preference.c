@@ -1,6 +1,6 @@
-/* preference.c - preference optimisation: the loss of pairs of answers, and its gradient by the weight of each
+/* preference.c - preference optimisation: the losses of pairs of answers, and their gradients by the weight of each
  * answer's tokens (DPO: arXiv:2305.18290, equations 7 and 8; ORPO: arXiv:2403.07691, equations 6 to 10; SimPO:
- * arXiv:2405.14734, equations 6 and 7; KTO, of single answers: arXiv:2402.01306, equations 7 and 8; rewards of a head:
+ * arXiv:2405.14734, equations 6 and 7; KTO, of single answers: arXiv:2402.01306, equations 7 and 8; reward models:
  * model.h). */
 #include <math.h>
 #include <string.h>
@@ -10,14 +10,14 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-/* Returns the log-probability of the learned targets of a document in the previous pass. */
+/* Returns the log-probability of the learned targets of a document in the latest pass. */
 static double log_prob(const bt_model *m, const bt_attn_document *d) {
     double sum = 0;
     for (size_t i = 0; i < d->n; i++) sum -= (double)m->row_loss[d->row + i];
     return sum;
 }
 
-static size_t learned_of(const bt_attn_document *d, const int32_t *targets) {
+static size_t count_learned_targets(const bt_attn_document *d, const int32_t *targets) {
     size_t n = 0;
     for (size_t i = 0; i < d->n; i++) n += targets[d->row + i] >= 0;
     return n;
@@ -39,13 +39,13 @@ void bt_net_preference_scale(bt_model *m, float *own) {
     }
 }
 
-/* how a pair compares its answers, whose learned targets have these summed log-probabilities */
+/* The comparison of two answers, from the summed log-probabilities of their learned targets. The loss is
+ * factor * -log sigmoid(margin) + sft_share times the mean loss of the chosen answer. */
 typedef struct comparison {
-    double margin;     /* the loss is -log sigmoid of it ... */
-    double by_c, by_r; /* its derivatives by the sums */
-    double factor,
-        sft_share; /* ... times factor, and so many times the mean loss of the chosen answer */
-    double reward; /* difference of the rewards, as it is recorded */
+    double margin;
+    double by_c, by_r; /* derivatives of margin by the sums */
+    double factor, sft_share;
+    double reward; /* difference of the rewards, as recorded */
 } comparison;
 
 /* log(p / (1 - p)) of a mean log-probability a; *slope: its derivative */
@@ -80,12 +80,13 @@ static comparison compare_answers(const bt_model *m, size_t i, double chosen, do
     return x;
 }
 
-/* Processes a pair, documents i and i + 1; gradients so far are those of the summed losses. The weight of each
- * answer replaces its reference. */
+/* Returns the loss of a pair, documents i and i + 1. The gradients so far are those of the summed losses; the weight of
+ * each answer replaces its reference. */
 static double pair_loss(bt_model *m, size_t i, const int32_t *targets, bool grad) {
     const bt_attn_document *c = &m->documents[i], *r = c + 1;
-    const double smoothing = m->dpo.smoothing, n = (double)learned_of(c, targets),
-                 n_r = (double)bt_max_size(learned_of(r, targets), 1), chosen = log_prob(m, c);
+    const double smoothing = m->dpo.smoothing, n = (double)count_learned_targets(c, targets),
+                 n_r = (double)bt_max_size(count_learned_targets(r, targets), 1),
+                 chosen = log_prob(m, c);
     const comparison x = compare_answers(m, i, chosen, log_prob(m, r), n, n_r);
     const double wrong = x.factor * (sigmoid_double(-x.margin) - smoothing);
     if (grad) {
@@ -99,7 +100,7 @@ static double pair_loss(bt_model *m, size_t i, const int32_t *targets, bool grad
            x.sft_share * chosen / n;
 }
 
-/* Processes a pair of answers by their rewards. by_loss: factor of the gradient, 0: none. */
+/* Returns the loss of a pair of answers of a reward model. by_loss: factor of the gradient; 0: none. */
 static double reward_loss(bt_model *m, size_t i, double by_loss) {
     const bt_attn_document *c = &m->documents[i], *r = c + 1;
     const double chosen = bt_net_reward(m, c), rejected = bt_net_reward(m, r),
@@ -116,7 +117,7 @@ static double reward_loss(bt_model *m, size_t i, double by_loss) {
            m->dpo.centre * sum * sum;
 }
 
-/* Processes document i, the answer of an example of KTO. */
+/* Returns the loss of document i, the answer of an example of KTO. */
 static double single_loss(bt_model *m, size_t i, bool desirable, size_t n_learned, bool grad) {
     const bt_dpo *how = &m->dpo;
     const double sign = desirable ? 1 : -1, weight = desirable ? how->desirable : how->undesirable,
@@ -130,7 +131,7 @@ static double single_loss(bt_model *m, size_t i, bool desirable, size_t n_learne
     return weight * wrong - sft * learned;
 }
 
-/* Returns the log-ratio of document i, without a gradient. */
+/* Returns the log-ratio of document i, whose gradient becomes 0. */
 static double mismatched_ratio(bt_model *m, size_t i) {
     const double ratio = log_prob(m, &m->documents[i]) - m->reference[i];
     m->reference[i] = 0;
@@ -138,7 +139,7 @@ static double mismatched_ratio(bt_model *m, size_t i) {
 }
 
 /* Examples without a learned target are padding of a validation and do not count. */
-static double all_singles(bt_model *m, const int32_t *targets, bool grad) {
+static double sum_single_losses(bt_model *m, const int32_t *targets, bool grad) {
     const size_t each = m->dpo.loss == BT_PREFER_KTO ? 3 : 2;
     double sum = 0;
     for (size_t i = 0; i + each <= m->n_documents;) {
@@ -146,8 +147,8 @@ static double all_singles(bt_model *m, const int32_t *targets, bool grad) {
             i++;
             continue;
         }
-        const size_t chosen = learned_of(&m->documents[i], targets),
-                     rejected = learned_of(&m->documents[i + 1], targets);
+        const size_t chosen = count_learned_targets(&m->documents[i], targets),
+                     rejected = count_learned_targets(&m->documents[i + 1], targets);
         if (chosen)
             sum += single_loss(m, i, true, chosen, grad);
         else if (rejected)
@@ -159,18 +160,18 @@ static double all_singles(bt_model *m, const int32_t *targets, bool grad) {
 }
 
 /* Pairs without a learned target are padding of a validation and do not count. */
-static double all_pairs(bt_model *m, const int32_t *targets, double by_loss) {
+static double sum_pair_losses(bt_model *m, const int32_t *targets, double by_loss) {
     const bool grad = by_loss != 0;
     double sum = 0;
-    if (bt_prefer_is_single(m->dpo.loss)) return all_singles(m, targets, grad);
+    if (bt_prefer_is_single(m->dpo.loss)) return sum_single_losses(m, targets, grad);
     for (size_t i = 0; i + 1 < m->n_documents; i++) {
         if (m->documents[i].padding) continue;
-        if (learned_of(&m->documents[i], targets))
+        if (count_learned_targets(&m->documents[i], targets))
             sum += m->dpo.loss == BT_PREFER_REWARD ? reward_loss(m, i, by_loss)
                                                    : pair_loss(m, i, targets, grad);
         else
             m->reference[i] = m->reference[i + 1] = 1;
-        i++; /* skips its rejected answer */
+        i++;
     }
     return sum;
 }
@@ -187,12 +188,12 @@ void bt_net_reference(bt_model *m, const int32_t *inputs, const int32_t *targets
     bt_net_adapters(m, true);
 }
 
-/* The gradient of a frozen head's input is a product of each row alone, so bt_net_preference_scale weighs it
- * afterwards. The gradient of a head that trains is a sum over rows, which must have their weights before it is
+/* The gradient of a frozen head's input is a product of each row alone, so bt_net_preference_scale weights it
+ * afterwards. The gradient of a head that trains is a sum over rows, whose weights must be applied before the sum is
  * computed. */
 static double loss_of_trained_head(bt_model *m, const int32_t *targets, double grad_scale) {
     bt_net_head_loss(m, targets, 0);
-    const double loss = all_pairs(m, targets, grad_scale);
+    const double loss = sum_pair_losses(m, targets, grad_scale);
     for (size_t i = 0; i < m->n_documents; i++) {
         const bt_attn_document *d = &m->documents[i];
         for (size_t r = 0; r < d->n; r++)
@@ -213,12 +214,12 @@ double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t 
     double loss;
     if (m->dpo.loss == BT_PREFER_REWARD) {
         bt_net_scores_begin(m, grad_scale != 0);
-        loss = all_pairs(m, targets, grad_scale);
+        loss = sum_pair_losses(m, targets, grad_scale);
     } else if (grad_scale != 0 && !m->adapters.n) {
         loss = loss_of_trained_head(m, targets, grad_scale);
     } else {
         bt_net_head_loss(m, targets, (float)grad_scale);
-        loss = all_pairs(m, targets, grad_scale);
+        loss = sum_pair_losses(m, targets, grad_scale);
     }
     bt_span_end();
     return loss;

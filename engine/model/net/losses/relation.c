@@ -4,9 +4,9 @@
  * Queries, keys and values as attention reads them, (M, N) each, are divided into n equal parts of their columns. A
  * relation is R = softmax(A A^T / sqrt(N / n)) of one part A over the tokens of a document, in both directions. The
  * loss of a learned token is weight / n times the sum over q, k, v and the parts of KL(teacher's row || student's row).
- * With P = weight grad_scale / n (R - R') at rows of learned tokens and 0 at other rows,
+ * With P = weight grad_scale / n (R - R') in rows of learned tokens and 0 in all other rows,
  *     dA = (P + P^T) A / sqrt(N / n)
- * Rows of R are computed in blocks, and each document alone, in an order that depends on nothing else. */
+ * Rows of R are computed in blocks, separately for each document, in an order that depends on nothing else. */
 #include <math.h>
 #include <string.h>
 
@@ -29,9 +29,9 @@ typedef struct relation_job {
     size_t at;                     /* first row of the block */
 } relation_job;
 
-enum { PIECE = 1024 }; /* columns whose logits are kept on the stack */
+enum { PIECE = 1024 }; /* number of columns whose logits are on the stack */
 
-/* own := factor (R - R'); returns the divergence */
+/* Computes own = factor (R - R'); returns the divergence. */
 static double relation_row(float *own, float *taught, size_t n, float factor) {
     const bt_kernels *k = bt_active_kernels();
     const int32_t nowhere = -1;

@@ -1,11 +1,11 @@
-/* score_head.c - the final norm, and behind it the head of a classifier or of a reward model: one score for each
+/* score_head.c - the final norm, and the head of a classifier or of a reward model that follows it: one score for each
  * class, or one reward, from the last token of each text.
  *
- * Classes: cross-entropy at the last token, where the data have the number of the class as the target
- * (data/chat/instruct.h). Rewards: the loss of pairs of answers, by their difference (arXiv:2203.02155, equation 1).
- * Texts of a micro-batch are few, so that plain loops over (texts, classes, C) in fp32 take no measurable part of a
- * step. Each text and each class belongs to one thread, and sums run in one order: the bits do not depend on the
- * threads. Every rank of a tensor-parallel group computes all of it. */
+ * Classes: cross-entropy at the last token, where the target in the data is the number of the class
+ * (data/chat/instruct.h). Rewards: the loss of pairs of answers, from their difference (arXiv:2203.02155, equation 1).
+ * A micro-batch contains few texts, so simple loops over (texts, classes, C) in fp32 take a negligible part of a step.
+ * Each text and each class is processed by one thread, and sums have one order: the bits do not depend on the threads.
+ * Every rank of a tensor-parallel group computes all of it. */
 #include <math.h>
 #include <string.h>
 
@@ -41,12 +41,10 @@ void bt_net_scores_begin(bt_model *m, bool grad) {
     const bt_acts *a = &m->layers[0].a;
     bt_net_final_norm(m, M);
     m->tp->gather_final(m, M);
-    m->tp->meet(m); /* before a.dxn, which the group's ranks read */
+    m->tp->meet(m); /* before a.dxn changes, which the ranks of the group read */
     memset(m->row_loss, 0, M * sizeof *m->row_loss);
     if (grad) memset(a->dxn, 0, M * C * sizeof *a->dxn);
 }
-
-/* ---- classes ---- */
 
 typedef struct class_job {
     const bt_class_head *h;
@@ -102,7 +100,7 @@ static void score_texts(bt_model *m, const class_job *j) {
     }
 }
 
-/* Selects the next texts from row `at` on, as many as fit the room for logits. */
+/* Selects the next texts from row `at` on, as many as the memory for logits can contain. */
 static size_t next_rows(const bt_model *m, const int32_t *targets, size_t *at, size_t M) {
     const size_t most = m->logits_rows * bt_ops_logits_ld((size_t)m->setup.cfg.V) /
                         (size_t)m->setup.cfg.classes;
@@ -153,8 +151,6 @@ const double *bt_model_confusion(const bt_model *m) {
     return m->setup.cfg.classes > 1 ? m->classes.confusion : NULL;
 }
 
-/* ---- rewards ---- */
-
 double bt_net_reward(const bt_model *m, const bt_attn_document *d) {
     const size_t C = (size_t)m->setup.cfg.C, last = d->row + d->n - 1;
     return (double)dot_rows(m->classes.w, m->layers[0].a.xn + last * C, C);
@@ -164,7 +160,7 @@ void bt_net_reward_gradient(bt_model *m, const bt_attn_document *d, double by_re
     const size_t C = (size_t)m->setup.cfg.C, last = d->row + d->n - 1;
     const bt_acts *a = &m->layers[0].a;
     add_scaled(m->classes.dw, a->xn + last * C, (float)by_reward, C);
-    if (m->setup.slice.tp_rank == 0) /* ranks add their parts */
+    if (m->setup.slice.tp_rank == 0) /* The ranks add their parts. */
         add_scaled(a->dxn + last * C, m->classes.w, (float)by_reward, C);
 }
 
