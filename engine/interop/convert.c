@@ -10,5 +10,5 @@ bt_code bt_convert(bt_model_file *s, const bt_convert_job *job, bt_text *notes, 
     case BT_TO_HF: return bt_hf_write(s, job, notes, bytes, err);
     case BT_TO_GGUF: return bt_gguf_write(s, job, notes, bytes, err);
     }
-    return bt_fail(err, BT_ARG, "this format is not written");
+    return bt_fail(err, BT_ARG, "models cannot be written in this format");
 }

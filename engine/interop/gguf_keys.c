@@ -1,4 +1,4 @@
-/* gguf_keys.c - the pre-tokenizers of llama.cpp that cut text as ours do, and the keys that are used here. */
+/* gguf_keys.c - the pre-tokenizers of llama.cpp that cut text like bitrain, and the keys that are used. */
 #include "engine/interop/gguf_keys.h"
 
 #include <stdio.h>
@@ -19,9 +19,7 @@ const bt_gguf_pre bt_gguf_pres[] = {
 };
 const size_t bt_gguf_pres_n = sizeof bt_gguf_pres / sizeof *bt_gguf_pres;
 
-/* ---- keys -------------------------------------------------------------------------------------- */
-
-/* keys of the file and its origin; gguf_read.c reads the vocabulary */
+/* Keys of the file and its origin. gguf_read.c reads the vocabulary. */
 static const char *const known[] = {"general.architecture",
                                     "general.type",
                                     "general.alignment",
@@ -84,7 +82,7 @@ static const char *const known[] = {"general.architecture",
                                     BT_KEY_NFC,
                                     NULL};
 
-/* keys of the model, without their prefix "llama."; numeric_keys are accepted as well */
+/* Keys of the model without their prefix, such as "llama.". numeric_keys are accepted as well. */
 static const char *const known_of_model[] = {"vocab_size",
                                              "context_length",
                                              "embedding_length",
@@ -109,8 +107,8 @@ static const char *const known_of_model[] = {"vocab_size",
                                              "rope.scaling.finetuned",
                                              NULL};
 
-/* Each number with which such a key changes nothing in llama.cpp. A key that another architecture alone reads
- * (logit_scale of command-r in a file of llama) is reported instead. */
+/* Such a key is accepted with the number with which it changes nothing in llama.cpp. A key that only another
+ * architecture reads (logit_scale of command-r in a file of llama) is reported instead. */
 static const struct {
     const char *key;
     double neutral, also;
@@ -151,18 +149,17 @@ static bt_code check_numeric(const bt_gguf_kv *kv, const char *name, bt_err *err
     if (number && (!(v < neutral || v > neutral) || !(v < also || v > also))) return BT_OK;
     char value[32] = "a list or a text";
     if (number) (void)snprintf(value, sizeof value, "%g", v);
-    return bt_fail(
-        err, BT_UNSUPPORTED,
-        "'%s' is %s, which changes what a model computes in a way that is not known here", kv->key,
-        value);
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "'%s' is %s, which changes what a model computes in a way that is not supported",
+                   kv->key, value);
 }
 
-/* a whole model in this one file */
+/* Checks that this one file contains a whole model. */
 static bt_code check_gguf_kind(const bt_gguf_kv *kv, bt_err *err) {
     if (strcmp(kv->key, "general.type") == 0 && (!kv->text || strcmp(kv->text, "model") != 0))
         return bt_fail(err, BT_UNSUPPORTED,
-                       "it holds no model, but '%.40s' (general.type); adapters are read from "
-                       "folders of PEFT",
+                       "it does not contain a model but '%.40s' (general.type); adapters are read "
+                       "from folders of PEFT",
                        kv->text ? kv->text : "?");
     return BT_OK;
 }
@@ -186,8 +183,6 @@ bt_code bt_gguf_keys_check(const bt_gguf *g, const bt_arch_row *arch, bt_text *n
     return BT_OK;
 }
 
-/* ---- values of keys ---------------------------------------------------------------------------- */
-
 const bt_gguf_kv *bt_gguf_model_key(const bt_gguf_reader *r, const char *name) {
     char key[128];
     snprintf(key, sizeof key, "%s.%s", r->arch, name);
@@ -200,9 +195,9 @@ bt_code bt_gguf_read_integer(const bt_gguf_reader *r, const char *name, int leas
     if (!kv && least == 0) return BT_OK;
     if (!kv) return bt_fail(err, BT_FORMAT, "the key '%s.%s' is missing", r->arch, name);
     if (kv->type >= BT_GGUF_F32 && kv->type != BT_GGUF_U64 && kv->type != BT_GGUF_I64)
-        return bt_fail(err, BT_UNSUPPORTED, "'%s' is not one whole number", kv->key);
+        return bt_fail(err, BT_UNSUPPORTED, "'%s' is not a whole number", kv->key);
     if (kv->whole < 1 || kv->whole > most)
-        return bt_fail(err, BT_UNSUPPORTED, "'%s' is %lld; 1 to %d is possible here", kv->key,
+        return bt_fail(err, BT_UNSUPPORTED, "'%s' is %lld, but must be 1 to %d", kv->key,
                        (long long)kv->whole, most);
     *out = (int)kv->whole;
     return BT_OK;
@@ -215,7 +210,7 @@ bt_code bt_gguf_read_real(const bt_gguf_reader *r, const char *name, bool needed
     if (!kv) return BT_OK;
     if ((kv->type != BT_GGUF_F32 && kv->type != BT_GGUF_F64) || !(kv->real > 0))
         return bt_fail(err, BT_FORMAT, "'%s' is not a positive number", kv->key);
-    /* written as fp32: 1e-5, not 9.99999975e-06 */
+    /* The number is written as fp32: 1e-5, not 9.99999975e-06. */
     char shortest[32];
     snprintf(shortest, sizeof shortest, "%.8g", kv->real);
     for (int digits = 1; kv->type == BT_GGUF_F32 && digits < 9; digits++) {

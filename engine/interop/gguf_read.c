@@ -1,4 +1,4 @@
-/* gguf_read.c - a GGUF file as a source: the model's configuration from its keys, its tensors. */
+/* gguf_read.c - reads a GGUF file: the model's configuration from its keys, and its tensors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,6 @@
 #include "engine/interop/formats/gguf.h"
 #include "engine/interop/gguf_keys.h"
 #include "engine/interop/gguf_reader.h"
-
-/* ---- the model --------------------------------------------------------------------------------- */
 
 static bt_code find_arch(bt_gguf_reader *r, bt_err *err) {
     const char *name = bt_gguf_text(&r->g, "general.architecture");
@@ -29,7 +27,7 @@ static bt_code find_arch(bt_gguf_reader *r, bt_err *err) {
         bt_text_printf(&known, "%s%s", a ? ", " : "", r->arch);
     }
     bt_code code = bt_fail(err, BT_UNSUPPORTED,
-                           "the architecture '%.60s' is not known here (known: %s)", name,
+                           "the architecture '%.60s' is not supported (supported: %s)", name,
                            bt_text_str(&known));
     bt_text_release(&known);
     return code;
@@ -54,17 +52,19 @@ static bt_code read_gguf_sizes(bt_gguf_reader *r, bt_err *err) {
     if (value != m->D ||
         (bt_gguf_model_key(r, "rope.dimension_count") && (size_t)rope != bt_model_rotary(m)))
         return bt_fail(err, BT_UNSUPPORTED,
-                       "keys of %d, values of %d, rotated %d: heads here have one size", m->D,
-                       value, rope);
+                       "keys have %d elements, values %d, and %d rotate: only heads with one size "
+                       "are supported",
+                       m->D, value, rope);
     const bt_stored *embed = bt_stored_find(&r->s->stored, "token_embd.weight");
     if (!embed || embed->rows < 2 || embed->rows > 1048576)
-        return bt_fail(err, BT_FORMAT, "tensor 'token_embd.weight' is missing, or is no embedding");
+        return bt_fail(err, BT_FORMAT,
+                       "tensor 'token_embd.weight' is missing, or is not an embedding");
     m->V = (int)embed->rows;
     return BT_OK;
 }
 
-/* llama.cpp computes one activation in all files of an architecture, bitnet.cpp relu2 for its own one; our key has the
- * activation with which the model was trained. */
+/* llama.cpp computes one activation in all files of an architecture, and bitnet.cpp relu2 for its own architecture.
+ * Bitrain's own key contains the activation with which the model was trained. */
 static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
     const char *word = bt_gguf_text(&r->g, BT_KEY_ACT);
     const bt_gguf_kv *theirs = bt_gguf_model_key(r, "hidden_activation");
@@ -73,7 +73,7 @@ static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
     int act = (int)by_arch;
     if (word) act = bt_arch_act_of(word);
     if (act < 0)
-        return bt_fail(err, BT_UNSUPPORTED, "the activation '%.40s' is not computed here", word);
+        return bt_fail(err, BT_UNSUPPORTED, "the activation '%.40s' is not supported", word);
     r->s->cfg.act = (bt_act)act;
     if (r->s->cfg.act != by_arch)
         bt_text_printf(&r->s->notes,
@@ -82,7 +82,7 @@ static bt_code read_gguf_activation(bt_gguf_reader *r, bt_err *err) {
     return BT_OK;
 }
 
-/* known: the file's key states that its matrices are ternary, also those of floats. */
+/* known: the file's key states that its matrices are ternary, even if they are stored as floats. */
 static bt_code find_scales(bt_gguf_reader *r, bool known, bt_scales_seen *one, bt_err *err) {
     *one = bt_scales_all;
     for (size_t i = 0; i < r->s->stored.n && (one->row || one->groups); i++) {
@@ -96,7 +96,7 @@ static bt_code find_scales(bt_gguf_reader *r, bool known, bt_scales_seen *one, b
     return BT_OK;
 }
 
-/* Ternary if the file's key states it; otherwise if its tensors are codes. */
+/* Layers are ternary if the file's key states it; otherwise, if its tensors are codes. */
 static bt_code find_linear(bt_gguf_reader *r, bt_err *err) {
     const char *word = bt_gguf_text(&r->g, BT_KEY_LINEAR);
     bool codes = r->s->arch == BT_ARCH_BITNET;
@@ -126,7 +126,8 @@ static bt_code read_gguf_window(bt_gguf_reader *r, bt_err *err) {
     bt_model_cfg *m = &r->s->cfg;
     const bt_arch_row *row = bt_arch_at(r->s->arch);
     const bool named = bt_gguf_model_key(r, "attention.sliding_window"),
-               local = row->local_theta > 0; /* llama.cpp has local layers if the window is named */
+               local = row->local_theta >
+                       0; /* llama.cpp has local layers if the file contains a window */
     int window = row->window_every && !local ? row->sliding_window : 0;
     m->window_every = local && !named ? 1 : row->window_every;
     BT_TRY(bt_gguf_read_integer(r, "attention.sliding_window", 0, 1 << 30, &window, err));
@@ -136,7 +137,7 @@ static bt_code read_gguf_window(bt_gguf_reader *r, bt_err *err) {
                                 err);
 }
 
-/* Factor of queries, limits and the rotary base of local layers, as llama.cpp has them for the architecture. */
+/* Reads the factor of queries, the limits and the rotary base of local layers, as llama.cpp has them. */
 static bt_code read_gguf_attention(bt_gguf_reader *r, const bt_arch_row *row, bt_err *err) {
     bt_model_cfg *m = &r->s->cfg;
     if (!(row->query_scale > 0)) return BT_OK;
@@ -166,7 +167,7 @@ static bt_code split_gguf_tensors(bt_model_file *s, bt_err *err) {
 static bt_code read_gguf_model(bt_gguf_reader *r, bt_err *err) {
     BT_TRY(find_arch(r, err));
     const bt_arch_row *row = bt_arch_at(r->s->arch);
-    bt_arch_row named = *row; /* with the file's name */
+    bt_arch_row named = *row; /* has the name in the file */
     named.gguf = r->arch;
     BT_TRY(bt_gguf_keys_check(&r->g, &named, &r->s->notes, err));
     bt_model_cfg *m = &r->s->cfg;
@@ -190,8 +191,6 @@ static bt_code read_gguf_model(bt_gguf_reader *r, bt_err *err) {
     m->tied = !bt_stored_find(&r->s->stored, "output.weight");
     return bt_model_cfg_check(m, err);
 }
-
-/* ---- tensors ----------------------------------------------------------------------------------- */
 
 static bt_code find_stored_tensor(bt_gguf_reader *r, size_t i, bt_err *err) {
     bt_model_file *s = r->s;
@@ -226,8 +225,6 @@ static bool is_ignored_gguf_tensor(const bt_model_file *s, const char *name) {
     return end && strcmp(end, ".input_scale") == 0;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
-
 static bt_code read_gguf_file(bt_gguf_reader *r, bt_err *err) {
     BT_TRY(read_gguf_model(r, err));
     BT_TRY(bt_model_file_tables(r->s, err));
@@ -236,14 +233,12 @@ static bt_code read_gguf_file(bt_gguf_reader *r, bt_err *err) {
     return bt_gguf_text(&r->g, BT_KEY_LINEAR) ? BT_OK : bt_model_file_recognise(r->s, err);
 }
 
-/* ---- split files ----------------------------------------------------------------------------------- */
-
 static int64_t split_number(const bt_gguf *g, const char *key) {
     const bt_gguf_kv *kv = bt_gguf_find(g, key);
     return kv && kv->type != BT_GGUF_TEXT && kv->type != BT_GGUF_ARRAY ? kv->whole : 0;
 }
 
-/* The name of part i (from 1) of n, from that of the first one: NAME-00001-of-00003.gguf. */
+/* Writes the name of part i (from 1) of n, made from that of the first part: NAME-00001-of-00003.gguf. */
 static bool part_name(char *out, size_t size, const char *first, int64_t i, int64_t n) {
     char tail[40], other[40];
     (void)snprintf(tail, sizeof tail, "-00001-of-%05lld.gguf", (long long)n);
@@ -253,7 +248,7 @@ static bool part_name(char *out, size_t size, const char *first, int64_t i, int6
     return snprintf(out, size, "%.*s%s", (int)(length - k), first, other) < (int)size;
 }
 
-/* Adds the tensors of the other parts of a split file, which have no keys of the model. */
+/* Adds the tensors of the other parts of a split file, which do not have the keys of the model. */
 static bt_code read_parts(bt_gguf_reader *r, bt_err *err) {
     const int64_t n = split_number(&r->g, "split.count"),
                   tensors = split_number(&r->g, "split.tensors.count");
@@ -261,26 +256,26 @@ static bt_code read_parts(bt_gguf_reader *r, bt_err *err) {
     if (n <= 1) return BT_OK;
     if (n > BT_FOREIGN_FILES || split_number(&r->g, "split.no") != 0)
         return bt_fail(err, BT_FORMAT,
-                       "'%s' is part %lld of %lld of a split file: name the first one", r->s->path,
+                       "'%s' is part %lld of %lld of a split file: give the first part", r->s->path,
                        (long long)split_number(&r->g, "split.no") + 1, (long long)n);
     for (int64_t i = 2; i <= n; i++) {
         bt_gguf part = {0};
         if (!part_name(path, sizeof path, r->s->path, i, n))
             return bt_fail(err, BT_FORMAT,
-                           "'%s' is part 1 of %lld of a split file; the others are found by its "
-                           "name, which must end in -00001-of-%05lld.gguf",
+                           "'%s' is part 1 of %lld of a split file, whose other parts are found by "
+                           "its name: it must end in -00001-of-%05lld.gguf",
                            r->s->path, (long long)n, (long long)n);
         bt_code code = bt_gguf_read(&part, &r->s->stored, path, err);
         if (code == BT_OK &&
             (split_number(&part, "split.no") != i - 1 || split_number(&part, "split.count") != n))
-            code = bt_fail(err, BT_FORMAT, "'%s' does not say that it is part %lld of %lld", path,
-                           (long long)i, (long long)n);
+            code = bt_fail(err, BT_FORMAT, "'%s' is not part %lld of %lld according to its keys",
+                           path, (long long)i, (long long)n);
         bt_gguf_release(&part);
         BT_TRY(code);
     }
     if (tensors && (uint64_t)tensors != r->s->stored.n)
-        return bt_fail(err, BT_FORMAT, "the parts of '%s' have %zu tensors, not %lld", r->s->path,
-                       r->s->stored.n, (long long)tensors);
+        return bt_fail(err, BT_FORMAT, "the parts of '%s' have %zu tensors, but should have %lld",
+                       r->s->path, r->s->stored.n, (long long)tensors);
     return BT_OK;
 }
 

@@ -1,5 +1,4 @@
-/* gguf_rope.c - the scaling of rotary frequencies in GGUF files: keys, and tensors with a divisor for each
- * frequency. */
+/* gguf_rope.c - the scaling of rotary frequencies in GGUF files: keys, and tensors of divisors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +11,11 @@
 #define LONGER "rope_factors_long.weight"
 enum { MOST = 512 };
 
-/* ---- reading ----------------------------------------------------------------------------------- */
-
 static bt_code read_divisors(bt_gguf_reader *r, bt_stored *t, int n, float by[MOST], bt_err *err) {
     t->used = true;
     if (t->number != BT_NUM_F32 || t->rows != 1 || n > MOST || t->cols != (uint64_t)n)
-        return bt_fail(err, BT_FORMAT, "tensor '%s' is not %d numbers of type f32", t->name, n);
+        return bt_fail(err, BT_FORMAT, "tensor '%s' does not consist of %d numbers of type f32",
+                       t->name, n);
     BT_TRY(bt_foreign_read(&r->s->stored.files[t->file], by, (size_t)n * sizeof *by, t->at, err));
     for (int i = 0; i < n; i++)
         if (!(by[i] > 0) || isinf(by[i]))
@@ -29,18 +27,18 @@ static bt_code read_longrope_tensor(bt_gguf_reader *r, const char *name, bt_rope
                                     bt_err *err) {
     bt_stored *t = bt_stored_find(&r->s->stored, name);
     float by[MOST];
-    if (!t) return bt_fail(err, BT_FORMAT, "tensor '%s' of longrope is missing", name);
+    if (!t) return bt_fail(err, BT_FORMAT, "tensor '%s', which longrope needs, is missing", name);
     out->n = (int)bt_model_rotary(&r->s->cfg) / 2;
     if (out->n > BT_ROPE_PAIRS)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "longrope scales %d frequencies; up to %d are possible here", out->n,
+                       "longrope scales %d frequencies, but at most %d are supported", out->n,
                        BT_ROPE_PAIRS);
     BT_TRY(read_divisors(r, t, out->n, by, err));
     memcpy(out->by, by, (size_t)out->n * sizeof *by);
     return BT_OK;
 }
 
-/* Files of Phi-3 name no method. */
+/* Files of Phi-3 do not name the method. */
 static bt_code read_gguf_longrope(bt_gguf_reader *r, bt_err *err) {
     bt_rope_scaling *s = &r->s->cfg.rope;
     double attention = 1;
@@ -63,7 +61,7 @@ static bt_code read_gguf_scaling(bt_gguf_reader *r, bt_err *err) {
     bt_rope_scaling s = {.factor = 1, .low = 1, .high = 32};
     BT_TRY(bt_gguf_read_real(r, "rope.scaling.factor", false, &s.factor, err));
     BT_TRY(bt_gguf_read_real(r, "rope.scaling.attn_factor", false, &attention, err));
-    if (type && !word) return bt_fail(err, BT_FORMAT, "'%s' is no text", type->key);
+    if (type && !word) return bt_fail(err, BT_FORMAT, "'%s' is not a text", type->key);
     const bool yarn = word && strcmp(word, "yarn") == 0;
     if (word && strcmp(word, "longrope") == 0)
         return bt_fail(err, BT_FORMAT,
@@ -72,15 +70,14 @@ static bt_code read_gguf_scaling(bt_gguf_reader *r, bt_err *err) {
     if (word && !yarn && strcmp(word, "none") != 0 && strcmp(word, "linear") != 0)
         return bt_fail(err, BT_UNSUPPORTED,
                        "it scales the rotary embedding by the method '%.40s', which is not "
-                       "computed here (known: none, linear, yarn, longrope)",
+                       "supported (supported: none, linear, yarn, longrope)",
                        word);
     if (!yarn && attention != 1)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "'%s.rope.scaling.attn_factor' is %g without yarn, which is not computed "
-                       "here",
+                       "'%s.rope.scaling.attn_factor' is %g without yarn, which is not supported",
                        r->arch, attention);
     if (word && strcmp(word, "none") == 0) return BT_OK;
-    if (!yarn) { /* llama.cpp takes a factor without a method as linear */
+    if (!yarn) { /* llama.cpp uses a factor without a method as linear */
         if (s.factor != 1)
             m->rope = (bt_rope_scaling){.method = BT_ROPE_LINEAR, .factor = s.factor};
         return BT_OK;
@@ -125,8 +122,8 @@ static bt_code read_llama3(bt_gguf_reader *r, bt_err *err) {
         return BT_OK;
     }
     return bt_fail(err, BT_UNSUPPORTED,
-                   "tensor '%s' scales the rotary frequencies in another way than Llama 3, which "
-                   "is not computed here",
+                   "tensor '%s' scales the rotary frequencies differently from Llama 3, which is "
+                   "not supported",
                    t->name);
 }
 
@@ -136,8 +133,6 @@ bt_code bt_gguf_rope_read(bt_gguf_reader *r, bt_err *err) {
     BT_TRY(read_gguf_scaling(r, err));
     return read_llama3(r, err);
 }
-
-/* ---- writing ----------------------------------------------------------------------------------- */
 
 static void add_rope_key(bt_gguf_rope *out, const char *name, bool real, double value) {
     out->keys[out->n_keys++] = (bt_gguf_rope_key){name, real, value};

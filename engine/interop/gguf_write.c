@@ -1,7 +1,8 @@
 /* gguf_write.c - writes a GGUF file that llama.cpp loads: keys with the required types, norms in fp32, contiguous
  * tensors.
  *
- * Models that would make llama.cpp abort, or silently compute something else, are refused: tokens with the same
+ * Models with which llama.cpp would abort, or which it would silently compute differently, are refused: tokens with the
+ * same
  * text, an untied BitNet head, an activation that it does not have. */
 #include <jansson.h>
 #include <stdio.h>
@@ -17,25 +18,25 @@
 
 enum { ALIGNMENT = 32, VERSION = 3, QUANTIZATION_VERSION = 2 };
 
-typedef struct entry { /* a tensor of the file */
+typedef struct entry { /* one tensor of the file */
     char name[BT_FOREIGN_NAME];
     size_t tensor;
     bool is_scale;
-    int part;                            /* place in a joined tensor; -1: it is a whole tensor */
+    int part;                            /* index in a joined tensor; -1: it is a whole tensor */
     const bt_gguf_rope_tensor *divisors; /* NULL: it is a tensor of the model */
     bt_form form;
-    uint64_t bytes, at; /* at: in the data */
+    uint64_t bytes, at; /* at: offset in the data */
 } entry;
 
 typedef struct gguf_out {
     bt_model_file *s;
     const bt_convert_job *job;
     bt_arch arch;
-    const char *word; /* its name in the file */
+    const char *word; /* name of the architecture in the file */
     bt_number number;
     bool ternary;           /* linear layers become codes */
     const bt_gguf_pre *pre; /* NULL: the vocabulary has scores */
-    bool same_merges;       /* its scores give the merges of the tokenizer */
+    bool same_merges;       /* the scores give the merges of the tokenizer */
     entry *e;
     size_t n;
     float *scales; /* [params.n] */
@@ -44,8 +45,6 @@ typedef struct gguf_out {
     uint64_t n_keys, data_bytes;
 } gguf_out;
 
-/* ---- plan ------------------------------------------------------------------------------------- */
-
 static bt_code check_rows(const gguf_out *g, bt_err *err) {
     const bt_number_row *row = bt_number_at(g->number);
     for (size_t i = 0; i < g->s->params.n; i++) {
@@ -53,8 +52,8 @@ static bt_code check_rows(const gguf_out *g, bt_err *err) {
         const bool matrix = t->linear || (!row->coded && t->decay);
         if (matrix && t->cols % row->block != 0)
             return bt_fail(err, BT_UNSUPPORTED,
-                           "'%s' has rows of %zu elements, %s needs multiples of %zu (f32, f16 and "
-                           "bf16 take any)",
+                           "'%s' has rows of %zu elements, but %s needs multiples of %zu (f32, f16 "
+                           "and bf16 have no such limit)",
                            t->name, t->cols, row->word, row->block);
     }
     return BT_OK;
@@ -72,14 +71,16 @@ static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
     const bt_number_row *row = bt_number_at(g->number);
     if (row->ggml < 0 || row->file_type < 0)
         return bt_fail(err, BT_ARG,
-                       "GGUF has no type '%s' (f32, f16, bf16, q8_0, tq1_0, tq2_0, q2_0, i2_s)",
+                       "GGUF files cannot have the type '%s' (possible: f32, f16, bf16, q8_0, "
+                       "tq1_0, tq2_0, q2_0, i2_s)",
                        row->word);
     BT_TRY(bt_gguf_scales_check(g->arch, c, g->number, g->job->scale_tensors, err));
     return check_rows(g, err);
 }
 
 static void add_entry(gguf_out *g, entry *e, uint64_t bytes) {
-    const bool continues = e > g->e && e->part > 0; /* the joined tensor of the entry before */
+    const bool continues = e > g->e &&
+                           e->part > 0; /* it continues the joined tensor of the previous entry */
     e->bytes = bytes;
     e->at = continues ? e[-1].at + e[-1].bytes : g->data_bytes;
     g->data_bytes = (e->at + e->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -116,10 +117,11 @@ static bt_code plan_gguf_file(gguf_out *g, bt_err *err) {
     const bool coded = bt_number_at(g->number)->coded;
     g->e = calloc(2 * p->n + 2, sizeof *g->e);
     g->scales = calloc(p->n, sizeof *g->scales);
-    if (!g->e || !g->scales) return bt_fail(err, BT_NOMEM, "cannot take memory for the plan");
+    if (!g->e || !g->scales) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the plan");
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
-        bt_form form = {.number = BT_NUM_F32}; /* norms: llama.cpp aborts for other types */
+        bt_form form = {
+            .number = BT_NUM_F32}; /* of norms, because llama.cpp aborts for other types */
         if (t->linear)
             form = (bt_form){.number = g->number,
                              .order = turned && (t->id == BT_P_ATTN_Q || t->id == BT_P_ATTN_K)
@@ -136,8 +138,6 @@ static bt_code plan_gguf_file(gguf_out *g, bt_err *err) {
     add_divisors(g);
     return BT_OK;
 }
-
-/* ---- bytes of the head --------------------------------------------------------------------------- */
 
 static void put_number(bt_text *out, uint64_t v, int bytes) {
     for (int i = 0; i < bytes; i++) bt_text_putn(out, &(char){(char)(v >> 8 * i)}, 1);
@@ -197,7 +197,8 @@ static void put_scaling(gguf_out *g) {
     }
 }
 
-/* a window without effect is longer than every text; all layers are local with a pattern beyond their number */
+/* A window without effect is longer than every text. All layers are local if the pattern is longer than their
+ * number. */
 static void put_attention_keys(gguf_out *g, const bt_arch_row *row) {
     const bt_model_cfg *c = &g->s->cfg;
     if (!row->window_every) return;
@@ -242,20 +243,19 @@ static void put_model_keys(gguf_out *g, const char *name) {
     put_text_key(g, BT_KEY_LINEAR, g->ternary ? "bitnet158" : "dense");
 }
 
-/* ---- vocabulary ----------------------------------------------------------------------------------- */
-
 static bt_code find_pre(gguf_out *g, bt_err *err) {
     bt_tokenizer_about about;
     const bt_tokenizer *t = g->s->tokenizer;
     if (!t)
         return bt_fail(err, g->s->no_tokenizer.code,
-                       "llama.cpp loads no model without its vocabulary, and '%.200s' has none "
-                       "that can be used (name one with --tokenizer FILE): %s",
+                       "llama.cpp cannot load a model without a vocabulary, and '%.200s' has none "
+                       "that can be used (give one with --tokenizer FILE): %s",
                        g->s->path, g->s->no_tokenizer.msg);
     if (bt_tokenizer_is_unigram(t))
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "a Unigram tokenizer is not written to GGUF files: llama.cpp would merge by "
-                       "its scores and give other ids ('bitrain convert --to hf' keeps it)");
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "a Unigram tokenizer cannot be written to a GGUF file, because llama.cpp would merge "
+            "by its scores and give other ids ('bitrain convert --to hf' keeps it)");
     if (bt_tokenizer_spaces(t)) return BT_OK;
     bt_tokenizer_summarise(t, &about);
     const char *rules = bt_tokenizer_rules(t), *pattern = rules ? rules
@@ -270,14 +270,14 @@ static bt_code find_pre(gguf_out *g, bt_err *err) {
                        "tokenizer ('bitrain convert --to hf' keeps them)");
     if (g->pre->ignore_merges != bt_tokenizer_ignores_merges(t))
         return bt_fail(err, BT_UNSUPPORTED,
-                       "llama.cpp's '%s' %s words that are tokens as they are, this tokenizer %s: "
-                       "texts would get other ids",
+                       "llama.cpp's '%s' %s words that are tokens unchanged, but this tokenizer "
+                       "%s: texts would have other ids",
                        g->pre->pre, g->pre->ignore_merges ? "takes" : "does not take",
                        g->pre->ignore_merges ? "does not" : "does");
     return BT_OK;
 }
 
-/* the text of token id, unlike all before it */
+/* Returns the text of token id, which differs from those of all previous tokens. */
 static bt_code gguf_token_text(const gguf_out *g, json_t *seen, int id, bt_text *word,
                                bt_err *err) {
     bt_text_clear(word);
@@ -287,18 +287,17 @@ static bt_code gguf_token_text(const gguf_out *g, json_t *seen, int id, bt_text 
         bt_tokenizer_token_text(g->s->tokenizer, id, word);
     if (json_object_get(seen, bt_text_str(word)))
         return bt_fail(err, BT_UNSUPPORTED,
-                       "two tokens would have the text '%.40s', at which llama.cpp ends the "
-                       "process",
+                       "two tokens would have the text '%.40s', with which llama.cpp aborts",
                        bt_text_str(word));
     if (json_object_set_new(seen, bt_text_str(word), json_true()) == 0) return BT_OK;
     return bt_fail(err, BT_UNSUPPORTED, "token %d is not UTF-8", id);
 }
 
-/* a token's score decides when its parts are merged */
+/* The score of a token decides when its parts are merged. */
 static bt_code put_scores(gguf_out *g, bt_err *err) {
     const int V = g->s->cfg.V;
     float *scores = calloc((size_t)V, sizeof *scores);
-    if (!scores) return bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+    if (!scores) return bt_fail(err, BT_NOMEM, "cannot allocate memory for its tokens");
     const bt_code code = bt_tokenizer_scores(g->s->tokenizer, scores, (size_t)V, &g->same_merges,
                                              err);
     put_gguf_key(g, "tokenizer.ggml.scores", BT_GGUF_ARRAY);
@@ -318,7 +317,7 @@ static bt_code put_gguf_tokens(gguf_out *g, bt_err *err) {
     const int V = g->s->cfg.V;
     json_t *seen = json_object();
     bt_text word = {0};
-    bt_code code = seen ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+    bt_code code = seen ? BT_OK : bt_fail(err, BT_NOMEM, "cannot allocate memory for its tokens");
     put_gguf_key(g, "tokenizer.ggml.tokens", BT_GGUF_ARRAY);
     put_number(&g->head, BT_GGUF_TEXT, 4);
     put_number(&g->head, (uint64_t)V, 8);
@@ -330,7 +329,7 @@ static bt_code put_gguf_tokens(gguf_out *g, bt_err *err) {
     put_gguf_key(g, "tokenizer.ggml.token_type", BT_GGUF_ARRAY);
     put_number(&g->head, BT_GGUF_I32, 4);
     put_number(&g->head, (uint64_t)V, 8);
-    /* llama.cpp finds user-defined tokens before it merges: runs of spaces that are both are made by merges. */
+    /* llama.cpp finds user-defined tokens before it merges. Runs of spaces that are both are made by merges. */
     const bool marks = bt_tokenizer_spaces(t) != NULL;
     for (int id = 0; id < V; id++)
         put_number(&g->head,
@@ -342,7 +341,7 @@ static bt_code put_gguf_tokens(gguf_out *g, bt_err *err) {
                                                             : BT_GGUF_NORMAL,
                    4);
     if (word.failed && code == BT_OK)
-        code = bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+        code = bt_fail(err, BT_NOMEM, "cannot allocate memory for its tokens");
     bt_text_release(&word);
     json_decref(seen);
     return code;
@@ -375,7 +374,7 @@ static void token_key(gguf_out *g, const char *name, int32_t id) {
     put_number(&g->head, (uint64_t)id, 4);
 }
 
-/* True if there is one token, which llama.cpp can add itself. */
+/* Returns true if the tokenizer adds at most one token there, which llama.cpp can add itself. */
 static bool is_single_affix(const bt_tokenizer *t, bool behind, int32_t *id) {
     size_t n;
     const int32_t *ids = bt_tokenizer_affix(t, behind, &n);
@@ -383,8 +382,9 @@ static bool is_single_affix(const bt_tokenizer *t, bool behind, int32_t *id) {
     return n == 1;
 }
 
-/* The file has one end of a text, one of a turn and one of a message, and may put one token in front of
- * and one behind a text. */
+/* The file can contain one token that ends a text, one that ends a turn and one that ends a message, and one token each
+ * that
+ * is added before and after a text. */
 static void put_gguf_roles(gguf_out *g) {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
@@ -422,8 +422,6 @@ static bt_code put_vocabulary(gguf_out *g, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------- */
-
 static void put_infos(gguf_out *g) {
     for (size_t k = 0; k < g->n; k++) {
         const entry *e = &g->e[k];
@@ -447,14 +445,14 @@ static void put_infos(gguf_out *g) {
     }
 }
 
-/* Returns the number of tensors in the file; a joined one has several entries. */
+/* Returns the number of tensors in the file; a joined tensor has several entries. */
 static uint64_t whole_tensors(const gguf_out *g) {
     uint64_t n = 0;
     for (size_t k = 0; k < g->n; k++) n += g->e[k].part <= 0;
     return n;
 }
 
-/* the keys are written first, because their number precedes them */
+/* The keys are made first, because their number is written before them. */
 static bt_code make_head(gguf_out *g, const char *name, bt_err *err) {
     put_model_keys(g, name);
     BT_TRY(put_vocabulary(g, err));
@@ -469,8 +467,9 @@ static bt_code make_head(gguf_out *g, const char *name, bt_err *err) {
     bt_text_release(&keys);
     put_infos(g);
     while (g->head.len % ALIGNMENT != 0 && !g->head.failed) bt_text_putn(&g->head, "", 1);
-    return g->head.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the head of the file")
-                          : BT_OK;
+    return g->head.failed
+               ? bt_fail(err, BT_NOMEM, "cannot allocate memory for the head of the file")
+               : BT_OK;
 }
 
 static bt_code write_gguf_data(gguf_out *g, const bt_out_file *f, bt_err *err) {
@@ -478,7 +477,7 @@ static bt_code write_gguf_data(gguf_out *g, const bt_out_file *f, bt_err *err) {
     for (size_t k = 0; k < g->n; k++) {
         const entry *e = &g->e[k];
         const uint64_t at = g->head.len + e->at, end = at + e->bytes;
-        if (e->is_scale) /* follows its tensor */
+        if (e->is_scale) /* written with its tensor */
             BT_TRY(bt_out_put(f, &g->scales[e->tensor], sizeof(float), at, err));
         else if (e->divisors)
             BT_TRY(bt_out_put(f, e->divisors->by, (size_t)e->bytes, at, err));

@@ -1,15 +1,15 @@
-/* hf_config_write.c - config.json of a model that is written. */
+/* hf_config_write.c - writes the config.json of a model. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "engine/interop/hf_config.h"
 
-static const char *dtype_of(bt_number number) {
+static const char *torch_dtype_name(bt_number number) {
     return number == BT_NUM_BF16 ? "bfloat16" : number == BT_NUM_F16 ? "float16" : "float32";
 }
 
-/* Writes a decimal point, even for a whole number: typed readers distinguish 10000 from 10000.0. */
+/* Writes a decimal point even for a whole number, because typed readers distinguish 10000 from 10000.0. */
 static void write_real(bt_json *j, const char *key, double v) {
     char text[40];
     if (fabs(v) < 1e15 && v == floor(v))
@@ -73,7 +73,7 @@ static void write_rope(bt_json *j, const bt_model_cfg *m) {
     if (m->rope.method == BT_ROPE_PLAIN) return;
     bt_json_object(j, "rope_scaling");
     if (m->rope.method == BT_ROPE_LONGROPE) {
-        /* Phi-3 of transformers 4 permits three keys only, and refuses the fourth */
+        /* Phi-3 of transformers 4 permits only three keys, and refuses the fourth. */
         bt_json_str(j, "type", bt_hf_rope_types[m->rope.method]);
         write_hf_divisors(j, "short_factor", &m->rope.shorter);
         write_hf_divisors(j, "long_factor", &m->rope.longer);
@@ -104,9 +104,9 @@ static void write_cap(bt_json *j, const char *key, double cap) {
         bt_json_null(j, key);
 }
 
-/* keys of a class with local and global layers */
+/* Writes the keys of a class with local and global layers. */
 static void write_local_layers(bt_json *j, const bt_model_cfg *m) {
-    /* an effectless window is longer than every text */
+    /* A window without effect is longer than every text. */
     bt_json_int(j, "sliding_window", m->window > 0 ? m->window : m->T);
     bt_json_array(j, "layer_types");
     for (int i = 0; i < m->L; i++)
@@ -116,7 +116,7 @@ static void write_local_layers(bt_json *j, const bt_model_cfg *m) {
     if (m->window_every && m->rope_local_theta > 0) /* Gemma 3 in transformers 4 */
         bt_json_int(j, "sliding_window_pattern", m->window_every);
     const double scale = m->query_scale > 0 ? m->query_scale : (double)m->D;
-    if (scale == floor(scale)) /* transformers accepts whole numbers only */
+    if (scale == floor(scale)) /* transformers accepts only whole numbers */
         bt_json_int(j, "query_pre_attn_scalar", (int64_t)scale);
     else
         write_real(j, "query_pre_attn_scalar", scale);
@@ -199,8 +199,8 @@ void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number) {
     bt_hf_roles_write(&j, &c->roles, false);
     write_real(&j, "initializer_range", m->init_std);
     bt_json_bool(&j, "use_cache", true);
-    bt_json_str(&j, "dtype", dtype_of(number));
-    bt_json_str(&j, "torch_dtype", dtype_of(number)); /* transformers 4 */
+    bt_json_str(&j, "dtype", torch_dtype_name(number));
+    bt_json_str(&j, "torch_dtype", torch_dtype_name(number)); /* transformers 4 */
     write_linear(&j, c->linear);
     bt_json_end(&j, '}');
     bt_text_put(out, "\n");

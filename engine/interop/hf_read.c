@@ -1,5 +1,4 @@
-/* hf_read.c - a folder of Hugging Face: config.json, safetensors, tokenizer.json and what belongs to
- * it. */
+/* hf_read.c - reads a folder of Hugging Face: config.json, safetensors, tokenizer.json and related files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +10,6 @@
 static void hf_path(char out[4400], const bt_model_file *s, const char *name) {
     snprintf(out, 4400, "%.4000s/%s", s->path, name);
 }
-
-/* ---- tensors --------------------------------------------------------------------------------- */
 
 static bt_code find_hf_tensor(bt_model_file *s, const bt_hf_config *c, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
@@ -27,20 +24,21 @@ static bt_code find_hf_tensor(bt_model_file *s, const bt_hf_config *c, size_t i,
     p->add = bt_arch_gain_offset(s->arch, t);
     f->used = true;
     if ((f->number == BT_NUM_PACKED) != coded)
-        return bt_fail(err, BT_FORMAT, "tensor '%s' is %s, but by config.json linear layers are %s",
-                       name, coded ? "not packed" : "U8", coded ? "packed codes" : "floats");
+        return bt_fail(err, BT_FORMAT,
+                       "tensor '%s' is %s, but according to config.json linear layers are %s", name,
+                       coded ? "not packed" : "U8", coded ? "packed codes" : "floats");
     if (!coded) return bt_model_file_check_shape(t, f, BT_ROWS_PLAIN, err);
     bt_name_hf(name, s->arch, t, ".weight_scale");
     scale = bt_stored_find(&s->stored, name);
     if (!scale || scale->number == BT_NUM_PACKED)
-        return bt_fail(err, BT_FORMAT, "tensor '%s' is missing, or is no number", name);
+        return bt_fail(err, BT_FORMAT, "tensor '%s' is missing, or is not a number", name);
     const uint64_t scales = scale->rows * scale->cols;
     if (scales != 1 && scales != t->rows)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "tensor '%s' has %llu scales: packed weights here have one scale for each "
-                       "tensor, or for each of its %zu rows (a folder with unpacked weights, or a "
-                       "GGUF file, is read)",
-                       name, (unsigned long long)scales, t->rows);
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "tensor '%s' has %llu scales, but packed weights can have one scale for each tensor, "
+            "or for each of its %zu rows (use a folder with unpacked weights, or a GGUF file)",
+            name, (unsigned long long)scales, t->rows);
     if (scales != 1) s->cfg.scale = BT_SCALE_ROW;
     scale->used = true;
     p->scale = scale;
@@ -50,7 +48,7 @@ static bt_code find_hf_tensor(bt_model_file *s, const bt_hf_config *c, size_t i,
     return bt_model_file_check_shape(t, f, BT_ROWS_PACKED, err);
 }
 
-/* transformers computes these from rope_theta as well */
+/* transformers computes these tensors from rope_theta, too. */
 static bool is_ignored_hf_tensor(const bt_model_file *s, const char *name) {
     const char *end = strrchr(name, '.');
     (void)s;
@@ -71,15 +69,15 @@ static bt_code equal_bytes(const bt_model_file *s, const bt_stored *a, const bt_
     return BT_OK;
 }
 
-/* If a head is stored although the configuration ties it to the embedding, its values decide, as in transformers
- * 5. A merge of adapters that trained the head makes such folders. */
+/* If a head is stored although the configuration ties it to the embedding, its values are used, as in transformers 5. A
+ * merge of adapters that trained the head makes such folders. */
 static bt_code untie_own_head(bt_model_file *s, bt_err *err) {
     bt_stored *head = bt_stored_find(&s->stored, "lm_head.weight"),
               *embed = bt_stored_find(&s->stored, "model.embed_tokens.weight");
     bool equal = true;
     if (!s->cfg.tied || !head || !embed) return BT_OK;
     BT_TRY(equal_bytes(s, head, embed, &equal, err));
-    head->used = equal; /* a copy of the embedding */
+    head->used = equal; /* it is a copy of the embedding */
     if (equal) return BT_OK;
     s->cfg.tied = false;
     bt_text_put(&s->notes,
@@ -120,8 +118,6 @@ static bt_code read_tensors(bt_model_file *s, const bt_hf_config *c, bt_err *err
                     "full-precision ones, as transformers does\n");
     return BT_OK;
 }
-
-/* ---- tokenizer ------------------------------------------------------------------------------- */
 
 static bt_code read_hf_tokenizer(bt_model_file *s, bt_err *err) {
     char path[4400];

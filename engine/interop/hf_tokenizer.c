@@ -1,5 +1,6 @@
-/* hf_tokenizer.c - reads tokenizer.json with the files beside it. Each key of tokenizer_config.json
- * and generation_config.json is used, kept for exports, or reported. */
+/* hf_tokenizer.c - reads tokenizer.json with the files beside it. Each key of tokenizer_config.json and
+ * generation_config.json
+ * is used, kept for exports, or reported. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +15,13 @@
 
 enum { MAX_FILE = 128 << 20, PATH = 4400 };
 
-typedef struct companions { /* the files beside one tokenizer.json */
+typedef struct companions {
     bt_tokenizer *t;
     char folder[PATH - 100]; /* ends with a slash, or is empty */
     bt_text *notes;
 } companions;
 
-/* reads and keeps a file; *text is NULL where it is absent */
+/* Reads and keeps a file; *text is NULL if it is absent. */
 static bt_code read_and_keep(const companions *c, const char *name, char **text, size_t *n,
                              bt_err *err) {
     char path[PATH];
@@ -42,7 +43,7 @@ static bt_code parse_companion(const companions *c, const char *name, const char
     return code == BT_OK ? BT_OK : bt_fail(err, code, "'%s%s': %s", c->folder, name, why.msg);
 }
 
-/* "of 'temperature', 'top_p'" that the file has and nothing here follows */
+/* Adds a note "of 'temperature', 'top_p'" for keys that have no effect. */
 static void note_unused_keys(const companions *c, json_t *root, const char *const *used,
                              const char *const *harmless, const char *what) {
     bt_unread unread = {0};
@@ -57,8 +58,6 @@ static void note_unused_keys(const companions *c, json_t *root, const char *cons
     bt_text_put(c->notes, "\n");
 }
 
-/* ---- generation_config.json -------------------------------------------------------------------- */
-
 static void note_generation(const companions *c, json_t *root) {
     static const char *const used[] = {"bos_token_id", "eos_token_id", "pad_token_id", NULL};
     static const char *const harmless[] = {"_*",         "transformers_version",
@@ -69,16 +68,13 @@ static void note_generation(const companions *c, json_t *root) {
                      "generation_config.json is kept for exports; texts are not written by its ");
 }
 
-/* ---- tokenizer_config.json --------------------------------------------------------------------- */
-
 static bool key_differs(json_t *a, json_t *b, const char *key) {
     json_t *x = json_object_get(a, key), *y = json_object_get(b, key);
     return x && y && json_is_true(x) != json_is_true(y);
 }
 
-/* an entry of added_tokens_decoder and the one of tokenizer.json with the same id; also where one of them
- * is no entry at all */
-static bool describes_alike(json_t *entry, json_t *own) {
+/* Returns true if an entry of added_tokens_decoder equals the one of tokenizer.json, or if either is not an entry. */
+static bool is_same_description(json_t *entry, json_t *own) {
     static const char *const keys[] = {"special", "lstrip", "rstrip", "single_word", "normalized"};
     if (!json_is_string(json_object_get(entry, "content")) ||
         !json_is_string(json_object_get(own, "content")))
@@ -88,8 +84,7 @@ static bool describes_alike(json_t *entry, json_t *own) {
     return true;
 }
 
-/* the entry of a list of added tokens with this id; NULL: none */
-static json_t *added_with_id(json_t *added, long id) {
+static json_t *find_added_token(json_t *added, long id) {
     json_t *own;
     size_t i;
     json_array_foreach(added, i,
@@ -97,17 +92,18 @@ static json_t *added_with_id(json_t *added, long id) {
     return NULL;
 }
 
-/* transformers takes the description in tokenizer_config.json where the two differ, and makes an ordinary
- * token of the vocabulary an added one that only this file describes as such */
-static void apply_decoder(json_t *decoder, json_t *tokenizer) {
+/* Where the two files differ, transformers uses the description in tokenizer_config.json, and makes an ordinary token
+ * of the vocabulary an added one if only this file describes it as such. */
+static void apply_added_tokens(json_t *decoder, json_t *tokenizer) {
     json_t *added = json_object_get(tokenizer, "added_tokens"), *entry,
            *vocab = json_object_get(json_object_get(tokenizer, "model"), "vocab");
     const char *key;
     json_object_foreach(decoder, key, entry) {
         const long id = strtol(key, NULL, 10);
         const char *name = json_string_value(json_object_get(entry, "content"));
-        json_t *own = added_with_id(added, id), *there = json_object_get(vocab, name ? name : "");
-        if (own && describes_alike(entry, own)) continue;
+        json_t *own = find_added_token(added, id),
+               *there = json_object_get(vocab, name ? name : "");
+        if (own && is_same_description(entry, own)) continue;
         if (own && strcmp(name, json_string_value(json_object_get(own, "content"))) == 0) {
             json_object_update(own, entry);
         } else if (!own && json_is_integer(there) && json_integer_value(there) == id) {
@@ -118,7 +114,6 @@ static void apply_decoder(json_t *decoder, json_t *tokenizer) {
     }
 }
 
-/* the text of a token, which may be an object with its content; NULL: none */
 static const char *token_content(json_t *v) {
     return json_is_object(v) ? json_string_value(json_object_get(v, "content"))
                              : json_string_value(v);
@@ -137,7 +132,7 @@ static void note_special_names(const companions *c, json_t *root) {
     }
 }
 
-/* the post-processor of tokenizer.json decides, as in transformers 5; a contradiction is reported */
+/* The post-processor of tokenizer.json decides, as in transformers 5; a contradiction is reported. */
 static void note_added_token(const companions *c, json_t *root, const char *key, bool behind) {
     size_t n;
     const json_t *v = json_object_get(root, key);
@@ -195,8 +190,8 @@ static void note_config(const companions *c, json_t *root) {
     note_unused_keys(c, root, used, harmless, "tokenizer_config.json: nothing follows ");
 }
 
-/* a text, or the one named "default" of a list of {name, template} */
-static const char *template_in(json_t *v) {
+/* Returns a text, or the one named "default" of a list of {name, template}. */
+static const char *find_template_text(json_t *v) {
     json_t *one;
     size_t i;
     json_array_foreach(v, i, one) {
@@ -206,8 +201,6 @@ static const char *template_in(json_t *v) {
     }
     return json_string_value(v);
 }
-
-/* ---- all of them ------------------------------------------------------------------------------- */
 
 static bt_code read_tokenizer_config(const companions *c, bt_err *err) {
     char *text;
@@ -219,13 +212,13 @@ static bt_code read_tokenizer_config(const companions *c, bt_err *err) {
     free(text);
     BT_TRY(code);
     note_config(c, root);
-    code = bt_tokenizer_set_chat_template(c->t, template_in(json_object_get(root, "chat_template")),
-                                          err);
+    code = bt_tokenizer_set_chat_template(
+        c->t, find_template_text(json_object_get(root, "chat_template")), err);
     json_decref(root);
     return code;
 }
 
-/* chat_template.jinja takes precedence over chat_template.json and the key in tokenizer_config.json */
+/* chat_template.jinja takes precedence over chat_template.json, and that over the key in tokenizer_config.json. */
 static bt_code read_templates(const companions *c, bt_err *err) {
     char *text;
     size_t n;
@@ -233,7 +226,7 @@ static bt_code read_templates(const companions *c, bt_err *err) {
     BT_TRY(read_and_keep(c, "chat_template.json", &text, &n, err));
     if (text) {
         bt_code code = parse_companion(c, "chat_template.json", text, n, &root, err);
-        const char *jinja = template_in(json_object_get(root, "chat_template"));
+        const char *jinja = find_template_text(json_object_get(root, "chat_template"));
         if (code == BT_OK && jinja) code = bt_tokenizer_set_chat_template(c->t, jinja, err);
         free(text);
         json_decref(root);
@@ -263,7 +256,7 @@ static bt_code read_unused_files(const companions *c, bt_err *err) {
     return code;
 }
 
-/* parses tokenizer.json; descriptions of added tokens in tokenizer_config.json replace those in it */
+/* Parses tokenizer.json. Descriptions of added tokens in tokenizer_config.json replace those in it. */
 static bt_code read_tree(const char *path, const char *folder, char **text, size_t *n,
                          json_t **root, bt_err *err) {
     char beside[PATH], *config = NULL;
@@ -276,7 +269,7 @@ static bt_code read_tree(const char *path, const char *folder, char **text, size
     (void)snprintf(beside, sizeof beside, "%stokenizer_config.json", folder);
     if (bt_file_slurp(beside, MAX_FILE, &config, &k, &why) == BT_OK &&
         bt_json_parse_big(&o, config, k, &why) == BT_OK)
-        apply_decoder(json_object_get(o, "added_tokens_decoder"), *root);
+        apply_added_tokens(json_object_get(o, "added_tokens_decoder"), *root);
     free(config);
     json_decref(o);
     return BT_OK;

@@ -1,8 +1,10 @@
-/* hf_write.c - writes a folder of Hugging Face: config.json, safetensors in one file or in shards, tokenizer.json
- * and the files beside it.
+/* hf_write.c - writes a folder of Hugging Face: config.json, safetensors in one or several files, tokenizer.json and
+ * the files
+ * beside it.
  *
- * In a file tensors are sorted by the size of their type, then by name, like `safetensors` itself; the header is
- * padded with blanks to a multiple of 8. */
+ * The tensors of a file are sorted by the size of their type, then by name, as `safetensors` does; the header is padded
+ * with
+ * blanks to a multiple of 8. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +18,13 @@
 #include "engine/interop/hf_config.h"
 #include "engine/interop/out_file.h"
 
-typedef struct entry { /* a tensor of the folder */
+typedef struct entry { /* one tensor of the folder */
     char name[BT_FOREIGN_NAME];
     size_t tensor;
-    bool is_scale; /* weight_scale of the tensor */
-    int part; /* place in a joined tensor, which begins with part 0; -1: it is a whole tensor */
+    bool is_scale; /* it is weight_scale of the tensor */
+    int part; /* index in a joined tensor, which begins with part 0; -1: it is a whole tensor */
     bt_form form;
-    uint64_t bytes, at; /* at: in the data of its shard */
+    uint64_t bytes, at; /* at: offset in the data of its file */
     int shard;
 } entry;
 
@@ -49,8 +51,6 @@ static bool writes_packed_codes(const folder *f) {
     return f->config.linear == BT_HF_CODES || f->config.linear == BT_HF_CODES_INVERSE;
 }
 
-/* ---- plan ------------------------------------------------------------------------------------- */
-
 static size_t type_bytes(const entry *e) {
     return e->form.order == BT_ROWS_PACKED ? 1 : bt_number_at(e->form.number)->bytes;
 }
@@ -74,14 +74,13 @@ static void add_hf_tensor(folder *f, size_t i, const char *suffix, bool is_scale
                         : bt_form_bytes(&f->s->params.tensors[i], form);
 }
 
-/* Returns the bytes of the tensor that begins with entry k, in the order of the file. */
+/* Returns the bytes of the tensor in the file that begins with entry k. */
 static uint64_t joined_bytes(const folder *f, size_t k) {
     uint64_t bytes = f->e[k].bytes;
     while (++k < f->n && f->e[k].part > 0) bytes += f->e[k].bytes;
     return bytes;
 }
 
-/* Returns the rows of that tensor. */
 static size_t joined_rows(const folder *f, size_t k) {
     size_t rows = f->s->params.tensors[f->e[k].tensor].rows;
     while (++k < f->n && f->e[k].part > 0) rows += f->s->params.tensors[f->e[k].tensor].rows;
@@ -95,14 +94,14 @@ static bt_code plan_hf_folder(folder *f, bt_err *err) {
     for (size_t i = 0; i < p->n; i++)
         f->most_scales = bt_max_size(f->most_scales, bt_model_file_scales(f->s, i));
     f->scales = calloc(p->n * f->most_scales, sizeof *f->scales);
-    if (!f->e || !f->scales) return bt_fail(err, BT_NOMEM, "cannot take memory for the plan");
+    if (!f->e || !f->scales) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the plan");
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
         const bool coded = t->linear && writes_packed_codes(f);
         if (coded && t->rows % 4 != 0)
             return bt_fail(err, BT_UNSUPPORTED,
-                           "'%s' has %zu rows; packed are four in a byte: a multiple of 4 (choose "
-                           "another --type)",
+                           "'%s' has %zu rows, but packed weights need a multiple of 4, because a "
+                           "byte contains four rows (choose another --type)",
                            t->name, t->rows);
         const bt_form gain = {.number = f->number,
                               .quantise = t->tern && f->rows,
@@ -124,8 +123,6 @@ static bt_code plan_hf_folder(folder *f, bt_err *err) {
     f->shards++;
     return BT_OK;
 }
-
-/* ---- weights ---------------------------------------------------------------------------------- */
 
 static void shard_name(const folder *f, int shard, char out[64]) {
     if (f->shards == 1)
@@ -191,12 +188,12 @@ static bt_code write_shard(folder *f, int shard, bt_err *err) {
     snprintf(path, sizeof path, "%s/%s", f->path, name);
     put_hf_header(f, shard, &header, &data);
     for (int i = 0; i < 8; i++) head[i] = (unsigned char)((uint64_t)header.len >> 8 * i);
-    bt_code code = header.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for a header")
+    bt_code code = header.failed ? bt_fail(err, BT_NOMEM, "cannot allocate memory for a header")
                                  : bt_out_open(&file, path, 8 + header.len + data, err);
     if (code == BT_OK) code = bt_out_put(&file, head, 8, 0, err);
     if (code == BT_OK) code = bt_out_put(&file, header.data, header.len, 8, err);
     f->bytes += (int64_t)(8 + header.len + data);
-    /* codes before scales, which are computed when codes are written */
+    /* Codes are written before scales, because writing them computes the scales. */
     for (int scales = 0; scales < 2; scales++)
         for (size_t k = 0; code == BT_OK && k < f->n; k++)
             if (f->e[k].shard == shard && f->e[k].is_scale == (scales == 1))
@@ -230,12 +227,10 @@ static void put_index(const folder *f, bt_text *out) {
     bt_text_put(out, "\n");
 }
 
-/* ---- small files ------------------------------------------------------------------------------ */
-
 static bt_code put_file(folder *f, const char *name, bt_text *text, bt_err *err) {
     char path[4400];
     snprintf(path, sizeof path, "%s/%s", f->path, name);
-    bt_code code = text->failed ? bt_fail(err, BT_NOMEM, "cannot take memory for '%s'", path)
+    bt_code code = text->failed ? bt_fail(err, BT_NOMEM, "cannot allocate memory for '%s'", path)
                                 : bt_file_replace(path, bt_text_str(text), text->len, err);
     f->bytes += (int64_t)text->len;
     bt_text_clear(text);
@@ -265,7 +260,7 @@ static void put_tokenizer_config(const folder *f, bt_text *out) {
     bt_json j;
     bt_json_begin(&j, out);
     bt_json_object(&j, NULL);
-    /* the class that transformers 4 and 5 both read */
+    /* transformers 4 and 5 both read this class. */
     bt_json_str(&j, "tokenizer_class", "PreTrainedTokenizerFast");
     bt_json_bool(&j, "clean_up_tokenization_spaces", false);
     bt_json_int(&j, "model_max_length", f->config.model.T);
@@ -276,7 +271,6 @@ static void put_tokenizer_config(const folder *f, bt_text *out) {
     bt_text_put(out, "\n");
 }
 
-/* Writes the tokenizer's original files byte for byte. */
 static bt_code put_original_files(folder *f, bt_text *text, bt_err *err) {
     for (size_t i = 0; bt_kept_file_name(i); i++) {
         const char *name = bt_kept_file_name(i);
@@ -290,7 +284,8 @@ static bt_code put_original_files(folder *f, bt_text *text, bt_err *err) {
     return BT_OK;
 }
 
-/* Writes files for a tokenizer that was trained here, or was read from another format, and files missing among the
+/* Writes the files of a tokenizer that bitrain trained or read from another format, and files that are missing among
+ * the
  * original ones. */
 static bt_code put_own_files(folder *f, bt_text *text, bt_err *err) {
     const bt_tokenizer *t = f->s->tokenizer;
@@ -344,11 +339,10 @@ static void remove_hf_folder(const folder *f) {
     rmdir(f->path);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------- */
-
-/* Returns the source's token roles. A tokenizer trained by this program begins and ends texts with its end token, like
- * GPT-2's. */
-static bt_token_roles roles_of(const bt_model_file *s) {
+/* Returns the special tokens of the source. A tokenizer trained by bitrain begins and ends texts with its end token,
+ * like that
+ * of GPT-2. */
+static bt_token_roles roles_of_source(const bt_model_file *s) {
     if (s->tokenizer && bt_tokenizer_roles(s->tokenizer)->known)
         return *bt_tokenizer_roles(s->tokenizer);
     if (s->roles.known && !s->tokenizer) return s->roles;
@@ -356,27 +350,31 @@ static bt_token_roles roles_of(const bt_model_file *s) {
     return (bt_token_roles){.bos = eot, .pad = -1, .ends = {eot}, .n_ends = eot >= 0};
 }
 
-/* Chooses the quantisation method of the class from our kind of linear layers. */
+/* Chooses the quantisation method of the class from the kind of linear layers. */
 static bt_code choose_quantisation(folder *f, const bt_convert_job *job, bt_err *err) {
     const bool ternary = f->s->cfg.linear == BT_LIN_BITNET158;
     const bt_number_row *row = job->number < BT_NUM_COUNT ? bt_number_at(job->number) : NULL;
     BT_TRY(bt_arch_of_model(&f->config.arch, &f->s->cfg, err));
     f->config.model = f->s->cfg;
-    f->config.roles = roles_of(f->s);
+    f->config.roles = roles_of_source(f->s);
     f->rows = f->s->cfg.scale != BT_SCALE_TENSOR;
     f->config.linear = ternary && !f->rows ? BT_HF_LATENT : BT_HF_DENSE;
     f->number = row ? job->number : BT_NUM_F32;
     if (row && !row->safetensors)
-        return bt_fail(err, BT_ARG, "safetensors have no type '%s' (f32, f16, bf16, packed)",
-                       row->word);
+        return bt_fail(
+            err, BT_ARG,
+            "safetensors files cannot have the type '%s' (possible: f32, f16, bf16, packed)",
+            row->word);
     if (ternary && bt_arch_at(f->config.arch)->joined)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "%s joins q, k and v in one tensor: ternary layers with a scale each do "
-                       "not fit (model.rotary_dim)",
+                       "%s joins q, k and v in one tensor, which cannot contain ternary layers "
+                       "with different scales (model.rotary_dim)",
                        bt_arch_at(f->config.arch)->hf_class);
     if (f->number != BT_NUM_PACKED) return BT_OK;
     if (!ternary)
-        return bt_fail(err, BT_ARG, "type 'packed' is for ternary models; this one is dense");
+        return bt_fail(
+            err, BT_ARG,
+            "type 'packed' is for ternary models, but this one is dense (choose another --type)");
     if (f->s->cfg.scale > BT_SCALE_ROW)
         return bt_fail(err, BT_UNSUPPORTED,
                        "type 'packed' has one scale for each tensor or row, and this model has one "

@@ -1,10 +1,9 @@
-/* init_from.c - initial weights of a training from any model file; missing and surplus tensors are reported by
- * name. */
+/* init_from.c - initial weights of a training from any model file; missing and unused tensors are reported by name. */
 #include "engine/interop/init_from.h"
 
 #include <string.h>
 
-typedef struct names { /* the first of a list, and how many there are */
+typedef struct names { /* the first names of a list, and its length */
     bt_text text;
     size_t n;
 } names;
@@ -39,7 +38,7 @@ static bt_code fail_missing_tensors(const bt_model_file *s, names *missing, bt_e
 }
 
 /* Norms and biases may be missing: they begin at one and zero, as in a new model. So may a classifier's head, which
- * begins at zero. Other matrices may not. */
+ * begins at zero. Other matrices may not be missing. */
 static bt_code compare_tensor_names(const bt_model_file *s, const bt_params *wanted, names *ones,
                                     names *extra, bt_err *err) {
     names missing = {0};
@@ -52,7 +51,7 @@ static bt_code compare_tensor_names(const bt_model_file *s, const bt_params *wan
             bt_text_release(&missing.text);
             return bt_fail(err, BT_ARG,
                            "model.init_from: tensor '%s' is %zu x %zu in '%.200s', but %zu x %zu "
-                           "in this model",
+                           "in this model (give the shape of the file)",
                            t->name, f->whole_rows, f->whole_cols, s->path, t->whole_rows,
                            t->whole_cols);
         }
@@ -105,9 +104,8 @@ bt_code bt_init_from_check(bt_model_file *s, const bt_model_cfg *model, bt_text 
     return code;
 }
 
-/* elements first .. first+n of tensor i; bf16: to the nearest */
-static bt_code fill_row(bt_model_file *s, size_t i, uint64_t first, uint64_t n, bt_ckpt_type type,
-                        void *out, bt_err *err) {
+static bt_code read_elements(bt_model_file *s, size_t i, uint64_t first, uint64_t n,
+                             bt_ckpt_type type, void *out, bt_err *err) {
     enum { PIECE = 8192 };
     float some[PIECE];
     if (type == BT_CKPT_F32) return bt_model_file_read(s, i, first, n, out, err);
@@ -127,9 +125,9 @@ bt_code bt_init_from_fill(bt_model_file *s, const bt_ckpt_slice *slices, size_t 
         const size_t i = (size_t)(t - s->params.tensors);
         const uint64_t width = w->width ? w->width : w->count;
         for (uint64_t done = 0; done < w->count; done += width)
-            BT_TRY(fill_row(s, i, w->first + (w->width ? done / width * w->stride : 0), width,
-                            w->type, (unsigned char *)w->data + done * bt_ckpt_type_bytes(w->type),
-                            err));
+            BT_TRY(read_elements(
+                s, i, w->first + (w->width ? done / width * w->stride : 0), width, w->type,
+                (unsigned char *)w->data + done * bt_ckpt_type_bytes(w->type), err));
     }
     return BT_OK;
 }

@@ -13,9 +13,7 @@
 /* PIECE: elements of a row or more that one thread reads at a time */
 enum { RAW_BYTES = 1 << 18, PIECE = 1 << 16, CHUNK = 1 << 20 };
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-/* row of ours -> row of the file: head h, half a, pair i -> head h, pair i, half a */
+/* Returns the row of the file for a row of the model: head h, half a, pair i -> head h, pair i, half a. */
 static uint64_t rotary_row(const bt_model_file *s, uint64_t row) {
     const uint64_t D = (uint64_t)s->cfg.D, in = row % D;
     return row - in + in % (D / 2) * 2 + in / (D / 2);
@@ -26,7 +24,7 @@ static bt_code read_stored_bytes(bt_model_file *s, const bt_stored *f, uint64_t 
     return bt_foreign_read(&s->stored.files[f->file], raw, n, f->at + at, err);
 }
 
-/* raw: memory of raw_bytes(f) */
+/* Returns the bytes of the buffer `raw`. */
 static size_t raw_bytes(const bt_stored *f) {
     return bt_max_size(RAW_BYTES, bt_number_bytes(f->number, (size_t)f->cols));
 }
@@ -55,9 +53,9 @@ static unsigned packed_shift(const bt_stored *f, uint64_t row) {
     return (unsigned)(row / f->rows) * 2;
 }
 
-/* false: a code 3 is among them */
-static bool packed_codes(int8_t *restrict codes, const unsigned char *restrict raw, size_t n,
-                         unsigned shift, float *size) {
+/* Returns false if a code is 3. */
+static bool unpack_packed_codes(int8_t *restrict codes, const unsigned char *restrict raw, size_t n,
+                                unsigned shift, float *size) {
     unsigned char wrong = 0, some = 0;
     for (size_t i = 0; i < n; i++) {
         const unsigned char code = (unsigned char)(raw[i] >> shift & 3u);
@@ -77,17 +75,17 @@ static bt_code packed_row(bt_model_file *s, const bt_stored *f, uint64_t row, fl
         const unsigned code = (unsigned)raw[i] >> shift & 3u;
         if (code == 3)
             return bt_fail(err, BT_FORMAT,
-                           "tensor '%s', row %llu, input %zu holds the code 3, which no ternary "
-                           "weight has",
+                           "tensor '%s', row %llu, input %zu has the code 3, which is not a code "
+                           "of a ternary weight",
                            f->name, (unsigned long long)row, i);
         out[i] = (float)(int)code - 1.0f;
     }
     return BT_OK;
 }
 
-/* Reads rows as stored: values, or codes. */
-static bt_code stored_rows(bt_model_file *s, const bt_stored_location *p, uint64_t row, size_t n,
-                           float *out, unsigned char *raw, bt_err *err) {
+/* Reads rows as they are stored: values, or codes. */
+static bt_code read_rows_as_stored(bt_model_file *s, const bt_stored_location *p, uint64_t row,
+                                   size_t n, float *out, unsigned char *raw, bt_err *err) {
     const bt_stored *f = p->stored;
     if (p->order == BT_ROWS_PLAIN) return plain_rows(s, f, row, n, out, raw, err);
     for (size_t k = 0; k < n; k++, out += f->cols) {
@@ -100,12 +98,12 @@ static bt_code stored_rows(bt_model_file *s, const bt_stored_location *p, uint64
 }
 
 /* Sizes of rows or groups, if each has one, or of all of them; the first one is then that of the first row read */
-static float *size_of_row(const bt_stored_location *p, float *sizes, size_t row) {
+static float *sizes_from_row(const bt_stored_location *p, float *sizes, size_t row) {
     return p->inputs ? sizes + row * ((size_t)p->stored->cols / p->inputs) : sizes;
 }
 
-static bool plain_codes(const bt_stored_location *p, int8_t *codes, const unsigned char *raw,
-                        float *sizes, size_t n) {
+static bool unpack_plain_codes(const bt_stored_location *p, int8_t *codes, const unsigned char *raw,
+                               float *sizes, size_t n) {
     const bt_stored *f = p->stored;
     const size_t cols = (size_t)f->cols;
     if (!p->inputs) return bt_number_codes(f->number, codes, raw, n * cols, sizes);
@@ -119,9 +117,9 @@ static bool plain_codes(const bt_stored_location *p, int8_t *codes, const unsign
 
 /* Reads rows as codes, if the file has codes; *alike is unchanged if all have one size (bt_number_codes), or all of
  * each row or group (inputs), else it becomes false, and stored_rows reports the error, if any. */
-static bt_code stored_codes(bt_model_file *s, const bt_stored_location *p, uint64_t row, size_t n,
-                            int8_t *codes, unsigned char *raw, float *sizes, bool *alike,
-                            bt_err *err) {
+static bt_code read_stored_codes(bt_model_file *s, const bt_stored_location *p, uint64_t row,
+                                 size_t n, int8_t *codes, unsigned char *raw, float *sizes,
+                                 bool *alike, bt_err *err) {
     const bt_stored *f = p->stored;
     const size_t cols = (size_t)f->cols, row_bytes = bt_number_bytes(f->number, cols);
     const size_t most = p->order == BT_ROWS_PLAIN ? raw_bytes(f) / row_bytes : 1;
@@ -129,33 +127,32 @@ static bt_code stored_codes(bt_model_file *s, const bt_stored_location *p, uint6
         k = bt_min_size(n - done, most);
         if (p->order == BT_ROWS_PACKED) {
             BT_TRY(read_packed_rows(s, f, row + done, raw, err));
-            *alike = packed_codes(codes + done * cols, raw, cols, packed_shift(f, row + done),
-                                  size_of_row(p, sizes, done));
+            *alike = unpack_packed_codes(codes + done * cols, raw, cols,
+                                         packed_shift(f, row + done),
+                                         sizes_from_row(p, sizes, done));
             continue;
         }
         const uint64_t from = p->order == BT_ROWS_TURNED ? rotary_row(s, row + done) : row + done;
         BT_TRY(read_stored_bytes(s, f, from * row_bytes, raw, k * row_bytes, err));
-        *alike = plain_codes(p, codes + done * cols, raw, size_of_row(p, sizes, done), k);
+        *alike = unpack_plain_codes(p, codes + done * cols, raw, sizes_from_row(p, sizes, done), k);
     }
     return BT_OK;
 }
-
-/* ---- rows, over the thread pool --------------------------------------------------------------- */
 
 typedef struct rows_job {
     bt_model_file *s;
     const bt_stored_location *p;
     uint64_t row;
     float *out;
-    bool weights; /* codes become latent weights, values are checked */
-    /* for codes_range, which has no out */
-    int8_t *codes; /* NULL: counted only */
+    bool weights; /* codes are converted to latent weights, values are checked */
+    /* for codes_range, which has no `out` */
+    int8_t *codes; /* NULL: they are only counted */
     bool alike;
     float
         *sizes; /* size of the nonzero codes; 0: there are none. (1), or those of rows or groups */
-    uint64_t *some; /* number of nonzero codes, likewise */
+    uint64_t *some; /* number of nonzero codes: (1), or by_row (rows) */
     pthread_mutex_t lock;
-    bt_code code; /* error of the first rows that fail */
+    bt_code code; /* error of the first rows that failed */
     size_t failed;
     bt_err *err;
 } rows_job;
@@ -171,48 +168,50 @@ static void rows_failed(rows_job *j, size_t begin, bt_code code, const bt_err *w
 }
 
 /* at: element of the tensor */
-static float level_of(const bt_stored_location *p, uint64_t at) {
+static float latent_of_row(const bt_stored_location *p, uint64_t at) {
     return p->level[p->inputs ? at / p->inputs : 0];
 }
 
-/* Latent weights of codes exist. */
-static bool has_levels(const bt_stored_location *p, uint64_t row, size_t n) {
+/* Returns true if latent weights of the codes exist. */
+static bool has_latent_weights(const bt_stored_location *p, uint64_t row, size_t n) {
     const uint64_t cols = p->stored->cols, step = p->inputs ? p->inputs : n * cols;
     bool finite = p->coded;
     for (uint64_t at = row * cols; finite && at < (row + n) * cols; at += step)
-        finite = isfinite(level_of(p, at)) != 0;
+        finite = isfinite(latent_of_row(p, at)) != 0;
     return finite;
 }
 
-static bt_code finish_rows(const rows_job *j, uint64_t row, float *out, size_t elems, bt_err *err) {
+static bt_code convert_and_check_rows(const rows_job *j, uint64_t row, float *out, size_t elems,
+                                      bt_err *err) {
     const bt_stored_location *p = j->p;
     const size_t cols = (size_t)p->stored->cols;
     for (size_t k = 0; p->coded && k < elems; k++) {
-        const float level = level_of(p, row * cols + k);
+        const float level = latent_of_row(p, row * cols + k);
         out[k] = out[k] > 0 ? level : out[k] < 0 ? -level : 0;
     }
     for (size_t k = 0; p->add != 0 && k < elems; k++) out[k] += p->add;
-    unsigned wrong = 0; /* x - x is 0 for every number but infinities */
+    unsigned wrong = 0; /* x - x is 0 for every number except infinities */
     for (size_t k = 0; k < elems; k++) wrong |= out[k] - out[k] != 0;
     if (!wrong) return BT_OK;
     size_t k = 0;
     while (isfinite(out[k])) k++;
-    return bt_fail(err, BT_FORMAT, "tensor '%s' holds %g in its rows from %llu", p->stored->name,
-                   (double)out[k], (unsigned long long)row);
+    return bt_fail(err, BT_FORMAT, "tensor '%s' contains %g, in row %llu or a later one",
+                   p->stored->name, (double)out[k], (unsigned long long)row);
 }
 
-/* Reads latent weights of rows whose codes have been counted; false: read them as floats. */
-static bt_code latent_rows(const rows_job *j, uint64_t row, size_t n, float *restrict out,
-                           int8_t *restrict codes, unsigned char *raw, bool *alike, bt_err *err) {
+/* Reads latent weights of rows whose codes have been counted. *alike false: they must be read as floats. */
+static bt_code read_latent_rows(const rows_job *j, uint64_t row, size_t n, float *restrict out,
+                                int8_t *restrict codes, unsigned char *raw, bool *alike,
+                                bt_err *err) {
     const size_t cols = (size_t)j->p->stored->cols;
     const size_t groups = j->p->inputs ? cols / j->p->inputs : 1, width = cols / groups;
     float *sizes = calloc(j->p->inputs ? n * groups : 1, sizeof *sizes);
     if (!sizes)
-        return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", j->p->stored->name);
-    bt_code code = stored_codes(j->s, j->p, row, n, codes, raw, sizes, alike, err);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", j->p->stored->name);
+    bt_code code = read_stored_codes(j->s, j->p, row, n, codes, raw, sizes, alike, err);
     free(sizes);
     for (size_t g = 0; code == BT_OK && *alike && g < n * groups; g++) {
-        const float level = level_of(j->p, row * cols + g * width);
+        const float level = latent_of_row(j->p, row * cols + g * width);
         for (size_t k = g * width; k < (g + 1) * width; k++) out[k] = level * (float)codes[k];
     }
     return code;
@@ -222,22 +221,23 @@ static void rows_range(void *ctx, int thread, size_t begin, size_t end) {
     rows_job *j = ctx;
     const bt_stored *f = j->p->stored;
     const size_t cols = (size_t)f->cols, step = bt_max_size(1, PIECE / cols);
-    const bool latent = j->weights && has_levels(j->p, j->row + begin, end - begin);
+    const bool latent = j->weights && has_latent_weights(j->p, j->row + begin, end - begin);
     unsigned char *raw = malloc(raw_bytes(f) + (latent ? step * cols : 0));
     bt_err why = BT_ERR_INIT;
     bt_code code = raw ? BT_OK
-                       : bt_fail(&why, BT_NOMEM, "cannot take memory to read '%s'", f->name);
+                       : bt_fail(&why, BT_NOMEM, "cannot allocate memory to read '%s'", f->name);
     (void)thread;
     for (size_t r = begin, n; r < end && code == BT_OK; r += n) { /* pieces that fit the cache */
         float *out = j->out + r * cols;
         bool alike = latent;
         n = bt_min_size(step, end - r);
         if (latent)
-            code = latent_rows(j, j->row + r, n, out, (int8_t *)raw + raw_bytes(f), raw, &alike,
-                               &why);
+            code = read_latent_rows(j, j->row + r, n, out, (int8_t *)raw + raw_bytes(f), raw,
+                                    &alike, &why);
         if (code != BT_OK || alike) continue;
-        code = stored_rows(j->s, j->p, j->row + r, n, out, raw, &why);
-        if (code == BT_OK && j->weights) code = finish_rows(j, j->row + r, out, n * cols, &why);
+        code = read_rows_as_stored(j->s, j->p, j->row + r, n, out, raw, &why);
+        if (code == BT_OK && j->weights)
+            code = convert_and_check_rows(j, j->row + r, out, n * cols, &why);
     }
     free(raw);
     if (code != BT_OK) rows_failed(j, begin, code, &why);
@@ -256,9 +256,7 @@ static bt_code read_stored_rows(bt_model_file *s, const bt_stored_location *p, u
     return j.code;
 }
 
-/* ---- codes ----------------------------------------------------------------------------------- */
-
-/* Reads the scale of row `row`, or of the tensor. */
+/* Reads the scale of this row, or of the tensor. */
 static bt_code read_scale(bt_model_file *s, bt_stored_location *p, size_t row, float *scale,
                           bt_err *err) {
     *scale = 1;
@@ -290,7 +288,7 @@ static void codes_range(void *ctx, int thread, size_t begin, size_t end) {
     unsigned char *raw = malloc(raw_bytes(f) + step * cols);
     bt_err why = BT_ERR_INIT;
     bt_code code = raw ? BT_OK
-                       : bt_fail(&why, BT_NOMEM, "cannot take memory to read '%s'", f->name);
+                       : bt_fail(&why, BT_NOMEM, "cannot allocate memory to read '%s'", f->name);
     bool alike = true;
     float size = 0, *sizes = &size;
     uint64_t some = 0;
@@ -299,7 +297,7 @@ static void codes_range(void *ctx, int thread, size_t begin, size_t end) {
         int8_t *codes = j->codes ? j->codes + r * cols : (int8_t *)raw + raw_bytes(f);
         n = bt_min_size(step, end - r);
         if (j->p->inputs) sizes = j->sizes + r * groups;
-        code = stored_codes(j->s, j->p, j->row + r, n, codes, raw, sizes, &alike, &why);
+        code = read_stored_codes(j->s, j->p, j->row + r, n, codes, raw, sizes, &alike, &why);
         for (size_t k = 0; k < n * groups; k++) {
             size_t zero = 0;
             for (size_t e = k * width; e < (k + 1) * width; e++) zero += codes[e] == 0;
@@ -322,9 +320,10 @@ static void codes_range(void *ctx, int thread, size_t begin, size_t end) {
 static bt_code allocate_scales(bt_stored_location *p, size_t n, bt_err *err) {
     if (!p->s) p->s = calloc(n, sizeof *p->s);
     if (!p->level) p->level = calloc(n, sizeof *p->level);
-    return p->s && p->level ? BT_OK
-                            : bt_fail(err, BT_NOMEM, "cannot take memory for the scales of '%s'",
-                                      p->stored->name);
+    return p->s && p->level
+               ? BT_OK
+               : bt_fail(err, BT_NOMEM, "cannot allocate memory for the scales of '%s'",
+                         p->stored->name);
 }
 
 bt_code bt_model_file_read_codes(bt_model_file *s, size_t i, int8_t *codes, bool *alike,
@@ -344,9 +343,9 @@ bt_code bt_model_file_read_codes(bt_model_file *s, size_t i, int8_t *codes, bool
                   .some = calloc(n, sizeof *j.some),
                   .lock = PTHREAD_MUTEX_INITIALIZER,
                   .err = err};
-    bt_code code = j.sizes && j.some
-                       ? BT_OK
-                       : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", p->stored->name);
+    bt_code code = j.sizes && j.some ? BT_OK
+                                     : bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'",
+                                               p->stored->name);
     for (size_t k = 0; code == BT_OK && k < n; k++) code = read_scale(s, p, k, &p->s[k], err);
     if (code == BT_OK) {
         bt_parallel_for(t->rows, bt_max_size(1, PIECE / t->cols), codes_range, &j);
@@ -363,15 +362,15 @@ bt_code bt_model_file_read_codes(bt_model_file *s, size_t i, int8_t *codes, bool
     return code;
 }
 
-/* elements that are not all 0 or of one size: names two that differ, if they do */
-static bt_code unlike_piece(const bt_stored_location *p, const float *x, size_t n, float *most,
-                            bt_err *err) {
+/* Reports two sizes of the elements, if they are not all 0 or of one size. */
+static bt_code report_unequal_sizes(const bt_stored_location *p, const float *x, size_t n,
+                                    float *most, bt_err *err) {
     for (size_t k = 0; k < n; k++) {
         if (*most == 0 || (p->inputs && k % p->inputs == 0)) *most = fabsf(x[k]);
         if (*most == 0) continue;
         if (x[k] != 0 && fabsf(x[k]) != *most)
             return bt_fail(err, BT_FORMAT,
-                           "tensor '%s' holds %g and %g: a ternary %s has one scale",
+                           "tensor '%s' contains %g and %g, but a ternary %s has one scale",
                            p->stored->name, (double)*most, (double)fabsf(x[k]),
                            !p->inputs                     ? "tensor"
                            : p->inputs == p->stored->cols ? "row"
@@ -386,18 +385,19 @@ static bt_code explain_codes(bt_model_file *s, size_t i, bt_err *err) {
     bt_stored_location *p = &s->places[i];
     const size_t step = CHUNK / t->cols > 0 ? CHUNK / t->cols : 1;
     float most = 0, *x = malloc(step * t->cols * sizeof *x);
-    bt_code code = x ? BT_OK
-                     : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", p->stored->name);
+    bt_code code =
+        x ? BT_OK : bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", p->stored->name);
     bt_stored_location stored = *p;
     if (stored.order == BT_ROWS_TURNED) stored.order = BT_ROWS_PLAIN;
     for (size_t row = 0; code == BT_OK && row < t->rows; row += step) {
         const size_t n = bt_min_size(step, t->rows - row);
         code = read_stored_rows(s, &stored, row, n, x, false, err);
-        if (code == BT_OK) code = unlike_piece(p, x, n * t->cols, &most, err);
+        if (code == BT_OK) code = report_unequal_sizes(p, x, n * t->cols, &most, err);
     }
     free(x);
     BT_TRY(code);
-    return bt_fail(err, BT_FORMAT, "tensor '%s' holds %g, which is no scale of ternary weights",
+    return bt_fail(err, BT_FORMAT,
+                   "tensor '%s' contains %g, which is not a possible scale of ternary weights",
                    p->stored->name, (double)most);
 }
 
@@ -414,7 +414,7 @@ bt_code bt_model_file_codes(bt_model_file *s, size_t i, int8_t *codes, bool *dir
     BT_TRY(bt_model_file_read_codes(s, i, codes, direct, err));
     if (!*direct) return explain_codes(s, i, err);
     const bt_stored_location *p = &s->places[i];
-    /* absmean of latent weights has a minimum, so that a smaller scale would give other codes */
+    /* The absmean of latent weights has a minimum, so a smaller scale would give other codes. */
     for (size_t k = 0; *direct && k < bt_model_file_scales(s, i); k++)
         *direct = isfinite(p->level[k]) && (p->s[k] >= 1e-5f || (p->inputs && p->s[k] == 0));
     return BT_OK;
@@ -436,8 +436,6 @@ bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *er
     memcpy(scale, s->places[i].s, n * sizeof *scale);
     return BT_OK;
 }
-
-/* ---- any stretch ------------------------------------------------------------------------------ */
 
 static bt_code model_rows(bt_model_file *s, size_t i, uint64_t row, size_t n, float *out,
                           bt_err *err) {

@@ -1,4 +1,4 @@
-/* model_file_open.c - detects the format of a path and calls its reader. */
+/* model_file_open.c - detects the format of a path and opens it with the reader of that format. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -20,8 +20,8 @@ bt_container bt_model_file_kind(const char *path) {
                                                                                    : BT_IN_NATIVE;
 }
 
-/* adapters of PEFT without a model beside them (engine/tune reads these) */
-static bool holds_adapters_alone(const char *path) {
+/* Returns true for adapters of PEFT without a model beside them (engine/tune reads these). */
+static bool has_only_adapters(const char *path) {
     return file_exists(path, "adapter_config.json") && !file_exists(path, "manifest.json") &&
            !file_exists(path, "model.safetensors") &&
            !file_exists(path, "model.safetensors.index.json");
@@ -29,13 +29,13 @@ static bool holds_adapters_alone(const char *path) {
 
 bt_code bt_model_file_open(bt_model_file **out, const char *path, bt_err *err) {
     *out = NULL;
-    if (holds_adapters_alone(path))
+    if (has_only_adapters(path))
         return bt_fail(err, BT_ARG,
-                       "'%.300s' holds adapters of PEFT alone: name it to serve, generate, eval or "
-                       "convert with --base MODEL, or begin a training with it (tune.adapters)",
+                       "'%.300s' contains only adapters of PEFT: use it in serve, generate, eval "
+                       "or convert with --base MODEL, or begin a training with it (tune.adapters)",
                        path);
     bt_model_file *s = *out = calloc(1, sizeof *s);
-    if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
+    if (!s) return bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", path);
     s->arch = BT_ARCH_COUNT;
     s->container = bt_model_file_kind(path);
     snprintf(s->path, sizeof s->path, "%s", path);
@@ -44,8 +44,8 @@ bt_code bt_model_file_open(bt_model_file **out, const char *path, bt_err *err) {
                                                 : bt_model_file_open_native(s, err);
     if (code == BT_OK && s->tokenizer && bt_tokenizer_vocab(s->tokenizer) > s->cfg.V)
         code = bt_fail(err, BT_FORMAT,
-                       "'%.300s': the tokenizer has %d tokens, the model's vocabulary %d", path,
-                       bt_tokenizer_vocab(s->tokenizer), s->cfg.V);
+                       "'%.300s': the tokenizer has %d tokens, but the model's vocabulary only %d",
+                       path, bt_tokenizer_vocab(s->tokenizer), s->cfg.V);
     if (code == BT_OK) return BT_OK;
     bt_model_file_close(s);
     *out = NULL;

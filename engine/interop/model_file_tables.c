@@ -45,7 +45,7 @@ bt_code bt_model_file_tables(bt_model_file *s, bt_err *err) {
     s->places = calloc(s->params.n, sizeof *s->places);
     s->row = malloc(longest * sizeof *s->row);
     if (s->places && s->row) return BT_OK;
-    return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", s->path);
+    return bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", s->path);
 }
 
 bt_code bt_model_file_check_shape(const bt_tensor *t, const bt_stored *f, bt_row_order order,
@@ -54,10 +54,11 @@ bt_code bt_model_file_check_shape(const bt_tensor *t, const bt_stored *f, bt_row
     if (t->cols == 1 && f->n_dims == 1 && f->cols == t->rows) return BT_OK; /* a bias */
     if (f->rows == rows && f->cols == t->cols && (order != BT_ROWS_PACKED || t->rows % 4 == 0))
         return BT_OK;
-    return bt_fail(err, BT_FORMAT,
-                   "tensor '%s' is %llu x %llu, but the model's sizes make it %llu x %zu", f->name,
-                   (unsigned long long)f->rows, (unsigned long long)f->cols,
-                   (unsigned long long)rows, t->cols);
+    return bt_fail(
+        err, BT_FORMAT,
+        "tensor '%s' is %llu x %llu, but should be %llu x %zu according to the model's sizes",
+        f->name, (unsigned long long)f->rows, (unsigned long long)f->cols, (unsigned long long)rows,
+        t->cols);
 }
 
 static void add_first_names(bt_text *list, const char *name, size_t *n) {
@@ -95,7 +96,7 @@ bt_code bt_model_file_complete(bt_model_file *s,
             add_first_names(&list, s->stored.at[i].name, &n);
     if (n > 0)
         code = bt_fail(err, BT_UNSUPPORTED,
-                       "%zu tensor%s for which the architecture has no place: %s%s", n,
+                       "the architecture does not have %zu tensor%s of the file: %s%s", n,
                        n > 1 ? "s" : "", bt_text_str(&list), n > 3 ? ", ..." : "");
     bt_text_release(&list);
     return code;

@@ -1,4 +1,4 @@
-/* native.c - our checkpoints: their settings, one as a source, and one made of any source. */
+/* native.c - bitrain's checkpoints: their settings, reading one as a model, and writing one from any model. */
 #include "engine/interop/native.h"
 #include "engine/config/run_property.h"
 
@@ -13,16 +13,14 @@
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/unread_keys.h"
 
-/* Handles a setting of another version: a model setting is refused, unless its value disables it, because it may
- * change the computation. */
+/* Handles a setting of another version. A model setting is refused unless its value disables it. */
 static bt_code check_unknown(const char *key, const char *value, const char *path, bt_err *err) {
     static const char *const off[] = {"", "0", "false", "none", "off", NULL};
     if (strncmp(key, "model.", 6) != 0 || bt_key_in(off, value)) return BT_OK;
-    return bt_fail(
-        err, BT_UNSUPPORTED,
-        "checkpoint '%s' is of a model with %.60s=%.60s, which this version does not support "
-        "(use the version that trained it)",
-        path, key, value);
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "the model in checkpoint '%s' has %.60s=%.60s, which this version does not "
+                   "support (use the version that trained it)",
+                   path, key, value);
 }
 
 typedef struct checkpoint_settings {
@@ -32,7 +30,7 @@ typedef struct checkpoint_settings {
 
 static bt_code apply_native_setting(void *ctx, const char *key, const char *value, bt_err *err) {
     checkpoint_settings *c = ctx;
-    bool removed; /* a value that is removed, and no part of the model */
+    bool removed; /* a value that was removed, and is not a part of the model */
     if (bt_opt_find(c->opts.table, c->opts.n, key) == c->opts.n)
         return check_unknown(key, value, c->path, err);
     if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, value, &removed, NULL) != BT_OK)
@@ -113,8 +111,6 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     return BT_OK;
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
 bt_code bt_model_file_open_native(bt_model_file *s, bt_err *err) {
     static bt_run_cfg cfg;
     char path[4096];
@@ -125,14 +121,13 @@ bt_code bt_model_file_open_native(bt_model_file *s, bt_err *err) {
     BT_TRY(bt_model_file_tables(s, err));
     if (s->meta.params_hash != bt_params_hash(&s->params))
         return bt_fail(err, BT_FORMAT,
-                       "checkpoint '%s' does not hold the model its settings describe", s->path);
+                       "checkpoint '%s' does not contain the model that its settings describe",
+                       s->path);
     BT_TRY(bt_tokenizer_parse(&s->tokenizer, bt_text_str(&s->meta.tokenizer), s->meta.tokenizer.len,
                               err));
     s->number = BT_NUM_F32;
     return bt_ckpt_reader_open(&s->ckpt, s->path, err);
 }
-
-/* ---- writing --------------------------------------------------------------------------------- */
 
 static bt_code produce_native_slice(void *ctx, const bt_ckpt_slice *slice, uint64_t first,
                                     uint64_t count, void *out, bt_err *err) {
@@ -143,13 +138,14 @@ static bt_code produce_native_slice(void *ctx, const bt_ckpt_slice *slice, uint6
     return BT_OK;
 }
 
-/* DEST/tokenizer.json, by its whole path: training takes it from there */
+/* Writes DEST/tokenizer.json and returns its absolute path, because training reads it from there. */
 static bt_code write_tokenizer(const bt_model_file *s, const char *dest, char path[1024],
                                bt_text *tokenizer, bt_err *err) {
     char whole[PATH_MAX];
     if (!realpath(dest, whole)) return bt_fail_errno(err, BT_IO, errno, "cannot find '%s'", dest);
     bt_tokenizer_save(s->tokenizer, tokenizer);
-    if (tokenizer->failed) return bt_fail(err, BT_NOMEM, "cannot take memory for the tokenizer");
+    if (tokenizer->failed)
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for the tokenizer");
     if (strcmp(bt_tokenizer_kind(s->tokenizer), "bytes") == 0) {
         strcpy(path, "bytes");
         return BT_OK;
@@ -184,7 +180,7 @@ static bt_code write_checkpoint(bt_model_file *s, const char *dest, int64_t *byt
                          .vocab_hash = bt_tokenizer_hash(s->tokenizer)};
     bt_ckpt_saved saved;
     bt_ckpt_slice *slices = calloc(s->params.n, sizeof *slices);
-    bt_code code = slices ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory");
+    bt_code code = slices ? BT_OK : bt_fail(err, BT_NOMEM, "cannot allocate memory");
     bt_native_name(meta.run, dest);
     if (code == BT_OK) code = write_tokenizer(s, dest, tokenizer, &meta.tokenizer, err);
     if (code == BT_OK) code = bt_native_settings_of(&cfg, &s->cfg, tokenizer, err);
@@ -215,20 +211,21 @@ static bt_code write_checkpoint(bt_model_file *s, const char *dest, int64_t *byt
 bt_code bt_native_write(bt_model_file *s, const char *dest, int64_t *bytes, bt_err *err) {
     char path[PATH_MAX];
     if (s->cfg.classes)
-        return bt_fail(
-            err, BT_UNSUPPORTED,
-            s->cfg.classes > 1
-                ? "it is a classifier of %d labels: its checkpoint is used as it is ('%.200s')"
-                : "it is a reward model of %d score: its checkpoint is used as it is ('%.200s')",
-            s->cfg.classes, s->path);
+        return bt_fail(err, BT_UNSUPPORTED,
+                       s->cfg.classes > 1 ? "it is a classifier of %d labels, which needs no "
+                                            "conversion: use its checkpoint ('%.200s')"
+                                          : "it is a reward model of %d score, which needs no "
+                                            "conversion: use its checkpoint ('%.200s')",
+                       s->cfg.classes, s->path);
     if (!s->tokenizer)
-        return bt_fail(err, s->no_tokenizer.code,
-                       "'%.200s' has no tokenizer that can be used (name one with --tokenizer "
-                       "FILE): %s",
-                       s->path, s->no_tokenizer.msg);
+        return bt_fail(
+            err, s->no_tokenizer.code,
+            "'%.200s' has no tokenizer that can be used (give one with --tokenizer FILE): %s",
+            s->path, s->no_tokenizer.msg);
     if (mkdir(dest, 0777) != 0)
         return errno == EEXIST
-                   ? bt_fail(err, BT_BUSY, "'%s' exists already (name another, or remove it)", dest)
+                   ? bt_fail(err, BT_BUSY, "'%s' exists already (give another path, or remove it)",
+                             dest)
                    : bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", dest);
     bt_code code = write_checkpoint(s, dest, bytes, err);
     if (code == BT_OK) return BT_OK;

@@ -1,4 +1,4 @@
-/* out_file.c - files being written, and tensors in any form into them. */
+/* out_file.c - writes files, and tensors in any form into them. */
 #include "engine/interop/out_file.h"
 
 #include <errno.h>
@@ -28,7 +28,8 @@ bt_code bt_out_prepare(const char *dest, char part[4200], bt_err *err) {
     memcpy(plain, dest, n);
     plain[n] = '\0';
     if (lstat(plain, &st) == 0)
-        return bt_fail(err, BT_BUSY, "'%s' exists already (name another, or remove it)", plain);
+        return bt_fail(err, BT_BUSY, "'%s' exists already (give another path, or remove it)",
+                       plain);
     snprintf(part, 4200, "%s.part-%ld", plain, (long)getpid());
     return BT_OK;
 }
@@ -52,21 +53,19 @@ bt_code bt_out_put(const bt_out_file *f, const void *data, size_t n, uint64_t at
 bt_code bt_out_close(bt_out_file *f, bt_code code, bt_err *err) {
     if (f->fd < 0) return code;
     if (code == BT_OK && fsync(f->fd) != 0)
-        code = bt_fail_errno(err, BT_IO, errno, "cannot sync '%s'", f->path);
+        code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s' to the disk", f->path);
     if (close(f->fd) != 0 && code == BT_OK)
         code = bt_fail_errno(err, BT_IO, errno, "cannot close '%s'", f->path);
     f->fd = -1;
     return code;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------- */
-
 uint64_t bt_form_bytes(const bt_tensor *t, const bt_form *form) {
     return (uint64_t)t->rows * bt_number_bytes(form->number, t->cols) +
            (form->number == BT_NUM_I2_S ? BT_I2_S_TAIL : 0);
 }
 
-/* ---- absmean: in the blocks of the flat array in which the model adds (model/net/quantise.c) ---- */
+/* Absmean, in the blocks of the flat array in which the model adds (model/net/quantise.c). */
 
 typedef struct sum_job {
     const float *x;
@@ -85,7 +84,7 @@ static void sum_row_blocks(void *ctx, int thread, size_t begin, size_t end) {
 }
 
 float bt_absmean(const bt_tensor *t, const float *x) {
-    enum { BLOCKS = 256 }; /* at a time */
+    enum { BLOCKS = 256 }; /* blocks at a time */
     double sums[BLOCKS], sum = 0;
     sum_job j = {x, sums, t->offset, t->offset + t->count, t->offset / BT_SUM_BLOCK};
     const size_t last = (j.end - 1) / BT_SUM_BLOCK;
@@ -97,9 +96,7 @@ float bt_absmean(const bt_tensor *t, const float *x) {
     return fmaxf((float)(sum / (double)t->count), 1e-5f);
 }
 
-/* ---- Converts a piece of a tensor on the thread pool. -------------------------------------------------- */
-
-/* rows of whole heads from ours to pairs (model_file.h) */
+/* Reorders rows of whole heads from the model's order to pairs (model_file.h). */
 static void reorder_rotary_rows(unsigned char *out, const unsigned char *in, size_t rows,
                                 size_t row_bytes, size_t D) {
     for (size_t r = 0; r < rows; r++) {
@@ -113,7 +110,7 @@ typedef struct tensor_job {
     const bt_form *form;
     const bt_out_file *f;
     uint64_t at;
-    size_t D, step; /* rows of a piece: whole heads */
+    size_t D, step; /* step: rows of a piece, which are whole heads */
     unsigned char *bytes, *turned;
     float *x;
     int8_t *codes; /* codes of the whole tensor */
@@ -121,13 +118,13 @@ typedef struct tensor_job {
     size_t n_scales;
 } tensor_job;
 
-/* rows of a piece that begins at row `row` of the tensor */
+/* The rows of a piece, which begins at row `row` of the tensor. */
 typedef struct piece {
     const tensor_job *j;
     size_t row;
 } piece;
 
-/* codes with one scale, to blocks or to floats */
+/* Encodes codes with one scale as blocks or as floats. */
 static void encode_codes(const tensor_job *j, unsigned char *out, float *x, const int8_t *codes,
                          size_t elems, float scale) {
     if (bt_number_at(j->form->number)->coded) {
@@ -138,7 +135,7 @@ static void encode_codes(const tensor_job *j, unsigned char *out, float *x, cons
     bt_number_encode(j->form->number, out, x, elems);
 }
 
-/* codes of n rows from row `row` of the tensor on */
+/* Encodes the codes of n rows, from row `row` of the tensor on. */
 static void encode_code_rows(const tensor_job *j, unsigned char *out, float *x, size_t row,
                              size_t n) {
     const size_t cols = j->t->cols, first = row * cols,
@@ -156,7 +153,7 @@ static void encode_form_rows(void *ctx, int thread, size_t begin, size_t end) {
     const tensor_job *j = p->j;
     const size_t cols = j->t->cols, row_bytes = bt_number_bytes(j->form->number, cols);
     (void)thread;
-    for (size_t r = begin, n; r < end; r += n) { /* whole heads */
+    for (size_t r = begin, n; r < end; r += n) { /* pieces of whole heads */
         n = bt_min_size(j->D, end - r);
         unsigned char *out = j->bytes + r * row_bytes;
         if (j->codes)
@@ -176,7 +173,7 @@ static bt_code put_tensor_rows(tensor_job *j, size_t row, size_t n, bt_err *err)
     return bt_out_put(j->f, out, n * row_bytes, j->at + row * row_bytes, err);
 }
 
-/* ---- packed: four rows in a byte: r, r + rows/4, ... -------------------------------------------- */
+/* Packed codes: a byte contains four rows: r, r + rows/4, ... */
 
 static void pack_range(void *ctx, int thread, size_t begin, size_t end) {
     const piece *p = ctx;
@@ -202,9 +199,7 @@ static bt_code write_packed(bt_model_file *s, tensor_job *j, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- a tensor ------------------------------------------------------------------------------------ */
-
-/* Quantises with the scales of latent weights; scales that the file lacks (0) become these. */
+/* Quantises with the scales of latent weights, which also replace the scales that the file does not have (0). */
 static void quantise_latent(tensor_job *j, const float *x, float *absmeans) {
     const bt_tensor *t = j->t;
     const size_t n = t->count / j->n_scales;
@@ -223,7 +218,7 @@ static bt_code quantise_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err 
     float *x = malloc(t->count * sizeof *x), *absmeans = malloc(j->n_scales * sizeof *absmeans);
     bt_code code = x && absmeans
                        ? bt_model_file_read(s, i, 0, t->count, x, err)
-                       : bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", t->name);
+                       : bt_fail(err, BT_NOMEM, "cannot allocate memory for tensor '%s'", t->name);
     if (code == BT_OK) code = bt_model_file_scale(s, i, j->scales, err);
     if (code == BT_OK) quantise_latent(j, x, absmeans);
     free(x);
@@ -234,7 +229,8 @@ static bt_code quantise_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err 
 static bt_code make_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
     bool direct;
     j->codes = calloc(j->t->count, 1);
-    if (!j->codes) return bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", j->t->name);
+    if (!j->codes)
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory for tensor '%s'", j->t->name);
     BT_TRY(bt_model_file_codes(s, i, j->codes, &direct, err));
     return direct ? bt_model_file_scale(s, i, j->scales, err) : quantise_codes(s, i, j, err);
 }
@@ -254,7 +250,7 @@ static bt_code put_tensor(bt_model_file *s, size_t i, tensor_job *j, bt_err *err
     return BT_OK;
 }
 
-/* I2_S has the scale behind its codes, also that of a tensor of zeros. */
+/* The scale of I2_S follows the codes, even for a tensor of zeros. */
 static bt_code put_i2_s_scale(const tensor_job *j, bt_err *err) {
     unsigned char tail[BT_I2_S_TAIL] = {0};
     if (j->form->number != BT_NUM_I2_S) return BT_OK;
@@ -276,7 +272,7 @@ bt_code bt_tensor_write(bt_model_file *s, size_t i, const bt_form *form, const b
     j.x = malloc(elems * sizeof *j.x);
     bt_code code = j.bytes && j.turned && j.x && j.scales
                        ? put_tensor(s, i, &j, err)
-                       : bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", t->name);
+                       : bt_fail(err, BT_NOMEM, "cannot allocate memory for tensor '%s'", t->name);
     if (code == BT_OK) code = put_i2_s_scale(&j, err);
     if (scale && j.scales) memcpy(scale, j.scales, j.n_scales * sizeof *scale);
     free(j.scales);

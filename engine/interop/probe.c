@@ -26,7 +26,7 @@ static void log_softmax(float *out, const float *logits, size_t V) {
     for (size_t i = 0; i < V; i++) out[i] = (float)((double)logits[i] - most - log(sum));
 }
 
-/* Computes the logits after each of n prompts, with one length after the other. */
+/* Computes the logits after each of n prompts; their lengths may differ. */
 static bt_code run_prompt(bt_model *m, const int32_t *const *ids, const size_t *n, size_t prompts,
                           float *out, bt_err *err) {
     bt_gen *g = NULL;
@@ -62,7 +62,7 @@ bt_code bt_probe_source(bt_model_file *s, int tokens, bt_probe *out, bt_err *err
     *out = (bt_probe){.V = s->cfg.V,
                       .log_prob = malloc(BT_PROBES * (size_t)s->cfg.V * sizeof *out->log_prob)};
     bt_code code = out->log_prob ? load_probed_model(s, LONGEST, &m, err)
-                                 : bt_fail(err, BT_NOMEM, "cannot take memory for logits");
+                                 : bt_fail(err, BT_NOMEM, "cannot allocate memory for logits");
     if (code == BT_OK) code = run_prompt(m, ids, lengths, BT_PROBES, out->log_prob, err);
     bt_model_destroy(m);
     return code;

@@ -1,5 +1,6 @@
 /* ternary_floats.c - recognises models whose floats are ternary weights, as programs write them that have no packed
- * format or unpack it; and samples rows of tensors for their scales. */
+ * format or
+ * unpack it; and samples rows of tensors to find their scales. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,8 @@ bt_code bt_scales_sample(const bt_stored_list *all, const bt_stored *t, bt_scale
     const size_t cols = (size_t)t->cols, bytes = bt_number_bytes(t->number, cols);
     unsigned char *raw = malloc(bytes + cols);
     float first = 0;
-    bt_code code = raw ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", t->name);
+    bt_code code = raw ? BT_OK
+                       : bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", t->name);
     for (uint64_t k = 0; k < SAMPLES && k < t->rows && code == BT_OK && (one->row || one->groups);
          k++) {
         const uint64_t row = t->rows <= SAMPLES ? k : k * (t->rows - 1) / (SAMPLES - 1);
@@ -59,9 +61,7 @@ bt_code bt_scales_sample(const bt_stored_list *all, const bt_stored *t, bt_scale
     return code;
 }
 
-/* ---- floats ---------------------------------------------------------------------------------- */
-
-/* absmean of latent weights has this minimum, so smaller scales would change */
+/* The absmean of latent weights has this minimum, so smaller scales would change. */
 static const float SCALE_LEAST = 1e-5f;
 
 static void forget_codes(bt_stored_location *p) {
@@ -77,22 +77,23 @@ static void forget_all_codes(bt_model_file *s) {
         if (s->params.tensors[i].linear) forget_codes(&s->places[i]);
 }
 
-static bool holds_floats(const bt_stored *t) {
+static bool is_stored_as_floats(const bt_stored *t) {
     return t->number == BT_NUM_F32 || t->number == BT_NUM_F16 || t->number == BT_NUM_BF16;
 }
 
-/* Samples all linear layers; a model of full-precision weights is rejected at its first row. */
+/* Samples all linear layers. A model of full-precision weights is rejected at its first row. */
 static bt_code sample_linear_layers(const bt_model_file *s, bt_scales_seen *one, bt_err *err) {
     for (size_t i = 0; i < s->params.n && (one->row || one->groups); i++) {
         if (!s->params.tensors[i].linear) continue;
-        if (!holds_floats(s->places[i].stored)) *one = (bt_scales_seen){0};
+        if (!is_stored_as_floats(s->places[i].stored)) *one = (bt_scales_seen){0};
         BT_TRY(bt_scales_sample(&s->stored, s->places[i].stored, one, err));
     }
     return BT_OK;
 }
 
-/* Reads tensor i. *exact becomes false if it is not ternary with such scales, or latent weights cannot represent one of
- * them; *some becomes true if it has elements other than 0 */
+/* Reads tensor i. *exact becomes false if it is not ternary with such scales, or if latent weights cannot represent one
+ * of them.
+ * *some becomes true if it has elements other than 0. */
 static bt_code count_float_codes(bt_model_file *s, size_t i, bt_scale_kind scale, bool *exact,
                                  bool *some, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
@@ -118,7 +119,6 @@ static bt_code count_model_codes(bt_model_file *s, bt_scale_kind scale, bool *ex
     return BT_OK;
 }
 
-/* Changes the kind of linear layers; the table has the same tensors. */
 static bt_code change_linear(bt_model_file *s, bt_linear_kind linear, bt_scale_kind scale,
                              bt_err *err) {
     s->cfg.linear = linear;
@@ -168,7 +168,7 @@ bt_code bt_model_file_recognise(bt_model_file *s, bt_err *err) {
 /* The values of elements are in their blocks: codes times the scale of the block, or floats. */
 static bool holds_values(const bt_stored_location *p) {
     const bt_number n = p->stored->number;
-    return !p->scale && (holds_floats(p->stored) || n == BT_NUM_Q8_0 || n == BT_NUM_TQ1_0 ||
+    return !p->scale && (is_stored_as_floats(p->stored) || n == BT_NUM_Q8_0 || n == BT_NUM_TQ1_0 ||
                          n == BT_NUM_TQ2_0 || n == BT_NUM_Q2_0 || n == BT_NUM_Q2_0_128);
 }
 

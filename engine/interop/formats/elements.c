@@ -24,9 +24,7 @@ static void put_u16(unsigned char *p, uint16_t v) {
     p[1] = (unsigned char)(v >> 8);
 }
 
-/* ---- to floats ------------------------------------------------------------------------------- */
-
-/* files put two bytes anywhere */
+/* Elements in files may have any alignment. */
 static void decode_16(bt_number t, float *out, const unsigned char *in, size_t n) {
     uint16_t some[SOME];
     for (size_t i = 0, k; i < n; i += k) {
@@ -54,7 +52,6 @@ static bt_code decode_tq2(float *out, const unsigned char *in, size_t n, bt_err 
     return BT_OK;
 }
 
-/* digit n of a byte: -1, 0, 1 */
 static float unpack_base3_digit(unsigned char byte, size_t n) {
     static const unsigned pow3[] = {1, 3, 9, 27, 81};
     const unsigned q = byte * pow3[n] & 0xffu;
@@ -85,26 +82,23 @@ bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_
     case BT_NUM_TQ1_0: decode_tq1(out, in, n); break;
     default:
         if (bt_quantised_decode(t, out, in, n)) return BT_OK;
-        if (t == BT_NUM_I2_S)
-            return bt_fail(err, BT_FORMAT, "a code of i2_s is none of 0, 1 and 2");
-        return bt_fail(err, BT_UNSUPPORTED, "type %d has no blocks in a row", (int)t);
+        if (t == BT_NUM_I2_S) return bt_fail(err, BT_FORMAT, "a code of i2_s is not 0, 1 or 2");
+        return bt_fail(err, BT_UNSUPPORTED, "elements of type %d cannot be read in blocks", (int)t);
     }
     return BT_OK;
 }
 
-/* ---- to codes -------------------------------------------------------------------------------- */
-
-/* True if x is the common size of a tensor's nonzero elements; the first one defines it. */
-static bool is_size(float x, float *size) {
+/* Returns true if x is the common size of a tensor's nonzero elements. If *size is 0, x becomes this size. */
+static bool is_common_size(float x, float *size) {
     if (*size == 0) *size = x;
     return x == *size && isfinite(x);
 }
 
-static bool codes_of_floats(int8_t *restrict codes, const float *restrict x, size_t n,
-                            float *size) {
+static bool convert_floats_to_codes(int8_t *restrict codes, const float *restrict x, size_t n,
+                                    float *size) {
     float most = *size;
     for (size_t i = 0; most == 0 && i < n; i++) most = fabsf(x[i]);
-    if (most != 0 && !is_size(most, size)) return false;
+    if (most != 0 && !is_common_size(most, size)) return false;
     unsigned wrong = 0;
     for (size_t i = 0; i < n; i++) {
         codes[i] = (int8_t)((x[i] > 0) - (x[i] < 0));
@@ -113,17 +107,16 @@ static bool codes_of_floats(int8_t *restrict codes, const float *restrict x, siz
     return !wrong;
 }
 
-/* 256 codes, to be multiplied by d */
-static bool scaled_block(int8_t *codes, float d, float *size) {
+/* Multiplies 256 codes by the sign of d, or by 0 if d is 0; returns false if |d| is not the common size. */
+static bool apply_block_scale(int8_t *codes, float d, float *size) {
     unsigned any = 0;
     for (size_t i = 0; i < TQ; i++) any |= (unsigned)(codes[i] != 0);
-    if (!isfinite(d) || (any && d != 0 && !is_size(fabsf(d), size))) return false;
+    if (!isfinite(d) || (any && d != 0 && !is_common_size(fabsf(d), size))) return false;
     if (d == 0) memset(codes, 0, TQ);
     for (size_t i = 0; d < 0 && i < TQ; i++) codes[i] = (int8_t)-codes[i];
     return true;
 }
 
-/* digit n of m bytes: -1, 0, 1 */
 static void unpack_digits(int8_t *restrict codes, const unsigned char *restrict in, size_t m,
                           unsigned pow3) {
     for (size_t i = 0; i < m; i++) {
@@ -149,7 +142,8 @@ bool bt_number_codes(bt_number t, int8_t *codes, const unsigned char *in, size_t
                 tq1_block(codes, in);
             else if (bt_tern2_unpack(codes, in, 1, TQ, NULL) != BT_OK)
                 return false;
-            if (!scaled_block(codes, bt_half_to_float(u16_at(in + bytes - 2)), size)) return false;
+            if (!apply_block_scale(codes, bt_half_to_float(u16_at(in + bytes - 2)), size))
+                return false;
         }
         return true;
     }
@@ -157,13 +151,11 @@ bool bt_number_codes(bt_number t, int8_t *codes, const unsigned char *in, size_t
     for (size_t i = 0, k; i < n; i += k) {
         k = n - i < SOME ? n - i : SOME;
         if (bt_number_decode(t, x, in + bt_number_bytes(t, i), k, NULL) != BT_OK ||
-            !codes_of_floats(codes + i, x, k, size))
+            !convert_floats_to_codes(codes + i, x, k, size))
             return false;
     }
     return true;
 }
-
-/* ---- from floats ----------------------------------------------------------------------------- */
 
 static void encode_16(bt_number t, unsigned char *out, const float *in, size_t n) {
     uint16_t some[SOME];
@@ -175,7 +167,7 @@ static void encode_16(bt_number t, unsigned char *out, const float *in, size_t n
     }
 }
 
-/* Rounds like the packers of ggml: 1/d of the unrounded d, halves away from zero. */
+/* Rounds like the packers of ggml: multiplies by 1/d of the unrounded d, and rounds halves away from zero. */
 static void encode_q8(unsigned char *out, const float *in, size_t n) {
     for (size_t b = 0; b < n / Q8; b++, out += 34) {
         float most = 0;
@@ -205,7 +197,7 @@ static void encode_tq1(unsigned char *out, const int8_t *c) {
     for (size_t m = 0; m < 4; m++) out[48 + m] = pack_base3_digits(c + 240 + m, 4, 4);
 }
 
-/* Byte j of a block has the codes j, 32 + j, 64 + j and 96 + j, the first one in the upper bits. */
+/* Byte j of a block contains the codes j, 32 + j, 64 + j and 96 + j, the first one in the upper bits. */
 static void encode_i2_s(unsigned char *out, const int8_t *codes, size_t n) {
     for (size_t i = 0; i < n; i += 128, codes += 128)
         for (size_t j = 0; j < 32; j++)

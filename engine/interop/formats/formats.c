@@ -1,10 +1,10 @@
-/* formats.c - the rows of formats.def, and which architecture a model is. */
+/* formats.c - the tables of formats.def, and the choice of the architecture for a model. */
 #include "engine/interop/formats/formats.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A row with a designator may leave out members. */
+/* A row may omit members, because it has a designator. */
 #define BT_ARCH(id, ...) [BT_ARCH_##id] = {.hf_class = __VA_ARGS__},
 #define BT_NUMBER(...)
 #define BT_NAME(...)
@@ -66,7 +66,7 @@ bt_number bt_number_of_ggml(uint32_t type) {
 
 size_t bt_number_bytes(bt_number t, size_t n) { return n / numbers[t].block * numbers[t].bytes; }
 
-/* the name of a bias is whole: it has no ".weight", and no scale beside it */
+/* The name of a bias is complete: it has no ".weight", and no scale follows it. */
 static void put_foreign_name(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *layers,
                              const char *name, const char *suffix) {
     const size_t n = strlen(name);
@@ -137,7 +137,7 @@ void bt_name_gguf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suf
     put_foreign_name(out, t, "blk", names[t->id].gguf, suffix);
 }
 
-/* Windows, rotary bases, factors and limits of the model are possible in the class. */
+/* Returns true if the class supports the windows, rotary bases, factors and limits of the model. */
 static bool class_has_attention(const bt_arch_row *r, const bt_model_cfg *c) {
     const bool window = c->window > 0 && c->window < c->T && c->window_every != 1,
                scaled = c->query_scale > 0 && c->query_scale != (double)c->D,
@@ -146,7 +146,7 @@ static bool class_has_attention(const bt_arch_row *r, const bt_model_cfg *c) {
                own = partial || c->rope.method == BT_ROPE_LONGROPE;
     if ((scaled || capped) && !(r->query_scale > 0)) return false;
     if ((r->local_theta > 0) != (c->rope_local_theta > 0)) return false;
-    /* a joined class only for what no other class computes */
+    /* A class with joined tensors is chosen only for models that no other class computes. */
     if (r->joined ? !own : partial) return false;
     return r->window_every || ((r->joined || r->window == window) && !(window && c->window_every));
 }
@@ -159,12 +159,12 @@ int bt_arch_longest_text(const bt_model_cfg *c) {
 bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
     if (c->classes == 1)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "it is a reward model, which these formats do not support (use it with "
-                       "'bitrain generate' and 'bitrain eval')");
+                       "it is a reward model, which these formats do not support (use its "
+                       "checkpoint with 'bitrain generate' and 'bitrain eval')");
     if (c->classes)
         return bt_fail(err, BT_UNSUPPORTED,
                        "it is a classifier of %d labels, which these formats do not support (use "
-                       "it with 'bitrain generate' and 'bitrain eval')",
+                       "its checkpoint with 'bitrain generate' and 'bitrain eval')",
                        c->classes);
     if (c->linear == BT_LIN_BITNET1)
         return bt_fail(err, BT_UNSUPPORTED,
@@ -173,7 +173,7 @@ bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
         return bt_fail(err, BT_UNSUPPORTED,
                        "no other program computes norms without gain in front of every linear "
                        "layer (model.norm=bitlinear)");
-    /* only the code of Phi-3 computes a text again when it grows beyond the length at which longrope changes */
+    /* Only the code of Phi-3 computes a text again when it becomes longer than the length at which longrope changes. */
     const bool longrope = c->rope.method == BT_ROPE_LONGROPE && c->linear == BT_LIN_DENSE;
     const int first = longrope ? BT_ARCH_PHI3 : 0;
     for (int i = 0; i < BT_ARCH_COUNT; i++) {

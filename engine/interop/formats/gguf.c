@@ -8,7 +8,7 @@
 enum {
     KEY_MAX = 256,
     TEXT_MAX = 1 << 20,
-    NAME_MAX_GGUF = 63, /* llama.cpp: 64 with the end */
+    NAME_MAX_GGUF = 63, /* llama.cpp: 64 with the final NUL byte */
     ALIGNMENT = 32,
     ALIGNMENT_MAX = 65536,
     KV_LEAST = 13, /* bytes of the shortest key with its value */
@@ -27,7 +27,7 @@ typedef struct cursor {
     uint64_t at; /* offset of the next byte to read */
     uint64_t from;
     size_t have;
-    unsigned char *buf; /* bytes from .. from + have of the file */
+    unsigned char *buf; /* bytes [from, from + have) of the file */
 } cursor;
 
 static bt_code read_file_bytes(cursor *c, void *out, uint64_t n, bt_err *err) {
@@ -76,7 +76,7 @@ static bt_code read_u64(cursor *c, uint64_t *out, bt_err *err) {
     return BT_OK;
 }
 
-/* a malloc'ed text of at most `most` bytes; NUL bytes are refused */
+/* Reads a text of at most `most` bytes into memory from malloc; refuses NUL bytes. */
 static bt_code read_gguf_text(cursor *c, char **out, size_t *length, uint64_t most,
                               const char *what, bt_err *err) {
     uint64_t n = 0;
@@ -90,17 +90,15 @@ static bt_code read_gguf_text(cursor *c, char **out, size_t *length, uint64_t mo
                        what, (unsigned long long)at, (unsigned long long)n,
                        (unsigned long long)most, (unsigned long long)(c->f->bytes - c->at));
     *out = malloc((size_t)n + 1);
-    if (!*out) return bt_fail(err, BT_NOMEM, "cannot take %llu bytes", (unsigned long long)n);
+    if (!*out) return bt_fail(err, BT_NOMEM, "cannot allocate %llu bytes", (unsigned long long)n);
     BT_TRY(read_file_bytes(c, *out, n, err));
     (*out)[n] = '\0';
     *length = (size_t)n;
     if (memchr(*out, 0, (size_t)n))
-        return bt_fail(err, BT_FORMAT, "%s at byte %llu holds a NUL byte", what,
+        return bt_fail(err, BT_FORMAT, "%s at byte %llu contains a NUL byte", what,
                        (unsigned long long)at);
     return BT_OK;
 }
-
-/* ---- values ---------------------------------------------------------------------------------- */
 
 static int64_t signed_of(uint64_t v, bt_gguf_type t) {
     switch (t) {
@@ -133,7 +131,8 @@ static bt_code skip_array(cursor *c, bt_gguf_kv *kv, bt_err *err) {
     BT_TRY(read_u32(c, &element, err));
     BT_TRY(read_u64(c, &n, err));
     if (element >= BT_GGUF_TYPES || element == BT_GGUF_ARRAY)
-        return bt_fail(err, BT_FORMAT, "'%s' is an array of the type %u", kv->key, element);
+        return bt_fail(err, BT_FORMAT, "'%s' is an array of the unsupported type %u", kv->key,
+                       element);
     if (n > (c->f->bytes - c->at) / sizes[element])
         return bt_fail(err, BT_FORMAT,
                        "'%s' has a count of %llu elements, more than fit into the file", kv->key,
@@ -157,7 +156,7 @@ static bt_code read_key_value(cursor *c, bt_gguf_kv *kv, bt_err *err) {
     uint32_t type = 0;
     size_t n = 0;
     BT_TRY(read_gguf_text(c, &kv->key, &n, KEY_MAX, "a key", err));
-    if (n == 0) return bt_fail(err, BT_FORMAT, "a key without a name");
+    if (n == 0) return bt_fail(err, BT_FORMAT, "a key has no name");
     BT_TRY(read_u32(c, &type, err));
     if (type >= BT_GGUF_TYPES)
         return bt_fail(err, BT_FORMAT, "the value of '%s' has the unknown type %u", kv->key, type);
@@ -176,16 +175,14 @@ static bt_code read_gguf_keys(bt_gguf *g, cursor *c, uint64_t n, bt_err *err) {
         return bt_fail(err, BT_FORMAT, "it has a count of %llu keys, more than fit into the file",
                        (unsigned long long)n);
     g->kv = calloc((size_t)n + 1, sizeof *g->kv);
-    if (!g->kv) return bt_fail(err, BT_NOMEM, "cannot take memory for its keys");
+    if (!g->kv) return bt_fail(err, BT_NOMEM, "cannot allocate memory for its keys");
     for (g->n = 0; g->n < n;) BT_TRY(read_key_value(c, &g->kv[g->n++], err));
     if (g->n > 1) qsort(g->kv, g->n, sizeof *g->kv, by_gguf_key);
     for (size_t i = 1; i < g->n; i++)
         if (by_gguf_key(&g->kv[i - 1], &g->kv[i]) == 0)
-            return bt_fail(err, BT_FORMAT, "the key '%s' is there twice", g->kv[i].key);
+            return bt_fail(err, BT_FORMAT, "the key '%s' occurs twice", g->kv[i].key);
     return BT_OK;
 }
-
-/* ---- tensors --------------------------------------------------------------------------------- */
 
 static bt_code refuse_type(const char *tensor, uint32_t type, bt_err *err) {
     static const char *const names[] = {
@@ -197,7 +194,8 @@ static bt_code refuse_type(const char *tensor, uint32_t type, bt_err *err) {
     (void)snprintf(number, sizeof number, "%u", type);
     const char *name = type < sizeof names / sizeof *names ? names[type] : NULL;
     return bt_fail(err, BT_UNSUPPORTED,
-                   "tensor '%s' has ggml's type %s (read are f32, f16, bf16, q8_0, tq1_0, tq2_0, "
+                   "tensor '%s' has ggml's type %s, which is not supported (supported: f32, f16, "
+                   "bf16, q8_0, tq1_0, tq2_0, "
                    "q4_0 to q5_1, q2_k to q6_k, q1_0, q2_0, i2_s)",
                    tensor, name ? name : number);
 }
@@ -213,17 +211,20 @@ static bt_code read_tensor_info(cursor *c, bt_stored *t, bt_err *err) {
     BT_TRY(code);
     BT_TRY(read_u32(c, &dims, err));
     if (dims < 1 || dims > 4)
-        return bt_fail(err, BT_FORMAT, "tensor '%s' has %u dimensions", t->name, dims);
+        return bt_fail(err, BT_FORMAT, "tensor '%s' has %u dimensions, but 1 to 4 are possible",
+                       t->name, dims);
     for (uint32_t i = 0; i < dims; i++) {
         BT_TRY(read_u64(c, &size[i], err));
         if (size[i] == 0 || size[i] > INT64_MAX || __builtin_mul_overflow(count, size[i], &count) ||
             count > INT64_MAX)
-            return bt_fail(err, BT_FORMAT, "tensor '%s': size %u is %llu", t->name, i,
+            return bt_fail(err, BT_FORMAT,
+                           "tensor '%s': its size %u is %llu, which is not possible", t->name, i,
                            (unsigned long long)size[i]);
     }
     if (size[2] != 1 || size[3] != 1)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "tensor '%s' has %u dimensions; models here have vectors and matrices",
+                       "tensor '%s' has %u dimensions, but only vectors and matrices are "
+                       "supported",
                        t->name, dims);
     BT_TRY(read_u32(c, &type, err));
     BT_TRY(read_u64(c, &t->at, err));
@@ -236,17 +237,17 @@ static bt_code read_tensor_info(cursor *c, bt_stored *t, bt_err *err) {
         return bt_fail(err, BT_FORMAT, "tensor '%s' would have more bytes than any file", t->name);
     if (!bt_stored_bytes(t, &t->bytes))
         return bt_fail(err, BT_FORMAT,
-                       "tensor '%s' has rows of %llu elements, no multiple of the %zu that %s "
-                       "stores together",
+                       "tensor '%s' has rows of %llu elements, which is not a multiple of the %zu "
+                       "elements in a block of %s",
                        t->name, (unsigned long long)t->cols, bt_number_at(t->number)->block,
                        bt_number_at(t->number)->word);
     if (t->number == BT_NUM_I2_S) t->bytes += BT_I2_S_TAIL;
     return BT_OK;
 }
 
-/* Checks that tensors are contiguous, each padded to the alignment, as llama.cpp requires. */
-static bt_code place_tensors(bt_stored *t, size_t n, uint64_t data, uint64_t alignment,
-                             uint64_t end, bt_err *err) {
+/* Checks that tensors are contiguous and each is padded to the alignment, as llama.cpp requires. */
+static bt_code check_tensor_positions(bt_stored *t, size_t n, uint64_t data, uint64_t alignment,
+                                      uint64_t end, bt_err *err) {
     uint64_t at = 0;
     for (size_t i = 0; i < n; i++) {
         if (t[i].at != at)
@@ -266,8 +267,8 @@ static bt_code place_tensors(bt_stored *t, size_t n, uint64_t data, uint64_t ali
     return BT_OK;
 }
 
-/* Files of PrismML's fork have blocks of 128 elements under the number of ggml's Q2_0, whose blocks have 64: the place
- * of the tensor behind one, or the end of the file, shows which they are. */
+/* Files of PrismML's fork have blocks of 128 elements under the number of ggml's Q2_0, whose blocks have 64. The
+ * position of the next tensor, or the end of the file, shows which type they are. */
 static void find_q2_0_blocks(bt_stored *t, size_t n, uint64_t data, uint64_t alignment,
                              uint64_t end) {
     size_t i = 0;
@@ -286,7 +287,7 @@ static void find_q2_0_blocks(bt_stored *t, size_t n, uint64_t data, uint64_t ali
         }
 }
 
-/* A tensor of I2_S ends with 32 bytes that begin with its scale: lists it as a tensor NAME.scale. */
+/* A tensor of I2_S ends with 32 bytes that begin with its scale; they are listed as a tensor NAME.scale. */
 static bt_code add_i2_s_scales(bt_stored_list *l, size_t first, bt_err *err) {
     static const char tail[] = ".weight";
     for (size_t i = first, n = l->n; i < n; i++) {
@@ -313,7 +314,7 @@ static bt_code read_tensor_infos(const bt_gguf *g, cursor *c, bt_stored_list *l,
     const size_t first = l->n;
     if (kv && (kv->type != BT_GGUF_U32 || alignment < 1 || alignment > ALIGNMENT_MAX ||
                (alignment & (alignment - 1)) != 0))
-        return bt_fail(err, BT_FORMAT, "general.alignment is no power of two up to %d",
+        return bt_fail(err, BT_FORMAT, "general.alignment is not a power of two up to %d",
                        ALIGNMENT_MAX);
     if (n > (c->f->bytes - c->at) / INFO_LEAST || n > BT_STORED_MAX)
         return bt_fail(err, BT_FORMAT,
@@ -325,9 +326,9 @@ static bt_code read_tensor_infos(const bt_gguf *g, cursor *c, bt_stored_list *l,
         BT_TRY(bt_stored_add(l, &t, err));
     }
     const uint64_t data = (c->at + alignment - 1) / alignment * alignment;
-    if (n == 0) return BT_OK; /* a vocabulary alone */
+    if (n == 0) return BT_OK; /* The file contains only a vocabulary. */
     find_q2_0_blocks(l->at + first, l->n - first, data, alignment, c->f->bytes);
-    BT_TRY(place_tensors(l->at + first, l->n - first, data, alignment, c->f->bytes, err));
+    BT_TRY(check_tensor_positions(l->at + first, l->n - first, data, alignment, c->f->bytes, err));
     BT_TRY(add_i2_s_scales(l, first, err));
     return bt_stored_sort(l, err);
 }
@@ -338,12 +339,13 @@ static bt_code read_gguf_head(bt_gguf *g, cursor *c, bt_stored_list *l, bt_err *
     uint64_t tensors = 0, keys = 0;
     if (c->f->bytes < 24 || read_file_bytes(c, magic, 4, err) != BT_OK ||
         memcmp(magic, "GGUF", 4) != 0)
-        return bt_fail(err, BT_FORMAT,
-                       "it is no GGUF file (a checkpoint or a folder of Hugging "
-                       "Face is named by its folder)");
+        return bt_fail(
+            err, BT_FORMAT,
+            "it is not a GGUF file (for a checkpoint or a model of Hugging Face give the folder)");
     BT_TRY(read_u32(c, &version, err));
     if (version != 2 && version != 3)
-        return bt_fail(err, BT_UNSUPPORTED, "its version of GGUF is %u; 2 and 3 are read", version);
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "its version of GGUF is %u; versions 2 and 3 are supported", version);
     BT_TRY(read_u64(c, &tensors, err));
     BT_TRY(read_u64(c, &keys, err));
     BT_TRY(read_gguf_keys(g, c, keys, err));
@@ -356,7 +358,7 @@ bt_code bt_gguf_read(bt_gguf *g, bt_stored_list *l, const char *path, bt_err *er
     BT_TRY(bt_stored_open(l, path, &g->file, err));
     cursor c = {.f = &l->files[g->file], .buf = malloc(BUFFER)};
     bt_code code = c.buf ? read_gguf_head(g, &c, l, &why)
-                         : bt_fail(&why, BT_NOMEM, "cannot take memory to read it");
+                         : bt_fail(&why, BT_NOMEM, "cannot allocate memory to read it");
     free(c.buf);
     return code == BT_OK ? BT_OK : bt_fail(err, code, "'%s' cannot be read: %s", path, why.msg);
 }
@@ -384,7 +386,8 @@ const char *bt_gguf_text(const bt_gguf *g, const char *key) {
 bt_code bt_gguf_walk(const bt_gguf_kv *kv, const bt_foreign_file *f, bt_gguf_each each, void *ctx,
                      bt_err *err) {
     cursor c = {.f = f, .at = kv->at, .buf = malloc(BUFFER)};
-    bt_code code = c.buf ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for '%s'", kv->key);
+    bt_code code = c.buf ? BT_OK
+                         : bt_fail(err, BT_NOMEM, "cannot allocate memory for '%s'", kv->key);
     for (uint64_t i = 0; code == BT_OK && i < kv->count; i++) {
         char *text = NULL;
         size_t n = 0;

@@ -31,26 +31,26 @@ typedef enum {
 
 typedef struct bt_gguf_kv {
     char *key;
-    bt_gguf_type type, element; /* element: of an array */
+    bt_gguf_type type, element; /* element: the type of an array's elements */
     char *text;                 /* TEXT */
     int64_t whole;              /* integers, BOOL */
     double real;                /* F32, F64, and integers */
-    uint64_t count, at;         /* ARRAY: number of elements, offset of the first in the file */
+    uint64_t count, at; /* ARRAY: number of elements, and offset of the first one in the file */
 } bt_gguf_kv;
 
 typedef struct bt_gguf {
     bt_gguf_kv *kv;
     size_t n;
-    int file; /* in the list of files */
+    int file; /* index in the list of files */
 } bt_gguf;
 
-/* adds the file's tensors to the list and sorts it */
+/* Reads the head of a file, adds its tensors to the list, and sorts the list. */
 bt_code bt_gguf_read(bt_gguf *g, bt_stored_list *l, const char *path, bt_err *err) BT_MUST_CHECK;
-void bt_gguf_release(bt_gguf *g);                                  /* accepts an all-zero struct */
-const bt_gguf_kv *bt_gguf_find(const bt_gguf *g, const char *key); /* NULL when absent */
-const char *bt_gguf_text(const bt_gguf *g, const char *key);       /* NULL: absent, or no text */
+void bt_gguf_release(bt_gguf *g);
+const bt_gguf_kv *bt_gguf_find(const bt_gguf *g, const char *key); /* NULL if absent */
+const char *bt_gguf_text(const bt_gguf *g, const char *key);       /* NULL: absent, or not a text */
 
-/* calls `each` with every element of an array of texts (text, bytes) or of whole numbers (value) */
+/* Calls `each` with every element of an array of texts (text, bytes) or of whole numbers (value). */
 typedef bt_code (*bt_gguf_each)(void *ctx, uint64_t i, const char *text, size_t n, int64_t value,
                                 bt_err *err);
 bt_code bt_gguf_walk(const bt_gguf_kv *kv, const bt_foreign_file *f, bt_gguf_each each, void *ctx,

@@ -24,7 +24,7 @@ static float half_at(const unsigned char *p) {
     return bt_half_to_float((uint16_t)(p[0] | p[1] << 8));
 }
 
-/* Q4_0, Q4_1, Q5_0, Q5_1: `fifth` bits of 32 elements, 0 for types of 4 bits */
+/* Decodes Q4_0, Q4_1, Q5_0 and Q5_1. fifth: the fifth bits of 32 elements; 0 for types of 4 bits. */
 static void decode_nibbles(float *y, const unsigned char *q, uint32_t fifth, float d, float add,
                            int zero) {
     for (int j = 0; j < 16; j++) {
@@ -55,15 +55,15 @@ static void q5_1(float *y, const unsigned char *b) {
 static void q2_k(float *y, const unsigned char *b) {
     const unsigned char *scales = b, *q = b + 16;
     const float d = half_at(b + 80), least = half_at(b + 82);
-    for (int i = 0; i < K; i++) { /* halves of 128, four shifts, groups of 16 */
+    for (int i = 0; i < K; i++) { /* two halves of 128 elements, four shifts, groups of 16 */
         const int half = i / 128, shift = i % 128 / 32 * 2, s = scales[i / 16];
         y[i] = d * (float)(s & 15) * (float)(q[32 * half + i % 32] >> shift & 3) -
                least * (float)(s >> 4);
     }
 }
 
-/* 16 scales of 6 bits: the lower four of 0..7 and 8..15 in 8 bytes, the upper two in 4 */
-static int scale_of_q3(const unsigned char *p, int i) {
+/* Returns scale i of 16, of 6 bits: the lower four bits of scales 0..7 and 8..15 are in 8 bytes, the others in 4. */
+static int unpack_q3_scale(const unsigned char *p, int i) {
     const int low = i < 8 ? p[i] & 15 : p[i - 8] >> 4, high = p[8 + i % 4] >> (i / 4 * 2) & 3;
     return (low | high << 4) - 32;
 }
@@ -74,23 +74,23 @@ static void q3_k(float *y, const unsigned char *b) {
     for (int i = 0; i < K; i++) {
         const int half = i / 128, shift = i % 128 / 32 * 2, bit = i / 32;
         const int low = q[32 * half + i % 32] >> shift & 3, high = mask[i % 32] >> bit & 1;
-        y[i] = d * (float)scale_of_q3(scales, i / 16) * (float)(low - (high ? 0 : 4));
+        y[i] = d * (float)unpack_q3_scale(scales, i / 16) * (float)(low - (high ? 0 : 4));
     }
 }
 
-/* scale and minimum of 6 bits of group i of 8 */
-static void scale_of_q4(const unsigned char *p, int i, int *scale, int *least) {
+/* Reads the scale and the minimum, 6 bits each, of group i of 8. */
+static void unpack_q4_scale(const unsigned char *p, int i, int *scale, int *least) {
     *scale = i < 4 ? p[i] & 63 : (p[i + 4] & 15) | p[i - 4] >> 6 << 4;
     *least = i < 4 ? p[i + 4] & 63 : p[i + 4] >> 4 | p[i] >> 6 << 4;
 }
 
-/* high: a fifth bit of each element, NULL for Q4_K */
-static void q45_k(float *y, const unsigned char *b, const unsigned char *high,
-                  const unsigned char *q) {
+/* Decodes a block of Q4_K or Q5_K. high: the fifth bit of each element; NULL for Q4_K. */
+static void decode_q4_or_q5(float *y, const unsigned char *b, const unsigned char *high,
+                            const unsigned char *q) {
     const float d = half_at(b), dmin = half_at(b + 2);
     for (int g = 0; g < 8; g++) {
         int scale, least;
-        scale_of_q4(b + 4, g, &scale, &least);
+        unpack_q4_scale(b + 4, g, &scale, &least);
         const float by = d * (float)scale, minus = dmin * (float)least;
         for (int l = 0; l < 32; l++) {
             const int low = q[g / 2 * 32 + l] >> (g % 2 * 4) & 15,
@@ -100,8 +100,8 @@ static void q45_k(float *y, const unsigned char *b, const unsigned char *high,
     }
 }
 
-static void q4_k(float *y, const unsigned char *b) { q45_k(y, b, NULL, b + 16); }
-static void q5_k(float *y, const unsigned char *b) { q45_k(y, b, b + 16, b + 48); }
+static void q4_k(float *y, const unsigned char *b) { decode_q4_or_q5(y, b, NULL, b + 16); }
+static void q5_k(float *y, const unsigned char *b) { decode_q4_or_q5(y, b, b + 16, b + 48); }
 
 static void q6_k(float *y, const unsigned char *b) {
     const float d = half_at(b + 208);
@@ -113,19 +113,19 @@ static void q6_k(float *y, const unsigned char *b) {
     }
 }
 
-static void q2_0_of(float *y, const unsigned char *b, int n) {
+static void decode_q2_0(float *y, const unsigned char *b, int n) {
     const float d = half_at(b);
     for (int i = 0; i < n; i++) y[i] = d * (float)((int)(b[2 + i / 4] >> i % 4 * 2 & 3) - 1);
 }
-static void q2_0(float *y, const unsigned char *b) { q2_0_of(y, b, 64); }
-static void q2_0_128(float *y, const unsigned char *b) { q2_0_of(y, b, 128); }
+static void q2_0(float *y, const unsigned char *b) { decode_q2_0(y, b, 64); }
+static void q2_0_128(float *y, const unsigned char *b) { decode_q2_0(y, b, 128); }
 
 static void q1_0(float *y, const unsigned char *b) {
     const float d = half_at(b);
     for (int i = 0; i < 128; i++) y[i] = b[2 + i / 8] >> i % 8 & 1 ? d : -d;
 }
 
-/* the code 3 does not exist */
+/* The code 3 is invalid. */
 static bool i2_s(float *y, const unsigned char *b, size_t n) {
     unsigned wrong = 0;
     for (size_t i = 0; i < n; i++) {

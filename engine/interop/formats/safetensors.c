@@ -1,11 +1,11 @@
-/* safetensors.c - the header of a safetensors file, as strict as the format's own description: one
- * JSON object of tensors, whose data cover the rest of the file without holes or overlap.
+/* safetensors.c - reads the header of a safetensors file as strictly as the format's own description: one JSON object
+ * of tensors, whose data cover the rest of the file without holes or overlaps.
  *
  *     u64 length of the header | {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ...} | data
  *
- * Refused: a header of more than 16 MiB or longer than the file, not beginning with '{'; numbers that
- * are not plain digits; double names; unknown types; shapes that are not as long as their bytes;
- * holes, overlaps, bytes behind the last tensor. */
+ * Refused: a header that has more than 16 MiB, is longer than the file, or does not begin with '{'; numbers that are
+ * not plain digits; names that occur twice; unknown types; shapes that do not match their bytes; holes, overlaps, and
+ * bytes after the last tensor. */
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@
 
 enum { HEADER_MAX = 16 << 20, INDEX_MAX = 64 << 20 };
 
-/* Between its strings the header has brackets, commas, colons, blanks and digits only: readers differ
- * about "1e3", "-0", "1.0" and words. */
+/* Outside of its strings the header contains only brackets, commas, colons, blanks and digits: readers interpret "1e3",
+ * "-0", "1.0" and words differently. */
 static bool is_plain_header(const char *s, size_t n) {
     bool text = false;
     for (size_t i = 0; i < n; i++) {
@@ -49,9 +49,10 @@ static bt_code read_shape(json_t *shape, bt_stored *t, bt_err *err) {
     const size_t n = json_array_size(shape);
     uint64_t dims[2] = {1, 1};
     if (!json_is_array(shape) || n < 1 || n > 2)
-        return bt_fail(err, BT_FORMAT,
-                       "tensor '%s' has %zu dimensions; models here have vectors and matrices",
-                       t->name, n);
+        return bt_fail(
+            err, BT_FORMAT,
+            "tensor '%s' has %zu dimensions, but only vectors and matrices are supported", t->name,
+            n);
     for (size_t i = 0; i < n; i++)
         BT_TRY(read_json_count(json_array_get(shape, i), &dims[2 - n + i], t->name, "a size", err));
     if (dims[0] == 0 || dims[1] == 0)
@@ -77,8 +78,9 @@ static bt_code read_entry(const char *name, json_t *o, uint64_t data_at, uint64_
     t->number = bt_number_of_safetensors(dtype);
     if (t->number == BT_NUM_COUNT)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "tensor '%s' has the type '%.20s' (read are F32, F16, BF16, U8)", name,
-                       dtype);
+                       "tensor '%s' has the type '%.20s', which is not supported (supported: F32, "
+                       "F16, BF16, U8)",
+                       name, dtype);
     BT_TRY(read_shape(json_object_get(o, "shape"), t, err));
     BT_TRY(read_json_count(json_array_get(offsets, 0), &begin, name, "the begin", err));
     BT_TRY(read_json_count(json_array_get(offsets, 1), &end, name, "the end", err));
@@ -135,7 +137,7 @@ static bt_code read_header(bt_stored_list *l, int file, json_t *root, uint64_t d
         BT_TRY(read_entry(name, o, data_at, end - data_at, &t, err));
         BT_TRY(bt_stored_add(l, &t, err));
     }
-    if (l->n == first) return bt_fail(err, BT_FORMAT, "it holds no tensor");
+    if (l->n == first) return bt_fail(err, BT_FORMAT, "it contains no tensor");
     return check_cover(l->at + first, l->n - first, data_at, end, err);
 }
 
@@ -143,20 +145,22 @@ static bt_code slurp_header(const bt_foreign_file *f, char **text, size_t *n, bt
     unsigned char head[8];
     uint64_t length = 0;
     if (f->bytes < sizeof head + 2)
-        return bt_fail(err, BT_FORMAT, "%llu bytes are too few", (unsigned long long)f->bytes);
+        return bt_fail(err, BT_FORMAT, "it has only %llu bytes, which are too few for a header",
+                       (unsigned long long)f->bytes);
     BT_TRY(bt_foreign_read(f, head, sizeof head, 0, err));
     for (int i = 7; i >= 0; i--) length = length << 8 | head[i];
     if (length > f->bytes - sizeof head)
         return bt_fail(err, BT_FORMAT,
-                       "its header has a length of %llu bytes, the file has %llu (truncated, or "
-                       "not safetensors)",
+                       "its header has a length of %llu bytes, but the file has %llu (truncated, "
+                       "or not safetensors)",
                        (unsigned long long)length, (unsigned long long)f->bytes);
     if (length < 2 || length > HEADER_MAX)
-        return bt_fail(err, BT_FORMAT, "a header of %llu bytes (allowed are 2 to %d)",
+        return bt_fail(err, BT_FORMAT,
+                       "its header has a length of %llu bytes, but 2 to %d are possible",
                        (unsigned long long)length, HEADER_MAX);
     *n = (size_t)length;
     *text = malloc(*n);
-    if (!*text) return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for its header", *n);
+    if (!*text) return bt_fail(err, BT_NOMEM, "cannot allocate %zu bytes for its header", *n);
     return bt_foreign_read(f, *text, *n, sizeof head, err);
 }
 
@@ -172,7 +176,7 @@ bt_code bt_safetensors_read(bt_stored_list *l, const char *path, bt_err *err) {
         code = bt_fail(&why, BT_FORMAT, "its header does not begin with '{'");
     if (code == BT_OK && !is_plain_header(text, n))
         code = bt_fail(&why, BT_FORMAT,
-                       "its header holds something other than texts and plain whole numbers");
+                       "its header contains something other than texts and plain whole numbers");
     if (code == BT_OK) code = bt_json_parse(&root, text, n, &why);
     free(text);
     if (code == BT_OK) code = read_header(l, file, root, 8 + n, &why);
@@ -181,15 +185,13 @@ bt_code bt_safetensors_read(bt_stored_list *l, const char *path, bt_err *err) {
     return bt_fail(err, code, "'%s' cannot be read: %s", path, why.msg);
 }
 
-/* ---- folders --------------------------------------------------------------------------------- */
-
-static bool shard_name_ok(const char *name) {
+static bool is_shard_name(const char *name) {
     const size_t n = strlen(name);
     return n > 12 && n < 200 && name[0] != '.' && !strchr(name, '/') &&
            strcmp(name + n - 12, ".safetensors") == 0;
 }
 
-/* Checks that every tensor of the index is in the file listed for it, and that there is no other tensor. */
+/* Checks that every tensor of the index is in the file listed for it, and that there are no others. */
 static bt_code read_shards(bt_stored_list *l, const char *folder, json_t *map, bt_err *err) {
     const char *name;
     json_t *v;
@@ -197,9 +199,9 @@ static bt_code read_shards(bt_stored_list *l, const char *folder, json_t *map, b
     json_object_foreach(map, name, v) {
         const char *shard = json_string_value(v);
         size_t f = 0;
-        if (!shard || !shard_name_ok(shard))
+        if (!shard || !is_shard_name(shard))
             return bt_fail(err, BT_FORMAT,
-                           "tensor '%.90s' is in the index without a file of the folder", name);
+                           "for tensor '%.90s' the index does not name a file of the folder", name);
         snprintf(path, sizeof path, "%.3800s/%.200s", folder, shard);
         while (f < l->n_files && strcmp(l->files[f].path, path) != 0) f++;
         if (f == l->n_files) BT_TRY(bt_safetensors_read(l, path, err));
@@ -221,8 +223,8 @@ static bt_code read_shards(bt_stored_list *l, const char *folder, json_t *map, b
     return BT_OK;
 }
 
-/* names the weights of the folder that are in a form which is not read */
-static bt_code no_weights(const char *folder, bt_err *err) {
+/* Reports that the folder has no weights in a supported format, or in which other format they are. */
+static bt_code fail_without_weights(const char *folder, bt_err *err) {
     static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
                                          "consolidated.00.pth", "tf_model.h5",
                                          "flax_model.msgpack"};
@@ -231,7 +233,8 @@ static bt_code no_weights(const char *folder, bt_err *err) {
         snprintf(path, sizeof path, "%.3800s/%s", folder, others[i]);
         if (access(path, F_OK) == 0)
             return bt_fail(err, BT_UNSUPPORTED,
-                           "'%.100s' has its weights in '%s', which is not read: convert it with "
+                           "the weights of '%.100s' are in '%s', whose format is not supported: "
+                           "convert it with "
                            "'python3 -c \"from transformers import AutoModelForCausalLM as M; "
                            "M.from_pretrained('%.60s').save_pretrained('OUT')\"'",
                            folder, others[i], strlen(folder) < 60 ? folder : "FOLDER");
@@ -255,7 +258,7 @@ bt_code bt_safetensors_folder(bt_stored_list *l, const char *folder, bt_err *err
     if (code != BT_NOTFOUND) return bt_fail(err, code, "%s", why.msg);
     snprintf(path, sizeof path, "%.3800s/model.safetensors.index.json", folder);
     code = bt_file_slurp(path, INDEX_MAX, &text, &n, &why);
-    if (code == BT_NOTFOUND) return no_weights(folder, err);
+    if (code == BT_NOTFOUND) return fail_without_weights(folder, err);
     if (code == BT_OK) code = bt_json_parse(&root, text, n, &why);
     free(text);
     json_t *map = json_object_get(root, "weight_map");

@@ -1,4 +1,4 @@
-/* stored.c - the list of stored tensors, and reading of bytes. */
+/* stored.c - the list of stored tensors, and the reading of their bytes. */
 #include "engine/interop/formats/stored.h"
 
 #include <errno.h>
@@ -23,16 +23,16 @@ static bt_code refuse_other_kinds(int fd, const char *path, bt_err *err) {
 bt_code bt_stored_open(bt_stored_list *l, const char *path, int *file, bt_err *err) {
     struct stat st;
     if (l->n_files == BT_FOREIGN_FILES)
-        return bt_fail(err, BT_FORMAT, "a model of more than %d files", BT_FOREIGN_FILES);
+        return bt_fail(err, BT_FORMAT, "a model may have at most %d files", BT_FOREIGN_FILES);
     bt_foreign_file *more = realloc(l->files, (l->n_files + 1) * sizeof *more);
-    if (!more) return bt_fail(err, BT_NOMEM, "cannot take memory for the list of files");
+    if (!more) return bt_fail(err, BT_NOMEM, "cannot allocate memory for the list of files");
     l->files = more;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'",
                              path);
     char *copy = strdup(path);
-    bt_code code = copy ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for a file name");
+    bt_code code = copy ? BT_OK : bt_fail(err, BT_NOMEM, "cannot allocate memory for a file name");
     if (code == BT_OK && fstat(fd, &st) != 0)
         code = bt_fail_errno(err, BT_IO, errno, "cannot stat '%s'", path);
     if (code == BT_OK && !S_ISREG(st.st_mode))
@@ -50,11 +50,11 @@ bt_code bt_stored_open(bt_stored_list *l, const char *path, int *file, bt_err *e
 
 bt_code bt_stored_add(bt_stored_list *l, const bt_stored *t, bt_err *err) {
     if (l->n == BT_STORED_MAX)
-        return bt_fail(err, BT_FORMAT, "more than %d tensors", BT_STORED_MAX);
+        return bt_fail(err, BT_FORMAT, "there are more than %d tensors", BT_STORED_MAX);
     if (l->n == l->cap) {
         size_t cap = l->cap ? 2 * l->cap : 256;
         bt_stored *more = realloc(l->at, cap * sizeof *more);
-        if (!more) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", cap);
+        if (!more) return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu tensors", cap);
         l->at = more;
         l->cap = cap;
     }
@@ -70,7 +70,7 @@ bt_code bt_stored_sort(bt_stored_list *l, bt_err *err) {
     if (l->n > 1) qsort(l->at, l->n, sizeof *l->at, by_stored_name);
     for (size_t i = 1; i < l->n; i++)
         if (strcmp(l->at[i - 1].name, l->at[i].name) == 0)
-            return bt_fail(err, BT_FORMAT, "tensor '%s' is there twice", l->at[i].name);
+            return bt_fail(err, BT_FORMAT, "tensor '%s' occurs twice", l->at[i].name);
     return BT_OK;
 }
 
@@ -95,8 +95,9 @@ bt_code bt_foreign_read(const bt_foreign_file *f, void *buf, size_t n, uint64_t 
     size_t got;
     BT_TRY(bt_file_pread(f->fd, f->path, buf, n, at, &got, err));
     if (got == n) return BT_OK;
-    return bt_fail(err, BT_FORMAT, "'%s' ends at byte %llu, %llu more were expected (truncated)",
-                   f->path, (unsigned long long)(at + got), (unsigned long long)(n - got));
+    return bt_fail(err, BT_FORMAT,
+                   "'%s' ends at byte %llu, but %llu more bytes were expected (truncated)", f->path,
+                   (unsigned long long)(at + got), (unsigned long long)(n - got));
 }
 
 bool bt_stored_bytes(const bt_stored *t, uint64_t *bytes) {

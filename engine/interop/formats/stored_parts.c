@@ -1,4 +1,4 @@
-/* stored_parts.c - tensors that a file joins, such as the rows of q, k and v, as the tensors that formats.def names. */
+/* stored_parts.c - divides joined tensors of a file, such as q, k and v, into those of formats.def. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,15 +9,16 @@ static bool ends_with(const char *name, const char *end) {
     return n > k && strcmp(name + n - k, end) == 0;
 }
 
-/* rows from .. from+rows of a tensor, under another name */
-static bt_code part_of(bt_stored *out, const bt_stored *whole, const char *joined,
-                       const bt_stored_part *p, uint64_t from, bt_err *err) {
+/* Describes the rows [from, from + p->rows) of a tensor as a tensor with another name. */
+static bt_code describe_part(bt_stored *out, const bt_stored *whole, const char *joined,
+                             const bt_stored_part *p, uint64_t from, bt_err *err) {
     const uint64_t row_bytes = whole->bytes / whole->rows;
     const int stem = (int)(strlen(whole->name) - strlen(joined));
     *out = *whole;
     if (snprintf(out->name, sizeof out->name, "%.*s%s", stem, whole->name, p->name) >=
         (int)sizeof out->name)
-        return bt_fail(err, BT_FORMAT, "the name of tensor '%s' is too long", whole->name);
+        return bt_fail(err, BT_FORMAT, "a name made from that of tensor '%s' would be too long",
+                       whole->name);
     out->rows = p->rows;
     out->at = whole->at + from * row_bytes;
     out->bytes = p->rows * row_bytes;
@@ -30,12 +31,13 @@ static bt_code split_tensor(bt_stored_list *l, size_t i, const char *joined,
     uint64_t rows = 0, from = 0;
     for (size_t k = 0; k < n; k++) rows += parts[k].rows;
     if (whole.rows != rows || whole.number == BT_NUM_PACKED)
-        return bt_fail(err, BT_FORMAT,
-                       "tensor '%s' has %llu rows, but the model's sizes make it %llu", whole.name,
-                       (unsigned long long)whole.rows, (unsigned long long)rows);
+        return bt_fail(
+            err, BT_FORMAT,
+            "tensor '%s' has %llu rows, but should have %llu according to the model's sizes",
+            whole.name, (unsigned long long)whole.rows, (unsigned long long)rows);
     for (size_t k = 0; k < n; k++) {
         bt_stored part;
-        BT_TRY(part_of(&part, &whole, joined, &parts[k], from, err));
+        BT_TRY(describe_part(&part, &whole, joined, &parts[k], from, err));
         if (k == 0)
             l->at[i] = part;
         else

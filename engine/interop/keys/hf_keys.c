@@ -1,11 +1,11 @@
-/* hf_keys.c - sets of keys, as of transformers 5.24. */
+/* hf_keys.c - lists of keys, as of transformers 5.24. */
 #include "engine/interop/keys/hf_keys.h"
 
 #include <stdlib.h>
 
 #include "engine/data/io/unread_keys.h"
 
-/* hf_config.c reads these, refuse_numeric the last */
+/* hf_config.c reads these keys, refuse_numeric the last ones. */
 static const char *const used[] = {"architectures",
                                    "model_type",
                                    "num_hidden_layers",
@@ -62,7 +62,7 @@ static const char *const used_of_quantisation[] = {"quant_method",      "linear_
                                                    "quantization_mode", "modules_to_not_convert",
                                                    "use_rms_norm",      NULL};
 
-/* keys of training, generation and the library itself, which do not affect the model's computation */
+/* Keys of training, generation and the library itself, which do not affect what the model computes. */
 static const char *const harmless[] = {"_*",
                                        "name_or_path",
                                        "transformers_version",
@@ -107,7 +107,7 @@ static const char *const harmless[] = {"_*",
                                        "unsloth_*",
                                        NULL};
 
-/* numbers by which other classes, or classes of custom code, compute something that this program does not */
+/* Numbers with which other classes, or classes of custom code, compute something that bitrain does not. */
 static const char *const numeric[] = {"logit_scale",
                                       "logits_scaling",
                                       "logits_scale",
@@ -179,19 +179,18 @@ static bt_code refuse_numeric(json_t *root, const char *const *own, bt_err *err)
         if (!bt_key_in(numeric, key) || is_unit_multiplier(v)) continue;
         if (bt_key_in(own, key)) continue;
         char *value = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
-        bt_code code =
-            bt_fail(err, BT_UNSUPPORTED,
-                    "'%.60s' is %.40s, which changes what a model computes in a way that "
-                    "is not known here",
-                    key, value ? value : "set");
+        bt_code code = bt_fail(
+            err, BT_UNSUPPORTED,
+            "'%.60s' is %.40s, which changes what a model computes in a way that is not supported",
+            key, value ? value : "set");
         free(value);
         return code;
     }
-    /* false: attention also reads later tokens, as in embedding models */
+    /* false: attention also reads later tokens, as in embedding models. */
     v = json_object_get(root, "is_causal");
     if (v && json_is_false(v))
         return bt_fail(err, BT_UNSUPPORTED,
-                       "'is_causal' is false: only causal attention is computed here");
+                       "'is_causal' is false, but only causal attention is supported");
     return BT_OK;
 }
 
